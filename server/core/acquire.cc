@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Broker: from an acquire to its answer.
+#include <algorithm>
+
+#include "core/broker.h"
+#include "core/check.h"
+#include "core/limits.h"
+
+namespace distlock::core {
+
+void Broker::Handle(Acquire& in) {
+  const Listener listener{in.session, in.request};
+  auto refuse = [&](RefusalReason reason, std::string cause) {
+    Note({.kind = FactKind::kRefused, .refusal = reason, .name = in.name, .detail = {}});
+    Tell(listener, Refused{.reason = reason, .cause = std::move(cause), .holder = {}});
+  };
+  if (draining_) return refuse(RefusalReason::kDraining, "");
+
+  Session* session = nullptr;
+  if (!in.detached) {
+    const auto found = sessions_.find(in.session);
+    if (found == sessions_.end()) return;  // ended meanwhile: its end answers everything
+    session = found->second.get();
+    if (session->leases.contains(in.request) || session->waiters.contains(in.request)) {
+      return refuse(RefusalReason::kInvalidArgument, "the command id is in use by another acquire of this session");
+    }
+    if (session->leases.size() + session->waiters.size() >= config_.max_leases_per_session) {
+      return refuse(RefusalReason::kQuotaExceeded,
+                    "the session has " + std::to_string(config_.max_leases_per_session) + " leases and waiters");
+    }
+  } else if (AddFollower(in)) {
+    return;
+  }
+
+  auto owned = std::make_unique<Waiter>();
+  Waiter& waiter = *owned;
+  waiter.serial = next_serial_++;
+  waiter.spec = std::move(in);
+  waiter.listener = listener;
+  waiter.arrived = waiter.latest_arrival = now_;
+  if (waiter.spec.detached && waiter.spec.max_hold > Duration::zero()) {
+    waiter.spec.ttl = std::min(waiter.spec.ttl, waiter.spec.max_hold);
+  }
+  const auto& max_wait = waiter.spec.max_wait;
+  if (max_wait) waiter.deadline = now_ + (*max_wait == Duration::zero() ? config_.store_timeout : *max_wait);
+  if (session != nullptr) {
+    session->waiters.emplace(listener.request, &waiter);
+  } else {
+    detached_.emplace(listener.session, &waiter);
+  }
+  unplaced_.emplace(waiter.serial, &waiter);
+  const bool fresh = waiters_.emplace(waiter.spec.owner, std::move(owned)).second;
+  DISTLOCK_CHECK(fresh);
+  Ask(waiter);
+}
+
+// A repeat of a detached request that still waits here gets the answer of the first, whose terms count.
+bool Broker::AddFollower(Acquire& in) {
+  const auto found = waiters_.find(in.owner);
+  if (found == waiters_.end()) return false;
+  found->second->followers.push_back({in.session, in.request});
+  found->second->latest_arrival = now_;
+  detached_.emplace(in.session, found->second.get());
+  return true;
+}
+
+void Broker::Ask(Waiter& waiter) {
+  LeaveAttempt(waiter);
+  waiter.retry_at = kNever;
+  // A give-back of the same owner must be confirmed first, or it would give back the new grant. Its end asks again.
+  const bool blocked = give_backs_.contains(waiter.spec.owner);
+  if (!blocked && store_up_) {
+    const Acquire& spec = waiter.spec;
+    const Duration timeout = AttemptTimeout(spec.ttl);
+    const StoreTime not_after = clock_.known() ? clock_.Latest(now_ + timeout) : StoreTime{};
+    Op op;
+    op.verb = Op::Verb::kAcquire;
+    op.runs_until = clock_.known() ? clock_.ShownBy(not_after, now_) : now_ + timeout + kAttemptMax;
+    op.owner = spec.owner;
+    op.name = spec.name;
+    op.waiter = waiter.serial;
+    waiter.op = SendOp(std::move(op));
+    waiter.retry_at = now_ + timeout;
+    ++waiter.attempts;
+    Command(StoreAcquire{.op = waiter.op,
+                         .name = spec.name,
+                         .owner = spec.owner,
+                         .ttl = spec.ttl,
+                         .lock_delay = spec.lock_delay,
+                         .not_after = not_after,
+                         .wait = !(spec.max_wait && *spec.max_wait == Duration::zero()),
+                         .info = spec.info});
+  }
+  ArmWaiter(waiter);
+}
+
+// The attempt in flight is given up. Should its reply still come, it is as good as the next one's: acquiring is idempotent.
+void Broker::LeaveAttempt(Waiter& waiter) {
+  waiter.straggler_until = StragglerUntil(waiter);
+  waiter.op = 0;
+}
+
+// Until when an attempt whose answer we have not seen may take effect.
+Instant Broker::StragglerUntil(const Waiter& waiter) const {
+  const auto op = ops_.find(waiter.op);
+  return op == ops_.end() ? waiter.straggler_until : std::max(waiter.straggler_until, op->second.runs_until);
+}
+
+// Until when a store that gives no answer is waited for.
+Instant Broker::Patience(const Waiter& waiter) const {
+  if (waiter.answered) return kNever;
+  const Instant patience = waiter.arrived + config_.store_timeout;
+  const bool one_try = waiter.spec.max_wait && *waiter.spec.max_wait == Duration::zero();
+  if (one_try && !store_up_) return std::min(patience, std::max(waiter.arrived, down_since_ + kOneTryGrace));
+  return patience;
+}
+
+void Broker::ArmWaiter(Waiter& waiter) {
+  const Instant patience = waiter.queued ? kNever : Patience(waiter);
+  Arm(waiter, std::min({waiter.deadline, waiter.retry_at, patience}));
+}
+
+void Broker::OnWaiterTimer(Waiter& waiter) {
+  const bool one_try = waiter.spec.max_wait && *waiter.spec.max_wait == Duration::zero();
+  const bool store_is_well = store_up_ && waiter.trouble.empty();
+  if (now_ >= waiter.deadline && !one_try && (waiter.answered || store_is_well)) {
+    const auto queue = queues_.find(waiter.spec.name);
+    return Refuse(waiter, Refused{.reason = RefusalReason::kWaitTimeout,
+                                  .cause = {},
+                                  .holder = queue == queues_.end() ? std::nullopt : queue->second->holder});
+  }
+  if (now_ >= waiter.deadline || (!waiter.queued && now_ >= Patience(waiter))) {
+    std::string cause = !waiter.trouble.empty() ? waiter.trouble : store_up_ ? "no answer" : store_trouble_;
+    return Refuse(waiter, Refused{.reason = RefusalReason::kStoreUnavailable,
+                                  .cause = std::move(cause),
+                                  .retry_after = kRetryMax,
+                                  .holder = {}});
+  }
+  if (now_ < waiter.retry_at) return ArmWaiter(waiter);
+  if (waiter.op != 0) {
+    waiter.trouble = "no answer in time";
+    NoteSilence(waiter.trouble);
+  }
+  Ask(waiter);
+}
+
+void Broker::OnAcquireReply(const Op& op, OpId id, StoreReply& reply) {
+  const auto found = waiters_.find(op.owner);
+  const bool answered = !std::holds_alternative<StoreUnknown>(reply.outcome);
+  if (found == waiters_.end() || found->second->serial != op.waiter) {
+    // Withdrawn meanwhile, perhaps asked for anew. A broken connection may have let this overtake the withdrawal.
+    const auto give_back = give_backs_.find(op.owner);
+    if (!answered && give_back != give_backs_.end()) give_back->second->overtaken = true;
+    const bool took_effect = std::holds_alternative<AcquireGranted>(reply.outcome) ||
+                             std::holds_alternative<AcquireQueued>(reply.outcome);
+    const bool known = found != waiters_.end() || give_back != give_backs_.end() || leases_.contains(op.owner) ||
+                       GrantedRecently(op.owner) || IsRepeatable(op.owner);
+    if (took_effect && !known) {
+      SendGiveBack(StartGiveBack(op.name, op.owner, /*waiting=*/true, Duration::zero(), kAttemptMax));
+    }
+    return;
+  }
+  Waiter& waiter = *found->second;
+  if (!answered) waiter.straggler_until = std::max(waiter.straggler_until, op.runs_until);
+  if (waiter.op == id) waiter.op = 0;
+  // Whatever it says, the give-back under way undoes; its end asks again.
+  if (give_backs_.contains(op.owner)) return;
+  if (const auto* granted = std::get_if<AcquireGranted>(&reply.outcome)) {
+    return Grant(waiter, granted->token, granted->since, waiter.spec.ttl,
+                 op.sent + waiter.spec.ttl - Margin(waiter.spec.ttl), Arrival::kAnswer);
+  }
+  if (waiter.queued) return;
+  if (auto* queued = std::get_if<AcquireQueued>(&reply.outcome)) return OnAcquireQueued(waiter, *queued, reply.time);
+  if (waiter.op != 0) return;  // a later attempt is under way and will tell
+  if (auto* held = std::get_if<AcquireHeld>(&reply.outcome)) {
+    const Duration left = held->holder ? held->holder->time_left : Duration::zero();
+    return Refuse(waiter, Refused{.reason = RefusalReason::kLockHeld,
+                                  .cause = {},
+                                  .retry_after = std::max<Duration>(left, Duration::zero()),
+                                  .holder = std::move(held->holder),
+                                  .queue_length = held->queue_length});
+  }
+  if (const auto* full = std::get_if<AcquireQueueFull>(&reply.outcome)) {
+    return Refuse(waiter, Refused{.reason = RefusalReason::kQuotaExceeded,
+                                  .cause = "the lock's queue is full",
+                                  .retry_after = kRetryMax,
+                                  .holder = {},
+                                  .queue_length = full->queue_length});
+  }
+  if (const auto* failed = std::get_if<StoreFailed>(&reply.outcome)) return OnAcquireFailed(waiter, *failed);
+  if (const auto* unknown = std::get_if<StoreUnknown>(&reply.outcome)) return RetryLater(waiter, unknown->cause);
+  if (std::holds_alternative<AcquireLate>(reply.outcome)) return RetryLater(waiter, "the store answered too late");
+  RetryLater(waiter, "the store gave an answer that fits another command");
+}
+
+void Broker::OnAcquireQueued(Waiter& waiter, AcquireQueued& queued, StoreTime time) {
+  waiter.queued = waiter.exists = true;
+  waiter.placed = time;
+  waiter.retry_at = kNever;
+  waiter.trouble.clear();
+  unplaced_.erase(waiter.serial);
+  if (!waiter.answered) {
+    Tell(waiter.listener, Queued{queued.position, queued.holder});
+    waiter.answered = true;
+  }
+  JoinQueue(waiter);
+  LocalQueue& queue = *queues_.at(waiter.spec.name);
+  // Without a holder the script stopped at its bound, before the next living waiter.
+  if (waiter.hint > time || !queued.holder) {
+    Tend(queue);
+  } else {
+    const Instant end = now_ + std::max<Duration>(queued.holder->time_left, Duration::zero()) + kExpirySlack;
+    if (queue.op == 0 && end < queue.at) Arm(queue, end);
+    queue.holder = std::move(queued.holder);
+  }
+  ArmWaiter(waiter);
+}
+
+void Broker::OnAcquireFailed(Waiter& waiter, const StoreFailed& failed) {
+  switch (failed.kind) {
+    case FailureKind::kFull:
+      return Refuse(waiter, Refused{.reason = RefusalReason::kStoreFull,
+                                    .cause = failed.cause,
+                                    .retry_after = kRetryMax,
+                                    .holder = {}});
+    case FailureKind::kForeignKey:
+      return Refuse(waiter, Refused{.reason = RefusalReason::kForeignKey, .cause = failed.cause, .holder = {}});
+    case FailureKind::kNotSent:
+    case FailureKind::kUnavailable:
+    case FailureKind::kProtocol: return RetryLater(waiter, failed.cause);
+  }
+}
+
+void Broker::RetryLater(Waiter& waiter, std::string trouble) {
+  waiter.trouble = std::move(trouble);
+  // While the store is down StoreUp asks again.
+  waiter.retry_at = store_up_ ? now_ + BackOff(waiter.attempts) : kNever;
+  ArmWaiter(waiter);
+}
+
+void Broker::Refuse(Waiter& waiter, Refused refused) {
+  refused.waited = now_ - waiter.arrived;
+  Note({.kind = FactKind::kRefused,
+        .value = refused.waited,
+        .refusal = refused.reason,
+        .name = waiter.spec.name,
+        .detail = {}});
+  for (const Listener& follower : waiter.followers) Tell(follower, refused);
+  Tell(waiter.listener, std::move(refused));
+  Withdraw(waiter);
+}
+
+// Ends the waiter here and, where it may exist there, in the store.
+void Broker::Withdraw(Waiter& waiter) {
+  const Instant straggler_until = StragglerUntil(waiter);
+  // A late repeat must not take back what the request was granted.
+  const bool told = waiter.spec.detached && GrantedRecently(waiter.spec.owner);
+  const bool may_exist = waiter.exists || waiter.op != 0 || straggler_until != Instant{};
+  if (may_exist && !told) {
+    GiveBack& give_back = StartGiveBack(waiter.spec.name, waiter.spec.owner, /*waiting=*/true, Duration::zero(),
+                                        waiter.spec.ttl + waiter.spec.lock_delay);
+    give_back.straggler_until = std::max(give_back.straggler_until, straggler_until);
+    give_back.overtaken |= waiter.straggler_until > now_;
+    SendGiveBack(give_back);
+  }
+  Forget(waiter);
+}
+
+void Broker::Forget(Waiter& waiter) {
+  timers_.Cancel(waiter);
+  LeaveQueue(waiter);
+  unplaced_.erase(waiter.serial);
+  if (waiter.spec.detached) {
+    detached_.erase(waiter.listener.session);
+    for (const Listener& follower : waiter.followers) detached_.erase(follower.session);
+  } else if (const auto session = sessions_.find(waiter.listener.session); session != sessions_.end()) {
+    session->second->waiters.erase(waiter.listener.request);
+  }
+  const OwnerId owner = waiter.spec.owner;
+  waiters_.erase(owner);
+}
+
+void Broker::Handle(const Cancel& in) {
+  Waiter* waiter = nullptr;
+  if (const auto session = sessions_.find(in.session); session != sessions_.end()) {
+    if (const auto lease = session->second->leases.find(in.acquire); lease != session->second->leases.end()) {
+      Tell(lease->second->listener, Refused{.reason = RefusalReason::kCancelled, .cause = {}, .holder = {}});
+      return ReleaseLease(*lease->second, Listener{}, Duration::zero());
+    }
+    const auto found = session->second->waiters.find(in.acquire);
+    if (found != session->second->waiters.end()) waiter = found->second;
+  }
+  if (waiter != nullptr) Refuse(*waiter, Refused{.reason = RefusalReason::kCancelled, .cause = {}, .holder = {}});
+}
+
+// A detached call is over: nobody listens under this session any more.
+void Broker::DropListener(Waiter& waiter, SessionId session) {
+  detached_.erase(session);
+  if (waiter.listener.session == session) {
+    if (waiter.followers.empty()) return Withdraw(waiter);
+    waiter.listener = waiter.followers.front();
+    waiter.followers.erase(waiter.followers.begin());
+  } else {
+    std::erase_if(waiter.followers, [session](const Listener& l) { return l.session == session; });
+  }
+}
+
+}  // namespace distlock::core

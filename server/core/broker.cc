@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/broker.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "core/check.h"
+#include "core/limits.h"
+
+namespace distlock::core {
+
+Broker::Broker(const BrokerConfig& config)
+    : config_(config), random_state_(config.seed), clock_(config.clock_drift_ppm) {}
+
+Broker::~Broker() = default;
+
+void Broker::Step(Instant now, Input input, std::vector<Effect>& effects) {
+  now_ = std::max(now_, now);
+  // Who was stopped has heard nothing because it did not listen.
+  if (timers_.Earliest() < now_ && now_ - timers_.Earliest() > kSilence / 2) last_heard_ = now_;
+  effects_ = &effects;
+  ExpireDue();
+  std::visit([this](auto& in) { Handle(in); }, input);
+  SendRenewals();
+  FinishDrainWhenEmpty();
+  effects_ = nullptr;
+}
+
+void Broker::ExpireDue() {
+  while (Timed* due = timers_.PopDue(now_)) {
+    switch (due->kind) {
+      case TimerKind::kWaiter: OnWaiterTimer(static_cast<Waiter&>(*due)); break;
+      case TimerKind::kLease: OnLeaseTimer(static_cast<Lease&>(*due)); break;
+      case TimerKind::kSession: OnSessionTimer(static_cast<Session&>(*due)); break;
+      case TimerKind::kGiveBack: OnGiveBackTimer(static_cast<GiveBack&>(*due)); break;
+      case TimerKind::kQueue: OnQueueTimer(static_cast<LocalQueue&>(*due)); break;
+      case TimerKind::kRenewCall: OnRenewCallTimer(static_cast<RenewCall&>(*due)); break;
+      case TimerKind::kDrain: DrainNow(); break;
+    }
+  }
+}
+
+void Broker::Handle(const StoreUp& in) {
+  store_up_ = true;
+  last_heard_ = now_;
+  // Only a coarse reading: it has no sending time of ours. The first reply narrows it.
+  if (!clock_.known() && in.time.us > 0) clock_.Learn(now_ - kAttemptMax, now_, in.time);
+
+  for (auto& [serial, lease] : at_risk_) {
+    if (lease->renew_due) continue;
+    lease->renew_due = true;
+    due_.push_back(lease);
+  }
+  std::vector<Waiter*> waiting;
+  for (auto& [serial, waiter] : unplaced_) {
+    if (waiter->op == 0) waiting.push_back(waiter);
+  }
+  for (Waiter* waiter : waiting) Ask(*waiter);
+  for (auto& [owner, give_back] : give_backs_) {
+    // One that waits for a straggler to have run must not be early.
+    if (give_back->op == 0 && give_back->retry_at != give_back->straggler_until) SendGiveBack(*give_back);
+  }
+  for (auto& [name, queue] : queues_) Tend(*queue);
+  std::vector<RenewCall*> calls;
+  for (auto& [session, call] : renew_calls_) {
+    if (call->op == 0) calls.push_back(call.get());
+  }
+  for (RenewCall* call : calls) SendRenewCall(*call);
+}
+
+void Broker::Handle(const StoreDown& in) {
+  if (store_up_) down_since_ = now_;
+  store_up_ = false;
+  store_trouble_ = in.cause;
+}
+
+void Broker::Handle(const ChannelUp&) {
+  for (auto& [name, queue] : queues_) Tend(*queue);
+}
+
+void Broker::Handle(StoreReply& in) {
+  const auto found = ops_.find(in.op);
+  if (found == ops_.end()) return;
+  const Op op = std::move(found->second);
+  ops_.erase(found);
+  const bool heard = !std::holds_alternative<StoreUnknown>(in.outcome) &&
+                     !(std::holds_alternative<StoreFailed>(in.outcome) &&
+                       std::get<StoreFailed>(in.outcome).kind == FailureKind::kNotSent);
+  if (heard) last_heard_ = now_;
+  if (in.time.us > 0) {
+    if (const auto jump = clock_.Learn(op.sent, now_, in.time)) {
+      Note({.kind = FactKind::kClockStep, .value = *jump, .name = {}, .detail = {}});
+      // A forward jump has shortened every key's life: start all of them anew.
+      for (auto& [id, session] : sessions_) {
+        for (auto& [request, lease] : session->leases) {
+          if (!lease->renew_due) {
+            lease->renew_due = true;
+            due_.push_back(lease);
+          }
+        }
+      }
+    }
+  }
+  switch (op.verb) {
+    case Op::Verb::kAcquire: OnAcquireReply(op, in.op, in); break;
+    case Op::Verb::kRenew: OnRenewReply(op, in.op, in); break;
+    case Op::Verb::kRenewCall: OnRenewCallReply(op, in.op, in); break;
+    case Op::Verb::kGiveBack: OnGiveBackReply(op, in.op, in); break;
+    case Op::Verb::kTend: OnTendReply(op, in.op, in); break;
+  }
+}
+
+void Broker::Tell(const Listener& to, Event event) {
+  if (to.session != 0) effects_->emplace_back(Notify{to.session, to.request, std::move(event)});
+}
+
+OpId Broker::SendOp(Op op) {
+  if (ops_.empty()) last_heard_ = now_;  // silence begins with an unanswered question
+  const OpId id = next_op_++;
+  op.sent = now_;
+  ops_.emplace(id, std::move(op));
+  return id;
+}
+
+void Broker::NoteSilence(const std::string& cause) {
+  if (!store_up_ || now_ - last_heard_ < kSilence) return;
+  last_heard_ = now_;  // one reconnect per silence
+  Command(StoreReconnect{cause});
+}
+
+Duration Broker::Margin(Duration ttl) const {
+  return ttl / 1'000'000 * (2 * static_cast<int64_t>(config_.clock_drift_ppm)) + kMarginFloor;
+}
+
+Duration Broker::AttemptTimeout(Duration ttl) const { return std::clamp(ttl / 6, kAttemptMin, kAttemptMax); }
+
+Duration Broker::BackOff(int attempts) {
+  const Duration most = std::min<Duration>(kRetryMax, kRetryMin * (int64_t{1} << std::min(attempts, 10)));
+  return kRetryMin / 2 + Duration(static_cast<int64_t>(static_cast<double>(most.count()) * Random()));
+}
+
+// SplitMix64 (Steele, Lea, Flood 2014): small, seeded, the same everywhere.
+double Broker::Random() {
+  random_state_ += 0x9E3779B97F4A7C15ULL;
+  uint64_t z = random_state_;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
+  z ^= z >> 31;
+  return static_cast<double>(z >> 11) * 0x1.0p-53;
+}
+
+void Broker::Arm(Timed& timed, Instant at) {
+  if (timed.serial == 0) timed.serial = next_serial_++;
+  timers_.Set(timed, at);
+}
+
+BrokerStats Broker::Stats() const {
+  return BrokerStats{.sessions = sessions_.size(),
+                     .leases = leases_.size(),
+                     .waiters = waiters_.size(),
+                     .discards = give_backs_.size(),
+                     .queues = queues_.size(),
+                     .ops = ops_.size(),
+                     .timers = timers_.size(),
+                     .draining = draining_};
+}
+
+}  // namespace distlock::core

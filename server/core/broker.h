@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The core of one shard: every decision about leases, waiters, renewals, sessions and deadlines. Pure: no IO, clock,
+// threads, logging or randomness but the seed. The store decides who holds; the core decides who waits here, until when,
+// and what may be promised to whom.
+//
+// Thread: one, the shard's. Time must not go backwards between calls.
+// Invariants:
+//  1. A listener gets exactly one final answer per request: Refused, or Granted and later at most one of Released, Lost
+//     and, when a Cancel crossed the grant, Refused(kCancelled).
+//  2. A promise never passes the lease's deadline D = sent + ttl - margin; nothing is freed early while a promise lasts.
+//  3. Whatever may exist in the store without a record here is being given back until the store has confirmed it.
+//  4. No lease is renewed, and no grant accepted, at or after its D.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
+#include "absl/container/flat_hash_map.h"
+#include "core/broker_config.h"
+#include "core/messages.h"
+#include "core/records.h"
+#include "core/store_clock.h"
+#include "core/timers.h"
+
+namespace distlock::core {
+
+class Broker {
+ public:
+  explicit Broker(const BrokerConfig& config);
+  ~Broker();
+  Broker(const Broker&) = delete;
+  Broker& operator=(const Broker&) = delete;
+
+  // Expires all that is due at `now`, then handles the input. Appends to `effects`; their order is the order to perform
+  // them in. A store command counts as sent at `now`: it must be handed to the store at once.
+  void Step(Instant now, Input input, std::vector<Effect>& effects);
+
+  // When Step is wanted next at the latest; kNever: no need.
+  Instant NextDeadline() const { return timers_.Earliest(); }
+
+  BrokerStats Stats() const;
+
+ private:
+  // broker.cc: inputs, time, what all parts use
+  void ExpireDue();
+  void Handle(const Tick&) {}
+  void Handle(const OpenSession& in);
+  void Handle(Acquire& in);
+  void Handle(const Cancel& in);
+  void Handle(const Release& in);
+  void Handle(Renew& in);
+  void Handle(const Heartbeat& in);
+  void Handle(const Goodbye& in);
+  void Handle(const StreamEnded& in);
+  void Handle(const Drain& in);
+  void Handle(const StoreUp& in);
+  void Handle(const StoreDown& in);
+  void Handle(const ChannelUp&);
+  void Handle(const GrantNotice& in);
+  void Handle(StoreReply& in);
+  void Tell(const Listener& to, Event event);
+  void Note(Fact fact) { effects_->emplace_back(std::move(fact)); }
+  OpId SendOp(Op op);
+  void Command(StoreCommand command) { effects_->emplace_back(std::move(command)); }
+  void NoteSilence(const std::string& cause);
+  Duration Margin(Duration ttl) const;
+  Duration AttemptTimeout(Duration ttl) const;
+  Duration BackOff(int attempts);
+  double Random();  // [0, 1)
+  void Arm(Timed& timed, Instant at);
+
+  // acquire.cc: from the request to its answer
+  void Ask(Waiter& waiter);
+  void ArmWaiter(Waiter& waiter);
+  void OnWaiterTimer(Waiter& waiter);
+  void OnAcquireReply(const Op& op, OpId id, StoreReply& reply);
+  void OnAcquireQueued(Waiter& waiter, AcquireQueued& queued, StoreTime time);
+  void OnAcquireFailed(Waiter& waiter, const StoreFailed& failed);
+  void RetryLater(Waiter& waiter, std::string trouble);
+  void Refuse(Waiter& waiter, Refused refused);
+  void Withdraw(Waiter& waiter);
+  void Forget(Waiter& waiter);
+  bool AddFollower(Acquire& in);
+  void DropListener(Waiter& waiter, SessionId session);
+  Instant Patience(const Waiter& waiter) const;
+  void LeaveAttempt(Waiter& waiter);
+  Instant StragglerUntil(const Waiter& waiter) const;
+
+  // lease.cc: from the grant to its end
+  enum class Arrival : uint8_t { kAnswer, kReply, kNotice, kTend };
+  void Grant(Waiter& waiter, uint64_t token, StoreTime since, Duration ttl, Instant deadline, Arrival arrival);
+  void GrantDetached(Waiter& waiter, Granted granted);
+  void GrantOnStream(Waiter& waiter, Granted granted, Instant deadline);
+  void ArmLease(Lease& lease);
+  void OnLeaseTimer(Lease& lease);
+  void ScheduleRenewal(Lease& lease, Instant sent);
+  void SendRenewals();
+  void OnRenewReply(const Op& op, OpId id, StoreReply& reply);
+  void NoteEnd(Lease& lease, FactKind kind, LostReason reason, const std::string& cause);
+  void MarkAtRisk(Lease& lease, const std::string& cause);
+  void Lose(Lease& lease, LostReason reason, std::string cause);
+  void ReleaseLease(Lease& lease, Listener listener, Duration block);
+  void EndLease(Lease& lease);
+  void Forget(Lease& lease);
+  Instant BelieveUntil(const Lease& lease) const;
+
+  // renew_call.cc: Renew for detached leases
+  void OnRenewCallTimer(RenewCall& call);
+  void SendRenewCall(RenewCall& call);
+  void OnRenewCallReply(const Op& op, OpId id, StoreReply& reply);
+  void RefuseRenewCall(RenewCall& call, RefusalReason reason, std::string cause);
+
+  // session.cc: promises and the life of streams
+  void OnSessionTimer(Session& session);
+  void PromiseOnHold(Session& session);
+  void CollectLimits(Session& session, HeartbeatAck& ack);
+  void EndLeases(Session& session);
+  void EndWaiters(Session& session, bool tell);
+  void CloseSession(Session& session, StreamEnd why);
+  void DrainNow();
+  void FinishDrainWhenEmpty();
+  void FinishDrain();
+
+  // give_back.cc
+  GiveBack& StartGiveBack(const LockName& name, const OwnerId& owner, bool waiting, Duration block, Duration lifetime);
+  void SendGiveBack(GiveBack& give_back);
+  void ArmGiveBack(GiveBack& give_back);
+  void OnGiveBackTimer(GiveBack& give_back);
+  void OnGiveBackReply(const Op& op, OpId id, StoreReply& reply);
+  void AnswerGiveBack(GiveBack& give_back, bool was_holder);
+  void FinishGiveBack(GiveBack& give_back);
+
+  // queue.cc
+  void JoinQueue(Waiter& waiter);
+  void LeaveQueue(Waiter& waiter);
+  void OnQueueTimer(LocalQueue& queue);
+  void Tend(LocalQueue& queue);
+  void OnTendReply(const Op& op, OpId id, StoreReply& reply);
+  void RejoinAll(LocalQueue& queue);
+  void HandOff(const LockName& name, const OwnerId& owner, uint64_t token, StoreTime since, Duration ttl,
+               Instant deadline, Arrival arrival);
+  bool GrantedRecently(const OwnerId& owner);
+  void ForgetDetached(const OwnerId& owner);
+  void RememberDetached(const OwnerId& owner, Instant until);
+  Instant NoticeDeadline(StoreTime since, Duration ttl) const;
+
+  const BrokerConfig config_;
+  uint64_t random_state_;
+  Instant now_{};
+  std::vector<Effect>* effects_ = nullptr;  // during Step
+
+  StoreClock clock_;
+  bool store_up_ = false;
+  std::string store_trouble_ = "not connected to the store yet";
+  Instant down_since_{};
+  Instant last_heard_{};
+
+  bool draining_ = false;
+  bool drained_ = false;
+  Instant drain_deadline_ = kNever;
+  struct DrainTimer : Timed {
+    DrainTimer() : Timed(TimerKind::kDrain) {}
+  } drain_timer_;
+
+  OpId next_op_ = 1;
+  uint64_t next_serial_ = 1;
+  Timers timers_;
+  absl::flat_hash_map<OpId, Op> ops_;
+  absl::btree_map<SessionId, std::unique_ptr<Session>> sessions_;
+  absl::flat_hash_map<OwnerId, std::unique_ptr<Lease>> leases_;
+  absl::flat_hash_map<OwnerId, std::unique_ptr<Waiter>> waiters_;
+  absl::btree_map<uint64_t, Waiter*> unplaced_;       // by serial: without a place in the store's queue
+  absl::btree_map<SessionId, Waiter*> detached_;      // calls that wait for a detached grant
+  absl::btree_map<OwnerId, std::unique_ptr<GiveBack>> give_backs_;
+  absl::btree_map<LockName, std::unique_ptr<LocalQueue>> queues_;
+  absl::btree_map<SessionId, std::unique_ptr<RenewCall>> renew_calls_;
+  absl::btree_map<uint64_t, Lease*> at_risk_;         // by serial
+  std::vector<Lease*> due_;                           // to renew at the end of this Step
+  absl::btree_map<OwnerId, Instant> recent_detached_; // detached grants told here, while they may last
+  absl::btree_set<std::pair<Instant, OwnerId>> recent_order_;
+};
+
+}  // namespace distlock::core

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Broker: releases and withdrawals. What may exist in the store is given back until the store has confirmed it, or until
+// it must have expired by itself.
+#include <algorithm>
+
+#include "core/broker.h"
+#include "core/check.h"
+#include "core/limits.h"
+
+namespace distlock::core {
+
+void Broker::Handle(const Release& in) {
+  const Listener listener{in.session, in.request};
+  if (in.acquire != 0) {
+    if (const auto session = sessions_.find(in.session); session != sessions_.end()) {
+      if (const auto lease = session->second->leases.find(in.acquire); lease != session->second->leases.end()) {
+        return ReleaseLease(*lease->second, listener, Duration::zero());
+      }
+    }
+    return Tell(listener, Released{.outcome = ReleaseOutcome::kAlreadyGone, .name = {}});
+  }
+  if (const auto lease = leases_.find(in.owner); lease != leases_.end()) {
+    const Listener holder = lease->second->listener;
+    if (holder.session != in.session) {
+      Tell(holder, Released{ReleaseOutcome::kReleased, in.name, in.owner, lease->second->token});
+    }
+    return ReleaseLease(*lease->second, listener, Duration::zero());
+  }
+  ForgetDetached(in.owner);
+  GiveBack& give_back =
+      StartGiveBack(in.name, in.owner, /*waiting=*/false, Duration::zero(), std::max<Duration>(in.ttl, kAttemptMax));
+  if (give_back.listener.session != 0) {
+    // Somebody else waits for the same answer; this one learns that it is under way.
+    return Tell(listener, Released{.outcome = ReleaseOutcome::kAlreadyGone, .name = in.name, .owner = in.owner});
+  }
+  give_back.listener = listener;
+  give_back.answer_until = now_ + config_.store_timeout;
+  if (give_back.op == 0) {
+    SendGiveBack(give_back);
+  } else {
+    ArmGiveBack(give_back);
+  }
+}
+
+// One record per owner: a second reason to give back joins the first.
+GiveBack& Broker::StartGiveBack(const LockName& name, const OwnerId& owner, bool waiting, Duration block,
+                                Duration lifetime) {
+  auto& slot = give_backs_[owner];
+  if (!slot) {
+    slot = std::make_unique<GiveBack>();
+    slot->serial = next_serial_++;
+    slot->name = name;
+    slot->owner = owner;
+    slot->waiting = waiting;
+    slot->block = block;
+  }
+  // A waiter's place lives as long as this broker's slot in the queue.
+  const Duration most = std::max(lifetime, waiting ? config_.queue_slot : Duration::zero());
+  slot->until = std::max(slot->until, now_ + 2 * most + config_.store_timeout);
+  return *slot;
+}
+
+void Broker::SendGiveBack(GiveBack& give_back) {
+  give_back.op = 0;
+  give_back.retry_at = now_ + kRetryMax;
+  if (store_up_) {
+    Op op;
+    op.verb = Op::Verb::kGiveBack;
+    op.owner = give_back.owner;
+    op.name = give_back.name;
+    give_back.op = SendOp(std::move(op));
+    give_back.retry_at = now_ + kAttemptMax;
+    ++give_back.attempts;
+    if (give_back.waiting) {
+      Command(StoreWithdraw{give_back.op, give_back.name, give_back.owner, IsRepeatable(give_back.owner)});
+    } else {
+      Command(StoreRelease{give_back.op, give_back.name, give_back.owner, give_back.block});
+    }
+  }
+  ArmGiveBack(give_back);
+}
+
+void Broker::ArmGiveBack(GiveBack& give_back) {
+  Instant at = std::min(give_back.retry_at, give_back.until);
+  if (give_back.listener.session != 0) at = std::min(at, give_back.answer_until);
+  Arm(give_back, at);
+}
+
+void Broker::OnGiveBackTimer(GiveBack& give_back) {
+  if (give_back.listener.session != 0 && now_ >= give_back.answer_until) {
+    Tell(give_back.listener,
+         Refused{.reason = RefusalReason::kStoreUnavailable,
+                 .cause = "the release has not been confirmed; it is repeated until it is, or the ttl has ended it",
+                 .retry_after = kRetryMax,
+                 .holder = {}});
+    give_back.listener = {};
+  }
+  if (now_ >= give_back.until) return FinishGiveBack(give_back);
+  if (now_ >= give_back.retry_at) {
+    if (give_back.op != 0) {
+      give_back.overtaken = true;
+      NoteSilence("releases unanswered");
+    }
+    return SendGiveBack(give_back);
+  }
+  ArmGiveBack(give_back);
+}
+
+void Broker::OnGiveBackReply(const Op& op, OpId id, StoreReply& reply) {
+  const auto* done = std::get_if<GiveBackDone>(&reply.outcome);
+  if (done != nullptr && done->next) {
+    const HolderView& next = *done->next;
+    HandOff(op.name, next.owner, next.token, next.since, next.ttl, op.sent + next.ttl - Margin(next.ttl),
+            Arrival::kReply);
+  }
+  const auto found = give_backs_.find(op.owner);
+  if (found == give_backs_.end() || found->second->op != id) return;
+  GiveBack& give_back = *found->second;
+  give_back.op = 0;
+  if (done == nullptr) {
+    const auto* failed = std::get_if<StoreFailed>(&reply.outcome);
+    if (failed == nullptr) give_back.overtaken = true;
+    if (failed != nullptr && failed->kind == FailureKind::kForeignKey) {
+      AnswerGiveBack(give_back, false);
+      return FinishGiveBack(give_back);
+    }
+    give_back.retry_at = now_ + (store_up_ ? BackOff(give_back.attempts) : kRetryMax);
+    return ArmGiveBack(give_back);
+  }
+  if (const auto queue = queues_.find(give_back.name); give_back.block > Duration::zero() && queue != queues_.end()) {
+    // Nobody is told when a lock_delay ends.
+    Arm(*queue->second, std::min(queue->second->at, now_ + give_back.block + kExpirySlack));
+  }
+  // An earlier attempt of unknown outcome may be the one that freed a lease of ours.
+  const bool ours_before = give_back.token != 0 && give_back.attempts > 1;
+  AnswerGiveBack(give_back, done->was_holder || ours_before);
+  // The order of the release and an earlier acquire was lost with a connection: the acquire could still run.
+  if (give_back.overtaken && give_back.straggler_until > now_) {
+    give_back.overtaken = false;
+    give_back.waiting = true;
+    give_back.retry_at = give_back.straggler_until;
+    give_back.until = std::max(give_back.until, give_back.straggler_until + kAttemptMax);
+    return ArmGiveBack(give_back);
+  }
+  FinishGiveBack(give_back);
+}
+
+void Broker::AnswerGiveBack(GiveBack& give_back, bool was_holder) {
+  Tell(give_back.listener,
+       Released{was_holder ? ReleaseOutcome::kReleased : ReleaseOutcome::kAlreadyGone, give_back.name,
+                give_back.owner, give_back.token});
+  give_back.listener = {};
+}
+
+void Broker::FinishGiveBack(GiveBack& give_back) {
+  timers_.Cancel(give_back);
+  const OwnerId owner = give_back.owner;
+  give_backs_.erase(owner);
+  if (const auto waiter = waiters_.find(owner); waiter != waiters_.end() && !waiter->second->queued) {
+    Ask(*waiter->second);
+  }
+}
+
+}  // namespace distlock::core

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Broker: from a grant to its end: deadlines, renewals, loss and release.
+#include <algorithm>
+
+#include "core/broker.h"
+#include "core/check.h"
+#include "core/limits.h"
+
+namespace distlock::core {
+
+// `deadline` is D, counted from before the store was told; `arrival` says how the news came.
+void Broker::Grant(Waiter& waiter, uint64_t token, StoreTime since, Duration ttl, Instant deadline, Arrival arrival) {
+  if (now_ >= deadline) {
+    // Too old to be believed: ask again, which starts its ttl anew if it is still there. Giving it back first would have
+    // one owner's release and next acquire cross when the connection breaks between them.
+    LeaveQueue(waiter);
+    waiter.queued = false;
+    waiter.exists = true;
+    unplaced_.emplace(waiter.serial, &waiter);
+    return Ask(waiter);
+  }
+  Granted granted{.name = waiter.spec.name,
+                  .owner = waiter.spec.owner,
+                  .token = token,
+                  .since = since,
+                  .ttl = ttl,
+                  .waited = now_ - waiter.arrived};
+  Note({.kind = FactKind::kGranted, .value = granted.waited, .name = waiter.spec.name, .detail = {}});
+  if (arrival != Arrival::kAnswer) {
+    const HandoffPath path = arrival == Arrival::kReply    ? HandoffPath::kReply
+                             : arrival == Arrival::kNotice ? HandoffPath::kNotice
+                                                           : HandoffPath::kTend;
+    Note({.kind = FactKind::kHandedOff, .handoff = path, .name = waiter.spec.name, .detail = {}});
+  }
+  if (waiter.spec.detached) {
+    // Counted from when the request was sent, like a renewal's: no delay of the answer can lengthen belief.
+    granted.valid_for = deadline - waiter.latest_arrival;
+    RememberDetached(waiter.spec.owner, now_ + ttl);
+    GrantDetached(waiter, std::move(granted));
+  } else {
+    GrantOnStream(waiter, std::move(granted), deadline);
+  }
+}
+
+void Broker::GrantDetached(Waiter& waiter, Granted granted) {
+  for (const Listener& follower : waiter.followers) Tell(follower, granted);
+  Tell(waiter.listener, std::move(granted));
+  Forget(waiter);
+}
+
+void Broker::GrantOnStream(Waiter& waiter, Granted granted, Instant deadline) {
+  const auto found = sessions_.find(waiter.listener.session);
+  DISTLOCK_CHECK(found != sessions_.end());
+  Session& session = *found->second;
+
+  auto owned = std::make_unique<Lease>();
+  Lease& lease = *owned;
+  lease.serial = next_serial_++;
+  lease.name = waiter.spec.name;
+  lease.owner = waiter.spec.owner;
+  lease.listener = waiter.listener;
+  lease.token = granted.token;
+  lease.ttl = granted.ttl;
+  lease.lock_delay = waiter.spec.lock_delay;
+  lease.granted = now_;
+  lease.deadline = deadline;
+  if (waiter.spec.max_hold > Duration::zero()) lease.hold_until = now_ + waiter.spec.max_hold;
+  lease.on_disconnect = waiter.spec.on_disconnect;
+  lease.straggler_until = StragglerUntil(waiter);
+  ScheduleRenewal(lease, deadline - lease.ttl + Margin(lease.ttl));
+  Forget(waiter);
+  session.leases.emplace(lease.listener.request, &lease);
+  session.least_belief = std::min(session.least_belief, BelieveUntil(lease));
+  const bool fresh = leases_.emplace(lease.owner, std::move(owned)).second;
+  DISTLOCK_CHECK(fresh);
+
+  if (session.kind == SessionKind::kHold) {
+    granted.valid_for = std::min(config_.validity, BelieveUntil(lease) - now_);
+    lease.promised_until = now_ + granted.valid_for;
+    Arm(session, now_ + std::min(config_.validity, lease.ttl) / 3);
+  } else {
+    granted.echo_seq = session.heartbeat_seq;
+    granted.valid_for = std::min(session.promised_until, BelieveUntil(lease)) - session.heartbeat_at;
+  }
+  Tell(lease.listener, std::move(granted));
+  ArmLease(lease);
+}
+
+Instant Broker::BelieveUntil(const Lease& lease) const { return std::min(lease.deadline, lease.hold_until); }
+
+void Broker::ScheduleRenewal(Lease& lease, Instant sent) {
+  const double jitter = 1.0 - kRenewJitter * Random();
+  const auto wait = static_cast<int64_t>(static_cast<double>(lease.ttl.count()) * config_.renew_fraction * jitter);
+  const Duration grid = std::clamp<Duration>(lease.ttl / 50, Duration(1), kRenewGrid);
+  const int64_t at = (sent + Duration(wait)).time_since_epoch().count();
+  lease.next_renew = Instant(Duration((at + grid.count() - 1) / grid.count() * grid.count()));
+}
+
+void Broker::ArmLease(Lease& lease) {
+  if (lease.ending) return Arm(lease, std::min(lease.free_at, lease.deadline));
+  // A lease in due_ gets its next renewal time when the batch leaves, at the end of this Step.
+  Arm(lease, std::min({lease.deadline, lease.hold_until, lease.renew_due ? kNever : lease.next_renew}));
+}
+
+void Broker::OnLeaseTimer(Lease& lease) {
+  if (lease.ending) {
+    // Belief has ended, so the lock may go to the next one.
+    return ReleaseLease(lease, Listener{}, lease.lock_delay);
+  }
+  if (now_ >= lease.hold_until && lease.hold_until <= lease.deadline) {
+    return Lose(lease, LostReason::kMaxHold, "held for max_hold");
+  }
+  if (now_ >= lease.deadline) {
+    return Lose(lease, LostReason::kExpired, "could not be renewed in time: " +
+                                                 (store_up_ ? std::string("no answer from the store") : store_trouble_));
+  }
+  if (now_ >= lease.next_renew && !lease.renew_due) {
+    lease.renew_due = true;
+    due_.push_back(&lease);
+  }
+  ArmLease(lease);
+}
+
+// Renewals that came due in this Step leave together, in batches.
+void Broker::SendRenewals() {
+  std::vector<Lease*> due = std::move(due_);
+  due_.clear();
+  Op op;
+  StoreRenew batch;
+  auto flush = [&] {
+    if (batch.items.empty()) return;
+    op.verb = Op::Verb::kRenew;
+    batch.op = SendOp(std::move(op));
+    for (const OwnerId& owner : ops_.at(batch.op).owners) leases_.at(owner)->renew_op = batch.op;
+    Command(std::move(batch));
+    batch = {};
+    op = {};
+  };
+  for (Lease* lease : due) {
+    if (lease == nullptr) continue;
+    lease->renew_due = false;
+    if (lease->ending) continue;
+    if (lease->renew_op != 0 && now_ >= lease->next_renew) {
+      MarkAtRisk(*lease, "no answer from the store in time");
+      NoteSilence("renewals unanswered");
+    }
+    lease->renew_op = 0;
+    lease->next_renew = now_ + lease->ttl / 6;
+    if (!store_up_) {
+      MarkAtRisk(*lease, store_trouble_);
+    } else {
+      op.owners.push_back(lease->owner);
+      batch.items.push_back(RenewItem{lease->name, lease->owner, lease->ttl + lease->lock_delay});
+      if (batch.items.size() == kMaxRenewBatch) flush();
+    }
+    ArmLease(*lease);
+  }
+  flush();
+}
+
+void Broker::OnRenewReply(const Op& op, OpId id, StoreReply& reply) {
+  const auto* done = std::get_if<RenewDoneBatch>(&reply.outcome);
+  std::string trouble;
+  if (const auto* failed = std::get_if<StoreFailed>(&reply.outcome)) trouble = failed->cause;
+  if (const auto* unknown = std::get_if<StoreUnknown>(&reply.outcome)) trouble = unknown->cause;
+  if (done != nullptr && done->results.size() != op.owners.size()) done = nullptr;
+  uint32_t renewed = 0;
+  uint32_t failed = 0;
+  for (size_t i = 0; i < op.owners.size(); ++i) {
+    const auto found = leases_.find(op.owners[i]);
+    if (found == leases_.end() || found->second->ending) continue;
+    Lease& lease = *found->second;
+    if (lease.renew_op == id) lease.renew_op = 0;
+    if (done == nullptr) {
+      ++failed;
+      if (lease.renew_op == 0) MarkAtRisk(lease, trouble.empty() ? "an answer of unknown shape" : trouble);
+      ArmLease(lease);
+      continue;
+    }
+    if (done->results[i] != RenewResult::kRenewed) {
+      Lose(lease, LostReason::kTaken,
+           done->results[i] == RenewResult::kGone ? "the store no longer has it" : "the store has another holder");
+      continue;
+    }
+    ++renewed;
+    lease.deadline = std::max(lease.deadline, op.sent + lease.ttl - Margin(lease.ttl));
+    // A later attempt under way has set the next one already.
+    if (lease.renew_op == 0 && !lease.renew_due) ScheduleRenewal(lease, op.sent);
+    if (lease.at_risk) {
+      lease.at_risk = false;
+      at_risk_.erase(lease.serial);
+      const Duration left = BelieveUntil(lease) - now_;
+      Tell(lease.listener, Renewed{lease.name, lease.owner, lease.token, std::min(config_.validity, left)});
+      if (const auto s = sessions_.find(lease.listener.session);
+          s != sessions_.end() && s->second->kind == SessionKind::kHold) {
+        lease.promised_until = std::max(lease.promised_until, now_ + std::min(config_.validity, left));
+      }
+    }
+    ArmLease(lease);
+  }
+  if (renewed > 0) Note({.kind = FactKind::kRenewed, .count = renewed, .name = {}, .detail = {}});
+  if (failed > 0) Note({.kind = FactKind::kRenewFailed, .count = failed, .name = {}, .detail = {}});
+}
+
+// The end of a lease goes on record once, whatever happens to it afterwards.
+void Broker::NoteEnd(Lease& lease, FactKind kind, LostReason reason, const std::string& cause) {
+  if (lease.end_noted) return;
+  lease.end_noted = true;
+  Note({.kind = kind, .value = now_ - lease.granted, .lost = reason, .name = lease.name, .detail = cause});
+}
+
+void Broker::MarkAtRisk(Lease& lease, const std::string& cause) {
+  if (lease.at_risk) return;
+  lease.at_risk = true;
+  at_risk_.emplace(lease.serial, &lease);
+  Note({.kind = FactKind::kAtRisk, .name = lease.name, .detail = cause});
+  const Duration left = std::max<Duration>(BelieveUntil(lease) - now_, Duration::zero());
+  const Duration valid_for = std::min(left, config_.validity);
+  // To a Hold stream this is a promise like any other.
+  lease.promised_until = std::max(lease.promised_until, now_ + valid_for);
+  Tell(lease.listener, AtRisk{lease.name, lease.owner, lease.token, valid_for, cause});
+}
+
+void Broker::Lose(Lease& lease, LostReason reason, std::string cause) {
+  NoteEnd(lease, FactKind::kLost, reason, cause);
+  Tell(lease.listener, Lost{lease.name, lease.owner, lease.token, reason, std::move(cause)});
+  // An acquire of unknown fate could still bring back a key that is gone.
+  const bool straggling = lease.straggler_until > now_;
+  if (reason == LostReason::kTaken && !straggling) return Forget(lease);
+  GiveBack& give_back =
+      StartGiveBack(lease.name, lease.owner, /*waiting=*/false, lease.lock_delay, lease.ttl + lease.lock_delay);
+  give_back.straggler_until = lease.straggler_until;
+  give_back.overtaken = straggling;
+  Forget(lease);
+  SendGiveBack(give_back);
+}
+
+// Ends the lease here at once and has the store free it; `listener` is told the outcome.
+void Broker::ReleaseLease(Lease& lease, Listener listener, Duration block) {
+  NoteEnd(lease, lease.ending ? FactKind::kAbandoned : FactKind::kReleased, LostReason{}, "");
+  GiveBack& give_back =
+      StartGiveBack(lease.name, lease.owner, /*waiting=*/false, block, lease.ttl + lease.lock_delay);
+  give_back.listener = listener;
+  give_back.answer_until = now_ + config_.store_timeout;
+  give_back.token = lease.token;
+  give_back.straggler_until = lease.straggler_until;
+  give_back.overtaken = lease.straggler_until > now_;
+  Forget(lease);
+  SendGiveBack(give_back);
+}
+
+// The stream broke: stop renewing now, free it when nobody can believe in it any more.
+void Broker::EndLease(Lease& lease) {
+  Instant promised = lease.promised_until;
+  if (const auto found = sessions_.find(lease.listener.session); found != sessions_.end()) {
+    Session& session = *found->second;
+    if (session.kind == SessionKind::kSession) promised = session.promised_until;
+    session.leases.erase(lease.listener.request);
+  }
+  promised = std::min(promised, BelieveUntil(lease));
+  lease.ending = true;
+  lease.listener = {};
+  if (lease.at_risk) at_risk_.erase(lease.serial);
+  lease.at_risk = false;
+  switch (lease.on_disconnect) {
+    case OnDisconnect::kExpire:
+      NoteEnd(lease, FactKind::kAbandoned, LostReason{}, "");
+      return Forget(lease);
+    case OnDisconnect::kRelease: return ReleaseLease(lease, Listener{}, lease.lock_delay);
+    case OnDisconnect::kSafe:
+      if (promised <= now_) return ReleaseLease(lease, Listener{}, lease.lock_delay);
+      lease.free_at = promised;
+      return ArmLease(lease);
+  }
+}
+
+void Broker::Forget(Lease& lease) {
+  timers_.Cancel(lease);
+  if (lease.at_risk) at_risk_.erase(lease.serial);
+  if (lease.renew_due) std::replace(due_.begin(), due_.end(), &lease, static_cast<Lease*>(nullptr));
+  if (const auto session = sessions_.find(lease.listener.session); session != sessions_.end()) {
+    session->second->leases.erase(lease.listener.request);
+  }
+  const OwnerId owner = lease.owner;
+  leases_.erase(owner);
+}
+
+}  // namespace distlock::core

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every bound of the core that is not an option, with the reason for its size.
+#pragma once
+
+#include "core/types.h"
+
+namespace distlock::core {
+
+// One renewal call holds the store for about 1 us per lease; 100 keep that at 0.1 ms.
+inline constexpr size_t kMaxRenewBatch = 100;
+// Renewals due close together leave together: due times are rounded up to this grid, or to a fiftieth of a short ttl.
+inline constexpr Duration kRenewGrid = std::chrono::milliseconds(50);
+// Part of the renewal interval that is random, so that leases taken together spread out.
+inline constexpr double kRenewJitter = 0.1;
+// Beyond the drift: scheduling and clock granularity.
+inline constexpr Duration kMarginFloor = std::chrono::milliseconds(2);
+// One attempt of a store command that is not a renewal.
+inline constexpr Duration kAttemptMin = std::chrono::milliseconds(500);
+inline constexpr Duration kAttemptMax = std::chrono::milliseconds(2500);
+// Back-off between attempts while the store answers, but not usefully.
+inline constexpr Duration kRetryMin = std::chrono::milliseconds(10);
+inline constexpr Duration kRetryMax = std::chrono::seconds(1);
+// A store that has been down this long fails one-try requests at once.
+inline constexpr Duration kOneTryGrace = std::chrono::seconds(1);
+// Commands unanswered and nothing else heard for this long: the connection is taken for dead.
+inline constexpr Duration kSilence = std::chrono::seconds(1);
+// After a holder's ttl ends, look again this much later: the store expires keys lazily.
+inline constexpr Duration kExpirySlack = std::chrono::milliseconds(3);
+inline constexpr Duration kTendRetry = std::chrono::milliseconds(50);
+
+static_assert(kAttemptMin < kAttemptMax && kRetryMin < kRetryMax);
+static_assert(kMaxRenewBatch > 0);
+
+}  // namespace distlock::core

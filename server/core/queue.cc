@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Broker: its waiters in the store's queues. Pub/sub is only a hint: each queue is tended before this broker's slot in it
+// ends and when the holder's ttl does, so a lost notice costs time, never a hang.
+#include <algorithm>
+
+#include "core/broker.h"
+#include "core/check.h"
+#include "core/limits.h"
+
+namespace distlock::core {
+
+void Broker::JoinQueue(Waiter& waiter) {
+  auto& queue = queues_[waiter.spec.name];
+  if (!queue) {
+    queue = std::make_unique<LocalQueue>();
+    queue->serial = next_serial_++;
+    queue->name = waiter.spec.name;
+    Arm(*queue, now_ + config_.queue_slot / 3);
+  }
+  queue->waiters.emplace(waiter.serial, &waiter);
+}
+
+void Broker::LeaveQueue(Waiter& waiter) {
+  const auto found = queues_.find(waiter.spec.name);
+  if (found == queues_.end()) return;
+  found->second->waiters.erase(waiter.serial);
+  if (!found->second->waiters.empty()) return;
+  timers_.Cancel(*found->second);
+  queues_.erase(found);
+}
+
+void Broker::OnQueueTimer(LocalQueue& queue) {
+  if (queue.op != 0) NoteSilence("queue unanswered");
+  Tend(queue);
+}
+
+void Broker::Tend(LocalQueue& queue) {
+  queue.op = 0;
+  if (!store_up_) return timers_.Cancel(queue);  // StoreUp tends
+  Op op;
+  op.verb = Op::Verb::kTend;
+  op.name = queue.name;
+  queue.op = SendOp(std::move(op));
+  Command(StoreTend{queue.op, queue.name});
+  Arm(queue, now_ + kAttemptMax);
+}
+
+void Broker::OnTendReply(const Op& op, OpId id, StoreReply& reply) {
+  auto found = queues_.find(op.name);
+  const auto* done = std::get_if<TendDone>(&reply.outcome);
+  if (done != nullptr && done->holder && !done->slot_was_gone) {
+    // Our waiter may hold it already: the notice was lost, or is still on its way.
+    const HolderView& holder = *done->holder;
+    if (const auto waiter = waiters_.find(holder.owner); waiter != waiters_.end() && waiter->second->queued) {
+      HandOff(op.name, holder.owner, holder.token, holder.since, holder.ttl, NoticeDeadline(holder.since, holder.ttl),
+              Arrival::kTend);
+      found = queues_.find(op.name);
+    }
+  }
+  if (found == queues_.end() || found->second->op != id) return;
+  LocalQueue& queue = *found->second;
+  queue.op = 0;
+  if (done == nullptr) {
+    return store_up_ ? Arm(queue, now_ + kTendRetry + BackOff(6)) : timers_.Cancel(queue);
+  }
+  if (done->slot_was_gone) return RejoinAll(queue);
+  if (done->more) return Tend(queue);
+  Instant next = now_ + config_.queue_slot / 3;
+  if (!done->holder || !queue.holder || queue.holder->owner != done->holder->owner) {
+    queue.holder.reset();  // tend does not bring what the next holder says of itself
+  } else {
+    queue.holder->time_left = done->holder->time_left;
+  }
+  if (done->holder) {
+    const Duration left = std::max<Duration>(done->holder->time_left, Duration::zero());
+    next = std::min(next, now_ + left + kExpirySlack + BackOff(0));
+  } else {
+    next = now_ + kTendRetry;
+  }
+  Arm(queue, next);
+}
+
+// The store has forgotten our places (it was emptied, or we were silent too long): take new ones in the old order.
+void Broker::RejoinAll(LocalQueue& queue) {
+  std::vector<Waiter*> waiters;
+  for (auto& [serial, waiter] : queue.waiters) waiters.push_back(waiter);
+  for (Waiter* waiter : waiters) {
+    waiter->queued = false;
+    unplaced_.emplace(waiter->serial, waiter);
+    LeaveQueue(*waiter);
+  }
+  for (Waiter* waiter : waiters) Ask(*waiter);
+}
+
+void Broker::Handle(const GrantNotice& in) {
+  // Notices keep no order with replies: this one may tell of a grant that has been given back or lost since.
+  if (const auto found = waiters_.find(in.owner); found != waiters_.end()) {
+    Waiter& waiter = *found->second;
+    if (!waiter.queued && (waiter.exists || waiter.spec.detached)) {
+      waiter.hint = std::max(waiter.hint, in.since);
+      return;
+    }
+    if (in.since < waiter.placed) return;
+  }
+  HandOff(in.name, in.owner, in.token, in.since, in.ttl, NoticeDeadline(in.since, in.ttl), Arrival::kNotice);
+}
+
+// A notice does not say when by our clock the ttl began; the store's clock does, within what we know of it.
+Instant Broker::NoticeDeadline(StoreTime since, Duration ttl) const {
+  if (!clock_.known()) return now_;
+  return clock_.Earliest(since, now_) + ttl - Margin(ttl);
+}
+
+void Broker::HandOff(const LockName& name, const OwnerId& owner, uint64_t token, StoreTime since, Duration ttl,
+                     Instant deadline, Arrival arrival) {
+  if (const auto give_back = give_backs_.find(owner); give_back != give_backs_.end()) {
+    give_back->second->waiting = true;
+    if (give_back->second->op == 0) SendGiveBack(*give_back->second);
+    return;
+  }
+  if (const auto waiter = waiters_.find(owner); waiter != waiters_.end()) {
+    return Grant(*waiter->second, token, since, ttl, deadline, arrival);
+  }
+  if (leases_.contains(owner) || GrantedRecently(owner)) return;  // told twice
+  if (IsRepeatable(owner)) return;  // a repeat may hold it through another broker; only the ttl ends it
+  if (now_ >= deadline) return;  // ended by itself, unless its owner has renewed it elsewhere
+  SendGiveBack(StartGiveBack(name, owner, /*waiting=*/true, Duration::zero(), ttl));
+}
+
+bool Broker::GrantedRecently(const OwnerId& owner) {
+  while (!recent_order_.empty() && recent_order_.begin()->first <= now_) {
+    recent_detached_.erase(recent_order_.begin()->second);
+    recent_order_.erase(recent_order_.begin());
+  }
+  return recent_detached_.contains(owner);
+}
+
+void Broker::ForgetDetached(const OwnerId& owner) {
+  const auto found = recent_detached_.find(owner);
+  if (found == recent_detached_.end()) return;
+  recent_order_.erase({found->second, owner});
+  recent_detached_.erase(found);
+}
+
+void Broker::RememberDetached(const OwnerId& owner, Instant until) {
+  GrantedRecently(owner);  // drops the old ones
+  const auto [entry, fresh] = recent_detached_.emplace(owner, until);
+  if (!fresh) {
+    recent_order_.erase({entry->second, owner});
+    entry->second = until;
+  }
+  recent_order_.emplace(until, owner);
+}
+
+}  // namespace distlock::core

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a broker core remembers: sessions, waiters, leases, give-backs, queues and store commands in flight. Plain
+// records without behaviour; class Broker keeps their invariants. Each has one deadline, kept in Timers.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "core/messages.h"
+#include "core/timers.h"
+
+namespace distlock::core {
+
+struct Listener {
+  SessionId session = 0;
+  RequestId request = 0;
+};
+
+// An acquire that is not answered yet.
+struct Waiter : Timed {
+  Waiter() : Timed(TimerKind::kWaiter) {}
+  Acquire spec;
+  Listener listener;
+  std::vector<Listener> followers;  // repeats of a detached request with the same owner
+  Instant arrived{};
+  Instant latest_arrival{};         // of the followers, too
+  Instant deadline = kNever;        // max_wait, or the patience of one try
+  Instant retry_at = kNever;        // ask (again); with `op` in flight: give up on that answer
+  StoreTime placed;                 // when the store last said that it waits; an earlier grant is not news
+  StoreTime hint;                   // a notice of then came while the place was not certain
+  Instant straggler_until{};        // an attempt of unknown fate may still take effect until then
+  OpId op = 0;                      // the acquire in flight
+  int attempts = 0;
+  bool queued = false;              // has a place in the store's queue, as far as we know
+  bool answered = false;            // has ever had a place
+  bool exists = false;              // the store has said that it waits or holds, and may still have it so
+  std::string trouble;              // why the store could not answer
+};
+
+// A lease on a stream: renewed here until it is given back, lost, or its stream ends.
+// ending: the stream is gone; renewed no more, freed at free_at when the client's belief has ended.
+struct Lease : Timed {
+  Lease() : Timed(TimerKind::kLease) {}
+  LockName name;
+  OwnerId owner{};
+  Listener listener;
+  uint64_t token = 0;
+  Duration ttl{};
+  Duration lock_delay{};
+  Instant granted{};
+  Instant deadline{};               // D
+  Instant hold_until = kNever;      // max_hold
+  Instant next_renew{};
+  Instant free_at = kNever;
+  Instant promised_until{};         // Hold streams; sessions promise for all their leases at once
+  Instant straggler_until{};
+  OpId renew_op = 0;
+  OnDisconnect on_disconnect = OnDisconnect::kSafe;
+  bool at_risk = false;
+  bool ending = false;
+  bool renew_due = false;           // is in Broker::due_
+  bool end_noted = false;
+};
+
+struct Session : Timed {
+  Session() : Timed(TimerKind::kSession) {}
+  SessionId id = 0;
+  SessionKind kind = SessionKind::kSession;
+  uint64_t heartbeat_seq = 0;
+  Instant heartbeat_at{};
+  Instant promised_until{};         // heartbeat_at + V: nobody was promised more
+  Instant least_belief = kNever;    // lower bound of BelieveUntil over all leases
+  absl::btree_map<RequestId, Lease*> leases;
+  absl::btree_map<RequestId, Waiter*> waiters;
+};
+
+// A release or withdrawal that must reach the store: repeated until it is answered or cannot matter any more.
+struct GiveBack : Timed {
+  GiveBack() : Timed(TimerKind::kGiveBack) {}
+  LockName name;
+  OwnerId owner{};
+  bool waiting = false;             // withdraw (a waiter, or a holder by accident); else release
+  Duration block{};
+  Listener listener;                // session 0: nobody asked
+  Instant answer_until{};           // the listener's patience
+  uint64_t token = 0;
+  Instant until{};                  // later the store has forgotten by itself
+  Instant retry_at = kNever;
+  Instant straggler_until{};        // do it once more after this, if it may have been overtaken
+  OpId op = 0;
+  int attempts = 0;
+  bool overtaken = false;           // order of commands was lost with a connection
+};
+
+// The waiters of one lock in this broker; tended so that the store knows this broker lives.
+struct LocalQueue : Timed {
+  LocalQueue() : Timed(TimerKind::kQueue) {}
+  LockName name;
+  absl::btree_map<uint64_t, Waiter*> waiters;  // by serial: order of arrival here
+  std::optional<HolderView> holder;            // as last seen, for those who time out
+  OpId op = 0;
+};
+
+// A Renew call for a detached lease.
+struct RenewCall : Timed {
+  RenewCall() : Timed(TimerKind::kRenewCall) {}
+  Renew call;
+  Instant arrived{};
+  Instant until{};
+  Instant retry_at = kNever;
+  Duration keep{};                  // the ttl asked for in the attempt in flight
+  OpId op = 0;
+  std::string trouble;
+};
+
+// A store command in flight. The store answers each exactly once, so an entry needs no deadline of its own.
+struct Op {
+  enum class Verb : uint8_t { kAcquire, kRenew, kRenewCall, kGiveBack, kTend };
+  Verb verb = Verb::kAcquire;
+  Instant sent{};
+  Instant runs_until{};             // acquire: later it does nothing
+  OwnerId owner{};                  // acquire, give back
+  uint64_t waiter = 0;              // acquire: serial of the waiter that asked
+  LockName name;                    // tend
+  Listener caller;                  // renew call
+  std::vector<OwnerId> owners;      // renew
+};
+
+}  // namespace distlock::core

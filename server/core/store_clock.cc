@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/store_clock.h"
+
+#include <algorithm>
+
+namespace distlock::core {
+namespace {
+
+// Jumps smaller than this are inside every lease's margin and not worth an alarm.
+constexpr Duration kTolerance = std::chrono::milliseconds(2);
+
+Duration SinceEpoch(StoreTime time) { return std::chrono::microseconds(time.us); }
+
+}  // namespace
+
+Duration StoreClock::Widening(Instant now) const {
+  return now > learned_ ? (now - learned_) / 1'000'000 * 2 * drift_ppm_ : Duration::zero();
+}
+Duration StoreClock::High(Instant now) const { return high_ + Widening(now); }
+Duration StoreClock::Low(Instant now) const { return low_ - Widening(now); }
+
+std::optional<Duration> StoreClock::Learn(Instant sent, Instant received, StoreTime time) {
+  const Duration low = SinceEpoch(time) - received.time_since_epoch();
+  // The store's clock ticks in whole microseconds.
+  const Duration high = SinceEpoch(time) - sent.time_since_epoch() + std::chrono::microseconds(1);
+  std::optional<Duration> jump;
+  if (!known_) {
+    low_ = low;
+    high_ = high;
+  } else {
+    const Duration known_low = Low(received);
+    const Duration known_high = High(received);
+    if (low > known_high + kTolerance) jump = low - known_high;
+    if (high < known_low - kTolerance) jump = high - known_low;
+    low_ = std::max(low, known_low);
+    high_ = std::min(high, known_high);
+    if (jump || low_ > high_) {
+      low_ = low;
+      high_ = high;
+    }
+  }
+  known_ = true;
+  learned_ = received;
+  return jump;
+}
+
+StoreTime StoreClock::Latest(Instant now) const {
+  const Duration at = now.time_since_epoch() + High(now);
+  return StoreTime{std::chrono::duration_cast<std::chrono::microseconds>(at).count()};
+}
+
+Instant StoreClock::ShownBy(StoreTime time, Instant now) const {
+  const Instant at(SinceEpoch(time) - Low(now));
+  return at <= now ? now : at + (at - now) / 1'000'000 * 2 * drift_ppm_;
+}
+
+Instant StoreClock::Earliest(StoreTime time, Instant now) const {
+  return std::min(now, Instant(SinceEpoch(time) - High(now)));
+}
+
+}  // namespace distlock::core

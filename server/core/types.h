@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The words of the core as types: identifiers, times and enumerations. Values only; safe on any thread.
+//
+// Two clocks exist and never mix: `Instant` is the broker's CLOCK_BOOTTIME, `StoreTime` is the store's wall clock as its
+// scripts report it. Nothing here can read either.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace distlock::core {
+
+// Tag of CLOCK_BOOTTIME. It has no now(): the edges read the clock and pass the time in.
+struct BootTime {
+  using duration = std::chrono::nanoseconds;
+  using rep = duration::rep;
+  using period = duration::period;
+  static constexpr bool is_steady = true;
+};
+using Duration = std::chrono::nanoseconds;
+using Instant = std::chrono::time_point<BootTime, Duration>;
+
+inline constexpr Instant kNever = Instant::max();
+
+// Microseconds since the epoch by the store's clock; 0 = unknown.
+struct StoreTime {
+  int64_t us = 0;
+  friend auto operator<=>(const StoreTime&, const StoreTime&) = default;
+};
+
+// The secret that proves ownership in the store: 128 random or derived bits. Never logged.
+using OwnerId = std::array<uint8_t, 16>;
+
+// Derived from a request_id: the caller may have repeated the request through another broker and hold its grant there,
+// so whoever gives the request up must not free a lock on its behalf. Random owners never look like this.
+inline constexpr uint8_t kRepeatableMark = 0xff;
+inline bool IsRepeatable(const OwnerId& owner) { return owner[0] == kRepeatableMark; }
+
+// A stream or unary call that listens for answers; unique in the process, never reused. 0 = nobody listens.
+using SessionId = uint64_t;
+// Chosen by the listener; unique among its own open requests.
+using RequestId = uint64_t;
+// One store command in flight; unique per broker core, never reused.
+using OpId = uint64_t;
+
+enum class OnDisconnect : uint8_t { kSafe, kRelease, kExpire };
+enum class ReleaseOutcome : uint8_t { kReleased, kStillHeld, kAlreadyGone };
+enum class LostReason : uint8_t { kExpired, kTaken, kForced, kMaxHold, kDrained };
+
+enum class RefusalReason : uint8_t {
+  kLockHeld,
+  kWaitTimeout,
+  kLeaseLost,
+  kNotHolder,
+  kLimitMismatch,
+  kForeignKey,
+  kInvalidArgument,
+  kNotSupported,
+  kQuotaExceeded,
+  kStoreFull,
+  kStoreUnavailable,
+  kQuorumNotReached,
+  kDraining,
+  kUnauthenticated,
+  kPermissionDenied,
+  kCancelled,
+};
+inline constexpr int kRefusalReasonCount = 16;
+inline constexpr int kLostReasonCount = 5;
+
+// A holder or waiter as the store shows it. `info` is what the caller of Acquire passed in, untouched.
+struct HolderView {
+  OwnerId owner{};  // secret: convert to a public id before it leaves the process. All zero = blocked by a lock_delay
+  uint64_t token = 0;
+  StoreTime since;
+  Duration ttl{};
+  Duration lock_delay{};
+  Duration time_left{};
+  std::string info;
+};
+
+}  // namespace distlock::core
