@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/check_store.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "store/text.h"
+#include "store/tls.h"
+
+namespace distlock::store {
+namespace {
+
+constexpr core::OwnerId kFirst{0xfe};
+constexpr core::OwnerId kSecond{0xff};
+constexpr std::chrono::seconds kProbeLife{2};
+constexpr int kClosingTurns = 100;
+
+// Every script once, on a lock that nobody else uses and that vanishes by itself.
+std::vector<core::StoreCommand> ProbeCommands(const core::LockName& name) {
+  return {
+      core::StoreAcquire{.op = 1, .name = name, .owner = kFirst, .ttl = kProbeLife, .info = {}},
+      core::StoreAcquire{.op = 2, .name = name, .owner = kSecond, .ttl = kProbeLife, .wait = true, .info = {}},
+      core::StoreTend{.op = 3, .name = name},
+      core::StoreRenew{.op = 4, .items = {{name, kFirst, kProbeLife}}},
+      core::StoreRelease{.op = 5, .name = name, .owner = kFirst, .block = {}},
+      core::StoreWithdraw{.op = 6, .name = name, .owner = kSecond},
+  };
+}
+
+class Checker : public StoreListener {
+ public:
+  Checker(uv_loop_t* loop, RedisStoreOptions options, core::Duration timeout)
+      : loop_(loop),
+        url_(options.url.Masked()),
+        probe_(ProbeCommands(core::LockName::Encode("distlock", Cat("start-up check of ", options.codec.broker_id)))),
+        store_(loop, Wire(std::move(options))),
+        timer_(loop, [this] {
+          End(last_problem_.ok() ? absl::UnavailableError(Cat(url_, ": no answer in time; is it the right address?"))
+                                 : last_problem_);
+        }) {
+    timer_.Start(timeout);
+    store_.Start(this);
+  }
+
+  absl::StatusOr<std::vector<std::string>> Run() {
+    uv_run(loop_, UV_RUN_DEFAULT);
+    store_.Stop();
+    timer_.Stop();
+    if (!result_.ok()) return result_;
+    return std::move(warnings_);
+  }
+
+ private:
+  RedisStoreOptions Wire(RedisStoreOptions options) {
+    options.codec.token_keep = kProbeLife;
+    options.codec.queue_slot = kProbeLife;
+    options.on_problem = [this](const absl::Status& why) {
+      last_problem_ = why;
+      if (!absl::IsUnavailable(why)) End(why);
+    };
+    options.on_warning = [this](const std::string& warning) { Warn(warning); };
+    return options;
+  }
+
+  void Warn(const std::string& warning) {
+    std::string line = Cat(url_, ": ", warning);
+    if (std::find(warnings_.begin(), warnings_.end(), line) == warnings_.end()) warnings_.push_back(std::move(line));
+  }
+
+  void OnStoreInput(core::Input input) override {
+    if (std::holds_alternative<core::StoreUp>(input)) {
+      next_ = 0;
+      return SendNext();
+    }
+    if (const auto* reply = std::get_if<core::StoreReply>(&input)) OnReply(*reply);
+  }
+
+  void SendNext() {
+    if (next_ == probe_.size()) return End(absl::OkStatus());
+    store_.Submit(probe_[next_++]);
+    store_.Flush();
+  }
+
+  void OnReply(const core::StoreReply& reply) {
+    std::string trouble;
+    if (const auto* unknown = std::get_if<core::StoreUnknown>(&reply.outcome)) trouble = unknown->cause;
+    if (const auto* failed = std::get_if<core::StoreFailed>(&reply.outcome)) {
+      // Full is no reason not to start: what is held can be renewed and released.
+      if (failed->kind == core::FailureKind::kFull) {
+        Warn(Cat("the store is full: ", failed->cause));
+        return End(absl::OkStatus());
+      }
+      trouble = failed->cause;
+    }
+    if (trouble.empty()) return SendNext();
+    const std::string message = Cat(url_, ": a script fails: ", trouble);
+    if (Contains(trouble, "can't run this command") || Contains(trouble, "can't access") ||
+        Contains(trouble, "NOPERM") || Contains(trouble, "ACL failure")) {
+      return End(absl::PermissionDeniedError(
+          Cat(message, "; grant the rights that lua/README.md lists, for the keys and channels of the prefix")));
+    }
+    // The connection may only have broken; the next StoreUp starts over.
+    last_problem_ = absl::UnavailableError(message);
+  }
+
+  void End(absl::Status result) {
+    if (std::exchange(ended_, true)) return;
+    result_ = std::move(result);
+    uv_stop(loop_);
+  }
+
+  uv_loop_t* const loop_;
+  const std::string url_;
+  const std::vector<core::StoreCommand> probe_;
+  size_t next_ = 0;
+  bool ended_ = false;
+  absl::Status result_;
+  absl::Status last_problem_;
+  std::vector<std::string> warnings_;
+  RedisStore store_;
+  LoopTimer timer_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> CheckStore(RedisStoreOptions options, core::Duration timeout) {
+  if (options.url.kind == RedisUrl::Kind::kTls) {
+    if (auto tls = NewTls(options.url); !tls.ok()) {
+      return absl::Status(tls.status().code(), Cat(options.url.Masked(), ": ", tls.status().message()));
+    }
+  }
+  auto* loop = new uv_loop_t;
+  uv_loop_init(loop);
+  auto result = Checker(loop, std::move(options), timeout).Run();
+  // A name look-up that hangs cannot be taken back: after a moment it keeps its loop, and nobody waits for it.
+  for (int turn = 0; turn < kClosingTurns && uv_loop_alive(loop) != 0; ++turn) {
+    uv_run(loop, UV_RUN_NOWAIT);
+    if (uv_loop_alive(loop) != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  if (uv_loop_close(loop) == 0) delete loop;
+  return result;
+}
+
+}  // namespace distlock::store

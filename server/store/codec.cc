@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/codec.h"
+
+#include <utility>
+
+#include "core/check.h"
+#include "core/limits.h"
+#include "store/resp.h"
+#include "store/wire_value.h"
+
+namespace distlock::store {
+namespace {
+
+using Verb = Question::Verb;
+
+CommandBuilder CallScript(const lua::ScriptSource& script, size_t keys) {
+  CommandBuilder command;
+  command.Arg("EVALSHA").Arg(script.sha1).Arg(static_cast<int64_t>(keys));
+  return command;
+}
+
+// EVALSHA of a script that knows one lock.
+CommandBuilder CallOnLock(const lua::ScriptSource& script, const Keys& keys, const core::LockName& name) {
+  CommandBuilder command = CallScript(script, 4);
+  command.Arg(keys.Holder(name)).Arg(keys.Token(name)).Arg(keys.Queue(name)).Arg(keys.Waiters(name));
+  return command;
+}
+
+struct Encoder {
+  const CodecOptions& options;
+  const Keys& keys;
+
+  std::string_view Trusted() const { return options.trusted_publish ? "1" : "0"; }
+
+  Encoded operator()(const core::StoreAcquire& in) const {
+    CommandBuilder command = CallOnLock(lua::kAcquire, keys, in.name);
+    command.Arg(HexOfOwner(in.owner))
+        .Arg(CeilMs(in.ttl))
+        .Arg(in.lock_delay > core::Duration::zero() ? CeilMs(in.lock_delay) : 0)
+        .Arg(in.not_after.us)
+        .Arg(in.wait ? "1" : "0")
+        .Arg(options.broker_id)
+        .Arg(CeilMs(options.queue_slot))
+        .Arg(in.info)
+        .Arg(CeilMs(options.token_keep))
+        .Arg(Trusted())
+        .Arg(static_cast<int64_t>(options.max_waiters));
+    return {{Verb::kAcquire, in.op, 0}, &lua::kAcquire, std::move(command).Build()};
+  }
+
+  Encoded operator()(const core::StoreRenew& in) const {
+    DISTLOCK_CHECK(!in.items.empty() && in.items.size() <= core::kMaxRenewBatch);
+    CommandBuilder command = CallScript(lua::kRenew, in.items.size());
+    for (const auto& item : in.items) command.Arg(keys.Holder(item.name));
+    for (const auto& item : in.items) command.Arg(HexOfOwner(item.owner)).Arg(CeilMs(item.keep));
+    return {{Verb::kRenew, in.op, in.items.size()}, &lua::kRenew, std::move(command).Build()};
+  }
+
+  Encoded operator()(const core::StoreRelease& in) const {
+    CommandBuilder command = CallOnLock(lua::kRelease, keys, in.name);
+    command.Arg(HexOfOwner(in.owner))
+        .Arg(in.block > core::Duration::zero() ? CeilMs(in.block) : 0)
+        .Arg(CeilMs(options.token_keep))
+        .Arg(Trusted())
+        .Arg(options.broker_id);
+    return {{Verb::kRelease, in.op, 0}, &lua::kRelease, std::move(command).Build()};
+  }
+
+  Encoded operator()(const core::StoreWithdraw& in) const {
+    CommandBuilder command = CallOnLock(lua::kWithdraw, keys, in.name);
+    command.Arg(HexOfOwner(in.owner)).Arg(CeilMs(options.token_keep)).Arg(Trusted()).Arg(options.broker_id);
+    command.Arg(in.keep_grant ? "1" : "0");
+    return {{Verb::kWithdraw, in.op, 0}, &lua::kWithdraw, std::move(command).Build()};
+  }
+
+  Encoded operator()(const core::StoreTend& in) const {
+    CommandBuilder command = CallOnLock(lua::kTend, keys, in.name);
+    command.Arg(options.broker_id).Arg(CeilMs(options.queue_slot)).Arg(CeilMs(options.token_keep)).Arg(Trusted());
+    return {{Verb::kTend, in.op, 0}, &lua::kTend, std::move(command).Build()};
+  }
+
+  Encoded operator()(const core::StoreReconnect&) const {
+    DISTLOCK_CHECK(false && "StoreReconnect is not sent");
+    return {};
+  }
+};
+
+}  // namespace
+
+Codec::Codec(CodecOptions options) : options_(std::move(options)), keys_(options_.key_prefix) {
+  DISTLOCK_CHECK(options_.key_prefix.find(":{") == std::string::npos);
+}
+
+Encoded Codec::Encode(const core::StoreCommand& command) const { return std::visit(Encoder{options_, keys_}, command); }
+
+std::string Codec::EncodeInspect(const core::LockName& name, uint32_t max_waiters) const {
+  CommandBuilder command = CallOnLock(lua::kInspect, keys_, name);
+  command.Arg(static_cast<int64_t>(max_waiters));
+  return std::move(command).Build();
+}
+
+}  // namespace distlock::store

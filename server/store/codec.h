@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The border between core types and RESP: StoreCommands become EVALSHA calls, script replies become StoreReply,
+// GrantNotice and LockView. Nothing of RESP passes beyond it. lua/README.md is the contract with the scripts.
+// Pure, const after construction, any thread.
+//
+// A reply of unexpected shape, or an error that does not prove the contrary, decodes to StoreUnknown: the command may
+// have run. Only what provably changed nothing decodes to StoreFailed.
+#pragma once
+
+#include <hiredis/hiredis.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "core/messages.h"
+#include "lua/scripts_data.h"
+#include "store/keys.h"
+#include "store/store.h"
+
+namespace distlock::store {
+
+struct CodecOptions {
+  std::string key_prefix = "dl";
+  std::string broker_id;                                 // 16 lowercase hex digits
+  core::Duration queue_slot = std::chrono::seconds(30);  // how long waiters of a silent broker keep their places
+  core::Duration token_keep = std::chrono::hours(24);    // how long the last token outlives its grant
+  uint32_t max_waiters = 10'000;                         // per lock
+  bool trusted_publish = true;                           // PUBLISH counts every subscriber: a single server
+};
+
+// What must be remembered of a command to understand its reply.
+struct Question {
+  enum class Verb { kAcquire, kRenew, kRelease, kWithdraw, kTend };
+  Verb verb = Verb::kAcquire;
+  core::OpId op = 0;
+  size_t items = 0;  // kRenew
+};
+
+struct Encoded {
+  Question question;
+  const lua::ScriptSource* script = nullptr;
+  std::string bytes;
+};
+
+struct Decoded {
+  core::StoreReply reply;
+  bool odd = false;  // not a shape that our scripts have: requests and replies may have come apart
+};
+
+class Codec {
+ public:
+  explicit Codec(CodecOptions options);
+
+  // Any command but StoreReconnect.
+  Encoded Encode(const core::StoreCommand& command) const;
+  Decoded Decode(const Question& question, const redisReply& reply) const;
+
+  std::string EncodeInspect(const core::LockName& name, uint32_t max_waiters) const;
+  // FailedPrecondition: a foreign key. Unavailable: any other error.
+  static absl::StatusOr<LockView> DecodeInspect(const core::LockName& name, const redisReply& reply);
+
+  static std::optional<core::GrantNotice> DecodeNotice(std::string_view payload);
+
+  const Keys& keys() const { return keys_; }
+  std::string grant_channel() const { return keys_.GrantChannel(options_.broker_id); }
+
+ private:
+  CodecOptions options_;
+  Keys keys_;
+};
+
+}  // namespace distlock::store

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whether a server may keep locks, judged by its own INFO. Pure; any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace distlock::store {
+
+struct Fitness {
+  // Unavailable: not now (loading, a replica). FailedPrecondition, Unimplemented: not until somebody changes it.
+  absl::Status status;
+  std::vector<std::string> warnings;
+};
+
+// `info` is the reply to INFO; `save_points` that to CONFIG GET save, or "?" when the user may not ask.
+Fitness JudgeFitness(std::string_view info, std::string_view save_points);
+
+}  // namespace distlock::store

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every key and channel name, from the prefix and the lock's name; lua/README.md is the schema. The escaped name is a
+// safe hash tag: it holds neither brace.
+// A value; const after construction, any thread. The prefix must not contain ":{".
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/lock_name.h"
+#include "store/text.h"
+
+namespace distlock::store {
+
+class Keys {
+ public:
+  explicit Keys(std::string prefix) : prefix_(std::move(prefix)) {}
+
+  std::string Holder(const core::LockName& name) const { return Key(name, 'h'); }
+  std::string Token(const core::LockName& name) const { return Key(name, 't'); }
+  std::string Queue(const core::LockName& name) const { return Key(name, 'q'); }
+  std::string Waiters(const core::LockName& name) const { return Key(name, 'w'); }
+  std::string GrantChannel(std::string_view broker_id) const { return Cat(prefix_, ":grant:", broker_id); }
+
+  // For SCAN: the holder keys of a namespace whose keys begin with a prefix, both already in the escaped form.
+  std::string HolderPattern(std::string_view escaped_namespace, std::string_view escaped_key_prefix) const {
+    return Cat(GlobEscape(prefix_), ":{", GlobEscape(escaped_namespace), "/", GlobEscape(escaped_key_prefix), "*}:h");
+  }
+
+  std::optional<core::LockName> NameOfHolder(std::string_view key) const {
+    const std::string head = Cat(prefix_, ":{");
+    if (!key.starts_with(head) || !key.ends_with("}:h") || key.size() < head.size() + 3) {
+      return std::nullopt;
+    }
+    return core::LockName::FromEscaped(key.substr(head.size(), key.size() - head.size() - 3));
+  }
+
+ private:
+  std::string Key(const core::LockName& name, char what) const {
+    std::string key = Cat(prefix_, ":{", name.escaped(), "}:");
+    key += what;
+    return key;
+  }
+
+  static std::string GlobEscape(std::string_view text) {
+    std::string out;
+    for (const char c : text) {
+      if (c == '*' || c == '?' || c == '[' || c == ']' || c == '\\' || c == '^' || c == '-') out += '\\';
+      out += c;
+    }
+    return out;
+  }
+
+  std::string prefix_;
+};
+
+}  // namespace distlock::store

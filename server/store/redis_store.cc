@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/redis_store.h"
+
+#include <utility>
+#include <variant>
+
+#include "store/listing.h"
+#include "store/store_error.h"
+#include "store/text.h"
+
+namespace distlock::store {
+namespace {
+
+LinkOptions MakeLinkOptions(const RedisStoreOptions& options, uint64_t salt) {
+  return {.url = options.url,
+          .credentials = options.credentials,
+          .connect_timeout = options.connect_timeout,
+          .subscriber = false,
+          .seed = options.seed * 2 + salt};
+}
+
+// Answers after which this connection is of no use: another may reach the primary, or log in again.
+bool NeedsNewConnection(const redisReply& reply) {
+  if (!IsError(reply)) return false;
+  const std::string_view text = Text(reply);
+  return ClassifyError(text) == ErrorClass::kWrongServer || text.starts_with("NOAUTH");
+}
+
+}  // namespace
+
+RedisStore::RedisStore(uv_loop_t* loop, RedisStoreOptions options)
+    : options_(std::move(options)),
+      codec_(options_.codec),
+      link_(loop, MakeLinkOptions(options_, 0), this),
+      scripts_(&link_),
+      channel_(loop, MakeLinkOptions(options_, 1), codec_.grant_channel(), this),
+      questions_(loop) {}
+
+RedisStore::~RedisStore() { Stop(); }
+
+void RedisStore::Start(StoreListener* listener) {
+  listener_ = listener;
+  // First the channel, so that no grant can be handed to this broker before it listens.
+  channel_.Start();
+}
+
+void RedisStore::Stop() {
+  listener_ = nullptr;
+  up_ = false;
+  channel_.Stop();
+  link_.Stop();
+  questions_.RefuseAll(absl::CancelledError("the broker is stopping"));
+}
+
+void RedisStore::Tell(core::Input input) {
+  if (listener_ != nullptr) listener_->OnStoreInput(std::move(input));
+}
+
+void RedisStore::OnChannelUp() {
+  if (!channel_seen_) {
+    channel_seen_ = true;
+    return link_.Start();
+  }
+  if (first_up_done_) Tell(core::ChannelUp{});
+}
+
+void RedisStore::OnLinkConnected() {
+  Prepare(link_, codec_.grant_channel(), [this](const absl::StatusOr<Prepared>& prepared) { OnPrepared(prepared); });
+}
+
+void RedisStore::OnPrepared(const absl::StatusOr<Prepared>& prepared) {
+  if (!prepared.ok()) return link_.Reconnect(prepared.status());
+  link_.MarkReady();
+  up_ = true;
+  told_cause_.clear();
+  last_problem_.clear();
+  if (options_.on_warning) {
+    for (const auto& warning : prepared->warnings) options_.on_warning(warning);
+  }
+  const bool first = !std::exchange(first_up_done_, true);
+  Tell(core::StoreUp{prepared->time});
+  if (first) Tell(core::ChannelUp{});
+}
+
+void RedisStore::OnLinkDown(const absl::Status& why) {
+  up_ = false;
+  down_cause_ = std::string(why.message());
+  ReportProblem("", why);
+  if (std::exchange(told_cause_, down_cause_) != down_cause_) Tell(core::StoreDown{down_cause_});
+}
+
+void RedisStore::OnChannelDown(const absl::Status& why) {
+  ReportProblem("hand-off channel: ", why);
+  // Until the first subscription there is no command connection, and the channel's trouble is the store's.
+  if (channel_seen_) return;
+  down_cause_ = std::string(why.message());
+  if (std::exchange(told_cause_, down_cause_) != down_cause_) Tell(core::StoreDown{down_cause_});
+}
+
+void RedisStore::ReportProblem(std::string_view who, const absl::Status& why) {
+  std::string text = Cat(options_.url.Masked(), ": ", who, why.message());
+  if (std::exchange(last_problem_, text) == text) return;
+  if (options_.on_problem) options_.on_problem(absl::Status(why.code(), text));
+}
+
+void RedisStore::OnChannelMessage(std::string_view payload) {
+  if (auto notice = Codec::DecodeNotice(payload)) Tell(*std::move(notice));
+}
+
+void RedisStore::Submit(core::StoreCommand command) {
+  if (const auto* reconnect = std::get_if<core::StoreReconnect>(&command)) {
+    up_ = false;
+    down_cause_ = reconnect->cause;
+    return link_.Reconnect(absl::UnavailableError(reconnect->cause));
+  }
+  Encoded encoded = codec_.Encode(command);
+  const Question question = encoded.question;
+  Link::Done done = [this, question](const Answer& answer) { OnAnswer(question, answer); };
+  if (!up_) return link_.Reject(std::move(done), down_cause_);
+  scripts_.Call(*encoded.script, std::move(encoded.bytes), std::move(done));
+}
+
+void RedisStore::Flush() { link_.Flush(); }
+
+void RedisStore::OnAnswer(const Question& question, const Answer& answer) {
+  core::StoreReply reply{.op = question.op, .time = {}, .outcome = core::StoreUnknown{}};
+  switch (answer.kind) {
+    case Answer::Kind::kNotSent:
+      reply.outcome = core::StoreFailed{core::FailureKind::kNotSent, std::string(answer.cause)};
+      break;
+    case Answer::Kind::kUnknown:
+      reply.outcome = core::StoreUnknown{std::string(answer.cause)};
+      break;
+    case Answer::Kind::kReply: {
+      Decoded decoded = codec_.Decode(question, *answer.reply);
+      reply = std::move(decoded.reply);
+      if (decoded.odd || NeedsNewConnection(*answer.reply)) {
+        up_ = false;
+        down_cause_ = decoded.odd ? "the server answered in an unknown shape" : std::string(Text(*answer.reply));
+        link_.Reconnect(absl::UnavailableError(down_cause_));
+      }
+      break;
+    }
+  }
+  Tell(std::move(reply));
+}
+
+void RedisStore::RefuseSoon(OpenQuestions::Id id, absl::Status why) {
+  link_.Reject([this, id, why = std::move(why)](const Answer&) { questions_.Refuse(id, why); }, "");
+}
+
+void RedisStore::Inspect(const core::LockName& name, uint32_t max_waiters, core::Duration timeout,
+                         std::function<void(absl::StatusOr<LockView>)> done) {
+  const auto id = questions_.Open(timeout, done);
+  if (!up_) return RefuseSoon(id, absl::UnavailableError(down_cause_));
+  scripts_.Call(lua::kInspect, codec_.EncodeInspect(name, max_waiters),
+                [this, id, name, done = std::move(done)](const Answer& answer) {
+                  if (!questions_.Take(id)) return;
+                  if (answer.kind != Answer::Kind::kReply) return done(absl::UnavailableError(answer.cause));
+                  done(Codec::DecodeInspect(name, *answer.reply));
+                });
+  link_.Flush();
+}
+
+void RedisStore::List(std::string escaped_namespace, std::string escaped_key_prefix, uint32_t page_size,
+                      std::string page_token, core::Duration timeout,
+                      std::function<void(absl::StatusOr<LockPage>)> done) {
+  const auto id = questions_.Open(timeout, done);
+  auto from = PageToken::Decode(page_token);
+  if (!from.ok()) return RefuseSoon(id, from.status());
+  if (!up_) return RefuseSoon(id, absl::UnavailableError(down_cause_));
+  const Listing::Means means{codec_, link_, scripts_, questions_};
+  std::make_shared<Listing>(means, id, codec_.keys().HolderPattern(escaped_namespace, escaped_key_prefix), page_size,
+                            *std::move(from), std::move(done))
+      ->Step();
+}
+
+}  // namespace distlock::store

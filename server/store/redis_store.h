@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The Store of one Redis or Valkey server: a command connection and a hand-off channel.
+//
+// Thread: the loop's, as Store says. StoreUp comes once the command connection is logged in, the server found fit and
+// all scripts loaded; the first one also waits for the hand-off channel. From then on each connection lives for itself:
+// StoreDown is the command connection's, ChannelUp tells of each new subscription. StoreDown comes before the answers
+// to what was pending, and again when the cause changes. After Stop the loop must run until its handles are closed.
+#pragma once
+
+#include <uv.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "store/codec.h"
+#include "store/grant_channel.h"
+#include "store/link.h"
+#include "store/open_questions.h"
+#include "store/preparation.h"
+#include "store/scripts.h"
+#include "store/store.h"
+
+namespace distlock::store {
+
+struct RedisStoreOptions {
+  RedisUrl url;
+  std::function<Credentials()> credentials;  // unset: those of the URL; see LinkOptions
+  core::Duration connect_timeout = std::chrono::seconds(3);
+  CodecOptions codec;  // broker_id must differ between all stores of all brokers
+  uint64_t seed = 1;   // of the back-off's jitter
+  // For the log; on the loop's thread. Problems: only when they change. Unavailable may pass by itself, other codes
+  // not.
+  std::function<void(const absl::Status&)> on_problem;
+  std::function<void(const std::string&)> on_warning;
+};
+
+class RedisStore : public Store, private Link::Owner, private GrantChannel::Owner {
+ public:
+  RedisStore(uv_loop_t* loop, RedisStoreOptions options);
+  ~RedisStore() override;
+
+  void Start(StoreListener* listener) override;
+  void Submit(core::StoreCommand command) override;
+  void Flush() override;
+  void Inspect(const core::LockName& name, uint32_t max_waiters, core::Duration timeout,
+               std::function<void(absl::StatusOr<LockView>)> done) override;
+  void List(std::string escaped_namespace, std::string escaped_key_prefix, uint32_t page_size, std::string page_token,
+            core::Duration timeout, std::function<void(absl::StatusOr<LockPage>)> done) override;
+  void Stop() override;
+
+ private:
+  void OnLinkConnected() override;
+  void OnLinkDown(const absl::Status& why) override;
+  void OnChannelUp() override;
+  void OnChannelDown(const absl::Status& why) override;
+  void OnChannelMessage(std::string_view payload) override;
+
+  void OnPrepared(const absl::StatusOr<Prepared>& prepared);
+  void OnAnswer(const Question& question, const Answer& answer);
+  void ReportProblem(std::string_view who, const absl::Status& why);
+  void RefuseSoon(OpenQuestions::Id id, absl::Status why);
+  void Tell(core::Input input);
+
+  // Const after construction.
+  const RedisStoreOptions options_;
+  const Codec codec_;
+
+  StoreListener* listener_ = nullptr;  // null before Start and after Stop
+  bool up_ = false;
+  bool channel_seen_ = false;  // subscribed at least once
+  bool first_up_done_ = false;
+  std::string down_cause_ = "not connected yet";
+  std::string told_cause_;  // of the last StoreDown, "" since StoreUp
+  std::string last_problem_;
+  Link link_;
+  ScriptCaller scripts_;
+  GrantChannel channel_;
+  OpenQuestions questions_;
+};
+
+}  // namespace distlock::store

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where the store is: one Redis or Valkey server, by URL.
+//   redis://[user[:password]@]host[:port][/db]
+//   rediss://...   over TLS, with ?ca=FILE &cert=FILE &key=FILE &sni=NAME
+//   unix:///path[?db=N]   (user and password as above, before the path)
+// Values; any thread. No password ever appears in an error or in Masked().
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace distlock::store {
+
+struct RedisUrl {
+  enum class Kind { kTcp, kTls, kUnix };
+  Kind kind = Kind::kTcp;
+  std::string host;  // kTcp, kTls; an IPv6 address without brackets
+  int port = 6379;
+  std::string path;  // kUnix
+  int db = 0;
+  std::string user;      // "" = the server's default user
+  std::string password;  // "" = none
+
+  struct Tls {
+    std::string ca;    // "" = the system's authorities
+    std::string cert;  // client certificate chain, PEM; with `key`
+    std::string key;
+    std::string sni;  // the name to ask for and to verify; "" = host
+  } tls;
+
+  std::string Masked() const;
+};
+
+// InvalidArgument when it is malformed, Unimplemented for a topology that this version does not serve.
+absl::StatusOr<RedisUrl> ParseRedisUrl(std::string_view text);
+
+// Any text that may be a URL, with everything between "://" and the last "@" hidden.
+std::string MaskUrlText(std::string_view text);
+
+}  // namespace distlock::store

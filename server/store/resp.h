@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// RESP at its two ends: a command written as bytes, and hiredis' reply objects held and looked at safely.
+// Pure; any thread.
+#pragma once
+
+#include <hiredis/hiredis.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "store/text.h"
+
+namespace distlock::store {
+
+class CommandBuilder {
+ public:
+  CommandBuilder& Arg(std::string_view value) {
+    ++count_;
+    Append(body_, "$", value.size(), "\r\n", value, "\r\n");
+    return *this;
+  }
+  CommandBuilder& Arg(int64_t value) { return Arg(std::string_view(Cat(value))); }
+
+  std::string Build() && { return Cat("*", count_, "\r\n", body_); }
+
+ private:
+  std::string body_;
+  size_t count_ = 0;
+};
+
+inline std::string MakeCommand(std::initializer_list<std::string_view> args) {
+  CommandBuilder builder;
+  for (const auto arg : args) builder.Arg(arg);
+  return std::move(builder).Build();
+}
+
+struct ReplyDeleter {
+  void operator()(redisReply* reply) const { freeReplyObject(reply); }
+};
+using ReplyPtr = std::unique_ptr<redisReply, ReplyDeleter>;
+
+inline bool IsError(const redisReply& reply) { return reply.type == REDIS_REPLY_ERROR; }
+
+// The bytes of a string, status or error; "" of anything else.
+inline std::string_view Text(const redisReply& reply) {
+  const bool text = reply.type == REDIS_REPLY_STRING || reply.type == REDIS_REPLY_STATUS || IsError(reply);
+  return text ? std::string_view(reply.str, reply.len) : std::string_view();
+}
+
+// Looks at an array without trusting it: each getter is nullopt when the place is missing or of another type.
+class ReplyArray {
+ public:
+  explicit ReplyArray(const redisReply& reply) : reply_(reply) {}
+
+  size_t size() const { return reply_.type == REDIS_REPLY_ARRAY ? reply_.elements : 0; }
+  const redisReply* At(size_t i) const { return i < size() ? reply_.element[i] : nullptr; }
+
+  std::optional<int64_t> Integer(size_t i) const {
+    const redisReply* at = At(i);
+    if (at == nullptr || at->type != REDIS_REPLY_INTEGER) return std::nullopt;
+    return at->integer;
+  }
+  std::optional<std::string_view> String(size_t i) const {
+    const redisReply* at = At(i);
+    if (at == nullptr || at->type != REDIS_REPLY_STRING) return std::nullopt;
+    return std::string_view(at->str, at->len);
+  }
+
+ private:
+  const redisReply& reply_;
+};
+
+}  // namespace distlock::store

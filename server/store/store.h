@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The seam to the store: the few verbs a topology must implement. The core's StoreCommands go in; StoreReply, GrantNotice,
+// StoreUp, StoreDown and ChannelUp come back as core Inputs. Another kind of store is another implementation.
+//
+// Thread: everything, also every callback, on the shard's loop thread. Contract: exactly one StoreReply for each
+// command with an op (reply, failed before it left, or unknown); never from inside Submit itself: replies are delivered
+// from the loop. Nothing is delivered after Stop().
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/messages.h"
+
+namespace distlock::store {
+
+// A lock as the store shows it. Secrets are inside: convert before it leaves the process.
+struct LockView {
+  core::LockName name;
+  std::optional<core::HolderView> holder;
+  uint64_t last_token = 0;
+  uint32_t queue_length = 0;
+  struct WaiterView {
+    core::OwnerId owner{};
+    std::string broker_id;
+    core::Duration ttl{};
+    std::string info;
+  };
+  std::vector<WaiterView> waiters;
+};
+
+struct LockPage {
+  std::vector<LockView> locks;  // without waiters
+  std::string next_page_token;  // "" = the end
+};
+
+// Implemented by the shard. Called on the loop thread.
+class StoreListener {
+ public:
+  virtual ~StoreListener() = default;
+  virtual void OnStoreInput(core::Input input) = 0;
+};
+
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  // Begins connecting, and keeps reconnecting with jittered back-off until Stop. The listener outlives the store.
+  virtual void Start(StoreListener* listener) = 0;
+
+  // Queues a command. Commands of one loop turn leave in one pipeline, in order, at the latest at Flush().
+  virtual void Submit(core::StoreCommand command) = 0;
+  virtual void Flush() = 0;
+
+  // Read-only questions; the callback runs exactly once, later, on the loop thread. Unavailable when not connected,
+  // DeadlineExceeded after `timeout`, FailedPrecondition for a foreign key.
+  virtual void Inspect(const core::LockName& name, uint32_t max_waiters, core::Duration timeout,
+                       std::function<void(absl::StatusOr<LockView>)> done) = 0;
+  virtual void List(std::string escaped_namespace, std::string escaped_key_prefix, uint32_t page_size,
+                    std::string page_token, core::Duration timeout,
+                    std::function<void(absl::StatusOr<LockPage>)> done) = 0;
+
+  // Closes all connections; pending callbacks of Inspect and List run with Cancelled before it returns.
+  virtual void Stop() = 0;
+};
+
+}  // namespace distlock::store
