@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "main/drainer.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "absl/time/time.h"
+#include "ops/log.h"
+#include "shard/boot_clock.h"
+
+namespace distlock {
+
+void Drainer::Attach(rpc::Server* server) {
+  std::lock_guard lock(mu_);
+  server_ = server;
+  if (deadline_) server_->Drain();
+}
+
+core::Duration Drainer::Begin(std::optional<core::Duration> timeout) {
+  std::lock_guard lock(mu_);
+  const core::Instant now = shard::BootNow();
+  const core::Instant deadline = now + timeout.value_or(timeout_);
+  if (deadline_ && *deadline_ <= deadline) return std::max<core::Duration>(*deadline_ - now, {});
+  deadline_ = deadline;
+  const core::Duration left = deadline - now;
+  ops::Info("draining", {{"timeout", absl::FromChrono(left)}});
+  metrics_.draining.Set(1);
+  if (server_ != nullptr) server_->Drain();
+  shards_.Drain(left, [this] {
+    {
+      std::lock_guard done_lock(mu_);
+      done_ = true;
+    }
+    wakeups_.Notify();
+  });
+  return left;
+}
+
+absl::Status Drainer::AwaitEnd(store::EmbeddedServer* embedded) {
+  while (!done()) {
+    const Wake wake = wakeups_.Wait();
+    if (wake == Wake::kStop && begun()) {
+      ops::Warn("second signal: stopping at once, leases are left to their ttl");
+      std::_Exit(1);
+    }
+    if (wake == Wake::kStop) Begin(std::nullopt);
+    if (wake == Wake::kReload) ops::Info("SIGHUP: nothing to reload");
+    if (wake == Wake::kChild && embedded != nullptr && !embedded->Running()) {
+      return absl::UnavailableError("the embedded store ended by itself and its locks are gone; its log ends with: " +
+                                    embedded->LogTail());
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool Drainer::begun() const {
+  std::lock_guard lock(mu_);
+  return deadline_.has_value();
+}
+
+bool Drainer::done() const {
+  std::lock_guard lock(mu_);
+  return done_;
+}
+
+}  // namespace distlock

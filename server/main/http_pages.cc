@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "main/http_pages.h"
+
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "rpc/convert.h"
+
+namespace distlock {
+namespace {
+
+constexpr uint32_t kLocksShown = 100;
+constexpr core::Duration kListTimeout = std::chrono::seconds(1);
+// As the proto says: "" means the namespace `default`; others are seen through ListLocks.
+constexpr char kNamespaceShown[] = "default";
+
+std::string Metrics(ops::Metrics& metrics, const rpc::Server& server, const shard::ShardSet& shards) {
+  const v1::GetStatusResponse status = server.Status();
+  metrics.sessions.Set(static_cast<double>(status.sessions()));
+  metrics.leases.Set(static_cast<double>(status.leases()));
+  metrics.waiters.Set(static_cast<double>(status.waiters()));
+  size_t mail = 0;
+  for (const shard::ShardStatus& shard : shards.Status()) mail += shard.mailbox_depth;
+  metrics.mailbox_depth.Set(static_cast<double>(mail));
+  return metrics.Text();
+}
+
+std::string NotReady(const rpc::Server& server) {
+  const v1::GetStatusResponse status = server.Status();
+  if (status.draining()) return "draining";
+  if (status.store_state() != v1::STORE_STATE_UP) return absl::StrCat("store down: ", status.store_problem());
+  return "";
+}
+
+ops::PageSection BrokerSection(const v1::GetStatusResponse& status) {
+  const absl::Duration uptime = absl::Seconds(status.uptime().seconds());
+  const bool up = status.store_state() == v1::STORE_STATE_UP;
+  return {.title = "Broker",
+          .columns = {},
+          .rows = {{"version", status.version()},
+                   {"broker_id", status.broker_id()},
+                   {"uptime", absl::FormatDuration(uptime)},
+                   {"listen", absl::StrJoin(status.listen(), ", ")},
+                   {"store", absl::StrCat(status.store_url(),
+                                          up ? " (up)" : " (down: ", up ? "" : status.store_problem(), up ? "" : ")")},
+                   {"draining", status.draining() ? "yes" : "no"},
+                   {"streams", absl::StrCat(status.sessions())},
+                   {"leases", absl::StrCat(status.leases())},
+                   {"waiters", absl::StrCat(status.waiters())},
+                   {"shards", absl::StrCat(status.shards())}}};
+}
+
+ops::PageSection LockSection(shard::ShardSet& shards) {
+  // Shared: the answer may come when nobody waits for it any more.
+  auto answer = std::make_shared<std::promise<absl::StatusOr<store::LockPage>>>();
+  auto listed = answer->get_future();
+  shards.List(core::EscapeNamespace(kNamespaceShown), "", kLocksShown, "", kListTimeout,
+              [answer](absl::StatusOr<store::LockPage> page) { answer->set_value(std::move(page)); });
+  ops::PageSection section{.title = absl::StrCat("Held locks of namespace ", kNamespaceShown),
+                           .columns = {"key", "owner", "holder", "token", "time left", "waiting"},
+                           .rows = {}};
+  if (listed.wait_for(2 * kListTimeout) != std::future_status::ready) return section;
+  const auto page = listed.get();
+  if (!page.ok()) {
+    section.rows.push_back({std::string(page.status().message()), "", "", "", "", ""});
+    return section;
+  }
+  for (const store::LockView& view : page->locks) {
+    const v1::Lock lock = rpc::LockOf(view);
+    if (lock.holders_size() == 0) continue;
+    const v1::Holder& holder = lock.holders(0);
+    section.rows.push_back({lock.key(), holder.owner(), holder.blocked() ? "lock_delay" : holder.holder_id(),
+                            absl::StrCat(lock.fencing_token()), rpc::Show(view.holder->time_left),
+                            absl::StrCat(lock.queue_length())});
+  }
+  return section;
+}
+
+}  // namespace
+
+ops::HttpHandlers HttpPages(ops::Metrics& metrics, const rpc::Server& server, shard::ShardSet& shards) {
+  return {.metrics = [&metrics, &server, &shards] { return Metrics(metrics, server, shards); },
+          .not_ready = [&server] { return NotReady(server); },
+          .page =
+              [&server, &shards] {
+                return std::vector<ops::PageSection>{BrokerSection(server.Status()), LockSection(shards)};
+              }};
+}
+
+}  // namespace distlock

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// distlockd: the life of the process, in order.
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "main/drainer.h"
+#include "main/http_pages.h"
+#include "main/recorder.h"
+#include "main/settings.h"
+#include "main/store_setup.h"
+#include "main/wakeups.h"
+#include "ops/http.h"
+#include "ops/log.h"
+#include "ops/options.h"
+#include "rpc/ids.h"
+#include "rpc/server.h"
+
+namespace distlock {
+namespace {
+
+constexpr core::Duration kStoreUpGrace = std::chrono::seconds(10);
+constexpr core::Duration kStopGrace = std::chrono::seconds(1);
+
+int Fail(const absl::Status& status, int exit_code) {
+  ops::Error("distlockd cannot serve", {{"error", std::string(status.message())}});
+  return exit_code;
+}
+
+int Serve(const ops::Options& options) {
+  Wakeups wakeups;
+  RaiseFileLimit();
+  const std::string broker_id = rpc::RandomHex(8);
+  const auto setup = PrepareStore(options, broker_id, wakeups);
+  if (absl::IsCancelled(setup.status())) return 0;
+  if (!setup.ok()) {
+    const bool misconfigured = absl::IsInvalidArgument(setup.status()) || absl::IsUnimplemented(setup.status());
+    return Fail(setup.status(), misconfigured ? kExitConfiguration : kExitStoreUnavailable);
+  }
+
+  ops::Metrics metrics(DISTLOCK_VERSION);
+  Recorder recorder(metrics, static_cast<int>(options.shards));
+  shard::ShardSet shards({.shards = static_cast<int>(options.shards),
+                          .mailbox_capacity = static_cast<size_t>(options.mailbox_capacity),
+                          .broker = BrokerConfigOf(options, absl::GetCurrentTimeNanos()),
+                          .make_store = StoreFactory(*setup),
+                          .observer = &recorder});
+  Drainer drainer(shards, metrics, wakeups, ToCore(options.drain_timeout));
+  shards.Start();
+  // Their threads may still tell the drainer, and the server's last calls still post to them.
+  const absl::Cleanup stop_shards = [&shards] { shards.Stop(); };
+  auto server = rpc::Server::Start(
+      ServerOptionsOf(options, broker_id, &recorder), shards,
+      {.version = DISTLOCK_VERSION,
+       .store_url = setup->shown,
+       .started = absl::Now(),
+       .listen = {},
+       .drain = [&drainer](std::optional<core::Duration> timeout) { return drainer.Begin(timeout); }});
+  if (!server.ok()) return Fail(server.status(), kExitConfiguration);
+  recorder.Watch(server->get());
+  const absl::Cleanup unwatch = [&recorder] { recorder.Unwatch(); };
+  drainer.Attach(server->get());
+
+  std::unique_ptr<ops::HttpServer> http;
+  if (!options.http.empty()) {
+    auto started = ops::HttpServer::Start(options.http, HttpPages(metrics, **server, shards));
+    if (!started.ok()) return Fail(started.status(), kExitConfiguration);
+    http = *std::move(started);
+  }
+  if (!recorder.AwaitStore(kStoreUpGrace)) ops::Warn("the store is not up yet; serving, NOT_SERVING by health");
+  const std::string http_shown =
+      http == nullptr ? "off" : options.http.substr(0, options.http.rfind(':') + 1) + std::to_string(http->port());
+  ops::Info("distlockd ready", {{"listen", absl::StrJoin((*server)->addresses(), ",")},
+                                {"http", http_shown},
+                                {"redis", setup->shown},
+                                {"broker_id", broker_id}});
+
+  const absl::Status ended = drainer.AwaitEnd(setup->embedded.get());
+  wakeups.LetGo();
+  recorder.Unwatch();  // health stays NOT_SERVING
+  http.reset();
+  (*server)->Stop(kStopGrace);
+  if (!ended.ok()) return Fail(ended, kExitStoreDied);
+  ops::Info("distlockd stopped");
+  return 0;
+}
+
+int Run(const std::vector<std::string>& args) {
+  const auto invocation = ops::ParseOptions(args, ops::ProcessEnvironment());
+  if (!invocation.ok()) {
+    std::fprintf(stderr, "distlockd: %s\n", std::string(invocation.status().message()).c_str());
+    return ops::ExitCode(invocation.status());
+  }
+  using Action = ops::Invocation::Action;
+  const std::string text = invocation->action == Action::kHelp          ? ops::HelpText()
+                           : invocation->action == Action::kVersion     ? "distlockd " DISTLOCK_VERSION "\n"
+                           : invocation->action == Action::kPrintConfig ? ops::ConfigText(invocation->options)
+                                                                        : "";
+  if (!text.empty()) return std::fputs(text.c_str(), stdout) < 0 ? 1 : 0;
+  ops::ConfigureLog(invocation->options.log_level, invocation->options.log_format);
+  for (const std::string& warning : invocation->warnings) ops::Warn("option", {{"warning", warning}});
+  return Serve(invocation->options);
+}
+
+}  // namespace
+}  // namespace distlock
+
+int main(int argc, char** argv) { return distlock::Run(std::vector<std::string>(argv + 1, argv + argc)); }

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "main/recorder.h"
+
+#include <algorithm>
+
+#include "absl/time/time.h"
+#include "ops/log.h"
+
+namespace distlock {
+namespace {
+
+double Seconds(core::Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+// Metric labels are in the order of core's enums.
+static_assert(static_cast<int>(ops::RefusalReason::kCancelled) == static_cast<int>(core::RefusalReason::kCancelled));
+static_assert(static_cast<int>(ops::LostReason::kDrained) == static_cast<int>(core::LostReason::kDrained));
+static_assert(static_cast<int>(ops::HandoffPath::kTend) == static_cast<int>(core::HandoffPath::kTend));
+static_assert(static_cast<int>(ops::StoreError::kProtocol) == static_cast<int>(core::FailureKind::kProtocol));
+static_assert(static_cast<int>(ops::StreamEnd::kProtocol) == static_cast<int>(rpc::StreamClose::kProtocol));
+
+const char* NameOf(core::LostReason reason) {
+  switch (reason) {
+    case core::LostReason::kExpired:
+      return "expired";
+    case core::LostReason::kTaken:
+      return "taken";
+    case core::LostReason::kForced:
+      return "forced";
+    case core::LostReason::kMaxHold:
+      return "max_hold";
+    case core::LostReason::kDrained:
+      return "drained";
+  }
+  return "unknown";
+}
+
+void LogLost(const core::Fact& fact) {
+  // A store that stays away loses every lease at once: ten lines a second show it as well.
+  static ops::LogLimit limit(absl::Milliseconds(100));
+  const auto held_back = limit.Pass();
+  if (!held_back || fact.name.empty()) return;
+  const auto [ns, key] = fact.name.Decode();
+  ops::Warn("lease lost", {{"namespace", ns},
+                           {"key", key},
+                           {"reason", NameOf(fact.lost)},
+                           {"cause", fact.detail},
+                           {"held", absl::FromChrono(fact.value)},
+                           {"held_back", *held_back}});
+}
+
+}  // namespace
+
+void Recorder::OnFact(const core::Fact& fact) {
+  switch (fact.kind) {
+    case core::FactKind::kGranted:
+      metrics_.grants.Increment();
+      metrics_.wait_seconds.Observe(Seconds(fact.value));
+      return;
+    case core::FactKind::kRefused:
+      return OnRefusedHere(fact.refusal);
+    case core::FactKind::kReleased:
+      metrics_.releases[ops::ReleaseOutcome::kReleased].Increment();
+      metrics_.hold_seconds.Observe(Seconds(fact.value));
+      return;
+    case core::FactKind::kAbandoned:
+      metrics_.releases[ops::ReleaseOutcome::kDisconnected].Increment();
+      metrics_.hold_seconds.Observe(Seconds(fact.value));
+      return;
+    case core::FactKind::kLost:
+      if (fact.lost == core::LostReason::kTaken) metrics_.renewals[ops::RenewalOutcome::kGone].Increment();
+      metrics_.lost[static_cast<ops::LostReason>(fact.lost)].Increment();
+      metrics_.hold_seconds.Observe(Seconds(fact.value));
+      return LogLost(fact);
+    case core::FactKind::kHandedOff:
+      return metrics_.handoffs[static_cast<ops::HandoffPath>(fact.handoff)].Increment();
+    case core::FactKind::kAtRisk:
+      return metrics_.at_risk.Increment();
+    case core::FactKind::kRenewed:
+      metrics_.renewal_batch_leases.Observe(fact.count);
+      return metrics_.renewals[ops::RenewalOutcome::kRenewed].Increment(fact.count);
+    case core::FactKind::kRenewFailed:
+      return metrics_.renewals[ops::RenewalOutcome::kUnanswered].Increment(fact.count);
+    case core::FactKind::kSessionLapsed: {
+      static ops::LogLimit limit(absl::Milliseconds(100));
+      if (const auto held_back = limit.Pass()) ops::Info("session lapsed", {{"held_back", *held_back}});
+      return;
+    }
+    case core::FactKind::kClockStep:
+      metrics_.clock_steps.Increment();
+      return ops::Warn("the store's clock jumped", {{"by", absl::FromChrono(fact.value)}});
+  }
+}
+
+bool Recorder::AllUp() const { return std::find(up_.begin(), up_.end(), false) == up_.end(); }
+
+void Recorder::OnStoreState(int shard, bool up, const std::string& cause) {
+  std::lock_guard lock(mu_);
+  if (up_[shard] == up) return;
+  up_[shard] = up;
+  if (up) {
+    if (was_up_) metrics_.store_reconnects.Increment();
+    ops::Info("store up", {{"shard", shard}});
+  } else {
+    ops::Warn("store down", {{"shard", shard}, {"cause", cause}});
+  }
+  const bool all = AllUp();
+  was_up_ = was_up_ || all;
+  metrics_.store_up.Set(all ? 1 : 0);
+  if (server_ != nullptr) server_->SetStoreUp(all);
+  changed_.notify_all();
+}
+
+void Recorder::OnLoopLag(core::Duration lag) { metrics_.loop_lag_seconds.Observe(Seconds(lag)); }
+
+void Recorder::OnStoreReply(size_t verb, core::Duration took, bool) {
+  if (verb > static_cast<size_t>(ops::StoreVerb::kTend)) return;
+  metrics_.store_commands[static_cast<ops::StoreVerb>(verb)].Increment();
+  metrics_.store_latency_seconds[static_cast<ops::StoreVerb>(verb)].Observe(Seconds(took));
+}
+
+void Recorder::OnStoreFailure(size_t, std::optional<core::FailureKind> why) {
+  const auto error = why ? static_cast<ops::StoreError>(*why) : ops::StoreError::kUnknown;
+  metrics_.store_errors[error].Increment();
+}
+
+void Recorder::OnMailboxFull() { metrics_.mailbox_rejected.Increment(); }
+
+void Recorder::OnStreamClosed(rpc::StreamClose why) {
+  metrics_.streams_closed[static_cast<ops::StreamEnd>(why)].Increment();
+}
+
+void Recorder::OnRefusedHere(core::RefusalReason reason) {
+  metrics_.refusals[static_cast<ops::RefusalReason>(reason)].Increment();
+}
+
+void Recorder::OnQueued(uint32_t position) { metrics_.queue_position.Observe(position); }
+
+void Recorder::Watch(rpc::Server* server) {
+  std::lock_guard lock(mu_);
+  server_ = server;
+  if (server_ != nullptr) server_->SetStoreUp(AllUp());
+}
+
+bool Recorder::AwaitStore(core::Duration timeout) {
+  std::unique_lock lock(mu_);
+  return changed_.wait_for(lock, timeout, [this] { return AllUp(); });
+}
+
+}  // namespace distlock

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What happens in the shards and in the calls, as metrics and log lines; and the health of the gRPC server, which
+// follows the store. Nothing depends on it for being correct.
+//
+// Thread: the observer methods on the shards' and gRPC's threads; Watch, Unwatch and AwaitStore on main's. Outlives the
+// shards and the server.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ops/metrics.h"
+#include "rpc/server.h"
+#include "shard/shard_set.h"
+
+namespace distlock {
+
+class Recorder final : public shard::Observer, public rpc::CallObserver {
+ public:
+  Recorder(ops::Metrics& metrics, int shards) : metrics_(metrics), up_(shards, false) {}
+
+  void OnFact(const core::Fact& fact) override;
+  void OnStoreState(int shard, bool up, const std::string& cause) override;
+  void OnLoopLag(core::Duration lag) override;
+  void OnStoreReply(size_t verb, core::Duration took, bool ok) override;
+  void OnStoreFailure(size_t verb, std::optional<core::FailureKind> why) override;
+  void OnMailboxFull() override;
+  void OnStreamClosed(rpc::StreamClose why) override;
+  void OnRefusedHere(core::RefusalReason reason) override;
+  void OnQueued(uint32_t position) override;
+
+  // The server whose health follows the store.
+  void Watch(rpc::Server* server);
+  void Unwatch() { Watch(nullptr); }
+
+  // Waits until every shard reaches the store; false when `timeout` passed first.
+  bool AwaitStore(core::Duration timeout);
+
+ private:
+  bool AllUp() const;
+
+  ops::Metrics& metrics_;
+
+  // Guarded by mu_.
+  std::mutex mu_;
+  std::condition_variable changed_;
+  std::vector<bool> up_;
+  bool was_up_ = false;
+  rpc::Server* server_ = nullptr;
+};
+
+}  // namespace distlock

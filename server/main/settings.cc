@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "main/settings.h"
+
+namespace distlock {
+
+core::Duration ToCore(absl::Duration duration) { return absl::ToChronoNanoseconds(duration); }
+
+core::BrokerConfig BrokerConfigOf(const ops::Options& options, uint64_t seed) {
+  return {.validity = ToCore(options.validity),
+          .clock_drift_ppm = static_cast<uint32_t>(options.clock_drift),
+          .renew_fraction = options.renew_fraction,
+          .store_timeout = ToCore(options.store_timeout),
+          .queue_slot = ToCore(options.queue_slot),
+          .max_leases_per_session = static_cast<uint32_t>(options.max_leases_per_session),
+          .seed = seed};
+}
+
+rpc::ServerOptions ServerOptionsOf(const ops::Options& options, const std::string& broker_id,
+                                   rpc::CallObserver* observer) {
+  rpc::ServerOptions server{.listen = options.listen, .limits = {}, .broker_id = broker_id, .observer = observer};
+  rpc::Limits& limits = server.limits;
+  limits.default_ttl = ToCore(options.default_ttl);
+  limits.min_ttl = ToCore(options.min_ttl);
+  limits.max_ttl = ToCore(options.max_ttl);
+  limits.max_wait = ToCore(options.max_wait);
+  limits.max_lock_delay = ToCore(options.max_lock_delay);
+  limits.max_key_bytes = options.max_key_bytes;
+  limits.max_namespace_bytes = options.max_namespace_bytes;
+  limits.max_owner_bytes = options.max_owner_bytes;
+  limits.max_metadata_bytes = options.max_metadata_bytes;
+  limits.max_leases_per_session = options.max_leases_per_session;
+  limits.max_sessions = options.max_sessions;
+  limits.max_sessions_per_peer = options.max_sessions_per_peer;
+  limits.outbox_messages = options.outbox_messages;
+  limits.requests_per_second = static_cast<uint32_t>(options.requests_per_second);
+  limits.validity = ToCore(options.validity);
+  limits.store_timeout = ToCore(options.store_timeout);
+
+  server.max_message_bytes = options.max_message_bytes;
+  server.max_connection_streams = static_cast<int>(options.ConnectionStreams());
+  server.keepalive_time = ToCore(options.keepalive_time);
+  server.keepalive_timeout = ToCore(options.keepalive_timeout);
+  server.min_ping_interval = ToCore(options.min_ping_interval);
+  server.reflection = options.ReflectionEnabled();
+  return server;
+}
+
+}  // namespace distlock

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the options mean to each room. Pure; any thread.
+#pragma once
+
+#include <string>
+
+#include "core/broker_config.h"
+#include "ops/options.h"
+#include "rpc/server.h"
+
+namespace distlock {
+
+// sysexits.h, for what ParseOptions does not cover.
+inline constexpr int kExitStoreUnavailable = 69;
+inline constexpr int kExitStoreDied = 70;
+inline constexpr int kExitConfiguration = 78;
+
+core::Duration ToCore(absl::Duration duration);
+core::BrokerConfig BrokerConfigOf(const ops::Options& options, uint64_t seed);
+rpc::ServerOptions ServerOptionsOf(const ops::Options& options, const std::string& broker_id,
+                                   rpc::CallObserver* observer);
+
+}  // namespace distlock

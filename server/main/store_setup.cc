@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "main/store_setup.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "main/settings.h"
+#include "ops/log.h"
+#include "ops/secrets.h"
+#include "rpc/ids.h"
+#include "store/check_store.h"
+
+namespace distlock {
+namespace {
+
+constexpr absl::Duration kRetryCheck = absl::Seconds(1);
+
+absl::Status UseEmbedded(const ops::Options& options, StoreSetup& setup) {
+  auto started = store::EmbeddedServer::Start({.server = options.embedded_server, .dir = options.embedded_dir});
+  if (!started.ok()) return started.status();
+  setup.embedded = *std::move(started);
+  setup.options.url = setup.embedded->Url();
+  setup.shown = "embedded";
+  ops::Info("embedded store started",
+            {{"folder", setup.embedded->dir()},
+             {"pid", setup.embedded->pid()},
+             {"note", "for this machine only; its locks end with this daemon. Use --redis to share locks"}});
+  return absl::OkStatus();
+}
+
+absl::Status UseUrl(const ops::Options& options, StoreSetup& setup) {
+  setup.shown = ops::RedactedUrl(options.redis);
+  auto url = store::ParseRedisUrl(options.redis);
+  if (!url.ok()) return url.status();
+  setup.options.url = *std::move(url);
+  if (!options.redis_user.empty()) setup.options.url.user = options.redis_user;
+  if (options.redis_password_file.empty()) return absl::OkStatus();
+  auto password = ops::ReadSecretFile(options.redis_password_file);
+  if (!password.ok()) return password.status();
+  setup.options.url.password = *std::move(password);
+  // Read anew at each connect, so that a rotated password is found without a restart.
+  setup.options.credentials = [user = setup.options.url.user, first = setup.options.url.password,
+                               file = options.redis_password_file] {
+    auto now = ops::ReadSecretFile(file);
+    return store::Credentials{user, now.ok() ? *std::move(now) : first};
+  };
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::string& broker_id, Wakeups& wakeups) {
+  StoreSetup setup;
+  setup.options.codec = {.key_prefix = options.key_prefix,
+                         .broker_id = broker_id,
+                         .queue_slot = ToCore(options.queue_slot),
+                         .max_waiters = static_cast<uint32_t>(options.max_waiters_per_lock)};
+  absl::Status chosen = options.redis.empty() ? UseEmbedded(options, setup) : UseUrl(options, setup);
+  if (!chosen.ok()) return chosen;
+
+  while (true) {
+    const auto checked = store::CheckStore(setup.options, ToCore(options.store_timeout));
+    if (checked.ok()) break;  // its warnings come again from the first connection
+    if (!absl::IsUnavailable(checked.status()) || !options.wait_for_store) return checked.status();
+    static ops::LogLimit limit(absl::Seconds(10));
+    if (limit.Pass()) ops::Warn("waiting for the store", {{"error", std::string(checked.status().message())}});
+    if (wakeups.Wait(kRetryCheck) == Wake::kStop) return absl::CancelledError("stopped while waiting for the store");
+  }
+  setup.options.on_problem = [](const absl::Status& problem) {
+    ops::Warn("store problem", {{"error", std::string(problem.message())}});
+  };
+  return setup;
+}
+
+std::function<std::unique_ptr<store::Store>(int shard, uv_loop_t* loop)> StoreFactory(const StoreSetup& setup) {
+  return [&setup](int shard, uv_loop_t* loop) {
+    store::RedisStoreOptions options = setup.options;
+    if (shard > 0) options.codec.broker_id = rpc::RandomHex(8);
+    options.seed = static_cast<uint64_t>(shard) + 1;
+    // All shards would say the same; and that an embedded store forgets was said when it started.
+    if (shard == 0 && setup.embedded == nullptr) {
+      options.on_warning = [](const std::string& warning) { ops::Warn("store", {{"warning", warning}}); };
+    }
+    return std::make_unique<store::RedisStore>(loop, std::move(options));
+  };
+}
+
+}  // namespace distlock

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The store the daemon will use: its own embedded server, or the one at --redis. Checked before anything is served.
+// Used by main's thread; the factory it makes runs on the shards' threads.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "main/wakeups.h"
+#include "ops/options.h"
+#include "store/embedded_server.h"
+#include "store/redis_store.h"
+
+namespace distlock {
+
+struct StoreSetup {
+  std::unique_ptr<store::EmbeddedServer> embedded;  // null with --redis
+  store::RedisStoreOptions options;
+  std::string shown;  // for people, without secrets
+};
+
+// Unavailable, unfit or a wrong URL: one line that says what and why. With --wait-for-store an unavailable store is
+// asked again until it answers; Cancelled when SIGTERM came first.
+absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::string& broker_id, Wakeups& wakeups);
+
+// Shard 0 is known to the store as `broker_id`, the others by names of their own. `setup` outlives the factory.
+std::function<std::unique_ptr<store::Store>(int shard, uv_loop_t* loop)> StoreFactory(const StoreSetup& setup);
+
+}  // namespace distlock

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What may be listened on, as text: `unix:///path`, or `host:port`. Pure functions, any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace distlock::ops {
+
+struct HostPort {
+  std::string host;  // without the brackets of an IPv6 address
+  int port = 0;      // 0: the kernel chooses
+};
+
+// `host:port` or `[v6]:port`; the host may not be empty.
+absl::StatusOr<HostPort> ParseHostPort(std::string_view address);
+
+// The form gRPC and civetweb take: brackets around an IPv6 host.
+std::string FormatHostPort(const HostPort& address);
+
+bool IsUnixAddress(std::string_view address);
+
+// 127.0.0.0/8, ::1 and "localhost"; a name that would need a resolver is not loopback.
+bool IsLoopback(std::string_view host);
+
+// Ok for what --listen takes: an absolute unix path that fits into a socket address, or a host and port.
+absl::Status CheckListenAddress(std::string_view address);
+
+}  // namespace distlock::ops

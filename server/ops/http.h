@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The operators' HTTP port: /metrics, /healthz, /readyz and a read-only page at /. Owned by main; starts its own few
+// threads, which call the handlers, so the handlers are thread-safe, quick, and outlive the server. GET and HEAD only.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "ops/address.h"
+
+struct mg_context;
+
+namespace distlock::ops {
+
+// One table of the page. Without `columns` the rows are names and values.
+struct PageSection {
+  std::string title;
+  std::vector<std::string> columns;
+  std::vector<std::vector<std::string>> rows;
+};
+
+struct HttpHandlers {
+  std::function<std::string()> metrics;            // Prometheus text
+  std::function<std::string()> not_ready;          // why not, in one line; "" when ready
+  std::function<std::vector<PageSection>()> page;  // hostile text is welcome: it is escaped here
+};
+
+class HttpServer {
+ public:
+  // `address` is host:port with an IP address or "localhost"; port 0 lets the kernel choose. An address that cannot
+  // be bound is one clear line.
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(std::string_view address, HttpHandlers handlers);
+  ~HttpServer();  // returns when no handler runs any more
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  int port() const { return address_.port; }
+
+ private:
+  explicit HttpServer(HttpHandlers handlers) : handlers_(std::move(handlers)) {}
+
+  const HttpHandlers handlers_;
+  mg_context* context_ = nullptr;
+  HostPort address_;  // as bound
+};
+
+}  // namespace distlock::ops

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/log.h"
+
+#include <spdlog/logger.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/stdout_sinks.h>
+
+#include <cmath>
+#include <ctime>
+#include <mutex>
+
+#include "absl/time/clock.h"
+#include "ops/text.h"
+
+namespace distlock::ops {
+namespace {
+
+constexpr std::string_view kLevelNames[] = {"debug", "info", "warn", "error"};
+constexpr spdlog::level::level_enum kSpdlogLevels[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
+                                                       spdlog::level::err};
+
+std::string ValueText(const LogField& field, bool json) {
+  return std::visit(
+      [&](const auto& value) -> std::string {
+        using T = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<T, std::string_view>) {
+          return json ? JsonQuoted(value) : WordOrQuoted(value);
+        } else if constexpr (std::is_same_v<T, bool>) {
+          return value ? "true" : "false";
+        } else if constexpr (std::is_same_v<T, absl::Duration>) {
+          // JSON readers want to compute with it: seconds.
+          if (json && value != absl::InfiniteDuration() && value != -absl::InfiniteDuration()) {
+            return Cat(absl::ToDoubleSeconds(value));
+          }
+          return json ? JsonQuoted(absl::FormatDuration(value)) : absl::FormatDuration(value);
+        } else if constexpr (std::is_same_v<T, double>) {
+          return json && !std::isfinite(value) ? "null" : Cat(value);
+        } else {
+          return Cat(value);
+        }
+      },
+      field.value);
+}
+
+// The line is formatted before spdlog sees it; spdlog brings levels, sinks and whole lines under threads.
+struct ProcessLog {
+  std::shared_ptr<spdlog::logger> logger;
+  LogFormat format = LogFormat::kText;
+};
+
+std::shared_ptr<const ProcessLog> MakeLog(LogLevel level, LogFormat format, std::shared_ptr<spdlog::sinks::sink> sink) {
+  if (!sink) sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  auto logger = std::make_shared<spdlog::logger>("distlock", std::move(sink));
+  logger->set_formatter(
+      std::make_unique<spdlog::pattern_formatter>("%v", spdlog::pattern_time_type::utc, std::string("\n")));
+  logger->set_level(kSpdlogLevels[static_cast<int>(level)]);
+  logger->flush_on(spdlog::level::debug);
+  return std::make_shared<const ProcessLog>(ProcessLog{std::move(logger), format});
+}
+
+// Never destroyed: threads may log while the process ends.
+struct Slot {
+  std::mutex mu;
+  std::shared_ptr<const ProcessLog> log = MakeLog(LogLevel::kInfo, LogFormat::kText, nullptr);  // guarded by mu
+};
+Slot& TheSlot() {
+  static Slot& slot = *new Slot;
+  return slot;
+}
+
+std::shared_ptr<const ProcessLog> CurrentLog() {
+  const std::lock_guard lock(TheSlot().mu);
+  return TheSlot().log;
+}
+
+}  // namespace
+
+std::string FormatLogLine(LogFormat format, absl::Time time, LogLevel level, std::string_view event, LogFields fields) {
+  const std::string_view level_name = kLevelNames[static_cast<int>(level)];
+  const std::string stamp = absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", time, absl::UTCTimeZone());
+  if (format == LogFormat::kJson) {
+    std::string line = Cat("{\"time\":\"", stamp, "\",\"level\":\"", level_name, "\",\"event\":", JsonQuoted(event));
+    for (const LogField& field : fields) line += Cat(",", JsonQuoted(field.key), ":", ValueText(field, true));
+    return line + "}";
+  }
+  // The event is a literal of ours; what is quoted in it would be a mistake, but may not break the line.
+  const std::string quoted = JsonQuoted(event);
+  std::string line = Cat(stamp, " ", level_name, " ", std::string_view(quoted).substr(1, quoted.size() - 2));
+  for (const LogField& field : fields) line += Cat(" ", field.key, "=", ValueText(field, false));
+  return line;
+}
+
+void ConfigureLog(LogLevel level, LogFormat format, std::shared_ptr<spdlog::sinks::sink> sink) {
+  std::shared_ptr<const ProcessLog> log = MakeLog(level, format, std::move(sink));
+  const std::lock_guard lock(TheSlot().mu);
+  TheSlot().log.swap(log);
+}
+
+bool LogEnabled(LogLevel level) { return CurrentLog()->logger->should_log(kSpdlogLevels[static_cast<int>(level)]); }
+
+void Log(LogLevel level, std::string_view event, LogFields fields) {
+  const std::shared_ptr<const ProcessLog> log = CurrentLog();
+  const auto spdlog_level = kSpdlogLevels[static_cast<int>(level)];
+  if (!log->logger->should_log(spdlog_level)) return;
+  const std::string line = FormatLogLine(log->format, absl::Now(), level, event, fields);
+  log->logger->log(spdlog_level, spdlog::string_view_t(line.data(), line.size()));
+}
+
+std::optional<uint64_t> LogLimit::Pass() {
+  // Not the wall clock: a step back would silence the log.
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return Pass(now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec);
+}
+
+std::optional<uint64_t> LogLimit::Pass(int64_t now_ns) {
+  int64_t next = next_ns_.load(std::memory_order_relaxed);
+  if (now_ns < next || !next_ns_.compare_exchange_strong(next, now_ns + every_ns_, std::memory_order_relaxed)) {
+    held_back_.fetch_add(1, std::memory_order_relaxed);
+    return std::nullopt;
+  }
+  return held_back_.exchange(0, std::memory_order_relaxed);
+}
+
+}  // namespace distlock::ops

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/metrics.h"
+
+#include <span>
+
+#include "prometheus/text_serializer.h"
+
+namespace distlock::ops {
+namespace {
+
+using Labels = std::span<const std::string_view>;
+using Buckets = prometheus::Histogram::BucketBoundaries;
+
+// One name per enumerator, in its order.
+constexpr std::string_view kRefusalReasons[] = {
+    "lock_held",        "wait_timeout",    "lease_lost",        "not_holder", "limit_mismatch",    "foreign_key",
+    "invalid_argument", "not_supported",   "quota_exceeded",    "store_full", "store_unavailable", "quorum_not_reached",
+    "draining",         "unauthenticated", "permission_denied", "cancelled"};
+constexpr std::string_view kLostReasons[] = {"expired", "taken", "forced", "max_hold", "drained"};
+constexpr std::string_view kReleaseOutcomes[] = {"released", "still_held", "already_gone", "disconnected",
+                                                 "given_back"};
+constexpr std::string_view kRenewalOutcomes[] = {"renewed", "gone", "unanswered"};
+constexpr std::string_view kHandoffPaths[] = {"reply", "notice", "tend"};
+constexpr std::string_view kStoreVerbs[] = {"acquire", "renew", "release", "withdraw", "tend", "inspect"};
+constexpr std::string_view kStoreErrors[] = {"unsent", "unavailable", "full", "foreign_key", "protocol", "unknown"};
+constexpr std::string_view kStreamEnds[] = {"client",  "broken", "lapsed",   "overflow",
+                                            "drained", "quota",  "finished", "protocol"};
+
+template <typename Enum>
+constexpr bool EndsWith(Labels names, Enum last) {
+  return names.size() == static_cast<size_t>(last) + 1;
+}
+static_assert(EndsWith(kRefusalReasons, RefusalReason::kCancelled));
+static_assert(EndsWith(kLostReasons, LostReason::kDrained));
+static_assert(EndsWith(kReleaseOutcomes, ReleaseOutcome::kGivenBack));
+static_assert(EndsWith(kRenewalOutcomes, RenewalOutcome::kUnanswered));
+static_assert(EndsWith(kHandoffPaths, HandoffPath::kTend));
+static_assert(EndsWith(kStoreVerbs, StoreVerb::kInspect));
+static_assert(EndsWith(kStoreErrors, StoreError::kUnknown));
+static_assert(EndsWith(kStreamEnds, StreamEnd::kProtocol));
+
+// A grant of a free lock takes well under a millisecond; waits and holds run up to the limits of an hour and a day.
+const Buckets kWaitBuckets = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 3600, 86400};
+const Buckets kHoldBuckets = {0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 86400};
+const Buckets kPositionBuckets = {0, 1, 2, 5, 10, 50, 100, 500, 1000, 5000};
+const Buckets kLatencyBuckets = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5};
+const Buckets kBatchBuckets = {1, 2, 5, 10, 25, 50, 100};
+const Buckets kLagBuckets = {0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5};
+
+using RegistryPtr = std::unique_ptr<prometheus::Registry>;
+
+// The family functions below let the constructor read as the table it is.
+template <typename Builder>
+auto& Family(Builder builder, const RegistryPtr& registry, const char* name, const char* help) {
+  return builder.Name(name).Help(help).Register(*registry);
+}
+
+template <typename Metric, typename FamilyOf, typename... Args>
+std::vector<Metric*> Series(FamilyOf& family, const char* label, Labels values, const Args&... args) {
+  std::vector<Metric*> series;
+  for (const std::string_view value : values) series.push_back(&family.Add({{label, std::string(value)}}, args...));
+  return series;
+}
+
+auto& Count(const RegistryPtr& in, const char* name, const char* help) {
+  return Family(prometheus::BuildCounter(), in, name, help).Add({});
+}
+
+auto CountBy(const RegistryPtr& in, const char* name, const char* help, const char* label, Labels values) {
+  return Series<prometheus::Counter>(Family(prometheus::BuildCounter(), in, name, help), label, values);
+}
+
+auto& Level(const RegistryPtr& in, const char* name, const char* help, const prometheus::Labels& labels = {}) {
+  return Family(prometheus::BuildGauge(), in, name, help).Add(labels);
+}
+
+auto& Spread(const RegistryPtr& in, const char* name, const char* help, const Buckets& buckets) {
+  return Family(prometheus::BuildHistogram(), in, name, help).Add({}, buckets);
+}
+
+auto SpreadBy(const RegistryPtr& in, const char* name, const char* help, const Buckets& buckets, const char* label,
+              Labels values) {
+  return Series<prometheus::Histogram>(Family(prometheus::BuildHistogram(), in, name, help), label, values, buckets);
+}
+
+// Throw: a name used twice stops the daemon, and any test that makes a Metrics, at the start.
+RegistryPtr NewRegistry() {
+  return std::make_unique<prometheus::Registry>(prometheus::Registry::InsertBehavior::Throw);
+}
+
+}  // namespace
+
+Metrics::Metrics(std::string_view version)
+    : registry_(NewRegistry()),
+      grants(Count(registry_, "distlock_grants_total", "Locks given to callers of this broker.")),
+      refusals(
+          CountBy(registry_, "distlock_refusals_total", "Requests refused, by reason.", "reason", kRefusalReasons)),
+      releases(CountBy(registry_, "distlock_releases_total",
+                       "Leases given back, by outcome; lost leases are counted in distlock_lost_total.", "outcome",
+                       kReleaseOutcomes)),
+      lost(CountBy(registry_, "distlock_lost_total", "Leases that ended against their holder's will, by reason.",
+                   "reason", kLostReasons)),
+      at_risk(Count(registry_, "distlock_at_risk_total", "Leases whose renewal failed with time left to try again.")),
+      renewals(
+          CountBy(registry_, "distlock_renewals_total", "Lease renewals, by outcome.", "outcome", kRenewalOutcomes)),
+      handoffs(CountBy(registry_, "distlock_handoffs_total",
+                       "Grants to waiters of this broker, by the path on which it learned of them.", "path",
+                       kHandoffPaths)),
+      wait_seconds(Spread(registry_, "distlock_wait_seconds", "From the request to the grant, of requests granted.",
+                          kWaitBuckets)),
+      hold_seconds(Spread(registry_, "distlock_hold_seconds", "From the grant to the end of a lease, however it ended.",
+                          kHoldBuckets)),
+      queue_position(Spread(registry_, "distlock_queue_position",
+                            "How many were ahead of a request when it had to queue.", kPositionBuckets)),
+      waiters(Level(registry_, "distlock_waiters", "Requests waiting in this broker.")),
+      leases(Level(registry_, "distlock_leases", "Leases renewed by this broker.")),
+      sessions(Level(registry_, "distlock_sessions", "Open Session and Hold streams.")),
+      streams_closed(
+          CountBy(registry_, "distlock_streams_closed_total", "Streams that ended, by cause.", "cause", kStreamEnds)),
+      store_up(Level(registry_, "distlock_store_up", "1 when every shard can send commands to the store, else 0.")),
+      store_commands(CountBy(registry_, "distlock_store_commands_total", "Commands sent to the store, by verb.", "verb",
+                             kStoreVerbs)),
+      store_errors(CountBy(registry_, "distlock_store_errors_total", "Store commands without a usable reply, by kind.",
+                           "kind", kStoreErrors)),
+      store_latency_seconds(SpreadBy(registry_, "distlock_store_latency_seconds",
+                                     "From handing a command to the connection to its reply, by verb.", kLatencyBuckets,
+                                     "verb", kStoreVerbs)),
+      renewal_batch_leases(
+          Spread(registry_, "distlock_renewal_batch_leases", "Leases renewed by one command.", kBatchBuckets)),
+      store_reconnects(Count(registry_, "distlock_store_reconnects_total", "Store connections made anew.")),
+      clock_steps(Count(registry_, "distlock_clock_steps_total", "Times the store's clock was seen to jump.")),
+      loop_lag_seconds(Spread(registry_, "distlock_loop_lag_seconds", "How late a shard's timer ran.", kLagBuckets)),
+      mailbox_depth(Level(registry_, "distlock_mailbox_depth", "Messages waiting for the shards.")),
+      mailbox_rejected(
+          Count(registry_, "distlock_mailbox_rejected_total", "Messages refused because a shard's mailbox was full.")),
+      draining(Level(registry_, "distlock_draining", "1 while the broker is going down, else 0.")),
+      start_time_seconds(Level(registry_, "distlock_start_time_seconds", "When the broker started, in Unix time.")),
+      build_info_(Level(registry_, "distlock_build_info", "Always 1; the label tells the version.",
+                        {{"version", std::string(version)}})) {
+  build_info_.Set(1);
+  start_time_seconds.SetToCurrentTime();
+}
+
+std::string Metrics::Text() const {
+  return prometheus::TextSerializer().prometheus::Serializer::Serialize(registry_->Collect());
+}
+
+}  // namespace distlock::ops

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every metric of distlockd. The constructor in metrics.cc is the one table: name, help, label, buckets. All series
+// exist from the start and are resolved once, so that counting is one atomic add and never a look-up. Any thread may
+// count; a histogram takes a short lock of its own. Labels are the enums below, never a value that a caller chose.
+// Owned by main, handed by reference to whoever counts; outlives them.
+//   metrics.refusals[RefusalReason::kLockHeld].Increment();
+#pragma once
+
+#include <cassert>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "prometheus/counter.h"
+#include "prometheus/gauge.h"
+#include "prometheus/histogram.h"
+#include "prometheus/registry.h"
+
+namespace distlock::ops {
+
+// In the order of core's enums of the same names, so that a value of theirs casts to its series.
+enum class RefusalReason {
+  kLockHeld,
+  kWaitTimeout,
+  kLeaseLost,
+  kNotHolder,
+  kLimitMismatch,
+  kForeignKey,
+  kInvalidArgument,
+  kNotSupported,
+  kQuotaExceeded,
+  kStoreFull,
+  kStoreUnavailable,
+  kQuorumNotReached,
+  kDraining,
+  kUnauthenticated,
+  kPermissionDenied,
+  kCancelled
+};
+enum class LostReason { kExpired, kTaken, kForced, kMaxHold, kDrained };
+
+// kReleased .. kAlreadyGone: the caller asked. kDisconnected: its stream ended. kGivenBack: a grant nobody could use.
+enum class ReleaseOutcome { kReleased, kStillHeld, kAlreadyGone, kDisconnected, kGivenBack };
+
+// kGone: the store has it no longer, or has another holder. kUnanswered: a try that failed or whose outcome is unknown.
+enum class RenewalOutcome { kRenewed, kGone, kUnanswered };
+
+// How a grant to a waiter reached this broker: in the reply of its own release, by a notice, or found when tending.
+enum class HandoffPath { kReply, kNotice, kTend };
+
+enum class StoreVerb { kAcquire, kRenew, kRelease, kWithdraw, kTend, kInspect };
+
+// kUnsent .. kProtocol as core's FailureKind: known to have changed nothing. kUnknown: it may have run.
+enum class StoreError { kUnsent, kUnavailable, kFull, kForeignKey, kProtocol, kUnknown };
+
+// kClient: its own end, by goodbye or half-close. kBroken: cancelled or cut off. kLapsed: no heartbeat.
+// kFinished: a Hold whose lease ended or was refused. kProtocol: what it sent made no sense.
+enum class StreamEnd { kClient, kBroken, kLapsed, kOverflow, kDrained, kQuota, kFinished, kProtocol };
+
+// One metric per value of an enum.
+template <typename Enum, typename Metric>
+class ByLabel {
+ public:
+  explicit ByLabel(std::vector<Metric*> series) : series_(std::move(series)) {}
+  Metric& operator[](Enum value) const {
+    const auto index = static_cast<size_t>(value);
+    assert(index < series_.size());
+    return *series_[index];
+  }
+
+ private:
+  const std::vector<Metric*> series_;
+};
+
+class Metrics {
+ private:
+  // Declared first: everything below lives in it.
+  const std::unique_ptr<prometheus::Registry> registry_;
+
+ public:
+  using Counter = prometheus::Counter;
+  using Gauge = prometheus::Gauge;
+  using Histogram = prometheus::Histogram;
+
+  explicit Metrics(std::string_view version);
+  Metrics(const Metrics&) = delete;
+  Metrics& operator=(const Metrics&) = delete;
+
+  std::string Text() const;  // what /metrics serves
+  const prometheus::Registry& registry() const { return *registry_; }
+
+  // Locks
+  Counter& grants;
+  const ByLabel<RefusalReason, Counter> refusals;
+  const ByLabel<ReleaseOutcome, Counter> releases;
+  const ByLabel<LostReason, Counter> lost;
+  Counter& at_risk;
+  const ByLabel<RenewalOutcome, Counter> renewals;
+  const ByLabel<HandoffPath, Counter> handoffs;
+  Histogram& wait_seconds;    // of grants: from the request to the grant
+  Histogram& hold_seconds;    // of leases: from the grant to the end, however it ended
+  Histogram& queue_position;  // of acquires that had to queue: how many were ahead
+  Gauge& waiters;
+  Gauge& leases;
+
+  // Streams
+  Gauge& sessions;
+  const ByLabel<StreamEnd, Counter> streams_closed;
+
+  // Store
+  Gauge& store_up;
+  const ByLabel<StoreVerb, Counter> store_commands;
+  const ByLabel<StoreError, Counter> store_errors;
+  const ByLabel<StoreVerb, Histogram> store_latency_seconds;
+  Histogram& renewal_batch_leases;
+  Counter& store_reconnects;
+  Counter& clock_steps;
+
+  // The broker itself
+  Histogram& loop_lag_seconds;
+  Gauge& mailbox_depth;
+  Counter& mailbox_rejected;
+  Gauge& draining;
+  Gauge& start_time_seconds;
+
+ private:
+  Gauge& build_info_;
+};
+
+}  // namespace distlock::ops

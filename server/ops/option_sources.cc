@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+
+#include "absl/status/status.h"
+#include "ops/option_table.h"
+#include "ops/text.h"
+
+namespace distlock::ops {
+namespace {
+
+// Variables of the clients and of the programs they run: they are often set where a broker is started too.
+constexpr std::string_view kClientVariables[] = {"DISTLOCK_SERVER", "DISTLOCK_KEY", "DISTLOCK_NAMESPACE",
+                                                 "DISTLOCK_TOKEN", "DISTLOCK_HOLDER_ID"};
+
+struct Setting {
+  const OptionRow* row;
+  std::vector<std::string> values;  // more than one only of a repeated option
+  std::string source;               // "--listen", "DISTLOCK_LISTEN", "distlock.yaml:3: listen"
+};
+using Settings = std::vector<Setting>;
+
+struct CommandLine {
+  Settings settings;
+  Invocation::Action action = Invocation::Action::kServe;
+};
+
+size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+// The option that was probably meant, or null.
+const OptionRow* Nearest(std::string_view name) {
+  const OptionRow* best = nullptr;
+  size_t best_distance = std::min<size_t>(3, name.size() / 3 + 1);
+  for (const OptionRow& row : OptionTable()) {
+    const bool cut_short = name.size() > 3 && row.name.starts_with(name);
+    const size_t distance = cut_short ? 1 : EditDistance(name, row.name);
+    if (distance < best_distance || (distance == best_distance && best == nullptr)) {
+      best = &row;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+std::string Suggestion(std::string_view name, std::string_view prefix) {
+  const OptionRow* nearest = Nearest(name);
+  return nearest == nullptr ? "; distlockd --help lists all" : Cat("; did you mean ", prefix, nearest->name, "?");
+}
+
+template <typename... Parts>
+absl::Status Usage(const Parts&... parts) {
+  return absl::InvalidArgumentError(Cat(parts...));
+}
+
+template <typename... Parts>
+absl::Status BadConfig(const Parts&... parts) {
+  return absl::FailedPreconditionError(Cat(parts...));
+}
+
+void AddSetting(Settings* settings, const OptionRow* row, std::string value, std::string source) {
+  const auto same = std::find_if(settings->begin(), settings->end(), [&](const Setting& s) { return s.row == row; });
+  if (same == settings->end()) {
+    settings->push_back({row, {std::move(value)}, std::move(source)});
+  } else if (IsRepeated(*row)) {
+    same->values.push_back(std::move(value));
+  } else {
+    same->values = {std::move(value)};  // the last one counts, so that a wrapper can append
+  }
+}
+
+// Written here rather than with CLI11: there, `--http=` (empty) swallows the next flag, and its messages name no range.
+absl::StatusOr<CommandLine> ReadFlags(const std::vector<std::string>& args) {
+  CommandLine result;
+  for (size_t i = 0; i < args.size(); ++i) {
+    std::string_view name = args[i] == "-h" ? "--help" : std::string_view(args[i]);
+    if (!name.starts_with("--") || name.size() < 3) {
+      return Usage(JsonQuoted(args[i]), " is not an option; options start with --, distlockd --help lists them");
+    }
+    name.remove_prefix(2);
+    const size_t equals = name.find('=');
+    const std::string_view key = name.substr(0, equals);
+    const OptionRow* row = FindOption(key);
+    if (row == nullptr) return Usage("--", WordOrQuoted(key), ": unknown option", Suggestion(key, "--"));
+    const std::string source = Cat("--", row->name);
+    if (row->places == OptionPlaces::kNowhereElse) {
+      if (equals != name.npos) return Usage(source, " takes no value");
+      using Action = Invocation::Action;
+      const Action asked = key == "help" ? Action::kHelp : key == "version" ? Action::kVersion : Action::kPrintConfig;
+      if (result.action != Action::kHelp) result.action = asked;
+    } else if (equals != name.npos) {
+      AddSetting(&result.settings, row, std::string(name.substr(equals + 1)), source);
+    } else if (IsSwitch(*row)) {
+      AddSetting(&result.settings, row, "true", source);
+    } else if (i + 1 < args.size() && !args[i + 1].starts_with("--")) {
+      AddSetting(&result.settings, row, args[++i], source);
+    } else {
+      return Usage(source, " needs a value", row->allowed.empty() ? "" : ": allowed is ", row->allowed);
+    }
+  }
+  return result;
+}
+
+// redis-user for DISTLOCK_REDIS_USER.
+std::string OptionName(std::string_view variable) {
+  std::string option;
+  for (const char c : variable.substr(std::string_view("DISTLOCK_").size())) {
+    option += c == '_' ? '-' : c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : '?';
+  }
+  return option;
+}
+
+std::vector<std::string> ListOf(std::string_view value) {
+  std::vector<std::string> items;
+  for (const std::string_view item : Split(value, ",")) {
+    if (!item.empty()) items.emplace_back(item);
+  }
+  return items;
+}
+
+Settings ReadVariables(const std::vector<std::string>& environment, std::vector<std::string>* warnings) {
+  Settings settings;
+  for (const std::string& entry : environment) {
+    if (!entry.starts_with("DISTLOCK_")) continue;
+    const size_t equals = entry.find('=');
+    if (equals == entry.npos) continue;
+    const std::string name = entry.substr(0, equals);
+    const std::string option = OptionName(name);
+    const OptionRow* row = FindOption(option);
+    if (row != nullptr && row->places != OptionPlaces::kNowhereElse) {
+      const std::string value = entry.substr(equals + 1);
+      if (!IsRepeated(*row)) {
+        settings.push_back({row, {value}, name});
+      } else {
+        settings.push_back({row, ListOf(value), name});
+      }
+    } else if (std::find(std::begin(kClientVariables), std::end(kClientVariables), name) ==
+               std::end(kClientVariables)) {
+      // Others may be anybody's (Kubernetes sets DISTLOCK_SERVICE_HOST for a service called distlock).
+      const OptionRow* nearest = Nearest(option);
+      if (nearest != nullptr && nearest->places != OptionPlaces::kNowhereElse) {
+        warnings->push_back(Cat("variable ", WordOrQuoted(name), " is unknown and ignored; did you mean ",
+                                VariableName(nearest->name), "?"));
+      }
+    }
+  }
+  return settings;
+}
+
+absl::StatusOr<std::vector<std::string>> FileValues(const YAML::Node& node, const OptionRow& row,
+                                                    const std::string& source) {
+  if (node.IsScalar()) return std::vector<std::string>{node.Scalar()};
+  if (node.IsNull()) return BadConfig(source, ": has no value; for an empty one write \"\"");
+  if (!IsRepeated(row)) return BadConfig(source, ": takes one value, not a list or map");
+  std::vector<std::string> values;
+  for (const YAML::Node& item : node) {
+    if (!node.IsSequence() || !item.IsScalar()) return BadConfig(source, ": takes a value or a list of values");
+    values.push_back(item.Scalar());
+  }
+  return values;
+}
+
+absl::StatusOr<Settings> ReadNodes(const YAML::Node& root, const std::string& file) {
+  Settings settings;
+  if (root.IsNull()) return settings;
+  if (!root.IsMap()) return BadConfig(file, ": must be a map from option names to values");
+  for (const auto& entry : root) {
+    const YAML::Node& key = entry.first;
+    const std::string place = Cat(file, ":", key.Mark().line + 1, ": ");
+    if (!key.IsScalar()) return BadConfig(place, "an option's name must be plain text");
+    const std::string& name = key.Scalar();
+    const OptionRow* row = FindOption(name);
+    if (row == nullptr) return BadConfig(place, WordOrQuoted(name), ": unknown option", Suggestion(name, ""));
+    const std::string source = place + name;
+    if (row->places != OptionPlaces::kVariableAndFile) return BadConfig(source, ": cannot be set in the file");
+    const auto same = [&](const Setting& s) { return s.row == row; };
+    if (std::any_of(settings.begin(), settings.end(), same)) return BadConfig(source, ": is set twice");
+    absl::StatusOr<std::vector<std::string>> values = FileValues(entry.second, *row, source);
+    if (!values.ok()) return values.status();
+    settings.push_back({row, *std::move(values), source});
+  }
+  return settings;
+}
+
+absl::StatusOr<Settings> ReadConfigFile(const std::string& path) {
+  const std::string file = WordOrQuoted(path);
+  try {
+    // A stream reads a folder as an empty file.
+    if (std::filesystem::is_directory(path)) return BadConfig("--config: ", file, " is a folder; name the file in it");
+    const std::vector<YAML::Node> documents = YAML::LoadAllFromFile(path);
+    if (documents.size() > 1) return BadConfig("--config: ", file, " holds more than one YAML document; keep one");
+    return documents.empty() ? Settings{} : ReadNodes(documents.front(), file);
+  } catch (const YAML::BadFile&) {
+    return BadConfig("--config: ", file, " cannot be read; check that it exists and that this user may read it");
+  } catch (const std::filesystem::filesystem_error& e) {
+    return BadConfig("--config: ", file, " cannot be read: ", e.code().message());
+  } catch (const YAML::Exception& e) {
+    return BadConfig(file, ":", e.mark.line + 1, ": is not YAML: ", e.msg);
+  }
+}
+
+absl::Status Apply(const Settings& settings, absl::StatusCode code, Options* options) {
+  for (const Setting& setting : settings) {
+    const absl::Status status = SetOption(*setting.row, setting.values, options);
+    if (!status.ok()) return absl::Status(code, Cat(setting.source, ": ", status.message()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Invocation> ParseOptions(const std::vector<std::string>& args,
+                                        const std::vector<std::string>& environment) {
+  absl::StatusOr<CommandLine> flags = ReadFlags(args);
+  if (!flags.ok()) return flags.status();
+  Invocation result;
+  result.action = flags->action;
+  if (result.action == Invocation::Action::kHelp || result.action == Invocation::Action::kVersion) return result;
+
+  result.options = DefaultOptions();
+  const Settings variables = ReadVariables(environment, &result.warnings);
+  constexpr auto kConfiguration = absl::StatusCode::kFailedPrecondition;
+  // Twice: the first time tells which file to read, the second time beats it.
+  absl::Status status = Apply(variables, kConfiguration, &result.options);
+  status.Update(Apply(flags->settings, absl::StatusCode::kInvalidArgument, &result.options));
+  if (!status.ok()) return status;
+  if (!result.options.config.empty()) {
+    const absl::StatusOr<Settings> file = ReadConfigFile(result.options.config);
+    if (!file.ok()) return file.status();
+    status.Update(Apply(*file, kConfiguration, &result.options));
+    status.Update(Apply(variables, kConfiguration, &result.options));
+    status.Update(Apply(flags->settings, absl::StatusCode::kInvalidArgument, &result.options));
+  }
+  status.Update(CheckTogether(result.options, &result.warnings));
+  if (!status.ok()) return status;
+  return result;
+}
+
+}  // namespace distlock::ops

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/option_table.h"
+
+#include "ops/address.h"
+
+namespace distlock::ops {
+namespace {
+
+using O = Options;
+using enum OptionGroup;
+
+absl::Status CheckHttp(std::string_view value) {
+  return value.empty() ? absl::OkStatus() : ParseHostPort(value).status();
+}
+
+// It becomes the head of every key and channel; a brace would move the hash tag.
+absl::Status CheckKeyPrefix(std::string_view value) {
+  for (const char c : value) {
+    if (c <= ' ' || c >= 0x7f || c == '{' || c == '}') {
+      return absl::InvalidArgumentError("may hold visible ASCII only, and no { or }");
+    }
+  }
+  if (value.empty() || value.size() > 64) return absl::InvalidArgumentError("must have 1..64 bytes");
+  return absl::OkStatus();
+}
+
+// The table: name, group, field, default, allowed, help. Nothing about an option is written anywhere else.
+constexpr OptionRow kTable[] = {
+    {"config", kGeneral, &O::config, "", "",
+     "YAML file with any of the options below, named as here without the dashes", nullptr, false,
+     OptionPlaces::kVariable},
+    {"print-config",
+     kGeneral,
+     {},
+     "",
+     "",
+     "print the values in effect as YAML, passwords masked, and exit",
+     nullptr,
+     false,
+     OptionPlaces::kNowhereElse},
+    {"version", kGeneral, {}, "", "", "print the version and exit", nullptr, false, OptionPlaces::kNowhereElse},
+    {"help", kGeneral, {}, "", "", "print this and exit", nullptr, false, OptionPlaces::kNowhereElse},
+
+    {"listen", kServing, &O::listen, "unix:///run/distlock/distlock.sock", "",
+     "where gRPC is served: unix:///path or host:port; may be given several times", CheckListenAddress},
+    {"insecure-listen", kServing, &O::insecure_listen, "false", "",
+     "allow --listen on addresses other machines reach: everybody who does may take and release locks, in plain text"},
+    {"reflection", kServing, &O::reflection, "auto", "auto|on|off",
+     "gRPC server reflection; auto: only when every --listen is a unix socket"},
+    {"http", kServing, &O::http, "127.0.0.1:9420", "",
+     "where /metrics, /healthz, /readyz and the status page are served; empty: nowhere", CheckHttp},
+    {"drain-timeout", kServing, &O::drain_timeout, "30s", "0s..24h",
+     "how long holders have to finish after SIGTERM before their locks are released"},
+    {"keepalive-time", kServing, &O::keepalive_time, "10s", "1s..2h",
+     "a connection silent for this long is pinged; with --keepalive-timeout this finds dead holders of Hold streams"},
+    {"keepalive-timeout", kServing, &O::keepalive_timeout, "5s", "100ms..1h",
+     "a connection that leaves a ping unanswered for this long is dead"},
+    {"min-ping-interval", kServing, &O::min_ping_interval, "5s", "100ms..1h",
+     "clients that ping more often than this are sent away"},
+    {"shards", kServing, &O::shards, "1", "1..64",
+     "threads that own locks, each with its own store connections; one serves most machines"},
+
+    {"redis", kStore, &O::redis, "", "",
+     "the store's URL: redis://, rediss:// (with ?ca= &cert= &key= &sni=) or unix://; empty: an embedded server, for "
+     "one machine only",
+     nullptr, true},
+    {"redis-user", kStore, &O::redis_user, "", "", "the store's ACL user; empty: its default user"},
+    {"redis-password-file", kStore, &O::redis_password_file, "", "", "file whose content is the store's password"},
+    {"embedded-server", kStore, &O::embedded_server, "", "",
+     "program to start as the embedded server; empty: redis-server or valkey-server from PATH"},
+    {"embedded-dir", kStore, &O::embedded_dir, "", "",
+     "folder for the embedded server's socket and log; empty: a private temporary one; either way its locks end with "
+     "it"},
+    {"key-prefix", kStore, &O::key_prefix, "dl", "",
+     "head of every key in the store; brokers that share locks share it", CheckKeyPrefix},
+    {"wait-for-store", kStore, &O::wait_for_store, "false", "",
+     "at the start, keep trying to reach the store instead of giving up"},
+    {"store-timeout", kStore, &O::store_timeout, "5s", "100ms..5m",
+     "how long the store may leave a request unanswered before it is refused with STORE_UNAVAILABLE"},
+    {"queue-slot", kStore, &O::queue_slot, "30s", "1s..1h",
+     "how long a broker that fell silent keeps the places of its waiters in the queues"},
+
+    {"validity", kTime, &O::validity, "3s", "500ms..30s",
+     "how long a client may believe in its locks after it last heard from the broker; also how late a lock of a client "
+     "that vanished is freed"},
+    {"default-ttl", kTime, &O::default_ttl, "15s", "100ms..24h",
+     "how long the store keeps a lock without renewal, where the request does not say"},
+    {"renew-fraction", kTime, &O::renew_fraction, "0.333", "0.1..0.5",
+     "a lease is renewed when this part of its ttl has passed"},
+    {"clock-drift", kTime, &O::clock_drift, "500", "0..10000",
+     "how far the rates of two machines' clocks may differ, in millionths"},
+
+    {"min-ttl", kLimits, &O::min_ttl, "1s", "100ms..1h", "shortest ttl a request may ask for"},
+    {"max-ttl", kLimits, &O::max_ttl, "1h", "1s..24h", "longest ttl a request may ask for"},
+    {"max-wait", kLimits, &O::max_wait, "24h", "1s..720h", "longest max_wait a request may ask for"},
+    {"max-lock-delay", kLimits, &O::max_lock_delay, "60s", "0s..1h", "longest lock_delay a request may ask for"},
+    {"max-key-bytes", kLimits, &O::max_key_bytes, "512", "1..4096", "longest key"},
+    {"max-namespace-bytes", kLimits, &O::max_namespace_bytes, "64", "7..1024", "longest namespace"},
+    {"max-owner-bytes", kLimits, &O::max_owner_bytes, "256", "0..4096", "longest owner label"},
+    {"max-metadata-bytes", kLimits, &O::max_metadata_bytes, "1024", "0..16384", "a request's metadata in all"},
+    {"max-message-bytes", kLimits, &O::max_message_bytes, "65536", "4096..4194304", "largest gRPC message taken"},
+    {"max-leases-per-session", kLimits, &O::max_leases_per_session, "10000", "1..1000000",
+     "leases and waiting requests of one session"},
+    {"max-waiters-per-lock", kLimits, &O::max_waiters_per_lock, "10000", "1..1000000", "queue of one lock"},
+    {"max-sessions", kLimits, &O::max_sessions, "10000", "1..1000000", "open Session and Hold streams"},
+    {"max-sessions-per-peer", kLimits, &O::max_sessions_per_peer, "1000", "1..1000000",
+     "the same, of one client address"},
+    {"max-connection-streams", kLimits, &O::max_connection_streams, "0", "0..2000000",
+     "gRPC calls at once on one connection; 0: twice --max-sessions-per-peer"},
+    {"requests-per-second", kLimits, &O::requests_per_second, "0", "0..10000000", "of one session; 0: no limit"},
+    {"outbox-messages", kLimits, &O::outbox_messages, "256", "16..65536",
+     "messages waiting for a slow stream before it is closed"},
+    {"mailbox-capacity", kLimits, &O::mailbox_capacity, "65536", "1024..4194304",
+     "requests waiting for a shard before more are refused"},
+
+    {"log-level", kLog, &O::log_level, "info", "debug|info|warn|error", "least important lines shown"},
+    {"log-format", kLog, &O::log_format, "text", "text|json", "one line each, on stderr"},
+};
+
+}  // namespace
+
+std::span<const OptionRow> OptionTable() { return kTable; }
+
+const OptionRow* FindOption(std::string_view name) {
+  for (const OptionRow& row : kTable) {
+    if (row.name == name) return &row;
+  }
+  return nullptr;
+}
+
+std::string VariableName(std::string_view option) {
+  std::string name = "DISTLOCK_";
+  for (const char c : option) name += c == '-' ? '_' : static_cast<char>(c - 'a' + 'A');
+  return name;
+}
+
+}  // namespace distlock::ops

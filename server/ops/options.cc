@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/options.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cassert>
+#include <set>
+
+#include "absl/status/status.h"
+#include "ops/address.h"
+#include "ops/option_table.h"
+#include "ops/text.h"
+
+namespace distlock::ops {
+namespace {
+
+constexpr int kExitUsage = 64;   // EX_USAGE
+constexpr int kExitConfig = 78;  // EX_CONFIG
+
+template <typename... Parts>
+absl::Status Clash(const Parts&... parts) {
+  return absl::FailedPreconditionError(Cat(parts...));
+}
+
+absl::Status CheckListen(const Options& o, std::vector<std::string>* warnings) {
+  if (o.listen.empty()) return Clash("--listen: nothing to listen on: name a unix:///path or a host:port");
+  std::set<std::string> seen;
+  for (const std::string& address : o.listen) {
+    if (!seen.insert(address).second) return Clash("--listen: ", JsonQuoted(address), " is given twice");
+    if (IsUnixAddress(address)) continue;
+    const absl::StatusOr<HostPort> parsed = ParseHostPort(address);
+    if (!parsed.ok()) return parsed.status();
+    if (IsLoopback(parsed->host)) continue;
+    if (!o.insecure_listen) {
+      return Clash("--listen: ", JsonQuoted(address),
+                   " is not loopback and would serve locks in plain text to everybody "
+                   "who reaches it: listen on 127.0.0.1 or a unix socket, or accept that with --insecure-listen");
+    }
+    warnings->push_back(
+        Cat("--insecure-listen: ", JsonQuoted(address), " serves locks in plain text to everybody who reaches it"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckStore(const Options& o) {
+  const auto useless = [](std::string_view option, std::string_view when) {
+    return Clash("--", option, " has no effect ", when, ": remove one of the two");
+  };
+  if (o.redis.empty()) {
+    if (!o.redis_user.empty()) return Clash("--redis-user needs --redis: the embedded server has no users");
+    if (!o.redis_password_file.empty())
+      return Clash(
+          "--redis-password-file needs --redis: the embedded server has no "
+          "password");
+  } else {
+    if (!o.embedded_server.empty()) return useless("embedded-server", "with --redis");
+    if (!o.embedded_dir.empty()) return useless("embedded-dir", "with --redis");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTimes(const Options& o) {
+  const auto text = [](absl::Duration d) { return absl::FormatDuration(d); };
+  if (o.min_ttl > o.max_ttl) {
+    return Clash("--min-ttl: ", text(o.min_ttl), " is more than --max-ttl, which is ", text(o.max_ttl));
+  }
+  if (o.default_ttl < o.min_ttl || o.default_ttl > o.max_ttl) {
+    return Clash("--default-ttl: ", text(o.default_ttl), " is outside of --min-ttl..--max-ttl, which is ",
+                 text(o.min_ttl), "..", text(o.max_ttl));
+  }
+  if (o.validity >= o.default_ttl) {
+    return Clash("--validity: ", text(o.validity), " must be less than --default-ttl, which is ", text(o.default_ttl));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSizes(const Options& o, std::vector<std::string>* warnings) {
+  const int64_t largest = o.max_key_bytes + o.max_namespace_bytes + o.max_owner_bytes + o.max_metadata_bytes;
+  if (largest >= o.max_message_bytes) {
+    return Clash("--max-message-bytes: ", o.max_message_bytes,
+                 " has no room for the longest key, namespace, owner and "
+                 "metadata, together ",
+                 largest, " bytes: raise it or lower them");
+  }
+  if (o.max_connection_streams > 0 && o.max_connection_streams <= o.max_sessions_per_peer) {
+    warnings->push_back(Cat("--max-connection-streams: ", o.max_connection_streams,
+                            " is not above --max-sessions-per-peer, which is ", o.max_sessions_per_peer,
+                            ": streams beyond it hang instead of being refused"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int64_t Options::ConnectionStreams() const {
+  return max_connection_streams > 0 ? max_connection_streams : 2 * max_sessions_per_peer;
+}
+
+bool Options::ReflectionEnabled() const {
+  if (reflection != Reflection::kAuto) return reflection == Reflection::kOn;
+  return std::all_of(listen.begin(), listen.end(), [](const std::string& a) { return IsUnixAddress(a); });
+}
+
+absl::Status CheckTogether(const Options& options, std::vector<std::string>* warnings) {
+  absl::Status status = CheckListen(options, warnings);
+  status.Update(CheckStore(options));
+  status.Update(CheckTimes(options));
+  status.Update(CheckSizes(options, warnings));
+  return status;
+}
+
+Options DefaultOptions() {
+  Options options;
+  for (const OptionRow& row : OptionTable()) {
+    [[maybe_unused]] const absl::Status status = SetOption(row, {std::string(row.fallback)}, &options);
+    assert(status.ok());
+  }
+  return options;
+}
+
+std::vector<std::string> ProcessEnvironment() {
+  std::vector<std::string> result;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) result.emplace_back(*entry);
+  return result;
+}
+
+int ExitCode(const absl::Status& status) {
+  if (status.ok()) return 0;
+  return absl::IsInvalidArgument(status) ? kExitUsage : kExitConfig;
+}
+
+}  // namespace distlock::ops

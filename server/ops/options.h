@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every option of distlockd. One table (options.cc) gives its name, range, default and help; the flags, the DISTLOCK_*
+// variables, the YAML file, --help and --print-config all come from it. A flag beats a variable, a variable beats the
+// file, the file beats the default. Options are filled once at start and never change: share them by const reference.
+// A wrong option is one line that names where it was set, its value and what is allowed, and an exit code by
+// ExitCode().
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "ops/log.h"
+
+namespace distlock::ops {
+
+enum class Reflection { kAuto, kOn, kOff };
+
+// Fields are named after the flags; the defaults are in the table alone: start from DefaultOptions().
+struct Options {
+  std::string config;
+
+  // Serving
+  std::vector<std::string> listen;  // unix:///path or host:port, checked
+  bool insecure_listen = false;
+  Reflection reflection = Reflection::kAuto;
+  std::string http;  // host:port, or "" for none
+  absl::Duration drain_timeout;
+  absl::Duration keepalive_time;
+  absl::Duration keepalive_timeout;
+  absl::Duration min_ping_interval;
+  int64_t shards = 0;
+
+  // Store
+  std::string redis;            // "" = embedded; may hold a password: show it by RedactedUrl() only
+  std::string embedded_server;  // "" = search PATH
+  std::string embedded_dir;     // "" = a private temporary folder
+  std::string redis_user;
+  std::string redis_password_file;
+  std::string key_prefix;
+  bool wait_for_store = false;
+  absl::Duration store_timeout;
+  absl::Duration queue_slot;
+
+  // Time
+  absl::Duration validity;
+  absl::Duration default_ttl;
+  double renew_fraction = 0;
+  int64_t clock_drift = 0;  // parts per million
+
+  // Limits
+  absl::Duration min_ttl;
+  absl::Duration max_ttl;
+  absl::Duration max_wait;
+  absl::Duration max_lock_delay;
+  int64_t max_key_bytes = 0;
+  int64_t max_namespace_bytes = 0;
+  int64_t max_owner_bytes = 0;
+  int64_t max_metadata_bytes = 0;
+  int64_t max_message_bytes = 0;
+  int64_t max_leases_per_session = 0;
+  int64_t max_waiters_per_lock = 0;
+  int64_t max_sessions = 0;
+  int64_t max_sessions_per_peer = 0;
+  int64_t max_connection_streams = 0;  // 0 = twice max_sessions_per_peer; use ConnectionStreams()
+  int64_t outbox_messages = 0;
+  int64_t mailbox_capacity = 0;
+  int64_t requests_per_second = 0;  // 0 = no limit
+
+  // Log
+  LogLevel log_level = LogLevel::kInfo;
+  LogFormat log_format = LogFormat::kText;
+
+  // Above the sessions a peer may have, so that one too many is refused by name instead of waiting in gRPC for a place,
+  // and a release always gets through.
+  int64_t ConnectionStreams() const;
+
+  // kAuto resolved: on when only unix sockets are listened on.
+  bool ReflectionEnabled() const;
+};
+
+struct Invocation {
+  enum class Action { kServe, kHelp, kVersion, kPrintConfig };
+  Action action = Action::kServe;
+  Options options;                    // not filled for kHelp and kVersion
+  std::vector<std::string> warnings;  // one line each, to be logged
+};
+
+// `args` without the program's name; `environment` as NAME=value. Reads the YAML file, nothing else.
+// InvalidArgument: the command line is wrong. FailedPrecondition: a variable, the file, or how options fit together.
+absl::StatusOr<Invocation> ParseOptions(const std::vector<std::string>& args,
+                                        const std::vector<std::string>& environment);
+
+// What distlockd exits with after a failed ParseOptions: 64 (usage) or 78 (configuration), as in sysexits.h.
+int ExitCode(const absl::Status& status);
+
+std::vector<std::string> ProcessEnvironment();
+
+Options DefaultOptions();
+std::vector<std::string_view> OptionNames();  // in the order of --help
+std::string HelpText();
+std::string ConfigText(const Options& options);  // YAML that --config reads; passwords masked
+
+}  // namespace distlock::ops

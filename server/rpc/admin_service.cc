@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/admin_service.h"
+
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "rpc/call.h"
+#include "rpc/convert.h"
+#include "rpc/utf8.h"
+#include "rpc/validate.h"
+
+namespace distlock::rpc {
+namespace {
+
+constexpr core::Duration kMaxDrain = std::chrono::hours(24);
+
+class StatusCall final : public UnaryCall {
+ public:
+  explicit StatusCall(const Admin& admin) : admin_(admin) {}
+
+ private:
+  void Start(const grpc::ByteBuffer&) override { Answer(StatusOf(frontend(), admin_)); }
+
+  const Admin& admin_;
+};
+
+class DrainCall final : public UnaryCall {
+ public:
+  explicit DrainCall(const Admin& admin) : admin_(admin) {}
+
+ private:
+  void Start(const grpc::ByteBuffer& bytes) override {
+    v1::DrainRequest request;
+    if (!Read(bytes, &request)) return;
+    Validator check(frontend().limits);
+    std::optional<core::Duration> timeout;
+    if (request.has_timeout()) timeout = check.Time(request.timeout(), {}, kMaxDrain, "timeout");
+    if (!check.ok()) return void(Refuse(check.Refusal()));
+    v1::DrainResponse response;
+    for (const shard::ShardStatus& shard : shards().Status()) {
+      response.set_leases(response.leases() + shard.stats.leases);
+    }
+    *response.mutable_timeout() = ToProto(admin_.drain(timeout));
+    Answer(response);
+  }
+
+  const Admin& admin_;
+};
+
+class NotSupportedCall final : public UnaryCall {
+ public:
+  explicit NotSupportedCall(const char* message) : message_(message) {}
+
+ private:
+  void Start(const grpc::ByteBuffer&) override { Refuse(MakeRefusal(core::RefusalReason::kNotSupported, message_)); }
+
+  const char* const message_;
+};
+
+}  // namespace
+
+v1::GetStatusResponse StatusOf(const Frontend& frontend, const Admin& admin) {
+  v1::GetStatusResponse status;
+  status.set_version(admin.version);
+  status.set_broker_id(frontend.broker_id);
+  *status.mutable_started() = ToProto(core::StoreTime{absl::ToUnixMicros(admin.started)});
+  *status.mutable_uptime() = ToProto(absl::ToChronoNanoseconds(absl::Now() - admin.started));
+  status.set_store_url(admin.store_url);
+  status.set_store_state(v1::STORE_STATE_UP);
+  status.set_draining(frontend.admission.draining());
+  status.set_sessions(frontend.admission.streams());
+  const auto shards = frontend.shards.Status();
+  for (const shard::ShardStatus& shard : shards) {
+    if (!shard.store_up) {
+      status.set_store_state(v1::STORE_STATE_DOWN);
+      status.set_store_problem(CleanText(shard.store_problem));
+    }
+    status.set_leases(status.leases() + shard.stats.leases);
+    status.set_waiters(status.waiters() + shard.stats.waiters);
+    if (shard.stats.draining) status.set_draining(true);
+  }
+  status.set_shards(static_cast<uint32_t>(shards.size()));
+  for (const std::string& address : admin.listen) status.add_listen(address);
+  *status.mutable_validity() = ToProto(frontend.limits.validity);
+  return status;
+}
+
+grpc::ServerUnaryReactor* AdminService::GetStatus(Context* context, const Bytes* request, Bytes* response) {
+  return UnaryCall::Serve<StatusCall>(frontend_, context, request, response, admin_);
+}
+
+grpc::ServerUnaryReactor* AdminService::ListSessions(Context* context, const Bytes* request, Bytes* response) {
+  return UnaryCall::Serve<NotSupportedCall>(
+      frontend_, context, request, response,
+      "this version does not support ListSessions; GetStatus tells how many there are");
+}
+
+grpc::ServerUnaryReactor* AdminService::ForceRelease(Context* context, const Bytes* request, Bytes* response) {
+  return UnaryCall::Serve<NotSupportedCall>(
+      frontend_, context, request, response,
+      "this version does not support ForceRelease; stop the holder that GetLock shows, or wait for its ttl");
+}
+
+grpc::ServerUnaryReactor* AdminService::Drain(Context* context, const Bytes* request, Bytes* response) {
+  return UnaryCall::Serve<DrainCall>(frontend_, context, request, response, admin_);
+}
+
+}  // namespace distlock::rpc

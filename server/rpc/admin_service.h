@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// For operators: the state of this broker, and the order to drain. Called on gRPC's threads; `frontend` and `admin`
+// outlive it.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "distlock/v1/admin_service.grpc.pb.h"
+#include "rpc/frontend.h"
+
+namespace distlock::rpc {
+
+// What main knows and hands in. `drain` is called on any thread and answers at once.
+struct Admin {
+  std::string version;
+  std::string store_url;  // without secrets
+  absl::Time started;
+  std::vector<std::string> listen;  // as bound; filled by the Server before it serves
+  // Starts the drain that SIGTERM starts; unset: the daemon's own timeout. Returns the timeout in force.
+  std::function<core::Duration(std::optional<core::Duration> timeout)> drain;
+};
+
+template <typename Base>
+using RawAdmin = v1::AdminService::WithRawCallbackMethod_GetStatus<v1::AdminService::WithRawCallbackMethod_ListSessions<
+    v1::AdminService::WithRawCallbackMethod_ForceRelease<v1::AdminService::WithRawCallbackMethod_Drain<Base>>>>;
+
+class AdminService final : public RawAdmin<v1::AdminService::Service> {
+ public:
+  AdminService(Frontend& frontend, const Admin& admin) : frontend_(frontend), admin_(admin) {}
+
+  using Context = grpc::CallbackServerContext;
+  using Bytes = grpc::ByteBuffer;
+
+  grpc::ServerUnaryReactor* GetStatus(Context* context, const Bytes* request, Bytes* response) override;
+  grpc::ServerUnaryReactor* ListSessions(Context* context, const Bytes* request, Bytes* response) override;
+  grpc::ServerUnaryReactor* ForceRelease(Context* context, const Bytes* request, Bytes* response) override;
+  grpc::ServerUnaryReactor* Drain(Context* context, const Bytes* request, Bytes* response) override;
+
+ private:
+  Frontend& frontend_;
+  const Admin& admin_;
+};
+
+// What GetStatus answers, also for the page of the HTTP port.
+v1::GetStatusResponse StatusOf(const Frontend& frontend, const Admin& admin);
+
+}  // namespace distlock::rpc

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/admission.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "rpc/refusal.h"
+
+namespace distlock::rpc {
+
+std::string PeerHost(const std::string& peer) {
+  const bool has_port = peer.rfind("ipv4:", 0) == 0 || peer.rfind("ipv6:", 0) == 0;
+  return has_port ? peer.substr(0, peer.rfind(':')) : peer;
+}
+
+void Admission::CallBegins() {
+  std::lock_guard lock(mu_);
+  ++calls_;
+}
+
+void Admission::CallEnds() {
+  std::lock_guard lock(mu_);
+  // Under the mutex: the waiter may destroy this object as soon as it can see zero.
+  if (--calls_ == 0) idle_.notify_all();
+}
+
+std::optional<v1::Refusal> Admission::Admit(const std::string& peer, uint64_t id, std::weak_ptr<Stream> stream) {
+  using core::RefusalReason;
+  if (draining()) return DrainingRefusal();
+  std::lock_guard lock(mu_);
+  if (streams_.size() >= limits_.max_sessions) {
+    return MakeRefusal(
+        RefusalReason::kQuotaExceeded,
+        absl::StrCat("this broker serves at most ", limits_.max_sessions,
+                     " streams (--max-sessions); use one Session for many locks, or ask another broker"));
+  }
+  const std::string host = PeerHost(peer);
+  const auto counted = per_peer_.find(host);
+  if (counted != per_peer_.end() && counted->second >= limits_.max_sessions_per_peer) {
+    return MakeRefusal(
+        RefusalReason::kQuotaExceeded,
+        absl::StrCat("peer ", host, " has ", counted->second,
+                     " streams, the most it may (--max-sessions-per-peer); use one Session for many locks"));
+  }
+  ++per_peer_[host];
+  streams_.emplace(id, std::move(stream));
+  return std::nullopt;
+}
+
+void Admission::Leave(const std::string& peer, uint64_t id) {
+  std::lock_guard lock(mu_);
+  if (streams_.erase(id) == 0) return;
+  const auto counted = per_peer_.find(PeerHost(peer));
+  if (counted != per_peer_.end() && --counted->second == 0) per_peer_.erase(counted);
+}
+
+size_t Admission::streams() const {
+  std::lock_guard lock(mu_);
+  return streams_.size();
+}
+
+void Admission::StopStreams() {
+  std::vector<std::shared_ptr<Stream>> open;
+  {
+    std::lock_guard lock(mu_);
+    for (const auto& [id, stream] : streams_) {
+      if (auto alive = stream.lock()) open.push_back(std::move(alive));
+    }
+  }
+  for (const auto& stream : open) stream->Stop();
+}
+
+bool Admission::WaitUntilIdle(core::Duration timeout) {
+  std::unique_lock lock(mu_);
+  return idle_.wait_for(lock, timeout, [this] { return calls_ == 0; });
+}
+
+}  // namespace distlock::rpc

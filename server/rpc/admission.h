@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who may come in, and who is in: the gate of the gRPC side. It refuses new work while draining, bounds the streams in
+// all and per peer, and knows when the last call has gone.
+//
+// Thread: every method on any thread. Outlives every call; each reactor is counted from CallBegins to CallEnds
+// (OnDone).
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "core/types.h"
+#include "distlock/v1/lock.pb.h"
+#include "rpc/limits.h"
+
+namespace distlock::rpc {
+
+// A Hold or Session that is open.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  // The server is about to stop: end with DRAINING. Any thread; does nothing on a stream that has ended.
+  virtual void Stop() = 0;
+};
+
+// The part of a gRPC peer that is the same for all its connections: the host. All users of a unix socket are one peer,
+// since gRPC does not tell them apart.
+std::string PeerHost(const std::string& peer);
+
+class Admission {
+ public:
+  explicit Admission(const Limits& limits) : limits_(limits) {}
+  Admission(const Admission&) = delete;
+  Admission& operator=(const Admission&) = delete;
+
+  void CallBegins();
+  void CallEnds();
+
+  // nullopt: `stream` counts until Leave(peer, id).
+  std::optional<v1::Refusal> Admit(const std::string& peer, uint64_t id, std::weak_ptr<Stream> stream);
+  void Leave(const std::string& peer, uint64_t id);
+
+  void Drain() { draining_.store(true, std::memory_order_relaxed); }
+  bool draining() const { return draining_.load(std::memory_order_relaxed); }
+  size_t streams() const;
+
+  void StopStreams();
+  // Waits until every call has ended; false when `timeout` passed first.
+  bool WaitUntilIdle(core::Duration timeout);
+
+ private:
+  // Constant after construction.
+  const Limits& limits_;
+
+  std::atomic<bool> draining_ = false;
+
+  // Guarded by mu_.
+  mutable std::mutex mu_;
+  std::condition_variable idle_;
+  size_t calls_ = 0;
+  absl::flat_hash_map<uint64_t, std::weak_ptr<Stream>> streams_;
+  absl::flat_hash_map<std::string, size_t> per_peer_;
+};
+
+}  // namespace distlock::rpc

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/convert.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "rpc/holder_info.h"
+#include "rpc/ids.h"
+#include "rpc/lease_id.h"
+#include "rpc/refusal.h"
+#include "rpc/utf8.h"
+
+namespace distlock::rpc {
+namespace {
+
+constexpr size_t kShownNameBytes = 160;
+
+core::StoreTime HoldUntil(core::StoreTime since, core::Duration max_hold) {
+  if (max_hold <= core::Duration::zero()) return {};
+  return {since.us + std::chrono::floor<std::chrono::microseconds>(max_hold).count()};
+}
+
+template <typename Message>
+void SetName(const core::LockName& name, Message* message) {
+  auto [ns, key] = name.Decode();
+  message->set_namespace_(IsUtf8(ns) ? std::move(ns) : CleanText(ns));
+  message->set_key(IsUtf8(key) ? std::move(key) : CleanText(key));
+}
+
+}  // namespace
+
+google::protobuf::Duration ToProto(core::Duration duration) {
+  google::protobuf::Duration proto;
+  proto.set_seconds(duration / std::chrono::seconds(1));
+  proto.set_nanos(static_cast<int32_t>((duration % std::chrono::seconds(1)).count()));
+  return proto;
+}
+
+google::protobuf::Timestamp ToProto(core::StoreTime time) {
+  google::protobuf::Timestamp proto;
+  proto.set_seconds(time.us / 1'000'000);
+  proto.set_nanos(static_cast<int32_t>(time.us % 1'000'000) * 1000);
+  return proto;
+}
+
+std::string Show(core::Duration duration) {
+  // Nobody acts on less than a millisecond.
+  if (duration >= std::chrono::milliseconds(1)) duration = std::chrono::round<std::chrono::milliseconds>(duration);
+  return absl::FormatDuration(absl::FromChrono(duration));
+}
+
+std::string Show(const core::LockName& name) {
+  if (name.empty()) return "the lock";
+  const auto [ns, key] = name.Decode();
+  return absl::StrCat("lock \"", Shorten(CleanText(absl::StrCat(ns, "/", key)), kShownNameBytes), "\"");
+}
+
+v1::Holder HolderOf(const core::HolderView& view) {
+  v1::Holder holder = ParseInfo(view.info);
+  if (IsBlocked(view.owner)) {
+    holder.set_blocked(true);
+  } else {
+    holder.set_holder_id(HolderIdOf(view.owner));
+  }
+  holder.set_fencing_token(view.token);
+  *holder.mutable_since() = ToProto(view.since);
+  *holder.mutable_time_left() = ToProto(view.time_left);
+  *holder.mutable_ttl() = ToProto(view.ttl);
+  return holder;
+}
+
+v1::LeaseRef RefOf(const core::LockName& name, const core::OwnerId& owner, uint64_t token) {
+  v1::LeaseRef ref;
+  if (name.empty()) return ref;
+  SetName(name, &ref);
+  ref.set_holder_id(HolderIdOf(owner));
+  ref.set_fencing_token(token);
+  return ref;
+}
+
+v1::Grant GrantOf(const core::Granted& granted, core::Duration max_hold) {
+  v1::Grant grant;
+  SetName(granted.name, &grant);
+  grant.set_mode(v1::LOCK_MODE_EXCLUSIVE);
+  grant.set_lease_id(EncodeLeaseId({.name = granted.name,
+                                    .owner = granted.owner,
+                                    .ttl = granted.ttl,
+                                    .hold_until = HoldUntil(granted.since, max_hold),
+                                    .token = granted.token}));
+  grant.set_holder_id(HolderIdOf(granted.owner));
+  grant.set_fencing_token(granted.token);
+  *grant.mutable_valid_for() = ToProto(granted.valid_for);
+  grant.set_echo_seq(granted.echo_seq);
+  *grant.mutable_ttl() = ToProto(granted.ttl);
+  *grant.mutable_waited() = ToProto(granted.waited);
+  grant.set_hold_count(1);
+  return grant;
+}
+
+v1::Queued QueuedOf(const core::Queued& queued) {
+  v1::Queued proto;
+  proto.set_position(queued.position);
+  if (queued.holder) *proto.add_holders() = HolderOf(*queued.holder);
+  return proto;
+}
+
+v1::Renewed RenewedOf(const core::Renewed& renewed) {
+  v1::Renewed proto;
+  *proto.mutable_lease() = RefOf(renewed.name, renewed.owner, renewed.token);
+  *proto.mutable_valid_for() = ToProto(renewed.valid_for);
+  return proto;
+}
+
+v1::AtRisk AtRiskOf(const core::AtRisk& at_risk) {
+  v1::AtRisk proto;
+  *proto.mutable_lease() = RefOf(at_risk.name, at_risk.owner, at_risk.token);
+  *proto.mutable_valid_for() = ToProto(at_risk.valid_for);
+  proto.set_cause(CleanText(at_risk.cause));
+  return proto;
+}
+
+v1::Lost LostOf(const core::Lost& lost) {
+  v1::Lost proto;
+  *proto.mutable_lease() = RefOf(lost.name, lost.owner, lost.token);
+  proto.set_reason(LostReasonOf(lost.reason));
+  proto.set_message(LostMessage(lost));
+  return proto;
+}
+
+v1::ReleaseOutcome OutcomeOf(core::ReleaseOutcome outcome) {
+  switch (outcome) {
+    case core::ReleaseOutcome::kReleased:
+      return v1::RELEASE_OUTCOME_RELEASED;
+    case core::ReleaseOutcome::kStillHeld:
+      return v1::RELEASE_OUTCOME_STILL_HELD;
+    case core::ReleaseOutcome::kAlreadyGone:
+      return v1::RELEASE_OUTCOME_ALREADY_GONE;
+  }
+  return v1::RELEASE_OUTCOME_UNSPECIFIED;
+}
+
+v1::Released ReleasedOf(const core::Released& released) {
+  v1::Released proto;
+  *proto.mutable_lease() = RefOf(released.name, released.owner, released.token);
+  proto.set_outcome(OutcomeOf(released.outcome));
+  return proto;
+}
+
+v1::HeartbeatAck AckOf(const core::HeartbeatAck& ack) {
+  v1::HeartbeatAck proto;
+  proto.set_seq(ack.seq);
+  *proto.mutable_valid_for() = ToProto(ack.valid_for);
+  for (const core::LeaseLimit& limit : ack.limits) {
+    v1::LeaseLimit* added = proto.add_limits();
+    added->set_acquire_id(limit.acquire);
+    *added->mutable_valid_for() = ToProto(limit.valid_for);
+  }
+  return proto;
+}
+
+v1::Draining DrainingOf(const core::Draining& draining) {
+  v1::Draining proto;
+  *proto.mutable_time_left() = ToProto(draining.time_left);
+  const absl::Time deadline = absl::Now() + absl::FromChrono(draining.time_left);
+  *proto.mutable_deadline() = ToProto(core::StoreTime{absl::ToUnixMicros(deadline)});
+  return proto;
+}
+
+v1::Lock LockOf(const store::LockView& view) {
+  v1::Lock lock;
+  SetName(view.name, &lock);
+  if (view.holder) *lock.add_holders() = HolderOf(*view.holder);
+  for (const store::LockView::WaiterView& waiting : view.waiters) {
+    v1::Holder facts = ParseInfo(waiting.info);
+    v1::Waiter* waiter = lock.add_waiters();
+    waiter->set_waiter_id(HolderIdOf(waiting.owner));
+    waiter->set_owner(std::move(*facts.mutable_owner()));
+    waiter->mutable_metadata()->swap(*facts.mutable_metadata());
+    waiter->set_mode(facts.mode());
+    waiter->set_permits(facts.permits());
+    waiter->set_broker_id(waiting.broker_id);
+  }
+  lock.set_fencing_token(view.last_token);
+  lock.set_queue_length(view.queue_length);
+  return lock;
+}
+
+}  // namespace distlock::rpc

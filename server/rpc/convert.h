@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The core's events and the store's views as messages of the contract. Owner ids become holder ids here; no secret but
+// the lease_id of a Grant leaves. Pure but for DrainingOf, which reads the wall clock for people; any thread.
+#pragma once
+
+#include <google/protobuf/duration.pb.h>
+#include <google/protobuf/timestamp.pb.h>
+
+#include <string>
+
+#include "core/messages.h"
+#include "distlock/v1/lock.pb.h"
+#include "distlock/v1/lock_service.pb.h"
+#include "store/store.h"
+
+namespace distlock::rpc {
+
+google::protobuf::Duration ToProto(core::Duration duration);
+google::protobuf::Timestamp ToProto(core::StoreTime time);
+std::string Show(core::Duration duration);  // such as 1.5s
+
+// namespace/key as the user wrote them, in quotes, cut when long.
+std::string Show(const core::LockName& name);
+
+v1::Holder HolderOf(const core::HolderView& view);
+v1::LeaseRef RefOf(const core::LockName& name, const core::OwnerId& owner, uint64_t token);
+
+// `max_hold` of a detached lease ends in the lease id; zero for leases of a stream, which the broker ends.
+v1::Grant GrantOf(const core::Granted& granted, core::Duration max_hold);
+v1::Queued QueuedOf(const core::Queued& queued);
+v1::Renewed RenewedOf(const core::Renewed& renewed);
+v1::AtRisk AtRiskOf(const core::AtRisk& at_risk);
+v1::Lost LostOf(const core::Lost& lost);
+v1::Released ReleasedOf(const core::Released& released);
+v1::HeartbeatAck AckOf(const core::HeartbeatAck& ack);
+v1::Draining DrainingOf(const core::Draining& draining);
+v1::ReleaseOutcome OutcomeOf(core::ReleaseOutcome outcome);
+
+v1::Lock LockOf(const store::LockView& view);
+
+}  // namespace distlock::rpc

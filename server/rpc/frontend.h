@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What every call works with. Owned by the Server; outlives every reactor. The shards outlive the Server, so a sink may
+// post to them even after its call has ended. Any thread.
+#pragma once
+
+#include <string>
+
+#include "rpc/admission.h"
+#include "rpc/limits.h"
+#include "shard/shard_set.h"
+
+namespace distlock::rpc {
+
+// Why a stream was closed.
+enum class StreamClose {
+  kClient,    // its own end: Goodbye or half-close
+  kBroken,    // cancelled or cut off
+  kLapsed,    // no heartbeat
+  kOverflow,  // it did not read
+  kDrained,
+  kQuota,
+  kFinished,  // a Hold whose lease ended or was refused
+  kProtocol,  // what it sent made no sense
+};
+
+// Told what the facts of the cores do not say, for metrics. Any thread; must not block.
+class CallObserver {
+ public:
+  virtual ~CallObserver() = default;
+  virtual void OnStreamClosed(StreamClose why) = 0;
+  virtual void OnRefusedHere(core::RefusalReason reason) = 0;
+  virtual void OnQueued(uint32_t position) = 0;
+};
+
+struct Frontend {
+  Frontend(shard::ShardSet& shards_in, const Limits& limits_in, std::string broker_id_in, CallObserver* observer_in)
+      : shards(shards_in),
+        limits(limits_in),
+        broker_id(std::move(broker_id_in)),
+        observer(observer_in),
+        admission(limits) {}
+
+  shard::ShardSet& shards;
+  const Limits limits;
+  const std::string broker_id;
+  CallObserver* const observer;  // may be null
+  Admission admission;
+};
+
+}  // namespace distlock::rpc

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/hold.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "rpc/convert.h"
+#include "rpc/holder_info.h"
+#include "rpc/ids.h"
+#include "rpc/validate.h"
+#include "rpc/wire.h"
+#include "shard/boot_clock.h"
+
+namespace distlock::rpc {
+namespace {
+
+bool IsState(const core::Event& event) {
+  return std::holds_alternative<core::Renewed>(event) || std::holds_alternative<core::AtRisk>(event);
+}
+
+// A Hold's client counts from receipt, the core from when it said so. What has waited here is not promised again, and a
+// part of each promise is kept back for the way: a message that takes longer than that is believed for too long.
+constexpr int kPartForTheWay = 10;
+
+template <typename T>
+T Aged(T event, core::Duration age) {
+  event.valid_for = std::max<core::Duration>(event.valid_for - age, {});
+  return event;
+}
+
+}  // namespace
+
+void HoldCall::Start() {
+  v1::HoldRequest request;
+  if (const auto problem = Parse(*request_, &request)) {
+    return Refuse(MakeRefusal(core::RefusalReason::kInvalidArgument, *problem), StreamClose::kProtocol);
+  }
+  Validator check(frontend_.limits);
+  core::Acquire acquire = check.Spec(request.lock(), "lock", /*detached=*/false);
+  if (!check.ok()) return Refuse(check.Refusal(), StreamClose::kFinished, acquire.name);
+  acquire.session = session_;
+  acquire.request = 1;
+  acquire.owner = RandomOwnerId();
+  acquire.info = MakeInfo(request.lock(), frontend_.broker_id);
+
+  bool posted = false;
+  {
+    std::lock_guard lock(mu_);
+    if (ended()) return;
+    name_ = acquire.name;
+    ttl_ = acquire.ttl;
+    const int shard = shards_.ShardOf(acquire.name);
+    core::OpenSession open{.session = session_, .kind = core::SessionKind::kHold};
+    if (shards_.TryPost(shard, open, session_, shared_from_this())) {
+      shard_ = shard;
+      posted = shards_.TryPost(shard, std::move(acquire));
+    }
+  }
+  if (!posted) Refuse(OverloadRefusal(), StreamClose::kQuota, name_);
+}
+
+void HoldCall::EndShards() {
+  if (shard_ >= 0) shards_.Post(shard_, core::StreamEnded{session_});
+}
+
+void HoldCall::OnEvents(int, std::vector<core::Notify> events) {
+  {
+    std::lock_guard lock(mu_);
+    for (core::Notify& notify : events) {
+      if (ended()) break;
+      Take(std::move(notify.event));
+    }
+  }
+  Pump();
+}
+
+// Under mu_.
+void HoldCall::Take(core::Event event) {
+  const auto* queued = std::get_if<core::Queued>(&event);
+  if (queued != nullptr && frontend_.observer != nullptr) frontend_.observer->OnQueued(queued->position);
+  if (const auto* refused = std::get_if<core::Refused>(&event)) {
+    return Decide(StatusOf(RefusalOf(*refused, name_), name_), StreamClose::kFinished);
+  }
+  if (const auto* end = std::get_if<core::EndStream>(&event)) {
+    return Decide(end->why == core::StreamEnd::kGoodbye ? grpc::Status::OK : StatusOf(DrainingRefusal(), name_),
+                  StreamClose::kDrained);
+  }
+  if (IsState(event)) std::erase_if(waiting_, [](const Waiting& old) { return IsState(old.event); });
+  if (const auto* lost = std::get_if<core::Lost>(&event)) {
+    Decide(LostStatus(*lost), StreamClose::kFinished);
+  } else if (std::holds_alternative<core::Released>(event)) {
+    Decide(grpc::Status::OK, StreamClose::kFinished);
+  }
+  waiting_.push_back({std::move(event), shard::BootNow()});
+}
+
+bool HoldCall::TakeNext() {
+  if (waiting_.empty()) return false;
+  writing_now_ = std::move(waiting_.front());
+  waiting_.pop_front();
+  return true;
+}
+
+grpc::ByteBuffer HoldCall::Render() {
+  const core::Duration way = std::min(frontend_.limits.validity, ttl_) / kPartForTheWay;
+  const core::Duration age = shard::BootNow() - writing_now_.since + way;
+  v1::HoldResponse response;
+  struct {
+    v1::HoldResponse& out;
+    core::Duration age;
+    void operator()(const core::Queued& event) const { *out.mutable_queued() = QueuedOf(event); }
+    void operator()(const core::Granted& event) const { *out.mutable_granted() = GrantOf(Aged(event, age), {}); }
+    void operator()(const core::Renewed& event) const { *out.mutable_renewed() = RenewedOf(Aged(event, age)); }
+    void operator()(const core::AtRisk& event) const { *out.mutable_at_risk() = AtRiskOf(Aged(event, age)); }
+    void operator()(const core::Lost& event) const { *out.mutable_lost() = LostOf(event); }
+    void operator()(const core::Released& event) const { *out.mutable_released() = ReleasedOf(event); }
+    void operator()(const core::Draining& event) const { *out.mutable_draining() = DrainingOf(event); }
+    // No others reach the outbox of a Hold.
+    void operator()(const core::Refused&) const {}
+    void operator()(const core::RenewDone&) const {}
+    void operator()(const core::HeartbeatAck&) const {}
+    void operator()(const core::EndStream&) const {}
+  } fill{response, age};
+  std::visit(fill, writing_now_.event);
+  return Serialize(response);
+}
+
+}  // namespace distlock::rpc

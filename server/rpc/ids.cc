@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/ids.h"
+
+#include <openssl/rand.h>
+#include <openssl/sha.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "absl/strings/escaping.h"
+
+namespace distlock::rpc {
+namespace {
+
+void RandomBytes(uint8_t* out, size_t count) {
+  if (RAND_bytes(out, static_cast<int>(count)) == 1) return;
+  std::fputs("distlockd: the system's random number generator failed\n", stderr);
+  std::abort();
+}
+
+}  // namespace
+
+core::OwnerId RandomOwnerId() {
+  // One call of the generator costs as much as 32 ids.
+  thread_local std::array<uint8_t, 32 * sizeof(core::OwnerId)> pool;
+  thread_local size_t used = pool.size();
+  if (used == pool.size()) {
+    RandomBytes(pool.data(), pool.size());
+    used = 0;
+  }
+  core::OwnerId owner;
+  std::memcpy(owner.data(), pool.data() + used, owner.size());
+  std::memset(pool.data() + used, 0, owner.size());
+  used += owner.size();
+  if (core::IsRepeatable(owner)) owner[0] = 0;
+  return owner;
+}
+
+std::string RandomHex(size_t bytes) {
+  std::string raw(bytes, '\0');
+  RandomBytes(reinterpret_cast<uint8_t*>(raw.data()), raw.size());
+  return absl::BytesToHexString(raw);
+}
+
+core::OwnerId OwnerIdOf(const core::LockName& name, std::string_view request_id) {
+  // A newline cannot be in an escaped name: no two pairs give the same text.
+  const std::string text = "distlock owner v1\n" + name.escaped() + "\n" + std::string(request_id);
+  std::array<uint8_t, SHA256_DIGEST_LENGTH> digest;
+  SHA256(reinterpret_cast<const uint8_t*>(text.data()), text.size(), digest.data());
+  core::OwnerId owner;
+  std::copy_n(digest.begin(), owner.size(), owner.begin());
+  owner[0] = core::kRepeatableMark;
+  return owner;
+}
+
+std::string HolderIdOf(const core::OwnerId& owner) {
+  std::array<uint8_t, SHA256_DIGEST_LENGTH> digest;
+  SHA256(owner.data(), owner.size(), digest.data());
+  return absl::BytesToHexString(std::string(reinterpret_cast<const char*>(digest.data()), 8));
+}
+
+bool IsBlocked(const core::OwnerId& owner) { return owner == core::OwnerId{}; }
+
+}  // namespace distlock::rpc

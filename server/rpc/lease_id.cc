@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/lease_id.h"
+
+#include <openssl/sha.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+
+#include "absl/strings/escaping.h"
+
+namespace distlock::rpc {
+namespace {
+
+constexpr char kVersion = 1;
+constexpr size_t kHead = 1 + 16 + 4 + 8 + 8;
+constexpr size_t kCheck = 4;
+// Escaping at most triples a name; nothing longer can be one of ours, whatever the limits are set to.
+constexpr size_t kMaxText = 256 * 1024;
+
+template <typename T>
+void PutBigEndian(std::string& out, T value) {
+  for (int shift = 8 * (sizeof(T) - 1); shift >= 0; shift -= 8) out.push_back(static_cast<char>(value >> shift));
+}
+
+template <typename T>
+T TakeBigEndian(std::string_view& in) {
+  T value = 0;
+  for (size_t i = 0; i < sizeof(T); ++i) value = static_cast<T>(value << 8) | static_cast<uint8_t>(in[i]);
+  in.remove_prefix(sizeof(T));
+  return value;
+}
+
+std::string CheckOf(std::string_view raw) {
+  std::array<uint8_t, SHA256_DIGEST_LENGTH> digest;
+  SHA256(reinterpret_cast<const uint8_t*>(raw.data()), raw.size(), digest.data());
+  return std::string(reinterpret_cast<const char*>(digest.data()), kCheck);
+}
+
+// Microseconds: far beyond any clock, and far from an overflow in nanoseconds.
+constexpr uint64_t kMaxStoreTime = uint64_t{1} << 52;
+
+}  // namespace
+
+std::string EncodeLeaseId(const LeaseId& lease) {
+  std::string raw;
+  raw.reserve(kHead + lease.name.escaped().size() + kCheck);
+  raw.push_back(kVersion);
+  raw.append(lease.owner.begin(), lease.owner.end());
+  PutBigEndian(raw, static_cast<uint32_t>(std::chrono::floor<std::chrono::milliseconds>(lease.ttl).count()));
+  PutBigEndian(raw, static_cast<uint64_t>(lease.hold_until.us));
+  PutBigEndian(raw, lease.token);
+  raw.append(lease.name.escaped());
+  raw.append(CheckOf(raw));
+  return absl::WebSafeBase64Escape(raw);
+}
+
+std::optional<LeaseId> DecodeLeaseId(std::string_view text) {
+  std::string raw;
+  if (text.size() > kMaxText || !absl::WebSafeBase64Unescape(std::string(text), &raw) || raw.size() < kHead + kCheck)
+    return {};
+  // Unescaping forgives padding, blanks and stray low bits.
+  if (absl::WebSafeBase64Escape(raw) != text || raw[0] != kVersion) return {};
+  const std::string check = raw.substr(raw.size() - kCheck);
+  raw.resize(raw.size() - kCheck);
+  if (check != CheckOf(raw)) return {};
+
+  std::string_view in = std::string_view(raw).substr(1);
+  LeaseId lease;
+  std::copy_n(in.begin(), lease.owner.size(), lease.owner.begin());
+  in.remove_prefix(lease.owner.size());
+  lease.ttl = std::chrono::milliseconds(TakeBigEndian<uint32_t>(in));
+  const auto hold_until = TakeBigEndian<uint64_t>(in);
+  lease.token = TakeBigEndian<uint64_t>(in);
+  const auto name = core::LockName::FromEscaped(in);
+  if (!name || lease.ttl <= core::Duration::zero() || hold_until > kMaxStoreTime) {
+    return {};
+  }
+  lease.hold_until.us = static_cast<int64_t>(hold_until);
+  lease.name = *name;
+  return lease;
+}
+
+}  // namespace distlock::rpc

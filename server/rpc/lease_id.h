@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The lease id: all that Renew and Release need to know, as one word of base64url. Secret, since it holds the owner id.
+//   version(1) owner(16) ttl_ms(4) hold_until_us(8) token(8) escaped lock name, check(4); numbers big-endian
+// The check is the head of a SHA-256: it tells a mangled id from a lease that is gone. It is no signature.
+// Pure; any thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/lock_name.h"
+#include "core/types.h"
+
+namespace distlock::rpc {
+
+struct LeaseId {
+  core::LockName name;
+  core::OwnerId owner{};
+  core::Duration ttl{};        // whole milliseconds, at most 2^32 - 1 of them
+  core::StoreTime hold_until;  // end by max_hold; us = 0: none
+  uint64_t token = 0;
+  friend bool operator==(const LeaseId&, const LeaseId&) = default;
+};
+
+std::string EncodeLeaseId(const LeaseId& lease);
+
+// Exactly the texts EncodeLeaseId can make; nullopt for everything else.
+std::optional<LeaseId> DecodeLeaseId(std::string_view text);
+
+}  // namespace distlock::rpc

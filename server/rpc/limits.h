@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every bound on what a caller may ask of this broker, and the refusal each one causes. Values, filled by main from the
+// options and constant afterwards. The defaults are those of the contract's comments.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/types.h"
+
+namespace distlock::rpc {
+
+struct Limits {
+  // INVALID_ARGUMENT
+  core::Duration default_ttl = std::chrono::seconds(15);
+  core::Duration min_ttl = std::chrono::seconds(1);
+  core::Duration max_ttl = std::chrono::hours(1);
+  core::Duration max_wait = std::chrono::hours(24);
+  core::Duration max_lock_delay = std::chrono::seconds(60);
+  size_t max_key_bytes = 512;
+  size_t max_namespace_bytes = 64;
+  size_t max_owner_bytes = 256;
+  size_t max_metadata_bytes = 1024;
+
+  // QUOTA_EXCEEDED
+  size_t max_leases_per_session = 10'000;
+  size_t max_sessions = 10'000;
+  size_t max_sessions_per_peer = 1'000;
+  size_t outbox_messages = 256;
+  uint32_t requests_per_second = 0;  // acquires of one session; 0 = no limit
+
+  // What a session is told of time.
+  core::Duration validity = std::chrono::seconds(3);
+  // How long GetLock and ListLocks wait for the store.
+  core::Duration store_timeout = std::chrono::seconds(5);
+};
+
+// A longer max_hold could not be told from none at all.
+inline constexpr core::Duration kMaxHoldBound = std::chrono::hours(24 * 3650);
+inline constexpr size_t kMinRequestIdBytes = 16;
+inline constexpr size_t kMaxRequestIdBytes = 64;
+inline constexpr uint32_t kDefaultPage = 100;
+inline constexpr uint32_t kMaxPage = 1000;
+inline constexpr int kMaxHoldersShown = 16;
+
+// One message out: so many events and, before the last of them is added, so many bytes. Far below the 4 MiB that gRPC
+// clients accept by default.
+inline constexpr size_t kMaxEventsPerMessage = 1000;
+inline constexpr size_t kFullMessageBytes = 512 * 1024;
+// What one of Limits::outbox_messages counts for.
+inline constexpr size_t kOutboxEventsPerMessage = 100;
+// Heartbeats on their way through several shards; a client sends the next one a third of the validity later.
+inline constexpr size_t kMaxPendingHeartbeats = 16;
+
+}  // namespace distlock::rpc

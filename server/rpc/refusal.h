@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Why something was not given, as the contract says it: a Refusal on a Session, a status with google.rpc details on
+// every other call. Messages are for people: they name the lock, who has it, and what to do next. Pure; any thread.
+#pragma once
+
+#include <grpcpp/support/status.h>
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "core/messages.h"
+#include "distlock/v1/lock.pb.h"
+
+namespace distlock::rpc {
+
+// The core's word for a refusal; `about` may be empty when no single lock is meant.
+v1::Refusal RefusalOf(const core::Refused& refused, const core::LockName& about);
+
+// A refusal this room makes itself. `message` is complete.
+v1::Refusal MakeRefusal(core::RefusalReason reason, std::string message, core::Duration retry_after = {});
+v1::Refusal DrainingRefusal();
+v1::Refusal OverloadRefusal();
+
+// Why GetLock or ListLocks got no answer from the store.
+v1::Refusal StoreRefusal(const absl::Status& status, const core::LockName& about);
+
+// The refusal as the end of a call: code, message, ErrorInfo, and RetryInfo, BadRequest, ResourceInfo where they apply.
+grpc::Status StatusOf(const v1::Refusal& refusal, const core::LockName& about = {});
+
+// ABORTED, LEASE_LOST, with `lost_reason` in the metadata of ErrorInfo.
+grpc::Status LostStatus(const core::Lost& lost);
+// The same for a session whose heartbeats stopped.
+grpc::Status LapsedStatus(core::Duration validity);
+
+std::string LostMessage(const core::Lost& lost);
+v1::LostReason LostReasonOf(core::LostReason reason);
+v1::RefusalReason ReasonOf(core::RefusalReason reason);
+core::RefusalReason ReasonOf(v1::RefusalReason reason);
+
+}  // namespace distlock::rpc

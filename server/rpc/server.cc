@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/impl/server_builder_option.h>
+#include <grpcpp/server_builder.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rpc/listen.h"
+#include "rpc/wire.h"
+
+namespace distlock::rpc {
+namespace {
+
+// Sockets are for the daemon's user and group.
+constexpr mode_t kSocketMode = 0660;
+
+int Milliseconds(core::Duration duration) {
+  return static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
+}
+
+// The reflection library adds itself to every server of a process that links it.
+class WithoutReflection final : public grpc::ServerBuilderOption {
+ public:
+  void UpdateArguments(grpc::ChannelArguments*) override {}
+  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
+    std::erase_if(*plugins, [](const auto& plugin) { return plugin->name() == "proto_server_reflection"; });
+  }
+};
+
+void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
+  builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, static_cast<int>(options.max_header_bytes));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_connection_streams);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5'000);
+  // Two daemons must not share a port by chance.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+
+  // A dead peer is found after time + timeout; clients may ping as often as min_ping_interval, also between calls.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(options.keepalive_time));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(options.keepalive_timeout));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // A tenth less than documented: pings sent on time may arrive closer together.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                             Milliseconds(options.min_ping_interval) * 9 / 10);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 2);
+}
+
+// For the time of a bind: a socket must not be open to all even for a moment.
+class ScopedUmask {
+ public:
+  explicit ScopedUmask(mode_t mask) : before_(umask(mask)) {}
+  ~ScopedUmask() { umask(before_); }
+  ScopedUmask(const ScopedUmask&) = delete;
+  ScopedUmask& operator=(const ScopedUmask&) = delete;
+
+ private:
+  const mode_t before_;
+};
+
+}  // namespace
+
+Server::Server(const ServerOptions& options, shard::ShardSet& shards, Admin admin)
+    : frontend_(shards, options.limits, options.broker_id, options.observer),
+      admin_(std::move(admin)),
+      locks_(frontend_),
+      operators_(frontend_, admin_) {}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, shard::ShardSet& shards, Admin admin) {
+  TakeOverParserLog();
+  std::unique_ptr<Server> server(new Server(options, shards, std::move(admin)));
+  if (absl::Status bound = server->Bind(options); !bound.ok()) return bound;
+  return server;
+}
+
+absl::Status Server::Bind(const ServerOptions& options) {
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::ServerBuilder builder;
+  if (options.reflection) {
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  } else {
+    builder.SetOption(std::make_unique<WithoutReflection>());
+  }
+  SetLimits(options, builder);
+  builder.RegisterService(&locks_);
+  builder.RegisterService(&operators_);
+
+  std::vector<int> ports(options.listen.size(), 0);
+  for (size_t i = 0; i < options.listen.size(); ++i) {
+    const std::string path = UnixPath(options.listen[i]);
+    absl::Status claimed = path.empty() ? ProbeTcp(options.listen[i]) : ClaimUnixSocket(path);
+    if (!claimed.ok()) return claimed;
+    builder.AddListeningPort(path.empty() ? options.listen[i] : absl::StrCat("unix:", path),
+                             grpc::InsecureServerCredentials(), &ports[i]);
+    admin_.listen.push_back(options.listen[i]);
+  }
+  {
+    const ScopedUmask restricted(0777 & ~kSocketMode);
+    server_ = builder.BuildAndStart();
+  }
+  const auto unbound = std::find(ports.begin(), ports.end(), 0);
+  if (server_ == nullptr || unbound != ports.end()) {
+    const size_t which = std::min<size_t>(unbound - ports.begin(), ports.size() - 1);
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot listen on ", options.listen[which], ": another process took it just now; try again"));
+  }
+  for (size_t i = 0; i < ports.size(); ++i) {
+    std::string& address = admin_.listen[i];
+    if (UnixPath(address).empty()) address = absl::StrCat(address.substr(0, address.rfind(':') + 1), ports[i]);
+  }
+  ShowHealth();
+  return absl::OkStatus();
+}
+
+Server::~Server() { Stop({}); }
+
+void Server::ShowHealth() {
+  const bool serving = store_up_.load(std::memory_order_relaxed) && !frontend_.admission.draining();
+  grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
+  for (const char* service : {"", v1::LockService::service_full_name(), v1::AdminService::service_full_name()}) {
+    health->SetServingStatus(service, serving);
+  }
+}
+
+void Server::SetStoreUp(bool up) {
+  if (store_up_.exchange(up, std::memory_order_relaxed) != up) ShowHealth();
+}
+
+void Server::Drain() {
+  frontend_.admission.Drain();
+  ShowHealth();
+}
+
+void Server::Stop(core::Duration grace) {
+  if (server_ == nullptr) return;
+  Drain();
+  frontend_.admission.StopStreams();
+  server_->Shutdown(std::chrono::system_clock::now() + std::chrono::duration_cast<std::chrono::microseconds>(grace));
+  while (!frontend_.admission.WaitUntilIdle(std::chrono::seconds(1))) {
+  }
+  server_.reset();
+}
+
+}  // namespace distlock::rpc

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The gRPC server: addresses, limits of a connection, keepalive, health, reflection, and the order of its end.
+//
+// Owned by main. Start and Stop on main's thread; the rest on any. `shards` outlives it: main stops it before the
+// shards.
+#pragma once
+
+#include <grpcpp/server.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "rpc/admin_service.h"
+#include "rpc/frontend.h"
+#include "rpc/lock_service.h"
+
+namespace distlock::rpc {
+
+struct ServerOptions {
+  std::vector<std::string> listen;  // unix:///path or host:port; port 0 lets the kernel choose
+  Limits limits;
+  std::string broker_id;
+  CallObserver* observer = nullptr;  // may be null; outlives the server
+
+  size_t max_message_bytes = 64 * 1024;
+  size_t max_header_bytes = 8 * 1024;
+  int max_connection_streams = 2'000;
+  core::Duration keepalive_time = std::chrono::seconds(10);
+  core::Duration keepalive_timeout = std::chrono::seconds(5);
+  core::Duration min_ping_interval = std::chrono::seconds(5);
+  bool reflection = false;
+};
+
+class Server {
+ public:
+  // FailedPrecondition, in one line, when an address cannot be had. Health is NOT_SERVING until SetStoreUp(true).
+  static absl::StatusOr<std::unique_ptr<Server>> Start(ServerOptions options, shard::ShardSet& shards, Admin admin);
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  // As bound, so with the port that was chosen.
+  const std::vector<std::string>& addresses() const { return admin_.listen; }
+  v1::GetStatusResponse Status() const { return StatusOf(frontend_, admin_); }
+
+  void SetStoreUp(bool up);
+  // NOT_SERVING from now on; new Hold, Session and Acquire are refused. What is open goes on.
+  void Drain();
+  // Ends all streams with DRAINING, gives calls `grace` to end by themselves, cancels the rest, and returns when the
+  // last has gone.
+  void Stop(core::Duration grace);
+
+ private:
+  Server(const ServerOptions& options, shard::ShardSet& shards, Admin admin);
+  absl::Status Bind(const ServerOptions& options);
+  void ShowHealth();
+
+  Frontend frontend_;
+  Admin admin_;
+  LockService locks_;
+  AdminService operators_;
+  std::unique_ptr<grpc::Server> server_;
+  std::atomic<bool> store_up_ = false;
+};
+
+}  // namespace distlock::rpc

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SessionCall: reading and routing. What goes out is in session_events.cc.
+#include "rpc/session.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rpc/convert.h"
+#include "rpc/holder_info.h"
+#include "rpc/ids.h"
+#include "rpc/validate.h"
+#include "rpc/wire.h"
+#include "shard/boot_clock.h"
+
+namespace distlock::rpc {
+
+using core::RefusalReason;
+
+SessionCall::SessionCall(Frontend& frontend, grpc::CallbackServerContext* context)
+    : StreamCall(frontend, context),
+      rate_(frontend.limits.requests_per_second),
+      outbox_(frontend.limits.outbox_messages * kOutboxEventsPerMessage),
+      batches_(frontend.shards.size()) {}
+
+void SessionCall::Protocol(std::string problem) {
+  Refuse(MakeRefusal(RefusalReason::kInvalidArgument, std::move(problem)), StreamClose::kProtocol);
+}
+
+void SessionCall::OnReadDone(bool ok) {
+  if (!ok) {
+    // Half-closed, cut off, or ended by us. Without Goodbye it is a break.
+    bool leaving = false;
+    {
+      std::lock_guard lock(mu_);
+      leaving = leaving_;
+    }
+    if (!leaving) End(grpc::Status::OK, StreamClose::kClient, /*drop=*/false);
+    return;
+  }
+  v1::SessionRequest request;
+  if (auto problem = Parse(in_, &request)) return Protocol(*std::move(problem));
+  Handle(request);
+  {
+    std::lock_guard lock(mu_);
+    if (ended()) return;
+  }
+  StartRead(&in_);
+}
+
+void SessionCall::Handle(const v1::SessionRequest& request) {
+  std::vector<Ready> ready;
+  ready.reserve(request.commands_size());
+  for (const v1::Command& command : request.commands()) {
+    if (!opened_ || command.has_open()) {
+      if (!Open(command)) return;
+      continue;
+    }
+    ready.push_back(Check(command));
+  }
+  std::string problem;
+  {
+    std::lock_guard lock(mu_);
+    if (ended()) return;
+    problem = Route(ready);
+  }
+  if (!problem.empty()) return Protocol(std::move(problem));
+  Deliver();
+}
+
+// False: the stream has been ended.
+bool SessionCall::Open(const v1::Command& command) {
+  std::string problem;
+  if (!command.has_open()) problem = "the first command of a session must be Open";
+  if (opened_) problem = "Open came twice; open another stream for another session";
+  if (problem.empty() && command.id() == 0) problem = "commands.id is 0; ids of commands start at 1";
+  if (!problem.empty()) {
+    Protocol(std::move(problem));
+    return false;
+  }
+  Validator check(frontend_.limits);
+  check.Text(command.open().client(), frontend_.limits.max_owner_bytes, "open.client");
+  if (!check.ok()) {
+    Refuse(check.Refusal(), StreamClose::kProtocol);
+    return false;
+  }
+  opened_ = true;
+  bool posted = false;
+  {
+    std::lock_guard lock(mu_);
+    if (ended()) return false;
+    posted = OpenOn(0);
+    auto event = std::make_unique<v1::Event>();
+    event->mutable_opened()->set_session_id(absl::StrCat(frontend_.broker_id, "-", session_));
+    event->mutable_opened()->set_broker_id(frontend_.broker_id);
+    *event->mutable_opened()->mutable_validity() = ToProto(frontend_.limits.validity);
+    *event->mutable_opened()->mutable_heartbeat_interval() = ToProto(frontend_.limits.validity / 3);
+    if (posted) Answer({.id = command.id(), .event = {}, .about = {}, .made = std::move(event)});
+  }
+  if (!posted) Refuse(OverloadRefusal(), StreamClose::kQuota);
+  return posted;
+}
+
+SessionCall::Ready SessionCall::Check(const v1::Command& command) {
+  switch (command.command_case()) {
+    case v1::Command::kAcquire:
+      return CheckAcquire(command);
+    case v1::Command::kRelease:
+      return CheckRelease(command);
+    case v1::Command::kCancel:
+      return {command.id(), core::Cancel{session_, command.cancel().acquire_id()}};
+    case v1::Command::kHeartbeat:
+      return {0, core::Heartbeat{session_, command.heartbeat().seq()}};
+    case v1::Command::kGoodbye:
+      return {0, core::Goodbye{session_}};
+    default:
+      return {command.id(), MakeRefusal(RefusalReason::kNotSupported, "this version does not know this command")};
+  }
+}
+
+SessionCall::Ready SessionCall::CheckAcquire(const v1::Command& command) {
+  if (!rate_.Take(shard::BootNow())) {
+    return {command.id(), MakeRefusal(RefusalReason::kQuotaExceeded,
+                                      absl::StrCat("more than ", frontend_.limits.requests_per_second,
+                                                   " acquires per second in this session (--requests-per-second)"),
+                                      rate_.Wait())};
+  }
+  if (frontend_.admission.draining()) return {command.id(), DrainingRefusal()};
+  Validator check(frontend_.limits);
+  core::Acquire acquire = check.Spec(command.acquire(), "acquire", /*detached=*/false);
+  if (!check.ok()) return {command.id(), check.Refusal()};
+  acquire.session = session_;
+  acquire.request = command.id();
+  acquire.owner = RandomOwnerId();
+  acquire.info = MakeInfo(command.acquire(), frontend_.broker_id);
+  return {command.id(), std::move(acquire)};
+}
+
+SessionCall::Ready SessionCall::CheckRelease(const v1::Command& command) {
+  core::Release release{
+      .session = session_, .request = command.id(), .acquire = command.release().acquire_id(), .name = {}};
+  if (release.acquire != 0) return {command.id(), std::move(release)};
+  Validator check(frontend_.limits);
+  LeaseId lease = check.Lease(command.release().lease_id(), "release.lease_id");
+  if (!check.ok()) return {command.id(), check.Refusal()};
+  release.name = std::move(lease.name);
+  release.owner = lease.owner;
+  release.ttl = lease.ttl;
+  return {command.id(), std::move(release)};
+}
+
+std::string SessionCall::Route(std::vector<Ready>& commands) {
+  for (Ready& command : commands) {
+    std::string problem = RouteOne(command);
+    if (!problem.empty()) {
+      FlushAll();  // what came before it was asked for properly
+      return problem;
+    }
+  }
+  FlushAll();
+  return "";
+}
+
+std::string SessionCall::RouteOne(Ready& command) {
+  if (leaving_) return "a command came after Goodbye";
+  if (auto* heartbeat = std::get_if<core::Heartbeat>(&command.what)) {
+    RouteHeartbeat(heartbeat->seq);
+    return "";
+  }
+  if (std::holds_alternative<core::Goodbye>(command.what)) {
+    leaving_ = true;
+    for (int shard = 0; shard < static_cast<int>(batches_.size()); ++shard) {
+      if ((open_on_ >> shard & 1) != 0) PostNow(shard, core::Goodbye{session_});
+    }
+    return "";
+  }
+  if (auto* cancel = std::get_if<core::Cancel>(&command.what)) {
+    if (const auto shard = book_.ShardOf(cancel->acquire)) PostNow(*shard, *cancel);
+    return "";
+  }
+  if (command.id == 0) return "commands.id is 0; ids of commands start at 1";
+  if (book_.Has(command.id)) {
+    return absl::StrCat("commands.id ", command.id, " is in use by an unanswered command or a living acquire; ",
+                        "take a new one for each command");
+  }
+  if (auto* refusal = std::get_if<v1::Refusal>(&command.what)) {
+    Refused(command.id, std::move(*refusal));
+  } else if (auto* acquire = std::get_if<core::Acquire>(&command.what)) {
+    RouteAcquire(std::move(*acquire));
+  } else if (auto* release = std::get_if<core::Release>(&command.what)) {
+    RouteRelease(command.id, std::move(*release));
+  }
+  return "";
+}
+
+void SessionCall::RouteAcquire(core::Acquire acquire) {
+  const size_t most = frontend_.limits.max_leases_per_session;
+  if (book_.acquires() >= most) {
+    return Refused(acquire.request,
+                   MakeRefusal(RefusalReason::kQuotaExceeded,
+                               absl::StrCat("this session has ", most,
+                                            " leases and waiters, the most it may (--max-leases-per-session); release "
+                                            "some, or open another session")));
+  }
+  const int shard = shards_.ShardOf(acquire.name);
+  if (!OpenOn(shard)) return Refused(acquire.request, OverloadRefusal());
+  book_.AddAcquire(acquire.request, acquire.name, acquire.owner, shard);
+  batches_[shard].acquires.push_back(acquire.request);
+  batches_[shard].inputs.emplace_back(std::move(acquire));
+}
+
+void SessionCall::RouteRelease(core::RequestId id, core::Release release) {
+  // Releases wait for the store while it is down; a client that goes on sending them is not waiting for answers.
+  if (book_.size() - book_.acquires() >= frontend_.limits.max_leases_per_session) {
+    return Refused(id, MakeRefusal(RefusalReason::kQuotaExceeded,
+                                   absl::StrCat(book_.size() - book_.acquires(),
+                                                " releases of this session are unanswered; wait for them"),
+                                   std::chrono::seconds(1)));
+  }
+  if (release.acquire == 0) {
+    const int shard = shards_.ShardOf(release.name);
+    if (!OpenOn(shard)) return Refused(id, OverloadRefusal());
+    book_.AddRelease(id, book_.AcquireOf(release.owner), shard);
+    return PostNow(shard, std::move(release));
+  }
+  const auto shard = book_.ShardOf(release.acquire);
+  if (!shard) {
+    return Answer({.id = id,
+                   .event = core::Released{.outcome = core::ReleaseOutcome::kAlreadyGone, .name = {}},
+                   .about = {},
+                   .made = nullptr});
+  }
+  // Whoever gives back what was not granted yet does not want it any more.
+  if (book_.IsWaiting(release.acquire)) PostNow(*shard, core::Cancel{session_, release.acquire});
+  book_.AddRelease(id, release.acquire, *shard);
+  PostNow(*shard, std::move(release));
+}
+
+void SessionCall::RouteHeartbeat(uint64_t seq) {
+  heartbeats_.Sent(seq, open_on_);
+  for (int shard = 0; shard < static_cast<int>(batches_.size()); ++shard) {
+    if ((open_on_ >> shard & 1) != 0) batches_[shard].inputs.emplace_back(core::Heartbeat{session_, seq});
+  }
+}
+
+bool SessionCall::OpenOn(int shard) {
+  if ((open_on_ >> shard & 1) != 0) return true;
+  core::OpenSession open{.session = session_, .kind = core::SessionKind::kSession};
+  if (!shards_.TryPost(shard, open, session_, shared_from_this())) return false;
+  open_on_ |= uint64_t{1} << shard;
+  for (const uint64_t seq : heartbeats_.Joined(shard)) {
+    batches_[shard].inputs.emplace_back(core::Heartbeat{session_, seq});
+  }
+  return true;
+}
+
+void SessionCall::Flush(int shard) {
+  Batch batch = std::exchange(batches_[shard], {});
+  if (batch.inputs.empty() || shards_.TryPost(shard, std::move(batch.inputs))) return;
+  for (const core::RequestId id : batch.acquires) {
+    book_.Forget(id);
+    Refused(id, OverloadRefusal());
+  }
+}
+
+void SessionCall::FlushAll() {
+  for (int shard = 0; shard < static_cast<int>(batches_.size()); ++shard) Flush(shard);
+}
+
+void SessionCall::PostNow(int shard, core::Input input) {
+  Flush(shard);
+  shards_.Post(shard, std::move(input));
+}
+
+}  // namespace distlock::rpc

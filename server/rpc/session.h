@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Session: many locks on one stream. Commands are checked, routed to the shards their locks live on, and posted in one
+// batch per shard and message; events are packed, as many as have gathered, into one message per write.
+//
+// The session is opened on shard 0 by Open, on every other shard when its first lock is asked for.
+// What breaks the protocol (no Open first, id 0, an id in use, bytes that are no message) ends the stream: it could not
+// be answered by an event. Everything else that is wrong is refused under the command's id.
+//
+// Thread: gRPC's reactions, one read at a time; OnEvents on the shards' threads; see StreamCall for the rest.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "rpc/command_book.h"
+#include "rpc/heartbeats.h"
+#include "rpc/outbox.h"
+#include "rpc/rate_limit.h"
+#include "rpc/stream_call.h"
+
+namespace distlock::rpc {
+
+class SessionCall final : public StreamCall<grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>> {
+ public:
+  SessionCall(Frontend& frontend, grpc::CallbackServerContext* context);
+
+  void OnReadDone(bool ok) override;
+  void OnEvents(int shard, std::vector<core::Notify> events) override;
+
+ private:
+  // One command, checked and converted, not yet routed.
+  struct Ready {
+    core::RequestId id = 0;
+    std::variant<core::Acquire, core::Release, core::Cancel, core::Heartbeat, core::Goodbye, v1::Refusal> what;
+  };
+  // Acquires and heartbeats for one shard, posted together.
+  struct Batch {
+    std::vector<core::Input> inputs;
+    std::vector<core::RequestId> acquires;
+  };
+
+  void Start() override { StartRead(&in_); }
+  bool TakeNext() override;
+  grpc::ByteBuffer Render() override;
+  void Clear() override;
+  void EndShards() override;
+
+  // Reading side: by the one read reaction.
+  void Protocol(std::string problem);
+  void Handle(const v1::SessionRequest& request);
+  bool Open(const v1::Command& command);
+  Ready Check(const v1::Command& command);
+  Ready CheckAcquire(const v1::Command& command);
+  Ready CheckRelease(const v1::Command& command);
+
+  // Under mu_. The first two return what broke the protocol, "" when nothing did.
+  std::string Route(std::vector<Ready>& commands);
+  std::string RouteOne(Ready& command);
+  void RouteAcquire(core::Acquire acquire);
+  void RouteRelease(core::RequestId id, core::Release release);
+  void RouteHeartbeat(uint64_t seq);
+  bool OpenOn(int shard);
+  void Flush(int shard);
+  void FlushAll();
+  // In the order of the commands: what waits for the shard goes first.
+  void PostNow(int shard, core::Input input);
+  void Answer(Outgoing out);  // the caller delivers
+  void Refused(core::RequestId id, v1::Refusal refusal);
+  void Take(int shard, core::Notify notify);
+  void TakeEnd(int shard, core::StreamEnd why);
+
+  // Without mu_. Pumps, or ends a stream whose client does not read.
+  void Deliver();
+
+  // Reading side.
+  grpc::ByteBuffer in_;
+  bool opened_ = false;
+  RateLimit rate_;
+
+  // Guarded by mu_.
+  CommandBook book_;
+  Heartbeats heartbeats_;
+  Outbox outbox_;
+  std::vector<Batch> batches_;  // one per shard
+  uint64_t open_on_ = 0;        // bit i: shard i knows this session
+  uint64_t said_goodbye_ = 0;   // bit i: shard i has given everything back
+  bool leaving_ = false;        // Goodbye came
+  bool overflow_ = false;
+
+  // Owned by the writing side.
+  std::deque<Outgoing> batch_out_;
+};
+
+}  // namespace distlock::rpc

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What Hold and Session share: writing, ending, and outliving gRPC. Made by Serve, alive until OnDone and as long as a
+// shard still knows it as a sink; after OnDone it does nothing.
+//
+// Invariants:
+//  1. One write in flight; Finish once, and only while no write is in flight.
+//  2. mu_ is never held across StartWrite, Finish or a cancellation: gRPC may call back from inside them.
+//  3. The shards learn of the end (StreamEnded, once) when it is decided, not when a write completes: a client that
+//  does
+//     not read pins no lease. Inputs are posted under mu_ while `ended()` is false, so none follows StreamEnded.
+#pragma once
+
+#include <grpc/grpc.h>
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "rpc/frontend.h"
+#include "rpc/refusal.h"
+#include "shard/sink.h"
+
+namespace distlock::rpc {
+
+template <typename Reactor>
+class StreamCall : public Reactor,
+                   public shard::Sink,
+                   public Stream,
+                   public std::enable_shared_from_this<StreamCall<Reactor>> {
+ public:
+  template <typename Derived, typename... Args>
+  static Reactor* Serve(Frontend& frontend, grpc::CallbackServerContext* context, Args&&... args) {
+    auto call = std::make_shared<Derived>(frontend, context, std::forward<Args>(args)...);
+    call->self_ = call;
+    frontend.admission.CallBegins();
+    Begin(*call);
+    return call.get();
+  }
+
+  void Stop() final { End(StatusOf(DrainingRefusal()), StreamClose::kDrained, /*drop=*/false); }
+
+ protected:
+  StreamCall(Frontend& frontend, grpc::CallbackServerContext* context)
+      : frontend_(frontend),
+        shards_(frontend.shards),
+        session_(frontend.shards.NewSessionId()),
+        peer_(context->peer()),
+        context_(context) {}
+
+  // Admitted and bound: read, post, or end.
+  virtual void Start() = 0;
+  // Under mu_. Moves the next message's content to the writing side; false: nothing waits.
+  virtual bool TakeNext() = 0;
+  // By the one that took it, without mu_.
+  virtual grpc::ByteBuffer Render() = 0;
+  // Under mu_. Forgets what waits to be written.
+  virtual void Clear() = 0;
+  // Under mu_, once. Posts StreamEnded to each shard that knows the session.
+  virtual void EndShards() = 0;
+
+  bool ended() const { return end_.has_value(); }  // under mu_
+
+  // Under mu_. What waits is still written; the caller pumps.
+  void Decide(grpc::Status status, StreamClose why) {
+    if (end_) return;
+    end_ = std::move(status);
+    EndShards();
+    if (frontend_.observer != nullptr) frontend_.observer->OnStreamClosed(why);
+  }
+
+  // Decides and pumps. `drop`: what waits is forgotten, and a write that may never complete is cut off.
+  void End(grpc::Status status, StreamClose why, bool drop) {
+    bool cut = false;
+    {
+      std::lock_guard lock(mu_);
+      if (end_) return;
+      cut = drop && writing_;
+      cutting_ = cut;
+      Decide(std::move(status), why);
+      if (drop) Clear();
+    }
+    if (cut) {
+      grpc_call_cancel_with_status(context_->c_call(), static_cast<grpc_status_code>(end_->error_code()),
+                                   end_->error_message().c_str(), nullptr);
+      std::lock_guard lock(mu_);
+      cutting_ = false;
+    }
+    Pump();
+  }
+
+  void Refuse(const v1::Refusal& refusal, StreamClose why, const core::LockName& about = {}) {
+    if (frontend_.observer != nullptr) frontend_.observer->OnRefusedHere(ReasonOf(refusal.reason()));
+    End(StatusOf(refusal, about), why, /*drop=*/false);
+  }
+
+  // Writes what waits, or finishes. Without mu_.
+  void Pump() {
+    bool write = false;
+    {
+      std::lock_guard lock(mu_);
+      if (writing_ || finished_ || cutting_) return;
+      write = TakeNext();
+      if (!write && !end_) return;
+      (write ? writing_ : finished_) = true;
+    }
+    if (!write) return this->Finish(*end_);
+    out_ = Render();
+    this->StartWrite(&out_);
+  }
+
+  void OnWriteDone(bool ok) final {
+    {
+      std::lock_guard lock(mu_);
+      writing_ = false;
+      if (!ok) {
+        Decide(grpc::Status::CANCELLED, StreamClose::kBroken);
+        Clear();
+      }
+    }
+    Pump();
+  }
+
+  void OnCancel() final { End(grpc::Status::CANCELLED, StreamClose::kBroken, /*drop=*/true); }
+
+  void OnDone() final {
+    const auto self = std::move(self_);
+    {
+      std::lock_guard lock(mu_);
+      Decide(grpc::Status::CANCELLED, StreamClose::kBroken);
+    }
+    Admission& admission = frontend_.admission;
+    admission.Leave(peer_, session_);
+    admission.CallEnds();
+  }
+
+  // Constant after construction. frontend_ and context_ may be used only before OnDone.
+  Frontend& frontend_;
+  shard::ShardSet& shards_;
+  const core::SessionId session_;
+  const std::string peer_;
+  grpc::CallbackServerContext* const context_;
+
+  std::mutex mu_;
+
+ private:
+  static void Begin(StreamCall& call) {
+    Admission& admission = call.frontend_.admission;
+    if (auto refusal = admission.Admit(call.peer_, call.session_, call.weak_from_this())) {
+      const bool drained = refusal->reason() == v1::REFUSAL_REASON_DRAINING;
+      return call.Refuse(*refusal, drained ? StreamClose::kDrained : StreamClose::kQuota);
+    }
+    call.Start();
+  }
+
+  // Guarded by mu_.
+  bool writing_ = false;
+  bool finished_ = false;
+  bool cutting_ = false;
+  std::optional<grpc::Status> end_;  // set once, never changed: whoever saw it set may read it without mu_
+
+  // Owned by the writing side: whoever set writing_.
+  grpc::ByteBuffer out_;
+
+  std::shared_ptr<StreamCall> self_;
+};
+
+}  // namespace distlock::rpc

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/validate.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "rpc/convert.h"
+#include "rpc/utf8.h"
+
+namespace distlock::rpc {
+namespace {
+
+constexpr std::string_view kDefaultNamespace = "default";
+
+std::string Field(std::string_view path, std::string_view field) {
+  std::string full(path);
+  if (!full.empty()) full += '.';
+  return full.append(field);
+}
+
+// Bounds of google.protobuf.Duration itself.
+bool IsWellFormed(const google::protobuf::Duration& value) {
+  constexpr int64_t kMaxSeconds = 315'576'000'000;
+  constexpr int32_t kMaxNanos = 999'999'999;
+  if (value.seconds() > kMaxSeconds || value.seconds() < -kMaxSeconds) return false;
+  if (value.nanos() > kMaxNanos || value.nanos() < -kMaxNanos) return false;
+  return value.seconds() == 0 || value.nanos() == 0 || (value.seconds() < 0) == (value.nanos() < 0);
+}
+
+core::OnDisconnect Convert(v1::OnDisconnect value) {
+  switch (value) {
+    case v1::ON_DISCONNECT_RELEASE:
+      return core::OnDisconnect::kRelease;
+    case v1::ON_DISCONNECT_EXPIRE:
+      return core::OnDisconnect::kExpire;
+    default:
+      return core::OnDisconnect::kSafe;
+  }
+}
+
+}  // namespace
+
+void Validator::Bad(std::string field, std::string description) {
+  v1::FieldProblem* problem = problems_.Add();
+  problem->set_field(std::move(field));
+  problem->set_description(std::move(description));
+}
+
+void Validator::Text(std::string_view value, size_t max_bytes, std::string_view field) {
+  if (value.size() > max_bytes) {
+    Bad(std::string(field), absl::StrCat("has ", value.size(), " bytes; at most ", max_bytes, " are allowed"));
+  }
+  if (!IsUtf8(value)) Bad(std::string(field), "is not UTF-8");
+}
+
+core::LockName Validator::Name(std::string_view ns, std::string_view key, std::string_view path) {
+  if (ns.empty()) ns = kDefaultNamespace;
+  Text(ns, limits_.max_namespace_bytes, Field(path, "namespace"));
+  Text(key, limits_.max_key_bytes, Field(path, "key"));
+  if (key.empty()) {
+    Bad(Field(path, "key"), absl::StrCat("is empty; give 1..", limits_.max_key_bytes, " bytes of UTF-8"));
+  }
+  return core::LockName::Encode(ns, key);
+}
+
+void Validator::RequestId(std::string_view id) {
+  if (id.empty() || (id.size() >= kMinRequestIdBytes && id.size() <= kMaxRequestIdBytes)) return;
+  Bad("request_id", absl::StrCat("has ", id.size(), " characters; send a random UUID of ", kMinRequestIdBytes, "..",
+                                 kMaxRequestIdBytes, ", or none"));
+}
+
+LeaseId Validator::Lease(std::string_view text, std::string_view field) {
+  if (auto lease = DecodeLeaseId(text)) return *std::move(lease);
+  Bad(std::string(field), text.empty() ? "is empty; pass the lease_id of the Grant"
+                                       : "is not a lease id of this service; pass the lease_id of the Grant unchanged");
+  return {};
+}
+
+uint32_t Validator::Page(uint32_t size, std::string_view field) {
+  if (size > kMaxPage) Bad(std::string(field), absl::StrCat("is ", size, "; at most ", kMaxPage, " are allowed"));
+  return size == 0 ? kDefaultPage : size;
+}
+
+core::Duration Validator::Time(const google::protobuf::Duration& value, core::Duration min, core::Duration max,
+                               std::string field) {
+  if (!IsWellFormed(value)) {
+    Bad(std::move(field), absl::StrCat("is not a valid Duration: seconds ", value.seconds(), ", nanos ", value.nanos(),
+                                       "; nanos must be below 10^9 and of the sign of seconds"));
+    return min;
+  }
+  // Seconds first: the sum of a huge value does not fit.
+  const bool fits = std::chrono::seconds(std::abs(value.seconds())) <=
+                    std::chrono::duration_cast<std::chrono::seconds>(kMaxHoldBound);
+  const auto time =
+      fits ? std::chrono::seconds(value.seconds()) + std::chrono::nanoseconds(value.nanos()) : core::Duration::zero();
+  if (fits && time >= min && time <= max) return time;
+  const std::string shown = fits ? Show(time) : absl::StrCat(value.seconds(), "s");
+  Bad(std::move(field), absl::StrCat("is ", shown, "; allowed are ", Show(min), " .. ", Show(max)));
+  return min;
+}
+
+void Validator::ModeAndPolicy(const v1::LockSpec& spec, std::string_view path) {
+  std::vector<std::string> missing;
+  if (!v1::LockMode_IsValid(spec.mode())) {
+    Bad(Field(path, "mode"), absl::StrCat("is ", static_cast<int>(spec.mode()), ", which this version does not know"));
+  } else if (spec.mode() == v1::LOCK_MODE_PERMIT) {
+    if (spec.limit() == 0 || spec.limit() < spec.permits()) {
+      Bad(Field(path, "limit"),
+          absl::StrCat("is ", spec.limit(), "; it must be at least 1 and at least permits (", spec.permits(), ")"));
+    }
+    missing.emplace_back("mode PERMIT");
+  } else {
+    if (spec.permits() != 0) Bad(Field(path, "permits"), "is for mode PERMIT only");
+    if (spec.limit() != 0) Bad(Field(path, "limit"), "is for mode PERMIT only");
+    if (spec.mode() == v1::LOCK_MODE_SHARED) missing.emplace_back("mode SHARED");
+  }
+  if (!v1::QueuePolicy_IsValid(spec.policy())) {
+    Bad(Field(path, "policy"),
+        absl::StrCat("is ", static_cast<int>(spec.policy()), ", which this version does not know"));
+  } else if (spec.policy() != v1::QUEUE_POLICY_UNSPECIFIED && spec.policy() != v1::QUEUE_POLICY_FAIR) {
+    constexpr size_t kPrefix = std::string_view("QUEUE_POLICY_").size();
+    missing.push_back(absl::StrCat("policy ", v1::QueuePolicy_Name(spec.policy()).substr(kPrefix)));
+  }
+  if (spec.reentrant()) missing.emplace_back("reentrant");
+  unsupported_ = absl::StrJoin(missing, ", ");
+}
+
+core::Acquire Validator::Spec(const v1::LockSpec& spec, std::string_view path, bool detached) {
+  using std::chrono::milliseconds;
+  core::Acquire acquire{.detached = detached};
+  acquire.name = Name(spec.namespace_(), spec.key(), path);
+  ModeAndPolicy(spec, path);
+  const bool has_ttl = spec.has_ttl() && (spec.ttl().seconds() != 0 || spec.ttl().nanos() != 0);
+  acquire.ttl = has_ttl ? Time(spec.ttl(), limits_.min_ttl, limits_.max_ttl, Field(path, "ttl")) : limits_.default_ttl;
+  // The store counts in milliseconds; rounding must not make a lease longer than the store keeps it.
+  acquire.ttl = std::chrono::floor<milliseconds>(acquire.ttl);
+  if (spec.has_max_wait()) {
+    acquire.max_wait = Time(spec.max_wait(), {}, limits_.max_wait, Field(path, "max_wait"));
+  }
+  acquire.max_hold = Time(spec.max_hold(), {}, kMaxHoldBound, Field(path, "max_hold"));
+  acquire.lock_delay =
+      std::chrono::ceil<milliseconds>(Time(spec.lock_delay(), {}, limits_.max_lock_delay, Field(path, "lock_delay")));
+
+  Text(spec.owner(), limits_.max_owner_bytes, Field(path, "owner"));
+  size_t metadata_bytes = 0;
+  bool metadata_utf8 = true;
+  for (const auto& [key, value] : spec.metadata()) {
+    metadata_bytes += key.size() + value.size();
+    metadata_utf8 = metadata_utf8 && IsUtf8(key) && IsUtf8(value);
+  }
+  if (metadata_bytes > limits_.max_metadata_bytes) {
+    Bad(Field(path, "metadata"), absl::StrCat("has ", metadata_bytes, " bytes of keys and values; at most ",
+                                              limits_.max_metadata_bytes, " are allowed"));
+  }
+  if (!metadata_utf8) Bad(Field(path, "metadata"), "is not UTF-8");
+
+  if (!v1::OnDisconnect_IsValid(spec.on_disconnect())) {
+    Bad(Field(path, "on_disconnect"),
+        absl::StrCat("is ", static_cast<int>(spec.on_disconnect()), ", which this version does not know"));
+  } else if (detached && Convert(spec.on_disconnect()) != core::OnDisconnect::kSafe) {
+    Bad(Field(path, "on_disconnect"), "is for Hold and Session only: a detached lease has no stream to lose");
+  }
+  acquire.on_disconnect = Convert(spec.on_disconnect());
+  return acquire;
+}
+
+v1::Refusal Validator::Refusal() const {
+  v1::Refusal refusal;
+  if (problems_.empty()) {
+    refusal.set_reason(v1::REFUSAL_REASON_NOT_SUPPORTED);
+    refusal.set_message(absl::StrCat("this version does not support ", unsupported_,
+                                     "; it supports mode EXCLUSIVE with policy FAIR, not reentrant"));
+    return refusal;
+  }
+  constexpr int kShown = 3;
+  std::vector<std::string> shown;
+  for (int i = 0; i < std::min(kShown, problems_.size()); ++i) {
+    shown.push_back(absl::StrCat(problems_[i].field(), " ", problems_[i].description()));
+  }
+  if (problems_.size() > kShown) shown.push_back(absl::StrCat("and ", problems_.size() - kShown, " more"));
+  refusal.set_reason(v1::REFUSAL_REASON_INVALID_ARGUMENT);
+  refusal.set_message(absl::StrJoin(shown, "; "));
+  *refusal.mutable_field_problems() = problems_;
+  return refusal;
+}
+
+}  // namespace distlock::rpc

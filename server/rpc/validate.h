@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From what a caller sent to plain core types. All bad fields of a request are gathered before it is refused, so a
+// caller mends them in one go. What is well-formed but not built yet is NOT_SUPPORTED.
+//
+// A Validator lives for one request, on one thread; `limits` outlives it. Values it returns are usable only when ok().
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/messages.h"
+#include "distlock/v1/lock.pb.h"
+#include "rpc/lease_id.h"
+#include "rpc/limits.h"
+
+namespace distlock::rpc {
+
+class Validator {
+ public:
+  explicit Validator(const Limits& limits) : limits_(limits) {}
+
+  // Everything but session, request, owner and info. `path` is the field the spec came in, such as "lock".
+  core::Acquire Spec(const v1::LockSpec& spec, std::string_view path, bool detached);
+
+  core::LockName Name(std::string_view ns, std::string_view key, std::string_view path);
+  void RequestId(std::string_view id);
+  LeaseId Lease(std::string_view text, std::string_view field);
+  uint32_t Page(uint32_t size, std::string_view field);
+  void Text(std::string_view value, size_t max_bytes, std::string_view field);
+  core::Duration Time(const google::protobuf::Duration& value, core::Duration min, core::Duration max,
+                      std::string field);
+  void Bad(std::string field, std::string description);
+
+  bool ok() const { return problems_.empty() && unsupported_.empty(); }
+
+  // INVALID_ARGUMENT with every bad field, else NOT_SUPPORTED. Only when not ok().
+  v1::Refusal Refusal() const;
+
+ private:
+  void ModeAndPolicy(const v1::LockSpec& spec, std::string_view path);
+
+  const Limits& limits_;
+  google::protobuf::RepeatedPtrField<v1::FieldProblem> problems_;
+  std::string unsupported_;
+};
+
+}  // namespace distlock::rpc

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shard/listeners.h"
+
+#include <utility>
+
+namespace distlock::shard {
+
+void Listeners::Attach(core::SessionId session, std::shared_ptr<Sink> sink) {
+  listeners_[session].sink = std::move(sink);
+}
+
+void Listeners::Detach(core::SessionId session) { listeners_.erase(session); }
+
+void Listeners::Gather(core::Notify notify) {
+  auto it = listeners_.find(notify.session);
+  if (it == listeners_.end()) return;
+  auto& events = it->second.events;
+  if (events.empty()) addressed_.push_back(notify.session);
+  events.push_back(std::move(notify));
+}
+
+void Listeners::Deliver() {
+  for (core::SessionId session : addressed_) {
+    auto it = listeners_.find(session);
+    if (it == listeners_.end() || it->second.events.empty()) continue;  // detached since
+    it->second.sink->OnEvents(shard_, std::exchange(it->second.events, {}));
+  }
+  addressed_.clear();
+}
+
+}  // namespace distlock::shard

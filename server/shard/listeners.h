@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who listens on one shard: session -> sink, and the events gathered for each during a turn, so that a sink hears of a
+// turn once. An event for a session that is not attached has nobody to go to and is dropped.
+//
+// Thread: the shard's. Sinks are called from Deliver only.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "core/messages.h"
+#include "shard/sink.h"
+
+namespace distlock::shard {
+
+class Listeners {
+ public:
+  explicit Listeners(int shard) : shard_(shard) {}
+
+  void Attach(core::SessionId session, std::shared_ptr<Sink> sink);
+  void Detach(core::SessionId session);  // with what is gathered for it; unknown sessions are ignored
+  void Gather(core::Notify notify);
+  void Deliver();
+
+  size_t size() const { return listeners_.size(); }
+
+ private:
+  struct Listener {
+    std::shared_ptr<Sink> sink;
+    std::vector<core::Notify> events;
+  };
+
+  const int shard_;
+  absl::flat_hash_map<core::SessionId, Listener> listeners_;
+  std::vector<core::SessionId> addressed_;  // whose `events` became non-empty, in that order
+};
+
+}  // namespace distlock::shard

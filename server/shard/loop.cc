@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shard/loop.h"
+
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <cassert>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "shard/boot_clock.h"
+
+namespace distlock::shard {
+namespace {
+
+void Check(int uv_result, const char* what) {
+  if (uv_result >= 0) return;
+  std::fprintf(stderr, "distlock: event loop: %s: %s\n", what, uv_strerror(uv_result));
+  std::abort();
+}
+
+Loop* Self(void* data) { return static_cast<Loop*>(data); }
+
+template <typename Handle>
+void CloseHandle(Handle& handle) {
+  uv_close(reinterpret_cast<uv_handle_t*>(&handle), nullptr);
+}
+
+}  // namespace
+
+Loop::Loop(std::function<void()> on_turn) : on_turn_(std::move(on_turn)) {
+  Check(uv_loop_init(&loop_), "cannot make it");
+  // libuv's own timers stand still during suspend.
+  timer_fd_ = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
+  Check(timer_fd_ < 0 ? -errno : 0, "timerfd_create");
+
+  wake_.data = timer_.data = end_of_turn_.data = no_wait_.data = this;
+  // Nothing to do but end the wait: the mailbox is read at the end of the turn.
+  Check(uv_async_init(&loop_, &wake_, [](uv_async_t*) {}), "uv_async_init");
+  Check(uv_poll_init(&loop_, &timer_, timer_fd_), "uv_poll_init");
+  Check(uv_poll_start(&timer_, UV_READABLE, [](uv_poll_t* h, int, int) { Self(h->data)->OnTimer(); }), "uv_poll_start");
+  Check(uv_check_init(&loop_, &end_of_turn_), "uv_check_init");
+  Check(uv_check_start(&end_of_turn_, [](uv_check_t* h) { Self(h->data)->OnTurn(); }), "uv_check_start");
+  Check(uv_idle_init(&loop_, &no_wait_), "uv_idle_init");
+}
+
+Loop::~Loop() {
+  if (!closed_) Close();
+  Run();
+  Check(uv_loop_close(&loop_), "a handle was left open");
+  close(timer_fd_);
+}
+
+void Loop::Wake() { Check(uv_async_send(&wake_), "uv_async_send"); }
+
+void Loop::RequestTurn() {
+  // An active idle handle makes libuv look at its descriptors without waiting.
+  if (!closed_) uv_idle_start(&no_wait_, [](uv_idle_t*) {});
+}
+
+void Loop::WakeAt(core::Instant deadline) {
+  // One turn too early costs less than a system call each time that a deadline moves away.
+  if (deadline >= armed_) return;
+  armed_ = deadline;
+  const auto since_boot = deadline.time_since_epoch();
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(since_boot);
+  itimerspec when{};
+  when.it_value.tv_sec = seconds.count();
+  when.it_value.tv_nsec = (since_boot - seconds).count();
+  if (since_boot <= core::Duration::zero()) when.it_value = {.tv_sec = 0, .tv_nsec = 1};  // all zero would disarm
+  Check(timerfd_settime(timer_fd_, TFD_TIMER_ABSTIME, &when, nullptr) < 0 ? -errno : 0, "timerfd_settime");
+}
+
+void Loop::Run() { uv_run(&loop_, UV_RUN_DEFAULT); }
+
+void Loop::Close() {
+  assert(!closed_);
+  closed_ = true;
+  CloseHandle(wake_);
+  CloseHandle(timer_);
+  CloseHandle(end_of_turn_);
+  CloseHandle(no_wait_);
+}
+
+void Loop::OnTimer() {
+  uint64_t expirations = 0;
+  [[maybe_unused]] const auto n = read(timer_fd_, &expirations, sizeof expirations);
+  armed_ = core::kNever;
+}
+
+void Loop::OnTurn() {
+  uv_idle_stop(&no_wait_);
+  on_turn_();
+}
+
+}  // namespace distlock::shard

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The only door from other threads into a shard: a queue from many posters to one reader.
+//
+// Two lanes share one queue, so that the order of one poster holds across both: TryPost is refused when `capacity` of
+// its items wait, Post never is. The reader takes everything at once by Drain. `wake` runs at most once between two
+// Drains, by the poster who made the queue non-empty.
+//
+// Thread: Post, TryPost and depth on any; Drain and Close on the reader's. `wake` runs under the mailbox's mutex, so
+// that none runs after Close; it must be short and must not call back.
+#pragma once
+
+#include <functional>
+#include <iterator>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "shard/boot_clock.h"
+
+namespace distlock::shard {
+
+template <typename T>
+class Mailbox {
+ public:
+  Mailbox(size_t capacity, std::function<void()> wake) : capacity_(capacity), wake_(std::move(wake)) {}
+  Mailbox(const Mailbox&) = delete;
+  Mailbox& operator=(const Mailbox&) = delete;
+
+  // False: full or closed, and nothing happened; a refused item is left as it was.
+  [[nodiscard]] bool TryPost(T&& item) {
+    std::lock_guard lock(mu_);
+    if (closed_ || bounded_ >= capacity_) return false;
+    ++bounded_;
+    items_.push_back(std::move(item));
+    WakeOnce();
+    return true;
+  }
+
+  // All or nothing, side by side in the queue.
+  [[nodiscard]] bool TryPost(std::vector<T>&& items) {
+    if (items.empty()) return true;
+    std::lock_guard lock(mu_);
+    if (closed_ || items.size() > capacity_ - bounded_) return false;
+    bounded_ += items.size();
+    items_.insert(items_.end(), std::make_move_iterator(items.begin()), std::make_move_iterator(items.end()));
+    WakeOnce();
+    return true;
+  }
+
+  // False only when closed; the item is then left as it was.
+  bool Post(T&& item) {
+    std::lock_guard lock(mu_);
+    if (closed_) return false;
+    items_.push_back(std::move(item));
+    WakeOnce();
+    return true;
+  }
+
+  // Takes all that waits into `items`, which must be empty and lends its memory to the next batch. Returns when the
+  // first of them arrived; kNever when there is none.
+  core::Instant Drain(std::vector<T>& items) {
+    std::lock_guard lock(mu_);
+    items_.swap(items);
+    bounded_ = 0;
+    woken_ = false;
+    return std::exchange(first_at_, core::kNever);
+  }
+
+  // As Drain, and everything that comes later is refused.
+  void Close(std::vector<T>& items) {
+    std::lock_guard lock(mu_);
+    closed_ = true;
+    items_.swap(items);
+    bounded_ = 0;
+  }
+
+  size_t depth() const {
+    std::lock_guard lock(mu_);
+    return items_.size();
+  }
+
+ private:
+  void WakeOnce() {
+    if (std::exchange(woken_, true)) return;
+    first_at_ = BootNow();
+    wake_();
+  }
+
+  // Constant after construction.
+  const size_t capacity_;
+  const std::function<void()> wake_;
+
+  // Guarded by mu_.
+  mutable std::mutex mu_;
+  std::vector<T> items_;
+  size_t bounded_ = 0;  // items of TryPost in items_; never above capacity_
+  core::Instant first_at_ = core::kNever;
+  bool woken_ = false;
+  bool closed_ = false;
+};
+
+}  // namespace distlock::shard

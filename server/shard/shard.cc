@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shard/shard.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <cassert>
+#include <csignal>
+#include <string>
+#include <utility>
+
+namespace distlock::shard {
+namespace {
+
+// How much mail is handled before the store's answers and the deadlines have their turn again.
+constexpr size_t kMailPerTurn = 1024;
+
+// Signals belong to the threads that wait for them.
+void BlockSignals() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, nullptr);
+}
+
+core::OpId OpOf(const core::StoreCommand& command) {
+  return std::visit(
+      [](const auto& c) -> core::OpId {
+        if constexpr (requires { c.op; }) return c.op;
+        return 0;
+      },
+      command);
+}
+
+}  // namespace
+
+Shard::Shard(int index, const ShardSetOptions& options, std::function<void()> on_drained)
+    : index_(index),
+      make_store_(options.make_store),
+      observer_(options.observer),
+      on_drained_(std::move(on_drained)),
+      loop_([this] { Turn(); }),
+      mailbox_(options.mailbox_capacity, [this] { loop_.Wake(); }),
+      broker_(options.broker),
+      listeners_(index) {
+  status_.store_problem = store_problem_;
+}
+
+Shard::~Shard() { Stop(); }
+
+void Shard::Start() {
+  assert(!thread_.joinable());
+  thread_ = std::thread([this] { Run(); });
+}
+
+void Shard::Stop() {
+  stopping_ = true;
+  if (thread_.joinable()) {
+    mailbox_.Post(Envelope{});  // wakes it
+    thread_.join();
+  } else {
+    ShutDown();
+  }
+}
+
+void Shard::Post(Envelope envelope) {
+  if (mailbox_.Post(std::move(envelope))) return;
+  if (auto* task = std::get_if<StoreTask>(&envelope.what)) (*task)(nullptr);
+}
+
+ShardStatus Shard::Status() const {
+  std::unique_lock lock(status_mu_);
+  ShardStatus status = status_;
+  lock.unlock();
+  status.mailbox_depth += mailbox_.depth();
+  return status;
+}
+
+void Shard::Run() {
+  BlockSignals();
+  pthread_setname_np(pthread_self(), ("shard-" + std::to_string(index_)).c_str());
+  thread_id_ = std::this_thread::get_id();
+  store_ = make_store_(index_, loop_.uv());
+  store_->Start(this);
+  loop_.RequestTurn();
+  loop_.Run();
+  store_.reset();
+  loop_.Run();  // for handles that the store closed as it went
+}
+
+void Shard::OnStoreInput(core::Input input) {
+  assert(OnThread());
+  store_inputs_.push_back(std::move(input));
+  loop_.RequestTurn();  // not every callback of libuv is followed by the end of a turn before it waits
+}
+
+void Shard::Turn() {
+  assert(OnThread());
+  if (stopping_) {
+    ShutDown();
+    return;
+  }
+  lag_ = core::Duration(-1);
+  HandleStoreInputs();
+  HandleMail();
+  if (const auto now = BootNow(), due = broker_.NextDeadline(); due <= now) {
+    lag_ = std::max(lag_, now - due);
+    Step(core::Tick{});
+  }
+  store_->Flush();
+  listeners_.Deliver();
+  PublishStatus();
+  if (observer_ != nullptr && lag_ >= core::Duration::zero()) observer_->OnLoopLag(lag_);
+  if (mail_done_ < mail_.size()) loop_.RequestTurn();
+  loop_.WakeAt(broker_.NextDeadline());
+}
+
+void Shard::HandleStoreInputs() {
+  store_batch_.swap(store_inputs_);
+  for (core::Input& input : store_batch_) Step(std::move(input));
+  store_batch_.clear();
+}
+
+void Shard::HandleMail() {
+  if (mail_done_ == mail_.size()) {
+    mail_.clear();
+    mail_done_ = 0;
+    const auto first_at = mailbox_.Drain(mail_);
+    if (first_at != core::kNever) lag_ = std::max(lag_, BootNow() - first_at);
+  }
+  const size_t end = std::min(mail_.size(), mail_done_ + kMailPerTurn);
+  while (mail_done_ < end) Handle(std::move(mail_[mail_done_++]));
+}
+
+void Shard::Handle(Envelope envelope) {
+  if (envelope.sink != nullptr) listeners_.Attach(envelope.session, std::move(envelope.sink));
+  if (auto* task = std::get_if<StoreTask>(&envelope.what)) {
+    (*task)(store_.get());
+    return;
+  }
+  auto& input = std::get<core::Input>(envelope.what);
+  const auto* ended = std::get_if<core::StreamEnded>(&input);
+  const core::SessionId gone = ended != nullptr ? ended->session : 0;
+  Step(std::move(input));
+  if (gone != 0) listeners_.Detach(gone);
+}
+
+void Shard::Step(core::Input input) {
+  const auto now = BootNow();
+  if (const auto* reply = std::get_if<core::StoreReply>(&input)) NoteStoreReply(now, *reply);
+  if (std::holds_alternative<core::StoreUp>(input)) NoteStoreState(true, "");
+  if (const auto* down = std::get_if<core::StoreDown>(&input)) NoteStoreState(false, down->cause);
+  effects_.clear();
+  broker_.Step(now, std::move(input), effects_);
+  for (core::Effect& effect : effects_) Perform(now, std::move(effect));
+}
+
+void Shard::Perform(core::Instant now, core::Effect effect) {
+  if (auto* command = std::get_if<core::StoreCommand>(&effect)) {
+    Submit(now, std::move(*command));
+  } else if (auto* notify = std::get_if<core::Notify>(&effect)) {
+    listeners_.Gather(std::move(*notify));
+  } else if (const auto* fact = std::get_if<core::Fact>(&effect)) {
+    if (observer_ != nullptr) observer_->OnFact(*fact);
+  } else {
+    static_assert(std::variant_size_v<core::Effect> == 4, "a new effect needs its place here");
+    on_drained_();
+  }
+}
+
+void Shard::Submit(core::Instant now, core::StoreCommand command) {
+  const core::OpId op = OpOf(command);
+  if (op != 0) sent_[op] = Sent{.verb = command.index(), .at = now};
+  store_->Submit(std::move(command));
+}
+
+void Shard::NoteStoreState(bool up, const std::string& cause) {
+  store_up_ = up;
+  store_problem_ = cause;
+  if (observer_ != nullptr) observer_->OnStoreState(index_, up, cause);
+}
+
+void Shard::NoteStoreReply(core::Instant now, const core::StoreReply& reply) {
+  const auto it = sent_.find(reply.op);
+  assert(it != sent_.end());
+  if (it == sent_.end()) return;
+  const Sent sent = it->second;
+  sent_.erase(it);
+  if (observer_ == nullptr) return;
+  const auto* failed = std::get_if<core::StoreFailed>(&reply.outcome);
+  const bool ok = failed == nullptr && !std::holds_alternative<core::StoreUnknown>(reply.outcome);
+  observer_->OnStoreReply(sent.verb, now - sent.at, ok);
+  if (!ok) observer_->OnStoreFailure(sent.verb, failed ? std::optional(failed->kind) : std::nullopt);
+}
+
+void Shard::PublishStatus() {
+  const auto stats = broker_.Stats();
+  std::lock_guard lock(status_mu_);
+  status_.store_up = store_up_;
+  if (status_.store_problem != store_problem_) status_.store_problem = store_problem_;
+  status_.stats = stats;
+  status_.mailbox_depth = mail_.size() - mail_done_;
+}
+
+void Shard::ShutDown() {
+  std::vector<Envelope> unread;
+  mailbox_.Close(unread);  // before the loop: from here on nobody wakes it
+  if (store_ != nullptr) {
+    store_->Stop();
+    loop_.Close();
+  }
+  const auto cancel = [](Envelope& envelope) {
+    if (auto* task = std::get_if<StoreTask>(&envelope.what)) (*task)(nullptr);
+  };
+  std::for_each(mail_.begin() + static_cast<ptrdiff_t>(mail_done_), mail_.end(), cancel);
+  std::for_each(unread.begin(), unread.end(), cancel);
+  mail_.clear();
+  mail_done_ = 0;
+}
+
+}  // namespace distlock::shard

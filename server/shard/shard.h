@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One thread with one core and one store, and whose turn it is. A turn of its loop: take what the store answered and
+// what the mailbox holds, Step the core with each, perform the effects, flush the store once, tell each listener once,
+// set the timer. It knows nothing of what a lock means.
+//
+// The clock is read after an input was taken and before its effects leave: so a `now` of the core is never later than
+// the bytes it causes, and never earlier than the message it answers. Both bound what somebody may believe.
+//
+// Thread: the public methods on any thread; everything else on the shard's own, asserted. Life: Start once, Stop once.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "core/broker.h"
+#include "core/messages.h"
+#include "shard/listeners.h"
+#include "shard/loop.h"
+#include "shard/mailbox.h"
+#include "shard/shard_set.h"
+#include "store/store.h"
+
+namespace distlock::shard {
+
+// A question to the store; called with null, on any thread, when the shard has stopped.
+using StoreTask = std::function<void(store::Store*)>;
+
+// One item of the mailbox. A non-null sink is attached to `session` before `what` is handled.
+struct Envelope {
+  std::variant<core::Input, StoreTask> what;
+  core::SessionId session = 0;
+  std::shared_ptr<Sink> sink;
+};
+
+class Shard final : private store::StoreListener {
+ public:
+  // `on_drained` runs on the shard's thread for each DrainComplete. Of `options`, `broker` is this shard's own.
+  Shard(int index, const ShardSetOptions& options, std::function<void()> on_drained);
+  ~Shard() override;  // stops
+
+  void Start();
+  // Returns when the thread has ended: inputs not handled by then are gone, the store is stopped.
+  void Stop();
+
+  [[nodiscard]] bool TryPost(Envelope envelope) { return mailbox_.TryPost(std::move(envelope)); }
+  [[nodiscard]] bool TryPost(std::vector<Envelope> envelopes) { return mailbox_.TryPost(std::move(envelopes)); }
+  void Post(Envelope envelope);
+
+  ShardStatus Status() const;
+
+ private:
+  void OnStoreInput(core::Input input) override;
+
+  void Run();
+  void Turn();
+  void HandleStoreInputs();
+  void HandleMail();
+  void Handle(Envelope envelope);
+  void Step(core::Input input);
+  void Perform(core::Instant now, core::Effect effect);
+  void Submit(core::Instant now, core::StoreCommand command);
+  void NoteStoreState(bool up, const std::string& cause);
+  void NoteStoreReply(core::Instant now, const core::StoreReply& reply);
+  void PublishStatus();
+  void ShutDown();
+  bool OnThread() const { return std::this_thread::get_id() == thread_id_; }
+
+  // Constant after Start.
+  const int index_;
+  const std::function<std::unique_ptr<store::Store>(int, uv_loop_t*)> make_store_;
+  Observer* const observer_;
+  const std::function<void()> on_drained_;
+  std::thread thread_;
+
+  // Safe on any thread by themselves.
+  Loop loop_;  // before mailbox_, which wakes it
+  Mailbox<Envelope> mailbox_;
+  std::atomic<bool> stopping_ = false;
+
+  // Owned by the shard's thread.
+  std::thread::id thread_id_;
+  core::Broker broker_;
+  std::unique_ptr<store::Store> store_;
+  Listeners listeners_;
+  std::vector<core::Input> store_inputs_;  // arrived in this turn
+  std::vector<core::Input> store_batch_;   // being handled; kept for its memory
+  std::vector<Envelope> mail_;             // taken from the mailbox
+  size_t mail_done_ = 0;                   // how many of mail_ are handled
+  core::Duration lag_{};                   // the longest that something due had to wait in this turn
+  std::vector<core::Effect> effects_;
+  struct Sent {
+    size_t verb = 0;
+    core::Instant at;
+  };
+  absl::flat_hash_map<core::OpId, Sent> sent_;  // commands not answered yet
+  bool store_up_ = false;
+  std::string store_problem_ = "not connected yet";
+
+  // Guarded by status_mu_.
+  mutable std::mutex status_mu_;
+  ShardStatus status_;
+};
+
+}  // namespace distlock::shard

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// All shards of the daemon: each lock name lives on exactly one of them. This is all that the rpc room sees of threads.
+//
+// Thread: every method is safe on any thread unless it says otherwise. Life: Start once; the callers of Post must be
+// gone (server shut down, all calls ended) before Stop; destruction stops.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/broker.h"
+#include "core/messages.h"
+#include "shard/sink.h"
+#include "store/store.h"
+
+typedef struct uv_loop_s uv_loop_t;
+
+namespace distlock::shard {
+
+// What the outside wants to know about one shard; a snapshot, at most one loop turn old.
+struct ShardStatus {
+  bool store_up = false;
+  std::string store_problem;  // "" when up
+  core::BrokerStats stats;
+  size_t mailbox_depth = 0;  // inputs that wait to be handled, by now
+};
+
+// Told what a shard's core did, for metrics and logs. Called on the shard's thread; must not block.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void OnFact(const core::Fact& fact) = 0;
+  virtual void OnStoreState(int shard, bool up, const std::string& cause) = 0;
+  virtual void OnLoopLag(core::Duration lag) = 0;
+  // One store command answered: the index of the command in core::StoreCommand and what it took, send to reply.
+  virtual void OnStoreReply(size_t verb, core::Duration took, bool ok) = 0;
+  // After an OnStoreReply that was not ok: why; nullopt when it may have run.
+  virtual void OnStoreFailure(size_t /*verb*/, std::optional<core::FailureKind> /*why*/) {}
+  // A TryPost was refused. On the poster's thread.
+  virtual void OnMailboxFull() {}
+};
+
+struct ShardSetOptions {
+  int shards = 1;                   // 1..64
+  size_t mailbox_capacity = 65536;  // inputs waiting in one shard's bounded lane
+  core::BrokerConfig broker;        // seed is varied per shard
+  // Makes the store of shard `index` on its loop; runs on that shard's thread.
+  std::function<std::unique_ptr<store::Store>(int index, uv_loop_t* loop)> make_store;
+  Observer* observer = nullptr;  // may be null; outlives the set
+};
+
+class ShardSet {
+ public:
+  explicit ShardSet(ShardSetOptions options);
+  ~ShardSet();
+  ShardSet(const ShardSet&) = delete;
+  ShardSet& operator=(const ShardSet&) = delete;
+
+  void Start();
+  void Stop();
+
+  int size() const;
+  int ShardOf(const core::LockName& name) const;
+  core::SessionId NewSessionId();
+
+  // The bounded lane, for new work (OpenSession, Acquire, Heartbeat, Renew). False when the mailbox is full: nothing
+  // happened, refuse the caller. A non-null `sink` is attached to `session` before the input is handled.
+  [[nodiscard]] bool TryPost(int shard, core::Input input, core::SessionId session = 0,
+                             std::shared_ptr<Sink> sink = nullptr);
+  // Several inputs with one wake-up at most; all or nothing.
+  [[nodiscard]] bool TryPost(int shard, std::vector<core::Input> inputs);
+  // The lane that always delivers (Cancel, Release, Goodbye, StreamEnded); its length is bounded by the calls admitted.
+  // StreamEnded also detaches the session's sink, after it has been handled.
+  void Post(int shard, core::Input input, core::SessionId session = 0, std::shared_ptr<Sink> sink = nullptr);
+
+  // Read-only questions, answered on a shard's thread.
+  void Inspect(const core::LockName& name, uint32_t max_waiters, core::Duration timeout,
+               std::function<void(absl::StatusOr<store::LockView>)> done);
+  void List(std::string escaped_namespace, std::string escaped_key_prefix, uint32_t page_size, std::string page_token,
+            core::Duration timeout, std::function<void(absl::StatusOr<store::LockPage>)> done);
+
+  // Drains every shard; `done` runs once, on a shard's thread, when nothing is held or waiting any more. A second call
+  // can only shorten the timeout.
+  void Drain(core::Duration timeout, std::function<void()> done);
+
+  std::vector<ShardStatus> Status() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace distlock::shard
