@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "child.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "exit_code.h"
+
+namespace distlock::cli {
+namespace {
+
+std::vector<std::string> EnvironmentWith(const std::vector<std::pair<std::string, std::string>>& extra) {
+  std::vector<std::string> out;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    bool replaced = false;
+    for (const auto& [name, value] : extra) {
+      replaced = replaced || (std::strncmp(*entry, name.c_str(), name.size()) == 0 && (*entry)[name.size()] == '=');
+    }
+    if (!replaced) out.emplace_back(*entry);
+  }
+  for (const auto& [name, value] : extra) out.push_back(name + "=" + value);
+  return out;
+}
+
+std::vector<char*> Pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> out;
+  for (const std::string& s : strings) out.push_back(const_cast<char*>(s.c_str()));
+  out.push_back(nullptr);
+  return out;
+}
+
+ssize_t ReadRetrying(int fd, void* buffer, size_t size) {
+  ssize_t n;
+  do {
+    n = ::read(fd, buffer, size);
+  } while (n < 0 && errno == EINTR);
+  return n;
+}
+
+void ReportAndExit(int error_fd) {
+  const int error = errno;
+  [[maybe_unused]] const ssize_t written = ::write(error_fd, &error, sizeof(error));
+  ::_exit(kExitNotFound);
+}
+
+// In the child. The parent may die at any moment before exec: the death signal covers what follows prctl, the look at
+// the parent's id and the end of the go pipe what came before.
+[[noreturn]] void BecomeCommand(pid_t parent, int go_fd, int error_fd, char* const* argv, char* const* env,
+                                const CommandLine& command) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  char go = 0;
+  if (::getppid() != parent || ReadRetrying(go_fd, &go, 1) != 1) ::_exit(kExitNotFound);
+  if (command.stdin_from_null) {
+    const int null_fd = ::open("/dev/null", O_RDONLY);
+    if (null_fd < 0 || ::dup2(null_fd, STDIN_FILENO) < 0) ReportAndExit(error_fd);
+    if (null_fd != STDIN_FILENO) ::close(null_fd);
+  }
+  ::sigprocmask(SIG_SETMASK, &command.signal_mask, nullptr);
+  ::execvpe(argv[0], argv, env);
+  ReportAndExit(error_fd);
+  ::_exit(kExitNotFound);
+}
+
+}  // namespace
+
+Child::~Child() {
+  if (go_fd_ >= 0) ::close(go_fd_);
+  if (error_fd_ >= 0) ::close(error_fd_);
+}
+
+bool Child::Fork(const CommandLine& command) {
+  const std::vector<std::string> env_strings = EnvironmentWith(command.extra_env);
+  const std::vector<char*> argv = Pointers(command.argv);
+  const std::vector<char*> env = Pointers(env_strings);
+  int go[2];
+  int error[2];
+  if (::pipe2(go, O_CLOEXEC) != 0) return false;
+  if (::pipe2(error, O_CLOEXEC) != 0) {
+    ::close(go[0]);
+    ::close(go[1]);
+    return false;
+  }
+  const pid_t parent = ::getpid();
+  pid_ = ::fork();
+  if (pid_ == 0) {
+    // Or the child's own copy would keep the pipe open after our death.
+    ::close(go[1]);
+    BecomeCommand(parent, go[0], error[1], argv.data(), env.data(), command);
+  }
+  ::close(go[0]);
+  ::close(error[1]);
+  go_fd_ = go[1];
+  error_fd_ = error[0];
+  if (pid_ < 0) return false;
+  // Both sides do it: whoever comes first, neither goes on before it is done.
+  ::setpgid(pid_, pid_);
+  return true;
+}
+
+int Child::Go() {
+  [[maybe_unused]] const ssize_t written = ::write(go_fd_, "g", 1);
+  ::close(go_fd_);
+  go_fd_ = -1;
+  int error = 0;
+  if (ReadRetrying(error_fd_, &error, sizeof(error)) != static_cast<ssize_t>(sizeof(error))) return 0;
+  ::waitpid(pid_, nullptr, 0);
+  ended_ = true;
+  return error;
+}
+
+std::optional<int> Child::Reap() {
+  if (!running()) return std::nullopt;
+  int status = 0;
+  if (::waitpid(pid_, &status, WNOHANG | WUNTRACED) != pid_) return std::nullopt;
+  ended_ = !WIFSTOPPED(status);
+  return status;
+}
+
+bool Child::SignalGroup(int signo) const { return pid_ > 0 && (::kill(-pid_, signo) == 0 || errno == EPERM); }
+
+int ExitCodeOfStatus(int status) {
+  return WIFSIGNALED(status) ? kExitSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+}  // namespace distlock::cli

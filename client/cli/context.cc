@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "context.h"
+
+#include <absl/strings/match.h>
+#include <absl/strings/str_cat.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
+#include <sys/stat.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "distlock/v1/admin_service.grpc.pb.h"
+
+namespace distlock::cli {
+namespace {
+
+constexpr char kDefaultSocket[] = "/run/distlock/distlock.sock";
+constexpr char kDefaultAddress[] = "127.0.0.1:7420";
+
+// The channel knows that it is not connected, but not why; a call that does not wait for it comes back with the reason.
+std::string CauseOf(const std::shared_ptr<grpc::Channel>& channel) {
+  grpc::ClientContext call;
+  call.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
+  v1::GetStatusResponse ignored;
+  const grpc::Status status = v1::AdminService::NewStub(channel)->GetStatus(&call, {}, &ignored);
+  return status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED ? "no answer" : status.error_message();
+}
+
+}  // namespace
+
+std::string Context::Target() const {
+  std::string target = server;
+  if (target.empty()) {
+    if (const char* from_env = std::getenv("DISTLOCK_SERVER")) target = from_env;
+  }
+  if (target.empty()) {
+    struct stat info;
+    const bool there = ::stat(kDefaultSocket, &info) == 0 && S_ISSOCK(info.st_mode);
+    target = there ? kDefaultSocket : kDefaultAddress;
+  }
+  return absl::StartsWith(target, "/") ? absl::StrCat("unix://", target) : target;
+}
+
+bool Context::Print(std::string_view text_line, const Json& json_line) const {
+  const std::string line = (json ? json_line.Line() : std::string(text_line)) + "\n";
+  if (std::fwrite(line.data(), 1, line.size(), stdout) == line.size() && std::fflush(stdout) == 0) return true;
+  std::fprintf(stderr, "distlockctl: cannot write to stdout: %s\n", std::strerror(errno));
+  return false;
+}
+
+int Context::Fail(const Failure& failure) const {
+  const std::string text = json ? DescribeJson(failure) : DescribeText(failure);
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  return failure.exit_code;
+}
+
+void Context::Note(std::string_view line) const {
+  if (!json) std::fprintf(stderr, "distlockctl: %.*s\n", static_cast<int>(line.size()), line.data());
+}
+
+CLI::Option* AddDurationFlag(CLI::App& command, const std::string& names, std::function<void(Millis)> set,
+                             const std::string& help) {
+  const auto parse = [names, set = std::move(set)](const std::string& text) {
+    const std::optional<Millis> value = ParseDuration(text);
+    if (!value) {
+      throw CLI::ValidationError(names, "'" + text + "' is no duration; write 15s, 500ms, 1m30s, or seconds as 2.5");
+    }
+    set(*value);
+  };
+  return command.add_option_function<std::string>(names, parse, help)->option_text("DURATION");
+}
+
+void AddContextFlags(CLI::App& command, Context& context, bool own_timeout) {
+  command
+      .add_option("--server", context.server,
+                  "unix:///path or host:port (default: DISTLOCK_SERVER, else the local broker)")
+      ->type_name("ADDRESS");
+  command
+      .add_option_function<std::string>(
+          "-o,--output", [&context](const std::string& format) { context.json = format == "json"; },
+          "text, or json: one object per line")
+      ->option_text("text|json")
+      ->check(CLI::IsMember({"text", "json"}));
+  AddDurationFlag(
+      command, own_timeout ? "--connect-timeout" : "--timeout,--connect-timeout",
+      [&context](Millis value) { context.connect_timeout = value; },
+      "How long to try to reach the broker (default 5s)");
+}
+
+Failure Unreachable(const Context& context, const std::string& cause) {
+  Failure failure;
+  failure.reason = "UNAVAILABLE";
+  failure.exit_code = kExitUnavailable;
+  failure.message = absl::StrCat("cannot reach the broker at ", context.Target(), " within ",
+                                 FormatDuration(context.connect_timeout), cause.empty() ? "" : ": ", cause,
+                                 "; is distlockd running there? --server or DISTLOCK_SERVER says where");
+  return failure;
+}
+
+std::shared_ptr<grpc::Channel> Connect(const Context& context) {
+  grpc::ChannelArguments args;
+  args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // The first retries come quickly, so that a broker that is just starting is not missed by a short --timeout.
+  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  auto channel = grpc::CreateCustomChannel(context.Target(), grpc::InsecureChannelCredentials(), args);
+  const auto deadline = std::chrono::system_clock::now() + context.connect_timeout;
+  if (channel->WaitForConnected(deadline)) return channel;
+  context.Fail(Unreachable(context, CauseOf(channel)));
+  return nullptr;
+}
+
+}  // namespace distlock::cli

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What every command shares: where the broker is, how long to try to reach it, and how to print. Filled by the command
+// line before any command runs, constant afterwards. Commands return exit codes (exit_code.h) and print through here
+// only: results to stdout, troubles and progress to stderr.
+#pragma once
+
+#include <grpcpp/channel.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "duration.h"
+#include "failure.h"
+#include "json.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace distlock::cli {
+
+struct Context {
+  std::string server;  // as given; see Target()
+  Millis connect_timeout{5000};
+  bool json = false;
+  std::function<int()> command;  // set by the subcommand that was named
+
+  // The gRPC target: --server, else DISTLOCK_SERVER, else the default socket if it exists, else the default port.
+  std::string Target() const;
+
+  // False when stdout does not take it (closed, disk full), said on stderr once.
+  bool Print(std::string_view text_line, const Json& json_line) const;
+
+  // Says it on stderr in the chosen format and returns its exit code.
+  int Fail(const Failure& failure) const;
+
+  // A remark for people, on stderr, in the text format only.
+  void Note(std::string_view line) const;
+};
+
+// Adds --server, --output and --timeout to a command. `own_timeout`: the command has a --timeout of another meaning, so
+// only --connect-timeout is added.
+void AddContextFlags(CLI::App& command, Context& context, bool own_timeout = false);
+
+CLI::Option* AddDurationFlag(CLI::App& command, const std::string& names, std::function<void(Millis)> set,
+                             const std::string& help);
+
+// A channel that has been connected once, or null after `context.Fail` was told why not.
+std::shared_ptr<grpc::Channel> Connect(const Context& context);
+
+// What Connect's failure says, for those who reach the broker by other means.
+Failure Unreachable(const Context& context, const std::string& cause);
+
+}  // namespace distlock::cli

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "duration.h"
+
+#include <absl/time/time.h>
+
+namespace distlock::cli {
+
+std::optional<Millis> ParseDuration(const std::string& text) {
+  constexpr absl::Duration kLongest = absl::Hours(24 * 366);
+  if (text.empty()) return std::nullopt;
+  const bool plain = text.find_first_not_of("0123456789.") == std::string::npos;
+  absl::Duration parsed;
+  if (!absl::ParseDuration(plain ? text + "s" : text, &parsed)) return std::nullopt;
+  if (parsed < absl::ZeroDuration() || parsed > kLongest) return std::nullopt;
+  const auto millis = Millis(absl::ToInt64Milliseconds(parsed));
+  // 0 means "one try" or "none" in most places; something tiny must not turn into that.
+  if (millis.count() == 0 && parsed > absl::ZeroDuration()) return Millis(1);
+  return millis;
+}
+
+std::string FormatDuration(Millis value) { return absl::FormatDuration(absl::FromChrono(value)); }
+
+google::protobuf::Duration ToProto(Millis value) {
+  google::protobuf::Duration out;
+  out.set_seconds(value.count() / 1000);
+  out.set_nanos(static_cast<int32_t>(value.count() % 1000) * 1'000'000);
+  return out;
+}
+
+Millis FromProto(const google::protobuf::Duration& value) {
+  return Millis(value.seconds() * 1000 + value.nanos() / 1'000'000);
+}
+
+std::string FormatTime(const google::protobuf::Timestamp& value) {
+  if (value.seconds() == 0 && value.nanos() == 0) return "";
+  const absl::Time time = absl::FromUnixSeconds(value.seconds()) + absl::Nanoseconds(value.nanos());
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", time, absl::UTCTimeZone());
+}
+
+}  // namespace distlock::cli

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "failure.h"
+
+#include <absl/strings/str_cat.h>
+
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "json.h"
+
+namespace distlock::cli {
+namespace {
+
+constexpr std::string_view kDomain = "distlock";
+
+struct ReasonExit {
+  std::string_view reason;
+  int exit_code;
+};
+
+constexpr ReasonExit kReasonExits[] = {
+    {"LOCK_HELD", kExitBusy},
+    {"WAIT_TIMEOUT", kExitBusy},
+    {"LEASE_LOST", kExitLost},
+    {"NOT_HOLDER", kExitLost},
+    {"LIMIT_MISMATCH", kExitUsage},
+    {"FOREIGN_KEY", kExitUnavailable},
+    {"INVALID_ARGUMENT", kExitUsage},
+    {"NOT_SUPPORTED", kExitUsage},
+    {"QUOTA_EXCEEDED", kExitUnavailable},
+    {"STORE_FULL", kExitUnavailable},
+    {"STORE_UNAVAILABLE", kExitUnavailable},
+    {"QUORUM_NOT_REACHED", kExitUnavailable},
+    {"DRAINING", kExitUnavailable},
+    {"UNAUTHENTICATED", kExitDenied},
+    {"PERMISSION_DENIED", kExitDenied},
+};
+
+struct CodeName {
+  grpc::StatusCode code;
+  std::string_view name;
+  int exit_code;
+};
+
+// For a status without our details: gRPC itself made it, or something between us and the broker did.
+constexpr CodeName kCodeNames[] = {
+    {grpc::StatusCode::CANCELLED, "CANCELLED", kExitUnavailable},
+    {grpc::StatusCode::INVALID_ARGUMENT, "INVALID_ARGUMENT", kExitUsage},
+    {grpc::StatusCode::DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED", kExitUnavailable},
+    {grpc::StatusCode::UNIMPLEMENTED, "UNIMPLEMENTED", kExitUsage},
+    {grpc::StatusCode::UNAVAILABLE, "UNAVAILABLE", kExitUnavailable},
+    {grpc::StatusCode::RESOURCE_EXHAUSTED, "RESOURCE_EXHAUSTED", kExitUnavailable},
+    {grpc::StatusCode::UNAUTHENTICATED, "UNAUTHENTICATED", kExitDenied},
+    {grpc::StatusCode::PERMISSION_DENIED, "PERMISSION_DENIED", kExitDenied},
+};
+
+void ReadDetails(const google::rpc::Status& status, Failure& failure) {
+  for (const auto& any : status.details()) {
+    google::rpc::ErrorInfo info;
+    google::rpc::RetryInfo retry;
+    google::rpc::BadRequest bad;
+    google::rpc::ResourceInfo resource;
+    if (any.UnpackTo(&info) && info.domain() == kDomain) {
+      failure.reason = info.reason();
+      failure.from_broker = true;
+    } else if (any.UnpackTo(&retry)) {
+      failure.retry_after = FromProto(retry.retry_delay());
+    } else if (any.UnpackTo(&bad)) {
+      for (const auto& field : bad.field_violations()) failure.fields.emplace_back(field.field(), field.description());
+    } else if (any.UnpackTo(&resource)) {
+      failure.holder = resource.owner();
+    }
+  }
+}
+
+}  // namespace
+
+int ExitCodeOf(std::string_view reason) {
+  for (const ReasonExit& row : kReasonExits) {
+    if (row.reason == reason) return row.exit_code;
+  }
+  return kExitInternal;
+}
+
+Failure FailureFrom(const grpc::Status& status) {
+  Failure failure;
+  failure.message = status.error_message();
+  google::rpc::Status details;
+  if (!status.error_details().empty() && details.ParseFromString(status.error_details())) {
+    ReadDetails(details, failure);
+  }
+  if (failure.from_broker) {
+    failure.exit_code = ExitCodeOf(failure.reason);
+    return failure;
+  }
+  failure.reason = absl::StrCat("GRPC_", static_cast<int>(status.error_code()));
+  for (const CodeName& row : kCodeNames) {
+    if (row.code != status.error_code()) continue;
+    failure.reason = row.name;
+    failure.exit_code = row.exit_code;
+  }
+  return failure;
+}
+
+Failure UsageFailure(std::string message) {
+  Failure failure;
+  failure.reason = "INVALID_ARGUMENT";
+  failure.message = std::move(message);
+  failure.exit_code = kExitUsage;
+  return failure;
+}
+
+std::string DescribeText(const Failure& failure) {
+  std::string out = "distlockctl: ";
+  absl::StrAppend(&out, failure.message.empty() ? failure.reason : failure.message);
+  std::string facts;
+  if (!failure.holder.empty() && failure.message.find(failure.holder) == std::string::npos) {
+    absl::StrAppend(&facts, "held by ", failure.holder);
+  }
+  if (failure.retry_after) {
+    absl::StrAppend(&facts, facts.empty() ? "" : ", ", "retry after ", FormatDuration(*failure.retry_after));
+  }
+  absl::StrAppend(&out, " (", failure.reason, facts.empty() ? "" : "; ", facts, ")\n");
+  for (const auto& [field, problem] : failure.fields) absl::StrAppend(&out, "  ", field, ": ", problem, "\n");
+  return out;
+}
+
+std::string DescribeJson(const Failure& failure) {
+  Json error;
+  error.Text("reason", failure.reason).Text("message", failure.message).Number("exit_code", failure.exit_code);
+  if (!failure.holder.empty()) error.Text("holder", failure.holder);
+  if (failure.retry_after) error.Number("retry_after_ms", failure.retry_after->count());
+  std::vector<Json> fields;
+  for (const auto& [field, problem] : failure.fields) {
+    fields.push_back(Json().Text("field", field).Text("problem", problem));
+  }
+  if (!fields.empty()) error.List("fields", fields);
+  return Json().Object("error", error).Line() + "\n";
+}
+
+}  // namespace distlock::cli

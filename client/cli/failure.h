@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Why a command could not do what it was asked, in one shape whatever it came from: a gRPC status with its
+// google.rpc details, or a wrong value on the command line. Decides the exit code and the words. Pure, any thread.
+#pragma once
+
+#include <grpcpp/support/status.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "duration.h"
+#include "exit_code.h"
+
+namespace distlock::cli {
+
+struct Failure {
+  std::string reason;   // a RefusalReason without its prefix, or the gRPC code's name when the broker did not answer
+  std::string message;  // the broker's words, or ours
+  std::string holder;   // the owner label of who has the lock
+  std::optional<Millis> retry_after;
+  std::vector<std::pair<std::string, std::string>> fields;  // each bad field and what is wrong with it
+  int exit_code = kExitInternal;
+  bool from_broker = false;  // it carried details of distlock, so it is an answer and not a broken connection
+};
+
+Failure FailureFrom(const grpc::Status& status);
+
+Failure UsageFailure(std::string message);
+
+// The exit code of a RefusalReason's name; kExitInternal for a name this version does not know.
+int ExitCodeOf(std::string_view reason);
+
+// "distlockctl: ..." and one line per bad field; or, for json, one object {"error":{...}}. With the line end.
+std::string DescribeText(const Failure& failure);
+std::string DescribeJson(const Failure& failure);
+
+}  // namespace distlock::cli

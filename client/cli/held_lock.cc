@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "held_lock.h"
+
+#include <absl/strings/ascii.h>
+#include <absl/strings/str_cat.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+namespace distlock::cli {
+namespace {
+
+ClientOptions ClientOptionsFor(const Context& context, std::function<void(Duration)> on_draining) {
+  ClientOptions options;
+  options.address = context.Target();
+  options.client_label = "distlockctl";
+  options.unreachable_timeout = context.connect_timeout;
+  options.on_draining = std::move(on_draining);
+  return options;
+}
+
+LockOptions LockOptionsFor(const LockFlags& flags, std::function<void(const QueuedInfo&)> on_queued) {
+  LockOptions options;
+  options.lock_namespace = flags.name_space;
+  if (flags.ttl) options.ttl = *flags.ttl;
+  if (flags.max_wait) options.max_wait = *flags.max_wait;
+  options.max_hold = flags.max_hold;
+  options.lock_delay = flags.lock_delay;
+  options.owner = flags.owner.empty() ? DefaultOwner() : flags.owner;
+  options.metadata = flags.metadata;
+  options.on_queued = std::move(on_queued);
+  return options;
+}
+
+}  // namespace
+
+LockKeeper::LockKeeper(const Context& context, const LockFlags& flags)
+    : context_(context),
+      flags_(flags),
+      wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      client_(ClientOptionsFor(context, [this](Duration left) {
+        const std::lock_guard lock(mu_);
+        remarks_.push_back({Remark::kDraining, {}, std::chrono::duration_cast<Millis>(left)});
+        Wake();
+      })) {}
+
+LockKeeper::~LockKeeper() { on_end_.reset(); }
+
+void LockKeeper::Wake() {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(wake_fd_, &one, sizeof(one));
+}
+
+void LockKeeper::Clear() {
+  uint64_t count = 0;
+  [[maybe_unused]] const ssize_t n = ::read(wake_fd_, &count, sizeof(count));
+}
+
+std::optional<Remark> LockKeeper::TakeRemark() {
+  const std::lock_guard lock(mu_);
+  if (remarks_.empty()) return std::nullopt;
+  Remark first = std::move(remarks_.front());
+  remarks_.pop_front();
+  return first;
+}
+
+std::optional<LockKeeper::Answer> LockKeeper::TakeAnswer() {
+  const std::lock_guard lock(mu_);
+  return std::exchange(answer_, std::nullopt);
+}
+
+LockKeeper::Outcome LockKeeper::Wait(Signals& signals, const std::function<void(const Remark&)>& remark) {
+  Mutex mutex(client_, flags_.key, LockOptionsFor(flags_, [this](const QueuedInfo& info) {
+                const std::lock_guard lock(mu_);
+                remarks_.push_back({Remark::kQueued, info, {}});
+                Wake();
+              }));
+  PendingLock pending = mutex.LockAsync([this](Answer answer) {
+    const std::lock_guard lock(mu_);
+    answer_ = std::move(answer);
+    Wake();
+  });
+  std::optional<int> interrupted_by;
+  while (true) {
+    pollfd fds[2] = {{wake_fd_, POLLIN, 0}, {signals.fd(), POLLIN, 0}};
+    ::poll(fds, 2, -1);
+    Clear();
+    while (const auto said = TakeRemark()) remark(*said);
+    while (const auto signo = signals.Take()) {
+      if (*signo == SIGTSTP) StopAsBy(SIGTSTP);
+      if (!EndsAProcess(*signo)) continue;
+      if (!interrupted_by) pending.Cancel();
+      interrupted_by = signo;
+    }
+    std::optional<Answer> answer = TakeAnswer();
+    if (!answer) continue;
+    if (!interrupted_by) return Convert(std::move(*answer));
+    // The grant may have crossed the cancel.
+    if (answer->ok()) (*answer)->Release();
+    return Interrupted{*interrupted_by};
+  }
+}
+
+LockKeeper::Outcome LockKeeper::Convert(Answer answer) const {
+  if (answer.ok()) return std::move(answer).value();
+  return ToFailure(answer.refusal());
+}
+
+Failure LockKeeper::ToFailure(const Refusal& refusal) const {
+  if (refusal.reason == RefusalReason::kUnreachable) return Unreachable(context_, refusal.message);
+  Failure failure;
+  failure.reason = Name(refusal.reason);
+  failure.message = refusal.message;
+  failure.exit_code = ExitCodeOf(failure.reason);
+  failure.from_broker = true;
+  if (!refusal.holders.empty()) failure.holder = refusal.holders.front().owner;
+  if (refusal.retry_after) failure.retry_after = std::chrono::duration_cast<Millis>(*refusal.retry_after);
+  for (const FieldProblem& problem : refusal.field_problems) {
+    failure.fields.emplace_back(problem.field, problem.description);
+  }
+  return failure;
+}
+
+void LockKeeper::WatchEnd(const Guard& guard) {
+  on_end_.emplace(guard.stop_token(), [this] { Wake(); });
+}
+
+std::optional<Failure> CannotAsk(const LockFlags& flags) {
+  std::string what;
+  if (flags.shared) what = "--shared";
+  if (flags.limit > 0) what = "--limit";
+  if (flags.policy != v1::QUEUE_POLICY_UNSPECIFIED && flags.policy != v1::QUEUE_POLICY_FAIR) what = "--policy";
+  if (what.empty()) return std::nullopt;
+  Failure failure = UsageFailure(absl::StrCat(what, " is not supported by this version: only exclusive, fair locks"));
+  failure.reason = "NOT_SUPPORTED";
+  return failure;
+}
+
+std::string EndReason(const Guard& guard) { return absl::AsciiStrToUpper(std::string(Name(guard.end_cause()))); }
+
+std::string OutcomeName(ReleaseOutcome outcome) { return absl::AsciiStrToLower(std::string(Name(outcome))); }
+
+}  // namespace distlock::cli

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// hold: keeps a lock for as long as this process is wanted, and tells what happens to it, for people and for programs
+// that drive it through a pipe.
+
+#include <absl/strings/str_cat.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+
+#include "commands.h"
+#include "held_lock.h"
+
+namespace distlock::cli {
+namespace {
+
+struct HoldArgs {
+  LockFlags lock;
+  bool until_eof = false;
+};
+
+Json EventJson(std::string_view event, const LockFlags& lock) {
+  return Json()
+      .Text("event", event)
+      .Text("namespace", lock.name_space.empty() ? "default" : lock.name_space)
+      .Text("key", lock.key);
+}
+
+class Holding {
+ public:
+  Holding(const Context& context, const HoldArgs& args, LockKeeper& keeper, Signals& signals)
+      : context_(context), args_(args), keeper_(keeper), signals_(signals) {}
+
+  void Say(const Remark& remark) {
+    if (remark.kind == Remark::kDraining) {
+      Print(absl::StrCat("draining: the broker goes down in ", FormatDuration(remark.time_left)),
+            EventJson("draining", args_.lock).Number("time_left_ms", remark.time_left.count()));
+      return;
+    }
+    std::vector<std::string> owners;
+    for (const Holder& holder : remark.queued.holders) owners.push_back(holder.owner);
+    Print(absl::StrCat("queued: ", args_.lock.Name(), ", ", remark.queued.position, " ahead",
+                       owners.empty() ? "" : ", held by ", owners.empty() ? "" : owners.front()),
+          EventJson("queued", args_.lock).Number("position", remark.queued.position).Texts("holders", owners));
+  }
+
+  int Keep(Guard guard) {
+    const auto waited = std::chrono::duration_cast<Millis>(guard.waited());
+    Print(absl::StrCat("granted: ", args_.lock.Name(), ", token ", guard.token(), ", holder ", guard.holder_id()),
+          EventJson("granted", args_.lock)
+              .Text("holder_id", guard.holder_id())
+              .Number("token", static_cast<int64_t>(guard.token()))
+              .Number("waited_ms", waited.count()));
+    keeper_.WatchEnd(guard);
+    while (printing_works_ && !wanted_to_end_ && Alive(guard)) WaitForEvent();
+    if (!Alive(guard)) return Lost(guard);
+    return GiveBack(guard);
+  }
+
+ private:
+  // Also notices the way into danger and back, which nothing announces.
+  bool Alive(const Guard& guard) {
+    const LockState state = guard.state();
+    if (state != LockState::kHeld && state != LockState::kAtRisk) return false;
+    const bool at_risk = state == LockState::kAtRisk;
+    if (at_risk != at_risk_) {
+      at_risk_ = at_risk;
+      Print(
+          at_risk ? "at risk: the lease could not be renewed, it may be lost soon" : "renewed: the lease is safe again",
+          EventJson(at_risk ? "at_risk" : "renewed", args_.lock));
+    }
+    return true;
+  }
+
+  void WaitForEvent() {
+    constexpr int kBetweenLooksAtStateMs = 200;
+    pollfd fds[3] = {
+        {keeper_.fd(), POLLIN, 0}, {signals_.fd(), POLLIN, 0}, {args_.until_eof ? STDIN_FILENO : -1, POLLIN, 0}};
+    ::poll(fds, 3, kBetweenLooksAtStateMs);
+    keeper_.Clear();
+    while (const auto remark = keeper_.TakeRemark()) Say(*remark);
+    while (const auto signo = signals_.Take()) {
+      if (*signo == SIGTSTP) StopAsBy(SIGTSTP);
+      if (EndsAProcess(*signo)) wanted_to_end_ = true;
+    }
+    if (fds[2].revents != 0) SkipInput();
+  }
+
+  void SkipInput() {
+    char ignored[4096];
+    const ssize_t n = ::read(STDIN_FILENO, ignored, sizeof(ignored));
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) wanted_to_end_ = true;
+  }
+
+  int Lost(const Guard& guard) {
+    const std::string message = guard.end_message();
+    Print(absl::StrCat("lost: ", EndReason(guard), message.empty() ? "" : ", ", message),
+          EventJson("lost", args_.lock).Text("reason", EndReason(guard)).Text("message", message));
+    return kExitLost;
+  }
+
+  int GiveBack(Guard& guard) {
+    const ReleaseOutcome outcome = guard.Release();
+    Print("released: " + OutcomeName(outcome), EventJson("released", args_.lock).Text("outcome", OutcomeName(outcome)));
+    if (outcome == ReleaseOutcome::kAlreadyGone) return kExitLost;
+    return printing_works_ ? kExitOk : kExitInternal;
+  }
+
+  void Print(std::string_view text, const Json& json) {
+    if (printing_works_) printing_works_ = context_.Print(text, json);
+  }
+
+  const Context& context_;
+  const HoldArgs& args_;
+  LockKeeper& keeper_;
+  Signals& signals_;
+  bool at_risk_ = false;
+  bool wanted_to_end_ = false;
+  bool printing_works_ = true;
+};
+
+int Hold(const Context& context, const HoldArgs& args) {
+  if (const auto failure = CannotAsk(args.lock)) return context.Fail(*failure);
+  Signals signals;
+  LockKeeper keeper(context, args.lock);
+  Holding holding(context, args, keeper, signals);
+  auto outcome = keeper.Wait(signals, [&](const Remark& remark) { holding.Say(remark); });
+  if (const auto* interrupted = std::get_if<LockKeeper::Interrupted>(&outcome)) {
+    return kExitSignalBase + interrupted->signo;
+  }
+  if (const auto* failure = std::get_if<Failure>(&outcome)) return context.Fail(*failure);
+  return holding.Keep(std::move(std::get<Guard>(outcome)));
+}
+
+}  // namespace
+
+void AddHold(CLI::App& app, Context& context) {
+  auto* hold = app.add_subcommand("hold", "Hold a lock until a signal, and print what happens to it");
+  auto args = std::make_shared<HoldArgs>();
+  AddLockFlags(*hold, args->lock);
+  hold->add_flag("--until-eof", args->until_eof, "Also give it back when stdin ends");
+  AddContextFlags(*hold, context);
+  hold->footer(
+      "Prints one line per event: queued, granted, at_risk, renewed, draining, and lost or released at the end.\n"
+      "Exit code: 0 given back while held; 75 lost; 1 held by another; 128 + signal before the grant.\n\n"
+      "Examples:\n"
+      "  distlockctl hold maintenance --metadata why='disk swap' --max-hold 1h\n"
+      "  program | distlockctl hold feed --until-eof -o json");
+  hold->callback([&context, args] { context.command = [&context, args] { return Hold(context, *args); }; });
+}
+
+}  // namespace distlock::cli

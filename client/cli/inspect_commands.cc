@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// show, ls: who holds a lock, who waits for it. They only look.
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "commands.h"
+#include "distlock/v1/lock_service.grpc.pb.h"
+#include "lock_flags.h"
+
+namespace distlock::cli {
+namespace {
+
+struct ListArgs {
+  std::string name_space;
+  std::string prefix;
+  bool all = false;
+};
+
+const char* ModeName(v1::LockMode mode) {
+  switch (mode) {
+    case v1::LOCK_MODE_SHARED:
+      return "shared";
+    case v1::LOCK_MODE_PERMIT:
+      return "permit";
+    default:
+      return "exclusive";
+  }
+}
+
+Json MetadataAsJson(const google::protobuf::Map<std::string, std::string>& metadata) {
+  Json json;
+  for (const auto& [name, value] : std::map<std::string, std::string>(metadata.begin(), metadata.end())) {
+    json.Text(name, value);
+  }
+  return json;
+}
+
+// A broker does not know it of everybody; an empty value would be no time that a script can parse.
+void AddSince(Json& json, const google::protobuf::Timestamp& since) {
+  if (const std::string time = FormatTime(since); !time.empty()) json.Text("since", time);
+}
+
+std::string SinceAsText(const google::protobuf::Timestamp& since) {
+  const std::string time = FormatTime(since);
+  return time.empty() ? "" : absl::StrCat("  since ", time);
+}
+
+Json HolderAsJson(const v1::Holder& holder) {
+  Json json;
+  json.Text("holder_id", holder.holder_id())
+      .Text("owner", holder.owner())
+      .Object("metadata", MetadataAsJson(holder.metadata()))
+      .Text("mode", ModeName(holder.mode()))
+      .Number("permits", holder.permits())
+      .Number("token", static_cast<int64_t>(holder.fencing_token()));
+  AddSince(json, holder.since());
+  return json.Number("time_left_ms", FromProto(holder.time_left()).count())
+      .Number("ttl_ms", FromProto(holder.ttl()).count())
+      .Text("broker_id", holder.broker_id())
+      .Flag("blocked", holder.blocked());
+}
+
+Json WaiterAsJson(const v1::Waiter& waiter) {
+  Json json;
+  json.Text("waiter_id", waiter.waiter_id())
+      .Text("owner", waiter.owner())
+      .Object("metadata", MetadataAsJson(waiter.metadata()))
+      .Text("mode", ModeName(waiter.mode()))
+      .Number("permits", waiter.permits());
+  AddSince(json, waiter.since());
+  return json.Text("broker_id", waiter.broker_id());
+}
+
+Json LockAsJson(const v1::Lock& lock, bool with_waiters) {
+  std::vector<Json> holders;
+  for (const v1::Holder& holder : lock.holders()) holders.push_back(HolderAsJson(holder));
+  Json json;
+  json.Text("namespace", lock.namespace_())
+      .Text("key", lock.key())
+      .Number("token", static_cast<int64_t>(lock.fencing_token()))
+      .Number("queue_length", lock.queue_length())
+      .List("holders", holders);
+  if (!with_waiters) return json;
+  std::vector<Json> waiters;
+  for (const v1::Waiter& waiter : lock.waiters()) waiters.push_back(WaiterAsJson(waiter));
+  return json.List("waiters", waiters);
+}
+
+std::string MetadataAsText(const google::protobuf::Map<std::string, std::string>& metadata) {
+  std::string out;
+  for (const auto& [name, value] : std::map<std::string, std::string>(metadata.begin(), metadata.end())) {
+    absl::StrAppend(&out, " ", name, "=", value);
+  }
+  return out;
+}
+
+std::string StateName(const v1::Lock& lock) {
+  if (lock.holders().empty()) return "free";
+  return lock.holders(0).blocked() ? "blocked" : "held";
+}
+
+std::string HolderAsText(const v1::Holder& holder) {
+  if (holder.blocked()) {
+    return absl::StrCat("  blocked for another ", FormatDuration(FromProto(holder.time_left())), " (lock delay of ",
+                        holder.owner(), ")");
+  }
+  return absl::StrCat("  holder ", holder.owner(), "  ", ModeName(holder.mode()), SinceAsText(holder.since()),
+                      "  left ", FormatDuration(FromProto(holder.time_left())), "  token ", holder.fencing_token(),
+                      "  id ", holder.holder_id(), MetadataAsText(holder.metadata()));
+}
+
+std::string LockAsText(const v1::Lock& lock) {
+  std::string out =
+      absl::StrCat(lock.namespace_(), "/", lock.key(), "  ", StateName(lock), ", ", lock.queue_length(), " waiting");
+  for (const v1::Holder& holder : lock.holders()) absl::StrAppend(&out, "\n", HolderAsText(holder));
+  int place = 0;
+  for (const v1::Waiter& waiter : lock.waiters()) {
+    absl::StrAppend(&out, "\n  waiter ", ++place, " ", waiter.owner(), "  ", ModeName(waiter.mode()),
+                    SinceAsText(waiter.since()), "  id ", waiter.waiter_id(), MetadataAsText(waiter.metadata()));
+  }
+  const int unseen = static_cast<int>(lock.queue_length()) - lock.waiters_size();
+  if (unseen > 0) absl::StrAppend(&out, "\n  and ", unseen, " more");
+  return out;
+}
+
+std::string LockAsRow(const v1::Lock& lock) {
+  const std::string name = absl::StrCat(lock.namespace_(), "/", lock.key());
+  if (lock.holders().empty())
+    return absl::StrFormat("%-40s %-8s %5d waiting", name, StateName(lock), lock.queue_length());
+  const v1::Holder& holder = lock.holders(0);
+  const std::string others = lock.holders_size() > 1 ? absl::StrCat(" and ", lock.holders_size() - 1, " more") : "";
+  return absl::StrFormat("%-40s %-8s %5d waiting  left %-8s %s%s", name, StateName(lock), lock.queue_length(),
+                         FormatDuration(FromProto(holder.time_left())), holder.owner(), others);
+}
+
+int Show(const Context& context, const LockFlags& flags) {
+  const auto channel = Connect(context);
+  if (!channel) return kExitUnavailable;
+  v1::GetLockRequest request;
+  request.set_namespace_(flags.name_space);
+  request.set_key(flags.key);
+  v1::GetLockResponse response;
+  grpc::ClientContext call;
+  call.set_deadline(std::chrono::system_clock::now() + context.connect_timeout);
+  const grpc::Status status = v1::LockService::NewStub(channel)->GetLock(&call, request, &response);
+  if (!status.ok()) return context.Fail(FailureFrom(status));
+  return context.Print(LockAsText(response.lock()), LockAsJson(response.lock(), true)) ? kExitOk : kExitInternal;
+}
+
+int List(const Context& context, const ListArgs& args) {
+  const auto channel = Connect(context);
+  if (!channel) return kExitUnavailable;
+  const auto stub = v1::LockService::NewStub(channel);
+  v1::ListLocksRequest request;
+  request.set_namespace_(args.name_space);
+  request.set_key_prefix(args.prefix);
+  do {
+    v1::ListLocksResponse page;
+    grpc::ClientContext call;
+    call.set_deadline(std::chrono::system_clock::now() + context.connect_timeout);
+    const grpc::Status status = stub->ListLocks(&call, request, &page);
+    if (!status.ok()) return context.Fail(FailureFrom(status));
+    for (const v1::Lock& lock : page.locks()) {
+      if (!context.Print(LockAsRow(lock), LockAsJson(lock, false))) return kExitInternal;
+    }
+    request.set_page_token(page.next_page_token());
+  } while (args.all && !request.page_token().empty());
+  if (!request.page_token().empty()) context.Note("there are more: --all lists every page");
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddInspectCommands(CLI::App& app, Context& context) {
+  auto* show = app.add_subcommand("show", "Who holds a lock and who waits for it");
+  auto flags = std::make_shared<LockFlags>();
+  AddKeyFlags(*show, *flags);
+  AddContextFlags(*show, context);
+  show->footer(
+      "Examples:\n"
+      "  distlockctl show deploy\n"
+      "  distlockctl show deploy -o json | jq -r '.holders[].owner'");
+  show->callback([&context, flags] { context.command = [&context, flags] { return Show(context, *flags); }; });
+
+  auto* list = app.add_subcommand("ls", "The locks that are held");
+  auto args = std::make_shared<ListArgs>();
+  list->add_option("--namespace", args->name_space, "Namespace to list (default \"default\")")->type_name("NAME");
+  list->add_option("--prefix", args->prefix, "Only keys that begin with P")->type_name("P");
+  list->add_flag("--all", args->all, "Every page, not only the first hundred or so");
+  AddContextFlags(*list, context);
+  list->footer(
+      "Examples:\n"
+      "  distlockctl ls --prefix deploy/\n"
+      "  distlockctl ls --all -o json | jq -r .key");
+  list->callback([&context, args] { context.command = [&context, args] { return List(context, *args); }; });
+}
+
+}  // namespace distlock::cli

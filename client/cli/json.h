@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Writes one JSON object on one line, members in the order they were added: the output of `-o json` is diffed and
+// parsed by scripts, so its order must not depend on a hash. Values are copied. One thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace distlock::cli {
+
+class Json {
+ public:
+  Json& Text(std::string_view name, std::string_view value);
+  Json& Number(std::string_view name, int64_t value);
+  Json& Flag(std::string_view name, bool value);
+  Json& Null(std::string_view name);
+  Json& Object(std::string_view name, const Json& value);
+  Json& List(std::string_view name, const std::vector<Json>& values);
+  Json& Texts(std::string_view name, const std::vector<std::string>& values);
+
+  // Without a line end.
+  std::string Line() const { return "{" + body_ + "}"; }
+
+ private:
+  Json& Raw(std::string_view name, std::string_view value);
+
+  std::string body_;
+};
+
+// The string with its quotes. Bytes from 0x80 up pass as they are: the wire carries UTF-8 only.
+std::string QuoteJson(std::string_view value);
+
+}  // namespace distlock::cli

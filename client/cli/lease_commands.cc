@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// acquire, renew, release: a lease that belongs to no stream, so that one process can take it and another give it back.
+
+#include <absl/strings/ascii.h>
+#include <absl/strings/str_cat.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <random>
+
+#include "commands.h"
+#include "distlock/v1/lock_service.grpc.pb.h"
+#include "lock_flags.h"
+
+namespace distlock::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct LeaseArgs {
+  LockFlags lock;
+  std::string request_id;
+  std::string lease_file;
+  std::string lease_id;
+};
+
+std::string RandomUuid() {
+  std::random_device random;
+  uint32_t word[4];
+  for (uint32_t& w : word) w = random();
+  word[1] = (word[1] & 0xffff0fffU) | 0x00004000U;
+  word[2] = (word[2] & 0x3fffffffU) | 0x80000000U;
+  char text[37];
+  std::snprintf(text, sizeof(text), "%08x-%04x-%04x-%04x-%04x%08x", word[0], word[1] >> 16, word[1] & 0xffff,
+                word[2] >> 16, word[2] & 0xffff, word[3]);
+  return text;
+}
+
+// Systemd's EnvironmentFile= and a shell's `.` read it as it is: no value needs quoting.
+std::string GrantAsEnvironment(const v1::Grant& grant) {
+  return absl::StrCat("DISTLOCK_LEASE_ID=", grant.lease_id(), "\nDISTLOCK_TOKEN=", grant.fencing_token(),
+                      "\nDISTLOCK_HOLDER_ID=", grant.holder_id(),
+                      "\nDISTLOCK_TTL=", FormatDuration(FromProto(grant.ttl())));
+}
+
+Json GrantAsJson(const v1::Grant& grant) {
+  return Json()
+      .Text("namespace", grant.namespace_())
+      .Text("key", grant.key())
+      .Text("lease_id", grant.lease_id())
+      .Text("holder_id", grant.holder_id())
+      .Number("token", static_cast<int64_t>(grant.fencing_token()))
+      .Number("ttl_ms", FromProto(grant.ttl()).count())
+      .Number("valid_for_ms", FromProto(grant.valid_for()).count())
+      .Number("waited_ms", FromProto(grant.waited()).count());
+}
+
+// Whole or not at all, and for nobody else's eyes.
+bool WriteSecretFile(const std::string& path, const std::string& content) {
+  const std::string draft = absl::StrCat(path, ".", ::getpid());
+  const int fd = ::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  bool good = fd >= 0 && ::write(fd, content.data(), content.size()) == static_cast<ssize_t>(content.size());
+  if (fd >= 0) good = ::close(fd) == 0 && good;
+  good = good && ::rename(draft.c_str(), path.c_str()) == 0;
+  if (good) return true;
+  std::fprintf(stderr, "distlockctl: cannot write %s: %s\n", path.c_str(), std::strerror(errno));
+  if (fd >= 0) ::unlink(draft.c_str());
+  return false;
+}
+
+// The request is repeated under the same request_id while only the connection breaks: the lock may be ours already.
+grpc::Status AcquireUntilAnswered(const Context& context, std::shared_ptr<grpc::Channel>& channel,
+                                  v1::AcquireRequest& request, const LockFlags& flags, v1::AcquireResponse* response) {
+  const auto give_up_waiting = Clock::now() + flags.max_wait.value_or(Millis(0));
+  while (true) {
+    grpc::ClientContext call;
+    if (flags.max_wait) {
+      const auto left = std::max(Millis(0), std::chrono::duration_cast<Millis>(give_up_waiting - Clock::now()));
+      *request.mutable_lock()->mutable_max_wait() = ToProto(left);
+      call.set_deadline(std::chrono::system_clock::now() + left + context.connect_timeout);
+    }
+    const grpc::Status status = v1::LockService::NewStub(channel)->Acquire(&call, request, response);
+    const bool broken = status.error_code() == grpc::StatusCode::UNAVAILABLE && !FailureFrom(status).from_broker;
+    if (!broken) return status;
+    if (!channel->WaitForConnected(std::chrono::system_clock::now() + context.connect_timeout)) return status;
+  }
+}
+
+void GiveBack(const Context& context, const std::shared_ptr<grpc::Channel>& channel, const std::string& lease_id) {
+  v1::ReleaseRequest request;
+  request.set_lease_id(lease_id);
+  v1::ReleaseResponse response;
+  grpc::ClientContext call;
+  call.set_deadline(std::chrono::system_clock::now() + context.connect_timeout);
+  v1::LockService::NewStub(channel)->Release(&call, request, &response);
+}
+
+int Acquire(const Context& context, const LeaseArgs& args) {
+  auto channel = Connect(context);
+  if (!channel) return kExitUnavailable;
+  v1::AcquireRequest request;
+  *request.mutable_lock() = args.lock.ToSpec();
+  request.set_request_id(args.request_id.empty() ? RandomUuid() : args.request_id);
+  v1::AcquireResponse response;
+  const grpc::Status status = AcquireUntilAnswered(context, channel, request, args.lock, &response);
+  if (!status.ok()) return context.Fail(FailureFrom(status));
+
+  const v1::Grant& grant = response.grant();
+  const std::string text = GrantAsEnvironment(grant);
+  const bool told =
+      args.lease_file.empty() ? context.Print(text, GrantAsJson(grant)) : WriteSecretFile(args.lease_file, text + "\n");
+  if (told) return kExitOk;
+  // Nobody else knows the lease: without this it would stay taken for a whole ttl.
+  GiveBack(context, channel, grant.lease_id());
+  return kExitInternal;
+}
+
+// "" when there is none; never from argv unless the user insists, as argv is public.
+std::string LeaseIdFrom(const LeaseArgs& args) {
+  if (args.lease_id == "-") {
+    std::string line;
+    std::getline(std::cin, line);
+    line = std::string(absl::StripAsciiWhitespace(line));
+    constexpr std::string_view kName = "DISTLOCK_LEASE_ID=";
+    return line.rfind(kName, 0) == 0 ? line.substr(kName.size()) : line;
+  }
+  if (!args.lease_id.empty()) return args.lease_id;
+  const char* from_env = std::getenv("DISTLOCK_LEASE_ID");
+  return from_env != nullptr ? from_env : "";
+}
+
+int NoLeaseId(const Context& context) {
+  return context.Fail(
+      UsageFailure("no lease: give LEASE_ID, '-' to read it from stdin, or set DISTLOCK_LEASE_ID (see --help)"));
+}
+
+int Renew(const Context& context, const LeaseArgs& args) {
+  v1::RenewRequest request;
+  request.set_lease_id(LeaseIdFrom(args));
+  if (request.lease_id().empty()) return NoLeaseId(context);
+  const auto channel = Connect(context);
+  if (!channel) return kExitUnavailable;
+  v1::RenewResponse response;
+  grpc::ClientContext call;
+  call.set_deadline(std::chrono::system_clock::now() + context.connect_timeout);
+  const grpc::Status status = v1::LockService::NewStub(channel)->Renew(&call, request, &response);
+  if (!status.ok()) return context.Fail(FailureFrom(status));
+  const Millis valid_for = FromProto(response.valid_for());
+  const Millis ttl = FromProto(response.ttl());
+  const bool printed = context.Print(
+      absl::StrCat("renewed, valid for ", FormatDuration(valid_for)),
+      Json().Text("outcome", "renewed").Number("valid_for_ms", valid_for.count()).Number("ttl_ms", ttl.count()));
+  return printed ? kExitOk : kExitInternal;
+}
+
+const char* OutcomeName(v1::ReleaseOutcome outcome) {
+  switch (outcome) {
+    case v1::RELEASE_OUTCOME_RELEASED:
+      return "released";
+    case v1::RELEASE_OUTCOME_STILL_HELD:
+      return "still_held";
+    case v1::RELEASE_OUTCOME_ALREADY_GONE:
+      return "already_gone";
+    default:
+      return "unknown";
+  }
+}
+
+int Release(const Context& context, const LeaseArgs& args) {
+  v1::ReleaseRequest request;
+  request.set_lease_id(LeaseIdFrom(args));
+  if (request.lease_id().empty()) return NoLeaseId(context);
+  const auto channel = Connect(context);
+  if (!channel) return kExitUnavailable;
+  v1::ReleaseResponse response;
+  grpc::ClientContext call;
+  call.set_deadline(std::chrono::system_clock::now() + context.connect_timeout);
+  const grpc::Status status = v1::LockService::NewStub(channel)->Release(&call, request, &response);
+  if (!status.ok()) return context.Fail(FailureFrom(status));
+  const char* const outcome = OutcomeName(response.outcome());
+  return context.Print(outcome, Json().Text("outcome", outcome)) ? kExitOk : kExitInternal;
+}
+
+void AddAcquire(CLI::App& app, Context& context) {
+  auto* command = app.add_subcommand("acquire", "Take a lock for later: prints the lease, which somebody must renew");
+  auto args = std::make_shared<LeaseArgs>();
+  AddLockFlags(*command, args->lock);
+  command
+      ->add_option("--request-id", args->request_id,
+                   "16 to 64 characters: repeating them gets the same grant while it lasts (default: a random UUID)")
+      ->type_name("ID");
+  command->add_option("--lease-file", args->lease_file, "Write the lease to this file (mode 0600) instead of stdout")
+      ->type_name("FILE");
+  AddContextFlags(*command, context);
+  command->footer(
+      "Nobody renews the lease by itself: renew it within its ttl, or choose a ttl that covers the work.\n"
+      "LEASE_ID is a secret: whoever knows it can release the lock.\n\n"
+      "Examples:\n"
+      "  lease=$(distlockctl acquire backup -w 30s --ttl 10m) && export $lease; ...; distlockctl release\n"
+      "  ExecStartPre=distlockctl acquire nightly -n --ttl 1h --lease-file /run/nightly/lease\n"
+      "  EnvironmentFile=-/run/nightly/lease\n"
+      "  ExecStopPost=distlockctl release");
+  command->callback([&context, args] { context.command = [&context, args] { return Acquire(context, *args); }; });
+}
+
+void AddLeaseId(CLI::App& command, LeaseArgs& args) {
+  command
+      .add_option("LEASE_ID", args.lease_id,
+                  "What acquire printed; '-' reads it from stdin. Default: DISTLOCK_LEASE_ID, as argv is public")
+      ->option_text(" ");
+}
+
+}  // namespace
+
+void AddLeaseCommands(CLI::App& app, Context& context) {
+  AddAcquire(app, context);
+
+  auto* renew = app.add_subcommand("renew", "Extend a lease of acquire by its ttl; 75 when it is not held any more");
+  auto renew_args = std::make_shared<LeaseArgs>();
+  AddLeaseId(*renew, *renew_args);
+  AddContextFlags(*renew, context);
+  renew->footer(
+      "Examples:\n"
+      "  distlockctl renew                       # DISTLOCK_LEASE_ID\n"
+      "  distlockctl renew - < /run/nightly/lease");
+  renew->callback(
+      [&context, renew_args] { context.command = [&context, renew_args] { return Renew(context, *renew_args); }; });
+
+  auto* release = app.add_subcommand("release", "Give a lease back; one that is gone already is no error");
+  auto release_args = std::make_shared<LeaseArgs>();
+  AddLeaseId(*release, *release_args);
+  AddContextFlags(*release, context);
+  release->footer(
+      "Examples:\n"
+      "  distlockctl release                     # DISTLOCK_LEASE_ID\n"
+      "  distlockctl release - < /run/nightly/lease");
+  release->callback([&context, release_args] {
+    context.command = [&context, release_args] { return Release(context, *release_args); };
+  });
+}
+
+}  // namespace distlock::cli

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lock_flags.h"
+
+#include <absl/strings/str_cat.h>
+#include <pwd.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <vector>
+
+#include "context.h"
+
+namespace distlock::cli {
+namespace {
+
+const std::map<std::string, v1::QueuePolicy> kPolicies = {
+    {"fair", v1::QUEUE_POLICY_FAIR},
+    {"writer-preferring", v1::QUEUE_POLICY_WRITER_PREFERRING},
+    {"reader-preferring", v1::QUEUE_POLICY_READER_PREFERRING},
+    {"adaptive", v1::QUEUE_POLICY_ADAPTIVE},
+};
+
+std::string UserName() {
+  std::vector<char> buffer(4096);
+  struct passwd entry;
+  struct passwd* found = nullptr;
+  if (::getpwuid_r(::geteuid(), &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr) {
+    return found->pw_name;
+  }
+  return absl::StrCat("uid", ::geteuid());
+}
+
+void AddModeFlags(CLI::App& command, LockFlags& flags) {
+  auto* shared =
+      command.add_flag("-s,--shared", flags.shared, "Share it with other --shared holders (not in this version)");
+  auto* exclusive = command.add_flag("-x,--exclusive", flags.exclusive, "Hold it alone (default)");
+  auto* limit = command.add_option("--limit", flags.limit, "Make it a semaphore of N permits (not in this version)")
+                    ->option_text("N")
+                    ->check(CLI::PositiveNumber);
+  command.add_option("--permits", flags.permits, "How many permits to take, default 1 (not in this version)")
+      ->option_text("N")
+      ->check(CLI::PositiveNumber)
+      ->needs(limit);
+  shared->excludes(exclusive)->excludes(limit)->option_text(" ");
+  exclusive->excludes(limit)->option_text(" ");
+}
+
+void AddWaitFlags(CLI::App& command, LockFlags& flags) {
+  auto* once = command.add_flag_callback(
+      "-n,--nonblock", [&flags] { flags.max_wait = Millis(0); }, "One try: fail if it is held");
+  AddDurationFlag(
+      command, "-w,--wait", [&flags](Millis value) { flags.max_wait = value; },
+      "Wait at most this long (default: until granted)")
+      ->excludes(once);
+  once->option_text(" ");
+}
+
+void AddLeaseFlags(CLI::App& command, LockFlags& flags) {
+  AddDurationFlag(
+      command, "--ttl", [&flags](Millis value) { flags.ttl = value; },
+      "How long the store keeps the lock without renewal, 1s to 1h (default 15s)");
+  AddDurationFlag(
+      command, "--max-hold", [&flags](Millis value) { flags.max_hold = value; },
+      "Lose the lock this long after the grant, whatever happens");
+  AddDurationFlag(
+      command, "--lock-delay", [&flags](Millis value) { flags.lock_delay = value; },
+      "After an abnormal end, nobody gets the lock for this long, up to 60s");
+  command
+      .add_option_function<std::string>(
+          "--policy", [&flags](const std::string& name) { flags.policy = kPolicies.at(name); },
+          "fair (default); writer-preferring, reader-preferring, adaptive (not in this version)")
+      ->option_text("POLICY")
+      ->check(CLI::IsMember(kPolicies));
+  command.add_option("--owner", flags.owner, "Label shown to others (default user@host:pid)")->type_name("LABEL");
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--metadata",
+          [&flags](const std::vector<std::string>& pairs) {
+            for (const std::string& pair : pairs) {
+              const size_t equals = pair.find('=');
+              if (equals == std::string::npos || equals == 0) {
+                throw CLI::ValidationError("--metadata", "'" + pair + "' is not NAME=VALUE");
+              }
+              flags.metadata[pair.substr(0, equals)] = pair.substr(equals + 1);
+            }
+          },
+          "NAME=VALUE shown to others; may be repeated")
+      ->type_name("NAME=VALUE")
+      ->expected(1)
+      ->take_all();
+}
+
+}  // namespace
+
+std::string DefaultOwner() {
+  char host[256] = "localhost";
+  ::gethostname(host, sizeof(host) - 1);
+  return absl::StrCat(UserName(), "@", host, ":", ::getpid());
+}
+
+void AddKeyFlags(CLI::App& command, LockFlags& flags) {
+  command.add_option("KEY", flags.key, "Name of the lock")->required()->option_text(" ");
+  command.add_option("--namespace", flags.name_space, "Namespace of the lock (default \"default\")")->type_name("NAME");
+}
+
+void AddLockFlags(CLI::App& command, LockFlags& flags) {
+  AddKeyFlags(command, flags);
+  AddModeFlags(command, flags);
+  AddWaitFlags(command, flags);
+  AddLeaseFlags(command, flags);
+}
+
+std::string LockFlags::Name() const { return absl::StrCat(name_space.empty() ? "default" : name_space, "/", key); }
+
+v1::LockSpec LockFlags::ToSpec() const {
+  v1::LockSpec spec;
+  spec.set_namespace_(name_space);
+  spec.set_key(key);
+  spec.set_mode(limit > 0 ? v1::LOCK_MODE_PERMIT : shared ? v1::LOCK_MODE_SHARED : v1::LOCK_MODE_EXCLUSIVE);
+  spec.set_limit(limit);
+  spec.set_permits(permits);
+  if (ttl) *spec.mutable_ttl() = ToProto(*ttl);
+  if (max_wait) *spec.mutable_max_wait() = ToProto(*max_wait);
+  spec.set_policy(policy);
+  spec.set_owner(owner.empty() ? DefaultOwner() : owner);
+  spec.mutable_metadata()->insert(metadata.begin(), metadata.end());
+  if (max_hold.count() > 0) *spec.mutable_max_hold() = ToProto(max_hold);
+  if (lock_delay.count() > 0) *spec.mutable_lock_delay() = ToProto(lock_delay);
+  return spec;
+}
+
+}  // namespace distlock::cli

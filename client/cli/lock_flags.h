@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The flags that say which lock is wanted and how; the same letters and words for run, hold and acquire. Only what the
+// command line alone can know is checked here: bounds belong to the broker, which names every bad field at once.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "distlock/v1/lock.pb.h"
+#include "duration.h"
+
+namespace CLI {
+class App;
+}
+
+namespace distlock::cli {
+
+struct LockFlags {
+  std::string name_space;
+  std::string key;
+  bool shared = false;
+  bool exclusive = false;          // the default said aloud
+  uint32_t limit = 0;              // not 0: a semaphore
+  uint32_t permits = 0;            // 0 = 1
+  std::optional<Millis> max_wait;  // unset: wait until granted; 0: one try
+  std::optional<Millis> ttl;
+  Millis max_hold{0};
+  Millis lock_delay{0};
+  v1::QueuePolicy policy = v1::QUEUE_POLICY_UNSPECIFIED;
+  std::string owner;
+  std::map<std::string, std::string> metadata;
+
+  v1::LockSpec ToSpec() const;
+  // "default/deploy", for messages.
+  std::string Name() const;
+};
+
+// `flags` must outlive the parsing of `command`.
+void AddLockFlags(CLI::App& command, LockFlags& flags);
+
+// KEY and --namespace alone, for the commands that only look.
+void AddKeyFlags(CLI::App& command, LockFlags& flags);
+
+// user@host:pid, the owner label of those who do not give one.
+std::string DefaultOwner();
+
+}  // namespace distlock::cli

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// distlockctl: split, parse, run one command.
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "commands.h"
+#include "context.h"
+
+namespace {
+
+using distlock::cli::Context;
+
+constexpr char kFooter[] =
+    "The local broker listens at unix:///run/distlock/distlock.sock, or where that is missing at 127.0.0.1:7420.\n"
+    "distlockctl COMMAND --help explains each command, with examples:\n"
+    "  distlockctl run nightly -n -- /usr/local/bin/backup\n"
+    "  distlockctl show nightly\n\n"
+    "Exit codes: 0 done; 1 held by another; 64 wrong usage, or not supported by this server; 69 broker or store\n"
+    "unavailable; 70 internal; 75 the lock is lost; 77 denied; 128 + a signal.";
+
+// `run` alone takes a command line of somebody else after "--"; elsewhere "--" has its usual meaning.
+std::vector<std::string> TakeCommandLine(std::vector<std::string>& args) {
+  const auto run = std::find(args.begin(), args.end(), "run");
+  const auto dashes = std::find(args.begin(), args.end(), "--");
+  if (run == args.end() || dashes == args.end() || dashes < run) return {};
+  std::vector<std::string> command_line(dashes + 1, args.end());
+  args.erase(dashes, args.end());
+  return command_line;
+}
+
+// A usage error comes before the flags have any effect, so the wish for json is looked up by hand.
+bool WantsJson(const std::vector<std::string>& args) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i] == "-ojson" || args[i] == "--output=json") return true;
+    if ((args[i] == "-o" || args[i] == "--output") && i + 1 < args.size() && args[i + 1] == "json") return true;
+  }
+  return false;
+}
+
+int UsageError(const CLI::App& app, const CLI::ParseError& error, Context& context,
+               const std::vector<std::string>& args) {
+  std::string named = "distlockctl";
+  for (const CLI::App* command : app.get_subcommands()) named += " " + command->get_name();
+  context.json = WantsJson(args);
+  return context.Fail(distlock::cli::UsageFailure(std::string(error.what()) + "; see " + named + " --help"));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<std::string> args(argv + 1, argv + argc);
+  const std::vector<std::string> command_line = TakeCommandLine(args);
+
+  Context context;
+  CLI::App app("Locks from the command line, through a distlock broker.", "distlockctl");
+  app.require_subcommand(1);
+  app.footer(kFooter);
+  distlock::cli::AddContextFlags(app, context);
+  distlock::cli::AddRun(app, context, command_line);
+  distlock::cli::AddHold(app, context);
+  distlock::cli::AddLeaseCommands(app, context);
+  distlock::cli::AddInspectCommands(app, context);
+  distlock::cli::AddBrokerCommands(app, context);
+  distlock::cli::AddCompletion(app, context);
+
+  try {
+    std::vector<std::string> reversed(args.rbegin(), args.rend());
+    app.parse(reversed);
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    return UsageError(app, error, context, args);
+  }
+  return context.command();
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "signals.h"
+
+#include <pthread.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+namespace distlock::cli {
+namespace {
+
+// What is passed on to the command, and what tells us about it.
+constexpr int kWatched[] = {SIGHUP,  SIGINT,  SIGQUIT,  SIGTERM, SIGUSR1, SIGUSR2,
+                            SIGALRM, SIGTSTP, SIGWINCH, SIGCONT, SIGCHLD};
+
+// Blocked and never looked at: a write to a closed pipe, or a background process that sets the terminal's group, must
+// come back as an error and not end or stop the process that keeps the lock.
+constexpr int kUnwanted[] = {SIGPIPE, SIGTTIN, SIGTTOU};
+
+bool Ignored(int signo) {
+  struct sigaction action;
+  return ::sigaction(signo, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+Signals::Signals() {
+  // Ignored children would be reaped before anybody could ask how they ended.
+  ::signal(SIGCHLD, SIG_DFL);
+  sigset_t watched;
+  ::sigemptyset(&watched);
+  for (const int signo : kWatched) {
+    // A blocked signal is queued even when it is ignored.
+    if (!Ignored(signo)) ::sigaddset(&watched, signo);
+  }
+  sigset_t blocked = watched;
+  for (const int signo : kUnwanted) ::sigaddset(&blocked, signo);
+  ::pthread_sigmask(SIG_BLOCK, &blocked, &original_mask_);
+  fd_ = ::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+Signals::~Signals() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+std::optional<int> Signals::Take() {
+  signalfd_siginfo info;
+  if (::read(fd_, &info, sizeof(info)) != static_cast<ssize_t>(sizeof(info))) return std::nullopt;
+  return static_cast<int>(info.ssi_signo);
+}
+
+bool EndsAProcess(int signo) { return signo != SIGTSTP && signo != SIGWINCH && signo != SIGCONT && signo != SIGCHLD; }
+
+void StopAsBy(int signo) {
+  sigset_t only;
+  ::sigemptyset(&only);
+  ::sigaddset(&only, signo);
+  ::pthread_sigmask(SIG_UNBLOCK, &only, nullptr);
+  ::raise(signo);
+  ::pthread_sigmask(SIG_BLOCK, &only, nullptr);
+}
+
+}  // namespace distlock::cli

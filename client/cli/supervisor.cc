@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "supervisor.h"
+
+#include <absl/strings/str_cat.h>
+#include <poll.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "exit_code.h"
+
+namespace distlock::cli {
+namespace {
+
+// A notice to somebody takes seconds; one that hangs must not keep us for ever.
+constexpr auto kOnLostPatience = std::chrono::seconds(30);
+
+// Nobody tells when the last process of a group ends, once its leader is gone.
+constexpr auto kBetweenLooksAtGroup = std::chrono::milliseconds(20);
+
+}  // namespace
+
+Supervisor::Supervisor(const Supervision& plan, const Guard& guard, LockKeeper& keeper, Signals& signals,
+                       Watchdog& watchdog)
+    : plan_(plan), guard_(guard), keeper_(keeper), signals_(signals), watchdog_(watchdog) {}
+
+int Supervisor::Run() {
+  int exit_code = kExitInternal;
+  if (!Start(&exit_code)) return exit_code;
+  while (!end_status_ || (lost_ && !LossSettled())) {
+    WaitForEvent();
+    TakeChildren();
+    LookAtLock();
+    TakeSignals();
+  }
+  terminal_.TakeBack(child_.pid(), WIFSIGNALED(*end_status_));
+  return lost_ ? kExitLost : ExitCodeOfStatus(*end_status_);
+}
+
+bool Supervisor::Start(int* exit_code) {
+  if (!child_.Fork({plan_.command, plan_.env, signals_.original_mask()})) {
+    std::fprintf(stderr, "distlockctl: cannot start a process: %s\n", std::strerror(errno));
+    *exit_code = kExitInternal;
+    return false;
+  }
+  watchdog_.Arm(child_.pid(), plan_.kill_after);
+  terminal_.GiveAtStart(child_.pid());
+  keeper_.WatchEnd(guard_);
+  const int error = child_.Go();
+  if (error == 0) return true;
+  terminal_.TakeBack(child_.pid(), false);
+  std::fprintf(stderr, "distlockctl: cannot run %s: %s\n", plan_.command[0].c_str(), std::strerror(error));
+  *exit_code = error == ENOENT ? kExitNotFound : kExitNotExecutable;
+  return false;
+}
+
+void Supervisor::WaitForEvent() {
+  auto wait = std::chrono::milliseconds(-1);
+  if (lost_) {
+    wait = end_status_ && child_.GroupAlive()
+               ? kBetweenLooksAtGroup
+               : std::chrono::ceil<std::chrono::milliseconds>((killed_ ? on_lost_until_ : kill_at_) - Clock::now());
+    wait = std::max(wait, std::chrono::milliseconds(0));
+    // Killed, and neither the command's end nor the notice's is in sight: only SIGCHLD is left to wait for.
+    if (killed_ && !on_lost_.running() && !end_status_) wait = std::chrono::milliseconds(-1);
+  }
+  pollfd fds[2] = {{keeper_.fd(), POLLIN, 0}, {signals_.fd(), POLLIN, 0}};
+  ::poll(fds, 2, static_cast<int>(wait.count()));
+  keeper_.Clear();
+  while (const auto remark = keeper_.TakeRemark()) {
+    if (remark->kind == Remark::kDraining) {
+      plan_.verbose(absl::StrCat("the broker goes down in ", FormatDuration(remark->time_left)));
+    }
+  }
+}
+
+void Supervisor::TakeChildren() {
+  on_lost_.Reap();
+  while (const auto status = child_.Reap()) {
+    if (WIFSTOPPED(*status)) {
+      FollowStop(WSTOPSIG(*status));
+      continue;
+    }
+    end_status_ = status;
+    // The loss may have come first and not have been heard yet: the deadline decides, now.
+    if (!lost_ && !LockHeld()) Lose();
+  }
+}
+
+void Supervisor::TakeSignals() {
+  while (const auto signo = signals_.Take()) {
+    if (*signo == SIGCHLD) {
+      TakeChildren();
+      continue;
+    }
+    if (*signo == SIGTSTP) stop_was_asked_ = true;
+    if (*signo == SIGCONT) {
+      LookAtLock();
+      terminal_.Give(child_.pid());
+    }
+    // After the leader's end the group's number is only looked at by the loss.
+    if (child_.running()) child_.SignalGroup(*signo);
+  }
+}
+
+void Supervisor::FollowStop(int signo) {
+  const bool wants_terminal = signo == SIGTTIN || signo == SIGTTOU;
+  if (wants_terminal && terminal_.Give(child_.pid())) {
+    child_.SignalGroup(SIGCONT);
+    return;
+  }
+  // A SIGSTOP, or a stop without anybody's terminal, is between the command and who sent it: the lock is kept up.
+  if (signo == SIGSTOP || (!terminal_.present() && !stop_was_asked_)) return;
+  stop_was_asked_ = false;
+  StopAsBy(signo);
+  LookAtLock();
+  terminal_.Give(child_.pid());
+  child_.SignalGroup(SIGCONT);
+}
+
+bool Supervisor::LockHeld() const {
+  const LockState state = guard_.state();
+  return state == LockState::kHeld || state == LockState::kAtRisk;
+}
+
+void Supervisor::LookAtLock() {
+  if (!lost_ && !end_status_ && !LockHeld()) Lose();
+  if (!lost_) return;
+  if (!killed_ && Clock::now() >= kill_at_) {
+    killed_ = true;
+    if (!end_status_ || child_.GroupAlive()) plan_.verbose("the command is still there: SIGKILL");
+    child_.SignalGroup(SIGKILL);
+  }
+  if (on_lost_.running() && Clock::now() >= on_lost_until_) on_lost_.SignalGroup(SIGKILL);
+}
+
+void Supervisor::Lose() {
+  lost_ = true;
+  kill_at_ = Clock::now() + plan_.kill_after;
+  on_lost_until_ = Clock::now() + kOnLostPatience;
+  const std::string reason = EndReason(guard_);
+  // Not only --verbose: the exit code alone does not say why.
+  const std::string message = guard_.end_message();
+  std::fprintf(stderr, "distlockctl: the lock is lost (%s)%s%s\n", reason.c_str(), message.empty() ? "" : ": ",
+               message.c_str());
+  child_.SignalGroup(SIGTERM);
+  child_.SignalGroup(SIGCONT);
+  if (plan_.on_lost.empty()) return;
+  CommandLine notice{{"/bin/sh", "-c", plan_.on_lost}, plan_.env, signals_.original_mask(), /*stdin_from_null=*/true};
+  notice.extra_env.emplace_back("DISTLOCK_LOST_REASON", reason);
+  int error = 0;
+  if (!on_lost_.Fork(notice) || (error = on_lost_.Go()) != 0) {
+    std::fprintf(stderr, "distlockctl: cannot run --on-lost: %s\n", std::strerror(error != 0 ? error : errno));
+  }
+}
+
+bool Supervisor::LossSettled() {
+  if (on_lost_.running()) return false;
+  // A group that SIGKILL did not end at once waits in the kernel; nothing can be done about it.
+  return killed_ || !child_.GroupAlive();
+}
+
+}  // namespace distlock::cli

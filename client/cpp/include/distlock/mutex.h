@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Mutex: a lock that one holder has at a time, named by (namespace, key). A Mutex is only a name and options bound to a
+// client; copies are cheap and equal. Thread-safe: any number of acquires may run at once, each gets its own Guard.
+// Not recursive. A Mutex may outlive its Client; acquires then answer kClientClosed.
+#pragma once
+
+#include <memory>
+#include <stop_token>
+#include <string>
+
+#include "distlock/guard.h"
+#include "distlock/types.h"
+
+namespace distlock {
+
+class Client;
+
+namespace internal {
+struct Spec;
+}  // namespace internal
+
+// An acquire on its way. Dropping the handle changes nothing.
+class PendingLock {
+ public:
+  PendingLock() = default;
+  // Withdraws the acquire. Its callback is still called exactly once: with kCancelled, or with what came first.
+  void Cancel();
+
+ private:
+  friend class Mutex;
+  friend class Client;
+  PendingLock(std::shared_ptr<internal::Core> core, std::shared_ptr<internal::Lease> lease);
+
+  std::shared_ptr<internal::Core> core_;
+  std::shared_ptr<internal::Lease> lease_;
+};
+
+class Mutex {
+ public:
+  Mutex(Client& client, std::string key, LockOptions options = {});
+
+  // Waits until granted, or for options.max_wait. `cancel` withdraws the wait: the answer is then kCancelled, and
+  // nothing is held.
+  Result<Guard> Lock(std::stop_token cancel = {});
+
+  // One try: never queues.
+  Result<Guard> TryLock();
+
+  // Waits at most this long.
+  Result<Guard> TryLockFor(Duration max_wait, std::stop_token cancel = {});
+
+  // The same three without blocking. `callback` is called exactly once, on a thread of the library, and must not block;
+  // it may start further acquires and releases, which then leave together. It may be called before this returns.
+  PendingLock LockAsync(LockCallback callback);
+  PendingLock TryLockAsync(LockCallback callback);
+  PendingLock TryLockForAsync(Duration max_wait, LockCallback callback);
+
+ private:
+  Result<Guard> Wait(std::optional<Duration> max_wait, const std::stop_token& cancel);
+
+  std::shared_ptr<internal::Core> core_;
+  std::shared_ptr<const internal::Spec> spec_;
+};
+
+}  // namespace distlock

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The words of the client library: what can be asked for, what may come back instead of a lock, how a lock ends.
+// Plain values, free of gRPC and protobuf; any thread may use its own copy. Names and numbers of RefusalReason below
+// 100 are those of the wire (proto/distlock/v1/lock.proto); those from 100 on are made by this library.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace distlock {
+
+using Duration = std::chrono::nanoseconds;
+
+// What the broker does with a lease whose stream broke. See design: SAFE waits until this client cannot believe any
+// more.
+enum class OnDisconnect { kSafe = 1, kRelease = 2, kExpire = 3 };
+
+// Why no lock was given.
+enum class RefusalReason {
+  kUnspecified = 0,
+  kLockHeld = 1,
+  kWaitTimeout = 2,
+  kLeaseLost = 3,
+  kNotHolder = 4,
+  kLimitMismatch = 5,
+  kForeignKey = 6,
+  kInvalidArgument = 7,
+  kNotSupported = 8,
+  kQuotaExceeded = 9,
+  kStoreFull = 10,
+  kStoreUnavailable = 11,
+  kQuorumNotReached = 12,
+  kDraining = 13,
+  kUnauthenticated = 14,
+  kPermissionDenied = 15,
+  kCancelled = 16,
+  kUnreachable = 100,    // no broker answered in time; see ClientOptions::unreachable_timeout
+  kClientClosed = 101,   // the Client was destroyed first
+  kWouldDeadlock = 102,  // a blocking call was made from one of this library's own callbacks
+};
+
+// The wire name, e.g. "LOCK_HELD".
+std::string_view Name(RefusalReason reason);
+
+// Who has a lock. Never contains a secret.
+struct Holder {
+  std::string holder_id;
+  std::string owner;
+  std::map<std::string, std::string> metadata;
+  uint64_t fencing_token = 0;
+  std::chrono::system_clock::time_point since;  // by the store's clock
+  Duration time_left{0};
+  Duration ttl{0};
+  std::string broker_id;
+  bool blocked = false;  // nobody holds it: a lock_delay is running
+};
+
+struct FieldProblem {
+  std::string field;
+  std::string description;
+};
+
+struct Refusal {
+  RefusalReason reason = RefusalReason::kUnspecified;
+  std::string message;  // names the value that was wrong and what to do next
+  std::optional<Duration> retry_after;
+  Duration waited{0};
+  std::vector<Holder> holders;  // as far as known, at most 16
+  uint32_t queue_length = 0;
+  std::vector<FieldProblem> field_problems;
+};
+
+// The place in the queue, told once when it is taken.
+struct QueuedInfo {
+  uint32_t position = 0;  // how many wait in front
+  std::vector<Holder> holders;
+};
+
+struct LockOptions {
+  std::string lock_namespace;        // "" = "default"
+  std::optional<Duration> ttl;       // unset: 15 s. What a crash of the broker costs
+  std::optional<Duration> max_wait;  // of Lock(): unset waits until granted, 0 is one try
+  Duration max_hold{0};              // 0: none; else the lock ends this long after its grant
+  Duration lock_delay{0};            // after an abnormal end nobody gets the lock for this long
+  OnDisconnect on_disconnect = OnDisconnect::kSafe;
+  std::string owner;                            // label shown to others, up to 256 bytes
+  std::map<std::string, std::string> metadata;  // shown to others, up to 1 KiB
+  // Told when an acquire has to queue. Runs on a thread of the library: it must not block.
+  std::function<void(const QueuedInfo&)> on_queued;
+};
+
+// Where a held lock stands. kLost and kReleased are final.
+enum class LockState {
+  kHeld,
+  kAtRisk,  // renewals or heartbeats fail, the deadline has not passed: finish quickly
+  kLost,
+  kReleased,
+};
+
+// How a lock ended. The broker's own words first, then what the client saw for itself.
+enum class EndCause {
+  kNotEnded = 0,
+  kExpired = 1,       // the broker could not renew it in time
+  kTaken = 2,         // the store no longer knows it, or knows another holder
+  kForced = 3,        // an administrator released it
+  kMaxHold = 4,       // LockOptions::max_hold passed
+  kDrained = 5,       // the broker shut down
+  kReleased = 6,      // given back: by the guard, or by somebody who knows its lease_id
+  kLapsed = 7,        // nothing heard from the broker until the client's own deadline
+  kDisconnected = 8,  // the stream to the broker ended
+  kClientClosed = 9,  // the Client was destroyed
+};
+
+std::string_view Name(EndCause cause);
+std::string_view Name(LockState state);
+
+enum class ReleaseOutcome {
+  kReleased,     // it was ours until now
+  kAlreadyGone,  // it had ended before; nothing was changed
+  kUnknown,      // no answer came. The broker frees it anyway, at the latest when its ttl ends
+};
+
+std::string_view Name(ReleaseOutcome outcome);
+
+// A T, or the reason why not. Lock outcomes are data: nothing here throws.
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : value_(std::in_place_index<0>, std::move(value)) {}            // NOLINT: converts on purpose
+  Result(Refusal refusal) : value_(std::in_place_index<1>, std::move(refusal)) {}  // NOLINT
+
+  bool ok() const { return value_.index() == 0; }
+  explicit operator bool() const { return ok(); }
+
+  // REQUIRES: ok(); anything else ends the process.
+  T& value() & { return ok() ? *std::get_if<0>(&value_) : (std::abort(), *std::get_if<0>(&value_)); }
+  T&& value() && { return std::move(static_cast<Result&>(*this).value()); }
+  T& operator*() & { return value(); }
+  T&& operator*() && { return std::move(*this).value(); }
+  T* operator->() { return &value(); }
+
+  // REQUIRES: !ok(); anything else ends the process.
+  const Refusal& refusal() const {
+    if (ok()) std::abort();
+    return *std::get_if<1>(&value_);
+  }
+
+ private:
+  std::variant<T, Refusal> value_;
+};
+
+}  // namespace distlock

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Until when the client may believe in its leases. Pure: no clock, no IO, no threads; time comes in as CLOCK_BOOTTIME
+// nanoseconds, so the simulator runs this very code. Not thread-safe.
+//
+// 1. Every deadline is counted from when the client *sent* the heartbeat that the broker's words refer to, so no delay
+//    of the network can lengthen belief.
+// 2. It is shortened by twice the largest clock-rate error, once for each of the two clocks.
+// 3. A lease whose deadline has passed while it was believed in never comes back, whatever arrives later.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace distlock::internal {
+
+inline constexpr int64_t kClockErrorPpm = 500;
+
+constexpr int64_t Shortened(int64_t valid_for_ns) {
+  // Divided first: a validity of days must not overflow.
+  return valid_for_ns <= 0 ? 0 : valid_for_ns - (valid_for_ns / 1'000'000 + 1) * 2 * kClockErrorPpm;
+}
+
+// One lease. Starts undelivered: until Deliver() nobody believes in it, so its deadline may come and go.
+class LeaseBelief {
+ public:
+  // The grant, or an ack that names this lease in its limits: what the broker says last is what counts.
+  void Set(int64_t deadline_ns, int64_t now_ns) {
+    Notice(now_ns);
+    deadline_ns_ = deadline_ns;
+    Notice(now_ns);
+  }
+
+  // An ack that does not name it.
+  void Extend(int64_t deadline_ns, int64_t now_ns) {
+    Notice(now_ns);
+    if (deadline_ns > deadline_ns_) deadline_ns_ = deadline_ns;
+  }
+
+  // Hands it to whoever asked, if there is anything left to believe in.
+  bool Deliver(int64_t now_ns) {
+    delivered_ = delivered_ || now_ns < deadline_ns_;
+    return delivered_;
+  }
+
+  // Remembers that the deadline was seen to pass.
+  void Notice(int64_t now_ns) { lapsed_ = lapsed_ || (delivered_ && now_ns >= deadline_ns_); }
+
+  bool Believes(int64_t now_ns) const { return delivered_ && !lapsed_ && now_ns < deadline_ns_; }
+  bool delivered() const { return delivered_; }
+  bool lapsed() const { return lapsed_; }
+  int64_t deadline_ns() const { return deadline_ns_; }
+
+ private:
+  int64_t deadline_ns_ = 0;
+  bool delivered_ = false;
+  bool lapsed_ = false;
+};
+
+// One session, from its Open (which is heartbeat 0) to its end.
+class SessionBelief {
+ public:
+  SessionBelief() = default;
+  // `now_ns`: before the Open was handed to the stream. `grace_ns`: how long the broker has to answer it.
+  SessionBelief(int64_t now_ns, int64_t grace_ns) : deadline_ns_(now_ns + grace_ns) { sent_[0] = {0, now_ns}; }
+
+  // A heartbeat is about to be handed to the stream; returns its seq.
+  uint64_t Send(int64_t now_ns) {
+    ++last_sent_;
+    sent_[last_sent_ % kRemembered] = {last_sent_, now_ns};
+    return last_sent_;
+  }
+
+  // The end of what a promise of `valid_for_ns` after heartbeat `seq` covers; 0 when that heartbeat is forgotten or was
+  // never sent.
+  int64_t DeadlineOf(uint64_t seq, int64_t valid_for_ns) const {
+    const Sent& sent = sent_[seq % kRemembered];
+    return seq <= last_sent_ && sent.seq == seq ? sent.at_ns + Shortened(valid_for_ns) : 0;
+  }
+
+  // The answer to heartbeat `seq`. False: it says nothing new, or comes after the session has lapsed; then nothing may
+  // be extended by it.
+  bool Ack(uint64_t seq, int64_t valid_for_ns, int64_t now_ns) {
+    const int64_t deadline_ns = DeadlineOf(seq, valid_for_ns);
+    if (Lapsed(now_ns) || deadline_ns == 0 || (acked_any_ && seq <= last_acked_)) return false;
+    // The grace of the Open is no promise: the first answer replaces it.
+    if (!acked_any_ || deadline_ns > deadline_ns_) deadline_ns_ = deadline_ns;
+    acked_any_ = true;
+    last_acked_ = seq;
+    return true;
+  }
+
+  // Nothing was heard for a whole validity: the broker, too, has given the session up.
+  bool Lapsed(int64_t now_ns) {
+    lapsed_ = lapsed_ || now_ns >= deadline_ns_;
+    return lapsed_;
+  }
+
+  uint64_t unanswered() const { return last_sent_ - last_acked_; }
+  int64_t last_sent_ns() const { return sent_[last_sent_ % kRemembered].at_ns; }
+  int64_t deadline_ns() const { return deadline_ns_; }
+
+ private:
+  static constexpr uint64_t kRemembered = 64;
+  struct Sent {
+    uint64_t seq = 0;
+    int64_t at_ns = 0;
+  };
+
+  std::array<Sent, kRemembered> sent_{};
+  uint64_t last_sent_ = 0;
+  uint64_t last_acked_ = 0;
+  bool acked_any_ = false;
+  bool lapsed_ = false;
+  int64_t deadline_ns_ = 0;
+};
+
+}  // namespace distlock::internal

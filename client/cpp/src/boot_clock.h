@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// CLOCK_BOOTTIME: the only clock of the client. It goes on while the machine is suspended, as the broker's and the
+// store's do. BootTimer wakes one thread at a point of that clock, also right after a resume.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+namespace distlock::internal {
+
+inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+int64_t BootNow();
+
+// Saturates instead of overflowing.
+constexpr int64_t AddNs(int64_t at_ns, int64_t delta_ns) {
+  return delta_ns > kNever - at_ns ? kNever : at_ns + delta_ns;
+}
+
+class BootTimer {
+ public:
+  BootTimer();
+  ~BootTimer();
+  BootTimer(const BootTimer&) = delete;
+  BootTimer& operator=(const BootTimer&) = delete;
+
+  // Any thread. Replaces what was set before; a time that has passed wakes at once.
+  void Set(int64_t at_ns);
+  // One thread. Returns when the time set has come.
+  void Wait();
+
+ private:
+  const int fd_;
+};
+
+}  // namespace distlock::internal

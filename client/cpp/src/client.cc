@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distlock/client.h"
+
+#include <absl/synchronization/notification.h>
+#include <errno.h>
+
+#include <optional>
+#include <utility>
+
+#include "core.h"
+
+namespace distlock {
+namespace {
+
+using internal::Core;
+using internal::LeasePtr;
+using internal::MakeSpec;
+
+ClientOptions Complete(ClientOptions options) {
+  if (options.address.empty()) options.address = DefaultAddress();
+  if (options.address.front() == '/') options.address.insert(0, "unix://");
+  if (options.client_label.empty()) options.client_label = program_invocation_short_name;
+  return options;
+}
+
+}  // namespace
+
+Client::Client(ClientOptions options) : core_(std::make_shared<Core>(Complete(std::move(options)))) { core_->Start(); }
+Client::~Client() { core_->Close(); }
+
+Mutex Client::MakeMutex(std::string key, LockOptions options) {
+  return Mutex(*this, std::move(key), std::move(options));
+}
+
+PendingLock Client::LockAsync(LockRequest request, LockCallback callback) {
+  return MakeMutex(std::move(request.key), std::move(request.options)).LockAsync(std::move(callback));
+}
+
+bool Client::connected() const { return core_->connected(); }
+bool Client::draining() const { return core_->draining(); }
+const std::string& Client::address() const { return core_->address(); }
+
+PendingLock::PendingLock(std::shared_ptr<Core> core, LeasePtr lease)
+    : core_(std::move(core)), lease_(std::move(lease)) {}
+
+void PendingLock::Cancel() {
+  if (core_ != nullptr) core_->Cancel(lease_);
+}
+
+Mutex::Mutex(Client& client, std::string key, LockOptions options)
+    : core_(client.core_), spec_(MakeSpec(std::move(key), std::move(options))) {}
+
+Result<Guard> Mutex::Lock(std::stop_token cancel) { return Wait(spec_->max_wait, cancel); }
+Result<Guard> Mutex::TryLock() { return Wait(Duration::zero(), {}); }
+Result<Guard> Mutex::TryLockFor(Duration max_wait, std::stop_token cancel) { return Wait(max_wait, cancel); }
+
+PendingLock Mutex::LockAsync(LockCallback callback) {
+  return {core_, core_->Acquire(spec_, spec_->max_wait, std::move(callback))};
+}
+PendingLock Mutex::TryLockAsync(LockCallback callback) {
+  return TryLockForAsync(Duration::zero(), std::move(callback));
+}
+PendingLock Mutex::TryLockForAsync(Duration max_wait, LockCallback callback) {
+  return {core_, core_->Acquire(spec_, max_wait, std::move(callback))};
+}
+
+Result<Guard> Mutex::Wait(std::optional<Duration> max_wait, const std::stop_token& cancel) {
+  if (Core::OnLibraryThread()) {
+    return Refusal{.reason = RefusalReason::kWouldDeadlock, .message = "called from a callback; use LockAsync there"};
+  }
+  if (cancel.stop_requested()) {
+    return Refusal{.reason = RefusalReason::kCancelled, .message = "cancelled before it was asked for"};
+  }
+  struct {
+    std::optional<Result<Guard>> result;
+    absl::Notification done;
+  } answer;
+  const LeasePtr lease = core_->Acquire(spec_, max_wait, [&answer](Result<Guard> result) {
+    answer.result.emplace(std::move(result));
+    answer.done.Notify();
+  });
+  {
+    const std::stop_callback on_cancel(cancel, [&] { core_->Cancel(lease); });
+    answer.done.WaitForNotification();
+  }
+  return *std::move(answer.result);
+}
+
+Guard::Guard(std::shared_ptr<Core> core, LeasePtr lease) : core_(std::move(core)), lease_(std::move(lease)) {}
+
+Guard& Guard::operator=(Guard&& other) noexcept {
+  if (this == &other) return *this;
+  if (lease_ != nullptr) core_->Release(lease_, nullptr);
+  core_ = std::move(other.core_);
+  lease_ = std::move(other.lease_);
+  return *this;
+}
+
+Guard::~Guard() {
+  if (lease_ != nullptr) core_->Release(lease_, nullptr);
+}
+
+ReleaseOutcome Guard::Release() {
+  if (lease_ == nullptr) return ReleaseOutcome::kAlreadyGone;
+  if (Core::OnLibraryThread()) {
+    core_->Release(lease_, nullptr);
+    return ReleaseOutcome::kUnknown;
+  }
+  struct {
+    ReleaseOutcome outcome = ReleaseOutcome::kUnknown;
+    absl::Notification done;
+  } answer;
+  core_->Release(lease_, [&answer](ReleaseOutcome outcome) {
+    answer.outcome = outcome;
+    answer.done.Notify();
+  });
+  answer.done.WaitForNotification();
+  return answer.outcome;
+}
+
+void Guard::ReleaseAsync(ReleaseCallback callback) {
+  if (lease_ != nullptr) return core_->Release(lease_, std::move(callback));
+  if (callback) callback(ReleaseOutcome::kAlreadyGone);
+}
+
+LockState Guard::state() const { return lease_ == nullptr ? LockState::kReleased : core_->StateOf(lease_); }
+
+std::stop_token Guard::stop_token() const { return lease_ == nullptr ? std::stop_token() : core_->StopToken(lease_); }
+
+EndCause Guard::end_cause() const {
+  if (lease_ == nullptr) return EndCause::kReleased;
+  core_->StateOf(lease_);
+  return lease_->cause.load(std::memory_order_acquire);
+}
+
+std::string Guard::end_message() const { return lease_ == nullptr ? std::string() : core_->EndMessage(lease_); }
+
+uint64_t Guard::token() const { return lease_ == nullptr ? 0 : lease_->token; }
+
+const std::string& Guard::lease_id() const {
+  static const std::string none;
+  return lease_ == nullptr ? none : lease_->lease_id;
+}
+
+const std::string& Guard::holder_id() const {
+  static const std::string none;
+  return lease_ == nullptr ? none : lease_->holder_id;
+}
+
+int64_t Guard::valid_until() const {
+  return lease_ == nullptr ? 0 : lease_->deadline_ns.load(std::memory_order_acquire);
+}
+
+Duration Guard::waited() const { return Duration(lease_ == nullptr ? 0 : lease_->waited_ns); }
+
+}  // namespace distlock

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core.h"
+
+#include <absl/time/time.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+
+#include <utility>
+#include <vector>
+
+namespace distlock::internal {
+namespace {
+
+constexpr int kKeepaliveMs = 10'000;
+constexpr int kKeepaliveTimeoutMs = 5'000;
+constexpr int kMessageBytes = 4 << 20;
+
+std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options) {
+  const auto millis = [](Duration d) {
+    return static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(d).count());
+  };
+  grpc::ChannelArguments args;
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  args.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, millis(options.reconnect_initial));
+  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, millis(options.connect_timeout));
+  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, millis(options.reconnect_max));
+  args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own
+  args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);             // re-issuing is the table's decision
+  args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);          // http_proxy is set for the web, not for the lock broker
+  args.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
+  args.SetMaxReceiveMessageSize(kMessageBytes);
+  args.SetMaxSendMessageSize(kMessageBytes);
+  return grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), args);
+}
+
+// For a channel that some callback may outlive: destroyed on a thread of gRPC's it would wait for that very thread.
+void KeepForEver(const std::shared_ptr<grpc::Channel>& channel) {
+  static absl::Mutex mu(absl::kConstInit);
+  static auto* const kept = new std::vector<std::shared_ptr<grpc::Channel>>;
+  absl::MutexLock lock(&mu);
+  kept->push_back(channel);
+}
+
+LockTable::Options TableOptions(const ClientOptions& options) {
+  return {.address = options.address,
+          .label = CleanLabel(options.client_label),
+          .unreachable_timeout_ns = options.unreachable_timeout.count(),
+          .connect_timeout_ns = options.connect_timeout.count(),
+          .reissue_waits = options.reissue_waits};
+}
+
+thread_local Core* telling = nullptr;  // whose program this thread is telling something
+thread_local bool library_thread = false;
+
+}  // namespace
+
+Core::Core(ClientOptions options)
+    : options_(std::move(options)),
+      channel_(MakeChannel(options_)),
+      stub_(v1::LockService::NewStub(channel_)),
+      table_(TableOptions(options_)),
+      jitter_(std::random_device{}()) {}
+
+void Core::Start() {
+  thread_ = std::thread([self = shared_from_this()] { self->Run(); });
+  absl::MutexLock lock(&mu_);
+  armed_ns_ = 0;
+  timer_.Set(0);
+}
+
+bool Core::OnLibraryThread() { return library_thread; }
+
+LeasePtr Core::Acquire(std::shared_ptr<const Spec> spec, std::optional<Duration> max_wait, LockCallback callback) {
+  Effects fx;
+  LeasePtr lease;
+  {
+    absl::MutexLock lock(&mu_);
+    lease = table_.Acquire(std::move(spec), max_wait, std::move(callback), BootNow(), fx);
+    Arm();
+  }
+  Tell(fx, false);
+  return lease;
+}
+
+void Core::Cancel(const LeasePtr& lease) {
+  Effects fx;
+  {
+    absl::MutexLock lock(&mu_);
+    table_.Cancel(lease, fx);
+  }
+  Tell(fx, false);
+}
+
+void Core::Release(const LeasePtr& lease, ReleaseCallback callback) {
+  Effects fx;
+  {
+    absl::MutexLock lock(&mu_);
+    table_.Release(lease, std::move(callback), BootNow(), fx);
+  }
+  Tell(fx, false);
+}
+
+LockState Core::StateOf(const LeasePtr& lease) {
+  // The deadline first: one that was raised for a later stream comes with the end of this lease.
+  const int64_t deadline_ns = lease->deadline_ns.load(std::memory_order_acquire);
+  EndCause cause = lease->cause.load(std::memory_order_acquire);
+  if (cause == EndCause::kNotEnded && BootNow() >= deadline_ns) {
+    // Under the mutex, so that an answer which arrives this very moment cannot bring back what was called lost.
+    Effects fx;
+    {
+      absl::MutexLock lock(&mu_);
+      table_.Notice(lease, BootNow(), fx);
+    }
+    Tell(fx, false);
+    cause = lease->cause.load(std::memory_order_acquire);
+  }
+  if (cause == EndCause::kReleased) return LockState::kReleased;
+  if (cause != EndCause::kNotEnded) return LockState::kLost;
+  return lease->at_risk.load(std::memory_order_relaxed) || quiet() ? LockState::kAtRisk : LockState::kHeld;
+}
+
+std::stop_token Core::StopToken(const LeasePtr& lease) {
+  absl::MutexLock lock(&mu_);
+  return table_.StopToken(*lease);
+}
+
+std::string Core::EndMessage(const LeasePtr& lease) {
+  absl::MutexLock lock(&mu_);
+  return lease->end_message;
+}
+
+bool Core::connected() {
+  absl::MutexLock lock(&mu_);
+  return table_.opened();
+}
+
+bool Core::draining() {
+  absl::MutexLock lock(&mu_);
+  return table_.draining();
+}
+
+void Core::Tell(Effects& fx, bool on_library_thread) {
+  Core* const outer = std::exchange(telling, this);
+  const bool was_library_thread = std::exchange(library_thread, library_thread || on_library_thread);
+  for (auto& [spec, info] : fx.queued) spec->on_queued(info);
+  for (auto& [lease, callback] : fx.granted) {
+    Guard guard(shared_from_this(), std::move(lease));
+    if (callback) callback(std::move(guard));
+  }
+  for (auto& [callback, refusal] : fx.refused) callback(Result<Guard>(std::move(refusal)));
+  for (std::stop_source& stop : fx.stopped) stop.request_stop();
+  for (auto& [callback, outcome] : fx.released) {
+    if (callback) callback(outcome);
+  }
+  if (fx.draining && options_.on_draining) options_.on_draining(*fx.draining);
+  fx.Clear();
+  library_thread = was_library_thread;
+  telling = outer;
+  if (telling != this) Flush();
+}
+
+void Core::Close() {
+  Effects fx;
+  {
+    absl::MutexLock lock(&mu_);
+    if (std::exchange(closing_, true)) return;
+    table_.Close(BootNow(), fx);
+    timer_.Set(0);
+  }
+  Tell(fx, false);
+  if (OnLibraryThread()) {
+    KeepForEver(channel_);
+    thread_.detach();
+    return;
+  }
+  thread_.join();
+  const absl::Duration patience = absl::FromChrono(options_.close_timeout);
+  Stream* stream = nullptr;
+  {
+    absl::MutexLock lock(&mu_);
+    // A broker that has not even answered the Open holds nothing of ours and will not answer the goodbye.
+    if (table_.opened()) mu_.AwaitWithTimeout(absl::Condition(this, &Core::Ended), patience);
+    if (stream_ != nullptr) {
+      stream = stream_;
+      ++stream->use.count;
+    }
+  }
+  if (stream != nullptr) CancelAndLetGo(stream);
+  {
+    absl::MutexLock lock(&mu_);
+    if (!mu_.AwaitWithTimeout(absl::Condition(this, &Core::Ended), patience)) KeepForEver(channel_);
+  }
+  stub_.reset();
+  channel_.reset();
+}
+
+}  // namespace distlock::internal

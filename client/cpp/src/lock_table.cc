@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lock_table.h"
+
+#include <absl/strings/str_cat.h>
+
+#include <algorithm>
+
+namespace distlock::internal {
+namespace {
+
+// A bounded wait is the broker's to end; after this much longer the client ends it alone.
+constexpr int64_t kAnswerGrace = 500'000'000;
+constexpr int64_t kSmallestWait = 1'000'000;  // 0 would turn a bounded wait into one try
+
+// Reasons a broker gives for turning a whole session away; they say more than "unreachable".
+bool IsOfBroker(RefusalReason reason) {
+  return reason == RefusalReason::kDraining || reason == RefusalReason::kQuotaExceeded ||
+         reason == RefusalReason::kStoreUnavailable || reason == RefusalReason::kQuorumNotReached;
+}
+
+std::string Millis(int64_t ns) { return absl::StrCat(ns / 1'000'000, " ms"); }
+
+}  // namespace
+
+LeasePtr LockTable::Acquire(std::shared_ptr<const Spec> spec, std::optional<Duration> max_wait, LockCallback callback,
+                            int64_t now_ns, Effects& fx) {
+  auto lease = std::make_shared<Lease>(next_id_++, std::move(spec));
+  lease->callback = std::move(callback);
+  lease->asked_ns = now_ns;
+  lease->one_try = max_wait && *max_wait <= Duration::zero();
+  if (max_wait && !lease->one_try) lease->wait_until_ns = AddNs(now_ns, max_wait->count());
+  if (closed_) {
+    Refuse(*lease, {.reason = RefusalReason::kClientClosed, .message = "the Client was destroyed; make a new one"}, fx);
+    return lease;
+  }
+  if (lease->spec->problem) {
+    Refuse(*lease, *lease->spec->problem, fx);
+    return lease;
+  }
+  live_.emplace(lease->id, lease);
+  if (!opened_) lease->stranded_ns = now_ns;
+  if (streaming_ && !leaving_) Send(*lease, now_ns);
+  Reschedule(*lease);
+  return lease;
+}
+
+void LockTable::Cancel(const LeasePtr& lease, Effects& fx) {
+  if (lease->phase == Lease::Phase::kHeld || lease->phase == Lease::Phase::kEnded || lease->cancelling) return;
+  lease->cancelling = true;
+  if (lease->sent && lease->phase == Lease::Phase::kWaiting) {
+    outbox_.Cancel(next_id_++, lease->id);
+    return;  // answered when the broker has answered
+  }
+  if (lease->phase == Lease::Phase::kGranted) outbox_.Release(next_id_++, lease->id);
+  Refuse(*lease, {.reason = RefusalReason::kCancelled, .message = "cancelled by the caller"}, fx);
+  live_.erase(lease->id);
+}
+
+void LockTable::Release(const LeasePtr& lease, ReleaseCallback callback, int64_t now_ns, Effects& fx) {
+  if (lease->phase != Lease::Phase::kHeld) {
+    if (callback) fx.released.emplace_back(std::move(callback), ReleaseOutcome::kAlreadyGone);
+    return;
+  }
+  const bool believed = lease->belief.Believes(now_ns);
+  const uint64_t id = next_id_++;
+  outbox_.Release(id, lease->id);
+  if (callback) releases_.emplace(id, std::move(callback));
+  End(*lease, believed ? EndCause::kReleased : EndCause::kLapsed, believed ? "" : "released after its deadline", fx);
+  live_.erase(lease->id);
+}
+
+void LockTable::Notice(const LeasePtr& lease, int64_t now_ns, Effects& fx) {
+  if (lease->phase != Lease::Phase::kHeld) return;
+  lease->belief.Notice(now_ns);
+  if (!lease->belief.lapsed()) return;
+  outbox_.Release(next_id_++, lease->id);
+  if (AtMaxHold(*lease, now_ns)) {
+    End(*lease, EndCause::kMaxHold, "held for max_hold", fx);
+  } else {
+    End(*lease, EndCause::kLapsed, "the broker was not heard until the deadline", fx);
+  }
+  live_.erase(lease->id);
+}
+
+// While the session is alive and no renewal has failed, only max_hold ends belief in a single lease.
+bool LockTable::AtMaxHold(const Lease& lease, int64_t now_ns) const {
+  return lease.spec->wire.has_max_hold() && !lease.at_risk.load(std::memory_order_relaxed) && streaming_ &&
+         now_ns < session_.deadline_ns();
+}
+
+std::stop_token LockTable::StopToken(Lease& lease) {
+  if (!lease.stop.stop_possible()) {
+    lease.stop = std::stop_source();
+    // Nobody has this token yet, so no foreign code runs here.
+    if (lease.phase == Lease::Phase::kEnded) lease.stop.request_stop();
+  }
+  return lease.stop.get_token();
+}
+
+void LockTable::Close(int64_t now_ns, Effects& fx) {
+  closed_ = true;
+  for (auto& [id, lease] : live_) {
+    if (lease->phase == Lease::Phase::kHeld) {
+      const bool believed = lease->belief.Believes(now_ns);
+      End(*lease, believed ? EndCause::kClientClosed : EndCause::kLapsed, "the Client was destroyed", fx);
+    } else {
+      Refuse(*lease, {.reason = RefusalReason::kClientClosed, .message = "the Client was destroyed while waiting"}, fx);
+    }
+  }
+  live_.clear();
+  if (streaming_ && !leaving_) Leave();
+}
+
+void LockTable::Tick(int64_t now_ns, Effects& fx) {
+  wake_ns_ = kNever;
+  if (streaming_) {
+    Wake(session_.deadline_ns());
+    CheckHeartbeat(now_ns);
+  }
+  if (now_ns >= lease_deadline_ns_) SweepLeases(now_ns, fx);
+  Wake(lease_deadline_ns_);
+  while (!timeouts_.empty() && timeouts_.begin()->first <= now_ns) {
+    const LeasePtr lease = Find(timeouts_.begin()->second);
+    Schedule(*lease, kNever);
+    TimeOut(*lease, now_ns, fx);
+  }
+  if (!timeouts_.empty()) Wake(timeouts_.begin()->first);
+}
+
+std::unique_ptr<Batch> LockTable::Pack(int64_t now_ns) {
+  if (heartbeat_due_) {
+    heartbeat_due_ = false;
+    outbox_.Heartbeat(session_.Send(now_ns));
+    heartbeat_at_ns_ = AddNs(now_ns, heartbeat_interval_ns_);
+  }
+  return outbox_.Take();
+}
+
+LeasePtr LockTable::Find(uint64_t id) const {
+  const auto found = live_.find(id);
+  return found == live_.end() ? nullptr : found->second;
+}
+
+void LockTable::Send(Lease& lease, int64_t now_ns) {
+  lease.sent = true;
+  const int64_t left_ns = lease.wait_until_ns == kNever ? -1 : std::max(lease.wait_until_ns - now_ns, kSmallestWait);
+  outbox_.Acquire(lease.id, lease.spec->wire, lease.spec->wire_bytes, lease.one_try ? 0 : left_ns);
+}
+
+void LockTable::Schedule(Lease& lease, int64_t at_ns) {
+  if (at_ns == lease.wake_ns) return;
+  if (lease.wake_ns != kNever) timeouts_.erase({lease.wake_ns, lease.id});
+  lease.wake_ns = at_ns;
+  if (at_ns == kNever) return;
+  timeouts_.emplace(at_ns, lease.id);
+  Wake(at_ns);
+}
+
+void LockTable::Reschedule(Lease& lease) {
+  int64_t at_ns = lease.wait_until_ns;
+  if (lease.stranded_ns == kNever) {
+    at_ns = AddNs(at_ns, kAnswerGrace);
+  } else {
+    at_ns = std::min(at_ns, AddNs(lease.stranded_ns, options_.unreachable_timeout_ns));
+  }
+  Schedule(lease, at_ns);
+}
+
+void LockTable::Deliver(const LeasePtr& lease, Effects& fx) {
+  lease->phase = Lease::Phase::kHeld;
+  ++held_;
+  fx.granted.emplace_back(lease, std::move(lease->callback));
+  lease->callback = nullptr;
+}
+
+void LockTable::Refuse(Lease& lease, Refusal refusal, Effects& fx) {
+  if (lease.callback) fx.refused.emplace_back(std::move(lease.callback), std::move(refusal));
+  lease.callback = nullptr;
+  lease.phase = Lease::Phase::kEnded;
+  Schedule(lease, kNever);
+}
+
+void LockTable::End(Lease& lease, EndCause cause, std::string message, Effects& fx) {
+  lease.phase = Lease::Phase::kEnded;
+  --held_;
+  lease.end_message = std::move(message);
+  lease.cause.store(cause, std::memory_order_release);
+  if (lease.stop.stop_possible()) fx.stopped.push_back(lease.stop);
+}
+
+void LockTable::TimeOut(Lease& lease, int64_t now_ns, Effects& fx) {
+  Refusal refusal;
+  if (lease.cancelling) {
+    refusal = {.reason = RefusalReason::kCancelled, .message = "cancelled by the caller"};
+  } else if (lease.stranded_ns != kNever) {
+    refusal = Unreachable(lease.stranded_ns, now_ns);
+  } else {
+    refusal = {.reason = RefusalReason::kWaitTimeout,
+               .message = absl::StrCat("no answer within max_wait of ", Millis(lease.wait_until_ns - lease.asked_ns))};
+  }
+  refusal.waited = Duration(now_ns - lease.asked_ns);
+  if (!lease.sent) {
+    Refuse(lease, std::move(refusal), fx);
+    live_.erase(lease.id);
+    return;
+  }
+  // The broker may still grant it: stays known until that is undone.
+  lease.abandoned = true;
+  if (!lease.cancelling) outbox_.Cancel(next_id_++, lease.id);
+  if (lease.callback) fx.refused.emplace_back(std::move(lease.callback), std::move(refusal));
+  lease.callback = nullptr;
+}
+
+// Says goodbye, so that the stream ends in good order; what waits goes to the next one.
+void LockTable::Leave() {
+  leaving_ = true;
+  heartbeat_due_ = false;
+  outbox_.Goodbye();
+  for (auto& [id, lease] : live_) lease->sent = false;
+}
+
+void LockTable::SweepLeases(int64_t now_ns, Effects& fx) {
+  lease_deadline_ns_ = kNever;
+  for (auto it = live_.begin(); it != live_.end();) {
+    const LeasePtr lease = it++->second;
+    if (lease->phase != Lease::Phase::kHeld) continue;
+    Notice(lease, now_ns, fx);
+    if (lease->phase == Lease::Phase::kHeld) {
+      lease_deadline_ns_ = std::min(lease_deadline_ns_, lease->belief.deadline_ns());
+    }
+  }
+}
+
+void LockTable::CheckHeartbeat(int64_t now_ns) {
+  if (!opened_ || leaving_) return;
+  if (now_ns >= heartbeat_at_ns_) {
+    quiet_.store(session_.unanswered() >= 2, std::memory_order_relaxed);
+    heartbeat_due_ = true;
+    heartbeat_at_ns_ = AddNs(now_ns, heartbeat_interval_ns_);
+  }
+  Wake(heartbeat_at_ns_);
+}
+
+void LockTable::AskForHeartbeat(int64_t now_ns) {
+  // One that is on its way will do.
+  if (leaving_ || (session_.unanswered() > 0 && now_ns - session_.last_sent_ns() < validity_ns_ / 6)) return;
+  heartbeat_due_ = true;
+}
+
+Refusal LockTable::Unreachable(int64_t since_ns, int64_t now_ns) const {
+  Refusal refusal = last_failure_.value_or(Refusal{});
+  if (!IsOfBroker(refusal.reason)) refusal.reason = RefusalReason::kUnreachable;
+  refusal.message = absl::StrCat("no broker at ", options_.address, " took it within ", Millis(now_ns - since_ns),
+                                 refusal.message.empty() ? "" : ": ", refusal.message,
+                                 "; check that distlockd runs there, or set DISTLOCK_SERVER");
+  return refusal;
+}
+
+}  // namespace distlock::internal

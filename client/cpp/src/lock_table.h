@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Everything a client knows: its waiting acquires, its leases, what it believes, what it has to say to the broker. No
+// clock, no threads, no IO: each call gets the time, adds to `fx` what the program must be told, and to the outbox what
+// the broker must be told. Guarded by its Core's mutex, except for quiet().
+//
+// 1. Each acquire is answered exactly once, each release with a callback too.
+// 2. A lease lives on one stream only: when that ends, so does the lease.
+// 3. A lease that ended here while its stream lives is also given back there, or the broker would keep it for ever.
+#pragma once
+
+#include <absl/container/btree_set.h>
+#include <absl/container/flat_hash_map.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "belief.h"
+#include "effects.h"
+#include "lease.h"
+#include "outbox.h"
+
+namespace distlock::internal {
+
+class LockTable {
+ public:
+  struct Options {
+    std::string address;  // for messages
+    std::string label;
+    int64_t unreachable_timeout_ns;
+    int64_t connect_timeout_ns;
+    bool reissue_waits;
+  };
+  explicit LockTable(Options options) : options_(std::move(options)) {}
+
+  // What the program does.
+  LeasePtr Acquire(std::shared_ptr<const Spec> spec, std::optional<Duration> max_wait, LockCallback callback,
+                   int64_t now_ns, Effects& fx);
+  void Cancel(const LeasePtr& lease, Effects& fx);
+  void Release(const LeasePtr& lease, ReleaseCallback callback, int64_t now_ns, Effects& fx);
+  // Ends the lease if its deadline has passed.
+  void Notice(const LeasePtr& lease, int64_t now_ns, Effects& fx);
+  std::stop_token StopToken(Lease& lease);
+  void Close(int64_t now_ns, Effects& fx);
+
+  // What the stream does. Between OnStarted and OnBroken there is one.
+  void OnStarted(int64_t now_ns);
+  void OnEvent(const v1::Event& event, int64_t now_ns, Effects& fx);
+  void OnBroken(EndCause cause, const std::string& why, int64_t now_ns, Effects& fx);
+  // The status of a stream that broke.
+  void OnStatus(Refusal why, Effects& fx);
+
+  // What time does: timeouts, deadlines, heartbeats. Due at wake_ns() at the latest, harmless earlier.
+  void Tick(int64_t now_ns, Effects& fx);
+  int64_t wake_ns() const { return wake_ns_; }
+  // The broker has not been heard for too long: the stream is to be ended.
+  bool Lapsed(int64_t now_ns) { return streaming_ && session_.Lapsed(now_ns); }
+
+  // The next message, or null. Heartbeats are stamped here: now is before it is handed to the stream.
+  std::unique_ptr<Batch> Pack(int64_t now_ns);
+  void Recycle(std::unique_ptr<Batch> batch) { outbox_.Recycle(std::move(batch)); }
+
+  bool opened() const { return opened_; }
+  bool acked() const { return acked_; }  // the present stream has lived long enough to count as a success
+  bool draining() const { return draining_; }
+  // Heartbeats go unanswered. Any thread.
+  bool quiet() const { return quiet_.load(std::memory_order_relaxed); }
+
+ private:
+  bool AtMaxHold(const Lease& lease, int64_t now_ns) const;
+  using Live = absl::flat_hash_map<uint64_t, LeasePtr>;
+
+  void OnOpened(const v1::Opened& opened, int64_t now_ns);
+  void OnGrant(uint64_t id, const v1::Grant& grant, int64_t now_ns, Effects& fx);
+  void OnRefused(uint64_t id, const v1::Refusal& refusal, int64_t now_ns, Effects& fx);
+  void OnReleased(uint64_t id, ReleaseOutcome outcome, Effects& fx);
+  void OnReleasedByLeaseId(uint64_t id, Effects& fx);
+  void OnAck(const v1::HeartbeatAck& ack, int64_t now_ns, Effects& fx);
+  void OnLost(uint64_t id, const v1::Lost& lost, Effects& fx);
+
+  LeasePtr Find(uint64_t id) const;
+  void Send(Lease& lease, int64_t now_ns);
+  void Schedule(Lease& lease, int64_t at_ns);
+  void Reschedule(Lease& lease);
+  void Deliver(const LeasePtr& lease, Effects& fx);
+  void Refuse(Lease& lease, Refusal refusal, Effects& fx);
+  void End(Lease& lease, EndCause cause, std::string message, Effects& fx);
+  void Wake(int64_t at_ns) { wake_ns_ = at_ns < wake_ns_ ? at_ns : wake_ns_; }
+  void TimeOut(Lease& lease, int64_t now_ns, Effects& fx);
+  void Leave();
+  void SweepLeases(int64_t now_ns, Effects& fx);
+  void CheckHeartbeat(int64_t now_ns);
+  void AskForHeartbeat(int64_t now_ns);
+  Refusal Unreachable(int64_t since_ns, int64_t now_ns) const;
+
+  const Options options_;
+
+  Live live_;                                                // waiting, granted, held
+  absl::flat_hash_map<uint64_t, ReleaseCallback> releases_;  // by the release command's id
+  absl::btree_set<std::pair<int64_t, uint64_t>> timeouts_;   // of the waiting
+  uint64_t next_id_ = 1;
+  size_t held_ = 0;
+  bool closed_ = false;
+  int64_t wake_ns_ = kNever;
+  int64_t lease_deadline_ns_ = kNever;  // no held lease ends before this
+  std::optional<Refusal> last_failure_;
+
+  // Of the present stream.
+  Outbox outbox_;
+  SessionBelief session_;
+  bool streaming_ = false;
+  bool opened_ = false;
+  bool acked_ = false;
+  bool draining_ = false;
+  bool leaving_ = false;  // goodbye is said; what comes now waits for the next stream
+  bool heartbeat_due_ = false;
+  int64_t validity_ns_ = 0;
+  int64_t heartbeat_interval_ns_ = 0;
+  int64_t heartbeat_at_ns_ = kNever;
+  std::atomic<bool> quiet_{false};
+};
+
+}  // namespace distlock::internal

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distlock/types.h"
+
+namespace distlock {
+
+std::string_view Name(RefusalReason reason) {
+  switch (reason) {
+    case RefusalReason::kUnspecified:
+      return "UNSPECIFIED";
+    case RefusalReason::kLockHeld:
+      return "LOCK_HELD";
+    case RefusalReason::kWaitTimeout:
+      return "WAIT_TIMEOUT";
+    case RefusalReason::kLeaseLost:
+      return "LEASE_LOST";
+    case RefusalReason::kNotHolder:
+      return "NOT_HOLDER";
+    case RefusalReason::kLimitMismatch:
+      return "LIMIT_MISMATCH";
+    case RefusalReason::kForeignKey:
+      return "FOREIGN_KEY";
+    case RefusalReason::kInvalidArgument:
+      return "INVALID_ARGUMENT";
+    case RefusalReason::kNotSupported:
+      return "NOT_SUPPORTED";
+    case RefusalReason::kQuotaExceeded:
+      return "QUOTA_EXCEEDED";
+    case RefusalReason::kStoreFull:
+      return "STORE_FULL";
+    case RefusalReason::kStoreUnavailable:
+      return "STORE_UNAVAILABLE";
+    case RefusalReason::kQuorumNotReached:
+      return "QUORUM_NOT_REACHED";
+    case RefusalReason::kDraining:
+      return "DRAINING";
+    case RefusalReason::kUnauthenticated:
+      return "UNAUTHENTICATED";
+    case RefusalReason::kPermissionDenied:
+      return "PERMISSION_DENIED";
+    case RefusalReason::kCancelled:
+      return "CANCELLED";
+    case RefusalReason::kUnreachable:
+      return "UNREACHABLE";
+    case RefusalReason::kClientClosed:
+      return "CLIENT_CLOSED";
+    case RefusalReason::kWouldDeadlock:
+      return "WOULD_DEADLOCK";
+  }
+  return "UNKNOWN";  // a newer broker's reason
+}
+
+std::string_view Name(EndCause cause) {
+  switch (cause) {
+    case EndCause::kNotEnded:
+      return "NOT_ENDED";
+    case EndCause::kExpired:
+      return "EXPIRED";
+    case EndCause::kTaken:
+      return "TAKEN";
+    case EndCause::kForced:
+      return "FORCED";
+    case EndCause::kMaxHold:
+      return "MAX_HOLD";
+    case EndCause::kDrained:
+      return "DRAINED";
+    case EndCause::kReleased:
+      return "RELEASED";
+    case EndCause::kLapsed:
+      return "LAPSED";
+    case EndCause::kDisconnected:
+      return "DISCONNECTED";
+    case EndCause::kClientClosed:
+      return "CLIENT_CLOSED";
+  }
+  return "UNKNOWN";
+}
+
+std::string_view Name(LockState state) {
+  switch (state) {
+    case LockState::kHeld:
+      return "HELD";
+    case LockState::kAtRisk:
+      return "AT_RISK";
+    case LockState::kLost:
+      return "LOST";
+    case LockState::kReleased:
+      return "RELEASED";
+  }
+  return "UNKNOWN";
+}
+
+std::string_view Name(ReleaseOutcome outcome) {
+  switch (outcome) {
+    case ReleaseOutcome::kReleased:
+      return "RELEASED";
+    case ReleaseOutcome::kAlreadyGone:
+      return "ALREADY_GONE";
+    case ReleaseOutcome::kUnknown:
+      return "UNKNOWN";
+  }
+  return "UNKNOWN";
+}
+
+}  // namespace distlock

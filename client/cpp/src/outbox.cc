@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "outbox.h"
+
+#include <utility>
+
+namespace distlock::internal {
+namespace {
+
+constexpr size_t kCommandBytes = 32;  // tags, ids and lengths around a command's content
+
+google::protobuf::ArenaOptions OptionsWith(char* block, size_t size) {
+  google::protobuf::ArenaOptions options;
+  options.initial_block = block;
+  options.initial_block_size = size;
+  return options;
+}
+
+}  // namespace
+
+Batch::Batch()
+    : block_(new char[kFirstBlock]),
+      arena_(OptionsWith(block_.get(), kFirstBlock)),
+      message_(google::protobuf::Arena::CreateMessage<v1::SessionRequest>(&arena_)) {}
+
+v1::Command* Batch::Add(size_t bytes) {
+  bytes_ += bytes + kCommandBytes;
+  return message_->add_commands();
+}
+
+void Batch::Clear() {
+  arena_.Reset();
+  message_ = google::protobuf::Arena::CreateMessage<v1::SessionRequest>(&arena_);
+  bytes_ = 0;
+}
+
+void Outbox::Open(uint64_t id, const std::string& label) {
+  v1::Command* command = Add(label.size());
+  command->set_id(id);
+  command->mutable_open()->set_client(label);
+}
+
+void Outbox::Acquire(uint64_t id, const v1::LockSpec& spec, size_t bytes, int64_t max_wait_ns) {
+  v1::Command* command = Add(bytes);
+  command->set_id(id);
+  v1::LockSpec* acquire = command->mutable_acquire();
+  *acquire = spec;
+  if (max_wait_ns < 0) return;
+  acquire->mutable_max_wait()->set_seconds(max_wait_ns / 1'000'000'000);
+  acquire->mutable_max_wait()->set_nanos(static_cast<int32_t>(max_wait_ns % 1'000'000'000));
+}
+
+void Outbox::Release(uint64_t id, uint64_t acquire_id) {
+  v1::Command* command = Add(0);
+  command->set_id(id);
+  command->mutable_release()->set_acquire_id(acquire_id);
+}
+
+void Outbox::Cancel(uint64_t id, uint64_t acquire_id) {
+  v1::Command* command = Add(0);
+  command->set_id(id);
+  command->mutable_cancel()->set_acquire_id(acquire_id);
+}
+
+void Outbox::Heartbeat(uint64_t seq) {
+  // Into the batch that leaves next, however full it is: belief counts from now.
+  v1::Command* command = waiting_.empty() ? Add(0) : waiting_.front()->Add(0);
+  command->mutable_heartbeat()->set_seq(seq);
+}
+
+void Outbox::Goodbye() { Add(0)->mutable_goodbye(); }
+
+std::unique_ptr<Batch> Outbox::Take() {
+  if (waiting_.empty()) return nullptr;
+  std::unique_ptr<Batch> batch = std::move(waiting_.front());
+  waiting_.pop_front();
+  return batch;
+}
+
+void Outbox::Recycle(std::unique_ptr<Batch> batch) {
+  if (batch == nullptr || spare_.size() >= kSpareBatches) return;
+  batch->Clear();
+  spare_.push_back(std::move(batch));
+}
+
+void Outbox::Clear() {
+  while (!waiting_.empty()) Recycle(Take());
+}
+
+v1::Command* Outbox::Add(size_t bytes) {
+  if (waiting_.empty() || waiting_.back()->bytes() + bytes > kBatchBytes) {
+    if (spare_.empty()) spare_.push_back(std::make_unique<Batch>());
+    waiting_.push_back(std::move(spare_.back()));
+    spare_.pop_back();
+  }
+  return waiting_.back()->Add(bytes);
+}
+
+}  // namespace distlock::internal

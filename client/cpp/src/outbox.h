@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is to be sent, packed: each Batch is one SessionRequest below the broker's message limit. Batches live on their
+// own arena and are used again, so that a busy client does not allocate per command. Guarded by its owner. A batch that
+// was taken belongs to the taker until Recycle.
+#pragma once
+
+#include <google/protobuf/arena.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "distlock/v1/lock_service.pb.h"
+
+namespace distlock::internal {
+
+class Batch {
+ public:
+  Batch();
+  v1::Command* Add(size_t bytes);
+  void Clear();
+  const v1::SessionRequest& message() const { return *message_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  static constexpr size_t kFirstBlock = 32 << 10;
+
+  std::unique_ptr<char[]> block_;
+  google::protobuf::Arena arena_;
+  v1::SessionRequest* message_;
+  size_t bytes_ = 0;
+};
+
+class Outbox {
+ public:
+  void Open(uint64_t id, const std::string& label);
+  // `bytes`: the serialized size of `spec`. `max_wait_ns` < 0: wait until granted.
+  void Acquire(uint64_t id, const v1::LockSpec& spec, size_t bytes, int64_t max_wait_ns);
+  void Release(uint64_t id, uint64_t acquire_id);
+  void Cancel(uint64_t id, uint64_t acquire_id);
+  void Heartbeat(uint64_t seq);
+  void Goodbye();
+
+  bool empty() const { return waiting_.empty(); }
+  // The oldest batch, or null.
+  std::unique_ptr<Batch> Take();
+  void Recycle(std::unique_ptr<Batch> batch);
+  void Clear();
+
+ private:
+  // The broker takes 64 KiB; the rest is room for the framing of each command.
+  static constexpr size_t kBatchBytes = 48 << 10;
+  static constexpr size_t kSpareBatches = 4;
+
+  v1::Command* Add(size_t bytes);
+
+  std::deque<std::unique_ptr<Batch>> waiting_;
+  std::vector<std::unique_ptr<Batch>> spare_;
+};
+
+}  // namespace distlock::internal

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stream.h"
+
+#include <utility>
+
+#include "core.h"
+
+namespace distlock::internal {
+namespace {
+
+google::protobuf::ArenaOptions OptionsWith(char* block, size_t size) {
+  google::protobuf::ArenaOptions options;
+  options.initial_block = block;
+  options.initial_block_size = size;
+  return options;
+}
+
+}  // namespace
+
+Stream::Stream(std::shared_ptr<Core> core)
+    : core_(std::move(core)), block_(new char[kFirstBlock]), arena_(OptionsWith(block_.get(), kFirstBlock)) {}
+
+void Stream::Start(v1::LockService::Stub& stub, std::unique_ptr<Batch> first) {
+  stub.async()->Session(&context_, this);
+  AddHold();
+  Write(std::move(first));
+  Read();
+  StartCall();
+}
+
+void Stream::Write(std::unique_ptr<Batch> batch) {
+  writing_ = std::move(batch);
+  StartWrite(&writing_->message());
+}
+
+void Stream::Read() {
+  arena_.Reset();
+  response_ = google::protobuf::Arena::CreateMessage<v1::SessionResponse>(&arena_);
+  StartRead(response_);
+}
+
+void Stream::OnReadDone(bool ok) {
+  if (!ok) return core_->OnReadEnd(this);
+  fx_.Clear();
+  core_->OnResponse(this, *response_, fx_);
+  Read();
+}
+
+void Stream::OnWriteDone(bool ok) { core_->OnWritten(this, ok); }
+
+void Stream::OnDone(const grpc::Status& status) {
+  // The call context shares the channel, which must not die on this thread of gRPC's: gone before Close learns of it.
+  const std::shared_ptr<Core> core = core_;
+  delete this;
+  core->OnStreamDone(status);
+}
+
+}  // namespace distlock::internal
