@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+# Everything from outside, found once. deploy/README.md lists the target names the rooms link.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(OpenSSL REQUIRED)
+find_package(absl REQUIRED CONFIG)
+find_package(spdlog REQUIRED CONFIG)
+find_package(CLI11 REQUIRED CONFIG)
+find_package(prometheus-cpp REQUIRED CONFIG)
+find_package(civetweb REQUIRED CONFIG)
+pkg_check_modules(HIREDIS REQUIRED IMPORTED_TARGET hiredis>=1.1 hiredis_ssl>=1.1)
+pkg_check_modules(LIBUV REQUIRED IMPORTED_TARGET libuv)
+pkg_check_modules(YAMLCPP REQUIRED IMPORTED_TARGET yaml-cpp)
+
+if(NOT DISTLOCK_SANITIZE STREQUAL thread)
+  find_package(Protobuf REQUIRED)
+  find_package(gRPC REQUIRED CONFIG)
+endif()
+
+if(DISTLOCK_TESTS)
+  # Debian's own interpreter: its python3-grpcio is what the interop tests import.
+  find_program(Python3_EXECUTABLE python3 PATHS /usr/bin NO_DEFAULT_PATH)
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  find_package(GTest REQUIRED CONFIG)
+  find_package(benchmark REQUIRED CONFIG)
+  find_package(rapidcheck REQUIRED CONFIG)
+  pkg_check_modules(LUA51 REQUIRED IMPORTED_TARGET lua5.1)
+endif()

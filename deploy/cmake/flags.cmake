@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+# How everything is compiled, and the target `distlock_flags` that our own code links for its warnings.
+include(CheckPIESupported)
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+check_pie_supported(LANGUAGES C CXX)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug (-O1, asserts) or Release" FORCE)
+endif()
+set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g -fno-omit-frame-pointer")
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+find_program(LLD ld.lld)
+if(LLD)
+  add_link_options(-fuse-ld=lld)
+endif()
+
+# Bounds checks of the standard library stay on in release: their cost is small next to a round trip.
+add_compile_definitions(_GLIBCXX_ASSERTIONS)
+
+if(DISTLOCK_SANITIZE STREQUAL address)
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=address,undefined)
+elseif(DISTLOCK_SANITIZE STREQUAL thread)
+  add_compile_options(-fsanitize=thread)
+  add_link_options(-fsanitize=thread)
+elseif(DISTLOCK_SANITIZE)
+  message(FATAL_ERROR "DISTLOCK_SANITIZE is '${DISTLOCK_SANITIZE}'; it may be empty, 'address' or 'thread'")
+elseif(CMAKE_BUILD_TYPE STREQUAL Release)
+  add_compile_options(-fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+  add_link_options(LINKER:-z,relro,-z,now)
+endif()
+
+# BUILD_INTERFACE: an installed library must not hand its warnings to those who link it.
+add_library(distlock_flags INTERFACE)
+set(warnings -Wall -Wextra -Wshadow -Wno-missing-field-initializers)
+if(DISTLOCK_WERROR)
+  list(APPEND warnings -Werror)
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # GCC 12 sees overlaps inside std::string operations that are not there.
+  list(APPEND warnings -Wno-restrict)
+endif()
+target_compile_options(distlock_flags INTERFACE "$<BUILD_INTERFACE:${warnings}>")

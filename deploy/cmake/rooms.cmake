@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+# add_rooms(<folder>...): add_subdirectory for each folder that has a CMakeLists.txt.
+# Under ThreadSanitizer the rooms in TSAN_LEFT_OUT are skipped: what they link (gRPC) is not instrumented.
+set(TSAN_LEFT_OUT
+    proto client server/rpc server/main
+    tests/tidy tests/store tests/lua tests/rpc tests/ops tests/client tests/cli tests/e2e tests/interop tests/bench tests/sim
+    tests/fuzz)
+
+function(add_rooms)
+  foreach(room IN LISTS ARGN)
+    file(RELATIVE_PATH path ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/${room})
+    if(DISTLOCK_SANITIZE STREQUAL thread AND path IN_LIST TSAN_LEFT_OUT)
+      continue()
+    endif()
+    if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${room}/CMakeLists.txt)
+      add_subdirectory(${room})
+    endif()
+  endforeach()
+endfunction()

@@ -1,0 +1,226 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Installs what distlock needs from Debian's own packages, on Debian 12 or 13. Idempotent; returns at once when
+# nothing is missing. hiredis is the one exception: Debian 12's is too old, so there it is built from Debian 13's
+# source package, fetched and verified through the Debian archive this machine already uses.
+set -euo pipefail
+
+usage() {
+  cat <<'TEXT'
+usage: deploy/install-deps.sh [--build | --run | --test]
+
+  --build  what building and running distlock needs (default)
+  --run    only what a built distlockd needs to run; on Debian 12 bring libhiredis along from the build machine
+  --test   --build, and what the tests need
+TEXT
+}
+
+readonly HIREDIS_MIN=1.1
+readonly HIREDIS_SUITE=trixie
+readonly POLICY=/usr/sbin/policy-rc.d
+readonly POLICY_SAVED=$POLICY.before-distlock
+readonly POLICY_MARK='# written by distlock deploy/install-deps.sh, removed when it ends'
+
+readonly COMPILE=(build-essential ca-certificates ccache cmake dpkg-dev lld ninja-build pkg-config
+  protobuf-compiler protobuf-compiler-grpc)
+readonly LIBRARIES=(libabsl-dev libcivetweb-dev libcli11-dev libgrpc++-dev libgrpc-dev libprotobuf-dev
+  libspdlog-dev libfmt-dev libssl-dev libuv1-dev libyaml-cpp-dev prometheus-cpp-dev)
+readonly RUN=(ca-certificates redis-server redis-tools)
+readonly TEST=(libbenchmark-dev libgmock-dev libgtest-dev liblua5.1-0-dev librapidcheck-dev
+  openssl python3 python3-grpcio python3-protobuf python3-pytest)
+
+say() { printf 'install-deps: %s\n' "$*"; }
+die() { printf 'install-deps: %s\n' "$*" >&2; exit 1; }
+
+want=build
+case "${1:---build}" in
+  --build | --run | --test) want=${1:---build}; want=${want#--} ;;
+  -h | --help) usage; exit 0 ;;
+  *) usage >&2; die "unknown option '$1'" ;;
+esac
+
+debian=99 codename=""
+if [ -r /etc/os-release ]; then
+  # shellcheck source=/dev/null
+  . /etc/os-release
+  [ "${ID:-}" = debian ] || die "this is ${PRETTY_NAME:-not Debian}; install the packages listed in $0 by hand"
+  debian=${VERSION_ID:-99} codename=${VERSION_CODENAME:-}
+fi
+[ "$debian" -ge 12 ] || die "Debian $debian is too old: distlock needs Debian 12 or newer"
+
+hiredis_ok() { pkg-config --atleast-version="$HIREDIS_MIN" hiredis hiredis_ssl 2>/dev/null; }
+
+missing_of() {
+  local have
+  have=$(dpkg-query -W -f '${db:Status-Status} ${binary:Package} ${Package}\n' "$@" 2>/dev/null |
+    sed -n 's/^installed //p' | tr ' ' '\n' || true)
+  local p
+  for p in "$@"; do grep -qxF "$p" <<<"$have" || printf '%s\n' "$p"; done
+}
+
+# The shared libraries behind the -dev packages; their names carry versions that differ between Debian releases.
+runtime_libraries() {
+  local dev=("${LIBRARIES[@]}")
+  [ "$debian" -lt 13 ] || dev+=(libhiredis-dev)
+  apt-cache depends --no-recommends --no-suggests "${dev[@]}" 2>/dev/null |
+    sed -n 's/^ *Depends: \(lib[^ ]*\)$/\1/p' | grep -v -e '-dev$' | sort -u
+}
+
+wanted() {
+  printf '%s\n' "${RUN[@]}"
+  [ "$debian" -lt 13 ] || printf 'valkey-server\n'
+  if [ "$want" = run ]; then
+    runtime_libraries
+  else
+    printf '%s\n' "${COMPILE[@]}" "${LIBRARIES[@]}"
+    [ "$debian" -lt 13 ] || printf 'libhiredis-dev\n'
+  fi
+  [ "$want" != test ] || printf '%s\n' "${TEST[@]}"
+}
+
+need_apt_lists() { [ -z "$(apt-cache search --names-only '^libgrpc\+\+-dev$' 2>/dev/null)" ]; }
+
+compute_missing() {
+  local list
+  list=$(wanted | sort -u)
+  # Package names have no spaces: splitting is meant.
+  # shellcheck disable=SC2086
+  list=$(missing_of $list)
+  # shellcheck disable=SC2206
+  missing=($list)
+}
+
+nothing_to_do() {
+  [ "$want" = run ] && need_apt_lists && return 1
+  compute_missing
+  [ "${#missing[@]}" -eq 0 ] && { [ "$want" = run ] || hiredis_ok; }
+}
+
+missing=()
+if nothing_to_do; then
+  say "everything is installed"
+  exit 0
+fi
+
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || die "packages are missing and this is not root: install sudo or run as root"
+  say "packages are missing: going on with sudo"
+  exec sudo -- bash "$0" "--$want"
+fi
+
+export DEBIAN_FRONTEND=noninteractive
+work=$(mktemp -d)
+log=$work/log
+
+restore_policy() {
+  if [ -e "$POLICY_SAVED" ] || [ -L "$POLICY_SAVED" ]; then
+    mv -f "$POLICY_SAVED" "$POLICY"
+  elif grep -qxF "$POLICY_MARK" "$POLICY" 2>/dev/null; then
+    rm -f "$POLICY"
+  fi
+}
+
+finish() {
+  local code=$?
+  restore_policy
+  if [ "$code" -ne 0 ] && [ -s "$log" ]; then
+    printf 'install-deps: failed; the last lines were:\n' >&2
+    tail -n 25 "$log" >&2
+  fi
+  rm -rf "$work"
+  exit "$code"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# Debian starts a daemon when its package is installed; ours must stay ours to start.
+forbid_service_starts() {
+  restore_policy
+  if [ -e "$POLICY" ] || [ -L "$POLICY" ]; then mv -f "$POLICY" "$POLICY_SAVED"; fi
+  printf '#!/bin/sh\n%s\nexit 101\n' "$POLICY_MARK" >"$POLICY"
+  chmod 755 "$POLICY"
+}
+
+apt() { apt-get -q -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@" >>"$log" 2>&1; }
+apt_update() { say "refreshing the package lists"; apt update; }
+apt_install() { apt install -y --no-install-recommends -o Dpkg::Options::=--force-confold "$@"; }
+
+install_packages() {
+  say "installing ${#missing[@]} packages: ${missing[*]}"
+  forbid_service_starts
+  if ! apt_install "${missing[@]}"; then
+    apt_update
+    apt_install "${missing[@]}"
+  fi
+  restore_policy
+  # Nor at the next boot (update-rc.d knows systemd, too). A service that was there before is its owner's business.
+  local p
+  for p in "${missing[@]}"; do
+    case "$p" in redis-server | valkey-server) update-rc.d "$p" disable >>"$log" 2>&1 ;; esac
+  done
+}
+
+# One line per Debian archive this machine takes its own release from.
+archives() {
+  apt-get indextargets --format '$(REPO_URI) $(CODENAME) $(COMPONENT)' 'Created-By: Packages' |
+    awk -v release="$codename" '$2 == release && $3 == "main" && !seen[$1]++ {print $1}'
+}
+
+# Everything apt reads or writes here is private to $work: the system's lists and sources stay as they are.
+apt_source() {
+  apt -o Dir::Etc::sourcelist="$work/source.list" -o Dir::Etc::sourceparts=/dev/null \
+    -o Dir::State::lists="$work/lists" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= \
+    -o APT::Sandbox::User=root -o APT::Update::Error-Mode=any "$@"
+}
+
+fetch_hiredis_from() {
+  local keyring=/usr/share/keyrings/debian-archive-keyring.gpg options=
+  [ ! -r "$keyring" ] || options="[signed-by=$keyring] "
+  printf 'deb-src %s%s %s main\n' "$options" "$1" "$HIREDIS_SUITE" >"$work/source.list"
+  rm -rf "$work/lists" "$work/src"
+  mkdir -p "$work/lists/partial" "$work/src"
+  apt_source update && (cd "$work/src" && apt_source source hiredis)
+}
+
+fetch_hiredis() {
+  local uri
+  for uri in $(archives); do
+    if fetch_hiredis_from "$uri"; then return 0; fi
+  done
+  return 1
+}
+
+build_hiredis() {
+  say "building hiredis from Debian 13's source package (this release has $(apt-cache policy libhiredis-dev |
+    sed -n 's/^ *Candidate: //p'))"
+  [ -n "$(archives)" ] || apt_update
+  if ! fetch_hiredis; then
+    # An archive keyring from before Debian 13's release does not know its keys yet; Debian 12's update does.
+    say "trying again with the newest archive keys"
+    apt_update
+    apt_install debian-archive-keyring
+    fetch_hiredis || die "no usable hiredis source of Debian 13 ($HIREDIS_SUITE) in: $(archives | xargs);" \
+      "check that archive, or install hiredis >= $HIREDIS_MIN with its TLS by hand"
+  fi
+  local src
+  src=$(find "$work/src" -mindepth 1 -maxdepth 1 -type d)
+  {
+    cmake -S "$src" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DENABLE_SSL=ON -DDISABLE_TESTS=ON \
+      -DCMAKE_C_FLAGS='-fstack-protector-strong -D_FORTIFY_SOURCE=2' \
+      -DCMAKE_INSTALL_PREFIX=/usr/local -DCMAKE_INSTALL_LIBDIR=lib
+    cmake --build "$work/build"
+    cmake --install "$work/build"
+    ldconfig
+  } >>"$log" 2>&1
+}
+
+if need_apt_lists; then apt_update; fi
+compute_missing
+[ "${#missing[@]}" -eq 0 ] || install_packages
+if [ "$want" != run ] && ! hiredis_ok; then
+  build_hiredis
+  hiredis_ok || die "hiredis was built, yet pkg-config finds $(pkg-config --modversion hiredis 2>&1 | head -1)"
+fi
+say "done$([ "$want" = run ] || printf ' (hiredis %s)' "$(pkg-config --modversion hiredis)")"
