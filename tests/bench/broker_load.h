@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Uncontended load through a broker: by the lean Session stream, or by the C++ client library as a program would use
+// it.
+#pragma once
+
+#include <memory>
+
+#include "bench/lab.h"
+#include "bench/load.h"
+
+namespace distlock::bench {
+
+// `sessions` connections with one Session stream each, and `in_flight` slots on each.
+std::unique_ptr<Load> BrokerSessions(const Lab& lab, size_t sessions, size_t in_flight);
+
+// `clients` Clients; one slot each uses blocking calls on a thread of its own, more than one the callbacks.
+std::unique_ptr<Load> LibraryClients(const Lab& lab, size_t clients, size_t in_flight);
+
+}  // namespace distlock::bench

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Contended measurements: one lock, many parties, each with a connection of its own. Latency is from the moment before
+// a holder sends its release to the moment the next one has read its grant. Main thread.
+#pragma once
+
+#include "bench/lab.h"
+#include "bench/load.h"
+
+namespace distlock::bench {
+
+// Parties that release at once and queue again, spread over the first `brokers` brokers.
+// Columns: p50 µs, p99 µs, grants/s, least/most (grants of one party), CPU per grant.
+Sample HotHandoff(const Lab& lab, size_t parties, size_t brokers);
+
+// Two parties in turn: one waits 20..150 ms in the queue before the other releases. Columns: p50 µs, p99 µs.
+Sample IdleHandoff(const Lab& lab, size_t brokers);
+
+// 50 waiters, each holds once for 1 ms. Column: makespan ms, from the release that starts the queue to the last
+// release.
+Sample OneShotQueue(const Lab& lab);
+
+// 50 waiters behind a holder, nothing else. Columns: commands/s (those inside scripts too), EVALSHA/s, daemon CPU %.
+Sample QuietWaiters(const Lab& lab);
+
+}  // namespace distlock::bench

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/lab.h"
+
+#include <grpcpp/grpcpp.h>
+#include <stdlib.h>
+
+#include <chrono>
+#include <filesystem>
+#include <sstream>
+#include <stdexcept>
+#include <thread>
+
+#include "distlock/v1/admin_service.grpc.pb.h"
+
+namespace distlock::bench {
+namespace {
+
+constexpr auto kStartTimeout = std::chrono::seconds(20);
+
+v1::GetStatusResponse Status(const std::string& target) {
+  auto channel = grpc::CreateChannel(target, grpc::InsecureChannelCredentials());
+  auto stub = v1::AdminService::NewStub(channel);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  context.set_wait_for_ready(true);
+  v1::GetStatusResponse response;
+  const grpc::Status status = stub->GetStatus(&context, v1::GetStatusRequest(), &response);
+  if (!status.ok()) throw std::runtime_error("GetStatus at " + target + ": " + status.error_message());
+  return response;
+}
+
+// Runs `attempt` until it does not throw, for as long as the child lives and the time lasts.
+template <typename Attempt>
+auto UntilServing(Child& child, const std::string& what, Attempt attempt) {
+  const auto end = std::chrono::steady_clock::now() + kStartTimeout;
+  while (true) {
+    try {
+      return attempt();
+    } catch (const std::runtime_error& e) {
+      if (!child.Alive() || std::chrono::steady_clock::now() > end) {
+        throw std::runtime_error(what + " does not serve (" + e.what() + "); its last words:\n" + child.LogTail());
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+}  // namespace
+
+Daemon::Daemon(const Setup& setup, const std::string& store_url, const std::string& dir, const std::string& name,
+               const std::string& key_prefix) {
+  unix_target_ = "unix://" + dir + "/" + name + ".sock";
+  child_ = std::make_unique<Child>(
+      std::vector<std::string>{setup.daemon, "--listen", unix_target_, "--listen", "127.0.0.1:0", "--http=", "--redis",
+                               store_url, "--key-prefix", key_prefix, "--log-level", "warn"},
+      dir + "/" + name + ".log");
+  const v1::GetStatusResponse status = UntilServing(*child_, setup.daemon, [this] { return Status(unix_target_); });
+  version_ = status.version();
+  target_ = unix_target_;
+  if (!setup.clients_on_tcp) return;
+  for (const std::string& listen : status.listen()) {
+    if (!listen.starts_with("unix:")) target_ = listen;
+  }
+  if (target_ == unix_target_) throw std::runtime_error("GetStatus.listen names no TCP address of " + setup.daemon);
+}
+
+uint64_t Daemon::Leases() const { return Status(unix_target_).leases(); }
+
+Lab::Lab(Setup setup) : setup_(std::move(setup)) {
+  std::string path = (std::filesystem::temp_directory_path() / "distlock-bench-XXXXXX").string();
+  if (mkdtemp(path.data()) == nullptr) throw std::runtime_error("cannot make a temporary folder like " + path);
+  dir_ = path;
+  try {
+    StartRedis();
+    for (const char* name : {"broker1", "broker2"}) {
+      brokers_.push_back(std::make_unique<Daemon>(setup_, StoreUrl(), dir_, name, "dl"));
+    }
+  } catch (...) {
+    brokers_.clear();
+    redis_.reset();
+    std::filesystem::remove_all(dir_);
+    throw;
+  }
+}
+
+Lab::~Lab() {
+  brokers_.clear();
+  redis_.reset();
+  std::error_code ignored;
+  std::filesystem::remove_all(dir_, ignored);
+}
+
+void Lab::StartRedis() {
+  for (int attempt = 0;; ++attempt) {
+    port_ = FreePort();  // somebody may take it before Redis does
+    redis_ = std::make_unique<Child>(
+        std::vector<std::string>{setup_.redis_server, "--bind", "127.0.0.1", "--port", std::to_string(port_),
+                                 "--unixsocket", unix_path(), "--save", "", "--appendonly", "no", "--dir", dir_},
+        dir_ + "/redis.log");
+    try {
+      UntilServing(*redis_, setup_.redis_server, [this] { return Connect() != nullptr; });
+      return;
+    } catch (const std::runtime_error&) {
+      if (attempt == 4) throw;
+    }
+  }
+}
+
+std::string Lab::StoreUrl() const {
+  return setup_.store_on_tcp ? "redis://127.0.0.1:" + std::to_string(port_) : "unix://" + unix_path();
+}
+
+std::unique_ptr<Daemon> Lab::FreshBroker(const std::string& name) {
+  return std::make_unique<Daemon>(setup_, StoreUrl(), dir_, name, name);
+}
+
+RedisConnection Lab::Connect() const {
+  RedisConnection context(setup_.clients_on_tcp ? redisConnect("127.0.0.1", port_)
+                                                : redisConnectUnix(unix_path().c_str()));
+  if (context == nullptr || context->err != 0) {
+    throw std::runtime_error(std::string("redis: ") + (context == nullptr ? "no memory" : context->errstr));
+  }
+  return context;
+}
+
+std::string Lab::RedisInfo(const std::string& section, std::string_view line) const {
+  const RedisConnection context = Connect();
+  const RedisReply reply(static_cast<redisReply*>(redisCommand(context.get(), "INFO %s", section.c_str())));
+  if (reply == nullptr || reply->str == nullptr) throw std::runtime_error("redis: INFO was not answered");
+  std::istringstream lines(std::string(reply->str, reply->len));
+  for (std::string text; std::getline(lines, text);) {
+    if (text.starts_with(line) && text.size() > line.size() && text[line.size()] == ':') {
+      return text.substr(line.size() + 1, text.find('\r') - line.size() - 1);
+    }
+  }
+  return "";
+}
+
+double Lab::RedisCalls(std::string_view command) const {
+  const RedisConnection context = Connect();
+  const RedisReply reply(static_cast<redisReply*>(redisCommand(context.get(), "INFO commandstats")));
+  if (reply == nullptr || reply->str == nullptr) throw std::runtime_error("redis: INFO was not answered");
+  std::istringstream lines(std::string(reply->str, reply->len));
+  double calls = 0;
+  for (std::string text; std::getline(lines, text);) {
+    const size_t colon = text.find(":calls=");
+    if (!text.starts_with("cmdstat_") || colon == std::string::npos) continue;
+    const std::string name = text.substr(8, colon - 8);
+    if (name == "info" || (!command.empty() && name != command)) continue;
+    calls += std::stod(text.substr(colon + 7));
+  }
+  return calls;
+}
+
+size_t Lab::RedisKeys(const std::string& pattern) const {
+  const RedisConnection context = Connect();
+  std::string cursor = "0";
+  size_t found = 0;
+  do {
+    const RedisReply reply(static_cast<redisReply*>(
+        redisCommand(context.get(), "SCAN %s MATCH %s COUNT 1000", cursor.c_str(), pattern.c_str())));
+    if (reply == nullptr || reply->type != REDIS_REPLY_ARRAY) throw std::runtime_error("redis: SCAN was not answered");
+    cursor = reply->element[0]->str;
+    found += reply->element[1]->elements;
+  } while (cursor != "0");
+  return found;
+}
+
+double Lab::OursCpuSeconds() const {
+  double seconds = OwnCpuSeconds() + CpuSeconds(redis_->pid());
+  for (const auto& broker : brokers_) seconds += CpuSeconds(broker->pid());
+  return seconds;
+}
+
+}  // namespace distlock::bench

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lab: the servers under measurement, in a private folder: one volatile Redis on loopback TCP and a unix socket, two
+// brokers on it, each on loopback TCP and a unix socket. All end with the Lab. Main thread only, except for const
+// reads.
+#pragma once
+
+#include <hiredis/hiredis.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/process.h"
+
+namespace distlock::bench {
+
+// How much is measured; --quick and --smoke shrink it.
+struct Size {
+  int rounds = 5;
+  double seconds = 1.0;       // of each closed loop
+  double warm_seconds = 0.2;  // before it counts
+  int idle_handoffs = 60;
+  int queue_runs = 5;
+  int leases = 100'000;
+  double watch_seconds = 10;
+  bool smoke = false;  // fewer and smaller cases
+};
+
+struct Setup {
+  std::string daemon;  // path of distlockd
+  std::string redis_server = "redis-server";
+  bool clients_on_tcp = true;  // clients to the broker, and direct clients to Redis
+  bool store_on_tcp = false;   // the broker to Redis
+  Size size;
+};
+
+struct FreeContext {
+  void operator()(redisContext* context) const { redisFree(context); }
+};
+using RedisConnection = std::unique_ptr<redisContext, FreeContext>;
+
+struct FreeReply {
+  void operator()(redisReply* reply) const { freeReplyObject(reply); }
+};
+using RedisReply = std::unique_ptr<redisReply, FreeReply>;
+
+// One distlockd.
+class Daemon {
+ public:
+  // Returns when it serves; throws std::runtime_error, with its last words, when it does not.
+  Daemon(const Setup& setup, const std::string& store_url, const std::string& dir, const std::string& name,
+         const std::string& key_prefix);
+
+  pid_t pid() const { return child_->pid(); }
+  const std::string& target() const { return target_; }  // a gRPC target
+  const std::string& version() const { return version_; }
+  uint64_t Leases() const;                                        // as it counts them itself
+  bool Stop() { return child_->Stop(std::chrono::seconds(60)); }  // false: it had to be killed
+
+ private:
+  std::unique_ptr<Child> child_;
+  std::string unix_target_;
+  std::string target_;
+  std::string version_;
+};
+
+class Lab {
+ public:
+  explicit Lab(Setup setup);
+  ~Lab();
+
+  const Setup& setup() const { return setup_; }
+  const Size& size() const { return setup_.size; }
+  const Daemon& broker(size_t i) const { return *brokers_.at(i); }
+  size_t broker_count() const { return brokers_.size(); }
+  pid_t redis_pid() const { return redis_->pid(); }
+
+  // One more broker, in its first state.
+  std::unique_ptr<Daemon> FreshBroker(const std::string& name);
+
+  RedisConnection Connect() const;  // as direct clients do; throws std::runtime_error
+  std::string unix_path() const { return dir_ + "/redis.sock"; }
+  int port() const { return port_; }
+
+  // A line of INFO, such as "redis_version"; "" when there is none.
+  std::string RedisInfo(const std::string& section, std::string_view line) const;
+  // Calls of all commands so far, those inside scripts too, those of our own INFO not; of one command when named.
+  double RedisCalls(std::string_view command = "") const;
+
+  // How many keys match a glob pattern of SCAN.
+  size_t RedisKeys(const std::string& pattern) const;
+
+  double OursCpuSeconds() const;  // this process and all servers
+
+ private:
+  void StartRedis();
+  std::string StoreUrl() const;
+
+  const Setup setup_;
+  std::string dir_;
+  int port_ = 0;
+  std::unique_ptr<Child> redis_;
+  std::vector<std::unique_ptr<Daemon>> brokers_;
+};
+
+}  // namespace distlock::bench

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/load.h"
+
+#include <stdexcept>
+#include <thread>
+
+namespace distlock::bench {
+namespace {
+
+void SleepSeconds(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+}  // namespace
+
+void Load::Fail(const std::string& what) {
+  {
+    std::lock_guard lock(mu_);
+    if (error_.empty()) error_ = what;
+  }
+  stopping_ = true;
+}
+
+std::string Load::error() const {
+  std::lock_guard lock(mu_);
+  return error_;
+}
+
+uint64_t Load::Pairs() const {
+  uint64_t pairs = 0;
+  for (const Tally& tally : tallies_) pairs += tally.pairs.load(std::memory_order_relaxed);
+  return pairs;
+}
+
+Histogram Load::Latencies() const {
+  Histogram all;
+  for (const Tally& tally : tallies_) all.Merge(tally.op_latency);
+  return all;
+}
+
+Sample Measure(const Lab& lab, Load& load, bool through_broker) {
+  Sample sample;
+  try {
+    load.Start();
+    SleepSeconds(lab.size().warm_seconds);
+    const CpuMeter cpu(lab);
+    const uint64_t before = load.Pairs();
+    const int64_t start = NowNanos();
+    load.Record(true);
+    SleepSeconds(lab.size().seconds);
+    load.Record(false);
+    const auto pairs = static_cast<double>(load.Pairs() - before);
+    const double seconds = static_cast<double>(NowNanos() - start) * 1e-9;
+    sample.values["pairs/s"] = pairs / seconds;
+    if (pairs > 0) cpu.PerUnit(pairs, through_broker, &sample);
+    if (pairs == 0) load.Fail("nothing was done");
+  } catch (const std::runtime_error& e) {
+    load.Fail(e.what());
+  }
+  load.AskToStop();
+  load.Stop();
+  const Histogram latencies = load.Latencies();
+  sample.values["op p50 µs"] = latencies.Micros(0.5);
+  sample.values["op p99 µs"] = latencies.Micros(0.99);
+  sample.error = load.error();
+  return sample;
+}
+
+CpuMeter::CpuMeter(const Lab& lab)
+    : lab_(lab), client_(OwnCpuSeconds()), redis_(CpuSeconds(lab.redis_pid())), daemons_(Daemons()) {}
+
+double CpuMeter::Daemons() const {
+  double seconds = 0;
+  for (size_t i = 0; i < lab_.broker_count(); ++i) seconds += CpuSeconds(lab_.broker(i).pid());
+  return seconds;
+}
+
+void CpuMeter::PerUnit(double units, bool through_broker, Sample* sample) const {
+  const double scale = 1e6 / units;
+  sample->values["client CPU"] = (OwnCpuSeconds() - client_) * scale;
+  sample->values["redis CPU"] = (CpuSeconds(lab_.redis_pid()) - redis_) * scale;
+  if (through_broker) sample->values["daemon CPU"] = (Daemons() - daemons_) * scale;
+}
+
+}  // namespace distlock::bench

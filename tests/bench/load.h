@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Load: a closed loop of workers, each with slots that alternate acquire and release on a key of their own and check
+// every reply. Measure() starts one, lets it warm up, counts for a while, and brings it to rest. Main thread.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "bench/histogram.h"
+#include "bench/lab.h"
+
+namespace distlock::bench {
+
+inline int64_t NowNanos() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
+
+// One measurement of one case in one round.
+struct Sample {
+  std::map<std::string, double> values;  // by column
+  std::string error;                     // not empty: the values are worth nothing
+};
+
+// One worker's count. Written by one thread at a time.
+struct alignas(64) Tally {
+  std::atomic<uint64_t> pairs{0};
+  Histogram op_latency;  // only while recording
+};
+
+class Load {
+ public:
+  explicit Load(size_t workers) : tallies_(workers) {}
+  virtual ~Load() = default;
+
+  // Connects, which may throw std::runtime_error, and begins.
+  virtual void Start() = 0;
+  // Every slot is released and at rest, and the connections are closed, when it returns.
+  virtual void Stop() = 0;
+
+  bool recording() const { return recording_.load(std::memory_order_relaxed); }
+  bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
+  void Fail(const std::string& what);  // the first one stays; stops the load
+  std::string error() const;
+  Tally& tally(size_t worker) { return tallies_[worker]; }
+
+  uint64_t Pairs() const;
+  Histogram Latencies() const;  // after Stop()
+  void Record(bool on) { recording_ = on; }
+  void AskToStop() { stopping_ = true; }
+
+ private:
+  std::atomic<bool> recording_{false};
+  std::atomic<bool> stopping_{false};
+  std::deque<Tally> tallies_;
+  mutable std::mutex mu_;
+  std::string error_;  // guarded by mu_
+};
+
+// Columns: pairs/s, op p50 µs, op p99 µs, client CPU, redis CPU and, through a broker, daemon CPU (µs per pair).
+Sample Measure(const Lab& lab, Load& load, bool through_broker);
+
+// CPU of the three parties between its making and PerUnit().
+class CpuMeter {
+ public:
+  explicit CpuMeter(const Lab& lab);
+  // Adds the columns, in microseconds per unit of work.
+  void PerUnit(double units, bool through_broker, Sample* sample) const;
+
+ private:
+  double Daemons() const;
+
+  const Lab& lab_;
+  double client_;
+  double redis_;
+  double daemons_;
+};
+
+}  // namespace distlock::bench

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a held lease costs in memory. Main thread.
+#pragma once
+
+#include "bench/lab.h"
+#include "bench/load.h"
+
+namespace distlock::bench {
+
+// A fresh broker, 20 sessions, Size::leases leases in all, taken 64 at a time per session, with 20-byte keys and a ttl
+// that needs no renewal meanwhile. Columns: daemon B/lease (growth of resident memory since the sessions were open),
+// redis B/lease (growth of used_memory), free µs/lease (time from Goodbye of all until the broker has no lease).
+Sample LeaseMemory(Lab& lab);
+
+}  // namespace distlock::bench

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Party: one client that wants one lock, driven from outside, and Parties: many of them on the same lock, checked for
+// exclusion and growing tokens. Calls come from one driving thread; grants are told on gRPC's threads.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "bench/lab.h"
+#include "bench/load.h"
+#include "bench/session.h"
+
+namespace distlock::bench {
+
+class Parties {
+ public:
+  // In hot mode a holder releases at once and queues again until stopping() of `load`.
+  Parties(const Lab& lab, size_t count, size_t brokers, Load* load, bool hot);
+  ~Parties();  // Close()
+
+  void Acquire(size_t party);
+  void Release(size_t party);
+
+  // These wait; after 10 s without, they throw std::runtime_error.
+  void WaitQueued(size_t party);
+  size_t WaitGranted();  // the next holder
+  void WaitReleased(size_t party);
+  void WaitAllReleased();
+
+  int64_t released_at() const { return released_at_; }
+  int64_t granted_at() const { return granted_at_; }
+  const std::vector<uint64_t>& grants() const { return grants_; }  // by party; at rest only
+
+  // Ends all streams; what goes wrong fails the load.
+  void Close();
+
+ private:
+  enum class State { kIdle, kAsked, kQueued, kHolding, kReleasing };
+  struct Place {
+    State state = State::kIdle;
+    uint64_t acquire_id = 0;
+    uint64_t next_id = 2;
+  };
+
+  void Handle(size_t party, Session& session, const SeenEvent& event);
+  void OnGranted(size_t party, Session& session, const SeenEvent& event);
+  void Ask(size_t party, Session& session);   // with mu_ held
+  void Give(size_t party, Session& session);  // with mu_ held
+  void WaitFor(const std::function<bool()>& done, const char* what);
+
+  const v1::LockSpec spec_;
+  Load& load_;
+  const bool hot_;
+  std::vector<std::unique_ptr<Session>> sessions_;
+  std::optional<Pulse> pulse_;
+
+  std::mutex mu_;  // taken inside a session's own lock, never the other way round
+  std::condition_variable changed_;
+  std::vector<Place> places_;  // guarded by mu_, as all below
+  std::vector<uint64_t> grants_;
+  std::deque<size_t> holders_;  // granted and not yet told to WaitGranted
+  uint64_t last_token_ = 0;
+  bool held_ = false;
+  int64_t released_at_ = 0;
+  int64_t granted_at_ = 0;
+};
+
+}  // namespace distlock::bench

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A child process that does not outlive this one, and what the kernel says of a process: CPU time and memory.
+// Start children from the main thread: they die with the thread that started them.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace distlock::bench {
+
+class Child {
+ public:
+  // Runs args[0] with output into `log`. Throws std::runtime_error when it cannot be started.
+  Child(const std::vector<std::string>& args, std::string log);
+  ~Child();  // Stop() with 5 s
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  pid_t pid() const { return pid_; }
+  bool Alive();
+  // SIGTERM, and SIGKILL when it has not ended after `patience`. Returns whether it ended by itself.
+  bool Stop(std::chrono::seconds patience);
+  std::string LogTail() const;  // the last lines, for a message about its failure
+
+ private:
+  pid_t pid_ = -1;
+  bool ended_ = false;
+  std::string log_;
+};
+
+// User and system time so far, of all threads. /proc counts in ticks of 10 ms; our own time is exact.
+double CpuSeconds(pid_t pid);
+double OwnCpuSeconds();
+
+// Time the whole machine has worked so far, summed over its cores: whatever is not ours is noise.
+double MachineCpuSeconds();
+
+// Resident memory in bytes.
+double ResidentBytes(pid_t pid);
+
+// A TCP port that nobody listens on at the moment.
+int FreePort();
+
+}  // namespace distlock::bench

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+
+namespace distlock::bench {
+namespace {
+
+std::string Number(double value) {
+  char text[32];
+  const double size = std::fabs(value);
+  const int digits = size >= 100 ? 0 : size >= 10 ? 1 : 2;
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+std::string Summary(std::vector<double> values) {
+  if (values.empty()) return "–";
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  const double median = values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+  if (values.size() == 1) return Number(median);
+  return "**" + Number(median) + "** (" + Number(values.front()) + ".." + Number(values.back()) + ")";
+}
+
+// The first error of a case in any round, "" for none.
+std::string ErrorOf(const SectionResult& result, const std::string& name) {
+  for (const auto& round : result.rounds) {
+    const auto found = round.find(name);
+    if (found != round.end() && !found->second.error.empty()) return found->second.error;
+  }
+  return "";
+}
+
+std::optional<double> ValueOf(const std::map<std::string, Sample>& round, const std::string& name,
+                              const std::string& column) {
+  const auto sample = round.find(name);
+  if (sample == round.end()) return std::nullopt;
+  const auto value = sample->second.values.find(column);
+  if (value == sample->second.values.end()) return std::nullopt;
+  return value->second;
+}
+
+std::vector<double> Column(const SectionResult& result, const std::string& name, const std::string& column) {
+  std::vector<double> values;
+  for (const auto& round : result.rounds) {
+    if (const auto value = ValueOf(round, name, column)) values.push_back(*value);
+  }
+  return values;
+}
+
+std::vector<double> Compare(const SectionResult& result, const Comparison& comparison) {
+  std::vector<double> values;
+  for (const auto& round : result.rounds) {
+    const auto of = ValueOf(round, comparison.of, comparison.column);
+    const auto against = ValueOf(round, comparison.against, comparison.column);
+    if (!of || !against || *against == 0) continue;
+    values.push_back(comparison.kind == Comparison::Kind::kRatio ? *of / *against : *of - *against);
+  }
+  return values;
+}
+
+std::string OneLine(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  std::replace(text.begin(), text.end(), '|', '/');
+  return text.substr(0, 300);
+}
+
+void WriteCases(const SectionResult& result, std::ostream& out) {
+  out << "| |";
+  for (const std::string& column : result.section.columns) out << ' ' << column << " |";
+  out << "\n|---|";
+  for (size_t i = 0; i < result.section.columns.size(); ++i) out << "---:|";
+  out << '\n';
+  for (const Case& c : result.section.cases) {
+    out << "| " << c.name << " |";
+    if (const std::string error = ErrorOf(result, c.name); !error.empty()) {
+      out << " INVALID: " << OneLine(error) << " |\n";
+      continue;
+    }
+    for (const std::string& column : result.section.columns)
+      out << ' ' << Summary(Column(result, c.name, column)) << " |";
+    out << '\n';
+  }
+}
+
+void WriteComparisons(const SectionResult& result, std::ostream& out) {
+  if (result.section.comparisons.empty()) return;
+  out << "\n| same round | ratio or difference | must | ambitious |\n|---|---:|---:|---:|\n";
+  for (const Comparison& comparison : result.section.comparisons) {
+    const bool valid = ErrorOf(result, comparison.of).empty() && ErrorOf(result, comparison.against).empty();
+    out << "| " << comparison.name << " | " << (valid ? Summary(Compare(result, comparison)) : "INVALID") << " | "
+        << comparison.must << " | " << comparison.ambitious << " |\n";
+  }
+}
+
+std::string Quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (static_cast<unsigned char>(c) < 0x20) {
+      char escaped[8];
+      std::snprintf(escaped, sizeof escaped, "\\u%04x", c);
+      out += escaped;
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+// Joins what `write` makes of each element.
+template <typename Range, typename Write>
+void List(std::ostream& out, char open, char close, const Range& range, Write write) {
+  out << open;
+  bool first = true;
+  for (const auto& element : range) {
+    if (!first) out << ',';
+    first = false;
+    write(element);
+  }
+  out << close;
+}
+
+void WriteSample(const Sample& sample, std::ostream& out) {
+  out << "{\"error\":" << Quoted(sample.error) << ",\"values\":";
+  List(out, '{', '}', sample.values, [&](const auto& value) {
+    out << Quoted(value.first) << ':' << (std::isfinite(value.second) ? std::to_string(value.second) : "null");
+  });
+  out << '}';
+}
+
+}  // namespace
+
+bool Results::AllValid() const {
+  for (const SectionResult& result : sections) {
+    for (const Case& c : result.section.cases) {
+      if (!ErrorOf(result, c.name).empty()) return false;
+    }
+  }
+  return true;
+}
+
+void WriteMarkdown(const Results& results, std::ostream& out) {
+  for (const auto& [name, value] : results.conditions) out << "- " << name << ": " << value << '\n';
+  for (const SectionResult& result : results.sections) {
+    out << "\n### " << result.section.title << " (`" << result.section.id << "`, " << result.rounds.size()
+        << " rounds)\n\n";
+    WriteCases(result, out);
+    WriteComparisons(result, out);
+    if (!result.section.notes.empty()) out << '\n' << result.section.notes << '\n';
+  }
+  out.flush();
+}
+
+void WriteJson(const Results& results, std::ostream& out) {
+  out << "{\"conditions\":";
+  List(out, '{', '}', results.conditions, [&](const auto& c) { out << Quoted(c.first) << ':' << Quoted(c.second); });
+  out << ",\"sections\":";
+  List(out, '{', '}', results.sections, [&](const SectionResult& result) {
+    out << Quoted(result.section.id) << ":{\"rounds\":";
+    List(out, '[', ']', result.rounds, [&](const auto& round) {
+      List(out, '{', '}', round, [&](const auto& sample) {
+        out << Quoted(sample.first) << ':';
+        WriteSample(sample.second, out);
+      });
+    });
+    out << ",\"comparisons\":";
+    List(out, '{', '}', result.section.comparisons, [&](const Comparison& comparison) {
+      out << Quoted(comparison.name) << ':';
+      List(out, '[', ']', Compare(result, comparison), [&](double value) { out << value; });
+    });
+    out << '}';
+  });
+  out << "}\n";
+}
+
+}  // namespace distlock::bench

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The rows: what is measured, side by side, and which ratios are drawn from it. Sections() is the one table of them;
+// README.md says how to add one. Values; main thread.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/lab.h"
+#include "bench/load.h"
+
+namespace distlock::bench {
+
+struct Case {
+  std::string name;
+  std::function<Sample(Lab&)> run;
+};
+
+// Of two cases of one section, in the same round.
+struct Comparison {
+  enum class Kind { kRatio, kDifference };
+  std::string name;
+  Kind kind = Kind::kRatio;
+  std::string of;
+  std::string against;
+  std::string column;
+  std::string must;  // goals, as text; "" = none
+  std::string ambitious;
+};
+
+struct Section {
+  std::string id;  // one word; --only matches "id/name of the case"
+  std::string title;
+  std::vector<std::string> columns;
+  std::vector<Case> cases;
+  std::vector<Comparison> comparisons;
+  std::string notes;  // goals of absolute values, what a column means
+  int max_rounds = 1'000'000;
+};
+
+std::vector<Section> Sections(const Setup& setup);
+
+}  // namespace distlock::bench

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds for release and measures the broker against direct Redis clients. Leaves nothing running.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+usage() {
+  cat <<'TEXT'
+usage: tests/bench/run.sh [--quick] [--json FILE] [--bin FOLDER] [option of distlock_bench ...]
+
+Prints Markdown tables of medians and min..max over interleaved rounds. tests/bench/README.md explains the rows.
+
+  --quick         a rough look in less than a minute (without the build)
+  --json FILE     also write every sample to FILE
+  --bin FOLDER    use the distlockd and distlock_bench found there instead of building them
+  --only REGEX    only what matches as "section/case", such as '^lone|^handoff' or '1 x 256'
+  --rounds N      interleaved rounds (5)
+  --seconds S     length of each closed loop (1)
+  --clients T     tcp or unix: how clients reach the broker, and direct ones Redis (tcp)
+  --store T       tcp or unix: how the broker reaches Redis (unix)
+
+Exit: 0 all rows valid, 1 a row is invalid or nothing could be measured, 64 wrong usage.
+TEXT
+}
+
+bin='' options=()
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --bin)
+      [ $# -ge 2 ] || { echo "tests/bench/run.sh: --bin needs a folder" >&2; exit 64; }
+      bin=$2
+      shift
+      ;;
+    -h | --help) usage; exit 0 ;;
+    *) options+=("$1") ;;
+  esac
+  shift
+done
+
+if [ -z "$bin" ]; then
+  deploy/install-deps.sh --test >&2
+  cmake --preset release -DDISTLOCK_TESTS=ON >/dev/null
+  cmake --build --preset release --target distlockd distlock_bench >&2
+  bin=build/release/bin
+fi
+
+code=0
+"$bin/distlock_bench" --daemon "$bin/distlockd" "${options[@]}" || code=$?
+# What the parser of the options answers for wrong usage.
+[ "$code" -lt 100 ] || [ "$code" -ge 128 ] || code=64
+exit "$code"

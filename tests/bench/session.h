@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Session: a Session stream on a connection of its own, as lean as gRPC allows, so that the broker is measured and not
+// its client: commands are bytes made beforehand, events are scanned and not parsed, and what gathers while a write is
+// in flight leaves in the next one.
+//
+// Events reach the handler one at a time, in order, on gRPC's threads. Send() is for the handler; anybody else goes
+// through Do(). No lock is held across a write. Whoever owns a Session beats its heart every second (Pulse).
+#pragma once
+
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "distlock/v1/lock_service.pb.h"
+
+namespace distlock::bench {
+
+// What is read of an event.
+struct SeenEvent {
+  uint64_t id = 0;
+  v1::Event::EventCase kind = v1::Event::EVENT_NOT_SET;
+  uint64_t token = 0;      // granted
+  uint64_t outcome = 0;    // released
+  std::string_view bytes;  // the whole event, for a message about what was not expected
+};
+
+// Bytes of one command, ready for Session::Send.
+std::string Encode(const v1::Command& command);
+std::string EncodeAcquire(uint64_t id, const v1::LockSpec& spec);
+std::string EncodeRelease(uint64_t id, uint64_t acquire_id);
+
+// One try for `key` with the broker's default ttl; or, with `wait`, until granted.
+v1::LockSpec Spec(const std::string& key, bool wait = false);
+
+// What is wrong with an event that nobody expected, in words.
+std::string Describe(const SeenEvent& event);
+
+class Session final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  using Handler = std::function<void(Session&, const SeenEvent&)>;
+
+  // Connects and opens. The handler sees neither Opened nor HeartbeatAck.
+  Session(const std::string& target, Handler handler);
+  ~Session() override;  // Close()
+
+  // Throws std::runtime_error when the session is not open after 10 s.
+  void WaitOpened();
+
+  void Send(std::string_view command);
+  void Do(const std::function<void(Session&)>& action);
+  void Beat();
+
+  // Says goodbye and waits for the end of the stream. Returns what went wrong, "" for nothing.
+  std::string Close();
+
+ private:
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnDone(const grpc::Status& status) override;
+  void End();    // nothing more will be read
+  void Write();  // the next chunk, unless one is in flight
+
+  std::shared_ptr<grpc::Channel> channel_;
+  grpc::GenericStub stub_;
+  grpc::ClientContext context_;
+  const Handler handler_;
+  grpc::ByteBuffer in_;
+  grpc::ByteBuffer out_;
+
+  std::mutex mu_;
+  std::condition_variable changed_;
+  std::deque<std::string> waiting_;  // guarded by mu_, as all below: chunks not written yet
+  std::vector<std::string> spare_;   // emptied chunks, for their memory
+  bool writing_ = false;
+  bool opened_ = false;
+  bool closing_ = false;
+  bool ended_ = false;
+  bool done_ = false;
+  bool failed_ = false;
+  uint64_t beats_ = 0;
+  grpc::Status status_;
+};
+
+// Beats the hearts of sessions, which must outlive it. Runs a thread.
+class Pulse {
+ public:
+  explicit Pulse(std::vector<Session*> sessions);
+  ~Pulse();
+
+ private:
+  std::mutex mu_;
+  std::condition_variable changed_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+// Opens `count` sessions in parallel; throws as WaitOpened does. make(i) gives a Session.
+template <typename Make>
+std::vector<std::unique_ptr<Session>> OpenSessions(size_t count, Make make) {
+  std::vector<std::unique_ptr<Session>> sessions;
+  for (size_t i = 0; i < count; ++i) sessions.push_back(make(i));
+  for (const auto& session : sessions) session->WaitOpened();
+  return sessions;
+}
+
+std::vector<Session*> Pointers(const std::vector<std::unique_ptr<Session>>& sessions);
+
+}  // namespace distlock::bench

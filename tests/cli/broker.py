@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The broker under the tests, with one face for the fake and for a real distlockd (with a redis-server of its own)."""
+import os
+import signal
+import socket
+import subprocess
+import time
+
+import grpc
+
+from fake_broker import FakeBroker
+
+PATIENCE_S = 60
+
+
+def eventually(condition, what="the condition"):
+    """The condition's first true value. A wait for it, and not for a time: PATIENCE_S only ends a test that hangs."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.01)
+    raise AssertionError(f"{what} did not come true within {PATIENCE_S} s")
+
+
+class Looks:
+    """What others see of the locks, by GetLock; the same for both brokers."""
+
+    def __init__(self, api, address):
+        self.api, self.address = api, address
+        # Quick retries: a daemon that is just starting is there in a moment.
+        self.channel = grpc.insecure_channel(address, [("grpc.initial_reconnect_backoff_ms", 20),
+                                                       ("grpc.min_reconnect_backoff_ms", 20),
+                                                       ("grpc.max_reconnect_backoff_ms", 100)])
+
+    def lock(self, key, namespace="default"):
+        call = self.channel.unary_unary("/distlock.v1.LockService/GetLock", lambda m: m.SerializeToString(),
+                                        self.api.GetLockResponse.FromString)
+        return call(self.api.GetLockRequest(namespace=namespace, key=key), timeout=PATIENCE_S).lock
+
+    def held(self, key, namespace="default"):
+        return any(not h.blocked for h in self.lock(key, namespace).holders)
+
+    def free(self, key, namespace="default"):
+        return not self.lock(key, namespace).holders
+
+    def queue_length(self, key):
+        return self.lock(key).queue_length
+
+
+class Fake(Looks):
+    real = False
+
+    def __init__(self, api, folder):
+        address = f"unix://{folder}/broker.sock"
+        self.fake = FakeBroker(api)
+        self.fake.start(address)
+        super().__init__(api, address)
+
+    def lose(self, key):
+        self.fake.lose(key)
+
+    def fall_silent(self):
+        self.fake.silent = True
+
+    def close(self):
+        self.channel.close()
+        self.fake.stop()
+
+
+class Real(Looks):
+    real = True
+
+    def __init__(self, api, folder, distlockd):
+        self.redis_path = f"{folder}/redis.sock"
+        self.redis = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", self.redis_path, "--save", "",
+                                       "--dir", str(folder)], stdout=subprocess.DEVNULL)
+        eventually(lambda: os.path.exists(self.redis_path), "the redis socket")
+        super().__init__(api, f"unix://{folder}/broker.sock")
+        with open(f"{folder}/distlockd.log", "wb") as log:
+            self.daemon = subprocess.Popen([distlockd, "--listen", self.address, "--redis", f"unix://{self.redis_path}",
+                                            "--http", ""], stderr=log)
+        grpc.channel_ready_future(self.channel).result(timeout=PATIENCE_S)
+
+    def lose(self, key):
+        """As an operator would who deletes the wrong key: the broker notices at the next renewal."""
+        name = f"dl:{{default/{key}}}:h"
+        with socket.socket(socket.AF_UNIX) as s:
+            s.connect(self.redis_path)
+            s.sendall(f"*2\r\n$3\r\nDEL\r\n${len(name)}\r\n{name}\r\n".encode())
+            assert s.recv(64) == b":1\r\n"
+
+    def fall_silent(self):
+        self.daemon.send_signal(signal.SIGSTOP)
+
+    def close(self):
+        self.channel.close()
+        for process in (self.daemon, self.redis):
+            process.kill()
+            process.wait()

@@ -1,0 +1,353 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A broker of a few hundred lines, in memory: FIFO, one holder, no store. It can do on command what a real one does
+only in trouble: lose a lock, fall silent, refuse. Every public method may be called from any thread."""
+import collections
+import itertools
+import queue
+import threading
+import time
+import uuid
+from concurrent import futures
+
+import grpc
+
+VALIDITY_MS = 3000
+_END = object()
+
+
+class Lease:
+    def __init__(self, spec, stream=None, command_id=0, request_id=""):
+        self.spec, self.stream, self.command_id, self.request_id = spec, stream, command_id, request_id
+        self.lease_id = "lease-" + uuid.uuid4().hex
+        self.holder_id = uuid.uuid4().hex[:16]
+        self.token = 0
+        self.since = time.time()
+        self.granted = threading.Event()
+
+    def name(self):
+        return (self.spec.namespace or "default", self.spec.key)
+
+    def ttl_ms(self):
+        return self.spec.ttl.ToMilliseconds() or 15000
+
+
+class Stream:
+    """What goes to one Session client."""
+
+    def __init__(self):
+        self.outbox = queue.Queue()
+        self.echo_seq = 0
+
+
+class FakeBroker:
+    def __init__(self, api):
+        self.api = api
+        self.lock = threading.RLock()
+        self.tokens = itertools.count(1_700_000_000_000_000)
+        self.queues = collections.defaultdict(list)  # (namespace, key) -> leases; the first holds
+        self.silent = False
+        self.refusal = None  # (reason, message, fields) for every acquire
+        self.store_up = True
+        self.broker_id = uuid.uuid4().hex[:16]
+        self.drained_with = None
+        self.on_drain = None
+        self.metadata_seen = []
+        self.server = None
+
+    # --- serving ---
+
+    def start(self, address):
+        self.server = grpc.server(futures.ThreadPoolExecutor(32))
+        v1 = self.api
+        self._serve("LockService", {
+            "Acquire": (self._acquire, v1.AcquireRequest), "Renew": (self._renew, v1.RenewRequest),
+            "Release": (self._release, v1.ReleaseRequest), "GetLock": (self._get_lock, v1.GetLockRequest),
+            "ListLocks": (self._list_locks, v1.ListLocksRequest)}, {"Session": (self._session, v1.SessionRequest)})
+        self._serve("AdminService", {"GetStatus": (self._get_status, v1.GetStatusRequest),
+                                     "Drain": (self._drain, v1.DrainRequest)}, {})
+        self.server.add_insecure_port(address)
+        self.server.start()
+
+    def stop(self):
+        with self.lock:
+            for leases in self.queues.values():
+                for lease in leases:
+                    if lease.stream:
+                        lease.stream.outbox.put(_END)
+        self.server.stop(0).wait()
+
+    def _serve(self, service, unary, streams):
+        handlers = {name: grpc.unary_unary_rpc_method_handler(f, r.FromString, lambda m: m.SerializeToString())
+                    for name, (f, r) in unary.items()}
+        handlers.update({name: grpc.stream_stream_rpc_method_handler(f, r.FromString, lambda m: m.SerializeToString())
+                         for name, (f, r) in streams.items()})
+        self.server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler("distlock.v1." + service, handlers),))
+
+    # --- what tests ask for ---
+
+    def lose(self, key, reason="TAKEN", namespace="default"):
+        """The holder is told that its lease is lost; the next waiter gets the lock."""
+        with self.lock:
+            lease = self.queues[(namespace, key)].pop(0)
+            self._event(lease.stream, lease.command_id,
+                        lost=self.api.Lost(reason=getattr(self.api, "LOST_REASON_" + reason), message="as the test said"))
+            self._grant_next(lease.name())
+
+    def forget(self, key, namespace="default"):
+        """The store loses the lock, and nobody has noticed yet."""
+        with self.lock:
+            self.queues[(namespace, key)].pop(0)
+
+    def lease_id(self, key, namespace="default"):
+        """The holder's secret."""
+        with self.lock:
+            return self.queues[(namespace, key)][0].lease_id
+
+    def at_risk(self, key, namespace="default"):
+        with self.lock:
+            lease = self.queues[(namespace, key)][0]
+            self._event(lease.stream, lease.command_id, at_risk=self.api.AtRisk(cause="as the test said"))
+
+    def renewed(self, key, namespace="default"):
+        with self.lock:
+            lease = self.queues[(namespace, key)][0]
+            self._event(lease.stream, lease.command_id, renewed=self.api.Renewed())
+
+    # --- locks ---
+
+    def _grant_next(self, name):
+        leases = self.queues[name]
+        if leases and not leases[0].token:
+            lease = leases[0]
+            lease.token = next(self.tokens)
+            lease.since = time.time()
+            lease.granted.set()
+            if lease.stream:
+                self._event(lease.stream, lease.command_id, granted=self._grant_of(lease))
+
+    def _enter(self, lease):
+        """True when it is granted at once."""
+        with self.lock:
+            leases = self.queues[lease.name()]
+            leases.append(lease)
+            if len(leases) > 1:
+                return False
+            self._grant_next(lease.name())
+            return True
+
+    def _leave(self, lease):
+        with self.lock:
+            leases = self.queues[lease.name()]
+            if lease not in leases:
+                return False
+            leases.remove(lease)
+            self._grant_next(lease.name())
+            return True
+
+    def _find(self, lease_id):
+        return next((lease for leases in self.queues.values() for lease in leases if lease.lease_id == lease_id), None)
+
+    def _grant_of(self, lease):
+        v1, grant = self.api, self.api.Grant()
+        grant.namespace, grant.key = lease.name()
+        grant.mode = v1.LOCK_MODE_EXCLUSIVE
+        grant.lease_id, grant.holder_id, grant.fencing_token = lease.lease_id, lease.holder_id, lease.token
+        grant.valid_for.FromMilliseconds(VALIDITY_MS if lease.stream else lease.ttl_ms() - 20)
+        grant.ttl.FromMilliseconds(lease.ttl_ms())
+        grant.echo_seq = lease.stream.echo_seq if lease.stream else 0
+        grant.hold_count = 1
+        return grant
+
+    def _holder_of(self, lease):
+        holder = self.api.Holder(holder_id=lease.holder_id, owner=lease.spec.owner, mode=self.api.LOCK_MODE_EXCLUSIVE,
+                                 fencing_token=lease.token, broker_id=self.broker_id)
+        holder.metadata.update(lease.spec.metadata)
+        holder.since.FromMilliseconds(int(lease.since * 1000))
+        holder.time_left.FromMilliseconds(lease.ttl_ms())
+        holder.ttl.FromMilliseconds(lease.ttl_ms())
+        return holder
+
+    def _lock_of(self, name):
+        leases = self.queues.get(name, [])
+        lock = self.api.Lock(namespace=name[0], key=name[1], queue_length=max(0, len(leases) - 1))
+        for lease in leases[:1]:
+            lock.holders.append(self._holder_of(lease))
+            lock.fencing_token = lease.token
+        for lease in leases[1:]:
+            lock.waiters.add(waiter_id=lease.holder_id, owner=lease.spec.owner, broker_id=self.broker_id)
+        return lock
+
+    # --- Session ---
+
+    def _event(self, stream, command_id, **event):
+        if not self.silent:
+            stream.outbox.put(self.api.SessionResponse(events=[self.api.Event(id=command_id, **event)]))
+
+    def _session(self, requests, context):
+        stream = Stream()
+        self.metadata_seen.append(dict(context.invocation_metadata()))
+        threading.Thread(target=self._read_session, args=(stream, requests), daemon=True).start()
+        while (response := stream.outbox.get()) is not _END:
+            yield response
+
+    def _read_session(self, stream, requests):
+        try:
+            for request in requests:
+                for command in request.commands:
+                    with self.lock:
+                        if not self._command(stream, command):
+                            return
+        except Exception:  # pylint: disable=broad-except; the stream broke, as streams do
+            pass
+        finally:
+            with self.lock:
+                gone = [lease for leases in self.queues.values() for lease in leases if lease.stream is stream]
+                for lease in gone:
+                    self._leave(lease)
+            stream.outbox.put(_END)
+
+    def _command(self, stream, command):
+        v1, kind = self.api, command.WhichOneof("command")
+        if kind == "open":
+            opened = v1.Opened(session_id="s", broker_id=self.broker_id)
+            opened.validity.FromMilliseconds(VALIDITY_MS)
+            opened.heartbeat_interval.FromMilliseconds(VALIDITY_MS // 3)
+            self._event(stream, command.id, opened=opened)
+        elif kind == "acquire":
+            self._session_acquire(stream, command)
+        elif kind == "release":
+            lease = self._mine(stream, command.release.acquire_id)
+            left = lease is not None and self._leave(lease)
+            outcome = v1.RELEASE_OUTCOME_RELEASED if left else v1.RELEASE_OUTCOME_ALREADY_GONE
+            self._event(stream, command.id, released=v1.Released(outcome=outcome))
+        elif kind == "cancel":
+            lease = self._mine(stream, command.cancel.acquire_id)
+            if lease is not None and self._leave(lease):
+                self._event(stream, lease.command_id,
+                            refused=v1.Refusal(reason=v1.REFUSAL_REASON_CANCELLED, message="cancelled"))
+        elif kind == "heartbeat":
+            stream.echo_seq = command.heartbeat.seq
+            ack = v1.HeartbeatAck(seq=command.heartbeat.seq)
+            ack.valid_for.FromMilliseconds(VALIDITY_MS)
+            self._event(stream, 0, heartbeat_ack=ack)
+        return kind != "goodbye"
+
+    def _mine(self, stream, command_id):
+        return next((lease for leases in self.queues.values() for lease in leases
+                     if lease.stream is stream and lease.command_id == command_id), None)
+
+    def _session_acquire(self, stream, command):
+        v1, spec = self.api, command.acquire
+        if self.refusal:
+            reason, message, fields = self.refusal
+            problems = [v1.FieldProblem(field=f, description=d) for f, d in fields]
+            self._event(stream, command.id, refused=v1.Refusal(reason=v1.RefusalReason.Value("REFUSAL_REASON_" + reason),
+                                                               message=message, field_problems=problems))
+            return
+        lease = Lease(spec, stream, command.id)
+        holders = [self._holder_of(h) for h in self.queues[lease.name()][:1]]
+        limited = spec.HasField("max_wait")
+        if holders and limited and spec.max_wait.ToMilliseconds() == 0:
+            self._event(stream, command.id, refused=v1.Refusal(reason=v1.REFUSAL_REASON_LOCK_HELD, message="it is held",
+                                                               holders=holders))
+            return
+        if self._enter(lease):
+            return
+        self._event(stream, command.id, queued=v1.Queued(position=len(self.queues[lease.name()]) - 2, holders=holders))
+        if limited:
+            threading.Timer(spec.max_wait.ToMilliseconds() / 1000, self._time_out, (lease, holders)).start()
+
+    def _time_out(self, lease, holders):
+        with self.lock:
+            if not lease.token and self._leave(lease):
+                self._event(lease.stream, lease.command_id, refused=self.api.Refusal(
+                    reason=self.api.REFUSAL_REASON_WAIT_TIMEOUT, message="max_wait passed", holders=holders))
+
+    # --- unary ---
+
+    def _abort(self, context, code, reason, message, fields=(), owner="", retry_ms=0):
+        details = self.api.Status(code=code.value[0], message=message)
+        details.details.add().Pack(self.api.ErrorInfo(reason=reason, domain="distlock"))
+        if fields:
+            bad = self.api.BadRequest()
+            for field, description in fields:
+                bad.field_violations.add(field=field, description=description)
+            details.details.add().Pack(bad)
+        if owner:
+            details.details.add().Pack(self.api.ResourceInfo(resource_type="lock", owner=owner))
+        if retry_ms:
+            retry = self.api.RetryInfo()
+            retry.retry_delay.FromMilliseconds(retry_ms)
+            details.details.add().Pack(retry)
+        context.set_trailing_metadata((("grpc-status-details-bin", details.SerializeToString()),))
+        context.abort(code, message)
+
+    def _acquire(self, request, context):
+        if self.refusal:
+            reason, message, fields = self.refusal
+            self._abort(context, grpc.StatusCode.INVALID_ARGUMENT, reason, message, fields)
+        lease = Lease(request.lock, request_id=request.request_id)
+        with self.lock:
+            leases = self.queues[lease.name()]
+            same = next((h for h in leases if h.request_id == request.request_id), None)
+            lease = same or lease
+            granted = bool(lease.token) or (same is None and self._enter(lease))
+            holder = leases[0]
+        if not granted:
+            limit = request.lock.max_wait.ToMilliseconds() / 1000 if request.lock.HasField("max_wait") else 60
+            if not lease.granted.wait(limit):
+                self._leave(lease)
+                reason = "WAIT_TIMEOUT" if limit else "LOCK_HELD"
+                self._abort(context, grpc.StatusCode.ABORTED, reason, "it is held", owner=holder.spec.owner,
+                            retry_ms=holder.ttl_ms())
+        return self.api.AcquireResponse(grant=self._grant_of(lease))
+
+    def _renew(self, request, context):
+        with self.lock:
+            lease = self._find(request.lease_id)
+        if lease is None:
+            self._abort(context, grpc.StatusCode.FAILED_PRECONDITION, "NOT_HOLDER", "that lease is not held any more")
+        response = self.api.RenewResponse()
+        response.ttl.FromMilliseconds(lease.ttl_ms())
+        response.valid_for.FromMilliseconds(lease.ttl_ms() - 20)
+        return response
+
+    def _release(self, request, _):
+        with self.lock:
+            lease = self._find(request.lease_id)
+            left = lease is not None and self._leave(lease)
+            v1 = self.api
+            if left and lease.stream:
+                self._event(lease.stream, lease.command_id, released=v1.Released(outcome=v1.RELEASE_OUTCOME_RELEASED))
+        return v1.ReleaseResponse(outcome=v1.RELEASE_OUTCOME_RELEASED if left else v1.RELEASE_OUTCOME_ALREADY_GONE)
+
+    def _get_lock(self, request, _):
+        with self.lock:
+            return self.api.GetLockResponse(lock=self._lock_of((request.namespace or "default", request.key)))
+
+    def _list_locks(self, request, _):
+        """Pages of two, so that a test sees more than one."""
+        with self.lock:
+            names = sorted(n for n, leases in self.queues.items() if leases and n[0] == (request.namespace or "default")
+                           and n[1].startswith(request.key_prefix))
+            start = int(request.page_token or 0)
+            response = self.api.ListLocksResponse(locks=[self._lock_of(n) for n in names[start:start + 2]])
+            response.next_page_token = str(start + 2) if start + 2 < len(names) else ""
+            return response
+
+    def _get_status(self, _, __):
+        v1 = self.api
+        response = v1.GetStatusResponse(version="fake", broker_id=self.broker_id, store_url="memory", shards=1,
+                                        listen=["here"], draining=self.drained_with is not None)
+        response.store_state = v1.STORE_STATE_UP if self.store_up else v1.STORE_STATE_DOWN
+        response.store_problem = "" if self.store_up else "connection refused"
+        return response
+
+    def _drain(self, request, _):
+        response = self.api.DrainResponse()
+        response.timeout.FromMilliseconds(request.timeout.ToMilliseconds() or 30000)
+        self.drained_with = response.timeout.ToMilliseconds()
+        if self.on_drain:
+            self.on_drain()
+        return response

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""acquire, renew, release, show, ls, status, drain, completion, and what all commands share."""
+import json
+import os
+import re
+import stat
+import subprocess
+
+import pytest
+
+from broker import eventually
+from ctl import ends, line
+
+COMMANDS = ["run", "hold", "acquire", "renew", "release", "show", "ls", "status", "drain", "completion"]
+
+
+def environment(text):
+    return dict(row.split("=", 1) for row in text.splitlines())
+
+
+class TestLease:
+    def test_taken_renewed_and_given_back(self, ctl, broker):
+        lease = environment(ctl("acquire", "k", "--ttl", "20s").stdout)
+        assert lease["DISTLOCK_TTL"] == "20s"
+        assert int(lease["DISTLOCK_TOKEN"]) == broker.lock("k").fencing_token
+        assert lease["DISTLOCK_HOLDER_ID"] == broker.lock("k").holders[0].holder_id
+        assert ctl("renew", extra_env=lease).stdout.startswith("renewed, valid for 19")
+        assert ctl("release", extra_env=lease).stdout == "released\n"
+        assert broker.free("k")
+        again = ctl("release", extra_env=lease)
+        assert (again.returncode, again.stdout) == (0, "already_gone\n")
+        late = ctl("renew", extra_env=lease)
+        assert late.returncode == 75 and "NOT_HOLDER" in late.stderr
+
+    def test_as_json_and_through_stdin(self, ctl, broker):
+        [lease] = ctl.json("acquire", "k")
+        assert set(lease) == {"namespace", "key", "lease_id", "holder_id", "token", "ttl_ms", "valid_for_ms", "waited_ms"}
+        assert ctl("renew", "-", text=lease["lease_id"] + "\n").returncode == 0
+        [released] = ctl.json("release", "-", text=lease["lease_id"])
+        assert released == {"outcome": "released"}
+
+    def test_a_lease_file_for_systemd(self, ctl, broker, folder):
+        path = os.path.join(folder, "lease")
+        done = ctl("acquire", "k", "--lease-file", path)
+        assert (done.returncode, done.stdout) == (0, "")
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+        with open(path, encoding="ascii") as f:
+            text = f.read()
+        assert environment(text)["DISTLOCK_LEASE_ID"]
+        assert ctl("release", "-", text=text).stdout == "released\n"
+
+    def test_a_lease_nobody_could_be_told_is_given_back(self, ctl, broker, folder):
+        done = ctl("acquire", "k", "--lease-file", os.path.join(folder, "no", "such", "folder"))
+        assert done.returncode == 70
+        assert broker.free("k")
+
+    def test_the_same_request_gets_the_same_grant(self, ctl, broker):
+        request = "--request-id=0123456789abcdef"
+        first, second = ctl("acquire", "k", request).stdout, ctl("acquire", "k", request).stdout
+        assert environment(first)["DISTLOCK_LEASE_ID"] == environment(second)["DISTLOCK_LEASE_ID"]
+
+    def test_busy_names_the_holder_and_when_to_come_back(self, ctl, broker):
+        ctl("acquire", "k", "--owner", "bob")
+        done = ctl("acquire", "k", "-n")
+        assert done.returncode == 1
+        assert "bob" in done.stderr and "LOCK_HELD" in done.stderr and re.search(r"retry after 1\d", done.stderr)
+        assert ctl("acquire", "k", "-w", "100ms").returncode == 1
+
+    def test_a_wait_that_is_granted(self, ctl, broker):
+        lease = environment(ctl("acquire", "k").stdout)
+        waiter = ctl.start("acquire", "k")
+        eventually(lambda: broker.queue_length("k") == 1)
+        ctl("release", extra_env=lease)
+        assert ends(waiter) == 0
+
+    def test_without_a_lease_id(self, ctl, broker):
+        for command in ("renew", "release"):
+            assert ctl(command).returncode == 64
+            assert ctl(command, "-").returncode == 64
+
+    def test_each_bad_field_is_named(self, ctl, fake):
+        fake.fake.refusal = ("INVALID_ARGUMENT", "2 fields are wrong", [("lock.ttl", "too short"), ("lock.key", "too long")])
+        done = ctl("acquire", "k")
+        assert done.returncode == 64
+        assert "  lock.ttl: too short\n  lock.key: too long\n" in done.stderr
+        error = json.loads(ctl("acquire", "k", "-o", "json").stderr)["error"]
+        assert error["fields"] == [{"field": "lock.ttl", "problem": "too short"}, {"field": "lock.key", "problem": "too long"}]
+
+
+class TestLooking:
+    def test_show(self, ctl, broker):
+        holder = ctl.start("hold", "k", "--owner", "bob", "--metadata", "why=test")
+        assert line(holder).startswith("granted")
+        ctl.start("hold", "k", "--owner", "eve")
+        eventually(lambda: broker.queue_length("k") == 1)
+        text = ctl("show", "k").stdout
+        assert text.startswith("default/k  held, 1 waiting\n  holder bob  exclusive  since 20") and "why=test" in text
+        assert "  waiter 1 eve" in text and "since  " not in text
+        [lock] = ctl.json("show", "k")
+        assert list(lock) == ["namespace", "key", "token", "queue_length", "holders", "waiters"]
+        assert lock["holders"][0]["owner"] == "bob" and lock["holders"][0]["metadata"] == {"why": "test"}
+        assert lock["waiters"][0]["owner"] == "eve" and lock["waiters"][0].get("since") != ""
+
+    def test_show_a_free_lock(self, ctl, broker):
+        assert ctl("show", "nobody").stdout == "default/nobody  free, 0 waiting\n"
+
+    def test_ls(self, ctl, broker):
+        for key in ("a/1", "a/2", "a/3", "b/1"):
+            ctl("acquire", key)
+        ctl("acquire", "a/9", "--namespace", "other")
+        assert sorted(lock["key"] for lock in ctl.json("ls", "--prefix", "a/", "--all")) == ["a/1", "a/2", "a/3"]
+        assert len(ctl("ls", "--all").stdout.splitlines()) == 4
+        assert [lock["key"] for lock in ctl.json("ls", "--namespace", "other")] == ["a/9"]
+
+    def test_ls_says_that_there_is_more(self, ctl, fake):
+        for key in ("a", "b", "c"):
+            ctl("acquire", key)
+        first = ctl("ls")
+        assert len(first.stdout.splitlines()) == 2
+        assert "--all" in first.stderr
+
+
+class TestBroker:
+    def test_status(self, ctl, broker):
+        assert ctl("status").stdout.startswith("broker ")
+        [status] = ctl.json("status")
+        assert status["store_state"] == "up" and not status["draining"]
+
+    def test_status_of_a_broker_without_store(self, ctl, fake):
+        fake.fake.store_up = False
+        done = ctl("status")
+        assert done.returncode == 69
+        assert "DOWN: connection refused" in done.stdout
+
+    def test_drain(self, ctl, broker):
+        [draining] = ctl.json("drain", "--timeout", "7s")
+        assert draining["event"] == "draining" and draining["timeout_ms"] == 7000
+
+    def test_drain_and_wait(self, ctl, broker):
+        done = ctl.start("drain", "--wait", "-o", "json")
+        assert json.loads(line(done))["event"] == "draining"
+        if not broker.real:
+            broker.fake.stop()
+        assert json.loads(line(done))["event"] == "drained"
+        assert ends(done) == 0
+
+
+class TestShared:
+    @pytest.mark.parametrize("command", COMMANDS)
+    def test_help_with_examples(self, ctl, broker, command):
+        done = ctl(command, "--help")
+        assert done.returncode == 0
+        assert "Examples:" in done.stdout and f"distlockctl {command}" in done.stdout
+        assert max(map(len, done.stdout.splitlines())) <= 140
+
+    @pytest.mark.parametrize("command", ["run", "hold", "acquire"])
+    def test_help_tells_what_is_not_there_yet(self, ctl, broker, command):
+        assert " ".join(ctl(command, "--help").stdout.split()).count("(not in this version)") == 4
+
+    def test_help_lists_the_commands(self, ctl, broker):
+        done = ctl("--help")
+        assert done.returncode == 0
+        assert [c for c in COMMANDS if not re.search(rf"^  {c} ", done.stdout, re.M)] == []
+
+    @pytest.mark.parametrize("args", [[], ["nonsense"], ["show"], ["ls", "--nonsense"], ["status", "-o", "xml"],
+                                      ["show", "k", "--timeout", "never"], ["completion", "tcsh"]])
+    def test_wrong_usage(self, ctl, broker, args):
+        done = ctl(*args)
+        assert done.returncode == 64
+        assert done.stderr.startswith("distlockctl: ") and done.stderr.count("\n") == 1
+
+    def test_wrong_usage_as_json(self, ctl, broker):
+        assert json.loads(ctl("show", "-o", "json").stderr)["error"]["exit_code"] == 64
+
+    @pytest.mark.parametrize("args", [["show", "k"], ["ls"], ["status"], ["drain"], ["acquire", "k"], ["hold", "k"],
+                                      ["renew", "x"], ["release", "x"]])
+    def test_no_broker(self, ctl, broker, args):
+        timeout = "--connect-timeout" if args[0] == "drain" else "--timeout"
+        done = ctl(*args, "--server", "unix:///nowhere/there.sock", timeout, "300ms")
+        assert done.returncode == 69
+        assert done.stderr.startswith("distlockctl: cannot reach the broker at unix:///nowhere/there.sock within 300ms")
+        assert done.stderr.count("\n") == 1
+
+    def test_flags_in_front_of_the_command(self, ctl, broker):
+        done = ctl("--server", broker.address, "-o", "json", "status", extra_env={"DISTLOCK_SERVER": "unix:///nowhere"})
+        assert json.loads(done.stdout)["store_state"] == "up"
+
+    def test_bash_completion(self, ctl, broker):
+        def complete(*words):
+            script = (f'source <({ctl.program} completion bash); COMP_WORDS=({" ".join(words)}); '
+                      f'COMP_CWORD={len(words) - 1}; _distlockctl; echo "${{COMPREPLY[@]}}"')
+            return subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout.split()
+
+        assert complete("distlockctl", "re") == ["renew", "release"]
+        assert complete("distlockctl", "--server", "x", "sta") == ["status"]
+        assert "--on-lost" in complete("distlockctl", "run", "k", "--on")
+        assert complete("distlockctl", "show", "k", "-o", "j") == ["json"]
+        assert complete("distlockctl", "drain", "--wa") == ["--wait"]

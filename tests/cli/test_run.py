@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run: what the command gets, and what its end becomes."""
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+
+from broker import eventually
+from ctl import ends, line
+
+
+@pytest.mark.parametrize("script, code", [("exit 0", 0), ("exit 3", 3), ("exit 75", 75), ("kill -9 $$", 137),
+                                          ("kill -TERM $$", 143)])
+def test_the_commands_own_end_is_the_answer(ctl, broker, script, code):
+    assert ctl("run", "k", "--", "sh", "-c", script).returncode == code
+    assert broker.free("k")
+
+
+def test_the_command_runs_under_the_lock(ctl, broker):
+    holder = ctl.start("run", "k", "--owner", "me", "--metadata", "why=a test", "--", "sh", "-c", "echo up; read x",
+                       stdin=subprocess.PIPE)
+    assert line(holder) == "up"
+    lock = broker.lock("k")
+    assert [(h.owner, dict(h.metadata)) for h in lock.holders] == [("me", {"why": "a test"})]
+    holder.stdin.close()
+    assert ends(holder) == 1  # of `read` at the end of its input
+    assert broker.free("k")
+
+
+def test_the_command_is_told_its_lock(ctl, broker):
+    done = ctl("run", "a/b c", "--namespace", "ns", "--", "sh", "-c",
+               'echo "$DISTLOCK_NAMESPACE|$DISTLOCK_KEY|$DISTLOCK_TOKEN|$DISTLOCK_HOLDER_ID"',
+               extra_env={"DISTLOCK_TOKEN": "stale"})
+    namespace, key, token, holder = done.stdout.strip().split("|")
+    assert (namespace, key) == ("ns", "a/b c")
+    assert int(token) == broker.lock("a/b c", "ns").fencing_token or broker.free("a/b c", "ns")
+    assert token.isdigit() and holder
+
+
+def test_the_default_namespace_is_named(ctl, broker):
+    assert ctl("run", "k", "--", "sh", "-c", "echo $DISTLOCK_NAMESPACE").stdout == "default\n"
+
+
+def test_stdin_stdout_and_stderr_are_the_commands_own(ctl, broker):
+    done = ctl("run", "k", "--", "sh", "-c", "cat; echo err >&2", text="through\n")
+    assert (done.stdout, done.stderr) == ("through\n", "err\n")
+
+
+def test_no_descriptor_of_ours_leaks_and_those_of_the_caller_stay(ctl, broker):
+    read_end, write_end = os.pipe()
+    done = ctl("run", "k", "--", "ls", "-1", "/proc/self/fd", pass_fds=[write_end])
+    os.close(read_end)
+    os.close(write_end)
+    # The one beyond is ls's own look at the folder.
+    assert set(map(int, done.stdout.split())) - {0, 1, 2, write_end} in [{3}, {4}]
+
+
+def test_a_line_for_the_shell(ctl, broker):
+    assert ctl("run", "k", "-c", "echo $((1 + 1)); exit 4").stdout == "2\n"
+
+
+def test_flags_of_the_command_are_not_ours(ctl, broker):
+    assert ctl("run", "k", "--", "echo", "-n", "--", "--verbose").stdout == "-- --verbose"
+
+
+def test_signal_mask_and_ignored_signals_are_the_callers(ctl, broker):
+    def ignore_hup():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    bare = subprocess.run(["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"], capture_output=True, text=True,
+                          preexec_fn=ignore_hup, check=True)
+    under = ctl("run", "k", "--", "grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status", preexec_fn=ignore_hup)
+    assert under.stdout == bare.stdout
+
+
+@pytest.mark.parametrize("command, code", [("no-such-command-here", 127), ("/", 126)])
+def test_a_command_that_cannot_run(ctl, broker, command, code):
+    done = ctl("run", "k", "--", command)
+    assert done.returncode == code
+    assert command in done.stderr
+    assert broker.free("k")
+
+
+class TestBusy:
+    @pytest.fixture(autouse=True)
+    def somebody_holds_it(self, ctl, broker):
+        self.holder = ctl.start("run", "k", "--owner", "bob", "--", "sh", "-c", "echo up; read x", stdin=subprocess.PIPE)
+        assert line(self.holder) == "up"
+
+    def test_one_try(self, ctl, broker):
+        done = ctl("run", "k", "-n", "--", "echo", "no")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "bob" in done.stderr and "LOCK_HELD" in done.stderr
+        assert broker.queue_length("k") == 0
+
+    def test_the_wait_runs_out(self, ctl, broker):
+        done = ctl("run", "k", "-w", "0.2", "-E", "99", "--", "echo", "no")
+        assert (done.returncode, done.stdout) == (99, "")
+        assert "WAIT_TIMEOUT" in done.stderr
+        assert broker.queue_length("k") == 0
+
+    def test_as_json(self, ctl, broker):
+        done = ctl("run", "k", "-n", "-o", "json", "--", "echo", "no")
+        error = json.loads(done.stderr)["error"]
+        assert (error["reason"], error["holder"], error["exit_code"]) == ("LOCK_HELD", "bob", 1)
+
+    def test_the_next_one_gets_it(self, ctl, broker):
+        waiter = ctl.start("run", "k", "-w", "60s", "--verbose", "--", "echo", "mine")
+        eventually(lambda: broker.queue_length("k") == 1)
+        self.holder.stdin.close()
+        assert ends(waiter) == 0
+        assert waiter.stdout.read() == "mine\n"
+        said = waiter.stderr.read()
+        assert "waiting for default/k, 0 ahead, held by bob" in said and "got default/k" in said
+
+    @pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
+    def test_a_signal_ends_the_wait(self, ctl, broker, signo):
+        waiter = ctl.start("run", "k", "--", "echo", "no")
+        eventually(lambda: broker.queue_length("k") == 1)
+        waiter.send_signal(signo)
+        assert ends(waiter) == 128 + signo
+        assert waiter.stdout.read() == ""
+        eventually(lambda: broker.queue_length("k") == 0)
+
+
+@pytest.mark.parametrize("args", [
+    [], ["--", "true"], ["k"], ["k", "true"], ["k", "--nonsense", "--", "true"], ["k", "-w", "soon", "--", "true"],
+    ["k", "-w", "-5", "--", "true"], ["k", "-n", "-w", "5", "--", "true"], ["k", "-s", "-x", "--", "true"],
+    ["k", "--permits", "2", "--", "true"], ["k", "-c", "true", "--", "true"], ["k", "-E", "256", "--", "true"],
+    ["k", "--policy", "random", "--", "true"], ["k", "--metadata", "novalue", "--", "true"]])
+def test_wrong_usage(ctl, broker, args):
+    done = ctl("run", *args)
+    assert done.returncode == 64
+    assert done.stderr.startswith("distlockctl: ") and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("args", [["-s"], ["--limit", "3"], ["--policy", "adaptive"]])
+def test_what_is_not_supported_yet(ctl, broker, args):
+    done = ctl("run", "k", *args, "--", "true")
+    assert done.returncode == 64
+    assert args[0].lstrip("-")[0] in done.stderr and "NOT_SUPPORTED" in done.stderr
+
+
+def test_a_value_the_broker_refuses(ctl, broker):
+    done = ctl("run", "k" * 600, "--", "true") if broker.real else refused(ctl, broker)
+    assert done.returncode == 64
+    assert "INVALID_ARGUMENT" in done.stderr and "key" in done.stderr
+
+
+def refused(ctl, broker):
+    broker.fake.refusal = ("INVALID_ARGUMENT", "wrong request", [("lock.key", "600 bytes, at most 512")])
+    return ctl("run", "k", "--", "true")
+
+
+@pytest.mark.parametrize("reason, code", [("PERMISSION_DENIED", 77), ("UNAUTHENTICATED", 77), ("STORE_UNAVAILABLE", 69),
+                                          ("STORE_FULL", 69), ("NOT_SUPPORTED", 64), ("FOREIGN_KEY", 69)])
+def test_refusals(ctl, fake, reason, code):
+    fake.fake.refusal = (reason, "the broker's words", [])
+    done = ctl("run", "k", "--", "echo", "no")
+    assert (done.returncode, done.stdout) == (code, "")
+    assert "the broker's words" in done.stderr and reason in done.stderr
+
+
+def test_no_broker(ctl, broker):
+    done = ctl("run", "k", "--server", "unix:///nowhere/there.sock", "--timeout", "0.3", "--", "true")
+    assert done.returncode == 69
+    assert "unix:///nowhere/there.sock" in done.stderr and done.stderr.count("\n") == 1

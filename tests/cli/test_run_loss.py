@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run: the lock is lost while the command runs."""
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from broker import eventually
+from ctl import alive, ends, line
+
+RUN = ["run", "k", "--ttl", "1s"]  # a real broker notices a vanished key within a third of it
+FOR_EVER = "while :; do sleep 0.01; done"
+
+
+def shell(*lines):
+    return ["--", "sh", "-c", "\n".join(lines)]
+
+
+def test_the_command_is_told_to_end(ctl, broker):
+    process = ctl.start(*RUN, *shell("trap 'echo told; exit 0' TERM", "echo up", FOR_EVER))
+    assert line(process) == "up"
+    broker.lose("k")
+    assert line(process) == "told"
+    assert ends(process) == 75  # although the command ended with 0
+    assert "lost" in process.stderr.read()
+
+
+def test_who_does_not_listen_is_killed_with_the_whole_group(ctl, broker):
+    process = ctl.start(*RUN, "--kill-after", "200ms",
+                        *shell("trap '' TERM", f"sh -c 'trap \"\" TERM; echo $$; {FOR_EVER}' &", "echo $$", "wait", "wait"))
+    pids = [int(line(process)), int(line(process))]
+    broker.lose("k")
+    assert ends(process) == 75
+    eventually(lambda: not any(map(alive, pids)))
+
+
+def test_the_group_gets_the_time_it_was_promised(ctl, broker):
+    process = ctl.start(*RUN, "--kill-after", "1h", *shell("trap '' TERM", "echo up", "read x; read x; exit 0"), stdin=subprocess.PIPE)
+    assert line(process) == "up"
+    broker.lose("k")
+    assert "lost" in process.stderr.readline()
+    process.stdin.write("a\nb\n")
+    process.stdin.flush()
+    assert ends(process) == 75
+
+
+def test_a_member_left_behind_is_waited_for_after_a_loss(ctl, broker):
+    process = ctl.start(*RUN, "--kill-after", "300ms",
+                        *shell(f"sh -c 'trap \"\" TERM; echo $$; {FOR_EVER}' &", "wait"))
+    inner = int(line(process))
+    broker.lose("k")
+    assert ends(process) == 75
+    eventually(lambda: not alive(inner))
+
+
+def test_on_lost_is_run_and_knows_why(ctl, broker, folder):
+    note = os.path.join(folder, "note")
+    process = ctl.start(*RUN, "--on-lost", f'echo "$DISTLOCK_LOST_REASON $DISTLOCK_KEY $DISTLOCK_TOKEN" > {note}',
+                        *shell("echo $DISTLOCK_TOKEN", "exec cat /dev/zero > /dev/null"))
+    token = line(process)
+    broker.lose("k")
+    assert ends(process) == 75
+    with open(note, encoding="ascii") as f:
+        assert f.read() == f"TAKEN k {token}\n"
+
+
+def test_released_by_its_lease_id(ctl, fake):
+    process = ctl.start("run", "k", *shell("trap 'echo told; exit 0' TERM", "echo up", FOR_EVER))
+    assert line(process) == "up"
+    assert ctl("release", fake.fake.lease_id("k")).stdout == "released\n"
+    assert line(process) == "told"
+    assert ends(process) == 75
+    assert "RELEASED" in process.stderr.read()
+
+
+def test_on_lost_is_not_run_otherwise(ctl, broker, folder):
+    note = os.path.join(folder, "note")
+    assert ctl(*RUN, "--on-lost", f"touch {note}", *shell("exit 0")).returncode == 0
+    assert not os.path.exists(note)
+
+
+def test_a_stopped_command_is_ended_too(ctl, broker):
+    process = ctl.start(*RUN, *shell("echo $$", "read x"), stdin=subprocess.PIPE)
+    command = int(line(process))
+    os.kill(command, signal.SIGSTOP)
+    broker.lose("k")
+    assert ends(process) == 75
+    assert not alive(command)
+
+
+def test_a_broker_that_falls_silent(ctl, broker):
+    process = ctl.start(*RUN, *shell("echo up", "exec cat /dev/zero > /dev/null"))
+    assert line(process) == "up"
+    broker.fall_silent()
+    assert ends(process) == 75
+    assert "LAPSED" in process.stderr.read()
+
+
+def test_a_broker_that_goes_away(ctl, broker):
+    process = ctl.start(*RUN, *shell("echo up", "exec cat /dev/zero > /dev/null"))
+    assert line(process) == "up"
+    broker.close()
+    assert ends(process) == 75
+
+
+def test_max_hold(ctl, broker):
+    if not broker.real:
+        pytest.skip("the fake has no clock")
+    process = ctl.start("run", "k", "--max-hold", "500ms", *shell("echo up", "exec cat /dev/zero > /dev/null"))
+    assert line(process) == "up"
+    assert ends(process) == 75
+    said = process.stderr.read()
+    assert "MAX_HOLD" in said
+
+
+def test_a_pause_of_ours_longer_than_the_promise(ctl, broker):
+    """The command ends with 0 while we are stopped; when we look, the promise has long passed."""
+    process = ctl.start(*RUN, *shell("echo $$", "read x", "exit 0"), stdin=subprocess.PIPE)
+    command = int(line(process))
+    process.send_signal(signal.SIGSTOP)
+    process.stdin.write("\n")
+    process.stdin.flush()
+    eventually(lambda: not alive(command))
+    promise_s = 3
+    stopped_until = time.clock_gettime(time.CLOCK_BOOTTIME) + promise_s
+    eventually(lambda: time.clock_gettime(time.CLOCK_BOOTTIME) > stopped_until)
+    process.send_signal(signal.SIGCONT)
+    assert ends(process) == 75
+
+
+def test_a_lock_that_turns_out_to_be_gone_at_the_release(ctl, fake):
+    process = ctl.start("run", "k", *shell("echo up", "read x", "exit 0"), stdin=subprocess.PIPE)
+    assert line(process) == "up"
+    fake.fake.forget("k")
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert ends(process) == 75
+    assert "gone" in process.stderr.read()

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run: signals, the process group, and our own sudden end."""
+import os
+import signal
+import subprocess
+
+import pytest
+
+from broker import eventually
+from ctl import alive, ends, line, state
+
+FORWARDED = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
+             signal.SIGALRM, signal.SIGWINCH]
+
+# A shell runs its traps between commands only, so the command must be a short one.
+FOR_EVER = "while :; do sleep 0.01; done"
+
+
+def shell(*lines):
+    return ["--", "sh", "-c", "\n".join(lines)]
+
+
+@pytest.mark.parametrize("signo", FORWARDED)
+def test_signals_reach_the_command(ctl, broker, signo):
+    name = signo.name.removeprefix("SIG")
+    process = ctl.start("run", "k", *shell(f"trap 'echo got; exit 7' {name}", "echo up", FOR_EVER))
+    assert line(process) == "up"
+    process.send_signal(signo)
+    assert line(process) == "got"
+    assert ends(process) == 7
+    assert broker.free("k")
+
+
+def test_an_untrapped_signal_is_the_commands_end_not_ours(ctl, broker):
+    process = ctl.start("run", "k", *shell("echo up", "exec cat /dev/zero > /dev/null"))
+    assert line(process) == "up"
+    process.send_signal(signal.SIGTERM)
+    assert ends(process) == 128 + signal.SIGTERM
+    assert broker.free("k")
+
+
+def test_a_command_that_takes_its_time_to_end_keeps_the_lock_meanwhile(ctl, broker):
+    process = ctl.start("run", "k", *shell("trap 'echo ending; read x; exit 0' TERM", "echo up", FOR_EVER),
+                        stdin=subprocess.PIPE)
+    assert line(process) == "up"
+    process.send_signal(signal.SIGTERM)
+    assert line(process) == "ending"
+    assert broker.held("k")
+    process.stdin.close()
+    assert ends(process) == 0
+
+
+def test_an_own_process_group_that_gets_the_signals(ctl, broker):
+    process = ctl.start("run", "k", *shell("trap : USR1", f"sh -c 'trap \"echo inner; exit 0\" USR1; echo $$; {FOR_EVER}' &",
+                                           "wait", "wait", "exit 0"))
+    inner = int(line(process))
+    group = os.getpgid(inner)
+    assert group not in (os.getpgid(process.pid), os.getpgrp())
+    assert os.getpgid(group) == group  # the command leads it
+    process.send_signal(signal.SIGUSR1)
+    assert line(process) == "inner"
+    assert ends(process) == 0
+
+
+def test_only_the_command_itself_is_waited_for(ctl, broker):
+    process = ctl.start("run", "k", *shell("cat /dev/zero > /dev/null 2>&1 < /dev/null & echo $!", "exit 5"))
+    left = int(line(process))
+    assert ends(process) == 5
+    assert broker.free("k")
+    assert alive(left)
+    os.kill(left, signal.SIGKILL)
+
+
+def test_a_hang_up_that_was_ignored_stays_ignored(ctl, broker):
+    process = ctl.start("run", "k", *shell("echo up", "read x", "echo still here"), stdin=subprocess.PIPE,
+                        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    assert line(process) == "up"
+    process.send_signal(signal.SIGHUP)
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert line(process) == "still here"
+    assert ends(process) == 0
+
+
+def test_our_sudden_death_ends_the_whole_group(ctl, broker):
+    process = ctl.start("run", "k", *shell("cat /dev/zero > /dev/null & echo $!", "echo $$", "wait"))
+    inner, command = int(line(process)), int(line(process))
+    process.kill()
+    eventually(lambda: not alive(command) and not alive(inner), "the group's end")
+    eventually(lambda: broker.free("k"), "the lock's release")
+
+
+def test_our_sudden_death_kills_who_does_not_listen(ctl, broker):
+    process = ctl.start("run", "k", "--kill-after", "100ms",
+                        *shell("trap '' TERM", f"sh -c 'trap \"\" TERM; echo $$; {FOR_EVER}' &", "echo $$", "wait"))
+    pids = [int(line(process)), int(line(process))]
+    process.kill()
+    eventually(lambda: not any(map(alive, pids)), "the group's end")
+
+
+def test_no_helper_of_ours_is_left(ctl, broker):
+    process = ctl.start("run", "k", *shell("echo up", "read x"), stdin=subprocess.PIPE)
+    assert line(process) == "up"
+    children = children_of(process.pid)
+    assert len(children) == 2  # the command and the guard
+    process.stdin.close()
+    ends(process)
+    assert not any(map(alive, children))
+
+
+def children_of(pid):
+    found = []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{entry}/stat", encoding="ascii") as f:
+                if int(f.read().rsplit(")", 1)[1].split()[1]) == pid:
+                    found.append(int(entry))
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+    return found
+
+
+def test_a_stop_of_the_command_alone_keeps_the_lock(ctl, broker):
+    process = ctl.start("run", "k", *shell("echo $$", "read x", "exit 6"), stdin=subprocess.PIPE)
+    command = int(line(process))
+    os.kill(command, signal.SIGSTOP)
+    eventually(lambda: state(command) == "T")
+    assert state(process.pid) != "T"
+    assert broker.held("k")
+    process.send_signal(signal.SIGCONT)
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert ends(process) == 6
+
+
+def test_a_stop_of_ours_stops_the_command_too(ctl, broker):
+    """In a process group that somebody in the session could continue, as a shell's jobs are."""
+    process = ctl.start("run", "k", *shell("echo $$", "read x", "exit 6"), stdin=subprocess.PIPE, preexec_fn=os.setpgrp)
+    command = int(line(process))
+    process.send_signal(signal.SIGTSTP)
+    eventually(lambda: state(command) == "T" and state(process.pid) == "T", "the stop of both")
+    process.send_signal(signal.SIGCONT)
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert ends(process) == 6

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is pure in distlockctl: durations, JSON, and how a gRPC status becomes words and an exit code.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "duration.h"
+#include "failure.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "json.h"
+
+namespace distlock::cli {
+namespace {
+
+using testing::Eq;
+using testing::HasSubstr;
+
+TEST(Duration, AsPeopleWriteThem) {
+  EXPECT_THAT(ParseDuration("15s"), Eq(Millis(15000)));
+  EXPECT_THAT(ParseDuration("500ms"), Eq(Millis(500)));
+  EXPECT_THAT(ParseDuration("1m30s"), Eq(Millis(90000)));
+  EXPECT_THAT(ParseDuration("2.5"), Eq(Millis(2500)));
+  EXPECT_THAT(ParseDuration("0"), Eq(Millis(0)));
+  EXPECT_THAT(ParseDuration("1us"), Eq(Millis(1))) << "not 0, which means one try";
+}
+
+TEST(Duration, WhatIsNone) {
+  for (const char* text : {"", " ", "-1", "-5s", "soon", "15 s", "1.2.3", "inf", "10000h", "5x", "."}) {
+    EXPECT_THAT(ParseDuration(text), Eq(std::nullopt)) << text;
+  }
+}
+
+TEST(Duration, ThroughTheWire) {
+  EXPECT_EQ(FromProto(ToProto(Millis(90'061'001))), Millis(90'061'001));
+  EXPECT_EQ(FormatDuration(Millis(14980)), "14.98s");
+  EXPECT_EQ(FormatTime({}), "");
+}
+
+TEST(JsonLine, EscapesWhatWouldBreakTheLine) {
+  EXPECT_EQ(Json().Text("a\"b", "x\ny\\\x01").Line(), R"({"a\"b":"x\ny\\\u0001"})");
+  EXPECT_EQ(Json().Text("k", "schl\xc3\xbcssel").Line(), "{\"k\":\"schl\xc3\xbcssel\"}");
+}
+
+TEST(JsonLine, KeepsTheOrder) {
+  EXPECT_EQ(Json().Number("z", -1).Flag("a", true).Null("n").Texts("t", {"x", "y"}).List("l", {}).Line(),
+            R"({"z":-1,"a":true,"n":null,"t":["x","y"],"l":[]})");
+}
+
+grpc::Status WithReason(grpc::StatusCode code, const std::string& reason) {
+  google::rpc::Status details;
+  google::rpc::ErrorInfo info;
+  info.set_domain("distlock");
+  info.set_reason(reason);
+  details.add_details()->PackFrom(info);
+  google::rpc::RetryInfo retry;
+  retry.mutable_retry_delay()->set_seconds(12);
+  details.add_details()->PackFrom(retry);
+  google::rpc::ResourceInfo resource;
+  resource.set_owner("bob");
+  details.add_details()->PackFrom(resource);
+  return grpc::Status(code, "the broker's words", details.SerializeAsString());
+}
+
+TEST(FailureOf, EachReasonHasItsExitCode) {
+  const std::pair<const char*, int> kExpected[] = {
+      {"LOCK_HELD", 1},       {"WAIT_TIMEOUT", 1},     {"LEASE_LOST", 75},        {"NOT_HOLDER", 75},
+      {"LIMIT_MISMATCH", 64}, {"FOREIGN_KEY", 69},     {"INVALID_ARGUMENT", 64},  {"NOT_SUPPORTED", 64},
+      {"QUOTA_EXCEEDED", 69}, {"STORE_FULL", 69},      {"STORE_UNAVAILABLE", 69}, {"QUORUM_NOT_REACHED", 69},
+      {"DRAINING", 69},       {"UNAUTHENTICATED", 77}, {"PERMISSION_DENIED", 77}, {"SOMETHING_NEWER", 70},
+  };
+  for (const auto& [reason, exit_code] : kExpected) {
+    const Failure failure = FailureFrom(WithReason(grpc::StatusCode::ABORTED, reason));
+    EXPECT_EQ(failure.exit_code, exit_code) << reason;
+    EXPECT_TRUE(failure.from_broker);
+  }
+}
+
+TEST(FailureOf, DetailsBecomeWords) {
+  const Failure failure = FailureFrom(WithReason(grpc::StatusCode::ABORTED, "LOCK_HELD"));
+  EXPECT_EQ(DescribeText(failure), "distlockctl: the broker's words (LOCK_HELD; held by bob, retry after 12s)\n");
+  EXPECT_EQ(
+      DescribeJson(failure),
+      R"({"error":{"reason":"LOCK_HELD","message":"the broker's words","exit_code":1,"holder":"bob","retry_after_ms":12000}})"
+      "\n");
+}
+
+TEST(FailureOf, AStatusThatIsNotOurs) {
+  EXPECT_EQ(FailureFrom(grpc::Status(grpc::StatusCode::UNAVAILABLE, "reset")).exit_code, kExitUnavailable);
+  EXPECT_EQ(FailureFrom(grpc::Status(grpc::StatusCode::PERMISSION_DENIED, "proxy")).exit_code, kExitDenied);
+  EXPECT_EQ(FailureFrom(grpc::Status(grpc::StatusCode::DATA_LOSS, "?")).exit_code, kExitInternal);
+  const Failure garbled = FailureFrom(grpc::Status(grpc::StatusCode::UNAVAILABLE, "reset", "\xff\xff"));
+  EXPECT_FALSE(garbled.from_broker);
+  EXPECT_THAT(DescribeText(garbled), HasSubstr("reset (UNAVAILABLE)"));
+}
+
+}  // namespace
+}  // namespace distlock::cli

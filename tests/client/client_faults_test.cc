@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <absl/synchronization/notification.h>
+#include <gtest/gtest.h>
+#include <time.h>
+
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "distlock/client.h"
+#include "fake_broker.h"
+
+namespace distlock {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::FakeBroker;
+using v1::Command;
+
+int64_t BootNow() {
+  timespec now{};
+  ::clock_gettime(CLOCK_BOOTTIME, &now);
+  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
+}
+
+ClientOptions Options(const FakeBroker& broker) {
+  return {.address = broker.address(), .reconnect_initial = milliseconds(5), .reconnect_max = milliseconds(50)};
+}
+
+// The lock must have ended by `cause`, and was never called held after its deadline.
+void ExpectLost(const Guard& guard, std::stop_token stop, EndCause cause) {
+  while (true) {
+    const int64_t deadline = guard.valid_until();
+    const LockState state = guard.state();
+    const int64_t now = BootNow();
+    if (state == LockState::kLost) break;
+    ASSERT_LT(now, deadline + 20'000'000'000) << "never lost";
+    std::this_thread::yield();
+  }
+  while (!stop.stop_requested()) std::this_thread::yield();
+  EXPECT_EQ(guard.end_cause(), cause);
+}
+
+TEST(Faults, UnansweredHeartbeatsAreARiskThenLostByTheOwnClock) {
+  FakeBroker broker(FakeBroker::Behaviour{.validity_ms = 1500});
+  Client client(Options(broker));
+  Guard guard = client.MakeMutex("a").Lock().value();
+  broker.Set([](FakeBroker::Behaviour& b) { b.answer_heartbeats = false; });
+  ASSERT_TRUE(broker.WaitFor([&](FakeBroker&) { return guard.state() != LockState::kHeld; }));
+  ExpectLost(guard, guard.stop_token(), EndCause::kLapsed);
+  broker.Set([](FakeBroker::Behaviour& b) { b.answer_heartbeats = true; });
+  EXPECT_TRUE(client.MakeMutex("b").Lock().ok()) << "through a new stream";
+  EXPECT_GE(broker.Streams(), 2u);
+  EXPECT_EQ(guard.state(), LockState::kLost);
+}
+
+// With no thread of the library asking for it, state() alone must know.
+TEST(Faults, StateKnowsTheDeadlineWithoutAnyThread) {
+  FakeBroker broker(FakeBroker::Behaviour{.validity_ms = 1000, .heartbeat_interval_ms = 3'600'000});
+  Client client(Options(broker));
+  Guard guard = client.MakeMutex("a").Lock().value();
+  const int64_t deadline = guard.valid_until();
+  while (true) {
+    const LockState state = guard.state();
+    if (state == LockState::kLost) break;
+    ASSERT_LT(BootNow(), deadline + 20'000'000'000);
+  }
+  EXPECT_GE(BootNow(), deadline);
+}
+
+TEST(Faults, LimitsOfAnAckEndTheLeaseAlone) {
+  FakeBroker broker(FakeBroker::Behaviour{.validity_ms = 1500});
+  Client client(Options(broker));
+  Guard guard = client.MakeMutex("a").Lock().value();
+  broker.Set([](FakeBroker::Behaviour& b) { b.limit_ms = 0; });
+  ExpectLost(guard, guard.stop_token(), EndCause::kLapsed);
+  EXPECT_TRUE(broker.WaitFor([](FakeBroker& b) { return b.Count(Command::kRelease) == 1; }));
+  EXPECT_EQ(broker.Streams(), 1u);
+}
+
+TEST(Faults, BrokenStreamLosesAtOnceAndWaitsGoOn) {
+  FakeBroker broker;
+  Client client(Options(broker));
+  Guard guard = client.MakeMutex("a").Lock().value();
+  broker.Hold("b");
+  absl::Notification granted;
+  client.MakeMutex("b").TryLockForAsync(seconds(100), [&](Result<Guard> result) {
+    EXPECT_TRUE(result.ok());
+    granted.Notify();
+  });
+  ASSERT_TRUE(broker.WaitFor([](FakeBroker& b) { return b.Count(Command::kAcquire) == 2; }));
+  const int64_t deadline = guard.valid_until();
+  broker.BreakStreams();
+  ExpectLost(guard, guard.stop_token(), EndCause::kDisconnected);
+  EXPECT_LT(BootNow(), deadline) << "at once, not at the deadline";
+  ASSERT_TRUE(broker.WaitFor([](FakeBroker& b) { return b.Count(Command::kAcquire) == 3; }));
+  const v1::LockSpec again = broker.Commands(Command::kAcquire).back().acquire();
+  EXPECT_LT(again.max_wait().seconds(), 100) << "what is left of it";
+  broker.Free("b");
+  granted.WaitForNotification();
+}
+
+TEST(Faults, WaitsMayFailInsteadOfGoingOn) {
+  FakeBroker broker;
+  ClientOptions options = Options(broker);
+  options.reissue_waits = false;
+  Client client(options);
+  broker.Hold("a");
+  std::thread breaker([&] {
+    EXPECT_TRUE(broker.WaitFor([](FakeBroker& b) { return b.Count(Command::kAcquire) == 1; }));
+    broker.BreakStreams();
+  });
+  EXPECT_EQ(client.MakeMutex("a").Lock().refusal().reason, RefusalReason::kUnreachable);
+  breaker.join();
+}
+
+TEST(Faults, BrokerGoesAndComesBack) {
+  const testing::Folder folder;
+  const std::string address = "unix://" + folder.path() + "/broker.sock";
+  std::optional<FakeBroker> first(std::in_place, address);
+  Client client(Options(*first));
+  Guard guard = client.MakeMutex("a").Lock().value();
+  const std::stop_token stop = guard.stop_token();
+  std::thread releaser([&] {
+    while (!stop.stop_requested()) std::this_thread::yield();
+    EXPECT_EQ(guard.Release(), ReleaseOutcome::kAlreadyGone);
+  });
+  first.reset();
+  releaser.join();
+  EXPECT_EQ(guard.state(), LockState::kLost);
+  EXPECT_EQ(client.MakeMutex("a").TryLockFor(milliseconds(50)).refusal().reason, RefusalReason::kUnreachable);
+  std::thread waiter([&] { EXPECT_TRUE(client.MakeMutex("a").Lock().ok()); });
+  FakeBroker second(address);
+  waiter.join();
+}
+
+TEST(Faults, ReleaseWithoutAnswerIsUnknown) {
+  FakeBroker broker(FakeBroker::Behaviour{.answer_releases = false});
+  Client client(Options(broker));
+  Guard guard = client.MakeMutex("a").Lock().value();
+  std::thread breaker([&] {
+    EXPECT_TRUE(broker.WaitFor([](FakeBroker& b) { return b.Count(Command::kRelease) == 1; }));
+    broker.BreakStreams();
+  });
+  EXPECT_EQ(guard.Release(), ReleaseOutcome::kUnknown);
+  EXPECT_EQ(guard.state(), LockState::kReleased);
+  breaker.join();
+}
+
+TEST(Faults, NobodyThere) {
+  ClientOptions options{.address = "unix:///tmp/distlock-nobody-listens-here.sock"};
+  options.unreachable_timeout = milliseconds(200);
+  Client client(options);
+  for (const Result<Guard>& guard : {client.MakeMutex("a").Lock(), client.MakeMutex("a").TryLock()}) {
+    ASSERT_FALSE(guard.ok());
+    EXPECT_EQ(guard.refusal().reason, RefusalReason::kUnreachable);
+    EXPECT_NE(guard.refusal().message.find(options.address), std::string::npos) << guard.refusal().message;
+  }
+}
+
+TEST(Faults, CancelWhileNobodyIsThere) {
+  Client client({.address = "unix:///tmp/distlock-nobody-listens-here.sock"});
+  std::stop_source stop;
+  std::thread canceller([&] { stop.request_stop(); });
+  EXPECT_EQ(client.MakeMutex("a").Lock(stop.get_token()).refusal().reason, RefusalReason::kCancelled);
+  canceller.join();
+}
+
+TEST(Faults, NotAllowedIsSaidAtOnce) {
+  FakeBroker broker(FakeBroker::Behaviour{.open_status = {grpc::StatusCode::PERMISSION_DENIED, "not you"}});
+  Client client(Options(broker));
+  const Result<Guard> guard = client.MakeMutex("a").Lock();
+  EXPECT_EQ(guard.refusal().reason, RefusalReason::kPermissionDenied);
+  EXPECT_EQ(guard.refusal().message, "not you");
+}
+
+TEST(Faults, OpenWithoutAnswerIsTriedAgain) {
+  FakeBroker broker(FakeBroker::Behaviour{.answer_open = false, .grant = false});
+  ClientOptions options = Options(broker);
+  options.connect_timeout = milliseconds(100);
+  Client client(options);
+  ASSERT_TRUE(broker.WaitFor([](FakeBroker& b) { return b.Streams() >= 2; }));
+  broker.Set([](FakeBroker::Behaviour& b) { b.answer_open = b.grant = true; });
+  EXPECT_TRUE(client.MakeMutex("a").Lock().ok());
+}
+
+TEST(Faults, DrainingBrokerIsLeft) {
+  FakeBroker broker(FakeBroker::Behaviour{.draining = true});
+  ClientOptions options = Options(broker);
+  absl::Notification told;
+  options.on_draining = [&](Duration) {
+    if (!told.HasBeenNotified()) told.Notify();
+  };
+  Client client(options);
+  std::thread other_broker([&] {
+    EXPECT_TRUE(broker.WaitFor([&](FakeBroker& b) { return b.Streams() >= 2; }));
+    broker.Set([](FakeBroker::Behaviour& b) { b.draining = false; });
+  });
+  Guard guard = client.MakeMutex("a").Lock().value();
+  other_broker.join();
+  EXPECT_GE(broker.Count(Command::kGoodbye), 1u);
+
+  v1::Event draining;
+  draining.mutable_draining()->mutable_time_left()->set_seconds(30);
+  broker.Send(draining);
+  told.WaitForNotification();
+  EXPECT_TRUE(client.draining());
+  EXPECT_EQ(guard.state(), LockState::kHeld);
+  broker.Set([](FakeBroker::Behaviour& b) { b.draining = true; });
+  EXPECT_EQ(client.MakeMutex("b").Lock().refusal().reason, RefusalReason::kDraining) << "a lock ties us to it";
+}
+
+TEST(Faults, DestructionWithABrokerThatDoesNotAnswerIsBounded) {
+  FakeBroker broker(FakeBroker::Behaviour{.answer_open = false, .grant = false});
+  std::optional<Client> client(std::in_place, Options(broker));
+  absl::Notification refused;
+  client->MakeMutex("a").LockAsync([&](Result<Guard> result) {
+    EXPECT_EQ(result.refusal().reason, RefusalReason::kClientClosed);
+    refused.Notify();
+  });
+  client.reset();
+  EXPECT_TRUE(refused.HasBeenNotified());
+}
+
+TEST(Faults, ManyClientsComeAndGo) {
+  FakeBroker broker;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&broker, t] {
+      for (int i = 0; i < 20; ++i) {
+        Client client(Options(broker));
+        const bool ok = i % 2 != 0 || client.MakeMutex(std::to_string(t)).Lock().ok();
+        EXPECT_TRUE(ok);
+        if (i % 5 == 0) client.MakeMutex("x").LockAsync([](Result<Guard>) {});
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace distlock

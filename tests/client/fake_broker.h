@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A broker in this process: LockService.Session with locks in a map, strict FIFO, and switches for whatever a test
+// wants to go wrong. Listens on a unix socket in a folder of its own. Thread-safe; stops with its destructor.
+#pragma once
+
+#include <absl/synchronization/mutex.h>
+#include <grpcpp/server.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "distlock/v1/lock_service.grpc.pb.h"
+
+namespace distlock::testing {
+
+// A new folder under /tmp; it goes with everything in it.
+class Folder {
+ public:
+  Folder();
+  ~Folder();
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  const std::string path_;
+};
+
+class FakeBroker final : public v1::LockService::Service {
+ public:
+  struct Behaviour {
+    int64_t validity_ms = 30'000;       // longer than any machine stalls, where a test is not about it
+    int64_t heartbeat_interval_ms = 0;  // 0: a third of the validity
+    bool answer_heartbeats = true;
+    bool answer_open = true;
+    bool grant = true;  // false: acquires are left without any answer
+    bool answer_releases = true;
+    bool answer_cancels = true;
+    bool draining = false;                        // acquires are refused DRAINING
+    bool grant_stale = false;                     // grants promise nothing any more
+    int64_t limit_ms = -1;                        // every ack limits every lease to this
+    grpc::Status open_status = grpc::Status::OK;  // anything else ends each stream at its Open
+  };
+
+  // `address` "": a socket of its own.
+  explicit FakeBroker(std::string address = "") : FakeBroker(Behaviour{}, std::move(address)) {}
+  explicit FakeBroker(Behaviour behaviour, std::string address = "");
+  ~FakeBroker() override;
+
+  const std::string& address() const { return address_; }
+  void Set(const std::function<void(Behaviour&)>& change);
+
+  // Ends all streams, as a broker that crashed would.
+  void BreakStreams();
+  // Sent to the newest session. `id`: of the newest acquire, for events about a lease.
+  void Send(const v1::Event& event);
+  uint64_t LastAcquireId();
+  void Hold(const std::string& key);  // somebody else takes it
+  void Free(const std::string& key);  // whoever has it loses it silently; the next one gets it
+  bool HeldByAnybody(const std::string& key);
+
+  // What was received.
+  size_t Messages();
+  size_t Streams();
+  size_t Count(v1::Command::CommandCase kind);
+  std::vector<v1::Command> Commands(v1::Command::CommandCase kind);
+  // Waits for it; false after a time no machine should need.
+  bool WaitFor(const std::function<bool(FakeBroker&)>& condition);
+
+ private:
+  using Writer = grpc::ServerReaderWriter<v1::SessionResponse, v1::SessionRequest>;
+  struct Peer {
+    Writer* stream;
+    grpc::ServerContext* context;
+    uint64_t last_seq = 0;
+    bool opened = false;
+    bool left = false;
+    std::string broken_rule;
+    std::set<uint64_t> ids{0};
+  };
+  struct Owner {
+    Peer* session;  // null: somebody else
+    uint64_t acquire_id;
+  };
+  struct Locked {
+    std::deque<Owner> queue;  // the front holds it
+  };
+
+  grpc::Status Session(grpc::ServerContext* context, Writer* stream) override;
+  void Handle(Peer& session, const v1::Command& command, v1::SessionResponse& out);
+  void Acquire(Peer& session, const v1::Command& command, v1::SessionResponse& out);
+  void Release(Peer& session, const v1::Command& command, v1::SessionResponse& out);
+  void Cancel(Peer& session, const v1::Command& command, v1::SessionResponse& out);
+  void Grant(const std::string& key, const Owner& owner, v1::SessionResponse& out);
+  void Remove(const std::string& key, size_t position, Peer* telling, v1::SessionResponse& out);
+  void Forget(Peer& session);
+
+  const Folder folder_;
+  const std::string address_;
+  std::unique_ptr<grpc::Server> server_;
+
+  absl::Mutex mu_;
+  Behaviour behaviour_;
+  std::map<std::string, Locked> locks_;
+  std::vector<Peer*> sessions_;
+  std::vector<v1::Command> received_;
+  size_t messages_ = 0;
+  size_t streams_ = 0;
+  uint64_t token_ = 100;
+  uint64_t last_acquire_ = 0;
+};
+
+}  // namespace distlock::testing

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A lock table on a stream that a test plays the broker of. Single-threaded; time stands still until a test moves it.
+#pragma once
+
+#include "lock_table.h"
+
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace distlock::internal {
+inline constexpr int64_t kMs = 1'000'000;
+inline constexpr int64_t kV = 3000 * kMs;
+
+// A table on a stream that has been opened at time 0 with V = 3 s. Time stands still until a test moves it.
+class LockTableTest : public ::testing::Test {
+ protected:
+  LockTableTest() {
+    table_.OnStarted(0);
+    Say("opened { validity { seconds: 3 } heartbeat_interval { seconds: 1 } }");
+    Drain();
+  }
+
+  LeasePtr Acquire(const std::string& key, std::optional<Duration> max_wait = std::nullopt) {
+    const auto callback = [this](Result<Guard> result) {
+      answers_.push_back(result.ok() ? "granted" : std::string(Name(result.refusal().reason)));
+    };
+    const LeasePtr lease = table_.Acquire(MakeSpec(key, {}), max_wait, callback, now_, fx_);
+    Settle();
+    return lease;
+  }
+
+  void Say(const std::string& text) {
+    v1::Event event;
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &event)) << text;
+    table_.OnEvent(event, now_, fx_);
+    Settle();
+  }
+
+  void Grant(const LeasePtr& lease, uint64_t echo_seq = 0, int64_t valid_for_ms = 3000) {
+    Say("id: " + std::to_string(lease->id) + " granted { fencing_token: 7 echo_seq: " + std::to_string(echo_seq) +
+        " valid_for { seconds: " + std::to_string(valid_for_ms / 1000) +
+        " nanos: " + std::to_string(valid_for_ms % 1000 * kMs) + " } }");
+  }
+
+  void TickAt(int64_t now_ns) {
+    now_ = now_ns;
+    table_.Tick(now_, fx_);
+    Settle();
+  }
+
+  // What is sent, e.g. "acquire 2", "heartbeat 1".
+  std::vector<std::string> Drain() {
+    std::vector<std::string> sent;
+    while (std::unique_ptr<Batch> batch = table_.Pack(now_)) {
+      for (const v1::Command& c : batch->message().commands()) {
+        switch (c.command_case()) {
+          case v1::Command::kOpen:
+            sent.push_back("open");
+            break;
+          case v1::Command::kAcquire:
+            sent.push_back("acquire " + std::to_string(c.id()));
+            break;
+          case v1::Command::kRelease:
+            sent.push_back("release " + std::to_string(c.release().acquire_id()));
+            break;
+          case v1::Command::kCancel:
+            sent.push_back("cancel " + std::to_string(c.cancel().acquire_id()));
+            break;
+          case v1::Command::kHeartbeat:
+            sent.push_back("heartbeat " + std::to_string(c.heartbeat().seq()));
+            break;
+          case v1::Command::kGoodbye:
+            sent.push_back("goodbye");
+            break;
+          default:
+            sent.push_back("nothing");
+        }
+      }
+      table_.Recycle(std::move(batch));
+    }
+    return sent;
+  }
+
+  // Runs the effects, as the Core does after its mutex; guards cannot be made without one.
+  void Settle() {
+    answers_.insert(answers_.end(), fx_.granted.size(), "granted");
+    for (auto& [callback, refusal] : fx_.refused) callback(Result<Guard>(refusal));
+    for (auto& [callback, outcome] : fx_.released) {
+      if (callback) callback(outcome);
+    }
+    for (auto& stop : fx_.stopped) stop.request_stop();
+    fx_.Clear();
+  }
+
+  using Strings = std::vector<std::string>;
+
+  int64_t now_ = 0;
+  Effects fx_;
+  LockTable table_{{.address = "nowhere",
+                    .label = "test",
+                    .unreachable_timeout_ns = 10'000 * kMs,
+                    .connect_timeout_ns = 5000 * kMs,
+                    .reissue_waits = true}};
+  Strings answers_;
+};
+
+}  // namespace distlock::internal

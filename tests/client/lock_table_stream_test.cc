@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The lock table when streams break, drain and close.
+#include "lock_table_fixture.h"
+
+namespace distlock::internal {
+namespace {
+
+TEST_F(LockTableTest, BrokenStreamLosesLeasesAndKeepsWaits) {
+  const LeasePtr held = Acquire("a");
+  const LeasePtr waits = Acquire("b", std::chrono::seconds(2));
+  const LeasePtr waits_too = Acquire("c");
+  Grant(held);
+  Drain();
+  now_ = 500 * kMs;
+  table_.OnBroken(EndCause::kDisconnected, "cut", now_, fx_);
+  Settle();
+  EXPECT_EQ(held->cause, EndCause::kDisconnected);
+  EXPECT_EQ(answers_, Strings{"granted"});
+  now_ = 600 * kMs;
+  table_.OnStarted(now_);
+  std::unique_ptr<Batch> batch = table_.Pack(now_);
+  ASSERT_EQ(batch->message().commands_size(), 3);
+  const v1::LockSpec& again = batch->message().commands(1).acquire();
+  EXPECT_EQ(again.key(), "b");
+  EXPECT_EQ(again.max_wait().seconds(), 1);
+  EXPECT_EQ(again.max_wait().nanos(), 400'000'000);
+  EXPECT_FALSE(batch->message().commands(2).acquire().has_max_wait());
+}
+
+TEST_F(LockTableTest, WithoutABrokerAWaitEndsAtItsBoundOrTheTimeout) {
+  table_.OnBroken(EndCause::kDisconnected, "cut", now_, fx_);
+  Acquire("short", std::chrono::seconds(1));
+  Acquire("long", std::chrono::minutes(1));
+  Acquire("one try", std::chrono::seconds(0));
+  Acquire("for ever");
+  TickAt(999 * kMs);
+  EXPECT_EQ(answers_.size(), 0u);
+  TickAt(1000 * kMs);
+  EXPECT_EQ(answers_, Strings{"UNREACHABLE"});
+  TickAt(10'000 * kMs);
+  EXPECT_EQ(answers_.size(), 4u);
+}
+
+TEST_F(LockTableTest, PermanentFailureRefusesAllAtOnce) {
+  table_.OnBroken(EndCause::kDisconnected, "cut", now_, fx_);
+  Acquire("a");
+  table_.OnStatus({.reason = RefusalReason::kPermissionDenied, .message = "not you"}, fx_);
+  Settle();
+  EXPECT_EQ(answers_, Strings{"PERMISSION_DENIED"});
+}
+
+TEST_F(LockTableTest, DrainingBrokerIsLeftWhenNothingIsHeld) {
+  const LeasePtr lease = Acquire("a");
+  Drain();
+  Say("id: 2 refused { reason: REFUSAL_REASON_DRAINING }");
+  EXPECT_EQ(answers_, Strings{});
+  EXPECT_EQ(Drain(), Strings{"goodbye"});
+  Grant(lease);
+  EXPECT_EQ(answers_, Strings{}) << "too late: goodbye is said";
+  table_.OnBroken(EndCause::kDisconnected, "", now_, fx_);
+  table_.OnStarted(now_);
+  EXPECT_EQ(Drain(), (Strings{"open", "acquire 2"}));
+}
+
+TEST_F(LockTableTest, DrainingIsToldWhileSomethingIsHeld) {
+  Grant(Acquire("a"));
+  Acquire("b");
+  Say("id: 3 refused { reason: REFUSAL_REASON_DRAINING }");
+  EXPECT_EQ(answers_, (Strings{"granted", "DRAINING"}));
+}
+
+TEST_F(LockTableTest, WhatTheBrokerCouldNotReadIsRefusedHere) {
+  Acquire("\xff\xfe");
+  Acquire(std::string(1 << 20, 'k'));
+  EXPECT_EQ(answers_, (Strings{"INVALID_ARGUMENT", "INVALID_ARGUMENT"}));
+  EXPECT_EQ(Drain(), Strings{});
+}
+
+TEST_F(LockTableTest, ThousandsOfCommandsStayBelowTheMessageLimit) {
+  for (int i = 0; i < 5000; ++i) Acquire(std::string(100, 'k'));
+  size_t commands = 0;
+  while (std::unique_ptr<Batch> batch = table_.Pack(now_)) {
+    EXPECT_LT(batch->message().ByteSizeLong(), 64u << 10);
+    commands += static_cast<size_t>(batch->message().commands_size());
+  }
+  EXPECT_EQ(commands, 5000u);
+}
+
+TEST_F(LockTableTest, CloseAnswersEverybody) {
+  const LeasePtr held = Acquire("a");
+  Grant(held);
+  Acquire("b");
+  table_.Close(now_, fx_);
+  Settle();
+  EXPECT_EQ(held->cause, EndCause::kClientClosed);
+  EXPECT_EQ(answers_, (Strings{"granted", "CLIENT_CLOSED"}));
+  EXPECT_EQ(Drain().back(), "goodbye");
+  Acquire("c");
+  EXPECT_EQ(answers_.back(), "CLIENT_CLOSED");
+}
+
+}  // namespace
+}  // namespace distlock::internal

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The lock table on one living stream: grants, belief, release, cancel.
+#include "lock_table_fixture.h"
+
+namespace distlock::internal {
+namespace {
+
+TEST_F(LockTableTest, GrantIsBelievedFromTheEchoedHeartbeat) {
+  const LeasePtr lease = Acquire("a");
+  EXPECT_EQ(Drain(), Strings{"acquire 2"});
+  now_ = 500 * kMs;
+  Grant(lease);
+  EXPECT_EQ(answers_, Strings{"granted"});
+  EXPECT_EQ(lease->deadline_ns, Shortened(kV));
+  EXPECT_EQ(lease->token, 7u);
+  EXPECT_EQ(Drain(), Strings{}) << "enough belief is left: no extra heartbeat";
+}
+
+// ttl 1 s, validity 3 s: the next regular heartbeat would come when belief has ended.
+TEST_F(LockTableTest, AShortLeaseAsksAgainHalfWay) {
+  const LeasePtr lease = Acquire("a");
+  Grant(lease);
+  TickAt(1000 * kMs);
+  Drain();
+  now_ = 1100 * kMs;
+  Say("heartbeat_ack { seq: 1 valid_for { seconds: 3 } limits { acquire_id: 2 valid_for { nanos: 700000000 } } }");
+  EXPECT_EQ(Drain(), Strings{});
+  EXPECT_LE(table_.wake_ns(), 1400 * kMs);
+  TickAt(1400 * kMs);
+  EXPECT_EQ(Drain(), Strings{"heartbeat 2"});
+}
+
+TEST_F(LockTableTest, HeartbeatsGoOutEveryInterval) {
+  TickAt(999 * kMs);
+  EXPECT_EQ(Drain(), Strings{});
+  TickAt(1000 * kMs);
+  EXPECT_EQ(Drain(), Strings{"heartbeat 1"});
+  EXPECT_EQ(table_.wake_ns(), 2000 * kMs);
+  TickAt(2000 * kMs);
+  EXPECT_EQ(Drain(), Strings{"heartbeat 2"});
+}
+
+TEST_F(LockTableTest, AckExtendsAllButTheLimited) {
+  const LeasePtr free = Acquire("a");
+  const LeasePtr limited = Acquire("b");
+  Grant(free);
+  Grant(limited);
+  TickAt(1000 * kMs);
+  Drain();
+  now_ = 1100 * kMs;
+  Say("heartbeat_ack { seq: 1 valid_for { seconds: 3 } limits { acquire_id: 3 valid_for { nanos: 500000000 } } }");
+  EXPECT_EQ(free->deadline_ns, 1000 * kMs + Shortened(kV));
+  EXPECT_EQ(limited->deadline_ns, 1000 * kMs + Shortened(500 * kMs));
+  TickAt(table_.wake_ns());
+  EXPECT_EQ(Drain(), Strings{"heartbeat 2"}) << "so that it may still be saved";
+  EXPECT_EQ(table_.wake_ns(), limited->deadline_ns);
+  TickAt(limited->deadline_ns);
+  EXPECT_EQ(limited->cause, EndCause::kLapsed);
+  EXPECT_EQ(Drain(), Strings{"release 3"}) << "or the broker would keep it";
+  EXPECT_EQ(free->cause, EndCause::kNotEnded);
+}
+
+TEST_F(LockTableTest, AckWithNothingLeftEndsTheLease) {
+  const LeasePtr lease = Acquire("a");
+  Grant(lease);
+  TickAt(1000 * kMs);
+  Drain();
+  Say("heartbeat_ack { seq: 1 valid_for { seconds: 3 } limits { acquire_id: 2 valid_for {} } }");
+  EXPECT_EQ(lease->cause, EndCause::kLapsed);
+}
+
+TEST_F(LockTableTest, StaleGrantWaitsForTheHeartbeatItAsksFor) {
+  const LeasePtr lease = Acquire("a");
+  Drain();
+  now_ = 2999 * kMs;
+  Grant(lease);
+  EXPECT_EQ(answers_, Strings{});
+  EXPECT_EQ(Drain(), Strings{"heartbeat 1"});
+}
+
+TEST_F(LockTableTest, StaleGrantIsDeliveredByTheNextAck) {
+  const LeasePtr lease = Acquire("a");
+  Drain();
+  now_ = 900 * kMs;
+  Grant(lease, 0, 500);
+  EXPECT_EQ(answers_, Strings{});
+  EXPECT_EQ(Drain(), Strings{"heartbeat 1"});
+  now_ = 1000 * kMs;
+  Say("heartbeat_ack { seq: 1 valid_for { seconds: 3 } }");
+  EXPECT_EQ(answers_, Strings{"granted"});
+  EXPECT_EQ(lease->deadline_ns, 900 * kMs + Shortened(kV));
+}
+
+TEST_F(LockTableTest, NoHeartbeatForEveryOneOfManyStaleGrants) {
+  std::vector<LeasePtr> leases;
+  for (int i = 0; i < 100; ++i) leases.push_back(Acquire("k" + std::to_string(i)));
+  Drain();
+  now_ = 2000 * kMs;
+  for (const LeasePtr& lease : leases) {
+    Grant(lease);
+    EXPECT_LE(Drain().size(), lease == leases.front() ? 1u : 0u);
+  }
+}
+
+TEST_F(LockTableTest, ReleaseEndsBeliefBeforeItIsSent) {
+  const LeasePtr lease = Acquire("a");
+  Grant(lease);
+  Drain();
+  ReleaseOutcome outcome = ReleaseOutcome::kUnknown;
+  table_.Release(
+      lease, [&](ReleaseOutcome o) { outcome = o; }, now_, fx_);
+  EXPECT_EQ(lease->cause, EndCause::kReleased);
+  EXPECT_EQ(Drain(), Strings{"release 2"});
+  Say("id: 3 released { outcome: RELEASE_OUTCOME_RELEASED }");
+  EXPECT_EQ(outcome, ReleaseOutcome::kReleased);
+}
+
+TEST_F(LockTableTest, LostNamesItsCause) {
+  const struct {
+    const char* wire;
+    EndCause cause;
+  } rows[] = {{"EXPIRED", EndCause::kExpired},
+              {"TAKEN", EndCause::kTaken},
+              {"FORCED", EndCause::kForced},
+              {"MAX_HOLD", EndCause::kMaxHold},
+              {"DRAINED", EndCause::kDrained}};
+  for (const auto& row : rows) {
+    const LeasePtr lease = Acquire("a");
+    Grant(lease);
+    const std::stop_token token = table_.StopToken(*lease);
+    Say("id: " + std::to_string(lease->id) + " lost { reason: LOST_REASON_" + row.wire + " message: 'why' }");
+    EXPECT_EQ(lease->cause, row.cause);
+    EXPECT_EQ(lease->end_message, "why");
+    EXPECT_TRUE(token.stop_requested());
+  }
+}
+
+TEST_F(LockTableTest, ReleasedByItsLeaseIdEndsTheLease) {
+  const LeasePtr lease = Acquire("a");
+  Grant(lease);
+  const std::stop_token token = table_.StopToken(*lease);
+  Drain();
+  Say("id: 2 released { outcome: RELEASE_OUTCOME_RELEASED }");
+  EXPECT_EQ(lease->cause, EndCause::kReleased);
+  EXPECT_EQ(lease->end_message, "released by its lease_id");
+  EXPECT_TRUE(token.stop_requested());
+  ReleaseOutcome outcome = ReleaseOutcome::kUnknown;
+  table_.Release(
+      lease, [&](ReleaseOutcome o) { outcome = o; }, now_, fx_);
+  Settle();
+  EXPECT_EQ(outcome, ReleaseOutcome::kAlreadyGone);
+  EXPECT_EQ(Drain(), Strings{});
+}
+
+TEST_F(LockTableTest, ReleasedByItsLeaseIdBeforeItIsDelivered) {
+  const LeasePtr lease = Acquire("a");
+  now_ = 2999 * kMs;
+  Grant(lease);
+  EXPECT_EQ(answers_, Strings{});
+  Say("id: 2 released { outcome: RELEASE_OUTCOME_RELEASED }");
+  EXPECT_EQ(answers_, Strings{"LEASE_LOST"});
+  Drain();
+  Say("heartbeat_ack { seq: 1 valid_for { seconds: 3 } }");
+  EXPECT_EQ(answers_.size(), 1u);
+}
+
+TEST_F(LockTableTest, ReleasedByItsLeaseIdAcrossOurOwnRelease) {
+  const LeasePtr lease = Acquire("a");
+  Grant(lease);
+  std::vector<ReleaseOutcome> outcomes;
+  table_.Release(
+      lease, [&](ReleaseOutcome o) { outcomes.push_back(o); }, now_, fx_);
+  Say("id: 2 released { outcome: RELEASE_OUTCOME_RELEASED }");
+  EXPECT_TRUE(outcomes.empty());
+  EXPECT_EQ(lease->end_message, "");
+  Say("id: 3 released { outcome: RELEASE_OUTCOME_ALREADY_GONE }");
+  EXPECT_EQ(outcomes, std::vector{ReleaseOutcome::kAlreadyGone});
+}
+
+TEST_F(LockTableTest, AtRiskComesAndGoes) {
+  const LeasePtr lease = Acquire("a");
+  Grant(lease);
+  Say("id: 2 at_risk { cause: 'store' }");
+  EXPECT_TRUE(lease->at_risk);
+  Say("id: 2 renewed {}");
+  EXPECT_FALSE(lease->at_risk);
+}
+
+TEST_F(LockTableTest, TwoUnansweredHeartbeatsAreARisk) {
+  for (int i = 1; i <= 3; ++i) {
+    TickAt(i * 1000 * kMs);
+    Drain();
+    EXPECT_EQ(table_.quiet(), i == 3);
+  }
+}
+
+TEST_F(LockTableTest, CancelWaitsForTheAnswer) {
+  const LeasePtr lease = Acquire("a");
+  table_.Cancel(lease, fx_);
+  Settle();
+  EXPECT_EQ(answers_, Strings{});
+  EXPECT_EQ(Drain(), (Strings{"acquire 2", "cancel 2"}));
+  Say("id: 2 refused { reason: REFUSAL_REASON_CANCELLED }");
+  EXPECT_EQ(answers_, Strings{"CANCELLED"});
+}
+
+TEST_F(LockTableTest, GrantThatCrossesACancelIsGivenBack) {
+  const LeasePtr lease = Acquire("a");
+  table_.Cancel(lease, fx_);
+  Drain();
+  Grant(lease);
+  EXPECT_EQ(answers_, Strings{"CANCELLED"});
+  EXPECT_EQ(Drain(), Strings{"release 2"});
+  Say("id: 2 refused { reason: REFUSAL_REASON_CANCELLED }");
+  EXPECT_EQ(answers_.size(), 1u);
+}
+
+TEST_F(LockTableTest, ABoundedWaitWithoutAnswerIsEndedHere) {
+  const LeasePtr lease = Acquire("a", std::chrono::milliseconds(200));
+  Drain();
+  TickAt(200 * kMs);
+  EXPECT_EQ(answers_, Strings{}) << "the broker's to answer";
+  TickAt(701 * kMs);
+  EXPECT_EQ(answers_, Strings{"WAIT_TIMEOUT"});
+  EXPECT_EQ(Drain(), Strings{"cancel 2"});
+  Grant(lease);
+  EXPECT_EQ(Drain(), Strings{"release 2"});
+  EXPECT_EQ(answers_.size(), 1u);
+}
+
+}  // namespace
+}  // namespace distlock::internal

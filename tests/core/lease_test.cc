@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "table.h"
+
+namespace distlock::core {
+namespace {
+
+// Keeps session 1 alive over `time`, beating every second.
+void Beat(Table& t, Duration time) {
+  for (; time > Duration::zero(); time -= seconds(1)) {
+    t.Pass(std::min<Duration>(time, seconds(1)));
+    t.Do(Heartbeat{1, 1});
+  }
+}
+
+void AnswerRenewals(Table& t, RenewResult result) {
+  while (t.Count<StoreRenew>() > 0) {
+    const auto renew = t.Take<StoreRenew>();
+    t.Reply(renew.op, RenewDoneBatch{std::vector<RenewResult>(renew.items.size(), result)});
+  }
+}
+
+TEST(Lease, IsRenewedAtAThirdOfItsTtl) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  t.Hold(1, 7, "a", 1);
+  Beat(t, seconds(4));
+  EXPECT_EQ(t.Count<StoreRenew>(), 0u);
+  Beat(t, milliseconds(1060));
+  ASSERT_EQ(t.Count<StoreRenew>(), 1u);
+  const auto renew = t.Take<StoreRenew>();
+  ASSERT_EQ(renew.items.size(), 1u);
+  EXPECT_EQ(renew.items[0].keep, kT);
+  t.Reply(renew.op, RenewDoneBatch{{RenewResult::kRenewed}});
+  EXPECT_EQ(t.Events<AtRisk>(), 0u);
+}
+
+TEST(Lease, LivesForeverWhileRenewed) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  t.Hold(1, 7, "a", 1);
+  for (int i = 0; i < 300; ++i) {
+    Beat(t, seconds(1));
+    AnswerRenewals(t, RenewResult::kRenewed);
+  }
+  EXPECT_EQ(t.Events<Lost>() + t.Events<AtRisk>(), 0u);
+  EXPECT_EQ(t.broker.Stats().leases, 1u);
+}
+
+TEST(Lease, NotOursIsLostAtOnce) {
+  for (const auto result : {RenewResult::kGone, RenewResult::kAnothers}) {
+    Table t;
+    t.StoreComesUp();
+    t.Open(1);
+    t.Hold(1, 7, "a", 1);
+    Beat(t, seconds(6));
+    AnswerRenewals(t, result);
+    EXPECT_EQ(t.Event<Lost>(1, 7).reason, LostReason::kTaken);
+    EXPECT_EQ(t.broker.Stats().leases, 0u);
+    EXPECT_EQ(t.Count<StoreRelease>(), 0u);
+  }
+}
+
+TEST(Lease, UnansweredRenewalsPutItAtRiskThenExpireItBeforeTheKey) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  t.Hold(1, 7, "a", 1);
+  const Instant deadline = t.now + kT - kMargin;
+  Beat(t, seconds(8));
+  EXPECT_EQ(t.Event<AtRisk>(1, 7).valid_for > Duration::zero(), true);
+  EXPECT_GE(t.Count<StoreRenew>(), 2u) << "it keeps trying";
+  Beat(t, deadline - t.now - Duration(1));
+  EXPECT_EQ(t.Events<Lost>(), 0u);
+  t.Pass(Duration(1));
+  EXPECT_EQ(t.Event<Lost>(1, 7).reason, LostReason::kExpired);
+  EXPECT_EQ(t.Count<StoreRelease>(), 1u);
+  // An answer that comes now brings nothing back.
+  AnswerRenewals(t, RenewResult::kRenewed);
+  EXPECT_EQ(t.broker.Stats().leases, 0u);
+}
+
+TEST(Lease, AStoreAwayForLessThanTheTtlIsAtRiskThenRenewed) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  t.Hold(1, 7, "a", 1);
+  t.Do(StoreDown{"connection refused"});
+  Beat(t, seconds(8));
+  EXPECT_EQ(t.Event<AtRisk>(1, 7).cause, "connection refused");
+  EXPECT_EQ(t.Count<StoreRenew>(), 0u);
+  t.StoreComesUp();
+  AnswerRenewals(t, RenewResult::kRenewed);
+  t.Event<Renewed>(1, 7);
+  EXPECT_EQ(t.Events<Lost>(), 0u);
+}
+
+TEST(Lease, ABrokerThatSleptRenewsNothingThatLapsed) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1, SessionKind::kHold);
+  t.Hold(1, 1, "a", 1);
+  t.now += 2 * kT;
+  t.Do(Tick{});
+  EXPECT_EQ(t.Count<StoreRenew>(), 0u);
+  EXPECT_EQ(t.Event<Lost>(1, 1).reason, LostReason::kExpired);
+}
+
+TEST(Lease, DeadlineCountsFromSendingNotFromTheReply) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1, SessionKind::kHold);
+  t.Do(t.Want(1, 1, "a", 1));
+  const Instant sent = t.now;
+  t.now += milliseconds(400);
+  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  t.Do(StoreDown{"gone"});
+  t.Pass(sent + kT - kMargin - t.now - Duration(1));
+  EXPECT_EQ(t.Events<Lost>(), 0u);
+  t.Pass(Duration(1));
+  EXPECT_EQ(t.Events<Lost>(), 1u);
+}
+
+TEST(Lease, ManyAreRenewedInBatchesOfAHundred) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  for (int i = 1; i <= 250; ++i) t.Hold(1, static_cast<RequestId>(i), "k" + std::to_string(i), i);
+  t.Do(StoreDown{"gone"});
+  Beat(t, seconds(6));
+  t.StoreComesUp();
+  ASSERT_EQ(t.Count<StoreRenew>(), 3u);
+  size_t items = 0;
+  while (t.Count<StoreRenew>() > 0) {
+    const auto renew = t.Take<StoreRenew>();
+    EXPECT_LE(renew.items.size(), 100u);
+    items += renew.items.size();
+  }
+  EXPECT_EQ(items, 250u);
+}
+
+TEST(Lease, ReleaseStopsRenewalsAtOnceAndTellsTheOutcome) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  t.Hold(1, 7, "a", 1);
+  t.Do(Release{.session = 1, .request = 8, .acquire = 7, .name = {}});
+  const auto release = t.Take<StoreRelease>();
+  EXPECT_EQ(release.block, Duration::zero());
+  t.Reply(release.op, GiveBackDone{.was_holder = true});
+  EXPECT_EQ(t.Event<Released>(1, 8).outcome, ReleaseOutcome::kReleased);
+  Beat(t, seconds(20));
+  EXPECT_EQ(t.Count<StoreRenew>(), 0u);
+  t.Do(Release{.session = 1, .request = 9, .acquire = 7, .name = {}});
+  EXPECT_EQ(t.Event<Released>(1, 9).outcome, ReleaseOutcome::kAlreadyGone);
+}
+
+TEST(Lease, ReleaseByItsNameFromElsewhereTellsTheHolder) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1, SessionKind::kHold);
+  t.Hold(1, 1, "a", 1);
+  t.Do(Release{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1)});
+  EXPECT_EQ(t.Event<Released>(1, 1).outcome, ReleaseOutcome::kReleased);
+  t.Reply(t.Take<StoreRelease>().op, GiveBackDone{.was_holder = true});
+  EXPECT_EQ(t.Event<Released>(9, 1).outcome, ReleaseOutcome::kReleased);
+}
+
+TEST(Lease, AReleaseWhoseReplyWasLostIsRepeatedAndStillCountsAsReleased) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  t.Hold(1, 7, "a", 1);
+  t.Do(Release{.session = 1, .request = 8, .acquire = 7, .name = {}});
+  t.Reply(t.Take<StoreRelease>().op, StoreUnknown{"reset"});
+  t.Pass(seconds(1));
+  t.Reply(t.Take<StoreRelease>().op, GiveBackDone{});
+  EXPECT_EQ(t.Event<Released>(1, 8).outcome, ReleaseOutcome::kReleased);
+}
+
+TEST(Lease, ReleaseDuringAnOutageIsSaidToBeUnconfirmedAndGoesOn) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1, SessionKind::kHold);
+  t.Hold(1, 1, "a", 1);
+  t.Do(StoreDown{"gone"});
+  t.Do(Release{.session = 1, .request = 8, .acquire = 1, .name = {}});
+  t.Pass(seconds(6));
+  EXPECT_EQ(t.Event<Refused>(1, 8).reason, RefusalReason::kStoreUnavailable);
+  t.StoreComesUp();
+  EXPECT_EQ(t.Count<StoreRelease>(), 1u);
+}
+
+TEST(Lease, MaxHoldEndsItAndLimitsEveryPromise) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  auto want = t.Want(1, 7, "a", 1);
+  want.max_hold = seconds(2);
+  t.Do(want);
+  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  EXPECT_EQ(t.Event<Granted>(1, 7).valid_for, seconds(2));
+  t.Pass(seconds(1));
+  t.Do(Heartbeat{1, 1});
+  const auto ack = t.Event<HeartbeatAck>(1, 0);
+  ASSERT_EQ(ack.limits.size(), 1u);
+  EXPECT_EQ(ack.limits[0].valid_for, seconds(1));
+  t.Pass(seconds(1));
+  EXPECT_EQ(t.Event<Lost>(1, 7).reason, LostReason::kMaxHold);
+  EXPECT_EQ(t.Count<StoreRelease>(), 1u);
+}
+
+TEST(Lease, ALockDelayBlocksAfterALossAndNotAfterARelease) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1, SessionKind::kHold);
+  auto want = t.Want(1, 1, "a", 1);
+  want.lock_delay = seconds(10);
+  want.max_hold = seconds(1);
+  t.Do(want);
+  const auto ask = t.Take<StoreAcquire>();
+  EXPECT_EQ(ask.lock_delay, seconds(10));
+  t.Reply(ask.op, AcquireGranted{42, t.StoreNow()});
+  t.Pass(seconds(1));
+  EXPECT_EQ(t.Take<StoreRelease>().block, seconds(10));
+
+  t.Open(2);
+  auto other = t.Want(2, 1, "b", 2);
+  other.lock_delay = seconds(10);
+  t.Do(other);
+  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{43, t.StoreNow()});
+  t.Do(Goodbye{2});
+  EXPECT_EQ(t.Take<StoreRelease>().block, Duration::zero());
+}
+
+TEST(Lease, DetachedRenewal) {
+  Table t;
+  t.StoreComesUp();
+  t.Do(Renew{.session = 5, .request = 1, .name = Name("a"), .owner = Owner(1), .ttl = kT, .hold_until = {}});
+  t.now += milliseconds(10);
+  t.Reply(t.Take<StoreRenew>().op, RenewDoneBatch{{RenewResult::kRenewed}});
+  EXPECT_EQ(t.Event<RenewDone>(5, 1).valid_for, kT - kMargin);
+  t.Do(Renew{.session = 6, .request = 1, .name = Name("a"), .owner = Owner(1), .ttl = kT, .hold_until = {}});
+  t.Reply(t.Take<StoreRenew>().op, RenewDoneBatch{{RenewResult::kGone}});
+  EXPECT_EQ(t.Event<Refused>(6, 1).reason, RefusalReason::kNotHolder);
+}
+
+TEST(Lease, DetachedMaxHoldShortensTheLastRenewalThenRefuses) {
+  Table t;
+  t.StoreComesUp();
+  t.Do(Renew{.session = 4, .request = 1, .name = Name("z"), .owner = Owner(9), .ttl = kT, .hold_until = {}});
+  t.Reply(t.Take<StoreRenew>().op, RenewDoneBatch{{RenewResult::kGone}});  // teaches the clock
+  StoreTime end = t.StoreNow();
+  end.us += 4'000'000;
+  t.Do(Renew{.session = 5, .request = 1, .name = Name("a"), .owner = Owner(1), .ttl = kT, .hold_until = end});
+  const auto renew = t.Take<StoreRenew>();
+  EXPECT_NEAR(static_cast<double>(renew.items[0].keep.count()), 4e9, 1e7);
+  t.Pass(seconds(4));
+  t.Do(Renew{.session = 6, .request = 1, .name = Name("a"), .owner = Owner(1), .ttl = kT, .hold_until = end});
+  EXPECT_EQ(t.Event<Refused>(6, 1).reason, RefusalReason::kNotHolder);
+  EXPECT_EQ(t.Count<StoreRelease>(), 1u);
+}
+
+TEST(Lease, ARenewalDueWhenTheStreamEndsIsNotSent) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1, SessionKind::kHold);
+  t.Hold(1, 1, "a", 1);
+  t.Pass(seconds(4));
+  t.now += seconds(2);
+  t.Do(StreamEnded{1});
+  EXPECT_EQ(t.Count<StoreRenew>(), 0u);
+}
+
+TEST(Lease, LateRepliesToRenewalsStartNoStormOfThem) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1, SessionKind::kHold);
+  t.Hold(1, 1, "a", 1);
+  t.Pass(milliseconds(10'100));
+  EXPECT_EQ(t.Count<StoreRenew>(), 3u);
+  t.Reply(t.Take<StoreRenew>().op, RenewDoneBatch{{RenewResult::kRenewed}});
+  t.Pass(seconds(2));
+  EXPECT_EQ(t.Count<StoreRenew>(), 2u) << "two are still under way";
+}
+
+TEST(Lease, ALostKeyIsGivenBackWhenAnAcquireCouldStillBringItBack) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1, SessionKind::kHold);
+  auto want = t.Want(1, 1, "a", 1);
+  want.ttl = seconds(1);
+  t.Do(want);
+  t.Reply(t.Take<StoreAcquire>().op, StoreUnknown{"reset"});
+  t.Pass(milliseconds(50));
+  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  t.Pass(milliseconds(360));
+  AnswerRenewals(t, RenewResult::kGone);
+  EXPECT_EQ(t.Event<Lost>(1, 1).reason, LostReason::kTaken);
+  t.Reply(t.Take<StoreRelease>().op, GiveBackDone{});
+  EXPECT_EQ(t.broker.Stats().discards, 1u);
+  t.Pass(seconds(3));
+  t.Reply(t.Take<StoreWithdraw>().op, GiveBackDone{.was_holder = true});
+  EXPECT_EQ(t.broker.Stats().discards, 0u);
+}
+
+TEST(Lease, DetachedRenewalsWhoseMaxHoldPassedWhileTheStoreWasAwayAreRefused) {
+  Table t;
+  t.StoreComesUp();
+  StoreTime end = t.StoreNow();
+  end.us += 1'000'000;
+  t.Do(StoreDown{"gone"});
+  for (SessionId s = 1; s <= 20; ++s) {
+    t.Do(Renew{.session = s, .request = 1, .name = Name("a"), .owner = Owner(static_cast<int>(s)), .ttl = kT, .hold_until = end});
+  }
+  t.Pass(seconds(2));
+  t.StoreComesUp();
+  for (SessionId s = 1; s <= 20; ++s) EXPECT_EQ(t.Event<Refused>(s, 1).reason, RefusalReason::kNotHolder);
+}
+
+}  // namespace
+}  // namespace distlock::core

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "table.h"
+
+namespace distlock::core {
+namespace {
+
+// Session 1 waits for "a" as owner 1 behind a holder with `left`.
+void Wait(Table& t, Duration left) {
+  t.StoreComesUp();
+  t.Open(1, SessionKind::kHold);
+  t.Do(t.Want(1, 1, "a", 1));
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, HolderView{.owner = Owner(99), .time_left = left}, 1});
+  t.Event<Queued>(1, 1);
+}
+
+GrantNotice NoticeFor(const Table& t, int owner, const std::string& key) {
+  return GrantNotice{Name(key), Owner(owner), 77, t.StoreNow(), kT};
+}
+
+TEST(Queue, ANoticeGrants) {
+  Table t;
+  Wait(t, kT);
+  t.Do(NoticeFor(t, 1, "a"));
+  EXPECT_EQ(t.Event<Granted>(1, 1).token, 77u);
+  EXPECT_EQ(t.broker.Stats().queues, 0u);
+  t.Do(NoticeFor(t, 1, "a"));
+  EXPECT_TRUE(t.commands.empty()) << "told twice is no news";
+}
+
+TEST(Queue, ANoticeThatTookLongIsDatedByTheStoresClock) {
+  Table t;
+  Wait(t, kT);
+  const auto notice = NoticeFor(t, 1, "a");
+  const Instant made = t.now;
+  t.now += seconds(5);
+  t.Do(notice);
+  t.Event<Granted>(1, 1);
+  t.Do(StoreDown{"gone"});
+  t.Pass(made + kT - kMargin - milliseconds(6) - t.now);
+  EXPECT_EQ(t.Events<Lost>(), 0u);
+  t.Pass(milliseconds(6));
+  EXPECT_EQ(t.Events<Lost>(), 1u);
+}
+
+TEST(Queue, ANoticeForNobodyIsGivenBack) {
+  Table t;
+  t.StoreComesUp();
+  t.Do(NoticeFor(t, 5, "a"));
+  const auto withdraw = t.Take<StoreWithdraw>();
+  EXPECT_EQ(withdraw.owner, Owner(5));
+  t.Reply(withdraw.op, GiveBackDone{.was_holder = true});
+  EXPECT_EQ(t.broker.Stats().discards, 0u);
+}
+
+TEST(Queue, ANoticeThatRepeatsADetachedGrantIsNotGivenBack) {
+  Table t;
+  t.StoreComesUp();
+  auto want = t.Want(3, 1, "a", 1);
+  want.detached = true;
+  t.Do(want);
+  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{77, t.StoreNow()});
+  t.Event<Granted>(3, 1);
+  t.Do(NoticeFor(t, 1, "a"));
+  EXPECT_TRUE(t.commands.empty());
+}
+
+TEST(Queue, ReleasingHandsOffToAWaiterHereInTheSameReply) {
+  Table t;
+  Wait(t, kT);
+  t.Open(2);
+  t.Hold(2, 5, "other", 2);
+  t.Do(Release{.session = 2, .request = 6, .acquire = 5, .name = {}});
+  const auto release = t.Take<StoreRelease>();
+  t.Reply(release.op, GiveBackDone{.was_holder = true,
+                                   .next = HolderView{.owner = Owner(1), .token = 78, .since = t.StoreNow(), .ttl = kT}});
+  EXPECT_EQ(t.Event<Granted>(1, 1).token, 78u);
+  EXPECT_EQ(t.Count<StoreAcquire>() + t.Count<StoreRenew>() + t.Count<StoreTend>(), 0u);
+}
+
+TEST(Queue, IsTendedWhenTheHoldersTtlEnds) {
+  Table t;
+  Wait(t, seconds(4));
+  t.Pass(seconds(4));
+  EXPECT_EQ(t.Count<StoreTend>(), 0u);
+  t.Pass(milliseconds(50));
+  ASSERT_EQ(t.Count<StoreTend>(), 1u);
+  const auto tend = t.Take<StoreTend>();
+  t.Reply(tend.op, TendDone{.holder = HolderView{.owner = Owner(1), .token = 79, .since = t.StoreNow(), .ttl = kT,
+                                                 .time_left = kT}});
+  EXPECT_EQ(t.Event<Granted>(1, 1).token, 79u);
+}
+
+TEST(Queue, AWaitingBrokerCostsTheStoreLittle) {
+  Table t;
+  Wait(t, kT);
+  int tends = 0;
+  for (int i = 0; i < 60; ++i) {
+    t.Pass(seconds(1));
+    while (t.Count<StoreTend>() > 0) {
+      ++tends;
+      t.Reply(t.Take<StoreTend>().op, TendDone{.holder = HolderView{.owner = Owner(99), .time_left = kT}});
+    }
+  }
+  EXPECT_LE(tends, 7);
+  EXPECT_GE(tends, 5);
+}
+
+TEST(Queue, ALostPlaceIsTakenAgainInTheOldOrder) {
+  Table t;
+  Wait(t, kT);
+  t.Open(2, SessionKind::kHold);
+  t.Do(t.Want(2, 1, "a", 2));
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{1, HolderView{.owner = Owner(99), .time_left = kT}, 2});
+  t.Do(ChannelUp{});
+  t.Reply(t.Take<StoreTend>().op, TendDone{.slot_was_gone = true});
+  EXPECT_EQ(t.Take<StoreAcquire>().owner, Owner(1));
+  EXPECT_EQ(t.Take<StoreAcquire>().owner, Owner(2));
+}
+
+TEST(Queue, AWaiterIsToldItsPlaceOnlyOnce) {
+  Table t;
+  Wait(t, kT);
+  t.Do(ChannelUp{});
+  t.Reply(t.Take<StoreTend>().op, TendDone{.slot_was_gone = true});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, HolderView{.time_left = kT}, 1});
+  EXPECT_EQ(t.Events<Queued>(), 0u);
+}
+
+TEST(Queue, AWaiterOutlivesAStoreThatIsAwayForLong) {
+  Table t;
+  Wait(t, kT);
+  t.Do(StoreDown{"gone"});
+  t.Pass(seconds(120));
+  EXPECT_EQ(t.Events<Refused>(), 0u);
+  t.StoreComesUp();
+  EXPECT_EQ(t.Count<StoreTend>(), 1u);
+}
+
+TEST(Queue, ASilentConnectionIsReplacedOnce) {
+  Table t;
+  Wait(t, milliseconds(100));
+  t.Pass(seconds(4));
+  EXPECT_GE(t.Count<StoreTend>(), 2u);
+  EXPECT_EQ(t.Count<StoreReconnect>(), 1u);
+}
+
+// A detached request that waits in the store's queue.
+Acquire WaitDetached(Table& t) {
+  t.StoreComesUp();
+  auto want = t.Want(1, 1, "a", 1);
+  want.detached = true;
+  t.Do(want);
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, HolderView{.time_left = kT}, 1});
+  return want;
+}
+
+TEST(Queue, ANoticeDuringAWithdrawalGrantsNothingToTheRepeat) {
+  Table t;
+  auto want = WaitDetached(t);
+  t.Do(StreamEnded{1});
+  const auto withdraw = t.Take<StoreWithdraw>();
+  want.session = 2;
+  t.Do(want);
+  t.Do(NoticeFor(t, 1, "a"));
+  EXPECT_EQ(t.Events<Granted>(), 0u);
+  t.Reply(withdraw.op, GiveBackDone{.was_holder = true});
+  EXPECT_EQ(t.Count<StoreAcquire>(), 1u);
+}
+
+TEST(Queue, ANoticeOlderThanThePlaceIsNoNews) {
+  Table t;
+  auto want = WaitDetached(t);
+  const auto notice = NoticeFor(t, 1, "a");
+  t.now += milliseconds(1);
+  t.Do(StreamEnded{1});
+  t.Reply(t.Take<StoreWithdraw>().op, GiveBackDone{.was_holder = true});
+  want.session = 2;
+  t.Do(want);
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, HolderView{.time_left = kT}, 1});
+  t.Do(notice);
+  EXPECT_EQ(t.Events<Granted>(), 0u) << "that grant was withdrawn";
+  t.Do(NoticeFor(t, 1, "a"));
+  EXPECT_EQ(t.Events<Granted>(), 1u);
+}
+
+TEST(Queue, ANoticeThatOvertakesThePlaceIsLookedInto) {
+  Table t;
+  t.StoreComesUp();
+  auto want = t.Want(1, 1, "a", 1);
+  want.detached = true;
+  t.Do(want);
+  const StoreTime placed = t.StoreNow();
+  t.now += milliseconds(1);
+  t.Do(NoticeFor(t, 1, "a"));
+  t.Do(StoreReply{t.Take<StoreAcquire>().op, placed, AcquireQueued{0, HolderView{.time_left = kT}, 1}});
+  EXPECT_EQ(t.Count<StoreTend>(), 1u);
+}
+
+TEST(Queue, AnOldNoticeForNobodyIsLeftToTheTtl) {
+  Table t;
+  t.StoreComesUp();
+  const auto notice = NoticeFor(t, 5, "a");
+  t.now += kT;
+  t.Do(notice);
+  EXPECT_TRUE(t.commands.empty()) << "its owner may have renewed it through another broker";
+}
+
+TEST(Queue, ABrokerThatSleptBlamesNoConnection) {
+  Table t;
+  Wait(t, milliseconds(100));
+  t.Pass(milliseconds(200));
+  ASSERT_EQ(t.Count<StoreTend>(), 1u);
+  t.now += seconds(5);
+  t.Do(Tick{});
+  EXPECT_EQ(t.Count<StoreReconnect>(), 0u);
+}
+
+TEST(Queue, SilenceBeginsWithAQuestion) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1, SessionKind::kHold);
+  t.Pass(seconds(60));
+  auto want = t.Want(1, 1, "a", 1);
+  want.ttl = seconds(1);
+  t.Do(want);
+  t.Pass(milliseconds(600));
+  EXPECT_EQ(t.Count<StoreReconnect>(), 0u);
+}
+
+}  // namespace
+}  // namespace distlock::core

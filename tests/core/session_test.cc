@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "table.h"
+
+namespace distlock::core {
+namespace {
+
+TEST(Session, AHeartbeatPromisesAValidityForEveryLease) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  t.Hold(1, 7, "a", 1);
+  t.Pass(seconds(1));
+  t.Do(Heartbeat{1, 3});
+  const auto ack = t.Event<HeartbeatAck>(1, 0);
+  EXPECT_EQ(ack.seq, 3u);
+  EXPECT_EQ(ack.valid_for, kV);
+  EXPECT_TRUE(ack.limits.empty());
+}
+
+TEST(Session, AGrantEchoesTheLastHeartbeatAndPromisesNoMoreThanIt) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  t.Do(Heartbeat{1, 5});
+  t.Do(t.Want(1, 7, "a", 1));
+  const auto ask = t.Take<StoreAcquire>();
+  t.Pass(seconds(2));
+  t.Reply(ask.op, AcquireGranted{42, t.StoreNow()});
+  const auto granted = t.Event<Granted>(1, 7);
+  EXPECT_EQ(granted.echo_seq, 5u);
+  EXPECT_EQ(granted.valid_for, kV) << "counted from the heartbeat, two seconds ago";
+}
+
+TEST(Session, NoHeartbeatForAValidityLapsesIt) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  t.Hold(1, 7, "a", 1);
+  t.Pass(kV - Duration(1));
+  EXPECT_EQ(t.Count<StoreRelease>(), 0u);
+  t.Pass(Duration(1));
+  EXPECT_EQ(t.Event<Lost>(1, 7).reason, LostReason::kExpired);
+  EXPECT_EQ(t.Event<EndStream>(1, 0).why, StreamEnd::kLapsed);
+  EXPECT_EQ(t.Count<StoreRelease>(), 1u) << "belief has ended, so the next one may have it";
+  EXPECT_EQ(t.broker.Stats().sessions, 0u);
+}
+
+TEST(Session, ABrokenStreamIsFreedOnlyWhenTheLastPromiseHasPassed) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  t.Hold(1, 7, "a", 1);
+  t.Pass(seconds(1));
+  t.Do(Heartbeat{1, 1});
+  t.Pass(milliseconds(500));
+  t.Do(StreamEnded{1});
+  t.Pass(milliseconds(2500) - Duration(1));
+  EXPECT_EQ(t.Count<StoreRelease>(), 0u);
+  t.Pass(Duration(1));
+  EXPECT_EQ(t.Count<StoreRelease>(), 1u);
+  EXPECT_EQ(t.Count<StoreRenew>(), 0u);
+}
+
+TEST(Session, OnDisconnectReleaseFreesAtOnceAndExpireNever) {
+  for (const bool release : {true, false}) {
+    Table t;
+    t.StoreComesUp();
+    t.Open(1);
+    auto want = t.Want(1, 7, "a", 1);
+    want.on_disconnect = release ? OnDisconnect::kRelease : OnDisconnect::kExpire;
+    t.Do(want);
+    t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+    t.Do(StreamEnded{1});
+    EXPECT_EQ(t.Count<StoreRelease>(), release ? 1u : 0u);
+    t.Pass(2 * kT);
+    EXPECT_EQ(t.Count<StoreRenew>(), 0u);
+    EXPECT_EQ(t.broker.Stats().leases, 0u);
+  }
+}
+
+TEST(Session, GoodbyeFreesEverythingAtOnceAndEndsTheStream) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  t.Hold(1, 7, "a", 1);
+  t.Hold(1, 8, "b", 2);
+  t.Do(t.Want(1, 9, "c", 3));
+  t.Do(Goodbye{1});
+  EXPECT_EQ(t.Count<StoreRelease>(), 2u);
+  EXPECT_EQ(t.Count<StoreWithdraw>(), 1u);
+  EXPECT_EQ(t.Event<EndStream>(1, 0).why, StreamEnd::kGoodbye);
+  t.Do(StreamEnded{1});
+  EXPECT_EQ(t.broker.Stats().leases + t.broker.Stats().waiters + t.broker.Stats().sessions, 0u);
+}
+
+TEST(Session, AHoldStreamIsPromisedAgainEveryThirdOfTheValidity) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1, SessionKind::kHold);
+  t.Hold(1, 1, "a", 1);
+  t.Pass(seconds(3));
+  EXPECT_EQ(t.Events<Renewed>(), 3u);
+  EXPECT_EQ(t.Event<Renewed>(1, 1).valid_for, kV);
+  t.Do(StreamEnded{1});
+  t.Pass(kV - Duration(1));
+  EXPECT_EQ(t.Count<StoreRelease>(), 0u);
+  t.Pass(Duration(1));
+  EXPECT_EQ(t.Count<StoreRelease>(), 1u);
+}
+
+TEST(Session, AHoldStreamWithAShortTtlIsPromisedAgainBeforeThat) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1, SessionKind::kHold);
+  auto want = t.Want(1, 1, "a", 1);
+  want.ttl = seconds(1);
+  t.Do(want);
+  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  t.Pass(milliseconds(334));
+  EXPECT_EQ(t.Events<Renewed>(), 1u) << "a third of the validity would be too late";
+}
+
+TEST(Session, AShortTtlLimitsThePromise) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  auto want = t.Want(1, 7, "a", 1);
+  want.ttl = seconds(1);
+  t.Do(want);
+  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  EXPECT_EQ(t.Event<Granted>(1, 7).valid_for, milliseconds(997));
+  t.Do(Heartbeat{1, 1});
+  const auto ack = t.Event<HeartbeatAck>(1, 0);
+  ASSERT_EQ(ack.limits.size(), 1u);
+  EXPECT_EQ(ack.limits[0].acquire, 7u);
+  EXPECT_EQ(ack.limits[0].valid_for, milliseconds(997));
+}
+
+TEST(Drain, RefusesNewOnesTellsStreamsAndWaitsForHolders) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  t.Open(2);
+  t.Hold(1, 7, "a", 1);
+  t.Do(t.Want(2, 1, "b", 2));
+  t.Do(Drain{seconds(10)});
+  EXPECT_EQ(t.Event<Draining>(1, 0).time_left, seconds(10));
+  EXPECT_EQ(t.Event<Refused>(2, 1).reason, RefusalReason::kDraining);
+  t.Do(t.Want(1, 9, "c", 3));
+  EXPECT_EQ(t.Event<Refused>(1, 9).reason, RefusalReason::kDraining);
+  t.Reply(t.Take<StoreWithdraw>().op, GiveBackDone{.was_waiter = true});
+  EXPECT_EQ(t.drains, 0);
+  t.Do(Release{.session = 1, .request = 10, .acquire = 7, .name = {}});
+  t.Reply(t.Take<StoreRelease>().op, GiveBackDone{.was_holder = true});
+  EXPECT_EQ(t.drains, 1);
+  EXPECT_EQ(t.Events<EndStream>(), 0u) << "the session's other locks may live on another shard";
+}
+
+TEST(Drain, WhatIsLeftAtItsEndIsLostAndFreedWhenBeliefHasEnded) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  t.Hold(1, 7, "a", 1);
+  t.Do(Drain{seconds(1)});
+  t.Pass(milliseconds(500));
+  t.Do(Heartbeat{1, 1});
+  t.Pass(milliseconds(500));
+  EXPECT_EQ(t.Event<Lost>(1, 7).reason, LostReason::kDrained);
+  EXPECT_EQ(t.Count<StoreRelease>(), 0u);
+  t.Pass(milliseconds(2500));
+  t.Reply(t.Take<StoreRelease>().op, GiveBackDone{.was_holder = true});
+  EXPECT_EQ(t.drains, 1);
+}
+
+TEST(Drain, IsNotHeldUpByAStoreThatDoesNotAnswer) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  t.Hold(1, 7, "a", 1);
+  t.Do(StoreDown{"gone"});
+  t.Do(Drain{seconds(1)});
+  t.Pass(seconds(1) + kV + BrokerConfig{}.store_timeout - Duration(1));
+  EXPECT_EQ(t.drains, 0);
+  t.Pass(Duration(1));
+  EXPECT_EQ(t.drains, 1);
+  t.Pass(seconds(200));
+  EXPECT_EQ(t.drains, 1);
+}
+
+TEST(Session, NothingIsLeftAfterItsEnd) {
+  Table t;
+  t.StoreComesUp();
+  for (SessionId s = 1; s <= 50; ++s) {
+    t.Open(s);
+    t.Hold(s, 1, "a" + std::to_string(s), static_cast<int>(s));
+    t.Do(t.Want(s, 2, "b", static_cast<int>(100 + s)));
+    t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, HolderView{.time_left = seconds(9)}, 1});
+    t.Do(StreamEnded{s});
+  }
+  t.Pass(kV);
+  while (t.Count<StoreRelease>() > 0) t.Reply(t.Take<StoreRelease>().op, GiveBackDone{.was_holder = true});
+  while (t.Count<StoreWithdraw>() > 0) t.Reply(t.Take<StoreWithdraw>().op, GiveBackDone{.was_waiter = true});
+  const BrokerStats stats = t.broker.Stats();
+  EXPECT_EQ(stats.sessions + stats.leases + stats.waiters + stats.discards + stats.queues + stats.ops + stats.timers, 0u);
+}
+
+TEST(Drain, WaitsOutBeliefAlsoWhereABrokenStreamWouldNot) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  auto want = t.Want(1, 7, "a", 1);
+  want.on_disconnect = OnDisconnect::kRelease;
+  t.Do(want);
+  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  t.Do(Drain{seconds(1)});
+  t.Pass(seconds(1));
+  EXPECT_EQ(t.Event<Lost>(1, 7).reason, LostReason::kDrained);
+  EXPECT_EQ(t.Count<StoreRelease>(), 0u) << "the client has not heard of it yet";
+  t.Pass(seconds(2));
+  EXPECT_EQ(t.Count<StoreRelease>(), 1u);
+}
+
+}  // namespace
+}  // namespace distlock::core

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/store_clock.h"
+
+#include <random>
+
+#include "gtest/gtest.h"
+
+namespace distlock::core {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+StoreTime At(Duration since_epoch) {
+  return StoreTime{std::chrono::duration_cast<microseconds>(since_epoch).count()};
+}
+
+TEST(StoreClock, BoundsHoldWhateverTheDelays) {
+  std::mt19937_64 random(11);
+  for (int run = 0; run < 200; ++run) {
+    StoreClock clock(500);
+    const Duration offset = seconds(1'700'000'000);
+    const double rate = 1.0 + (static_cast<double>(random() % 1001) - 500.0) / 1e6;
+    Instant now(seconds(1000));
+    const Instant start = now;
+    auto store = [&](Instant at) {
+      return At(offset + Duration(static_cast<int64_t>(static_cast<double>((at - start).count()) * rate)));
+    };
+    for (int i = 0; i < 100; ++i) {
+      const Instant sent = now;
+      const Instant ran = sent + microseconds(random() % 200'000);
+      now = ran + microseconds(random() % 200'000);
+      EXPECT_FALSE(clock.Learn(sent, now, store(ran)));
+      now += milliseconds(random() % 30'000);
+      EXPECT_GE(clock.Latest(now), store(now - microseconds(1)));
+      const Instant event = now;
+      const StoreTime stamp = store(event);
+      now += milliseconds(random() % 2000);
+      EXPECT_LE(clock.Earliest(stamp, now), event);
+    }
+  }
+}
+
+TEST(StoreClock, NoticesAJumpBothWays) {
+  for (const auto jump : {seconds(5), seconds(-5)}) {
+    StoreClock clock(500);
+    const Duration offset = seconds(1'700'000'000);
+    Instant now(seconds(1000));
+    EXPECT_FALSE(clock.Learn(now, now + milliseconds(1), At(offset + now.time_since_epoch())));
+    now += seconds(10);
+    const auto seen = clock.Learn(now, now + milliseconds(1), At(offset + now.time_since_epoch() + jump));
+    ASSERT_TRUE(seen);
+    EXPECT_NEAR(static_cast<double>(seen->count()), static_cast<double>(Duration(jump).count()), 2e7);
+    now += seconds(1);
+    EXPECT_FALSE(clock.Learn(now, now + milliseconds(1), At(offset + now.time_since_epoch() + jump)));
+  }
+}
+
+}  // namespace
+}  // namespace distlock::core

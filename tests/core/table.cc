@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "table.h"
+
+namespace distlock::core {
+
+OwnerId Owner(int n) {
+  OwnerId owner{};
+  owner[0] = 0xAA;
+  owner[14] = static_cast<uint8_t>(n >> 8);
+  owner[15] = static_cast<uint8_t>(n);
+  return owner;
+}
+
+LockName Name(const std::string& key) { return LockName::Encode("default", key); }
+
+Table::Table(BrokerConfig config) : broker(config) {}
+
+void Table::Do(Input input) {
+  std::vector<Effect> effects;
+  broker.Step(now, std::move(input), effects);
+  for (Effect& effect : effects) {
+    if (auto* command = std::get_if<StoreCommand>(&effect)) commands.push_back(std::move(*command));
+    if (auto* note = std::get_if<Notify>(&effect)) notes.push_back(std::move(*note));
+    if (auto* fact = std::get_if<Fact>(&effect)) facts.push_back(std::move(*fact));
+    if (std::holds_alternative<DrainComplete>(effect)) ++drains;
+  }
+}
+
+void Table::Pass(Duration time) {
+  const Instant end = now + time;
+  while (broker.NextDeadline() <= end) {
+    now = std::max(now, broker.NextDeadline());
+    const Instant before = broker.NextDeadline();
+    Do(Tick{});
+    ASSERT_GT(broker.NextDeadline(), before) << "the core asks for the same instant again";
+  }
+  now = end;
+}
+
+void Table::StoreComesUp() { Do(StoreUp{StoreNow()}); }
+
+StoreTime Table::StoreNow() const {
+  return StoreTime{
+      std::chrono::duration_cast<microseconds>(now.time_since_epoch() + kStoreOffset).count()};
+}
+
+void Table::Reply(OpId op, decltype(StoreReply::outcome) outcome) {
+  const bool timed = !std::holds_alternative<StoreUnknown>(outcome) && !std::holds_alternative<StoreFailed>(outcome);
+  Do(StoreReply{op, timed ? StoreNow() : StoreTime{}, std::move(outcome)});
+}
+
+Acquire Table::Want(SessionId session, RequestId request, const std::string& key, int owner) {
+  Acquire acquire;
+  acquire.session = session;
+  acquire.request = request;
+  acquire.name = Name(key);
+  acquire.owner = Owner(owner);
+  acquire.ttl = kT;
+  return acquire;
+}
+
+void Table::Open(SessionId session, SessionKind kind) { Do(OpenSession{session, kind}); }
+
+Granted Table::Hold(SessionId session, RequestId request, const std::string& key, int owner) {
+  Do(Want(session, request, key, owner));
+  Reply(Take<StoreAcquire>().op, AcquireGranted{++next_token, StoreNow()});
+  return Event<Granted>(session, request);
+}
+
+}  // namespace distlock::core

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A table to play a broker core at: virtual time, inputs by hand, and the effects sorted by who gets them. The store is
+// whoever calls Reply().
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/broker.h"
+#include "gtest/gtest.h"
+
+namespace distlock::core {
+
+using std::chrono::hours;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+OwnerId Owner(int n);
+LockName Name(const std::string& key);
+
+class Table {
+ public:
+  explicit Table(BrokerConfig config = {});
+
+  // Each runs one Step at `now` and keeps its effects until they are taken.
+  void Do(Input input);
+  void Pass(Duration time);  // runs every deadline on the way at its own instant
+
+  // A connected store whose clock is `kStoreOffset` ahead.
+  void StoreComesUp();
+  StoreTime StoreNow() const;
+  void Reply(OpId op, decltype(StoreReply::outcome) outcome);
+
+  // The next command of this kind; fails the test when there is none.
+  template <typename T>
+  T Take() {
+    for (size_t i = 0; i < commands.size(); ++i) {
+      if (auto* found = std::get_if<T>(&commands[i])) {
+        T taken = std::move(*found);
+        commands.erase(commands.begin() + static_cast<std::ptrdiff_t>(i));
+        return taken;
+      }
+    }
+    ADD_FAILURE() << "no such store command";
+    return T{};
+  }
+  template <typename T>
+  size_t Count() const {
+    size_t n = 0;
+    for (const auto& command : commands) n += std::holds_alternative<T>(command);
+    return n;
+  }
+  // The next event of this kind for a listener; fails the test when there is none.
+  template <typename T>
+  T Event(SessionId session, RequestId request) {
+    for (size_t i = 0; i < notes.size(); ++i) {
+      auto* found = std::get_if<T>(&notes[i].event);
+      if (notes[i].session == session && notes[i].request == request && found != nullptr) {
+        T taken = std::move(*found);
+        notes.erase(notes.begin() + static_cast<std::ptrdiff_t>(i));
+        return taken;
+      }
+    }
+    ADD_FAILURE() << "no such event for " << session << "/" << request;
+    return T{};
+  }
+  template <typename T>
+  size_t Events() const {
+    size_t n = 0;
+    for (const auto& note : notes) n += std::holds_alternative<T>(note.event);
+    return n;
+  }
+
+  // Shorthands.
+  Acquire Want(SessionId session, RequestId request, const std::string& key, int owner);
+  void Open(SessionId session, SessionKind kind = SessionKind::kSession);
+  // Open session, acquired and granted at once; returns the grant.
+  Granted Hold(SessionId session, RequestId request, const std::string& key, int owner);
+
+  Instant now = Instant(hours(100));
+  Broker broker;
+  std::vector<StoreCommand> commands;
+  std::vector<Notify> notes;
+  std::vector<Fact> facts;
+  int drains = 0;
+  uint64_t next_token = 1000;
+};
+
+inline constexpr Duration kStoreOffset = hours(400'000);
+inline constexpr Duration kT = seconds(15);
+inline constexpr Duration kV = seconds(3);
+inline constexpr Duration kMargin = milliseconds(17);  // 0.1 % of T + 2 ms
+
+}  // namespace distlock::core

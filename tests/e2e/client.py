@@ -1,0 +1,337 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A thin gRPC client for the tests: one method per RPC, streams whose events can be waited for, and the belief that a
+client may have by the rules of the contract (CLOCK_BOOTTIME). It hides nothing and repairs nothing: no retry, no
+reconnect of streams. The messages come from protoc at test time: `api().Grant`, `api().LOST_REASON_TAKEN`, ...
+"""
+import atexit
+import functools
+import importlib
+import pathlib
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import types
+
+import grpc
+
+from proxy import PATIENCE_S
+
+PROTO = pathlib.Path(__file__).resolve().parents[2] / "proto"
+MODULES = ("distlock.v1.lock_pb2", "distlock.v1.lock_service_pb2", "distlock.v1.admin_service_pb2",
+           "google.rpc.status_pb2", "google.rpc.error_details_pb2", "google.protobuf.duration_pb2")
+SERVING = 1
+CHANNEL_OPTIONS = (("grpc.use_local_subchannel_pool", 1),  # two clients of one test share no connection
+                   ("grpc.initial_reconnect_backoff_ms", 50), ("grpc.min_reconnect_backoff_ms", 50),
+                   ("grpc.max_reconnect_backoff_ms", 200))
+
+
+@functools.cache
+def api():
+    """All messages and enum values of the contract in one place."""
+    out = tempfile.mkdtemp(prefix="distlock-stubs-")
+    atexit.register(shutil.rmtree, out, ignore_errors=True)
+    files = [str(p.relative_to(PROTO)) for p in PROTO.rglob("*.proto")]
+    subprocess.run(["protoc", f"-I{PROTO}", f"--python_out={out}", *files], check=True)
+    sys.path.insert(0, out)
+    # google.rpc lies beside google.protobuf, which is a package of its own.
+    importlib.import_module("google").__path__.append(f"{out}/google")
+    found = {}
+    for name in MODULES:
+        found.update(vars(importlib.import_module(name)))
+    return types.SimpleNamespace(**found)
+
+
+def boot_now():
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def duration(seconds):
+    return api().Duration(seconds=int(seconds), nanos=round((seconds - int(seconds)) * 1e9))
+
+
+def seconds(message):
+    return message.seconds + message.nanos / 1e9
+
+
+def health(url, service=b""):
+    """Status of the standard health service (1 = serving), None when nobody answers."""
+    with grpc.insecure_channel(url, options=CHANNEL_OPTIONS) as channel:
+        check = channel.unary_unary("/grpc.health.v1.Health/Check")  # bytes in, bytes out: no stub is needed
+        request = b"\x0a" + bytes([len(service)]) + service if service else b""
+        try:
+            answer = check(request, timeout=5)
+        except grpc.RpcError:
+            return None
+    return answer[1] if answer[:1] == b"\x08" else 0
+
+
+class Failure:
+    """What a failed RPC says: .code, .reason and .facts of its ErrorInfo, .retry_after in seconds or None, .message."""
+
+    def __init__(self, error):
+        self.code, self.message, self.reason, self.facts = error.code(), error.details(), None, {}
+        self.retry_after, self.fields = None, []
+        blobs = [v for k, v in error.trailing_metadata() or () if k == "grpc-status-details-bin"]
+        for detail in api().Status.FromString(blobs[0]).details if blobs else ():
+            if detail.Is(api().ErrorInfo.DESCRIPTOR):
+                info = api().ErrorInfo.FromString(detail.value)
+                self.reason, self.facts = info.reason, dict(info.metadata)
+            elif detail.Is(api().RetryInfo.DESCRIPTOR):
+                self.retry_after = seconds(api().RetryInfo.FromString(detail.value).retry_delay)
+            elif detail.Is(api().BadRequest.DESCRIPTOR):
+                self.fields = [v.field for v in api().BadRequest.FromString(detail.value).field_violations]
+
+    def __repr__(self):
+        return f"{self.code}: {self.reason} {self.facts}: {self.message}"
+
+
+def failure(call, *args, **kwargs):
+    """The Failure of a call that must fail."""
+    try:
+        result = call(*args, **kwargs)
+    except grpc.RpcError as error:
+        return Failure(error)
+    raise AssertionError(f"it should have failed, but answered {result}")
+
+
+class Client:
+    def __init__(self, url):
+        self.channel = grpc.insecure_channel(url, options=CHANNEL_OPTIONS)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """Ends every stream as a client that went away."""
+        self.channel.close()
+
+    def unary(self, method, request, response, timeout=PATIENCE_S, service="LockService"):
+        call = self.channel.unary_unary(f"/distlock.v1.{service}/{method}", type(request).SerializeToString,
+                                        response.FromString)
+        return call(request, timeout=timeout)
+
+    @staticmethod
+    def spec(key, max_wait=None, **fields):
+        """A LockSpec; durations (ttl, max_wait, max_hold, lock_delay) in seconds. max_wait=0 is one try."""
+        for name in ("ttl", "max_hold", "lock_delay"):
+            if name in fields:
+                fields[name] = duration(fields[name])
+        spec = api().LockSpec(key=key, **fields)
+        if max_wait is not None:
+            spec.max_wait.CopyFrom(duration(max_wait))
+        return spec
+
+    def acquire(self, spec, request_id="", timeout=PATIENCE_S):
+        return self.unary("Acquire", api().AcquireRequest(lock=spec, request_id=request_id), api().AcquireResponse,
+                          timeout).grant
+
+    def renew(self, lease_id, timeout=PATIENCE_S):
+        return self.unary("Renew", api().RenewRequest(lease_id=lease_id), api().RenewResponse, timeout)
+
+    def release(self, lease_id, timeout=PATIENCE_S):
+        return self.unary("Release", api().ReleaseRequest(lease_id=lease_id), api().ReleaseResponse, timeout).outcome
+
+    def lock(self, key, namespace="", max_waiters=0):
+        request = api().GetLockRequest(namespace=namespace, key=key, max_waiters=max_waiters)
+        return self.unary("GetLock", request, api().GetLockResponse).lock
+
+    def locks(self, namespace="", key_prefix="", page_size=0, page_token=""):
+        request = api().ListLocksRequest(namespace=namespace, key_prefix=key_prefix, page_size=page_size,
+                                         page_token=page_token)
+        return self.unary("ListLocks", request, api().ListLocksResponse)
+
+    def status(self):
+        return self.unary("GetStatus", api().GetStatusRequest(), api().GetStatusResponse, service="AdminService")
+
+    def hold(self, spec):
+        return Hold(self.channel, spec)
+
+    def session(self, heartbeats=True):
+        """With heartbeats=False the test sends them itself, by beat()."""
+        return Session(self.channel, heartbeats)
+
+
+class Stream:
+    """Reads a stream in a thread. `events` is all that came, each (boot_time, event); `end` its Failure-like end."""
+
+    def __init__(self, call):
+        self.call = call
+        self.events = []
+        self.end = None  # (grpc code, details) once it ended
+        self._changed = threading.Condition()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        try:
+            for response in self.call:
+                received = boot_now()
+                with self._changed:
+                    for event in self.unpack(response):
+                        self.heard(received, event)
+                        self.events.append((received, event))
+                    self._changed.notify_all()
+        except grpc.RpcError:
+            pass
+        with self._changed:
+            self.end = (self.call.code(), self.call.details())
+            self._changed.notify_all()
+
+    def unpack(self, response):
+        return [response]
+
+    def heard(self, received, event):
+        pass
+
+    def wait(self, holds, what="an event"):
+        """Waits until `holds()` is true, which is asked whenever something was heard; its value."""
+        deadline = time.monotonic() + PATIENCE_S
+        with self._changed:
+            while not (value := holds()):
+                left = deadline - time.monotonic()
+                assert left > 0 and self.end is None, f"{what} never came; heard {self.events}, ended {self.end}"
+                self._changed.wait(left)
+            return value
+
+    def wait_end(self):
+        """Waits for the end; its Failure (reason None and code OK when it ended well)."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.end is not None, PATIENCE_S), f"no end; heard {self.events}"
+        return Failure(self.call)
+
+    def cancel(self):
+        self.call.cancel()
+
+
+class Hold(Stream):
+    """A Hold call. wait_for("granted") hands out the first `granted`, wait_for("renewed", 3) the third `renewed`."""
+
+    def __init__(self, channel, spec):
+        self.believed_until = 0.0  # by the contract: valid_for from receipt
+        call = channel.unary_stream("/distlock.v1.LockService/Hold", api().HoldRequest.SerializeToString,
+                                    api().HoldResponse.FromString)
+        super().__init__(call(api().HoldRequest(lock=spec)))
+
+    def heard(self, received, event):
+        kind = event.WhichOneof("event")
+        if kind in ("granted", "renewed"):
+            self.believed_until = received + seconds(getattr(event, kind).valid_for)
+        if kind in ("lost", "released"):
+            self.believed_until = 0.0
+
+    def all(self, kind):
+        return [getattr(e, kind) for _, e in list(self.events) if e.WhichOneof("event") == kind]
+
+    def wait_for(self, kind, count=1):
+        return self.wait(lambda: self.all(kind)[count - 1:], kind)[0]
+
+    def believes(self):
+        return self.end is None and boot_now() < self.believed_until
+
+
+class Session(Stream):
+    """A Session stream, opened. acquire() hands back the command's id; wait_for(id, kind) its event."""
+
+    def __init__(self, channel, heartbeats):
+        self.commands = queue.SimpleQueue()
+        self.sent_at = {}         # heartbeat seq -> boot time; 0 = the Open
+        self.believed_until = {}  # acquire id -> boot time
+        self._lock = threading.Lock()
+        self._last_id = self._last_seq = 0
+        self._quiet = threading.Event()
+        call = channel.stream_stream("/distlock.v1.LockService/Session", api().SessionRequest.SerializeToString,
+                                     api().SessionResponse.FromString)
+        super().__init__(call(iter(self.commands.get, None)))
+        self.sent_at[0] = boot_now()
+        self.opened = self.wait_for(self.send(open=api().Open(client="test")), "opened")
+        self.validity = seconds(self.opened.validity)
+        if heartbeats:
+            threading.Thread(target=self._beat_on, daemon=True).start()
+
+    def send(self, **command):
+        """One command as a message of its own; its id."""
+        with self._lock:
+            self._last_id += 1
+            self.commands.put(api().SessionRequest(commands=[api().Command(id=self._last_id, **command)]))
+            return self._last_id
+
+    def send_all(self, commands):
+        """Several commands, each a dict as for send, in one message; their ids."""
+        with self._lock:
+            first = self._last_id + 1
+            self._last_id += len(commands)
+            ids = list(range(first, self._last_id + 1))
+            batch = [api().Command(id=i, **c) for i, c in zip(ids, commands)]
+            self.commands.put(api().SessionRequest(commands=batch))
+            return ids
+
+    def acquire(self, spec):
+        return self.send(acquire=spec)
+
+    def release(self, acquire_id):
+        self.believed_until.pop(acquire_id, None)
+        return self.send(release=api().ReleaseLease(acquire_id=acquire_id))
+
+    def cancel_acquire(self, acquire_id):
+        return self.send(cancel=api().Cancel(acquire_id=acquire_id))
+
+    def goodbye(self):
+        return self.send(goodbye=api().Goodbye())
+
+    def half_close(self):
+        self.commands.put(None)
+
+    def beat(self):
+        with self._lock:
+            self._last_seq += 1
+            seq = self._last_seq
+            self.sent_at[seq] = boot_now()
+            self.commands.put(api().SessionRequest(commands=[api().Command(heartbeat=api().Heartbeat(seq=seq))]))
+        return seq
+
+    def fall_silent(self):
+        """No heartbeat of its own from now on; the stream stays."""
+        self._quiet.set()
+
+    def _beat_on(self):
+        interval = seconds(self.opened.heartbeat_interval)
+        while self.end is None and not self._quiet.is_set():
+            self.beat()
+            self._quiet.wait(interval)
+
+    def unpack(self, response):
+        return response.events
+
+    def heard(self, received, event):
+        kind = event.WhichOneof("event")
+        if kind == "granted":
+            grant = event.granted
+            self.believed_until[event.id] = self.sent_at[grant.echo_seq] + seconds(grant.valid_for)
+        elif kind == "heartbeat_ack":
+            ack = event.heartbeat_ack
+            limits = {limit.acquire_id: seconds(limit.valid_for) for limit in ack.limits}
+            for acquire_id, until in self.believed_until.items():
+                valid_for = limits.get(acquire_id, seconds(ack.valid_for))
+                self.believed_until[acquire_id] = max(until, self.sent_at[ack.seq] + valid_for)
+        elif kind in ("lost", "released"):
+            self.believed_until.pop(event.id, None)
+
+    def all(self, kind, command_id=None):
+        return [getattr(e, kind) for _, e in list(self.events)
+                if e.WhichOneof("event") == kind and command_id in (None, e.id)]
+
+    def wait_for(self, command_id, kind, count=1):
+        return self.wait(lambda: self.all(kind, command_id)[count - 1:], f"{kind} of {command_id}")[0]
+
+    def wait_ack(self, seq):
+        return self.wait(lambda: [a for a in self.all("heartbeat_ack") if a.seq >= seq], f"ack of {seq}")[0]
+
+    def believes(self, acquire_id):
+        """What a client that follows the contract may believe at this moment."""
+        return self.end is None and boot_now() < self.believed_until.get(acquire_id, 0.0)

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real processes under test: a redis-server, distlockd, and a World that starts them, keeps their logs and ends them.
+
+    with World(folder) as world:
+        redis = world.redis()
+        net = world.proxy(redis.url)
+        daemon = world.distlockd(net.url, "--validity", "1s")
+        with daemon.client() as client:
+            grant = client.acquire(client.spec("k"))
+
+Every process dies with the test run, however that ends (PR_SET_PDEATHSIG). Programs: DISTLOCKD (default
+build/release/bin/distlockd), REDIS_SERVER (default redis-server; valkey-server works too).
+"""
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+import client as clients
+import proxy as proxies
+from client import boot_now
+from proxy import PATIENCE_S
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+DISTLOCKD = os.environ.get("DISTLOCKD", str(REPOSITORY / "build/release/bin/distlockd"))
+REDIS_SERVER = os.environ.get("REDIS_SERVER", "redis-server")
+
+
+def eventually(condition, what="the condition"):
+    """The condition's first true value. A wait for it, and not for a time: PATIENCE_S only ends a test that hangs."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.01)
+    raise AssertionError(f"{what} did not come true within {PATIENCE_S} s")
+
+
+class Process:
+    """A program with a log file. It may be started again after it ended; the log goes on."""
+
+    def __init__(self, name, argv, folder):
+        self.name, self.argv = name, [str(part) for part in argv]
+        self.log_path = pathlib.Path(folder) / f"{name}.log"
+        self.popen = None
+
+    def launch(self):
+        assert not self.alive(), f"{self.name} runs already"
+        with open(self.log_path, "ab") as log:
+            self.log_start = log.tell()
+            self.popen = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "--", *self.argv],
+                                          stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    @property
+    def pid(self):
+        return self.popen.pid
+
+    def alive(self):
+        return self.popen is not None and self.popen.poll() is None
+
+    def log(self):
+        """What the present run has written."""
+        with open(self.log_path, "rb") as log:
+            log.seek(self.log_start)
+            return log.read().decode(errors="replace")
+
+    def kill(self):
+        if self.popen is not None:
+            self.popen.kill()
+            self.popen.wait()
+
+    def stop(self):
+        """As a frozen machine: it takes no time, answers nothing, and its sockets stay. Returns when it stands still."""
+        self.popen.send_signal(signal.SIGSTOP)
+        eventually(lambda: self._state() == "T", f"{self.name} stopping")
+
+    def cont(self):
+        self.popen.send_signal(signal.SIGCONT)
+
+    def terminate(self):
+        self.popen.terminate()
+
+    def exit_code(self):
+        """Waits for the end; minus the signal's number when a signal ended it."""
+        return self.popen.wait(timeout=PATIENCE_S)
+
+    def _state(self):
+        with open(f"/proc/{self.pid}/stat", encoding="utf-8") as stat:
+            return stat.read().rpartition(")")[2].split()[0]
+
+    def await_ready(self, ready):
+        def check():
+            assert self.alive(), f"{self.name} ended with {self.popen.returncode}"
+            return ready()
+        try:
+            return eventually(check, f"{self.name} being ready")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.log()}") from None
+
+
+class Redis(Process):
+    """One redis-server without persistence, on a unix socket and, with tcp, on a port of 127.0.0.1 that stays its own."""
+
+    def __init__(self, folder, name="redis", tcp=False, args=()):
+        self.folder = pathlib.Path(folder)
+        self.path = self.folder / f"{name}.sock"
+        self.port = free_port() if tcp else 0
+        self.url = f"redis://127.0.0.1:{self.port}" if tcp else f"unix://{self.path}"
+        super().__init__(name, [REDIS_SERVER, "--port", self.port, "--bind", "127.0.0.1", "--unixsocket", self.path,
+                                "--save", "", "--appendonly", "no", "--dir", self.folder, "--dbfilename", f"{name}.rdb",
+                                "--maxmemory-policy", "noeviction", "--enable-debug-command", "local", *args], folder)
+
+    def start(self):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)
+        self.launch()
+        self.await_ready(self._answers)
+        return self
+
+    def restart(self):
+        """As after a crash: everything is forgotten."""
+        self.kill()
+        return self.start()
+
+    def _answers(self):
+        try:
+            return self.command("PING") == "PONG"
+        except (OSError, RedisError):
+            return False
+
+    def command(self, *args):
+        """One command on a connection of its own; past any proxy. RedisError when the answer is one."""
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(PATIENCE_S)
+            sock.connect(str(self.path))
+            parts = [a if isinstance(a, bytes) else str(a).encode() for a in args]
+            sock.sendall(b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in parts))
+            with sock.makefile("rb") as stream:
+                return read_reply(stream)
+
+    def key(self, lock, part, namespace="default", prefix="dl"):
+        """The name of a lock's key; `lock` and `namespace` need no escape here."""
+        return f"{prefix}:{{{namespace}/{lock}}}:{part}"
+
+
+class RedisError(Exception):
+    pass
+
+
+def read_reply(stream):
+    line = stream.readline()
+    if not line.endswith(b"\r\n"):
+        raise ConnectionResetError("the connection ended inside a reply")
+    kind, rest = line[:1], line[1:-2].decode()
+    if kind == b"-":
+        raise RedisError(rest)
+    if kind == b"+":
+        return rest
+    if kind == b":":
+        return int(rest)
+    if int(rest) < 0:
+        return None
+    if kind == b"*":
+        return [read_reply(stream) for _ in range(int(rest))]
+    return stream.read(int(rest) + 2)[:-2].decode(errors="surrogateescape")
+
+
+def free_port():
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+class Distlockd(Process):
+    """One broker on a unix socket, or with `listen` anywhere else. Started, it is ready: it serves and has its store."""
+
+    def __init__(self, folder, redis_url, *args, name="distlockd", listen=None):
+        self.url = listen or f"unix://{folder}/{name}.sock"
+        super().__init__(name, [DISTLOCKD, "--listen", self.url, "--redis", redis_url, "--http", "127.0.0.1:0", *args],
+                         folder)
+
+    def start(self, await_ready=True):
+        """With await_ready=False for a broker that is meant to wait for its store, or to refuse to start."""
+        self.launch()
+        if await_ready:
+            self.await_ready(self.serving)
+        return self
+
+    def restart(self):
+        self.kill()
+        return self.start()
+
+    def serving(self):
+        return clients.health(self.url) == clients.SERVING
+
+    def drain(self):
+        """SIGTERM, and the exit code when it is done."""
+        self.terminate()
+        return self.exit_code()
+
+    def client(self, url=None):
+        """A client of it; `url` when there is a proxy in between."""
+        return clients.Client(url or self.url)
+
+    @property
+    def http(self):
+        """http://host:port, as the broker's log tells it."""
+        shown = self.await_ready(lambda: re.search(r'\bhttp"?[=:]"?(127\.0\.0\.1:\d+)', self.log()))
+        return f"http://{shown.group(1)}"
+
+    def get(self, path):
+        """(status, body) of a GET on the HTTP port."""
+        try:
+            with urllib.request.urlopen(self.http + path, timeout=PATIENCE_S) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def metric(self, name, **labels):
+        """The value of one series, 0 when there is none."""
+        for line in self.get("/metrics")[1].splitlines():
+            found = re.fullmatch(rf"{name}(?:\{{(.*)\}})? (\S+)", line)
+            if found and dict(re.findall(r'(\w+)="([^"]*)"', found.group(1) or "")) == labels:
+                return float(found.group(2))
+        return 0.0
+
+
+class World:
+    """Everything one test has started. Leaving it ends all of it, the youngest first; a failed test shows the logs."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.processes = []
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._stack.close()
+
+    def _add(self, process):
+        taken = sum(p.log_path == process.log_path for p in self.processes)
+        assert not taken, f"two processes are named {process.name}; give one another name"
+        self.processes.append(process)
+        self._stack.callback(process.kill)
+        return process
+
+    def redis(self, name="redis", tcp=False, args=()):
+        return self._add(Redis(self.folder, name, tcp, args)).start()
+
+    def distlockd(self, redis_url, *args, name="distlockd", listen=None, await_ready=True):
+        return self._add(Distlockd(self.folder, redis_url, *args, name=name, listen=listen)).start(await_ready)
+
+    def proxy(self, target, listen=None):
+        return self._stack.enter_context(proxies.Proxy(target, self.folder, listen))
+
+    def client(self, url):
+        return self._stack.enter_context(clients.Client(url))
+
+    def logs(self):
+        return "\n".join(f"---- {p.name} ----\n{p.log()}" for p in self.processes if p.popen is not None)
+
+
+__all__ = ["Distlockd", "Process", "Redis", "RedisError", "World", "boot_now", "eventually", "free_port"]

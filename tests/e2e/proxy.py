@@ -1,0 +1,391 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A proxy between two stream sockets that misbehaves on command: the network of the tests.
+
+    with Proxy("unix:///tmp/x/redis.sock", folder) as net:
+        start_daemon(redis=net.url)
+        net.pause()                                   # bytes stop, the peer looks alive
+        net.resume()
+        lost = net.drop_reply_after(b"EVALSHA")       # the script runs, its reply never arrives
+        lost.wait()
+
+It runs in a thread of its own; every method may be called from any thread and has taken effect when it returns.
+"""
+import asyncio
+import contextlib
+import dataclasses
+import os
+import socket
+import struct
+import threading
+import time
+import uuid
+
+UP = "up"      # from the one who connected to the target
+DOWN = "down"  # from the target to the one who connected
+BOTH = (UP, DOWN)
+PATIENCE_S = 60
+CHUNK = 65536
+CHUNKS_IN_FLIGHT = 256
+
+
+def parse(url):
+    """(family, address) of unix:///path, unix:/path, host:port or redis://host:port."""
+    if url.startswith("unix:"):
+        path = url[len("unix:"):]
+        return socket.AF_UNIX, path[2:] if path.startswith("//") else path
+    host, _, port = url.split("://")[-1].rpartition(":")
+    return socket.AF_INET, (host, int(port))
+
+
+@dataclasses.dataclass
+class Counters:
+    accepted: int = 0
+    open: int = 0
+    unreachable: int = 0  # the target did not take the connection; the client's was reset
+    resets: int = 0       # connections that we reset
+    bytes_up: int = 0     # forwarded
+    bytes_down: int = 0
+    dropped_up: int = 0   # read and thrown away
+    dropped_down: int = 0
+
+
+class ReplyLoss:
+    """A reply that will be lost. wait() returns when it has happened, with the bytes that were swallowed."""
+
+    def __init__(self, request, reply):
+        self.request, self.reply = _matcher(request), _matcher(reply)
+        self.link = None  # the connection whose reply is being swallowed
+        self.swallowed = b""
+        self._done = threading.Event()
+
+    def happened(self):
+        return self._done.is_set()
+
+    def wait(self, timeout=PATIENCE_S):
+        assert self._done.wait(timeout), "no reply was lost: the request never came or was never answered"
+        return self.swallowed
+
+
+def _matcher(what):
+    """A number of bytes, a piece of text, or a predicate over all bytes seen since the rule was set."""
+    if callable(what):
+        return what
+    if isinstance(what, int):
+        return lambda seen: len(seen) >= what
+    return lambda seen: what in seen
+
+
+class _Flow:
+    """How bytes of one direction are treated."""
+
+    def __init__(self):
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.dropping = False
+        self.delay_s = 0.0
+        self.split = False
+
+
+class _Link:
+    """One connection through the proxy: two sockets, and for each direction a reader and a writer."""
+
+    def __init__(self, proxy, client, target):
+        self.proxy, self.loop = proxy, proxy._loop
+        self.ends = {UP: (client, target), DOWN: (target, client)}
+        self.seen = bytearray()  # upwards, since the armed ReplyLoss was set
+        self.seen_rule = None
+        self.tasks = []
+        self.unfinished = len(BOTH)
+
+    def start(self):
+        for direction in BOTH:
+            queue = asyncio.Queue(CHUNKS_IN_FLIGHT)
+            self.tasks.append(self.loop.create_task(self._guard(self._read(direction, queue))))
+            self.tasks.append(self.loop.create_task(self._guard(self._write(direction, queue))))
+
+    async def _guard(self, work):
+        try:
+            await work
+        except OSError:
+            self.end(reset=True)  # what one side did to us we do to the other
+
+    async def _read(self, direction, queue):
+        flow, source = self.proxy._flows[direction], self.ends[direction][0]
+        while True:
+            await flow.gate.wait()  # while paused, bytes stay with their sender
+            data = await self.loop.sock_recv(source, CHUNK)
+            await queue.put((self.loop.time() + flow.delay_s, data))
+            if not data:
+                return
+
+    async def _write(self, direction, queue):
+        flow, sink = self.proxy._flows[direction], self.ends[direction][1]
+        while True:
+            due, data = await queue.get()
+            if due > self.loop.time():
+                await asyncio.sleep(due - self.loop.time())
+            await flow.gate.wait()
+            if not data:
+                break
+            if flow.dropping or self._swallows(direction, data):
+                self.proxy._count("dropped_" + direction, len(data))
+                continue
+            for piece in (data[i:i + 1] for i in range(len(data))) if flow.split else (data,):
+                await self.loop.sock_sendall(sink, piece)
+                self.proxy._count("bytes_" + direction, len(piece))
+                if flow.split:
+                    await asyncio.sleep(0)
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)
+        self.unfinished -= 1
+        if self.unfinished == 0:
+            self.end(reset=False)
+
+    def _swallows(self, direction, data):
+        rule = self.proxy._loss
+        if rule is None:
+            return False
+        if direction == UP:
+            # Judged before the request leaves, so that its reply cannot slip through.
+            if self.seen_rule is not rule:
+                self.seen, self.seen_rule = bytearray(), rule
+            self.seen += data
+            if rule.link is None and rule.request(bytes(self.seen)):
+                rule.link = self
+            return False
+        if rule.link is not self:
+            return False
+        rule.swallowed += data
+        if rule.reply(rule.swallowed):
+            self.proxy._loss = None
+            self.end(reset=True)
+            rule._done.set()
+        return True
+
+    def end(self, reset):
+        if self not in self.proxy._links:
+            return
+        self.proxy._links.remove(self)
+        for task in self.tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+        for end, _ in self.ends.values():
+            # Before the descriptor can become another connection's.
+            self.loop.remove_reader(end)
+            self.loop.remove_writer(end)
+            close(end, reset)
+        self.proxy._count("resets", int(reset))
+        self.proxy._count("open", -1)
+
+
+def close(sock, reset):
+    """A unix socket has no reset: its peer reads the end, or ECONNRESET when it had sent what nobody read."""
+    with contextlib.suppress(OSError):
+        if reset and sock.family == socket.AF_INET:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()
+
+
+class Proxy:
+    """Listens on `listen`, or on a new path in `folder` (target unix:) or a free port of 127.0.0.1 (else)."""
+
+    def __init__(self, target, folder=None, listen=None):
+        self.target = target
+        self._family, self._target = parse(target)
+        if listen is None:
+            unix = self._family == socket.AF_UNIX
+            listen = f"unix://{folder}/net-{uuid.uuid4().hex[:8]}.sock" if unix else "127.0.0.1:0"
+        self._listen_family, self._listen = parse(listen)
+        self._hold_address()
+        self._changed = threading.Condition()
+        self._counters = Counters()
+        self._links = set()
+        self._loss = None
+        self._listener = None
+        self._acceptor = None
+        self._loop = asyncio.new_event_loop()
+        self._flows = {UP: _Flow(), DOWN: _Flow()}
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
+        self._thread.start()
+        self._call(self._start_listening)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    @property
+    def url(self):
+        """Where to connect, in the scheme of the target."""
+        if self._listen_family == socket.AF_UNIX:
+            return f"unix://{self._listen}"
+        scheme, found, _ = self.target.rpartition("://")
+        return f"{scheme}{found}{self._listen[0]}:{self._listen[1]}"
+
+    # ---- Faults ----
+
+    def pause(self, directions=BOTH):
+        """Bytes stop and stay with their sender; connections stay up, and new ones are taken."""
+        self._set(directions, lambda flow: flow.gate.clear())
+
+    def resume(self, directions=BOTH):
+        """Ends pause, drop, delay and split; what pause held back now goes on."""
+        def heal(flow):
+            flow.dropping, flow.delay_s, flow.split = False, 0.0, False
+            flow.gate.set()
+        self._set(directions, heal)
+
+    def drop(self, directions=BOTH):
+        """Bytes are read and thrown away: their sender believes that they arrived. Reset before going on."""
+        self._set(directions, lambda flow: setattr(flow, "dropping", True))
+
+    def delay(self, milliseconds, directions=BOTH):
+        """Bytes arrive so much later, in order, as many at a time as before."""
+        self._set(directions, lambda flow: setattr(flow, "delay_s", milliseconds / 1000))
+
+    def split(self, directions=BOTH):
+        """Every byte in a send of its own."""
+        self._set(directions, lambda flow: setattr(flow, "split", True))
+
+    def reset_all(self):
+        """Connections die on both sides (TCP: by RST); new ones are taken. The number of those that died."""
+        def reset():
+            links = list(self._links)
+            for link in links:
+                link.end(reset=True)
+            return len(links)
+        return self._call(reset)
+
+    def half_close(self, direction):
+        """Whoever this direction flows to reads the end of the stream; the other direction goes on."""
+        def shut():
+            for link in self._links:
+                with contextlib.suppress(OSError):
+                    link.ends[direction][1].shutdown(socket.SHUT_WR)
+        self._call(shut)
+
+    def refuse_new(self):
+        """New connections are refused by the system, as if nobody listened; those there are go on."""
+        self._call(self._stop_listening)
+
+    def accept_new(self):
+        self._call(self._start_listening)
+
+    def drop_reply_after(self, request, reply=1):
+        """The next connection on which `request` is seen forwards it, has its reply swallowed until `reply` is seen in
+        it, and is then reset. Both: a number of bytes, bytes to be contained, or a predicate over what was seen since
+        now. Give a `reply` that tells it from those of earlier requests, where some may still be on their way."""
+        rule = ReplyLoss(request, reply)
+        self._call(lambda: setattr(self, "_loss", rule))
+        return rule
+
+    # ---- Observation ----
+
+    def counters(self):
+        with self._changed:
+            return dataclasses.replace(self._counters)
+
+    def wait_for(self, holds, what="the proxy's condition"):
+        """Waits until holds(counters) is true, and returns them."""
+        deadline = time.monotonic() + PATIENCE_S
+        with self._changed:
+            while not holds(self._counters):
+                left = deadline - time.monotonic()
+                assert left > 0, f"{what} did not come true within {PATIENCE_S} s: {self._counters}"
+                self._changed.wait(left)
+            return dataclasses.replace(self._counters)
+
+    def close(self):
+        if not self._thread.is_alive():
+            return
+        self._call(self._stop_listening)
+        self.reset_all()
+        asyncio.run_coroutine_threadsafe(self._end_tasks(), self._loop).result(PATIENCE_S)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        if self._address_holder:
+            self._address_holder.close()
+        if self._listen_family == socket.AF_UNIX:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._listen)
+
+    # ---- Inside ----
+
+    def _hold_address(self):
+        """Keeps a TCP port ours also while nobody listens on it."""
+        self._address_holder = None
+        if self._listen_family == socket.AF_INET:
+            self._address_holder = self._bound()
+            self._listen = self._address_holder.getsockname()
+
+    def _bound(self):
+        sock = socket.socket(self._listen_family, socket.SOCK_STREAM)
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(self._listen)
+        return sock
+
+    def _call(self, work):
+        """Runs `work` on the loop and hands back its result."""
+        async def run():
+            return work()
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(PATIENCE_S)
+
+    async def _end_tasks(self):
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    def _set(self, directions, change):
+        chosen = (directions,) if isinstance(directions, str) else directions
+        self._call(lambda: [change(self._flows[direction]) for direction in chosen])
+
+    def _count(self, what, number):
+        with self._changed:
+            setattr(self._counters, what, getattr(self._counters, what) + number)
+            self._changed.notify_all()
+
+    def _start_listening(self):
+        if self._listener is not None:
+            return
+        if self._listen_family == socket.AF_UNIX:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._listen)
+        self._listener = self._bound()
+        self._listener.listen(1024)
+        self._acceptor = self._loop.create_task(self._accept(self._listener))
+
+    def _stop_listening(self):
+        if self._listener is None:
+            return
+        self._acceptor.cancel()
+        self._loop.remove_reader(self._listener)
+        self._listener.close()
+        self._listener = None
+
+    async def _accept(self, listener):
+        while True:
+            client, _ = await self._loop.sock_accept(listener)
+            self._count("accepted", 1)
+            self._loop.create_task(self._connect(client))
+
+    async def _connect(self, client):
+        target = socket.socket(self._family, socket.SOCK_STREAM)
+        for sock in (client, target):
+            sock.setblocking(False)
+            if sock.family == socket.AF_INET:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            await self._loop.sock_connect(target, self._target)
+        except (OSError, asyncio.CancelledError):
+            close(client, reset=True)
+            target.close()
+            self._count("unreachable", 1)
+            return
+        link = _Link(self, client, target)
+        self._links.add(link)
+        self._count("open", 1)
+        link.start()

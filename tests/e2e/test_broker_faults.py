@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A broker dies, freezes, or goes down in order: what its holders see, and when another broker's waiter gets the lock."""
+import signal
+
+import grpc
+import pytest
+
+from client import api, boot_now, failure, health
+from faults import (SLACK_S, Belief, Holder, Monitor, await_nothing_left, ctl, expiry, handed_over, script_sha, waiter)
+from harness import eventually
+
+FAST = ("--validity", "1s")
+
+
+@pytest.fixture
+def redis(world):
+    return world.redis()
+
+
+def two_brokers(world, redis, *args):
+    return [world.distlockd(redis.url, *(args or FAST), name=name) for name in ("left", "right")]
+
+
+def holders_and_waiters(world, a, b, ttl):
+    """A Session and a Hold through `a`, and who waits for each through `b`."""
+    mine, other = world.client(a.url), world.client(b.url)
+    holders = [Holder(mine, kind, kind, ttl=ttl).granted() for kind in ("session", "hold")]
+    return holders, [waiter(other, kind, ttl=ttl) for kind in ("session", "hold")]
+
+
+# ---- Killed ----
+
+def test_a_killed_broker_ends_every_stream_and_its_locks_go_on_within_the_ttl(world, redis):
+    a, b = two_brokers(world, redis)
+    holders, waiting = holders_and_waiters(world, a, b, ttl=2)
+    behind = waiter(world.client(a.url), "session")  # waits through the one that will die
+    beliefs = [Belief(h) for h in holders]
+    real = ctl(world, a.url, "hold", "real", "--ttl", "2s")
+    real.wait_for("granted")
+    killed = boot_now()
+    a.kill()
+    for stream in [h.stream for h in holders] + [behind.stream]:
+        assert stream.wait_end().code == grpc.StatusCode.UNAVAILABLE
+    for holder, next_one, belief in zip(holders, waiting, beliefs):
+        handed_over(next_one, belief.stop(), holder.token, killed, within=2 + 1)
+    assert real.exit_code() == 75 and real.all()[-1]["event"] == "lost"
+    assert world.client(b.url).acquire(world.client(b.url).spec("real", 10)).fencing_token
+    # A waiter of the dead broker is in nobody's way.
+    waiting[0].stream.cancel()
+    world.client(b.url).acquire(world.client(b.url).spec("session", 10))
+
+
+def test_a_restarted_broker_serves_those_who_come_again(world, redis):
+    a = world.distlockd(redis.url, *FAST)
+    client = world.client(a.url)
+    holder = Holder(client, "session", ttl=1).granted()
+    a.restart()
+    holder.stream.wait_end()
+    again = Holder(client, "session", ttl=1).granted()
+    assert again.token > holder.token
+    again.release()
+    await_nothing_left(redis)
+
+
+# ---- Frozen ----
+
+def test_a_frozen_broker_renews_nothing_that_has_lapsed(world, redis):
+    a, b = two_brokers(world, redis)
+    holders, waiting = holders_and_waiters(world, a, b, ttl=1)
+    owners = [redis.command("GET", redis.key(kind, "h")).split(";")[1] for kind in ("session", "hold")]
+    beliefs = [Belief(h) for h in holders]
+    a.stop()
+    frozen = boot_now()
+    for holder, next_one, belief in zip(holders, waiting, beliefs):
+        handed_over(next_one, belief.stop(), holder.token, frozen, within=1 + 1)
+        assert not holder.believes()
+    eventually(lambda: boot_now() - frozen > 2, "twice the ttl of standing still")
+    with Monitor(redis) as monitor:
+        a.cont()
+        for holder in holders:
+            ended = holder.stream.wait_end()
+            lost = [e for e in holder.all("lost") if e.reason == api().LOST_REASON_EXPIRED]
+            assert lost and ended.reason == "LEASE_LOST"
+            assert not holder.believes()
+        client = world.client(a.url)
+        client.release(client.acquire(client.spec("other")).lease_id)  # it is at work again
+        renewals = [line for line in monitor.lines if script_sha("renew").decode() in line and
+                    any(owner in line for owner in owners)]
+        assert monitor.lines and not renewals
+    # The new holders keep what they have.
+    for next_one in waiting:
+        assert next_one.stream.end is None and next_one.believes() and not next_one.all("lost")
+        assert world.client(a.url).lock(next_one.grant.key).holders[0].fencing_token == next_one.token
+
+
+def test_a_broker_frozen_for_a_moment_loses_nothing(world, redis):
+    a = world.distlockd(redis.url, "--validity", "4s")
+    client = world.client(a.url)
+    holders = [Holder(client, kind, kind, ttl=5).granted() for kind in ("session", "hold")]
+    a.stop()
+    frozen = boot_now()
+    eventually(lambda: boot_now() - frozen > 0.7, "some silence")
+    a.cont()
+    heard = len(holders[0].stream.all("heartbeat_ack"))
+    holders[0].stream.wait(lambda: len(holders[0].stream.all("heartbeat_ack")) > heard, "an answer")
+    holders[1].stream.wait_for("renewed", len(holders[1].all("renewed")) + 1)
+    for holder in holders:
+        assert holder.believes() and not holder.all("lost") and not holder.all("at_risk")
+
+
+# ---- Going down in order ----
+
+def test_a_drain_lets_holders_finish(world, redis):
+    a, b = two_brokers(world, redis, "--validity", "3s", "--drain-timeout", "60s")
+    holders, waiting = holders_and_waiters(world, a, b, ttl=4)
+    client = world.client(a.url)
+    queued = [waiter(client, "session"), waiter(client, "session", kind="session")]
+    real = ctl(world, a.url, "hold", "real", "--ttl", "10s")
+    real.wait_for("granted")
+    a.terminate()
+    for holder in holders:
+        told = holder.stream.wait(lambda h=holder: h.stream.all("draining"), "draining")[0]
+        assert health(a.url) != 1, "health must say so first"
+        assert 30 < told.time_left.seconds <= 60
+    real.wait_for("draining")
+    assert queued[0].stream.wait_end().reason == "DRAINING"
+    assert queued[1].wait_for("refused").reason == api().REFUSAL_REASON_DRAINING
+    # On connections that are there: new ones and the new calls of old ones are refused by name, or not taken.
+    refused = holders[0].stream.wait_for(holders[0].stream.acquire(client.spec("new")), "refused")
+    assert refused.reason == api().REFUSAL_REASON_DRAINING
+    called = failure(client.acquire, client.spec("new"))
+    assert called.code == grpc.StatusCode.UNAVAILABLE and called.reason in ("DRAINING", None)
+    # Holders go on as before until they give back.
+    beaten = len(holders[0].stream.all("heartbeat_ack"))
+    holders[0].stream.wait(lambda: len(holders[0].stream.all("heartbeat_ack")) > beaten, "an answer")
+    assert all(h.believes() for h in holders) and a.alive()
+    assert holders[0].release() == api().RELEASE_OUTCOME_RELEASED
+    assert waiting[0].granted().token > holders[0].token
+    other = world.client(b.url)
+    assert other.release(holders[1].grant.lease_id) == api().RELEASE_OUTCOME_RELEASED  # through the other broker
+    assert waiting[1].granted().token > holders[1].token
+    assert holders[1].wait_for("lost").reason == api().LOST_REASON_TAKEN  # which its own broker sees when it renews
+    real.terminate()
+    assert real.exit_code() == 0
+    assert a.exit_code() == 0
+
+
+def test_a_drain_that_takes_too_long_ends_with_drained(world, redis):
+    a, b = two_brokers(world, redis, "--validity", "1s", "--drain-timeout", "500ms")
+    holders, waiting = holders_and_waiters(world, a, b, ttl=20)
+    beliefs = [Belief(h) for h in holders]
+    asked = boot_now()
+    a.terminate()
+    for holder in holders:
+        assert holder.wait_for("lost").reason == api().LOST_REASON_DRAINED
+        assert holder.at("lost") - asked >= 0.5
+        ended = holder.stream.wait_end()
+        assert ended.reason in ("LEASE_LOST", "DRAINING"), ended
+    for holder, next_one, belief in zip(holders, waiting, beliefs):
+        # Lost was told, so belief ended with it at the latest, whatever had been promised.
+        belief.stop()
+        handed_over(next_one, holder.at("lost"), holder.token, asked, within=0.5 + 1)
+    assert a.exit_code() == 0
+
+
+def test_without_holders_a_drain_is_quick_and_a_second_signal_ends_at_once(world, redis):
+    a, b = two_brokers(world, redis, "--drain-timeout", "600s")
+    asked = boot_now()
+    assert a.drain() == 0
+    assert boot_now() - asked < 5 + SLACK_S
+    client = world.client(b.url)
+    holder = Holder(client, "hold", ttl=1).granted()
+    b.terminate()
+    holder.wait_for("draining")
+    b.popen.send_signal(signal.SIGTERM)
+    assert b.exit_code() == 1
+    assert expiry(redis, redis.key("k", "h")) <= boot_now() + 1  # left to its ttl
+    eventually(lambda: not redis.command("EXISTS", redis.key("k", "h")), "the end of the ttl")

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a lock does when nothing is broken: one try, waiting, order, hand-off, detached leases, lists."""
+import concurrent.futures
+import random
+import uuid
+
+import grpc
+import pytest
+
+from client import api, boot_now, failure, seconds
+from harness import eventually
+
+
+@pytest.fixture
+def daemon(world):
+    return world.distlockd(world.redis().url)
+
+
+def queue_length(client, key):
+    return client.lock(key).queue_length
+
+
+def test_one_try_on_a_held_lock_says_who_has_it_and_leaves_nothing(world, daemon):
+    client = world.client(daemon.url)
+    grant = client.acquire(client.spec("k", owner="billing@host7", ttl=20, metadata={"job": "42"}))
+    refused = failure(client.acquire, client.spec("k", 0))
+    assert refused.code == grpc.StatusCode.ABORTED and refused.reason == "LOCK_HELD"
+    assert 15 < refused.retry_after <= 20
+    assert "billing@host7" in refused.message and grant.lease_id not in refused.message
+    assert queue_length(client, "k") == 0
+    hold = client.hold(client.spec("k", 0))
+    assert hold.wait_end().reason == "LOCK_HELD"
+    session = client.session()
+    answer = session.wait_for(session.acquire(client.spec("k", 0)), "refused")
+    assert answer.reason == api().REFUSAL_REASON_LOCK_HELD
+    assert [h.owner for h in answer.holders] == ["billing@host7"]
+    assert answer.holders[0].holder_id == grant.holder_id
+    client.release(grant.lease_id)
+    # Nobody is in the way of the next one.
+    assert client.acquire(client.spec("k", 0)).fencing_token > grant.fencing_token
+
+
+def test_a_bounded_wait_ends_in_time_and_costs_the_others_nothing(world, daemon):
+    client = world.client(daemon.url)
+    first = client.acquire(client.spec("k"))
+    before = boot_now()
+    refused = failure(client.acquire, client.spec("k", 0.3))
+    assert refused.reason == "WAIT_TIMEOUT" and boot_now() - before >= 0.3
+    waiting = client.hold(client.spec("k"))
+    waiting.wait_for("queued")
+    assert client.release(first.lease_id) == api().RELEASE_OUTCOME_RELEASED
+    assert waiting.wait_for("granted").fencing_token > first.fencing_token
+
+
+def test_a_detached_lease_is_renewed_by_its_caller_and_ends_by_its_ttl(world, daemon):
+    client = world.client(daemon.url)
+    grant = client.acquire(client.spec("k", ttl=1))
+    assert 0.9 < seconds(grant.valid_for) <= 1
+    renewed = client.renew(grant.lease_id)
+    assert 0.9 < seconds(renewed.valid_for) <= 1
+    eventually(lambda: not client.lock("k").holders, "the end of the ttl")
+    refused = failure(client.renew, grant.lease_id)
+    assert refused.code == grpc.StatusCode.FAILED_PRECONDITION and refused.reason == "NOT_HOLDER"
+    assert client.release(grant.lease_id) == api().RELEASE_OUTCOME_ALREADY_GONE
+    assert client.release(grant.lease_id) == api().RELEASE_OUTCOME_ALREADY_GONE
+
+
+def test_the_same_request_id_gets_the_same_grant_through_any_broker(world):
+    redis = world.redis()
+    a, b = (world.distlockd(redis.url, name=n) for n in "ab")
+    one, two = world.client(a.url), world.client(b.url)
+    request_id = str(uuid.uuid4())
+    grant = one.acquire(one.spec("k"), request_id)
+    again = two.acquire(two.spec("k"), request_id)
+    assert again.fencing_token == grant.fencing_token and again.holder_id == grant.holder_id
+    assert failure(two.acquire, two.spec("k", 0), str(uuid.uuid4())).reason == "LOCK_HELD"
+    # A lease taken through one broker is released through the other, under either id.
+    assert two.release(grant.lease_id) == api().RELEASE_OUTCOME_RELEASED
+    assert one.release(again.lease_id) == api().RELEASE_OUTCOME_ALREADY_GONE
+    assert one.acquire(one.spec("k"), request_id).fencing_token > grant.fencing_token
+
+
+def test_a_deadline_or_cancel_of_acquire_withdraws_it(world, daemon):
+    client = world.client(daemon.url)
+    held = client.acquire(client.spec("k"))
+    with pytest.raises(grpc.RpcError) as error:
+        client.acquire(client.spec("k"), timeout=0.3)
+    assert error.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+    eventually(lambda: queue_length(client, "k") == 0, "the withdrawal")
+    client.release(held.lease_id)
+    assert client.acquire(client.spec("k", 0)).fencing_token > held.fencing_token
+
+
+def test_max_hold_ends_a_lease_that_could_be_renewed(world, daemon):
+    client = world.client(daemon.url)
+    hold = client.hold(client.spec("k", max_hold=0.5))
+    hold.wait_for("granted")
+    assert hold.wait_for("lost").reason == api().LOST_REASON_MAX_HOLD
+    ended = hold.wait_end()
+    assert ended.code == grpc.StatusCode.ABORTED and ended.reason == "LEASE_LOST"
+    assert ended.facts["lost_reason"] == "MAX_HOLD"
+    client.acquire(client.spec("k", 5))
+
+
+def test_a_lock_delay_holds_back_after_a_loss_and_not_after_a_release(world, daemon):
+    client = world.client(daemon.url)
+    hold = client.hold(client.spec("k", max_hold=0.2, lock_delay=1))
+    hold.wait_for("granted")
+    hold.wait_for("lost")
+    before = boot_now()
+    shown = eventually(lambda: [h for h in client.lock("k").holders if h.blocked], "the delay")
+    assert not shown[0].owner
+    assert failure(client.acquire, client.spec("k", 0)).reason == "LOCK_HELD"
+    grant = client.acquire(client.spec("k", 20, lock_delay=60))
+    assert boot_now() - before > 0.7
+    client.release(grant.lease_id)
+    client.acquire(client.spec("k", 0))
+
+
+def test_forty_interleaved_waiters_of_two_brokers_are_served_in_order(world):
+    redis = world.redis()
+    brokers = [world.distlockd(redis.url, name=n) for n in "ab"]
+    sessions = [world.client(b.url).session() for b in brokers for _ in range(2)]
+    client = world.client(brokers[0].url)
+    first = client.acquire(client.spec("k", ttl=30))
+    waiters = []
+    for i in range(40):
+        session = sessions[i % 4]
+        command = session.acquire(client.spec("k", ttl=30))
+        assert session.wait_for(command, "queued").position == i
+        waiters.append((session, command))
+    # Some leave, in the middle and at the head; a whole client dies.
+    random.seed(7)
+    gone = set(random.sample(range(40), 8)) | {0}
+    for i in gone:
+        session, command = waiters[i]
+        session.cancel_acquire(command)
+        assert session.wait_for(command, "refused").reason == api().REFUSAL_REASON_CANCELLED
+    sessions[3].cancel()
+    left = [w for i, w in enumerate(waiters) if i not in gone and i % 4 != 3]
+    eventually(lambda: queue_length(client, "k") == len(left), "those who left being out of the queue")
+    calls = lambda: int(redis.command("INFO", "commandstats").count("cmdstat_") and
+                        [l for l in redis.command("INFO", "commandstats").splitlines()
+                         if l.startswith("cmdstat_evalsha:")][0].split("calls=")[1].split(",")[0])
+    scripts = calls()
+    client.release(first.lease_id)
+    token = first.fencing_token
+    for n, (session, command) in enumerate(left):
+        granted = session.wait_for(command, "granted")
+        assert granted.fencing_token > token
+        token = granted.fencing_token
+        holding = [c for s, c in left[n + 1:] if s.all("granted", c)]
+        assert not holding, "somebody further back has it too"
+        session.wait_for(session.release(command), "released")
+    # One script per hand-off; some room for renewals and looking after the queue meanwhile.
+    assert calls() - scripts <= (len(left) + 1) * 1.2 + 10
+    assert queue_length(client, "k") == 0
+
+
+def test_fifty_waiters_cost_the_store_next_to_nothing(world, daemon):
+    redis = world.processes[0]
+    client = world.client(daemon.url)
+    sessions = [client.session() for _ in range(5)]
+    holder = sessions[0].acquire(client.spec("k"))
+    sessions[0].wait_for(holder, "granted")
+    for session in sessions:
+        for command in session.send_all([{"acquire": client.spec("k")}] * 10):
+            session.wait_for(command, "queued")
+
+    def total():
+        lines = redis.command("INFO", "commandstats").splitlines()
+        return sum(int(l.split("calls=")[1].split(",")[0]) for l in lines
+                   if l.startswith("cmdstat_") and not l.startswith("cmdstat_info"))
+    before, start = total(), boot_now()
+    eventually(lambda: boot_now() - start >= 10, "ten seconds of waiting")
+    rate = (total() - before) / (boot_now() - start)
+    assert rate < 2, f"{rate} commands a second"
+    print(f"{rate:.2f} commands a second while 50 wait")
+
+
+def test_many_at_once_exclude_each_other(world, daemon):
+    client = world.client(daemon.url)
+    inside, most = [], []
+
+    def work(n):
+        mine = world.client(daemon.url)
+        for _ in range(5):
+            grant = mine.acquire(mine.spec("k"))
+            inside.append(grant.fencing_token)
+            most.append(len(inside))
+            inside.remove(grant.fencing_token)
+            assert mine.release(grant.lease_id) == api().RELEASE_OUTCOME_RELEASED
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(work, n) for n in range(8)]:
+            done.result()
+    assert max(most) == 1
+    assert queue_length(client, "k") == 0
+
+
+def test_locks_are_listed_by_prefix_in_pages_without_secrets(world, daemon):
+    client = world.client(daemon.url)
+    session = client.session()
+    keys = {f"job/{i}" for i in range(250)} | {"other", "job*?[x]"}
+    for command in session.send_all([{"acquire": client.spec(k, owner="o")} for k in sorted(keys)]):
+        grant = session.wait_for(command, "granted")
+    found, token = [], ""
+    while True:
+        page = client.locks(key_prefix="job", page_size=40, page_token=token)
+        assert len(page.locks) <= 40
+        assert grant.lease_id not in str(page)
+        found += [lock.key for lock in page.locks]
+        token = page.next_page_token
+        if not token:
+            break
+    assert set(found) == keys - {"other"}
+    assert {lock.key for lock in client.locks(key_prefix="job*").locks} == {"job*?[x]"}
+    assert not client.locks(namespace="elsewhere").locks
+
+
+def test_what_later_versions_bring_is_refused_by_name(world, daemon):
+    client = world.client(daemon.url)
+    for fields in ({"mode": api().LOCK_MODE_SHARED}, {"mode": api().LOCK_MODE_PERMIT, "limit": 3},
+                   {"policy": api().QUEUE_POLICY_ADAPTIVE}, {"reentrant": True}):
+        refused = failure(client.acquire, client.spec("k", **fields))
+        assert refused.code == grpc.StatusCode.UNIMPLEMENTED and refused.reason == "NOT_SUPPORTED", refused
+        assert "support" in refused.message
+    requests = [("LockService", "WatchLock", api().WatchLockRequest(key="k")),
+                ("AdminService", "ForceRelease", api().ForceReleaseRequest(key="k")),
+                ("AdminService", "ListSessions", api().ListSessionsRequest())]
+    for service, method, request in requests:
+        refused = failure(client.unary, method, request, api().WatchLockResponse, service=service)
+        assert refused.reason == "NOT_SUPPORTED", (method, refused)
+
+
+def test_giving_a_request_up_at_one_broker_leaves_its_repeat_at_the_other(world):
+    redis = world.redis()
+    net = world.proxy(redis.url)
+    a, b = world.distlockd(net.url, name="a"), world.distlockd(redis.url, name="b")
+    one, two = world.client(a.url), world.client(b.url)
+    request_id = str(uuid.uuid4())
+    net.pause()
+    with pytest.raises(grpc.RpcError):
+        one.acquire(one.spec("k"), request_id, timeout=0.5)
+    grant = two.acquire(two.spec("k"), request_id)
+    net.resume()
+    eventually(lambda: one.lock("k").holders, "the first broker's store being back")
+    # Whatever the first broker still had to say about the request has been said when a later command is answered.
+    for _ in range(3):
+        assert failure(one.acquire, one.spec("k", 0)).reason == "LOCK_HELD"
+    assert [h.fencing_token for h in two.lock("k").holders] == [grant.fencing_token]
+    two.renew(grant.lease_id)
+
+
+def test_a_drain_of_several_shards_waits_for_the_holders_of_each(world):
+    daemon = world.distlockd(world.redis().url, "--shards", "4", "--drain-timeout", "60s")
+    client = world.client(daemon.url)
+    session = client.session()
+    commands = [session.acquire(client.spec(f"k{i}")) for i in range(3)]
+    for command in commands:
+        session.wait_for(command, "granted")
+    daemon.terminate()
+    session.wait(lambda: session.all("draining"), "draining")
+    session.wait_ack(session.beat())
+    for command in commands:
+        assert session.believes(command)
+        session.wait_for(session.release(command), "released")
+    assert daemon.exit_code() == 0
+    assert session.wait_end().reason == "DRAINING"

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many leases on one session, many sessions, and nothing left of them."""
+import asyncio
+import os
+
+import grpc
+
+from client import CHANNEL_OPTIONS, api, boot_now
+from harness import eventually
+
+TTL_S = 9
+
+
+def test_ten_thousand_leases_on_one_session_live_on(world):
+    redis = world.redis()
+    daemon = world.distlockd(redis.url, "--validity", "5s")  # patience with a busy machine
+    client = world.client(daemon.url)
+    session = client.session()
+    commands = []
+    for start in range(0, 10_000, 1000):
+        commands += session.send_all([{"acquire": client.spec(f"k{i}", ttl=TTL_S)} for i in range(start, start + 1000)])
+    session.wait(lambda: len(session.all("granted")) == 10_000, "10 000 grants")
+    one_more = session.wait_for(session.acquire(client.spec("one more")), "refused")
+    assert one_more.reason == api().REFUSAL_REASON_QUOTA_EXCEEDED
+    held_since = boot_now()
+    eventually(lambda: boot_now() - held_since > 2 * TTL_S or session.all("lost"), "two ttls")
+    assert not session.all("lost") and not session.all("at_risk"), (session.all("lost") + session.all("at_risk"))[0]
+    assert all(session.believes(c) for c in commands)
+    assert client.status().leases == 10_000
+    assert len(redis.command("KEYS", "*:h")) == 10_000
+    session.goodbye()
+    assert session.wait_end().code == grpc.StatusCode.OK
+    eventually(lambda: not redis.command("KEYS", "*:h"), "all given back")
+    eventually(lambda: client.status().leases == 0, "no lease left")
+
+
+async def one_session(channel, name, n, holding, let_go):
+    """Opens, takes a lock of its own, queues for a shared one, and ends in one of three ways."""
+    call = channel.stream_stream("/distlock.v1.LockService/Session", api().SessionRequest.SerializeToString,
+                                 api().SessionResponse.FromString)()
+    m = api()
+    await call.write(m.SessionRequest(commands=[
+        m.Command(id=1, open=m.Open()), m.Command(id=2, acquire=m.LockSpec(key=f"own-{name}-{n}")),
+        m.Command(id=3, acquire=m.LockSpec(key=f"shared{n % 20}"))]))
+    seen = set()
+    while not (2, "granted") in seen or not {(3, "granted"), (3, "queued")} & seen:
+        for event in (await call.read()).events:
+            seen.add((event.id, event.WhichOneof("event")))
+    holding.append(n)
+    await let_go.wait()
+    if n % 3 == 0:
+        await call.write(m.SessionRequest(commands=[m.Command(id=4, goodbye=m.Goodbye())]))
+        while await call.read() is not grpc.aio.EOF:
+            pass
+    elif n % 3 == 1:
+        await call.done_writing()
+        while await call.read() is not grpc.aio.EOF:
+            pass
+    else:
+        call.cancel()
+
+
+async def many_sessions(url, name, count):
+    channels = [grpc.aio.insecure_channel(url, options=CHANNEL_OPTIONS) for _ in range(10)]
+    holding, let_go = [], asyncio.Event()
+    tasks = [asyncio.create_task(one_session(channels[n % 10], name, n, holding, let_go)) for n in range(count)]
+    while len(holding) < count:
+        done = [t for t in tasks if t.done() and t.exception()]
+        assert not done, done[0].exception()
+        await asyncio.sleep(0.01)
+    let_go.set()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    for channel in channels:
+        await channel.close()
+
+
+def test_a_thousand_sessions_ten_times_leave_nothing(world):
+    redis = world.redis()
+    daemon = world.distlockd(redis.url, "--validity", "10s", "--default-ttl", "30s")
+    client = world.client(daemon.url)
+    client.status()
+
+    def open_files():
+        return len(os.listdir(f"/proc/{daemon.pid}/fd"))
+
+    def left():
+        status = client.status()
+        return status.sessions + status.leases + status.waiters
+    files, connections = open_files(), len(redis.command("CLIENT", "LIST").splitlines())
+    channels = redis.command("PUBSUB", "CHANNELS")
+    for name in range(10):
+        asyncio.run(many_sessions(daemon.url, name, 1000))
+    eventually(lambda: left() == 0, "every session, lease and waiter being gone")
+    eventually(lambda: all(k.endswith(":t") or "start-up" in k for k in redis.command("KEYS", "*")),
+               "nothing but tokens in the store")
+    eventually(lambda: open_files() <= files, "its descriptors being closed")
+    assert len(redis.command("CLIENT", "LIST").splitlines()) == connections
+    assert redis.command("PUBSUB", "CHANNELS") == channels
+    assert daemon.metric("distlock_sessions") == daemon.metric("distlock_leases") == daemon.metric("distlock_waiters") == 0
+    assert daemon.drain() == 0

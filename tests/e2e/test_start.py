@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bad configuration gives one clear line and a non-zero exit; good configuration is what --print-config says it is."""
+import os
+import signal
+import socket
+import subprocess
+
+import pytest
+
+from harness import DISTLOCKD, Redis, eventually, free_port
+
+USAGE, UNAVAILABLE, CONFIG = 64, 69, 78
+
+
+def run(*args, env=None):
+    done = subprocess.run([DISTLOCKD, *map(str, args)], capture_output=True, text=True, timeout=60,
+                          env={**os.environ, **(env or {})}, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def complaint(*args, env=None):
+    """(exit code, the one line)"""
+    code, out, err = run(*args, env=env)
+    lines = [l for l in err.splitlines() if l]
+    assert len(lines) == 1 and not out, (out, err)
+    return code, lines[0]
+
+
+@pytest.fixture
+def listen(world):
+    return "--listen", f"unix://{world.folder}/d.sock", "--http", ""
+
+
+def test_options_that_are_wrong(world, listen):
+    for args, named in [(["--no-such"], "--no-such"), (["--validity", "soon"], "soon"), (["--validity", "1h"], "1h"),
+                        (["--shards", "0"], "--shards"), (["stray"], "stray"), (["--listen", "0.0.0.0:7420"], "0.0.0.0"),
+                        (["--redis", "http://x"], "http"), (["--redis", "redlock://a,b,c"], "redlock"),
+                        (["--redis", "redis+sentinel://a/b"], "sentinel")]:
+        code, line = complaint(*args)
+        assert code in (USAGE, CONFIG) and named in line, (args, code, line)
+    code, line = complaint(env={"DISTLOCK_VALIDITY": "-1s"})
+    assert code == CONFIG and "DISTLOCK_VALIDITY" in line and "-1s" in line
+
+
+def test_files_that_cannot_be_read_or_are_wrong(world, listen):
+    bad = world.folder / "bad.yaml"
+    bad.write_text("validitty: 3s\n")
+    code, line = complaint("--config", bad)
+    assert code == CONFIG and "validitty" in line and str(bad) in line
+    code, line = complaint("--config", world.folder / "none.yaml")
+    assert code == CONFIG and "none.yaml" in line
+    redis = world.redis()
+    code, line = complaint(*listen, "--redis", redis.url, "--redis-password-file", world.folder / "none.txt")
+    assert code != 0 and "none.txt" in line
+
+
+def test_a_store_that_is_not_there(world, listen):
+    code, line = complaint(*listen, "--redis", f"redis://127.0.0.1:{free_port()}")
+    assert code == UNAVAILABLE and "127.0.0.1" in line and "refused" in line
+    code, line = complaint(*listen, "--redis", "unix:///nowhere/redis.sock")
+    assert code == UNAVAILABLE and "/nowhere/redis.sock" in line
+
+
+def test_a_store_that_wants_another_password_or_evicts(world, listen):
+    redis = world.redis()
+    redis.command("CONFIG", "SET", "requirepass", "right")
+    wrong = world.folder / "wrong"
+    wrong.write_text("wrong-secret\n")
+    code, line = complaint(*listen, "--redis", redis.url)
+    assert code != 0 and "password" in line
+    code, line = complaint(*listen, "--redis", redis.url, "--redis-password-file", wrong)
+    assert code != 0 and "WRONGPASS" in line and "wrong-secret" not in line
+    evicting = world.redis("evicting", args=("--maxmemory", "64mb", "--maxmemory-policy", "volatile-lru"))
+    code, line = complaint(*listen, "--redis", evicting.url)
+    assert code != 0 and "maxmemory-policy" in line and "volatile-lru" in line and "noeviction" in line
+
+
+def test_an_address_in_use(world, listen):
+    redis = world.redis()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = "127.0.0.1:%d" % taken.getsockname()[1]
+        for args in (["--listen", address, "--http", ""], [*listen[:2], "--http", address]):
+            code, _, err = run("--redis", redis.url, *args)
+            assert code != 0 and address in err, err
+    daemon = world.distlockd(redis.url)
+    code, _, err = run("--redis", redis.url, "--listen", daemon.url, "--http", "")
+    assert code != 0 and daemon.url.split("://")[1] in err
+    assert daemon.serving()
+    daemon.kill()
+    daemon.start()  # the socket that a killed broker left is no obstacle
+
+
+def test_it_waits_for_its_store_when_told(world):
+    redis = Redis(world.folder, "late")
+    daemon = world.distlockd(redis.url, "--wait-for-store", await_ready=False)
+    eventually(lambda: "late.sock" in daemon.log(), "a word about waiting")
+    assert daemon.alive()
+    try:
+        redis.start()
+        daemon.await_ready(daemon.serving)
+    finally:
+        redis.kill()
+
+
+def test_print_config_shows_what_is_in_effect_without_secrets(world):
+    config = world.folder / "d.yaml"
+    config.write_text("validity: 2s\nshards: 3\n")
+    code, out, _ = run("--config", config, "--shards", "5", "--redis", "redis://u:secret@h:1", "--print-config",
+                       env={"DISTLOCK_DEFAULT_TTL": "20s"})
+    assert code == 0 and "validity: 2s" in out and "shards: 5" in out and "default-ttl: 20s" in out
+    assert "secret" not in out
+    assert run("--version")[1].startswith("distlockd ")
+    assert "--drain-timeout" in run("--help")[1]
+
+
+def test_the_embedded_store_dies_with_the_daemon_however_that_dies(world):
+    for signal_number, code in ((signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)):
+        folder = world.folder / f"embedded{int(signal_number)}"
+        folder.mkdir(mode=0o700)
+        with subprocess.Popen([DISTLOCKD, "--listen", f"unix://{folder}/d.sock", "--http", "", "--embedded-dir", str(folder)],
+                              stderr=subprocess.PIPE, text=True) as daemon:
+            line = ""
+            while "ready" not in line:
+                line = daemon.stderr.readline()
+                assert line, "it ended before it was ready"
+            servers = subprocess.run(["pgrep", "-P", str(daemon.pid)], capture_output=True, text=True, check=True)
+            daemon.send_signal(signal_number)
+            assert daemon.wait(timeout=60) == code
+        for pid in servers.stdout.split():
+            eventually(lambda p=pid: not os.path.exists(f"/proc/{p}") or
+                       open(f"/proc/{p}/stat", encoding="utf-8").read().split()[2] == "Z", "the end of the store")
+
+
+def test_what_is_seen_from_outside(world):
+    redis = world.redis()
+    daemon = world.distlockd(redis.url)
+    assert daemon.get("/healthz")[0] == 200 and daemon.get("/readyz")[0] == 200
+    with daemon.client() as client:
+        hold = client.hold(client.spec("secret-name"))
+        lease = hold.wait_for("granted").lease_id
+        metrics = daemon.get("/metrics")[1]
+        assert "secret-name" not in metrics and "distlock_leases 1" in metrics
+        redis.kill()
+        eventually(lambda: daemon.get("/readyz")[0] == 503, "not being ready without a store")
+        assert daemon.get("/healthz")[0] == 200 and not daemon.serving()
+        redis.start()
+        eventually(lambda: daemon.get("/readyz")[0] == 200 and daemon.serving(), "being ready again")
+        hold.wait_for("lost")
+    assert lease not in daemon.log()

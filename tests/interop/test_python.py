@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hold, Session and detached leases from stock Python gRPC: grpcio, protobuf and protoc, nothing else."""
+import importlib
+import os
+import pathlib
+import queue
+import subprocess
+import sys
+import time
+import uuid
+
+import grpc
+import pytest
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+DISTLOCKD = os.environ.get("DISTLOCKD", str(REPOSITORY / "build/release/bin/distlockd"))
+
+
+@pytest.fixture(scope="module")
+def pb(tmp_path_factory):
+    """The messages of lock_service.proto and lock.proto."""
+    out = tmp_path_factory.mktemp("stubs")
+    proto = REPOSITORY / "proto"
+    subprocess.run(["protoc", f"-I{proto}", f"--python_out={out}",
+                    *[str(p.relative_to(proto)) for p in proto.glob("distlock/v1/*.proto")]], check=True)
+    sys.path.insert(0, str(out))
+    service = importlib.import_module("distlock.v1.lock_service_pb2")
+    service.LockSpec = importlib.import_module("distlock.v1.lock_pb2").LockSpec
+    return service
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("d")
+    url = f"unix://{folder}/distlock.sock"
+    with subprocess.Popen([DISTLOCKD, "--listen", url, "--http", ""], stderr=subprocess.PIPE, text=True) as daemon:
+        for line in daemon.stderr:
+            if "ready" in line:
+                break
+        yield url
+        daemon.terminate()
+        assert daemon.wait(timeout=60) == 0
+
+
+class LockService:
+    """What a generated stub would be."""
+
+    def __init__(self, channel, pb):
+        def method(kind, name, request, response):
+            make = getattr(channel, kind)
+            return make(f"/distlock.v1.LockService/{name}", request_serializer=request.SerializeToString,
+                        response_deserializer=response.FromString)
+        self.Hold = method("unary_stream", "Hold", pb.HoldRequest, pb.HoldResponse)
+        self.Session = method("stream_stream", "Session", pb.SessionRequest, pb.SessionResponse)
+        self.Acquire = method("unary_unary", "Acquire", pb.AcquireRequest, pb.AcquireResponse)
+        self.Renew = method("unary_unary", "Renew", pb.RenewRequest, pb.RenewResponse)
+        self.Release = method("unary_unary", "Release", pb.ReleaseRequest, pb.ReleaseResponse)
+        self.GetLock = method("unary_unary", "GetLock", pb.GetLockRequest, pb.GetLockResponse)
+
+
+@pytest.fixture
+def locks(address, pb):
+    with grpc.insecure_channel(address) as channel:
+        yield LockService(channel, pb)
+
+
+def test_hold(locks, pb):
+    stream = locks.Hold(pb.HoldRequest(lock=pb.LockSpec(key="hold", owner="python")))
+    grant = next(stream).granted
+    assert grant.fencing_token > 0 and grant.valid_for.seconds >= 2
+    assert next(stream).renewed.valid_for.seconds >= 1
+    assert [h.owner for h in locks.GetLock(pb.GetLockRequest(key="hold")).lock.holders] == ["python"]
+
+    second = locks.Hold(pb.HoldRequest(lock=pb.LockSpec(key="hold")))
+    assert next(second).queued.position == 0
+    assert locks.Release(pb.ReleaseRequest(lease_id=grant.lease_id)).outcome == pb.RELEASE_OUTCOME_RELEASED
+    assert [e.WhichOneof("event") for e in stream if e.WhichOneof("event") != "renewed"] == ["released"]
+    assert stream.code() == grpc.StatusCode.OK
+    assert next(second).granted.fencing_token > grant.fencing_token
+    second.cancel()
+
+
+def test_session(locks, pb):
+    commands = queue.SimpleQueue()
+
+    def send(**command):
+        commands.put(pb.SessionRequest(commands=[pb.Command(**command)]))
+
+    stream = locks.Session(iter(commands.get, None))
+    events = (event for response in stream for event in response.events)
+    send(id=1, open=pb.Open(client="python"))
+    opened = next(events).opened
+    assert opened.heartbeat_interval.ToNanoseconds() * 3 == opened.validity.ToNanoseconds()
+
+    sent_at = time.clock_gettime(time.CLOCK_BOOTTIME)
+    send(heartbeat=pb.Heartbeat(seq=1))
+    ack = next(events).heartbeat_ack
+    assert ack.seq == 1 and not ack.limits
+    believe_until = sent_at + ack.valid_for.ToNanoseconds() / 1e9
+
+    commands.put(pb.SessionRequest(commands=[pb.Command(id=i, acquire=pb.LockSpec(key=f"s{i}")) for i in (2, 3)]))
+    grants = {event.id: event.granted for event in (next(events), next(events))}
+    assert set(grants) == {2, 3} and all(g.echo_seq == 1 for g in grants.values())
+    assert time.clock_gettime(time.CLOCK_BOOTTIME) < believe_until
+
+    try_once = pb.LockSpec(key="s2")
+    try_once.max_wait.seconds = 0
+    send(id=4, acquire=try_once)
+    refused = next(events)
+    assert refused.id == 4 and refused.refused.holders[0].holder_id == grants[2].holder_id
+    send(id=5, release=pb.ReleaseLease(acquire_id=2))
+    assert next(events).released.outcome == pb.RELEASE_OUTCOME_RELEASED
+    send(goodbye=pb.Goodbye())
+    assert not list(events) and stream.code() == grpc.StatusCode.OK
+    assert not locks.GetLock(pb.GetLockRequest(key="s3")).lock.holders
+
+
+def test_detached(locks, pb):
+    lock = pb.LockSpec(key="detached")
+    lock.ttl.seconds = 5
+    lock.max_wait.seconds = 0
+    request = pb.AcquireRequest(lock=lock, request_id=str(uuid.uuid4()))
+    grant = locks.Acquire(request).grant
+    assert locks.Acquire(request).grant.fencing_token == grant.fencing_token, "a repeat gets the same grant"
+    assert 4 <= locks.Renew(pb.RenewRequest(lease_id=grant.lease_id)).valid_for.ToNanoseconds() / 1e9 <= 5
+    with pytest.raises(grpc.RpcError) as busy:
+        locks.Acquire(pb.AcquireRequest(lock=lock))
+    assert busy.value.code() == grpc.StatusCode.ABORTED
+    assert locks.Release(pb.ReleaseRequest(lease_id=grant.lease_id)).outcome == pb.RELEASE_OUTCOME_RELEASED
+    assert locks.Release(pb.ReleaseRequest(lease_id=grant.lease_id)).outcome == pb.RELEASE_OUTCOME_ALREADY_GONE
+    with pytest.raises(grpc.RpcError) as gone:
+        locks.Renew(pb.RenewRequest(lease_id=grant.lease_id))
+    assert gone.value.code() == grpc.StatusCode.FAILED_PRECONDITION

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scripts as a broker calls them: prelude and verb joined, loaded once, replies decoded. After every call
+each key must have a TTL."""
+
+import hashlib
+import pathlib
+
+from resp import Connection
+
+LUA = pathlib.Path(__file__).resolve().parents[2] / "lua"
+VERBS = ("acquire", "renew", "release", "withdraw", "tend", "inspect")
+(GRANTED, QUEUED, HELD, LATE, FOREIGN, QUEUE_FULL, RELEASED, NOT_HOLDER, WITHDRAWN, GONE, TENDED, RENEWED,
+ INSPECTED) = range(1, 14)
+KEEP_MS = 86_400_000
+SLOT_MS = 30_000
+TTL_MS = 15_000
+NOBODY = "0" * 32
+
+
+def source(verb):
+    return (LUA / "prelude.lua").read_text() + (LUA / f"{verb}.lua").read_text()
+
+
+SOURCES = {verb: source(verb) for verb in VERBS}
+SHA = {verb: hashlib.sha1(text.encode()).hexdigest() for verb, text in SOURCES.items()}
+
+
+def owner(n):
+    return f"{n:032x}"
+
+
+def broker(n):
+    return f"{n:016x}"
+
+
+def load(redis):
+    for verb in VERBS:
+        assert redis("SCRIPT", "LOAD", SOURCES[verb]).decode() == SHA[verb]
+
+
+class Lock:
+    def __init__(self, redis, name="default/k", prefix="dl", trusted=1, check_ttl=True):
+        self.redis, self.name, self.prefix, self.trusted, self.check_ttl = redis, name, prefix, trusted, check_ttl
+        base = f"{prefix}:{{{name}}}"
+        self.base, self.h, self.t, self.q, self.w = base, base + ":h", base + ":t", base + ":q", base + ":w"
+        self.keys = (self.h, self.t, self.q, self.w)
+
+    def slot(self, n=1):
+        return f"{self.base}:b:{broker(n)}"
+
+    def command(self, verb, *argv, keys=None):
+        keys = self.keys if keys is None else keys
+        return ("EVALSHA", SHA[verb], len(keys), *keys, *argv)
+
+    def call(self, verb, *argv, keys=None):
+        reply = self.redis(*self.command(verb, *argv, keys=keys))
+        assert isinstance(reply[0], int) and None not in reply, reply
+        reply = [item.decode("latin-1") if isinstance(item, bytes) else item for item in reply]
+        if self.check_ttl:
+            self.assert_ttls()
+        return reply
+
+    def assert_ttls(self):
+        keys = self.redis("KEYS", "*")
+        for key, left in zip(keys, self.redis.pipeline([("PTTL", key) for key in keys])):
+            assert left != -1, f"{key} has no TTL"
+
+    def acquire_argv(self, n, wait=0, at=1, ttl=TTL_MS, delay=0, not_after=0, info="info", limit=10_000, slot=SLOT_MS):
+        return (owner(n), ttl, delay, not_after, wait, broker(at), slot, info, KEEP_MS, self.trusted, limit)
+
+    def acquire(self, n, **how):
+        return self.call("acquire", *self.acquire_argv(n, **how))
+
+    def enqueue(self, n, **how):
+        return self.acquire(n, wait=1, **how)
+
+    def release(self, n, block=0, at=1):
+        return self.call("release", owner(n), block, KEEP_MS, self.trusted, broker(at))
+
+    def withdraw(self, n, at=1, keep_grant=0):
+        return self.call("withdraw", owner(n), KEEP_MS, self.trusted, broker(at), keep_grant)
+
+    def tend(self, at=1, slot=SLOT_MS):
+        return self.call("tend", broker(at), slot, KEEP_MS, self.trusted)
+
+    def inspect(self, limit=100):
+        return self.call("inspect", limit)
+
+    def renew(self, *pairs):
+        """pairs: (lock, n, px)"""
+        argv = [item for _, n, px in pairs for item in (owner(n), px)]
+        return self.call("renew", *argv, keys=[lock.h for lock, _, _ in pairs])
+
+    def holder(self):
+        """The number of the owner that holds it, or None."""
+        value = self.redis("GET", self.h)
+        return int(value.split(b";")[1], 16) if value else None
+
+    def waiters(self):
+        return [int(member, 16) for member in self.redis("ZRANGE", self.q, 0, -1)]
+
+    def snapshot(self):
+        keys = sorted(self.redis("KEYS", "*"))
+        return {key: self.redis("DUMP", key) for key in keys}
+
+
+class Ear:
+    """A broker's subscription to its channel of notices."""
+
+    def __init__(self, path, at=1, prefix="dl"):
+        self._connection, self._channel = Connection(path), f"{prefix}:grant:{broker(at)}"
+        self._connection("SUBSCRIBE", self._channel)
+
+    def close(self):
+        self._connection("UNSUBSCRIBE", self._channel)
+        self._connection.close()
+
+    def heard(self):
+        """The notices so far: (name, owner number, token, since, ttl, delay)."""
+        notices = []
+        # Redis queues a notice before the reply to the script that sent it, but on another socket: ask for a pong behind it.
+        self._connection.send("PING")
+        while (message := self._connection.receive())[0] != b"pong":
+            name, _, rest = message[2].decode().partition("\n")
+            who, token, since, ttl, delay = rest.split(";")
+            notices.append((name, int(who, 16), token, since, int(ttl), int(delay)))
+        return notices

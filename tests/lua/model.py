@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the scripts should do, written from lua/README.md without a look at them: a lock as plain Python values. Each verb takes
+the time its script reported and answers (reply after the time, without pttl; notices sent)."""
+
+from lock import (GONE, GRANTED, HELD, NOBODY, NOT_HOLDER, QUEUED, QUEUE_FULL, RELEASED, RENEWED, TENDED, WITHDRAWN, broker,
+                  owner)
+
+
+class Model:
+    def __init__(self):
+        self.ears = set()
+        self.flush()
+
+    def flush(self):
+        self.holder = None  # owner, token, since, terms
+        self.last = 0
+        self.queue, self.entries, self.slots = [], {}, set()
+
+    def value(self):
+        if self.holder is None:
+            return ""
+        who, token, since, terms = self.holder
+        return f"1;{NOBODY if who is None else owner(who)};{token};{since};{terms[0]};{terms[1]};{terms[2]}"
+
+    def _grant(self, who, time, token, terms):
+        self.holder, self.last = (who, token, time, terms), token
+        if who in self.queue:
+            self.queue.remove(who)
+            self.entries.pop(who, None)
+
+    def _hand_off(self, time, at, caller=None, quiet=False, floor=0):
+        """caller: (owner, terms), granted in its turn or last. Returns the notices."""
+        token, deaf, notices = max(self.last + 1, floor + 1, int(time)), set(), []
+        for who in list(self.queue):
+            entry = self.entries.get(who)
+            if caller and who == caller[0]:
+                self._grant(who, time, token, caller[1])
+                break
+            if entry is None or (entry[0] not in self.slots and entry[0] != at):
+                self.queue.remove(who)
+                self.entries.pop(who, None)
+                continue
+            where, terms = entry
+            if quiet and where == at:
+                self._grant(who, time, token, terms)
+                break
+            if where in self.ears:
+                notices.append((where, who, str(token), time, terms[0], terms[1]))
+                self._grant(who, time, token, terms)
+                break
+            deaf.add(where)
+        else:
+            if caller:
+                self._grant(caller[0], time, token, caller[1])
+        self.slots -= deaf
+        return notices
+
+    def acquire(self, time, who, at, wait, terms, limit):
+        if self.holder and self.holder[0] == who:
+            return [GRANTED, str(self.holder[1]), self.holder[2]], []
+        notices = []
+        if self.holder is None:
+            notices = self._hand_off(time, at, (who, terms))
+            if self.holder[0] == who:
+                return [GRANTED, str(self.holder[1]), time], notices
+        if not wait:
+            return [HELD, self.value(), len(self.queue)], notices
+        if who not in self.queue:
+            dead = 0
+            if len(self.queue) >= limit:
+                while dead < len(self.queue):
+                    entry = self.entries.get(self.queue[dead])
+                    if entry and (entry[0] in self.slots or entry[0] == at):
+                        break
+                    dead += 1
+            if len(self.queue) - dead >= limit:
+                return [QUEUE_FULL, len(self.queue)], notices
+            for gone in self.queue[:dead]:
+                self.entries.pop(gone, None)
+            self.queue = self.queue[dead:]
+            if not self.queue and not dead:
+                self.entries = {}
+            self.queue.append(who)
+        self.entries[who] = (at, terms)
+        self.slots.add(at)
+        return [QUEUED, self.queue.index(who), self.value(), len(self.queue)], notices
+
+    def release(self, time, who, at, block=0):
+        if self.holder is None:
+            return [GONE], []
+        if self.holder[0] != who:
+            return [NOT_HOLDER], []
+        if block:
+            self.holder = (None, *self.holder[1:])
+            return [RELEASED, "blocked"], []
+        return self._free(time, at)
+
+    def _free(self, time, at):
+        floor, self.holder = self.holder[1], None
+        if not self.queue:
+            return [RELEASED], []
+        before = dict(self.entries)
+        notices = self._hand_off(time, at, quiet=True, floor=floor)
+        if self.holder and before[self.holder[0]][0] == at:
+            who, token, since, terms = self.holder
+            return [RELEASED, owner(who), str(token), since, str(terms[0]), str(terms[1]), broker(at)], notices
+        return [RELEASED], notices
+
+    def withdraw(self, time, who, at):
+        if self.holder and self.holder[0] == who:
+            return self._free(time, at)
+        if who in self.entries and self.entries[who][0] != at:
+            return [GONE], []
+        self.entries.pop(who, None)
+        if who in self.queue:
+            self.queue.remove(who)
+            return [WITHDRAWN], []
+        return [GONE], []
+
+    def tend(self, time, at):
+        if at not in self.slots or not self.queue or len(self.queue) != len(self.entries):
+            return [GONE], []
+        notices = [] if self.holder else self._hand_off(time, at, quiet=True)
+        if not self.holder:
+            return [TENDED, "", "0", "0", "0", "0", 0], notices
+        who, token, since, terms = self.holder
+        return [TENDED, NOBODY if who is None else owner(who), str(token), since, str(terms[0]), str(terms[1]), 0], notices
+
+    def renew(self, time, who):
+        return [RENEWED, 0 if self.holder is None else 1 if self.holder[0] == who else 2], []

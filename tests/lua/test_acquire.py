@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+from lock import (FOREIGN, GRANTED, HELD, KEEP_MS, LATE, QUEUE_FULL, QUEUED, SLOT_MS, TTL_MS, Lock, broker, owner)
+
+MAX_TOKEN = 2**53 - 1
+
+
+def near(left, full):
+    return full - 2_000 < left <= full
+
+
+def test_granted_writes_holder_and_token(lock, redis):
+    code, time, token, since = lock.acquire(1, delay=500, info="a;b\n\x00c")
+    assert code == GRANTED and token == since == time
+    assert redis("GET", lock.h) == f"1;{owner(1)};{token};{since};{TTL_MS};500;a;b\n\x00c".encode()
+    assert redis("GET", lock.t).decode() == token
+    assert near(redis("PTTL", lock.h), TTL_MS + 500) and near(redis("PTTL", lock.t), KEEP_MS)
+    assert redis("DBSIZE") == 2
+
+
+def test_again_by_the_owner_refreshes_and_keeps_the_token(lock, redis):
+    first = lock.acquire(1, ttl=5_000)
+    again = lock.acquire(1, ttl=20_000, wait=1)
+    assert again[0] == GRANTED and again[2:] == first[2:]
+    assert near(redis("PTTL", lock.h), 20_000)
+
+
+def test_one_try_on_a_held_lock(lock, redis):
+    lock.acquire(1)
+    before = lock.snapshot()
+    code, _, pttl, value, length = lock.acquire(2)
+    assert code == HELD and near(pttl, TTL_MS) and value.startswith(f"1;{owner(1)};") and length == 0
+    assert lock.snapshot() == before
+
+
+def test_late_does_nothing(lock, redis):
+    assert lock.acquire(1, not_after=1)[0] == LATE
+    assert redis("DBSIZE") == 0
+    lock.acquire(1)
+    redis("PEXPIRE", lock.h, 5_000)
+    assert lock.acquire(1, not_after=1)[0] == LATE
+    assert redis("PTTL", lock.h) <= 5_000
+    assert lock.enqueue(2, not_after=1)[0] == LATE and lock.waiters() == []
+
+
+def test_not_after_in_the_future_is_no_hindrance(lock, redis):
+    seconds, micros = map(int, redis("TIME"))
+    assert lock.acquire(1, not_after=(seconds + 60) * 1_000_000 + micros)[0] == GRANTED
+
+
+def test_queued_in_order_of_arrival(lock, redis):
+    lock.acquire(1)
+    for place, n in enumerate((9, 5, 7)):
+        code, _, at, pttl, value, length = lock.enqueue(n, delay=7, info="x")
+        assert (code, at, length) == (QUEUED, place, place + 1)
+        assert near(pttl, TTL_MS) and owner(1) in value
+    assert lock.waiters() == [9, 5, 7]
+    assert redis("HGET", lock.w, owner(5)).decode() == f"{broker(1)};{TTL_MS};7;x"
+    for key in (lock.q, lock.w, lock.slot()):
+        assert near(redis("PTTL", key), SLOT_MS)
+
+
+def test_enqueuing_twice_keeps_the_place_and_moves_to_the_new_broker(lock, redis):
+    lock.acquire(1)
+    for n in (2, 3):
+        lock.enqueue(n, at=1)
+    again = lock.enqueue(2, at=4, ttl=7_000, info="new")
+    assert again[0] == QUEUED and again[2] == 0 and again[5] == 2
+    assert lock.waiters() == [2, 3]
+    assert redis("HGET", lock.w, owner(2)).decode() == f"{broker(4)};7000;0;new"
+    assert redis("EXISTS", lock.slot(4)) == 1
+
+
+def test_one_try_of_a_waiter_leaves_its_place(lock):
+    lock.acquire(1)
+    lock.enqueue(2)
+    assert lock.acquire(2)[0] == HELD
+    assert lock.waiters() == [2]
+
+
+def test_full_queue(lock):
+    lock.acquire(1)
+    for n in (2, 3):
+        assert lock.enqueue(n, limit=2)[0] == QUEUED
+    assert lock.enqueue(4, limit=2)[0::2] == [QUEUE_FULL, 2]
+    assert lock.enqueue(3, limit=2)[:1] == [QUEUED], "one that is in it already is not refused"
+    assert lock.waiters() == [2, 3]
+
+
+def test_full_queue_makes_room_of_dead_waiters_at_its_head(lock, redis):
+    lock.acquire(1)
+    for n in (2, 3):
+        lock.enqueue(n, at=5, limit=3)
+    lock.enqueue(4, at=1, limit=3)
+    redis("DEL", lock.slot(5))
+    code, _, place, _, _, length = lock.enqueue(6, limit=3)
+    assert (code, place, length) == (QUEUED, 1, 2)
+    assert lock.waiters() == [4, 6]
+    assert redis("HLEN", lock.w) == 2
+
+
+def test_free_lock_goes_to_the_waiter_ahead_of_a_newcomer(lock, redis, listen):
+    ear = listen(3)
+    lock.acquire(1)
+    lock.enqueue(2, at=3)
+    redis("DEL", lock.h)
+    code, _, place, pttl, value, length = lock.enqueue(5)
+    assert (code, place, length) == (QUEUED, 0, 1) and owner(2) in value and near(pttl, TTL_MS)
+    assert lock.holder() == 2 and lock.waiters() == [5]
+    assert [notice[1] for notice in ear.heard()] == [2]
+
+
+def test_one_try_never_overtakes_a_living_waiter(lock, redis, listen):
+    listen(3)
+    lock.acquire(1)
+    lock.enqueue(2, at=3)
+    redis("DEL", lock.h)
+    code, _, pttl, value, length = lock.acquire(5)
+    assert (code, length) == (HELD, 0) and owner(2) in value and near(pttl, TTL_MS)
+    assert lock.holder() == 2 and lock.waiters() == []
+
+
+def test_a_waiter_that_asks_again_is_granted_without_a_notice(lock, redis, listen):
+    ear = listen(1)
+    lock.acquire(1)
+    lock.enqueue(2)
+    lock.enqueue(3)
+    redis("DEL", lock.h)
+    code, time, token, since = lock.enqueue(2, ttl=4_000, info="later")
+    assert code == GRANTED and since == time
+    assert redis("GET", lock.h).decode() == f"1;{owner(2)};{token};{since};4000;0;later"
+    assert lock.waiters() == [3] and redis("HLEN", lock.w) == 1 and ear.heard() == []
+
+
+def test_waiters_of_the_callers_broker_are_alive_without_a_slot(lock, redis, listen):
+    ear = listen(1)
+    lock.acquire(1)
+    lock.enqueue(2)
+    lock.enqueue(3)
+    redis("DEL", lock.h, lock.slot())
+    assert lock.enqueue(3)[0] == QUEUED
+    assert lock.holder() == 2 and [notice[1] for notice in ear.heard()] == [2]
+
+
+def test_dead_queue_never_blocks_one_try(lock, redis):
+    lock.acquire(1)
+    for n in range(2, 300):
+        lock.enqueue(n, at=5)
+    redis("DEL", lock.h, lock.slot(5))
+    assert lock.acquire(1000)[0] == GRANTED
+    assert lock.holder() == 1000 and redis("EXISTS", lock.q, lock.w) == 0
+
+
+def test_blocked_lock_is_held_by_nobody(lock):
+    lock.acquire(1)
+    lock.release(1, block=9_000)
+    for reply in (lock.acquire(1), lock.acquire(2)):
+        assert reply[0] == HELD and ";" + "0" * 32 + ";" in reply[3] and near(reply[2], 9_000)
+    assert lock.enqueue(2)[0] == QUEUED
+
+
+def test_tokens_grow_through_everything(lock, redis):
+    tokens = []
+    for round_ in range(20):
+        tokens.append(int(lock.acquire(round_)[2]))
+        if round_ % 4 == 0:
+            redis("FLUSHALL")
+        elif round_ % 4 == 1:
+            redis("DEL", lock.h, lock.t)
+        else:
+            lock.release(round_)
+    assert tokens == sorted(set(tokens))
+
+
+def test_token_above_the_clock_goes_on_by_one(lock, redis):
+    ahead = 2**52 + 12_345
+    redis("SET", lock.t, ahead, "PX", KEEP_MS)
+    assert lock.acquire(1)[2] == str(ahead + 1)
+    lock.enqueue(2)
+    assert lock.release(1)[3] == str(ahead + 2)
+    assert redis("GET", lock.t).decode() == str(ahead + 2)
+
+
+def test_hand_off_goes_above_the_holders_token_when_the_last_one_was_lost(lock, redis):
+    ahead = 2**52 + 12_345
+    redis("SET", lock.t, ahead, "PX", KEEP_MS)
+    lock.acquire(1)
+    lock.enqueue(2)
+    redis("DEL", lock.t)
+    assert lock.release(1)[3] == str(ahead + 2)
+
+
+def test_last_possible_token(lock, redis):
+    redis("SET", lock.t, MAX_TOKEN - 1, "PX", KEEP_MS)
+    assert lock.acquire(1)[2] == str(MAX_TOKEN)
+    assert lock.acquire(1)[2] == str(MAX_TOKEN)
+    lock.enqueue(2)
+    lock.release(1)
+    assert lock.holder() is None, "there is no token for the next one"
+    assert lock.acquire(3)[0] == FOREIGN and redis("GET", lock.t).decode() == str(MAX_TOKEN)
+
+
+def test_locks_do_not_touch_each_other(lock, redis):
+    names = ["default/k", "default/k2", "other/k", "default/%7Bx%7D", "default/caf\u00e9 ; :h", "a/" + "x" * 512]
+    for n, name in enumerate(names):
+        assert Lock(redis, name).acquire(n)[0] == GRANTED
+    assert [Lock(redis, name).holder() for name in names] == list(range(len(names)))
+
+
+def test_another_prefix(redis):
+    lock = Lock(redis, prefix="team.a:locks")
+    lock.acquire(1)
+    lock.enqueue(2)
+    assert redis("EXISTS", "team.a:locks:{default/k}:b:" + broker(1)) == 1
+    assert lock.release(1)[2] == owner(2)

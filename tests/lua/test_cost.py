@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many commands a script runs, and that a long queue does not make it slower."""
+
+import re
+import time
+
+import pytest
+
+from lock import GRANTED, QUEUED, TTL_MS, Lock
+
+LONG = 10_000
+
+
+def commands(redis, call):
+    """How many commands the script ran, by the server's own count."""
+    redis("CONFIG", "RESETSTAT")
+    call()
+    stats = redis("INFO", "commandstats").decode()
+    return sum(int(count) for name, count in re.findall(r"cmdstat_([^:]+):calls=(\d+)", stats)
+               if name.split("|")[0] not in ("evalsha", "config", "info"))
+
+
+@pytest.fixture
+def lock(redis):
+    return Lock(redis, check_ttl=False)
+
+
+def test_commands_of_each_path(lock, redis, listen):
+    listen(4)
+    other = Lock(redis, "default/other", check_ttl=False)
+    assert commands(redis, lambda: lock.acquire(1)) == 6
+    assert commands(redis, lambda: lock.acquire(1)) == 3
+    assert commands(redis, lambda: lock.release(1)) == 4
+    assert commands(redis, lambda: lock.acquire(1)) == 5
+    other.acquire(1)
+    assert commands(redis, lambda: lock.acquire(2)) == 5
+    assert commands(redis, lambda: lock.renew((lock, 1, TTL_MS), (other, 1, TTL_MS))) == 4
+    assert commands(redis, lambda: lock.enqueue(2)) == 12
+    assert commands(redis, lambda: lock.enqueue(3)) == 12
+    assert commands(redis, lambda: lock.enqueue(3)) == 10
+    assert commands(redis, lambda: lock.enqueue(4, at=4)) == 12
+    assert commands(redis, lambda: lock.tend()) == 8
+    assert commands(redis, lambda: lock.enqueue(5)) == 12
+    assert commands(redis, lambda: lock.withdraw(5)) == 5
+    assert commands(redis, lambda: lock.release(1)) == 12
+    assert commands(redis, lambda: lock.release(2)) == 12
+    assert commands(redis, lambda: lock.release(3)) == 14
+    assert commands(redis, lambda: lock.release(4)) == 4
+    assert commands(redis, lambda: other.inspect()) == 6
+
+
+def fill(lock, redis, count, at=1, first=10_000):
+    for start in range(0, count, 500):
+        batch = [lock.command("acquire", *lock.acquire_argv(first + start + i, wait=1, at=at, limit=10**6)) for i in range(500)]
+        assert all(reply[0] == QUEUED for reply in redis.pipeline(batch))
+
+
+def microseconds(redis, call):
+    """The best of a few batches: other work on the machine only ever adds."""
+    best = None
+    for _ in range(5):
+        redis("CONFIG", "RESETSTAT")
+        for _ in range(40):
+            call()
+        spent = float(re.search(r"cmdstat_evalsha:.*usec_per_call=([\d.]+)", redis("INFO", "commandstats").decode()).group(1))
+        best = spent if best is None else min(best, spent)
+    return best
+
+
+def test_long_queue_costs_no_more(lock, redis):
+    lock.acquire(1)
+    lock.enqueue(2)
+    turn = [1]
+
+    def hand_over():
+        """The head is granted, the old holder queues again at the tail."""
+        reply = lock.release(turn[0])
+        lock.enqueue(turn[0])
+        turn[0] = int(reply[2], 16)
+
+    short, few = microseconds(redis, hand_over), commands(redis, hand_over)
+    fill(lock, redis, LONG)
+    long, many = microseconds(redis, hand_over), commands(redis, hand_over)
+    assert many == few
+    assert long < 4 * short + 20, (short, long)
+
+
+def test_ten_thousand_dead_waiters_are_passed_in_one_call(lock, redis):
+    lock.acquire(1)
+    fill(lock, redis, LONG, at=5)
+    redis("DEL", lock.slot(5))
+    lock.enqueue(2, limit=2 * LONG)
+    start = time.monotonic()
+    reply = lock.release(1)
+    spent = time.monotonic() - start
+    assert int(reply[2], 16) == 2 and redis("EXISTS", lock.q, lock.w) == 0
+    assert spent < 2, "a server that is this long in a script serves nobody else"
+
+
+def test_ten_thousand_dead_waiters_do_not_stop_one_try(lock, redis):
+    lock.acquire(1)
+    fill(lock, redis, LONG, at=5)
+    redis("DEL", lock.h, lock.slot(5))
+    assert lock.acquire(3)[0] == GRANTED
+
+
+def test_more_dead_than_one_call_passes(lock, redis):
+    big = {"limit": 10**6}
+    lock.acquire(1)
+    fill(lock, redis, 20_500, at=5)
+    redis("DEL", lock.slot(5), lock.h)
+    assert lock.enqueue(2, **big)[0::4] == [QUEUED, ""] and lock.holder() is None
+    assert lock.tend()[2::6] == [-2, 1], "more are left"
+    assert lock.tend()[3] == f"{2:032x}"

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The HTTP port as a scraper, a probe and a browser see it, over a plain socket.
+#include "ops/http.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ops/metrics.h"
+
+namespace distlock::ops {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+int Connected(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+    close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+std::string Exchange(int port, const std::string& request) {
+  const int fd = Connected(port);
+  EXPECT_GE(fd, 0);
+  EXPECT_EQ(send(fd, request.data(), request.size(), MSG_NOSIGNAL), static_cast<ssize_t>(request.size()));
+  std::string answer;
+  char buffer[4096];
+  for (ssize_t n = 0; (n = recv(fd, buffer, sizeof(buffer), 0)) > 0;) answer.append(buffer, static_cast<size_t>(n));
+  close(fd);
+  return answer;
+}
+
+class HttpTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    absl::StatusOr<std::unique_ptr<HttpServer>> started = HttpServer::Start("127.0.0.1:0", Handlers());
+    ASSERT_TRUE(started.ok()) << started.status();
+    server_ = *std::move(started);
+    ASSERT_GT(server_->port(), 0);
+  }
+
+  HttpHandlers Handlers() {
+    return {.metrics = [this] { return metrics_.Text(); },
+            .not_ready = [this] { return store_down_ ? std::string("store: connection refused") : std::string(); },
+            .page = [this] { return page_; }};
+  }
+
+  std::string Request(const std::string& method, const std::string& path) {
+    return Exchange(server_->port(), method + " " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  }
+  std::string Get(const std::string& path) { return Request("GET", path); }
+
+  Metrics metrics_{"1.2.3"};
+  std::atomic<bool> store_down_{false};
+  std::vector<PageSection> page_;
+  std::unique_ptr<HttpServer> server_;
+};
+
+TEST_F(HttpTest, MetricsAreScrapedWhole) {
+  metrics_.grants.Increment(42);
+  const std::string answer = Get("/metrics");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(answer, HasSubstr("Content-Type: text/plain; version=0.0.4"));
+  EXPECT_THAT(answer, HasSubstr("distlock_grants_total 42\n"));
+  const size_t body = answer.find("\r\n\r\n") + 4;
+  EXPECT_THAT(answer, HasSubstr("Content-Length: " + std::to_string(answer.size() - body) + "\r\n"));
+}
+
+TEST_F(HttpTest, ProbesTellAliveFromReady) {
+  EXPECT_THAT(Get("/healthz"), AllOf(StartsWith("HTTP/1.1 200 "), EndsWith("\r\n\r\nalive\n")));
+  EXPECT_THAT(Get("/readyz"), AllOf(StartsWith("HTTP/1.1 200 "), EndsWith("\r\n\r\nready\n")));
+  store_down_ = true;
+  EXPECT_THAT(Get("/readyz"), AllOf(StartsWith("HTTP/1.1 503 "), EndsWith("\r\n\r\nstore: connection refused\n")));
+  EXPECT_THAT(Get("/healthz"), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST_F(HttpTest, ThePageEscapesWhatCallersChose) {
+  page_ = {{"Broker", {}, {{"leases", "3"}}},
+           {"Locks", {"key", "owner"}, {{"<script>alert(1)</script>", "\"a\"&'b'\xff"}}}};
+  const std::string answer = Get("/");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(answer, HasSubstr("Content-Type: text/html"));
+  EXPECT_THAT(answer, HasSubstr("Content-Security-Policy: default-src 'none'"));
+  EXPECT_THAT(answer, HasSubstr("<h2>Broker</h2>"));
+  EXPECT_THAT(answer, HasSubstr("<tr><td>leases</td><td>3</td></tr>"));
+  EXPECT_THAT(answer, HasSubstr("<tr><th>key</th><th>owner</th></tr>"));
+  EXPECT_THAT(answer, HasSubstr("&#60;script&#62;"));
+  EXPECT_THAT(answer, HasSubstr("&#34;a&#34;&#38;&#39;b&#39;\xef\xbf\xbd"));
+  EXPECT_THAT(answer, Not(HasSubstr("<script>")));
+}
+
+TEST_F(HttpTest, HeadHasNoBodyAndQueriesAreIgnored) {
+  EXPECT_THAT(Request("HEAD", "/healthz"), AllOf(HasSubstr("Content-Length: 6\r\n"), EndsWith("\r\n\r\n")));
+  EXPECT_THAT(Get("/healthz?verbose=1"), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST_F(HttpTest, NothingElseIsServed) {
+  for (const char* path : {"/x", "/metrics/x", "/../etc/passwd", "/%2e%2e/etc/passwd", "/.", "/healthz/"}) {
+    EXPECT_THAT(Get(path), Not(HasSubstr("root:"))) << path;
+  }
+  EXPECT_THAT(Get("/x"), StartsWith("HTTP/1.1 404 "));
+  EXPECT_THAT(Get("/%2e%2e/etc/passwd"), StartsWith("HTTP/1.1 404 "));
+  for (const char* method : {"POST", "PUT", "DELETE", "OPTIONS", "PATCH"}) {
+    EXPECT_THAT(Request(method, "/metrics"), AllOf(StartsWith("HTTP/1.1 405 "), HasSubstr("Allow: GET, HEAD")))
+        << method;
+  }
+}
+
+TEST_F(HttpTest, AnOversizedOrBrokenRequestDoesNotHurtTheNext) {
+  EXPECT_THAT(Get("/" + std::string(20000, 'a')), Not(HasSubstr(" 200 ")));
+  EXPECT_THAT(Exchange(server_->port(), "\x16\x03\x01 nonsense\r\n\r\n"), Not(HasSubstr(" 200 ")));
+  EXPECT_THAT(Get("/healthz"), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST_F(HttpTest, ProbesAreAnsweredBesideIdleConnections) {
+  const int first = Connected(server_->port());
+  const int second = Connected(server_->port());
+  EXPECT_THAT(Get("/healthz"), StartsWith("HTTP/1.1 200 "));
+  close(first);
+  close(second);
+}
+
+TEST_F(HttpTest, ManyScrapersAtOnceAllGetAnAnswer) {
+  std::atomic<int> answered{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      for (int j = 0; j < 10; ++j) answered += Get("/metrics").starts_with("HTTP/1.1 200 ") ? 1 : 0;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(answered, 80);
+}
+
+TEST_F(HttpTest, APortInUseIsOneClearLine) {
+  const std::string address = "127.0.0.1:" + std::to_string(server_->port());
+  const absl::StatusOr<std::unique_ptr<HttpServer>> second = HttpServer::Start(address, Handlers());
+  ASSERT_FALSE(second.ok());
+  EXPECT_THAT(std::string(second.status().message()),
+              AllOf(StartsWith("--http: \"" + address + "\" cannot be served: "), HasSubstr("Address already in use"),
+                    Not(HasSubstr("\n"))));
+}
+
+TEST_F(HttpTest, AddressesThatCannotBeServedSayWhy) {
+  const auto problem = [this](const char* address) {
+    return std::string(HttpServer::Start(address, Handlers()).status().message());
+  };
+  EXPECT_THAT(problem("9420"), HasSubstr("has no port"));
+  EXPECT_THAT(problem("192.0.2.1:0"), HasSubstr("cannot be served"));
+  EXPECT_THAT(problem("no.such.host.invalid:0"), HasSubstr("cannot be served"));
+}
+
+TEST_F(HttpTest, ItStopsWithConnectionsOpenAndFreesThePort) {
+  const int port = server_->port();
+  const int idle = Connected(port);
+  server_.reset();
+  close(idle);
+  EXPECT_LT(Connected(port), 0);
+}
+
+TEST_F(HttpTest, LocalhostIsServed) {
+  const absl::StatusOr<std::unique_ptr<HttpServer>> local = HttpServer::Start("localhost:0", Handlers());
+  ASSERT_TRUE(local.ok()) << local.status();
+  EXPECT_THAT(Exchange((*local)->port(), "GET /healthz HTTP/1.0\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
+}
+
+}  // namespace
+}  // namespace distlock::ops

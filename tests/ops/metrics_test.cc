@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lints the metric table and checks that the text says what was counted.
+#include "ops/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+namespace distlock::ops {
+namespace {
+
+using prometheus::MetricType;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::Not;
+
+TEST(MetricTable, EveryFamilyFollowsTheNamingRules) {
+  const Metrics metrics("1.2.3");
+  std::set<std::string> names;
+  for (const prometheus::MetricFamily& family : metrics.registry().Collect()) {
+    const std::string& name = family.name;
+    EXPECT_TRUE(names.insert(name).second) << name << " is there twice";
+    EXPECT_THAT(name, MatchesRegex("distlock_([a-z]+_)*[a-z]+"));
+    EXPECT_TRUE(family.help.ends_with('.')) << name << " has no help, or one that is no sentence";
+    EXPECT_EQ(name.ends_with("_total"), family.type == MetricType::Counter) << name;
+    // Units are base units and stand last; these others would hide one.
+    EXPECT_THAT(name, Not(MatchesRegex(".*_(ms|us|millis|milliseconds|minutes|count|sum|bucket)(_.*)?")));
+    EXPECT_FALSE(family.metric.empty()) << name << " has no series at the start";
+  }
+  EXPECT_GE(names.size(), 25u);
+}
+
+TEST(MetricTable, LabelsAreFewAndFixed) {
+  const std::set<std::string> allowed = {"reason", "outcome", "path", "cause", "verb", "kind", "version"};
+  const Metrics metrics("1.2.3");
+  size_t series = 0;
+  for (const prometheus::MetricFamily& family : metrics.registry().Collect()) {
+    for (const prometheus::ClientMetric& metric : family.metric) {
+      EXPECT_LE(metric.label.size(), 1u) << family.name;
+      for (const auto& label : metric.label) EXPECT_EQ(allowed.count(label.name), 1u) << family.name;
+      ++series;
+    }
+  }
+  EXPECT_LE(series, 150u);
+}
+
+TEST(Metrics, AnEnumIndexesItsOwnSeries) {
+  Metrics metrics("1.2.3");
+  metrics.grants.Increment();
+  metrics.refusals[RefusalReason::kCancelled].Increment(2);
+  metrics.lost[LostReason::kDrained].Increment(3);
+  metrics.releases[ReleaseOutcome::kGivenBack].Increment(4);
+  metrics.renewals[RenewalOutcome::kUnanswered].Increment(5);
+  metrics.handoffs[HandoffPath::kTend].Increment(6);
+  metrics.store_commands[StoreVerb::kInspect].Increment(7);
+  metrics.store_errors[StoreError::kUnknown].Increment(8);
+  metrics.streams_closed[StreamEnd::kProtocol].Increment(9);
+  metrics.store_latency_seconds[StoreVerb::kRenew].Observe(0.003);
+  metrics.waiters.Set(11);
+
+  const std::string text = metrics.Text();
+  for (const char* line : {
+           "distlock_grants_total 1\n",
+           "distlock_refusals_total{reason=\"cancelled\"} 2\n",
+           "distlock_lost_total{reason=\"drained\"} 3\n",
+           "distlock_releases_total{outcome=\"given_back\"} 4\n",
+           "distlock_renewals_total{outcome=\"unanswered\"} 5\n",
+           "distlock_handoffs_total{path=\"tend\"} 6\n",
+           "distlock_store_commands_total{verb=\"inspect\"} 7\n",
+           "distlock_store_errors_total{kind=\"unknown\"} 8\n",
+           "distlock_streams_closed_total{cause=\"protocol\"} 9\n",
+           "distlock_store_latency_seconds_count{verb=\"renew\"} 1\n",
+           "distlock_waiters 11\n",
+           "distlock_refusals_total{reason=\"lock_held\"} 0\n",
+           "distlock_build_info{version=\"1.2.3\"} 1\n",
+           "# TYPE distlock_wait_seconds histogram\n",
+       }) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
+}  // namespace
+}  // namespace distlock::ops

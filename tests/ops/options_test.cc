@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the option table promises: consistent rows, a --help that lists all, a --print-config that can be read back, and
+// checks between options.
+#include "ops/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ops/option_table.h"
+
+namespace distlock::ops {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using Strings = std::vector<std::string>;
+
+std::string Problem(const Strings& args) {
+  const absl::StatusOr<Invocation> invocation = ParseOptions(args, {});
+  if (invocation.ok()) return "";
+  EXPECT_EQ(ExitCode(invocation.status()), 78);
+  return std::string(invocation.status().message());
+}
+
+TEST(OptionTable, RowsAreNamedOnceExplainedAndHoldTheirOwnDefault) {
+  std::set<std::string_view> names;
+  for (const OptionRow& row : OptionTable()) {
+    EXPECT_TRUE(names.insert(row.name).second) << row.name;
+    EXPECT_FALSE(row.help.empty()) << row.name;
+    Options options;
+    EXPECT_TRUE(SetOption(row, {std::string(row.fallback)}, &options).ok()) << row.name;
+    if (row.name == "help" || row.name == "version" || row.name == "print-config") continue;
+    EXPECT_EQ(OptionValues(row, options), OptionValues(row, DefaultOptions())) << row.name;
+  }
+}
+
+TEST(OptionTable, BothEndsOfARangeAreAllowed) {
+  for (const OptionRow& row : OptionTable()) {
+    const size_t dots = row.allowed.find("..");
+    if (dots == row.allowed.npos) continue;
+    Options options;
+    EXPECT_TRUE(SetOption(row, {std::string(row.allowed.substr(0, dots))}, &options).ok()) << row.name;
+    EXPECT_TRUE(SetOption(row, {std::string(row.allowed.substr(dots + 2))}, &options).ok()) << row.name;
+  }
+}
+
+TEST(OptionTable, EveryChoiceSurvivesTheRoundTrip) {
+  for (const char* level : {"debug", "info", "warn", "error"}) {
+    const absl::StatusOr<Invocation> invocation = ParseOptions({"--log-level", level}, {});
+    ASSERT_TRUE(invocation.ok());
+    EXPECT_THAT(ConfigText(invocation->options), HasSubstr(std::string("log-level: ") + level));
+  }
+}
+
+TEST(OptionText, HelpListsEveryOptionWithItsVariableRangeAndDefault) {
+  const std::string help = HelpText();
+  for (const std::string_view name : OptionNames()) {
+    const OptionRow& row = *FindOption(name);
+    EXPECT_THAT(help, HasSubstr("  --" + std::string(name)));
+    const bool has_variable = row.places != OptionPlaces::kNowhereElse;
+    EXPECT_EQ(help.find(" " + VariableName(name) + "\n") != help.npos, has_variable) << name;
+    EXPECT_THAT(help, HasSubstr(std::string(row.allowed)));
+  }
+  EXPECT_THAT(help, HasSubstr("DISTLOCK_MAX_SESSIONS_PER_PEER"));
+  EXPECT_THAT(help, HasSubstr("[default 127.0.0.1:9420]"));
+  std::string line;
+  for (std::stringstream lines(help); std::getline(lines, line);) EXPECT_LE(line.size(), 110u) << line;
+}
+
+TEST(OptionText, PrintedConfigurationIsReadBackUnchanged) {
+  const Strings args = {
+      "--listen=unix:///a/b", "--listen=127.0.0.1:0",  "--validity=1500ms", "--http=",          "--reflection=on",
+      "--insecure-listen",    "--renew-fraction=0.25", "--key-prefix=true", "--log-format=json"};
+  const absl::StatusOr<Invocation> first = ParseOptions(args, {});
+  ASSERT_TRUE(first.ok()) << first.status();
+  const std::string text = ConfigText(first->options);
+
+  std::string path = std::filesystem::temp_directory_path() / "options_test.XXXXXX";
+  close(mkstemp(path.data()));
+  std::ofstream(path) << text;
+  const absl::StatusOr<Invocation> second = ParseOptions({"--config", path}, {});
+  std::filesystem::remove(path);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(ConfigText(second->options), text);
+  EXPECT_EQ(second->options.validity, absl::Milliseconds(1500));
+  EXPECT_EQ(second->options.key_prefix, "true");
+  EXPECT_EQ(second->options.http, "");
+  EXPECT_THAT(second->options.listen, ElementsAre("unix:///a/b", "127.0.0.1:0"));
+}
+
+TEST(OptionText, PrintedConfigurationHoldsNoPassword) {
+  const absl::StatusOr<Invocation> invocation =
+      ParseOptions({"--redis=rediss://app:s3cret@cache:6379/0", "--redis-password-file=/run/pw"}, {});
+  ASSERT_TRUE(invocation.ok());
+  const std::string text = ConfigText(invocation->options);
+  EXPECT_THAT(text, Not(HasSubstr("s3cret")));
+  EXPECT_THAT(text, HasSubstr("rediss://app:***@cache:6379/0"));
+  EXPECT_THAT(text, HasSubstr("redis-password-file: /run/pw"));
+  EXPECT_EQ(invocation->options.redis, "rediss://app:s3cret@cache:6379/0");
+}
+
+TEST(OptionChecks, PlainTextBeyondLoopbackMustBeWanted) {
+  for (const char* address : {"0.0.0.0:7420", "[::]:7420", "10.0.0.1:7420", "127.evil.example:7420", "host:7420"}) {
+    EXPECT_THAT(Problem({std::string("--listen=") + address}), HasSubstr("--insecure-listen")) << address;
+  }
+  for (const char* address : {"127.0.0.1:7420", "127.9.9.9:0", "[::1]:7420", "localhost:0", "unix:///x"}) {
+    EXPECT_EQ(Problem({std::string("--listen=") + address}), "");
+  }
+  const absl::StatusOr<Invocation> wanted = ParseOptions({"--listen=0.0.0.0:7420", "--insecure-listen"}, {});
+  ASSERT_TRUE(wanted.ok());
+  EXPECT_THAT(wanted->warnings, ElementsAre(HasSubstr("plain text")));
+}
+
+TEST(OptionChecks, OptionsMustFitTogether) {
+  EXPECT_EQ(Problem({"--validity=20s"}), "--validity: 20s must be less than --default-ttl, which is 15s");
+  EXPECT_EQ(Problem({"--default-ttl=2h"}), "--default-ttl: 2h is outside of --min-ttl..--max-ttl, which is 1s..1h");
+  EXPECT_EQ(Problem({"--min-ttl=1m", "--max-ttl=30s"}), "--min-ttl: 1m is more than --max-ttl, which is 30s");
+  EXPECT_THAT(Problem({"--max-message-bytes=4096", "--max-key-bytes=4096"}), HasSubstr("together 5440 bytes"));
+  EXPECT_THAT(Problem({"--redis-password-file=/x"}), HasSubstr("needs --redis"));
+  EXPECT_THAT(Problem({"--redis-user=x"}), HasSubstr("needs --redis"));
+  EXPECT_THAT(Problem({"--redis=redis://x", "--embedded-dir=/x"}), HasSubstr("no effect with --redis"));
+  EXPECT_THAT(Problem({"--redis=redis://x", "--embedded-server=/x"}), HasSubstr("no effect with --redis"));
+  EXPECT_THAT(Problem({"--listen=unix:///x", "--listen=unix:///x"}), HasSubstr("given twice"));
+  EXPECT_EQ(ExitCode(ParseOptions({}, {"DISTLOCK_LISTEN="}).status()), 78);
+}
+
+TEST(OptionChecks, StreamsOfAConnectionStayAboveSessionsOfAPeer) {
+  EXPECT_EQ(DefaultOptions().ConnectionStreams(), 2000);
+  const absl::StatusOr<Invocation> few = ParseOptions({"--max-connection-streams=1000"}, {});
+  ASSERT_TRUE(few.ok());
+  EXPECT_EQ(few->options.ConnectionStreams(), 1000);
+  EXPECT_THAT(few->warnings, ElementsAre(HasSubstr("hang instead of being refused")));
+  EXPECT_THAT(ParseOptions({"--max-connection-streams=1001"}, {})->warnings, IsEmpty());
+}
+
+TEST(OptionChecks, ReflectionIsOnByItselfOnlyOnUnixSockets) {
+  const auto enabled = [](const Strings& args) { return ParseOptions(args, {})->options.ReflectionEnabled(); };
+  EXPECT_TRUE(enabled({}));
+  EXPECT_FALSE(enabled({"--listen=unix:///x", "--listen=127.0.0.1:0"}));
+  EXPECT_TRUE(enabled({"--listen=127.0.0.1:0", "--reflection=on"}));
+  EXPECT_FALSE(enabled({"--reflection=off"}));
+}
+
+}  // namespace
+}  // namespace distlock::ops

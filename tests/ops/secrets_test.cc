@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/secrets.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace distlock::ops {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::Not;
+
+TEST(RedactedUrl, HidesPasswordsWhereverTheyStand) {
+  EXPECT_EQ(RedactedUrl(""), "");
+  EXPECT_EQ(RedactedUrl("redis://host:6379/0"), "redis://host:6379/0");
+  EXPECT_EQ(RedactedUrl("redis://:pw@host"), "redis://:***@host");
+  EXPECT_EQ(RedactedUrl("redis://user:pw@host:1/2"), "redis://user:***@host:1/2");
+  EXPECT_EQ(RedactedUrl("redis://pw@host"), "redis://***@host");
+  EXPECT_EQ(RedactedUrl("unix:///run/redis.sock?db=1&password=pw"), "unix:///run/redis.sock?db=1&password=***");
+  EXPECT_EQ(RedactedUrl("user:pw@host"), "user:***@host");
+}
+
+TEST(RedactedUrl, HidesTooMuchRatherThanHalfAPassword) {
+  for (const char* url : {"redis://u:p@ss@host", "redis://u:p/ss@host", "redis://u:p?ss@host", "redlock://:ss@a,:ss@b",
+                          "redis://:ss:ss@host", "redis://host?pass=ss", "redis://host?auth=ss&x=y"}) {
+    EXPECT_THAT(RedactedUrl(url), Not(HasSubstr("ss@"))) << url;
+    EXPECT_THAT(RedactedUrl(url), Not(HasSubstr("=ss"))) << url;
+  }
+}
+
+TEST(Redacted, TellsLeasesApartAndShowsNoneOfThem) {
+  EXPECT_THAT(Redacted("lease-one"), MatchesRegex("[0-9a-f]{8}"));
+  EXPECT_EQ(Redacted("lease-one"), Redacted("lease-one"));
+  EXPECT_NE(Redacted("lease-one"), Redacted("lease-two"));
+  EXPECT_EQ(Redacted(""), "none");
+}
+
+class SecretFile : public ::testing::Test {
+ protected:
+  SecretFile() { close(mkstemp(path_.data())); }
+  ~SecretFile() override { std::filesystem::remove(path_); }
+  absl::StatusOr<std::string> Read(const std::string& content) {
+    std::ofstream(path_, std::ios::binary) << content;
+    return ReadSecretFile(path_);
+  }
+  std::string path_ = std::filesystem::temp_directory_path() / "secrets_test.XXXXXX";
+};
+
+TEST_F(SecretFile, OnlyTheLastLineEndIsCutOff) {
+  EXPECT_EQ(*Read("pw"), "pw");
+  EXPECT_EQ(*Read("pw\n"), "pw");
+  EXPECT_EQ(*Read("pw\r\n"), "pw");
+  EXPECT_EQ(*Read(" p w \n\n"), " p w \n");
+}
+
+TEST_F(SecretFile, UnusableFilesAreNamed) {
+  EXPECT_THAT(std::string(Read("").status().message()), HasSubstr(path_ + " is empty"));
+  EXPECT_THAT(std::string(Read("\n").status().message()), HasSubstr("is empty"));
+  EXPECT_THAT(std::string(Read(std::string("a\0b", 3)).status().message()), HasSubstr("zero byte"));
+  EXPECT_THAT(std::string(Read(std::string(5000, 'x')).status().message()), HasSubstr("more than 4096"));
+  EXPECT_THAT(std::string(ReadSecretFile("/nonexistent/pw").status().message()), HasSubstr("No such file"));
+  EXPECT_THAT(std::string(ReadSecretFile("/").status().message()), HasSubstr("cannot be read"));
+}
+
+}  // namespace
+}  // namespace distlock::ops

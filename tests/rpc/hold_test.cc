@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+
+#include "rpc/test_broker.h"
+
+namespace distlock::rpc {
+namespace {
+
+class Holding {
+ public:
+  Holding(TestBroker& broker, const std::string& key, bool one_try = false,
+          v1::OnDisconnect on_disconnect = v1::ON_DISCONNECT_SAFE) {
+    request_.mutable_lock()->set_key(key);
+    request_.mutable_lock()->set_on_disconnect(on_disconnect);
+    if (one_try) request_.mutable_lock()->mutable_max_wait();
+    stream_ = broker.locks().Hold(&context_, request_);
+  }
+  v1::HoldResponse Next() {
+    v1::HoldResponse response;
+    stream_->Read(&response);
+    return response;
+  }
+  v1::HoldResponse NextOf(v1::HoldResponse::EventCase kind) {
+    v1::HoldResponse response = Next();
+    while (response.event_case() != kind && response.event_case() != v1::HoldResponse::EVENT_NOT_SET) response = Next();
+    return response;
+  }
+  grpc::Status Finish() { return stream_->Finish(); }
+  void Cancel() { context_.TryCancel(); }
+
+ private:
+  grpc::ClientContext context_;
+  v1::HoldRequest request_;
+  std::unique_ptr<grpc::ClientReader<v1::HoldResponse>> stream_;
+};
+
+void Release(TestBroker& broker, const std::string& lease_id) {
+  v1::ReleaseRequest request;
+  request.set_lease_id(lease_id);
+  v1::ReleaseResponse response;
+  grpc::ClientContext context;
+  ASSERT_TRUE(broker.locks().Release(&context, request, &response).ok());
+  EXPECT_EQ(response.outcome(), v1::RELEASE_OUTCOME_RELEASED);
+}
+
+TEST(Hold, GrantsRenewsAndEndsWithReleased) {
+  TestOptions options;
+  options.server.limits.validity = std::chrono::milliseconds(300);
+  TestBroker broker(options);
+  Holding hold(broker, "a");
+  const v1::HoldResponse granted = hold.Next();
+  ASSERT_TRUE(granted.has_granted());
+  EXPECT_TRUE(hold.Next().has_renewed());
+  EXPECT_TRUE(hold.Next().has_renewed());
+  Release(broker, granted.granted().lease_id());
+  const v1::HoldResponse last = hold.NextOf(v1::HoldResponse::kReleased);
+  EXPECT_EQ(last.released().lease().fencing_token(), granted.granted().fencing_token());
+  EXPECT_TRUE(hold.Finish().ok());
+}
+
+// The client counts from receipt, so a broker that kept the lock no longer than it says would free it while a client to
+// which the message took a moment still believes.
+TEST(Hold, PromisesLessThanItKeeps) {
+  TestOptions options;
+  options.server.limits.validity = std::chrono::milliseconds(1000);
+  TestBroker broker(options);
+  Holding hold(broker, "a");
+  const v1::HoldResponse granted = hold.Next();
+  const v1::HoldResponse renewed = hold.Next();
+  for (const auto& valid_for : {granted.granted().valid_for(), renewed.renewed().valid_for()}) {
+    EXPECT_EQ(valid_for.seconds(), 0);
+    EXPECT_GT(valid_for.nanos(), 0);
+    EXPECT_LE(valid_for.nanos(), 900'000'000);
+  }
+}
+
+TEST(Hold, WaitsThenGetsWhatIsReleased) {
+  TestBroker broker;
+  const v1::Grant first = broker.Take("a");
+  Holding hold(broker, "a");
+  const v1::HoldResponse queued = hold.Next();
+  ASSERT_TRUE(queued.has_queued());
+  EXPECT_EQ(queued.queued().holders(0).owner(), "taker");
+  Release(broker, first.lease_id());
+  const v1::HoldResponse granted = hold.Next();
+  ASSERT_TRUE(granted.has_granted());
+  EXPECT_GT(granted.granted().fencing_token(), first.fencing_token());
+  hold.Cancel();
+  EXPECT_EQ(hold.Finish().error_code(), grpc::StatusCode::CANCELLED);
+}
+
+TEST(Hold, OneTryRefusedIsTheStatus) {
+  TestBroker broker;
+  broker.Take("a");
+  Holding hold(broker, "a", /*one_try=*/true);
+  EXPECT_EQ(hold.Next().event_case(), v1::HoldResponse::EVENT_NOT_SET);
+  const grpc::Status status = hold.Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::ABORTED);
+  EXPECT_EQ(Details(status).reason, "LOCK_HELD");
+  EXPECT_TRUE(broker.Await([](const core::BrokerStats& stats) { return stats.sessions == 0; }));
+}
+
+TEST(Hold, InvalidIsTheStatus) {
+  TestBroker broker;
+  Holding hold(broker, "");
+  hold.Next();
+  EXPECT_EQ(Details(hold.Finish()).reason, "INVALID_ARGUMENT");
+}
+
+TEST(Hold, CancelFreesTheLock) {
+  TestBroker broker;
+  Holding hold(broker, "a", false, v1::ON_DISCONNECT_RELEASE);
+  ASSERT_TRUE(hold.Next().has_granted());
+  hold.Cancel();
+  hold.Finish();
+  EXPECT_TRUE(
+      broker.Await([](const core::BrokerStats& stats) { return stats.sessions + stats.leases + stats.discards == 0; }));
+  EXPECT_FALSE(broker.IsHeld("a"));
+}
+
+TEST(Hold, MaxHoldEndsWithLeaseLost) {
+  TestBroker broker;
+  grpc::ClientContext context;
+  v1::HoldRequest request;
+  request.mutable_lock()->set_key("a");
+  request.mutable_lock()->mutable_max_hold()->set_nanos(50'000'000);
+  auto stream = broker.locks().Hold(&context, request);
+  v1::HoldResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  ASSERT_TRUE(response.has_granted());
+  while (!response.has_lost()) ASSERT_TRUE(stream->Read(&response));
+  EXPECT_EQ(response.lost().reason(), v1::LOST_REASON_MAX_HOLD);
+  EXPECT_FALSE(stream->Read(&response));
+  const grpc::Status status = stream->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::ABORTED);
+  EXPECT_EQ(Details(status).reason, "LEASE_LOST");
+  EXPECT_EQ(Details(status).facts.at("lost_reason"), "MAX_HOLD");
+}
+
+TEST(Hold, StopEndsItWithDraining) {
+  TestBroker broker;
+  Holding hold(broker, "a");
+  ASSERT_TRUE(hold.Next().has_granted());
+  broker.server().Stop(std::chrono::seconds(5));
+  hold.NextOf(v1::HoldResponse::EVENT_NOT_SET);
+  const grpc::Status status = hold.Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(Details(status).reason, "DRAINING");
+}
+
+TEST(Hold, DrainTellsThenLoses) {
+  TestBroker broker;
+  Holding hold(broker, "a");
+  ASSERT_TRUE(hold.Next().has_granted());
+  broker.server().Drain();
+  broker.shards().Drain(std::chrono::milliseconds(50), [] {});
+  EXPECT_TRUE(hold.NextOf(v1::HoldResponse::kDraining).has_draining());
+  const v1::HoldResponse lost = hold.NextOf(v1::HoldResponse::kLost);
+  EXPECT_EQ(lost.lost().reason(), v1::LOST_REASON_DRAINED);
+  EXPECT_EQ(Details(hold.Finish()).facts["lost_reason"], "DRAINED");
+}
+
+TEST(Hold, StreamsArePerPeerLimited) {
+  TestOptions options;
+  options.server.limits.max_sessions_per_peer = 2;
+  TestBroker broker(options);
+  Holding one(broker, "a");
+  Holding two(broker, "b");
+  ASSERT_TRUE(one.Next().has_granted());
+  ASSERT_TRUE(two.Next().has_granted());
+  {
+    Holding three(broker, "c");
+    three.Next();
+    const grpc::Status status = three.Finish();
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+    EXPECT_EQ(Details(status).reason, "QUOTA_EXCEEDED");
+    EXPECT_THAT(status.error_message(), testing::HasSubstr("--max-sessions-per-peer"));
+  }
+  one.Cancel();
+  one.NextOf(v1::HoldResponse::EVENT_NOT_SET);
+  one.Finish();
+  // The place is free when gRPC is done with the stream, a little after the core is.
+  ASSERT_TRUE(broker.Await([&](const core::BrokerStats&) { return broker.server().Status().sessions() == 1; }));
+  Holding again(broker, "c");
+  EXPECT_TRUE(again.Next().has_granted());
+}
+
+}  // namespace
+}  // namespace distlock::rpc

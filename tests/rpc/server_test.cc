@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/server.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/impl/client_unary_call.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "rpc/listen.h"
+#include "rpc/test_broker.h"
+
+namespace distlock::rpc {
+namespace {
+
+using testing::HasSubstr;
+
+class Folder {
+ public:
+  Folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "distlock-listen-XXXXXX").string();
+    path_ = mkdtemp(name.data());
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+int BindUnix(const std::string& path, bool listening) {
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un where{};
+  where.sun_family = AF_UNIX;
+  path.copy(where.sun_path, sizeof(where.sun_path) - 1);
+  EXPECT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&where), sizeof(where)), 0);
+  if (listening && listen(fd, 1) != 0) ADD_FAILURE() << path;
+  return fd;
+}
+
+TEST(Listen, MakesTheFolderAndRemovesADeadSocket) {
+  Folder folder;
+  EXPECT_TRUE(ClaimUnixSocket(folder / "new/deep/d.sock").ok());
+  EXPECT_TRUE(std::filesystem::is_directory(folder / "new/deep"));
+  const std::string path = folder / "dead.sock";
+  close(BindUnix(path, /*listening=*/true));
+  EXPECT_TRUE(ClaimUnixSocket(path).ok());
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(Listen, LeavesTheLivingAndTheStrangeAlone) {
+  Folder folder;
+  const std::string path = folder / "live.sock";
+  const int fd = BindUnix(path, /*listening=*/true);
+  EXPECT_THAT(std::string(ClaimUnixSocket(path).message()), HasSubstr("another process is listening there"));
+  EXPECT_TRUE(std::filesystem::exists(path));
+  close(fd);
+  std::ofstream(folder / "file") << "precious";
+  EXPECT_THAT(std::string(ClaimUnixSocket(folder / "file").message()), HasSubstr("no socket"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "file"));
+  EXPECT_FALSE(ClaimUnixSocket(folder / "file/below.sock").ok());
+}
+
+TEST(Listen, UnixAddresses) {
+  EXPECT_EQ(UnixPath("unix:///run/d.sock"), "/run/d.sock");
+  EXPECT_EQ(UnixPath("unix:/run/d.sock"), "/run/d.sock");
+  EXPECT_EQ(UnixPath("127.0.0.1:1"), "");
+}
+
+TEST(ServerTest, TellsThePortAndRefusesATakenOne) {
+  TestOptions options;
+  options.server.listen = {"127.0.0.1:0"};
+  TestBroker broker(options);
+  EXPECT_THAT(broker.address(), testing::MatchesRegex("127\\.0\\.0\\.1:[1-9][0-9]*"));
+  broker.Take("a");
+
+  ServerOptions second{.listen = {broker.address()}};
+  const auto refused = Server::Start(second, broker.shards(), {});
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("cannot listen on " + broker.address()));
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("another process has this port"));
+}
+
+TEST(ServerTest, ASocketIsForUserAndGroup) {
+  TestBroker broker;
+  struct stat found {};
+  ASSERT_EQ(stat(UnixPath(broker.address()).c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777, 0660u);
+}
+
+// grpc.health.v1.Health speaks HealthCheckRequest{string service = 1} and Response{enum status = 1}; so does Renew's
+// request and Release's response.
+int Health(TestBroker& broker, const std::string& service) {
+  const grpc::internal::RpcMethod rpc("/grpc.health.v1.Health/Check", grpc::internal::RpcMethod::NORMAL_RPC);
+  grpc::ClientContext context;
+  v1::RenewRequest request;
+  request.set_lease_id(service);
+  v1::ReleaseResponse response;
+  const grpc::Status status =
+      grpc::internal::BlockingUnaryCall<v1::RenewRequest, v1::ReleaseResponse, google::protobuf::MessageLite,
+                                        google::protobuf::MessageLite>(broker.NewChannel().get(), rpc, &context,
+                                                                       request, &response);
+  return status.ok() ? static_cast<int>(response.outcome()) : -static_cast<int>(status.error_code());
+}
+
+TEST(ServerTest, HealthFollowsTheStoreAndTheDrain) {
+  constexpr int kServing = 1, kNotServing = 2;
+  TestBroker broker;
+  const std::vector<std::string> services = {"", "distlock.v1.LockService", "distlock.v1.AdminService"};
+  for (const auto& service : services) EXPECT_EQ(Health(broker, service), kNotServing);
+  broker.server().SetStoreUp(true);
+  for (const auto& service : services) EXPECT_EQ(Health(broker, service), kServing);
+  EXPECT_EQ(Health(broker, "nobody"), -static_cast<int>(grpc::StatusCode::NOT_FOUND));
+  broker.server().SetStoreUp(false);
+  for (const auto& service : services) EXPECT_EQ(Health(broker, service), kNotServing);
+  broker.server().SetStoreUp(true);
+  broker.server().Drain();
+  broker.server().SetStoreUp(false);
+  broker.server().SetStoreUp(true);
+  for (const auto& service : services) EXPECT_EQ(Health(broker, service), kNotServing);
+}
+
+bool HasReflection(TestBroker& broker) {
+  const grpc::internal::RpcMethod rpc("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+                                      grpc::internal::RpcMethod::BIDI_STREAMING);
+  const auto channel = broker.NewChannel();
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::RenewRequest, v1::RenewRequest>> stream(
+      grpc::internal::ClientReaderWriterFactory<v1::RenewRequest, v1::RenewRequest>::Create(channel.get(), rpc,
+                                                                                            &context));
+  stream->WritesDone();
+  v1::RenewRequest response;
+  while (stream->Read(&response)) {
+  }
+  return stream->Finish().error_code() != grpc::StatusCode::UNIMPLEMENTED;
+}
+
+TEST(ServerTest, ReflectionIsServedOnlyWhenAskedFor) {
+  TestBroker without;
+  EXPECT_FALSE(HasReflection(without));
+  TestOptions options;
+  options.server.reflection = true;
+  TestBroker with(options);
+  EXPECT_TRUE(HasReflection(with));
+}
+
+TEST(ServerTest, StopsWithCallsUnanswered) {
+  TestBroker broker;
+  broker.store().HoldReplies(true);
+  grpc::ClientContext context;
+  v1::HoldRequest request;
+  request.mutable_lock()->set_key("a");
+  auto hold = broker.locks().Hold(&context, request);
+  TestSession session(broker.locks());
+  session.Open().Acquire(2, "b").Send();
+  ASSERT_TRUE(broker.store().Await([](const auto& counts) { return counts.acquires == 2; }));
+  broker.server().Stop(std::chrono::seconds(5));
+  broker.store().HoldReplies(false);
+  v1::HoldResponse response;
+  while (hold->Read(&response)) {
+  }
+  EXPECT_EQ(Details(hold->Finish()).reason, "DRAINING");
+  EXPECT_EQ(Details(session.Finish()).reason, "DRAINING");
+}
+
+}  // namespace
+}  // namespace distlock::rpc

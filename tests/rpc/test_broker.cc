@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/test_broker.h"
+
+#include <grpcpp/create_channel.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <thread>
+
+namespace distlock::rpc {
+
+TestBroker::TestBroker(TestOptions options) {
+  std::string folder = (std::filesystem::temp_directory_path() / "distlock-rpc-XXXXXX").string();
+  folder_ = mkdtemp(folder.data());
+  if (options.server.listen.empty()) options.server.listen = {"unix://" + folder_ + "/broker.sock"};
+  if (options.server.broker_id.empty()) options.server.broker_id = "00112233445566aa";
+  options.core.validity = options.server.limits.validity;
+  shards_ = std::make_unique<shard::ShardSet>(shard::ShardSetOptions{.shards = options.shards,
+                                                                     .mailbox_capacity = options.mailbox_capacity,
+                                                                     .broker = options.core,
+                                                                     .make_store = store_.Factory()});
+  shards_->Start();
+  auto server = Server::Start(options.server, *shards_,
+                              {.version = "test",
+                               .store_url = "fake",
+                               .started = absl::Now(),
+                               .listen = {},
+                               .drain = [this](std::optional<core::Duration> timeout) {
+                                 ++drains_;
+                                 return timeout.value_or(std::chrono::seconds(30));
+                               }});
+  if (!server.ok()) {
+    ADD_FAILURE() << server.status();
+    abort();
+  }
+  server_ = *std::move(server);
+  address_ = server_->addresses()[0];
+  const auto channel = NewChannel();
+  locks_ = v1::LockService::NewStub(channel);
+  admin_ = v1::AdminService::NewStub(channel);
+}
+
+TestBroker::~TestBroker() { Stop(); }
+
+void TestBroker::Stop() {
+  if (server_ != nullptr) server_->Stop(std::chrono::seconds(5));
+  server_.reset();
+  shards_->Stop();
+  std::filesystem::remove_all(folder_);
+}
+
+std::shared_ptr<grpc::Channel> TestBroker::NewChannel() const {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), arguments);
+}
+
+v1::Grant TestBroker::Take(const std::string& key, const std::string& request_id) {
+  v1::AcquireRequest request;
+  request.mutable_lock()->set_key(key);
+  request.mutable_lock()->set_owner("taker");
+  request.mutable_lock()->mutable_max_wait();
+  request.set_request_id(request_id);
+  v1::AcquireResponse response;
+  grpc::ClientContext context;
+  const grpc::Status status = locks_->Acquire(&context, request, &response);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  return response.grant();
+}
+
+bool TestBroker::IsHeld(const std::string& key) {
+  v1::GetLockRequest request;
+  request.set_key(key);
+  v1::GetLockResponse response;
+  grpc::ClientContext context;
+  const grpc::Status status = locks_->GetLock(&context, request, &response);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  return response.lock().holders_size() > 0;
+}
+
+bool TestBroker::Await(const std::function<bool(const core::BrokerStats&)>& wanted) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (std::chrono::steady_clock::now() < deadline) {
+    core::BrokerStats sum;
+    for (const shard::ShardStatus& status : shards_->Status()) {
+      sum.sessions += status.stats.sessions;
+      sum.leases += status.stats.leases;
+      sum.waiters += status.stats.waiters;
+      sum.discards += status.stats.discards;
+    }
+    if (wanted(sum)) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
+
+TestSession::~TestSession() {
+  if (finished_) return;
+  context_.TryCancel();
+  Finish();
+}
+
+TestSession& TestSession::Open(uint64_t id) {
+  Add(id).mutable_open()->set_client("test");
+  return *this;
+}
+
+TestSession& TestSession::Acquire(uint64_t id, const std::string& key, bool one_try) {
+  v1::LockSpec& spec = *Add(id).mutable_acquire();
+  spec.set_key(key);
+  spec.set_owner("owner of " + key);
+  if (one_try) spec.mutable_max_wait();
+  return *this;
+}
+
+TestSession& TestSession::Release(uint64_t id, uint64_t acquire) {
+  Add(id).mutable_release()->set_acquire_id(acquire);
+  return *this;
+}
+
+TestSession& TestSession::Cancel(uint64_t acquire) {
+  Add().mutable_cancel()->set_acquire_id(acquire);
+  return *this;
+}
+
+TestSession& TestSession::Heartbeat(uint64_t seq) {
+  Add().mutable_heartbeat()->set_seq(seq);
+  return *this;
+}
+
+TestSession& TestSession::Goodbye() {
+  Add().mutable_goodbye();
+  return *this;
+}
+
+bool TestSession::Send() {
+  const bool sent = stream_->Write(request_);
+  request_.Clear();
+  return sent;
+}
+
+v1::Event TestSession::Next() {
+  while (at_ == response_.events_size()) {
+    at_ = 0;
+    response_.Clear();
+    if (!stream_->Read(&response_)) return {};
+    largest_ = std::max(largest_, response_.ByteSizeLong());
+  }
+  return response_.events(at_++);
+}
+
+grpc::Status TestSession::Finish() {
+  while (Next().event_case() != v1::Event::EVENT_NOT_SET) {
+  }
+  finished_ = true;
+  return stream_->Finish();
+}
+
+Details::Details(const grpc::Status& status) {
+  google::rpc::Status all;
+  EXPECT_TRUE(all.ParseFromString(status.error_details()));
+  EXPECT_EQ(all.code(), static_cast<int>(status.error_code()));
+  EXPECT_EQ(all.message(), status.error_message());
+  for (const auto& detail : all.details()) {
+    google::rpc::ErrorInfo info;
+    if (detail.UnpackTo(&info)) {
+      EXPECT_EQ(info.domain(), "distlock");
+      EXPECT_EQ(reason, "") << "two ErrorInfos";
+      reason = info.reason();
+      facts.insert(info.metadata().begin(), info.metadata().end());
+    }
+    detail.UnpackTo(&retry);
+    detail.UnpackTo(&bad);
+    detail.UnpackTo(&resource);
+  }
+  for (const auto& violation : bad.field_violations()) fields.push_back(violation.field());
+}
+
+}  // namespace distlock::rpc

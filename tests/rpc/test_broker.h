@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A whole broker but for the store, in this process: gRPC on a unix socket in a temporary folder, real shards and
+// cores, a scripted store in memory. And the client side of one Session, one call at a time.
+#pragma once
+
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "distlock/v1/admin_service.grpc.pb.h"
+#include "distlock/v1/lock_service.grpc.pb.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "rpc/server.h"
+#include "shard/fake_store.h"
+
+namespace distlock::rpc {
+
+struct TestOptions {
+  int shards = 1;
+  size_t mailbox_capacity = 4096;
+  ServerOptions server;
+  core::BrokerConfig core;
+};
+
+class TestBroker {
+ public:
+  explicit TestBroker(TestOptions options = {});
+  ~TestBroker();
+
+  v1::LockService::Stub& locks() { return *locks_; }
+  v1::AdminService::Stub& admin() { return *admin_; }
+  std::shared_ptr<grpc::Channel> NewChannel() const;  // a connection of its own
+  shard::StoreScript& store() { return store_; }
+  shard::ShardSet& shards() { return *shards_; }
+  Server& server() { return *server_; }
+  const std::string& address() const { return address_; }
+  int drains() const { return drains_; }
+
+  // A detached lease, at once; fails the test otherwise.
+  v1::Grant Take(const std::string& key, const std::string& request_id = "");
+  // One try for the lock says it is held.
+  bool IsHeld(const std::string& key);
+  // Waits until the shards' numbers add up as wanted; false after a minute.
+  bool Await(const std::function<bool(const core::BrokerStats&)>& wanted);
+
+  void Stop();
+
+ private:
+  std::string folder_;
+  std::string address_;
+  std::atomic<int> drains_ = 0;
+  shard::StoreScript store_;
+  std::unique_ptr<shard::ShardSet> shards_;
+  std::unique_ptr<Server> server_;
+  std::unique_ptr<v1::LockService::Stub> locks_;
+  std::unique_ptr<v1::AdminService::Stub> admin_;
+};
+
+class TestSession {
+ public:
+  explicit TestSession(v1::LockService::Stub& stub) : stream_(stub.Session(&context_)) {}
+  ~TestSession();
+
+  // Commands gather until Send.
+  TestSession& Open(uint64_t id = 1);
+  TestSession& Acquire(uint64_t id, const std::string& key, bool one_try = false);
+  TestSession& Release(uint64_t id, uint64_t acquire);
+  TestSession& Cancel(uint64_t acquire);
+  TestSession& Heartbeat(uint64_t seq);
+  TestSession& Goodbye();
+  v1::Command& Add(uint64_t id = 0) {
+    v1::Command& command = *request_.add_commands();
+    command.set_id(id);
+    return command;
+  }
+  bool Send();
+
+  // The next event, or an empty one when the stream has ended.
+  v1::Event Next();
+  bool HalfClose() { return stream_->WritesDone(); }
+  grpc::Status Finish();  // reads the rest first
+  grpc::ClientContext& context() { return context_; }
+  size_t largest_message() const { return largest_; }
+
+ private:
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::SessionRequest, v1::SessionResponse>> stream_;
+  v1::SessionRequest request_;
+  v1::SessionResponse response_;
+  int at_ = 0;
+  size_t largest_ = 0;
+  bool finished_ = false;
+};
+
+// The details of a failed call.
+struct Details {
+  explicit Details(const grpc::Status& status);
+  std::string reason;
+  std::map<std::string, std::string> facts;
+  google::rpc::RetryInfo retry;
+  google::rpc::BadRequest bad;
+  google::rpc::ResourceInfo resource;
+  std::vector<std::string> fields;
+};
+
+}  // namespace distlock::rpc

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what is missing, builds, and runs every test.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+usage() {
+  cat <<'TEXT'
+usage: tests/run.sh [--preset P | --asan | --tsan] [--filter REGEX] [--long] [--jobs N]
+
+Without a preset: all tests on the release build, then core and shard under ThreadSanitizer.
+
+  --preset P      only preset P: dev, release, asan or tsan (may be repeated)
+  --asan          as --preset asan: all tests under AddressSanitizer and UndefinedBehaviorSanitizer
+  --tsan          as --preset tsan: core and shard under ThreadSanitizer
+  --filter REGEX  only tests whose ctest name matches, such as '^core' or 'Drain'
+  --long          also the tests labelled long
+  --jobs N        tests at a time (default: twice the processors, as most tests wait more than they compute)
+TEXT
+}
+
+say() { printf '== %s\n' "$*"; }
+die() { printf 'tests/run.sh: %s\n' "$*" >&2; exit 64; }
+
+presets=() filter='' long='' jobs=$(($(nproc) * 2))
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --asan | --tsan) presets+=("${1#--}") ;;
+    --preset | --filter | --jobs)
+      [ $# -ge 2 ] || die "$1 needs a value; see --help"
+      case "$1" in
+        --preset) presets+=("$2") ;;
+        --filter) filter=$2 ;;
+        --jobs) jobs=$2 ;;
+      esac
+      shift
+      ;;
+    --long) long=yes ;;
+    -h | --help) usage; exit 0 ;;
+    *) die "unknown option '$1'; see --help" ;;
+  esac
+  shift
+done
+[ "${#presets[@]}" -gt 0 ] || presets=(release tsan)
+
+run_preset() {
+  local preset=$1 select=()
+  [ -z "$filter" ] || select+=(-R "$filter")
+  [ -n "$long" ] || select+=(-LE '^long$')
+  # A filter may well name tests that the later presets do not have.
+  [ -z "$filter" ] || [ "$preset" = "${presets[0]}" ] || select+=(--no-tests=ignore)
+  say "$preset: configure"
+  cmake --preset "$preset" -DDISTLOCK_TESTS=ON >/dev/null
+  say "$preset: build"
+  cmake --build --preset "$preset"
+  say "$preset: test, $jobs at a time"
+  ctest --preset "$preset" --parallel "$jobs" "${select[@]}"
+}
+
+deploy/install-deps.sh --test
+for preset in "${presets[@]}"; do run_preset "$preset"; done
+say "all passed (${presets[*]}) in $SECONDS s"

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/codec.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "store/resp.h"
+#include "store/text.h"
+
+namespace distlock::store {
+namespace {
+
+using Verb = Question::Verb;
+
+constexpr char kOwnerHex[] = "0102030405060708090a0b0c0d0e0f10";
+
+ReplyPtr Parse(std::string_view bytes) {
+  redisReader* reader = redisReaderCreate();
+  redisReaderFeed(reader, bytes.data(), bytes.size());
+  void* reply = nullptr;
+  redisReaderGetReply(reader, &reply);
+  redisReaderFree(reader);
+  return ReplyPtr(static_cast<redisReply*>(reply));
+}
+
+// An array of integers (":5") and strings (all else).
+std::string Array(std::initializer_list<std::string_view> parts) {
+  std::string out = Cat("*", parts.size(), "\r\n");
+  for (const auto part : parts) {
+    if (part.starts_with(":")) {
+      Append(out, part, "\r\n");
+    } else {
+      Append(out, "$", part.size(), "\r\n", part, "\r\n");
+    }
+  }
+  return out;
+}
+
+Codec MakeCodec() {
+  CodecOptions options;
+  options.broker_id = "00000000000000b1";
+  return Codec(options);
+}
+
+core::LockName Name() { return core::LockName::Encode("ns", "k"); }
+
+Decoded Decode(Verb verb, const std::string& bytes, size_t items = 0) {
+  const ReplyPtr reply = Parse(bytes);
+  EXPECT_NE(reply, nullptr) << bytes;
+  return MakeCodec().Decode({verb, 7, items}, *reply);
+}
+
+template <typename T>
+T Expect(const Decoded& decoded) {
+  EXPECT_FALSE(decoded.odd);
+  EXPECT_EQ(decoded.reply.op, 7u);
+  const T* outcome = std::get_if<T>(&decoded.reply.outcome);
+  EXPECT_NE(outcome, nullptr) << decoded.reply.outcome.index();
+  return outcome == nullptr ? T{} : *outcome;
+}
+
+std::string HolderValue() { return Cat("1;", kOwnerHex, ";42;1000;30000;500;i;n;f"); }
+
+TEST(CodecEncode, AcquireCarriesEveryArgument) {
+  core::StoreAcquire acquire;
+  acquire.op = 9;
+  acquire.name = core::LockName::Encode("ns", "a{b}");
+  acquire.owner = {0x01, 0xff};
+  acquire.ttl = std::chrono::microseconds(1'500'001);
+  acquire.not_after = {77};
+  acquire.wait = true;
+  acquire.info = "x\r\ny";
+  const Encoded encoded = MakeCodec().Encode(acquire);
+  EXPECT_EQ(encoded.question.op, 9u);
+  EXPECT_EQ(encoded.script, &lua::kAcquire);
+  const ReplyPtr argv = Parse(encoded.bytes);
+  ASSERT_NE(argv, nullptr);
+  std::vector<std::string> args;
+  for (size_t i = 0; i < argv->elements; ++i) args.emplace_back(argv->element[i]->str, argv->element[i]->len);
+  const std::string base = "dl:{ns/a%7Bb%7D}:";
+  const std::vector<std::string> expected = {"EVALSHA",
+                                             std::string(lua::kAcquire.sha1),
+                                             "4",
+                                             base + "h",
+                                             base + "t",
+                                             base + "q",
+                                             base + "w",
+                                             "01ff0000000000000000000000000000",
+                                             "1501",
+                                             "0",
+                                             "77",
+                                             "1",
+                                             "00000000000000b1",
+                                             "30000",
+                                             "x\r\ny",
+                                             "86400000",
+                                             "1",
+                                             "10000"};
+  EXPECT_EQ(args, expected);
+}
+
+TEST(CodecDecode, Acquire) {
+  const auto granted = Expect<core::AcquireGranted>(Decode(Verb::kAcquire, Array({":1", "5000", "42", "1000"})));
+  EXPECT_EQ(granted.token, 42u);
+  EXPECT_EQ(granted.since.us, 1000);
+  const auto queued =
+      Expect<core::AcquireQueued>(Decode(Verb::kAcquire, Array({":2", "5", ":3", ":900", HolderValue(), ":4"})));
+  EXPECT_EQ(queued.position, 3u);
+  EXPECT_EQ(queued.queue_length, 4u);
+  ASSERT_TRUE(queued.holder);
+  EXPECT_EQ(queued.holder->token, 42u);
+  EXPECT_EQ(queued.holder->info, "i;n;f");
+  EXPECT_EQ(queued.holder->time_left, std::chrono::milliseconds(900));
+  const auto held = Expect<core::AcquireHeld>(Decode(Verb::kAcquire, Array({":3", "5", ":-2", "", ":0"})));
+  EXPECT_FALSE(held.holder);
+  Expect<core::AcquireLate>(Decode(Verb::kAcquire, Array({":4", "5"})));
+  EXPECT_EQ(Expect<core::AcquireQueueFull>(Decode(Verb::kAcquire, Array({":6", "5", ":10000"}))).queue_length, 10000u);
+}
+
+TEST(CodecDecode, TimeIsTheStores) {
+  EXPECT_EQ(Decode(Verb::kAcquire, Array({":4", "1795222991939244"})).reply.time.us, 1795222991939244);
+}
+
+TEST(CodecDecode, ForeignKeyIsAFailureThatNamesTheKey) {
+  const auto failed = Expect<core::StoreFailed>(Decode(Verb::kRelease, Array({":5", "5", "dl:{a/b}:q", "hash"})));
+  EXPECT_EQ(failed.kind, core::FailureKind::kForeignKey);
+  EXPECT_NE(failed.cause.find("dl:{a/b}:q"), std::string::npos);
+  EXPECT_NE(failed.cause.find("hash"), std::string::npos);
+}
+
+TEST(CodecDecode, Renew) {
+  using R = core::RenewResult;
+  const auto done = Expect<core::RenewDoneBatch>(Decode(Verb::kRenew, Array({":12", "5", ":1", ":0", ":2"}), 3));
+  EXPECT_EQ(done.results, (std::vector<R>{R::kRenewed, R::kGone, R::kAnothers}));
+  EXPECT_TRUE(Decode(Verb::kRenew, Array({":12", "5", ":1"}), 2).odd);
+  EXPECT_TRUE(Decode(Verb::kRenew, Array({":12", "5", ":3"}), 1).odd);
+}
+
+TEST(CodecDecode, GiveBack) {
+  EXPECT_TRUE(Expect<core::GiveBackDone>(Decode(Verb::kRelease, Array({":7", "5"}))).was_holder);
+  EXPECT_TRUE(Expect<core::GiveBackDone>(Decode(Verb::kRelease, Array({":7", "5", "blocked"}))).was_holder);
+  const auto next = Expect<core::GiveBackDone>(
+      Decode(Verb::kWithdraw, Array({":7", "5", kOwnerHex, "43", "5", "2000", "0", "00000000000000b1"})));
+  ASSERT_TRUE(next.next);
+  EXPECT_EQ(next.next->token, 43u);
+  EXPECT_EQ(next.next->ttl, std::chrono::seconds(2));
+  EXPECT_FALSE(Expect<core::GiveBackDone>(Decode(Verb::kRelease, Array({":8", "5"}))).was_holder);
+  EXPECT_TRUE(Expect<core::GiveBackDone>(Decode(Verb::kWithdraw, Array({":9", "5"}))).was_waiter);
+  EXPECT_FALSE(Expect<core::GiveBackDone>(Decode(Verb::kWithdraw, Array({":10", "5"}))).was_waiter);
+  EXPECT_TRUE(Decode(Verb::kWithdraw, Array({":8", "5"})).odd);
+  EXPECT_TRUE(Decode(Verb::kRelease, Array({":9", "5"})).odd);
+}
+
+TEST(CodecDecode, Tend) {
+  const auto tended =
+      Expect<core::TendDone>(Decode(Verb::kTend, Array({":11", "5", ":77", kOwnerHex, "43", "5", "2000", "0", ":0"})));
+  ASSERT_TRUE(tended.holder);
+  EXPECT_EQ(tended.holder->time_left, std::chrono::milliseconds(77));
+  const auto more =
+      Expect<core::TendDone>(Decode(Verb::kTend, Array({":11", "5", ":-2", "", "0", "0", "0", "0", ":1"})));
+  EXPECT_TRUE(more.more);
+  EXPECT_FALSE(more.holder);
+  EXPECT_TRUE(Expect<core::TendDone>(Decode(Verb::kTend, Array({":10", "5"}))).slot_was_gone);
+}
+
+TEST(CodecDecode, WhatIsNoReplyOfOursIsUnknownAndOdd) {
+  const std::string replies[] = {"+OK\r\n",
+                                 ":1\r\n",
+                                 "$-1\r\n",
+                                 "*0\r\n",
+                                 "*-1\r\n",
+                                 Array({":1"}),
+                                 Array({"1", "5", "42", "1000"}),
+                                 Array({":1", ":5", "42", "1000"}),
+                                 Array({":1", "5", ":42", "1000"}),
+                                 Array({":1", "5", "-42", "1000"}),
+                                 Array({":1", "5", "0", "1000"}),
+                                 Array({":1", "5", "42", "1000", "more"}),
+                                 Array({":1", "0", "42", "1000"}),
+                                 Array({":2", "5", ":-1", ":900", HolderValue(), ":4"}),
+                                 Array({":3", "5", ":1", "2;other;shape", ":0"}),
+                                 Array({":3", "5", ":1", "garbage", ":0"}),
+                                 Array({":99", "5"}),
+                                 Array({":7", "5"}),
+                                 "*2\r\n*0\r\n$1\r\n5\r\n"};
+  for (const auto& bytes : replies) {
+    const Decoded decoded = Decode(Verb::kAcquire, bytes);
+    EXPECT_TRUE(decoded.odd) << bytes;
+    EXPECT_TRUE(std::holds_alternative<core::StoreUnknown>(decoded.reply.outcome)) << bytes;
+  }
+}
+
+TEST(CodecDecode, ErrorsAreFailedOnlyWhenNothingRan) {
+  const auto outcome = [](const std::string& error) {
+    return Decode(Verb::kAcquire, Cat("-", error, "\r\n")).reply.outcome;
+  };
+  const auto full = outcome("OOM command not allowed when used memory > 'maxmemory'. script: ab, on @user_script:1.");
+  ASSERT_TRUE(std::holds_alternative<core::StoreFailed>(full));
+  EXPECT_EQ(std::get<core::StoreFailed>(full).kind, core::FailureKind::kFull);
+  const auto down = outcome("LOADING Redis is loading the dataset in memory");
+  ASSERT_TRUE(std::holds_alternative<core::StoreFailed>(down));
+  EXPECT_EQ(std::get<core::StoreFailed>(down).kind, core::FailureKind::kUnavailable);
+  EXPECT_TRUE(std::holds_alternative<core::StoreUnknown>(outcome("ERR something script: ab, on @user_script:9.")));
+}
+
+TEST(CodecDecode, Notice) {
+  const auto notice = Codec::DecodeNotice(Cat("ns/a%0Ab\n", kOwnerHex, ";43;5;2000;100"));
+  ASSERT_TRUE(notice);
+  EXPECT_EQ(notice->name, core::LockName::Encode("ns", "a\nb"));
+  EXPECT_EQ(notice->token, 43u);
+  EXPECT_EQ(notice->ttl, std::chrono::seconds(2));
+  for (const std::string bad :
+       {"", "ns/k", "ns/k\n", "nsk\n0102;1;1;1;1", "ns/k\n0102030405060708090a0b0c0d0e0f10;0;5;1;1",
+        "ns/k\n0102030405060708090a0b0c0d0e0f10;1;5;1", "ns/k\n0102030405060708090a0b0c0d0e0f10;1;5;1;x"}) {
+    EXPECT_FALSE(Codec::DecodeNotice(bad)) << bad;
+  }
+}
+
+TEST(CodecDecode, Inspect) {
+  const ReplyPtr reply = Parse(Array({":13", "5", ":900", HolderValue(), "42", ":3", kOwnerHex,
+                                      "00000000000000b1;2000;0;in;fo", "not an owner", "x", kOwnerHex, ""}));
+  const auto view = Codec::DecodeInspect(Name(), *reply);
+  ASSERT_TRUE(view.ok()) << view.status();
+  EXPECT_EQ(view->last_token, 42u);
+  EXPECT_EQ(view->queue_length, 3u);
+  ASSERT_EQ(view->waiters.size(), 2u);
+  EXPECT_EQ(view->waiters[0].info, "in;fo");
+  EXPECT_EQ(view->waiters[1].broker_id, "");
+  const ReplyPtr foreign = Parse(Array({":5", "5", "key", "set"}));
+  EXPECT_EQ(Codec::DecodeInspect(Name(), *foreign).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+// Whatever bytes arrive, they decode to something, without a crash, and never to more than they say.
+TEST(CodecDecode, SurvivesMutations) {
+  const std::string seeds[] = {Array({":1", "5000", "42", "1000"}),
+                               Array({":2", "5", ":3", ":900", HolderValue(), ":4"}),
+                               Array({":12", "5", ":1", ":0", ":2"}),
+                               Array({":7", "5", kOwnerHex, "43", "5", "2000", "0", "00000000000000b1"}),
+                               Array({":11", "5", ":77", kOwnerHex, "43", "5", "2000", "0", ":0"}),
+                               Array({":13", "5", ":900", HolderValue(), "42", ":1", kOwnerHex, "b1;2000;0;i"}),
+                               "-ERR x\r\n"};
+  std::mt19937 random(20240611);
+  const Codec codec = MakeCodec();
+  for (int round = 0; round < 50'000; ++round) {
+    std::string bytes = seeds[random() % std::size(seeds)];
+    for (size_t changes = 1 + random() % 4; changes > 0; --changes) {
+      const size_t at = random() % bytes.size();
+      switch (random() % 3) {
+        case 0:
+          bytes[at] = static_cast<char>(random());
+          break;
+        case 1:
+          bytes.erase(at, 1 + random() % 3);
+          break;
+        default:
+          bytes.insert(at, 1, ":$*;0-9\r\n"[random() % 9]);
+          break;
+      }
+      if (bytes.empty()) bytes = "x";
+    }
+    const ReplyPtr reply = Parse(bytes);
+    if (reply == nullptr) continue;
+    for (const Verb verb : {Verb::kAcquire, Verb::kRenew, Verb::kRelease, Verb::kWithdraw, Verb::kTend}) {
+      const Decoded decoded = codec.Decode({verb, 1, 3}, *reply);
+      EXPECT_EQ(decoded.reply.op, 1u);
+      EXPECT_TRUE(!decoded.odd || std::holds_alternative<core::StoreUnknown>(decoded.reply.outcome));
+    }
+    (void)Codec::DecodeInspect(Name(), *reply);
+    (void)Codec::DecodeNotice(Text(*reply));
+  }
+}
+
+}  // namespace
+}  // namespace distlock::store

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "conformance.h"
+
+#include <chrono>
+#include <set>
+
+namespace distlock::store {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr char kBrokerA[] = "00000000000000aa";
+constexpr char kBrokerB[] = "00000000000000bb";
+
+StoreConformance::Broker StoreConformance::MakeBroker(const std::string& broker_id) {
+  Broker broker;
+  broker.store = world_->MakeStore(broker_id);
+  broker.store->Start(broker.seen.get());
+  Recorder* seen = broker.seen.get();
+  EXPECT_TRUE(Await([seen] { return seen->Up() && seen->Count<core::ChannelUp>() > 0; }));
+  return broker;
+}
+
+bool StoreConformance::Await(const std::function<bool()>& done) {
+  const auto deadline = std::chrono::steady_clock::now() + seconds(20);
+  while (!done()) {
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    world_->Turn();
+  }
+  return true;
+}
+
+core::StoreReply StoreConformance::Ask(Broker& broker, core::OpId op, core::StoreCommand command) {
+  Recorder& seen = *broker.seen;
+  broker.store->Submit(std::move(command));
+  EXPECT_EQ(seen.Replies(op), 0u) << "answered from inside Submit";
+  broker.store->Flush();
+  EXPECT_TRUE(Await([&] { return seen.Replies(op) > 0; })) << "op " << op << " was never answered";
+  EXPECT_EQ(seen.Replies(op), 1u);
+  const auto* reply = seen.Reply(op);
+  return reply == nullptr ? core::StoreReply{} : *reply;
+}
+
+absl::StatusOr<LockView> StoreConformance::Inspect(Broker& broker, const core::LockName& name, uint32_t max_waiters) {
+  std::optional<absl::StatusOr<LockView>> answer;
+  broker.store->Inspect(name, max_waiters, seconds(10),
+                        [&](absl::StatusOr<LockView> view) { answer = std::move(view); });
+  EXPECT_FALSE(answer) << "answered from inside Inspect";
+  EXPECT_TRUE(Await([&] { return answer.has_value(); }));
+  return *answer;
+}
+
+TEST_P(StoreConformance, UpComesOnceWithTheStoresTime) {
+  Broker a = MakeBroker(kBrokerA);
+  EXPECT_EQ(a.seen->Count<core::StoreUp>(), 1u);
+  EXPECT_GT(a.seen->Last<core::StoreUp>()->time.us, 0);
+}
+
+TEST_P(StoreConformance, GrantsAFreeLockAndRepeatsTheGrantToItsOwner) {
+  Broker a = MakeBroker(kBrokerA);
+  const auto first = AskFor<core::AcquireGranted>(a, 1, MakeAcquire(1, Lock("k"), Owner(1)));
+  EXPECT_GT(first.token, 0u);
+  const core::StoreReply again = Ask(a, 2, MakeAcquire(2, Lock("k"), Owner(1)));
+  ASSERT_TRUE(std::holds_alternative<core::AcquireGranted>(again.outcome));
+  EXPECT_EQ(std::get<core::AcquireGranted>(again.outcome).token, first.token);
+  EXPECT_EQ(std::get<core::AcquireGranted>(again.outcome).since, first.since);
+  EXPECT_GT(again.time.us, 0);
+}
+
+TEST_P(StoreConformance, TokensGrowWithEachGrant) {
+  Broker a = MakeBroker(kBrokerA);
+  uint64_t last = 0;
+  for (core::OpId op = 1; op < 20; op += 2) {
+    const auto grant = AskFor<core::AcquireGranted>(a, op, MakeAcquire(op, Lock("k"), Owner(static_cast<uint8_t>(op))));
+    EXPECT_GT(grant.token, last);
+    last = grant.token;
+    AskFor<core::GiveBackDone>(a, op + 1, core::StoreRelease{op + 1, Lock("k"), Owner(static_cast<uint8_t>(op)), {}});
+  }
+}
+
+TEST_P(StoreConformance, OneTryNamesTheHolder) {
+  Broker a = MakeBroker(kBrokerA);
+  auto wanted = MakeAcquire(1, Lock("k"), Owner(1));
+  wanted.lock_delay = seconds(2);
+  wanted.info = std::string("any;bytes\0\r\n\xff", 13);
+  const auto grant = AskFor<core::AcquireGranted>(a, 1, wanted);
+  const auto held = AskFor<core::AcquireHeld>(a, 2, MakeAcquire(2, Lock("k"), Owner(2)));
+  ASSERT_TRUE(held.holder);
+  EXPECT_EQ(held.holder->owner, Owner(1));
+  EXPECT_EQ(held.holder->token, grant.token);
+  EXPECT_EQ(held.holder->since, grant.since);
+  EXPECT_EQ(held.holder->ttl, seconds(30));
+  EXPECT_EQ(held.holder->lock_delay, seconds(2));
+  EXPECT_EQ(held.holder->info, wanted.info);
+  EXPECT_GT(held.holder->time_left, seconds(20));
+  EXPECT_LE(held.holder->time_left, seconds(32));
+  EXPECT_EQ(held.queue_length, 0u);
+}
+
+TEST_P(StoreConformance, AnAcquireAfterItsTimeDoesNothing) {
+  Broker a = MakeBroker(kBrokerA);
+  auto late = MakeAcquire(1, Lock("k"), Owner(1));
+  late.not_after = core::StoreTime{1};
+  AskFor<core::AcquireLate>(a, 1, late);
+  const auto view = Inspect(a, Lock("k"));
+  ASSERT_TRUE(view.ok()) << view.status();
+  EXPECT_FALSE(view->holder);
+}
+
+TEST_P(StoreConformance, WaitersQueueInOrderAndAreHandedTheLockInTheReply) {
+  Broker a = MakeBroker(kBrokerA);
+  const auto grant = AskFor<core::AcquireGranted>(a, 1, MakeAcquire(1, Lock("k"), Owner(1)));
+  const auto second = AskFor<core::AcquireQueued>(a, 2, MakeAcquire(2, Lock("k"), Owner(2), true));
+  const auto third = AskFor<core::AcquireQueued>(a, 3, MakeAcquire(3, Lock("k"), Owner(3), true));
+  EXPECT_EQ(second.position, 0u);
+  EXPECT_EQ(third.position, 1u);
+  EXPECT_EQ(third.queue_length, 2u);
+  ASSERT_TRUE(third.holder);
+  EXPECT_EQ(third.holder->owner, Owner(1));
+
+  const auto released = AskFor<core::GiveBackDone>(a, 4, core::StoreRelease{4, Lock("k"), Owner(1), {}});
+  EXPECT_TRUE(released.was_holder);
+  ASSERT_TRUE(released.next);
+  EXPECT_EQ(released.next->owner, Owner(2));
+  EXPECT_GT(released.next->token, grant.token);
+  EXPECT_EQ(released.next->ttl, seconds(30));
+  EXPECT_EQ(a.seen->Count<core::GrantNotice>(), 0u);
+}
+
+TEST_P(StoreConformance, AnotherBrokersWaiterGetsANotice) {
+  Broker a = MakeBroker(kBrokerA);
+  Broker b = MakeBroker(kBrokerB);
+  const core::LockName name = Lock("odd {key} %\n*?[");
+  AskFor<core::AcquireGranted>(a, 1, MakeAcquire(1, name, Owner(1)));
+  AskFor<core::AcquireQueued>(b, 2, MakeAcquire(2, name, Owner(2), true));
+  const auto released = AskFor<core::GiveBackDone>(a, 3, core::StoreRelease{3, name, Owner(1), {}});
+  EXPECT_TRUE(released.was_holder);
+  EXPECT_FALSE(released.next);
+  ASSERT_TRUE(Await([&] { return b.seen->Count<core::GrantNotice>() > 0; }));
+  const auto* notice = b.seen->Last<core::GrantNotice>();
+  EXPECT_EQ(notice->name, name);
+  EXPECT_EQ(notice->owner, Owner(2));
+  EXPECT_GT(notice->token, 0u);
+  EXPECT_EQ(notice->ttl, seconds(30));
+  EXPECT_EQ(a.seen->Count<core::GrantNotice>(), 0u);
+}
+
+TEST_P(StoreConformance, RenewsManyAndTellsEachResult) {
+  Broker a = MakeBroker(kBrokerA);
+  AskFor<core::AcquireGranted>(a, 1, MakeAcquire(1, Lock("mine"), Owner(1)));
+  AskFor<core::AcquireGranted>(a, 2, MakeAcquire(2, Lock("theirs"), Owner(2)));
+  core::StoreRenew renew{3, {}};
+  renew.items = {{Lock("mine"), Owner(1), seconds(300)},
+                 {Lock("gone"), Owner(1), seconds(300)},
+                 {Lock("theirs"), Owner(1), seconds(300)}};
+  const auto done = AskFor<core::RenewDoneBatch>(a, 3, renew);
+  using R = core::RenewResult;
+  EXPECT_EQ(done.results, (std::vector<R>{R::kRenewed, R::kGone, R::kAnothers}));
+  const auto view = Inspect(a, Lock("mine"));
+  ASSERT_TRUE(view.ok() && view->holder);
+  EXPECT_GT(view->holder->time_left, seconds(200));
+  EXPECT_FALSE(Inspect(a, Lock("gone"))->holder);
+}
+
+TEST_P(StoreConformance, RenewsAFullBatch) {
+  Broker a = MakeBroker(kBrokerA);
+  core::StoreRenew renew{1, {}};
+  for (int i = 0; i < 100; ++i) renew.items.push_back({Lock("k" + std::to_string(i)), Owner(1), seconds(1)});
+  EXPECT_EQ(AskFor<core::RenewDoneBatch>(a, 1, renew).results.size(), 100u);
+}
+
+TEST_P(StoreConformance, GivingBackWhatIsNotHeldIsSaid) {
+  Broker a = MakeBroker(kBrokerA);
+  AskFor<core::AcquireGranted>(a, 1, MakeAcquire(1, Lock("k"), Owner(1)));
+  const auto foreign = AskFor<core::GiveBackDone>(a, 2, core::StoreRelease{2, Lock("k"), Owner(2), {}});
+  EXPECT_FALSE(foreign.was_holder || foreign.was_waiter || foreign.next);
+  AskFor<core::GiveBackDone>(a, 3, core::StoreRelease{3, Lock("k"), Owner(1), {}});
+  const auto twice = AskFor<core::GiveBackDone>(a, 4, core::StoreRelease{4, Lock("k"), Owner(1), {}});
+  EXPECT_FALSE(twice.was_holder);
+  const auto never = AskFor<core::GiveBackDone>(a, 5, core::StoreWithdraw{5, Lock("k"), Owner(1)});
+  EXPECT_FALSE(never.was_holder || never.was_waiter);
+}
+
+TEST_P(StoreConformance, WithdrawTakesAWaiterOutOrReleasesAHolder) {
+  Broker a = MakeBroker(kBrokerA);
+  AskFor<core::AcquireGranted>(a, 1, MakeAcquire(1, Lock("k"), Owner(1)));
+  AskFor<core::AcquireQueued>(a, 2, MakeAcquire(2, Lock("k"), Owner(2), true));
+  AskFor<core::AcquireQueued>(a, 3, MakeAcquire(3, Lock("k"), Owner(3), true));
+  EXPECT_TRUE(AskFor<core::GiveBackDone>(a, 4, core::StoreWithdraw{4, Lock("k"), Owner(2)}).was_waiter);
+  const auto holder = AskFor<core::GiveBackDone>(a, 5, core::StoreWithdraw{5, Lock("k"), Owner(1)});
+  EXPECT_TRUE(holder.was_holder);
+  ASSERT_TRUE(holder.next);
+  EXPECT_EQ(holder.next->owner, Owner(3));
+}
+
+TEST_P(StoreConformance, ABlockedLockStaysTakenByNobody) {
+  Broker a = MakeBroker(kBrokerA);
+  AskFor<core::AcquireGranted>(a, 1, MakeAcquire(1, Lock("k"), Owner(1)));
+  EXPECT_TRUE(AskFor<core::GiveBackDone>(a, 2, core::StoreRelease{2, Lock("k"), Owner(1), seconds(20)}).was_holder);
+  const auto held = AskFor<core::AcquireHeld>(a, 3, MakeAcquire(3, Lock("k"), Owner(2)));
+  ASSERT_TRUE(held.holder);
+  EXPECT_EQ(held.holder->owner, core::OwnerId{});
+  EXPECT_GT(held.holder->time_left, seconds(10));
+}
+
+TEST_P(StoreConformance, TendShowsWhoHoldsIt) {
+  Broker a = MakeBroker(kBrokerA);
+  const auto grant = AskFor<core::AcquireGranted>(a, 1, MakeAcquire(1, Lock("k"), Owner(1)));
+  AskFor<core::AcquireQueued>(a, 2, MakeAcquire(2, Lock("k"), Owner(2), true));
+  const auto tended = AskFor<core::TendDone>(a, 3, core::StoreTend{3, Lock("k")});
+  EXPECT_FALSE(tended.slot_was_gone);
+  ASSERT_TRUE(tended.holder);
+  EXPECT_EQ(tended.holder->owner, Owner(1));
+  EXPECT_EQ(tended.holder->token, grant.token);
+  EXPECT_GT(tended.holder->time_left, seconds(10));
+  EXPECT_TRUE(AskFor<core::TendDone>(a, 4, core::StoreTend{4, Lock("nobody waits here")}).slot_was_gone);
+}
+
+TEST_P(StoreConformance, TendHandsOnALockThatLapsed) {
+  Broker a = MakeBroker(kBrokerA);
+  auto brief = MakeAcquire(1, Lock("k"), Owner(1));
+  brief.ttl = milliseconds(30);
+  AskFor<core::AcquireGranted>(a, 1, brief);
+  AskFor<core::AcquireQueued>(a, 2, MakeAcquire(2, Lock("k"), Owner(2), true));
+  core::OpId op = 3;
+  core::TendDone tended;
+  EXPECT_TRUE(Await([&] {
+    tended = AskFor<core::TendDone>(a, op, core::StoreTend{op, Lock("k")});
+    ++op;
+    return tended.holder && tended.holder->owner == Owner(2);
+  }));
+}
+
+TEST_P(StoreConformance, InspectShowsHolderAndWaiters) {
+  Broker a = MakeBroker(kBrokerA);
+  const auto grant = AskFor<core::AcquireGranted>(a, 1, MakeAcquire(1, Lock("k"), Owner(1)));
+  for (core::OpId op = 2; op < 6; ++op) {
+    AskFor<core::AcquireQueued>(a, op, MakeAcquire(op, Lock("k"), Owner(static_cast<uint8_t>(op)), true));
+  }
+  const auto view = Inspect(a, Lock("k"), 3);
+  ASSERT_TRUE(view.ok()) << view.status();
+  EXPECT_EQ(view->name, Lock("k"));
+  EXPECT_EQ(view->last_token, grant.token);
+  EXPECT_EQ(view->queue_length, 4u);
+  ASSERT_EQ(view->waiters.size(), 3u);
+  EXPECT_EQ(view->waiters[0].owner, Owner(2));
+  EXPECT_EQ(view->waiters[0].broker_id, kBrokerA);
+  EXPECT_EQ(view->waiters[0].ttl, seconds(30));
+  EXPECT_EQ(view->waiters[0].info, MakeAcquire(2, Lock("k"), Owner(2)).info);
+
+  const auto free = Inspect(a, Lock("free"));
+  ASSERT_TRUE(free.ok());
+  EXPECT_FALSE(free->holder);
+  EXPECT_EQ(free->queue_length, 0u);
+}
+
+TEST_P(StoreConformance, ListPagesThroughEveryLockOfAPrefix) {
+  Broker a = MakeBroker(kBrokerA);
+  std::set<std::string> wanted;
+  core::OpId op = 0;
+  const auto take = [&](std::string_view ns, const std::string& key) {
+    ++op;
+    auto acquire = MakeAcquire(op, core::LockName::Encode(ns, key), Owner(1));
+    a.store->Submit(acquire);
+    return acquire.name.escaped();
+  };
+  for (int i = 0; i < 120; ++i) {
+    wanted.insert(take("n*s", "a[b]*{" + std::to_string(i)));
+    take("n*s", "other" + std::to_string(i));
+    take("nXs", "a[b]*{" + std::to_string(i));
+  }
+  a.store->Flush();
+  ASSERT_TRUE(Await([&] { return a.seen->Count<core::StoreReply>() == op; }));
+
+  std::set<std::string> seen;
+  std::string token;
+  int pages = 0;
+  do {
+    std::optional<absl::StatusOr<LockPage>> page;
+    a.store->List(core::EscapeNamespace("n*s"), core::EscapeKey("a[b]*{"), 50, token, seconds(10),
+                  [&](absl::StatusOr<LockPage> got) { page = std::move(got); });
+    ASSERT_TRUE(Await([&] { return page.has_value(); }));
+    ASSERT_TRUE(page->ok()) << page->status();
+    EXPECT_LE((*page)->locks.size(), 50u);
+    for (const auto& lock : (*page)->locks) {
+      EXPECT_TRUE(lock.holder);
+      seen.insert(lock.name.escaped());
+    }
+    token = (*page)->next_page_token;
+  } while (!token.empty() && ++pages < 1000);
+  EXPECT_EQ(seen, wanted);
+}
+
+TEST_P(StoreConformance, AWrongPageTokenIsRefused) {
+  Broker a = MakeBroker(kBrokerA);
+  std::optional<absl::StatusOr<LockPage>> page;
+  a.store->List("ns", "", 10, "no token of ours", seconds(10),
+                [&](absl::StatusOr<LockPage> got) { page = std::move(got); });
+  EXPECT_FALSE(page);
+  ASSERT_TRUE(Await([&] { return page.has_value(); }));
+  EXPECT_EQ(page->status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_P(StoreConformance, CommandsOfOneTurnAreAnsweredInOrder) {
+  Broker a = MakeBroker(kBrokerA);
+  for (core::OpId op = 1; op <= 500; ++op) a.store->Submit(MakeAcquire(op, Lock(std::to_string(op)), Owner(1)));
+  a.store->Flush();
+  ASSERT_TRUE(Await([&] { return a.seen->Count<core::StoreReply>() == 500; }));
+  core::OpId expected = 0;
+  for (const auto& input : a.seen->inputs) {
+    const auto* reply = std::get_if<core::StoreReply>(&input);
+    if (reply == nullptr) continue;
+    EXPECT_EQ(reply->op, ++expected);
+  }
+}
+
+TEST_P(StoreConformance, SubmitFromInsideAnAnswerWorks) {
+  Broker a = MakeBroker(kBrokerA);
+  Store* store = a.store.get();
+  a.seen->on_input = [store](const core::Input& input) {
+    const auto* reply = std::get_if<core::StoreReply>(&input);
+    if (reply == nullptr || reply->op >= 50) return;
+    store->Submit(MakeAcquire(reply->op + 1, Lock("k"), Owner(1)));
+    store->Flush();
+  };
+  store->Submit(MakeAcquire(1, Lock("k"), Owner(1)));
+  store->Flush();
+  EXPECT_TRUE(Await([&] { return a.seen->Replies(50) == 1; }));
+}
+
+TEST_P(StoreConformance, AReconnectEndsEveryCommandOnceAndComesUpAgain) {
+  Broker a = MakeBroker(kBrokerA);
+  for (core::OpId op = 1; op <= 50; ++op) a.store->Submit(MakeAcquire(op, Lock(std::to_string(op)), Owner(1)));
+  a.store->Submit(core::StoreReconnect{"silence"});
+  EXPECT_EQ(a.seen->Count<core::StoreReply>(), 0u);
+  a.store->Submit(MakeAcquire(51, Lock("after"), Owner(1)));
+  ASSERT_TRUE(Await([&] { return a.seen->Count<core::StoreReply>() == 51; }));
+  for (core::OpId op = 1; op <= 51; ++op) {
+    ASSERT_EQ(a.seen->Replies(op), 1u);
+    const auto& outcome = a.seen->Reply(op)->outcome;
+    EXPECT_TRUE(std::holds_alternative<core::StoreUnknown>(outcome) ||
+                std::holds_alternative<core::StoreFailed>(outcome));
+  }
+  ASSERT_TRUE(std::holds_alternative<core::StoreFailed>(a.seen->Reply(51)->outcome));
+  EXPECT_EQ(std::get<core::StoreFailed>(a.seen->Reply(51)->outcome).kind, core::FailureKind::kNotSent);
+  EXPECT_TRUE(Await([&] { return a.seen->Count<core::StoreUp>() == 2; }));
+  AskFor<core::AcquireGranted>(a, 60, MakeAcquire(60, Lock("k"), Owner(9)));
+}
+
+TEST_P(StoreConformance, NothingIsDeliveredAfterStopAndQuestionsAreCancelled) {
+  Broker a = MakeBroker(kBrokerA);
+  std::optional<absl::StatusOr<LockView>> view;
+  std::optional<absl::StatusOr<LockPage>> page;
+  for (core::OpId op = 1; op <= 20; ++op) a.store->Submit(MakeAcquire(op, Lock("k"), Owner(1)));
+  a.store->Flush();
+  a.store->Inspect(Lock("k"), 1, seconds(10), [&](absl::StatusOr<LockView> got) { view = std::move(got); });
+  a.store->List("default", "", 1, "", seconds(10), [&](absl::StatusOr<LockPage> got) { page = std::move(got); });
+  const size_t before = a.seen->inputs.size();
+  a.store->Stop();
+  ASSERT_TRUE(view && page);
+  EXPECT_EQ(view->status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(page->status().code(), absl::StatusCode::kCancelled);
+  for (int i = 0; i < 20; ++i) world_->Turn();
+  EXPECT_EQ(a.seen->inputs.size(), before);
+}
+
+}  // namespace distlock::store

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/wire_value.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "store/keys.h"
+
+namespace distlock::store {
+namespace {
+
+TEST(WireValue, OwnerIdsGoToHexAndBack) {
+  core::OwnerId owner{};
+  for (size_t i = 0; i < owner.size(); ++i) owner[i] = static_cast<uint8_t>(i * 17 + 3);
+  EXPECT_EQ(ParseOwner(HexOfOwner(owner)), owner);
+  for (const std::string bad : {"", "00", "zz000000000000000000000000000000", "000000000000000000000000000000000"}) {
+    EXPECT_FALSE(ParseOwner(bad)) << bad;
+  }
+}
+
+TEST(WireValue, NumbersAreDigitsAndSaturate) {
+  EXPECT_EQ(ParseNumber("0"), 0u);
+  EXPECT_EQ(ParseNumber("9007199254740993"), 9007199254740993u);
+  EXPECT_EQ(ParseNumber("99999999999999999999999"), std::numeric_limits<uint64_t>::max());
+  for (const std::string bad : {"", "-1", "+1", " 1", "1e5", "0x1"}) EXPECT_FALSE(ParseNumber(bad)) << bad;
+}
+
+TEST(WireValue, MillisecondsAreRoundedUpAndNeverZero) {
+  EXPECT_EQ(CeilMs(std::chrono::nanoseconds(1)), 1);
+  EXPECT_EQ(CeilMs(std::chrono::nanoseconds(0)), 1);
+  EXPECT_EQ(CeilMs(std::chrono::microseconds(1001)), 2);
+  EXPECT_EQ(CeilMs(std::chrono::seconds(3)), 3000);
+}
+
+TEST(WireValue, HugeMillisecondsStillAdd) {
+  const auto huge = FromMs(std::numeric_limits<uint64_t>::max());
+  EXPECT_GT(huge + huge, huge);
+}
+
+TEST(WireValue, HolderKeepsEveryByteOfInfo) {
+  const auto holder = ParseHolder(std::string("1;0102030405060708090a0b0c0d0e0f10;42;7;30000;0;a;b\0c", 53), -2);
+  ASSERT_TRUE(holder);
+  EXPECT_EQ(holder->info, std::string("a;b\0c", 5));
+  EXPECT_EQ(holder->time_left, core::Duration::zero());
+  for (const std::string bad :
+       {"", "1;", "2;0102030405060708090a0b0c0d0e0f10;42;7;30000;0;", "1;01;42;7;30000;0;",
+        "1;0102030405060708090a0b0c0d0e0f10;42;7;30000;0", "1;0102030405060708090a0b0c0d0e0f10;x;7;30000;0;"}) {
+    EXPECT_FALSE(ParseHolder(bad, 1)) << bad;
+  }
+}
+
+TEST(Keys, PatternsEscapeWhatGlobsMean) {
+  const Keys keys("d*l");
+  EXPECT_EQ(keys.HolderPattern("a?b", "[x]\\"), "d\\*l:{a\\?b/\\[x\\]\\\\*}:h");
+}
+
+TEST(Keys, HolderKeysGoBackToNames) {
+  const Keys keys("dl");
+  const auto name = core::LockName::Encode("n/s", "k{}%:h\n");
+  EXPECT_EQ(keys.NameOfHolder(keys.Holder(name)), name);
+  for (const std::string bad : {"", "dl:{}:h", "dl:{a/}:h", "dl:{a/b}:q", "xx:{a/b}:h", "dl:{}h", "dl:{a/b{c}:h"}) {
+    EXPECT_FALSE(keys.NameOfHolder(bad)) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace distlock::store

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The house rules, each a function from a Tree to the lines that break it: "path:line: what, and what to do"."""
+import fnmatch
+import os
+import re
+import subprocess
+
+TOP_LEVEL = {"CMakeLists.txt", "CMakePresets.json", "Dockerfile", "README.md",
+             "proto", "server", "client", "lua", "deploy", "tests", "helm", ".ci"}
+CODE = (".cc", ".h", ".lua", ".py", ".sh", ".proto", ".cmake", ".go", ".js", ".mjs", ".ts")
+LINES_MAX = 400
+GENERATED = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*.pb.go", "*_pb.js", "*_pb.d.ts")
+
+# What each room may include of the project, and the outside worlds it must never have heard of.
+SERVER_ROOMS = ("core", "store", "shard", "rpc", "ops", "main", "lua")
+GRPC = ("grpc", "google/", "distlock/v1/")
+MAY_INCLUDE = {
+    "server/core": ({"core"}, None),
+    "server/store": ({"core", "store", "lua"}, GRPC),
+    "server/shard": ({"core", "store", "shard", "ops"}, GRPC),
+    "server/rpc": ({"core", "store", "shard", "rpc", "ops"}, ("hiredis", "uv.h")),
+    "server/ops": ({"ops"}, GRPC + ("hiredis", "uv.h")),
+    "server/main": (set(SERVER_ROOMS), ("hiredis",)),
+    "client": (set(), ("hiredis", "uv.h")),
+}
+# The core has no threads, no clock and no IO: these would bring them in.
+CORE_STD_BANNED = {"thread", "mutex", "shared_mutex", "condition_variable", "future", "iostream", "fstream",
+                   "filesystem", "ctime"}
+CORE_ABSL_BANNED = ("absl/log/", "absl/random/", "absl/synchronization/", "absl/time/clock.h")
+
+
+class Tree:
+    """The files of the project: what git tracks or would track; without git, everything but build folders."""
+
+    def __init__(self, root):
+        self.root = os.path.abspath(root)
+        self.files = sorted(self._from_git() or self._from_disk())
+        self._lines = {}
+
+    def _from_git(self):
+        if not os.path.exists(os.path.join(self.root, ".git")):
+            return None
+        listing = subprocess.run(
+            ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=self.root, capture_output=True, text=True, check=True).stdout
+        return [f for f in listing.split("\0") if f and os.path.isfile(os.path.join(self.root, f))]
+
+    def _from_disk(self):
+        found = []
+        for folder, folders, names in os.walk(self.root):
+            folders[:] = [f for f in folders if f not in (".git", "build", "__pycache__", ".pytest_cache", ".cache")]
+            found += [os.path.relpath(os.path.join(folder, n), self.root) for n in names]
+        return found
+
+    def lines(self, path):
+        if path not in self._lines:
+            with open(os.path.join(self.root, path), encoding="utf-8", errors="replace") as f:
+                self._lines[path] = f.read().split("\n")
+        return self._lines[path]
+
+    def code(self, *patterns):
+        """Written sources, of all kinds or of those that match."""
+        for path in self.files:
+            name = os.path.basename(path)
+            is_code = name.endswith(CODE) or name == "CMakeLists.txt"
+            is_generated = any(fnmatch.fnmatch(name, g) for g in GENERATED)
+            if is_code and not is_generated and (not patterns or any(fnmatch.fnmatch(path, p) for p in patterns)):
+                yield path
+
+    def has(self, path):
+        return os.path.exists(os.path.join(self.root, path))
+
+
+def top_level(tree):
+    for name in sorted({f.split("/")[0] for f in tree.files}):
+        is_dotfile = name.startswith(".") and os.path.isfile(os.path.join(tree.root, name))
+        if name not in TOP_LEVEL and not is_dotfile:
+            yield f"{name}: the top level is fixed; put it into one of {', '.join(sorted(TOP_LEVEL))}"
+    for path in tree.files:
+        if path.startswith(".ci/") and path != ".ci/run":
+            yield f"{path}: .ci holds only run"
+
+
+def file_size(tree):
+    for path in tree.code():
+        count = len(tree.lines(path)) - 1
+        if count > LINES_MAX:
+            yield f"{path}:{LINES_MAX}: {count} lines, at most {LINES_MAX}; split it by purpose"
+
+
+def names(tree):
+    nobody_placed = {"util", "utils", "common", "helper", "helpers", "manager", "misc"}
+    for path in tree.files:
+        words = set(re.split(r"[/_.\-]", path.lower()))
+        for word in sorted(words & nobody_placed):
+            yield f"{path}: '{word}' says nothing; name it for what it does"
+    for path in tree.code("*.h", "*.cc"):
+        for number, line in enumerate(tree.lines(path), 1):
+            found = re.search(r"\b(?:class|struct)\s+(\w*(?:Manager|Utils?|Helpers?))\b", line)
+            if found:
+                yield f"{path}:{number}: '{found[1]}' says nothing; name it for what it does"
+
+
+def spdx(tree):
+    for path in tree.code():
+        if not any("SPDX-License-Identifier: Apache-2.0" in line for line in tree.lines(path)[:3]):
+            yield f"{path}:1: no SPDX-License-Identifier: Apache-2.0 line on top"
+
+
+def headers(tree):
+    for path in tree.code("*.h"):
+        lines = tree.lines(path)
+        if "#pragma once" not in lines:
+            yield f"{path}:1: no #pragma once"
+        before = []
+        for line in lines:
+            if line.startswith(("#include", "namespace")):
+                break
+            before.append(line)
+        if not any(re.match(r"// (?!SPDX)\S", line) for line in before):
+            yield f"{path}:1: no contract before the includes: what it is, which thread, who owns it"
+
+
+def scripts(tree):
+    for path in tree.code("lua/*.lua"):
+        if os.path.basename(path) != "prelude.lua" and not any("KEYS" in line for line in tree.lines(path)[:5]):
+            yield f"{path}:1: the first lines must list KEYS, ARGV and the return codes"
+
+
+def includes(tree):
+    for path in tree.code("server/*.h", "server/*.cc", "client/*.h", "client/*.cc"):
+        room = "/".join(path.split("/")[:2]) if path.startswith("server/") else "client"
+        if room not in MAY_INCLUDE:
+            yield f"{path}: no such room; the rooms are {', '.join(MAY_INCLUDE)}"
+            continue
+        for number, line in enumerate(tree.lines(path), 1):
+            found = re.match(r'\s*#\s*include\s*(["<])([^">]+)[">]', line)
+            if found:
+                why = include_fault(room, found[2])
+                if why:
+                    yield f"{path}:{number}: {room} includes {found[2]}: {why}"
+
+
+def include_fault(room, target):
+    rooms, banned = MAY_INCLUDE[room]
+    first = target.split("/")[0]
+    if first in ("tests", "sim"):
+        return "tests are not part of the product"
+    if "/" in target and first in SERVER_ROOMS:
+        return None if first in rooms else f"it may include only {', '.join(sorted(rooms)) or 'itself'}"
+    if room == "server/core":
+        if target in CORE_STD_BANNED or target.startswith(CORE_ABSL_BANNED):
+            return "the core has no threads, no clock and no IO"
+        is_std = "/" not in target and "." not in target
+        return None if is_std or first == "absl" else "the core includes only std, absl and core"
+    if banned and target.startswith(banned):
+        return "that world ends before this room"
+    return None
+
+
+def leftovers(tree):
+    words = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|X" + r"XX)\b")
+    machine = re.compile(r"(?<![\w./$}])/(?:work|home/\w+|root|Users/\w+|tmp/build-\w+)/")
+    for path in tree.files:
+        if not (path.endswith(CODE + (".md", ".txt", ".yaml", ".yml", ".json")) or "." not in os.path.basename(path)):
+            continue
+        for number, line in enumerate(tree.lines(path), 1):
+            if words.search(line):
+                yield f"{path}:{number}: finish it or leave it out: {line.strip()}"
+            if machine.search(line):
+                yield f"{path}:{number}: a path of somebody's machine: {line.strip()}"
+
+
+def room_readmes(tree):
+    rooms = {d for d in ("proto", "lua", "server", "client", "deploy", "tests") if tree.has(d)}
+    for path in tree.files:
+        parts = path.split("/")
+        if parts[0] in ("server", "client") and len(parts) > 2:
+            rooms.add("/".join(parts[:2]))
+    for room in sorted(rooms):
+        if room != "server" and not tree.has(f"{room}/README.md"):
+            yield f"{room}/README.md: missing; say what the room is and what it must never include"
+
+
+def named_paths(tree):
+    """Each path in backticks in a README exists, seen from the root, the README's folder or an include root."""
+    roots = ["", "server", "client/cpp/include"]
+    for path in (f for f in tree.files if f.endswith(".md")):
+        fenced = False
+        for number, line in enumerate(tree.lines(path), 1):
+            if line.lstrip().startswith("```"):
+                fenced = not fenced
+            for text in re.findall(r"`([^`]+)`", "" if fenced else line):
+                for candidate in braces(text):
+                    if looks_like_a_path(tree, candidate) and not exists(
+                            tree, candidate, roots + [os.path.dirname(path)]):
+                        yield f"{path}:{number}: names {candidate}, which does not exist"
+
+
+def braces(text):
+    found = re.fullmatch(r"([^{}]*)\{([^{}]*)\}([^{}]*)", text)
+    return [found[1] + part + found[3] for part in found[2].split(",")] if found else [text]
+
+
+def looks_like_a_path(tree, text):
+    if not re.fullmatch(r"\.?[\w*\-]+([./][\w*\-]+)*/?", text) or text.endswith((".pb.h", "_data.h")):
+        return False
+    first = text.split("/")[0]
+    return text.endswith(CODE) or ("/" in text and first in TOP_LEVEL and tree.has(first))
+
+
+def exists(tree, text, roots):
+    wanted = [os.path.normpath(os.path.join(root, text)) for root in roots]
+    return any(tree.has(w) if "*" not in w else fnmatch.filter(tree.files, w) for w in wanted)
+
+
+def table(tree, marker):
+    """The rows between `<!-- marker -->` and `<!-- /marker -->` of README.md: [(line, [cell, ...])], or None."""
+    if not tree.has("README.md"):
+        return None
+    lines = tree.lines("README.md")
+    if f"<!-- {marker} -->" not in lines or f"<!-- /{marker} -->" not in lines:
+        return None
+    rows = []
+    for number in range(lines.index(f"<!-- {marker} -->") + 1, lines.index(f"<!-- /{marker} -->")):
+        cells = [c.strip().strip("`") for c in re.split(r"(?<!\\)\|", lines[number].strip())[1:-1]]
+        if lines[number].startswith("| `"):
+            rows.append((number + 1, cells))
+    return rows
+
+
+def same_names(what, documented, actual):
+    for name in sorted(actual - documented):
+        yield f"README.md: the {what} table lacks {name}"
+    for name in sorted(documented - actual):
+        yield f"README.md: the {what} table has {name}, which does not exist"
+
+
+def metric_table(tree):
+    sources = list(tree.code("server/ops/metrics*.cc"))
+    if not sources or not tree.has("README.md"):
+        return
+    rows = table(tree, "metrics")
+    if rows is None:
+        yield "README.md: no table between <!-- metrics --> and <!-- /metrics -->"
+        return
+    text = "\n".join("\n".join(tree.lines(s)) for s in sources)
+    yield from same_names("metric", {cells[0] for _, cells in rows}, set(re.findall(r'"(distlock_[a-z_]+)"', text)))
+
+
+def flag_table(tree, help_text):
+    rows = table(tree, "flags")
+    if rows is None:
+        yield "README.md: no table between <!-- flags --> and <!-- /flags -->"
+        return
+    defaults = {}
+    for entry in re.split(r"^  (?=--[a-z])", help_text, flags=re.MULTILINE)[1:]:
+        stated = re.search(r"\[default (.*?)\]", " ".join(entry.split()))
+        defaults[entry.split()[0]] = stated[1] if stated else ""
+    documented = {cells[0].split()[0]: (line, cells[1] if len(cells) > 1 else "") for line, cells in rows}
+    yield from same_names("flag", set(documented), set(defaults))
+    for name, (line, default) in documented.items():
+        if default.strip("-") != defaults.get(name, default.strip("-")):
+            yield f"README.md:{line}: {name} has the default '{defaults[name]}', not '{default}'"
+
+
+RULES = (top_level, file_size, names, spdx, headers, scripts, includes, leftovers, room_readmes, named_paths,
+         metric_table)

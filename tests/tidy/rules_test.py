@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each house rule sees the fault it is there for, and keeps quiet about a clean tree."""
+import os
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+import rules  # noqa: E402
+
+SPDX = "SPDX-License-Identifier: Apache-2.0\n"
+HEADER = f"// {SPDX}//\n// What it is. Shard thread only.\n#pragma once\n"
+README = ("# x\n<!-- flags -->\n| flag | default | meaning |\n|---|---|---|\n| `--listen` | `a` | b\\|c |\n| `--redis` | | d |\n"
+          "<!-- /flags -->\n"
+          "<!-- metrics -->\n| `distlock_grants_total` | counter | grants |\n<!-- /metrics -->\nSee `lua/take.lua`.\n")
+CLEAN = {
+    "README.md": README,
+    "lua/README.md": "x\n", "lua/take.lua": f"-- {SPDX}-- KEYS h ARGV owner\n",
+    "server/core/README.md": "x\n", "server/core/lock.h": HEADER + '#include <vector>\n#include "absl/types/span.h"\n',
+    "server/ops/README.md": "x\n", "server/ops/metrics.cc": f'// {SPDX}auto a = "distlock_grants_total";\n',
+}
+
+
+class RulesTest(unittest.TestCase):
+    def faults(self, extra=(), rule=None):
+        with tempfile.TemporaryDirectory() as root:
+            for path, text in {**CLEAN, **dict(extra)}.items():
+                os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
+                with open(os.path.join(root, path), "w", encoding="utf-8") as f:
+                    f.write(text)
+            tree = rules.Tree(root)
+            return [fault for r in ([rule] if rule else rules.RULES) for fault in r(tree)]
+
+    def assert_one(self, rule, path, text):
+        faults = self.faults({path: text}, rule)
+        self.assertEqual(len(faults), 1, faults)
+
+    def test_clean_tree_has_no_faults(self):
+        self.assertEqual(self.faults(), [])
+
+    def test_each_rule_sees_its_fault(self):
+        for rule, path, text in [
+                (rules.top_level, "scripts/x.sh", f"# {SPDX}"),
+                (rules.top_level, ".ci/extra", "x"),
+                (rules.file_size, "server/core/big.cc", f"// {SPDX}" + "int x;\n" * 400),
+                (rules.names, "server/core/string_utils.cc", f"// {SPDX}"),
+                (rules.names, "server/core/lock.cc", f"// {SPDX}class LockManager {{}};\n"),
+                (rules.spdx, "deploy/x.sh", "#!/bin/sh\n"),
+                (rules.headers, "server/core/lock.h", HEADER.replace("#pragma once", "")),
+                (rules.headers, "server/core/lock.h", f"// {SPDX}#pragma once\n#include <vector>\n"),
+                (rules.scripts, "lua/take.lua", f"-- {SPDX}return 1\n"),
+                (rules.leftovers, "server/core/lock.cc", "// TO" + "DO later\n"),
+                (rules.leftovers, "deploy/README.md", "see /ho" + "me/me/x\n"),
+                (rules.room_readmes, "server/store/store.cc", ""),
+                (rules.named_paths, "deploy/README.md", "run `deploy/gone.sh`\n"),
+                (rules.named_paths, "deploy/README.md", "see `tests/{tidy,core}`\n"),
+                (rules.metric_table, "README.md", README.replace("grants_total", "grant_total")),
+        ]:
+            with self.subTest(rule=rule.__name__, path=path):
+                if rule is rules.named_paths:
+                    self.assertGreaterEqual(len(self.faults({path: text, "tests/core/x": ""}, rule)), 1)
+                elif rule is rules.metric_table:
+                    self.assertEqual(len(self.faults({path: text}, rule)), 2)
+                else:
+                    self.assert_one(rule, path, text)
+
+    def test_includes_run_one_way(self):
+        for path, target, allowed in [
+                ("server/core/a.cc", '"core/b.h"', True), ("server/core/a.cc", '"store/store.h"', False),
+                ("server/core/a.cc", "<mutex>", False), ("server/core/a.cc", "<hiredis/hiredis.h>", False),
+                ("server/core/a.cc", '"absl/time/clock.h"', False), ("server/core/a.cc", "<unistd.h>", False),
+                ("server/store/a.cc", '"lua/scripts_data.h"', True), ("server/store/a.cc", '"shard/s.h"', False),
+                ("server/store/a.cc", "<grpcpp/grpcpp.h>", False), ("server/shard/a.cc", '"store/store.h"', True),
+                ("server/shard/a.cc", '"rpc/x.h"', False), ("server/rpc/a.cc", '"core/b.h"', True),
+                ("server/rpc/a.cc", "<hiredis/async.h>", False), ("server/ops/a.cc", '"core/b.h"', False),
+                ("server/ops/a.cc", '"distlock/v1/lock.pb.h"', False), ("client/cpp/a.cc", '"core/b.h"', False),
+                ("client/cpp/a.cc", '"distlock/v1/lock.pb.h"', True), ("server/main/a.cc", '"rpc/x.h"', True),
+                ("server/extra/a.cc", "<vector>", False)]:
+            with self.subTest(path=path, target=target):
+                faults = self.faults({path: f"#include {target}\n"}, rules.includes)
+                self.assertEqual(faults == [], allowed, faults)
+
+    def test_flag_table_is_that_of_help(self):
+        with tempfile.TemporaryDirectory() as root:
+            with open(os.path.join(root, "README.md"), "w", encoding="utf-8") as f:
+                f.write(README)
+            tree = rules.Tree(root)
+            listen = "  --listen ADDR    DISTLOCK_LISTEN\n      where; see\n      --redis [default {}]\n"
+            redis = "  --redis URL\n      store\n"
+            for text, count in [(listen.format("a") + redis, 0), (listen.format("b") + redis, 1), (redis, 1),
+                                (listen.format("a") + redis + "  --http ADDR\n", 1),
+                                (listen.format("a") + "  --redis URL\n      store [default x]\n", 1)]:
+                self.assertEqual(len(list(rules.flag_table(tree, text))), count, text)
+
+
+if __name__ == "__main__":
+    unittest.main()
