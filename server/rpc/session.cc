@@ -162,11 +162,11 @@ std::string SessionCall::Route(std::vector<Ready>& commands) {
 }
 
 std::string SessionCall::RouteOne(Ready& command) {
-  if (leaving_) return "a command came after Goodbye";
   if (auto* heartbeat = std::get_if<core::Heartbeat>(&command.what)) {
-    RouteHeartbeat(heartbeat->seq);
+    if (!leaving_) RouteHeartbeat(heartbeat->seq);
     return "";
   }
+  if (leaving_) return "a command came after Goodbye";
   if (std::holds_alternative<core::Goodbye>(command.what)) {
     leaving_ = true;
     for (int shard = 0; shard < static_cast<int>(batches_.size()); ++shard) {

@@ -241,6 +241,13 @@ TEST(Session, WhatBreaksTheProtocolEndsTheStream) {
   EXPECT_TRUE(broker.Await([](const core::BrokerStats& stats) { return stats.sessions == 0; }));
 }
 
+TEST(Session, AHeartbeatThatCrossesGoodbyeIsIgnored) {
+  TestBroker broker;
+  TestSession session(broker.locks());
+  session.Open().Goodbye().Heartbeat(1).Send();
+  EXPECT_TRUE(session.Finish().ok());
+}
+
 TEST(Session, LimitsLeasesAndRequests) {
   TestOptions options;
   options.server.limits.max_leases_per_session = 2;

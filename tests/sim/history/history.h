@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What happened in a run, simulated or with real processes: one list of records in the order of a clock that is common to
+// all (virtual time, or CLOCK_BOOTTIME of the one machine). The checkers read nothing else, so every way to make a history
+// is judged alike. Values; one thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace distlock::sim {
+
+// `code` and `value` by kind are in brackets.
+enum class RecordKind : uint8_t {
+  // A client, about one lease: everything from its request on carries the same `lease` number. A repeat of a detached
+  // request under its request_id has the number of the first.
+  kAsked,     // [value: max_wait in ns; -1 unbounded, 0 one try]
+  kGaveUp,    // it cancelled, or its call or stream ended before an answer; a grant may still cross this
+  kRefused,   // [code: core::RefusalReason]
+  kGranted,   // `token`; told to the client
+  kBelieves,  // until `until_ns` from now on, unless another record says otherwise; also to less than before
+  kEnded,     // no belief from now on [code: EndedWhy]
+  kReleased,  // the answer to a release [code: core::ReleaseOutcome]
+  kWrote,     // to a store that rejects tokens smaller than it has seen; `token` [code: 1 accepted, 0 rejected]
+  // The store, about one lease. Only where it can be seen (the simulator).
+  kQueued,    // it got a place [value: its arrival number in this lock's queue, as the store counts]
+  kUnqueued,  // it lost its place without a grant
+  kTook,      // it holds the lock; `token`
+  kFreed,     // it holds it no more [code: FreedHow]
+  // The run.
+  kFault,     // somebody broke something [code: FaultKind; value: for how long, ns]; `actor` is what it happened to
+  kForgot,    // the store lost what it had promised to keep (emptied, key deleted, rolled back, clock stepped); `lock`: -1 all
+  kHealed,    // no faults from now on
+  kQuiet,     // the clients have released and left long ago: nothing may be left
+  kLeft,      // something is left [value: how many]; `note` says what
+};
+
+enum class EndedWhy : uint8_t { kReleasing, kLost, kStreamBroke, kDeadline, kClientDied };
+enum class FreedHow : uint8_t { kReleased, kExpired, kForgotten };
+enum class FaultKind : uint8_t {
+  kClientKilled, kClientPaused, kClientClock,
+  kBrokerKilled, kBrokerPaused, kBrokerDrained, kBrokerClock,
+  kStorePaused, kStoreRestarted, kStoreEmptied, kKeyDeleted, kStoreClock, kStoreFull, kStoreRefuses, kFailover, kScriptsFlushed,
+  kLinkReset, kLinkSlow, kLinkSilent, kLinkOneWay, kChannelLost, kNoticesLost,
+  kCount
+};
+
+struct Record {
+  int64_t at_ns = 0;
+  RecordKind kind = RecordKind::kAsked;
+  uint8_t code = 0;
+  int32_t actor = -1;   // a process: index into History::actors
+  int32_t lock = -1;    // index into History::locks
+  int64_t lease = -1;
+  uint64_t token = 0;
+  int64_t until_ns = 0;
+  int64_t value = 0;
+  int32_t note = -1;    // index into History::notes
+};
+
+struct Actor {
+  enum class Kind : uint8_t { kClient, kBroker, kStore, kLink };
+  Kind kind = Kind::kClient;
+  std::string name;
+};
+
+// What was asked for in one lease; index = lease number.
+struct LeaseTerms {
+  int32_t lock = -1;
+  int32_t client = -1;
+  int64_t ttl_ns = 0;
+  int64_t lock_delay_ns = 0;
+  int64_t max_hold_ns = 0;
+  bool detached = false;
+  bool risky = false;  // on_disconnect RELEASE: its client accepts that another may get the lock while it still believes
+};
+
+struct History {
+  // Of the whole run.
+  bool calm = false;           // no fault at all: no loss, no false alarm, arrival order is strict, hand-off is prompt
+  int64_t validity_ns = 0;
+  int64_t longest_ttl_ns = 0;  // with lock_delay
+  std::vector<Actor> actors;
+  std::vector<std::string> locks;
+  std::vector<LeaseTerms> leases;
+  std::vector<std::string> notes;
+  std::vector<Record> records;  // by at_ns
+};
+
+}  // namespace distlock::sim
