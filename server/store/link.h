@@ -19,9 +19,9 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "core/types.h"
+#include "store/answer.h"
 #include "store/connection.h"
 #include "store/loop_timer.h"
 #include "store/redis_url.h"
@@ -42,16 +42,8 @@ struct LinkOptions {
   uint64_t seed = 1;                                         // of the back-off's jitter
 };
 
-struct Answer {
-  enum class Kind { kReply, kNotSent, kUnknown };
-  Kind kind = Kind::kNotSent;
-  const redisReply* reply = nullptr;  // kReply only; gone after the callback
-  std::string cause;                  // otherwise
-};
-
-class Link : private Connection::Owner {
+class Link : public CommandSender, private Connection::Owner {
  public:
-  using Done = absl::AnyInvocable<void(const Answer&)>;
 
   class Owner {
    public:
@@ -68,10 +60,10 @@ class Link : private Connection::Owner {
   ~Link() override;
 
   void Start();
-  void Send(std::string_view command, Done done);
+  void Send(std::string_view command, Done done) override;
   // Answers "not sent", from the loop.
   void Reject(Done done, std::string_view cause);
-  void Flush();
+  void Flush() override;
 
   // The owner's own preparations are done: the next back-off starts from its shortest again.
   void MarkReady();

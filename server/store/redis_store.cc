@@ -5,7 +5,6 @@
 #include <variant>
 
 #include "store/listing.h"
-#include "store/store_error.h"
 #include "store/text.h"
 
 namespace distlock::store {
@@ -17,13 +16,6 @@ LinkOptions MakeLinkOptions(const RedisStoreOptions& options, uint64_t salt) {
           .connect_timeout = options.connect_timeout,
           .subscriber = false,
           .seed = options.seed * 2 + salt};
-}
-
-// Answers after which this connection is of no use: another may reach the primary, or log in again.
-bool NeedsNewConnection(const redisReply& reply) {
-  if (!IsError(reply)) return false;
-  const std::string_view text = Text(reply);
-  return ClassifyError(text) == ErrorClass::kWrongServer || text.starts_with("NOAUTH");
 }
 
 }  // namespace
@@ -123,26 +115,13 @@ void RedisStore::Submit(core::StoreCommand command) {
 void RedisStore::Flush() { link_.Flush(); }
 
 void RedisStore::OnAnswer(const Question& question, const Answer& answer) {
-  core::StoreReply reply{.op = question.op, .time = {}, .outcome = core::StoreUnknown{}};
-  switch (answer.kind) {
-    case Answer::Kind::kNotSent:
-      reply.outcome = core::StoreFailed{core::FailureKind::kNotSent, std::string(answer.cause)};
-      break;
-    case Answer::Kind::kUnknown:
-      reply.outcome = core::StoreUnknown{std::string(answer.cause)};
-      break;
-    case Answer::Kind::kReply: {
-      Decoded decoded = codec_.Decode(question, *answer.reply);
-      reply = std::move(decoded.reply);
-      if (decoded.odd || NeedsNewConnection(*answer.reply)) {
-        up_ = false;
-        down_cause_ = decoded.odd ? "the server answered in an unknown shape" : std::string(Text(*answer.reply));
-        link_.Reconnect(absl::UnavailableError(down_cause_));
-      }
-      break;
-    }
+  Understood understood = Understand(codec_, question, answer);
+  if (!understood.reconnect.empty()) {
+    up_ = false;
+    down_cause_ = understood.reconnect;
+    link_.Reconnect(absl::UnavailableError(down_cause_));
   }
-  Tell(std::move(reply));
+  Tell(std::move(understood.reply));
 }
 
 void RedisStore::RefuseSoon(OpenQuestions::Id id, absl::Status why) {

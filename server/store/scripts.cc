@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "store/resp.h"
 #include "store/store_error.h"
 
 namespace distlock::store {
@@ -21,20 +22,20 @@ const std::vector<const lua::ScriptSource*>& AllScripts() {
 
 std::string LoadCommand(const lua::ScriptSource& script) { return MakeCommand({"SCRIPT", "LOAD", script.body}); }
 
-void ScriptCaller::Call(const lua::ScriptSource& script, std::string call, Link::Done done) {
+void ScriptCaller::Call(const lua::ScriptSource& script, std::string call, CommandSender::Done done) {
   Send(script, std::move(call), kResends, std::move(done));
 }
 
-void ScriptCaller::Send(const lua::ScriptSource& script, std::string call, int tries_left, Link::Done done) {
+void ScriptCaller::Send(const lua::ScriptSource& script, std::string call, int tries_left, CommandSender::Done done) {
   const std::string_view bytes = call;  // stays valid: the string is moved, and is too long to be stored inside itself
-  link_->Send(
+  sender_->Send(
       bytes, [this, &script, tries_left, call = std::move(call), done = std::move(done)](const Answer& answer) mutable {
         const bool missing = answer.kind == Answer::Kind::kReply && IsError(*answer.reply) &&
                              ClassifyError(Text(*answer.reply)) == ErrorClass::kNoScript;
         if (!missing || tries_left == 0) return done(answer);
         Load(script);
         Send(script, std::move(call), tries_left - 1, std::move(done));
-        link_->Flush();
+        sender_->Flush();
       });
 }
 
@@ -42,7 +43,7 @@ void ScriptCaller::Load(const lua::ScriptSource& script) {
   // One on its way is answered before anything that is sent from now on.
   if (std::find(loading_.begin(), loading_.end(), &script) != loading_.end()) return;
   loading_.push_back(&script);
-  link_->Send(LoadCommand(script), [this, &script](const Answer&) { std::erase(loading_, &script); });
+  sender_->Send(LoadCommand(script), [this, &script](const Answer&) { std::erase(loading_, &script); });
 }
 
 }  // namespace distlock::store

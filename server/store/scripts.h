@@ -4,7 +4,7 @@
 // the cache is flushed later, the first NOSCRIPT sends one SCRIPT LOAD for that script, and each refused call is sent
 // again behind it on the same connection, at most twice. Callers notice nothing but time.
 //
-// Thread: the loop's. The link outlives it.
+// Thread: the loop's. The sender outlives it.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "lua/scripts_data.h"
-#include "store/link.h"
+#include "store/answer.h"
 
 namespace distlock::store {
 
@@ -21,16 +21,16 @@ std::string LoadCommand(const lua::ScriptSource& script);
 
 class ScriptCaller {
  public:
-  explicit ScriptCaller(Link* link) : link_(link) {}
+  explicit ScriptCaller(CommandSender* sender) : sender_(sender) {}
 
   // `call` is the EVALSHA of `script`. The answer is NOSCRIPT only when loading has not helped.
-  void Call(const lua::ScriptSource& script, std::string call, Link::Done done);
+  void Call(const lua::ScriptSource& script, std::string call, CommandSender::Done done);
 
  private:
-  void Send(const lua::ScriptSource& script, std::string call, int tries_left, Link::Done done);
+  void Send(const lua::ScriptSource& script, std::string call, int tries_left, CommandSender::Done done);
   void Load(const lua::ScriptSource& script);
 
-  Link* const link_;
+  CommandSender* const sender_;
   std::vector<const lua::ScriptSource*> loading_;
 };
 

@@ -20,7 +20,7 @@ enum class RecordKind : uint8_t {
   kRefused,   // [code: core::RefusalReason]
   kGranted,   // `token`; told to the client
   kBelieves,  // until `until_ns` from now on, unless another record says otherwise; also to less than before
-  kEnded,     // no belief from now on [code: EndedWhy]
+  kEnded,     // no belief from now on [code: EndedWhy; value: with kLost core::LostReason + 1, where it is known]
   kReleased,  // the answer to a release [code: core::ReleaseOutcome]
   kWrote,     // to a store that rejects tokens smaller than it has seen; `token` [code: 1 accepted, 0 rejected]
   // The store, about one lease. Only where it can be seen (the simulator).
