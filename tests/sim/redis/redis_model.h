@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A Redis server in memory, as far as lua/README.md uses one: it runs the production scripts with an embedded Lua 5.1 on
-// a keyspace with expiry, pub/sub, a script cache, maxmemory, roles and replication by effects. Its honesty is proven in
-// sim_redis_honesty_test, where it answers random calls beside real servers.
+// A Redis server in memory, as far as lua/README.md uses one: it runs the production scripts with an embedded Lua 5.1
+// on a keyspace with expiry, pub/sub, a script cache, maxmemory, roles and replication by effects. Its honesty is
+// proven in sim_redis_honesty_test, where it answers random calls beside real servers.
 //
 // Time is a value that the caller sets, in microseconds since 1970 on this server's own clock; within a call it stands.
 // Everything is deterministic: same calls, same replies, same order of callbacks, in every process.
@@ -26,9 +26,9 @@ namespace distlock::sim {
 
 using Argv = std::vector<std::string_view>;
 
-// The first command of `bytes` (RESP arrays of bulk strings, as store::Codec and store::CommandBuilder write them), which
-// loses it from its front. Empty: no whole, well-formed command is there, and `bytes` is as it was. The words point into
-// `bytes`.
+// The first command of `bytes` (RESP arrays of bulk strings, as store::Codec and store::CommandBuilder write them),
+// which loses it from its front. Empty: no whole, well-formed command is there, and `bytes` is as it was. The words
+// point into `bytes`.
 Argv ParseCommand(std::string_view& bytes);
 
 enum class KeyType : uint8_t { kNone, kString, kList, kSet, kZset, kHash };
@@ -41,7 +41,8 @@ enum class ChangeKind : uint8_t {
 };
 
 // What one call changed, as commands whose effect does not depend on the time they are run at: expiries are absolute,
-// keys found expired are deleted by name, messages are published. To be applied whole, in order.
+// keys found expired are UNLINKed by name (deleted ones are DELed), messages are published. To be applied whole, in
+// order.
 struct Effects {
   std::vector<std::vector<std::string>> commands;
 };
@@ -51,6 +52,8 @@ struct KeyFacts {
   KeyType type = KeyType::kNone;
   std::optional<int64_t> expires_ms;  // since 1970; unset: never
 };
+
+class Server;
 
 class RedisModel {
  public:
@@ -62,25 +65,27 @@ class RedisModel {
 
   // ---- Calls ----
 
-  // Runs one command for connection `client`, any number >= 0 (it need not be opened). Never null: what goes wrong is an
-  // error reply with the text of Redis 7. A client that has subscribed may, as in RESP2, only (un)subscribe and PING.
-  // SUBSCRIBE and UNSUBSCRIBE take one channel a call, since a call has one reply.
+  // Runs one command for connection `client`, any number >= 0 (it need not be opened). Never null: what goes wrong is
+  // an error reply with the text of Redis 7. A client that has subscribed may, as in RESP2, only (un)subscribe and
+  // PING. SUBSCRIBE and UNSUBSCRIBE take one channel a call, since a call has one reply.
   store::ReplyPtr Execute(int client, const Argv& argv);
 
   // The connection is gone, and with it its subscriptions.
   void Disconnect(int client);
 
-  // Each PUBLISH (also one inside a script, before the script's reply) calls this for each subscriber, in the order they
-  // subscribed.
+  // Each PUBLISH (also one inside a script, before the script's reply) calls this for each subscriber, in the order
+  // they subscribed.
   void OnMessage(std::function<void(int client, std::string_view channel, std::string_view payload)> on_message);
 
   // ---- Time ----
 
   int64_t now_us() const;
-  // To any time, also back. Deletes nothing: a key that is past its time is absent to all who look, and is deleted when a
-  // command touches it. Like Redis, a key lives through the millisecond of its expiry: it is expired when now_ms > expires_ms.
+  // To any time, also back. Deletes nothing: a key that is past its time is absent to all who look, and is deleted when
+  // a command touches it. As in Redis, a key lives through the millisecond of its expiry: it is expired when now_ms >
+  // expires_ms.
   void SetClock(int64_t now_us);
-  // What Redis does in the background: deletes all that is expired, earliest first, equal ones by name. Nothing on a replica.
+  // What Redis does in the background: deletes all that is expired, earliest first, equal ones by name. Nothing on a
+  // replica.
   void ExpireDue();
   // SetClock, then ExpireDue.
   void Advance(int64_t now_us);
@@ -89,13 +94,14 @@ class RedisModel {
 
   // ---- Trouble ----
 
-  // While not "": the reply to every command, e.g. "LOADING Redis is loading the dataset in memory". Without the leading '-'.
+  // While not "": the reply to every command, e.g. "LOADING Redis is loading the dataset in memory"; no leading '-'.
   void RefuseAll(std::string error);
   // While not "": what a command that writes gets, also within scripts, where it ends the script like any error, e.g.
   // "NOREPLICAS Not enough good replicas to write." or "MISCONF ...".
   void RefuseWrites(std::string error);
-  // 0: no limit. A limit of 1 is always exceeded. As in Redis with noeviction: when used_memory() > limit before a call, it
-  // refuses what may grow memory (SET, ZADD, HSET, LPUSH, SADD); within a script only until its first write command has run.
+  // 0: no limit. A limit of 1 is always exceeded. As in Redis with noeviction: when used_memory() > limit before a
+  // call, it refuses what may grow memory (SET, ZADD, HSET, LPUSH, SADD); within a script only until its first write
+  // command has run.
   void SetMaxMemory(uint64_t bytes);
   // A simple estimate: a fixed part, and the bytes of keys and values with a fixed overhead each.
   uint64_t used_memory() const;
@@ -118,7 +124,9 @@ class RedisModel {
   void Promote();
   bool is_replica() const;
 
-  // ---- Observation: what a client would see now; nothing is touched. Views end with the next call that is not const. ----
+  // ---- Observation ----
+
+  // What a client would see now; nothing is touched by looking. Views end with the next call that is not const.
 
   void OnChange(std::function<void(std::string_view key, ChangeKind kind)> on_change);
   KeyType Type(std::string_view key) const;
@@ -132,7 +140,6 @@ class RedisModel {
   std::vector<int> Subscribers(std::string_view channel) const;
 
  private:
-  class Server;
   std::unique_ptr<Server> server_;
 };
 
