@@ -131,7 +131,7 @@ class RedisModel {
   void OnChange(std::function<void(std::string_view key, ChangeKind kind)> on_change);
   KeyType Type(std::string_view key) const;
   std::optional<std::string_view> String(std::string_view key) const;  // nullopt: absent, or of another type
-  std::vector<std::pair<std::string_view, double>> Zset(std::string_view key) const;  // in order of rank
+  std::vector<std::pair<std::string_view, double>> Zset(std::string_view key) const;            // in order of rank
   std::vector<std::pair<std::string_view, std::string_view>> Hash(std::string_view key) const;  // by field
   int64_t Pttl(std::string_view key) const;  // ms; -1 never expires, -2 absent
   std::vector<KeyFacts> Keys() const;        // by key
