@@ -7,6 +7,7 @@
 #include "rpc/convert.h"
 #include "rpc/holder_info.h"
 #include "rpc/ids.h"
+#include "rpc/promise.h"
 #include "rpc/validate.h"
 #include "rpc/wire.h"
 #include "shard/boot_clock.h"
@@ -16,16 +17,6 @@ namespace {
 
 bool IsState(const core::Event& event) {
   return std::holds_alternative<core::Renewed>(event) || std::holds_alternative<core::AtRisk>(event);
-}
-
-// A Hold's client counts from receipt, the core from when it said so. What has waited here is not promised again, and a
-// part of each promise is kept back for the way: a message that takes longer than that is believed for too long.
-constexpr int kPartForTheWay = 10;
-
-template <typename T>
-T Aged(T event, core::Duration age) {
-  event.valid_for = std::max<core::Duration>(event.valid_for - age, {});
-  return event;
 }
 
 }  // namespace
@@ -102,16 +93,19 @@ bool HoldCall::TakeNext() {
 }
 
 grpc::ByteBuffer HoldCall::Render() {
-  const core::Duration way = std::min(frontend_.limits.validity, ttl_) / kPartForTheWay;
-  const core::Duration age = shard::BootNow() - writing_now_.since + way;
+  const core::Duration age = shard::BootNow() - writing_now_.since;
+  const auto aged = [&](auto event) {
+    event.valid_for = PromiseOnTheWay(event.valid_for, age, frontend_.limits.validity, ttl_);
+    return event;
+  };
   v1::HoldResponse response;
   struct {
     v1::HoldResponse& out;
-    core::Duration age;
+    const decltype(aged)& now;
     void operator()(const core::Queued& event) const { *out.mutable_queued() = QueuedOf(event); }
-    void operator()(const core::Granted& event) const { *out.mutable_granted() = GrantOf(Aged(event, age), {}); }
-    void operator()(const core::Renewed& event) const { *out.mutable_renewed() = RenewedOf(Aged(event, age)); }
-    void operator()(const core::AtRisk& event) const { *out.mutable_at_risk() = AtRiskOf(Aged(event, age)); }
+    void operator()(const core::Granted& event) const { *out.mutable_granted() = GrantOf(now(event), {}); }
+    void operator()(const core::Renewed& event) const { *out.mutable_renewed() = RenewedOf(now(event)); }
+    void operator()(const core::AtRisk& event) const { *out.mutable_at_risk() = AtRiskOf(now(event)); }
     void operator()(const core::Lost& event) const { *out.mutable_lost() = LostOf(event); }
     void operator()(const core::Released& event) const { *out.mutable_released() = ReleasedOf(event); }
     void operator()(const core::Draining& event) const { *out.mutable_draining() = DrainingOf(event); }
@@ -120,7 +114,7 @@ grpc::ByteBuffer HoldCall::Render() {
     void operator()(const core::RenewDone&) const {}
     void operator()(const core::HeartbeatAck&) const {}
     void operator()(const core::EndStream&) const {}
-  } fill{response, age};
+  } fill{response, aged};
   std::visit(fill, writing_now_.event);
   return Serialize(response);
 }

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a Hold's client may be told of time. Pure; any thread.
+#pragma once
+
+#include <algorithm>
+
+#include "core/types.h"
+
+namespace distlock::rpc {
+
+// A Hold's client counts from receipt, the core from when it said so, `age` ago. What has waited here is not promised
+// again, and a tenth of each promise is kept back for the way: a message that takes longer is believed for too long.
+inline core::Duration PromiseOnTheWay(core::Duration valid_for, core::Duration age, core::Duration validity,
+                                      core::Duration ttl) {
+  constexpr int kPartForTheWay = 10;
+  return std::max<core::Duration>(valid_for - age - std::min(validity, ttl) / kPartForTheWay, {});
+}
+
+}  // namespace distlock::rpc

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "world/client_process.h"
+
+#include "rpc/convert.h"
+
+namespace distlock::sim {
+
+ClientProcess::ClientProcess(Env& env, int number, const std::string& kind, Neighbours neighbours)
+    : Process(env, Actor::Kind::kClient, kind + " " + std::to_string(number)), neighbours_(neighbours) {
+  home_ = static_cast<size_t>(env.dice.Roll(static_cast<int>(neighbours_.brokers->size())));
+}
+
+void ClientProcess::Start() {
+  Live();
+  PostAfter(env_.dice.Between(Duration(0), env_.temper.longest_pause), [this] { Act(); });
+}
+
+void ClientProcess::Kill(Duration heard_within, Duration down) {
+  if (!alive()) return;
+  env_.Log([&] { return name() + " dies"; });
+  env_.NoteFault(FaultKind::kClientKilled, actor(), heard_within);
+  HangUp(heard_within);
+  for (auto& [lease, wish] : wishes_) {
+    if (wish.stage == Stage::kHeld) {
+      Note(wish, {.kind = RecordKind::kEnded, .code = static_cast<uint8_t>(EndedWhy::kClientDied)});
+    } else {
+      Note(wish, {.kind = RecordKind::kGaveUp});
+    }
+  }
+  wishes_.clear();
+  Vanish();
+  Die();
+  env_.time.After(down, [this] { Start(); });
+}
+
+bool ClientProcess::idle() const { return wishes_.empty(); }
+
+void ClientProcess::MoveHome() {
+  home_ = static_cast<size_t>(env_.dice.Roll(static_cast<int>(neighbours_.brokers->size())));
+}
+
+BrokerProcess* ClientProcess::LiveBroker() {
+  std::vector<BrokerProcess*> live;
+  for (const auto& broker : *neighbours_.brokers) {
+    if (broker->alive()) live.push_back(broker.get());
+  }
+  return live.empty() ? nullptr : env_.dice.Pick(live);
+}
+
+// ---- Wishing ----
+
+void ClientProcess::Act() {
+  if (!env_.acting) return;
+  if (wishes_.size() < most_wishes()) MakeWish();
+  PostAfter(env_.dice.Between(microseconds(50), env_.temper.longest_pause), [this] { Act(); });
+}
+
+void ClientProcess::Draw(Wish& wish) {
+  Dice& dice = env_.dice;
+  const Temper& temper = env_.temper;
+  wish.lock = dice.Roll(temper.locks);
+  wish.key = env_.history.locks[static_cast<size_t>(wish.lock)];
+  wish.ttl = dice.Pick(temper.ttls);
+  if (dice.Chance(temper.one_try)) {
+    wish.max_wait = Duration(0);
+  } else if (dice.Chance(temper.bounded_wait)) {
+    wish.max_wait = dice.Between(milliseconds(1), dice.Chance(0.5) ? milliseconds(50) : seconds(8));
+  }
+  if (dice.Chance(temper.max_hold)) wish.max_hold = dice.Between(milliseconds(50), seconds(4));
+  if (dice.Chance(temper.lock_delay)) wish.lock_delay = dice.Between(milliseconds(1), seconds(3));
+  wish.on_disconnect = dice.Chance(0.7)   ? core::OnDisconnect::kSafe
+                       : dice.Chance(0.5) ? core::OnDisconnect::kRelease
+                                          : core::OnDisconnect::kExpire;
+}
+
+void ClientProcess::MakeWish() {
+  Wish wish;
+  Draw(wish);
+  wish.lease = static_cast<int64_t>(env_.history.leases.size());
+  env_.history.leases.push_back({.lock = wish.lock,
+                                 .client = actor(),
+                                 .ttl_ns = wish.ttl.count(),
+                                 .lock_delay_ns = wish.lock_delay.count(),
+                                 .max_hold_ns = wish.max_hold.count(),
+                                 .detached = detached(),
+                                 .risky = !detached() && wish.on_disconnect == core::OnDisconnect::kRelease});
+  const int64_t lease = wish.lease;
+  Wish& kept = wishes_[lease] = std::move(wish);
+  Note(kept, {.kind = RecordKind::kAsked, .value = kept.max_wait ? kept.max_wait->count() : -1});
+  env_.Log([&] { return name() + " wants " + kept.key + " as lease " + std::to_string(lease); });
+  if (env_.dice.Chance(env_.temper.impatient)) {
+    const Duration patience = env_.dice.Between(Duration(0), env_.dice.Chance(0.7) ? milliseconds(5) : seconds(3));
+    PostAfter(patience, [this, lease] {
+      Wish* same = Find(lease);
+      if (same == nullptr || same->stage != Stage::kAsking) return;
+      env_.Log([&] { return name() + " gives up lease " + std::to_string(lease); });
+      Note(*same, {.kind = RecordKind::kGaveUp});
+      GiveUp(*same);
+    });
+  }
+  Ask(kept);
+}
+
+v1::LockSpec ClientProcess::SpecOf(const Wish& wish) const {
+  v1::LockSpec spec;
+  spec.set_key(wish.key);
+  spec.set_owner("lease " + std::to_string(wish.lease));
+  *spec.mutable_ttl() = rpc::ToProto(wish.ttl);
+  if (wish.max_wait) *spec.mutable_max_wait() = rpc::ToProto(*wish.max_wait);
+  if (wish.max_hold > Duration(0)) *spec.mutable_max_hold() = rpc::ToProto(wish.max_hold);
+  if (wish.lock_delay > Duration(0)) *spec.mutable_lock_delay() = rpc::ToProto(wish.lock_delay);
+  spec.set_on_disconnect(static_cast<v1::OnDisconnect>(static_cast<int>(wish.on_disconnect) + 1));
+  return spec;
+}
+
+ClientProcess::Wish* ClientProcess::Find(int64_t lease) {
+  const auto found = wishes_.find(lease);
+  return found == wishes_.end() ? nullptr : &found->second;
+}
+
+// ---- Holding ----
+
+void ClientProcess::OnGranted(Wish& wish, uint64_t token) {
+  Note(wish, {.kind = RecordKind::kGranted, .token = token});
+  if (wish.stage == Stage::kHeld) return;
+  env_.Log([&] { return name() + " is granted lease " + std::to_string(wish.lease); });
+  wish.stage = Stage::kHeld;
+  wish.token = token;
+  const int64_t lease = wish.lease;
+  const Duration hold = env_.dice.Between(Duration(0), env_.dice.Chance(0.9) ? env_.temper.longest_hold : seconds(8));
+  PostAfter(env_.dice.Between(Duration(0), hold), [this, lease] { Work(lease); });
+  PostAfter(hold, [this, lease] {
+    Wish* same = Find(lease);
+    if (same == nullptr || same->stage != Stage::kHeld) return;
+    if (env_.acting && env_.dice.Chance(env_.temper.careless)) {
+      return Kill(env_.dice.Chance(0.5) ? Duration(0) : seconds(5), env_.dice.Between(milliseconds(1), seconds(2)));
+    }
+    Work(lease);
+    same = Find(lease);
+    if (same == nullptr) return;
+    env_.Log([&] { return name() + " gives back lease " + std::to_string(lease); });
+    same->releasing = true;
+    if (Checks(*same)) OnEnded(*same, EndedWhy::kReleasing);
+    GiveBack(*same);
+  });
+}
+
+// Checks, then writes: at once, or a little later, when the lock may be gone.
+void ClientProcess::Work(int64_t lease) {
+  Wish* wish = Find(lease);
+  if (wish == nullptr || wish->stage != Stage::kHeld || !Checks(*wish)) return;
+  if (env_.dice.Chance(0.5)) return Write(lease);
+  const uint64_t token = wish->token;
+  const int32_t lock = wish->lock;
+  PostAfter(env_.dice.Between(Duration(0), milliseconds(2)), [this, lease, lock, token] {
+    const bool accepted = neighbours_.data->Write(lock, token);
+    env_.Note({.kind = RecordKind::kWrote, .code = accepted, .actor = actor(), .lock = lock, .lease = lease, .token = token});
+  });
+}
+
+void ClientProcess::Write(int64_t lease) {
+  const Wish& wish = *Find(lease);
+  const bool accepted = neighbours_.data->Write(wish.lock, wish.token);
+  Note(wish, {.kind = RecordKind::kWrote, .code = accepted, .token = wish.token});
+}
+
+void ClientProcess::OnBelief(Wish& wish, Duration local_until) {
+  // The first instant at which its clock shows the deadline is no more believed in.
+  const Instant until = WorldTime(local_until);
+  if (until == wish.until || wish.releasing) return;
+  wish.until = until;
+  Note(wish, {.kind = RecordKind::kBelieves, .until_ns = Env::Ns(until)});
+}
+
+void ClientProcess::OnEnded(Wish& wish, EndedWhy why, int64_t value) {
+  env_.Log([&] { return name() + " has no lease " + std::to_string(wish.lease) + " any more (" + std::to_string(static_cast<int>(why)) + ")"; });
+  Note(wish, {.kind = RecordKind::kEnded, .code = static_cast<uint8_t>(why), .value = value});
+  if (wish.releasing) return;
+  wishes_.erase(wish.lease);
+}
+
+void ClientProcess::OnRefused(Wish& wish, core::RefusalReason reason) {
+  env_.Log([&] { return name() + " is refused lease " + std::to_string(wish.lease) + " (" + std::to_string(static_cast<int>(reason)) + ")"; });
+  Note(wish, {.kind = RecordKind::kRefused, .code = static_cast<uint8_t>(reason)});
+  wishes_.erase(wish.lease);
+}
+
+void ClientProcess::OnReleased(Wish& wish, core::ReleaseOutcome outcome) {
+  Note(wish, {.kind = RecordKind::kReleased, .code = static_cast<uint8_t>(outcome)});
+  wishes_.erase(wish.lease);
+}
+
+void ClientProcess::Note(const Wish& wish, Record record) {
+  record.actor = actor();
+  record.lock = wish.lock;
+  record.lease = wish.lease;
+  env_.Note(record);
+}
+
+}  // namespace distlock::sim

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What everybody in a simulated world shares: its time, dice, temper, history and log.
+#pragma once
+
+#include <cstdio>
+#include <deque>
+#include <string>
+#include <utility>
+
+#include "history/history.h"
+#include "world/temper.h"
+#include "world/timeline.h"
+
+namespace distlock::sim {
+
+using std::chrono::hours;
+
+inline constexpr Instant kDawn = Instant(hours(100));
+
+class Env {
+ public:
+  Env(uint64_t seed_number, bool with_log) : seed(seed_number), dice(seed_number), time(kDawn), logging(with_log) {}
+
+  const uint64_t seed;
+  Dice dice;
+  Timeline time;
+  Temper temper;
+  History history;
+  bool trouble = false;  // faults may happen now
+  bool acting = false;   // clients make new wishes
+
+  Instant now() const { return time.now(); }
+  int64_t now_ns() const { return (now() - kDawn).count(); }
+  static int64_t Ns(Instant at) { return (at - kDawn).count(); }
+
+  Duration Delay() {
+    if (temper.slow > 0 && trouble && dice.Chance(temper.slow)) return dice.Between(milliseconds(1), temper.slowest_delay);
+    return dice.Between(temper.shortest_delay, temper.usual_delay);
+  }
+
+  // Adds to the history, and to the hash.
+  void Note(Record record) {
+    record.at_ns = now_ns();
+    Mix(static_cast<uint64_t>(record.at_ns));
+    Mix(static_cast<uint64_t>(record.kind) | static_cast<uint64_t>(record.code) << 8 |
+        static_cast<uint64_t>(static_cast<uint32_t>(record.lease)) << 16);
+    Mix(record.token);
+    history.records.push_back(record);
+  }
+  void NoteFault(FaultKind kind, int32_t actor, Duration lasts) {
+    Note({.kind = RecordKind::kFault, .code = static_cast<uint8_t>(kind), .actor = actor, .value = lasts.count()});
+  }
+  int32_t AddActor(Actor::Kind kind, std::string name) {
+    history.actors.push_back({kind, std::move(name)});
+    return static_cast<int32_t>(history.actors.size()) - 1;
+  }
+  // Something that no checker of histories can see is wrong.
+  void Fail(const std::string& what) {
+    if (failure.empty()) failure = what;
+    Log([&] { return "FAILED " + what; });
+  }
+  std::string failure;
+
+  template <typename Text>
+  void Log(Text text) {
+    if (!logging) return;
+    char stamp[32];
+    std::snprintf(stamp, sizeof stamp, "%12.6f ", static_cast<double>(now_ns()) / 1e9);
+    log.push_back(stamp + text());
+  }
+  const bool logging;
+  std::deque<std::string> log;
+
+  uint64_t hash() const { return hash_; }
+
+ private:
+  // FNV-1a over whole words.
+  void Mix(uint64_t word) { hash_ = (hash_ ^ word) * 0x100000001B3ULL; }
+  uint64_t hash_ = 0xCBF29CE484222325ULL;
+};
+
+}  // namespace distlock::sim

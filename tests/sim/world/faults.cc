@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "world/faults.h"
+
+#include "store/resp.h"
+#include "world/world.h"
+
+namespace distlock::sim {
+namespace {
+
+// Mostly short, now and then long enough for everything to lapse.
+Duration Some(World& world) {
+  return world.dice().Between(milliseconds(1), world.dice().Chance(0.7) ? seconds(2) : seconds(20));
+}
+
+// How long it takes until a peer notices that nobody is there any more.
+Duration HeardWithin(World& world) { return world.dice().Chance(0.5) ? milliseconds(20) : seconds(6); }
+
+void KillClient(World& world) {
+  world.AnyClient().Kill(HeardWithin(world), world.dice().Between(milliseconds(1), seconds(4)));
+}
+
+void PauseClient(World& world) {
+  ClientProcess& client = world.AnyClient();
+  if (!client.may_pause()) return;
+  const Duration time = Some(world);
+  world.env().NoteFault(FaultKind::kClientPaused, client.actor(), time);
+  client.Pause(time);
+}
+
+void KillBroker(World& world) {
+  BrokerProcess& broker = world.AnyBroker();
+  if (!broker.alive()) return;
+  const Duration down = world.dice().Between(milliseconds(1), seconds(4));
+  world.env().NoteFault(FaultKind::kBrokerKilled, broker.actor(), down);
+  broker.Restart(HeardWithin(world), down);
+}
+
+void PauseBroker(World& world) {
+  BrokerProcess& broker = world.AnyBroker();
+  const Duration time = Some(world);
+  world.env().NoteFault(FaultKind::kBrokerPaused, broker.actor(), time);
+  broker.Pause(time);
+}
+
+void DrainBroker(World& world) {
+  BrokerProcess& broker = world.AnyBroker();
+  const Duration timeout = world.dice().Between(Duration(0), seconds(4));
+  world.env().NoteFault(FaultKind::kBrokerDrained, broker.actor(), timeout + seconds(5));
+  broker.Drain(timeout);
+}
+
+void PauseStore(World& world) {
+  const Duration time = Some(world);
+  world.env().NoteFault(FaultKind::kStorePaused, world.primary().actor(), time);
+  world.primary().Pause(time);
+}
+
+void RestartStore(World& world) {
+  const Duration down = world.dice().Between(milliseconds(1), seconds(5));
+  world.env().NoteFault(FaultKind::kStoreRestarted, world.primary().actor(), down);
+  world.primary().Restart(down, true);
+}
+
+void EmptyStore(World& world) {
+  world.env().NoteFault(FaultKind::kStoreEmptied, world.primary().actor(), Duration(0));
+  world.observer().Forget();
+  world.primary().model().Execute(0, {"FLUSHALL"});
+  world.observer().Look(true);
+}
+
+void LoseStore(World& world) {
+  const Duration down = world.dice().Between(milliseconds(1), seconds(5));
+  world.env().NoteFault(FaultKind::kStoreEmptied, world.primary().actor(), down);
+  world.observer().Forget();
+  world.primary().Restart(down, false);
+  world.observer().Look(true);
+}
+
+void DeleteKey(World& world) {
+  Env& env = world.env();
+  const int32_t lock = world.dice().Roll(env.temper.locks);
+  const std::string part = world.dice().Pick<std::string>({"h", "h", "t", "q", "w"});
+  env.NoteFault(FaultKind::kKeyDeleted, world.primary().actor(), Duration(0));
+  world.observer().Forget(lock);
+  const std::string key = StoreObserver::KeyOf(env.history.locks[static_cast<size_t>(lock)], part);
+  world.primary().model().Execute(0, {"DEL", key});
+  world.observer().Look(true);
+}
+
+void StepStoreClock(World& world, Duration by) {
+  world.env().NoteFault(FaultKind::kStoreClock, world.primary().actor(), by);
+  world.observer().Forget();
+  world.primary().StepClock(by);
+}
+
+void ClockForward(World& world) { StepStoreClock(world, Some(world)); }
+void ClockBack(World& world) { StepStoreClock(world, -world.dice().Between(milliseconds(1), seconds(3))); }
+
+void FillStore(World& world) {
+  const Duration time = Some(world);
+  StoreProcess& store = world.primary();
+  world.env().NoteFault(FaultKind::kStoreFull, store.actor(), time);
+  store.model().SetMaxMemory(1);
+  world.For(time, [&store] { store.model().SetMaxMemory(0); });
+}
+
+void RefuseWrites(World& world) {
+  const Duration time = Some(world);
+  StoreProcess& store = world.primary();
+  world.env().NoteFault(FaultKind::kStoreRefuses, store.actor(), time);
+  store.model().RefuseWrites(world.dice().Chance(0.5) ? "NOREPLICAS Not enough good replicas to write."
+                                                      : "MISCONF Redis is configured to save RDB snapshots");
+  world.For(time, [&store] { store.model().RefuseWrites(""); });
+}
+
+void RefuseAll(World& world) {
+  const Duration time = Some(world);
+  StoreProcess& store = world.primary();
+  world.env().NoteFault(FaultKind::kStoreRefuses, store.actor(), time);
+  store.model().RefuseAll(world.dice().Chance(0.5) ? "LOADING Redis is loading the dataset in memory"
+                                                   : "BUSY Redis is busy running a script. You can only call SCRIPT KILL "
+                                                     "or SHUTDOWN NOSAVE.");
+  world.For(time, [&store] { store.model().RefuseAll(""); });
+}
+
+void FailOver(World& world) { world.FailOver(); }
+
+void FlushScripts(World& world) {
+  world.env().NoteFault(FaultKind::kScriptsFlushed, world.primary().actor(), Duration(0));
+  world.primary().model().Execute(0, {"SCRIPT", "FLUSH"});
+}
+
+void ResetLink(World& world) {
+  const WirePtr wire = world.AnyWire();
+  if (wire == nullptr) return;
+  const Duration within = HeardWithin(world);
+  world.env().NoteFault(FaultKind::kLinkReset, wire->end(Wire::kClient).actor(), within);
+  wire->Break(within);
+}
+
+void Silence(World& world, bool both) {
+  const WirePtr wire = world.AnyWire();
+  if (wire == nullptr) return;
+  const Duration time = Some(world);
+  const Instant until = world.env().now() + time;
+  const bool first = world.dice().Chance(0.5);
+  world.env().NoteFault(both ? FaultKind::kLinkSilent : FaultKind::kLinkOneWay, wire->end(Wire::kClient).actor(), time);
+  if (both || first) wire->Silence(Wire::kClient, until);
+  if (both || !first) wire->Silence(Wire::kServer, until);
+  // It may never speak again.
+  if (!world.dice().Chance(0.4)) return;
+  world.For(world.dice().Between(Duration(0), time), [wire] { wire->Break(seconds(6)); });
+}
+
+void SilenceLink(World& world) { Silence(world, true); }
+void OneWayLink(World& world) { Silence(world, false); }
+
+void LoseChannel(World& world) {
+  BrokerProcess& broker = world.AnyBroker();
+  if (!broker.alive() || broker.link().channel_wire() == nullptr) return;
+  const Duration within = HeardWithin(world);
+  world.env().NoteFault(FaultKind::kChannelLost, broker.actor(), within);
+  broker.link().channel_wire()->Break(within);
+}
+
+void LoseNotices(World& world) {
+  const Duration time = Some(world);
+  StoreProcess& store = world.primary();
+  world.env().NoteFault(FaultKind::kNoticesLost, store.actor(), time);
+  store.LoseNotices(0.3);
+  world.For(time, [&store] { store.LoseNotices(0); });
+}
+
+}  // namespace
+
+const std::vector<Fault>& Faults() {
+  static const std::vector<Fault> kAll = {
+      {.kind = FaultKind::kClientKilled, .name = "a client is killed", .cause = KillClient},
+      {.kind = FaultKind::kClientPaused, .name = "a client stands still", .cause = PauseClient},
+      {.kind = FaultKind::kBrokerKilled, .name = "a broker is killed", .cause = KillBroker},
+      {.kind = FaultKind::kBrokerPaused, .name = "a broker stands still", .cause = PauseBroker},
+      {.kind = FaultKind::kBrokerDrained, .name = "a broker drains", .cause = DrainBroker},
+      {.kind = FaultKind::kStorePaused, .name = "the store stands still", .cause = PauseStore},
+      {.kind = FaultKind::kStoreRestarted, .name = "the store restarts", .cause = RestartStore},
+      {.kind = FaultKind::kStoreEmptied, .name = "the store is emptied", .forgets = true, .cause = EmptyStore},
+      {.kind = FaultKind::kStoreEmptied, .name = "the store restarts empty", .forgets = true, .cause = LoseStore},
+      {.kind = FaultKind::kKeyDeleted, .name = "somebody deletes a key", .forgets = true, .cause = DeleteKey},
+      {.kind = FaultKind::kStoreClock, .name = "the store's clock jumps", .cause = ClockForward},
+      {.kind = FaultKind::kStoreClock, .name = "the store's clock goes back", .clock_goes_back = true, .cause = ClockBack},
+      {.kind = FaultKind::kStoreFull, .name = "the store is full", .cause = FillStore},
+      {.kind = FaultKind::kStoreRefuses, .name = "the store refuses writes", .cause = RefuseWrites},
+      {.kind = FaultKind::kStoreRefuses, .name = "the store refuses all", .cause = RefuseAll},
+      {.kind = FaultKind::kFailover, .name = "a replica takes over", .forgets = true, .cause = FailOver},
+      {.kind = FaultKind::kScriptsFlushed, .name = "the scripts are flushed", .cause = FlushScripts},
+      {.kind = FaultKind::kLinkReset, .name = "a connection is reset", .cause = ResetLink},
+      {.kind = FaultKind::kLinkSilent, .name = "a connection falls silent", .cause = SilenceLink},
+      {.kind = FaultKind::kLinkOneWay, .name = "a connection falls silent one way", .cause = OneWayLink},
+      {.kind = FaultKind::kChannelLost, .name = "a hand-off channel is lost", .cause = LoseChannel},
+      {.kind = FaultKind::kNoticesLost, .name = "notices are lost", .cause = LoseNotices},
+  };
+  return kAll;
+}
+
+}  // namespace distlock::sim

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What can go wrong in a world: one row each. A new fault is a row here and what it does in faults.cc.
+#pragma once
+
+#include <vector>
+
+#include "history/history.h"
+
+namespace distlock::sim {
+
+class World;
+
+struct Fault {
+  FaultKind kind;
+  const char* name;
+  bool forgets = false;          // the store may lose what it promised to keep
+  bool clock_goes_back = false;  // the store's
+  void (*cause)(World& world) = nullptr;
+};
+
+const std::vector<Fault>& Faults();
+
+}  // namespace distlock::sim

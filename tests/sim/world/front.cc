@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "world/front.h"
+
+#include "rpc/convert.h"
+#include "rpc/holder_info.h"
+#include "rpc/ids.h"
+#include "rpc/validate.h"
+
+namespace distlock::sim {
+
+Front::Front(Env& env, Process& broker, std::string broker_id, std::function<void(core::Input)> post)
+    : env_(env), broker_(broker), broker_id_(std::move(broker_id)), post_(std::move(post)) {
+  limits_.validity = env.temper.validity;
+}
+
+core::OwnerId Front::NewOwner() {
+  core::OwnerId owner;
+  for (uint8_t& byte : owner) byte = static_cast<uint8_t>(env_.dice.Next());
+  if (core::IsRepeatable(owner)) owner[0] = 0;
+  return owner;
+}
+
+core::SessionId Front::Accept(const WirePtr& wire, ListenerPtr listener) {
+  const core::SessionId id = next_id_++;
+  auto stream = std::make_unique<Stream>();
+  stream->id = id;
+  stream->wire = wire;
+  stream->listener = std::move(listener);
+  wire->on_closed[Wire::kServer] = [this, id] { StreamOver(id); };
+  streams_.emplace(id, std::move(stream));
+  return id;
+}
+
+// The client is gone, as far as this broker can see.
+void Front::StreamOver(core::SessionId id) {
+  auto node = streams_.extract(id);
+  if (node.empty()) return;
+  Stream& stream = *node.mapped();
+  if (stream.kind == Kind::kAcquire && !stream.repeatable && !stream.over) {
+    orphans_[id] = core::Release{.name = stream.name, .owner = stream.owner, .ttl = stream.ttl};
+  }
+  if (stream.told_core) post_(core::StreamEnded{id});
+}
+
+// ---- Session ----
+
+void Front::Session(core::SessionId id, const v1::SessionRequest& request) {
+  for (const v1::Command& command : request.commands()) {
+    const auto found = streams_.find(id);
+    if (found == streams_.end() || found->second->over) return;
+    Handle(*found->second, command);
+  }
+  const auto found = streams_.find(id);
+  if (found != streams_.end()) Pump(*found->second);
+}
+
+void Front::Handle(Stream& stream, const v1::Command& command) {
+  if (!stream.opened) {
+    if (!command.has_open()) return env_.Fail("a client's session does not begin with Open");
+    stream.opened = stream.told_core = true;
+    stream.kind = Kind::kSession;
+    post_(core::OpenSession{stream.id, core::SessionKind::kSession});
+    auto event = std::make_unique<v1::Event>();
+    *event->mutable_opened()->mutable_validity() = rpc::ToProto(limits_.validity);
+    *event->mutable_opened()->mutable_heartbeat_interval() = rpc::ToProto(limits_.validity / 3);
+    return Push(stream, {.id = command.id(), .event = {}, .about = {}, .made = std::move(event)});
+  }
+  if (command.has_heartbeat()) {
+    if (!stream.leaving) post_(core::Heartbeat{stream.id, command.heartbeat().seq()});
+    return;
+  }
+  if (stream.leaving) return env_.Fail("a client sends a command after Goodbye");
+  if (command.has_goodbye()) {
+    stream.leaving = true;
+    return post_(core::Goodbye{stream.id});
+  }
+  if (command.has_cancel()) {
+    if (stream.book.ShardOf(command.cancel().acquire_id())) {
+      post_(core::Cancel{stream.id, command.cancel().acquire_id()});
+    }
+    return;
+  }
+  if (stream.book.Has(command.id())) return env_.Fail("a client uses a command id twice");
+  if (command.has_acquire()) return HandleAcquire(stream, command);
+  if (command.has_release()) return HandleRelease(stream, command);
+}
+
+void Front::HandleAcquire(Stream& stream, const v1::Command& command) {
+  if (draining_) return Refuse(stream, command.id(), rpc::DrainingRefusal());
+  rpc::Validator check(limits_);
+  core::Acquire acquire = check.Spec(command.acquire(), "acquire", /*detached=*/false);
+  if (!check.ok()) return Refuse(stream, command.id(), check.Refusal());
+  acquire.session = stream.id;
+  acquire.request = command.id();
+  acquire.owner = NewOwner();
+  acquire.info = command.acquire().owner();
+  stream.book.AddAcquire(command.id(), acquire.name, acquire.owner, 0);
+  stream.answers[command.id()] = Answered::kNot;
+  post_(std::move(acquire));
+}
+
+void Front::HandleRelease(Stream& stream, const v1::Command& command) {
+  const core::RequestId target = command.release().acquire_id();
+  if (!stream.book.ShardOf(target)) {
+    return Push(stream, {.id = command.id(),
+                         .event = core::Released{.outcome = core::ReleaseOutcome::kAlreadyGone, .name = {}},
+                         .about = {},
+                         .made = nullptr});
+  }
+  if (stream.book.IsWaiting(target)) post_(core::Cancel{stream.id, target});
+  stream.book.AddRelease(command.id(), target, 0);
+  stream.answers[command.id()] = Answered::kNot;
+  post_(core::Release{.session = stream.id, .request = command.id(), .acquire = target, .name = {}});
+}
+
+void Front::Refuse(Stream& stream, core::RequestId id, v1::Refusal refusal) {
+  auto event = std::make_unique<v1::Event>();
+  event->mutable_refused()->Swap(&refusal);
+  Push(stream, {.id = id, .event = {}, .about = {}, .made = std::move(event)});
+}
+
+void Front::Push(Stream& stream, rpc::Outgoing out) {
+  if (!stream.outbox.Push(std::move(out))) env_.Fail("an outbox is full");
+}
+
+// One write in flight; what gathers meanwhile leaves together.
+void Front::Pump(Stream& stream) {
+  if (stream.writing) return;
+  std::deque<rpc::Outgoing> batch;
+  stream.outbox.Take(rpc::kMaxEventsPerMessage, batch);
+  if (batch.empty()) {
+    if (stream.over) Finish(stream);
+    return;
+  }
+  stream.writing = true;
+  auto response = std::make_shared<const v1::SessionResponse>(rpc::Pack(batch));
+  const core::SessionId id = stream.id;
+  // Done when the network has taken it, or, with a full buffer, when the client has read it.
+  const auto written = [this, id] {
+    const auto found = streams_.find(id);
+    if (found == streams_.end()) return;
+    found->second->writing = false;
+    Pump(*found->second);
+  };
+  if (env_.dice.Chance(0.8)) {
+    broker_.PostAfter(env_.dice.Between(Duration(0), microseconds(100)), written);
+    SendToClient(stream, [response](Listener& listener) { listener.OnSession(*response); });
+  } else {
+    SendToClient(stream, [response, written, &broker = broker_, life = broker_.life()](Listener& listener) {
+      listener.OnSession(*response);
+      if (broker.life() == life) broker.Post(written);
+    });
+  }
+}
+
+void Front::SendToClient(Stream& stream, std::function<void(Listener&)> say) {
+  stream.wire->Send(Wire::kServer, [listener = stream.listener, say = std::move(say)] { say(*listener); });
+}
+
+void Front::End(Stream& stream, grpc::Status status) {
+  if (std::exchange(stream.over, true)) return;
+  stream.status = std::move(status);
+  if (!stream.writing) Pump(stream);
+}
+
+void Front::Finish(Stream& stream) {
+  const core::SessionId id = stream.id;
+  const WirePtr wire = stream.wire;
+  wire->Send(Wire::kServer, [listener = stream.listener, status = stream.status] { listener->OnStatus(status); });
+  wire->Finish(Wire::kServer);
+  StreamOver(id);
+}
+
+}  // namespace distlock::sim

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A broker's side of the contract: Session and Hold streams and the calls Acquire, Renew and Release, over wires instead of
+// gRPC, with the production's validation, conversion, lease ids and outboxes. One shard.
+//
+// It also watches that each request is answered as the contract says, whatever clients make of the answers.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "core/messages.h"
+#include "distlock/v1/lock_service.pb.h"
+#include "rpc/command_book.h"
+#include "rpc/limits.h"
+#include "rpc/outbox.h"
+#include "rpc/refusal.h"
+#include "world/wire.h"
+
+namespace distlock::sim {
+
+// What a client hears on one stream or call. It lives as long as its client process.
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  virtual void OnSession(const v1::SessionResponse& /*response*/) {}
+  virtual void OnHold(const core::Event& /*event*/) {}
+  virtual void OnGrant(const v1::Grant& /*grant*/) {}
+  virtual void OnRenewed(Duration /*valid_for*/) {}
+  virtual void OnReleased(core::ReleaseOutcome /*outcome*/) {}
+  virtual void OnRefused(core::RefusalReason /*reason*/) {}
+  virtual void OnStatus(const grpc::Status& /*status*/) {}
+};
+using ListenerPtr = std::shared_ptr<Listener>;
+
+class Front {
+ public:
+  Front(Env& env, Process& broker, std::string broker_id, std::function<void(core::Input)> post);
+
+  // A new stream or call on that wire; returns its number.
+  core::SessionId Accept(const WirePtr& wire, ListenerPtr listener);
+  void Session(core::SessionId id, const v1::SessionRequest& request);
+  void Hold(core::SessionId id, const v1::LockSpec& spec);
+  void Acquire(core::SessionId id, const v1::LockSpec& spec, const std::string& request_id);
+  void Renew(core::SessionId id, const std::string& lease_id);
+  void Release(core::SessionId id, const std::string& lease_id);
+
+  void StartDrain() { draining_ = true; }
+  void Tell(core::Notify notify);
+  // Whether every request of the streams that live has been answered, for those asked before `until`.
+  std::string Unanswered() const;
+
+ private:
+  enum class Kind : uint8_t { kNone, kSession, kHold, kAcquire, kRenew, kRelease };
+  enum class Answered : uint8_t { kNot, kGranted, kFinally };
+  struct Stream {
+    core::SessionId id = 0;
+    Kind kind = Kind::kNone;
+    WirePtr wire;
+    ListenerPtr listener;
+    rpc::CommandBook book;
+    rpc::Outbox outbox{100'000};
+    bool opened = false;
+    bool leaving = false;
+    bool writing = false;
+    bool told_core = false;   // the core knows of it and must hear of its end
+    bool over = false;        // decided: what is in the outbox still goes out, then the status
+    grpc::Status status;
+    Duration ttl{};
+    Duration max_hold{};
+    core::LockName name;
+    core::OwnerId owner{};
+    bool repeatable = false;
+    std::map<core::RequestId, Answered> answers;
+  };
+
+  void Handle(Stream& stream, const v1::Command& command);
+  void HandleAcquire(Stream& stream, const v1::Command& command);
+  void HandleRelease(Stream& stream, const v1::Command& command);
+  void Refuse(Stream& stream, core::RequestId id, v1::Refusal refusal);
+  void Push(Stream& stream, rpc::Outgoing out);
+  void Pump(Stream& stream);
+  void End(Stream& stream, grpc::Status status);
+  void Finish(Stream& stream);
+  void StreamOver(core::SessionId id);
+  void TellSession(Stream& stream, core::Notify notify);
+  void TellHold(Stream& stream, core::Event event);
+  void TellCall(Stream& stream, const core::Event& event);
+  void SendToClient(Stream& stream, std::function<void(Listener&)> say);
+  void CheckAnswer(Stream& stream, const core::Notify& notify);
+  core::OwnerId NewOwner();
+
+  Env& env_;
+  Process& broker_;
+  const std::string broker_id_;
+  const std::function<void(core::Input)> post_;
+  rpc::Limits limits_;
+  bool draining_ = false;
+  core::SessionId next_id_ = 1;
+  std::map<core::SessionId, std::unique_ptr<Stream>> streams_;
+  // Acquire calls without a request_id that ended before their answer: a grant that still comes is given back.
+  std::map<core::SessionId, core::Release> orphans_;
+};
+
+}  // namespace distlock::sim

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Front: Hold, the calls, and what the core says to all of them.
+#include "rpc/convert.h"
+#include "rpc/ids.h"
+#include "rpc/lease_id.h"
+#include "rpc/promise.h"
+#include "rpc/validate.h"
+#include "world/front.h"
+
+namespace distlock::sim {
+namespace {
+
+constexpr core::RequestId kOnly = 1;
+
+}  // namespace
+
+void Front::Hold(core::SessionId id, const v1::LockSpec& spec) {
+  Stream& stream = *streams_.at(id);
+  stream.kind = Kind::kHold;
+  rpc::Validator check(limits_);
+  core::Acquire acquire = check.Spec(spec, "lock", /*detached=*/false);
+  acquire.session = id;
+  acquire.request = kOnly;
+  acquire.owner = NewOwner();
+  acquire.info = spec.owner();
+  stream.ttl = acquire.ttl;
+  stream.told_core = true;
+  stream.answers[kOnly] = Answered::kNot;
+  post_(core::OpenSession{id, core::SessionKind::kHold});
+  post_(std::move(acquire));
+}
+
+void Front::Acquire(core::SessionId id, const v1::LockSpec& spec, const std::string& request_id) {
+  Stream& stream = *streams_.at(id);
+  stream.kind = Kind::kAcquire;
+  if (draining_) {
+    SendToClient(stream, [](Listener& listener) { listener.OnRefused(core::RefusalReason::kDraining); });
+    return End(stream, grpc::Status::OK);
+  }
+  rpc::Validator check(limits_);
+  core::Acquire acquire = check.Spec(spec, "lock", /*detached=*/true);
+  acquire.session = id;
+  acquire.request = kOnly;
+  acquire.owner = request_id.empty() ? NewOwner() : rpc::OwnerIdOf(acquire.name, request_id);
+  acquire.info = spec.owner();
+  stream.max_hold = acquire.max_hold;
+  stream.name = acquire.name;
+  stream.owner = acquire.owner;
+  stream.ttl = acquire.ttl;
+  stream.repeatable = !request_id.empty();
+  stream.told_core = true;
+  stream.answers[kOnly] = Answered::kNot;
+  post_(std::move(acquire));
+}
+
+void Front::Renew(core::SessionId id, const std::string& lease_id) {
+  Stream& stream = *streams_.at(id);
+  stream.kind = Kind::kRenew;
+  auto lease = rpc::DecodeLeaseId(lease_id);
+  if (!lease) return env_.Fail("a lease id cannot be read");
+  stream.told_core = true;
+  stream.answers[kOnly] = Answered::kNot;
+  post_(core::Renew{.session = id,
+                    .request = kOnly,
+                    .name = std::move(lease->name),
+                    .owner = lease->owner,
+                    .ttl = lease->ttl,
+                    .hold_until = lease->hold_until});
+}
+
+void Front::Release(core::SessionId id, const std::string& lease_id) {
+  Stream& stream = *streams_.at(id);
+  stream.kind = Kind::kRelease;
+  auto lease = rpc::DecodeLeaseId(lease_id);
+  if (!lease) return env_.Fail("a lease id cannot be read");
+  stream.told_core = true;
+  stream.answers[kOnly] = Answered::kNot;
+  post_(core::Release{.session = id,
+                      .request = kOnly,
+                      .acquire = 0,
+                      .name = std::move(lease->name),
+                      .owner = lease->owner,
+                      .ttl = lease->ttl});
+}
+
+void Front::Tell(core::Notify notify) {
+  const auto found = streams_.find(notify.session);
+  if (found == streams_.end()) {
+    const auto orphan = orphans_.find(notify.session);
+    if (orphan != orphans_.end() && std::holds_alternative<core::Granted>(notify.event)) post_(orphan->second);
+    return;
+  }
+  Stream& stream = *found->second;
+  if (stream.over) return;
+  CheckAnswer(stream, notify);
+  if (stream.kind == Kind::kSession) return TellSession(stream, std::move(notify));
+  if (stream.kind == Kind::kHold) return TellHold(stream, std::move(notify.event));
+  TellCall(stream, notify.event);
+}
+
+void Front::TellSession(Stream& stream, core::Notify notify) {
+  if (const auto* end = std::get_if<core::EndStream>(&notify.event)) {
+    return End(stream, end->why == core::StreamEnd::kGoodbye  ? grpc::Status::OK
+                       : end->why == core::StreamEnd::kLapsed ? rpc::LapsedStatus(limits_.validity)
+                                                              : rpc::StatusOf(rpc::DrainingRefusal()));
+  }
+  core::LockName about;
+  if (notify.request != 0) about = stream.book.OnEvent(notify.request, notify.event);
+  Push(stream, {.id = notify.request, .event = std::move(notify.event), .about = std::move(about), .made = nullptr});
+  Pump(stream);
+}
+
+void Front::TellHold(Stream& stream, core::Event event) {
+  const auto promise = [&](Duration valid_for) {
+    return rpc::PromiseOnTheWay(valid_for, Duration(0), limits_.validity, stream.ttl);
+  };
+  if (auto* granted = std::get_if<core::Granted>(&event)) granted->valid_for = promise(granted->valid_for);
+  if (auto* renewed = std::get_if<core::Renewed>(&event)) renewed->valid_for = promise(renewed->valid_for);
+  if (auto* at_risk = std::get_if<core::AtRisk>(&event)) at_risk->valid_for = promise(at_risk->valid_for);
+  const bool last = std::holds_alternative<core::Lost>(event) || std::holds_alternative<core::Released>(event) ||
+                    std::holds_alternative<core::Refused>(event) || std::holds_alternative<core::EndStream>(event);
+  SendToClient(stream, [event = std::move(event)](Listener& listener) { listener.OnHold(event); });
+  if (last) End(stream, grpc::Status::OK);
+}
+
+void Front::TellCall(Stream& stream, const core::Event& event) {
+  if (const auto* granted = std::get_if<core::Granted>(&event)) {
+    SendToClient(stream, [grant = rpc::GrantOf(*granted, stream.max_hold)](Listener& listener) { listener.OnGrant(grant); });
+  } else if (const auto* renewed = std::get_if<core::RenewDone>(&event)) {
+    SendToClient(stream, [valid_for = renewed->valid_for](Listener& listener) { listener.OnRenewed(valid_for); });
+  } else if (const auto* released = std::get_if<core::Released>(&event)) {
+    SendToClient(stream, [outcome = released->outcome](Listener& listener) { listener.OnReleased(outcome); });
+  } else if (const auto* refused = std::get_if<core::Refused>(&event)) {
+    SendToClient(stream, [reason = refused->reason](Listener& listener) { listener.OnRefused(reason); });
+  } else {
+    return;  // its place in the queue
+  }
+  End(stream, grpc::Status::OK);
+}
+
+// The core's first promise: one final answer to each request, and none to what was not asked.
+void Front::CheckAnswer(Stream& stream, const core::Notify& notify) {
+  if (notify.request == 0) return;
+  const auto found = stream.answers.find(notify.request);
+  if (found == stream.answers.end()) {
+    return env_.Fail(broker_.name() + " answers what was not asked, or again: request " + std::to_string(notify.request) +
+                     " of stream " + std::to_string(stream.id));
+  }
+  const bool granted = std::holds_alternative<core::Granted>(notify.event);
+  if (granted && found->second == Answered::kGranted) env_.Fail(broker_.name() + " grants a request twice");
+  if (granted) {
+    found->second = Answered::kGranted;
+    if (stream.kind == Kind::kAcquire) stream.answers.erase(found);
+    return;
+  }
+  const bool news = std::holds_alternative<core::Queued>(notify.event) || std::holds_alternative<core::AtRisk>(notify.event) ||
+                    std::holds_alternative<core::Renewed>(notify.event);
+  if (!news) stream.answers.erase(found);
+}
+
+std::string Front::Unanswered() const {
+  for (const auto& [id, stream] : streams_) {
+    if (stream->over) continue;
+    for (const auto& [request, answered] : stream->answers) {
+      if (answered == Answered::kNot) {
+        return "request " + std::to_string(request) + " of stream " + std::to_string(id) + " at " + broker_.name();
+      }
+    }
+  }
+  return "";
+}
+
+}  // namespace distlock::sim

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "world/library_client.h"
+
+#include <algorithm>
+
+namespace distlock::sim {
+
+using internal::LockTable;
+
+namespace {
+
+// What the library says for itself has no name on the wire.
+core::RefusalReason ReasonOf(RefusalReason reason) {
+  if (reason == RefusalReason::kClientClosed) return core::RefusalReason::kCancelled;
+  if (reason >= RefusalReason::kUnreachable || reason == RefusalReason::kUnspecified) {
+    return core::RefusalReason::kStoreUnavailable;
+  }
+  return static_cast<core::RefusalReason>(static_cast<int>(reason) - 1);
+}
+
+}  // namespace
+
+// Hears for one stream; deaf once that is replaced.
+class LibraryClient::Ears : public Listener {
+ public:
+  explicit Ears(LibraryClient* client) : client_(client) {}
+  void OnSession(const v1::SessionResponse& response) override {
+    if (client_ != nullptr) client_->OnResponse(response);
+  }
+  void OnStatus(const grpc::Status& status) override {
+    if (client_ != nullptr) client_->stream_->status = status;
+  }
+  void Close() { client_ = nullptr; }
+
+ private:
+  LibraryClient* client_;
+};
+
+LibraryClient::LibraryClient(Env& env, int number, Neighbours neighbours)
+    : ClientProcess(env, number, "library client", neighbours), most_wishes_(static_cast<size_t>(1 + env.dice.Roll(3))) {}
+LibraryClient::~LibraryClient() = default;
+
+void LibraryClient::Start() {
+  table_ = std::make_unique<LockTable>(LockTable::Options{.address = "broker",
+                                                          .label = name(),
+                                                          .unreachable_timeout_ns = 10'000'000'000,
+                                                          .connect_timeout_ns = 5'000'000'000,
+                                                          .reissue_waits = env_.dice.Chance(0.8)});
+  failures_ = 0;
+  reconnect_at_ns_ = 0;
+  armed_ns_ = internal::kNever;
+  leaving_ = false;
+  ClientProcess::Start();
+  Connect();
+}
+
+void LibraryClient::Vanish() {
+  if (stream_ != nullptr) static_cast<Ears&>(*stream_->ears).Close();
+  stream_.reset();
+  table_.reset();
+  leases_.clear();
+  wish_of_.clear();
+  fx_.Clear();
+  ++timer_;
+}
+
+// ---- The stream ----
+
+void LibraryClient::Connect() {
+  reconnect_at_ns_ = internal::kNever;
+  if (env_.dice.Chance(0.3)) MoveHome();
+  BrokerProcess& broker = Home();
+  if (!broker.alive()) {
+    Refusal refusal{.reason = RefusalReason::kUnreachable, .message = "connection refused"};
+    table_->OnStatus(std::move(refusal), fx_);
+    ReconnectLater();
+    return Settle();
+  }
+  stream_ = std::make_unique<Stream>();
+  stream_->broker = &broker;
+  stream_->wire = Wire::Connect(env_, *this, broker);
+  stream_->ears = std::make_shared<Ears>(this);
+  stream_->wire->on_closed[Wire::kClient] = [this, wire = stream_->wire.get()] {
+    if (stream_ != nullptr && stream_->wire.get() == wire) OnStreamOver();
+  };
+  stream_->wire->Send(Wire::kClient, [&broker, wire = stream_->wire, ears = stream_->ears, id = stream_->id] {
+    *id = broker.front().Accept(wire, ears);
+  });
+  table_->OnStarted(Now());
+  Send(table_->Pack(Now()));
+  Settle();
+}
+
+void LibraryClient::Send(std::unique_ptr<internal::Batch> batch) {
+  auto request = std::make_shared<const v1::SessionRequest>(batch->message());
+  table_->Recycle(std::move(batch));
+  stream_->writing = true;
+  const auto written = [this, wire = stream_->wire.get()] {
+    if (stream_ == nullptr || stream_->wire.get() != wire) return;
+    stream_->writing = false;
+    Flush();
+  };
+  const bool buffered = env_.dice.Chance(0.8);
+  if (buffered) PostAfter(env_.dice.Between(Duration(0), microseconds(100)), written);
+  stream_->wire->Send(Wire::kClient, [this, buffered, written, life = life(), broker = stream_->broker, id = stream_->id,
+                                      request] {
+    broker->front().Session(*id, *request);
+    if (!buffered && life == this->life()) Post(written);
+  });
+}
+
+void LibraryClient::Flush() {
+  if (stream_ == nullptr || stream_->writing) return;
+  std::unique_ptr<internal::Batch> batch = table_->Pack(Now());
+  if (batch != nullptr) Send(std::move(batch));
+}
+
+void LibraryClient::OnResponse(const v1::SessionResponse& response) {
+  const int64_t now_ns = Now();
+  for (const v1::Event& event : response.events()) table_->OnEvent(event, now_ns, fx_);
+  if (table_->acked()) failures_ = 0;
+  Settle();
+}
+
+void LibraryClient::OnStreamOver() {
+  const std::optional<grpc::Status> status = stream_->status;
+  Break(EndCause::kDisconnected, "the stream to the broker ended");
+  if (!status) {
+    table_->OnStatus({.reason = RefusalReason::kUnreachable, .message = "the connection was reset"}, fx_);
+  } else if (!status->ok()) {
+    table_->OnStatus(internal::ToRefusal(*status), fx_);
+  }
+  if (leaving_) return;
+  ReconnectLater();
+  Settle();
+}
+
+void LibraryClient::Break(EndCause cause, const char* why) {
+  const std::unique_ptr<Stream> stream = std::move(stream_);
+  static_cast<Ears&>(*stream->ears).Close();
+  stream->wire->Close(Wire::kClient);
+  table_->OnBroken(cause, why, Now(), fx_);
+}
+
+void LibraryClient::ReconnectLater() {
+  const int64_t bound_ns = std::min<int64_t>(20'000'000LL << std::min(failures_, 7), 2'000'000'000);
+  ++failures_;
+  reconnect_at_ns_ = Now() + env_.dice.Between(Duration(0), Duration(bound_ns)).count();
+}
+
+// ---- Time ----
+
+void LibraryClient::Arm() {
+  const int64_t at_ns = std::min(table_->wake_ns(), reconnect_at_ns_);
+  if (at_ns >= armed_ns_) return;
+  armed_ns_ = at_ns;
+  PostAt(Duration(at_ns), [this, timer = ++timer_] {
+    if (timer == timer_) OnTimer();
+  });
+}
+
+void LibraryClient::OnTimer() {
+  armed_ns_ = internal::kNever;
+  ++timer_;
+  const int64_t now_ns = Now();
+  if (stream_ != nullptr && table_->Lapsed(now_ns)) {
+    Break(EndCause::kLapsed, "the broker was not heard for the whole validity");
+    ReconnectLater();
+  }
+  table_->Tick(now_ns, fx_);
+  if (stream_ == nullptr && now_ns >= reconnect_at_ns_ && !leaving_) return Connect();
+  Settle();
+}
+
+void LibraryClient::OnResumed() {
+  if (table_ != nullptr) OnTimer();
+}
+
+// ---- The program ----
+
+void LibraryClient::Ask(Wish& wish) {
+  LockOptions options;
+  options.ttl = wish.ttl;
+  options.owner = "lease " + std::to_string(wish.lease);
+  options.max_hold = wish.max_hold;
+  options.lock_delay = wish.lock_delay;
+  options.on_disconnect = static_cast<OnDisconnect>(static_cast<int>(wish.on_disconnect) + 1);
+  const int64_t lease = wish.lease;
+  const auto answer = [this, lease](Result<Guard> result) {
+    Wish* same = Find(lease);
+    if (same == nullptr) return;
+    leases_.erase(lease);
+    OnRefused(*same, ReasonOf(result.refusal().reason));
+  };
+  const auto id = table_->Acquire(internal::MakeSpec(wish.key, std::move(options)), wish.max_wait, answer, Now(), fx_);
+  leases_[lease] = id;
+  wish_of_[id->id] = lease;
+  Settle();
+}
+
+void LibraryClient::GiveUp(Wish& wish) {
+  table_->Cancel(leases_.at(wish.lease), fx_);
+  Settle();
+}
+
+void LibraryClient::GiveBack(Wish& wish) {
+  const int64_t lease = wish.lease;
+  table_->Release(leases_.at(lease), [this, lease](ReleaseOutcome outcome) {
+    Wish* same = Find(lease);
+    if (same == nullptr) return;
+    leases_.erase(lease);
+    if (outcome == ReleaseOutcome::kUnknown) return Forget(*same);
+    OnReleased(*same, outcome == ReleaseOutcome::kReleased ? core::ReleaseOutcome::kReleased
+                                                           : core::ReleaseOutcome::kAlreadyGone);
+  }, Now(), fx_);
+  Settle();
+}
+
+// As Core::StateOf.
+bool LibraryClient::Checks(Wish& wish) {
+  const int64_t id = wish.lease;
+  const internal::LeasePtr lease = leases_.at(id);
+  if (lease->cause.load() == EndCause::kNotEnded && Now() >= lease->deadline_ns.load()) {
+    table_->Notice(lease, Now(), fx_);
+    Settle();
+  }
+  return Find(id) != nullptr && lease->cause.load() == EndCause::kNotEnded;
+}
+
+void LibraryClient::Leave() {
+  if (!alive()) return;
+  leaving_ = true;
+  table_->Close(Now(), fx_);
+  Settle();
+}
+
+// What a step of the table wants told to the program.
+void LibraryClient::Settle() {
+  if (std::exchange(settling_, true)) return;
+  while (true) {
+    internal::Effects fx = std::move(fx_);
+    fx_ = internal::Effects();
+    if (fx.granted.empty() && fx.refused.empty() && fx.released.empty()) break;
+    for (auto& [lease, callback] : fx.granted) {
+      const auto found = wish_of_.find(lease->id);
+      Wish* wish = found == wish_of_.end() ? nullptr : Find(found->second);
+      if (wish == nullptr) continue;
+      OnGranted(*wish, lease->token);
+    }
+    for (auto& [callback, refusal] : fx.refused) callback(Result<Guard>(refusal));
+    for (auto& [callback, outcome] : fx.released) {
+      if (callback) callback(outcome);
+    }
+  }
+  SyncBeliefs();
+  settling_ = false;
+  if (table_ == nullptr) return;
+  Flush();
+  Arm();
+}
+
+void LibraryClient::SyncBeliefs() {
+  std::vector<int64_t> held;
+  for (const auto& [id, wish] : wishes()) {
+    if (wish.stage == Stage::kHeld && !wish.releasing) held.push_back(id);
+  }
+  for (const int64_t id : held) {
+    Wish& wish = *Find(id);
+    const internal::LeasePtr lease = leases_.at(id);
+    const EndCause cause = lease->cause.load();
+    if (cause == EndCause::kNotEnded) {
+      OnBelief(wish, Duration(lease->deadline_ns.load()));
+      continue;
+    }
+    leases_.erase(id);
+    wish_of_.erase(lease->id);
+    switch (cause) {
+      case EndCause::kLapsed: OnEnded(wish, EndedWhy::kDeadline); break;
+      case EndCause::kDisconnected: OnEnded(wish, EndedWhy::kStreamBroke); break;
+      case EndCause::kReleased:
+      case EndCause::kClientClosed: OnEnded(wish, EndedWhy::kReleasing); break;
+      case EndCause::kMaxHold: OnEnded(wish, EndedWhy::kLost, static_cast<int>(core::LostReason::kMaxHold) + 1); break;
+      default: OnEnded(wish, EndedWhy::kLost, static_cast<int>(cause)); break;
+    }
+  }
+}
+
+}  // namespace distlock::sim

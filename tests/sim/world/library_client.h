@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A program that uses the C++ library: the production's lock table on simulated streams. What the library's Core does with
+// threads and gRPC is done here with events: one stream, one write in flight, deadlines, heartbeats, reconnects.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "lock_table.h"
+#include "world/client_process.h"
+
+namespace distlock::sim {
+
+class LibraryClient : public ClientProcess {
+ public:
+  LibraryClient(Env& env, int number, Neighbours neighbours);
+  ~LibraryClient() override;
+
+  void Start() override;
+  void Leave() override;
+
+ private:
+  class Ears;
+  // One stream, from its start until it is replaced.
+  struct Stream {
+    WirePtr wire;
+    BrokerProcess* broker = nullptr;
+    ListenerPtr ears;
+    std::shared_ptr<core::SessionId> id = std::make_shared<core::SessionId>(0);
+    std::optional<grpc::Status> status;
+    bool writing = false;
+  };
+
+  void Ask(Wish& wish) override;
+  void GiveUp(Wish& wish) override;
+  void GiveBack(Wish& wish) override;
+  void Vanish() override;
+  bool Checks(Wish& wish) override;
+  size_t most_wishes() const override { return most_wishes_; }
+
+  int64_t Now() const { return LocalTime().count(); }
+  void Connect();
+  void Send(std::unique_ptr<internal::Batch> batch);
+  void Flush();
+  void OnResponse(const v1::SessionResponse& response);
+  void OnStreamOver();
+  void Break(EndCause cause, const char* why);
+  void ReconnectLater();
+  void OnTimer();
+  void Arm();
+  void Settle();
+  void SyncBeliefs();
+  void OnResumed() override;
+
+  const size_t most_wishes_;
+  std::unique_ptr<internal::LockTable> table_;
+  internal::Effects fx_;
+  std::map<int64_t, internal::LeasePtr> leases_;  // of wishes that were asked for
+  std::map<uint64_t, int64_t> wish_of_;           // the table's lease id -> wish
+  std::unique_ptr<Stream> stream_;
+  int failures_ = 0;
+  int64_t reconnect_at_ns_ = 0;
+  int64_t armed_ns_ = 0;
+  uint64_t timer_ = 0;
+  bool settling_ = false;
+  bool leaving_ = false;
+};
+
+}  // namespace distlock::sim

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A broker's two connections to the store, with the production's encoding, decoding and script loading: what
+// store::RedisStore does with sockets, done with wires. Reconnects with back-off.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "store/answer.h"
+#include "store/scripts.h"
+#include "world/store_process.h"
+#include "world/wire.h"
+
+namespace distlock::sim {
+
+class StoreLink : private store::CommandSender {
+ public:
+  // `primary`: the server that the store's address leads to now.
+  StoreLink(Env& env, Process& broker, std::function<StoreProcess&()> primary, store::CodecOptions options,
+            std::function<void(core::Input)> tell);
+  ~StoreLink() override;
+
+  void Start() { Subscribe(); }
+  void Submit(core::StoreCommand command);
+  const WirePtr& command_wire() const { return wire_; }
+  const WirePtr& channel_wire() const { return channel_; }
+  bool up() const { return up_; }
+
+ private:
+  struct Pending {
+    uint64_t number;
+    Done done;
+  };
+
+  void Send(std::string_view command, Done done) override;
+  void Flush() override {}
+  void Connect();
+  void Prepare();
+  void OnReply(uint64_t connection, const store::ReplyPtr& reply);
+  void Drop(const std::string& cause);
+  void Reject(Done done, std::string cause);
+  void Reconnect();
+  void Subscribe();
+  void OnChannelUp(uint64_t life);
+  void Ping(uint64_t life);
+  void LoseChannel();
+  Duration BackOff(int& failures);
+
+  Env& env_;
+  Process& broker_;
+  const std::function<StoreProcess&()> primary_;
+  const store::Codec codec_;
+  const std::function<void(core::Input)> tell_;
+  store::ScriptCaller scripts_;
+
+  // The command connection. `life_` tells this one from those before.
+  WirePtr wire_;
+  uint64_t life_ = 0;
+  int connection_ = 0;
+  StoreProcess* store_ = nullptr;
+  bool up_ = false;
+  bool first_ = true;
+  int failures_ = 0;
+  std::deque<Pending> pending_;
+  std::string cause_ = "not connected yet";
+
+  WirePtr channel_;
+  uint64_t channel_life_ = 0;
+  int channel_failures_ = 0;
+  bool channel_answered_ = true;
+  bool started_ = false;
+};
+
+}  // namespace distlock::sim

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Watches the keys of the locks in the primary store and notes who holds and who is queued. Scripts are atomic: what is
+// seen is the state between calls. It knows leases by the label their clients gave them ("lease 17").
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "world/store_process.h"
+
+namespace distlock::sim {
+
+class StoreObserver {
+ public:
+  explicit StoreObserver(Env& env);
+
+  // From now on this is the primary. What it does not know of the present state, the store has forgotten.
+  void Watch(StoreProcess& store);
+  // After each call: notes what it has changed. `forgotten`: somebody else than a script did it.
+  void Look(bool forgotten = false);
+  // Everything held or queued now is no longer promised.
+  void Forget(int32_t lock = -1);
+
+  // Keys that outlive an idle lock; should be none.
+  std::vector<std::string> Leftovers() const;
+  static std::string KeyOf(const std::string& lock, std::string_view part);
+
+ private:
+  struct Holder {
+    int64_t lease = -1;
+    uint64_t token = 0;
+    friend bool operator==(const Holder&, const Holder&) = default;
+  };
+  struct Place {
+    int64_t lease = -1;
+    int64_t arrival = 0;
+    friend bool operator==(const Place&, const Place&) = default;
+  };
+  struct Lock {
+    std::string base;
+    std::optional<Holder> holder;
+    std::map<std::string, Place, std::less<>> queue;  // by owner id
+    bool holder_changed = false;
+    bool queue_changed = false;
+    bool expired = false;
+  };
+
+  void OnChange(std::string_view key, ChangeKind kind);
+  void LookAtHolder(int32_t index, bool forgotten);
+  void LookAtQueue(int32_t index);
+  void Note(RecordKind kind, int32_t lock, int64_t lease, Record record = {});
+
+  Env& env_;
+  StoreProcess* store_ = nullptr;
+  std::vector<Lock> locks_;
+  bool changed_ = false;
+};
+
+}  // namespace distlock::sim

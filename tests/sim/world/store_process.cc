@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "world/store_process.h"
+
+namespace distlock::sim {
+namespace {
+
+constexpr Duration kWallClock = std::chrono::hours(400'000);
+
+}  // namespace
+
+StoreProcess::StoreProcess(Env& env, int number)
+    : Process(env, Actor::Kind::kStore, "store " + std::to_string(number)),
+      wall_(kDawn, kWallClock + env.dice.Between(Duration(0), milliseconds(3)),
+            env.dice.Roll(2 * env.temper.drift_ppm + 1) - env.temper.drift_ppm) {
+  Live();
+  Sync();
+  model_.OnMessage([this](int connection, std::string_view, std::string_view payload) {
+    const auto found = listeners_.find(connection);
+    if (found == listeners_.end() || payload.empty()) return;
+    if (env_.trouble && env_.dice.Chance(lost_notices_)) return;
+    found->second(std::string(payload));
+  });
+}
+
+store::ReplyPtr StoreProcess::Run(int connection, std::string_view bytes) {
+  Sync();
+  const Argv argv = ParseCommand(bytes);
+  store::ReplyPtr reply = model_.Execute(connection, argv);
+  if (after_call_) after_call_();
+  ScheduleExpiry();
+  return reply;
+}
+
+void StoreProcess::OnMessage(int connection, std::function<void(std::string)> heard) {
+  listeners_[connection] = std::move(heard);
+}
+
+void StoreProcess::Sync() {
+  model_.SetClock(std::chrono::duration_cast<microseconds>(wall_.Shows(env_.now())).count());
+  if (!model_.is_replica()) model_.ExpireDue();
+  if (after_call_) after_call_();
+  ScheduleExpiry();
+}
+
+// A key that expires is noticed at that very instant, whether or not a command comes.
+void StoreProcess::ScheduleExpiry() {
+  if (model_.is_replica()) return;
+  const auto next = model_.NextExpiry();
+  const Instant at = next ? wall_.When(microseconds(*next)) : kNever;
+  if (at == expiry_at_) return;
+  expiry_at_ = at;
+  env_.time.At(at, [this, timer = ++expiry_timer_] {
+    if (timer != expiry_timer_) return;
+    expiry_at_ = kNever;
+    Post([this] { Sync(); });
+  });
+}
+
+void StoreProcess::Restart(Duration down, bool keeps_data) {
+  env_.Log([&] { return name() + (keeps_data ? " restarts" : " restarts empty"); });
+  HangUp(milliseconds(20));
+  Die();
+  listeners_.clear();
+  model_.Restart();
+  if (!keeps_data) model_.Execute(0, {"FLUSHALL"});
+  env_.time.After(down, [this] {
+    Live();
+    Sync();
+  });
+}
+
+void StoreProcess::StepClock(Duration by) {
+  wall_.Step(by);
+  expiry_at_ = kNever;
+  Post([this] { Sync(); });
+}
+
+void StoreProcess::ReplicateTo(StoreProcess* replica, Duration lag) {
+  replica->model_.CopyDataFrom(model_);
+  replica->model_.BecomeReplica();
+  replicas_.push_back({replica, lag, env_.now()});
+  model_.OnEffects([this](const Effects& effects) {
+    for (Replica& to : replicas_) {
+      to.last = std::max(to.last, env_.now() + env_.dice.Between(Duration(0), to.lag));
+      env_.time.At(to.last, [this, store = to.store, effects] {
+        for (const Replica& still : replicas_) {
+          if (still.store == store) store->model_.Apply(effects);
+        }
+      });
+    }
+  });
+}
+
+}  // namespace distlock::sim

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A Redis server of a world: the model with the production scripts, on its own clock, with its pauses, restarts and
+// replicas. Whoever sends it a command gets the reply through a callback, in the same instant.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "redis/redis_model.h"
+#include "world/process.h"
+
+namespace distlock::sim {
+
+class StoreProcess : public Process {
+ public:
+  // Shows wall-clock time; `number` tells servers apart.
+  StoreProcess(Env& env, int number);
+
+  RedisModel& model() { return model_; }
+  int NewConnection() { return next_connection_++; }
+  // Runs the command `bytes` for a connection now.
+  store::ReplyPtr Run(int connection, std::string_view bytes);
+  void Disconnect(int connection) { model_.Disconnect(connection); }
+
+  // Messages for a subscribed connection.
+  void OnMessage(int connection, std::function<void(std::string)> heard);
+  // Part of the messages that get lost although PUBLISH counted them.
+  void LoseNotices(double part) { lost_notices_ = part; }
+
+  // The process ends and starts again after `down`, with its data or without.
+  void Restart(Duration down, bool keeps_data);
+  void StepClock(Duration by);
+  // Everything written here reaches `replica` after about `lag`.
+  void ReplicateTo(StoreProcess* replica, Duration lag);
+  void StopReplicating() { replicas_.clear(); }
+
+  // Called when a call, or expiry, is over.
+  void AfterCall(std::function<void()> after) { after_call_ = std::move(after); }
+  // Keeps the model's clock and lets keys expire in time.
+  void Sync();
+
+ private:
+  void ScheduleExpiry();
+  void OnResumed() override { Sync(); }
+
+  RedisModel model_;
+  SkewedClock wall_;
+  int next_connection_ = 1;
+  std::map<int, std::function<void(std::string)>> listeners_;
+  std::function<void()> after_call_;
+  double lost_notices_ = 0;
+  struct Replica {
+    StoreProcess* store;
+    Duration lag;
+    Instant last;
+  };
+  std::deque<Replica> replicas_;
+  Instant expiry_at_ = kNever;
+  uint64_t expiry_timer_ = 0;
+};
+
+}  // namespace distlock::sim

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "world/temper.h"
+
+#include "world/faults.h"
+
+namespace distlock::sim {
+namespace {
+
+void DrawFaults(Dice& dice, Temper& temper) {
+  const std::vector<Fault>& all = Faults();
+  temper.fault_every = dice.Pick<Duration>({milliseconds(300), seconds(1), seconds(4)});
+  const double share = dice.Pick<double>({0.12, 0.3, 0.6});
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (dice.Chance(share)) temper.faults.push_back(static_cast<int>(i));
+  }
+  if (temper.faults.empty()) temper.faults.push_back(dice.Roll(static_cast<int>(all.size())));
+  bool forgets = false;
+  bool goes_back = false;
+  for (const int fault : temper.faults) {
+    forgets |= all[static_cast<size_t>(fault)].forgets;
+    goes_back |= all[static_cast<size_t>(fault)].clock_goes_back;
+  }
+  temper.repeats_tokens = forgets && goes_back;
+  temper.slow = dice.Chance(0.5) ? 0 : 0.1;
+  temper.slowest_delay = dice.Pick<Duration>({milliseconds(50), milliseconds(700), seconds(3)});
+}
+
+void DrawClients(Dice& dice, Temper& temper) {
+  temper.one_try = dice.Chance(0.4) ? 0 : 0.2;
+  temper.bounded_wait = dice.Chance(0.4) ? 0 : 0.2;
+  temper.impatient = dice.Chance(0.5) ? 0 : 0.2;
+  temper.careless = dice.Chance(0.4) ? 0 : 0.5;
+  temper.max_hold = dice.Chance(0.6) ? 0 : 0.2;
+  temper.lock_delay = dice.Chance(0.6) ? 0 : 0.3;
+  temper.longest_hold = dice.Pick<Duration>({milliseconds(2), milliseconds(300), seconds(4)});
+  temper.longest_pause = dice.Pick<Duration>({milliseconds(5), milliseconds(300), seconds(2)});
+  if (temper.workload == Workload::kQueue) {
+    temper.longest_hold = milliseconds(50);
+    temper.one_try = 0;
+  }
+  if (temper.workload == Workload::kChurn) temper.longest_hold = temper.longest_pause = milliseconds(2);
+}
+
+}  // namespace
+
+const std::vector<std::pair<std::string, Workload>>& Workloads() {
+  static const std::vector<std::pair<std::string, Workload>> kAll = {
+      {"mixed", Workload::kMixed}, {"mutex", Workload::kMutex},       {"queue", Workload::kQueue},
+      {"churn", Workload::kChurn}, {"detached", Workload::kDetached}, {"hold", Workload::kHold}};
+  return kAll;
+}
+
+Temper DrawTemper(uint64_t seed, Dice& dice, Workload wanted) {
+  Temper temper;
+  temper.calm = seed % 2 == 0;
+  temper.workload = wanted;
+  if (wanted == Workload::kMixed && dice.Chance(0.6)) temper.workload = static_cast<Workload>(1 + dice.Roll(5));
+  temper.brokers = 1 + dice.Roll(3);
+  temper.clients = 1 + dice.Roll(dice.Chance(0.2) ? 20 : 6);
+  temper.locks = 1 + dice.Roll(3);
+  if (temper.workload == Workload::kQueue) temper.locks = 1;
+  temper.replicas = dice.Roll(3);
+  temper.trusted_publish = dice.Chance(0.7);
+  temper.drift_ppm = dice.Pick<int>({0, 50, 500});
+  temper.shortest_delay = microseconds(20);
+  temper.usual_delay = dice.Pick<Duration>({microseconds(100), milliseconds(1), milliseconds(5)});
+  temper.validity = dice.Pick<Duration>({seconds(3), seconds(1)});
+  temper.queue_slot = dice.Pick<Duration>({seconds(30), seconds(6)});
+  for (const Duration ttl : {seconds(1), seconds(2), seconds(5), seconds(15)}) {
+    if (dice.Chance(0.5)) temper.ttls.push_back(ttl);
+  }
+  if (temper.ttls.empty()) temper.ttls.push_back(seconds(2));
+  temper.busy_time = dice.Between(seconds(2), seconds(dice.Chance(0.3) ? 30 : 10));
+  DrawClients(dice, temper);
+  if (temper.calm) temper.careless = 0;
+  if (!temper.calm) DrawFaults(dice, temper);
+  return temper;
+}
+
+}  // namespace distlock::sim

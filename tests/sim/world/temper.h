@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The character of one world, drawn from its seed: how many there are, what they like to do, and what goes wrong ("swarm
+// testing", Groce et al. 2012: each world leaves most faults out, so that the others can show). Every other world is calm.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "world/dice.h"
+
+namespace distlock::sim {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// What clients do. kMixed draws one of the others for each client.
+enum class Workload : uint8_t { kMixed, kMutex, kQueue, kChurn, kDetached, kHold };
+const std::vector<std::pair<std::string, Workload>>& Workloads();
+
+struct Temper {
+  bool calm = true;
+  Workload workload = Workload::kMixed;
+  int brokers = 1;
+  int clients = 1;
+  int locks = 1;
+  int replicas = 0;
+  bool trusted_publish = true;
+  int drift_ppm = 0;              // every clock's is within this
+  Duration shortest_delay{};      // of a message
+  Duration usual_delay{};
+  double slow = 0;                // part of messages that take up to slowest_delay
+  Duration slowest_delay{};
+  Duration validity{};
+  Duration queue_slot{};
+  std::vector<Duration> ttls;
+  Duration longest_hold{};
+  Duration longest_pause{};       // between two wishes of a client
+  double one_try = 0;
+  double bounded_wait = 0;
+  double impatient = 0;           // part of wishes that are cancelled
+  double careless = 0;            // part of clients' ends that are no goodbye
+  double max_hold = 0;
+  double lock_delay = 0;
+  Duration busy_time{};           // how long clients go on wishing
+  std::vector<int> faults;        // indices into Faults() that happen here
+  Duration fault_every{};
+  bool repeats_tokens = false;    // the store may forget and its clock step back: no order of tokens can be kept
+};
+
+Temper DrawTemper(uint64_t seed, Dice& dice, Workload wanted);
+
+}  // namespace distlock::sim

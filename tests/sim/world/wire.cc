@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "world/wire.h"
+
+namespace distlock::sim {
+
+std::vector<WirePtr> Process::Wires() {
+  std::vector<WirePtr> open;
+  size_t kept = 0;
+  for (std::weak_ptr<Wire>& weak : wires_) {
+    WirePtr wire = weak.lock();
+    if (wire == nullptr || !wire->open()) continue;
+    open.push_back(std::move(wire));
+    wires_[kept++] = weak;
+  }
+  wires_.resize(kept);
+  return open;
+}
+
+void Process::AddWire(const WirePtr& wire) {
+  if (wires_.size() == wires_.capacity()) Wires();
+  wires_.push_back(wire);
+}
+
+void Process::HangUp(Duration longest) {
+  for (const WirePtr& wire : Wires()) wire->Break(longest);
+  wires_.clear();
+}
+
+WirePtr Wire::Connect(Env& env, Process& client, Process& server, bool local) {
+  WirePtr wire(new Wire(env, client, server, local));
+  client.AddWire(wire);
+  server.AddWire(wire);
+  return wire;
+}
+
+Instant Wire::NextArrival(Way& way) {
+  const Duration delay = local_ ? microseconds(20) : env_.Delay();
+  const Instant at = std::max(env_.now(), way.silent_until) + delay;
+  way.last_arrival = std::max(way.last_arrival, at);
+  return way.last_arrival;
+}
+
+uint64_t Wire::Send(Side from, Timeline::What arrive) {
+  Way& way = ways_[from];
+  const uint64_t number = ++way.sent;
+  if (way.cut || closed_[from]) {
+    if (!way.cut) way.kept = number - 1;
+    way.cut = true;
+    return number;
+  }
+  Travel(from, number, NextArrival(way), std::move(arrive));
+  return number;
+}
+
+void Wire::Travel(Side from, uint64_t number, Instant at, Timeline::What arrive) {
+  env_.time.At(at, [self = shared_from_this(), from, number, arrive = std::move(arrive)]() mutable {
+    Way& way = self->ways_[from];
+    if (way.cut && number > way.kept) return;
+    if (self->env_.now() < way.silent_until) {
+      way.last_arrival = std::max(way.last_arrival, way.silent_until);
+      return self->Travel(from, number, way.last_arrival, std::move(arrive));
+    }
+    ++way.arrived;
+    const Side to = Other(from);
+    const Peer& end = self->ends_[to];
+    if (end.process->life() != end.life) return;
+    end.process->Post([self, to, arrive = std::move(arrive)]() mutable {
+      if (!self->closed_[to]) arrive();
+    });
+  });
+}
+
+void Wire::TellClosed(Side side) {
+  const Peer& end = ends_[side];
+  if (end.process->life() != end.life) return;
+  end.process->Post([self = shared_from_this(), side] {
+    if (std::exchange(self->closed_[side], true)) return;
+    if (self->on_closed[side]) self->on_closed[side]();
+  });
+}
+
+void Wire::End(Side from, bool keep_all) {
+  if (std::exchange(closed_[from], true)) return;
+  const Side to = Other(from);
+  Cut(to, true);
+  if (closed_[to] || ways_[from].cut) return;
+  Cut(from, keep_all || env_.dice.Chance(0.5));
+  env_.time.At(NextArrival(ways_[from]), [self = shared_from_this(), to] { self->TellClosed(to); });
+}
+
+void Wire::Cut(Side from, bool keep_all) {
+  Way& way = ways_[from];
+  if (way.cut) return;
+  way.cut = true;
+  const auto under_way = static_cast<int>(way.sent - way.arrived);
+  way.kept = way.arrived + static_cast<uint64_t>(keep_all ? under_way : env_.dice.Roll(under_way + 1));
+}
+
+void Wire::Break(Duration longest) {
+  if (!open()) return;
+  if (local_) longest = Duration(0);
+  for (const Side from : {kClient, kServer}) Cut(from, false);
+  for (const Side side : {kClient, kServer}) {
+    // What still arrives at a server comes before the end of it; a client may give up first.
+    const Instant after = side == kServer ? ways_[kClient].last_arrival : Instant{};
+    const Instant at = std::max(after, env_.now() + env_.dice.Between(Duration(0), longest));
+    env_.time.At(at, [self = shared_from_this(), side] { self->TellClosed(side); });
+  }
+}
+
+}  // namespace distlock::sim

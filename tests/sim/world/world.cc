@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "world/world.h"
+
+#include "history/check.h"
+#include "world/detached_client.h"
+#include "world/faults.h"
+#include "world/hold_client.h"
+#include "world/library_client.h"
+
+namespace distlock::sim {
+namespace {
+
+constexpr Duration kLongestPause = seconds(20);  // of anything that faults make stand still
+constexpr Duration kPatience = seconds(600);     // until everybody must have been served
+constexpr Duration kQuietTime = seconds(150);    // in which everything that was left must have ended
+
+}  // namespace
+
+World::World(uint64_t seed, Workload workload, bool with_log) : env_(seed, with_log) {
+  env_.temper = DrawTemper(seed, env_.dice, workload);
+  env_.history.calm = env_.temper.calm;
+  env_.history.validity_ns = env_.temper.validity.count();
+  for (const Duration ttl : env_.temper.ttls) {
+    env_.history.longest_ttl_ns = std::max(env_.history.longest_ttl_ns, (ttl + seconds(3)).count());
+  }
+  for (int i = 0; i < env_.temper.locks; ++i) env_.history.locks.emplace_back(1, static_cast<char>('a' + i));
+  MakeStores();
+  for (int i = 0; i < env_.temper.brokers; ++i) {
+    brokers_.push_back(std::make_unique<BrokerProcess>(env_, i, [this]() -> StoreProcess& { return primary(); }));
+  }
+  MakeClients();
+}
+
+void World::MakeStores() {
+  const int count = 1 + (env_.temper.calm ? 0 : env_.temper.replicas);
+  for (int i = 0; i < count; ++i) {
+    stores_.push_back(std::make_unique<StoreProcess>(env_, i));
+    stores_.back()->AfterCall([this, i] {
+      if (static_cast<size_t>(i) == primary_) observer_->Look();
+    });
+  }
+  observer_ = std::make_unique<StoreObserver>(env_);
+  observer_->Watch(primary());
+  for (size_t i = 1; i < stores_.size(); ++i) AddReplica(i);
+}
+
+void World::AddReplica(size_t index) {
+  primary().ReplicateTo(stores_[index].get(), dice().Pick<Duration>({milliseconds(1), milliseconds(20), seconds(2)}));
+}
+
+void World::MakeClients() {
+  data_ = std::make_unique<FencedRegister>(env_.history.locks.size());
+  for (int i = 0; i < env_.temper.clients; ++i) clients_.push_back(MakeClient(i));
+}
+
+std::unique_ptr<ClientProcess> World::MakeClient(int number) {
+  const Neighbours neighbours{&brokers_, data_.get()};
+  Workload workload = env_.temper.workload;
+  if (workload == Workload::kMixed) {
+    workload = dice().Pick<Workload>({Workload::kMutex, Workload::kMutex, Workload::kDetached, Workload::kHold});
+  }
+  if (workload == Workload::kDetached) return std::make_unique<DetachedClient>(env_, number, neighbours);
+  if (workload == Workload::kHold) return std::make_unique<HoldClient>(env_, number, neighbours);
+  return std::make_unique<LibraryClient>(env_, number, neighbours);
+}
+
+// ---- Faults ----
+
+void World::CauseFaults() {
+  if (!env_.trouble || env_.temper.faults.empty()) return;
+  env_.time.After(dice().Between(Duration(0), 2 * env_.temper.fault_every), [this] {
+    if (!env_.trouble) return;
+    const Fault& fault = Faults()[static_cast<size_t>(dice().Pick(env_.temper.faults))];
+    env_.Log([&] { return std::string("FAULT ") + fault.name; });
+    fault.cause(*this);
+    CauseFaults();
+  });
+}
+
+void World::For(Duration lasts, std::function<void()> undo) {
+  auto shared = std::make_shared<std::function<void()>>(std::move(undo));
+  undo_.push_back(shared);
+  env_.time.After(lasts, [shared] {
+    if (*shared) std::exchange(*shared, nullptr)();
+  });
+}
+
+WirePtr World::AnyWire() {
+  std::vector<WirePtr> all;
+  for (const auto& broker : brokers_) {
+    for (const WirePtr& wire : broker->Wires()) {
+      if (!wire->local()) all.push_back(wire);
+    }
+  }
+  return all.empty() ? nullptr : dice().Pick(all);
+}
+
+bool World::FailOver() {
+  const size_t next = primary_ + 1;
+  if (next >= stores_.size() || !stores_[next]->alive()) return false;
+  StoreProcess& old = primary();
+  env_.NoteFault(FaultKind::kFailover, old.actor(), seconds(1));
+  observer_->Forget();
+  old.StopReplicating();
+  old.model().BecomeReplica();
+  // The old one may go on answering those who are still connected to it: that it is no primary any more.
+  if (dice().Chance(0.6)) old.HangUp(seconds(1));
+  primary_ = next;
+  primary().model().Promote();
+  observer_->Watch(primary());
+  for (size_t i = next + 1; i < stores_.size(); ++i) AddReplica(i);
+  return true;
+}
+
+void World::Heal() {
+  env_.Log([] { return std::string("ALL HEALS"); });
+  env_.trouble = false;
+  env_.acting = false;
+  for (const auto& undo : undo_) {
+    if (*undo) std::exchange(*undo, nullptr)();
+  }
+  // What stands still runs again in its time, what is slow arrives, and what is broken is found to be.
+  if (!env_.temper.calm) RunUntil(kLongestPause + seconds(10), false);
+  env_.Note({.kind = RecordKind::kHealed});
+}
+
+// ---- The course of the world ----
+
+bool World::Idle() const {
+  for (const auto& client : clients_) {
+    if (!client->idle()) return false;
+  }
+  return true;
+}
+
+void World::RunUntil(Duration longest, bool until_idle) {
+  env_.time.Run(env_.now() + longest, [&] { return !env_.failure.empty() || (until_idle && Idle()); });
+}
+
+Outcome World::Run() {
+  env_.acting = true;
+  env_.trouble = !env_.temper.calm;
+  for (auto& broker : brokers_) broker->Start();
+  for (auto& client : clients_) client->Start();
+  CauseFaults();
+  RunUntil(env_.temper.busy_time, false);
+  Heal();
+  RunUntil(kPatience, true);
+  if (env_.failure.empty() && !Idle()) env_.Fail("somebody waits for ever");
+  if (env_.failure.empty()) {
+    RunUntil(seconds(15), false);
+    for (const auto& broker : brokers_) {
+      const std::string unanswered = broker->front().Unanswered();
+      if (!unanswered.empty()) env_.Fail("never answered: " + unanswered);
+    }
+    for (auto& client : clients_) client->Leave();
+    RunUntil(kQuietTime, false);
+    env_.Note({.kind = RecordKind::kQuiet});
+    ExpectNothingLeft();
+  }
+  Outcome outcome{.hash = env_.hash(), .events = env_.time.events_run(), .lasted = env_.now() - kDawn, .violations = {}};
+  if (!env_.failure.empty()) outcome.violations.push_back(env_.failure);
+  for (const Violation& violation : CheckAll(env_.history)) {
+    outcome.violations.push_back(violation.invariant + ": " + violation.story);
+  }
+  return outcome;
+}
+
+void World::Left(const std::string& what, size_t count) {
+  if (count == 0) return;
+  env_.history.notes.push_back(what);
+  env_.Note({.kind = RecordKind::kLeft,
+             .value = static_cast<int64_t>(count),
+             .note = static_cast<int32_t>(env_.history.notes.size()) - 1});
+}
+
+void World::ExpectNothingLeft() {
+  for (const auto& broker : brokers_) {
+    if (!broker->alive()) continue;
+    const core::BrokerStats stats = broker->Stats();
+    Left("sessions in " + broker->name(), stats.sessions);
+    Left("leases in " + broker->name(), stats.leases);
+    Left("waiters in " + broker->name(), stats.waiters);
+    Left("give-backs in " + broker->name(), stats.discards);
+    Left("queues in " + broker->name(), stats.queues);
+    Left("store commands in " + broker->name(), stats.ops);
+    Left("timers in " + broker->name(), stats.timers);
+  }
+  primary().Sync();
+  for (const std::string& key : observer_->Leftovers()) Left("key " + key, 1);
+}
+
+}  // namespace distlock::sim

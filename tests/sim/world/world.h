@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A whole world from one seed: stores, brokers, clients and, in every other one, faults of a mix of its own. First all act
+// and things break; then everything heals and everybody must be served; then all leave and nothing may be left over.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "world/client_process.h"
+#include "world/store_observer.h"
+
+namespace distlock::sim {
+
+struct Outcome {
+  uint64_t hash = 0;
+  uint64_t events = 0;
+  Duration lasted{};                    // in the world
+  std::vector<std::string> violations;  // stories
+};
+
+class World {
+ public:
+  World(uint64_t seed, Workload workload, bool with_log);
+  Outcome Run();
+
+  // What faults act on.
+  Env& env() { return env_; }
+  Dice& dice() { return env_.dice; }
+  StoreProcess& primary() { return *stores_[primary_]; }
+  StoreObserver& observer() { return *observer_; }
+  BrokerProcess& AnyBroker() { return *brokers_[static_cast<size_t>(dice().Roll(static_cast<int>(brokers_.size())))]; }
+  ClientProcess& AnyClient() { return *clients_[static_cast<size_t>(dice().Roll(static_cast<int>(clients_.size())))]; }
+  // Any connection that is not within one machine; null when there is none.
+  WirePtr AnyWire();
+  // Undone when `lasts` has passed, or when everything heals.
+  void For(Duration lasts, std::function<void()> undo);
+  // The newest replica takes over; what had not reached it is lost.
+  bool FailOver();
+
+ private:
+  void MakeStores();
+  void MakeClients();
+  std::unique_ptr<ClientProcess> MakeClient(int number);
+  void AddReplica(size_t index);
+  void CauseFaults();
+  void Heal();
+  bool Idle() const;
+  void RunUntil(Duration longest, bool until_idle);
+  void ExpectNothingLeft();
+  void Left(const std::string& what, size_t count);
+
+  Env env_;
+  std::vector<std::unique_ptr<StoreProcess>> stores_;
+  size_t primary_ = 0;
+  std::unique_ptr<StoreObserver> observer_;
+  std::unique_ptr<FencedRegister> data_;
+  std::vector<std::unique_ptr<BrokerProcess>> brokers_;
+  std::vector<std::unique_ptr<ClientProcess>> clients_;
+  std::vector<std::shared_ptr<std::function<void()>>> undo_;
+};
+
+}  // namespace distlock::sim
