@@ -27,7 +27,7 @@ void Broker::SendRenewCall(RenewCall& call) {
     if (call.call.hold_until.us > 0 && clock_.known()) {
       const auto left = std::chrono::microseconds(call.call.hold_until.us - clock_.Latest(now_).us);
       if (left <= kMarginFloor) {
-        SendGiveBack(StartGiveBack(call.call.name, call.call.owner, /*waiting=*/false, Duration::zero(), call.keep,
+        PursueGiveBack(StartGiveBack(call.call.name, call.call.owner, /*waiting=*/false, Duration::zero(), call.keep,
                                    call.call.token));
         return RefuseRenewCall(call, RefusalReason::kNotHolder, "it was held for max_hold");
       }
