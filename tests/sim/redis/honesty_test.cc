@@ -20,7 +20,7 @@ void showValue(const Action& action, std::ostream& out) { out << "\n  " << Actio
 
 namespace {
 
-constexpr int kSequences = 1000;
+constexpr int kSequences = 2000;
 constexpr int kLongest = 100;
 
 // Seen often enough in so many sequences that missing one means that something is no longer tried.

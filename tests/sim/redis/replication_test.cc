@@ -69,6 +69,8 @@ TEST_F(ReplicationTest, AReplicaRefusesWritesAndReadsExpiredAsAbsent) {
   EXPECT_EQ(DoOnReplica({"SET", "k", "w"}), "-READONLY You can't write against a read only replica.");
   EXPECT_THAT(DoOnReplica({"EVAL", "return redis.call('DEL', 'k')", "0"}),
               testing::MatchesRegex("-READONLY You can't write against a read only replica\\. script: .*:1\\."));
+  replica.SetMaxMemory(1);
+  EXPECT_EQ(DoOnReplica({"SET", "k", "w"}), "-READONLY You can't write against a read only replica.");
   replica.Advance(kStart + 10 * kMs);
   EXPECT_EQ(DoOnReplica({"GET", "k"}), "nil");
   EXPECT_EQ(replica.NextExpiry(), std::nullopt);
