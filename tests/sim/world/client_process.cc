@@ -83,7 +83,8 @@ void ClientProcess::MakeWish() {
                                  .lock_delay_ns = wish.lock_delay.count(),
                                  .max_hold_ns = wish.max_hold.count(),
                                  .detached = detached(),
-                                 .risky = !detached() && wish.on_disconnect == core::OnDisconnect::kRelease});
+                                 .risky = !detached() && wish.on_disconnect == core::OnDisconnect::kRelease,
+                                 .freed_by_promise = !detached() && wish.on_disconnect != core::OnDisconnect::kExpire});
   const int64_t lease = wish.lease;
   Wish& kept = wishes_[lease] = std::move(wish);
   Note(kept, {.kind = RecordKind::kAsked, .value = kept.max_wait ? kept.max_wait->count() : -1});

@@ -107,6 +107,7 @@ bool World::FailOver() {
   if (dice().Chance(0.6)) old.HangUp(seconds(1));
   primary_ = next;
   primary().model().Promote();
+  primary().Sync();
   observer_->Watch(primary());
   for (size_t i = next + 1; i < stores_.size(); ++i) AddReplica(i);
   return true;
@@ -140,6 +141,7 @@ void World::RunUntil(Duration longest, bool until_idle) {
 Outcome World::Run() {
   env_.acting = true;
   env_.trouble = !env_.temper.calm;
+  if (env_.temper.slow > 0) env_.NoteFault(FaultKind::kLinkSlow, -1, env_.temper.busy_time + env_.temper.slowest_delay);
   for (auto& broker : brokers_) broker->Start();
   for (auto& client : clients_) client->Start();
   CauseFaults();
