@@ -321,7 +321,7 @@ struct Notify {
 enum class FactKind : uint8_t {
   kGranted,        // value: waited
   kRefused,        // refusal; value: waited
-  kReleased,       // value: held
+  kReleased,       // as asked for; value: held, 0 of a detached lease
   kLost,           // lost; value: held
   kAbandoned,      // its stream ended; value: held
   kHandedOff,      // by reply, notice or tend; see handoff
@@ -330,6 +330,8 @@ enum class FactKind : uint8_t {
   kRenewFailed,    // count: left unanswered by one command
   kSessionLapsed,
   kClockStep,      // value: by how much the store's clock jumped
+  kAlreadyGone,    // a release found nothing
+  kGivenBack,      // a grant that nobody here could use any more
 };
 enum class HandoffPath : uint8_t { kReply, kNotice, kTend };
 

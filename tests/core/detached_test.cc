@@ -265,5 +265,40 @@ TEST(Detached, AGrantCountsFromWhenEachRepeatArrived) {
   EXPECT_EQ(second.waited, milliseconds(200));
 }
 
+std::vector<FactKind> Kinds(const Table& t) {
+  std::vector<FactKind> kinds;
+  for (const Fact& fact : t.facts) kinds.push_back(fact.kind);
+  return kinds;
+}
+
+TEST(Detached, EveryReleaseIsOnRecordByItsOutcome) {
+  Table t;
+  t.StoreComesUp();
+  t.Do(StaleRelease(3));
+  t.Reply(t.Take<StoreRelease>().op, GiveBackDone{.was_holder = true});
+  t.Do(StaleRelease(4));
+  t.Reply(t.Take<StoreRelease>().op, GiveBackDone{});
+  EXPECT_EQ(Kinds(t), (std::vector{FactKind::kReleased, FactKind::kAlreadyGone}));
+
+  t.facts.clear();
+  t.Open(1);
+  t.Hold(1, 7, "b", 7);
+  t.facts.clear();
+  t.Do(Release{.session = 1, .request = 8, .acquire = 7, .name = {}});
+  t.Reply(t.Take<StoreRelease>().op, GiveBackDone{.was_holder = true});
+  EXPECT_EQ(Kinds(t), std::vector{FactKind::kReleased}) << "once, by its lease";
+}
+
+TEST(Detached, AGrantThatNobodyCouldUseIsOnRecord) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  t.Do(t.Want(1, 7, "a", 7));
+  t.Do(Cancel{1, 7});
+  t.facts.clear();
+  t.Reply(t.Take<StoreWithdraw>().op, GiveBackDone{.was_holder = true});
+  EXPECT_EQ(Kinds(t), std::vector{FactKind::kGivenBack});
+}
+
 }  // namespace
 }  // namespace distlock::core
