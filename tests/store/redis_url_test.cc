@@ -73,6 +73,7 @@ TEST(RedisUrl, WrongOnesAreRefusedWithoutTheirPassword) {
                                 "redis",
                                 "redis://",
                                 "http://:secret@h",
+                                "u:secret@x://h",
                                 "redis://:secret@",
                                 "redis://:secret@h:0",
                                 "redis://:secret@h:99999",
