@@ -106,7 +106,8 @@ struct StoreDown {
 // The hand-off channel is subscribed (again): notices may have been missed.
 struct ChannelUp {};
 
-// A lock was handed to a waiter of this broker.
+// A lock was handed to a waiter of this broker. Or, with an owner of zeros, it is blocked for `ttl`, and a waiter of this
+// broker may be the next.
 struct GrantNotice {
   LockName name;
   OwnerId owner{};

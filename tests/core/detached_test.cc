@@ -265,6 +265,20 @@ TEST(Detached, AGrantCountsFromWhenEachRepeatArrived) {
   EXPECT_EQ(second.waited, milliseconds(200));
 }
 
+TEST(Detached, WaitersHereLookWhenAShortenedRenewalEnds) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1, SessionKind::kHold);
+  t.Do(t.Want(1, 1, "a", 7));
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, HolderView{.owner = Owner(1), .time_left = kT}, 1});
+  StoreTime end = t.StoreNow();
+  end.us += 2'000'000;
+  t.Do(Renew{.session = 2, .request = 1, .name = Name("a"), .owner = Owner(1), .ttl = kT, .hold_until = end});
+  t.Reply(t.Take<StoreRenew>().op, RenewDoneBatch{{RenewResult::kRenewed}});
+  t.Pass(milliseconds(2'050));
+  EXPECT_EQ(t.Count<StoreTend>(), 1u);
+}
+
 std::vector<FactKind> Kinds(const Table& t) {
   std::vector<FactKind> kinds;
   for (const Fact& fact : t.facts) kinds.push_back(fact.kind);
