@@ -17,9 +17,7 @@ bool Accepted(const Index& index, const Tenure& tenure) { return index.TermsOf(t
 bool Forgotten(const Index& index, const Tenure& earlier, int64_t given_anew, int64_t believed_until) {
   for (const Forgetting& one : index.forgettings) {
     if (one.lock >= 0 && one.lock != earlier.lock) continue;
-    const int64_t asked = index.fates[static_cast<size_t>(earlier.lease)].asked;
-    const int64_t began = earlier.took != kNotSeen ? earlier.took : asked;
-    if (one.at >= began && one.at <= given_anew && believed_until <= one.at + index.TermsOf(earlier).ttl_ns) return true;
+    if (one.at >= index.BeganNotBefore(earlier) && one.at <= given_anew && believed_until <= one.at + index.TermsOf(earlier).ttl_ns) return true;
   }
   return false;
 }
