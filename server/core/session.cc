@@ -139,7 +139,7 @@ void Broker::Handle(const Drain& in) {
   if (draining_ && deadline >= drain_deadline_) return;
   draining_ = true;
   drain_deadline_ = deadline;
-  Arm(drain_timer_, deadline);
+  if (!drained_) Arm(drain_timer_, deadline);
   for (auto& [id, session] : sessions_) {
     Tell({id, 0}, Draining{in.timeout});
     EndWaiters(*session, /*tell=*/true);

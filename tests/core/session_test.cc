@@ -220,5 +220,16 @@ TEST(Drain, WaitsOutBeliefAlsoWhereABrokenStreamWouldNot) {
   EXPECT_EQ(t.Count<StoreRelease>(), 1u);
 }
 
+TEST(Drain, ASecondShorterOneDoesNotCompleteItAgain) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  t.Do(Drain{seconds(10)});
+  ASSERT_EQ(t.drains, 1) << "nothing was held";
+  t.Do(Drain{seconds(1)});
+  t.Pass(seconds(60));
+  EXPECT_EQ(t.drains, 1);
+}
+
 }  // namespace
 }  // namespace distlock::core
