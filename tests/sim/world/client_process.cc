@@ -33,7 +33,14 @@ void ClientProcess::Kill(Duration heard_within, Duration down) {
   env_.time.After(down, [this] { Start(); });
 }
 
-bool ClientProcess::idle() const { return wishes_.empty(); }
+std::string ClientProcess::Waiting() const {
+  std::string text = name();
+  for (const auto& [lease, wish] : wishes_) {
+    text += wish.releasing ? ", for the end of lease " : wish.stage == Stage::kHeld ? ", holding lease " : ", for lease ";
+    text += std::to_string(lease);
+  }
+  return text;
+}
 
 void ClientProcess::MoveHome() {
   home_ = static_cast<size_t>(env_.dice.Roll(static_cast<int>(neighbours_.brokers->size())));

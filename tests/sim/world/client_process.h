@@ -45,7 +45,9 @@ class ClientProcess : public Process {
   virtual void Start();
   // As if killed; starts again when `down` has passed.
   void Kill(Duration heard_within, Duration down);
-  bool idle() const;
+  bool idle() const { return wishes_.empty(); }
+  // What it still waits for, in words.
+  std::string Waiting() const;
   // Whether a fault may make it stand still: not one that counts time from receipt.
   virtual bool may_pause() const { return true; }
   // Ends everything in good order; for the end of the world.

@@ -76,6 +76,7 @@ void LibraryClient::Connect() {
     ReconnectLater();
     return Settle();
   }
+  env_.Log([&] { return name() + " opens a session with " + broker.name(); });
   stream_ = std::make_unique<Stream>();
   stream_->broker = &broker;
   stream_->wire = Wire::Connect(env_, *this, broker);
@@ -136,6 +137,7 @@ void LibraryClient::OnStreamOver() {
 }
 
 void LibraryClient::Break(EndCause cause, const char* why) {
+  env_.Log([&] { return name() + " has no session any more: " + why; });
   const std::unique_ptr<Stream> stream = std::move(stream_);
   static_cast<Ears&>(*stream->ears).Close();
   stream->wire->Close(Wire::kClient);

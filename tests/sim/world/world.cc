@@ -133,6 +133,13 @@ bool World::Idle() const {
   return true;
 }
 
+std::string World::Waiting() const {
+  for (const auto& client : clients_) {
+    if (!client->idle()) return client->Waiting();
+  }
+  return "";
+}
+
 void World::RunUntil(Duration longest, bool until_idle) {
   env_.time.Run(env_.now() + longest, [&] { return !env_.failure.empty() || (until_idle && Idle()); });
 }
@@ -146,7 +153,7 @@ Outcome World::Run() {
   RunUntil(env_.temper.busy_time, false);
   Heal();
   RunUntil(kPatience, true);
-  if (env_.failure.empty() && !Idle()) env_.Fail("somebody waits for ever");
+  if (env_.failure.empty() && !Idle()) env_.Fail("somebody waits for ever: " + Waiting());
   if (env_.failure.empty()) {
     RunUntil(seconds(15), false);
     for (const auto& broker : brokers_) {

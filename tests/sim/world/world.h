@@ -48,6 +48,7 @@ class World {
   void CauseFaults();
   void Heal();
   bool Idle() const;
+  std::string Waiting() const;
   void RunUntil(Duration longest, bool until_idle);
   void ExpectNothingLeft();
   void Left(const std::string& what, size_t count);
