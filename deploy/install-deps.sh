@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Installs what distlock needs from Debian's own packages, on Debian 12 or 13. Idempotent; returns at once when
-# nothing is missing. hiredis is the one exception: Debian 12's is too old, so there it is built from Debian 13's
-# source package, fetched and verified through the Debian archive this machine already uses.
+# nothing is missing. Two exceptions on Debian 12, both fetched and verified through the Debian archive this machine
+# already uses: its hiredis is too old and is built from Debian 13's source package, and it has no Valkey, which the
+# tests get from its backports.
 set -euo pipefail
 
 usage() {
@@ -91,10 +92,12 @@ compute_missing() {
   missing=($list)
 }
 
+need_valkey_backport() { [ "$want" = test ] && [ "$debian" -lt 13 ] && [ -n "$(missing_of valkey-server)" ]; }
+
 nothing_to_do() {
   [ "$want" = run ] && need_apt_lists && return 1
   compute_missing
-  [ "${#missing[@]}" -eq 0 ] && { [ "$want" = run ] || hiredis_ok; }
+  [ "${#missing[@]}" -eq 0 ] && { [ "$want" = run ] || hiredis_ok; } && ! need_valkey_backport
 }
 
 missing=()
@@ -155,9 +158,13 @@ install_packages() {
     apt_install "${missing[@]}"
   fi
   restore_policy
-  # Nor at the next boot (update-rc.d knows systemd, too). A service that was there before is its owner's business.
+  disable_services "${missing[@]}"
+}
+
+# Nor at the next boot (update-rc.d knows systemd, too). A service that was there before is its owner's business.
+disable_services() {
   local p
-  for p in "${missing[@]}"; do
+  for p in "$@"; do
     case "$p" in redis-server | valkey-server) update-rc.d "$p" disable >>"$log" 2>&1 ;; esac
   done
 }
@@ -175,13 +182,21 @@ apt_source() {
     -o APT::Sandbox::User=root -o APT::Update::Error-Mode=any "$@"
 }
 
-fetch_hiredis_from() {
-  local keyring=/usr/share/keyrings/debian-archive-keyring.gpg options=
+# use_archive URI deb|deb-src SUITE...: what apt_source knows from now on.
+use_archive() {
+  local uri=$1 kind=$2 suite keyring=/usr/share/keyrings/debian-archive-keyring.gpg options=
   [ ! -r "$keyring" ] || options="[signed-by=$keyring] "
-  printf 'deb-src %s%s %s main\n' "$options" "$1" "$HIREDIS_SUITE" >"$work/source.list"
-  rm -rf "$work/lists" "$work/src"
-  mkdir -p "$work/lists/partial" "$work/src"
-  apt_source update && (cd "$work/src" && apt_source source hiredis)
+  shift 2
+  for suite in "$@"; do printf '%s %s%s %s main\n' "$kind" "$options" "$uri" "$suite"; done >"$work/source.list"
+  rm -rf "$work/lists"
+  mkdir -p "$work/lists/partial"
+  apt_source update
+}
+
+fetch_hiredis_from() {
+  rm -rf "$work/src"
+  mkdir -p "$work/src"
+  use_archive "$1" deb-src "$HIREDIS_SUITE" && (cd "$work/src" && apt_source source hiredis)
 }
 
 fetch_hiredis() {
@@ -216,6 +231,27 @@ build_hiredis() {
   } >>"$log" 2>&1
 }
 
+install_valkey_backport() {
+  local uri done=
+  say "installing valkey-server from $codename-backports"
+  [ -n "$(archives)" ] || apt_update
+  forbid_service_starts
+  for uri in $(archives); do
+    if use_archive "$uri" deb "$codename" "$codename-backports" &&
+      apt_source install -y --no-install-recommends -o Dpkg::Options::=--force-confold \
+        -t "$codename-backports" valkey-server; then
+      done=yes
+      break
+    fi
+  done
+  restore_policy
+  if [ -n "$done" ]; then
+    disable_services valkey-server
+  else
+    say "no valkey-server in the backports of: $(archives | xargs); the tests will run on redis-server alone"
+  fi
+}
+
 if need_apt_lists; then apt_update; fi
 compute_missing
 [ "${#missing[@]}" -eq 0 ] || install_packages
@@ -223,4 +259,5 @@ if [ "$want" != run ] && ! hiredis_ok; then
   build_hiredis
   hiredis_ok || die "hiredis was built, yet pkg-config finds $(pkg-config --modversion hiredis 2>&1 | head -1)"
 fi
+if need_valkey_backport; then install_valkey_backport; fi
 say "done$([ "$want" = run ] || printf ' (hiredis %s)' "$(pkg-config --modversion hiredis)")"

@@ -29,7 +29,9 @@ enum class RecordKind : uint8_t {
   kTook,      // it holds the lock; `token`
   kFreed,     // it holds it no more [code: FreedHow]
   // The run.
-  kFault,     // somebody broke something [code: FaultKind; value: for how long, ns]; `actor` is what it happened to
+  // Somebody broke something [code: FaultKind; value: for how long, ns; of kStoreClock, by how much]. `actor` is what it
+  // happened to, `lock` the only lock it concerns, or -1.
+  kFault,
   kForgot,    // the store lost what it had promised to keep (emptied, key deleted, rolled back, clock stepped); `lock`: -1 all
   kHealed,    // no faults from now on
   kQuiet,     // the clients have released and left long ago: nothing may be left
@@ -74,6 +76,9 @@ struct LeaseTerms {
   int64_t max_hold_ns = 0;
   bool detached = false;
   bool risky = false;  // on_disconnect RELEASE: its client accepts that another may get the lock while it still believes
+  // Its broker sees its stream end, and frees it when the last promise has passed (neither detached nor EXPIRE): then the end
+  // of its client costs a validity. False where that is not known: it may cost a ttl.
+  bool freed_by_promise = false;
 };
 
 struct History {
@@ -81,6 +86,12 @@ struct History {
   bool calm = false;           // no fault at all: no loss, no false alarm, arrival order is strict, hand-off is prompt
   int64_t validity_ns = 0;
   int64_t longest_ttl_ns = 0;  // with lock_delay
+  // What messages there and back, and a busy machine, may add to any bound: in calm times, and while there are faults.
+  int64_t slack_ns = 100'000'000;
+  int64_t slow_ns = 5'000'000'000;
+  // How long after the end of a fault until all have found back to each other: back-off, connect timeouts, and the third of a
+  // queue slot after which a broker tends a queue that it has heard nothing of.
+  int64_t recovery_ns = 20'000'000'000;
   std::vector<Actor> actors;
   std::vector<std::string> locks;
   std::vector<LeaseTerms> leases;

@@ -145,7 +145,7 @@ ScriptEngine& ScriptEngine::OfThisThread() {
   return engine;
 }
 
-ScriptEngine::ScriptEngine() : lua_(luaL_newstate()) {
+ScriptEngine::ScriptEngine() : lua_(lua_newstate(LuaMemory::Allocate, &memory_)) {
   if (lua_ == nullptr) std::abort();
   luaL_openlibs(lua_);
   lua_getglobal(lua_, "math");

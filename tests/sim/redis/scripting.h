@@ -14,6 +14,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "redis/keyspace.h"
+#include "redis/lua_memory.h"
 #include "redis/reply_sink.h"
 
 struct lua_State;
@@ -43,6 +44,7 @@ class ScriptEngine {
   void Run(const Script& script, Words keys, Words args, CallCommand call, ReplySink& reply);
 
  private:
+  LuaMemory memory_;
   lua_State* const lua_;
   int environment_ = 0;  // what a script sees as its globals, in Lua's registry
   int globals_ = 0;      // what stands behind it

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// I1, I1' and I3: who believed when, against each other, against the store, and at the fenced register.
+#include <algorithm>
+
+#include "history/checks.h"
+
+namespace distlock::sim {
+namespace {
+
+// A client with on_disconnect RELEASE accepts that its lock goes to another while it still believes; its stream must have
+// broken for that, and streams break by faults only.
+bool Accepted(const Index& index, const Tenure& tenure) { return index.TermsOf(tenure).risky && !index.history.calm; }
+
+// The store lost a grant that it had given before, and gave the lock anew. The earlier belief may outlive that by what had
+// been promised then, which is a ttl at most.
+bool Forgotten(const Index& index, const Tenure& earlier, int64_t given_anew, int64_t believed_until) {
+  for (const Forgetting& one : index.forgettings) {
+    if (one.lock >= 0 && one.lock != earlier.lock) continue;
+    const int64_t asked = index.fates[static_cast<size_t>(earlier.lease)].asked;
+    const int64_t began = earlier.took != kNotSeen ? earlier.took : asked;
+    if (one.at >= began && one.at <= given_anew && believed_until <= one.at + index.TermsOf(earlier).ttl_ns) return true;
+  }
+  return false;
+}
+
+std::string Interval(const Report& report, const Tenure& tenure, const Belief& belief) {
+  return report.Lease(tenure.lease) + " (token " + std::to_string(tenure.token) + ") from " + Report::At(belief.from) + " to " +
+         Report::At(belief.until);
+}
+
+// I1 among clients: a sweep over the intervals of each lock; few are open at a time.
+void CheckOverlaps(const Index& index, Report& report) {
+  std::vector<const Belief*> open;
+  int32_t lock = -1;
+  for (const Belief& belief : index.beliefs) {
+    if (belief.lock != lock) open.clear();
+    lock = belief.lock;
+    std::erase_if(open, [&](const Belief* other) { return other->until <= belief.from; });
+    const Tenure& tenure = index.tenures[static_cast<size_t>(belief.tenure)];
+    for (const Belief* other : open) {
+      const Tenure& earlier = index.tenures[static_cast<size_t>(other->tenure)];
+      if (earlier.lease == tenure.lease) continue;
+      const int64_t overlap_end = std::min(other->until, belief.until);
+      const Tenure& first = earlier.token <= tenure.token ? earlier : tenure;
+      const Tenure& second = &first == &earlier ? tenure : earlier;
+      if (Accepted(index, first) || Forgotten(index, first, second.Began(), overlap_end)) continue;
+      if (!report.Wants("I1")) return;
+      report.Add("I1", lock, {earlier.lease, tenure.lease}, overlap_end,
+                 "two believed in " + report.Lock(lock) + " for " + Report::Span(overlap_end - belief.from) + ": " +
+                     Interval(report, earlier, *other) + ", and " + Interval(report, tenure, belief));
+    }
+    open.push_back(&belief);
+  }
+}
+
+// I1 and I3 against the store: belief lies within what the store held for the lease.
+void CheckAgainstStore(const Index& index, const Tenure& tenure, Report& report) {
+  const std::string who = report.Lease(tenure.lease) + " (token " + std::to_string(tenure.token) + ")";
+  if (tenure.took == kNotSeen || tenure.from < tenure.took) {
+    report.Add("I1", tenure.lock, {tenure.lease}, tenure.until,
+               who + " believed from " + Report::At(tenure.from) + " on, " +
+                   (tenure.took == kNotSeen ? "but the store never gave it " + report.Lock(tenure.lock)
+                                            : "before the store gave it " + report.Lock(tenure.lock)));
+    return;
+  }
+  if (tenure.freed == kNotSeen || tenure.until <= tenure.freed) return;
+  if (Accepted(index, tenure) || Forgotten(index, tenure, tenure.freed, tenure.until)) return;
+  const bool by_release = tenure.how == FreedHow::kReleased;
+  report.Add(by_release ? "I3" : "I1", tenure.lock, {tenure.lease}, tenure.until,
+             who + " believed in " + report.Lock(tenure.lock) + " until " + Report::At(tenure.until) + ", " +
+                 Report::Span(tenure.until - tenure.freed) + " after " +
+                 (by_release ? "somebody had released it" : "the store had let it go"));
+}
+
+// I3 where nobody believes: a calm release has a reason that the client knows of.
+void CheckReleaseHadReason(const Index& index, const Tenure& tenure, Report& report) {
+  const Fate& fate = index.fates[static_cast<size_t>(tenure.lease)];
+  const LeaseTerms& terms = index.TermsOf(tenure);
+  if (!index.history.calm || terms.detached || terms.max_hold_ns > 0) return;
+  if (tenure.freed == kNotSeen || tenure.how != FreedHow::kReleased) return;
+  const bool let_go = (tenure.ended != kNotSeen && tenure.ended <= tenure.freed) ||
+                      (fate.gave_up != kNotSeen && fate.gave_up <= tenure.freed) ||
+                      (fate.answered != kNotSeen && fate.answered <= tenure.freed && tenure.told == kNotSeen) ||
+                      (fate.max_wait >= 0 && tenure.told == kNotSeen);
+  if (let_go) return;
+  report.Add("I3", tenure.lock, {tenure.lease}, tenure.freed,
+             "the store let " + report.Lock(tenure.lock) + " go by a release at " + Report::At(tenure.freed) + ", but " +
+                 report.Lease(tenure.lease) + " had neither released nor given it up");
+}
+
+// I1'
+void CheckRegister(const Index& index, Report& report) {
+  struct Best {
+    uint64_t token = 0;
+    int64_t lease = -1;
+  };
+  std::vector<Best> best(index.history.locks.size());
+  for (const Record& record : index.history.records) {
+    if (record.kind != RecordKind::kWrote || record.code == 0) continue;
+    Best& seen = best[static_cast<size_t>(record.lock)];
+    if (record.token < seen.token) {
+      report.Add("I1'", record.lock, {seen.lease, record.lease}, record.at_ns,
+                 report.Lease(record.lease) + " wrote to " + report.Lock(record.lock) + " at " + Report::At(record.at_ns) +
+                     " with token " + std::to_string(record.token) + " after a write with token " +
+                     std::to_string(seen.token));
+    } else {
+      seen = {record.token, record.lease};
+    }
+  }
+  for (const int32_t number : index.wronged) {
+    const Record& record = index.history.records[static_cast<size_t>(number)];
+    const Fate& fate = index.fates[static_cast<size_t>(record.lease)];
+    const Tenure& tenure = index.tenures[static_cast<size_t>(fate.told)];
+    // Somebody else was rightly given the lock meanwhile.
+    if (Accepted(index, tenure) || Forgotten(index, tenure, record.at_ns, record.at_ns)) continue;
+    if (index.TokensMayRepeat(tenure.lock, kNotSeen, record.at_ns)) continue;
+    report.Add("I1'", record.lock, {record.lease}, record.at_ns,
+               report.Lease(record.lease) + " wrote to " + report.Lock(record.lock) + " at " + Report::At(record.at_ns) +
+                   " while it believed, and was rejected");
+  }
+}
+
+}  // namespace
+
+void CheckBelief(const Index& index, Report& report) {
+  CheckOverlaps(index, report);
+  for (const Tenure& tenure : index.tenures) {
+    if (tenure.came_back != kNotSeen) {
+      report.Add("I1", tenure.lock, {tenure.lease}, tenure.came_back,
+                 report.Lease(tenure.lease) + " believed again at " + Report::At(tenure.came_back) +
+                     " after its belief had ended");
+    }
+    if (!index.sees_store) continue;
+    if (tenure.from != kNotSeen && tenure.until > tenure.from) CheckAgainstStore(index, tenure, report);
+    CheckReleaseHadReason(index, tenure, report);
+  }
+  CheckRegister(index, report);
+}
+
+}  // namespace distlock::sim

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The checkers, a theme each. Each reads the index and adds what it finds to the report.
+#pragma once
+
+#include "history/index.h"
+#include "history/report.h"
+
+namespace distlock::sim {
+
+void CheckBelief(const Index& index, Report& report);    // I1, I1', I3
+void CheckTokens(const Index& index, Report& report);    // I2, I12
+void CheckQueues(const Index& index, Report& report);    // I4, I5
+void CheckRecovery(const Index& index, Report& report);  // I7
+void CheckLiveness(const Index& index, Report& report);  // I6, I11
+void CheckLosses(const Index& index, Report& report);    // I13
+
+// For the summary.
+bool IsLoss(const Tenure& tenure);
+bool IsJustified(const Index& index, const Tenure& loss);
+
+}  // namespace distlock::sim

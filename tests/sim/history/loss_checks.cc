@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// I13: a client is told that it lost its lock, or comes to that conclusion, only for a reason.
+#include <algorithm>
+
+#include "core/types.h"
+#include "history/checks.h"
+
+namespace distlock::sim {
+namespace {
+
+// Which losses a fault explains.
+enum class Costs : uint8_t {
+  kNothing,
+  kItsOwn,  // those of the client that it happened to
+  kAny,     // any lease's
+  kKeys,    // any lease's, also by keys that are gone
+};
+
+Costs CostsOf(FaultKind kind) {
+  switch (kind) {
+    case FaultKind::kClientKilled:
+    case FaultKind::kClientPaused:
+    case FaultKind::kClientClock: return Costs::kItsOwn;
+    case FaultKind::kBrokerKilled:
+    case FaultKind::kBrokerPaused:
+    case FaultKind::kBrokerDrained:
+    case FaultKind::kBrokerClock:
+    case FaultKind::kStorePaused:
+    case FaultKind::kStoreRefuses:
+    case FaultKind::kLinkReset:
+    case FaultKind::kLinkSlow:
+    case FaultKind::kLinkSilent:
+    case FaultKind::kLinkOneWay: return Costs::kAny;
+    case FaultKind::kStoreRestarted:
+    case FaultKind::kStoreEmptied:
+    case FaultKind::kKeyDeleted:
+    case FaultKind::kStoreClock:
+    case FaultKind::kFailover: return Costs::kKeys;
+    // Renewals and releases pass a full store, scripts are loaded again, and who holds needs no notice.
+    case FaultKind::kStoreFull:
+    case FaultKind::kScriptsFlushed:
+    case FaultKind::kChannelLost:
+    case FaultKind::kNoticesLost:
+    case FaultKind::kCount: break;
+  }
+  return Costs::kNothing;
+}
+
+bool Explains(const Index& index, const Trouble& trouble, const Tenure& loss) {
+  const LeaseTerms& terms = index.TermsOf(loss);
+  // What was broken while it lasted may be felt until it would have ended without a renewal.
+  const int64_t felt = trouble.until + terms.ttl_ns + index.history.validity_ns + index.Slack(loss.ended);
+  if (trouble.from > loss.ended || felt < loss.ended) return false;
+  if (trouble.lock >= 0 && trouble.lock != loss.lock) return false;
+  const Costs costs = CostsOf(trouble.kind);
+  switch (static_cast<core::LostReason>(loss.lost_reason)) {
+    case core::LostReason::kDrained: return trouble.kind == FaultKind::kBrokerDrained;
+    case core::LostReason::kForced: return false;
+    case core::LostReason::kTaken:
+      if (!terms.detached) return costs == Costs::kKeys;
+      break;
+    default: break;
+  }
+  return costs == Costs::kAny || costs == Costs::kKeys || (costs == Costs::kItsOwn && trouble.actor == terms.client);
+}
+
+// It ended because it was told to, when it was asked for.
+bool ByMaxHold(const Index& index, const Tenure& loss) {
+  const LeaseTerms& terms = index.TermsOf(loss);
+  if (terms.max_hold_ns == 0) return false;
+  const int64_t asked = index.fates[static_cast<size_t>(loss.lease)].asked;
+  const int64_t since = terms.detached ? asked : loss.Began();
+  // The client's deadline lies before the broker's: by a message's delay, and by the allowance for its clock.
+  return loss.ended - since >= terms.max_hold_ns - terms.max_hold_ns / 100 - index.Slack(loss.ended);
+}
+
+}  // namespace
+
+bool IsLoss(const Tenure& tenure) {
+  return tenure.ended != kNotSeen && (tenure.why == EndedWhy::kLost || tenure.why == EndedWhy::kDeadline ||
+                                      tenure.why == EndedWhy::kStreamBroke);
+}
+
+bool IsJustified(const Index& index, const Tenure& loss) {
+  if (ByMaxHold(index, loss)) return true;
+  if (loss.lost_reason == static_cast<int64_t>(core::LostReason::kMaxHold)) return false;
+  if (loss.lost_reason == static_cast<int64_t>(core::LostReason::kTaken) && loss.told != kNotSeen &&
+      index.Forgot(loss.lock, loss.took != kNotSeen ? loss.took : index.fates[static_cast<size_t>(loss.lease)].asked, loss.ended)) {
+    return true;
+  }
+  for (const Trouble& trouble : index.troubles) {
+    if (trouble.from > loss.ended) break;
+    if (Explains(index, trouble, loss)) return true;
+  }
+  return false;
+}
+
+void CheckLosses(const Index& index, Report& report) {
+  for (const Tenure& tenure : index.tenures) {
+    if (!IsLoss(tenure) || IsJustified(index, tenure)) continue;
+    report.Add("I13", tenure.lock, {tenure.lease}, tenure.ended,
+               report.Lease(tenure.lease) + " lost " + report.Lock(tenure.lock) + " at " + Report::At(tenure.ended) +
+                   " although nothing was broken that explains it");
+  }
+}
+
+}  // namespace distlock::sim

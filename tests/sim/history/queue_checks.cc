@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// I4 and I5, by the store's own queue where it can be seen, else by what clients asked and were told.
+#include <algorithm>
+
+#include "history/checks.h"
+
+namespace distlock::sim {
+namespace {
+
+constexpr int64_t kUnplaced = kForEver;
+
+struct Place {
+  int64_t lease;
+  int64_t arrival;
+  int64_t since;
+};
+
+struct LockState {
+  std::vector<Place> queue;  // few
+  int64_t holder = -1;
+  int64_t free_since = kNotSeen;
+  int64_t delay = 0;  // that the last holder may have left behind
+};
+
+// Follows the store's queues through the records.
+class StoreQueues {
+ public:
+  StoreQueues(const Index& index, Report& report)
+      : index_(index), report_(report), locks_(index.history.locks.size()), arrivals_(index.fates.size(), kUnplaced) {}
+
+  void Run() {
+    const std::vector<Record>& records = index_.history.records;
+    for (size_t i = 0; i < records.size(); ++i) {
+      const Record& record = records[i];
+      switch (record.kind) {
+        case RecordKind::kQueued: Queue(record); break;
+        case RecordKind::kUnqueued: Leave(locks_[static_cast<size_t>(record.lock)], record.lease); break;
+        case RecordKind::kTook: Take(record, i); break;
+        case RecordKind::kFreed: Free(record); break;
+        default: break;
+      }
+    }
+    for (size_t lock = 0; lock < locks_.size(); ++lock) {
+      CheckServed(static_cast<int32_t>(lock), std::min(index_.end, index_.quiet), "never given to anybody");
+    }
+  }
+
+ private:
+  void Queue(const Record& record) {
+    LockState& lock = locks_[static_cast<size_t>(record.lock)];
+    Leave(lock, record.lease);
+    lock.queue.push_back({record.lease, record.value, record.at_ns});
+    arrivals_[static_cast<size_t>(record.lease)] = record.value;
+  }
+
+  static void Leave(LockState& lock, int64_t lease) {
+    std::erase_if(lock.queue, [lease](const Place& place) { return place.lease == lease; });
+  }
+
+  void Free(const Record& record) {
+    LockState& lock = locks_[static_cast<size_t>(record.lock)];
+    if (lock.holder != record.lease) return;
+    lock.holder = -1;
+    lock.free_since = record.at_ns;
+    lock.delay = index_.history.leases[static_cast<size_t>(record.lease)].lock_delay_ns;
+  }
+
+  void Take(const Record& record, size_t number) {
+    LockState& lock = locks_[static_cast<size_t>(record.lock)];
+    CheckServed(record.lock, record.at_ns, "given only");
+    CheckOrder(record, number, lock);
+    Leave(lock, record.lease);
+    lock.holder = record.lease;
+  }
+
+  // I4
+  void CheckOrder(const Record& record, size_t number, const LockState& lock) {
+    int64_t own = kUnplaced;
+    for (const Place& place : lock.queue) {
+      if (place.lease == record.lease) own = place.arrival;
+    }
+    // A lease can have had two places, one of them through a stream that is gone.
+    if (own == kUnplaced && !index_.history.calm) own = arrivals_[static_cast<size_t>(record.lease)];
+    for (const Place& place : lock.queue) {
+      if (place.lease == record.lease || place.arrival >= own || Excused(record, number, place)) continue;
+      report_.Add("I4", record.lock, {place.lease, record.lease}, record.at_ns,
+                  report_.Lease(record.lease) + " got " + report_.Lock(record.lock) + " before " + report_.Lease(place.lease) +
+                      ", which was number " + std::to_string(place.arrival) + " in the queue" +
+                      (own == kUnplaced ? std::string() : " and it number " + std::to_string(own)));
+    }
+  }
+
+  // The waiter passed over was dead or deaf: its broker may have lost its place or its ear by a fault.
+  bool Excused(const Record& record, size_t number, const Place& place) const {
+    if (index_.history.calm) return false;
+    const std::vector<Record>& records = index_.history.records;
+    for (size_t i = number; i < records.size() && records[i].at_ns == record.at_ns; ++i) {
+      if (records[i].kind == RecordKind::kUnqueued && records[i].lease == place.lease) return true;
+    }
+    return index_.MayBeDeaf(record.lock, place.since, record.at_ns);
+  }
+
+  // I5: from when the lock was free and waited for.
+  void CheckServed(int32_t number, int64_t at, const char* how) {
+    const LockState& lock = locks_[static_cast<size_t>(number)];
+    if (lock.holder >= 0) return;
+    for (const Place& place : lock.queue) {
+      const Fate& fate = index_.fates[static_cast<size_t>(place.lease)];
+      if (fate.answered != kNotSeen && fate.answered < at) continue;
+      const int64_t free = lock.free_since == kNotSeen ? kNotSeen : lock.free_since + lock.delay;
+      const int64_t due = std::max({free, place.since, index_.TroubledUntil(at)}) + index_.Slack(at);
+      if (at <= due) continue;
+      report_.Add("I5", number, {place.lease}, at,
+                  report_.Lock(number) + " was free from " + Report::At(std::max(lock.free_since, place.since)) + " on, " +
+                      report_.Lease(place.lease) + " was waiting, and it was " + how + " at " + Report::At(at));
+      return;
+    }
+  }
+
+  const Index& index_;
+  Report& report_;
+  std::vector<LockState> locks_;
+  std::vector<int64_t> arrivals_;  // by lease: its last number
+};
+
+// I4 as clients see it, in times without faults: nobody is served before one who had been waiting when it asked.
+void CheckFairness(const Index& index, Report& report) {
+  std::vector<std::vector<int64_t>> waiting(index.history.locks.size());  // in the order of asking
+  for (const Record& record : index.history.records) {
+    if (record.kind == RecordKind::kAsked) {
+      const LeaseTerms& terms = index.history.leases[static_cast<size_t>(record.lease)];
+      // A detached request that is repeated may lose its place with the call that it gave up.
+      if (!terms.detached && record.value < 0) waiting[static_cast<size_t>(record.lock)].push_back(record.lease);
+    }
+    if (record.kind != RecordKind::kGranted) continue;
+    std::vector<int64_t>& others = waiting[static_cast<size_t>(record.lock)];
+    std::erase_if(others, [&](int64_t lease) {
+      const Fate& fate = index.fates[static_cast<size_t>(lease)];
+      return lease == record.lease || (fate.answered != kNotSeen && fate.answered <= record.at_ns);
+    });
+    if (others.empty()) continue;
+    const int64_t first = others.front();
+    const int64_t since = std::max(index.fates[static_cast<size_t>(first)].asked, index.TroubledUntil(record.at_ns));
+    const int64_t asked = index.fates[static_cast<size_t>(record.lease)].asked;
+    if (since + index.Slack(record.at_ns) >= asked) continue;
+    report.Add("I4", record.lock, {first, record.lease}, record.at_ns,
+               report.Lease(record.lease) + " asked for " + report.Lock(record.lock) + " " + Report::Span(asked - since) +
+                   " after " + report.Lease(first) + " had, and got it first");
+  }
+}
+
+// I5 as clients see it, where the store cannot be seen: from the end of all belief to the next grant.
+class ClientQueues {
+ public:
+  ClientQueues(const Index& index, Report& report) : index_(index), report_(report), locks_(index.history.locks.size()) {}
+
+  void Run() {
+    for (const Belief& belief : index_.beliefs) Occupy(belief);
+    for (size_t i = 0; i < index_.fates.size(); ++i) {
+      const Fate& fate = index_.fates[i];
+      if (fate.asked != kNotSeen && fate.max_wait != 0) CheckWait(static_cast<int64_t>(i), fate);
+    }
+  }
+
+ private:
+  struct Held {
+    int64_t from;
+    int64_t until;
+    int32_t tenure;
+  };
+
+  void Occupy(const Belief& belief) {
+    std::vector<Held>& held = locks_[static_cast<size_t>(belief.lock)];
+    if (!held.empty() && belief.from <= held.back().until) {
+      if (belief.until > held.back().until) held.back() = {held.back().from, belief.until, belief.tenure};
+    } else {
+      held.push_back({belief.from, belief.until, belief.tenure});
+    }
+  }
+
+  // No gap between two beliefs, or before the answer, is longer than what its beginning explains.
+  void CheckWait(int64_t lease, const Fate& fate) {
+    const LeaseTerms& terms = index_.history.leases[static_cast<size_t>(lease)];
+    const int64_t until = fate.answered == kNotSeen ? std::min(index_.end, index_.quiet) : fate.answered;
+    const std::vector<Held>& held = locks_[static_cast<size_t>(terms.lock)];
+    auto next = std::upper_bound(held.begin(), held.end(), fate.asked,
+                                 [](int64_t at, const Held& one) { return at < one.from; });
+    int64_t free = fate.asked;
+    const Held* before = nullptr;
+    if (next != held.begin()) {
+      before = &*std::prev(next);
+      free = std::max(free, before->until);
+    }
+    while (true) {
+      const int64_t end = next == held.end() ? until : std::min(next->from, until);
+      if (end > free && !CheckGap(lease, free, end, before)) return;
+      if (next == held.end() || next->from >= until) return;
+      before = &*next;
+      free = next->until;
+      ++next;
+    }
+  }
+
+  bool CheckGap(int64_t lease, int64_t free, int64_t end, const Held* before) {
+    int64_t due = std::max(free, index_.TroubledUntil(end)) + index_.Slack(end);
+    int64_t last = -1;
+    if (before != nullptr) {
+      const Tenure& tenure = index_.tenures[static_cast<size_t>(before->tenure)];
+      const LeaseTerms& terms = index_.TermsOf(tenure);
+      last = tenure.lease;
+      const bool confirmed = index_.fates[static_cast<size_t>(last)].released != kNotSeen;
+      if (!confirmed) due += terms.lock_delay_ns + index_.history.validity_ns + (terms.freed_by_promise ? 0 : terms.ttl_ns);
+    }
+    if (end <= due) return true;
+    report_.Add("I5", index_.history.leases[static_cast<size_t>(lease)].lock, {lease, last}, end,
+                "nobody believed in " + report_.Lock(index_.history.leases[static_cast<size_t>(lease)].lock) + " from " +
+                    Report::At(free) + " to " + Report::At(end) + " while " + report_.Lease(lease) +
+                    " was waiting for it; that should have ended at " + Report::At(due));
+    return false;
+  }
+
+  const Index& index_;
+  Report& report_;
+  std::vector<std::vector<Held>> locks_;
+};
+
+}  // namespace
+
+void CheckQueues(const Index& index, Report& report) {
+  if (index.sees_store) {
+    StoreQueues(index, report).Run();
+  } else {
+    ClientQueues(index, report).Run();
+  }
+  CheckFairness(index, report);
+}
+
+}  // namespace distlock::sim

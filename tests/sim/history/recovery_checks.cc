@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// I7, where the store can be seen: what nobody believes in any more is free again in bounded time.
+#include <algorithm>
+
+#include "history/checks.h"
+
+namespace distlock::sim {
+namespace {
+
+struct Bound {
+  int64_t at;
+  const char* why;
+};
+
+// From the end of belief, or from the grant where nobody was ever told of it.
+Bound BoundOf(const Index& index, const Tenure& tenure, int64_t freed) {
+  const LeaseTerms& terms = index.TermsOf(tenure);
+  const Fate& fate = index.fates[static_cast<size_t>(tenure.lease)];
+  const int64_t over = std::max({tenure.took, tenure.until, std::min(tenure.ended, freed)});
+  const int64_t slack = index.Slack(freed);
+  if (fate.released != kNotSeen && tenure.told != kNotSeen && tenure.next < 0) {
+    return {std::max(over, fate.released) + slack, "after its release was confirmed"};
+  }
+  // Only its own client failed: its broker is there to free it.
+  const bool client_left = tenure.ended != kNotSeen && tenure.why != EndedWhy::kLost;
+  if (terms.freed_by_promise && client_left && index.TroubledUntil(freed, terms.client) <= over) {
+    return {over + index.history.validity_ns + terms.lock_delay_ns + slack, "a validity and its lock_delay after its client's end"};
+  }
+  return {std::max(over, index.TroubledUntil(freed)) + index.history.validity_ns + terms.ttl_ns + terms.lock_delay_ns + slack,
+          "a ttl and its lock_delay after the end of belief"};
+}
+
+}  // namespace
+
+void CheckRecovery(const Index& index, Report& report) {
+  if (!index.sees_store) return;
+  const int64_t last = std::min(index.end, index.quiet);
+  for (const Tenure& tenure : index.tenures) {
+    if (tenure.took == kNotSeen) continue;
+    const bool never = tenure.freed == kNotSeen;
+    const int64_t freed = never ? last : tenure.freed;
+    const Bound bound = BoundOf(index, tenure, freed);
+    if (freed <= bound.at) continue;
+    report.Add("I7", tenure.lock, {tenure.lease}, freed,
+               "nobody believed that " + report.Lease(tenure.lease) + " (token " + std::to_string(tenure.token) + ") has " +
+                   report.Lock(tenure.lock) + " after " +
+                   Report::At(std::max(tenure.took, tenure.until)) + "; it should have been free at " + Report::At(bound.at) +
+                   ", " + bound.why + ", but was " + (never ? "never" : "only at " + Report::At(freed)));
+  }
+}
+
+}  // namespace distlock::sim
