@@ -32,6 +32,11 @@ local function parse_holder(value)
   return {owner = owner, token = token, since = since, ttl = ttl, delay = delay}
 end
 
+-- Whether `token` of `owner` holds it. Token 0 is any: who lost an answer knows none.
+local function is_held_by(holder, owner, token)
+  return holder.owner == owner and (token == '0' or holder.token == token)
+end
+
 local function read_holder()
   local value, bad = try('GET', HOLDER)
   if bad or not value then return nil, bad end

@@ -127,7 +127,8 @@ class Broker {
   void FinishDrain();
 
   // give_back.cc
-  GiveBack& StartGiveBack(const LockName& name, const OwnerId& owner, bool waiting, Duration block, Duration lifetime);
+  GiveBack& StartGiveBack(const LockName& name, const OwnerId& owner, bool waiting, Duration block, Duration lifetime,
+                          uint64_t only_token = 0);
   void SendGiveBack(GiveBack& give_back);
   void ArmGiveBack(GiveBack& give_back);
   void OnGiveBackTimer(GiveBack& give_back);

@@ -21,6 +21,9 @@ void Broker::Handle(const Release& in) {
     return Tell(listener, Released{.outcome = ReleaseOutcome::kAlreadyGone, .name = {}});
   }
   if (const auto lease = leases_.find(in.owner); lease != leases_.end()) {
+    if (in.token != 0 && in.token != lease->second->token) {
+      return Tell(listener, Released{.outcome = ReleaseOutcome::kAlreadyGone, .name = in.name, .owner = in.owner});
+    }
     const Listener holder = lease->second->listener;
     if (holder.session != in.session) {
       Tell(holder, Released{ReleaseOutcome::kReleased, in.name, in.owner, lease->second->token});
@@ -28,8 +31,8 @@ void Broker::Handle(const Release& in) {
     return ReleaseLease(*lease->second, listener, Duration::zero());
   }
   ForgetDetached(in.owner);
-  GiveBack& give_back =
-      StartGiveBack(in.name, in.owner, /*waiting=*/false, Duration::zero(), std::max<Duration>(in.ttl, kAttemptMax));
+  GiveBack& give_back = StartGiveBack(in.name, in.owner, /*waiting=*/false, Duration::zero(),
+                                      std::max<Duration>(in.ttl, kAttemptMax), in.token);
   if (give_back.listener.session != 0) {
     // Somebody else waits for the same answer; this one learns that it is under way.
     return Tell(listener, Released{.outcome = ReleaseOutcome::kAlreadyGone, .name = in.name, .owner = in.owner});
@@ -45,7 +48,7 @@ void Broker::Handle(const Release& in) {
 
 // One record per owner: a second reason to give back joins the first.
 GiveBack& Broker::StartGiveBack(const LockName& name, const OwnerId& owner, bool waiting, Duration block,
-                                Duration lifetime) {
+                                Duration lifetime, uint64_t only_token) {
   auto& slot = give_backs_[owner];
   if (!slot) {
     slot = std::make_unique<GiveBack>();
@@ -54,6 +57,10 @@ GiveBack& Broker::StartGiveBack(const LockName& name, const OwnerId& owner, bool
     slot->owner = owner;
     slot->waiting = waiting;
     slot->block = block;
+    slot->only_token = only_token;
+  } else if (slot->only_token != 0) {
+    // Of two grants of one owner the earlier has ended.
+    slot->only_token = only_token == 0 ? 0 : std::max(slot->only_token, only_token);
   }
   // A waiter's place lives as long as this broker's slot in the queue.
   const Duration most = std::max(lifetime, waiting ? config_.queue_slot : Duration::zero());
@@ -75,7 +82,8 @@ void Broker::SendGiveBack(GiveBack& give_back) {
     if (give_back.waiting) {
       Command(StoreWithdraw{give_back.op, give_back.name, give_back.owner, IsRepeatable(give_back.owner)});
     } else {
-      Command(StoreRelease{give_back.op, give_back.name, give_back.owner, give_back.block});
+      Command(
+          StoreRelease{give_back.op, give_back.name, give_back.owner, give_back.only_token, give_back.block});
     }
   }
   ArmGiveBack(give_back);

@@ -151,7 +151,7 @@ void Broker::SendRenewals() {
       MarkAtRisk(*lease, store_trouble_);
     } else {
       op.owners.push_back(lease->owner);
-      batch.items.push_back(RenewItem{lease->name, lease->owner, lease->ttl + lease->lock_delay});
+      batch.items.push_back(RenewItem{lease->name, lease->owner, lease->token, lease->ttl + lease->lock_delay});
       if (batch.items.size() == kMaxRenewBatch) flush();
     }
     ArmLease(*lease);
@@ -225,9 +225,9 @@ void Broker::MarkAtRisk(Lease& lease, const std::string& cause) {
 void Broker::Lose(Lease& lease, LostReason reason, std::string cause) {
   NoteEnd(lease, FactKind::kLost, reason, cause);
   Tell(lease.listener, Lost{lease.name, lease.owner, lease.token, reason, std::move(cause)});
-  // An acquire of unknown fate could still bring back a key that is gone.
+  // An acquire of unknown fate could still bring back a key that is gone, or has done so under another token.
   const bool straggling = lease.straggler_until > now_;
-  if (reason == LostReason::kTaken && !straggling) return Forget(lease);
+  if (reason == LostReason::kTaken && lease.straggler_until == Instant{}) return Forget(lease);
   GiveBack& give_back =
       StartGiveBack(lease.name, lease.owner, /*waiting=*/false, lease.lock_delay, lease.ttl + lease.lock_delay);
   give_back.straggler_until = lease.straggler_until;

@@ -58,7 +58,8 @@ struct Release {
   RequestId acquire = 0;
   LockName name;
   OwnerId owner{};
-  Duration ttl{};  // of a detached lease: so long the release is repeated until the store has confirmed it
+  uint64_t token = 0;  // the grant that is meant: its owner may have been granted the lock again. 0: any
+  Duration ttl{};      // of a detached lease: so long the release is repeated until the store has confirmed it
 };
 
 // Extends a detached lease; answered RenewDone or Refused to (session, request).
@@ -67,6 +68,7 @@ struct Renew {
   RequestId request = 0;
   LockName name;
   OwnerId owner{};
+  uint64_t token = 0;  // as in Release
   Duration ttl{};
   StoreTime hold_until;  // end by max_hold; us = 0: none
 };
@@ -195,6 +197,7 @@ struct StoreAcquire {
 struct RenewItem {
   LockName name;
   OwnerId owner{};
+  uint64_t token = 0;  // kAnothers when the owner has it under another; 0: any
   Duration keep{};  // ttl + lock_delay
 };
 struct StoreRenew {
@@ -205,6 +208,7 @@ struct StoreRelease {
   OpId op = 0;
   LockName name;
   OwnerId owner{};
+  uint64_t token = 0;  // only this grant of the owner; 0: any
   Duration block{};  // > 0: nobody gets it for this long, instead of handing it off
 };
 struct StoreWithdraw {

@@ -86,7 +86,8 @@ struct GiveBack : Timed {
   Duration block{};
   Listener listener;                // session 0: nobody asked
   Instant answer_until{};           // the listener's patience
-  uint64_t token = 0;
+  uint64_t token = 0;               // of a lease of ours, for the answer
+  uint64_t only_token = 0;          // the grant a caller named; 0: whatever the owner has
   Instant until{};                  // later the store has forgotten by itself
   Instant retry_at = kNever;
   Instant straggler_until{};        // do it once more after this, if it may have been overtaken

@@ -27,7 +27,8 @@ void Broker::SendRenewCall(RenewCall& call) {
     if (call.call.hold_until.us > 0 && clock_.known()) {
       const auto left = std::chrono::microseconds(call.call.hold_until.us - clock_.Latest(now_).us);
       if (left <= kMarginFloor) {
-        SendGiveBack(StartGiveBack(call.call.name, call.call.owner, /*waiting=*/false, Duration::zero(), call.keep));
+        SendGiveBack(StartGiveBack(call.call.name, call.call.owner, /*waiting=*/false, Duration::zero(), call.keep,
+                                   call.call.token));
         return RefuseRenewCall(call, RefusalReason::kNotHolder, "it was held for max_hold");
       }
       call.keep = std::min<Duration>(call.keep, left);
@@ -39,7 +40,7 @@ void Broker::SendRenewCall(RenewCall& call) {
     call.retry_at = now_ + AttemptTimeout(call.keep);
     StoreRenew renew;
     renew.op = call.op;
-    renew.items.push_back(RenewItem{call.call.name, call.call.owner, call.keep});
+    renew.items.push_back(RenewItem{call.call.name, call.call.owner, call.call.token, call.keep});
     Command(std::move(renew));
   }
   Arm(call, std::min(call.until, call.retry_at));

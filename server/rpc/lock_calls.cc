@@ -68,6 +68,7 @@ void RenewCall::Start(const grpc::ByteBuffer& bytes) {
                          .request = kOnly,
                          .name = std::move(lease.name),
                          .owner = lease.owner,
+                         .token = lease.token,
                          .ttl = lease.ttl,
                          .hold_until = lease.hold_until});
 }
@@ -98,6 +99,7 @@ void ReleaseCall::Start(const grpc::ByteBuffer& bytes) {
                     .acquire = 0,
                     .name = std::move(lease.name),
                     .owner = lease.owner,
+                    .token = lease.token,
                     .ttl = lease.ttl});
 }
 

@@ -145,6 +145,7 @@ SessionCall::Ready SessionCall::CheckRelease(const v1::Command& command) {
   if (!check.ok()) return {command.id(), check.Refusal()};
   release.name = std::move(lease.name);
   release.owner = lease.owner;
+  release.token = lease.token;
   release.ttl = lease.ttl;
   return {command.id(), std::move(release)};
 }

@@ -52,13 +52,14 @@ struct Encoder {
     DISTLOCK_CHECK(!in.items.empty() && in.items.size() <= core::kMaxRenewBatch);
     CommandBuilder command = CallScript(lua::kRenew, in.items.size());
     for (const auto& item : in.items) command.Arg(keys.Holder(item.name));
-    for (const auto& item : in.items) command.Arg(HexOfOwner(item.owner)).Arg(CeilMs(item.keep));
+    for (const auto& item : in.items) command.Arg(HexOfOwner(item.owner)).Arg(Cat(item.token)).Arg(CeilMs(item.keep));
     return {{Verb::kRenew, in.op, in.items.size()}, &lua::kRenew, std::move(command).Build()};
   }
 
   Encoded operator()(const core::StoreRelease& in) const {
     CommandBuilder command = CallOnLock(lua::kRelease, keys, in.name);
     command.Arg(HexOfOwner(in.owner))
+        .Arg(Cat(in.token))
         .Arg(in.block > core::Duration::zero() ? CeilMs(in.block) : 0)
         .Arg(CeilMs(options.token_keep))
         .Arg(Trusted())

@@ -76,6 +76,7 @@ void Callers::OnGranted(const StreamPtr& stream, RequestId request, const Grante
   if (wish.stage == Stage::kOver) return;
   if (stream->detached && mine_[stream->client] != stream) return Close(stream);  // its repeat is told as well
   wish.stage = Stage::kHeld;
+  wish.token = granted.token;
   if (stream->detached) {
     // The answer ends the call, not the lease.
     stream->parted = true;
@@ -170,6 +171,7 @@ void Callers::RenewDetached(const StreamPtr& stream) {
   renew.request = 1;
   renew.name = wish.spec.name;
   renew.owner = wish.spec.owner;
+  renew.token = wish.token;
   renew.ttl = wish.spec.ttl;
   Send(call, renew);
 }
@@ -188,6 +190,7 @@ void Callers::ReleaseDetached(const StreamPtr& stream) {
   release.request = 1;
   release.name = wish.spec.name;
   release.owner = wish.spec.owner;
+  release.token = wish.token;
   release.ttl = wish.spec.ttl;
   Send(call, release);
 }

@@ -34,6 +34,7 @@ class Callers {
     bool believed = false;
     Instant until{};
     bool releasing = false;
+    uint64_t token = 0;
   };
   struct Stream {
     SessionId id = 0;

@@ -23,7 +23,7 @@ TEST(Lease, IsRenewedAtAThirdOfItsTtl) {
   Table t;
   t.StoreComesUp();
   t.Open(1);
-  t.Hold(1, 7, "a", 1);
+  const auto granted = t.Hold(1, 7, "a", 1);
   Beat(t, seconds(4));
   EXPECT_EQ(t.Count<StoreRenew>(), 0u);
   Beat(t, milliseconds(1060));
@@ -31,6 +31,7 @@ TEST(Lease, IsRenewedAtAThirdOfItsTtl) {
   const auto renew = t.Take<StoreRenew>();
   ASSERT_EQ(renew.items.size(), 1u);
   EXPECT_EQ(renew.items[0].keep, kT);
+  EXPECT_EQ(renew.items[0].token, granted.token);
   t.Reply(renew.op, RenewDoneBatch{{RenewResult::kRenewed}});
   EXPECT_EQ(t.Events<AtRisk>(), 0u);
 }
@@ -303,6 +304,20 @@ TEST(Lease, ALostKeyIsGivenBackWhenAnAcquireCouldStillBringItBack) {
   t.Pass(seconds(3));
   t.Reply(t.Take<StoreWithdraw>().op, GiveBackDone{.was_holder = true});
   EXPECT_EQ(t.broker.Stats().discards, 0u);
+}
+
+TEST(Lease, AKeyThatAStragglerBroughtBackUnderANewTokenIsLostAndGivenBack) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1, SessionKind::kHold);
+  t.Do(t.Want(1, 1, "a", 1));
+  t.Reply(t.Take<StoreAcquire>().op, StoreUnknown{"reset"});
+  t.Pass(milliseconds(50));
+  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  t.Pass(milliseconds(5'100));
+  AnswerRenewals(t, RenewResult::kAnothers);
+  EXPECT_EQ(t.Event<Lost>(1, 1).reason, LostReason::kTaken);
+  EXPECT_EQ(t.Take<StoreRelease>().token, 0u);
 }
 
 TEST(Lease, DetachedRenewalsWhoseMaxHoldPassedWhileTheStoreWasAwayAreRefused) {

@@ -157,7 +157,7 @@ ModelStore::Outcome ModelStore::Do(BrokerNumber, const StoreRenew& in) {
     Lock& lock = locks_[item.name];
     if (!lock.holder) {
       done.results.push_back(RenewResult::kGone);
-    } else if (lock.holder->owner != item.owner) {
+    } else if (!Is(*lock.holder, item.owner, item.token)) {
       done.results.push_back(RenewResult::kAnothers);
     } else {
       lock.holder_end = NowMs() + CeilMs(item.keep);
@@ -179,7 +179,7 @@ GiveBackDone ModelStore::Free(const LockName& name, Lock& lock, BrokerNumber bro
 
 ModelStore::Outcome ModelStore::Do(BrokerNumber broker, const StoreRelease& in) {
   Lock& lock = locks_[in.name];
-  if (!lock.holder || lock.holder->owner != in.owner) return GiveBackDone{};
+  if (!lock.holder || !Is(*lock.holder, in.owner, in.token)) return GiveBackDone{};
   if (in.block <= Duration::zero()) return Free(in.name, lock, broker);
   lock.holder_end = NowMs() + CeilMs(in.block);
   lock.holder->owner = OwnerId{};

@@ -96,6 +96,9 @@ class ModelStore {
                                 const std::optional<Caller>& caller);
   GiveBackDone Free(const LockName& name, Lock& lock, BrokerNumber broker);
   HolderView View(const Lock& lock) const;
+  static bool Is(const Holder& holder, const OwnerId& owner, uint64_t token) {
+    return holder.owner == owner && (token == 0 || holder.token == token);
+  }
   int64_t NowMs() const { return now_us_ / 1000; }
 
   Hooks hooks_;

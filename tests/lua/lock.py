@@ -74,8 +74,8 @@ class Lock:
     def enqueue(self, n, **how):
         return self.acquire(n, wait=1, **how)
 
-    def release(self, n, block=0, at=1):
-        return self.call("release", owner(n), block, KEEP_MS, self.trusted, broker(at))
+    def release(self, n, block=0, at=1, token=0):
+        return self.call("release", owner(n), token, block, KEEP_MS, self.trusted, broker(at))
 
     def withdraw(self, n, at=1, keep_grant=0):
         return self.call("withdraw", owner(n), KEEP_MS, self.trusted, broker(at), keep_grant)
@@ -87,9 +87,9 @@ class Lock:
         return self.call("inspect", limit)
 
     def renew(self, *pairs):
-        """pairs: (lock, n, px)"""
-        argv = [item for _, n, px in pairs for item in (owner(n), px)]
-        return self.call("renew", *argv, keys=[lock.h for lock, _, _ in pairs])
+        """pairs: (lock, n, px), or (lock, n, px, token)"""
+        argv = [item for _, n, px, *token in pairs for item in (owner(n), *(token or (0,)), px)]
+        return self.call("renew", *argv, keys=[pair[0].h for pair in pairs])
 
     def holder(self):
         """The number of the owner that holds it, or None."""

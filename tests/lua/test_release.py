@@ -187,3 +187,17 @@ def test_a_withdrawal_of_a_repeatable_request_leaves_what_its_repeat_has(lock):
     lock.enqueue(2, at=2)  # the repeat, through another broker
     assert lock.withdraw(2, at=1, keep_grant=1)[0] == GONE
     assert lock.withdraw(2, at=2, keep_grant=1)[0] == WITHDRAWN
+
+
+def test_a_token_names_one_grant_of_its_owner(lock, redis):
+    old = lock.acquire(1)[2]
+    assert lock.release(1, token=old)[0] == RELEASED
+    new = lock.acquire(1)[2]  # the same request again
+    before = lock.snapshot()
+    assert lock.release(1, token=old)[0] == NOT_HOLDER
+    assert lock.release(1, token=old, block=5_000)[0] == NOT_HOLDER
+    assert lock.renew((lock, 1, 60_000, old))[2:] == [2] and redis("PTTL", lock.h) <= TTL_MS
+    assert lock.snapshot() == before
+    assert lock.renew((lock, 1, 60_000, new))[2:] == [1] and redis("PTTL", lock.h) > TTL_MS
+    assert lock.release(2, token=new)[0] == NOT_HOLDER, "a token is public and proves nothing"
+    assert lock.release(1, token=new)[0] == RELEASED

@@ -80,6 +80,25 @@ TEST(Unary, ARequestIdGetsTheSameGrant) {
   EXPECT_EQ(first.lease_id(), again.lease_id());
 }
 
+TEST(Unary, ALeaseIdIsOfOneGrantOnly) {
+  TestBroker broker;
+  v1::ReleaseRequest release;
+  release.set_lease_id(broker.Take("a", "0123456789abcdef").lease_id());
+  v1::RenewRequest renew;
+  renew.set_lease_id(release.lease_id());
+  const auto give_back = [&] {
+    return Call<v1::ReleaseResponse>(broker.locks(), &v1::LockService::Stub::Release, release).second.outcome();
+  };
+  EXPECT_EQ(give_back(), v1::RELEASE_OUTCOME_RELEASED);
+  const v1::Grant second = broker.Take("a", "0123456789abcdef");
+  EXPECT_EQ(give_back(), v1::RELEASE_OUTCOME_ALREADY_GONE) << "a late repeat";
+  EXPECT_EQ(Details(Call<v1::RenewResponse>(broker.locks(), &v1::LockService::Stub::Renew, renew).first).reason,
+            "NOT_HOLDER");
+  EXPECT_TRUE(broker.IsHeld("a"));
+  release.set_lease_id(second.lease_id());
+  EXPECT_EQ(give_back(), v1::RELEASE_OUTCOME_RELEASED);
+}
+
 TEST(Unary, BadFieldsAreNamedInTheDetails) {
   TestBroker broker;
   v1::AcquireRequest request;

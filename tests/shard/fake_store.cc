@@ -14,6 +14,10 @@ core::StoreTime WallClock() {
   return {std::chrono::duration_cast<std::chrono::microseconds>(now).count()};
 }
 
+bool Is(const core::HolderView& holder, const core::OwnerId& owner, uint64_t token) {
+  return holder.owner == owner && (token == 0 || holder.token == token);
+}
+
 }  // namespace
 
 std::function<std::unique_ptr<store::Store>(int, uv_loop_t*)> StoreScript::Factory() {
@@ -194,16 +198,16 @@ FakeStore::Outcome FakeStore::Run(const core::StoreRenew& c) {
   core::RenewDoneBatch done;
   for (const core::RenewItem& item : c.items) {
     const auto& holder = locks_[item.name].holder;
-    done.results.push_back(!holder                       ? core::RenewResult::kGone
-                           : holder->owner == item.owner ? core::RenewResult::kRenewed
-                                                         : core::RenewResult::kAnothers);
+    done.results.push_back(!holder                               ? core::RenewResult::kGone
+                           : Is(*holder, item.owner, item.token) ? core::RenewResult::kRenewed
+                                                                 : core::RenewResult::kAnothers);
   }
   return done;
 }
 
 FakeStore::Outcome FakeStore::Run(const core::StoreRelease& c) {
   Lock& lock = locks_[c.name];
-  if (!lock.holder || lock.holder->owner != c.owner) return core::GiveBackDone{};
+  if (!lock.holder || !Is(*lock.holder, c.owner, c.token)) return core::GiveBackDone{};
   lock.holder.reset();
   return core::GiveBackDone{.was_holder = true, .next = HandOff(lock)};
 }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <random>
 
 #include "store/resp.h"
@@ -62,6 +63,13 @@ T Expect(const Decoded& decoded) {
 
 std::string HolderValue() { return Cat("1;", kOwnerHex, ";42;1000;30000;500;i;n;f"); }
 
+std::vector<std::string> Argv(const core::StoreCommand& command) {
+  const ReplyPtr argv = Parse(MakeCodec().Encode(command).bytes);
+  std::vector<std::string> args;
+  for (size_t i = 0; argv != nullptr && i < argv->elements; ++i) args.emplace_back(Text(*argv->element[i]));
+  return args;
+}
+
 TEST(CodecEncode, AcquireCarriesEveryArgument) {
   core::StoreAcquire acquire;
   acquire.op = 9;
@@ -74,10 +82,6 @@ TEST(CodecEncode, AcquireCarriesEveryArgument) {
   const Encoded encoded = MakeCodec().Encode(acquire);
   EXPECT_EQ(encoded.question.op, 9u);
   EXPECT_EQ(encoded.script, &lua::kAcquire);
-  const ReplyPtr argv = Parse(encoded.bytes);
-  ASSERT_NE(argv, nullptr);
-  std::vector<std::string> args;
-  for (size_t i = 0; i < argv->elements; ++i) args.emplace_back(argv->element[i]->str, argv->element[i]->len);
   const std::string base = "dl:{ns/a%7Bb%7D}:";
   const std::vector<std::string> expected = {"EVALSHA",
                                              std::string(lua::kAcquire.sha1),
@@ -97,7 +101,21 @@ TEST(CodecEncode, AcquireCarriesEveryArgument) {
                                              "86400000",
                                              "1",
                                              "10000"};
-  EXPECT_EQ(args, expected);
+  EXPECT_EQ(Argv(acquire), expected);
+}
+
+TEST(CodecEncode, RenewAndReleaseNameTheGrantByItsToken) {
+  const auto name = core::LockName::Encode("ns", "k");
+  const uint64_t big = std::numeric_limits<uint64_t>::max();
+  const auto renew = Argv(core::StoreRenew{1, {{name, {}, 7, std::chrono::seconds(2)}, {name, {}, big, {}}}});
+  ASSERT_EQ(renew.size(), 11u);
+  EXPECT_EQ(renew[6], "7");
+  EXPECT_EQ(renew[7], "2000");
+  EXPECT_EQ(renew[9], "18446744073709551615");
+  const auto release = Argv(core::StoreRelease{1, name, {}, 42, std::chrono::seconds(3)});
+  ASSERT_EQ(release.size(), 13u);
+  EXPECT_EQ(release[8], "42");
+  EXPECT_EQ(release[9], "3000");
 }
 
 TEST(CodecDecode, Acquire) {

@@ -150,9 +150,9 @@ TEST_P(StoreConformance, RenewsManyAndTellsEachResult) {
   AskFor<core::AcquireGranted>(a, 1, MakeAcquire(1, Lock("mine"), Owner(1)));
   AskFor<core::AcquireGranted>(a, 2, MakeAcquire(2, Lock("theirs"), Owner(2)));
   core::StoreRenew renew{3, {}};
-  renew.items = {{Lock("mine"), Owner(1), seconds(300)},
-                 {Lock("gone"), Owner(1), seconds(300)},
-                 {Lock("theirs"), Owner(1), seconds(300)}};
+  renew.items = {{Lock("mine"), Owner(1), 0, seconds(300)},
+                 {Lock("gone"), Owner(1), 0, seconds(300)},
+                 {Lock("theirs"), Owner(1), 0, seconds(300)}};
   const auto done = AskFor<core::RenewDoneBatch>(a, 3, renew);
   using R = core::RenewResult;
   EXPECT_EQ(done.results, (std::vector<R>{R::kRenewed, R::kGone, R::kAnothers}));
@@ -165,7 +165,7 @@ TEST_P(StoreConformance, RenewsManyAndTellsEachResult) {
 TEST_P(StoreConformance, RenewsAFullBatch) {
   Broker a = MakeBroker(kBrokerA);
   core::StoreRenew renew{1, {}};
-  for (int i = 0; i < 100; ++i) renew.items.push_back({Lock("k" + std::to_string(i)), Owner(1), seconds(1)});
+  for (int i = 0; i < 100; ++i) renew.items.push_back({Lock("k" + std::to_string(i)), Owner(1), 0, seconds(1)});
   EXPECT_EQ(AskFor<core::RenewDoneBatch>(a, 1, renew).results.size(), 100u);
 }
 
@@ -179,6 +179,22 @@ TEST_P(StoreConformance, GivingBackWhatIsNotHeldIsSaid) {
   EXPECT_FALSE(twice.was_holder);
   const auto never = AskFor<core::GiveBackDone>(a, 5, core::StoreWithdraw{5, Lock("k"), Owner(1)});
   EXPECT_FALSE(never.was_holder || never.was_waiter);
+}
+
+TEST_P(StoreConformance, ATokenNamesOneGrantOfItsOwner) {
+  Broker a = MakeBroker(kBrokerA);
+  const auto first = AskFor<core::AcquireGranted>(a, 1, MakeAcquire(1, Lock("k"), Owner(1)));
+  EXPECT_TRUE(AskFor<core::GiveBackDone>(a, 2, core::StoreRelease{2, Lock("k"), Owner(1), first.token}).was_holder);
+  const auto second = AskFor<core::AcquireGranted>(a, 3, MakeAcquire(3, Lock("k"), Owner(1)));
+  EXPECT_FALSE(AskFor<core::GiveBackDone>(a, 4, core::StoreRelease{4, Lock("k"), Owner(1), first.token}).was_holder);
+  using R = core::RenewResult;
+  const auto renew = [&](core::OpId op, uint64_t token) {
+    core::StoreRenew command{op, {{Lock("k"), Owner(1), token, seconds(300)}}};
+    return AskFor<core::RenewDoneBatch>(a, op, command).results;
+  };
+  EXPECT_EQ(renew(5, first.token), std::vector<R>{R::kAnothers});
+  EXPECT_EQ(renew(6, second.token), std::vector<R>{R::kRenewed});
+  EXPECT_TRUE(AskFor<core::GiveBackDone>(a, 7, core::StoreRelease{7, Lock("k"), Owner(1), second.token}).was_holder);
 }
 
 TEST_P(StoreConformance, WithdrawTakesAWaiterOutOrReleasesAHolder) {
@@ -196,7 +212,7 @@ TEST_P(StoreConformance, WithdrawTakesAWaiterOutOrReleasesAHolder) {
 TEST_P(StoreConformance, ABlockedLockStaysTakenByNobody) {
   Broker a = MakeBroker(kBrokerA);
   AskFor<core::AcquireGranted>(a, 1, MakeAcquire(1, Lock("k"), Owner(1)));
-  EXPECT_TRUE(AskFor<core::GiveBackDone>(a, 2, core::StoreRelease{2, Lock("k"), Owner(1), seconds(20)}).was_holder);
+  EXPECT_TRUE(AskFor<core::GiveBackDone>(a, 2, core::StoreRelease{2, Lock("k"), Owner(1), 0, seconds(20)}).was_holder);
   const auto held = AskFor<core::AcquireHeld>(a, 3, MakeAcquire(3, Lock("k"), Owner(2)));
   ASSERT_TRUE(held.holder);
   EXPECT_EQ(held.holder->owner, core::OwnerId{});

@@ -44,7 +44,7 @@ TEST_F(StoreTest, AFullServerRefusesNewLocksAndKeepsOldOnes) {
   const auto failed = AskFor<core::StoreFailed>(2, MakeAcquire(2, Lock("new"), Owner(1)));
   EXPECT_EQ(failed.kind, core::FailureKind::kFull);
   EXPECT_EQ(AskFor<core::StoreFailed>(3, MakeAcquire(3, Lock("old"), Owner(2), true)).kind, core::FailureKind::kFull);
-  const auto renewed = AskFor<core::RenewDoneBatch>(4, core::StoreRenew{4, {{Lock("old"), Owner(1), seconds(9)}}});
+  const auto renewed = AskFor<core::RenewDoneBatch>(4, core::StoreRenew{4, {{Lock("old"), Owner(1), 0, seconds(9)}}});
   EXPECT_EQ(renewed.results.at(0), core::RenewResult::kRenewed);
   EXPECT_TRUE(AskFor<core::GiveBackDone>(5, core::StoreRelease{5, Lock("old"), Owner(1), {}}).was_holder);
   EXPECT_TRUE(seen_.Up());
@@ -75,7 +75,7 @@ TEST_F(StoreTest, AUserWithTheListedRightsCanDoEverything) {
   AskFor<core::AcquireGranted>(1, MakeAcquire(1, Lock("k"), Owner(1)));
   AskFor<core::AcquireQueued>(2, MakeAcquire(2, Lock("k"), Owner(2), true));
   AskFor<core::TendDone>(3, core::StoreTend{3, Lock("k")});
-  AskFor<core::RenewDoneBatch>(4, core::StoreRenew{4, {{Lock("k"), Owner(1), seconds(9)}}});
+  AskFor<core::RenewDoneBatch>(4, core::StoreRenew{4, {{Lock("k"), Owner(1), 0, seconds(9)}}});
   AskFor<core::GiveBackDone>(5, core::StoreRelease{5, Lock("k"), Owner(1), {}});
   std::optional<absl::StatusOr<LockPage>> page;
   store_->List("default", "", 10, "", seconds(10), [&](absl::StatusOr<LockPage> got) { page = std::move(got); });

@@ -80,7 +80,7 @@ void Index::Read(const Record& record, int32_t number) {
     case RecordKind::kTook: {
       sees_store = true;
       Tenure& tenure = TenureOf(record);
-      if (tenure.took == kNotSeen) tenure.took = record.at_ns;
+      (tenure.took == kNotSeen ? tenure.took : tenure.took_again) = record.at_ns;
       tenure.freed = kNotSeen;
       return;
     }

@@ -28,6 +28,7 @@ struct Tenure {
   EndedWhy why = EndedWhy::kReleasing;
   int64_t lost_reason = -1;  // core::LostReason, where known
   int64_t took = kNotSeen;
+  int64_t took_again = kNotSeen;  // back in a store that was rolled back, the last time
   int64_t freed = kNotSeen;
   FreedHow how = FreedHow::kReleased;
   int64_t came_back = kNotSeen;  // believed in again after its end
@@ -103,8 +104,10 @@ class Index {
   int64_t TroubledUntil(int64_t at, int32_t but = -1) const;
   // How long a fault that is over may still be felt.
   int64_t Aftermath() const { return history.recovery_ns + history.longest_ttl_ns + history.validity_ns; }
-  // How much a bound must allow at that time.
-  int64_t Slack(int64_t at) const { return history.calm || at >= healed ? history.slack_ns : history.slow_ns; }
+  // How much a bound must allow that ends at that time: what was slow may still be on its way when all is healed.
+  int64_t Slack(int64_t at) const {
+    return history.calm || (at >= healed && at - healed >= history.slow_ns) ? history.slack_ns : history.slow_ns;
+  }
 
  private:
   bool Fits(const Record& record);

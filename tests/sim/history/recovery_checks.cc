@@ -17,9 +17,9 @@ struct Bound {
 Bound BoundOf(const Index& index, const Tenure& tenure, int64_t freed) {
   const LeaseTerms& terms = index.TermsOf(tenure);
   const Fate& fate = index.fates[static_cast<size_t>(tenure.lease)];
-  const int64_t over = std::max({tenure.took, tenure.until, std::min(tenure.ended, freed)});
+  const int64_t over = std::max({tenure.took, tenure.took_again, tenure.until, std::min(tenure.ended, freed)});
   const int64_t slack = index.Slack(freed);
-  if (fate.released != kNotSeen && tenure.told != kNotSeen && tenure.next < 0) {
+  if (fate.released != kNotSeen && tenure.told != kNotSeen && tenure.next < 0 && tenure.took_again == kNotSeen) {
     return {std::max(over, fate.released) + slack, "after its release was confirmed"};
   }
   // Only its own client failed: its broker is there to free it.

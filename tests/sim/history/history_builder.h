@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Histories for tests, a line a record: times in ms, clients and locks by name. Records may be given in any order; those of
+// one instant keep theirs. One thread.
+#pragma once
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "core/types.h"
+#include "history/check.h"
+
+namespace distlock::sim {
+
+constexpr int64_t Ms(int64_t ms) { return ms * 1'000'000; }
+
+// Of a request, in ms.
+struct Terms {
+  std::string lock = "k";
+  int64_t ttl = 2000;
+  int64_t max_wait = -1;
+  int64_t lock_delay = 0;
+  int64_t max_hold = 0;
+  bool detached = false;
+  bool risky = false;
+  bool freed_by_promise = false;
+};
+
+class HistoryBuilder {
+ public:
+  HistoryBuilder() {
+    history_.validity_ns = Ms(1000);
+    history_.longest_ttl_ns = Ms(2000);
+    history_.slack_ns = Ms(100);
+    history_.slow_ns = Ms(500);
+    history_.recovery_ns = Ms(5000);
+  }
+  HistoryBuilder& Calm() {
+    history_.calm = true;
+    return *this;
+  }
+
+  int64_t Asks(int64_t at, const std::string& client, const Terms& terms = {}) {
+    const auto lease = static_cast<int64_t>(history_.leases.size());
+    history_.leases.push_back({.lock = LockNumber(terms.lock),
+                               .client = ActorNumber(client),
+                               .ttl_ns = Ms(terms.ttl),
+                               .lock_delay_ns = Ms(terms.lock_delay),
+                               .max_hold_ns = Ms(terms.max_hold),
+                               .detached = terms.detached,
+                               .risky = terms.risky,
+                               .freed_by_promise = terms.freed_by_promise});
+    const int64_t max_wait = terms.max_wait > 0 ? Ms(terms.max_wait) : terms.max_wait;
+    Add(at, RecordKind::kAsked, lease, {.value = max_wait});
+    return lease;
+  }
+  void AsksAgain(int64_t at, int64_t lease) { Add(at, RecordKind::kAsked, lease, {.value = -1}); }
+  void GivesUp(int64_t at, int64_t lease) { Add(at, RecordKind::kGaveUp, lease); }
+  void Refused(int64_t at, int64_t lease, core::RefusalReason reason = core::RefusalReason::kLockHeld) {
+    Add(at, RecordKind::kRefused, lease, {.code = static_cast<uint8_t>(reason)});
+  }
+  // Told, and believing until `until`.
+  void Granted(int64_t at, int64_t lease, uint64_t token, int64_t until) {
+    Add(at, RecordKind::kGranted, lease, {.token = token});
+    Believes(at, lease, until);
+  }
+  void Believes(int64_t at, int64_t lease, int64_t until) { Add(at, RecordKind::kBelieves, lease, {.until_ns = Ms(until)}); }
+  void Ended(int64_t at, int64_t lease, EndedWhy why = EndedWhy::kReleasing) {
+    Add(at, RecordKind::kEnded, lease, {.code = static_cast<uint8_t>(why)});
+  }
+  void Lost(int64_t at, int64_t lease, core::LostReason reason) {
+    Add(at, RecordKind::kEnded, lease,
+        {.code = static_cast<uint8_t>(EndedWhy::kLost), .value = static_cast<int64_t>(reason) + 1});
+  }
+  void Released(int64_t at, int64_t lease) {
+    Add(at, RecordKind::kReleased, lease, {.code = static_cast<uint8_t>(core::ReleaseOutcome::kReleased)});
+  }
+  void Wrote(int64_t at, int64_t lease, uint64_t token, bool accepted = true) {
+    Add(at, RecordKind::kWrote, lease, {.code = accepted, .token = token});
+  }
+  // Granted, held and given back in good order, as clients see it.
+  void Holds(int64_t from, int64_t until, int64_t lease, uint64_t token) {
+    Granted(from, lease, token, until + 500);
+    Ended(until, lease);
+    Released(until + 2, lease);
+  }
+
+  void Queued(int64_t at, int64_t lease, int64_t arrival) { Add(at, RecordKind::kQueued, lease, {.value = arrival}); }
+  void Unqueued(int64_t at, int64_t lease) { Add(at, RecordKind::kUnqueued, lease); }
+  void Took(int64_t at, int64_t lease, uint64_t token) { Add(at, RecordKind::kTook, lease, {.token = token}); }
+  void Freed(int64_t at, int64_t lease, FreedHow how = FreedHow::kReleased) {
+    Add(at, RecordKind::kFreed, lease, {.code = static_cast<uint8_t>(how)});
+  }
+  // The same seen by the store as well; taken 1 ms before the client is told, freed 1 ms after it has let go.
+  void HoldsInStore(int64_t from, int64_t until, int64_t lease, uint64_t token) {
+    Took(from - 1, lease, token);
+    Freed(until + 1, lease);
+    Holds(from, until, lease, token);
+  }
+
+  void Fault(int64_t at, FaultKind kind, int64_t value = 0, const std::string& actor = "", const std::string& lock = "") {
+    Add(at, RecordKind::kFault, -1,
+        {.code = static_cast<uint8_t>(kind),
+         .actor = actor.empty() ? -1 : ActorNumber(actor),
+         .lock = lock.empty() ? -1 : LockNumber(lock),
+         .value = Ms(value)});
+  }
+  void Forgot(int64_t at, const std::string& lock = "") {
+    Add(at, RecordKind::kForgot, -1, {.lock = lock.empty() ? -1 : LockNumber(lock)});
+  }
+  void Healed(int64_t at) { Add(at, RecordKind::kHealed, -1); }
+  void Quiet(int64_t at) { Add(at, RecordKind::kQuiet, -1); }
+  void Left(int64_t at, int64_t count, const std::string& what) {
+    history_.notes.push_back(what);
+    Add(at, RecordKind::kLeft, -1, {.value = count, .note = static_cast<int32_t>(history_.notes.size()) - 1});
+  }
+
+  History& Raw() { return history_; }
+  History Make() const {
+    History made = history_;
+    std::stable_sort(made.records.begin(), made.records.end(),
+                     [](const Record& a, const Record& b) { return a.at_ns < b.at_ns; });
+    return made;
+  }
+  // "I1 I3": what is violated; the stories in `stories`.
+  std::string Violated(std::string* stories = nullptr) const {
+    std::set<std::string> found;
+    for (const Violation& violation : CheckAll(Make())) {
+      found.insert(violation.invariant);
+      if (stories != nullptr) *stories += violation.invariant + ": " + violation.story + "\n";
+    }
+    std::string words;
+    for (const std::string& one : found) words += (words.empty() ? "" : " ") + one;
+    return words;
+  }
+
+ private:
+  void Add(int64_t at, RecordKind kind, int64_t lease, Record record = {}) {
+    record.at_ns = Ms(at);
+    record.kind = kind;
+    record.lease = lease;
+    if (lease >= 0) {
+      record.actor = history_.leases[static_cast<size_t>(lease)].client;
+      record.lock = history_.leases[static_cast<size_t>(lease)].lock;
+    }
+    history_.records.push_back(record);
+  }
+  int32_t LockNumber(const std::string& name) {
+    const auto found = std::find(history_.locks.begin(), history_.locks.end(), name);
+    if (found != history_.locks.end()) return static_cast<int32_t>(found - history_.locks.begin());
+    history_.locks.push_back(name);
+    return static_cast<int32_t>(history_.locks.size()) - 1;
+  }
+  int32_t ActorNumber(const std::string& name) {
+    for (size_t i = 0; i < history_.actors.size(); ++i) {
+      if (history_.actors[i].name == name) return static_cast<int32_t>(i);
+    }
+    history_.actors.push_back({Actor::Kind::kClient, name});
+    return static_cast<int32_t>(history_.actors.size()) - 1;
+  }
+
+  History history_;
+};
+
+}  // namespace distlock::sim

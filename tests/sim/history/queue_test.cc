@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "history/violations.h"
+
+namespace distlock::sim {
+namespace {
+
+// ---- I4 by the store's numbers ----
+
+// ann holds; bob and eve queue, and are served one after the other.
+HistoryBuilder Served(int64_t bobs_number, int64_t eves_number) {
+  HistoryBuilder b;
+  b.Calm();
+  const int64_t ann = b.Asks(0, "ann");
+  const int64_t bob = b.Asks(1, "bob");
+  const int64_t eve = b.Asks(2, "eve");
+  b.HoldsInStore(10, 50, ann, 5);
+  b.Queued(20, bob, bobs_number);
+  b.Queued(21, eve, eves_number);
+  b.HoldsInStore(52, 90, bob, 6);
+  b.HoldsInStore(92, 130, eve, 7);
+  return b;
+}
+
+TEST(Fifo, TheFirstIsServedFirst) {
+  EXPECT_VIOLATED(Served(1, 2), "");
+  EXPECT_VIOLATED(Served(2, 1), "I4");
+}
+
+TEST(Fifo, NobodyComesBetween) {
+  HistoryBuilder b;
+  b.Calm();
+  const int64_t ann = b.Asks(0, "ann");
+  const int64_t bob = b.Asks(1, "bob");
+  b.HoldsInStore(10, 50, ann, 5);
+  b.Queued(20, bob, 1);
+  b.HoldsInStore(52, 90, b.Asks(45, "eve", {.max_wait = 0}), 6);
+  b.HoldsInStore(92, 130, bob, 7);
+  EXPECT_VIOLATED(b, "I4");
+}
+
+TEST(Fifo, WhoLeftIsNotPassedOver) {
+  HistoryBuilder b;
+  b.Calm();
+  const int64_t ann = b.Asks(0, "ann");
+  const int64_t bob = b.Asks(1, "bob");
+  const int64_t eve = b.Asks(2, "eve");
+  b.HoldsInStore(10, 50, ann, 5);
+  b.Queued(20, bob, 1);
+  b.Queued(21, eve, 2);
+  b.GivesUp(30, bob);
+  b.Unqueued(31, bob);
+  b.HoldsInStore(52, 90, eve, 6);
+  EXPECT_VIOLATED(b, "");
+}
+
+HistoryBuilder PassedOver(bool thrown_out) {
+  HistoryBuilder b;
+  const int64_t ann = b.Asks(0, "ann");
+  const int64_t bob = b.Asks(1, "bob");
+  const int64_t eve = b.Asks(2, "eve");
+  b.HoldsInStore(10, 50, ann, 5);
+  b.Queued(20, bob, 1);
+  b.Queued(21, eve, 2);
+  b.HoldsInStore(52, 90, eve, 6);
+  if (thrown_out) b.Unqueued(51, bob);
+  return b;
+}
+
+TEST(Fifo, WithFaultsTheDeadArePassedOver) {
+  EXPECT_VIOLATED(PassedOver(false), "I4");
+  EXPECT_VIOLATED(PassedOver(true), "");
+}
+
+TEST(Fifo, InCalmTimesNobodyIsDead) {
+  HistoryBuilder b = PassedOver(true);
+  b.Calm();
+  EXPECT_VIOLATED(b, "I4");
+}
+
+TEST(Fifo, ABrokerThatCannotHearIsPassedOver) {
+  HistoryBuilder b = PassedOver(false);
+  b.Fault(30, FaultKind::kChannelLost, 10, "broker 1");
+  EXPECT_VIOLATED(b, "");
+}
+
+TEST(Fifo, FaultsOfClientsMakeNoBrokerDeaf) {
+  HistoryBuilder b = PassedOver(false);
+  b.Fault(30, FaultKind::kClientKilled, 10, "eve");
+  EXPECT_VIOLATED(b, "I4");
+}
+
+TEST(Fifo, NorDoFaultsThatAreLongOver) {
+  HistoryBuilder b;
+  b.Fault(0, FaultKind::kChannelLost, 10, "broker 1");
+  const int64_t ann = b.Asks(20000, "ann");
+  const int64_t bob = b.Asks(20001, "bob");
+  const int64_t eve = b.Asks(20002, "eve");
+  b.HoldsInStore(20010, 20050, ann, 5);
+  b.Queued(20020, bob, 1);
+  b.Queued(20021, eve, 2);
+  b.HoldsInStore(20052, 20090, eve, 6);
+  EXPECT_VIOLATED(b, "I4");
+}
+
+// ---- I4 by what clients see ----
+
+HistoryBuilder Overtaken(int64_t second_asks) {
+  HistoryBuilder b;
+  b.Calm();
+  const int64_t ann = b.Asks(0, "ann");
+  const int64_t bob = b.Asks(1, "bob");
+  const int64_t eve = b.Asks(second_asks, "eve");
+  b.Holds(2, 500, ann, 5);
+  b.Holds(503, 600, eve, 6);
+  b.Holds(603, 700, bob, 7);
+  return b;
+}
+
+TEST(Fairness, NobodyIsOvertakenByOneWhoAskedMuchLater) {
+  EXPECT_VIOLATED(Overtaken(300), "I4");
+  EXPECT_VIOLATED(Overtaken(50), "");
+}
+
+TEST(Fairness, WhileSomethingIsBrokenPlacesMayBeLost) {
+  HistoryBuilder b = Overtaken(300);
+  b.Raw().calm = false;
+  EXPECT_VIOLATED(b, "");
+  b.Raw().slow_ns = Ms(100);
+  EXPECT_VIOLATED(b, "I4");
+  b.Fault(200, FaultKind::kBrokerKilled, 10);
+  EXPECT_VIOLATED(b, "");
+}
+
+TEST(Fairness, WhoWaitsForATimeOnlyMayBePassedOverAtItsEnd) {
+  HistoryBuilder b;
+  b.Calm();
+  const int64_t ann = b.Asks(0, "ann");
+  const int64_t bob = b.Asks(1, "bob", {.max_wait = 501});
+  const int64_t eve = b.Asks(300, "eve");
+  b.Holds(2, 500, ann, 5);
+  b.Holds(503, 600, eve, 6);
+  b.Refused(504, bob, core::RefusalReason::kWaitTimeout);
+  EXPECT_VIOLATED(b, "");
+}
+
+// ---- I5 by the store's word ----
+
+HistoryBuilder Idle(int64_t taken, bool calm = true) {
+  HistoryBuilder b;
+  if (calm) b.Calm();
+  const int64_t ann = b.Asks(0, "ann");
+  const int64_t bob = b.Asks(1, "bob");
+  b.HoldsInStore(10, 50, ann, 5);
+  b.Queued(20, bob, 1);
+  b.HoldsInStore(taken, taken + 50, bob, 6);
+  return b;
+}
+
+TEST(WakeUp, IsPrompt) {
+  EXPECT_VIOLATED(Idle(60), "");
+  EXPECT_VIOLATED(Idle(200), "I5");
+}
+
+TEST(WakeUp, ComesAtAll) {
+  HistoryBuilder b;
+  b.Calm();
+  const int64_t ann = b.Asks(0, "ann");
+  const int64_t bob = b.Asks(1, "bob");
+  b.HoldsInStore(10, 50, ann, 5);
+  b.Queued(20, bob, 1);
+  b.Healed(400);
+  EXPECT_VIOLATED(b, "I5");
+}
+
+TEST(WakeUp, OfNobodyIsNotNeeded) {
+  HistoryBuilder b;
+  b.Calm();
+  const int64_t ann = b.Asks(0, "ann");
+  const int64_t bob = b.Asks(1, "bob");
+  const int64_t eve = b.Asks(900, "eve");
+  b.HoldsInStore(10, 50, ann, 5);
+  b.Queued(20, bob, 1);
+  b.GivesUp(40, bob);
+  b.Unqueued(930, bob);
+  b.HoldsInStore(931, 950, eve, 6);
+  EXPECT_VIOLATED(b, "");
+}
+
+TEST(WakeUp, WaitsForTheLockDelay) {
+  HistoryBuilder b;
+  const int64_t ann = b.Asks(0, "ann", {.lock_delay = 1000});
+  const int64_t bob = b.Asks(1, "bob");
+  b.Took(9, ann, 5);
+  b.Granted(10, ann, 5, 500);
+  b.Ended(100, ann, EndedWhy::kClientDied);
+  b.Fault(100, FaultKind::kClientKilled, 0, "ann");
+  b.Freed(500, ann);
+  b.Queued(20, bob, 1);
+  b.Raw().recovery_ns = b.Raw().longest_ttl_ns = b.Raw().validity_ns = 0;
+  b.HoldsInStore(1501, 1550, bob, 6);
+  EXPECT_VIOLATED(b, "");
+}
+
+TEST(WakeUp, ComesLateOnlyForAFault) {
+  HistoryBuilder b = Idle(3000, false);
+  EXPECT_VIOLATED(b, "I5");
+  b.Fault(40, FaultKind::kChannelLost, 10, "broker 1");
+  EXPECT_VIOLATED(b, "");
+  HistoryBuilder later = Idle(30000, false);
+  later.Fault(40, FaultKind::kChannelLost, 10, "broker 1");
+  EXPECT_VIOLATED(later, "I5");
+}
+
+// ---- I5 by what clients see ----
+
+HistoryBuilder IdleForClients(int64_t granted) {
+  HistoryBuilder b;
+  b.Calm();
+  const int64_t ann = b.Asks(0, "ann");
+  const int64_t bob = b.Asks(1, "bob");
+  b.Holds(10, 50, ann, 5);
+  b.Holds(granted, granted + 50, bob, 6);
+  return b;
+}
+
+TEST(HandOver, IsPrompt) {
+  EXPECT_VIOLATED(IdleForClients(60), "");
+  EXPECT_VIOLATED(IdleForClients(200), "I5");
+}
+
+TEST(HandOver, OfALockThatNobodyHad) {
+  HistoryBuilder b;
+  b.Calm();
+  b.Holds(200, 250, b.Asks(0, "ann"), 5);
+  EXPECT_VIOLATED(b, "I5");
+}
+
+TEST(HandOver, ToSomebodyElseIsOneToo) {
+  HistoryBuilder b = IdleForClients(200);
+  b.Holds(60, 190, b.Asks(0, "eve"), 7);
+  b.Raw().records.erase(b.Raw().records.end() - 1);
+  EXPECT_VIOLATED(b, "I2");  // bob's token is smaller; but nothing stood idle
+}
+
+HistoryBuilder Died(const Terms& anns, int64_t granted) {
+  HistoryBuilder b;
+  b.Raw().recovery_ns = 0;
+  b.Raw().longest_ttl_ns = 0;
+  b.Raw().validity_ns = Ms(1000);
+  const int64_t ann = b.Asks(0, "ann", anns);
+  const int64_t bob = b.Asks(1, "bob");
+  b.Granted(10, ann, 5, 1000);
+  b.Ended(50, ann, EndedWhy::kClientDied);
+  b.Fault(50, FaultKind::kClientKilled, 0, "ann");
+  b.Holds(granted, granted + 50, bob, 6);
+  return b;
+}
+
+TEST(HandOver, FromTheDeadTakesAValidityOrATtl) {
+  EXPECT_VIOLATED(Died({.freed_by_promise = true}, 2500), "");
+  EXPECT_VIOLATED(Died({.freed_by_promise = true}, 2700), "I5");
+  EXPECT_VIOLATED(Died({}, 4500), "");
+  EXPECT_VIOLATED(Died({}, 4700), "I5");
+  EXPECT_VIOLATED(Died({.lock_delay = 500, .freed_by_promise = true}, 3000), "");
+  EXPECT_VIOLATED(Died({.lock_delay = 500, .freed_by_promise = true}, 3200), "I5");
+}
+
+TEST(HandOver, IsOwedToNobodyWhoGaveUp) {
+  HistoryBuilder b;
+  b.Calm();
+  b.Holds(10, 50, b.Asks(0, "ann"), 5);
+  b.GivesUp(100, b.Asks(1, "bob"));
+  b.Holds(5000, 5050, b.Asks(4990, "eve"), 6);
+  EXPECT_VIOLATED(b, "");
+}
+
+TEST(HandOver, IsOwedToWhoIsNeverServed) {
+  HistoryBuilder b;
+  b.Calm();
+  b.Holds(10, 50, b.Asks(0, "ann"), 5);
+  b.Asks(1, "bob");
+  b.Healed(500);
+  EXPECT_VIOLATED(b, "I5");
+}
+
+}  // namespace
+}  // namespace distlock::sim

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "history/violations.h"
+
+namespace distlock::sim {
+namespace {
+
+// ---- I7 ----
+
+// ann dies at 1000 with a belief until 1500; the store lets go at `freed`.
+HistoryBuilder Crashed(const Terms& terms, int64_t freed, FreedHow how = FreedHow::kReleased) {
+  HistoryBuilder b;
+  const int64_t ann = b.Asks(0, "ann", terms);
+  b.Took(9, ann, 5);
+  b.Granted(10, ann, 5, 1500);
+  b.Ended(1000, ann, EndedWhy::kClientDied);
+  b.Fault(1000, FaultKind::kClientKilled, 0, "ann");
+  b.Freed(freed, ann, how);
+  return b;
+}
+
+TEST(Recovery, FromAClientsCrashTakesAValidity) {
+  const Terms terms{.ttl = 20000, .freed_by_promise = true};
+  EXPECT_VIOLATED(Crashed(terms, 2400), "");
+  EXPECT_VIOLATED(Crashed(terms, 2600), "I7");
+}
+
+TEST(Recovery, AndItsLockDelay) {
+  const Terms terms{.ttl = 20000, .lock_delay = 3000, .freed_by_promise = true};
+  EXPECT_VIOLATED(Crashed(terms, 5400), "");
+  EXPECT_VIOLATED(Crashed(terms, 5600), "I7");
+}
+
+TEST(Recovery, OrATtlWhereThatWasAskedFor) {
+  EXPECT_VIOLATED(Crashed({.ttl = 20000}, 29400, FreedHow::kExpired), "");
+  EXPECT_VIOLATED(Crashed({.ttl = 20000}, 30600, FreedHow::kExpired), "I7");
+}
+
+TEST(Recovery, IsAlsoOwedWhenItNeverCame) {
+  HistoryBuilder b = Crashed({.ttl = 20000, .freed_by_promise = true}, 2400);
+  b.Raw().records.pop_back();
+  b.Healed(2500);
+  EXPECT_VIOLATED(b, "");
+  b.Quiet(2600);
+  EXPECT_VIOLATED(b, "I7");
+}
+
+TEST(Recovery, FromABrokersCrashTakesATtl) {
+  HistoryBuilder b = Crashed({.ttl = 20000, .freed_by_promise = true}, 20000, FreedHow::kExpired);
+  EXPECT_VIOLATED(b, "I7");
+  b.Fault(900, FaultKind::kBrokerKilled, 100, "broker 1");
+  EXPECT_VIOLATED(b, "");
+}
+
+TEST(Recovery, ButNotMore) {
+  HistoryBuilder b = Crashed({.ttl = 20000, .freed_by_promise = true}, 40000, FreedHow::kExpired);
+  b.Fault(900, FaultKind::kBrokerKilled, 100, "broker 1");
+  EXPECT_VIOLATED(b, "I7");
+}
+
+TEST(Recovery, AConfirmedReleaseHasFreedIt) {
+  HistoryBuilder b;
+  b.Calm();
+  const int64_t ann = b.Asks(0, "ann");
+  b.Took(9, ann, 5);
+  b.Granted(10, ann, 5, 1000);
+  b.Ended(50, ann);
+  b.Released(52, ann);
+  b.Freed(400, ann, FreedHow::kExpired);
+  EXPECT_VIOLATED(b, "I7");
+}
+
+TEST(Recovery, OfAGrantThatNobodyWasTold) {
+  HistoryBuilder b;
+  const int64_t ann = b.Asks(0, "ann");
+  b.Took(9, ann, 5);
+  b.GivesUp(10, ann);
+  b.Freed(3400, ann, FreedHow::kExpired);
+  EXPECT_VIOLATED(b, "");
+  HistoryBuilder longer;
+  const int64_t eve = longer.Asks(0, "eve");
+  longer.Took(9, eve, 5);
+  longer.GivesUp(10, eve);
+  longer.Freed(3600, eve, FreedHow::kExpired);
+  EXPECT_VIOLATED(longer, "I7");
+}
+
+// ---- I6 ----
+
+TEST(Leftovers, AreNone) {
+  HistoryBuilder b;
+  b.Quiet(1000);
+  EXPECT_VIOLATED(b, "");
+  b.Left(1000, 3, "keys in the store");
+  std::string stories;
+  EXPECT_EQ(b.Violated(&stories), "I6");
+  EXPECT_EQ(stories, "I6: left over at 1.000000 s: 3 keys in the store\n");
+}
+
+// ---- I11 ----
+
+TEST(Liveness, EverybodyIsAnswered) {
+  HistoryBuilder b;
+  b.Fault(0, FaultKind::kStorePaused, 10);
+  const int64_t ann = b.Asks(5, "ann");
+  b.Healed(100);
+  b.Quiet(5000);
+  EXPECT_VIOLATED(b, "I11");
+  b.Refused(200, ann);
+  EXPECT_VIOLATED(b, "");
+}
+
+TEST(Liveness, OrGivesUp) {
+  HistoryBuilder b;
+  b.GivesUp(200, b.Asks(5, "ann"));
+  b.Quiet(5000);
+  EXPECT_VIOLATED(b, "");
+}
+
+// Nobody holds, and ann waits from 10 s after the last fault on.
+HistoryBuilder LongWait(int64_t answered) {
+  HistoryBuilder b;
+  b.Fault(0, FaultKind::kStorePaused, 10);
+  const int64_t ann = b.Asks(10000, "ann", {.max_wait = 60000});
+  b.Healed(100);
+  b.Refused(answered, ann, core::RefusalReason::kWaitTimeout);
+  b.Took(9000, b.Asks(8990, "bob", {.lock = "other"}), 1);
+  b.Freed(9001, 1, FreedHow::kExpired);
+  b.GivesUp(9001, 1);
+  return b;
+}
+
+TEST(Liveness, AWaitIsNotLongerThanOthersHold) {
+  EXPECT_VIOLATED(LongWait(13000), "");
+  EXPECT_VIOLATED(LongWait(13200), "I11");
+}
+
+TEST(Liveness, WhatOthersHoldIsNotIdle) {
+  HistoryBuilder b = LongWait(40000);
+  const int64_t eve = b.Asks(9999, "eve", {.ttl = 30000});
+  b.Took(10000, eve, 5);
+  b.Granted(10001, eve, 5, 37000);
+  b.Ended(37000, eve);
+  b.Freed(37001, eve);
+  EXPECT_VIOLATED(b, "");
+}
+
+TEST(Liveness, IsJudgedByBeliefWhereTheStoreIsNotSeen) {
+  HistoryBuilder b;
+  b.Raw().calm = true;
+  b.Raw().longest_ttl_ns = 0;
+  b.Raw().slack_ns = Ms(1000);
+  const int64_t ann = b.Asks(0, "ann");
+  for (int i = 0; i < 10; ++i) {
+    const int64_t other = b.Asks(0, "bob");
+    b.Holds(10 + 2100 * i, 400 + 2100 * i, other, 5 + static_cast<uint64_t>(i));
+  }
+  b.Holds(21300, 21400, ann, 50);
+  // Each hand-over is late (I5), but they add up to no more than all of them may cost.
+  EXPECT_VIOLATED(b, "I5");
+}
+
+// ---- I13 ----
+
+HistoryBuilder Losing(core::LostReason reason, const Terms& terms = {}) {
+  HistoryBuilder b;
+  const int64_t ann = b.Asks(0, "ann", terms);
+  b.Granted(10, ann, 5, 9000);
+  b.Lost(2500, ann, reason);
+  return b;
+}
+
+TEST(Losses, NeedAFault) {
+  EXPECT_VIOLATED(Losing(core::LostReason::kExpired), "I13");
+  EXPECT_VIOLATED(Losing(core::LostReason::kTaken), "I13");
+  EXPECT_VIOLATED(Losing(core::LostReason::kForced), "I13");
+  EXPECT_VIOLATED(Losing(core::LostReason::kDrained), "I13");
+  EXPECT_VIOLATED(Losing(core::LostReason::kMaxHold), "I13");
+}
+
+TEST(Losses, ByDeadlineAndByABrokenStreamNeedOneToo) {
+  for (const EndedWhy why : {EndedWhy::kDeadline, EndedWhy::kStreamBroke}) {
+    HistoryBuilder b;
+    const int64_t ann = b.Asks(0, "ann");
+    b.Granted(10, ann, 5, 2500);
+    b.Ended(2500, ann, why);
+    EXPECT_VIOLATED(b, "I13");
+    b.Fault(1000, FaultKind::kLinkReset);
+    EXPECT_VIOLATED(b, "");
+  }
+}
+
+TEST(Losses, MaxHoldIsItsOwnReason) {
+  EXPECT_VIOLATED(Losing(core::LostReason::kMaxHold, {.max_hold = 2490}), "");
+  EXPECT_VIOLATED(Losing(core::LostReason::kMaxHold, {.max_hold = 4000}), "I13");
+  HistoryBuilder b;
+  const int64_t ann = b.Asks(0, "ann", {.max_hold = 2490});
+  b.Granted(10, ann, 5, 2480);
+  b.Ended(2480, ann, EndedWhy::kDeadline);
+  EXPECT_VIOLATED(b, "");
+}
+
+// The whole table: which fault explains which loss.
+TEST(Losses, AreExplainedByWhatCostsThem) {
+  struct Row {
+    FaultKind kind;
+    bool expired;
+    bool taken;
+    bool drained;
+  };
+  const Row rows[] = {
+      {FaultKind::kClientKilled, false, false, false},  // another client's
+      {FaultKind::kClientPaused, false, false, false},
+      {FaultKind::kClientClock, false, false, false},
+      {FaultKind::kBrokerKilled, true, false, false},
+      {FaultKind::kBrokerPaused, true, false, false},
+      {FaultKind::kBrokerDrained, true, false, true},
+      {FaultKind::kBrokerClock, true, false, false},
+      {FaultKind::kStorePaused, true, false, false},
+      {FaultKind::kStoreRestarted, true, true, false},
+      {FaultKind::kStoreEmptied, true, true, false},
+      {FaultKind::kKeyDeleted, true, true, false},
+      {FaultKind::kStoreClock, true, true, false},
+      {FaultKind::kStoreFull, false, false, false},
+      {FaultKind::kStoreRefuses, true, false, false},
+      {FaultKind::kFailover, true, true, false},
+      {FaultKind::kScriptsFlushed, false, false, false},
+      {FaultKind::kLinkReset, true, false, false},
+      {FaultKind::kLinkSlow, true, false, false},
+      {FaultKind::kLinkSilent, true, false, false},
+      {FaultKind::kLinkOneWay, true, false, false},
+      {FaultKind::kChannelLost, false, false, false},
+      {FaultKind::kNoticesLost, false, false, false},
+  };
+  static_assert(std::size(rows) == static_cast<size_t>(FaultKind::kCount));
+  for (const Row& row : rows) {
+    SCOPED_TRACE(static_cast<int>(row.kind));
+    const std::pair<core::LostReason, bool> columns[] = {{core::LostReason::kExpired, row.expired},
+                                                         {core::LostReason::kTaken, row.taken},
+                                                         {core::LostReason::kDrained, row.drained}};
+    for (const auto& [reason, explained] : columns) {
+      HistoryBuilder b = Losing(reason);
+      b.Fault(1000, row.kind, 0, "somebody else");
+      EXPECT_VIOLATED(b, explained ? "" : "I13");
+    }
+  }
+}
+
+TEST(Losses, AClientsOwnPauseExplainsItsOwn) {
+  HistoryBuilder b = Losing(core::LostReason::kExpired);
+  b.Fault(1000, FaultKind::kClientPaused, 1000, "ann");
+  EXPECT_VIOLATED(b, "");
+}
+
+TEST(Losses, AFaultExplainsWhatFollowsWithinATtl) {
+  HistoryBuilder b;
+  const int64_t ann = b.Asks(10000, "ann");
+  b.Granted(10010, ann, 5, 19000);
+  b.Lost(13000, ann, core::LostReason::kExpired);
+  HistoryBuilder late = b;
+  b.Fault(9000, FaultKind::kLinkSilent, 1000);
+  EXPECT_VIOLATED(b, "");
+  late.Fault(8000, FaultKind::kLinkSilent, 1000);
+  EXPECT_VIOLATED(late, "I13");
+}
+
+TEST(Losses, NoFaultExplainsWhatWasBeforeIt) {
+  HistoryBuilder b = Losing(core::LostReason::kExpired);
+  b.Fault(2501, FaultKind::kLinkSilent, 1000);
+  EXPECT_VIOLATED(b, "I13");
+}
+
+TEST(Losses, AKeyOfAnotherLockExplainsNothing) {
+  HistoryBuilder b = Losing(core::LostReason::kTaken);
+  b.Fault(1000, FaultKind::kKeyDeleted, 0, "", "other");
+  EXPECT_VIOLATED(b, "I13");
+  b.Fault(1000, FaultKind::kKeyDeleted, 0, "", "k");
+  EXPECT_VIOLATED(b, "");
+}
+
+TEST(Losses, AStoreThatForgotExplainsWhatIsTaken) {
+  HistoryBuilder b = Losing(core::LostReason::kTaken);
+  b.Forgot(1000);
+  EXPECT_VIOLATED(b, "");
+}
+
+// ---- What is no history ----
+
+TEST(History, ThatContradictsItselfIsRefused) {
+  HistoryBuilder b;
+  b.Granted(10, b.Asks(20, "ann"), 5, 50);
+  EXPECT_VIOLATED(b, "history");
+  HistoryBuilder no_token;
+  no_token.Granted(10, no_token.Asks(0, "ann"), 0, 50);
+  EXPECT_VIOLATED(no_token, "history");
+  HistoryBuilder unsorted;
+  unsorted.Asks(20, "ann");
+  unsorted.Asks(10, "ann");
+  EXPECT_EQ(CheckAll(unsorted.Raw()).at(0).invariant, "history");
+}
+
+}  // namespace
+}  // namespace distlock::sim
