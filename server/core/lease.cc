@@ -151,7 +151,7 @@ void Broker::SendRenewals() {
       MarkAtRisk(*lease, store_trouble_);
     } else {
       op.owners.push_back(lease->owner);
-      batch.items.push_back(RenewItem{lease->name, lease->owner, lease->token, lease->ttl + lease->lock_delay});
+      batch.items.push_back(RenewItem{lease->name, lease->owner, lease->token, lease->ttl, {}});
       if (batch.items.size() == kMaxRenewBatch) flush();
     }
     ArmLease(*lease);

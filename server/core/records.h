@@ -112,7 +112,6 @@ struct RenewCall : Timed {
   Instant arrived{};
   Instant until{};
   Instant retry_at = kNever;
-  Duration keep{};                  // the ttl asked for in the attempt in flight
   OpId op = 0;
   std::string trouble;
 };

@@ -149,6 +149,7 @@ Outcome World::Run() {
   env_.trouble = !env_.temper.calm;
   for (auto& broker : brokers_) broker->Start();
   for (auto& client : clients_) client->Start();
+  if (env_.temper.slow > 0) env_.NoteFault(FaultKind::kLinkSlow, -1, env_.temper.busy_time + env_.temper.slowest_delay);
   CauseFaults();
   RunUntil(env_.temper.busy_time, false);
   Heal();
