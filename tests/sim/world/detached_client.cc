@@ -91,10 +91,16 @@ void DetachedClient::OnGrant(int64_t id, uint64_t call, Duration sent, const v1:
   if (claim == nullptr || wish == nullptr || wish->stage != Stage::kAsking) return;
   EndCall(*claim);
   claim->lease_id = grant.lease_id();
-  OnGranted(*wish, grant.fencing_token());
   const Duration until = sent + ToDuration(grant.valid_for());
-  OnBelief(*wish, until);
-  if (!Checks(*wish)) return;
+  if (until > LocalTime()) return Hold(*wish, grant.fencing_token(), until);
+  claim->token = grant.fencing_token();
+  Call(id, wish->ttl, [lease_id = claim->lease_id](Front& front, core::SessionId at) { front.Renew(at, lease_id); });
+}
+
+void DetachedClient::Hold(Wish& wish, uint64_t token, Duration until) {
+  const int64_t id = wish.id;
+  OnGranted(wish, token);
+  OnBelief(wish, until);
   PostAfter((until - LocalTime()) / 3, [this, id] { Renew(id); });
 }
 
@@ -117,7 +123,12 @@ void DetachedClient::Renew(int64_t id) {
 void DetachedClient::OnRenewed(int64_t id, uint64_t call, Duration sent, Duration valid_for) {
   Claim* claim = Waiting(id, call);
   Wish* wish = Find(id);
-  if (claim == nullptr || wish == nullptr || wish->releasing || !Checks(*wish)) return;
+  if (claim == nullptr || wish == nullptr || wish->releasing) return;
+  if (wish->stage == Stage::kAsking && sent + valid_for > LocalTime()) {
+    EndCall(*claim);
+    return Hold(*wish, claim->token, sent + valid_for);
+  }
+  if (wish->stage == Stage::kAsking || !Checks(*wish)) return;
   EndCall(*claim);
   OnBelief(*wish, std::max(sent + valid_for, Duration(0)));
 }

@@ -25,6 +25,7 @@ class DetachedClient : public ClientProcess {
   struct Claim {
     std::string request_id;
     std::string lease_id;
+    uint64_t token = 0;  // of a grant that came too late to be believed in: it is renewed first
     int tries = 0;
     uint64_t call = 0;  // the one that is waited for
     WirePtr wire;
@@ -41,6 +42,7 @@ class DetachedClient : public ClientProcess {
   bool Call(int64_t id, Duration patience, std::function<void(Front&, core::SessionId)> say);
   void EndCall(Claim& claim);
   void Try(int64_t id);
+  void Hold(Wish& wish, uint64_t token, Duration until);
   void Renew(int64_t id);
   void TryRelease(int64_t id);
   void OnGrant(int64_t id, uint64_t call, Duration sent, const v1::Grant& grant);

@@ -60,6 +60,7 @@ void LibraryClient::Vanish() {
   table_.reset();
   leases_.clear();
   wish_of_.clear();
+  labels_.clear();
   fx_.Clear();
   ++timer_;
 }
@@ -96,10 +97,9 @@ void LibraryClient::Send(std::unique_ptr<internal::Batch> batch) {
   auto request = std::make_shared<v1::SessionRequest>(batch->message());
   for (v1::Command& command : *request->mutable_commands()) {
     if (!command.has_acquire()) continue;
-    const auto wish = wish_of_.find(command.id());
-    if (wish != wish_of_.end() && Find(wish->second) != nullptr) {
-      command.mutable_acquire()->set_owner(LabelOf(*Find(wish->second)));
-    }
+    const Wish* wish = Find(wish_of_.at(command.id()));
+    if (wish != nullptr) labels_[command.id()] = LabelOf(*wish);
+    command.mutable_acquire()->set_owner(labels_.at(command.id()));
   }
   table_->Recycle(std::move(batch));
   stream_->writing = true;
@@ -207,6 +207,7 @@ void LibraryClient::Ask(Wish& wish) {
   const auto lease = table_->Acquire(internal::MakeSpec(wish.key, std::move(options)), wish.max_wait, answer, Now(), fx_);
   leases_[id] = lease;
   wish_of_[lease->id] = id;
+  labels_[lease->id] = LabelOf(wish);
   Settle();
 }
 
@@ -285,7 +286,6 @@ void LibraryClient::SyncBeliefs() {
       continue;
     }
     leases_.erase(id);
-    wish_of_.erase(lease->id);
     switch (cause) {
       case EndCause::kLapsed: OnEnded(wish, EndedWhy::kDeadline); break;
       case EndCause::kDisconnected: OnEnded(wish, EndedWhy::kStreamBroke); break;
