@@ -29,21 +29,18 @@ void Broker::Handle(Acquire& in) {
       return refuse(RefusalReason::kQuotaExceeded,
                     "the session has " + std::to_string(config_.max_leases_per_session) + " leases and waiters");
     }
-  } else if (AddFollower(in)) {
+  } else if (JoinRepeat(in)) {
     return;
   }
 
   auto owned = std::make_unique<Waiter>();
   Waiter& waiter = *owned;
   waiter.serial = next_serial_++;
+  waiter.askers.push_back(AskerOf(in));
   waiter.spec = std::move(in);
-  waiter.listener = listener;
-  waiter.arrived = waiter.latest_arrival = now_;
   if (waiter.spec.detached && waiter.spec.max_hold > Duration::zero()) {
     waiter.spec.ttl = std::min(waiter.spec.ttl, waiter.spec.max_hold);
   }
-  const auto& max_wait = waiter.spec.max_wait;
-  if (max_wait) waiter.deadline = now_ + (*max_wait == Duration::zero() ? config_.store_timeout : *max_wait);
   if (session != nullptr) {
     session->waiters.emplace(listener.request, &waiter);
   } else {
@@ -55,13 +52,26 @@ void Broker::Handle(Acquire& in) {
   Ask(waiter);
 }
 
-// A repeat of a detached request that still waits here gets the answer of the first, whose terms count.
-bool Broker::AddFollower(Acquire& in) {
+Asker Broker::AskerOf(const Acquire& in) const {
+  Asker asker{.listener = {in.session, in.request}, .arrived = now_};
+  asker.one_try = in.max_wait && *in.max_wait == Duration::zero();
+  if (in.max_wait) asker.deadline = now_ + (asker.one_try ? config_.store_timeout : *in.max_wait);
+  return asker;
+}
+
+// A repeat of a detached request that still waits here gets its answer, but waits only as long as it says itself. All else
+// is as the first has it.
+bool Broker::JoinRepeat(const Acquire& in) {
   const auto found = waiters_.find(in.owner);
   if (found == waiters_.end()) return false;
-  found->second->followers.push_back({in.session, in.request});
-  found->second->latest_arrival = now_;
-  detached_.emplace(in.session, found->second.get());
+  Waiter& waiter = *found->second;
+  detached_.emplace(in.session, &waiter);
+  waiter.askers.push_back(AskerOf(in));
+  if (waiter.queued) {
+    const LocalQueue& queue = *queues_.at(waiter.spec.name);
+    TurnAwayOneTries(waiter, queue.holder, static_cast<uint32_t>(queue.waiters.size()));
+  }
+  ArmWaiter(waiter);
   return true;
 }
 
@@ -82,6 +92,7 @@ void Broker::Ask(Waiter& waiter) {
     op.waiter = waiter.serial;
     waiter.op = SendOp(std::move(op));
     waiter.retry_at = now_ + timeout;
+    waiter.waits = std::any_of(waiter.askers.begin(), waiter.askers.end(), [](const Asker& a) { return !a.one_try; });
     ++waiter.attempts;
     Command(StoreAcquire{.op = waiter.op,
                          .name = spec.name,
@@ -89,7 +100,7 @@ void Broker::Ask(Waiter& waiter) {
                          .ttl = spec.ttl,
                          .lock_delay = spec.lock_delay,
                          .not_after = not_after,
-                         .wait = !(spec.max_wait && *spec.max_wait == Duration::zero()),
+                         .wait = waiter.waits,
                          .info = spec.info});
   }
   ArmWaiter(waiter);
@@ -108,35 +119,43 @@ Instant Broker::StragglerUntil(const Waiter& waiter) const {
 }
 
 // Until when a store that gives no answer is waited for.
-Instant Broker::Patience(const Waiter& waiter) const {
+Instant Broker::Patience(const Waiter& waiter, const Asker& asker) const {
   if (waiter.answered) return kNever;
-  const Instant patience = waiter.arrived + config_.store_timeout;
-  const bool one_try = waiter.spec.max_wait && *waiter.spec.max_wait == Duration::zero();
-  if (one_try && !store_up_) return std::min(patience, std::max(waiter.arrived, down_since_ + kOneTryGrace));
+  const Instant patience = asker.arrived + config_.store_timeout;
+  if (asker.one_try && !store_up_) return std::min(patience, std::max(asker.arrived, down_since_ + kOneTryGrace));
   return patience;
 }
 
+// When `asker` is refused if nothing happens before.
+Instant Broker::EndOf(const Waiter& waiter, const Asker& asker) const {
+  return waiter.queued ? asker.deadline : std::min(asker.deadline, Patience(waiter, asker));
+}
+
+Refused Broker::WhyItEnds(const Waiter& waiter, const Asker& asker) const {
+  const bool store_is_well = store_up_ && waiter.trouble.empty();
+  if (now_ >= asker.deadline && !asker.one_try && (waiter.answered || store_is_well)) {
+    const auto queue = queues_.find(waiter.spec.name);
+    return Refused{.reason = RefusalReason::kWaitTimeout,
+                   .cause = {},
+                   .holder = queue == queues_.end() ? std::nullopt : queue->second->holder};
+  }
+  return Refused{.reason = RefusalReason::kStoreUnavailable,
+                 .cause = !waiter.trouble.empty() ? waiter.trouble : store_up_ ? "no answer" : store_trouble_,
+                 .retry_after = kRetryMax,
+                 .holder = {}};
+}
+
 void Broker::ArmWaiter(Waiter& waiter) {
-  const Instant patience = waiter.queued ? kNever : Patience(waiter);
-  Arm(waiter, std::min({waiter.deadline, waiter.retry_at, patience}));
+  Instant at = waiter.retry_at;
+  for (const Asker& asker : waiter.askers) at = std::min(at, EndOf(waiter, asker));
+  Arm(waiter, at);
 }
 
 void Broker::OnWaiterTimer(Waiter& waiter) {
-  const bool one_try = waiter.spec.max_wait && *waiter.spec.max_wait == Duration::zero();
-  const bool store_is_well = store_up_ && waiter.trouble.empty();
-  if (now_ >= waiter.deadline && !one_try && (waiter.answered || store_is_well)) {
-    const auto queue = queues_.find(waiter.spec.name);
-    return Refuse(waiter, Refused{.reason = RefusalReason::kWaitTimeout,
-                                  .cause = {},
-                                  .holder = queue == queues_.end() ? std::nullopt : queue->second->holder});
-  }
-  if (now_ >= waiter.deadline || (!waiter.queued && now_ >= Patience(waiter))) {
-    std::string cause = !waiter.trouble.empty() ? waiter.trouble : store_up_ ? "no answer" : store_trouble_;
-    return Refuse(waiter, Refused{.reason = RefusalReason::kStoreUnavailable,
-                                  .cause = std::move(cause),
-                                  .retry_after = kRetryMax,
-                                  .holder = {}});
-  }
+  const bool left = TurnAway(
+      waiter, [&](const Asker& asker) { return now_ >= EndOf(waiter, asker); },
+      [&](const Asker& asker) { return WhyItEnds(waiter, asker); });
+  if (!left) return;
   if (now_ < waiter.retry_at) return ArmWaiter(waiter);
   if (waiter.op != 0) {
     waiter.trouble = "no answer in time";
@@ -157,7 +176,7 @@ void Broker::OnAcquireReply(const Op& op, OpId id, StoreReply& reply) {
     const bool known = found != waiters_.end() || give_back != give_backs_.end() || leases_.contains(op.owner) ||
                        GrantedRecently(op.owner) || IsRepeatable(op.owner);
     if (took_effect && !known) {
-      SendGiveBack(StartGiveBack(op.name, op.owner, /*waiting=*/true, Duration::zero(), kAttemptMax));
+      PursueGiveBack(StartGiveBack(op.name, op.owner, /*waiting=*/true, Duration::zero(), kAttemptMax));
     }
     return;
   }
@@ -174,12 +193,8 @@ void Broker::OnAcquireReply(const Op& op, OpId id, StoreReply& reply) {
   if (auto* queued = std::get_if<AcquireQueued>(&reply.outcome)) return OnAcquireQueued(waiter, *queued, reply.time);
   if (waiter.op != 0) return;  // a later attempt is under way and will tell
   if (auto* held = std::get_if<AcquireHeld>(&reply.outcome)) {
-    const Duration left = held->holder ? held->holder->time_left : Duration::zero();
-    return Refuse(waiter, Refused{.reason = RefusalReason::kLockHeld,
-                                  .cause = {},
-                                  .retry_after = std::max<Duration>(left, Duration::zero()),
-                                  .holder = std::move(held->holder),
-                                  .queue_length = held->queue_length});
+    if (!TurnAwayOneTries(waiter, held->holder, held->queue_length)) return;
+    if (!waiter.waits) return Ask(waiter);  // for those who have joined it since
   }
   if (const auto* full = std::get_if<AcquireQueueFull>(&reply.outcome)) {
     return Refuse(waiter, Refused{.reason = RefusalReason::kQuotaExceeded,
@@ -201,9 +216,10 @@ void Broker::OnAcquireQueued(Waiter& waiter, AcquireQueued& queued, StoreTime ti
   waiter.trouble.clear();
   unplaced_.erase(waiter.serial);
   if (!waiter.answered) {
-    Tell(waiter.listener, Queued{queued.position, queued.holder});
+    Tell(waiter.askers.front().listener, Queued{queued.position, queued.holder});
     waiter.answered = true;
   }
+  const std::optional<HolderView> holder = queued.holder;
   JoinQueue(waiter);
   LocalQueue& queue = *queues_.at(waiter.spec.name);
   // Without a holder the script stopped at its bound, before the next living waiter.
@@ -214,7 +230,7 @@ void Broker::OnAcquireQueued(Waiter& waiter, AcquireQueued& queued, StoreTime ti
     if (queue.op == 0 && end < queue.at) Arm(queue, end);
     queue.holder = std::move(queued.holder);
   }
-  ArmWaiter(waiter);
+  if (TurnAwayOneTries(waiter, holder, queued.queue_length)) ArmWaiter(waiter);
 }
 
 void Broker::OnAcquireFailed(Waiter& waiter, const StoreFailed& failed) {
@@ -239,16 +255,48 @@ void Broker::RetryLater(Waiter& waiter, std::string trouble) {
   ArmWaiter(waiter);
 }
 
+// Refuses the askers that over() picks, for the reason that why() gives. False: none was left, and the waiter is gone.
+template <typename Over, typename Why>
+bool Broker::TurnAway(Waiter& waiter, Over over, Why why) {
+  for (size_t i = 0; i < waiter.askers.size();) {
+    const Asker asker = waiter.askers[i];
+    if (!over(asker)) {
+      ++i;
+      continue;
+    }
+    Refused refused = why(asker);
+    refused.waited = now_ - asker.arrived;
+    Note({.kind = FactKind::kRefused,
+          .value = refused.waited,
+          .refusal = refused.reason,
+          .name = waiter.spec.name,
+          .detail = {}});
+    Tell(asker.listener, std::move(refused));
+    if (waiter.askers.size() == 1) {
+      Withdraw(waiter);
+      return false;
+    }
+    detached_.erase(asker.listener.session);
+    waiter.askers.erase(waiter.askers.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  return true;
+}
+
 void Broker::Refuse(Waiter& waiter, Refused refused) {
-  refused.waited = now_ - waiter.arrived;
-  Note({.kind = FactKind::kRefused,
-        .value = refused.waited,
-        .refusal = refused.reason,
-        .name = waiter.spec.name,
-        .detail = {}});
-  for (const Listener& follower : waiter.followers) Tell(follower, refused);
-  Tell(waiter.listener, std::move(refused));
-  Withdraw(waiter);
+  TurnAway(waiter, [](const Asker&) { return true; }, [&](const Asker&) { return refused; });
+}
+
+bool Broker::TurnAwayOneTries(Waiter& waiter, const std::optional<HolderView>& holder, uint32_t queue_length) {
+  const Duration left = holder ? holder->time_left : Duration::zero();
+  return TurnAway(
+      waiter, [](const Asker& asker) { return asker.one_try; },
+      [&](const Asker&) {
+        return Refused{.reason = RefusalReason::kLockHeld,
+                       .cause = {},
+                       .retry_after = std::max<Duration>(left, Duration::zero()),
+                       .holder = holder,
+                       .queue_length = queue_length};
+      });
 }
 
 // Ends the waiter here and, where it may exist there, in the store.
@@ -262,7 +310,7 @@ void Broker::Withdraw(Waiter& waiter) {
                                         waiter.spec.ttl + waiter.spec.lock_delay);
     give_back.straggler_until = std::max(give_back.straggler_until, straggler_until);
     give_back.overtaken |= waiter.straggler_until > now_;
-    SendGiveBack(give_back);
+    PursueGiveBack(give_back);
   }
   Forget(waiter);
 }
@@ -272,10 +320,9 @@ void Broker::Forget(Waiter& waiter) {
   LeaveQueue(waiter);
   unplaced_.erase(waiter.serial);
   if (waiter.spec.detached) {
-    detached_.erase(waiter.listener.session);
-    for (const Listener& follower : waiter.followers) detached_.erase(follower.session);
-  } else if (const auto session = sessions_.find(waiter.listener.session); session != sessions_.end()) {
-    session->second->waiters.erase(waiter.listener.request);
+    for (const Asker& asker : waiter.askers) detached_.erase(asker.listener.session);
+  } else if (const auto session = sessions_.find(waiter.spec.session); session != sessions_.end()) {
+    session->second->waiters.erase(waiter.spec.request);
   }
   const OwnerId owner = waiter.spec.owner;
   waiters_.erase(owner);
@@ -296,14 +343,9 @@ void Broker::Handle(const Cancel& in) {
 
 // A detached call is over: nobody listens under this session any more.
 void Broker::DropListener(Waiter& waiter, SessionId session) {
+  if (waiter.askers.size() == 1) return Withdraw(waiter);
   detached_.erase(session);
-  if (waiter.listener.session == session) {
-    if (waiter.followers.empty()) return Withdraw(waiter);
-    waiter.listener = waiter.followers.front();
-    waiter.followers.erase(waiter.followers.begin());
-  } else {
-    std::erase_if(waiter.followers, [session](const Listener& l) { return l.session == session; });
-  }
+  std::erase_if(waiter.askers, [session](const Asker& asker) { return asker.listener.session == session; });
 }
 
 }  // namespace distlock::core

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -85,16 +86,23 @@ class Broker {
   void Refuse(Waiter& waiter, Refused refused);
   void Withdraw(Waiter& waiter);
   void Forget(Waiter& waiter);
-  bool AddFollower(Acquire& in);
+  Asker AskerOf(const Acquire& in) const;
+  bool JoinRepeat(const Acquire& in);
+  template <typename Over, typename Why>
+  bool TurnAway(Waiter& waiter, Over over, Why why);
+  bool TurnAwayOneTries(Waiter& waiter, const std::optional<HolderView>& holder, uint32_t queue_length);
+  Refused WhyItEnds(const Waiter& waiter, const Asker& asker) const;
+  Instant EndOf(const Waiter& waiter, const Asker& asker) const;
+  void LosePlace(Waiter& waiter);
   void DropListener(Waiter& waiter, SessionId session);
-  Instant Patience(const Waiter& waiter) const;
+  Instant Patience(const Waiter& waiter, const Asker& asker) const;
   void LeaveAttempt(Waiter& waiter);
   Instant StragglerUntil(const Waiter& waiter) const;
 
   // lease.cc: from the grant to its end
   enum class Arrival : uint8_t { kAnswer, kReply, kNotice, kTend };
   void Grant(Waiter& waiter, uint64_t token, StoreTime since, Duration ttl, Instant deadline, Arrival arrival);
-  void GrantDetached(Waiter& waiter, Granted granted);
+  void GrantDetached(Waiter& waiter, Granted granted, Instant deadline);
   void GrantOnStream(Waiter& waiter, Granted granted, Instant deadline);
   void ArmLease(Lease& lease);
   void OnLeaseTimer(Lease& lease);
@@ -129,6 +137,7 @@ class Broker {
   // give_back.cc
   GiveBack& StartGiveBack(const LockName& name, const OwnerId& owner, bool waiting, Duration block, Duration lifetime,
                           uint64_t only_token = 0);
+  void PursueGiveBack(GiveBack& give_back);
   void SendGiveBack(GiveBack& give_back);
   void ArmGiveBack(GiveBack& give_back);
   void OnGiveBackTimer(GiveBack& give_back);

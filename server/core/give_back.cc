@@ -39,11 +39,7 @@ void Broker::Handle(const Release& in) {
   }
   give_back.listener = listener;
   give_back.answer_until = now_ + config_.store_timeout;
-  if (give_back.op == 0) {
-    SendGiveBack(give_back);
-  } else {
-    ArmGiveBack(give_back);
-  }
+  PursueGiveBack(give_back);
 }
 
 // One record per owner: a second reason to give back joins the first.
@@ -55,17 +51,25 @@ GiveBack& Broker::StartGiveBack(const LockName& name, const OwnerId& owner, bool
     slot->serial = next_serial_++;
     slot->name = name;
     slot->owner = owner;
-    slot->waiting = waiting;
     slot->block = block;
-    slot->only_token = only_token;
-  } else if (slot->only_token != 0) {
+  }
+  if (waiting) {
+    slot->waiting = true;
+  } else {
     // Of two grants of one owner the earlier has ended.
-    slot->only_token = only_token == 0 ? 0 : std::max(slot->only_token, only_token);
+    const bool any = only_token == 0 || (slot->holding && slot->only_token == 0);
+    slot->only_token = any ? 0 : std::max(slot->only_token, only_token);
+    slot->holding = true;
   }
   // A waiter's place lives as long as this broker's slot in the queue.
   const Duration most = std::max(lifetime, waiting ? config_.queue_slot : Duration::zero());
   slot->until = std::max(slot->until, now_ + 2 * most + config_.store_timeout);
   return *slot;
+}
+
+// Now, or with what has joined it when the command in flight is answered.
+void Broker::PursueGiveBack(GiveBack& give_back) {
+  return give_back.op == 0 ? SendGiveBack(give_back) : ArmGiveBack(give_back);
 }
 
 void Broker::SendGiveBack(GiveBack& give_back) {
@@ -79,9 +83,12 @@ void Broker::SendGiveBack(GiveBack& give_back) {
     give_back.op = SendOp(std::move(op));
     give_back.retry_at = now_ + kAttemptMax;
     ++give_back.attempts;
-    if (give_back.waiting) {
-      Command(StoreWithdraw{give_back.op, give_back.name, give_back.owner, IsRepeatable(give_back.owner)});
+    const bool spares_grants = IsRepeatable(give_back.owner);
+    give_back.withdrawing = give_back.waiting && !(give_back.holding && spares_grants);
+    if (give_back.withdrawing) {
+      Command(StoreWithdraw{give_back.op, give_back.name, give_back.owner, spares_grants});
     } else {
+      give_back.releasing = give_back.only_token;
       Command(
           StoreRelease{give_back.op, give_back.name, give_back.owner, give_back.only_token, give_back.block});
     }
@@ -140,14 +147,20 @@ void Broker::OnGiveBackReply(const Op& op, OpId id, StoreReply& reply) {
     // Nobody is told when a lock_delay ends.
     Arm(*queue->second, std::min(queue->second->at, now_ + give_back.block + kExpirySlack));
   }
-  // An earlier attempt of unknown outcome may be the one that freed a lease of ours.
-  const bool ours_before = give_back.token != 0 && give_back.attempts > 1;
-  AnswerGiveBack(give_back, done->was_holder || ours_before);
+  if (give_back.withdrawing) give_back.waiting = false;
+  if (give_back.withdrawing ? !IsRepeatable(give_back.owner) : give_back.releasing == give_back.only_token) {
+    give_back.holding = false;
+  }
+  if (!give_back.holding) {
+    // An earlier attempt of unknown outcome may be the one that freed a lease of ours.
+    const bool ours_before = give_back.token != 0 && give_back.attempts > 1;
+    AnswerGiveBack(give_back, done->was_holder || ours_before);
+  }
+  if (give_back.holding || give_back.waiting) return SendGiveBack(give_back);
   // The order of the release and an earlier acquire was lost with a connection: the acquire could still run.
-  if (give_back.overtaken && give_back.straggler_until > now_) {
-    give_back.overtaken = false;
+  if (give_back.overtaken && give_back.straggler_until > op.sent) {
     give_back.waiting = true;
-    give_back.retry_at = give_back.straggler_until;
+    give_back.retry_at = std::max(now_, give_back.straggler_until);
     give_back.until = std::max(give_back.until, give_back.straggler_until + kAttemptMax);
     return ArmGiveBack(give_back);
   }
@@ -165,7 +178,9 @@ void Broker::FinishGiveBack(GiveBack& give_back) {
   timers_.Cancel(give_back);
   const OwnerId owner = give_back.owner;
   give_backs_.erase(owner);
-  if (const auto waiter = waiters_.find(owner); waiter != waiters_.end() && !waiter->second->queued) {
+  // A repeat of the request that has come since: it was not asked for meanwhile, or its place or grant went with this.
+  if (const auto waiter = waiters_.find(owner); waiter != waiters_.end()) {
+    if (waiter->second->queued) LosePlace(*waiter->second);
     Ask(*waiter->second);
   }
 }

@@ -14,10 +14,8 @@ void Broker::Grant(Waiter& waiter, uint64_t token, StoreTime since, Duration ttl
   if (now_ >= deadline) {
     // Too old to be believed: ask again, which starts its ttl anew if it is still there. Giving it back first would have
     // one owner's release and next acquire cross when the connection breaks between them.
-    LeaveQueue(waiter);
-    waiter.queued = false;
+    LosePlace(waiter);
     waiter.exists = true;
-    unplaced_.emplace(waiter.serial, &waiter);
     return Ask(waiter);
   }
   Granted granted{.name = waiter.spec.name,
@@ -25,7 +23,7 @@ void Broker::Grant(Waiter& waiter, uint64_t token, StoreTime since, Duration ttl
                   .token = token,
                   .since = since,
                   .ttl = ttl,
-                  .waited = now_ - waiter.arrived};
+                  .waited = now_ - waiter.askers.front().arrived};
   Note({.kind = FactKind::kGranted, .value = granted.waited, .name = waiter.spec.name, .detail = {}});
   if (arrival != Arrival::kAnswer) {
     const HandoffPath path = arrival == Arrival::kReply    ? HandoffPath::kReply
@@ -34,23 +32,26 @@ void Broker::Grant(Waiter& waiter, uint64_t token, StoreTime since, Duration ttl
     Note({.kind = FactKind::kHandedOff, .handoff = path, .name = waiter.spec.name, .detail = {}});
   }
   if (waiter.spec.detached) {
-    // Counted from when the request was sent, like a renewal's: no delay of the answer can lengthen belief.
-    granted.valid_for = deadline - waiter.latest_arrival;
     RememberDetached(waiter.spec.owner, now_ + ttl);
-    GrantDetached(waiter, std::move(granted));
+    GrantDetached(waiter, std::move(granted), deadline);
   } else {
     GrantOnStream(waiter, std::move(granted), deadline);
   }
 }
 
-void Broker::GrantDetached(Waiter& waiter, Granted granted) {
-  for (const Listener& follower : waiter.followers) Tell(follower, granted);
-  Tell(waiter.listener, std::move(granted));
+void Broker::GrantDetached(Waiter& waiter, Granted granted, Instant deadline) {
+  for (const Asker& asker : waiter.askers) {
+    // Counted from when the request was sent, like a renewal's: no delay of the answer can lengthen belief.
+    granted.valid_for = deadline - asker.arrived;
+    granted.waited = now_ - asker.arrived;
+    Tell(asker.listener, granted);
+  }
   Forget(waiter);
 }
 
 void Broker::GrantOnStream(Waiter& waiter, Granted granted, Instant deadline) {
-  const auto found = sessions_.find(waiter.listener.session);
+  const Listener listener = waiter.askers.front().listener;
+  const auto found = sessions_.find(listener.session);
   DISTLOCK_CHECK(found != sessions_.end());
   Session& session = *found->second;
 
@@ -59,7 +60,7 @@ void Broker::GrantOnStream(Waiter& waiter, Granted granted, Instant deadline) {
   lease.serial = next_serial_++;
   lease.name = waiter.spec.name;
   lease.owner = waiter.spec.owner;
-  lease.listener = waiter.listener;
+  lease.listener = listener;
   lease.token = granted.token;
   lease.ttl = granted.ttl;
   lease.lock_delay = waiter.spec.lock_delay;
@@ -233,7 +234,7 @@ void Broker::Lose(Lease& lease, LostReason reason, std::string cause) {
   give_back.straggler_until = lease.straggler_until;
   give_back.overtaken = straggling;
   Forget(lease);
-  SendGiveBack(give_back);
+  PursueGiveBack(give_back);
 }
 
 // Ends the lease here at once and has the store free it; `listener` is told the outcome.
@@ -247,7 +248,7 @@ void Broker::ReleaseLease(Lease& lease, Listener listener, Duration block) {
   give_back.straggler_until = lease.straggler_until;
   give_back.overtaken = lease.straggler_until > now_;
   Forget(lease);
-  SendGiveBack(give_back);
+  PursueGiveBack(give_back);
 }
 
 // The stream broke: stop renewing now, free it when nobody can believe in it any more.

@@ -81,15 +81,18 @@ void Broker::OnTendReply(const Op& op, OpId id, StoreReply& reply) {
   Arm(queue, next);
 }
 
+// Whether it still has a place there is for the next Ask to find out.
+void Broker::LosePlace(Waiter& waiter) {
+  waiter.queued = false;
+  unplaced_.emplace(waiter.serial, &waiter);
+  LeaveQueue(waiter);
+}
+
 // The store has forgotten our places (it was emptied, or we were silent too long): take new ones in the old order.
 void Broker::RejoinAll(LocalQueue& queue) {
   std::vector<Waiter*> waiters;
   for (auto& [serial, waiter] : queue.waiters) waiters.push_back(waiter);
-  for (Waiter* waiter : waiters) {
-    waiter->queued = false;
-    unplaced_.emplace(waiter->serial, waiter);
-    LeaveQueue(*waiter);
-  }
+  for (Waiter* waiter : waiters) LosePlace(*waiter);
   for (Waiter* waiter : waiters) Ask(*waiter);
 }
 
@@ -114,18 +117,23 @@ Instant Broker::NoticeDeadline(StoreTime since, Duration ttl) const {
 
 void Broker::HandOff(const LockName& name, const OwnerId& owner, uint64_t token, StoreTime since, Duration ttl,
                      Instant deadline, Arrival arrival) {
-  if (const auto give_back = give_backs_.find(owner); give_back != give_backs_.end()) {
-    give_back->second->waiting = true;
-    if (give_back->second->op == 0) SendGiveBack(*give_back->second);
-    return;
+  const auto waiter = waiters_.find(owner);
+  if (const auto found = give_backs_.find(owner); found != give_backs_.end()) {
+    GiveBack& give_back = *found->second;
+    // A late release of an earlier grant leaves this one alone; any other undoes it, and its end asks again.
+    const bool spared = waiter != waiters_.end() && !give_back.waiting && give_back.only_token != 0 &&
+                        give_back.only_token != token;
+    if (!spared) {
+      if (IsRepeatable(owner)) return;
+      give_back.waiting = true;
+      return PursueGiveBack(give_back);
+    }
   }
-  if (const auto waiter = waiters_.find(owner); waiter != waiters_.end()) {
-    return Grant(*waiter->second, token, since, ttl, deadline, arrival);
-  }
+  if (waiter != waiters_.end()) return Grant(*waiter->second, token, since, ttl, deadline, arrival);
   if (leases_.contains(owner) || GrantedRecently(owner)) return;  // told twice
   if (IsRepeatable(owner)) return;  // a repeat may hold it through another broker; only the ttl ends it
   if (now_ >= deadline) return;  // ended by itself, unless its owner has renewed it elsewhere
-  SendGiveBack(StartGiveBack(name, owner, /*waiting=*/true, Duration::zero(), ttl));
+  PursueGiveBack(StartGiveBack(name, owner, /*waiting=*/true, Duration::zero(), ttl));
 }
 
 bool Broker::GrantedRecently(const OwnerId& owner) {

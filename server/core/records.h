@@ -19,21 +19,26 @@ struct Listener {
   RequestId request = 0;
 };
 
+// Who waits for the answer to an acquire, and until when.
+struct Asker {
+  Listener listener;
+  Instant arrived{};
+  Instant deadline = kNever;        // max_wait, or the patience of one try
+  bool one_try = false;
+};
+
 // An acquire that is not answered yet.
 struct Waiter : Timed {
   Waiter() : Timed(TimerKind::kWaiter) {}
-  Acquire spec;
-  Listener listener;
-  std::vector<Listener> followers;  // repeats of a detached request with the same owner
-  Instant arrived{};
-  Instant latest_arrival{};         // of the followers, too
-  Instant deadline = kNever;        // max_wait, or the patience of one try
+  Acquire spec;                     // of the first asker
+  std::vector<Asker> askers;        // never empty; several: repeats of a detached request, in order of arrival
   Instant retry_at = kNever;        // ask (again); with `op` in flight: give up on that answer
   StoreTime placed;                 // when the store last said that it waits; an earlier grant is not news
   StoreTime hint;                   // a notice of then came while the place was not certain
   Instant straggler_until{};        // an attempt of unknown fate may still take effect until then
   OpId op = 0;                      // the acquire in flight
   int attempts = 0;
+  bool waits = false;               // the last attempt asked for a place in the queue
   bool queued = false;              // has a place in the store's queue, as far as we know
   bool answered = false;            // has ever had a place
   bool exists = false;              // the store has said that it waits or holds, and may still have it so
@@ -82,7 +87,9 @@ struct GiveBack : Timed {
   GiveBack() : Timed(TimerKind::kGiveBack) {}
   LockName name;
   OwnerId owner{};
-  bool waiting = false;             // withdraw (a waiter, or a holder by accident); else release
+  // What is still to be given up. Withdrawing gives up both at once, but for a repeatable owner, whose grants it spares.
+  bool waiting = false;             // its place in the queue
+  bool holding = false;             // its grant
   Duration block{};
   Listener listener;                // session 0: nobody asked
   Instant answer_until{};           // the listener's patience
@@ -92,6 +99,8 @@ struct GiveBack : Timed {
   Instant retry_at = kNever;
   Instant straggler_until{};        // do it once more after this, if it may have been overtaken
   OpId op = 0;
+  bool withdrawing = false;         // what `op` does; else it releases
+  uint64_t releasing = 0;           // only this grant
   int attempts = 0;
   bool overtaken = false;           // order of commands was lost with a connection
 };

@@ -39,6 +39,12 @@ void Callers::Hear(const StreamPtr& stream, const Notify& notify) {
     }
     return Close(stream);
   }
+  if (const auto of = releases_.find(stream->id); of != releases_.end()) {
+    const StreamPtr lease = of->second;
+    releases_.erase(of);
+    if (std::holds_alternative<Released>(notify.event)) AskOnceMore(lease);
+    return Close(stream);
+  }
   const auto found = stream->wishes.find(notify.request);
   if (found == stream->wishes.end()) {
     if (stream->detached) Close(stream);
@@ -184,7 +190,12 @@ void Callers::ReleaseDetached(const StreamPtr& stream) {
   const int node = LiveNode();
   if (node < 0) return;
   const StreamPtr call = Call(stream->client, node);
+  releases_[call->id] = stream;
   env_.Log([&] { return "d" + std::to_string(stream->id) + " releases " + Short(wish.spec.owner); });
+  SendRelease(call, wish);
+}
+
+void Callers::SendRelease(const StreamPtr& call, const Wish& wish) {
   core::Release release;
   release.session = call->id;
   release.request = 1;
@@ -193,6 +204,23 @@ void Callers::ReleaseDetached(const StreamPtr& stream) {
   release.token = wish.token;
   release.ttl = wish.spec.ttl;
   Send(call, release);
+}
+
+// The request is made again after its lease has ended, and a second copy of the release crosses it: late, it must leave
+// the new grant alone.
+void Callers::AskOnceMore(const StreamPtr& stream) {
+  const Wish& wish = stream->wishes.begin()->second;
+  if (!acting_ || !IsRepeatable(wish.spec.owner) || mine_[stream->client] != stream || env_.dice.Chance(0.6)) return;
+  const int node = LiveNode();
+  const int other = LiveNode();
+  if (node < 0) return;
+  AskDetached(stream->client, node, wish.spec);
+  env_.time.After(env_.dice.Between({}, seconds(1)), [this, stream, other] {
+    if (!nodes_[static_cast<size_t>(other)]->alive()) return;
+    const StreamPtr call = Call(stream->client, other);
+    env_.Log([&] { return "d" + std::to_string(stream->id) + " releases late"; });
+    SendRelease(call, stream->wishes.begin()->second);
+  });
 }
 
 }  // namespace distlock::core

@@ -81,6 +81,8 @@ class Callers {
   void AskDetached(int client, int node, const Acquire& spec);
   void RenewDetached(const StreamPtr& stream);
   void ReleaseDetached(const StreamPtr& stream);
+  void SendRelease(const StreamPtr& call, const Wish& wish);
+  void AskOnceMore(const StreamPtr& stream);
   StreamPtr Call(int client, int node);
   int LiveNode();
 
@@ -92,6 +94,7 @@ class Callers {
   std::map<SessionId, StreamPtr> streams_;
   std::map<int, StreamPtr> mine_;                // by client: its stream, or its detached call
   std::map<SessionId, StreamPtr> renewals_;      // a Renew call -> the detached call whose lease it is about
+  std::map<SessionId, StreamPtr> releases_;      // likewise a Release call
 };
 
 }  // namespace distlock::core

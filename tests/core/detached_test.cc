@@ -77,5 +77,193 @@ TEST(Detached, OfTwoGrantsNamedTheLaterIsReleased) {
   EXPECT_EQ(t.Take<StoreRelease>().token, 43u);
 }
 
+// Session 2's repeat has a place in the queue, behind somebody with `kT` left.
+void QueueRepeat(Table& t, std::optional<Duration> max_wait = std::nullopt) {
+  auto want = Detached(t, 2);
+  want.max_wait = max_wait;
+  t.Do(want);
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, HolderView{.owner = Owner(99), .time_left = kT, .info = "who"}, 1});
+}
+
+Release StaleRelease(SessionId session) {
+  OwnerId owner = Owner(1);
+  owner[0] = kRepeatableMark;
+  return Release{.session = session, .request = 1, .name = Name("a"), .owner = owner, .token = 42, .ttl = kT};
+}
+
+GrantNotice NoticeOf(const Table& t, uint64_t token) {
+  return GrantNotice{Name("a"), StaleRelease(0).owner, token, t.StoreNow(), kT};
+}
+
+TEST(Detached, AQueuedRepeatKeepsItsPlaceThroughALateRelease) {
+  Table t;
+  t.StoreComesUp();
+  QueueRepeat(t);
+  t.Do(StaleRelease(3));
+  t.Reply(t.Take<StoreRelease>().op, GiveBackDone{});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, HolderView{.owner = Owner(99), .time_left = kT}, 1});
+  t.Do(NoticeOf(t, 77));
+  EXPECT_EQ(t.Event<Granted>(2, 1).token, 77u);
+}
+
+TEST(Detached, AGrantToTheRepeatIsNotWhatALateReleaseGivesBack) {
+  Table t;
+  t.StoreComesUp();
+  QueueRepeat(t);
+  t.Do(StaleRelease(3));
+  t.Do(NoticeOf(t, 77));
+  EXPECT_EQ(t.Event<Granted>(2, 1).token, 77u);
+  t.Reply(t.Take<StoreRelease>().op, GiveBackDone{});
+  EXPECT_EQ(t.Event<Released>(3, 1).outcome, ReleaseOutcome::kAlreadyGone);
+  EXPECT_TRUE(t.commands.empty());
+}
+
+TEST(Detached, ARepeatWhoseGrantIsReleasedWithItAsksAgain) {
+  Table t;
+  t.StoreComesUp();
+  QueueRepeat(t);
+  auto release = StaleRelease(3);
+  release.token = 0;
+  t.Do(release);
+  t.Do(NoticeOf(t, 77));
+  EXPECT_EQ(t.Events<Granted>(), 0u);
+  t.Reply(t.Take<StoreRelease>().op, GiveBackDone{.was_holder = true});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{78, t.StoreNow()});
+  EXPECT_EQ(t.Event<Granted>(2, 1).token, 78u);
+}
+
+TEST(Detached, ARepeatThatGivesUpDuringALateReleaseLeavesItsPlace) {
+  Table t;
+  t.StoreComesUp();
+  QueueRepeat(t, seconds(1));
+  t.Do(StaleRelease(3));
+  t.Pass(seconds(1));
+  EXPECT_EQ(t.Event<Refused>(2, 1).reason, RefusalReason::kWaitTimeout);
+  t.Reply(t.Take<StoreRelease>().op, GiveBackDone{});
+  const auto withdraw = t.Take<StoreWithdraw>();
+  EXPECT_TRUE(withdraw.keep_grant);
+  t.Reply(withdraw.op, GiveBackDone{.was_waiter = true});
+  EXPECT_EQ(t.broker.Stats().discards, 0u);
+}
+
+TEST(Detached, AReleaseDuringAWithdrawalIsStillARelease) {
+  Table t;
+  t.StoreComesUp();
+  QueueRepeat(t);
+  t.Do(StreamEnded{2});
+  const auto withdraw = t.Take<StoreWithdraw>();
+  t.Do(StaleRelease(3));
+  t.Reply(withdraw.op, GiveBackDone{});
+  EXPECT_EQ(t.Events<Released>(), 0u);
+  const auto release = t.Take<StoreRelease>();
+  EXPECT_EQ(release.token, 42u);
+  t.Reply(release.op, GiveBackDone{.was_holder = true});
+  EXPECT_EQ(t.Event<Released>(3, 1).outcome, ReleaseOutcome::kReleased);
+  EXPECT_EQ(t.broker.Stats().discards, 0u);
+}
+
+TEST(Detached, AReleaseOfALaterGrantFollowsTheOneUnderWay) {
+  Table t;
+  t.StoreComesUp();
+  t.Do(StaleRelease(3));
+  const auto first = t.Take<StoreRelease>();
+  auto later = StaleRelease(4);
+  later.token = 43;
+  t.Do(later);
+  t.Reply(first.op, GiveBackDone{});
+  EXPECT_EQ(t.Take<StoreRelease>().token, 43u);
+}
+
+TEST(Detached, EachRepeatWaitsForItsOwnMaxWait) {
+  Table t;
+  t.StoreComesUp();
+  auto want = Detached(t, 1);
+  want.max_wait = seconds(3);
+  t.Do(want);
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, HolderView{.owner = Owner(99), .time_left = kT}, 1});
+  t.Pass(seconds(1));
+  for (const auto& [session, wait] : {std::pair(2, 1), std::pair(3, 4)}) {
+    want.session = static_cast<SessionId>(session);
+    want.max_wait = seconds(wait);
+    t.Do(want);
+  }
+  t.Pass(seconds(1));
+  const auto second = t.Event<Refused>(2, 1);
+  EXPECT_EQ(second.reason, RefusalReason::kWaitTimeout);
+  EXPECT_EQ(second.waited, seconds(1));
+  t.Pass(seconds(1));
+  EXPECT_EQ(t.Event<Refused>(1, 1).waited, seconds(3));
+  EXPECT_EQ(t.Count<StoreWithdraw>(), 0u) << "the third still waits";
+  t.Pass(seconds(2));
+  EXPECT_EQ(t.Event<Refused>(3, 1).waited, seconds(4));
+  EXPECT_EQ(t.Count<StoreWithdraw>(), 1u);
+  EXPECT_EQ(t.broker.Stats().waiters, 0u);
+}
+
+TEST(Detached, ARepeatAsOneTryIsAnsweredAtOnce) {
+  Table t;
+  t.StoreComesUp();
+  QueueRepeat(t);
+  auto once = Detached(t, 3);
+  once.max_wait = Duration::zero();
+  t.Do(once);
+  const auto refused = t.Event<Refused>(3, 1);
+  EXPECT_EQ(refused.reason, RefusalReason::kLockHeld);
+  ASSERT_TRUE(refused.holder);
+  EXPECT_EQ(refused.holder->info, "who");
+  t.Do(NoticeOf(t, 77));
+  EXPECT_EQ(t.Event<Granted>(2, 1).token, 77u);
+}
+
+TEST(Detached, AOneTryThatJoinsARequestStillAskingGetsItsAnswer) {
+  Table t;
+  t.StoreComesUp();
+  t.Do(Detached(t, 1));
+  auto once = Detached(t, 2);
+  once.max_wait = Duration::zero();
+  t.Do(once);
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, HolderView{.owner = Owner(99), .time_left = kT}, 4});
+  const auto refused = t.Event<Refused>(2, 1);
+  EXPECT_EQ(refused.reason, RefusalReason::kLockHeld);
+  EXPECT_EQ(refused.queue_length, 4u);
+  EXPECT_EQ(t.broker.Stats().waiters, 1u);
+}
+
+TEST(Detached, ARepeatThatWaitsOutlivesTheOneTryItJoined) {
+  for (const bool ended : {false, true}) {
+    Table t;
+    t.StoreComesUp();
+    auto once = Detached(t, 1);
+    once.max_wait = Duration::zero();
+    t.Do(once);
+    t.Do(Detached(t, 2));
+    if (ended) t.Do(StreamEnded{1});
+    const auto ask = t.Take<StoreAcquire>();
+    EXPECT_FALSE(ask.wait);
+    t.Reply(ask.op, AcquireHeld{HolderView{.owner = Owner(99), .time_left = kT}, 0});
+    EXPECT_EQ(t.Events<Refused>(), ended ? 0u : 1u);
+    const auto again = t.Take<StoreAcquire>();
+    EXPECT_TRUE(again.wait);
+    t.Reply(again.op, AcquireGranted{77, t.StoreNow()});
+    EXPECT_EQ(t.Event<Granted>(2, 1).token, 77u);
+  }
+}
+
+TEST(Detached, AGrantCountsFromWhenEachRepeatArrived) {
+  Table t;
+  t.StoreComesUp();
+  t.Do(Detached(t, 1));
+  t.now += milliseconds(100);
+  t.Do(Detached(t, 2));
+  t.now += milliseconds(200);
+  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  const auto first = t.Event<Granted>(1, 1);
+  EXPECT_EQ(first.valid_for, kT - kMargin);
+  EXPECT_EQ(first.waited, milliseconds(300));
+  const auto second = t.Event<Granted>(2, 1);
+  EXPECT_EQ(second.valid_for, kT - kMargin - milliseconds(100));
+  EXPECT_EQ(second.waited, milliseconds(200));
+}
+
 }  // namespace
 }  // namespace distlock::core

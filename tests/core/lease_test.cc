@@ -338,6 +338,7 @@ TEST(Lease, DetachedRenewalsWhoseMaxHoldPassedWhileTheStoreWasAwayAreRefused) {
   }
   t.Pass(seconds(2));
   t.StoreComesUp();
+  for (SessionId s = 1; s <= 20; ++s) t.Reply(t.Take<StoreRenew>().op, RenewDoneBatch{{RenewResult::kGone}});
   for (SessionId s = 1; s <= 20; ++s) EXPECT_EQ(t.Event<Refused>(s, 1).reason, RefusalReason::kNotHolder);
 }
 

@@ -42,7 +42,7 @@ void CheckOverlaps(const Index& index, Report& report) {
       const Tenure& earlier = index.tenures[static_cast<size_t>(other->tenure)];
       if (earlier.lease == tenure.lease) continue;
       const int64_t overlap_end = std::min(other->until, belief.until);
-      const Tenure& first = earlier.token <= tenure.token ? earlier : tenure;
+      const Tenure& first = earlier.Began() <= tenure.Began() ? earlier : tenure;
       const Tenure& second = &first == &earlier ? tenure : earlier;
       if (Accepted(index, first) || Forgotten(index, first, second.Began(), overlap_end)) continue;
       if (!report.Wants("I1")) return;

@@ -118,6 +118,17 @@ TEST(Exclusion, NorWhenItForgotBeforeTheFirstAsked) { EXPECT_VIOLATED(Forgetful(
 TEST(Exclusion, NorWhenItForgotAfterTheSecondGrant) { EXPECT_VIOLATED(Forgetful(810, "", 1500), "I1"); }
 TEST(Exclusion, NorForLongerThanATtl) { EXPECT_VIOLATED(Forgetful(700, "", 2800), "I1"); }
 
+TEST(Exclusion, WhoWasFirstIsNotToldByTokens) {
+  HistoryBuilder b;
+  b.Fault(5, FaultKind::kStoreClock, -5000);
+  const int64_t ann = b.Asks(10, "ann");
+  b.Granted(20, ann, 9, 1000);
+  b.Fault(50, FaultKind::kStoreEmptied);
+  b.Forgot(50);
+  b.Holds(500, 900, b.Asks(60, "bob"), 6);
+  EXPECT_VIOLATED(b, "");
+}
+
 // ---- Against the store ----
 
 TEST(Holding, BeliefWithinIsRight) {

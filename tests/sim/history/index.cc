@@ -194,6 +194,20 @@ bool Index::MayBeDeaf(int32_t lock, int64_t from, int64_t until) const {
   return Forgot(lock, from, until);
 }
 
+int64_t Index::WentBack(int64_t from, int64_t until) const {
+  int64_t back = 0;
+  int64_t ahead = 0;  // of the other servers
+  for (const Trouble& trouble : troubles) {
+    if (trouble.from > until) break;
+    if (trouble.kind == FaultKind::kStoreClock) {
+      ahead += std::max<int64_t>(trouble.value, 0);
+      if (trouble.from >= from) back += std::max<int64_t>(-trouble.value, 0);
+    }
+    if (trouble.kind == FaultKind::kFailover && trouble.from >= from) back += ahead;
+  }
+  return back;
+}
+
 bool Index::TokensMayRepeat(int32_t lock, int64_t first, int64_t second) const {
   bool went_back = false;
   bool stepped = false;

@@ -96,6 +96,8 @@ class Index {
   bool Forgot(int32_t lock, int64_t from, int64_t until) const;
   // Whether a fault can have made a broker miss, between those times, that a waiter of it was served, or its place be lost.
   bool MayBeDeaf(int32_t lock, int64_t from, int64_t until) const;
+  // By how much the store's clock went back in [from, until]; what it holds lasts so much longer.
+  int64_t WentBack(int64_t from, int64_t until) const;
   // Whether the store may have lost a token given at `first` and its clock shown less since, so that no order of tokens could
   // be kept until `second`.
   bool TokensMayRepeat(int32_t lock, int64_t first, int64_t second) const;

@@ -51,7 +51,10 @@ bool Explains(const Index& index, const Trouble& trouble, const Tenure& loss) {
   const LeaseTerms& terms = index.TermsOf(loss);
   // What was broken while it lasted may be felt until it would have ended without a renewal.
   const int64_t felt = trouble.until + terms.ttl_ns + index.history.validity_ns + index.Slack(loss.ended);
-  if (trouble.from > loss.ended || felt < loss.ended) return false;
+  // A grant that came too late to be believed in may owe that to the way of its request, however long that then waited.
+  const bool believed = loss.until != kNotSeen && loss.until > loss.told;
+  const int64_t since = believed ? loss.ended : index.fates[static_cast<size_t>(loss.lease)].asked;
+  if (trouble.from > loss.ended || felt < since) return false;
   if (trouble.lock >= 0 && trouble.lock != loss.lock) return false;
   const Costs costs = CostsOf(trouble.kind);
   switch (static_cast<core::LostReason>(loss.lost_reason)) {
@@ -71,8 +74,10 @@ bool ByMaxHold(const Index& index, const Tenure& loss) {
   if (terms.max_hold_ns == 0) return false;
   const int64_t asked = index.fates[static_cast<size_t>(loss.lease)].asked;
   const int64_t since = terms.detached ? asked : loss.Began();
-  // The client's deadline lies before the broker's: by a message's delay, and by the allowance for its clock.
-  return loss.ended - since >= terms.max_hold_ns - terms.max_hold_ns / 100 - index.Slack(loss.ended);
+  // The client's deadline lies before the broker's: by the allowance for its clock, and for a message's way, which a Hold takes
+  // as a tenth of the validity.
+  const int64_t allowance = terms.max_hold_ns / 100 + index.history.validity_ns / 10 + index.Slack(loss.ended);
+  return loss.ended - since >= terms.max_hold_ns - allowance;
 }
 
 }  // namespace

@@ -17,10 +17,10 @@ struct Place {
 };
 
 struct LockState {
-  std::vector<Place> queue;  // few
+  std::vector<Place> queue;  // few; in the order of being noted
   int64_t holder = -1;
   int64_t free_since = kNotSeen;
-  int64_t delay = 0;  // that the last holder may have left behind
+  int64_t blocked = 0;  // for how long nobody may have been told of that
 };
 
 // Follows the store's queues through the records.
@@ -35,7 +35,7 @@ class StoreQueues {
       const Record& record = records[i];
       switch (record.kind) {
         case RecordKind::kQueued: Queue(record); break;
-        case RecordKind::kUnqueued: Leave(locks_[static_cast<size_t>(record.lock)], record.lease); break;
+        case RecordKind::kUnqueued: Leave(record); break;
         case RecordKind::kTook: Take(record, i); break;
         case RecordKind::kFreed: Free(record); break;
         default: break;
@@ -48,14 +48,15 @@ class StoreQueues {
 
  private:
   void Queue(const Record& record) {
-    LockState& lock = locks_[static_cast<size_t>(record.lock)];
-    Leave(lock, record.lease);
-    lock.queue.push_back({record.lease, record.value, record.at_ns});
+    locks_[static_cast<size_t>(record.lock)].queue.push_back({record.lease, record.value, record.at_ns});
     arrivals_[static_cast<size_t>(record.lease)] = record.value;
   }
 
-  static void Leave(LockState& lock, int64_t lease) {
-    std::erase_if(lock.queue, [lease](const Place& place) { return place.lease == lease; });
+  // A lease may have two places, one of them through a stream that is gone; that one goes first.
+  void Leave(const Record& record) {
+    std::vector<Place>& queue = locks_[static_cast<size_t>(record.lock)].queue;
+    const auto place = std::find_if(queue.begin(), queue.end(), [&](const Place& one) { return one.lease == record.lease; });
+    if (place != queue.end()) queue.erase(place);
   }
 
   void Free(const Record& record) {
@@ -63,14 +64,17 @@ class StoreQueues {
     if (lock.holder != record.lease) return;
     lock.holder = -1;
     lock.free_since = record.at_ns;
-    lock.delay = index_.history.leases[static_cast<size_t>(record.lease)].lock_delay_ns;
+    const int64_t delay = index_.history.leases[static_cast<size_t>(record.lease)].lock_delay_ns;
+    // What ends by itself, or is blocked first, is found when waiters look: at the end of the ttl that they know of.
+    const bool handed_on = static_cast<FreedHow>(record.code) == FreedHow::kReleased && delay == 0;
+    lock.blocked = handed_on ? 0 : delay + index_.history.longest_ttl_ns;
   }
 
   void Take(const Record& record, size_t number) {
     LockState& lock = locks_[static_cast<size_t>(record.lock)];
     CheckServed(record.lock, record.at_ns, "given only");
     CheckOrder(record, number, lock);
-    Leave(lock, record.lease);
+    Leave(record);
     lock.holder = record.lease;
   }
 
@@ -78,9 +82,8 @@ class StoreQueues {
   void CheckOrder(const Record& record, size_t number, const LockState& lock) {
     int64_t own = kUnplaced;
     for (const Place& place : lock.queue) {
-      if (place.lease == record.lease) own = place.arrival;
+      if (place.lease == record.lease) own = std::min(own, place.arrival);
     }
-    // A lease can have had two places, one of them through a stream that is gone.
     if (own == kUnplaced && !index_.history.calm) own = arrivals_[static_cast<size_t>(record.lease)];
     for (const Place& place : lock.queue) {
       if (place.lease == record.lease || place.arrival >= own || Excused(record, number, place)) continue;
@@ -108,7 +111,7 @@ class StoreQueues {
     for (const Place& place : lock.queue) {
       const Fate& fate = index_.fates[static_cast<size_t>(place.lease)];
       if (fate.answered != kNotSeen && fate.answered < at) continue;
-      const int64_t free = lock.free_since == kNotSeen ? kNotSeen : lock.free_since + lock.delay;
+      const int64_t free = lock.free_since == kNotSeen ? kNotSeen : lock.free_since + lock.blocked;
       const int64_t due = std::max({free, place.since, index_.TroubledUntil(at)}) + index_.Slack(at);
       if (at <= due) continue;
       report_.Add("I5", number, {place.lease}, at,

@@ -71,6 +71,21 @@ TEST(Fifo, WithFaultsTheDeadArePassedOver) {
   EXPECT_VIOLATED(PassedOver(true), "");
 }
 
+// bob's stream breaks; he asks again through another while his old place is still there, and is served from that.
+TEST(Fifo, AnOldPlaceOfTheSameLeaseCounts) {
+  HistoryBuilder b;
+  const int64_t ann = b.Asks(0, "ann");
+  const int64_t bob = b.Asks(1, "bob");
+  const int64_t eve = b.Asks(2, "eve");
+  b.HoldsInStore(10, 50, ann, 5);
+  b.Queued(20, bob, 1);
+  b.Queued(21, eve, 2);
+  b.Queued(22, bob, 3);
+  b.HoldsInStore(52, 90, bob, 6);
+  b.HoldsInStore(92, 130, eve, 7);
+  EXPECT_VIOLATED(b, "");
+}
+
 TEST(Fifo, InCalmTimesNobodyIsDead) {
   HistoryBuilder b = PassedOver(true);
   b.Calm();
@@ -186,19 +201,28 @@ TEST(WakeUp, OfNobodyIsNotNeeded) {
   EXPECT_VIOLATED(b, "");
 }
 
-TEST(WakeUp, WaitsForTheLockDelay) {
+// ann's lock ends at 50 without being handed on; bob knows that its ttl could have lasted.
+HistoryBuilder Ended(const Terms& terms, FreedHow how, int64_t taken) {
   HistoryBuilder b;
-  const int64_t ann = b.Asks(0, "ann", {.lock_delay = 1000});
+  b.Calm();
+  const int64_t ann = b.Asks(0, "ann", terms);
   const int64_t bob = b.Asks(1, "bob");
   b.Took(9, ann, 5);
-  b.Granted(10, ann, 5, 500);
-  b.Ended(100, ann, EndedWhy::kClientDied);
-  b.Fault(100, FaultKind::kClientKilled, 0, "ann");
-  b.Freed(500, ann);
+  b.Granted(10, ann, 5, 40);
   b.Queued(20, bob, 1);
-  b.Raw().recovery_ns = b.Raw().longest_ttl_ns = b.Raw().validity_ns = 0;
-  b.HoldsInStore(1501, 1550, bob, 6);
-  EXPECT_VIOLATED(b, "");
+  b.Ended(40, ann);
+  b.Freed(50, ann, how);
+  b.HoldsInStore(taken, taken + 50, bob, 6);
+  return b;
+}
+
+TEST(WakeUp, FromAnEndWithoutHandOffComesWithTheEndOfTheTtl) {
+  EXPECT_VIOLATED(Ended({}, FreedHow::kReleased, 100), "");
+  EXPECT_VIOLATED(Ended({}, FreedHow::kReleased, 200), "I5");
+  EXPECT_VIOLATED(Ended({}, FreedHow::kExpired, 2150), "");
+  EXPECT_VIOLATED(Ended({}, FreedHow::kExpired, 2200), "I5");
+  EXPECT_VIOLATED(Ended({.lock_delay = 1000}, FreedHow::kReleased, 3150), "");
+  EXPECT_VIOLATED(Ended({.lock_delay = 1000}, FreedHow::kReleased, 3200), "I5");
 }
 
 TEST(WakeUp, ComesLateOnlyForAFault) {

@@ -27,7 +27,8 @@ Bound BoundOf(const Index& index, const Tenure& tenure, int64_t freed) {
   if (terms.freed_by_promise && client_left && index.TroubledUntil(freed, terms.client) <= over) {
     return {over + index.history.validity_ns + terms.lock_delay_ns + slack, "a validity and its lock_delay after its client's end"};
   }
-  return {std::max(over, index.TroubledUntil(freed)) + index.history.validity_ns + terms.ttl_ns + terms.lock_delay_ns + slack,
+  const int64_t key = terms.ttl_ns + terms.lock_delay_ns + index.WentBack(tenure.took, freed);
+  return {std::max(over, index.TroubledUntil(freed)) + index.history.validity_ns + key + slack,
           "a ttl and its lock_delay after the end of belief"};
 }
 

@@ -57,6 +57,25 @@ TEST(Recovery, ButNotMore) {
   EXPECT_VIOLATED(b, "I7");
 }
 
+TEST(Recovery, ExceptByHowMuchTheStoresClockWentBack) {
+  for (const int64_t step : {-20000, -2000, 20000}) {
+    HistoryBuilder b = Crashed({.ttl = 20000, .freed_by_promise = true}, 40000, FreedHow::kExpired);
+    b.Fault(900, FaultKind::kBrokerKilled, 100, "broker 1");
+    b.Fault(950, FaultKind::kStoreClock, step);
+    EXPECT_VIOLATED(b, step == -20000 ? "" : "I7");
+  }
+}
+
+TEST(Recovery, AlsoWhenAnotherServerTakesOverThatWasNeverSteppedAhead) {
+  for (const int64_t failover : {6, 20000}) {
+    HistoryBuilder b = Crashed({.ttl = 20000, .freed_by_promise = true}, 69400, FreedHow::kExpired);
+    b.Fault(5, FaultKind::kStoreClock, 20000);
+    b.Fault(failover, FaultKind::kFailover);
+    b.Forgot(failover);
+    EXPECT_VIOLATED(b, failover == 20000 ? "" : "I7");
+  }
+}
+
 TEST(Recovery, AConfirmedReleaseHasFreedIt) {
   HistoryBuilder b;
   b.Calm();
@@ -192,6 +211,9 @@ TEST(Losses, ByDeadlineAndByABrokenStreamNeedOneToo) {
 TEST(Losses, MaxHoldIsItsOwnReason) {
   EXPECT_VIOLATED(Losing(core::LostReason::kMaxHold, {.max_hold = 2490}), "");
   EXPECT_VIOLATED(Losing(core::LostReason::kMaxHold, {.max_hold = 4000}), "I13");
+  // By 1 % for the clock, a tenth of the validity for the way, and the slack.
+  EXPECT_VIOLATED(Losing(core::LostReason::kMaxHold, {.max_hold = 2490 + 24 + 100 + 490}), "");
+  EXPECT_VIOLATED(Losing(core::LostReason::kMaxHold, {.max_hold = 2490 + 24 + 100 + 600}), "I13");
   HistoryBuilder b;
   const int64_t ann = b.Asks(0, "ann", {.max_hold = 2490});
   b.Granted(10, ann, 5, 2480);
@@ -261,6 +283,19 @@ TEST(Losses, AFaultExplainsWhatFollowsWithinATtl) {
   EXPECT_VIOLATED(b, "");
   late.Fault(8000, FaultKind::kLinkSilent, 1000);
   EXPECT_VIOLATED(late, "I13");
+}
+
+TEST(Losses, AGrantThatIsTooLateMayOweThatToTheWayOfItsRequest) {
+  HistoryBuilder b;
+  b.Fault(0, FaultKind::kLinkSlow, 2000);
+  const int64_t ann = b.Asks(500, "ann", {.detached = true});
+  const int64_t bob = b.Asks(500, "bob", {.lock = "other"});
+  b.Granted(8000, ann, 5, 7000);
+  b.Ended(8000, ann, EndedWhy::kDeadline);
+  EXPECT_VIOLATED(b, "");
+  b.Granted(8000, bob, 5, 8500);
+  b.Ended(8500, bob, EndedWhy::kDeadline);
+  EXPECT_VIOLATED(b, "I13");
 }
 
 TEST(Losses, NoFaultExplainsWhatWasBeforeIt) {

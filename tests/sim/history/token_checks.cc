@@ -103,7 +103,8 @@ void CheckBeliefOrder(const Index& index, Report& report) {
     const Tenure& tenure = index.tenures[static_cast<size_t>(belief.tenure)];
     if (greatest == nullptr || greatest->lock != tenure.lock || tenure.token > greatest->token) {
       greatest = &tenure;
-    } else if (greatest->lease != tenure.lease && belief.from == tenure.from) {
+    } else if (greatest->lease != tenure.lease && belief.from == tenure.from &&
+               !index.Forgot(tenure.lock, tenure.Began(), greatest->Began())) {
       TellOrder(index, *greatest, tenure, " believed in", report);
     }
   }

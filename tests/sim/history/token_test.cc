@@ -113,6 +113,21 @@ TEST(Tokens, AKeyThatIsBackAfterAFailoverIsNoNewGrant) {
   EXPECT_VIOLATED(b, "");
 }
 
+TEST(Tokens, OfAGrantThatIsToldLateButWasForgottenMayBeSmaller) {
+  HistoryBuilder b;
+  const int64_t ann = b.Asks(0, "ann", {.ttl = 15000});
+  const int64_t bob = b.Asks(1, "bob");
+  b.Took(10, ann, 5);
+  b.Freed(20, ann, FreedHow::kForgotten);
+  b.Fault(20, FaultKind::kStoreEmptied);
+  b.HoldsInStore(100, 150, bob, 6);
+  b.Granted(200, ann, 5, 500);
+  b.Ended(300, ann);
+  EXPECT_VIOLATED(b, "I1 I2");
+  b.Forgot(20);
+  EXPECT_VIOLATED(b, "");
+}
+
 // ---- I12 ----
 
 TEST(OneToken, ARepeatGetsTheSame) {

@@ -2,7 +2,8 @@
 //
 // LD_PRELOAD: gives a server a wall clock that a test sets. DISTLOCK_CLOCK_PAGE names a file of two little-endian int64,
 // which the test may change at any time: `frozen_ns` (since 1970; 0: not frozen) and `offset_ns` (added to the real time
-// while not frozen). CLOCK_MONOTONIC and the rest stay as they are, so timers run on.
+// while not frozen). CLOCK_MONOTONIC and the rest stay as they are, so timers run on. Start the server with
+// `--jemalloc-bg-thread no`: that thread sleeps until a time by the wall clock, and spins where it has long been.
 //
 // The real time is asked of the kernel directly: jemalloc reads clocks before there is anything to look symbols up with.
 #define _GNU_SOURCE

@@ -12,9 +12,9 @@
 namespace distlock::sim {
 namespace {
 
-constexpr const char* kBasicFunctions[] = {"assert",   "error",    "getmetatable", "ipairs", "next",   "pairs",
-                                           "pcall",    "rawequal", "rawget",       "rawset", "select", "setmetatable",
-                                           "tonumber", "tostring", "type",         "unpack", "xpcall", "_VERSION"};
+constexpr const char* kBasicFunctions[] = {"assert",   "error",  "getmetatable", "ipairs", "next",         "pairs",
+                                           "rawequal", "rawget", "rawset",       "select", "setmetatable", "tonumber",
+                                           "tostring", "type",   "unpack",       "xpcall", "_VERSION"};
 
 std::string Sha1Hex(std::string_view text) {
   unsigned char digest[SHA_DIGEST_LENGTH];
@@ -100,6 +100,21 @@ int RedisPcall(lua_State* lua) {
   return 1;
 }
 
+// As Redis replaces it: an error raised by a command is caught as its text, not as a table.
+int CaughtCall(lua_State* lua) {
+  luaL_checkany(lua, 1);
+  lua_pushboolean(lua, 1);
+  lua_insert(lua, 1);
+  if (lua_pcall(lua, lua_gettop(lua) - 2, LUA_MULTRET, 0) == 0) return lua_gettop(lua);
+  if (lua_istable(lua, -1)) {
+    lua_getfield(lua, -1, "err");
+    lua_remove(lua, lua_isstring(lua, -1) ? -2 : -1);
+  }
+  lua_pushboolean(lua, 0);
+  lua_replace(lua, 1);
+  return 2;
+}
+
 void AppendField(lua_State* lua, const char* name, std::string_view before, std::string& text) {
   lua_getfield(lua, -1, name);
   if (const char* found = lua_tostring(lua, -1)) store::Append(text, before, found);
@@ -157,6 +172,8 @@ ScriptEngine::ScriptEngine() : lua_(lua_newstate(LuaMemory::Allocate, &memory_))
 
   lua_newtable(lua_);
   for (const char* name : kBasicFunctions) CopyGlobal(lua_, name, 1);
+  lua_pushcfunction(lua_, CaughtCall);
+  lua_setfield(lua_, 1, "pcall");
   for (const char* name : {"string", "table", "math"}) CopyLibrary(lua_, name, 1);
   lua_newtable(lua_);
   PushRedisFunction(lua_, RedisCall, "call", &running_);

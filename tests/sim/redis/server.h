@@ -32,7 +32,8 @@ class Server {
   bool full_at_start = false;
 
   uint64_t used_memory() const;
-  bool full() const { return max_memory > 0 && used_memory() > max_memory; }
+  // A replica heeds no limit: it must be able to hold what its primary holds.
+  bool full() const { return max_memory > 0 && !keys.replica && used_memory() > max_memory; }
 
   const Script* FindScript(std::string_view sha1) const;
   void AddScript(const Script* script);

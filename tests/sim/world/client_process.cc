@@ -88,7 +88,8 @@ void ClientProcess::Number(Wish& wish) {
                                  .lock_delay_ns = wish.lock_delay.count(),
                                  .max_hold_ns = wish.max_hold.count(),
                                  .detached = detached(),
-                                 .risky = !detached() && wish.on_disconnect == core::OnDisconnect::kRelease});
+                                 .risky = !detached() && wish.on_disconnect == core::OnDisconnect::kRelease,
+                                 .freed_by_promise = !detached() && wish.on_disconnect != core::OnDisconnect::kExpire});
   Note(wish, {.kind = RecordKind::kAsked, .value = wish.max_wait ? wish.max_wait->count() : -1});
   env_.Log([&] { return name() + " wants " + wish.key + " as " + LabelOf(wish); });
 }

@@ -103,10 +103,11 @@ bool World::FailOver() {
   observer_->Forget();
   old.StopReplicating();
   old.model().BecomeReplica();
-  // The old one may go on answering those who are still connected to it: that it is no primary any more.
-  if (dice().Chance(0.6)) old.HangUp(seconds(1));
+  // The old one may go on answering those who are still connected to it, for a while: that it is no primary any more.
+  For(dice().Chance(0.6) ? Duration(0) : dice().Between(Duration(0), seconds(10)), [&old] { old.HangUp(seconds(1)); });
   primary_ = next;
   primary().model().Promote();
+  primary().Sync();
   observer_->Watch(primary());
   for (size_t i = next + 1; i < stores_.size(); ++i) AddReplica(i);
   return true;
@@ -147,6 +148,7 @@ void World::RunUntil(Duration longest, bool until_idle) {
 Outcome World::Run() {
   env_.acting = true;
   env_.trouble = !env_.temper.calm;
+  if (env_.temper.slow > 0) env_.NoteFault(FaultKind::kLinkSlow, -1, env_.temper.busy_time + env_.temper.slowest_delay);
   for (auto& broker : brokers_) broker->Start();
   for (auto& client : clients_) client->Start();
   if (env_.temper.slow > 0) env_.NoteFault(FaultKind::kLinkSlow, -1, env_.temper.busy_time + env_.temper.slowest_delay);

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "redis/model_fixture.h"
+#include "store/resp.h"
+
+namespace distlock::sim {
+namespace {
+
+using testing::ElementsAre;
+using testing::Pair;
+
+constexpr char kWrongType[] = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+
+class CommandsTest : public ModelTest {};
+
+TEST_F(CommandsTest, Strings) {
+  EXPECT_EQ(Do({"GET", "k"}), "nil");
+  EXPECT_EQ(Do({"set", "k", "v", "px", "20"}), "+OK");
+  EXPECT_EQ(Do({"GET", "k"}), "\"v\"");
+  EXPECT_EQ(Do({"SET", "k", "w", "PX", "5", "NX"}), "nil");
+  EXPECT_EQ(Do({"PTTL", "k"}), "20");
+  EXPECT_EQ(Do({"SET", "k", "w"}), "+OK");
+  EXPECT_EQ(Do({"PTTL", "k"}), "-1");
+  EXPECT_EQ(Do({"LPUSH", "l", "a"}), "1");
+  EXPECT_EQ(Do({"MGET", "k", "l", "none"}), "[\"w\", nil, nil]");
+  EXPECT_EQ(Do({"EXISTS", "k", "l", "none", "k"}), "3");
+  EXPECT_EQ(Do({"DEL", "k", "l", "none"}), "2");
+  EXPECT_EQ(Do({"PTTL", "k"}), "-2");
+}
+
+TEST_F(CommandsTest, SetRefusesWhatItDoesNotUnderstand) {
+  EXPECT_EQ(Do({"SET", "k", "v", "PX"}), "-ERR syntax error");
+  EXPECT_EQ(Do({"SET", "k", "v", "EX", "1"}), "-ERR syntax error");
+  EXPECT_EQ(Do({"SET", "k", "v", "PX", "0"}), "-ERR invalid expire time in 'set' command");
+  EXPECT_EQ(Do({"SET", "k", "v", "PX", "9223372036854775807"}), "-ERR invalid expire time in 'set' command");
+  for (const std::string_view bad : {"", "1.5", "+1", "01", " 1", "1 ", "x", "-0", "9223372036854775808"}) {
+    EXPECT_EQ(Do({"SET", "k", "v", "PX", bad}), "-ERR value is not an integer or out of range") << bad;
+  }
+  EXPECT_EQ(Do({"EXISTS", "k"}), "0");
+}
+
+TEST_F(CommandsTest, SortedSets) {
+  EXPECT_EQ(Do({"ZADD", "z", "2", "b", "1", "a", "2", "aa"}), "3");
+  EXPECT_EQ(Do({"ZADD", "z", "2", "b"}), "0");
+  EXPECT_EQ(Do({"ZRANGE", "z", "0", "-1", "WITHSCORES"}), R"(["a", "1", "aa", "2", "b", "2"])");
+  EXPECT_EQ(Do({"ZADD", "z", "0.5", "b"}), "0");
+  EXPECT_EQ(Do({"ZRANGE", "z", "0", "0", "withscores"}), R"(["b", "0.5"])");
+  EXPECT_EQ(Do({"ZRANGE", "z", "-2", "9"}), R"(["a", "aa"])");
+  EXPECT_EQ(Do({"ZRANGE", "z", "2", "1"}), "[]");
+  EXPECT_EQ(Do({"ZRANK", "z", "aa"}), "2");
+  EXPECT_EQ(Do({"ZRANK", "z", "x"}), "nil");
+  EXPECT_EQ(Do({"ZCARD", "z"}), "3");
+  EXPECT_THAT(model.Zset("z"), ElementsAre(Pair("b", 0.5), Pair("a", 1), Pair("aa", 2)));
+  EXPECT_EQ(Do({"ZREM", "z", "a", "x", "b", "aa"}), "3");
+  EXPECT_EQ(Do({"TYPE", "z"}), "+none");
+  EXPECT_EQ(Do({"ZADD", "z", "1"}), "-ERR wrong number of arguments for 'zadd' command");
+  EXPECT_EQ(Do({"ZADD", "z", "1", "a", "2"}), "-ERR syntax error");
+  EXPECT_EQ(Do({"ZADD", "z", "one", "a"}), "-ERR value is not a valid float");
+}
+
+TEST_F(CommandsTest, Hashes) {
+  EXPECT_EQ(Do({"HSET", "h", "a", "1", "b", "2"}), "2");
+  EXPECT_EQ(Do({"HSET", "h", "a", "3"}), "0");
+  EXPECT_EQ(Do({"HMGET", "h", "b", "x", "a"}), R"(["2", nil, "3"])");
+  EXPECT_EQ(Do({"HMGET", "none", "b"}), "[nil]");
+  EXPECT_EQ(Do({"HGET", "h", "a"}), R"("3")");
+  EXPECT_EQ(Do({"HLEN", "h"}), "2");
+  EXPECT_THAT(model.Hash("h"), ElementsAre(Pair("a", "3"), Pair("b", "2")));
+  EXPECT_EQ(Do({"HSET", "h", "a"}), "-ERR wrong number of arguments for 'hset' command");
+  EXPECT_EQ(Do({"HDEL", "h", "a", "b", "b"}), "2");
+  EXPECT_EQ(Do({"EXISTS", "h"}), "0");
+}
+
+TEST_F(CommandsTest, EachTypeRefusesTheCommandsOfOthers) {
+  Do({"SET", "string", "v"});
+  Do({"LPUSH", "list", "v"});
+  Do({"SADD", "set", "v"});
+  Do({"ZADD", "zset", "1", "v"});
+  Do({"HSET", "hash", "f", "v"});
+  for (const std::string_view key : {"string", "list", "set", "zset", "hash"}) {
+    EXPECT_EQ(Do({"TYPE", key}), store::Cat("+", key));
+    EXPECT_EQ(Do({"GET", key}) == kWrongType, key != "string");
+    EXPECT_EQ(Do({"LPUSH", key, "v"}) == kWrongType, key != "list");
+    EXPECT_EQ(Do({"SADD", key, "v"}) == kWrongType, key != "set");
+    EXPECT_EQ(Do({"ZCARD", key}) == kWrongType, key != "zset");
+    EXPECT_EQ(Do({"ZADD", key, "1", "v"}) == kWrongType, key != "zset");
+    EXPECT_EQ(Do({"HLEN", key}) == kWrongType, key != "hash");
+    EXPECT_EQ(Do({"HMGET", key, "f"}) == kWrongType, key != "hash");
+  }
+  EXPECT_EQ(Do({"SET", "list", "v"}), "+OK");
+}
+
+TEST_F(CommandsTest, UnknownCommandsAndWrongCountsAreErrors) {
+  EXPECT_EQ(Do({"NOPE", "a", "b"}), "-ERR unknown command 'NOPE', with args beginning with: 'a' 'b' ");
+  EXPECT_EQ(Do({"GET"}), "-ERR wrong number of arguments for 'get' command");
+  EXPECT_EQ(Do({"GET", "a", "b"}), "-ERR wrong number of arguments for 'get' command");
+}
+
+TEST_F(CommandsTest, SubscribersHearWhatIsPublished) {
+  EXPECT_EQ(DoAs(7, {"SUBSCRIBE", "c"}), R"(["subscribe", "c", 1])");
+  EXPECT_EQ(DoAs(5, {"SUBSCRIBE", "c"}), R"(["subscribe", "c", 1])");
+  EXPECT_EQ(DoAs(5, {"SUBSCRIBE", "d"}), R"(["subscribe", "d", 2])");
+  EXPECT_EQ(DoAs(5, {"SUBSCRIBE", "d"}), R"(["subscribe", "d", 2])");
+  EXPECT_EQ(Do({"PUBLISH", "c", "hi"}), "2");
+  EXPECT_EQ(Eval("return redis.call('PUBLISH', 'd', 'ho')"), "1");
+  EXPECT_THAT(messages, ElementsAre("7 c hi", "5 c hi", "5 d ho"));
+  EXPECT_THAT(model.Subscribers("c"), ElementsAre(7, 5));
+  EXPECT_EQ(
+      DoAs(5, {"GET", "k"}),
+      "-ERR Can't execute 'get': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this "
+      "context");
+  EXPECT_EQ(DoAs(5, {"PING"}), R"(["pong", ""])");
+  EXPECT_EQ(DoAs(5, {"UNSUBSCRIBE", "d"}), R"(["unsubscribe", "d", 1])");
+  model.Disconnect(7);
+  EXPECT_EQ(DoAs(5, {"UNSUBSCRIBE", "c"}), R"(["unsubscribe", "c", 0])");
+  EXPECT_EQ(Do({"PUBLISH", "c", "hi"}), "0");
+  EXPECT_EQ(DoAs(5, {"PING"}), "+PONG");
+}
+
+TEST_F(CommandsTest, ChangesAreReportedInOrder) {
+  Do({"SET", "a", "1"});
+  Do({"SET", "a", "2", "NX"});
+  Do({"PEXPIRE", "a", "10"});
+  Do({"GET", "a"});
+  Do({"ZADD", "z", "1", "m"});
+  Do({"ZADD", "z", "1", "m"});
+  Do({"ZREM", "z", "x"});
+  Do({"ZREM", "z", "m"});
+  Do({"DEL", "a", "none"});
+  Do({"FLUSHALL"});
+  EXPECT_THAT(changes, ElementsAre("written a", "written a", "written z", "deleted z", "deleted a", "flushed "));
+}
+
+TEST_F(CommandsTest, KeysAreListedWithTypeAndExpiry) {
+  Do({"SET", "b", "v", "PX", "5"});
+  Do({"LPUSH", "a", "v"});
+  const auto keys = model.Keys();
+  ASSERT_EQ(keys.size(), 2);
+  EXPECT_EQ(keys[0].key, "a");
+  EXPECT_EQ(keys[0].type, KeyType::kList);
+  EXPECT_EQ(keys[0].expires_ms, std::nullopt);
+  EXPECT_EQ(keys[1].key, "b");
+  EXPECT_EQ(keys[1].type, KeyType::kString);
+  EXPECT_EQ(keys[1].expires_ms, kStart / 1000 + 5);
+}
+
+TEST(ParseCommandTest, TakesOneCommandOffTheFront) {
+  const std::string bytes = store::MakeCommand({"SET", "k", "a\r\nb"}) + store::MakeCommand({"PING"});
+  std::string_view left = bytes;
+  EXPECT_THAT(ParseCommand(left), ElementsAre("SET", "k", "a\r\nb"));
+  EXPECT_THAT(ParseCommand(left), ElementsAre("PING"));
+  EXPECT_EQ(left, "");
+}
+
+TEST(ParseCommandTest, LeavesWhatIsNotWhole) {
+  const std::string bytes = store::MakeCommand({"GET", "key"});
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    std::string_view left(bytes.data(), size);
+    EXPECT_THAT(ParseCommand(left), ElementsAre()) << size;
+    EXPECT_EQ(left.size(), size);
+  }
+  for (std::string_view bad : {"PING\r\n", "*1\r\n+OK\r\n", "*99999999\r\n", "*-1\r\n", "*1\r\n$4\r\nPINGxx"}) {
+    EXPECT_THAT(ParseCommand(bad), ElementsAre());
+  }
+}
+
+}  // namespace
+}  // namespace distlock::sim

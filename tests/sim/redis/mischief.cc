@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "redis/mischief.h"
+
+#include <charconv>
+#include <chrono>
+#include <iterator>
+
+#include "redis/reply_text.h"
+#include "store/scripts.h"
+#include "store/text.h"
+#include "store/wire_value.h"
+
+namespace distlock::sim {
+namespace {
+
+using std::chrono::milliseconds;
+using store::Cat;
+
+constexpr std::string_view kDeeds[] = {
+    "acquire",       "renew",        "release",       "withdraw",   "tend",      "inspect", "broken call",
+    "snippet",       "put string",   "put other",     "put waiter", "put entry", "remove",  "expire",
+    "flush scripts", "load scripts", "flush all",     "listen",     "unlisten",  "hang",    "publish",
+    "memory",        "replica",      "want replicas", "clock",      "to expiry", "compare"};
+static_assert(std::size(kDeeds) == static_cast<size_t>(Deed::kCount));
+
+constexpr int64_t kTtlMs[] = {15'000, 15'000, 1'000, 15'000, 40, 3'600'000, 15'000, 1, 2'147'483'647};
+constexpr int64_t kDelayMs[] = {0, 0, 0, 5, 0, 60'000, 0, 0, 2'147'483'647};
+constexpr int64_t kLateByUs[] = {-1'000'000, -1, 0, 1, 1'000, 10'000'000};
+constexpr std::string_view kInfos[] = {"", "info", "a;b;c", std::string_view("\0\xff\r\n", 4)};
+constexpr int64_t kBlockMs[] = {0, 0, 0, 1, 5'000};
+
+constexpr std::string_view kBadWords[] = {"",     "x",   "-1",  "0",   "1e3",
+                                          "0x10", "1.5", "inf", "nan", "99999999999999999999"};
+
+constexpr std::string_view kStrings[] = {"",
+                                         "junk",
+                                         "0",
+                                         "123",
+                                         "-5",
+                                         "9007199254740989",
+                                         "9007199254740990",
+                                         "9007199254740991",
+                                         "99999999999999999999",
+                                         "1;short;1;1;1;1;",
+                                         "1;00000000000000000000000000000000;5;6;7;0;",
+                                         "1;0000000000000000000000000000000f;12345678901234567;6;7;0;",
+                                         "1;0000000000000000000000000000000f;9007199254740991;6;7;0;x",
+                                         "2;0000000000000000000000000000000f;5;6;7;0;"};
+constexpr std::string_view kScores[] = {"0", "-3", "1.5", "5", "1000", "9007199254740992", "inf", "-inf"};
+constexpr std::string_view kEntryEnds[] = {";15000;0;info", ";0;0;",           ";5;2147483640;", ";5;2147483642;",
+                                           ";x;0;",         ";99999999999;0;", ";7;7",           ""};
+constexpr std::string_view kExpiries[] = {"0", "-5", "1", "3", "70000", "x"};
+
+constexpr std::string_view kSnippets[] = {
+    "return {1.9, 'a', {true, false, nil, 4}, -1.9}",
+    "return redis.call('MGET', KEYS[1], KEYS[2])",
+    "return redis.pcall('ZCARD', KEYS[1])",
+    "return redis.call('ZCARD', KEYS[1])",
+    "local x\nreturn x.y",
+    "error('mine')",
+    "error({err = 'MINE own'})",
+    "return {err = 'MINE own'}",
+    "return {ok = 'FINE'}",
+    "return undefined",
+    "undefined = 1",
+    "string.x = 1",
+    "return )",
+    "return redis.call('NOPE')",
+    "return redis.call('GET')",
+    "return redis.call('SUBSCRIBE', 'x')",
+    "return redis.call()",
+    "return redis.pcall('GET', {})",
+    "redis.call('SET', KEYS[1], 0.5) return redis.call('GET', KEYS[1])",
+    "redis.call('SET', KEYS[1], 2^53) return redis.call('GET', KEYS[1])",
+    "redis.call('DEL', 'none') return redis.pcall('SET', KEYS[1], 'v', 'PX', 7)",
+    "return redis.pcall('SET', KEYS[1], 'v', 'PX', ARGV[1])",
+    "return redis.call('SET', KEYS[1], 'v', 'PX', '0')",
+    "redis.call('SET', KEYS[1], 'v') redis.call('HLEN', KEYS[1])",
+    "local t = {} for i, v in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES')) do t[i] = v end return t",
+    "return {type(redis.call('TIME')[1]), redis.call('EXISTS', KEYS[1], KEYS[1]), redis.call('PTTL', KEYS[2])}",
+    "return redis.call('PEXPIRE', KEYS[1], -1)",
+    "return tostring(1795222991939244) .. string.format('%.0f', 1795222991939244)",
+    "local ok, e = pcall(redis.call, 'HLEN', KEYS[3]) return {ok and 1 or 0, type(e), type(e) == 'table' and e.err}",
+};
+
+template <typename T, size_t N>
+const T& Pick(const T (&choices)[N], size_t index) {
+  return choices[index % N];
+}
+
+std::string BrokerId(size_t broker) { return "000000000000000" + Cat(broker + 1); }
+
+store::Codec MakeBroker(size_t broker) {
+  constexpr int64_t kSlotMs[] = {30'000, 5'000, 50};
+  store::CodecOptions options;
+  options.broker_id = BrokerId(broker);
+  options.queue_slot = milliseconds(kSlotMs[broker]);
+  options.max_waiters = broker == 1 ? 2 : 10'000;
+  options.trusted_publish = broker != 2;
+  return store::Codec(options);
+}
+
+}  // namespace
+
+std::string ActionText(const Action& action) {
+  return Cat(kDeeds[static_cast<size_t>(action.deed)], " lock ", action.lock, " who ", action.who, " broker ",
+             action.broker, " (", action.a, ", ", action.b, ", ", action.c, ")");
+}
+
+Mischief::Mischief(Twins* twins)
+    : twins_(twins),
+      locks_{core::LockName::Encode("default", "k"), core::LockName::Encode("n", "a{}%/\n"),
+             core::LockName::Encode("default", "kk")} {
+  for (size_t i = 0; i < kBrokers; ++i) brokers_.push_back(MakeBroker(i));
+}
+
+void Mischief::Do(const Action& action) {
+  if (action.deed <= Deed::kInspect) return RunBytes(CallBytes(action, action.deed));
+  if (DoToServer(action)) return;
+  switch (action.deed) {
+    case Deed::kBrokenCall:
+      return RunBroken(action);
+    case Deed::kPutString:
+      return PutString(action);
+    case Deed::kPutOther:
+      return PutOther(action);
+    case Deed::kPutWaiter:
+      return PutWaiter(action);
+    case Deed::kPutEntry:
+      return PutEntry(action);
+    case Deed::kRemove:
+      return Remove(action);
+    case Deed::kExpire:
+      return Run({"PEXPIRE", Key(action, action.a), Pick(kExpiries, action.b)});
+    case Deed::kSnippet:
+      return Run({"EVAL", Pick(kSnippets, action.a), "3", Key(action, action.b), Key(action, 0), Key(action, 2), "5"});
+    default:
+      return MoveClock(action);
+  }
+}
+
+// What happens to the server as a whole, its connections and its data.
+bool Mischief::DoToServer(const Action& action) {
+  const int listener = action.broker % kBrokers;
+  // Mostly its own, so that now and then several hear the same.
+  const size_t heard = action.b % 3 == 2 ? action.c : action.broker;
+  const std::string channel = brokers_[heard % kBrokers].grant_channel();
+  switch (action.deed) {
+    case Deed::kFlushScripts:
+      if (action.a % 4 == 1) Run({"SCRIPT", "FLUSH"});
+      break;
+    case Deed::kLoadScripts:
+      LoadScripts();
+      break;
+    case Deed::kFlushAll:
+      Run({"FLUSHALL"});
+      break;
+    case Deed::kListen:
+      twins_->Listen(listener, channel);
+      break;
+    case Deed::kUnlisten:
+      twins_->Unlisten(listener, channel);
+      break;
+    case Deed::kHang:
+      twins_->Hang(listener);
+      break;
+    case Deed::kPublish:
+      Run({"PUBLISH", channel, Pick(kInfos, action.a)});
+      break;
+    case Deed::kMemory:
+      twins_->LimitMemory(action.a % 4 == 1);
+      break;
+    case Deed::kReplica:
+      twins_->SetReplica(action.a % 4 == 1);
+      break;
+    case Deed::kWantReplicas:
+      twins_->WantReplicas(action.a % 4 == 1);
+      break;
+    case Deed::kCompare:
+      twins_->CompareData();
+      break;
+    case Deed::kToExpiry:
+      MoveToExpiry(action);
+      break;
+    default:
+      return false;
+  }
+  return true;
+}
+
+core::OwnerId Mischief::Owner(const Action& action) const {
+  core::OwnerId owner{};
+  owner.back() = static_cast<uint8_t>(action.who % kOwners + 1);
+  return owner;
+}
+
+core::OwnerId Mischief::Holder(const Action& action, const core::LockName& lock) const {
+  const auto value = twins_->model().String(brokers_[0].keys().Holder(lock));
+  const auto parts = store::Split(value.value_or(""), ';');
+  const bool held = parts.size() > 1 && parts[1].size() == 32;
+  if (!held || action.c % 4 == 0) return Owner(action);
+  core::OwnerId owner{};
+  for (size_t i = 0; i < owner.size(); ++i) {
+    std::from_chars(parts[1].data() + 2 * i, parts[1].data() + 2 * i + 2, owner[i], 16);
+  }
+  return owner;
+}
+
+uint64_t Mischief::Token(const Action& action, const core::LockName& lock) const {
+  const auto value = twins_->model().String(brokers_[0].keys().Holder(lock));
+  const auto parts = store::Split(value.value_or(""), ';');
+  uint64_t token = 0;
+  if (parts.size() > 2 && action.b % 3 != 0) {
+    std::from_chars(parts[2].data(), parts[2].data() + parts[2].size(), token);
+    if (action.b % 9 == 1) ++token;
+  }
+  return token;
+}
+
+std::string Mischief::Key(const Action& action, uint8_t which) const {
+  const store::Keys& keys = brokers_[0].keys();
+  const std::string holder = keys.Holder(Lock(action));
+  switch (which % 5) {
+    case 0:
+      return holder;
+    case 1:
+      return keys.Token(Lock(action));
+    case 2:
+      return keys.Queue(Lock(action));
+    case 3:
+      return keys.Waiters(Lock(action));
+    default:
+      return Cat(std::string_view(holder).substr(0, holder.size() - 1), "b:", BrokerId(action.broker % kBrokers));
+  }
+}
+
+core::StoreCommand Mischief::Command(const Action& action, Deed verb) const {
+  const core::LockName& lock = Lock(action);
+  if (verb == Deed::kAcquire) {
+    core::StoreAcquire acquire{.name = lock, .owner = Owner(action), .wait = action.a % 4 != 0};
+    acquire.ttl = milliseconds(Pick(kTtlMs, action.b));
+    acquire.lock_delay = milliseconds(Pick(kDelayMs, action.c));
+    if (action.a % 5 == 0) acquire.not_after.us = twins_->model().now_us() + Pick(kLateByUs, action.b + action.c);
+    acquire.info = Pick(kInfos, action.b);
+    return acquire;
+  }
+  if (verb == Deed::kRenew) {
+    core::StoreRenew renew;
+    for (size_t i = 0; i <= action.a % 4u; ++i) {
+      const core::LockName& one = locks_[(action.lock + i) % kLocks];
+      renew.items.push_back({.name = one, .owner = Holder(action, one), .token = Token(action, one)});
+      renew.items.back().keep = milliseconds(Pick(kTtlMs, action.b + i));
+    }
+    return renew;
+  }
+  if (verb == Deed::kRelease) {
+    return core::StoreRelease{.name = lock,
+                              .owner = Holder(action, lock),
+                              .token = Token(action, lock),
+                              .block = milliseconds(Pick(kBlockMs, action.a))};
+  }
+  if (verb == Deed::kWithdraw) {
+    const core::OwnerId owner = action.a % 2 == 0 ? Owner(action) : Holder(action, lock);
+    return core::StoreWithdraw{.name = lock, .owner = owner, .keep_grant = action.b % 2 == 0};
+  }
+  return core::StoreTend{.name = lock};
+}
+
+std::string Mischief::CallBytes(const Action& action, Deed verb) const {
+  if (verb == Deed::kInspect) return Broker(action).EncodeInspect(Lock(action), action.a % 4u);
+  return Broker(action).Encode(Command(action, verb)).bytes;
+}
+
+void Mischief::RunBytes(std::string_view bytes) { twins_->Do(ParseCommand(bytes)); }
+
+void Mischief::RunBroken(const Action& action) {
+  const std::string bytes = CallBytes(action, static_cast<Deed>(action.a % 6));
+  std::string_view left = bytes;
+  Argv argv = ParseCommand(left);
+  const size_t first = 2;  // EVALSHA and the script stay
+  const size_t at = first + action.b % (argv.size() - first);
+  if (action.c % 3 == 0) {
+    argv.resize(std::max(first + 1, at));
+  } else {
+    argv[at] = Pick(kBadWords, action.c);
+  }
+  twins_->Do(argv);
+}
+
+void Mischief::PutString(const Action& action) {
+  const std::string key = Key(action, action.a);
+  if (action.c % 3 == 0) return Run({"SET", key, Pick(kStrings, action.b)});
+  Run({"SET", key, Pick(kStrings, action.b), "PX", action.c % 3 == 1 ? "50" : "100000"});
+}
+
+void Mischief::PutOther(const Action& action) {
+  const std::string key = Key(action, action.a);
+  if (action.c % 2 == 0) Run({"DEL", key});
+  constexpr std::string_view kAdders[] = {"LPUSH", "SADD"};
+  if (action.b % 4 < 2) return Run({Pick(kAdders, action.b), key, "junk"});
+  if (action.b % 4 == 2) return Run({"ZADD", key, "1", "junk"});
+  Run({"HSET", key, "junk", "junk"});
+}
+
+void Mischief::PutWaiter(const Action& action) {
+  const std::string member = action.c % 4 == 0 ? "junk" : store::HexOfOwner(Owner(action));
+  Run({"ZADD", Key(action, 2), Pick(kScores, action.a), member});
+}
+
+void Mischief::PutEntry(const Action& action) {
+  const std::string broker = action.c % 4 == 0 ? "zz" : BrokerId(action.broker % kBrokers);
+  Run({"HSET", Key(action, 3), store::HexOfOwner(Owner(action)), Cat(broker, Pick(kEntryEnds, action.a))});
+}
+
+void Mischief::Remove(const Action& action) {
+  const size_t which = action.a % 7;
+  if (which == 5) return Run({"HDEL", Key(action, 3), store::HexOfOwner(Owner(action))});
+  if (which == 6) return Run({"ZREM", Key(action, 2), store::HexOfOwner(Owner(action))});
+  Run({"DEL", Key(action, action.a)});
+}
+
+void Mischief::LoadScripts() {
+  for (const lua::ScriptSource* script : store::AllScripts()) Run({"SCRIPT", "LOAD", script->body});
+}
+
+void Mischief::MoveClock(const Action& action) {
+  constexpr int64_t kStepsUs[] = {1,          999,         1'000,         5'000,         50'000,  1'000'000,
+                                  15'000'000, 30'000'000,  20'000,        700'000,       100'000, 4'000'000,
+                                  -1'000,     -10'000'000, 3'600'000'000, 90'000'000'000};
+  twins_->MoveClock(Pick(kStepsUs, action.a));
+}
+
+// To the boundary of the earliest expiry: the last microsecond of the key, or the first without it.
+void Mischief::MoveToExpiry(const Action& action) {
+  RedisModel& model = twins_->model();
+  const auto next = model.NextExpiry();
+  constexpr int64_t kFarthestUs = 100'000'000'000;
+  if (!next || *next - model.now_us() > kFarthestUs) return;
+  twins_->MoveClock(*next - model.now_us() - (action.a % 2 == 0 ? 0 : 1));
+}
+
+}  // namespace distlock::sim

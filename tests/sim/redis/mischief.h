@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What may happen to a store, as plain numbers that a generator draws and shrinks: calls of the production scripts as
+// the production codec writes them, and everything that can come between. One thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/lock_name.h"
+#include "core/types.h"
+#include "redis/twins.h"
+#include "store/codec.h"
+
+namespace distlock::sim {
+
+enum class Deed : uint8_t {
+  kAcquire,
+  kRenew,
+  kRelease,
+  kWithdraw,
+  kTend,
+  kInspect,
+  kBrokenCall,  // one of these with an argument spoilt
+  kSnippet,     // a small script that is not ours
+  kPutString,
+  kPutOther,
+  kPutWaiter,
+  kPutEntry,
+  kRemove,
+  kExpire,
+  kFlushScripts,
+  kLoadScripts,
+  kFlushAll,
+  kListen,
+  kUnlisten,
+  kHang,
+  kPublish,
+  kMemory,
+  kReplica,
+  kWantReplicas,
+  kClock,
+  kToExpiry,
+  kCompare,
+  kCount
+};
+
+// `lock`, `who` and `broker` are indexes; what a, b and c choose depends on the deed. All are taken modulo what there
+// is.
+struct Action {
+  Deed deed = Deed::kCompare;
+  uint8_t lock = 0;
+  uint8_t who = 0;
+  uint8_t broker = 0;
+  uint8_t a = 0;
+  uint8_t b = 0;
+  uint8_t c = 0;
+};
+
+std::string ActionText(const Action& action);
+
+// A few locks, owners and brokers, and what they do to the twins.
+class Mischief {
+ public:
+  explicit Mischief(Twins* twins);  // which outlive it
+
+  void Do(const Action& action);
+
+ private:
+  static constexpr size_t kLocks = 3;
+  static constexpr size_t kOwners = 5;
+  static constexpr size_t kBrokers = 3;
+
+  // Mostly the first: what meets nobody meets no trouble.
+  const core::LockName& Lock(const Action& action) const {
+    return locks_[action.lock % 8 < 5 ? 0 : action.lock % kLocks];
+  }
+  const store::Codec& Broker(const Action& action) const { return brokers_[action.broker % kBrokers]; }
+  core::OwnerId Owner(const Action& action) const;
+  // Mostly the present holder, else Owner().
+  core::OwnerId Holder(const Action& action, const core::LockName& lock) const;
+  uint64_t Token(const Action& action, const core::LockName& lock) const;
+  // One of the lock's five keys.
+  std::string Key(const Action& action, uint8_t which) const;
+  // A call of the verb that the deed names, as bytes.
+  std::string CallBytes(const Action& action, Deed verb) const;
+  core::StoreCommand Command(const Action& action, Deed verb) const;
+
+  void Run(std::initializer_list<std::string_view> argv) { twins_->Do(Argv(argv)); }
+  void RunBytes(std::string_view bytes);
+  void RunBroken(const Action& action);
+  void PutString(const Action& action);
+  void PutOther(const Action& action);
+  void PutWaiter(const Action& action);
+  void PutEntry(const Action& action);
+  void Remove(const Action& action);
+  void LoadScripts();
+  void MoveClock(const Action& action);
+  void MoveToExpiry(const Action& action);
+  bool DoToServer(const Action& action);
+
+  Twins* const twins_;
+  std::array<core::LockName, kLocks> locks_;
+  std::vector<store::Codec> brokers_;
+};
+
+}  // namespace distlock::sim
