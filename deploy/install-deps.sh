@@ -29,7 +29,7 @@ readonly LIBRARIES=(libabsl-dev libcivetweb-dev libcli11-dev libgrpc++-dev libgr
   libspdlog-dev libfmt-dev libssl-dev libuv1-dev libyaml-cpp-dev prometheus-cpp-dev)
 readonly RUN=(ca-certificates redis-server redis-tools)
 readonly TEST=(clang libbenchmark-dev libclang-rt-dev libgmock-dev libgtest-dev liblua5.1-0-dev librapidcheck-dev
-  openssl python3 python3-grpcio python3-protobuf python3-pytest)
+  nlohmann-json3-dev openssl python3 python3-grpcio python3-protobuf python3-pytest)
 
 say() { printf 'install-deps: %s\n' "$*"; }
 die() { printf 'install-deps: %s\n' "$*" >&2; exit 1; }
