@@ -270,6 +270,20 @@ TEST(Lease, DetachedMaxHoldEndsByTheStoresClockAlone) {
   EXPECT_EQ(t.Count<StoreRelease>(), 0u) << "its ttl ends it, and then its lock_delay";
 }
 
+// Acquiring again keeps the key for another ttl, but a renewal cuts it at max_hold after the first grant.
+TEST(Lease, ADetachedGrantToldLateIsPromisedOnlyUpToItsMaxHold) {
+  Table t;
+  t.StoreComesUp();
+  auto want = t.Want(3, 1, "a", 1);
+  want.detached = true;
+  want.ttl = want.max_hold = seconds(2);
+  t.Do(want);
+  StoreTime since = t.StoreNow();
+  since.us -= 1'500'000;
+  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{7, since});
+  EXPECT_LE(t.Event<Granted>(3, 1).valid_for, milliseconds(500));
+}
+
 TEST(Lease, ARenewalDueWhenTheStreamEndsIsNotSent) {
   Table t;
   t.StoreComesUp();

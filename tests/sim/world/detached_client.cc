@@ -94,7 +94,8 @@ void DetachedClient::OnGrant(int64_t id, uint64_t call, Duration sent, const v1:
   const Duration until = sent + ToDuration(grant.valid_for());
   if (until > LocalTime()) return Hold(*wish, grant.fencing_token(), until);
   claim->token = grant.fencing_token();
-  Call(id, wish->ttl, [lease_id = claim->lease_id](Front& front, core::SessionId at) { front.Renew(at, lease_id); });
+  const auto renew = [lease_id = claim->lease_id](Front& front, core::SessionId at) { front.Renew(at, lease_id); };
+  if (!Call(id, wish->ttl, renew)) PostAfter(milliseconds(200), [this, id] { Try(id); });
 }
 
 void DetachedClient::Hold(Wish& wish, uint64_t token, Duration until) {

@@ -20,6 +20,11 @@ void DrawFaults(Dice& dice, Temper& temper) {
   const auto forgets = [&](int fault) { return all[static_cast<size_t>(fault)].forgets; };
   const auto goes_back = [&](int fault) { return all[static_cast<size_t>(fault)].clock_goes_back; };
   if (std::any_of(temper.faults.begin(), temper.faults.end(), forgets)) std::erase_if(temper.faults, goes_back);
+  // For tokens it is the same when a server takes over whose clock is behind.
+  const auto is = [&](FaultKind kind) { return [&all, kind](int f) { return all[static_cast<size_t>(f)].kind == kind; }; };
+  if (std::any_of(temper.faults.begin(), temper.faults.end(), is(FaultKind::kFailover))) {
+    std::erase_if(temper.faults, is(FaultKind::kStoreClock));
+  }
   temper.slow = dice.Chance(0.5) ? 0 : 0.1;
   temper.slowest_delay = dice.Pick<Duration>({milliseconds(50), milliseconds(700), seconds(3)});
 }
