@@ -70,7 +70,7 @@ struct Renew {
   OwnerId owner{};
   uint64_t token = 0;  // as in Release
   Duration ttl{};
-  StoreTime hold_until;  // end by max_hold; us = 0: none
+  StoreTime hold_until;  // end by max_hold, at most kMaxStoreTime; us = 0: none
 };
 
 struct Heartbeat {

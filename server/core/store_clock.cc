@@ -9,7 +9,10 @@ namespace {
 // Jumps smaller than this are inside every lease's margin and not worth an alarm.
 constexpr Duration kTolerance = std::chrono::milliseconds(2);
 
-Duration SinceEpoch(StoreTime time) { return std::chrono::microseconds(time.us); }
+// Bounded: what a store says of time is not to be trusted.
+Duration SinceEpoch(StoreTime time) {
+  return std::chrono::microseconds(std::clamp(time, StoreTime{}, kMaxStoreTime).us);
+}
 
 }  // namespace
 

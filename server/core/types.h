@@ -30,6 +30,8 @@ struct StoreTime {
   int64_t us = 0;
   friend auto operator<=>(const StoreTime&, const StoreTime&) = default;
 };
+// The year 2112: beyond any clock, and far from an overflow when it is counted in nanoseconds and added to.
+inline constexpr StoreTime kMaxStoreTime{int64_t{1} << 52};
 
 // The secret that proves ownership in the store: 128 random or derived bits. Never logged.
 using OwnerId = std::array<uint8_t, 16>;

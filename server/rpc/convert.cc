@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rpc/convert.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,7 +20,8 @@ constexpr size_t kShownNameBytes = 160;
 
 core::StoreTime HoldUntil(core::StoreTime since, core::Duration max_hold) {
   if (max_hold <= core::Duration::zero()) return {};
-  return {since.us + std::chrono::floor<std::chrono::microseconds>(max_hold).count()};
+  const core::StoreTime end{since.us + std::chrono::floor<std::chrono::microseconds>(max_hold).count()};
+  return std::min(end, core::kMaxStoreTime);
 }
 
 template <typename Message>

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <limits>
 
 #include "absl/strings/escaping.h"
 
@@ -37,9 +36,6 @@ std::string CheckOf(std::string_view raw) {
   SHA256(reinterpret_cast<const uint8_t*>(raw.data()), raw.size(), digest.data());
   return std::string(reinterpret_cast<const char*>(digest.data()), kCheck);
 }
-
-// Microseconds: far beyond any clock, and far from an overflow in nanoseconds.
-constexpr uint64_t kMaxStoreTime = uint64_t{1} << 52;
 
 }  // namespace
 
@@ -74,7 +70,9 @@ std::optional<LeaseId> DecodeLeaseId(std::string_view text) {
   const auto hold_until = TakeBigEndian<uint64_t>(in);
   lease.token = TakeBigEndian<uint64_t>(in);
   const auto name = core::LockName::FromEscaped(in);
-  if (!name || lease.ttl <= core::Duration::zero() || hold_until > kMaxStoreTime) {
+  // All zeros is nobody, whose leases are the blocks that a lock_delay leaves.
+  if (!name || lease.owner == core::OwnerId{} || lease.ttl <= core::Duration::zero() ||
+      hold_until > static_cast<uint64_t>(core::kMaxStoreTime.us)) {
     return {};
   }
   lease.hold_until.us = static_cast<int64_t>(hold_until);

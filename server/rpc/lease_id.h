@@ -26,7 +26,7 @@ struct LeaseId {
 
 std::string EncodeLeaseId(const LeaseId& lease);
 
-// Exactly the texts EncodeLeaseId can make; nullopt for everything else.
+// Exactly the texts EncodeLeaseId makes of leases that somebody can have; nullopt for everything else.
 std::optional<LeaseId> DecodeLeaseId(std::string_view text);
 
 }  // namespace distlock::rpc

@@ -73,7 +73,11 @@ void Validator::RequestId(std::string_view id) {
 }
 
 LeaseId Validator::Lease(std::string_view text, std::string_view field) {
-  if (auto lease = DecodeLeaseId(text)) return *std::move(lease);
+  if (auto lease = DecodeLeaseId(text)) {
+    // The id is not signed, and an older one may stem from looser limits.
+    lease->ttl = std::min(lease->ttl, limits_.max_ttl);
+    return *std::move(lease);
+  }
   Bad(std::string(field), text.empty() ? "is empty; pass the lease_id of the Grant"
                                        : "is not a lease id of this service; pass the lease_id of the Grant unchanged");
   return {};

@@ -42,10 +42,6 @@ std::optional<uint32_t> Count(const ReplyArray& reply, size_t i) {
   return static_cast<uint32_t>(*n);
 }
 
-core::StoreTime AsStoreTime(uint64_t us) {
-  return {static_cast<int64_t>(std::min<uint64_t>(us, std::numeric_limits<int64_t>::max()))};
-}
-
 // A lock's holder and who waits: value at `i + 1`, its PTTL at `i`, the queue's length at `i + 2`.
 struct Holding {
   std::optional<core::HolderView> holder;

@@ -50,7 +50,7 @@ absl::StatusOr<core::StoreTime> ReadTime(const redisReply& reply) {
   if (time.size() != 2 || !seconds || !micros || *seconds > 1'000'000'000'000) {
     return absl::UnavailableError("the server's answer to TIME has an unknown shape");
   }
-  return core::StoreTime{static_cast<int64_t>(*seconds * 1'000'000 + *micros)};
+  return AsStoreTime(*seconds * 1'000'000 + *micros);
 }
 
 void Finish(Progress& progress, const Answer& answer) {

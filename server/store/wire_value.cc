@@ -78,6 +78,10 @@ core::Duration FromMs(uint64_t ms) {
 
 core::Duration FromPttl(int64_t pttl_ms) { return FromMs(static_cast<uint64_t>(std::max<int64_t>(pttl_ms, 0))); }
 
+core::StoreTime AsStoreTime(uint64_t us) {
+  return {static_cast<int64_t>(std::min<uint64_t>(us, core::kMaxStoreTime.us))};
+}
+
 std::optional<core::HolderView> ParseHolder(std::string_view value, int64_t pttl_ms) {
   const auto version = TakeField(value);
   if (version != "1") return std::nullopt;
@@ -91,7 +95,7 @@ std::optional<core::HolderView> ParseHolder(std::string_view value, int64_t pttl
   core::HolderView view;
   view.owner = *owner;
   view.token = *token;
-  view.since.us = static_cast<int64_t>(std::min<uint64_t>(*since, std::numeric_limits<int64_t>::max()));
+  view.since = AsStoreTime(*since);
   view.ttl = FromMs(*ttl);
   view.lock_delay = FromMs(*delay);
   view.time_left = FromPttl(pttl_ms);

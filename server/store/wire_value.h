@@ -26,6 +26,8 @@ int64_t CeilMs(core::Duration duration);
 core::Duration FromMs(uint64_t ms);
 core::Duration FromPttl(int64_t pttl_ms);  // negative (no key, no TTL) is zero
 
+core::StoreTime AsStoreTime(uint64_t us);  // at most core::kMaxStoreTime
+
 // "1;owner;token;since_us;ttl_ms;delay_ms;info"
 std::optional<core::HolderView> ParseHolder(std::string_view value, int64_t pttl_ms);
 // "broker_id;ttl_ms;delay_ms;info"; a missing or odd value leaves all but the owner empty.

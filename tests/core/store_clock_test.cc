@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/store_clock.h"
 
+#include <limits>
 #include <random>
 
 #include "gtest/gtest.h"
@@ -54,6 +55,31 @@ TEST(StoreClock, NoticesAJumpBothWays) {
     EXPECT_NEAR(static_cast<double>(seen->count()), static_cast<double>(Duration(jump).count()), 2e7);
     now += seconds(1);
     EXPECT_FALSE(clock.Learn(now, now + milliseconds(1), At(offset + now.time_since_epoch() + jump)));
+  }
+}
+
+// For UndefinedBehaviorSanitizer as much as for what it says itself.
+TEST(StoreClock, NoTimeOfAHostileStoreOverflows) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  const std::vector<int64_t> odd = {kMost, kMost - 1, kMost / 1000, kMost / 1000 + 1, int64_t{1} << 52, 1, 0, -1, -kMost - 1};
+  std::mt19937_64 random(12);
+  const auto any = [&] {
+    const uint64_t roll = random();
+    return StoreTime{roll % 2 == 0 ? odd[roll / 2 % odd.size()] : static_cast<int64_t>(random())};
+  };
+  for (int run = 0; run < 500; ++run) {
+    StoreClock clock(500);
+    Instant now(seconds(1000));
+    for (int i = 0; i < 20; ++i) {
+      const Instant sent = now;
+      now += milliseconds(random() % 2'000);
+      clock.Learn(sent, now, any());
+      now += milliseconds(random() % 100'000);
+      const StoreTime stamp = any();
+      EXPECT_LE(clock.Earliest(stamp, now), now);
+      EXPECT_GE(clock.ShownBy(stamp, now), now);
+      EXPECT_GE(clock.Latest(now), StoreTime{});
+    }
   }
 }
 

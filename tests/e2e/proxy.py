@@ -4,9 +4,7 @@
     with Proxy("unix:///tmp/x/redis.sock", folder) as net:
         start_daemon(redis=net.url)
         net.pause()                                   # bytes stop, the peer looks alive
-        net.resume()
-        lost = net.drop_reply_after(b"EVALSHA")       # the script runs, its reply never arrives
-        lost.wait()
+        net.drop_reply_after(b"EVALSHA").wait()       # the script runs, its reply never arrives
 
 It runs in a thread of its own; every method may be called from any thread and has taken effect when it returns.
 """
@@ -18,7 +16,6 @@ import socket
 import struct
 import threading
 import time
-import uuid
 
 UP = "up"      # from the one who connected to the target
 DOWN = "down"  # from the target to the one who connected
@@ -47,6 +44,10 @@ class Counters:
     bytes_down: int = 0
     dropped_up: int = 0   # read and thrown away
     dropped_down: int = 0
+    held: int = 0         # times that a pause kept bytes from being read
+    delayed: int = 0      # reads that were forwarded later
+    pieces: int = 0       # bytes sent on their own
+    halved: int = 0       # connections of which one direction was closed
 
 
 class ReplyLoss:
@@ -109,11 +110,19 @@ class _Link:
         except OSError:
             self.end(reset=True)  # what one side did to us we do to the other
 
+    async def _pass(self, flow):
+        """While paused, bytes stay with their sender."""
+        if not flow.gate.is_set():
+            self.proxy._count("held", 1)
+            await flow.gate.wait()
+
     async def _read(self, direction, queue):
         flow, source = self.proxy._flows[direction], self.ends[direction][0]
         while True:
-            await flow.gate.wait()  # while paused, bytes stay with their sender
+            await self._pass(flow)
             data = await self.loop.sock_recv(source, CHUNK)
+            if flow.delay_s:
+                self.proxy._count("delayed", 1)
             await queue.put((self.loop.time() + flow.delay_s, data))
             if not data:
                 return
@@ -124,7 +133,7 @@ class _Link:
             due, data = await queue.get()
             if due > self.loop.time():
                 await asyncio.sleep(due - self.loop.time())
-            await flow.gate.wait()
+            await self._pass(flow)
             if not data:
                 break
             if flow.dropping or self._swallows(direction, data):
@@ -134,6 +143,7 @@ class _Link:
                 await self.loop.sock_sendall(sink, piece)
                 self.proxy._count("bytes_" + direction, len(piece))
                 if flow.split:
+                    self.proxy._count("pieces", 1)
                     await asyncio.sleep(0)
         with contextlib.suppress(OSError):
             sink.shutdown(socket.SHUT_WR)
@@ -194,7 +204,7 @@ class Proxy:
         self._family, self._target = parse(target)
         if listen is None:
             unix = self._family == socket.AF_UNIX
-            listen = f"unix://{folder}/net-{uuid.uuid4().hex[:8]}.sock" if unix else "127.0.0.1:0"
+            listen = f"unix://{folder}/net-{os.urandom(4).hex()}.sock" if unix else "127.0.0.1:0"
         self._listen_family, self._listen = parse(listen)
         self._hold_address()
         self._changed = threading.Condition()
@@ -251,10 +261,7 @@ class Proxy:
     def reset_all(self):
         """Connections die on both sides (TCP: by RST); new ones are taken. The number of those that died."""
         def reset():
-            links = list(self._links)
-            for link in links:
-                link.end(reset=True)
-            return len(links)
+            return sum(1 for link in list(self._links) if link.end(reset=True) is None)
         return self._call(reset)
 
     def half_close(self, direction):
@@ -263,6 +270,7 @@ class Proxy:
             for link in self._links:
                 with contextlib.suppress(OSError):
                     link.ends[direction][1].shutdown(socket.SHUT_WR)
+                    self._count("halved", 1)
         self._call(shut)
 
     def refuse_new(self):

@@ -108,7 +108,7 @@ def test_forwards(net):
             sock.shutdown(socket.SHUT_WR)
             assert sock.makefile("rb").readline() == b"end\n"
     seen = net.wait_for(lambda c: c.open == 0)
-    assert seen.accepted == 2 and seen.resets == 0
+    assert seen.accepted == 2 and seen.resets + seen.held + seen.delayed + seen.pieces + seen.halved == 0
     assert seen.bytes_down == seen.bytes_up + 3 * 3 + 2 * len(b"end\n")
 
 
@@ -125,7 +125,7 @@ def test_pause_holds_bytes_and_the_peer_looks_alive(net):
             b.sendall(b"four\n")
             net.wait_for(lambda c: c.open == 2)
             silent(b)
-            assert b"three\n" not in net.echo.heard
+            assert b"three\n" not in net.echo.heard and net.counters().held > 0
             net.resume()
             lines = a.makefile("rb")
             assert [lines.readline(), lines.readline()] == [b"re:two\n", b"re:three\n"]
@@ -149,12 +149,14 @@ def test_delay_keeps_order(net):
         for i in range(5):
             a.sendall(b"%d\n" % i)
         assert [lines.readline() for _ in range(5)] == [b"re:%d\n" % i for i in range(5)]
+        assert net.counters().delayed > 0
 
 
 def test_split_sends_single_bytes(net):
     with dial(net) as a:
         net.split()
         assert ask(a, b"x" * 3000 + b"\n") == b"re:" + b"x" * 3000 + b"\n"
+        assert net.counters().pieces >= 2 * 3000
 
 
 def test_reset_all(net):
@@ -182,6 +184,7 @@ def test_half_close(net):
         ask(a, b"one\n")
         net.half_close(UP)
         assert a.makefile("rb").readline() == b"end\n"
+        assert net.counters().halved == 1
 
 
 def test_refuse_new_and_accept_again(net):

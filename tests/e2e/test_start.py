@@ -133,6 +133,26 @@ def test_the_embedded_store_dies_with_the_daemon_however_that_dies(world):
                        open(f"/proc/{p}/stat", encoding="utf-8").read().split()[2] == "Z", "the end of the store")
 
 
+def test_releases_and_questions_are_counted_by_what_came_of_them(world):
+    daemon = world.distlockd(world.redis().url)
+    client = world.client(daemon.url)
+    grant = client.acquire(client.spec("k"))
+    client.lock("k")
+    client.locks()
+    client.release(grant.lease_id)
+    client.release(grant.lease_id)
+    session = client.session()
+    session.wait_for(session.acquire(client.spec("k")), "granted")
+    session.release(99)
+    session.cancel()
+    eventually(lambda: daemon.metric("distlock_releases_total", outcome="disconnected") == 1, "the end of the session")
+    assert daemon.metric("distlock_releases_total", outcome="released") == 1
+    assert daemon.metric("distlock_releases_total", outcome="already_gone") == 2
+    for verb in ("inspect", "list"):
+        assert daemon.metric("distlock_store_commands_total", verb=verb) == 1
+        assert daemon.metric("distlock_store_latency_seconds_count", verb=verb) == 1
+
+
 def test_what_is_seen_from_outside(world):
     redis = world.redis()
     daemon = world.distlockd(redis.url)

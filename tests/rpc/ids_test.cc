@@ -64,6 +64,12 @@ TEST(LeaseIds, EveryChangedCharacterIsNoticed) {
   EXPECT_FALSE(DecodeLeaseId(std::string(1 << 20, 'A')));
 }
 
+TEST(LeaseIds, NobodysIsNone) {
+  LeaseId lease = Sample();
+  lease.owner = {};
+  EXPECT_FALSE(DecodeLeaseId(EncodeLeaseId(lease))) << "it would end the lock_delay of any lock";
+}
+
 TEST(HolderInfo, KeepsPublicFactsOnly) {
   v1::LockSpec spec;
   spec.set_owner("me");

@@ -71,6 +71,17 @@ TEST(Validate, TakesEveryBound) {
   EXPECT_EQ(verdict.acquire.on_disconnect, core::OnDisconnect::kExpire);
 }
 
+TEST(Validate, ALeaseIdCannotAskForMoreThanTheLimits) {
+  LeaseId lease{.name = core::LockName::Encode("default", "k"), .owner = {1}, .ttl = std::chrono::hours(1000), .token = 7};
+  Limits limits;
+  limits.max_ttl = seconds(60);
+  Validator check(limits);
+  EXPECT_EQ(check.Lease(EncodeLeaseId(lease), "lease_id").ttl, seconds(60));
+  lease.ttl = seconds(59);
+  EXPECT_EQ(check.Lease(EncodeLeaseId(lease), "lease_id").ttl, seconds(59));
+  EXPECT_TRUE(check.ok());
+}
+
 TEST(Validate, MaxWaitOfZeroIsOneTry) {
   const Verdict verdict = Check([](v1::LockSpec& spec) { spec.mutable_max_wait(); });
   ASSERT_TRUE(verdict.ok);

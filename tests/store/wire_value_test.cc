@@ -38,6 +38,16 @@ TEST(WireValue, HugeMillisecondsStillAdd) {
   EXPECT_GT(huge + huge, huge);
 }
 
+TEST(WireValue, TimesEndWhereNanosecondsWould) {
+  EXPECT_EQ(AsStoreTime(7).us, 7);
+  const core::StoreTime last = AsStoreTime(std::numeric_limits<uint64_t>::max());
+  EXPECT_EQ(last.us, core::kMaxStoreTime.us);
+  EXPECT_GT(std::chrono::duration_cast<core::Duration>(std::chrono::microseconds(last.us)), core::Duration::zero());
+  const auto holder = ParseHolder("1;0102030405060708090a0b0c0d0e0f10;42;9999999999999999999;30000;0;", 1);
+  ASSERT_TRUE(holder);
+  EXPECT_EQ(holder->since, last);
+}
+
 TEST(WireValue, HolderKeepsEveryByteOfInfo) {
   const auto holder = ParseHolder(std::string("1;0102030405060708090a0b0c0d0e0f10;42;7;30000;0;a;b\0c", 53), -2);
   ASSERT_TRUE(holder);

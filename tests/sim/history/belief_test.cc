@@ -202,6 +202,10 @@ HistoryBuilder ReleasedUntold(const Terms& terms) {
 }
 
 TEST(Release, HasAReason) { EXPECT_VIOLATED(ReleasedUntold({}), "I3"); }
+TEST(Release, OfADetachedLeaseOrByMaxHoldIsTheBrokersBusiness) {
+  EXPECT_VIOLATED(ReleasedUntold({.detached = true}), "");
+  EXPECT_VIOLATED(ReleasedUntold({.max_hold = 10}), "");
+}
 TEST(Release, OfAWaitThatTimedOutIsOne) { EXPECT_VIOLATED(ReleasedUntold({.max_wait = 20}), ""); }
 TEST(Release, OfAClientThatGaveUpIsOne) {
   HistoryBuilder b = ReleasedUntold({});
@@ -261,6 +265,14 @@ TEST(Register, RejectsNobodyWhoBelieves) {
 TEST(Register, ExceptWhenTheStoreForgot) {
   HistoryBuilder b = Rejected(49);
   b.Forgot(30);
+  EXPECT_VIOLATED(b, "");
+}
+
+TEST(Register, OrWhenNoOrderOfTokensCouldBeKept) {
+  HistoryBuilder b = Rejected(49);
+  b.Fault(1, FaultKind::kStoreClock, -1000);
+  EXPECT_VIOLATED(b, "I1'");
+  b.Fault(2, FaultKind::kStoreEmptied);
   EXPECT_VIOLATED(b, "");
 }
 

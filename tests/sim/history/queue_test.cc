@@ -53,7 +53,7 @@ TEST(Fifo, WhoLeftIsNotPassedOver) {
   EXPECT_VIOLATED(b, "");
 }
 
-HistoryBuilder PassedOver(bool thrown_out) {
+HistoryBuilder PassedOver(bool thrown_out, int64_t at = 51) {
   HistoryBuilder b;
   const int64_t ann = b.Asks(0, "ann");
   const int64_t bob = b.Asks(1, "bob");
@@ -62,13 +62,14 @@ HistoryBuilder PassedOver(bool thrown_out) {
   b.Queued(20, bob, 1);
   b.Queued(21, eve, 2);
   b.HoldsInStore(52, 90, eve, 6);
-  if (thrown_out) b.Unqueued(51, bob);
+  if (thrown_out) b.Unqueued(at, bob);
   return b;
 }
 
 TEST(Fifo, WithFaultsTheDeadArePassedOver) {
   EXPECT_VIOLATED(PassedOver(false), "I4");
   EXPECT_VIOLATED(PassedOver(true), "");
+  EXPECT_VIOLATED(PassedOver(true, 60), "I4");
 }
 
 // bob's stream breaks; he asks again through another while his old place is still there, and is served from that.
@@ -185,6 +186,18 @@ TEST(WakeUp, ComesAtAll) {
   b.Queued(20, bob, 1);
   b.Healed(400);
   EXPECT_VIOLATED(b, "I5");
+}
+
+TEST(WakeUp, OfOneWhoWasAnsweredIsNotNeeded) {
+  HistoryBuilder b;
+  b.Calm();
+  const int64_t ann = b.Asks(0, "ann");
+  const int64_t bob = b.Asks(1, "bob", {.max_wait = 40});
+  b.HoldsInStore(10, 50, ann, 5);
+  b.Queued(20, bob, 1);
+  b.Refused(41, bob, core::RefusalReason::kWaitTimeout);
+  b.Healed(1000);
+  EXPECT_VIOLATED(b, "");
 }
 
 TEST(WakeUp, OfNobodyIsNotNeeded) {

@@ -258,7 +258,9 @@ TEST(Losses, AreExplainedByWhatCostsThem) {
     SCOPED_TRACE(static_cast<int>(row.kind));
     const std::pair<core::LostReason, bool> columns[] = {{core::LostReason::kExpired, row.expired},
                                                          {core::LostReason::kTaken, row.taken},
-                                                         {core::LostReason::kDrained, row.drained}};
+                                                         {core::LostReason::kDrained, row.drained},
+                                                         {core::LostReason::kForced, false},
+                                                         {core::LostReason::kMaxHold, false}};
     for (const auto& [reason, explained] : columns) {
       HistoryBuilder b = Losing(reason);
       b.Fault(1000, row.kind, 0, "somebody else");
@@ -310,12 +312,27 @@ TEST(Losses, AKeyOfAnotherLockExplainsNothing) {
   EXPECT_VIOLATED(b, "I13");
   b.Fault(1000, FaultKind::kKeyDeleted, 0, "", "k");
   EXPECT_VIOLATED(b, "");
+  HistoryBuilder reverse;
+  reverse.Holds(1, 2, reverse.Asks(0, "bob"), 1);
+  const int64_t ann = reverse.Asks(0, "ann", {.lock = "other"});
+  reverse.Granted(10, ann, 5, 9000);
+  reverse.Lost(2500, ann, core::LostReason::kTaken);
+  reverse.Fault(1000, FaultKind::kKeyDeleted, 0, "", "k");
+  EXPECT_VIOLATED(reverse, "I13");
 }
 
 TEST(Losses, AStoreThatForgotExplainsWhatIsTaken) {
-  HistoryBuilder b = Losing(core::LostReason::kTaken);
-  b.Forgot(1000);
-  EXPECT_VIOLATED(b, "");
+  for (const int64_t at : {1000, 2501}) {
+    HistoryBuilder b = Losing(core::LostReason::kTaken);
+    b.Forgot(at);
+    EXPECT_VIOLATED(b, at == 1000 ? "" : "I13");
+  }
+  HistoryBuilder b;
+  b.Forgot(5);
+  const int64_t ann = b.Asks(6, "ann");
+  b.Granted(10, ann, 5, 9000);
+  b.Lost(2500, ann, core::LostReason::kTaken);
+  EXPECT_VIOLATED(b, "I13");
 }
 
 // ---- What is no history ----

@@ -83,6 +83,15 @@ TEST(Tokens, CannotGrowWhenItsClockGoesBackAndItForgets) {
   EXPECT_VIOLATED(b, "");
 }
 
+TEST(Tokens, GrowWhenWhatIsForgottenIsAnotherLock) {
+  HistoryBuilder b = TwoHolders(6, 5);
+  b.Fault(55, FaultKind::kStoreClock, -1000);
+  b.Fault(60, FaultKind::kKeyDeleted, 0, "", "other");
+  EXPECT_VIOLATED(b, "I2");
+  b.Fault(60, FaultKind::kKeyDeleted, 0, "", "k");
+  EXPECT_VIOLATED(b, "");
+}
+
 TEST(Tokens, GrowWhenItsClockOnlyJumpedAhead) {
   HistoryBuilder b = AcrossFault(FaultKind::kStoreEmptied);
   b.Fault(55, FaultKind::kStoreClock, 1000);

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Answers that decode and yet make no sense: huge ttls, times out of this world, grants that nobody asked for. Meant for
+// UndefinedBehaviorSanitizer; everywhere it must stay on its feet and promise nothing beyond what it asked for.
+#include <limits>
+#include <random>
+
+#include "table.h"
+
+namespace distlock::core {
+namespace {
+
+class HostileStore {
+ public:
+  explicit HostileStore(uint64_t seed) : random_(seed) {}
+
+  uint64_t Roll(uint64_t n) { return random_() % n; }
+
+  template <typename T>
+  T Pick(std::initializer_list<T> from) {
+    return from.begin()[Roll(from.size())];
+  }
+  // As far as the codec lets them through.
+  Duration Time() { return Pick<Duration>({Duration::max() / 4, kT, seconds(1), milliseconds(1), Duration::zero()}); }
+  StoreTime Clock(const Table& t) {
+    const int64_t most = std::numeric_limits<int64_t>::max();
+    return Pick<StoreTime>({t.StoreNow(), t.StoreNow(), {most}, {most / 1000}, {int64_t{1} << 52}, {1}, {0}});
+  }
+  OwnerId Who() { return Roll(8) == 0 ? OwnerId{} : Owner(static_cast<int>(Roll(6))); }
+  HolderView Holder(const Table& t) {
+    return HolderView{.owner = Who(), .token = random_(), .since = Clock(t), .ttl = Time(), .lock_delay = Time(),
+                      .time_left = Time(), .info = ""};
+  }
+
+  decltype(StoreReply::outcome) Answer(const Table& t) {
+    const auto length = static_cast<uint32_t>(random_());
+    std::optional<HolderView> holder;
+    if (Roll(4) != 0) holder = Holder(t);
+    switch (Roll(10)) {
+      case 0: return AcquireQueued{length, holder, length};
+      case 1: return AcquireHeld{holder, length};
+      case 2: return AcquireLate{};
+      case 3: return AcquireQueueFull{length};
+      case 4: return RenewDoneBatch{std::vector<RenewResult>(Roll(3), Pick({RenewResult::kRenewed, RenewResult::kAnothers}))};
+      case 5: return GiveBackDone{.was_holder = Roll(2) == 0, .was_waiter = Roll(2) == 0, .next = holder};
+      case 6: return TendDone{.slot_was_gone = Roll(4) == 0, .more = Roll(8) == 0, .holder = holder};
+      case 7: return StoreUnknown{"odd"};
+      case 8: return StoreFailed{Pick({FailureKind::kFull, FailureKind::kProtocol, FailureKind::kNotSent}), "odd"};
+      default: return AcquireGranted{random_(), Clock(t)};
+    }
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+void Call(Table& t, HostileStore& store, SessionId session) {
+  auto want = t.Want(session, session, "a", static_cast<int>(1000 + session));
+  want.detached = store.Roll(2) == 0;
+  want.max_hold = store.Pick<Duration>({Duration::zero(), seconds(5), hours(24 * 3650)});
+  if (want.detached) return t.Do(want);
+  t.Open(session, store.Pick({SessionKind::kSession, SessionKind::kHold}));
+  t.Do(want);
+  if (store.Roll(3) == 0) {
+    t.Do(Renew{.session = session + 1'000'000, .request = 1, .name = Name("a"), .owner = store.Who(), .token = store.Roll(9),
+               .ttl = hours(1), .hold_until = std::min(store.Clock(t), kMaxStoreTime)});
+  }
+}
+
+TEST(HostileStore, IsSurvived) {
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    HostileStore store(seed);
+    Table t;
+    t.StoreComesUp();
+    for (SessionId step = 1; step <= 200; ++step) {
+      if (store.Roll(3) == 0) Call(t, store, step);
+      std::vector<StoreCommand> commands = std::exchange(t.commands, {});
+      for (const StoreCommand& command : commands) {
+        const OpId op = std::visit(
+            [](const auto& sent) {
+              if constexpr (requires { sent.op; }) return sent.op;
+              return OpId{0};
+            },
+            command);
+        if (op != 0 && store.Roll(5) != 0) t.Do(StoreReply{op, store.Clock(t), store.Answer(t)});
+      }
+      if (store.Roll(3) == 0) t.Do(GrantNotice{Name("a"), store.Who(), store.Roll(99), store.Clock(t), store.Time()});
+      if (store.Roll(9) == 0) t.Do(StreamEnded{store.Roll(step) + 1});
+      t.now += milliseconds(store.Roll(3000));
+      t.Do(Tick{});
+      for (const Notify& note : t.notes) {
+        const auto* granted = std::get_if<Granted>(&note.event);
+        EXPECT_TRUE(granted == nullptr || granted->valid_for > Duration::zero());
+        const auto* renewed = std::get_if<RenewDone>(&note.event);
+        EXPECT_TRUE(renewed == nullptr || renewed->valid_for <= hours(1) + seconds(5)) << "counted from the request";
+      }
+      t.notes.clear();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace distlock::core
