@@ -217,7 +217,8 @@ void Broker::OnAcquireGranted(Waiter& waiter, const AcquireGranted& granted, Sto
     // Its renewals end where max_hold does, counted from the first grant, though acquiring again keeps the key for longer.
     const auto left = spec.max_hold - std::chrono::microseconds(time.us - granted.since.us);
     if (left <= kMarginFloor) {
-      PursueGiveBack(StartGiveBack(spec.name, spec.owner, /*waiting=*/true, Duration::zero(), spec.ttl));
+      PursueGiveBack(
+          StartGiveBack(spec.name, spec.owner, /*waiting=*/false, spec.lock_delay, spec.ttl, granted.token));
       return;  // its end asks again
     }
     kept = std::min(kept, left);

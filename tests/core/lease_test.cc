@@ -284,6 +284,24 @@ TEST(Lease, ADetachedGrantToldLateIsPromisedOnlyUpToItsMaxHold) {
   EXPECT_LE(t.Event<Granted>(3, 1).valid_for, milliseconds(500));
 }
 
+TEST(Lease, ADetachedGrantFoundAfterItsMaxHoldIsGivenBackAndAskedForAnew) {
+  Table t;
+  t.StoreComesUp();
+  auto want = t.Want(3, 1, "a", 1);
+  want.detached = true;
+  want.owner[0] = kRepeatableMark;
+  want.ttl = want.max_hold = seconds(2);
+  t.Do(want);
+  StoreTime since = t.StoreNow();
+  since.us -= 2'500'000;
+  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{7, since});
+  const auto release = t.Take<StoreRelease>();
+  EXPECT_EQ(release.token, 7u);
+  t.Reply(release.op, GiveBackDone{.was_holder = true});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{8, t.StoreNow()});
+  EXPECT_EQ(t.Event<Granted>(3, 1).token, 8u);
+}
+
 TEST(Lease, ARenewalDueWhenTheStreamEndsIsNotSent) {
   Table t;
   t.StoreComesUp();

@@ -168,7 +168,7 @@ Outcome World::Run() {
     env_.Note({.kind = RecordKind::kQuiet});
     ExpectNothingLeft();
   }
-  Outcome outcome{.hash = env_.hash(), .events = env_.time.events_run(), .lasted = env_.now() - kDawn, .violations = {}};
+  Outcome outcome{.hash = env_.hash(), .events = env_.time.events_run(), .records = env_.history.records.size(), .lasted = env_.now() - kDawn, .violations = {}};
   if (!env_.failure.empty()) outcome.violations.push_back(env_.failure);
   for (const Violation& violation : CheckAll(env_.history)) {
     outcome.violations.push_back(violation.invariant + ": " + violation.story);
