@@ -151,6 +151,7 @@ class Broker {
   void LeaveQueue(Waiter& waiter);
   void OnQueueTimer(LocalQueue& queue);
   void Tend(LocalQueue& queue);
+  void OnBlockNotice(const GrantNotice& in);
   void OnTendReply(const Op& op, OpId id, StoreReply& reply);
   void RejoinAll(LocalQueue& queue);
   void HandOff(const LockName& name, const OwnerId& owner, uint64_t token, StoreTime since, Duration ttl,

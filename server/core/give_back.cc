@@ -18,10 +18,12 @@ void Broker::Handle(const Release& in) {
         return ReleaseLease(*lease->second, listener, Duration::zero());
       }
     }
+    Note({.kind = FactKind::kAlreadyGone, .name = {}, .detail = {}});
     return Tell(listener, Released{.outcome = ReleaseOutcome::kAlreadyGone, .name = {}});
   }
   if (const auto lease = leases_.find(in.owner); lease != leases_.end()) {
     if (in.token != 0 && in.token != lease->second->token) {
+      Note({.kind = FactKind::kAlreadyGone, .name = in.name, .detail = {}});
       return Tell(listener, Released{.outcome = ReleaseOutcome::kAlreadyGone, .name = in.name, .owner = in.owner});
     }
     const Listener holder = lease->second->listener;
@@ -168,6 +170,12 @@ void Broker::OnGiveBackReply(const Op& op, OpId id, StoreReply& reply) {
 }
 
 void Broker::AnswerGiveBack(GiveBack& give_back, bool was_holder) {
+  // That of a lease of ours was on record when it ended.
+  const bool asked = give_back.listener.session != 0;
+  if (give_back.token == 0 && (asked || was_holder)) {
+    const FactKind kind = !asked ? FactKind::kGivenBack : was_holder ? FactKind::kReleased : FactKind::kAlreadyGone;
+    Note({.kind = kind, .name = give_back.name, .detail = {}});
+  }
   Tell(give_back.listener,
        Released{was_holder ? ReleaseOutcome::kReleased : ReleaseOutcome::kAlreadyGone, give_back.name,
                 give_back.owner, give_back.token});

@@ -232,6 +232,7 @@ void Broker::Lose(Lease& lease, LostReason reason, std::string cause) {
   if (reason == LostReason::kTaken && lease.straggler_until == Instant{}) return Forget(lease);
   GiveBack& give_back =
       StartGiveBack(lease.name, lease.owner, /*waiting=*/false, lease.lock_delay, lease.ttl + lease.lock_delay);
+  give_back.token = lease.token;
   give_back.straggler_until = lease.straggler_until;
   give_back.overtaken = straggling;
   Forget(lease);

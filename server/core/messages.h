@@ -106,7 +106,8 @@ struct StoreDown {
 // The hand-off channel is subscribed (again): notices may have been missed.
 struct ChannelUp {};
 
-// A lock was handed to a waiter of this broker.
+// A lock was handed to a waiter of this broker. Or, with an owner of zeros, it is blocked for `ttl`, and a waiter of this
+// broker may be the next.
 struct GrantNotice {
   LockName name;
   OwnerId owner{};
@@ -322,7 +323,7 @@ struct Notify {
 enum class FactKind : uint8_t {
   kGranted,        // value: waited
   kRefused,        // refusal; value: waited
-  kReleased,       // value: held
+  kReleased,       // as asked for; value: held, 0 of a detached lease
   kLost,           // lost; value: held
   kAbandoned,      // its stream ended; value: held
   kHandedOff,      // by reply, notice or tend; see handoff
@@ -331,6 +332,8 @@ enum class FactKind : uint8_t {
   kRenewFailed,    // count: left unanswered by one command
   kSessionLapsed,
   kClockStep,      // value: by how much the store's clock jumped
+  kAlreadyGone,    // a release found nothing
+  kGivenBack,      // a grant that nobody here could use any more
 };
 enum class HandoffPath : uint8_t { kReply, kNotice, kTend };
 

@@ -98,7 +98,22 @@ void Broker::RejoinAll(LocalQueue& queue) {
   for (Waiter* waiter : waiters) Ask(*waiter);
 }
 
+// Nobody is told when a block ends: look then.
+void Broker::OnBlockNotice(const GrantNotice& in) {
+  // One whose place is not known yet may be answered with what was before the block.
+  for (auto& [serial, waiter] : unplaced_) {
+    if (waiter->spec.name == in.name) waiter->hint = std::max(waiter->hint, in.since);
+  }
+  const auto found = queues_.find(in.name);
+  if (found == queues_.end()) return;
+  LocalQueue& queue = *found->second;
+  // So may be a look that is under way.
+  if (queue.op != 0) return Tend(queue);
+  Arm(queue, std::min(queue.at, now_ + in.ttl + kExpirySlack + BackOff(0)));
+}
+
 void Broker::Handle(const GrantNotice& in) {
+  if (in.owner == OwnerId{}) return OnBlockNotice(in);
   const auto found = waiters_.find(in.owner);
   Instant deadline = clock_.known() ? clock_.Earliest(in.since, now_) + in.ttl : now_;
   // Notices keep no order with replies: this one may tell of a grant that has been given back or lost since.

@@ -60,8 +60,12 @@ void Recorder::OnFact(const core::Fact& fact) {
       return OnRefusedHere(fact.refusal);
     case core::FactKind::kReleased:
       metrics_.releases[ops::ReleaseOutcome::kReleased].Increment();
-      metrics_.hold_seconds.Observe(Seconds(fact.value));
+      if (fact.value > core::Duration::zero()) metrics_.hold_seconds.Observe(Seconds(fact.value));
       return;
+    case core::FactKind::kAlreadyGone:
+      return OnReleasedNothing();
+    case core::FactKind::kGivenBack:
+      return metrics_.releases[ops::ReleaseOutcome::kGivenBack].Increment();
     case core::FactKind::kAbandoned:
       metrics_.releases[ops::ReleaseOutcome::kDisconnected].Increment();
       metrics_.hold_seconds.Observe(Seconds(fact.value));
@@ -118,6 +122,12 @@ void Recorder::OnStoreReply(size_t verb, core::Duration took, bool) {
   metrics_.store_latency_seconds[static_cast<ops::StoreVerb>(verb)].Observe(Seconds(took));
 }
 
+void Recorder::OnQuestionAnswered(shard::Question question, core::Duration took) {
+  const auto verb = question == shard::Question::kInspect ? ops::StoreVerb::kInspect : ops::StoreVerb::kList;
+  metrics_.store_commands[verb].Increment();
+  metrics_.store_latency_seconds[verb].Observe(Seconds(took));
+}
+
 void Recorder::OnStoreFailure(size_t, std::optional<core::FailureKind> why) {
   const auto error = why ? static_cast<ops::StoreError>(*why) : ops::StoreError::kUnknown;
   metrics_.store_errors[error].Increment();
@@ -132,6 +142,8 @@ void Recorder::OnStreamClosed(rpc::StreamClose why) {
 void Recorder::OnRefusedHere(core::RefusalReason reason) {
   metrics_.refusals[static_cast<ops::RefusalReason>(reason)].Increment();
 }
+
+void Recorder::OnReleasedNothing() { metrics_.releases[ops::ReleaseOutcome::kAlreadyGone].Increment(); }
 
 void Recorder::OnQueued(uint32_t position) { metrics_.queue_position.Observe(position); }
 

@@ -23,6 +23,7 @@ class Recorder final : public shard::Observer, public rpc::CallObserver {
  public:
   Recorder(ops::Metrics& metrics, int shards) : metrics_(metrics), up_(shards, false) {}
 
+  void OnQuestionAnswered(shard::Question question, core::Duration took) override;
   void OnFact(const core::Fact& fact) override;
   void OnStoreState(int shard, bool up, const std::string& cause) override;
   void OnLoopLag(core::Duration lag) override;
@@ -32,6 +33,7 @@ class Recorder final : public shard::Observer, public rpc::CallObserver {
   void OnStreamClosed(rpc::StreamClose why) override;
   void OnRefusedHere(core::RefusalReason reason) override;
   void OnQueued(uint32_t position) override;
+  void OnReleasedNothing() override;
 
   // The server whose health follows the store.
   void Watch(rpc::Server* server);

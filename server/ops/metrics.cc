@@ -17,11 +17,10 @@ constexpr std::string_view kRefusalReasons[] = {
     "invalid_argument", "not_supported",   "quota_exceeded",    "store_full", "store_unavailable", "quorum_not_reached",
     "draining",         "unauthenticated", "permission_denied", "cancelled"};
 constexpr std::string_view kLostReasons[] = {"expired", "taken", "forced", "max_hold", "drained"};
-constexpr std::string_view kReleaseOutcomes[] = {"released", "still_held", "already_gone", "disconnected",
-                                                 "given_back"};
+constexpr std::string_view kReleaseOutcomes[] = {"released", "already_gone", "disconnected", "given_back"};
 constexpr std::string_view kRenewalOutcomes[] = {"renewed", "gone", "unanswered"};
 constexpr std::string_view kHandoffPaths[] = {"reply", "notice", "tend"};
-constexpr std::string_view kStoreVerbs[] = {"acquire", "renew", "release", "withdraw", "tend", "inspect"};
+constexpr std::string_view kStoreVerbs[] = {"acquire", "renew", "release", "withdraw", "tend", "inspect", "list"};
 constexpr std::string_view kStoreErrors[] = {"unsent", "unavailable", "full", "foreign_key", "protocol", "unknown"};
 constexpr std::string_view kStreamEnds[] = {"client",  "broken", "lapsed",   "overflow",
                                             "drained", "quota",  "finished", "protocol"};
@@ -35,7 +34,7 @@ static_assert(EndsWith(kLostReasons, LostReason::kDrained));
 static_assert(EndsWith(kReleaseOutcomes, ReleaseOutcome::kGivenBack));
 static_assert(EndsWith(kRenewalOutcomes, RenewalOutcome::kUnanswered));
 static_assert(EndsWith(kHandoffPaths, HandoffPath::kTend));
-static_assert(EndsWith(kStoreVerbs, StoreVerb::kInspect));
+static_assert(EndsWith(kStoreVerbs, StoreVerb::kList));
 static_assert(EndsWith(kStoreErrors, StoreError::kUnknown));
 static_assert(EndsWith(kStreamEnds, StreamEnd::kProtocol));
 

@@ -42,8 +42,8 @@ enum class RefusalReason {
 };
 enum class LostReason { kExpired, kTaken, kForced, kMaxHold, kDrained };
 
-// kReleased .. kAlreadyGone: the caller asked. kDisconnected: its stream ended. kGivenBack: a grant nobody could use.
-enum class ReleaseOutcome { kReleased, kStillHeld, kAlreadyGone, kDisconnected, kGivenBack };
+// kReleased, kAlreadyGone: the caller asked. kDisconnected: its stream ended. kGivenBack: a grant nobody could use.
+enum class ReleaseOutcome { kReleased, kAlreadyGone, kDisconnected, kGivenBack };
 
 // kGone: the store has it no longer, or has another holder. kUnanswered: a try that failed or whose outcome is unknown.
 enum class RenewalOutcome { kRenewed, kGone, kUnanswered };
@@ -51,7 +51,8 @@ enum class RenewalOutcome { kRenewed, kGone, kUnanswered };
 // How a grant to a waiter reached this broker: in the reply of its own release, by a notice, or found when tending.
 enum class HandoffPath { kReply, kNotice, kTend };
 
-enum class StoreVerb { kAcquire, kRenew, kRelease, kWithdraw, kTend, kInspect };
+// kInspect, kList: what GetLock and one page of ListLocks ask.
+enum class StoreVerb { kAcquire, kRenew, kRelease, kWithdraw, kTend, kInspect, kList };
 
 // kUnsent .. kProtocol as core's FailureKind: known to have changed nothing. kUnknown: it may have run.
 enum class StoreError { kUnsent, kUnavailable, kFull, kForeignKey, kProtocol, kUnknown };

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "ops/option_table.h"
+#include "ops/secrets.h"
 #include "ops/text.h"
 
 namespace distlock::ops {
@@ -63,6 +64,9 @@ std::string Suggestion(std::string_view name, std::string_view prefix) {
   return nearest == nullptr ? "; distlockd --help lists all" : Cat("; did you mean ", prefix, nearest->name, "?");
 }
 
+// A name that is none may be a URL in the wrong place.
+std::string Shown(std::string_view name) { return WordOrQuoted(RedactedText(name)); }
+
 template <typename... Parts>
 absl::Status Usage(const Parts&... parts) {
   return absl::InvalidArgumentError(Cat(parts...));
@@ -90,13 +94,14 @@ absl::StatusOr<CommandLine> ReadFlags(const std::vector<std::string>& args) {
   for (size_t i = 0; i < args.size(); ++i) {
     std::string_view name = args[i] == "-h" ? "--help" : std::string_view(args[i]);
     if (!name.starts_with("--") || name.size() < 3) {
-      return Usage(JsonQuoted(args[i]), " is not an option; options start with --, distlockd --help lists them");
+      return Usage(JsonQuoted(RedactedText(args[i])),
+                   " is not an option; options start with --, distlockd --help lists them");
     }
     name.remove_prefix(2);
     const size_t equals = name.find('=');
     const std::string_view key = name.substr(0, equals);
     const OptionRow* row = FindOption(key);
-    if (row == nullptr) return Usage("--", WordOrQuoted(key), ": unknown option", Suggestion(key, "--"));
+    if (row == nullptr) return Usage("--", Shown(key), ": unknown option", Suggestion(key, "--"));
     const std::string source = Cat("--", row->name);
     if (row->places == OptionPlaces::kNowhereElse) {
       if (equals != name.npos) return Usage(source, " takes no value");
@@ -185,7 +190,7 @@ absl::StatusOr<Settings> ReadNodes(const YAML::Node& root, const std::string& fi
     if (!key.IsScalar()) return BadConfig(place, "an option's name must be plain text");
     const std::string& name = key.Scalar();
     const OptionRow* row = FindOption(name);
-    if (row == nullptr) return BadConfig(place, WordOrQuoted(name), ": unknown option", Suggestion(name, ""));
+    if (row == nullptr) return BadConfig(place, Shown(name), ": unknown option", Suggestion(name, ""));
     const std::string source = place + name;
     if (row->places != OptionPlaces::kVariableAndFile) return BadConfig(source, ": cannot be set in the file");
     const auto same = [&](const Setting& s) { return s.row == row; };

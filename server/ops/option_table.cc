@@ -107,9 +107,10 @@ constexpr OptionRow kTable[] = {
      "the same, of one client address"},
     {"max-connection-streams", kLimits, &O::max_connection_streams, "0", "0..2000000",
      "gRPC calls at once on one connection; 0: twice --max-sessions-per-peer"},
-    {"requests-per-second", kLimits, &O::requests_per_second, "0", "0..10000000", "of one session; 0: no limit"},
+    {"requests-per-second", kLimits, &O::requests_per_second, "0", "0..10000000",
+     "commands of one session but heartbeats; acquires beyond it are refused; 0: no limit"},
     {"outbox-messages", kLimits, &O::outbox_messages, "256", "16..65536",
-     "messages waiting for a slow stream before it is closed"},
+     "hundreds of events that wait for a Session that does not read, before it is closed"},
     {"mailbox-capacity", kLimits, &O::mailbox_capacity, "65536", "1024..4194304",
      "requests waiting for a shard before more are refused"},
 

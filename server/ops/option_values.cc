@@ -47,7 +47,7 @@ bool Parse(std::string_view text, absl::Duration* value) {
 
 template <typename Text>
 absl::Status Problem(const OptionRow& row, std::string_view text, const Text& what) {
-  const std::string shown = row.secret ? RedactedUrl(text) : std::string(text);
+  const std::string shown = row.secret ? RedactedUrl(text) : RedactedText(text);
   return absl::InvalidArgumentError(
       Cat(JsonQuoted(shown), " ", what, row.allowed.empty() ? "" : ": allowed is ", row.allowed));
 }
@@ -138,9 +138,11 @@ std::vector<std::string> OptionValues(const OptionRow& row, const Options& optio
         if constexpr (std::is_same_v<Member, std::monostate>) {
           return {};
         } else if constexpr (std::is_same_v<Member, std::vector<std::string> Options::*>) {
-          return options.*member;
+          std::vector<std::string> values;
+          for (const std::string& value : options.*member) values.push_back(RedactedText(value));
+          return values;
         } else if constexpr (std::is_same_v<Member, std::string Options::*>) {
-          return {row.secret ? RedactedUrl(options.*member) : options.*member};
+          return {row.secret ? RedactedUrl(options.*member) : RedactedText(options.*member)};
         } else if constexpr (std::is_same_v<Member, bool Options::*>) {
           return {options.*member ? "true" : "false"};
         } else if constexpr (std::is_same_v<Member, absl::Duration Options::*>) {

@@ -53,6 +53,15 @@ std::string RedactedUrl(std::string_view url) {
   return out;
 }
 
+std::string RedactedText(std::string_view text) {
+  for (size_t at = text.find("://"); at != text.npos; at = text.find("://", at + 1)) {
+    const std::string_view rest = text.substr(at + 3);
+    // A path begins where somebody's name would stand: unix:///run/a@b.
+    if (!rest.starts_with('/') && Contains(rest, "@")) return RedactedUrl(text);
+  }
+  return std::string(text);
+}
+
 std::string Redacted(std::string_view lease_id) {
   if (lease_id.empty()) return "none";
   uint64_t hash = 0xcbf29ce484222325;  // FNV-1a

@@ -14,6 +14,9 @@ namespace distlock::ops {
 // A store URL with its passwords replaced by ***; everything before the last '@' counts as one when in doubt.
 std::string RedactedUrl(std::string_view url);
 
+// What somebody wrote in a place that is not for URLs: RedactedUrl of it when it looks like one with a password.
+std::string RedactedText(std::string_view text);
+
 // Eight hex digits that tell lease ids apart in a log and give away none of them.
 std::string Redacted(std::string_view lease_id);
 

@@ -31,6 +31,8 @@ class CallObserver {
   virtual void OnStreamClosed(StreamClose why) = 0;
   virtual void OnRefusedHere(core::RefusalReason reason) = 0;
   virtual void OnQueued(uint32_t position) = 0;
+  // A release of what this session does not hold.
+  virtual void OnReleasedNothing() = 0;
 };
 
 struct Frontend {

@@ -27,11 +27,15 @@ struct Limits {
   size_t max_leases_per_session = 10'000;
   size_t max_sessions = 10'000;
   size_t max_sessions_per_peer = 1'000;
-  size_t outbox_messages = 256;
-  uint32_t requests_per_second = 0;  // acquires of one session; 0 = no limit
+  size_t outbox_messages = 256;  // of kOutboxEventsPerMessage events each, not handed to gRPC yet
+  // Of one session: every command but Open, Heartbeat and Goodbye counts. What gives up or gives back is carried out all
+  // the same; acquires beyond it are refused. 0 = no limit.
+  uint32_t requests_per_second = 0;
 
   // What a session is told of time.
   core::Duration validity = std::chrono::seconds(3);
+  // How long a Session may take to send Open. INVALID_ARGUMENT
+  core::Duration open_timeout = std::chrono::seconds(10);
   // How long GetLock and ListLocks wait for the store.
   core::Duration store_timeout = std::chrono::seconds(5);
 };

@@ -17,12 +17,17 @@ class RateLimit {
 
   bool Take(core::Instant now) {
     if (per_second_ == 0) return true;
-    const double passed = std::chrono::duration<double>(now - last_).count();
-    tokens_ = std::min<double>(per_second_, tokens_ + std::max(0.0, passed) * per_second_);
-    last_ = now;
+    Refill(now);
     if (tokens_ < 1) return false;
     tokens_ -= 1;
     return true;
+  }
+
+  // Takes one that cannot be refused: it is owed, up to one second's worth.
+  void Owe(core::Instant now) {
+    if (per_second_ == 0) return;
+    Refill(now);
+    tokens_ = std::max<double>(tokens_ - 1, -static_cast<double>(per_second_));
   }
 
   // Until the next one passes, after a refusal.
@@ -31,6 +36,12 @@ class RateLimit {
   }
 
  private:
+  void Refill(core::Instant now) {
+    const double passed = std::chrono::duration<double>(now - last_).count();
+    tokens_ = std::min<double>(per_second_, tokens_ + std::max(0.0, passed) * per_second_);
+    last_ = now;
+  }
+
   const uint32_t per_second_;
   double tokens_;
   core::Instant last_{};

@@ -23,6 +23,29 @@ SessionCall::SessionCall(Frontend& frontend, grpc::CallbackServerContext* contex
       outbox_(frontend.limits.outbox_messages * kOutboxEventsPerMessage),
       batches_(frontend.shards.size()) {}
 
+void SessionCall::Start() {
+  const gpr_timespec timeout = gpr_time_from_nanos(frontend_.limits.open_timeout.count(), GPR_TIMESPAN);
+  open_timeout_.Set(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), timeout),
+                    [weak = weak_from_this()](bool passed) {
+                      const auto self = passed ? std::static_pointer_cast<SessionCall>(weak.lock()) : nullptr;
+                      if (self != nullptr) self->OnOpenTimeout();
+                    });
+  StartRead(&in_);
+}
+
+void SessionCall::OnOpenTimeout() {
+  {
+    std::lock_guard lock(mu_);
+    if (ended() || open_on_ != 0) return;
+    const auto seconds = std::chrono::duration<double>(frontend_.limits.open_timeout).count();
+    const std::string problem = absl::StrCat("no Open has come for ", seconds, " s; it must be a session's first command");
+    const v1::Refusal refusal = MakeRefusal(RefusalReason::kInvalidArgument, problem);
+    Decide(StatusOf(refusal), StreamClose::kProtocol);
+    if (frontend_.observer != nullptr) frontend_.observer->OnRefusedHere(RefusalReason::kInvalidArgument);
+  }
+  Pump();
+}
+
 void SessionCall::Protocol(std::string problem) {
   Refuse(MakeRefusal(RefusalReason::kInvalidArgument, std::move(problem)), StreamClose::kProtocol);
 }
@@ -97,6 +120,7 @@ bool SessionCall::Open(const v1::Command& command) {
     *event->mutable_opened()->mutable_heartbeat_interval() = ToProto(frontend_.limits.validity / 3);
     if (posted) Answer({.id = command.id(), .event = {}, .about = {}, .made = std::move(event)});
   }
+  open_timeout_.Cancel();
   if (!posted) Refuse(OverloadRefusal(), StreamClose::kQuota);
   return posted;
 }
@@ -108,6 +132,7 @@ SessionCall::Ready SessionCall::Check(const v1::Command& command) {
     case v1::Command::kRelease:
       return CheckRelease(command);
     case v1::Command::kCancel:
+      rate_.Owe(shard::BootNow());
       return {command.id(), core::Cancel{session_, command.cancel().acquire_id()}};
     case v1::Command::kHeartbeat:
       return {0, core::Heartbeat{session_, command.heartbeat().seq()}};
@@ -122,7 +147,7 @@ SessionCall::Ready SessionCall::CheckAcquire(const v1::Command& command) {
   if (!rate_.Take(shard::BootNow())) {
     return {command.id(), MakeRefusal(RefusalReason::kQuotaExceeded,
                                       absl::StrCat("more than ", frontend_.limits.requests_per_second,
-                                                   " acquires per second in this session (--requests-per-second)"),
+                                                   " requests per second in this session (--requests-per-second)"),
                                       rate_.Wait())};
   }
   if (frontend_.admission.draining()) return {command.id(), DrainingRefusal()};
@@ -137,6 +162,7 @@ SessionCall::Ready SessionCall::CheckAcquire(const v1::Command& command) {
 }
 
 SessionCall::Ready SessionCall::CheckRelease(const v1::Command& command) {
+  rate_.Owe(shard::BootNow());
   core::Release release{
       .session = session_, .request = command.id(), .acquire = command.release().acquire_id(), .name = {}};
   if (release.acquire != 0) return {command.id(), std::move(release)};
@@ -226,6 +252,7 @@ void SessionCall::RouteRelease(core::RequestId id, core::Release release) {
   }
   const auto shard = book_.ShardOf(release.acquire);
   if (!shard) {
+    if (frontend_.observer != nullptr) frontend_.observer->OnReleasedNothing();
     return Answer({.id = id,
                    .event = core::Released{.outcome = core::ReleaseOutcome::kAlreadyGone, .name = {}},
                    .about = {},

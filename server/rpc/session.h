@@ -4,11 +4,13 @@
 // batch per shard and message; events are packed, as many as have gathered, into one message per write.
 //
 // The session is opened on shard 0 by Open, on every other shard when its first lock is asked for.
-// What breaks the protocol (no Open first, id 0, an id in use, bytes that are no message) ends the stream: it could not
+// What breaks the protocol (no Open first or in time, id 0, an id in use, bytes that are no message) ends the stream: it could not
 // be answered by an event. Everything else that is wrong is refused under the command's id.
 //
 // Thread: gRPC's reactions, one read at a time; OnEvents on the shards' threads; see StreamCall for the rest.
 #pragma once
+
+#include <grpcpp/alarm.h>
 
 #include <deque>
 #include <string>
@@ -42,7 +44,7 @@ class SessionCall final : public StreamCall<grpc::ServerBidiReactor<grpc::ByteBu
     std::vector<core::RequestId> acquires;
   };
 
-  void Start() override { StartRead(&in_); }
+  void Start() override;
   bool TakeNext() override;
   grpc::ByteBuffer Render() override;
   void Clear() override;
@@ -52,6 +54,7 @@ class SessionCall final : public StreamCall<grpc::ServerBidiReactor<grpc::ByteBu
   void Protocol(std::string problem);
   void Handle(const v1::SessionRequest& request);
   bool Open(const v1::Command& command);
+  void OnOpenTimeout();
   Ready Check(const v1::Command& command);
   Ready CheckAcquire(const v1::Command& command);
   Ready CheckRelease(const v1::Command& command);
@@ -78,6 +81,7 @@ class SessionCall final : public StreamCall<grpc::ServerBidiReactor<grpc::ByteBu
   // Reading side.
   grpc::ByteBuffer in_;
   bool opened_ = false;
+  grpc::Alarm open_timeout_;  // until Open has come
   RateLimit rate_;
 
   // Guarded by mu_.

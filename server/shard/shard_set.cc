@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "shard/boot_clock.h"
 #include "shard/shard.h"
 
 namespace distlock::shard {
@@ -23,6 +24,16 @@ uint64_t StableHash(std::string_view text) {
 
 // No shard's chance is another's, not even shifted.
 uint64_t SeedOf(uint64_t seed, int index) { return seed ^ StableHash("shard " + std::to_string(index)); }
+
+// `done`, and the observer told how long it took from now.
+template <typename Result>
+std::function<void(Result)> Timed(Observer* observer, Question question, const std::function<void(Result)>& done) {
+  if (observer == nullptr) return done;
+  return [observer, question, done, start = BootNow()](Result result) {
+    observer->OnQuestionAnswered(question, BootNow() - start);
+    done(std::move(result));
+  };
+}
 
 }  // namespace
 
@@ -106,9 +117,10 @@ void ShardSet::Post(int shard, core::Input input, core::SessionId session, std::
 
 void ShardSet::Inspect(const core::LockName& name, uint32_t max_waiters, core::Duration timeout,
                        std::function<void(absl::StatusOr<store::LockView>)> done) {
-  auto ask = [name, max_waiters, timeout, done = std::move(done)](store::Store* store) {
+  auto ask = [name, max_waiters, timeout, observer = impl_->options.observer,
+              done = std::move(done)](store::Store* store) {
     if (store == nullptr) return done(absl::CancelledError("the broker has stopped; ask another one"));
-    store->Inspect(name, max_waiters, timeout, done);
+    store->Inspect(name, max_waiters, timeout, Timed(observer, Question::kInspect, done));
   };
   impl_->shards[ShardOf(name)]->Post(Envelope{.what = StoreTask(std::move(ask))});
 }
@@ -119,9 +131,10 @@ void ShardSet::List(std::string escaped_namespace, std::string escaped_key_prefi
   // Any shard sees the whole store; the prefix picks one, so that searches for different things spread.
   const uint64_t pick = StableHash(escaped_namespace + escaped_key_prefix) % impl_->shards.size();
   auto ask = [ns = std::move(escaped_namespace), prefix = std::move(escaped_key_prefix), page_size,
-              token = std::move(page_token), timeout, done = std::move(done)](store::Store* store) {
+              token = std::move(page_token), timeout, observer = impl_->options.observer,
+              done = std::move(done)](store::Store* store) {
     if (store == nullptr) return done(absl::CancelledError("the broker has stopped; ask another one"));
-    store->List(ns, prefix, page_size, token, timeout, done);
+    store->List(ns, prefix, page_size, token, timeout, Timed(observer, Question::kList, done));
   };
   impl_->shards[pick]->Post(Envelope{.what = StoreTask(std::move(ask))});
 }

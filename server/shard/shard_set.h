@@ -31,6 +31,9 @@ struct ShardStatus {
   size_t mailbox_depth = 0;  // inputs that wait to be handled, by now
 };
 
+// What is asked of a store beside the core's commands.
+enum class Question { kInspect, kList };
+
 // Told what a shard's core did, for metrics and logs. Called on the shard's thread; must not block.
 class Observer {
  public:
@@ -42,6 +45,8 @@ class Observer {
   virtual void OnStoreReply(size_t verb, core::Duration took, bool ok) = 0;
   // After an OnStoreReply that was not ok: why; nullopt when it may have run.
   virtual void OnStoreFailure(size_t /*verb*/, std::optional<core::FailureKind> /*why*/) {}
+  // An Inspect or List was answered, in whatever way.
+  virtual void OnQuestionAnswered(Question /*question*/, core::Duration /*took*/) {}
   // A TryPost was refused. On the poster's thread.
   virtual void OnMailboxFull() {}
 };

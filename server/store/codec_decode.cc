@@ -207,6 +207,14 @@ Outcome ReadError(std::string_view text) {
   return core::StoreUnknown{std::move(cause)};
 }
 
+// since and milliseconds
+std::optional<core::GrantNotice> ReadBlock(core::LockName name, const std::vector<std::string_view>& fields) {
+  const auto since = ParseNumber(fields[0]);
+  const auto block = ParseNumber(fields[1]);
+  if (!since || !block) return std::nullopt;
+  return core::GrantNotice{.name = std::move(name), .since = AsStoreTime(*since), .ttl = FromMs(*block)};
+}
+
 }  // namespace
 
 Decoded Codec::Decode(const Question& question, const redisReply& raw) const {
@@ -269,6 +277,7 @@ std::optional<core::GrantNotice> Codec::DecodeNotice(std::string_view payload) {
   if (line == std::string_view::npos) return std::nullopt;
   auto name = core::LockName::FromEscaped(payload.substr(0, line));
   const std::vector<std::string_view> fields = Split(payload.substr(line + 1), ';');
+  if (name && fields.size() == 2) return ReadBlock(*std::move(name), fields);
   if (!name || fields.size() != 5) return std::nullopt;
   const auto owner = ParseOwner(fields[0]);
   const auto token = ParseNumber(fields[1]);

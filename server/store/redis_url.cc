@@ -55,7 +55,7 @@ absl::Status SetKind(std::string_view text, std::string_view scheme, RedisUrl& u
         Cat("Redis URL '", MaskUrlText(text), "': ", scheme,
             ":// is not supported by this version; use a single server: redis://, rediss:// or unix://"));
   } else {
-    return Wrong(text, Cat("unknown scheme '", scheme, "'"));
+    return Wrong(text, "unknown scheme");
   }
   return absl::OkStatus();
 }

@@ -265,5 +265,54 @@ TEST(Detached, AGrantCountsFromWhenEachRepeatArrived) {
   EXPECT_EQ(second.waited, milliseconds(200));
 }
 
+TEST(Detached, WaitersHereLookWhenAShortenedRenewalEnds) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1, SessionKind::kHold);
+  t.Do(t.Want(1, 1, "a", 7));
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, HolderView{.owner = Owner(1), .time_left = kT}, 1});
+  StoreTime end = t.StoreNow();
+  end.us += 2'000'000;
+  t.Do(Renew{.session = 2, .request = 1, .name = Name("a"), .owner = Owner(1), .ttl = kT, .hold_until = end});
+  t.Reply(t.Take<StoreRenew>().op, RenewDoneBatch{{RenewResult::kRenewed}});
+  t.Pass(milliseconds(2'050));
+  EXPECT_EQ(t.Count<StoreTend>(), 1u);
+}
+
+std::vector<FactKind> Kinds(const Table& t) {
+  std::vector<FactKind> kinds;
+  for (const Fact& fact : t.facts) kinds.push_back(fact.kind);
+  return kinds;
+}
+
+TEST(Detached, EveryReleaseIsOnRecordByItsOutcome) {
+  Table t;
+  t.StoreComesUp();
+  t.Do(StaleRelease(3));
+  t.Reply(t.Take<StoreRelease>().op, GiveBackDone{.was_holder = true});
+  t.Do(StaleRelease(4));
+  t.Reply(t.Take<StoreRelease>().op, GiveBackDone{});
+  EXPECT_EQ(Kinds(t), (std::vector{FactKind::kReleased, FactKind::kAlreadyGone}));
+
+  t.facts.clear();
+  t.Open(1);
+  t.Hold(1, 7, "b", 7);
+  t.facts.clear();
+  t.Do(Release{.session = 1, .request = 8, .acquire = 7, .name = {}});
+  t.Reply(t.Take<StoreRelease>().op, GiveBackDone{.was_holder = true});
+  EXPECT_EQ(Kinds(t), std::vector{FactKind::kReleased}) << "once, by its lease";
+}
+
+TEST(Detached, AGrantThatNobodyCouldUseIsOnRecord) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  t.Do(t.Want(1, 7, "a", 7));
+  t.Do(Cancel{1, 7});
+  t.facts.clear();
+  t.Reply(t.Take<StoreWithdraw>().op, GiveBackDone{.was_holder = true});
+  EXPECT_EQ(Kinds(t), std::vector{FactKind::kGivenBack});
+}
+
 }  // namespace
 }  // namespace distlock::core

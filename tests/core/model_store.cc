@@ -190,7 +190,20 @@ ModelStore::Outcome ModelStore::Do(BrokerNumber broker, const StoreRelease& in) 
   lock.holder_end = NowMs() + CeilMs(in.block);
   lock.holder->owner = OwnerId{};
   hooks_.freed(in.name, in.owner);
+  TellOfBlock(in.name, lock, broker, in.block);
   return GiveBackDone{.was_holder = true, .was_waiter = false, .next = std::nullopt};
+}
+
+void ModelStore::TellOfBlock(const LockName& name, const Lock& lock, BrokerNumber broker, Duration block) {
+  for (const auto& [score, owner] : lock.queue) {
+    const auto entry = lock.waiters.find(owner);
+    if (entry == lock.waiters.end()) continue;
+    const BrokerNumber number = entry->second.broker;
+    if (number == broker) return;
+    if (!lock.slots.contains(number)) continue;
+    const GrantNotice notice{name, {}, 0, StoreTime{now_us_}, std::chrono::milliseconds(CeilMs(block))};
+    if (hooks_.publish(number, notice) || !trusted_) return;
+  }
 }
 
 ModelStore::Outcome ModelStore::Do(BrokerNumber broker, const StoreWithdraw& in) {

@@ -94,6 +94,7 @@ class ModelStore {
   void Take(Lock& lock, const OwnerId& owner, uint64_t token, Terms terms);
   std::optional<Winner> HandOff(const LockName& name, Lock& lock, BrokerNumber broker, bool quiet, uint64_t floor,
                                 const std::optional<Caller>& caller);
+  void TellOfBlock(const LockName& name, const Lock& lock, BrokerNumber broker, Duration block);
   GiveBackDone Free(const LockName& name, Lock& lock, BrokerNumber broker);
   HolderView View(const Lock& lock) const;
   static bool Is(const Holder& holder, const OwnerId& owner, uint64_t token) {

@@ -105,6 +105,53 @@ TEST(Queue, IsTendedWhenTheHoldersTtlEnds) {
   EXPECT_EQ(t.Event<Granted>(1, 1).token, 79u);
 }
 
+GrantNotice BlockOf(const Table& t, Duration block) { return GrantNotice{Name("a"), OwnerId{}, 0, t.StoreNow(), block}; }
+
+TEST(Queue, IsTendedWhenABlockEndsThatItWasToldOf) {
+  Table t;
+  Wait(t, kT);
+  t.Do(BlockOf(t, seconds(2)));
+  t.Pass(seconds(2));
+  EXPECT_EQ(t.Count<StoreTend>(), 0u);
+  t.Pass(milliseconds(50));
+  EXPECT_EQ(t.Count<StoreTend>(), 1u);
+  EXPECT_EQ(t.Count<StoreWithdraw>() + t.Events<Granted>(), 0u) << "it is no grant";
+}
+
+TEST(Queue, ABlockThatCrossesALookIsLookedAtAgain) {
+  Table t;
+  Wait(t, kT);
+  t.Do(ChannelUp{});
+  const auto before = t.Take<StoreTend>();
+  t.Do(BlockOf(t, seconds(2)));
+  const auto after = t.Take<StoreTend>();
+  t.Reply(before.op, TendDone{.holder = HolderView{.owner = Owner(99), .time_left = kT}});
+  t.Reply(after.op, TendDone{.holder = HolderView{.owner = {}, .time_left = seconds(2)}});
+  t.Pass(milliseconds(2'050));
+  EXPECT_EQ(t.Count<StoreTend>(), 1u);
+}
+
+TEST(Queue, ABlockToldBeforeThePlaceIsLookedAt) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1, SessionKind::kHold);
+  t.Do(t.Want(1, 1, "a", 1));
+  const auto ask = t.Take<StoreAcquire>();
+  const StoreTime asked = t.StoreNow();
+  t.now += milliseconds(1);
+  t.Do(BlockOf(t, seconds(2)));
+  t.Do(StoreReply{ask.op, asked, AcquireQueued{0, HolderView{.owner = Owner(99), .time_left = kT}, 1}});
+  EXPECT_EQ(t.Count<StoreTend>(), 1u);
+}
+
+TEST(Queue, ABlockOfALockThatNobodyHereWantsIsNothing) {
+  Table t;
+  t.StoreComesUp();
+  t.Do(BlockOf(t, seconds(2)));
+  EXPECT_TRUE(t.commands.empty());
+  EXPECT_EQ(t.broker.Stats().timers, 0u);
+}
+
 TEST(Queue, AWaitingBrokerCostsTheStoreLittle) {
   Table t;
   Wait(t, kT);

@@ -322,16 +322,26 @@ def half_close_link(fault):
 
 
 def refuse_connections(fault):
-    fault.net.refuse_new()
+    """Where there is no connection, because of another fault, it waits for one: only then can it be seen to work."""
+    def strike():
+        fault.net.refuse_new()
+        count = fault.net.reset_all()
+        if not count:
+            fault.net.accept_new()
+        return count and f"{count} connections reset, no new ones taken"
     try:
-        return fault.wait_for(lambda: (n := fault.net.reset_all()) and f"{n} connections reset, no new ones taken")
+        return fault.wait_for(strike)
     finally:
         fault.net.accept_new()
 
 
 def lose_reply(fault):
-    lost = fault.net.drop_reply_after(b"EVALSHA")
-    return fault.wait_for(lambda: lost.happened() and f"a reply of {len(lost.swallowed)} bytes lost")
+    net = fault.net
+    lost = net.drop_reply_after(b"EVALSHA")
+    try:
+        return fault.wait_for(lambda: lost.happened() and f"a reply of {len(lost.swallowed)} bytes lost")
+    finally:
+        net._call(lambda: setattr(net, "_loss", None))
 
 
 @dataclasses.dataclass

@@ -102,6 +102,20 @@ def test_max_hold_ends_a_lease_that_could_be_renewed(world, daemon):
     client.acquire(client.spec("k", 5))
 
 
+def test_a_waiter_at_another_broker_gets_the_lock_when_a_lock_delay_ends(world):
+    redis = world.redis()
+    a, b = (world.client(world.distlockd(redis.url, name=name).url) for name in "ab")
+    holder = a.hold(a.spec("k", max_hold=1, lock_delay=1))
+    holder.wait_for("granted")
+    waiter = b.hold(b.spec("k"))
+    waiter.wait_for("queued")
+    holder.wait_for("lost")
+    lost = boot_now()
+    waiter.wait_for("granted")
+    # Unasked, it would look after 10 s.
+    assert 0.9 < boot_now() - lost < 5
+
+
 def test_a_lock_delay_holds_back_after_a_loss_and_not_after_a_release(world, daemon):
     client = world.client(daemon.url)
     hold = client.hold(client.spec("k", max_hold=0.2, lock_delay=1))

@@ -143,7 +143,7 @@ def test_releases_and_questions_are_counted_by_what_came_of_them(world):
     client.release(grant.lease_id)
     session = client.session()
     session.wait_for(session.acquire(client.spec("k")), "granted")
-    session.release(99)
+    session.wait_for(session.release(99), "released")
     session.cancel()
     eventually(lambda: daemon.metric("distlock_releases_total", outcome="disconnected") == 1, "the end of the session")
     assert daemon.metric("distlock_releases_total", outcome="released") == 1

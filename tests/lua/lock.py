@@ -116,12 +116,16 @@ class Ear:
         self._connection.close()
 
     def heard(self):
-        """The notices so far: (name, owner number, token, since, ttl, delay)."""
+        """The notices so far: (name, owner number, token, since, ttl, delay), and (name, since, ms) of a block."""
         notices = []
         # Redis queues a notice before the reply to the script that sent it, but on another socket: ask for a pong behind it.
         self._connection.send("PING")
         while (message := self._connection.receive())[0] != b"pong":
             name, _, rest = message[2].decode().partition("\n")
+            if rest.count(";") == 1:
+                since, block = rest.split(";")
+                notices.append((name, since, int(block)))
+                continue
             who, token, since, ttl, delay = rest.split(";")
             notices.append((name, int(who, 16), token, since, int(ttl), int(delay)))
         return notices

@@ -92,8 +92,17 @@ class Model:
             return [NOT_HOLDER], []
         if block:
             self.holder = (None, *self.holder[1:])
-            return [RELEASED, "blocked"], []
+            return [RELEASED, "blocked"], self._tell_of_block(time, at, block)
         return self._free(time, at)
+
+    def _tell_of_block(self, time, at, block):
+        for who in self.queue:
+            where = self.entries[who][0] if who in self.entries else None
+            if where == at:
+                break
+            if where in self.slots and where in self.ears:
+                return [(where, time, block)]
+        return []
 
     def _free(self, time, at):
         floor, self.holder = self.holder[1], None

@@ -46,6 +46,8 @@ def test_commands_of_each_path(lock, redis, listen):
     assert commands(redis, lambda: lock.release(2)) == 12
     assert commands(redis, lambda: lock.release(3)) == 14
     assert commands(redis, lambda: lock.release(4)) == 4
+    lock.acquire(1)
+    assert commands(redis, lambda: lock.release(1, block=1)) == 5
     assert commands(redis, lambda: other.inspect()) == 6
 
 

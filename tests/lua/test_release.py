@@ -128,6 +128,33 @@ def test_block_keeps_everybody_out_for_so_long(lock, redis, server):
     assert lock.tend()[3] == owner(2)
 
 
+def test_block_is_told_to_the_broker_of_the_first_who_can_hear(lock, redis, listen):
+    ears = {at: listen(at) for at in (1, 4, 5)}
+    lock.acquire(1)
+    for n, at in ((2, 6), (3, 7), (4, 7), (5, 4), (6, 5), (7, 1)):
+        lock.enqueue(n, at=at)
+    redis("DEL", lock.slot(6))  # dead; 7 is deaf
+    waiters = lock.waiters()
+    since = lock.release(1, block=1_500)[1]
+    assert {at: ear.heard() for at, ear in ears.items()} == {1: [], 4: [("default/k", since, 1_500)], 5: []}
+    assert lock.waiters() == waiters, "nobody is served yet, and nobody removed"
+
+
+def test_block_is_not_told_to_the_callers_own_broker(lock, listen):
+    ears = [listen(at) for at in (1, 4)]
+    lock.acquire(1)
+    for n, at in ((2, 7), (3, 1), (4, 4)):
+        lock.enqueue(n, at=at)
+    lock.release(1, block=1_500)
+    assert [ear.heard() for ear in ears] == [[], []]
+
+
+def test_block_survives_a_foreign_queue(lock, redis):
+    lock.acquire(1)
+    redis("SET", lock.q, "not ours", "PX", 60_000)
+    assert lock.release(1, block=60_000)[2:] == ["blocked"]
+
+
 def test_release_takes_the_last_member_of_each_key(lock, redis):
     lock.acquire(1)
     lock.enqueue(2)

@@ -177,6 +177,16 @@ TEST(OptionSources, WrongFlagsExit64AndNameThemselves) {
   EXPECT_THAT(message({""}), HasSubstr("\"\" is not an option"));
 }
 
+TEST(OptionSources, AUrlInTheWrongPlaceDoesNotShowItsPassword) {
+  const std::vector<std::vector<std::string>> command_lines = {
+      {"redis://u:hush@h"}, {"--redis://u:hush@h"}, {"--http", "redis://u:hush@h"}, {"--shards=redis://u:hush@h"}};
+  for (const auto& args : command_lines) {
+    const std::string message = Failed(args).message;
+    EXPECT_THAT(message, HasSubstr("redis://u:***@h"));
+    EXPECT_THAT(message, Not(HasSubstr("hush")));
+  }
+}
+
 TEST(OptionSources, WrongAddressesSayWhy) {
   const auto message = [](const std::string& value) { return Failed({"--listen=" + value}).message; };
   EXPECT_THAT(message("unix:run/x.sock"), HasSubstr("is not an absolute path"));

@@ -34,6 +34,14 @@ TEST(RedactedUrl, HidesTooMuchRatherThanHalfAPassword) {
   }
 }
 
+TEST(RedactedText, HidesPasswordsOfUrlsInTheWrongPlace) {
+  EXPECT_EQ(RedactedText("--redis://u:pw@host"), "--redis://u:***@host");
+  EXPECT_EQ(RedactedText("unix:///a/redis://u:pw@host"), "unix:///a/redis:***@host");
+  for (const char* text : {"", "a@b", "unix:///run/a@b.sock", "redis://host", "a:b@c"}) {
+    EXPECT_EQ(RedactedText(text), text);
+  }
+}
+
 TEST(Redacted, TellsLeasesApartAndShowsNoneOfThem) {
   EXPECT_THAT(Redacted("lease-one"), MatchesRegex("[0-9a-f]{8}"));
   EXPECT_EQ(Redacted("lease-one"), Redacted("lease-one"));

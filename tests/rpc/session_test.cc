@@ -248,39 +248,6 @@ TEST(Session, AHeartbeatThatCrossesGoodbyeIsIgnored) {
   EXPECT_TRUE(session.Finish().ok());
 }
 
-TEST(Session, LimitsLeasesAndRequests) {
-  TestOptions options;
-  options.server.limits.max_leases_per_session = 2;
-  TestBroker broker(options);
-  TestSession session(broker.locks());
-  session.Open().Acquire(2, "a").Acquire(3, "b").Acquire(4, "c").Send();
-  std::map<uint64_t, v1::Event> by_id;
-  while (by_id.size() < 4) {
-    const v1::Event event = session.Next();
-    by_id[event.id()] = event;
-  }
-  EXPECT_EQ(by_id[4].refused().reason(), v1::REFUSAL_REASON_QUOTA_EXCEEDED);
-  EXPECT_THAT(by_id[4].refused().message(), HasSubstr("--max-leases-per-session"));
-
-  TestOptions slow;
-  slow.server.limits.requests_per_second = 3;
-  TestBroker limited(slow);
-  TestSession hurried(limited.locks());
-  hurried.Open();
-  for (uint64_t i = 0; i < 20; ++i) hurried.Acquire(10 + i, "k" + std::to_string(i));
-  hurried.Send();
-  int refused = 0;
-  for (int answers = 0; answers < 20;) {
-    const v1::Event event = hurried.Next();
-    if (event.has_granted() || event.has_refused()) ++answers;
-    if (!event.has_refused()) continue;
-    ++refused;
-    EXPECT_EQ(event.refused().reason(), v1::REFUSAL_REASON_QUOTA_EXCEEDED);
-    EXPECT_TRUE(event.refused().has_retry_after());
-  }
-  EXPECT_GE(refused, 16);
-}
-
 TEST(Session, AFullMailboxRefusesAndNothingElse) {
   TestOptions options;
   options.mailbox_capacity = 8;

@@ -228,8 +228,13 @@ TEST(CodecDecode, Notice) {
   EXPECT_EQ(notice->name, core::LockName::Encode("ns", "a\nb"));
   EXPECT_EQ(notice->token, 43u);
   EXPECT_EQ(notice->ttl, std::chrono::seconds(2));
+  const auto block = Codec::DecodeNotice("ns/a\n5;1500");
+  ASSERT_TRUE(block);
+  EXPECT_EQ(block->owner, core::OwnerId{});
+  EXPECT_EQ(block->since.us, 5);
+  EXPECT_EQ(block->ttl, std::chrono::milliseconds(1500));
   for (const std::string bad :
-       {"", "ns/k", "ns/k\n", "nsk\n0102;1;1;1;1", "ns/k\n0102030405060708090a0b0c0d0e0f10;0;5;1;1",
+       {"", "ns/k", "ns/k\n", "ns/k\n1;x", "ns/k\n1;2;3", "nsk\n0102;1;1;1;1", "ns/k\n0102030405060708090a0b0c0d0e0f10;0;5;1;1",
         "ns/k\n0102030405060708090a0b0c0d0e0f10;1;5;1", "ns/k\n0102030405060708090a0b0c0d0e0f10;1;5;1;x"}) {
     EXPECT_FALSE(Codec::DecodeNotice(bad)) << bad;
   }

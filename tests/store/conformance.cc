@@ -209,6 +209,20 @@ TEST_P(StoreConformance, WithdrawTakesAWaiterOutOrReleasesAHolder) {
   EXPECT_EQ(holder.next->owner, Owner(3));
 }
 
+TEST_P(StoreConformance, ABlockIsToldToTheBrokerOfTheNextWaiter) {
+  Broker a = MakeBroker(kBrokerA);
+  Broker b = MakeBroker(kBrokerB);
+  AskFor<core::AcquireGranted>(a, 1, MakeAcquire(1, Lock("k"), Owner(1)));
+  AskFor<core::AcquireQueued>(b, 1, MakeAcquire(1, Lock("k"), Owner(2), true));
+  AskFor<core::GiveBackDone>(a, 2, core::StoreRelease{2, Lock("k"), Owner(1), 0, seconds(20)});
+  ASSERT_TRUE(Await([&] { return b.seen->Count<core::GrantNotice>() > 0; }));
+  const auto* notice = b.seen->Last<core::GrantNotice>();
+  EXPECT_EQ(notice->name, Lock("k"));
+  EXPECT_EQ(notice->owner, core::OwnerId{});
+  EXPECT_EQ(notice->ttl, seconds(20));
+  EXPECT_GT(notice->since.us, 0);
+}
+
 TEST_P(StoreConformance, ABlockedLockStaysTakenByNobody) {
   Broker a = MakeBroker(kBrokerA);
   AskFor<core::AcquireGranted>(a, 1, MakeAcquire(1, Lock("k"), Owner(1)));

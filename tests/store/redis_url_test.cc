@@ -73,6 +73,8 @@ TEST(RedisUrl, WrongOnesAreRefusedWithoutTheirPassword) {
                                 "redis",
                                 "redis://",
                                 "http://:secret@h",
+                                "u:secret@x://h",
+                                "u:secret@x://u:secret@h",
                                 "redis://:secret@",
                                 "redis://:secret@h:0",
                                 "redis://:secret@h:99999",
