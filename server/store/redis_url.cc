@@ -12,6 +12,9 @@ namespace {
 
 constexpr int kMaxDb = 1'000'000;
 
+// What stands before "://" may also be the beginning of a password, which is not to be shown.
+bool LooksLikeScheme(std::string_view text) { return text.find_first_of(":@") == std::string_view::npos; }
+
 absl::Status Wrong(std::string_view text, std::string_view why) {
   return absl::InvalidArgumentError(Cat("Redis URL '", MaskUrlText(text), "': ", why,
                                         "; write redis://[user:password@]host[:port][/db], rediss://... or "
@@ -44,6 +47,7 @@ std::optional<std::string> PercentDecode(std::string_view in) {
 }
 
 absl::Status SetKind(std::string_view text, std::string_view scheme, RedisUrl& url) {
+  if (!LooksLikeScheme(scheme)) return Wrong(text, "unknown scheme");
   if (scheme == "redis") {
     url.kind = RedisUrl::Kind::kTcp;
   } else if (scheme == "rediss") {
@@ -186,7 +190,7 @@ std::string MaskUrlText(std::string_view text) {
   const size_t at = text.rfind('@');
   if (at == std::string_view::npos) return std::string(text);
   const size_t scheme_end = text.find("://");
-  const size_t start = scheme_end == std::string_view::npos || scheme_end > at ? 0 : scheme_end + 3;
+  const size_t start = scheme_end < at && LooksLikeScheme(text.substr(0, scheme_end)) ? scheme_end + 3 : 0;
   return Cat(text.substr(0, start), "***", text.substr(at));
 }
 

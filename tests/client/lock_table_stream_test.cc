@@ -100,5 +100,21 @@ TEST_F(LockTableTest, CloseAnswersEverybody) {
   EXPECT_EQ(answers_.back(), "CLIENT_CLOSED");
 }
 
+TEST_F(LockTableTest, NumbersOfABrokerGoneMadDoNotOverflow) {
+  table_.OnBroken(EndCause::kDisconnected, "", now_, fx_);
+  Settle();
+  now_ = int64_t{400} * 86'400'000 * kMs;  // of uptime
+  table_.OnStarted(now_);
+  Say("opened { validity { seconds: 9223372036854775807 nanos: 2147483647 } }");
+  const LeasePtr refused = Acquire("a");
+  Say("id: " + std::to_string(refused->id) +
+      " refused { reason: REFUSAL_REASON_LOCK_HELD holders { since { seconds: 9223372036854775807 } } }");
+  const LeasePtr granted = Acquire("b");
+  Say("id: " + std::to_string(granted->id) + " granted { valid_for { seconds: 9223372036 nanos: 2147483647 } }");
+  EXPECT_EQ(answers_, (Strings{"LOCK_HELD", "granted"}));
+  EXPECT_TRUE(granted->belief.Believes(now_ + kV));
+}
+
 }  // namespace
+
 }  // namespace distlock::internal

@@ -17,8 +17,9 @@ import tempfile
 import threading
 import time
 
-from soak_faults import Fault, rows_for
+from soak_faults import Fault
 from soak_stage import BIN, Stage, boot_now
+from soak_table import rows_for
 
 WARM_S = 3.0
 
@@ -26,7 +27,7 @@ WARM_S = 3.0
 class Soak:
     def __init__(self, stage, options, dice):
         self.stage, self.options, self.dice = stage, options, dice
-        self.rows = rows_for(dice, stage.store.can_step)
+        self.rows = [row for row in rows_for(dice, stage.store.can_step) if options.only in row.name]
         self.unused = []
         self.done, self.active = [], []
         self.calm_grants, self.calm_s = 0, 0.0
@@ -167,6 +168,7 @@ def parse(argv):
     parser.add_argument("--store", default="", help="redis-server or valkey-server; default: as the seed has it, of those installed")
     parser.add_argument("--min-rate", type=float, default=100.0, help="grants a second in calm times, or the run is void")
     parser.add_argument("--keep", default="", help="a folder for logs and history; else they are kept only when something is wrong")
+    parser.add_argument("--only", default="", help="cause only faults whose name contains this")
     parser.add_argument("--verbose", action="store_true", help="a line for each fault")
     options = parser.parse_args(argv)
     options.seed = options.seed or random.SystemRandom().randrange(1, 1_000_000)

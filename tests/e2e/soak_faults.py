@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong in a soak: a row each. A fault is a function that breaks something on the stage, waits until its time is up,
-mends it, and hands back the evidence that it took effect; without evidence the run is void.
+"""What goes wrong in a soak with processes and the store; soak_links.py has the connections, soak_table.py the list of all.
+
+A fault is a function that breaks something on the stage, waits until its time is up, mends it, and hands back the evidence that
+it took effect; without evidence the run is void.
 """
 import contextlib
 import dataclasses
 import random
 import threading
 import time
-import typing
 
 from client import boot_now
 from faults import Admin
-from harness import RedisError, eventually
-from proxy import BOTH, DOWN, UP
+from harness import RedisError
 from soak_stage import MARKER, ns
 
 EVIDENCE_S = 30  # a fault lasts longer than planned when its effect has to be waited for
@@ -94,6 +94,16 @@ def _freeze(fault, process):
 
 def stop_client(fault):
     return _freeze(fault, fault.stage.clients[fault.number])
+
+
+def cut_off_client(fault):
+    """Its machine freezes, and its broker sees the connection end: nobody tells the one who believes."""
+    load = fault.stage.clients[fault.number]
+    fault.actor = load.name
+    load.stop()
+    seen = fault.wait_for(lambda: (n := fault.net.reset_all()) and f"{n} connections of {load.name} in state {load._state()} reset")
+    load.cont()
+    return seen
 
 
 def stop_broker(fault):
@@ -265,145 +275,3 @@ def clock_ahead(fault):
 
 def clock_back(fault):
     return _step_clock(fault, -fault.dice.uniform(0.1, 2))
-
-
-# ---- Connections ----
-
-def reset_link(fault):
-    return fault.wait_for(lambda: (n := fault.net.reset_all()) and f"{n} connections reset")
-
-
-def _counted(fault, counter):
-    before = getattr(fault.net.counters(), counter)
-    return lambda: (n := getattr(fault.net.counters(), counter) - before) > 0 and f"{n} {counter}"
-
-
-def _with_net(fault, counter, start, stop):
-    seen = _counted(fault, counter)
-    start()
-    try:
-        return fault.wait_for(seen)
-    finally:
-        stop()
-
-
-def silence_link(fault):
-    return _with_net(fault, "held", fault.net.pause, fault.net.resume)
-
-
-def silence_one_way(fault):
-    direction = fault.dice.choice(BOTH)
-    return _with_net(fault, "held", lambda: fault.net.pause(direction), fault.net.resume)
-
-
-def lose_bytes(fault):
-    direction = fault.dice.choice(BOTH)
-
-    def stop():
-        fault.net.reset_all()
-        fault.net.resume()
-    return _with_net(fault, "dropped_" + direction, lambda: fault.net.drop(direction), stop)
-
-
-def slow_link(fault):
-    return _with_net(fault, "delayed", lambda: fault.net.delay(fault.dice.randint(50, 1500)), fault.net.resume)
-
-
-def split_link(fault):
-    return _with_net(fault, "pieces", fault.net.split, fault.net.resume)
-
-
-def half_close_link(fault):
-    seen = _counted(fault, "halved")
-    direction = fault.dice.choice((UP, DOWN))
-    found = fault.wait_for(lambda: fault.net.half_close(direction) or seen())
-    fault.net.reset_all()
-    return found
-
-
-def refuse_connections(fault):
-    """Where there is no connection, because of another fault, it waits for one: only then can it be seen to work."""
-    def strike():
-        fault.net.refuse_new()
-        count = fault.net.reset_all()
-        if not count:
-            fault.net.accept_new()
-        return count and f"{count} connections reset, no new ones taken"
-    try:
-        return fault.wait_for(strike)
-    finally:
-        fault.net.accept_new()
-
-
-def lose_reply(fault):
-    net = fault.net
-    lost = net.drop_reply_after(b"EVALSHA")
-    try:
-        return fault.wait_for(lambda: lost.happened() and f"a reply of {len(lost.swallowed)} bytes lost")
-    finally:
-        net._call(lambda: setattr(net, "_loss", None))
-
-
-@dataclasses.dataclass
-class Row:
-    name: str
-    kind: str        # as histories name it
-    on: str          # client, broker: one of them; store
-    longest: float   # s
-    act: typing.Callable
-    actor_kind: str = "link"
-    forgets: bool = False
-    goes_back: bool = False
-    steps: bool = False
-
-
-LONG = 20.0
-ROWS = [
-    Row("a client is killed", "client_killed", "client", 3, kill_client, "client"),
-    Row("a client stands still", "client_paused", "client", LONG, stop_client, "client"),
-    Row("a broker is killed", "broker_killed", "broker", 6, kill_broker, "broker"),
-    Row("a broker stands still", "broker_paused", "broker", LONG, stop_broker, "broker"),
-    Row("a broker drains", "broker_drained", "broker", 4, drain_broker, "broker"),
-    Row("the store stands still", "store_paused", "store", LONG, stop_store, "store"),
-    Row("the store sleeps", "store_paused", "store", 6, sleep_store, "store"),
-    Row("the store pauses its clients", "store_paused", "store", 6, pause_clients, "store"),
-    Row("the store restarts", "store_restarted", "store", 5, restart_store, "store"),
-    Row("the store restarts empty", "store_emptied", "store", 5, restart_store_empty, "store", forgets=True),
-    Row("the store is emptied", "store_emptied", "store", 1, flush_store, "store", forgets=True),
-    Row("a key is deleted", "key_deleted", "store", 1, delete_key, "store", forgets=True),
-    Row("the scripts are flushed", "scripts_flushed", "store", 1, flush_scripts, "store"),
-    Row("the store ends connections", "link_reset", "store", 1, kill_connections, "store"),
-    Row("the store ends subscriptions", "channel_lost", "store", 1, kill_subscribers, "store"),
-    Row("the store is full", "store_full", "store", LONG, fill_store, "store"),
-    Row("the store refuses writes", "store_refuses", "store", LONG, refuse_writes, "store"),
-    Row("the store's clock jumps", "store_clock", "store", 1, clock_ahead, "store", steps=True),
-    Row("the store's clock goes back", "store_clock", "store", 1, clock_back, "store", steps=True, goes_back=True),
-    Row("a client's connection is reset", "link_reset", "client", 1, reset_link),
-    Row("a client's connection falls silent", "link_silent", "client", LONG, silence_link),
-    Row("a client's connection falls silent one way", "link_one_way", "client", LONG, silence_one_way),
-    Row("a client's bytes are lost", "link_one_way", "client", 8, lose_bytes),
-    Row("a client's connection is slow", "link_slow", "client", LONG, slow_link),
-    Row("a client's bytes come one by one", "link_slow", "client", 3, split_link),
-    Row("a client's connection is half closed", "link_reset", "client", 4, half_close_link),
-    Row("a client cannot connect", "link_reset", "client", 8, refuse_connections),
-    Row("a broker's connections are reset", "link_reset", "broker", 1, reset_link),
-    Row("a broker's connections fall silent", "link_silent", "broker", LONG, silence_link),
-    Row("a broker's connections fall silent one way", "link_one_way", "broker", LONG, silence_one_way),
-    Row("a broker's bytes are lost", "link_one_way", "broker", 8, lose_bytes),
-    Row("a broker's connections are slow", "link_slow", "broker", LONG, slow_link),
-    Row("a broker's bytes come one by one", "link_slow", "broker", 3, split_link),
-    Row("a broker's connections are half closed", "link_reset", "broker", 4, half_close_link),
-    Row("a broker cannot connect", "link_reset", "broker", 8, refuse_connections),
-    Row("a broker's reply is lost", "link_reset", "broker", 3, lose_reply),
-]
-
-
-def rows_for(dice, can_step):
-    """Those that one run may cause. No order of tokens can be kept by a store that forgets and whose clock goes back, so a run
-    has one of the two."""
-    goes_back = can_step and dice.random() < 0.3
-    return [row for row in ROWS if (can_step or not row.steps) and (goes_back or not row.goes_back) and
-            not (goes_back and row.forgets)]
-
-
-__all__ = ["Fault", "ROWS", "Row", "eventually", "rows_for"]

@@ -75,6 +75,7 @@ TEST(RedisUrl, WrongOnesAreRefusedWithoutTheirPassword) {
                                 "http://:secret@h",
                                 "u:secret@x://h",
                                 "u:secret@x://u:secret@h",
+                                "redis+u:secret@x://h",
                                 "redis://:secret@",
                                 "redis://:secret@h:0",
                                 "redis://:secret@h:99999",

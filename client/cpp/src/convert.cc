@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "convert.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "google/rpc/error_details.pb.h"
@@ -10,6 +11,9 @@ namespace distlock::internal {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
+// More than a century: longer than any broker can mean, and in nanoseconds it can still be added to a time.
+constexpr int64_t kMaxSeconds = 4'000'000'000;
+constexpr int64_t kMaxNanos = kSecond - 1;
 constexpr size_t kSpecBytes = 16 << 10;  // far more than the broker's own limits add up to
 constexpr size_t kLabelBytes = 256;
 
@@ -45,7 +49,8 @@ void SetDuration(Duration from, google::protobuf::Duration* to) {
 }
 
 std::chrono::system_clock::time_point ToTime(const google::protobuf::Timestamp& wire) {
-  const auto since = std::chrono::seconds(wire.seconds()) + std::chrono::nanoseconds(wire.nanos());
+  const auto since = std::chrono::seconds(std::clamp<int64_t>(wire.seconds(), 0, kMaxSeconds)) +
+                     std::chrono::nanoseconds(std::clamp<int64_t>(wire.nanos(), 0, kMaxNanos));
   return std::chrono::system_clock::time_point(std::chrono::duration_cast<std::chrono::system_clock::duration>(since));
 }
 
@@ -104,10 +109,8 @@ RefusalReason ReasonOfCode(grpc::StatusCode code) {
 }  // namespace
 
 int64_t ToNs(const google::protobuf::Duration& duration) {
-  constexpr int64_t kMax = INT64_MAX / kSecond - 1;
-  if (duration.seconds() > kMax) return INT64_MAX;
   if (duration.seconds() < 0 || duration.nanos() < 0) return 0;
-  return duration.seconds() * kSecond + duration.nanos();
+  return std::min(duration.seconds(), kMaxSeconds) * kSecond + std::min<int64_t>(duration.nanos(), kMaxNanos);
 }
 
 std::shared_ptr<const Spec> MakeSpec(std::string key, LockOptions options) {

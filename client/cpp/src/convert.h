@@ -32,6 +32,7 @@ std::shared_ptr<const Spec> MakeSpec(std::string key, LockOptions options);
 // A label the broker can read: cut to its limit, and empty when it is no UTF-8.
 std::string CleanLabel(std::string label);
 
+// 0 .. 4e18, whatever a broker says: it can be added to a time.
 int64_t ToNs(const google::protobuf::Duration& duration);
 Refusal ToRefusal(const v1::Refusal& wire);
 QueuedInfo ToQueued(const v1::Queued& wire);

@@ -118,7 +118,7 @@ TEST(Exclusion, NorWhenItForgotBeforeTheFirstAsked) { EXPECT_VIOLATED(Forgetful(
 TEST(Exclusion, NorWhenItForgotAfterTheSecondGrant) { EXPECT_VIOLATED(Forgetful(810, "", 1500), "I1"); }
 TEST(Exclusion, NorForLongerThanATtl) { EXPECT_VIOLATED(Forgetful(700, "", 2800), "I1"); }
 
-TEST(Exclusion, WhoWasFirstIsNotToldByTokens) {
+TEST(Exclusion, WhoWasFirstIsNotToldByTokensThatMayRepeat) {
   HistoryBuilder b;
   b.Fault(5, FaultKind::kStoreClock, -5000);
   const int64_t ann = b.Asks(10, "ann");
@@ -127,6 +127,19 @@ TEST(Exclusion, WhoWasFirstIsNotToldByTokens) {
   b.Forgot(50);
   b.Holds(500, 900, b.Asks(60, "bob"), 6);
   EXPECT_VIOLATED(b, "");
+}
+
+// ann was given the lock before the store forgot, and is told when bob has it.
+TEST(Exclusion, WhoWasFirstIsNotToldByWhoIsToldFirst) {
+  for (const int64_t forgot : {5, 50, 450}) {
+    HistoryBuilder b;
+    const int64_t ann = b.Asks(10, "ann");
+    b.Fault(forgot, FaultKind::kStoreEmptied);
+    b.Forgot(forgot);
+    b.Granted(400, b.Asks(100, "bob"), 9, 1000);
+    b.Granted(500, ann, 6, 900);
+    EXPECT_VIOLATED(b, forgot == 50 ? "" : "I1 I2");
+  }
 }
 
 // ---- Against the store ----

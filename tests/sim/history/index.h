@@ -35,7 +35,7 @@ struct Tenure {
   int told_times = 0;
   int32_t next = -1;  // of the same lease
 
-  // The earliest and the latest that the store can have given it.
+  // The latest that the store can have given it.
   int64_t Began() const { return took != kNotSeen ? took : told; }
 };
 
@@ -91,6 +91,10 @@ class Index {
 
   const LeaseTerms& TermsOf(const Tenure& tenure) const {
     return history.leases[static_cast<size_t>(tenure.lease)];
+  }
+  // The earliest that the store can have given it.
+  int64_t BeganNotBefore(const Tenure& tenure) const {
+    return tenure.took != kNotSeen ? tenure.took : fates[static_cast<size_t>(tenure.lease)].asked;
   }
   // Whether the store forgot this lock in [from, until].
   bool Forgot(int32_t lock, int64_t from, int64_t until) const;

@@ -91,7 +91,7 @@ bool IsJustified(const Index& index, const Tenure& loss) {
   if (ByMaxHold(index, loss)) return true;
   if (loss.lost_reason == static_cast<int64_t>(core::LostReason::kMaxHold)) return false;
   if (loss.lost_reason == static_cast<int64_t>(core::LostReason::kTaken) && loss.told != kNotSeen &&
-      index.Forgot(loss.lock, loss.took != kNotSeen ? loss.took : index.fates[static_cast<size_t>(loss.lease)].asked, loss.ended)) {
+      index.Forgot(loss.lock, index.BeganNotBefore(loss), loss.ended)) {
     return true;
   }
   for (const Trouble& trouble : index.troubles) {

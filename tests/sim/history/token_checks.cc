@@ -104,7 +104,7 @@ void CheckBeliefOrder(const Index& index, Report& report) {
     if (greatest == nullptr || greatest->lock != tenure.lock || tenure.token > greatest->token) {
       greatest = &tenure;
     } else if (greatest->lease != tenure.lease && belief.from == tenure.from &&
-               !index.Forgot(tenure.lock, tenure.Began(), greatest->Began())) {
+               !index.Forgot(tenure.lock, index.BeganNotBefore(tenure), greatest->Began())) {
       TellOrder(index, *greatest, tenure, " believed in", report);
     }
   }

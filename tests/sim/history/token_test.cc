@@ -137,6 +137,20 @@ TEST(Tokens, OfAGrantThatIsToldLateButWasForgottenMayBeSmaller) {
   EXPECT_VIOLATED(b, "");
 }
 
+// As clients see it: given at some time between asking and being told.
+TEST(Tokens, OfAGrantOnItsWayWhileTheStoreForgotMayBeSmaller) {
+  for (const int64_t forgot : {5, 20, 120}) {
+    HistoryBuilder b;
+    b.Fault(4, FaultKind::kLinkSlow, 500);
+    const int64_t ann = b.Asks(10, "ann");
+    b.Fault(forgot, FaultKind::kStoreClock, 6000);
+    b.Forgot(forgot);
+    b.Holds(100, 150, b.Asks(90, "bob"), 6);
+    b.Holds(200, 300, ann, 5);
+    EXPECT_VIOLATED(b, forgot == 20 ? "" : "I2");
+  }
+}
+
 // ---- I12 ----
 
 TEST(OneToken, ARepeatGetsTheSame) {
