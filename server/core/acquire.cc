@@ -186,11 +186,12 @@ void Broker::OnAcquireReply(const Op& op, OpId id, StoreReply& reply) {
   // Whatever it says, the give-back under way undoes; its end asks again.
   if (give_backs_.contains(op.owner)) return;
   if (const auto* granted = std::get_if<AcquireGranted>(&reply.outcome)) {
-    return Grant(waiter, granted->token, granted->since, waiter.spec.ttl,
-                 op.sent + waiter.spec.ttl - Margin(waiter.spec.ttl), Arrival::kAnswer);
+    return OnAcquireGranted(waiter, *granted, reply.time, op.sent);
   }
   if (waiter.queued) return;
-  if (auto* queued = std::get_if<AcquireQueued>(&reply.outcome)) return OnAcquireQueued(waiter, *queued, reply.time);
+  if (auto* queued = std::get_if<AcquireQueued>(&reply.outcome)) {
+    return OnAcquireQueued(waiter, *queued, reply.time, op.sent);
+  }
   if (waiter.op != 0) return;  // a later attempt is under way and will tell
   if (auto* held = std::get_if<AcquireHeld>(&reply.outcome)) {
     if (!TurnAwayOneTries(waiter, held->holder, held->queue_length)) return;
@@ -209,9 +210,26 @@ void Broker::OnAcquireReply(const Op& op, OpId id, StoreReply& reply) {
   RetryLater(waiter, "the store gave an answer that fits another command");
 }
 
-void Broker::OnAcquireQueued(Waiter& waiter, AcquireQueued& queued, StoreTime time) {
+void Broker::OnAcquireGranted(Waiter& waiter, const AcquireGranted& granted, StoreTime time, Instant sent) {
+  const Acquire& spec = waiter.spec;
+  Duration kept = spec.ttl;
+  if (spec.detached && spec.max_hold > Duration::zero()) {
+    // Its renewals end where max_hold does, counted from the first grant, though acquiring again keeps the key for longer.
+    const auto left = spec.max_hold - std::chrono::microseconds(time.us - granted.since.us);
+    if (left <= kMarginFloor) {
+      PursueGiveBack(
+          StartGiveBack(spec.name, spec.owner, /*waiting=*/false, spec.lock_delay, spec.ttl, granted.token));
+      return;  // its end asks again
+    }
+    kept = std::min(kept, left);
+  }
+  Grant(waiter, granted.token, granted.since, spec.ttl, sent + kept - Margin(kept), Arrival::kAnswer);
+}
+
+void Broker::OnAcquireQueued(Waiter& waiter, AcquireQueued& queued, StoreTime time, Instant sent) {
   waiter.queued = waiter.exists = true;
   waiter.placed = time;
+  waiter.placed_sent = sent;
   waiter.retry_at = kNever;
   waiter.trouble.clear();
   unplaced_.erase(waiter.serial);

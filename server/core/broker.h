@@ -80,7 +80,8 @@ class Broker {
   void ArmWaiter(Waiter& waiter);
   void OnWaiterTimer(Waiter& waiter);
   void OnAcquireReply(const Op& op, OpId id, StoreReply& reply);
-  void OnAcquireQueued(Waiter& waiter, AcquireQueued& queued, StoreTime time);
+  void OnAcquireGranted(Waiter& waiter, const AcquireGranted& granted, StoreTime time, Instant sent);
+  void OnAcquireQueued(Waiter& waiter, AcquireQueued& queued, StoreTime time, Instant sent);
   void OnAcquireFailed(Waiter& waiter, const StoreFailed& failed);
   void RetryLater(Waiter& waiter, std::string trouble);
   void Refuse(Waiter& waiter, Refused refused);
@@ -158,7 +159,8 @@ class Broker {
   bool GrantedRecently(const OwnerId& owner);
   void ForgetDetached(const OwnerId& owner);
   void RememberDetached(const OwnerId& owner, Instant until);
-  Instant NoticeDeadline(StoreTime since, Duration ttl) const;
+  Instant NoticeDeadline(const Waiter& waiter, StoreTime since, Duration ttl) const;
+  Instant TendDeadline(Instant sent, StoreTime time, const HolderView& holder) const;
 
   const BrokerConfig config_;
   uint64_t random_state_;

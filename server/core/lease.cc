@@ -11,8 +11,9 @@ namespace distlock::core {
 
 // `deadline` is D, counted from before the store was told; `arrival` says how the news came.
 void Broker::Grant(Waiter& waiter, uint64_t token, StoreTime since, Duration ttl, Instant deadline, Arrival arrival) {
-  if (now_ >= deadline) {
-    // Too old to be believed: ask again, which starts its ttl anew if it is still there. Giving it back first would have
+  const bool hearsay = arrival == Arrival::kNotice || arrival == Arrival::kTend;
+  if (now_ >= deadline || (hearsay && deadline - now_ < std::min(config_.validity, ttl / 3 * 2))) {
+    // Too old to be believed, or for long enough to be of use until it is renewed: ask again, which starts its ttl anew if it is still there. Giving it back first would have
     // one owner's release and next acquire cross when the connection breaks between them.
     LosePlace(waiter);
     waiter.exists = true;
@@ -152,7 +153,7 @@ void Broker::SendRenewals() {
       MarkAtRisk(*lease, store_trouble_);
     } else {
       op.owners.push_back(lease->owner);
-      batch.items.push_back(RenewItem{lease->name, lease->owner, lease->token, lease->ttl + lease->lock_delay});
+      batch.items.push_back(RenewItem{lease->name, lease->owner, lease->token, lease->ttl, {}});
       if (batch.items.size() == kMaxRenewBatch) flush();
     }
     ArmLease(*lease);

@@ -199,7 +199,8 @@ struct RenewItem {
   LockName name;
   OwnerId owner{};
   uint64_t token = 0;  // kAnothers when the owner has it under another; 0: any
-  Duration keep{};  // ttl + lock_delay
+  Duration ttl{};
+  StoreTime hold_until;  // the ttl is cut there; us = 0: none
 };
 struct StoreRenew {
   OpId op = 0;

@@ -53,7 +53,7 @@ void Broker::OnTendReply(const Op& op, OpId id, StoreReply& reply) {
     // Our waiter may hold it already: the notice was lost, or is still on its way.
     const HolderView& holder = *done->holder;
     if (const auto waiter = waiters_.find(holder.owner); waiter != waiters_.end() && waiter->second->queued) {
-      HandOff(op.name, holder.owner, holder.token, holder.since, holder.ttl, NoticeDeadline(holder.since, holder.ttl),
+      HandOff(op.name, holder.owner, holder.token, holder.since, holder.ttl, TendDeadline(op.sent, reply.time, holder),
               Arrival::kTend);
       found = queues_.find(op.name);
     }
@@ -65,6 +65,8 @@ void Broker::OnTendReply(const Op& op, OpId id, StoreReply& reply) {
     return store_up_ ? Arm(queue, now_ + kTendRetry + BackOff(6)) : timers_.Cancel(queue);
   }
   if (done->slot_was_gone) return RejoinAll(queue);
+  queue.seen = reply.time;
+  queue.seen_sent = op.sent;
   if (done->more) return Tend(queue);
   Instant next = now_ + config_.queue_slot / 3;
   if (!done->holder || !queue.holder || queue.holder->owner != done->holder->owner) {
@@ -112,22 +114,34 @@ void Broker::OnBlockNotice(const GrantNotice& in) {
 
 void Broker::Handle(const GrantNotice& in) {
   if (in.owner == OwnerId{}) return OnBlockNotice(in);
+  const auto found = waiters_.find(in.owner);
+  Instant deadline = clock_.known() ? clock_.Earliest(in.since, now_) + in.ttl : now_;
   // Notices keep no order with replies: this one may tell of a grant that has been given back or lost since.
-  if (const auto found = waiters_.find(in.owner); found != waiters_.end()) {
+  if (found != waiters_.end()) {
     Waiter& waiter = *found->second;
     if (!waiter.queued && (waiter.exists || waiter.spec.detached)) {
       waiter.hint = std::max(waiter.hint, in.since);
       return;
     }
     if (in.since < waiter.placed) return;
+    deadline = NoticeDeadline(waiter, in.since, in.ttl);
   }
-  HandOff(in.name, in.owner, in.token, in.since, in.ttl, NoticeDeadline(in.since, in.ttl), Arrival::kNotice);
+  HandOff(in.name, in.owner, in.token, in.since, in.ttl, deadline, Arrival::kNotice);
 }
 
-// A notice does not say when by our clock the ttl began; the store's clock does, within what we know of it.
-Instant Broker::NoticeDeadline(StoreTime since, Duration ttl) const {
-  if (!clock_.known()) return now_;
-  return clock_.Earliest(since, now_) + ttl - Margin(ttl);
+// A notice does not say when by our clock the ttl began, and the store's clock may have jumped since we last heard from it:
+// only what we sent while the store still said "waits" is surely older than the grant.
+Instant Broker::NoticeDeadline(const Waiter& waiter, StoreTime since, Duration ttl) const {
+  Instant older = waiter.placed_sent;
+  const auto queue = queues_.find(waiter.spec.name);
+  if (queue != queues_.end() && since >= queue->second->seen) older = std::max(older, queue->second->seen_sent);
+  return older + ttl - Margin(ttl);
+}
+
+// The script that ran at `time`, after we sent it, says since when it is held: both by one clock.
+Instant Broker::TendDeadline(Instant sent, StoreTime time, const HolderView& holder) const {
+  const Duration held = std::chrono::microseconds(time.us - holder.since.us);
+  return held < Duration::zero() ? sent : sent - held + holder.ttl - Margin(holder.ttl);
 }
 
 void Broker::HandOff(const LockName& name, const OwnerId& owner, uint64_t token, StoreTime since, Duration ttl,

@@ -34,6 +34,7 @@ struct Waiter : Timed {
   std::vector<Asker> askers;        // never empty; several: repeats of a detached request, in order of arrival
   Instant retry_at = kNever;        // ask (again); with `op` in flight: give up on that answer
   StoreTime placed;                 // when the store last said that it waits; an earlier grant is not news
+  Instant placed_sent{};            // before that answer's command was sent: a later grant is no older than this
   StoreTime hint;                   // a notice of then came while the place was not certain
   Instant straggler_until{};        // an attempt of unknown fate may still take effect until then
   OpId op = 0;                      // the acquire in flight
@@ -111,6 +112,8 @@ struct LocalQueue : Timed {
   LockName name;
   absl::btree_map<uint64_t, Waiter*> waiters;  // by serial: order of arrival here
   std::optional<HolderView> holder;            // as last seen, for those who time out
+  StoreTime seen;                              // when the store last said that all of them wait, but for the holder
+  Instant seen_sent{};                         // before that answer's command was sent
   OpId op = 0;
 };
 
@@ -121,7 +124,6 @@ struct RenewCall : Timed {
   Instant arrived{};
   Instant until{};
   Instant retry_at = kNever;
-  Duration keep{};                  // the ttl asked for in the attempt in flight
   OpId op = 0;
   std::string trouble;
 };

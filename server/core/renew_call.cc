@@ -7,6 +7,17 @@
 #include "core/limits.h"
 
 namespace distlock::core {
+namespace {
+
+// For how long the script that ran at `time` keeps the key, lock_delay apart. By the store's own clock, so that no guess of
+// ours about it can end a lease before what its holder was promised.
+Duration KeptBy(const Renew& renew, StoreTime time) {
+  if (renew.hold_until.us == 0) return renew.ttl;
+  const auto left = std::chrono::microseconds(renew.hold_until.us - time.us);
+  return std::min<Duration>(renew.ttl, std::chrono::floor<std::chrono::milliseconds>(left));
+}
+
+}  // namespace
 
 void Broker::Handle(Renew& in) {
   if (renew_calls_.contains(in.session)) return;
@@ -22,25 +33,15 @@ void Broker::Handle(Renew& in) {
 void Broker::SendRenewCall(RenewCall& call) {
   call.op = 0;
   call.retry_at = kNever;
-  call.keep = call.call.ttl;
   if (store_up_) {
-    if (call.call.hold_until.us > 0 && clock_.known()) {
-      const auto left = std::chrono::microseconds(call.call.hold_until.us - clock_.Latest(now_).us);
-      if (left <= kMarginFloor) {
-        PursueGiveBack(StartGiveBack(call.call.name, call.call.owner, /*waiting=*/false, Duration::zero(), call.keep,
-                                   call.call.token));
-        return RefuseRenewCall(call, RefusalReason::kNotHolder, "it was held for max_hold");
-      }
-      call.keep = std::min<Duration>(call.keep, left);
-    }
     Op op;
     op.verb = Op::Verb::kRenewCall;
     op.caller = {call.call.session, call.call.request};
     call.op = SendOp(std::move(op));
-    call.retry_at = now_ + AttemptTimeout(call.keep);
+    call.retry_at = now_ + AttemptTimeout(call.call.ttl);
     StoreRenew renew;
     renew.op = call.op;
-    renew.items.push_back(RenewItem{call.call.name, call.call.owner, call.call.token, call.keep});
+    renew.items.push_back(RenewItem{call.call.name, call.call.owner, call.call.token, call.call.ttl, call.call.hold_until});
     Command(std::move(renew));
   }
   Arm(call, std::min(call.until, call.retry_at));
@@ -68,20 +69,25 @@ void Broker::OnRenewCallReply(const Op& op, OpId id, StoreReply& reply) {
     call.retry_at = store_up_ ? now_ + kRetryMin + BackOff(3) : kNever;
     return Arm(call, std::min(call.until, call.retry_at));
   }
+  const Duration kept = KeptBy(call.call, reply.time);
   if (done->results[0] != RenewResult::kRenewed) {
     return RefuseRenewCall(call, RefusalReason::kNotHolder,
-                           done->results[0] == RenewResult::kGone ? "the store no longer has it"
-                                                                  : "the store has another holder");
+                           kept <= Duration::zero()                        ? "it was held for max_hold"
+                           : done->results[0] == RenewResult::kGone ? "the store no longer has it"
+                                                                    : "the store has another holder");
   }
-  const Instant deadline = op.sent + call.keep - Margin(call.keep);
+  const Instant deadline = op.sent + kept - Margin(kept);
+  if (now_ >= deadline && kept < call.call.ttl) {
+    return RefuseRenewCall(call, RefusalReason::kNotHolder, "it was held for max_hold");
+  }
   if (now_ >= deadline) return SendRenewCall(call);
   Note({.kind = FactKind::kRenewed, .name = call.call.name, .detail = {}});
-  RememberDetached(call.call.owner, now_ + call.keep);
-  if (const auto queue = queues_.find(call.call.name); call.keep < call.call.ttl && queue != queues_.end()) {
+  RememberDetached(call.call.owner, now_ + kept);
+  if (const auto queue = queues_.find(call.call.name); kept < call.call.ttl && queue != queues_.end()) {
     // Its max_hold ends it sooner than was last seen.
-    Arm(*queue->second, std::min(queue->second->at, now_ + call.keep + kExpirySlack));
+    Arm(*queue->second, std::min(queue->second->at, now_ + kept + kExpirySlack));
   }
-  Tell(op.caller, RenewDone{deadline - call.arrived, call.keep});
+  Tell(op.caller, RenewDone{deadline - call.arrived, kept});
   timers_.Cancel(call);
   renew_calls_.erase(found);
 }

@@ -52,7 +52,9 @@ struct Encoder {
     DISTLOCK_CHECK(!in.items.empty() && in.items.size() <= core::kMaxRenewBatch);
     CommandBuilder command = CallScript(lua::kRenew, in.items.size());
     for (const auto& item : in.items) command.Arg(keys.Holder(item.name));
-    for (const auto& item : in.items) command.Arg(HexOfOwner(item.owner)).Arg(Cat(item.token)).Arg(CeilMs(item.keep));
+    for (const auto& item : in.items) {
+      command.Arg(HexOfOwner(item.owner)).Arg(Cat(item.token)).Arg(CeilMs(item.ttl)).Arg(item.hold_until.us);
+    }
     return {{Verb::kRenew, in.op, in.items.size()}, &lua::kRenew, std::move(command).Build()};
   }
 

@@ -160,7 +160,13 @@ ModelStore::Outcome ModelStore::Do(BrokerNumber, const StoreRenew& in) {
     } else if (!Is(*lock.holder, item.owner, item.token)) {
       done.results.push_back(RenewResult::kAnothers);
     } else {
-      lock.holder_end = NowMs() + CeilMs(item.keep);
+      int64_t px = CeilMs(item.ttl);
+      if (item.hold_until.us > 0) px = std::min(px, (item.hold_until.us - now_us_) / 1000);
+      if (px <= 0) {
+        done.results.push_back(RenewResult::kGone);
+        continue;
+      }
+      lock.holder_end = NowMs() + px + lock.holder->terms.delay_ms;
       done.results.push_back(RenewResult::kRenewed);
     }
   }

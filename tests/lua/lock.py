@@ -87,8 +87,8 @@ class Lock:
         return self.call("inspect", limit)
 
     def renew(self, *pairs):
-        """pairs: (lock, n, px), or (lock, n, px, token)"""
-        argv = [item for _, n, px, *token in pairs for item in (owner(n), *(token or (0,)), px)]
+        """pairs: (lock, n, ttl), or (lock, n, ttl, token), or (lock, n, ttl, token, hold_until)"""
+        argv = [item for _, n, ttl, *more in pairs for item in (owner(n), *(more[:1] or (0,)), ttl, *(more[1:] or (0,)))]
         return self.call("renew", *argv, keys=[pair[0].h for pair in pairs])
 
     def holder(self):

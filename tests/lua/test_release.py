@@ -201,6 +201,16 @@ def test_renew_many(redis):
     assert redis("EXISTS", locks[3].h) == 0, "a key that is gone is not made again"
 
 
+def test_renew_ends_at_hold_until_and_keeps_the_delay(lock, redis):
+    token = lock.acquire(1, ttl=TTL_MS, delay=500)[2]
+    now = lock.renew((lock, 1, TTL_MS))[1]
+    assert TTL_MS < redis("PTTL", lock.h) <= TTL_MS + 500
+    assert lock.renew((lock, 1, TTL_MS, token, int(now) + 1_000_000))[2:] == [1]
+    assert 500 < redis("PTTL", lock.h) <= 1500
+    assert lock.renew((lock, 1, TTL_MS, token, int(now) - 1))[2:] == [0]
+    assert 500 < redis("PTTL", lock.h) <= 1500, "what is left of its delay is not cut short"
+
+
 def test_renew_may_shorten(lock, redis):
     lock.acquire(1)
     lock.renew((lock, 1, 2_000))

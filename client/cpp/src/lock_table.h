@@ -10,10 +10,10 @@
 #pragma once
 
 #include <absl/container/btree_set.h>
-#include <absl/container/flat_hash_map.h>
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -72,7 +72,7 @@ class LockTable {
 
  private:
   bool AtMaxHold(const Lease& lease, int64_t now_ns) const;
-  using Live = absl::flat_hash_map<uint64_t, LeasePtr>;
+  using Live = std::map<uint64_t, LeasePtr>;  // in the order they were asked for, and so is what is told of them
 
   void OnOpened(const v1::Opened& opened, int64_t now_ns);
   void OnGrant(uint64_t id, const v1::Grant& grant, int64_t now_ns, Effects& fx);
@@ -100,7 +100,7 @@ class LockTable {
   const Options options_;
 
   Live live_;                                                // waiting, granted, held
-  absl::flat_hash_map<uint64_t, ReleaseCallback> releases_;  // by the release command's id
+  std::map<uint64_t, ReleaseCallback> releases_;              // by the release command's id
   absl::btree_set<std::pair<int64_t, uint64_t>> timeouts_;   // of the waiting
   uint64_t next_id_ = 1;
   size_t held_ = 0;

@@ -20,7 +20,7 @@ void ClientProcess::Kill(Duration heard_within, Duration down) {
   env_.Log([&] { return name() + " dies"; });
   env_.NoteFault(FaultKind::kClientKilled, actor(), heard_within);
   HangUp(heard_within);
-  for (auto& [lease, wish] : wishes_) {
+  for (auto& [id, wish] : wishes_) {
     if (wish.stage == Stage::kHeld) {
       Note(wish, {.kind = RecordKind::kEnded, .code = static_cast<uint8_t>(EndedWhy::kClientDied)});
     } else {
@@ -33,7 +33,14 @@ void ClientProcess::Kill(Duration heard_within, Duration down) {
   env_.time.After(down, [this] { Start(); });
 }
 
-bool ClientProcess::idle() const { return wishes_.empty(); }
+std::string ClientProcess::Waiting() const {
+  std::string text = name();
+  for (const auto& [id, wish] : wishes_) {
+    text += wish.releasing ? ", for the end of " : wish.stage == Stage::kHeld ? ", holding " : ", for ";
+    text += LabelOf(wish);
+  }
+  return text;
+}
 
 void ClientProcess::MoveHome() {
   home_ = static_cast<size_t>(env_.dice.Roll(static_cast<int>(neighbours_.brokers->size())));
@@ -73,9 +80,7 @@ void ClientProcess::Draw(Wish& wish) {
                                           : core::OnDisconnect::kExpire;
 }
 
-void ClientProcess::MakeWish() {
-  Wish wish;
-  Draw(wish);
+void ClientProcess::Number(Wish& wish) {
   wish.lease = static_cast<int64_t>(env_.history.leases.size());
   env_.history.leases.push_back({.lock = wish.lock,
                                  .client = actor(),
@@ -85,27 +90,38 @@ void ClientProcess::MakeWish() {
                                  .detached = detached(),
                                  .risky = !detached() && wish.on_disconnect == core::OnDisconnect::kRelease,
                                  .freed_by_promise = !detached() && wish.on_disconnect != core::OnDisconnect::kExpire});
-  const int64_t lease = wish.lease;
-  Wish& kept = wishes_[lease] = std::move(wish);
-  Note(kept, {.kind = RecordKind::kAsked, .value = kept.max_wait ? kept.max_wait->count() : -1});
-  env_.Log([&] { return name() + " wants " + kept.key + " as lease " + std::to_string(lease); });
+  Note(wish, {.kind = RecordKind::kAsked, .value = wish.max_wait ? wish.max_wait->count() : -1});
+  env_.Log([&] { return name() + " wants " + wish.key + " as " + LabelOf(wish); });
+}
+
+void ClientProcess::AskAnew(Wish& wish) {
+  Note(wish, {.kind = RecordKind::kGaveUp});
+  Number(wish);
+}
+
+void ClientProcess::MakeWish() {
+  const int64_t id = next_id_++;
+  Wish& wish = wishes_[id];
+  wish.id = id;
+  Draw(wish);
+  Number(wish);
   if (env_.dice.Chance(env_.temper.impatient)) {
     const Duration patience = env_.dice.Between(Duration(0), env_.dice.Chance(0.7) ? milliseconds(5) : seconds(3));
-    PostAfter(patience, [this, lease] {
-      Wish* same = Find(lease);
+    PostAfter(patience, [this, id] {
+      Wish* same = Find(id);
       if (same == nullptr || same->stage != Stage::kAsking) return;
-      env_.Log([&] { return name() + " gives up lease " + std::to_string(lease); });
+      env_.Log([&] { return name() + " gives up " + LabelOf(*same); });
       Note(*same, {.kind = RecordKind::kGaveUp});
       GiveUp(*same);
     });
   }
-  Ask(kept);
+  Ask(wish);
 }
 
 v1::LockSpec ClientProcess::SpecOf(const Wish& wish) const {
   v1::LockSpec spec;
   spec.set_key(wish.key);
-  spec.set_owner("lease " + std::to_string(wish.lease));
+  spec.set_owner(LabelOf(wish));
   *spec.mutable_ttl() = rpc::ToProto(wish.ttl);
   if (wish.max_wait) *spec.mutable_max_wait() = rpc::ToProto(*wish.max_wait);
   if (wish.max_hold > Duration(0)) *spec.mutable_max_hold() = rpc::ToProto(wish.max_hold);
@@ -114,8 +130,8 @@ v1::LockSpec ClientProcess::SpecOf(const Wish& wish) const {
   return spec;
 }
 
-ClientProcess::Wish* ClientProcess::Find(int64_t lease) {
-  const auto found = wishes_.find(lease);
+ClientProcess::Wish* ClientProcess::Find(int64_t id) {
+  const auto found = wishes_.find(id);
   return found == wishes_.end() ? nullptr : &found->second;
 }
 
@@ -124,22 +140,22 @@ ClientProcess::Wish* ClientProcess::Find(int64_t lease) {
 void ClientProcess::OnGranted(Wish& wish, uint64_t token) {
   Note(wish, {.kind = RecordKind::kGranted, .token = token});
   if (wish.stage == Stage::kHeld) return;
-  env_.Log([&] { return name() + " is granted lease " + std::to_string(wish.lease); });
+  env_.Log([&] { return name() + " is granted " + LabelOf(wish); });
   wish.stage = Stage::kHeld;
   wish.token = token;
-  const int64_t lease = wish.lease;
+  const int64_t id = wish.id;
   const Duration hold = env_.dice.Between(Duration(0), env_.dice.Chance(0.9) ? env_.temper.longest_hold : seconds(8));
-  PostAfter(env_.dice.Between(Duration(0), hold), [this, lease] { Work(lease); });
-  PostAfter(hold, [this, lease] {
-    Wish* same = Find(lease);
+  PostAfter(env_.dice.Between(Duration(0), hold), [this, id] { Work(id); });
+  PostAfter(hold, [this, id] {
+    Wish* same = Find(id);
     if (same == nullptr || same->stage != Stage::kHeld) return;
     if (env_.acting && env_.dice.Chance(env_.temper.careless)) {
       return Kill(env_.dice.Chance(0.5) ? Duration(0) : seconds(5), env_.dice.Between(milliseconds(1), seconds(2)));
     }
-    Work(lease);
-    same = Find(lease);
+    Work(id);
+    same = Find(id);
     if (same == nullptr) return;
-    env_.Log([&] { return name() + " gives back lease " + std::to_string(lease); });
+    env_.Log([&] { return name() + " gives back " + LabelOf(*same); });
     same->releasing = true;
     if (Checks(*same)) OnEnded(*same, EndedWhy::kReleasing);
     GiveBack(*same);
@@ -147,20 +163,14 @@ void ClientProcess::OnGranted(Wish& wish, uint64_t token) {
 }
 
 // Checks, then writes: at once, or a little later, when the lock may be gone.
-void ClientProcess::Work(int64_t lease) {
-  Wish* wish = Find(lease);
+void ClientProcess::Work(int64_t id) {
+  Wish* wish = Find(id);
   if (wish == nullptr || wish->stage != Stage::kHeld || !Checks(*wish)) return;
-  if (env_.dice.Chance(0.5)) return Write(lease);
-  const uint64_t token = wish->token;
-  const int32_t lock = wish->lock;
-  PostAfter(env_.dice.Between(Duration(0), milliseconds(2)), [this, lease, lock, token] {
-    const bool accepted = neighbours_.data->Write(lock, token);
-    env_.Note({.kind = RecordKind::kWrote, .code = accepted, .actor = actor(), .lock = lock, .lease = lease, .token = token});
-  });
+  if (env_.dice.Chance(0.5)) return Write(*wish);
+  PostAfter(env_.dice.Between(Duration(0), milliseconds(2)), [this, copy = *wish] { Write(copy); });
 }
 
-void ClientProcess::Write(int64_t lease) {
-  const Wish& wish = *Find(lease);
+void ClientProcess::Write(const Wish& wish) {
   const bool accepted = neighbours_.data->Write(wish.lock, wish.token);
   Note(wish, {.kind = RecordKind::kWrote, .code = accepted, .token = wish.token});
 }
@@ -174,21 +184,21 @@ void ClientProcess::OnBelief(Wish& wish, Duration local_until) {
 }
 
 void ClientProcess::OnEnded(Wish& wish, EndedWhy why, int64_t value) {
-  env_.Log([&] { return name() + " has no lease " + std::to_string(wish.lease) + " any more (" + std::to_string(static_cast<int>(why)) + ")"; });
+  env_.Log([&] { return name() + " has no " + LabelOf(wish) + " any more (" + std::to_string(static_cast<int>(why)) + ")"; });
   Note(wish, {.kind = RecordKind::kEnded, .code = static_cast<uint8_t>(why), .value = value});
   if (wish.releasing) return;
-  wishes_.erase(wish.lease);
+  wishes_.erase(wish.id);
 }
 
 void ClientProcess::OnRefused(Wish& wish, core::RefusalReason reason) {
-  env_.Log([&] { return name() + " is refused lease " + std::to_string(wish.lease) + " (" + std::to_string(static_cast<int>(reason)) + ")"; });
+  env_.Log([&] { return name() + " is refused " + LabelOf(wish) + " (" + std::to_string(static_cast<int>(reason)) + ")"; });
   Note(wish, {.kind = RecordKind::kRefused, .code = static_cast<uint8_t>(reason)});
-  wishes_.erase(wish.lease);
+  wishes_.erase(wish.id);
 }
 
 void ClientProcess::OnReleased(Wish& wish, core::ReleaseOutcome outcome) {
   Note(wish, {.kind = RecordKind::kReleased, .code = static_cast<uint8_t>(outcome)});
-  wishes_.erase(wish.lease);
+  wishes_.erase(wish.id);
 }
 
 void ClientProcess::Note(const Wish& wish, Record record) {

@@ -45,7 +45,9 @@ class ClientProcess : public Process {
   virtual void Start();
   // As if killed; starts again when `down` has passed.
   void Kill(Duration heard_within, Duration down);
-  bool idle() const;
+  bool idle() const { return wishes_.empty(); }
+  // What it still waits for, in words.
+  std::string Waiting() const;
   // Whether a fault may make it stand still: not one that counts time from receipt.
   virtual bool may_pause() const { return true; }
   // Ends everything in good order; for the end of the world.
@@ -54,7 +56,8 @@ class ClientProcess : public Process {
  protected:
   enum class Stage : uint8_t { kAsking, kHeld, kOver };
   struct Wish {
-    int64_t lease = -1;
+    int64_t id = 0;      // within this client
+    int64_t lease = -1;  // its number in the history, as long as one attempt lasts
     int32_t lock = -1;
     std::string key;
     Duration ttl{};
@@ -83,9 +86,12 @@ class ClientProcess : public Process {
   void OnEnded(Wish& wish, EndedWhy why, int64_t value = 0);
   void OnRefused(Wish& wish, core::RefusalReason reason);
   void OnReleased(Wish& wish, core::ReleaseOutcome outcome);
-  void Forget(const Wish& wish) { wishes_.erase(wish.lease); }  // nobody will ever know
+  void Forget(const Wish& wish) { wishes_.erase(wish.id); }  // nobody will ever know
   void Note(const Wish& wish, Record record);
-  Wish* Find(int64_t lease);
+  Wish* Find(int64_t id);
+  // What waits is asked for anew, as another owner: to the store and to the history that is another lease.
+  void AskAnew(Wish& wish);
+  static std::string LabelOf(const Wish& wish) { return "lease " + std::to_string(wish.lease); }
   std::map<int64_t, Wish>& wishes() { return wishes_; }
   v1::LockSpec SpecOf(const Wish& wish) const;
   // Any that is alive; null when none is.
@@ -97,12 +103,14 @@ class ClientProcess : public Process {
   void Act();
   void MakeWish();
   void Draw(Wish& wish);
-  void Work(int64_t lease);
-  void Write(int64_t lease);
+  void Number(Wish& wish);
+  void Work(int64_t id);
+  void Write(const Wish& wish);
 
   const Neighbours neighbours_;
   size_t home_ = 0;
-  std::map<int64_t, Wish> wishes_;  // not over
+  std::map<int64_t, Wish> wishes_;  // by id; not over
+  int64_t next_id_ = 1;
 };
 
 }  // namespace distlock::sim

@@ -17,33 +17,33 @@ Duration ToDuration(const google::protobuf::Duration& proto) {
 
 class DetachedClient::Ears : public Listener {
  public:
-  Ears(DetachedClient* client, int64_t lease, uint64_t call, Duration sent)
-      : client_(client), lease_(lease), call_(call), sent_(sent) {}
-  void OnGrant(const v1::Grant& grant) override { client_->OnGrant(lease_, call_, sent_, grant); }
-  void OnRenewed(Duration valid_for) override { client_->OnRenewed(lease_, call_, sent_, valid_for); }
-  void OnReleased(core::ReleaseOutcome outcome) override { client_->OnCallReleased(lease_, call_, outcome); }
-  void OnRefused(core::RefusalReason reason) override { client_->OnCallRefused(lease_, call_, reason); }
+  Ears(DetachedClient* client, int64_t id, uint64_t call, Duration sent)
+      : client_(client), id_(id), call_(call), sent_(sent) {}
+  void OnGrant(const v1::Grant& grant) override { client_->OnGrant(id_, call_, sent_, grant); }
+  void OnRenewed(Duration valid_for) override { client_->OnRenewed(id_, call_, sent_, valid_for); }
+  void OnReleased(core::ReleaseOutcome outcome) override { client_->OnCallReleased(id_, call_, outcome); }
+  void OnRefused(core::RefusalReason reason) override { client_->OnCallRefused(id_, call_, reason); }
 
  private:
   DetachedClient* client_;
-  int64_t lease_;
+  int64_t id_;
   uint64_t call_;
   Duration sent_;
 };
 
-bool DetachedClient::Call(int64_t lease, Duration patience, std::function<void(Front&, core::SessionId)> say) {
-  Claim& claim = claims_.at(lease);
+bool DetachedClient::Call(int64_t id, Duration patience, std::function<void(Front&, core::SessionId)> say) {
+  Claim& claim = claims_.at(id);
   EndCall(claim);
   BrokerProcess* broker = LiveBroker();
   if (broker == nullptr) return false;
   const uint64_t call = claim.call = ++calls_;
   const WirePtr wire = claim.wire = Wire::Connect(env_, *this, *broker);
-  auto ears = std::make_shared<Ears>(this, lease, call, LocalTime());
-  wire->on_closed[Wire::kClient] = [this, lease, call] { OnCallFailed(lease, call); };
+  auto ears = std::make_shared<Ears>(this, id, call, LocalTime());
+  wire->on_closed[Wire::kClient] = [this, id, call] { OnCallFailed(id, call); };
   wire->Send(Wire::kClient, [broker, wire, ears, say = std::move(say)] {
     say(broker->front(), broker->front().Accept(wire, ears));
   });
-  PostAfter(patience, [this, lease, call] { OnCallFailed(lease, call); });
+  PostAfter(patience, [this, id, call] { OnCallFailed(id, call); });
   return true;
 }
 
@@ -52,8 +52,8 @@ void DetachedClient::EndCall(Claim& claim) {
   if (claim.wire != nullptr) std::exchange(claim.wire, nullptr)->Close(Wire::kClient);
 }
 
-DetachedClient::Claim* DetachedClient::Waiting(int64_t lease, uint64_t call) {
-  const auto found = claims_.find(lease);
+DetachedClient::Claim* DetachedClient::Waiting(int64_t id, uint64_t call) {
+  const auto found = claims_.find(id);
   return found == claims_.end() || found->second.call != call ? nullptr : &found->second;
 }
 
@@ -62,70 +62,82 @@ DetachedClient::Claim* DetachedClient::Waiting(int64_t lease, uint64_t call) {
 void DetachedClient::Ask(Wish& wish) {
   Claim claim;
   if (env_.dice.Chance(0.8)) claim.request_id = "request-of-lease-" + std::to_string(wish.lease) + "-" + std::to_string(actor());
-  claims_[wish.lease] = std::move(claim);
-  Try(wish.lease);
+  claims_[wish.id] = std::move(claim);
+  Try(wish.id);
 }
 
-void DetachedClient::Try(int64_t lease) {
-  Wish* wish = Find(lease);
+void DetachedClient::Try(int64_t id) {
+  Wish* wish = Find(id);
   if (wish == nullptr || wish->stage != Stage::kAsking) return;
-  Claim& claim = claims_.at(lease);
+  Claim& claim = claims_.at(id);
   const bool more = claim.tries == 0 || !claim.request_id.empty();
   if (++claim.tries > kMostTries || !more) {
     EndCall(claim);
-    claims_.erase(lease);
+    claims_.erase(id);
     return OnRefused(*wish, core::RefusalReason::kStoreUnavailable);
   }
   // A caller that is out of patience asks another broker for the same.
   const Duration patience = env_.dice.Chance(0.3) && !claim.request_id.empty() ? env_.dice.Between(milliseconds(5), seconds(1))
                                                                                : seconds(200);
-  const bool sent = Call(lease, patience, [spec = SpecOf(*wish), request_id = claim.request_id](Front& front, core::SessionId id) {
-    front.Acquire(id, spec, request_id);
+  const bool sent = Call(id, patience, [spec = SpecOf(*wish), request_id = claim.request_id](Front& front, core::SessionId call) {
+    front.Acquire(call, spec, request_id);
   });
-  if (!sent) PostAfter(milliseconds(200), [this, lease] { Try(lease); });
+  if (!sent) PostAfter(milliseconds(200), [this, id] { Try(id); });
 }
 
-void DetachedClient::OnGrant(int64_t lease, uint64_t call, Duration sent, const v1::Grant& grant) {
-  Claim* claim = Waiting(lease, call);
-  Wish* wish = Find(lease);
+void DetachedClient::OnGrant(int64_t id, uint64_t call, Duration sent, const v1::Grant& grant) {
+  Claim* claim = Waiting(id, call);
+  Wish* wish = Find(id);
   if (claim == nullptr || wish == nullptr || wish->stage != Stage::kAsking) return;
   EndCall(*claim);
   claim->lease_id = grant.lease_id();
-  OnGranted(*wish, grant.fencing_token());
   const Duration until = sent + ToDuration(grant.valid_for());
-  OnBelief(*wish, until);
-  if (!Checks(*wish)) return;
-  PostAfter((until - LocalTime()) / 3, [this, lease] { Renew(lease); });
+  if (until > LocalTime()) return Hold(*wish, grant.fencing_token(), until);
+  claim->token = grant.fencing_token();
+  const auto renew = [lease_id = claim->lease_id](Front& front, core::SessionId at) { front.Renew(at, lease_id); };
+  if (!Call(id, wish->ttl, renew)) PostAfter(milliseconds(200), [this, id] { Try(id); });
+}
+
+void DetachedClient::Hold(Wish& wish, uint64_t token, Duration until) {
+  const int64_t id = wish.id;
+  OnGranted(wish, token);
+  OnBelief(wish, until);
+  PostAfter((until - LocalTime()) / 3, [this, id] { Renew(id); });
 }
 
 void DetachedClient::GiveUp(Wish& wish) {
-  EndCall(claims_.at(wish.lease));
-  claims_.erase(wish.lease);
+  EndCall(claims_.at(wish.id));
+  claims_.erase(wish.id);
   Forget(wish);
 }
 
 // ---- Holding ----
 
-void DetachedClient::Renew(int64_t lease) {
-  Wish* wish = Find(lease);
+void DetachedClient::Renew(int64_t id) {
+  Wish* wish = Find(id);
   if (wish == nullptr || wish->releasing || !Checks(*wish)) return;
   const Duration left = wish->until - env_.now();
-  PostAfter(left / 3 + milliseconds(1), [this, lease] { Renew(lease); });
-  Call(lease, left, [lease_id = claims_.at(lease).lease_id](Front& front, core::SessionId id) { front.Renew(id, lease_id); });
+  PostAfter(left / 3 + milliseconds(1), [this, id] { Renew(id); });
+  Call(id, left, [lease_id = claims_.at(id).lease_id](Front& front, core::SessionId call) { front.Renew(call, lease_id); });
 }
 
-void DetachedClient::OnRenewed(int64_t lease, uint64_t call, Duration sent, Duration valid_for) {
-  Claim* claim = Waiting(lease, call);
-  Wish* wish = Find(lease);
-  if (claim == nullptr || wish == nullptr || wish->releasing || !Checks(*wish)) return;
+void DetachedClient::OnRenewed(int64_t id, uint64_t call, Duration sent, Duration valid_for) {
+  Claim* claim = Waiting(id, call);
+  Wish* wish = Find(id);
+  if (claim == nullptr || wish == nullptr || wish->releasing) return;
+  if (wish->stage == Stage::kAsking && sent + valid_for > LocalTime()) {
+    EndCall(*claim);
+    return Hold(*wish, claim->token, sent + valid_for);
+  }
+  if (wish->stage == Stage::kAsking || !Checks(*wish)) return;
   EndCall(*claim);
   OnBelief(*wish, std::max(sent + valid_for, Duration(0)));
 }
 
 bool DetachedClient::Checks(Wish& wish) {
   if (!wish.releasing && env_.now() >= wish.until) {
-    EndCall(claims_.at(wish.lease));
-    claims_.erase(wish.lease);
+    EndCall(claims_.at(wish.id));
+    claims_.erase(wish.id);
     OnEnded(wish, EndedWhy::kDeadline);
     return false;
   }
@@ -133,67 +145,67 @@ bool DetachedClient::Checks(Wish& wish) {
 }
 
 void DetachedClient::GiveBack(Wish& wish) {
-  claims_.at(wish.lease).tries = 0;
-  TryRelease(wish.lease);
+  claims_.at(wish.id).tries = 0;
+  TryRelease(wish.id);
 }
 
-void DetachedClient::TryRelease(int64_t lease) {
-  Wish* wish = Find(lease);
+void DetachedClient::TryRelease(int64_t id) {
+  Wish* wish = Find(id);
   if (wish == nullptr) return;
-  Claim& claim = claims_.at(lease);
+  Claim& claim = claims_.at(id);
   if (++claim.tries > kMostTries) {
     EndCall(claim);
-    claims_.erase(lease);
+    claims_.erase(id);
     return Forget(*wish);
   }
-  const bool sent = Call(lease, kReleasePatience, [lease_id = claim.lease_id](Front& front, core::SessionId id) {
-    front.Release(id, lease_id);
+  const bool sent = Call(id, kReleasePatience, [lease_id = claim.lease_id](Front& front, core::SessionId call) {
+    front.Release(call, lease_id);
   });
-  if (!sent) PostAfter(milliseconds(200), [this, lease] { TryRelease(lease); });
+  if (!sent) PostAfter(milliseconds(200), [this, id] { TryRelease(id); });
 }
 
 // ---- Answers ----
 
-void DetachedClient::OnCallReleased(int64_t lease, uint64_t call, core::ReleaseOutcome outcome) {
-  Claim* claim = Waiting(lease, call);
-  Wish* wish = Find(lease);
+void DetachedClient::OnCallReleased(int64_t id, uint64_t call, core::ReleaseOutcome outcome) {
+  Claim* claim = Waiting(id, call);
+  Wish* wish = Find(id);
   if (claim == nullptr || wish == nullptr) return;
   EndCall(*claim);
-  claims_.erase(lease);
+  claims_.erase(id);
   OnReleased(*wish, outcome);
 }
 
-void DetachedClient::OnCallRefused(int64_t lease, uint64_t call, core::RefusalReason reason) {
-  Claim* claim = Waiting(lease, call);
-  Wish* wish = Find(lease);
+void DetachedClient::OnCallRefused(int64_t id, uint64_t call, core::RefusalReason reason) {
+  Claim* claim = Waiting(id, call);
+  Wish* wish = Find(id);
   if (claim == nullptr || wish == nullptr) return;
   const bool passing = reason == core::RefusalReason::kDraining || reason == core::RefusalReason::kStoreUnavailable;
-  if (wish->releasing || (wish->stage == Stage::kAsking && passing)) return OnCallFailed(lease, call);
+  if (wish->releasing || (wish->stage == Stage::kAsking && passing)) return OnCallFailed(id, call);
   EndCall(*claim);
   if (wish->stage == Stage::kAsking) {
-    claims_.erase(lease);
+    claims_.erase(id);
     return OnRefused(*wish, reason);
   }
   // Of a renewal: not held any more, or not this time.
   if (reason != core::RefusalReason::kNotHolder) return;
-  claims_.erase(lease);
+  claims_.erase(id);
   OnEnded(*wish, EndedWhy::kLost, static_cast<int>(core::LostReason::kTaken) + 1);
 }
 
-void DetachedClient::OnCallFailed(int64_t lease, uint64_t call) {
-  Claim* claim = Waiting(lease, call);
-  Wish* wish = Find(lease);
+void DetachedClient::OnCallFailed(int64_t id, uint64_t call) {
+  Claim* claim = Waiting(id, call);
+  Wish* wish = Find(id);
   if (claim == nullptr || wish == nullptr) return;
   EndCall(*claim);
   const Duration pause = env_.dice.Between(milliseconds(1), milliseconds(300));
-  if (wish->releasing) return PostAfter(pause, [this, lease] { TryRelease(lease); });
-  if (wish->stage == Stage::kAsking) return PostAfter(pause, [this, lease] { Try(lease); });
+  if (wish->releasing) return PostAfter(pause, [this, id] { TryRelease(id); });
+  if (wish->stage == Stage::kAsking) return PostAfter(pause, [this, id] { Try(id); });
 }
 
 void DetachedClient::Leave() {
   std::vector<int64_t> all;
-  for (const auto& [lease, wish] : wishes()) all.push_back(lease);
-  for (const int64_t lease : all) GiveUp(*Find(lease));
+  for (const auto& [id, wish] : wishes()) all.push_back(id);
+  for (const int64_t id : all) GiveUp(*Find(id));
 }
 
 }  // namespace distlock::sim

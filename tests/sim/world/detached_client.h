@@ -25,6 +25,7 @@ class DetachedClient : public ClientProcess {
   struct Claim {
     std::string request_id;
     std::string lease_id;
+    uint64_t token = 0;  // of a grant that came too late to be believed in: it is renewed first
     int tries = 0;
     uint64_t call = 0;  // the one that is waited for
     WirePtr wire;
@@ -38,17 +39,18 @@ class DetachedClient : public ClientProcess {
   bool detached() const override { return true; }
 
   // Sends a call to any broker; false when there is none. `say` runs at the broker. Unanswered, it ends after `patience`.
-  bool Call(int64_t lease, Duration patience, std::function<void(Front&, core::SessionId)> say);
+  bool Call(int64_t id, Duration patience, std::function<void(Front&, core::SessionId)> say);
   void EndCall(Claim& claim);
-  void Try(int64_t lease);
-  void Renew(int64_t lease);
-  void TryRelease(int64_t lease);
-  void OnGrant(int64_t lease, uint64_t call, Duration sent, const v1::Grant& grant);
-  void OnRenewed(int64_t lease, uint64_t call, Duration sent, Duration valid_for);
-  void OnCallRefused(int64_t lease, uint64_t call, core::RefusalReason reason);
-  void OnCallReleased(int64_t lease, uint64_t call, core::ReleaseOutcome outcome);
-  void OnCallFailed(int64_t lease, uint64_t call);
-  Claim* Waiting(int64_t lease, uint64_t call);
+  void Try(int64_t id);
+  void Hold(Wish& wish, uint64_t token, Duration until);
+  void Renew(int64_t id);
+  void TryRelease(int64_t id);
+  void OnGrant(int64_t id, uint64_t call, Duration sent, const v1::Grant& grant);
+  void OnRenewed(int64_t id, uint64_t call, Duration sent, Duration valid_for);
+  void OnCallRefused(int64_t id, uint64_t call, core::RefusalReason reason);
+  void OnCallReleased(int64_t id, uint64_t call, core::ReleaseOutcome outcome);
+  void OnCallFailed(int64_t id, uint64_t call);
+  Claim* Waiting(int64_t id, uint64_t call);
 
   uint64_t calls_ = 0;
   std::map<int64_t, Claim> claims_;

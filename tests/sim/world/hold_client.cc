@@ -5,31 +5,31 @@ namespace distlock::sim {
 
 class HoldClient::Ears : public Listener {
  public:
-  Ears(HoldClient* client, int64_t lease) : client_(client), lease_(lease) {}
-  void OnHold(const core::Event& event) override { client_->Hear(lease_, event); }
+  Ears(HoldClient* client, int64_t id) : client_(client), id_(id) {}
+  void OnHold(const core::Event& event) override { client_->Hear(id_, event); }
 
  private:
   HoldClient* client_;
-  int64_t lease_;
+  int64_t id_;
 };
 
 void HoldClient::Ask(Wish& wish) {
-  const int64_t lease = wish.lease;
+  const int64_t id = wish.id;
   BrokerProcess& broker = Home();
   if (!broker.alive()) {
     MoveHome();
     return OnRefused(wish, core::RefusalReason::kStoreUnavailable);
   }
   const WirePtr wire = Wire::Connect(env_, *this, broker, /*local=*/true);
-  streams_[lease] = wire;
-  wire->on_closed[Wire::kClient] = [this, lease] { OnStreamOver(lease); };
-  wire->Send(Wire::kClient, [&broker, wire, ears = std::make_shared<Ears>(this, lease), spec = SpecOf(wish)] {
+  streams_[id] = wire;
+  wire->on_closed[Wire::kClient] = [this, id] { OnStreamOver(id); };
+  wire->Send(Wire::kClient, [&broker, wire, ears = std::make_shared<Ears>(this, id), spec = SpecOf(wish)] {
     broker.front().Hold(broker.front().Accept(wire, ears), spec);
   });
 }
 
-void HoldClient::Hear(int64_t lease, const core::Event& event) {
-  Wish* wish = Find(lease);
+void HoldClient::Hear(int64_t id, const core::Event& event) {
+  Wish* wish = Find(id);
   if (wish == nullptr) return;
   if (const auto* granted = std::get_if<core::Granted>(&event)) {
     OnGranted(*wish, granted->token);
@@ -41,18 +41,18 @@ void HoldClient::Hear(int64_t lease, const core::Event& event) {
     return;
   }
   if (const auto* refused = std::get_if<core::Refused>(&event)) {
-    streams_.erase(lease);
+    streams_.erase(id);
     return OnRefused(*wish, refused->reason);
   }
   if (const auto* lost = std::get_if<core::Lost>(&event)) {
-    streams_.erase(lease);
+    streams_.erase(id);
     return OnEnded(*wish, EndedWhy::kLost, static_cast<int>(lost->reason) + 1);
   }
 }
 
-void HoldClient::OnStreamOver(int64_t lease) {
-  streams_.erase(lease);
-  Wish* wish = Find(lease);
+void HoldClient::OnStreamOver(int64_t id) {
+  streams_.erase(id);
+  Wish* wish = Find(id);
   if (wish == nullptr) return;
   if (wish->stage == Stage::kHeld) return OnEnded(*wish, EndedWhy::kStreamBroke);
   OnRefused(*wish, core::RefusalReason::kStoreUnavailable);
@@ -60,9 +60,9 @@ void HoldClient::OnStreamOver(int64_t lease) {
 
 bool HoldClient::Checks(Wish& wish) {
   if (!wish.releasing && env_.now() >= wish.until) {
-    const int64_t lease = wish.lease;
+    const int64_t id = wish.id;
     OnEnded(wish, EndedWhy::kDeadline);
-    if (streams_.contains(lease)) streams_.extract(lease).mapped()->Close(Wire::kClient);
+    if (streams_.contains(id)) streams_.extract(id).mapped()->Close(Wire::kClient);
     return false;
   }
   return env_.now() < wish.until;
@@ -70,7 +70,7 @@ bool HoldClient::Checks(Wish& wish) {
 
 // A Hold has no other way: its stream ends.
 void HoldClient::GiveUp(Wish& wish) {
-  if (streams_.contains(wish.lease)) streams_.extract(wish.lease).mapped()->Close(Wire::kClient);
+  if (streams_.contains(wish.id)) streams_.extract(wish.id).mapped()->Close(Wire::kClient);
   Forget(wish);
 }
 
@@ -78,8 +78,8 @@ void HoldClient::GiveBack(Wish& wish) { GiveUp(wish); }
 
 void HoldClient::Leave() {
   std::vector<int64_t> all;
-  for (const auto& [lease, wish] : wishes()) all.push_back(lease);
-  for (const int64_t lease : all) GiveUp(*Find(lease));
+  for (const auto& [id, wish] : wishes()) all.push_back(id);
+  for (const int64_t id : all) GiveUp(*Find(id));
 }
 
 }  // namespace distlock::sim

@@ -26,8 +26,8 @@ class HoldClient : public ClientProcess {
   void Vanish() override { streams_.clear(); }
   bool Checks(Wish& wish) override;
 
-  void Hear(int64_t lease, const core::Event& event);
-  void OnStreamOver(int64_t lease);
+  void Hear(int64_t id, const core::Event& event);
+  void OnStreamOver(int64_t id);
 
   std::map<int64_t, WirePtr> streams_;
 };

@@ -60,6 +60,7 @@ void LibraryClient::Vanish() {
   table_.reset();
   leases_.clear();
   wish_of_.clear();
+  labels_.clear();
   fx_.Clear();
   ++timer_;
 }
@@ -76,6 +77,7 @@ void LibraryClient::Connect() {
     ReconnectLater();
     return Settle();
   }
+  env_.Log([&] { return name() + " opens a session with " + broker.name(); });
   stream_ = std::make_unique<Stream>();
   stream_->broker = &broker;
   stream_->wire = Wire::Connect(env_, *this, broker);
@@ -92,7 +94,13 @@ void LibraryClient::Connect() {
 }
 
 void LibraryClient::Send(std::unique_ptr<internal::Batch> batch) {
-  auto request = std::make_shared<const v1::SessionRequest>(batch->message());
+  auto request = std::make_shared<v1::SessionRequest>(batch->message());
+  for (v1::Command& command : *request->mutable_commands()) {
+    if (!command.has_acquire()) continue;
+    const Wish* wish = Find(wish_of_.at(command.id()));
+    if (wish != nullptr) labels_[command.id()] = LabelOf(*wish);
+    command.mutable_acquire()->set_owner(labels_.at(command.id()));
+  }
   table_->Recycle(std::move(batch));
   stream_->writing = true;
   const auto written = [this, wire = stream_->wire.get()] {
@@ -136,10 +144,15 @@ void LibraryClient::OnStreamOver() {
 }
 
 void LibraryClient::Break(EndCause cause, const char* why) {
+  env_.Log([&] { return name() + " has no session any more: " + why; });
   const std::unique_ptr<Stream> stream = std::move(stream_);
   static_cast<Ears&>(*stream->ears).Close();
   stream->wire->Close(Wire::kClient);
   table_->OnBroken(cause, why, Now(), fx_);
+  Settle();
+  for (auto& [id, wish] : wishes()) {
+    if (wish.stage == Stage::kAsking) AskAnew(wish);
+  }
 }
 
 void LibraryClient::ReconnectLater() {
@@ -181,34 +194,34 @@ void LibraryClient::OnResumed() {
 void LibraryClient::Ask(Wish& wish) {
   LockOptions options;
   options.ttl = wish.ttl;
-  options.owner = "lease " + std::to_string(wish.lease);
-  options.max_hold = wish.max_hold;
+    options.max_hold = wish.max_hold;
   options.lock_delay = wish.lock_delay;
   options.on_disconnect = static_cast<OnDisconnect>(static_cast<int>(wish.on_disconnect) + 1);
-  const int64_t lease = wish.lease;
-  const auto answer = [this, lease](Result<Guard> result) {
-    Wish* same = Find(lease);
+  const int64_t id = wish.id;
+  const auto answer = [this, id](Result<Guard> result) {
+    Wish* same = Find(id);
     if (same == nullptr) return;
-    leases_.erase(lease);
+    leases_.erase(id);
     OnRefused(*same, ReasonOf(result.refusal().reason));
   };
-  const auto id = table_->Acquire(internal::MakeSpec(wish.key, std::move(options)), wish.max_wait, answer, Now(), fx_);
-  leases_[lease] = id;
-  wish_of_[id->id] = lease;
+  const auto lease = table_->Acquire(internal::MakeSpec(wish.key, std::move(options)), wish.max_wait, answer, Now(), fx_);
+  leases_[id] = lease;
+  wish_of_[lease->id] = id;
+  labels_[lease->id] = LabelOf(wish);
   Settle();
 }
 
 void LibraryClient::GiveUp(Wish& wish) {
-  table_->Cancel(leases_.at(wish.lease), fx_);
+  table_->Cancel(leases_.at(wish.id), fx_);
   Settle();
 }
 
 void LibraryClient::GiveBack(Wish& wish) {
-  const int64_t lease = wish.lease;
-  table_->Release(leases_.at(lease), [this, lease](ReleaseOutcome outcome) {
-    Wish* same = Find(lease);
+  const int64_t id = wish.id;
+  table_->Release(leases_.at(id), [this, id](ReleaseOutcome outcome) {
+    Wish* same = Find(id);
     if (same == nullptr) return;
-    leases_.erase(lease);
+    leases_.erase(id);
     if (outcome == ReleaseOutcome::kUnknown) return Forget(*same);
     OnReleased(*same, outcome == ReleaseOutcome::kReleased ? core::ReleaseOutcome::kReleased
                                                            : core::ReleaseOutcome::kAlreadyGone);
@@ -218,7 +231,7 @@ void LibraryClient::GiveBack(Wish& wish) {
 
 // As Core::StateOf.
 bool LibraryClient::Checks(Wish& wish) {
-  const int64_t id = wish.lease;
+  const int64_t id = wish.id;
   const internal::LeasePtr lease = leases_.at(id);
   if (lease->cause.load() == EndCause::kNotEnded && Now() >= lease->deadline_ns.load()) {
     table_->Notice(lease, Now(), fx_);
@@ -273,7 +286,6 @@ void LibraryClient::SyncBeliefs() {
       continue;
     }
     leases_.erase(id);
-    wish_of_.erase(lease->id);
     switch (cause) {
       case EndCause::kLapsed: OnEnded(wish, EndedWhy::kDeadline); break;
       case EndCause::kDisconnected: OnEnded(wish, EndedWhy::kStreamBroke); break;

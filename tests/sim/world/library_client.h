@@ -58,7 +58,8 @@ class LibraryClient : public ClientProcess {
   std::unique_ptr<internal::LockTable> table_;
   internal::Effects fx_;
   std::map<int64_t, internal::LeasePtr> leases_;  // of wishes that were asked for
-  std::map<uint64_t, int64_t> wish_of_;           // the table's lease id -> wish
+  std::map<uint64_t, int64_t> wish_of_;           // by the table's lease id; also of those that are over
+  std::map<uint64_t, std::string> labels_;        // the same: what the store was told of it last
   std::unique_ptr<Stream> stream_;
   int failures_ = 0;
   int64_t reconnect_at_ns_ = 0;

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstdio>
 #include <map>
+#include <optional>
+#include <random>
 
 #include "world/world.h"
 
@@ -13,6 +15,7 @@ namespace distlock::sim {
 namespace {
 
 struct Wishes {
+  std::optional<uint64_t> first_seed;
   uint64_t seed = 0;
   uint64_t seeds = 0;
   double minutes = 0;
@@ -45,10 +48,12 @@ class Tally {
   void Add(uint64_t seed, const Outcome& outcome) {
     ++seeds_;
     events_ += outcome.events;
+    records_ += outcome.records;
     hours_ += std::chrono::duration<double, std::ratio<3600>>(outcome.lasted).count();
     if (outcome.violations.empty()) return;
     ++violations_;
-    std::printf("VIOLATION seed %llu: %s\n", static_cast<unsigned long long>(seed), outcome.violations.front().c_str());
+    std::printf("VIOLATION seed %llu (replay: distlock_sim --seed %llu): %s\n", static_cast<unsigned long long>(seed),
+                static_cast<unsigned long long>(seed), outcome.violations.front().c_str());
     std::fflush(stdout);
   }
   void Progress() {
@@ -60,8 +65,9 @@ class Tally {
   }
   void Sum() const {
     const double cpu = CpuSeconds() - began_;
-    std::printf("%.0f events a seed, %.0f hours of simulated time\n",
-                static_cast<double>(events_) / static_cast<double>(std::max<uint64_t>(seeds_, 1)), hours_);
+    std::printf("%.0f events and %.0f records a seed, %.0f hours of simulated time\n",
+                static_cast<double>(events_) / static_cast<double>(std::max<uint64_t>(seeds_, 1)),
+                static_cast<double>(records_) / static_cast<double>(std::max<uint64_t>(seeds_, 1)), hours_);
     std::printf("%llu seeds, %llu violations, %.0f seeds per hour and core\n", static_cast<unsigned long long>(seeds_),
                 static_cast<unsigned long long>(violations_), static_cast<double>(seeds_) / cpu * 3600);
   }
@@ -73,10 +79,13 @@ class Tally {
   uint64_t seeds_ = 0;
   uint64_t violations_ = 0;
   uint64_t events_ = 0;
+  uint64_t records_ = 0;
   double hours_ = 0;
 };
 
 int RunMany(const Wishes& wishes) {
+  std::printf("from seed %llu on\n", static_cast<unsigned long long>(wishes.seed));
+  std::fflush(stdout);
   Tally tally;
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(wishes.minutes * 60);
   for (uint64_t i = 0; wishes.minutes > 0 ? std::chrono::steady_clock::now() < end : i < wishes.seeds; ++i) {
@@ -96,13 +105,15 @@ int Main(int argc, char** argv) {
   app.footer("Without --seeds or --minutes the one seed is replayed with its log.\n"
              "  distlock_sim --seed 17                 replay a world\n"
              "  distlock_sim --seeds 100000 --seed 1   look for violations");
-  app.add_option("--seed", wishes.seed, "the first seed");
+  app.add_option("--seed", wishes.first_seed, "the first seed; a random one, which is printed, if there is none");
   app.add_option("--seeds", wishes.seeds, "how many worlds");
   app.add_option("--minutes", wishes.minutes, "run worlds for so long");
   app.add_option("--workload", wishes.workload, "what clients do")->transform(CLI::CheckedTransformer(workloads));
   app.add_flag("--keep-going", wishes.keep_going, "do not stop at the first violation");
   app.add_flag("--quiet", wishes.quiet, "no progress lines");
   CLI11_PARSE(app, argc, argv);
+  // Small enough to be remembered; runs of neighbours overlap rarely.
+  wishes.seed = wishes.first_seed ? *wishes.first_seed : std::random_device()() * 1000ULL;
   return wishes.seeds == 0 && wishes.minutes <= 0 ? Replay(wishes) : RunMany(wishes);
 }
 

@@ -193,14 +193,14 @@ void StoreLink::Subscribe() {
   channel_->on_closed[Wire::kClient] = [this, life] {
     if (life == channel_life_) LoseChannel();
   };
-  channel_->Send(Wire::kClient, [this, wire = channel_, life, &store, connection] {
+  channel_->Send(Wire::kClient, [this, wire = channel_, life, &store, connection, name = codec_.grant_channel()] {
     store.OnMessage(connection, [this, wire, life](std::string payload) {
       wire->Send(Wire::kServer, [this, life, payload = std::move(payload)] {
         auto notice = store::Codec::DecodeNotice(payload);
         if (life == channel_life_ && notice) tell_(*std::move(notice));
       });
     });
-    store.Run(connection, store::MakeCommand({"SUBSCRIBE", codec_.grant_channel()}));
+    store.Run(connection, store::MakeCommand({"SUBSCRIBE", name}));
     wire->Send(Wire::kServer, [this, life] { OnChannelUp(life); });
   });
   broker_.PostAfter(kConnectTimeout, [this, life, wire = channel_] {

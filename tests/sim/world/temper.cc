@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "world/temper.h"
 
+#include <algorithm>
+
 #include "world/faults.h"
 
 namespace distlock::sim {
@@ -14,13 +16,15 @@ void DrawFaults(Dice& dice, Temper& temper) {
     if (dice.Chance(share)) temper.faults.push_back(static_cast<int>(i));
   }
   if (temper.faults.empty()) temper.faults.push_back(dice.Roll(static_cast<int>(all.size())));
-  bool forgets = false;
-  bool goes_back = false;
-  for (const int fault : temper.faults) {
-    forgets |= all[static_cast<size_t>(fault)].forgets;
-    goes_back |= all[static_cast<size_t>(fault)].clock_goes_back;
+  // A store that forgets and whose clock goes back as well gives tokens again; nothing can be done about that.
+  const auto forgets = [&](int fault) { return all[static_cast<size_t>(fault)].forgets; };
+  const auto goes_back = [&](int fault) { return all[static_cast<size_t>(fault)].clock_goes_back; };
+  if (std::any_of(temper.faults.begin(), temper.faults.end(), forgets)) std::erase_if(temper.faults, goes_back);
+  // For tokens it is the same when a server takes over whose clock is behind.
+  const auto is = [&](FaultKind kind) { return [&all, kind](int f) { return all[static_cast<size_t>(f)].kind == kind; }; };
+  if (std::any_of(temper.faults.begin(), temper.faults.end(), is(FaultKind::kFailover))) {
+    std::erase_if(temper.faults, is(FaultKind::kStoreClock));
   }
-  temper.repeats_tokens = forgets && goes_back;
   temper.slow = dice.Chance(0.5) ? 0 : 0.1;
   temper.slowest_delay = dice.Pick<Duration>({milliseconds(50), milliseconds(700), seconds(3)});
 }

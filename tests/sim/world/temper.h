@@ -46,7 +46,6 @@ struct Temper {
   Duration busy_time{};           // how long clients go on wishing
   std::vector<int> faults;        // indices into Faults() that happen here
   Duration fault_every{};
-  bool repeats_tokens = false;    // the store may forget and its clock step back: no order of tokens can be kept
 };
 
 Temper DrawTemper(uint64_t seed, Dice& dice, Workload wanted);

@@ -48,22 +48,22 @@ uint64_t Wire::Send(Side from, Timeline::What arrive) {
     way.cut = true;
     return number;
   }
-  Travel(from, number, NextArrival(way), std::move(arrive));
+  way.under_way.push_back(std::move(arrive));
+  ExpectOne(from, NextArrival(way));
   return number;
 }
 
-void Wire::Travel(Side from, uint64_t number, Instant at, Timeline::What arrive) {
-  env_.time.At(at, [self = shared_from_this(), from, number, arrive = std::move(arrive)]() mutable {
+// One message will arrive at that time, whichever is first then.
+void Wire::ExpectOne(Side from, Instant at) {
+  env_.time.At(at, [self = shared_from_this(), from] {
     Way& way = self->ways_[from];
-    if (way.cut && number > way.kept) return;
-    if (self->env_.now() < way.silent_until) {
-      way.last_arrival = std::max(way.last_arrival, way.silent_until);
-      return self->Travel(from, number, way.last_arrival, std::move(arrive));
-    }
-    ++way.arrived;
+    if (self->env_.now() < way.silent_until) return self->ExpectOne(from, way.silent_until);
+    const uint64_t number = ++way.arrived;
+    Timeline::What arrive = std::move(way.under_way.front());
+    way.under_way.pop_front();
     const Side to = Other(from);
     const Peer& end = self->ends_[to];
-    if (end.process->life() != end.life) return;
+    if ((way.cut && number > way.kept) || end.process->life() != end.life) return;
     end.process->Post([self, to, arrive = std::move(arrive)]() mutable {
       if (!self->closed_[to]) arrive();
     });

@@ -49,7 +49,8 @@ class Wire : public std::enable_shared_from_this<Wire> {
 
   struct Way {
     uint64_t sent = 0;
-    uint64_t arrived = 0;
+    uint64_t arrived = 0;   // or lost on the way
+    std::deque<Timeline::What> under_way;
     uint64_t kept = 0;       // with cut: of those sent, so many arrive
     bool cut = false;
     Instant last_arrival{};
@@ -61,7 +62,7 @@ class Wire : public std::enable_shared_from_this<Wire> {
   };
   static Side Other(Side side) { return side == kClient ? kServer : kClient; }
   Instant NextArrival(Way& way);
-  void Travel(Side from, uint64_t number, Instant at, Timeline::What arrive);
+  void ExpectOne(Side from, Instant at);
   void End(Side from, bool keep_all);
   void Cut(Side from, bool keep_all);
   void TellClosed(Side side);

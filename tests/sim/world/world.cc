@@ -103,8 +103,8 @@ bool World::FailOver() {
   observer_->Forget();
   old.StopReplicating();
   old.model().BecomeReplica();
-  // The old one may go on answering those who are still connected to it: that it is no primary any more.
-  if (dice().Chance(0.6)) old.HangUp(seconds(1));
+  // The old one may go on answering those who are still connected to it, for a while: that it is no primary any more.
+  For(dice().Chance(0.6) ? Duration(0) : dice().Between(Duration(0), seconds(10)), [&old] { old.HangUp(seconds(1)); });
   primary_ = next;
   primary().model().Promote();
   primary().Sync();
@@ -134,6 +134,13 @@ bool World::Idle() const {
   return true;
 }
 
+std::string World::Waiting() const {
+  for (const auto& client : clients_) {
+    if (!client->idle()) return client->Waiting();
+  }
+  return "";
+}
+
 void World::RunUntil(Duration longest, bool until_idle) {
   env_.time.Run(env_.now() + longest, [&] { return !env_.failure.empty() || (until_idle && Idle()); });
 }
@@ -144,11 +151,12 @@ Outcome World::Run() {
   if (env_.temper.slow > 0) env_.NoteFault(FaultKind::kLinkSlow, -1, env_.temper.busy_time + env_.temper.slowest_delay);
   for (auto& broker : brokers_) broker->Start();
   for (auto& client : clients_) client->Start();
+  if (env_.temper.slow > 0) env_.NoteFault(FaultKind::kLinkSlow, -1, env_.temper.busy_time + env_.temper.slowest_delay);
   CauseFaults();
   RunUntil(env_.temper.busy_time, false);
   Heal();
   RunUntil(kPatience, true);
-  if (env_.failure.empty() && !Idle()) env_.Fail("somebody waits for ever");
+  if (env_.failure.empty() && !Idle()) env_.Fail("somebody waits for ever: " + Waiting());
   if (env_.failure.empty()) {
     RunUntil(seconds(15), false);
     for (const auto& broker : brokers_) {
@@ -160,7 +168,7 @@ Outcome World::Run() {
     env_.Note({.kind = RecordKind::kQuiet});
     ExpectNothingLeft();
   }
-  Outcome outcome{.hash = env_.hash(), .events = env_.time.events_run(), .lasted = env_.now() - kDawn, .violations = {}};
+  Outcome outcome{.hash = env_.hash(), .events = env_.time.events_run(), .records = env_.history.records.size(), .lasted = env_.now() - kDawn, .violations = {}};
   if (!env_.failure.empty()) outcome.violations.push_back(env_.failure);
   for (const Violation& violation : CheckAll(env_.history)) {
     outcome.violations.push_back(violation.invariant + ": " + violation.story);

@@ -16,7 +16,8 @@ namespace distlock::sim {
 
 struct Outcome {
   uint64_t hash = 0;
-  uint64_t events = 0;
+  uint64_t events = 0;                  // things that happened at an instant of their own
+  uint64_t records = 0;                 // of them, told in the history
   Duration lasted{};                    // in the world
   std::vector<std::string> violations;  // stories
 };
@@ -37,6 +38,7 @@ class World {
   WirePtr AnyWire();
   // Undone when `lasts` has passed, or when everything heals.
   void For(Duration lasts, std::function<void()> undo);
+  Duration clock_set_back{};  // of the store, in all
   // The newest replica takes over; what had not reached it is lost.
   bool FailOver();
 
@@ -48,6 +50,7 @@ class World {
   void CauseFaults();
   void Heal();
   bool Idle() const;
+  std::string Waiting() const;
   void RunUntil(Duration longest, bool until_idle);
   void ExpectNothingLeft();
   void Left(const std::string& what, size_t count);

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The worlds themselves: they must be the same again from the same seed, and what they promise to cause must happen.
+#include "world/world.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+
+#include "history/check.h"
+
+namespace distlock::sim {
+namespace {
+
+TEST(World, IsTheSameFromTheSameSeed) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    World world(seed, Workload::kMixed, false);
+    World again(seed, Workload::kMixed, true);
+    const Outcome first = world.Run();
+    const Outcome second = again.Run();
+    EXPECT_EQ(first.hash, second.hash) << "seed " << seed << ": the log must not change what happens";
+    EXPECT_EQ(first.events, second.events);
+  }
+}
+
+TEST(World, DiffersFromSeedToSeed) {
+  EXPECT_NE(World(2, Workload::kMixed, false).Run().hash, World(4, Workload::kMixed, false).Run().hash);
+}
+
+TEST(World, EveryOtherIsCalm) {
+  for (uint64_t seed = 100; seed < 120; ++seed) {
+    World world(seed, Workload::kMixed, false);
+    world.Run();
+    const auto& records = world.env().history.records;
+    const bool any = std::any_of(records.begin(), records.end(), [](const Record& r) { return r.kind == RecordKind::kFault; });
+    EXPECT_TRUE(seed % 2 == 1 || !any) << "seed " << seed;
+  }
+}
+
+// A fault that never strikes, or an ending that never comes, would prove nothing.
+TEST(World, EveryFaultAndEveryKindOfRecordComesUp) {
+  std::array<int, static_cast<size_t>(FaultKind::kCount)> faults{};
+  std::array<int, static_cast<size_t>(RecordKind::kQuiet) + 1> kinds{};
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    World world(seed, Workload::kMixed, false);
+    world.Run();
+    for (const Record& record : world.env().history.records) {
+      if (record.kind == RecordKind::kFault) ++faults[record.code];
+      if (record.kind <= RecordKind::kQuiet) ++kinds[static_cast<size_t>(record.kind)];
+    }
+  }
+  for (size_t i = 0; i < kinds.size(); ++i) EXPECT_GT(kinds[i], 0) << "record kind " << i;
+  const FaultKind elsewhere[] = {FaultKind::kClientClock, FaultKind::kBrokerClock};
+  for (size_t i = 0; i < faults.size(); ++i) {
+    if (std::find(std::begin(elsewhere), std::end(elsewhere), static_cast<FaultKind>(i)) != std::end(elsewhere)) continue;
+    EXPECT_GT(faults[i], 0) << "fault kind " << i;
+  }
+}
+
+TEST(World, EachWorkloadRunsClean) {
+  for (const auto& [name, workload] : Workloads()) {
+    for (uint64_t seed = 500; seed < 520; ++seed) {
+      const Outcome outcome = World(seed, workload, false).Run();
+      EXPECT_TRUE(outcome.violations.empty()) << name << " seed " << seed << ": " << outcome.violations.front();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace distlock::sim
