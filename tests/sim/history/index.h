@@ -89,9 +89,8 @@ class Index {
   int64_t quiet = kForEver;
   int64_t end = 0;  // the last record
 
-  const LeaseTerms& TermsOf(const Tenure& tenure) const {
-    return history.leases[static_cast<size_t>(tenure.lease)];
-  }
+  const LeaseTerms& TermsOf(int64_t lease) const { return history.leases[static_cast<size_t>(lease)]; }
+  const LeaseTerms& TermsOf(const Tenure& tenure) const { return TermsOf(tenure.lease); }
   // Whether the store forgot this lock in [from, until].
   bool Forgot(int32_t lock, int64_t from, int64_t until) const;
   // Whether a fault can have made a broker miss, between those times, that a waiter of it was served, or its place be lost.

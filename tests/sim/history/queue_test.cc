@@ -26,6 +26,48 @@ TEST(Fifo, TheFirstIsServedFirst) {
   EXPECT_VIOLATED(Served(2, 1), "I4");
 }
 
+TEST(Fifo, NobodyIsQueuedBeforeOneWhoWaits) {
+  for (const int64_t eves_number : {0, 2}) {
+    HistoryBuilder b;
+    b.Calm();
+    b.HoldsInStore(10, 50, b.Asks(0, "ann"), 5);
+    const int64_t bob = b.Asks(1, "bob");
+    const int64_t eve = b.Asks(2, "eve");
+    b.Queued(20, bob, 1);
+    b.Queued(21, eve, eves_number);
+    b.GivesUp(30, bob);
+    b.Unqueued(31, bob);
+    b.HoldsInStore(52, 90, eve, 6);
+    EXPECT_VIOLATED(b, eves_number == 2 ? "" : "I4");
+  }
+}
+
+TEST(Fifo, UnlessTheStoreForgotHim) {
+  HistoryBuilder b;
+  b.HoldsInStore(10, 50, b.Asks(0, "ann"), 5);
+  const int64_t bob = b.Asks(1, "bob");
+  const int64_t eve = b.Asks(2, "eve");
+  b.Queued(20, bob, 1);
+  b.Forgot(25);
+  b.Queued(26, eve, 1);
+  b.HoldsInStore(52, 90, eve, 6);
+  b.HoldsInStore(92, 130, bob, 7);
+  EXPECT_VIOLATED(b, "");
+}
+
+TEST(Fifo, OneTryIsNotQueued) {
+  for (const int64_t max_wait : {0, 100}) {
+    HistoryBuilder b;
+    b.Calm();
+    b.HoldsInStore(10, 50, b.Asks(0, "ann"), 5);
+    const int64_t bob = b.Asks(1, "bob", {.max_wait = max_wait});
+    b.Queued(20, bob, 1);
+    b.Unqueued(21, bob);
+    b.Refused(22, bob);
+    EXPECT_VIOLATED(b, max_wait == 0 ? "I4" : "");
+  }
+}
+
 TEST(Fifo, NobodyComesBetween) {
   HistoryBuilder b;
   b.Calm();
@@ -246,6 +288,45 @@ TEST(WakeUp, ComesLateOnlyForAFault) {
   HistoryBuilder later = Idle(30000, false);
   later.Fault(40, FaultKind::kChannelLost, 10, "broker 1");
   EXPECT_VIOLATED(later, "I5");
+}
+
+TEST(WakeUp, IsNotDelayedByTheLockDelayOfOneWhoReleased) {
+  HistoryBuilder b = Ended({.lock_delay = 1000}, FreedHow::kReleased, 200);
+  EXPECT_VIOLATED(b, "");
+  b.Released(52, 0);
+  EXPECT_VIOLATED(b, "I5");
+}
+
+// bob is given the lock at 52, and hears of it at `told`.
+HistoryBuilder Told(int64_t told, const Terms& terms = {}) {
+  HistoryBuilder b;
+  b.Calm();
+  const int64_t ann = b.Asks(0, "ann");
+  const int64_t bob = b.Asks(1, "bob", terms);
+  b.HoldsInStore(10, 50, ann, 5);
+  b.Queued(20, bob, 1);
+  b.Took(52, bob, 6);
+  b.Granted(told, bob, 6, told + 500);
+  b.Ended(told + 100, bob);
+  b.Freed(told + 101, bob);
+  return b;
+}
+
+TEST(WakeUp, ReachesItsClient) {
+  EXPECT_VIOLATED(Told(150), "");
+  EXPECT_VIOLATED(Told(160), "I5");
+  EXPECT_VIOLATED(Told(160, {.detached = true}), "");
+}
+
+TEST(WakeUp, OfOneWhoHasJustGivenUpNeedNotReachIt) {
+  HistoryBuilder b;
+  b.Calm();
+  const int64_t bob = b.Asks(1, "bob");
+  b.GivesUp(50, bob);
+  b.Took(52, bob, 6);
+  b.Freed(53, bob);
+  b.Quiet(1000);
+  EXPECT_VIOLATED(b, "");
 }
 
 // ---- I5 by what clients see ----

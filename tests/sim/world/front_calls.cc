@@ -65,6 +65,7 @@ void Front::Renew(core::SessionId id, const std::string& lease_id) {
                     .request = kOnly,
                     .name = std::move(lease->name),
                     .owner = lease->owner,
+                    .token = lease->token,
                     .ttl = lease->ttl,
                     .hold_until = lease->hold_until});
 }
@@ -81,6 +82,7 @@ void Front::Release(core::SessionId id, const std::string& lease_id) {
                       .acquire = 0,
                       .name = std::move(lease->name),
                       .owner = lease->owner,
+                      .token = lease->token,
                       .ttl = lease->ttl});
 }
 
