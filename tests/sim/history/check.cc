@@ -15,6 +15,7 @@ std::vector<Violation> CheckAll(const History& history) {
   CheckRecovery(index, report);
   CheckLiveness(index, report);
   CheckLosses(index, report);
+  CheckTerms(index, report);
   return report.Take();
 }
 

@@ -14,6 +14,7 @@ void CheckQueues(const Index& index, Report& report);    // I4, I5
 void CheckRecovery(const Index& index, Report& report);  // I7
 void CheckLiveness(const Index& index, Report& report);  // I6, I11
 void CheckLosses(const Index& index, Report& report);    // I13
+void CheckTerms(const Index& index, Report& report);     // I7, I8
 
 // For the summary.
 bool IsLoss(const Tenure& tenure);

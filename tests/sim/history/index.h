@@ -89,9 +89,8 @@ class Index {
   int64_t quiet = kForEver;
   int64_t end = 0;  // the last record
 
-  const LeaseTerms& TermsOf(const Tenure& tenure) const {
-    return history.leases[static_cast<size_t>(tenure.lease)];
-  }
+  const LeaseTerms& TermsOf(int64_t lease) const { return history.leases[static_cast<size_t>(lease)]; }
+  const LeaseTerms& TermsOf(const Tenure& tenure) const { return TermsOf(tenure.lease); }
   // The earliest that the store can have given it.
   int64_t BeganNotBefore(const Tenure& tenure) const {
     return tenure.took != kNotSeen ? tenure.took : fates[static_cast<size_t>(tenure.lease)].asked;

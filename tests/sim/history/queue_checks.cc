@@ -48,8 +48,25 @@ class StoreQueues {
 
  private:
   void Queue(const Record& record) {
+    CheckArrival(record);
     locks_[static_cast<size_t>(record.lock)].queue.push_back({record.lease, record.value, record.at_ns});
     arrivals_[static_cast<size_t>(record.lease)] = record.value;
+  }
+
+  // I4: the order in which the store counts is the order of arrival, and one try has no place in it.
+  void CheckArrival(const Record& record) {
+    if (index_.fates[static_cast<size_t>(record.lease)].max_wait == 0) {
+      report_.Add("I4", record.lock, {record.lease}, record.at_ns,
+                  report_.Lease(record.lease) + " asked to try once, and was queued for " + report_.Lock(record.lock));
+    }
+    for (const Place& place : locks_[static_cast<size_t>(record.lock)].queue) {
+      if (place.arrival < record.value || place.since == record.at_ns || place.lease == record.lease) continue;
+      if (index_.Forgot(record.lock, place.since, record.at_ns)) continue;
+      report_.Add("I4", record.lock, {place.lease, record.lease}, record.at_ns,
+                  report_.Lease(record.lease) + " was queued for " + report_.Lock(record.lock) + " as number " +
+                      std::to_string(record.value) + ", before " + report_.Lease(place.lease) + ", number " +
+                      std::to_string(place.arrival) + " since " + Report::At(place.since));
+    }
   }
 
   // A lease may have two places, one of them through a stream that is gone; that one goes first.
@@ -66,7 +83,8 @@ class StoreQueues {
     lock.free_since = record.at_ns;
     const int64_t delay = index_.history.leases[static_cast<size_t>(record.lease)].lock_delay_ns;
     // What ends by itself, or is blocked first, is found when waiters look: at the end of the ttl that they know of.
-    const bool handed_on = static_cast<FreedHow>(record.code) == FreedHow::kReleased && delay == 0;
+    const bool clean = index_.fates[static_cast<size_t>(record.lease)].released != kNotSeen;
+    const bool handed_on = static_cast<FreedHow>(record.code) == FreedHow::kReleased && (delay == 0 || clean);
     lock.blocked = handed_on ? 0 : delay + index_.history.longest_ttl_ns;
   }
 
@@ -74,8 +92,22 @@ class StoreQueues {
     LockState& lock = locks_[static_cast<size_t>(record.lock)];
     CheckServed(record.lock, record.at_ns, "given only");
     CheckOrder(record, number, lock);
+    CheckTold(record);
     Leave(record);
     lock.holder = record.lease;
+  }
+
+  // I5: who waits and is given the lock learns of it.
+  void CheckTold(const Record& record) {
+    const Fate& fate = index_.fates[static_cast<size_t>(record.lease)];
+    // A detached request may be between two calls.
+    if (index_.TermsOf(record.lease).detached || (fate.answered != kNotSeen && fate.answered < record.at_ns)) return;
+    const int64_t told = fate.answered == kNotSeen ? std::min(index_.end, index_.quiet) : fate.answered;
+    const int64_t due = std::max(record.at_ns, index_.TroubledUntil(told)) + index_.Slack(told);
+    if (told <= due) return;
+    report_.Add("I5", record.lock, {record.lease}, told,
+                "the store gave " + report_.Lock(record.lock) + " to " + report_.Lease(record.lease) + " at " +
+                    Report::At(record.at_ns) + ", but its client heard nothing of it until " + Report::At(told));
   }
 
   // I4

@@ -19,6 +19,11 @@ Bound BoundOf(const Index& index, const Tenure& tenure, int64_t freed) {
   const Fate& fate = index.fates[static_cast<size_t>(tenure.lease)];
   const int64_t over = std::max({tenure.took, tenure.took_again, tenure.until, std::min(tenure.ended, freed)});
   const int64_t slack = index.Slack(freed);
+  if (index.history.calm && !terms.detached && tenure.told == kNotSeen && fate.answered != kNotSeen) {
+    // Its broker may have told a client that had just left, and keeps that promise.
+    const int64_t promise = terms.freed_by_promise ? index.history.validity_ns + terms.lock_delay_ns : 0;
+    return {std::max(over, fate.answered) + promise + slack, "after nobody waited for it any more"};
+  }
   if (fate.released != kNotSeen && tenure.told != kNotSeen && tenure.next < 0 && tenure.took_again == kNotSeen) {
     return {std::max(over, fate.released) + slack, "after its release was confirmed"};
   }

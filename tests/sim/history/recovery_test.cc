@@ -103,6 +103,20 @@ TEST(Recovery, OfAGrantThatNobodyWasTold) {
   EXPECT_VIOLATED(longer, "I7");
 }
 
+TEST(Recovery, InCalmTimesOfAGrantThatNobodyWaitedForIsPrompt) {
+  for (const bool freed_by_promise : {false, true}) {
+    for (const bool in_time : {false, true}) {
+      HistoryBuilder b;
+      b.Calm();
+      const int64_t ann = b.Asks(0, "ann", {.lock_delay = 500, .freed_by_promise = freed_by_promise});
+      b.GivesUp(8, ann);
+      b.Took(9, ann, 5);
+      b.Freed((freed_by_promise ? 1600 : 100) + (in_time ? 5 : 15), ann);
+      EXPECT_VIOLATED(b, in_time ? "" : "I7");
+    }
+  }
+}
+
 // ---- I6 ----
 
 TEST(Leftovers, AreNone) {

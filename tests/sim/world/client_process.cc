@@ -166,6 +166,7 @@ void ClientProcess::OnGranted(Wish& wish, uint64_t token) {
 void ClientProcess::Work(int64_t id) {
   Wish* wish = Find(id);
   if (wish == nullptr || wish->stage != Stage::kHeld || !Checks(*wish)) return;
+  if (env_.now() >= wish->until) env_.Fail(name() + "'s check says that it has " + LabelOf(*wish) + " after its belief has ended");
   if (env_.dice.Chance(0.5)) return Write(*wish);
   PostAfter(env_.dice.Between(Duration(0), milliseconds(2)), [this, copy = *wish] { Write(copy); });
 }

@@ -10,6 +10,9 @@ namespace {
 
 constexpr Duration kConnectTimeout = seconds(3);
 constexpr Duration kChannelPing = seconds(3);
+// So many refusals within so short a time come from somebody who asks again at once.
+constexpr int kMostRefusals = 1000;
+constexpr Duration kRefusalsWithin = milliseconds(100);
 
 int64_t Number(std::string_view text) {
   int64_t number = 0;
@@ -118,9 +121,18 @@ void StoreLink::Send(std::string_view command, Done done) {
 
 void StoreLink::OnReply(uint64_t life, const store::ReplyPtr& reply) {
   if (life != life_ || pending_.empty()) return;
+  if (store::IsError(*reply)) CountRefusal();
   Done done = std::move(pending_.front().done);
   pending_.pop_front();
   done({store::Answer::Kind::kReply, reply.get(), {}});
+}
+
+void StoreLink::CountRefusal() {
+  if (env_.now() - refusals_since_ > kRefusalsWithin) {
+    refusals_since_ = env_.now();
+    refusals_ = 0;
+  }
+  if (++refusals_ > kMostRefusals) env_.Fail(broker_.name() + " asks again and again a store that refuses");
 }
 
 void StoreLink::Reject(Done done, std::string cause) {

@@ -49,6 +49,7 @@ class StoreLink : private store::CommandSender {
   void Ping(uint64_t life);
   void LoseChannel();
   Duration BackOff(int& failures);
+  void CountRefusal();
 
   Env& env_;
   Process& broker_;
@@ -67,6 +68,8 @@ class StoreLink : private store::CommandSender {
   int failures_ = 0;
   std::deque<Pending> pending_;
   std::string cause_ = "not connected yet";
+  Instant refusals_since_{};
+  int refusals_ = 0;
 
   WirePtr channel_;
   uint64_t channel_life_ = 0;

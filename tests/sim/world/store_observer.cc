@@ -23,6 +23,7 @@ std::string_view Part(std::string_view text, int n) {
   return text.substr(0, text.find(';'));
 }
 
+// "..lease 17": what a client says of itself; -1 when it does not.
 int64_t LeaseOf(std::string_view value) {
   const size_t at = value.rfind("lease ");
   return at == std::string_view::npos ? -1 : Number<int64_t>(value.substr(at + 6));
@@ -79,7 +80,10 @@ void StoreObserver::LookAtHolder(int32_t index, bool forgotten) {
   Lock& lock = locks_[static_cast<size_t>(index)];
   std::optional<Holder> now;
   if (const auto value = store_->model().String(lock.base + "h"); value && !IsNobody(Part(*value, 1))) {
-    now = Holder{LeaseOf(*value), Number<uint64_t>(Part(*value, 2))};
+    const int64_t said = LeaseOf(*value);
+    if (said >= 0) lease_of_.insert_or_assign(std::string(Part(*value, 1)), said);
+    const auto known = lease_of_.find(Part(*value, 1));
+    now = Holder{known == lease_of_.end() ? -1 : known->second, Number<uint64_t>(Part(*value, 2))};
   }
   if (now == lock.holder) return;
   if (lock.holder) {
@@ -110,7 +114,10 @@ void StoreObserver::LookAtQueue(int32_t index) {
   }
   for (const auto& [owner, place] : now) {
     const auto old = lock.queue.find(owner);
-    if (old == lock.queue.end() || old->second != place) Note(RecordKind::kQueued, index, place.lease, {.value = place.arrival});
+    if (old != lock.queue.end() && old->second == place) continue;
+    // Back at another place: another server's.
+    if (old != lock.queue.end()) Note(RecordKind::kUnqueued, index, old->second.lease);
+    Note(RecordKind::kQueued, index, place.lease, {.value = place.arrival});
   }
   lock.queue = std::move(now);
 }

@@ -98,7 +98,6 @@ void Wire::Cut(Side from, bool keep_all) {
 
 void Wire::Break(Duration longest) {
   if (!open()) return;
-  if (local_) longest = Duration(0);
   for (const Side from : {kClient, kServer}) Cut(from, false);
   for (const Side side : {kClient, kServer}) {
     // What still arrives at a server comes before the end of it; a client may give up first.

@@ -18,7 +18,7 @@ class Wire : public std::enable_shared_from_this<Wire> {
  public:
   enum Side : int { kClient = 0, kServer = 1 };
 
-  // `local`: within one machine, where messages take no time and an end is heard at once.
+  // `local`: within one machine, where messages take no time.
   static std::shared_ptr<Wire> Connect(Env& env, Process& client, Process& server, bool local = false);
 
   // Runs `arrive` in the other end. Returns the message's number on this side, from 1.

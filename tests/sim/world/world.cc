@@ -85,11 +85,11 @@ void World::For(Duration lasts, std::function<void()> undo) {
   });
 }
 
-WirePtr World::AnyWire() {
+WirePtr World::AnyWire(bool also_local) {
   std::vector<WirePtr> all;
   for (const auto& broker : brokers_) {
     for (const WirePtr& wire : broker->Wires()) {
-      if (!wire->local()) all.push_back(wire);
+      if (also_local || !wire->local()) all.push_back(wire);
     }
   }
   return all.empty() ? nullptr : dice().Pick(all);

@@ -35,7 +35,8 @@ class World {
   BrokerProcess& AnyBroker() { return *brokers_[static_cast<size_t>(dice().Roll(static_cast<int>(brokers_.size())))]; }
   ClientProcess& AnyClient() { return *clients_[static_cast<size_t>(dice().Roll(static_cast<int>(clients_.size())))]; }
   // Any connection that is not within one machine; null when there is none.
-  WirePtr AnyWire();
+  // Null: there is none. `also_local`: also one within a machine.
+  WirePtr AnyWire(bool also_local = false);
   // Undone when `lasts` has passed, or when everything heals.
   void For(Duration lasts, std::function<void()> undo);
   Duration clock_set_back{};  // of the store, in all

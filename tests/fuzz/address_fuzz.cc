@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What may be listened on, secrets on their way to a log, and text made safe to show: no text crashes, an accepted
+// address survives being written and read again, and what is shown is one line without markup.
+#include <algorithm>
+#include <string>
+
+#include "bytes.h"
+#include "core/check.h"
+#include "ops/address.h"
+#include "ops/secrets.h"
+#include "ops/text.h"
+
+namespace {
+
+bool HasControlByte(std::string_view text) {
+  return std::any_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; });
+}
+
+void CheckShown(std::string_view text) {
+  const std::string quoted = distlock::ops::JsonQuoted(text);
+  DISTLOCK_CHECK(quoted.size() >= 2 && quoted.front() == '"' && quoted.back() == '"');
+  DISTLOCK_CHECK(!HasControlByte(quoted) && !HasControlByte(distlock::ops::WordOrQuoted(text)));
+  const std::string html = distlock::ops::HtmlEscaped(text);
+  DISTLOCK_CHECK(html.find_first_of("<>\"'") == std::string::npos);
+  const std::string redacted = distlock::ops::Redacted(text);
+  DISTLOCK_CHECK(redacted.size() <= 8);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  distlock::fuzz::Bytes bytes(data, size);
+  const std::string_view text = bytes.Rest();
+  if (const auto address = distlock::ops::ParseHostPort(text); address.ok()) {
+    DISTLOCK_CHECK(!address->host.empty() && address->port >= 0 && address->port <= 65535);
+    const auto again = distlock::ops::ParseHostPort(distlock::ops::FormatHostPort(*address));
+    DISTLOCK_CHECK(again.ok() && again->host == address->host && again->port == address->port);
+    distlock::ops::IsLoopback(address->host);
+  }
+  if (distlock::ops::CheckListenAddress(text).ok()) {
+    DISTLOCK_CHECK(distlock::ops::IsUnixAddress(text) || distlock::ops::ParseHostPort(text).ok());
+  }
+  const std::string url = distlock::fuzz::Planted(text, "redis://u:QQQQ@");
+  DISTLOCK_CHECK(distlock::ops::RedactedUrl(url).find(distlock::fuzz::kSecret) == std::string::npos);
+  CheckShown(text);
+  return 0;
+}

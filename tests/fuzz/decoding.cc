@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "decoding.h"
+
+#include <optional>
+
+#include "core/check.h"
+#include "core/limits.h"
+#include "store/answer.h"
+#include "store/codec.h"
+
+namespace distlock::fuzz {
+namespace {
+
+using core::Duration;
+using store::Question;
+
+constexpr core::OpId kOp = 7;
+
+// Whatever it is added to, or told in nanoseconds, does not overflow.
+void CheckTime(core::StoreTime time) {
+  DISTLOCK_CHECK(time.us >= 0 && time <= core::kMaxStoreTime);
+}
+
+void CheckSpan(Duration span) {
+  DISTLOCK_CHECK(span >= Duration::zero() && span <= Duration::max() / 2);
+}
+
+void CheckHolder(const std::optional<core::HolderView>& holder) {
+  if (!holder) return;
+  CheckTime(holder->since);
+  CheckSpan(holder->ttl);
+  CheckSpan(holder->lock_delay);
+  CheckSpan(holder->time_left);
+}
+
+struct CheckOutcome {
+  const Question& question;
+  core::StoreTime time;
+
+  void operator()(const core::StoreUnknown&) const { DISTLOCK_CHECK(time.us == 0); }
+  void operator()(const core::StoreFailed&) const { DISTLOCK_CHECK(time.us == 0); }
+  void operator()(const core::AcquireGranted& out) const {
+    Expect(Question::Verb::kAcquire);
+    DISTLOCK_CHECK(out.token != 0);
+    CheckTime(out.since);
+  }
+  void operator()(const core::AcquireQueued& out) const {
+    Expect(Question::Verb::kAcquire);
+    CheckHolder(out.holder);
+  }
+  void operator()(const core::AcquireHeld& out) const {
+    Expect(Question::Verb::kAcquire);
+    CheckHolder(out.holder);
+  }
+  void operator()(const core::AcquireLate&) const { Expect(Question::Verb::kAcquire); }
+  void operator()(const core::AcquireQueueFull&) const { Expect(Question::Verb::kAcquire); }
+  void operator()(const core::RenewDoneBatch& out) const {
+    Expect(Question::Verb::kRenew);
+    DISTLOCK_CHECK(out.results.size() == question.items);
+  }
+  void operator()(const core::GiveBackDone& out) const {
+    DISTLOCK_CHECK(question.verb == Question::Verb::kRelease || question.verb == Question::Verb::kWithdraw);
+    DISTLOCK_CHECK(time.us > 0);
+    CheckHolder(out.next);
+  }
+  void operator()(const core::TendDone& out) const {
+    Expect(Question::Verb::kTend);
+    CheckHolder(out.holder);
+  }
+
+ private:
+  void Expect(Question::Verb verb) const {
+    DISTLOCK_CHECK(question.verb == verb);
+    DISTLOCK_CHECK(time.us > 0);
+  }
+};
+
+void DecodeAs(const store::Codec& codec, const redisReply& reply, Question::Verb verb, size_t items) {
+  const Question question{verb, kOp, items};
+  const store::Decoded decoded = codec.Decode(question, reply);
+  DISTLOCK_CHECK(decoded.reply.op == kOp);
+  DISTLOCK_CHECK(!decoded.odd || std::holds_alternative<core::StoreUnknown>(decoded.reply.outcome));
+  CheckTime(decoded.reply.time);
+  std::visit(CheckOutcome{question, decoded.reply.time}, decoded.reply.outcome);
+
+  const store::Understood understood =
+      Understand(codec, question, {store::Answer::Kind::kReply, &reply, /*cause=*/{}});
+  DISTLOCK_CHECK(!decoded.odd || !understood.reconnect.empty());
+}
+
+}  // namespace
+
+void DecodeEveryWay(const redisReply& reply) {
+  static const store::Codec codec({.broker_id = "00000000000000aa"});
+  for (const auto verb : {Question::Verb::kAcquire, Question::Verb::kRelease, Question::Verb::kWithdraw,
+                          Question::Verb::kTend}) {
+    DecodeAs(codec, reply, verb, 0);
+  }
+  for (const size_t items : {size_t{1}, size_t{3}, core::kMaxRenewBatch}) {
+    DecodeAs(codec, reply, Question::Verb::kRenew, items);
+  }
+  const auto name = core::LockName::Encode("default", "job");
+  const auto view = store::Codec::DecodeInspect(name, reply);
+  if (!view.ok()) return;
+  CheckHolder(view->holder);
+  for (const auto& waiter : view->waiters) CheckSpan(waiter.ttl);
+}
+
+}  // namespace distlock::fuzz

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The client's lock table against a broker that says anything at any time: each acquire and each release is answered
+// exactly once, what has ended stays ended, time never stands still, and no number overflows. The program's own calls
+// come from the input too.
+#include "lock_table.h"
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bytes.h"
+#include "core/check.h"
+#include "distlock/v1/lock_service.pb.h"
+
+namespace {
+
+using distlock::Duration;
+using distlock::fuzz::Bytes;
+using distlock::internal::Effects;
+using distlock::internal::Lease;
+using distlock::internal::LeasePtr;
+using distlock::internal::LockTable;
+namespace v1 = distlock::v1;
+
+constexpr int64_t kMs = 1'000'000;
+constexpr int64_t kDay = 86'400'000 * kMs;
+constexpr size_t kActionsMax = 400;
+
+// One acquire of the program and what it was told.
+struct Wish {
+  LeasePtr lease;
+  int answers = 0;
+  bool ended = false;
+  std::stop_token stop;
+};
+
+class Program {
+ public:
+  explicit Program(Bytes bytes) : bytes_(bytes) {}
+
+  void Run() {
+    for (size_t i = 0; i < kActionsMax && !bytes_.empty(); ++i) {
+      Act();
+      Settle();
+    }
+    table_.Close(now_, fx_);
+    Settle();
+    if (streaming_) Break();
+    Settle();
+    for (const auto& wish : wishes_) DISTLOCK_CHECK(wish->answers == 1);
+    for (const auto& answers : releases_) DISTLOCK_CHECK(*answers == 1);
+  }
+
+ private:
+  void Act() {
+    switch (bytes_.Below(12)) {
+      case 0: return Acquire();
+      case 1: return WithWish([this](Wish& wish) { table_.Cancel(wish.lease, fx_); });
+      case 2: return Release();
+      case 3: return WithWish([this](Wish& wish) { table_.Notice(wish.lease, now_, fx_); });
+      case 4: return WithWish([this](Wish& wish) { TakeToken(wish); });
+      case 5: return streaming_ ? Break() : Start();
+      case 6: return Send();
+      case 7: return Hear(bytes_.LongText());
+      case 8:
+      case 9: return HearComposed();
+      case 10: return Status();
+      case 11: return Pass();
+    }
+  }
+
+  void Acquire() {
+    auto wish = std::make_unique<Wish>();
+    Wish* const asked = wish.get();
+    distlock::LockOptions options;
+    if (bytes_.Flag()) options.max_hold = Duration(bytes_.Number<uint32_t>() * kMs);
+    options.on_queued = [](const distlock::QueuedInfo&) {};
+    std::optional<Duration> max_wait;
+    if (bytes_.Flag()) max_wait = Duration(bytes_.Number<int64_t>());
+    wish->lease = table_.Acquire(
+        distlock::internal::MakeSpec(std::string(bytes_.Text()), options), max_wait,
+        [asked](const distlock::Result<distlock::Guard>&) { ++asked->answers; }, now_, fx_);
+    wishes_.push_back(std::move(wish));
+  }
+
+  template <typename Do>
+  void WithWish(Do act) {
+    if (!wishes_.empty()) act(*wishes_[bytes_.Below(256) % wishes_.size()]);
+  }
+
+  // Only a guard can be asked for one, and it exists from the grant on.
+  void TakeToken(Wish& wish) {
+    if (wish.lease->belief.delivered()) wish.stop = table_.StopToken(*wish.lease);
+  }
+
+  void Release() {
+    WithWish([this](Wish& wish) {
+      auto answers = std::make_shared<int>(0);
+      table_.Release(wish.lease, [answers](distlock::ReleaseOutcome) { ++*answers; }, now_, fx_);
+      releases_.push_back(std::move(answers));
+    });
+  }
+
+  void Start() {
+    streaming_ = true;
+    table_.OnStarted(now_);
+  }
+
+  void Break() {
+    streaming_ = false;
+    table_.OnBroken(distlock::EndCause::kDisconnected, "broken", now_, fx_);
+  }
+
+  void Send() {
+    while (auto batch = table_.Pack(now_)) {
+      DISTLOCK_CHECK(batch->message().commands_size() > 0);
+      table_.Recycle(std::move(batch));
+    }
+  }
+
+  void Hear(std::string_view bytes) {
+    v1::SessionResponse response;
+    if (!streaming_ || !response.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
+    for (const v1::Event& event : response.events()) table_.OnEvent(event, now_, fx_);
+  }
+
+  google::protobuf::Duration Span() {
+    google::protobuf::Duration span;
+    if (bytes_.Flag()) {
+      span.set_nanos(bytes_.Number<int32_t>());
+      span.set_seconds(bytes_.Number<int64_t>());
+    } else {
+      span.set_seconds(bytes_.Below(8));
+    }
+    return span;
+  }
+
+  v1::Holder Holder() {
+    v1::Holder holder;
+    holder.mutable_since()->set_seconds(bytes_.Number<int64_t>());
+    holder.mutable_since()->set_nanos(bytes_.Number<int32_t>());
+    *holder.mutable_time_left() = Span();
+    return holder;
+  }
+
+  // What a broker says about a command of ours, rightly or not.
+  void HearComposed() {
+    v1::Event event;
+    event.set_id(bytes_.Below(16));
+    switch (bytes_.Below(10)) {
+      case 0:
+        *event.mutable_opened()->mutable_validity() = Span();
+        if (bytes_.Flag()) *event.mutable_opened()->mutable_heartbeat_interval() = Span();
+        break;
+      case 1: event.mutable_queued()->set_position(bytes_.Byte()); break;
+      case 2:
+      case 3:
+        event.mutable_granted()->set_echo_seq(bytes_.Below(4));
+        event.mutable_granted()->set_fencing_token(bytes_.Number<uint64_t>());
+        *event.mutable_granted()->mutable_valid_for() = Span();
+        break;
+      case 4:
+        event.mutable_refused()->set_reason(static_cast<v1::RefusalReason>(bytes_.Below(20)));
+        if (bytes_.Flag()) *event.mutable_refused()->add_holders() = Holder();
+        break;
+      case 5: event.mutable_released()->set_outcome(static_cast<v1::ReleaseOutcome>(bytes_.Below(5))); break;
+      case 6: {
+        auto& ack = *event.mutable_heartbeat_ack();
+        ack.set_seq(bytes_.Below(8));
+        *ack.mutable_valid_for() = Span();
+        for (size_t n = bytes_.Below(3); n > 0; --n) {
+          auto& limit = *ack.add_limits();
+          limit.set_acquire_id(bytes_.Below(16));
+          *limit.mutable_valid_for() = Span();
+        }
+        break;
+      }
+      case 7: *(bytes_.Flag() ? event.mutable_at_risk()->mutable_valid_for()
+                              : event.mutable_renewed()->mutable_valid_for()) = Span(); break;
+      case 8: event.mutable_lost()->set_reason(static_cast<v1::LostReason>(bytes_.Below(8))); break;
+      case 9: *event.mutable_draining()->mutable_time_left() = Span(); break;
+    }
+    if (streaming_) table_.OnEvent(event, now_, fx_);
+  }
+
+  void Status() {
+    if (streaming_) Break();
+    distlock::Refusal why;
+    why.reason = static_cast<distlock::RefusalReason>(bytes_.Below(20));
+    table_.OnStatus(std::move(why), fx_);
+  }
+
+  void Pass() {
+    switch (bytes_.Below(4)) {
+      case 0: break;
+      case 1: now_ += bytes_.Number<uint16_t>() * kMs; break;
+      case 2: now_ = std::max(now_, table_.wake_ns() == distlock::internal::kNever ? now_ : table_.wake_ns()); break;
+      case 3: now_ += bytes_.Byte() * kDay; break;
+    }
+    if (now_ > kLatest) now_ = kLatest;
+    if (streaming_ && table_.Lapsed(now_)) Break();
+    table_.Tick(now_, fx_);
+    Settle();
+    Send();
+    DISTLOCK_CHECK(table_.wake_ns() > now_);
+  }
+
+  void Settle() {
+    for (auto& [spec, info] : fx_.queued) spec->on_queued(info);
+    for (auto& [lease, callback] : fx_.granted) Granted(*lease);
+    for (auto& [callback, refusal] : fx_.refused) callback(distlock::Result<distlock::Guard>(refusal));
+    for (auto& stop : fx_.stopped) stop.request_stop();
+    for (auto& [callback, outcome] : fx_.released) callback(outcome);
+    fx_.Clear();
+    for (const auto& wish : wishes_) Check(*wish);
+  }
+
+  // A guard needs the whole client behind it; being handed one counts as the answer.
+  void Granted(const Lease& lease) {
+    DISTLOCK_CHECK(lease.belief.delivered());
+    for (const auto& wish : wishes_) {
+      if (wish->lease.get() == &lease) ++wish->answers;
+    }
+  }
+
+  void Check(Wish& wish) {
+    DISTLOCK_CHECK(wish.answers <= 1);
+    const Lease& lease = *wish.lease;
+    DISTLOCK_CHECK(!wish.ended || lease.phase == Lease::Phase::kEnded);
+    wish.ended = lease.phase == Lease::Phase::kEnded;
+    if (lease.phase == Lease::Phase::kHeld) DISTLOCK_CHECK(wish.answers == 1);
+    if (wish.ended && wish.stop.stop_possible()) DISTLOCK_CHECK(wish.stop.stop_requested());
+  }
+
+  // The clock is the machine's uptime; a century of it is enough.
+  static constexpr int64_t kLatest = 36'500 * kDay;
+
+  Bytes bytes_;
+  int64_t now_ = 400 * kDay;
+  bool streaming_ = false;
+  Effects fx_;
+  LockTable table_{{.address = "nowhere",
+                    .label = "fuzz",
+                    .unreachable_timeout_ns = 10'000 * kMs,
+                    .connect_timeout_ns = 5000 * kMs,
+                    .reissue_waits = true}};
+  std::vector<std::unique_ptr<Wish>> wishes_;
+  std::vector<std::shared_ptr<int>> releases_;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  Program(Bytes(data, size)).Run();
+  return 0;
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Redis URLs: no text crashes the parser, and no password is in an error or in the masked form. A byte 0x01 stands for
+// a password and the '@' behind it.
+#include <string>
+
+#include "bytes.h"
+#include "core/check.h"
+#include "store/redis_url.h"
+
+namespace {
+
+using distlock::store::RedisUrl;
+
+constexpr std::string_view kPlanted = ":QQQQ@";
+
+void CheckSilence(std::string_view text) { DISTLOCK_CHECK(text.find(distlock::fuzz::kSecret) == text.npos); }
+
+void CheckMeaning(const RedisUrl& url) {
+  DISTLOCK_CHECK(url.port > 0 && url.port <= 65535 && url.db >= 0);
+  DISTLOCK_CHECK((url.kind == RedisUrl::Kind::kUnix) == url.host.empty());
+  DISTLOCK_CHECK((url.kind == RedisUrl::Kind::kUnix) == !url.path.empty());
+  DISTLOCK_CHECK(url.path.find('\0') == std::string::npos && url.password.find('\0') == std::string::npos);
+  const std::string masked = url.Masked();
+  if (!url.password.empty() && url.password.find(distlock::fuzz::kSecret) != std::string::npos) CheckSilence(masked);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  distlock::fuzz::Bytes bytes(data, size);
+  const std::string text = distlock::fuzz::Planted(bytes.Rest(), kPlanted);
+  CheckSilence(distlock::store::MaskUrlText(text));
+  const auto url = distlock::store::ParseRedisUrl(text);
+  if (url.ok()) {
+    CheckMeaning(*url);
+  } else {
+    CheckSilence(std::string_view(url.status().message().data(), url.status().message().size()));
+  }
+  return 0;
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "toy_store.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/check.h"
+#include "store/wire_value.h"
+
+namespace distlock::fuzz {
+namespace {
+
+using core::Instant;
+
+constexpr core::Duration kOffset = std::chrono::hours(400'000);
+constexpr size_t kRemembered = 200;
+
+template <typename T>
+void Remember(std::vector<T>& all, const T& one) {
+  if (all.size() < kRemembered) all.push_back(one);
+}
+
+}  // namespace
+
+void ToyStore::Take(core::StoreCommand command) {
+  if (std::holds_alternative<core::StoreReconnect>(command)) return;
+  const core::OpId op = std::visit(
+      [this](const auto& in) -> core::OpId {
+        if constexpr (requires { in.name; }) Remember(names_, in.name);
+        if constexpr (requires { in.owner; }) Remember(owners_, in.owner);
+        if constexpr (requires { in.op; }) return in.op;
+        return 0;
+      },
+      command);
+  DISTLOCK_CHECK(op > last_op_);
+  last_op_ = op;
+  open_.emplace(op, std::move(command));
+}
+
+core::StoreTime ToyStore::TrueTime(Instant now) const {
+  return {std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch() + kOffset).count()};
+}
+
+core::StoreTime ToyStore::Time(Bytes& bytes, Instant now) const {
+  switch (bytes.Below(4)) {
+    case 0: return {static_cast<int64_t>(bytes.Number<uint64_t>() % static_cast<uint64_t>(core::kMaxStoreTime.us)) + 1};
+    case 1: return {TrueTime(now).us + bytes.Number<int32_t>()};
+    default: return TrueTime(now);
+  }
+}
+
+core::Duration ToyStore::Span(Bytes& bytes) const {
+  switch (bytes.Below(4)) {
+    case 0: return store::FromMs(bytes.Number<uint64_t>());
+    case 1: return store::FromMs(bytes.Number<uint16_t>());
+    default: return std::chrono::seconds(bytes.Below(20));
+  }
+}
+
+core::OwnerId ToyStore::Owner(Bytes& bytes) const {
+  if (!owners_.empty() && bytes.Below(8) != 0) return owners_[bytes.Byte() % owners_.size()];
+  core::OwnerId owner{};
+  owner[0] = bytes.Byte();
+  owner[15] = bytes.Byte();
+  return owner;
+}
+
+core::HolderView ToyStore::Holder(Bytes& bytes, Instant now) {
+  core::HolderView view;
+  view.owner = Owner(bytes);
+  view.token = bytes.Flag() ? ++last_token_ : bytes.Number<uint64_t>();
+  view.since = Time(bytes, now);
+  view.ttl = Span(bytes);
+  view.lock_delay = Span(bytes);
+  view.time_left = Span(bytes);
+  view.info = bytes.Text();
+  return view;
+}
+
+core::GrantNotice ToyStore::Notice(Bytes& bytes, Instant now) {
+  core::GrantNotice notice;
+  notice.name = names_.empty() ? core::LockName::Encode("default", "k") : names_[bytes.Byte() % names_.size()];
+  if (bytes.Below(8) != 0) {  // else nobody: the lock is blocked
+    notice.owner = Owner(bytes);
+    notice.token = bytes.Flag() ? ++last_token_ : bytes.Number<uint64_t>() | 1;
+  }
+  notice.since = Time(bytes, now);
+  notice.ttl = Span(bytes);
+  return notice;
+}
+
+ToyStore::Outcome ToyStore::AnyOutcome(Bytes& bytes, Instant now) {
+  const auto maybe_holder = [&]() -> std::optional<core::HolderView> {
+    if (bytes.Flag()) return Holder(bytes, now);
+    return std::nullopt;
+  };
+  switch (bytes.Below(10)) {
+    case 0: return core::StoreUnknown{"unknown"};
+    case 1: return core::StoreFailed{static_cast<core::FailureKind>(bytes.Below(5)), "failed"};
+    case 2: return core::AcquireGranted{bytes.Flag() ? ++last_token_ : bytes.Number<uint64_t>() | 1, Time(bytes, now)};
+    case 3: return core::AcquireQueued{bytes.Byte(), maybe_holder(), bytes.Byte()};
+    case 4: return core::AcquireHeld{maybe_holder(), bytes.Byte()};
+    case 5: return core::AcquireLate{};
+    case 6: return core::AcquireQueueFull{bytes.Byte()};
+    case 7: {
+      core::RenewDoneBatch batch;
+      for (size_t n = bytes.Below(4); n > 0; --n) {
+        batch.results.push_back(static_cast<core::RenewResult>(bytes.Below(3)));
+      }
+      return batch;
+    }
+    case 8: {
+      const bool was_holder = bytes.Flag();
+      return core::GiveBackDone{was_holder, bytes.Flag(), maybe_holder()};
+    }
+    default: {
+      const bool slot_was_gone = bytes.Flag();
+      return core::TendDone{slot_was_gone, bytes.Below(8) == 0, maybe_holder()};
+    }
+  }
+}
+
+// Of the kind that the command's script answers with.
+ToyStore::Outcome ToyStore::FittingOutcome(const core::StoreCommand& command, Bytes& bytes, Instant now) {
+  struct Choose {
+    ToyStore& store;
+    Bytes& bytes;
+    Instant now;
+    Outcome operator()(const core::StoreAcquire&) const {
+      if (bytes.Flag()) return core::AcquireGranted{++store.last_token_, store.TrueTime(now)};
+      return core::AcquireQueued{bytes.Byte(), store.Holder(bytes, now), bytes.Byte()};
+    }
+    Outcome operator()(const core::StoreRenew& in) const {
+      core::RenewDoneBatch batch;
+      for (size_t i = 0; i < in.items.size(); ++i) {
+        batch.results.push_back(bytes.Below(4) == 0 ? core::RenewResult::kGone : core::RenewResult::kRenewed);
+      }
+      return batch;
+    }
+    Outcome operator()(const core::StoreRelease&) const { return GivenBack(); }
+    Outcome operator()(const core::StoreWithdraw&) const { return GivenBack(); }
+    Outcome operator()(const core::StoreTend&) const { return core::TendDone{false, false, store.Holder(bytes, now)}; }
+    Outcome operator()(const core::StoreReconnect&) const { return core::StoreUnknown{}; }
+    Outcome GivenBack() const {
+      core::GiveBackDone done{.was_holder = true, .was_waiter = false, .next = {}};
+      if (bytes.Flag()) done.next = store.Holder(bytes, now);
+      return done;
+    }
+  };
+  return std::visit(Choose{*this, bytes, now}, command);
+}
+
+core::StoreReply ToyStore::Answer(Bytes& bytes, Instant now) {
+  const auto at = std::next(open_.begin(), static_cast<std::ptrdiff_t>(bytes.Byte() % open_.size()));
+  core::StoreReply reply{.op = at->first, .time = {}, .outcome = {}};
+  reply.outcome = bytes.Flag() ? FittingOutcome(at->second, bytes, now) : AnyOutcome(bytes, now);
+  const bool timed = !std::holds_alternative<core::StoreUnknown>(reply.outcome) &&
+                     !std::holds_alternative<core::StoreFailed>(reply.outcome);
+  if (timed) reply.time = Time(bytes, now);
+  open_.erase(at);
+  return reply;
+}
+
+core::StoreReply ToyStore::AnswerWell(Instant now) {
+  struct Choose {
+    ToyStore& store;
+    Instant now;
+    Outcome operator()(const core::StoreAcquire&) const {
+      return core::AcquireGranted{++store.last_token_, store.TrueTime(now)};
+    }
+    Outcome operator()(const core::StoreRenew& in) const {
+      return core::RenewDoneBatch{std::vector(in.items.size(), core::RenewResult::kRenewed)};
+    }
+    Outcome operator()(const core::StoreRelease&) const { return core::GiveBackDone{.was_holder = true, .next = {}}; }
+    Outcome operator()(const core::StoreWithdraw&) const { return core::GiveBackDone{.next = {}}; }
+    // Nobody waits in a store where every lock is free: the waiters have to ask again.
+    Outcome operator()(const core::StoreTend&) const { return core::TendDone{.slot_was_gone = true, .holder = {}}; }
+    Outcome operator()(const core::StoreReconnect&) const { return core::StoreUnknown{}; }
+  };
+  const auto at = open_.begin();
+  core::StoreReply reply{at->first, TrueTime(now), std::visit(Choose{*this, now}, at->second)};
+  open_.erase(at);
+  return reply;
+}
+
+}  // namespace distlock::fuzz

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// I7 and I8 by what was asked for in one lease: nobody believes for longer than max_hold, nobody gets the lock in the
+// lock_delay after an abnormal end.
+#include "core/types.h"
+#include "history/checks.h"
+
+namespace distlock::sim {
+namespace {
+
+void CheckMaxHold(const Index& index, const Tenure& tenure, Report& report) {
+  const int64_t max_hold = index.TermsOf(tenure).max_hold_ns;
+  if (max_hold == 0 || tenure.told == kNotSeen || tenure.until == kNotSeen) return;
+  // The store's clock counts it for a detached lease.
+  const int64_t most = max_hold + index.history.slack_ns + index.WentBack(tenure.Began(), tenure.until);
+  if (tenure.until - tenure.told <= most) return;
+  report.Add("I7", tenure.lock, {tenure.lease}, tenure.until,
+             report.Lease(tenure.lease) + " was told of its grant of " + report.Lock(tenure.lock) + " at " +
+                 Report::At(tenure.told) + " and believed until " + Report::At(tenure.until) + ", but its max_hold was " +
+                 Report::Span(max_hold));
+}
+
+// Whether its broker, too, saw an end that was no release. Not so where client and broker may each have been the first to end it:
+// what a client gives up by its own clock it releases.
+bool EndedAbnormally(const Tenure& tenure) {
+  switch (tenure.why) {
+    case EndedWhy::kClientDied:
+    case EndedWhy::kStreamBroke: return tenure.ended != kNotSeen;
+    case EndedWhy::kLost: {
+      const auto reason = static_cast<core::LostReason>(tenure.lost_reason);
+      return tenure.ended != kNotSeen && (reason == core::LostReason::kExpired || reason == core::LostReason::kDrained);
+    }
+    case EndedWhy::kReleasing:
+    case EndedWhy::kDeadline: break;
+  }
+  return false;
+}
+
+void CheckLockDelay(const Index& index, const Tenure& before, const Tenure& after, Report& report) {
+  const LeaseTerms& terms = index.TermsOf(before);
+  if (terms.lock_delay_ns == 0 || terms.risky || before.until == kNotSeen || !EndedAbnormally(before)) return;
+  if (before.lease == after.lease || index.Forgot(before.lock, before.took, after.took)) return;
+  // By the store's clock.
+  const int64_t least = terms.lock_delay_ns - terms.lock_delay_ns / 500 - 2'000'000;
+  if (after.took - before.until >= least) return;
+  report.Add("I8", before.lock, {before.lease, after.lease}, after.took,
+             "the store gave " + report.Lock(before.lock) + " to " + report.Lease(after.lease) + " " +
+                 Report::Span(after.took - before.until) + " after the abnormal end of " + report.Lease(before.lease) +
+                 ", whose lock_delay was " + Report::Span(terms.lock_delay_ns));
+}
+
+}  // namespace
+
+void CheckTerms(const Index& index, Report& report) {
+  for (const Tenure& tenure : index.tenures) CheckMaxHold(index, tenure, report);
+  if (!index.sees_store) return;
+  std::vector<const Tenure*> last(index.history.locks.size(), nullptr);
+  for (const Tenure& tenure : index.tenures) {
+    if (tenure.took == kNotSeen) continue;
+    const Tenure*& before = last[static_cast<size_t>(tenure.lock)];
+    if (before != nullptr && before->took <= tenure.took) CheckLockDelay(index, *before, tenure, report);
+    before = &tenure;
+  }
+}
+
+}  // namespace distlock::sim

@@ -1,0 +1,170 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Puts each bug of the museum into a scratch copy of this tree and runs simulated worlds until one of them shows it.
+set -uo pipefail
+
+usage() {
+  cat <<'TEXT'
+usage: tests/sim/museum.sh [--seeds N] [--seed S] [--sample K] [--check] [PATCH...]
+
+Each patch of tests/sim/museum, or the named ones (a path, a name or its number), is applied to a copy of this tree,
+built, and run until a world goes wrong. Fails when a bug is missed, when a patch does not apply or build, when the patch
+that changes nothing is caught, or when the median of the seeds needed is over 1000.
+
+  --seeds N   worlds a bug may hide in (default 20000)
+  --seed S    which worlds, and which sample (default 1; with --sample a random one)
+  --sample K  only K of them, drawn by the seed, and the one that changes nothing
+  --check     only whether each patch still applies; nothing is built
+TEXT
+}
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+museum=$root/tests/sim/museum
+readonly CHUNK=500 CHUNK_SECONDS=120 MEDIAN_MAX=1000 STORY_WIDTH=110
+
+die() { printf 'museum.sh: %s\n' "$*" >&2; exit 64; }
+# Fuzz would let a patch land where its bug is another one.
+apply() { patch -d "$1" -p1 -s -F0 -N --no-backup-if-mismatch "${@:3}" <"$2"; }
+touched() { sed -n 's|^+++ b/||p' "$1"; }
+name_of() { basename "$1" .patch; }
+changes_nothing() { [[ $(name_of "$1") = 00-* ]]; }
+
+seeds=20000 seed='' sample='' check='' patches=()
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --seeds | --seed | --sample)
+      [[ ${2:-} =~ ^[0-9]+$ ]] || die "$1 needs a number; see --help"
+      printf -v "${1#--}" %s "$2"
+      shift
+      ;;
+    --check) check=yes ;;
+    -h | --help) usage; exit 0 ;;
+    -*) die "unknown option '$1'; see --help" ;;
+    *)
+      if [ -f "$1" ]; then
+        patches+=("$(realpath "$1")")
+      else
+        found=("$museum/$(name_of "$1")"*.patch)
+        [ -f "${found[0]}" ] || die "no patch '$1' in $museum"
+        patches+=("${found[@]}")
+      fi
+      ;;
+  esac
+  shift
+done
+[ "${#patches[@]}" -gt 0 ] || patches=("$museum"/*.patch)
+
+if [ -n "$check" ]; then
+  stale=0
+  for one in "${patches[@]}"; do
+    apply "$root" "$one" --dry-run || { printf 'does not apply: %s\n' "$(name_of "$one")"; stale=$((stale + 1)); }
+  done
+  printf '%d of %d patches apply\n' $((${#patches[@]} - stale)) "${#patches[@]}"
+  exit $((stale > 0))
+fi
+
+if [ -n "$sample" ]; then
+  seed=${seed:-$RANDOM}
+  mapfile -t drawn < <(for one in "${patches[@]}"; do
+    changes_nothing "$one" || printf '%s %s\n' "$(printf '%s %s' "$seed" "$(name_of "$one")" | cksum | cut -d' ' -f1)" "$one"
+  done | sort -n | head -n "$sample" | cut -d' ' -f2- | sort)
+  patches=("$museum"/00-*.patch "${drawn[@]}")
+fi
+seed=${seed:-1}
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/distlock-museum.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+tree=$work/tree sim=$work/build/bin/distlock_sim
+mkdir -p "$tree/tests"
+cp -R "$root"/{CMakeLists.txt,deploy,proto,lua,server,client} "$tree"
+cp -R "$root/tests/CMakeLists.txt" "$root/tests/sim" "$tree/tests"
+
+build() {
+  CCACHE_BASEDIR=$work nice cmake --build "$work/build" --target distlock_sim --parallel "$(nproc)" >"$work/build.log" 2>&1
+}
+
+started=$SECONDS
+printf 'museum of %d patches, seed %s: building ...\n' "${#patches[@]}" "$seed"
+{ CCACHE_BASEDIR=$work cmake -S "$tree" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DDISTLOCK_TESTS=ON \
+  -DDISTLOCK_WERROR=OFF \
+  >"$work/build.log" 2>&1 && build && cp "$sim" "$work/sound"; } ||
+  { tail -n 30 "$work/build.log"; printf 'museum.sh: the tree itself does not build\n' >&2; exit 1; }
+printf 'built in %d s\n' $((SECONDS - started))
+
+# Runs worlds and prints the first that goes wrong: "SEED STORY". Nothing: none did.
+run_worlds() {
+  local binary=$1 first=$2 count=$3 text status
+  text=$(timeout "$CHUNK_SECONDS" nice "$binary" --seeds "$count" --seed "$first" --quiet 2>&1)
+  status=$?
+  [ $status -ne 0 ] || return 0
+  if [ $status -eq 1 ] && [[ $text =~ VIOLATION\ seed\ ([0-9]+):\ ([^$'\n']*) ]]; then
+    printf '%s %s\n' "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
+  elif [ "$count" -gt 1 ]; then
+    # It crashed or hangs, and cannot say where.
+    local half=$((count / 2)) found
+    found=$(run_worlds "$binary" "$first" "$half")
+    printf '%s\n' "${found:-$(run_worlds "$binary" $((first + half)) $((count - half)))}"
+  elif [ $status -eq 124 ]; then
+    printf '%s the world does not come to an end\n' "$first"
+  else
+    printf '%s crash (status %d): %s\n' "$first" $status "${text%%$'\n'*}"
+  fi
+}
+
+# Sets `needed` and `story`, or empties `story`. A world that goes wrong without the patch is no catch.
+search() {
+  local first=$1 strict=$2 at=$1 end=$(($1 + seeds)) count found
+  story='' needed=$seeds
+  while [ "$at" -lt "$end" ]; do
+    count=$((end - at < CHUNK ? end - at : CHUNK))
+    found=$(run_worlds "$sim" "$at" "$count")
+    if [ -z "$found" ]; then
+      at=$((at + count))
+      continue
+    fi
+    at=${found%% *}
+    if [ -z "$strict" ] && [ -n "$(run_worlds "$work/sound" "$at" 1)" ]; then
+      printf '        seed %s goes wrong without the patch too\n' "$at"
+      at=$((at + 1))
+      continue
+    fi
+    story=${found#* } needed=$((at - first + 1))
+    return
+  done
+}
+
+caught=() bugs=0 faults=0
+fault() { printf '%-26s %s  (%s)\n' "$1" "$2" "$3"; faults=$((faults + 1)); }
+
+visit() {
+  local one=$1 name number
+  name=$(name_of "$one") number=$((10#$(name_of "$one" | grep -o '^[0-9]*')))
+  changes_nothing "$one" || bugs=$((bugs + 1))
+  apply "$tree" "$one" --dry-run >/dev/null || { fault 'DOES NOT APPLY' "$name" 'see --check'; return; }
+  apply "$tree" "$one"
+  if build; then
+    search $((seed * 1000000 + number * 20011)) "$(changes_nothing "$one" && echo strict)"
+    if changes_nothing "$one"; then
+      if [ -z "$story" ]; then
+        printf 'not caught in %-9d seeds  %s\n' "$needed" "$name"
+      else
+        fault "CAUGHT after $needed seeds" "$name" "${story:0:STORY_WIDTH}"
+      fi
+    elif [ -n "$story" ]; then
+      printf 'caught  after %-6d seeds  %s  (%s)\n' "$needed" "$name" "${story:0:STORY_WIDTH}"
+      caught+=("$needed")
+    else
+      fault "MISSED  in $needed seeds" "$name" 'no world shows it'
+    fi
+  else
+    grep -m1 'error' "$work/build.log"
+    fault 'DOES NOT BUILD' "$name" 'see above'
+  fi
+  # Copies, not a reversal: their time is new, so that they are built again.
+  touched "$one" | while read -r file; do cp "$root/$file" "$tree/$file"; done
+}
+
+for one in "${patches[@]}"; do visit "$one"; done
+median=$([ "${#caught[@]}" -eq 0 ] && echo 0 || printf '%s\n' "${caught[@]}" | sort -n | sed -n "$(((${#caught[@]} + 1) / 2))p")
+printf 'caught %d of %d, median %d seeds, in %d s\n' "${#caught[@]}" "$bugs" "$median" $((SECONDS - started))
+[ "$faults" -eq 0 ] && [ "$median" -le "$MEDIAN_MAX" ]
