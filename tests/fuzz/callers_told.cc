@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "callers.h"
+#include "core/broker_config.h"
 #include "core/check.h"
 #include "rpc/convert.h"
 #include "rpc/refusal.h"
@@ -71,7 +72,10 @@ void Callers::CheckPromise(const Stream& stream, const core::Event& event) const
     check(granted->valid_for, on_stream ? limits_.validity : granted->ttl + granted->waited);
   }
   if (const auto* renewed = std::get_if<core::Renewed>(&event)) check(renewed->valid_for, limits_.validity);
-  if (const auto* done = std::get_if<core::RenewDone>(&event)) check(done->valid_for, stream.ttl);
+  if (const auto* done = std::get_if<core::RenewDone>(&event)) {
+    // Counted from when it was called.
+    check(done->valid_for, stream.ttl + core::BrokerConfig{}.store_timeout);
+  }
   if (const auto* at_risk = std::get_if<core::AtRisk>(&event)) check(at_risk->valid_for, limits_.validity);
   if (const auto* ack = std::get_if<core::HeartbeatAck>(&event)) {
     check(ack->valid_for, limits_.validity);
