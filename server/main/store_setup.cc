@@ -31,7 +31,9 @@ absl::Status UseEmbedded(const ops::Options& options, StoreSetup& setup) {
 absl::Status UseUrl(const ops::Options& options, StoreSetup& setup) {
   setup.shown = ops::RedactedUrl(options.redis);
   auto url = store::ParseRedisUrl(options.redis);
-  if (!url.ok()) return url.status();
+  if (!url.ok()) {
+    return absl::Status(url.status().code(), absl::StrCat("--redis ", setup.shown, ": ", url.status().message()));
+  }
   setup.options.url = *std::move(url);
   if (!options.redis_user.empty()) setup.options.url.user = options.redis_user;
   if (options.redis_password_file.empty()) return absl::OkStatus();

@@ -11,10 +11,11 @@
 
 namespace distlock::ops {
 
-// A store URL with its passwords replaced by ***; everything before the last '@' counts as one when in doubt.
+// What somebody gave as a store URL, with *** for passwords and for every part that is not of the form its place asks for:
+// it may be a password in the wrong place.
 std::string RedactedUrl(std::string_view url);
 
-// What somebody wrote in a place that is not for URLs: RedactedUrl of it when it looks like one with a password.
+// What somebody wrote in a place that is not for store URLs: RedactedUrl of it when it looks like one.
 std::string RedactedText(std::string_view text);
 
 // Eight hex digits that tell lease ids apart in a log and give away none of them.

@@ -79,6 +79,7 @@ struct Encoder {
   Encoded operator()(const core::StoreTend& in) const {
     CommandBuilder command = CallOnLock(lua::kTend, keys, in.name);
     command.Arg(options.broker_id).Arg(CeilMs(options.queue_slot)).Arg(CeilMs(options.token_keep)).Arg(Trusted());
+    command.Arg(HexOfOwner(in.first));
     return {{Verb::kTend, in.op, 0}, &lua::kTend, std::move(command).Build()};
   }
 

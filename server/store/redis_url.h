@@ -4,7 +4,7 @@
 //   redis://[user[:password]@]host[:port][/db]
 //   rediss://...   over TLS, with ?ca=FILE &cert=FILE &key=FILE &sni=NAME
 //   unix:///path[?db=N]   (user and password as above, before the path)
-// Values; any thread. No password ever appears in an error or in Masked().
+// Values; any thread. No password appears in Masked(), and no part of the text in an error.
 #pragma once
 
 #include <string>
@@ -36,8 +36,5 @@ struct RedisUrl {
 
 // InvalidArgument when it is malformed, Unimplemented for a topology that this version does not serve.
 absl::StatusOr<RedisUrl> ParseRedisUrl(std::string_view text);
-
-// Any text that may be a URL, with everything between "://" and the last "@" hidden.
-std::string MaskUrlText(std::string_view text);
 
 }  // namespace distlock::store

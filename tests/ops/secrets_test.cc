@@ -23,7 +23,35 @@ TEST(RedactedUrl, HidesPasswordsWhereverTheyStand) {
   EXPECT_EQ(RedactedUrl("redis://user:pw@host:1/2"), "redis://user:***@host:1/2");
   EXPECT_EQ(RedactedUrl("redis://pw@host"), "redis://***@host");
   EXPECT_EQ(RedactedUrl("unix:///run/redis.sock?db=1&password=pw"), "unix:///run/redis.sock?db=1&password=***");
-  EXPECT_EQ(RedactedUrl("user:pw@host"), "user:***@host");
+  EXPECT_EQ(RedactedUrl("user:pw@host"), "***") << "without a scheme it is no URL";
+}
+
+TEST(RedactedUrl, ShowsWhatCannotBeAPassword) {
+  for (const char* url :
+       {"redis://host", "redis://10.0.0.1:6379/3", "rediss://[::1]:7/1", "redis://a_b-c.example:65535", "host:6379",
+        "unix:///run/my redis/r.sock?db=2", "redis+sentinel://a:26379,b:26379/my-master", "redlock://a,b,c",
+        "rediss://h?ca=/etc/ca.pem&cert=/c.pem&key=/k.pem&sni=name.example"}) {
+    EXPECT_EQ(RedactedUrl(url), url);
+  }
+}
+
+// Whatever is not where it belongs may be a password.
+TEST(RedactedUrl, HidesWhatIsInTheWrongPlace) {
+  for (const char* url :
+       {"redis://:secret", "redis://user:secret", "redis://user:secret/0", "redis://:secret/0", "redis://user:secret:6379",
+        "redis://:secret:6379", "redis://u:123456secret", "redis://u:secret?db=1", "rediss://:secret?ca=/x", "secret",
+        ":secret", "user:secret", "redis:secret", "redis:/:secret@h", "redis//:secret@h", "//:secret@h", "redis:///:secret@h",
+        "redis://secret@", "redis://secret@h", "redis://u:secret@", "redis://:secret@::1", "redis://h:1@secret:x",
+        "redis://h?secret", "redis://h?password=secret", "redis://h?x=secret", "redis://h?db=secret%", "redis://h/:secret",
+        "redis://h/secret", "redis://h#secret", "redis://h:secret", "redis://h:6379secret", "redis://[::1]:secret",
+        "redis://[secret", "redis://[:secret]", "unix://:secret/p", "unix://secret", "unix://u:secret@/p",
+        "unix://u:secret/run/p", "REDIS://:secret", " redis://:secret", "redis://:sec secret@h", "redis://:secret %@h",
+        "redis+sentinel://:secret", "redis+sentinel://a,:secret", "redlock://a,b:secret", "secret@x://h", "u:secret://h",
+        "redis+secret@://h", "redis://u:p@u:secret@h", "redis://u:secret\n@h", "redis://u\nsecret@h:1"}) {
+    EXPECT_THAT(RedactedUrl(url), Not(HasSubstr("secret"))) << url;
+    if (std::string_view(url).find("://") == std::string_view::npos) continue;
+    EXPECT_THAT(RedactedText(url), Not(HasSubstr("secret"))) << url;
+  }
 }
 
 TEST(RedactedUrl, HidesTooMuchRatherThanHalfAPassword) {
@@ -36,7 +64,7 @@ TEST(RedactedUrl, HidesTooMuchRatherThanHalfAPassword) {
 
 TEST(RedactedText, HidesPasswordsOfUrlsInTheWrongPlace) {
   EXPECT_EQ(RedactedText("--redis://u:pw@host"), "--redis://u:***@host");
-  EXPECT_EQ(RedactedText("unix:///a/redis://u:pw@host"), "unix:///a/redis:***@host");
+  EXPECT_EQ(RedactedText("unix:///a/redis://u:pw@host"), "unix://***@***");
   for (const char* text : {"", "a@b", "unix:///run/a@b.sock", "redis://host", "a:b@c"}) {
     EXPECT_EQ(RedactedText(text), text);
   }

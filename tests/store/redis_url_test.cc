@@ -68,6 +68,7 @@ TEST(RedisUrl, Tls) {
   EXPECT_EQ(url->tls.sni, "name");
 }
 
+// An error says what is wrong, and nothing of the text: any part of it may be a password in the wrong place.
 TEST(RedisUrl, WrongOnesAreRefusedWithoutTheirPassword) {
   for (const std::string bad : {"",
                                 "redis",
@@ -76,6 +77,17 @@ TEST(RedisUrl, WrongOnesAreRefusedWithoutTheirPassword) {
                                 "u:secret@x://h",
                                 "u:secret@x://u:secret@h",
                                 "redis+u:secret@x://h",
+                                "redis://:secret",
+                                "redis://user:secret",
+                                "redis://user:secret/0",
+                                "redis://h/secret",
+                                "redis://h?secret",
+                                "redis://h?secret=",
+                                "redis://h?secret=1",
+                                "unix:///p?db=secret",
+                                "unix://secret",
+                                "secret://h",
+                                "secret",
                                 "redis://:secret@",
                                 "redis://:secret@h:0",
                                 "redis://:secret@h:99999",
