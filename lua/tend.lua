@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- KEYS holder, last token, queue, waiters
--- ARGV broker_id (the caller's), slot_ms, token_keep_ms, trusted
+-- ARGV broker_id (the caller's), slot_ms, token_keep_ms, trusted, owner_id of the caller's first waiter
 -- {TENDED, time, pttl_ms (-2: free), owner_id or "", token, since_us, ttl_ms, delay_ms, more}   who has it now, perhaps
 --      since this call; more = 1: dead waiters are left, tend again
--- {GONE, time}   the queue lost some or all of it: acquire again for each waiter   {FOREIGN, time, key, type or "shape"}
+-- {GONE, time}   the queue lost some or all of them: acquire again for each waiter   {FOREIGN, time, key, type or "shape"}
 local holder, bad = read_holder()
 local last, length, entries
 if not bad and not holder then last, bad = last_token() end
@@ -11,6 +11,8 @@ if not bad then length, bad = try('ZCARD', QUEUE) end
 if not bad then entries, bad = try('HLEN', WAITERS) end
 if bad then return bad end
 if redis.call('PEXPIRE', slot_key(ARGV[1]), ARGV[2]) == 0 or length == 0 or length ~= entries then return {GONE, NOW} end
+-- Granted and expired, and its broker never heard of it.
+if not (holder and holder.owner == ARGV[5]) and not redis.call('ZRANK', QUEUE, ARGV[5]) then return {GONE, NOW} end
 redis.call('PEXPIRE', QUEUE, ARGV[2])
 redis.call('PEXPIRE', WAITERS, ARGV[2])
 

@@ -222,6 +222,7 @@ struct StoreWithdraw {
 struct StoreTend {
   OpId op = 0;
   LockName name;
+  OwnerId first{};  // of our waiters: it is the one who may have been granted the lock without our hearing of it
 };
 // Nothing has been heard on the command connection for too long: make a new one. All pending commands end Unknown.
 struct StoreReconnect {

@@ -42,7 +42,7 @@ void Broker::Tend(LocalQueue& queue) {
   op.verb = Op::Verb::kTend;
   op.name = queue.name;
   queue.op = SendOp(std::move(op));
-  Command(StoreTend{queue.op, queue.name});
+  Command(StoreTend{queue.op, queue.name, queue.waiters.begin()->second->spec.owner});
   Arm(queue, now_ + kAttemptMax);
 }
 

@@ -109,7 +109,7 @@ DirectSlot::DirectSlot(DirectKind kind, const std::string& name) : kind_(kind) {
   acquire_ = Resp({"EVALSHA", std::string(lua::kAcquire.sha1), "4", h, t, q, w, owner, kTtlMs, "0", "0", "0", kBrokerId,
                    "30000", kInfo, kTokenKeepMs, "1", "10000"});
   release_ =
-      Resp({"EVALSHA", std::string(lua::kRelease.sha1), "4", h, t, q, w, owner, "0", kTokenKeepMs, "1", kBrokerId});
+      Resp({"EVALSHA", std::string(lua::kRelease.sha1), "4", h, t, q, w, owner, "0", "0", kTokenKeepMs, "1", kBrokerId});
 }
 
 std::string DirectSlot::CheckAcquired(const redisReply* reply) {

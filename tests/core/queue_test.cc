@@ -174,7 +174,9 @@ TEST(Queue, ALostPlaceIsTakenAgainInTheOldOrder) {
   t.Do(t.Want(2, 1, "a", 2));
   t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{1, HolderView{.owner = Owner(99), .time_left = kT}, 2});
   t.Do(ChannelUp{});
-  t.Reply(t.Take<StoreTend>().op, TendDone{.slot_was_gone = true});
+  const auto tend = t.Take<StoreTend>();
+  EXPECT_EQ(tend.first, Owner(1));
+  t.Reply(tend.op, TendDone{.slot_was_gone = true});
   EXPECT_EQ(t.Take<StoreAcquire>().owner, Owner(1));
   EXPECT_EQ(t.Take<StoreAcquire>().owner, Owner(2));
 }

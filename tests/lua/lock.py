@@ -80,8 +80,11 @@ class Lock:
     def withdraw(self, n, at=1, keep_grant=0):
         return self.call("withdraw", owner(n), KEEP_MS, self.trusted, broker(at), keep_grant)
 
-    def tend(self, at=1, slot=SLOT_MS):
-        return self.call("tend", broker(at), slot, KEEP_MS, self.trusted)
+    def tend(self, at=1, slot=SLOT_MS, first=None):
+        if first is None:  # the first one who waits
+            usable = self.redis("TYPE", self.q) in ("zset", b"zset")
+            first = next(iter(self.waiters()), 0) if usable else 0
+        return self.call("tend", broker(at), slot, KEEP_MS, self.trusted, owner(first))
 
     def inspect(self, limit=100):
         return self.call("inspect", limit)

@@ -126,8 +126,10 @@ class Model:
             return [WITHDRAWN], []
         return [GONE], []
 
-    def tend(self, time, at):
+    def tend(self, time, at, first):
         if at not in self.slots or not self.queue or len(self.queue) != len(self.entries):
+            return [GONE], []
+        if first not in self.queue and not (self.holder and self.holder[0] == first):
             return [GONE], []
         notices = [] if self.holder else self._hand_off(time, at, quiet=True)
         if not self.holder:

@@ -73,6 +73,8 @@ class World:
                               [2, 8, 3, 0.3, 2, 3, 1, 0.2 if self.calm else 2])[0]
         if verb in ("release", "block") and choose.random() < 0.8:
             who = self.model.holder[0] if self.model.holder and self.model.holder[0] else who
+        if verb == "tend" and self.model.queue and choose.random() < 0.8:
+            who = self.model.queue[0]
         self.steps.append((verb, who, at))
         if verb == "mishap":
             self.steps.append(self.mishap())
@@ -90,8 +92,8 @@ class World:
             reply = self.lock.renew((self.lock, who, TTL_MS))
             expected = self.model.renew(reply[1], who)
         elif verb == "tend":
-            reply = self.lock.tend(at)
-            expected = self.model.tend(reply[1], at)
+            reply = self.lock.tend(at, first=who)
+            expected = self.model.tend(reply[1], at, who)
         else:
             reply = getattr(self.lock, verb)(who, at=at)
             expected = getattr(self.model, verb)(reply[1], who, at)

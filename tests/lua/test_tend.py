@@ -76,6 +76,18 @@ def test_tend_when_the_last_waiter_was_granted(lock):
     assert lock.tend()[0] == GONE and lock.enqueue(2)[0] == GRANTED
 
 
+def test_tend_when_the_first_waiter_was_granted_and_expired_unheard(lock, redis):
+    lock.acquire(1)
+    for n in (2, 3, 4):
+        lock.enqueue(n)
+    lock.release(1)
+    assert lock.tend(first=2)[3] == owner(2), "it holds"
+    redis("DEL", lock.h)
+    before = lock.snapshot()
+    assert lock.tend(first=2)[0] == GONE and lock.snapshot() == before
+    assert lock.tend(first=4)[3] == owner(3), "it waits, though not as the first"
+
+
 def test_tend_where_nothing_is(lock, redis):
     assert lock.tend()[0] == GONE and redis("DBSIZE") == 0
 

@@ -107,15 +107,23 @@ TEST(CodecEncode, AcquireCarriesEveryArgument) {
 TEST(CodecEncode, RenewAndReleaseNameTheGrantByItsToken) {
   const auto name = core::LockName::Encode("ns", "k");
   const uint64_t big = std::numeric_limits<uint64_t>::max();
-  const auto renew = Argv(core::StoreRenew{1, {{name, {}, 7, std::chrono::seconds(2)}, {name, {}, big, {}}}});
-  ASSERT_EQ(renew.size(), 11u);
+  const auto renew = Argv(core::StoreRenew{1, {{name, {}, 7, std::chrono::seconds(2), {1'700'000'000'000'000}}, {name, {}, big, {}, {}}}});
+  ASSERT_EQ(renew.size(), 13u);
   EXPECT_EQ(renew[6], "7");
   EXPECT_EQ(renew[7], "2000");
-  EXPECT_EQ(renew[9], "18446744073709551615");
+  EXPECT_EQ(renew[8], "1700000000000000");
+  EXPECT_EQ(renew[10], "18446744073709551615");
+  EXPECT_EQ(renew[12], "0");
   const auto release = Argv(core::StoreRelease{1, name, {}, 42, std::chrono::seconds(3)});
   ASSERT_EQ(release.size(), 13u);
   EXPECT_EQ(release[8], "42");
   EXPECT_EQ(release[9], "3000");
+}
+
+TEST(CodecEncode, TendNamesTheFirstWaiter) {
+  const auto tend = Argv(core::StoreTend{1, core::LockName::Encode("ns", "k"), {0x01, 0xff}});
+  ASSERT_EQ(tend.size(), 12u);
+  EXPECT_EQ(tend[11], "01ff0000000000000000000000000000");
 }
 
 TEST(CodecDecode, Acquire) {

@@ -237,13 +237,13 @@ TEST_P(StoreConformance, TendShowsWhoHoldsIt) {
   Broker a = MakeBroker(kBrokerA);
   const auto grant = AskFor<core::AcquireGranted>(a, 1, MakeAcquire(1, Lock("k"), Owner(1)));
   AskFor<core::AcquireQueued>(a, 2, MakeAcquire(2, Lock("k"), Owner(2), true));
-  const auto tended = AskFor<core::TendDone>(a, 3, core::StoreTend{3, Lock("k")});
+  const auto tended = AskFor<core::TendDone>(a, 3, core::StoreTend{3, Lock("k"), Owner(2)});
   EXPECT_FALSE(tended.slot_was_gone);
   ASSERT_TRUE(tended.holder);
   EXPECT_EQ(tended.holder->owner, Owner(1));
   EXPECT_EQ(tended.holder->token, grant.token);
   EXPECT_GT(tended.holder->time_left, seconds(10));
-  EXPECT_TRUE(AskFor<core::TendDone>(a, 4, core::StoreTend{4, Lock("nobody waits here")}).slot_was_gone);
+  EXPECT_TRUE(AskFor<core::TendDone>(a, 4, core::StoreTend{4, Lock("nobody waits here"), Owner(2)}).slot_was_gone);
 }
 
 TEST_P(StoreConformance, TendHandsOnALockThatLapsed) {
@@ -255,7 +255,7 @@ TEST_P(StoreConformance, TendHandsOnALockThatLapsed) {
   core::OpId op = 3;
   core::TendDone tended;
   EXPECT_TRUE(Await([&] {
-    tended = AskFor<core::TendDone>(a, op, core::StoreTend{op, Lock("k")});
+    tended = AskFor<core::TendDone>(a, op, core::StoreTend{op, Lock("k"), Owner(2)});
     ++op;
     return tended.holder && tended.holder->owner == Owner(2);
   }));

@@ -92,19 +92,23 @@ class StoreQueues {
     LockState& lock = locks_[static_cast<size_t>(record.lock)];
     CheckServed(record.lock, record.at_ns, "given only");
     CheckOrder(record, number, lock);
-    CheckTold(record);
+    CheckTold(record, number);
     Leave(record);
     lock.holder = record.lease;
   }
 
-  // I5: who waits and is given the lock learns of it.
-  void CheckTold(const Record& record) {
+  // I5: who waits and is given the lock learns of it, or, when that grant has ended unheard, gets a new place.
+  void CheckTold(const Record& record, size_t number) {
     const Fate& fate = index_.fates[static_cast<size_t>(record.lease)];
     // A detached request may be between two calls.
     if (index_.TermsOf(record.lease).detached || (fate.answered != kNotSeen && fate.answered < record.at_ns)) return;
     const int64_t told = fate.answered == kNotSeen ? std::min(index_.end, index_.quiet) : fate.answered;
     const int64_t due = std::max(record.at_ns, index_.TroubledUntil(told)) + index_.Slack(told);
     if (told <= due) return;
+    const std::vector<Record>& records = index_.history.records;
+    for (size_t i = number + 1; i < records.size() && records[i].at_ns <= due; ++i) {
+      if (records[i].kind == RecordKind::kQueued && records[i].lease == record.lease) return;
+    }
     report_.Add("I5", record.lock, {record.lease}, told,
                 "the store gave " + report_.Lock(record.lock) + " to " + report_.Lease(record.lease) + " at " +
                     Report::At(record.at_ns) + ", but its client heard nothing of it until " + Report::At(told));

@@ -121,6 +121,28 @@ TEST(WakeUp, ReachesItsClient) {
   EXPECT_VIOLATED(Told(160, {.detached = true}), "");
 }
 
+// Nobody heard of bob's grant in time, and it ended by itself; `again` is when he has a place once more, after eve.
+HistoryBuilder Missed(int64_t again) {
+  HistoryBuilder b;
+  const int64_t bob = b.Asks(1, "bob", {.ttl = 60});
+  b.Queued(20, bob, 1);
+  b.Took(52, bob, 6);
+  b.Freed(112, bob, FreedHow::kExpired);
+  b.Queued(again, bob, 9);
+  const int64_t eve = b.Asks(2, "eve");
+  b.HoldsInStore(114, 900, eve, 7);
+  b.Took(902, bob, 8);
+  b.Granted(903, bob, 8, 950);
+  b.Ended(920, bob);
+  b.Freed(921, bob);
+  return b;
+}
+
+TEST(WakeUp, OfAGrantThatEndedUnheardIsANewPlace) {
+  EXPECT_VIOLATED(Missed(140), "");
+  EXPECT_VIOLATED(Missed(700), "I5");
+}
+
 TEST(WakeUp, OfOneWhoHasJustGivenUpNeedNotReachIt) {
   HistoryBuilder b;
   b.Calm();

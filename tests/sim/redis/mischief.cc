@@ -249,7 +249,8 @@ core::StoreCommand Mischief::Command(const Action& action, Deed verb) const {
     for (size_t i = 0; i <= action.a % 4u; ++i) {
       const core::LockName& one = locks_[(action.lock + i) % kLocks];
       renew.items.push_back({.name = one, .owner = Holder(action, one), .token = Token(action, one)});
-      renew.items.back().keep = milliseconds(Pick(kTtlMs, action.b + i));
+      renew.items.back().ttl = milliseconds(Pick(kTtlMs, action.b + i));
+      if (action.c % 3 == 0) renew.items.back().hold_until.us = twins_->model().now_us() + Pick(kLateByUs, action.c + i);
     }
     return renew;
   }
@@ -263,7 +264,7 @@ core::StoreCommand Mischief::Command(const Action& action, Deed verb) const {
     const core::OwnerId owner = action.a % 2 == 0 ? Owner(action) : Holder(action, lock);
     return core::StoreWithdraw{.name = lock, .owner = owner, .keep_grant = action.b % 2 == 0};
   }
-  return core::StoreTend{.name = lock};
+  return core::StoreTend{.name = lock, .first = action.a % 4 == 0 ? Owner(action) : Holder(action, lock)};
 }
 
 std::string Mischief::CallBytes(const Action& action, Deed verb) const {
