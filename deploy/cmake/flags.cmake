@@ -17,8 +17,9 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  # Relative paths, so that another checkout of the same sources finds what this one has compiled.
+  set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} ${CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_C_COMPILER_LAUNCHER})
 endif()
 find_program(LLD ld.lld)
 if(LLD)
@@ -45,6 +46,13 @@ elseif(DISTLOCK_SANITIZE)
 elseif(CMAKE_BUILD_TYPE STREQUAL Release)
   add_compile_options(-fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
   add_link_options(LINKER:-z,relro,-z,now)
+endif()
+
+if(DISTLOCK_COVERAGE)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL Clang)
+    message(FATAL_ERROR "DISTLOCK_COVERAGE needs clang: cmake --preset coverage")
+  endif()
+  add_link_options(-fprofile-instr-generate)
 endif()
 
 # BUILD_INTERFACE: an installed library must not hand its warnings to those who link it.
