@@ -5,14 +5,13 @@
 --      since this call; more = 1: dead waiters are left, tend again
 -- {GONE, time}   the queue lost some or all of them: acquire again for each waiter   {FOREIGN, time, key, type or "shape"}
 local holder, bad = read_holder()
-local last, length, entries
+local first, last, place, entry = ARGV[5]
 if not bad and not holder then last, bad = last_token() end
-if not bad then length, bad = try('ZCARD', QUEUE) end
-if not bad then entries, bad = try('HLEN', WAITERS) end
+if not bad then place, bad = try('ZRANK', QUEUE, first) end
+if not bad then entry, bad = try('HMGET', WAITERS, first) end
 if bad then return bad end
-if redis.call('PEXPIRE', slot_key(ARGV[1]), ARGV[2]) == 0 or length == 0 or length ~= entries then return {GONE, NOW} end
--- Granted and expired, and its broker never heard of it.
-if not (holder and holder.owner == ARGV[5]) and not redis.call('ZRANK', QUEUE, ARGV[5]) then return {GONE, NOW} end
+local known = holder and holder.owner == first or place and entry[1]
+if redis.call('PEXPIRE', slot_key(ARGV[1]), ARGV[2]) == 0 or not known then return {GONE, NOW} end
 redis.call('PEXPIRE', QUEUE, ARGV[2])
 redis.call('PEXPIRE', WAITERS, ARGV[2])
 

@@ -14,7 +14,7 @@ Without a preset: all tests on the release build, then core and shard under Thre
   --asan          as --preset asan: all tests under AddressSanitizer and UndefinedBehaviorSanitizer
   --tsan          as --preset tsan: core and shard under ThreadSanitizer
   --filter REGEX  only tests whose ctest name matches, such as '^core' or 'Drain'
-  --long          also the tests labelled long
+  --long          also the tests labelled long (worlds, museum, honesty), then coverage, fuzzers and a soak of 30 minutes: hours
   --jobs N        tests at a time (default: twice the processors, as most tests wait more than they compute)
 TEXT
 }
@@ -59,4 +59,12 @@ run_preset() {
 
 deploy/install-deps.sh --test
 for preset in "${presets[@]}"; do run_preset "$preset"; done
+if [ -n "$long" ] && [ -z "$filter" ]; then
+  say "coverage of the core"
+  tests/coverage.sh
+  say "fuzzers, a minute each"
+  tests/fuzz/run.sh
+  say "soak"
+  tests/soak.sh
+fi
 say "all passed (${presets[*]}) in $SECONDS s"

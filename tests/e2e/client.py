@@ -25,7 +25,7 @@ MODULES = ("distlock.v1.lock_pb2", "distlock.v1.lock_service_pb2", "distlock.v1.
            "google.rpc.status_pb2", "google.rpc.error_details_pb2", "google.protobuf.duration_pb2")
 SERVING = 1
 CHANNEL_OPTIONS = (("grpc.use_local_subchannel_pool", 1),  # two clients of one test share no connection
-                   ("grpc.initial_reconnect_backoff_ms", 50), ("grpc.min_reconnect_backoff_ms", 50),
+                   ("grpc.initial_reconnect_backoff_ms", 50), ("grpc.min_reconnect_backoff_ms", 500),
                    ("grpc.max_reconnect_backoff_ms", 200))
 
 

@@ -5,7 +5,7 @@ import os
 
 import grpc
 
-from client import CHANNEL_OPTIONS, api, boot_now
+from client import api, boot_now
 from harness import eventually
 
 TTL_S = 9
@@ -61,17 +61,21 @@ async def one_session(channel, name, n, holding, let_go):
 
 
 async def many_sessions(url, name, count):
-    channels = [grpc.aio.insecure_channel(url, options=CHANNEL_OPTIONS) for _ in range(10)]
+    # A busy machine may take its time to connect.
+    channels = [grpc.aio.insecure_channel(url, options=(("grpc.use_local_subchannel_pool", 1),)) for _ in range(10)]
     holding, let_go = [], asyncio.Event()
     tasks = [asyncio.create_task(one_session(channels[n % 10], name, n, holding, let_go)) for n in range(count)]
-    while len(holding) < count:
-        done = [t for t in tasks if t.done() and t.exception()]
-        assert not done, done[0].exception()
-        await asyncio.sleep(0.01)
-    let_go.set()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    for channel in channels:
-        await channel.close()
+    try:
+        while len(holding) < count:
+            done = [t for t in tasks if t.done() and t.exception()]
+            assert not done, done[0].exception()
+            await asyncio.sleep(0.01)
+    finally:
+        let_go.set()
+        for task in (await asyncio.wait(tasks, timeout=30))[1]:
+            task.cancel()
+        for channel in channels:
+            await channel.close()
 
 
 def test_a_thousand_sessions_ten_times_leave_nothing(world):

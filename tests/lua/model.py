@@ -127,9 +127,8 @@ class Model:
         return [GONE], []
 
     def tend(self, time, at, first):
-        if at not in self.slots or not self.queue or len(self.queue) != len(self.entries):
-            return [GONE], []
-        if first not in self.queue and not (self.holder and self.holder[0] == first):
+        holds = self.holder and self.holder[0] == first
+        if at not in self.slots or not (holds or (first in self.queue and first in self.entries)):
             return [GONE], []
         notices = [] if self.holder else self._hand_off(time, at, quiet=True)
         if not self.holder:

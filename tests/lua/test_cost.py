@@ -39,7 +39,7 @@ def test_commands_of_each_path(lock, redis, listen):
     assert commands(redis, lambda: lock.enqueue(3)) == 12
     assert commands(redis, lambda: lock.enqueue(3)) == 10
     assert commands(redis, lambda: lock.enqueue(4, at=4)) == 12
-    assert commands(redis, lambda: lock.tend(first=2)) == 9
+    assert commands(redis, lambda: lock.tend(first=2)) == 8
     assert commands(redis, lambda: lock.enqueue(5)) == 12
     assert commands(redis, lambda: lock.withdraw(5)) == 5
     assert commands(redis, lambda: lock.release(1)) == 12
