@@ -105,7 +105,7 @@ run_worlds() {
   text=$(timeout "$CHUNK_SECONDS" nice "$binary" --seeds "$count" --seed "$first" --quiet 2>&1)
   status=$?
   [ $status -ne 0 ] || return 0
-  if [ $status -eq 1 ] && [[ $text =~ VIOLATION\ seed\ ([0-9]+):\ ([^$'\n']*) ]]; then
+  if [ $status -eq 1 ] && [[ $text =~ VIOLATION\ seed\ ([0-9]+)\ [^:]*:[^:]*\):\ ([^$'\n']*) ]]; then
     printf '%s %s\n' "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
   elif [ "$count" -gt 1 ]; then
     # It crashed or hangs, and cannot say where.

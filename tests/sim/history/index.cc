@@ -243,4 +243,13 @@ int64_t Index::TroubledUntil(int64_t at, int32_t but) const {
   return latest;
 }
 
+int64_t Index::DeathHeard(int32_t client, int64_t at) const {
+  int64_t heard = at;
+  for (const Trouble& trouble : troubles) {
+    const bool death = trouble.kind == FaultKind::kClientKilled && trouble.actor == client;
+    if (death && trouble.from <= at && at <= trouble.until) heard = std::max(heard, trouble.until);
+  }
+  return heard;
+}
+
 }  // namespace distlock::sim

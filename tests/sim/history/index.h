@@ -107,6 +107,8 @@ class Index {
   // Between what is returned and `at` there is no fault, nor what one leaves behind for Aftermath(); kNotSeen: there was none.
   // Beyond `at`: that time is troubled itself. With `but`, that actor's own faults do not count.
   int64_t TroubledUntil(int64_t at, int32_t but = -1) const;
+  // When its peers could know that `client`, which died at `at`, is gone: a dead machine sends no RST.
+  int64_t DeathHeard(int32_t client, int64_t at) const;
   // How long a fault that is over may still be felt.
   int64_t Aftermath() const { return history.recovery_ns + history.longest_ttl_ns + history.validity_ns; }
   // How much a bound must allow that ends at that time: what was slow may still be on its way when all is healed.

@@ -21,7 +21,7 @@ Bound BoundOf(const Index& index, const Tenure& tenure, int64_t freed) {
   const int64_t slack = index.Slack(freed);
   if (index.history.calm && !terms.detached && tenure.told == kNotSeen && fate.answered != kNotSeen) {
     // Its broker may have told a client that had just left, and keeps that promise.
-    const int64_t promise = terms.freed_by_promise ? index.history.validity_ns + terms.lock_delay_ns : 0;
+    const int64_t promise = (terms.freed_by_promise ? index.history.validity_ns : terms.ttl_ns) + terms.lock_delay_ns;
     return {std::max(over, fate.answered) + promise + slack, "after nobody waited for it any more"};
   }
   if (fate.released != kNotSeen && tenure.told != kNotSeen && tenure.next < 0 && tenure.took_again == kNotSeen) {
@@ -30,7 +30,8 @@ Bound BoundOf(const Index& index, const Tenure& tenure, int64_t freed) {
   // Only its own client failed: its broker is there to free it.
   const bool client_left = tenure.ended != kNotSeen && tenure.why != EndedWhy::kLost;
   if (terms.freed_by_promise && client_left && index.TroubledUntil(freed, terms.client) <= over) {
-    return {over + index.history.validity_ns + terms.lock_delay_ns + slack, "a validity and its lock_delay after its client's end"};
+    const int64_t heard = tenure.why == EndedWhy::kClientDied ? index.DeathHeard(terms.client, tenure.ended) : over;
+    return {std::max(over, heard) + index.history.validity_ns + terms.lock_delay_ns + slack, "a validity and its lock_delay after its client's end"};
   }
   const int64_t key = terms.ttl_ns + terms.lock_delay_ns + index.WentBack(tenure.took, freed);
   return {std::max(over, index.TroubledUntil(freed)) + index.history.validity_ns + key + slack,

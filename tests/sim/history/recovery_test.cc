@@ -24,6 +24,19 @@ TEST(Recovery, FromAClientsCrashTakesAValidity) {
   EXPECT_VIOLATED(Crashed(terms, 2600), "I7");
 }
 
+TEST(Recovery, FromACrashThatIsHeardOfLateTakesAValidityFromThen) {
+  for (const int64_t freed : {4400, 4600}) {
+    HistoryBuilder b;
+    const int64_t ann = b.Asks(0, "ann", {.ttl = 20000, .freed_by_promise = true});
+    b.Took(9, ann, 5);
+    b.Granted(10, ann, 5, 1400);
+    b.Ended(1000, ann, EndedWhy::kClientDied);
+    b.Fault(1000, FaultKind::kClientKilled, 2000, "ann");
+    b.Freed(freed, ann);
+    EXPECT_VIOLATED(b, freed == 4400 ? "" : "I7");
+  }
+}
+
 TEST(Recovery, AndItsLockDelay) {
   const Terms terms{.ttl = 20000, .lock_delay = 3000, .freed_by_promise = true};
   EXPECT_VIOLATED(Crashed(terms, 5400), "");
@@ -111,7 +124,7 @@ TEST(Recovery, InCalmTimesOfAGrantThatNobodyWaitedForIsPrompt) {
       const int64_t ann = b.Asks(0, "ann", {.lock_delay = 500, .freed_by_promise = freed_by_promise});
       b.GivesUp(8, ann);
       b.Took(9, ann, 5);
-      b.Freed((freed_by_promise ? 1600 : 100) + (in_time ? 5 : 15), ann);
+      b.Freed((freed_by_promise ? 1600 : 2600) + (in_time ? 5 : 15), ann);
       EXPECT_VIOLATED(b, in_time ? "" : "I7");
     }
   }
