@@ -128,9 +128,11 @@ void Broker::NoteSilence(const std::string& cause) {
   Command(StoreReconnect{cause});
 }
 
-Duration Broker::Margin(Duration ttl) const {
-  return ttl / 1'000'000 * (2 * static_cast<int64_t>(config_.clock_drift_ppm)) + kMarginFloor;
+Duration Broker::Drift(Duration time) const {
+  return time / 1'000'000 * (2 * static_cast<int64_t>(config_.clock_drift_ppm));
 }
+
+Duration Broker::Margin(Duration ttl) const { return Drift(ttl) + kMarginFloor; }
 
 Duration Broker::AttemptTimeout(Duration ttl) const { return std::clamp(ttl / 6, kAttemptMin, kAttemptMax); }
 

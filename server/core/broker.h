@@ -69,6 +69,7 @@ class Broker {
   OpId SendOp(Op op);
   void Command(StoreCommand command) { effects_->emplace_back(std::move(command)); }
   void NoteSilence(const std::string& cause);
+  Duration Drift(Duration time) const;
   Duration Margin(Duration ttl) const;
   Duration AttemptTimeout(Duration ttl) const;
   Duration BackOff(int attempts);

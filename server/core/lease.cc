@@ -13,8 +13,9 @@ namespace distlock::core {
 void Broker::Grant(Waiter& waiter, uint64_t token, StoreTime since, Duration ttl, Instant deadline, Arrival arrival) {
   const bool hearsay = arrival == Arrival::kNotice || arrival == Arrival::kTend;
   if (now_ >= deadline || (hearsay && deadline - now_ < std::min(config_.validity, ttl / 3 * 2))) {
-    // Too old to be believed, or for long enough to be of use until it is renewed: ask again, which starts its ttl anew if it is still there. Giving it back first would have
-    // one owner's release and next acquire cross when the connection breaks between them.
+    // Too old to be believed, or for long enough to be of use until it is renewed: ask again, which starts its ttl anew if it is
+    // still there. Giving it back first would have one owner's release and next acquire cross when the connection breaks
+    // between them.
     LosePlace(waiter);
     waiter.exists = true;
     return Ask(waiter);
@@ -42,9 +43,10 @@ void Broker::Grant(Waiter& waiter, uint64_t token, StoreTime since, Duration ttl
 
 void Broker::GrantDetached(Waiter& waiter, Granted granted, Instant deadline) {
   for (const Asker& asker : waiter.askers) {
-    // Counted from when the request was sent, like a renewal's: no delay of the answer can lengthen belief.
-    granted.valid_for = deadline - asker.arrived;
+    // Counted from when the request was sent, like a renewal's: no delay of the answer can lengthen belief. Its clock may have
+    // been slow for as long as it waited.
     granted.waited = now_ - asker.arrived;
+    granted.valid_for = std::max<Duration>(deadline - asker.arrived - Drift(granted.waited), Duration::zero());
     Tell(asker.listener, granted);
   }
   Forget(waiter);

@@ -92,6 +92,21 @@ TEST_F(LockTableTest, StaleGrantIsDeliveredByTheNextAck) {
   EXPECT_EQ(lease->deadline_ns, 900 * kMs + Shortened(kV));
 }
 
+TEST_F(LockTableTest, StaleGrantIsGivenBackByGoodbye) {
+  const LeasePtr lease = Acquire("a");
+  Acquire("b");
+  Drain();
+  now_ = 900 * kMs;
+  Grant(lease, 0, 500);
+  Say("id: 3 refused { reason: REFUSAL_REASON_DRAINING }");
+  Say("id: 2 lost { reason: LOST_REASON_EXPIRED }");
+  Say("heartbeat_ack { seq: 1 valid_for { seconds: 3 } }");
+  EXPECT_EQ(answers_, Strings{}) << "neither what was given back nor what was lost is delivered";
+  table_.OnBroken(EndCause::kDisconnected, "", now_, fx_);
+  table_.OnStarted(now_);
+  EXPECT_EQ(Drain(), (Strings{"open", "acquire 2", "acquire 3"}));
+}
+
 TEST_F(LockTableTest, NoHeartbeatForEveryOneOfManyStaleGrants) {
   std::vector<LeasePtr> leases;
   for (int i = 0; i < 100; ++i) leases.push_back(Acquire("k" + std::to_string(i)));

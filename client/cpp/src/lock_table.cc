@@ -216,7 +216,11 @@ void LockTable::Leave() {
   leaving_ = true;
   heartbeat_due_ = false;
   outbox_.Goodbye();
-  for (auto& [id, lease] : live_) lease->sent = false;
+  for (auto& [id, lease] : live_) {
+    lease->sent = false;
+    // Goodbye gives back a grant that nobody was handed yet: its wait goes on elsewhere.
+    if (lease->phase == Lease::Phase::kGranted) lease->phase = Lease::Phase::kWaiting;
+  }
 }
 
 void LockTable::SweepLeases(int64_t now_ns, Effects& fx) {

@@ -131,8 +131,10 @@ void StoreLink::CountRefusal() {
   if (env_.now() - refusals_since_ > kRefusalsWithin) {
     refusals_since_ = env_.now();
     refusals_ = 0;
+    asked_ = env_.history.leases.size();
   }
-  if (++refusals_ > kMostRefusals) env_.Fail(broker_.name() + " asks again and again a store that refuses");
+  // What clients ask anew may be refused anew.
+  if (++refusals_ > kMostRefusals + 2 * static_cast<int>(env_.history.leases.size() - asked_)) env_.Fail(broker_.name() + " asks again and again a store that refuses");
 }
 
 void StoreLink::Reject(Done done, std::string cause) {
@@ -212,8 +214,11 @@ void StoreLink::Subscribe() {
         if (life == channel_life_ && notice) tell_(*std::move(notice));
       });
     });
-    store.Run(connection, store::MakeCommand({"SUBSCRIBE", name}));
-    wire->Send(Wire::kServer, [this, life] { OnChannelUp(life); });
+    const store::ReplyPtr reply = store.Run(connection, store::MakeCommand({"SUBSCRIBE", name}));
+    const bool refused = reply != nullptr && reply->type == REDIS_REPLY_ERROR;
+    wire->Send(Wire::kServer, [this, life, refused] {
+      if (life == channel_life_) refused ? LoseChannel() : OnChannelUp(life);
+    });
   });
   broker_.PostAfter(kConnectTimeout, [this, life, wire = channel_] {
     if (life == channel_life_ && channel_failures_ > 0) LoseChannel();

@@ -70,6 +70,7 @@ class StoreLink : private store::CommandSender {
   std::string cause_ = "not connected yet";
   Instant refusals_since_{};
   int refusals_ = 0;
+  size_t asked_ = 0;  // leases then
 
   WirePtr channel_;
   uint64_t channel_life_ = 0;
