@@ -89,7 +89,8 @@ class Workers:
             self.enter(key, name, grant)
             self.leave(key)
             outcome = client.release(grant.lease_id)
-            assert outcome == api().RELEASE_OUTCOME_RELEASED, outcome
+            # Repeated after a lost reply: the broker, which keeps no record of a detached lease, cannot tell who freed it.
+            assert outcome in (api().RELEASE_OUTCOME_RELEASED, api().RELEASE_OUTCOME_ALREADY_GONE), outcome
 
     def by_hold(self, client, name):
         for key in self.rounds():
