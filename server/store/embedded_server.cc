@@ -29,6 +29,10 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kTailLines = 5;
+constexpr std::string_view kTemporary = "distlock-";
+constexpr std::string_view kUnique = "XXXXXX";
+constexpr const char* kSocket = "store.sock";
+constexpr const char* kLog = "store.log";
 constexpr std::chrono::milliseconds kLookAgain{5};
 constexpr std::chrono::seconds kStopPatience{3};
 
@@ -74,6 +78,26 @@ absl::StatusOr<std::string> FindServer(const std::string& wanted) {
   _exit(127);
 }
 
+// The folders of daemons that were killed: with a server's log, and locked by nobody. One without a log may be another
+// daemon's that is about to lock it.
+void RemoveLeftovers(const std::string& tmp) {
+  std::error_code error;
+  for (fs::directory_iterator at(tmp, error), end; !error && at != end; at.increment(error)) {
+    const fs::path& path = at->path();
+    const std::string name = path.filename();
+    if (!name.starts_with(kTemporary) || name.size() != kTemporary.size() + kUnique.size()) continue;
+    const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat info {};
+    if (fd >= 0 && fstat(fd, &info) == 0 && info.st_uid == geteuid() && faccessat(fd, kLog, F_OK, 0) == 0 &&
+        flock(fd, LOCK_EX | LOCK_NB) == 0) {
+      unlinkat(fd, kSocket, 0);
+      unlinkat(fd, kLog, 0);
+      rmdir(path.c_str());
+    }
+    if (fd >= 0) close(fd);
+  }
+}
+
 // One PING on a connection of its own.
 bool Answers(const std::string& path) {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -109,10 +133,15 @@ absl::StatusOr<std::unique_ptr<EmbeddedServer>> EmbeddedServer::Start(const Embe
 
 EmbeddedServer::~EmbeddedServer() { Stop(); }
 
+std::string EmbeddedServer::SocketPath() const { return Cat(dir_, "/", kSocket); }
+std::string EmbeddedServer::LogPath() const { return Cat(dir_, "/", kLog); }
+
 absl::Status EmbeddedServer::MakeDir(const EmbeddedOptions& options) {
   if (options.dir.empty()) {
     const char* tmp = getenv("TMPDIR");
-    std::string pattern = Cat(tmp == nullptr || *tmp == '\0' ? "/tmp" : tmp, "/distlock-XXXXXX");
+    const std::string parent = tmp == nullptr || *tmp == '\0' ? "/tmp" : tmp;
+    RemoveLeftovers(parent);
+    std::string pattern = Cat(parent, "/", kTemporary, kUnique);
     if (mkdtemp(pattern.data()) == nullptr) {
       return absl::FailedPreconditionError(
           Cat("cannot make a folder ", pattern, " for the embedded store: ", strerror(errno)));

@@ -5,7 +5,7 @@
 //
 // Thread: Start, Stop and destruction on the one thread that lives as long as the daemon (main's): the kernel ties the
 // child's death to the thread that made it, not to the process. Destruction stops. The folder is 0700; a temporary one
-// is removed at the end, a given one keeps only the server's log.
+// is removed at the end, or, when the daemon was killed, by the next one; a given one keeps only the server's log.
 #pragma once
 
 #include <sys/types.h>
@@ -48,8 +48,8 @@ class EmbeddedServer {
   absl::Status MakeDir(const EmbeddedOptions& options);
   absl::Status Spawn(const std::string& program);
   absl::Status AwaitReady(std::chrono::milliseconds timeout);
-  std::string SocketPath() const { return dir_ + "/store.sock"; }
-  std::string LogPath() const { return dir_ + "/store.log"; }
+  std::string SocketPath() const;
+  std::string LogPath() const;
 
   std::string dir_;
   bool remove_dir_ = false;

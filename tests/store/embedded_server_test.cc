@@ -106,6 +106,25 @@ TEST(EmbeddedServer, DiesWithADaemonThatIsKilled) {
   close(report[1]);
 }
 
+TEST(EmbeddedServer, TheNextOneRemovesWhatKilledOnesLeft) {
+  const TempDir tmp;
+  const std::string dead = tmp / "distlock-dead00", fresh = tmp / "distlock-fresh0", others = tmp / "distlock-others-1";
+  for (const std::string& folder : {dead, fresh, others}) ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
+  for (const std::string& folder : {dead, others}) std::ofstream(folder + "/store.log") << "ready\n";
+  std::ofstream(dead + "/store.sock") << "";
+  const char* before = getenv("TMPDIR");
+  const std::string kept = before == nullptr ? "" : before;
+  setenv("TMPDIR", tmp.path().c_str(), 1);
+  const auto first = StartServer();
+  const auto second = StartServer();
+  before == nullptr ? unsetenv("TMPDIR") : setenv("TMPDIR", kept.c_str(), 1);
+  EXPECT_FALSE(fs::exists(dead));
+  EXPECT_TRUE(fs::exists(fresh)) << "a daemon may be about to lock it";
+  EXPECT_TRUE(fs::exists(others)) << "not a name of ours";
+  EXPECT_TRUE(fs::exists(first->dir() + "/store.log")) << "in use";
+  EXPECT_NE(first->dir(), second->dir());
+}
+
 TEST(EmbeddedServer, InheritsNoDescriptor) {
   // Of somebody who forgot close-on-exec.
   const int leaky = open("/dev/null", O_RDONLY);
