@@ -104,11 +104,12 @@ void StoreObserver::LookAtQueue(int32_t index) {
       now.emplace(*old);
       continue;
     }
-    // One whose entry was lost keeps its number for when it comes again.
-    if (old != lock.queue.end()) now.emplace(owner, Place{old->second.lease, static_cast<int64_t>(arrival)});
     for (const auto& [field, value] : entries) {
-      if (field == owner) now.insert_or_assign(std::string(owner), Place{LeaseOf(value), static_cast<int64_t>(arrival)});
+      if (field == owner) lease_of_.insert_or_assign(std::string(owner), LeaseOf(value));
     }
+    // One whose entry was lost keeps its number for when it comes again.
+    const auto known = lease_of_.find(owner);
+    if (known != lease_of_.end()) now.emplace(owner, Place{known->second, static_cast<int64_t>(arrival)});
   }
   for (const auto& [owner, place] : lock.queue) {
     if (now.contains(owner) || (lock.holder && lock.holder->lease == place.lease)) continue;

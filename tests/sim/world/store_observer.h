@@ -57,7 +57,7 @@ class StoreObserver {
   Env& env_;
   StoreProcess* store_ = nullptr;
   std::vector<Lock> locks_;
-  std::map<std::string, int64_t, std::less<>> lease_of_;  // by owner id: of those that held
+  std::map<std::string, int64_t, std::less<>> lease_of_;  // by owner id: of all that held or waited
   bool changed_ = false;
 };
 
