@@ -158,8 +158,8 @@ class Broker {
   void HandOff(const LockName& name, const OwnerId& owner, uint64_t token, StoreTime since, Duration ttl,
                Instant deadline, Arrival arrival);
   bool GrantedRecently(const OwnerId& owner);
-  void ForgetDetached(const OwnerId& owner);
-  void RememberDetached(const OwnerId& owner, Instant until);
+  void ForgetGrant(const OwnerId& owner);
+  void RememberGrant(const OwnerId& owner, Instant until);
   Instant NoticeDeadline(const Waiter& waiter, StoreTime since, Duration ttl) const;
   Instant TendDeadline(Instant sent, StoreTime time, const HolderView& holder) const;
 
@@ -195,7 +195,7 @@ class Broker {
   absl::btree_map<SessionId, std::unique_ptr<RenewCall>> renew_calls_;
   absl::btree_map<uint64_t, Lease*> at_risk_;         // by serial
   std::vector<Lease*> due_;                           // to renew at the end of this Step
-  absl::btree_map<OwnerId, Instant> recent_detached_; // detached grants told here, while they may last
+  absl::btree_map<OwnerId, Instant> recent_grants_;  // told here and renewed here no more, while they may last
   absl::btree_set<std::pair<Instant, OwnerId>> recent_order_;
 };
 

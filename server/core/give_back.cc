@@ -32,7 +32,7 @@ void Broker::Handle(const Release& in) {
     }
     return ReleaseLease(*lease->second, listener, Duration::zero());
   }
-  ForgetDetached(in.owner);
+  ForgetGrant(in.owner);
   GiveBack& give_back = StartGiveBack(in.name, in.owner, /*waiting=*/false, Duration::zero(),
                                       std::max<Duration>(in.ttl, kAttemptMax), in.token);
   if (give_back.listener.session != 0) {

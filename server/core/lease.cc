@@ -34,7 +34,7 @@ void Broker::Grant(Waiter& waiter, uint64_t token, StoreTime since, Duration ttl
     Note({.kind = FactKind::kHandedOff, .handoff = path, .name = waiter.spec.name, .detail = {}});
   }
   if (waiter.spec.detached) {
-    RememberDetached(waiter.spec.owner, now_ + ttl);
+    RememberGrant(waiter.spec.owner, now_ + ttl);
     GrantDetached(waiter, std::move(granted), deadline);
   } else {
     GrantOnStream(waiter, std::move(granted), deadline);
@@ -271,6 +271,8 @@ void Broker::EndLease(Lease& lease) {
   switch (lease.on_disconnect) {
     case OnDisconnect::kExpire:
       NoteEnd(lease, FactKind::kAbandoned, LostReason{}, "");
+      // The ttl ends it: an answer to an earlier attempt, or a late notice, is no reason to give it back.
+      RememberGrant(lease.owner, now_ + lease.ttl);
       return Forget(lease);
     case OnDisconnect::kRelease: return ReleaseLease(lease, Listener{}, lease.lock_delay);
     case OnDisconnect::kSafe:

@@ -167,22 +167,22 @@ void Broker::HandOff(const LockName& name, const OwnerId& owner, uint64_t token,
 
 bool Broker::GrantedRecently(const OwnerId& owner) {
   while (!recent_order_.empty() && recent_order_.begin()->first <= now_) {
-    recent_detached_.erase(recent_order_.begin()->second);
+    recent_grants_.erase(recent_order_.begin()->second);
     recent_order_.erase(recent_order_.begin());
   }
-  return recent_detached_.contains(owner);
+  return recent_grants_.contains(owner);
 }
 
-void Broker::ForgetDetached(const OwnerId& owner) {
-  const auto found = recent_detached_.find(owner);
-  if (found == recent_detached_.end()) return;
+void Broker::ForgetGrant(const OwnerId& owner) {
+  const auto found = recent_grants_.find(owner);
+  if (found == recent_grants_.end()) return;
   recent_order_.erase({found->second, owner});
-  recent_detached_.erase(found);
+  recent_grants_.erase(found);
 }
 
-void Broker::RememberDetached(const OwnerId& owner, Instant until) {
+void Broker::RememberGrant(const OwnerId& owner, Instant until) {
   GrantedRecently(owner);  // drops the old ones
-  const auto [entry, fresh] = recent_detached_.emplace(owner, until);
+  const auto [entry, fresh] = recent_grants_.emplace(owner, until);
   if (!fresh) {
     recent_order_.erase({entry->second, owner});
     entry->second = until;

@@ -82,7 +82,7 @@ void Broker::OnRenewCallReply(const Op& op, OpId id, StoreReply& reply) {
   }
   if (now_ >= deadline) return SendRenewCall(call);
   Note({.kind = FactKind::kRenewed, .name = call.call.name, .detail = {}});
-  RememberDetached(call.call.owner, now_ + kept);
+  RememberGrant(call.call.owner, now_ + kept);
   if (const auto queue = queues_.find(call.call.name); kept < call.call.ttl && queue != queues_.end()) {
     // Its max_hold ends it sooner than was last seen.
     Arm(*queue->second, std::min(queue->second->at, now_ + kept + kExpirySlack));

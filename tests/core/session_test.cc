@@ -78,6 +78,24 @@ TEST(Session, OnDisconnectReleaseFreesAtOnceAndExpireNever) {
   }
 }
 
+TEST(Session, WhatExpireLeavesToItsTtlNoLateAnswerGivesBack) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(2, SessionKind::kHold);
+  t.Hold(2, 9, "other", 9);
+  t.Open(1);
+  auto want = t.Want(1, 7, "a", 1);
+  want.on_disconnect = OnDisconnect::kExpire;
+  t.Do(want);
+  const auto first = t.Take<StoreAcquire>();
+  t.Pass(milliseconds(2500));
+  const auto second = t.Take<StoreAcquire>();
+  t.Reply(first.op, AcquireGranted{42, t.StoreNow()});
+  t.Do(StreamEnded{1});
+  t.Reply(second.op, AcquireGranted{42, t.StoreNow()});
+  EXPECT_EQ(t.Count<StoreRelease>() + t.Count<StoreWithdraw>(), 0u);
+}
+
 TEST(Session, GoodbyeFreesEverythingAtOnceAndEndsTheStream) {
   Table t;
   t.StoreComesUp();
