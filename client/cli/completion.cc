@@ -74,7 +74,7 @@ void AddCompletion(CLI::App& app, Context& context) {
       "Examples:\n"
       "  source <(distlockctl completion bash)\n"
       "  distlockctl completion bash > /etc/bash_completion.d/distlockctl");
-  completion->callback([&app, &context] {
+  completion->callback([&app, &context, shell] {  // the parser writes to it
     context.command = [&app] {
       const std::string script = BashScript(app);
       const bool printed =
