@@ -12,7 +12,7 @@ import time
 
 from client import boot_now
 from faults import Admin
-from harness import RedisError
+from harness import RedisError, eventually
 from soak_stage import MARKER, ns
 
 EVIDENCE_S = 30  # a fault lasts longer than planned when its effect has to be waited for
@@ -100,6 +100,8 @@ def cut_off_client(fault):
     """Its machine freezes, and its broker sees the connection end: nobody tells the one who believes."""
     load = fault.stage.clients[fault.number]
     fault.actor = load.name
+    with contextlib.suppress(AssertionError):  # then it is not observed, and says so
+        eventually(lambda: fault.net.counters().open > 0, f"a connection of {load.name}")
     load.stop()
     seen = fault.wait_for(lambda: (n := fault.net.reset_all()) and f"{n} connections of {load.name} in state {load._state()} reset")
     load.cont()
@@ -201,8 +203,12 @@ def delete_key(fault):
 
 def flush_scripts(fault):
     before = fault.stage.store.errors("NOSCRIPT")
-    _admin(fault, "SCRIPT", "FLUSH")
-    return fault.wait_for(lambda: fault.stage.store.errors("NOSCRIPT") > before and "NOSCRIPT was answered")
+
+    def strike():
+        # Again and again: a broker that connects anew at this moment loads them unasked.
+        _admin(fault, "SCRIPT", "FLUSH")
+        return fault.stage.store.errors("NOSCRIPT") > before and "NOSCRIPT was answered"
+    return fault.wait_for(strike)
 
 
 def kill_connections(fault):
