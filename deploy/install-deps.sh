@@ -28,7 +28,7 @@ readonly COMPILE=(build-essential ca-certificates ccache cmake dpkg-dev lld ninj
 readonly LIBRARIES=(libabsl-dev libcivetweb-dev libcli11-dev libgrpc++-dev libgrpc-dev libprotobuf-dev
   libspdlog-dev libfmt-dev libssl-dev libuv1-dev libyaml-cpp-dev prometheus-cpp-dev)
 readonly RUN=(ca-certificates redis-server redis-tools)
-readonly TEST=(clang libbenchmark-dev libclang-rt-dev libgmock-dev libgtest-dev liblua5.1-0-dev librapidcheck-dev
+readonly TEST=(clang libbenchmark-dev libclang-rt-dev libgmock-dev libgtest-dev liblua5.1-0-dev librapidcheck-dev llvm
   nlohmann-json3-dev openssl python3 python3-grpcio python3-protobuf python3-pytest)
 
 say() { printf 'install-deps: %s\n' "$*"; }

@@ -8,7 +8,7 @@ usage() {
   cat <<'TEXT'
 usage: tests/run.sh [--preset P | --asan | --tsan] [--filter REGEX] [--long] [--jobs N]
 
-Without a preset: all tests on the release build, then core and shard under ThreadSanitizer.
+Without a preset: all tests on the release build, core and shard under ThreadSanitizer, a short search of the fuzzers.
 
   --preset P      only preset P: dev, release, asan or tsan (may be repeated)
   --asan          as --preset asan: all tests under AddressSanitizer and UndefinedBehaviorSanitizer
@@ -41,7 +41,9 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-[ "${#presets[@]}" -gt 0 ] || presets=(release tsan)
+fuzz=''
+[ "${#presets[@]}" -gt 0 ] || { presets=(release tsan) fuzz=5; }
+[ -z "$long" ] || fuzz=60
 
 run_preset() {
   local preset=$1 select=()
@@ -59,11 +61,13 @@ run_preset() {
 
 deploy/install-deps.sh --test
 for preset in "${presets[@]}"; do run_preset "$preset"; done
+if [ -n "$fuzz" ] && [ -z "$filter" ]; then
+  say "fuzzers, $fuzz s each"
+  tests/fuzz/run.sh --seconds "$fuzz"
+fi
 if [ -n "$long" ] && [ -z "$filter" ]; then
   say "coverage of the core"
   tests/coverage.sh
-  say "fuzzers, a minute each"
-  tests/fuzz/run.sh
   say "soak"
   tests/soak.sh
 fi

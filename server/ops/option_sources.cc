@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <numeric>
+#include <sstream>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "ops/option_table.h"
@@ -202,16 +207,38 @@ absl::StatusOr<Settings> ReadNodes(const YAML::Node& root, const std::string& fi
   return settings;
 }
 
+constexpr std::string_view kUnreadable = " cannot be read; check that it exists and that this user may read it";
+
+struct AnyDocument final : YAML::EventHandler {
+  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+};
+
+// Not YAML::LoadAll: behind a document that ends early, in text it cannot read, it adds empty ones until memory ends.
+bool HoldsMore(const std::string& text) {
+  std::istringstream in(text);
+  YAML::Parser parser(in);
+  AnyDocument any;
+  return parser.HandleNextDocument(any) && parser.HandleNextDocument(any);
+}
+
 absl::StatusOr<Settings> ReadConfigFile(const std::string& path) {
   const std::string file = WordOrQuoted(path);
   try {
     // A stream reads a folder as an empty file.
     if (std::filesystem::is_directory(path)) return BadConfig("--config: ", file, " is a folder; name the file in it");
-    const std::vector<YAML::Node> documents = YAML::LoadAllFromFile(path);
-    if (documents.size() > 1) return BadConfig("--config: ", file, " holds more than one YAML document; keep one");
-    return documents.empty() ? Settings{} : ReadNodes(documents.front(), file);
-  } catch (const YAML::BadFile&) {
-    return BadConfig("--config: ", file, " cannot be read; check that it exists and that this user may read it");
+    std::ifstream in(path);
+    if (!in) return BadConfig("--config: ", file, kUnreadable);
+    const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    if (HoldsMore(text)) return BadConfig("--config: ", file, " holds more than one YAML document; keep one");
+    return ReadNodes(YAML::Load(text), file);
   } catch (const std::filesystem::filesystem_error& e) {
     return BadConfig("--config: ", file, " cannot be read: ", e.code().message());
   } catch (const YAML::Exception& e) {

@@ -223,6 +223,13 @@ class Monitor(Admin):
             while line := self.stream.readline():
                 self.lines.append(line.decode(errors="replace"))
 
+    def seen(self, redis):
+        """All lines up to now: the lines come on a connection of their own, so a mark is sent and awaited."""
+        mark = f"mark-{boot_now()}"
+        redis.command("ECHO", mark)
+        eventually(lambda: any(mark in line for line in list(self.lines)), f"the monitor to hear of {mark}")
+        return list(self.lines)
+
     def __exit__(self, *_):
         self.sock.shutdown(socket.SHUT_RDWR)
         self._thread.join()

@@ -2,7 +2,6 @@
 #include <absl/strings/str_cat.h>
 
 #include <algorithm>
-#include <vector>
 
 #include "lock_table.h"
 
@@ -21,11 +20,7 @@ void LockTable::OnStarted(int64_t now_ns) {
   outbox_.Clear();
   outbox_.Open(next_id_++, options_.label);
   Wake(session_.deadline_ns());
-  std::vector<uint64_t> ids;
-  ids.reserve(live_.size());
-  for (const auto& [id, lease] : live_) ids.push_back(id);
-  std::sort(ids.begin(), ids.end());  // as they were asked for
-  for (const uint64_t id : ids) Send(*live_.find(id)->second, now_ns);
+  for (auto& [id, lease] : live_) Send(*lease, now_ns);  // as they were asked for
   if (closed_) Leave();
 }
 

@@ -194,7 +194,7 @@ void LibraryClient::OnResumed() {
 void LibraryClient::Ask(Wish& wish) {
   LockOptions options;
   options.ttl = wish.ttl;
-    options.max_hold = wish.max_hold;
+  options.max_hold = wish.max_hold;
   options.lock_delay = wish.lock_delay;
   options.on_disconnect = static_cast<OnDisconnect>(static_cast<int>(wish.on_disconnect) + 1);
   const int64_t id = wish.id;
