@@ -1,22 +1,24 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- KEYS holder, last token, queue, waiters
 -- ARGV owner_id, ttl_ms, delay_ms, not_after_us (0: never late), wait (0 one try, 1 queue), broker_id, slot_ms, info,
---      token_keep_ms, trusted (1: PUBLISH counts every subscriber), max_waiters
+--      token_keep_ms, trusted (1: PUBLISH counts every subscriber), max_waiters, want (see queue.lua), preferred (1: its place is
+--      before those who are not), fair_after_us
 -- {GRANTED, time, token, since_us}                                      also when the owner has it already
--- {QUEUED, time, position, pttl_ms, holder_value, queue_length}
--- {HELD, time, pttl_ms, holder_value, queue_length}                     one try
--- {QUEUE_FULL, time, queue_length}   {LATE, time}   {FOREIGN, time, key, type or "shape"}
+-- {QUEUED, time, position, left_ms, queue_length, then left_ms and value of at most 16 holders}
+-- {HELD, time, left_ms, queue_length, holders as above}                 one try
+-- {QUEUE_FULL, time, queue_length}   {LATE, time}   {MISMATCH, time, kind of the holders, their limit}
+-- {FOREIGN, time, key, type or "shape"}
 local owner, not_after, wait, broker, slot_ms = ARGV[1], tonumber(ARGV[4]), ARGV[5] == '1', ARGV[6], ARGV[7]
-local keep, trusted, max_waiters = ARGV[9], ARGV[10] == '1', tonumber(ARGV[11])
-local me = {owner = owner, terms = ARGV[2] .. ';' .. ARGV[3] .. ';' .. ARGV[8], px = tonumber(ARGV[2]) + tonumber(ARGV[3])}
+local keep, trusted, max_waiters, want = ARGV[9], ARGV[10] == '1', tonumber(ARGV[11]), ARGV[12]
+local px = tonumber(ARGV[2]) + tonumber(ARGV[3])
 
 if not_after > 0 and now >= not_after then return {LATE, NOW} end
 local value, stored = unpack(redis.call('MGET', HOLDER, TOKEN))
 if value then
   local holder = parse_holder(value)
   if not holder then return foreign(HOLDER, 'shape') end
-  if holder.owner == owner then
-    redis.call('PEXPIRE', HOLDER, str(me.px))
+  if holder.owner == owner and string.sub(want, 1, 1) == 'x' then
+    redis.call('PEXPIRE', HOLDER, str(px))
     return {GRANTED, NOW, holder.token, holder.since}
   end
 end
@@ -24,37 +26,69 @@ local last, bad = last_token(stored)
 local length, entries
 if not bad then length, bad = try('ZCARD', QUEUE) end
 if bad then return bad end
-if not value and length == 0 then
-  local token = str(math.max(last + 1, now))
-  local mine = '1;' .. owner .. ';' .. token .. ';' .. NOW .. ';' .. me.terms
-  -- MGET shows a foreign type as missing; NX refuses it without writing.
-  if not redis.call('SET', HOLDER, mine, 'PX', str(me.px), 'NX') then return foreign(HOLDER) end
-  redis.call('SET', TOKEN, token, 'PX', keep)
-  return {GRANTED, NOW, token, NOW}
+local token = str(math.max(last + 1, now))
+if not value and length == 0 and string.sub(want, 1, 1) == 'x' then
+  local mine = '1;' .. owner .. ';' .. token .. ';' .. NOW .. ';' .. ARGV[2] .. ';' .. ARGV[3] .. ';' .. ARGV[8]
+  -- MGET shows many holders, and a foreign type, as missing; NX refuses them without writing.
+  if redis.call('SET', HOLDER, mine, 'PX', str(px), 'NX') then
+    redis.call('SET', TOKEN, token, 'PX', keep)
+    return {GRANTED, NOW, token, NOW}
+  end
 end
+-- with queue.lua
+local h
 entries, bad = try('HLEN', WAITERS)
-if not bad and not value then bad = select(2, read_holder()) end
+if not bad then h, bad = read_holders(value, owner) end
 if bad then return bad end
-if not value then
-  local winner = hand_off({last = last, keep = keep, trusted = trusted, broker = broker, caller = me})
-  if winner and winner.owner == owner then return {GRANTED, NOW, winner.token, NOW} end
-  value, length = winner and winner.value or '', redis.call('ZCARD', QUEUE)
+local me, preferred = parse_want(want), ARGV[13] == '1'
+me.owner, me.ttl, me.delay, me.info, me.px = owner, ARGV[2], ARGV[3], ARGV[8], px
+if h.mine and h.kind == me.kind then
+  redis.call('HSET', HOLDER, owner, slot_value(h.mine, now + px * 1000))
+  redis.call('PEXPIRE', HOLDER, str(math.max(px, redis.call('PTTL', HOLDER))))
+  return {GRANTED, NOW, h.mine.token, h.mine.since}
 end
-local pttl = redis.call('PTTL', HOLDER)
-if not wait then return {HELD, NOW, pttl, value, length} end
+settle(h)
+if h.mine or not mixes(h, me) then return {MISMATCH, NOW, h.kind, h.limit or 0} end
 
-local place, dead = redis.call('ZRANK', QUEUE, owner), {}
-if not place then
+local place = length > 0 and redis.call('ZRANK', QUEUE, owner)
+local in_front = preferred and length > 0 and redis.call('ZCOUNT', QUEUE, '-inf', '(0') or length
+if not place then me.ahead = in_front end
+if fits(h, me) then
+  if length == 0 then
+    take(h, me, token)
+    redis.call('SET', TOKEN, token, 'PX', keep)
+    tidy(h)
+    return {GRANTED, NOW, token, NOW}
+  end
+  if not place and me.adaptive then
+    local first = redis.call('ZRANGE', QUEUE, 0, 0)[1]
+    local who = parse_waiter(first, redis.call('HGET', WAITERS, first))
+    if who and who.adaptive and not turned_fair(who, tonumber(ARGV[14])) then me.ahead = 0 end
+  end
+  hand_off(h, {last = last, keep = keep, trusted = trusted, broker = broker, me = me})
+  if me.token then return {GRANTED, NOW, me.token, NOW} end
+  length, place = redis.call('ZCARD', QUEUE), place and redis.call('ZRANK', QUEUE, owner)
+  in_front = math.min(in_front, length)
+end
+local left = left_ms(h)
+if not wait then return show(h, left, {HELD, NOW, left, length}) end
+
+local dead, since = {}, NOW
+if place then
+  local before = parse_waiter(owner, redis.call('HGET', WAITERS, owner))
+  if before then since = str(before.since) end
+else
   if length >= max_waiters then dead = walk({[broker] = true}, nil, function() return true end) end
   if length - #dead >= max_waiters then return {QUEUE_FULL, NOW, length} end
-  local tail = redis.call('ZRANGE', QUEUE, -1, -1, 'WITHSCORES')
-  redis.call('ZADD', QUEUE, str(tonumber(tail[2] or '0') + 1), owner)
+  local base, at = preferred and -FIRST_PLACE or 0, preferred and in_front - 1 or -1
+  local tail = preferred and in_front == 0 and {} or redis.call('ZRANGE', QUEUE, at, at, 'WITHSCORES')
+  redis.call('ZADD', QUEUE, str(math.max(tonumber(tail[2] or base), base) + 1), owner)
   if length == 0 and entries > 0 then redis.call('DEL', WAITERS) end -- left behind by a queue that was deleted
-  place, length = length - #dead, length - #dead + 1
+  place, length = math.max(in_front - #dead, 0), length - #dead + 1
 end
-redis.call('HSET', WAITERS, owner, broker .. ';' .. me.terms)
+redis.call('HSET', WAITERS, owner, table.concat({broker, me.ttl, me.delay, want, since, me.info}, ';'))
 redis.call('SET', slot_key(broker), '1', 'PX', slot_ms)
 remove(dead)
 redis.call('PEXPIRE', QUEUE, slot_ms)
 redis.call('PEXPIRE', WAITERS, slot_ms)
-return {QUEUED, NOW, place, pttl, value, length}
+return show(h, left, {QUEUED, NOW, place, left, length})

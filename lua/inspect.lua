@@ -1,16 +1,26 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- KEYS holder, last token, queue, waiters (only read)
--- ARGV max_waiters
--- {INSPECTED, time, pttl_ms (-2: free), holder_value or "", last_token or "0", queue_length, then for each of the first
---      max_waiters: owner_id, waiter_value or ""}   {FOREIGN, time, key, type or "shape"}
-local holder, last, length, _
-local bad
-holder, bad = read_holder()
-if not bad then last, bad = last_token() end
+-- ARGV max_waiters, max_holders
+-- {INSPECTED, time, last_token or "0", queue_length, holders (all of them), how many of them follow, then of each: left_ms, value; then
+--      for each of the first max_waiters: owner_id, waiter_value or ""}   {FOREIGN, time, key, type or "shape"}
+-- with queue.lua
+local value, stored = unpack(redis.call('MGET', HOLDER, TOKEN))
+local h, bad = read_holders(value, '')
+local last, length, _
+if not bad then last, bad = last_token(stored) end
 if not bad then length, bad = try('ZCARD', QUEUE) end
 if not bad then _, bad = try('HLEN', WAITERS) end
 if bad then return bad end
-local reply = {INSPECTED, NOW, redis.call('PTTL', HOLDER), holder and holder.value or '', str(last), length}
+local slots = h.many and read_slots(h) or {}
+local reply = {INSPECTED, NOW, str(last), length, h.kind == 'x' and 1 or #slots, 0}
+if h.kind == 'x' then
+  reply[6], reply[7], reply[8] = 1, redis.call('PTTL', HOLDER), value
+else
+  reply[6] = math.min(#slots, tonumber(ARGV[2]))
+  for i = 1, reply[6] do
+    reply[#reply + 1], reply[#reply + 2] = math.ceil((slots[i].expiry - now) / 1000), value_of(slots[i])
+  end
+end
 local wanted = math.min(tonumber(ARGV[1]), length)
 for rank = 0, wanted - 1, CHUNK do
   local ids = redis.call('ZRANGE', QUEUE, rank, math.min(rank + CHUNK, wanted) - 1)

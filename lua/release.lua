@@ -1,39 +1,58 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- KEYS holder, last token, queue, waiters
--- ARGV owner_id, token (0: any), block_ms (0: free at once; else nobody gets it for so long), token_keep_ms, trusted,
---      broker_id (the caller's)
--- {RELEASED, time}   {RELEASED, time, "blocked"}
--- {RELEASED, time, owner_id, token, since_us, ttl_ms, delay_ms, broker_id}   the next holder, when it waits at the caller's
---      broker; others learn of theirs from their channel
+-- ARGV owner_id, token (0: any), block_ms (0: free at once; else its share goes to nobody for so long), token_keep_ms, trusted,
+--      broker_id (the caller's), fair_after_us
+-- {RELEASED, time, "blocked"}
+-- {RELEASED, time, "" or "look" (the caller's broker is to tend), then owner_id, token, since_us, ttl_ms and delay_ms of each next
+--      holder that waits at the caller's broker}   others learn of theirs from their channel
 -- {NOT_HOLDER, time}   also when the owner has it under another token   {GONE, time}   {FOREIGN, time, key, type or "shape"}
-local NOBODY = string.rep('0', 32)
-
--- A lock whose block ends is free without anybody's doing: the broker of the first waiter who can hear is to look then.
+local block, waiting = tonumber(ARGV[3]), nil
+local value = redis.call('MGET', HOLDER)[1]
+if value then
+  local holder = parse_holder(value)
+  if not holder then return foreign(HOLDER, 'shape') end
+  if not is_held_by(holder, ARGV[1], ARGV[2]) then return {NOT_HOLDER, NOW} end
+  if block == 0 then
+    waiting = try('ZCARD', QUEUE) or 0 -- a foreign queue stops the hand-off, not the release
+    if waiting == 0 then
+      redis.call('DEL', HOLDER)
+      return {RELEASED, NOW, ''}
+    end
+  end
+end
+-- with queue.lua
+-- What is blocked is free again without anybody's doing: the broker of the first waiter who can hear is to look then.
 local function tell_of_block()
-  local waiting, bad = try('ZCARD', QUEUE)
-  if not bad and waiting > 0 then waiting, bad = try('HLEN', WAITERS) end
-  if bad or waiting == 0 then return end
-  local prefix, name = string.match(HOLDER, '^(.-):{(.*)}:h$')
+  local length, bad = try('ZCARD', QUEUE)
+  if not bad and length > 0 then length, bad = try('HLEN', WAITERS) end
+  if bad or length == 0 then return end
   local mine, heard = ARGV[6], {}
   walk({[mine] = true}, nil, function(who)
     if heard[who.broker] == nil then
-      heard[who.broker] = who.broker == mine
-        or redis.call('PUBLISH', prefix .. ':grant:' .. who.broker, name .. '\n' .. NOW .. ';' .. ARGV[3]) > 0
-        or ARGV[5] ~= '1'
+      heard[who.broker] = who.broker == mine or publish(who.broker, NOW .. ';' .. ARGV[3]) or ARGV[5] ~= '1'
     end
     return heard[who.broker]
   end)
 end
 
-local holder, bad = read_holder()
+local h, bad = read_holders(value, ARGV[1])
 if bad then return bad end
-if not holder then return {GONE, NOW} end
-if not is_held_by(holder, ARGV[1], ARGV[2]) then return {NOT_HOLDER, NOW} end
-if tonumber(ARGV[3]) > 0 then
-  -- PEXPIRE is never refused by maxmemory, and after it SET is not either. No owner, so that a late renewal finds nothing.
-  redis.call('PEXPIRE', HOLDER, ARGV[3])
-  redis.call('SET', HOLDER, '1;' .. NOBODY .. string.sub(holder.value, 35), 'PX', ARGV[3])
+if not h.kind then return {GONE, NOW} end
+if not h.mine or not is_held_by(h.mine, ARGV[1], ARGV[2]) then return {NOT_HOLDER, NOW} end
+if block > 0 then
+  -- PEXPIRE is never refused by maxmemory, and after it the next write is not either. No owner, so that a late renewal finds nothing.
+  if h.many then
+    redis.call('PEXPIRE', HOLDER, str(math.max(block, redis.call('PTTL', HOLDER))))
+    redis.call('HDEL', HOLDER, ARGV[1])
+    h.soonest = math.min(h.soonest, now + block * 1000)
+    local nobody = string.rep('0', 32 - #h.mine.token) .. h.mine.token
+    redis.call('HSET', HOLDER, 'holders', header(h), nobody, slot_value(h.mine, now + block * 1000))
+  else
+    redis.call('PEXPIRE', HOLDER, ARGV[3])
+    redis.call('SET', HOLDER, '1;' .. string.rep('0', 32) .. string.sub(value, 35), 'PX', ARGV[3])
+  end
   tell_of_block()
   return {RELEASED, NOW, 'blocked'}
 end
-return free(holder, ARGV[4], ARGV[5] == '1', ARGV[6])
+return free(h, {keep = ARGV[4], trusted = ARGV[5] == '1', broker = ARGV[6], quiet = true, waiting = waiting,
+  fair_after = tonumber(ARGV[7])})

@@ -2,8 +2,26 @@
 -- KEYS holder keys of up to 100 locks, one slot
 -- ARGV owner_id, token (0: any), ttl_ms, hold_until_us (end by max_hold; 0: none) for each key in turn
 -- {RENEWED, time, r...}   r of each key: 1 renewed, 0 gone, 2 another's, under another token, or foreign. A key that is gone is not made again.
--- A key lives for its ttl, cut at hold_until, and then for its holder's delay.
+-- A key, or one slot of many, lives for its ttl, cut at hold_until, and then for its holder's delay.
 local values, reply = redis.call('MGET', unpack(KEYS)), {RENEWED, NOW}
+
+-- One of many holders: only its own slot, whose expiry may come before all others only by max_hold.
+local function renew_slot(key, owner, token, ttl, hold_until)
+  local got = redis.pcall('HMGET', key, 'holders', owner)
+  local slot = not got.err and parse_slot(owner, got[2])
+  if not slot or not is_held_by(slot, owner, token) then return redis.call('EXISTS', key) == 1 and 2 or 0 end
+  local px = tonumber(ttl)
+  if hold_until ~= '0' then px = math.min(px, math.floor((tonumber(hold_until) - now) / 1000)) end
+  if px <= 0 then return 0 end
+  px = px + tonumber(slot.delay)
+  -- First what maxmemory never refuses.
+  redis.call('PEXPIRE', key, str(math.max(px, redis.call('PTTL', key))))
+  local expiry, head, soonest = now + px * 1000, string.match(got[1] or '', '^(.*;)(%d+)$')
+  redis.call('HSET', key, owner, slot_value(slot, expiry))
+  if head and expiry < tonumber(soonest) then redis.call('HSET', key, 'holders', head .. str(expiry)) end
+  return 1
+end
+
 for i, key in ipairs(KEYS) do
   local owner, token, ttl, hold_until = unpack(ARGV, 4 * i - 3, 4 * i)
   local holder = values[i] and parse_holder(values[i])
@@ -12,10 +30,10 @@ for i, key in ipairs(KEYS) do
     if hold_until ~= '0' then px = math.min(px, math.floor((tonumber(hold_until) - now) / 1000)) end
     -- Past its end: what is left of its delay is not cut short.
     reply[i + 2] = px > 0 and redis.call('PEXPIRE', key, str(px + tonumber(holder.delay))) or 0
-  elseif values[i] or redis.call('EXISTS', key) == 1 then
+  elseif values[i] then
     reply[i + 2] = 2
   else
-    reply[i + 2] = 0
+    reply[i + 2] = renew_slot(key, owner, token, ttl, hold_until)
   end
 end
 return reply

@@ -1,24 +1,37 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- KEYS holder, last token, queue, waiters
--- ARGV broker_id (the caller's), slot_ms, token_keep_ms, trusted, owner_id of the caller's first waiter
--- {TENDED, time, pttl_ms (-2: free), owner_id or "", token, since_us, ttl_ms, delay_ms, more}   who has it now, perhaps
---      since this call; more = 1: dead waiters are left, tend again
+-- ARGV broker_id (the caller's), slot_ms, token_keep_ms, trusted, then owner_id of 1 to 100 of the caller's waiters, the first first
+-- {TENDED, time, left_ms (-2: free), more (1: tend again), then owner_id, token, since_us, ttl_ms, delay_ms of holders}   the one
+--      who has it; of many, those who were asked for, or are waiters of the caller's broker and have it since this call
 -- {GONE, time}   the queue lost some or all of them: acquire again for each waiter   {FOREIGN, time, key, type or "shape"}
-local holder, bad = read_holder()
-local first, last, place, entry = ARGV[5]
-if not bad and not holder then last, bad = last_token() end
-if not bad then place, bad = try('ZRANK', QUEUE, first) end
-if not bad then entry, bad = try('HMGET', WAITERS, first) end
+-- with queue.lua
+local asked, last, place, entries = {unpack(ARGV, 5)}
+local value, stored = unpack(redis.call('MGET', HOLDER, TOKEN))
+local h, bad = read_holders(value, asked[1])
+if not bad and h.kind ~= 'x' then last, bad = last_token(stored) end
+if not bad then place, bad = try('ZRANK', QUEUE, asked[1]) end
+if not bad then entries, bad = try('HMGET', WAITERS, unpack(asked)) end
 if bad then return bad end
-local known = holder and holder.owner == first or place and entry[1]
+local slots, holders, known = {h.mine}, {}, true
+if h.many and #asked > 1 then
+  for i, slot in ipairs(redis.call('HMGET', HOLDER, unpack(asked))) do slots[i] = parse_slot(asked[i], slot) or false end
+end
+for i in ipairs(asked) do
+  known = known and (slots[i] or entries[i] and (i > 1 or place))
+  if slots[i] then holders[#holders + 1] = slots[i] end
+end
 if redis.call('PEXPIRE', slot_key(ARGV[1]), ARGV[2]) == 0 or not known then return {GONE, NOW} end
 redis.call('PEXPIRE', QUEUE, ARGV[2])
 redis.call('PEXPIRE', WAITERS, ARGV[2])
 
-local more
-if not holder then
-  holder, more = hand_off({last = last, keep = ARGV[3], trusted = ARGV[4] == '1', broker = ARGV[1], quiet = true})
+local more = false
+if h.kind == 'x' then
+  holders = {h}
+else
+  settle(h)
+  local grants
+  grants, more = hand_off(h, {last = last, keep = ARGV[3], trusted = ARGV[4] == '1', broker = ARGV[1], quiet = true})
+  for _, who in ipairs(grants) do holders[#holders + 1] = who end
+  if h.kind == 'x' then holders = {parse_holder(h.value)} end
 end
-if not holder then return {TENDED, NOW, -2, '', '0', '0', '0', '0', more and 1 or 0} end
-local pttl = redis.call('PTTL', HOLDER)
-return {TENDED, NOW, pttl, holder.owner, holder.token, holder.since or NOW, holder.ttl, holder.delay, 0}
+return list({TENDED, NOW, left_ms(h), more and 1 or 0}, holders)

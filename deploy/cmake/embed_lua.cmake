@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -D PRELUDE=<file> -D VERBS=<files> -D OUT=<path without extension> -P embed_lua.cmake
+# cmake -D PRELUDE=<file> -D QUEUE=<file> -D VERBS=<files> -D OUT=<path without extension> -P embed_lua.cmake
 file(READ ${PRELUDE} prelude)
+file(READ ${QUEUE} queue)
 set(declarations)
 set(definitions)
 
@@ -16,7 +17,7 @@ foreach(verb IN LISTS VERBS)
   endforeach()
 
   file(READ ${verb} body)
-  set(body "${prelude}${body}")
+  string(REPLACE "-- with queue.lua\n" "${queue}" body "${prelude}${body}")
   string(FIND "${body}" ")lua\"" clash)
   if(NOT clash EQUAL -1)
     message(FATAL_ERROR "${verb}: )lua\" would end the C++ literal it is embedded in")

@@ -82,3 +82,16 @@ def listen(server):
     yield start
     for ear in ears:
         ear._connection.close()
+
+
+@pytest.fixture
+def until():
+    """until(condition): waits for it, a few seconds at the most."""
+
+    def wait(condition):
+        deadline = time.monotonic() + 5
+        while not condition():
+            assert time.monotonic() < deadline, "it never came"
+            time.sleep(0.005)
+
+    return wait

@@ -10,15 +10,18 @@ from resp import Connection
 LUA = pathlib.Path(__file__).resolve().parents[2] / "lua"
 VERBS = ("acquire", "renew", "release", "withdraw", "tend", "inspect")
 (GRANTED, QUEUED, HELD, LATE, FOREIGN, QUEUE_FULL, RELEASED, NOT_HOLDER, WITHDRAWN, GONE, TENDED, RENEWED,
- INSPECTED) = range(1, 14)
+ INSPECTED, MISMATCH) = range(1, 15)
 KEEP_MS = 86_400_000
 SLOT_MS = 30_000
 TTL_MS = 15_000
+FAIR_AFTER_US = 100_000
 NOBODY = "0" * 32
+WITH_QUEUE = "-- with queue.lua\n"
 
 
 def source(verb):
-    return (LUA / "prelude.lua").read_text() + (LUA / f"{verb}.lua").read_text()
+    text = (LUA / "prelude.lua").read_text() + (LUA / f"{verb}.lua").read_text()
+    return text.replace(WITH_QUEUE, (LUA / "queue.lua").read_text())
 
 
 SOURCES = {verb: source(verb) for verb in VERBS}
@@ -36,6 +39,23 @@ def broker(n):
 def load(redis):
     for verb in VERBS:
         assert redis("SCRIPT", "LOAD", SOURCES[verb]).decode() == SHA[verb]
+
+
+def one_holder(reply):
+    """A reply about at most one holder and one grant, in a shape that is always as long: HELD (left, value, queue length), QUEUED
+    (place and the same), RELEASED and WITHDRAWN without an empty word, TENDED (left, the five fields, more)."""
+    code, time, *rest = reply
+    if code in (HELD, QUEUED):
+        *place, left, length = rest[:3 if code == QUEUED else 2]
+        return [code, time, *place, left, rest[-1] if len(rest) > 2 + len(place) else "", length]
+    if code in (RELEASED, WITHDRAWN) and rest[0] == "":
+        return [code, time, *rest[1:]]
+    if code == TENDED:
+        return [code, time, rest[0], *(rest[2:] or ["", "0", "0", "0", "0"]), rest[1]]
+    if code == INSPECTED:
+        last, length, _, shown, *rest = rest
+        return [code, time, *(rest[:2] if shown else [-2, ""]), last, length, *rest[2 * shown:]]
+    return reply
 
 
 class Lock:
@@ -65,29 +85,31 @@ class Lock:
         for key, left in zip(keys, self.redis.pipeline([("PTTL", key) for key in keys])):
             assert left != -1, f"{key} has no TTL"
 
-    def acquire_argv(self, n, wait=0, at=1, ttl=TTL_MS, delay=0, not_after=0, info="info", limit=10_000, slot=SLOT_MS):
-        return (owner(n), ttl, delay, not_after, wait, broker(at), slot, info, KEEP_MS, self.trusted, limit)
+    def acquire_argv(self, n, wait=0, at=1, ttl=TTL_MS, delay=0, not_after=0, info="info", limit=10_000, slot=SLOT_MS, want="x",
+                     preferred=0, fair_after=FAIR_AFTER_US):
+        return (owner(n), ttl, delay, not_after, wait, broker(at), slot, info, KEEP_MS, self.trusted, limit, want, preferred,
+                fair_after)
 
     def acquire(self, n, **how):
-        return self.call("acquire", *self.acquire_argv(n, **how))
+        return one_holder(self.call("acquire", *self.acquire_argv(n, **how)))
 
     def enqueue(self, n, **how):
         return self.acquire(n, wait=1, **how)
 
     def release(self, n, block=0, at=1, token=0):
-        return self.call("release", owner(n), token, block, KEEP_MS, self.trusted, broker(at))
+        return one_holder(self.call("release", owner(n), token, block, KEEP_MS, self.trusted, broker(at), FAIR_AFTER_US))
 
     def withdraw(self, n, at=1, keep_grant=0):
-        return self.call("withdraw", owner(n), KEEP_MS, self.trusted, broker(at), keep_grant)
+        return one_holder(self.call("withdraw", owner(n), KEEP_MS, self.trusted, broker(at), keep_grant, FAIR_AFTER_US))
 
     def tend(self, at=1, slot=SLOT_MS, first=None):
         if first is None:  # the first one who waits
             usable = self.redis("TYPE", self.q) in ("zset", b"zset")
             first = next(iter(self.waiters()), 0) if usable else 0
-        return self.call("tend", broker(at), slot, KEEP_MS, self.trusted, owner(first))
+        return one_holder(self.call("tend", broker(at), slot, KEEP_MS, self.trusted, owner(first)))
 
     def inspect(self, limit=100):
-        return self.call("inspect", limit)
+        return one_holder(self.call("inspect", limit, 100))
 
     def renew(self, *pairs):
         """pairs: (lock, n, ttl), or (lock, n, ttl, token), or (lock, n, ttl, token, hold_until)"""

@@ -108,12 +108,16 @@ class Model:
         floor, self.holder = self.holder[1], None
         if not self.queue:
             return [RELEASED], []
+        reply, notices = self._pass_on(time, at, floor)
+        return [RELEASED, *reply], notices
+
+    def _pass_on(self, time, at, floor):
         before = dict(self.entries)
         notices = self._hand_off(time, at, quiet=True, floor=floor)
         if self.holder and before[self.holder[0]][0] == at:
             who, token, since, terms = self.holder
-            return [RELEASED, owner(who), str(token), since, str(terms[0]), str(terms[1]), broker(at)], notices
-        return [RELEASED], notices
+            return [owner(who), str(token), since, str(terms[0]), str(terms[1])], notices
+        return [], notices
 
     def withdraw(self, time, who, at):
         if self.holder and self.holder[0] == who:
@@ -123,7 +127,10 @@ class Model:
         self.entries.pop(who, None)
         if who in self.queue:
             self.queue.remove(who)
-            return [WITHDRAWN], []
+            if self.holder or not self.queue:
+                return [WITHDRAWN], []
+            reply, notices = self._pass_on(time, at, 0)
+            return [WITHDRAWN, *reply], notices
         return [GONE], []
 
     def tend(self, time, at, first):

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import re
+
 from lock import (FOREIGN, GRANTED, HELD, KEEP_MS, LATE, QUEUE_FULL, QUEUED, SLOT_MS, TTL_MS, Lock, broker, owner)
 
 MAX_TOKEN = 2**53 - 1
@@ -54,19 +56,20 @@ def test_queued_in_order_of_arrival(lock, redis):
         assert (code, at, length) == (QUEUED, place, place + 1)
         assert near(pttl, TTL_MS) and owner(1) in value
     assert lock.waiters() == [9, 5, 7]
-    assert redis("HGET", lock.w, owner(5)).decode() == f"{broker(1)};{TTL_MS};7;x"
+    assert re.fullmatch(rf"{broker(1)};{TTL_MS};7;x;\d+;x", redis("HGET", lock.w, owner(5)).decode())
     for key in (lock.q, lock.w, lock.slot()):
         assert near(redis("PTTL", key), SLOT_MS)
 
 
 def test_enqueuing_twice_keeps_the_place_and_moves_to_the_new_broker(lock, redis):
     lock.acquire(1)
-    for n in (2, 3):
-        lock.enqueue(n, at=1)
+    first = lock.enqueue(2, at=1)
+    lock.enqueue(3, at=1)
     again = lock.enqueue(2, at=4, ttl=7_000, info="new")
     assert again[0] == QUEUED and again[2] == 0 and again[5] == 2
     assert lock.waiters() == [2, 3]
-    assert redis("HGET", lock.w, owner(2)).decode() == f"{broker(4)};7000;0;new"
+    since = redis("HGET", lock.w, owner(2)).decode().split(";")[4]
+    assert redis("HGET", lock.w, owner(2)).decode() == f"{broker(4)};7000;0;x;{since};new" and since == first[1]
     assert redis("EXISTS", lock.slot(4)) == 1
 
 

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SHARED beside EXCLUSIVE, under each policy."""
+
+import pytest
+
+from kinds import RwLock
+from lock import (FOREIGN, GONE, GRANTED, HELD, MISMATCH, NOT_HOLDER, QUEUED, RENEWED, TTL_MS, WITHDRAWN, broker, owner)
+
+
+@pytest.fixture
+def rw(redis):
+    return RwLock(redis)
+
+
+def names(reply, start):
+    """The numbers of the holders a reply shows."""
+    return [int(value.split(";")[1], 16) for value in reply[start + 1::2]]
+
+
+def test_readers_share_and_a_writer_waits_for_all_of_them(rw, redis):
+    tokens = [int(rw.read(n)[2]) for n in (1, 2, 3)]
+    assert tokens == sorted(set(tokens)) and list(rw.holders()) == [1, 2, 3]
+    reply = rw.write(4)
+    assert reply[0] == QUEUED and reply[2] == 0 and names(reply, 5) == [1, 2, 3]
+    assert rw.give_back(1) == ("", []) and rw.give_back(3) == ("", [])
+    assert rw.give_back(2) == ("", [4]) and rw.holders() == {4: 1}
+    assert rw.read(5)[0] == QUEUED and rw.write(6)[0] == QUEUED
+    assert rw.give_back(4) == ("", [5]) and rw.give_back(5) == ("", [6])
+    rw.give_back(6)
+    assert redis("KEYS", "*") == [rw.t.encode()] or redis("EXISTS", rw.h, rw.q, rw.w) == 0
+
+
+def test_a_reader_behind_a_waiting_writer_waits(rw):
+    rw.read(1)
+    rw.write(2)
+    assert rw.read(3)[0] == QUEUED and rw.read(4, wait=0)[0] == HELD
+    assert rw.waiters() == [2, 3]
+
+
+def test_a_failed_one_shot_writer_blocks_nobody(rw):
+    rw.read(1)
+    assert rw.write(2, wait=0)[0] == HELD
+    assert rw.read(3)[0] == GRANTED and rw.waiters() == []
+
+
+@pytest.mark.parametrize("policy", ["fair", "writer"])
+def test_a_one_shot_writer_yields_to_a_queued_one(redis, listen, policy):
+    listen(1)
+    rw = RwLock(redis, policy)
+    rw.read(1)
+    rw.write(2)
+    redis("DEL", rw.h)  # free, without a hand-off
+    assert rw.write(3, wait=0)[0] == HELD and rw.holders() == {2: 1} and rw.waiters() == []
+
+
+def test_neighbouring_readers_enter_together_with_a_token_each(rw, listen, redis):
+    ear = listen(2)
+    rw.write(1)
+    for n, at in ((2, 1), (3, 2), (4, 1)):
+        assert rw.read(n, at=at)[0] == QUEUED
+    rw.write(5)
+    rw.read(6)
+    assert rw.give_back(1) == ("", [2, 4])
+    assert [notice[1] for notice in ear.heard()] == [3]
+    assert list(rw.holders()) == [2, 3, 4] and rw.waiters() == [5, 6]
+    assert len({rw.token_of(n) for n in (2, 3, 4)}) == 3 and int(redis("GET", rw.t)) == int(rw.token_of(4))
+
+
+def test_writers_and_readers_are_fifo_under_fair(rw):
+    rw.write(1)
+    for n, ask in ((2, rw.read), (3, rw.write), (4, rw.read), (5, rw.read), (6, rw.write)):
+        ask(n)
+    served = []
+    word, now = rw.give_back(1)
+    while now:
+        served.append(now)
+        now = [n for leaving in now for n in rw.give_back(leaving)[1]]
+    assert served == [[2], [3], [4, 5], [6]]
+
+
+def test_waiting_writers_come_first_when_preferred_and_are_fifo(redis):
+    rw = RwLock(redis, "writer")
+    rw.write(1)
+    for n, ask in ((2, rw.read), (3, rw.write), (4, rw.read), (5, rw.write)):
+        ask(n)
+    assert rw.waiters() == [3, 5, 2, 4]
+    assert rw.write(3)[2] == 0 and rw.waiters() == [3, 5, 2, 4], "asking again keeps place and preference"
+    assert rw.give_back(1)[1] == [3] and rw.give_back(3)[1] == [5] and rw.give_back(5)[1] == [2, 4]
+    rw.write(6)
+    assert rw.read(7)[0] == QUEUED
+
+
+def test_readers_pass_waiting_writers_when_preferred(redis):
+    rw = RwLock(redis, "reader")
+    rw.read(1)
+    rw.write(2)
+    assert rw.read(3)[0] == GRANTED and rw.read(4, wait=0)[0] == GRANTED
+    for n in (1, 3):
+        rw.give_back(n)
+    assert rw.give_back(4)[1] == [2] and rw.read(5)[0] == QUEUED
+    rw.write(6)
+    rw.read(7)
+    assert rw.waiters() == [5, 7, 6] and rw.give_back(2)[1] == [5, 7]
+
+
+def test_a_writer_that_leaves_lets_the_readers_behind_it_in(rw, listen):
+    ear = listen(2)
+    rw.read(1)
+    rw.write(2)
+    rw.read(3)
+    rw.read(4, at=2)
+    rw.write(5)
+    assert rw.leave(2) == (WITHDRAWN, [3]) and [notice[1] for notice in ear.heard()] == [4]
+    assert list(rw.holders()) == [1, 3, 4] and rw.waiters() == [5]
+
+
+def test_a_dead_writer_lets_the_readers_behind_it_in_at_the_next_look(rw, redis):
+    rw.read(1)
+    rw.write(2, at=9)
+    rw.read(3)
+    redis("DEL", rw.slot(9))
+    assert rw.look(3)[2] == [3] and list(rw.holders()) == [1, 3]
+
+
+def test_an_expired_reader_neither_holds_nor_blocks(rw, redis, until):
+    rw.read(1, ttl=60)
+    rw.read(2)
+    assert rw.write(3)[0] == QUEUED
+    until(lambda: 1 not in rw.holders())
+    assert rw.renew((rw, 1, TTL_MS))[2:] == [2] and 1 not in rw.holders(), "what has expired is not made again"
+    assert rw.write(4, wait=0)[0] == HELD and rw.give_back(2)[1] == [3]
+
+
+def test_when_all_readers_have_expired_the_writer_is_next(rw, redis, until):
+    rw.read(1, ttl=60)
+    rw.read(2, ttl=90)
+    rw.write(3)
+    left, more, holders = rw.look(3)
+    assert 0 < left <= 90 and holders == []
+    until(lambda: rw.look(3)[2] == [3])
+    assert rw.holders() == {3: 1}
+
+
+def test_a_renewal_touches_only_its_own_slot(rw, redis):
+    rw.read(1, ttl=5_000)
+    rw.read(2, ttl=5_000)
+    before = redis("HGET", rw.h, owner(2))
+    assert rw.renew((rw, 1, 60_000, rw.token_of(1)))[2:] == [1]
+    assert redis("HGET", rw.h, owner(2)) == before and 59_000 < redis("PTTL", rw.h) <= 60_000
+    assert rw.renew((rw, 1, 60_000, 7), (rw, 3, 60_000))[2:] == [2, 2]
+    assert rw.renew((rw, 1, 100))[2:] == [1] and redis("PTTL", rw.h) > 50_000, "the key lives as long as any slot"
+
+
+def test_max_hold_cuts_a_readers_renewal(rw, redis, until):
+    time = int(rw.read(1)[1])
+    rw.read(2)
+    assert rw.renew((rw, 1, TTL_MS, 0, time + 80_000))[2:] == [1]
+    until(lambda: 1 not in rw.holders())
+    rw.give_back(2)
+    assert rw.write(3)[0] == GRANTED, "the bound of all slots came nearer with it"
+
+
+def test_releasing_twice_or_as_a_stranger_changes_nothing(rw, redis):
+    rw.read(1)
+    rw.read(2)
+    before = rw.snapshot()
+    for code in (rw.release(3)[0], rw.release(1, token=9)[0]):
+        assert code == NOT_HOLDER
+    assert rw.snapshot() == before
+    rw.give_back(1)
+    assert rw.release(1)[0] == NOT_HOLDER and list(rw.holders()) == [2]
+    rw.give_back(2)
+    assert rw.release(2)[0] == GONE
+
+
+def test_asking_again_is_the_same_grant(rw, redis):
+    time, token = rw.read(1, ttl=5_000)[1:3]
+    rw.read(2)
+    again = rw.read(1, ttl=20_000)
+    assert again[0] == GRANTED and again[2:] == [token, time] and len(rw.holders()) == 2
+    assert redis("PTTL", rw.h) > 15_000
+    assert rw.write(1)[:1] + rw.write(1)[2:] == [MISMATCH, "s", 0], "a hold is not another kind of hold"
+
+
+def test_a_blocked_reader_keeps_writers_out_for_the_delay(rw, until):
+    rw.read(1)
+    rw.read(2)
+    rw.write(3)
+    assert rw.give_back(1, block=150)[0] == "blocked"
+    assert rw.renew((rw, 1, TTL_MS))[2:] == [2] and rw.release(1)[0] == NOT_HOLDER
+    assert rw.give_back(2) == ("", [])
+    assert 0 < rw.look(3)[0] <= 150
+    until(lambda: rw.look(3)[2] == [3])
+
+
+def test_a_deaf_brokers_reader_keeps_its_place_and_loses_nothing_else(redis, listen):
+    rw = RwLock(redis)
+    rw.write(1)
+    rw.read(2, at=7)  # nobody listens there
+    rw.read(3)
+    assert rw.give_back(1)[1] == [3] and rw.holders() == {3: 1} and rw.waiters() == [2]
+    assert rw.look(2, at=7)[0] == GONE
+    assert rw.read(2, at=7)[0] == GRANTED and list(rw.holders()) == [3, 2] and rw.waiters() == []
+
+
+def test_an_idle_waiter_loses_its_place_and_nothing_else(rw, redis):
+    rw.write(1)
+    rw.read(2, at=9)
+    rw.read(3)
+    redis("DEL", rw.slot(9))
+    assert rw.give_back(1)[1] == [3]
+    assert rw.look(2, at=9)[0] == GONE and rw.read(2, at=9)[0] == GRANTED
+
+
+def test_tend_tells_of_each_waiter_that_was_asked_for(rw):
+    rw.write(1)
+    for n in (2, 3, 4):
+        rw.read(n, at=2)
+    rw.write(5, at=2)
+    rw.call("release", owner(1), 0, 0, 1000, 0, broker(1), 0)  # not trusted: the notices count as heard
+    assert rw.look(2, 3, 4, 5, at=2)[2] == [2, 3, 4]
+    assert rw.look(5, at=2)[2] == [] and rw.look(5, 99, at=2)[0] == GONE
+
+
+def test_a_crowd_of_readers_enters_in_bounded_scripts(rw):
+    rw.write(1)
+    for n in range(2, 252):
+        rw.read(n)
+    word, grants = rw.give_back(1)
+    assert word == "look" and len(grants) == 100
+    seen = set(grants)
+    while rw.waiters():
+        left, more, now = rw.look(rw.waiters()[0])
+        seen |= set(now)
+        assert more == bool(rw.waiters())
+    assert seen == set(range(2, 252)) == set(rw.holders())
+
+
+def test_adaptive_newcomers_take_a_free_lock_until_somebody_has_waited_too_long(redis, listen, until):
+    rw = RwLock(redis, "adaptive")
+    ear = listen(2)
+    rw.write(1)
+    rw.write(2, at=2)
+    assert rw.give_back(1) == ("", []) and rw.holders() == {}, "left free, its first waiter called"
+    assert len(ear.heard()) == 1 and rw.write(3)[0] == GRANTED, "a newcomer may be faster"
+    rw.write(4, at=2)
+    assert rw.look(2, at=2)[2] == [3]
+
+    def waited():
+        return rw.give_back(3)[1] == [] and rw.holders() == {2: 1} or (rw.write(3)[0] == GRANTED and False)
+    until(waited)
+    assert redis("HGET", rw.w, "fair") == b"1" and rw.write(5)[0] == QUEUED
+    assert rw.give_back(2)[1] == [] and rw.holders() == {4: 1}, "fair until the queue drains"
+    assert rw.give_back(4)[1] == [5] and redis("EXISTS", rw.w) == 0
+    rw.write(6)
+    assert rw.give_back(5) == ("look", []) and rw.look(6)[2] == [6]
+
+
+def test_foreign_hashes_are_left_alone(rw, redis):
+    redis("HSET", rw.h, "holders", "mine")
+    redis("PEXPIRE", rw.h, 10_000)
+    before = rw.snapshot()
+    for reply in (rw.read(1), rw.write(1), rw.release(1), rw.call("inspect", 1, 1)):
+        assert reply[0] == FOREIGN and reply[3] == "shape"
+    assert rw.renew((rw, 1, TTL_MS))[:1] == [RENEWED] and rw.snapshot() == before
+
+
+def test_inspect_shows_readers_in_the_order_of_their_grants(rw):
+    for n in (3, 1, 2):
+        rw.read(n)
+    rw.write(4)
+    reply = rw.call("inspect", 10, 2)
+    assert reply[3:6] == [1, 3, 2] and names(reply, 6)[:2] == [3, 1] and reply[10] == owner(4)
