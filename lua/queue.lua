@@ -118,6 +118,10 @@ local function take(h, who, token)
   h.used, h.soonest, h.stale = h.used + who.permits, math.min(h.soonest, expiry), nil
   local slot = {token = token, since = NOW, ttl = who.ttl, delay = who.delay, permits = who.permits, info = who.info}
   redis.call('HSET', HOLDER, 'holders', header(h), who.owner, slot_value(slot, expiry))
+  -- Its earlier hold may be among the expired.
+  for i, id in ipairs(h.expired or {}) do
+    if id == who.owner then table.remove(h.expired, i) break end
+  end
   h.many, h.longest = true, math.max(h.longest or redis.call('PTTL', HOLDER), who.px)
   redis.call('PEXPIRE', HOLDER, str(h.longest))
 end

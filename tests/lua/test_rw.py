@@ -131,6 +131,15 @@ def test_an_expired_reader_neither_holds_nor_blocks(rw, redis, until):
     assert rw.write(4, wait=0)[0] == HELD and rw.give_back(2)[1] == [3]
 
 
+def test_an_expired_reader_may_come_again(rw, until):
+    rw.read(1, ttl=60)
+    rw.read(2)
+    until(lambda: 1 not in rw.holders())
+    assert rw.read(1)[0] == GRANTED and list(rw.holders()) == [2, 1]
+    rw.write(3)
+    assert rw.give_back(2) == ("", []) and rw.give_back(1) == ("", [3])
+
+
 def test_when_all_readers_have_expired_the_writer_is_next(rw, redis, until):
     rw.read(1, ttl=60)
     rw.read(2, ttl=90)
