@@ -83,7 +83,9 @@ class StoreQueues {
     lock.free_since = record.at_ns;
     const int64_t delay = index_.history.leases[static_cast<size_t>(record.lease)].lock_delay_ns;
     // What ends by itself, or is blocked first, is found when waiters look: at the end of the ttl that they know of.
-    const bool clean = index_.fates[static_cast<size_t>(record.lease)].released != kNotSeen;
+    const Fate& fate = index_.fates[static_cast<size_t>(record.lease)];
+    // A detached request whose grant ended unheard may have had another one since, and have given that back.
+    const bool clean = fate.released != kNotSeen && fate.answered <= record.at_ns;
     const bool handed_on = static_cast<FreedHow>(record.code) == FreedHow::kReleased && (delay == 0 || clean);
     lock.blocked = handed_on ? 0 : delay + index_.history.longest_ttl_ns;
   }

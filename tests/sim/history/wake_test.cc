@@ -100,6 +100,24 @@ TEST(WakeUp, IsNotDelayedByTheLockDelayOfOneWhoReleased) {
   EXPECT_VIOLATED(b, "I5");
 }
 
+TEST(WakeUp, IsDelayedByTheLockDelayOfAnEndBeforeTheReleasedGrant) {
+  HistoryBuilder b;
+  b.Calm();
+  const int64_t ann = b.Asks(0, "ann", {.lock_delay = 1000, .detached = true});
+  const int64_t bob = b.Asks(1, "bob");
+  b.Took(9, ann, 5);
+  b.Queued(20, bob, 1);
+  b.Freed(50, ann);
+  b.Queued(55, ann, 2);
+  b.HoldsInStore(1060, 1100, bob, 6);
+  b.Took(1101, ann, 7);
+  b.Granted(1102, ann, 7, 1400);
+  b.Ended(1110, ann);
+  b.Freed(1112, ann);
+  b.Released(1114, ann);
+  EXPECT_VIOLATED(b, "");
+}
+
 // bob is given the lock at 52, and hears of it at `told`.
 HistoryBuilder Told(int64_t told, const Terms& terms = {}) {
   HistoryBuilder b;
