@@ -71,9 +71,7 @@ def _matcher(what):
     """A number of bytes, a piece of text, or a predicate over all bytes seen since the rule was set."""
     if callable(what):
         return what
-    if isinstance(what, int):
-        return lambda seen: len(seen) >= what
-    return lambda seen: what in seen
+    return (lambda seen: len(seen) >= what) if isinstance(what, int) else (lambda seen: what in seen)
 
 
 class _Flow:
@@ -176,6 +174,8 @@ class _Link:
         if self not in self.proxy._links:
             return
         self.proxy._links.remove(self)
+        if (rule := self.proxy._loss) and rule.link is self:
+            rule.link, rule.swallowed = None, b""  # never answered here: the next connection's reply is lost
         for task in self.tasks:
             if task is not asyncio.current_task():
                 task.cancel()

@@ -220,6 +220,17 @@ def test_the_reply_to_be_lost_is_told_from_earlier_ones(net):
         assert broken(a)
 
 
+def test_a_loss_whose_connection_ends_first_is_the_next_ones(net):
+    lost = net.drop_reply_after(b"first", reply=b"re:second\n")
+    with dial(net) as a:
+        a.sendall(b"first\n")
+        net.wait_for(lambda c: c.dropped_down > 0)
+        net.reset_all()
+    with dial(net) as b:
+        b.sendall(b"first\nsecond\n")
+        assert lost.wait() == b"re:first\nre:second\n"
+
+
 def test_an_unreachable_target_resets_the_client(net):
     net.echo.close()
     with contextlib.suppress(ConnectionResetError):  # it may come before connect has returned
