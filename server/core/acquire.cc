@@ -8,12 +8,23 @@
 #include "core/limits.h"
 
 namespace distlock::core {
+namespace {
+
+// When what a waiter waits for may have changed unheard; nullopt: the lock is free.
+std::optional<Duration> LookIn(std::optional<Duration> left, const std::vector<HolderView>& holders) {
+  if (left || holders.empty()) return left;
+  return std::min_element(holders.begin(), holders.end(), [](const HolderView& a, const HolderView& b) {
+           return a.time_left < b.time_left;
+         })->time_left;
+}
+
+}  // namespace
 
 void Broker::Handle(Acquire& in) {
   const Listener listener{in.session, in.request};
   auto refuse = [&](RefusalReason reason, std::string cause) {
     Note({.kind = FactKind::kRefused, .refusal = reason, .name = in.name, .detail = {}});
-    Tell(listener, Refused{.reason = reason, .cause = std::move(cause), .holder = {}});
+    Tell(listener, Refused{.reason = reason, .cause = std::move(cause), .holders = {}});
   };
   if (draining_) return refuse(RefusalReason::kDraining, "");
 
@@ -69,7 +80,7 @@ bool Broker::JoinRepeat(const Acquire& in) {
   waiter.askers.push_back(AskerOf(in));
   if (waiter.queued) {
     const LocalQueue& queue = *queues_.at(waiter.spec.name);
-    TurnAwayOneTries(waiter, queue.holder, static_cast<uint32_t>(queue.waiters.size()));
+    TurnAwayOneTries(waiter, queue.holders, LookIn(std::nullopt, queue.holders), static_cast<uint32_t>(queue.waiters.size()));
   }
   ArmWaiter(waiter);
   return true;
@@ -96,6 +107,7 @@ void Broker::Ask(Waiter& waiter) {
     ++waiter.attempts;
     Command(StoreAcquire{.op = waiter.op,
                          .name = spec.name,
+                         .want = spec.want,
                          .owner = spec.owner,
                          .ttl = spec.ttl,
                          .lock_delay = spec.lock_delay,
@@ -137,12 +149,12 @@ Refused Broker::WhyItEnds(const Waiter& waiter, const Asker& asker) const {
     const auto queue = queues_.find(waiter.spec.name);
     return Refused{.reason = RefusalReason::kWaitTimeout,
                    .cause = {},
-                   .holder = queue == queues_.end() ? std::nullopt : queue->second->holder};
+                   .holders = queue == queues_.end() ? std::vector<HolderView>{} : queue->second->holders};
   }
   return Refused{.reason = RefusalReason::kStoreUnavailable,
                  .cause = !waiter.trouble.empty() ? waiter.trouble : store_up_ ? "no answer" : store_trouble_,
                  .retry_after = kRetryMax,
-                 .holder = {}};
+                 .holders = {}};
 }
 
 void Broker::ArmWaiter(Waiter& waiter) {
@@ -194,16 +206,17 @@ void Broker::OnAcquireReply(const Op& op, OpId id, StoreReply& reply) {
   }
   if (waiter.op != 0) return;  // a later attempt is under way and will tell
   if (auto* held = std::get_if<AcquireHeld>(&reply.outcome)) {
-    if (!TurnAwayOneTries(waiter, held->holder, held->queue_length)) return;
+    if (!TurnAwayOneTries(waiter, held->holders, LookIn(held->left, held->holders), held->queue_length)) return;
     if (!waiter.waits) return Ask(waiter);  // for those who have joined it since
   }
   if (const auto* full = std::get_if<AcquireQueueFull>(&reply.outcome)) {
     return Refuse(waiter, Refused{.reason = RefusalReason::kQuotaExceeded,
                                   .cause = "the lock's queue is full",
                                   .retry_after = kRetryMax,
-                                  .holder = {},
+                                  .holders = {},
                                   .queue_length = full->queue_length});
   }
+  if (const auto* mismatch = std::get_if<AcquireMismatch>(&reply.outcome)) return OnAcquireMismatch(waiter, *mismatch);
   if (const auto* failed = std::get_if<StoreFailed>(&reply.outcome)) return OnAcquireFailed(waiter, *failed);
   if (const auto* unknown = std::get_if<StoreUnknown>(&reply.outcome)) return RetryLater(waiter, unknown->cause);
   if (std::holds_alternative<AcquireLate>(reply.outcome)) return RetryLater(waiter, "the store answered too late");
@@ -234,21 +247,28 @@ void Broker::OnAcquireQueued(Waiter& waiter, AcquireQueued& queued, StoreTime ti
   waiter.trouble.clear();
   unplaced_.erase(waiter.serial);
   if (!waiter.answered) {
-    Tell(waiter.askers.front().listener, Queued{queued.position, queued.holder});
+    Tell(waiter.askers.front().listener, Queued{queued.position, queued.holders});
     waiter.answered = true;
   }
-  const std::optional<HolderView> holder = queued.holder;
+  const std::optional<Duration> look_in = LookIn(queued.left, queued.holders);
   JoinQueue(waiter);
   LocalQueue& queue = *queues_.at(waiter.spec.name);
   // Without a holder the script stopped at its bound, before the next living waiter.
-  if (waiter.hint > time || !queued.holder) {
+  if (waiter.hint > time || !look_in) {
     Tend(queue);
   } else {
-    const Instant end = now_ + std::max<Duration>(queued.holder->time_left, Duration::zero()) + kExpirySlack;
+    const Instant end = now_ + std::max<Duration>(*look_in, Duration::zero()) + kExpirySlack;
     if (queue.op == 0 && end < queue.at) Arm(queue, end);
-    queue.holder = std::move(queued.holder);
+    queue.holders = queued.holders;
   }
-  if (TurnAwayOneTries(waiter, holder, queued.queue_length)) ArmWaiter(waiter);
+  if (TurnAwayOneTries(waiter, queued.holders, look_in, queued.queue_length)) ArmWaiter(waiter);
+}
+
+void Broker::OnAcquireMismatch(Waiter& waiter, const AcquireMismatch& held) {
+  std::string cause = held.mode == Mode::kExclusive ? "it is held EXCLUSIVE"
+                      : held.mode == Mode::kShared  ? "it is held SHARED"
+                                                    : "it is held as PERMIT out of a limit of " + std::to_string(held.limit);
+  Refuse(waiter, Refused{.reason = RefusalReason::kLimitMismatch, .cause = std::move(cause), .holders = {}});
 }
 
 void Broker::OnAcquireFailed(Waiter& waiter, const StoreFailed& failed) {
@@ -257,9 +277,9 @@ void Broker::OnAcquireFailed(Waiter& waiter, const StoreFailed& failed) {
       return Refuse(waiter, Refused{.reason = RefusalReason::kStoreFull,
                                     .cause = failed.cause,
                                     .retry_after = kRetryMax,
-                                    .holder = {}});
+                                    .holders = {}});
     case FailureKind::kForeignKey:
-      return Refuse(waiter, Refused{.reason = RefusalReason::kForeignKey, .cause = failed.cause, .holder = {}});
+      return Refuse(waiter, Refused{.reason = RefusalReason::kForeignKey, .cause = failed.cause, .holders = {}});
     case FailureKind::kNotSent:
     case FailureKind::kUnavailable:
     case FailureKind::kProtocol: return RetryLater(waiter, failed.cause);
@@ -304,15 +324,16 @@ void Broker::Refuse(Waiter& waiter, Refused refused) {
   TurnAway(waiter, [](const Asker&) { return true; }, [&](const Asker&) { return refused; });
 }
 
-bool Broker::TurnAwayOneTries(Waiter& waiter, const std::optional<HolderView>& holder, uint32_t queue_length) {
-  const Duration left = holder ? holder->time_left : Duration::zero();
+bool Broker::TurnAwayOneTries(Waiter& waiter, const std::vector<HolderView>& holders, std::optional<Duration> look_in,
+                              uint32_t queue_length) {
+  const Duration left = look_in.value_or(Duration::zero());
   return TurnAway(
       waiter, [](const Asker& asker) { return asker.one_try; },
       [&](const Asker&) {
         return Refused{.reason = RefusalReason::kLockHeld,
                        .cause = {},
                        .retry_after = std::max<Duration>(left, Duration::zero()),
-                       .holder = holder,
+                       .holders = holders,
                        .queue_length = queue_length};
       });
 }
@@ -350,13 +371,13 @@ void Broker::Handle(const Cancel& in) {
   Waiter* waiter = nullptr;
   if (const auto session = sessions_.find(in.session); session != sessions_.end()) {
     if (const auto lease = session->second->leases.find(in.acquire); lease != session->second->leases.end()) {
-      Tell(lease->second->listener, Refused{.reason = RefusalReason::kCancelled, .cause = {}, .holder = {}});
+      Tell(lease->second->listener, Refused{.reason = RefusalReason::kCancelled, .cause = {}, .holders = {}});
       return ReleaseLease(*lease->second, Listener{}, Duration::zero());
     }
     const auto found = session->second->waiters.find(in.acquire);
     if (found != session->second->waiters.end()) waiter = found->second;
   }
-  if (waiter != nullptr) Refuse(*waiter, Refused{.reason = RefusalReason::kCancelled, .cause = {}, .holder = {}});
+  if (waiter != nullptr) Refuse(*waiter, Refused{.reason = RefusalReason::kCancelled, .cause = {}, .holders = {}});
 }
 
 // A detached call is over: nobody listens under this session any more.

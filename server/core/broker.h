@@ -92,7 +92,9 @@ class Broker {
   bool JoinRepeat(const Acquire& in);
   template <typename Over, typename Why>
   bool TurnAway(Waiter& waiter, Over over, Why why);
-  bool TurnAwayOneTries(Waiter& waiter, const std::optional<HolderView>& holder, uint32_t queue_length);
+  bool TurnAwayOneTries(Waiter& waiter, const std::vector<HolderView>& holders, std::optional<Duration> look_in,
+                        uint32_t queue_length);
+  void OnAcquireMismatch(Waiter& waiter, const AcquireMismatch& held);
   Refused WhyItEnds(const Waiter& waiter, const Asker& asker) const;
   Instant EndOf(const Waiter& waiter, const Asker& asker) const;
   void LosePlace(Waiter& waiter);
@@ -152,6 +154,7 @@ class Broker {
   void LeaveQueue(Waiter& waiter);
   void OnQueueTimer(LocalQueue& queue);
   void Tend(LocalQueue& queue);
+  std::vector<OwnerId> WhomToAskFor(LocalQueue& queue) const;
   void OnBlockNotice(const GrantNotice& in);
   void OnTendReply(const Op& op, OpId id, StoreReply& reply);
   void RejoinAll(LocalQueue& queue);

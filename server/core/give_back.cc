@@ -110,7 +110,7 @@ void Broker::OnGiveBackTimer(GiveBack& give_back) {
          Refused{.reason = RefusalReason::kStoreUnavailable,
                  .cause = "the release has not been confirmed; it is repeated until it is, or the ttl has ended it",
                  .retry_after = kRetryMax,
-                 .holder = {}});
+                 .holders = {}});
     give_back.listener = {};
   }
   if (now_ >= give_back.until) return FinishGiveBack(give_back);
@@ -126,10 +126,12 @@ void Broker::OnGiveBackTimer(GiveBack& give_back) {
 
 void Broker::OnGiveBackReply(const Op& op, OpId id, StoreReply& reply) {
   const auto* done = std::get_if<GiveBackDone>(&reply.outcome);
-  if (done != nullptr && done->next) {
-    const HolderView& next = *done->next;
-    HandOff(op.name, next.owner, next.token, next.since, next.ttl, op.sent + next.ttl - Margin(next.ttl),
-            Arrival::kReply);
+  if (done != nullptr) {
+    for (const HolderView& next : done->next) {
+      HandOff(op.name, next.owner, next.token, next.since, next.ttl, op.sent + next.ttl - Margin(next.ttl),
+              Arrival::kReply);
+    }
+    if (const auto queue = queues_.find(op.name); done->look && queue != queues_.end()) Tend(*queue->second);
   }
   const auto found = give_backs_.find(op.owner);
   if (found == give_backs_.end() || found->second->op != id) return;

@@ -21,6 +21,7 @@ void Broker::Grant(Waiter& waiter, uint64_t token, StoreTime since, Duration ttl
     return Ask(waiter);
   }
   Granted granted{.name = waiter.spec.name,
+                  .mode = waiter.spec.want.mode,
                   .owner = waiter.spec.owner,
                   .token = token,
                   .since = since,

@@ -34,6 +34,7 @@ struct Acquire {
   RequestId request = 0;
   bool detached = false;
   LockName name;
+  Want want;
   OwnerId owner{};  // random, or derived from a request_id: the same owner gets the same grant
   Duration ttl{};
   std::optional<Duration> max_wait;  // unset: until granted; 0: one try
@@ -138,14 +139,23 @@ struct AcquireGranted {
   uint64_t token = 0;
   StoreTime since;
 };
+// `holders`: at most 16, none of very many. `left`: when to look again; unset: when the first of them may have ended, or, with
+// none, at once, since the lock is free.
 struct AcquireQueued {
   uint32_t position = 0;  // waiters ahead
-  std::optional<HolderView> holder;
+  std::vector<HolderView> holders;
   uint32_t queue_length = 0;
+  std::optional<Duration> left;
 };
 struct AcquireHeld {
-  std::optional<HolderView> holder;
+  std::vector<HolderView> holders;
   uint32_t queue_length = 0;
+  std::optional<Duration> left;
+};
+// Its holders have it in a mode, or out of a limit, that does not mix with what was wanted; nothing was done.
+struct AcquireMismatch {
+  Mode mode = Mode::kExclusive;
+  uint32_t limit = 0;
 };
 struct AcquireLate {};  // not_after had passed; nothing was done
 struct AcquireQueueFull {
@@ -161,14 +171,17 @@ struct RenewDoneBatch {
 struct GiveBackDone {
   bool was_holder = false;
   bool was_waiter = false;
-  // The next holder, when it is a waiter of this broker (no notice is sent for it).
-  std::optional<HolderView> next;
+  bool look = false;  // this broker is to tend its queue at once
+  // The next holders that are waiters of this broker (no notices are sent for them).
+  std::vector<HolderView> next;
 };
 
 struct TendDone {
   bool slot_was_gone = false;  // this broker's waiters are no longer queued: ask again for each
-  bool more = false;           // dead waiters are left: tend again at once
-  std::optional<HolderView> holder;
+  bool more = false;           // dead waiters, or more who fit, are left: tend again at once
+  // The one who has it; of many, those of StoreTend::asked, and waiters of this broker who have it since this call.
+  std::vector<HolderView> holders;
+  std::optional<Duration> left;  // as in AcquireQueued
 };
 
 // The answer to the store command `op`; exactly one for each.
@@ -176,7 +189,7 @@ struct StoreReply {
   OpId op = 0;
   StoreTime time;  // us = 0 with StoreFailed and StoreUnknown
   std::variant<StoreUnknown, StoreFailed, AcquireGranted, AcquireQueued, AcquireHeld, AcquireLate, AcquireQueueFull,
-               RenewDoneBatch, GiveBackDone, TendDone>
+               AcquireMismatch, RenewDoneBatch, GiveBackDone, TendDone>
       outcome;
 };
 
@@ -188,6 +201,7 @@ using Input = std::variant<Tick, OpenSession, Acquire, Cancel, Release, Renew, H
 struct StoreAcquire {
   OpId op = 0;
   LockName name;
+  Want want;
   OwnerId owner{};
   Duration ttl{};
   Duration lock_delay{};
@@ -222,7 +236,8 @@ struct StoreWithdraw {
 struct StoreTend {
   OpId op = 0;
   LockName name;
-  OwnerId first{};  // of our waiters: it is the one who may have been granted the lock without our hearing of it
+  // Those of our waiters who may have been granted the lock without our hearing of it: 1..kMaxAsked, the first one first.
+  std::vector<OwnerId> asked;
 };
 // Nothing has been heard on the command connection for too long: make a new one. All pending commands end Unknown.
 struct StoreReconnect {
@@ -236,10 +251,11 @@ using StoreCommand =
 
 struct Queued {
   uint32_t position = 0;
-  std::optional<HolderView> holder;
+  std::vector<HolderView> holders;
 };
 struct Granted {
   LockName name;
+  Mode mode = Mode::kExclusive;
   OwnerId owner{};
   uint64_t token = 0;
   StoreTime since;
@@ -253,7 +269,7 @@ struct Refused {
   std::string cause;  // facts for the message; "" when the reason says all
   Duration retry_after{};
   Duration waited{};
-  std::optional<HolderView> holder;
+  std::vector<HolderView> holders;
   uint32_t queue_length = 0;
 };
 // Sent under the release's id, and also under the acquire's id when somebody else than its session released it.

@@ -10,6 +10,16 @@
 
 namespace distlock::core {
 
+namespace {
+
+// Where it stands among our own: as the store orders them, as far as that can be known here.
+uint64_t PlaceOf(const Waiter& waiter) {
+  constexpr uint64_t kBehindThePreferred = uint64_t{1} << 63;
+  return waiter.serial | (IsPreferred(waiter.spec.want) ? 0 : kBehindThePreferred);
+}
+
+}  // namespace
+
 void Broker::JoinQueue(Waiter& waiter) {
   auto& queue = queues_[waiter.spec.name];
   if (!queue) {
@@ -18,13 +28,14 @@ void Broker::JoinQueue(Waiter& waiter) {
     queue->name = waiter.spec.name;
     Arm(*queue, now_ + config_.queue_slot / 3);
   }
-  queue->waiters.emplace(waiter.serial, &waiter);
+  queue->waiters.emplace(PlaceOf(waiter), &waiter);
+  queue->only_exclusive &= waiter.spec.want.mode == Mode::kExclusive;
 }
 
 void Broker::LeaveQueue(Waiter& waiter) {
   const auto found = queues_.find(waiter.spec.name);
   if (found == queues_.end()) return;
-  found->second->waiters.erase(waiter.serial);
+  found->second->waiters.erase(PlaceOf(waiter));
   if (!found->second->waiters.empty()) return;
   timers_.Cancel(*found->second);
   queues_.erase(found);
@@ -42,21 +53,39 @@ void Broker::Tend(LocalQueue& queue) {
   op.verb = Op::Verb::kTend;
   op.name = queue.name;
   queue.op = SendOp(std::move(op));
-  Command(StoreTend{queue.op, queue.name, queue.waiters.begin()->second->spec.owner});
+  Command(StoreTend{queue.op, queue.name, WhomToAskFor(queue)});
   Arm(queue, now_ + kAttemptMax);
+}
+
+// One EXCLUSIVE holder is told of whoever it is. Of many, only those are told of who are asked for: the first, who keeps the
+// others waiting, and as many of them as one call takes, in turn.
+std::vector<OwnerId> Broker::WhomToAskFor(LocalQueue& queue) const {
+  auto next = queue.waiters.begin();
+  std::vector<OwnerId> asked{next->second->spec.owner};
+  if (queue.only_exclusive) return asked;
+  const size_t count = std::min(queue.waiters.size(), kMaxAsked);
+  next = queue.waiters.lower_bound(std::max(queue.asked_from, next->first + 1));
+  while (asked.size() < count) {
+    if (next == queue.waiters.end()) next = std::next(queue.waiters.begin());
+    asked.push_back(next->second->spec.owner);
+    ++next;
+  }
+  queue.asked_from = next == queue.waiters.end() ? 0 : next->first;
+  return asked;
 }
 
 void Broker::OnTendReply(const Op& op, OpId id, StoreReply& reply) {
   auto found = queues_.find(op.name);
   const auto* done = std::get_if<TendDone>(&reply.outcome);
-  if (done != nullptr && done->holder && !done->slot_was_gone) {
-    // Our waiter may hold it already: the notice was lost, or is still on its way.
-    const HolderView& holder = *done->holder;
-    if (const auto waiter = waiters_.find(holder.owner); waiter != waiters_.end() && waiter->second->queued) {
+  if (done != nullptr && !done->slot_was_gone) {
+    // Our waiters may hold it already: the notice was lost, or is still on its way.
+    for (const HolderView& holder : done->holders) {
+      const auto waiter = waiters_.find(holder.owner);
+      if (waiter == waiters_.end() || !waiter->second->queued) continue;
       HandOff(op.name, holder.owner, holder.token, holder.since, holder.ttl, TendDeadline(op.sent, reply.time, holder),
               Arrival::kTend);
-      found = queues_.find(op.name);
     }
+    found = queues_.find(op.name);
   }
   if (found == queues_.end() || found->second->op != id) return;
   LocalQueue& queue = *found->second;
@@ -68,19 +97,16 @@ void Broker::OnTendReply(const Op& op, OpId id, StoreReply& reply) {
   queue.seen = reply.time;
   queue.seen_sent = op.sent;
   if (done->more) return Tend(queue);
-  Instant next = now_ + config_.queue_slot / 3;
-  if (!done->holder || !queue.holder || queue.holder->owner != done->holder->owner) {
-    queue.holder.reset();  // tend does not bring what the next holder says of itself
+  const bool same = done->holders.size() == 1 && queue.holders.size() == 1 &&
+                    done->holders[0].owner == queue.holders[0].owner;
+  if (same) {
+    queue.holders[0].time_left = done->holders[0].time_left;
   } else {
-    queue.holder->time_left = done->holder->time_left;
+    queue.holders.clear();  // tend does not bring what the next holder says of itself
   }
-  if (done->holder) {
-    const Duration left = std::max<Duration>(done->holder->time_left, Duration::zero());
-    next = std::min(next, now_ + left + kExpirySlack + BackOff(0));
-  } else {
-    next = now_ + kTendRetry;
-  }
-  Arm(queue, next);
+  if (!done->left && done->holders.empty()) return Arm(queue, now_ + kTendRetry);
+  const Duration left = std::max(done->left ? *done->left : done->holders[0].time_left, Duration::zero());
+  Arm(queue, now_ + std::min<Duration>(config_.queue_slot / 3, left + kExpirySlack + BackOff(0)));
 }
 
 // Whether it still has a place there is for the next Ask to find out.
@@ -107,8 +133,8 @@ void Broker::OnBlockNotice(const GrantNotice& in) {
   const auto found = queues_.find(in.name);
   if (found == queues_.end()) return;
   LocalQueue& queue = *found->second;
-  // So may be a look that is under way.
-  if (queue.op != 0) return Tend(queue);
+  // So may be a look that is under way. And what is called up is free by now.
+  if (queue.op != 0 || in.ttl == Duration::zero()) return Tend(queue);
   Arm(queue, std::min(queue.at, now_ + in.ttl + kExpirySlack + BackOff(0)));
 }
 

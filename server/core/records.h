@@ -110,8 +110,10 @@ struct GiveBack : Timed {
 struct LocalQueue : Timed {
   LocalQueue() : Timed(TimerKind::kQueue) {}
   LockName name;
-  absl::btree_map<uint64_t, Waiter*> waiters;  // by serial: order of arrival here
-  std::optional<HolderView> holder;            // as last seen, for those who time out
+  absl::btree_map<uint64_t, Waiter*> waiters;  // by place: the preferred first, else in order of arrival here
+  std::vector<HolderView> holders;             // as last seen, for those who time out
+  bool only_exclusive = true;                  // nobody who has waited here wants it in another mode
+  uint64_t asked_from = 0;                     // the place whose waiter the next tend asks for, after the first
   StoreTime seen;                              // when the store last said that all of them wait, but for the holder
   Instant seen_sent{};                         // before that answer's command was sent
   OpId op = 0;

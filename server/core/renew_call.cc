@@ -94,7 +94,7 @@ void Broker::OnRenewCallReply(const Op& op, OpId id, StoreReply& reply) {
 
 void Broker::RefuseRenewCall(RenewCall& call, RefusalReason reason, std::string cause) {
   Note({.kind = FactKind::kRefused, .refusal = reason, .name = call.call.name, .detail = {}});
-  Tell({call.call.session, call.call.request}, Refused{.reason = reason, .cause = std::move(cause), .holder = {}});
+  Tell({call.call.session, call.call.request}, Refused{.reason = reason, .cause = std::move(cause), .holders = {}});
   timers_.Cancel(call);
   const SessionId session = call.call.session;
   renew_calls_.erase(session);

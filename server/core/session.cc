@@ -91,7 +91,7 @@ void Broker::EndWaiters(Session& session, bool tell) {
   for (auto& [request, waiter] : session.waiters) waiters.push_back(waiter);
   for (Waiter* waiter : waiters) {
     if (tell) {
-      Refuse(*waiter, Refused{.reason = RefusalReason::kDraining, .cause = {}, .holder = {}});
+      Refuse(*waiter, Refused{.reason = RefusalReason::kDraining, .cause = {}, .holders = {}});
     } else {
       Withdraw(*waiter);
     }
@@ -145,7 +145,7 @@ void Broker::Handle(const Drain& in) {
     EndWaiters(*session, /*tell=*/true);
   }
   while (!detached_.empty()) {
-    Refuse(*detached_.begin()->second, Refused{.reason = RefusalReason::kDraining, .cause = {}, .holder = {}});
+    Refuse(*detached_.begin()->second, Refused{.reason = RefusalReason::kDraining, .cause = {}, .holders = {}});
   }
 }
 

@@ -73,6 +73,26 @@ enum class RefusalReason : uint8_t {
 inline constexpr int kRefusalReasonCount = 16;
 inline constexpr int kLostReasonCount = 5;
 
+// How a lock is taken: by one holder, by many readers, or `permits` out of `limit` by many.
+enum class Mode : uint8_t { kExclusive, kShared, kPermit };
+// Whose place in the queue comes first. It counts for the request that names it.
+enum class Policy : uint8_t { kFair, kWriterPreferring, kReaderPreferring, kAdaptive };
+
+// What a request wants of a lock. `permits` and `limit` are of kPermit only: 1..limit of limit.
+struct Want {
+  Mode mode = Mode::kExclusive;
+  Policy policy = Policy::kFair;
+  uint32_t permits = 1;
+  uint32_t limit = 0;
+  friend bool operator==(const Want&, const Want&) = default;
+};
+
+// Its place is in front of all who are not preferred.
+inline bool IsPreferred(const Want& want) {
+  return (want.mode == Mode::kExclusive && want.policy == Policy::kWriterPreferring) ||
+         (want.mode == Mode::kShared && want.policy == Policy::kReaderPreferring);
+}
+
 // A holder or waiter as the store shows it. `info` is what the caller of Acquire passed in, untouched.
 struct HolderView {
   OwnerId owner{};  // secret: convert to a public id before it leaves the process. All zero = blocked by a lock_delay

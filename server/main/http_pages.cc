@@ -74,8 +74,9 @@ ops::PageSection LockSection(shard::ShardSet& shards) {
     const v1::Lock lock = rpc::LockOf(view);
     if (lock.holders_size() == 0) continue;
     const v1::Holder& holder = lock.holders(0);
-    section.rows.push_back({lock.key(), holder.owner(), holder.blocked() ? "lock_delay" : holder.holder_id(),
-                            absl::StrCat(lock.fencing_token()), rpc::Show(view.holder->time_left),
+    const std::string more = lock.holder_count() > 1 ? absl::StrCat(" and ", lock.holder_count() - 1, " more") : "";
+    section.rows.push_back({lock.key(), absl::StrCat(holder.owner(), more), holder.blocked() ? "lock_delay" : holder.holder_id(),
+                            absl::StrCat(lock.fencing_token()), rpc::Show(view.holders[0].time_left),
                             absl::StrCat(lock.queue_length())});
   }
   return section;

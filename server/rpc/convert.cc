@@ -59,6 +59,18 @@ std::string Show(const core::LockName& name) {
   return absl::StrCat("lock \"", Shorten(CleanText(absl::StrCat(ns, "/", key)), kShownNameBytes), "\"");
 }
 
+v1::LockMode ModeOf(core::Mode mode) {
+  switch (mode) {
+    case core::Mode::kExclusive:
+      return v1::LOCK_MODE_EXCLUSIVE;
+    case core::Mode::kShared:
+      return v1::LOCK_MODE_SHARED;
+    case core::Mode::kPermit:
+      return v1::LOCK_MODE_PERMIT;
+  }
+  return v1::LOCK_MODE_UNSPECIFIED;
+}
+
 v1::Holder HolderOf(const core::HolderView& view) {
   v1::Holder holder = ParseInfo(view.info);
   if (IsBlocked(view.owner)) {
@@ -85,7 +97,7 @@ v1::LeaseRef RefOf(const core::LockName& name, const core::OwnerId& owner, uint6
 v1::Grant GrantOf(const core::Granted& granted, core::Duration max_hold) {
   v1::Grant grant;
   SetName(granted.name, &grant);
-  grant.set_mode(v1::LOCK_MODE_EXCLUSIVE);
+  grant.set_mode(ModeOf(granted.mode));
   grant.set_lease_id(EncodeLeaseId({.name = granted.name,
                                     .owner = granted.owner,
                                     .ttl = granted.ttl,
@@ -104,7 +116,7 @@ v1::Grant GrantOf(const core::Granted& granted, core::Duration max_hold) {
 v1::Queued QueuedOf(const core::Queued& queued) {
   v1::Queued proto;
   proto.set_position(queued.position);
-  if (queued.holder) *proto.add_holders() = HolderOf(*queued.holder);
+  for (const core::HolderView& holder : queued.holders) *proto.add_holders() = HolderOf(holder);
   return proto;
 }
 
@@ -173,7 +185,8 @@ v1::Draining DrainingOf(const core::Draining& draining) {
 v1::Lock LockOf(const store::LockView& view) {
   v1::Lock lock;
   SetName(view.name, &lock);
-  if (view.holder) *lock.add_holders() = HolderOf(*view.holder);
+  for (const core::HolderView& holder : view.holders) *lock.add_holders() = HolderOf(holder);
+  lock.set_holder_count(view.holder_count);
   for (const store::LockView::WaiterView& waiting : view.waiters) {
     v1::Holder facts = ParseInfo(waiting.info);
     v1::Waiter* waiter = lock.add_waiters();
@@ -183,6 +196,7 @@ v1::Lock LockOf(const store::LockView& view) {
     waiter->set_mode(facts.mode());
     waiter->set_permits(facts.permits());
     waiter->set_broker_id(waiting.broker_id);
+    if (waiting.since.us != 0) *waiter->mutable_since() = ToProto(waiting.since);
   }
   lock.set_fencing_token(view.last_token);
   lock.set_queue_length(view.queue_length);

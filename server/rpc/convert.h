@@ -23,6 +23,7 @@ std::string Show(core::Duration duration);  // such as 1.5s
 // namespace/key as the user wrote them, in quotes, cut when long.
 std::string Show(const core::LockName& name);
 
+v1::LockMode ModeOf(core::Mode mode);
 v1::Holder HolderOf(const core::HolderView& view);
 v1::LeaseRef RefOf(const core::LockName& name, const core::OwnerId& owner, uint64_t token);
 

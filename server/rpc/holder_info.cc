@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rpc/holder_info.h"
 
+#include <algorithm>
+
 namespace distlock::rpc {
 
 std::string MakeInfo(const v1::LockSpec& spec, std::string_view broker_id) {
   v1::Holder facts;
   facts.set_owner(spec.owner());
   *facts.mutable_metadata() = spec.metadata();
-  facts.set_mode(v1::LOCK_MODE_EXCLUSIVE);
+  facts.set_mode(spec.mode() == v1::LOCK_MODE_UNSPECIFIED ? v1::LOCK_MODE_EXCLUSIVE : spec.mode());
+  if (spec.mode() == v1::LOCK_MODE_PERMIT) facts.set_permits(std::max<uint32_t>(spec.permits(), 1));
   facts.set_broker_id(std::string(broker_id));
   return facts.SerializeAsString();
 }

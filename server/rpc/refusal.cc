@@ -21,13 +21,14 @@ constexpr size_t kMaxMessageBytes = 1024;
 constexpr core::Duration kRetryUnavailable = std::chrono::seconds(1);
 constexpr core::Duration kRetryOverload = std::chrono::milliseconds(200);
 
-std::string HeldBy(const std::optional<core::HolderView>& view) {
-  if (!view) return "";
-  const v1::Holder holder = HolderOf(*view);
-  if (holder.blocked()) return "blocked by the lock_delay of its last holder";
+std::string HeldBy(const std::vector<core::HolderView>& views) {
+  if (views.empty()) return "";
+  const v1::Holder holder = HolderOf(views.front());
+  const std::string more = views.size() > 1 ? absl::StrCat(" and ", views.size() - 1, " more") : "";
+  if (holder.blocked()) return absl::StrCat("blocked by the lock_delay of its last holder", more);
   const std::string id = absl::StrCat("holder ", holder.holder_id());
-  if (holder.owner().empty()) return absl::StrCat("held by ", id);
-  return absl::StrCat("held by \"", Shorten(holder.owner(), kShownOwnerBytes), "\" (", id, ")");
+  if (holder.owner().empty()) return absl::StrCat("held by ", id, more);
+  return absl::StrCat("held by \"", Shorten(holder.owner(), kShownOwnerBytes), "\" (", id, ")", more);
 }
 
 std::string QueueNote(uint32_t length) {
@@ -35,13 +36,13 @@ std::string QueueNote(uint32_t length) {
 }
 
 std::string HeldMessage(const core::Refused& refused, const std::string& lock) {
-  const std::string by = HeldBy(refused.holder);
+  const std::string by = HeldBy(refused.holders);
   return absl::StrCat(lock, " is ", by.empty() ? "not free" : by, QueueNote(refused.queue_length),
                       "; retry later, or set max_wait to wait in the queue");
 }
 
 std::string TimeoutMessage(const core::Refused& refused, const std::string& lock) {
-  const std::string by = HeldBy(refused.holder);
+  const std::string by = HeldBy(refused.holders);
   return absl::StrCat(lock, " was not free within max_wait (waited ", Show(refused.waited),
                       "): ", by.empty() ? "not granted" : by, QueueNote(refused.queue_length),
                       "; wait longer, or ask its holder");
@@ -61,6 +62,9 @@ std::string MessageOf(const core::Refused& refused, const std::string& lock) {
     case RefusalReason::kNotHolder:
       return absl::StrCat("the lease of ", lock, " is not held any more", because,
                           "; a lost lease never comes back: stop what it protects, then acquire again");
+    case RefusalReason::kLimitMismatch:
+      return absl::StrCat(lock, " cannot be taken so now", because,
+                          "; EXCLUSIVE and SHARED mix, PERMIT only with the same limit: use one way, or another key");
     case RefusalReason::kForeignKey:
       return absl::StrCat("the store has something else under the name of ", lock, because,
                           "; delete that key, or give the broker another --key-prefix");
@@ -182,12 +186,7 @@ v1::LostReason LostReasonOf(core::LostReason reason) {
 v1::Refusal RefusalOf(const core::Refused& refused, const core::LockName& about) {
   v1::Refusal refusal = MakeRefusal(refused.reason, MessageOf(refused, Show(about)), refused.retry_after);
   *refusal.mutable_waited() = ToProto(refused.waited);
-  if (refused.holder) {
-    *refusal.add_holders() = HolderOf(*refused.holder);
-    if (refused.reason == RefusalReason::kLockHeld && refused.retry_after <= core::Duration::zero()) {
-      *refusal.mutable_retry_after() = ToProto(refused.holder->time_left);
-    }
-  }
+  for (const core::HolderView& holder : refused.holders) *refusal.add_holders() = HolderOf(holder);
   refusal.set_queue_length(refused.queue_length);
   return refusal;
 }

@@ -30,6 +30,30 @@ bool IsWellFormed(const google::protobuf::Duration& value) {
   return value.seconds() == 0 || value.nanos() == 0 || (value.seconds() < 0) == (value.nanos() < 0);
 }
 
+core::Mode Convert(v1::LockMode value) {
+  switch (value) {
+    case v1::LOCK_MODE_SHARED:
+      return core::Mode::kShared;
+    case v1::LOCK_MODE_PERMIT:
+      return core::Mode::kPermit;
+    default:
+      return core::Mode::kExclusive;
+  }
+}
+
+core::Policy Convert(v1::QueuePolicy value) {
+  switch (value) {
+    case v1::QUEUE_POLICY_WRITER_PREFERRING:
+      return core::Policy::kWriterPreferring;
+    case v1::QUEUE_POLICY_READER_PREFERRING:
+      return core::Policy::kReaderPreferring;
+    case v1::QUEUE_POLICY_ADAPTIVE:
+      return core::Policy::kAdaptive;
+    default:
+      return core::Policy::kFair;
+  }
+}
+
 core::OnDisconnect Convert(v1::OnDisconnect value) {
   switch (value) {
     case v1::ON_DISCONNECT_RELEASE:
@@ -106,8 +130,8 @@ core::Duration Validator::Time(const google::protobuf::Duration& value, core::Du
   return min;
 }
 
-void Validator::ModeAndPolicy(const v1::LockSpec& spec, std::string_view path) {
-  std::vector<std::string> missing;
+core::Want Validator::ModeAndPolicy(const v1::LockSpec& spec, std::string_view path) {
+  core::Want want;
   if (!v1::LockMode_IsValid(spec.mode())) {
     Bad(Field(path, "mode"), absl::StrCat("is ", static_cast<int>(spec.mode()), ", which this version does not know"));
   } else if (spec.mode() == v1::LOCK_MODE_PERMIT) {
@@ -115,28 +139,27 @@ void Validator::ModeAndPolicy(const v1::LockSpec& spec, std::string_view path) {
       Bad(Field(path, "limit"),
           absl::StrCat("is ", spec.limit(), "; it must be at least 1 and at least permits (", spec.permits(), ")"));
     }
-    missing.emplace_back("mode PERMIT");
+    want.permits = std::max<uint32_t>(spec.permits(), 1);
+    want.limit = spec.limit();
   } else {
     if (spec.permits() != 0) Bad(Field(path, "permits"), "is for mode PERMIT only");
     if (spec.limit() != 0) Bad(Field(path, "limit"), "is for mode PERMIT only");
-    if (spec.mode() == v1::LOCK_MODE_SHARED) missing.emplace_back("mode SHARED");
   }
   if (!v1::QueuePolicy_IsValid(spec.policy())) {
     Bad(Field(path, "policy"),
         absl::StrCat("is ", static_cast<int>(spec.policy()), ", which this version does not know"));
-  } else if (spec.policy() != v1::QUEUE_POLICY_UNSPECIFIED && spec.policy() != v1::QUEUE_POLICY_FAIR) {
-    constexpr size_t kPrefix = std::string_view("QUEUE_POLICY_").size();
-    missing.push_back(absl::StrCat("policy ", v1::QueuePolicy_Name(spec.policy()).substr(kPrefix)));
   }
-  if (spec.reentrant()) missing.emplace_back("reentrant");
-  unsupported_ = absl::StrJoin(missing, ", ");
+  if (spec.reentrant()) unsupported_ = "reentrant";
+  want.mode = Convert(spec.mode());
+  want.policy = Convert(spec.policy());
+  return want;
 }
 
 core::Acquire Validator::Spec(const v1::LockSpec& spec, std::string_view path, bool detached) {
   using std::chrono::milliseconds;
   core::Acquire acquire{.detached = detached};
   acquire.name = Name(spec.namespace_(), spec.key(), path);
-  ModeAndPolicy(spec, path);
+  acquire.want = ModeAndPolicy(spec, path);
   const bool has_ttl = spec.has_ttl() && (spec.ttl().seconds() != 0 || spec.ttl().nanos() != 0);
   acquire.ttl = has_ttl ? Time(spec.ttl(), limits_.min_ttl, limits_.max_ttl, Field(path, "ttl")) : limits_.default_ttl;
   // The store counts in milliseconds; rounding must not make a lease longer than the store keeps it.
@@ -175,8 +198,7 @@ v1::Refusal Validator::Refusal() const {
   v1::Refusal refusal;
   if (problems_.empty()) {
     refusal.set_reason(v1::REFUSAL_REASON_NOT_SUPPORTED);
-    refusal.set_message(absl::StrCat("this version does not support ", unsupported_,
-                                     "; it supports mode EXCLUSIVE with policy FAIR, not reentrant"));
+    refusal.set_message(absl::StrCat("this version does not support ", unsupported_, "; leave it out"));
     return refusal;
   }
   constexpr int kShown = 3;

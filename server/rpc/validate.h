@@ -38,7 +38,7 @@ class Validator {
   v1::Refusal Refusal() const;
 
  private:
-  void ModeAndPolicy(const v1::LockSpec& spec, std::string_view path);
+  core::Want ModeAndPolicy(const v1::LockSpec& spec, std::string_view path);
 
   const Limits& limits_;
   google::protobuf::RepeatedPtrField<v1::FieldProblem> problems_;

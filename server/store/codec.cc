@@ -13,6 +13,8 @@ namespace {
 
 using Verb = Question::Verb;
 
+constexpr int64_t kMaxShownHolders = 1000;
+
 CommandBuilder CallScript(const lua::ScriptSource& script, size_t keys) {
   CommandBuilder command;
   command.Arg("EVALSHA").Arg(script.sha1).Arg(static_cast<int64_t>(keys));
@@ -26,11 +28,19 @@ CommandBuilder CallOnLock(const lua::ScriptSource& script, const Keys& keys, con
   return command;
 }
 
+// As lua/queue.lua reads it.
+std::string WantText(const core::Want& want) {
+  std::string text(1, want.mode == core::Mode::kExclusive ? 'x' : want.mode == core::Mode::kShared ? 's' : 'p');
+  if (want.mode == core::Mode::kPermit) text = Cat("p", uint64_t{want.permits}, "/", uint64_t{want.limit});
+  return want.policy == core::Policy::kAdaptive ? text + "a" : text;
+}
+
 struct Encoder {
   const CodecOptions& options;
   const Keys& keys;
 
   std::string_view Trusted() const { return options.trusted_publish ? "1" : "0"; }
+  int64_t FairAfterUs() const { return std::chrono::floor<std::chrono::microseconds>(options.fair_after).count(); }
 
   Encoded operator()(const core::StoreAcquire& in) const {
     CommandBuilder command = CallOnLock(lua::kAcquire, keys, in.name);
@@ -44,7 +54,10 @@ struct Encoder {
         .Arg(in.info)
         .Arg(CeilMs(options.token_keep))
         .Arg(Trusted())
-        .Arg(static_cast<int64_t>(options.max_waiters));
+        .Arg(static_cast<int64_t>(options.max_waiters))
+        .Arg(WantText(in.want))
+        .Arg(core::IsPreferred(in.want) ? "1" : "0")
+        .Arg(FairAfterUs());
     return {{Verb::kAcquire, in.op, 0}, &lua::kAcquire, std::move(command).Build()};
   }
 
@@ -65,21 +78,23 @@ struct Encoder {
         .Arg(in.block > core::Duration::zero() ? CeilMs(in.block) : 0)
         .Arg(CeilMs(options.token_keep))
         .Arg(Trusted())
-        .Arg(options.broker_id);
+        .Arg(options.broker_id)
+        .Arg(FairAfterUs());
     return {{Verb::kRelease, in.op, 0}, &lua::kRelease, std::move(command).Build()};
   }
 
   Encoded operator()(const core::StoreWithdraw& in) const {
     CommandBuilder command = CallOnLock(lua::kWithdraw, keys, in.name);
     command.Arg(HexOfOwner(in.owner)).Arg(CeilMs(options.token_keep)).Arg(Trusted()).Arg(options.broker_id);
-    command.Arg(in.keep_grant ? "1" : "0");
+    command.Arg(in.keep_grant ? "1" : "0").Arg(FairAfterUs());
     return {{Verb::kWithdraw, in.op, 0}, &lua::kWithdraw, std::move(command).Build()};
   }
 
   Encoded operator()(const core::StoreTend& in) const {
     CommandBuilder command = CallOnLock(lua::kTend, keys, in.name);
     command.Arg(options.broker_id).Arg(CeilMs(options.queue_slot)).Arg(CeilMs(options.token_keep)).Arg(Trusted());
-    command.Arg(HexOfOwner(in.first));
+    DISTLOCK_CHECK(!in.asked.empty() && in.asked.size() <= core::kMaxAsked);
+    for (const core::OwnerId& owner : in.asked) command.Arg(HexOfOwner(owner));
     return {{Verb::kTend, in.op, 0}, &lua::kTend, std::move(command).Build()};
   }
 
@@ -99,7 +114,7 @@ Encoded Codec::Encode(const core::StoreCommand& command) const { return std::vis
 
 std::string Codec::EncodeInspect(const core::LockName& name, uint32_t max_waiters) const {
   CommandBuilder command = CallOnLock(lua::kInspect, keys_, name);
-  command.Arg(static_cast<int64_t>(max_waiters));
+  command.Arg(static_cast<int64_t>(max_waiters)).Arg(int64_t{kMaxShownHolders});
   return std::move(command).Build();
 }
 

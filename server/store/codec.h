@@ -28,6 +28,8 @@ struct CodecOptions {
   core::Duration queue_slot = std::chrono::seconds(30);  // how long waiters of a silent broker keep their places
   core::Duration token_keep = std::chrono::hours(24);    // how long the last token outlives its grant
   uint32_t max_waiters = 10'000;                         // per lock
+  // ADAPTIVE: once somebody has waited for so long, no newcomer takes a free lock until the queue has drained.
+  core::Duration fair_after = std::chrono::milliseconds(100);
   bool trusted_publish = true;                           // PUBLISH counts every subscriber: a single server
 };
 

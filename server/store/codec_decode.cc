@@ -29,6 +29,7 @@ enum Code : int64_t {
   kTended = 11,
   kRenewed = 12,
   kInspected = 13,
+  kMismatch = 14,
 };
 
 std::optional<uint64_t> Number(const ReplyArray& reply, size_t i) {
@@ -42,23 +43,44 @@ std::optional<uint32_t> Count(const ReplyArray& reply, size_t i) {
   return static_cast<uint32_t>(*n);
 }
 
-// A lock's holder and who waits: value at `i + 1`, its PTTL at `i`, the queue's length at `i + 2`.
+// left_ms and value of each holder, from `i` up to `end`.
+std::optional<std::vector<core::HolderView>> ReadHolders(const ReplyArray& reply, size_t i, size_t end) {
+  std::vector<core::HolderView> holders;
+  if (i > end || (end - i) % 2 != 0) return std::nullopt;
+  for (; i < end; i += 2) {
+    const auto left = reply.Integer(i);
+    const auto value = reply.String(i + 1);
+    auto holder = left && value ? ParseHolder(*value, *left) : std::nullopt;
+    if (!holder) return std::nullopt;
+    holders.push_back(*std::move(holder));
+  }
+  return holders;
+}
+
+// Who has a lock and who waits: left_ms at `i`, the queue's length behind it, then holders up to the end.
 struct Holding {
-  std::optional<core::HolderView> holder;
+  std::optional<core::Duration> left;
   uint32_t queue_length = 0;
+  std::vector<core::HolderView> holders;
 };
 
+std::optional<core::Duration> LeftOf(int64_t left_ms) {
+  return left_ms == -2 ? std::nullopt : std::optional(FromPttl(left_ms));
+}
+
 std::optional<Holding> ReadHolding(const ReplyArray& reply, size_t i) {
-  const auto pttl = reply.Integer(i);
-  const auto value = reply.String(i + 1);
-  const auto length = Count(reply, i + 2);
-  if (!pttl || !value || !length) return std::nullopt;
-  Holding out;
-  out.queue_length = *length;
-  if (value->empty()) return out;
-  out.holder = ParseHolder(*value, *pttl);
-  if (!out.holder) return std::nullopt;
-  return out;
+  const auto left = reply.Integer(i);
+  const auto length = Count(reply, i + 1);
+  auto holders = ReadHolders(reply, i + 2, reply.size());
+  if (!left || !length || !holders) return std::nullopt;
+  return Holding{LeftOf(*left), *length, *std::move(holders)};
+}
+
+std::optional<core::Mode> ModeOf(std::string_view kind) {
+  if (kind == "x") return core::Mode::kExclusive;
+  if (kind == "s") return core::Mode::kShared;
+  if (kind == "p") return core::Mode::kPermit;
+  return std::nullopt;
 }
 
 // owner, token, since, ttl and delay as five strings from `i` on.
@@ -80,6 +102,17 @@ std::optional<core::HolderView> ReadHolderFields(const ReplyArray& reply, size_t
   return view;
 }
 
+// From `i` to the end, five fields each.
+std::optional<std::vector<core::HolderView>> ReadGrants(const ReplyArray& reply, size_t i) {
+  std::vector<core::HolderView> grants;
+  for (; i < reply.size(); i += 5) {
+    auto grant = ReadHolderFields(reply, i);
+    if (!grant) return std::nullopt;
+    grants.push_back(*std::move(grant));
+  }
+  return grants;
+}
+
 std::optional<Outcome> ReadAcquire(int64_t code, const ReplyArray& reply) {
   switch (code) {
     case kGranted: {
@@ -91,13 +124,13 @@ std::optional<Outcome> ReadAcquire(int64_t code, const ReplyArray& reply) {
     case kQueued: {
       const auto position = Count(reply, 2);
       auto holding = ReadHolding(reply, 3);
-      if (reply.size() != 6 || !position || !holding) return std::nullopt;
-      return core::AcquireQueued{*position, std::move(holding->holder), holding->queue_length};
+      if (!position || !holding) return std::nullopt;
+      return core::AcquireQueued{*position, std::move(holding->holders), holding->queue_length, holding->left};
     }
     case kHeld: {
       auto holding = ReadHolding(reply, 2);
-      if (reply.size() != 5 || !holding) return std::nullopt;
-      return core::AcquireHeld{std::move(holding->holder), holding->queue_length};
+      if (!holding) return std::nullopt;
+      return core::AcquireHeld{std::move(holding->holders), holding->queue_length, holding->left};
     }
     case kLate:
       if (reply.size() != 2) return std::nullopt;
@@ -106,6 +139,12 @@ std::optional<Outcome> ReadAcquire(int64_t code, const ReplyArray& reply) {
       const auto length = Count(reply, 2);
       if (reply.size() != 3 || !length) return std::nullopt;
       return core::AcquireQueueFull{*length};
+    }
+    case kMismatch: {
+      const auto mode = ModeOf(reply.String(2).value_or(""));
+      const auto limit = Count(reply, 3);
+      if (reply.size() != 4 || !mode || !limit) return std::nullopt;
+      return core::AcquireMismatch{*mode, *limit};
     }
     default:
       return std::nullopt;
@@ -131,23 +170,21 @@ std::optional<Outcome> ReadRenew(int64_t code, const ReplyArray& reply, size_t i
   return batch;
 }
 
-std::optional<Outcome> ReadReleased(const ReplyArray& reply) {
-  core::GiveBackDone done;
-  done.was_holder = true;
-  if (reply.size() == 2 || (reply.size() == 3 && reply.String(2) == "blocked")) return done;
-  if (reply.size() != 8 || !reply.String(7)) return std::nullopt;
-  done.next = ReadHolderFields(reply, 2);
-  if (!done.next) return std::nullopt;
-  return done;
-}
-
 std::optional<Outcome> ReadGiveBack(int64_t code, const ReplyArray& reply, Verb verb) {
-  if (code == kReleased) return ReadReleased(reply);
-  if (reply.size() != 2) return std::nullopt;
   core::GiveBackDone done;
-  if (code == kGone || (code == kNotHolder && verb == Verb::kRelease)) return done;
-  if (code != kWithdrawn || verb != Verb::kWithdraw) return std::nullopt;
-  done.was_waiter = true;
+  if (code == kGone || (code == kNotHolder && verb == Verb::kRelease)) {
+    return reply.size() == 2 ? std::optional<Outcome>(done) : std::nullopt;
+  }
+  done.was_holder = code == kReleased;
+  done.was_waiter = code == kWithdrawn && verb == Verb::kWithdraw;
+  const auto word = reply.String(2);
+  if ((!done.was_holder && !done.was_waiter) || !word) return std::nullopt;
+  if (*word == "blocked") return reply.size() == 3 ? std::optional<Outcome>(done) : std::nullopt;
+  if (!word->empty() && *word != "look") return std::nullopt;
+  done.look = *word == "look";
+  auto grants = ReadGrants(reply, 3);
+  if (!grants) return std::nullopt;
+  done.next = *std::move(grants);
   return done;
 }
 
@@ -157,15 +194,14 @@ std::optional<Outcome> ReadTend(int64_t code, const ReplyArray& reply) {
     done.slot_was_gone = true;
     return done;
   }
-  const auto pttl = reply.Integer(2);
-  const auto owner = reply.String(3);
-  const auto more = reply.Integer(8);
-  if (code != kTended || reply.size() != 9 || !pttl || !owner || !more) return std::nullopt;
+  const auto left = reply.Integer(2);
+  const auto more = reply.Integer(3);
+  auto holders = ReadGrants(reply, 4);
+  if (code != kTended || !left || !more || !holders) return std::nullopt;
   done.more = *more != 0;
-  if (owner->empty()) return done;
-  done.holder = ReadHolderFields(reply, 3);
-  if (!done.holder) return std::nullopt;
-  done.holder->time_left = FromPttl(*pttl);
+  done.left = LeftOf(*left);
+  done.holders = *std::move(holders);
+  if (done.holders.size() == 1) done.holders[0].time_left = FromPttl(*left);
   return done;
 }
 
@@ -248,21 +284,22 @@ absl::StatusOr<LockView> Codec::DecodeInspect(const core::LockName& name, const 
   const ReplyArray reply(raw);
   const auto code = reply.Integer(0);
   if (code == kForeign && reply.size() == 4) return absl::FailedPreconditionError(ForeignCause(reply));
-  const auto last_token = Number(reply, 4);
+  const auto last_token = Number(reply, 2);
   const auto odd = absl::UnavailableError("the store's answer to inspect has an unknown shape");
-  const auto pttl = reply.Integer(2);
-  const auto value = reply.String(3);
-  const auto length = Count(reply, 5);
-  if (code != kInspected || !pttl || !value || !last_token || !length || reply.size() % 2 != 0) return odd;
+  const auto length = Count(reply, 3);
+  const auto all = Count(reply, 4);
+  const auto shown = Count(reply, 5);
+  if (code != kInspected || !last_token || !length || !all || !shown || reply.size() % 2 != 0) return odd;
+  const size_t waiters_at = 6 + 2 * size_t{*shown};
+  auto holders = ReadHolders(reply, 6, std::min(waiters_at, reply.size()));
+  if (!holders || waiters_at > reply.size()) return odd;
   LockView view;
   view.name = name;
   view.last_token = *last_token;
   view.queue_length = *length;
-  if (!value->empty()) {
-    view.holder = ParseHolder(*value, *pttl);
-    if (!view.holder) return odd;
-  }
-  for (size_t i = 6; i < reply.size(); i += 2) {
+  view.holders = *std::move(holders);
+  view.holder_count = *all;
+  for (size_t i = waiters_at; i < reply.size(); i += 2) {
     const auto hex = reply.String(i);
     const auto waiter = reply.String(i + 1);
     if (!hex || !waiter) return odd;

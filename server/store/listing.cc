@@ -134,7 +134,7 @@ void Listing::OnInspected(const core::LockName& name, const Answer& answer) {
   auto view = Codec::DecodeInspect(name, *answer.reply);
   // Foreign keys are no locks, and one that was freed meanwhile is none any more.
   if (!view.ok() && !absl::IsFailedPrecondition(view.status())) return Finish(view.status());
-  if (view.ok() && (view->holder || view->queue_length > 0)) page_.locks.push_back(*std::move(view));
+  if (view.ok() && (!view->holders.empty() || view->queue_length > 0)) page_.locks.push_back(*std::move(view));
   if (inspecting_ == 0) Step();
 }
 

@@ -22,13 +22,15 @@ namespace distlock::store {
 // A lock as the store shows it. Secrets are inside: convert before it leaves the process.
 struct LockView {
   core::LockName name;
-  std::optional<core::HolderView> holder;
+  std::vector<core::HolderView> holders;  // the first 1000, in the order of their grants
+  uint32_t holder_count = 0;              // all of them
   uint64_t last_token = 0;
   uint32_t queue_length = 0;
   struct WaiterView {
     core::OwnerId owner{};
     std::string broker_id;
     core::Duration ttl{};
+    core::StoreTime since;  // us = 0: not known
     std::string info;
   };
   std::vector<WaiterView> waiters;

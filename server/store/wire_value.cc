@@ -30,6 +30,11 @@ std::optional<uint64_t> TakeNumber(std::string_view& rest) {
   return field ? ParseNumber(*field) : std::nullopt;
 }
 
+// A share that a release left blocked: zeros, and among many such shares the token at its end.
+bool IsNobody(const core::OwnerId& owner) {
+  return std::all_of(owner.begin(), owner.begin() + owner.size() / 2, [](uint8_t byte) { return byte == 0; });
+}
+
 }  // namespace
 
 std::string HexOfOwner(const core::OwnerId& owner) {
@@ -93,7 +98,7 @@ std::optional<core::HolderView> ParseHolder(std::string_view value, int64_t pttl
   const auto delay = TakeNumber(value);
   if (!owner || !token || !since || !ttl || !delay) return std::nullopt;
   core::HolderView view;
-  view.owner = *owner;
+  view.owner = IsNobody(*owner) ? core::OwnerId{} : *owner;
   view.token = *token;
   view.since = AsStoreTime(*since);
   view.ttl = FromMs(*ttl);
@@ -109,9 +114,12 @@ LockView::WaiterView ParseWaiter(const core::OwnerId& owner, std::string_view va
   const auto broker = TakeField(value);
   const auto ttl = TakeNumber(value);
   const auto delay = TakeNumber(value);
-  if (!broker || !ttl || !delay) return view;
+  const auto want = TakeField(value);
+  const auto since = TakeNumber(value);
+  if (!broker || !ttl || !delay || !want || !since) return view;
   view.broker_id = std::string(*broker);
   view.ttl = FromMs(*ttl);
+  view.since = AsStoreTime(*since);
   view.info = std::string(value);
   return view;
 }

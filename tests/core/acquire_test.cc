@@ -32,11 +32,11 @@ TEST(Acquire, OneTryOnAHeldLockNamesTheHolderAndLeavesNothing) {
   t.Do(want);
   const auto command = t.Take<StoreAcquire>();
   EXPECT_FALSE(command.wait);
-  t.Reply(command.op, AcquireHeld{HolderView{.token = 5, .time_left = seconds(9), .info = "who"}, 3});
+  t.Reply(command.op, AcquireHeld{{HolderView{.token = 5, .time_left = seconds(9), .info = "who"}}, 3});
   const auto refused = t.Event<Refused>(1, 7);
   EXPECT_EQ(refused.reason, RefusalReason::kLockHeld);
   EXPECT_EQ(refused.retry_after, seconds(9));
-  EXPECT_EQ(refused.holder->info, "who");
+  EXPECT_EQ(refused.holders[0].info, "who");
   EXPECT_EQ(refused.queue_length, 3u);
   EXPECT_EQ(t.broker.Stats().waiters, 0u);
   EXPECT_EQ(t.broker.Stats().discards, 0u);
@@ -109,7 +109,7 @@ TEST(Acquire, WaitsInTheQueueAndTimesOut) {
   auto want = t.Want(1, 7, "a", 1);
   want.max_wait = seconds(20);
   t.Do(want);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{2, HolderView{.time_left = seconds(12)}, 3});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{2, {HolderView{.time_left = seconds(12)}}, 3});
   EXPECT_EQ(t.Event<Queued>(1, 7).position, 2u);
   t.Pass(seconds(20) - Duration(1));
   EXPECT_EQ(t.Events<Refused>(), 0u);
@@ -219,7 +219,7 @@ TEST(Acquire, ADetachedCallThatEndsIsWithdrawnUnlessARepeatStillListens) {
   t.Do(want);
   want.session = 2;
   t.Do(want);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, HolderView{.time_left = seconds(5)}, 1});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.time_left = seconds(5)}}, 1});
   t.Do(StreamEnded{1});
   EXPECT_EQ(t.Count<StoreWithdraw>(), 0u);
   t.Do(StreamEnded{2});
@@ -275,7 +275,7 @@ TEST(Acquire, AnAttemptLeftBehindByAGrantIsAStraggler) {
   const auto first = t.Take<StoreAcquire>();
   t.Pass(milliseconds(2500));
   const auto second = t.Take<StoreAcquire>();
-  t.Reply(first.op, AcquireQueued{0, HolderView{.time_left = kT}, 1});
+  t.Reply(first.op, AcquireQueued{0, {HolderView{.time_left = kT}}, 1});
   t.Do(GrantNotice{Name("a"), Owner(1), 77, t.StoreNow(), kT});
   EXPECT_EQ(t.Event<Granted>(1, 1).token, 77u);
   t.Do(StoreReply{second.op, {}, StoreUnknown{"reset"}});
@@ -290,7 +290,7 @@ TEST(Acquire, APlaceThatMayStillExistIsWithdrawn) {
   t.StoreComesUp();
   t.Open(1, SessionKind::kHold);
   t.Do(t.Want(1, 1, "a", 1));
-  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, HolderView{.time_left = kT}, 1});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.time_left = kT}}, 1});
   t.Do(ChannelUp{});
   t.Reply(t.Take<StoreTend>().op, TendDone{.slot_was_gone = true});
   t.Reply(t.Take<StoreAcquire>().op, StoreFailed{FailureKind::kNotSent, "reset"});
@@ -372,11 +372,11 @@ TEST(Acquire, AWaitThatTimesOutNamesTheHolder) {
   auto want = t.Want(1, 7, "a", 1);
   want.max_wait = seconds(1);
   t.Do(want);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, HolderView{.time_left = seconds(12), .info = "who"}, 1});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.time_left = seconds(12), .info = "who"}}, 1});
   t.Pass(seconds(1));
   const auto refused = t.Event<Refused>(1, 7);
-  ASSERT_TRUE(refused.holder);
-  EXPECT_EQ(refused.holder->info, "who");
+  ASSERT_EQ(refused.holders.size(), 1u);
+  EXPECT_EQ(refused.holders[0].info, "who");
 }
 
 TEST(Acquire, AGrantThatNobodyHereKnowsIsGivenBack) {

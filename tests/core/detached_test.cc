@@ -82,7 +82,7 @@ void QueueRepeat(Table& t, std::optional<Duration> max_wait = std::nullopt) {
   auto want = Detached(t, 2);
   want.max_wait = max_wait;
   t.Do(want);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, HolderView{.owner = Owner(99), .time_left = kT, .info = "who"}, 1});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.owner = Owner(99), .time_left = kT, .info = "who"}}, 1});
 }
 
 Release StaleRelease(SessionId session) {
@@ -101,7 +101,7 @@ TEST(Detached, AQueuedRepeatKeepsItsPlaceThroughALateRelease) {
   QueueRepeat(t);
   t.Do(StaleRelease(3));
   t.Reply(t.Take<StoreRelease>().op, GiveBackDone{});
-  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, HolderView{.owner = Owner(99), .time_left = kT}, 1});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.owner = Owner(99), .time_left = kT}}, 1});
   t.Do(NoticeOf(t, 77));
   EXPECT_EQ(t.Event<Granted>(2, 1).token, 77u);
 }
@@ -180,7 +180,7 @@ TEST(Detached, EachRepeatWaitsForItsOwnMaxWait) {
   auto want = Detached(t, 1);
   want.max_wait = seconds(3);
   t.Do(want);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, HolderView{.owner = Owner(99), .time_left = kT}, 1});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.owner = Owner(99), .time_left = kT}}, 1});
   t.Pass(seconds(1));
   for (const auto& [session, wait] : {std::pair(2, 1), std::pair(3, 4)}) {
     want.session = static_cast<SessionId>(session);
@@ -209,8 +209,8 @@ TEST(Detached, ARepeatAsOneTryIsAnsweredAtOnce) {
   t.Do(once);
   const auto refused = t.Event<Refused>(3, 1);
   EXPECT_EQ(refused.reason, RefusalReason::kLockHeld);
-  ASSERT_TRUE(refused.holder);
-  EXPECT_EQ(refused.holder->info, "who");
+  ASSERT_EQ(refused.holders.size(), 1u);
+  EXPECT_EQ(refused.holders[0].info, "who");
   t.Do(NoticeOf(t, 77));
   EXPECT_EQ(t.Event<Granted>(2, 1).token, 77u);
 }
@@ -222,7 +222,7 @@ TEST(Detached, AOneTryThatJoinsARequestStillAskingGetsItsAnswer) {
   auto once = Detached(t, 2);
   once.max_wait = Duration::zero();
   t.Do(once);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, HolderView{.owner = Owner(99), .time_left = kT}, 4});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.owner = Owner(99), .time_left = kT}}, 4});
   const auto refused = t.Event<Refused>(2, 1);
   EXPECT_EQ(refused.reason, RefusalReason::kLockHeld);
   EXPECT_EQ(refused.queue_length, 4u);
@@ -240,7 +240,7 @@ TEST(Detached, ARepeatThatWaitsOutlivesTheOneTryItJoined) {
     if (ended) t.Do(StreamEnded{1});
     const auto ask = t.Take<StoreAcquire>();
     EXPECT_FALSE(ask.wait);
-    t.Reply(ask.op, AcquireHeld{HolderView{.owner = Owner(99), .time_left = kT}, 0});
+    t.Reply(ask.op, AcquireHeld{{HolderView{.owner = Owner(99), .time_left = kT}}, 0});
     EXPECT_EQ(t.Events<Refused>(), ended ? 0u : 1u);
     const auto again = t.Take<StoreAcquire>();
     EXPECT_TRUE(again.wait);
@@ -270,7 +270,7 @@ TEST(Detached, WaitersHereLookWhenAShortenedRenewalEnds) {
   t.StoreComesUp();
   t.Open(1, SessionKind::kHold);
   t.Do(t.Want(1, 1, "a", 7));
-  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, HolderView{.owner = Owner(1), .time_left = kT}, 1});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.owner = Owner(1), .time_left = kT}}, 1});
   StoreTime end = t.StoreNow();
   end.us += 2'000'000;
   t.Do(Renew{.session = 2, .request = 1, .name = Name("a"), .owner = Owner(1), .ttl = kT, .hold_until = end});

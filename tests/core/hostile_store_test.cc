@@ -32,18 +32,21 @@ class HostileStore {
 
   decltype(StoreReply::outcome) Answer(const Table& t) {
     const auto length = static_cast<uint32_t>(random_());
-    std::optional<HolderView> holder;
-    if (Roll(4) != 0) holder = Holder(t);
-    switch (Roll(10)) {
-      case 0: return AcquireQueued{length, holder, length};
-      case 1: return AcquireHeld{holder, length};
+    std::vector<HolderView> holders;
+    if (Roll(4) != 0) holders.push_back(Holder(t));
+    if (Roll(4) == 0) holders.push_back(Holder(t));
+    const auto left = Roll(2) == 0 ? std::optional(Time()) : std::nullopt;
+    switch (Roll(11)) {
+      case 0: return AcquireQueued{length, holders, length, left};
+      case 1: return AcquireHeld{holders, length, left};
       case 2: return AcquireLate{};
       case 3: return AcquireQueueFull{length};
       case 4: return RenewDoneBatch{std::vector<RenewResult>(Roll(3), Pick({RenewResult::kRenewed, RenewResult::kAnothers}))};
-      case 5: return GiveBackDone{.was_holder = Roll(2) == 0, .was_waiter = Roll(2) == 0, .next = holder};
-      case 6: return TendDone{.slot_was_gone = Roll(4) == 0, .more = Roll(8) == 0, .holder = holder};
+      case 5: return GiveBackDone{.was_holder = Roll(2) == 0, .was_waiter = Roll(2) == 0, .look = Roll(4) == 0, .next = holders};
+      case 6: return TendDone{.slot_was_gone = Roll(4) == 0, .more = Roll(8) == 0, .holders = holders, .left = left};
       case 7: return StoreUnknown{"odd"};
       case 8: return StoreFailed{Pick({FailureKind::kFull, FailureKind::kProtocol, FailureKind::kNotSent}), "odd"};
+      case 9: return AcquireMismatch{Pick({Mode::kShared, Mode::kPermit}), length};
       default: return AcquireGranted{random_(), Clock(t)};
     }
   }

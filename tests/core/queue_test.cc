@@ -9,7 +9,7 @@ void Wait(Table& t, Duration left) {
   t.StoreComesUp();
   t.Open(1, SessionKind::kHold);
   t.Do(t.Want(1, 1, "a", 1));
-  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, HolderView{.owner = Owner(99), .time_left = left}, 1});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.owner = Owner(99), .time_left = left}}, 1});
   t.Event<Queued>(1, 1);
 }
 
@@ -87,7 +87,7 @@ TEST(Queue, ReleasingHandsOffToAWaiterHereInTheSameReply) {
   t.Do(Release{.session = 2, .request = 6, .acquire = 5, .name = {}});
   const auto release = t.Take<StoreRelease>();
   t.Reply(release.op, GiveBackDone{.was_holder = true,
-                                   .next = HolderView{.owner = Owner(1), .token = 78, .since = t.StoreNow(), .ttl = kT}});
+                                   .next = {HolderView{.owner = Owner(1), .token = 78, .since = t.StoreNow(), .ttl = kT}}});
   EXPECT_EQ(t.Event<Granted>(1, 1).token, 78u);
   EXPECT_EQ(t.Count<StoreAcquire>() + t.Count<StoreRenew>() + t.Count<StoreTend>(), 0u);
 }
@@ -100,8 +100,8 @@ TEST(Queue, IsTendedWhenTheHoldersTtlEnds) {
   t.Pass(milliseconds(50));
   ASSERT_EQ(t.Count<StoreTend>(), 1u);
   const auto tend = t.Take<StoreTend>();
-  t.Reply(tend.op, TendDone{.holder = HolderView{.owner = Owner(1), .token = 79, .since = t.StoreNow(), .ttl = kT,
-                                                 .time_left = kT}});
+  t.Reply(tend.op, TendDone{.holders = {HolderView{.owner = Owner(1), .token = 79, .since = t.StoreNow(), .ttl = kT,
+                                                 .time_left = kT}}});
   EXPECT_EQ(t.Event<Granted>(1, 1).token, 79u);
 }
 
@@ -125,8 +125,8 @@ TEST(Queue, ABlockThatCrossesALookIsLookedAtAgain) {
   const auto before = t.Take<StoreTend>();
   t.Do(BlockOf(t, seconds(2)));
   const auto after = t.Take<StoreTend>();
-  t.Reply(before.op, TendDone{.holder = HolderView{.owner = Owner(99), .time_left = kT}});
-  t.Reply(after.op, TendDone{.holder = HolderView{.owner = {}, .time_left = seconds(2)}});
+  t.Reply(before.op, TendDone{.holders = {HolderView{.owner = Owner(99), .time_left = kT}}});
+  t.Reply(after.op, TendDone{.holders = {HolderView{.owner = {}, .time_left = seconds(2)}}});
   t.Pass(milliseconds(2'050));
   EXPECT_EQ(t.Count<StoreTend>(), 1u);
 }
@@ -140,7 +140,7 @@ TEST(Queue, ABlockToldBeforeThePlaceIsLookedAt) {
   const StoreTime asked = t.StoreNow();
   t.now += milliseconds(1);
   t.Do(BlockOf(t, seconds(2)));
-  t.Do(StoreReply{ask.op, asked, AcquireQueued{0, HolderView{.owner = Owner(99), .time_left = kT}, 1}});
+  t.Do(StoreReply{ask.op, asked, AcquireQueued{0, {HolderView{.owner = Owner(99), .time_left = kT}}, 1}});
   EXPECT_EQ(t.Count<StoreTend>(), 1u);
 }
 
@@ -160,7 +160,7 @@ TEST(Queue, AWaitingBrokerCostsTheStoreLittle) {
     t.Pass(seconds(1));
     while (t.Count<StoreTend>() > 0) {
       ++tends;
-      t.Reply(t.Take<StoreTend>().op, TendDone{.holder = HolderView{.owner = Owner(99), .time_left = kT}});
+      t.Reply(t.Take<StoreTend>().op, TendDone{.holders = {HolderView{.owner = Owner(99), .time_left = kT}}});
     }
   }
   EXPECT_LE(tends, 7);
@@ -172,10 +172,10 @@ TEST(Queue, ALostPlaceIsTakenAgainInTheOldOrder) {
   Wait(t, kT);
   t.Open(2, SessionKind::kHold);
   t.Do(t.Want(2, 1, "a", 2));
-  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{1, HolderView{.owner = Owner(99), .time_left = kT}, 2});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{1, {HolderView{.owner = Owner(99), .time_left = kT}}, 2});
   t.Do(ChannelUp{});
   const auto tend = t.Take<StoreTend>();
-  EXPECT_EQ(tend.first, Owner(1));
+  EXPECT_EQ(tend.asked, std::vector{Owner(1)});
   t.Reply(tend.op, TendDone{.slot_was_gone = true});
   EXPECT_EQ(t.Take<StoreAcquire>().owner, Owner(1));
   EXPECT_EQ(t.Take<StoreAcquire>().owner, Owner(2));
@@ -186,7 +186,7 @@ TEST(Queue, AWaiterIsToldItsPlaceOnlyOnce) {
   Wait(t, kT);
   t.Do(ChannelUp{});
   t.Reply(t.Take<StoreTend>().op, TendDone{.slot_was_gone = true});
-  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, HolderView{.time_left = kT}, 1});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.time_left = kT}}, 1});
   EXPECT_EQ(t.Events<Queued>(), 0u);
 }
 
@@ -214,7 +214,7 @@ Acquire WaitDetached(Table& t) {
   auto want = t.Want(1, 1, "a", 1);
   want.detached = true;
   t.Do(want);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, HolderView{.time_left = kT}, 1});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.time_left = kT}}, 1});
   return want;
 }
 
@@ -240,7 +240,7 @@ TEST(Queue, ANoticeOlderThanThePlaceIsNoNews) {
   t.Reply(t.Take<StoreWithdraw>().op, GiveBackDone{.was_holder = true});
   want.session = 2;
   t.Do(want);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, HolderView{.time_left = kT}, 1});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.time_left = kT}}, 1});
   t.Do(notice);
   EXPECT_EQ(t.Events<Granted>(), 0u) << "that grant was withdrawn";
   t.Do(NoticeFor(t, 1, "a"));
@@ -256,7 +256,7 @@ TEST(Queue, ANoticeThatOvertakesThePlaceIsLookedInto) {
   const StoreTime placed = t.StoreNow();
   t.now += milliseconds(1);
   t.Do(NoticeFor(t, 1, "a"));
-  t.Do(StoreReply{t.Take<StoreAcquire>().op, placed, AcquireQueued{0, HolderView{.time_left = kT}, 1}});
+  t.Do(StoreReply{t.Take<StoreAcquire>().op, placed, AcquireQueued{0, {HolderView{.time_left = kT}}, 1}});
   EXPECT_EQ(t.Count<StoreTend>(), 1u);
 }
 

@@ -212,7 +212,7 @@ TEST(Session, NothingIsLeftAfterItsEnd) {
     t.Open(s);
     t.Hold(s, 1, "a" + std::to_string(s), static_cast<int>(s));
     t.Do(t.Want(s, 2, "b", static_cast<int>(100 + s)));
-    t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, HolderView{.time_left = seconds(9)}, 1});
+    t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.time_left = seconds(9)}}, 1});
     t.Do(StreamEnded{s});
   }
   t.Pass(kV);

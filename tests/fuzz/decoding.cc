@@ -25,12 +25,17 @@ void CheckSpan(Duration span) {
   DISTLOCK_CHECK(span >= Duration::zero() && span <= Duration::max() / 2);
 }
 
-void CheckHolder(const std::optional<core::HolderView>& holder) {
-  if (!holder) return;
-  CheckTime(holder->since);
-  CheckSpan(holder->ttl);
-  CheckSpan(holder->lock_delay);
-  CheckSpan(holder->time_left);
+void CheckHolders(const std::vector<core::HolderView>& holders) {
+  for (const core::HolderView& holder : holders) {
+    CheckTime(holder.since);
+    CheckSpan(holder.ttl);
+    CheckSpan(holder.lock_delay);
+    CheckSpan(holder.time_left);
+  }
+}
+
+void CheckLeft(std::optional<Duration> left) {
+  if (left) CheckSpan(*left);
 }
 
 struct CheckOutcome {
@@ -46,11 +51,14 @@ struct CheckOutcome {
   }
   void operator()(const core::AcquireQueued& out) const {
     Expect(Question::Verb::kAcquire);
-    CheckHolder(out.holder);
+    CheckHolders(out.holders);
+    CheckLeft(out.left);
   }
+  void operator()(const core::AcquireMismatch&) const { Expect(Question::Verb::kAcquire); }
   void operator()(const core::AcquireHeld& out) const {
     Expect(Question::Verb::kAcquire);
-    CheckHolder(out.holder);
+    CheckHolders(out.holders);
+    CheckLeft(out.left);
   }
   void operator()(const core::AcquireLate&) const { Expect(Question::Verb::kAcquire); }
   void operator()(const core::AcquireQueueFull&) const { Expect(Question::Verb::kAcquire); }
@@ -61,11 +69,12 @@ struct CheckOutcome {
   void operator()(const core::GiveBackDone& out) const {
     DISTLOCK_CHECK(question.verb == Question::Verb::kRelease || question.verb == Question::Verb::kWithdraw);
     DISTLOCK_CHECK(time.us > 0);
-    CheckHolder(out.next);
+    CheckHolders(out.next);
   }
   void operator()(const core::TendDone& out) const {
     Expect(Question::Verb::kTend);
-    CheckHolder(out.holder);
+    CheckHolders(out.holders);
+    CheckLeft(out.left);
   }
 
  private:
@@ -102,7 +111,7 @@ void DecodeEveryWay(const redisReply& reply) {
   const auto name = core::LockName::Encode("default", "job");
   const auto view = store::Codec::DecodeInspect(name, reply);
   if (!view.ok()) return;
-  CheckHolder(view->holder);
+  CheckHolders(view->holders);
   for (const auto& waiter : view->waiters) CheckSpan(waiter.ttl);
 }
 

@@ -90,16 +90,18 @@ core::GrantNotice ToyStore::Notice(Bytes& bytes, Instant now) {
 }
 
 ToyStore::Outcome ToyStore::AnyOutcome(Bytes& bytes, Instant now) {
-  const auto maybe_holder = [&]() -> std::optional<core::HolderView> {
-    if (bytes.Flag()) return Holder(bytes, now);
-    return std::nullopt;
+  const auto holders = [&] {
+    std::vector<core::HolderView> some;
+    while (some.size() < 3 && bytes.Flag()) some.push_back(Holder(bytes, now));
+    return some;
   };
-  switch (bytes.Below(10)) {
+  const auto left = [&] { return bytes.Flag() ? std::optional(Span(bytes)) : std::nullopt; };
+  switch (bytes.Below(11)) {
     case 0: return core::StoreUnknown{"unknown"};
     case 1: return core::StoreFailed{static_cast<core::FailureKind>(bytes.Below(5)), "failed"};
     case 2: return core::AcquireGranted{bytes.Flag() ? ++last_token_ : bytes.Number<uint64_t>() | 1, Time(bytes, now)};
-    case 3: return core::AcquireQueued{bytes.Byte(), maybe_holder(), bytes.Byte()};
-    case 4: return core::AcquireHeld{maybe_holder(), bytes.Byte()};
+    case 3: return core::AcquireQueued{bytes.Byte(), holders(), bytes.Byte(), left()};
+    case 4: return core::AcquireHeld{holders(), bytes.Byte(), left()};
     case 5: return core::AcquireLate{};
     case 6: return core::AcquireQueueFull{bytes.Byte()};
     case 7: {
@@ -111,11 +113,12 @@ ToyStore::Outcome ToyStore::AnyOutcome(Bytes& bytes, Instant now) {
     }
     case 8: {
       const bool was_holder = bytes.Flag();
-      return core::GiveBackDone{was_holder, bytes.Flag(), maybe_holder()};
+      return core::GiveBackDone{was_holder, bytes.Flag(), bytes.Flag(), holders()};
     }
+    case 9: return core::AcquireMismatch{static_cast<core::Mode>(bytes.Below(3)), bytes.Byte()};
     default: {
       const bool slot_was_gone = bytes.Flag();
-      return core::TendDone{slot_was_gone, bytes.Below(8) == 0, maybe_holder()};
+      return core::TendDone{slot_was_gone, bytes.Below(8) == 0, holders(), left()};
     }
   }
 }
@@ -128,7 +131,7 @@ ToyStore::Outcome ToyStore::FittingOutcome(const core::StoreCommand& command, By
     Instant now;
     Outcome operator()(const core::StoreAcquire&) const {
       if (bytes.Flag()) return core::AcquireGranted{++store.last_token_, store.TrueTime(now)};
-      return core::AcquireQueued{bytes.Byte(), store.Holder(bytes, now), bytes.Byte()};
+      return core::AcquireQueued{bytes.Byte(), {store.Holder(bytes, now)}, bytes.Byte(), {}};
     }
     Outcome operator()(const core::StoreRenew& in) const {
       core::RenewDoneBatch batch;
@@ -139,11 +142,11 @@ ToyStore::Outcome ToyStore::FittingOutcome(const core::StoreCommand& command, By
     }
     Outcome operator()(const core::StoreRelease&) const { return GivenBack(); }
     Outcome operator()(const core::StoreWithdraw&) const { return GivenBack(); }
-    Outcome operator()(const core::StoreTend&) const { return core::TendDone{false, false, store.Holder(bytes, now)}; }
+    Outcome operator()(const core::StoreTend&) const { return core::TendDone{false, false, {store.Holder(bytes, now)}, {}}; }
     Outcome operator()(const core::StoreReconnect&) const { return core::StoreUnknown{}; }
     Outcome GivenBack() const {
       core::GiveBackDone done{.was_holder = true, .was_waiter = false, .next = {}};
-      if (bytes.Flag()) done.next = store.Holder(bytes, now);
+      while (done.next.size() < 3 && bytes.Flag()) done.next.push_back(store.Holder(bytes, now));
       return done;
     }
   };
@@ -174,7 +177,7 @@ core::StoreReply ToyStore::AnswerWell(Instant now) {
     Outcome operator()(const core::StoreRelease&) const { return core::GiveBackDone{.was_holder = true, .next = {}}; }
     Outcome operator()(const core::StoreWithdraw&) const { return core::GiveBackDone{.next = {}}; }
     // Nobody waits in a store where every lock is free: the waiters have to ask again.
-    Outcome operator()(const core::StoreTend&) const { return core::TendDone{.slot_was_gone = true, .holder = {}}; }
+    Outcome operator()(const core::StoreTend&) const { return core::TendDone{.slot_was_gone = true, .holders = {}}; }
     Outcome operator()(const core::StoreReconnect&) const { return core::StoreUnknown{}; }
   };
   const auto at = open_.begin();

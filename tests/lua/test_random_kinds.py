@@ -121,8 +121,9 @@ class World:
         self.best = max([self.best] + [int(self.redis("GET", rw.t) or 0)])
 
     def drain(self):
-        while holders := self.rw.holders():
-            self.rw.give_back(next(iter(holders)))
+        while (holders := self.rw.holders()) or self.rw.waiters():
+            for n in list(holders)[:1]:
+                self.rw.give_back(n)
             self.judge(holders, self.rw.waiters())
             for n in self.rw.waiters()[:1]:
                 self.rw.look(n)

@@ -85,7 +85,7 @@ TEST(Refusals, EachReasonHasItsCodeAndNextStep) {
       {RefusalReason::kPermissionDenied, "PERMISSION_DENIED", grpc::StatusCode::PERMISSION_DENIED, "the cause"},
   };
   for (const Row& row : table) {
-    const core::Refused refused{.reason = row.reason, .cause = "the cause", .holder = {}};
+    const core::Refused refused{.reason = row.reason, .cause = "the cause", .holders = {}};
     const grpc::Status status = StatusOf(RefusalOf(refused, kName), kName);
     EXPECT_EQ(status.error_code(), row.code) << row.name;
     const Details details(status);
@@ -97,7 +97,7 @@ TEST(Refusals, EachReasonHasItsCodeAndNextStep) {
 }
 
 TEST(Refusals, NameTheHolderAndWhenToRetry) {
-  const core::Refused refused{.reason = core::RefusalReason::kLockHeld, .holder = Holder("job-7"), .queue_length = 3};
+  const core::Refused refused{.reason = core::RefusalReason::kLockHeld, .holders = {Holder("job-7")}, .queue_length = 3};
   const v1::Refusal refusal = RefusalOf(refused, kName);
   EXPECT_EQ(refusal.message(), "lock \"ns/key\" is held by \"job-7\" (holder " + HolderIdOf({7}) +
                                    "), 3 waiters in the queue; retry later, or set max_wait to wait in the queue");
@@ -110,7 +110,7 @@ TEST(Refusals, NameTheHolderAndWhenToRetry) {
 
 TEST(Refusals, HostileTextStaysOneShortLine) {
   const auto name = core::LockName::Encode("ns", std::string(500, '\n'));
-  const core::Refused refused{.reason = core::RefusalReason::kLockHeld, .holder = Holder(std::string(250, '\x07'))};
+  const core::Refused refused{.reason = core::RefusalReason::kLockHeld, .holders = {Holder(std::string(250, '\x07'))}};
   const std::string message = RefusalOf(refused, name).message();
   EXPECT_EQ(message.find('\n'), message.npos);
   EXPECT_EQ(message.find('\x07'), message.npos);

@@ -134,7 +134,8 @@ void FakeStore::Inspect(const core::LockName& name, uint32_t, core::Duration,
     if (stopped) return done(absl::CancelledError("stopped"));
     const Lock& lock = locks_[name];
     done(store::LockView{.name = name,
-                         .holder = lock.holder,
+                         .holders = Holders(lock),
+                         .holder_count = static_cast<uint32_t>(Holders(lock).size()),
                          .last_token = last_token_,
                          .queue_length = static_cast<uint32_t>(lock.waiters.size()),
                          .waiters = {}});
@@ -148,7 +149,7 @@ void FakeStore::List(std::string, std::string, uint32_t, std::string, core::Dura
     if (stopped) return done(absl::CancelledError("stopped"));
     store::LockPage page;
     for (const auto& [name, lock] : locks_) {
-      if (lock.holder) page.locks.push_back({.name = name, .holder = lock.holder, .waiters = {}});
+      if (lock.holder) page.locks.push_back({.name = name, .holders = Holders(lock), .waiters = {}});
     }
     done(std::move(page));
   });
@@ -175,11 +176,16 @@ core::HolderView FakeStore::Grant(Lock& lock, const core::StoreAcquire& to) {
   return *lock.holder;
 }
 
-std::optional<core::HolderView> FakeStore::HandOff(Lock& lock) {
-  if (lock.waiters.empty()) return std::nullopt;
+std::vector<core::HolderView> FakeStore::Holders(const Lock& lock) {
+  if (!lock.holder) return {};
+  return {*lock.holder};
+}
+
+std::vector<core::HolderView> FakeStore::HandOff(Lock& lock) {
+  if (lock.waiters.empty()) return {};
   const core::StoreAcquire next = std::move(lock.waiters.front());
   lock.waiters.pop_front();
-  return Grant(lock, next);
+  return {Grant(lock, next)};
 }
 
 FakeStore::Outcome FakeStore::Run(const core::StoreAcquire& c) {
@@ -187,11 +193,11 @@ FakeStore::Outcome FakeStore::Run(const core::StoreAcquire& c) {
   if (!lock.holder) Grant(lock, c);
   if (lock.holder->owner == c.owner) return core::AcquireGranted{lock.holder->token, lock.holder->since};
   const auto length = static_cast<uint32_t>(lock.waiters.size());
-  if (!c.wait) return core::AcquireHeld{lock.holder, length};
+  if (!c.wait) return core::AcquireHeld{Holders(lock), length, {}};
   auto place = std::find_if(lock.waiters.begin(), lock.waiters.end(), [&](auto& w) { return w.owner == c.owner; });
   const auto position = static_cast<uint32_t>(place - lock.waiters.begin());
   if (place == lock.waiters.end()) lock.waiters.push_back(c);
-  return core::AcquireQueued{position, lock.holder, static_cast<uint32_t>(lock.waiters.size())};
+  return core::AcquireQueued{position, Holders(lock), static_cast<uint32_t>(lock.waiters.size()), {}};
 }
 
 FakeStore::Outcome FakeStore::Run(const core::StoreRenew& c) {
@@ -224,7 +230,7 @@ FakeStore::Outcome FakeStore::Run(const core::StoreWithdraw& c) {
 FakeStore::Outcome FakeStore::Run(const core::StoreTend& c) {
   Lock& lock = locks_[c.name];
   if (!lock.holder) HandOff(lock);
-  return core::TendDone{.holder = lock.holder};
+  return core::TendDone{.holders = Holders(lock)};
 }
 
 }  // namespace distlock::shard

@@ -85,7 +85,8 @@ class FakeStore final : public store::Store {
   void Deliver();
   void Answer(core::OpId op, Outcome outcome);
   core::HolderView Grant(Lock& lock, const core::StoreAcquire& to);
-  std::optional<core::HolderView> HandOff(Lock& lock);
+  static std::vector<core::HolderView> Holders(const Lock& lock);
+  std::vector<core::HolderView> HandOff(Lock& lock);
   Outcome Run(const core::StoreAcquire& c);
   Outcome Run(const core::StoreRenew& c);
   Outcome Run(const core::StoreRelease& c);

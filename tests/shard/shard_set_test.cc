@@ -192,7 +192,7 @@ TEST_F(ShardSetTest, QuestionsAreAnsweredOnAShard) {
   std::promise<std::thread::id> where;
   set_->Inspect(name, 10, minutes(1), [&](absl::StatusOr<store::LockView> view) {
     ASSERT_TRUE(view.ok()) << view.status();
-    EXPECT_EQ(view->holder->token, 1u);
+    EXPECT_EQ(view->holders[0].token, 1u);
     where.set_value(std::this_thread::get_id());
   });
   EXPECT_NE(where.get_future().get(), std::this_thread::get_id());

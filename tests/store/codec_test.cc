@@ -79,6 +79,7 @@ TEST(CodecEncode, AcquireCarriesEveryArgument) {
   acquire.not_after = {77};
   acquire.wait = true;
   acquire.info = "x\r\ny";
+  acquire.want = {.mode = core::Mode::kPermit, .policy = core::Policy::kAdaptive, .permits = 2, .limit = 5};
   const Encoded encoded = MakeCodec().Encode(acquire);
   EXPECT_EQ(encoded.question.op, 9u);
   EXPECT_EQ(encoded.script, &lua::kAcquire);
@@ -100,8 +101,27 @@ TEST(CodecEncode, AcquireCarriesEveryArgument) {
                                              "x\r\ny",
                                              "86400000",
                                              "1",
-                                             "10000"};
+                                             "10000",
+                                             "p2/5a",
+                                             "0",
+                                             "100000"};
   EXPECT_EQ(Argv(acquire), expected);
+}
+
+TEST(CodecEncode, AcquireSaysHowTheLockIsWantedAndWhoGoesFirst) {
+  const auto words = [](core::Mode mode, core::Policy policy) {
+    core::StoreAcquire acquire{.name = core::LockName::Encode("ns", "k"), .want = {.mode = mode, .policy = policy}};
+    const auto args = Argv(acquire);
+    return args.at(18) + args.at(19);
+  };
+  using core::Mode;
+  using core::Policy;
+  EXPECT_EQ(words(Mode::kExclusive, Policy::kFair), "x0");
+  EXPECT_EQ(words(Mode::kExclusive, Policy::kWriterPreferring), "x1");
+  EXPECT_EQ(words(Mode::kShared, Policy::kWriterPreferring), "s0");
+  EXPECT_EQ(words(Mode::kShared, Policy::kReaderPreferring), "s1");
+  EXPECT_EQ(words(Mode::kExclusive, Policy::kReaderPreferring), "x0");
+  EXPECT_EQ(words(Mode::kShared, Policy::kAdaptive), "sa0");
 }
 
 TEST(CodecEncode, RenewAndReleaseNameTheGrantByItsToken) {
@@ -115,14 +135,14 @@ TEST(CodecEncode, RenewAndReleaseNameTheGrantByItsToken) {
   EXPECT_EQ(renew[10], "18446744073709551615");
   EXPECT_EQ(renew[12], "0");
   const auto release = Argv(core::StoreRelease{1, name, {}, 42, std::chrono::seconds(3)});
-  ASSERT_EQ(release.size(), 13u);
+  ASSERT_EQ(release.size(), 14u);
   EXPECT_EQ(release[8], "42");
   EXPECT_EQ(release[9], "3000");
 }
 
-TEST(CodecEncode, TendNamesTheFirstWaiter) {
-  const auto tend = Argv(core::StoreTend{1, core::LockName::Encode("ns", "k"), {0x01, 0xff}});
-  ASSERT_EQ(tend.size(), 12u);
+TEST(CodecEncode, TendNamesTheWaitersAskedFor) {
+  const auto tend = Argv(core::StoreTend{1, core::LockName::Encode("ns", "k"), {{0x01, 0xff}, {0x02}}});
+  ASSERT_EQ(tend.size(), 13u);
   EXPECT_EQ(tend[11], "01ff0000000000000000000000000000");
 }
 
@@ -131,15 +151,23 @@ TEST(CodecDecode, Acquire) {
   EXPECT_EQ(granted.token, 42u);
   EXPECT_EQ(granted.since.us, 1000);
   const auto queued =
-      Expect<core::AcquireQueued>(Decode(Verb::kAcquire, Array({":2", "5", ":3", ":900", HolderValue(), ":4"})));
+      Expect<core::AcquireQueued>(Decode(Verb::kAcquire, Array({":2", "5", ":3", ":900", ":4", ":900", HolderValue()})));
   EXPECT_EQ(queued.position, 3u);
   EXPECT_EQ(queued.queue_length, 4u);
-  ASSERT_TRUE(queued.holder);
-  EXPECT_EQ(queued.holder->token, 42u);
-  EXPECT_EQ(queued.holder->info, "i;n;f");
-  EXPECT_EQ(queued.holder->time_left, std::chrono::milliseconds(900));
-  const auto held = Expect<core::AcquireHeld>(Decode(Verb::kAcquire, Array({":3", "5", ":-2", "", ":0"})));
-  EXPECT_FALSE(held.holder);
+  ASSERT_EQ(queued.holders.size(), 1u);
+  EXPECT_EQ(queued.holders[0].token, 42u);
+  EXPECT_EQ(queued.holders[0].info, "i;n;f");
+  EXPECT_EQ(queued.holders[0].time_left, std::chrono::milliseconds(900));
+  const auto held = Expect<core::AcquireHeld>(Decode(Verb::kAcquire, Array({":3", "5", ":-2", ":0"})));
+  EXPECT_TRUE(held.holders.empty());
+  EXPECT_FALSE(held.left);
+  const auto many = Expect<core::AcquireHeld>(
+      Decode(Verb::kAcquire, Array({":3", "5", ":7", ":0", ":8", HolderValue(), ":9", HolderValue()})));
+  EXPECT_EQ(many.holders.size(), 2u);
+  EXPECT_EQ(many.left, std::chrono::milliseconds(7));
+  const auto mismatch = Expect<core::AcquireMismatch>(Decode(Verb::kAcquire, Array({":14", "5", "p", ":3"})));
+  EXPECT_EQ(mismatch.mode, core::Mode::kPermit);
+  EXPECT_EQ(mismatch.limit, 3u);
   Expect<core::AcquireLate>(Decode(Verb::kAcquire, Array({":4", "5"})));
   EXPECT_EQ(Expect<core::AcquireQueueFull>(Decode(Verb::kAcquire, Array({":6", "5", ":10000"}))).queue_length, 10000u);
 }
@@ -164,29 +192,31 @@ TEST(CodecDecode, Renew) {
 }
 
 TEST(CodecDecode, GiveBack) {
-  EXPECT_TRUE(Expect<core::GiveBackDone>(Decode(Verb::kRelease, Array({":7", "5"}))).was_holder);
+  EXPECT_TRUE(Expect<core::GiveBackDone>(Decode(Verb::kRelease, Array({":7", "5", ""}))).was_holder);
+  EXPECT_TRUE(Expect<core::GiveBackDone>(Decode(Verb::kRelease, Array({":7", "5", "look"}))).look);
   EXPECT_TRUE(Expect<core::GiveBackDone>(Decode(Verb::kRelease, Array({":7", "5", "blocked"}))).was_holder);
   const auto next = Expect<core::GiveBackDone>(
-      Decode(Verb::kWithdraw, Array({":7", "5", kOwnerHex, "43", "5", "2000", "0", "00000000000000b1"})));
-  ASSERT_TRUE(next.next);
-  EXPECT_EQ(next.next->token, 43u);
-  EXPECT_EQ(next.next->ttl, std::chrono::seconds(2));
+      Decode(Verb::kWithdraw, Array({":7", "5", "", kOwnerHex, "43", "5", "2000", "0", kOwnerHex, "44", "5", "2000", "0"})));
+  ASSERT_EQ(next.next.size(), 2u);
+  EXPECT_EQ(next.next[1].token, 44u);
+  EXPECT_EQ(next.next[0].token, 43u);
+  EXPECT_EQ(next.next[0].ttl, std::chrono::seconds(2));
   EXPECT_FALSE(Expect<core::GiveBackDone>(Decode(Verb::kRelease, Array({":8", "5"}))).was_holder);
-  EXPECT_TRUE(Expect<core::GiveBackDone>(Decode(Verb::kWithdraw, Array({":9", "5"}))).was_waiter);
+  EXPECT_TRUE(Expect<core::GiveBackDone>(Decode(Verb::kWithdraw, Array({":9", "5", ""}))).was_waiter);
   EXPECT_FALSE(Expect<core::GiveBackDone>(Decode(Verb::kWithdraw, Array({":10", "5"}))).was_waiter);
   EXPECT_TRUE(Decode(Verb::kWithdraw, Array({":8", "5"})).odd);
-  EXPECT_TRUE(Decode(Verb::kRelease, Array({":9", "5"})).odd);
+  EXPECT_TRUE(Decode(Verb::kRelease, Array({":9", "5", ""})).odd);
 }
 
 TEST(CodecDecode, Tend) {
   const auto tended =
-      Expect<core::TendDone>(Decode(Verb::kTend, Array({":11", "5", ":77", kOwnerHex, "43", "5", "2000", "0", ":0"})));
-  ASSERT_TRUE(tended.holder);
-  EXPECT_EQ(tended.holder->time_left, std::chrono::milliseconds(77));
+      Expect<core::TendDone>(Decode(Verb::kTend, Array({":11", "5", ":77", ":0", kOwnerHex, "43", "5", "2000", "0"})));
+  ASSERT_EQ(tended.holders.size(), 1u);
+  EXPECT_EQ(tended.holders[0].time_left, std::chrono::milliseconds(77));
   const auto more =
-      Expect<core::TendDone>(Decode(Verb::kTend, Array({":11", "5", ":-2", "", "0", "0", "0", "0", ":1"})));
+      Expect<core::TendDone>(Decode(Verb::kTend, Array({":11", "5", ":-2", ":1"})));
   EXPECT_TRUE(more.more);
-  EXPECT_FALSE(more.holder);
+  EXPECT_TRUE(more.holders.empty());
   EXPECT_TRUE(Expect<core::TendDone>(Decode(Verb::kTend, Array({":10", "5"}))).slot_was_gone);
 }
 
@@ -204,11 +234,12 @@ TEST(CodecDecode, WhatIsNoReplyOfOursIsUnknownAndOdd) {
                                  Array({":1", "5", "0", "1000"}),
                                  Array({":1", "5", "42", "1000", "more"}),
                                  Array({":1", "0", "42", "1000"}),
-                                 Array({":2", "5", ":-1", ":900", HolderValue(), ":4"}),
-                                 Array({":3", "5", ":1", "2;other;shape", ":0"}),
-                                 Array({":3", "5", ":1", "garbage", ":0"}),
+                                 Array({":2", "5", ":-1", ":900", ":4", ":900", HolderValue()}),
+                                 Array({":3", "5", ":1", ":0", ":1", "2;other;shape"}),
+                                 Array({":3", "5", ":1", ":0", ":1"}),
+                                 Array({":14", "5", "q", ":0"}),
                                  Array({":99", "5"}),
-                                 Array({":7", "5"}),
+                                 Array({":7", "5", ""}),
                                  "*2\r\n*0\r\n$1\r\n5\r\n"};
   for (const auto& bytes : replies) {
     const Decoded decoded = Decode(Verb::kAcquire, bytes);
@@ -249,14 +280,15 @@ TEST(CodecDecode, Notice) {
 }
 
 TEST(CodecDecode, Inspect) {
-  const ReplyPtr reply = Parse(Array({":13", "5", ":900", HolderValue(), "42", ":3", kOwnerHex,
-                                      "00000000000000b1;2000;0;in;fo", "not an owner", "x", kOwnerHex, ""}));
+  const ReplyPtr reply = Parse(Array({":13", "5", "42", ":3", ":1", ":1", ":900", HolderValue(), kOwnerHex,
+                                      "00000000000000b1;2000;0;s;1795;in;fo", "not an owner", "x", kOwnerHex, ""}));
   const auto view = Codec::DecodeInspect(Name(), *reply);
   ASSERT_TRUE(view.ok()) << view.status();
   EXPECT_EQ(view->last_token, 42u);
   EXPECT_EQ(view->queue_length, 3u);
   ASSERT_EQ(view->waiters.size(), 2u);
   EXPECT_EQ(view->waiters[0].info, "in;fo");
+  EXPECT_EQ(view->waiters[0].since.us, 1795);
   EXPECT_EQ(view->waiters[1].broker_id, "");
   const ReplyPtr foreign = Parse(Array({":5", "5", "key", "set"}));
   EXPECT_EQ(Codec::DecodeInspect(Name(), *foreign).status().code(), absl::StatusCode::kFailedPrecondition);
@@ -265,11 +297,11 @@ TEST(CodecDecode, Inspect) {
 // Whatever bytes arrive, they decode to something, without a crash, and never to more than they say.
 TEST(CodecDecode, SurvivesMutations) {
   const std::string seeds[] = {Array({":1", "5000", "42", "1000"}),
-                               Array({":2", "5", ":3", ":900", HolderValue(), ":4"}),
+                               Array({":2", "5", ":3", ":900", ":4", ":900", HolderValue()}),
                                Array({":12", "5", ":1", ":0", ":2"}),
-                               Array({":7", "5", kOwnerHex, "43", "5", "2000", "0", "00000000000000b1"}),
-                               Array({":11", "5", ":77", kOwnerHex, "43", "5", "2000", "0", ":0"}),
-                               Array({":13", "5", ":900", HolderValue(), "42", ":1", kOwnerHex, "b1;2000;0;i"}),
+                               Array({":7", "5", "look", kOwnerHex, "43", "5", "2000", "0"}),
+                               Array({":11", "5", ":77", ":0", kOwnerHex, "43", "5", "2000", "0"}),
+                               Array({":13", "5", "42", ":1", ":1", ":1", ":900", HolderValue(), kOwnerHex, "b1;2000;0;x;5;i"}),
                                "-ERR x\r\n"};
   std::mt19937 random(20240611);
   const Codec codec = MakeCodec();

@@ -85,15 +85,15 @@ TEST_P(StoreConformance, OneTryNamesTheHolder) {
   wanted.info = std::string("any;bytes\0\r\n\xff", 13);
   const auto grant = AskFor<core::AcquireGranted>(a, 1, wanted);
   const auto held = AskFor<core::AcquireHeld>(a, 2, MakeAcquire(2, Lock("k"), Owner(2)));
-  ASSERT_TRUE(held.holder);
-  EXPECT_EQ(held.holder->owner, Owner(1));
-  EXPECT_EQ(held.holder->token, grant.token);
-  EXPECT_EQ(held.holder->since, grant.since);
-  EXPECT_EQ(held.holder->ttl, seconds(30));
-  EXPECT_EQ(held.holder->lock_delay, seconds(2));
-  EXPECT_EQ(held.holder->info, wanted.info);
-  EXPECT_GT(held.holder->time_left, seconds(20));
-  EXPECT_LE(held.holder->time_left, seconds(32));
+  ASSERT_EQ(held.holders.size(), 1u);
+  EXPECT_EQ(held.holders[0].owner, Owner(1));
+  EXPECT_EQ(held.holders[0].token, grant.token);
+  EXPECT_EQ(held.holders[0].since, grant.since);
+  EXPECT_EQ(held.holders[0].ttl, seconds(30));
+  EXPECT_EQ(held.holders[0].lock_delay, seconds(2));
+  EXPECT_EQ(held.holders[0].info, wanted.info);
+  EXPECT_GT(held.holders[0].time_left, seconds(20));
+  EXPECT_LE(held.holders[0].time_left, seconds(32));
   EXPECT_EQ(held.queue_length, 0u);
 }
 
@@ -104,7 +104,7 @@ TEST_P(StoreConformance, AnAcquireAfterItsTimeDoesNothing) {
   AskFor<core::AcquireLate>(a, 1, late);
   const auto view = Inspect(a, Lock("k"));
   ASSERT_TRUE(view.ok()) << view.status();
-  EXPECT_FALSE(view->holder);
+  EXPECT_TRUE(view->holders.empty());
 }
 
 TEST_P(StoreConformance, WaitersQueueInOrderAndAreHandedTheLockInTheReply) {
@@ -115,15 +115,15 @@ TEST_P(StoreConformance, WaitersQueueInOrderAndAreHandedTheLockInTheReply) {
   EXPECT_EQ(second.position, 0u);
   EXPECT_EQ(third.position, 1u);
   EXPECT_EQ(third.queue_length, 2u);
-  ASSERT_TRUE(third.holder);
-  EXPECT_EQ(third.holder->owner, Owner(1));
+  ASSERT_EQ(third.holders.size(), 1u);
+  EXPECT_EQ(third.holders[0].owner, Owner(1));
 
   const auto released = AskFor<core::GiveBackDone>(a, 4, core::StoreRelease{4, Lock("k"), Owner(1), {}});
   EXPECT_TRUE(released.was_holder);
-  ASSERT_TRUE(released.next);
-  EXPECT_EQ(released.next->owner, Owner(2));
-  EXPECT_GT(released.next->token, grant.token);
-  EXPECT_EQ(released.next->ttl, seconds(30));
+  ASSERT_EQ(released.next.size(), 1u);
+  EXPECT_EQ(released.next[0].owner, Owner(2));
+  EXPECT_GT(released.next[0].token, grant.token);
+  EXPECT_EQ(released.next[0].ttl, seconds(30));
   EXPECT_EQ(a.seen->Count<core::GrantNotice>(), 0u);
 }
 
@@ -135,7 +135,7 @@ TEST_P(StoreConformance, AnotherBrokersWaiterGetsANotice) {
   AskFor<core::AcquireQueued>(b, 2, MakeAcquire(2, name, Owner(2), true));
   const auto released = AskFor<core::GiveBackDone>(a, 3, core::StoreRelease{3, name, Owner(1), {}});
   EXPECT_TRUE(released.was_holder);
-  EXPECT_FALSE(released.next);
+  EXPECT_TRUE(released.next.empty());
   ASSERT_TRUE(Await([&] { return b.seen->Count<core::GrantNotice>() > 0; }));
   const auto* notice = b.seen->Last<core::GrantNotice>();
   EXPECT_EQ(notice->name, name);
@@ -157,9 +157,9 @@ TEST_P(StoreConformance, RenewsManyAndTellsEachResult) {
   using R = core::RenewResult;
   EXPECT_EQ(done.results, (std::vector<R>{R::kRenewed, R::kGone, R::kAnothers}));
   const auto view = Inspect(a, Lock("mine"));
-  ASSERT_TRUE(view.ok() && view->holder);
-  EXPECT_GT(view->holder->time_left, seconds(200));
-  EXPECT_FALSE(Inspect(a, Lock("gone"))->holder);
+  ASSERT_TRUE(view.ok() && !view->holders.empty());
+  EXPECT_GT(view->holders[0].time_left, seconds(200));
+  EXPECT_TRUE(Inspect(a, Lock("gone"))->holders.empty());
 }
 
 TEST_P(StoreConformance, RenewsAFullBatch) {
@@ -173,7 +173,7 @@ TEST_P(StoreConformance, GivingBackWhatIsNotHeldIsSaid) {
   Broker a = MakeBroker(kBrokerA);
   AskFor<core::AcquireGranted>(a, 1, MakeAcquire(1, Lock("k"), Owner(1)));
   const auto foreign = AskFor<core::GiveBackDone>(a, 2, core::StoreRelease{2, Lock("k"), Owner(2), {}});
-  EXPECT_FALSE(foreign.was_holder || foreign.was_waiter || foreign.next);
+  EXPECT_FALSE(foreign.was_holder || foreign.was_waiter || !foreign.next.empty());
   AskFor<core::GiveBackDone>(a, 3, core::StoreRelease{3, Lock("k"), Owner(1), {}});
   const auto twice = AskFor<core::GiveBackDone>(a, 4, core::StoreRelease{4, Lock("k"), Owner(1), {}});
   EXPECT_FALSE(twice.was_holder);
@@ -205,8 +205,8 @@ TEST_P(StoreConformance, WithdrawTakesAWaiterOutOrReleasesAHolder) {
   EXPECT_TRUE(AskFor<core::GiveBackDone>(a, 4, core::StoreWithdraw{4, Lock("k"), Owner(2)}).was_waiter);
   const auto holder = AskFor<core::GiveBackDone>(a, 5, core::StoreWithdraw{5, Lock("k"), Owner(1)});
   EXPECT_TRUE(holder.was_holder);
-  ASSERT_TRUE(holder.next);
-  EXPECT_EQ(holder.next->owner, Owner(3));
+  ASSERT_EQ(holder.next.size(), 1u);
+  EXPECT_EQ(holder.next[0].owner, Owner(3));
 }
 
 TEST_P(StoreConformance, ABlockIsToldToTheBrokerOfTheNextWaiter) {
@@ -228,22 +228,22 @@ TEST_P(StoreConformance, ABlockedLockStaysTakenByNobody) {
   AskFor<core::AcquireGranted>(a, 1, MakeAcquire(1, Lock("k"), Owner(1)));
   EXPECT_TRUE(AskFor<core::GiveBackDone>(a, 2, core::StoreRelease{2, Lock("k"), Owner(1), 0, seconds(20)}).was_holder);
   const auto held = AskFor<core::AcquireHeld>(a, 3, MakeAcquire(3, Lock("k"), Owner(2)));
-  ASSERT_TRUE(held.holder);
-  EXPECT_EQ(held.holder->owner, core::OwnerId{});
-  EXPECT_GT(held.holder->time_left, seconds(10));
+  ASSERT_EQ(held.holders.size(), 1u);
+  EXPECT_EQ(held.holders[0].owner, core::OwnerId{});
+  EXPECT_GT(held.holders[0].time_left, seconds(10));
 }
 
 TEST_P(StoreConformance, TendShowsWhoHoldsIt) {
   Broker a = MakeBroker(kBrokerA);
   const auto grant = AskFor<core::AcquireGranted>(a, 1, MakeAcquire(1, Lock("k"), Owner(1)));
   AskFor<core::AcquireQueued>(a, 2, MakeAcquire(2, Lock("k"), Owner(2), true));
-  const auto tended = AskFor<core::TendDone>(a, 3, core::StoreTend{3, Lock("k"), Owner(2)});
+  const auto tended = AskFor<core::TendDone>(a, 3, core::StoreTend{3, Lock("k"), {Owner(2)}});
   EXPECT_FALSE(tended.slot_was_gone);
-  ASSERT_TRUE(tended.holder);
-  EXPECT_EQ(tended.holder->owner, Owner(1));
-  EXPECT_EQ(tended.holder->token, grant.token);
-  EXPECT_GT(tended.holder->time_left, seconds(10));
-  EXPECT_TRUE(AskFor<core::TendDone>(a, 4, core::StoreTend{4, Lock("nobody waits here"), Owner(2)}).slot_was_gone);
+  ASSERT_EQ(tended.holders.size(), 1u);
+  EXPECT_EQ(tended.holders[0].owner, Owner(1));
+  EXPECT_EQ(tended.holders[0].token, grant.token);
+  EXPECT_GT(tended.holders[0].time_left, seconds(10));
+  EXPECT_TRUE(AskFor<core::TendDone>(a, 4, core::StoreTend{4, Lock("nobody waits here"), {Owner(2)}}).slot_was_gone);
 }
 
 TEST_P(StoreConformance, TendHandsOnALockThatLapsed) {
@@ -255,9 +255,9 @@ TEST_P(StoreConformance, TendHandsOnALockThatLapsed) {
   core::OpId op = 3;
   core::TendDone tended;
   EXPECT_TRUE(Await([&] {
-    tended = AskFor<core::TendDone>(a, op, core::StoreTend{op, Lock("k"), Owner(2)});
+    tended = AskFor<core::TendDone>(a, op, core::StoreTend{op, Lock("k"), {Owner(2)}});
     ++op;
-    return tended.holder && tended.holder->owner == Owner(2);
+    return !tended.holders.empty() && tended.holders[0].owner == Owner(2);
   }));
 }
 
@@ -280,7 +280,7 @@ TEST_P(StoreConformance, InspectShowsHolderAndWaiters) {
 
   const auto free = Inspect(a, Lock("free"));
   ASSERT_TRUE(free.ok());
-  EXPECT_FALSE(free->holder);
+  EXPECT_TRUE(free->holders.empty());
   EXPECT_EQ(free->queue_length, 0u);
 }
 
@@ -313,7 +313,7 @@ TEST_P(StoreConformance, ListPagesThroughEveryLockOfAPrefix) {
     ASSERT_TRUE(page->ok()) << page->status();
     EXPECT_LE((*page)->locks.size(), 50u);
     for (const auto& lock : (*page)->locks) {
-      EXPECT_TRUE(lock.holder);
+      EXPECT_FALSE(lock.holders.empty());
       seen.insert(lock.name.escaped());
     }
     token = (*page)->next_page_token;

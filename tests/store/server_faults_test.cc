@@ -74,7 +74,7 @@ TEST_F(StoreTest, AUserWithTheListedRightsCanDoEverything) {
   StartAndAwaitUp(OptionsFor(LimitedUser(admin_, server_->Url())));
   AskFor<core::AcquireGranted>(1, MakeAcquire(1, Lock("k"), Owner(1)));
   AskFor<core::AcquireQueued>(2, MakeAcquire(2, Lock("k"), Owner(2), true));
-  AskFor<core::TendDone>(3, core::StoreTend{3, Lock("k"), Owner(2)});
+  AskFor<core::TendDone>(3, core::StoreTend{3, Lock("k"), {Owner(2)}});
   AskFor<core::RenewDoneBatch>(4, core::StoreRenew{4, {{Lock("k"), Owner(1), 0, seconds(9)}}});
   AskFor<core::GiveBackDone>(5, core::StoreRelease{5, Lock("k"), Owner(1), {}});
   std::optional<absl::StatusOr<LockPage>> page;

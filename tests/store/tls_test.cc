@@ -117,7 +117,7 @@ TEST_F(TlsTest, WorksAndPipelinesMuchAtOnce) {
   for (core::OpId op = 1001; op <= 1500; ++op) store_->Submit(MakeAcquire(op, Lock(Cat(op - 1000)), Owner(2)));
   store_->Flush();
   ASSERT_TRUE(loop_.RunUntil([&] { return seen_.Count<core::StoreReply>() == 1000; }));
-  EXPECT_EQ(std::get<core::AcquireHeld>(seen_.Reply(1500)->outcome).holder->info.size(), 8u << 10);
+  EXPECT_EQ(std::get<core::AcquireHeld>(seen_.Reply(1500)->outcome).holders[0].info.size(), 8u << 10);
   EXPECT_TRUE(problems_.empty()) << problems_.back();
 }
 

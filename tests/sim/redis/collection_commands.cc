@@ -18,6 +18,16 @@ bool ReadScore(std::string_view text, double& score) {
   return !copy.empty() && copy.front() != ' ' && end == copy.c_str() + copy.size() && !std::isnan(score);
 }
 
+// An end of a range of scores; "(" before it leaves it out.
+struct Bound {
+  double score = 0;
+  bool exclusive = false;
+};
+bool ReadBound(std::string_view text, Bound& bound) {
+  bound.exclusive = !text.empty() && text.front() == '(';
+  return ReadScore(text.substr(bound.exclusive ? 1 : 0), bound.score);
+}
+
 std::string ScoreText(double score) {
   if (std::isinf(score)) return score > 0 ? "inf" : "-inf";
   if (std::abs(score) < 1e15 && std::trunc(score) == score) return store::Cat(static_cast<int64_t>(score));
@@ -152,6 +162,21 @@ void ZRank(Call& call) {
   call.reply.Integer(at - zset->begin());
 }
 
+void ZCount(Call& call) {
+  Bound low;
+  Bound high;
+  if (!ReadBound(call.arg(2), low) || !ReadBound(call.arg(3), high)) {
+    return call.reply.Error("ERR min or max is not a float");
+  }
+  ZsetValue* zset = nullptr;
+  if (!FindValue(call, call.arg(1), zset)) return;
+  const auto inside = [&](const auto& one) {
+    return (one.first > low.score || (one.first == low.score && !low.exclusive)) &&
+           (one.first < high.score || (one.first == high.score && !high.exclusive));
+  };
+  call.reply.Integer(zset == nullptr ? 0 : std::count_if(zset->begin(), zset->end(), inside));
+}
+
 void HSet(Call& call) {
   if (call.argv.size() % 2 != 0) return call.reply.Error("ERR wrong number of arguments for 'hset' command");
   HashValue* hash = nullptr;
@@ -166,6 +191,12 @@ void HSet(Call& call) {
 void HGet(Call& call) {
   HashValue* hash = nullptr;
   if (FindValue(call, call.arg(1), hash)) ReplyField(call, hash, call.arg(2));
+}
+
+void HExists(Call& call) {
+  HashValue* hash = nullptr;
+  if (!FindValue(call, call.arg(1), hash)) return;
+  call.reply.Integer(hash != nullptr && hash->contains(call.arg(2)) ? 1 : 0);
 }
 
 void HMGet(Call& call) {

@@ -40,6 +40,8 @@ constexpr Command kCommands[] = {
     {"zrange", -4, kReads, commands::ZRange},
     {"zcard", 2, kReads, commands::ZCard},
     {"zrank", 3, kReads, commands::ZRank},
+    {"zcount", 4, kReads, commands::ZCount},
+    {"hexists", 3, kReads, commands::HExists},
     {"hset", -4, kGrows, commands::HSet},
     {"hget", 3, kReads, commands::HGet},
     {"hmget", -3, kReads, commands::HMGet},

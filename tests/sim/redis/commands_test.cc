@@ -49,6 +49,10 @@ TEST_F(CommandsTest, SortedSets) {
   EXPECT_EQ(Do({"ZRANK", "z", "aa"}), "2");
   EXPECT_EQ(Do({"ZRANK", "z", "x"}), "nil");
   EXPECT_EQ(Do({"ZCARD", "z"}), "3");
+  EXPECT_EQ(Do({"ZCOUNT", "z", "-inf", "(2"}), "2");
+  EXPECT_EQ(Do({"ZCOUNT", "z", "(0.5", "2"}), "2");
+  EXPECT_EQ(Do({"ZCOUNT", "none", "1", "2"}), "0");
+  EXPECT_EQ(Do({"ZCOUNT", "z", "one", "2"}), "-ERR min or max is not a float");
   EXPECT_THAT(model.Zset("z"), ElementsAre(Pair("b", 0.5), Pair("a", 1), Pair("aa", 2)));
   EXPECT_EQ(Do({"ZREM", "z", "a", "x", "b", "aa"}), "3");
   EXPECT_EQ(Do({"TYPE", "z"}), "+none");
@@ -64,6 +68,8 @@ TEST_F(CommandsTest, Hashes) {
   EXPECT_EQ(Do({"HMGET", "none", "b"}), "[nil]");
   EXPECT_EQ(Do({"HGET", "h", "a"}), R"("3")");
   EXPECT_EQ(Do({"HLEN", "h"}), "2");
+  EXPECT_EQ(Do({"HEXISTS", "h", "a"}), "1");
+  EXPECT_EQ(Do({"HEXISTS", "h", "x"}), "0");
   EXPECT_THAT(model.Hash("h"), ElementsAre(Pair("a", "3"), Pair("b", "2")));
   EXPECT_EQ(Do({"HSET", "h", "a"}), "-ERR wrong number of arguments for 'hset' command");
   EXPECT_EQ(Do({"HDEL", "h", "a", "b", "b"}), "2");

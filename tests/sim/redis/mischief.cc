@@ -47,8 +47,9 @@ constexpr std::string_view kStrings[] = {"",
                                          "1;0000000000000000000000000000000f;9007199254740991;6;7;0;x",
                                          "2;0000000000000000000000000000000f;5;6;7;0;"};
 constexpr std::string_view kScores[] = {"0", "-3", "1.5", "5", "1000", "9007199254740992", "inf", "-inf"};
-constexpr std::string_view kEntryEnds[] = {";15000;0;info", ";0;0;",           ";5;2147483640;", ";5;2147483642;",
-                                           ";x;0;",         ";99999999999;0;", ";7;7",           ""};
+constexpr std::string_view kEntryEnds[] = {
+    ";15000;0;x;1;info", ";0;0;x;1;",          ";5;2147483640;s;5;",   ";5;2147483642;p1/3;5;", ";x;0;", ";99999999999;0;x;1;",
+    ";7;7;p2/3a;9;",     ";15000;0;x;1795;i",  ";7;7;q;9;",            ";7;7;xa;9;",            "",      ";15000;0;s;1;i"};
 constexpr std::string_view kExpiries[] = {"0", "-5", "1", "3", "70000", "x"};
 
 constexpr std::string_view kSnippets[] = {
@@ -195,15 +196,17 @@ core::OwnerId Mischief::Owner(const Action& action) const {
 }
 
 core::OwnerId Mischief::Holder(const Action& action, const core::LockName& lock) const {
-  const auto value = twins_->model().String(brokers_[0].keys().Holder(lock));
+  const std::string key = brokers_[0].keys().Holder(lock);
+  const auto value = twins_->model().String(key);
   const auto parts = store::Split(value.value_or(""), ';');
-  const bool held = parts.size() > 1 && parts[1].size() == 32;
-  if (!held || action.c % 4 == 0) return Owner(action);
-  core::OwnerId owner{};
-  for (size_t i = 0; i < owner.size(); ++i) {
-    std::from_chars(parts[1].data() + 2 * i, parts[1].data() + 2 * i + 2, owner[i], 16);
+  std::vector<core::OwnerId> held;
+  if (parts.size() > 1) {
+    if (const auto owner = store::ParseOwner(parts[1])) held.push_back(*owner);
   }
-  return owner;
+  for (const auto& [field, slot] : twins_->model().Hash(key)) {
+    if (const auto owner = store::ParseOwner(field)) held.push_back(*owner);
+  }
+  return held.empty() || action.c % 4 == 0 ? Owner(action) : held[action.b % held.size()];
 }
 
 uint64_t Mischief::Token(const Action& action, const core::LockName& lock) const {
@@ -234,6 +237,18 @@ std::string Mischief::Key(const Action& action, uint8_t which) const {
   }
 }
 
+// Readers and writers on one lock, permits on another, all on the third.
+core::Want Mischief::Want(const Action& action) const {
+  core::Want want{.policy = static_cast<core::Policy>(action.c % 4)};
+  const int which = action.lock % kLocks == 2 ? action.b % 3 : action.lock % kLocks == 1 ? 2 : action.b % 2;
+  want.mode = static_cast<core::Mode>(which);
+  if (want.mode == core::Mode::kPermit) {
+    want.limit = action.c % 8 == 7 ? 2 : 3;
+    want.permits = static_cast<uint32_t>(1 + action.a % want.limit);
+  }
+  return want;
+}
+
 core::StoreCommand Mischief::Command(const Action& action, Deed verb) const {
   const core::LockName& lock = Lock(action);
   if (verb == Deed::kAcquire) {
@@ -242,6 +257,7 @@ core::StoreCommand Mischief::Command(const Action& action, Deed verb) const {
     acquire.lock_delay = milliseconds(Pick(kDelayMs, action.c));
     if (action.a % 5 == 0) acquire.not_after.us = twins_->model().now_us() + Pick(kLateByUs, action.b + action.c);
     acquire.info = Pick(kInfos, action.b);
+    acquire.want = Want(action);
     return acquire;
   }
   if (verb == Deed::kRenew) {
@@ -264,7 +280,12 @@ core::StoreCommand Mischief::Command(const Action& action, Deed verb) const {
     const core::OwnerId owner = action.a % 2 == 0 ? Owner(action) : Holder(action, lock);
     return core::StoreWithdraw{.name = lock, .owner = owner, .keep_grant = action.b % 2 == 0};
   }
-  return core::StoreTend{.name = lock, .first = action.a % 4 == 0 ? Owner(action) : Holder(action, lock)};
+  core::StoreTend tend{.name = lock, .asked = {action.a % 4 == 0 ? Owner(action) : Holder(action, lock)}};
+  for (const auto& [member, score] : twins_->model().Zset(brokers_[0].keys().Queue(lock))) {
+    const auto owner = store::ParseOwner(member);
+    if (owner && action.a % 3 != 0) tend.asked.push_back(*owner);
+  }
+  return tend;
 }
 
 std::string Mischief::CallBytes(const Action& action, Deed verb) const {
@@ -300,7 +321,9 @@ void Mischief::PutOther(const Action& action) {
   constexpr std::string_view kAdders[] = {"LPUSH", "SADD"};
   if (action.b % 4 < 2) return Run({Pick(kAdders, action.b), key, "junk"});
   if (action.b % 4 == 2) return Run({"ZADD", key, "1", "junk"});
-  Run({"HSET", key, "junk", "junk"});
+  constexpr std::string_view kFields[] = {"junk", "holders", "00000000000000000000000000000001"};
+  constexpr std::string_view kValues[] = {"junk", "s;0;1;1", "p;3;2;99999999999999", "99999999999999999;5;5;100;0;1;i", "1;5;5;100;0;1;"};
+  Run({"HSET", key, Pick(kFields, action.c), Pick(kValues, action.b / 4 + action.c)});
 }
 
 void Mischief::PutWaiter(const Action& action) {

@@ -87,6 +87,7 @@ class Mischief {
   std::string Key(const Action& action, uint8_t which) const;
   // A call of the verb that the deed names, as bytes.
   std::string CallBytes(const Action& action, Deed verb) const;
+  core::Want Want(const Action& action) const;
   core::StoreCommand Command(const Action& action, Deed verb) const;
 
   void Run(std::initializer_list<std::string_view> argv) { twins_->Do(Argv(argv)); }

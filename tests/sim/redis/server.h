@@ -130,6 +130,8 @@ void ZRem(Call& call);
 void ZRange(Call& call);
 void ZCard(Call& call);
 void ZRank(Call& call);
+void ZCount(Call& call);
+void HExists(Call& call);
 void HSet(Call& call);
 void HGet(Call& call);
 void HMGet(Call& call);
