@@ -6,6 +6,7 @@
 -- {kind = 's' or 'p', limit, used (permits taken), soonest (no slot expires before), many = true (B:h is a hash)}.
 -- What somebody wants: {kind, permits, limit, adaptive}, and to be granted: owner, ttl, delay, info, px.
 local CHUNK, MAX_WALK, MAX_GRANTS, FIRST_PLACE = 100, 10001, 100, 4503599627370496
+local BLOCKED = 'blocked:' -- and a token: the field of a share that a release left blocked
 
 -- x | s | p<permits>/<limit>, and a: ADAPTIVE. nil: it has another shape.
 local function parse_want(text)
@@ -50,7 +51,10 @@ local function read_slots(h)
   end
   if #slots == 0 then h.kind = nil end
   h.stale = true
-  table.sort(slots, function(a, b) return tonumber(a.token) < tonumber(b.token) end)
+  table.sort(slots, function(a, b)
+    local first, second = tonumber(a.token), tonumber(b.token)
+    return first < second or first == second and a.owner < b.owner
+  end)
   return slots
 end
 
@@ -89,7 +93,8 @@ local function left_ms(h)
 end
 
 local function value_of(slot)
-  return table.concat({'1', slot.owner, slot.token, slot.since, slot.ttl, slot.delay, slot.info}, ';')
+  local owner = string.sub(slot.owner, 1, #BLOCKED) == BLOCKED and string.rep('0', 32) or slot.owner
+  return table.concat({'1', owner, slot.token, slot.since, slot.ttl, slot.delay, slot.info}, ';')
 end
 
 -- Appends at most 16 of the holders: left_ms and value of each. None of more than 128: all would have to be read for it.

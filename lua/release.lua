@@ -45,8 +45,7 @@ if block > 0 then
     redis.call('PEXPIRE', HOLDER, str(math.max(block, redis.call('PTTL', HOLDER))))
     redis.call('HDEL', HOLDER, ARGV[1])
     h.soonest = math.min(h.soonest, now + block * 1000)
-    local nobody = string.rep('0', 32 - #h.mine.token) .. h.mine.token
-    redis.call('HSET', HOLDER, 'holders', header(h), nobody, slot_value(h.mine, now + block * 1000))
+    redis.call('HSET', HOLDER, 'holders', header(h), BLOCKED .. h.mine.token, slot_value(h.mine, now + block * 1000))
   else
     redis.call('PEXPIRE', HOLDER, ARGV[3])
     redis.call('SET', HOLDER, '1;' .. string.rep('0', 32) .. string.sub(value, 35), 'PX', ARGV[3])

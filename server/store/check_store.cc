@@ -21,7 +21,7 @@ std::vector<core::StoreCommand> ProbeCommands(const core::LockName& name) {
   return {
       core::StoreAcquire{.op = 1, .name = name, .owner = kFirst, .ttl = kProbeLife, .info = {}},
       core::StoreAcquire{.op = 2, .name = name, .owner = kSecond, .ttl = kProbeLife, .wait = true, .info = {}},
-      core::StoreTend{.op = 3, .name = name},
+      core::StoreTend{.op = 3, .name = name, .asked = {kSecond}},
       core::StoreRenew{.op = 4, .items = {{name, kFirst, 0, kProbeLife}}},
       core::StoreRelease{.op = 5, .name = name, .owner = kFirst, .block = {}},
       core::StoreWithdraw{.op = 6, .name = name, .owner = kSecond},

@@ -30,11 +30,6 @@ std::optional<uint64_t> TakeNumber(std::string_view& rest) {
   return field ? ParseNumber(*field) : std::nullopt;
 }
 
-// A share that a release left blocked: zeros, and among many such shares the token at its end.
-bool IsNobody(const core::OwnerId& owner) {
-  return std::all_of(owner.begin(), owner.begin() + owner.size() / 2, [](uint8_t byte) { return byte == 0; });
-}
-
 }  // namespace
 
 std::string HexOfOwner(const core::OwnerId& owner) {
@@ -98,7 +93,7 @@ std::optional<core::HolderView> ParseHolder(std::string_view value, int64_t pttl
   const auto delay = TakeNumber(value);
   if (!owner || !token || !since || !ttl || !delay) return std::nullopt;
   core::HolderView view;
-  view.owner = IsNobody(*owner) ? core::OwnerId{} : *owner;
+  view.owner = *owner;
   view.token = *token;
   view.since = AsStoreTime(*since);
   view.ttl = FromMs(*ttl);

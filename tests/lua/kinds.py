@@ -48,8 +48,13 @@ class RwLock(Lock):
         slots = {k: v.split(b";") for k, v in zip(items[0::2], items[1::2]) if k != b"holders"}
         seconds, us = self.redis("TIME")
         now = int(seconds) * 1_000_000 + int(us)
-        alive = sorted((int(v[1]), int(k, 16), int(v[5])) for k, v in slots.items() if int(v[0]) > now)
+        alive = sorted((int(v[1]), self.number(k), int(v[5])) for k, v in slots.items() if int(v[0]) > now)
         return {n: permits for _, n, permits in alive}
+
+    @staticmethod
+    def number(field):
+        """Of an owner id; -token of a share that is blocked."""
+        return -int(field.split(b":")[1]) if field.startswith(b"blocked:") else int(field, 16)
 
     def token_of(self, n):
         slot = self.redis("HGET", self.h, owner(n))

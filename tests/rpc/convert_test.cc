@@ -97,7 +97,10 @@ TEST(Refusals, EachReasonHasItsCodeAndNextStep) {
 }
 
 TEST(Refusals, NameTheHolderAndWhenToRetry) {
-  const core::Refused refused{.reason = core::RefusalReason::kLockHeld, .holders = {Holder("job-7")}, .queue_length = 3};
+  const core::Refused refused{.reason = core::RefusalReason::kLockHeld,
+                              .retry_after = std::chrono::seconds(2),
+                              .holders = {Holder("job-7")},
+                              .queue_length = 3};
   const v1::Refusal refusal = RefusalOf(refused, kName);
   EXPECT_EQ(refusal.message(), "lock \"ns/key\" is held by \"job-7\" (holder " + HolderIdOf({7}) +
                                    "), 3 waiters in the queue; retry later, or set max_wait to wait in the queue");
@@ -106,6 +109,13 @@ TEST(Refusals, NameTheHolderAndWhenToRetry) {
   EXPECT_EQ(details.facts.at("queue_length"), "3");
   EXPECT_EQ(details.facts.at("fencing_token"), "5");
   EXPECT_EQ(details.resource.owner(), "job-7");
+}
+
+TEST(Refusals, NameOneOfManyHoldersAndShowAll) {
+  const core::Refused refused{.reason = core::RefusalReason::kLockHeld, .holders = {Holder("job-7"), Holder("job-8")}};
+  const v1::Refusal refusal = RefusalOf(refused, kName);
+  EXPECT_THAT(refusal.message(), testing::HasSubstr("and 1 more"));
+  EXPECT_EQ(refusal.holders_size(), 2);
 }
 
 TEST(Refusals, HostileTextStaysOneShortLine) {

@@ -122,9 +122,9 @@ TEST(Unary, AMangledLeaseIdIsInvalidNotGone) {
 
 TEST(Unary, WhatIsNotBuiltSaysSo) {
   TestBroker broker;
-  v1::AcquireRequest shared = OneTry("a");
-  shared.mutable_lock()->set_mode(v1::LOCK_MODE_SHARED);
-  const auto [status, r1] = Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, shared);
+  v1::AcquireRequest again = OneTry("a");
+  again.mutable_lock()->set_reentrant(true);
+  const auto [status, r1] = Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, again);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
   EXPECT_EQ(Details(status).reason, "NOT_SUPPORTED");
 

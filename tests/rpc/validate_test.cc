@@ -146,25 +146,36 @@ TEST(Validate, AllBadFieldsAtOnce) {
   EXPECT_THAT(verdict.refusal.message(), HasSubstr("and 2 more"));
 }
 
-TEST(Validate, SaysWhatIsNotSupportedAndWhatIs) {
-  const std::vector<std::pair<const char*, std::function<void(v1::LockSpec&)>>> table = {
-      {"SHARED", [](v1::LockSpec& s) { s.set_mode(v1::LOCK_MODE_SHARED); }},
-      {"PERMIT",
-       [](v1::LockSpec& s) {
-         s.set_mode(v1::LOCK_MODE_PERMIT);
-         s.set_limit(3);
-       }},
-      {"ADAPTIVE", [](v1::LockSpec& s) { s.set_policy(v1::QUEUE_POLICY_ADAPTIVE); }},
-      {"WRITER_PREFERRING", [](v1::LockSpec& s) { s.set_policy(v1::QUEUE_POLICY_WRITER_PREFERRING); }},
-      {"reentrant", [](v1::LockSpec& s) { s.set_reentrant(true); }},
+TEST(Validate, SaysWhatIsNotSupported) {
+  const Verdict verdict = Check([](v1::LockSpec& spec) { spec.set_reentrant(true); });
+  EXPECT_FALSE(verdict.ok);
+  EXPECT_EQ(verdict.refusal.reason(), v1::REFUSAL_REASON_NOT_SUPPORTED);
+  EXPECT_THAT(verdict.refusal.message(), HasSubstr("reentrant"));
+}
+
+TEST(Validate, TurnsModesAndPoliciesIntoWhatIsWanted) {
+  const auto want = [](v1::LockMode mode, v1::QueuePolicy policy, uint32_t permits = 0, uint32_t limit = 0) {
+    v1::LockSpec spec;
+    spec.set_key("k");
+    spec.set_mode(mode);
+    spec.set_policy(policy);
+    spec.set_permits(permits);
+    spec.set_limit(limit);
+    const Limits limits;
+    Validator check(limits);
+    const core::Acquire acquire = check.Spec(spec, "lock", true);
+    EXPECT_TRUE(check.ok());
+    return acquire.want;
   };
-  for (const auto& [word, change] : table) {
-    const Verdict verdict = Check(change);
-    EXPECT_FALSE(verdict.ok);
-    EXPECT_EQ(verdict.refusal.reason(), v1::REFUSAL_REASON_NOT_SUPPORTED) << word;
-    EXPECT_THAT(verdict.refusal.message(), HasSubstr(word));
-    EXPECT_THAT(verdict.refusal.message(), HasSubstr("it supports mode EXCLUSIVE with policy FAIR"));
-  }
+  using core::Mode;
+  using core::Policy;
+  EXPECT_EQ(want(v1::LOCK_MODE_UNSPECIFIED, v1::QUEUE_POLICY_UNSPECIFIED), (core::Want{}));
+  EXPECT_EQ(want(v1::LOCK_MODE_SHARED, v1::QUEUE_POLICY_WRITER_PREFERRING),
+            (core::Want{Mode::kShared, Policy::kWriterPreferring}));
+  EXPECT_EQ(want(v1::LOCK_MODE_EXCLUSIVE, v1::QUEUE_POLICY_READER_PREFERRING),
+            (core::Want{Mode::kExclusive, Policy::kReaderPreferring}));
+  EXPECT_EQ(want(v1::LOCK_MODE_PERMIT, v1::QUEUE_POLICY_ADAPTIVE, 2, 5), (core::Want{Mode::kPermit, Policy::kAdaptive, 2, 5}));
+  EXPECT_EQ(want(v1::LOCK_MODE_PERMIT, v1::QUEUE_POLICY_FAIR, 0, 5), (core::Want{Mode::kPermit, Policy::kFair, 1, 5}));
 }
 
 TEST(Validate, APermitNeedsALimitFirst) {
