@@ -113,12 +113,15 @@ int64_t ToNs(const google::protobuf::Duration& duration) {
   return std::min(duration.seconds(), kMaxSeconds) * kSecond + std::min<int64_t>(duration.nanos(), kMaxNanos);
 }
 
-std::shared_ptr<const Spec> MakeSpec(std::string key, LockOptions options) {
+std::shared_ptr<const Spec> MakeSpec(std::string key, LockOptions options, Taking taking) {
   auto spec = std::make_shared<Spec>();
   v1::LockSpec& wire = spec->wire;
   wire.set_namespace_(std::move(options.lock_namespace));
   wire.set_key(std::move(key));
-  wire.set_mode(v1::LOCK_MODE_EXCLUSIVE);
+  wire.set_mode(taking.mode);
+  wire.set_permits(taking.permits);
+  wire.set_limit(taking.limit);
+  wire.set_policy(static_cast<v1::QueuePolicy>(options.policy));
   if (options.ttl) SetDuration(*options.ttl, wire.mutable_ttl());
   wire.set_owner(std::move(options.owner));
   wire.mutable_metadata()->insert(options.metadata.begin(), options.metadata.end());

@@ -27,7 +27,13 @@ struct Spec {
   std::optional<Refusal> problem;
 };
 
-std::shared_ptr<const Spec> MakeSpec(std::string key, LockOptions options);
+// How a lock is taken: `permits` and `limit` are of PERMIT only.
+struct Taking {
+  v1::LockMode mode = v1::LOCK_MODE_EXCLUSIVE;
+  uint32_t permits = 0;
+  uint32_t limit = 0;
+};
+std::shared_ptr<const Spec> MakeSpec(std::string key, LockOptions options, Taking taking = {});
 
 // A label the broker can read: cut to its limit, and empty when it is no UTF-8.
 std::string CleanLabel(std::string label);

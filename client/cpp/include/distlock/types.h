@@ -86,6 +86,15 @@ struct QueuedInfo {
   std::vector<Holder> holders;
 };
 
+// Who goes next when several wait; it counts for the request that names it.
+enum class QueuePolicy {
+  kDefault = 0,            // the namespace's, which is kFair
+  kFair = 1,               // order of arrival; neighbouring readers share
+  kWriterPreferring = 2,   // waiting writers first
+  kReaderPreferring = 3,   // readers enter whenever no writer holds
+  kAdaptive = 4,           // newcomers may take a free lock until somebody has waited for 100 ms
+};
+
 struct LockOptions {
   std::string lock_namespace;        // "" = "default"
   std::optional<Duration> ttl;       // unset: 15 s. What a crash of the broker costs
@@ -93,6 +102,7 @@ struct LockOptions {
   Duration max_hold{0};              // 0: none; else the lock ends this long after its grant
   Duration lock_delay{0};            // after an abnormal end nobody gets the lock for this long
   OnDisconnect on_disconnect = OnDisconnect::kSafe;
+  QueuePolicy policy = QueuePolicy::kDefault;
   std::string owner;                            // label shown to others, up to 256 bytes
   std::map<std::string, std::string> metadata;  // shown to others, up to 1 KiB
   // Told when an acquire has to queue. Runs on a thread of the library: it must not block.
