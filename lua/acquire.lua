@@ -51,7 +51,8 @@ settle(h)
 if h.mine or not mixes(h, me) then return {MISMATCH, NOW, h.kind, h.limit or 0} end
 
 local place = length > 0 and redis.call('ZRANK', QUEUE, owner)
-local in_front = preferred and length > 0 and redis.call('ZCOUNT', QUEUE, '-inf', '(0') or length
+local function count_in_front() return preferred and length > 0 and redis.call('ZCOUNT', QUEUE, '-inf', '(0') or length end
+local in_front = count_in_front()
 if not place then me.ahead = in_front end
 if fits(h, me) then
   if length == 0 then
@@ -68,7 +69,7 @@ if fits(h, me) then
   hand_off(h, {last = last, keep = keep, trusted = trusted, broker = broker, me = me})
   if me.token then return {GRANTED, NOW, me.token, NOW} end
   length, place = redis.call('ZCARD', QUEUE), place and redis.call('ZRANK', QUEUE, owner)
-  in_front = math.min(in_front, length)
+  in_front = count_in_front()
 end
 local left = left_ms(h)
 if not wait then return show(h, left, {HELD, NOW, left, length}) end

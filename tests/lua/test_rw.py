@@ -280,3 +280,15 @@ def test_inspect_shows_readers_in_the_order_of_their_grants(rw):
     rw.write(4)
     reply = rw.call("inspect", 10, 2)
     assert reply[3:6] == [1, 3, 2] and names(reply, 6)[:2] == [3, 1] and reply[10] == owner(4)
+
+
+def test_a_preferred_writer_is_placed_by_who_is_left(redis, listen):
+    listen(1)
+    rw = RwLock(redis, "writer")
+    rw.write(1)
+    rw.write(2)
+    for n in (3, 4):
+        rw.read(n)
+    redis("DEL", rw.h)  # free, without a hand-off
+    assert rw.write(5)[0] == QUEUED and rw.holders() == {2: 1} and rw.waiters() == [5, 3, 4]
+    assert float(redis("ZRANGE", rw.q, 0, 0, "WITHSCORES")[1]) < 0

@@ -47,14 +47,20 @@ void CheckOverlaps(const Index& index, Report& report) {
     lock = belief.lock;
     std::erase_if(open, [&](const Belief* other) { return other->until <= belief.from; });
     const Tenure& tenure = index.tenures[static_cast<size_t>(belief.tenure)];
+    const LeaseTerms& terms = index.TermsOf(tenure);
+    uint64_t permits = terms.permits;
     for (const Belief* other : open) {
       const Tenure& earlier = index.tenures[static_cast<size_t>(other->tenure)];
       if (earlier.lease == tenure.lease) continue;
       const int64_t overlap_end = std::min(other->until, belief.until);
       if (Excused(index, earlier, tenure, overlap_end)) continue;
+      if (MayShare(terms, index.TermsOf(earlier))) {
+        permits += index.TermsOf(earlier).permits;
+        if (terms.kind == HoldKind::kShared || permits <= terms.limit) continue;
+      }
       if (!report.Wants("I1")) return;
       report.Add("I1", lock, {earlier.lease, tenure.lease}, overlap_end,
-                 "two believed in " + report.Lock(lock) + " for " + Report::Span(overlap_end - belief.from) + ": " +
+                 (permits > terms.limit && terms.kind == HoldKind::kPermit ? "more believed in permits of " : "two believed in ") + report.Lock(lock) + " for " + Report::Span(overlap_end - belief.from) + ": " +
                      Interval(report, earlier, *other) + ", and " + Interval(report, tenure, belief));
     }
     open.push_back(&belief);

@@ -67,6 +67,8 @@ struct Actor {
   std::string name;
 };
 
+enum class HoldKind : uint8_t { kExclusive, kShared, kPermit };
+
 // What was asked for in one lease; index = lease number.
 struct LeaseTerms {
   int32_t lock = -1;
@@ -79,7 +81,15 @@ struct LeaseTerms {
   // Its broker sees its stream end, and frees it when the last promise has passed (neither detached nor EXPIRE): then the end
   // of its client costs a validity. False where that is not known: it may cost a ttl.
   bool freed_by_promise = false;
+  HoldKind kind = HoldKind::kExclusive;
+  uint32_t permits = 1;    // kPermit: of `limit`
+  uint32_t limit = 0;
+  bool preferred = false;  // its place is in front of those who are not
+  bool adaptive = false;   // it may take a free lock before those who have not waited for long
 };
+
+// Whether both may have the lock at a time; of permits only as long as there are enough.
+inline bool MayShare(const LeaseTerms& a, const LeaseTerms& b) { return a.kind == b.kind && a.kind != HoldKind::kExclusive; }
 
 struct History {
   // Of the whole run.

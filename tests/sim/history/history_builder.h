@@ -26,6 +26,11 @@ struct Terms {
   bool detached = false;
   bool risky = false;
   bool freed_by_promise = false;
+  HoldKind kind = HoldKind::kExclusive;
+  uint32_t permits = 1;
+  uint32_t limit = 0;
+  bool preferred = false;
+  bool adaptive = false;
 };
 
 class HistoryBuilder {
@@ -51,7 +56,12 @@ class HistoryBuilder {
                                .max_hold_ns = Ms(terms.max_hold),
                                .detached = terms.detached,
                                .risky = terms.risky,
-                               .freed_by_promise = terms.freed_by_promise});
+                               .freed_by_promise = terms.freed_by_promise,
+                               .kind = terms.kind,
+                               .permits = terms.permits,
+                               .limit = terms.limit,
+                               .preferred = terms.preferred,
+                               .adaptive = terms.adaptive});
     const int64_t max_wait = terms.max_wait > 0 ? Ms(terms.max_wait) : terms.max_wait;
     Add(at, RecordKind::kAsked, lease, {.value = max_wait});
     return lease;

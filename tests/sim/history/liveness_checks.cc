@@ -13,6 +13,7 @@ struct Use {
   int64_t held = 0;
   int64_t since = kNotSeen;  // held now
   int64_t believed_until = kNotSeen;
+  int holders = 0;  // by the store's word
   int grants = 0;
 
   int64_t HeldUntil(int64_t at) const {
@@ -71,6 +72,8 @@ class Waits {
   }
 
   static void Follow(const Record& record, RecordKind begins, RecordKind ends, Use& use) {
+    if (record.kind == RecordKind::kTook) ++use.holders;
+    if (record.kind == RecordKind::kFreed && --use.holders > 0) return;
     if (record.kind == begins) {
       if (use.since != kNotSeen && use.believed_until != kNotSeen && use.believed_until < record.at_ns) {
         use.held = use.HeldUntil(record.at_ns);

@@ -17,11 +17,14 @@ struct Place {
 };
 
 struct LockState {
-  std::vector<Place> queue;  // few; in the order of being noted
-  int64_t holder = -1;
-  int64_t free_since = kNotSeen;
-  int64_t blocked = 0;  // for how long nobody may have been told of that
+  std::vector<Place> queue;      // few; in the order of being noted
+  std::vector<int64_t> holders;  // leases
+  int64_t free_since = kNotSeen; // when a holder, or one who waited, last went
+  int64_t told_by = kNotSeen;    // until when nobody may have been told of that
 };
+
+// ADAPTIVE: so long may newcomers come first.
+constexpr int64_t kFairAfter = 100'000'000;
 
 // Follows the store's queues through the records.
 class StoreQueues {
@@ -61,6 +64,7 @@ class StoreQueues {
     }
     for (const Place& place : locks_[static_cast<size_t>(record.lock)].queue) {
       if (place.arrival < record.value || place.since == record.at_ns || place.lease == record.lease) continue;
+      if (index_.TermsOf(record.lease).preferred && !index_.TermsOf(place.lease).preferred) continue;
       if (index_.Forgot(record.lock, place.since, record.at_ns)) continue;
       report_.Add("I4", record.lock, {place.lease, record.lease}, record.at_ns,
                   report_.Lease(record.lease) + " was queued for " + report_.Lock(record.lock) + " as number " +
@@ -74,12 +78,13 @@ class StoreQueues {
     std::vector<Place>& queue = locks_[static_cast<size_t>(record.lock)].queue;
     const auto place = std::find_if(queue.begin(), queue.end(), [&](const Place& one) { return one.lease == record.lease; });
     if (place != queue.end()) queue.erase(place);
+    LockState& lock = locks_[static_cast<size_t>(record.lock)];
+    lock.free_since = std::max(lock.free_since, record.at_ns);
   }
 
   void Free(const Record& record) {
     LockState& lock = locks_[static_cast<size_t>(record.lock)];
-    if (lock.holder != record.lease) return;
-    lock.holder = -1;
+    if (std::erase(lock.holders, record.lease) == 0) return;
     lock.free_since = record.at_ns;
     const int64_t delay = index_.history.leases[static_cast<size_t>(record.lease)].lock_delay_ns;
     // What ends by itself, or is blocked first, is found when waiters look: at the end of the ttl that they know of.
@@ -87,7 +92,7 @@ class StoreQueues {
     // A detached request whose grant ended unheard may have had another one since, and have given that back.
     const bool clean = fate.released != kNotSeen && fate.answered <= record.at_ns;
     const bool handed_on = static_cast<FreedHow>(record.code) == FreedHow::kReleased && (delay == 0 || clean);
-    lock.blocked = handed_on ? 0 : delay + index_.history.longest_ttl_ns;
+    if (!handed_on) lock.told_by = record.at_ns + delay + index_.history.longest_ttl_ns;
   }
 
   void Take(const Record& record, size_t number) {
@@ -96,7 +101,8 @@ class StoreQueues {
     CheckOrder(record, number, lock);
     CheckTold(record, number);
     Leave(record);
-    lock.holder = record.lease;
+    lock.holders.push_back(record.lease);
+    if (index_.TermsOf(record.lease).kind == HoldKind::kExclusive) lock.told_by = kNotSeen;
   }
 
   // I5: who waits and is given the lock learns of it, or, when that grant has ended unheard, gets a new place.
@@ -123,13 +129,21 @@ class StoreQueues {
       if (place.lease == record.lease) own = std::min(own, place.arrival);
     }
     if (own == kUnplaced && !index_.history.calm) own = arrivals_[static_cast<size_t>(record.lease)];
+    const LeaseTerms& terms = index_.TermsOf(record.lease);
+    if (own == kUnplaced && terms.preferred) own = 0;  // behind the preferred, before all others
     for (const Place& place : lock.queue) {
       if (place.lease == record.lease || place.arrival >= own || Excused(record, number, place)) continue;
+      if (own == kUnplaced && MayBarge(terms, place, record.at_ns)) continue;
       report_.Add("I4", record.lock, {place.lease, record.lease}, record.at_ns,
                   report_.Lease(record.lease) + " got " + report_.Lock(record.lock) + " before " + report_.Lease(place.lease) +
                       ", which was number " + std::to_string(place.arrival) + " in the queue" +
                       (own == kUnplaced ? std::string() : " and it number " + std::to_string(own)));
     }
+  }
+
+  bool MayBarge(const LeaseTerms& terms, const Place& place, int64_t at) const {
+    if (!terms.adaptive || !index_.TermsOf(place.lease).adaptive) return false;
+    return !index_.history.calm || at - place.since <= kFairAfter + kFairAfter / 100;
   }
 
   // The waiter passed over was dead or deaf: its broker may have lost its place or its ear by a fault.
@@ -142,14 +156,28 @@ class StoreQueues {
     return index_.MayBeDeaf(record.lock, place.since, record.at_ns);
   }
 
-  // I5: from when the lock was free and waited for.
+  // Whether it could have the lock beside those who hold it.
+  bool Fits(const LockState& lock, int64_t lease) const {
+    const LeaseTerms& terms = index_.TermsOf(lease);
+    uint64_t permits = terms.permits;
+    for (const int64_t holder : lock.holders) {
+      if (!MayShare(terms, index_.TermsOf(holder))) return false;
+      permits += index_.TermsOf(holder).permits;
+    }
+    return lock.holders.empty() || terms.kind == HoldKind::kShared || permits <= terms.limit;
+  }
+
+  // I5: from when the lock was free for the first who waits for it.
   void CheckServed(int32_t number, int64_t at, const char* how) {
     const LockState& lock = locks_[static_cast<size_t>(number)];
-    if (lock.holder >= 0) return;
+    const auto first = std::min_element(lock.queue.begin(), lock.queue.end(),
+                                        [](const Place& a, const Place& b) { return a.arrival < b.arrival; });
+    if (first == lock.queue.end() || !Fits(lock, first->lease)) return;
     for (const Place& place : lock.queue) {
+      if (!lock.holders.empty() && place.lease != first->lease) continue;
       const Fate& fate = index_.fates[static_cast<size_t>(place.lease)];
       if (fate.answered != kNotSeen && fate.answered < at) continue;
-      const int64_t free = lock.free_since == kNotSeen ? kNotSeen : lock.free_since + lock.blocked;
+      const int64_t free = std::max(lock.free_since, lock.told_by);
       const int64_t due = std::max({free, place.since, index_.TroubledUntil(at)}) + index_.Slack(at);
       if (at <= due) continue;
       report_.Add("I5", number, {place.lease}, at,
@@ -185,6 +213,11 @@ void CheckFairness(const Index& index, Report& report) {
     const int64_t since = std::max(index.fates[static_cast<size_t>(first)].asked, index.TroubledUntil(record.at_ns));
     const int64_t asked = index.fates[static_cast<size_t>(record.lease)].asked;
     if (since + index.Slack(record.at_ns) >= asked) continue;
+    const LeaseTerms& terms = index.TermsOf(record.lease);
+    if (terms.preferred || terms.adaptive) continue;
+    // Neighbours are served together, and hear of it each in its time.
+    const int64_t other = index.fates[static_cast<size_t>(first)].answered;
+    if (MayShare(terms, index.TermsOf(first)) && other != kNotSeen && other <= record.at_ns + index.Slack(record.at_ns)) continue;
     report.Add("I4", record.lock, {first, record.lease}, record.at_ns,
                report.Lease(record.lease) + " asked for " + report.Lock(record.lock) + " " + Report::Span(asked - since) +
                    " after " + report.Lease(first) + " had, and got it first");
@@ -198,8 +231,14 @@ class ClientQueues {
 
   void Run() {
     for (const Belief& belief : index_.beliefs) Occupy(belief);
+    // Beside many holders a gap says nothing.
+    std::vector<bool> shared(locks_.size(), false);
+    for (const LeaseTerms& terms : index_.history.leases) {
+      if (terms.kind != HoldKind::kExclusive) shared[static_cast<size_t>(terms.lock)] = true;
+    }
     for (size_t i = 0; i < index_.fates.size(); ++i) {
       const Fate& fate = index_.fates[i];
+      if (shared[static_cast<size_t>(index_.history.leases[i].lock)]) continue;
       if (fate.asked != kNotSeen && fate.max_wait != 0) CheckWait(static_cast<int64_t>(i), fate);
     }
   }

@@ -39,6 +39,7 @@ bool EndedAbnormally(const Tenure& tenure) {
 void CheckLockDelay(const Index& index, const Tenure& before, const Tenure& after, Report& report) {
   const LeaseTerms& terms = index.TermsOf(before);
   if (terms.lock_delay_ns == 0 || terms.risky || before.until == kNotSeen || !EndedAbnormally(before)) return;
+  if (MayShare(terms, index.TermsOf(after))) return;  // only its own share stays taken
   if (before.lease == after.lease || index.Forgot(before.lock, before.took, after.took)) return;
   // By the store's clock.
   const int64_t least = terms.lock_delay_ns - terms.lock_delay_ns / 500 - 2'000'000;
@@ -54,12 +55,17 @@ void CheckLockDelay(const Index& index, const Tenure& before, const Tenure& afte
 void CheckTerms(const Index& index, Report& report) {
   for (const Tenure& tenure : index.tenures) CheckMaxHold(index, tenure, report);
   if (!index.sees_store) return;
-  std::vector<const Tenure*> last(index.history.locks.size(), nullptr);
+  std::vector<std::vector<const Tenure*>> delaying(index.history.locks.size());
   for (const Tenure& tenure : index.tenures) {
     if (tenure.took == kNotSeen) continue;
-    const Tenure*& before = last[static_cast<size_t>(tenure.lock)];
-    if (before != nullptr && before->took <= tenure.took) CheckLockDelay(index, *before, tenure, report);
-    before = &tenure;
+    std::vector<const Tenure*>& before = delaying[static_cast<size_t>(tenure.lock)];
+    std::erase_if(before, [&](const Tenure* one) {
+      return one->until != kNotSeen && one->until + index.TermsOf(*one).lock_delay_ns < tenure.took;
+    });
+    for (const Tenure* one : before) {
+      if (one->took <= tenure.took) CheckLockDelay(index, *one, tenure, report);
+    }
+    if (index.TermsOf(tenure).lock_delay_ns > 0) before.push_back(&tenure);
   }
 }
 

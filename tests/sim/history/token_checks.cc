@@ -43,12 +43,27 @@ const Tenure& Named(const Index& index, const Record& record) {
   return index.tenures[static_cast<size_t>(i)];
 }
 
+// I1 by the store's word: who has the lock beside `tenure`.
+void CheckTaken(const Index& index, std::vector<const Tenure*>& holders, const Tenure& tenure, int64_t at, Report& report) {
+  const LeaseTerms& terms = index.TermsOf(tenure);
+  uint64_t permits = terms.permits;
+  for (const Tenure* other : holders) {
+    if (other == &tenure) continue;
+    permits += index.TermsOf(*other).permits;
+    if (MayShare(terms, index.TermsOf(*other)) && (terms.kind == HoldKind::kShared || permits <= terms.limit)) continue;
+    report.Add("I1", tenure.lock, {other->lease, tenure.lease}, at,
+               "the store gave " + report.Lock(tenure.lock) + " to " + report.Lease(tenure.lease) + " while " +
+                   report.Lease(other->lease) + " held it");
+  }
+  if (std::find(holders.begin(), holders.end(), &tenure) == holders.end()) holders.push_back(&tenure);
+}
+
 // In the order in which the store gave them, and in real time: who asks after another was told gets a greater one.
 void CheckGrants(const Index& index, Report& report) {
   Greatest taken(index);
   Greatest told(index);
   std::vector<int32_t> told_before(index.fates.size(), -1);  // by lease: the greatest token told when it asked
-  std::vector<const Tenure*> holder(index.history.locks.size(), nullptr);
+  std::vector<std::vector<const Tenure*>> holders(index.history.locks.size());
   for (const Record& record : index.history.records) {
     switch (record.kind) {
       case RecordKind::kAsked: {
@@ -67,19 +82,13 @@ void CheckGrants(const Index& index, Report& report) {
           report.Add("I2", record.lock, {record.lease}, record.at_ns,
                      report.Lease(record.lease) + " was given " + report.Lock(record.lock) + " a second time with " + Token(tenure));
         }
-        const Tenure*& now = holder[static_cast<size_t>(record.lock)];
-        if (now != nullptr && now != &tenure) {
-          report.Add("I1", record.lock, {now->lease, record.lease}, record.at_ns,
-                     "the store gave " + report.Lock(record.lock) + " to " + report.Lease(record.lease) + " while " +
-                         report.Lease(now->lease) + " held it");
-        }
-        now = &tenure;
+        CheckTaken(index, holders[static_cast<size_t>(record.lock)], tenure, record.at_ns, report);
         taken.Saw(tenure);
         break;
       }
       case RecordKind::kFreed: {
-        const Tenure*& now = holder[static_cast<size_t>(record.lock)];
-        if (now != nullptr && now->lease == record.lease) now = nullptr;
+        std::erase_if(holders[static_cast<size_t>(record.lock)],
+                      [&](const Tenure* one) { return one->lease == record.lease; });
         break;
       }
       case RecordKind::kGranted: {
@@ -104,6 +113,7 @@ void CheckBeliefOrder(const Index& index, Report& report) {
     if (greatest == nullptr || greatest->lock != tenure.lock || tenure.token > greatest->token) {
       greatest = &tenure;
     } else if (greatest->lease != tenure.lease && belief.from == tenure.from &&
+               !MayShare(index.TermsOf(*greatest), index.TermsOf(tenure)) &&
                !index.Forgot(tenure.lock, index.BeganNotBefore(tenure), greatest->Began())) {
       TellOrder(index, *greatest, tenure, " believed in", report);
     }

@@ -75,6 +75,15 @@ void ClientProcess::Draw(Wish& wish) {
   }
   if (dice.Chance(temper.max_hold)) wish.max_hold = dice.Between(milliseconds(50), seconds(4));
   if (dice.Chance(temper.lock_delay)) wish.lock_delay = dice.Between(milliseconds(1), seconds(3));
+  const Way& way = temper.ways[static_cast<size_t>(wish.lock)];
+  wish.want.policy = way.policy;
+  if (way.limit > 0) {
+    wish.want.mode = core::Mode::kPermit;
+    wish.want.limit = way.limit;
+    wish.want.permits = static_cast<uint32_t>(dice.Chance(0.6) ? 1 : 1 + dice.Roll(static_cast<int>(way.limit)));
+  } else if (dice.Chance(way.readers)) {
+    wish.want.mode = core::Mode::kShared;
+  }
   wish.on_disconnect = dice.Chance(0.7)   ? core::OnDisconnect::kSafe
                        : dice.Chance(0.5) ? core::OnDisconnect::kRelease
                                           : core::OnDisconnect::kExpire;
@@ -89,7 +98,12 @@ void ClientProcess::Number(Wish& wish) {
                                  .max_hold_ns = wish.max_hold.count(),
                                  .detached = detached(),
                                  .risky = !detached() && wish.on_disconnect == core::OnDisconnect::kRelease,
-                                 .freed_by_promise = !detached() && wish.on_disconnect != core::OnDisconnect::kExpire});
+                                 .freed_by_promise = !detached() && wish.on_disconnect != core::OnDisconnect::kExpire,
+                                 .kind = static_cast<HoldKind>(wish.want.mode),
+                                 .permits = wish.want.permits,
+                                 .limit = wish.want.limit,
+                                 .preferred = core::IsPreferred(wish.want),
+                                 .adaptive = wish.want.policy == core::Policy::kAdaptive});
   Note(wish, {.kind = RecordKind::kAsked, .value = wish.max_wait ? wish.max_wait->count() : -1});
   env_.Log([&] { return name() + " wants " + wish.key + " as " + LabelOf(wish); });
 }
@@ -126,6 +140,12 @@ v1::LockSpec ClientProcess::SpecOf(const Wish& wish) const {
   if (wish.max_wait) *spec.mutable_max_wait() = rpc::ToProto(*wish.max_wait);
   if (wish.max_hold > Duration(0)) *spec.mutable_max_hold() = rpc::ToProto(wish.max_hold);
   if (wish.lock_delay > Duration(0)) *spec.mutable_lock_delay() = rpc::ToProto(wish.lock_delay);
+  spec.set_mode(static_cast<v1::LockMode>(static_cast<int>(wish.want.mode) + 1));
+  spec.set_policy(static_cast<v1::QueuePolicy>(static_cast<int>(wish.want.policy) + 1));
+  if (wish.want.mode == core::Mode::kPermit) {
+    spec.set_permits(wish.want.permits);
+    spec.set_limit(wish.want.limit);
+  }
   spec.set_on_disconnect(static_cast<v1::OnDisconnect>(static_cast<int>(wish.on_disconnect) + 1));
   return spec;
 }
@@ -171,7 +191,9 @@ void ClientProcess::Work(int64_t id) {
   PostAfter(env_.dice.Between(Duration(0), milliseconds(2)), [this, copy = *wish] { Write(copy); });
 }
 
+// Only who has it alone writes: of many, none may be the last.
 void ClientProcess::Write(const Wish& wish) {
+  if (wish.want.mode != core::Mode::kExclusive) return;
   const bool accepted = neighbours_.data->Write(wish.lock, wish.token);
   Note(wish, {.kind = RecordKind::kWrote, .code = accepted, .token = wish.token});
 }

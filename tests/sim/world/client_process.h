@@ -65,6 +65,7 @@ class ClientProcess : public Process {
     Duration max_hold{};
     Duration lock_delay{};
     core::OnDisconnect on_disconnect = core::OnDisconnect::kSafe;
+    core::Want want;
     Stage stage = Stage::kAsking;
     bool releasing = false;
     uint64_t token = 0;

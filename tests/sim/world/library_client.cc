@@ -196,6 +196,8 @@ void LibraryClient::Ask(Wish& wish) {
   options.ttl = wish.ttl;
   options.max_hold = wish.max_hold;
   options.lock_delay = wish.lock_delay;
+  options.policy = static_cast<QueuePolicy>(static_cast<int>(wish.want.policy) + 1);
+  const v1::LockSpec wire = SpecOf(wish);
   options.on_disconnect = static_cast<OnDisconnect>(static_cast<int>(wish.on_disconnect) + 1);
   const int64_t id = wish.id;
   const auto answer = [this, id](Result<Guard> result) {
@@ -204,7 +206,7 @@ void LibraryClient::Ask(Wish& wish) {
     leases_.erase(id);
     OnRefused(*same, ReasonOf(result.refusal().reason));
   };
-  const auto lease = table_->Acquire(internal::MakeSpec(wish.key, std::move(options)), wish.max_wait, answer, Now(), fx_);
+  const auto lease = table_->Acquire(internal::MakeSpec(wish.key, std::move(options), {wire.mode(), wire.permits(), wire.limit()}), wish.max_wait, answer, Now(), fx_);
   leases_[id] = lease;
   wish_of_[lease->id] = id;
   labels_[lease->id] = LabelOf(wish);

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "world/store_observer.h"
 
+#include <algorithm>
 #include <charconv>
+#include <optional>
+#include <utility>
 
 namespace distlock::sim {
 namespace {
@@ -66,42 +69,98 @@ void StoreObserver::OnChange(std::string_view key, ChangeKind kind) {
 }
 
 void StoreObserver::Look(bool forgotten) {
+  const int64_t now_us = store_->model().now_us();
+  if (ends_us_ != 0 && ends_us_ <= now_us) {
+    // One of many holders expires without a change of any key.
+    changed_ = true;
+    for (Lock& lock : locks_) lock.holder_changed = true;
+  }
   if (!changed_) return;
   changed_ = false;
   for (int32_t i = 0; i < static_cast<int32_t>(locks_.size()); ++i) {
     Lock& lock = locks_[static_cast<size_t>(i)];
-    if (std::exchange(lock.holder_changed, false)) LookAtHolder(i, forgotten);
-    if (std::exchange(lock.queue_changed, false)) LookAtQueue(i);
+    LookAt(i, forgotten);
     lock.expired = false;
   }
+  ends_us_ = 0;
+  for (const Lock& lock : locks_) {
+    for (const auto& [owner, holder] : lock.holders) {
+      if (holder.ends_us != 0 && (ends_us_ == 0 || holder.ends_us < ends_us_)) ends_us_ = holder.ends_us;
+    }
+  }
+  store_->LookAt(ends_us_);
 }
 
-void StoreObserver::LookAtHolder(int32_t index, bool forgotten) {
+// One who goes lets others in, and these make room in the queue: noted in that order.
+void StoreObserver::LookAt(int32_t index, bool forgotten) {
   Lock& lock = locks_[static_cast<size_t>(index)];
-  std::optional<Holder> now;
-  if (const auto value = store_->model().String(lock.base + "h"); value && !IsNobody(Part(*value, 1))) {
-    const int64_t said = LeaseOf(*value);
-    if (said >= 0) lease_of_.insert_or_assign(std::string(Part(*value, 1)), said);
-    const auto known = lease_of_.find(Part(*value, 1));
-    now = Holder{known == lease_of_.end() ? -1 : known->second, Number<uint64_t>(Part(*value, 2))};
+  const Holders before = lock.holders;
+  const bool holder_changed = std::exchange(lock.holder_changed, false);
+  if (holder_changed) {
+    Holders now = HoldersOf(lock.base + "h");
+    NoteFreed(index, now, forgotten);
+    lock.holders = std::move(now);
   }
-  if (now == lock.holder) return;
-  if (lock.holder) {
-    const FreedHow how = forgotten ? FreedHow::kForgotten : lock.expired ? FreedHow::kExpired : FreedHow::kReleased;
-    Note(RecordKind::kFreed, index, lock.holder->lease, {.code = static_cast<uint8_t>(how)});
-  }
-  if (now) Note(RecordKind::kTook, index, now->lease, {.token = now->token});
-  lock.holder = now;
+  std::optional<Places> places;
+  if (std::exchange(lock.queue_changed, false)) places = PlacesOf(lock);
+  if (places) NoteUnqueued(index, *places);
+  if (holder_changed) NoteTaken(index, lock.holders, before);
+  if (!places) return;
+  NoteQueued(index, *places);
+  lock.queue = *std::move(places);
 }
 
-void StoreObserver::LookAtQueue(int32_t index) {
-  Lock& lock = locks_[static_cast<size_t>(index)];
-  std::map<std::string, Place, std::less<>> now;
+// One EXCLUSIVE holder is a string, many are the fields of a hash; what has expired there is held by nobody.
+StoreObserver::Holders StoreObserver::HoldersOf(const std::string& key) {
+  Holders holders;
+  const auto add = [&](std::string_view owner, std::string_view value, std::string_view token, int64_t ends_us) {
+    const int64_t said = LeaseOf(value);
+    if (said >= 0) lease_of_.insert_or_assign(std::string(owner), said);
+    const auto known = lease_of_.find(owner);
+    holders.emplace(owner, Holder{known == lease_of_.end() ? -1 : known->second, Number<uint64_t>(token), ends_us});
+  };
+  if (const auto value = store_->model().String(key); value && !IsNobody(Part(*value, 1))) {
+    add(Part(*value, 1), *value, Part(*value, 2), 0);
+  }
+  for (const auto& [field, slot] : store_->model().Hash(key)) {
+    const auto ends_us = Number<int64_t>(Part(slot, 0));
+    if (field.size() == 32 && ends_us > store_->model().now_us()) add(field, slot, Part(slot, 1), ends_us);
+  }
+  return holders;
+}
+
+bool StoreObserver::Has(const Holders& holders, const std::string& owner, const Holder& holder) {
+  const auto found = holders.find(owner);
+  return found != holders.end() && found->second.token == holder.token && found->second.lease == holder.lease;
+}
+
+void StoreObserver::NoteFreed(int32_t index, const Holders& now, bool forgotten) {
+  const Lock& lock = locks_[static_cast<size_t>(index)];
+  for (const auto& [owner, before] : lock.holders) {
+    if (Has(now, owner, before)) continue;
+    const bool expired = lock.expired || (before.ends_us != 0 && before.ends_us <= store_->model().now_us());
+    const FreedHow how = forgotten ? FreedHow::kForgotten : expired ? FreedHow::kExpired : FreedHow::kReleased;
+    Note(RecordKind::kFreed, index, before.lease, {.code = static_cast<uint8_t>(how)});
+  }
+}
+
+// In the order in which one script has given it to them.
+void StoreObserver::NoteTaken(int32_t index, const Holders& now, const Holders& before) {
+  std::vector<Holder> fresh;
+  for (const auto& [owner, holder] : now) {
+    if (!Has(before, owner, holder)) fresh.push_back(holder);
+  }
+  std::sort(fresh.begin(), fresh.end(), [](const Holder& a, const Holder& b) { return a.token < b.token; });
+  for (const Holder& holder : fresh) Note(RecordKind::kTook, index, holder.lease, {.token = holder.token});
+}
+
+StoreObserver::Places StoreObserver::PlacesOf(const Lock& lock) {
+  Places places;
   const auto entries = store_->model().Hash(lock.base + "w");
   for (const auto& [owner, arrival] : store_->model().Zset(lock.base + "q")) {
     const auto old = lock.queue.find(owner);
     if (old != lock.queue.end() && old->second.arrival == static_cast<int64_t>(arrival)) {
-      now.emplace(*old);
+      places.emplace(*old);
       continue;
     }
     for (const auto& [field, value] : entries) {
@@ -109,20 +168,30 @@ void StoreObserver::LookAtQueue(int32_t index) {
     }
     // One whose entry was lost keeps its number for when it comes again.
     const auto known = lease_of_.find(owner);
-    if (known != lease_of_.end()) now.emplace(owner, Place{known->second, static_cast<int64_t>(arrival)});
+    if (known != lease_of_.end()) places.emplace(owner, Place{known->second, static_cast<int64_t>(arrival)});
   }
+  return places;
+}
+
+// Those who are neither there nor holders now. One who is back at another place: it is another server's.
+void StoreObserver::NoteUnqueued(int32_t index, const Places& now) {
+  const Lock& lock = locks_[static_cast<size_t>(index)];
   for (const auto& [owner, place] : lock.queue) {
-    if (now.contains(owner) || (lock.holder && lock.holder->lease == place.lease)) continue;
-    Note(RecordKind::kUnqueued, index, place.lease);
+    const auto still = now.find(owner);
+    if (still == now.end() ? !lock.holders.contains(owner) : still->second != place) {
+      Note(RecordKind::kUnqueued, index, place.lease);
+    }
   }
+}
+
+void StoreObserver::NoteQueued(int32_t index, const Places& now) {
+  const Lock& lock = locks_[static_cast<size_t>(index)];
   for (const auto& [owner, place] : now) {
     const auto old = lock.queue.find(owner);
-    if (old != lock.queue.end() && old->second == place) continue;
-    // Back at another place: another server's.
-    if (old != lock.queue.end()) Note(RecordKind::kUnqueued, index, old->second.lease);
-    Note(RecordKind::kQueued, index, place.lease, {.value = place.arrival});
+    if (old == lock.queue.end() || old->second != place) {
+      Note(RecordKind::kQueued, index, place.lease, {.value = place.arrival});
+    }
   }
-  lock.queue = std::move(now);
 }
 
 void StoreObserver::Forget(int32_t lock) { Note(RecordKind::kForgot, lock, -1); }

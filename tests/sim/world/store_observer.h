@@ -5,7 +5,6 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,25 +32,33 @@ class StoreObserver {
   struct Holder {
     int64_t lease = -1;
     uint64_t token = 0;
-    friend bool operator==(const Holder&, const Holder&) = default;
+    int64_t ends_us = 0;  // by the store's clock, of one of many; 0: with its key
   };
+  using Holders = std::map<std::string, Holder, std::less<>>;  // by owner id
   struct Place {
     int64_t lease = -1;
     int64_t arrival = 0;
     friend bool operator==(const Place&, const Place&) = default;
   };
+  using Places = std::map<std::string, Place, std::less<>>;  // by owner id
   struct Lock {
     std::string base;
-    std::optional<Holder> holder;
-    std::map<std::string, Place, std::less<>> queue;  // by owner id
+    Holders holders;
+    Places queue;
     bool holder_changed = false;
     bool queue_changed = false;
     bool expired = false;
   };
 
   void OnChange(std::string_view key, ChangeKind kind);
-  void LookAtHolder(int32_t index, bool forgotten);
-  void LookAtQueue(int32_t index);
+  void LookAt(int32_t index, bool forgotten);
+  Holders HoldersOf(const std::string& key);
+  static bool Has(const Holders& holders, const std::string& owner, const Holder& holder);
+  void NoteFreed(int32_t index, const Holders& now, bool forgotten);
+  void NoteTaken(int32_t index, const Holders& now, const Holders& before);
+  Places PlacesOf(const Lock& lock);
+  void NoteUnqueued(int32_t index, const Places& now);
+  void NoteQueued(int32_t index, const Places& now);
   void Note(RecordKind kind, int32_t lock, int64_t lease, Record record = {});
 
   Env& env_;
@@ -59,6 +66,7 @@ class StoreObserver {
   std::vector<Lock> locks_;
   std::map<std::string, int64_t, std::less<>> lease_of_;  // by owner id: of all that held or waited
   bool changed_ = false;
+  int64_t ends_us_ = 0;  // when the first of many holders expires; 0: none
 };
 
 }  // namespace distlock::sim

@@ -45,7 +45,8 @@ void StoreProcess::Sync() {
 // A key that expires is noticed at that very instant, whether or not a command comes.
 void StoreProcess::ScheduleExpiry() {
   if (model_.is_replica()) return;
-  const auto next = model_.NextExpiry();
+  auto next = model_.NextExpiry();
+  if (look_at_us_ > model_.now_us()) next = std::min(next.value_or(look_at_us_), look_at_us_);
   const Instant at = next ? wall_.When(microseconds(*next)) : kNever;
   if (at == expiry_at_) return;
   expiry_at_ = at;

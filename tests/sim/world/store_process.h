@@ -39,6 +39,12 @@ class StoreProcess : public Process {
 
   // Called when a call, or expiry, is over.
   void AfterCall(std::function<void()> after) { after_call_ = std::move(after); }
+  // A Sync, and with it a look, at that time of its clock.
+  void LookAt(int64_t us) {
+    if (us == look_at_us_) return;
+    look_at_us_ = us;
+    ScheduleExpiry();
+  }
   // Keeps the model's clock and lets keys expire in time.
   void Sync();
 
@@ -58,6 +64,7 @@ class StoreProcess : public Process {
     Instant last;
   };
   std::deque<Replica> replicas_;
+  int64_t look_at_us_ = 0;  // 0: none
   Instant expiry_at_ = kNever;
   uint64_t expiry_timer_ = 0;
 };

@@ -45,12 +45,31 @@ void DrawClients(Dice& dice, Temper& temper) {
   if (temper.workload == Workload::kChurn) temper.longest_hold = temper.longest_pause = milliseconds(2);
 }
 
+// Half of the worlds that may have them have other locks than EXCLUSIVE ones under FAIR.
+void DrawWays(Dice& dice, Temper& temper) {
+  temper.ways.resize(static_cast<size_t>(temper.locks));
+  const bool permits = temper.workload == Workload::kPermit;
+  const bool rw = temper.workload == Workload::kRw;
+  if (!permits && !rw && dice.Chance(0.5)) return;
+  for (Way& way : temper.ways) {
+    const bool special = permits || rw || dice.Chance(0.7);
+    if (!special) continue;
+    way.policy = static_cast<core::Policy>(dice.Chance(0.5) ? 0 : dice.Roll(4));
+    if (permits || (!rw && dice.Chance(0.4))) {
+      way.limit = static_cast<uint32_t>(1 + dice.Roll(5));
+    } else {
+      way.readers = dice.Pick<double>({0.3, 0.7, 0.95});
+    }
+  }
+}
+
 }  // namespace
 
 const std::vector<std::pair<std::string, Workload>>& Workloads() {
   static const std::vector<std::pair<std::string, Workload>> kAll = {
       {"mixed", Workload::kMixed}, {"mutex", Workload::kMutex},       {"queue", Workload::kQueue},
-      {"churn", Workload::kChurn}, {"detached", Workload::kDetached}, {"hold", Workload::kHold}};
+      {"churn", Workload::kChurn}, {"detached", Workload::kDetached}, {"hold", Workload::kHold},
+      {"rw", Workload::kRw},       {"permit", Workload::kPermit}};
   return kAll;
 }
 
@@ -58,7 +77,7 @@ Temper DrawTemper(uint64_t seed, Dice& dice, Workload wanted) {
   Temper temper;
   temper.calm = seed % 2 == 0;
   temper.workload = wanted;
-  if (wanted == Workload::kMixed && dice.Chance(0.6)) temper.workload = static_cast<Workload>(1 + dice.Roll(5));
+  if (wanted == Workload::kMixed && dice.Chance(0.6)) temper.workload = static_cast<Workload>(1 + dice.Roll(7));
   temper.brokers = 1 + dice.Roll(3);
   temper.clients = 1 + dice.Roll(dice.Chance(0.2) ? 20 : 6);
   temper.locks = 1 + dice.Roll(3);
@@ -76,6 +95,7 @@ Temper DrawTemper(uint64_t seed, Dice& dice, Workload wanted) {
   if (temper.ttls.empty()) temper.ttls.push_back(seconds(2));
   temper.busy_time = dice.Between(seconds(2), seconds(dice.Chance(0.3) ? 30 : 10));
   DrawClients(dice, temper);
+  DrawWays(dice, temper);
   if (temper.calm) temper.careless = 0;
   if (!temper.calm) DrawFaults(dice, temper);
   return temper;

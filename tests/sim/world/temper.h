@@ -16,8 +16,15 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 // What clients do. kMixed draws one of the others for each client.
-enum class Workload : uint8_t { kMixed, kMutex, kQueue, kChurn, kDetached, kHold };
+enum class Workload : uint8_t { kMixed, kMutex, kQueue, kChurn, kDetached, kHold, kRw, kPermit };
 const std::vector<std::pair<std::string, Workload>>& Workloads();
+
+// How a lock is taken.
+struct Way {
+  core::Policy policy = core::Policy::kFair;
+  double readers = 0;  // part of the wishes that are SHARED
+  uint32_t limit = 0;  // above zero: PERMIT
+};
 
 struct Temper {
   bool calm = true;
@@ -25,6 +32,7 @@ struct Temper {
   int brokers = 1;
   int clients = 1;
   int locks = 1;
+  std::vector<Way> ways;          // by lock
   int replicas = 0;
   bool trusted_publish = true;
   int drift_ppm = 0;              // every clock's is within this
