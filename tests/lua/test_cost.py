@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from kinds import RwLock
 from lock import GRANTED, QUEUED, TTL_MS, Lock
 
 LONG = 10_000
@@ -115,3 +116,23 @@ def test_more_dead_than_one_call_passes(lock, redis):
     assert lock.enqueue(2, **big)[0::4] == [QUEUED, ""] and lock.holder() is None
     assert lock.tend()[2::6] == [-2, 1], "more are left"
     assert lock.tend()[3] == f"{2:032x}"
+
+
+def test_commands_of_readers_and_permits(redis):
+    rw = RwLock(redis, check_ttl=False)
+    assert commands(redis, lambda: rw.read(1)) == 11
+    assert commands(redis, lambda: rw.read(2)) == 9
+    assert commands(redis, lambda: rw.read(2)) == 8
+    assert commands(redis, lambda: rw.renew((rw, 1, TTL_MS))) == 6
+    assert commands(redis, lambda: rw.give_back(1)) == 6
+    assert commands(redis, lambda: rw.give_back(2)) == 6
+
+
+def test_many_readers_cost_no_more(redis):
+    rw = RwLock(redis, check_ttl=False)
+    rw.read(1)
+    short, few = microseconds(redis, lambda: (rw.read(2), rw.give_back(2))), commands(redis, lambda: (rw.read(2), rw.give_back(2)))
+    for start in range(0, 5_000, 500):
+        redis.pipeline([rw.command("acquire", *rw.acquire_argv(10 + start + i, want="s")) for i in range(500)])
+    assert commands(redis, lambda: (rw.read(2), rw.give_back(2))) == few
+    assert microseconds(redis, lambda: (rw.read(2), rw.give_back(2))) < 4 * short + 20
