@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "rpc/call.h"
 #include "rpc/convert.h"
@@ -45,6 +47,30 @@ class DrainCall final : public UnaryCall {
   }
 
   const Admin& admin_;
+};
+
+class ListSessionsCall final : public UnaryCall {
+ private:
+  void Start(const grpc::ByteBuffer& bytes) override {
+    v1::ListSessionsRequest request;
+    if (!Read(bytes, &request)) return;
+    Validator check(frontend().limits);
+    const uint32_t size = check.Page(request.page_size(), "page_size");
+    uint64_t after = 0;
+    if (!request.page_token().empty() && !absl::SimpleAtoi(request.page_token(), &after)) {
+      check.Bad("page_token", "is none of this service; pass next_page_token unchanged");
+    }
+    if (!check.ok()) return void(Refuse(check.Refusal()));
+    // One more tells whether it is the last page.
+    auto streams = frontend().admission.StreamsAfter(after, size_t{size} + 1);
+    v1::ListSessionsResponse response;
+    if (streams.size() > size) {
+      streams.resize(size);
+      response.set_next_page_token(absl::StrCat(streams.back().first));
+    }
+    for (const auto& [id, stream] : streams) *response.add_sessions() = stream->Describe();
+    Answer(response);
+  }
 };
 
 class NotSupportedCall final : public UnaryCall {
@@ -90,9 +116,7 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(Context* context, const Bytes*
 }
 
 grpc::ServerUnaryReactor* AdminService::ListSessions(Context* context, const Bytes* request, Bytes* response) {
-  return UnaryCall::Serve<NotSupportedCall>(
-      frontend_, context, request, response,
-      "this version does not support ListSessions; GetStatus tells how many there are");
+  return UnaryCall::Serve<ListSessionsCall>(frontend_, context, request, response);
 }
 
 grpc::ServerUnaryReactor* AdminService::ForceRelease(Context* context, const Bytes* request, Bytes* response) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rpc/admission.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -58,6 +59,23 @@ void Admission::Leave(const std::string& peer, uint64_t id) {
 size_t Admission::streams() const {
   std::lock_guard lock(mu_);
   return streams_.size();
+}
+
+std::vector<std::pair<uint64_t, std::shared_ptr<Stream>>> Admission::StreamsAfter(uint64_t after, size_t count) const {
+  std::vector<std::pair<uint64_t, std::shared_ptr<Stream>>> found;
+  {
+    std::lock_guard lock(mu_);
+    for (const auto& [id, stream] : streams_) {
+      if (id <= after) continue;
+      if (auto alive = stream.lock()) found.emplace_back(id, std::move(alive));
+    }
+  }
+  // Those beyond the page are let go outside of mu_, too: the last owner's end comes back to Leave().
+  const auto by_id = [](const auto& a, const auto& b) { return a.first < b.first; };
+  const size_t shown = std::min(count, found.size());
+  std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(shown), found.end(), by_id);
+  found.resize(shown);
+  return found;
 }
 
 void Admission::StopStreams() {

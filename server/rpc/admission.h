@@ -13,9 +13,12 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "core/types.h"
+#include "distlock/v1/admin_service.pb.h"
 #include "distlock/v1/lock.pb.h"
 #include "rpc/limits.h"
 
@@ -27,6 +30,8 @@ class Stream {
   virtual ~Stream() = default;
   // The server is about to stop: end with DRAINING. Any thread; does nothing on a stream that has ended.
   virtual void Stop() = 0;
+  // For operators. Any thread.
+  virtual v1::SessionInfo Describe() = 0;
 };
 
 // The part of a gRPC peer that is the same for all its connections: the host. All users of a unix socket are one peer,
@@ -49,6 +54,9 @@ class Admission {
   void Drain() { draining_.store(true, std::memory_order_relaxed); }
   bool draining() const { return draining_.load(std::memory_order_relaxed); }
   size_t streams() const;
+
+  // At most `count` open streams with ids above `after`, by id, which is the order of their coming.
+  std::vector<std::pair<uint64_t, std::shared_ptr<Stream>>> StreamsAfter(uint64_t after, size_t count) const;
 
   void StopStreams();
   // Waits until every call has ended; false when `timeout` passed first.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rpc/command_book.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace distlock::rpc {
@@ -30,6 +31,11 @@ std::optional<int> CommandBook::ShardOf(core::RequestId acquire) const {
 bool CommandBook::IsWaiting(core::RequestId acquire) const {
   const auto found = entries_.find(acquire);
   return found != entries_.end() && found->second.name != nullptr;
+}
+
+size_t CommandBook::waiting() const {
+  return static_cast<size_t>(
+      std::count_if(entries_.begin(), entries_.end(), [](const auto& entry) { return entry.second.name != nullptr; }));
 }
 
 core::RequestId CommandBook::AcquireOf(const core::OwnerId& owner) {

@@ -19,6 +19,8 @@ class CommandBook {
   bool Has(core::RequestId id) const { return entries_.contains(id); }
   size_t size() const { return entries_.size(); }
   size_t acquires() const { return acquires_; }
+  // Of these, how many have no grant yet. Looks at all.
+  size_t waiting() const;
 
   // `id` must not be in use.
   void AddAcquire(core::RequestId id, const core::LockName& name, const core::OwnerId& owner, int shard);

@@ -40,6 +40,7 @@ void HoldCall::Start() {
     if (ended()) return;
     name_ = acquire.name;
     ttl_ = acquire.ttl;
+    owner_ = request.lock().owner();
     const int shard = shards_.ShardOf(acquire.name);
     core::OpenSession open{.session = session_, .kind = core::SessionKind::kHold};
     if (shards_.TryPost(shard, open, session_, shared_from_this())) {
@@ -48,6 +49,13 @@ void HoldCall::Start() {
     }
   }
   if (!posted) Refuse(OverloadRefusal(), StreamClose::kQuota, name_);
+}
+
+void HoldCall::DescribeMore(v1::SessionInfo* info) const {
+  info->set_hold(true);
+  info->set_client(owner_);
+  info->set_leases(granted_ && !ended() ? 1 : 0);
+  info->set_waiters(!granted_ && shard_ >= 0 && !ended() ? 1 : 0);
 }
 
 void HoldCall::EndShards() {
@@ -76,6 +84,7 @@ void HoldCall::Take(core::Event event) {
     return Decide(end->why == core::StreamEnd::kGoodbye ? grpc::Status::OK : StatusOf(DrainingRefusal(), name_),
                   StreamClose::kDrained);
   }
+  granted_ |= std::holds_alternative<core::Granted>(event);
   if (IsState(event)) std::erase_if(waiting_, [](const Waiting& old) { return IsState(old.event); });
   if (const auto* lost = std::get_if<core::Lost>(&event)) {
     Decide(LostStatus(*lost), StreamClose::kFinished);

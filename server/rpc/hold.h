@@ -32,6 +32,7 @@ class HoldCall final : public StreamCall<grpc::ServerWriteReactor<grpc::ByteBuff
   grpc::ByteBuffer Render() override;
   void Clear() override { waiting_.clear(); }
   void EndShards() override;
+  void DescribeMore(v1::SessionInfo* info) const override;
   void Take(core::Event event);
 
   const grpc::ByteBuffer* const request_;  // valid during Start
@@ -39,7 +40,9 @@ class HoldCall final : public StreamCall<grpc::ServerWriteReactor<grpc::ByteBuff
   // Guarded by mu_; name_, ttl_ and shard_ are constant once posted.
   core::LockName name_;
   core::Duration ttl_{};
+  std::string owner_;
   int shard_ = -1;  // -1: not posted
+  bool granted_ = false;
   std::deque<Waiting> waiting_;
 
   // Owned by the writing side.

@@ -91,6 +91,13 @@ void SessionCall::Handle(const v1::SessionRequest& request) {
   Deliver();
 }
 
+void SessionCall::DescribeMore(v1::SessionInfo* info) const {
+  const size_t waiting = book_.waiting();
+  info->set_client(client_);
+  info->set_leases(static_cast<uint32_t>(book_.acquires() - waiting));
+  info->set_waiters(static_cast<uint32_t>(waiting));
+}
+
 // False: the stream has been ended.
 bool SessionCall::Open(const v1::Command& command) {
   std::string problem;
@@ -113,6 +120,7 @@ bool SessionCall::Open(const v1::Command& command) {
     std::lock_guard lock(mu_);
     if (ended()) return false;
     posted = OpenOn(0);
+    client_ = command.open().client();
     auto event = std::make_unique<v1::Event>();
     event->mutable_opened()->set_session_id(absl::StrCat(frontend_.broker_id, "-", session_));
     event->mutable_opened()->set_broker_id(frontend_.broker_id);

@@ -49,6 +49,7 @@ class SessionCall final : public StreamCall<grpc::ServerBidiReactor<grpc::ByteBu
   grpc::ByteBuffer Render() override;
   void Clear() override;
   void EndShards() override;
+  void DescribeMore(v1::SessionInfo* info) const override;
 
   // Reading side: by the one read reaction.
   void Protocol(std::string problem);
@@ -85,6 +86,7 @@ class SessionCall final : public StreamCall<grpc::ServerBidiReactor<grpc::ByteBu
   RateLimit rate_;
 
   // Guarded by mu_.
+  std::string client_;  // Open.client
   CommandBook book_;
   Heartbeats heartbeats_;
   Outbox outbox_;

@@ -21,6 +21,9 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "rpc/convert.h"
 #include "rpc/frontend.h"
 #include "rpc/refusal.h"
 #include "shard/sink.h"
@@ -42,6 +45,16 @@ class StreamCall : public Reactor,
     return call.get();
   }
 
+  v1::SessionInfo Describe() final {
+    v1::SessionInfo info;
+    info.set_session_id(absl::StrCat(frontend_.broker_id, "-", session_));
+    info.set_peer(peer_);
+    *info.mutable_since() = ToProto(since_);
+    std::lock_guard lock(mu_);
+    DescribeMore(&info);
+    return info;
+  }
+
   void Stop() final { End(StatusOf(DrainingRefusal()), StreamClose::kDrained, /*drop=*/false); }
 
  protected:
@@ -50,6 +63,7 @@ class StreamCall : public Reactor,
         shards_(frontend.shards),
         session_(frontend.shards.NewSessionId()),
         peer_(context->peer()),
+        since_{absl::ToUnixMicros(absl::Now())},
         context_(context) {}
 
   // Admitted and bound: read, post, or end.
@@ -60,6 +74,8 @@ class StreamCall : public Reactor,
   virtual grpc::ByteBuffer Render() = 0;
   // Under mu_. Forgets what waits to be written.
   virtual void Clear() = 0;
+  // Under mu_. Who it is and what it has.
+  virtual void DescribeMore(v1::SessionInfo* info) const = 0;
   // Under mu_, once. Posts StreamEnded to each shard that knows the session.
   virtual void EndShards() = 0;
 
@@ -143,6 +159,7 @@ class StreamCall : public Reactor,
   shard::ShardSet& shards_;
   const core::SessionId session_;
   const std::string peer_;
+  const core::StoreTime since_;
   grpc::CallbackServerContext* const context_;
 
   std::mutex mu_;
