@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PendingLock: an acquire on its way. And what Mutex, RwLock and Semaphore are made of: an Acquirer is one way of taking
-// one lock, bound to a client, and offers the waits. Thread-safe; copies are cheap and equal.
+// PendingLock: an acquire on its way. And what Mutex, RwLock and Semaphore are made of: an Acquirer is one way of
+// taking one lock, bound to a client, and offers the waits. Thread-safe; copies are cheap and equal.
 #pragma once
 
 #include <memory>

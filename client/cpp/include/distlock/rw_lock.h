@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RwLock: a lock that many readers have at a time, or one writer, named by (namespace, key). The same lock as a Mutex of
-// that name, whose Lock is WriteLock here. Only a name and options bound to a client; copies are cheap and equal.
-// Thread-safe: any number of acquires may run at once, each gets its own Guard, and each Guard its own token.
-// Neither recursive nor upgradable: WriteLock while holding ReadLock waits for oneself, and so may a second ReadLock,
+// RwLock: a lock that many readers have at a time, or one writer, named by (namespace, key). It is the same lock as a
+// Mutex of that name, whose Lock is WriteLock here. An RwLock is only a name and options bound to a client; copies are
+// cheap and equal. Thread-safe: any number of acquires may run at once, each gets its own Guard with its own token.
+// Neither recursive nor upgradable: WriteLock while holding ReadLock waits for itself, and so may a second ReadLock,
 // behind a writer that waits. An RwLock may outlive its Client; acquires then answer kClientClosed.
 //
 // LockOptions::policy says who goes next. By default (kFair) readers and writers are served in the order of their
@@ -40,8 +40,8 @@ class RwLock {
   Result<Guard> TryWriteLock();
   Result<Guard> TryWriteLockFor(Duration max_wait, std::stop_token cancel = {});
 
-  // The same without blocking. `callback` is called exactly once, on a thread of the library, and must not block; it may
-  // start further acquires and releases, which then leave together. It may be called before this returns.
+  // The same without blocking. `callback` is called exactly once, on a thread of the library, and must not block; it
+  // may start further acquires and releases, which then leave together. It may be called before this returns.
   PendingLock ReadLockAsync(LockCallback callback);
   PendingLock TryReadLockAsync(LockCallback callback);
   PendingLock TryReadLockForAsync(Duration max_wait, LockCallback callback);

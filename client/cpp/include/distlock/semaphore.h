@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Semaphore: a lock of `limit` permits, named by (namespace, key); each holder takes one or more of them. Only a name and
-// options bound to a client; copies are cheap and equal. Thread-safe: any number of acquires may run at once, each gets
-// its own Guard, which gives back all the permits it was granted. A Semaphore may outlive its Client; acquires then answer
-// kClientClosed.
+// Semaphore: a lock of `limit` permits, named by (namespace, key); each holder takes one or more of them. A Semaphore
+// is only a name and options bound to a client; copies are cheap and equal. Thread-safe: any number of acquires may run
+// at once, each gets its own Guard, which gives back all the permits it was granted. Whoever asks for more while it
+// holds some may wait for itself. A Semaphore may outlive its Client; acquires then answer kClientClosed.
 //
-// Everybody must name the same limit: while the lock is held, another one is refused with kLimitMismatch, and so are
-// Mutex and RwLock of that name. Permits are given in the order of arrival: one who wants many is not passed by those who
-// want few, under any policy but kAdaptive.
+// Everybody must name the same limit: while the lock is held, another limit is refused with kLimitMismatch, and so are
+// Mutex and RwLock of that name. Permits are given in the order of arrival: one who wants many is not passed by those
+// who want few, under any policy but kAdaptive.
 #pragma once
 
 #include <cstdint>
