@@ -82,7 +82,7 @@ Json WaiterAsJson(const v1::Waiter& waiter) {
   return json.Text("broker_id", waiter.broker_id());
 }
 
-// More than are listed when there are very many. A broker that counts none knows one at most.
+// More than are listed when there are very many; 0 from a broker that does not count.
 uint32_t HolderCount(const v1::Lock& lock) {
   return std::max(lock.holder_count(), static_cast<uint32_t>(lock.holders_size()));
 }
