@@ -15,9 +15,11 @@
 namespace distlock {
 namespace {
 
-using std::chrono::milliseconds;
 using testing::FakeBroker;
 using v1::Command;
+
+// Bounds a wait that nothing is in the way of.
+constexpr auto kPatience = std::chrono::seconds(60);
 
 enum class Waits { kUntilGranted, kOneTry, kBounded };
 
@@ -65,11 +67,11 @@ TEST_F(ModesTest, ReadersAskForShared) {
   EXPECT_EQ(Asked().permits(), 0u);
   EXPECT_EQ(Asked().limit(), 0u);
   ExpectAsked(lock.TryReadLock(), v1::LOCK_MODE_SHARED, Waits::kOneTry);
-  ExpectAsked(lock.TryReadLockFor(milliseconds(50)), v1::LOCK_MODE_SHARED, Waits::kBounded);
+  ExpectAsked(lock.TryReadLockFor(kPatience), v1::LOCK_MODE_SHARED, Waits::kBounded);
   const auto shared = v1::LOCK_MODE_SHARED;
   ExpectAsked(Answer([&](auto tell) { return lock.ReadLockAsync(tell); }), shared, Waits::kUntilGranted);
   ExpectAsked(Answer([&](auto tell) { return lock.TryReadLockAsync(tell); }), shared, Waits::kOneTry);
-  ExpectAsked(Answer([&](auto tell) { return lock.TryReadLockForAsync(milliseconds(50), tell); }), shared,
+  ExpectAsked(Answer([&](auto tell) { return lock.TryReadLockForAsync(kPatience, tell); }), shared,
               Waits::kBounded);
 }
 
@@ -79,15 +81,15 @@ TEST_F(ModesTest, WritersAskForExclusive) {
   ExpectAsked(lock.WriteLock(), exclusive, Waits::kUntilGranted);
   EXPECT_EQ(Asked().policy(), v1::QUEUE_POLICY_WRITER_PREFERRING);
   ExpectAsked(lock.TryWriteLock(), exclusive, Waits::kOneTry);
-  ExpectAsked(lock.TryWriteLockFor(milliseconds(50)), exclusive, Waits::kBounded);
+  ExpectAsked(lock.TryWriteLockFor(kPatience), exclusive, Waits::kBounded);
   ExpectAsked(Answer([&](auto tell) { return lock.WriteLockAsync(tell); }), exclusive, Waits::kUntilGranted);
   ExpectAsked(Answer([&](auto tell) { return lock.TryWriteLockAsync(tell); }), exclusive, Waits::kOneTry);
-  ExpectAsked(Answer([&](auto tell) { return lock.TryWriteLockForAsync(milliseconds(50), tell); }), exclusive,
+  ExpectAsked(Answer([&](auto tell) { return lock.TryWriteLockForAsync(kPatience, tell); }), exclusive,
               Waits::kBounded);
 }
 
 TEST_F(ModesTest, SemaphoresAskForPermitsOutOfTheirLimit) {
-  Semaphore semaphore = client_.MakeSemaphore("k", 5, {.max_wait = milliseconds(50), .owner = "me"});
+  Semaphore semaphore = client_.MakeSemaphore("k", 5, {.max_wait = kPatience, .owner = "me"});
   const auto permit = v1::LOCK_MODE_PERMIT;
   ExpectAsked(semaphore.Acquire(), permit, Waits::kBounded);
   EXPECT_EQ(Asked().permits(), 1u);
@@ -98,13 +100,13 @@ TEST_F(ModesTest, SemaphoresAskForPermitsOutOfTheirLimit) {
   EXPECT_EQ(Asked().owner(), "me") << "all else is the same";
   ExpectAsked(semaphore.TryAcquire(5), permit, Waits::kOneTry);
   EXPECT_EQ(Asked().permits(), 5u);
-  ExpectAsked(semaphore.TryAcquireFor(milliseconds(70), 2), permit, Waits::kBounded);
+  ExpectAsked(semaphore.TryAcquireFor(kPatience, 2), permit, Waits::kBounded);
   EXPECT_EQ(Asked().permits(), 2u);
   ExpectAsked(Answer([&](auto tell) { return semaphore.AcquireAsync(tell, 4); }), permit, Waits::kBounded);
   EXPECT_EQ(Asked().permits(), 4u);
   ExpectAsked(Answer([&](auto tell) { return semaphore.TryAcquireAsync(tell); }), permit, Waits::kOneTry);
   EXPECT_EQ(Asked().permits(), 1u);
-  ExpectAsked(Answer([&](auto tell) { return semaphore.TryAcquireForAsync(milliseconds(70), tell, 2); }), permit,
+  ExpectAsked(Answer([&](auto tell) { return semaphore.TryAcquireForAsync(kPatience, tell, 2); }), permit,
               Waits::kBounded);
   EXPECT_EQ(Asked().permits(), 2u);
 }
