@@ -64,7 +64,7 @@ void AddLeaseFlags(CLI::App& command, LockFlags& flags) {
       "Lose the lock this long after the grant, whatever happens");
   AddDurationFlag(
       command, "--lock-delay", [&flags](Millis value) { flags.lock_delay = value; },
-      "After an abnormal end, nobody gets the lock for this long, up to 60s");
+      "After an abnormal end, what it held stays taken for this long, up to 60s");
   command
       .add_option_function<std::string>(
           "--policy", [&flags](const std::string& name) { flags.policy = kPolicies.at(name); },

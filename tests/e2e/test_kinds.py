@@ -7,7 +7,7 @@ import threading
 import grpc
 import pytest
 
-from client import api, failure
+from client import Failure, api, boot_now, failure
 from harness import eventually
 from proxy import PATIENCE_S
 
@@ -94,8 +94,8 @@ class Asking:
         spec.max_wait.CopyFrom(api().Duration())
         try:
             grant = self.client.acquire(spec)
-        except grpc.RpcError:
-            return failure(self.client.acquire, spec).reason
+        except grpc.RpcError as error:
+            return Failure(error).reason
         self.client.release(grant.lease_id)
         return None
 
@@ -308,6 +308,16 @@ def test_a_detached_share_lives_by_its_own_renewals(world, daemon):
     assert refused.code == grpc.StatusCode.FAILED_PRECONDITION and refused.reason == "NOT_HOLDER"
     assert client.release(renewed.lease_id) == api().RELEASE_OUTCOME_ALREADY_GONE
     client.acquire(client.spec("k", 0))
+
+
+def test_a_lock_delay_keeps_a_lost_readers_place_from_writers_only(world, daemon):
+    asking = Asking(world.client(daemon.url), ByHold)
+    asking.reader("lost", max_hold=0.2, lock_delay=1).stream.wait_for("lost")
+    before = boot_now()
+    eventually(lambda: [h.blocked for h in asking.client.lock("k").holders] == [True], "the delay")
+    assert asking.one_try(api().LOCK_MODE_SHARED) is None
+    asking.writer("w").granted()
+    assert boot_now() - before > 0.7
 
 
 @pytest.mark.parametrize("way", [ByHold, BySession, ByAcquire])

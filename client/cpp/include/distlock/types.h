@@ -108,7 +108,7 @@ struct LockOptions {
   std::optional<Duration> ttl;       // unset: 15 s. What a crash of the broker costs
   std::optional<Duration> max_wait;  // of the plain waits, as Lock(): unset waits until granted, 0 is one try
   Duration max_hold{0};              // 0: none; else the lock ends this long after its grant
-  Duration lock_delay{0};            // after an abnormal end nobody gets the lock for this long
+  Duration lock_delay{0};            // after an abnormal end what it held stays taken for this long
   OnDisconnect on_disconnect = OnDisconnect::kSafe;
   QueuePolicy policy = QueuePolicy::kDefault;
   std::string owner;                            // label shown to others, up to 256 bytes
