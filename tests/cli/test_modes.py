@@ -94,11 +94,11 @@ class TestLimit:
         assert ends(waiter) == 0
 
     @pytest.mark.parametrize("command", [["run", "k", "-c", "true"], ["hold", "k"], ["acquire", "k"]])
-    @pytest.mark.parametrize("flags", [["--limit", "3"], ["-x"], ["-s"]])
-    def test_another_limit_or_mode_is_a_mismatch(self, ctl, broker, inside, command, flags):
+    def test_another_limit_or_mode_is_a_mismatch(self, ctl, broker, inside, command):
         held = inside("--limit", "2")
-        done = ctl(*command, *flags)
-        assert done.returncode == 64 and "LIMIT_MISMATCH" in done.stderr
+        for flags in (["--limit", "3"], ["-x"], ["-s"]):
+            done = ctl(*command, *flags)
+            assert done.returncode == 64 and "LIMIT_MISMATCH" in done.stderr, flags
         leave(held)
 
     def test_more_permits_than_there_are(self, ctl, broker):
@@ -110,14 +110,12 @@ class TestLimit:
 
 
 @pytest.mark.parametrize("command", [["run", "k", "-c", "true"], ["hold", "k"], ["acquire", "k"]])
-@pytest.mark.parametrize("flags", [
-    ["-s", "--limit", "2"], ["-x", "--limit", "2"], ["-s", "-x"], ["--permits", "2"], ["-s", "--permits", "2"],
-    ["--limit", "0"], ["--limit", "-1"], ["--limit", "many"], ["--limit", "5000000000"],
-    ["--limit", "2", "--permits", "0"], ["--policy", "random"]])
-def test_wrong_usage(ctl, broker, command, flags):
-    done = ctl(*command, *flags)
-    assert done.returncode == 64
-    assert done.stderr.startswith("distlockctl: ") and done.stderr.count("\n") == 1
+def test_wrong_usage(ctl, broker, command):
+    for flags in ("-s --limit 2", "-x --limit 2", "-s -x", "--permits 2", "-s --permits 2", "--limit 0", "--limit -1",
+                  "--limit many", "--limit 5000000000", "--limit 2 --permits 0", "--policy random"):
+        done = ctl(*command, *flags.split())
+        assert done.returncode == 64, flags
+        assert done.stderr.startswith("distlockctl: ") and done.stderr.count("\n") == 1, flags
     assert broker.free("k")
 
 
