@@ -7,6 +7,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 namespace distlock::cli {
 namespace {
 
@@ -26,6 +28,7 @@ LockOptions LockOptionsFor(const LockFlags& flags, std::function<void(const Queu
   if (flags.max_wait) options.max_wait = *flags.max_wait;
   options.max_hold = flags.max_hold;
   options.lock_delay = flags.lock_delay;
+  options.policy = static_cast<QueuePolicy>(flags.policy);
   options.owner = flags.owner.empty() ? DefaultOwner() : flags.owner;
   options.metadata = flags.metadata;
   options.on_queued = std::move(on_queued);
@@ -69,17 +72,27 @@ std::optional<LockKeeper::Answer> LockKeeper::TakeAnswer() {
   return std::exchange(answer_, std::nullopt);
 }
 
-LockKeeper::Outcome LockKeeper::Wait(Signals& signals, const std::function<void(const Remark&)>& remark) {
-  Mutex mutex(client_, flags_.key, LockOptionsFor(flags_, [this](const QueuedInfo& info) {
-                const std::lock_guard lock(mu_);
-                remarks_.push_back({Remark::kQueued, info, {}});
-                Wake();
-              }));
-  PendingLock pending = mutex.LockAsync([this](Answer answer) {
+PendingLock LockKeeper::Start() {
+  LockOptions options = LockOptionsFor(flags_, [this](const QueuedInfo& info) {
+    const std::lock_guard lock(mu_);
+    remarks_.push_back({Remark::kQueued, info, {}});
+    Wake();
+  });
+  const auto tell = [this](Answer answer) {
     const std::lock_guard lock(mu_);
     answer_ = std::move(answer);
     Wake();
-  });
+  };
+  if (flags_.limit > 0) {
+    Semaphore semaphore(client_, flags_.key, flags_.limit, std::move(options));
+    return semaphore.AcquireAsync(tell, std::max(flags_.permits, 1U));
+  }
+  RwLock lock(client_, flags_.key, std::move(options));
+  return flags_.shared ? lock.ReadLockAsync(tell) : lock.WriteLockAsync(tell);
+}
+
+LockKeeper::Outcome LockKeeper::Wait(Signals& signals, const std::function<void(const Remark&)>& remark) {
+  PendingLock pending = Start();
   std::optional<int> interrupted_by;
   while (true) {
     pollfd fds[2] = {{wake_fd_, POLLIN, 0}, {signals.fd(), POLLIN, 0}};
@@ -123,17 +136,6 @@ Failure LockKeeper::ToFailure(const Refusal& refusal) const {
 
 void LockKeeper::WatchEnd(const Guard& guard) {
   on_end_.emplace(guard.stop_token(), [this] { Wake(); });
-}
-
-std::optional<Failure> CannotAsk(const LockFlags& flags) {
-  std::string what;
-  if (flags.shared) what = "--shared";
-  if (flags.limit > 0) what = "--limit";
-  if (flags.policy != v1::QUEUE_POLICY_UNSPECIFIED && flags.policy != v1::QUEUE_POLICY_FAIR) what = "--policy";
-  if (what.empty()) return std::nullopt;
-  Failure failure = UsageFailure(absl::StrCat(what, " is not supported by this version: only exclusive, fair locks"));
-  failure.reason = "NOT_SUPPORTED";
-  return failure;
 }
 
 std::string EndReason(const Guard& guard) { return absl::AsciiStrToUpper(std::string(Name(guard.end_cause()))); }

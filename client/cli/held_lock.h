@@ -56,6 +56,7 @@ class LockKeeper {
  private:
   using Answer = Result<Guard>;
 
+  PendingLock Start();
   std::optional<Answer> TakeAnswer();
   Outcome Convert(Answer answer) const;
   Failure ToFailure(const Refusal& refusal) const;
@@ -73,9 +74,6 @@ class LockKeeper {
   // Last: its threads call into the members above, and its destructor ends them.
   Client client_;
 };
-
-// What this build of the library cannot ask for yet; nothing when the flags are fine.
-std::optional<Failure> CannotAsk(const LockFlags& flags);
 
 std::string EndReason(const Guard& guard);        // "EXPIRED"
 std::string OutcomeName(ReleaseOutcome outcome);  // "released", as the release command says it

@@ -123,7 +123,6 @@ class Holding {
 };
 
 int Hold(const Context& context, const HoldArgs& args) {
-  if (const auto failure = CannotAsk(args.lock)) return context.Fail(*failure);
   Signals signals;
   LockKeeper keeper(context, args.lock);
   Holding holding(context, args, keeper, signals);
@@ -148,6 +147,8 @@ void AddHold(CLI::App& app, Context& context) {
       "Exit code: 0 given back while held; 75 lost; 1 held by another; 128 + signal before the grant.\n\n"
       "Examples:\n"
       "  distlockctl hold maintenance --metadata why='disk swap' --max-hold 1h\n"
+      "  distlockctl hold catalog --shared --policy reader-preferring\n"
+      "  distlockctl hold encode --limit 4 --permits 2\n"
       "  program | distlockctl hold feed --until-eof -o json");
   hold->callback([&context, args] { context.command = [&context, args] { return Hold(context, *args); }; });
 }

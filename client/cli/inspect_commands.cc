@@ -6,6 +6,7 @@
 #include <absl/strings/str_format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "commands.h"
 #include "distlock/v1/lock_service.grpc.pb.h"
@@ -29,6 +30,12 @@ const char* ModeName(v1::LockMode mode) {
     default:
       return "exclusive";
   }
+}
+
+// For people: how much of the lock somebody has, or asks for.
+std::string ShareAsText(v1::LockMode mode, uint64_t permits) {
+  if (mode != v1::LOCK_MODE_PERMIT) return ModeName(mode);
+  return absl::StrCat(permits, permits == 1 ? " permit" : " permits");
 }
 
 Json MetadataAsJson(const google::protobuf::Map<std::string, std::string>& metadata) {
@@ -75,6 +82,24 @@ Json WaiterAsJson(const v1::Waiter& waiter) {
   return json.Text("broker_id", waiter.broker_id());
 }
 
+// More than are listed when there are very many; 0 from a broker that does not count.
+uint32_t HolderCount(const v1::Lock& lock) {
+  return std::max(lock.holder_count(), static_cast<uint32_t>(lock.holders_size()));
+}
+
+uint32_t UnlistedHolders(const v1::Lock& lock) {
+  return HolderCount(lock) - static_cast<uint32_t>(lock.holders_size());
+}
+
+// What all holders have together.
+std::string HeldShareAsText(const v1::Lock& lock) {
+  const v1::LockMode mode = lock.holders(0).mode();
+  if (UnlistedHolders(lock) > 0) return ModeName(mode);
+  uint64_t permits = 0;
+  for (const v1::Holder& holder : lock.holders()) permits += holder.permits();
+  return ShareAsText(mode, permits);
+}
+
 Json LockAsJson(const v1::Lock& lock, bool with_waiters) {
   std::vector<Json> holders;
   for (const v1::Holder& holder : lock.holders()) holders.push_back(HolderAsJson(holder));
@@ -83,6 +108,7 @@ Json LockAsJson(const v1::Lock& lock, bool with_waiters) {
       .Text("key", lock.key())
       .Number("token", static_cast<int64_t>(lock.fencing_token()))
       .Number("queue_length", lock.queue_length())
+      .Number("holder_count", HolderCount(lock))
       .List("holders", holders);
   if (!with_waiters) return json;
   std::vector<Json> waiters;
@@ -100,7 +126,9 @@ std::string MetadataAsText(const google::protobuf::Map<std::string, std::string>
 
 std::string StateName(const v1::Lock& lock) {
   if (lock.holders().empty()) return "free";
-  return lock.holders(0).blocked() ? "blocked" : "held";
+  const bool nobody = std::all_of(lock.holders().begin(), lock.holders().end(),
+                                  [](const v1::Holder& holder) { return holder.blocked(); });
+  return nobody ? "blocked" : "held";
 }
 
 std::string HolderAsText(const v1::Holder& holder) {
@@ -108,33 +136,38 @@ std::string HolderAsText(const v1::Holder& holder) {
     return absl::StrCat("  blocked for another ", FormatDuration(FromProto(holder.time_left())), " (lock delay of ",
                         holder.owner(), ")");
   }
-  return absl::StrCat("  holder ", holder.owner(), "  ", ModeName(holder.mode()), SinceAsText(holder.since()),
-                      "  left ", FormatDuration(FromProto(holder.time_left())), "  token ", holder.fencing_token(),
-                      "  id ", holder.holder_id(), MetadataAsText(holder.metadata()));
+  return absl::StrCat("  holder ", holder.owner(), "  ", ShareAsText(holder.mode(), holder.permits()),
+                      SinceAsText(holder.since()), "  left ", FormatDuration(FromProto(holder.time_left())),
+                      "  token ", holder.fencing_token(), "  id ", holder.holder_id(),
+                      MetadataAsText(holder.metadata()));
 }
 
 std::string LockAsText(const v1::Lock& lock) {
   std::string out =
       absl::StrCat(lock.namespace_(), "/", lock.key(), "  ", StateName(lock), ", ", lock.queue_length(), " waiting");
   for (const v1::Holder& holder : lock.holders()) absl::StrAppend(&out, "\n", HolderAsText(holder));
+  if (UnlistedHolders(lock) > 0) absl::StrAppend(&out, "\n  and ", UnlistedHolders(lock), " more holders");
   int place = 0;
   for (const v1::Waiter& waiter : lock.waiters()) {
-    absl::StrAppend(&out, "\n  waiter ", ++place, " ", waiter.owner(), "  ", ModeName(waiter.mode()),
-                    SinceAsText(waiter.since()), "  id ", waiter.waiter_id(), MetadataAsText(waiter.metadata()));
+    absl::StrAppend(&out, "\n  waiter ", ++place, " ", waiter.owner(), "  ",
+                    ShareAsText(waiter.mode(), waiter.permits()), SinceAsText(waiter.since()), "  id ",
+                    waiter.waiter_id(), MetadataAsText(waiter.metadata()));
   }
   const int unseen = static_cast<int>(lock.queue_length()) - lock.waiters_size();
-  if (unseen > 0) absl::StrAppend(&out, "\n  and ", unseen, " more");
+  if (unseen > 0) absl::StrAppend(&out, "\n  and ", unseen, " more waiters");
   return out;
 }
 
 std::string LockAsRow(const v1::Lock& lock) {
   const std::string name = absl::StrCat(lock.namespace_(), "/", lock.key());
-  if (lock.holders().empty())
-    return absl::StrFormat("%-40s %-8s %5d waiting", name, StateName(lock), lock.queue_length());
+  if (lock.holders().empty()) {
+    return absl::StrFormat("%-40s %-8s %-10s %5d waiting", name, StateName(lock), "", lock.queue_length());
+  }
   const v1::Holder& holder = lock.holders(0);
-  const std::string others = lock.holders_size() > 1 ? absl::StrCat(" and ", lock.holders_size() - 1, " more") : "";
-  return absl::StrFormat("%-40s %-8s %5d waiting  left %-8s %s%s", name, StateName(lock), lock.queue_length(),
-                         FormatDuration(FromProto(holder.time_left())), holder.owner(), others);
+  const std::string others = HolderCount(lock) > 1 ? absl::StrCat(" and ", HolderCount(lock) - 1, " more") : "";
+  return absl::StrFormat("%-40s %-8s %-10s %5d waiting  left %-8s %s%s", name, StateName(lock),
+                         HeldShareAsText(lock), lock.queue_length(), FormatDuration(FromProto(holder.time_left())),
+                         holder.owner(), others);
 }
 
 int Show(const Context& context, const LockFlags& flags) {

@@ -204,6 +204,7 @@ void AddAcquire(CLI::App& app, Context& context) {
       "LEASE_ID is a secret: whoever knows it can release the lock.\n\n"
       "Examples:\n"
       "  lease=$(distlockctl acquire backup -w 30s --ttl 10m) && export $lease; ...; distlockctl release\n"
+      "  lease=$(distlockctl acquire encode --limit 4 --permits 2 --ttl 10m)\n"
       "  ExecStartPre=distlockctl acquire nightly -n --ttl 1h --lease-file /run/nightly/lease\n"
       "  EnvironmentFile=-/run/nightly/lease\n"
       "  ExecStopPost=distlockctl release");

@@ -32,13 +32,12 @@ std::string UserName() {
 }
 
 void AddModeFlags(CLI::App& command, LockFlags& flags) {
-  auto* shared =
-      command.add_flag("-s,--shared", flags.shared, "Share it with other --shared holders (not in this version)");
-  auto* exclusive = command.add_flag("-x,--exclusive", flags.exclusive, "Hold it alone (default)");
-  auto* limit = command.add_option("--limit", flags.limit, "Make it a semaphore of N permits (not in this version)")
+  auto* shared = command.add_flag("-s,--shared", flags.shared, "Share it with other --shared holders: as a reader");
+  auto* exclusive = command.add_flag("-x,--exclusive", flags.exclusive, "Hold it alone: as a writer (default)");
+  auto* limit = command.add_option("--limit", flags.limit, "Semaphore of N permits; everybody names the same N")
                     ->option_text("N")
                     ->check(CLI::PositiveNumber);
-  command.add_option("--permits", flags.permits, "How many permits to take, default 1 (not in this version)")
+  command.add_option("--permits", flags.permits, "With --limit: how many permits to take (default 1)")
       ->option_text("N")
       ->check(CLI::PositiveNumber)
       ->needs(limit);
@@ -65,11 +64,11 @@ void AddLeaseFlags(CLI::App& command, LockFlags& flags) {
       "Lose the lock this long after the grant, whatever happens");
   AddDurationFlag(
       command, "--lock-delay", [&flags](Millis value) { flags.lock_delay = value; },
-      "After an abnormal end, nobody gets the lock for this long, up to 60s");
+      "After an abnormal end, what it held stays taken for this long, up to 60s");
   command
       .add_option_function<std::string>(
           "--policy", [&flags](const std::string& name) { flags.policy = kPolicies.at(name); },
-          "fair (default); writer-preferring, reader-preferring, adaptive (not in this version)")
+          "Who goes next: fair (default), writer-preferring, reader-preferring or adaptive")
       ->option_text("POLICY")
       ->check(CLI::IsMember(kPolicies));
   command.add_option("--owner", flags.owner, "Label shown to others (default user@host:pid)")->type_name("LABEL");

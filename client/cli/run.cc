@@ -57,7 +57,6 @@ int Run(const Context& context, RunArgs& args, const std::vector<std::string>& c
   if (args.plan.command.empty()) {
     return context.Fail(UsageFailure("no command: distlockctl run KEY [flags] -- CMD ARGS, or -c LINE"));
   }
-  if (const auto failure = CannotAsk(args.lock)) return context.Fail(*failure);
   args.plan.verbose = [&](std::string_view line) {
     if (args.verbose) context.Note(line);
   };
@@ -96,6 +95,8 @@ constexpr char kFooter[] =
     "Examples:\n"
     "  distlockctl run nightly -n -- /usr/local/bin/backup --full\n"
     "  distlockctl run deploy/web -w 10m --verbose -- ./deploy.sh\n"
+    "  distlockctl run catalog -s -- ./search        # beside other readers; a writer: -x, the default\n"
+    "  distlockctl run encode --limit 4 -- ./encode  # at most four at a time; everybody names the same limit\n"
     "  distlockctl run report -w 30s -E 99 -c 'make report | mail -s report team'\n"
     "  distlockctl run ledger --on-lost 'logger lock lost: $DISTLOCK_LOST_REASON' -- ./ledger";
 

@@ -81,7 +81,14 @@ class Real(Looks):
         with open(f"{folder}/distlockd.log", "wb") as log:
             self.daemon = subprocess.Popen([distlockd, "--listen", self.address, "--redis", f"unix://{self.redis_path}",
                                             "--http", ""], stderr=log)
-        grpc.channel_ready_future(self.channel).result(timeout=PATIENCE_S)
+        eventually(self._serving, "the broker having its store")
+
+    def _serving(self):
+        check = self.channel.unary_unary("/grpc.health.v1.Health/Check")  # bytes in, bytes out: no stub is needed
+        try:
+            return check(b"", timeout=PATIENCE_S, wait_for_ready=True) == b"\x08\x01"
+        except grpc.RpcError:
+            return False
 
     def lose(self, key):
         """As an operator would who deletes the wrong key: the broker notices at the next renewal."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A broker of a few hundred lines, in memory: FIFO, one holder, no store. It can do on command what a real one does
-only in trouble: lose a lock, fall silent, refuse. Every public method may be called from any thread."""
+"""A broker of a few hundred lines, in memory: all modes, always FIFO, no store. It can do on command what a real one
+does only in trouble: lose a lock, fall silent, refuse. Every public method may be called from any thread."""
 import collections
 import itertools
 import queue
@@ -12,6 +12,7 @@ from concurrent import futures
 import grpc
 
 VALIDITY_MS = 3000
+EXCLUSIVE, SHARED, PERMIT = 1, 2, 3
 _END = object()
 
 
@@ -30,6 +31,24 @@ class Lease:
     def ttl_ms(self):
         return self.spec.ttl.ToMilliseconds() or 15000
 
+    def mode(self):
+        return self.spec.mode or EXCLUSIVE
+
+    def permits(self):
+        return max(self.spec.permits, 1) if self.mode() == PERMIT else 0
+
+    def mixes(self, holders):
+        """EXCLUSIVE and SHARED with each other, PERMIT with its own limit."""
+        return all(holder.spec.limit == self.spec.limit for holder in holders)
+
+    def fits(self, holders):
+        """Beside them."""
+        if not holders:
+            return True
+        if self.mode() == PERMIT:
+            return sum(h.permits() for h in holders) + self.permits() <= self.spec.limit
+        return self.mode() == SHARED and holders[0].mode() == SHARED
+
 
 class Stream:
     """What goes to one Session client."""
@@ -44,13 +63,14 @@ class FakeBroker:
         self.api = api
         self.lock = threading.RLock()
         self.tokens = itertools.count(1_700_000_000_000_000)
-        self.queues = collections.defaultdict(list)  # (namespace, key) -> leases; the first holds
+        self.queues = collections.defaultdict(list)  # (namespace, key) -> leases; the holders, then who waits
         self.silent = False
         self.refusal = None  # (reason, message, fields) for every acquire
         self.store_up = True
         self.broker_id = uuid.uuid4().hex[:16]
         self.drained_with = None
         self.on_drain = None
+        self.on_acquire = lambda spec: None
         self.metadata_seen = []
         self.server = None
 
@@ -116,10 +136,13 @@ class FakeBroker:
 
     # --- locks ---
 
+    def _holders(self, name):
+        return [lease for lease in self.queues[name] if lease.token]
+
     def _grant_next(self, name):
-        leases = self.queues[name]
-        if leases and not leases[0].token:
-            lease = leases[0]
+        for lease in self.queues[name][len(self._holders(name)):]:
+            if not lease.fits(self._holders(name)):
+                return
             lease.token = next(self.tokens)
             lease.since = time.time()
             lease.granted.set()
@@ -129,12 +152,9 @@ class FakeBroker:
     def _enter(self, lease):
         """True when it is granted at once."""
         with self.lock:
-            leases = self.queues[lease.name()]
-            leases.append(lease)
-            if len(leases) > 1:
-                return False
+            self.queues[lease.name()].append(lease)
             self._grant_next(lease.name())
-            return True
+            return bool(lease.token)
 
     def _leave(self, lease):
         with self.lock:
@@ -149,9 +169,9 @@ class FakeBroker:
         return next((lease for leases in self.queues.values() for lease in leases if lease.lease_id == lease_id), None)
 
     def _grant_of(self, lease):
-        v1, grant = self.api, self.api.Grant()
+        grant = self.api.Grant()
         grant.namespace, grant.key = lease.name()
-        grant.mode = v1.LOCK_MODE_EXCLUSIVE
+        grant.mode = lease.mode()
         grant.lease_id, grant.holder_id, grant.fencing_token = lease.lease_id, lease.holder_id, lease.token
         grant.valid_for.FromMilliseconds(VALIDITY_MS if lease.stream else lease.ttl_ms() - 20)
         grant.ttl.FromMilliseconds(lease.ttl_ms())
@@ -160,8 +180,8 @@ class FakeBroker:
         return grant
 
     def _holder_of(self, lease):
-        holder = self.api.Holder(holder_id=lease.holder_id, owner=lease.spec.owner, mode=self.api.LOCK_MODE_EXCLUSIVE,
-                                 fencing_token=lease.token, broker_id=self.broker_id)
+        holder = self.api.Holder(holder_id=lease.holder_id, owner=lease.spec.owner, mode=lease.mode(),
+                                 permits=lease.permits(), fencing_token=lease.token, broker_id=self.broker_id)
         holder.metadata.update(lease.spec.metadata)
         holder.since.FromMilliseconds(int(lease.since * 1000))
         holder.time_left.FromMilliseconds(lease.ttl_ms())
@@ -169,13 +189,16 @@ class FakeBroker:
         return holder
 
     def _lock_of(self, name):
-        leases = self.queues.get(name, [])
-        lock = self.api.Lock(namespace=name[0], key=name[1], queue_length=max(0, len(leases) - 1))
-        for lease in leases[:1]:
+        holders = self._holders(name)
+        waiters = self.queues[name][len(holders):]
+        lock = self.api.Lock(namespace=name[0], key=name[1], queue_length=len(waiters), holder_count=len(holders))
+        for lease in holders:
             lock.holders.append(self._holder_of(lease))
             lock.fencing_token = lease.token
-        for lease in leases[1:]:
-            lock.waiters.add(waiter_id=lease.holder_id, owner=lease.spec.owner, broker_id=self.broker_id)
+        for lease in waiters:
+            waiter = lock.waiters.add(waiter_id=lease.holder_id, owner=lease.spec.owner, mode=lease.mode(),
+                                      permits=lease.permits(), broker_id=self.broker_id)
+            waiter.since.FromMilliseconds(int(lease.since * 1000))
         return lock
 
     # --- Session ---
@@ -239,6 +262,7 @@ class FakeBroker:
 
     def _session_acquire(self, stream, command):
         v1, spec = self.api, command.acquire
+        self.on_acquire(spec)
         if self.refusal:
             reason, message, fields = self.refusal
             problems = [v1.FieldProblem(field=f, description=d) for f, d in fields]
@@ -246,15 +270,18 @@ class FakeBroker:
                                                                message=message, field_problems=problems))
             return
         lease = Lease(spec, stream, command.id)
-        holders = [self._holder_of(h) for h in self.queues[lease.name()][:1]]
+        present, leases = self._holders(lease.name()), self.queues[lease.name()]
+        holders = [self._holder_of(h) for h in present]
         limited = spec.HasField("max_wait")
-        if holders and limited and spec.max_wait.ToMilliseconds() == 0:
-            self._event(stream, command.id, refused=v1.Refusal(reason=v1.REFUSAL_REASON_LOCK_HELD, message="it is held",
-                                                               holders=holders))
+        reason = None if lease.mixes(present) else v1.REFUSAL_REASON_LIMIT_MISMATCH
+        if limited and spec.max_wait.ToMilliseconds() == 0 and (leases != present or not lease.fits(present)):
+            reason = reason or v1.REFUSAL_REASON_LOCK_HELD
+        if reason:
+            self._event(stream, command.id, refused=v1.Refusal(reason=reason, message="it is held", holders=holders))
             return
         if self._enter(lease):
             return
-        self._event(stream, command.id, queued=v1.Queued(position=len(self.queues[lease.name()]) - 2, holders=holders))
+        self._event(stream, command.id, queued=v1.Queued(position=len(leases) - len(present) - 1, holders=holders))
         if limited:
             threading.Timer(spec.max_wait.ToMilliseconds() / 1000, self._time_out, (lease, holders)).start()
 
@@ -284,6 +311,7 @@ class FakeBroker:
         context.abort(code, message)
 
     def _acquire(self, request, context):
+        self.on_acquire(request.lock)
         if self.refusal:
             reason, message, fields = self.refusal
             self._abort(context, grpc.StatusCode.INVALID_ARGUMENT, reason, message, fields)
@@ -292,8 +320,11 @@ class FakeBroker:
             leases = self.queues[lease.name()]
             same = next((h for h in leases if h.request_id == request.request_id), None)
             lease = same or lease
-            granted = bool(lease.token) or (same is None and self._enter(lease))
+            mixes = lease.mixes(self._holders(lease.name()))
+            granted = bool(lease.token) or (mixes and same is None and self._enter(lease))
             holder = leases[0]
+        if not mixes:
+            self._abort(context, grpc.StatusCode.FAILED_PRECONDITION, "LIMIT_MISMATCH", "it is held in another way")
         if not granted:
             limit = request.lock.max_wait.ToMilliseconds() / 1000 if request.lock.HasField("max_wait") else 60
             if not lease.granted.wait(limit):

@@ -136,13 +136,6 @@ def test_wrong_usage(ctl, broker, args):
     assert done.stderr.startswith("distlockctl: ") and done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("args", [["-s"], ["--limit", "3"], ["--policy", "adaptive"]])
-def test_what_is_not_supported_yet(ctl, broker, args):
-    done = ctl("run", "k", *args, "--", "true")
-    assert done.returncode == 64
-    assert args[0].lstrip("-")[0] in done.stderr and "NOT_SUPPORTED" in done.stderr
-
-
 def test_a_value_the_broker_refuses(ctl, broker):
     done = ctl("run", "k" * 600, "--", "true") if broker.real else refused(ctl, broker)
     assert done.returncode == 64

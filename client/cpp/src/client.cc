@@ -4,7 +4,6 @@
 #include <absl/synchronization/notification.h>
 #include <errno.h>
 
-#include <optional>
 #include <utility>
 
 #include "core.h"
@@ -14,7 +13,6 @@ namespace {
 
 using internal::Core;
 using internal::LeasePtr;
-using internal::MakeSpec;
 
 ClientOptions Complete(ClientOptions options) {
   if (options.address.empty()) options.address = DefaultAddress();
@@ -32,6 +30,14 @@ Mutex Client::MakeMutex(std::string key, LockOptions options) {
   return Mutex(*this, std::move(key), std::move(options));
 }
 
+RwLock Client::MakeRwLock(std::string key, LockOptions options) {
+  return RwLock(*this, std::move(key), std::move(options));
+}
+
+Semaphore Client::MakeSemaphore(std::string key, uint32_t limit, LockOptions options) {
+  return Semaphore(*this, std::move(key), limit, std::move(options));
+}
+
 PendingLock Client::LockAsync(LockRequest request, LockCallback callback) {
   return MakeMutex(std::move(request.key), std::move(request.options)).LockAsync(std::move(callback));
 }
@@ -39,52 +45,6 @@ PendingLock Client::LockAsync(LockRequest request, LockCallback callback) {
 bool Client::connected() const { return core_->connected(); }
 bool Client::draining() const { return core_->draining(); }
 const std::string& Client::address() const { return core_->address(); }
-
-PendingLock::PendingLock(std::shared_ptr<Core> core, LeasePtr lease)
-    : core_(std::move(core)), lease_(std::move(lease)) {}
-
-void PendingLock::Cancel() {
-  if (core_ != nullptr) core_->Cancel(lease_);
-}
-
-Mutex::Mutex(Client& client, std::string key, LockOptions options)
-    : core_(client.core_), spec_(MakeSpec(std::move(key), std::move(options))) {}
-
-Result<Guard> Mutex::Lock(std::stop_token cancel) { return Wait(spec_->max_wait, cancel); }
-Result<Guard> Mutex::TryLock() { return Wait(Duration::zero(), {}); }
-Result<Guard> Mutex::TryLockFor(Duration max_wait, std::stop_token cancel) { return Wait(max_wait, cancel); }
-
-PendingLock Mutex::LockAsync(LockCallback callback) {
-  return {core_, core_->Acquire(spec_, spec_->max_wait, std::move(callback))};
-}
-PendingLock Mutex::TryLockAsync(LockCallback callback) {
-  return TryLockForAsync(Duration::zero(), std::move(callback));
-}
-PendingLock Mutex::TryLockForAsync(Duration max_wait, LockCallback callback) {
-  return {core_, core_->Acquire(spec_, max_wait, std::move(callback))};
-}
-
-Result<Guard> Mutex::Wait(std::optional<Duration> max_wait, const std::stop_token& cancel) {
-  if (Core::OnLibraryThread()) {
-    return Refusal{.reason = RefusalReason::kWouldDeadlock, .message = "called from a callback; use LockAsync there"};
-  }
-  if (cancel.stop_requested()) {
-    return Refusal{.reason = RefusalReason::kCancelled, .message = "cancelled before it was asked for"};
-  }
-  struct {
-    std::optional<Result<Guard>> result;
-    absl::Notification done;
-  } answer;
-  const LeasePtr lease = core_->Acquire(spec_, max_wait, [&answer](Result<Guard> result) {
-    answer.result.emplace(std::move(result));
-    answer.done.Notify();
-  });
-  {
-    const std::stop_callback on_cancel(cancel, [&] { core_->Cancel(lease); });
-    answer.done.WaitForNotification();
-  }
-  return *std::move(answer.result);
-}
 
 Guard::Guard(std::shared_ptr<Core> core, LeasePtr lease) : core_(std::move(core)), lease_(std::move(lease)) {}
 

@@ -59,6 +59,9 @@ Holder ToHolder(const v1::Holder& wire) {
   holder.holder_id = wire.holder_id();
   holder.owner = wire.owner();
   holder.metadata.insert(wire.metadata().begin(), wire.metadata().end());
+  // Of an EXCLUSIVE holder an older broker says nothing.
+  if (wire.mode() != v1::LOCK_MODE_UNSPECIFIED) holder.mode = static_cast<LockMode>(wire.mode());
+  holder.permits = wire.permits();
   holder.fencing_token = wire.fencing_token();
   holder.since = ToTime(wire.since());
   holder.time_left = Duration(ToNs(wire.time_left()));
@@ -133,6 +136,17 @@ std::shared_ptr<const Spec> MakeSpec(std::string key, LockOptions options, Takin
   spec->on_queued = std::move(options.on_queued);
   spec->problem = FindProblem(*spec);
   return spec;
+}
+
+std::shared_ptr<const Spec> WithPermits(const Spec& spec, uint32_t permits) {
+  auto other = std::make_shared<Spec>(spec);
+  other->wire.set_permits(permits);
+  other->wire_bytes = other->wire.ByteSizeLong();
+  if (permits == 0 && !other->problem) {  // on the wire it would mean 1
+    other->problem = Refusal{.reason = RefusalReason::kInvalidArgument, .message = "permits is 0; ask for 1 .. limit"};
+    other->problem->field_problems.push_back({"lock.permits", "is 0; ask for 1 .. limit"});
+  }
+  return other;
 }
 
 std::string CleanLabel(std::string label) {

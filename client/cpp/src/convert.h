@@ -17,11 +17,11 @@
 
 namespace distlock::internal {
 
-// What is asked for, converted once and shared by all acquires of a Mutex. Constant after construction.
+// What is asked for, converted once and shared by all acquires of an Acquirer. Constant after construction.
 struct Spec {
   v1::LockSpec wire;  // without max_wait
   size_t wire_bytes = 0;
-  std::optional<Duration> max_wait;  // of Lock()
+  std::optional<Duration> max_wait;  // of the plain waits
   std::function<void(const QueuedInfo&)> on_queued;
   // Set when the broker could not even read it (no UTF-8, larger than a message): it would break the stream for all.
   std::optional<Refusal> problem;
@@ -34,6 +34,9 @@ struct Taking {
   uint32_t limit = 0;
 };
 std::shared_ptr<const Spec> MakeSpec(std::string key, LockOptions options, Taking taking = {});
+
+// The same PERMIT spec with another number of permits.
+std::shared_ptr<const Spec> WithPermits(const Spec& spec, uint32_t permits);
 
 // A label the broker can read: cut to its limit, and empty when it is no UTF-8.
 std::string CleanLabel(std::string label);

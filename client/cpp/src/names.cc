@@ -49,6 +49,18 @@ std::string_view Name(RefusalReason reason) {
   return "UNKNOWN";  // a newer broker's reason
 }
 
+std::string_view Name(LockMode mode) {
+  switch (mode) {
+    case LockMode::kExclusive:
+      return "EXCLUSIVE";
+    case LockMode::kShared:
+      return "SHARED";
+    case LockMode::kPermit:
+      return "PERMIT";
+  }
+  return "UNKNOWN";  // a newer broker's mode
+}
+
 std::string_view Name(EndCause cause) {
   switch (cause) {
     case EndCause::kNotEnded:

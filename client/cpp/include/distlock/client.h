@@ -17,6 +17,8 @@
 
 #include "distlock/guard.h"
 #include "distlock/mutex.h"
+#include "distlock/rw_lock.h"
+#include "distlock/semaphore.h"
 #include "distlock/types.h"
 
 namespace distlock {
@@ -63,6 +65,8 @@ class Client {
   Client& operator=(const Client&) = delete;
 
   Mutex MakeMutex(std::string key, LockOptions options = {});
+  RwLock MakeRwLock(std::string key, LockOptions options = {});
+  Semaphore MakeSemaphore(std::string key, uint32_t limit, LockOptions options = {});
 
   // For event-driven programs that keep many in flight. See Mutex::LockAsync; a Mutex used again is cheaper.
   PendingLock LockAsync(LockRequest request, LockCallback callback);
@@ -73,6 +77,8 @@ class Client {
 
  private:
   friend class Mutex;
+  friend class RwLock;
+  friend class Semaphore;
   std::shared_ptr<internal::Core> core_;
 };
 

@@ -5,36 +5,16 @@
 // Not recursive. A Mutex may outlive its Client; acquires then answer kClientClosed.
 #pragma once
 
-#include <memory>
 #include <stop_token>
 #include <string>
 
+#include "distlock/acquirer.h"
 #include "distlock/guard.h"
 #include "distlock/types.h"
 
 namespace distlock {
 
 class Client;
-
-namespace internal {
-struct Spec;
-}  // namespace internal
-
-// An acquire on its way. Dropping the handle changes nothing.
-class PendingLock {
- public:
-  PendingLock() = default;
-  // Withdraws the acquire. Its callback is still called exactly once: with kCancelled, or with what came first.
-  void Cancel();
-
- private:
-  friend class Mutex;
-  friend class Client;
-  PendingLock(std::shared_ptr<internal::Core> core, std::shared_ptr<internal::Lease> lease);
-
-  std::shared_ptr<internal::Core> core_;
-  std::shared_ptr<internal::Lease> lease_;
-};
 
 class Mutex {
  public:
@@ -57,10 +37,7 @@ class Mutex {
   PendingLock TryLockForAsync(Duration max_wait, LockCallback callback);
 
  private:
-  Result<Guard> Wait(std::optional<Duration> max_wait, const std::stop_token& cancel);
-
-  std::shared_ptr<internal::Core> core_;
-  std::shared_ptr<const internal::Spec> spec_;
+  internal::Acquirer lock_;
 };
 
 }  // namespace distlock

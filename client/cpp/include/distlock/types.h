@@ -52,11 +52,19 @@ enum class RefusalReason {
 // The wire name, e.g. "LOCK_HELD".
 std::string_view Name(RefusalReason reason);
 
+// How a lock is taken: by a Mutex or a writer, by a reader, or by a Semaphore.
+enum class LockMode { kExclusive = 1, kShared = 2, kPermit = 3 };
+
+// The wire name, e.g. "SHARED".
+std::string_view Name(LockMode mode);
+
 // Who has a lock. Never contains a secret.
 struct Holder {
   std::string holder_id;
   std::string owner;
   std::map<std::string, std::string> metadata;
+  LockMode mode = LockMode::kExclusive;
+  uint32_t permits = 0;  // kPermit only
   uint64_t fencing_token = 0;
   std::chrono::system_clock::time_point since;  // by the store's clock
   Duration time_left{0};
@@ -88,19 +96,19 @@ struct QueuedInfo {
 
 // Who goes next when several wait; it counts for the request that names it.
 enum class QueuePolicy {
-  kDefault = 0,            // the namespace's, which is kFair
-  kFair = 1,               // order of arrival; neighbouring readers share
-  kWriterPreferring = 2,   // waiting writers first
-  kReaderPreferring = 3,   // readers enter whenever no writer holds
-  kAdaptive = 4,           // newcomers may take a free lock until somebody has waited for 100 ms
+  kDefault = 0,           // the namespace's, which is kFair
+  kFair = 1,              // order of arrival; neighbouring readers share
+  kWriterPreferring = 2,  // waiting writers first
+  kReaderPreferring = 3,  // readers enter whenever no writer holds
+  kAdaptive = 4,          // newcomers may take a free lock until somebody has waited for 100 ms
 };
 
 struct LockOptions {
   std::string lock_namespace;        // "" = "default"
   std::optional<Duration> ttl;       // unset: 15 s. What a crash of the broker costs
-  std::optional<Duration> max_wait;  // of Lock(): unset waits until granted, 0 is one try
+  std::optional<Duration> max_wait;  // of the plain waits, as Lock(): unset waits until granted, 0 is one try
   Duration max_hold{0};              // 0: none; else the lock ends this long after its grant
-  Duration lock_delay{0};            // after an abnormal end nobody gets the lock for this long
+  Duration lock_delay{0};            // after an abnormal end what it held stays taken for this long
   OnDisconnect on_disconnect = OnDisconnect::kSafe;
   QueuePolicy policy = QueuePolicy::kDefault;
   std::string owner;                            // label shown to others, up to 256 bytes

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A table that many look at and few change: distlock_example_rw_lock read|write [key]
+// Any number of readers run at a time; a writer waits for all of them, and runs alone.
+#include <distlock/client.h>
+
+#include <chrono>
+#include <iostream>
+#include <string>
+#include <thread>
+
+int main(int argc, char** argv) {
+  const std::string side = argc > 1 ? argv[1] : "read";
+  if (side != "read" && side != "write") {
+    std::cerr << "usage: distlock_example_rw_lock read|write [key]\n";
+    return 64;
+  }
+  distlock::Client client({.client_label = "example"});
+  distlock::RwLock lock = client.MakeRwLock(argc > 2 ? argv[2] : "table", {.owner = "example, " + side});
+
+  constexpr auto kPatience = std::chrono::seconds(10);
+  distlock::Result<distlock::Guard> guard =
+      side == "write" ? lock.TryWriteLockFor(kPatience) : lock.TryReadLockFor(kPatience);
+  if (!guard.ok()) {
+    std::cerr << distlock::Name(guard.refusal().reason) << ": " << guard.refusal().message << '\n';
+    for (const distlock::Holder& holder : guard.refusal().holders) {
+      std::cerr << "held by " << holder.owner << ", " << distlock::Name(holder.mode) << '\n';
+    }
+    return 1;
+  }
+  std::cout << side << " under token " << guard->token() << " after "
+            << std::chrono::duration_cast<std::chrono::milliseconds>(guard->waited()).count() << " ms\n";
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // stands for the work
+  std::cout << "release: " << distlock::Name(guard->Release()) << '\n';
+  return 0;
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The library against a real distlockd with a store of its own.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <future>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "distlock/client.h"
+#include "fake_broker.h"
+
+namespace distlock {
+namespace {
+
+using std::chrono::seconds;
+
+// A test that hangs ends then; nothing waits for this long.
+constexpr auto kPatience = seconds(60);
+
+class Daemon {
+ public:
+  Daemon() : address_("unix://" + folder_.path() + "/d.sock"), pid_(::fork()) {
+    if (pid_ != 0) return;
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    ::execl(DISTLOCKD, DISTLOCKD, "--listen", address_.c_str(), "--http", "", "--log-level", "error", nullptr);
+    ::_exit(127);
+  }
+  ~Daemon() {
+    ::kill(pid_, SIGTERM);
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "status " << status;
+  }
+
+  const std::string& address() const { return address_; }
+
+ private:
+  const testing::Folder folder_;
+  const std::string address_;
+  const pid_t pid_;
+};
+
+// An acquire that has to queue before its answer comes.
+class Waiting {
+ public:
+  template <class Start>
+  Waiting(LockOptions options, Start start) {
+    options.on_queued = [this](const QueuedInfo& info) { queued_.set_value(info); };
+    start(std::move(options), [this](Result<Guard> answer) { answer_.set_value(std::move(answer)); });
+  }
+
+  QueuedInfo Queued() { return Get(queued_.get_future()).value_or(QueuedInfo{}); }
+  bool Answered() const { return answered_.wait_for(seconds(0)) == std::future_status::ready; }
+  Guard Granted() { return Get(std::move(answered_)).value().value(); }
+
+ private:
+  template <class T>
+  static std::optional<T> Get(std::future<T> future) {
+    if (future.wait_for(kPatience) == std::future_status::ready) return future.get();
+    ADD_FAILURE() << "it never came";
+    return std::nullopt;
+  }
+
+  std::promise<QueuedInfo> queued_;
+  std::promise<Result<Guard>> answer_;
+  std::future<Result<Guard>> answered_ = answer_.get_future();
+};
+
+class DaemonTest : public ::testing::Test {
+ protected:
+  ClientOptions Options(std::string label) const {
+    return {.address = daemon_.address(), .client_label = std::move(label), .unreachable_timeout = kPatience};
+  }
+
+  Daemon daemon_;
+  Client one_{Options("one")};
+  Client two_{Options("two")};
+};
+
+TEST_F(DaemonTest, TwoReadersShareAndAWriterWaitsForBoth) {
+  RwLock lock = one_.MakeRwLock("table", {.owner = "first"});
+  Result<Guard> first = lock.ReadLock();
+  ASSERT_TRUE(first.ok());
+  Result<Guard> second = two_.MakeRwLock("table", {.owner = "second"}).TryReadLock();
+  ASSERT_TRUE(second.ok());
+  EXPECT_GT(second->token(), first->token());
+
+  const Result<Guard> refused = two_.MakeRwLock("table").TryWriteLock();
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.refusal().reason, RefusalReason::kLockHeld);
+  ASSERT_EQ(refused.refusal().holders.size(), 2u);
+  EXPECT_EQ(refused.refusal().holders[0].owner, "first");
+  EXPECT_EQ(refused.refusal().holders[1].mode, LockMode::kShared);
+
+  Waiting writer({}, [&](LockOptions options, LockCallback tell) {
+    two_.MakeRwLock("table", std::move(options)).WriteLockAsync(std::move(tell));
+  });
+  EXPECT_EQ(writer.Queued().holders.size(), 2u);
+  EXPECT_EQ(first->Release(), ReleaseOutcome::kReleased);
+  EXPECT_EQ(lock.TryReadLock().refusal().reason, RefusalReason::kLockHeld) << "a writer waits in front";
+  EXPECT_FALSE(writer.Answered());
+  EXPECT_EQ(second->Release(), ReleaseOutcome::kReleased);
+  Guard writing = writer.Granted();
+  EXPECT_GT(writing.token(), second->token());
+  EXPECT_FALSE(lock.TryReadLock().ok());
+  EXPECT_EQ(one_.MakeMutex("table").TryLock().refusal().holders.at(0).mode, LockMode::kExclusive);
+  EXPECT_EQ(writing.Release(), ReleaseOutcome::kReleased);
+  EXPECT_TRUE(lock.TryWriteLock().ok());
+}
+
+TEST_F(DaemonTest, ASemaphoreOfTwoLetsTwoInAndTheThirdWaits) {
+  Semaphore semaphore = one_.MakeSemaphore("pool", 2);
+  Result<Guard> first = semaphore.TryAcquire();
+  Result<Guard> second = two_.MakeSemaphore("pool", 2).Acquire();
+  ASSERT_TRUE(first.ok() && second.ok());
+  const Result<Guard> refused = semaphore.TryAcquire();
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.refusal().holders.at(0).mode, LockMode::kPermit);
+  EXPECT_EQ(refused.refusal().holders.at(0).permits, 1u);
+
+  Waiting third({}, [&](LockOptions options, LockCallback tell) {
+    two_.MakeSemaphore("pool", 2, std::move(options)).AcquireAsync(std::move(tell));
+  });
+  third.Queued();
+  EXPECT_FALSE(third.Answered());
+  EXPECT_EQ(first->Release(), ReleaseOutcome::kReleased);
+  Guard granted = third.Granted();
+  EXPECT_EQ(granted.state(), LockState::kHeld);
+  EXPECT_EQ(semaphore.TryAcquireFor(std::chrono::milliseconds(10)).refusal().reason, RefusalReason::kWaitTimeout);
+}
+
+TEST_F(DaemonTest, AllPermitsAtOnceExcludeEverybody) {
+  Semaphore semaphore = one_.MakeSemaphore("pool", 3);
+  Result<Guard> all = semaphore.Acquire(3);
+  ASSERT_TRUE(all.ok());
+  EXPECT_FALSE(semaphore.TryAcquire().ok());
+  EXPECT_EQ(all->Release(), ReleaseOutcome::kReleased);
+  EXPECT_TRUE(semaphore.TryAcquire().ok());
+  EXPECT_EQ(semaphore.TryAcquire(4).refusal().reason, RefusalReason::kInvalidArgument);
+}
+
+TEST_F(DaemonTest, AnotherLimitOrModeIsAMismatch) {
+  Result<Guard> held = one_.MakeSemaphore("pool", 2).Acquire();
+  ASSERT_TRUE(held.ok());
+  EXPECT_EQ(two_.MakeSemaphore("pool", 3).TryAcquire().refusal().reason, RefusalReason::kLimitMismatch);
+  EXPECT_EQ(two_.MakeMutex("pool").TryLock().refusal().reason, RefusalReason::kLimitMismatch);
+  EXPECT_EQ(two_.MakeRwLock("pool").TryReadLock().refusal().reason, RefusalReason::kLimitMismatch);
+}
+
+TEST_F(DaemonTest, ReadersNeverMeetAWriter) {
+  std::atomic<int> reading{0};
+  std::atomic<int> writing{0};
+  const auto work = [&](Client& client, int number) {
+    RwLock lock = client.MakeRwLock("busy");
+    for (int round = 0; round < 20; ++round) {
+      const bool writes = (round + number) % 4 == 0;
+      Result<Guard> guard = writes ? lock.WriteLock() : lock.ReadLock();
+      ASSERT_TRUE(guard.ok()) << guard.refusal().message;
+      std::atomic<int>& mine = writes ? writing : reading;
+      const int others = mine.fetch_add(1);
+      EXPECT_EQ((writes ? reading : writing).load(), 0);
+      EXPECT_TRUE(!writes || others == 0);
+      std::this_thread::yield();
+      mine.fetch_sub(1);
+    }
+  };
+  std::vector<std::thread> workers;
+  for (int number = 0; number < 6; ++number) {
+    workers.emplace_back(work, std::ref(number % 2 == 0 ? one_ : two_), number);
+  }
+  for (std::thread& worker : workers) worker.join();
+}
+
+}  // namespace
+}  // namespace distlock
