@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rpc/refusal.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "rpc/convert.h"
+#include "rpc/ids.h"
 #include "rpc/utf8.h"
 
 namespace distlock::rpc {
@@ -23,9 +26,10 @@ constexpr core::Duration kRetryOverload = std::chrono::milliseconds(200);
 
 std::string HeldBy(const std::vector<core::HolderView>& views) {
   if (views.empty()) return "";
-  const v1::Holder holder = HolderOf(views.front());
+  const auto named = std::find_if(views.begin(), views.end(), [](const auto& view) { return !IsBlocked(view.owner); });
+  if (named == views.end()) return "blocked by the lock_delay of its last holder";
+  const v1::Holder holder = HolderOf(*named);
   const std::string more = views.size() > 1 ? absl::StrCat(" and ", views.size() - 1, " more") : "";
-  if (holder.blocked()) return absl::StrCat("blocked by the lock_delay of its last holder", more);
   const std::string id = absl::StrCat("holder ", holder.holder_id());
   if (holder.owner().empty()) return absl::StrCat("held by ", id, more);
   return absl::StrCat("held by \"", Shorten(holder.owner(), kShownOwnerBytes), "\" (", id, ")", more);
@@ -64,7 +68,7 @@ std::string MessageOf(const core::Refused& refused, const std::string& lock) {
                           "; a lost lease never comes back: stop what it protects, then acquire again");
     case RefusalReason::kLimitMismatch:
       return absl::StrCat(lock, " cannot be taken so now", because,
-                          "; EXCLUSIVE and SHARED mix, PERMIT only with the same limit: use one way, or another key");
+                          "; EXCLUSIVE and SHARED mix, PERMIT only with the same limit, and a request_id keeps its mode: use one way, or another key");
     case RefusalReason::kForeignKey:
       return absl::StrCat("the store has something else under the name of ", lock, because,
                           "; delete that key, or give the broker another --key-prefix");
@@ -186,7 +190,10 @@ v1::LostReason LostReasonOf(core::LostReason reason) {
 v1::Refusal RefusalOf(const core::Refused& refused, const core::LockName& about) {
   v1::Refusal refusal = MakeRefusal(refused.reason, MessageOf(refused, Show(about)), refused.retry_after);
   *refusal.mutable_waited() = ToProto(refused.waited);
-  for (const core::HolderView& holder : refused.holders) *refusal.add_holders() = HolderOf(holder);
+  // The first is the one who is named: a share that is blocked only when nobody else has one.
+  std::vector<core::HolderView> holders = refused.holders;
+  std::stable_partition(holders.begin(), holders.end(), [](const auto& view) { return !IsBlocked(view.owner); });
+  for (const core::HolderView& holder : holders) *refusal.add_holders() = HolderOf(holder);
   refusal.set_queue_length(refused.queue_length);
   return refusal;
 }

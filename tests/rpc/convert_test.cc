@@ -118,6 +118,16 @@ TEST(Refusals, NameOneOfManyHoldersAndShowAll) {
   EXPECT_EQ(refusal.holders_size(), 2);
 }
 
+TEST(Refusals, ABlockedShareIsNotTheOneThatIsNamed) {
+  core::HolderView blocked = Holder("gone");
+  blocked.owner = {};
+  const core::Refused refused{.reason = core::RefusalReason::kLockHeld, .holders = {blocked, Holder("job-7")}};
+  const v1::Refusal refusal = RefusalOf(refused, kName);
+  EXPECT_THAT(refusal.message(), testing::HasSubstr("held by \"job-7\""));
+  EXPECT_EQ(Details(StatusOf(refusal, kName)).facts.count("blocked"), 0u);
+  EXPECT_EQ(refusal.holders_size(), 2);
+}
+
 TEST(Refusals, HostileTextStaysOneShortLine) {
   const auto name = core::LockName::Encode("ns", std::string(500, '\n'));
   const core::Refused refused{.reason = core::RefusalReason::kLockHeld, .holders = {Holder(std::string(250, '\x07'))}};
