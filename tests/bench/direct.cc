@@ -14,6 +14,7 @@ constexpr const char* kCompareAndDelete =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 constexpr const char* kTtlMs = "15000";
 constexpr const char* kTokenKeepMs = "86400000";
+constexpr const char* kFairAfterUs = "100000";
 constexpr const char* kBrokerId = "00000000000be9c4";
 constexpr const char* kInfo = "....................";  // as long as a broker's for a request without owner or metadata
 
@@ -107,9 +108,9 @@ DirectSlot::DirectSlot(DirectKind kind, const std::string& name) : kind_(kind) {
   }
   const std::string t = base + "t", q = base + "q", w = base + "w";
   acquire_ = Resp({"EVALSHA", std::string(lua::kAcquire.sha1), "4", h, t, q, w, owner, kTtlMs, "0", "0", "0", kBrokerId,
-                   "30000", kInfo, kTokenKeepMs, "1", "10000"});
+                   "30000", kInfo, kTokenKeepMs, "1", "10000", "x", "0", kFairAfterUs});
   release_ =
-      Resp({"EVALSHA", std::string(lua::kRelease.sha1), "4", h, t, q, w, owner, "0", "0", kTokenKeepMs, "1", kBrokerId});
+      Resp({"EVALSHA", std::string(lua::kRelease.sha1), "4", h, t, q, w, owner, "0", "0", kTokenKeepMs, "1", kBrokerId, kFairAfterUs});
 }
 
 std::string DirectSlot::CheckAcquired(const redisReply* reply) {
