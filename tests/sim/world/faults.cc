@@ -80,7 +80,7 @@ void DeleteKey(World& world) {
   Env& env = world.env();
   const int32_t lock = world.dice().Roll(env.temper.locks);
   const std::string part = world.dice().Pick<std::string>({"h", "h", "t", "q", "w"});
-  env.NoteFault(FaultKind::kKeyDeleted, world.primary().actor(), Duration(0));
+  env.NoteFault(FaultKind::kKeyDeleted, world.primary().actor(), Duration(0), lock);
   world.observer().Forget(lock);
   const std::string key = StoreObserver::KeyOf(env.history.locks[static_cast<size_t>(lock)], part);
   world.primary().model().Execute(0, {"DEL", key});
