@@ -121,10 +121,9 @@ void CheckRegister(const Index& index, Report& report) {
       seen = {record.token, record.lease};
     }
   }
-  for (const int32_t number : index.wronged) {
-    const Record& record = index.history.records[static_cast<size_t>(number)];
-    const Fate& fate = index.fates[static_cast<size_t>(record.lease)];
-    const Tenure& tenure = index.tenures[static_cast<size_t>(fate.told)];
+  for (const Wrong& wrong : index.wronged) {
+    const Record& record = index.history.records[static_cast<size_t>(wrong.record)];
+    const Tenure& tenure = index.tenures[static_cast<size_t>(wrong.tenure)];
     // Somebody else was rightly given the lock meanwhile.
     if (Accepted(index, tenure) || Forgotten(index, tenure, record.at_ns, record.at_ns)) continue;
     if (index.TokensMayRepeat(tenure.lock, kNotSeen, record.at_ns)) continue;

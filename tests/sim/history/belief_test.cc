@@ -281,6 +281,20 @@ TEST(Register, ExceptWhenTheStoreForgot) {
   EXPECT_VIOLATED(b, "");
 }
 
+TEST(Register, IsAskedOfTheGrantThatWasWrittenUnder) {
+  HistoryBuilder b;
+  const int64_t ann = b.Asks(0, "ann", {.detached = true});
+  b.HoldsInStore(10, 50, ann, 5);
+  b.Wrote(49, ann, 5, false);
+  b.Forgot(30);
+  b.HoldsInStore(60, 90, ann, 7);
+  EXPECT_VIOLATED(b, "");
+  b.Wrote(61, ann, 5, false);
+  EXPECT_VIOLATED(b, "");
+  b.Wrote(62, ann, 7, false);
+  EXPECT_VIOLATED(b, "I1'");
+}
+
 TEST(Register, OrWhenNoOrderOfTokensCouldBeKept) {
   HistoryBuilder b = Rejected(49);
   b.Fault(1, FaultKind::kStoreClock, -1000);

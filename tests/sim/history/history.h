@@ -102,6 +102,9 @@ struct History {
   // How long after the end of a fault until all have found back to each other: back-off, connect timeouts, and the third of a
   // queue slot after which a broker tends a queue that it has heard nothing of.
   int64_t recovery_ns = 20'000'000'000;
+  // How long a broker that lives, and whose store does, may need to undo what it asked for and nobody wants: until that
+  // can take effect no more, by a clock of the store that it knows coarsely, and the way of a command.
+  int64_t give_back_ns = 8'000'000'000;
   std::vector<Actor> actors;
   std::vector<std::string> locks;
   std::vector<LeaseTerms> leases;

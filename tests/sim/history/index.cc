@@ -71,8 +71,10 @@ void Index::Read(const Record& record, int32_t number) {
       return;
     case RecordKind::kWrote: {
       if (record.code != 0 || fate->told < 0) return;
+      // One under an earlier grant's token may come late.
+      if (tenures[static_cast<size_t>(fate->told)].token != record.token) return;
       const int32_t open = open_belief_[static_cast<size_t>(fate->told)];
-      if (open >= 0 && beliefs[static_cast<size_t>(open)].until > record.at_ns) wronged.push_back(number);
+      if (open >= 0 && beliefs[static_cast<size_t>(open)].until > record.at_ns) wronged.push_back({number, fate->told});
       return;
     }
     case RecordKind::kQueued:

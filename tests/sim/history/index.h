@@ -67,6 +67,12 @@ struct Trouble {
   int64_t value;
 };
 
+// A write that was rejected while its writer believed.
+struct Wrong {
+  int32_t record;
+  int32_t tenure;
+};
+
 struct Forgetting {
   int64_t at;
   int32_t lock;  // -1: all
@@ -83,7 +89,7 @@ class Index {
   std::vector<Belief> beliefs;     // by lock, then from; of one tenure they never overlap
   std::vector<Trouble> troubles;   // by from
   std::vector<Forgetting> forgettings;
-  std::vector<int32_t> wronged;    // records: writes rejected while their writer believed
+  std::vector<Wrong> wronged;
   bool sees_store = false;
   int64_t healed = kForEver;
   int64_t quiet = kForEver;

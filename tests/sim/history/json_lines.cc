@@ -120,6 +120,7 @@ void HistoryReader::ReadRun(const Line& line) {
   history_.slack_ns = line.Get("slack", history_.slack_ns);
   history_.slow_ns = line.Get("slow", history_.slow_ns);
   history_.recovery_ns = line.Get("recovery", history_.recovery_ns);
+  history_.give_back_ns = line.Get("give_back", history_.give_back_ns);
 }
 
 void HistoryReader::ReadRecord(const Line& line, RecordKind kind) {
@@ -260,8 +261,13 @@ json ObjectOf(const History& history, const Record& record) {
 }  // namespace
 
 void WriteHistory(const History& history, std::ostream& out) {
-  const json run = {{"calm", history.calm},         {"validity", history.validity_ns}, {"longest_ttl", history.longest_ttl_ns},
-                    {"slack", history.slack_ns},    {"slow", history.slow_ns},         {"recovery", history.recovery_ns}};
+  const json run = {{"calm", history.calm},
+                    {"validity", history.validity_ns},
+                    {"longest_ttl", history.longest_ttl_ns},
+                    {"slack", history.slack_ns},
+                    {"slow", history.slow_ns},
+                    {"recovery", history.recovery_ns},
+                    {"give_back", history.give_back_ns}};
   out << json{{"run", run}}.dump() << '\n';
   for (const Record& record : history.records) out << ObjectOf(history, record).dump() << '\n';
 }

@@ -13,6 +13,36 @@ struct Bound {
   const char* why;
 };
 
+// Whether brokers and their store live on, know what they knew, and reach each other as soon as the fault is over.
+bool LeavesBrokersWell(FaultKind kind) {
+  switch (kind) {
+    case FaultKind::kClientKilled:
+    case FaultKind::kClientPaused:
+    case FaultKind::kClientClock:
+    case FaultKind::kLinkReset:
+    case FaultKind::kChannelLost:
+    case FaultKind::kNoticesLost:
+    case FaultKind::kScriptsFlushed: return true;
+    default: return false;
+  }
+}
+
+// When the last of the connections that matter to this lease and broke in [from, until] was found to be broken.
+// kForEver: something else broke, and the broker that asked for it may be gone, or unable to say that it is not wanted.
+int64_t ReconnectedAt(const Index& index, const LeaseTerms& terms, int64_t from, int64_t until) {
+  int64_t latest = from;
+  for (const Trouble& trouble : index.troubles) {
+    if (trouble.from > until) break;
+    if (trouble.until + index.history.recovery_ns < from) continue;
+    if (!LeavesBrokersWell(trouble.kind)) return kForEver;
+    const bool others = trouble.actor >= 0 && trouble.actor != terms.client &&
+                        index.history.actors[static_cast<size_t>(trouble.actor)].kind == Actor::Kind::kClient;
+    if (others) continue;
+    latest = std::max(latest, trouble.until);
+  }
+  return latest;
+}
+
 // From the end of belief, or from the grant where nobody was ever told of it.
 Bound BoundOf(const Index& index, const Tenure& tenure, int64_t freed) {
   const LeaseTerms& terms = index.TermsOf(tenure);
@@ -32,6 +62,14 @@ Bound BoundOf(const Index& index, const Tenure& tenure, int64_t freed) {
   if (terms.freed_by_promise && client_left && index.TroubledUntil(freed, terms.client) <= over) {
     const int64_t heard = tenure.why == EndedWhy::kClientDied ? index.DeathHeard(terms.client, tenure.ended) : over;
     return {std::max(over, heard) + index.history.validity_ns + terms.lock_delay_ns + slack, "a validity and its lock_delay after its client's end"};
+  }
+  if (terms.freed_by_promise && tenure.told == kNotSeen && fate.answered != kNotSeen) {
+    const int64_t reconnected = ReconnectedAt(index, terms, fate.asked, freed);
+    if (reconnected != kForEver) {
+      const int64_t known = std::max({over, fate.answered, reconnected});
+      return {known + index.history.give_back_ns + index.history.validity_ns + terms.lock_delay_ns,
+              "when its broker had found that nobody waited for it any more"};
+    }
   }
   const int64_t key = terms.ttl_ns + terms.lock_delay_ns + index.WentBack(tenure.took, freed);
   return {std::max(over, index.TroubledUntil(freed)) + index.history.validity_ns + key + slack,

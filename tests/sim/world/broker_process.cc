@@ -27,6 +27,7 @@ void BrokerProcess::Start() {
   core::BrokerConfig config;
   config.validity = env_.temper.validity;
   config.queue_slot = env_.temper.queue_slot;
+  config.store_timeout = env_.temper.store_timeout;
   config.seed = env_.dice.Next();
   core_ = std::make_unique<core::Broker>(config);
   store::CodecOptions options;

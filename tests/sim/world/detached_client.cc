@@ -32,19 +32,26 @@ class DetachedClient::Ears : public Listener {
 };
 
 bool DetachedClient::Call(int64_t id, Duration patience, std::function<void(Front&, core::SessionId)> say) {
-  Claim& claim = claims_.at(id);
-  EndCall(claim);
+  EndCall(claims_.at(id));
   BrokerProcess* broker = LiveBroker();
   if (broker == nullptr) return false;
+  CallAt(*broker, id, patience, std::move(say));
+  return true;
+}
+
+void DetachedClient::CallAt(BrokerProcess& broker, int64_t id, Duration patience,
+                            std::function<void(Front&, core::SessionId)> say) {
+  Claim& claim = claims_.at(id);
   const uint64_t call = claim.call = ++calls_;
-  const WirePtr wire = claim.wire = Wire::Connect(env_, *this, *broker);
+  claim.broker = &broker;
+  claim.life = broker.life();
+  const WirePtr wire = claim.wire = Wire::Connect(env_, *this, broker);
   auto ears = std::make_shared<Ears>(this, id, call, LocalTime());
   wire->on_closed[Wire::kClient] = [this, id, call] { OnCallFailed(id, call); };
-  wire->Send(Wire::kClient, [broker, wire, ears, say = std::move(say)] {
-    say(broker->front(), broker->front().Accept(wire, ears));
+  wire->Send(Wire::kClient, [&broker, wire, ears, say = std::move(say)] {
+    say(broker.front(), broker.front().Accept(wire, ears));
   });
   PostAfter(patience, [this, id, call] { OnCallFailed(id, call); });
-  return true;
 }
 
 void DetachedClient::EndCall(Claim& claim) {
@@ -70,7 +77,7 @@ void DetachedClient::Try(int64_t id) {
   Wish* wish = Find(id);
   if (wish == nullptr || wish->stage != Stage::kAsking) return;
   Claim& claim = claims_.at(id);
-  const bool more = claim.tries == 0 || !claim.request_id.empty();
+  const bool more = claim.tries == 0 || (!claim.request_id.empty() && !claim.again);
   if (++claim.tries > kMostTries || !more) {
     EndCall(claim);
     claims_.erase(id);
@@ -115,7 +122,7 @@ void DetachedClient::GiveUp(Wish& wish) {
 
 void DetachedClient::Renew(int64_t id) {
   Wish* wish = Find(id);
-  if (wish == nullptr || wish->releasing || !Checks(*wish)) return;
+  if (wish == nullptr || wish->stage != Stage::kHeld || wish->releasing || !Checks(*wish)) return;
   const Duration left = wish->until - env_.now();
   PostAfter(left / 3 + milliseconds(1), [this, id] { Renew(id); });
   Call(id, left, [lease_id = claims_.at(id).lease_id](Front& front, core::SessionId call) { front.Renew(call, lease_id); });
@@ -164,6 +171,22 @@ void DetachedClient::TryRelease(int64_t id) {
   if (!sent) PostAfter(milliseconds(200), [this, id] { TryRelease(id); });
 }
 
+// Its release is not confirmed yet. The broker that is at it grants the same request anew when it is; another one, or
+// one that has lost its memory, might still see the grant that is being given back.
+void DetachedClient::AskAgain(Wish& wish) {
+  Claim& claim = claims_.at(wish.id);
+  EndCall(claim);
+  claim.again = true;
+  wish.stage = Stage::kAsking;
+  wish.releasing = false;
+  wish.until = {};
+  env_.Log([&] { return name() + " asks again for " + LabelOf(wish); });
+  CallAt(*claim.broker, wish.id, seconds(200),
+         [spec = SpecOf(wish), request_id = claim.request_id](Front& front, core::SessionId call) {
+           front.Acquire(call, spec, request_id);
+         });
+}
+
 // ---- Answers ----
 
 void DetachedClient::OnCallReleased(int64_t id, uint64_t call, core::ReleaseOutcome outcome) {
@@ -179,6 +202,9 @@ void DetachedClient::OnCallRefused(int64_t id, uint64_t call, core::RefusalReaso
   Claim* claim = Waiting(id, call);
   Wish* wish = Find(id);
   if (claim == nullptr || wish == nullptr) return;
+  const bool unconfirmed = wish->releasing && reason == core::RefusalReason::kStoreUnavailable;
+  const bool same_broker = claim->broker->alive() && claim->broker->life() == claim->life;
+  if (unconfirmed && same_broker && !claim->request_id.empty() && env_.acting) return AskAgain(*wish);
   const bool passing = reason == core::RefusalReason::kDraining || reason == core::RefusalReason::kStoreUnavailable;
   if (wish->releasing || (wish->stage == Stage::kAsking && passing)) return OnCallFailed(id, call);
   EndCall(*claim);

@@ -29,6 +29,9 @@ class DetachedClient : public ClientProcess {
     int tries = 0;
     uint64_t call = 0;  // the one that is waited for
     WirePtr wire;
+    BrokerProcess* broker = nullptr;  // that it went to
+    uint64_t life = 0;                // of that broker
+    bool again = false;               // asked for anew after its release
   };
 
   void Ask(Wish& wish) override;
@@ -40,11 +43,13 @@ class DetachedClient : public ClientProcess {
 
   // Sends a call to any broker; false when there is none. `say` runs at the broker. Unanswered, it ends after `patience`.
   bool Call(int64_t id, Duration patience, std::function<void(Front&, core::SessionId)> say);
+  void CallAt(BrokerProcess& broker, int64_t id, Duration patience, std::function<void(Front&, core::SessionId)> say);
   void EndCall(Claim& claim);
   void Try(int64_t id);
   void Hold(Wish& wish, uint64_t token, Duration until);
   void Renew(int64_t id);
   void TryRelease(int64_t id);
+  void AskAgain(Wish& wish);
   void OnGrant(int64_t id, uint64_t call, Duration sent, const v1::Grant& grant);
   void OnRenewed(int64_t id, uint64_t call, Duration sent, Duration valid_for);
   void OnCallRefused(int64_t id, uint64_t call, core::RefusalReason reason);

@@ -48,8 +48,12 @@ class Env {
     Mix(record.token);
     history.records.push_back(record);
   }
-  void NoteFault(FaultKind kind, int32_t actor, Duration lasts) {
-    Note({.kind = RecordKind::kFault, .code = static_cast<uint8_t>(kind), .actor = actor, .value = lasts.count()});
+  void NoteFault(FaultKind kind, int32_t actor, Duration lasts, int32_t lock = -1) {
+    Note({.kind = RecordKind::kFault,
+          .code = static_cast<uint8_t>(kind),
+          .actor = actor,
+          .lock = lock,
+          .value = lasts.count()});
   }
   int32_t AddActor(Actor::Kind kind, std::string name) {
     history.actors.push_back({kind, std::move(name)});

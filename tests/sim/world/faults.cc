@@ -80,7 +80,7 @@ void DeleteKey(World& world) {
   Env& env = world.env();
   const int32_t lock = world.dice().Roll(env.temper.locks);
   const std::string part = world.dice().Pick<std::string>({"h", "h", "t", "q", "w"});
-  env.NoteFault(FaultKind::kKeyDeleted, world.primary().actor(), Duration(0));
+  env.NoteFault(FaultKind::kKeyDeleted, world.primary().actor(), Duration(0), lock);
   world.observer().Forget(lock);
   const std::string key = StoreObserver::KeyOf(env.history.locks[static_cast<size_t>(lock)], part);
   world.primary().model().Execute(0, {"DEL", key});
@@ -143,6 +143,19 @@ void ResetLink(World& world) {
   wire->Break(within);
 }
 
+// Commands stick in a socket, their broker finds the connection dead and goes on with a new one, and then they run.
+void ClogStoreLink(World& world) {
+  BrokerProcess& broker = world.AnyBroker();
+  if (!broker.alive() || broker.link().command_wire() == nullptr) return;
+  // Until after the last attempt may take effect, or before.
+  const Duration longest = world.dice().Chance(0.5) ? milliseconds(2500) : seconds(10);
+  const Duration time = world.dice().Between(milliseconds(100), longest);
+  world.env().NoteFault(FaultKind::kLinkReset, broker.actor(), time);
+  const WirePtr wire = broker.link().command_wire();
+  wire->Silence(Wire::kClient, world.env().now() + time);
+  world.For(world.dice().Between(Duration(0), seconds(1)), [wire] { wire->Break(milliseconds(20)); });
+}
+
 void Silence(World& world, bool both) {
   const WirePtr wire = world.AnyWire();
   if (wire == nullptr) return;
@@ -180,7 +193,7 @@ void LoseNotices(World& world) {
 
 const std::vector<Fault>& Faults() {
   static const std::vector<Fault> kAll = {
-      {.kind = FaultKind::kClientKilled, .name = "a client is killed", .cause = KillClient},
+      {.kind = FaultKind::kClientKilled, .name = "a client is killed", .mild = true, .cause = KillClient},
       {.kind = FaultKind::kClientPaused, .name = "a client stands still", .cause = PauseClient},
       {.kind = FaultKind::kBrokerKilled, .name = "a broker is killed", .cause = KillBroker},
       {.kind = FaultKind::kBrokerPaused, .name = "a broker stands still", .cause = PauseBroker},
@@ -196,12 +209,13 @@ const std::vector<Fault>& Faults() {
       {.kind = FaultKind::kStoreRefuses, .name = "the store refuses writes", .cause = RefuseWrites},
       {.kind = FaultKind::kStoreRefuses, .name = "the store refuses all", .cause = RefuseAll},
       {.kind = FaultKind::kFailover, .name = "a replica takes over", .forgets = true, .cause = FailOver},
-      {.kind = FaultKind::kScriptsFlushed, .name = "the scripts are flushed", .cause = FlushScripts},
-      {.kind = FaultKind::kLinkReset, .name = "a connection is reset", .cause = ResetLink},
+      {.kind = FaultKind::kScriptsFlushed, .name = "the scripts are flushed", .mild = true, .cause = FlushScripts},
+      {.kind = FaultKind::kLinkReset, .name = "a connection is reset", .mild = true, .cause = ResetLink},
+      {.kind = FaultKind::kLinkReset, .name = "commands stick in a connection", .mild = true, .cause = ClogStoreLink},
       {.kind = FaultKind::kLinkSilent, .name = "a connection falls silent", .cause = SilenceLink},
       {.kind = FaultKind::kLinkOneWay, .name = "a connection falls silent one way", .cause = OneWayLink},
-      {.kind = FaultKind::kChannelLost, .name = "a hand-off channel is lost", .cause = LoseChannel},
-      {.kind = FaultKind::kNoticesLost, .name = "notices are lost", .cause = LoseNotices},
+      {.kind = FaultKind::kChannelLost, .name = "a hand-off channel is lost", .mild = true, .cause = LoseChannel},
+      {.kind = FaultKind::kNoticesLost, .name = "notices are lost", .mild = true, .cause = LoseNotices},
   };
   return kAll;
 }

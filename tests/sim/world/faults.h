@@ -16,6 +16,7 @@ struct Fault {
   const char* name;
   bool forgets = false;          // the store may lose what it promised to keep
   bool clock_goes_back = false;  // the store's
+  bool mild = false;             // brokers and the store live on: nothing need be left to a ttl
   void (*cause)(World& world) = nullptr;
 };
 

@@ -202,6 +202,7 @@ void StoreLink::Subscribe() {
   const uint64_t life = ++channel_life_;
   if (!store.alive()) return LoseChannel();
   channel_ = Wire::Connect(env_, broker_, store);
+  channel_->Lag(Wire::kServer, env_.temper.notice_lag);
   const int connection = store.NewConnection();
   channel_->on_closed[Wire::kServer] = [&store, connection] { store.Disconnect(connection); };
   channel_->on_closed[Wire::kClient] = [this, life] {

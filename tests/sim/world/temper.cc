@@ -15,6 +15,15 @@ void DrawFaults(Dice& dice, Temper& temper) {
   for (size_t i = 0; i < all.size(); ++i) {
     if (dice.Chance(share)) temper.faults.push_back(static_cast<int>(i));
   }
+  // With a long ttl it shows whether a broker undoes what nobody wants, or leaves that to the ttl.
+  if (dice.Chance(0.15)) {
+    temper.faults.clear();
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (all[i].mild && dice.Chance(0.6)) temper.faults.push_back(static_cast<int>(i));
+    }
+    temper.ttls = {seconds(15)};
+    temper.mild = true;
+  }
   if (temper.faults.empty()) temper.faults.push_back(dice.Roll(static_cast<int>(all.size())));
   // A store that forgets and whose clock goes back as well gives tokens again; nothing can be done about that.
   const auto forgets = [&](int fault) { return all[static_cast<size_t>(fault)].forgets; };
@@ -25,8 +34,12 @@ void DrawFaults(Dice& dice, Temper& temper) {
   if (std::any_of(temper.faults.begin(), temper.faults.end(), is(FaultKind::kFailover))) {
     std::erase_if(temper.faults, is(FaultKind::kStoreClock));
   }
-  temper.slow = dice.Chance(0.5) ? 0 : 0.1;
+  temper.slow = temper.mild || dice.Chance(0.5) ? 0 : 0.1;
   temper.slowest_delay = dice.Pick<Duration>({milliseconds(50), milliseconds(700), seconds(3)});
+  // Below the time after which a channel that does not answer is given up.
+  if (!temper.mild && dice.Chance(0.2)) {
+    temper.notice_lag = dice.Pick<Duration>({milliseconds(300), seconds(1), milliseconds(2500)});
+  }
 }
 
 void DrawClients(Dice& dice, Temper& temper) {
@@ -80,7 +93,8 @@ Temper DrawTemper(uint64_t seed, Dice& dice, Workload wanted) {
   if (wanted == Workload::kMixed && dice.Chance(0.6)) temper.workload = static_cast<Workload>(1 + dice.Roll(7));
   temper.brokers = 1 + dice.Roll(3);
   temper.clients = 1 + dice.Roll(dice.Chance(0.2) ? 20 : 6);
-  temper.locks = 1 + dice.Roll(3);
+  // With many locks their renewals leave in batches.
+  temper.locks = 1 + dice.Roll(dice.Chance(0.15) ? 8 : 3);
   if (temper.workload == Workload::kQueue) temper.locks = 1;
   temper.replicas = dice.Roll(3);
   temper.trusted_publish = dice.Chance(0.7);
@@ -89,6 +103,7 @@ Temper DrawTemper(uint64_t seed, Dice& dice, Workload wanted) {
   temper.usual_delay = dice.Pick<Duration>({microseconds(100), milliseconds(1), milliseconds(5)});
   temper.validity = dice.Pick<Duration>({seconds(3), seconds(1)});
   temper.queue_slot = dice.Pick<Duration>({seconds(30), seconds(6)});
+  temper.store_timeout = dice.Pick<Duration>({seconds(5), seconds(1)});
   for (const Duration ttl : {seconds(1), seconds(2), seconds(5), seconds(15)}) {
     if (dice.Chance(0.5)) temper.ttls.push_back(ttl);
   }

@@ -40,8 +40,10 @@ struct Temper {
   Duration usual_delay{};
   double slow = 0;                // part of messages that take up to slowest_delay
   Duration slowest_delay{};
+  Duration notice_lag{};          // by which hand-off channels are behind the answers to commands
   Duration validity{};
   Duration queue_slot{};
+  Duration store_timeout{};       // after which a broker says that it could not confirm a release
   std::vector<Duration> ttls;
   Duration longest_hold{};
   Duration longest_pause{};       // between two wishes of a client
@@ -53,6 +55,7 @@ struct Temper {
   double lock_delay = 0;
   Duration busy_time{};           // how long clients go on wishing
   std::vector<int> faults;        // indices into Faults() that happen here
+  bool mild = false;              // only mild faults, and nothing is slow
   Duration fault_every{};
 };
 

@@ -34,7 +34,8 @@ WirePtr Wire::Connect(Env& env, Process& client, Process& server, bool local) {
 }
 
 Instant Wire::NextArrival(Way& way) {
-  const Duration delay = local_ ? microseconds(20) : env_.Delay();
+  const Duration lag = env_.trouble ? way.lag : Duration(0);
+  const Duration delay = lag + (local_ ? microseconds(20) : env_.Delay());
   const Instant at = std::max(env_.now(), way.silent_until) + delay;
   way.last_arrival = std::max(way.last_arrival, at);
   return way.last_arrival;

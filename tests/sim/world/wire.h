@@ -35,6 +35,9 @@ class Wire : public std::enable_shared_from_this<Wire> {
   // Nothing passes from that side until then.
   void Silence(Side from, Instant until) { ways_[from].silent_until = std::max(ways_[from].silent_until, until); }
 
+  // What that side sends takes so much longer, as long as there is trouble; in its order as ever.
+  void Lag(Side from, Duration by) { ways_[from].lag = by; }
+
   bool open() const { return !closed_[0] && !closed_[1] && !ways_[0].cut; }
   bool local() const { return local_; }
   bool open_at(Side side) const { return !closed_[side]; }
@@ -55,6 +58,7 @@ class Wire : public std::enable_shared_from_this<Wire> {
     bool cut = false;
     Instant last_arrival{};
     Instant silent_until{};
+    Duration lag{};
   };
   struct Peer {
     Process* process;

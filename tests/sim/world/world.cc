@@ -149,6 +149,9 @@ Outcome World::Run() {
   env_.acting = true;
   env_.trouble = !env_.temper.calm;
   if (env_.temper.slow > 0) env_.NoteFault(FaultKind::kLinkSlow, -1, env_.temper.busy_time + env_.temper.slowest_delay);
+  if (env_.temper.notice_lag > Duration(0)) {
+    env_.NoteFault(FaultKind::kChannelLost, -1, env_.temper.busy_time + env_.temper.notice_lag);
+  }
   for (auto& broker : brokers_) broker->Start();
   for (auto& client : clients_) client->Start();
   if (env_.temper.slow > 0) env_.NoteFault(FaultKind::kLinkSlow, -1, env_.temper.busy_time + env_.temper.slowest_delay);
