@@ -220,7 +220,8 @@ TEST(Unary, CancelsAtAnyMomentAreSurvived) {
     v1::AcquireResponse response;
     grpc::Status status;
     std::thread caller([&] { status = broker.locks().Acquire(&context, request, &response); });
-    for (int spin = 0; spin < i * 10; ++spin) std::this_thread::yield();
+    const auto until = std::chrono::steady_clock::now() + i * std::chrono::microseconds(3);
+    while (std::chrono::steady_clock::now() < until) std::this_thread::yield();
     context.TryCancel();
     caller.join();
     EXPECT_TRUE(status.ok() || status.error_code() == grpc::StatusCode::CANCELLED) << status.error_message();
