@@ -51,8 +51,10 @@ bool Explains(const Index& index, const Trouble& trouble, const Tenure& loss) {
   const LeaseTerms& terms = index.TermsOf(loss);
   // What was broken while it lasted may be felt until it would have ended without a renewal.
   const int64_t felt = trouble.until + terms.ttl_ns + index.history.validity_ns + index.Slack(loss.ended);
-  // A grant that came too late to be believed in may owe that to the way of its request, however long that then waited.
-  const bool believed = loss.until != kNotSeen && loss.until > loss.told;
+  // A grant that came too late to be believed in, or of a detached one for long, may owe that to the way of its request,
+  // however long that then waited.
+  const int64_t least = terms.detached ? terms.ttl_ns / 2 : 0;
+  const bool believed = loss.until != kNotSeen && loss.until > loss.told + least;
   const int64_t since = believed ? loss.ended : index.fates[static_cast<size_t>(loss.lease)].asked;
   if (trouble.from > loss.ended || felt < since) return false;
   if (trouble.lock >= 0 && trouble.lock != loss.lock) return false;

@@ -327,6 +327,17 @@ TEST(Losses, AGrantThatIsTooLateMayOweThatToTheWayOfItsRequest) {
   EXPECT_VIOLATED(b, "I13");
 }
 
+TEST(Losses, SoMayADetachedOneThatIsSoonOver) {
+  for (const int64_t believed : {10, 1200}) {
+    HistoryBuilder b;
+    b.Fault(0, FaultKind::kLinkSlow, 2000);
+    const int64_t ann = b.Asks(500, "ann", {.detached = true});
+    b.Granted(8000, ann, 5, 8000 + believed);
+    b.Ended(8000 + believed, ann, EndedWhy::kDeadline);
+    EXPECT_VIOLATED(b, believed == 10 ? "" : "I13");
+  }
+}
+
 TEST(Losses, NoFaultExplainsWhatWasBeforeIt) {
   HistoryBuilder b = Losing(core::LostReason::kExpired);
   b.Fault(2501, FaultKind::kLinkSilent, 1000);

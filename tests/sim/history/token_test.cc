@@ -138,6 +138,21 @@ TEST(Tokens, OfAGrantThatIsToldLateButWasForgottenMayBeSmaller) {
 }
 
 // As clients see it: given at some time between asking and being told.
+// Its stream had ended for its broker, which frees such a lease at once.
+TEST(Tokens, OfAGrantThatIsToldLateMayBeSmallerWhereThatIsAccepted) {
+  for (const bool risky : {false, true}) {
+    HistoryBuilder b;
+    const int64_t ann = b.Asks(0, "ann", {.risky = risky});
+    const int64_t bob = b.Asks(1, "bob");
+    b.Fault(5, FaultKind::kLinkOneWay, 70, "ann");
+    b.Took(10, ann, 5);
+    b.Freed(20, ann);
+    b.HoldsInStore(30, 50, bob, 6);
+    b.Granted(75, ann, 5, 100);
+    EXPECT_VIOLATED(b, risky ? "" : "I2 I3");
+  }
+}
+
 TEST(Tokens, OfAGrantOnItsWayWhileTheStoreForgotMayBeSmaller) {
   for (const int64_t forgot : {5, 20, 120}) {
     HistoryBuilder b;

@@ -8,6 +8,20 @@
 namespace distlock::sim {
 namespace {
 
+// With a long ttl it shows whether a broker undoes what nobody wants, or leaves that to the ttl; among few, a late
+// command finds a lock free.
+void MakeMild(Dice& dice, Temper& temper) {
+  const std::vector<Fault>& all = Faults();
+  temper.mild = true;
+  temper.faults.clear();
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].mild && dice.Chance(0.5)) temper.faults.push_back(static_cast<int>(i));
+  }
+  temper.ttls = {seconds(15)};
+  temper.clients = std::min(temper.clients, 4);
+  temper.locks = std::max(temper.locks, temper.clients);
+}
+
 void DrawFaults(Dice& dice, Temper& temper) {
   const std::vector<Fault>& all = Faults();
   temper.fault_every = dice.Pick<Duration>({milliseconds(300), seconds(1), seconds(4)});
@@ -15,15 +29,7 @@ void DrawFaults(Dice& dice, Temper& temper) {
   for (size_t i = 0; i < all.size(); ++i) {
     if (dice.Chance(share)) temper.faults.push_back(static_cast<int>(i));
   }
-  // With a long ttl it shows whether a broker undoes what nobody wants, or leaves that to the ttl.
-  if (dice.Chance(0.15)) {
-    temper.faults.clear();
-    for (size_t i = 0; i < all.size(); ++i) {
-      if (all[i].mild && dice.Chance(0.6)) temper.faults.push_back(static_cast<int>(i));
-    }
-    temper.ttls = {seconds(15)};
-    temper.mild = true;
-  }
+  if (dice.Chance(0.2)) MakeMild(dice, temper);
   if (temper.faults.empty()) temper.faults.push_back(dice.Roll(static_cast<int>(all.size())));
   // A store that forgets and whose clock goes back as well gives tokens again; nothing can be done about that.
   const auto forgets = [&](int fault) { return all[static_cast<size_t>(fault)].forgets; };
@@ -37,8 +43,9 @@ void DrawFaults(Dice& dice, Temper& temper) {
   temper.slow = temper.mild || dice.Chance(0.5) ? 0 : 0.1;
   temper.slowest_delay = dice.Pick<Duration>({milliseconds(50), milliseconds(700), seconds(3)});
   // Below the time after which a channel that does not answer is given up.
-  if (!temper.mild && dice.Chance(0.2)) {
-    temper.notice_lag = dice.Pick<Duration>({milliseconds(300), seconds(1), milliseconds(2500)});
+  if (!temper.mild && dice.Chance(0.3)) {
+    temper.notice_lag = dice.Between(milliseconds(300), milliseconds(2800));
+    temper.queue_slot = seconds(6);  // so that a broker looks at its queues before it hears
   }
 }
 
@@ -76,6 +83,23 @@ void DrawWays(Dice& dice, Temper& temper) {
   }
 }
 
+// Many locks are held at a time, for long, and their renewals leave in batches.
+void MakeWide(Dice& dice, Temper& temper) {
+  temper.locks = 4 + dice.Roll(5);
+  temper.clients = std::max(temper.clients, 4);
+  temper.longest_hold = seconds(4);
+  temper.ttls = {dice.Chance(0.5) ? seconds(1) : seconds(2)};
+}
+
+// Then nobody may lose a lock but its own key's.
+void OnlyDeleteKeys(Temper& temper) {
+  const std::vector<Fault>& all = Faults();
+  temper.faults.clear();
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].kind == FaultKind::kKeyDeleted) temper.faults.push_back(static_cast<int>(i));
+  }
+}
+
 }  // namespace
 
 const std::vector<std::pair<std::string, Workload>>& Workloads() {
@@ -93,8 +117,7 @@ Temper DrawTemper(uint64_t seed, Dice& dice, Workload wanted) {
   if (wanted == Workload::kMixed && dice.Chance(0.6)) temper.workload = static_cast<Workload>(1 + dice.Roll(7));
   temper.brokers = 1 + dice.Roll(3);
   temper.clients = 1 + dice.Roll(dice.Chance(0.2) ? 20 : 6);
-  // With many locks their renewals leave in batches.
-  temper.locks = 1 + dice.Roll(dice.Chance(0.15) ? 8 : 3);
+  temper.locks = 1 + dice.Roll(3);
   if (temper.workload == Workload::kQueue) temper.locks = 1;
   temper.replicas = dice.Roll(3);
   temper.trusted_publish = dice.Chance(0.7);
@@ -110,9 +133,12 @@ Temper DrawTemper(uint64_t seed, Dice& dice, Workload wanted) {
   if (temper.ttls.empty()) temper.ttls.push_back(seconds(2));
   temper.busy_time = dice.Between(seconds(2), seconds(dice.Chance(0.3) ? 30 : 10));
   DrawClients(dice, temper);
-  DrawWays(dice, temper);
+  const bool wide = temper.workload != Workload::kQueue && dice.Chance(0.1);
+  if (wide) MakeWide(dice, temper);
   if (temper.calm) temper.careless = 0;
   if (!temper.calm) DrawFaults(dice, temper);
+  if (!temper.calm && wide && dice.Chance(0.3)) OnlyDeleteKeys(temper);
+  DrawWays(dice, temper);  // now that it is known how many locks there are
   return temper;
 }
 
