@@ -86,7 +86,9 @@ void Broker::SendGiveBack(GiveBack& give_back) {
     give_back.retry_at = now_ + kAttemptMax;
     ++give_back.attempts;
     const bool spares_grants = IsRepeatable(give_back.owner);
-    give_back.withdrawing = give_back.waiting && !(give_back.holding && spares_grants);
+    // Withdrawing frees at once: a grant that is to be blocked, or that may be another's, is released first.
+    const bool release_first = give_back.holding && (spares_grants || give_back.block > Duration::zero());
+    give_back.withdrawing = give_back.waiting && !release_first;
     if (give_back.withdrawing) {
       Command(StoreWithdraw{give_back.op, give_back.name, give_back.owner, spares_grants});
     } else {

@@ -96,6 +96,27 @@ TEST(Session, WhatExpireLeavesToItsTtlNoLateAnswerGivesBack) {
   EXPECT_EQ(t.Count<StoreRelease>() + t.Count<StoreWithdraw>(), 0u);
 }
 
+// The release waits to be repeated when the notice of the very grant comes: to withdraw now would free it without its block.
+TEST(Session, ALateNoticeDoesNotCutALockDelayShort) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  auto want = t.Want(1, 7, "a", 1);
+  want.on_disconnect = OnDisconnect::kRelease;
+  want.lock_delay = seconds(2);
+  t.Do(want);
+  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  t.Do(StreamEnded{1});
+  t.Reply(t.Take<StoreRelease>().op, StoreFailed{FailureKind::kUnavailable, "BUSY"});
+  t.Do(GrantNotice{Name("a"), Owner(1), 42, t.StoreNow(), kT});
+  EXPECT_EQ(t.Count<StoreWithdraw>(), 0u);
+  const auto release = t.Take<StoreRelease>();
+  EXPECT_EQ(release.block, seconds(2));
+  t.Reply(release.op, GiveBackDone{.was_holder = true});
+  t.Reply(t.Take<StoreWithdraw>().op, GiveBackDone{});
+  EXPECT_EQ(t.broker.Stats().discards, 0u);
+}
+
 TEST(Session, GoodbyeFreesEverythingAtOnceAndEndsTheStream) {
   Table t;
   t.StoreComesUp();
