@@ -42,8 +42,8 @@ while [ $# -gt 0 ]; do
   shift
 done
 fuzz=''
-[ "${#presets[@]}" -gt 0 ] || { presets=(release tsan) fuzz=5; }
-[ -z "$long" ] || fuzz=60
+[ "${#presets[@]}" -gt 0 ] || { presets=(release tsan) fuzz='--runs 20000'; }
+[ -z "$long" ] || fuzz='--seconds 60'
 
 run_preset() {
   local preset=$1 select=()
@@ -62,8 +62,10 @@ run_preset() {
 deploy/install-deps.sh --test
 for preset in "${presets[@]}"; do run_preset "$preset"; done
 if [ -n "$fuzz" ] && [ -z "$filter" ]; then
-  say "fuzzers, $fuzz s each"
-  tests/fuzz/run.sh --seconds "$fuzz"
+  say "fuzzers"
+  # An option and its value: splitting is meant.
+  # shellcheck disable=SC2086
+  tests/fuzz/run.sh $fuzz
 fi
 if [ -n "$long" ] && [ -z "$filter" ]; then
   say "coverage of the core"

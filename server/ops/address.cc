@@ -3,6 +3,7 @@
 
 #include <sys/un.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "absl/status/status.h"
@@ -59,6 +60,10 @@ absl::Status CheckListenAddress(std::string_view address) {
   if (path.starts_with("//")) path.remove_prefix(2);
   if (path.size() < 2 || path[0] != '/') {
     return absl::InvalidArgumentError("is not an absolute path: write unix:///path/of/the.sock");
+  }
+  // What cannot be shown and read again is a slip, or worse.
+  if (std::any_of(path.begin(), path.end(), [](char c) { return c < 0x20 || c > 0x7e; })) {
+    return absl::InvalidArgumentError("has a byte in its path that is no printable ASCII: choose another path");
   }
   constexpr size_t kMax = sizeof(sockaddr_un::sun_path) - 1;
   if (path.size() > kMax) {

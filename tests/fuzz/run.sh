@@ -6,11 +6,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 usage() {
   cat <<'TEXT'
-usage: tests/fuzz/run.sh [--seconds N] [--jobs N] [--grow] [TARGET...]
+usage: tests/fuzz/run.sh [--seconds N | --runs N] [--jobs N] [--grow] [TARGET...]
 
 Without a TARGET: all of them. Ends with 1 when an input crashed one, and says how to run that input again.
 
   --seconds N  search so long with each target (default 60)
+  --runs N     the same N inputs with each target, every time
   --jobs N     targets at a time (default: the processors)
   --grow       afterwards, rewrite the corpora: the smallest inputs that reach what has been reached
   TARGET       such as broker or reply_tree: the folders of tests/fuzz/corpus
@@ -20,13 +21,13 @@ TEXT
 say() { printf '== %s\n' "$*"; }
 die() { printf 'tests/fuzz/run.sh: %s\n' "$*" >&2; exit 64; }
 
-seconds=60 jobs=$(nproc) grow='' targets=()
+seconds=60 runs='' jobs=$(nproc) grow='' targets=()
 while [ $# -gt 0 ]; do
   case "$1" in
-    --seconds | --jobs)
+    --seconds | --runs | --jobs)
       [ $# -ge 2 ] || die "$1 needs a value; see --help"
       case "$2" in '' | *[!0-9]*) die "$1 needs a number, not '$2'" ;; esac
-      case "$1" in --seconds) seconds=$2 ;; --jobs) jobs=$2 ;; esac
+      case "$1" in --seconds) seconds=$2 ;; --runs) runs=$2 ;; --jobs) jobs=$2 ;; esac
       shift
       ;;
     --grow) grow=yes ;;
@@ -56,7 +57,9 @@ search() {
   local target=$1
   mkdir -p "$found/$target"
   # Entropic scheduling costs more than the inputs themselves, which are quick.
-  "$build/bin/${target}_fuzz" -max_total_time="$seconds" -max_len=$MAX_BYTES -timeout=10 -rss_limit_mb=2048 -entropic=0 \
+  local length=(-max_total_time="$seconds")
+  [ -z "$runs" ] || length=(-runs="$runs" -seed=1)
+  "$build/bin/${target}_fuzz" "${length[@]}" -max_len=$MAX_BYTES -timeout=10 -rss_limit_mb=2048 -entropic=0 \
     -print_final_stats=1 -artifact_prefix="$found/crash/$target-" \
     "$found/$target" "tests/fuzz/corpus/$target" >"$found/log/$target" 2>&1
 }
@@ -75,7 +78,7 @@ report() {
   [ -z "$input" ] || printf 'again: %s %s\n' "$build/bin/${target}_fuzz" "$input"
 }
 
-say "search for $seconds s, $jobs at a time"
+say "search for ${runs:-$seconds s}${runs:+ inputs}, $jobs at a time"
 failed=0
 for ((first = 0; first < ${#targets[@]}; first += jobs)); do
   now=("${targets[@]:first:jobs}") pids=()
