@@ -242,7 +242,10 @@ absl::StatusOr<Settings> ReadConfigFile(const std::string& path) {
   } catch (const std::filesystem::filesystem_error& e) {
     return BadConfig("--config: ", file, " cannot be read: ", e.code().message());
   } catch (const YAML::Exception& e) {
-    return BadConfig(file, ":", e.mark.line + 1, ": is not YAML: ", e.msg);
+    // It may show a character of the file as it is.
+    std::string why = e.msg;
+    std::replace_if(why.begin(), why.end(), [](unsigned char c) { return c < ' ' || c > '~'; }, '?');
+    return BadConfig(file, ":", e.mark.line + 1, ": is not YAML: ", why);
   }
 }
 
