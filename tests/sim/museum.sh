@@ -44,7 +44,7 @@ while [ $# -gt 0 ]; do
       if [ -f "$1" ]; then
         patches+=("$(realpath "$1")")
       else
-        found=("$museum/$(name_of "$1")"*.patch)
+        [[ $1 =~ ^[0-9]+$ ]] && found=("$museum/$1-"*.patch) || found=("$museum/$(name_of "$1")"*.patch)
         [ -f "${found[0]}" ] || die "no patch '$1' in $museum"
         patches+=("${found[@]}")
       fi
