@@ -122,7 +122,7 @@ bool SessionCall::Open(const v1::Command& command) {
     posted = OpenOn(0);
     client_ = command.open().client();
     auto event = std::make_unique<v1::Event>();
-    event->mutable_opened()->set_session_id(absl::StrCat(frontend_.broker_id, "-", session_));
+    event->mutable_opened()->set_session_id(public_id());
     event->mutable_opened()->set_broker_id(frontend_.broker_id);
     *event->mutable_opened()->mutable_validity() = ToProto(frontend_.limits.validity);
     *event->mutable_opened()->mutable_heartbeat_interval() = ToProto(frontend_.limits.validity / 3);

@@ -47,7 +47,7 @@ class StreamCall : public Reactor,
 
   v1::SessionInfo Describe() final {
     v1::SessionInfo info;
-    info.set_session_id(absl::StrCat(frontend_.broker_id, "-", session_));
+    info.set_session_id(public_id());
     info.set_peer(peer_);
     *info.mutable_since() = ToProto(since_);
     std::lock_guard lock(mu_);
@@ -80,6 +80,9 @@ class StreamCall : public Reactor,
   virtual void EndShards() = 0;
 
   bool ended() const { return end_.has_value(); }  // under mu_
+
+  // Opened.session_id, and what ListSessions shows.
+  std::string public_id() const { return absl::StrCat(frontend_.broker_id, "-", session_); }
 
   // Under mu_. What waits is still written; the caller pumps.
   void Decide(grpc::Status status, StreamClose why) {
