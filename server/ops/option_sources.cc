@@ -207,8 +207,6 @@ absl::StatusOr<Settings> ReadNodes(const YAML::Node& root, const std::string& fi
   return settings;
 }
 
-constexpr std::string_view kUnreadable = " cannot be read; check that it exists and that this user may read it";
-
 struct AnyDocument final : YAML::EventHandler {
   void OnDocumentStart(const YAML::Mark&) override {}
   void OnDocumentEnd() override {}
@@ -235,7 +233,7 @@ absl::StatusOr<Settings> ReadConfigFile(const std::string& path) {
     // A stream reads a folder as an empty file.
     if (std::filesystem::is_directory(path)) return BadConfig("--config: ", file, " is a folder; name the file in it");
     std::ifstream in(path);
-    if (!in) return BadConfig("--config: ", file, kUnreadable);
+    if (!in) return BadConfig("--config: ", file, " cannot be read; check that it exists and that this user may read it");
     const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
     if (HoldsMore(text)) return BadConfig("--config: ", file, " holds more than one YAML document; keep one");
     return ReadNodes(YAML::Load(text), file);

@@ -17,10 +17,10 @@ struct Place {
 };
 
 struct LockState {
-  std::vector<Place> queue;      // few; in the order of being noted
-  std::vector<int64_t> holders;  // leases
-  int64_t free_since = kNotSeen; // when a holder, or one who waited, last went
-  int64_t told_by = kNotSeen;    // until when nobody may have been told of that
+  std::vector<Place> queue;       // few; in the order of being noted
+  std::vector<int64_t> holders;   // leases
+  int64_t free_since = kNotSeen;  // when a holder, or one who waited, last went
+  int64_t told_by = kNotSeen;     // until when nobody may have been told of that
 };
 
 // ADAPTIVE: so long may newcomers come first.
