@@ -96,6 +96,7 @@ void DetachedClient::OnGrant(int64_t id, uint64_t call, Duration sent, const v1:
   Claim* claim = Waiting(id, call);
   Wish* wish = Find(id);
   if (claim == nullptr || wish == nullptr || wish->stage != Stage::kAsking) return;
+  if (grant.fencing_token() <= claim->released) return GiveUp(*wish);
   EndCall(*claim);
   claim->lease_id = grant.lease_id();
   const Duration until = sent + ToDuration(grant.valid_for());
@@ -171,20 +172,34 @@ void DetachedClient::TryRelease(int64_t id) {
   if (!sent) PostAfter(milliseconds(200), [this, id] { TryRelease(id); });
 }
 
+void DetachedClient::BecomeAsking(Wish& wish) {
+  wish.stage = Stage::kAsking;
+  wish.releasing = false;
+  wish.until = {};
+  env_.Log([&] { return name() + " asks again for " + LabelOf(wish); });
+}
+
 // Its release is not confirmed yet. The broker that is at it grants the same request anew when it is; another one, or
 // one that has lost its memory, might still see the grant that is being given back.
 void DetachedClient::AskAgain(Wish& wish) {
   Claim& claim = claims_.at(wish.id);
   EndCall(claim);
   claim.again = true;
-  wish.stage = Stage::kAsking;
-  wish.releasing = false;
-  wish.until = {};
-  env_.Log([&] { return name() + " asks again for " + LabelOf(wish); });
+  BecomeAsking(wish);
   CallAt(*claim.broker, wish.id, seconds(200),
          [spec = SpecOf(wish), request_id = claim.request_id](Front& front, core::SessionId call) {
            front.Acquire(call, spec, request_id);
          });
+}
+
+// Whoever answers: a token that is greater than the old one says that it is not the grant that is being given back.
+void DetachedClient::AskElsewhere(Wish& wish) {
+  Claim& claim = claims_.at(wish.id);
+  EndCall(claim);
+  claim.released = wish.token;
+  claim.tries = 0;
+  BecomeAsking(wish);
+  Try(wish.id);
 }
 
 // ---- Answers ----
@@ -224,7 +239,14 @@ void DetachedClient::OnCallFailed(int64_t id, uint64_t call) {
   if (claim == nullptr || wish == nullptr) return;
   EndCall(*claim);
   const Duration pause = env_.dice.Between(milliseconds(1), milliseconds(300));
-  if (wish->releasing) return PostAfter(pause, [this, id] { TryRelease(id); });
+  if (wish->releasing) {
+    if (!claim->request_id.empty() && env_.acting && env_.dice.Chance(0.5)) {
+      return PostAfter(pause, [this, id] {
+        if (Wish* same = Find(id); same != nullptr && same->releasing) AskElsewhere(*same);
+      });
+    }
+    return PostAfter(pause, [this, id] { TryRelease(id); });
+  }
   if (wish->stage == Stage::kAsking) return PostAfter(pause, [this, id] { Try(id); });
 }
 

@@ -31,7 +31,8 @@ class DetachedClient : public ClientProcess {
     WirePtr wire;
     BrokerProcess* broker = nullptr;  // that it went to
     uint64_t life = 0;                // of that broker
-    bool again = false;               // asked for anew after its release
+    bool again = false;               // asked for anew after its release, at the broker that is at it
+    uint64_t released = 0;            // the token of the grant whose release is not confirmed: it is over
   };
 
   void Ask(Wish& wish) override;
@@ -50,6 +51,8 @@ class DetachedClient : public ClientProcess {
   void Renew(int64_t id);
   void TryRelease(int64_t id);
   void AskAgain(Wish& wish);
+  void AskElsewhere(Wish& wish);
+  void BecomeAsking(Wish& wish);
   void OnGrant(int64_t id, uint64_t call, Duration sent, const v1::Grant& grant);
   void OnRenewed(int64_t id, uint64_t call, Duration sent, Duration valid_for);
   void OnCallRefused(int64_t id, uint64_t call, core::RefusalReason reason);
