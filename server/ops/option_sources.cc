@@ -69,7 +69,7 @@ std::string Suggestion(std::string_view name, std::string_view prefix) {
   return nearest == nullptr ? "; distlockd --help lists all" : Cat("; did you mean ", prefix, nearest->name, "?");
 }
 
-// A name that is none may be a URL in the wrong place.
+// What was given for a name or path may be a URL in the wrong place.
 std::string Shown(std::string_view name) { return WordOrQuoted(RedactedText(name)); }
 
 template <typename... Parts>
@@ -164,7 +164,7 @@ Settings ReadVariables(const std::vector<std::string>& environment, std::vector<
       // Others may be anybody's (Kubernetes sets DISTLOCK_SERVICE_HOST for a service called distlock).
       const OptionRow* nearest = Nearest(option);
       if (nearest != nullptr && nearest->places != OptionPlaces::kNowhereElse) {
-        warnings->push_back(Cat("variable ", WordOrQuoted(name), " is unknown and ignored; did you mean ",
+        warnings->push_back(Cat("variable ", Shown(name), " is unknown and ignored; did you mean ",
                                 VariableName(nearest->name), "?"));
       }
     }
@@ -228,7 +228,7 @@ bool HoldsMore(const std::string& text) {
 }
 
 absl::StatusOr<Settings> ReadConfigFile(const std::string& path) {
-  const std::string file = WordOrQuoted(path);
+  const std::string file = Shown(path);
   try {
     // A stream reads a folder as an empty file.
     if (std::filesystem::is_directory(path)) return BadConfig("--config: ", file, " is a folder; name the file in it");

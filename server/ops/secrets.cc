@@ -120,7 +120,7 @@ std::string Redacted(std::string_view lease_id) {
 
 absl::StatusOr<std::string> ReadSecretFile(const std::string& path) {
   const auto problem = [&](std::string_view what) {
-    return absl::FailedPreconditionError(Cat("secret file ", WordOrQuoted(path), " ", what));
+    return absl::FailedPreconditionError(Cat("secret file ", WordOrQuoted(RedactedText(path)), " ", what));
   };
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"), std::fclose);
   if (!file) return problem(Cat("cannot be read: ", std::strerror(errno)));

@@ -230,6 +230,7 @@ TEST(OptionSources, WrongFilesExit78AndNameTheLine) {
   EXPECT_THAT(message("shards: 1\n---\nshards: 2\n"), HasSubstr("more than one YAML document"));
   EXPECT_THAT(Failed({"--config=/"}).message, HasSubstr("is a folder"));
   EXPECT_THAT(Failed({"--config=/nonexistent/x.yaml"}).message, HasSubstr("/nonexistent/x.yaml cannot be read"));
+  EXPECT_THAT(Failed({"--config=redis://u:secret@h"}).message, Not(HasSubstr("secret")));
 }
 
 TEST(OptionSources, UnknownVariablesAreWarnedAboutOnlyWhenTheyLookLikeOurs) {
