@@ -65,6 +65,10 @@ absl::Status CheckListenAddress(std::string_view address) {
   if (std::any_of(path.begin(), path.end(), [](char c) { return c < 0x20 || c > 0x7e; })) {
     return absl::InvalidArgumentError("has a byte in its path that is no printable ASCII: choose another path");
   }
+  // It may be two addresses, one of them with a password, that were written as one.
+  if (path.find("://") != path.npos) {
+    return absl::InvalidArgumentError("has \"://\" in its path: give each address by itself, or choose another path");
+  }
   constexpr size_t kMax = sizeof(sockaddr_un::sun_path) - 1;
   if (path.size() > kMax) {
     return absl::InvalidArgumentError(

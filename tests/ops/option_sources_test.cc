@@ -190,6 +190,7 @@ TEST(OptionSources, AUrlInTheWrongPlaceDoesNotShowItsPassword) {
 TEST(OptionSources, WrongAddressesSayWhy) {
   const auto message = [](const std::string& value) { return Failed({"--listen=" + value}).message; };
   EXPECT_THAT(message("unix:run/x.sock"), HasSubstr("is not an absolute path"));
+  EXPECT_THAT(message("unix:///run/a.sock redis://u:p@h"), HasSubstr("give each address by itself"));
   EXPECT_THAT(message("unix:///" + std::string(200, 'a')), HasSubstr("at most 107"));
   EXPECT_THAT(message("localhost"), HasSubstr("has no port"));
   EXPECT_THAT(message("localhost:65536"), HasSubstr("0..65535"));

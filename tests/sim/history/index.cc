@@ -92,6 +92,7 @@ void Index::Read(const Record& record, int32_t number) {
         Tenure& tenure = tenures[static_cast<size_t>(i)];
         if (tenure.took == kNotSeen || tenure.freed != kNotSeen) continue;
         tenure.freed = record.at_ns;
+        if (tenure.freed_first == kNotSeen) tenure.freed_first = record.at_ns;
         tenure.how = static_cast<FreedHow>(record.code);
       }
       return;

@@ -30,6 +30,7 @@ struct Tenure {
   int64_t took = kNotSeen;
   int64_t took_again = kNotSeen;  // back in a store that was rolled back, the last time
   int64_t freed = kNotSeen;
+  int64_t freed_first = kNotSeen;  // before a store that was rolled back had it again
   FreedHow how = FreedHow::kReleased;
   int64_t came_back = kNotSeen;  // believed in again after its end
   int told_times = 0;

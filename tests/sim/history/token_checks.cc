@@ -154,7 +154,7 @@ void CheckOneToken(const Index& index, const Fate& fate, Report& report) {
       report.Add("I12", tenure.lock, {tenure.lease}, tenure.told,
                  report.Lease(tenure.lease) + " was told of a grant more than once");
     } else if (before != nullptr) {
-      const bool over = index.sees_store ? before->freed != kNotSeen && before->freed <= tenure.Began()
+      const bool over = index.sees_store ? before->freed_first != kNotSeen && before->freed_first <= tenure.Began()
                                          : before->until == kNotSeen || before->until <= tenure.told;
       if (!over) {
         report.Add("I12", tenure.lock, {tenure.lease}, tenure.told,

@@ -218,6 +218,22 @@ TEST(OneToken, ByTheStoresWordWhenItHadLetGo) {
   EXPECT_VIOLATED(b, "");
 }
 
+TEST(OneToken, ThatAnOlderStoreHasItAgainComesTooLate) {
+  HistoryBuilder b;
+  const int64_t ann = b.Asks(0, "ann", {.detached = true});
+  b.Took(5, ann, 5);
+  b.Granted(10, ann, 5, 20);
+  b.Freed(25, ann, FreedHow::kForgotten);
+  b.AsksAgain(26, ann);
+  b.Granted(30, ann, 6, 40);
+  b.Took(29, ann, 6);
+  b.Freed(45, ann, FreedHow::kReleased);
+  b.Fault(50, FaultKind::kFailover);
+  b.Took(50, ann, 5);
+  b.Freed(60, ann, FreedHow::kExpired);
+  EXPECT_VIOLATED(b, "");
+}
+
 TEST(OneToken, AStreamTellsOfAGrantOnce) {
   HistoryBuilder b;
   const int64_t ann = b.Asks(0, "ann");
