@@ -228,7 +228,7 @@ TEST(OneToken, ThatAnOlderStoreHasItAgainComesTooLate) {
   b.Granted(30, ann, 6, 40);
   b.Took(29, ann, 6);
   b.Freed(45, ann, FreedHow::kReleased);
-  b.Fault(50, FaultKind::kFailover);
+  b.Forgot(50);
   b.Took(50, ann, 5);
   b.Freed(60, ann, FreedHow::kExpired);
   EXPECT_VIOLATED(b, "");
