@@ -69,6 +69,15 @@ std::string WordOrQuoted(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), plain) ? std::string(text) : JsonQuoted(text);
 }
 
+bool IsShowable(std::string_view text) {
+  while (!text.empty()) {
+    const auto [point, length] = DecodeFirst(text);
+    if (MustEscape(point)) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
 std::string HtmlEscaped(std::string_view text) {
   std::string out;
   while (!text.empty()) {

@@ -19,6 +19,9 @@ std::string JsonQuoted(std::string_view text);
 // As it is when it is a plain word, else JsonQuoted: safe as the value of key=value.
 std::string WordOrQuoted(std::string_view text);
 
+// UTF-8 without what JsonQuoted escapes as \uXXXX.
+bool IsShowable(std::string_view text);
+
 std::string HtmlEscaped(std::string_view text);
 
 // The parts between separators; an empty text has one empty part.

@@ -187,6 +187,12 @@ TEST(OptionSources, AUrlInTheWrongPlaceDoesNotShowItsPassword) {
   }
 }
 
+TEST(OptionSources, TextThatCannotBeShownIsRefused) {
+  for (const std::string value : {"a\rb", "a\x80z", "a\xf2\xf2"}) {
+    EXPECT_THAT(Failed({"--redis-user=" + value}).message, HasSubstr("no UTF-8"));
+  }
+}
+
 TEST(OptionSources, WrongAddressesSayWhy) {
   const auto message = [](const std::string& value) { return Failed({"--listen=" + value}).message; };
   EXPECT_THAT(message("unix:run/x.sock"), HasSubstr("is not an absolute path"));
