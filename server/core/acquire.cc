@@ -40,6 +40,7 @@ void Broker::Handle(Acquire& in) {
       return refuse(RefusalReason::kQuotaExceeded,
                     "the session has " + std::to_string(config_.max_leases_per_session) + " leases and waiters");
     }
+    if (!in.reentry.empty() && Reenter(*session, in)) return;
   } else if (JoinRepeat(in)) {
     return;
   }
@@ -54,6 +55,7 @@ void Broker::Handle(Acquire& in) {
   }
   if (session != nullptr) {
     session->waiters.emplace(listener.request, &waiter);
+    if (!waiter.spec.reentry.empty()) session->reentrant[{waiter.spec.name, waiter.spec.reentry}] = waiter.spec.owner;
   } else {
     detached_.emplace(listener.session, &waiter);
   }
@@ -75,15 +77,19 @@ Asker Broker::AskerOf(const Acquire& in) const {
 bool Broker::JoinRepeat(const Acquire& in) {
   const auto found = waiters_.find(in.owner);
   if (found == waiters_.end()) return false;
-  Waiter& waiter = *found->second;
-  detached_.emplace(in.session, &waiter);
+  detached_.emplace(in.session, found->second.get());
+  Join(*found->second, in);
+  return true;
+}
+
+// One more asks for what is waited for already.
+void Broker::Join(Waiter& waiter, const Acquire& in) {
   waiter.askers.push_back(AskerOf(in));
   if (waiter.queued) {
     const LocalQueue& queue = *queues_.at(waiter.spec.name);
     TurnAwayOneTries(waiter, queue.holders, LookIn(std::nullopt, queue.holders), static_cast<uint32_t>(queue.waiters.size()));
   }
   ArmWaiter(waiter);
-  return true;
 }
 
 void Broker::Ask(Waiter& waiter) {
@@ -314,7 +320,7 @@ bool Broker::TurnAway(Waiter& waiter, Over over, Why why) {
       Withdraw(waiter);
       return false;
     }
-    detached_.erase(asker.listener.session);
+    Unlist(waiter, asker.listener);
     waiter.askers.erase(waiter.askers.begin() + static_cast<std::ptrdiff_t>(i));
   }
   return true;
@@ -358,26 +364,38 @@ void Broker::Forget(Waiter& waiter) {
   timers_.Cancel(waiter);
   LeaveQueue(waiter);
   unplaced_.erase(waiter.serial);
-  if (waiter.spec.detached) {
-    for (const Asker& asker : waiter.askers) detached_.erase(asker.listener.session);
-  } else if (const auto session = sessions_.find(waiter.spec.session); session != sessions_.end()) {
-    session->second->waiters.erase(waiter.spec.request);
+  for (const Asker& asker : waiter.askers) Unlist(waiter, asker.listener);
+  if (const auto session = sessions_.find(waiter.spec.session); session != sessions_.end() && !waiter.spec.reentry.empty()) {
+    session->second->reentrant.erase({waiter.spec.name, waiter.spec.reentry});
   }
   const OwnerId owner = waiter.spec.owner;
   waiters_.erase(owner);
+}
+
+// Nobody waits for it under this name any more.
+void Broker::Unlist(const Waiter& waiter, const Listener& listener) {
+  if (waiter.spec.detached) {
+    detached_.erase(listener.session);
+  } else if (const auto session = sessions_.find(listener.session); session != sessions_.end()) {
+    session->second->waiters.erase(listener.request);
+  }
 }
 
 void Broker::Handle(const Cancel& in) {
   Waiter* waiter = nullptr;
   if (const auto session = sessions_.find(in.session); session != sessions_.end()) {
     if (const auto lease = session->second->leases.find(in.acquire); lease != session->second->leases.end()) {
-      Tell(lease->second->listener, Refused{.reason = RefusalReason::kCancelled, .cause = {}, .holders = {}});
+      Tell({in.session, in.acquire}, Refused{.reason = RefusalReason::kCancelled, .cause = {}, .holders = {}});
+      if (LeaveOne(*lease->second, in.acquire)) return;
       return ReleaseLease(*lease->second, Listener{}, Duration::zero());
     }
     const auto found = session->second->waiters.find(in.acquire);
     if (found != session->second->waiters.end()) waiter = found->second;
   }
-  if (waiter != nullptr) Refuse(*waiter, Refused{.reason = RefusalReason::kCancelled, .cause = {}, .holders = {}});
+  if (waiter == nullptr) return;
+  TurnAway(
+      *waiter, [&](const Asker& asker) { return asker.listener.request == in.acquire; },
+      [](const Asker&) { return Refused{.reason = RefusalReason::kCancelled, .cause = {}, .holders = {}}; });
 }
 
 // A detached call is over: nobody listens under this session any more.

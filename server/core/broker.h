@@ -90,6 +90,8 @@ class Broker {
   void Forget(Waiter& waiter);
   Asker AskerOf(const Acquire& in) const;
   bool JoinRepeat(const Acquire& in);
+  void Join(Waiter& waiter, const Acquire& in);
+  void Unlist(const Waiter& waiter, const Listener& listener);
   template <typename Over, typename Why>
   bool TurnAway(Waiter& waiter, Over over, Why why);
   bool TurnAwayOneTries(Waiter& waiter, const std::vector<HolderView>& holders, std::optional<Duration> look_in,
@@ -108,6 +110,7 @@ class Broker {
   void Grant(Waiter& waiter, uint64_t token, StoreTime since, Duration ttl, Instant deadline, Arrival arrival);
   void GrantDetached(Waiter& waiter, Granted granted, Instant deadline);
   void GrantOnStream(Waiter& waiter, Granted granted, Instant deadline);
+  void Promise(Session& session, Lease& lease, Granted& granted);
   void ArmLease(Lease& lease);
   void OnLeaseTimer(Lease& lease);
   void ScheduleRenewal(Lease& lease, Instant sent);
@@ -120,6 +123,14 @@ class Broker {
   void EndLease(Lease& lease);
   void Forget(Lease& lease);
   Instant BelieveUntil(const Lease& lease) const;
+
+  // reentry.cc: a lease that its session takes more than once
+  bool Reenter(Session& session, const Acquire& in);
+  bool LeaveOne(Lease& lease, RequestId request);
+  void TellHolder(const Lease& lease, const Event& event);
+  void Unlist(Lease& lease);
+  static std::vector<Lease*> LeasesOf(const Session& session);
+  void TakeAgain(Session& session, Lease& lease, RequestId request, Duration waited);
 
   // renew_call.cc: Renew for detached leases
   void OnRenewCallTimer(RenewCall& call);

@@ -15,6 +15,10 @@ void Broker::Handle(const Release& in) {
   if (in.acquire != 0) {
     if (const auto session = sessions_.find(in.session); session != sessions_.end()) {
       if (const auto lease = session->second->leases.find(in.acquire); lease != session->second->leases.end()) {
+        Lease& taken = *lease->second;
+        if (LeaveOne(taken, in.acquire)) {
+          return Tell(listener, Released{ReleaseOutcome::kStillHeld, taken.name, taken.owner, taken.token});
+        }
         return ReleaseLease(*lease->second, listener, Duration::zero());
       }
     }
@@ -26,9 +30,8 @@ void Broker::Handle(const Release& in) {
       Note({.kind = FactKind::kAlreadyGone, .name = in.name, .detail = {}});
       return Tell(listener, Released{.outcome = ReleaseOutcome::kAlreadyGone, .name = in.name, .owner = in.owner});
     }
-    const Listener holder = lease->second->listener;
-    if (holder.session != in.session) {
-      Tell(holder, Released{ReleaseOutcome::kReleased, in.name, in.owner, lease->second->token});
+    if (lease->second->listener.session != in.session || lease->second->reentry != nullptr) {
+      TellHolder(*lease->second, Released{ReleaseOutcome::kReleased, in.name, in.owner, lease->second->token});
     }
     return ReleaseLease(*lease->second, listener, Duration::zero());
   }

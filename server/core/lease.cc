@@ -74,12 +74,28 @@ void Broker::GrantOnStream(Waiter& waiter, Granted granted, Instant deadline) {
   lease.on_disconnect = waiter.spec.on_disconnect;
   lease.straggler_until = StragglerUntil(waiter);
   ScheduleRenewal(lease, deadline - lease.ttl + Margin(lease.ttl));
+  const std::vector<Asker> others(waiter.askers.begin() + 1, waiter.askers.end());
+  const std::string label = std::move(waiter.spec.reentry);
+  const Want want = waiter.spec.want;
+  waiter.spec.reentry.clear();  // what may be taken again is the lease now
   Forget(waiter);
   session.leases.emplace(lease.listener.request, &lease);
   session.least_belief = std::min(session.least_belief, BelieveUntil(lease));
   const bool fresh = leases_.emplace(lease.owner, std::move(owned)).second;
   DISTLOCK_CHECK(fresh);
 
+  Promise(session, lease, granted);
+  Tell(lease.listener, granted);
+  if (!label.empty()) {
+    session.reentrant[{lease.name, label}] = lease.owner;
+    lease.reentry = std::make_unique<Reentry>(Reentry{.label = label, .want = want, .others = {}});
+  }
+  for (const Asker& asker : others) TakeAgain(session, lease, asker.listener.request, now_ - asker.arrived);
+  ArmLease(lease);
+}
+
+// For how long a grant may be believed in, as its kind of stream counts it.
+void Broker::Promise(Session& session, Lease& lease, Granted& granted) {
   if (session.kind == SessionKind::kHold) {
     granted.valid_for = std::min(config_.validity, BelieveUntil(lease) - now_);
     lease.promised_until = now_ + granted.valid_for;
@@ -88,8 +104,6 @@ void Broker::GrantOnStream(Waiter& waiter, Granted granted, Instant deadline) {
     granted.echo_seq = session.heartbeat_seq;
     granted.valid_for = std::min(session.promised_until, BelieveUntil(lease)) - session.heartbeat_at;
   }
-  Tell(lease.listener, std::move(granted));
-  ArmLease(lease);
 }
 
 Instant Broker::BelieveUntil(const Lease& lease) const { return std::min(lease.deadline, lease.hold_until); }
@@ -196,7 +210,7 @@ void Broker::OnRenewReply(const Op& op, OpId id, StoreReply& reply) {
       lease.at_risk = false;
       at_risk_.erase(lease.serial);
       const Duration left = BelieveUntil(lease) - now_;
-      Tell(lease.listener, Renewed{lease.name, lease.owner, lease.token, std::min(config_.validity, left)});
+      TellHolder(lease, Renewed{lease.name, lease.owner, lease.token, std::min(config_.validity, left)});
       if (const auto s = sessions_.find(lease.listener.session);
           s != sessions_.end() && s->second->kind == SessionKind::kHold) {
         lease.promised_until = std::max(lease.promised_until, now_ + std::min(config_.validity, left));
@@ -224,12 +238,12 @@ void Broker::MarkAtRisk(Lease& lease, const std::string& cause) {
   const Duration valid_for = std::min(left, config_.validity);
   // To a Hold stream this is a promise like any other.
   lease.promised_until = std::max(lease.promised_until, now_ + valid_for);
-  Tell(lease.listener, AtRisk{lease.name, lease.owner, lease.token, valid_for, cause});
+  TellHolder(lease, AtRisk{lease.name, lease.owner, lease.token, valid_for, cause});
 }
 
 void Broker::Lose(Lease& lease, LostReason reason, std::string cause) {
   NoteEnd(lease, FactKind::kLost, reason, cause);
-  Tell(lease.listener, Lost{lease.name, lease.owner, lease.token, reason, std::move(cause)});
+  TellHolder(lease, Lost{lease.name, lease.owner, lease.token, reason, std::move(cause)});
   // An acquire of unknown fate could still bring back a key that is gone, or has done so under another token.
   const bool straggling = lease.straggler_until > now_;
   if (reason == LostReason::kTaken && lease.straggler_until == Instant{}) return Forget(lease);
@@ -262,11 +276,10 @@ void Broker::EndLease(Lease& lease) {
   if (const auto found = sessions_.find(lease.listener.session); found != sessions_.end()) {
     Session& session = *found->second;
     if (session.kind == SessionKind::kSession) promised = session.promised_until;
-    session.leases.erase(lease.listener.request);
   }
+  Unlist(lease);
   promised = std::min(promised, BelieveUntil(lease));
   lease.ending = true;
-  lease.listener = {};
   if (lease.at_risk) at_risk_.erase(lease.serial);
   lease.at_risk = false;
   switch (lease.on_disconnect) {
@@ -287,9 +300,7 @@ void Broker::Forget(Lease& lease) {
   timers_.Cancel(lease);
   if (lease.at_risk) at_risk_.erase(lease.serial);
   if (lease.renew_due) std::replace(due_.begin(), due_.end(), &lease, static_cast<Lease*>(nullptr));
-  if (const auto session = sessions_.find(lease.listener.session); session != sessions_.end()) {
-    session->second->leases.erase(lease.listener.request);
-  }
+  Unlist(lease);
   const OwnerId owner = lease.owner;
   leases_.erase(owner);
 }

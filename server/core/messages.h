@@ -42,6 +42,8 @@ struct Acquire {
   Duration lock_delay{};
   OnDisconnect on_disconnect = OnDisconnect::kSafe;
   std::string info;  // public facts about the caller, opaque here, shown to others
+  // Not empty: the same session may take the lock again under the same label while it has it. Not of a detached lease.
+  std::string reentry;
 };
 
 // Withdraws the acquire (session, acquire) that is not granted yet; it is then Refused(kCancelled). A lease already
@@ -263,6 +265,7 @@ struct Granted {
   uint64_t echo_seq = 0;
   Duration ttl{};
   Duration waited{};
+  uint32_t hold_count = 1;
 };
 struct Refused {
   RefusalReason reason = RefusalReason::kStoreUnavailable;
@@ -272,7 +275,8 @@ struct Refused {
   std::vector<HolderView> holders;
   uint32_t queue_length = 0;
 };
-// Sent under the release's id, and also under the acquire's id when somebody else than its session released it.
+// Sent under the release's id, and also under the acquire's id when somebody else than its session released it, or when a
+// release by owner ended a lease that was taken more than once.
 struct Released {
   ReleaseOutcome outcome = ReleaseOutcome::kReleased;
   LockName name;

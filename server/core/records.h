@@ -4,8 +4,10 @@
 // records without behaviour; class Broker keeps their invariants. Each has one deadline, kept in Timers.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -31,7 +33,7 @@ struct Asker {
 struct Waiter : Timed {
   Waiter() : Timed(TimerKind::kWaiter) {}
   Acquire spec;                     // of the first asker
-  std::vector<Asker> askers;        // never empty; several: repeats of a detached request, in order of arrival
+  std::vector<Asker> askers;        // never empty; several: who asked for the same again meanwhile, in order of arrival
   Instant retry_at = kNever;        // ask (again); with `op` in flight: give up on that answer
   StoreTime placed;                 // when the store last said that it waits; an earlier grant is not news
   Instant placed_sent{};            // before that answer's command was sent: a later grant is no older than this
@@ -44,6 +46,13 @@ struct Waiter : Timed {
   bool answered = false;            // has ever had a place
   bool exists = false;              // the store has said that it waits or holds, and may still have it so
   std::string trouble;              // why the store could not answer
+};
+
+// Of a lease that its session may take again: which of its requests have it besides the first that does.
+struct Reentry {
+  std::string label;
+  Want want;
+  std::vector<RequestId> others;
 };
 
 // A lease on a stream: renewed here until it is given back, lost, or its stream ends.
@@ -64,6 +73,7 @@ struct Lease : Timed {
   Instant promised_until{};         // Hold streams; sessions promise for all their leases at once
   Instant straggler_until{};
   OpId renew_op = 0;
+  std::unique_ptr<Reentry> reentry;  // null: not reentrant
   OnDisconnect on_disconnect = OnDisconnect::kSafe;
   bool at_risk = false;
   bool ending = false;
@@ -79,8 +89,9 @@ struct Session : Timed {
   Instant heartbeat_at{};
   Instant promised_until{};         // heartbeat_at + V: nobody was promised more
   Instant least_belief = kNever;    // lower bound of BelieveUntil over all leases
-  absl::btree_map<RequestId, Lease*> leases;
-  absl::btree_map<RequestId, Waiter*> waiters;
+  absl::btree_map<RequestId, Lease*> leases;    // one that was taken again stands under each of its requests
+  absl::btree_map<RequestId, Waiter*> waiters;  // the same
+  absl::btree_map<std::pair<LockName, std::string>, OwnerId> reentrant;  // by label: what may be taken again
 };
 
 // A release or withdrawal that must reach the store: repeated until it is answered or cannot matter any more.

@@ -55,11 +55,9 @@ void Broker::CollectLimits(Session& session, HeartbeatAck& ack) {
 void Broker::OnSessionTimer(Session& session) {
   if (session.kind == SessionKind::kHold) return PromiseOnHold(session);
   Note({.kind = FactKind::kSessionLapsed, .name = {}, .detail = {}});
-  std::vector<Lease*> leases;
-  for (auto& [request, lease] : session.leases) leases.push_back(lease);
   const std::string cause = "no heartbeat for a whole validity";
-  for (Lease* lease : leases) {
-    Tell(lease->listener, Lost{lease->name, lease->owner, lease->token, LostReason::kExpired, cause});
+  for (Lease* lease : LeasesOf(session)) {
+    TellHolder(*lease, Lost{lease->name, lease->owner, lease->token, LostReason::kExpired, cause});
     NoteEnd(*lease, FactKind::kLost, LostReason::kExpired, cause);
   }
   EndLeases(session);
@@ -81,14 +79,14 @@ void Broker::PromiseOnHold(Session& session) {
 }
 
 void Broker::EndLeases(Session& session) {
-  std::vector<Lease*> leases;
-  for (auto& [request, lease] : session.leases) leases.push_back(lease);
-  for (Lease* lease : leases) EndLease(*lease);
+  for (Lease* lease : LeasesOf(session)) EndLease(*lease);
 }
 
 void Broker::EndWaiters(Session& session, bool tell) {
   std::vector<Waiter*> waiters;
-  for (auto& [request, waiter] : session.waiters) waiters.push_back(waiter);
+  for (auto& [request, waiter] : session.waiters) {
+    if (waiter->askers.front().listener.request == request) waiters.push_back(waiter);
+  }
   for (Waiter* waiter : waiters) {
     if (tell) {
       Refuse(*waiter, Refused{.reason = RefusalReason::kDraining, .cause = {}, .holders = {}});
@@ -110,9 +108,7 @@ void Broker::Handle(const Goodbye& in) {
   if (found == sessions_.end()) return;
   Session& session = *found->second;
   EndWaiters(session, /*tell=*/false);
-  std::vector<Lease*> leases;
-  for (auto& [request, lease] : session.leases) leases.push_back(lease);
-  for (Lease* lease : leases) ReleaseLease(*lease, Listener{}, Duration::zero());
+  for (Lease* lease : LeasesOf(session)) ReleaseLease(*lease, Listener{}, Duration::zero());
   CloseSession(session, StreamEnd::kGoodbye);
 }
 
@@ -156,9 +152,9 @@ void Broker::DrainNow() {
   Arm(drain_timer_, drain_deadline_ + config_.validity + config_.store_timeout);
   while (!sessions_.empty()) {
     Session& session = *sessions_.begin()->second;
-    for (auto& [request, lease] : session.leases) {
+    for (Lease* lease : LeasesOf(session)) {
       NoteEnd(*lease, FactKind::kLost, LostReason::kDrained, "drain timeout");
-      Tell(lease->listener, Lost{lease->name, lease->owner, lease->token, LostReason::kDrained,
+      TellHolder(*lease, Lost{lease->name, lease->owner, lease->token, LostReason::kDrained,
                                  "the broker shut down and its drain timeout passed"});
       // Its client lives and believes until it hears of this.
       if (lease->on_disconnect == OnDisconnect::kRelease) lease->on_disconnect = OnDisconnect::kSafe;

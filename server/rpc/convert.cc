@@ -109,7 +109,7 @@ v1::Grant GrantOf(const core::Granted& granted, core::Duration max_hold) {
   grant.set_echo_seq(granted.echo_seq);
   *grant.mutable_ttl() = ToProto(granted.ttl);
   *grant.mutable_waited() = ToProto(granted.waited);
-  grant.set_hold_count(1);
+  grant.set_hold_count(granted.hold_count);
   return grant;
 }
 

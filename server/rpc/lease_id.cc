@@ -13,7 +13,7 @@ namespace distlock::rpc {
 namespace {
 
 constexpr char kVersion = 1;
-constexpr size_t kHead = 1 + 16 + 4 + 8 + 8;
+constexpr size_t kHead = 1 + 16 + 4 + 8 + 8 + 1;
 constexpr size_t kCheck = 4;
 // Escaping at most triples a name; nothing longer can be one of ours, whatever the limits are set to.
 constexpr size_t kMaxText = 256 * 1024;
@@ -47,6 +47,7 @@ std::string EncodeLeaseId(const LeaseId& lease) {
   PutBigEndian(raw, static_cast<uint32_t>(std::chrono::floor<std::chrono::milliseconds>(lease.ttl).count()));
   PutBigEndian(raw, static_cast<uint64_t>(lease.hold_until.us));
   PutBigEndian(raw, lease.token);
+  PutBigEndian(raw, lease.depth);
   raw.append(lease.name.escaped());
   raw.append(CheckOf(raw));
   return absl::WebSafeBase64Escape(raw);
@@ -69,9 +70,10 @@ std::optional<LeaseId> DecodeLeaseId(std::string_view text) {
   lease.ttl = std::chrono::milliseconds(TakeBigEndian<uint32_t>(in));
   const auto hold_until = TakeBigEndian<uint64_t>(in);
   lease.token = TakeBigEndian<uint64_t>(in);
+  lease.depth = TakeBigEndian<uint8_t>(in);
   const auto name = core::LockName::FromEscaped(in);
   // All zeros is nobody, whose leases are the blocks that a lock_delay leaves.
-  if (!name || lease.owner == core::OwnerId{} || lease.ttl <= core::Duration::zero() ||
+  if (!name || lease.owner == core::OwnerId{} || lease.ttl <= core::Duration::zero() || lease.depth == 0 ||
       hold_until > static_cast<uint64_t>(core::kMaxStoreTime.us)) {
     return {};
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The lease id: all that Renew and Release need to know, as one word of base64url. Secret, since it holds the owner id.
-//   version(1) owner(16) ttl_ms(4) hold_until_us(8) token(8) escaped lock name, check(4); numbers big-endian
+//   version(1) owner(16) ttl_ms(4) hold_until_us(8) token(8) depth(1) escaped lock name, check(4); numbers big-endian
 // The check is the head of a SHA-256: it tells a mangled id from a lease that is gone. It is no signature.
 // Pure; any thread.
 #pragma once
@@ -21,6 +21,7 @@ struct LeaseId {
   core::Duration ttl{};        // whole milliseconds, at most 2^32 - 1 of them
   core::StoreTime hold_until;  // end by max_hold; us = 0: none
   uint64_t token = 0;
+  uint8_t depth = 1;  // how often the lease had been taken with this id; only the first one frees it
   friend bool operator==(const LeaseId&, const LeaseId&) = default;
 };
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rpc/lock_calls.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "core/limits.h"
 #include "distlock/v1/lock_service.pb.h"
 #include "rpc/convert.h"
 #include "rpc/holder_info.h"
@@ -14,6 +17,25 @@ namespace distlock::rpc {
 namespace {
 
 constexpr core::RequestId kOnly = 1;
+constexpr uint8_t kMaxDepth = 255;
+
+// Who has this very grant; null: nobody that is listed.
+const core::HolderView* HolderWith(const LeaseId& lease, const store::LockView& view) {
+  for (const core::HolderView& holder : view.holders) {
+    if (holder.owner == lease.owner && holder.token == lease.token) return &holder;
+  }
+  return nullptr;
+}
+
+v1::Refusal NotHeld(const core::LockName& name) {
+  return RefusalOf(core::Refused{.reason = core::RefusalReason::kNotHolder, .cause = {}, .holders = {}}, name);
+}
+
+// Until when the store certainly keeps it, counted from before it was asked.
+core::Duration ValidFor(const core::HolderView& holder) {
+  const core::Duration left = std::min(holder.time_left - holder.lock_delay, holder.ttl);
+  return std::max<core::Duration>(left - left / 1000 - core::kMarginFloor, core::Duration::zero());
+}
 
 }  // namespace
 
@@ -23,7 +45,16 @@ void AcquireCall::Start(const grpc::ByteBuffer& bytes) {
   Validator check(frontend().limits);
   core::Acquire acquire = check.Spec(request.lock(), "lock", /*detached=*/true);
   check.RequestId(request.request_id());
+  LeaseId taken;
+  if (!request.lease_id().empty()) {
+    taken = check.Lease(request.lease_id(), "lease_id");
+    if (!request.lock().reentrant()) check.Bad("lock.reentrant", "must be set to take again what lease_id names");
+    if (!request.request_id().empty()) check.Bad("request_id", "is not for taking again; a repeat of that is harmless");
+    if (check.ok() && taken.name != acquire.name) check.Bad("lease_id", "is of another lock");
+    if (check.ok() && taken.depth == kMaxDepth) check.Bad("lease_id", "was taken 255 times, the most there is");
+  }
   if (!check.ok()) return void(Refuse(check.Refusal(), acquire.name));
+  if (!request.lease_id().empty()) return TakeAgain(std::move(taken), acquire.want);
   if (frontend().admission.draining()) return void(Refuse(DrainingRefusal(), acquire.name));
 
   name_ = acquire.name;
@@ -37,6 +68,39 @@ void AcquireCall::Start(const grpc::ByteBuffer& bytes) {
   owner_ = acquire.owner;
   const int shard = shards().ShardOf(acquire.name);
   Ask(shard, std::move(acquire));
+}
+
+// The store says whether it is still held, and how. It is not renewed by this: its caller does that.
+void AcquireCall::TakeAgain(LeaseId lease, const core::Want& want) {
+  auto self = std::static_pointer_cast<AcquireCall>(shared_from_this());
+  const core::LockName name = lease.name;
+  shards().Inspect(name, 1, frontend().limits.store_timeout,
+                   [self, lease = std::move(lease), want](absl::StatusOr<store::LockView> view) mutable {
+                     if (!view.ok()) return void(self->Refuse(StoreRefusal(view.status(), lease.name), lease.name));
+                     const core::HolderView* holder = HolderWith(lease, *view);
+                     if (holder == nullptr) return void(self->Refuse(NotHeld(lease.name), lease.name));
+                     const v1::Holder has = HolderOf(*holder);
+                     const uint32_t permits = want.mode == core::Mode::kPermit ? want.permits : has.permits();
+                     if (has.mode() != ModeOf(want.mode) || has.permits() != permits) {
+                       return void(self->Refuse(
+                           MakeRefusal(core::RefusalReason::kNotSupported,
+                                       absl::StrCat("it is held ", v1::LockMode_Name(has.mode()),
+                                                    "; take it again as it is held, or release it first")),
+                           lease.name));
+                     }
+                     ++lease.depth;
+                     v1::AcquireResponse response;
+                     *response.mutable_grant() = GrantOf({.name = lease.name,
+                                                          .mode = want.mode,
+                                                          .owner = lease.owner,
+                                                          .token = lease.token,
+                                                          .valid_for = ValidFor(*holder),
+                                                          .ttl = lease.ttl,
+                                                          .hold_count = lease.depth},
+                                                         {});
+                     response.mutable_grant()->set_lease_id(EncodeLeaseId(lease));
+                     self->Answer(response);
+                   });
 }
 
 void AcquireCall::OnEvent(core::Event& event) {
@@ -90,6 +154,7 @@ void ReleaseCall::Start(const grpc::ByteBuffer& bytes) {
   Validator check(frontend().limits);
   LeaseId lease = check.Lease(request.lease_id(), "lease_id");
   if (!check.ok()) return void(Refuse(check.Refusal()));
+  if (lease.depth > 1) return LeaveOne(lease);
   name_ = lease.name;
   const int shard = shards().ShardOf(name_);
   AskSurely(
@@ -101,6 +166,19 @@ void ReleaseCall::Start(const grpc::ByteBuffer& bytes) {
                     .owner = lease.owner,
                     .token = lease.token,
                     .ttl = lease.ttl});
+}
+
+// The one who took it first has it still, or has not.
+void ReleaseCall::LeaveOne(const LeaseId& lease) {
+  auto self = std::static_pointer_cast<ReleaseCall>(shared_from_this());
+  shards().Inspect(lease.name, 1, frontend().limits.store_timeout,
+                   [self, lease](absl::StatusOr<store::LockView> view) {
+                     if (!view.ok()) return void(self->Refuse(StoreRefusal(view.status(), lease.name), lease.name));
+                     v1::ReleaseResponse response;
+                     response.set_outcome(HolderWith(lease, *view) != nullptr ? v1::RELEASE_OUTCOME_STILL_HELD
+                                                                              : v1::RELEASE_OUTCOME_ALREADY_GONE);
+                     self->Answer(response);
+                   });
 }
 
 void ReleaseCall::OnEvent(core::Event& event) {

@@ -7,6 +7,7 @@
 
 #include "core/messages.h"
 #include "rpc/call.h"
+#include "rpc/lease_id.h"
 
 namespace distlock::rpc {
 
@@ -17,6 +18,7 @@ class AcquireCall final : public UnaryCall {
   void Start(const grpc::ByteBuffer& request) override;
   void OnEvent(core::Event& event) override;
   void AnswerLost() override;
+  void TakeAgain(LeaseId lease, const core::Want& want);
 
   core::LockName name_;
   core::Duration max_hold_{};
@@ -38,6 +40,7 @@ class ReleaseCall final : public UnaryCall {
  private:
   void Start(const grpc::ByteBuffer& request) override;
   void OnEvent(core::Event& event) override;
+  void LeaveOne(const LeaseId& lease);
 
   core::LockName name_;
 };

@@ -176,6 +176,7 @@ SessionCall::Ready SessionCall::CheckRelease(const v1::Command& command) {
   if (release.acquire != 0) return {command.id(), std::move(release)};
   Validator check(frontend_.limits);
   LeaseId lease = check.Lease(command.release().lease_id(), "release.lease_id");
+  if (check.ok() && lease.depth > 1) check.Bad("release.lease_id", "is of a detached lease taken again: it goes to Release");
   if (!check.ok()) return {command.id(), check.Refusal()};
   release.name = std::move(lease.name);
   release.owner = lease.owner;

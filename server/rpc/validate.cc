@@ -149,7 +149,6 @@ core::Want Validator::ModeAndPolicy(const v1::LockSpec& spec, std::string_view p
     Bad(Field(path, "policy"),
         absl::StrCat("is ", static_cast<int>(spec.policy()), ", which this version does not know"));
   }
-  if (spec.reentrant()) unsupported_ = "reentrant";
   want.mode = Convert(spec.mode());
   want.policy = Convert(spec.policy());
   return want;
@@ -172,6 +171,10 @@ core::Acquire Validator::Spec(const v1::LockSpec& spec, std::string_view path, b
       std::chrono::ceil<milliseconds>(Time(spec.lock_delay(), {}, limits_.max_lock_delay, Field(path, "lock_delay")));
 
   Text(spec.owner(), limits_.max_owner_bytes, Field(path, "owner"));
+  if (spec.reentrant() && spec.owner().empty()) {
+    Bad(Field(path, "owner"), "is empty; whoever takes a lock again is known by the owner it gives");
+  }
+  if (spec.reentrant() && !detached) acquire.reentry = spec.owner();
   size_t metadata_bytes = 0;
   bool metadata_utf8 = true;
   for (const auto& [key, value] : spec.metadata()) {
@@ -196,11 +199,6 @@ core::Acquire Validator::Spec(const v1::LockSpec& spec, std::string_view path, b
 
 v1::Refusal Validator::Refusal() const {
   v1::Refusal refusal;
-  if (problems_.empty()) {
-    refusal.set_reason(v1::REFUSAL_REASON_NOT_SUPPORTED);
-    refusal.set_message(absl::StrCat("this version does not support ", unsupported_, "; leave it out"));
-    return refusal;
-  }
   constexpr int kShown = 3;
   std::vector<std::string> shown;
   for (int i = 0; i < std::min(kShown, problems_.size()); ++i) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // From what a caller sent to plain core types. All bad fields of a request are gathered before it is refused, so a
-// caller mends them in one go. What is well-formed but not built yet is NOT_SUPPORTED.
+// caller mends them in one go.
 //
 // A Validator lives for one request, on one thread; `limits` outlives it. Values it returns are usable only when ok().
 #pragma once
@@ -32,9 +32,9 @@ class Validator {
                       std::string field);
   void Bad(std::string field, std::string description);
 
-  bool ok() const { return problems_.empty() && unsupported_.empty(); }
+  bool ok() const { return problems_.empty(); }
 
-  // INVALID_ARGUMENT with every bad field, else NOT_SUPPORTED. Only when not ok().
+  // INVALID_ARGUMENT with every bad field. Only when not ok().
   v1::Refusal Refusal() const;
 
  private:
@@ -42,7 +42,6 @@ class Validator {
 
   const Limits& limits_;
   google::protobuf::RepeatedPtrField<v1::FieldProblem> problems_;
-  std::string unsupported_;
 };
 
 }  // namespace distlock::rpc

@@ -120,14 +120,59 @@ TEST(Unary, AMangledLeaseIdIsInvalidNotGone) {
   EXPECT_TRUE(broker.IsHeld("a"));
 }
 
+TEST(Unary, TakenAgainByItsLeaseIdItIsFreedByTheFirst) {
+  TestBroker broker;
+  v1::AcquireRequest request = OneTry("a");
+  request.mutable_lock()->set_owner("me");
+  request.mutable_lock()->set_reentrant(true);
+  const auto [taken, first] = Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request);
+  ASSERT_TRUE(taken.ok()) << taken.error_message();
+  request.set_lease_id(first.grant().lease_id());
+  const auto [again, second] = Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request);
+  ASSERT_TRUE(again.ok()) << again.error_message();
+  EXPECT_EQ(second.grant().fencing_token(), first.grant().fencing_token());
+  EXPECT_EQ(second.grant().holder_id(), first.grant().holder_id());
+  EXPECT_EQ(second.grant().hold_count(), 2u);
+  EXPECT_NE(second.grant().lease_id(), first.grant().lease_id());
+  EXPECT_GT(second.grant().valid_for().seconds(), 0);
+  EXPECT_LE(second.grant().valid_for().seconds(), first.grant().valid_for().seconds());
+
+  const auto release = [&](const v1::Grant& grant) {
+    v1::ReleaseRequest out;
+    out.set_lease_id(grant.lease_id());
+    return Call<v1::ReleaseResponse>(broker.locks(), &v1::LockService::Stub::Release, out).second.outcome();
+  };
+  EXPECT_EQ(release(second.grant()), v1::RELEASE_OUTCOME_STILL_HELD);
+  EXPECT_TRUE(broker.IsHeld("a"));
+  EXPECT_EQ(release(first.grant()), v1::RELEASE_OUTCOME_RELEASED);
+  EXPECT_FALSE(broker.IsHeld("a"));
+  EXPECT_EQ(release(second.grant()), v1::RELEASE_OUTCOME_ALREADY_GONE);
+  const auto [gone, third] = Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request);
+  EXPECT_EQ(Details(gone).reason, "NOT_HOLDER");
+  EXPECT_FALSE(broker.IsHeld("a")) << "what is gone is never taken anew under an old lease";
+}
+
+TEST(Unary, TakenAgainOtherwiseThanItIsHeldItIsRefused) {
+  TestBroker broker;
+  v1::AcquireRequest request = OneTry("a");
+  request.mutable_lock()->set_mode(v1::LOCK_MODE_SHARED);
+  request.mutable_lock()->set_owner("me");
+  const auto [taken, first] = Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request);
+  request.set_lease_id(first.grant().lease_id());
+  const auto reason = [&] {
+    return Details(Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request).first).reason;
+  };
+  EXPECT_EQ(reason(), "INVALID_ARGUMENT") << "not reentrant";
+  request.mutable_lock()->set_reentrant(true);
+  EXPECT_EQ(reason(), "");
+  request.mutable_lock()->set_mode(v1::LOCK_MODE_EXCLUSIVE);
+  EXPECT_EQ(reason(), "NOT_SUPPORTED");
+  request.mutable_lock()->set_key("b");
+  EXPECT_EQ(reason(), "INVALID_ARGUMENT") << "another lock";
+}
+
 TEST(Unary, WhatIsNotBuiltSaysSo) {
   TestBroker broker;
-  v1::AcquireRequest again = OneTry("a");
-  again.mutable_lock()->set_reentrant(true);
-  const auto [status, r1] = Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, again);
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
-  EXPECT_EQ(Details(status).reason, "NOT_SUPPORTED");
-
   const auto [force, r3] =
       Call<v1::ForceReleaseResponse>(broker.admin(), &v1::AdminService::Stub::ForceRelease, v1::ForceReleaseRequest());
   EXPECT_EQ(Details(force).reason, "NOT_SUPPORTED");

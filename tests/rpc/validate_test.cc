@@ -146,11 +146,12 @@ TEST(Validate, AllBadFieldsAtOnce) {
   EXPECT_THAT(verdict.refusal.message(), HasSubstr("and 2 more"));
 }
 
-TEST(Validate, SaysWhatIsNotSupported) {
-  const Verdict verdict = Check([](v1::LockSpec& spec) { spec.set_reentrant(true); });
-  EXPECT_FALSE(verdict.ok);
-  EXPECT_EQ(verdict.refusal.reason(), v1::REFUSAL_REASON_NOT_SUPPORTED);
-  EXPECT_THAT(verdict.refusal.message(), HasSubstr("reentrant"));
+TEST(Validate, WhoTakesALockAgainNeedsAName) {
+  const Verdict verdict = Check([](v1::LockSpec& spec) {
+    spec.clear_owner();
+    spec.set_reentrant(true);
+  });
+  EXPECT_THAT(verdict.fields, testing::ElementsAre("lock.owner"));
 }
 
 TEST(Validate, TurnsModesAndPoliciesIntoWhatIsWanted) {
