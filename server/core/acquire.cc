@@ -33,10 +33,10 @@ void Broker::Handle(Acquire& in) {
     const auto found = sessions_.find(in.session);
     if (found == sessions_.end()) return;  // ended meanwhile: its end answers everything
     session = found->second.get();
-    if (session->leases.contains(in.request) || session->waiters.contains(in.request)) {
+    if (session->leases.contains(in.request) || session->waiters.contains(in.request) || session->bundles.contains(in.request)) {
       return refuse(RefusalReason::kInvalidArgument, "the command id is in use by another acquire of this session");
     }
-    if (session->leases.size() + session->waiters.size() >= config_.max_leases_per_session) {
+    if (session->leases.size() + session->waiters.size() + session->bundles.size() >= config_.max_leases_per_session) {
       return refuse(RefusalReason::kQuotaExceeded,
                     "the session has " + std::to_string(config_.max_leases_per_session) + " leases and waiters");
     }
@@ -77,6 +77,12 @@ Asker Broker::AskerOf(const Acquire& in) const {
 bool Broker::JoinRepeat(const Acquire& in) {
   const auto found = waiters_.find(in.owner);
   if (found == waiters_.end()) return false;
+  if (found->second->bundle != nullptr) {
+    Tell({in.session, in.request}, Refused{.reason = RefusalReason::kInvalidArgument,
+                                           .cause = "the request_id is in use by a request of several locks",
+                                           .holders = {}});
+    return true;
+  }
   detached_.emplace(in.session, found->second.get());
   Join(*found->second, in);
   return true;
@@ -309,6 +315,11 @@ bool Broker::TurnAway(Waiter& waiter, Over over, Why why) {
       continue;
     }
     Refused refused = why(asker);
+    if (waiter.bundle != nullptr) {
+      refused.about = waiter.spec.name;
+      RefuseAll(*waiter.bundle, refused);
+      return false;
+    }
     refused.waited = now_ - asker.arrived;
     Note({.kind = FactKind::kRefused,
           .value = refused.waited,
@@ -388,6 +399,9 @@ void Broker::Handle(const Cancel& in) {
       Tell({in.session, in.acquire}, Refused{.reason = RefusalReason::kCancelled, .cause = {}, .holders = {}});
       if (LeaveOne(*lease->second, in.acquire)) return;
       return ReleaseLease(*lease->second, Listener{}, Duration::zero());
+    }
+    if (const auto part = session->second->bundles.find(in.acquire); part != session->second->bundles.end()) {
+      return RefuseAll(*part->second, Refused{.reason = RefusalReason::kCancelled, .cause = {}, .holders = {}});
     }
     const auto found = session->second->waiters.find(in.acquire);
     if (found != session->second->waiters.end()) waiter = found->second;

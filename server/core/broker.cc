@@ -36,6 +36,7 @@ void Broker::ExpireDue() {
       case TimerKind::kQueue: OnQueueTimer(static_cast<LocalQueue&>(*due)); break;
       case TimerKind::kRenewCall: OnRenewCallTimer(static_cast<RenewCall&>(*due)); break;
       case TimerKind::kDrain: DrainNow(); break;
+      case TimerKind::kBundle: OnBundleTimer(static_cast<Bundle&>(*due)); break;
     }
   }
 }
@@ -99,10 +100,19 @@ void Broker::Handle(StoreReply& in) {
           }
         }
       }
+      for (auto& [serial, bundle] : bundles_) {
+        for (const Bundle::Part& part : bundle->parts) {
+          if (!part.taken) continue;
+          Lease& lease = *leases_.at(part.spec.owner);
+          if (!lease.renew_due) due_.push_back(&lease);
+          lease.renew_due = true;
+        }
+      }
     }
   }
   switch (op.verb) {
     case Op::Verb::kAcquire: OnAcquireReply(op, in.op, in); break;
+    case Op::Verb::kAcquireAll: OnAcquireAllReply(op, in.op, in); break;
     case Op::Verb::kRenew: OnRenewReply(op, in.op, in); break;
     case Op::Verb::kRenewCall: OnRenewCallReply(op, in.op, in); break;
     case Op::Verb::kGiveBack: OnGiveBackReply(op, in.op, in); break;

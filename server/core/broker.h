@@ -52,6 +52,7 @@ class Broker {
   void Handle(const Tick&) {}
   void Handle(const OpenSession& in);
   void Handle(Acquire& in);
+  void Handle(AcquireAll& in);
   void Handle(const Cancel& in);
   void Handle(const Release& in);
   void Handle(Renew& in);
@@ -123,6 +124,24 @@ class Broker {
   void EndLease(Lease& lease);
   void Forget(Lease& lease);
   Instant BelieveUntil(const Lease& lease) const;
+
+  // bundle.cc: several locks, all or nothing
+  std::string WhyNoBundle(const AcquireAll& in, Session* session) const;
+  bool JoinBundle(const AcquireAll& in);
+  void TryAll(Bundle& bundle);
+  void AskForNext(Bundle& bundle);
+  void OnAcquireAllReply(const Op& op, OpId id, StoreReply& reply);
+  void OnBundleTimer(Bundle& bundle);
+  void ArmBundle(Bundle& bundle);
+  bool KeepPart(Bundle& bundle, size_t part, uint64_t token, StoreTime since, Instant deadline);
+  void GrantPart(Waiter& waiter, const Granted& granted, Instant deadline);
+  void GrantAll(Bundle& bundle);
+  void LosePart(Lease& lease, const std::string& cause);
+  void RefuseAll(Bundle& bundle, const Refused& refused);
+  void DropCaller(Bundle& bundle, SessionId session, const Refused* refused);
+  void EndBundle(Bundle& bundle);
+  void EndBundles(Session& session, const Refused* refused);
+  void TellCaller(const Bundle& bundle, const Asker& caller, const Refused& refused);
 
   // reentry.cc: a lease that its session takes more than once
   bool Reenter(Session& session, const Acquire& in);
@@ -204,6 +223,8 @@ class Broker {
   absl::flat_hash_map<OwnerId, std::unique_ptr<Waiter>> waiters_;
   absl::btree_map<uint64_t, Waiter*> unplaced_;       // by serial: without a place in the store's queue
   absl::btree_map<SessionId, Waiter*> detached_;      // calls that wait for a detached grant
+  absl::btree_map<uint64_t, std::unique_ptr<Bundle>> bundles_;  // by serial
+  absl::btree_map<SessionId, Bundle*> bundle_calls_;  // calls that wait for several detached grants
   absl::btree_map<OwnerId, std::unique_ptr<GiveBack>> give_backs_;
   absl::btree_map<LockName, std::unique_ptr<LocalQueue>> queues_;
   absl::btree_map<SessionId, std::unique_ptr<RenewCall>> renew_calls_;

@@ -25,6 +25,9 @@ void Broker::Handle(const Release& in) {
     Note({.kind = FactKind::kAlreadyGone, .name = {}, .detail = {}});
     return Tell(listener, Released{.outcome = ReleaseOutcome::kAlreadyGone, .name = {}});
   }
+  if (const auto kept = leases_.find(in.owner); kept != leases_.end() && kept->second->bundle != nullptr) {
+    LosePart(*kept->second, "its owner released it");
+  }
   if (const auto lease = leases_.find(in.owner); lease != leases_.end()) {
     if (in.token != 0 && in.token != lease->second->token) {
       Note({.kind = FactKind::kAlreadyGone, .name = in.name, .detail = {}});

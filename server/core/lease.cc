@@ -27,13 +27,16 @@ void Broker::Grant(Waiter& waiter, uint64_t token, StoreTime since, Duration ttl
                   .since = since,
                   .ttl = ttl,
                   .waited = now_ - waiter.askers.front().arrived};
-  Note({.kind = FactKind::kGranted, .value = granted.waited, .name = waiter.spec.name, .detail = {}});
+  if (waiter.bundle == nullptr) {
+    Note({.kind = FactKind::kGranted, .value = granted.waited, .name = waiter.spec.name, .detail = {}});
+  }
   if (arrival != Arrival::kAnswer) {
     const HandoffPath path = arrival == Arrival::kReply    ? HandoffPath::kReply
                              : arrival == Arrival::kNotice ? HandoffPath::kNotice
                                                            : HandoffPath::kTend;
     Note({.kind = FactKind::kHandedOff, .handoff = path, .name = waiter.spec.name, .detail = {}});
   }
+  if (waiter.bundle != nullptr) return GrantPart(waiter, granted, deadline);
   if (waiter.spec.detached) {
     RememberGrant(waiter.spec.owner, now_ + ttl);
     GrantDetached(waiter, std::move(granted), deadline);
@@ -242,6 +245,7 @@ void Broker::MarkAtRisk(Lease& lease, const std::string& cause) {
 }
 
 void Broker::Lose(Lease& lease, LostReason reason, std::string cause) {
+  if (lease.bundle != nullptr) return LosePart(lease, cause);
   NoteEnd(lease, FactKind::kLost, reason, cause);
   TellHolder(lease, Lost{lease.name, lease.owner, lease.token, reason, std::move(cause)});
   // An acquire of unknown fate could still bring back a key that is gone, or has done so under another token.

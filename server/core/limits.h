@@ -27,6 +27,8 @@ inline constexpr Duration kOneTryGrace = std::chrono::seconds(1);
 inline constexpr Duration kSilence = std::chrono::seconds(1);
 // After a holder's ttl ends, look again this much later: the store expires keys lazily.
 inline constexpr Duration kExpirySlack = std::chrono::milliseconds(3);
+// Locks of one request. Each takes the store about as long as an acquire by itself.
+inline constexpr size_t kMaxTogether = 64;
 // Waiters one tend asks for.
 inline constexpr size_t kMaxAsked = 100;
 inline constexpr Duration kTendRetry = std::chrono::milliseconds(50);

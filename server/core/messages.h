@@ -46,6 +46,13 @@ struct Acquire {
   std::string reentry;
 };
 
+// Several locks, all or nothing: each part is answered under its own request, all with Granted or all with Refused. All are of one
+// session, of one kind (detached or not) and one max_wait, and name different locks; 2..kMaxTogether of them. Detached ones are the
+// broker's to renew until the last is granted.
+struct AcquireAll {
+  std::vector<Acquire> parts;
+};
+
 // Withdraws the acquire (session, acquire) that is not granted yet; it is then Refused(kCancelled). A lease already
 // granted under that id is released and answered the same way. Unknown ids are ignored.
 struct Cancel {
@@ -164,6 +171,11 @@ struct AcquireQueueFull {
   uint32_t queue_length = 0;
 };
 
+// Each of them, in the order of StoreAcquireAll::items; none: one of them is not free, and nothing was done.
+struct AcquireAllDone {
+  std::vector<AcquireGranted> grants;
+};
+
 enum class RenewResult : uint8_t { kRenewed, kGone, kAnothers };
 struct RenewDoneBatch {
   std::vector<RenewResult> results;  // in the order of StoreRenew::items
@@ -191,11 +203,11 @@ struct StoreReply {
   OpId op = 0;
   StoreTime time;  // us = 0 with StoreFailed and StoreUnknown
   std::variant<StoreUnknown, StoreFailed, AcquireGranted, AcquireQueued, AcquireHeld, AcquireLate, AcquireQueueFull,
-               AcquireMismatch, RenewDoneBatch, GiveBackDone, TendDone>
+               AcquireMismatch, AcquireAllDone, RenewDoneBatch, GiveBackDone, TendDone>
       outcome;
 };
 
-using Input = std::variant<Tick, OpenSession, Acquire, Cancel, Release, Renew, Heartbeat, Goodbye, StreamEnded, Drain,
+using Input = std::variant<Tick, OpenSession, Acquire, AcquireAll, Cancel, Release, Renew, Heartbeat, Goodbye, StreamEnded, Drain,
                            StoreUp, StoreDown, ChannelUp, GrantNotice, StoreReply>;
 
 // ---- Effects on the store ------------------------------------------------------------------------------------------
@@ -210,6 +222,12 @@ struct StoreAcquire {
   StoreTime not_after;  // the script does nothing at or after it
   bool wait = false;
   std::string info;
+};
+// All of them if all are free and nobody waits for any; else none. Never in a queue.
+struct StoreAcquireAll {
+  OpId op = 0;
+  StoreTime not_after;               // as in StoreAcquire
+  std::vector<StoreAcquire> items;  // 2..kMaxTogether; of each: name, want, owner, ttl, lock_delay and info
 };
 struct RenewItem {
   LockName name;
@@ -247,7 +265,7 @@ struct StoreReconnect {
 };
 
 using StoreCommand =
-    std::variant<StoreAcquire, StoreRenew, StoreRelease, StoreWithdraw, StoreTend, StoreReconnect>;
+    std::variant<StoreAcquire, StoreAcquireAll, StoreRenew, StoreRelease, StoreWithdraw, StoreTend, StoreReconnect>;
 
 // ---- Effects on listeners ------------------------------------------------------------------------------------------
 
@@ -274,6 +292,7 @@ struct Refused {
   Duration waited{};
   std::vector<HolderView> holders;
   uint32_t queue_length = 0;
+  LockName about;  // of several locks, the one that was not to be had; else empty
 };
 // Sent under the release's id, and also under the acquire's id when somebody else than its session released it, or when a
 // release by owner ended a lease that was taken more than once.

@@ -29,6 +29,8 @@ struct Asker {
   bool one_try = false;
 };
 
+struct Bundle;
+
 // An acquire that is not answered yet.
 struct Waiter : Timed {
   Waiter() : Timed(TimerKind::kWaiter) {}
@@ -40,6 +42,7 @@ struct Waiter : Timed {
   StoreTime hint;                   // a notice of then came while the place was not certain
   Instant straggler_until{};        // an attempt of unknown fate may still take effect until then
   OpId op = 0;                      // the acquire in flight
+  Bundle* bundle = nullptr;         // that it is a part of; its only asker is nobody
   int attempts = 0;
   bool waits = false;               // the last attempt asked for a place in the queue
   bool queued = false;              // has a place in the store's queue, as far as we know
@@ -74,6 +77,7 @@ struct Lease : Timed {
   Instant straggler_until{};
   OpId renew_op = 0;
   std::unique_ptr<Reentry> reentry;  // null: not reentrant
+  Bundle* bundle = nullptr;         // it waits for the other parts; nobody has been told of it
   OnDisconnect on_disconnect = OnDisconnect::kSafe;
   bool at_risk = false;
   bool ending = false;
@@ -91,7 +95,26 @@ struct Session : Timed {
   Instant least_belief = kNever;    // lower bound of BelieveUntil over all leases
   absl::btree_map<RequestId, Lease*> leases;    // one that was taken again stands under each of its requests
   absl::btree_map<RequestId, Waiter*> waiters;  // the same
+  absl::btree_map<RequestId, Bundle*> bundles;  // under each of its requests, until it is answered
   absl::btree_map<std::pair<LockName, std::string>, OwnerId> reentrant;  // by label: what may be taken again
+};
+
+// Several acquires that are granted together. They are taken one after the other, in the order of their names: everybody does
+// it in that order, so nobody waits for one who waits for him. First all are tried at once, by one call of the store.
+struct Bundle : Timed {
+  Bundle() : Timed(TimerKind::kBundle) {}
+  struct Part {
+    Acquire spec;
+    uint64_t token = 0;             // of its grant
+    StoreTime since;
+    bool taken = false;             // a lease of that owner is kept for it
+  };
+  std::vector<Part> parts;          // by name
+  std::vector<Asker> callers;       // never empty; several: repeats of a detached request. Of a session: the one, request 0
+  size_t next = 0;                  // the part that is waited for
+  OpId op = 0;                      // all at once
+  Instant straggler_until{};        // that may still take effect until then
+  bool detached = false;
 };
 
 // A release or withdrawal that must reach the store: repeated until it is answered or cannot matter any more.
@@ -143,15 +166,16 @@ struct RenewCall : Timed {
 
 // A store command in flight. The store answers each exactly once, so an entry needs no deadline of its own.
 struct Op {
-  enum class Verb : uint8_t { kAcquire, kRenew, kRenewCall, kGiveBack, kTend };
+  enum class Verb : uint8_t { kAcquire, kAcquireAll, kRenew, kRenewCall, kGiveBack, kTend };
   Verb verb = Verb::kAcquire;
   Instant sent{};
   Instant runs_until{};             // acquire: later it does nothing
   OwnerId owner{};                  // acquire, give back
-  uint64_t waiter = 0;              // acquire: serial of the waiter that asked
+  uint64_t waiter = 0;              // acquire: serial of the waiter or bundle that asked
   LockName name;                    // tend
+  std::vector<LockName> names;      // acquire all
   Listener caller;                  // renew call
-  std::vector<OwnerId> owners;      // renew
+  std::vector<OwnerId> owners;      // renew, acquire all
 };
 
 }  // namespace distlock::core

@@ -60,6 +60,7 @@ void Broker::OnSessionTimer(Session& session) {
     TellHolder(*lease, Lost{lease->name, lease->owner, lease->token, LostReason::kExpired, cause});
     NoteEnd(*lease, FactKind::kLost, LostReason::kExpired, cause);
   }
+  EndBundles(session, nullptr);
   EndLeases(session);
   EndWaiters(session, /*tell=*/false);
   CloseSession(session, StreamEnd::kLapsed);
@@ -107,6 +108,7 @@ void Broker::Handle(const Goodbye& in) {
   const auto found = sessions_.find(in.session);
   if (found == sessions_.end()) return;
   Session& session = *found->second;
+  EndBundles(session, nullptr);
   EndWaiters(session, /*tell=*/false);
   for (Lease* lease : LeasesOf(session)) ReleaseLease(*lease, Listener{}, Duration::zero());
   CloseSession(session, StreamEnd::kGoodbye);
@@ -115,6 +117,7 @@ void Broker::Handle(const Goodbye& in) {
 void Broker::Handle(const StreamEnded& in) {
   if (const auto found = sessions_.find(in.session); found != sessions_.end()) {
     Session& session = *found->second;
+    EndBundles(session, nullptr);
     EndWaiters(session, /*tell=*/false);
     EndLeases(session);
     timers_.Cancel(session);
@@ -123,6 +126,9 @@ void Broker::Handle(const StreamEnded& in) {
   }
   if (const auto found = detached_.find(in.session); found != detached_.end()) {
     return DropListener(*found->second, in.session);
+  }
+  if (const auto found = bundle_calls_.find(in.session); found != bundle_calls_.end()) {
+    return DropCaller(*found->second, in.session, nullptr);
   }
   if (const auto found = renew_calls_.find(in.session); found != renew_calls_.end()) {
     timers_.Cancel(*found->second);
@@ -136,10 +142,13 @@ void Broker::Handle(const Drain& in) {
   draining_ = true;
   drain_deadline_ = deadline;
   if (!drained_) Arm(drain_timer_, deadline);
+  const Refused draining{.reason = RefusalReason::kDraining, .cause = {}, .holders = {}};
   for (auto& [id, session] : sessions_) {
     Tell({id, 0}, Draining{in.timeout});
+    EndBundles(*session, &draining);
     EndWaiters(*session, /*tell=*/true);
   }
+  while (!bundles_.empty()) RefuseAll(*bundles_.begin()->second, draining);
   while (!detached_.empty()) {
     Refuse(*detached_.begin()->second, Refused{.reason = RefusalReason::kDraining, .cause = {}, .holders = {}});
   }

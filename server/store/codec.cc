@@ -61,6 +61,21 @@ struct Encoder {
     return {{Verb::kAcquire, in.op, 0}, &lua::kAcquire, std::move(command).Build()};
   }
 
+  Encoded operator()(const core::StoreAcquireAll& in) const {
+    DISTLOCK_CHECK(!in.items.empty() && in.items.size() <= core::kMaxTogether);
+    CommandBuilder command = CallScript(lua::kAcquireAll, 4 * in.items.size());
+    for (const auto& item : in.items) {
+      command.Arg(keys.Holder(item.name)).Arg(keys.Token(item.name)).Arg(keys.Queue(item.name)).Arg(keys.Waiters(item.name));
+    }
+    command.Arg(in.not_after.us).Arg(CeilMs(options.token_keep));
+    for (const auto& item : in.items) {
+      command.Arg(HexOfOwner(item.owner)).Arg(CeilMs(item.ttl));
+      command.Arg(item.lock_delay > core::Duration::zero() ? CeilMs(item.lock_delay) : 0);
+      command.Arg(WantText(item.want)).Arg(item.info);
+    }
+    return {{Verb::kAcquireAll, in.op, in.items.size()}, &lua::kAcquireAll, std::move(command).Build()};
+  }
+
   Encoded operator()(const core::StoreRenew& in) const {
     DISTLOCK_CHECK(!in.items.empty() && in.items.size() <= core::kMaxRenewBatch);
     CommandBuilder command = CallScript(lua::kRenew, in.items.size());

@@ -35,10 +35,10 @@ struct CodecOptions {
 
 // What must be remembered of a command to understand its reply.
 struct Question {
-  enum class Verb { kAcquire, kRenew, kRelease, kWithdraw, kTend };
+  enum class Verb { kAcquire, kAcquireAll, kRenew, kRelease, kWithdraw, kTend };
   Verb verb = Verb::kAcquire;
   core::OpId op = 0;
-  size_t items = 0;  // kRenew
+  size_t items = 0;  // kRenew, kAcquireAll
 };
 
 struct Encoded {

@@ -151,6 +151,20 @@ std::optional<Outcome> ReadAcquire(int64_t code, const ReplyArray& reply) {
   }
 }
 
+std::optional<Outcome> ReadAcquireAll(int64_t code, const ReplyArray& reply, size_t items) {
+  if (code == kLate && reply.size() == 2) return core::AcquireLate{};
+  core::AcquireAllDone done;
+  if (code == kHeld && reply.size() == 3 && reply.Integer(2)) return done;
+  if (code != kGranted || reply.size() != 2 + 2 * items) return std::nullopt;
+  for (size_t i = 2; i < reply.size(); i += 2) {
+    const auto token = Number(reply, i);
+    const auto since = Number(reply, i + 1);
+    if (!token || *token == 0 || !since) return std::nullopt;
+    done.grants.push_back({*token, AsStoreTime(*since)});
+  }
+  return done;
+}
+
 std::optional<Outcome> ReadRenew(int64_t code, const ReplyArray& reply, size_t items) {
   if (code != kRenewed || reply.size() != items + 2) return std::nullopt;
   core::RenewDoneBatch batch;
@@ -209,6 +223,8 @@ std::optional<Outcome> ReadByVerb(const Question& question, int64_t code, const 
   switch (question.verb) {
     case Verb::kAcquire:
       return ReadAcquire(code, reply);
+    case Verb::kAcquireAll:
+      return ReadAcquireAll(code, reply, question.items);
     case Verb::kRenew:
       return ReadRenew(code, reply, question.items);
     case Verb::kRelease:

@@ -8,7 +8,7 @@ import pathlib
 from resp import Connection
 
 LUA = pathlib.Path(__file__).resolve().parents[2] / "lua"
-VERBS = ("acquire", "renew", "release", "withdraw", "tend", "inspect")
+VERBS = ("acquire", "acquire_all", "renew", "release", "withdraw", "tend", "inspect")
 (GRANTED, QUEUED, HELD, LATE, FOREIGN, QUEUE_FULL, RELEASED, NOT_HOLDER, WITHDRAWN, GONE, TENDED, RENEWED,
  INSPECTED, MISMATCH) = range(1, 15)
 KEEP_MS = 86_400_000

@@ -1,0 +1,27 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- Several locks, all or none. KEYS of each: holder, last token, queue, waiters.
+-- ARGV not_after_us (0: never late), token_keep_ms, then of each lock: owner_id, ttl_ms, delay_ms, want (see queue.lua), info
+-- {GRANTED, time, then token and since_us of each}   {LATE, time}
+-- {HELD, time, number of the first that is not free, from 1}   nothing was done: it is held, even by its owner, or waited for, or not ours
+-- with queue.lua
+local not_after, keep, all = tonumber(ARGV[1]), ARGV[2], {}
+if not_after > 0 and now >= not_after then return {LATE, NOW} end
+
+for i = 1, #KEYS / 4 do
+  HOLDER, TOKEN, QUEUE, WAITERS = unpack(KEYS, 4 * i - 3, 4 * i)
+  local owner, ttl, delay, want, info = unpack(ARGV, 5 * i - 2, 5 * i + 2)
+  local free = redis.call('EXISTS', HOLDER) == 0 and try('ZCARD', QUEUE) == 0
+  local last = free and last_token(nil)
+  if not last then return {HELD, NOW, i} end
+  local me = parse_want(want)
+  me.owner, me.ttl, me.delay, me.info, me.px = owner, ttl, delay, info, tonumber(ttl) + tonumber(delay)
+  all[i] = {who = me, token = str(math.max(last + 1, now))}
+end
+local reply = {GRANTED, NOW}
+for i, one in ipairs(all) do
+  HOLDER, TOKEN = KEYS[4 * i - 3], KEYS[4 * i - 2]
+  take({}, one.who, one.token)
+  redis.call('SET', TOKEN, one.token, 'PX', keep)
+  reply[#reply + 1], reply[#reply + 2] = one.token, NOW
+end
+return reply
