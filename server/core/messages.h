@@ -47,7 +47,7 @@ struct Acquire {
 };
 
 // Several locks, all or nothing: each part is answered under its own request, all with Granted or all with Refused. All are of one
-// session, of one kind (detached or not) and one max_wait, and name different locks; 2..kMaxTogether of them. Detached ones are the
+// session, of one kind (detached or not) and one max_wait, and name different locks; 1..kMaxTogether of them. Detached ones are the
 // broker's to renew until the last is granted.
 struct AcquireAll {
   std::vector<Acquire> parts;
@@ -227,7 +227,7 @@ struct StoreAcquire {
 struct StoreAcquireAll {
   OpId op = 0;
   StoreTime not_after;               // as in StoreAcquire
-  std::vector<StoreAcquire> items;  // 2..kMaxTogether; of each: name, want, owner, ttl, lock_delay and info
+  std::vector<StoreAcquire> items;  // 1..kMaxTogether; of each: name, want, owner, ttl, lock_delay and info
 };
 struct RenewItem {
   LockName name;

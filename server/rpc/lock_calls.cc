@@ -39,35 +39,51 @@ core::Duration ValidFor(const core::HolderView& holder) {
 
 }  // namespace
 
+std::vector<core::Acquire> AcquireCall::CheckSpecs(const v1::AcquireRequest& request, Validator& check) const {
+  if (request.more_size() >= static_cast<int>(core::kMaxTogether)) {
+    check.Bad("more", absl::StrCat("has ", request.more_size(), " locks; at most ", core::kMaxTogether - 1, " are allowed"));
+    return {};
+  }
+  if (request.more().empty()) return {check.Spec(request.lock(), "lock", /*detached=*/true)};
+  std::vector<const v1::LockSpec*> specs{&request.lock()};
+  for (const v1::LockSpec& spec : request.more()) specs.push_back(&spec);
+  return check.Specs(
+      specs, [](size_t i) { return i == 0 ? "lock" : absl::StrCat("more[", i - 1, "]"); }, /*detached=*/true);
+}
+
 void AcquireCall::Start(const grpc::ByteBuffer& bytes) {
   v1::AcquireRequest request;
   if (!Read(bytes, &request)) return;
   Validator check(frontend().limits);
-  core::Acquire acquire = check.Spec(request.lock(), "lock", /*detached=*/true);
+  core::AcquireAll all{CheckSpecs(request, check)};
+  const core::LockName name = all.parts.empty() ? core::LockName() : all.parts.front().name;
   check.RequestId(request.request_id());
   LeaseId taken;
   if (!request.lease_id().empty()) {
     taken = check.Lease(request.lease_id(), "lease_id");
     if (!request.lock().reentrant()) check.Bad("lock.reentrant", "must be set to take again what lease_id names");
     if (!request.request_id().empty()) check.Bad("request_id", "is not for taking again; a repeat of that is harmless");
-    if (check.ok() && taken.name != acquire.name) check.Bad("lease_id", "is of another lock");
+    if (!request.more().empty()) check.Bad("more", "is not for taking again");
+    if (check.ok() && taken.name != name) check.Bad("lease_id", "is of another lock");
     if (check.ok() && taken.depth == kMaxDepth) check.Bad("lease_id", "was taken 255 times, the most there is");
   }
-  if (!check.ok()) return void(Refuse(check.Refusal(), acquire.name));
-  if (!request.lease_id().empty()) return TakeAgain(std::move(taken), acquire.want);
-  if (frontend().admission.draining()) return void(Refuse(DrainingRefusal(), acquire.name));
+  if (!check.ok()) return void(Refuse(check.Refusal(), name));
+  if (!request.lease_id().empty()) return TakeAgain(std::move(taken), all.parts.front().want);
+  if (frontend().admission.draining()) return void(Refuse(DrainingRefusal(), name));
 
-  name_ = acquire.name;
-  max_hold_ = acquire.max_hold;
-  ttl_ = acquire.ttl;
   repeatable_ = !request.request_id().empty();
-  acquire.session = session();
-  acquire.request = kOnly;
-  acquire.owner = repeatable_ ? OwnerIdOf(acquire.name, request.request_id()) : RandomOwnerId();
-  acquire.info = MakeInfo(request.lock(), frontend().broker_id);
-  owner_ = acquire.owner;
-  const int shard = shards().ShardOf(acquire.name);
-  Ask(shard, std::move(acquire));
+  for (size_t i = 0; i < all.parts.size(); ++i) {
+    core::Acquire& acquire = all.parts[i];
+    acquire.session = session();
+    acquire.request = kOnly + i;
+    acquire.owner = repeatable_ ? OwnerIdOf(acquire.name, request.request_id()) : RandomOwnerId();
+    const v1::LockSpec& spec = i == 0 ? request.lock() : request.more(static_cast<int>(i) - 1);
+    acquire.info = MakeInfo(spec, frontend().broker_id);
+    parts_.push_back({acquire.name, acquire.owner, acquire.ttl, acquire.max_hold, {}});
+  }
+  // To the store each shard is a broker of its own: the shard of the first lock can have all of them.
+  home_ = shards().ShardOf(name);
+  all.parts.size() == 1 ? Ask(home_, std::move(all.parts.front())) : Ask(home_, std::move(all));
 }
 
 // The store says whether it is still held, and how. It is not renewed by this: its caller does that.
@@ -105,19 +121,30 @@ void AcquireCall::TakeAgain(LeaseId lease, const core::Want& want) {
 
 void AcquireCall::OnEvent(core::Event& event) {
   if (auto* granted = std::get_if<core::Granted>(&event)) {
+    bool all = true;
+    for (Part& part : parts_) {
+      if (part.name == granted->name) part.grant = GrantOf(*granted, part.max_hold);
+      all = all && part.grant;
+    }
+    if (!all) return;
     v1::AcquireResponse response;
-    *response.mutable_grant() = GrantOf(*granted, max_hold_);
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      (i == 0 ? response.mutable_grant() : response.add_more())->Swap(&*parts_[i].grant);
+    }
     granted_.store(true, std::memory_order_release);
     if (!Answer(response)) AnswerLost();
   } else if (const auto* refused = std::get_if<core::Refused>(&event)) {
-    Refuse(RefusalOf(*refused, name_), name_);
+    const core::LockName& about = refused->about.empty() ? parts_.front().name : refused->about;
+    Refuse(RefusalOf(*refused, about), about);
   }
 }
 
 void AcquireCall::AnswerLost() {
   // The core has forgotten the lease with its answer.
   if (repeatable_ || !granted_.exchange(false, std::memory_order_acq_rel)) return;
-  shards().Post(shards().ShardOf(name_), core::Release{.name = name_, .owner = owner_, .ttl = ttl_});
+  for (const Part& part : parts_) {
+    shards().Post(home_, core::Release{.name = part.name, .owner = part.owner, .ttl = part.ttl});
+  }
 }
 
 void RenewCall::Start(const grpc::ByteBuffer& bytes) {

@@ -4,10 +4,14 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
+#include <vector>
 
 #include "core/messages.h"
+#include "distlock/v1/lock_service.pb.h"
 #include "rpc/call.h"
 #include "rpc/lease_id.h"
+#include "rpc/validate.h"
 
 namespace distlock::rpc {
 
@@ -19,11 +23,18 @@ class AcquireCall final : public UnaryCall {
   void OnEvent(core::Event& event) override;
   void AnswerLost() override;
   void TakeAgain(LeaseId lease, const core::Want& want);
+  std::vector<core::Acquire> CheckSpecs(const v1::AcquireRequest& request, Validator& check) const;
 
-  core::LockName name_;
-  core::Duration max_hold_{};
-  core::Duration ttl_{};
-  core::OwnerId owner_{};
+  // What was asked for, and has been granted so far, in the order of the request. Written by Start, then by the shard's thread.
+  struct Part {
+    core::LockName name;
+    core::OwnerId owner{};
+    core::Duration ttl{};
+    core::Duration max_hold{};
+    std::optional<v1::Grant> grant;
+  };
+  std::vector<Part> parts_;
+  int home_ = 0;
   bool repeatable_ = false;
   std::atomic<bool> granted_ = false;
 };

@@ -188,7 +188,8 @@ v1::LostReason LostReasonOf(core::LostReason reason) {
 }
 
 v1::Refusal RefusalOf(const core::Refused& refused, const core::LockName& about) {
-  v1::Refusal refusal = MakeRefusal(refused.reason, MessageOf(refused, Show(about)), refused.retry_after);
+  const core::LockName& lock = refused.about.empty() ? about : refused.about;
+  v1::Refusal refusal = MakeRefusal(refused.reason, MessageOf(refused, Show(lock)), refused.retry_after);
   *refusal.mutable_waited() = ToProto(refused.waited);
   // The first is the one who is named: a share that is blocked only when nobody else has one.
   std::vector<core::HolderView> holders = refused.holders;

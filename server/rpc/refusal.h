@@ -16,6 +16,7 @@
 namespace distlock::rpc {
 
 // The core's word for a refusal; `about` may be empty when no single lock is meant.
+// `about`: what was asked for.
 v1::Refusal RefusalOf(const core::Refused& refused, const core::LockName& about);
 
 // A refusal this room makes itself. `message` is complete.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/limits.h"
 #include "rpc/convert.h"
 #include "rpc/holder_info.h"
 #include "rpc/ids.h"
@@ -137,52 +138,82 @@ SessionCall::Ready SessionCall::Check(const v1::Command& command) {
   switch (command.command_case()) {
     case v1::Command::kAcquire:
       return CheckAcquire(command);
+    case v1::Command::kAcquireAll:
+      return CheckAcquireAll(command);
     case v1::Command::kRelease:
       return CheckRelease(command);
     case v1::Command::kCancel:
       rate_.Owe(shard::BootNow());
-      return {command.id(), core::Cancel{session_, command.cancel().acquire_id()}};
+      return {command.id(), 1, core::Cancel{session_, command.cancel().acquire_id()}};
     case v1::Command::kHeartbeat:
-      return {0, core::Heartbeat{session_, command.heartbeat().seq()}};
+      return {0, 1, core::Heartbeat{session_, command.heartbeat().seq()}};
     case v1::Command::kGoodbye:
-      return {0, core::Goodbye{session_}};
+      return {0, 1, core::Goodbye{session_}};
     default:
-      return {command.id(), MakeRefusal(RefusalReason::kNotSupported, "this version does not know this command")};
+      return {command.id(), 1, MakeRefusal(RefusalReason::kNotSupported, "this version does not know this command")};
   }
 }
 
-SessionCall::Ready SessionCall::CheckAcquire(const v1::Command& command) {
+std::optional<v1::Refusal> SessionCall::TurnedAway() {
   if (!rate_.Take(shard::BootNow())) {
-    return {command.id(), MakeRefusal(RefusalReason::kQuotaExceeded,
-                                      absl::StrCat("more than ", frontend_.limits.requests_per_second,
-                                                   " requests per second in this session (--requests-per-second)"),
-                                      rate_.Wait())};
+    return MakeRefusal(RefusalReason::kQuotaExceeded,
+                       absl::StrCat("more than ", frontend_.limits.requests_per_second,
+                                    " requests per second in this session (--requests-per-second)"),
+                       rate_.Wait());
   }
-  if (frontend_.admission.draining()) return {command.id(), DrainingRefusal()};
+  if (frontend_.admission.draining()) return DrainingRefusal();
+  return std::nullopt;
+}
+
+SessionCall::Ready SessionCall::CheckAcquire(const v1::Command& command) {
+  if (auto refusal = TurnedAway()) return {command.id(), 1, *std::move(refusal)};
   Validator check(frontend_.limits);
   core::Acquire acquire = check.Spec(command.acquire(), "acquire", /*detached=*/false);
-  if (!check.ok()) return {command.id(), check.Refusal()};
+  if (!check.ok()) return {command.id(), 1, check.Refusal()};
   acquire.session = session_;
   acquire.request = command.id();
   acquire.owner = RandomOwnerId();
   acquire.info = MakeInfo(command.acquire(), frontend_.broker_id);
-  return {command.id(), std::move(acquire)};
+  return {command.id(), 1, std::move(acquire)};
+}
+
+SessionCall::Ready SessionCall::CheckAcquireAll(const v1::Command& command) {
+  const auto& locks = command.acquire_all().locks();
+  const auto ids = static_cast<core::RequestId>(locks.size());
+  Validator check(frontend_.limits);
+  if (locks.empty() || locks.size() > static_cast<int>(core::kMaxTogether)) {
+    check.Bad("acquire_all.locks", absl::StrCat("has ", locks.size(), " locks; 1..", core::kMaxTogether, " are allowed"));
+    return {command.id(), 1, check.Refusal()};
+  }
+  if (auto refusal = TurnedAway()) return {command.id(), ids, *std::move(refusal)};
+  std::vector<const v1::LockSpec*> specs;
+  for (const v1::LockSpec& spec : locks) specs.push_back(&spec);
+  core::AcquireAll all{check.Specs(
+      specs, [](size_t i) { return absl::StrCat("acquire_all.locks[", i, "]"); }, /*detached=*/false)};
+  if (!check.ok()) return {command.id(), ids, check.Refusal()};
+  for (size_t i = 0; i < all.parts.size(); ++i) {
+    all.parts[i].session = session_;
+    all.parts[i].request = command.id() + i;
+    all.parts[i].owner = RandomOwnerId();
+    all.parts[i].info = MakeInfo(*specs[i], frontend_.broker_id);
+  }
+  return {command.id(), ids, std::move(all)};
 }
 
 SessionCall::Ready SessionCall::CheckRelease(const v1::Command& command) {
   rate_.Owe(shard::BootNow());
   core::Release release{
       .session = session_, .request = command.id(), .acquire = command.release().acquire_id(), .name = {}};
-  if (release.acquire != 0) return {command.id(), std::move(release)};
+  if (release.acquire != 0) return {command.id(), 1, std::move(release)};
   Validator check(frontend_.limits);
   LeaseId lease = check.Lease(command.release().lease_id(), "release.lease_id");
   if (check.ok() && lease.depth > 1) check.Bad("release.lease_id", "is of a detached lease taken again: it goes to Release");
-  if (!check.ok()) return {command.id(), check.Refusal()};
+  if (!check.ok()) return {command.id(), 1, check.Refusal()};
   release.name = std::move(lease.name);
   release.owner = lease.owner;
   release.token = lease.token;
   release.ttl = lease.ttl;
-  return {command.id(), std::move(release)};
+  return {command.id(), 1, std::move(release)};
 }
 
 std::string SessionCall::Route(std::vector<Ready>& commands) {
@@ -215,14 +246,17 @@ std::string SessionCall::RouteOne(Ready& command) {
     return "";
   }
   if (command.id == 0) return "commands.id is 0; ids of commands start at 1";
-  if (book_.Has(command.id)) {
-    return absl::StrCat("commands.id ", command.id, " is in use by an unanswered command or a living acquire; ",
-                        "take a new one for each command");
+  for (core::RequestId id = command.id; id - command.id < command.ids; ++id) {
+    if (!book_.Has(id)) continue;
+    return absl::StrCat("commands.id ", id, " is in use by an unanswered command or a living acquire; ",
+                        "take a new one for each command, and for each lock of acquire_all");
   }
   if (auto* refusal = std::get_if<v1::Refusal>(&command.what)) {
-    Refused(command.id, std::move(*refusal));
+    for (core::RequestId i = 0; i < command.ids; ++i) Refused(command.id + i, *refusal);
   } else if (auto* acquire = std::get_if<core::Acquire>(&command.what)) {
     RouteAcquire(std::move(*acquire));
+  } else if (auto* all = std::get_if<core::AcquireAll>(&command.what)) {
+    RouteAcquireAll(std::move(*all));
   } else if (auto* release = std::get_if<core::Release>(&command.what)) {
     RouteRelease(command.id, std::move(*release));
   }
@@ -245,6 +279,28 @@ void SessionCall::RouteAcquire(core::Acquire acquire) {
   batches_[shard].inputs.emplace_back(std::move(acquire));
 }
 
+// All live on the shard of the first: to the store each shard is a broker of its own, so any of them can have any lock.
+void SessionCall::RouteAcquireAll(core::AcquireAll all) {
+  const size_t most = frontend_.limits.max_leases_per_session;
+  std::optional<v1::Refusal> refusal;
+  if (book_.acquires() + all.parts.size() > most) {
+    refusal = MakeRefusal(RefusalReason::kQuotaExceeded,
+                          absl::StrCat("this session has ", book_.acquires(), " leases and waiters and may have ", most,
+                                       " (--max-leases-per-session); release some, or open another session"));
+  }
+  const int shard = shards_.ShardOf(all.parts.front().name);
+  if (!refusal && !OpenOn(shard)) refusal = OverloadRefusal();
+  if (refusal) {
+    for (const core::Acquire& part : all.parts) Refused(part.request, *refusal);
+    return;
+  }
+  for (const core::Acquire& part : all.parts) {
+    book_.AddAcquire(part.request, part.name, part.owner, shard);
+    batches_[shard].acquires.push_back(part.request);
+  }
+  batches_[shard].inputs.emplace_back(std::move(all));
+}
+
 void SessionCall::RouteRelease(core::RequestId id, core::Release release) {
   // Releases wait for the store while it is down; a client that goes on sending them is not waiting for answers.
   if (book_.size() - book_.acquires() >= frontend_.limits.max_leases_per_session) {
@@ -254,9 +310,10 @@ void SessionCall::RouteRelease(core::RequestId id, core::Release release) {
                                    std::chrono::seconds(1)));
   }
   if (release.acquire == 0) {
-    const int shard = shards_.ShardOf(release.name);
+    const core::RequestId acquire = book_.AcquireOf(release.owner);
+    const int shard = book_.ShardOf(acquire).value_or(shards_.ShardOf(release.name));
     if (!OpenOn(shard)) return Refused(id, OverloadRefusal());
-    book_.AddRelease(id, book_.AcquireOf(release.owner), shard);
+    book_.AddRelease(id, acquire, shard);
     return PostNow(shard, std::move(release));
   }
   const auto shard = book_.ShardOf(release.acquire);

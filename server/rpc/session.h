@@ -36,7 +36,8 @@ class SessionCall final : public StreamCall<grpc::ServerBidiReactor<grpc::ByteBu
   // One command, checked and converted, not yet routed.
   struct Ready {
     core::RequestId id = 0;
-    std::variant<core::Acquire, core::Release, core::Cancel, core::Heartbeat, core::Goodbye, v1::Refusal> what;
+    core::RequestId ids = 1;  // from `id` on, that are answered alike when it is refused
+    std::variant<core::Acquire, core::AcquireAll, core::Release, core::Cancel, core::Heartbeat, core::Goodbye, v1::Refusal> what;
   };
   // Acquires and heartbeats for one shard, posted together.
   struct Batch {
@@ -58,12 +59,15 @@ class SessionCall final : public StreamCall<grpc::ServerBidiReactor<grpc::ByteBu
   void OnOpenTimeout();
   Ready Check(const v1::Command& command);
   Ready CheckAcquire(const v1::Command& command);
+  Ready CheckAcquireAll(const v1::Command& command);
+  std::optional<v1::Refusal> TurnedAway();
   Ready CheckRelease(const v1::Command& command);
 
   // Under mu_. The first two return what broke the protocol, "" when nothing did.
   std::string Route(std::vector<Ready>& commands);
   std::string RouteOne(Ready& command);
   void RouteAcquire(core::Acquire acquire);
+  void RouteAcquireAll(core::AcquireAll all);
   void RouteRelease(core::RequestId id, core::Release release);
   void RouteHeartbeat(uint64_t seq);
   bool OpenOn(int shard);

@@ -2,6 +2,7 @@
 #include "rpc/validate.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -195,6 +196,22 @@ core::Acquire Validator::Spec(const v1::LockSpec& spec, std::string_view path, b
   }
   acquire.on_disconnect = Convert(spec.on_disconnect());
   return acquire;
+}
+
+std::vector<core::Acquire> Validator::Specs(const std::vector<const v1::LockSpec*>& specs,
+                                            const std::function<std::string(size_t)>& path, bool detached) {
+  std::vector<core::Acquire> parts;
+  std::set<core::LockName> names;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const std::string field = path(i);
+    parts.push_back(Spec(*specs[i], field, detached));
+    if (!names.insert(parts[i].name).second) Bad(Field(field, "key"), "names a lock of this request a second time");
+    if (parts[i].max_wait != parts[0].max_wait) {
+      Bad(Field(field, "max_wait"), absl::StrCat("is not that of ", path(0), "; it counts for all locks together"));
+    }
+    if (specs[i]->reentrant()) Bad(Field(field, "reentrant"), "is for one lock only");
+  }
+  return parts;
 }
 
 v1::Refusal Validator::Refusal() const {

@@ -6,8 +6,10 @@
 // A Validator lives for one request, on one thread; `limits` outlives it. Values it returns are usable only when ok().
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/messages.h"
 #include "distlock/v1/lock.pb.h"
@@ -22,6 +24,10 @@ class Validator {
 
   // Everything but session, request, owner and info. `path` is the field the spec came in, such as "lock".
   core::Acquire Spec(const v1::LockSpec& spec, std::string_view path, bool detached);
+
+  // Several locks of one request: each as Spec, all different, with one max_wait, none reentrant. `path` names spec i.
+  std::vector<core::Acquire> Specs(const std::vector<const v1::LockSpec*>& specs,
+                                   const std::function<std::string(size_t)>& path, bool detached);
 
   core::LockName Name(std::string_view ns, std::string_view key, std::string_view path);
   void RequestId(std::string_view id);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/limits.h"
 #include "rpc/convert.h"
 #include "rpc/holder_info.h"
 #include "rpc/ids.h"
@@ -127,6 +128,7 @@ void Callers::Command(Stream& stream, const v1::Command& command) {
   }
   if (command.id() == 0 || stream.book.Has(command.id())) return End(stream.id);
   if (command.has_acquire()) return AcquireOn(stream, command);
+  if (command.has_acquire_all()) return AcquireAllOn(stream, command);
   if (command.has_release()) return ReleaseOn(stream, command);
 }
 
@@ -141,6 +143,29 @@ void Callers::AcquireOn(Stream& stream, const v1::Command& command) {
   stream.book.AddAcquire(command.id(), acquire.name, acquire.owner, 0);
   stream.answers[command.id()] = Answered::kNot;
   inputs_.emplace_back(std::move(acquire));
+}
+
+void Callers::AcquireAllOn(Stream& stream, const v1::Command& command) {
+  const auto& locks = command.acquire_all().locks();
+  if (locks.empty() || locks.size() > static_cast<int>(core::kMaxTogether)) return;
+  std::vector<const v1::LockSpec*> specs;
+  for (const v1::LockSpec& spec : locks) specs.push_back(&spec);
+  rpc::Validator check(limits_);
+  core::AcquireAll all{check.Specs(specs, [](size_t i) { return "locks." + std::to_string(i); }, /*detached=*/false)};
+  if (!check.ok()) return CheckRefusal(check.Refusal());
+  for (size_t i = 0; i < all.parts.size(); ++i) {
+    if (stream.book.Has(command.id() + i)) return End(stream.id);
+  }
+  for (size_t i = 0; i < all.parts.size(); ++i) {
+    core::Acquire& part = all.parts[i];
+    part.session = stream.id;
+    part.request = command.id() + i;
+    part.owner = NewOwner();
+    part.info = rpc::MakeInfo(*specs[i], kBrokerId);
+    stream.book.AddAcquire(part.request, part.name, part.owner, 0);
+    stream.answers[part.request] = Answered::kNot;
+  }
+  inputs_.emplace_back(std::move(all));
 }
 
 void Callers::ReleaseOn(Stream& stream, const v1::Command& command) {
@@ -184,19 +209,29 @@ void Callers::Hold(size_t slot, const v1::LockSpec& spec) {
 
 void Callers::Acquire(const v1::AcquireRequest& request) {
   rpc::Validator check(limits_);
-  core::Acquire acquire = check.Spec(request.lock(), "lock", /*detached=*/true);
+  std::vector<const v1::LockSpec*> specs{&request.lock()};
+  for (const v1::LockSpec& spec : request.more()) specs.push_back(&spec);
+  if (specs.size() > core::kMaxTogether) return;
+  core::AcquireAll all{check.Specs(specs, [](size_t i) { return "lock." + std::to_string(i); }, /*detached=*/true)};
   check.RequestId(request.request_id());
   if (!check.ok()) return CheckRefusal(check.Refusal());
   Stream& stream = Open(Kind::kAcquire);
-  stream.ttl = acquire.ttl;
-  stream.max_hold = acquire.max_hold;
-  stream.answers[kOnly] = Answered::kNot;
-  acquire.session = stream.id;
-  acquire.request = kOnly;
-  acquire.owner =
-      request.request_id().empty() ? NewOwner() : rpc::OwnerIdOf(acquire.name, request.request_id());
-  acquire.info = rpc::MakeInfo(request.lock(), kBrokerId);
-  inputs_.emplace_back(std::move(acquire));
+  stream.ttl = all.parts.front().ttl;
+  stream.max_hold = all.parts.front().max_hold;
+  for (size_t i = 0; i < all.parts.size(); ++i) {
+    core::Acquire& acquire = all.parts[i];
+    acquire.session = stream.id;
+    acquire.request = kOnly + i;
+    stream.answers[acquire.request] = Answered::kNot;
+    acquire.owner =
+        request.request_id().empty() ? NewOwner() : rpc::OwnerIdOf(acquire.name, request.request_id());
+    acquire.info = rpc::MakeInfo(*specs[i], kBrokerId);
+  }
+  if (all.parts.size() == 1) {
+    inputs_.emplace_back(std::move(all.parts.front()));
+  } else {
+    inputs_.emplace_back(std::move(all));
+  }
 }
 
 void Callers::Renew(std::string_view lease_id) {

@@ -67,6 +67,7 @@ class Callers {
   void End(core::SessionId id);
   void Command(Stream& stream, const v1::Command& command);
   void AcquireOn(Stream& stream, const v1::Command& command);
+  void AcquireAllOn(Stream& stream, const v1::Command& command);
   void ReleaseOn(Stream& stream, const v1::Command& command);
   void CheckAnswer(Stream& stream, const core::Notify& notify);
   void CheckPromise(const Stream& stream, const core::Event& event) const;

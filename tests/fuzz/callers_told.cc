@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Callers: what the core tells them, and what it may tell them.
+#include <algorithm>
 #include <utility>
 
 #include "callers.h"
@@ -37,8 +38,10 @@ void Callers::Told(core::Notify notify) {
   if (const auto* refused = std::get_if<core::Refused>(&notify.event)) {
     DISTLOCK_CHECK(!rpc::StatusOf(rpc::RefusalOf(*refused, {})).ok());
   }
+  const bool waits = std::any_of(stream.answers.begin(), stream.answers.end(),
+                                 [](const auto& answer) { return answer.second == Answered::kNot; });
   const bool last = stream.kind == Kind::kHold ? Is<core::Refused, core::Lost, core::Released>(notify.event)
-                                               : !Is<core::Queued>(notify.event);
+                                               : !waits && !Is<core::Queued>(notify.event);
   if (last) End(stream.id);
 }
 

@@ -60,7 +60,14 @@ struct CheckOutcome {
     CheckHolders(out.holders);
     CheckLeft(out.left);
   }
-  void operator()(const core::AcquireLate&) const { Expect(Question::Verb::kAcquire); }
+  void operator()(const core::AcquireLate&) const {
+    DISTLOCK_CHECK(question.verb == Question::Verb::kAcquire || question.verb == Question::Verb::kAcquireAll);
+  }
+  void operator()(const core::AcquireAllDone& out) const {
+    Expect(Question::Verb::kAcquireAll);
+    DISTLOCK_CHECK(out.grants.empty() || out.grants.size() == question.items);
+    for (const core::AcquireGranted& grant : out.grants) DISTLOCK_CHECK(grant.token > 0);
+  }
   void operator()(const core::AcquireQueueFull&) const { Expect(Question::Verb::kAcquire); }
   void operator()(const core::RenewDoneBatch& out) const {
     Expect(Question::Verb::kRenew);
@@ -107,6 +114,7 @@ void DecodeEveryWay(const redisReply& reply) {
   }
   for (const size_t items : {size_t{1}, size_t{3}, core::kMaxRenewBatch}) {
     DecodeAs(codec, reply, Question::Verb::kRenew, items);
+    if (items <= core::kMaxTogether) DecodeAs(codec, reply, Question::Verb::kAcquireAll, items);
   }
   const auto name = core::LockName::Encode("default", "job");
   const auto view = store::Codec::DecodeInspect(name, reply);

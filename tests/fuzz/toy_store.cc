@@ -96,7 +96,7 @@ ToyStore::Outcome ToyStore::AnyOutcome(Bytes& bytes, Instant now) {
     return some;
   };
   const auto left = [&] { return bytes.Flag() ? std::optional(Span(bytes)) : std::nullopt; };
-  switch (bytes.Below(11)) {
+  switch (bytes.Below(12)) {
     case 0: return core::StoreUnknown{"unknown"};
     case 1: return core::StoreFailed{static_cast<core::FailureKind>(bytes.Below(5)), "failed"};
     case 2: return core::AcquireGranted{bytes.Flag() ? ++last_token_ : bytes.Number<uint64_t>() | 1, Time(bytes, now)};
@@ -116,6 +116,7 @@ ToyStore::Outcome ToyStore::AnyOutcome(Bytes& bytes, Instant now) {
       return core::GiveBackDone{was_holder, bytes.Flag(), bytes.Flag(), holders()};
     }
     case 9: return core::AcquireMismatch{static_cast<core::Mode>(bytes.Below(3)), bytes.Byte()};
+    case 10: return core::AcquireAllDone{std::vector(bytes.Below(4), core::AcquireGranted{++last_token_, Time(bytes, now)})};
     default: {
       const bool slot_was_gone = bytes.Flag();
       return core::TendDone{slot_was_gone, bytes.Below(8) == 0, holders(), left()};
@@ -132,6 +133,9 @@ ToyStore::Outcome ToyStore::FittingOutcome(const core::StoreCommand& command, By
     Outcome operator()(const core::StoreAcquire&) const {
       if (bytes.Flag()) return core::AcquireGranted{++store.last_token_, store.TrueTime(now)};
       return core::AcquireQueued{bytes.Byte(), {store.Holder(bytes, now)}, bytes.Byte(), {}};
+    }
+    Outcome operator()(const core::StoreAcquireAll& in) const {
+      return bytes.Flag() ? store.TakeAll(in, now) : core::AcquireAllDone{};
     }
     Outcome operator()(const core::StoreRenew& in) const {
       core::RenewDoneBatch batch;
@@ -164,6 +168,12 @@ core::StoreReply ToyStore::Answer(Bytes& bytes, Instant now) {
   return reply;
 }
 
+core::AcquireAllDone ToyStore::TakeAll(const core::StoreAcquireAll& in, Instant now) {
+  core::AcquireAllDone done;
+  for (size_t i = 0; i < in.items.size(); ++i) done.grants.push_back({++last_token_, TrueTime(now)});
+  return done;
+}
+
 core::StoreReply ToyStore::AnswerWell(Instant now) {
   struct Choose {
     ToyStore& store;
@@ -171,6 +181,7 @@ core::StoreReply ToyStore::AnswerWell(Instant now) {
     Outcome operator()(const core::StoreAcquire&) const {
       return core::AcquireGranted{++store.last_token_, store.TrueTime(now)};
     }
+    Outcome operator()(const core::StoreAcquireAll& in) const { return store.TakeAll(in, now); }
     Outcome operator()(const core::StoreRenew& in) const {
       return core::RenewDoneBatch{std::vector(in.items.size(), core::RenewResult::kRenewed)};
     }

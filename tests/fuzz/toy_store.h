@@ -31,6 +31,7 @@ class ToyStore {
  private:
   using Outcome = decltype(core::StoreReply::outcome);
   Outcome AnyOutcome(Bytes& bytes, core::Instant now);
+  core::AcquireAllDone TakeAll(const core::StoreAcquireAll& in, core::Instant now);
   Outcome FittingOutcome(const core::StoreCommand& command, Bytes& bytes, core::Instant now);
   core::HolderView Holder(Bytes& bytes, core::Instant now);
   core::OwnerId Owner(Bytes& bytes) const;

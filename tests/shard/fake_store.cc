@@ -200,6 +200,18 @@ FakeStore::Outcome FakeStore::Run(const core::StoreAcquire& c) {
   return core::AcquireQueued{position, Holders(lock), static_cast<uint32_t>(lock.waiters.size()), {}};
 }
 
+FakeStore::Outcome FakeStore::Run(const core::StoreAcquireAll& c) {
+  core::AcquireAllDone done;
+  for (const core::StoreAcquire& item : c.items) {
+    if (locks_[item.name].holder) return done;
+  }
+  for (const core::StoreAcquire& item : c.items) {
+    const core::HolderView holder = Grant(locks_[item.name], item);
+    done.grants.push_back({holder.token, holder.since});
+  }
+  return done;
+}
+
 FakeStore::Outcome FakeStore::Run(const core::StoreRenew& c) {
   core::RenewDoneBatch done;
   for (const core::RenewItem& item : c.items) {

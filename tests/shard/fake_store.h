@@ -88,6 +88,7 @@ class FakeStore final : public store::Store {
   static std::vector<core::HolderView> Holders(const Lock& lock);
   std::vector<core::HolderView> HandOff(Lock& lock);
   Outcome Run(const core::StoreAcquire& c);
+  Outcome Run(const core::StoreAcquireAll& c);
   Outcome Run(const core::StoreRenew& c);
   Outcome Run(const core::StoreRelease& c);
   Outcome Run(const core::StoreWithdraw& c);
