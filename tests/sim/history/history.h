@@ -81,6 +81,8 @@ struct LeaseTerms {
   // Its broker sees its stream end, and frees it when the last promise has passed (neither detached nor EXPIRE): then the end
   // of its client costs a validity. False where that is not known: it may cost a ttl.
   bool freed_by_promise = false;
+  // Its client says at least once in a validity that it lives; else it loses the lease, though its connection may stand.
+  bool by_heartbeat = false;
   HoldKind kind = HoldKind::kExclusive;
   uint32_t permits = 1;    // kPermit: of `limit`
   uint32_t limit = 0;

@@ -26,6 +26,7 @@ struct Terms {
   bool detached = false;
   bool risky = false;
   bool freed_by_promise = false;
+  bool by_heartbeat = false;
   HoldKind kind = HoldKind::kExclusive;
   uint32_t permits = 1;
   uint32_t limit = 0;
@@ -57,6 +58,7 @@ class HistoryBuilder {
                                .detached = terms.detached,
                                .risky = terms.risky,
                                .freed_by_promise = terms.freed_by_promise,
+                               .by_heartbeat = terms.by_heartbeat,
                                .kind = terms.kind,
                                .permits = terms.permits,
                                .limit = terms.limit,

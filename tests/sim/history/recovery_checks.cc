@@ -43,6 +43,16 @@ int64_t ReconnectedAt(const Index& index, const LeaseTerms& terms, int64_t from,
   return latest;
 }
 
+// When the client of this lease began to stand still for longer than a validity; kNotSeen: it did not while it had it.
+int64_t StoodStillAt(const Index& index, const Tenure& tenure, int64_t freed) {
+  for (const Trouble& trouble : index.troubles) {
+    if (trouble.kind != FaultKind::kClientPaused || trouble.actor != index.TermsOf(tenure).client) continue;
+    const bool had_it = trouble.from >= tenure.told && trouble.from < freed;
+    if (had_it && trouble.until - trouble.from > index.history.validity_ns + index.Slack(freed)) return trouble.from;
+  }
+  return kNotSeen;
+}
+
 // From the end of belief, or from the grant where nobody was ever told of it.
 Bound BoundOf(const Index& index, const Tenure& tenure, int64_t freed) {
   const LeaseTerms& terms = index.TermsOf(tenure);
@@ -56,6 +66,13 @@ Bound BoundOf(const Index& index, const Tenure& tenure, int64_t freed) {
   }
   if (fate.released != kNotSeen && tenure.told != kNotSeen && tenure.next < 0 && tenure.took_again == kNotSeen) {
     return {std::max(over, fate.released) + slack, "after its release was confirmed"};
+  }
+  if (terms.freed_by_promise && terms.by_heartbeat && tenure.told != kNotSeen) {
+    const int64_t stood = StoodStillAt(index, tenure, freed);
+    if (stood != kNotSeen && index.TroubledUntil(freed, terms.client) <= stood) {
+      return {stood + index.history.validity_ns + terms.lock_delay_ns + slack,
+              "a validity and its lock_delay after its client stood still"};
+    }
   }
   // Only its own client failed: its broker is there to free it.
   const bool client_left = tenure.ended != kNotSeen && tenure.why != EndedWhy::kLost;

@@ -99,6 +99,7 @@ void ClientProcess::Number(Wish& wish) {
                                  .detached = detached(),
                                  .risky = !detached() && wish.on_disconnect == core::OnDisconnect::kRelease,
                                  .freed_by_promise = !detached() && wish.on_disconnect != core::OnDisconnect::kExpire,
+                                 .by_heartbeat = by_heartbeat(),
                                  .kind = static_cast<HoldKind>(wish.want.mode),
                                  .permits = wish.want.permits,
                                  .limit = wish.want.limit,

@@ -80,6 +80,7 @@ class ClientProcess : public Process {
   virtual bool Checks(Wish& wish) = 0;  // what the program's check says at this moment
   virtual size_t most_wishes() const { return 1; }
   virtual bool detached() const { return false; }
+  virtual bool by_heartbeat() const { return false; }
 
   // What kinds tell. A wish that has ended, was refused or is forgotten is gone after the call.
   void OnGranted(Wish& wish, uint64_t token);

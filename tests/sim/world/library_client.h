@@ -38,6 +38,7 @@ class LibraryClient : public ClientProcess {
   void GiveBack(Wish& wish) override;
   void Vanish() override;
   bool Checks(Wish& wish) override;
+  bool by_heartbeat() const override { return true; }
   size_t most_wishes() const override { return most_wishes_; }
 
   int64_t Now() const { return LocalTime().count(); }

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several locks of one call: all that are free, or none."""
+
+import pytest
+
+from lock import GRANTED, HELD, KEEP_MS, LATE, TTL_MS, Lock, owner
+
+
+@pytest.fixture
+def three(redis):
+    return [Lock(redis, f"default/{key}") for key in "abc"]
+
+
+def acquire_all(locks, *, first=1, wants=None, not_after=0, ttl=TTL_MS, delay=0):
+    argv = []
+    for i, _ in enumerate(locks):
+        argv += [owner(first + i), ttl, delay, (wants or ["x"] * len(locks))[i], f"info {i}"]
+    return locks[0].call("acquire_all", not_after, KEEP_MS, *argv, keys=[key for lock in locks for key in lock.keys])
+
+
+def test_all_free_are_all_taken_as_acquire_takes_them(three, redis):
+    code, time, *grants = acquire_all(three, delay=700)
+    assert code == GRANTED and len(grants) == 6
+    for i, lock in enumerate(three):
+        token, since = grants[2 * i:2 * i + 2]
+        assert int(token) >= int(time) and since == time
+        assert redis("GET", lock.h).decode() == f"1;{owner(1 + i)};{token};{since};{TTL_MS};700;info {i}"
+        assert redis("GET", lock.t).decode() == token
+        assert TTL_MS < redis("PTTL", lock.h) <= TTL_MS + 700
+    assert redis("DBSIZE") == 6
+
+
+@pytest.mark.parametrize("taken", range(3))
+def test_one_that_is_held_leaves_all_alone(three, taken):
+    three[taken].acquire(9)
+    before = three[0].snapshot()
+    code, _, first = acquire_all(three)
+    assert (code, first) == (HELD, taken + 1)
+    assert three[0].snapshot() == before
+
+
+def test_what_the_owner_has_already_is_not_free(three):
+    three[1].acquire(2)
+    before = three[0].snapshot()
+    assert acquire_all(three)[0] == HELD
+    assert three[0].snapshot() == before
+
+
+def test_one_that_is_waited_for_is_not_free(three, redis):
+    three[2].acquire(8)
+    three[2].enqueue(9)
+    redis("DEL", three[2].h)
+    assert acquire_all(three)[::2] == [HELD, 3]
+
+
+def test_late_does_nothing(three, redis):
+    assert acquire_all(three, not_after=1)[0] == LATE
+    assert redis("DBSIZE") == 0
+
+
+def test_tokens_grow(three):
+    tokens = []
+    for round in range(3):
+        tokens.append([int(token) for token in acquire_all(three)[2::2]])
+        for i, lock in enumerate(three):
+            lock.release(1 + i)
+    assert all(a < b for one, two in zip(tokens, tokens[1:]) for a, b in zip(one, two))
+
+
+def test_each_in_its_own_mode(three, redis):
+    acquire_all(three, wants=["s", "x", "p2/3"])
+    assert three[0].acquire(8, want="s")[0] == GRANTED
+    assert three[1].acquire(8)[0] == HELD
+    assert three[2].acquire(8, want="p1/3")[0] == GRANTED
+    assert three[2].acquire(9, want="p1/3")[0] == HELD
+    assert acquire_all(three, first=4)[::2] == [HELD, 1], "readers have it"
+
+
+@pytest.mark.parametrize("which", (0, 1, 2))
+def test_what_is_not_ours_is_not_free(redis, which):
+    locks = [Lock(redis, f"default/{key}", check_ttl=False) for key in "ab"]
+    redis("RPUSH", locks[1].keys[which], "x")
+    assert acquire_all(locks)[::2] == [HELD, 2]
+    assert redis("DBSIZE") == 1
+
+
+def test_at_maxmemory_it_is_refused_whole(three, redis):
+    redis("CONFIG", "SET", "maxmemory", "1")
+    try:
+        with pytest.raises(Exception, match="OOM"):
+            acquire_all(three)
+        assert redis("DBSIZE") == 0
+    finally:
+        redis("CONFIG", "SET", "maxmemory", "0")
+
+
+def test_sixty_four_at_once(redis):
+    locks = [Lock(redis, f"default/{i}") for i in range(64)]
+    assert len(acquire_all(locks)) == 2 + 2 * 64
