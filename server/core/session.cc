@@ -131,7 +131,9 @@ void Broker::Handle(const StreamEnded& in) {
   if (const auto found = renew_calls_.find(in.session); found != renew_calls_.end()) {
     timers_.Cancel(*found->second);
     renew_calls_.erase(found);
+    return;
   }
+  StopWatching(in.session);
 }
 
 void Broker::Handle(const Drain& in) {
@@ -144,6 +146,7 @@ void Broker::Handle(const Drain& in) {
     Tell({id, 0}, Draining{in.timeout});
     EndWaiters(*session, /*tell=*/true);
   }
+  EndWatches();
   while (!detached_.empty()) {
     Refuse(*detached_.begin()->second, Refused{.reason = RefusalReason::kDraining, .cause = {}, .holders = {}});
   }

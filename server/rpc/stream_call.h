@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What Hold and Session share: writing, ending, and outliving gRPC. Made by Serve, alive until OnDone and as long as a
+// What Hold, Session and WatchLock share: writing, ending, and outliving gRPC. Made by Serve, alive until OnDone and as long as a
 // shard still knows it as a sink; after OnDone it does nothing.
 //
 // Invariants:
