@@ -97,11 +97,13 @@ class FakeBroker:
                         lease.stream.outbox.put(_END)
         self.server.stop(0).wait()
 
-    def _serve(self, service, unary, streams):
+    def _serve(self, service, unary, streams, told=()):
         handlers = {name: grpc.unary_unary_rpc_method_handler(f, r.FromString, lambda m: m.SerializeToString())
                     for name, (f, r) in unary.items()}
         handlers.update({name: grpc.stream_stream_rpc_method_handler(f, r.FromString, lambda m: m.SerializeToString())
                          for name, (f, r) in streams.items()})
+        handlers.update({name: grpc.unary_stream_rpc_method_handler(f, r.FromString, lambda m: m.SerializeToString())
+                         for name, (f, r) in dict(told).items()})
         self.server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler("distlock.v1." + service, handlers),))
 
