@@ -238,7 +238,8 @@ int Watch(const Context& context, const LockFlags& flags) {
   v1::WatchLockResponse change;
   while (printed && stream->Read(&change)) {
     const std::string time = FormatTime(google::protobuf::util::TimeUtil::GetCurrentTime());
-    printed = context.Print(ChangeAsText(change.lock(), time), LockAsJson(change.lock(), true, Json().Text("time", time)));
+    const Json json = LockAsJson(change.lock(), true, Json().Text("time", time));
+    printed = context.Print(ChangeAsText(change.lock(), time), json);
   }
   if (!printed) call.TryCancel();
   const grpc::Status status = stream->Finish();

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "core/lock_name.h"
-#include "core/lock_view.h"
 #include "core/types.h"
+#include "core/watch_messages.h"
 
 namespace distlock::core {
 
@@ -75,14 +75,6 @@ struct Renew {
   StoreTime hold_until;  // end by max_hold, at most kMaxStoreTime; us = 0: none
 };
 
-// Shows the lock, and each change of its holders or waiters from then on, as Changed to (session, request), until StreamEnded.
-// No OpenSession precedes it.
-struct WatchLock {
-  SessionId session = 0;
-  RequestId request = 0;
-  LockName name;
-};
-
 struct Heartbeat {
   SessionId session = 0;
   uint64_t seq = 0;
@@ -124,11 +116,6 @@ struct GrantNotice {
   uint64_t token = 0;
   StoreTime since;
   Duration ttl{};
-};
-
-// The holders or waiters of a lock that this broker watches have changed.
-struct ChangeNotice {
-  LockName name;
 };
 
 enum class FailureKind : uint8_t {
@@ -198,10 +185,6 @@ struct TendDone {
   std::optional<Duration> left;  // as in AcquireQueued
 };
 
-struct WatchDone {
-  LockView view;  // its name is the asker's to fill in
-};
-
 // The answer to the store command `op`; exactly one for each.
 struct StoreReply {
   OpId op = 0;
@@ -211,8 +194,8 @@ struct StoreReply {
       outcome;
 };
 
-using Input = std::variant<Tick, OpenSession, Acquire, Cancel, Release, Renew, WatchLock, Heartbeat, Goodbye, StreamEnded,
-                           Drain, StoreUp, StoreDown, ChannelUp, GrantNotice, ChangeNotice, StoreReply>;
+using Input = std::variant<Tick, OpenSession, Acquire, Cancel, Release, Renew, WatchLock, Heartbeat, Goodbye,
+                           StreamEnded, Drain, StoreUp, StoreDown, ChannelUp, GrantNotice, ChangeNotice, StoreReply>;
 
 // ---- Effects on the store ------------------------------------------------------------------------------------------
 
@@ -256,11 +239,6 @@ struct StoreTend {
   LockName name;
   // Those of our waiters who may have been granted the lock without our hearing of it: 1..kMaxAsked, the first one first.
   std::vector<OwnerId> asked;
-};
-// Shows the lock, and has the store tell this broker of its changes, while its slot lasts.
-struct StoreWatch {
-  OpId op = 0;
-  LockName name;
 };
 // Nothing has been heard on the command connection for too long: make a new one. All pending commands end Unknown.
 struct StoreReconnect {
@@ -337,10 +315,6 @@ struct Lost {
 };
 struct Draining {
   Duration time_left{};
-};
-// As a lock that is watched was at some moment between the look's sending and its answer.
-struct Changed {
-  LockView view;
 };
 
 // The core wants the stream finished; every event before it comes first. The stream still answers with StreamEnded.

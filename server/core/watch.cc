@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Broker: locks that streams here watch. A notice only says that it is worth looking, and may be lost; a look shows the
-// lock and has the store go on telling this broker. So a lock is looked at upon a notice, when a holder may have expired,
-// since nobody is told of that, when the store or its channel is back, and before the slot of this broker ends.
+// Broker: locks that streams here watch. A notice only says that it is worth looking, and may be lost; a look shows
+// the lock and has the store go on telling this broker. So a lock is looked at upon a notice, when a holder may have
+// expired, since nobody is told of that, when the store or its channel is back, and before this broker's slot ends.
 #include <algorithm>
 
 #include "core/broker.h"
@@ -12,15 +12,15 @@ namespace distlock::core {
 namespace {
 
 bool Same(const HolderView& a, const HolderView& b) {
-  return a.owner == b.owner && a.token == b.token && a.since == b.since && a.ttl == b.ttl && a.lock_delay == b.lock_delay &&
-         a.info == b.info;
+  return a.owner == b.owner && a.token == b.token && a.since == b.since && a.ttl == b.ttl &&
+         a.lock_delay == b.lock_delay && a.info == b.info;
 }
 
 bool Same(const LockView::WaiterView& a, const LockView::WaiterView& b) {
   return a.owner == b.owner && a.broker_id == b.broker_id && a.ttl == b.ttl && a.since == b.since && a.info == b.info;
 }
 
-// But for the time that is left to its holders, which a renewal changes, and for a last token that was forgotten by and by.
+// But for the time that is left to its holders, which a renewal changes, and for a last token that was forgotten.
 bool Same(const LockView& a, const LockView& b) {
   const auto same = [](const auto& x, const auto& y) { return Same(x, y); };
   return a.holder_count == b.holder_count && a.queue_length == b.queue_length &&
@@ -90,7 +90,9 @@ void Broker::OnWatchReply(const Op& op, OpId id, StoreReply& reply) {
   }
   done->view.name = watch.name;
   Duration left = Duration::max() / 2;
-  for (const HolderView& holder : done->view.holders) left = std::min(left, std::max(holder.time_left, Duration::zero()));
+  for (const HolderView& holder : done->view.holders) {
+    left = std::min(left, std::max(holder.time_left, Duration::zero()));
+  }
   const Duration next = std::min<Duration>(config_.queue_slot / 3, left + kExpirySlack + BackOff(0));
   ShowTo(watch, id, std::move(done->view));
   watch.again ? Look(watch) : Arm(watch, now_ + next);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// WatchLock: one lock on one stream, shown at first and upon each change. What a slow reader has not taken yet gives way to
-// the newest, so there is no more to keep than that.
+// WatchLock: one lock on one stream, shown at first and upon each change. What a slow reader has not taken yet gives way
+// to the newest, so there is no more to keep than that.
 //
 // Thread: gRPC's reactions, and OnEvents on the shard's thread; see StreamCall for the rest.
 #pragma once

@@ -54,7 +54,7 @@ TEST(Watch, ANoticeOfAnotherLockIsNone) {
   EXPECT_EQ(t.Looks(), 0u);
 }
 
-TEST(Watch, WhatHasNotChangedIsNotTold) {
+TEST(Watch, OnlyChangesAreTold) {
   struct Case {
     const char* what;
     LockView before, after;
@@ -69,13 +69,21 @@ TEST(Watch, WhatHasNotChangedIsNotTold) {
   LockView forgotten = Free(), taken_and_freed = Free();
   forgotten.last_token = 0;
   taken_and_freed.last_token = 8;
-  for (const Case& c : {Case{"nothing", HeldBy(5), HeldBy(5), false}, Case{"renewed", HeldBy(5, seconds(1)), HeldBy(5), false},
-                        Case{"released", HeldBy(5), Free(), true}, Case{"taken", Free(), HeldBy(5), true},
-                        Case{"handed on", HeldBy(5), HeldBy(6), true}, Case{"by the same again", HeldBy(5), again, true},
-                        Case{"its info", HeldBy(5), other_info, true}, Case{"a waiter", HeldBy(5), waiter, true},
-                        Case{"a waiter far behind", HeldBy(5), queue, true}, Case{"a holder that is not shown", HeldBy(5), more, true},
-                        Case{"the token after a day", Free(), forgotten, false},
-                        Case{"taken and freed meanwhile", Free(), taken_and_freed, true}}) {
+  const Case cases[] = {
+      {"nothing", HeldBy(5), HeldBy(5), false},
+      {"renewed", HeldBy(5, seconds(1)), HeldBy(5), false},
+      {"released", HeldBy(5), Free(), true},
+      {"taken", Free(), HeldBy(5), true},
+      {"handed on", HeldBy(5), HeldBy(6), true},
+      {"by the same again", HeldBy(5), again, true},
+      {"its info", HeldBy(5), other_info, true},
+      {"a waiter", HeldBy(5), waiter, true},
+      {"a waiter far behind", HeldBy(5), queue, true},
+      {"a holder that is not shown", HeldBy(5), more, true},
+      {"the token after a day", Free(), forgotten, false},
+      {"taken and freed meanwhile", Free(), taken_and_freed, true},
+  };
+  for (const Case& c : cases) {
     WatchTable t;
     t.Shown(c.before);
     t.Change();
@@ -175,9 +183,9 @@ TEST(Watch, BeforeTheStoreCanBeReachedNothingIsTold) {
 }
 
 TEST(Watch, ALookThatFailsIsRepeated) {
-  for (const decltype(StoreReply::outcome)& outcome :
-       {decltype(StoreReply::outcome)(StoreUnknown{"lost"}), decltype(StoreReply::outcome)(StoreFailed{FailureKind::kUnavailable, ""}),
-        decltype(StoreReply::outcome)(TendDone{})}) {
+  using Outcome = decltype(StoreReply::outcome);
+  for (const Outcome& outcome :
+       {Outcome(StoreUnknown{"lost"}), Outcome(StoreFailed{FailureKind::kUnavailable, ""}), Outcome(TendDone{})}) {
     WatchTable t;
     t.Watch(1);
     t.Reply(t.Take<StoreWatch>().op, outcome);

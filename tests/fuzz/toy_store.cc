@@ -144,7 +144,9 @@ ToyStore::Outcome ToyStore::FittingOutcome(const core::StoreCommand& command, By
     Outcome operator()(const core::StoreRelease&) const { return GivenBack(); }
     Outcome operator()(const core::StoreWithdraw&) const { return GivenBack(); }
     Outcome operator()(const core::StoreTend&) const { return core::TendDone{false, false, {store.Holder(bytes, now)}, {}}; }
-    Outcome operator()(const core::StoreWatch&) const { return core::WatchDone{{.holders = {store.Holder(bytes, now)}, .holder_count = 1}}; }
+    Outcome operator()(const core::StoreWatch&) const {
+      return core::WatchDone{{.holders = {store.Holder(bytes, now)}, .holder_count = 1}};
+    }
     Outcome operator()(const core::StoreReconnect&) const { return core::StoreUnknown{}; }
     Outcome GivenBack() const {
       core::GiveBackDone done{.was_holder = true, .was_waiter = false, .next = {}};

@@ -121,7 +121,7 @@ TEST(Watch, DrainEndsIt) {
   EXPECT_EQ(Details(status).reason, "DRAINING");
 }
 
-// Far more than a connection's buffers hold is shown to a reader who reads nothing, and what it reads in the end is the newest.
+// To a reader who reads nothing far more is shown than a connection's buffers hold; in the end it reads the newest.
 TEST(Watch, ASlowReaderGetsTheNewest) {
   TestOptions options;
   options.server.limits.max_metadata_bytes = 60'000;
