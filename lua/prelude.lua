@@ -26,10 +26,10 @@ local function try(command, key, ...)
   return nil, got
 end
 
--- Holders or waiters have changed: tells the brokers that watch. `watchers` is what MGET said of B:v.
-local function tell(watchers)
+-- Holders or waiters have changed: tells the brokers that watch. `watchers` is what MGET said of B:v, `holder` unset HOLDER.
+local function tell(watchers, holder)
   if not watchers or #watchers > MAX_WATCHERS * 34 then return end
-  local prefix, name = string.match(HOLDER, '^(.-):{(.*)}:h$')
+  local prefix, name = string.match(holder or HOLDER, '^(.-):{(.*)}:h$')
   for broker, until_us in string.gmatch(watchers, WATCHER) do
     if tonumber(until_us) > now then redis.call('PUBLISH', prefix .. ':grant:' .. broker, name .. '\n' .. NOW) end
   end

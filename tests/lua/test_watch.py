@@ -64,6 +64,21 @@ def test_readers_and_permits(redis, listen):
         assert told(ear) == notices
 
 
+def in_seconds(redis, count):
+    return int(redis("TIME")[0]) * 1_000_000 + count * 1_000_000
+
+
+@pytest.mark.parametrize("want", ["x", "s"])
+def test_a_renewal_that_max_hold_cuts_is_worth_a_look(redis, lock, ear, want):
+    lock.acquire(1, want=want)
+    other = Lock(redis, "default/other")
+    assert told(ear) == 1
+    lock.renew((other, 1, TTL_MS), (lock, 1, TTL_MS, 0, in_seconds(redis, 60)))
+    assert told(ear) == 0
+    lock.renew((other, 1, TTL_MS), (lock, 1, TTL_MS, 0, in_seconds(redis, 5)))
+    assert told(ear) == 1
+
+
 def test_each_watching_broker_is_told_once(lock, listen):
     ears = [listen(n) for n in (7, 8)]
     for n in (7, 8, 7):
