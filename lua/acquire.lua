@@ -13,7 +13,7 @@ local keep, trusted, max_waiters, want = ARGV[9], ARGV[10] == '1', tonumber(ARGV
 local px = tonumber(ARGV[2]) + tonumber(ARGV[3])
 
 if not_after > 0 and now >= not_after then return {LATE, NOW} end
-local value, stored = unpack(redis.call('MGET', HOLDER, TOKEN))
+local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
 if value then
   local holder = parse_holder(value)
   if not holder then return foreign(HOLDER, 'shape') end
@@ -32,6 +32,7 @@ if not value and length == 0 and string.sub(want, 1, 1) == 'x' then
   -- MGET shows many holders, and a foreign type, as missing; NX refuses them without writing.
   if redis.call('SET', HOLDER, mine, 'PX', str(px), 'NX') then
     redis.call('SET', TOKEN, token, 'PX', keep)
+    tell(watchers)
     return {GRANTED, NOW, token, NOW}
   end
 end
@@ -59,6 +60,7 @@ if fits(h, me) then
     take(h, me, token)
     redis.call('SET', TOKEN, token, 'PX', keep)
     tidy(h)
+    tell(watchers)
     return {GRANTED, NOW, token, NOW}
   end
   if not place and me.adaptive then
@@ -66,7 +68,9 @@ if fits(h, me) then
     local who = parse_waiter(first, redis.call('HGET', WAITERS, first))
     if who and who.adaptive and not turned_fair(who, tonumber(ARGV[14])) then me.ahead = 0 end
   end
-  hand_off(h, {last = last, keep = keep, trusted = trusted, broker = broker, me = me})
+  local o = {last = last, keep = keep, trusted = trusted, broker = broker, me = me}
+  hand_off(h, o)
+  if o.changed then tell(watchers) end
   if me.token then return {GRANTED, NOW, me.token, NOW} end
   length, place = redis.call('ZCARD', QUEUE), place and redis.call('ZRANK', QUEUE, owner)
   in_front = count_in_front()
@@ -74,9 +78,10 @@ end
 local left = left_ms(h)
 if not wait then return show(h, left, {HELD, NOW, left, length}) end
 
-local dead, since = {}, NOW
+local dead, since, entry = {}, NOW, nil
 if place then
-  local before = parse_waiter(owner, redis.call('HGET', WAITERS, owner))
+  entry = redis.call('HGET', WAITERS, owner)
+  local before = parse_waiter(owner, entry)
   if before then since = str(before.since) end
 else
   if length >= max_waiters then dead = walk({[broker] = true}, nil, function() return true end) end
@@ -87,9 +92,11 @@ else
   if length == 0 and entries > 0 then redis.call('DEL', WAITERS) end -- left behind by a queue that was deleted
   place, length = math.max(in_front - #dead, 0), length - #dead + 1
 end
-redis.call('HSET', WAITERS, owner, table.concat({broker, me.ttl, me.delay, want, since, me.info}, ';'))
+local asks = table.concat({broker, me.ttl, me.delay, want, since, me.info}, ';')
+redis.call('HSET', WAITERS, owner, asks)
 redis.call('SET', slot_key(broker), '1', 'PX', slot_ms)
 remove(dead)
 redis.call('PEXPIRE', QUEUE, slot_ms)
 redis.call('PEXPIRE', WAITERS, slot_ms)
+if asks ~= entry then tell(watchers) end -- a repeat may change nothing
 return show(h, left, {QUEUED, NOW, place, left, length})

@@ -11,17 +11,19 @@ for i = 1, #KEYS / 4 do
   HOLDER, TOKEN, QUEUE, WAITERS = unpack(KEYS, 4 * i - 3, 4 * i)
   local owner, ttl, delay, want, info = unpack(ARGV, 5 * i - 2, 5 * i + 2)
   local free = redis.call('EXISTS', HOLDER) == 0 and try('ZCARD', QUEUE) == 0
-  local last = free and last_token(nil)
+  local stored, watchers = unpack(free and redis.call('MGET', TOKEN, string.sub(HOLDER, 1, -2) .. 'v') or {})
+  local last = free and last_token(stored)
   if not last then return {HELD, NOW, i} end
   local me = parse_want(want)
   me.owner, me.ttl, me.delay, me.info, me.px = owner, ttl, delay, info, tonumber(ttl) + tonumber(delay)
-  all[i] = {who = me, token = str(math.max(last + 1, now))}
+  all[i] = {who = me, token = str(math.max(last + 1, now)), watchers = watchers}
 end
 local reply = {GRANTED, NOW}
 for i, one in ipairs(all) do
   HOLDER, TOKEN = KEYS[4 * i - 3], KEYS[4 * i - 2]
   take({}, one.who, one.token)
   redis.call('SET', TOKEN, one.token, 'PX', keep)
+  tell(one.watchers)
   reply[#reply + 1], reply[#reply + 2] = one.token, NOW
 end
 return reply

@@ -3,8 +3,9 @@
 -- KEYS of every verb but renew: holder (B:h), last token (B:t), queue (B:q), waiters (B:w), all with one hash tag.
 local GRANTED, QUEUED, HELD, LATE, FOREIGN, QUEUE_FULL, RELEASED = 1, 2, 3, 4, 5, 6, 7
 local NOT_HOLDER, WITHDRAWN, GONE, TENDED, RENEWED, INSPECTED, MISMATCH = 8, 9, 10, 11, 12, 13, 14
-local MAX_TOKEN, MAX_PX = 9007199254740991, 2147483647
+local MAX_TOKEN, MAX_PX, MAX_WATCHERS, WATCHER = 9007199254740991, 2147483647, 100, '(%x+);(%d+),'
 local HOLDER, TOKEN, QUEUE, WAITERS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local WATCHERS = string.sub(HOLDER, 1, -2) .. 'v' -- of one lock, as HOLDER is
 
 -- tostring() would round a token to 14 digits.
 local function str(n) return string.format('%.0f', n) end
@@ -23,6 +24,15 @@ local function try(command, key, ...)
   if type(got) ~= 'table' or not got.err then return got end
   if string.sub(got.err, 1, 9) == 'WRONGTYPE' then return nil, foreign(key) end
   return nil, got
+end
+
+-- Holders or waiters have changed: tells the brokers that watch. `watchers` is what MGET said of B:v, `holder` unset HOLDER.
+local function tell(watchers, holder)
+  if not watchers or #watchers > MAX_WATCHERS * 34 then return end
+  local prefix, name = string.match(holder or HOLDER, '^(.-):{(.*)}:h$')
+  for broker, until_us in string.gmatch(watchers, WATCHER) do
+    if tonumber(until_us) > now then redis.call('PUBLISH', prefix .. ':grant:' .. broker, name .. '\n' .. NOW) end
+  end
 end
 
 -- Of an EXCLUSIVE holder: nil unless the value has our shape: 1;owner;token;since_us;ttl_ms;delay_ms;info

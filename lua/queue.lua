@@ -197,7 +197,8 @@ end
 -- Gives what is free to living waiters, in their order, as long as the next one fits. o: last, keep (ms the token is kept), trusted,
 -- broker (the caller's: alive without a slot), quiet (that broker's waiters need no notice), me (the caller who asks: granted
 -- without a notice), fair_after (set: an ADAPTIVE waiter is told to come for it, unless it has waited for longer).
--- Returns the grants to waiters of o.broker, and `look`: it is to tend, since there is more for it to do or dead waiters are left.
+-- Returns the grants to waiters of o.broker, and `look`: it is to tend, since there is more for it to do or dead waiters are left;
+-- o.changed says whether there was anything to do.
 -- A holder is written before anything is removed, so that a caller refused by maxmemory has changed nothing.
 local function hand_off(h, o)
   local alive, deaf, gone, mine, look, last, count, adaptive = {}, {}, {}, {}, false, o.last, 0, false
@@ -244,6 +245,7 @@ local function hand_off(h, o)
   remove(dead)
   remove(gone)
   if adaptive and redis.call('ZCARD', QUEUE) == 0 then redis.call('DEL', WAITERS) end
+  o.changed = count > 0 or #dead > 0
   return mine, look or more
 end
 
@@ -280,5 +282,6 @@ local function free(h, o)
     settle(h)
   end
   local grants, look = pass_on(h, o, floor)
+  tell(o.watchers)
   return list({RELEASED, NOW, look and 'look' or ''}, grants)
 end

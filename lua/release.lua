@@ -7,7 +7,7 @@
 --      holder that waits at the caller's broker}   others learn of theirs from their channel
 -- {NOT_HOLDER, time}   also when the owner has it under another token   {GONE, time}   {FOREIGN, time, key, type or "shape"}
 local block, waiting = tonumber(ARGV[3]), nil
-local value = redis.call('MGET', HOLDER)[1]
+local value, watchers = unpack(redis.call('MGET', HOLDER, WATCHERS))
 if value then
   local holder = parse_holder(value)
   if not holder then return foreign(HOLDER, 'shape') end
@@ -16,6 +16,7 @@ if value then
     waiting = try('ZCARD', QUEUE) or 0 -- a foreign queue stops the hand-off, not the release
     if waiting == 0 then
       redis.call('DEL', HOLDER)
+      tell(watchers)
       return {RELEASED, NOW, ''}
     end
   end
@@ -51,7 +52,8 @@ if block > 0 then
     redis.call('SET', HOLDER, '1;' .. string.rep('0', 32) .. string.sub(value, 35), 'PX', ARGV[3])
   end
   tell_of_block()
+  tell(watchers)
   return {RELEASED, NOW, 'blocked'}
 end
 return free(h, {keep = ARGV[4], trusted = ARGV[5] == '1', broker = ARGV[6], quiet = true, waiting = waiting,
-  fair_after = tonumber(ARGV[7])})
+  fair_after = tonumber(ARGV[7]), watchers = watchers})

@@ -5,6 +5,12 @@
 -- A key, or one slot of many, lives for its ttl, cut at hold_until, and then for its holder's delay.
 local values, reply = redis.call('MGET', unpack(KEYS)), {RENEWED, NOW}
 
+-- What max_hold ends may end sooner than whoever watches has been shown: it is to look again.
+local function tell_of_cut(key)
+  local watchers = redis.pcall('GET', string.sub(key, 1, -2) .. 'v')
+  if type(watchers) == 'string' then tell(watchers, key) end
+end
+
 -- One of many holders: only its own slot, whose expiry may come before all others only by max_hold.
 local function renew_slot(key, owner, token, ttl, hold_until)
   local got = redis.pcall('HMGET', key, 'holders', owner)
@@ -19,6 +25,7 @@ local function renew_slot(key, owner, token, ttl, hold_until)
   local expiry, head, soonest = now + px * 1000, string.match(got[1] or '', '^(.*;)(%d+)$')
   redis.call('HSET', key, owner, slot_value(slot, expiry))
   if head and expiry < tonumber(soonest) then redis.call('HSET', key, 'holders', head .. str(expiry)) end
+  if px < tonumber(ttl) + tonumber(slot.delay) then tell_of_cut(key) end
   return 1
 end
 
@@ -30,6 +37,7 @@ for i, key in ipairs(KEYS) do
     if hold_until ~= '0' then px = math.min(px, math.floor((tonumber(hold_until) - now) / 1000)) end
     -- Past its end: what is left of its delay is not cut short.
     reply[i + 2] = px > 0 and redis.call('PEXPIRE', key, str(px + tonumber(holder.delay))) or 0
+    if px > 0 and px < tonumber(ttl) then tell_of_cut(key) end
   elseif values[i] then
     reply[i + 2] = 2
   else

@@ -6,7 +6,7 @@
 -- {GONE, time}   the queue lost some or all of them: acquire again for each waiter   {FOREIGN, time, key, type or "shape"}
 -- with queue.lua
 local asked, last, place, entries = {unpack(ARGV, 5)}
-local value, stored = unpack(redis.call('MGET', HOLDER, TOKEN))
+local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
 local h, bad = read_holders(value, asked[1])
 if not bad and h.kind ~= 'x' then last, bad = last_token(stored) end
 if not bad then place, bad = try('ZRANK', QUEUE, asked[1]) end
@@ -30,7 +30,9 @@ if h.kind == 'x' then
 else
   settle(h)
   local grants
-  grants, more = hand_off(h, {last = last, keep = ARGV[3], trusted = ARGV[4] == '1', broker = ARGV[1], quiet = true})
+  local o = {last = last, keep = ARGV[3], trusted = ARGV[4] == '1', broker = ARGV[1], quiet = true}
+  grants, more = hand_off(h, o)
+  if o.changed then tell(watchers) end
   for _, who in ipairs(grants) do holders[#holders + 1] = who end
   if h.kind == 'x' then holders = {parse_holder(h.value)} end
 end

@@ -5,9 +5,10 @@
 -- {RELEASED, ...}          it was a holder already, without keep_grant: as release
 -- {GONE, time}             neither, or it has its place through another broker   {FOREIGN, time, key, type}
 -- with queue.lua
-local value = redis.call('MGET', HOLDER)[1]
+local value, watchers = unpack(redis.call('MGET', HOLDER, WATCHERS))
 local h = read_holders(value, ARGV[1])
-local o = {keep = ARGV[2], trusted = ARGV[3] == '1', broker = ARGV[4], quiet = true, fair_after = tonumber(ARGV[6])}
+local o = {keep = ARGV[2], trusted = ARGV[3] == '1', broker = ARGV[4], quiet = true, fair_after = tonumber(ARGV[6]),
+  watchers = watchers}
 if h and h.mine and ARGV[5] ~= '1' then return free(h, o) end
 local entry, bad = try('HGET', WAITERS, ARGV[1])
 if bad then return bad end
@@ -25,4 +26,5 @@ if h and h.kind ~= 'x' then
 end
 local was = parse_waiter(ARGV[1], entry)
 if was and was.adaptive and redis.call('ZCARD', QUEUE) == 0 then redis.call('DEL', WAITERS) end
+tell(watchers)
 return list({WITHDRAWN, NOW, look and 'look' or ''}, grants)

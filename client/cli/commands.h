@@ -15,7 +15,7 @@ namespace distlock::cli {
 void AddRun(CLI::App& app, Context& context, const std::vector<std::string>& command_line);
 void AddHold(CLI::App& app, Context& context);
 void AddLeaseCommands(CLI::App& app, Context& context);    // acquire, renew, release
-void AddInspectCommands(CLI::App& app, Context& context);  // show, ls
+void AddInspectCommands(CLI::App& app, Context& context);  // show, ls, watch
 void AddBrokerCommands(CLI::App& app, Context& context);   // status, drain
 void AddCompletion(CLI::App& app, Context& context);
 

@@ -102,13 +102,17 @@ Failure Unreachable(const Context& context, const std::string& cause) {
   return failure;
 }
 
-std::shared_ptr<grpc::Channel> Connect(const Context& context) {
+std::shared_ptr<grpc::Channel> Connect(const Context& context, Patience patience) {
   grpc::ChannelArguments args;
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   // The first retries come quickly, so that a broker that is just starting is not missed by a short --timeout.
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  if (patience == Patience::kLong) {
+    args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
+    args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
+  }
   auto channel = grpc::CreateCustomChannel(context.Target(), grpc::InsecureChannelCredentials(), args);
   const auto deadline = std::chrono::system_clock::now() + context.connect_timeout;
   if (channel->WaitForConnected(deadline)) return channel;

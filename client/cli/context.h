@@ -50,7 +50,9 @@ CLI::Option* AddDurationFlag(CLI::App& command, const std::string& names, std::f
                              const std::string& help);
 
 // A channel that has been connected once, or null after `context.Fail` was told why not.
-std::shared_ptr<grpc::Channel> Connect(const Context& context);
+// kLong: for a call that may be silent for hours; it fails when the broker's machine is gone without a word.
+enum class Patience { kShort, kLong };
+std::shared_ptr<grpc::Channel> Connect(const Context& context, Patience patience = Patience::kShort);
 
 // What Connect's failure says, for those who reach the broker by other means.
 Failure Unreachable(const Context& context, const std::string& cause);

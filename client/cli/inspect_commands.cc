@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// show, ls: who holds a lock, who waits for it. They only look.
+// show, ls, watch: who holds a lock, who waits for it. They only look.
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_format.h>
+#include <google/protobuf/util/time_util.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include "commands.h"
 #include "distlock/v1/lock_service.grpc.pb.h"
 #include "lock_flags.h"
+#include "signals.h"
 
 namespace distlock::cli {
 namespace {
@@ -100,10 +107,10 @@ std::string HeldShareAsText(const v1::Lock& lock) {
   return ShareAsText(mode, permits);
 }
 
-Json LockAsJson(const v1::Lock& lock, bool with_waiters) {
+// `json`: what stands before it.
+Json LockAsJson(const v1::Lock& lock, bool with_waiters, Json json = {}) {
   std::vector<Json> holders;
   for (const v1::Holder& holder : lock.holders()) holders.push_back(HolderAsJson(holder));
-  Json json;
   json.Text("namespace", lock.namespace_())
       .Text("key", lock.key())
       .Number("token", static_cast<int64_t>(lock.fencing_token()))
@@ -170,6 +177,76 @@ std::string LockAsRow(const v1::Lock& lock) {
                          holder.owner(), others);
 }
 
+// One line, for a reader who sees many: more holders than these would drown the rest.
+std::string ChangeAsText(const v1::Lock& lock, const std::string& time) {
+  constexpr int kHolders = 16;
+  std::string out = absl::StrCat(time, "  ", lock.namespace_(), "/", lock.key(), "  ", StateName(lock), ", ",
+                                 lock.queue_length(), " waiting");
+  for (int i = 0; i < std::min(lock.holders_size(), kHolders); ++i) {
+    const v1::Holder& holder = lock.holders(i);
+    absl::StrAppend(&out, holder.blocked() ? "; lock delay of " : "; holder ", holder.owner(), "  ",
+                    ShareAsText(holder.mode(), holder.permits()), "  token ", holder.fencing_token());
+    if (!holder.holder_id().empty()) absl::StrAppend(&out, "  id ", holder.holder_id());
+  }
+  if (HolderCount(lock) > kHolders) absl::StrAppend(&out, "; and ", HolderCount(lock) - kHolders, " more holders");
+  return out;
+}
+
+// Cancels a call when a signal wants this process to end. Its thread ends with it.
+class EndBySignal {
+ public:
+  EndBySignal(Signals& signals, grpc::ClientContext& call)
+      : signals_(signals), call_(call), over_(::eventfd(0, EFD_CLOEXEC)), thread_([this] { Wait(); }) {}
+  ~EndBySignal() {
+    ::eventfd_write(over_, 1);
+    thread_.join();
+    ::close(over_);
+  }
+  bool came() const { return came_; }
+
+ private:
+  void Wait() {
+    pollfd fds[2] = {{signals_.fd(), POLLIN, 0}, {over_, POLLIN, 0}};
+    while (::poll(fds, 2, -1) < 0 || fds[1].revents == 0) {
+      while (const auto signo = signals_.Take()) {
+        if (*signo == SIGTSTP) StopAsBy(SIGTSTP);
+        if (!EndsAProcess(*signo)) continue;
+        came_ = true;
+        call_.TryCancel();
+      }
+    }
+  }
+
+  Signals& signals_;
+  grpc::ClientContext& call_;
+  const int over_;
+  std::atomic<bool> came_ = false;
+  std::thread thread_;
+};
+
+int Watch(const Context& context, const LockFlags& flags) {
+  Signals signals;
+  const auto channel = Connect(context, Patience::kLong);
+  if (!channel) return kExitUnavailable;
+  v1::WatchLockRequest request;
+  request.set_namespace_(flags.name_space);
+  request.set_key(flags.key);
+  grpc::ClientContext call;
+  const auto stream = v1::LockService::NewStub(channel)->WatchLock(&call, request);
+  EndBySignal end(signals, call);
+  bool printed = true;
+  v1::WatchLockResponse change;
+  while (printed && stream->Read(&change)) {
+    const std::string time = FormatTime(google::protobuf::util::TimeUtil::GetCurrentTime());
+    const Json json = LockAsJson(change.lock(), true, Json().Text("time", time));
+    printed = context.Print(ChangeAsText(change.lock(), time), json);
+  }
+  if (!printed) call.TryCancel();
+  const grpc::Status status = stream->Finish();
+  if (!printed) return kExitInternal;
+  return end.came() || status.ok() ? kExitOk : context.Fail(FailureFrom(status));
+}
+
 int Show(const Context& context, const LockFlags& flags) {
   const auto channel = Connect(context);
   if (!channel) return kExitUnavailable;
@@ -218,6 +295,18 @@ void AddInspectCommands(CLI::App& app, Context& context) {
       "  distlockctl show deploy\n"
       "  distlockctl show deploy -o json | jq -r '.holders[].owner'");
   show->callback([&context, flags] { context.command = [&context, flags] { return Show(context, *flags); }; });
+
+  auto* watch = app.add_subcommand("watch", "Print a line for each change of who holds a lock and who waits for it");
+  auto watched = std::make_shared<LockFlags>();
+  AddKeyFlags(*watch, *watched);
+  AddContextFlags(*watch, context);
+  watch->footer(
+      "The first line is how it is now. Renewals are no change, and changes that follow each other very fast are one.\n"
+      "Exit code: 0 ended by a signal; 69 the broker went away or drains: watch again through another.\n\n"
+      "Examples:\n"
+      "  distlockctl watch deploy\n"
+      "  distlockctl watch deploy -o json | jq -r '[.time, .holders[].owner] | @tsv'");
+  watch->callback([&context, watched] { context.command = [&context, watched] { return Watch(context, *watched); }; });
 
   auto* list = app.add_subcommand("ls", "The locks that are held");
   auto args = std::make_shared<ListArgs>();

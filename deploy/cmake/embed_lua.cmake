@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -D PRELUDE=<file> -D QUEUE=<file> -D VERBS=<files> -D OUT=<path without extension> -P embed_lua.cmake
+# cmake -D PRELUDE=<file> -D QUEUE=<file> -D INSPECT=<file> -D VERBS=<files> -D OUT=<path without extension> -P embed_lua.cmake
 file(READ ${PRELUDE} prelude)
 file(READ ${QUEUE} queue)
+file(READ ${INSPECT} inspect)
 set(declarations)
 set(definitions)
 
@@ -17,6 +18,7 @@ foreach(verb IN LISTS VERBS)
   endforeach()
 
   file(READ ${verb} body)
+  string(REPLACE "-- with inspect.lua\n" "${inspect}" body "${body}")
   string(REPLACE "-- with queue.lua\n" "${queue}" body "${prelude}${body}")
   string(FIND "${body}" ")lua\"" clash)
   if(NOT clash EQUAL -1)

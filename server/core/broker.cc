@@ -35,6 +35,7 @@ void Broker::ExpireDue() {
       case TimerKind::kGiveBack: OnGiveBackTimer(static_cast<GiveBack&>(*due)); break;
       case TimerKind::kQueue: OnQueueTimer(static_cast<LocalQueue&>(*due)); break;
       case TimerKind::kRenewCall: OnRenewCallTimer(static_cast<RenewCall&>(*due)); break;
+      case TimerKind::kWatch: OnWatchTimer(static_cast<Watch&>(*due)); break;
       case TimerKind::kDrain: DrainNow(); break;
       case TimerKind::kBundle: OnBundleTimer(static_cast<Bundle&>(*due)); break;
     }
@@ -62,6 +63,7 @@ void Broker::Handle(const StoreUp& in) {
     if (give_back->op == 0 && give_back->retry_at != give_back->straggler_until) SendGiveBack(*give_back);
   }
   for (auto& [name, queue] : queues_) Tend(*queue);
+  LookAtAll();
   std::vector<RenewCall*> calls;
   for (auto& [session, call] : renew_calls_) {
     if (call->op == 0) calls.push_back(call.get());
@@ -77,6 +79,7 @@ void Broker::Handle(const StoreDown& in) {
 
 void Broker::Handle(const ChannelUp&) {
   for (auto& [name, queue] : queues_) Tend(*queue);
+  LookAtAll();
 }
 
 void Broker::Handle(StoreReply& in) {
@@ -117,6 +120,7 @@ void Broker::Handle(StoreReply& in) {
     case Op::Verb::kRenewCall: OnRenewCallReply(op, in.op, in); break;
     case Op::Verb::kGiveBack: OnGiveBackReply(op, in.op, in); break;
     case Op::Verb::kTend: OnTendReply(op, in.op, in); break;
+    case Op::Verb::kWatch: OnWatchReply(op, in.op, in); break;
   }
 }
 
@@ -172,6 +176,7 @@ BrokerStats Broker::Stats() const {
                      .waiters = waiters_.size(),
                      .discards = give_backs_.size(),
                      .queues = queues_.size(),
+                     .watches = watches_.size(),
                      .ops = ops_.size(),
                      .timers = timers_.size(),
                      .draining = draining_};

@@ -56,6 +56,7 @@ class Broker {
   void Handle(const Cancel& in);
   void Handle(const Release& in);
   void Handle(Renew& in);
+  void Handle(const WatchLock& in);
   void Handle(const Heartbeat& in);
   void Handle(const Goodbye& in);
   void Handle(const StreamEnded& in);
@@ -64,6 +65,7 @@ class Broker {
   void Handle(const StoreDown& in);
   void Handle(const ChannelUp&);
   void Handle(const GrantNotice& in);
+  void Handle(const ChangeNotice& in);
   void Handle(StoreReply& in);
   void Tell(const Listener& to, Event event);
   void Note(Fact fact) { effects_->emplace_back(std::move(fact)); }
@@ -157,6 +159,16 @@ class Broker {
   void OnRenewCallReply(const Op& op, OpId id, StoreReply& reply);
   void RefuseRenewCall(RenewCall& call, RefusalReason reason, std::string cause);
 
+  // watch.cc: who is shown a lock's changes
+  void OnWatchTimer(Watch& watch);
+  void Look(Watch& watch);
+  void LookAtAll();
+  void OnWatchReply(const Op& op, OpId id, StoreReply& reply);
+  void ShowTo(Watch& watch, OpId look, LockView view);
+  void RefuseWatch(Watch& watch, const std::string& cause);
+  void StopWatching(SessionId session);
+  void EndWatches();
+
   // session.cc: promises and the life of streams
   void OnSessionTimer(Session& session);
   void PromiseOnHold(Session& session);
@@ -228,6 +240,8 @@ class Broker {
   absl::btree_map<OwnerId, std::unique_ptr<GiveBack>> give_backs_;
   absl::btree_map<LockName, std::unique_ptr<LocalQueue>> queues_;
   absl::btree_map<SessionId, std::unique_ptr<RenewCall>> renew_calls_;
+  absl::btree_map<LockName, std::unique_ptr<Watch>> watches_;
+  absl::btree_map<SessionId, Watch*> watching_;
   absl::btree_map<uint64_t, Lease*> at_risk_;         // by serial
   std::vector<Lease*> due_;                           // to renew at the end of this Step
   absl::btree_map<OwnerId, Instant> recent_grants_;  // told here and renewed here no more, while they may last

@@ -27,6 +27,7 @@ struct BrokerStats {
   size_t waiters = 0;  // acquires not answered yet
   size_t discards = 0; // releases and withdrawals not confirmed yet
   size_t queues = 0;   // locks with waiters here
+  size_t watches = 0;  // locks that are watched here
   size_t ops = 0;      // store commands in flight
   size_t timers = 0;
   bool draining = false;

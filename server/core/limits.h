@@ -32,6 +32,8 @@ inline constexpr size_t kMaxTogether = 64;
 // Waiters one tend asks for.
 inline constexpr size_t kMaxAsked = 100;
 inline constexpr Duration kTendRetry = std::chrono::milliseconds(50);
+// Between two looks at a lock that is watched: one that changes all the time costs the store fifty looks a second.
+inline constexpr Duration kLookPace = std::chrono::milliseconds(20);
 
 static_assert(kAttemptMin < kAttemptMax && kRetryMin < kRetryMax);
 static_assert(kMaxRenewBatch > 0);

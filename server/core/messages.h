@@ -15,6 +15,7 @@
 
 #include "core/lock_name.h"
 #include "core/types.h"
+#include "core/watch_messages.h"
 
 namespace distlock::core {
 
@@ -203,12 +204,12 @@ struct StoreReply {
   OpId op = 0;
   StoreTime time;  // us = 0 with StoreFailed and StoreUnknown
   std::variant<StoreUnknown, StoreFailed, AcquireGranted, AcquireQueued, AcquireHeld, AcquireLate, AcquireQueueFull,
-               AcquireMismatch, AcquireAllDone, RenewDoneBatch, GiveBackDone, TendDone>
+               AcquireMismatch, AcquireAllDone, RenewDoneBatch, GiveBackDone, TendDone, WatchDone>
       outcome;
 };
 
-using Input = std::variant<Tick, OpenSession, Acquire, AcquireAll, Cancel, Release, Renew, Heartbeat, Goodbye, StreamEnded, Drain,
-                           StoreUp, StoreDown, ChannelUp, GrantNotice, StoreReply>;
+using Input = std::variant<Tick, OpenSession, Acquire, AcquireAll, Cancel, Release, Renew, WatchLock, Heartbeat, Goodbye,
+                           StreamEnded, Drain, StoreUp, StoreDown, ChannelUp, GrantNotice, ChangeNotice, StoreReply>;
 
 // ---- Effects on the store ------------------------------------------------------------------------------------------
 
@@ -265,7 +266,7 @@ struct StoreReconnect {
 };
 
 using StoreCommand =
-    std::variant<StoreAcquire, StoreAcquireAll, StoreRenew, StoreRelease, StoreWithdraw, StoreTend, StoreReconnect>;
+    std::variant<StoreAcquire, StoreAcquireAll, StoreRenew, StoreRelease, StoreWithdraw, StoreTend, StoreWatch, StoreReconnect>;
 
 // ---- Effects on listeners ------------------------------------------------------------------------------------------
 
@@ -350,7 +351,7 @@ struct EndStream {
 };
 
 using Event = std::variant<Queued, Granted, Refused, Released, RenewDone, HeartbeatAck, Renewed, AtRisk, Lost, Draining,
-                           EndStream>;
+                           Changed, EndStream>;
 
 struct Notify {
   SessionId session = 0;

@@ -164,15 +164,31 @@ struct RenewCall : Timed {
   std::string trouble;
 };
 
+// A lock that streams of this broker watch.
+struct Watch : Timed {
+  Watch() : Timed(TimerKind::kWatch) {}
+  struct Listening {
+    RequestId request = 0;
+    OpId from = 0;                  // no earlier look is shown to it
+    bool told = false;
+  };
+  LockName name;
+  absl::btree_map<SessionId, Listening> listeners;  // never empty
+  std::optional<LockView> seen;     // all who were told anything were told this last
+  Instant not_before{};             // of the next look
+  OpId op = 0;                      // the look under way
+  bool again = false;               // what it shows may be older than what is known to have changed
+};
+
 // A store command in flight. The store answers each exactly once, so an entry needs no deadline of its own.
 struct Op {
-  enum class Verb : uint8_t { kAcquire, kAcquireAll, kRenew, kRenewCall, kGiveBack, kTend };
+  enum class Verb : uint8_t { kAcquire, kAcquireAll, kRenew, kRenewCall, kGiveBack, kTend, kWatch };
   Verb verb = Verb::kAcquire;
   Instant sent{};
   Instant runs_until{};             // acquire: later it does nothing
   OwnerId owner{};                  // acquire, give back
   uint64_t waiter = 0;              // acquire: serial of the waiter or bundle that asked
-  LockName name;                    // tend
+  LockName name;                    // tend, watch
   std::vector<LockName> names;      // acquire all
   Listener caller;                  // renew call
   std::vector<OwnerId> owners;      // renew, acquire all

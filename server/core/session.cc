@@ -133,7 +133,9 @@ void Broker::Handle(const StreamEnded& in) {
   if (const auto found = renew_calls_.find(in.session); found != renew_calls_.end()) {
     timers_.Cancel(*found->second);
     renew_calls_.erase(found);
+    return;
   }
+  StopWatching(in.session);
 }
 
 void Broker::Handle(const Drain& in) {
@@ -149,6 +151,7 @@ void Broker::Handle(const Drain& in) {
     EndWaiters(*session, /*tell=*/true);
   }
   while (!bundles_.empty()) RefuseAll(*bundles_.begin()->second, draining);
+  EndWatches();
   while (!detached_.empty()) {
     Refuse(*detached_.begin()->second, Refused{.reason = RefusalReason::kDraining, .cause = {}, .holders = {}});
   }

@@ -117,7 +117,7 @@ void Recorder::OnStoreState(int shard, bool up, const std::string& cause) {
 void Recorder::OnLoopLag(core::Duration lag) { metrics_.loop_lag_seconds.Observe(Seconds(lag)); }
 
 void Recorder::OnStoreReply(size_t verb, core::Duration took, bool) {
-  if (verb > static_cast<size_t>(ops::StoreVerb::kTend)) return;
+  if (verb > static_cast<size_t>(ops::StoreVerb::kWatch)) return;
   metrics_.store_commands[static_cast<ops::StoreVerb>(verb)].Increment();
   metrics_.store_latency_seconds[static_cast<ops::StoreVerb>(verb)].Observe(Seconds(took));
 }

@@ -24,7 +24,7 @@
 
 namespace distlock::rpc {
 
-// A Hold or Session that is open.
+// A Hold, Session or WatchLock that is open.
 class Stream {
  public:
   virtual ~Stream() = default;

@@ -123,6 +123,7 @@ grpc::ByteBuffer HoldCall::Render() {
     void operator()(const core::Refused&) const {}
     void operator()(const core::RenewDone&) const {}
     void operator()(const core::HeartbeatAck&) const {}
+    void operator()(const core::Changed&) const {}
     void operator()(const core::EndStream&) const {}
   } fill{response, aged};
   std::visit(fill, writing_now_.event);

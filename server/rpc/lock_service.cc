@@ -3,32 +3,10 @@
 
 #include "rpc/hold.h"
 #include "rpc/lock_calls.h"
-#include "rpc/refusal.h"
 #include "rpc/session.h"
+#include "rpc/watch.h"
 
 namespace distlock::rpc {
-namespace {
-
-// Ends at once.
-class NotSupportedStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
- public:
-  NotSupportedStream(Admission& admission, const char* message) : admission_(admission) {
-    admission_.CallBegins();
-    Finish(StatusOf(MakeRefusal(core::RefusalReason::kNotSupported, message)));
-  }
-
- private:
-  void OnDone() override {
-    Admission& admission = admission_;
-    delete this;
-    admission.CallEnds();
-  }
-
-  Admission& admission_;
-};
-
-}  // namespace
-
 grpc::ServerWriteReactor<grpc::ByteBuffer>* LockService::Hold(Context* context, const Bytes* request) {
   return HoldCall::Serve<HoldCall>(frontend_, context, request);
 }
@@ -37,9 +15,8 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* LockService::Sessio
   return SessionCall::Serve<SessionCall>(frontend_, context);
 }
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* LockService::WatchLock(Context*, const Bytes*) {
-  return new NotSupportedStream(frontend_.admission,
-                                "this version does not support WatchLock; call GetLock when you need to know");
+grpc::ServerWriteReactor<grpc::ByteBuffer>* LockService::WatchLock(Context* context, const Bytes* request) {
+  return WatchCall::Serve<WatchCall>(frontend_, context, request);
 }
 
 grpc::ServerUnaryReactor* LockService::Acquire(Context* context, const Bytes* request, Bytes* response) {

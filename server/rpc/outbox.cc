@@ -25,6 +25,7 @@ struct Fill {
   void operator()(const core::Draining& event) const { *out.mutable_draining() = DrainingOf(event); }
   // These are never put into a session's outbox.
   void operator()(const core::RenewDone&) const {}
+  void operator()(const core::Changed&) const {}
   void operator()(const core::EndStream&) const {}
 };
 

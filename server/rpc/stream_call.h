@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What Hold and Session share: writing, ending, and outliving gRPC. Made by Serve, alive until OnDone and as long as a
-// shard still knows it as a sink; after OnDone it does nothing.
+// What Hold, Session and WatchLock share: writing, ending, and outliving gRPC. Made by Serve, alive until OnDone and as
+// long as a shard still knows it as a sink; after OnDone it does nothing.
 //
 // Invariants:
 //  1. One write in flight; Finish once, and only while no write is in flight.

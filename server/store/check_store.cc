@@ -25,6 +25,7 @@ std::vector<core::StoreCommand> ProbeCommands(const core::LockName& name) {
       core::StoreRenew{.op = 4, .items = {{name, kFirst, 0, kProbeLife}}},
       core::StoreRelease{.op = 5, .name = name, .owner = kFirst, .block = {}},
       core::StoreWithdraw{.op = 6, .name = name, .owner = kSecond},
+      core::StoreWatch{.op = 7, .name = name},
   };
 }
 

@@ -14,6 +14,7 @@ namespace {
 using Verb = Question::Verb;
 
 constexpr int64_t kMaxShownHolders = 1000;
+constexpr int64_t kMaxWatchedWaiters = 100;
 
 CommandBuilder CallScript(const lua::ScriptSource& script, size_t keys) {
   CommandBuilder command;
@@ -113,6 +114,12 @@ struct Encoder {
     return {{Verb::kTend, in.op, 0}, &lua::kTend, std::move(command).Build()};
   }
 
+  Encoded operator()(const core::StoreWatch& in) const {
+    CommandBuilder command = CallOnLock(lua::kWatch, keys, in.name);
+    command.Arg(kMaxWatchedWaiters).Arg(kMaxShownHolders).Arg(options.broker_id).Arg(CeilMs(options.queue_slot));
+    return {{Verb::kWatch, in.op, 0}, &lua::kWatch, std::move(command).Build()};
+  }
+
   Encoded operator()(const core::StoreReconnect&) const {
     DISTLOCK_CHECK(false && "StoreReconnect is not sent");
     return {};
@@ -129,7 +136,7 @@ Encoded Codec::Encode(const core::StoreCommand& command) const { return std::vis
 
 std::string Codec::EncodeInspect(const core::LockName& name, uint32_t max_waiters) const {
   CommandBuilder command = CallOnLock(lua::kInspect, keys_, name);
-  command.Arg(static_cast<int64_t>(max_waiters)).Arg(int64_t{kMaxShownHolders});
+  command.Arg(static_cast<int64_t>(max_waiters)).Arg(kMaxShownHolders);
   return std::move(command).Build();
 }
 

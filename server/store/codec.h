@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The border between core types and RESP: StoreCommands become EVALSHA calls, script replies become StoreReply,
-// GrantNotice and LockView. Nothing of RESP passes beyond it. lua/README.md is the contract with the scripts.
+// notices and LockView. Nothing of RESP passes beyond it. lua/README.md is the contract with the scripts.
 // Pure, const after construction, any thread.
 //
 // A reply of unexpected shape, or an error that does not prove the contrary, decodes to StoreUnknown: the command may
@@ -35,7 +35,7 @@ struct CodecOptions {
 
 // What must be remembered of a command to understand its reply.
 struct Question {
-  enum class Verb { kAcquire, kAcquireAll, kRenew, kRelease, kWithdraw, kTend };
+  enum class Verb { kAcquire, kAcquireAll, kRenew, kRelease, kWithdraw, kTend, kWatch };
   Verb verb = Verb::kAcquire;
   core::OpId op = 0;
   size_t items = 0;  // kRenew, kAcquireAll
@@ -64,7 +64,8 @@ class Codec {
   // FailedPrecondition: a foreign key. Unavailable: any other error.
   static absl::StatusOr<LockView> DecodeInspect(const core::LockName& name, const redisReply& reply);
 
-  static std::optional<core::GrantNotice> DecodeNotice(std::string_view payload);
+  // A GrantNotice or a ChangeNotice.
+  static std::optional<core::Input> DecodeNotice(std::string_view payload);
 
   const Keys& keys() const { return keys_; }
   std::string grant_channel() const { return keys_.GrantChannel(options_.broker_id); }

@@ -219,6 +219,37 @@ std::optional<Outcome> ReadTend(int64_t code, const ReplyArray& reply) {
   return done;
 }
 
+// As inspect and watch show a lock, but for its name.
+std::optional<LockView> ReadView(int64_t code, const ReplyArray& reply) {
+  const auto last_token = Number(reply, 2);
+  const auto length = Count(reply, 3);
+  const auto all = Count(reply, 4);
+  const auto shown = Count(reply, 5);
+  if (code != kInspected || !last_token || !length || !all || !shown || reply.size() % 2 != 0) return std::nullopt;
+  const size_t waiters_at = 6 + 2 * size_t{*shown};
+  auto holders = ReadHolders(reply, 6, std::min(waiters_at, reply.size()));
+  if (!holders || waiters_at > reply.size()) return std::nullopt;
+  LockView view;
+  view.last_token = *last_token;
+  view.queue_length = *length;
+  view.holders = *std::move(holders);
+  view.holder_count = *all;
+  for (size_t i = waiters_at; i < reply.size(); i += 2) {
+    const auto hex = reply.String(i);
+    const auto waiter = reply.String(i + 1);
+    if (!hex || !waiter) return std::nullopt;
+    // A member that is no owner id was put there by somebody else; the scripts pass over it, and so does this.
+    if (const auto owner = ParseOwner(*hex)) view.waiters.push_back(ParseWaiter(*owner, *waiter));
+  }
+  return view;
+}
+
+std::optional<Outcome> ReadWatch(int64_t code, const ReplyArray& reply) {
+  auto view = ReadView(code, reply);
+  if (!view) return std::nullopt;
+  return core::WatchDone{*std::move(view)};
+}
+
 std::optional<Outcome> ReadByVerb(const Question& question, int64_t code, const ReplyArray& reply) {
   switch (question.verb) {
     case Verb::kAcquire:
@@ -232,6 +263,8 @@ std::optional<Outcome> ReadByVerb(const Question& question, int64_t code, const 
       return ReadGiveBack(code, reply, question.verb);
     case Verb::kTend:
       return ReadTend(code, reply);
+    case Verb::kWatch:
+      return ReadWatch(code, reply);
   }
   return std::nullopt;
 }
@@ -300,36 +333,18 @@ absl::StatusOr<LockView> Codec::DecodeInspect(const core::LockName& name, const 
   const ReplyArray reply(raw);
   const auto code = reply.Integer(0);
   if (code == kForeign && reply.size() == 4) return absl::FailedPreconditionError(ForeignCause(reply));
-  const auto last_token = Number(reply, 2);
-  const auto odd = absl::UnavailableError("the store's answer to inspect has an unknown shape");
-  const auto length = Count(reply, 3);
-  const auto all = Count(reply, 4);
-  const auto shown = Count(reply, 5);
-  if (code != kInspected || !last_token || !length || !all || !shown || reply.size() % 2 != 0) return odd;
-  const size_t waiters_at = 6 + 2 * size_t{*shown};
-  auto holders = ReadHolders(reply, 6, std::min(waiters_at, reply.size()));
-  if (!holders || waiters_at > reply.size()) return odd;
-  LockView view;
-  view.name = name;
-  view.last_token = *last_token;
-  view.queue_length = *length;
-  view.holders = *std::move(holders);
-  view.holder_count = *all;
-  for (size_t i = waiters_at; i < reply.size(); i += 2) {
-    const auto hex = reply.String(i);
-    const auto waiter = reply.String(i + 1);
-    if (!hex || !waiter) return odd;
-    // A member that is no owner id was put there by somebody else; the scripts pass over it, and so does this.
-    if (const auto owner = ParseOwner(*hex)) view.waiters.push_back(ParseWaiter(*owner, *waiter));
-  }
-  return view;
+  auto view = code ? ReadView(*code, reply) : std::nullopt;
+  if (!view) return absl::UnavailableError("the store's answer to inspect has an unknown shape");
+  view->name = name;
+  return *std::move(view);
 }
 
-std::optional<core::GrantNotice> Codec::DecodeNotice(std::string_view payload) {
+std::optional<core::Input> Codec::DecodeNotice(std::string_view payload) {
   const size_t line = payload.find('\n');
   if (line == std::string_view::npos) return std::nullopt;
   auto name = core::LockName::FromEscaped(payload.substr(0, line));
   const std::vector<std::string_view> fields = Split(payload.substr(line + 1), ';');
+  if (name && fields.size() == 1 && ParseNumber(fields[0])) return core::ChangeNotice{*std::move(name)};
   if (name && fields.size() == 2) return ReadBlock(*std::move(name), fields);
   if (!name || fields.size() != 5) return std::nullopt;
   const auto owner = ParseOwner(fields[0]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The seam to the store: the few verbs a topology must implement. The core's StoreCommands go in; StoreReply, GrantNotice,
-// StoreUp, StoreDown and ChannelUp come back as core Inputs. Another kind of store is another implementation.
+// ChangeNotice, StoreUp, StoreDown and ChannelUp come back as core Inputs. Another kind of store is another implementation.
 //
 // Thread: everything, also every callback, on the shard's loop thread. Contract: exactly one StoreReply for each
 // command with an op (reply, failed before it left, or unknown); never from inside Submit itself: replies are delivered
@@ -19,22 +19,7 @@
 
 namespace distlock::store {
 
-// A lock as the store shows it. Secrets are inside: convert before it leaves the process.
-struct LockView {
-  core::LockName name;
-  std::vector<core::HolderView> holders;  // the first 1000, in the order of their grants
-  uint32_t holder_count = 0;              // all of them
-  uint64_t last_token = 0;
-  uint32_t queue_length = 0;
-  struct WaiterView {
-    core::OwnerId owner{};
-    std::string broker_id;
-    core::Duration ttl{};
-    core::StoreTime since;  // us = 0: not known
-    std::string info;
-  };
-  std::vector<WaiterView> waiters;
-};
+using core::LockView;
 
 struct LockPage {
   std::vector<LockView> locks;  // without waiters

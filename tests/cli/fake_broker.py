@@ -82,7 +82,8 @@ class FakeBroker:
         self._serve("LockService", {
             "Acquire": (self._acquire, v1.AcquireRequest), "Renew": (self._renew, v1.RenewRequest),
             "Release": (self._release, v1.ReleaseRequest), "GetLock": (self._get_lock, v1.GetLockRequest),
-            "ListLocks": (self._list_locks, v1.ListLocksRequest)}, {"Session": (self._session, v1.SessionRequest)})
+            "ListLocks": (self._list_locks, v1.ListLocksRequest)}, {"Session": (self._session, v1.SessionRequest)},
+            {"WatchLock": (self._watch_lock, v1.WatchLockRequest)})
         self._serve("AdminService", {"GetStatus": (self._get_status, v1.GetStatusRequest),
                                      "Drain": (self._drain, v1.DrainRequest)}, {})
         self.server.add_insecure_port(address)
@@ -96,11 +97,13 @@ class FakeBroker:
                         lease.stream.outbox.put(_END)
         self.server.stop(0).wait()
 
-    def _serve(self, service, unary, streams):
+    def _serve(self, service, unary, streams, told=()):
         handlers = {name: grpc.unary_unary_rpc_method_handler(f, r.FromString, lambda m: m.SerializeToString())
                     for name, (f, r) in unary.items()}
         handlers.update({name: grpc.stream_stream_rpc_method_handler(f, r.FromString, lambda m: m.SerializeToString())
                          for name, (f, r) in streams.items()})
+        handlers.update({name: grpc.unary_stream_rpc_method_handler(f, r.FromString, lambda m: m.SerializeToString())
+                         for name, (f, r) in dict(told).items()})
         self.server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler("distlock.v1." + service, handlers),))
 
@@ -356,6 +359,19 @@ class FakeBroker:
     def _get_lock(self, request, _):
         with self.lock:
             return self.api.GetLockResponse(lock=self._lock_of((request.namespace or "default", request.key)))
+
+    def _watch_lock(self, request, context):
+        """Looks often: a fake may."""
+        seen = None
+        while context.is_active():
+            if self.refusal:
+                reason, message, fields = self.refusal
+                self._abort(context, grpc.StatusCode.UNAVAILABLE, reason, message, fields)
+            now = self._get_lock(request, context).lock
+            if now != seen:
+                seen = now
+                yield self.api.WatchLockResponse(lock=now)
+            time.sleep(0.005)
 
     def _list_locks(self, request, _):
         """Pages of two, so that a test sees more than one."""

@@ -11,7 +11,7 @@ import pytest
 from broker import eventually
 from ctl import ends, line
 
-COMMANDS = ["run", "hold", "acquire", "renew", "release", "show", "ls", "status", "drain", "completion"]
+COMMANDS = ["run", "hold", "acquire", "renew", "release", "show", "ls", "watch", "status", "drain", "completion"]
 
 
 def environment(text):
@@ -168,7 +168,7 @@ class TestShared:
     def test_wrong_usage_as_json(self, ctl, broker):
         assert json.loads(ctl("show", "-o", "json").stderr)["error"]["exit_code"] == 64
 
-    @pytest.mark.parametrize("args", [["show", "k"], ["ls"], ["status"], ["drain"], ["acquire", "k"], ["hold", "k"],
+    @pytest.mark.parametrize("args", [["show", "k"], ["ls"], ["watch", "k"], ["status"], ["drain"], ["acquire", "k"], ["hold", "k"],
                                       ["renew", "x"], ["release", "x"]])
     def test_no_broker(self, ctl, broker, args):
         timeout = "--connect-timeout" if args[0] == "drain" else "--timeout"

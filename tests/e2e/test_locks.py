@@ -233,8 +233,7 @@ def test_locks_are_listed_by_prefix_in_pages_without_secrets(world, daemon):
 
 def test_what_later_versions_bring_is_refused_by_name(world, daemon):
     client = world.client(daemon.url)
-    requests = [("LockService", "WatchLock", api().WatchLockRequest(key="k")),
-                ("AdminService", "ForceRelease", api().ForceReleaseRequest(key="k"))]
+    requests = [("AdminService", "ForceRelease", api().ForceReleaseRequest(key="k"))]
     for service, method, request in requests:
         refused = failure(client.unary, method, request, api().WatchLockResponse, service=service)
         assert refused.reason == "NOT_SUPPORTED", (method, refused)

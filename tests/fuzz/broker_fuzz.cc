@@ -75,13 +75,25 @@ class World {
       case 14: return Step(bytes_.Flag() ? Input(core::StoreDown{"down"}) : Input(core::ChannelUp{}));
       case 15:
       case 16: return Pass();
-      case 17: return bytes_.Below(8) == 0 ? Step(core::Drain{seconds(bytes_.Byte())}) : Step(Tick{});
+      case 17: return ActSeldom();
     }
   }
 
+  void ActSeldom() {
+    switch (bytes_.Below(8)) {
+      case 0: return Step(core::Drain{seconds(bytes_.Byte())});
+      case 1:
+      case 2: return callers_.Watch(Key());
+      case 3: return Step(core::ChangeNotice{core::LockName::Encode("default", Key())});
+      default: return Step(Tick{});
+    }
+  }
+
+  std::string Key() { return std::string(1, static_cast<char>('a' + bytes_.Below(2))); }
+
   v1::LockSpec Spec() {
     v1::LockSpec spec;
-    spec.set_key(std::string(1, static_cast<char>('a' + bytes_.Below(2))));
+    spec.set_key(Key());
     const uint8_t bits = bytes_.Byte();
     if ((bits & 1) != 0) spec.mutable_ttl()->set_seconds(bytes_.Below(8) + 1);
     if ((bits & 2) != 0) spec.mutable_max_wait()->set_nanos(static_cast<int32_t>(bytes_.Below(4)) * 200'000'000);
@@ -208,7 +220,9 @@ class World {
 
   bool Empty() const {
     const BrokerStats stats = broker_.Stats();
-    return stats.sessions + stats.leases + stats.waiters + stats.discards + stats.queues + stats.ops + stats.timers == 0;
+    return stats.sessions + stats.leases + stats.waiters + stats.discards + stats.queues + stats.watches + stats.ops +
+               stats.timers ==
+           0;
   }
 
   Bytes bytes_;

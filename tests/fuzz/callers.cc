@@ -207,6 +207,14 @@ void Callers::Hold(size_t slot, const v1::LockSpec& spec) {
   inputs_.emplace_back(std::move(acquire));
 }
 
+void Callers::Watch(const std::string& key) {
+  rpc::Validator check(limits_);
+  core::LockName name = check.Name("", key, "");
+  if (!check.ok()) return CheckRefusal(check.Refusal());
+  const Stream& stream = Open(Kind::kWatch);
+  inputs_.emplace_back(core::WatchLock{.session = stream.id, .request = kOnly, .name = std::move(name)});
+}
+
 void Callers::Acquire(const v1::AcquireRequest& request) {
   rpc::Validator check(limits_);
   std::vector<const v1::LockSpec*> specs{&request.lock()};

@@ -29,6 +29,7 @@ class Callers {
   void Session(size_t slot, std::string_view bytes);  // opens the stream when there is none
   void Session(size_t slot, const v1::SessionRequest& request);
   void Hold(size_t slot, const v1::LockSpec& spec);
+  void Watch(const std::string& key);
   void Acquire(const v1::AcquireRequest& request);
   void Renew(std::string_view lease_id);
   void Release(std::string_view lease_id);
@@ -47,7 +48,7 @@ class Callers {
   const std::vector<std::string>& lease_ids() const { return lease_ids_; }
 
  private:
-  enum class Kind : uint8_t { kSession, kHold, kAcquire, kRenew, kRelease };
+  enum class Kind : uint8_t { kSession, kHold, kWatch, kAcquire, kRenew, kRelease };
   enum class Answered : uint8_t { kNot, kGranted, kFinally };
   struct Stream {
     core::SessionId id = 0;

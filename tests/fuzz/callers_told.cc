@@ -26,6 +26,13 @@ void Callers::Told(core::Notify notify) {
   const auto found = streams_.find(notify.session);
   if (found == streams_.end()) return;  // nobody listens any more
   Stream& stream = *found->second;
+  if (stream.kind == Kind::kWatch) {
+    DISTLOCK_CHECK((Is<core::Changed, core::Refused, core::EndStream>(notify.event)));
+    if (!Is<core::Changed>(notify.event)) return End(stream.id);
+    v1::Lock read;
+    DISTLOCK_CHECK(read.ParseFromString(rpc::LockOf(std::get<core::Changed>(notify.event).view).SerializeAsString()));
+    return;
+  }
   CheckAnswer(stream, notify);
   CheckPromise(stream, notify.event);
   if (Is<core::EndStream>(notify.event)) return End(stream.id);

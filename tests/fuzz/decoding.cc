@@ -83,6 +83,11 @@ struct CheckOutcome {
     CheckHolders(out.holders);
     CheckLeft(out.left);
   }
+  void operator()(const core::WatchDone& out) const {
+    Expect(Question::Verb::kWatch);
+    CheckHolders(out.view.holders);
+    for (const auto& waiter : out.view.waiters) CheckSpan(waiter.ttl);
+  }
 
  private:
   void Expect(Question::Verb verb) const {
@@ -109,7 +114,7 @@ void DecodeAs(const store::Codec& codec, const redisReply& reply, Question::Verb
 void DecodeEveryWay(const redisReply& reply) {
   static const store::Codec codec({.broker_id = "00000000000000aa"});
   for (const auto verb : {Question::Verb::kAcquire, Question::Verb::kRelease, Question::Verb::kWithdraw,
-                          Question::Verb::kTend}) {
+                          Question::Verb::kTend, Question::Verb::kWatch}) {
     DecodeAs(codec, reply, verb, 0);
   }
   for (const size_t items : {size_t{1}, size_t{3}, core::kMaxRenewBatch}) {

@@ -25,8 +25,13 @@ void CheckHolder(std::string_view text, int64_t pttl_ms) {
 }
 
 void CheckNotice(std::string_view text) {
-  const auto notice = distlock::store::Codec::DecodeNotice(text);
-  if (!notice) return;
+  const auto input = distlock::store::Codec::DecodeNotice(text);
+  if (!input) return;
+  if (const auto* change = std::get_if<distlock::core::ChangeNotice>(&*input)) {
+    return DISTLOCK_CHECK(!change->name.empty());
+  }
+  const auto* notice = std::get_if<distlock::core::GrantNotice>(&*input);
+  DISTLOCK_CHECK(notice != nullptr);
   // The owner of zeros is nobody: the lock is blocked.
   DISTLOCK_CHECK(!notice->name.empty() && (notice->token != 0 || notice->owner == distlock::core::OwnerId{}));
   DISTLOCK_CHECK(notice->since.us >= 0 && notice->since <= kMaxStoreTime);

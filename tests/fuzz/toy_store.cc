@@ -96,7 +96,7 @@ ToyStore::Outcome ToyStore::AnyOutcome(Bytes& bytes, Instant now) {
     return some;
   };
   const auto left = [&] { return bytes.Flag() ? std::optional(Span(bytes)) : std::nullopt; };
-  switch (bytes.Below(12)) {
+  switch (bytes.Below(13)) {
     case 0: return core::StoreUnknown{"unknown"};
     case 1: return core::StoreFailed{static_cast<core::FailureKind>(bytes.Below(5)), "failed"};
     case 2: return core::AcquireGranted{bytes.Flag() ? ++last_token_ : bytes.Number<uint64_t>() | 1, Time(bytes, now)};
@@ -117,6 +117,7 @@ ToyStore::Outcome ToyStore::AnyOutcome(Bytes& bytes, Instant now) {
     }
     case 9: return core::AcquireMismatch{static_cast<core::Mode>(bytes.Below(3)), bytes.Byte()};
     case 10: return core::AcquireAllDone{std::vector(bytes.Below(4), core::AcquireGranted{++last_token_, Time(bytes, now)})};
+    case 11: return core::WatchDone{{.holders = holders(), .queue_length = bytes.Byte()}};
     default: {
       const bool slot_was_gone = bytes.Flag();
       return core::TendDone{slot_was_gone, bytes.Below(8) == 0, holders(), left()};
@@ -147,6 +148,9 @@ ToyStore::Outcome ToyStore::FittingOutcome(const core::StoreCommand& command, By
     Outcome operator()(const core::StoreRelease&) const { return GivenBack(); }
     Outcome operator()(const core::StoreWithdraw&) const { return GivenBack(); }
     Outcome operator()(const core::StoreTend&) const { return core::TendDone{false, false, {store.Holder(bytes, now)}, {}}; }
+    Outcome operator()(const core::StoreWatch&) const {
+      return core::WatchDone{{.holders = {store.Holder(bytes, now)}, .holder_count = 1}};
+    }
     Outcome operator()(const core::StoreReconnect&) const { return core::StoreUnknown{}; }
     Outcome GivenBack() const {
       core::GiveBackDone done{.was_holder = true, .was_waiter = false, .next = {}};
@@ -189,6 +193,7 @@ core::StoreReply ToyStore::AnswerWell(Instant now) {
     Outcome operator()(const core::StoreWithdraw&) const { return core::GiveBackDone{.next = {}}; }
     // Nobody waits in a store where every lock is free: the waiters have to ask again.
     Outcome operator()(const core::StoreTend&) const { return core::TendDone{.slot_was_gone = true, .holders = {}}; }
+    Outcome operator()(const core::StoreWatch&) const { return core::WatchDone{}; }
     Outcome operator()(const core::StoreReconnect&) const { return core::StoreUnknown{}; }
   };
   const auto at = open_.begin();

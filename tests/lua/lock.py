@@ -8,7 +8,7 @@ import pathlib
 from resp import Connection
 
 LUA = pathlib.Path(__file__).resolve().parents[2] / "lua"
-VERBS = ("acquire", "acquire_all", "renew", "release", "withdraw", "tend", "inspect")
+VERBS = ("acquire", "acquire_all", "renew", "release", "withdraw", "tend", "inspect", "watch")
 (GRANTED, QUEUED, HELD, LATE, FOREIGN, QUEUE_FULL, RELEASED, NOT_HOLDER, WITHDRAWN, GONE, TENDED, RENEWED,
  INSPECTED, MISMATCH) = range(1, 15)
 KEEP_MS = 86_400_000
@@ -16,12 +16,14 @@ SLOT_MS = 30_000
 TTL_MS = 15_000
 FAIR_AFTER_US = 100_000
 NOBODY = "0" * 32
-WITH_QUEUE = "-- with queue.lua\n"
+PARTS = ("inspect", "queue")  # in the order in which they may name each other
 
 
 def source(verb):
     text = (LUA / "prelude.lua").read_text() + (LUA / f"{verb}.lua").read_text()
-    return text.replace(WITH_QUEUE, (LUA / "queue.lua").read_text())
+    for part in PARTS:
+        text = text.replace(f"-- with {part}.lua\n", (LUA / f"{part}.lua").read_text())
+    return text
 
 
 SOURCES = {verb: source(verb) for verb in VERBS}
@@ -63,6 +65,7 @@ class Lock:
         self.redis, self.name, self.prefix, self.trusted, self.check_ttl = redis, name, prefix, trusted, check_ttl
         base = f"{prefix}:{{{name}}}"
         self.base, self.h, self.t, self.q, self.w = base, base + ":h", base + ":t", base + ":q", base + ":w"
+        self.v = base + ":v"
         self.keys = (self.h, self.t, self.q, self.w)
 
     def slot(self, n=1):
@@ -111,6 +114,9 @@ class Lock:
     def inspect(self, limit=100):
         return one_holder(self.call("inspect", limit, 100))
 
+    def watch(self, at=1, slot=SLOT_MS, limit=100):
+        return one_holder(self.call("watch", limit, 100, broker(at), slot))
+
     def renew(self, *pairs):
         """pairs: (lock, n, ttl), or (lock, n, ttl, token), or (lock, n, ttl, token, hold_until)"""
         argv = [item for _, n, ttl, *more in pairs for item in (owner(n), *(more[:1] or (0,)), ttl, *(more[1:] or (0,)))]
@@ -141,12 +147,16 @@ class Ear:
         self._connection.close()
 
     def heard(self):
-        """The notices so far: (name, owner number, token, since, ttl, delay), and (name, since, ms) of a block."""
+        """The notices so far: (name, owner number, token, since, ttl, delay), (name, since, ms) of a block, and (name, since) of a
+        change of what this broker watches."""
         notices = []
         # Redis queues a notice before the reply to the script that sent it, but on another socket: ask for a pong behind it.
         self._connection.send("PING")
         while (message := self._connection.receive())[0] != b"pong":
             name, _, rest = message[2].decode().partition("\n")
+            if ";" not in rest:
+                notices.append((name, rest))
+                continue
             if rest.count(";") == 1:
                 since, block = rest.split(";")
                 notices.append((name, since, int(block)))

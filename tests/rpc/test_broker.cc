@@ -87,6 +87,7 @@ bool TestBroker::Await(const std::function<bool(const core::BrokerStats&)>& want
       sum.leases += status.stats.leases;
       sum.waiters += status.stats.waiters;
       sum.discards += status.stats.discards;
+      sum.watches += status.stats.watches;
     }
     if (wanted(sum)) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

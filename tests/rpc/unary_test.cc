@@ -176,11 +176,6 @@ TEST(Unary, WhatIsNotBuiltSaysSo) {
   const auto [force, r3] =
       Call<v1::ForceReleaseResponse>(broker.admin(), &v1::AdminService::Stub::ForceRelease, v1::ForceReleaseRequest());
   EXPECT_EQ(Details(force).reason, "NOT_SUPPORTED");
-  grpc::ClientContext context;
-  auto watch = broker.locks().WatchLock(&context, v1::WatchLockRequest());
-  v1::WatchLockResponse change;
-  EXPECT_FALSE(watch->Read(&change));
-  EXPECT_EQ(Details(watch->Finish()).reason, "NOT_SUPPORTED");
 }
 
 TEST(Unary, GetAndListShowHoldersWithoutSecrets) {

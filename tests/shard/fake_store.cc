@@ -81,6 +81,9 @@ void FakeStore::Flush() {
               return;
             }
             auto outcome = Run(c);
+            if constexpr (requires { c.owner; }) {
+              if (watched_.contains(c.name)) answers_.emplace_back(core::ChangeNotice{c.name});
+            }
             std::lock_guard lock(script_.mu_);
             ++script_.counts_.commands;
             script_.counts_.acquires += std::is_same_v<std::decay_t<decltype(c)>, core::StoreAcquire>;
@@ -132,15 +135,19 @@ void FakeStore::Inspect(const core::LockName& name, uint32_t, core::Duration,
                         std::function<void(absl::StatusOr<store::LockView>)> done) {
   questions_.push_back([this, name, done = std::move(done)](bool stopped) {
     if (stopped) return done(absl::CancelledError("stopped"));
-    const Lock& lock = locks_[name];
-    done(store::LockView{.name = name,
-                         .holders = Holders(lock),
-                         .holder_count = static_cast<uint32_t>(Holders(lock).size()),
-                         .last_token = last_token_,
-                         .queue_length = static_cast<uint32_t>(lock.waiters.size()),
-                         .waiters = {}});
+    done(ViewOf(name));
   });
   Nudge();
+}
+
+store::LockView FakeStore::ViewOf(const core::LockName& name) {
+  const Lock& lock = locks_[name];
+  return {.name = name,
+          .holders = Holders(lock),
+          .holder_count = static_cast<uint32_t>(Holders(lock).size()),
+          .last_token = last_token_,
+          .queue_length = static_cast<uint32_t>(lock.waiters.size()),
+          .waiters = {}};
 }
 
 void FakeStore::List(std::string, std::string, uint32_t, std::string, core::Duration,
@@ -243,6 +250,11 @@ FakeStore::Outcome FakeStore::Run(const core::StoreTend& c) {
   Lock& lock = locks_[c.name];
   if (!lock.holder) HandOff(lock);
   return core::TendDone{.holders = Holders(lock)};
+}
+
+FakeStore::Outcome FakeStore::Run(const core::StoreWatch& c) {
+  watched_.insert(c.name);
+  return core::WatchDone{ViewOf(c.name)};
 }
 
 }  // namespace distlock::shard

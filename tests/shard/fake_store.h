@@ -84,6 +84,7 @@ class FakeStore final : public store::Store {
   void OnNudge();
   void Deliver();
   void Answer(core::OpId op, Outcome outcome);
+  store::LockView ViewOf(const core::LockName& name);
   core::HolderView Grant(Lock& lock, const core::StoreAcquire& to);
   static std::vector<core::HolderView> Holders(const Lock& lock);
   std::vector<core::HolderView> HandOff(Lock& lock);
@@ -93,6 +94,7 @@ class FakeStore final : public store::Store {
   Outcome Run(const core::StoreRelease& c);
   Outcome Run(const core::StoreWithdraw& c);
   Outcome Run(const core::StoreTend& c);
+  Outcome Run(const core::StoreWatch& c);
 
   StoreScript& script_;
   store::StoreListener* listener_ = nullptr;
@@ -101,6 +103,7 @@ class FakeStore final : public store::Store {
   bool up_ = false;
   uint64_t last_token_ = 0;
   std::map<core::LockName, Lock> locks_;
+  std::set<core::LockName> watched_;
   std::vector<core::StoreCommand> unsent_;
   std::vector<core::Input> answers_;
   std::vector<std::function<void(bool stopped)>> questions_;

@@ -146,6 +146,14 @@ TEST(CodecEncode, TendNamesTheWaitersAskedFor) {
   EXPECT_EQ(tend[11], "01ff0000000000000000000000000000");
 }
 
+TEST(CodecEncode, WatchNamesTheBrokerAndItsSlot) {
+  const auto watch = Argv(core::StoreWatch{1, core::LockName::Encode("ns", "k")});
+  ASSERT_EQ(watch.size(), 11u);
+  EXPECT_EQ(watch[7], "100");
+  EXPECT_EQ(watch[9].size(), 16u);
+  EXPECT_EQ(watch[10], "30000");
+}
+
 TEST(CodecDecode, Acquire) {
   const auto granted = Expect<core::AcquireGranted>(Decode(Verb::kAcquire, Array({":1", "5000", "42", "1000"})));
   EXPECT_EQ(granted.token, 42u);
@@ -262,21 +270,43 @@ TEST(CodecDecode, ErrorsAreFailedOnlyWhenNothingRan) {
 }
 
 TEST(CodecDecode, Notice) {
-  const auto notice = Codec::DecodeNotice(Cat("ns/a%0Ab\n", kOwnerHex, ";43;5;2000;100"));
-  ASSERT_TRUE(notice);
+  const auto grant = Codec::DecodeNotice(Cat("ns/a%0Ab\n", kOwnerHex, ";43;5;2000;100"));
+  ASSERT_TRUE(grant);
+  const auto* notice = std::get_if<core::GrantNotice>(&*grant);
+  ASSERT_NE(notice, nullptr);
   EXPECT_EQ(notice->name, core::LockName::Encode("ns", "a\nb"));
   EXPECT_EQ(notice->token, 43u);
   EXPECT_EQ(notice->ttl, std::chrono::seconds(2));
-  const auto block = Codec::DecodeNotice("ns/a\n5;1500");
-  ASSERT_TRUE(block);
+  const auto blocked = Codec::DecodeNotice("ns/a\n5;1500");
+  ASSERT_TRUE(blocked);
+  const auto* block = std::get_if<core::GrantNotice>(&*blocked);
+  ASSERT_NE(block, nullptr);
   EXPECT_EQ(block->owner, core::OwnerId{});
   EXPECT_EQ(block->since.us, 5);
   EXPECT_EQ(block->ttl, std::chrono::milliseconds(1500));
   for (const std::string bad :
-       {"", "ns/k", "ns/k\n", "ns/k\n1;x", "ns/k\n1;2;3", "nsk\n0102;1;1;1;1", "ns/k\n0102030405060708090a0b0c0d0e0f10;0;5;1;1",
+       {"", "ns/k", "ns/k\n", "ns/k\nx", "nsk\n5", "ns/k\n1;x", "ns/k\n1;2;3", "nsk\n0102;1;1;1;1", "ns/k\n0102030405060708090a0b0c0d0e0f10;0;5;1;1",
         "ns/k\n0102030405060708090a0b0c0d0e0f10;1;5;1", "ns/k\n0102030405060708090a0b0c0d0e0f10;1;5;1;x"}) {
     EXPECT_FALSE(Codec::DecodeNotice(bad)) << bad;
   }
+}
+
+TEST(CodecDecode, NoticeOfAChange) {
+  const auto notice = Codec::DecodeNotice("ns/a\n5");
+  ASSERT_TRUE(notice);
+  const auto* change = std::get_if<core::ChangeNotice>(&*notice);
+  ASSERT_NE(change, nullptr);
+  EXPECT_EQ(change->name, core::LockName::Encode("ns", "a"));
+}
+
+TEST(CodecDecode, WatchShowsTheLock) {
+  const auto done = Expect<core::WatchDone>(Decode(
+      Verb::kWatch, Array({":13", "5", "42", ":1", ":1", ":1", ":900", HolderValue(), kOwnerHex, "00000000000000b1;2000;0;s;1795;i"})));
+  EXPECT_EQ(done.view.last_token, 42u);
+  ASSERT_EQ(done.view.holders.size(), 1u);
+  EXPECT_EQ(done.view.holders[0].time_left, std::chrono::milliseconds(900));
+  ASSERT_EQ(done.view.waiters.size(), 1u);
+  EXPECT_EQ(done.view.waiters[0].since.us, 1795);
 }
 
 TEST(CodecDecode, Inspect) {
@@ -324,7 +354,7 @@ TEST(CodecDecode, SurvivesMutations) {
     }
     const ReplyPtr reply = Parse(bytes);
     if (reply == nullptr) continue;
-    for (const Verb verb : {Verb::kAcquire, Verb::kRenew, Verb::kRelease, Verb::kWithdraw, Verb::kTend}) {
+    for (const Verb verb : {Verb::kAcquire, Verb::kRenew, Verb::kRelease, Verb::kWithdraw, Verb::kTend, Verb::kWatch}) {
       const Decoded decoded = codec.Decode({verb, 1, 3}, *reply);
       EXPECT_EQ(decoded.reply.op, 1u);
       EXPECT_TRUE(!decoded.odd || std::holds_alternative<core::StoreUnknown>(decoded.reply.outcome));

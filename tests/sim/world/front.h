@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A broker's side of the contract: Session and Hold streams and the calls Acquire, Renew and Release, over wires instead of
+// A broker's side of the contract: Session, Hold and WatchLock streams and the calls Acquire, Renew and Release, over wires instead of
 // gRPC, with the production's validation, conversion, lease ids and outboxes. One shard.
 //
 // It also watches that each request is answered as the contract says, whatever clients make of the answers.
@@ -28,6 +28,7 @@ class Listener {
   virtual ~Listener() = default;
   virtual void OnSession(const v1::SessionResponse& /*response*/) {}
   virtual void OnHold(const core::Event& /*event*/) {}
+  virtual void OnLock(const v1::Lock& /*lock*/) {}
   virtual void OnGrant(const v1::Grant& /*grant*/) {}
   virtual void OnRenewed(Duration /*valid_for*/) {}
   virtual void OnReleased(core::ReleaseOutcome /*outcome*/) {}
@@ -44,6 +45,7 @@ class Front {
   core::SessionId Accept(const WirePtr& wire, ListenerPtr listener);
   void Session(core::SessionId id, const v1::SessionRequest& request);
   void Hold(core::SessionId id, const v1::LockSpec& spec);
+  void Watch(core::SessionId id, const std::string& key);
   void Acquire(core::SessionId id, const v1::LockSpec& spec, const std::string& request_id);
   void Renew(core::SessionId id, const std::string& lease_id);
   void Release(core::SessionId id, const std::string& lease_id);
@@ -54,7 +56,7 @@ class Front {
   std::string Unanswered() const;
 
  private:
-  enum class Kind : uint8_t { kNone, kSession, kHold, kAcquire, kRenew, kRelease };
+  enum class Kind : uint8_t { kNone, kSession, kHold, kWatch, kAcquire, kRenew, kRelease };
   enum class Answered : uint8_t { kNot, kGranted, kFinally };
   struct Stream {
     core::SessionId id = 0;
@@ -88,6 +90,7 @@ class Front {
   void StreamOver(core::SessionId id);
   void TellSession(Stream& stream, core::Notify notify);
   void TellHold(Stream& stream, core::Event event);
+  void TellWatch(Stream& stream, const core::Event& event);
   void TellCall(Stream& stream, const core::Event& event);
   void SendToClient(Stream& stream, std::function<void(Listener&)> say);
   void CheckAnswer(Stream& stream, const core::Notify& notify);

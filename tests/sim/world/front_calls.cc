@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Front: Hold, the calls, and what the core says to all of them.
+// Front: Hold, WatchLock, the calls, and what the core says to all of them.
 #include "rpc/convert.h"
 #include "rpc/ids.h"
 #include "rpc/lease_id.h"
@@ -29,6 +29,15 @@ void Front::Hold(core::SessionId id, const v1::LockSpec& spec) {
   stream.answers[kOnly] = Answered::kNot;
   post_(core::OpenSession{id, core::SessionKind::kHold});
   post_(std::move(acquire));
+}
+
+void Front::Watch(core::SessionId id, const std::string& key) {
+  Stream& stream = *streams_.at(id);
+  stream.kind = Kind::kWatch;
+  rpc::Validator check(limits_);
+  stream.name = check.Name("", key, "");
+  stream.told_core = true;
+  post_(core::WatchLock{.session = id, .request = kOnly, .name = stream.name});
 }
 
 void Front::Acquire(core::SessionId id, const v1::LockSpec& spec, const std::string& request_id) {
@@ -95,6 +104,7 @@ void Front::Tell(core::Notify notify) {
   }
   Stream& stream = *found->second;
   if (stream.over) return;
+  if (stream.kind == Kind::kWatch) return TellWatch(stream, notify.event);
   CheckAnswer(stream, notify);
   if (stream.kind == Kind::kSession) return TellSession(stream, std::move(notify));
   if (stream.kind == Kind::kHold) return TellHold(stream, std::move(notify.event));
@@ -124,6 +134,14 @@ void Front::TellHold(Stream& stream, core::Event event) {
                     std::holds_alternative<core::Refused>(event) || std::holds_alternative<core::EndStream>(event);
   SendToClient(stream, [event = std::move(event)](Listener& listener) { listener.OnHold(event); });
   if (last) End(stream, grpc::Status::OK);
+}
+
+void Front::TellWatch(Stream& stream, const core::Event& event) {
+  if (const auto* changed = std::get_if<core::Changed>(&event)) {
+    return SendToClient(stream, [lock = rpc::LockOf(changed->view)](Listener& listener) { listener.OnLock(lock); });
+  }
+  const auto* refused = std::get_if<core::Refused>(&event);
+  End(stream, rpc::StatusOf(refused == nullptr ? rpc::DrainingRefusal() : rpc::RefusalOf(*refused, stream.name)));
 }
 
 void Front::TellCall(Stream& stream, const core::Event& event) {

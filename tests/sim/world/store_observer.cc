@@ -96,6 +96,7 @@ void StoreObserver::LookAt(int32_t index, bool forgotten) {
   Lock& lock = locks_[static_cast<size_t>(index)];
   const Holders before = lock.holders;
   const bool holder_changed = std::exchange(lock.holder_changed, false);
+  if (!holder_changed && !lock.queue_changed) return;
   if (holder_changed) {
     Holders now = HoldersOf(lock.base + "h");
     NoteFreed(index, now, forgotten);
@@ -105,9 +106,21 @@ void StoreObserver::LookAt(int32_t index, bool forgotten) {
   if (std::exchange(lock.queue_changed, false)) places = PlacesOf(lock);
   if (places) NoteUnqueued(index, *places);
   if (holder_changed) NoteTaken(index, lock.holders, before);
-  if (!places) return;
-  NoteQueued(index, *places);
-  lock.queue = *std::move(places);
+  if (places) {
+    NoteQueued(index, *places);
+    lock.queue = *std::move(places);
+  }
+  SeeAgain(index);
+}
+
+void StoreObserver::SeeAgain(int32_t index) {
+  Lock& lock = locks_[static_cast<size_t>(index)];
+  Sight now{.tokens = {}, .waiting = store_->model().Zset(lock.base + "q").size(), .since = env_.now()};
+  for (const auto& [owner, holder] : lock.holders) now.tokens.push_back(holder.token);
+  std::sort(now.tokens.begin(), now.tokens.end());
+  if (now.SameAs(lock.sight)) return;
+  lock.sight = std::move(now);
+  if (on_sight_) on_sight_(index);
 }
 
 // One EXCLUSIVE holder is a string, many are the fields of a hash; what has expired there is held by nobody.

@@ -4,6 +4,7 @@
 // seen is the state between calls. It knows leases by the label their clients gave them ("lease 17").
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -23,6 +24,17 @@ class StoreObserver {
   void Look(bool forgotten = false);
   // Everything held or queued now is no longer promised.
   void Forget(int32_t lock = -1);
+
+  // What somebody who watches a lock should see, and since when.
+  struct Sight {
+    std::vector<uint64_t> tokens;  // of its holders, in order
+    size_t waiting = 0;
+    Instant since{};
+    bool SameAs(const Sight& other) const { return tokens == other.tokens && waiting == other.waiting; }
+  };
+  const Sight& SightOf(int32_t lock) const { return locks_[static_cast<size_t>(lock)].sight; }
+  // Called when a lock looks different.
+  void OnSight(std::function<void(int32_t lock)> told) { on_sight_ = std::move(told); }
 
   // Keys that outlive an idle lock; should be none.
   std::vector<std::string> Leftovers() const;
@@ -45,6 +57,7 @@ class StoreObserver {
     std::string base;
     Holders holders;
     Places queue;
+    Sight sight;
     bool holder_changed = false;
     bool queue_changed = false;
     bool expired = false;
@@ -59,10 +72,12 @@ class StoreObserver {
   Places PlacesOf(const Lock& lock);
   void NoteUnqueued(int32_t index, const Places& now);
   void NoteQueued(int32_t index, const Places& now);
+  void SeeAgain(int32_t index);
   void Note(RecordKind kind, int32_t lock, int64_t lease, Record record = {});
 
   Env& env_;
   StoreProcess* store_ = nullptr;
+  std::function<void(int32_t)> on_sight_;
   std::vector<Lock> locks_;
   std::map<std::string, int64_t, std::less<>> lease_of_;  // by owner id: of all that held or waited
   bool changed_ = false;

@@ -13,6 +13,7 @@ namespace {
 constexpr Duration kLongestPause = seconds(20);  // of anything that faults make stand still
 constexpr Duration kPatience = seconds(600);     // until everybody must have been served
 constexpr Duration kQuietTime = seconds(150);    // in which everything that was left must have ended
+constexpr Duration kNewsTime = seconds(1);       // after which whoever watches must have been told
 
 }  // namespace
 
@@ -29,6 +30,7 @@ World::World(uint64_t seed, Workload workload, bool with_log) : env_(seed, with_
     brokers_.push_back(std::make_unique<BrokerProcess>(env_, i, [this]() -> StoreProcess& { return primary(); }));
   }
   MakeClients();
+  MakeWatchers();
 }
 
 void World::MakeStores() {
@@ -62,6 +64,24 @@ std::unique_ptr<ClientProcess> World::MakeClient(int number) {
   if (workload == Workload::kDetached) return std::make_unique<DetachedClient>(env_, number, neighbours);
   if (workload == Workload::kHold) return std::make_unique<HoldClient>(env_, number, neighbours);
   return std::make_unique<LibraryClient>(env_, number, neighbours);
+}
+
+void World::MakeWatchers() {
+  for (int i = dice().Roll(3); i > 0; --i) watchers_.push_back(std::make_unique<Watcher>(env_, i, brokers_));
+  observer_->OnSight([this](int32_t lock) {
+    env_.time.After(kNewsTime, [this, lock, since = observer_->SightOf(lock).since] { CheckWatchers(lock, since); });
+  });
+}
+
+// The lock has looked the same since then, or somebody else is to check.
+void World::CheckWatchers(int32_t lock, Instant since) {
+  const StoreObserver::Sight& sight = observer_->SightOf(lock);
+  if (!told_in_time_ || sight.since != since) return;
+  for (const auto& watcher : watchers_) {
+    if (watcher->lock() != lock || watcher->begun() > env_.now() - kNewsTime) continue;
+    const std::string wrong = watcher->Wrong(sight);
+    if (!wrong.empty()) env_.Fail(wrong);
+  }
 }
 
 // ---- Faults ----
@@ -148,12 +168,14 @@ void World::RunUntil(Duration longest, bool until_idle) {
 Outcome World::Run() {
   env_.acting = true;
   env_.trouble = !env_.temper.calm;
+  told_in_time_ = env_.temper.calm;
   if (env_.temper.slow > 0) env_.NoteFault(FaultKind::kLinkSlow, -1, env_.temper.busy_time + env_.temper.slowest_delay);
   if (env_.temper.notice_lag > Duration(0)) {
     env_.NoteFault(FaultKind::kChannelLost, -1, env_.temper.busy_time + env_.temper.notice_lag);
   }
   for (auto& broker : brokers_) broker->Start();
   for (auto& client : clients_) client->Start();
+  for (auto& watcher : watchers_) watcher->Start();
   if (env_.temper.slow > 0) env_.NoteFault(FaultKind::kLinkSlow, -1, env_.temper.busy_time + env_.temper.slowest_delay);
   CauseFaults();
   RunUntil(env_.temper.busy_time, false);
@@ -166,7 +188,13 @@ Outcome World::Run() {
       const std::string unanswered = broker->front().Unanswered();
       if (!unanswered.empty()) env_.Fail("never answered: " + unanswered);
     }
+    told_in_time_ = true;
+    for (size_t lock = 0; lock < env_.history.locks.size(); ++lock) {
+      const auto index = static_cast<int32_t>(lock);
+      CheckWatchers(index, observer_->SightOf(index).since);
+    }
     for (auto& client : clients_) client->Leave();
+    for (auto& watcher : watchers_) watcher->Leave();
     RunUntil(kQuietTime, false);
     env_.Note({.kind = RecordKind::kQuiet});
     ExpectNothingLeft();
@@ -196,6 +224,7 @@ void World::ExpectNothingLeft() {
     Left("waiters in " + broker->name(), stats.waiters);
     Left("give-backs in " + broker->name(), stats.discards);
     Left("queues in " + broker->name(), stats.queues);
+    Left("watches in " + broker->name(), stats.watches);
     Left("store commands in " + broker->name(), stats.ops);
     Left("timers in " + broker->name(), stats.timers);
   }

@@ -11,6 +11,7 @@
 
 #include "world/client_process.h"
 #include "world/store_observer.h"
+#include "world/watcher.h"
 
 namespace distlock::sim {
 
@@ -46,6 +47,8 @@ class World {
  private:
   void MakeStores();
   void MakeClients();
+  void MakeWatchers();
+  void CheckWatchers(int32_t lock, Instant since);
   std::unique_ptr<ClientProcess> MakeClient(int number);
   void AddReplica(size_t index);
   void CauseFaults();
@@ -63,6 +66,8 @@ class World {
   std::unique_ptr<FencedRegister> data_;
   std::vector<std::unique_ptr<BrokerProcess>> brokers_;
   std::vector<std::unique_ptr<ClientProcess>> clients_;
+  std::vector<std::unique_ptr<Watcher>> watchers_;
+  bool told_in_time_ = false;  // nothing stands in the way of notices now
   std::vector<std::shared_ptr<std::function<void()>>> undo_;
 };
 

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A lock as the store shows it. Values; safe on any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/lock_name.h"
+#include "core/types.h"
+
+namespace distlock::core {
+
+// Secrets are inside: convert before it leaves the process.
+struct LockView {
+  LockName name;
+  std::vector<HolderView> holders;  // the first 1000, in the order of their grants
+  uint32_t holder_count = 0;        // all of them
+  uint64_t last_token = 0;
+  uint32_t queue_length = 0;
+  struct WaiterView {
+    OwnerId owner{};
+    std::string broker_id;
+    Duration ttl{};
+    StoreTime since;  // us = 0: not known
+    std::string info;
+  };
+  std::vector<WaiterView> waiters;
+};
+
+}  // namespace distlock::core

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""watch: a line for each change, and what ends it."""
+import json
+import re
+import signal
+
+import pytest
+
+from ctl import ends, line
+
+
+def next_with(process, holders, waiting):
+    """The next change that leaves so many: what comes between may be told as one."""
+    while True:
+        lock = json.loads(line(process))
+        if (len(lock["holders"]), lock["queue_length"]) == (holders, waiting):
+            return lock
+
+
+def test_as_json(ctl, broker):
+    process = ctl.start("watch", "k", "-o", "json")
+    first = json.loads(line(process))
+    assert list(first) == ["time", "namespace", "key", "token", "queue_length", "holder_count", "holders", "waiters"]
+    assert (first["namespace"], first["key"], first["holders"]) == ("default", "k", [])
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", first["time"])
+    holder = ctl.start("hold", "k", "--owner", "bob")
+    assert next_with(process, 1, 0)["holders"][0]["owner"] == "bob"
+    ctl.start("hold", "k", "--owner", "eve")
+    assert next_with(process, 1, 1)["waiters"][0]["owner"] == "eve"
+    holder.send_signal(signal.SIGTERM)
+    assert next_with(process, 1, 0)["holders"][0]["owner"] == "eve"
+    process.send_signal(signal.SIGINT)
+    assert ends(process) == 0
+
+
+def test_as_text(ctl, broker):
+    ctl("acquire", "k", "--owner", "bob", "--namespace", "ns")
+    process = ctl.start("watch", "k", "--namespace", "ns")
+    assert re.fullmatch(r"20\S+  ns/k  held, 0 waiting; holder bob  exclusive  token \d+  id \w+", line(process))
+    process.send_signal(signal.SIGTERM)
+    assert ends(process) == 0
+
+
+def test_readers_on_one_line(ctl, broker):
+    for owner in ("ann", "bob"):
+        ctl("acquire", "k", "--shared", "--owner", owner)
+    process = ctl.start("watch", "k")
+    assert re.search(r"; holder ann  shared .*; holder bob  shared ", line(process))
+
+
+def test_the_broker_goes_away(ctl, fake):
+    process = ctl.start("watch", "k")
+    assert line(process)
+    fake.fake.stop()
+    assert ends(process) == 69
+    assert process.stderr.read().startswith("distlockctl: ")
+
+
+def test_the_broker_drains(ctl, fake):
+    process = ctl.start("watch", "k")
+    assert line(process)
+    fake.fake.refusal = ("DRAINING", "the broker is going down", [])
+    assert ends(process) == 69
+    assert "DRAINING" in process.stderr.read()
+
+
+@pytest.mark.parametrize("args", [[], ["k", "l"], ["k", "--nonsense"]])
+def test_wrong_usage(ctl, broker, args):
+    assert ctl("watch", *args).returncode == 64

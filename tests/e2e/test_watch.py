@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""WatchLock through real brokers and a real store."""
+import grpc
+import pytest
+
+from client import Stream, api, boot_now, seconds
+
+
+class Watch(Stream):
+    def __init__(self, client, key):
+        call = client.channel.unary_stream("/distlock.v1.LockService/WatchLock", api().WatchLockRequest.SerializeToString,
+                                           api().WatchLockResponse.FromString)
+        super().__init__(call(api().WatchLockRequest(key=key)))
+
+    def unpack(self, response):
+        return [response.lock]
+
+    def wait_for(self, holders, waiters=0):
+        """(when, lock) of the latest change, once it leaves so many."""
+        def latest():
+            when, lock = self.events[-1] if self.events else (0, None)
+            return lock is not None and (len(lock.holders), lock.queue_length) == (holders, waiters) and (when, lock)
+        return self.wait(latest, f"{holders} holders and {waiters} waiters")
+
+
+@pytest.fixture
+def pair(world):
+    """Clients of two brokers on one store."""
+    redis = world.redis()
+    a, b = world.distlockd(redis.url, name="a"), world.distlockd(redis.url, name="b")
+    return world.client(a.url), world.client(b.url)
+
+
+def test_a_change_through_another_broker_is_seen(pair):
+    here, there = pair
+    watch = Watch(here, "k")
+    watch.wait_for(0)
+    grant = there.acquire(there.spec("k", owner="bob"))
+    _, held = watch.wait_for(1)
+    assert held.holders[0].holder_id == grant.holder_id and held.holders[0].owner == "bob"
+    assert grant.lease_id not in str(held)
+    waiting = there.session()
+    command = waiting.acquire(there.spec("k", owner="eve"))
+    assert watch.wait_for(1, 1)[1].waiters[0].owner == "eve"
+    there.release(grant.lease_id)
+    _, handed = watch.wait_for(1)
+    assert handed.holders[0].owner == "eve" and handed.fencing_token > grant.fencing_token
+    waiting.wait_for(command, "granted")
+    waiting.goodbye()
+    watch.wait_for(0)
+
+
+def test_expiry_is_seen_without_a_notice(pair):
+    here, there = pair
+    there.acquire(there.spec("k", ttl=2))
+    watch = Watch(here, "k")
+    held_at, held = watch.wait_for(1)
+    freed_at, _ = watch.wait_for(0)
+    assert freed_at - held_at < seconds(held.holders[0].time_left) + 5, "long before the slot would have been refreshed"
+
+
+def test_renewals_are_no_change(pair):
+    here, there = pair
+    watch = Watch(here, "k")
+    watch.wait_for(0)
+    grant = there.acquire(there.spec("k", ttl=1))
+    watch.wait_for(1)
+    until = boot_now() + 2  # the lock is looked at again whenever its ttl would have ended
+    while boot_now() < until:
+        there.renew(grant.lease_id)
+    there.release(grant.lease_id)
+    watch.wait_for(0)
+    assert len(watch.events) == 3
+
+
+def test_what_changed_while_the_store_was_away_is_told_afterwards(world):
+    redis = world.redis()
+    net = world.proxy(redis.url)
+    a, b = world.distlockd(net.url, name="a"), world.distlockd(redis.url, name="b")
+    here, there = world.client(a.url), world.client(b.url)
+    watch = Watch(here, "k")
+    watch.wait_for(0)
+    net.pause()
+    there.acquire(there.spec("k"))
+    net.resume()
+    watch.wait_for(1)
+
+
+def test_a_foreign_key_ends_it(world):
+    redis = world.redis()
+    daemon = world.distlockd(redis.url)
+    client = world.client(daemon.url)
+    redis.command("RPUSH", "dl:{default/k}:h", "x")
+    refused = Watch(client, "k").wait_end()
+    assert (refused.code, refused.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "FOREIGN_KEY")
+
+
+def test_a_drain_ends_it(world):
+    daemon = world.distlockd(world.redis().url)
+    client = world.client(daemon.url)
+    watch = Watch(client, "k")
+    watch.wait_for(0)
+    daemon.terminate()
+    assert daemon.exit_code() == 0
+    assert watch.wait_end().code == grpc.StatusCode.UNAVAILABLE
