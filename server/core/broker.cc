@@ -36,6 +36,8 @@ void Broker::ExpireDue() {
       case TimerKind::kQueue: OnQueueTimer(static_cast<LocalQueue&>(*due)); break;
       case TimerKind::kRenewCall: OnRenewCallTimer(static_cast<RenewCall&>(*due)); break;
       case TimerKind::kDrain: DrainNow(); break;
+      case TimerKind::kConvertCall: OnConvertTimer(static_cast<ConvertCall&>(*due)); break;
+      case TimerKind::kForceCall: OnForceTimer(static_cast<ForceCall&>(*due)); break;
     }
   }
 }
@@ -66,6 +68,9 @@ void Broker::Handle(const StoreUp& in) {
     if (call->op == 0) calls.push_back(call.get());
   }
   for (RenewCall* call : calls) SendRenewCall(*call);
+  for (auto& [asked, call] : convert_calls_) {
+    if (call->op == 0) SendConvert(*call);
+  }
 }
 
 void Broker::Handle(const StoreDown& in) {
@@ -107,6 +112,8 @@ void Broker::Handle(StoreReply& in) {
     case Op::Verb::kRenewCall: OnRenewCallReply(op, in.op, in); break;
     case Op::Verb::kGiveBack: OnGiveBackReply(op, in.op, in); break;
     case Op::Verb::kTend: OnTendReply(op, in.op, in); break;
+    case Op::Verb::kConvert: OnConvertReply(op, in.op, in); break;
+    case Op::Verb::kForce: OnForceReply(op, in.op, in); break;
   }
 }
 

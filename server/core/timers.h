@@ -13,7 +13,7 @@
 
 namespace distlock::core {
 
-enum class TimerKind : uint8_t { kWaiter, kLease, kSession, kGiveBack, kQueue, kRenewCall, kDrain };
+enum class TimerKind : uint8_t { kWaiter, kLease, kSession, kGiveBack, kQueue, kRenewCall, kDrain, kConvertCall, kForceCall };
 
 struct Timed {
   explicit Timed(TimerKind k) : kind(k) {}

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "distlock/v1/lock_service.pb.h"
+#include "rpc/conversion.h"
 #include "rpc/convert.h"
 #include "rpc/holder_info.h"
 #include "rpc/ids.h"
@@ -33,9 +34,9 @@ void AcquireCall::Start(const grpc::ByteBuffer& bytes) {
   acquire.session = session();
   acquire.request = kOnly;
   acquire.owner = repeatable_ ? OwnerIdOf(acquire.name, request.request_id()) : RandomOwnerId();
-  acquire.info = MakeInfo(request.lock(), frontend().broker_id);
   owner_ = acquire.owner;
   const int shard = shards().ShardOf(acquire.name);
+  acquire.info = MakeInfo(request.lock(), frontend().broker_id, shard);
   Ask(shard, std::move(acquire));
 }
 
@@ -108,6 +109,27 @@ void ReleaseCall::OnEvent(core::Event& event) {
     v1::ReleaseResponse response;
     response.set_outcome(OutcomeOf(released->outcome));
     Answer(response);
+  } else if (const auto* refused = std::get_if<core::Refused>(&event)) {
+    Refuse(RefusalOf(*refused, name_), name_);
+  }
+}
+
+void ConvertCall::Start(const grpc::ByteBuffer& bytes) {
+  v1::ConvertRequest request;
+  if (!Read(bytes, &request)) return;
+  auto checked = CheckConversion(frontend().limits, 0, request.lease_id(), request.mode(), "");
+  if (const auto* refusal = std::get_if<v1::Refusal>(&checked)) return void(Refuse(*refusal));
+  auto& convert = std::get<core::Convert>(checked);
+  name_ = convert.name;
+  convert.session = session();
+  convert.request = kOnly;
+  const int shard = shards().ShardOf(name_);
+  Ask(shard, std::move(convert));
+}
+
+void ConvertCall::OnEvent(core::Event& event) {
+  if (std::holds_alternative<core::Converted>(event)) {
+    Answer(v1::ConvertResponse());
   } else if (const auto* refused = std::get_if<core::Refused>(&event)) {
     Refuse(RefusalOf(*refused, name_), name_);
   }

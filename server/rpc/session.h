@@ -36,7 +36,7 @@ class SessionCall final : public StreamCall<grpc::ServerBidiReactor<grpc::ByteBu
   // One command, checked and converted, not yet routed.
   struct Ready {
     core::RequestId id = 0;
-    std::variant<core::Acquire, core::Release, core::Cancel, core::Heartbeat, core::Goodbye, v1::Refusal> what;
+    std::variant<core::Acquire, core::Release, core::Cancel, core::Heartbeat, core::Goodbye, v1::Refusal, core::Convert> what;
   };
   // Acquires and heartbeats for one shard, posted together.
   struct Batch {
@@ -59,12 +59,14 @@ class SessionCall final : public StreamCall<grpc::ServerBidiReactor<grpc::ByteBu
   Ready Check(const v1::Command& command);
   Ready CheckAcquire(const v1::Command& command);
   Ready CheckRelease(const v1::Command& command);
+  Ready CheckConvert(const v1::Command& command);
 
   // Under mu_. The first two return what broke the protocol, "" when nothing did.
   std::string Route(std::vector<Ready>& commands);
   std::string RouteOne(Ready& command);
   void RouteAcquire(core::Acquire acquire);
   void RouteRelease(core::RequestId id, core::Release release);
+  void RouteConvert(core::RequestId id, core::Convert convert);
   void RouteHeartbeat(uint64_t seq);
   bool OpenOn(int shard);
   void Flush(int shard);

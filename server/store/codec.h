@@ -35,7 +35,7 @@ struct CodecOptions {
 
 // What must be remembered of a command to understand its reply.
 struct Question {
-  enum class Verb { kAcquire, kRenew, kRelease, kWithdraw, kTend };
+  enum class Verb { kAcquire, kRenew, kRelease, kWithdraw, kTend, kConvert, kForce };
   Verb verb = Verb::kAcquire;
   core::OpId op = 0;
   size_t items = 0;  // kRenew
@@ -64,7 +64,8 @@ class Codec {
   // FailedPrecondition: a foreign key. Unavailable: any other error.
   static absl::StatusOr<LockView> DecodeInspect(const core::LockName& name, const redisReply& reply);
 
-  static std::optional<core::GrantNotice> DecodeNotice(std::string_view payload);
+  // A GrantNotice or a ForceNotice; nullopt: it has another form.
+  static std::optional<core::Input> DecodeNotice(std::string_view payload);
 
   const Keys& keys() const { return keys_; }
   std::string grant_channel() const { return keys_.GrantChannel(options_.broker_id); }

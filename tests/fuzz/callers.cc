@@ -137,7 +137,7 @@ void Callers::AcquireOn(Stream& stream, const v1::Command& command) {
   acquire.session = stream.id;
   acquire.request = command.id();
   acquire.owner = NewOwner();
-  acquire.info = rpc::MakeInfo(command.acquire(), kBrokerId);
+  acquire.info = rpc::MakeInfo(command.acquire(), kBrokerId, 0);
   stream.book.AddAcquire(command.id(), acquire.name, acquire.owner, 0);
   stream.answers[command.id()] = Answered::kNot;
   inputs_.emplace_back(std::move(acquire));
@@ -178,7 +178,7 @@ void Callers::Hold(size_t slot, const v1::LockSpec& spec) {
   acquire.session = stream.id;
   acquire.request = kOnly;
   acquire.owner = NewOwner();
-  acquire.info = rpc::MakeInfo(spec, kBrokerId);
+  acquire.info = rpc::MakeInfo(spec, kBrokerId, 0);
   inputs_.emplace_back(std::move(acquire));
 }
 
@@ -195,7 +195,7 @@ void Callers::Acquire(const v1::AcquireRequest& request) {
   acquire.request = kOnly;
   acquire.owner =
       request.request_id().empty() ? NewOwner() : rpc::OwnerIdOf(acquire.name, request.request_id());
-  acquire.info = rpc::MakeInfo(request.lock(), kBrokerId);
+  acquire.info = rpc::MakeInfo(request.lock(), kBrokerId, 0);
   inputs_.emplace_back(std::move(acquire));
 }
 
