@@ -236,8 +236,7 @@ def test_what_later_versions_bring_is_refused_by_name(world, daemon):
     refused = failure(client.acquire, client.spec("k", reentrant=True))
     assert refused.code == grpc.StatusCode.UNIMPLEMENTED and refused.reason == "NOT_SUPPORTED", refused
     assert "support" in refused.message
-    requests = [("LockService", "WatchLock", api().WatchLockRequest(key="k")),
-                ("AdminService", "ForceRelease", api().ForceReleaseRequest(key="k"))]
+    requests = [("LockService", "WatchLock", api().WatchLockRequest(key="k"))]
     for service, method, request in requests:
         refused = failure(client.unary, method, request, api().WatchLockResponse, service=service)
         assert refused.reason == "NOT_SUPPORTED", (method, refused)

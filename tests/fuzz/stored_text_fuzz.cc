@@ -25,8 +25,14 @@ void CheckHolder(std::string_view text, int64_t pttl_ms) {
 }
 
 void CheckNotice(std::string_view text) {
-  const auto notice = distlock::store::Codec::DecodeNotice(text);
-  if (!notice) return;
+  const auto input = distlock::store::Codec::DecodeNotice(text);
+  if (!input) return;
+  if (const auto* force = std::get_if<distlock::core::ForceNotice>(&*input)) {
+    DISTLOCK_CHECK(!force->name.empty() && force->token != 0 && text.ends_with(force->reason));
+    return;
+  }
+  const auto* notice = std::get_if<distlock::core::GrantNotice>(&*input);
+  DISTLOCK_CHECK(notice != nullptr);
   // The owner of zeros is nobody: the lock is blocked.
   DISTLOCK_CHECK(!notice->name.empty() && (notice->token != 0 || notice->owner == distlock::core::OwnerId{}));
   DISTLOCK_CHECK(notice->since.us >= 0 && notice->since <= kMaxStoreTime);

@@ -144,6 +144,12 @@ ToyStore::Outcome ToyStore::FittingOutcome(const core::StoreCommand& command, By
     Outcome operator()(const core::StoreWithdraw&) const { return GivenBack(); }
     Outcome operator()(const core::StoreTend&) const { return core::TendDone{false, false, {store.Holder(bytes, now)}, {}}; }
     Outcome operator()(const core::StoreReconnect&) const { return core::StoreUnknown{}; }
+    Outcome operator()(const core::StoreConvert&) const {
+      return core::ConvertDone{static_cast<core::ConvertDone::Result>(bytes.Below(3)), bytes.Flag(), {store.Holder(bytes, now)}};
+    }
+    Outcome operator()(const core::StoreForce&) const {
+      return core::ForceDone{static_cast<core::ForceDone::Result>(bytes.Below(3)), bytes.Flag(), {store.Holder(bytes, now)}};
+    }
     Outcome GivenBack() const {
       core::GiveBackDone done{.was_holder = true, .was_waiter = false, .next = {}};
       while (done.next.size() < 3 && bytes.Flag()) done.next.push_back(store.Holder(bytes, now));
@@ -179,6 +185,10 @@ core::StoreReply ToyStore::AnswerWell(Instant now) {
     // Nobody waits in a store where every lock is free: the waiters have to ask again.
     Outcome operator()(const core::StoreTend&) const { return core::TendDone{.slot_was_gone = true, .holders = {}}; }
     Outcome operator()(const core::StoreReconnect&) const { return core::StoreUnknown{}; }
+    Outcome operator()(const core::StoreConvert&) const {
+      return core::ConvertDone{.result = core::ConvertDone::Result::kConverted, .next = {}};
+    }
+    Outcome operator()(const core::StoreForce&) const { return core::ForceDone{.result = core::ForceDone::Result::kReleased, .next = {}}; }
   };
   const auto at = open_.begin();
   core::StoreReply reply{at->first, TrueTime(now), std::visit(Choose{*this, now}, at->second)};

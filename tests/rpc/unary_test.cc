@@ -128,9 +128,6 @@ TEST(Unary, WhatIsNotBuiltSaysSo) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
   EXPECT_EQ(Details(status).reason, "NOT_SUPPORTED");
 
-  const auto [force, r3] =
-      Call<v1::ForceReleaseResponse>(broker.admin(), &v1::AdminService::Stub::ForceRelease, v1::ForceReleaseRequest());
-  EXPECT_EQ(Details(force).reason, "NOT_SUPPORTED");
   grpc::ClientContext context;
   auto watch = broker.locks().WatchLock(&context, v1::WatchLockRequest());
   v1::WatchLockResponse change;

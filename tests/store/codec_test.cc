@@ -262,12 +262,17 @@ TEST(CodecDecode, ErrorsAreFailedOnlyWhenNothingRan) {
 }
 
 TEST(CodecDecode, Notice) {
-  const auto notice = Codec::DecodeNotice(Cat("ns/a%0Ab\n", kOwnerHex, ";43;5;2000;100"));
+  const auto grant_in = [](std::string_view payload) -> std::optional<core::GrantNotice> {
+    const auto input = Codec::DecodeNotice(payload);
+    if (!input || !std::holds_alternative<core::GrantNotice>(*input)) return std::nullopt;
+    return std::get<core::GrantNotice>(*input);
+  };
+  const auto notice = grant_in(Cat("ns/a%0Ab\n", kOwnerHex, ";43;5;2000;100"));
   ASSERT_TRUE(notice);
   EXPECT_EQ(notice->name, core::LockName::Encode("ns", "a\nb"));
   EXPECT_EQ(notice->token, 43u);
   EXPECT_EQ(notice->ttl, std::chrono::seconds(2));
-  const auto block = Codec::DecodeNotice("ns/a\n5;1500");
+  const auto block = grant_in("ns/a\n5;1500");
   ASSERT_TRUE(block);
   EXPECT_EQ(block->owner, core::OwnerId{});
   EXPECT_EQ(block->since.us, 5);
@@ -275,6 +280,20 @@ TEST(CodecDecode, Notice) {
   for (const std::string bad :
        {"", "ns/k", "ns/k\n", "ns/k\n1;x", "ns/k\n1;2;3", "nsk\n0102;1;1;1;1", "ns/k\n0102030405060708090a0b0c0d0e0f10;0;5;1;1",
         "ns/k\n0102030405060708090a0b0c0d0e0f10;1;5;1", "ns/k\n0102030405060708090a0b0c0d0e0f10;1;5;1;x"}) {
+    EXPECT_FALSE(Codec::DecodeNotice(bad)) << bad;
+  }
+}
+
+TEST(CodecDecode, ForceNotice) {
+  const auto input = Codec::DecodeNotice(Cat("ns/a\nforce;", kOwnerHex, ";43;a;b\nc"));
+  ASSERT_TRUE(input && std::holds_alternative<core::ForceNotice>(*input));
+  const auto& force = std::get<core::ForceNotice>(*input);
+  EXPECT_EQ(force.name, core::LockName::Encode("ns", "a"));
+  EXPECT_EQ(force.owner[0], 1);
+  EXPECT_EQ(force.token, 43u);
+  EXPECT_EQ(force.reason, "a;b\nc");
+  for (const std::string& bad : {std::string("ns/a\nforce;"), Cat("ns/a\nforce;", kOwnerHex), Cat("ns/a\nforce;", kOwnerHex, ";0;x"),
+                                 Cat("ns/a\nforce;", kOwnerHex, ";x;x"), std::string("ns/a\nforce;ab;1;x"), Cat("ns/a\nforce;", kOwnerHex, ";1")}) {
     EXPECT_FALSE(Codec::DecodeNotice(bad)) << bad;
   }
 }
