@@ -50,7 +50,7 @@ void CheckTaken(const Index& index, std::vector<const Tenure*>& holders, const T
   for (const Tenure* other : holders) {
     if (other == &tenure) continue;
     permits += index.TermsOf(*other).permits;
-    if (MayShare(terms, index.TermsOf(*other)) && (terms.kind == HoldKind::kShared || permits <= terms.limit)) continue;
+    if (MayShare(terms, index.TermsAt(*other, at)) && (terms.kind == HoldKind::kShared || permits <= terms.limit)) continue;
     report.Add("I1", tenure.lock, {other->lease, tenure.lease}, at,
                "the store gave " + report.Lock(tenure.lock) + " to " + report.Lease(tenure.lease) + " while " +
                    report.Lease(other->lease) + " held it");

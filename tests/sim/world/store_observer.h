@@ -5,10 +5,12 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/messages.h"
 #include "world/store_process.h"
 
 namespace distlock::sim {
@@ -24,6 +26,9 @@ class StoreObserver {
   // Everything held or queued now is no longer promised.
   void Forget(int32_t lock = -1);
 
+  // Somebody who holds a lock now, to be taken from: that is noted. Unset: nobody holds any.
+  std::optional<core::ForceRelease> Force();
+
   // Keys that outlive an idle lock; should be none.
   std::vector<std::string> Leftovers() const;
   static std::string KeyOf(const std::string& lock, std::string_view part);
@@ -33,6 +38,7 @@ class StoreObserver {
     int64_t lease = -1;
     uint64_t token = 0;
     int64_t ends_us = 0;  // by the store's clock, of one of many; 0: with its key
+    std::string broker_id;  // through which it has it
   };
   using Holders = std::map<std::string, Holder, std::less<>>;  // by owner id
   struct Place {
@@ -55,6 +61,7 @@ class StoreObserver {
   Holders HoldersOf(const std::string& key);
   static bool Has(const Holders& holders, const std::string& owner, const Holder& holder);
   void NoteFreed(int32_t index, const Holders& now, bool forgotten);
+  void NoteDowngraded(int32_t index, const Holders& before);
   void NoteTaken(int32_t index, const Holders& now, const Holders& before);
   Places PlacesOf(const Lock& lock);
   void NoteUnqueued(int32_t index, const Places& now);

@@ -49,6 +49,7 @@ class World {
   std::unique_ptr<ClientProcess> MakeClient(int number);
   void AddReplica(size_t index);
   void CauseFaults();
+  void Administer();
   void Heal();
   bool Idle() const;
   std::string Waiting() const;
@@ -64,6 +65,7 @@ class World {
   std::vector<std::unique_ptr<BrokerProcess>> brokers_;
   std::vector<std::unique_ptr<ClientProcess>> clients_;
   std::vector<std::shared_ptr<std::function<void()>>> undo_;
+  core::RequestId forces_ = 0;
 };
 
 }  // namespace distlock::sim
