@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/lease_changes.h"
 #include "core/lock_name.h"
 #include "core/types.h"
 
@@ -74,30 +75,6 @@ struct Renew {
   StoreTime hold_until;  // end by max_hold, at most kMaxStoreTime; us = 0: none
 };
 
-// Makes an EXCLUSIVE lease SHARED, in one step and under the same token; answered Converted or Refused to (session, request). By
-// `acquire` of the same session, or, when that is 0, by name and owner.
-struct Convert {
-  SessionId session = 0;
-  RequestId request = 0;
-  RequestId acquire = 0;
-  LockName name;
-  OwnerId owner{};
-  uint64_t token = 0;  // as in Release
-  std::string info;    // appended to what the holder says of itself
-};
-
-// Takes a lock from one holder; answered to (session, request): Released once the store has confirmed that it holds it no more, or
-// Refused when that is not known in time. `broker_id`: through which it has the lock; "" when that is not known.
-struct ForceRelease {
-  SessionId session = 0;
-  RequestId request = 0;
-  LockName name;
-  OwnerId owner{};
-  uint64_t token = 0;  // the grant that is meant
-  std::string broker_id;
-  std::string reason;  // for the holder
-};
-
 struct Heartbeat {
   SessionId session = 0;
   uint64_t seq = 0;
@@ -139,14 +116,6 @@ struct GrantNotice {
   uint64_t token = 0;
   StoreTime since;
   Duration ttl{};
-};
-
-// Somebody takes a lock from a holder that has it through this broker.
-struct ForceNotice {
-  LockName name;
-  OwnerId owner{};
-  uint64_t token = 0;
-  std::string reason;
 };
 
 enum class FailureKind : uint8_t {
@@ -216,21 +185,6 @@ struct TendDone {
   std::optional<Duration> left;  // as in AcquireQueued
 };
 
-struct ConvertDone {
-  enum class Result : uint8_t { kConverted, kNotHolder, kAnotherMode };
-  Result result = Result::kNotHolder;
-  bool look = false;             // as in GiveBackDone
-  std::vector<HolderView> next;  // as in GiveBackDone
-};
-
-struct ForceDone {
-  // kTold: its broker hears of it, and ends it.
-  enum class Result : uint8_t { kReleased, kTold, kGone };
-  Result result = Result::kGone;
-  bool look = false;             // as in GiveBackDone
-  std::vector<HolderView> next;  // as in GiveBackDone
-};
-
 // The answer to the store command `op`; exactly one for each.
 struct StoreReply {
   OpId op = 0;
@@ -286,22 +240,6 @@ struct StoreTend {
   // Those of our waiters who may have been granted the lock without our hearing of it: 1..kMaxAsked, the first one first.
   std::vector<OwnerId> asked;
 };
-struct StoreConvert {
-  OpId op = 0;
-  LockName name;
-  OwnerId owner{};
-  uint64_t token = 0;  // only this grant of the owner; 0: any
-  std::string info;    // appended
-};
-// Ends a hold that is not this broker's to end: its own is told, or, when that does not hear, it is released and handed off.
-struct StoreForce {
-  OpId op = 0;
-  LockName name;
-  OwnerId owner{};
-  uint64_t token = 0;  // only this grant of the owner; 0: any
-  std::string broker_id;
-  std::string reason;
-};
 // Nothing has been heard on the command connection for too long: make a new one. All pending commands end Unknown.
 struct StoreReconnect {
   std::string cause;
@@ -338,11 +276,6 @@ struct Refused {
 // Sent under the release's id, and also under the acquire's id when somebody else than its session released it.
 struct Released {
   ReleaseOutcome outcome = ReleaseOutcome::kReleased;
-  LockName name;
-  OwnerId owner{};
-  uint64_t token = 0;
-};
-struct Converted {
   LockName name;
   OwnerId owner{};
   uint64_t token = 0;

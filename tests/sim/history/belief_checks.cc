@@ -10,11 +10,8 @@ namespace {
 
 // A client with on_disconnect RELEASE accepts that its lock goes to another while it still believes; its stream must have
 // broken for that, and streams break by faults only.
-// An administrator takes a detached lock from a client that is not told, and so he does where its broker is out of reach.
 bool Accepted(const Index& index, const Tenure& tenure) {
-  const LeaseTerms& terms = index.TermsOf(tenure);
-  if (terms.detached && tenure.forced != kNotSeen) return true;
-  return !index.history.calm && (terms.risky || (tenure.freed != kNotSeen && tenure.how == FreedHow::kForced));
+  return IsTakenUntold(index, tenure) || (index.TermsOf(tenure).risky && !index.history.calm);
 }
 
 // The store lost a grant that it had given before, and gave the lock anew. The earlier belief may outlive that by what had
@@ -140,6 +137,12 @@ void CheckRegister(const Index& index, Report& report) {
 }
 
 }  // namespace
+
+bool IsTakenUntold(const Index& index, const Tenure& tenure) {
+  if (tenure.forced == kNotSeen) return false;
+  if (index.TermsOf(tenure).detached) return true;
+  return !index.history.calm && tenure.freed != kNotSeen && tenure.how == FreedHow::kForced;
+}
 
 void CheckBelief(const Index& index, Report& report) {
   CheckOverlaps(index, report);
