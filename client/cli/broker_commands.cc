@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// status, drain: the broker itself.
+// status, drain, force-release: what operators do to the broker, and to a lock whose holder does not let go.
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
@@ -10,6 +10,7 @@
 
 #include "commands.h"
 #include "distlock/v1/admin_service.grpc.pb.h"
+#include "lock_flags.h"
 
 namespace distlock::cli {
 namespace {
@@ -17,6 +18,12 @@ namespace {
 struct DrainArgs {
   std::optional<Millis> timeout;
   bool wait = false;
+};
+
+struct ForceArgs {
+  LockFlags lock;
+  std::string holder_id;
+  std::string reason;
 };
 
 grpc::Status GetStatus(const Context& context, const std::shared_ptr<grpc::Channel>& channel,
@@ -112,6 +119,31 @@ int Drain(const Context& context, const DrainArgs& args) {
              : kExitInternal;
 }
 
+// The holders' belief has to end first: longer than an answer takes.
+constexpr auto kForcePatience = std::chrono::seconds(30);
+
+int ForceRelease(const Context& context, const ForceArgs& args) {
+  const auto channel = Connect(context);
+  if (!channel) return kExitUnavailable;
+  v1::ForceReleaseRequest request;
+  request.set_namespace_(args.lock.name_space);
+  request.set_key(args.lock.key);
+  request.set_holder_id(args.holder_id);
+  request.set_reason(args.reason);
+  v1::ForceReleaseResponse response;
+  grpc::ClientContext call;
+  call.set_deadline(std::chrono::system_clock::now() + context.connect_timeout + kForcePatience);
+  const grpc::Status status = v1::AdminService::NewStub(channel)->ForceRelease(&call, request, &response);
+  if (!status.ok()) return context.Fail(FailureFrom(status));
+  const uint32_t count = response.released();
+  const std::string text = count == 0 ? absl::StrCat(args.lock.Name(), " was held by nobody",
+                                                     args.holder_id.empty() ? "" : " of that id")
+                                      : absl::StrCat(args.lock.Name(), " was taken from ", count,
+                                                     count == 1 ? " holder" : " holders");
+  if (!context.Print(text, Json().Text("event", "force_released").Number("released", count))) return kExitInternal;
+  return count > 0 ? kExitOk : kExitBusy;
+}
+
 }  // namespace
 
 void AddBrokerCommands(CLI::App& app, Context& context) {
@@ -135,6 +167,22 @@ void AddBrokerCommands(CLI::App& app, Context& context) {
       "  distlockctl drain --wait\n"
       "  distlockctl drain --timeout 2m");
   drain->callback([&context, args] { context.command = [&context, args] { return Drain(context, *args); }; });
+
+  auto* force = app.add_subcommand("force-release", "Take a lock from its holders, whoever they are");
+  auto forced = std::make_shared<ForceArgs>();
+  AddKeyFlags(*force, forced->lock);
+  force->add_option("--holder-id", forced->holder_id, "Only from this holder, as show names it")->type_name("ID");
+  force->add_option("--reason", forced->reason, "For the broker's log and for the holder")->type_name("TEXT");
+  AddContextFlags(*force, context);
+  force->footer(
+      "Returns when they are gone: when the last promise made to them has passed, a few seconds at the most. A holder\n"
+      "that cannot be told, of a detached lease or behind a broker that is out of reach, may act on until its ttl ends;\n"
+      "only the fencing token stops it.\n"
+      "Exit code: 0 taken from somebody; 1 nobody held it; 69 not known.\n\n"
+      "Examples:\n"
+      "  distlockctl force-release deploy --reason 'host is gone'\n"
+      "  distlockctl force-release catalog --holder-id 0123456789abcdef -o json | jq .released");
+  force->callback([&context, forced] { context.command = [&context, forced] { return ForceRelease(context, *forced); }; });
 }
 
 }  // namespace distlock::cli

@@ -32,7 +32,7 @@ _distlockctl() {
       return
     fi
     case ${COMP_WORDS[i]} in
-      --server|-o|--output|--timeout|--connect-timeout) ((i++)) ;;
+      --server|-o|--output|--timeout|--connect-timeout|--namespace|--holder-id|--reason) ((i++)) ;;
       -*) ;;
       *) [[ -z $command ]] && command=${COMP_WORDS[i]} ;;
     esac

@@ -38,6 +38,8 @@ void Broker::ExpireDue() {
       case TimerKind::kWatch: OnWatchTimer(static_cast<Watch&>(*due)); break;
       case TimerKind::kDrain: DrainNow(); break;
       case TimerKind::kBundle: OnBundleTimer(static_cast<Bundle&>(*due)); break;
+      case TimerKind::kConvertCall: OnConvertTimer(static_cast<ConvertCall&>(*due)); break;
+      case TimerKind::kForceCall: OnForceTimer(static_cast<ForceCall&>(*due)); break;
     }
   }
 }
@@ -69,6 +71,9 @@ void Broker::Handle(const StoreUp& in) {
     if (call->op == 0) calls.push_back(call.get());
   }
   for (RenewCall* call : calls) SendRenewCall(*call);
+  for (auto& [asked, call] : convert_calls_) {
+    if (call->op == 0) SendConvert(*call);
+  }
 }
 
 void Broker::Handle(const StoreDown& in) {
@@ -121,6 +126,8 @@ void Broker::Handle(StoreReply& in) {
     case Op::Verb::kGiveBack: OnGiveBackReply(op, in.op, in); break;
     case Op::Verb::kTend: OnTendReply(op, in.op, in); break;
     case Op::Verb::kWatch: OnWatchReply(op, in.op, in); break;
+    case Op::Verb::kConvert: OnConvertReply(op, in.op, in); break;
+    case Op::Verb::kForce: OnForceReply(op, in.op, in); break;
   }
 }
 

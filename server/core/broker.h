@@ -66,6 +66,9 @@ class Broker {
   void Handle(const ChannelUp&);
   void Handle(const GrantNotice& in);
   void Handle(const ChangeNotice& in);
+  void Handle(Convert& in);
+  void Handle(ForceRelease& in);
+  void Handle(const ForceNotice& in);
   void Handle(StoreReply& in);
   void Tell(const Listener& to, Event event);
   void Note(Fact fact) { effects_->emplace_back(std::move(fact)); }
@@ -169,10 +172,28 @@ class Broker {
   void StopWatching(SessionId session);
   void EndWatches();
 
+  // convert.cc
+  void SendConvert(ConvertCall& call);
+  void OnConvertTimer(ConvertCall& call);
+  void OnConvertReply(const Op& op, OpId id, StoreReply& reply);
+  void RefuseConvert(const Convert& call, RefusalReason reason, std::string cause);
+  void Forget(ConvertCall& call);
+  bool IsGivenBack(const OwnerId& owner, uint64_t token) const;
+
+  // force.cc: what an administrator takes away
+  void ForceLease(Lease& lease, const std::string& reason);
+  bool MustWaitToForce(const OwnerId& owner) const;
+  void PursueForce(ForceCall& call);
+  void ArmForce(ForceCall& call, Instant at);
+  void OnForceTimer(ForceCall& call);
+  void OnForceReply(const Op& op, OpId id, StoreReply& reply);
+  void AnswerForce(ForceCall& call, Event answer);
+
   // session.cc: promises and the life of streams
   void OnSessionTimer(Session& session);
   void PromiseOnHold(Session& session);
   void CollectLimits(Session& session, HeartbeatAck& ack);
+  void DropCalls(SessionId session);
   void EndLeases(Session& session);
   void EndWaiters(Session& session, bool tell);
   void CloseSession(Session& session, StreamEnd why);
@@ -190,6 +211,7 @@ class Broker {
   void OnGiveBackReply(const Op& op, OpId id, StoreReply& reply);
   void AnswerGiveBack(GiveBack& give_back, bool was_holder);
   void FinishGiveBack(GiveBack& give_back);
+  void TakeNext(const Op& op, const std::vector<HolderView>& next, bool look);
 
   // queue.cc
   void JoinQueue(Waiter& waiter);
@@ -204,7 +226,7 @@ class Broker {
                Instant deadline, Arrival arrival);
   bool GrantedRecently(const OwnerId& owner);
   void ForgetGrant(const OwnerId& owner);
-  void RememberGrant(const OwnerId& owner, Instant until);
+  void RememberGrant(const OwnerId& owner, Instant until, Instant promised_until = {});
   Instant NoticeDeadline(const Waiter& waiter, StoreTime since, Duration ttl) const;
   Instant TendDeadline(Instant sent, StoreTime time, const HolderView& holder) const;
 
@@ -244,7 +266,9 @@ class Broker {
   absl::btree_map<SessionId, Watch*> watching_;
   absl::btree_map<uint64_t, Lease*> at_risk_;         // by serial
   std::vector<Lease*> due_;                           // to renew at the end of this Step
-  absl::btree_map<OwnerId, Instant> recent_grants_;  // told here and renewed here no more, while they may last
+  absl::btree_map<std::pair<SessionId, RequestId>, std::unique_ptr<ConvertCall>> convert_calls_;
+  absl::btree_map<std::pair<SessionId, RequestId>, std::unique_ptr<ForceCall>> force_calls_;
+  absl::btree_map<OwnerId, PastGrant> recent_grants_;  // told here and renewed here no more, while they may last
   absl::btree_set<std::pair<Instant, OwnerId>> recent_order_;
 };
 

@@ -135,11 +135,7 @@ void Broker::OnGiveBackTimer(GiveBack& give_back) {
 void Broker::OnGiveBackReply(const Op& op, OpId id, StoreReply& reply) {
   const auto* done = std::get_if<GiveBackDone>(&reply.outcome);
   if (done != nullptr) {
-    for (const HolderView& next : done->next) {
-      HandOff(op.name, next.owner, next.token, next.since, next.ttl, op.sent + next.ttl - Margin(next.ttl),
-              Arrival::kReply);
-    }
-    if (const auto queue = queues_.find(op.name); done->look && queue != queues_.end()) Tend(*queue->second);
+    TakeNext(op, done->next, done->look);
   }
   const auto found = give_backs_.find(op.owner);
   if (found == give_backs_.end() || found->second->op != id) return;
@@ -177,6 +173,15 @@ void Broker::OnGiveBackReply(const Op& op, OpId id, StoreReply& reply) {
     return ArmGiveBack(give_back);
   }
   FinishGiveBack(give_back);
+}
+
+// What a command that made room has brought: grants to waiters of this broker, and whether there is more to do.
+void Broker::TakeNext(const Op& op, const std::vector<HolderView>& all, bool look) {
+  for (const HolderView& next : all) {
+    HandOff(op.name, next.owner, next.token, next.since, next.ttl, op.sent + next.ttl - Margin(next.ttl),
+            Arrival::kReply);
+  }
+  if (const auto queue = queues_.find(op.name); look && queue != queues_.end()) Tend(*queue->second);
 }
 
 void Broker::AnswerGiveBack(GiveBack& give_back, bool was_holder) {

@@ -290,7 +290,7 @@ void Broker::EndLease(Lease& lease) {
     case OnDisconnect::kExpire:
       NoteEnd(lease, FactKind::kAbandoned, LostReason{}, "");
       // The ttl ends it: an answer to an earlier attempt, or a late notice, is no reason to give it back.
-      RememberGrant(lease.owner, now_ + lease.ttl);
+      RememberGrant(lease.owner, now_ + lease.ttl, promised);
       return Forget(lease);
     case OnDisconnect::kRelease: return ReleaseLease(lease, Listener{}, lease.lock_delay);
     case OnDisconnect::kSafe:

@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/lease_changes.h"
 #include "core/lock_name.h"
 #include "core/types.h"
 #include "core/watch_messages.h"
@@ -204,12 +205,13 @@ struct StoreReply {
   OpId op = 0;
   StoreTime time;  // us = 0 with StoreFailed and StoreUnknown
   std::variant<StoreUnknown, StoreFailed, AcquireGranted, AcquireQueued, AcquireHeld, AcquireLate, AcquireQueueFull,
-               AcquireMismatch, AcquireAllDone, RenewDoneBatch, GiveBackDone, TendDone, WatchDone>
+               AcquireMismatch, AcquireAllDone, RenewDoneBatch, GiveBackDone, TendDone, WatchDone, ConvertDone, ForceDone>
       outcome;
 };
 
-using Input = std::variant<Tick, OpenSession, Acquire, AcquireAll, Cancel, Release, Renew, WatchLock, Heartbeat, Goodbye,
-                           StreamEnded, Drain, StoreUp, StoreDown, ChannelUp, GrantNotice, ChangeNotice, StoreReply>;
+using Input = std::variant<Tick, OpenSession, Acquire, AcquireAll, Cancel, Release, Renew, Convert, ForceRelease, WatchLock,
+                           Heartbeat, Goodbye, StreamEnded, Drain, StoreUp, StoreDown, ChannelUp, GrantNotice, ChangeNotice,
+                           ForceNotice, StoreReply>;
 
 // ---- Effects on the store ------------------------------------------------------------------------------------------
 
@@ -266,7 +268,8 @@ struct StoreReconnect {
 };
 
 using StoreCommand =
-    std::variant<StoreAcquire, StoreAcquireAll, StoreRenew, StoreRelease, StoreWithdraw, StoreTend, StoreWatch, StoreReconnect>;
+    std::variant<StoreAcquire, StoreAcquireAll, StoreRenew, StoreRelease, StoreWithdraw, StoreTend, StoreWatch, StoreConvert,
+                 StoreForce, StoreReconnect>;
 
 // ---- Effects on listeners ------------------------------------------------------------------------------------------
 
@@ -351,7 +354,7 @@ struct EndStream {
 };
 
 using Event = std::variant<Queued, Granted, Refused, Released, RenewDone, HeartbeatAck, Renewed, AtRisk, Lost, Draining,
-                           Changed, EndStream>;
+                           Changed, Converted, EndStream>;
 
 struct Notify {
   SessionId session = 0;

@@ -202,16 +202,16 @@ bool Broker::GrantedRecently(const OwnerId& owner) {
 void Broker::ForgetGrant(const OwnerId& owner) {
   const auto found = recent_grants_.find(owner);
   if (found == recent_grants_.end()) return;
-  recent_order_.erase({found->second, owner});
+  recent_order_.erase({found->second.until, owner});
   recent_grants_.erase(found);
 }
 
-void Broker::RememberGrant(const OwnerId& owner, Instant until) {
+void Broker::RememberGrant(const OwnerId& owner, Instant until, Instant promised_until) {
   GrantedRecently(owner);  // drops the old ones
-  const auto [entry, fresh] = recent_grants_.emplace(owner, until);
+  const auto [entry, fresh] = recent_grants_.emplace(owner, PastGrant{until, promised_until});
   if (!fresh) {
-    recent_order_.erase({entry->second, owner});
-    entry->second = until;
+    recent_order_.erase({entry->second.until, owner});
+    entry->second = {until, promised_until};
   }
   recent_order_.emplace(until, owner);
 }

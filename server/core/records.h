@@ -180,17 +180,46 @@ struct Watch : Timed {
   bool again = false;               // what it shows may be older than what is known to have changed
 };
 
+// A Convert that is not answered yet.
+struct ConvertCall : Timed {
+  ConvertCall() : Timed(TimerKind::kConvertCall) {}
+  Convert call;
+  Instant until{};
+  Instant retry_at = kNever;
+  OpId op = 0;
+  int attempts = 0;
+  std::string trouble;
+};
+
+// A ForceRelease that is not answered yet: it looks again and again until the holder is gone.
+struct ForceCall : Timed {
+  ForceCall() : Timed(TimerKind::kForceCall) {}
+  ForceRelease call;
+  Instant until{};
+  Instant retry_at = kNever;
+  OpId op = 0;
+  int attempts = 0;
+  bool acted = false;               // if the holder is gone now, it may be by us
+  std::string trouble;
+};
+
+// What was granted here and is renewed here no more.
+struct PastGrant {
+  Instant until{};                  // it may last so long
+  Instant promised_until{};         // its client may believe so long
+};
+
 // A store command in flight. The store answers each exactly once, so an entry needs no deadline of its own.
 struct Op {
-  enum class Verb : uint8_t { kAcquire, kAcquireAll, kRenew, kRenewCall, kGiveBack, kTend, kWatch };
+  enum class Verb : uint8_t { kAcquire, kAcquireAll, kRenew, kRenewCall, kGiveBack, kTend, kWatch, kConvert, kForce };
   Verb verb = Verb::kAcquire;
   Instant sent{};
   Instant runs_until{};             // acquire: later it does nothing
   OwnerId owner{};                  // acquire, give back
   uint64_t waiter = 0;              // acquire: serial of the waiter or bundle that asked
-  LockName name;                    // tend, watch
+  LockName name;                    // give back, tend, watch, convert, force
   std::vector<LockName> names;      // acquire all
-  Listener caller;                  // renew call
+  Listener caller;                  // renew call, convert, force
   std::vector<OwnerId> owners;      // renew, acquire all
 };
 

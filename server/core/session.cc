@@ -97,10 +97,24 @@ void Broker::EndWaiters(Session& session, bool tell) {
   }
 }
 
+// Nobody is left to be answered. What the store was told stands.
+void Broker::DropCalls(SessionId session) {
+  const auto drop = [&](auto& calls) {
+    auto call = calls.lower_bound({session, 0});
+    while (call != calls.end() && call->first.first == session) {
+      timers_.Cancel(*call->second);
+      call = calls.erase(call);
+    }
+  };
+  drop(convert_calls_);
+  drop(force_calls_);
+}
+
 void Broker::CloseSession(Session& session, StreamEnd why) {
   Tell({session.id, 0}, EndStream{why});
   timers_.Cancel(session);
   const SessionId id = session.id;
+  DropCalls(id);
   sessions_.erase(id);
 }
 
@@ -115,6 +129,7 @@ void Broker::Handle(const Goodbye& in) {
 }
 
 void Broker::Handle(const StreamEnded& in) {
+  DropCalls(in.session);
   if (const auto found = sessions_.find(in.session); found != sessions_.end()) {
     Session& session = *found->second;
     EndBundles(session, nullptr);
@@ -180,6 +195,7 @@ void Broker::DrainNow() {
 void Broker::FinishDrainWhenEmpty() {
   if (!draining_ || drained_) return;
   if (!leases_.empty() || !waiters_.empty() || !give_backs_.empty() || !renew_calls_.empty()) return;
+  if (!convert_calls_.empty() || !force_calls_.empty()) return;
   FinishDrain();
 }
 

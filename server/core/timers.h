@@ -13,7 +13,9 @@
 
 namespace distlock::core {
 
-enum class TimerKind : uint8_t { kWaiter, kLease, kSession, kGiveBack, kQueue, kRenewCall, kWatch, kDrain, kBundle };
+enum class TimerKind : uint8_t {
+  kWaiter, kLease, kSession, kGiveBack, kQueue, kRenewCall, kWatch, kDrain, kBundle, kConvertCall, kForceCall
+};
 
 struct Timed {
   explicit Timed(TimerKind k) : kind(k) {}

@@ -145,6 +145,16 @@ void Recorder::OnRefusedHere(core::RefusalReason reason) {
 
 void Recorder::OnReleasedNothing() { metrics_.releases[ops::ReleaseOutcome::kAlreadyGone].Increment(); }
 
+void Recorder::OnForceRelease(const rpc::ForcedRelease& forced) {
+  const auto [ns, key] = forced.name.Decode();
+  ops::Warn("forced release", {{"who", forced.who},
+                               {"namespace", ns},
+                               {"key", key},
+                               {"holder_id", forced.holders},
+                               {"reason", forced.reason},
+                               {"outcome", forced.outcome}});
+}
+
 void Recorder::OnQueued(uint32_t position) { metrics_.queue_position.Observe(position); }
 
 void Recorder::Watch(rpc::Server* server) {

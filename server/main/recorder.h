@@ -34,6 +34,7 @@ class Recorder final : public shard::Observer, public rpc::CallObserver {
   void OnRefusedHere(core::RefusalReason reason) override;
   void OnQueued(uint32_t position) override;
   void OnReleasedNothing() override;
+  void OnForceRelease(const rpc::ForcedRelease& forced) override;
 
   // The server whose health follows the store.
   void Watch(rpc::Server* server);

@@ -77,7 +77,7 @@ absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::
 std::function<std::unique_ptr<store::Store>(int shard, uv_loop_t* loop)> StoreFactory(const StoreSetup& setup) {
   return [&setup](int shard, uv_loop_t* loop) {
     store::RedisStoreOptions options = setup.options;
-    if (shard > 0) options.codec.broker_id = rpc::RandomHex(8);
+    options.codec.broker_id = rpc::ShardBrokerId(options.codec.broker_id, shard);
     options.seed = static_cast<uint64_t>(shard) + 1;
     // All shards would say the same; and that an embedded store forgets was said when it started.
     if (shard == 0 && setup.embedded == nullptr) {

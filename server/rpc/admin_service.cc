@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "rpc/call.h"
 #include "rpc/convert.h"
+#include "rpc/force_call.h"
 #include "rpc/utf8.h"
 #include "rpc/validate.h"
 
@@ -73,15 +74,16 @@ class ListSessionsCall final : public UnaryCall {
   }
 };
 
-class NotSupportedCall final : public UnaryCall {
- public:
-  explicit NotSupportedCall(const char* message) : message_(message) {}
-
- private:
-  void Start(const grpc::ByteBuffer&) override { Refuse(MakeRefusal(core::RefusalReason::kNotSupported, message_)); }
-
-  const char* const message_;
-};
+// Its address, and its name where the connection has proved one.
+std::string WhoAsks(const grpc::CallbackServerContext& context) {
+  std::string who = context.peer();
+  const auto auth = context.auth_context();
+  if (auth == nullptr || !auth->IsPeerAuthenticated()) return who;
+  for (const grpc::string_ref& name : auth->GetPeerIdentity()) {
+    absl::StrAppend(&who, " ", std::string(name.data(), name.size()));
+  }
+  return who;
+}
 
 }  // namespace
 
@@ -120,9 +122,7 @@ grpc::ServerUnaryReactor* AdminService::ListSessions(Context* context, const Byt
 }
 
 grpc::ServerUnaryReactor* AdminService::ForceRelease(Context* context, const Bytes* request, Bytes* response) {
-  return UnaryCall::Serve<NotSupportedCall>(
-      frontend_, context, request, response,
-      "this version does not support ForceRelease; stop the holder that GetLock shows, or wait for its ttl");
+  return UnaryCall::Serve<ForceReleaseCall>(frontend_, context, request, response, WhoAsks(*context));
 }
 
 grpc::ServerUnaryReactor* AdminService::Drain(Context* context, const Bytes* request, Bytes* response) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For operators: the state of this broker, and the order to drain. Called on gRPC's threads; `frontend` and `admin`
+// For operators: the state of this broker, locks taken from their holders, and the order to drain. Called on gRPC's threads; `frontend` and `admin`
 // outlive it.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The ids of one session that are in use: acquires, from the command until the lease's end, and releases that are not
-// answered. It knows which shard each lives on; whether a lock is held is the core's to know.
+// The ids of one session that are in use: acquires, from the command until the lease's end, and releases and
+// conversions that are not answered. It knows which shard each lives on; whether a lock is held is the core's to know.
 //
 // Not thread-safe: the session's mutex guards it.
 #pragma once
@@ -24,7 +24,7 @@ class CommandBook {
 
   // `id` must not be in use.
   void AddAcquire(core::RequestId id, const core::LockName& name, const core::OwnerId& owner, int shard);
-  // `target`: the acquire it gives back, 0 when it is none of this session.
+  // `target`: the acquire it gives back, 0 when it is none of this session; also of a conversion.
   void AddRelease(core::RequestId id, core::RequestId target, int shard);
 
   // The shard of an acquire; nullopt when `id` is none.

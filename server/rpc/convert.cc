@@ -162,6 +162,13 @@ v1::Released ReleasedOf(const core::Released& released) {
   return proto;
 }
 
+v1::Converted ConvertedOf(const core::Converted& converted) {
+  v1::Converted proto;
+  *proto.mutable_lease() = RefOf(converted.name, converted.owner, converted.token);
+  proto.set_mode(v1::LOCK_MODE_SHARED);
+  return proto;
+}
+
 v1::HeartbeatAck AckOf(const core::HeartbeatAck& ack) {
   v1::HeartbeatAck proto;
   proto.set_seq(ack.seq);

@@ -34,6 +34,7 @@ v1::Renewed RenewedOf(const core::Renewed& renewed);
 v1::AtRisk AtRiskOf(const core::AtRisk& at_risk);
 v1::Lost LostOf(const core::Lost& lost);
 v1::Released ReleasedOf(const core::Released& released);
+v1::Converted ConvertedOf(const core::Converted& converted);
 v1::HeartbeatAck AckOf(const core::HeartbeatAck& ack);
 v1::Draining DrainingOf(const core::Draining& draining);
 v1::ReleaseOutcome OutcomeOf(core::ReleaseOutcome outcome);

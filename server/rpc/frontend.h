@@ -24,6 +24,15 @@ enum class StreamClose {
   kProtocol,  // what it sent made no sense
 };
 
+// A lock was taken from its holders, or it was tried.
+struct ForcedRelease {
+  std::string who;
+  core::LockName name;
+  std::string holders;  // public ids
+  std::string reason;
+  std::string outcome;
+};
+
 // Told what the facts of the cores do not say, for metrics. Any thread; must not block.
 class CallObserver {
  public:
@@ -33,6 +42,8 @@ class CallObserver {
   virtual void OnQueued(uint32_t position) = 0;
   // A release of what this session does not hold.
   virtual void OnReleasedNothing() = 0;
+  // For the audit log.
+  virtual void OnForceRelease(const ForcedRelease& /*forced*/) {}
 };
 
 struct Frontend {

@@ -33,7 +33,8 @@ void HoldCall::Start() {
   acquire.session = session_;
   acquire.request = 1;
   acquire.owner = RandomOwnerId();
-  acquire.info = MakeInfo(request.lock(), frontend_.broker_id);
+  const int shard = shards_.ShardOf(acquire.name);
+  acquire.info = MakeInfo(request.lock(), frontend_.broker_id, shard);
 
   bool posted = false;
   {
@@ -42,7 +43,6 @@ void HoldCall::Start() {
     name_ = acquire.name;
     ttl_ = acquire.ttl;
     owner_ = request.lock().owner();
-    const int shard = shards_.ShardOf(acquire.name);
     core::OpenSession open{.session = session_, .kind = core::SessionKind::kHold};
     if (shards_.TryPost(shard, open, session_, shared_from_this())) {
       shard_ = shard;
@@ -122,6 +122,7 @@ grpc::ByteBuffer HoldCall::Render() {
     // No others reach the outbox of a Hold.
     void operator()(const core::Refused&) const {}
     void operator()(const core::RenewDone&) const {}
+    void operator()(const core::Converted&) const {}
     void operator()(const core::HeartbeatAck&) const {}
     void operator()(const core::Changed&) const {}
     void operator()(const core::EndStream&) const {}

@@ -62,6 +62,13 @@ std::string HolderIdOf(const core::OwnerId& owner) {
   return absl::BytesToHexString(std::string(reinterpret_cast<const char*>(digest.data()), 8));
 }
 
+std::string ShardBrokerId(std::string_view broker_id, int shard) {
+  const uint64_t first = std::strtoull(std::string(broker_id).c_str(), nullptr, 16);
+  std::array<char, 17> text;
+  std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(first + static_cast<uint64_t>(shard)));
+  return text.data();
+}
+
 bool IsBlocked(const core::OwnerId& owner) { return owner == core::OwnerId{}; }
 
 }  // namespace distlock::rpc

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/limits.h"
 #include "distlock/v1/lock_service.pb.h"
+#include "rpc/conversion.h"
 #include "rpc/convert.h"
 #include "rpc/holder_info.h"
 #include "rpc/ids.h"
@@ -72,17 +73,17 @@ void AcquireCall::Start(const grpc::ByteBuffer& bytes) {
   if (frontend().admission.draining()) return void(Refuse(DrainingRefusal(), name));
 
   repeatable_ = !request.request_id().empty();
+  // To the store each shard is a broker of its own: the shard of the first lock can have all of them.
+  home_ = shards().ShardOf(name);
   for (size_t i = 0; i < all.parts.size(); ++i) {
     core::Acquire& acquire = all.parts[i];
     acquire.session = session();
     acquire.request = kOnly + i;
     acquire.owner = repeatable_ ? OwnerIdOf(acquire.name, request.request_id()) : RandomOwnerId();
     const v1::LockSpec& spec = i == 0 ? request.lock() : request.more(static_cast<int>(i) - 1);
-    acquire.info = MakeInfo(spec, frontend().broker_id);
+    acquire.info = MakeInfo(spec, frontend().broker_id, home_);
     parts_.push_back({acquire.name, acquire.owner, acquire.ttl, acquire.max_hold, {}});
   }
-  // To the store each shard is a broker of its own: the shard of the first lock can have all of them.
-  home_ = shards().ShardOf(name);
   all.parts.size() == 1 ? Ask(home_, std::move(all.parts.front())) : Ask(home_, std::move(all));
 }
 
@@ -213,6 +214,27 @@ void ReleaseCall::OnEvent(core::Event& event) {
     v1::ReleaseResponse response;
     response.set_outcome(OutcomeOf(released->outcome));
     Answer(response);
+  } else if (const auto* refused = std::get_if<core::Refused>(&event)) {
+    Refuse(RefusalOf(*refused, name_), name_);
+  }
+}
+
+void ConvertCall::Start(const grpc::ByteBuffer& bytes) {
+  v1::ConvertRequest request;
+  if (!Read(bytes, &request)) return;
+  auto checked = CheckConversion(frontend().limits, 0, request.lease_id(), request.mode(), "");
+  if (const auto* refusal = std::get_if<v1::Refusal>(&checked)) return void(Refuse(*refusal));
+  auto& convert = std::get<core::Convert>(checked);
+  name_ = convert.name;
+  convert.session = session();
+  convert.request = kOnly;
+  const int shard = shards().ShardOf(name_);
+  Ask(shard, std::move(convert));
+}
+
+void ConvertCall::OnEvent(core::Event& event) {
+  if (std::holds_alternative<core::Converted>(event)) {
+    Answer(v1::ConvertResponse());
   } else if (const auto* refused = std::get_if<core::Refused>(&event)) {
     Refuse(RefusalOf(*refused, name_), name_);
   }

@@ -56,6 +56,14 @@ class ReleaseCall final : public UnaryCall {
   core::LockName name_;
 };
 
+class ConvertCall final : public UnaryCall {
+ private:
+  void Start(const grpc::ByteBuffer& request) override;
+  void OnEvent(core::Event& event) override;
+
+  core::LockName name_;
+};
+
 class GetLockCall final : public UnaryCall {
  private:
   void Start(const grpc::ByteBuffer& request) override;

@@ -31,6 +31,10 @@ grpc::ServerUnaryReactor* LockService::Release(Context* context, const Bytes* re
   return UnaryCall::Serve<ReleaseCall>(frontend_, context, request, response);
 }
 
+grpc::ServerUnaryReactor* LockService::Convert(Context* context, const Bytes* request, Bytes* response) {
+  return UnaryCall::Serve<ConvertCall>(frontend_, context, request, response);
+}
+
 grpc::ServerUnaryReactor* LockService::GetLock(Context* context, const Bytes* request, Bytes* response) {
   return UnaryCall::Serve<GetLockCall>(frontend_, context, request, response);
 }

@@ -14,7 +14,8 @@ using RawLockStreams = v1::LockService::WithRawCallbackMethod_Hold<
 template <typename Base>
 using RawLockCalls = v1::LockService::WithRawCallbackMethod_Acquire<
     v1::LockService::WithRawCallbackMethod_Renew<v1::LockService::WithRawCallbackMethod_Release<
-        v1::LockService::WithRawCallbackMethod_GetLock<v1::LockService::WithRawCallbackMethod_ListLocks<Base>>>>>;
+        v1::LockService::WithRawCallbackMethod_GetLock<v1::LockService::WithRawCallbackMethod_ListLocks<
+            v1::LockService::WithRawCallbackMethod_Convert<Base>>>>>>;
 
 class LockService final : public RawLockStreams<RawLockCalls<v1::LockService::Service>> {
  public:
@@ -29,6 +30,7 @@ class LockService final : public RawLockStreams<RawLockCalls<v1::LockService::Se
   grpc::ServerUnaryReactor* Acquire(Context* context, const Bytes* request, Bytes* response) override;
   grpc::ServerUnaryReactor* Renew(Context* context, const Bytes* request, Bytes* response) override;
   grpc::ServerUnaryReactor* Release(Context* context, const Bytes* request, Bytes* response) override;
+  grpc::ServerUnaryReactor* Convert(Context* context, const Bytes* request, Bytes* response) override;
   grpc::ServerUnaryReactor* GetLock(Context* context, const Bytes* request, Bytes* response) override;
   grpc::ServerUnaryReactor* ListLocks(Context* context, const Bytes* request, Bytes* response) override;
 

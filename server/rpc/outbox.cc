@@ -23,6 +23,7 @@ struct Fill {
   void operator()(const core::AtRisk& event) const { *out.mutable_at_risk() = AtRiskOf(event); }
   void operator()(const core::Lost& event) const { *out.mutable_lost() = LostOf(event); }
   void operator()(const core::Draining& event) const { *out.mutable_draining() = DrainingOf(event); }
+  void operator()(const core::Converted& event) const { *out.mutable_converted() = ConvertedOf(event); }
   // These are never put into a session's outbox.
   void operator()(const core::RenewDone&) const {}
   void operator()(const core::Changed&) const {}

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/limits.h"
+#include "rpc/conversion.h"
 #include "rpc/convert.h"
 #include "rpc/holder_info.h"
 #include "rpc/ids.h"
@@ -142,6 +143,8 @@ SessionCall::Ready SessionCall::Check(const v1::Command& command) {
       return CheckAcquireAll(command);
     case v1::Command::kRelease:
       return CheckRelease(command);
+    case v1::Command::kConvert:
+      return CheckConvert(command);
     case v1::Command::kCancel:
       rate_.Owe(shard::BootNow());
       return {command.id(), 1, core::Cancel{session_, command.cancel().acquire_id()}};
@@ -173,7 +176,7 @@ SessionCall::Ready SessionCall::CheckAcquire(const v1::Command& command) {
   acquire.session = session_;
   acquire.request = command.id();
   acquire.owner = RandomOwnerId();
-  acquire.info = MakeInfo(command.acquire(), frontend_.broker_id);
+  acquire.info = MakeInfo(command.acquire(), frontend_.broker_id, shards_.ShardOf(acquire.name));
   return {command.id(), 1, std::move(acquire)};
 }
 
@@ -195,7 +198,7 @@ SessionCall::Ready SessionCall::CheckAcquireAll(const v1::Command& command) {
     all.parts[i].session = session_;
     all.parts[i].request = command.id() + i;
     all.parts[i].owner = RandomOwnerId();
-    all.parts[i].info = MakeInfo(*specs[i], frontend_.broker_id);
+    all.parts[i].info = MakeInfo(*specs[i], frontend_.broker_id, shards_.ShardOf(all.parts.front().name));
   }
   return {command.id(), ids, std::move(all)};
 }
@@ -214,6 +217,17 @@ SessionCall::Ready SessionCall::CheckRelease(const v1::Command& command) {
   release.token = lease.token;
   release.ttl = lease.ttl;
   return {command.id(), 1, std::move(release)};
+}
+
+SessionCall::Ready SessionCall::CheckConvert(const v1::Command& command) {
+  rate_.Owe(shard::BootNow());
+  const v1::ConvertLease& wanted = command.convert();
+  auto checked = CheckConversion(frontend_.limits, wanted.acquire_id(), wanted.lease_id(), wanted.mode(), "convert");
+  if (auto* refusal = std::get_if<v1::Refusal>(&checked)) return {command.id(), 1, std::move(*refusal)};
+  auto& convert = std::get<core::Convert>(checked);
+  convert.session = session_;
+  convert.request = command.id();
+  return {command.id(), 1, std::move(convert)};
 }
 
 std::string SessionCall::Route(std::vector<Ready>& commands) {
@@ -259,6 +273,8 @@ std::string SessionCall::RouteOne(Ready& command) {
     RouteAcquireAll(std::move(*all));
   } else if (auto* release = std::get_if<core::Release>(&command.what)) {
     RouteRelease(command.id, std::move(*release));
+  } else if (auto* convert = std::get_if<core::Convert>(&command.what)) {
+    RouteConvert(command.id, std::move(*convert));
   }
   return "";
 }
@@ -328,6 +344,23 @@ void SessionCall::RouteRelease(core::RequestId id, core::Release release) {
   if (book_.IsWaiting(release.acquire)) PostNow(*shard, core::Cancel{session_, release.acquire});
   book_.AddRelease(id, release.acquire, *shard);
   PostNow(*shard, std::move(release));
+}
+
+void SessionCall::RouteConvert(core::RequestId id, core::Convert convert) {
+  if (book_.size() - book_.acquires() >= frontend_.limits.max_leases_per_session) {
+    return Refused(id, MakeRefusal(RefusalReason::kQuotaExceeded,
+                                   absl::StrCat(book_.size() - book_.acquires(),
+                                                " commands of this session are unanswered; wait for them"),
+                                   std::chrono::seconds(1)));
+  }
+  const auto shard = convert.acquire == 0 ? shards_.ShardOf(convert.name) : book_.ShardOf(convert.acquire);
+  if (!shard) {
+    return Refused(id, MakeRefusal(RefusalReason::kNotHolder,
+                                   absl::StrCat("convert.acquire_id ", convert.acquire, " is no lease of this session (any more)")));
+  }
+  if (!OpenOn(*shard)) return Refused(id, OverloadRefusal());
+  book_.AddRelease(id, 0, *shard);  // its answer ends no acquire
+  PostNow(*shard, std::move(convert));
 }
 
 void SessionCall::RouteHeartbeat(uint64_t seq) {

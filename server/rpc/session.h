@@ -37,7 +37,8 @@ class SessionCall final : public StreamCall<grpc::ServerBidiReactor<grpc::ByteBu
   struct Ready {
     core::RequestId id = 0;
     core::RequestId ids = 1;  // from `id` on, that are answered alike when it is refused
-    std::variant<core::Acquire, core::AcquireAll, core::Release, core::Cancel, core::Heartbeat, core::Goodbye, v1::Refusal> what;
+    std::variant<core::Acquire, core::AcquireAll, core::Release, core::Convert, core::Cancel, core::Heartbeat, core::Goodbye, v1::Refusal>
+        what;
   };
   // Acquires and heartbeats for one shard, posted together.
   struct Batch {
@@ -62,6 +63,7 @@ class SessionCall final : public StreamCall<grpc::ServerBidiReactor<grpc::ByteBu
   Ready CheckAcquireAll(const v1::Command& command);
   std::optional<v1::Refusal> TurnedAway();
   Ready CheckRelease(const v1::Command& command);
+  Ready CheckConvert(const v1::Command& command);
 
   // Under mu_. The first two return what broke the protocol, "" when nothing did.
   std::string Route(std::vector<Ready>& commands);
@@ -69,6 +71,7 @@ class SessionCall final : public StreamCall<grpc::ServerBidiReactor<grpc::ByteBu
   void RouteAcquire(core::Acquire acquire);
   void RouteAcquireAll(core::AcquireAll all);
   void RouteRelease(core::RequestId id, core::Release release);
+  void RouteConvert(core::RequestId id, core::Convert convert);
   void RouteHeartbeat(uint64_t seq);
   bool OpenOn(int shard);
   void Flush(int shard);

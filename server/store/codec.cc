@@ -120,6 +120,29 @@ struct Encoder {
     return {{Verb::kWatch, in.op, 0}, &lua::kWatch, std::move(command).Build()};
   }
 
+  Encoded operator()(const core::StoreConvert& in) const {
+    CommandBuilder command = CallOnLock(lua::kConvert, keys, in.name);
+    command.Arg(HexOfOwner(in.owner)).Arg(Cat(in.token)).Arg(CeilMs(options.token_keep)).Arg(Trusted());
+    command.Arg(options.broker_id).Arg(in.info);
+    return {{Verb::kConvert, in.op, 0}, &lua::kConvert, std::move(command).Build()};
+  }
+
+  Encoded operator()(const core::StoreForce& in) const {
+    CommandBuilder command = CallOnLock(lua::kForce, keys, in.name);
+    // Whoever has access to the store may have written it: no other channel than a broker's.
+    const bool known = in.broker_id.size() == options.broker_id.size() &&
+                       in.broker_id.find_first_not_of("0123456789abcdef") == std::string::npos;
+    command.Arg(HexOfOwner(in.owner))
+        .Arg(Cat(in.token))
+        .Arg(known ? in.broker_id : "")
+        .Arg(in.reason)
+        .Arg(CeilMs(options.token_keep))
+        .Arg(Trusted())
+        .Arg(options.broker_id)
+        .Arg(FairAfterUs());
+    return {{Verb::kForce, in.op, 0}, &lua::kForce, std::move(command).Build()};
+  }
+
   Encoded operator()(const core::StoreReconnect&) const {
     DISTLOCK_CHECK(false && "StoreReconnect is not sent");
     return {};

@@ -35,7 +35,7 @@ struct CodecOptions {
 
 // What must be remembered of a command to understand its reply.
 struct Question {
-  enum class Verb { kAcquire, kAcquireAll, kRenew, kRelease, kWithdraw, kTend, kWatch };
+  enum class Verb { kAcquire, kAcquireAll, kRenew, kRelease, kWithdraw, kTend, kWatch, kConvert, kForce };
   Verb verb = Verb::kAcquire;
   core::OpId op = 0;
   size_t items = 0;  // kRenew, kAcquireAll
@@ -64,7 +64,7 @@ class Codec {
   // FailedPrecondition: a foreign key. Unavailable: any other error.
   static absl::StatusOr<LockView> DecodeInspect(const core::LockName& name, const redisReply& reply);
 
-  // A GrantNotice or a ChangeNotice.
+  // A GrantNotice, a ChangeNotice or a ForceNotice; nullopt: it has another form.
   static std::optional<core::Input> DecodeNotice(std::string_view payload);
 
   const Keys& keys() const { return keys_; }

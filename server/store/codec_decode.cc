@@ -30,6 +30,8 @@ enum Code : int64_t {
   kRenewed = 12,
   kInspected = 13,
   kMismatch = 14,
+  kConverted = 15,
+  kTold = 16,
 };
 
 std::optional<uint64_t> Number(const ReplyArray& reply, size_t i) {
@@ -202,6 +204,32 @@ std::optional<Outcome> ReadGiveBack(int64_t code, const ReplyArray& reply, Verb 
   return done;
 }
 
+std::optional<Outcome> ReadConvert(int64_t code, const ReplyArray& reply) {
+  using Result = core::ConvertDone::Result;
+  if (code == kGone || code == kNotHolder) {
+    return reply.size() == 2 ? std::optional<Outcome>(core::ConvertDone{}) : std::nullopt;
+  }
+  if (code == kMismatch && ModeOf(reply.String(2).value_or("")) && Count(reply, 3) && reply.size() == 4) {
+    return core::ConvertDone{.result = Result::kAnotherMode};
+  }
+  const auto word = reply.String(2);
+  auto grants = ReadGrants(reply, 3);
+  if (code != kConverted || !word || (!word->empty() && *word != "look") || !grants) return std::nullopt;
+  return core::ConvertDone{.result = Result::kConverted, .look = !word->empty(), .next = *std::move(grants)};
+}
+
+std::optional<Outcome> ReadForce(int64_t code, const ReplyArray& reply) {
+  using Result = core::ForceDone::Result;
+  if (code == kGone || code == kNotHolder || code == kTold) {
+    if (reply.size() != 2) return std::nullopt;
+    return core::ForceDone{.result = code == kTold ? Result::kTold : Result::kGone};
+  }
+  const auto word = reply.String(2);
+  auto grants = ReadGrants(reply, 3);
+  if (code != kReleased || !word || (!word->empty() && *word != "look") || !grants) return std::nullopt;
+  return core::ForceDone{.result = Result::kReleased, .look = !word->empty(), .next = *std::move(grants)};
+}
+
 std::optional<Outcome> ReadTend(int64_t code, const ReplyArray& reply) {
   core::TendDone done;
   if (code == kGone && reply.size() == 2) {
@@ -265,6 +293,10 @@ std::optional<Outcome> ReadByVerb(const Question& question, int64_t code, const 
       return ReadTend(code, reply);
     case Verb::kWatch:
       return ReadWatch(code, reply);
+    case Verb::kConvert:
+      return ReadConvert(code, reply);
+    case Verb::kForce:
+      return ReadForce(code, reply);
   }
   return std::nullopt;
 }
@@ -298,6 +330,17 @@ std::optional<core::GrantNotice> ReadBlock(core::LockName name, const std::vecto
   const auto block = ParseNumber(fields[1]);
   if (!since || !block) return std::nullopt;
   return core::GrantNotice{.name = std::move(name), .since = AsStoreTime(*since), .ttl = FromMs(*block)};
+}
+
+// owner, token and reason, which may be any bytes
+std::optional<core::ForceNotice> ReadForceNotice(core::LockName name, std::string_view rest) {
+  const size_t first = rest.find(';');
+  const size_t second = first == std::string_view::npos ? first : rest.find(';', first + 1);
+  if (second == std::string_view::npos) return std::nullopt;
+  const auto owner = ParseOwner(rest.substr(0, first));
+  const auto token = ParseNumber(rest.substr(first + 1, second - first - 1));
+  if (!owner || !token || *token == 0) return std::nullopt;
+  return core::ForceNotice{std::move(name), *owner, *token, std::string(rest.substr(second + 1))};
 }
 
 }  // namespace
@@ -340,10 +383,13 @@ absl::StatusOr<LockView> Codec::DecodeInspect(const core::LockName& name, const 
 }
 
 std::optional<core::Input> Codec::DecodeNotice(std::string_view payload) {
+  constexpr std::string_view kForce = "force;";
   const size_t line = payload.find('\n');
   if (line == std::string_view::npos) return std::nullopt;
   auto name = core::LockName::FromEscaped(payload.substr(0, line));
-  const std::vector<std::string_view> fields = Split(payload.substr(line + 1), ';');
+  const std::string_view rest = payload.substr(line + 1);
+  if (name && rest.starts_with(kForce)) return ReadForceNotice(*std::move(name), rest.substr(kForce.size()));
+  const std::vector<std::string_view> fields = Split(rest, ';');
   if (name && fields.size() == 1 && ParseNumber(fields[0])) return core::ChangeNotice{*std::move(name)};
   if (name && fields.size() == 2) return ReadBlock(*std::move(name), fields);
   if (!name || fields.size() != 5) return std::nullopt;

@@ -85,7 +85,8 @@ class FakeBroker:
             "ListLocks": (self._list_locks, v1.ListLocksRequest)}, {"Session": (self._session, v1.SessionRequest)},
             {"WatchLock": (self._watch_lock, v1.WatchLockRequest)})
         self._serve("AdminService", {"GetStatus": (self._get_status, v1.GetStatusRequest),
-                                     "Drain": (self._drain, v1.DrainRequest)}, {})
+                                     "Drain": (self._drain, v1.DrainRequest),
+                                     "ForceRelease": (self._force_release, v1.ForceReleaseRequest)}, {})
         self.server.add_insecure_port(address)
         self.server.start()
 
@@ -390,6 +391,18 @@ class FakeBroker:
         response.store_state = v1.STORE_STATE_UP if self.store_up else v1.STORE_STATE_DOWN
         response.store_problem = "" if self.store_up else "connection refused"
         return response
+
+    def _force_release(self, request, context):
+        v1 = self.api
+        if request.holder_id and len(request.holder_id) != 16:
+            self._abort(context, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_ARGUMENT", "holder_id is none",
+                        fields=[("holder_id", "is none")])
+        with self.lock:
+            taken = [lease for lease in self._holders((request.namespace or "default", request.key))
+                     if request.holder_id in ("", lease.holder_id)]
+            for lease in taken:
+                self._leave(lease)
+        return v1.ForceReleaseResponse(released=len(taken))
 
     def _drain(self, request, _):
         response = self.api.DrainResponse()

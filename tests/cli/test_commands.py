@@ -11,11 +11,31 @@ import pytest
 from broker import eventually
 from ctl import ends, line
 
-COMMANDS = ["run", "hold", "acquire", "renew", "release", "show", "ls", "watch", "status", "drain", "completion"]
+COMMANDS = ["run", "hold", "acquire", "renew", "release", "show", "ls", "watch", "status", "drain", "force-release", "completion"]
 
 
 def environment(text):
     return dict(row.split("=", 1) for row in text.splitlines())
+
+
+class TestForceRelease:
+    def test_takes_it_and_says_from_how_many(self, ctl, broker):
+        for _ in range(2):
+            ctl("acquire", "k", "--shared")
+        assert ctl("force-release", "k", "--reason", "why").stdout == "default/k was taken from 2 holders\n"
+        assert broker.free("k")
+        nobody = ctl("force-release", "k")
+        assert (nobody.returncode, nobody.stdout) == (1, "default/k was held by nobody\n")
+
+    def test_from_one_holder_as_json(self, ctl, broker):
+        [lease] = ctl.json("acquire", "k", "--namespace", "n")
+        assert ctl("force-release", "k", "--namespace", "n", "--holder-id", "0123456789abcdef").returncode == 1
+        [done] = ctl.json("force-release", "k", "--namespace", "n", "--holder-id", lease["holder_id"])
+        assert done == {"event": "force_released", "released": 1}
+
+    def test_bad_ids_and_no_broker(self, ctl):
+        assert ctl("force-release", "k", "--holder-id", "x").returncode == 64
+        assert ctl("force-release", "k", "--server", "unix:///nowhere", "--connect-timeout", "1s").returncode == 69
 
 
 class TestLease:

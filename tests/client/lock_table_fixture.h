@@ -77,6 +77,9 @@ class LockTableTest : public ::testing::Test {
           case v1::Command::kGoodbye:
             sent.push_back("goodbye");
             break;
+          case v1::Command::kConvert:
+            sent.push_back("convert " + std::to_string(c.convert().acquire_id()));
+            break;
           default:
             sent.push_back("nothing");
         }
@@ -92,6 +95,9 @@ class LockTableTest : public ::testing::Test {
     for (auto& [callback, refusal] : fx_.refused) callback(Result<Guard>(refusal));
     for (auto& [callback, outcome] : fx_.released) {
       if (callback) callback(outcome);
+    }
+    for (auto& [callback, refusal] : fx_.downgraded) {
+      if (callback) callback(refusal);
     }
     for (auto& stop : fx_.stopped) stop.request_stop();
     fx_.Clear();

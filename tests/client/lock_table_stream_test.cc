@@ -115,6 +115,36 @@ TEST_F(LockTableTest, NumbersOfABrokerGoneMadDoNotOverflow) {
   EXPECT_TRUE(granted->belief.Believes(now_ + kV));
 }
 
+TEST_F(LockTableTest, ADowngradeIsAnsweredOnce) {
+  Strings told;
+  const auto tell = [&told](std::optional<Refusal> refusal) {
+    told.push_back(refusal ? std::string(Name(refusal->reason)) : "done");
+  };
+  const LeasePtr lease = Acquire("k");
+  table_.Downgrade(lease, tell, fx_);
+  Settle();
+  EXPECT_EQ(told, Strings{"NOT_HOLDER"});
+  told.clear();
+  Grant(lease);
+  Drain();
+  table_.Downgrade(lease, tell, fx_);
+  table_.Downgrade(lease, tell, fx_);
+  table_.Downgrade(lease, tell, fx_);
+  const std::string convert = "convert " + std::to_string(lease->id);
+  EXPECT_EQ(Drain(), (Strings{convert, convert, convert}));
+  EXPECT_TRUE(told.empty());
+  const auto id = [&](int n) { return "id: " + std::to_string(lease->id + static_cast<uint64_t>(n)); };
+  Say(id(2) + " converted { mode: LOCK_MODE_SHARED }");
+  Say(id(2) + " converted { mode: LOCK_MODE_SHARED }");
+  Say(id(1) + " refused { reason: REFUSAL_REASON_STORE_UNAVAILABLE }");
+  EXPECT_EQ(told, (Strings{"done", "STORE_UNAVAILABLE"}));
+  EXPECT_EQ(lease->cause.load(), EndCause::kNotEnded);
+  table_.OnBroken(EndCause::kDisconnected, "cut", now_, fx_);
+  Settle();
+  EXPECT_EQ(told.back(), "UNREACHABLE");
+  EXPECT_EQ(told.size(), 3u);
+}
+
 }  // namespace
 
 }  // namespace distlock::internal

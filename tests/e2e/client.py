@@ -138,6 +138,13 @@ class Client:
     def release(self, lease_id, timeout=PATIENCE_S):
         return self.unary("Release", api().ReleaseRequest(lease_id=lease_id), api().ReleaseResponse, timeout).outcome
 
+    def convert(self, lease_id, mode, timeout=PATIENCE_S):
+        return self.unary("Convert", api().ConvertRequest(lease_id=lease_id, mode=mode), api().ConvertResponse, timeout)
+
+    def force_release(self, key, holder_id="", reason="", namespace="", timeout=PATIENCE_S):
+        request = api().ForceReleaseRequest(namespace=namespace, key=key, holder_id=holder_id, reason=reason)
+        return self.unary("ForceRelease", request, api().ForceReleaseResponse, timeout, service="AdminService").released
+
     def lock(self, key, namespace="", max_waiters=0):
         request = api().GetLockRequest(namespace=namespace, key=key, max_waiters=max_waiters)
         return self.unary("GetLock", request, api().GetLockResponse).lock

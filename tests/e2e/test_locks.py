@@ -231,14 +231,6 @@ def test_locks_are_listed_by_prefix_in_pages_without_secrets(world, daemon):
     assert not client.locks(namespace="elsewhere").locks
 
 
-def test_what_later_versions_bring_is_refused_by_name(world, daemon):
-    client = world.client(daemon.url)
-    requests = [("AdminService", "ForceRelease", api().ForceReleaseRequest(key="k"))]
-    for service, method, request in requests:
-        refused = failure(client.unary, method, request, api().WatchLockResponse, service=service)
-        assert refused.reason == "NOT_SUPPORTED", (method, refused)
-
-
 def test_giving_a_request_up_at_one_broker_leaves_its_repeat_at_the_other(world):
     redis = world.redis()
     net = world.proxy(redis.url)

@@ -57,7 +57,7 @@ void CheckInfo(std::string_view text) {
   v1::LockSpec spec;
   spec.set_owner(read.owner());
   *spec.mutable_metadata() = read.metadata();
-  const v1::Holder again = distlock::rpc::ParseInfo(distlock::rpc::MakeInfo(spec, read.broker_id()));
+  const v1::Holder again = distlock::rpc::ParseInfo(distlock::rpc::MakeInfo(spec, read.broker_id(), 0));
   DISTLOCK_CHECK(again.owner() == read.owner() && again.broker_id() == read.broker_id());
 
   distlock::core::HolderView view;

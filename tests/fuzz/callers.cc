@@ -139,7 +139,7 @@ void Callers::AcquireOn(Stream& stream, const v1::Command& command) {
   acquire.session = stream.id;
   acquire.request = command.id();
   acquire.owner = NewOwner();
-  acquire.info = rpc::MakeInfo(command.acquire(), kBrokerId);
+  acquire.info = rpc::MakeInfo(command.acquire(), kBrokerId, 0);
   stream.book.AddAcquire(command.id(), acquire.name, acquire.owner, 0);
   stream.answers[command.id()] = Answered::kNot;
   inputs_.emplace_back(std::move(acquire));
@@ -161,7 +161,7 @@ void Callers::AcquireAllOn(Stream& stream, const v1::Command& command) {
     part.session = stream.id;
     part.request = command.id() + i;
     part.owner = NewOwner();
-    part.info = rpc::MakeInfo(*specs[i], kBrokerId);
+    part.info = rpc::MakeInfo(*specs[i], kBrokerId, 0);
     stream.book.AddAcquire(part.request, part.name, part.owner, 0);
     stream.answers[part.request] = Answered::kNot;
   }
@@ -203,7 +203,7 @@ void Callers::Hold(size_t slot, const v1::LockSpec& spec) {
   acquire.session = stream.id;
   acquire.request = kOnly;
   acquire.owner = NewOwner();
-  acquire.info = rpc::MakeInfo(spec, kBrokerId);
+  acquire.info = rpc::MakeInfo(spec, kBrokerId, 0);
   inputs_.emplace_back(std::move(acquire));
 }
 
@@ -233,7 +233,7 @@ void Callers::Acquire(const v1::AcquireRequest& request) {
     stream.answers[acquire.request] = Answered::kNot;
     acquire.owner =
         request.request_id().empty() ? NewOwner() : rpc::OwnerIdOf(acquire.name, request.request_id());
-    acquire.info = rpc::MakeInfo(*specs[i], kBrokerId);
+    acquire.info = rpc::MakeInfo(*specs[i], kBrokerId, 0);
   }
   if (all.parts.size() == 1) {
     inputs_.emplace_back(std::move(all.parts.front()));

@@ -30,6 +30,10 @@ void CheckNotice(std::string_view text) {
   if (const auto* change = std::get_if<distlock::core::ChangeNotice>(&*input)) {
     return DISTLOCK_CHECK(!change->name.empty());
   }
+  if (const auto* force = std::get_if<distlock::core::ForceNotice>(&*input)) {
+    DISTLOCK_CHECK(!force->name.empty() && force->token != 0 && text.ends_with(force->reason));
+    return;
+  }
   const auto* notice = std::get_if<distlock::core::GrantNotice>(&*input);
   DISTLOCK_CHECK(notice != nullptr);
   // The owner of zeros is nobody: the lock is blocked.

@@ -152,6 +152,12 @@ ToyStore::Outcome ToyStore::FittingOutcome(const core::StoreCommand& command, By
       return core::WatchDone{{.holders = {store.Holder(bytes, now)}, .holder_count = 1}};
     }
     Outcome operator()(const core::StoreReconnect&) const { return core::StoreUnknown{}; }
+    Outcome operator()(const core::StoreConvert&) const {
+      return core::ConvertDone{static_cast<core::ConvertDone::Result>(bytes.Below(3)), bytes.Flag(), {store.Holder(bytes, now)}};
+    }
+    Outcome operator()(const core::StoreForce&) const {
+      return core::ForceDone{static_cast<core::ForceDone::Result>(bytes.Below(3)), bytes.Flag(), {store.Holder(bytes, now)}};
+    }
     Outcome GivenBack() const {
       core::GiveBackDone done{.was_holder = true, .was_waiter = false, .next = {}};
       while (done.next.size() < 3 && bytes.Flag()) done.next.push_back(store.Holder(bytes, now));
@@ -195,6 +201,10 @@ core::StoreReply ToyStore::AnswerWell(Instant now) {
     Outcome operator()(const core::StoreTend&) const { return core::TendDone{.slot_was_gone = true, .holders = {}}; }
     Outcome operator()(const core::StoreWatch&) const { return core::WatchDone{}; }
     Outcome operator()(const core::StoreReconnect&) const { return core::StoreUnknown{}; }
+    Outcome operator()(const core::StoreConvert&) const {
+      return core::ConvertDone{.result = core::ConvertDone::Result::kConverted, .next = {}};
+    }
+    Outcome operator()(const core::StoreForce&) const { return core::ForceDone{.result = core::ForceDone::Result::kReleased, .next = {}}; }
   };
   const auto at = open_.begin();
   core::StoreReply reply{at->first, TrueTime(now), std::visit(Choose{*this, now}, at->second)};

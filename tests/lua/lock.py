@@ -8,9 +8,9 @@ import pathlib
 from resp import Connection
 
 LUA = pathlib.Path(__file__).resolve().parents[2] / "lua"
-VERBS = ("acquire", "acquire_all", "renew", "release", "withdraw", "tend", "inspect", "watch")
+VERBS = ("acquire", "acquire_all", "renew", "release", "withdraw", "tend", "inspect", "watch", "convert", "force")
 (GRANTED, QUEUED, HELD, LATE, FOREIGN, QUEUE_FULL, RELEASED, NOT_HOLDER, WITHDRAWN, GONE, TENDED, RENEWED,
- INSPECTED, MISMATCH) = range(1, 15)
+ INSPECTED, MISMATCH, CONVERTED, TOLD) = range(1, 17)
 KEEP_MS = 86_400_000
 SLOT_MS = 30_000
 TTL_MS = 15_000
@@ -117,6 +117,14 @@ class Lock:
     def watch(self, at=1, slot=SLOT_MS, limit=100):
         return one_holder(self.call("watch", limit, 100, broker(at), slot))
 
+    def convert(self, n, at=1, token=0, more=""):
+        return self.call("convert", owner(n), token, KEEP_MS, self.trusted, broker(at), more)
+
+    def force(self, n, of=1, at=1, token=0, reason="why"):
+        """`of`: the broker that owner n has it through; None: it is not known."""
+        through = "" if of is None else broker(of)
+        return self.call("force", owner(n), token, through, reason, KEEP_MS, self.trusted, broker(at), FAIR_AFTER_US)
+
     def renew(self, *pairs):
         """pairs: (lock, n, ttl), or (lock, n, ttl, token), or (lock, n, ttl, token, hold_until)"""
         argv = [item for _, n, ttl, *more in pairs for item in (owner(n), *(more[:1] or (0,)), ttl, *(more[1:] or (0,)))]
@@ -147,13 +155,17 @@ class Ear:
         self._connection.close()
 
     def heard(self):
-        """The notices so far: (name, owner number, token, since, ttl, delay), (name, since, ms) of a block, and (name, since) of a
-        change of what this broker watches."""
+        """The notices so far: (name, owner number, token, since, ttl, delay), (name, since, ms) of a block, (name, since) of a change of
+        what this broker watches, and (name, "force", owner number, token, reason)."""
         notices = []
         # Redis queues a notice before the reply to the script that sent it, but on another socket: ask for a pong behind it.
         self._connection.send("PING")
         while (message := self._connection.receive())[0] != b"pong":
             name, _, rest = message[2].decode().partition("\n")
+            if rest.startswith("force;"):
+                _, who, token, reason = rest.split(";", 3)
+                notices.append((name, "force", int(who, 16), token, reason))
+                continue
             if ";" not in rest:
                 notices.append((name, rest))
                 continue

@@ -128,6 +128,24 @@ def test_commands_of_readers_and_permits(redis):
     assert commands(redis, lambda: rw.give_back(2)) == 6
 
 
+def test_commands_of_conversion_and_force(redis, listen):
+    listen(2)
+    rw = RwLock(redis, check_ttl=False)
+    rw.write(1)
+    assert commands(redis, lambda: rw.convert(1)) == 7
+    assert commands(redis, lambda: rw.convert(1)) == 3
+    rw.give_back(1)
+    rw.write(1)
+    rw.read(3)
+    rw.read(4)
+    assert commands(redis, lambda: rw.convert(1)) == 22
+    rw.give_back(1), rw.give_back(3)
+    assert commands(redis, lambda: rw.force(4, of=2)) == 4
+    assert commands(redis, lambda: rw.force(4)) == 6
+    rw.write(1)
+    assert commands(redis, lambda: rw.force(1)) == 4
+
+
 def test_many_readers_cost_no_more(redis):
     rw = RwLock(redis, check_ttl=False)
     rw.read(1)

@@ -74,7 +74,7 @@ TEST(HolderInfo, KeepsPublicFactsOnly) {
   v1::LockSpec spec;
   spec.set_owner("me");
   (*spec.mutable_metadata())["job"] = "7";
-  const v1::Holder facts = ParseInfo(MakeInfo(spec, "0011223344556677"));
+  const v1::Holder facts = ParseInfo(MakeInfo(spec, "0011223344556677", 0));
   EXPECT_EQ(facts.owner(), "me");
   EXPECT_EQ(facts.metadata().at("job"), "7");
   EXPECT_EQ(facts.mode(), v1::LOCK_MODE_EXCLUSIVE);

@@ -171,13 +171,6 @@ TEST(Unary, TakenAgainOtherwiseThanItIsHeldItIsRefused) {
   EXPECT_EQ(reason(), "INVALID_ARGUMENT") << "another lock";
 }
 
-TEST(Unary, WhatIsNotBuiltSaysSo) {
-  TestBroker broker;
-  const auto [force, r3] =
-      Call<v1::ForceReleaseResponse>(broker.admin(), &v1::AdminService::Stub::ForceRelease, v1::ForceReleaseRequest());
-  EXPECT_EQ(Details(force).reason, "NOT_SUPPORTED");
-}
-
 TEST(Unary, GetAndListShowHoldersWithoutSecrets) {
   TestBroker broker;
   const v1::Grant grant = broker.Take("a");

@@ -257,4 +257,18 @@ FakeStore::Outcome FakeStore::Run(const core::StoreWatch& c) {
   return core::WatchDone{ViewOf(c.name)};
 }
 
+FakeStore::Outcome FakeStore::Run(const core::StoreConvert& c) {
+  auto& holder = locks_[c.name].holder;
+  if (!holder || !Is(*holder, c.owner, c.token)) return core::ConvertDone{};
+  if (!holder->info.ends_with(c.info)) holder->info += c.info;
+  return core::ConvertDone{.result = core::ConvertDone::Result::kConverted, .next = {}};
+}
+
+FakeStore::Outcome FakeStore::Run(const core::StoreForce& c) {
+  Lock& lock = locks_[c.name];
+  if (!lock.holder || !Is(*lock.holder, c.owner, c.token)) return core::ForceDone{.next = {}};
+  lock.holder.reset();
+  return core::ForceDone{.result = core::ForceDone::Result::kReleased, .next = HandOff(lock)};
+}
+
 }  // namespace distlock::shard

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A store in memory behind the seam, which does what a script tells it: answers at once, later or never, loses replies,
-// goes down. Locks are kept honestly: one holder, waiters in order, a token per grant; no time to live.
+// goes down. Locks are kept honestly: one holder, waiters in order, a token per grant; no time to live. Of
+// converted leases it keeps that they are, but lets nobody else in; no broker but the caller hears of a forced release.
 //
 // Thread: FakeStore on its shard's loop; StoreScript on any, shared by a test and the stores of all its shards.
 #pragma once
@@ -95,6 +96,8 @@ class FakeStore final : public store::Store {
   Outcome Run(const core::StoreWithdraw& c);
   Outcome Run(const core::StoreTend& c);
   Outcome Run(const core::StoreWatch& c);
+  Outcome Run(const core::StoreConvert& c);
+  Outcome Run(const core::StoreForce& c);
 
   StoreScript& script_;
   store::StoreListener* listener_ = nullptr;

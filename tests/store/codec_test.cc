@@ -270,17 +270,18 @@ TEST(CodecDecode, ErrorsAreFailedOnlyWhenNothingRan) {
 }
 
 TEST(CodecDecode, Notice) {
-  const auto grant = Codec::DecodeNotice(Cat("ns/a%0Ab\n", kOwnerHex, ";43;5;2000;100"));
-  ASSERT_TRUE(grant);
-  const auto* notice = std::get_if<core::GrantNotice>(&*grant);
-  ASSERT_NE(notice, nullptr);
+  const auto grant_in = [](std::string_view payload) -> std::optional<core::GrantNotice> {
+    const auto input = Codec::DecodeNotice(payload);
+    if (!input || !std::holds_alternative<core::GrantNotice>(*input)) return std::nullopt;
+    return std::get<core::GrantNotice>(*input);
+  };
+  const auto notice = grant_in(Cat("ns/a%0Ab\n", kOwnerHex, ";43;5;2000;100"));
+  ASSERT_TRUE(notice);
   EXPECT_EQ(notice->name, core::LockName::Encode("ns", "a\nb"));
   EXPECT_EQ(notice->token, 43u);
   EXPECT_EQ(notice->ttl, std::chrono::seconds(2));
-  const auto blocked = Codec::DecodeNotice("ns/a\n5;1500");
-  ASSERT_TRUE(blocked);
-  const auto* block = std::get_if<core::GrantNotice>(&*blocked);
-  ASSERT_NE(block, nullptr);
+  const auto block = grant_in("ns/a\n5;1500");
+  ASSERT_TRUE(block);
   EXPECT_EQ(block->owner, core::OwnerId{});
   EXPECT_EQ(block->since.us, 5);
   EXPECT_EQ(block->ttl, std::chrono::milliseconds(1500));
@@ -307,6 +308,20 @@ TEST(CodecDecode, WatchShowsTheLock) {
   EXPECT_EQ(done.view.holders[0].time_left, std::chrono::milliseconds(900));
   ASSERT_EQ(done.view.waiters.size(), 1u);
   EXPECT_EQ(done.view.waiters[0].since.us, 1795);
+}
+
+TEST(CodecDecode, ForceNotice) {
+  const auto input = Codec::DecodeNotice(Cat("ns/a\nforce;", kOwnerHex, ";43;a;b\nc"));
+  ASSERT_TRUE(input && std::holds_alternative<core::ForceNotice>(*input));
+  const auto& force = std::get<core::ForceNotice>(*input);
+  EXPECT_EQ(force.name, core::LockName::Encode("ns", "a"));
+  EXPECT_EQ(force.owner[0], 1);
+  EXPECT_EQ(force.token, 43u);
+  EXPECT_EQ(force.reason, "a;b\nc");
+  for (const std::string& bad : {std::string("ns/a\nforce;"), Cat("ns/a\nforce;", kOwnerHex), Cat("ns/a\nforce;", kOwnerHex, ";0;x"),
+                                 Cat("ns/a\nforce;", kOwnerHex, ";x;x"), std::string("ns/a\nforce;ab;1;x"), Cat("ns/a\nforce;", kOwnerHex, ";1")}) {
+    EXPECT_FALSE(Codec::DecodeNotice(bad)) << bad;
+  }
 }
 
 TEST(CodecDecode, Inspect) {

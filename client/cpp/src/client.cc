@@ -83,6 +83,28 @@ void Guard::ReleaseAsync(ReleaseCallback callback) {
   if (callback) callback(ReleaseOutcome::kAlreadyGone);
 }
 
+std::optional<Refusal> Guard::Downgrade() {
+  if (Core::OnLibraryThread()) {
+    return Refusal{.reason = RefusalReason::kWouldDeadlock,
+                   .message = "Downgrade waits for the broker and must not be called from a callback; use DowngradeAsync"};
+  }
+  struct {
+    std::optional<Refusal> refusal;
+    absl::Notification done;
+  } answer;
+  DowngradeAsync([&answer](std::optional<Refusal> refusal) {
+    answer.refusal = std::move(refusal);
+    answer.done.Notify();
+  });
+  answer.done.WaitForNotification();
+  return answer.refusal;
+}
+
+void Guard::DowngradeAsync(DowngradeCallback callback) {
+  if (lease_ != nullptr) return core_->Downgrade(lease_, std::move(callback));
+  if (callback) callback(Refusal{.reason = RefusalReason::kNotHolder, .message = "this guard holds nothing"});
+}
+
 LockState Guard::state() const { return lease_ == nullptr ? LockState::kReleased : core_->StateOf(lease_); }
 
 std::stop_token Guard::stop_token() const { return lease_ == nullptr ? std::stop_token() : core_->StopToken(lease_); }

@@ -103,6 +103,15 @@ void Core::Release(const LeasePtr& lease, ReleaseCallback callback) {
   Tell(fx, false);
 }
 
+void Core::Downgrade(const LeasePtr& lease, DowngradeCallback callback) {
+  Effects fx;
+  {
+    absl::MutexLock lock(&mu_);
+    table_.Downgrade(lease, std::move(callback), fx);
+  }
+  Tell(fx, false);
+}
+
 LockState Core::StateOf(const LeasePtr& lease) {
   // The deadline first: one that was raised for a later stream comes with the end of this lease.
   const int64_t deadline_ns = lease->deadline_ns.load(std::memory_order_acquire);
@@ -154,6 +163,9 @@ void Core::Tell(Effects& fx, bool on_library_thread) {
   for (std::stop_source& stop : fx.stopped) stop.request_stop();
   for (auto& [callback, outcome] : fx.released) {
     if (callback) callback(outcome);
+  }
+  for (auto& [callback, refusal] : fx.downgraded) {
+    if (callback) callback(std::move(refusal));
   }
   if (fx.draining && options_.on_draining) options_.on_draining(*fx.draining);
   fx.Clear();

@@ -36,6 +36,7 @@ class Core : public std::enable_shared_from_this<Core> {
   LeasePtr Acquire(std::shared_ptr<const Spec> spec, std::optional<Duration> max_wait, LockCallback callback);
   void Cancel(const LeasePtr& lease);
   void Release(const LeasePtr& lease, ReleaseCallback callback);
+  void Downgrade(const LeasePtr& lease, DowngradeCallback callback);
   LockState StateOf(const LeasePtr& lease);
   std::stop_token StopToken(const LeasePtr& lease);
   std::string EndMessage(const LeasePtr& lease);

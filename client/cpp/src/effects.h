@@ -20,6 +20,7 @@ struct Effects {
   std::vector<std::pair<LockCallback, Refusal>> refused;
   std::vector<std::stop_source> stopped;
   std::vector<std::pair<ReleaseCallback, ReleaseOutcome>> released;
+  std::vector<std::pair<DowngradeCallback, std::optional<Refusal>>> downgraded;
   std::optional<Duration> draining;
 
   // Keeps the capacity, so that a stream's effects are allocated once.
@@ -29,6 +30,7 @@ struct Effects {
     refused.clear();
     stopped.clear();
     released.clear();
+    downgraded.clear();
     draining.reset();
   }
 };

@@ -69,6 +69,17 @@ void LockTable::Release(const LeasePtr& lease, ReleaseCallback callback, int64_t
   live_.erase(lease->id);
 }
 
+void LockTable::Downgrade(const LeasePtr& lease, DowngradeCallback callback, Effects& fx) {
+  if (lease->phase != Lease::Phase::kHeld || leaving_) {
+    fx.downgraded.emplace_back(std::move(callback),
+                               Refusal{.reason = RefusalReason::kNotHolder, .message = "the lock has ended"});
+    return;
+  }
+  const uint64_t id = next_id_++;
+  outbox_.Downgrade(id, lease->id);
+  downgrades_.emplace(id, std::move(callback));
+}
+
 void LockTable::Notice(const LeasePtr& lease, int64_t now_ns, Effects& fx) {
   if (lease->phase != Lease::Phase::kHeld) return;
   lease->belief.Notice(now_ns);

@@ -4,7 +4,7 @@
 // clock, no threads, no IO: each call gets the time, adds to `fx` what the program must be told, and to the outbox what
 // the broker must be told. Guarded by its Core's mutex, except for quiet().
 //
-// 1. Each acquire is answered exactly once, each release with a callback too.
+// 1. Each acquire is answered exactly once, each release and downgrade with a callback too.
 // 2. A lease lives on one stream only: when that ends, so does the lease.
 // 3. A lease that ended here while its stream lives is also given back there, or the broker would keep it for ever.
 #pragma once
@@ -42,6 +42,7 @@ class LockTable {
                    int64_t now_ns, Effects& fx);
   void Cancel(const LeasePtr& lease, Effects& fx);
   void Release(const LeasePtr& lease, ReleaseCallback callback, int64_t now_ns, Effects& fx);
+  void Downgrade(const LeasePtr& lease, DowngradeCallback callback, Effects& fx);
   // Ends the lease if its deadline has passed.
   void Notice(const LeasePtr& lease, int64_t now_ns, Effects& fx);
   std::stop_token StopToken(Lease& lease);
@@ -78,6 +79,7 @@ class LockTable {
   void OnGrant(uint64_t id, const v1::Grant& grant, int64_t now_ns, Effects& fx);
   void OnRefused(uint64_t id, const v1::Refusal& refusal, int64_t now_ns, Effects& fx);
   void OnReleased(uint64_t id, ReleaseOutcome outcome, Effects& fx);
+  bool OnDowngraded(uint64_t id, std::optional<Refusal> refusal, Effects& fx);
   void OnReleasedByLeaseId(uint64_t id, Effects& fx);
   void OnAck(const v1::HeartbeatAck& ack, int64_t now_ns, Effects& fx);
   void OnLost(uint64_t id, const v1::Lost& lost, Effects& fx);
@@ -101,6 +103,7 @@ class LockTable {
 
   Live live_;                                                // waiting, granted, held
   std::map<uint64_t, ReleaseCallback> releases_;              // by the release command's id
+  std::map<uint64_t, DowngradeCallback> downgrades_;          // by the command's id
   absl::btree_set<std::pair<int64_t, uint64_t>> timeouts_;   // of the waiting
   uint64_t next_id_ = 1;
   size_t held_ = 0;

@@ -30,6 +30,9 @@ void LockTable::OnEvent(const v1::Event& event, int64_t now_ns, Effects& fx) {
       return OnGrant(event.id(), event.granted(), now_ns, fx);
     case v1::Event::kReleased:
       return OnReleased(event.id(), ToOutcome(event.released().outcome()), fx);
+    case v1::Event::kConverted:
+      OnDowngraded(event.id(), std::nullopt, fx);
+      return;
     case v1::Event::kRefused:
       return OnRefused(event.id(), event.refused(), now_ns, fx);
     case v1::Event::kHeartbeatAck:
@@ -102,6 +105,7 @@ void LockTable::OnGrant(uint64_t id, const v1::Grant& grant, int64_t now_ns, Eff
 void LockTable::OnRefused(uint64_t id, const v1::Refusal& wire, int64_t now_ns, Effects& fx) {
   const LeasePtr lease = Find(id);
   if (lease == nullptr) {
+    if (OnDowngraded(id, ToRefusal(wire), fx)) return;
     const bool gone = wire.reason() == v1::REFUSAL_REASON_NOT_HOLDER;
     OnReleased(id, gone ? ReleaseOutcome::kAlreadyGone : ReleaseOutcome::kUnknown, fx);
     return;
@@ -126,6 +130,14 @@ void LockTable::OnReleased(uint64_t id, ReleaseOutcome outcome, Effects& fx) {
   if (found == releases_.end()) return OnReleasedByLeaseId(id, fx);
   fx.released.emplace_back(std::move(found->second), outcome);
   releases_.erase(found);
+}
+
+bool LockTable::OnDowngraded(uint64_t id, std::optional<Refusal> refusal, Effects& fx) {
+  const auto found = downgrades_.find(id);
+  if (found == downgrades_.end()) return false;
+  fx.downgraded.emplace_back(std::move(found->second), std::move(refusal));
+  downgrades_.erase(found);
+  return true;
 }
 
 // Under the acquire's own id: whoever knows the lease_id gave it back, and no later ack limits what is not there.
@@ -210,6 +222,10 @@ void LockTable::OnBroken(EndCause cause, const std::string& why, int64_t now_ns,
   }
   for (auto& [id, callback] : releases_) fx.released.emplace_back(std::move(callback), ReleaseOutcome::kUnknown);
   releases_.clear();
+  for (auto& [id, callback] : downgrades_) {
+    fx.downgraded.emplace_back(std::move(callback), Refusal{.reason = RefusalReason::kUnreachable, .message = why});
+  }
+  downgrades_.clear();
 }
 
 void LockTable::OnStatus(Refusal why, Effects& fx) {

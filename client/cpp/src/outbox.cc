@@ -61,6 +61,13 @@ void Outbox::Cancel(uint64_t id, uint64_t acquire_id) {
   command->mutable_cancel()->set_acquire_id(acquire_id);
 }
 
+void Outbox::Downgrade(uint64_t id, uint64_t acquire_id) {
+  v1::Command* command = Add(0);
+  command->set_id(id);
+  command->mutable_convert()->set_acquire_id(acquire_id);
+  command->mutable_convert()->set_mode(v1::LOCK_MODE_SHARED);
+}
+
 void Outbox::Heartbeat(uint64_t seq) {
   // Into the batch that leaves next, however full it is: belief counts from now.
   v1::Command* command = waiting_.empty() ? Add(0) : waiting_.front()->Add(0);

@@ -42,6 +42,7 @@ class Outbox {
   void Acquire(uint64_t id, const v1::LockSpec& spec, size_t bytes, int64_t max_wait_ns);
   void Release(uint64_t id, uint64_t acquire_id);
   void Cancel(uint64_t id, uint64_t acquire_id);
+  void Downgrade(uint64_t id, uint64_t acquire_id);
   void Heartbeat(uint64_t seq);
   void Goodbye();
 

@@ -10,7 +10,9 @@ namespace {
 
 // A client with on_disconnect RELEASE accepts that its lock goes to another while it still believes; its stream must have
 // broken for that, and streams break by faults only.
-bool Accepted(const Index& index, const Tenure& tenure) { return index.TermsOf(tenure).risky && !index.history.calm; }
+bool Accepted(const Index& index, const Tenure& tenure) {
+  return IsTakenUntold(index, tenure) || (index.TermsOf(tenure).risky && !index.history.calm);
+}
 
 // The store lost a grant that it had given before, and gave the lock anew. The earlier belief may outlive that by what had
 // been promised then, which is a ttl at most.
@@ -54,7 +56,7 @@ void CheckOverlaps(const Index& index, Report& report) {
       if (earlier.lease == tenure.lease) continue;
       const int64_t overlap_end = std::min(other->until, belief.until);
       if (Excused(index, earlier, tenure, overlap_end)) continue;
-      if (MayShare(terms, index.TermsOf(earlier))) {
+      if (MayShare(terms, index.TermsAt(earlier, belief.from))) {
         permits += index.TermsOf(earlier).permits;
         if (terms.kind == HoldKind::kShared || permits <= terms.limit) continue;
       }
@@ -92,7 +94,8 @@ void CheckReleaseHadReason(const Index& index, const Tenure& tenure, Report& rep
   const LeaseTerms& terms = index.TermsOf(tenure);
   if (!index.history.calm || terms.detached || terms.max_hold_ns > 0) return;
   if (tenure.freed == kNotSeen || tenure.how != FreedHow::kReleased) return;
-  const bool let_go = (tenure.ended != kNotSeen && tenure.ended <= tenure.freed) ||
+  const bool let_go = (tenure.forced != kNotSeen && tenure.forced <= tenure.freed) ||
+                      (tenure.ended != kNotSeen && tenure.ended <= tenure.freed) ||
                       (fate.gave_up != kNotSeen && fate.gave_up <= tenure.freed) ||
                       (fate.answered != kNotSeen && fate.answered <= tenure.freed && tenure.told == kNotSeen) ||
                       (fate.max_wait >= 0 && tenure.told == kNotSeen);
@@ -134,6 +137,12 @@ void CheckRegister(const Index& index, Report& report) {
 }
 
 }  // namespace
+
+bool IsTakenUntold(const Index& index, const Tenure& tenure) {
+  if (tenure.forced == kNotSeen) return false;
+  if (index.TermsOf(tenure).detached) return true;
+  return !index.history.calm && tenure.freed != kNotSeen && tenure.how == FreedHow::kForced;
+}
 
 void CheckBelief(const Index& index, Report& report) {
   CheckOverlaps(index, report);

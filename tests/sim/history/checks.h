@@ -16,6 +16,8 @@ void CheckLiveness(const Index& index, Report& report);  // I6, I11
 void CheckLosses(const Index& index, Report& report);    // I13
 void CheckTerms(const Index& index, Report& report);     // I7, I8
 
+// Whether an administrator took it without its client being told: of a detached lease, or where its broker was out of reach.
+bool IsTakenUntold(const Index& index, const Tenure& tenure);
 // For the summary.
 bool IsLoss(const Tenure& tenure);
 bool IsJustified(const Index& index, const Tenure& loss);

@@ -28,6 +28,8 @@ enum class RecordKind : uint8_t {
   kUnqueued,  // it lost its place without a grant
   kTook,      // it holds the lock; `token`
   kFreed,     // it holds it no more [code: FreedHow]
+  kDowngraded,  // it held it EXCLUSIVE, and holds it SHARED
+  kForced,    // an administrator takes it from its holder, from now on
   // The run.
   // Somebody broke something [code: FaultKind; value: for how long, ns; of kStoreClock, by how much]. `actor` is what it
   // happened to, `lock` the only lock it concerns, or -1.
@@ -39,7 +41,8 @@ enum class RecordKind : uint8_t {
 };
 
 enum class EndedWhy : uint8_t { kReleasing, kLost, kStreamBroke, kDeadline, kClientDied };
-enum class FreedHow : uint8_t { kReleased, kExpired, kForgotten };
+// kForced: by the administrator's own call, since no broker could be told.
+enum class FreedHow : uint8_t { kReleased, kExpired, kForgotten, kForced };
 enum class FaultKind : uint8_t {
   kClientKilled, kClientPaused, kClientClock,
   kBrokerKilled, kBrokerPaused, kBrokerDrained, kBrokerClock,

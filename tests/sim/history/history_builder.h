@@ -105,6 +105,8 @@ class HistoryBuilder {
   void Freed(int64_t at, int64_t lease, FreedHow how = FreedHow::kReleased) {
     Add(at, RecordKind::kFreed, lease, {.code = static_cast<uint8_t>(how)});
   }
+  void Downgraded(int64_t at, int64_t lease) { Add(at, RecordKind::kDowngraded, lease); }
+  void Forced(int64_t at, int64_t lease) { Add(at, RecordKind::kForced, lease); }
   // The same seen by the store as well; taken 1 ms before the client is told, freed 1 ms after it has let go.
   void HoldsInStore(int64_t from, int64_t until, int64_t lease, uint64_t token) {
     Took(from - 1, lease, token);

@@ -97,6 +97,16 @@ void Index::Read(const Record& record, int32_t number) {
       }
       return;
     }
+    case RecordKind::kDowngraded:
+    case RecordKind::kForced: {
+      for (int32_t i = fate->first; i >= 0; i = tenures[static_cast<size_t>(i)].next) {
+        Tenure& tenure = tenures[static_cast<size_t>(i)];
+        if (tenure.took == kNotSeen || tenure.freed != kNotSeen) continue;
+        int64_t& since = record.kind == RecordKind::kForced ? tenure.forced : tenure.downgraded;
+        if (since == kNotSeen) since = record.at_ns;
+      }
+      return;
+    }
     case RecordKind::kFault: return ReadFault(record);
     case RecordKind::kForgot: forgettings.push_back({record.at_ns, record.lock}); return;
     case RecordKind::kHealed: healed = std::min(healed, record.at_ns); return;

@@ -32,6 +32,8 @@ struct Tenure {
   int64_t freed = kNotSeen;
   int64_t freed_first = kNotSeen;  // before a store that was rolled back had it again
   FreedHow how = FreedHow::kReleased;
+  int64_t downgraded = kNotSeen;  // SHARED from then on
+  int64_t forced = kNotSeen;      // an administrator took it from then on
   int64_t came_back = kNotSeen;  // believed in again after its end
   int told_times = 0;
   int32_t next = -1;  // of the same lease
@@ -98,6 +100,12 @@ class Index {
 
   const LeaseTerms& TermsOf(int64_t lease) const { return history.leases[static_cast<size_t>(lease)]; }
   const LeaseTerms& TermsOf(const Tenure& tenure) const { return TermsOf(tenure.lease); }
+  // As it is held at that time: what was asked for, or SHARED since it was converted.
+  LeaseTerms TermsAt(const Tenure& tenure, int64_t at) const {
+    LeaseTerms terms = TermsOf(tenure);
+    if (tenure.downgraded != kNotSeen && tenure.downgraded <= at) terms.kind = HoldKind::kShared;
+    return terms;
+  }
   // The earliest that the store can have given it.
   int64_t BeganNotBefore(const Tenure& tenure) const {
     return tenure.took != kNotSeen ? tenure.took : fates[static_cast<size_t>(tenure.lease)].asked;

@@ -26,6 +26,46 @@ TEST(Kinds, ReadersShareAndWritersDoNot) {
   EXPECT_VIOLATED(Together({}, kReader), "I1");
 }
 
+// ann writes, and goes on as a reader at `downgraded`; bob reads from 20 on.
+HistoryBuilder GoesOnAsReader(int64_t downgraded) {
+  HistoryBuilder b;
+  const int64_t ann = b.Asks(0, "ann");
+  b.HoldsInStore(10, 50, ann, 5);
+  b.Downgraded(downgraded, ann);
+  b.HoldsInStore(20, 60, b.Asks(1, "bob", kReader), 6);
+  return b;
+}
+
+TEST(Kinds, AWriterThatGoesOnAsReaderSharesFromThenOn) {
+  EXPECT_VIOLATED(GoesOnAsReader(15), "");
+  EXPECT_VIOLATED(GoesOnAsReader(30), "I1");
+  HistoryBuilder b = GoesOnAsReader(15);
+  b.HoldsInStore(30, 40, b.Asks(2, "eve"), 7);
+  EXPECT_VIOLATED(b, "I1");
+}
+
+// An administrator takes it from ann at 20, who believes until 40; bob has it from `given` on.
+HistoryBuilder TakenByForce(const Terms& terms, FreedHow how, int64_t given) {
+  HistoryBuilder b;
+  const int64_t ann = b.Asks(0, "ann", terms);
+  b.Took(9, ann, 5);
+  b.Granted(10, ann, 5, 40);
+  b.Forced(20, ann);
+  b.Freed(given - 2, ann, how);
+  b.HoldsInStore(given, given + 20, b.Asks(1, "bob"), 6);
+  return b;
+}
+
+TEST(Kinds, WhatIsTakenByForceIsFreedWhenItsClientHasCeasedToBelieve) {
+  EXPECT_VIOLATED(TakenByForce({}, FreedHow::kReleased, 42), "");
+  EXPECT_VIOLATED(TakenByForce({}, FreedHow::kReleased, 30), "I1 I3");
+  EXPECT_VIOLATED(TakenByForce({.detached = true}, FreedHow::kReleased, 30), "");
+  EXPECT_VIOLATED(TakenByForce({}, FreedHow::kForced, 30), "");
+  HistoryBuilder calm = TakenByForce({}, FreedHow::kForced, 30);
+  calm.Calm();
+  EXPECT_VIOLATED(calm, "I1");
+}
+
 TEST(Kinds, PermitsAreNeverMoreThanTheLimit) {
   EXPECT_VIOLATED(Together(Permits(1), Permits(2)), "");
   EXPECT_VIOLATED(Together(Permits(2), Permits(2)), "I1");

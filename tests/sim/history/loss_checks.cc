@@ -82,6 +82,13 @@ bool ByMaxHold(const Index& index, const Tenure& loss) {
   return loss.ended - since >= terms.max_hold_ns - allowance;
 }
 
+// Told FORCED, or, where nobody could tell it, found to be gone.
+bool ByForce(const Tenure& loss) {
+  if (loss.forced == kNotSeen || loss.forced > loss.ended) return false;
+  return loss.lost_reason == static_cast<int64_t>(core::LostReason::kForced) ||
+         loss.lost_reason == static_cast<int64_t>(core::LostReason::kTaken);
+}
+
 }  // namespace
 
 bool IsLoss(const Tenure& tenure) {
@@ -90,6 +97,7 @@ bool IsLoss(const Tenure& tenure) {
 }
 
 bool IsJustified(const Index& index, const Tenure& loss) {
+  if (ByForce(loss)) return true;
   if (ByMaxHold(index, loss)) return true;
   if (loss.lost_reason == static_cast<int64_t>(core::LostReason::kMaxHold)) return false;
   if (loss.lost_reason == static_cast<int64_t>(core::LostReason::kTaken) && loss.told != kNotSeen &&

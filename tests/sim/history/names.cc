@@ -13,9 +13,9 @@ using Names = std::span<const std::string_view>;
 }  // namespace
 
 Names KindNames() {
-  static constexpr std::array<std::string_view, 17> kNames = {
+  static constexpr std::array<std::string_view, 19> kNames = {
       "asked",    "gave_up", "refused", "granted", "believes", "ended",  "released", "wrote", "queued",
-      "unqueued", "took",    "freed",   "fault",   "forgot",   "healed", "quiet",    "left"};
+      "unqueued", "took",    "freed",   "downgraded", "forced", "fault",   "forgot",   "healed", "quiet",    "left"};
   static_assert(static_cast<size_t>(RecordKind::kLeft) + 1 == kNames.size());
   return kNames;
 }
@@ -27,8 +27,8 @@ Names EndedNames() {
 }
 
 Names FreedNames() {
-  static constexpr std::array<std::string_view, 3> kNames = {"released", "expired", "forgotten"};
-  static_assert(static_cast<size_t>(FreedHow::kForgotten) + 1 == kNames.size());
+  static constexpr std::array<std::string_view, 4> kNames = {"released", "expired", "forgotten", "forced"};
+  static_assert(static_cast<size_t>(FreedHow::kForced) + 1 == kNames.size());
   return kNames;
 }
 

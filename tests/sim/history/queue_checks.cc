@@ -2,6 +2,7 @@
 //
 // I4 and I5, by the store's own queue where it can be seen, else by what clients asked and were told.
 #include <algorithm>
+#include <set>
 
 #include "history/checks.h"
 
@@ -41,6 +42,7 @@ class StoreQueues {
         case RecordKind::kUnqueued: Leave(record); break;
         case RecordKind::kTook: Take(record, i); break;
         case RecordKind::kFreed: Free(record); break;
+        case RecordKind::kDowngraded: Downgrade(record); break;
         default: break;
       }
     }
@@ -93,6 +95,13 @@ class StoreQueues {
     const bool clean = fate.released != kNotSeen && fate.answered <= record.at_ns;
     const bool handed_on = static_cast<FreedHow>(record.code) == FreedHow::kReleased && (delay == 0 || clean);
     if (!handed_on) lock.told_by = record.at_ns + delay + index_.history.longest_ttl_ns;
+  }
+
+  // What it shares from now on is free for others.
+  void Downgrade(const Record& record) {
+    shared_.insert(record.lease);
+    LockState& lock = locks_[static_cast<size_t>(record.lock)];
+    lock.free_since = std::max(lock.free_since, record.at_ns);
   }
 
   void Take(const Record& record, size_t number) {
@@ -161,7 +170,9 @@ class StoreQueues {
     const LeaseTerms& terms = index_.TermsOf(lease);
     uint64_t permits = terms.permits;
     for (const int64_t holder : lock.holders) {
-      if (!MayShare(terms, index_.TermsOf(holder))) return false;
+      LeaseTerms has = index_.TermsOf(holder);
+      if (shared_.contains(holder)) has.kind = HoldKind::kShared;
+      if (!MayShare(terms, has)) return false;
       permits += index_.TermsOf(holder).permits;
     }
     return lock.holders.empty() || terms.kind == HoldKind::kShared || permits <= terms.limit;
@@ -191,6 +202,7 @@ class StoreQueues {
   Report& report_;
   std::vector<LockState> locks_;
   std::vector<int64_t> arrivals_;  // by lease: its last number
+  std::set<int64_t> shared_;       // leases that were converted
 };
 
 // I4 as clients see it, in times without faults: nobody is served before one who had been waiting when it asked.

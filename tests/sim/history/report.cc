@@ -134,6 +134,8 @@ std::string Report::Line(const Record& record) const {
     case RecordKind::kUnqueued: return text + "is out of the store's queue";
     case RecordKind::kTook: return text + "holds in the store, " + token;
     case RecordKind::kFreed: return text + "holds no more in the store: " + std::string(NameOf(FreedNames(), record.code));
+    case RecordKind::kDowngraded: return text + "holds SHARED in the store from now on";
+    case RecordKind::kForced: return text + "is to lose it: an administrator takes it";
     case RecordKind::kFault: {
       text = At(record.at_ns) + "  FAULT " + std::string(NameOf(FaultNames(), record.code)) + " of " + actor;
       return text + (record.value != 0 ? ", " + Span(record.value) : "");

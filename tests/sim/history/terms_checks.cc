@@ -39,7 +39,8 @@ bool EndedAbnormally(const Tenure& tenure) {
 void CheckLockDelay(const Index& index, const Tenure& before, const Tenure& after, Report& report) {
   const LeaseTerms& terms = index.TermsOf(before);
   if (terms.lock_delay_ns == 0 || terms.risky || before.until == kNotSeen || !EndedAbnormally(before)) return;
-  if (MayShare(terms, index.TermsOf(after))) return;  // only its own share stays taken
+  if (before.forced != kNotSeen) return;  // it does not apply
+  if (MayShare(index.TermsAt(before, after.took), index.TermsOf(after))) return;  // only its own share stays taken
   if (before.lease == after.lease || index.Forgot(before.lock, before.took, after.took)) return;
   // By the store's clock.
   const int64_t least = terms.lock_delay_ns - terms.lock_delay_ns / 500 - 2'000'000;

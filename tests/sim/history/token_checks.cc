@@ -50,7 +50,7 @@ void CheckTaken(const Index& index, std::vector<const Tenure*>& holders, const T
   for (const Tenure* other : holders) {
     if (other == &tenure) continue;
     permits += index.TermsOf(*other).permits;
-    if (MayShare(terms, index.TermsOf(*other)) && (terms.kind == HoldKind::kShared || permits <= terms.limit)) continue;
+    if (MayShare(terms, index.TermsAt(*other, at)) && (terms.kind == HoldKind::kShared || permits <= terms.limit)) continue;
     report.Add("I1", tenure.lock, {other->lease, tenure.lease}, at,
                "the store gave " + report.Lock(tenure.lock) + " to " + report.Lease(tenure.lease) + " while " +
                    report.Lease(other->lease) + " held it");
@@ -112,7 +112,7 @@ void CheckBeliefOrder(const Index& index, Report& report) {
     const Tenure& tenure = index.tenures[static_cast<size_t>(belief.tenure)];
     if (greatest == nullptr || greatest->lock != tenure.lock || tenure.token > greatest->token) {
       greatest = &tenure;
-    } else if (index.TermsOf(tenure).risky && !index.history.calm) {
+    } else if (IsTakenUntold(index, tenure) || (index.TermsOf(tenure).risky && !index.history.calm)) {
       // It may hear of its grant when its stream has ended for its broker, and the lock is another's.
     } else if (greatest->lease != tenure.lease && belief.from == tenure.from &&
                !MayShare(index.TermsOf(*greatest), index.TermsOf(tenure)) &&

@@ -68,6 +68,10 @@ void BrokerProcess::Drain(Duration timeout) {
   });
 }
 
+void BrokerProcess::Force(core::ForceRelease force) {
+  Post([this, force = std::move(force)] { Enqueue(force); });
+}
+
 // The mailbox: what streams post is taken together, a little later.
 void BrokerProcess::Enqueue(core::Input input) {
   mail_.push_back(std::move(input));

@@ -26,6 +26,7 @@ class BrokerProcess : public Process {
   // Kills it and starts it again.
   void Restart(Duration heard_within, Duration down);
   void Drain(Duration timeout);
+  void Force(core::ForceRelease force);
 
   // What clients call, in this process; only while it is alive.
   Front& front() { return *front_; }

@@ -84,6 +84,7 @@ void ClientProcess::Draw(Wish& wish) {
   } else if (dice.Chance(way.readers)) {
     wish.want.mode = core::Mode::kShared;
   }
+  wish.downgrades = wish.want.mode == core::Mode::kExclusive && dice.Chance(temper.downgrade);
   wish.on_disconnect = dice.Chance(0.7)   ? core::OnDisconnect::kSafe
                        : dice.Chance(0.5) ? core::OnDisconnect::kRelease
                                           : core::OnDisconnect::kExpire;
@@ -167,6 +168,7 @@ void ClientProcess::OnGranted(Wish& wish, uint64_t token) {
   const int64_t id = wish.id;
   const Duration hold = env_.dice.Between(Duration(0), env_.dice.Chance(0.9) ? env_.temper.longest_hold : seconds(8));
   PostAfter(env_.dice.Between(Duration(0), hold), [this, id] { Work(id); });
+  if (wish.downgrades) PostAfter(env_.dice.Between(Duration(0), hold), [this, id] { GoOnAsReader(id); });
   PostAfter(hold, [this, id] {
     Wish* same = Find(id);
     if (same == nullptr || same->stage != Stage::kHeld) return;
@@ -183,6 +185,15 @@ void ClientProcess::OnGranted(Wish& wish, uint64_t token) {
   });
 }
 
+// Whatever becomes of the request: it writes no more.
+void ClientProcess::GoOnAsReader(int64_t id) {
+  Wish* wish = Find(id);
+  if (wish == nullptr || wish->stage != Stage::kHeld || wish->releasing || !Checks(*wish)) return;
+  env_.Log([&] { return name() + " goes on as a reader of " + LabelOf(*wish); });
+  wish->reads = true;
+  Downgrade(*wish);
+}
+
 // Checks, then writes: at once, or a little later, when the lock may be gone.
 void ClientProcess::Work(int64_t id) {
   Wish* wish = Find(id);
@@ -194,7 +205,7 @@ void ClientProcess::Work(int64_t id) {
 
 // Only who has it alone writes: of many, none may be the last.
 void ClientProcess::Write(const Wish& wish) {
-  if (wish.want.mode != core::Mode::kExclusive) return;
+  if (wish.want.mode != core::Mode::kExclusive || wish.reads) return;
   const bool accepted = neighbours_.data->Write(wish.lock, wish.token);
   Note(wish, {.kind = RecordKind::kWrote, .code = accepted, .token = wish.token});
 }

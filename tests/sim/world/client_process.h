@@ -68,6 +68,8 @@ class ClientProcess : public Process {
     core::Want want;
     Stage stage = Stage::kAsking;
     bool releasing = false;
+    bool downgrades = false;  // once it has it, it goes on as a reader
+    bool reads = false;       // and does
     uint64_t token = 0;
     Instant until{};  // world time
   };
@@ -76,6 +78,7 @@ class ClientProcess : public Process {
   virtual void Ask(Wish& wish) = 0;
   virtual void GiveUp(Wish& wish) = 0;
   virtual void GiveBack(Wish& wish) = 0;
+  virtual void Downgrade(Wish&) {}
   virtual void Vanish() = 0;       // the process is gone: forget everything
   virtual bool Checks(Wish& wish) = 0;  // what the program's check says at this moment
   virtual size_t most_wishes() const { return 1; }
@@ -107,6 +110,7 @@ class ClientProcess : public Process {
   void Draw(Wish& wish);
   void Number(Wish& wish);
   void Work(int64_t id);
+  void GoOnAsReader(int64_t id);
   void Write(const Wish& wish);
 
   const Neighbours neighbours_;

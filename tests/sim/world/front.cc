@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "world/front.h"
 
+#include "rpc/conversion.h"
 #include "rpc/convert.h"
 #include "rpc/holder_info.h"
 #include "rpc/ids.h"
@@ -83,6 +84,7 @@ void Front::Handle(Stream& stream, const v1::Command& command) {
   if (stream.book.Has(command.id())) return env_.Fail("a client uses a command id twice");
   if (command.has_acquire()) return HandleAcquire(stream, command);
   if (command.has_release()) return HandleRelease(stream, command);
+  if (command.has_convert()) return HandleConvert(stream, command);
 }
 
 void Front::HandleAcquire(Stream& stream, const v1::Command& command) {
@@ -93,7 +95,7 @@ void Front::HandleAcquire(Stream& stream, const v1::Command& command) {
   acquire.session = stream.id;
   acquire.request = command.id();
   acquire.owner = NewOwner();
-  acquire.info = command.acquire().owner();
+  acquire.info = InfoOf(command.acquire());
   stream.book.AddAcquire(command.id(), acquire.name, acquire.owner, 0);
   stream.answers[command.id()] = Answered::kNot;
   post_(std::move(acquire));
@@ -111,6 +113,21 @@ void Front::HandleRelease(Stream& stream, const v1::Command& command) {
   stream.book.AddRelease(command.id(), target, 0);
   stream.answers[command.id()] = Answered::kNot;
   post_(core::Release{.session = stream.id, .request = command.id(), .acquire = target, .name = {}});
+}
+
+void Front::HandleConvert(Stream& stream, const v1::Command& command) {
+  const v1::ConvertLease& wanted = command.convert();
+  auto checked = rpc::CheckConversion(limits_, wanted.acquire_id(), wanted.lease_id(), wanted.mode(), "convert");
+  auto* convert = std::get_if<core::Convert>(&checked);
+  if (convert == nullptr) return env_.Fail("a client asks for a conversion that there is none of");
+  if (!stream.book.ShardOf(convert->acquire)) {
+    return Refuse(stream, command.id(), rpc::MakeRefusal(core::RefusalReason::kNotHolder, "it is no lease of this session"));
+  }
+  convert->session = stream.id;
+  convert->request = command.id();
+  stream.book.AddRelease(command.id(), 0, 0);
+  stream.answers[command.id()] = Answered::kNot;
+  post_(std::move(*convert));
 }
 
 void Front::Refuse(Stream& stream, core::RequestId id, v1::Refusal refusal) {

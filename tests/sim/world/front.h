@@ -82,6 +82,7 @@ class Front {
   void Handle(Stream& stream, const v1::Command& command);
   void HandleAcquire(Stream& stream, const v1::Command& command);
   void HandleRelease(Stream& stream, const v1::Command& command);
+  void HandleConvert(Stream& stream, const v1::Command& command);
   void Refuse(Stream& stream, core::RequestId id, v1::Refusal refusal);
   void Push(Stream& stream, rpc::Outgoing out);
   void Pump(Stream& stream);
@@ -95,6 +96,7 @@ class Front {
   void SendToClient(Stream& stream, std::function<void(Listener&)> say);
   void CheckAnswer(Stream& stream, const core::Notify& notify);
   core::OwnerId NewOwner();
+  std::string InfoOf(const v1::LockSpec& spec) const { return broker_id_ + ";" + spec.owner(); }
 
   Env& env_;
   Process& broker_;

@@ -23,7 +23,7 @@ void Front::Hold(core::SessionId id, const v1::LockSpec& spec) {
   acquire.session = id;
   acquire.request = kOnly;
   acquire.owner = NewOwner();
-  acquire.info = spec.owner();
+  acquire.info = InfoOf(spec);
   stream.ttl = acquire.ttl;
   stream.told_core = true;
   stream.answers[kOnly] = Answered::kNot;
@@ -52,7 +52,7 @@ void Front::Acquire(core::SessionId id, const v1::LockSpec& spec, const std::str
   acquire.session = id;
   acquire.request = kOnly;
   acquire.owner = request_id.empty() ? NewOwner() : rpc::OwnerIdOf(acquire.name, request_id);
-  acquire.info = spec.owner();
+  acquire.info = InfoOf(spec);
   stream.max_hold = acquire.max_hold;
   stream.name = acquire.name;
   stream.owner = acquire.owner;

@@ -231,6 +231,19 @@ void LibraryClient::GiveBack(Wish& wish) {
   Settle();
 }
 
+void LibraryClient::Downgrade(Wish& wish) {
+  const int64_t id = wish.id;
+  const auto answer = [this, id](const std::optional<distlock::Refusal>& refusal) {
+    if (!refusal || refusal->reason != RefusalReason::kStoreUnavailable) return;
+    PostAfter(env_.dice.Between(milliseconds(1), seconds(1)), [this, id] {
+      Wish* same = Find(id);
+      if (same != nullptr && same->stage == Stage::kHeld && !same->releasing && leases_.contains(id)) Downgrade(*same);
+    });
+  };
+  table_->Downgrade(leases_.at(id), answer, fx_);
+  Settle();
+}
+
 // As Core::StateOf.
 bool LibraryClient::Checks(Wish& wish) {
   const int64_t id = wish.id;
@@ -255,7 +268,7 @@ void LibraryClient::Settle() {
   while (true) {
     internal::Effects fx = std::move(fx_);
     fx_ = internal::Effects();
-    if (fx.granted.empty() && fx.refused.empty() && fx.released.empty()) break;
+    if (fx.granted.empty() && fx.refused.empty() && fx.released.empty() && fx.downgraded.empty()) break;
     for (auto& [lease, callback] : fx.granted) {
       const auto found = wish_of_.find(lease->id);
       Wish* wish = found == wish_of_.end() ? nullptr : Find(found->second);
@@ -266,6 +279,7 @@ void LibraryClient::Settle() {
     for (auto& [callback, outcome] : fx.released) {
       if (callback) callback(outcome);
     }
+    for (auto& [callback, refusal] : fx.downgraded) callback(refusal);
   }
   SyncBeliefs();
   settling_ = false;

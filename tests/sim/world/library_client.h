@@ -36,6 +36,7 @@ class LibraryClient : public ClientProcess {
   void Ask(Wish& wish) override;
   void GiveUp(Wish& wish) override;
   void GiveBack(Wish& wish) override;
+  void Downgrade(Wish& wish) override;
   void Vanish() override;
   bool Checks(Wish& wish) override;
   bool by_heartbeat() const override { return true; }

@@ -6,6 +6,9 @@
 #include <optional>
 #include <utility>
 
+#include "store/scripts.h"
+#include "store/wire_value.h"
+
 namespace distlock::sim {
 namespace {
 
@@ -101,6 +104,7 @@ void StoreObserver::LookAt(int32_t index, bool forgotten) {
     Holders now = HoldersOf(lock.base + "h");
     NoteFreed(index, now, forgotten);
     lock.holders = std::move(now);
+    NoteDowngraded(index, before);
   }
   std::optional<Places> places;
   if (std::exchange(lock.queue_changed, false)) places = PlacesOf(lock);
@@ -130,7 +134,9 @@ StoreObserver::Holders StoreObserver::HoldersOf(const std::string& key) {
     const int64_t said = LeaseOf(value);
     if (said >= 0) lease_of_.insert_or_assign(std::string(owner), said);
     const auto known = lease_of_.find(owner);
-    holders.emplace(owner, Holder{known == lease_of_.end() ? -1 : known->second, Number<uint64_t>(token), ends_us});
+    const std::string_view info_first = Part(value, 6);  // of either shape: after owner or expiry, and five more
+    holders.emplace(owner, Holder{known == lease_of_.end() ? -1 : known->second, Number<uint64_t>(token), ends_us,
+                                  std::string(info_first)});
   };
   if (const auto value = store_->model().String(key); value && !IsNobody(Part(*value, 1))) {
     add(Part(*value, 1), *value, Part(*value, 2), 0);
@@ -152,9 +158,40 @@ void StoreObserver::NoteFreed(int32_t index, const Holders& now, bool forgotten)
   for (const auto& [owner, before] : lock.holders) {
     if (Has(now, owner, before)) continue;
     const bool expired = lock.expired || (before.ends_us != 0 && before.ends_us <= store_->model().now_us());
-    const FreedHow how = forgotten ? FreedHow::kForgotten : expired ? FreedHow::kExpired : FreedHow::kReleased;
+    const FreedHow how = forgotten                         ? FreedHow::kForgotten
+                         : expired                         ? FreedHow::kExpired
+                         : store_->script() == &lua::kForce ? FreedHow::kForced
+                                                           : FreedHow::kReleased;
     Note(RecordKind::kFreed, index, before.lease, {.code = static_cast<uint8_t>(how)});
   }
+}
+
+// The same grant, one of many now.
+void StoreObserver::NoteDowngraded(int32_t index, const Holders& before) {
+  for (const auto& [owner, holder] : locks_[static_cast<size_t>(index)].holders) {
+    const auto was = before.find(owner);
+    if (was == before.end() || was->second.token != holder.token || was->second.ends_us != 0 || holder.ends_us == 0) continue;
+    Note(RecordKind::kDowngraded, index, holder.lease);
+  }
+}
+
+std::optional<core::ForceRelease> StoreObserver::Force() {
+  std::vector<std::pair<int32_t, const Holders::value_type*>> all;
+  for (int32_t i = 0; i < static_cast<int32_t>(locks_.size()); ++i) {
+    for (const auto& holder : locks_[static_cast<size_t>(i)].holders) {
+      if (holder.second.lease >= 0) all.emplace_back(i, &holder);
+    }
+  }
+  if (all.empty()) return std::nullopt;
+  const auto& [lock, holder] = env_.dice.Pick(all);
+  const auto owner = store::ParseOwner(holder->first);
+  if (!owner) return std::nullopt;
+  Note(RecordKind::kForced, lock, holder->second.lease);
+  return core::ForceRelease{.name = core::LockName::Encode("default", env_.history.locks[static_cast<size_t>(lock)]),
+                            .owner = *owner,
+                            .token = holder->second.token,
+                            .broker_id = holder->second.broker_id,
+                            .reason = "an administrator"};
 }
 
 // In the order in which one script has given it to them.
@@ -216,10 +253,10 @@ void StoreObserver::Note(RecordKind kind, int32_t lock, int64_t lease, Record re
   record.lease = lease;
   env_.Note(record);
   env_.Log([&] {
-    static const char* const kWords[] = {"queued", "out of the queue", "holds", "freed"};
+    static const char* const kWords[] = {"queued", "out of the queue", "holds", "freed", "shares", "is to be taken from"};
     const int word = static_cast<int>(kind) - static_cast<int>(RecordKind::kQueued);
     return "      " + store_->name() + ": " + (lock < 0 ? "all" : env_.history.locks[static_cast<size_t>(lock)]) + " " +
-           (word >= 0 && word < 4 ? kWords[word] : "forgotten") + (lease < 0 ? "" : " lease " + std::to_string(lease));
+           (word >= 0 && word < 6 ? kWords[word] : "forgotten") + (lease < 0 ? "" : " lease " + std::to_string(lease));
   });
 }
 

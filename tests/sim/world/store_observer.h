@@ -6,10 +6,12 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/messages.h"
 #include "world/store_process.h"
 
 namespace distlock::sim {
@@ -35,6 +37,8 @@ class StoreObserver {
   const Sight& SightOf(int32_t lock) const { return locks_[static_cast<size_t>(lock)].sight; }
   // Called when a lock looks different.
   void OnSight(std::function<void(int32_t lock)> told) { on_sight_ = std::move(told); }
+  // Somebody who holds a lock now, to be taken from: that is noted. Unset: nobody holds any.
+  std::optional<core::ForceRelease> Force();
 
   // Keys that outlive an idle lock; should be none.
   std::vector<std::string> Leftovers() const;
@@ -45,6 +49,7 @@ class StoreObserver {
     int64_t lease = -1;
     uint64_t token = 0;
     int64_t ends_us = 0;  // by the store's clock, of one of many; 0: with its key
+    std::string broker_id;  // through which it has it
   };
   using Holders = std::map<std::string, Holder, std::less<>>;  // by owner id
   struct Place {
@@ -68,6 +73,7 @@ class StoreObserver {
   Holders HoldersOf(const std::string& key);
   static bool Has(const Holders& holders, const std::string& owner, const Holder& holder);
   void NoteFreed(int32_t index, const Holders& now, bool forgotten);
+  void NoteDowngraded(int32_t index, const Holders& before);
   void NoteTaken(int32_t index, const Holders& now, const Holders& before);
   Places PlacesOf(const Lock& lock);
   void NoteUnqueued(int32_t index, const Places& now);

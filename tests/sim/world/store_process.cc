@@ -26,7 +26,11 @@ store::ReplyPtr StoreProcess::Run(int connection, std::string_view bytes) {
   Sync();
   const Argv argv = ParseCommand(bytes);
   store::ReplyPtr reply = model_.Execute(connection, argv);
+  for (const lua::ScriptSource* script : store::AllScripts()) {
+    if (argv.size() > 1 && argv[0] == "EVALSHA" && argv[1] == script->sha1) script_ = script;
+  }
   if (after_call_) after_call_();
+  script_ = nullptr;
   ScheduleExpiry();
   return reply;
 }

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "redis/redis_model.h"
+#include "store/scripts.h"
 #include "world/process.h"
 
 namespace distlock::sim {
@@ -38,6 +39,8 @@ class StoreProcess : public Process {
   void StopReplicating() { replicas_.clear(); }
 
   // Called when a call, or expiry, is over.
+  // Of the call that AfterCall is told of; null: it was none of a script, or time that passed.
+  const lua::ScriptSource* script() const { return script_; }
   void AfterCall(std::function<void()> after) { after_call_ = std::move(after); }
   // A Sync, and with it a look, at that time of its clock.
   void LookAt(int64_t us) {
@@ -67,6 +70,7 @@ class StoreProcess : public Process {
   int64_t look_at_us_ = 0;  // 0: none
   Instant expiry_at_ = kNever;
   uint64_t expiry_timer_ = 0;
+  const lua::ScriptSource* script_ = nullptr;
 };
 
 }  // namespace distlock::sim

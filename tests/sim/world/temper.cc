@@ -56,6 +56,8 @@ void DrawClients(Dice& dice, Temper& temper) {
   temper.careless = dice.Chance(0.4) ? 0 : 0.5;
   temper.max_hold = dice.Chance(0.6) ? 0 : 0.2;
   temper.lock_delay = dice.Chance(0.6) ? 0 : 0.3;
+  temper.downgrade = dice.Chance(0.5) ? 0 : 0.3;
+  if (dice.Chance(0.3)) temper.force_every = dice.Pick<Duration>({milliseconds(100), seconds(1)});
   temper.longest_hold = dice.Pick<Duration>({milliseconds(2), milliseconds(300), seconds(4)});
   temper.longest_pause = dice.Pick<Duration>({milliseconds(5), milliseconds(300), seconds(2)});
   if (temper.workload == Workload::kQueue) {

@@ -53,6 +53,8 @@ struct Temper {
   double careless = 0;            // part of clients' ends that are no goodbye
   double max_hold = 0;
   double lock_delay = 0;
+  double downgrade = 0;           // part of EXCLUSIVE leases that go on as SHARED
+  Duration force_every{};         // an administrator takes a lock from its holder; 0: never
   Duration busy_time{};           // how long clients go on wishing
   std::vector<int> faults;        // indices into Faults() that happen here
   bool mild = false;              // only mild faults, and nothing is slow

@@ -97,6 +97,22 @@ void World::CauseFaults() {
   });
 }
 
+// Somebody who takes locks from their holders, through any broker.
+void World::Administer() {
+  if (!env_.acting || env_.temper.force_every == Duration(0)) return;
+  env_.time.After(dice().Between(Duration(0), 2 * env_.temper.force_every), [this] {
+    if (!env_.acting) return;
+    BrokerProcess& broker = AnyBroker();
+    if (broker.alive()) {
+      if (auto force = observer_->Force()) {
+        force->request = ++forces_;
+        broker.Force(*std::move(force));
+      }
+    }
+    Administer();
+  });
+}
+
 void World::For(Duration lasts, std::function<void()> undo) {
   auto shared = std::make_shared<std::function<void()>>(std::move(undo));
   undo_.push_back(shared);
@@ -178,6 +194,7 @@ Outcome World::Run() {
   for (auto& watcher : watchers_) watcher->Start();
   if (env_.temper.slow > 0) env_.NoteFault(FaultKind::kLinkSlow, -1, env_.temper.busy_time + env_.temper.slowest_delay);
   CauseFaults();
+  Administer();
   RunUntil(env_.temper.busy_time, false);
   Heal();
   RunUntil(kPatience, true);

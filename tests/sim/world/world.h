@@ -52,6 +52,7 @@ class World {
   std::unique_ptr<ClientProcess> MakeClient(int number);
   void AddReplica(size_t index);
   void CauseFaults();
+  void Administer();
   void Heal();
   bool Idle() const;
   std::string Waiting() const;
@@ -69,6 +70,7 @@ class World {
   std::vector<std::unique_ptr<Watcher>> watchers_;
   bool told_in_time_ = false;  // nothing stands in the way of notices now
   std::vector<std::shared_ptr<std::function<void()>>> undo_;
+  core::RequestId forces_ = 0;
 };
 
 }  // namespace distlock::sim

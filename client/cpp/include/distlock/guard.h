@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 
@@ -25,6 +26,7 @@ struct Lease;
 }  // namespace internal
 
 using ReleaseCallback = std::function<void(ReleaseOutcome)>;
+using DowngradeCallback = std::function<void(std::optional<Refusal>)>;
 
 class Guard {
  public:
@@ -39,6 +41,17 @@ class Guard {
   // Gives the lock back; `callback` (may be empty) gets the outcome on a thread of the library and must not block.
   // Called at once, on this thread, when the lock had already ended.
   void ReleaseAsync(ReleaseCallback callback);
+
+  // Of a write lock (RwLock::WriteLock, Mutex::Lock): makes it a read lock in one step. No writer comes between, readers
+  // that wait in front enter, and the token stays. There is no way back: two readers that each wait for the other to leave
+  // would wait for ever. Waits for the answer; nothing: it is done. Refused with kNotSupported for a guard of a Semaphore,
+  // with kNotHolder when the lock has ended. After kStoreUnavailable or kUnreachable it is not known whether others read
+  // by now: do not write any more, and call it again. Repeating it is harmless.
+  std::optional<Refusal> Downgrade();
+
+  // The same without blocking. `callback` is called exactly once, on a thread of the library, and must not block; at once,
+  // on this thread, when the lock had already ended.
+  void DowngradeAsync(DowngradeCallback callback);
 
   // Read without a round trip.
   LockState state() const;

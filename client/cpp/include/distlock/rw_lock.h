@@ -6,6 +6,8 @@
 // Neither recursive nor upgradable: WriteLock while holding ReadLock waits for itself, and so may a second ReadLock,
 // behind a writer that waits. An RwLock may outlive its Client; acquires then answer kClientClosed.
 //
+// A writer that has only to look from now on calls Guard::Downgrade: it goes on as a reader, and no writer comes between.
+//
 // LockOptions::policy says who goes next. By default (kFair) readers and writers are served in the order of their
 // arrival, and neighbouring readers enter together: neither side starves the other.
 #pragma once

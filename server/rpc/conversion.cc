@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/conversion.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rpc/holder_info.h"
+#include "rpc/refusal.h"
+#include "rpc/validate.h"
+
+namespace distlock::rpc {
+namespace {
+
+v1::Refusal NotSupported(std::string message) {
+  return MakeRefusal(core::RefusalReason::kNotSupported, std::move(message));
+}
+
+}  // namespace
+
+std::variant<core::Convert, v1::Refusal> CheckConversion(const Limits& limits, core::RequestId acquire,
+                                                         std::string_view lease_id, v1::LockMode mode,
+                                                         std::string_view path) {
+  const std::string prefix = path.empty() ? "" : std::string(path) + ".";
+  Validator check(limits);
+  LeaseId lease;
+  if (acquire == 0) lease = check.Lease(lease_id, prefix + "lease_id");
+  if (mode == v1::LOCK_MODE_UNSPECIFIED || !v1::LockMode_IsValid(mode)) {
+    check.Bad(prefix + "mode", absl::StrCat("is ", static_cast<int>(mode), "; SHARED is what a lease can be converted to"));
+  }
+  if (!check.ok()) return check.Refusal();
+  if (mode == v1::LOCK_MODE_EXCLUSIVE) {
+    return NotSupported("a lease cannot become EXCLUSIVE: two readers that each wait for the other to leave would wait for ever; "
+                        "release it, acquire EXCLUSIVE, and look again at what the lock protects");
+  }
+  if (mode != v1::LOCK_MODE_SHARED) {
+    return NotSupported("a lease cannot become PERMIT, which is another kind of lock; only EXCLUSIVE to SHARED is possible");
+  }
+  return core::Convert{.acquire = acquire,
+                       .name = std::move(lease.name),
+                       .owner = lease.owner,
+                       .token = lease.token,
+                       .info = MoreInfo(v1::LOCK_MODE_SHARED)};
+}
+
+}  // namespace distlock::rpc
