@@ -28,7 +28,8 @@ void CheckNotice(std::string_view text) {
   const auto input = distlock::store::Codec::DecodeNotice(text);
   if (!input) return;
   if (const auto* change = std::get_if<distlock::core::ChangeNotice>(&*input)) {
-    return DISTLOCK_CHECK(!change->name.empty());
+    DISTLOCK_CHECK(!change->name.empty());
+    return;
   }
   const auto* notice = std::get_if<distlock::core::GrantNotice>(&*input);
   DISTLOCK_CHECK(notice != nullptr);
