@@ -28,7 +28,8 @@ void CheckNotice(std::string_view text) {
   const auto input = distlock::store::Codec::DecodeNotice(text);
   if (!input) return;
   if (const auto* change = std::get_if<distlock::core::ChangeNotice>(&*input)) {
-    return DISTLOCK_CHECK(!change->name.empty());
+    DISTLOCK_CHECK(!change->name.empty());
+    return;
   }
   if (const auto* force = std::get_if<distlock::core::ForceNotice>(&*input)) {
     DISTLOCK_CHECK(!force->name.empty() && force->token != 0 && text.ends_with(force->reason));

@@ -73,10 +73,10 @@ void World::MakeWatchers() {
   });
 }
 
-// The lock has looked the same since then, or somebody else is to check.
+// What has changed since then, or just now, is not due yet.
 void World::CheckWatchers(int32_t lock, Instant since) {
   const StoreObserver::Sight& sight = observer_->SightOf(lock);
-  if (!told_in_time_ || sight.since != since) return;
+  if (!told_in_time_ || sight.since != since || since > env_.now() - kNewsTime) return;
   for (const auto& watcher : watchers_) {
     if (watcher->lock() != lock || watcher->begun() > env_.now() - kNewsTime) continue;
     const std::string wrong = watcher->Wrong(sight);
