@@ -69,6 +69,14 @@ struct CheckOutcome {
     for (const core::AcquireGranted& grant : out.grants) DISTLOCK_CHECK(grant.token > 0);
   }
   void operator()(const core::AcquireQueueFull&) const { Expect(Question::Verb::kAcquire); }
+  void operator()(const core::ConvertDone& out) const {
+    Expect(Question::Verb::kConvert);
+    CheckHolders(out.next);
+  }
+  void operator()(const core::ForceDone& out) const {
+    Expect(Question::Verb::kForce);
+    CheckHolders(out.next);
+  }
   void operator()(const core::RenewDoneBatch& out) const {
     Expect(Question::Verb::kRenew);
     DISTLOCK_CHECK(out.results.size() == question.items);
@@ -114,7 +122,7 @@ void DecodeAs(const store::Codec& codec, const redisReply& reply, Question::Verb
 void DecodeEveryWay(const redisReply& reply) {
   static const store::Codec codec({.broker_id = "00000000000000aa"});
   for (const auto verb : {Question::Verb::kAcquire, Question::Verb::kRelease, Question::Verb::kWithdraw,
-                          Question::Verb::kTend, Question::Verb::kWatch}) {
+                          Question::Verb::kTend, Question::Verb::kWatch, Question::Verb::kConvert, Question::Verb::kForce}) {
     DecodeAs(codec, reply, verb, 0);
   }
   for (const size_t items : {size_t{1}, size_t{3}, core::kMaxRenewBatch}) {
