@@ -3,14 +3,18 @@
 // A lock table on a stream that a test plays the broker of. Single-threaded; time stands still until a test moves it.
 #pragma once
 
-#include "lock_table.h"
-
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "lock_table.h"
 
 namespace distlock::internal {
 inline constexpr int64_t kMs = 1'000'000;
@@ -26,12 +30,19 @@ class LockTableTest : public ::testing::Test {
   }
 
   LeasePtr Acquire(const std::string& key, std::optional<Duration> max_wait = std::nullopt) {
-    const auto callback = [this](Result<Guard> result) {
-      answers_.push_back(result.ok() ? "granted" : std::string(Name(result.refusal().reason)));
-    };
-    const LeasePtr lease = table_.Acquire(MakeSpec(key, {}), max_wait, callback, now_, fx_);
+    const LeasePtr lease = table_.Acquire(MakeSpec(key, {}), max_wait, Answering(), now_, fx_);
     Settle();
     return lease;
+  }
+
+  // The first of them; the others have the ids that follow.
+  LeasePtr AcquireAll(const std::vector<std::string>& keys, std::optional<Duration> max_wait = std::nullopt) {
+    std::vector<std::shared_ptr<const Spec>> specs;
+    for (const std::string& key : keys) specs.push_back(MakeSpec(key, {}));
+    std::vector<LockCallback> callbacks(keys.size(), Answering());
+    const LeasePtr first = table_.AcquireAll(specs, max_wait, std::move(callbacks), now_, fx_);
+    Settle();
+    return first;
   }
 
   void Say(const std::string& text) {
@@ -42,7 +53,11 @@ class LockTableTest : public ::testing::Test {
   }
 
   void Grant(const LeasePtr& lease, uint64_t echo_seq = 0, int64_t valid_for_ms = 3000) {
-    Say("id: " + std::to_string(lease->id) + " granted { fencing_token: 7 echo_seq: " + std::to_string(echo_seq) +
+    Grant(lease->id, echo_seq, valid_for_ms);
+  }
+
+  void Grant(uint64_t id, uint64_t echo_seq = 0, int64_t valid_for_ms = 3000) {
+    Say("id: " + std::to_string(id) + " granted { fencing_token: 7 echo_seq: " + std::to_string(echo_seq) +
         " valid_for { seconds: " + std::to_string(valid_for_ms / 1000) +
         " nanos: " + std::to_string(valid_for_ms % 1000 * kMs) + " } }");
   }
@@ -64,6 +79,10 @@ class LockTableTest : public ::testing::Test {
             break;
           case v1::Command::kAcquire:
             sent.push_back("acquire " + std::to_string(c.id()));
+            break;
+          case v1::Command::kAcquireAll:
+            sent.push_back("acquire_all " + std::to_string(c.id()) + " of " +
+                           std::to_string(c.acquire_all().locks_size()));
             break;
           case v1::Command::kRelease:
             sent.push_back("release " + std::to_string(c.release().acquire_id()));
@@ -92,6 +111,7 @@ class LockTableTest : public ::testing::Test {
   // Runs the effects, as the Core does after its mutex; guards cannot be made without one.
   void Settle() {
     answers_.insert(answers_.end(), fx_.granted.size(), "granted");
+    for (auto& [lease, callback] : fx_.granted) held_[lease->id] = lease;
     for (auto& [callback, refusal] : fx_.refused) callback(Result<Guard>(refusal));
     for (auto& [callback, outcome] : fx_.released) {
       if (callback) callback(outcome);
@@ -101,6 +121,12 @@ class LockTableTest : public ::testing::Test {
     }
     for (auto& stop : fx_.stopped) stop.request_stop();
     fx_.Clear();
+  }
+
+  LockCallback Answering() {
+    return [this](Result<Guard> result) {
+      answers_.push_back(result.ok() ? "granted" : std::string(Name(result.refusal().reason)));
+    };
   }
 
   using Strings = std::vector<std::string>;
@@ -113,6 +139,7 @@ class LockTableTest : public ::testing::Test {
                     .connect_timeout_ns = 5000 * kMs,
                     .reissue_waits = true}};
   Strings answers_;
+  std::map<uint64_t, LeasePtr> held_;  // what was granted, also when it has ended
 };
 
 }  // namespace distlock::internal

@@ -38,6 +38,8 @@ Semaphore Client::MakeSemaphore(std::string key, uint32_t limit, LockOptions opt
   return Semaphore(*this, std::move(key), limit, std::move(options));
 }
 
+MultiLock Client::MakeMultiLock(LockSet locks) { return MultiLock(*this, std::move(locks)); }
+
 PendingLock Client::LockAsync(LockRequest request, LockCallback callback) {
   return MakeMutex(std::move(request.key), std::move(request.options)).LockAsync(std::move(callback));
 }
@@ -118,6 +120,8 @@ EndCause Guard::end_cause() const {
 std::string Guard::end_message() const { return lease_ == nullptr ? std::string() : core_->EndMessage(lease_); }
 
 uint64_t Guard::token() const { return lease_ == nullptr ? 0 : lease_->token; }
+
+uint32_t Guard::hold_count() const { return lease_ == nullptr ? 0 : lease_->hold_count; }
 
 const std::string& Guard::lease_id() const {
   static const std::string none;

@@ -131,6 +131,7 @@ std::shared_ptr<const Spec> MakeSpec(std::string key, LockOptions options, Takin
   if (options.max_hold != Duration::zero()) SetDuration(options.max_hold, wire.mutable_max_hold());
   if (options.lock_delay != Duration::zero()) SetDuration(options.lock_delay, wire.mutable_lock_delay());
   wire.set_on_disconnect(static_cast<v1::OnDisconnect>(options.on_disconnect));
+  wire.set_reentrant(options.reentrant);
   spec->wire_bytes = wire.ByteSizeLong();
   spec->max_wait = options.max_wait;
   spec->on_queued = std::move(options.on_queued);
@@ -194,6 +195,7 @@ EndCause ToEndCause(v1::LostReason reason) {
 }
 
 ReleaseOutcome ToOutcome(v1::ReleaseOutcome outcome) {
+  if (outcome == v1::RELEASE_OUTCOME_STILL_HELD) return ReleaseOutcome::kStillHeld;
   return outcome == v1::RELEASE_OUTCOME_ALREADY_GONE ? ReleaseOutcome::kAlreadyGone : ReleaseOutcome::kReleased;
 }
 

@@ -85,6 +85,19 @@ LeasePtr Core::Acquire(std::shared_ptr<const Spec> spec, std::optional<Duration>
   return lease;
 }
 
+LeasePtr Core::AcquireAll(const std::vector<std::shared_ptr<const Spec>>& specs, std::optional<Duration> max_wait,
+                          std::vector<LockCallback> callbacks) {
+  Effects fx;
+  LeasePtr first;
+  {
+    absl::MutexLock lock(&mu_);
+    first = table_.AcquireAll(specs, max_wait, std::move(callbacks), BootNow(), fx);
+    Arm();
+  }
+  Tell(fx, false);
+  return first;
+}
+
 void Core::Cancel(const LeasePtr& lease) {
   Effects fx;
   {

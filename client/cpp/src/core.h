@@ -19,6 +19,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "boot_clock.h"
 #include "distlock/client.h"
@@ -34,6 +35,9 @@ class Core : public std::enable_shared_from_this<Core> {
   void Close();
 
   LeasePtr Acquire(std::shared_ptr<const Spec> spec, std::optional<Duration> max_wait, LockCallback callback);
+  // See LockTable::AcquireAll.
+  LeasePtr AcquireAll(const std::vector<std::shared_ptr<const Spec>>& specs, std::optional<Duration> max_wait,
+                      std::vector<LockCallback> callbacks);
   void Cancel(const LeasePtr& lease);
   void Release(const LeasePtr& lease, ReleaseCallback callback);
   void Downgrade(const LeasePtr& lease, DowngradeCallback callback);

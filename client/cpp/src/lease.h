@@ -28,14 +28,27 @@ struct Lease {
     kEnded,
   };
 
-  Lease(uint64_t id_, std::shared_ptr<const Spec> spec_) : id(id_), spec(std::move(spec_)) {}
+  // Those that are asked for together, all or nothing: the ids from `first` on.
+  struct Group {
+    uint64_t first;
+    size_t size;
+  };
+
+  Lease(uint64_t id_, std::shared_ptr<const Spec> spec_) : Lease(id_, std::move(spec_), {id_, 1}) {}
+  Lease(uint64_t id_, std::shared_ptr<const Spec> spec_, Group group_)
+      : id(id_), group(group_), spec(std::move(spec_)) {}
+
+  // The first of its group does what is done once for all: the command, the timeout.
+  bool leads() const { return id == group.first; }
 
   const uint64_t id;  // of the acquire command, on every stream it is sent through
+  const Group group;  // counts until it is held; from then on each is a lease like any other
   const std::shared_ptr<const Spec> spec;
 
   std::string lease_id;
   std::string holder_id;
   uint64_t token = 0;
+  uint32_t hold_count = 1;
   int64_t waited_ns = 0;
 
   std::atomic<int64_t> deadline_ns{0};

@@ -46,14 +46,16 @@ LeasePtr LockTable::Acquire(std::shared_ptr<const Spec> spec, std::optional<Dura
 
 void LockTable::Cancel(const LeasePtr& lease, Effects& fx) {
   if (lease->phase == Lease::Phase::kHeld || lease->phase == Lease::Phase::kEnded || lease->cancelling) return;
-  lease->cancelling = true;
-  if (lease->sent && lease->phase == Lease::Phase::kWaiting) {
+  bool any_granted = false;
+  for (const LeasePtr& part : GroupOf(*lease)) {
+    part->cancelling = true;
+    any_granted = any_granted || part->phase == Lease::Phase::kGranted;
+  }
+  if (lease->sent && !any_granted) {
     outbox_.Cancel(next_id_++, lease->id);
     return;  // answered when the broker has answered
   }
-  if (lease->phase == Lease::Phase::kGranted) outbox_.Release(next_id_++, lease->id);
-  Refuse(*lease, {.reason = RefusalReason::kCancelled, .message = "cancelled by the caller"}, fx);
-  live_.erase(lease->id);
+  RefuseGroup(*lease, {.reason = RefusalReason::kCancelled, .message = "cancelled by the caller"}, fx);
 }
 
 void LockTable::Release(const LeasePtr& lease, ReleaseCallback callback, int64_t now_ns, Effects& fx) {
@@ -153,9 +155,19 @@ LeasePtr LockTable::Find(uint64_t id) const {
 }
 
 void LockTable::Send(Lease& lease, int64_t now_ns) {
-  lease.sent = true;
+  if (!lease.leads()) return;
   const int64_t left_ns = lease.wait_until_ns == kNever ? -1 : std::max(lease.wait_until_ns - now_ns, kSmallestWait);
-  outbox_.Acquire(lease.id, lease.spec->wire, lease.spec->wire_bytes, lease.one_try ? 0 : left_ns);
+  const int64_t max_wait_ns = lease.one_try ? 0 : left_ns;
+  lease.sent = true;
+  if (lease.group.size == 1) return outbox_.Acquire(lease.id, lease.spec->wire, lease.spec->wire_bytes, max_wait_ns);
+  std::vector<const v1::LockSpec*> locks;
+  size_t bytes = 0;
+  for (const LeasePtr& part : GroupOf(lease)) {
+    part->sent = true;
+    locks.push_back(&part->spec->wire);
+    bytes += part->spec->wire_bytes;
+  }
+  outbox_.AcquireAll(lease.id, locks, bytes, max_wait_ns);
 }
 
 void LockTable::Schedule(Lease& lease, int64_t at_ns) {
@@ -168,6 +180,7 @@ void LockTable::Schedule(Lease& lease, int64_t at_ns) {
 }
 
 void LockTable::Reschedule(Lease& lease) {
+  if (!lease.leads()) return;
   int64_t at_ns = lease.wait_until_ns;
   if (lease.stranded_ns == kNever) {
     at_ns = AddNs(at_ns, kAnswerGrace);
@@ -180,6 +193,8 @@ void LockTable::Reschedule(Lease& lease) {
 void LockTable::Deliver(const LeasePtr& lease, Effects& fx) {
   lease->phase = Lease::Phase::kHeld;
   ++held_;
+  lease_deadline_ns_ = std::min(lease_deadline_ns_, lease->belief.deadline_ns());
+  Wake(lease_deadline_ns_);
   fx.granted.emplace_back(lease, std::move(lease->callback));
   lease->callback = nullptr;
 }
@@ -210,16 +225,8 @@ void LockTable::TimeOut(Lease& lease, int64_t now_ns, Effects& fx) {
                .message = absl::StrCat("no answer within max_wait of ", Millis(lease.wait_until_ns - lease.asked_ns))};
   }
   refusal.waited = Duration(now_ns - lease.asked_ns);
-  if (!lease.sent) {
-    Refuse(lease, std::move(refusal), fx);
-    live_.erase(lease.id);
-    return;
-  }
-  // The broker may still grant it: stays known until that is undone.
-  lease.abandoned = true;
-  if (!lease.cancelling) outbox_.Cancel(next_id_++, lease.id);
-  if (lease.callback) fx.refused.emplace_back(std::move(lease.callback), std::move(refusal));
-  lease.callback = nullptr;
+  if (lease.sent && !lease.cancelling) outbox_.Cancel(next_id_++, lease.id);
+  RefuseGroup(lease, refusal, fx);
 }
 
 // Says goodbye, so that the stream ends in good order; what waits goes to the next one.

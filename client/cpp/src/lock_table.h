@@ -4,7 +4,8 @@
 // clock, no threads, no IO: each call gets the time, adds to `fx` what the program must be told, and to the outbox what
 // the broker must be told. Guarded by its Core's mutex, except for quiet().
 //
-// 1. Each acquire is answered exactly once, each release and downgrade with a callback too.
+// 1. Each acquire is answered exactly once, each release and downgrade with a callback too. Those asked for together are all
+//    granted in one step, or all refused.
 // 2. A lease lives on one stream only: when that ends, so does the lease.
 // 3. A lease that ended here while its stream lives is also given back there, or the broker would keep it for ever.
 #pragma once
@@ -18,6 +19,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "belief.h"
 #include "effects.h"
@@ -40,6 +42,10 @@ class LockTable {
   // What the program does.
   LeasePtr Acquire(std::shared_ptr<const Spec> spec, std::optional<Duration> max_wait, LockCallback callback,
                    int64_t now_ns, Effects& fx);
+  // All or nothing. Returns the first of them, for Cancel. REQUIRES: as many callbacks as specs, at least one.
+  LeasePtr AcquireAll(const std::vector<std::shared_ptr<const Spec>>& specs, std::optional<Duration> max_wait,
+                      std::vector<LockCallback> callbacks, int64_t now_ns, Effects& fx);
+  // Also withdraws those that were asked for together with it.
   void Cancel(const LeasePtr& lease, Effects& fx);
   void Release(const LeasePtr& lease, ReleaseCallback callback, int64_t now_ns, Effects& fx);
   void Downgrade(const LeasePtr& lease, DowngradeCallback callback, Effects& fx);
@@ -83,8 +89,13 @@ class LockTable {
   void OnReleasedByLeaseId(uint64_t id, Effects& fx);
   void OnAck(const v1::HeartbeatAck& ack, int64_t now_ns, Effects& fx);
   void OnLost(uint64_t id, const v1::Lost& lost, Effects& fx);
+  void LoseBeforeUse(const LeasePtr& lease, const std::string& how, Effects& fx);
 
   LeasePtr Find(uint64_t id) const;
+  std::vector<LeasePtr> GroupOf(const Lease& lease) const;
+  Lease& LeaderOf(Lease& lease) const;
+  void RefuseGroup(const Lease& lease, const Refusal& refusal, Effects& fx);
+  void DeliverGroup(const LeasePtr& lease, int64_t now_ns, Effects& fx);
   void Send(Lease& lease, int64_t now_ns);
   void Schedule(Lease& lease, int64_t at_ns);
   void Reschedule(Lease& lease);
@@ -101,10 +112,10 @@ class LockTable {
 
   const Options options_;
 
-  Live live_;                                                // waiting, granted, held
-  std::map<uint64_t, ReleaseCallback> releases_;              // by the release command's id
-  std::map<uint64_t, DowngradeCallback> downgrades_;          // by the command's id
-  absl::btree_set<std::pair<int64_t, uint64_t>> timeouts_;   // of the waiting
+  Live live_;                                               // waiting, granted, held
+  std::map<uint64_t, ReleaseCallback> releases_;            // by the release command's id
+  std::map<uint64_t, DowngradeCallback> downgrades_;        // by the command's id
+  absl::btree_set<std::pair<int64_t, uint64_t>> timeouts_;  // of the waiting
   uint64_t next_id_ = 1;
   size_t held_ = 0;
   bool closed_ = false;

@@ -53,9 +53,10 @@ void LockTable::OnEvent(const v1::Event& event, int64_t now_ns, Effects& fx) {
   if (event.has_at_risk()) lease->at_risk.store(true, std::memory_order_relaxed);
   if (event.has_renewed()) lease->at_risk.store(false, std::memory_order_relaxed);
   if (event.has_queued()) {
-    lease->stranded_ns = kNever;
-    lease->turned_away = false;
-    Reschedule(*lease);
+    Lease& leader = LeaderOf(*lease);
+    leader.stranded_ns = kNever;
+    leader.turned_away = false;
+    Reschedule(leader);
     if (lease->spec->on_queued && !lease->abandoned) fx.queued.emplace_back(lease->spec, ToQueued(event.queued()));
   }
 }
@@ -95,11 +96,9 @@ void LockTable::OnGrant(uint64_t id, const v1::Grant& grant, int64_t now_ns, Eff
   lease->belief.Set(deadline_ns, now_ns);
   lease->deadline_ns.store(deadline_ns, std::memory_order_release);
   if (deadline_ns - now_ns < validity_ns_ / 2) AskForHeartbeat(now_ns);
+  lease->hold_count = std::max(grant.hold_count(), 1U);  // an older broker does not count
   lease->phase = Lease::Phase::kGranted;
-  if (!lease->belief.Deliver(now_ns)) return;
-  lease_deadline_ns_ = std::min(lease_deadline_ns_, deadline_ns);
-  Wake(deadline_ns);
-  Deliver(lease, fx);
+  DeliverGroup(lease, now_ns, fx);
 }
 
 void LockTable::OnRefused(uint64_t id, const v1::Refusal& wire, int64_t now_ns, Effects& fx) {
@@ -115,14 +114,17 @@ void LockTable::OnRefused(uint64_t id, const v1::Refusal& wire, int64_t now_ns, 
   if (wire.reason() == v1::REFUSAL_REASON_DRAINING && wanted && options_.reissue_waits && held_ == 0) {
     // Nothing ties this client to a broker that goes down: ask the next one.
     last_failure_ = ToRefusal(wire);
-    lease->turned_away = true;
-    if (lease->stranded_ns == kNever) lease->stranded_ns = now_ns;
-    Reschedule(*lease);
+    Lease& leader = LeaderOf(*lease);
+    leader.turned_away = true;
+    if (leader.stranded_ns == kNever) leader.stranded_ns = now_ns;
+    Reschedule(leader);
     Leave();
     return;
   }
-  Refuse(*lease, ToRefusal(wire), fx);
+  const Refusal refusal = ToRefusal(wire);
+  Refuse(*lease, refusal, fx);
   live_.erase(id);
+  RefuseGroup(*lease, refusal, fx);
 }
 
 void LockTable::OnReleased(uint64_t id, ReleaseOutcome outcome, Effects& fx) {
@@ -146,12 +148,10 @@ void LockTable::OnReleasedByLeaseId(uint64_t id, Effects& fx) {
   if (lease == nullptr || !lease->sent) return;
   if (lease->phase == Lease::Phase::kHeld) {
     End(*lease, EndCause::kReleased, "released by its lease_id", fx);
+    live_.erase(id);
   } else if (lease->phase == Lease::Phase::kGranted) {
-    Refuse(*lease, {.reason = RefusalReason::kLeaseLost, .message = "lost before use: released by its lease_id"}, fx);
-  } else {
-    return;
+    LoseBeforeUse(lease, "released by its lease_id", fx);
   }
-  live_.erase(id);
 }
 
 void LockTable::OnAck(const v1::HeartbeatAck& ack, int64_t now_ns, Effects& fx) {
@@ -172,7 +172,9 @@ void LockTable::OnAck(const v1::HeartbeatAck& ack, int64_t now_ns, Effects& fx) 
     if (!lease->belief.lapsed()) {
       lease->deadline_ns.store(lease->belief.deadline_ns(), std::memory_order_release);
     }
-    if (lease->phase == Lease::Phase::kGranted && lease->belief.Deliver(now_ns)) Deliver(lease, fx);
+  }
+  for (auto& [id, lease] : live_) {
+    if (lease->phase == Lease::Phase::kGranted) DeliverGroup(lease, now_ns, fx);
   }
   SweepLeases(now_ns, fx);
   Wake(lease_deadline_ns_);
@@ -186,13 +188,16 @@ void LockTable::OnAck(const v1::HeartbeatAck& ack, int64_t now_ns, Effects& fx) 
 void LockTable::OnLost(uint64_t id, const v1::Lost& lost, Effects& fx) {
   const LeasePtr lease = Find(id);
   if (lease == nullptr || !lease->sent) return;
-  if (lease->phase == Lease::Phase::kHeld) {
-    End(*lease, ToEndCause(lost.reason()), lost.message(), fx);
-  } else {
-    Refuse(*lease, {.reason = RefusalReason::kLeaseLost, .message = absl::StrCat("lost before use: ", lost.message())},
-           fx);
-  }
+  if (lease->phase != Lease::Phase::kHeld) return LoseBeforeUse(lease, lost.message(), fx);
+  End(*lease, ToEndCause(lost.reason()), lost.message(), fx);
   live_.erase(id);
+}
+
+void LockTable::LoseBeforeUse(const LeasePtr& lease, const std::string& how, Effects& fx) {
+  const Refusal refusal{.reason = RefusalReason::kLeaseLost, .message = absl::StrCat("lost before use: ", how)};
+  Refuse(*lease, refusal, fx);
+  live_.erase(lease->id);
+  RefuseGroup(*lease, refusal, fx);
 }
 
 void LockTable::OnBroken(EndCause cause, const std::string& why, int64_t now_ns, Effects& fx) {

@@ -105,6 +105,8 @@ std::string_view Name(ReleaseOutcome outcome) {
   switch (outcome) {
     case ReleaseOutcome::kReleased:
       return "RELEASED";
+    case ReleaseOutcome::kStillHeld:
+      return "STILL_HELD";
     case ReleaseOutcome::kAlreadyGone:
       return "ALREADY_GONE";
     case ReleaseOutcome::kUnknown:

@@ -15,6 +15,13 @@ google::protobuf::ArenaOptions OptionsWith(char* block, size_t size) {
   return options;
 }
 
+void SetLock(const v1::LockSpec& spec, int64_t max_wait_ns, v1::LockSpec* to) {
+  *to = spec;
+  if (max_wait_ns < 0) return;
+  to->mutable_max_wait()->set_seconds(max_wait_ns / 1'000'000'000);
+  to->mutable_max_wait()->set_nanos(static_cast<int32_t>(max_wait_ns % 1'000'000'000));
+}
+
 }  // namespace
 
 Batch::Batch()
@@ -42,11 +49,13 @@ void Outbox::Open(uint64_t id, const std::string& label) {
 void Outbox::Acquire(uint64_t id, const v1::LockSpec& spec, size_t bytes, int64_t max_wait_ns) {
   v1::Command* command = Add(bytes);
   command->set_id(id);
-  v1::LockSpec* acquire = command->mutable_acquire();
-  *acquire = spec;
-  if (max_wait_ns < 0) return;
-  acquire->mutable_max_wait()->set_seconds(max_wait_ns / 1'000'000'000);
-  acquire->mutable_max_wait()->set_nanos(static_cast<int32_t>(max_wait_ns % 1'000'000'000));
+  SetLock(spec, max_wait_ns, command->mutable_acquire());
+}
+
+void Outbox::AcquireAll(uint64_t id, const std::vector<const v1::LockSpec*>& locks, size_t bytes, int64_t max_wait_ns) {
+  v1::Command* command = Add(bytes + locks.size() * kCommandBytes);
+  command->set_id(id);
+  for (const v1::LockSpec* lock : locks) SetLock(*lock, max_wait_ns, command->mutable_acquire_all()->add_locks());
 }
 
 void Outbox::Release(uint64_t id, uint64_t acquire_id) {

@@ -18,6 +18,9 @@
 
 namespace distlock::internal {
 
+// The broker takes 64 KiB; the rest is room for the framing of each command, and of each lock in it.
+inline constexpr size_t kBatchBytes = 48 << 10;
+
 class Batch {
  public:
   Batch();
@@ -40,6 +43,8 @@ class Outbox {
   void Open(uint64_t id, const std::string& label);
   // `bytes`: the serialized size of `spec`. `max_wait_ns` < 0: wait until granted.
   void Acquire(uint64_t id, const v1::LockSpec& spec, size_t bytes, int64_t max_wait_ns);
+  // `locks[i]` becomes the acquire `id` + i; `bytes`: of all of them.
+  void AcquireAll(uint64_t id, const std::vector<const v1::LockSpec*>& locks, size_t bytes, int64_t max_wait_ns);
   void Release(uint64_t id, uint64_t acquire_id);
   void Cancel(uint64_t id, uint64_t acquire_id);
   void Downgrade(uint64_t id, uint64_t acquire_id);
@@ -53,8 +58,6 @@ class Outbox {
   void Clear();
 
  private:
-  // The broker takes 64 KiB; the rest is room for the framing of each command.
-  static constexpr size_t kBatchBytes = 48 << 10;
   static constexpr size_t kSpareBatches = 4;
 
   v1::Command* Add(size_t bytes);

@@ -13,6 +13,8 @@
 
 namespace distlock {
 
+class MultiLock;
+
 namespace internal {
 class Acquirer;
 struct Spec;
@@ -26,6 +28,7 @@ class PendingLock {
   void Cancel();
 
  private:
+  friend class MultiLock;
   friend class internal::Acquirer;
   PendingLock(std::shared_ptr<internal::Core> core, std::shared_ptr<internal::Lease> lease);
 

@@ -16,6 +16,7 @@
 #include <string>
 
 #include "distlock/guard.h"
+#include "distlock/multi_lock.h"
 #include "distlock/mutex.h"
 #include "distlock/rw_lock.h"
 #include "distlock/semaphore.h"
@@ -67,6 +68,7 @@ class Client {
   Mutex MakeMutex(std::string key, LockOptions options = {});
   RwLock MakeRwLock(std::string key, LockOptions options = {});
   Semaphore MakeSemaphore(std::string key, uint32_t limit, LockOptions options = {});
+  MultiLock MakeMultiLock(LockSet locks);
 
   // For event-driven programs that keep many in flight. See Mutex::LockAsync; a Mutex used again is cheaper.
   PendingLock LockAsync(LockRequest request, LockCallback callback);
@@ -76,6 +78,7 @@ class Client {
   const std::string& address() const;
 
  private:
+  friend class MultiLock;
   friend class Mutex;
   friend class RwLock;
   friend class Semaphore;

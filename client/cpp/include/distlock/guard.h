@@ -63,6 +63,7 @@ class Guard {
   std::string end_message() const;  // the broker's or the library's words about it, for people
 
   uint64_t token() const;                // the fencing token: hand it to the resource you protect
+  uint32_t hold_count() const;           // 1; of a reentrant lock how many of our guards had it with this one
   const std::string& lease_id() const;   // secret: whoever knows it can release the lock
   const std::string& holder_id() const;  // public
   int64_t valid_until() const;           // CLOCK_BOOTTIME nanoseconds; grows while the broker is heard

@@ -2,7 +2,7 @@
 //
 // Mutex: a lock that one holder has at a time, named by (namespace, key). A Mutex is only a name and options bound to a
 // client; copies are cheap and equal. Thread-safe: any number of acquires may run at once, each gets its own Guard.
-// Not recursive. A Mutex may outlive its Client; acquires then answer kClientClosed.
+// Not recursive, but with LockOptions::reentrant. A Mutex may outlive its Client; acquires then answer kClientClosed.
 #pragma once
 
 #include <stop_token>

@@ -113,6 +113,10 @@ struct LockOptions {
   QueuePolicy policy = QueuePolicy::kDefault;
   std::string owner;                            // label shown to others, up to 256 bytes
   std::map<std::string, std::string> metadata;  // shown to others, up to 1 KiB
+  // Whoever has it already, through the same client and under the same non-empty owner, gets it again at once: another
+  // Guard with the same token and a hold_count one greater. The lock is free when the last of these guards is released;
+  // ttl, max_hold, lock_delay and on_disconnect stay those of the first. Not for MultiLock.
+  bool reentrant = false;
   // Told when an acquire has to queue. Runs on a thread of the library: it must not block.
   std::function<void(const QueuedInfo&)> on_queued;
 };
@@ -144,6 +148,7 @@ std::string_view Name(LockState state);
 
 enum class ReleaseOutcome {
   kReleased,     // it was ours until now
+  kStillHeld,    // reentrant: other guards of ours still have it
   kAlreadyGone,  // it had ended before; nothing was changed
   kUnknown,      // no answer came. The broker frees it anyway, at the latest when its ttl ends
 };

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MultiLock: several locks, all or nothing. The broker takes them in one global order, so programs that ask for several
+// at once never wait for each other in a circle, in whatever order they name them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "distlock/acquirer.h"
+#include "distlock/guard.h"
+#include "distlock/types.h"
+
+namespace distlock {
+
+class Client;
+
+// Which locks, and how each is taken: 1..64 of them, no lock twice. A plain value.
+class LockSet {
+ public:
+  LockSet() = default;
+  // All of them alone, as Mutex::Lock does.
+  explicit LockSet(const std::vector<std::string>& keys, const LockOptions& options = {});
+
+  // Each adds one. LockOptions::max_wait is not looked at: there is one for all; and `reentrant` is refused.
+  LockSet& Exclusive(std::string key, LockOptions options = {});
+  LockSet& Shared(std::string key, LockOptions options = {});
+  LockSet& Permits(std::string key, uint32_t limit, uint32_t permits = 1, LockOptions options = {});
+
+  // Of MultiLock::Lock: unset waits until granted, 0 is one try.
+  LockSet& MaxWait(std::optional<Duration> max_wait);
+
+  size_t size() const { return locks_.size(); }
+
+ private:
+  friend class MultiLock;
+
+  std::vector<std::shared_ptr<const internal::Spec>> locks_;
+  std::optional<Duration> max_wait_;
+};
+
+// The locks of a LockSet, in its order; each a lock like any other, that may be lost without the others. Move-only; its
+// destructor gives back all of them without waiting for the answer. Thread-safe, except for moving and destroying.
+class MultiGuard {
+ public:
+  MultiGuard();  // holds nothing: state() is kReleased
+  MultiGuard(MultiGuard&&) noexcept;
+  MultiGuard& operator=(MultiGuard&&) noexcept;
+  ~MultiGuard();
+
+  // Gives back all and waits for the answers. kAlreadyGone when one of them had ended before, else kUnknown when one of
+  // them was not answered.
+  ReleaseOutcome Release();
+
+  // The worst: kLost when one is lost, else kReleased when one is released, else kAtRisk when one is. Each by its own
+  // deadline, at the moment of the call, as with Guard::state().
+  LockState state() const;
+
+  // Stopped when any of them ends in any way.
+  std::stop_token stop_token() const;
+
+  EndCause end_cause() const;       // of the first, in the set's order, that was lost; else that ended
+  std::string end_message() const;  // of the same
+
+  size_t size() const;
+  uint64_t token(size_t i) const { return part(i).token(); }  // REQUIRES: i < size()
+  const Guard& part(size_t i) const;                          // REQUIRES: i < size()
+  Guard& part(size_t i);                                      // to give back one of them before the others
+  int64_t valid_until() const;                                // of the one that ends first
+  Duration waited() const;                                    // for all together
+
+ private:
+  friend class MultiLock;
+  struct Parts;
+  explicit MultiGuard(std::vector<Guard> guards);
+
+  std::unique_ptr<Parts> parts_;
+};
+
+using MultiLockCallback = std::function<void(Result<MultiGuard>)>;
+
+// A MultiLock is only a set bound to a client; copies are cheap and equal. Thread-safe. It may outlive its Client;
+// acquires then answer kClientClosed.
+class MultiLock {
+ public:
+  MultiLock(Client& client, LockSet locks);
+
+  // Waits until all are granted, or for the set's max_wait. Those that are free are held while the others are waited
+  // for. `cancel` withdraws the wait: the answer is then kCancelled, and nothing is held.
+  Result<MultiGuard> Lock(std::stop_token cancel = {});
+
+  // One try: refused when one of them is held; never queues.
+  Result<MultiGuard> TryLock();
+
+  // Waits at most this long, for all together.
+  Result<MultiGuard> TryLockFor(Duration max_wait, std::stop_token cancel = {});
+
+  // The same three without blocking. `callback` is called exactly once, on a thread of the library, and must not block;
+  // it may start further acquires and releases, which then leave together. It may be called before this returns.
+  PendingLock LockAsync(MultiLockCallback callback);
+  PendingLock TryLockAsync(MultiLockCallback callback);
+  PendingLock TryLockForAsync(Duration max_wait, MultiLockCallback callback);
+
+ private:
+  Result<MultiGuard> Wait(std::optional<Duration> max_wait, const std::stop_token& cancel) const;
+  PendingLock Start(std::optional<Duration> max_wait, MultiLockCallback callback) const;
+
+  std::shared_ptr<internal::Core> core_;
+  LockSet locks_;
+};
+
+}  // namespace distlock

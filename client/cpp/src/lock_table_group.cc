@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The lock table: acquires that are asked for together, all or nothing. A single one is a group of its own.
+#include "lock_table.h"
+
+namespace distlock::internal {
+namespace {
+
+// The message's limit leaves less room than that of each spec adds up to.
+std::optional<Refusal> FindProblem(const std::vector<std::shared_ptr<const Spec>>& specs) {
+  size_t bytes = 0;
+  for (const auto& spec : specs) {
+    if (spec->problem) return spec->problem;
+    bytes += spec->wire_bytes;
+  }
+  if (specs.size() == 1 || bytes <= kBatchBytes) return std::nullopt;
+  Refusal refusal{.reason = RefusalReason::kInvalidArgument,
+                  .message = "the locks take " + std::to_string(bytes) + " bytes together, of at most " +
+                             std::to_string(kBatchBytes) + "; ask for fewer, or shorten their metadata"};
+  refusal.field_problems.push_back({"acquire_all.locks", refusal.message});
+  return refusal;
+}
+
+}  // namespace
+
+LeasePtr LockTable::AcquireAll(const std::vector<std::shared_ptr<const Spec>>& specs, std::optional<Duration> max_wait,
+                               std::vector<LockCallback> callbacks, int64_t now_ns, Effects& fx) {
+  const Lease::Group group{next_id_, specs.size()};
+  next_id_ += specs.size();
+  std::vector<LeasePtr> parts;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    parts.push_back(std::make_shared<Lease>(group.first + i, specs[i], group));
+    parts[i]->callback = std::move(callbacks[i]);
+    parts[i]->asked_ns = now_ns;
+  }
+  std::optional<Refusal> refusal = FindProblem(specs);
+  if (closed_)
+    refusal = {.reason = RefusalReason::kClientClosed, .message = "the Client was destroyed; make a new one"};
+  if (refusal) {
+    for (const LeasePtr& part : parts) Refuse(*part, *refusal, fx);
+    return parts.front();
+  }
+  for (const LeasePtr& part : parts) live_.emplace(part->id, part);
+  Lease& leader = *parts.front();
+  leader.one_try = max_wait && *max_wait <= Duration::zero();
+  if (max_wait && !leader.one_try) leader.wait_until_ns = AddNs(now_ns, max_wait->count());
+  if (!opened_) leader.stranded_ns = now_ns;
+  if (streaming_ && !leaving_) Send(leader, now_ns);
+  Reschedule(leader);
+  return parts.front();
+}
+
+// Those of them that are not ended.
+std::vector<LeasePtr> LockTable::GroupOf(const Lease& lease) const {
+  std::vector<LeasePtr> parts;
+  for (auto it = live_.lower_bound(lease.group.first);
+       it != live_.end() && it->first < lease.group.first + lease.group.size; ++it) {
+    parts.push_back(it->second);
+  }
+  return parts;
+}
+
+// REQUIRES: the group is not answered yet.
+Lease& LockTable::LeaderOf(Lease& lease) const {
+  const LeasePtr leader = lease.leads() ? nullptr : Find(lease.group.first);
+  return leader == nullptr ? lease : *leader;
+}
+
+// Refuses what is left of a group. What the broker has granted goes back; what it may still grant stays known until
+// that is undone.
+void LockTable::RefuseGroup(const Lease& lease, const Refusal& refusal, Effects& fx) {
+  for (const LeasePtr& part : GroupOf(lease)) {
+    if (part->sent && part->phase == Lease::Phase::kWaiting) {
+      part->abandoned = true;
+      if (part->callback) fx.refused.emplace_back(std::move(part->callback), refusal);
+      part->callback = nullptr;
+      Schedule(*part, kNever);
+      continue;
+    }
+    if (part->phase == Lease::Phase::kGranted) outbox_.Release(next_id_++, part->id);
+    Refuse(*part, refusal, fx);
+    live_.erase(part->id);
+  }
+}
+
+// Hands it out with all of its group, once each of them is granted and to be believed in.
+void LockTable::DeliverGroup(const LeasePtr& lease, int64_t now_ns, Effects& fx) {
+  if (lease->group.size == 1) {
+    if (lease->belief.Deliver(now_ns)) Deliver(lease, fx);
+    return;
+  }
+  const std::vector<LeasePtr> parts = GroupOf(*lease);
+  for (const LeasePtr& part : parts) {
+    if (part->phase != Lease::Phase::kGranted || now_ns >= part->belief.deadline_ns()) return;
+  }
+  for (const LeasePtr& part : parts) {
+    part->belief.Deliver(now_ns);
+    Deliver(part, fx);
+  }
+}
+
+}  // namespace distlock::internal

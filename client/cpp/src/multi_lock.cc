@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distlock/multi_lock.h"
+
+#include <absl/synchronization/notification.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <utility>
+
+#include "core.h"
+#include "distlock/client.h"
+
+namespace distlock {
+namespace {
+
+using internal::Core;
+using internal::MakeSpec;
+
+constexpr size_t kMostLocks = 64;
+
+// The answers of one request, until all are there. They come one after the other, on one thread unless one is refused.
+struct Gathering {
+  Gathering(size_t size, MultiLockCallback callback_) : guards(size), missing(size), callback(std::move(callback_)) {}
+
+  std::vector<Guard> guards;
+  size_t missing;
+  std::atomic<bool> refused{false};
+  MultiLockCallback callback;
+};
+
+Refusal WrongSize(size_t size) {
+  Refusal refusal{.reason = RefusalReason::kInvalidArgument,
+                  .message = std::to_string(size) + " locks are asked for together; 1.." + std::to_string(kMostLocks) +
+                             " are allowed"};
+  refusal.field_problems.push_back({"acquire_all.locks", refusal.message});
+  return refusal;
+}
+
+int Badness(LockState state) {
+  switch (state) {
+    case LockState::kHeld:
+      return 0;
+    case LockState::kAtRisk:
+      return 1;
+    case LockState::kReleased:
+      return 2;
+    case LockState::kLost:
+      return 3;
+  }
+  return 3;
+}
+
+}  // namespace
+
+LockSet::LockSet(const std::vector<std::string>& keys, const LockOptions& options) : max_wait_(options.max_wait) {
+  for (const std::string& key : keys) Exclusive(key, options);
+}
+
+LockSet& LockSet::Exclusive(std::string key, LockOptions options) {
+  locks_.push_back(MakeSpec(std::move(key), std::move(options)));
+  return *this;
+}
+
+LockSet& LockSet::Shared(std::string key, LockOptions options) {
+  locks_.push_back(MakeSpec(std::move(key), std::move(options), {.mode = v1::LOCK_MODE_SHARED}));
+  return *this;
+}
+
+LockSet& LockSet::Permits(std::string key, uint32_t limit, uint32_t permits, LockOptions options) {
+  const auto one =
+      MakeSpec(std::move(key), std::move(options), {.mode = v1::LOCK_MODE_PERMIT, .permits = 1, .limit = limit});
+  locks_.push_back(internal::WithPermits(*one, permits));
+  return *this;
+}
+
+LockSet& LockSet::MaxWait(std::optional<Duration> max_wait) {
+  max_wait_ = max_wait;
+  return *this;
+}
+
+// The guards go first, so that their ends are still passed on.
+struct MultiGuard::Parts {
+  using Relay = std::stop_callback<std::function<void()>>;
+
+  std::stop_source stop;
+  std::once_flag relayed;
+  std::vector<std::unique_ptr<Relay>> relays;  // made when somebody asks for a token
+  std::vector<Guard> guards;
+};
+
+MultiGuard::MultiGuard() = default;
+MultiGuard::MultiGuard(std::vector<Guard> guards) : parts_(std::make_unique<Parts>()) {
+  parts_->guards = std::move(guards);
+}
+MultiGuard::MultiGuard(MultiGuard&&) noexcept = default;
+MultiGuard& MultiGuard::operator=(MultiGuard&&) noexcept = default;
+MultiGuard::~MultiGuard() = default;
+
+ReleaseOutcome MultiGuard::Release() {
+  if (size() == 0) return ReleaseOutcome::kAlreadyGone;
+  struct Answers {
+    explicit Answers(size_t size) : outcomes(size, ReleaseOutcome::kUnknown), missing(size) {}
+    std::vector<ReleaseOutcome> outcomes;
+    std::atomic<size_t> missing;
+    absl::Notification done;
+  };
+  const auto answers = std::make_shared<Answers>(size());
+  for (size_t i = 0; i < size(); ++i) {
+    part(i).ReleaseAsync([answers, i](ReleaseOutcome outcome) {
+      answers->outcomes[i] = outcome;
+      if (answers->missing.fetch_sub(1) == 1) answers->done.Notify();
+    });
+  }
+  if (Core::OnLibraryThread()) return ReleaseOutcome::kUnknown;
+  answers->done.WaitForNotification();
+  for (const ReleaseOutcome worst : {ReleaseOutcome::kAlreadyGone, ReleaseOutcome::kUnknown}) {
+    const auto& outcomes = answers->outcomes;
+    if (std::find(outcomes.begin(), outcomes.end(), worst) != outcomes.end()) return worst;
+  }
+  return ReleaseOutcome::kReleased;
+}
+
+LockState MultiGuard::state() const {
+  if (size() == 0) return LockState::kReleased;
+  LockState worst = LockState::kHeld;
+  for (const Guard& guard : parts_->guards) {
+    worst = std::max(worst, guard.state(), [](LockState a, LockState b) { return Badness(a) < Badness(b); });
+  }
+  return worst;
+}
+
+std::stop_token MultiGuard::stop_token() const {
+  if (parts_ == nullptr) return {};
+  std::call_once(parts_->relayed, [this] {
+    for (const Guard& guard : parts_->guards) {
+      parts_->relays.push_back(
+          std::make_unique<Parts::Relay>(guard.stop_token(), [stop = parts_->stop]() mutable { stop.request_stop(); }));
+    }
+  });
+  return parts_->stop.get_token();
+}
+
+EndCause MultiGuard::end_cause() const {
+  EndCause ended = size() == 0 ? EndCause::kReleased : EndCause::kNotEnded;
+  for (size_t i = 0; i < size(); ++i) {
+    const EndCause cause = part(i).end_cause();
+    if (cause == EndCause::kReleased) ended = cause;
+    if (cause != EndCause::kReleased && cause != EndCause::kNotEnded) return cause;
+  }
+  return ended;
+}
+
+std::string MultiGuard::end_message() const {
+  const EndCause cause = end_cause();
+  if (cause == EndCause::kNotEnded) return "";
+  for (size_t i = 0; i < size(); ++i) {
+    if (part(i).end_cause() == cause) return part(i).end_message();
+  }
+  return "";
+}
+
+size_t MultiGuard::size() const { return parts_ == nullptr ? 0 : parts_->guards.size(); }
+const Guard& MultiGuard::part(size_t i) const { return parts_->guards[i]; }
+Guard& MultiGuard::part(size_t i) { return parts_->guards[i]; }
+
+int64_t MultiGuard::valid_until() const {
+  int64_t first_ns = size() == 0 ? 0 : part(0).valid_until();
+  for (size_t i = 1; i < size(); ++i) first_ns = std::min(first_ns, part(i).valid_until());
+  return first_ns;
+}
+
+Duration MultiGuard::waited() const { return size() == 0 ? Duration(0) : part(0).waited(); }
+
+MultiLock::MultiLock(Client& client, LockSet locks) : core_(client.core_), locks_(std::move(locks)) {}
+
+Result<MultiGuard> MultiLock::Lock(std::stop_token cancel) { return Wait(locks_.max_wait_, cancel); }
+Result<MultiGuard> MultiLock::TryLock() { return Wait(Duration::zero(), {}); }
+Result<MultiGuard> MultiLock::TryLockFor(Duration max_wait, std::stop_token cancel) { return Wait(max_wait, cancel); }
+
+PendingLock MultiLock::LockAsync(MultiLockCallback callback) { return Start(locks_.max_wait_, std::move(callback)); }
+PendingLock MultiLock::TryLockAsync(MultiLockCallback callback) { return Start(Duration::zero(), std::move(callback)); }
+PendingLock MultiLock::TryLockForAsync(Duration max_wait, MultiLockCallback callback) {
+  return Start(max_wait, std::move(callback));
+}
+
+PendingLock MultiLock::Start(std::optional<Duration> max_wait, MultiLockCallback callback) const {
+  const size_t size = locks_.size();
+  if (size == 0 || size > kMostLocks) {
+    callback(WrongSize(size));
+    return {};
+  }
+  const auto gathering = std::make_shared<Gathering>(size, std::move(callback));
+  std::vector<LockCallback> callbacks;
+  for (size_t i = 0; i < size; ++i) {
+    callbacks.push_back([gathering, i](Result<Guard> answer) {
+      if (!answer.ok()) {
+        if (!gathering->refused.exchange(true)) gathering->callback(answer.refusal());
+        return;
+      }
+      gathering->guards[i] = std::move(answer).value();
+      if (--gathering->missing == 0) gathering->callback(MultiGuard(std::move(gathering->guards)));
+    });
+  }
+  return {core_, core_->AcquireAll(locks_.locks_, max_wait, std::move(callbacks))};
+}
+
+Result<MultiGuard> MultiLock::Wait(std::optional<Duration> max_wait, const std::stop_token& cancel) const {
+  if (Core::OnLibraryThread()) {
+    return Refusal{.reason = RefusalReason::kWouldDeadlock, .message = "called from a callback; use the Async form"};
+  }
+  if (cancel.stop_requested()) {
+    return Refusal{.reason = RefusalReason::kCancelled, .message = "cancelled before it was asked for"};
+  }
+  struct {
+    std::optional<Result<MultiGuard>> result;
+    absl::Notification done;
+  } answer;
+  PendingLock pending = Start(max_wait, [&answer](Result<MultiGuard> result) {
+    answer.result.emplace(std::move(result));
+    answer.done.Notify();
+  });
+  {
+    const std::stop_callback on_cancel(cancel, [&] { pending.Cancel(); });
+    answer.done.WaitForNotification();
+  }
+  return *std::move(answer.result);
+}
+
+}  // namespace distlock

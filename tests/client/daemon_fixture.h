@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Two clients of a real distlockd with a store of its own.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "distlock/client.h"
+#include "fake_broker.h"
+
+namespace distlock {
+
+// A test that hangs ends then; nothing waits for this long.
+inline constexpr auto kPatience = std::chrono::seconds(60);
+
+class Daemon {
+ public:
+  Daemon() : address_("unix://" + folder_.path() + "/d.sock"), pid_(::fork()) {
+    if (pid_ != 0) return;
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    ::execl(DISTLOCKD, DISTLOCKD, "--listen", address_.c_str(), "--http", "", "--log-level", "error", nullptr);
+    ::_exit(127);
+  }
+  ~Daemon() {
+    ::kill(pid_, SIGTERM);
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "status " << status;
+  }
+
+  const std::string& address() const { return address_; }
+
+ private:
+  const testing::Folder folder_;
+  const std::string address_;
+  const pid_t pid_;
+};
+
+class DaemonTest : public ::testing::Test {
+ protected:
+  ClientOptions Options(std::string label) const {
+    return {.address = daemon_.address(), .client_label = std::move(label), .unreachable_timeout = kPatience};
+  }
+
+  Daemon daemon_;
+  Client one_{Options("one")};
+  Client two_{Options("two")};
+};
+
+}  // namespace distlock
