@@ -8,17 +8,13 @@
 #include "core/limits.h"
 
 namespace distlock::core {
-namespace {
-
 // When what a waiter waits for may have changed unheard; nullopt: the lock is free.
-std::optional<Duration> LookIn(std::optional<Duration> left, const std::vector<HolderView>& holders) {
+std::optional<Duration> Broker::LookIn(std::optional<Duration> left, const std::vector<HolderView>& holders) {
   if (left || holders.empty()) return left;
   return std::min_element(holders.begin(), holders.end(), [](const HolderView& a, const HolderView& b) {
            return a.time_left < b.time_left;
          })->time_left;
 }
-
-}  // namespace
 
 void Broker::Handle(Acquire& in) {
   const Listener listener{in.session, in.request};
@@ -63,39 +59,6 @@ void Broker::Handle(Acquire& in) {
   const bool fresh = waiters_.emplace(waiter.spec.owner, std::move(owned)).second;
   DISTLOCK_CHECK(fresh);
   Ask(waiter);
-}
-
-Asker Broker::AskerOf(const Acquire& in) const {
-  Asker asker{.listener = {in.session, in.request}, .arrived = now_};
-  asker.one_try = in.max_wait && *in.max_wait == Duration::zero();
-  if (in.max_wait) asker.deadline = now_ + (asker.one_try ? config_.store_timeout : *in.max_wait);
-  return asker;
-}
-
-// A repeat of a detached request that still waits here gets its answer, but waits only as long as it says itself. All else
-// is as the first has it.
-bool Broker::JoinRepeat(const Acquire& in) {
-  const auto found = waiters_.find(in.owner);
-  if (found == waiters_.end()) return false;
-  if (found->second->bundle != nullptr) {
-    Tell({in.session, in.request}, Refused{.reason = RefusalReason::kInvalidArgument,
-                                           .cause = "the request_id is in use by a request of several locks",
-                                           .holders = {}});
-    return true;
-  }
-  detached_.emplace(in.session, found->second.get());
-  Join(*found->second, in);
-  return true;
-}
-
-// One more asks for what is waited for already.
-void Broker::Join(Waiter& waiter, const Acquire& in) {
-  waiter.askers.push_back(AskerOf(in));
-  if (waiter.queued) {
-    const LocalQueue& queue = *queues_.at(waiter.spec.name);
-    TurnAwayOneTries(waiter, queue.holders, LookIn(std::nullopt, queue.holders), static_cast<uint32_t>(queue.waiters.size()));
-  }
-  ArmWaiter(waiter);
 }
 
 void Broker::Ask(Waiter& waiter) {
@@ -259,7 +222,8 @@ void Broker::OnAcquireQueued(Waiter& waiter, AcquireQueued& queued, StoreTime ti
   waiter.trouble.clear();
   unplaced_.erase(waiter.serial);
   if (!waiter.answered) {
-    Tell(waiter.askers.front().listener, Queued{queued.position, queued.holders});
+    const SessionId session = (waiter.bundle ? waiter.bundle->callers : waiter.askers).front().listener.session;
+    Tell({session, waiter.spec.request}, Queued{queued.position, queued.holders});
     waiter.answered = true;
   }
   const std::optional<Duration> look_in = LookIn(queued.left, queued.holders);
@@ -383,15 +347,6 @@ void Broker::Forget(Waiter& waiter) {
   waiters_.erase(owner);
 }
 
-// Nobody waits for it under this name any more.
-void Broker::Unlist(const Waiter& waiter, const Listener& listener) {
-  if (waiter.spec.detached) {
-    detached_.erase(listener.session);
-  } else if (const auto session = sessions_.find(listener.session); session != sessions_.end()) {
-    session->second->waiters.erase(listener.request);
-  }
-}
-
 void Broker::Handle(const Cancel& in) {
   Waiter* waiter = nullptr;
   if (const auto session = sessions_.find(in.session); session != sessions_.end()) {
@@ -410,13 +365,6 @@ void Broker::Handle(const Cancel& in) {
   TurnAway(
       *waiter, [&](const Asker& asker) { return asker.listener.request == in.acquire; },
       [](const Asker&) { return Refused{.reason = RefusalReason::kCancelled, .cause = {}, .holders = {}}; });
-}
-
-// A detached call is over: nobody listens under this session any more.
-void Broker::DropListener(Waiter& waiter, SessionId session) {
-  if (waiter.askers.size() == 1) return Withdraw(waiter);
-  detached_.erase(session);
-  std::erase_if(waiter.askers, [session](const Asker& asker) { return asker.listener.session == session; });
 }
 
 }  // namespace distlock::core

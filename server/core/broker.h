@@ -94,10 +94,7 @@ class Broker {
   void Refuse(Waiter& waiter, Refused refused);
   void Withdraw(Waiter& waiter);
   void Forget(Waiter& waiter);
-  Asker AskerOf(const Acquire& in) const;
-  bool JoinRepeat(const Acquire& in);
-  void Join(Waiter& waiter, const Acquire& in);
-  void Unlist(const Waiter& waiter, const Listener& listener);
+  static std::optional<Duration> LookIn(std::optional<Duration> left, const std::vector<HolderView>& holders);
   template <typename Over, typename Why>
   bool TurnAway(Waiter& waiter, Over over, Why why);
   bool TurnAwayOneTries(Waiter& waiter, const std::vector<HolderView>& holders, std::optional<Duration> look_in,
@@ -106,7 +103,6 @@ class Broker {
   Refused WhyItEnds(const Waiter& waiter, const Asker& asker) const;
   Instant EndOf(const Waiter& waiter, const Asker& asker) const;
   void LosePlace(Waiter& waiter);
-  void DropListener(Waiter& waiter, SessionId session);
   Instant Patience(const Waiter& waiter, const Asker& asker) const;
   void LeaveAttempt(Waiter& waiter);
   Instant StragglerUntil(const Waiter& waiter) const;
@@ -129,6 +125,13 @@ class Broker {
   void EndLease(Lease& lease);
   void Forget(Lease& lease);
   Instant BelieveUntil(const Lease& lease) const;
+
+  // askers.cc: who asks for what a waiter waits for
+  Asker AskerOf(const Acquire& in) const;
+  bool JoinRepeat(const Acquire& in);
+  void Join(Waiter& waiter, const Acquire& in);
+  void Unlist(const Waiter& waiter, const Listener& listener);
+  void DropListener(Waiter& waiter, SessionId session);
 
   // bundle.cc: several locks, all or nothing
   std::string WhyNoBundle(const AcquireAll& in, Session* session) const;

@@ -29,6 +29,11 @@ void Broker::ForceLease(Lease& lease, const std::string& reason) {
 // Freed now, it could still be granted here by an answer that is on its way, or while its client believes.
 bool Broker::MustWaitToForce(const OwnerId& owner) const {
   if (waiters_.contains(owner) || give_backs_.contains(owner)) return true;
+  for (const auto& [serial, bundle] : bundles_) {
+    for (const Bundle::Part& part : bundle->parts) {
+      if (part.spec.owner == owner) return true;
+    }
+  }
   const auto past = recent_grants_.find(owner);
   return past != recent_grants_.end() && past->second.promised_until > now_;
 }

@@ -48,9 +48,8 @@ struct Acquire {
   std::string reentry;
 };
 
-// Several locks, all or nothing: each part is answered under its own request, all with Granted or all with Refused. All are of one
-// session, of one kind (detached or not) and one max_wait, and name different locks; 1..kMaxTogether of them. Detached ones are the
-// broker's to renew until the last is granted.
+// 1..kMaxTogether different locks, all or nothing: each part is answered under its own request, all Granted or all Refused. All are of
+// one session, one kind (detached or not) and one max_wait. Detached ones are renewed here until the last is granted.
 struct AcquireAll {
   std::vector<Acquire> parts;
 };

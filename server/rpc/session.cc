@@ -317,14 +317,16 @@ void SessionCall::RouteAcquireAll(core::AcquireAll all) {
   batches_[shard].inputs.emplace_back(std::move(all));
 }
 
+// They wait for the store while it is down; a client that goes on sending them is not waiting for answers.
+std::optional<v1::Refusal> SessionCall::TooManyUnanswered() const {
+  const size_t unanswered = book_.size() - book_.acquires();
+  if (unanswered < frontend_.limits.max_leases_per_session) return std::nullopt;
+  return MakeRefusal(RefusalReason::kQuotaExceeded,
+                     absl::StrCat(unanswered, " releases of this session are unanswered; wait for them"), std::chrono::seconds(1));
+}
+
 void SessionCall::RouteRelease(core::RequestId id, core::Release release) {
-  // Releases wait for the store while it is down; a client that goes on sending them is not waiting for answers.
-  if (book_.size() - book_.acquires() >= frontend_.limits.max_leases_per_session) {
-    return Refused(id, MakeRefusal(RefusalReason::kQuotaExceeded,
-                                   absl::StrCat(book_.size() - book_.acquires(),
-                                                " releases of this session are unanswered; wait for them"),
-                                   std::chrono::seconds(1)));
-  }
+  if (auto refusal = TooManyUnanswered()) return Refused(id, *std::move(refusal));
   if (release.acquire == 0) {
     const core::RequestId acquire = book_.AcquireOf(release.owner);
     const int shard = book_.ShardOf(acquire).value_or(shards_.ShardOf(release.name));
@@ -347,13 +349,9 @@ void SessionCall::RouteRelease(core::RequestId id, core::Release release) {
 }
 
 void SessionCall::RouteConvert(core::RequestId id, core::Convert convert) {
-  if (book_.size() - book_.acquires() >= frontend_.limits.max_leases_per_session) {
-    return Refused(id, MakeRefusal(RefusalReason::kQuotaExceeded,
-                                   absl::StrCat(book_.size() - book_.acquires(),
-                                                " commands of this session are unanswered; wait for them"),
-                                   std::chrono::seconds(1)));
-  }
-  const auto shard = convert.acquire == 0 ? shards_.ShardOf(convert.name) : book_.ShardOf(convert.acquire);
+  if (auto refusal = TooManyUnanswered()) return Refused(id, *std::move(refusal));
+  const auto known = book_.ShardOf(convert.acquire != 0 ? convert.acquire : book_.AcquireOf(convert.owner));
+  const auto shard = convert.acquire == 0 && !known ? shards_.ShardOf(convert.name) : known;
   if (!shard) {
     return Refused(id, MakeRefusal(RefusalReason::kNotHolder,
                                    absl::StrCat("convert.acquire_id ", convert.acquire, " is no lease of this session (any more)")));

@@ -62,6 +62,7 @@ class SessionCall final : public StreamCall<grpc::ServerBidiReactor<grpc::ByteBu
   Ready CheckAcquire(const v1::Command& command);
   Ready CheckAcquireAll(const v1::Command& command);
   std::optional<v1::Refusal> TurnedAway();
+  std::optional<v1::Refusal> TooManyUnanswered() const;
   Ready CheckRelease(const v1::Command& command);
   Ready CheckConvert(const v1::Command& command);
 

@@ -16,7 +16,8 @@ constexpr core::OwnerId kSecond{0xff};
 constexpr std::chrono::seconds kProbeLife{2};
 constexpr int kClosingTurns = 100;
 
-// Every script once, on a lock that nobody else uses and that vanishes by itself.
+// On a lock that nobody else uses and that leaves nothing behind: every right that the scripts need. Those that are not here (watch would
+// leave its broker's name) run the same commands.
 std::vector<core::StoreCommand> ProbeCommands(const core::LockName& name) {
   return {
       core::StoreAcquire{.op = 1, .name = name, .owner = kFirst, .ttl = kProbeLife, .info = {}},
@@ -25,7 +26,6 @@ std::vector<core::StoreCommand> ProbeCommands(const core::LockName& name) {
       core::StoreRenew{.op = 4, .items = {{name, kFirst, 0, kProbeLife}}},
       core::StoreRelease{.op = 5, .name = name, .owner = kFirst, .block = {}},
       core::StoreWithdraw{.op = 6, .name = name, .owner = kSecond},
-      core::StoreWatch{.op = 7, .name = name},
   };
 }
 

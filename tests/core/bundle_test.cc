@@ -65,7 +65,8 @@ TEST(Bundle, ElseTheyAreTakenOneAfterTheOtherAndToldTogether) {
   t.Reply(first.op, AcquireGranted{41, t.StoreNow()});
   const auto second = t.Take<StoreAcquire>();
   EXPECT_EQ(second.name, Name("b"));
-  t.Reply(second.op, AcquireQueued{0, {}, 1, seconds(10)});
+  t.Reply(second.op, AcquireQueued{3, {}, 4, seconds(10)});
+  EXPECT_EQ(t.Event<Queued>(1, 7).position, 3u) << "the one that is waited for";
   for (int i = 0; i < 5; ++i) {
     t.Pass(seconds(1));
     t.Do(Heartbeat{1, static_cast<uint64_t>(i + 1)});
@@ -247,6 +248,33 @@ TEST(Bundle, ADrainRefusesIt) {
   t.Do(t.All({"a", "b"}));
   EXPECT_EQ(t.Event<Refused>(1, 8).reason, RefusalReason::kDraining);
   EXPECT_EQ(t.Event<Refused>(1, 8).reason, RefusalReason::kDraining);
+}
+
+ForceRelease Forced(int owner, const std::string& key) {
+  return {.session = 9, .request = 1, .name = Name(key), .owner = Owner(owner), .token = 41, .broker_id = "0123456789abcdef",
+          .reason = "why"};
+}
+
+TEST(Bundle, APartThatIsTakenAwayEndsIt) {
+  Several t(false);
+  t.Do(t.All({"a", "b"}));
+  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{41, t.StoreNow()});
+  t.Do(Forced(1, "a"));
+  EXPECT_EQ(t.Event<Refused>(1, 7).reason, RefusalReason::kStoreUnavailable);
+  EXPECT_EQ(t.Released(), std::vector<OwnerId>{Owner(1)});
+}
+
+TEST(Bundle, WhatMayBeGrantedAtThisMomentIsNotTakenAwayBehindItsBack) {
+  Several t;
+  t.Do(t.All({"a", "b"}));
+  const auto all = t.Take<StoreAcquireAll>();
+  t.Do(Forced(1, "a"));
+  EXPECT_EQ(t.Count<StoreForce>(), 0u) << "the answer that grants it may be on its way";
+  t.Reply(all.op, AcquireAllDone{{{41, t.StoreNow()}, {42, t.StoreNow()}}});
+  t.Event<Granted>(1, 7);
+  t.Pass(seconds(1));
+  EXPECT_EQ(t.Event<Lost>(1, 7).reason, LostReason::kForced);
+  EXPECT_EQ(t.Count<StoreRelease>(), 0u) << "not before its promise has passed";
 }
 
 TEST(Bundle, AStoreThatDoesNotAnswerIsNotWaitedForForEver) {

@@ -187,6 +187,34 @@ TEST(Reentry, AReleaseByOwnerEndsItForAll) {
   EXPECT_EQ(t.Count<StoreRelease>(), 1u);
 }
 
+TEST(Reentry, WhatWasTakenTwiceIsNotConverted) {
+  Nested t;
+  t.TakenThrice();
+  t.Do(Convert{.session = 1, .request = 20, .acquire = 8, .name = {}, .info = {}});
+  EXPECT_EQ(t.Event<Refused>(1, 20).reason, RefusalReason::kNotSupported);
+  EXPECT_EQ(t.Count<StoreConvert>(), 0u);
+}
+
+TEST(Reentry, WhatIsBeingConvertedIsTakenAgainAsAReaderOnly) {
+  Nested t;
+  t.Taken();
+  t.Do(Convert{.session = 1, .request = 20, .acquire = 7, .name = {}, .info = {}});
+  EXPECT_EQ(t.Count<StoreConvert>(), 1u);
+  t.Do(t.Again(8, 2));
+  EXPECT_EQ(t.Event<Refused>(1, 8).reason, RefusalReason::kNotSupported);
+  Acquire reader = t.Again(9, 3);
+  reader.want.mode = Mode::kShared;
+  t.Do(reader);
+  EXPECT_EQ(t.Event<Granted>(1, 9).mode, Mode::kShared);
+}
+
+TEST(Reentry, AllWhoHaveItAreToldThatItWasTakenAway) {
+  Nested t;
+  t.TakenThrice();
+  t.Do(ForceRelease{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 42, .broker_id = {}, .reason = "why"});
+  for (const RequestId request : {7, 8, 9}) EXPECT_EQ(t.Event<Lost>(1, request).reason, LostReason::kForced);
+}
+
 TEST(Reentry, ADrainLosesItOnceForEachWhoHasIt) {
   Nested t;
   t.TakenThrice();

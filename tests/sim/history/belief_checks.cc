@@ -92,7 +92,8 @@ void CheckAgainstStore(const Index& index, const Tenure& tenure, Report& report)
 void CheckReleaseHadReason(const Index& index, const Tenure& tenure, Report& report) {
   const Fate& fate = index.fates[static_cast<size_t>(tenure.lease)];
   const LeaseTerms& terms = index.TermsOf(tenure);
-  if (!index.history.calm || terms.detached || terms.max_hold_ns > 0) return;
+  // Of several asked for together, what was taken first goes back when another is not to be had.
+  if (!index.history.calm || terms.detached || terms.max_hold_ns > 0 || (terms.together && tenure.told == kNotSeen)) return;
   if (tenure.freed == kNotSeen || tenure.how != FreedHow::kReleased) return;
   const bool let_go = (tenure.forced != kNotSeen && tenure.forced <= tenure.freed) ||
                       (tenure.ended != kNotSeen && tenure.ended <= tenure.freed) ||

@@ -86,6 +86,7 @@ struct LeaseTerms {
   bool freed_by_promise = false;
   // Its client says at least once in a validity that it lives; else it loses the lease, though its connection may stand.
   bool by_heartbeat = false;
+  bool together = false;   // with others, all or nothing: it may be kept for it while those are waited for
   HoldKind kind = HoldKind::kExclusive;
   uint32_t permits = 1;    // kPermit: of `limit`
   uint32_t limit = 0;

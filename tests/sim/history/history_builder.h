@@ -27,6 +27,7 @@ struct Terms {
   bool risky = false;
   bool freed_by_promise = false;
   bool by_heartbeat = false;
+  bool together = false;
   HoldKind kind = HoldKind::kExclusive;
   uint32_t permits = 1;
   uint32_t limit = 0;
@@ -59,6 +60,7 @@ class HistoryBuilder {
                                .risky = terms.risky,
                                .freed_by_promise = terms.freed_by_promise,
                                .by_heartbeat = terms.by_heartbeat,
+                               .together = terms.together,
                                .kind = terms.kind,
                                .permits = terms.permits,
                                .limit = terms.limit,

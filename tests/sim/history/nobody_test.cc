@@ -58,5 +58,22 @@ TEST(TakenForNobody, WaitsForTheConnectionsThatMatter) {
   EXPECT_VIOLATED(b, "");
 }
 
+// ann believes until 1500 and stands still from 700 on; the store lets go at `freed`.
+HistoryBuilder StoodStill(bool by_heartbeat, int64_t freed) {
+  HistoryBuilder b;
+  const int64_t ann = b.Asks(0, "ann", {.ttl = 20000, .freed_by_promise = true, .by_heartbeat = by_heartbeat});
+  b.Took(9, ann, 5);
+  b.Granted(10, ann, 5, 1500);
+  b.Fault(700, FaultKind::kClientPaused, 4000, "ann");
+  b.Freed(freed, ann);
+  return b;
+}
+
+TEST(Recovery, FromAClientThatStandsStillTakesAValidity) {
+  EXPECT_VIOLATED(StoodStill(true, 2100), "");
+  EXPECT_VIOLATED(StoodStill(true, 2300), "I7");
+  EXPECT_VIOLATED(StoodStill(false, 2300), "");
+}
+
 }  // namespace
 }  // namespace distlock::sim

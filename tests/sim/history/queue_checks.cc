@@ -117,8 +117,9 @@ class StoreQueues {
   // I5: who waits and is given the lock learns of it, or, when that grant has ended unheard, gets a new place.
   void CheckTold(const Record& record, size_t number) {
     const Fate& fate = index_.fates[static_cast<size_t>(record.lease)];
-    // A detached request may be between two calls.
-    if (index_.TermsOf(record.lease).detached || (fate.answered != kNotSeen && fate.answered < record.at_ns)) return;
+    // A detached request may be between two calls, and one of several is told when all are there.
+    const LeaseTerms& terms = index_.TermsOf(record.lease);
+    if (terms.detached || terms.together || (fate.answered != kNotSeen && fate.answered < record.at_ns)) return;
     const int64_t told = fate.answered == kNotSeen ? std::min(index_.end, index_.quiet) : fate.answered;
     const int64_t due = std::max(record.at_ns, index_.TroubledUntil(told)) + index_.Slack(told);
     if (told <= due) return;
@@ -212,7 +213,8 @@ void CheckFairness(const Index& index, Report& report) {
     if (record.kind == RecordKind::kAsked) {
       const LeaseTerms& terms = index.history.leases[static_cast<size_t>(record.lease)];
       // A detached request that is repeated may lose its place with the call that it gave up.
-      if (!terms.detached && record.value < 0) waiting[static_cast<size_t>(record.lock)].push_back(record.lease);
+      // Of several locks that are asked for together, each is queued for when those before it are there.
+      if (!terms.detached && !terms.together && record.value < 0) waiting[static_cast<size_t>(record.lock)].push_back(record.lease);
     }
     if (record.kind != RecordKind::kGranted) continue;
     std::vector<int64_t>& others = waiting[static_cast<size_t>(record.lock)];

@@ -59,6 +59,7 @@ Bound BoundOf(const Index& index, const Tenure& tenure, int64_t freed) {
   const Fate& fate = index.fates[static_cast<size_t>(tenure.lease)];
   const int64_t over = std::max({tenure.took, tenure.took_again, tenure.until, std::min(tenure.ended, freed)});
   const int64_t slack = index.Slack(freed);
+  if (terms.together && tenure.told == kNotSeen && fate.answered == kNotSeen) return {freed, "while others are waited for"};
   if (index.history.calm && !terms.detached && tenure.told == kNotSeen && fate.answered != kNotSeen) {
     // Its broker may have told a client that had just left, and keeps that promise.
     const int64_t promise = (terms.freed_by_promise ? index.history.validity_ns : terms.ttl_ns) + terms.lock_delay_ns;

@@ -43,21 +43,6 @@ TEST(Recovery, AndItsLockDelay) {
   EXPECT_VIOLATED(Crashed(terms, 5600), "I7");
 }
 
-// ann believes until 1500 and stands still from 700 on; the store lets go at `freed`, or when she goes on.
-TEST(Recovery, FromAClientThatStandsStillTakesAValidity) {
-  for (const bool by_heartbeat : {true, false}) {
-    for (const int64_t freed : {2100, 2300}) {
-      HistoryBuilder b;
-      const int64_t ann = b.Asks(0, "ann", {.ttl = 20000, .freed_by_promise = true, .by_heartbeat = by_heartbeat});
-      b.Took(9, ann, 5);
-      b.Granted(10, ann, 5, 1500);
-      b.Fault(700, FaultKind::kClientPaused, 4000, "ann");
-      b.Freed(freed, ann);
-      EXPECT_VIOLATED(b, by_heartbeat && freed == 2300 ? "I7" : "");
-    }
-  }
-}
-
 TEST(Recovery, OrATtlWhereThatWasAskedFor) {
   EXPECT_VIOLATED(Crashed({.ttl = 20000}, 29400, FreedHow::kExpired), "");
   EXPECT_VIOLATED(Crashed({.ttl = 20000}, 30600, FreedHow::kExpired), "I7");

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "world/client_process.h"
 
+#include <algorithm>
+
 #include "rpc/convert.h"
 
 namespace distlock::sim {
@@ -84,6 +86,7 @@ void ClientProcess::Draw(Wish& wish) {
   } else if (dice.Chance(way.readers)) {
     wish.want.mode = core::Mode::kShared;
   }
+  wish.reentrant = dice.Chance(temper.reentrant);
   wish.downgrades = wish.want.mode == core::Mode::kExclusive && dice.Chance(temper.downgrade);
   wish.on_disconnect = dice.Chance(0.7)   ? core::OnDisconnect::kSafe
                        : dice.Chance(0.5) ? core::OnDisconnect::kRelease
@@ -101,6 +104,7 @@ void ClientProcess::Number(Wish& wish) {
                                  .risky = !detached() && wish.on_disconnect == core::OnDisconnect::kRelease,
                                  .freed_by_promise = !detached() && wish.on_disconnect != core::OnDisconnect::kExpire,
                                  .by_heartbeat = by_heartbeat(),
+                                 .together = wish.together,
                                  .kind = static_cast<HoldKind>(wish.want.mode),
                                  .permits = wish.want.permits,
                                  .limit = wish.want.limit,
@@ -116,22 +120,47 @@ void ClientProcess::AskAnew(Wish& wish) {
 }
 
 void ClientProcess::MakeWish() {
+  if (takes_together() && env_.temper.locks > 1 && env_.dice.Chance(env_.temper.together)) return MakeWishes();
   const int64_t id = next_id_++;
   Wish& wish = wishes_[id];
   wish.id = id;
   Draw(wish);
   Number(wish);
-  if (env_.dice.Chance(env_.temper.impatient)) {
-    const Duration patience = env_.dice.Between(Duration(0), env_.dice.Chance(0.7) ? milliseconds(5) : seconds(3));
-    PostAfter(patience, [this, id] {
-      Wish* same = Find(id);
-      if (same == nullptr || same->stage != Stage::kAsking) return;
-      env_.Log([&] { return name() + " gives up " + LabelOf(*same); });
-      Note(*same, {.kind = RecordKind::kGaveUp});
-      GiveUp(*same);
-    });
-  }
+  LosePatience(id);
   Ask(wish);
+}
+
+void ClientProcess::LosePatience(int64_t id) {
+  if (!env_.dice.Chance(env_.temper.impatient)) return;
+  const Duration patience = env_.dice.Between(Duration(0), env_.dice.Chance(0.7) ? milliseconds(5) : seconds(3));
+  PostAfter(patience, [this, id] {
+    Wish* same = Find(id);
+    if (same == nullptr || same->stage != Stage::kAsking) return;
+    env_.Log([&] { return name() + " gives up " + LabelOf(*same); });
+    Note(*same, {.kind = RecordKind::kGaveUp});
+    GiveUp(*same);
+  });
+}
+
+void ClientProcess::MakeWishes() {
+  std::map<int32_t, int64_t> by_lock;
+  const int count = std::min(env_.temper.locks, 2 + env_.dice.Roll(2));
+  for (int tries = 0; tries < 8 && static_cast<int>(by_lock.size()) < count; ++tries) {
+    Wish wish;
+    Draw(wish);
+    if (by_lock.contains(wish.lock)) continue;
+    wish.id = next_id_++;
+    wish.reentrant = false;
+    wish.together = true;
+    if (!by_lock.empty()) wish.max_wait = wishes_.at(by_lock.begin()->second).max_wait;
+    by_lock.emplace(wish.lock, wish.id);
+    Number(wishes_.emplace(wish.id, wish).first->second);
+  }
+  std::vector<int64_t> ids;
+  for (const auto& [lock, id] : by_lock) ids.push_back(id);
+  if (env_.dice.Chance(0.5)) std::reverse(ids.begin(), ids.end());
+  LosePatience(ids.front());
+  AskTogether(ids);
 }
 
 v1::LockSpec ClientProcess::SpecOf(const Wish& wish) const {

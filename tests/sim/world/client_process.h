@@ -66,6 +66,8 @@ class ClientProcess : public Process {
     Duration lock_delay{};
     core::OnDisconnect on_disconnect = core::OnDisconnect::kSafe;
     core::Want want;
+    bool reentrant = false;  // taken twice
+    bool together = false;   // with others
     Stage stage = Stage::kAsking;
     bool releasing = false;
     bool downgrades = false;  // once it has it, it goes on as a reader
@@ -84,6 +86,9 @@ class ClientProcess : public Process {
   virtual size_t most_wishes() const { return 1; }
   virtual bool detached() const { return false; }
   virtual bool by_heartbeat() const { return false; }
+  // Several locks, all or nothing: asks for these wishes, which are alike in how long they wait. Only of kinds that take them.
+  virtual bool takes_together() const { return false; }
+  virtual void AskTogether(const std::vector<int64_t>& /*ids*/) {}
 
   // What kinds tell. A wish that has ended, was refused or is forgotten is gone after the call.
   void OnGranted(Wish& wish, uint64_t token);
@@ -107,6 +112,8 @@ class ClientProcess : public Process {
  private:
   void Act();
   void MakeWish();
+  void MakeWishes();
+  void LosePatience(int64_t id);
   void Draw(Wish& wish);
   void Number(Wish& wish);
   void Work(int64_t id);

@@ -83,6 +83,7 @@ void Front::Handle(Stream& stream, const v1::Command& command) {
   }
   if (stream.book.Has(command.id())) return env_.Fail("a client uses a command id twice");
   if (command.has_acquire()) return HandleAcquire(stream, command);
+  if (command.has_acquire_all()) return HandleAcquireAll(stream, command);
   if (command.has_release()) return HandleRelease(stream, command);
   if (command.has_convert()) return HandleConvert(stream, command);
 }
@@ -99,6 +100,28 @@ void Front::HandleAcquire(Stream& stream, const v1::Command& command) {
   stream.book.AddAcquire(command.id(), acquire.name, acquire.owner, 0);
   stream.answers[command.id()] = Answered::kNot;
   post_(std::move(acquire));
+}
+
+void Front::HandleAcquireAll(Stream& stream, const v1::Command& command) {
+  std::vector<const v1::LockSpec*> specs;
+  for (const v1::LockSpec& spec : command.acquire_all().locks()) specs.push_back(&spec);
+  if (draining_) {
+    for (size_t i = 0; i < specs.size(); ++i) Refuse(stream, command.id() + i, rpc::DrainingRefusal());
+    return;
+  }
+  rpc::Validator check(limits_);
+  core::AcquireAll all{check.Specs(specs, [](size_t i) { return "locks." + std::to_string(i); }, /*detached=*/false)};
+  if (!check.ok()) return env_.Fail("a client asks wrongly for several locks: " + check.Refusal().message());
+  for (size_t i = 0; i < all.parts.size(); ++i) {
+    core::Acquire& part = all.parts[i];
+    part.session = stream.id;
+    part.request = command.id() + i;
+    part.owner = NewOwner();
+    part.info = InfoOf(*specs[i]);
+    stream.book.AddAcquire(part.request, part.name, part.owner, 0);
+    stream.answers[part.request] = Answered::kNot;
+  }
+  post_(std::move(all));
 }
 
 void Front::HandleRelease(Stream& stream, const v1::Command& command) {

@@ -81,6 +81,7 @@ class Front {
 
   void Handle(Stream& stream, const v1::Command& command);
   void HandleAcquire(Stream& stream, const v1::Command& command);
+  void HandleAcquireAll(Stream& stream, const v1::Command& command);
   void HandleRelease(Stream& stream, const v1::Command& command);
   void HandleConvert(Stream& stream, const v1::Command& command);
   void Refuse(Stream& stream, core::RequestId id, v1::Refusal refusal);

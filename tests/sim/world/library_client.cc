@@ -60,6 +60,8 @@ void LibraryClient::Vanish() {
   table_.reset();
   leases_.clear();
   wish_of_.clear();
+  twins_.clear();
+  twin_of_.clear();
   labels_.clear();
   fx_.Clear();
   ++timer_;
@@ -96,10 +98,10 @@ void LibraryClient::Connect() {
 void LibraryClient::Send(std::unique_ptr<internal::Batch> batch) {
   auto request = std::make_shared<v1::SessionRequest>(batch->message());
   for (v1::Command& command : *request->mutable_commands()) {
-    if (!command.has_acquire()) continue;
-    const Wish* wish = Find(wish_of_.at(command.id()));
-    if (wish != nullptr) labels_[command.id()] = LabelOf(*wish);
-    command.mutable_acquire()->set_owner(labels_.at(command.id()));
+    if (command.has_acquire()) command.mutable_acquire()->set_owner(LabelOnWire(command.id()));
+    if (!command.has_acquire_all()) continue;
+    uint64_t id = command.id();
+    for (v1::LockSpec& spec : *command.mutable_acquire_all()->mutable_locks()) spec.set_owner(LabelOnWire(id++));
   }
   table_->Recycle(std::move(batch));
   stream_->writing = true;
@@ -115,6 +117,14 @@ void LibraryClient::Send(std::unique_ptr<internal::Batch> batch) {
     broker->front().Session(*id, *request);
     if (!buffered && life == this->life()) Post(written);
   });
+}
+
+// What is asked for anew after a stream broke is another lease to the store.
+const std::string& LibraryClient::LabelOnWire(uint64_t lease_id) {
+  const auto twin = twin_of_.find(lease_id);
+  const Wish* wish = Find(twin != twin_of_.end() ? twin->second : wish_of_.at(lease_id));
+  if (wish != nullptr) labels_[lease_id] = LabelOf(*wish);
+  return labels_.at(lease_id);
 }
 
 void LibraryClient::Flush() {
@@ -191,35 +201,92 @@ void LibraryClient::OnResumed() {
 
 // ---- The program ----
 
-void LibraryClient::Ask(Wish& wish) {
+std::shared_ptr<const internal::Spec> LibraryClient::SpecFor(const Wish& wish) const {
   LockOptions options;
   options.ttl = wish.ttl;
   options.max_hold = wish.max_hold;
   options.lock_delay = wish.lock_delay;
   options.policy = static_cast<QueuePolicy>(static_cast<int>(wish.want.policy) + 1);
-  const v1::LockSpec wire = SpecOf(wish);
   options.on_disconnect = static_cast<OnDisconnect>(static_cast<int>(wish.on_disconnect) + 1);
-  const int64_t id = wish.id;
-  const auto answer = [this, id](Result<Guard> result) {
+  options.owner = LabelOf(wish);
+  options.reentrant = wish.reentrant;
+  const v1::LockSpec wire = SpecOf(wish);
+  return internal::MakeSpec(wish.key, std::move(options), {wire.mode(), wire.permits(), wire.limit()});
+}
+
+LockCallback LibraryClient::ToldOf(int64_t id) {
+  return [this, id](Result<Guard> result) {
     Wish* same = Find(id);
     if (same == nullptr) return;
     leases_.erase(id);
+    LeaveTwin(id);
     OnRefused(*same, ReasonOf(result.refusal().reason));
   };
-  const auto lease = table_->Acquire(internal::MakeSpec(wish.key, std::move(options), {wire.mode(), wire.permits(), wire.limit()}), wish.max_wait, answer, Now(), fx_);
-  leases_[id] = lease;
-  wish_of_[lease->id] = id;
+}
+
+void LibraryClient::Ask(Wish& wish) {
+  const auto spec = SpecFor(wish);
+  const auto lease = table_->Acquire(spec, wish.max_wait, ToldOf(wish.id), Now(), fx_);
+  leases_[wish.id] = lease;
+  wish_of_[lease->id] = wish.id;
   labels_[lease->id] = LabelOf(wish);
+  if (wish.reentrant) AskTwin(wish, spec);
   Settle();
+}
+
+void LibraryClient::AskTogether(const std::vector<int64_t>& ids) {
+  std::vector<std::shared_ptr<const internal::Spec>> specs;
+  std::vector<LockCallback> refusals;
+  for (const int64_t id : ids) {
+    specs.push_back(SpecFor(*Find(id)));
+    refusals.push_back(ToldOf(id));
+  }
+  const auto first = table_->AcquireAll(specs, Find(ids.front())->max_wait, std::move(refusals), Now(), fx_);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    leases_[ids[i]] = first;  // withdraws all; once granted, each has its own
+    wish_of_[first->id + i] = ids[i];
+    labels_[first->id + i] = LabelOf(*Find(ids[i]));
+  }
+  Settle();
+}
+
+// ---- Twice ----
+
+void LibraryClient::AskTwin(const Wish& wish, const std::shared_ptr<const internal::Spec>& spec) {
+  const int64_t id = wish.id;
+  const auto twin = table_->Acquire(spec, wish.max_wait, [this, id](const Result<Guard>&) { twins_.erase(id); }, Now(), fx_);
+  twins_[id] = {twin};
+  twin_of_[twin->id] = id;
+  labels_[twin->id] = LabelOf(wish);
+}
+
+void LibraryClient::OnTwin(int64_t id, const internal::LeasePtr& lease) {
+  const Wish* wish = Find(id);
+  const auto twin = twins_.find(id);
+  if (wish == nullptr || twin == twins_.end() || twin->second.lease != lease) return table_->Release(lease, nullptr, Now(), fx_);
+  if (wish->stage == Stage::kHeld && wish->token != lease->token) env_.Fail(name() + " took a lock again and got another token");
+  twin->second.held = true;
+}
+
+void LibraryClient::LeaveTwin(int64_t id) {
+  auto node = twins_.extract(id);
+  if (node.empty()) return;
+  const internal::LeasePtr& lease = node.mapped().lease;
+  if (!node.mapped().held) return table_->Cancel(lease, fx_);
+  table_->Release(lease, [this](ReleaseOutcome outcome) {
+    if (outcome == ReleaseOutcome::kReleased) env_.Fail(name() + " gave back one of the two times it had a lock, and that freed it");
+  }, Now(), fx_);
 }
 
 void LibraryClient::GiveUp(Wish& wish) {
   table_->Cancel(leases_.at(wish.id), fx_);
+  LeaveTwin(wish.id);
   Settle();
 }
 
 void LibraryClient::GiveBack(Wish& wish) {
   const int64_t id = wish.id;
+  LeaveTwin(id);
   table_->Release(leases_.at(id), [this, id](ReleaseOutcome outcome) {
     Wish* same = Find(id);
     if (same == nullptr) return;
@@ -270,9 +337,14 @@ void LibraryClient::Settle() {
     fx_ = internal::Effects();
     if (fx.granted.empty() && fx.refused.empty() && fx.released.empty() && fx.downgraded.empty()) break;
     for (auto& [lease, callback] : fx.granted) {
+      if (const auto twin = twin_of_.find(lease->id); twin != twin_of_.end()) {
+        OnTwin(twin->second, lease);
+        continue;
+      }
       const auto found = wish_of_.find(lease->id);
       Wish* wish = found == wish_of_.end() ? nullptr : Find(found->second);
       if (wish == nullptr) continue;
+      leases_[wish->id] = lease;
       OnGranted(*wish, lease->token);
     }
     for (auto& [callback, refusal] : fx.refused) callback(Result<Guard>(refusal));

@@ -40,7 +40,22 @@ class LibraryClient : public ClientProcess {
   void Vanish() override;
   bool Checks(Wish& wish) override;
   bool by_heartbeat() const override { return true; }
+  bool takes_together() const override { return true; }
+  void AskTogether(const std::vector<int64_t>& ids) override;
   size_t most_wishes() const override { return most_wishes_; }
+
+  // The second of the two times that a reentrant wish is asked for.
+  struct Twin {
+    internal::LeasePtr lease;
+    bool held = false;
+  };
+
+  std::shared_ptr<const internal::Spec> SpecFor(const Wish& wish) const;
+  LockCallback ToldOf(int64_t id);
+  void AskTwin(const Wish& wish, const std::shared_ptr<const internal::Spec>& spec);
+  void OnTwin(int64_t id, const internal::LeasePtr& lease);
+  void LeaveTwin(int64_t id);
+  const std::string& LabelOnWire(uint64_t lease_id);
 
   int64_t Now() const { return LocalTime().count(); }
   void Connect();
@@ -61,6 +76,8 @@ class LibraryClient : public ClientProcess {
   internal::Effects fx_;
   std::map<int64_t, internal::LeasePtr> leases_;  // of wishes that were asked for
   std::map<uint64_t, int64_t> wish_of_;           // by the table's lease id; also of those that are over
+  std::map<int64_t, Twin> twins_;                 // by wish
+  std::map<uint64_t, int64_t> twin_of_;           // wishes, by the table's lease id of their twin
   std::map<uint64_t, std::string> labels_;        // the same: what the store was told of it last
   std::unique_ptr<Stream> stream_;
   int failures_ = 0;

@@ -57,6 +57,8 @@ void DrawClients(Dice& dice, Temper& temper) {
   temper.max_hold = dice.Chance(0.6) ? 0 : 0.2;
   temper.lock_delay = dice.Chance(0.6) ? 0 : 0.3;
   temper.downgrade = dice.Chance(0.5) ? 0 : 0.3;
+  temper.reentrant = dice.Chance(0.5) ? 0 : 0.3;
+  temper.together = dice.Chance(0.5) ? 0 : 0.3;
   if (dice.Chance(0.3)) temper.force_every = dice.Pick<Duration>({milliseconds(100), seconds(1)});
   temper.longest_hold = dice.Pick<Duration>({milliseconds(2), milliseconds(300), seconds(4)});
   temper.longest_pause = dice.Pick<Duration>({milliseconds(5), milliseconds(300), seconds(2)});

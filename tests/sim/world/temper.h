@@ -54,6 +54,8 @@ struct Temper {
   double max_hold = 0;
   double lock_delay = 0;
   double downgrade = 0;           // part of EXCLUSIVE leases that go on as SHARED
+  double reentrant = 0;           // part of wishes that are asked for twice at once, by one owner
+  double together = 0;            // part of wishes that are for several locks, all or nothing
   Duration force_every{};         // an administrator takes a lock from its holder; 0: never
   Duration busy_time{};           // how long clients go on wishing
   std::vector<int> faults;        // indices into Faults() that happen here
