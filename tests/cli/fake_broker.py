@@ -64,6 +64,9 @@ class FakeBroker:
         self.lock = threading.RLock()
         self.tokens = itertools.count(1_700_000_000_000_000)
         self.queues = collections.defaultdict(list)  # (namespace, key) -> leases; the holders, then who waits
+        self.bundles = []  # those who wait for several at once
+        self.watches = 0  # how many have begun
+        self.stopping = False
         self.silent = False
         self.refusal = None  # (reason, message, fields) for every acquire
         self.store_up = True
@@ -82,13 +85,15 @@ class FakeBroker:
         self._serve("LockService", {
             "Acquire": (self._acquire, v1.AcquireRequest), "Renew": (self._renew, v1.RenewRequest),
             "Release": (self._release, v1.ReleaseRequest), "GetLock": (self._get_lock, v1.GetLockRequest),
-            "ListLocks": (self._list_locks, v1.ListLocksRequest)}, {"Session": (self._session, v1.SessionRequest)})
+            "ListLocks": (self._list_locks, v1.ListLocksRequest)}, {"Session": (self._session, v1.SessionRequest)},
+            {"WatchLock": (self._watch_lock, v1.WatchLockRequest)})
         self._serve("AdminService", {"GetStatus": (self._get_status, v1.GetStatusRequest),
                                      "Drain": (self._drain, v1.DrainRequest)}, {})
         self.server.add_insecure_port(address)
         self.server.start()
 
     def stop(self):
+        self.stopping = True
         with self.lock:
             for leases in self.queues.values():
                 for lease in leases:
@@ -96,11 +101,13 @@ class FakeBroker:
                         lease.stream.outbox.put(_END)
         self.server.stop(0).wait()
 
-    def _serve(self, service, unary, streams):
+    def _serve(self, service, unary, streams, watches=None):
         handlers = {name: grpc.unary_unary_rpc_method_handler(f, r.FromString, lambda m: m.SerializeToString())
                     for name, (f, r) in unary.items()}
         handlers.update({name: grpc.stream_stream_rpc_method_handler(f, r.FromString, lambda m: m.SerializeToString())
                          for name, (f, r) in streams.items()})
+        handlers.update({name: grpc.unary_stream_rpc_method_handler(f, r.FromString, lambda m: m.SerializeToString())
+                         for name, (f, r) in (watches or {}).items()})
         self.server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler("distlock.v1." + service, handlers),))
 
@@ -163,6 +170,7 @@ class FakeBroker:
                 return False
             leases.remove(lease)
             self._grant_next(lease.name())
+            self.bundles = [bundle for bundle in self.bundles if not self._enter_all(bundle)]
             return True
 
     def _find(self, lease_id):
@@ -226,6 +234,7 @@ class FakeBroker:
         finally:
             with self.lock:
                 gone = [lease for leases in self.queues.values() for lease in leases if lease.stream is stream]
+                self.bundles = [bundle for bundle in self.bundles if bundle[0].stream is not stream]
                 for lease in gone:
                     self._leave(lease)
             stream.outbox.put(_END)
@@ -239,11 +248,15 @@ class FakeBroker:
             self._event(stream, command.id, opened=opened)
         elif kind == "acquire":
             self._session_acquire(stream, command)
+        elif kind == "acquire_all":
+            self._session_acquire_all(stream, command)
         elif kind == "release":
             lease = self._mine(stream, command.release.acquire_id)
             left = lease is not None and self._leave(lease)
             outcome = v1.RELEASE_OUTCOME_RELEASED if left else v1.RELEASE_OUTCOME_ALREADY_GONE
             self._event(stream, command.id, released=v1.Released(outcome=outcome))
+        elif kind == "cancel" and (bundle := self._bundle(stream, command.cancel.acquire_id)):
+            self._refuse_all(bundle, "CANCELLED")
         elif kind == "cancel":
             lease = self._mine(stream, command.cancel.acquire_id)
             if lease is not None and self._leave(lease):
@@ -255,6 +268,10 @@ class FakeBroker:
             ack.valid_for.FromMilliseconds(VALIDITY_MS)
             self._event(stream, 0, heartbeat_ack=ack)
         return kind != "goodbye"
+
+    def _bundle(self, stream, command_id):
+        return next((bundle for bundle in self.bundles
+                     if bundle[0].stream is stream and bundle[0].command_id == command_id), None)
 
     def _mine(self, stream, command_id):
         return next((lease for leases in self.queues.values() for lease in leases
@@ -284,6 +301,35 @@ class FakeBroker:
         self._event(stream, command.id, queued=v1.Queued(position=len(leases) - len(present) - 1, holders=holders))
         if limited:
             threading.Timer(spec.max_wait.ToMilliseconds() / 1000, self._time_out, (lease, holders)).start()
+
+    def _session_acquire_all(self, stream, command):
+        """Holds none of them while it waits, unlike a real broker: nothing here depends on it."""
+        leases = [Lease(spec, stream, command.id + i) for i, spec in enumerate(command.acquire_all.locks)]
+        spec = leases[0].spec
+        if self._enter_all(leases):
+            return
+        if spec.HasField("max_wait") and spec.max_wait.ToMilliseconds() == 0:
+            return self._refuse_all(leases, "LOCK_HELD")
+        self.bundles.append(leases)
+        if spec.HasField("max_wait"):
+            threading.Timer(spec.max_wait.ToMilliseconds() / 1000, self._refuse_all, (leases, "WAIT_TIMEOUT")).start()
+
+    def _enter_all(self, leases):
+        if any(self.queues[lease.name()] and not lease.fits(self.queues[lease.name()]) for lease in leases):
+            return False
+        for lease in leases:
+            self._enter(lease)
+        return True
+
+    def _refuse_all(self, leases, reason):
+        with self.lock:
+            if any(lease.token for lease in leases):
+                return
+            self.bundles = [bundle for bundle in self.bundles if bundle is not leases]
+            for lease in leases:
+                self._event(lease.stream, lease.command_id, refused=self.api.Refusal(
+                    reason=self.api.RefusalReason.Value("REFUSAL_REASON_" + reason), message="one of them is held",
+                    holders=[self._holder_of(h) for other in leases for h in self._holders(other.name())]))
 
     def _time_out(self, lease, holders):
         with self.lock:
@@ -356,6 +402,17 @@ class FakeBroker:
     def _get_lock(self, request, _):
         with self.lock:
             return self.api.GetLockResponse(lock=self._lock_of((request.namespace or "default", request.key)))
+
+    def _watch_lock(self, request, context):
+        told, self.watches = None, self.watches + 1
+        while context.is_active() and not self.stopping:
+            with self.lock:
+                lock = self._lock_of((request.namespace or "default", request.key))
+            seen = ([h.holder_id for h in lock.holders], [w.waiter_id for w in lock.waiters])
+            if seen != told:
+                told = seen
+                yield self.api.WatchLockResponse(lock=lock)
+            time.sleep(0.01)
 
     def _list_locks(self, request, _):
         """Pages of two, so that a test sees more than one."""
