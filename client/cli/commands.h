@@ -18,6 +18,7 @@ void AddHold(CLI::App& app, Context& context);
 void AddLeaseCommands(CLI::App& app, Context& context);    // acquire, renew, release
 void AddInspectCommands(CLI::App& app, Context& context);  // show, ls
 void AddBrokerCommands(CLI::App& app, Context& context);   // status, drain
+void AddTop(CLI::App& app, Context& context);
 void AddCompletion(CLI::App& app, Context& context);
 
 }  // namespace distlock::cli

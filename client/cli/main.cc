@@ -67,6 +67,7 @@ int main(int argc, char** argv) {
   distlock::cli::AddLeaseCommands(app, context);
   distlock::cli::AddInspectCommands(app, context);
   distlock::cli::AddBrokerCommands(app, context);
+  distlock::cli::AddTop(app, context);
   distlock::cli::AddCompletion(app, context);
 
   try {

@@ -11,7 +11,7 @@ import pytest
 from broker import eventually
 from ctl import ends, line
 
-COMMANDS = ["run", "elect", "hold", "acquire", "renew", "release", "show", "ls", "status", "drain", "completion"]
+COMMANDS = ["run", "elect", "hold", "acquire", "renew", "release", "show", "ls", "status", "drain", "top", "completion"]
 
 
 def environment(text):
