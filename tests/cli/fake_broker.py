@@ -11,43 +11,11 @@ from concurrent import futures
 
 import grpc
 
+from fake_lease import Lease
+from fake_together import Together
+
 VALIDITY_MS = 3000
-EXCLUSIVE, SHARED, PERMIT = 1, 2, 3
 _END = object()
-
-
-class Lease:
-    def __init__(self, spec, stream=None, command_id=0, request_id=""):
-        self.spec, self.stream, self.command_id, self.request_id = spec, stream, command_id, request_id
-        self.lease_id = "lease-" + uuid.uuid4().hex
-        self.holder_id = uuid.uuid4().hex[:16]
-        self.token = 0
-        self.since = time.time()
-        self.granted = threading.Event()
-
-    def name(self):
-        return (self.spec.namespace or "default", self.spec.key)
-
-    def ttl_ms(self):
-        return self.spec.ttl.ToMilliseconds() or 15000
-
-    def mode(self):
-        return self.spec.mode or EXCLUSIVE
-
-    def permits(self):
-        return max(self.spec.permits, 1) if self.mode() == PERMIT else 0
-
-    def mixes(self, holders):
-        """EXCLUSIVE and SHARED with each other, PERMIT with its own limit."""
-        return all(holder.spec.limit == self.spec.limit for holder in holders)
-
-    def fits(self, holders):
-        """Beside them."""
-        if not holders:
-            return True
-        if self.mode() == PERMIT:
-            return sum(h.permits() for h in holders) + self.permits() <= self.spec.limit
-        return self.mode() == SHARED and holders[0].mode() == SHARED
 
 
 class Stream:
@@ -58,7 +26,7 @@ class Stream:
         self.echo_seq = 0
 
 
-class FakeBroker:
+class FakeBroker(Together):
     def __init__(self, api):
         self.api = api
         self.lock = threading.RLock()
@@ -269,10 +237,6 @@ class FakeBroker:
             self._event(stream, 0, heartbeat_ack=ack)
         return kind != "goodbye"
 
-    def _bundle(self, stream, command_id):
-        return next((bundle for bundle in self.bundles
-                     if bundle[0].stream is stream and bundle[0].command_id == command_id), None)
-
     def _mine(self, stream, command_id):
         return next((lease for leases in self.queues.values() for lease in leases
                      if lease.stream is stream and lease.command_id == command_id), None)
@@ -301,35 +265,6 @@ class FakeBroker:
         self._event(stream, command.id, queued=v1.Queued(position=len(leases) - len(present) - 1, holders=holders))
         if limited:
             threading.Timer(spec.max_wait.ToMilliseconds() / 1000, self._time_out, (lease, holders)).start()
-
-    def _session_acquire_all(self, stream, command):
-        """Holds none of them while it waits, unlike a real broker: nothing here depends on it."""
-        leases = [Lease(spec, stream, command.id + i) for i, spec in enumerate(command.acquire_all.locks)]
-        spec = leases[0].spec
-        if self._enter_all(leases):
-            return
-        if spec.HasField("max_wait") and spec.max_wait.ToMilliseconds() == 0:
-            return self._refuse_all(leases, "LOCK_HELD")
-        self.bundles.append(leases)
-        if spec.HasField("max_wait"):
-            threading.Timer(spec.max_wait.ToMilliseconds() / 1000, self._refuse_all, (leases, "WAIT_TIMEOUT")).start()
-
-    def _enter_all(self, leases):
-        if any(self.queues[lease.name()] and not lease.fits(self.queues[lease.name()]) for lease in leases):
-            return False
-        for lease in leases:
-            self._enter(lease)
-        return True
-
-    def _refuse_all(self, leases, reason):
-        with self.lock:
-            if any(lease.token for lease in leases):
-                return
-            self.bundles = [bundle for bundle in self.bundles if bundle is not leases]
-            for lease in leases:
-                self._event(lease.stream, lease.command_id, refused=self.api.Refusal(
-                    reason=self.api.RefusalReason.Value("REFUSAL_REASON_" + reason), message="one of them is held",
-                    holders=[self._holder_of(h) for other in leases for h in self._holders(other.name())]))
 
     def _time_out(self, lease, holders):
         with self.lock:
