@@ -13,10 +13,12 @@ namespace distlock::cli {
 
 // `command_line`: what stands after "--", not touched by the parser.
 void AddRun(CLI::App& app, Context& context, const std::vector<std::string>& command_line);
+void AddElect(CLI::App& app, Context& context, const std::vector<std::string>& command_line);
 void AddHold(CLI::App& app, Context& context);
 void AddLeaseCommands(CLI::App& app, Context& context);    // acquire, renew, release
 void AddInspectCommands(CLI::App& app, Context& context);  // show, ls, watch
 void AddBrokerCommands(CLI::App& app, Context& context);   // status, drain
+void AddTop(CLI::App& app, Context& context);
 void AddCompletion(CLI::App& app, Context& context);
 
 }  // namespace distlock::cli

@@ -12,15 +12,6 @@
 namespace distlock::cli {
 namespace {
 
-ClientOptions ClientOptionsFor(const Context& context, std::function<void(Duration)> on_draining) {
-  ClientOptions options;
-  options.address = context.Target();
-  options.client_label = "distlockctl";
-  options.unreachable_timeout = context.connect_timeout;
-  options.on_draining = std::move(on_draining);
-  return options;
-}
-
 LockOptions LockOptionsFor(const LockFlags& flags, std::function<void(const QueuedInfo&)> on_queued) {
   LockOptions options;
   options.lock_namespace = flags.name_space;
@@ -36,6 +27,15 @@ LockOptions LockOptionsFor(const LockFlags& flags, std::function<void(const Queu
 }
 
 }  // namespace
+
+ClientOptions ClientOptionsFor(const Context& context, std::function<void(Duration)> on_draining) {
+  ClientOptions options;
+  options.address = context.Target();
+  options.client_label = "distlockctl";
+  options.unreachable_timeout = context.connect_timeout;
+  options.on_draining = std::move(on_draining);
+  return options;
+}
 
 LockKeeper::LockKeeper(const Context& context, const LockFlags& flags)
     : context_(context),
@@ -72,27 +72,30 @@ std::optional<LockKeeper::Answer> LockKeeper::TakeAnswer() {
   return std::exchange(answer_, std::nullopt);
 }
 
-PendingLock LockKeeper::Start() {
+LockSet LockKeeper::Wanted() {
   LockOptions options = LockOptionsFor(flags_, [this](const QueuedInfo& info) {
     const std::lock_guard lock(mu_);
     remarks_.push_back({Remark::kQueued, info, {}});
     Wake();
   });
-  const auto tell = [this](Answer answer) {
-    const std::lock_guard lock(mu_);
-    answer_ = std::move(answer);
-    Wake();
-  };
-  if (flags_.limit > 0) {
-    Semaphore semaphore(client_, flags_.key, flags_.limit, std::move(options));
-    return semaphore.AcquireAsync(tell, std::max(flags_.permits, 1U));
+  LockSet wanted;
+  wanted.MaxWait(options.max_wait);
+  for (const std::string& key : flags_.Keys()) {
+    if (flags_.limit > 0) {
+      wanted.Permits(key, flags_.limit, std::max(flags_.permits, 1U), options);
+    } else {
+      flags_.shared ? wanted.Shared(key, options) : wanted.Exclusive(key, options);
+    }
   }
-  RwLock lock(client_, flags_.key, std::move(options));
-  return flags_.shared ? lock.ReadLockAsync(tell) : lock.WriteLockAsync(tell);
+  return wanted;
 }
 
 LockKeeper::Outcome LockKeeper::Wait(Signals& signals, const std::function<void(const Remark&)>& remark) {
-  PendingLock pending = Start();
+  PendingLock pending = client_.MakeMultiLock(Wanted()).LockAsync([this](Answer answer) {
+    const std::lock_guard lock(mu_);
+    answer_ = std::move(answer);
+    Wake();
+  });
   std::optional<int> interrupted_by;
   while (true) {
     pollfd fds[2] = {{wake_fd_, POLLIN, 0}, {signals.fd(), POLLIN, 0}};
@@ -116,11 +119,17 @@ LockKeeper::Outcome LockKeeper::Wait(Signals& signals, const std::function<void(
 
 LockKeeper::Outcome LockKeeper::Convert(Answer answer) const {
   if (answer.ok()) return std::move(answer).value();
-  return ToFailure(answer.refusal());
+  return FailureFrom(context_, answer.refusal());
 }
 
-Failure LockKeeper::ToFailure(const Refusal& refusal) const {
-  if (refusal.reason == RefusalReason::kUnreachable) return Unreachable(context_, refusal.message);
+void LockKeeper::WatchEnd(const MultiGuard& guard) {
+  on_end_.emplace(guard.stop_token(), [this] { Wake(); });
+}
+
+std::string EndReason(const MultiGuard& guard) { return absl::AsciiStrToUpper(std::string(Name(guard.end_cause()))); }
+
+Failure FailureFrom(const Context& context, const Refusal& refusal) {
+  if (refusal.reason == RefusalReason::kUnreachable) return Unreachable(context, refusal.message);
   Failure failure;
   failure.reason = Name(refusal.reason);
   failure.message = refusal.message;
@@ -133,12 +142,6 @@ Failure LockKeeper::ToFailure(const Refusal& refusal) const {
   }
   return failure;
 }
-
-void LockKeeper::WatchEnd(const Guard& guard) {
-  on_end_.emplace(guard.stop_token(), [this] { Wake(); });
-}
-
-std::string EndReason(const Guard& guard) { return absl::AsciiStrToUpper(std::string(Name(guard.end_cause()))); }
 
 std::string OutcomeName(ReleaseOutcome outcome) { return absl::AsciiStrToLower(std::string(Name(outcome))); }
 

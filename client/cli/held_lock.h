@@ -28,6 +28,9 @@ struct Remark {
   Millis time_left{0};
 };
 
+// Of a client that this program makes.
+ClientOptions ClientOptionsFor(const Context& context, std::function<void(Duration)> on_draining = {});
+
 class LockKeeper {
  public:
   // Does not wait for the connection.
@@ -39,14 +42,14 @@ class LockKeeper {
   struct Interrupted {
     int signo;
   };
-  using Outcome = std::variant<Guard, Failure, Interrupted>;
+  using Outcome = std::variant<MultiGuard, Failure, Interrupted>;
 
-  // Waits for the lock, a refusal, or a signal that ends a process; after the last nothing is held. `remark` is called
+  // Waits for the locks, a refusal, or a signal that ends a process; after the last nothing is held. `remark` is called
   // on this thread. Once.
   Outcome Wait(Signals& signals, const std::function<void(const Remark&)>& remark);
 
   // From a granted Wait on: fd() becomes readable also when `guard` ends. The guard must outlive this call's effect.
-  void WatchEnd(const Guard& guard);
+  void WatchEnd(const MultiGuard& guard);
 
   // Readable when something happened; Clear() before looking what.
   int fd() const { return wake_fd_; }
@@ -54,12 +57,11 @@ class LockKeeper {
   std::optional<Remark> TakeRemark();
 
  private:
-  using Answer = Result<Guard>;
+  using Answer = Result<MultiGuard>;
 
-  PendingLock Start();
+  LockSet Wanted();
   std::optional<Answer> TakeAnswer();
   Outcome Convert(Answer answer) const;
-  Failure ToFailure(const Refusal& refusal) const;
   void Wake();
 
   const Context& context_;
@@ -75,7 +77,8 @@ class LockKeeper {
   Client client_;
 };
 
-std::string EndReason(const Guard& guard);        // "EXPIRED"
+std::string EndReason(const MultiGuard& guard);  // "EXPIRED"
+Failure FailureFrom(const Context& context, const Refusal& refusal);
 std::string OutcomeName(ReleaseOutcome outcome);  // "released", as the release command says it
 
 }  // namespace distlock::cli

@@ -47,12 +47,13 @@ class Holding {
           EventJson("queued", args_.lock).Number("position", remark.queued.position).Texts("holders", owners));
   }
 
-  int Keep(Guard guard) {
+  int Keep(MultiGuard guard) {
     const auto waited = std::chrono::duration_cast<Millis>(guard.waited());
-    Print(absl::StrCat("granted: ", args_.lock.Name(), ", token ", guard.token(), ", holder ", guard.holder_id()),
+    Print(absl::StrCat("granted: ", args_.lock.Name(), ", token ", guard.token(0), ", holder ",
+                       guard.part(0).holder_id()),
           EventJson("granted", args_.lock)
-              .Text("holder_id", guard.holder_id())
-              .Number("token", static_cast<int64_t>(guard.token()))
+              .Text("holder_id", guard.part(0).holder_id())
+              .Number("token", static_cast<int64_t>(guard.token(0)))
               .Number("waited_ms", waited.count()));
     keeper_.WatchEnd(guard);
     while (printing_works_ && !wanted_to_end_ && Alive(guard)) WaitForEvent();
@@ -62,7 +63,7 @@ class Holding {
 
  private:
   // Also notices the way into danger and back, which nothing announces.
-  bool Alive(const Guard& guard) {
+  bool Alive(const MultiGuard& guard) {
     const LockState state = guard.state();
     if (state != LockState::kHeld && state != LockState::kAtRisk) return false;
     const bool at_risk = state == LockState::kAtRisk;
@@ -95,14 +96,14 @@ class Holding {
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) wanted_to_end_ = true;
   }
 
-  int Lost(const Guard& guard) {
+  int Lost(const MultiGuard& guard) {
     const std::string message = guard.end_message();
     Print(absl::StrCat("lost: ", EndReason(guard), message.empty() ? "" : ", ", message),
           EventJson("lost", args_.lock).Text("reason", EndReason(guard)).Text("message", message));
     return kExitLost;
   }
 
-  int GiveBack(Guard& guard) {
+  int GiveBack(MultiGuard& guard) {
     const ReleaseOutcome outcome = guard.Release();
     Print("released: " + OutcomeName(outcome), EventJson("released", args_.lock).Text("outcome", OutcomeName(outcome)));
     if (outcome == ReleaseOutcome::kAlreadyGone) return kExitLost;
@@ -131,7 +132,7 @@ int Hold(const Context& context, const HoldArgs& args) {
     return kExitSignalBase + interrupted->signo;
   }
   if (const auto* failure = std::get_if<Failure>(&outcome)) return context.Fail(*failure);
-  return holding.Keep(std::move(std::get<Guard>(outcome)));
+  return holding.Keep(std::move(std::get<MultiGuard>(outcome)));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "lock_flags.h"
 
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
 #include <pwd.h>
 #include <unistd.h>
 
@@ -90,6 +91,10 @@ void AddLeaseFlags(CLI::App& command, LockFlags& flags) {
       ->take_all();
 }
 
+CLI::Option* AddKey(CLI::App& command, LockFlags& flags) {
+  return command.add_option("KEY", flags.key, "Name of the lock")->option_text(" ");
+}
+
 }  // namespace
 
 std::string DefaultOwner() {
@@ -99,18 +104,48 @@ std::string DefaultOwner() {
 }
 
 void AddKeyFlags(CLI::App& command, LockFlags& flags) {
-  command.add_option("KEY", flags.key, "Name of the lock")->required()->option_text(" ");
-  command.add_option("--namespace", flags.name_space, "Namespace of the lock (default \"default\")")->type_name("NAME");
+  AddKey(command, flags)->required();
+  AddNamespaceFlag(command, flags.name_space);
+}
+
+void AddNamespaceFlag(CLI::App& command, std::string& name_space) {
+  command.add_option("--namespace", name_space, "Namespace of the lock (default \"default\")")->type_name("NAME");
+}
+
+void AddWaitAndLeaseFlags(CLI::App& command, LockFlags& flags) {
+  AddWaitFlags(command, flags);
+  AddLeaseFlags(command, flags);
 }
 
 void AddLockFlags(CLI::App& command, LockFlags& flags) {
   AddKeyFlags(command, flags);
   AddModeFlags(command, flags);
-  AddWaitFlags(command, flags);
-  AddLeaseFlags(command, flags);
+  AddWaitAndLeaseFlags(command, flags);
 }
 
-std::string LockFlags::Name() const { return absl::StrCat(name_space.empty() ? "default" : name_space, "/", key); }
+void AddLocksFlags(CLI::App& command, LockFlags& flags) {
+  AddKey(command, flags);
+  command
+      .add_option("-k,--key", flags.more_keys, "Another lock, together with the others or not at all; may be repeated")
+      ->type_name("KEY")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);
+  AddNamespaceFlag(command, flags.name_space);
+  AddModeFlags(command, flags);
+  AddWaitAndLeaseFlags(command, flags);
+}
+
+std::vector<std::string> LockFlags::Keys() const {
+  std::vector<std::string> keys = more_keys;
+  if (!key.empty() || keys.empty()) keys.insert(keys.begin(), key);
+  return keys;
+}
+
+std::string LockFlags::Name() const {
+  const std::string prefix = absl::StrCat(name_space.empty() ? "default" : name_space, "/");
+  return absl::StrCat(prefix, absl::StrJoin(Keys(), absl::StrCat(", ", prefix)));
+}
 
 v1::LockSpec LockFlags::ToSpec() const {
   v1::LockSpec spec;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "distlock/v1/lock.pb.h"
 #include "duration.h"
@@ -21,6 +22,7 @@ namespace distlock::cli {
 struct LockFlags {
   std::string name_space;
   std::string key;
+  std::vector<std::string> more_keys;  // taken together with it; `key` may be empty then
   bool shared = false;
   bool exclusive = false;          // the default said aloud
   uint32_t limit = 0;              // not 0: a semaphore
@@ -34,15 +36,25 @@ struct LockFlags {
   std::map<std::string, std::string> metadata;
 
   v1::LockSpec ToSpec() const;
-  // "default/deploy", for messages.
+  // All of them, in the order they were named.
+  std::vector<std::string> Keys() const;
+  // "default/deploy", for messages; of several "default/deploy, default/database".
   std::string Name() const;
 };
 
 // `flags` must outlive the parsing of `command`.
 void AddLockFlags(CLI::App& command, LockFlags& flags);
 
+// All but KEY and how it is shared.
+void AddWaitAndLeaseFlags(CLI::App& command, LockFlags& flags);
+
+// The same with -k, which may be repeated, beside KEY or in its place: Keys() may then be empty.
+void AddLocksFlags(CLI::App& command, LockFlags& flags);
+
 // KEY and --namespace alone, for the commands that only look.
 void AddKeyFlags(CLI::App& command, LockFlags& flags);
+
+void AddNamespaceFlag(CLI::App& command, std::string& name_space);
 
 // user@host:pid, the owner label of those who do not give one.
 std::string DefaultOwner();

@@ -22,9 +22,10 @@ constexpr char kFooter[] =
     "Exit codes: 0 done; 1 held by another; 64 wrong usage, or not supported by this server; 69 broker or store\n"
     "unavailable; 70 internal; 75 the lock is lost; 77 denied; 128 + a signal.";
 
-// `run` alone takes a command line of somebody else after "--"; elsewhere "--" has its usual meaning.
+// `run` and `elect` take a command line of somebody else after "--"; elsewhere "--" has its usual meaning.
 std::vector<std::string> TakeCommandLine(std::vector<std::string>& args) {
-  const auto run = std::find(args.begin(), args.end(), "run");
+  const auto run =
+      std::find_if(args.begin(), args.end(), [](const auto& arg) { return arg == "run" || arg == "elect"; });
   const auto dashes = std::find(args.begin(), args.end(), "--");
   if (run == args.end() || dashes == args.end() || dashes < run) return {};
   std::vector<std::string> command_line(dashes + 1, args.end());
@@ -61,10 +62,12 @@ int main(int argc, char** argv) {
   app.footer(kFooter);
   distlock::cli::AddContextFlags(app, context);
   distlock::cli::AddRun(app, context, command_line);
+  distlock::cli::AddElect(app, context, command_line);
   distlock::cli::AddHold(app, context);
   distlock::cli::AddLeaseCommands(app, context);
   distlock::cli::AddInspectCommands(app, context);
   distlock::cli::AddBrokerCommands(app, context);
+  distlock::cli::AddTop(app, context);
   distlock::cli::AddCompletion(app, context);
 
   try {

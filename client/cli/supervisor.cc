@@ -23,7 +23,7 @@ constexpr auto kBetweenLooksAtGroup = std::chrono::milliseconds(20);
 
 }  // namespace
 
-Supervisor::Supervisor(const Supervision& plan, const Guard& guard, LockKeeper& keeper, Signals& signals,
+Supervisor::Supervisor(const Supervision& plan, const MultiGuard& guard, LockKeeper& keeper, Signals& signals,
                        Watchdog& watchdog)
     : plan_(plan), guard_(guard), keeper_(keeper), signals_(signals), watchdog_(watchdog) {}
 
@@ -144,7 +144,8 @@ void Supervisor::Lose() {
   const std::string reason = EndReason(guard_);
   // Not only --verbose: the exit code alone does not say why.
   const std::string message = guard_.end_message();
-  std::fprintf(stderr, "distlockctl: the lock is lost (%s)%s%s\n", reason.c_str(), message.empty() ? "" : ": ",
+  const std::string which = guard_.size() == 1 ? "the lock" : LostKey();
+  std::fprintf(stderr, "distlockctl: %s is lost (%s)%s%s\n", which.c_str(), reason.c_str(), message.empty() ? "" : ": ",
                message.c_str());
   child_.SignalGroup(SIGTERM);
   child_.SignalGroup(SIGCONT);
@@ -155,6 +156,14 @@ void Supervisor::Lose() {
   if (!on_lost_.Fork(notice) || (error = on_lost_.Go()) != 0) {
     std::fprintf(stderr, "distlockctl: cannot run --on-lost: %s\n", std::strerror(error != 0 ? error : errno));
   }
+}
+
+std::string Supervisor::LostKey() const {
+  for (size_t i = 0; i < guard_.size() && i < plan_.keys.size(); ++i) {
+    const LockState state = guard_.part(i).state();
+    if (state == LockState::kLost || state == LockState::kReleased) return plan_.keys[i];
+  }
+  return "a lock";
 }
 
 bool Supervisor::LossSettled() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs one command under a lock that is held, to the end of both. Main's thread only.
+// Runs one command under a lock that is held, or several, to the end of both. Main's thread only.
 //
 // 1. The command's own end decides the exit code, if the lock was held at that moment; else the answer is kExitLost.
 // 2. When the lock ends first: --on-lost is started, the group gets SIGTERM, and --kill-after later SIGKILL. This ends
@@ -24,7 +24,8 @@ namespace distlock::cli {
 
 struct Supervision {
   std::vector<std::string> command;
-  std::string on_lost;  // for sh -c; "" = none
+  std::vector<std::string> keys;  // of the guard's parts
+  std::string on_lost;            // for sh -c; "" = none
   Millis kill_after{5000};
   std::vector<std::pair<std::string, std::string>> env;
   std::function<void(std::string_view)> verbose;
@@ -32,7 +33,8 @@ struct Supervision {
 
 class Supervisor {
  public:
-  Supervisor(const Supervision& plan, const Guard& guard, LockKeeper& keeper, Signals& signals, Watchdog& watchdog);
+  Supervisor(const Supervision& plan, const MultiGuard& guard, LockKeeper& keeper, Signals& signals,
+             Watchdog& watchdog);
 
   // The exit code. Neither the command nor, after a loss, its group is left behind.
   int Run();
@@ -47,11 +49,12 @@ class Supervisor {
   void FollowStop(int signo);
   void LookAtLock();
   void Lose();
+  std::string LostKey() const;
   bool LossSettled();
   bool LockHeld() const;
 
   const Supervision& plan_;
-  const Guard& guard_;
+  const MultiGuard& guard_;
   LockKeeper& keeper_;
   Signals& signals_;
   Watchdog& watchdog_;

@@ -222,8 +222,9 @@ void Broker::OnAcquireQueued(Waiter& waiter, AcquireQueued& queued, StoreTime ti
   waiter.trouble.clear();
   unplaced_.erase(waiter.serial);
   if (!waiter.answered) {
-    const SessionId session = (waiter.bundle ? waiter.bundle->callers : waiter.askers).front().listener.session;
-    Tell({session, waiter.spec.request}, Queued{queued.position, queued.holders});
+    Listener listener = waiter.askers.front().listener;
+    if (waiter.bundle != nullptr) listener = {waiter.bundle->callers.front().listener.session, waiter.spec.request};
+    Tell(listener, Queued{queued.position, queued.holders});
     waiter.answered = true;
   }
   const std::optional<Duration> look_in = LookIn(queued.left, queued.holders);

@@ -11,43 +11,11 @@ from concurrent import futures
 
 import grpc
 
+from fake_lease import Lease
+from fake_together import Together
+
 VALIDITY_MS = 3000
-EXCLUSIVE, SHARED, PERMIT = 1, 2, 3
 _END = object()
-
-
-class Lease:
-    def __init__(self, spec, stream=None, command_id=0, request_id=""):
-        self.spec, self.stream, self.command_id, self.request_id = spec, stream, command_id, request_id
-        self.lease_id = "lease-" + uuid.uuid4().hex
-        self.holder_id = uuid.uuid4().hex[:16]
-        self.token = 0
-        self.since = time.time()
-        self.granted = threading.Event()
-
-    def name(self):
-        return (self.spec.namespace or "default", self.spec.key)
-
-    def ttl_ms(self):
-        return self.spec.ttl.ToMilliseconds() or 15000
-
-    def mode(self):
-        return self.spec.mode or EXCLUSIVE
-
-    def permits(self):
-        return max(self.spec.permits, 1) if self.mode() == PERMIT else 0
-
-    def mixes(self, holders):
-        """EXCLUSIVE and SHARED with each other, PERMIT with its own limit."""
-        return all(holder.spec.limit == self.spec.limit for holder in holders)
-
-    def fits(self, holders):
-        """Beside them."""
-        if not holders:
-            return True
-        if self.mode() == PERMIT:
-            return sum(h.permits() for h in holders) + self.permits() <= self.spec.limit
-        return self.mode() == SHARED and holders[0].mode() == SHARED
 
 
 class Stream:
@@ -58,12 +26,15 @@ class Stream:
         self.echo_seq = 0
 
 
-class FakeBroker:
+class FakeBroker(Together):
     def __init__(self, api):
         self.api = api
         self.lock = threading.RLock()
         self.tokens = itertools.count(1_700_000_000_000_000)
         self.queues = collections.defaultdict(list)  # (namespace, key) -> leases; the holders, then who waits
+        self.bundles = []  # those who wait for several at once
+        self.watches = 0  # how many have begun
+        self.stopping = False
         self.silent = False
         self.refusal = None  # (reason, message, fields) for every acquire
         self.store_up = True
@@ -91,6 +62,7 @@ class FakeBroker:
         self.server.start()
 
     def stop(self):
+        self.stopping = True
         with self.lock:
             for leases in self.queues.values():
                 for lease in leases:
@@ -98,13 +70,13 @@ class FakeBroker:
                         lease.stream.outbox.put(_END)
         self.server.stop(0).wait()
 
-    def _serve(self, service, unary, streams, told=()):
+    def _serve(self, service, unary, streams, watches=None):
         handlers = {name: grpc.unary_unary_rpc_method_handler(f, r.FromString, lambda m: m.SerializeToString())
                     for name, (f, r) in unary.items()}
         handlers.update({name: grpc.stream_stream_rpc_method_handler(f, r.FromString, lambda m: m.SerializeToString())
                          for name, (f, r) in streams.items()})
         handlers.update({name: grpc.unary_stream_rpc_method_handler(f, r.FromString, lambda m: m.SerializeToString())
-                         for name, (f, r) in dict(told).items()})
+                         for name, (f, r) in (watches or {}).items()})
         self.server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler("distlock.v1." + service, handlers),))
 
@@ -167,6 +139,7 @@ class FakeBroker:
                 return False
             leases.remove(lease)
             self._grant_next(lease.name())
+            self.bundles = [bundle for bundle in self.bundles if not self._enter_all(bundle)]
             return True
 
     def _find(self, lease_id):
@@ -230,6 +203,7 @@ class FakeBroker:
         finally:
             with self.lock:
                 gone = [lease for leases in self.queues.values() for lease in leases if lease.stream is stream]
+                self.bundles = [bundle for bundle in self.bundles if bundle[0].stream is not stream]
                 for lease in gone:
                     self._leave(lease)
             stream.outbox.put(_END)
@@ -243,11 +217,15 @@ class FakeBroker:
             self._event(stream, command.id, opened=opened)
         elif kind == "acquire":
             self._session_acquire(stream, command)
+        elif kind == "acquire_all":
+            self._session_acquire_all(stream, command)
         elif kind == "release":
             lease = self._mine(stream, command.release.acquire_id)
             left = lease is not None and self._leave(lease)
             outcome = v1.RELEASE_OUTCOME_RELEASED if left else v1.RELEASE_OUTCOME_ALREADY_GONE
             self._event(stream, command.id, released=v1.Released(outcome=outcome))
+        elif kind == "cancel" and (bundle := self._bundle(stream, command.cancel.acquire_id)):
+            self._refuse_all(bundle, "CANCELLED")
         elif kind == "cancel":
             lease = self._mine(stream, command.cancel.acquire_id)
             if lease is not None and self._leave(lease):
@@ -362,16 +340,17 @@ class FakeBroker:
             return self.api.GetLockResponse(lock=self._lock_of((request.namespace or "default", request.key)))
 
     def _watch_lock(self, request, context):
-        """Looks often: a fake may."""
-        seen = None
-        while context.is_active():
+        told, self.watches = None, self.watches + 1
+        while context.is_active() and not self.stopping:
             if self.refusal:
                 reason, message, fields = self.refusal
                 self._abort(context, grpc.StatusCode.UNAVAILABLE, reason, message, fields)
-            now = self._get_lock(request, context).lock
-            if now != seen:
-                seen = now
-                yield self.api.WatchLockResponse(lock=now)
+            with self.lock:
+                lock = self._lock_of((request.namespace or "default", request.key))
+            seen = ([h.holder_id for h in lock.holders], [w.waiter_id for w in lock.waiters])
+            if seen != told:
+                told = seen
+                yield self.api.WatchLockResponse(lock=lock)
             time.sleep(0.005)
 
     def _list_locks(self, request, _):

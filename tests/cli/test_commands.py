@@ -11,7 +11,7 @@ import pytest
 from broker import eventually
 from ctl import ends, line
 
-COMMANDS = ["run", "hold", "acquire", "renew", "release", "show", "ls", "watch", "status", "drain", "force-release", "completion"]
+COMMANDS = ["run", "elect", "hold", "acquire", "renew", "release", "show", "ls", "watch", "status", "drain", "top", "force-release", "completion"]
 
 
 def environment(text):

@@ -40,6 +40,10 @@ Semaphore Client::MakeSemaphore(std::string key, uint32_t limit, LockOptions opt
 
 MultiLock Client::MakeMultiLock(LockSet locks) { return MultiLock(*this, std::move(locks)); }
 
+Election Client::MakeElection(std::string name, std::string value, LockOptions options) {
+  return Election(*this, std::move(name), std::move(value), std::move(options));
+}
+
 PendingLock Client::LockAsync(LockRequest request, LockCallback callback) {
   return MakeMutex(std::move(request.key), std::move(request.options)).LockAsync(std::move(callback));
 }

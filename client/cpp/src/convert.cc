@@ -54,23 +54,6 @@ std::chrono::system_clock::time_point ToTime(const google::protobuf::Timestamp& 
   return std::chrono::system_clock::time_point(std::chrono::duration_cast<std::chrono::system_clock::duration>(since));
 }
 
-Holder ToHolder(const v1::Holder& wire) {
-  Holder holder;
-  holder.holder_id = wire.holder_id();
-  holder.owner = wire.owner();
-  holder.metadata.insert(wire.metadata().begin(), wire.metadata().end());
-  // Of an EXCLUSIVE holder an older broker says nothing.
-  if (wire.mode() != v1::LOCK_MODE_UNSPECIFIED) holder.mode = static_cast<LockMode>(wire.mode());
-  holder.permits = wire.permits();
-  holder.fencing_token = wire.fencing_token();
-  holder.since = ToTime(wire.since());
-  holder.time_left = Duration(ToNs(wire.time_left()));
-  holder.ttl = Duration(ToNs(wire.ttl()));
-  holder.broker_id = wire.broker_id();
-  holder.blocked = wire.blocked();
-  return holder;
-}
-
 std::optional<Refusal> FindProblem(const Spec& spec) {
   Refusal refusal{.reason = RefusalReason::kInvalidArgument};
   const auto check = [&](const std::string& text, const char* field) {
@@ -148,6 +131,23 @@ std::shared_ptr<const Spec> WithPermits(const Spec& spec, uint32_t permits) {
     other->problem->field_problems.push_back({"lock.permits", "is 0; ask for 1 .. limit"});
   }
   return other;
+}
+
+Holder ToHolder(const v1::Holder& wire) {
+  Holder holder;
+  holder.holder_id = wire.holder_id();
+  holder.owner = wire.owner();
+  holder.metadata.insert(wire.metadata().begin(), wire.metadata().end());
+  // Of an EXCLUSIVE holder an older broker says nothing.
+  if (wire.mode() != v1::LOCK_MODE_UNSPECIFIED) holder.mode = static_cast<LockMode>(wire.mode());
+  holder.permits = wire.permits();
+  holder.fencing_token = wire.fencing_token();
+  holder.since = ToTime(wire.since());
+  holder.time_left = Duration(ToNs(wire.time_left()));
+  holder.ttl = Duration(ToNs(wire.ttl()));
+  holder.broker_id = wire.broker_id();
+  holder.blocked = wire.blocked();
+  return holder;
 }
 
 std::string CleanLabel(std::string label) {

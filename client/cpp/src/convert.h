@@ -43,6 +43,7 @@ std::string CleanLabel(std::string label);
 
 // 0 .. 4e18, whatever a broker says: it can be added to a time.
 int64_t ToNs(const google::protobuf::Duration& duration);
+Holder ToHolder(const v1::Holder& wire);
 Refusal ToRefusal(const v1::Refusal& wire);
 QueuedInfo ToQueued(const v1::Queued& wire);
 EndCause ToEndCause(v1::LostReason reason);

@@ -64,6 +64,8 @@ Core::Core(ClientOptions options)
       table_(TableOptions(options_)),
       jitter_(std::random_device{}()) {}
 
+std::shared_ptr<grpc::Channel> Core::NewChannel() const { return MakeChannel(options_); }
+
 void Core::Start() {
   thread_ = std::thread([self = shared_from_this()] { self->Run(); });
   absl::MutexLock lock(&mu_);

@@ -48,6 +48,8 @@ class Core : public std::enable_shared_from_this<Core> {
   bool connected();
   bool draining();
   const std::string& address() const { return options_.address; }
+  // A connection beside the stream's, for calls that only look.
+  std::shared_ptr<grpc::Channel> NewChannel() const;
 
   // This thread is inside a callback of the library: waiting here would wait for itself.
   static bool OnLibraryThread();

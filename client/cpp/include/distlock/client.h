@@ -15,6 +15,7 @@
 #include <memory>
 #include <string>
 
+#include "distlock/election.h"
 #include "distlock/guard.h"
 #include "distlock/multi_lock.h"
 #include "distlock/mutex.h"
@@ -69,6 +70,7 @@ class Client {
   RwLock MakeRwLock(std::string key, LockOptions options = {});
   Semaphore MakeSemaphore(std::string key, uint32_t limit, LockOptions options = {});
   MultiLock MakeMultiLock(LockSet locks);
+  Election MakeElection(std::string name, std::string value = "", LockOptions options = {});
 
   // For event-driven programs that keep many in flight. See Mutex::LockAsync; a Mutex used again is cheaper.
   PendingLock LockAsync(LockRequest request, LockCallback callback);
@@ -78,6 +80,7 @@ class Client {
   const std::string& address() const;
 
  private:
+  friend class Election;
   friend class MultiLock;
   friend class Mutex;
   friend class RwLock;

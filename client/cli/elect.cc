@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// elect: one leader at a time among all who campaign for a name, with or without a command that runs while leading; and
+// who leads.
+
+#include <absl/strings/str_cat.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <thread>
+
+#include "commands.h"
+#include "under_lock.h"
+
+namespace distlock::cli {
+namespace {
+
+struct ElectArgs {
+  LockFlags lock;
+  std::string value;
+  Supervision plan;
+  bool observe = false;
+  bool leader = false;
+  bool verbose = false;
+};
+
+Json EventJson(std::string_view event, const LockFlags& lock) {
+  return Json()
+      .Text("event", event)
+      .Text("namespace", lock.name_space.empty() ? "default" : lock.name_space)
+      .Text("name", lock.key);
+}
+
+std::string SinceAsText(std::chrono::system_clock::time_point since) {
+  google::protobuf::Timestamp wire;
+  const auto millis = std::chrono::duration_cast<Millis>(since.time_since_epoch());
+  wire.set_seconds(millis.count() / 1000);
+  wire.set_nanos(static_cast<int32_t>(millis.count() % 1000 * 1'000'000));
+  return FormatTime(wire);
+}
+
+bool PrintLeader(const Context& context, const LockFlags& lock, const std::optional<Leader>& leader) {
+  if (!leader) return context.Print("no leader", EventJson("leader", lock).Null("leader"));
+  const std::string since = SinceAsText(leader->since);
+  const Json json = Json()
+                        .Text("value", leader->value)
+                        .Text("owner", leader->owner)
+                        .Text("holder_id", leader->holder_id)
+                        .Number("token", static_cast<int64_t>(leader->token))
+                        .Text("since", since);
+  return context.Print(absl::StrCat("leader ", leader->value.empty() ? "-" : leader->value, "  owner ", leader->owner,
+                                    "  token ", leader->token, "  since ", since),
+                       EventJson("leader", lock).Object("leader", json));
+}
+
+int ShowLeader(const Context& context, const LockFlags& lock) {
+  if (!Connect(context)) return kExitUnavailable;
+  Client client(ClientOptionsFor(context));
+  auto looked = client.MakeElection(lock.key, "", {.lock_namespace = lock.name_space}).Look();
+  if (!looked.ok()) return context.Fail(FailureFrom(context, looked.refusal()));
+  if (!PrintLeader(context, lock, *looked)) return kExitInternal;
+  return looked->has_value() ? kExitOk : kExitBusy;
+}
+
+int Observe(const Context& context, const LockFlags& lock) {
+  Signals signals;
+  if (!Connect(context)) return kExitUnavailable;
+  const int ended_fd = ::eventfd(0, EFD_CLOEXEC);
+  int exit_code = kExitOk;
+  Client client(ClientOptionsFor(context));
+  std::jthread observer([&](const std::stop_token& asked) {
+    std::stop_source unprintable;
+    const std::stop_callback on_asked(asked, [&] { unprintable.request_stop(); });
+    const Refusal why = client.MakeElection(lock.key, "", {.lock_namespace = lock.name_space})
+                            .Observe(
+                                [&](const std::optional<Leader>& leader) {
+                                  if (PrintLeader(context, lock, leader)) return;
+                                  exit_code = kExitInternal;
+                                  unprintable.request_stop();
+                                },
+                                unprintable.get_token());
+    if (why.reason != RefusalReason::kCancelled) exit_code = context.Fail(FailureFrom(context, why));
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = ::write(ended_fd, &one, sizeof(one));
+  });
+  bool wanted_to_end = false;
+  pollfd fds[2] = {{ended_fd, POLLIN, 0}, {signals.fd(), POLLIN, 0}};
+  while (!wanted_to_end) {
+    ::poll(fds, 2, -1);
+    wanted_to_end = fds[0].revents != 0;
+    while (const auto signo = signals.Take()) {
+      if (*signo == SIGTSTP) StopAsBy(SIGTSTP);
+      wanted_to_end = wanted_to_end || EndsAProcess(*signo);
+    }
+  }
+  observer.request_stop();
+  observer.join();
+  ::close(ended_fd);
+  return exit_code;
+}
+
+bool PrintElected(const Context& context, const ElectArgs& args, const MultiGuard& guard) {
+  return context.Print(absl::StrCat("elected: ", args.lock.Name(), ", token ", guard.token(0)),
+                       EventJson("elected", args.lock)
+                           .Text("value", args.value)
+                           .Text("holder_id", guard.part(0).holder_id())
+                           .Number("token", static_cast<int64_t>(guard.token(0))));
+}
+
+bool Leads(const MultiGuard& guard) {
+  const LockState state = guard.state();
+  return state == LockState::kHeld || state == LockState::kAtRisk;
+}
+
+// Until a signal, or the end of the term.
+int Lead(const Context& context, const ElectArgs& args, MultiGuard guard, LockKeeper& keeper, Signals& signals) {
+  bool wanted_to_end = !PrintElected(context, args, guard);
+  int exit_code = wanted_to_end ? kExitInternal : kExitOk;
+  keeper.WatchEnd(guard);
+  while (!wanted_to_end && Leads(guard)) {
+    pollfd fds[2] = {{keeper.fd(), POLLIN, 0}, {signals.fd(), POLLIN, 0}};
+    ::poll(fds, 2, -1);
+    keeper.Clear();
+    while (const auto signo = signals.Take()) {
+      if (*signo == SIGTSTP) StopAsBy(SIGTSTP);
+      wanted_to_end = wanted_to_end || EndsAProcess(*signo);
+    }
+  }
+  if (!Leads(guard)) {
+    const std::string message = guard.end_message();
+    context.Print(absl::StrCat("lost: ", EndReason(guard), message.empty() ? "" : ", ", message),
+                  EventJson("lost", args.lock).Text("reason", EndReason(guard)).Text("message", message));
+    return kExitLost;
+  }
+  const ReleaseOutcome outcome = guard.Release();
+  const bool printed = context.Print("resigned: " + OutcomeName(outcome),
+                                     EventJson("resigned", args.lock).Text("outcome", OutcomeName(outcome)));
+  if (outcome == ReleaseOutcome::kAlreadyGone) return kExitLost;
+  return printed ? exit_code : kExitInternal;
+}
+
+int Campaign(const Context& context, const ElectArgs& args) {
+  Signals signals;
+  LockKeeper keeper(context, args.lock);
+  auto outcome = keeper.Wait(signals, [](const Remark&) {});
+  if (const auto* interrupted = std::get_if<LockKeeper::Interrupted>(&outcome)) {
+    return kExitSignalBase + interrupted->signo;
+  }
+  if (const auto* failure = std::get_if<Failure>(&outcome)) return context.Fail(*failure);
+  return Lead(context, args, std::move(std::get<MultiGuard>(outcome)), keeper, signals);
+}
+
+int Elect(const Context& context, ElectArgs& args, const std::vector<std::string>& command_line) {
+  if ((args.observe || args.leader) && !command_line.empty()) {
+    return context.Fail(UsageFailure("--observe and --leader only look: they take no command"));
+  }
+  if (args.leader) return ShowLeader(context, args.lock);
+  if (args.observe) return Observe(context, args.lock);
+  args.lock.metadata[kElectionValue] = args.value;
+  if (command_line.empty()) return Campaign(context, args);
+  args.plan.command = command_line;
+  args.plan.verbose = [&](std::string_view line) {
+    if (args.verbose) context.Note(line);
+  };
+  // stdout is the command's.
+  const auto say_elected = [&](const MultiGuard& guard) {
+    context.Note(absl::StrCat("elected: ", args.lock.Name(), ", token ", guard.token(0)));
+    return true;
+  };
+  return RunUnderLock(context, {.lock = args.lock, .plan = args.plan, .granted = say_elected});
+}
+
+constexpr char kFooter[] =
+    "The leader is who holds the lock NAME; its value is shown to others. Without a command it leads until a signal "
+    "and\n"
+    "prints elected, and resigned or lost at the end. With one, the command runs while leading, as with run, and\n"
+    "DISTLOCK_TOKEN is what it hands to whatever the leader changes; when leadership is lost it is ended.\n\n"
+    "Exit code: the command's own, or 0 resigned; 75 leadership lost; 1 another leads (-n, -w), or --leader and "
+    "nobody\n"
+    "does; 128 + signal before the election.\n\n"
+    "Examples:\n"
+    "  distlockctl elect scheduler --value 10.0.0.7:9000 -- ./scheduler\n"
+    "  distlockctl elect scheduler --leader -o json | jq -r .leader.value\n"
+    "  distlockctl elect scheduler --observe";
+
+}  // namespace
+
+void AddElect(CLI::App& app, Context& context, const std::vector<std::string>& command_line) {
+  auto* elect = app.add_subcommand("elect", "Campaign to be the one leader of a name, or see who leads");
+  auto args = std::make_shared<ElectArgs>();
+  elect->add_option("NAME", args->lock.key, "Name of the election, and of its lock")->required()->option_text(" ");
+  AddNamespaceFlag(*elect, args->lock.name_space);
+  elect->add_option("--value", args->value, "Shown to others while it leads, as its address")->type_name("VALUE");
+  auto* observe = elect->add_flag("--observe", args->observe, "Print who leads, and each change of it, until a signal");
+  elect->add_flag("--leader", args->leader, "Print who leads, and end")->excludes(observe)->option_text(" ");
+  AddWaitAndLeaseFlags(*elect, args->lock);
+  AddDurationFlag(
+      *elect, "--kill-after", [args](Millis value) { args->plan.kill_after = value; },
+      "When leadership is lost: SIGKILL the command this long after SIGTERM (default 5s)");
+  elect
+      ->add_option("--on-lost", args->plan.on_lost,
+                   "When leadership is lost, run this with /bin/sh -c, with DISTLOCK_LOST_REASON, for at most 30s")
+      ->type_name("LINE");
+  elect->add_flag("--verbose", args->verbose, "Say on stderr what happens meanwhile");
+  AddContextFlags(*elect, context);
+  elect->footer(kFooter);
+  elect->callback([&context, args, &command_line] {
+    context.command = [&context, args, &command_line] { return Elect(context, *args, command_line); };
+  });
+}
+
+}  // namespace distlock::cli

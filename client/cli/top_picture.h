@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What `top` shows: looked up by LockSource, laid out as lines of text by Picture. No terminal here. One thread.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "context.h"
+#include "distlock/v1/admin_service.grpc.pb.h"
+#include "distlock/v1/lock_service.grpc.pb.h"
+
+namespace distlock::cli {
+
+// One look at the broker. What could not be asked keeps what was seen last.
+struct Seen {
+  v1::GetStatusResponse status;
+  std::vector<v1::Lock> locks;
+  bool more_locks = false;  // than are looked at
+  size_t streams = 0;       // open Session and Hold streams that were listed
+  double grants_per_s = 0;  // of the locks seen, whose token is another one than at the look before
+  std::optional<Failure> failure;
+};
+
+class LockSource {
+ public:
+  LockSource(const Context& context, std::shared_ptr<grpc::Channel> channel);
+
+  // False: seen().failure says why not.
+  bool Look(const std::string& name_space);
+  const Seen& seen() const { return seen_; }
+
+ private:
+  grpc::Status LookAtLocks(const std::string& name_space);
+  grpc::Status LookAtSessions();
+  void CountGrants(const std::vector<v1::Lock>& before);
+
+  const Context& context_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  Seen seen_;
+  std::optional<std::chrono::steady_clock::time_point> looked_at_;
+};
+
+struct View {
+  enum class Order { kQueue, kHolders, kName };
+  static constexpr int kOrders = 3;
+
+  std::string name_space;
+  Order order = Order::kQueue;
+  size_t first = 0;                   // of the locks, at the top of the list
+  size_t rows = 24;                   // of the screen
+  std::optional<std::string> typing;  // a namespace that is being typed
+};
+
+inline constexpr size_t kHeadingRow = 3;
+
+// At most view.rows lines; the row kHeadingRow names the columns.
+std::vector<std::string> Picture(const Seen& seen, const View& view);
+
+}  // namespace distlock::cli

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One acquire of the fake broker, from its request to the end of the lock it got."""
+import threading
+import time
+import uuid
+
+EXCLUSIVE, SHARED, PERMIT = 1, 2, 3
+
+
+class Lease:
+    def __init__(self, spec, stream=None, command_id=0, request_id=""):
+        self.spec, self.stream, self.command_id, self.request_id = spec, stream, command_id, request_id
+        self.lease_id = "lease-" + uuid.uuid4().hex
+        self.holder_id = uuid.uuid4().hex[:16]
+        self.token = 0
+        self.since = time.time()
+        self.granted = threading.Event()
+
+    def name(self):
+        return (self.spec.namespace or "default", self.spec.key)
+
+    def ttl_ms(self):
+        return self.spec.ttl.ToMilliseconds() or 15000
+
+    def mode(self):
+        return self.spec.mode or EXCLUSIVE
+
+    def permits(self):
+        return max(self.spec.permits, 1) if self.mode() == PERMIT else 0
+
+    def mixes(self, holders):
+        """EXCLUSIVE and SHARED with each other, PERMIT with its own limit."""
+        return all(holder.spec.limit == self.spec.limit for holder in holders)
+
+    def fits(self, holders):
+        """Beside them."""
+        if not holders:
+            return True
+        if self.mode() == PERMIT:
+            return sum(h.permits() for h in holders) + self.permits() <= self.spec.limit
+        return self.mode() == SHARED and holders[0].mode() == SHARED
