@@ -94,6 +94,7 @@ class Waits {
     const Start& start = starts_[static_cast<size_t>(lease)];
     if (start.at == kNotSeen || start.at >= at) return;
     const LeaseTerms& terms = index_.history.leases[static_cast<size_t>(lease)];
+    if (terms.together) return;  // another of those it was asked for with may have been held
     const Use& use = uses_[static_cast<size_t>(terms.lock)];
     const int64_t idle = at - start.at - (use.HeldUntil(at) - start.held);
     const int64_t hand_over = index_.history.validity_ns + index_.history.longest_ttl_ns + index_.history.slack_ns;
