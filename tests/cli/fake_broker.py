@@ -352,6 +352,8 @@ class FakeBroker(Together):
                 told = seen
                 yield self.api.WatchLockResponse(lock=lock)
             time.sleep(0.005)
+        if context.is_active():
+            self._abort(context, grpc.StatusCode.UNAVAILABLE, "DRAINING", "this broker is going down", {})
 
     def _list_locks(self, request, _):
         """Pages of two, so that a test sees more than one."""

@@ -109,6 +109,7 @@ def test_observe_tells_each_change(ctl, broker):
     for name in ("one", "two"):
         leader = ctl.start("elect", "boss", "--value", name)
         assert json.loads(line(observer))["leader"]["value"] == name
+        assert line(leader).startswith("elected")  # it may hear of it later than the observer
         leader.send_signal(signal.SIGTERM)
         assert json.loads(line(observer))["leader"] is None
         assert ends(leader) == 0
