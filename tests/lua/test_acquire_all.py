@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several locks of one call: all that are free, or none."""
 
+import re
+
 import pytest
 
 from lock import GRANTED, HELD, KEEP_MS, LATE, TTL_MS, Lock, owner
@@ -92,6 +94,22 @@ def test_at_maxmemory_it_is_refused_whole(three, redis):
         assert redis("DBSIZE") == 0
     finally:
         redis("CONFIG", "SET", "maxmemory", "0")
+
+
+def test_commands(three, redis):
+    def count():
+        redis("CONFIG", "RESETSTAT")
+        acquire_all(three)
+        stats = redis("INFO", "commandstats").decode()
+        return sum(int(n) for name, n in re.findall(r"cmdstat_([^:]+):calls=(\d+)", stats)
+                   if name in ("time", "exists", "zcard", "mget", "get", "set"))
+
+    for lock in three:
+        lock.check_ttl = False
+    assert count() == 1 + 6 * 3
+    for i, lock in enumerate(three):
+        lock.release(1 + i)
+    assert count() == 1 + 5 * 3
 
 
 def test_sixty_four_at_once(redis):
