@@ -259,7 +259,7 @@ def test_adaptive_newcomers_take_a_free_lock_until_somebody_has_waited_too_long(
         if 3 in rw.holders():
             assert rw.give_back(3)[1] == []
         if not rw.holders():
-            rw.write(3)
+            rw.write(3, wait=0)
         return rw.holders() == {2: 1}
     until(waited)
     assert redis("HGET", rw.w, "fair") == b"1" and rw.write(5)[0] == QUEUED
