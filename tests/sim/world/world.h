@@ -48,7 +48,7 @@ class World {
   void MakeStores();
   void MakeClients();
   void MakeWatchers();
-  void CheckWatchers(int32_t lock, Instant since);
+  void CheckWatchers(int32_t lock, Instant since, Duration due);
   std::unique_ptr<ClientProcess> MakeClient(int number);
   void AddReplica(size_t index);
   void CauseFaults();
