@@ -34,7 +34,11 @@ void DrawFaults(Dice& dice, Temper& temper) {
   // A store that forgets and whose clock goes back as well gives tokens again; nothing can be done about that.
   const auto forgets = [&](int fault) { return all[static_cast<size_t>(fault)].forgets; };
   const auto goes_back = [&](int fault) { return all[static_cast<size_t>(fault)].clock_goes_back; };
-  if (std::any_of(temper.faults.begin(), temper.faults.end(), forgets)) std::erase_if(temper.faults, goes_back);
+  const bool may_forget = std::any_of(temper.faults.begin(), temper.faults.end(), forgets);
+  if (may_forget) std::erase_if(temper.faults, goes_back);
+  // An older server may bring back a lease as it was before it was converted, or one that was kept for others and told late: the
+  // checkers cannot tell that from a mistake.
+  if (may_forget) temper.downgrade = temper.together = 0;
   // For tokens it is the same when a server takes over whose clock is behind.
   const auto is = [&](FaultKind kind) { return [&all, kind](int f) { return all[static_cast<size_t>(f)].kind == kind; }; };
   if (std::any_of(temper.faults.begin(), temper.faults.end(), is(FaultKind::kFailover))) {
