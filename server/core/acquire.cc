@@ -8,6 +8,7 @@
 #include "core/limits.h"
 
 namespace distlock::core {
+
 // When what a waiter waits for may have changed unheard; nullopt: the lock is free.
 std::optional<Duration> Broker::LookIn(std::optional<Duration> left, const std::vector<HolderView>& holders) {
   if (left || holders.empty()) return left;

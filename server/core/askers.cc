@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/broker.h"
+#include "core/refusal_causes.h"
 
 namespace distlock::core {
 
@@ -21,9 +22,9 @@ bool Broker::JoinRepeat(const Acquire& in) {
   const auto found = waiters_.find(in.owner);
   if (found == waiters_.end()) return false;
   if (found->second->bundle != nullptr) {
-    Tell({in.session, in.request}, Refused{.reason = RefusalReason::kInvalidArgument,
-                                           .cause = "the request_id is in use by a request of several locks",
-                                           .holders = {}});
+    Note({.kind = FactKind::kRefused, .refusal = RefusalReason::kInvalidArgument, .name = in.name, .detail = {}});
+    Tell({in.session, in.request},
+         Refused{.reason = RefusalReason::kInvalidArgument, .cause = kRequestIdInUse, .holders = {}});
     return true;
   }
   detached_.emplace(in.session, found->second.get());

@@ -51,9 +51,7 @@ void Broker::Handle(const StoreUp& in) {
   if (!clock_.known() && in.time.us > 0) clock_.Learn(now_ - kAttemptMax, now_, in.time);
 
   for (auto& [serial, lease] : at_risk_) {
-    if (lease->renew_due) continue;
-    lease->renew_due = true;
-    due_.push_back(lease);
+    RenewSoon(*lease);
   }
   std::vector<Waiter*> waiting;
   for (auto& [serial, waiter] : unplaced_) {
@@ -102,18 +100,12 @@ void Broker::Handle(StoreReply& in) {
       // A forward jump has shortened every key's life: start all of them anew.
       for (auto& [id, session] : sessions_) {
         for (auto& [request, lease] : session->leases) {
-          if (!lease->renew_due) {
-            lease->renew_due = true;
-            due_.push_back(lease);
-          }
+          RenewSoon(*lease);
         }
       }
       for (auto& [serial, bundle] : bundles_) {
         for (const Bundle::Part& part : bundle->parts) {
-          if (!part.taken) continue;
-          Lease& lease = *leases_.at(part.spec.owner);
-          if (!lease.renew_due) due_.push_back(&lease);
-          lease.renew_due = true;
+          if (part.taken) RenewSoon(*leases_.at(part.spec.owner));
         }
       }
     }

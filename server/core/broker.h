@@ -116,6 +116,7 @@ class Broker {
   void ArmLease(Lease& lease);
   void OnLeaseTimer(Lease& lease);
   void ScheduleRenewal(Lease& lease, Instant sent);
+  void RenewSoon(Lease& lease);
   void SendRenewals();
   void OnRenewReply(const Op& op, OpId id, StoreReply& reply);
   void NoteEnd(Lease& lease, FactKind kind, LostReason reason, const std::string& cause);

@@ -7,14 +7,12 @@
 #include "core/broker.h"
 #include "core/check.h"
 #include "core/limits.h"
+#include "core/refusal_causes.h"
 
 namespace distlock::core {
 namespace {
 
-// The owner is derived from the request_id: it was sent for other locks as well, or for one of these alone.
-constexpr char kIdInUse[] = "the request_id is in use by another request";
-
-Refused IdInUse() { return Refused{.reason = RefusalReason::kInvalidArgument, .cause = kIdInUse, .holders = {}}; }
+Refused IdInUse() { return Refused{.reason = RefusalReason::kInvalidArgument, .cause = kRequestIdInUse, .holders = {}}; }
 
 }  // namespace
 
@@ -66,7 +64,7 @@ std::string Broker::WhyNoBundle(const AcquireAll& in, Session* session) const {
   const bool in_use = std::any_of(in.parts.begin(), in.parts.end(), [&](const Acquire& part) {
     return waiters_.contains(part.owner) || leases_.contains(part.owner);
   });
-  return in_use ? kIdInUse : "";
+  return in_use ? kRequestIdInUse : "";
 }
 
 // A repeat of a request that still waits here shares what it has, and waits as long as it says itself.

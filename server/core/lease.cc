@@ -2,6 +2,7 @@
 //
 // Broker: from a grant to its end: deadlines, renewals, loss and release.
 #include <algorithm>
+#include <utility>
 
 #include "core/broker.h"
 #include "core/check.h"
@@ -137,11 +138,13 @@ void Broker::OnLeaseTimer(Lease& lease) {
     return Lose(lease, LostReason::kExpired, "could not be renewed in time: " +
                                                  (store_up_ ? std::string("no answer from the store") : store_trouble_));
   }
-  if (now_ >= lease.next_renew && !lease.renew_due) {
-    lease.renew_due = true;
-    due_.push_back(&lease);
-  }
+  if (now_ >= lease.next_renew) RenewSoon(lease);
   ArmLease(lease);
+}
+
+void Broker::RenewSoon(Lease& lease) {
+  if (std::exchange(lease.renew_due, true)) return;
+  due_.push_back(&lease);
 }
 
 // Renewals that came due in this Step leave together, in batches.

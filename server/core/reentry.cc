@@ -5,15 +5,13 @@
 
 #include "core/broker.h"
 #include "core/check.h"
+#include "core/refusal_causes.h"
 
 namespace distlock::core {
 namespace {
 
 std::string WhyNot(const Want& has, const Want& wants) {
-  if (has.mode == Mode::kShared && wants.mode == Mode::kExclusive) {
-    return "a SHARED lease cannot become EXCLUSIVE: two readers that both wait for that would wait for ever; release it, "
-           "acquire EXCLUSIVE, and look again at what the lock protects";
-  }
+  if (has.mode == Mode::kShared && wants.mode == Mode::kExclusive) return kNoUpgrade;
   if (has.mode == Mode::kExclusive && wants.mode == Mode::kShared) {
     return "it is held EXCLUSIVE under this owner; convert it to SHARED, or take it again EXCLUSIVE";
   }

@@ -56,6 +56,9 @@ class UnaryCall : public grpc::ServerUnaryReactor, public shard::Sink, public st
   // Reads the request; false: it has been refused.
   bool Read(const grpc::ByteBuffer& request, google::protobuf::MessageLite* message);
 
+  // The answer is given, or the caller has left: nothing more need be asked, and nobody would hear the answer.
+  bool answered() const { return answered_.load(std::memory_order_acquire); }
+
   // The one question to a core. Fills in nothing; refuses the call itself when the shard is overloaded.
   void Ask(int shard, core::Input input);        // bounded lane
   void AskSurely(int shard, core::Input input);  // the lane that always delivers

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/refusal_causes.h"
 #include "rpc/holder_info.h"
 #include "rpc/refusal.h"
 #include "rpc/validate.h"
@@ -29,10 +30,7 @@ std::variant<core::Convert, v1::Refusal> CheckConversion(const Limits& limits, c
     check.Bad(prefix + "mode", absl::StrCat("is ", static_cast<int>(mode), "; SHARED is what a lease can be converted to"));
   }
   if (!check.ok()) return check.Refusal();
-  if (mode == v1::LOCK_MODE_EXCLUSIVE) {
-    return NotSupported("a lease cannot become EXCLUSIVE: two readers that each wait for the other to leave would wait for ever; "
-                        "release it, acquire EXCLUSIVE, and look again at what the lock protects");
-  }
+  if (mode == v1::LOCK_MODE_EXCLUSIVE) return NotSupported(core::kNoUpgrade);
   if (mode != v1::LOCK_MODE_SHARED) {
     return NotSupported("a lease cannot become PERMIT, which is another kind of lock; only EXCLUSIVE to SHARED is possible");
   }

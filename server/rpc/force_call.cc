@@ -41,6 +41,8 @@ void ForceReleaseCall::Start(const grpc::ByteBuffer& bytes) {
   observer_ = frontend().observer;
   store_timeout_ = frontend().limits.store_timeout;
   asked_ = true;
+  // What the holders are is asked later, maybe when this call is over: only now can this call be made known to the shard.
+  AskSurely(shards().ShardOf(name_), core::Tick{});
   Look();
 }
 
@@ -55,6 +57,7 @@ bool ForceReleaseCall::IsMeant(const core::HolderView& holder) const {
 }
 
 void ForceReleaseCall::OnHolders(const absl::StatusOr<store::LockView>& view) {
+  if (answered()) return;
   if (!view.ok()) return RefuseAll(StoreRefusal(view.status(), name_));
   if (!std::exchange(looked_, true)) {
     for (const core::HolderView& holder : view->holders) newest_ = std::max(newest_, holder.token);
@@ -76,7 +79,7 @@ void ForceReleaseCall::OnHolders(const absl::StatusOr<store::LockView>& view) {
   }
   if (inputs.empty()) return Finish();
   unanswered_ = inputs.size();
-  for (core::Input& input : inputs) AskSurely(shard, std::move(input));
+  for (core::Input& input : inputs) shards().Post(shard, std::move(input));
 }
 
 void ForceReleaseCall::OnEvent(core::Event& event) {

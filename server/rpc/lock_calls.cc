@@ -28,7 +28,12 @@ const core::HolderView* HolderWith(const LeaseId& lease, const store::LockView& 
   return nullptr;
 }
 
-v1::Refusal NotHeld(const core::LockName& name) {
+v1::Refusal NotFound(const core::LockName& name, const store::LockView& view) {
+  if (view.holder_count > view.holders.size()) {
+    return MakeRefusal(core::RefusalReason::kQuotaExceeded,
+                       absl::StrCat(Show(name), " has ", view.holder_count, " holders, and only the first ", view.holders.size(),
+                                    " of them can be looked at; those can take it again"));
+  }
   return RefusalOf(core::Refused{.reason = core::RefusalReason::kNotHolder, .cause = {}, .holders = {}}, name);
 }
 
@@ -95,7 +100,7 @@ void AcquireCall::TakeAgain(LeaseId lease, const core::Want& want) {
                    [self, lease = std::move(lease), want](absl::StatusOr<store::LockView> view) mutable {
                      if (!view.ok()) return void(self->Refuse(StoreRefusal(view.status(), lease.name), lease.name));
                      const core::HolderView* holder = HolderWith(lease, *view);
-                     if (holder == nullptr) return void(self->Refuse(NotHeld(lease.name), lease.name));
+                     if (holder == nullptr) return void(self->Refuse(NotFound(lease.name, *view), lease.name));
                      const v1::Holder has = HolderOf(*holder);
                      const uint32_t permits = want.mode == core::Mode::kPermit ? want.permits : has.permits();
                      if (has.mode() != ModeOf(want.mode) || has.permits() != permits) {
@@ -196,7 +201,8 @@ void ReleaseCall::Start(const grpc::ByteBuffer& bytes) {
                     .ttl = lease.ttl});
 }
 
-// The one who took it first has it still, or has not.
+// The one who took it first has it still, or has not. It was shown when it was taken again, and is for as long as it lasts: holders
+// are shown in the order of their tokens.
 void ReleaseCall::LeaveOne(const LeaseId& lease) {
   auto self = std::static_pointer_cast<ReleaseCall>(shared_from_this());
   shards().Inspect(lease.name, 1, frontend().limits.store_timeout,

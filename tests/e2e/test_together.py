@@ -124,6 +124,28 @@ def test_a_session_takes_again_what_it_has(pair):
     assert held(there, "k") == [0]
 
 
+def test_among_too_many_holders_nobody_is_said_to_hold_nothing(pair):
+    here, there = pair
+
+    def read():
+        return here.acquire(here.spec("k", owner="me", mode=api().LOCK_MODE_SHARED, reentrant=True)).lease_id
+
+    def again(lease_id):
+        spec = there.spec("k", owner="me", mode=api().LOCK_MODE_SHARED, reentrant=True)
+        return there.unary("Acquire", api().AcquireRequest(lock=spec, lease_id=lease_id), api().AcquireResponse).grant
+
+    leases = [read() for _ in range(1001)]
+    assert again(leases[999]).hold_count == 2
+    refused = failure(again, leases[1000])
+    assert refused.reason == "QUOTA_EXCEEDED" and "1001 holders" in refused.message, refused
+    here.release(leases[0])
+    nested = again(leases[1000]).lease_id
+    leases[0] = read()
+    assert there.release(nested) == api().RELEASE_OUTCOME_STILL_HELD
+    assert there.release(leases[1000]) == api().RELEASE_OUTCOME_RELEASED
+    assert there.release(nested) == api().RELEASE_OUTCOME_ALREADY_GONE
+
+
 def test_no_writer_starves_among_readers_under_fair(pair):
     """Of the readers that asked after the writer had its place, none is served before it."""
     done, order, mutex = threading.Event(), [], threading.Lock()

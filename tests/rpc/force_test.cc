@@ -3,9 +3,12 @@
 // Convert and ForceRelease as calls: what is checked here, what reaches the core, what is answered.
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "rpc/holder_info.h"
@@ -133,9 +136,9 @@ TEST(Convert, OnASession) {
 }
 
 TEST(ForceRelease, TakesADetachedLockAndWritesItDown) {
-  auto log = std::make_unique<Log>();
+  Log log;
   TestOptions options;
-  options.server.observer = log.get();
+  options.server.observer = &log;
   TestBroker broker(options);
   EXPECT_EQ(Force(broker, "a").second, 0u);
   const v1::Grant grant = broker.Take("a");
@@ -143,7 +146,7 @@ TEST(ForceRelease, TakesADetachedLockAndWritesItDown) {
   EXPECT_TRUE(broker.IsHeld("a"));
   EXPECT_EQ(Force(broker, "a", grant.holder_id(), "host is gone").second, 1u);
   EXPECT_FALSE(broker.IsHeld("a"));
-  const auto lines = log->lines();
+  const auto lines = log.lines();
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_EQ(lines[2].holders, grant.holder_id());
   EXPECT_EQ(lines[2].reason, "host is gone");
@@ -169,6 +172,38 @@ TEST(ForceRelease, TellsTheHolderAndAnswersWhenItsPromiseHasPassed) {
   EXPECT_EQ(response.lost().reason(), v1::LOST_REASON_FORCED);
   EXPECT_THAT(response.lost().message(), testing::HasSubstr("why"));
   EXPECT_EQ(Details(hold->Finish()).facts["lost_reason"], "FORCED");
+}
+
+// It left before the store had said who holds the lock: then nobody may lose it.
+TEST(ForceRelease, ForACallerWhoHasLeftTakesNothing) {
+  Log log;
+  TestOptions options;
+  options.server.observer = &log;
+  TestBroker broker(options);
+  broker.Take("a");
+  broker.store().HoldReplies(true);
+  grpc::ClientContext context;
+  std::thread caller([&] {
+    v1::ForceReleaseRequest request;
+    request.set_key("a");
+    v1::ForceReleaseResponse response;
+    EXPECT_EQ(broker.admin().ForceRelease(&context, request, &response).error_code(), grpc::StatusCode::CANCELLED);
+  });
+  ASSERT_TRUE(broker.store().Await([](const auto& counts) { return counts.questions == 1; }));
+  context.TryCancel();
+  caller.join();
+  broker.server().Stop(std::chrono::seconds(5));  // the call is over
+  broker.store().HoldReplies(false);
+  // The second look comes after whatever the answer to the call's question has led to.
+  for (int look = 0; look < 2; ++look) {
+    std::promise<size_t> holders;
+    broker.shards().Inspect(core::LockName::Encode("default", "a"), 1, std::chrono::minutes(1),
+                            [&](const absl::StatusOr<store::LockView>& view) { holders.set_value(view.value().holders.size()); });
+    EXPECT_EQ(holders.get_future().get(), 1u);
+  }
+  broker.Stop();
+  ASSERT_EQ(log.lines().size(), 1u);
+  EXPECT_EQ(log.lines()[0].outcome, "not known: the caller has left, 0 confirmed");
 }
 
 TEST(ForceRelease, WithoutTheStoreNothingIsSaidToBeDone) {

@@ -34,15 +34,6 @@ class Holding {
   std::unique_ptr<grpc::ClientReader<v1::HoldResponse>> stream_;
 };
 
-void Release(TestBroker& broker, const std::string& lease_id) {
-  v1::ReleaseRequest request;
-  request.set_lease_id(lease_id);
-  v1::ReleaseResponse response;
-  grpc::ClientContext context;
-  ASSERT_TRUE(broker.locks().Release(&context, request, &response).ok());
-  EXPECT_EQ(response.outcome(), v1::RELEASE_OUTCOME_RELEASED);
-}
-
 TEST(Hold, GrantsRenewsAndEndsWithReleased) {
   TestOptions options;
   options.server.limits.validity = std::chrono::milliseconds(300);
@@ -52,7 +43,7 @@ TEST(Hold, GrantsRenewsAndEndsWithReleased) {
   ASSERT_TRUE(granted.has_granted());
   EXPECT_TRUE(hold.Next().has_renewed());
   EXPECT_TRUE(hold.Next().has_renewed());
-  Release(broker, granted.granted().lease_id());
+  broker.Release(granted.granted().lease_id());
   const v1::HoldResponse last = hold.NextOf(v1::HoldResponse::kReleased);
   EXPECT_EQ(last.released().lease().fencing_token(), granted.granted().fencing_token());
   EXPECT_TRUE(hold.Finish().ok());
@@ -81,7 +72,7 @@ TEST(Hold, WaitsThenGetsWhatIsReleased) {
   const v1::HoldResponse queued = hold.Next();
   ASSERT_TRUE(queued.has_queued());
   EXPECT_EQ(queued.queued().holders(0).owner(), "taker");
-  Release(broker, first.lease_id());
+  broker.Release(first.lease_id());
   const v1::HoldResponse granted = hold.Next();
   ASSERT_TRUE(granted.has_granted());
   EXPECT_GT(granted.granted().fencing_token(), first.fencing_token());

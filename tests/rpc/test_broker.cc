@@ -68,6 +68,16 @@ v1::Grant TestBroker::Take(const std::string& key, const std::string& request_id
   return response.grant();
 }
 
+void TestBroker::Release(const std::string& lease_id) {
+  v1::ReleaseRequest request;
+  request.set_lease_id(lease_id);
+  v1::ReleaseResponse response;
+  grpc::ClientContext context;
+  const grpc::Status status = locks_->Release(&context, request, &response);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(response.outcome(), v1::RELEASE_OUTCOME_RELEASED);
+}
+
 bool TestBroker::IsHeld(const std::string& key) {
   v1::GetLockRequest request;
   request.set_key(key);

@@ -45,6 +45,8 @@ class TestBroker {
 
   // A detached lease, at once; fails the test otherwise.
   v1::Grant Take(const std::string& key, const std::string& request_id = "");
+  // What Take took; fails the test when it was not held any more.
+  void Release(const std::string& lease_id);
   // One try for the lock says it is held.
   bool IsHeld(const std::string& key);
   // Waits until the shards' numbers add up as wanted; false after a minute.

@@ -32,14 +32,6 @@ class Watching {
   std::unique_ptr<grpc::ClientReader<v1::WatchLockResponse>> stream_;
 };
 
-void Release(TestBroker& broker, const std::string& lease_id) {
-  v1::ReleaseRequest request;
-  request.set_lease_id(lease_id);
-  v1::ReleaseResponse response;
-  grpc::ClientContext context;
-  ASSERT_TRUE(broker.locks().Release(&context, request, &response).ok());
-}
-
 bool AwaitWatches(TestBroker& broker, size_t count) {
   return broker.Await([count](const core::BrokerStats& stats) { return stats.watches == count; });
 }
@@ -60,7 +52,7 @@ TEST(Watch, ASnapshotAndThenTheChanges) {
   TestSession session(broker.locks());
   session.Open().Acquire(2, "a").Send();
   EXPECT_EQ(watch.NextWith(1, 1).queue_length(), 1u);
-  Release(broker, grant.lease_id());
+  broker.Release(grant.lease_id());
   const v1::Lock handed = watch.NextWith(1, 0);
   ASSERT_EQ(handed.holders_size(), 1);
   EXPECT_GT(handed.fencing_token(), grant.fencing_token());
@@ -136,7 +128,7 @@ TEST(Watch, ASlowReaderGetsTheNewest) {
     grpc::ClientContext context;
     ASSERT_TRUE(broker.locks().Acquire(&context, request, &response).ok());
     last = response.grant().fencing_token();
-    if (i < 99) Release(broker, response.grant().lease_id());
+    if (i < 99) broker.Release(response.grant().lease_id());
   }
   v1::Lock lock = watch.Next();
   while (lock.fencing_token() < last && !lock.key().empty()) lock = watch.Next();

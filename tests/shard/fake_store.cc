@@ -137,6 +137,11 @@ void FakeStore::Inspect(const core::LockName& name, uint32_t, core::Duration,
     if (stopped) return done(absl::CancelledError("stopped"));
     done(ViewOf(name));
   });
+  {
+    std::lock_guard lock(script_.mu_);
+    ++script_.counts_.questions;
+    script_.changed_.notify_all();
+  }
   Nudge();
 }
 

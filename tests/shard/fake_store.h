@@ -33,6 +33,7 @@ class StoreScript {
     size_t acquires = 0;
     size_t flushes = 0;        // that had something to send
     size_t largest_flush = 0;  // commands
+    size_t questions = 0;      // asked by Inspect
     size_t stopped = 0;        // stores
   };
 

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a refusal says, where more than one place refuses for the same cause. For people, in English.
+#pragma once
+
+namespace distlock::core {
+
+// The owner is derived from the request_id: it was sent for other locks as well, or for one of these alone.
+inline constexpr char kRequestIdInUse[] = "the request_id is in use by another request";
+
+// SHARED to EXCLUSIVE, whether by a conversion or by taking it again.
+inline constexpr char kNoUpgrade[] =
+    "a lease cannot become EXCLUSIVE: two readers that each wait for the other to leave would wait for ever; release it, "
+    "acquire EXCLUSIVE, and look again at what the lock protects";
+
+}  // namespace distlock::core
