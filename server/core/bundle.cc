@@ -166,6 +166,7 @@ void Broker::AskForNext(Bundle& bundle) {
   waiter.bundle = &bundle;
   waiter.spec = bundle.parts[bundle.next].spec;
   waiter.spec.session = 0;
+  waiter.straggler_until = bundle.straggler_until;  // the call for all may take it yet
   Asker nobody = AskerOf(waiter.spec);
   if (!nobody.one_try) nobody.deadline = kNever;
   nobody.listener = {};

@@ -180,6 +180,18 @@ TEST(Bundle, WhatAnUnansweredCallMayHaveTakenIsGivenBack) {
   EXPECT_EQ(t.broker.Stats().discards, 2u) << "until the store has confirmed it";
 }
 
+TEST(Bundle, WhatAnUnansweredCallMayYetTakeIsGivenBackAlsoWhereTheLockWasFoundHeld) {
+  Several t;
+  t.Do(t.All({"a", "b"}, Duration::zero()));
+  t.Reply(t.Take<StoreAcquireAll>().op, StoreUnknown{"reset"});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireHeld{{}, 3, seconds(9)});
+  EXPECT_EQ(t.Event<Refused>(1, 7).reason, RefusalReason::kLockHeld);
+  ASSERT_EQ(t.Count<StoreWithdraw>(), 2u) << "of the one that was held as well";
+  for (int i = 0; i < 2; ++i) t.Reply(t.Take<StoreWithdraw>().op, GiveBackDone{});
+  t.Pass(seconds(3));
+  EXPECT_EQ(t.Count<StoreWithdraw>(), 2u) << "once more when it cannot take effect any more";
+}
+
 TEST(Bundle, DetachedOnesAreTheCallersFromTheGrantOn) {
   Several t(false);
   t.Do(Several::Detached(t.All({"a", "b"}), 5));

@@ -44,6 +44,7 @@ void BrokerProcess::Kill(Duration heard_within) {
   env_.Log([&] { return name() + " dies"; });
   HangUp(heard_within);
   Die();
+  env_.dead_brokers.insert(broker_id_);
   mail_.clear();
   todo_.clear();
   mail_waits_ = false;

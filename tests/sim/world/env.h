@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <deque>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -29,6 +30,7 @@ class Env {
   History history;
   bool trouble = false;  // faults may happen now
   bool acting = false;   // clients make new wishes
+  std::set<std::string, std::less<>> dead_brokers;  // their ids; one that starts again has another
 
   Instant now() const { return time.now(); }
   int64_t now_ns() const { return (now() - kDawn).count(); }

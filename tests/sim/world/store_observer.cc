@@ -201,16 +201,36 @@ void StoreObserver::NoteTaken(int32_t index, const Holders& now, const Holders& 
     if (!Has(before, owner, holder)) fresh.push_back(holder);
   }
   std::sort(fresh.begin(), fresh.end(), [](const Holder& a, const Holder& b) { return a.token < b.token; });
-  for (const Holder& holder : fresh) Note(RecordKind::kTook, index, holder.lease, {.token = holder.token});
+  for (const Holder& holder : fresh) {
+    Note(RecordKind::kTook, index, holder.lease, {.token = holder.token});
+    for (const auto& [owner, place] : locks_[static_cast<size_t>(index)].queue) {
+      if (place.lease == holder.lease) CheckHears(index, place);
+    }
+  }
+}
+
+// A waiter whose broker has gone, and by the store's own word has been silent for a queue slot, would keep the lock for a ttl unused.
+void StoreObserver::CheckHears(int32_t index, const Place& place) {
+  // What asks itself need not be found alive. A dead broker's last commands may come late.
+  if (store_->script() == &lua::kAcquire || !env_.dead_brokers.contains(place.broker_id)) return;
+  const std::string slot = locks_[static_cast<size_t>(index)].base + "b:" + place.broker_id;
+  if (store_->model().String(slot)) return;
+  env_.Fail(store_->name() + " gave " + env_.history.locks[static_cast<size_t>(index)] + " to lease " + std::to_string(place.lease) +
+            ", though its broker is gone and its queue slot has run out");
 }
 
 StoreObserver::Places StoreObserver::PlacesOf(const Lock& lock) {
   Places places;
   const auto entries = store_->model().Hash(lock.base + "w");
+  const auto broker_of = [&](std::string_view owner) {
+    const auto entry = std::find_if(entries.begin(), entries.end(), [&](const auto& one) { return one.first == owner; });
+    return entry == entries.end() ? std::string() : std::string(Part(entry->second, 0));
+  };
   for (const auto& [owner, arrival] : store_->model().Zset(lock.base + "q")) {
     const auto old = lock.queue.find(owner);
     if (old != lock.queue.end() && old->second.arrival == static_cast<int64_t>(arrival)) {
-      places.emplace(*old);
+      // A repeat through another broker keeps its place.
+      places.emplace(*old).first->second.broker_id = broker_of(owner);
       continue;
     }
     for (const auto& [field, value] : entries) {
@@ -218,7 +238,7 @@ StoreObserver::Places StoreObserver::PlacesOf(const Lock& lock) {
     }
     // One whose entry was lost keeps its number for when it comes again.
     const auto known = lease_of_.find(owner);
-    if (known != lease_of_.end()) places.emplace(owner, Place{known->second, static_cast<int64_t>(arrival)});
+    if (known != lease_of_.end()) places.emplace(owner, Place{known->second, static_cast<int64_t>(arrival), broker_of(owner)});
   }
   return places;
 }

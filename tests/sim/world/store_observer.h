@@ -55,7 +55,8 @@ class StoreObserver {
   struct Place {
     int64_t lease = -1;
     int64_t arrival = 0;
-    friend bool operator==(const Place&, const Place&) = default;
+    std::string broker_id;  // through which it waits; "": not known
+    friend bool operator==(const Place& a, const Place& b) { return a.lease == b.lease && a.arrival == b.arrival; }
   };
   using Places = std::map<std::string, Place, std::less<>>;  // by owner id
   struct Lock {
@@ -75,6 +76,7 @@ class StoreObserver {
   void NoteFreed(int32_t index, const Holders& now, bool forgotten);
   void NoteDowngraded(int32_t index, const Holders& before);
   void NoteTaken(int32_t index, const Holders& now, const Holders& before);
+  void CheckHears(int32_t index, const Place& place);
   Places PlacesOf(const Lock& lock);
   void NoteUnqueued(int32_t index, const Places& now);
   void NoteQueued(int32_t index, const Places& now);
