@@ -8,39 +8,46 @@
 -- {HELD, time, left_ms, queue_length, holders as above}                 one try
 -- {QUEUE_FULL, time, queue_length}   {LATE, time}   {MISMATCH, time, kind of the holders, their limit}
 -- {FOREIGN, time, key, type or "shape"}
-local owner, not_after, wait, broker, slot_ms = ARGV[1], tonumber(ARGV[4]), ARGV[5] == '1', ARGV[6], ARGV[7]
-local keep, trusted, max_waiters, want = ARGV[9], ARGV[10] == '1', tonumber(ARGV[11]), ARGV[12]
-local px = tonumber(ARGV[2]) + tonumber(ARGV[3])
-
-if not_after > 0 and now >= not_after then return {LATE, NOW} end
+local owner, want, px = ARGV[1], ARGV[12], tonumber(ARGV[2]) + tonumber(ARGV[3])
+if ARGV[4] ~= '0' and now >= tonumber(ARGV[4]) then return {LATE, NOW} end
 local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
-if value then
-  local holder = parse_holder(value)
-  if not holder then return foreign(HOLDER, 'shape') end
-  if holder.owner == owner and string.sub(want, 1, 1) == 'x' then
-    redis.call('PEXPIRE', HOLDER, str(px))
-    return {GRANTED, NOW, holder.token, holder.since}
+-- What is usual: EXCLUSIVE, and nobody has it or waits. All else is told apart below.
+local granted
+local is_usual = not value and string.byte(want) == 120 and
+  (not stored or #stored == #NOW and stored < NOW and not string.find(stored, '%D'))
+if is_usual and redis.pcall('ZCARD', QUEUE) == 0 then
+  local mine = '1;' .. owner .. ';' .. NOW .. ';' .. NOW .. ';' .. ARGV[2] .. ';' .. ARGV[3] .. ';' .. ARGV[8]
+  -- MGET shows many holders, and a foreign type, as missing; NX refuses them without writing.
+  if redis.call('SET', HOLDER, mine, 'PX', ARGV[3] == '0' and ARGV[2] or string.format('%.0f', px), 'NX') then
+    if stored then
+      granted = redis.call('SET', TOKEN, NOW, 'PX', ARGV[9])
+    else
+      granted = redis.call('SET', TOKEN, NOW, 'PX', ARGV[9], 'NX')
+    end
+    if granted and not watchers then return {GRANTED, NOW, NOW, NOW} end
+    if not granted then redis.call('DEL', HOLDER) end
   end
 end
-local last, bad = last_token(stored)
-local length, entries
-if not bad then length, bad = try('ZCARD', QUEUE) end
-if bad then return bad end
-local token = str(math.max(last + 1, now))
-if not value and length == 0 and string.sub(want, 1, 1) == 'x' then
-  local mine = '1;' .. owner .. ';' .. token .. ';' .. NOW .. ';' .. ARGV[2] .. ';' .. ARGV[3] .. ';' .. ARGV[8]
-  -- MGET shows many holders, and a foreign type, as missing; NX refuses them without writing.
-  if redis.call('SET', HOLDER, mine, 'PX', str(px), 'NX') then
-    redis.call('SET', TOKEN, token, 'PX', keep)
-    tell(watchers)
-    return {GRANTED, NOW, token, NOW}
-  end
+-- with prelude.lua
+if granted then
+  tell(watchers)
+  return {GRANTED, NOW, NOW, NOW}
 end
 -- with queue.lua
-local h
-entries, bad = try('HLEN', WAITERS)
-if not bad then h, bad = read_holders(value, owner) end
+local wait, broker, slot_ms = ARGV[5] == '1', ARGV[6], ARGV[7]
+local keep, trusted, max_waiters = ARGV[9], ARGV[10] == '1', tonumber(ARGV[11])
+local h, bad = read_holders(value, owner)
 if bad then return bad end
+if h.mine and h.kind == 'x' and string.byte(want) == 120 then
+  redis.call('PEXPIRE', HOLDER, str(px))
+  return {GRANTED, NOW, h.mine.token, h.mine.since}
+end
+local last, length, entries
+last, bad = last_token(stored)
+if not bad then length, bad = try('ZCARD', QUEUE) end
+if not bad then entries, bad = try('HLEN', WAITERS) end
+if bad then return bad end
+local token = str(math.max(last + 1, now))
 local me, preferred = parse_want(want), ARGV[13] == '1'
 me.owner, me.ttl, me.delay, me.info, me.px = owner, ARGV[2], ARGV[3], ARGV[8], px
 if h.mine and h.kind == me.kind then

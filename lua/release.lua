@@ -6,20 +6,20 @@
 -- {RELEASED, time, "" or "look" (the caller's broker is to tend), then owner_id, token, since_us, ttl_ms and delay_ms of each next
 --      holder that waits at the caller's broker}   others learn of theirs from their channel
 -- {NOT_HOLDER, time}   also when the owner has it under another token   {GONE, time}   {FOREIGN, time, key, type or "shape"}
-local block, waiting = tonumber(ARGV[3]), nil
 local value, watchers = unpack(redis.call('MGET', HOLDER, WATCHERS))
-if value then
-  local holder = parse_holder(value)
-  if not holder then return foreign(HOLDER, 'shape') end
-  if not is_held_by(holder, ARGV[1], ARGV[2]) then return {NOT_HOLDER, NOW} end
-  if block == 0 then
-    waiting = try('ZCARD', QUEUE) or 0 -- a foreign queue stops the hand-off, not the release
-    if waiting == 0 then
-      redis.call('DEL', HOLDER)
-      tell(watchers)
-      return {RELEASED, NOW, ''}
-    end
+local mine, waiting = '1;' .. ARGV[1] .. ';' .. ARGV[2] .. ';', nil
+-- What is usual: EXCLUSIVE, and nobody waits.
+if value and ARGV[3] == '0' and string.sub(value, 1, #mine) == mine then
+  waiting = redis.pcall('ZCARD', QUEUE)
+  if waiting == 0 then
+    redis.call('DEL', HOLDER)
+    if not watchers then return {RELEASED, NOW, ''} end
   end
+end
+-- with prelude.lua
+if waiting == 0 then
+  tell(watchers)
+  return {RELEASED, NOW, ''}
 end
 -- with queue.lua
 -- What is blocked is free again without anybody's doing: the broker of the first waiter who can hear is to look then.
@@ -36,6 +36,7 @@ local function tell_of_block()
   end)
 end
 
+local block = tonumber(ARGV[3])
 local h, bad = read_holders(value, ARGV[1])
 if bad then return bad end
 if not h.kind then return {GONE, NOW} end
@@ -55,5 +56,5 @@ if block > 0 then
   tell(watchers)
   return {RELEASED, NOW, 'blocked'}
 end
-return free(h, {keep = ARGV[4], trusted = ARGV[5] == '1', broker = ARGV[6], quiet = true, waiting = waiting,
+return free(h, {keep = ARGV[4], trusted = ARGV[5] == '1', broker = ARGV[6], quiet = true, waiting = type(waiting) == 'number' and waiting or nil,
   fair_after = tonumber(ARGV[7]), watchers = watchers})

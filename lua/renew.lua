@@ -29,19 +29,26 @@ local function renew_slot(key, owner, token, ttl, hold_until)
   return 1
 end
 
+local function renew_holder(key, holder, owner, token, ttl, hold_until)
+  if not holder or not is_held_by(holder, owner, token) then return 2 end
+  local px = tonumber(ttl)
+  if hold_until ~= '0' then px = math.min(px, math.floor((tonumber(hold_until) - now) / 1000)) end
+  -- Past its end: what is left of its delay is not cut short.
+  if px <= 0 then return 0 end
+  local renewed = redis.call('PEXPIRE', key, str(px + tonumber(holder.delay)))
+  if px < tonumber(ttl) then tell_of_cut(key) end
+  return renewed
+end
+
 for i, key in ipairs(KEYS) do
   local owner, token, ttl, hold_until = unpack(ARGV, 4 * i - 3, 4 * i)
-  local holder = values[i] and parse_holder(values[i])
-  if holder and is_held_by(holder, owner, token) then
-    local px = tonumber(ttl)
-    if hold_until ~= '0' then px = math.min(px, math.floor((tonumber(hold_until) - now) / 1000)) end
-    -- Past its end: what is left of its delay is not cut short.
-    reply[i + 2] = px > 0 and redis.call('PEXPIRE', key, str(px + tonumber(holder.delay))) or 0
-    if px > 0 and px < tonumber(ttl) then tell_of_cut(key) end
-  elseif values[i] then
-    reply[i + 2] = 2
+  local value = values[i]
+  -- What is usual is told without taking the value apart.
+  local mine = '1;' .. owner .. ';' .. token .. ';'
+  if value and hold_until == '0' and string.sub(value, 1, #mine) == mine and string.find(value, '^%d+;%d+;0;', #mine + 1) then
+    reply[i + 2] = redis.call('PEXPIRE', key, ttl)
   else
-    reply[i + 2] = renew_slot(key, owner, token, ttl, hold_until)
+    reply[i + 2] = value and renew_holder(key, parse_holder(value), owner, token, ttl, hold_until) or renew_slot(key, owner, token, ttl, hold_until)
   end
 end
 return reply

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -D PRELUDE=<file> -D QUEUE=<file> -D INSPECT=<file> -D VERBS=<files> -D OUT=<path without extension> -P embed_lua.cmake
+# cmake -D HEAD=<file> -D PRELUDE=<file> -D QUEUE=<file> -D INSPECT=<file> -D VERBS=<files> -D OUT=<path without extension>
+#       -P embed_lua.cmake
+file(READ ${HEAD} opening)
 file(READ ${PRELUDE} prelude)
 file(READ ${QUEUE} queue)
 file(READ ${INSPECT} inspect)
@@ -19,7 +21,12 @@ foreach(verb IN LISTS VERBS)
 
   file(READ ${verb} body)
   string(REPLACE "-- with inspect.lua\n" "${inspect}" body "${body}")
-  string(REPLACE "-- with queue.lua\n" "${queue}" body "${prelude}${body}")
+  string(FIND "${body}" "-- with prelude.lua\n" marked)
+  if(marked EQUAL -1)
+    set(body "-- with prelude.lua\n${body}")
+  endif()
+  string(REPLACE "-- with prelude.lua\n" "${prelude}" body "${opening}${body}")
+  string(REPLACE "-- with queue.lua\n" "${queue}" body "${body}")
   string(FIND "${body}" ")lua\"" clash)
   if(NOT clash EQUAL -1)
     message(FATAL_ERROR "${verb}: )lua\" would end the C++ literal it is embedded in")

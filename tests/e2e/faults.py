@@ -24,8 +24,10 @@ SLACK_S = 5  # what a busy machine may add to an upper bound
 def script_sha(verb):
     """As the broker names a script to the store."""
     lua = REPOSITORY / "lua"
-    text = (lua / "prelude.lua").read_bytes() + (lua / f"{verb}.lua").read_bytes()
-    text = text.replace(b"-- with queue.lua\n", (lua / "queue.lua").read_bytes())
+    text = (lua / f"{verb}.lua").read_bytes()
+    text = (lua / "head.lua").read_bytes() + (b"" if b"-- with prelude.lua\n" in text else b"-- with prelude.lua\n") + text
+    for part in ("prelude", "queue"):
+        text = text.replace(b"-- with %s.lua\n" % part.encode(), (lua / f"{part}.lua").read_bytes())
     return hashlib.sha1(text).hexdigest().encode()
 
 

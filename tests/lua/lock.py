@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scripts as a broker calls them: prelude and verb joined, loaded once, replies decoded. After every call
+"""The scripts as a broker calls them: parts and verb joined, loaded once, replies decoded. After every call
 each key must have a TTL."""
 
 import hashlib
@@ -16,11 +16,12 @@ SLOT_MS = 30_000
 TTL_MS = 15_000
 FAIR_AFTER_US = 100_000
 NOBODY = "0" * 32
-PARTS = ("inspect", "queue")  # in the order in which they may name each other
+PARTS = ("inspect", "prelude", "queue")  # in the order in which they may name each other
 
 
 def source(verb):
-    text = (LUA / "prelude.lua").read_text() + (LUA / f"{verb}.lua").read_text()
+    text = (LUA / f"{verb}.lua").read_text()
+    text = (LUA / "head.lua").read_text() + ("" if "-- with prelude.lua\n" in text else "-- with prelude.lua\n") + text
     for part in PARTS:
         text = text.replace(f"-- with {part}.lua\n", (LUA / f"{part}.lua").read_text())
     return text
