@@ -2,7 +2,6 @@
 #include "rpc/ids.h"
 
 #include <openssl/rand.h>
-#include <openssl/sha.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +10,7 @@
 #include <cstring>
 
 #include "absl/strings/escaping.h"
+#include "rpc/sha256.h"
 
 namespace distlock::rpc {
 namespace {
@@ -48,8 +48,7 @@ std::string RandomHex(size_t bytes) {
 core::OwnerId OwnerIdOf(const core::LockName& name, std::string_view request_id) {
   // A newline cannot be in an escaped name: no two pairs give the same text.
   const std::string text = "distlock owner v1\n" + name.escaped() + "\n" + std::string(request_id);
-  std::array<uint8_t, SHA256_DIGEST_LENGTH> digest;
-  SHA256(reinterpret_cast<const uint8_t*>(text.data()), text.size(), digest.data());
+  const auto digest = Sha256(text);
   core::OwnerId owner;
   std::copy_n(digest.begin(), owner.size(), owner.begin());
   owner[0] = core::kRepeatableMark;
@@ -57,8 +56,7 @@ core::OwnerId OwnerIdOf(const core::LockName& name, std::string_view request_id)
 }
 
 std::string HolderIdOf(const core::OwnerId& owner) {
-  std::array<uint8_t, SHA256_DIGEST_LENGTH> digest;
-  SHA256(owner.data(), owner.size(), digest.data());
+  const auto digest = Sha256({reinterpret_cast<const char*>(owner.data()), owner.size()});
   return absl::BytesToHexString(std::string(reinterpret_cast<const char*>(digest.data()), 8));
 }
 

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rpc/lease_id.h"
 
-#include <openssl/sha.h>
-
 #include <algorithm>
-#include <array>
 #include <cstdint>
 
 #include "absl/strings/escaping.h"
+#include "rpc/sha256.h"
 
 namespace distlock::rpc {
 namespace {
@@ -32,8 +30,7 @@ T TakeBigEndian(std::string_view& in) {
 }
 
 std::string CheckOf(std::string_view raw) {
-  std::array<uint8_t, SHA256_DIGEST_LENGTH> digest;
-  SHA256(reinterpret_cast<const uint8_t*>(raw.data()), raw.size(), digest.data());
+  const auto digest = Sha256(raw);
   return std::string(reinterpret_cast<const char*>(digest.data()), kCheck);
 }
 

@@ -22,10 +22,19 @@ CommandBuilder CallScript(const lua::ScriptSource& script, size_t keys) {
   return command;
 }
 
+void AddKeys(CommandBuilder& command, const Keys& keys, const core::LockName& name) {
+  std::string key = keys.Holder(name);
+  command.Arg(key);
+  for (const char part : {Keys::kToken, Keys::kQueue, Keys::kWaiters}) {
+    key.back() = part;
+    command.Arg(key);
+  }
+}
+
 // EVALSHA of a script that knows one lock.
 CommandBuilder CallOnLock(const lua::ScriptSource& script, const Keys& keys, const core::LockName& name) {
   CommandBuilder command = CallScript(script, 4);
-  command.Arg(keys.Holder(name)).Arg(keys.Token(name)).Arg(keys.Queue(name)).Arg(keys.Waiters(name));
+  AddKeys(command, keys, name);
   return command;
 }
 
@@ -65,9 +74,7 @@ struct Encoder {
   Encoded operator()(const core::StoreAcquireAll& in) const {
     DISTLOCK_CHECK(!in.items.empty() && in.items.size() <= core::kMaxTogether);
     CommandBuilder command = CallScript(lua::kAcquireAll, 4 * in.items.size());
-    for (const auto& item : in.items) {
-      command.Arg(keys.Holder(item.name)).Arg(keys.Token(item.name)).Arg(keys.Queue(item.name)).Arg(keys.Waiters(item.name));
-    }
+    for (const auto& item : in.items) AddKeys(command, keys, item.name);
     command.Arg(in.not_after.us).Arg(CeilMs(options.token_keep));
     for (const auto& item : in.items) {
       command.Arg(HexOfOwner(item.owner)).Arg(CeilMs(item.ttl));

@@ -18,10 +18,13 @@ class Keys {
  public:
   explicit Keys(std::string prefix) : prefix_(std::move(prefix)) {}
 
-  std::string Holder(const core::LockName& name) const { return Key(name, 'h'); }
-  std::string Token(const core::LockName& name) const { return Key(name, 't'); }
-  std::string Queue(const core::LockName& name) const { return Key(name, 'q'); }
-  std::string Waiters(const core::LockName& name) const { return Key(name, 'w'); }
+  // How the keys of a lock end: all are the same but for that.
+  static constexpr char kHolder = 'h', kToken = 't', kQueue = 'q', kWaiters = 'w';
+
+  std::string Holder(const core::LockName& name) const { return Key(name, kHolder); }
+  std::string Token(const core::LockName& name) const { return Key(name, kToken); }
+  std::string Queue(const core::LockName& name) const { return Key(name, kQueue); }
+  std::string Waiters(const core::LockName& name) const { return Key(name, kWaiters); }
   std::string GrantChannel(std::string_view broker_id) const { return Cat(prefix_, ":grant:", broker_id); }
 
   // For SCAN: the holder keys of a namespace whose keys begin with a prefix, both already in the escaped form.
@@ -39,9 +42,7 @@ class Keys {
 
  private:
   std::string Key(const core::LockName& name, char what) const {
-    std::string key = Cat(prefix_, ":{", name.escaped(), "}:");
-    key += what;
-    return key;
+    return Cat(prefix_, ":{", name.escaped(), "}:", std::string_view(&what, 1));
   }
 
   static std::string GlobEscape(std::string_view text) {

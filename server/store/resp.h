@@ -6,12 +6,15 @@
 
 #include <hiredis/hiredis.h>
 
+#include <charconv>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "store/text.h"
 
@@ -19,17 +22,49 @@ namespace distlock::store {
 
 class CommandBuilder {
  public:
+  CommandBuilder() {
+    bytes_.reserve(kUsualBytes);
+    bytes_.resize(kHeadBytes);
+  }
+
   CommandBuilder& Arg(std::string_view value) {
     ++count_;
-    Append(body_, "$", value.size(), "\r\n", value, "\r\n");
+    Head head('$', value.size());
+    bytes_.append(head.text, head.size);
+    bytes_.append(value);
+    bytes_.append("\r\n", 2);
     return *this;
   }
-  CommandBuilder& Arg(int64_t value) { return Arg(std::string_view(Cat(value))); }
+  CommandBuilder& Arg(int64_t value) {
+    char digits[24];
+    return Arg(std::string_view(digits, static_cast<size_t>(std::to_chars(digits, digits + sizeof digits, value).ptr - digits)));
+  }
 
-  std::string Build() && { return Cat("*", count_, "\r\n", body_); }
+  std::string Build() && {
+    // How many there are comes first, and is known last.
+    Head head('*', count_);
+    bytes_.replace(0, kHeadBytes, head.text, head.size);
+    return std::move(bytes_);
+  }
 
  private:
-  std::string body_;
+  // Of a script that knows one lock; more only costs a copy.
+  static constexpr size_t kUsualBytes = 640;
+  static constexpr size_t kHeadBytes = 5;  // as most have: *23\r\n
+
+  struct Head {
+    Head(char what, size_t number) {
+      text[0] = what;
+      char* end = std::to_chars(text + 1, text + sizeof text - 2, number).ptr;
+      *end++ = '\r';
+      *end++ = '\n';
+      size = static_cast<size_t>(end - text);
+    }
+    char text[24];
+    size_t size;
+  };
+
+  std::string bytes_;
   size_t count_ = 0;
 };
 

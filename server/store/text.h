@@ -36,9 +36,21 @@ void Append(std::string& out, const Parts&... parts) {
   (AppendPart(out, parts), ...);
 }
 
+template <typename Part>
+size_t MostBytes(const Part& part) {
+  if constexpr (std::is_convertible_v<const Part&, std::string_view>) {
+    return std::string_view(part).size();
+  } else if constexpr (std::is_same_v<Part, absl::string_view>) {
+    return part.size();
+  } else {
+    return 20;  // digits of any number
+  }
+}
+
 template <typename... Parts>
 std::string Cat(const Parts&... parts) {
   std::string out;
+  out.reserve((MostBytes(parts) + ... + 0));
   Append(out, parts...);
   return out;
 }

@@ -33,11 +33,10 @@ std::optional<uint64_t> TakeNumber(std::string_view& rest) {
 }  // namespace
 
 std::string HexOfOwner(const core::OwnerId& owner) {
-  std::string out;
-  out.reserve(2 * owner.size());
-  for (const uint8_t byte : owner) {
-    out += kHexDigits[byte >> 4];
-    out += kHexDigits[byte & 15];
+  std::string out(2 * owner.size(), '\0');
+  for (size_t i = 0; i < owner.size(); ++i) {
+    out[2 * i] = kHexDigits[owner[i] >> 4];
+    out[2 * i + 1] = kHexDigits[owner[i] & 15];
   }
   return out;
 }

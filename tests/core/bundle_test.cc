@@ -188,7 +188,7 @@ TEST(Bundle, WhatAnUnansweredCallMayYetTakeIsGivenBackAlsoWhereTheLockWasFoundHe
   EXPECT_EQ(t.Event<Refused>(1, 7).reason, RefusalReason::kLockHeld);
   ASSERT_EQ(t.Count<StoreWithdraw>(), 2u) << "of the one that was held as well";
   for (int i = 0; i < 2; ++i) t.Reply(t.Take<StoreWithdraw>().op, GiveBackDone{});
-  t.Pass(seconds(3));
+  t.Pass(seconds(6));
   EXPECT_EQ(t.Count<StoreWithdraw>(), 2u) << "once more when it cannot take effect any more";
 }
 
