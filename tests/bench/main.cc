@@ -14,6 +14,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "bench/peers.h"
 #include "bench/report.h"
 #include "bench/result_charts.h"
 
@@ -59,6 +60,7 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   app.add_option("--seconds", arguments->seconds, "length of each closed loop")->check(CLI::PositiveNumber);
   app.add_option("--json", arguments->json, "also write every sample to this file");
   app.add_option("--charts", arguments->charts, "also draw the results as SVG files in this folder");
+  app.add_flag("--peers", arguments->setup.peers, "measure other lock systems beside ours, those that are installed");
   app.add_flag("--quick", quick, "a rough look in less than a minute");
   app.add_flag("--smoke", smoke, "a few seconds: does everything run, whatever its speed");
   CLI11_PARSE(app, argc, argv);
@@ -173,6 +175,7 @@ Results Run(const Arguments& arguments) {
   }
   std::fprintf(stderr, "\r%80s\r", "");
   results.conditions = Describe(lab);
+  if (arguments.setup.peers) results.conditions.emplace_back("peers", PeerVersions());
   results.conditions.emplace_back("noise", noise.Summary());
   return results;
 }
