@@ -2,18 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Installs what distlock needs from Debian's own packages, on Debian 12 or 13. Idempotent; returns at once when
-# nothing is missing. Two exceptions on Debian 12, both fetched and verified through the Debian archive this machine
+# nothing is missing. The libraries of --peers come by npm, from where it is set up to look. Two exceptions on Debian 12, both fetched and verified through the Debian archive this machine
 # already uses: its hiredis is too old and is built from Debian 13's source package, and it has no Valkey, which the
 # tests get from its backports.
 set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: deploy/install-deps.sh [--build | --run | --test]
+usage: deploy/install-deps.sh [--build | --run | --test | --peers]
 
   --build  what building and running distlock needs (default)
   --run    only what a built distlockd needs to run; on Debian 12 bring libhiredis along from the build machine
   --test   --build, and what the tests need
+  --peers  --test, and the other lock systems that tests/bench measures beside distlock
 TEXT
 }
 
@@ -30,13 +31,15 @@ readonly LIBRARIES=(libabsl-dev libcivetweb-dev libcli11-dev libgrpc++-dev libgr
 readonly RUN=(ca-certificates redis-server redis-tools)
 readonly TEST=(clang libbenchmark-dev libclang-rt-dev libgmock-dev libgtest-dev liblua5.1-0-dev librapidcheck-dev llvm
   nlohmann-json3-dev openssl python3 python3-grpcio python3-protobuf python3-pytest)
+PEERS=$(dirname "${BASH_SOURCE[0]}")/../tests/bench/peers
+readonly PEERS
 
 say() { printf 'install-deps: %s\n' "$*"; }
 die() { printf 'install-deps: %s\n' "$*" >&2; exit 1; }
 
 want=build
 case "${1:---build}" in
-  --build | --run | --test) want=${1:---build}; want=${want#--} ;;
+  --build | --run | --test | --peers) want=${1:---build}; want=${want#--} ;;
   -h | --help) usage; exit 0 ;;
   *) usage >&2; die "unknown option '$1'" ;;
 esac
@@ -77,7 +80,24 @@ wanted() {
     printf '%s\n' "${COMPILE[@]}" "${LIBRARIES[@]}"
     [ "$debian" -lt 13 ] || printf 'libhiredis-dev\n'
   fi
-  [ "$want" != test ] || printf '%s\n' "${TEST[@]}"
+  case "$want" in test | peers) printf '%s\n' "${TEST[@]}" ;; esac
+  [ "$want" != peers ] || peer_packages
+}
+
+# Node.js may have come from elsewhere, with an npm of its own that Debian's would fight.
+peer_packages() {
+  printf 'etcd-server\n'
+  command -v node >/dev/null || printf 'nodejs\n'
+  command -v npm >/dev/null || printf 'npm\n'
+}
+
+install_peer_libraries() {
+  local lock=$PEERS/package-lock.json as_caller=()
+  [ ! "$PEERS/node_modules/.package-lock.json" -nt "$lock" ] || return 0
+  # The packages may have needed root; the checkout is still its owner's.
+  [ -z "${SUDO_USER:-}" ] || as_caller=(sudo -u "$SUDO_USER" --)
+  say "installing the libraries of $lock"
+  "${as_caller[@]}" npm ci --prefix "$PEERS" --ignore-scripts --no-audit --no-fund --loglevel error >&2
 }
 
 need_apt_lists() { [ -z "$(apt-cache search --names-only '^libgrpc\+\+-dev$' 2>/dev/null)" ]; }
@@ -92,7 +112,7 @@ compute_missing() {
   missing=($list)
 }
 
-need_valkey_backport() { [ "$want" = test ] && [ "$debian" -lt 13 ] && [ -n "$(missing_of valkey-server)" ]; }
+need_valkey_backport() { [[ $want = test || $want = peers ]] && [ "$debian" -lt 13 ] && [ -n "$(missing_of valkey-server)" ]; }
 
 nothing_to_do() {
   [ "$want" = run ] && need_apt_lists && return 1
@@ -102,6 +122,7 @@ nothing_to_do() {
 
 missing=()
 if nothing_to_do; then
+  [ "$want" != peers ] || install_peer_libraries
   say "everything is installed"
   exit 0
 fi
@@ -165,7 +186,10 @@ install_packages() {
 disable_services() {
   local p
   for p in "$@"; do
-    case "$p" in redis-server | valkey-server) update-rc.d "$p" disable >>"$log" 2>&1 ;; esac
+    case "$p" in
+      redis-server | valkey-server) update-rc.d "$p" disable >>"$log" 2>&1 ;;
+      etcd-server) update-rc.d etcd disable >>"$log" 2>&1 ;;
+    esac
   done
 }
 
@@ -260,4 +284,5 @@ if [ "$want" != run ] && ! hiredis_ok; then
   hiredis_ok || die "hiredis was built, yet pkg-config finds $(pkg-config --modversion hiredis 2>&1 | head -1)"
 fi
 if need_valkey_backport; then install_valkey_backport; fi
+if [ "$want" = peers ]; then install_peer_libraries; fi
 say "done$([ "$want" = run ] || printf ' (hiredis %s)' "$(pkg-config --modversion hiredis)")"

@@ -14,7 +14,8 @@ constexpr auto kPatience = std::chrono::seconds(10);
 
 class SessionLoad final : public Load {
  public:
-  SessionLoad(const Lab& lab, size_t sessions, size_t in_flight) : Load(sessions), lab_(lab) {
+  SessionLoad(const Lab& lab, size_t sessions, size_t in_flight, Timed timed)
+      : Load(sessions), lab_(lab), timed_(timed) {
     for (size_t s = 0; s < sessions; ++s) {
       for (size_t i = 0; i < in_flight; ++i) workers_[s].push_back(MakeSlot(s, i));
     }
@@ -83,11 +84,12 @@ class SessionLoad final : public Load {
     const bool granted = event.kind == v1::Event::kGranted && event.token > slot.last_token;
     const bool released = event.kind == v1::Event::kReleased && event.outcome == v1::RELEASE_OUTCOME_RELEASED;
     if (slot.holding ? !released : !granted) return Fail(Describe(event));
-    if (recording()) tally(s).op_latency.Record(NowNanos() - slot.sent);
+    const bool pair_goes_on = granted && timed_ == Timed::kPair;
+    if (recording() && !pair_goes_on) tally(s).op_latency.Record(NowNanos() - slot.sent);
     slot.holding = granted;
     if (granted) {
       slot.last_token = event.token;
-      return Ask(session, slot, slot.release);
+      return pair_goes_on ? session.Send(slot.release) : Ask(session, slot, slot.release);
     }
     tally(s).pairs.fetch_add(1, std::memory_order_relaxed);
     if (!stopping()) return Ask(session, slot, slot.acquire);
@@ -96,6 +98,7 @@ class SessionLoad final : public Load {
   }
 
   const Lab& lab_;
+  const Timed timed_;
   std::map<size_t, std::vector<Slot>> workers_;  // each guarded by its session's own lock
   std::vector<std::unique_ptr<Session>> sessions_;
   std::optional<Pulse> pulse_;
@@ -106,8 +109,8 @@ class SessionLoad final : public Load {
 
 }  // namespace
 
-std::unique_ptr<Load> BrokerSessions(const Lab& lab, size_t sessions, size_t in_flight) {
-  return std::make_unique<SessionLoad>(lab, sessions, in_flight);
+std::unique_ptr<Load> BrokerSessions(const Lab& lab, size_t sessions, size_t in_flight, Timed timed) {
+  return std::make_unique<SessionLoad>(lab, sessions, in_flight, timed);
 }
 
 }  // namespace distlock::bench

@@ -11,8 +11,12 @@
 
 namespace distlock::bench {
 
+// What the latency of a load is of: each acquire and each release, or both together.
+enum class Timed { kOperation, kPair };
+
 // `sessions` connections with one Session stream each, and `in_flight` slots on each.
-std::unique_ptr<Load> BrokerSessions(const Lab& lab, size_t sessions, size_t in_flight);
+std::unique_ptr<Load> BrokerSessions(const Lab& lab, size_t sessions, size_t in_flight,
+                                     Timed timed = Timed::kOperation);
 
 // `clients` Clients; one slot each uses blocking calls on a thread of its own, more than one the callbacks.
 std::unique_ptr<Load> LibraryClients(const Lab& lab, size_t clients, size_t in_flight);

@@ -13,9 +13,6 @@
 namespace distlock::bench {
 namespace {
 
-constexpr size_t kWaiters = 50;
-constexpr auto kHold = std::chrono::milliseconds(1);
-
 // Lends Parties its flags, error and tally.
 class ContendedLoad final : public Load {
  public:
@@ -78,6 +75,14 @@ double DaemonCpu(const Lab& lab) { return CpuSeconds(lab.broker(0).pid()); }
 
 }  // namespace
 
+std::vector<std::chrono::milliseconds> IdlePauses(const Size& size) {
+  std::mt19937 random(20);  // NOLINT: the same pauses in every round
+  std::uniform_int_distribution<int> pause_ms(20, 150);
+  std::vector<std::chrono::milliseconds> pauses;
+  for (int i = 0; i < size.idle_handoffs; ++i) pauses.emplace_back(pause_ms(random));
+  return pauses;
+}
+
 Sample HotHandoff(const Lab& lab, size_t parties, size_t brokers) {
   ContendedLoad load(lab, parties, brokers, true);
   Sample sample = Measure(lab, load, true);
@@ -94,13 +99,11 @@ Sample HotHandoff(const Lab& lab, size_t parties, size_t brokers) {
 
 Sample IdleHandoff(const Lab& lab, size_t brokers) {
   return Driven(lab, 2, brokers, [&lab](Parties& parties, Sample* sample) {
-    std::mt19937 random(20);  // NOLINT: the same pauses in every round
-    std::uniform_int_distribution<int> pause_ms(20, 150);
     Histogram latency;
     size_t holder = 0;
     QueueUp(parties, 1);
-    for (int i = 0; i < lab.size().idle_handoffs; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms(random)));
+    for (const auto pause : IdlePauses(lab.size())) {
+      std::this_thread::sleep_for(pause);
       parties.Release(holder);
       const size_t next = parties.WaitGranted();
       latency.Record(parties.granted_at() - parties.released_at());
@@ -118,18 +121,18 @@ Sample IdleHandoff(const Lab& lab, size_t brokers) {
 }
 
 Sample OneShotQueue(const Lab& lab) {
-  return Driven(lab, kWaiters + 1, 1, [&lab](Parties& parties, Sample* sample) {
+  return Driven(lab, kQueueWaiters + 1, 1, [&lab](Parties& parties, Sample* sample) {
     prctl(PR_SET_TIMERSLACK, 1000);  // the hold shall last 1 ms, not 1.05
     std::vector<double> makespans;
     for (int run = 0; run < lab.size().queue_runs; ++run) {
-      QueueUp(parties, kWaiters);
+      QueueUp(parties, kQueueWaiters);
       parties.Release(0);
       const int64_t start = parties.released_at();
-      for (size_t i = 1; i <= kWaiters; ++i) {
+      for (size_t i = 1; i <= kQueueWaiters; ++i) {
         const size_t holder = parties.WaitGranted();
         if (holder != i) throw std::runtime_error("the queue was not served in order of arrival");
         const auto hold_end =
-            std::chrono::steady_clock::time_point(std::chrono::nanoseconds(parties.granted_at())) + kHold;
+            std::chrono::steady_clock::time_point(std::chrono::nanoseconds(parties.granted_at())) + kQueueHold;
         std::this_thread::sleep_until(hold_end);
         parties.Release(holder);
       }
@@ -143,8 +146,8 @@ Sample OneShotQueue(const Lab& lab) {
 }
 
 Sample QuietWaiters(const Lab& lab) {
-  return Driven(lab, kWaiters + 1, 1, [&lab](Parties& parties, Sample* sample) {
-    QueueUp(parties, kWaiters);
+  return Driven(lab, kQueueWaiters + 1, 1, [&lab](Parties& parties, Sample* sample) {
+    QueueUp(parties, kQueueWaiters);
     const double calls = lab.RedisCalls();
     const double scripts = lab.RedisCalls("evalsha");
     const double cpu = DaemonCpu(lab);
@@ -154,7 +157,7 @@ Sample QuietWaiters(const Lab& lab) {
     sample->values["EVALSHA/s"] = (lab.RedisCalls("evalsha") - scripts) / seconds;
     sample->values["daemon CPU %"] = (DaemonCpu(lab) - cpu) / seconds * 100;
     parties.Release(0);
-    for (size_t i = 1; i <= kWaiters; ++i) parties.Release(parties.WaitGranted());
+    for (size_t i = 1; i <= kQueueWaiters; ++i) parties.Release(parties.WaitGranted());
     parties.WaitAllReleased();
   });
 }

@@ -4,6 +4,9 @@
 // a holder sends its release to the moment the next one has read its grant. Main thread.
 #pragma once
 
+#include <chrono>
+#include <vector>
+
 #include "bench/lab.h"
 #include "bench/load.h"
 
@@ -15,6 +18,12 @@ Sample HotHandoff(const Lab& lab, size_t parties, size_t brokers);
 
 // Two parties in turn: one waits 20..150 ms in the queue before the other releases. Columns: p50 µs, p99 µs.
 Sample IdleHandoff(const Lab& lab, size_t brokers);
+
+// What others are measured by in the same way.
+inline constexpr size_t kQueueWaiters = 50;
+inline constexpr std::chrono::milliseconds kQueueHold{1};
+// How long the waiter of an idle hand-off has waited: 20..150 ms, the same in every round.
+std::vector<std::chrono::milliseconds> IdlePauses(const Size& size);
 
 // 50 waiters, each holds once for 1 ms. Column: makespan ms, from the release that starts the queue to the last
 // release.

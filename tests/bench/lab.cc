@@ -167,7 +167,7 @@ size_t Lab::RedisKeys(const std::string& pattern) const {
 }
 
 double Lab::OursCpuSeconds() const {
-  double seconds = OwnCpuSeconds() + CpuSeconds(redis_->pid());
+  double seconds = OwnCpuSeconds() + EndedChildrenCpuSeconds() + CpuSeconds(redis_->pid());
   for (const auto& broker : brokers_) seconds += CpuSeconds(broker->pid());
   return seconds;
 }

@@ -33,6 +33,7 @@ struct Setup {
   std::string redis_server = "redis-server";
   bool clients_on_tcp = true;  // clients to the broker, and direct clients to Redis
   bool store_on_tcp = false;   // the broker to Redis
+  bool peers = false;          // measure other lock systems, too
   Size size;
 };
 
@@ -83,6 +84,7 @@ class Lab {
   RedisConnection Connect() const;  // as direct clients do; throws std::runtime_error
   std::string unix_path() const { return dir_ + "/redis.sock"; }
   int port() const { return port_; }
+  const std::string& folder() const { return dir_; }  // for what shall end with the Lab
 
   // A line of INFO, such as "redis_version"; "" when there is none.
   std::string RedisInfo(const std::string& section, std::string_view line) const;
@@ -92,7 +94,7 @@ class Lab {
   // How many keys match a glob pattern of SCAN.
   size_t RedisKeys(const std::string& pattern) const;
 
-  double OursCpuSeconds() const;  // this process and all servers
+  double OursCpuSeconds() const;  // this process, all servers, and the children that have ended
 
  private:
   void StartRedis();

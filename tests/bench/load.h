@@ -23,6 +23,7 @@ inline int64_t NowNanos() { return std::chrono::steady_clock::now().time_since_e
 struct Sample {
   std::map<std::string, double> values;  // by column
   std::string error;                     // not empty: the values are worth nothing
+  std::string not_run;                   // not empty: why there are no values, by nobody's fault here
 };
 
 // One worker's count. Written by one thread at a time.

@@ -14,7 +14,9 @@
 #include <stdexcept>
 #include <thread>
 
+#include "bench/peers.h"
 #include "bench/report.h"
+#include "bench/result_charts.h"
 
 namespace distlock::bench {
 namespace {
@@ -25,6 +27,7 @@ struct Arguments {
   Setup setup;
   std::string only;
   std::string json;
+  std::string charts;
   int rounds = 0;
   double seconds = 0;
 };
@@ -56,6 +59,8 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   app.add_option("--rounds", arguments->rounds, "interleaved rounds")->check(CLI::PositiveNumber);
   app.add_option("--seconds", arguments->seconds, "length of each closed loop")->check(CLI::PositiveNumber);
   app.add_option("--json", arguments->json, "also write every sample to this file");
+  app.add_option("--charts", arguments->charts, "also draw the results as SVG files in this folder");
+  app.add_flag("--peers", arguments->setup.peers, "measure other lock systems beside ours, those that are installed");
   app.add_flag("--quick", quick, "a rough look in less than a minute");
   app.add_flag("--smoke", smoke, "a few seconds: does everything run, whatever its speed");
   CLI11_PARSE(app, argc, argv);
@@ -170,6 +175,7 @@ Results Run(const Arguments& arguments) {
   }
   std::fprintf(stderr, "\r%80s\r", "");
   results.conditions = Describe(lab);
+  if (arguments.setup.peers) results.conditions.emplace_back("peers", PeerVersions());
   results.conditions.emplace_back("noise", noise.Summary());
   return results;
 }
@@ -189,6 +195,7 @@ int Main(int argc, char** argv) {
       WriteJson(results, file);
       if (!file.flush()) throw std::runtime_error("cannot write " + arguments.json);
     }
+    if (!arguments.charts.empty()) WriteCharts(results, arguments.charts);
     if (interrupted) return 130;
     return results.AllValid() ? 0 : 1;
   } catch (const std::exception& e) {

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -28,6 +29,12 @@ std::string Whole(const std::string& path) {
 }
 
 double Seconds(const timeval& t) { return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6; }
+
+double UsedSeconds(int who) {
+  rusage usage{};
+  getrusage(who, &usage);
+  return Seconds(usage.ru_utime) + Seconds(usage.ru_stime);
+}
 
 double TickSeconds(double ticks) { return ticks / static_cast<double>(sysconf(_SC_CLK_TCK)); }
 
@@ -56,14 +63,19 @@ Child::~Child() { Stop(std::chrono::seconds(5)); }
 bool Child::Stop(std::chrono::seconds patience) {
   if (!Alive()) return true;
   kill(pid_, SIGTERM);
+  if (Wait(patience)) return true;
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+  ended_ = true;
+  return false;
+}
+
+bool Child::Wait(std::chrono::seconds patience) {
   const auto end = std::chrono::steady_clock::now() + patience;
   while (std::chrono::steady_clock::now() < end) {
     if (!Alive()) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  kill(pid_, SIGKILL);
-  waitpid(pid_, nullptr, 0);
-  ended_ = true;
   return false;
 }
 
@@ -72,8 +84,10 @@ bool Child::Alive() {
   return !ended_;
 }
 
+std::string Child::Log() const { return Whole(log_); }
+
 std::string Child::LogTail() const {
-  const std::string text = Whole(log_);
+  const std::string text = Log();
   return text.size() <= 2000 ? text : text.substr(text.size() - 2000);
 }
 
@@ -90,11 +104,9 @@ double CpuSeconds(pid_t pid) {
   return TickSeconds(user + system);
 }
 
-double OwnCpuSeconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return Seconds(usage.ru_utime) + Seconds(usage.ru_stime);
-}
+double OwnCpuSeconds() { return UsedSeconds(RUSAGE_SELF); }
+
+double EndedChildrenCpuSeconds() { return UsedSeconds(RUSAGE_CHILDREN); }
 
 double MachineCpuSeconds() {
   std::istringstream fields(Whole("/proc/stat"));
@@ -123,6 +135,15 @@ int FreePort() {
   if (fd >= 0) close(fd);
   if (!bound) throw std::runtime_error("no free TCP port on 127.0.0.1");
   return ntohs(address.sin_port);
+}
+
+bool HasProgram(const std::string& name) {
+  const char* path = getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (access((folder + "/" + name).c_str(), X_OK) == 0) return true;
+  }
+  return false;
 }
 
 }  // namespace distlock::bench

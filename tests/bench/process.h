@@ -22,9 +22,11 @@ class Child {
 
   pid_t pid() const { return pid_; }
   bool Alive();
+  bool Wait(std::chrono::seconds patience);  // for its end; false: it goes on
   // SIGTERM, and SIGKILL when it has not ended after `patience`. Returns whether it ended by itself.
   bool Stop(std::chrono::seconds patience);
   std::string LogTail() const;  // the last lines, for a message about its failure
+  std::string Log() const;      // all of its output so far
 
  private:
   pid_t pid_ = -1;
@@ -35,6 +37,7 @@ class Child {
 // User and system time so far, of all threads. /proc counts in ticks of 10 ms; our own time is exact.
 double CpuSeconds(pid_t pid);
 double OwnCpuSeconds();
+double EndedChildrenCpuSeconds();  // of all children that have ended, in their whole lives
 
 // Time the whole machine has worked so far, summed over its cores: whatever is not ours is noise.
 double MachineCpuSeconds();
@@ -44,5 +47,8 @@ double ResidentBytes(pid_t pid);
 
 // A TCP port that nobody listens on at the moment.
 int FreePort();
+
+// Whether PATH has an executable of this name.
+bool HasProgram(const std::string& name);
 
 }  // namespace distlock::bench

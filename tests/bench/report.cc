@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <optional>
 
 namespace distlock::bench {
 namespace {
@@ -17,20 +16,26 @@ std::string Number(double value) {
   return text;
 }
 
-std::string Summary(std::vector<double> values) {
-  if (values.empty()) return "–";
+// Of at least one value.
+Spread SpreadOver(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t half = values.size() / 2;
   const double median = values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-  if (values.size() == 1) return Number(median);
-  return "**" + Number(median) + "** (" + Number(values.front()) + ".." + Number(values.back()) + ")";
+  return {median, values.front(), values.back()};
 }
 
-// The first error of a case in any round, "" for none.
-std::string ErrorOf(const SectionResult& result, const std::string& name) {
+std::string Summary(const std::vector<double>& values) {
+  if (values.empty()) return "–";
+  const Spread spread = SpreadOver(values);
+  if (values.size() == 1) return Number(spread.median);
+  return "**" + Number(spread.median) + "** (" + Number(spread.low) + ".." + Number(spread.high) + ")";
+}
+
+// The first text of a case in any round, "" for none.
+std::string FirstOf(const SectionResult& result, const std::string& name, std::string Sample::*text) {
   for (const auto& round : result.rounds) {
     const auto found = round.find(name);
-    if (found != round.end() && !found->second.error.empty()) return found->second.error;
+    if (found != round.end() && !(found->second.*text).empty()) return found->second.*text;
   }
   return "";
 }
@@ -77,8 +82,8 @@ void WriteCases(const SectionResult& result, std::ostream& out) {
   out << '\n';
   for (const Case& c : result.section.cases) {
     out << "| " << c.name << " |";
-    if (const std::string error = ErrorOf(result, c.name); !error.empty()) {
-      out << " INVALID: " << OneLine(error) << " |\n";
+    if (const std::string why = WhyNoValues(result, c.name); !why.empty()) {
+      out << ' ' << OneLine(why) << " |\n";
       continue;
     }
     for (const std::string& column : result.section.columns)
@@ -91,8 +96,10 @@ void WriteComparisons(const SectionResult& result, std::ostream& out) {
   if (result.section.comparisons.empty()) return;
   out << "\n| same round | ratio or difference | must | ambitious |\n|---|---:|---:|---:|\n";
   for (const Comparison& comparison : result.section.comparisons) {
-    const bool valid = ErrorOf(result, comparison.of).empty() && ErrorOf(result, comparison.against).empty();
-    out << "| " << comparison.name << " | " << (valid ? Summary(Compare(result, comparison)) : "INVALID") << " | "
+    std::string why = WhyNoValues(result, comparison.of);
+    if (why.empty()) why = WhyNoValues(result, comparison.against);
+    out << "| " << comparison.name << " | "
+        << (why.empty() ? Summary(Compare(result, comparison)) : why.substr(0, why.find(':'))) << " | "
         << comparison.must << " | " << comparison.ambitious << " |\n";
   }
 }
@@ -126,7 +133,7 @@ void List(std::ostream& out, char open, char close, const Range& range, Write wr
 }
 
 void WriteSample(const Sample& sample, std::ostream& out) {
-  out << "{\"error\":" << Quoted(sample.error) << ",\"values\":";
+  out << "{\"error\":" << Quoted(sample.error) << ",\"not_run\":" << Quoted(sample.not_run) << ",\"values\":";
   List(out, '{', '}', sample.values, [&](const auto& value) {
     out << Quoted(value.first) << ':' << (std::isfinite(value.second) ? std::to_string(value.second) : "null");
   });
@@ -138,10 +145,22 @@ void WriteSample(const Sample& sample, std::ostream& out) {
 bool Results::AllValid() const {
   for (const SectionResult& result : sections) {
     for (const Case& c : result.section.cases) {
-      if (!ErrorOf(result, c.name).empty()) return false;
+      if (!FirstOf(result, c.name, &Sample::error).empty()) return false;
     }
   }
   return true;
+}
+
+std::optional<Spread> SpreadOf(const SectionResult& result, const std::string& name, const std::string& column) {
+  const std::vector<double> values = Column(result, name, column);
+  if (values.empty()) return std::nullopt;
+  return SpreadOver(values);
+}
+
+std::string WhyNoValues(const SectionResult& result, const std::string& name) {
+  if (const std::string error = FirstOf(result, name, &Sample::error); !error.empty()) return "INVALID: " + error;
+  if (const std::string why = FirstOf(result, name, &Sample::not_run); !why.empty()) return "NOT RUN: " + why;
+  return "";
 }
 
 void WriteMarkdown(const Results& results, std::ostream& out) {

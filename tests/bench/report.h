@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Results: what every round gave, and their tables. Medians and min..max over the rounds; a case with an error in any
-// round is shown as invalid and takes part in nothing. Main thread.
+// round is shown as invalid, one that did not run as such, and neither takes part in anything. Main thread.
 #pragma once
 
 #include <map>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -28,6 +29,18 @@ struct Results {
 
   bool AllValid() const;
 };
+
+// Of a case's column over the rounds.
+struct Spread {
+  double median = 0;
+  double low = 0;
+  double high = 0;
+};
+
+// std::nullopt when no round gave a value.
+std::optional<Spread> SpreadOf(const SectionResult& result, const std::string& name, const std::string& column);
+// Why a case has no values, such as "NOT RUN: etcd is not installed"; "" when it has them.
+std::string WhyNoValues(const SectionResult& result, const std::string& name);
 
 void WriteMarkdown(const Results& results, std::ostream& out);
 void WriteJson(const Results& results, std::ostream& out);

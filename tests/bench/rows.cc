@@ -5,6 +5,7 @@
 #include "bench/direct.h"
 #include "bench/handoff.h"
 #include "bench/memory.h"
+#include "bench/peers.h"
 
 namespace distlock::bench {
 namespace {
@@ -195,8 +196,10 @@ Section Memory(const Setup&) {
 }  // namespace
 
 std::vector<Section> Sections(const Setup& setup) {
-  return {Lone(setup),      Multiplexed(setup), ClientLibrary(setup), HotHandoffs(setup),
-          Contended(setup), Queue(setup),       Quiet(setup),         Memory(setup)};
+  std::vector<Section> sections{Lone(setup),      Multiplexed(setup), ClientLibrary(setup), HotHandoffs(setup),
+                                Contended(setup), Queue(setup),       Quiet(setup),         Memory(setup)};
+  AppendPeers(setup, &sections);
+  return sections;
 }
 
 }  // namespace distlock::bench

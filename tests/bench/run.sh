@@ -6,12 +6,15 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 usage() {
   cat <<'TEXT'
-usage: tests/bench/run.sh [--quick] [--json FILE] [--bin FOLDER] [option of distlock_bench ...]
+usage: tests/bench/run.sh [--quick] [--peers] [--json FILE] [--charts FOLDER] [--bin FOLDER]
+                          [option of distlock_bench ...]
 
 Prints Markdown tables of medians and min..max over interleaved rounds. tests/bench/README.md explains the rows.
 
   --quick         a rough look in less than a minute (without the build)
+  --peers         also measure other lock systems; installs them (deploy/install-deps.sh --peers)
   --json FILE     also write every sample to FILE
+  --charts FOLDER also draw throughput.svg and handoff.svg there
   --bin FOLDER    use the distlockd and distlock_bench found there instead of building them
   --only REGEX    only what matches as "section/case", such as '^lone|^handoff' or '1 x 256'
   --rounds N      interleaved rounds (5)
@@ -23,7 +26,7 @@ Exit: 0 all rows valid, 1 a row is invalid or nothing could be measured, 64 wron
 TEXT
 }
 
-bin='' options=()
+bin='' peers='' options=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --bin)
@@ -31,6 +34,7 @@ while [ $# -gt 0 ]; do
       bin=$2
       shift
       ;;
+    --peers) peers=yes options+=(--peers) ;;
     -h | --help) usage; exit 0 ;;
     *) options+=("$1") ;;
   esac
@@ -42,6 +46,10 @@ if [ -z "$bin" ]; then
   cmake --preset release -DDISTLOCK_TESTS=ON >/dev/null
   cmake --build --preset release --target distlockd distlock_bench >&2
   bin=build/release/bin
+fi
+
+if [ -n "$peers" ] && ! deploy/install-deps.sh --peers >&2; then
+  echo "tests/bench/run.sh: not every peer is installed; the rows of those that are not say so" >&2
 fi
 
 code=0

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/node_peer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "bench/handoff.h"
+#include "bench/process.h"
+
+namespace distlock::bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr auto kPatience = std::chrono::seconds(120);  // beyond the closed loop's own length
+constexpr double kWarmSeconds = 2;  // Node.js is still compiling before that: it would look half as fast
+
+const std::string& Folder() {
+  static const std::string folder = DISTLOCK_BENCH_PEERS;
+  return folder;
+}
+
+json ReadJson(const std::string& path) {
+  std::ifstream file(path);
+  return json::parse(file, nullptr, false);
+}
+
+// "" or what is not installed.
+std::string Missing(const std::string& library) {
+  const char* remedy = " is not installed; deploy/install-deps.sh --peers";
+  if (!HasProgram("node")) return std::string("node") + remedy;
+  if (!std::filesystem::exists(Folder() + "/node_modules/" + library)) return library + remedy;
+  return "";
+}
+
+double WarmSeconds(const Size& size) {
+  return size.smoke ? size.warm_seconds : std::max(size.warm_seconds, kWarmSeconds);
+}
+
+std::string Joined(const std::vector<std::chrono::milliseconds>& pauses) {
+  std::string text;
+  for (const auto pause : pauses) text += (text.empty() ? "" : ",") + std::to_string(pause.count());
+  return text;
+}
+
+std::vector<std::string> Arguments(const Lab& lab, const std::string& library, PeerWork work, size_t callers) {
+  const Size& size = lab.size();
+  std::vector<std::string> args{"node", Folder() + "/peer.mjs", "--system", library, "--redis"};
+  args.push_back(lab.setup().clients_on_tcp ? "redis://127.0.0.1:" + std::to_string(lab.port()) : lab.unix_path());
+  const auto add = [&args](std::initializer_list<std::string> more) { args.insert(args.end(), more); };
+  switch (work) {
+    case PeerWork::kPairs:
+      add({"--work", "pairs", "--callers", std::to_string(callers), "--seconds", std::to_string(size.seconds), "--warm",
+           std::to_string(WarmSeconds(size))});
+      break;
+    case PeerWork::kHandoff:
+      add({"--work", "handoff", "--pauses", Joined(IdlePauses(size))});
+      break;
+    case PeerWork::kQueue:
+      add({"--work", "queue", "--runs", std::to_string(size.queue_runs), "--waiters", std::to_string(kQueueWaiters),
+           "--hold", std::to_string(kQueueHold.count())});
+      break;
+  }
+  return args;
+}
+
+// What the script printed, which is one line if all went well.
+Sample Parse(const std::string& output, const std::string& tail) {
+  Sample sample;
+  const json answer = json::parse(output, nullptr, false);
+  if (!answer.is_object() || !(answer.contains("values") || answer.contains("error"))) {
+    sample.not_run = "it did not answer; its last words: " + tail;
+    return sample;
+  }
+  if (answer.contains("error")) {
+    sample.not_run = answer["error"].get<std::string>();
+    return sample;
+  }
+  for (const auto& [column, value] : answer["values"].items()) {
+    // JSON has no infinity: a number that is none arrives as null.
+    if (value.is_number()) sample.values[column] = value.get<double>();
+  }
+  return sample;
+}
+
+}  // namespace
+
+Sample NodePeer(const Lab& lab, const std::string& library, PeerWork work, size_t callers) {
+  Sample sample;
+  sample.not_run = Missing(library);
+  if (!sample.not_run.empty()) return sample;
+  const std::string log = lab.folder() + "/peer.log";
+  std::filesystem::remove(log);
+  Child child(Arguments(lab, library, work, callers), log);
+  const auto length = std::chrono::seconds(static_cast<int64_t>(lab.size().seconds + WarmSeconds(lab.size())));
+  if (!child.Wait(length + kPatience)) {
+    sample.not_run = "it did not end in time";
+    return sample;
+  }
+  return Parse(child.Log(), child.LogTail());
+}
+
+std::string NodePeerVersions() {
+  std::string text;
+  const json wanted = ReadJson(Folder() + "/package.json");
+  if (!wanted.is_object()) return "";
+  const json dependencies = wanted.value("dependencies", json::object());
+  for (const auto& [name, version] : dependencies.items()) {
+    const json package = ReadJson(Folder() + "/node_modules/" + name + "/package.json");
+    if (!package.is_object()) continue;
+    text += (text.empty() ? "" : ", ") + name + " " + package.value("version", "");
+  }
+  return text;
+}
+
+}  // namespace distlock::bench
