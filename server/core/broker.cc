@@ -22,6 +22,7 @@ void Broker::Step(Instant now, Input input, std::vector<Effect>& effects) {
   ExpireDue();
   std::visit([this](auto& in) { Handle(in); }, input);
   SendRenewals();
+  SendHeldBack();
   FinishDrainWhenEmpty();
   effects_ = nullptr;
 }

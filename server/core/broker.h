@@ -210,6 +210,9 @@ class Broker {
                           uint64_t only_token = 0);
   void PursueGiveBack(GiveBack& give_back);
   void SendGiveBack(GiveBack& give_back);
+  void HoldBack(GiveBack& give_back);
+  void SendHeldBack();
+  void SetOp(GiveBack& give_back, OpId op);
   void ArmGiveBack(GiveBack& give_back);
   void OnGiveBackTimer(GiveBack& give_back);
   void OnGiveBackReply(const Op& op, OpId id, StoreReply& reply);
@@ -264,6 +267,8 @@ class Broker {
   absl::btree_map<uint64_t, std::unique_ptr<Bundle>> bundles_;  // by serial
   absl::btree_map<SessionId, Bundle*> bundle_calls_;  // calls that wait for several detached grants
   absl::btree_map<OwnerId, std::unique_ptr<GiveBack>> give_backs_;
+  size_t give_backs_sent_ = 0;                        // those with an op
+  absl::btree_map<uint64_t, GiveBack*> held_back_;    // those to be sent when fewer are: first what a caller waits for
   absl::btree_map<LockName, std::unique_ptr<LocalQueue>> queues_;
   absl::btree_map<SessionId, std::unique_ptr<RenewCall>> renew_calls_;
   absl::btree_map<LockName, std::unique_ptr<Watch>> watches_;

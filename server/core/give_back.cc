@@ -3,6 +3,7 @@
 // Broker: releases and withdrawals. What may exist in the store is given back until the store has confirmed it, or until
 // it must have expired by itself.
 #include <algorithm>
+#include <utility>
 
 #include "core/broker.h"
 #include "core/check.h"
@@ -80,15 +81,35 @@ void Broker::PursueGiveBack(GiveBack& give_back) {
   return give_back.op == 0 ? SendGiveBack(give_back) : ArmGiveBack(give_back);
 }
 
+void Broker::SetOp(GiveBack& give_back, OpId op) {
+  if (give_back.op != 0) --give_backs_sent_;
+  if (op != 0) ++give_backs_sent_;
+  give_back.op = op;
+}
+
+void Broker::HoldBack(GiveBack& give_back) {
+  const uint64_t behind = give_back.listener.session == 0 ? uint64_t{1} << 63 : 0;
+  give_back.held_as = behind | give_back.serial;
+  held_back_.emplace(give_back.held_as, &give_back);
+  give_back.retry_at = kNever;
+  ArmGiveBack(give_back);
+}
+
+void Broker::SendHeldBack() {
+  while (store_up_ && !held_back_.empty() && give_backs_sent_ < kMaxGiveBacksSent) SendGiveBack(*held_back_.begin()->second);
+}
+
 void Broker::SendGiveBack(GiveBack& give_back) {
-  give_back.op = 0;
+  SetOp(give_back, 0);
+  held_back_.erase(std::exchange(give_back.held_as, 0));
+  if (store_up_ && give_backs_sent_ >= kMaxGiveBacksSent) return HoldBack(give_back);
   give_back.retry_at = now_ + kRetryMax;
   if (store_up_) {
     Op op;
     op.verb = Op::Verb::kGiveBack;
     op.owner = give_back.owner;
     op.name = give_back.name;
-    give_back.op = SendOp(std::move(op));
+    SetOp(give_back, SendOp(std::move(op)));
     give_back.retry_at = now_ + kAttemptMax;
     ++give_back.attempts;
     const bool spares_grants = IsRepeatable(give_back.owner);
@@ -140,7 +161,7 @@ void Broker::OnGiveBackReply(const Op& op, OpId id, StoreReply& reply) {
   const auto found = give_backs_.find(op.owner);
   if (found == give_backs_.end() || found->second->op != id) return;
   GiveBack& give_back = *found->second;
-  give_back.op = 0;
+  SetOp(give_back, 0);
   if (done == nullptr) {
     const auto* failed = std::get_if<StoreFailed>(&reply.outcome);
     if (failed == nullptr) give_back.overtaken = true;
@@ -199,6 +220,8 @@ void Broker::AnswerGiveBack(GiveBack& give_back, bool was_holder) {
 
 void Broker::FinishGiveBack(GiveBack& give_back) {
   timers_.Cancel(give_back);
+  SetOp(give_back, 0);
+  held_back_.erase(give_back.held_as);
   const OwnerId owner = give_back.owner;
   give_backs_.erase(owner);
   // A repeat of the request that has come since: it was not asked for meanwhile, or its place or grant went with this.

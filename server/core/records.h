@@ -133,6 +133,7 @@ struct GiveBack : Timed {
   Instant until{};                  // later the store has forgotten by itself
   Instant retry_at = kNever;
   Instant straggler_until{};        // do it once more after this, if it may have been overtaken
+  uint64_t held_as = 0;             // its key in Broker::held_back_; 0: it is not there
   OpId op = 0;
   bool withdrawing = false;         // what `op` does; else it releases
   uint64_t releasing = 0;           // only this grant
