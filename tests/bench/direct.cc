@@ -46,11 +46,11 @@ bool IsCode(const redisReply* reply, long long code) {
 
 class SyncLoad final : public Load {
  public:
-  SyncLoad(const Lab& lab, DirectKind kind, size_t clients)
-      : Load(clients), lab_(lab), kind_(kind), clients_(clients) {}
+  SyncLoad(const Lab& lab, DirectKind kind, size_t clients, Transport over)
+      : Load(clients), lab_(lab), kind_(kind), clients_(clients), over_(over) {}
 
   void Start() override {
-    for (size_t i = 0; i < clients_; ++i) connections_.push_back(lab_.Connect());
+    for (size_t i = 0; i < clients_; ++i) connections_.push_back(lab_.Connect(over_));
     DirectSlot::LoadScripts(connections_[0].get());
     for (size_t i = 0; i < clients_; ++i) threads_.emplace_back([this, i] { Run(i); });
   }
@@ -84,6 +84,7 @@ class SyncLoad final : public Load {
   const Lab& lab_;
   const DirectKind kind_;
   const size_t clients_;
+  const Transport over_;
   std::vector<RedisConnection> connections_;
   std::vector<std::thread> threads_;
 };
@@ -132,8 +133,8 @@ std::string DirectSlot::CheckReleased(const redisReply* reply) const {
   return done ? "" : Wrong("compare-and-delete", reply);
 }
 
-std::unique_ptr<Load> DirectSync(const Lab& lab, DirectKind kind, size_t clients) {
-  return std::make_unique<SyncLoad>(lab, kind, clients);
+std::unique_ptr<Load> DirectSync(const Lab& lab, DirectKind kind, size_t clients, Transport over) {
+  return std::make_unique<SyncLoad>(lab, kind, clients, over);
 }
 
 }  // namespace distlock::bench

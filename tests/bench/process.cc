@@ -29,6 +29,12 @@ std::string Whole(const std::string& path) {
 
 double Seconds(const timeval& t) { return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6; }
 
+double UsedSeconds(int who) {
+  rusage usage{};
+  getrusage(who, &usage);
+  return Seconds(usage.ru_utime) + Seconds(usage.ru_stime);
+}
+
 double TickSeconds(double ticks) { return ticks / static_cast<double>(sysconf(_SC_CLK_TCK)); }
 
 }  // namespace
@@ -54,17 +60,20 @@ Child::Child(const std::vector<std::string>& args, std::string log) : log_(std::
 Child::~Child() { Stop(std::chrono::seconds(5)); }
 
 bool Child::Stop(std::chrono::seconds patience) {
-  if (!Alive()) return true;
-  kill(pid_, SIGTERM);
+  AskToStop();
   const auto end = std::chrono::steady_clock::now() + patience;
   while (std::chrono::steady_clock::now() < end) {
     if (!Alive()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   kill(pid_, SIGKILL);
   waitpid(pid_, nullptr, 0);
   ended_ = true;
   return false;
+}
+
+void Child::AskToStop() {
+  if (Alive()) kill(pid_, SIGTERM);
 }
 
 bool Child::Alive() {
@@ -90,11 +99,9 @@ double CpuSeconds(pid_t pid) {
   return TickSeconds(user + system);
 }
 
-double OwnCpuSeconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return Seconds(usage.ru_utime) + Seconds(usage.ru_stime);
-}
+double OwnCpuSeconds() { return UsedSeconds(RUSAGE_SELF); }
+
+double EndedChildrenCpuSeconds() { return UsedSeconds(RUSAGE_CHILDREN); }
 
 double MachineCpuSeconds() {
   std::istringstream fields(Whole("/proc/stat"));

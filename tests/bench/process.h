@@ -22,6 +22,7 @@ class Child {
 
   pid_t pid() const { return pid_; }
   bool Alive();
+  void AskToStop();  // SIGTERM
   // SIGTERM, and SIGKILL when it has not ended after `patience`. Returns whether it ended by itself.
   bool Stop(std::chrono::seconds patience);
   std::string LogTail() const;  // the last lines, for a message about its failure
@@ -35,6 +36,7 @@ class Child {
 // User and system time so far, of all threads. /proc counts in ticks of 10 ms; our own time is exact.
 double CpuSeconds(pid_t pid);
 double OwnCpuSeconds();
+double EndedChildrenCpuSeconds();
 
 // Time the whole machine has worked so far, summed over its cores: whatever is not ours is noise.
 double MachineCpuSeconds();

@@ -13,13 +13,13 @@ constexpr size_t kChunkBytes = 32 * 1024;  // half of the message the broker tak
 constexpr auto kPatience = std::chrono::seconds(10);
 constexpr auto kBeatInterval = std::chrono::milliseconds(900);
 
+}  // namespace
+
 grpc::ChannelArguments OwnConnection() {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return arguments;
 }
-
-}  // namespace
 
 std::string Encode(const v1::Command& command) {
   v1::SessionRequest request;

@@ -36,6 +36,9 @@ struct SeenEvent {
   std::string_view bytes;  // the whole event, for a message about what was not expected
 };
 
+// So that each client has a connection of its own.
+grpc::ChannelArguments OwnConnection();
+
 // Bytes of one command, ready for Session::Send.
 std::string Encode(const v1::Command& command);
 std::string EncodeAcquire(uint64_t id, const v1::LockSpec& spec);
