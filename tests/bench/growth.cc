@@ -80,13 +80,14 @@ class LongQueue final : public Load {
   }
 
   void OnGranted(size_t s, Session& session, const SeenEvent& event) {
+    if (stopping()) return;  // Goodbye gives the lock back, one session after the other
     const int64_t now = NowNanos();
     if (holding_) Fail("two holders at once: " + Describe(event));
     if (event.token <= last_token_) Fail("the fencing token did not grow: " + Describe(event));
     last_token_ = event.token;
     held_id_ = event.id;
     holding_ = true;
-    if (!running_ || stopping()) return;
+    if (!running_) return;
     if (recording()) tally(0).op_latency.Record(now - released_at_);
     tally(0).pairs.fetch_add(1, std::memory_order_relaxed);
     Give(s, session);

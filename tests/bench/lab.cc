@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/lab.h"
 
+#include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -100,6 +101,7 @@ Daemon::Daemon(const Setup& setup, const std::string& store_url, const std::stri
 uint64_t Daemon::Leases() const { return Status(unix_target_).leases(); }
 
 Lab::Lab(Setup setup) : setup_(std::move(setup)) {
+  grpc_init();  // for good: between two channels gRPC would end and begin anew, and then a new one may never connect
   std::string path = (std::filesystem::temp_directory_path() / "distlock-bench-XXXXXX").string();
   if (mkdtemp(path.data()) == nullptr) throw std::runtime_error("cannot make a temporary folder like " + path);
   dir_ = path;

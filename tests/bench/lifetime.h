@@ -13,7 +13,7 @@ Sample StartTime(Lab& lab);
 
 // What holders do when their broker goes down.
 enum class Holders {
-  kStay,   // nothing; the broker has a drain timeout of 0 and frees their leases itself
+  kStay,   // nothing; the broker has a drain timeout of 0 and frees their leases itself when their belief has ended
   kLeave,  // say goodbye, as they should
 };
 

@@ -16,6 +16,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 namespace distlock::bench {
 namespace {
@@ -73,7 +74,8 @@ bool Child::Stop(std::chrono::seconds patience) {
 }
 
 void Child::AskToStop() {
-  if (Alive()) kill(pid_, SIGTERM);
+  // To a broker a second one says: at once, and leave everything as it is.
+  if (Alive() && !std::exchange(asked_, true)) kill(pid_, SIGTERM);
 }
 
 bool Child::Alive() {

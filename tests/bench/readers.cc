@@ -126,7 +126,9 @@ class ReadersLoad final : public Load {
     if (event.token <= party.last_token[party.lock]) Fail("the fencing token did not grow: " + Describe(event));
     party.last_token[party.lock] = event.token;
     party.holding = true;
-    if (!IsInOrder(shelves_[party.lock], party.writing, event.token)) Fail("a writer was not alone: " + Describe(event));
+    if (!IsInOrder(shelves_[party.lock], party.writing, event.token)) {
+      Fail("a writer was not alone: " + Describe(event));
+    }
     session.Send(release_);
   }
 

@@ -11,7 +11,8 @@
 namespace distlock::bench {
 namespace {
 
-constexpr double kGoalInterval = 10;     // seconds between two renewals of a lease
+constexpr double kGoalInterval = 10;  // seconds between two renewals of a lease
+constexpr double kGoalLeases = 100'000;
 constexpr long long kLoggedMicros = 20;  // shorter calls are of no interest
 constexpr long long kLogEntries = 100'000;
 
@@ -93,7 +94,7 @@ Sample Renewals(Lab& lab) {
     Sleep(interval);  // the first renewals begin
     SlowLog log(lab);
     const Rates busy = Watch(lab, *broker, seconds);
-    const double share = interval / kGoalInterval * 100;
+    const double share = interval / kGoalInterval * kGoalLeases / lab.size().leases * 100;
     sample.values["daemon CPU %"] = (busy.daemon_cpu - idle.daemon_cpu) * share;
     sample.values["redis CPU %"] = (busy.redis_cpu - idle.redis_cpu) * share;
     sample.values["EVALSHA/s"] = busy.scripts - idle.scripts;

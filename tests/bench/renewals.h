@@ -9,7 +9,7 @@
 namespace distlock::bench {
 
 // A fresh broker, 20 sessions, Size::leases leases in all, watched while it renews them. Columns: daemon CPU %, redis
-// CPU % (of a core, beyond what both take before the leases; for renewing each lease once in 10 s), EVALSHA/s (as
+// CPU % (of a core, beyond what both take before the leases; for renewing 100 000 leases every 10 s), EVALSHA/s (as
 // watched), longest ms (of one renewal call at Redis).
 Sample Renewals(Lab& lab);
 

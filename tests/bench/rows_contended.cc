@@ -68,8 +68,8 @@ Section Readers(const Setup& setup) {
                    "daemon CPU", "redis CPU"},
                   {},
                   {},
-                  "From acquire sent to grant seen, waiting included. An op is an acquire or a release; CPU columns are "
-                  "microseconds per pair."};
+                  "From acquire sent to grant seen, waiting included; an op is an acquire or a release. CPU columns "
+                  "are microseconds per pair."};
   if (!setup.size.smoke) {
     section.cases.push_back({"64 readers of one lock", [](Lab& lab) { return ReadersAndWriters(lab, 1, 0); }});
   }

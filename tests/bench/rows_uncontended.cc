@@ -114,7 +114,11 @@ Section Lone(const Setup& setup) {
 }
 
 Section Unary(const Setup& setup) {
-  Section section{"unary", "Uncontended: lone clients, own connections, one unary call in flight", LoadColumns(), {}, {},
+  Section section{"unary",
+                  "Uncontended: lone clients, own connections, one unary call in flight",
+                  LoadColumns(),
+                  {},
+                  {},
                   std::string(kCpuNote) + " Detached leases: Acquire and Release."};
   for (const LoneGoal& goal :
        {LoneGoal{1, "0.30", "0.40"}, LoneGoal{16, "0.26", "0.34"}, LoneGoal{64, "0.27", "0.36"}}) {
@@ -168,7 +172,11 @@ Section Multiplexed(const Setup& setup) {
 }
 
 Section UnixSockets(const Setup& setup) {
-  Section section{"unix", "Uncontended: clients on unix sockets, whatever the others use", LoadColumns(), {}, {},
+  Section section{"unix",
+                  "Uncontended: clients on unix sockets, whatever the others use",
+                  LoadColumns(),
+                  {},
+                  {},
                   std::string(kCpuNote) + " Direct clients reach Redis over its unix socket."};
   for (const size_t clients : {1, 16, 64}) {
     if (setup.size.smoke && clients > 1) continue;
@@ -194,9 +202,13 @@ Section UnixSockets(const Setup& setup) {
 }
 
 Section Durable(const Setup& setup) {
-  Section section{"durable", "Uncontended, on a Redis with appendonly yes and appendfsync always", LoadColumns(), {}, {},
-                  std::string(kCpuNote) + " What a sync costs is that of the disk with the temporary folder. All use our "
-                                          "scripts."};
+  Section section{"durable",
+                  "Uncontended, on a Redis with appendonly yes and appendfsync always",
+                  LoadColumns(),
+                  {},
+                  {},
+                  std::string(kCpuNote) +
+                      " What a sync costs depends on the disk with the temporary folder. All use our scripts."};
   const std::string lone = "1 through the broker";
   const std::string direct = "1 direct, our scripts";
   section.cases.push_back(Direct(direct, DirectKind::kScripts, 1, kOnDurable));
