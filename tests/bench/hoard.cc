@@ -60,7 +60,7 @@ void Hoard::CheckAllHeld() {
 
 void Hoard::GoodbyeAll() {
   for (const auto& session : sessions_) {
-    const std::string problem = session->Close();
+    const std::string problem = session->Close(Patience(per_session_ * kSessions));
     if (!problem.empty()) throw std::runtime_error(problem);
   }
 }

@@ -101,7 +101,10 @@ Daemon::Daemon(const Setup& setup, const std::string& store_url, const std::stri
 uint64_t Daemon::Leases() const { return Status(unix_target_).leases(); }
 
 Lab::Lab(Setup setup) : setup_(std::move(setup)) {
-  grpc_init();  // for good: between two channels gRPC would end and begin anew, and then a new one may never connect
+  // Brokers are started while gRPC works. It must not stop and restart itself then, nor between two channels: now and
+  // then it would leave streams without their events.
+  setenv("GRPC_ENABLE_FORK_SUPPORT", "0", 1);
+  grpc_init();
   std::string path = (std::filesystem::temp_directory_path() / "distlock-bench-XXXXXX").string();
   if (mkdtemp(path.data()) == nullptr) throw std::runtime_error("cannot make a temporary folder like " + path);
   dir_ = path;

@@ -30,7 +30,7 @@ struct Arguments {
 };
 
 constexpr Size kQuick{.rounds = 2,
-                      .seconds = 0.25,
+                      .seconds = 0.2,
                       .warm_seconds = 0.05,
                       .idle_handoffs = 10,
                       .queue_runs = 3,

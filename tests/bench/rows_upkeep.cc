@@ -38,7 +38,7 @@ std::vector<Section> UpkeepSections(const Setup& setup) {
            {},
            "10 000 leases are held, fewer in the smoke test, and none may be left. Of holders that stay, with a drain "
            "timeout of 0, leases are freed when their belief has ended: up to 3 s.",
-           2}};
+           1}};
 }
 
 }  // namespace distlock::bench

@@ -109,7 +109,7 @@ void Session::Beat() {
   });
 }
 
-std::string Session::Close() {
+std::string Session::Close(std::chrono::seconds patience) {
   bool first = false;
   Do([&first](Session& self) {
     first = !std::exchange(self.closing_, true);
@@ -118,7 +118,7 @@ std::string Session::Close() {
     if (first && !self.done_) self.Send(Encode(command));
   });
   std::unique_lock lock(mu_);
-  if (!changed_.wait_for(lock, kPatience, [this] { return done_; })) {
+  if (!changed_.wait_for(lock, patience, [this] { return done_; })) {
     failed_ = true;
     lock.unlock();
     context_.TryCancel();

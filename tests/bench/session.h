@@ -66,7 +66,7 @@ class Session final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::Byt
   void Beat();
 
   // Says goodbye and waits for the end of the stream. Returns what went wrong, "" for nothing.
-  std::string Close();
+  std::string Close(std::chrono::seconds patience = std::chrono::seconds(10));
 
  private:
   void OnReadDone(bool ok) override;
