@@ -93,7 +93,7 @@ Daemon::Daemon(const Setup& setup, const std::string& store_url, const std::stri
   target_ = unix_target_;
   if (!setup.clients_on_tcp) return;
   for (const std::string& listen : status.listen()) {
-    if (!listen.starts_with("unix:")) target_ = listen;
+    if (!listen.starts_with("unix:")) target_ = "ipv4:" + listen;
   }
   if (target_ == unix_target_) throw std::runtime_error("GetStatus.listen names no TCP address of " + setup.daemon);
 }

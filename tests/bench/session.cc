@@ -111,12 +111,15 @@ void Session::Beat() {
 
 std::string Session::Close(std::chrono::seconds patience) {
   bool first = false;
-  Do([&first](Session& self) {
+  bool reached = false;
+  Do([&](Session& self) {
     first = !std::exchange(self.closing_, true);
+    reached = self.opened_;
     v1::Command command;
     command.mutable_goodbye();
     if (first && !self.done_) self.Send(Encode(command));
   });
+  if (!reached) context_.TryCancel();  // nobody would hear Goodbye
   std::unique_lock lock(mu_);
   if (!changed_.wait_for(lock, patience, [this] { return done_; })) {
     failed_ = true;
