@@ -59,6 +59,7 @@ void Hoard::CheckAllHeld() {
 }
 
 void Hoard::GoodbyeAll() {
+  for (const auto& session : sessions_) session->Goodbye();
   for (const auto& session : sessions_) {
     const std::string problem = session->Close(Patience(per_session_ * kSessions));
     if (!problem.empty()) throw std::runtime_error(problem);

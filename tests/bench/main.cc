@@ -31,7 +31,7 @@ struct Arguments {
 
 constexpr Size kQuick{.rounds = 2,
                       .seconds = 0.2,
-                      .warm_seconds = 0.05,
+                      .warm_seconds = 0.1,
                       .idle_handoffs = 10,
                       .queue_runs = 3,
                       .leases = 40'000,

@@ -109,17 +109,20 @@ void Session::Beat() {
   });
 }
 
-std::string Session::Close(std::chrono::seconds patience) {
-  bool first = false;
+void Session::Goodbye() {
   bool reached = false;
-  Do([&](Session& self) {
-    first = !std::exchange(self.closing_, true);
+  Do([&reached](Session& self) {
+    const bool first = !std::exchange(self.closing_, true);
     reached = self.opened_;
     v1::Command command;
     command.mutable_goodbye();
     if (first && !self.done_) self.Send(Encode(command));
   });
-  if (!reached) context_.TryCancel();  // nobody would hear Goodbye
+  if (!reached) context_.TryCancel();  // nobody would hear it
+}
+
+std::string Session::Close(std::chrono::seconds patience) {
+  Goodbye();
   std::unique_lock lock(mu_);
   if (!changed_.wait_for(lock, patience, [this] { return done_; })) {
     failed_ = true;

@@ -65,6 +65,7 @@ class Session final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::Byt
   void Do(const std::function<void(Session&)>& action);
   void Beat();
 
+  void Goodbye();  // once; Close() does it too
   // Says goodbye and waits for the end of the stream. Returns what went wrong, "" for nothing.
   std::string Close(std::chrono::seconds patience = std::chrono::seconds(10));
 
