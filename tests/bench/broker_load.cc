@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/session.h"
@@ -14,8 +15,8 @@ constexpr auto kPatience = std::chrono::seconds(10);
 
 class SessionLoad final : public Load {
  public:
-  SessionLoad(const Lab& lab, size_t sessions, size_t in_flight, Timed timed)
-      : Load(sessions), lab_(lab), timed_(timed) {
+  SessionLoad(std::string target, size_t sessions, size_t in_flight, Timed timed)
+      : Load(sessions), target_(std::move(target)), timed_(timed) {
     for (size_t s = 0; s < sessions; ++s) {
       for (size_t i = 0; i < in_flight; ++i) workers_[s].push_back(MakeSlot(s, i));
     }
@@ -24,7 +25,7 @@ class SessionLoad final : public Load {
   void Start() override {
     sessions_ = OpenSessions(workers_.size(), [this](size_t s) {
       return std::make_unique<Session>(
-          lab_.broker(0).target(), [this, s](Session& session, const SeenEvent& event) { Handle(s, session, event); });
+          target_, [this, s](Session& session, const SeenEvent& event) { Handle(s, session, event); });
     });
     pulse_.emplace(Pointers(sessions_));
     {
@@ -97,7 +98,7 @@ class SessionLoad final : public Load {
     if (--busy_ == 0) rested_.notify_all();
   }
 
-  const Lab& lab_;
+  const std::string target_;
   const Timed timed_;
   std::map<size_t, std::vector<Slot>> workers_;  // each guarded by its session's own lock
   std::vector<std::unique_ptr<Session>> sessions_;
@@ -109,8 +110,8 @@ class SessionLoad final : public Load {
 
 }  // namespace
 
-std::unique_ptr<Load> BrokerSessions(const Lab& lab, size_t sessions, size_t in_flight, Timed timed) {
-  return std::make_unique<SessionLoad>(lab, sessions, in_flight, timed);
+std::unique_ptr<Load> BrokerSessions(std::string target, size_t sessions, size_t in_flight, Timed timed) {
+  return std::make_unique<SessionLoad>(std::move(target), sessions, in_flight, timed);
 }
 
 }  // namespace distlock::bench

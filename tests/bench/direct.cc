@@ -16,6 +16,7 @@ constexpr const char* kTtlMs = "15000";
 constexpr const char* kTokenKeepMs = "86400000";
 constexpr const char* kFairAfterUs = "100000";
 constexpr const char* kBrokerId = "00000000000be9c4";
+constexpr std::string_view kNoToken = "................";  // as long as a token
 constexpr const char* kInfo = "....................";  // as long as a broker's for a request without owner or metadata
 
 std::string compare_and_delete_sha;  // set by LoadScripts, before any load starts
@@ -46,11 +47,11 @@ bool IsCode(const redisReply* reply, long long code) {
 
 class SyncLoad final : public Load {
  public:
-  SyncLoad(const Lab& lab, DirectKind kind, size_t clients)
-      : Load(clients), lab_(lab), kind_(kind), clients_(clients) {}
+  SyncLoad(const Lab& lab, DirectKind kind, size_t clients, Transport over)
+      : Load(clients), lab_(lab), kind_(kind), clients_(clients), over_(over) {}
 
   void Start() override {
-    for (size_t i = 0; i < clients_; ++i) connections_.push_back(lab_.Connect());
+    for (size_t i = 0; i < clients_; ++i) connections_.push_back(lab_.Connect(over_));
     DirectSlot::LoadScripts(connections_[0].get());
     for (size_t i = 0; i < clients_; ++i) threads_.emplace_back([this, i] { Run(i); });
   }
@@ -84,6 +85,7 @@ class SyncLoad final : public Load {
   const Lab& lab_;
   const DirectKind kind_;
   const size_t clients_;
+  const Transport over_;
   std::vector<RedisConnection> connections_;
   std::vector<std::thread> threads_;
 };
@@ -109,8 +111,9 @@ DirectSlot::DirectSlot(DirectKind kind, const std::string& name) : kind_(kind) {
   const std::string t = base + "t", q = base + "q", w = base + "w";
   acquire_ = Resp({"EVALSHA", std::string(lua::kAcquire.sha1), "4", h, t, q, w, owner, kTtlMs, "0", "0", "0", kBrokerId,
                    "30000", kInfo, kTokenKeepMs, "1", "10000", "x", "0", kFairAfterUs});
-  release_ =
-      Resp({"EVALSHA", std::string(lua::kRelease.sha1), "4", h, t, q, w, owner, "0", "0", kTokenKeepMs, "1", kBrokerId, kFairAfterUs});
+  release_ = Resp({"EVALSHA", std::string(lua::kRelease.sha1), "4", h, t, q, w, owner, std::string(kNoToken), "0", kTokenKeepMs, "1", kBrokerId,
+                   kFairAfterUs});
+  token_at_ = release_.find(kNoToken, release_.rfind(owner) + owner.size());
 }
 
 std::string DirectSlot::CheckAcquired(const redisReply* reply) {
@@ -123,6 +126,7 @@ std::string DirectSlot::CheckAcquired(const redisReply* reply) {
   // All of them have 16 digits.
   if (token <= last_token_) return "acquire.lua: the fencing token did not grow";
   last_token_ = token;
+  release_.replace(token_at_, kNoToken.size(), token);
   return "";
 }
 
@@ -132,8 +136,8 @@ std::string DirectSlot::CheckReleased(const redisReply* reply) const {
   return done ? "" : Wrong("compare-and-delete", reply);
 }
 
-std::unique_ptr<Load> DirectSync(const Lab& lab, DirectKind kind, size_t clients) {
-  return std::make_unique<SyncLoad>(lab, kind, clients);
+std::unique_ptr<Load> DirectSync(const Lab& lab, DirectKind kind, size_t clients, Transport over) {
+  return std::make_unique<SyncLoad>(lab, kind, clients, over);
 }
 
 }  // namespace distlock::bench

@@ -19,10 +19,11 @@ enum class DirectKind {
 };
 
 // One thread and one connection per client, one command in flight.
-std::unique_ptr<Load> DirectSync(const Lab& lab, DirectKind kind, size_t clients);
+std::unique_ptr<Load> DirectSync(const Lab& lab, DirectKind kind, size_t clients,
+                                 Transport over = Transport::kAsSetUp);
 
 // One hiredis async connection on one libuv thread, pipelining `in_flight` slots of our own scripts.
-std::unique_ptr<Load> DirectPipelined(const Lab& lab, size_t in_flight);
+std::unique_ptr<Load> DirectPipelined(const Lab& lab, size_t in_flight, Transport over = Transport::kAsSetUp);
 
 // The commands of one slot, in RESP, and what their replies must look like.
 class DirectSlot {
@@ -42,6 +43,7 @@ class DirectSlot {
   DirectKind kind_;
   std::string acquire_;
   std::string release_;
+  size_t token_at_ = 0;  // in release_
   std::string last_token_;
 };
 

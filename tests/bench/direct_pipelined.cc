@@ -14,18 +14,18 @@ namespace {
 
 class PipelinedLoad final : public Load {
  public:
-  PipelinedLoad(const Lab& lab, size_t in_flight) : Load(1), lab_(lab) {
+  PipelinedLoad(const Lab& lab, size_t in_flight, Transport over) : Load(1), lab_(lab), over_(over) {
     for (size_t i = 0; i < in_flight; ++i) {
       slots_.push_back({this, DirectSlot(DirectKind::kScripts, "async-" + std::to_string(i))});
     }
   }
 
   void Start() override {
-    DirectSlot::LoadScripts(lab_.Connect().get());
+    DirectSlot::LoadScripts(lab_.Connect(over_).get());
     uv_loop_init(&loop_);
     initialized_ = true;
-    connection_ = lab_.setup().clients_on_tcp ? redisAsyncConnect("127.0.0.1", lab_.port())
-                                              : redisAsyncConnectUnix(lab_.unix_path().c_str());
+    connection_ = lab_.OnTcp(over_) ? redisAsyncConnect("127.0.0.1", lab_.port())
+                                    : redisAsyncConnectUnix(lab_.unix_path().c_str());
     if (connection_ == nullptr || connection_->err != 0) throw std::runtime_error("redis: cannot connect");
     redisLibuvAttach(connection_, &loop_);
     busy_ = slots_.size();
@@ -75,6 +75,7 @@ class PipelinedLoad final : public Load {
   }
 
   const Lab& lab_;
+  const Transport over_;
   std::deque<Slot> slots_;
   size_t busy_ = 0;
   uv_loop_t loop_;
@@ -85,8 +86,8 @@ class PipelinedLoad final : public Load {
 
 }  // namespace
 
-std::unique_ptr<Load> DirectPipelined(const Lab& lab, size_t in_flight) {
-  return std::make_unique<PipelinedLoad>(lab, in_flight);
+std::unique_ptr<Load> DirectPipelined(const Lab& lab, size_t in_flight, Transport over) {
+  return std::make_unique<PipelinedLoad>(lab, in_flight, over);
 }
 
 }  // namespace distlock::bench

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/lab.h"
 
+#include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -41,25 +45,55 @@ auto UntilServing(Child& child, const std::string& what, Attempt attempt) {
         throw std::runtime_error(what + " does not serve (" + e.what() + "); its last words:\n" + child.LogTail());
       }
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+}
+
+void Unlink(redisContext* context, const redisReply& keys) {
+  for (size_t i = 0; i < keys.elements; ++i) {
+    redisAppendCommand(context, "UNLINK %b", keys.element[i]->str, keys.element[i]->len);
+  }
+  for (size_t i = 0; i < keys.elements; ++i) {
+    void* reply = nullptr;
+    if (redisGetReply(context, &reply) != REDIS_OK) throw std::runtime_error("redis: UNLINK was not answered");
+    freeReplyObject(reply);
+  }
+}
+
+bool Listens(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) throw std::runtime_error("too long for a unix socket: " + path);
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const bool accepted = fd >= 0 && connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+  if (fd >= 0) close(fd);
+  return accepted;
 }
 
 }  // namespace
 
 Daemon::Daemon(const Setup& setup, const std::string& store_url, const std::string& dir, const std::string& name,
-               const std::string& key_prefix) {
-  unix_target_ = "unix://" + dir + "/" + name + ".sock";
-  child_ = std::make_unique<Child>(
-      std::vector<std::string>{setup.daemon, "--listen", unix_target_, "--listen", "127.0.0.1:0", "--http=", "--redis",
-                               store_url, "--key-prefix", key_prefix, "--log-level", "warn"},
-      dir + "/" + name + ".log");
-  const v1::GetStatusResponse status = UntilServing(*child_, setup.daemon, [this] { return Status(unix_target_); });
+               const std::string& key_prefix, const std::vector<std::string>& more_flags)
+    : key_prefix_(key_prefix) {
+  const std::string socket = dir + "/" + name + ".sock";
+  unix_target_ = "unix://" + socket;
+  std::vector<std::string> args{setup.daemon, "--listen", unix_target_,   "--listen", "127.0.0.1:0", "--http=",
+                                "--redis",    store_url,  "--key-prefix", key_prefix, "--log-level", "warn"};
+  args.insert(args.end(), more_flags.begin(), more_flags.end());
+  const auto start = std::chrono::steady_clock::now();
+  child_ = std::make_unique<Child>(args, dir + "/" + name + ".log");
+  const v1::GetStatusResponse status = UntilServing(*child_, setup.daemon, [&] {
+    // gRPC would wait for a second after a failed attempt to connect.
+    if (!Listens(socket)) throw std::runtime_error("nobody listens at " + socket);
+    return Status(unix_target_);
+  });
+  start_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   version_ = status.version();
   target_ = unix_target_;
   if (!setup.clients_on_tcp) return;
   for (const std::string& listen : status.listen()) {
-    if (!listen.starts_with("unix:")) target_ = listen;
+    if (!listen.starts_with("unix:")) target_ = "ipv4:" + listen;
   }
   if (target_ == unix_target_) throw std::runtime_error("GetStatus.listen names no TCP address of " + setup.daemon);
 }
@@ -67,12 +101,17 @@ Daemon::Daemon(const Setup& setup, const std::string& store_url, const std::stri
 uint64_t Daemon::Leases() const { return Status(unix_target_).leases(); }
 
 Lab::Lab(Setup setup) : setup_(std::move(setup)) {
+  // Brokers are started while gRPC works. It must not stop and restart itself then, nor between two channels: now and
+  // then it would leave streams without their events.
+  setenv("GRPC_ENABLE_FORK_SUPPORT", "0", 1);
+  grpc_init();
   std::string path = (std::filesystem::temp_directory_path() / "distlock-bench-XXXXXX").string();
   if (mkdtemp(path.data()) == nullptr) throw std::runtime_error("cannot make a temporary folder like " + path);
   dir_ = path;
   try {
     StartRedis();
     for (const char* name : {"broker1", "broker2"}) {
+      if (!brokers_.empty() && setup_.durable) break;
       brokers_.push_back(std::make_unique<Daemon>(setup_, StoreUrl(), dir_, name, "dl"));
     }
   } catch (...) {
@@ -84,6 +123,7 @@ Lab::Lab(Setup setup) : setup_(std::move(setup)) {
 }
 
 Lab::~Lab() {
+  durable_.reset();
   brokers_.clear();
   redis_.reset();
   std::error_code ignored;
@@ -93,10 +133,12 @@ Lab::~Lab() {
 void Lab::StartRedis() {
   for (int attempt = 0;; ++attempt) {
     port_ = FreePort();  // somebody may take it before Redis does
-    redis_ = std::make_unique<Child>(
-        std::vector<std::string>{setup_.redis_server, "--bind", "127.0.0.1", "--port", std::to_string(port_),
-                                 "--unixsocket", unix_path(), "--save", "", "--appendonly", "no", "--dir", dir_},
-        dir_ + "/redis.log");
+    std::vector<std::string> args{setup_.redis_server, "--bind", "127.0.0.1", "--port", std::to_string(port_),
+                                  "--unixsocket", unix_path(), "--save", "", "--dir", dir_};
+    for (const char* arg : {"--appendonly", setup_.durable ? "yes" : "no", "--appendfsync", "always"}) {
+      args.emplace_back(arg);
+    }
+    redis_ = std::make_unique<Child>(args, dir_ + "/redis.log");
     try {
       UntilServing(*redis_, setup_.redis_server, [this] { return Connect() != nullptr; });
       return;
@@ -110,13 +152,29 @@ std::string Lab::StoreUrl() const {
   return setup_.store_on_tcp ? "redis://127.0.0.1:" + std::to_string(port_) : "unix://" + unix_path();
 }
 
-std::unique_ptr<Daemon> Lab::FreshBroker(const std::string& name) {
-  return std::make_unique<Daemon>(setup_, StoreUrl(), dir_, name, name);
+std::unique_ptr<Daemon> Lab::FreshBroker(const std::string& name, const std::vector<std::string>& more_flags) {
+  return std::make_unique<Daemon>(setup_, StoreUrl(), dir_, name, name, more_flags);
 }
 
-RedisConnection Lab::Connect() const {
-  RedisConnection context(setup_.clients_on_tcp ? redisConnect("127.0.0.1", port_)
-                                                : redisConnectUnix(unix_path().c_str()));
+void Lab::EndFreshBroker(Daemon& broker) {
+  if (!broker.Stop()) throw std::runtime_error("the broker did not end within 60 s of SIGTERM");
+  if (const size_t held = RedisKeys(broker.key_prefix() + ":*:h"); held != 0) {
+    throw std::runtime_error("the broker left " + std::to_string(held) + " locks held in the store");
+  }
+  RedisKeys(broker.key_prefix() + ":*", true);
+}
+
+Lab& Lab::Durable() {
+  if (durable_ == nullptr) {
+    Setup setup = setup_;
+    setup.durable = true;
+    durable_ = std::make_unique<Lab>(std::move(setup));
+  }
+  return *durable_;
+}
+
+RedisConnection Lab::Connect(Transport over) const {
+  RedisConnection context(OnTcp(over) ? redisConnect("127.0.0.1", port_) : redisConnectUnix(unix_path().c_str()));
   if (context == nullptr || context->err != 0) {
     throw std::runtime_error(std::string("redis: ") + (context == nullptr ? "no memory" : context->errstr));
   }
@@ -152,7 +210,7 @@ double Lab::RedisCalls(std::string_view command) const {
   return calls;
 }
 
-size_t Lab::RedisKeys(const std::string& pattern) const {
+size_t Lab::RedisKeys(const std::string& pattern, bool remove) const {
   const RedisConnection context = Connect();
   std::string cursor = "0";
   size_t found = 0;
@@ -162,12 +220,19 @@ size_t Lab::RedisKeys(const std::string& pattern) const {
     if (reply == nullptr || reply->type != REDIS_REPLY_ARRAY) throw std::runtime_error("redis: SCAN was not answered");
     cursor = reply->element[0]->str;
     found += reply->element[1]->elements;
+    if (remove) Unlink(context.get(), *reply->element[1]);
   } while (cursor != "0");
   return found;
 }
 
 double Lab::OursCpuSeconds() const {
-  double seconds = OwnCpuSeconds() + EndedChildrenCpuSeconds() + CpuSeconds(redis_->pid());
+  double seconds = OwnCpuSeconds() + EndedChildrenCpuSeconds() + ServersCpuSeconds();
+  if (durable_ != nullptr) seconds += durable_->ServersCpuSeconds();
+  return seconds;
+}
+
+double Lab::ServersCpuSeconds() const {
+  double seconds = CpuSeconds(redis_->pid());
   for (const auto& broker : brokers_) seconds += CpuSeconds(broker->pid());
   return seconds;
 }

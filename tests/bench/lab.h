@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Lab: the servers under measurement, in a private folder: one volatile Redis on loopback TCP and a unix socket, two
-// brokers on it, each on loopback TCP and a unix socket. All end with the Lab. Main thread only, except for const
-// reads.
+// brokers on it, each on loopback TCP and a unix socket. When somebody asks for it, a second Lab is made, with one
+// broker on a durable Redis. All end with the Lab. Main thread only, except for const reads.
 #pragma once
 
 #include <hiredis/hiredis.h>
@@ -24,6 +24,9 @@ struct Size {
   int idle_handoffs = 60;
   int queue_runs = 5;
   int leases = 100'000;
+  int sessions = 2000;  // idle ones
+  double renewal_ttl_seconds = 30;
+  double renewal_watch_seconds = 30;
   double watch_seconds = 10;
   bool smoke = false;  // fewer and smaller cases
 };
@@ -34,8 +37,13 @@ struct Setup {
   bool clients_on_tcp = true;  // clients to the broker, and direct clients to Redis
   bool store_on_tcp = false;   // the broker to Redis
   bool peers = false;          // measure other lock systems, too
+  bool durable = false;        // Redis writes and syncs before it answers
+  bool growth = false;         // also the rows that take minutes
   Size size;
 };
+
+// What one case's clients use: what Setup says, or unix sockets whatever it says.
+enum class Transport { kAsSetUp, kUnix };
 
 struct FreeContext {
   void operator()(redisContext* context) const { redisFree(context); }
@@ -52,19 +60,27 @@ class Daemon {
  public:
   // Returns when it serves; throws std::runtime_error, with its last words, when it does not.
   Daemon(const Setup& setup, const std::string& store_url, const std::string& dir, const std::string& name,
-         const std::string& key_prefix);
+         const std::string& key_prefix, const std::vector<std::string>& more_flags = {});
 
   pid_t pid() const { return child_->pid(); }
-  const std::string& target() const { return target_; }  // a gRPC target
+  // A gRPC target.
+  const std::string& target(Transport over = Transport::kAsSetUp) const {
+    return over == Transport::kUnix ? unix_target_ : target_;
+  }
+  const std::string& key_prefix() const { return key_prefix_; }
   const std::string& version() const { return version_; }
-  uint64_t Leases() const;                                        // as it counts them itself
+  double start_seconds() const { return start_seconds_; }  // from its execution to its first answer
+  uint64_t Leases() const;  // as it counts them itself
+  void AskToStop() { child_->AskToStop(); }
   bool Stop() { return child_->Stop(std::chrono::seconds(60)); }  // false: it had to be killed
 
  private:
   std::unique_ptr<Child> child_;
+  const std::string key_prefix_;
   std::string unix_target_;
   std::string target_;
   std::string version_;
+  double start_seconds_ = 0;
 };
 
 class Lab {
@@ -78,10 +94,19 @@ class Lab {
   size_t broker_count() const { return brokers_.size(); }
   pid_t redis_pid() const { return redis_->pid(); }
 
-  // One more broker, in its first state.
-  std::unique_ptr<Daemon> FreshBroker(const std::string& name);
+  // One more broker, in its first state, whose keys begin with its name.
+  std::unique_ptr<Daemon> FreshBroker(const std::string& name, const std::vector<std::string>& more_flags = {});
 
-  RedisConnection Connect() const;  // as direct clients do; throws std::runtime_error
+  // Stops it and takes the tokens of its locks out of the store. Throws std::runtime_error when it has to be killed or
+  // leaves a lock held.
+  void EndFreshBroker(Daemon& broker);
+
+  // One broker on a Redis that syncs every write. Started by the first call.
+  Lab& Durable();
+
+  // As direct clients do; throws std::runtime_error.
+  RedisConnection Connect(Transport over = Transport::kAsSetUp) const;
+  bool OnTcp(Transport over) const { return setup_.clients_on_tcp && over != Transport::kUnix; }
   std::string unix_path() const { return dir_ + "/redis.sock"; }
   int port() const { return port_; }
   const std::string& folder() const { return dir_; }  // for what shall end with the Lab
@@ -91,13 +116,14 @@ class Lab {
   // Calls of all commands so far, those inside scripts too, those of our own INFO not; of one command when named.
   double RedisCalls(std::string_view command = "") const;
 
-  // How many keys match a glob pattern of SCAN.
-  size_t RedisKeys(const std::string& pattern) const;
+  // How many keys match a glob pattern of SCAN; `remove` them.
+  size_t RedisKeys(const std::string& pattern, bool remove = false) const;
 
   double OursCpuSeconds() const;  // this process, all servers, and the children that have ended
 
  private:
   void StartRedis();
+  double ServersCpuSeconds() const;
   std::string StoreUrl() const;
 
   const Setup setup_;
@@ -105,6 +131,7 @@ class Lab {
   int port_ = 0;
   std::unique_ptr<Child> redis_;
   std::vector<std::unique_ptr<Daemon>> brokers_;
+  std::unique_ptr<Lab> durable_;
 };
 
 }  // namespace distlock::bench

@@ -3,6 +3,7 @@
 
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 namespace distlock::bench {
 namespace {
@@ -37,20 +38,26 @@ Histogram Load::Latencies() const {
 }
 
 Sample Measure(const Lab& lab, Load& load, bool through_broker) {
+  Servers servers{lab.redis_pid(), {}};
+  for (size_t i = 0; through_broker && i < lab.broker_count(); ++i) servers.daemons.push_back(lab.broker(i).pid());
+  return Measure(lab.size(), servers, load);
+}
+
+Sample Measure(const Size& size, const Servers& servers, Load& load) {
   Sample sample;
   try {
     load.Start();
-    SleepSeconds(lab.size().warm_seconds);
-    const CpuMeter cpu(lab);
+    SleepSeconds(size.warm_seconds);
+    const CpuMeter cpu(servers);
     const uint64_t before = load.Pairs();
     const int64_t start = NowNanos();
     load.Record(true);
-    SleepSeconds(lab.size().seconds);
+    SleepSeconds(size.seconds);
     load.Record(false);
     const auto pairs = static_cast<double>(load.Pairs() - before);
     const double seconds = static_cast<double>(NowNanos() - start) * 1e-9;
     sample.values["pairs/s"] = pairs / seconds;
-    if (pairs > 0) cpu.PerUnit(pairs, through_broker, &sample);
+    if (pairs > 0) cpu.PerUnit(pairs, &sample);
     if (pairs == 0) load.Fail("nothing was done");
   } catch (const std::runtime_error& e) {
     load.Fail(e.what());
@@ -64,20 +71,23 @@ Sample Measure(const Lab& lab, Load& load, bool through_broker) {
   return sample;
 }
 
-CpuMeter::CpuMeter(const Lab& lab)
-    : lab_(lab), client_(OwnCpuSeconds()), redis_(CpuSeconds(lab.redis_pid())), daemons_(Daemons()) {}
+CpuMeter::CpuMeter(Servers servers)
+    : servers_(std::move(servers)),
+      client_(OwnCpuSeconds()),
+      redis_(CpuSeconds(servers_.redis)),
+      daemons_(Daemons()) {}
 
 double CpuMeter::Daemons() const {
   double seconds = 0;
-  for (size_t i = 0; i < lab_.broker_count(); ++i) seconds += CpuSeconds(lab_.broker(i).pid());
+  for (const pid_t daemon : servers_.daemons) seconds += CpuSeconds(daemon);
   return seconds;
 }
 
-void CpuMeter::PerUnit(double units, bool through_broker, Sample* sample) const {
+void CpuMeter::PerUnit(double units, Sample* sample) const {
   const double scale = 1e6 / units;
   sample->values["client CPU"] = (OwnCpuSeconds() - client_) * scale;
-  sample->values["redis CPU"] = (CpuSeconds(lab_.redis_pid()) - redis_) * scale;
-  if (through_broker) sample->values["daemon CPU"] = (Daemons() - daemons_) * scale;
+  sample->values["redis CPU"] = (CpuSeconds(servers_.redis) - redis_) * scale;
+  if (!servers_.daemons.empty()) sample->values["daemon CPU"] = (Daemons() - daemons_) * scale;
 }
 
 }  // namespace distlock::bench

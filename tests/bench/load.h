@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "bench/histogram.h"
 #include "bench/lab.h"
@@ -61,20 +62,27 @@ class Load {
   std::string error_;  // guarded by mu_
 };
 
+// The processes whose CPU time a measurement costs.
+struct Servers {
+  pid_t redis;
+  std::vector<pid_t> daemons;  // none for direct clients
+};
+
 // Columns: pairs/s, op p50 µs, op p99 µs, client CPU, redis CPU and, through a broker, daemon CPU (µs per pair).
-Sample Measure(const Lab& lab, Load& load, bool through_broker);
+Sample Measure(const Size& size, const Servers& servers, Load& load);
+Sample Measure(const Lab& lab, Load& load, bool through_broker);  // the servers of the Lab
 
 // CPU of the three parties between its making and PerUnit().
 class CpuMeter {
  public:
-  explicit CpuMeter(const Lab& lab);
+  explicit CpuMeter(Servers servers);
   // Adds the columns, in microseconds per unit of work.
-  void PerUnit(double units, bool through_broker, Sample* sample) const;
+  void PerUnit(double units, Sample* sample) const;
 
  private:
   double Daemons() const;
 
-  const Lab& lab_;
+  const Servers servers_;
   double client_;
   double redis_;
   double daemons_;

@@ -32,14 +32,25 @@ struct Arguments {
   double seconds = 0;
 };
 
-constexpr Size kQuick{
-    .rounds = 2, .seconds = 0.3, .warm_seconds = 0.1, .idle_handoffs = 15, .queue_runs = 3, .watch_seconds = 3};
+constexpr Size kQuick{.rounds = 2,
+                      .seconds = 0.2,
+                      .warm_seconds = 0.1,
+                      .idle_handoffs = 10,
+                      .queue_runs = 3,
+                      .leases = 40'000,
+                      .sessions = 500,
+                      .renewal_ttl_seconds = 4.5,
+                      .renewal_watch_seconds = 3,
+                      .watch_seconds = 2};
 constexpr Size kSmoke{.rounds = 1,
                       .seconds = 0.25,
                       .warm_seconds = 0.05,
                       .idle_handoffs = 3,
                       .queue_runs = 1,
                       .leases = 2000,
+                      .sessions = 100,
+                      .renewal_ttl_seconds = 2,
+                      .renewal_watch_seconds = 0.7,
                       .watch_seconds = 0.2,
                       .smoke = true};
 
@@ -61,6 +72,7 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   app.add_option("--json", arguments->json, "also write every sample to this file");
   app.add_option("--charts", arguments->charts, "also draw the results as SVG files in this folder");
   app.add_flag("--peers", arguments->setup.peers, "measure other lock systems beside ours, those that are installed");
+  app.add_flag("--growth", arguments->setup.growth, "also the rows that show how costs grow, which take minutes");
   app.add_flag("--quick", quick, "a rough look in less than a minute");
   app.add_flag("--smoke", smoke, "a few seconds: does everything run, whatever its speed");
   CLI11_PARSE(app, argc, argv);

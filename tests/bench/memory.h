@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a held lease costs in memory. Main thread.
+// What a held lease and an idle session cost in memory. Main thread.
 #pragma once
 
 #include "bench/lab.h"
@@ -12,5 +12,9 @@ namespace distlock::bench {
 // that needs no renewal meanwhile. Columns: daemon B/lease (growth of resident memory since the sessions were open),
 // redis B/lease (growth of used_memory), free µs/lease (time from Goodbye of all until the broker has no lease).
 Sample LeaseMemory(Lab& lab);
+
+// A fresh broker, Size::sessions open sessions, each on a connection of its own, that hold nothing and beat their
+// hearts. Columns: daemon B/session (growth of resident memory), sessions/GiB.
+Sample SessionMemory(Lab& lab);
 
 }  // namespace distlock::bench

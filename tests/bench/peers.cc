@@ -64,7 +64,7 @@ Section Pairs(const Setup& setup) {
     if (setup.size.smoke && callers > 16) continue;
     const std::string prefix = std::to_string(callers) + (callers == 1 ? " caller, " : " callers, ");
     section.cases.push_back({prefix + kOurs, [=](Lab& lab) {
-                               const auto load = BrokerSessions(lab, 1, callers, Timed::kPair);
+                               const auto load = BrokerSessions(lab.broker(0).target(), 1, callers, Timed::kPair);
                                return OfPairs(Measure(lab, *load, true));
                              }});
     for (const std::string library : kLibraries) {

@@ -17,6 +17,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 namespace distlock::bench {
 namespace {
@@ -61,8 +62,7 @@ Child::Child(const std::vector<std::string>& args, std::string log) : log_(std::
 Child::~Child() { Stop(std::chrono::seconds(5)); }
 
 bool Child::Stop(std::chrono::seconds patience) {
-  if (!Alive()) return true;
-  kill(pid_, SIGTERM);
+  AskToStop();
   if (Wait(patience)) return true;
   kill(pid_, SIGKILL);
   waitpid(pid_, nullptr, 0);
@@ -74,9 +74,14 @@ bool Child::Wait(std::chrono::seconds patience) {
   const auto end = std::chrono::steady_clock::now() + patience;
   while (std::chrono::steady_clock::now() < end) {
     if (!Alive()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return false;
+}
+
+void Child::AskToStop() {
+  // To a broker a second one says: at once, and leave everything as it is.
+  if (Alive() && !std::exchange(asked_, true)) kill(pid_, SIGTERM);
 }
 
 bool Child::Alive() {

@@ -23,13 +23,15 @@ class Child {
   pid_t pid() const { return pid_; }
   bool Alive();
   bool Wait(std::chrono::seconds patience);  // for its end; false: it goes on
-  // SIGTERM, and SIGKILL when it has not ended after `patience`. Returns whether it ended by itself.
+  void AskToStop();  // SIGTERM, once
+  // AskToStop(), and SIGKILL when it has not ended after `patience`. Returns whether it ended by itself.
   bool Stop(std::chrono::seconds patience);
   std::string LogTail() const;  // the last lines, for a message about its failure
   std::string Log() const;      // all of its output so far
 
  private:
   pid_t pid_ = -1;
+  bool asked_ = false;
   bool ended_ = false;
   std::string log_;
 };

@@ -42,4 +42,10 @@ struct Section {
 
 std::vector<Section> Sections(const Setup& setup);
 
+// Its parts, in the order of the report.
+std::vector<Section> UncontendedSections(const Setup& setup);
+std::vector<Section> ContendedSections(const Setup& setup);
+std::vector<Section> UpkeepSections(const Setup& setup);
+std::vector<Section> GrowthSections(const Setup& setup);  // none unless asked for
+
 }  // namespace distlock::bench

@@ -17,6 +17,7 @@ Prints Markdown tables of medians and min..max over interleaved rounds. tests/be
   --charts FOLDER also draw throughput.svg and handoff.svg there
   --bin FOLDER    use the distlockd and distlock_bench found there instead of building them
   --only REGEX    only what matches as "section/case", such as '^lone|^handoff' or '1 x 256'
+  --growth        also the rows that show how costs grow, which take minutes
   --rounds N      interleaved rounds (5)
   --seconds S     length of each closed loop (1)
   --clients T     tcp or unix: how clients reach the broker, and direct ones Redis (tcp)

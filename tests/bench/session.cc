@@ -13,13 +13,13 @@ constexpr size_t kChunkBytes = 32 * 1024;  // half of the message the broker tak
 constexpr auto kPatience = std::chrono::seconds(10);
 constexpr auto kBeatInterval = std::chrono::milliseconds(900);
 
+}  // namespace
+
 grpc::ChannelArguments OwnConnection() {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return arguments;
 }
-
-}  // namespace
 
 std::string Encode(const v1::Command& command) {
   v1::SessionRequest request;
@@ -109,16 +109,22 @@ void Session::Beat() {
   });
 }
 
-std::string Session::Close() {
-  bool first = false;
-  Do([&first](Session& self) {
-    first = !std::exchange(self.closing_, true);
+void Session::Goodbye() {
+  bool reached = false;
+  Do([&reached](Session& self) {
+    const bool first = !std::exchange(self.closing_, true);
+    reached = self.opened_;
     v1::Command command;
     command.mutable_goodbye();
     if (first && !self.done_) self.Send(Encode(command));
   });
+  if (!reached) context_.TryCancel();  // nobody would hear it
+}
+
+std::string Session::Close(std::chrono::seconds patience) {
+  Goodbye();
   std::unique_lock lock(mu_);
-  if (!changed_.wait_for(lock, kPatience, [this] { return done_; })) {
+  if (!changed_.wait_for(lock, patience, [this] { return done_; })) {
     failed_ = true;
     lock.unlock();
     context_.TryCancel();

@@ -36,6 +36,9 @@ struct SeenEvent {
   std::string_view bytes;  // the whole event, for a message about what was not expected
 };
 
+// So that each client has a connection of its own.
+grpc::ChannelArguments OwnConnection();
+
 // Bytes of one command, ready for Session::Send.
 std::string Encode(const v1::Command& command);
 std::string EncodeAcquire(uint64_t id, const v1::LockSpec& spec);
@@ -62,8 +65,9 @@ class Session final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::Byt
   void Do(const std::function<void(Session&)>& action);
   void Beat();
 
+  void Goodbye();  // once; Close() does it too
   // Says goodbye and waits for the end of the stream. Returns what went wrong, "" for nothing.
-  std::string Close();
+  std::string Close(std::chrono::seconds patience = std::chrono::seconds(10));
 
  private:
   void OnReadDone(bool ok) override;

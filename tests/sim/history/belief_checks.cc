@@ -148,7 +148,8 @@ bool IsTakenUntold(const Index& index, const Tenure& tenure) {
 void CheckBelief(const Index& index, Report& report) {
   CheckOverlaps(index, report);
   for (const Tenure& tenure : index.tenures) {
-    if (tenure.came_back != kNotSeen) {
+    // A store that has gone back may give a repeated request the grant that had ended.
+    if (tenure.came_back != kNotSeen && !index.Forgot(tenure.lock, tenure.ended, tenure.came_back)) {
       report.Add("I1", tenure.lock, {tenure.lease}, tenure.came_back,
                  report.Lease(tenure.lease) + " believed again at " + Report::At(tenure.came_back) +
                      " after its belief had ended");

@@ -71,6 +71,19 @@ TEST(Exclusion, BeliefNeverComesBack) {
   EXPECT_VIOLATED(b, "I1");
 }
 
+TEST(Exclusion, BeliefMayComeBackWithAnOlderStore) {
+  for (const bool forgot : {false, true}) {
+    HistoryBuilder b;
+    const int64_t ann = b.Asks(0, "ann", {.detached = true});
+    b.Granted(10, ann, 5, 100);
+    b.Ended(20, ann);
+    if (forgot) b.Forgot(25);
+    b.AsksAgain(26, ann);
+    b.Granted(30, ann, 5, 130);
+    EXPECT_VIOLATED(b, forgot ? "" : "I1");
+  }
+}
+
 // ---- What excuses it ----
 
 HistoryBuilder Overlap(const Terms& ann_terms, bool calm, bool with_fault) {

@@ -129,7 +129,7 @@ void Index::ReadBelief(const Record& record, Fate& fate) {
   Tenure& tenure = tenures[static_cast<size_t>(fate.told)];
   const int64_t until = std::max(record.until_ns, record.at_ns);
   if (tenure.ended != kNotSeen && until > record.at_ns) {
-    tenure.came_back = record.at_ns;
+    if (tenure.came_back == kNotSeen) tenure.came_back = record.at_ns;
     return;
   }
   int32_t& open = open_belief_[static_cast<size_t>(fate.told)];

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How costs grow with what a broker has to remember: held leases, and waiters of one lock. Main thread.
+#pragma once
+
+#include "bench/lab.h"
+#include "bench/load.h"
+
+namespace distlock::bench {
+
+// A fresh broker, 20 sessions that hold `leases`, and one more session with 64 pairs in flight on other keys. Columns:
+// those of Measure, µs/pair, daemon B/lease, redis B/lease.
+Sample PairsBesideLeases(Lab& lab, size_t leases);
+
+// A fresh broker, 20 sessions with `waiters` in one queue: whoever is granted the lock releases it at once and queues
+// again. Columns: µs/hand-off, p50 µs, p99 µs (release called to grant seen), CPU (µs per hand-off).
+Sample HandoffsBeforeWaiters(Lab& lab, size_t waiters);
+
+}  // namespace distlock::bench

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/hoard.h"
+
+#include <cmath>
+#include <cstdio>
+#include <stdexcept>
+#include <thread>
+
+#include "bench/load.h"
+
+namespace distlock::bench {
+namespace {
+
+constexpr size_t kInFlight = 64;
+
+// A minute, and more for a million leases.
+std::chrono::seconds Patience(size_t leases) { return std::chrono::seconds(60 + leases / 5000); }
+
+}  // namespace
+
+Hoard::Hoard(const Daemon& broker, size_t leases, double ttl_seconds)
+    : broker_(broker), per_session_(leases / kSessions), ttl_seconds_(ttl_seconds), asked_(kSessions) {
+  sessions_ = OpenSessions(kSessions, [&](size_t s) {
+    return std::make_unique<Session>(
+        broker.target(), [this, s](Session& session, const SeenEvent& event) { Handle(s, session, event); });
+  });
+  pulse_.emplace(Pointers(sessions_));
+}
+
+void Hoard::TakeAll() {
+  for (size_t s = 0; s < kSessions; ++s) {
+    sessions_[s]->Do([this, s](Session& session) {
+      for (size_t i = 0; i < kInFlight; ++i) AskNext(s, session);
+    });
+  }
+  {
+    std::unique_lock lock(mu_);
+    const size_t wanted = per_session_ * kSessions;
+    const bool all = changed_.wait_for(lock, Patience(wanted),
+                                       [&] { return granted_ == wanted || !problem_.empty(); });
+    if (!all) throw std::runtime_error("not all leases were granted in time");
+  }
+  CheckAllHeld();
+}
+
+void Hoard::CheckAllHeld() {
+  {
+    std::lock_guard lock(mu_);
+    if (!problem_.empty()) throw std::runtime_error(problem_);
+  }
+  // Grants leave before they are counted.
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  while (broker_.Leases() < per_session_ * kSessions) {
+    if (std::chrono::steady_clock::now() > end) {
+      throw std::runtime_error("the broker does not count the leases that it granted");
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+void Hoard::GoodbyeAll() {
+  for (const auto& session : sessions_) session->Goodbye();
+  for (const auto& session : sessions_) {
+    const std::string problem = session->Close(Patience(per_session_ * kSessions));
+    if (!problem.empty()) throw std::runtime_error(problem);
+  }
+}
+
+void Hoard::WaitUntilFreed() {
+  const auto end = std::chrono::steady_clock::now() + Patience(per_session_ * kSessions);
+  while (broker_.Leases() != 0) {
+    if (std::chrono::steady_clock::now() > end) throw std::runtime_error("leases were left a minute after Goodbye");
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+void Hoard::AskNext(size_t s, Session& session) {
+  if (asked_[s] == per_session_) return;
+  char key[64];
+  std::snprintf(key, sizeof key, "tenant-%02zu/item-%05zu", s, asked_[s]);
+  v1::LockSpec spec = Spec(key);
+  const auto nanos = static_cast<int64_t>(std::lround(ttl_seconds_ * 1e9));
+  spec.mutable_ttl()->set_seconds(nanos / 1'000'000'000);
+  spec.mutable_ttl()->set_nanos(static_cast<int32_t>(nanos % 1'000'000'000));
+  session.Send(EncodeAcquire(++asked_[s] + 1, spec));
+}
+
+void Hoard::Handle(size_t s, Session& session, const SeenEvent& event) {
+  const bool granted = event.kind == v1::Event::kGranted;
+  {
+    std::lock_guard lock(mu_);
+    if (granted) {
+      ++granted_;
+    } else if (problem_.empty()) {
+      problem_ = Describe(event);
+    }
+    if (!granted || granted_ == per_session_ * kSessions) changed_.notify_all();
+  }
+  if (granted) AskNext(s, session);
+}
+
+}  // namespace distlock::bench
