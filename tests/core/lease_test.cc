@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <utility>
-
-#include "core/limits.h"
 #include "table.h"
 
 namespace distlock::core {
@@ -375,60 +372,6 @@ TEST(Lease, DetachedRenewalsWhoseMaxHoldPassedWhileTheStoreWasAwayAreRefused) {
   t.StoreComesUp();
   for (SessionId s = 1; s <= 20; ++s) t.Reply(t.Take<StoreRenew>().op, RenewDoneBatch{{RenewResult::kGone}});
   for (SessionId s = 1; s <= 20; ++s) EXPECT_EQ(t.Event<Refused>(s, 1).reason, RefusalReason::kNotHolder);
-}
-
-// A session that ends with more leases than the store releases in an attempt's time.
-TEST(Lease, VeryManyAreGivenBackAsFastAsTheStoreAnswers) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
-  const int all = 3 * static_cast<int>(kMaxGiveBacksSent);
-  for (int i = 1; i <= all; ++i) t.Hold(1, static_cast<RequestId>(i), "k" + std::to_string(i), i);
-  t.commands.clear();
-  t.Do(Goodbye{1});
-  EXPECT_EQ(t.Count<StoreRelease>(), kMaxGiveBacksSent);
-  EXPECT_EQ(t.broker.Stats().discards, static_cast<size_t>(all));
-
-  const auto first = t.Take<StoreRelease>();
-  t.Reply(first.op, GiveBackDone{.was_holder = true});
-  EXPECT_EQ(t.Count<StoreRelease>(), kMaxGiveBacksSent) << "an answer lets the next one go";
-
-  // Somebody asks for one that is held back: it is the next.
-  const auto last = Owner(all);
-  t.Do(Release{.session = 9, .request = 1, .name = Name("k" + std::to_string(all)), .owner = last, .ttl = kT});
-  t.Do(Release{.session = 9, .request = 2, .name = Name("new"), .owner = Owner(all + 1), .ttl = kT});
-  EXPECT_EQ(t.Count<StoreRelease>(), kMaxGiveBacksSent);
-  t.Reply(t.Take<StoreRelease>().op, GiveBackDone{.was_holder = true});
-  const auto& newest = std::get<StoreRelease>(t.commands.back());
-  EXPECT_TRUE(newest.owner == Owner(all + 1) || newest.owner == last) << "what a caller waits for goes first";
-
-  while (t.Count<StoreRelease>() > 0) t.Reply(t.Take<StoreRelease>().op, GiveBackDone{.was_holder = true});
-  EXPECT_EQ(t.broker.Stats().discards, 0u);
-}
-
-TEST(Lease, VeryManyGiveBacksOutliveTheStoresAbsence) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
-  const int all = 2 * static_cast<int>(kMaxGiveBacksSent);
-  for (int i = 1; i <= all; ++i) t.Hold(1, static_cast<RequestId>(i), "k" + std::to_string(i), i);
-  t.commands.clear();
-  t.Do(Goodbye{1});
-  t.Pass(seconds(4));  // no answer: asked again, and no more of them
-  EXPECT_LE(t.Count<StoreRelease>(), 2 * kMaxGiveBacksSent);
-  t.Do(StoreDown{"gone"});
-  const auto lost = std::exchange(t.commands, {});
-  for (const StoreCommand& command : lost) {
-    if (const auto* release = std::get_if<StoreRelease>(&command)) t.Reply(release->op, StoreUnknown{"gone"});
-  }
-  EXPECT_EQ(t.Count<StoreRelease>(), 0u);
-  t.StoreComesUp();
-  EXPECT_GT(t.Count<StoreRelease>(), 0u);
-  for (int i = 0; i < 10 && t.broker.Stats().discards > 0; ++i) {
-    while (t.Count<StoreRelease>() > 0) t.Reply(t.Take<StoreRelease>().op, GiveBackDone{.was_holder = true});
-    t.Pass(seconds(3));
-  }
-  EXPECT_EQ(t.broker.Stats().discards, 0u);
 }
 
 }  // namespace
