@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Installs what distlock needs from Debian's own packages, on Debian 12 or 13. Idempotent; returns at once when
-# nothing is missing. The libraries of --peers come by npm, from where it is set up to look. Two exceptions on Debian 12, both fetched and verified through the Debian archive this machine
+# nothing is missing. Two exceptions on Debian 12, both fetched and verified through the Debian archive this machine
 # already uses: its hiredis is too old and is built from Debian 13's source package, and it has no Valkey, which the
-# tests get from its backports.
+# tests get from its backports. The libraries of --peers come by npm, from where it is set up to look.
 set -euo pipefail
 
 usage() {
