@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -D HEAD=<file> -D PRELUDE=<file> -D QUEUE=<file> -D INSPECT=<file> -D VERBS=<files> -D OUT=<path without extension>
-#       -P embed_lua.cmake
-file(READ ${HEAD} opening)
-file(READ ${PRELUDE} prelude)
-file(READ ${QUEUE} queue)
-file(READ ${INSPECT} inspect)
+# cmake -D FOLDER=<of the scripts> -D VERBS=<files> -D OUT=<path without extension> -P embed_lua.cmake
+file(READ ${FOLDER}/head.lua opening)
+set(parts acquire release inspect prelude queue)  # in the order in which they may name each other
+foreach(part IN LISTS parts)
+  file(READ ${FOLDER}/${part}.lua text_of_${part})
+endforeach()
 set(declarations)
 set(definitions)
 
@@ -20,13 +20,13 @@ foreach(verb IN LISTS VERBS)
   endforeach()
 
   file(READ ${verb} body)
-  string(REPLACE "-- with inspect.lua\n" "${inspect}" body "${body}")
-  string(FIND "${body}" "-- with prelude.lua\n" marked)
-  if(marked EQUAL -1)
+  if(NOT body MATCHES "-- with (acquire|prelude).lua\n")
     set(body "-- with prelude.lua\n${body}")
   endif()
-  string(REPLACE "-- with prelude.lua\n" "${prelude}" body "${opening}${body}")
-  string(REPLACE "-- with queue.lua\n" "${queue}" body "${body}")
+  set(body "${opening}${body}")
+  foreach(part IN LISTS parts)
+    string(REPLACE "-- with ${part}.lua\n" "${text_of_${part}}" body "${body}")
+  endforeach()
   string(FIND "${body}" ")lua\"" clash)
   if(NOT clash EQUAL -1)
     message(FATAL_ERROR "${verb}: )lua\" would end the C++ literal it is embedded in")

@@ -45,6 +45,8 @@ std::string WantText(const core::Want& want) {
   return want.policy == core::Policy::kAdaptive ? text + "a" : text;
 }
 
+int64_t DelayMs(core::Duration delay) { return delay > core::Duration::zero() ? CeilMs(delay) : 0; }
+
 struct Encoder {
   const CodecOptions& options;
   const Keys& keys;
@@ -56,7 +58,7 @@ struct Encoder {
     CommandBuilder command = CallOnLock(lua::kAcquire, keys, in.name);
     command.Arg(HexOfOwner(in.owner))
         .Arg(CeilMs(in.ttl))
-        .Arg(in.lock_delay > core::Duration::zero() ? CeilMs(in.lock_delay) : 0)
+        .Arg(DelayMs(in.lock_delay))
         .Arg(in.not_after.us)
         .Arg(in.wait ? "1" : "0")
         .Arg(options.broker_id)
@@ -78,7 +80,7 @@ struct Encoder {
     command.Arg(in.not_after.us).Arg(CeilMs(options.token_keep));
     for (const auto& item : in.items) {
       command.Arg(HexOfOwner(item.owner)).Arg(CeilMs(item.ttl));
-      command.Arg(item.lock_delay > core::Duration::zero() ? CeilMs(item.lock_delay) : 0);
+      command.Arg(DelayMs(item.lock_delay));
       command.Arg(WantText(item.want)).Arg(item.info);
     }
     return {{Verb::kAcquireAll, in.op, in.items.size()}, &lua::kAcquireAll, std::move(command).Build()};
@@ -98,7 +100,7 @@ struct Encoder {
     CommandBuilder command = CallOnLock(lua::kRelease, keys, in.name);
     command.Arg(HexOfOwner(in.owner))
         .Arg(Cat(in.token))
-        .Arg(in.block > core::Duration::zero() ? CeilMs(in.block) : 0)
+        .Arg(DelayMs(in.block))
         .Arg(CeilMs(options.token_keep))
         .Arg(Trusted())
         .Arg(options.broker_id)
@@ -156,13 +158,60 @@ struct Encoder {
   }
 };
 
+// An item of batch.lua, and what is to be remembered of it.
+struct ItemEncoder {
+  const Keys& keys;
+  std::string text;
+
+  struct Item {
+    Question question;
+    std::string key;
+  };
+
+  Item operator()(const core::StoreAcquire& in) {
+    const int64_t ttl = CeilMs(in.ttl), delay = DelayMs(in.lock_delay);
+    Append(text, "a", HexOfOwner(in.owner), in.wait ? "1" : "0", core::IsPreferred(in.want) ? "1" : "0", in.not_after.us, ";", ttl + delay, ";",
+           WantText(in.want), ";", ttl, ";", delay, ";", in.info);
+    return {{Verb::kAcquire, in.op, 0}, keys.Holder(in.name)};
+  }
+  Item operator()(const core::StoreRelease& in) {
+    DISTLOCK_CHECK(in.block <= core::Duration::zero());
+    Append(text, "r1;", HexOfOwner(in.owner), ";", in.token, ";");
+    return {{Verb::kRelease, in.op, 0}, keys.Holder(in.name)};
+  }
+  template <typename Other>
+  Item operator()(const Other&) {
+    DISTLOCK_CHECK(false && "no item of a batch");
+    return {};
+  }
+};
+
 }  // namespace
 
 Codec::Codec(CodecOptions options) : options_(std::move(options)), keys_(options_.key_prefix) {
   DISTLOCK_CHECK(options_.key_prefix.find(":{") == std::string::npos);
+  const Encoder encoder{options_, keys_};
+  common_ = Cat(options_.broker_id, ";", CeilMs(options_.queue_slot), ";", encoder.Trusted(), ";", options_.max_waiters, ";", encoder.FairAfterUs());
 }
 
 Encoded Codec::Encode(const core::StoreCommand& command) const { return std::visit(Encoder{options_, keys_}, command); }
+
+EncodedBatch Codec::EncodeBatch(const std::vector<core::StoreCommand>& commands) const {
+  EncodedBatch batch;
+  CommandBuilder command = CallScript(lua::kBatch, commands.size());
+  std::vector<std::string> items;
+  for (const core::StoreCommand& one : commands) {
+    ItemEncoder encoder{keys_, {}};
+    auto [question, key] = std::visit(encoder, one);
+    batch.questions.push_back(question);
+    command.Arg(key);
+    items.push_back(std::move(encoder.text));
+  }
+  command.Arg(CeilMs(options_.token_keep)).Arg(common_);
+  for (const std::string& item : items) command.Arg(item);
+  batch.bytes = std::move(command).Build();
+  return batch;
+}
 
 std::string Codec::EncodeInspect(const core::LockName& name, uint32_t max_waiters) const {
   CommandBuilder command = CallOnLock(lua::kInspect, keys_, name);

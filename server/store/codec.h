@@ -10,9 +10,11 @@
 
 #include <hiredis/hiredis.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/messages.h"
@@ -47,6 +49,11 @@ struct Encoded {
   std::string bytes;
 };
 
+struct EncodedBatch {
+  std::vector<Question> questions;
+  std::string bytes;
+};
+
 struct Decoded {
   core::StoreReply reply;
   bool odd = false;  // not a shape that our scripts have: requests and replies may have come apart
@@ -60,6 +67,9 @@ class Codec {
   Encoded Encode(const core::StoreCommand& command) const;
   Decoded Decode(const Question& question, const redisReply& reply) const;
 
+  // Acquires, and releases that do not block, of different locks, as one call of batch.lua.
+  EncodedBatch EncodeBatch(const std::vector<core::StoreCommand>& commands) const;
+
   std::string EncodeInspect(const core::LockName& name, uint32_t max_waiters) const;
   // FailedPrecondition: a foreign key. Unavailable: any other error.
   static absl::StatusOr<LockView> DecodeInspect(const core::LockName& name, const redisReply& reply);
@@ -71,8 +81,25 @@ class Codec {
   std::string grant_channel() const { return keys_.GrantChannel(options_.broker_id); }
 
  private:
+  // Const after construction.
   CodecOptions options_;
   Keys keys_;
+  std::string common_;  // what all items of a batch share, as batch.lua reads it
+};
+
+// The answer to a batch, looked at one item at a time. Does not own it.
+class BatchReply {
+ public:
+  // Null: there is none.
+  BatchReply(const redisReply* reply, size_t items) : reply_(reply), items_(items) {}
+
+  // Calls `look` with what the item's own script would have answered, valid until it returns. With the whole, when that is an error
+  // or has no such shape; with null, when there is none.
+  void Of(size_t item, const std::function<void(const redisReply*)>& look) const;
+
+ private:
+  const redisReply* const reply_;
+  const size_t items_;
 };
 
 }  // namespace distlock::store

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -350,6 +351,26 @@ Decoded Codec::Decode(const Question& question, const redisReply& raw) const {
   // Failures carry no time: it is only for commands whose sending time counts.
   if (!std::holds_alternative<core::StoreFailed>(out.reply.outcome)) out.reply.time = AsStoreTime(*time);
   return out;
+}
+
+void BatchReply::Of(size_t item, const std::function<void(const redisReply*)>& look) const {
+  if (reply_ == nullptr || reply_->type != REDIS_REPLY_ARRAY || reply_->elements != items_ + 1) return look(reply_);
+  redisReply* const own = reply_->element[item + 1];
+  const bool is_granted = own->type == REDIS_REPLY_INTEGER && own->integer == kGranted;
+  if (!is_granted && (own->type != REDIS_REPLY_INTEGER || own->integer != kReleased)) return look(own);
+  // Only the code was sent, as what follows is the same for all: the time, or nothing to tell.
+  redisReply* const time = reply_->element[0];
+  redisReply nothing{};
+  nothing.type = REDIS_REPLY_STRING;
+  char empty[] = "";
+  nothing.str = empty;
+  redisReply* granted[] = {own, time, time, time};
+  redisReply* released[] = {own, time, &nothing};
+  redisReply whole{};
+  whole.type = REDIS_REPLY_ARRAY;
+  whole.elements = is_granted ? std::size(granted) : std::size(released);
+  whole.element = is_granted ? granted : released;
+  look(&whole);
 }
 
 absl::StatusOr<LockView> Codec::DecodeInspect(const core::LockName& name, const redisReply& raw) {

@@ -25,6 +25,7 @@ RedisStore::RedisStore(uv_loop_t* loop, RedisStoreOptions options)
       codec_(options_.codec),
       link_(loop, MakeLinkOptions(options_, 0), this),
       scripts_(&link_),
+      batch_(&codec_, &scripts_, [this](const Question& question, const Answer& answer) { OnAnswer(question, answer); }),
       channel_(loop, MakeLinkOptions(options_, 1), codec_.grant_channel(), this),
       questions_(loop) {}
 
@@ -105,14 +106,15 @@ void RedisStore::Submit(core::StoreCommand command) {
     down_cause_ = reconnect->cause;
     return link_.Reconnect(absl::UnavailableError(reconnect->cause));
   }
-  Encoded encoded = codec_.Encode(command);
-  const Question question = encoded.question;
-  Link::Done done = [this, question](const Answer& answer) { OnAnswer(question, answer); };
-  if (!up_) return link_.Reject(std::move(done), down_cause_);
-  scripts_.Call(*encoded.script, std::move(encoded.bytes), std::move(done));
+  if (up_) return batch_.Add(std::move(command));
+  link_.Reject([this, question = codec_.Encode(command).question](const Answer& answer) { OnAnswer(question, answer); },
+               down_cause_);
 }
 
-void RedisStore::Flush() { link_.Flush(); }
+void RedisStore::Flush() {
+  batch_.Send();
+  link_.Flush();
+}
 
 void RedisStore::OnAnswer(const Question& question, const Answer& answer) {
   Understood understood = Understand(codec_, question, answer);

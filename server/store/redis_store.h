@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "store/batch.h"
 #include "store/codec.h"
 #include "store/grant_channel.h"
 #include "store/link.h"
@@ -78,6 +79,7 @@ class RedisStore : public Store, private Link::Owner, private GrantChannel::Owne
   std::string last_problem_;
   Link link_;
   ScriptCaller scripts_;
+  Batch batch_;
   GrantChannel channel_;
   OpenQuestions questions_;
 };

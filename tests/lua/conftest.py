@@ -46,6 +46,20 @@ class Server:
         shutil.rmtree(self._dir)
 
 
+THROUGH_BATCH_TOO = ("test_acquire", "test_faults", "test_permit", "test_random", "test_random_kinds", "test_release", "test_rw", "test_watch")
+
+
+def pytest_generate_tests(metafunc):
+    if metafunc.module.__name__ in THROUGH_BATCH_TOO:
+        metafunc.parametrize("through_batch", [False, True], ids=["alone", "in_batch"], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def through_batch(request, monkeypatch):
+    """Acquires and releases as scripts of their own, or as items of batch."""
+    monkeypatch.setattr(lua.Lock, "through_batch", getattr(request, "param", False))
+
+
 @pytest.fixture(scope="session", params=_binaries() or ["redis-server"], ids=os.path.basename)
 def server(request):
     started = Server(request.param)

@@ -5,10 +5,10 @@ each key must have a TTL."""
 import hashlib
 import pathlib
 
-from resp import Connection
+from resp import Connection, ReplyError
 
 LUA = pathlib.Path(__file__).resolve().parents[2] / "lua"
-VERBS = ("acquire", "acquire_all", "renew", "release", "withdraw", "tend", "inspect", "watch", "convert", "force")
+VERBS = ("acquire", "acquire_all", "batch", "renew", "release", "withdraw", "tend", "inspect", "watch", "convert", "force")
 (GRANTED, QUEUED, HELD, LATE, FOREIGN, QUEUE_FULL, RELEASED, NOT_HOLDER, WITHDRAWN, GONE, TENDED, RENEWED,
  INSPECTED, MISMATCH, CONVERTED, TOLD) = range(1, 17)
 KEEP_MS = 86_400_000
@@ -16,12 +16,13 @@ SLOT_MS = 30_000
 TTL_MS = 15_000
 FAIR_AFTER_US = 100_000
 NOBODY = "0" * 32
-PARTS = ("inspect", "prelude", "queue")  # in the order in which they may name each other
+PARTS = ("acquire", "release", "inspect", "prelude", "queue")  # in the order in which they may name each other
 
 
 def source(verb):
     text = (LUA / f"{verb}.lua").read_text()
-    text = (LUA / "head.lua").read_text() + ("" if "-- with prelude.lua\n" in text else "-- with prelude.lua\n") + text
+    brings_prelude = "-- with prelude.lua\n" in text or "-- with acquire.lua\n" in text
+    text = (LUA / "head.lua").read_text() + ("" if brings_prelude else "-- with prelude.lua\n") + text
     for part in PARTS:
         text = text.replace(f"-- with {part}.lua\n", (LUA / f"{part}.lua").read_text())
     return text
@@ -44,6 +45,14 @@ def load(redis):
         assert redis("SCRIPT", "LOAD", SOURCES[verb]).decode() == SHA[verb]
 
 
+def of_item(reply, i):
+    """What the i-th item's own script would have answered."""
+    time, item = reply[0], reply[1 + i]
+    if isinstance(item, ReplyError):
+        raise item
+    return item if isinstance(item, list) else {GRANTED: [GRANTED, time, time, time], RELEASED: [RELEASED, time, b""]}[item]
+
+
 def one_holder(reply):
     """A reply about at most one holder and one grant, in a shape that is always as long: HELD (left, value, queue length), QUEUED
     (place and the same), RELEASED and WITHDRAWN without an empty word, TENDED (left, the five fields, more)."""
@@ -62,6 +71,8 @@ def one_holder(reply):
 
 
 class Lock:
+    through_batch = False  # acquires and releases go as the only item of a batch
+
     def __init__(self, redis, name="default/k", prefix="dl", trusted=1, check_ttl=True):
         self.redis, self.name, self.prefix, self.trusted, self.check_ttl = redis, name, prefix, trusted, check_ttl
         base = f"{prefix}:{{{name}}}"
@@ -76,8 +87,28 @@ class Lock:
         keys = self.keys if keys is None else keys
         return ("EVALSHA", SHA[verb], len(keys), *keys, *argv)
 
+    def item(self, verb, *argv):
+        """An acquire or a release, given its own arguments, as batch takes it."""
+        if verb == "release":
+            return f"r1;{argv[0]};{argv[1]};"
+        who, ttl, delay, not_after, wait, _, _, info, _, _, _, want, preferred, _ = argv
+        return f"a{who}{wait}{preferred}{not_after};{int(ttl) + int(delay)};{want};{ttl};{delay};{info}"
+
+    def batch_command(self, verb, *argv):
+        """The batch of one item."""
+        if verb == "release":
+            keep, trusted, at, fair_after = argv[3:]
+            common = (at, SLOT_MS, trusted, 10_000, fair_after)
+        else:
+            common = (argv[5], argv[6], argv[9], argv[10], argv[13])
+            keep = argv[8]
+        return ("EVALSHA", SHA["batch"], 1, self.h, keep, ";".join(map(str, common)), self.item(verb, *argv))
+
     def call(self, verb, *argv, keys=None):
-        reply = self.redis(*self.command(verb, *argv, keys=keys))
+        if self.through_batch and (verb == "acquire" or verb == "release" and argv[2] == 0):
+            reply = of_item(self.redis(*self.batch_command(verb, *argv)), 0)
+        else:
+            reply = self.redis(*self.command(verb, *argv, keys=keys))
         assert isinstance(reply[0], int) and None not in reply, reply
         reply = [item.decode("latin-1") if isinstance(item, bytes) else item for item in reply]
         if self.check_ttl:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "redis/mischief.h"
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <iterator>
@@ -288,7 +289,20 @@ core::StoreCommand Mischief::Command(const Action& action, Deed verb) const {
   return tend;
 }
 
+// Alone, or in a batch with a neighbour of another lock.
+std::string Mischief::LeaseBytes(const Action& action, Deed verb) const {
+  Action neighbour = action;
+  ++neighbour.lock;
+  std::vector<core::StoreCommand> both = {Command(action, verb), Command(neighbour, action.b % 2 == 0 ? Deed::kAcquire : Deed::kRelease)};
+  const bool blocks = std::any_of(both.begin(), both.end(), [](const core::StoreCommand& command) {
+    const auto* release = std::get_if<core::StoreRelease>(&command);
+    return release != nullptr && release->block > core::Duration::zero();
+  });
+  return action.c % 2 == 0 || blocks ? Broker(action).Encode(both[0]).bytes : Broker(action).EncodeBatch(both).bytes;
+}
+
 std::string Mischief::CallBytes(const Action& action, Deed verb) const {
+  if (verb == Deed::kAcquire || verb == Deed::kRelease) return LeaseBytes(action, verb);
   if (verb == Deed::kInspect) return Broker(action).EncodeInspect(Lock(action), action.a % 4u);
   return Broker(action).Encode(Command(action, verb)).bytes;
 }

@@ -86,6 +86,7 @@ class Mischief {
   // One of the lock's five keys.
   std::string Key(const Action& action, uint8_t which) const;
   // A call of the verb that the deed names, as bytes.
+  std::string LeaseBytes(const Action& action, Deed verb) const;
   std::string CallBytes(const Action& action, Deed verb) const;
   core::Want Want(const Action& action) const;
   core::StoreCommand Command(const Action& action, Deed verb) const;

@@ -56,7 +56,9 @@ StoreLink::StoreLink(Env& env, Process& broker, std::function<StoreProcess&()> p
       primary_(std::move(primary)),
       codec_(std::move(options)),
       tell_(std::move(tell)),
-      scripts_(this) {}
+      scripts_(this),
+      batch_(&codec_, &scripts_,
+             [this](const store::Question& question, const store::Answer& answer) { OnAnswer(question, answer); }) {}
 
 StoreLink::~StoreLink() = default;
 
@@ -180,19 +182,31 @@ void StoreLink::Submit(core::StoreCommand command) {
     up_ = false;
     return Reconnect();
   }
-  store::Encoded encoded = codec_.Encode(command);
-  const store::Question question = encoded.question;
-  Done done = [this, question](const store::Answer& answer) {
-    store::Understood understood = store::Understand(codec_, question, answer);
-    if (!understood.reconnect.empty()) {
-      up_ = false;
-      cause_ = understood.reconnect;
-      Reconnect();
-    }
-    tell_(std::move(understood.reply));
-  };
-  if (!up_) return Reject(std::move(done), cause_);
-  scripts_.Call(*encoded.script, std::move(encoded.bytes), std::move(done));
+  if (!up_) {
+    const store::Question question = codec_.Encode(command).question;
+    return Reject([this, question](const store::Answer& answer) { OnAnswer(question, answer); }, cause_);
+  }
+  batch_.Add(std::move(command));
+  SendSoon();
+}
+
+void StoreLink::SendSoon() {
+  if (env_.temper.gather == Duration(0)) return batch_.Send();
+  if (std::exchange(gathers_, true)) return;
+  broker_.PostAfter(env_.dice.Between(Duration(0), env_.temper.gather), [this] {
+    gathers_ = false;
+    batch_.Send();
+  });
+}
+
+void StoreLink::OnAnswer(const store::Question& question, const store::Answer& answer) {
+  store::Understood understood = store::Understand(codec_, question, answer);
+  if (!understood.reconnect.empty()) {
+    up_ = false;
+    cause_ = understood.reconnect;
+    Reconnect();
+  }
+  tell_(std::move(understood.reply));
 }
 
 // ---- The hand-off channel ----

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "store/answer.h"
+#include "store/batch.h"
 #include "store/scripts.h"
 #include "world/store_process.h"
 #include "world/wire.h"
@@ -38,6 +39,8 @@ class StoreLink : private store::CommandSender {
 
   void Send(std::string_view command, Done done) override;
   void Flush() override {}
+  void SendSoon();
+  void OnAnswer(const store::Question& question, const store::Answer& answer);
   void Connect();
   void Prepare();
   void OnReply(uint64_t connection, const store::ReplyPtr& reply);
@@ -57,6 +60,8 @@ class StoreLink : private store::CommandSender {
   const store::Codec codec_;
   const std::function<void(core::Input)> tell_;
   store::ScriptCaller scripts_;
+  store::Batch batch_;
+  bool gathers_ = false;  // and is going to send
 
   // The command connection. `life_` tells this one from those before.
   WirePtr wire_;

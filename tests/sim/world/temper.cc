@@ -147,6 +147,7 @@ Temper DrawTemper(uint64_t seed, Dice& dice, Workload wanted) {
   if (!temper.calm) DrawFaults(dice, temper);
   if (!temper.calm && wide && dice.Chance(0.3)) OnlyDeleteKeys(temper);
   DrawWays(dice, temper);  // now that it is known how many locks there are
+  if (seed / 2 % 2 == 1) temper.gather = milliseconds(2);
   return temper;
 }
 

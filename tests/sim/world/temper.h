@@ -41,6 +41,7 @@ struct Temper {
   double slow = 0;                // part of messages that take up to slowest_delay
   Duration slowest_delay{};
   Duration notice_lag{};          // by which hand-off channels are behind the answers to commands
+  Duration gather{};              // for so long at most brokers gather what goes to the store in one call; 0: not at all
   Duration validity{};
   Duration queue_slot{};
   Duration store_timeout{};       // after which a broker says that it could not confirm a release
