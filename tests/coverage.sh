@@ -55,7 +55,20 @@ view() {
   llvm-cov "$kind" "$build/bin/core_test" -object "$build/bin/sim_small_test" -object "$build/bin/distlock_sim" \
     -instr-profile="$build/core.profdata" "$@" server/core
 }
-[ -z "$missed" ] || view show -show-branches=count | grep -B3 -E 'Branch .*(True|False): 0[],]' || true
+[ -z "$missed" ] || view export -format=lcov | python3 -c '
+import os, sys
+told = set()
+for record in sys.stdin:
+    kind, _, rest = record.rstrip("\n").partition(":")
+    if kind == "SF":
+        path = os.path.relpath(rest)
+        with open(path) as source:
+            lines = source.read().split("\n")
+    elif kind == "BRDA":
+        line, _, _, count = rest.split(",")
+        if count in ("0", "-") and (path, line) not in told:
+            told.add((path, line))
+            print(f"{path}:{line} {lines[int(line) - 1].strip()}")'
 view report -show-region-summary=false | sed 's|^/.*/server/|server/|'
 view export -format=text -summary-only | python3 -c '
 import json, sys

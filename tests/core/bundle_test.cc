@@ -1,40 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Several locks of one request: all or nothing.
-#include "table.h"
+#include "several.h"
 
 namespace distlock::core {
 namespace {
-
-struct Several : Table {
-  explicit Several(bool one_server = true) : Table(BrokerConfig{.one_server = one_server}) {
-    StoreComesUp();
-    Open(1);
-  }
-  // Requests from 7 on, owners from 1 on.
-  AcquireAll All(const std::vector<std::string>& keys, std::optional<Duration> max_wait = {}) {
-    AcquireAll all;
-    for (size_t i = 0; i < keys.size(); ++i) {
-      all.parts.push_back(Want(1, 7 + i, keys[i], 1 + static_cast<int>(i)));
-      all.parts.back().max_wait = max_wait;
-    }
-    return all;
-  }
-  static AcquireAll Detached(AcquireAll all, SessionId session) {
-    for (Acquire& part : all.parts) {
-      part.detached = true;
-      part.session = session;
-      part.owner[0] = kRepeatableMark;
-    }
-    return all;
-  }
-  std::vector<OwnerId> Released() {
-    std::vector<OwnerId> owners;
-    while (Count<StoreRelease>() > 0) owners.push_back(Take<StoreRelease>().owner);
-    std::sort(owners.begin(), owners.end());
-    return owners;
-  }
-};
 
 TEST(Bundle, AllThatAreFreeAreTakenByOneCall) {
   Several t;

@@ -126,5 +126,98 @@ TEST(Convert, NobodyIsAnsweredWhoseStreamIsOver) {
   EXPECT_EQ(t.broker.Stats().timers, 0u);
 }
 
+TEST(Convert, OfWhatIsGivenBackMeansThatGrantOnly) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  auto granted = t.Hold(1, 7, "a", 1);
+  t.Do(StreamEnded{1});
+  auto any = ByName(granted);
+  any.token = 0;
+  t.Do(any);
+  EXPECT_EQ(t.Event<Refused>(9, 1).reason, RefusalReason::kNotHolder);
+  ++granted.token;  // which it was granted through another broker
+  t.Do(ByName(granted));
+  EXPECT_EQ(t.Take<StoreConvert>().token, granted.token);
+}
+
+TEST(Convert, OfWhatIsBeingReleasedMeansThatGrantOnly) {
+  struct Case {
+    uint64_t released, converted;
+    bool refused;
+  };
+  for (const Case& c : {Case{42, 42, true}, {42, 0, true}, {0, 42, true}, {42, 43, false}}) {
+    Table t;
+    t.StoreComesUp();
+    t.Do(Release{.session = 8, .request = 1, .name = Name("a"), .owner = Owner(1), .token = c.released, .ttl = kT});
+    t.Do(Convert{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = c.converted, .info = {}});
+    EXPECT_EQ(t.Events<Refused>(), c.refused ? 1u : 0u) << c.released << " and " << c.converted;
+    EXPECT_EQ(t.Count<StoreConvert>(), c.refused ? 0u : 1u) << c.released << " and " << c.converted;
+  }
+}
+
+TEST(Convert, AWithdrawalIsNoReasonToRefuseIt) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  t.Do(t.Want(1, 7, "a", 1));
+  t.Do(Cancel{1, 7});
+  t.Event<Refused>(1, 7);
+  EXPECT_EQ(t.Count<StoreWithdraw>(), 1u);
+  t.Do(Convert{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 42, .info = {}});
+  EXPECT_EQ(t.Events<Refused>(), 0u);
+  EXPECT_EQ(t.Count<StoreConvert>(), 1u) << "the store knows whether it holds";
+}
+
+TEST(Convert, TheSameRequestTwiceIsOne) {
+  Table t;
+  t.StoreComesUp();
+  for (int i = 0; i < 2; ++i) {
+    t.Do(Convert{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}});
+  }
+  ASSERT_EQ(t.Count<StoreConvert>(), 1u);
+  t.Reply(t.Take<StoreConvert>().op, ConvertDone{.result = Result::kConverted, .next = {}});
+  EXPECT_EQ(t.Events<Converted>(), 1u);
+}
+
+TEST(Convert, AStoreThatIsSilentIsAskedAgainOverANewConnection) {
+  Table t;
+  t.StoreComesUp();
+  t.Do(Convert{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}});
+  const auto first = t.Take<StoreConvert>();
+  t.Pass(seconds(3));
+  EXPECT_EQ(t.Count<StoreReconnect>(), 1u);
+  const auto second = t.Take<StoreConvert>();
+  t.Reply(first.op, StoreUnknown{"reset"});
+  t.Pass(milliseconds(500));
+  EXPECT_EQ(t.Count<StoreConvert>(), 0u) << "the second is under way and will tell";
+  t.Reply(second.op, ConvertDone{.result = Result::kConverted, .next = {}});
+  EXPECT_EQ(t.Event<Converted>(9, 1).token, 5u);
+}
+
+TEST(Convert, WhatTheStoreLastComplainedOfIsSaid) {
+  Table t;
+  t.StoreComesUp();
+  t.Do(Convert{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}});
+  while (t.Events<Refused>() == 0) {
+    while (t.Count<StoreConvert>() > 0) t.Reply(t.Take<StoreConvert>().op, StoreFailed{FailureKind::kUnavailable, "LOADING"});
+    t.Pass(milliseconds(100));
+  }
+  const auto refused = t.Event<Refused>(9, 1);
+  EXPECT_EQ(refused.reason, RefusalReason::kStoreUnavailable);
+  EXPECT_EQ(refused.cause.find("LOADING"), 0u) << refused.cause;
+}
+
+TEST(Convert, OfAForeignKeyIsRefusedAtOnce) {
+  Table t;
+  t.StoreComesUp();
+  t.Do(Convert{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}});
+  t.Reply(t.Take<StoreConvert>().op, StoreFailed{FailureKind::kForeignKey, "a list"});
+  const auto refused = t.Event<Refused>(9, 1);
+  EXPECT_EQ(refused.reason, RefusalReason::kForeignKey);
+  EXPECT_EQ(refused.cause, "a list");
+  EXPECT_EQ(t.broker.Stats().timers, 0u);
+}
+
 }  // namespace
 }  // namespace distlock::core

@@ -314,5 +314,42 @@ TEST(Detached, AGrantThatNobodyCouldUseIsOnRecord) {
   EXPECT_EQ(Kinds(t), std::vector{FactKind::kGivenBack});
 }
 
+TEST(Detached, APlaceThatOnlyAOneTryIsLeftForIsGivenUp) {
+  Table t;
+  t.StoreComesUp();
+  t.Do(Detached(t, 1));
+  auto once = Detached(t, 2);
+  once.max_wait = Duration::zero();
+  t.Do(once);
+  t.Do(StreamEnded{1});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.owner = Owner(99), .time_left = kT}}, 4});
+  EXPECT_EQ(t.Event<Refused>(2, 1).reason, RefusalReason::kLockHeld);
+  EXPECT_TRUE(t.Take<StoreWithdraw>().keep_grant);
+  EXPECT_EQ(t.broker.Stats().waiters + t.broker.Stats().queues, 0u);
+}
+
+TEST(Detached, AGrantThatCameAfterItsWithdrawalIsLeftToARepeat) {
+  Table t;
+  t.StoreComesUp();
+  t.Do(Detached(t, 1));
+  const auto ask = t.Take<StoreAcquire>();
+  t.Do(StreamEnded{1});
+  t.Reply(t.Take<StoreWithdraw>().op, GiveBackDone{});
+  t.Reply(ask.op, AcquireGranted{42, t.StoreNow()});
+  EXPECT_TRUE(t.commands.empty()) << "it may hold it through another broker";
+}
+
+TEST(Detached, ALateNoticeOfTheVeryGrantThatIsReleasedGrantsNothing) {
+  Table t;
+  t.StoreComesUp();
+  QueueRepeat(t);
+  t.Do(StaleRelease(3));
+  t.Do(NoticeOf(t, 42));
+  EXPECT_EQ(t.Events<Granted>(), 0u);
+  t.Reply(t.Take<StoreRelease>().op, GiveBackDone{.was_holder = true});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{43, t.StoreNow()});
+  EXPECT_EQ(t.Event<Granted>(2, 1).token, 43u);
+}
+
 }  // namespace
 }  // namespace distlock::core

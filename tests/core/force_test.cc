@@ -187,5 +187,42 @@ TEST(Force, ANoticeOfADetachedLeaseGivesItBack) {
   EXPECT_EQ(t.broker.Stats().discards, 0u);
 }
 
+TEST(Force, TheSameRequestTwiceIsOne) {
+  Table t;
+  t.StoreComesUp();
+  t.Do(Others());
+  t.Do(Others());
+  ASSERT_EQ(t.Count<StoreForce>(), 1u);
+  t.Reply(t.Take<StoreForce>().op, ForceDone{.result = Result::kReleased, .next = {}});
+  EXPECT_EQ(t.Events<Released>(), 1u);
+}
+
+TEST(Force, AForeignKeyIsNoHolder) {
+  Table t;
+  t.StoreComesUp();
+  t.Do(Others());
+  t.Reply(t.Take<StoreForce>().op, StoreFailed{FailureKind::kForeignKey, "a list"});
+  const auto refused = t.Event<Refused>(9, 1);
+  EXPECT_EQ(refused.reason, RefusalReason::kForeignKey);
+  EXPECT_EQ(refused.cause, "a list");
+  EXPECT_EQ(t.broker.Stats().timers, 0u);
+}
+
+TEST(Force, NobodyIsAnsweredWhoseStreamIsOver) {
+  Table t;
+  t.StoreComesUp();
+  t.Do(Others());
+  auto another = Others();
+  another.session = 10;
+  t.Do(another);
+  const auto ask = t.Take<StoreForce>();
+  t.Do(StreamEnded{9});
+  t.Reply(ask.op, ForceDone{.result = Result::kTold, .next = {}});
+  t.Reply(t.Take<StoreForce>().op, ForceDone{.result = Result::kReleased, .next = {}});
+  EXPECT_EQ(t.Event<Released>(10, 1).outcome, ReleaseOutcome::kReleased) << "who else asked is";
+  t.Pass(seconds(20));
+  EXPECT_TRUE(t.commands.empty() && t.notes.empty());
+}
+
 }  // namespace
 }  // namespace distlock::core

@@ -63,5 +63,44 @@ TEST(GiveBack, VeryManyOutliveTheStoresAbsence) {
   EXPECT_EQ(t.broker.Stats().discards, 0u);
 }
 
+Release ByOwner(SessionId session, uint64_t token) {
+  return {.session = session, .request = 1, .name = Name("a"), .owner = Owner(1), .token = token, .ttl = kT};
+}
+
+TEST(GiveBack, OfALeaseOfTheSameSessionIsAnsweredOnce) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  const auto granted = t.Hold(1, 7, "a", 1);
+  auto release = ByOwner(1, granted.token);
+  release.request = 8;
+  t.Do(release);
+  t.Reply(t.Take<StoreRelease>().op, GiveBackDone{.was_holder = true});
+  EXPECT_EQ(t.Event<Released>(1, 8).outcome, ReleaseOutcome::kReleased);
+  EXPECT_EQ(t.Events<Released>(), 0u) << "it was not somebody else";
+  EXPECT_EQ(t.broker.Stats().leases, 0u);
+}
+
+TEST(GiveBack, OfAnyGrantStaysSoWhenOneIsNamedAsWell) {
+  Table t;
+  t.StoreComesUp();
+  t.Do(StoreDown{"gone"});
+  t.Do(ByOwner(3, 0));
+  t.Do(ByOwner(4, 43));
+  t.StoreComesUp();
+  EXPECT_EQ(t.Take<StoreRelease>().token, 0u);
+}
+
+TEST(GiveBack, UnderAForeignKeyNothingIsLeftToRelease) {
+  Table t;
+  t.StoreComesUp();
+  t.Do(ByOwner(3, 42));
+  t.Reply(t.Take<StoreRelease>().op, StoreFailed{FailureKind::kForeignKey, "a list"});
+  EXPECT_EQ(t.Event<Released>(3, 1).outcome, ReleaseOutcome::kAlreadyGone);
+  t.Pass(seconds(60));
+  EXPECT_EQ(t.Count<StoreRelease>(), 0u);
+  EXPECT_EQ(t.broker.Stats().discards, 0u);
+}
+
 }  // namespace
 }  // namespace distlock::core

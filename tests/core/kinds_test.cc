@@ -154,5 +154,19 @@ TEST(Kinds, MoreThanOneCallTakesAreAskedForInTurn) {
   EXPECT_EQ(seen.size(), static_cast<size_t>(count));
 }
 
+TEST(Kinds, AMismatchNamesTheModeOfTheHolders) {
+  for (const auto& [mode, name] : {std::pair(Mode::kExclusive, "EXCLUSIVE"), std::pair(Mode::kShared, "SHARED")}) {
+    Table t;
+    Up(t);
+    Acquire acquire = t.Want(1, 1, "a", 1);
+    acquire.want = {.mode = Mode::kPermit, .permits = 1, .limit = 3};
+    t.Do(acquire);
+    t.Reply(t.Take<StoreAcquire>().op, AcquireMismatch{mode, 0});
+    const auto refused = t.Event<Refused>(1, 1);
+    EXPECT_EQ(refused.reason, RefusalReason::kLimitMismatch);
+    EXPECT_NE(refused.cause.find(name), std::string::npos) << refused.cause;
+  }
+}
+
 }  // namespace
 }  // namespace distlock::core

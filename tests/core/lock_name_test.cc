@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/lock_name.h"
 
+#include <compare>
 #include <random>
+#include <string>
+#include <tuple>
 
 #include "gtest/gtest.h"
 
@@ -31,9 +34,26 @@ TEST(LockName, RoundTripsAnyBytes) {
 }
 
 TEST(LockName, RefusesWhatEncodeCannotHaveMade) {
-  for (const char* bad : {"", "/", "a", "a/", "/k", "a/%", "a/%2", "a/%zz", "a/%41", "a/{", "a/k%2f", "a\n/k"}) {
+  for (const char* bad : {"", "/", "a", "a/", "/k", "a/%", "a/%2", "a/%zz", "a/%2-", "a/%:5", "a/%41", "a/{", "a/k%2f", "a\n/k"}) {
     EXPECT_FALSE(LockName::FromEscaped(bad)) << bad;
   }
+}
+
+TEST(LockName, ThatStartsWithAPrefixStartsWithItsEscapedForm) {
+  for (const auto& [ns, prefix, rest] : {std::tuple("a/b", "{x}/", "y%"), std::tuple("d", "", "k"), std::tuple("d", "10%", "\n")}) {
+    const auto name = LockName::Encode(ns, std::string(prefix) + rest);
+    EXPECT_EQ(name.escaped(), EscapeNamespace(ns) + "/" + EscapeKey(prefix) + EscapeKey(rest));
+    EXPECT_FALSE(name.empty());
+  }
+  EXPECT_TRUE(LockName().empty());
+}
+
+TEST(LockName, IsOrderedAsItIsWritten) {
+  const auto a = LockName::Encode("d", "a"), b = LockName::Encode("d", "b");
+  EXPECT_LT(a, b);
+  EXPECT_GT(b, a);
+  EXPECT_EQ(a <=> LockName::Encode("d", "a"), std::strong_ordering::equal);
+  EXPECT_LT(LockName(), a);
 }
 
 }  // namespace

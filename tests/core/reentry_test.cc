@@ -224,5 +224,55 @@ TEST(Reentry, ADrainLosesItOnceForEachWhoHasIt) {
   EXPECT_EQ(t.Events<Lost>(), 0u);
 }
 
+TEST(Reentry, OtherwiseThanItIsHeldIsRefusedAndSaysWhatToDo) {
+  const Want writer{}, reader{.mode = Mode::kShared}, two{.mode = Mode::kPermit, .permits = 2, .limit = 5};
+  Want three = two, of_more = two;
+  three.permits = 3;
+  of_more.limit = 6;
+  struct Case {
+    const char* what;
+    Want has, wants;
+    const char* advice;
+  };
+  const Case cases[] = {
+      {"a reader as writer", reader, writer, "release it, acquire EXCLUSIVE"},
+      {"a writer as reader", writer, reader, "convert it to SHARED"},
+      {"a writer with permits", writer, two, "as it is held"},
+      {"a reader with permits", reader, two, "as it is held"},
+      {"permits as reader", two, reader, "as it is held"},
+      {"permits as writer", two, writer, "as it is held"},
+      {"other permits", two, three, "as it is held"},
+      {"permits of another limit", two, of_more, "as it is held"},
+  };
+  for (const Case& c : cases) {
+    Nested t;
+    Acquire first = t.Again(7, 1), again = t.Again(8, 2);
+    first.want = c.has;
+    again.want = c.wants;
+    t.Do(first);
+    t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+    t.Do(again);
+    const auto refused = t.Event<Refused>(1, 8);
+    EXPECT_EQ(refused.reason, RefusalReason::kNotSupported) << c.what;
+    EXPECT_NE(refused.cause.find(c.advice), std::string::npos) << c.what << ": " << refused.cause;
+    EXPECT_TRUE(t.commands.empty()) << c.what;
+    again.want = c.has;
+    again.want.policy = Policy::kAdaptive;  // which counts for a place in the queue only
+    t.Do(again);
+    EXPECT_EQ(t.Event<Granted>(1, 8).hold_count, 2u) << c.what;
+  }
+}
+
+TEST(Reentry, AReleaseByOwnerFromItsOwnSessionEndsItForAll) {
+  Nested t;
+  t.TakenThrice();
+  t.Do(Release{.session = 1, .request = 20, .name = Name("a"), .owner = Owner(1), .token = 42, .ttl = kT});
+  for (const RequestId request : {7, 8, 9}) {
+    EXPECT_EQ(t.Event<Released>(1, request).outcome, ReleaseOutcome::kReleased);
+  }
+  t.Reply(t.Take<StoreRelease>().op, GiveBackDone{.was_holder = true});
+  EXPECT_EQ(t.Event<Released>(1, 20).outcome, ReleaseOutcome::kReleased);
+}
+
 }  // namespace
 }  // namespace distlock::core

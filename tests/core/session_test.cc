@@ -270,5 +270,57 @@ TEST(Drain, ASecondShorterOneDoesNotCompleteItAgain) {
   EXPECT_EQ(t.drains, 1);
 }
 
+TEST(Session, AnIdIsInUseAlsoWhileItWaits) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  t.Do(t.Want(1, 7, "a", 1));
+  t.Do(t.Want(1, 7, "b", 2));
+  EXPECT_EQ(t.Event<Refused>(1, 7).reason, RefusalReason::kInvalidArgument);
+  t.Do(AcquireAll{{t.Want(1, 8, "c", 3), t.Want(1, 9, "d", 4)}});
+  t.Do(t.Want(1, 9, "e", 5));
+  EXPECT_EQ(t.Event<Refused>(1, 9).reason, RefusalReason::kInvalidArgument);
+  EXPECT_EQ(t.Count<StoreAcquire>(), 1u);
+  t.Reply(t.Take<StoreAcquireAll>().op, AcquireAllDone{{{41, t.StoreNow()}, {42, t.StoreNow()}}});
+  EXPECT_EQ(t.Event<Granted>(1, 9).name, Name("d")) << "the first one is as it was";
+}
+
+TEST(Session, AHoldStreamHasNoHeartbeat) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1, SessionKind::kHold);
+  t.Do(Heartbeat{1, 1});
+  EXPECT_TRUE(t.notes.empty());
+  t.Pass(2 * kV);
+  EXPECT_EQ(t.broker.Stats().sessions, 1u) << "and does not lapse without one";
+}
+
+TEST(Session, AGoodbyeThatCrossesItsEndIsNothing) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  t.Pass(kV);
+  EXPECT_EQ(t.Event<EndStream>(1, 0).why, StreamEnd::kLapsed);
+  t.Do(Goodbye{1});
+  EXPECT_TRUE(t.commands.empty() && t.notes.empty());
+}
+
+TEST(Drain, WaitsForConversionsAndForcedReleases) {
+  for (const bool conversion_last : {true, false}) {
+    Table t;
+    t.StoreComesUp();
+    t.Do(Convert{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}});
+    t.Do(ForceRelease{.session = 9, .request = 2, .name = Name("b"), .owner = Owner(2), .token = 6, .broker_id = {}, .reason = {}});
+    const StoreReply converted{t.Take<StoreConvert>().op, t.StoreNow(), ConvertDone{.result = ConvertDone::Result::kConverted, .next = {}}};
+    const StoreReply forced{t.Take<StoreForce>().op, t.StoreNow(), ForceDone{.result = ForceDone::Result::kReleased, .next = {}}};
+    t.Do(Drain{seconds(10)});
+    EXPECT_EQ(t.drains, 0);
+    t.Do(conversion_last ? forced : converted);
+    EXPECT_EQ(t.drains, 0);
+    t.Do(conversion_last ? converted : forced);
+    EXPECT_EQ(t.drains, 1);
+  }
+}
+
 }  // namespace
 }  // namespace distlock::core

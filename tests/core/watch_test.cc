@@ -66,6 +66,14 @@ TEST(Watch, OnlyChangesAreTold) {
   waiter.waiters = {{.owner = Owner(6)}};
   again.holders[0].token = again.last_token = 8;
   more.holder_count = 2;
+  LockView token = HeldBy(5), since = HeldBy(5), ttl = HeldBy(5), delay = HeldBy(5);
+  token.holders[0].token = 6;
+  since.holders[0].since.us = 2;
+  ttl.holders[0].ttl = kT / 2;
+  delay.holders[0].lock_delay = kT;
+  LockView waiters_ttl = waiter, waiters_info = waiter;
+  waiters_ttl.waiters[0].ttl = kT;
+  waiters_info.waiters[0].info = "another";
   LockView forgotten = Free(), taken_and_freed = Free();
   forgotten.last_token = 0;
   taken_and_freed.last_token = 8;
@@ -76,8 +84,15 @@ TEST(Watch, OnlyChangesAreTold) {
       {"taken", Free(), HeldBy(5), true},
       {"handed on", HeldBy(5), HeldBy(6), true},
       {"by the same again", HeldBy(5), again, true},
+      {"under another token", HeldBy(5), token, true},
+      {"since another time", HeldBy(5), since, true},
+      {"for less long", HeldBy(5), ttl, true},
+      {"with a lock_delay", HeldBy(5), delay, true},
       {"its info", HeldBy(5), other_info, true},
       {"a waiter", HeldBy(5), waiter, true},
+      {"that waits as before", waiter, waiter, false},
+      {"that wants it for longer", waiter, waiters_ttl, true},
+      {"that says otherwise who it is", waiter, waiters_info, true},
       {"a waiter far behind", HeldBy(5), queue, true},
       {"a holder that is not shown", HeldBy(5), more, true},
       {"the token after a day", Free(), forgotten, false},
@@ -278,6 +293,17 @@ TEST(Watch, ADrainEndsIt) {
   EXPECT_EQ(t.Event<Refused>(2, 1).reason, RefusalReason::kDraining);
   t.Do(StreamEnded{1});
   t.Do(StreamEnded{2});
+}
+
+TEST(Watch, AStreamWatchesOneLock) {
+  WatchTable t;
+  t.Shown(Free());
+  t.Do(WatchLock{1, 2, Name("b")});
+  EXPECT_EQ(t.Looks(), 0u);
+  EXPECT_EQ(t.broker.Stats().watches, 1u);
+  t.Change();
+  t.Show(HeldBy(5));
+  EXPECT_EQ(t.Event<Changed>(1, 1).view.name, Name("a"));
 }
 
 }  // namespace

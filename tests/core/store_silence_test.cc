@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A store that comes back, is silent, or has not said yet what time it is.
+#include "table.h"
+
+namespace distlock::core {
+namespace {
+
+Renew DetachedRenewal(SessionId session, Duration ttl = kT) {
+  return {.session = session, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 42, .ttl = ttl, .hold_until = {}};
+}
+
+Convert Conversion() {
+  return {.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}};
+}
+
+// Its answer, if only that its fate is unknown, is still to come.
+TEST(StoreSilence, WhatIsUnderWayIsNotAskedTwiceWhenTheStoreIsBack) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  t.Do(t.Want(1, 7, "a", 7));
+  t.Do(Release{.session = 8, .request = 1, .name = Name("b"), .owner = Owner(2), .token = 6, .ttl = kT});
+  t.Do(DetachedRenewal(10));
+  t.Do(Conversion());
+  const auto sent = t.commands.size();
+  t.Do(StoreDown{"reset"});
+  t.StoreComesUp();
+  EXPECT_EQ(t.commands.size(), sent);
+  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{77, t.StoreNow()});
+  EXPECT_EQ(t.Event<Granted>(1, 7).token, 77u);
+  t.Reply(t.Take<StoreRelease>().op, GiveBackDone{.was_holder = true});
+  EXPECT_EQ(t.Event<Released>(8, 1).outcome, ReleaseOutcome::kReleased);
+  t.Reply(t.Take<StoreRenew>().op, RenewDoneBatch{{RenewResult::kRenewed}});
+  t.Event<RenewDone>(10, 1);
+  t.Reply(t.Take<StoreConvert>().op, ConvertDone{.result = ConvertDone::Result::kConverted, .next = {}});
+  t.Event<Converted>(9, 1);
+}
+
+TEST(StoreSilence, OfAStoreThatIsKnownToBeDownReplacesNoConnection) {
+  Table t;
+  t.StoreComesUp();
+  t.Do(Conversion());
+  t.Do(StoreDown{"gone"});
+  t.Pass(seconds(3));
+  EXPECT_EQ(t.Count<StoreReconnect>(), 0u) << "one is being made anyway";
+}
+
+TEST(StoreSilence, ASecondAnswerToOneCommandIsNone) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  t.Do(t.Want(1, 7, "a", 1));
+  const auto ask = t.Take<StoreAcquire>();
+  t.Reply(ask.op, AcquireGranted{42, t.StoreNow()});
+  t.Event<Granted>(1, 7);
+  t.Reply(ask.op, AcquireGranted{43, t.StoreNow()});
+  t.Reply(ask.op + 1, AcquireGranted{44, t.StoreNow()});
+  EXPECT_TRUE(t.commands.empty() && t.notes.empty());
+  EXPECT_EQ(t.broker.Stats().leases, 1u);
+}
+
+TEST(StoreSilence, ASecondRenewalOfOneCallIsNone) {
+  Table t;
+  t.StoreComesUp();
+  t.Do(DetachedRenewal(5));
+  t.Do(DetachedRenewal(5, kT * 2));
+  const auto renew = t.Take<StoreRenew>();
+  EXPECT_EQ(renew.items[0].ttl, kT);
+  t.Reply(renew.op, RenewDoneBatch{{RenewResult::kRenewed}});
+  EXPECT_EQ(t.Events<RenewDone>(), 1u);
+  EXPECT_EQ(t.Count<StoreRenew>(), 0u);
+}
+
+TEST(StoreSilence, ARenewalAnsweredAfterItsTtlIsAskedForAgain) {
+  Table t;
+  t.StoreComesUp();
+  t.Do(DetachedRenewal(5, milliseconds(400)));
+  const auto late = t.Take<StoreRenew>();
+  t.now += milliseconds(450);
+  t.Reply(late.op, RenewDoneBatch{{RenewResult::kRenewed}});
+  EXPECT_EQ(t.Events<RenewDone>(), 0u) << "it may have ended since";
+  t.Reply(t.Take<StoreRenew>().op, RenewDoneBatch{{RenewResult::kRenewed}});
+  EXPECT_GT(t.Event<RenewDone>(5, 1).valid_for, milliseconds(800)) << "counted from the call";
+}
+
+TEST(StoreSilence, WhileItsClockIsUnknownNoAcquireIsLate) {
+  Table t;
+  t.Do(StoreUp{});
+  t.Open(1, SessionKind::kHold);
+  t.Do(t.Want(1, 7, "a", 1));
+  const auto ask = t.Take<StoreAcquire>();
+  EXPECT_EQ(ask.not_after, StoreTime{});
+  t.Reply(ask.op, StoreUnknown{"reset"});
+  t.Do(Cancel{1, 7});
+  t.Reply(t.Take<StoreWithdraw>().op, GiveBackDone{});
+  t.Pass(milliseconds(4900));
+  EXPECT_EQ(t.Count<StoreWithdraw>(), 0u);
+  t.Pass(milliseconds(200));
+  EXPECT_EQ(t.Count<StoreWithdraw>(), 1u) << "once more when it must have run";
+}
+
+TEST(StoreSilence, WhileItsClockIsUnknownNoNoticeIsYoung) {
+  Table t;
+  t.Do(StoreUp{});
+  t.Do(GrantNotice{Name("a"), Owner(5), 77, t.StoreNow(), kT});
+  EXPECT_TRUE(t.commands.empty()) << "its owner may have renewed it through another broker";
+  t.Do(StoreUp{t.StoreNow()});
+  t.Do(GrantNotice{Name("a"), Owner(5), 77, t.StoreNow(), kT});
+  EXPECT_EQ(t.Count<StoreWithdraw>(), 1u);
+}
+
+}  // namespace
+}  // namespace distlock::core
