@@ -153,6 +153,7 @@ std::string Lab::StoreUrl() const {
 }
 
 std::unique_ptr<Daemon> Lab::FreshBroker(const std::string& name, const std::vector<std::string>& more_flags) {
+  RedisKeys(name + ":*", true);  // what an earlier one of this name left behind when its case failed
   return std::make_unique<Daemon>(setup_, StoreUrl(), dir_, name, name, more_flags);
 }
 
