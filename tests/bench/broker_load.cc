@@ -6,17 +6,25 @@
 #include <utility>
 #include <vector>
 
+#include "bench/hoard.h"
 #include "bench/session.h"
 
 namespace distlock::bench {
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(10);
+constexpr size_t kTakenAtOnce = 64;
+
+// What the first session holds all the time.
+struct Kept {
+  size_t leases = 0;
+  double ttl_seconds = 0;
+};
 
 class SessionLoad final : public Load {
  public:
-  SessionLoad(std::string target, size_t sessions, size_t in_flight, Timed timed)
-      : Load(sessions), target_(std::move(target)), timed_(timed) {
+  SessionLoad(std::string target, size_t sessions, size_t in_flight, Timed timed, Kept kept = {})
+      : Load(sessions), target_(std::move(target)), timed_(timed), kept_(kept) {
     for (size_t s = 0; s < sessions; ++s) {
       for (size_t i = 0; i < in_flight; ++i) workers_[s].push_back(MakeSlot(s, i));
     }
@@ -28,6 +36,7 @@ class SessionLoad final : public Load {
           target_, [this, s](Session& session, const SeenEvent& event) { Handle(s, session, event); });
     });
     pulse_.emplace(Pointers(sessions_));
+    TakeKept();
     {
       std::lock_guard lock(mu_);
       for (const auto& [s, slots] : workers_) busy_ += slots.size();
@@ -46,7 +55,7 @@ class SessionLoad final : public Load {
     }
     pulse_.reset();
     for (const auto& session : sessions_) {
-      const std::string problem = session->Close();
+      const std::string problem = session->Close(kept_.leases == 0 ? kPatience : PatienceFor(kept_.leases));
       if (!problem.empty()) Fail(problem);
     }
     if (busy_ != 0) Fail("some requests were never answered");
@@ -72,6 +81,34 @@ class SessionLoad final : public Load {
     return slot;
   }
 
+  void TakeKept() {
+    if (kept_.leases == 0) return;
+    sessions_[0]->Do([this](Session& session) {
+      for (size_t i = 0; i < kTakenAtOnce; ++i) AskKept(session);
+    });
+    std::unique_lock lock(mu_);
+    const bool ended = rested_.wait_for(lock, PatienceFor(kept_.leases),
+                                        [this] { return taken_ == kept_.leases || !error().empty(); });
+    if (!ended) throw std::runtime_error("not all leases to keep were granted in time");
+  }
+
+  void AskKept(Session& session) {
+    if (asked_ == kept_.leases) return;
+    const uint64_t first_id = 2 * workers_[0].size() + 1;  // after those of the slots
+    session.Send(EncodeAcquire(first_id + asked_, HoardSpec(0, asked_, kept_.ttl_seconds)));
+    ++asked_;
+  }
+
+  // What no slot asked for: a grant to keep, or a problem.
+  void OnOther(Session& session, const SeenEvent& event) {
+    const bool granted = kept_.leases != 0 && event.kind == v1::Event::kGranted;
+    if (granted) AskKept(session);
+    if (!granted) Fail(Describe(event));
+    std::lock_guard lock(mu_);
+    if (granted) ++taken_;
+    if (!granted || taken_ == kept_.leases) rested_.notify_all();
+  }
+
   static void Ask(Session& session, Slot& slot, const std::string& command) {
     slot.sent = NowNanos();
     session.Send(command);
@@ -80,7 +117,7 @@ class SessionLoad final : public Load {
   void Handle(size_t s, Session& session, const SeenEvent& event) {
     std::vector<Slot>& slots = workers_[s];
     const size_t index = (event.id - 1) / 2;
-    if (event.id == 0 || index >= slots.size()) return Fail(Describe(event));
+    if (event.id == 0 || index >= slots.size()) return OnOther(session, event);
     Slot& slot = slots[index];
     const bool granted = event.kind == v1::Event::kGranted && event.token > slot.last_token;
     const bool released = event.kind == v1::Event::kReleased && event.outcome == v1::RELEASE_OUTCOME_RELEASED;
@@ -100,18 +137,25 @@ class SessionLoad final : public Load {
 
   const std::string target_;
   const Timed timed_;
+  const Kept kept_;
+  size_t asked_ = 0;                             // of those to keep; guarded by the first session's own lock
   std::map<size_t, std::vector<Slot>> workers_;  // each guarded by its session's own lock
   std::vector<std::unique_ptr<Session>> sessions_;
   std::optional<Pulse> pulse_;
-  std::mutex mu_;
+  std::mutex mu_;  // taken inside a session's own lock, never the other way round
   std::condition_variable rested_;
-  size_t busy_ = 0;  // guarded by mu_: slots not at rest
+  size_t busy_ = 0;   // guarded by mu_, as below: slots not at rest
+  size_t taken_ = 0;  // leases to keep
 };
 
 }  // namespace
 
 std::unique_ptr<Load> BrokerSessions(std::string target, size_t sessions, size_t in_flight, Timed timed) {
   return std::make_unique<SessionLoad>(std::move(target), sessions, in_flight, timed);
+}
+
+std::unique_ptr<Load> HoldingSession(std::string target, size_t held, double ttl_seconds, size_t in_flight) {
+  return std::make_unique<SessionLoad>(std::move(target), 1, in_flight, Timed::kOperation, Kept{held, ttl_seconds});
 }
 
 }  // namespace distlock::bench

@@ -18,6 +18,10 @@ enum class Timed { kOperation, kPair };
 // `sessions` connections to `target` with one Session stream each, and `in_flight` slots on each.
 std::unique_ptr<Load> BrokerSessions(std::string target, size_t sessions, size_t in_flight, Timed timed = Timed::kOperation);
 
+// One session that takes `held` leases before it begins, keeps them, and has `in_flight` slots beside. The broker may
+// still be freeing them when Stop() returns.
+std::unique_ptr<Load> HoldingSession(std::string target, size_t held, double ttl_seconds, size_t in_flight);
+
 // `clients` connections to `target`, each with one unary Acquire or Release in flight.
 std::unique_ptr<Load> UnaryClients(std::string target, size_t clients);
 

@@ -43,13 +43,16 @@ struct Line {
   std::vector<Point> points;  // growing x
 };
 
-// Points whose x is not positive have no place and are left out.
+// A point without a place, see HasPlace, is a gap in its line.
 struct LineChart {
   std::string title;
   std::string x_title;
   std::string unit;  // of the values
   std::vector<Line> lines;
 };
+
+// x has a logarithm, and the value is finite and not below the axis, which begins at 0.
+bool HasPlace(const Point& point);
 
 std::string Svg(const BarChart& chart);
 std::string Svg(const LineChart& chart);

@@ -124,6 +124,18 @@ TEST(LineChart, HasALogarithmicXAxisAndMoreIsHigher) {
   EXPECT_EQ(y[2], y[3]);
 }
 
+TEST(LineChart, BreaksALineAtAPointWithoutAPlace) {
+  LineChart chart = SomeLines();
+  chart.lines = {{"", {{.x = 1, .value = 5}, {.x = 10, .value = 6}, {.x = 100, .value = 7}, {.x = 1000, .value = 8}}}};
+  const auto strokes = [&] { return Numbers(Svg(chart), "x1").size(); };
+  const size_t whole = strokes();
+  for (const double nowhere : {std::nan(""), -1.0}) {
+    chart.lines[0].points[1].value = nowhere;
+    EXPECT_EQ(Numbers(Svg(chart), "cx").size(), 3u);
+    EXPECT_EQ(strokes(), whole - 3);  // two pieces of the line, and the tick of that x
+  }
+}
+
 TEST(LineChart, StaysWithinItsViewBox) {
   LineChart chart = SomeLines();
   ExpectWithinViewBox(Svg(chart));

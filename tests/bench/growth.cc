@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/growth.h"
 
+#include <algorithm>
 #include <optional>
 #include <stdexcept>
 #include <vector>
@@ -14,8 +15,10 @@ namespace {
 
 constexpr double kTtlSeconds = 3000;  // nothing is renewed meanwhile
 constexpr size_t kInFlight = 64;
-constexpr size_t kSessions = 20;
+constexpr size_t kSessions = 20;  // of a queue
 constexpr auto kPatience = std::chrono::seconds(60);
+
+constexpr size_t kMostPerSession = 10'000;  // as a broker allows by default
 
 const std::vector<std::string> kNoLimits{"--max-leases-per-session", "1000000", "--max-waiters-per-lock", "1000000"};
 
@@ -128,8 +131,8 @@ Sample MeasureOn(const Lab& lab, const Daemon& broker, Load& load) {
 Sample PairsBesideLeases(Lab& lab, size_t leases) {
   Sample sample;
   try {
-    const std::unique_ptr<Daemon> broker = lab.FreshBroker("growth-leases", kNoLimits);
-    Hoard hoard(*broker, leases, kTtlSeconds);
+    const std::unique_ptr<Daemon> broker = lab.FreshBroker("growth-leases");
+    Hoard hoard(*broker, leases, kTtlSeconds, std::max<size_t>(1, leases / kMostPerSession));
     const double resident = ResidentBytes(broker->pid());
     const double used = UsedMemory(lab);
     hoard.TakeAll();
@@ -143,6 +146,21 @@ Sample PairsBesideLeases(Lab& lab, size_t leases) {
     hoard.CheckAllHeld();
     hoard.GoodbyeAll();
     hoard.WaitUntilFreed();
+    lab.EndFreshBroker(*broker);
+  } catch (const std::runtime_error& e) {
+    if (sample.error.empty()) sample.error = e.what();
+  }
+  return sample;
+}
+
+Sample PairsOfHolder(Lab& lab, size_t leases) {
+  Sample sample;
+  try {
+    const std::unique_ptr<Daemon> broker = lab.FreshBroker("growth-session", kNoLimits);
+    const std::unique_ptr<Load> load = HoldingSession(broker->target(), leases, kTtlSeconds, kInFlight);
+    sample = MeasureOn(lab, *broker, *load);
+    sample.values["µs/pair"] = 1e6 / sample.values["pairs/s"];
+    WaitUntilFreed(*broker, leases);
     lab.EndFreshBroker(*broker);
   } catch (const std::runtime_error& e) {
     if (sample.error.empty()) sample.error = e.what();

@@ -13,14 +13,36 @@ namespace {
 
 constexpr size_t kInFlight = 64;
 
-// A minute, and more for a million leases.
-std::chrono::seconds Patience(size_t leases) { return std::chrono::seconds(60 + leases / 5000); }
-
 }  // namespace
 
-Hoard::Hoard(const Daemon& broker, size_t leases, double ttl_seconds)
-    : broker_(broker), per_session_(leases / kSessions), ttl_seconds_(ttl_seconds), asked_(kSessions) {
-  sessions_ = OpenSessions(kSessions, [&](size_t s) {
+// A minute, and more for a million leases.
+std::chrono::seconds PatienceFor(size_t leases) { return std::chrono::seconds(60 + leases / 5000); }
+
+v1::LockSpec HoardSpec(size_t s, size_t item, double ttl_seconds) {
+  char key[64];
+  std::snprintf(key, sizeof key, "tenant-%02zu/item-%05zu", s, item);
+  v1::LockSpec spec = Spec(key);
+  const auto nanos = static_cast<int64_t>(std::lround(ttl_seconds * 1e9));
+  spec.mutable_ttl()->set_seconds(nanos / 1'000'000'000);
+  spec.mutable_ttl()->set_nanos(static_cast<int32_t>(nanos % 1'000'000'000));
+  return spec;
+}
+
+void WaitUntilFreed(const Daemon& broker, size_t leases) {
+  const auto end = std::chrono::steady_clock::now() + PatienceFor(leases);
+  while (broker.Leases() != 0) {
+    if (std::chrono::steady_clock::now() > end) throw std::runtime_error("leases were left a minute after Goodbye");
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+Hoard::Hoard(const Daemon& broker, size_t leases, double ttl_seconds, size_t sessions)
+    : broker_(broker),
+      leases_(leases),
+      per_session_(leases / sessions),
+      ttl_seconds_(ttl_seconds),
+      asked_(sessions) {
+  sessions_ = OpenSessions(sessions, [&](size_t s) {
     return std::make_unique<Session>(
         broker.target(), [this, s](Session& session, const SeenEvent& event) { Handle(s, session, event); });
   });
@@ -28,16 +50,15 @@ Hoard::Hoard(const Daemon& broker, size_t leases, double ttl_seconds)
 }
 
 void Hoard::TakeAll() {
-  for (size_t s = 0; s < kSessions; ++s) {
+  for (size_t s = 0; s < sessions_.size(); ++s) {
     sessions_[s]->Do([this, s](Session& session) {
       for (size_t i = 0; i < kInFlight; ++i) AskNext(s, session);
     });
   }
   {
     std::unique_lock lock(mu_);
-    const size_t wanted = per_session_ * kSessions;
-    const bool all = changed_.wait_for(lock, Patience(wanted),
-                                       [&] { return granted_ == wanted || !problem_.empty(); });
+    const bool all = changed_.wait_for(lock, PatienceFor(leases_),
+                                       [&] { return granted_ == leases_ || !problem_.empty(); });
     if (!all) throw std::runtime_error("not all leases were granted in time");
   }
   CheckAllHeld();
@@ -50,7 +71,7 @@ void Hoard::CheckAllHeld() {
   }
   // Grants leave before they are counted.
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-  while (broker_.Leases() < per_session_ * kSessions) {
+  while (broker_.Leases() < leases_) {
     if (std::chrono::steady_clock::now() > end) {
       throw std::runtime_error("the broker does not count the leases that it granted");
     }
@@ -61,27 +82,14 @@ void Hoard::CheckAllHeld() {
 void Hoard::GoodbyeAll() {
   for (const auto& session : sessions_) session->Goodbye();
   for (const auto& session : sessions_) {
-    const std::string problem = session->Close(Patience(per_session_ * kSessions));
+    const std::string problem = session->Close(PatienceFor(leases_));
     if (!problem.empty()) throw std::runtime_error(problem);
-  }
-}
-
-void Hoard::WaitUntilFreed() {
-  const auto end = std::chrono::steady_clock::now() + Patience(per_session_ * kSessions);
-  while (broker_.Leases() != 0) {
-    if (std::chrono::steady_clock::now() > end) throw std::runtime_error("leases were left a minute after Goodbye");
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }
 
 void Hoard::AskNext(size_t s, Session& session) {
   if (asked_[s] == per_session_) return;
-  char key[64];
-  std::snprintf(key, sizeof key, "tenant-%02zu/item-%05zu", s, asked_[s]);
-  v1::LockSpec spec = Spec(key);
-  const auto nanos = static_cast<int64_t>(std::lround(ttl_seconds_ * 1e9));
-  spec.mutable_ttl()->set_seconds(nanos / 1'000'000'000);
-  spec.mutable_ttl()->set_nanos(static_cast<int32_t>(nanos % 1'000'000'000));
+  const v1::LockSpec spec = HoardSpec(s, asked_[s], ttl_seconds_);
   session.Send(EncodeAcquire(++asked_[s] + 1, spec));
 }
 
@@ -94,7 +102,7 @@ void Hoard::Handle(size_t s, Session& session, const SeenEvent& event) {
     } else if (problem_.empty()) {
       problem_ = Describe(event);
     }
-    if (!granted || granted_ == per_session_ * kSessions) changed_.notify_all();
+    if (!granted || granted_ == leases_) changed_.notify_all();
   }
   if (granted) AskNext(s, session);
 }

@@ -4,6 +4,7 @@
 // thread, which reads the events' outcome when it asks.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -16,24 +17,30 @@
 
 namespace distlock::bench {
 
+// How long a broker may take to give or to free so many leases.
+std::chrono::seconds PatienceFor(size_t leases);
+// Lock `item` of session `s`, taken at once or not at all.
+v1::LockSpec HoardSpec(size_t s, size_t item, double ttl_seconds);
+// Throws std::runtime_error when it takes longer than a broker may for `leases`.
+void WaitUntilFreed(const Daemon& broker, size_t leases);
+
 class Hoard {
  public:
-  static constexpr size_t kSessions = 20;
-
-  // Opens the sessions; `leases` is a multiple of their number. `broker` outlives the Hoard.
-  Hoard(const Daemon& broker, size_t leases, double ttl_seconds);
+  // Opens the sessions, at most 100; `leases` is a multiple of their number. `broker` outlives the Hoard.
+  Hoard(const Daemon& broker, size_t leases, double ttl_seconds, size_t sessions = 20);
 
   // These throw std::runtime_error when it takes too long, or at the first event that was not to come.
   void TakeAll();  // 64 in flight per session
   void CheckAllHeld();
   void GoodbyeAll();      // answered by the broker
-  void WaitUntilFreed();  // and counted by it
+  void WaitUntilFreed() { bench::WaitUntilFreed(broker_, leases_); }  // and counted by it
 
  private:
   void AskNext(size_t s, Session& session);
   void Handle(size_t s, Session& session, const SeenEvent& event);
 
   const Daemon& broker_;
+  const size_t leases_;
   const size_t per_session_;
   const double ttl_seconds_;
   std::vector<size_t> asked_;  // each guarded by its session's own lock

@@ -33,6 +33,15 @@ v1::GetStatusResponse Status(const std::string& target) {
   return response;
 }
 
+// Its first answers may come before it has noted which port it was given, and before the store is connected.
+v1::GetStatusResponse Complete(v1::GetStatusResponse status) {
+  for (const std::string& listen : status.listen()) {
+    if (listen.ends_with(":0")) throw std::runtime_error("GetStatus.listen names no port yet: " + listen);
+  }
+  if (status.store_state() != v1::STORE_STATE_UP) throw std::runtime_error("store: " + status.store_problem());
+  return status;
+}
+
 // Runs `attempt` until it does not throw, for as long as the child lives and the time lasts.
 template <typename Attempt>
 auto UntilServing(Child& child, const std::string& what, Attempt attempt) {
@@ -83,12 +92,14 @@ Daemon::Daemon(const Setup& setup, const std::string& store_url, const std::stri
   args.insert(args.end(), more_flags.begin(), more_flags.end());
   const auto start = std::chrono::steady_clock::now();
   child_ = std::make_unique<Child>(args, dir + "/" + name + ".log");
-  const v1::GetStatusResponse status = UntilServing(*child_, setup.daemon, [&] {
+  UntilServing(*child_, setup.daemon, [&] {
     // gRPC would wait for a second after a failed attempt to connect.
     if (!Listens(socket)) throw std::runtime_error("nobody listens at " + socket);
     return Status(unix_target_);
   });
   start_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const v1::GetStatusResponse status =
+      UntilServing(*child_, setup.daemon, [this] { return Complete(Status(unix_target_)); });
   version_ = status.version();
   target_ = unix_target_;
   if (!setup.clients_on_tcp) return;
@@ -153,6 +164,7 @@ std::string Lab::StoreUrl() const {
 }
 
 std::unique_ptr<Daemon> Lab::FreshBroker(const std::string& name, const std::vector<std::string>& more_flags) {
+  RedisKeys(name + ":*", true);  // what an earlier one of this name left behind when its case failed
   return std::make_unique<Daemon>(setup_, StoreUrl(), dir_, name, name, more_flags);
 }
 

@@ -13,15 +13,14 @@ constexpr double kLeft = 72;
 constexpr double kRight = 40;
 constexpr double kPlotWidth = 560;
 constexpr double kPlotHeight = 260;
-constexpr double kHeader = 58;  // title and unit
+constexpr double kHeader = 42;  // title
+constexpr double kUnit = 34;    // of the y axis, above it
 constexpr double kLegendStep = 18;
 constexpr double kFooter = 52;     // numbers and title of the x axis
 constexpr double kTickWidth = 48;  // numbers of the x axis closer than this would touch
 constexpr size_t kColours = 6;
 
 std::string Colour(size_t line) { return "s" + std::to_string(line % kColours); }
-
-bool HasPlace(const Point& point) { return std::isfinite(point.x) && point.x > 0 && std::isfinite(point.value); }
 
 // Calls `visit` with each point that has a place.
 template <typename Visit>
@@ -53,7 +52,10 @@ void DrawAxes(const LineChart& chart, const std::set<double>& xs, const Scale& a
 void DrawLine(const Line& line, const std::string& colour, const Scale& across, const Scale& up, SvgWriter* svg) {
   const Point* last = nullptr;
   for (const Point& point : line.points) {
-    if (!HasPlace(point)) continue;
+    if (!HasPlace(point)) {
+      last = nullptr;
+      continue;
+    }
     const double x = across.At(point.x);
     if (last != nullptr) svg->Stroke(across.At(last->x), up.At(last->value), x, up.At(point.value), colour + " thick");
     if (point.high > point.low) {
@@ -67,6 +69,10 @@ void DrawLine(const Line& line, const std::string& colour, const Scale& across, 
 
 }  // namespace
 
+bool HasPlace(const Point& point) {
+  return std::isfinite(point.x) && point.x > 0 && std::isfinite(point.value) && point.value >= 0;
+}
+
 std::string Svg(const LineChart& chart) {
   std::set<double> xs;
   double greatest = 0;
@@ -74,7 +80,7 @@ std::string Svg(const LineChart& chart) {
     xs.insert(point.x);
     greatest = std::max({greatest, point.value, point.high});
   });
-  const double top = kHeader + kLegendStep * static_cast<double>(chart.lines.size()) + 12;
+  const double top = kHeader + kLegendStep * static_cast<double>(chart.lines.size()) + kUnit;
   double heading_width = std::max(1.3 * TextWidth(chart.title), TextWidth(chart.unit));
   for (const Line& line : chart.lines) heading_width = std::max(heading_width, 28 + TextWidth(line.label));
   const double width = std::max(kLeft + kPlotWidth + kRight, heading_width + 32);
@@ -84,7 +90,7 @@ std::string Svg(const LineChart& chart) {
 
   SvgWriter svg(width, top + kPlotHeight + kFooter, chart.title);
   svg.Text(16, 28, chart.title, "title");
-  svg.Text(16, 48, chart.unit, "quiet");
+  svg.Text(16, top - 12, chart.unit, "quiet");
   DrawAxes(chart, xs, across, up, top, &svg);
   for (size_t i = 0; i < chart.lines.size(); ++i) {
     const double y = kHeader + kLegendStep * static_cast<double>(i) + 8;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/chart.h"
+#include "bench/growth_charts.h"
 
 namespace distlock::bench {
 namespace {
@@ -53,17 +54,20 @@ bool NeedsLogarithm(const BarChart& chart) {
   return least > 0 && greatest / least > kLinearReach;
 }
 
+void Write(const std::string& svg, const std::string& path) {
+  std::ofstream file(path);
+  file << svg;
+  if (!file.flush()) throw std::runtime_error("cannot write " + path);
+}
+
 // None of these sections was run: no file.
 void Write(const BarChart& chart, const std::string& path) {
-  if (chart.groups.empty()) return;
-  std::ofstream file(path);
-  file << Svg(chart);
-  if (!file.flush()) throw std::runtime_error("cannot write " + path);
+  if (!chart.groups.empty()) Write(Svg(chart), path);
 }
 
 }  // namespace
 
-void WriteCharts(const Results& results, const std::string& folder) {
+void WriteCharts(const Results& results, const std::string& folder, std::ostream& problems) {
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
   if (failed) throw std::runtime_error("cannot make " + folder + ": " + failed.message());
@@ -77,6 +81,9 @@ void WriteCharts(const Results& results, const std::string& folder) {
   handoff.logarithmic = NeedsLogarithm(handoff);
   if (handoff.logarithmic) handoff.unit += "; logarithmic scale";
   Write(handoff, folder + "/handoff.svg");
+  const GrowthCharts growth = ChartsOfGrowth(results);
+  for (const GrowthChart& chart : growth.drawn) Write(Svg(chart.chart), folder + "/" + chart.file);
+  for (const std::string& sentence : growth.left_out) problems << sentence << '\n';
 }
 
 }  // namespace distlock::bench

@@ -14,7 +14,8 @@ Prints Markdown tables of medians and min..max over interleaved rounds. tests/be
   --quick         a rough look in less than a minute (without the build)
   --peers         also measure other lock systems; installs them (deploy/install-deps.sh --peers)
   --json FILE     also write every sample to FILE
-  --charts FOLDER also draw throughput.svg and handoff.svg there
+  --charts FOLDER also draw throughput.svg and handoff.svg there, and with --growth growth-leases.svg,
+                  growth-memory.svg, growth-waiters.svg and growth-waiters-cpu.svg
   --bin FOLDER    use the distlockd and distlock_bench found there instead of building them
   --only REGEX    only what matches as "section/case", such as '^lone|^handoff' or '1 x 256'
   --growth        also the rows that show how costs grow, which take minutes
