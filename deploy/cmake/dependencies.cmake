@@ -12,6 +12,11 @@ pkg_check_modules(HIREDIS REQUIRED IMPORTED_TARGET hiredis>=1.1 hiredis_ssl>=1.1
 pkg_check_modules(LIBUV REQUIRED IMPORTED_TARGET libuv)
 pkg_check_modules(YAMLCPP REQUIRED IMPORTED_TARGET yaml-cpp)
 
+# A sanitizer brings an allocator of its own.
+if(NOT DISTLOCK_SANITIZE)
+  pkg_check_modules(JEMALLOC REQUIRED IMPORTED_TARGET jemalloc)
+endif()
+
 if(NOT DISTLOCK_SANITIZE STREQUAL thread)
   find_package(Protobuf REQUIRED)
   find_package(gRPC REQUIRED CONFIG)
