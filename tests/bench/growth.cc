@@ -131,7 +131,7 @@ Sample MeasureOn(const Lab& lab, const Daemon& broker, Load& load) {
 Sample PairsBesideLeases(Lab& lab, size_t leases) {
   Sample sample;
   try {
-    const std::unique_ptr<Daemon> broker = lab.FreshBroker("growth-leases");
+    const std::unique_ptr<Daemon> broker = lab.FreshBroker("growth-leases", {"--drain-timeout", "10m"});
     Hoard hoard(*broker, leases, kTtlSeconds, std::max<size_t>(1, leases / kMostPerSession));
     const double resident = ResidentBytes(broker->pid());
     const double used = UsedMemory(lab);
@@ -144,9 +144,11 @@ Sample PairsBesideLeases(Lab& lab, size_t leases) {
     sample.values["daemon B/lease"] = (held_resident - resident) / static_cast<double>(leases);
     sample.values["redis B/lease"] = (held_used - used) / static_cast<double>(leases);
     hoard.CheckAllHeld();
-    hoard.GoodbyeAll();
+    // All at once would keep a broker busy with a million leases for longer than a session lives without a heartbeat.
+    hoard.GoodbyeInTurn();
     hoard.WaitUntilFreed();
-    lab.EndFreshBroker(*broker);
+    // It forgets leases sooner than Redis does, and by default it does not drain for as long as a million take.
+    lab.EndFreshBroker(*broker, PatienceFor(leases));
   } catch (const std::runtime_error& e) {
     if (sample.error.empty()) sample.error = e.what();
   }

@@ -81,6 +81,10 @@ void Hoard::CheckAllHeld() {
 
 void Hoard::GoodbyeAll() {
   for (const auto& session : sessions_) session->Goodbye();
+  GoodbyeInTurn();
+}
+
+void Hoard::GoodbyeInTurn() {
   for (const auto& session : sessions_) {
     const std::string problem = session->Close(PatienceFor(leases_));
     if (!problem.empty()) throw std::runtime_error(problem);

@@ -33,6 +33,7 @@ class Hoard {
   void TakeAll();  // 64 in flight per session
   void CheckAllHeld();
   void GoodbyeAll();      // answered by the broker
+  void GoodbyeInTurn();   // each answered before the next one leaves
   void WaitUntilFreed() { bench::WaitUntilFreed(broker_, leases_); }  // and counted by it
 
  private:

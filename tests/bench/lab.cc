@@ -168,8 +168,10 @@ std::unique_ptr<Daemon> Lab::FreshBroker(const std::string& name, const std::vec
   return std::make_unique<Daemon>(setup_, StoreUrl(), dir_, name, name, more_flags);
 }
 
-void Lab::EndFreshBroker(Daemon& broker) {
-  if (!broker.Stop()) throw std::runtime_error("the broker did not end within 60 s of SIGTERM");
+void Lab::EndFreshBroker(Daemon& broker, std::chrono::seconds patience) {
+  if (!broker.Stop(patience)) {
+    throw std::runtime_error("the broker did not end within " + std::to_string(patience.count()) + " s of SIGTERM");
+  }
   if (const size_t held = RedisKeys(broker.key_prefix() + ":*:h"); held != 0) {
     throw std::runtime_error("the broker left " + std::to_string(held) + " locks held in the store");
   }

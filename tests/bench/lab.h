@@ -7,6 +7,7 @@
 
 #include <hiredis/hiredis.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -72,7 +73,8 @@ class Daemon {
   double start_seconds() const { return start_seconds_; }  // from its execution to its first answer
   uint64_t Leases() const;  // as it counts them itself
   void AskToStop() { child_->AskToStop(); }
-  bool Stop() { return child_->Stop(std::chrono::seconds(60)); }  // false: it had to be killed
+  // false: it had to be killed.
+  bool Stop(std::chrono::seconds patience = std::chrono::seconds(60)) { return child_->Stop(patience); }
 
  private:
   std::unique_ptr<Child> child_;
@@ -99,7 +101,7 @@ class Lab {
 
   // Stops it and takes the tokens of its locks out of the store. Throws std::runtime_error when it has to be killed or
   // leaves a lock held.
-  void EndFreshBroker(Daemon& broker);
+  void EndFreshBroker(Daemon& broker, std::chrono::seconds patience = std::chrono::seconds(60));
 
   // One broker on a Redis that syncs every write. Started by the first call.
   Lab& Durable();
