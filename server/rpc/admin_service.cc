@@ -108,7 +108,7 @@ v1::GetStatusResponse StatusOf(const Frontend& frontend, const Admin& admin) {
     if (shard.stats.draining) status.set_draining(true);
   }
   status.set_shards(static_cast<uint32_t>(shards.size()));
-  for (const std::string& address : admin.listen) status.add_listen(address);
+  for (const std::string& address : admin.listen.get()) status.add_listen(address);
   *status.mutable_validity() = ToProto(frontend.limits.validity);
   return status;
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <future>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,7 +21,7 @@ struct Admin {
   std::string version;
   std::string store_url;  // without secrets
   absl::Time started;
-  std::vector<std::string> listen;  // as bound; filled by the Server before it serves
+  std::shared_future<std::vector<std::string>> listen;  // as bound; the Server's own, ready soon after its first calls come
   // Starts the drain that SIGTERM starts; unset: the daemon's own timeout. Returns the timeout in force.
   std::function<core::Duration(std::optional<core::Duration> timeout)> drain;
 };

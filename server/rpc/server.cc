@@ -70,7 +70,9 @@ Server::Server(const ServerOptions& options, shard::ShardSet& shards, Admin admi
     : frontend_(shards, options.limits, options.broker_id, options.observer),
       admin_(std::move(admin)),
       locks_(frontend_),
-      operators_(frontend_, admin_) {}
+      operators_(frontend_, admin_) {
+  admin_.listen = bound_.get_future().share();
+}
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, shard::ShardSet& shards, Admin admin) {
   TakeOverParserLog();
@@ -98,21 +100,22 @@ absl::Status Server::Bind(const ServerOptions& options) {
     if (!claimed.ok()) return claimed;
     builder.AddListeningPort(path.empty() ? options.listen[i] : absl::StrCat("unix:", path),
                              grpc::InsecureServerCredentials(), &ports[i]);
-    admin_.listen.push_back(options.listen[i]);
   }
   {
     const ScopedUmask restricted(0777 & ~kSocketMode);
     server_ = builder.BuildAndStart();
   }
+  std::vector<std::string> bound = options.listen;
+  for (size_t i = 0; i < ports.size(); ++i) {
+    std::string& address = bound[i];
+    if (UnixPath(address).empty()) address = absl::StrCat(address.substr(0, address.rfind(':') + 1), ports[i]);
+  }
+  bound_.set_value(std::move(bound));  // calls may wait for it already
   const auto unbound = std::find(ports.begin(), ports.end(), 0);
   if (server_ == nullptr || unbound != ports.end()) {
     const size_t which = std::min<size_t>(unbound - ports.begin(), ports.size() - 1);
     return absl::FailedPreconditionError(
         absl::StrCat("cannot listen on ", options.listen[which], ": another process took it just now; try again"));
-  }
-  for (size_t i = 0; i < ports.size(); ++i) {
-    std::string& address = admin_.listen[i];
-    if (UnixPath(address).empty()) address = absl::StrCat(address.substr(0, address.rfind(':') + 1), ports[i]);
   }
   ShowHealth();
   return absl::OkStatus();

@@ -9,6 +9,7 @@
 #include <grpcpp/server.h>
 
 #include <atomic>
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -44,7 +45,7 @@ class Server {
   Server& operator=(const Server&) = delete;
 
   // As bound, so with the port that was chosen.
-  const std::vector<std::string>& addresses() const { return admin_.listen; }
+  const std::vector<std::string>& addresses() const { return admin_.listen.get(); }
   v1::GetStatusResponse Status() const { return StatusOf(frontend_, admin_); }
 
   void SetStoreUp(bool up);
@@ -60,6 +61,7 @@ class Server {
   void ShowHealth();
 
   Frontend frontend_;
+  std::promise<std::vector<std::string>> bound_;
   Admin admin_;
   LockService locks_;
   AdminService operators_;

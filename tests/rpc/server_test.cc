@@ -11,6 +11,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "rpc/listen.h"
 #include "rpc/test_broker.h"
@@ -83,6 +84,31 @@ TEST(ServerTest, TellsThePortAndRefusesATakenOne) {
   const auto refused = Server::Start(second, broker.shards(), {});
   EXPECT_THAT(std::string(refused.status().message()), HasSubstr("cannot listen on " + broker.address()));
   EXPECT_THAT(std::string(refused.status().message()), HasSubstr("another process has this port"));
+}
+
+TEST(ServerTest, WhoAsksBeforeItIsReadyIsToldThePort) {
+  const Folder folder;
+  const std::string socket = "unix://" + (folder / "early.sock");
+  grpc::ChannelArguments eager;
+  for (const char* backoff : {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, GRPC_ARG_MAX_RECONNECT_BACKOFF_MS}) {
+    eager.SetInt(backoff, 1);
+  }
+  eager.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  for (int i = 0; i < 20; ++i) {
+    std::thread asker([&] {
+      const auto admin = v1::AdminService::NewStub(grpc::CreateCustomChannel(socket, grpc::InsecureChannelCredentials(), eager));
+      v1::GetStatusResponse status;
+      grpc::ClientContext context;
+      context.set_wait_for_ready(true);
+      ASSERT_TRUE(admin->GetStatus(&context, {}, &status).ok());
+      ASSERT_EQ(status.listen_size(), 2);
+      EXPECT_THAT(status.listen(1), testing::Not(testing::EndsWith(":0")));
+    });
+    TestOptions options;
+    options.server.listen = {socket, "127.0.0.1:0"};
+    TestBroker broker(options);
+    asker.join();
+  }
 }
 
 TEST(ServerTest, ASocketIsForUserAndGroup) {
