@@ -27,6 +27,23 @@ if is_usual and redis.pcall('ZCARD', QUEUE) == 0 then
     if granted and not watchers then return {GRANTED, NOW, NOW, NOW} end
     if not granted then redis.call('DEL', HOLDER) end
   end
+-- Or one EXCLUSIVE holder has it, and somebody who is new here goes to the end of its queue.
+elseif value and not watchers and ARGV[5] == '1' and want == 'x' and ARGV[13] == '0' and
+  stored and #stored == #NOW and stored <= NOW and not string.find(stored, '%D') then
+  local holder, token = string.match(value, '^1;(%x+);(%d+);%d+;%d+;%d+;')
+  local length, entries = redis.pcall('ZCARD', QUEUE), redis.pcall('HLEN', WAITERS)
+  if holder and #holder == 32 and #token <= 16 and holder ~= owner and type(length) == 'number' and length < tonumber(ARGV[11]) and
+    type(entries) == 'number' and (length > 0 or entries == 0) then
+    local tail = length > 0 and redis.call('ZRANGE', QUEUE, -1, -1, 'WITHSCORES')[2] or '0'
+    if redis.call('ZADD', QUEUE, 'NX', string.format('%.0f', math.max(tonumber(tail), 0) + 1), owner) == 1 then
+      redis.call('HSET', WAITERS, owner, table.concat({ARGV[6], ARGV[2], ARGV[3], want, NOW, ARGV[8]}, ';'))
+      redis.call('SET', string.sub(HOLDER, 1, -2) .. 'b:' .. ARGV[6], '1', 'PX', ARGV[7])
+      redis.call('PEXPIRE', QUEUE, ARGV[7])
+      redis.call('PEXPIRE', WAITERS, ARGV[7])
+      local left = redis.call('PTTL', HOLDER)
+      return {QUEUED, NOW, length, left, length + 1, left, value}
+    end
+  end
 end
 -- with prelude.lua
 if granted then

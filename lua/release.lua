@@ -6,7 +6,7 @@
 -- {RELEASED, time, "" or "look" (the caller's broker is to tend), then owner_id, token, since_us, ttl_ms and delay_ms of each next
 --      holder that waits at the caller's broker}   others learn of theirs from their channel
 -- {NOT_HOLDER, time}   also when the owner has it under another token   {GONE, time}   {FOREIGN, time, key, type or "shape"}
-local value, watchers = unpack(redis.call('MGET', HOLDER, WATCHERS))
+local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
 local mine, waiting = '1;' .. ARGV[1] .. ';' .. ARGV[2] .. ';', nil
 -- What is usual: EXCLUSIVE, and nobody waits.
 if value and ARGV[3] == '0' and string.sub(value, 1, #mine) == mine then
@@ -14,6 +14,22 @@ if value and ARGV[3] == '0' and string.sub(value, 1, #mine) == mine then
   if waiting == 0 then
     redis.call('DEL', HOLDER)
     if not watchers then return {RELEASED, NOW, ''} end
+  -- Or the next one wants it EXCLUSIVE too and waits at the caller's broker, which needs no notice.
+  elseif not watchers and type(waiting) == 'number' and stored and #stored == #NOW and stored < NOW and not string.find(stored, '%D') and
+    ARGV[2] < NOW and #ARGV[2] == #NOW then
+    local next_one = redis.call('ZRANGE', QUEUE, 0, 0)[1]
+    local entry = redis.pcall('HGET', WAITERS, next_one)
+    local broker, ttl, delay, info = string.match(type(entry) == 'string' and entry or '', '^(%x+);(%d+);(%d+);x;%d+;(.*)$')
+    local px = broker == ARGV[6] and tonumber(ttl) + tonumber(delay) or 0
+    if px > 0 and px <= MAX_PX then
+      redis.call('DEL', HOLDER) -- as this is never refused by maxmemory, what follows is not either
+      redis.call('SET', HOLDER, '1;' .. next_one .. ';' .. NOW .. ';' .. NOW .. ';' .. ttl .. ';' .. delay .. ';' .. info,
+        'PX', string.format('%.0f', px))
+      redis.call('SET', TOKEN, NOW, 'PX', ARGV[4])
+      redis.call('ZREM', QUEUE, next_one)
+      redis.call('HDEL', WAITERS, next_one)
+      return {RELEASED, NOW, '', next_one, NOW, NOW, ttl, delay}
+    end
   end
 end
 -- with prelude.lua

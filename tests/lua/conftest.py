@@ -46,18 +46,20 @@ class Server:
         shutil.rmtree(self._dir)
 
 
-THROUGH_BATCH_TOO = ("test_acquire", "test_faults", "test_permit", "test_random", "test_random_kinds", "test_release", "test_rw", "test_watch")
+ALL_WAYS = ("test_acquire", "test_faults", "test_permit", "test_random", "test_random_kinds", "test_release", "test_rw", "test_watch")
 
 
 def pytest_generate_tests(metafunc):
-    if metafunc.module.__name__ in THROUGH_BATCH_TOO:
-        metafunc.parametrize("through_batch", [False, True], ids=["alone", "in_batch"], indirect=True)
+    if metafunc.module.__name__ in ALL_WAYS:
+        metafunc.parametrize("way", ["alone", "by_token", "in_batch"], indirect=True)
 
 
 @pytest.fixture(autouse=True)
-def through_batch(request, monkeypatch):
-    """Acquires and releases as scripts of their own, or as items of batch."""
-    monkeypatch.setattr(lua.Lock, "through_batch", getattr(request, "param", False))
+def way(request, monkeypatch):
+    """How acquires and releases are called: by their own scripts, so that a release names its grant, or as items of batch."""
+    param = getattr(request, "param", "alone")
+    monkeypatch.setattr(lua.Lock, "by_token", param != "alone")
+    monkeypatch.setattr(lua.Lock, "through_batch", param == "in_batch")
 
 
 @pytest.fixture(scope="session", params=_binaries() or ["redis-server"], ids=os.path.basename)

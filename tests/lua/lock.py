@@ -72,6 +72,7 @@ def one_holder(reply):
 
 class Lock:
     through_batch = False  # acquires and releases go as the only item of a batch
+    by_token = False  # a release that would be of any grant names the one there is
 
     def __init__(self, redis, name="default/k", prefix="dl", trusted=1, check_ttl=True):
         self.redis, self.name, self.prefix, self.trusted, self.check_ttl = redis, name, prefix, trusted, check_ttl
@@ -104,7 +105,16 @@ class Lock:
             keep = argv[8]
         return ("EVALSHA", SHA["batch"], 1, self.h, keep, ";".join(map(str, common)), self.item(verb, *argv))
 
+    def named(self, who):
+        """The token of the EXCLUSIVE grant that `who` has; 0, which is any, when there is none."""
+        value = self.redis("GET", self.h) if self.redis("TYPE", self.h) in ("string", b"string") else None
+        parts = (value or b"").split(b";")
+        ours = len(parts) > 2 and parts[1].decode() == who and parts[2].isdigit() and len(parts[2]) <= 16
+        return parts[2].decode() if ours else 0
+
     def call(self, verb, *argv, keys=None):
+        if self.by_token and verb == "release" and argv[1] == 0:
+            argv = (argv[0], self.named(argv[0]), *argv[2:])
         if self.through_batch and (verb == "acquire" or verb == "release" and argv[2] == 0):
             reply = of_item(self.redis(*self.batch_command(verb, *argv)), 0)
         else:

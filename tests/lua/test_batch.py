@@ -54,7 +54,7 @@ def test_what_is_usual_is_told_in_a_word(batch, redis):
 
 
 def test_each_as_if_it_were_alone(batch, redis):
-    one, two, three, four = batch.locks[:4]
+    one, two = batch.locks[:2]
     one.acquire(1)
     two_time = two.acquire(2)[2]
     two.enqueue(3)

@@ -36,15 +36,16 @@ def test_commands_of_each_path(lock, redis, listen):
     other.acquire(1)
     assert commands(redis, lambda: lock.acquire(2)) == 5
     assert commands(redis, lambda: lock.renew((lock, 1, TTL_MS), (other, 1, TTL_MS))) == 4
-    assert commands(redis, lambda: lock.enqueue(2)) == 11
-    assert commands(redis, lambda: lock.enqueue(3)) == 12
+    assert commands(redis, lambda: lock.enqueue(2)) == 10
     assert commands(redis, lambda: lock.enqueue(3)) == 11
-    assert commands(redis, lambda: lock.enqueue(4, at=4)) == 12
+    assert commands(redis, lambda: lock.enqueue(3)) == 15
+    assert commands(redis, lambda: lock.enqueue(4, at=4)) == 11
     assert commands(redis, lambda: lock.tend(first=2)) == 8
-    assert commands(redis, lambda: lock.enqueue(5)) == 12
+    assert commands(redis, lambda: lock.enqueue(5, want="s")) == 12
     assert commands(redis, lambda: lock.withdraw(5)) == 5
     assert commands(redis, lambda: lock.release(1)) == 12
-    assert commands(redis, lambda: lock.release(2)) == 12
+    token = redis("GET", lock.t).decode()
+    assert commands(redis, lambda: lock.release(2, token=token)) == 10
     assert commands(redis, lambda: lock.release(3)) == 14
     assert commands(redis, lambda: lock.release(4)) == 4
     lock.acquire(1)

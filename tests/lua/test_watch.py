@@ -166,7 +166,8 @@ def test_without_memory(redis, lock, ear):
 
 def test_commands(redis, lock, ear):
     bare = Lock(redis, check_ttl=False)
-    bare.through_batch = lock.through_batch = False  # a script's own count
+    # A script's own count.
+    bare.through_batch = lock.through_batch = bare.by_token = lock.by_token = False
     bare.acquire(1)
     bare.release(1)
     assert commands(redis, lambda: bare.acquire(1)) == 6

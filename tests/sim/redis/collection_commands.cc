@@ -109,17 +109,23 @@ void ReplyField(Call& call, const HashValue* hash, std::string_view field) {
 }  // namespace
 
 void ZAdd(Call& call) {
-  const size_t pairs = (call.argv.size() - 2) / 2;
-  if (call.argv.size() % 2 != 0) return call.reply.Error(kSyntax);
+  const bool only_new = SameWord(call.arg(2), "nx");
+  const size_t first = only_new ? 3 : 2;
+  const size_t pairs = (call.argv.size() - first) / 2;
+  if (pairs == 0 || (call.argv.size() - first) % 2 != 0) return call.reply.Error(kSyntax);
   std::vector<double> scores(pairs);
   for (size_t i = 0; i < pairs; ++i) {
-    if (!ReadScore(call.arg(2 + 2 * i), scores[i])) return call.reply.Error("ERR value is not a valid float");
+    if (!ReadScore(call.arg(first + 2 * i), scores[i])) return call.reply.Error("ERR value is not a valid float");
   }
   ZsetValue* zset = nullptr;
   if (!FindOrMakeValue(call, call.arg(1), zset)) return;
   int64_t added = 0;
   bool changed = false;
-  for (size_t i = 0; i < pairs; ++i) added += AddMember(*zset, scores[i], call.arg(3 + 2 * i), changed);
+  for (size_t i = 0; i < pairs; ++i) {
+    const std::string_view member = call.arg(first + 2 * i + 1);
+    if (only_new && FindMember(*zset, member) != zset->end()) continue;
+    added += AddMember(*zset, scores[i], member, changed);
+  }
   NoteAddition(call, added, changed);
 }
 

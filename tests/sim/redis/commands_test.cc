@@ -54,6 +54,10 @@ TEST_F(CommandsTest, SortedSets) {
   EXPECT_EQ(Do({"ZCOUNT", "none", "1", "2"}), "0");
   EXPECT_EQ(Do({"ZCOUNT", "z", "one", "2"}), "-ERR min or max is not a float");
   EXPECT_THAT(model.Zset("z"), ElementsAre(Pair("b", 0.5), Pair("a", 1), Pair("aa", 2)));
+  EXPECT_EQ(Do({"ZADD", "z", "nx", "7", "a", "7", "new"}), "1");
+  EXPECT_EQ(Do({"ZRANGE", "z", "1", "-1", "WITHSCORES"}), R"(["a", "1", "aa", "2", "new", "7"])");
+  EXPECT_EQ(Do({"ZADD", "z", "NX", "1"}), "-ERR syntax error");
+  EXPECT_EQ(Do({"ZREM", "z", "new"}), "1");
   EXPECT_EQ(Do({"ZREM", "z", "a", "x", "b", "aa"}), "3");
   EXPECT_EQ(Do({"TYPE", "z"}), "+none");
   EXPECT_EQ(Do({"ZADD", "z", "1"}), "-ERR wrong number of arguments for 'zadd' command");
