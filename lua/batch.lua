@@ -3,7 +3,7 @@
 -- KEYS holder of each item
 -- ARGV token_keep_ms, "broker_id;slot_ms;trusted;max_waiters;fair_after_us" as acquire and release have them, then of each item
 --      "a", owner_id, wait, preferred, "not_after_us;px;want;", "ttl_ms;delay_ms;info"   an acquire; px is ttl_ms + delay_ms
---      "r1;", owner_id, ";token;"                                                        a release, free at once
+--      "r", owner_id, token or nothing for any                                           a release, free at once
 -- {time, then of each item its script's reply, or only the code: GRANTED with time as token and since, or RELEASED with nobody told}
 -- An item that fails has its error instead of a reply, and the others are not concerned.
 local sub, byte, match = string.sub, string.byte, string.match
@@ -20,7 +20,10 @@ for i, key in ipairs(KEYS) do
   local item, value, stored, granted = ARGV[i + 2], values[3 * i - 2], values[3 * i - 1], nil
   local is_usual = not values[3 * i] and (none_waits or redis.pcall('ZCARD', queues[i]) == 0)
   if byte(item) == 114 then
-    if is_usual and value and sub(value, 1, #item - 1) == sub(item, 2) then
+    local named = sub(item, 34)
+    local token = is_usual and value and sub(value, 1, 35) == '1;' .. sub(item, 2, 33) .. ';' and
+      match(value, '^(%d+);%d+;%d+;%d+;', 36)
+    if token and #token <= 16 and (named == '' or named == token) then
       free[#free + 1], replies[i + 1] = key, RELEASED
     end
   elseif is_usual and not value and (not stored or #stored == #NOW and stored < NOW and not string.find(stored, '%D')) then
@@ -62,7 +65,7 @@ for _, i in ipairs(rest) do
   HOLDER, TOKEN, QUEUE, WAITERS, WATCHERS = KEYS[i], base .. 't', base .. 'q', base .. 'w', base .. 'v'
   local call, args = release, nil
   if byte(item) == 114 then
-    args = {sub(item, 4, 35), sub(item, 37, -2), '0', keep, trusted, broker, fair_after}
+    args = {sub(item, 2, 33), #item > 33 and sub(item, 34) or '0', '0', keep, trusted, broker, fair_after}
   else
     local late, want, ttl, delay, info = match(item, '^(%d+);%d+;([^;]*);(%d+);(%d+);(.*)$', 36)
     call, args = acquire, {sub(item, 2, 33), ttl, delay, late, sub(item, 34, 34), broker, slot_ms, info, keep, trusted, max_waiters, want,

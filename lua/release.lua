@@ -7,16 +7,18 @@
 --      holder that waits at the caller's broker}   others learn of theirs from their channel
 -- {NOT_HOLDER, time}   also when the owner has it under another token   {GONE, time}   {FOREIGN, time, key, type or "shape"}
 local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
-local mine, waiting = '1;' .. ARGV[1] .. ';' .. ARGV[2] .. ';', nil
+local waiting
 -- What is usual: EXCLUSIVE, and nobody waits.
-if value and ARGV[3] == '0' and string.sub(value, 1, #mine) == mine then
+local token = value and ARGV[3] == '0' and string.sub(value, 1, 35) == '1;' .. ARGV[1] .. ';' and
+  string.match(value, '^(%d+);%d+;%d+;%d+;', 36)
+if token and #token <= 16 and (ARGV[2] == '0' or ARGV[2] == token) then
   waiting = redis.pcall('ZCARD', QUEUE)
   if waiting == 0 then
     redis.call('DEL', HOLDER)
     if not watchers then return {RELEASED, NOW, ''} end
   -- Or the next one wants it EXCLUSIVE too and waits at the caller's broker, which needs no notice.
   elseif not watchers and type(waiting) == 'number' and stored and #stored == #NOW and stored < NOW and not string.find(stored, '%D') and
-    ARGV[2] < NOW and #ARGV[2] == #NOW then
+    #token == #NOW and token < NOW then
     local next_one = redis.call('ZRANGE', QUEUE, 0, 0)[1]
     local entry = redis.pcall('HGET', WAITERS, next_one)
     local broker, ttl, delay, info = string.match(type(entry) == 'string' and entry or '', '^(%x+);(%d+);(%d+);x;%d+;(.*)$')

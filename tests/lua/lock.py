@@ -91,7 +91,7 @@ class Lock:
     def item(self, verb, *argv):
         """An acquire or a release, given its own arguments, as batch takes it."""
         if verb == "release":
-            return f"r1;{argv[0]};{argv[1]};"
+            return f"r{argv[0]}{argv[1] or ''}"
         who, ttl, delay, not_after, wait, _, _, info, _, _, _, want, preferred, _ = argv
         return f"a{who}{wait}{preferred}{not_after};{int(ttl) + int(delay)};{want};{ttl};{delay};{info}"
 
