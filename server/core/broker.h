@@ -129,6 +129,7 @@ class Broker {
 
   // askers.cc: who asks for what a waiter waits for
   Asker AskerOf(const Acquire& in) const;
+  static std::vector<Asker>& AskersOf(Waiter& waiter);
   bool JoinRepeat(const Acquire& in);
   void Join(Waiter& waiter, const Acquire& in);
   void Unlist(const Waiter& waiter, const Listener& listener);
