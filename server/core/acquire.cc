@@ -121,16 +121,17 @@ Instant Broker::EndOf(const Waiter& waiter, const Asker& asker) const {
   return waiter.queued ? asker.deadline : std::min(asker.deadline, Patience(waiter, asker));
 }
 
-Refused Broker::WhyItEnds(const Waiter& waiter, const Asker& asker) const {
-  const bool store_is_well = store_up_ && waiter.trouble.empty();
-  if (now_ >= asker.deadline && !asker.one_try && (waiter.answered || store_is_well)) {
-    const auto queue = queues_.find(waiter.spec.name);
+// `answered`: the store has said once that it waits; `trouble`: why it could not answer since.
+Refused Broker::WhyItEnds(const Asker& asker, const LockName& name, bool answered, const std::string& trouble) const {
+  const bool store_is_well = store_up_ && trouble.empty();
+  if (now_ >= asker.deadline && !asker.one_try && (answered || store_is_well)) {
+    const auto queue = queues_.find(name);
     return Refused{.reason = RefusalReason::kWaitTimeout,
                    .cause = {},
                    .holders = queue == queues_.end() ? std::vector<HolderView>{} : queue->second->holders};
   }
   return Refused{.reason = RefusalReason::kStoreUnavailable,
-                 .cause = !waiter.trouble.empty() ? waiter.trouble : store_up_ ? "no answer" : store_trouble_,
+                 .cause = !trouble.empty() ? trouble : store_up_ ? "no answer" : store_trouble_,
                  .retry_after = kRetryMax,
                  .holders = {}};
 }
@@ -144,7 +145,7 @@ void Broker::ArmWaiter(Waiter& waiter) {
 void Broker::OnWaiterTimer(Waiter& waiter) {
   const bool left = TurnAway(
       waiter, [&](const Asker& asker) { return now_ >= EndOf(waiter, asker); },
-      [&](const Asker& asker) { return WhyItEnds(waiter, asker); });
+      [&](const Asker& asker) { return WhyItEnds(asker, waiter.spec.name, waiter.answered, waiter.trouble); });
   if (!left) return;
   if (now_ < waiter.retry_at) return ArmWaiter(waiter);
   if (waiter.op != 0) {

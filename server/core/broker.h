@@ -100,7 +100,7 @@ class Broker {
   bool TurnAwayOneTries(Waiter& waiter, const std::vector<HolderView>& holders, std::optional<Duration> look_in,
                         uint32_t queue_length);
   void OnAcquireMismatch(Waiter& waiter, const AcquireMismatch& held);
-  Refused WhyItEnds(const Waiter& waiter, const Asker& asker) const;
+  Refused WhyItEnds(const Asker& asker, const LockName& name, bool answered, const std::string& trouble) const;
   Instant EndOf(const Waiter& waiter, const Asker& asker) const;
   void LosePlace(Waiter& waiter);
   Instant Patience(const Waiter& waiter, const Asker& asker) const;

@@ -188,8 +188,9 @@ void Broker::OnBundleTimer(Bundle& bundle) {
       ++i;
       continue;
     }
-    Refused refused{.reason = RefusalReason::kStoreUnavailable, .cause = "no answer", .retry_after = kRetryMax, .holders = {}};
-    refused.about = bundle.parts.front().spec.name;
+    const LockName& first = bundle.parts.front().spec.name;
+    Refused refused = WhyItEnds(caller, first, /*answered=*/false, /*trouble=*/"");
+    refused.about = first;
     DropCaller(bundle, caller.listener.session, &refused);
     if (!bundles_.contains(serial)) return;
   }

@@ -137,6 +137,35 @@ TEST(BundleAnswers, OneTryWithoutAnAnswerSaysThatTheStoreIsAway) {
   }
 }
 
+TEST(BundleAnswers, AWaitShorterThanTheStoresAnswerIsATimeOut) {
+  Several t;
+  t.Do(t.All({"b", "a"}, milliseconds(10)));
+  t.Take<StoreAcquireAll>();
+  t.Pass(milliseconds(10) - Duration(1));
+  EXPECT_EQ(t.Events<Refused>(), 0u);
+  t.Pass(Duration(1));
+  for (const RequestId request : {7, 8}) {
+    const auto refused = t.Event<Refused>(1, request);
+    EXPECT_EQ(refused.reason, RefusalReason::kWaitTimeout);
+    EXPECT_EQ(refused.about, Name("a"));
+    EXPECT_EQ(refused.waited, milliseconds(10));
+  }
+  for (int i = 0; i < 2; ++i) t.Reply(t.Take<StoreWithdraw>().op, GiveBackDone{});
+  EXPECT_EQ(t.broker.Stats().discards, 2u) << "the call may take effect yet";
+  t.Pass(seconds(6));
+  EXPECT_EQ(t.Count<StoreWithdraw>(), 2u) << "once more when it cannot any more";
+}
+
+TEST(BundleAnswers, AWaitThatEndsWhileTheStoreIsAwayIsNoTimeOut) {
+  Several t;
+  t.Do(t.All({"a", "b"}, milliseconds(10)));
+  t.Do(StoreDown{"gone"});
+  t.Pass(milliseconds(10));
+  const auto refused = t.Event<Refused>(1, 7);
+  EXPECT_EQ(refused.reason, RefusalReason::kStoreUnavailable) << "nobody has said that they are held";
+  EXPECT_EQ(refused.cause, "gone");
+}
+
 TEST(BundleAnswers, WhatRefusesOneRefusesAllAndNamesIt) {
   const std::vector<std::pair<decltype(StoreReply::outcome), RefusalReason>> table = {
       {StoreFailed{FailureKind::kFull, "OOM"}, RefusalReason::kStoreFull},
