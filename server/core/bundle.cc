@@ -143,7 +143,9 @@ void Broker::OnAcquireAllReply(const Op& op, OpId id, StoreReply& reply) {
     return AskForNext(bundle);
   }
   for (const Bundle::Part& part : bundle.parts) {
-    if (now_ >= op.sent + part.spec.ttl - Margin(part.spec.ttl)) return AskForNext(bundle);
+    // Undone by the give-back under way, or too old to be believed: it is asked for again.
+    const bool given_back = give_backs_.contains(part.spec.owner);
+    if (given_back || now_ >= op.sent + part.spec.ttl - Margin(part.spec.ttl)) return AskForNext(bundle);
   }
   bundle.straggler_until = {};
   for (size_t i = 0; i < bundle.parts.size(); ++i) {

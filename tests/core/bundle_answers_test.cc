@@ -121,6 +121,28 @@ TEST(BundleAnswers, ALateAnswerForAllGivesBackNothingThatItsCallerHas) {
   EXPECT_TRUE(t.commands.empty());
 }
 
+TEST(BundleAnswers, WhatIsReleasedAtThisMomentIsNotGranted) {
+  for (const char* key : {"a", "b"}) {
+    Several t;
+    t.Do(t.Repeatable({"a", "b"}, 5));
+    const auto all = t.Take<StoreAcquireAll>();
+    t.Do(Release{.session = 9, .request = 1, .name = Name(key), .owner = Several::OwnerOf(key), .ttl = kT});
+    const auto release = t.Take<StoreRelease>();
+    t.Reply(all.op, Both(t));
+    EXPECT_EQ(t.Events<Granted>(), 0u) << "the release may undo it";
+    const bool first = key[0] == 'a';
+    if (!first) t.GrantNext(41);
+    EXPECT_EQ(t.Count<StoreAcquire>(), 0u) << "the release could undo this one too";
+    t.Reply(release.op, GiveBackDone{.was_holder = true});
+    EXPECT_EQ(t.Event<Released>(9, 1).outcome, ReleaseOutcome::kReleased);
+    t.GrantNext(43);
+    if (first) t.GrantNext(42);
+    EXPECT_EQ(t.Event<Granted>(5, 7).token, first ? 43u : 41u);
+    EXPECT_EQ(t.Event<Granted>(5, 8).token, first ? 42u : 43u);
+    EXPECT_TRUE(t.commands.empty());
+  }
+}
+
 TEST(BundleAnswers, OneTryWithoutAnAnswerSaysThatTheStoreIsAway) {
   Several t;
   t.Do(t.All({"a", "b"}, Duration::zero()));
