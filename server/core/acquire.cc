@@ -79,7 +79,8 @@ void Broker::Ask(Waiter& waiter) {
     op.waiter = waiter.serial;
     waiter.op = SendOp(std::move(op));
     waiter.retry_at = now_ + timeout;
-    waiter.waits = std::any_of(waiter.askers.begin(), waiter.askers.end(), [](const Asker& a) { return !a.one_try; });
+    const std::vector<Asker>& askers = AskersOf(waiter);
+    waiter.waits = std::any_of(askers.begin(), askers.end(), [](const Asker& a) { return !a.one_try; });
     ++waiter.attempts;
     Command(StoreAcquire{.op = waiter.op,
                          .name = spec.name,
@@ -109,8 +110,9 @@ Instant Broker::StragglerUntil(const Waiter& waiter) const {
 // Until when a store that gives no answer is waited for.
 Instant Broker::Patience(const Waiter& waiter, const Asker& asker) const {
   if (waiter.answered) return kNever;
-  const Instant patience = asker.arrived + config_.store_timeout;
-  if (asker.one_try && !store_up_) return std::min(patience, std::max(asker.arrived, down_since_ + kOneTryGrace));
+  const Instant since = std::max(asker.arrived, waiter.began);
+  const Instant patience = since + config_.store_timeout;
+  if (asker.one_try && !store_up_) return std::min(patience, std::max(since, down_since_ + kOneTryGrace));
   return patience;
 }
 
@@ -119,30 +121,31 @@ Instant Broker::EndOf(const Waiter& waiter, const Asker& asker) const {
   return waiter.queued ? asker.deadline : std::min(asker.deadline, Patience(waiter, asker));
 }
 
-Refused Broker::WhyItEnds(const Waiter& waiter, const Asker& asker) const {
-  const bool store_is_well = store_up_ && waiter.trouble.empty();
-  if (now_ >= asker.deadline && !asker.one_try && (waiter.answered || store_is_well)) {
-    const auto queue = queues_.find(waiter.spec.name);
+// `answered`: the store has said once that it waits; `trouble`: why it could not answer since.
+Refused Broker::WhyItEnds(const Asker& asker, const LockName& name, bool answered, const std::string& trouble) const {
+  const bool store_is_well = store_up_ && trouble.empty();
+  if (now_ >= asker.deadline && !asker.one_try && (answered || store_is_well)) {
+    const auto queue = queues_.find(name);
     return Refused{.reason = RefusalReason::kWaitTimeout,
                    .cause = {},
                    .holders = queue == queues_.end() ? std::vector<HolderView>{} : queue->second->holders};
   }
   return Refused{.reason = RefusalReason::kStoreUnavailable,
-                 .cause = !waiter.trouble.empty() ? waiter.trouble : store_up_ ? "no answer" : store_trouble_,
+                 .cause = !trouble.empty() ? trouble : store_up_ ? "no answer" : store_trouble_,
                  .retry_after = kRetryMax,
                  .holders = {}};
 }
 
 void Broker::ArmWaiter(Waiter& waiter) {
   Instant at = waiter.retry_at;
-  for (const Asker& asker : waiter.askers) at = std::min(at, EndOf(waiter, asker));
+  for (const Asker& asker : AskersOf(waiter)) at = std::min(at, EndOf(waiter, asker));
   Arm(waiter, at);
 }
 
 void Broker::OnWaiterTimer(Waiter& waiter) {
   const bool left = TurnAway(
       waiter, [&](const Asker& asker) { return now_ >= EndOf(waiter, asker); },
-      [&](const Asker& asker) { return WhyItEnds(waiter, asker); });
+      [&](const Asker& asker) { return WhyItEnds(asker, waiter.spec.name, waiter.answered, waiter.trouble); });
   if (!left) return;
   if (now_ < waiter.retry_at) return ArmWaiter(waiter);
   if (waiter.op != 0) {
@@ -223,8 +226,8 @@ void Broker::OnAcquireQueued(Waiter& waiter, AcquireQueued& queued, StoreTime ti
   waiter.trouble.clear();
   unplaced_.erase(waiter.serial);
   if (!waiter.answered) {
-    Listener listener = waiter.askers.front().listener;
-    if (waiter.bundle != nullptr) listener = {waiter.bundle->callers.front().listener.session, waiter.spec.request};
+    Listener listener = AskersOf(waiter).front().listener;
+    if (waiter.bundle != nullptr) listener.request = waiter.spec.request;
     Tell(listener, Queued{queued.position, queued.holders});
     waiter.answered = true;
   }
@@ -274,8 +277,9 @@ void Broker::RetryLater(Waiter& waiter, std::string trouble) {
 // Refuses the askers that over() picks, for the reason that why() gives. False: none was left, and the waiter is gone.
 template <typename Over, typename Why>
 bool Broker::TurnAway(Waiter& waiter, Over over, Why why) {
-  for (size_t i = 0; i < waiter.askers.size();) {
-    const Asker asker = waiter.askers[i];
+  for (size_t i = 0; i < AskersOf(waiter).size();) {
+    const Asker asker = AskersOf(waiter)[i];
+    const bool last = AskersOf(waiter).size() == 1;
     if (!over(asker)) {
       ++i;
       continue;
@@ -283,8 +287,9 @@ bool Broker::TurnAway(Waiter& waiter, Over over, Why why) {
     Refused refused = why(asker);
     if (waiter.bundle != nullptr) {
       refused.about = waiter.spec.name;
-      RefuseAll(*waiter.bundle, refused);
-      return false;
+      DropCaller(*waiter.bundle, asker.listener.session, &refused);
+      if (last) return false;
+      continue;
     }
     refused.waited = now_ - asker.arrived;
     Note({.kind = FactKind::kRefused,
@@ -293,7 +298,7 @@ bool Broker::TurnAway(Waiter& waiter, Over over, Why why) {
           .name = waiter.spec.name,
           .detail = {}});
     Tell(asker.listener, std::move(refused));
-    if (waiter.askers.size() == 1) {
+    if (last) {
       Withdraw(waiter);
       return false;
     }

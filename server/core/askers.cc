@@ -16,6 +16,11 @@ Asker Broker::AskerOf(const Acquire& in) const {
   return asker;
 }
 
+// Never empty while it waits.
+std::vector<Asker>& Broker::AskersOf(Waiter& waiter) {
+  return waiter.bundle != nullptr ? waiter.bundle->callers : waiter.askers;
+}
+
 // A repeat of a detached request that still waits here gets its answer, but waits only as long as it says itself. All else
 // is as the first has it.
 bool Broker::JoinRepeat(const Acquire& in) {
@@ -34,7 +39,7 @@ bool Broker::JoinRepeat(const Acquire& in) {
 
 // One more asks for what is waited for already.
 void Broker::Join(Waiter& waiter, const Acquire& in) {
-  waiter.askers.push_back(AskerOf(in));
+  AskersOf(waiter).push_back(AskerOf(in));
   if (waiter.queued) {
     const LocalQueue& queue = *queues_.at(waiter.spec.name);
     TurnAwayOneTries(waiter, queue.holders, LookIn(std::nullopt, queue.holders), static_cast<uint32_t>(queue.waiters.size()));

@@ -100,7 +100,7 @@ class Broker {
   bool TurnAwayOneTries(Waiter& waiter, const std::vector<HolderView>& holders, std::optional<Duration> look_in,
                         uint32_t queue_length);
   void OnAcquireMismatch(Waiter& waiter, const AcquireMismatch& held);
-  Refused WhyItEnds(const Waiter& waiter, const Asker& asker) const;
+  Refused WhyItEnds(const Asker& asker, const LockName& name, bool answered, const std::string& trouble) const;
   Instant EndOf(const Waiter& waiter, const Asker& asker) const;
   void LosePlace(Waiter& waiter);
   Instant Patience(const Waiter& waiter, const Asker& asker) const;
@@ -129,6 +129,7 @@ class Broker {
 
   // askers.cc: who asks for what a waiter waits for
   Asker AskerOf(const Acquire& in) const;
+  static std::vector<Asker>& AskersOf(Waiter& waiter);
   bool JoinRepeat(const Acquire& in);
   void Join(Waiter& waiter, const Acquire& in);
   void Unlist(const Waiter& waiter, const Listener& listener);

@@ -82,14 +82,13 @@ bool Broker::JoinBundle(const AcquireAll& in) {
   const auto found = std::find_if(bundles_.begin(), bundles_.end(), is_same);
   if (found == bundles_.end()) return false;
   Bundle& bundle = *found->second;
-  Asker asker = AskerOf(in.parts.front());
-  if (const auto waiting = waiters_.find(bundle.parts[bundle.next].spec.owner);
-      asker.one_try && waiting != waiters_.end() && waiting->second->queued) {
-    asker.deadline = now_;
-  }
-  bundle.callers.push_back(asker);
   bundle_calls_.emplace(in.parts.front().session, &bundle);
-  ArmBundle(bundle);
+  if (bundle.op == 0) {
+    Join(*waiters_.at(bundle.parts[bundle.next].spec.owner), in.parts.front());
+  } else {
+    bundle.callers.push_back(AskerOf(in.parts.front()));
+    ArmBundle(bundle);
+  }
   return true;
 }
 
@@ -144,7 +143,9 @@ void Broker::OnAcquireAllReply(const Op& op, OpId id, StoreReply& reply) {
     return AskForNext(bundle);
   }
   for (const Bundle::Part& part : bundle.parts) {
-    if (now_ >= op.sent + part.spec.ttl - Margin(part.spec.ttl)) return AskForNext(bundle);
+    // Undone by the give-back under way, or too old to be believed: it is asked for again.
+    const bool given_back = give_backs_.contains(part.spec.owner);
+    if (given_back || now_ >= op.sent + part.spec.ttl - Margin(part.spec.ttl)) return AskForNext(bundle);
   }
   bundle.straggler_until = {};
   for (size_t i = 0; i < bundle.parts.size(); ++i) {
@@ -167,10 +168,7 @@ void Broker::AskForNext(Bundle& bundle) {
   waiter.spec = bundle.parts[bundle.next].spec;
   waiter.spec.session = 0;
   waiter.straggler_until = bundle.straggler_until;  // the call for all may take it yet
-  Asker nobody = AskerOf(waiter.spec);
-  if (!nobody.one_try) nobody.deadline = kNever;
-  nobody.listener = {};
-  waiter.askers.push_back(nobody);
+  waiter.began = now_;
   unplaced_.emplace(waiter.serial, &waiter);
   waiters_.emplace(waiter.spec.owner, std::move(owned));
   ArmBundle(bundle);
@@ -178,31 +176,27 @@ void Broker::AskForNext(Bundle& bundle) {
 }
 
 void Broker::ArmBundle(Bundle& bundle) {
-  Instant at = kNever;
+  if (bundle.op == 0) return timers_.Cancel(bundle);  // the waiter for the next part has its callers' deadlines
+  Instant at = ops_.at(bundle.op).sent + AttemptTimeout(bundle.parts.front().spec.ttl);
   for (const Asker& caller : bundle.callers) at = std::min(at, caller.deadline);
-  if (bundle.op != 0) at = std::min(at, ops_.at(bundle.op).sent + AttemptTimeout(bundle.parts.front().spec.ttl));
   Arm(bundle, at);
 }
 
 void Broker::OnBundleTimer(Bundle& bundle) {
   const uint64_t serial = bundle.serial;
-  const auto waiting = waiters_.find(bundle.parts[bundle.next].spec.owner);
   for (size_t i = 0; i < bundle.callers.size();) {
     const Asker caller = bundle.callers[i];
     if (now_ < caller.deadline) {
       ++i;
       continue;
     }
-    Refused refused{.reason = RefusalReason::kStoreUnavailable, .cause = "no answer", .retry_after = kRetryMax, .holders = {}};
-    if (waiting != waiters_.end()) {
-      refused = WhyItEnds(*waiting->second, caller);
-      if (caller.one_try && waiting->second->answered) refused.reason = RefusalReason::kLockHeld;
-    }
-    refused.about = bundle.parts[bundle.next].spec.name;
+    const LockName& first = bundle.parts.front().spec.name;
+    Refused refused = WhyItEnds(caller, first, /*answered=*/false, /*trouble=*/"");
+    refused.about = first;
     DropCaller(bundle, caller.listener.session, &refused);
     if (!bundles_.contains(serial)) return;
   }
-  if (bundle.op != 0 && now_ >= ops_.at(bundle.op).sent + AttemptTimeout(bundle.parts.front().spec.ttl)) {
+  if (now_ >= ops_.at(bundle.op).sent + AttemptTimeout(bundle.parts.front().spec.ttl)) {
     NoteSilence("no answer in time");
     return AskForNext(bundle);
   }

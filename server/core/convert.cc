@@ -41,7 +41,8 @@ void Broker::Handle(Convert& in) {
                            "it was taken " + std::to_string(reentry.others.size() + 1) +
                                " times, and all who have it count on its mode; release it but once");
     }
-    reentry.want.mode = Mode::kShared;  // from now on, whenever the store does it
+    // From now on, whenever the store does it. Permits it refuses, and they are held as before.
+    if (reentry.want.mode == Mode::kExclusive) reentry.want.mode = Mode::kShared;
   }
   auto& call = convert_calls_[{in.session, in.request}];
   if (call != nullptr) return;

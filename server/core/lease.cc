@@ -27,7 +27,7 @@ void Broker::Grant(Waiter& waiter, uint64_t token, StoreTime since, Duration ttl
                   .token = token,
                   .since = since,
                   .ttl = ttl,
-                  .waited = now_ - waiter.askers.front().arrived};
+                  .waited = now_ - AskersOf(waiter).front().arrived};
   if (waiter.bundle == nullptr) {
     Note({.kind = FactKind::kGranted, .value = granted.waited, .name = waiter.spec.name, .detail = {}});
   }

@@ -35,14 +35,15 @@ struct Bundle;
 struct Waiter : Timed {
   Waiter() : Timed(TimerKind::kWaiter) {}
   Acquire spec;                     // of the first asker
-  std::vector<Asker> askers;        // never empty; several: who asked for the same again meanwhile, in order of arrival
+  std::vector<Asker> askers;        // several: who asked for the same again meanwhile, in order of arrival. See Broker::AskersOf
   Instant retry_at = kNever;        // ask (again); with `op` in flight: give up on that answer
   StoreTime placed;                 // when the store last said that it waits; an earlier grant is not news
   Instant placed_sent{};            // before that answer's command was sent: a later grant is no older than this
   StoreTime hint;                   // a notice of then came while the place was not certain
   Instant straggler_until{};        // an attempt of unknown fate may still take effect until then
   OpId op = 0;                      // the acquire in flight
-  Bundle* bundle = nullptr;         // that it is a part of; its only asker is nobody
+  Bundle* bundle = nullptr;         // that it is a part of; the callers of that ask
+  Instant began{};                  // a part: its turn came then, maybe long after its callers
   int attempts = 0;
   bool waits = false;               // the last attempt asked for a place in the queue
   bool queued = false;              // has a place in the store's queue, as far as we know

@@ -121,6 +121,28 @@ TEST(BundleAnswers, ALateAnswerForAllGivesBackNothingThatItsCallerHas) {
   EXPECT_TRUE(t.commands.empty());
 }
 
+TEST(BundleAnswers, WhatIsReleasedAtThisMomentIsNotGranted) {
+  for (const char* key : {"a", "b"}) {
+    Several t;
+    t.Do(t.Repeatable({"a", "b"}, 5));
+    const auto all = t.Take<StoreAcquireAll>();
+    t.Do(Release{.session = 9, .request = 1, .name = Name(key), .owner = Several::OwnerOf(key), .ttl = kT});
+    const auto release = t.Take<StoreRelease>();
+    t.Reply(all.op, Both(t));
+    EXPECT_EQ(t.Events<Granted>(), 0u) << "the release may undo it";
+    const bool first = key[0] == 'a';
+    if (!first) t.GrantNext(41);
+    EXPECT_EQ(t.Count<StoreAcquire>(), 0u) << "the release could undo this one too";
+    t.Reply(release.op, GiveBackDone{.was_holder = true});
+    EXPECT_EQ(t.Event<Released>(9, 1).outcome, ReleaseOutcome::kReleased);
+    t.GrantNext(43);
+    if (first) t.GrantNext(42);
+    EXPECT_EQ(t.Event<Granted>(5, 7).token, first ? 43u : 41u);
+    EXPECT_EQ(t.Event<Granted>(5, 8).token, first ? 42u : 43u);
+    EXPECT_TRUE(t.commands.empty());
+  }
+}
+
 TEST(BundleAnswers, OneTryWithoutAnAnswerSaysThatTheStoreIsAway) {
   Several t;
   t.Do(t.All({"a", "b"}, Duration::zero()));
@@ -135,6 +157,35 @@ TEST(BundleAnswers, OneTryWithoutAnAnswerSaysThatTheStoreIsAway) {
     EXPECT_EQ(refused.reason, RefusalReason::kStoreUnavailable) << "nobody has said that they are held";
     EXPECT_EQ(refused.about, Name("a"));
   }
+}
+
+TEST(BundleAnswers, AWaitShorterThanTheStoresAnswerIsATimeOut) {
+  Several t;
+  t.Do(t.All({"b", "a"}, milliseconds(10)));
+  t.Take<StoreAcquireAll>();
+  t.Pass(milliseconds(10) - Duration(1));
+  EXPECT_EQ(t.Events<Refused>(), 0u);
+  t.Pass(Duration(1));
+  for (const RequestId request : {7, 8}) {
+    const auto refused = t.Event<Refused>(1, request);
+    EXPECT_EQ(refused.reason, RefusalReason::kWaitTimeout);
+    EXPECT_EQ(refused.about, Name("a"));
+    EXPECT_EQ(refused.waited, milliseconds(10));
+  }
+  for (int i = 0; i < 2; ++i) t.Reply(t.Take<StoreWithdraw>().op, GiveBackDone{});
+  EXPECT_EQ(t.broker.Stats().discards, 2u) << "the call may take effect yet";
+  t.Pass(seconds(6));
+  EXPECT_EQ(t.Count<StoreWithdraw>(), 2u) << "once more when it cannot any more";
+}
+
+TEST(BundleAnswers, AWaitThatEndsWhileTheStoreIsAwayIsNoTimeOut) {
+  Several t;
+  t.Do(t.All({"a", "b"}, milliseconds(10)));
+  t.Do(StoreDown{"gone"});
+  t.Pass(milliseconds(10));
+  const auto refused = t.Event<Refused>(1, 7);
+  EXPECT_EQ(refused.reason, RefusalReason::kStoreUnavailable) << "nobody has said that they are held";
+  EXPECT_EQ(refused.cause, "gone");
 }
 
 TEST(BundleAnswers, WhatRefusesOneRefusesAllAndNamesIt) {

@@ -82,6 +82,71 @@ TEST(BundleRepeat, AsOneTryOfWhatIsAskedForRightNowSharesTheAnswer) {
   for (const SessionId session : {5, 6}) EXPECT_EQ(t.Event<Granted>(session, 8).token, 42u);
 }
 
+TEST(BundleRepeat, AsOneTryThatJoinsARequestStillAskingGetsItsAnswer) {
+  Several t(false);
+  t.Do(t.Repeatable({"a", "b"}, 5));
+  t.GrantNext(41);
+  t.Do(t.Repeatable({"a", "b"}, 6, kOnce));
+  t.QueueNext();
+  for (const RequestId request : {7, 8}) {
+    const auto refused = t.Event<Refused>(6, request);
+    EXPECT_EQ(refused.reason, RefusalReason::kLockHeld);
+    EXPECT_EQ(refused.about, Name("b"));
+    ASSERT_EQ(refused.holders.size(), 1u);
+    EXPECT_EQ(refused.holders[0].info, "who");
+  }
+  EXPECT_EQ(t.Events<Refused>() + t.Count<StoreWithdraw>(), 0u) << "the first one waits on";
+  EXPECT_EQ(t.broker.Stats().waiters, 1u);
+}
+
+TEST(BundleRepeat, ThatWaitsOutlivesTheOneTryItJoined) {
+  for (const bool ended : {false, true}) {
+    Several t(false);
+    t.Do(t.Repeatable({"a", "b"}, 5, kOnce));
+    t.GrantNext(41);
+    t.Do(t.Repeatable({"a", "b"}, 6));
+    if (ended) t.Do(StreamEnded{5});
+    const auto b = t.Take<StoreAcquire>();
+    EXPECT_FALSE(b.wait);
+    t.Reply(b.op, AcquireHeld{{HolderView{.owner = Owner(99), .time_left = kT}}, 0});
+    EXPECT_EQ(t.Events<Refused>(), ended ? 0u : 2u) << "the repeat waits as long as it says itself";
+    if (!ended) {
+      EXPECT_EQ(t.Event<Refused>(5, 8).about, Name("b"));
+    }
+    const auto again = t.Take<StoreAcquire>();
+    EXPECT_EQ(again.name, Name("b"));
+    EXPECT_TRUE(again.wait);
+    t.Reply(again.op, AcquireGranted{42, t.StoreNow()});
+    EXPECT_EQ(t.Event<Granted>(6, 7).token, 41u);
+    EXPECT_EQ(t.Event<Granted>(6, 8).token, 42u);
+  }
+}
+
+TEST(BundleRepeat, APlaceThatOnlyAOneTryIsLeftForIsGivenUp) {
+  Several t(false);
+  t.Do(t.Repeatable({"a", "b"}, 5));
+  t.Do(t.Repeatable({"a", "b"}, 6, kOnce));
+  t.Do(StreamEnded{5});
+  t.QueueNext();
+  EXPECT_EQ(t.Event<Refused>(6, 8).reason, RefusalReason::kLockHeld);
+  EXPECT_TRUE(t.Take<StoreWithdraw>().keep_grant);
+  EXPECT_EQ(t.broker.Stats().waiters + t.broker.Stats().queues, 0u);
+}
+
+// Not from when its callers came: they may have waited for the locks before it.
+TEST(BundleRepeat, TheStoresSilenceCountsFromWhenALocksTurnCame) {
+  Several t(false);
+  t.Do(t.Repeatable({"a", "b"}, 5));
+  t.QueueNext();
+  t.Pass(seconds(10));
+  t.Do(GrantNotice{Name("a"), Several::OwnerOf("a"), 41, t.StoreNow(), kT});
+  EXPECT_EQ(t.Take<StoreAcquire>().name, Name("b"));
+  t.Pass(milliseconds(4900));
+  EXPECT_EQ(t.Events<Refused>(), 0u);
+  t.Pass(milliseconds(200));
+  EXPECT_EQ(t.Event<Refused>(5, 7).reason, RefusalReason::kStoreUnavailable);
+}
+
 TEST(BundleRepeat, EachWaitsForItsOwnMaxWait) {
   Several t(false);
   t.Do(t.Repeatable({"a", "b"}, 5));

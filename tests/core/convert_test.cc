@@ -96,6 +96,27 @@ TEST(Convert, WhatIsGivenBackIsNotConverted) {
   EXPECT_EQ(t.Count<StoreConvert>(), 0u);
 }
 
+TEST(Convert, ThatIsRefusedLeavesWhatMayBeTakenAgain) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  Acquire in = t.Want(1, 7, "a", 1);
+  in.reentry = "me";
+  in.want = {.mode = Mode::kPermit, .permits = 2, .limit = 5};
+  t.Do(in);
+  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  t.Event<Granted>(1, 7);
+  t.Do(Convert{.session = 1, .request = 20, .acquire = 7, .name = {}, .info = {}});
+  t.Reply(t.Take<StoreConvert>().op, ConvertDone{.result = Result::kAnotherMode, .next = {}});
+  EXPECT_EQ(t.Event<Refused>(1, 20).reason, RefusalReason::kNotSupported);
+  in.request = 8;
+  t.Do(in);
+  EXPECT_EQ(t.Events<Refused>(), 0u) << "it is held as before";
+  const auto again = t.Event<Granted>(1, 8);
+  EXPECT_EQ(again.mode, Mode::kPermit);
+  EXPECT_EQ(again.hold_count, 2u);
+}
+
 TEST(Convert, LetsOwnReadersIn) {
   Table t;
   t.StoreComesUp();
