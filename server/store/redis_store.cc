@@ -102,6 +102,7 @@ void RedisStore::OnChannelMessage(std::string_view payload) {
 
 void RedisStore::Submit(core::StoreCommand command) {
   if (const auto* reconnect = std::get_if<core::StoreReconnect>(&command)) {
+    batch_.Send();  // what was submitted before it ends with this connection
     up_ = false;
     down_cause_ = reconnect->cause;
     return link_.Reconnect(absl::UnavailableError(reconnect->cause));

@@ -178,6 +178,7 @@ void StoreLink::Reconnect() {
 
 void StoreLink::Submit(core::StoreCommand command) {
   if (const auto* reconnect = std::get_if<core::StoreReconnect>(&command)) {
+    batch_.Send();
     cause_ = reconnect->cause;
     up_ = false;
     return Reconnect();
