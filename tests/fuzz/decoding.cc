@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "decoding.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "core/check.h"
@@ -128,6 +129,15 @@ void DecodeEveryWay(const redisReply& reply) {
   for (const size_t items : {size_t{1}, size_t{3}, core::kMaxRenewBatch}) {
     DecodeAs(codec, reply, Question::Verb::kRenew, items);
     if (items <= core::kMaxTogether) DecodeAs(codec, reply, Question::Verb::kAcquireAll, items);
+  }
+  for (const size_t items : {size_t{3}, std::max(reply.elements, size_t{1}) - 1}) {
+    const store::BatchReply batch(&reply, items);
+    for (size_t i = 0; i < items; ++i) {
+      batch.Of(i, [](const redisReply* item) {
+        DecodeAs(codec, *item, Question::Verb::kAcquire, 0);
+        DecodeAs(codec, *item, Question::Verb::kRelease, 0);
+      });
+    }
   }
   const auto name = core::LockName::Encode("default", "job");
   const auto view = store::Codec::DecodeInspect(name, reply);
