@@ -2,7 +2,7 @@
 //
 // What leaves as one call: acquires and releases of different locks that come within a turn of the loop cost the server half as much
 // together (lua/batch.lua) as one by one. A single one, and every other command, is a call of its own script. Commands of one lock
-// leave in the order they came in.
+// leave in the order they came in. For a single server: of a Cluster, only locks of one slot could go together.
 //
 // Thread: the loop's. Codec and caller outlive it.
 #pragma once
