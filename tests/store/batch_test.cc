@@ -3,26 +3,16 @@
 
 #include <gtest/gtest.h>
 
-#include <deque>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "core/limits.h"
+#include "parse_reply.h"
 #include "store/resp.h"
 #include "store/text.h"
 
 namespace distlock::store {
 namespace {
-
-ReplyPtr Parse(std::string_view bytes) {
-  redisReader* reader = redisReaderCreate();
-  redisReaderFeed(reader, bytes.data(), bytes.size());
-  void* reply = nullptr;
-  redisReaderGetReply(reader, &reply);
-  redisReaderFree(reader);
-  return ReplyPtr(static_cast<redisReply*>(reply));
-}
 
 class BatchTest : public testing::Test, public CommandSender {
  protected:

@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 
+#include "parse_reply.h"
 #include "store/resp.h"
 #include "store/text.h"
 
@@ -15,15 +16,6 @@ namespace {
 using Verb = Question::Verb;
 
 constexpr char kOwnerHex[] = "0102030405060708090a0b0c0d0e0f10";
-
-ReplyPtr Parse(std::string_view bytes) {
-  redisReader* reader = redisReaderCreate();
-  redisReaderFeed(reader, bytes.data(), bytes.size());
-  void* reply = nullptr;
-  redisReaderGetReply(reader, &reply);
-  redisReaderFree(reader);
-  return ReplyPtr(static_cast<redisReply*>(reply));
-}
 
 // An array of integers (":5") and strings (all else).
 std::string Array(std::initializer_list<std::string_view> parts) {

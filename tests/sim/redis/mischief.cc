@@ -289,7 +289,6 @@ core::StoreCommand Mischief::Command(const Action& action, Deed verb) const {
   return tend;
 }
 
-// Alone, or in a batch with a neighbour of another lock.
 std::string Mischief::LeaseBytes(const Action& action, Deed verb) const {
   Action neighbour = action;
   ++neighbour.lock;

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Bytes as a server sends them, as hiredis reads them. Single-threaded.
+#pragma once
+
+#include <string_view>
+
+#include "store/resp.h"
+
+namespace distlock::store {
+
+// Null: they are no whole reply.
+inline ReplyPtr Parse(std::string_view bytes) {
+  redisReader* reader = redisReaderCreate();
+  redisReaderFeed(reader, bytes.data(), bytes.size());
+  void* reply = nullptr;
+  redisReaderGetReply(reader, &reply);
+  redisReaderFree(reader);
+  return ReplyPtr(static_cast<redisReply*>(reply));
+}
+
+}  // namespace distlock::store
