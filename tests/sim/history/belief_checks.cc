@@ -88,6 +88,14 @@ void CheckAgainstStore(const Index& index, const Tenure& tenure, Report& report)
                  (by_release ? "somebody had released it" : "the store had let it go"));
 }
 
+// I3: who has not asked for it still counts on being alone.
+void CheckDowngradeHadReason(const Tenure& tenure, Report& report) {
+  if (tenure.downgraded_unasked == kNotSeen) return;
+  report.Add("I3", tenure.lock, {tenure.lease}, tenure.downgraded_unasked,
+             "the store made " + report.Lock(tenure.lock) + " SHARED at " + Report::At(tenure.downgraded_unasked) + ", but " +
+                 report.Lease(tenure.lease) + " had it EXCLUSIVE and had not asked for that");
+}
+
 // I3 where nobody believes: a calm release has a reason that the client knows of.
 void CheckReleaseHadReason(const Index& index, const Tenure& tenure, Report& report) {
   const Fate& fate = index.fates[static_cast<size_t>(tenure.lease)];
@@ -156,6 +164,7 @@ void CheckBelief(const Index& index, Report& report) {
     }
     if (!index.sees_store) continue;
     if (tenure.from != kNotSeen && tenure.until > tenure.from) CheckAgainstStore(index, tenure, report);
+    CheckDowngradeHadReason(tenure, report);
     CheckReleaseHadReason(index, tenure, report);
   }
   CheckRegister(index, report);

@@ -15,7 +15,7 @@ namespace distlock::sim {
 //   I1   two leases never believe at once, and belief never lasts longer than the store's holding
 //   I1'  the fenced register: tokens of accepted writes never fall; who rightly believes is never rejected
 //   I2   tokens grow from grant to grant of a lock, and none is given to two leases
-//   I3   the store lets a lock go only after its client has let go
+//   I3   the store lets a lock go, or others in beside its holder, only after its client has let go, or asked for that
 //   I4   first come, first served
 //   I5   a free lock with a living waiter is given to one
 //   I6   nothing is left in the end

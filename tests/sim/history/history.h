@@ -23,6 +23,7 @@ enum class RecordKind : uint8_t {
   kEnded,     // no belief from now on [code: EndedWhy; value: with kLost core::LostReason + 1, where it is known]
   kReleased,  // the answer to a release [code: core::ReleaseOutcome]
   kWrote,     // to a store that rejects tokens smaller than it has seen; `token` [code: 1 accepted, 0 rejected]
+  kYields,    // it has it EXCLUSIVE, and is about to ask to have it SHARED: it counts on being alone no more
   // The store, about one lease. Only where it can be seen (the simulator).
   kQueued,    // it got a place [value: its arrival number in this lock's queue, as the store counts]
   kUnqueued,  // it lost its place without a grant

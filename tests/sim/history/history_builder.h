@@ -101,6 +101,7 @@ class HistoryBuilder {
     Released(until + 2, lease);
   }
 
+  void Yields(int64_t at, int64_t lease) { Add(at, RecordKind::kYields, lease); }
   void Queued(int64_t at, int64_t lease, int64_t arrival) { Add(at, RecordKind::kQueued, lease, {.value = arrival}); }
   void Unqueued(int64_t at, int64_t lease) { Add(at, RecordKind::kUnqueued, lease); }
   void Took(int64_t at, int64_t lease, uint64_t token) { Add(at, RecordKind::kTook, lease, {.token = token}); }

@@ -77,6 +77,9 @@ void Index::Read(const Record& record, int32_t number) {
       if (open >= 0 && beliefs[static_cast<size_t>(open)].until > record.at_ns) wronged.push_back({number, fate->told});
       return;
     }
+    case RecordKind::kYields:
+      if (fate->yielded == kNotSeen) fate->yielded = record.at_ns;
+      return;
     case RecordKind::kQueued:
     case RecordKind::kUnqueued: sees_store = true; return;
     case RecordKind::kTook: {
@@ -102,7 +105,9 @@ void Index::Read(const Record& record, int32_t number) {
       for (int32_t i = fate->first; i >= 0; i = tenures[static_cast<size_t>(i)].next) {
         Tenure& tenure = tenures[static_cast<size_t>(i)];
         if (tenure.took == kNotSeen || tenure.freed != kNotSeen) continue;
-        int64_t& since = record.kind == RecordKind::kForced ? tenure.forced : tenure.downgraded;
+        int64_t& since = record.kind == RecordKind::kForced ? tenure.forced
+                         : fate->yielded == kNotSeen        ? tenure.downgraded_unasked
+                                                            : tenure.downgraded;
         if (since == kNotSeen) since = record.at_ns;
       }
       return;

@@ -32,7 +32,8 @@ struct Tenure {
   int64_t freed = kNotSeen;
   int64_t freed_first = kNotSeen;  // before a store that was rolled back had it again
   FreedHow how = FreedHow::kReleased;
-  int64_t downgraded = kNotSeen;  // SHARED from then on
+  int64_t downgraded = kNotSeen;  // SHARED from then on, as its client wished
+  int64_t downgraded_unasked = kNotSeen;
   int64_t forced = kNotSeen;      // an administrator took it from then on
   int64_t came_back = kNotSeen;  // believed in again after its end
   int told_times = 0;
@@ -49,6 +50,7 @@ struct Fate {
   int64_t gave_up = kNotSeen;
   int64_t answered = kNotSeen;  // granted, refused, or nobody waits any more
   int64_t released = kNotSeen;  // the store has confirmed it
+  int64_t yielded = kNotSeen;   // it counts on being alone no more
   int32_t first = -1;           // tenures
   int32_t last = -1;
   int32_t told = -1;            // the tenure it was last told of

@@ -31,6 +31,7 @@ HistoryBuilder GoesOnAsReader(int64_t downgraded) {
   HistoryBuilder b;
   const int64_t ann = b.Asks(0, "ann");
   b.HoldsInStore(10, 50, ann, 5);
+  b.Yields(12, ann);
   b.Downgraded(downgraded, ann);
   b.HoldsInStore(20, 60, b.Asks(1, "bob", kReader), 6);
   return b;
@@ -42,6 +43,18 @@ TEST(Kinds, AWriterThatGoesOnAsReaderSharesFromThenOn) {
   HistoryBuilder b = GoesOnAsReader(15);
   b.HoldsInStore(30, 40, b.Asks(2, "eve"), 7);
   EXPECT_VIOLATED(b, "I1");
+}
+
+TEST(Kinds, AWriterThatHasNotAskedForReadersCountsOnBeingAlone) {
+  HistoryBuilder b;
+  const int64_t ann = b.Asks(0, "ann");
+  b.HoldsInStore(10, 50, ann, 5);
+  b.Downgraded(15, ann);
+  EXPECT_VIOLATED(b, "I3");
+  b.HoldsInStore(20, 60, b.Asks(1, "bob", kReader), 6);
+  EXPECT_VIOLATED(b, "I1 I3");
+  b.Yields(30, ann);
+  EXPECT_VIOLATED(b, "I1 I3");
 }
 
 // An administrator takes it from ann at 20, who believes until 40; bob has it from `given` on.

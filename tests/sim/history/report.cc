@@ -130,6 +130,7 @@ std::string Report::Line(const Record& record) const {
     }
     case RecordKind::kReleased: return text + "heard of its release: " + std::string(NameOf(ReleaseNames(), record.code));
     case RecordKind::kWrote: return text + "wrote with " + token + (record.code != 0 ? ", accepted" : ", rejected");
+    case RecordKind::kYields: return text + "is about to ask to hold SHARED";
     case RecordKind::kQueued: return text + "is queued in the store, number " + std::to_string(record.value);
     case RecordKind::kUnqueued: return text + "is out of the store's queue";
     case RecordKind::kTook: return text + "holds in the store, " + token;

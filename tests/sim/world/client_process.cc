@@ -220,6 +220,7 @@ void ClientProcess::GoOnAsReader(int64_t id) {
   if (wish == nullptr || wish->stage != Stage::kHeld || wish->releasing || !Checks(*wish)) return;
   env_.Log([&] { return name() + " goes on as a reader of " + LabelOf(*wish); });
   wish->reads = true;
+  Note(*wish, {.kind = RecordKind::kYields});
   Downgrade(*wish);
 }
 

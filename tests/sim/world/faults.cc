@@ -211,7 +211,7 @@ const std::vector<Fault>& Faults() {
       {.kind = FaultKind::kFailover, .name = "a replica takes over", .forgets = true, .cause = FailOver},
       {.kind = FaultKind::kScriptsFlushed, .name = "the scripts are flushed", .mild = true, .cause = FlushScripts},
       {.kind = FaultKind::kLinkReset, .name = "a connection is reset", .mild = true, .cause = ResetLink},
-      {.kind = FaultKind::kLinkReset, .name = "commands stick in a connection", .mild = true, .cause = ClogStoreLink},
+      {.kind = FaultKind::kLinkReset, .name = "commands stick in a connection", .mild = true, .late = true, .cause = ClogStoreLink},
       {.kind = FaultKind::kLinkSilent, .name = "a connection falls silent", .cause = SilenceLink},
       {.kind = FaultKind::kLinkOneWay, .name = "a connection falls silent one way", .cause = OneWayLink},
       {.kind = FaultKind::kChannelLost, .name = "a hand-off channel is lost", .mild = true, .cause = LoseChannel},

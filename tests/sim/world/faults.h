@@ -17,6 +17,7 @@ struct Fault {
   bool forgets = false;          // the store may lose what it promised to keep
   bool clock_goes_back = false;  // the store's
   bool mild = false;             // brokers and the store live on: nothing need be left to a ttl
+  bool late = false;             // what was asked for runs after its broker has asked again
   void (*cause)(World& world) = nullptr;
 };
 

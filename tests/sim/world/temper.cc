@@ -99,13 +99,23 @@ void MakeWide(Dice& dice, Temper& temper) {
   temper.ttls = {dice.Chance(0.5) ? seconds(1) : seconds(2)};
 }
 
-// Then nobody may lose a lock but its own key's.
-void OnlyDeleteKeys(Temper& temper) {
+void AllowOnly(bool (*these)(const Fault&), Temper& temper) {
   const std::vector<Fault>& all = Faults();
   temper.faults.clear();
   for (size_t i = 0; i < all.size(); ++i) {
-    if (all[i].kind == FaultKind::kKeyDeleted) temper.faults.push_back(static_cast<int>(i));
+    if (these(all[i])) temper.faults.push_back(static_cast<int>(i));
   }
+}
+
+// Many want one lock, and for short: what comes late finds it another's.
+void MakeBusy(Temper& temper) {
+  AllowOnly([](const Fault& fault) { return fault.late; }, temper);
+  temper.fault_every = seconds(1);
+  temper.clients = std::max(temper.clients, 4);
+  temper.locks = 1;
+  temper.longest_hold = milliseconds(300);
+  temper.longest_pause = milliseconds(5);
+  temper.downgrade = 0.3;
 }
 
 }  // namespace
@@ -145,7 +155,11 @@ Temper DrawTemper(uint64_t seed, Dice& dice, Workload wanted) {
   if (wide) MakeWide(dice, temper);
   if (temper.calm) temper.careless = 0;
   if (!temper.calm) DrawFaults(dice, temper);
-  if (!temper.calm && wide && dice.Chance(0.3)) OnlyDeleteKeys(temper);
+  // Then nobody may lose a lock but its own key's.
+  if (!temper.calm && wide && dice.Chance(0.3)) {
+    AllowOnly([](const Fault& fault) { return fault.kind == FaultKind::kKeyDeleted; }, temper);
+  }
+  if (!temper.calm && seed / 4 % 8 == 0) MakeBusy(temper);
   DrawWays(dice, temper);  // now that it is known how many locks there are
   if (seed / 2 % 2 == 1) temper.gather = milliseconds(2);
   return temper;
