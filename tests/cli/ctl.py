@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts distlockctl for the tests, and sees to it that nothing outlives them."""
+"""Starts distlockctl for the tests, and sees to it that nothing outlives them.
+
+Nothing here runs Python between fork and exec (preexec_fn, os.fork): gRPC's own fork handlers may then wait for ever."""
 import json
 import os
 import signal
@@ -15,10 +17,11 @@ class Ctl:
         self.env["DISTLOCK_SERVER"] = address
         self.running = []
 
-    def start(self, *args, **options):
+    def start(self, *args, prefix=(), **options):
+        """The prefix is a program that becomes distlockctl, such as env with its flags."""
         options.setdefault("stdin", subprocess.DEVNULL)
         env = {**self.env, **options.pop("extra_env", {})}
-        process = subprocess.Popen([self.program, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        process = subprocess.Popen([*prefix, self.program, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                    env=env, **options)
         self.running.append(process)
         return process

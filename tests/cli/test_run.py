@@ -66,12 +66,10 @@ def test_flags_of_the_command_are_not_ours(ctl, broker):
 
 
 def test_signal_mask_and_ignored_signals_are_the_callers(ctl, broker):
-    def ignore_hup():
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-    bare = subprocess.run(["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"], capture_output=True, text=True,
-                          preexec_fn=ignore_hup, check=True)
-    under = ctl("run", "k", "--", "grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status", preexec_fn=ignore_hup)
+    ignoring = ("env", "--ignore-signal=HUP")
+    look = ("grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status")
+    bare = subprocess.run([*ignoring, *look], capture_output=True, text=True, check=True)
+    under = ctl("run", "k", "--", *look, prefix=ignoring)
     assert under.stdout == bare.stdout
 
 

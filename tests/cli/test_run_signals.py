@@ -73,7 +73,7 @@ def test_only_the_command_itself_is_waited_for(ctl, broker):
 
 def test_a_hang_up_that_was_ignored_stays_ignored(ctl, broker):
     process = ctl.start("run", "k", *shell("echo up", "read x", "echo still here"), stdin=subprocess.PIPE,
-                        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+                        prefix=("env", "--ignore-signal=HUP"))
     assert line(process) == "up"
     process.send_signal(signal.SIGHUP)
     process.stdin.write("\n")
@@ -135,7 +135,7 @@ def test_a_stop_of_the_command_alone_keeps_the_lock(ctl, broker):
 
 def test_a_stop_of_ours_stops_the_command_too(ctl, broker):
     """In a process group that somebody in the session could continue, as a shell's jobs are."""
-    process = ctl.start("run", "k", *shell("echo $$", "read x", "exit 6"), stdin=subprocess.PIPE, preexec_fn=os.setpgrp)
+    process = ctl.start("run", "k", *shell("echo $$", "read x", "exit 6"), stdin=subprocess.PIPE, process_group=0)
     command = int(line(process))
     process.send_signal(signal.SIGTSTP)
     eventually(lambda: state(command) == "T" and state(process.pid) == "T", "the stop of both")

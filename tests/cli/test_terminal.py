@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -19,9 +20,10 @@ class Job:
     """A small shell in a child process of ours, which leads the terminal's session and starts one job."""
 
     def __init__(self, ctl, *args):
-        self.pid, self.terminal = pty.fork()
-        if self.pid == 0:
-            os.execve(sys.executable, [sys.executable, "-c", SHELL, ctl.program, *args], ctl.env)
+        self.terminal, its_end = pty.openpty()
+        self.shell = subprocess.Popen([sys.executable, "-c", SHELL, ctl.program, *args], env=ctl.env, stdin=its_end,
+                                      stdout=its_end, stderr=its_end, start_new_session=True)
+        os.close(its_end)
         self.seen = ""
         self.job = int(self.expect(r"job (\d+)\n")[1])
 
@@ -52,13 +54,14 @@ class Job:
 
     def close(self):
         os.close(self.terminal)
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
+        self.shell.kill()
+        self.shell.wait()
 
 
 # Prints "job PID", then "stopped" or "ended CODE"; after a stop, a line typed to it continues the job in the foreground.
 SHELL = r"""
-import os, signal, sys
+import fcntl, os, signal, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 signal.signal(signal.SIGTTOU, signal.SIG_IGN)
 pid = os.fork()
 if pid == 0:
