@@ -1,9 +1,11 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- KEYS holder keys of up to 100 locks, one slot
--- ARGV owner_id, token (0: any), ttl_ms, hold_until_us (end by max_hold; 0: none) for each key in turn
--- {RENEWED, time, r...}   r of each key: 1 renewed, 0 gone, 2 another's, under another token, or foreign. A key that is gone is not made again.
--- A key, or one slot of many, lives for its ttl, cut at hold_until, and then for its holder's delay.
-local values, reply = redis.call('MGET', unpack(KEYS)), {RENEWED, NOW}
+-- ARGV ttl_ms, and for each key in turn either "1;owner_id;token;", which is how the value of an EXCLUSIVE holder begins and is renewed for
+--      ttl_ms, or "owner_id;token;ttl_ms;hold_until_us" (end by max_hold; 0: none). Token 0: any
+-- {RENEWED, time, results}   a digit for each key: 1 renewed, 0 gone, 2 another's, under another token, or foreign. A key that is gone is not
+--      made again. A key, or one slot of many, lives for its ttl, cut at hold_until, and then for its holder's delay.
+local call, find = redis.call, string.find
+local values, results = call('MGET', unpack(KEYS)), {}
 
 -- What max_hold ends may end sooner than whoever watches has been shown: it is to look again.
 local function tell_of_cut(key)
@@ -40,15 +42,22 @@ local function renew_holder(key, holder, owner, token, ttl, hold_until)
   return renewed
 end
 
+local function renew(key, value, grant)
+  local ttl, hold_until = ARGV[1], '0'
+  local owner, token = string.match(grant, '^1;(%x+);(%d+);$')
+  if not owner then owner, token, ttl, hold_until = string.match(grant, '^(%x+);(%d+);(%d+);(%d+)$') end
+  if not value then return renew_slot(key, owner, token, ttl, hold_until) end
+  return renew_holder(key, parse_holder(value), owner, token, ttl, hold_until)
+end
+
+-- An instant of 16 digits follows the grant. PEXPIREAT is not rewritten for replicas, as PEXPIRE is.
+local at = str(math.floor(now / 1000) + tonumber(ARGV[1]))
 for i, key in ipairs(KEYS) do
-  local owner, token, ttl, hold_until = unpack(ARGV, 4 * i - 3, 4 * i)
-  local value = values[i]
-  -- What is usual is told without taking the value apart.
-  local mine = '1;' .. owner .. ';' .. token .. ';'
-  if value and hold_until == '0' and string.sub(value, 1, #mine) == mine and string.find(value, '^%d+;%d+;0;', #mine + 1) then
-    reply[i + 2] = redis.call('PEXPIRE', key, ttl)
+  local value, grant = values[i], ARGV[i + 1]
+  if value and find(value, grant, 1, true) == 1 and find(value, '^;%d+;0;', #grant + 17) then
+    results[i] = call('PEXPIREAT', key, at) == 1 and '1' or '0'
   else
-    reply[i + 2] = value and renew_holder(key, parse_holder(value), owner, token, ttl, hold_until) or renew_slot(key, owner, token, ttl, hold_until)
+    results[i] = str(renew(key, value, grant))
   end
 end
-return reply
+return {RENEWED, NOW, table.concat(results)}

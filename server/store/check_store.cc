@@ -23,7 +23,8 @@ std::vector<core::StoreCommand> ProbeCommands(const core::LockName& name) {
       core::StoreAcquire{.op = 1, .name = name, .owner = kFirst, .ttl = kProbeLife, .info = {}},
       core::StoreAcquire{.op = 2, .name = name, .owner = kSecond, .ttl = kProbeLife, .wait = true, .info = {}},
       core::StoreTend{.op = 3, .name = name, .asked = {kSecond}},
-      core::StoreRenew{.op = 4, .items = {{name, kFirst, 0, kProbeLife}}},
+      // By any token and, once it is known, by its own: the script does each in its own way.
+      core::StoreRenew{.op = 4, .items = {{name, kFirst, 0, kProbeLife}, {name, kFirst, 0, kProbeLife}}},
       core::StoreRelease{.op = 5, .name = name, .owner = kFirst, .block = {}},
       core::StoreWithdraw{.op = 6, .name = name, .owner = kSecond},
   };
@@ -79,7 +80,9 @@ class Checker : public StoreListener {
 
   void SendNext() {
     if (next_ == probe_.size()) return End(absl::OkStatus());
-    store_.Submit(probe_[next_++]);
+    core::StoreCommand command = probe_[next_++];
+    if (auto* renew = std::get_if<core::StoreRenew>(&command)) renew->items.back().token = token_;
+    store_.Submit(std::move(command));
     store_.Flush();
   }
 
@@ -94,6 +97,7 @@ class Checker : public StoreListener {
       }
       trouble = failed->cause;
     }
+    if (const auto* granted = std::get_if<core::AcquireGranted>(&reply.outcome)) token_ = granted->token;
     if (trouble.empty()) return SendNext();
     const std::string message = Cat(url_, ": a script fails: ", trouble);
     if (Contains(trouble, "can't run this command") || Contains(trouble, "can't access") ||
@@ -115,6 +119,7 @@ class Checker : public StoreListener {
   const std::string url_;
   const std::vector<core::StoreCommand> probe_;
   size_t next_ = 0;
+  uint64_t token_ = 0;  // of what the probe holds
   bool ended_ = false;
   absl::Status result_;
   absl::Status last_problem_;

@@ -90,8 +90,14 @@ struct Encoder {
     DISTLOCK_CHECK(!in.items.empty() && in.items.size() <= core::kMaxRenewBatch);
     CommandBuilder command = CallScript(lua::kRenew, in.items.size());
     for (const auto& item : in.items) command.Arg(keys.Holder(item.name));
+    const auto ttl = CeilMs(in.items.front().ttl);
+    command.Arg(ttl);
     for (const auto& item : in.items) {
-      command.Arg(HexOfOwner(item.owner)).Arg(Cat(item.token)).Arg(CeilMs(item.ttl)).Arg(item.hold_until.us);
+      const auto own_ttl = CeilMs(item.ttl);
+      const bool usual = own_ttl == ttl && item.hold_until.us == 0;
+      const auto owner = HexOfOwner(item.owner);
+      command.Arg(usual ? Cat("1;", owner, ";", item.token, ";")
+                        : Cat(owner, ";", item.token, ";", own_ttl, ";", item.hold_until.us));
     }
     return {{Verb::kRenew, in.op, in.items.size()}, &lua::kRenew, std::move(command).Build()};
   }

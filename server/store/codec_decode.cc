@@ -169,16 +169,16 @@ std::optional<Outcome> ReadAcquireAll(int64_t code, const ReplyArray& reply, siz
 }
 
 std::optional<Outcome> ReadRenew(int64_t code, const ReplyArray& reply, size_t items) {
-  if (code != kRenewed || reply.size() != items + 2) return std::nullopt;
+  const auto results = reply.size() == 3 ? reply.String(2) : std::nullopt;
+  if (code != kRenewed || !results || results->size() != items) return std::nullopt;
   core::RenewDoneBatch batch;
   batch.results.reserve(items);
-  for (size_t i = 0; i < items; ++i) {
-    const auto result = reply.Integer(i + 2);
-    if (result == 1) {
+  for (const char result : *results) {
+    if (result == '1') {
       batch.results.push_back(core::RenewResult::kRenewed);
-    } else if (result == 0) {
+    } else if (result == '0') {
       batch.results.push_back(core::RenewResult::kGone);
-    } else if (result == 2) {
+    } else if (result == '2') {
       batch.results.push_back(core::RenewResult::kAnothers);
     } else {
       return std::nullopt;

@@ -169,8 +169,13 @@ class Lock:
 
     def renew(self, *pairs):
         """pairs: (lock, n, ttl), or (lock, n, ttl, token), or (lock, n, ttl, token, hold_until)"""
-        argv = [item for _, n, ttl, *more in pairs for item in (owner(n), *(more[:1] or (0,)), ttl, *(more[1:] or (0,)))]
-        return self.call("renew", *argv, keys=[pair[0].h for pair in pairs])
+        common, grants = pairs[0][2], []
+        for _, n, ttl, *more in pairs:
+            token, hold_until = (*more, 0, 0)[:2]
+            usual = ttl == common and not hold_until
+            grants.append("1;%s;%s;" % (owner(n), token) if usual else "%s;%s;%d;%s" % (owner(n), token, ttl, hold_until))
+        reply = self.call("renew", common, *grants, keys=[pair[0].h for pair in pairs])
+        return reply[:2] + [int(digit) for digit in reply[2]]
 
     def holder(self):
         """The number of the owner that holds it, or None."""

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """release, withdraw and renew."""
 
+import pytest
+
 from lock import (GONE, GRANTED, KEEP_MS, NOBODY, NOT_HOLDER, QUEUED, RELEASED, RENEWED, TTL_MS, WITHDRAWN, Lock, broker,
                   owner)
 
@@ -183,7 +185,8 @@ def test_withdraw_where_nothing_is(lock, redis):
     assert lock.withdraw(1)[0] == GONE and redis("DBSIZE") == 0
 
 
-def test_renew_many(redis):
+@pytest.mark.parametrize("apart", [0, 1], ids=["one_ttl", "each_its_ttl"])
+def test_renew_many(redis, apart):
     locks = [Lock(redis, f"default/{i}") for i in range(100)]
     for i, lock in enumerate(locks):
         lock.acquire(i, ttl=5_000)
@@ -194,7 +197,7 @@ def test_renew_many(redis):
     redis("RPUSH", locks[5].h, "x")
     redis("PEXPIRE", locks[5].h, 5_000)
     redis("SET", locks[6].h, "not ours", "PX", 5_000)
-    reply = locks[0].renew(*((lock, i, 20_000 + i) for i, lock in enumerate(locks)))
+    reply = locks[0].renew(*((lock, i, 20_000 + apart * i) for i, lock in enumerate(locks)))
     assert reply[0] == RENEWED and reply[2:] == [1, 1, 1, 0, 2, 2, 2] + [1] * 93
     for i, left in enumerate(redis.pipeline([("PTTL", lock.h) for lock in locks])):
         assert (left > 18_000) == (reply[2 + i] == 1), (i, left)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/codec.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -12,6 +13,8 @@
 
 namespace distlock::store {
 namespace {
+
+using ::testing::ElementsAre;
 
 using Verb = Question::Verb;
 
@@ -120,12 +123,12 @@ TEST(CodecEncode, RenewAndReleaseNameTheGrantByItsToken) {
   const auto name = core::LockName::Encode("ns", "k");
   const uint64_t big = std::numeric_limits<uint64_t>::max();
   const auto renew = Argv(core::StoreRenew{1, {{name, {}, 7, std::chrono::seconds(2), {1'700'000'000'000'000}}, {name, {}, big, {}, {}}}});
-  ASSERT_EQ(renew.size(), 13u);
-  EXPECT_EQ(renew[6], "7");
-  EXPECT_EQ(renew[7], "2000");
-  EXPECT_EQ(renew[8], "1700000000000000");
-  EXPECT_EQ(renew[10], "18446744073709551615");
-  EXPECT_EQ(renew[12], "0");
+  const std::string owner(32, '0');
+  EXPECT_THAT(std::vector(renew.begin() + 5, renew.end()),
+              ElementsAre("2000", owner + ";7;2000;1700000000000000", owner + ";18446744073709551615;1;0"));
+  const auto usual = Argv(core::StoreRenew{1, {{name, {}, 7, std::chrono::seconds(2), {}}, {name, {}, big, std::chrono::seconds(2), {}}}});
+  EXPECT_THAT(std::vector(usual.begin() + 5, usual.end()),
+              ElementsAre("2000", "1;" + owner + ";7;", "1;" + owner + ";18446744073709551615;"));
   const auto release = Argv(core::StoreRelease{1, name, {}, 42, std::chrono::seconds(3)});
   ASSERT_EQ(release.size(), 14u);
   EXPECT_EQ(release[8], "42");
@@ -185,10 +188,12 @@ TEST(CodecDecode, ForeignKeyIsAFailureThatNamesTheKey) {
 
 TEST(CodecDecode, Renew) {
   using R = core::RenewResult;
-  const auto done = Expect<core::RenewDoneBatch>(Decode(Verb::kRenew, Array({":12", "5", ":1", ":0", ":2"}), 3));
+  const auto done = Expect<core::RenewDoneBatch>(Decode(Verb::kRenew, Array({":12", "5", "102"}), 3));
   EXPECT_EQ(done.results, (std::vector<R>{R::kRenewed, R::kGone, R::kAnothers}));
-  EXPECT_TRUE(Decode(Verb::kRenew, Array({":12", "5", ":1"}), 2).odd);
-  EXPECT_TRUE(Decode(Verb::kRenew, Array({":12", "5", ":3"}), 1).odd);
+  EXPECT_TRUE(Decode(Verb::kRenew, Array({":12", "5", "1"}), 2).odd);
+  EXPECT_TRUE(Decode(Verb::kRenew, Array({":12", "5", "3"}), 1).odd);
+  EXPECT_TRUE(Decode(Verb::kRenew, Array({":12", "5", ":1"}), 1).odd);
+  EXPECT_TRUE(Decode(Verb::kRenew, Array({":12", "5", "1", "1"}), 1).odd);
 }
 
 TEST(CodecDecode, GiveBack) {
