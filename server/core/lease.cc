@@ -122,7 +122,7 @@ void Broker::ScheduleRenewal(Lease& lease, Instant sent) {
 
 void Broker::ArmLease(Lease& lease) {
   if (lease.ending) return Arm(lease, std::min(lease.free_at, lease.deadline));
-  // A lease in due_ gets its next renewal time when the batch leaves, at the end of this Step.
+  // One in due_ gets its next renewal time when its batch leaves.
   Arm(lease, std::min({lease.deadline, lease.hold_until, lease.renew_due ? kNever : lease.next_renew}));
 }
 
@@ -139,7 +139,8 @@ void Broker::OnLeaseTimer(Lease& lease) {
                                                  (store_up_ ? std::string("no answer from the store") : store_trouble_));
   }
   if (now_ >= lease.next_renew) RenewSoon(lease);
-  ArmLease(lease);
+  // One in due_ is armed when its batch leaves, at the end of this Step.
+  if (!lease.renew_due) ArmLease(lease);
 }
 
 void Broker::RenewSoon(Lease& lease) {
@@ -153,14 +154,16 @@ void Broker::SendRenewals() {
   due_.clear();
   Op op;
   StoreRenew batch;
+  std::vector<Lease*> leases;  // of the batch
   auto flush = [&] {
     if (batch.items.empty()) return;
     op.verb = Op::Verb::kRenew;
     batch.op = SendOp(std::move(op));
-    for (const OwnerId& owner : ops_.at(batch.op).owners) leases_.at(owner)->renew_op = batch.op;
+    for (Lease* lease : leases) lease->renew_op = batch.op;
     Command(std::move(batch));
     batch = {};
     op = {};
+    leases.clear();
   };
   for (Lease* lease : due) {
     if (lease == nullptr) continue;
@@ -175,6 +178,7 @@ void Broker::SendRenewals() {
     if (!store_up_) {
       MarkAtRisk(*lease, store_trouble_);
     } else {
+      leases.push_back(lease);
       op.owners.push_back(lease->owner);
       batch.items.push_back(RenewItem{lease->name, lease->owner, lease->token, lease->ttl, {}});
       if (batch.items.size() == kMaxRenewBatch) flush();
