@@ -75,7 +75,7 @@ class ListSessionsCall final : public UnaryCall {
 };
 
 // Its address, and its name where the connection has proved one.
-std::string WhoAsks(const grpc::CallbackServerContext& context) {
+std::string WhoAsks(const grpc::ServerContext& context) {
   std::string who = context.peer();
   const auto auth = context.auth_context();
   if (auth == nullptr || !auth->IsPeerAuthenticated()) return who;
@@ -113,20 +113,17 @@ v1::GetStatusResponse StatusOf(const Frontend& frontend, const Admin& admin) {
   return status;
 }
 
-grpc::ServerUnaryReactor* AdminService::GetStatus(Context* context, const Bytes* request, Bytes* response) {
-  return UnaryCall::Serve<StatusCall>(frontend_, context, request, response, admin_);
-}
-
-grpc::ServerUnaryReactor* AdminService::ListSessions(Context* context, const Bytes* request, Bytes* response) {
-  return UnaryCall::Serve<ListSessionsCall>(frontend_, context, request, response);
-}
-
-grpc::ServerUnaryReactor* AdminService::ForceRelease(Context* context, const Bytes* request, Bytes* response) {
-  return UnaryCall::Serve<ForceReleaseCall>(frontend_, context, request, response, WhoAsks(*context));
-}
-
-grpc::ServerUnaryReactor* AdminService::Drain(Context* context, const Bytes* request, Bytes* response) {
-  return UnaryCall::Serve<DrainCall>(frontend_, context, request, response, admin_);
+void AdminService::Open(CallThreads& threads) {
+  threads.OpenUnary(*this, &AdminService::RequestGetStatus,
+                    [this](auto call) { UnaryCall::Serve<StatusCall>(frontend_, std::move(call), admin_); });
+  threads.OpenUnary(*this, &AdminService::RequestListSessions,
+                    [this](auto call) { UnaryCall::Serve<ListSessionsCall>(frontend_, std::move(call)); });
+  threads.OpenUnary(*this, &AdminService::RequestForceRelease, [this](auto call) {
+    std::string who = WhoAsks(call->context);
+    UnaryCall::Serve<ForceReleaseCall>(frontend_, std::move(call), std::move(who));
+  });
+  threads.OpenUnary(*this, &AdminService::RequestDrain,
+                    [this](auto call) { UnaryCall::Serve<DrainCall>(frontend_, std::move(call), admin_); });
 }
 
 }  // namespace distlock::rpc

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For operators: the state of this broker, locks taken from their holders, and the order to drain. Called on gRPC's threads; `frontend` and `admin`
-// outlive it.
+// For operators: the state of this broker, locks taken from their holders, and the order to drain. Calls come in on the
+// CallThreads; `frontend` and `admin` outlive it.
 #pragma once
 
 #include <functional>
@@ -12,6 +12,7 @@
 
 #include "absl/time/time.h"
 #include "distlock/v1/admin_service.grpc.pb.h"
+#include "rpc/call_threads.h"
 #include "rpc/frontend.h"
 
 namespace distlock::rpc {
@@ -27,20 +28,15 @@ struct Admin {
 };
 
 template <typename Base>
-using RawAdmin = v1::AdminService::WithRawCallbackMethod_GetStatus<v1::AdminService::WithRawCallbackMethod_ListSessions<
-    v1::AdminService::WithRawCallbackMethod_ForceRelease<v1::AdminService::WithRawCallbackMethod_Drain<Base>>>>;
+using RawAdmin = v1::AdminService::WithRawMethod_GetStatus<v1::AdminService::WithRawMethod_ListSessions<
+    v1::AdminService::WithRawMethod_ForceRelease<v1::AdminService::WithRawMethod_Drain<Base>>>>;
 
 class AdminService final : public RawAdmin<v1::AdminService::Service> {
  public:
   AdminService(Frontend& frontend, const Admin& admin) : frontend_(frontend), admin_(admin) {}
 
-  using Context = grpc::CallbackServerContext;
-  using Bytes = grpc::ByteBuffer;
-
-  grpc::ServerUnaryReactor* GetStatus(Context* context, const Bytes* request, Bytes* response) override;
-  grpc::ServerUnaryReactor* ListSessions(Context* context, const Bytes* request, Bytes* response) override;
-  grpc::ServerUnaryReactor* ForceRelease(Context* context, const Bytes* request, Bytes* response) override;
-  grpc::ServerUnaryReactor* Drain(Context* context, const Bytes* request, Bytes* response) override;
+  // The server, which has this service, runs.
+  void Open(CallThreads& threads);
 
  private:
   Frontend& frontend_;

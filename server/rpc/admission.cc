@@ -15,17 +15,6 @@ std::string PeerHost(const std::string& peer) {
   return has_port ? peer.substr(0, peer.rfind(':')) : peer;
 }
 
-void Admission::CallBegins() {
-  std::lock_guard lock(mu_);
-  ++calls_;
-}
-
-void Admission::CallEnds() {
-  std::lock_guard lock(mu_);
-  // Under the mutex: the waiter may destroy this object as soon as it can see zero.
-  if (--calls_ == 0) idle_.notify_all();
-}
-
 std::optional<v1::Refusal> Admission::Admit(const std::string& peer, uint64_t id, std::weak_ptr<Stream> stream) {
   using core::RefusalReason;
   if (draining()) return DrainingRefusal();
@@ -87,11 +76,6 @@ void Admission::StopStreams() {
     }
   }
   for (const auto& stream : open) stream->Stop();
-}
-
-bool Admission::WaitUntilIdle(core::Duration timeout) {
-  std::unique_lock lock(mu_);
-  return idle_.wait_for(lock, timeout, [this] { return calls_ == 0; });
 }
 
 }  // namespace distlock::rpc

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who may come in, and who is in: the gate of the gRPC side. It refuses new work while draining, bounds the streams in
-// all and per peer, and knows when the last call has gone.
+// Who may come in, and who is in: the gate of the gRPC side. It refuses new work while draining and bounds the
+// streams in all and per peer.
 //
-// Thread: every method on any thread. Outlives every call; each reactor is counted from CallBegins to CallEnds
-// (OnDone).
+// Thread: every method on any thread. Outlives every call.
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -44,9 +42,6 @@ class Admission {
   Admission(const Admission&) = delete;
   Admission& operator=(const Admission&) = delete;
 
-  void CallBegins();
-  void CallEnds();
-
   // nullopt: `stream` counts until Leave(peer, id).
   std::optional<v1::Refusal> Admit(const std::string& peer, uint64_t id, std::weak_ptr<Stream> stream);
   void Leave(const std::string& peer, uint64_t id);
@@ -59,8 +54,6 @@ class Admission {
   std::vector<std::pair<uint64_t, std::shared_ptr<Stream>>> StreamsAfter(uint64_t after, size_t count) const;
 
   void StopStreams();
-  // Waits until every call has ended; false when `timeout` passed first.
-  bool WaitUntilIdle(core::Duration timeout);
 
  private:
   // Constant after construction.
@@ -70,8 +63,6 @@ class Admission {
 
   // Guarded by mu_.
   mutable std::mutex mu_;
-  std::condition_variable idle_;
-  size_t calls_ = 0;
   absl::flat_hash_map<uint64_t, std::weak_ptr<Stream>> streams_;
   absl::flat_hash_map<std::string, size_t> per_peer_;
 };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rpc/call.h"
 
+#include <iterator>
+
 namespace distlock::rpc {
 
 core::SessionId UnaryCall::session() {
@@ -28,32 +30,43 @@ bool UnaryCall::Read(const grpc::ByteBuffer& request, google::protobuf::MessageL
 
 bool UnaryCall::Answer(const google::protobuf::MessageLite& response) {
   if (!Claim()) return false;
-  *response_ = Serialize(response);
-  Finish(grpc::Status::OK);
+  FinishWith(Serialize(response));
   return true;
 }
 
 bool UnaryCall::Refuse(const v1::Refusal& refusal, const core::LockName& about) {
-  grpc::Status status = StatusOf(refusal, about);
+  const grpc::Status status = StatusOf(refusal, about);
   if (!Claim()) return false;
-  Finish(std::move(status));
+  FinishWithError(status);
   return true;
 }
 
 void UnaryCall::OnEvents(int, std::vector<core::Notify> events) {
-  for (core::Notify& notify : events) OnEvent(notify.event);
+  std::lock_guard lock(heard_mu_);
+  heard_.insert(heard_.end(), std::make_move_iterator(events.begin()), std::make_move_iterator(events.end()));
+}
+
+void UnaryCall::Send() {
+  std::unique_lock lock(heard_mu_);
+  while (!telling_ && !heard_.empty()) {
+    telling_ = true;
+    auto heard = std::exchange(heard_, {});
+    lock.unlock();
+    for (core::Notify& notify : heard) OnEvent(notify.event);
+    lock.lock();
+    telling_ = false;
+  }
 }
 
 void UnaryCall::OnCancel() {
   // What was asked for is withdrawn by the StreamEnded that OnDone posts.
   if (!Claim()) return AnswerLost();
-  Finish(grpc::Status::CANCELLED);
+  FinishWithError(grpc::Status::CANCELLED);
 }
 
 void UnaryCall::OnDone() {
   const auto self = std::move(self_);
   if (shard_) shards_->Post(*shard_, core::StreamEnded{session_});
-  frontend_->admission.CallEnds();
 }
 
 }  // namespace distlock::rpc

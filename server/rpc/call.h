@@ -3,48 +3,47 @@
 // What the unary calls share: one question, one answer, and outliving gRPC. Made by Serve, alive until OnDone and as
 // long as a shard still knows it as a sink or holds its callback; once answered it does nothing.
 //
-// Thread: Start and the reactions on gRPC's threads, OnEvents on the shard's. Whoever answers first calls Finish,
-// without any mutex held.
+// Thread: Start and the reactions on gRPC's threads, OnEvents and Send on who has the shard's turn. Whoever answers first
+// finishes, without any mutex held.
 #pragma once
 
-#include <grpcpp/server_context.h>
 #include <grpcpp/support/byte_buffer.h>
-#include <grpcpp/support/server_callback.h>
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "rpc/frontend.h"
+#include "rpc/reactor.h"
 #include "rpc/refusal.h"
 #include "rpc/wire.h"
 #include "shard/sink.h"
 
 namespace distlock::rpc {
 
-class UnaryCall : public grpc::ServerUnaryReactor, public shard::Sink, public std::enable_shared_from_this<UnaryCall> {
+class UnaryCall : public UnaryReactor, public shard::Sink, public std::enable_shared_from_this<UnaryCall> {
  public:
   template <typename Derived, typename... Args>
-  static grpc::ServerUnaryReactor* Serve(Frontend& frontend, grpc::CallbackServerContext*,
-                                         const grpc::ByteBuffer* request, grpc::ByteBuffer* response, Args&&... args) {
+  static void Serve(Frontend& frontend, Call arrival, Args&&... args) {
     auto call = std::make_shared<Derived>(std::forward<Args>(args)...);
     UnaryCall& base = *call;
+    base.Bind(std::move(arrival));
     base.frontend_ = &frontend;
     base.shards_ = &frontend.shards;
-    base.response_ = response;
     base.self_ = call;
-    frontend.admission.CallBegins();
-    base.Start(*request);
-    return call.get();
+    base.Start(base.request());
   }
 
   void OnEvents(int shard, std::vector<core::Notify> events) final;
+  void Send() final;
 
  protected:
   // Reads the request, and answers or posts. `request` is valid during Start only.
   virtual void Start(const grpc::ByteBuffer& request) = 0;
+  // One at a time.
   virtual void OnEvent(core::Event&) {}
   // The caller will never see the answer that was given.
   virtual void AnswerLost() {}
@@ -76,9 +75,13 @@ class UnaryCall : public grpc::ServerUnaryReactor, public shard::Sink, public st
   // Constant from Start on.
   Frontend* frontend_ = nullptr;
   shard::ShardSet* shards_ = nullptr;
-  grpc::ByteBuffer* response_ = nullptr;
   core::SessionId session_ = 0;
   std::optional<int> shard_;  // that was asked
+
+  // Guarded by heard_mu_.
+  std::mutex heard_mu_;
+  std::vector<core::Notify> heard_;
+  bool telling_ = false;  // somebody is at OnEvent
 
   std::atomic<bool> answered_ = false;
   std::shared_ptr<UnaryCall> self_;

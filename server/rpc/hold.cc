@@ -23,7 +23,7 @@ bool IsState(const core::Event& event) {
 
 void HoldCall::Start() {
   v1::HoldRequest request;
-  if (const auto problem = Parse(*request_, &request)) {
+  if (const auto problem = Parse(this->request(), &request)) {
     return Refuse(MakeRefusal(core::RefusalReason::kInvalidArgument, *problem), StreamClose::kProtocol);
   }
   Validator check(frontend_.limits);
@@ -71,7 +71,6 @@ void HoldCall::OnEvents(int, std::vector<core::Notify> events) {
       Take(std::move(notify.event));
     }
   }
-  Pump();
 }
 
 // Under mu_.

@@ -3,7 +3,7 @@
 // Hold: one lock on one stream. A core session with a single acquire; its events become HoldResponses, its end the
 // status. What a slow reader has not taken yet is conflated to the newest state, so the outbox cannot grow.
 //
-// Thread: gRPC's reactions, and OnEvents on the shard's thread; see StreamCall for the rest.
+// Thread: the reactions, and OnEvents and Send on who has the shard's turn; see StreamCall for the rest.
 #pragma once
 
 #include <deque>
@@ -14,12 +14,12 @@
 
 namespace distlock::rpc {
 
-class HoldCall final : public StreamCall<grpc::ServerWriteReactor<grpc::ByteBuffer>> {
+class HoldCall final : public StreamCall<WriteReactor> {
  public:
-  HoldCall(Frontend& frontend, grpc::CallbackServerContext* context, const grpc::ByteBuffer* request)
-      : StreamCall(frontend, context), request_(request) {}
+  HoldCall(Frontend& frontend, Call arrival) : StreamCall(frontend, std::move(arrival)) {}
 
   void OnEvents(int shard, std::vector<core::Notify> events) override;
+  void Send() override { Pump(); }
 
  private:
   struct Waiting {
@@ -34,8 +34,6 @@ class HoldCall final : public StreamCall<grpc::ServerWriteReactor<grpc::ByteBuff
   void EndShards() override;
   void DescribeMore(v1::SessionInfo* info) const override;
   void Take(core::Event event);
-
-  const grpc::ByteBuffer* const request_;  // valid during Start
 
   // Guarded by mu_; name_, ttl_ and shard_ are constant once posted.
   core::LockName name_;

@@ -25,7 +25,7 @@ class AcquireCall final : public UnaryCall {
   void TakeAgain(LeaseId lease, const core::Want& want);
   std::vector<core::Acquire> CheckSpecs(const v1::AcquireRequest& request, Validator& check) const;
 
-  // What was asked for, and has been granted so far, in the order of the request. Written by Start, then by the shard's thread.
+  // What was asked for, and has been granted so far, in the order of the request. Written by Start, then by OnEvent.
   struct Part {
     core::LockName name;
     core::OwnerId owner{};

@@ -7,40 +7,26 @@
 #include "rpc/watch.h"
 
 namespace distlock::rpc {
-grpc::ServerWriteReactor<grpc::ByteBuffer>* LockService::Hold(Context* context, const Bytes* request) {
-  return HoldCall::Serve<HoldCall>(frontend_, context, request);
-}
 
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* LockService::Session(Context* context) {
-  return SessionCall::Serve<SessionCall>(frontend_, context);
-}
-
-grpc::ServerWriteReactor<grpc::ByteBuffer>* LockService::WatchLock(Context* context, const Bytes* request) {
-  return WatchCall::Serve<WatchCall>(frontend_, context, request);
-}
-
-grpc::ServerUnaryReactor* LockService::Acquire(Context* context, const Bytes* request, Bytes* response) {
-  return UnaryCall::Serve<AcquireCall>(frontend_, context, request, response);
-}
-
-grpc::ServerUnaryReactor* LockService::Renew(Context* context, const Bytes* request, Bytes* response) {
-  return UnaryCall::Serve<RenewCall>(frontend_, context, request, response);
-}
-
-grpc::ServerUnaryReactor* LockService::Release(Context* context, const Bytes* request, Bytes* response) {
-  return UnaryCall::Serve<ReleaseCall>(frontend_, context, request, response);
-}
-
-grpc::ServerUnaryReactor* LockService::Convert(Context* context, const Bytes* request, Bytes* response) {
-  return UnaryCall::Serve<ConvertCall>(frontend_, context, request, response);
-}
-
-grpc::ServerUnaryReactor* LockService::GetLock(Context* context, const Bytes* request, Bytes* response) {
-  return UnaryCall::Serve<GetLockCall>(frontend_, context, request, response);
-}
-
-grpc::ServerUnaryReactor* LockService::ListLocks(Context* context, const Bytes* request, Bytes* response) {
-  return UnaryCall::Serve<ListLocksCall>(frontend_, context, request, response);
+void LockService::Open(CallThreads& threads) {
+  threads.OpenBidi(*this, &LockService::RequestSession,
+                   [this](auto call) { SessionCall::Serve<SessionCall>(frontend_, std::move(call)); });
+  threads.OpenStream(*this, &LockService::RequestHold,
+                     [this](auto call) { HoldCall::Serve<HoldCall>(frontend_, std::move(call)); });
+  threads.OpenStream(*this, &LockService::RequestWatchLock,
+                     [this](auto call) { WatchCall::Serve<WatchCall>(frontend_, std::move(call)); });
+  threads.OpenUnary(*this, &LockService::RequestAcquire,
+                    [this](auto call) { UnaryCall::Serve<AcquireCall>(frontend_, std::move(call)); });
+  threads.OpenUnary(*this, &LockService::RequestRenew,
+                    [this](auto call) { UnaryCall::Serve<RenewCall>(frontend_, std::move(call)); });
+  threads.OpenUnary(*this, &LockService::RequestRelease,
+                    [this](auto call) { UnaryCall::Serve<ReleaseCall>(frontend_, std::move(call)); });
+  threads.OpenUnary(*this, &LockService::RequestConvert,
+                    [this](auto call) { UnaryCall::Serve<ConvertCall>(frontend_, std::move(call)); });
+  threads.OpenUnary(*this, &LockService::RequestGetLock,
+                    [this](auto call) { UnaryCall::Serve<GetLockCall>(frontend_, std::move(call)); });
+  threads.OpenUnary(*this, &LockService::RequestListLocks,
+                    [this](auto call) { UnaryCall::Serve<ListLocksCall>(frontend_, std::move(call)); });
 }
 
 }  // namespace distlock::rpc

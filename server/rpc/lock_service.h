@@ -1,38 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lock service: method to reactor, nothing else. Called on gRPC's threads; `frontend` outlives it.
+// The lock service: method to reactor, nothing else. Calls come in on the CallThreads; `frontend` outlives it.
 #pragma once
 
 #include "distlock/v1/lock_service.grpc.pb.h"
+#include "rpc/call_threads.h"
 #include "rpc/frontend.h"
 
 namespace distlock::rpc {
 
 template <typename Base>
-using RawLockStreams = v1::LockService::WithRawCallbackMethod_Hold<
-    v1::LockService::WithRawCallbackMethod_Session<v1::LockService::WithRawCallbackMethod_WatchLock<Base>>>;
+using RawLockStreams = v1::LockService::WithRawMethod_Hold<
+    v1::LockService::WithRawMethod_Session<v1::LockService::WithRawMethod_WatchLock<Base>>>;
 template <typename Base>
-using RawLockCalls = v1::LockService::WithRawCallbackMethod_Acquire<
-    v1::LockService::WithRawCallbackMethod_Renew<v1::LockService::WithRawCallbackMethod_Release<
-        v1::LockService::WithRawCallbackMethod_GetLock<v1::LockService::WithRawCallbackMethod_ListLocks<
-            v1::LockService::WithRawCallbackMethod_Convert<Base>>>>>>;
+using RawLockCalls = v1::LockService::WithRawMethod_Acquire<
+    v1::LockService::WithRawMethod_Renew<v1::LockService::WithRawMethod_Release<v1::LockService::WithRawMethod_GetLock<
+        v1::LockService::WithRawMethod_ListLocks<v1::LockService::WithRawMethod_Convert<Base>>>>>>;
 
 class LockService final : public RawLockStreams<RawLockCalls<v1::LockService::Service>> {
  public:
   explicit LockService(Frontend& frontend) : frontend_(frontend) {}
 
-  using Context = grpc::CallbackServerContext;
-  using Bytes = grpc::ByteBuffer;
-
-  grpc::ServerWriteReactor<Bytes>* Hold(Context* context, const Bytes* request) override;
-  grpc::ServerBidiReactor<Bytes, Bytes>* Session(Context* context) override;
-  grpc::ServerWriteReactor<Bytes>* WatchLock(Context* context, const Bytes* request) override;
-  grpc::ServerUnaryReactor* Acquire(Context* context, const Bytes* request, Bytes* response) override;
-  grpc::ServerUnaryReactor* Renew(Context* context, const Bytes* request, Bytes* response) override;
-  grpc::ServerUnaryReactor* Release(Context* context, const Bytes* request, Bytes* response) override;
-  grpc::ServerUnaryReactor* Convert(Context* context, const Bytes* request, Bytes* response) override;
-  grpc::ServerUnaryReactor* GetLock(Context* context, const Bytes* request, Bytes* response) override;
-  grpc::ServerUnaryReactor* ListLocks(Context* context, const Bytes* request, Bytes* response) override;
+  // The server, which has this service, runs.
+  void Open(CallThreads& threads);
 
  private:
   Frontend& frontend_;

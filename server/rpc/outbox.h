@@ -2,7 +2,7 @@
 //
 // What waits to be written to one session, in order and bounded. While a write is in flight, news of the same lease
 // (AtRisk, Renewed) and heartbeat acks conflate to the newest. Events stay the core's own until they are packed, so the
-// shard's thread spends no time on messages.
+// shard's turn spends no time on messages.
 //
 // Not thread-safe: the session's mutex guards it. A Batch belongs to whoever took it.
 #pragma once

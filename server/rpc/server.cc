@@ -2,7 +2,6 @@
 #include "rpc/server.h"
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
-#include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/server_builder.h>
 #include <sys/stat.h>
@@ -70,7 +69,8 @@ Server::Server(const ServerOptions& options, shard::ShardSet& shards, Admin admi
     : frontend_(shards, options.limits, options.broker_id, options.observer),
       admin_(std::move(admin)),
       locks_(frontend_),
-      operators_(frontend_, admin_) {
+      operators_(frontend_, admin_),
+      health_({v1::LockService::service_full_name(), v1::AdminService::service_full_name()}) {
   admin_.listen = bound_.get_future().share();
 }
 
@@ -82,7 +82,6 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, sha
 }
 
 absl::Status Server::Bind(const ServerOptions& options) {
-  grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
   if (options.reflection) {
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
@@ -92,6 +91,8 @@ absl::Status Server::Bind(const ServerOptions& options) {
   SetLimits(options, builder);
   builder.RegisterService(&locks_);
   builder.RegisterService(&operators_);
+  builder.RegisterService(&health_);
+  threads_ = std::make_unique<CallThreads>(builder);
 
   std::vector<int> ports(options.listen.size(), 0);
   for (size_t i = 0; i < options.listen.size(); ++i) {
@@ -117,6 +118,10 @@ absl::Status Server::Bind(const ServerOptions& options) {
     return absl::FailedPreconditionError(
         absl::StrCat("cannot listen on ", options.listen[which], ": another process took it just now; try again"));
   }
+  locks_.Open(*threads_);
+  operators_.Open(*threads_);
+  health_.Open(*threads_);
+  threads_->Start();
   ShowHealth();
   return absl::OkStatus();
 }
@@ -124,11 +129,8 @@ absl::Status Server::Bind(const ServerOptions& options) {
 Server::~Server() { Stop({}); }
 
 void Server::ShowHealth() {
-  const bool serving = store_up_.load(std::memory_order_relaxed) && !frontend_.admission.draining();
-  grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
-  for (const char* service : {"", v1::LockService::service_full_name(), v1::AdminService::service_full_name()}) {
-    health->SetServingStatus(service, serving);
-  }
+  std::lock_guard lock(health_mu_);
+  health_.Set(store_up_.load(std::memory_order_relaxed) && !frontend_.admission.draining());
 }
 
 void Server::SetStoreUp(bool up) {
@@ -144,9 +146,9 @@ void Server::Stop(core::Duration grace) {
   if (server_ == nullptr) return;
   Drain();
   frontend_.admission.StopStreams();
+  health_.Stop();
   server_->Shutdown(std::chrono::system_clock::now() + std::chrono::duration_cast<std::chrono::microseconds>(grace));
-  while (!frontend_.admission.WaitUntilIdle(std::chrono::seconds(1))) {
-  }
+  threads_->Stop();
   server_.reset();
 }
 

@@ -11,12 +11,15 @@
 #include <atomic>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "rpc/admin_service.h"
+#include "rpc/call_threads.h"
 #include "rpc/frontend.h"
+#include "rpc/health.h"
 #include "rpc/lock_service.h"
 
 namespace distlock::rpc {
@@ -65,6 +68,9 @@ class Server {
   Admin admin_;
   LockService locks_;
   AdminService operators_;
+  std::mutex health_mu_;  // what was looked at last is shown last
+  HealthService health_;
+  std::unique_ptr<CallThreads> threads_;  // outlive the server that they serve
   std::unique_ptr<grpc::Server> server_;
   std::atomic<bool> store_up_ = false;
 };

@@ -19,8 +19,8 @@ namespace distlock::rpc {
 
 using core::RefusalReason;
 
-SessionCall::SessionCall(Frontend& frontend, grpc::CallbackServerContext* context)
-    : StreamCall(frontend, context),
+SessionCall::SessionCall(Frontend& frontend, Call arrival)
+    : StreamCall(frontend, std::move(arrival)),
       rate_(frontend.limits.requests_per_second),
       outbox_(frontend.limits.outbox_messages * kOutboxEventsPerMessage),
       batches_(frontend.shards.size()) {}
@@ -70,7 +70,7 @@ void SessionCall::OnReadDone(bool ok) {
     std::lock_guard lock(mu_);
     if (ended()) return;
   }
-  StartRead(&in_);
+  StartReadAfterTurn(&in_);
 }
 
 void SessionCall::Handle(const v1::SessionRequest& request) {

@@ -7,7 +7,7 @@
 // What breaks the protocol (no Open first or in time, id 0, an id in use, bytes that are no message) ends the stream: it could not
 // be answered by an event. Everything else that is wrong is refused under the command's id.
 //
-// Thread: gRPC's reactions, one read at a time; OnEvents on the shards' threads; see StreamCall for the rest.
+// Thread: the reactions, one at a time; OnEvents and Send on who has a shard's turn; see StreamCall for the rest.
 #pragma once
 
 #include <grpcpp/alarm.h>
@@ -25,12 +25,14 @@
 
 namespace distlock::rpc {
 
-class SessionCall final : public StreamCall<grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>> {
+class SessionCall final : public StreamCall<BidiReactor> {
  public:
-  SessionCall(Frontend& frontend, grpc::CallbackServerContext* context);
+  SessionCall(Frontend& frontend, Call arrival);
 
   void OnReadDone(bool ok) override;
   void OnEvents(int shard, std::vector<core::Notify> events) override;
+  void Send() override { Deliver(); }
+  bool MayHoldMany() const override { return true; }
 
  private:
   // One command, checked and converted, not yet routed.

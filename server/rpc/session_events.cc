@@ -32,7 +32,6 @@ void SessionCall::OnEvents(int shard, std::vector<core::Notify> events) {
       Take(shard, std::move(notify));
     }
   }
-  Deliver();
 }
 
 void SessionCall::Deliver() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What Hold, Session and WatchLock share: writing, ending, and outliving gRPC. Made by Serve, alive until OnDone and as
-// long as a shard still knows it as a sink; after OnDone it does nothing.
+// long as a shard still knows it as a sink; after OnDone it does nothing. `Base` is a Reactor.
 //
 // Invariants:
 //  1. One write in flight; Finish once, and only while no write is in flight.
@@ -12,9 +12,7 @@
 #pragma once
 
 #include <grpc/grpc.h>
-#include <grpcpp/server_context.h>
 #include <grpcpp/support/byte_buffer.h>
-#include <grpcpp/support/server_callback.h>
 
 #include <memory>
 #include <mutex>
@@ -25,24 +23,25 @@
 #include "absl/time/clock.h"
 #include "rpc/convert.h"
 #include "rpc/frontend.h"
+#include "rpc/reactor.h"
 #include "rpc/refusal.h"
 #include "shard/sink.h"
 
 namespace distlock::rpc {
 
-template <typename Reactor>
-class StreamCall : public Reactor,
+template <typename Base>
+class StreamCall : public Base,
                    public shard::Sink,
                    public Stream,
-                   public std::enable_shared_from_this<StreamCall<Reactor>> {
+                   public std::enable_shared_from_this<StreamCall<Base>> {
  public:
-  template <typename Derived, typename... Args>
-  static Reactor* Serve(Frontend& frontend, grpc::CallbackServerContext* context, Args&&... args) {
-    auto call = std::make_shared<Derived>(frontend, context, std::forward<Args>(args)...);
+  using typename Base::Call;
+
+  template <typename Derived>
+  static void Serve(Frontend& frontend, Call arrival) {
+    auto call = std::make_shared<Derived>(frontend, std::move(arrival));
     call->self_ = call;
-    frontend.admission.CallBegins();
-    Begin(*call);
-    return call.get();
+    Admit(*call);
   }
 
   v1::SessionInfo Describe() final {
@@ -58,13 +57,14 @@ class StreamCall : public Reactor,
   void Stop() final { End(StatusOf(DrainingRefusal()), StreamClose::kDrained, /*drop=*/false); }
 
  protected:
-  StreamCall(Frontend& frontend, grpc::CallbackServerContext* context)
+  StreamCall(Frontend& frontend, Call arrival)
       : frontend_(frontend),
         shards_(frontend.shards),
         session_(frontend.shards.NewSessionId()),
-        peer_(context->peer()),
-        since_{absl::ToUnixMicros(absl::Now())},
-        context_(context) {}
+        peer_(arrival->context.peer()),
+        since_{absl::ToUnixMicros(absl::Now())} {
+    this->Bind(std::move(arrival));
+  }
 
   // Admitted and bound: read, post, or end.
   virtual void Start() = 0;
@@ -104,7 +104,7 @@ class StreamCall : public Reactor,
       if (drop) Clear();
     }
     if (cut) {
-      grpc_call_cancel_with_status(context_->c_call(), static_cast<grpc_status_code>(end_->error_code()),
+      grpc_call_cancel_with_status(this->context().c_call(), static_cast<grpc_status_code>(end_->error_code()),
                                    end_->error_message().c_str(), nullptr);
       std::lock_guard lock(mu_);
       cutting_ = false;
@@ -119,17 +119,14 @@ class StreamCall : public Reactor,
 
   // Writes what waits, or finishes. Without mu_.
   void Pump() {
-    bool write = false;
+    if (!BeginNext()) return;
+    if (!this->WriteNow(&out_)) return;
     {
       std::lock_guard lock(mu_);
-      if (writing_ || finished_ || cutting_) return;
-      write = TakeNext();
-      if (!write && !end_) return;
-      (write ? writing_ : finished_) = true;
+      writing_ = false;
     }
-    if (!write) return this->Finish(*end_);
-    out_ = Render();
-    this->StartWrite(&out_);
+    // Not in a loop: to write a long backlog is the work of the call's own thread.
+    if (BeginNext()) this->StartWrite(&out_);
   }
 
   void OnWriteDone(bool ok) final {
@@ -152,29 +149,44 @@ class StreamCall : public Reactor,
       std::lock_guard lock(mu_);
       Decide(grpc::Status::CANCELLED, StreamClose::kBroken);
     }
-    Admission& admission = frontend_.admission;
-    admission.Leave(peer_, session_);
-    admission.CallEnds();
+    frontend_.admission.Leave(peer_, session_);
   }
 
-  // Constant after construction. frontend_ and context_ may be used only before OnDone.
+  // Constant after construction. frontend_ may be used only before OnDone.
   Frontend& frontend_;
   shard::ShardSet& shards_;
   const core::SessionId session_;
   const std::string peer_;
   const core::StoreTime since_;
-  grpc::CallbackServerContext* const context_;
 
   std::mutex mu_;
 
  private:
-  static void Begin(StreamCall& call) {
+  static void Admit(StreamCall& call) {
     Admission& admission = call.frontend_.admission;
     if (auto refusal = admission.Admit(call.peer_, call.session_, call.weak_from_this())) {
       const bool drained = refusal->reason() == v1::REFUSAL_REASON_DRAINING;
       return call.Refuse(*refusal, drained ? StreamClose::kDrained : StreamClose::kQuota);
     }
     call.Start();
+  }
+
+  // True: what waits is in out_, and the caller writes it. Else there is nothing to write now; what was to finish has.
+  bool BeginNext() {
+    bool write = false;
+    {
+      std::lock_guard lock(mu_);
+      if (writing_ || finished_ || cutting_) return false;
+      write = TakeNext();
+      if (!write && !end_) return false;
+      (write ? writing_ : finished_) = true;
+    }
+    if (write) {
+      out_ = Render();
+    } else {
+      this->Finish(*end_);
+    }
+    return write;
   }
 
   // Guarded by mu_.

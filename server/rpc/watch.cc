@@ -13,7 +13,7 @@ namespace distlock::rpc {
 
 void WatchCall::Start() {
   v1::WatchLockRequest request;
-  if (const auto problem = Parse(*request_, &request)) {
+  if (const auto problem = Parse(this->request(), &request)) {
     return Refuse(MakeRefusal(core::RefusalReason::kInvalidArgument, *problem), StreamClose::kProtocol);
   }
   Validator check(frontend_.limits);
@@ -45,7 +45,6 @@ void WatchCall::OnEvents(int, std::vector<core::Notify> events) {
       Take(std::move(notify.event));
     }
   }
-  Pump();
 }
 
 // Under mu_.

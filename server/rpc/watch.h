@@ -3,7 +3,7 @@
 // WatchLock: one lock on one stream, shown at first and upon each change. What a slow reader has not taken yet gives way
 // to the newest, so there is no more to keep than that.
 //
-// Thread: gRPC's reactions, and OnEvents on the shard's thread; see StreamCall for the rest.
+// Thread: the reactions, and OnEvents and Send on who has the shard's turn; see StreamCall for the rest.
 #pragma once
 
 #include <optional>
@@ -13,12 +13,12 @@
 
 namespace distlock::rpc {
 
-class WatchCall final : public StreamCall<grpc::ServerWriteReactor<grpc::ByteBuffer>> {
+class WatchCall final : public StreamCall<WriteReactor> {
  public:
-  WatchCall(Frontend& frontend, grpc::CallbackServerContext* context, const grpc::ByteBuffer* request)
-      : StreamCall(frontend, context), request_(request) {}
+  WatchCall(Frontend& frontend, Call arrival) : StreamCall(frontend, std::move(arrival)) {}
 
   void OnEvents(int shard, std::vector<core::Notify> events) override;
+  void Send() override { Pump(); }
 
  private:
   struct Waiting {
@@ -34,8 +34,6 @@ class WatchCall final : public StreamCall<grpc::ServerWriteReactor<grpc::ByteBuf
   // It has no lease, and its program no name.
   void DescribeMore(v1::SessionInfo*) const override {}
   void Take(core::Event event);
-
-  const grpc::ByteBuffer* const request_;  // valid during Start
 
   // Guarded by mu_; name_ and shard_ are constant once posted.
   core::LockName name_;

@@ -11,6 +11,11 @@ void Listeners::Attach(core::SessionId session, std::shared_ptr<Sink> sink) {
 
 void Listeners::Detach(core::SessionId session) { listeners_.erase(session); }
 
+bool Listeners::MayHoldMany(core::SessionId session) const {
+  const auto it = listeners_.find(session);
+  return it != listeners_.end() && it->second.sink->MayHoldMany();
+}
+
 void Listeners::Gather(core::Notify notify) {
   auto it = listeners_.find(notify.session);
   if (it == listeners_.end()) return;
@@ -24,6 +29,7 @@ void Listeners::Deliver() {
     auto it = listeners_.find(session);
     if (it == listeners_.end() || it->second.events.empty()) continue;  // detached since
     it->second.sink->OnEvents(shard_, std::exchange(it->second.events, {}));
+    told_.push_back(it->second.sink);
   }
   addressed_.clear();
 }

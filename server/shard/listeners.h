@@ -3,10 +3,11 @@
 // Who listens on one shard: session -> sink, and the events gathered for each during a turn, so that a sink hears of a
 // turn once. An event for a session that is not attached has nobody to go to and is dropped.
 //
-// Thread: the shard's. Sinks are called from Deliver only.
+// Thread: whoever has the shard's turn. Sinks are told from Deliver only.
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -22,7 +23,12 @@ class Listeners {
   void Attach(core::SessionId session, std::shared_ptr<Sink> sink);
   void Detach(core::SessionId session);  // with what is gathered for it; unknown sessions are ignored
   void Gather(core::Notify notify);
+  // Tells each, and keeps whom it told.
   void Deliver();
+  std::vector<std::shared_ptr<Sink>> TakeTold() { return std::exchange(told_, {}); }
+
+  // What the sink says of itself; false of a session that is not attached.
+  bool MayHoldMany(core::SessionId session) const;
 
   size_t size() const { return listeners_.size(); }
 
@@ -34,6 +40,7 @@ class Listeners {
 
   const int shard_;
   absl::flat_hash_map<core::SessionId, Listener> listeners_;
+  std::vector<std::shared_ptr<Sink>> told_;
   std::vector<core::SessionId> addressed_;  // whose `events` became non-empty, in that order
 };
 

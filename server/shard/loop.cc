@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shard/loop.h"
 
+#include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -22,6 +23,8 @@ void Check(int uv_result, const char* what) {
   std::abort();
 }
 
+constexpr uint64_t kForEver = ~uint64_t{0};
+
 Loop* Self(void* data) { return static_cast<Loop*>(data); }
 
 template <typename Handle>
@@ -31,7 +34,8 @@ void CloseHandle(Handle& handle) {
 
 }  // namespace
 
-Loop::Loop(std::function<void()> on_turn) : on_turn_(std::move(on_turn)) {
+Loop::Loop(std::function<void()> on_turn, std::function<void()> after_turn)
+    : on_turn_(std::move(on_turn)), after_turn_(std::move(after_turn)) {
   Check(uv_loop_init(&loop_), "cannot make it");
   // libuv's own timers stand still during suspend.
   timer_fd_ = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
@@ -74,7 +78,33 @@ void Loop::WakeAt(core::Instant deadline) {
   Check(timerfd_settime(timer_fd_, TFD_TIMER_ABSTIME, &when, nullptr) < 0 ? -errno : 0, "timerfd_settime");
 }
 
-void Loop::Run() { uv_run(&loop_, UV_RUN_DEFAULT); }
+void Loop::Run() {
+  std::unique_lock lock(held_);
+  holder_ = std::this_thread::get_id();
+  running_ = true;
+  while (uv_run(&loop_, UV_RUN_NOWAIT) != 0) Wait(lock);
+  running_ = false;
+}
+
+void Loop::Wait(std::unique_lock<std::mutex>& lock) {
+  const int timeout = uv_backend_timeout(&loop_);
+  waits_until_ = timeout < 0 ? kForEver : uv_now(&loop_) + static_cast<uint64_t>(timeout);
+  holder_ = {};
+  lock.unlock();
+  after_turn_();
+  // What has come stays for uv_run. Not by poll: it would lose the waker's hint to the scheduler that it is about to sleep.
+  if (timeout != 0) {
+    epoll_event event;
+    epoll_wait(uv_backend_fd(&loop_), &event, 1, timeout);
+  }
+  lock.lock();
+  holder_ = std::this_thread::get_id();
+}
+
+bool Loop::MustNotWait() const {
+  const int timeout = uv_backend_timeout(&loop_);
+  return timeout == 0 || (timeout > 0 && uv_now(&loop_) + static_cast<uint64_t>(timeout) < waits_until_);
+}
 
 void Loop::Close() {
   assert(!closed_);

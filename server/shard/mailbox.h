@@ -75,6 +75,13 @@ class Mailbox {
     bounded_ = 0;
   }
 
+  // Runs `wake`, as Post would run the mailbox's own, unless it is closed.
+  template <typename Wake>
+  void WakeIfOpen(Wake wake) {
+    std::lock_guard lock(mu_);
+    if (!closed_) wake();
+  }
+
   size_t depth() const {
     std::lock_guard lock(mu_);
     return items_.size();

@@ -9,11 +9,15 @@
 #include <string>
 #include <utility>
 
+#include "shard/lent_turns.h"
+
 namespace distlock::shard {
 namespace {
 
 // How much mail is handled before the store's answers and the deadlines have their turn again.
 constexpr size_t kMailPerTurn = 1024;
+// Of a lent one: the lender has calls to wait for.
+constexpr size_t kMailPerLentTurn = 64;
 
 // Signals belong to the threads that wait for them.
 void BlockSignals() {
@@ -38,8 +42,11 @@ Shard::Shard(int index, const ShardSetOptions& options, std::function<void()> on
       make_store_(options.make_store),
       observer_(options.observer),
       on_drained_(std::move(on_drained)),
-      loop_([this] { Turn(); }),
-      mailbox_(options.mailbox_capacity, [this] { loop_.Wake(); }),
+      loop_([this] { Turn(); }, [this] { Send(sending_); }),
+      mailbox_(options.mailbox_capacity,
+               [this] {
+                 if (!LentTurns::Note(*this)) loop_.Wake();
+               }),
       broker_(options.broker),
       listeners_(index) {
   status_.store_problem = store_problem_;
@@ -55,7 +62,7 @@ void Shard::Start() {
 void Shard::Stop() {
   stopping_ = true;
   if (thread_.joinable()) {
-    mailbox_.Post(Envelope{});  // wakes it
+    mailbox_.WakeIfOpen([this] { loop_.Wake(); });
     thread_.join();
   } else {
     ShutDown();
@@ -78,7 +85,6 @@ ShardStatus Shard::Status() const {
 void Shard::Run() {
   BlockSignals();
   pthread_setname_np(pthread_self(), ("shard-" + std::to_string(index_)).c_str());
-  thread_id_ = std::this_thread::get_id();
   store_ = make_store_(index_, loop_.uv());
   store_->Start(this);
   loop_.RequestTurn();
@@ -88,13 +94,13 @@ void Shard::Run() {
 }
 
 void Shard::OnStoreInput(core::Input input) {
-  assert(OnThread());
+  assert(loop_.Held());
   store_inputs_.push_back(std::move(input));
   loop_.RequestTurn();  // not every callback of libuv is followed by the end of a turn before it waits
 }
 
 void Shard::Turn() {
-  assert(OnThread());
+  assert(loop_.Held());
   if (stopping_) {
     ShutDown();
     return;
@@ -106,6 +112,32 @@ void Shard::Turn() {
     lag_ = std::max(lag_, now - due);
     Step(core::Tick{});
   }
+  EndTurn();
+  sending_ = listeners_.TakeTold();
+}
+
+void Shard::Send(std::vector<std::shared_ptr<Sink>>& told) {
+  for (const auto& sink : told) sink->Send();
+  told.clear();
+}
+
+void Shard::LentTurn() {
+  std::vector<std::shared_ptr<Sink>> told;
+  const bool taken = loop_.TryUse([&] {
+    if (stopping_) return loop_.RequestTurn();
+    lag_ = core::Duration(-1);
+    TakeMail();
+    for (size_t most = kMailPerLentTurn; most > 0 && mail_done_ < mail_.size() && IsBrief(mail_[mail_done_]); --most) {
+      Handle(std::move(mail_[mail_done_++]));
+    }
+    EndTurn();
+    told = listeners_.TakeTold();
+  });
+  if (!taken) mailbox_.WakeIfOpen([this] { loop_.Wake(); });
+  Send(told);
+}
+
+void Shard::EndTurn() {
   store_->Flush();
   listeners_.Deliver();
   PublishStatus();
@@ -120,15 +152,27 @@ void Shard::HandleStoreInputs() {
   store_batch_.clear();
 }
 
+void Shard::TakeMail() {
+  if (mail_done_ < mail_.size()) return;
+  mail_.clear();
+  mail_done_ = 0;
+  const auto first_at = mailbox_.Drain(mail_);
+  if (first_at != core::kNever) lag_ = std::max(lag_, BootNow() - first_at);
+}
+
 void Shard::HandleMail() {
-  if (mail_done_ == mail_.size()) {
-    mail_.clear();
-    mail_done_ = 0;
-    const auto first_at = mailbox_.Drain(mail_);
-    if (first_at != core::kNever) lag_ = std::max(lag_, BootNow() - first_at);
-  }
+  TakeMail();
   const size_t end = std::min(mail_.size(), mail_done_ + kMailPerTurn);
   while (mail_done_ < end) Handle(std::move(mail_[mail_done_++]));
+}
+
+bool Shard::IsBrief(const Envelope& envelope) const {
+  if (broker_.NextDeadline() <= BootNow()) return false;  // a Step begins with all that is due
+  const auto* input = std::get_if<core::Input>(&envelope.what);
+  if (input == nullptr || std::holds_alternative<core::Drain>(*input)) return false;
+  if (const auto* goodbye = std::get_if<core::Goodbye>(input)) return !listeners_.MayHoldMany(goodbye->session);
+  if (const auto* ended = std::get_if<core::StreamEnded>(input)) return !listeners_.MayHoldMany(ended->session);
+  return true;
 }
 
 void Shard::Handle(Envelope envelope) {

@@ -3,11 +3,13 @@
 // One thread with one core and one store, and whose turn it is. A turn of its loop: take what the store answered and
 // what the mailbox holds, Step the core with each, perform the effects, flush the store once, tell each listener once,
 // set the timer. It knows nothing of what a lock means.
+// A thread that posts may have the turn itself (LentTurns) while the shard's own one waits.
 //
 // The clock is read after an input was taken and before its effects leave: so a `now` of the core is never later than
 // the bytes it causes, and never earlier than the message it answers. Both bound what somebody may believe.
 //
-// Thread: the public methods on any thread; everything else on the shard's own, asserted. Life: Start once, Stop once.
+// Thread: the public methods on any thread; everything else where the loop is held, asserted. Life: Start once, Stop
+// once.
 #pragma once
 
 #include <atomic>
@@ -41,7 +43,7 @@ struct Envelope {
 
 class Shard final : private store::StoreListener {
  public:
-  // `on_drained` runs on the shard's thread for each DrainComplete. Of `options`, `broker` is this shard's own.
+  // `on_drained` runs within a turn for each DrainComplete. Of `options`, `broker` is this shard's own.
   Shard(int index, const ShardSetOptions& options, std::function<void()> on_drained);
   ~Shard() override;  // stops
 
@@ -53,6 +55,10 @@ class Shard final : private store::StoreListener {
   [[nodiscard]] bool TryPost(std::vector<Envelope> envelopes) { return mailbox_.TryPost(std::move(envelopes)); }
   void Post(Envelope envelope);
 
+  // A turn on this thread, for what was posted, if the shard's own thread is not at work. Else that one is woken, as it
+  // is for what a lent turn leaves: whatever may take long.
+  void LentTurn();
+
   ShardStatus Status() const;
 
  private:
@@ -61,7 +67,12 @@ class Shard final : private store::StoreListener {
   void Run();
   void Turn();
   void HandleStoreInputs();
+  void TakeMail();
   void HandleMail();
+  // Nothing else is due, and its own cost does not grow with what its session holds.
+  bool IsBrief(const Envelope& envelope) const;
+  void EndTurn();
+  static void Send(std::vector<std::shared_ptr<Sink>>& told);
   void Handle(Envelope envelope);
   void Step(core::Input input);
   void Perform(core::Instant now, core::Effect effect);
@@ -70,7 +81,6 @@ class Shard final : private store::StoreListener {
   void NoteStoreReply(core::Instant now, const core::StoreReply& reply);
   void PublishStatus();
   void ShutDown();
-  bool OnThread() const { return std::this_thread::get_id() == thread_id_; }
 
   // Constant after Start.
   const int index_;
@@ -84,8 +94,10 @@ class Shard final : private store::StoreListener {
   Mailbox<Envelope> mailbox_;
   std::atomic<bool> stopping_ = false;
 
-  // Owned by the shard's thread.
-  std::thread::id thread_id_;
+  // Of the shard's own thread: told in its last turn, and empty when the next one begins.
+  std::vector<std::shared_ptr<Sink>> sending_;
+
+  // Owned by who holds the loop.
   core::Broker broker_;
   std::unique_ptr<store::Store> store_;
   Listeners listeners_;

@@ -34,7 +34,7 @@ struct ShardStatus {
 // What is asked of a store beside the core's commands.
 enum class Question { kInspect, kList };
 
-// Told what a shard's core did, for metrics and logs. Called on the shard's thread; must not block.
+// Told what a shard's core did, for metrics and logs. Called within a shard's turn; must not block.
 class Observer {
  public:
   virtual ~Observer() = default;
@@ -84,13 +84,13 @@ class ShardSet {
   // StreamEnded also detaches the session's sink, after it has been handled.
   void Post(int shard, core::Input input, core::SessionId session = 0, std::shared_ptr<Sink> sink = nullptr);
 
-  // Read-only questions, answered on a shard's thread.
+  // Read-only questions, answered within a shard's turn.
   void Inspect(const core::LockName& name, uint32_t max_waiters, core::Duration timeout,
                std::function<void(absl::StatusOr<store::LockView>)> done);
   void List(std::string escaped_namespace, std::string escaped_key_prefix, uint32_t page_size, std::string page_token,
             core::Duration timeout, std::function<void(absl::StatusOr<store::LockPage>)> done);
 
-  // Drains every shard; `done` runs once, on a shard's thread, when nothing is held or waiting any more. A second call
+  // Drains every shard; `done` runs once, within a shard's turn, when nothing is held or waiting any more. A second call
   // can only shorten the timeout.
   void Drain(core::Duration timeout, std::function<void()> done);
 

@@ -3,9 +3,10 @@
 // The seam to the store: the few verbs a topology must implement. The core's StoreCommands go in; StoreReply, GrantNotice,
 // ChangeNotice, StoreUp, StoreDown and ChannelUp come back as core Inputs. Another kind of store is another implementation.
 //
-// Thread: everything, also every callback, on the shard's loop thread. Contract: exactly one StoreReply for each
-// command with an op (reply, failed before it left, or unknown); never from inside Submit itself: replies are delivered
-// from the loop. Nothing is delivered after Stop().
+// Thread: calls from whoever holds the shard's loop, one at a time, which this room calls the loop's thread; callbacks on
+// the thread that runs the loop. Contract: exactly one StoreReply for each command with an op (reply, failed before it
+// left, or unknown); never from inside Submit itself: replies are delivered from the loop. Nothing is delivered after
+// Stop().
 #pragma once
 
 #include <functional>

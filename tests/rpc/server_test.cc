@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <grpcpp/create_channel.h>
-#include <grpcpp/impl/client_unary_call.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -116,38 +115,6 @@ TEST(ServerTest, ASocketIsForUserAndGroup) {
   struct stat found {};
   ASSERT_EQ(stat(UnixPath(broker.address()).c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 0777, 0660u);
-}
-
-// grpc.health.v1.Health speaks HealthCheckRequest{string service = 1} and Response{enum status = 1}; so does Renew's
-// request and Release's response.
-int Health(TestBroker& broker, const std::string& service) {
-  const grpc::internal::RpcMethod rpc("/grpc.health.v1.Health/Check", grpc::internal::RpcMethod::NORMAL_RPC);
-  grpc::ClientContext context;
-  v1::RenewRequest request;
-  request.set_lease_id(service);
-  v1::ReleaseResponse response;
-  const grpc::Status status =
-      grpc::internal::BlockingUnaryCall<v1::RenewRequest, v1::ReleaseResponse, google::protobuf::MessageLite,
-                                        google::protobuf::MessageLite>(broker.NewChannel().get(), rpc, &context,
-                                                                       request, &response);
-  return status.ok() ? static_cast<int>(response.outcome()) : -static_cast<int>(status.error_code());
-}
-
-TEST(ServerTest, HealthFollowsTheStoreAndTheDrain) {
-  constexpr int kServing = 1, kNotServing = 2;
-  TestBroker broker;
-  const std::vector<std::string> services = {"", "distlock.v1.LockService", "distlock.v1.AdminService"};
-  for (const auto& service : services) EXPECT_EQ(Health(broker, service), kNotServing);
-  broker.server().SetStoreUp(true);
-  for (const auto& service : services) EXPECT_EQ(Health(broker, service), kServing);
-  EXPECT_EQ(Health(broker, "nobody"), -static_cast<int>(grpc::StatusCode::NOT_FOUND));
-  broker.server().SetStoreUp(false);
-  for (const auto& service : services) EXPECT_EQ(Health(broker, service), kNotServing);
-  broker.server().SetStoreUp(true);
-  broker.server().Drain();
-  broker.server().SetStoreUp(false);
-  broker.server().SetStoreUp(true);
-  for (const auto& service : services) EXPECT_EQ(Health(broker, service), kNotServing);
 }
 
 bool HasReflection(TestBroker& broker) {

@@ -7,7 +7,9 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -23,7 +25,13 @@ class Collector : public Sink {
   void OnEvents(int, std::vector<core::Notify> events) override {
     std::lock_guard lock(mu_);
     ++calls_;
+    threads_.insert(std::this_thread::get_id());
     for (auto& event : events) heard_.push_back(std::move(event));
+    changed_.notify_all();
+  }
+  void Send() override {
+    std::lock_guard lock(mu_);
+    sent_ = heard_.size();
     changed_.notify_all();
   }
 
@@ -31,6 +39,11 @@ class Collector : public Sink {
   bool Await(const std::function<bool(const Heard&)>& reached) {
     std::unique_lock lock(mu_);
     return changed_.wait_for(lock, std::chrono::minutes(1), [&] { return reached(heard_); });
+  }
+
+  // Waits until that many were heard and a Send has followed.
+  bool AwaitSent(size_t count) {
+    return Await([&](const Heard&) { return sent_ >= count; });
   }
 
   // Waits until `count` events of this type were heard.
@@ -57,6 +70,11 @@ class Collector : public Sink {
     std::lock_guard lock(mu_);
     return heard_;
   }
+  // Whether it has ever been told on this one.
+  bool heard_on(std::thread::id thread) const {
+    std::lock_guard lock(mu_);
+    return threads_.contains(thread);
+  }
   int calls() const {
     std::lock_guard lock(mu_);
     return calls_;
@@ -74,6 +92,8 @@ class Collector : public Sink {
   std::condition_variable changed_;
   Heard heard_;
   int calls_ = 0;
+  size_t sent_ = 0;  // how many were heard before the last Send
+  std::set<std::thread::id> threads_;
 };
 
 inline core::Acquire AcquireOf(core::SessionId session, core::RequestId request, const std::string& key) {

@@ -14,6 +14,7 @@ struct Recorder : Sink {
     calls.emplace_back();
     for (auto& event : events) calls.back().push_back(event.request);
   }
+  void Send() override {}
   std::vector<std::vector<core::RequestId>> calls;
 };
 
@@ -34,6 +35,8 @@ TEST(Listeners, EachHearsOfATurnOnceInOrder) {
   listeners.Deliver();
   EXPECT_EQ(a->calls, (std::vector<std::vector<core::RequestId>>{{10, 11}, {12}}));
   EXPECT_EQ(b->calls, (std::vector<std::vector<core::RequestId>>{{20}}));
+  EXPECT_EQ(listeners.TakeTold(), (std::vector<std::shared_ptr<Sink>>{a, b, a}));
+  EXPECT_TRUE(listeners.TakeTold().empty());
 }
 
 TEST(Listeners, DetachedHearsNothingMoreAndIsLetGo) {

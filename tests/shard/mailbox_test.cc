@@ -68,6 +68,7 @@ TEST(Mailbox, NobodyIsWokenAfterClose) {
   mailbox.Close(unread);
   EXPECT_FALSE(mailbox.Post(1));
   EXPECT_FALSE(mailbox.TryPost(1));
+  mailbox.WakeIfOpen([&] { ++wakes; });
   EXPECT_EQ(wakes, 0);
 }
 

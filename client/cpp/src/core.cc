@@ -36,14 +36,6 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options) {
   return grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), args);
 }
 
-// For a channel that some callback may outlive: destroyed on a thread of gRPC's it would wait for that very thread.
-void KeepForEver(const std::shared_ptr<grpc::Channel>& channel) {
-  static absl::Mutex mu(absl::kConstInit);
-  static auto* const kept = new std::vector<std::shared_ptr<grpc::Channel>>;
-  absl::MutexLock lock(&mu);
-  kept->push_back(channel);
-}
-
 LockTable::Options TableOptions(const ClientOptions& options) {
   return {.address = options.address,
           .label = CleanLabel(options.client_label),
@@ -61,6 +53,7 @@ Core::Core(ClientOptions options)
     : options_(std::move(options)),
       channel_(MakeChannel(options_)),
       stub_(v1::LockService::NewStub(channel_)),
+      call_thread_(std::make_unique<CallThread>()),
       table_(TableOptions(options_)),
       jitter_(std::random_device{}()) {}
 
@@ -199,7 +192,6 @@ void Core::Close() {
   }
   Tell(fx, false);
   if (OnLibraryThread()) {
-    KeepForEver(channel_);
     thread_.detach();
     return;
   }
@@ -218,8 +210,10 @@ void Core::Close() {
   if (stream != nullptr) CancelAndLetGo(stream);
   {
     absl::MutexLock lock(&mu_);
-    if (!mu_.AwaitWithTimeout(absl::Condition(this, &Core::Ended), patience)) KeepForEver(channel_);
+    // A stream that is not done keeps the Core, and all that it needs, until it is.
+    if (!mu_.AwaitWithTimeout(absl::Condition(this, &Core::Ended), patience)) return;
   }
+  call_thread_.reset();
   stub_.reset();
   channel_.reset();
 }

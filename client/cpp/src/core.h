@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "boot_clock.h"
+#include "call_thread.h"
 #include "distlock/client.h"
 #include "lock_table.h"
 #include "stream.h"
@@ -80,6 +81,7 @@ class Core : public std::enable_shared_from_this<Core> {
   // Of the thread and of Close once that has joined it.
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::LockService::Stub> stub_;
+  std::unique_ptr<CallThread> call_thread_;  // of the streams
   std::thread thread_;
 
   BootTimer timer_;

@@ -50,7 +50,7 @@ void Core::StartStream() {
     reconnect_at_ns_ = kNever;
     Arm();
   }
-  stream->Start(*stub_, std::move(first));
+  stream->Start(*stub_, *call_thread_, std::move(first));
 }
 
 void Core::Flush() {
@@ -91,7 +91,7 @@ void Core::OnWritten(Stream* stream, bool ok) {
     let_go = LetGo(stream);
   }
   if (let_go) {
-    stream->RemoveHold();
+    stream->LetGo();
   } else if (ok) {
     Flush();
   }
@@ -110,7 +110,7 @@ void Core::OnReadEnd(Stream* stream) {
   }
   // A write into a dead stream may take minutes to be told so; OnDone waits for it.
   if (writing) stream->Cancel();
-  if (let_go) stream->RemoveHold();
+  if (let_go) stream->LetGo();
   Tell(fx, true);
 }
 
@@ -149,7 +149,7 @@ void Core::CancelAndLetGo(Stream* stream) {
     --stream->use.count;
     let_go = LetGo(stream);
   }
-  if (let_go) stream->RemoveHold();
+  if (let_go) stream->LetGo();
 }
 
 void Core::Arm() {

@@ -20,12 +20,10 @@ google::protobuf::ArenaOptions OptionsWith(char* block, size_t size) {
 Stream::Stream(std::shared_ptr<Core> core)
     : core_(std::move(core)), block_(new char[kFirstBlock]), arena_(OptionsWith(block_.get(), kFirstBlock)) {}
 
-void Stream::Start(v1::LockService::Stub& stub, std::unique_ptr<Batch> first) {
-  stub.async()->Session(&context_, this);
-  AddHold();
-  Write(std::move(first));
+void Stream::Start(v1::LockService::Stub& stub, CallThread& thread, std::unique_ptr<Batch> first) {
+  writing_ = std::move(first);
+  StartCall(stub.PrepareAsyncSession(&context(), thread.queue()), writing_->message());
   Read();
-  StartCall();
 }
 
 void Stream::Write(std::unique_ptr<Batch> batch) {
@@ -49,7 +47,7 @@ void Stream::OnReadDone(bool ok) {
 void Stream::OnWriteDone(bool ok) { core_->OnWritten(this, ok); }
 
 void Stream::OnDone(const grpc::Status& status) {
-  // The call context shares the channel, which must not die on this thread of gRPC's: gone before Close learns of it.
+  // The call's context shares the channel: gone before Close learns of it.
   const std::shared_ptr<Core> core = core_;
   delete this;
   core->OnStreamDone(status);

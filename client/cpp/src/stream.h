@@ -2,9 +2,9 @@
 //
 // One Session call. Made by the Core, deletes itself in OnDone; keeps the Core alive until then.
 //
-// A hold keeps gRPC from calling OnDone while a thread of ours is about to start an operation. The Core counts such
-// uses and lets the hold go once the stream is broken and unused; after that nobody but gRPC knows this object. At most
-// one write and one read are in flight.
+// It is not done before the Core has let it go: the Core counts the threads that are about to start an operation and
+// lets go once the stream is broken and unused; after that nobody but gRPC knows this object. At most one write and one
+// read are in flight.
 #pragma once
 
 #include <google/protobuf/arena.h>
@@ -12,6 +12,7 @@
 
 #include <memory>
 
+#include "bidi_call.h"
 #include "distlock/v1/lock_service.grpc.pb.h"
 #include "effects.h"
 #include "outbox.h"
@@ -20,15 +21,15 @@ namespace distlock::internal {
 
 class Core;
 
-class Stream final : public grpc::ClientBidiReactor<v1::SessionRequest, v1::SessionResponse> {
+class Stream final : public BidiCall<v1::SessionRequest, v1::SessionResponse> {
  public:
   explicit Stream(std::shared_ptr<Core> core);
 
   // Opens the call with `first` as its first message. Once.
-  void Start(v1::LockService::Stub& stub, std::unique_ptr<Batch> first);
+  void Start(v1::LockService::Stub& stub, CallThread& thread, std::unique_ptr<Batch> first);
   void Write(std::unique_ptr<Batch> batch);
   std::unique_ptr<Batch> TakeWritten() { return std::move(writing_); }
-  void Cancel() { context_.TryCancel(); }
+  void Cancel() { context().TryCancel(); }
 
   // Guarded by the Core's mutex.
   struct Use {
@@ -48,7 +49,6 @@ class Stream final : public grpc::ClientBidiReactor<v1::SessionRequest, v1::Sess
   static constexpr size_t kFirstBlock = 32 << 10;
 
   const std::shared_ptr<Core> core_;
-  grpc::ClientContext context_;
   std::unique_ptr<Batch> writing_;
   const std::unique_ptr<char[]> block_;
   google::protobuf::Arena arena_;  // of what is read

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Client: the connection to a lock broker. One stream and one thread (besides gRPC's own) serve all its locks, so a
+// Client: the connection to a lock broker. One stream and two threads (besides gRPC's own) serve all its locks, so a
 // program needs one Client. It connects in the background from construction on and reconnects by itself. Thread-safe.
 //
 // When the stream breaks, every lock held through it is lost at once (Guard::state() is kLost, stop tokens fire), and

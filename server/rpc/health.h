@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// gRPC's standard health service: all services of this server are serving, or none. The library's own would bring its
+// callback threads along (see call_threads.h).
+//
+// Thread: any.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "grpc/health/v1/health.grpc.pb.h"
+#include "rpc/call_threads.h"
+
+namespace distlock::rpc {
+
+template <typename Base>
+using RawHealth =
+    grpc::health::v1::Health::WithRawMethod_Check<grpc::health::v1::Health::WithRawMethod_Watch<Base>>;
+
+class HealthWatch;
+
+class HealthService final : public RawHealth<grpc::health::v1::Health::Service> {
+ public:
+  // `services`: their full names. Not serving until Set(true).
+  explicit HealthService(std::vector<std::string> services);
+
+  // The server, which has this service, runs.
+  void Open(CallThreads& threads);
+
+  void Set(bool serving);
+  // Ends every watch, those too that come later.
+  void Stop();
+
+ private:
+  friend class HealthWatch;
+  using Status = grpc::health::v1::HealthCheckResponse::ServingStatus;
+
+  using Watches = std::set<std::shared_ptr<HealthWatch>>;
+
+  Status StatusOf(const std::string& service) const;
+  void Check(UnaryReactor::Call call);
+  void Watch(WriteReactor::Call call);
+  void Forget(const std::shared_ptr<HealthWatch>& watch);
+  // Does `what` under mu_, and returns whom it concerns: they are told without it.
+  template <typename What>
+  Watches Change(What what);
+
+  const std::vector<std::string> services_;
+
+  mutable std::mutex mu_;
+  bool serving_ = false;
+  bool stopped_ = false;
+  Watches watches_;
+};
+
+}  // namespace distlock::rpc
