@@ -12,6 +12,8 @@ namespace {
 
 constexpr const char* kCompareAndDelete =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+constexpr const char* kFencedSet =
+    "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return redis.call('INCR', KEYS[2]) end return 0";
 constexpr const char* kTtlMs = "15000";
 constexpr const char* kTokenKeepMs = "86400000";
 constexpr const char* kFairAfterUs = "100000";
@@ -19,7 +21,9 @@ constexpr const char* kBrokerId = "00000000000be9c4";
 constexpr std::string_view kNoToken = "................";  // as long as a token
 constexpr const char* kInfo = "....................";  // as long as a broker's for a request without owner or metadata
 
-std::string compare_and_delete_sha;  // set by LoadScripts, before any load starts
+// Set by LoadScripts, before any load starts.
+std::string compare_and_delete_sha;
+std::string fenced_set_sha;
 
 std::string Resp(const std::vector<std::string>& args) {
   std::string out = "*" + std::to_string(args.size()) + "\r\n";
@@ -96,6 +100,7 @@ void DirectSlot::LoadScripts(redisContext* connection) {
   LoadScript(connection, std::string(lua::kAcquire.body));
   LoadScript(connection, std::string(lua::kRelease.body));
   compare_and_delete_sha = LoadScript(connection, kCompareAndDelete);
+  fenced_set_sha = LoadScript(connection, kFencedSet);
 }
 
 DirectSlot::DirectSlot(DirectKind kind, const std::string& name) : kind_(kind) {
@@ -103,8 +108,9 @@ DirectSlot::DirectSlot(DirectKind kind, const std::string& name) : kind_(kind) {
   owner.insert(0, 32 - owner.size(), '0');
   const std::string base = "dl:{default/direct-" + name + "}:";
   const std::string h = base + "h";
-  if (kind == DirectKind::kSetNx) {
-    acquire_ = Resp({"SET", h, owner, "NX", "PX", kTtlMs});
+  if (kind != DirectKind::kScripts) {
+    acquire_ = kind == DirectKind::kSetNx ? Resp({"SET", h, owner, "NX", "PX", kTtlMs})
+                                          : Resp({"EVALSHA", fenced_set_sha, "2", h, base + "fence", owner, kTtlMs});
     release_ = Resp({"EVALSHA", compare_and_delete_sha, "1", h, owner});
     return;
   }
@@ -120,6 +126,12 @@ std::string DirectSlot::CheckAcquired(const redisReply* reply) {
   if (kind_ == DirectKind::kSetNx) {
     const bool done = reply != nullptr && reply->type == REDIS_REPLY_STATUS && std::string_view(reply->str) == "OK";
     return done ? "" : Wrong("SET NX", reply);
+  }
+  if (kind_ == DirectKind::kFenced) {
+    const bool grew = reply != nullptr && reply->type == REDIS_REPLY_INTEGER && reply->integer > last_number_;
+    if (!grew) return Wrong("fenced SET NX", reply);
+    last_number_ = reply->integer;
+    return "";
   }
   if (!IsCode(reply, 1) || reply->elements < 3) return Wrong("acquire.lua", reply);
   const std::string_view token(reply->element[2]->str, reply->element[2]->len);

@@ -15,6 +15,7 @@ namespace distlock::bench {
 // What acquire and release are.
 enum class DirectKind {
   kSetNx,    // SET NX PX; compare-and-delete by a script: no fencing token, no queue
+  kFenced,   // a script: SET NX PX and INCR of a token; compare-and-delete: no queue
   kScripts,  // our own acquire.lua and release.lua
 };
 
@@ -45,6 +46,7 @@ class DirectSlot {
   std::string release_;
   size_t token_at_ = 0;  // in release_
   std::string last_token_;
+  long long last_number_ = 0;  // of kFenced
 };
 
 }  // namespace distlock::bench

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "bench/peers.h"
+#include "bench/relay.h"
 #include "bench/report.h"
 #include "bench/result_charts.h"
 
@@ -219,4 +220,8 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace distlock::bench
 
-int main(int argc, char** argv) { return distlock::bench::Main(argc, argv); }
+int main(int argc, char** argv) {
+  // How this program starts itself; see relay.h.
+  if (argc == 5 && std::string_view(argv[1]) == "--relay") return distlock::bench::RunRelay(argv[2], argv[4]);
+  return distlock::bench::Main(argc, argv);
+}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Party: one client that wants one lock, driven from outside, and Parties: many of them on the same lock, checked for
-// exclusion and growing tokens. Calls come from one driving thread; grants are told on gRPC's threads.
+// exclusion and growing tokens. Calls come from one driving thread; grants are told on the sessions' thread.
 #pragma once
 
 #include <condition_variable>

@@ -6,6 +6,7 @@
 
 #include "bench/broker_load.h"
 #include "bench/direct.h"
+#include "bench/relay.h"
 #include "bench/rows.h"
 
 namespace distlock::bench {
@@ -63,6 +64,18 @@ Case Broker(const std::string& name, size_t sessions, size_t in_flight, const Pl
           }};
 }
 
+Case Relayed(const std::string& name, size_t clients) {
+  return {name, [=](Lab& lab) -> Sample {
+            try {
+              const Relay relay(lab);
+              const auto load = RelayClients(lab, relay.target(), clients);
+              return Measure(lab.size(), {lab.redis_pid(), {relay.pid()}}, *load);
+            } catch (const std::runtime_error& e) {
+              return {{}, e.what()};
+            }
+          }};
+}
+
 Case UnaryCalls(const std::string& name, size_t clients) {
   return {name, [=](Lab& lab) {
             const auto load = UnaryClients(lab.broker(0).target(), clients);
@@ -91,13 +104,20 @@ Section Lone(const Setup& setup) {
     if (setup.size.smoke && goal.clients > 16) continue;
     const std::string n = Count(goal.clients);
     const std::string plain = n + " direct, SET NX + compare-and-delete";
+    const std::string fenced = n + " direct, fenced SET NX + compare-and-delete";
     const std::string scripts = n + " direct, our scripts";
+    const std::string relay = n + " through a bare relay, SET NX + compare-and-delete";
     const std::string broker = n + " through the broker";
     section.cases.push_back(Direct(plain, DirectKind::kSetNx, goal.clients));
+    section.cases.push_back(Direct(fenced, DirectKind::kFenced, goal.clients));
     section.cases.push_back(Direct(scripts, DirectKind::kScripts, goal.clients));
+    section.cases.push_back(Relayed(relay, goal.clients));
     section.cases.push_back(Broker(broker, goal.clients, 1));
+    section.comparisons.push_back({n + " against a bare relay", Kind::kRatio, broker, relay, "pairs/s", "", ""});
     section.comparisons.push_back(
         {n + " against SET NX", Kind::kRatio, broker, plain, "pairs/s", goal.must, goal.ambitious});
+    section.comparisons.push_back(
+        {n + " against fenced SET NX", Kind::kRatio, broker, fenced, "pairs/s", goal.must, goal.ambitious});
     section.comparisons.push_back(
         {n + " against our scripts", Kind::kRatio, broker, scripts, "pairs/s", goal.must, goal.ambitious});
     if (goal.clients != 1) continue;
@@ -125,13 +145,17 @@ Section Unary(const Setup& setup) {
     if (setup.size.smoke && goal.clients > 1) continue;
     const std::string n = Count(goal.clients);
     const std::string plain = n + " direct, SET NX + compare-and-delete";
+    const std::string fenced = n + " direct, fenced SET NX + compare-and-delete";
     const std::string scripts = n + " direct, our scripts";
     const std::string broker = n + " through the broker, unary";
     section.cases.push_back(Direct(plain, DirectKind::kSetNx, goal.clients));
+    section.cases.push_back(Direct(fenced, DirectKind::kFenced, goal.clients));
     section.cases.push_back(Direct(scripts, DirectKind::kScripts, goal.clients));
     section.cases.push_back(UnaryCalls(broker, goal.clients));
     section.comparisons.push_back(
         {n + " against SET NX", Kind::kRatio, broker, plain, "pairs/s", goal.must, goal.ambitious});
+    section.comparisons.push_back(
+        {n + " against fenced SET NX", Kind::kRatio, broker, fenced, "pairs/s", goal.must, goal.ambitious});
     section.comparisons.push_back({n + " against our scripts", Kind::kRatio, broker, scripts, "pairs/s", "", ""});
   }
   return section;

@@ -15,6 +15,11 @@ constexpr auto kBeatInterval = std::chrono::milliseconds(900);
 
 }  // namespace
 
+internal::CallThread& SharedCallThread() {
+  static internal::CallThread thread;
+  return thread;
+}
+
 grpc::ChannelArguments OwnConnection() {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -59,16 +64,15 @@ Session::Session(const std::string& target, Handler handler)
     : channel_(grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), OwnConnection())),
       stub_(channel_),
       handler_(std::move(handler)) {
-  context_.set_wait_for_ready(true);
-  stub_.PrepareBidiStreamingCall(&context_, "/distlock.v1.LockService/Session", {}, this);
+  context().set_wait_for_ready(true);
   v1::Command open;
   open.set_id(1);
   open.mutable_open()->set_client("distlock_bench");
-  waiting_.push_back(Encode(open));
-  AddHold();  // others than gRPC start writes; the last of them, or the end of reading, removes it
-  Write();
+  const grpc::Slice slice(Encode(open));
+  out_ = grpc::ByteBuffer(&slice, 1);
+  writing_ = true;
+  StartCall(stub_.PrepareCall(&context(), "/distlock.v1.LockService/Session", SharedCallThread().queue()), out_);
   StartRead(&in_);
-  StartCall();
 }
 
 Session::~Session() { Close(); }
@@ -118,7 +122,7 @@ void Session::Goodbye() {
     command.mutable_goodbye();
     if (first && !self.done_) self.Send(Encode(command));
   });
-  if (!reached) context_.TryCancel();  // nobody would hear it
+  if (!reached) context().TryCancel();  // nobody would hear it
 }
 
 std::string Session::Close(std::chrono::seconds patience) {
@@ -127,7 +131,7 @@ std::string Session::Close(std::chrono::seconds patience) {
   if (!changed_.wait_for(lock, patience, [this] { return done_; })) {
     failed_ = true;
     lock.unlock();
-    context_.TryCancel();
+    context().TryCancel();
     lock.lock();
     changed_.wait(lock, [this] { return done_; });
   }
@@ -178,7 +182,7 @@ void Session::OnWriteDone(bool ok) {
     writing_ = false;
     last = ended_;
   }
-  if (last) return RemoveHold();
+  if (last) return LetGo();
   if (ok) Write();
 }
 
@@ -189,7 +193,7 @@ void Session::End() {
     ended_ = true;
     last = !writing_;
   }
-  if (last) RemoveHold();
+  if (last) LetGo();
 }
 
 void Session::OnDone(const grpc::Status& status) {

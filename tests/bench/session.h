@@ -4,8 +4,9 @@
 // its client: commands are bytes made beforehand, events are scanned and not parsed, and what gathers while a write is
 // in flight leaves in the next one.
 //
-// Events reach the handler one at a time, in order, on gRPC's threads. Send() is for the handler; anybody else goes
-// through Do(). No lock is held across a write. Whoever owns a Session beats its heart every second (Pulse).
+// Events reach the handler one at a time, in order, on the one thread that all sessions of this process share: what it
+// takes to wait for each on a thread of its own would be measured as the broker's. Send() is for the handler; anybody
+// else goes through Do(). No lock is held across a write. Whoever owns a Session beats its heart every second (Pulse).
 #pragma once
 
 #include <grpcpp/generic/generic_stub.h>
@@ -23,6 +24,7 @@
 #include <thread>
 #include <vector>
 
+#include "bidi_call.h"
 #include "distlock/v1/lock_service.pb.h"
 
 namespace distlock::bench {
@@ -35,6 +37,9 @@ struct SeenEvent {
   uint64_t outcome = 0;    // released
   std::string_view bytes;  // the whole event, for a message about what was not expected
 };
+
+// Of all streams and calls of this process.
+internal::CallThread& SharedCallThread();
 
 // So that each client has a connection of its own.
 grpc::ChannelArguments OwnConnection();
@@ -50,7 +55,7 @@ v1::LockSpec Spec(const std::string& key, bool wait = false);
 // What is wrong with an event that nobody expected, in words.
 std::string Describe(const SeenEvent& event);
 
-class Session final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+class Session final : public internal::BidiCall<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   using Handler = std::function<void(Session&, const SeenEvent&)>;
 
@@ -78,7 +83,6 @@ class Session final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::Byt
 
   std::shared_ptr<grpc::Channel> channel_;
   grpc::GenericStub stub_;
-  grpc::ClientContext context_;
   const Handler handler_;
   grpc::ByteBuffer in_;
   grpc::ByteBuffer out_;

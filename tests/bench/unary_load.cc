@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Detached leases by unary calls: bytes in, bytes out, on gRPC's callback threads.
+// Detached leases by unary calls: bytes in, bytes out, on the one thread that all callers share, as sessions do.
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
 #include <condition_variable>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "bench/broker_load.h"
 #include "bench/session.h"
 #include "bench/wire_scan.h"
+#include "call_thread.h"
 #include "distlock/v1/lock_service.pb.h"
 
 namespace distlock::bench {
@@ -29,7 +31,7 @@ grpc::ByteBuffer Bytes(const std::string& text) {
 class UnaryLoad final : public Load {
  public:
   UnaryLoad(std::string target, size_t clients) : Load(clients), target_(std::move(target)) {
-    for (size_t i = 0; i < clients; ++i) slots_.emplace_back(i);
+    for (size_t i = 0; i < clients; ++i) slots_.emplace_back(this, i);
   }
 
   void Start() override {
@@ -50,20 +52,26 @@ class UnaryLoad final : public Load {
   }
 
  private:
-  struct Slot {
-    explicit Slot(size_t i) : index(i) {
+  struct Slot final : internal::CallTag {
+    Slot(UnaryLoad* of, size_t i) : owner(of), index(i) {
       v1::AcquireRequest request;
       *request.mutable_lock() = Spec("unary-" + std::to_string(i));
       acquire = Bytes(request.SerializeAsString());
     }
 
-    size_t index;
+    void Run(bool) override { owner->OnDone(*this); }
+
+    UnaryLoad* const owner;
+    const size_t index;
     grpc::ByteBuffer acquire;
     grpc::ByteBuffer release;  // of the lease held now
     grpc::ByteBuffer response;
     std::shared_ptr<grpc::Channel> channel;
     std::optional<grpc::GenericStub> stub;
     std::optional<grpc::ClientContext> context;
+    std::unique_ptr<grpc::GenericClientAsyncResponseReader> call;
+    grpc::Status status;
+    bool (UnaryLoad::*then)(Slot&, std::string_view) = nullptr;
     uint64_t last_token = 0;
     int64_t sent = 0;
   };
@@ -72,23 +80,26 @@ class UnaryLoad final : public Load {
 
   void Call(Slot& slot, const char* method, const grpc::ByteBuffer& request,
             bool (UnaryLoad::*then)(Slot&, std::string_view)) {
+    slot.then = then;
+    slot.call.reset();  // its memory is the context's
     slot.context.emplace();
     slot.context->set_wait_for_ready(true);
     slot.context->set_deadline(std::chrono::system_clock::now() + kPatience);
     slot.response.Clear();
     slot.sent = NowNanos();
-    slot.stub->UnaryCall(&*slot.context, method, {}, &request, &slot.response,
-                         [this, &slot, then](const grpc::Status& status) { OnDone(slot, status, then); });
+    slot.call = slot.stub->PrepareUnaryCall(&*slot.context, method, request, SharedCallThread().queue());
+    slot.call->StartCall();
+    slot.call->Finish(&slot.response, &slot.status, static_cast<internal::CallTag*>(&slot));
   }
 
-  void OnDone(Slot& slot, const grpc::Status& status, bool (UnaryLoad::*then)(Slot&, std::string_view)) {
+  void OnDone(Slot& slot) {
     if (recording()) tally(slot.index).op_latency.Record(NowNanos() - slot.sent);
     grpc::Slice slice;
-    if (!status.ok()) {
-      Fail(status.error_message());
+    if (!slot.status.ok()) {
+      Fail(slot.status.error_message());
     } else if (!slot.response.TrySingleSlice(&slice).ok() && !slot.response.DumpToSingleSlice(&slice).ok()) {
       Fail("an unreadable answer");
-    } else if ((this->*then)(slot, {reinterpret_cast<const char*>(slice.begin()), slice.size()})) {
+    } else if ((this->*slot.then)(slot, {reinterpret_cast<const char*>(slice.begin()), slice.size()})) {
       return;
     }
     std::lock_guard lock(mu_);

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The least that a broker must do: each message of a stream is a Redis command, which one connection carries for all
+// streams, and its answer goes back as a message. No lock, lease, fencing token, check or metric. What it needs is the
+// price of gRPC, of the machine's wake-ups and of Redis' socket; what distlockd needs beyond that is its own.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "bench/lab.h"
+#include "bench/load.h"
+
+namespace distlock::bench {
+
+// In a process of its own: serves at `listen` (a gRPC address) until it is killed. Returns the exit code.
+int RunRelay(const std::string& listen, const std::string& redis_socket);
+
+// A relay process before the Lab's Redis.
+class Relay {
+ public:
+  // Throws std::runtime_error when it does not serve.
+  explicit Relay(const Lab& lab);
+
+  pid_t pid() const { return child_->pid(); }
+  const std::string& target() const { return target_; }
+
+ private:
+  std::string target_;
+  std::unique_ptr<Child> child_;
+};
+
+// `clients` connections to a relay at `target`, each with one stream and one command in flight: SET NX PX and
+// compare-and-delete. The scripts are loaded through `lab`.
+std::unique_ptr<Load> RelayClients(const Lab& lab, std::string target, size_t clients);
+
+}  // namespace distlock::bench
