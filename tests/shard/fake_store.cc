@@ -28,7 +28,7 @@ void StoreScript::Change(const std::function<void()>& change) {
   std::lock_guard lock(mu_);
   change();
   changed_.notify_all();
-  for (FakeStore* store : stores_) store->Nudge();
+  for (const auto& [store, up] : stores_) store->Nudge();
 }
 
 void StoreScript::HoldReplies(bool hold) {
@@ -39,6 +39,9 @@ void StoreScript::LoseReplies(int count) {
 }
 void StoreScript::SetUp(bool up) {
   Change([&] { up_ = up; });
+  std::unique_lock lock(mu_);
+  const auto told = [up](const auto& store) { return store.second == up; };
+  changed_.wait_for(lock, std::chrono::minutes(1), [&] { return std::all_of(stores_.begin(), stores_.end(), told); });
 }
 
 StoreScript::Counts StoreScript::counts() const {
@@ -63,7 +66,7 @@ void FakeStore::Start(store::StoreListener* listener) {
   listener_ = listener;
   {
     std::lock_guard lock(script_.mu_);
-    script_.stores_.insert(this);
+    script_.stores_.emplace(this, false);
   }
   Nudge();
 }
@@ -128,6 +131,11 @@ void FakeStore::OnNudge() {
   }
   if (!up && up_) listener_->OnStoreInput(core::StoreDown{"told to go down"});
   up_ = up;
+  {
+    std::lock_guard lock(script_.mu_);
+    script_.stores_[this] = up;
+    script_.changed_.notify_all();
+  }
   if (!hold) Deliver();
 }
 

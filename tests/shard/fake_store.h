@@ -41,7 +41,7 @@ class StoreScript {
 
   void HoldReplies(bool hold);
   void LoseReplies(int count);  // of the next commands that run
-  void SetUp(bool up);
+  void SetUp(bool up);          // returns when every shard that runs has been told, or after a minute
 
   Counts counts() const;
   // Waits until `reached` holds of the counts; false after a minute.
@@ -57,7 +57,7 @@ class StoreScript {
   bool up_ = true;
   int lose_ = 0;
   Counts counts_;
-  std::set<FakeStore*> stores_;
+  std::map<FakeStore*, bool> stores_;  // and whether its shard has been told that it is up
 };
 
 class FakeStore final : public store::Store {
