@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "core/check.h"
+#include "core/fetch.h"
 #include "core/limits.h"
 
 namespace distlock::core {
@@ -29,6 +30,7 @@ void Broker::Step(Instant now, Input input, std::vector<Effect>& effects) {
 
 void Broker::ExpireDue() {
   while (Timed* due = timers_.PopDue(now_)) {
+    if (const Timed* next = timers_.Next()) Fetch(next, sizeof(Lease));  // most are leases
     switch (due->kind) {
       case TimerKind::kWaiter: OnWaiterTimer(static_cast<Waiter&>(*due)); break;
       case TimerKind::kLease: OnLeaseTimer(static_cast<Lease&>(*due)); break;

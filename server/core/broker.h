@@ -118,6 +118,7 @@ class Broker {
   void ScheduleRenewal(Lease& lease, Instant sent);
   void RenewSoon(Lease& lease);
   void SendRenewals();
+  void FetchLeases(const std::vector<OwnerId>& owners) const;
   void OnRenewReply(const Op& op, OpId id, StoreReply& reply);
   void NoteEnd(Lease& lease, FactKind kind, LostReason reason, const std::string& cause);
   void MarkAtRisk(Lease& lease, const std::string& cause);

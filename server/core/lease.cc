@@ -6,6 +6,7 @@
 
 #include "core/broker.h"
 #include "core/check.h"
+#include "core/fetch.h"
 #include "core/limits.h"
 
 namespace distlock::core {
@@ -145,6 +146,7 @@ void Broker::OnLeaseTimer(Lease& lease) {
 
 void Broker::RenewSoon(Lease& lease) {
   if (std::exchange(lease.renew_due, true)) return;
+  Fetch(lease.name.escaped().data(), lease.name.escaped().size());
   due_.push_back(&lease);
 }
 
@@ -165,7 +167,8 @@ void Broker::SendRenewals() {
     op = {};
     leases.clear();
   };
-  for (Lease* lease : due) {
+  for (size_t i = 0; i < due.size(); ++i) {
+    Lease* const lease = due[i];
     if (lease == nullptr) continue;
     lease->renew_due = false;
     if (lease->ending) continue;
@@ -178,6 +181,12 @@ void Broker::SendRenewals() {
     if (!store_up_) {
       MarkAtRisk(*lease, store_trouble_);
     } else {
+      if (leases.empty()) {
+        const size_t most = std::min(due.size() - i, kMaxRenewBatch);
+        leases.reserve(most);
+        op.owners.reserve(most);
+        batch.items.reserve(most);
+      }
       leases.push_back(lease);
       op.owners.push_back(lease->owner);
       batch.items.push_back(RenewItem{lease->name, lease->owner, lease->token, lease->ttl, {}});
@@ -188,6 +197,13 @@ void Broker::SendRenewals() {
   flush();
 }
 
+void Broker::FetchLeases(const std::vector<OwnerId>& owners) const {
+  for (const OwnerId& owner : owners) leases_.prefetch(owner);
+  for (const OwnerId& owner : owners) {
+    if (const auto found = leases_.find(owner); found != leases_.end()) Fetch(found->second.get(), sizeof(Lease));
+  }
+}
+
 void Broker::OnRenewReply(const Op& op, OpId id, StoreReply& reply) {
   const auto* done = std::get_if<RenewDoneBatch>(&reply.outcome);
   std::string trouble;
@@ -196,6 +212,7 @@ void Broker::OnRenewReply(const Op& op, OpId id, StoreReply& reply) {
   if (done != nullptr && done->results.size() != op.owners.size()) done = nullptr;
   uint32_t renewed = 0;
   uint32_t failed = 0;
+  FetchLeases(op.owners);
   for (size_t i = 0; i < op.owners.size(); ++i) {
     const auto found = leases_.find(op.owners[i]);
     if (found == leases_.end() || found->second->ending) continue;

@@ -47,6 +47,9 @@ class Timers {
     return due;
   }
 
+  // The one that PopDue takes next; null: none.
+  const Timed* Next() const { return entries_.empty() ? nullptr : entries_.begin()->timed; }
+
   Instant Earliest() const { return entries_.empty() ? kNever : entries_.begin()->at; }
   size_t size() const { return entries_.size(); }
 
