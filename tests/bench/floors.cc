@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/floors.h"
+
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <stdexcept>
+#include <thread>
+
+#include "bench/direct.h"
+#include "bench/handoff.h"
+#include "bench/relay.h"
+#include "bench/session.h"
+
+namespace distlock::bench {
+namespace {
+
+using std::chrono::milliseconds;
+
+// As the broker's renewals leave: what comes due within a tick goes together, at most so many keys a call.
+constexpr milliseconds kTick{50};
+constexpr size_t kKeysPerCall = 100;
+constexpr double kGoalInterval = 10;  // seconds, as in Renewals
+constexpr double kGoalLeases = 100'000;
+constexpr const char* kLeastScript =
+    "local values, renewed = redis.call('MGET', unpack(KEYS)), 0 "
+    "for i, key in ipairs(KEYS) do "
+    "if values[i] and string.find(values[i], ARGV[i + 1], 1, true) == 1 then renewed = renewed + redis.call('PEXPIRE', key, ARGV[1]) end "
+    "end return renewed";
+constexpr const char* kKeyPattern = "dl:{default/least-*}:h";
+
+template <typename RoundTrip>
+Sample AfterPauses(const Lab& lab, RoundTrip round_trip) {
+  Histogram latency;
+  for (const auto pause : IdlePauses(lab.size())) {
+    std::this_thread::sleep_for(pause);
+    const int64_t start = NowNanos();
+    round_trip();
+    latency.Record(NowNanos() - start);
+  }
+  return {.values = {{"p50 µs", latency.Micros(0.5)}, {"p99 µs", latency.Micros(0.99)}}, .error = {}, .not_run = {}};
+}
+
+// A stream to a relay, driven by the thread that waits for it.
+class RelayedStream {
+ public:
+  explicit RelayedStream(const std::string& target)
+      : stub_(grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), OwnConnection())) {
+    context_.set_wait_for_ready(true);
+    stream_ = stub_.PrepareCall(&context_, "/bench.Relay/Relay", &queue_);
+    stream_->StartCall(this);
+    Await(1);
+  }
+
+  ~RelayedStream() {
+    context_.TryCancel();
+    grpc::Status status;
+    stream_->Finish(&status, this);
+    void* tag = nullptr;
+    bool ok = false;
+    queue_.Next(&tag, &ok);
+    queue_.Shutdown();
+    while (queue_.Next(&tag, &ok)) {
+    }
+  }
+
+  std::string Ask(const std::string& command) {
+    const grpc::Slice out(command);
+    stream_->Write(grpc::ByteBuffer(&out, 1), this);
+    grpc::ByteBuffer in;
+    stream_->Read(&in, this);
+    Await(2);
+    grpc::Slice slice;
+    if (!in.DumpToSingleSlice(&slice).ok()) throw std::runtime_error("the relay's answer cannot be read");
+    return {reinterpret_cast<const char*>(slice.begin()), slice.size()};
+  }
+
+ private:
+  void Await(int operations) {
+    for (void* tag = nullptr; operations > 0; --operations) {
+      bool ok = false;
+      if (!queue_.Next(&tag, &ok) || !ok) throw std::runtime_error("the relay's stream broke");
+    }
+  }
+
+  grpc::GenericStub stub_;
+  grpc::ClientContext context_;
+  grpc::CompletionQueue queue_;
+  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream_;
+};
+
+template <typename Measure>
+Sample Measured(Measure measure) {
+  try {
+    return measure();
+  } catch (const std::runtime_error& e) {
+    return {.values = {}, .error = e.what(), .not_run = {}};
+  }
+}
+
+RedisReply Answer(redisContext* connection) {
+  void* reply = nullptr;
+  redisGetReply(connection, &reply);
+  RedisReply answer(static_cast<redisReply*>(reply));
+  if (answer == nullptr || answer->type == REDIS_REPLY_ERROR) {
+    throw std::runtime_error(std::string("redis: ") + (answer == nullptr ? connection->errstr : answer->str));
+  }
+  return answer;
+}
+
+// All keys of LeastRenewals, renewed in turn.
+class LeastKeys {
+ public:
+  LeastKeys(const Lab& lab, size_t count, double ttl_seconds)
+      : connection_(lab.Connect(Transport::kUnix)), ttl_ms_(std::to_string(static_cast<int64_t>(ttl_seconds * 1000))) {
+    for (size_t i = 0; i < count; ++i) {
+      keys_.push_back("dl:{default/least-" + std::to_string(i) + "}:h");
+      std::string owner = std::to_string(i);
+      owner.insert(0, 32 - owner.size(), '0');
+      holders_.push_back("1;" + owner + ";1700000000000000;");  // as long as in a holder's value
+    }
+    for (size_t i = 0; i < count; i += kKeysPerCall) {
+      const size_t end = std::min(count, i + kKeysPerCall);
+      for (size_t k = i; k < end; ++k) {
+        redisAppendCommand(connection_.get(), "SET %s %s1700000000000000;%s;0;%s PX %s", keys_[k].c_str(),
+                           holders_[k].c_str(), ttl_ms_.c_str(), "....................", ttl_ms_.c_str());
+      }
+      for (size_t k = i; k < end; ++k) Answer(connection_.get());
+    }
+    redisAppendCommand(connection_.get(), "SCRIPT LOAD %s", kLeastScript);
+    sha_ = Answer(connection_.get())->str;
+  }
+
+  // The next `count` of them.
+  void Renew(size_t count) {
+    std::vector<size_t> calls;
+    while (count > 0) {
+      const size_t now = std::min({count, kKeysPerCall, keys_.size() - next_});
+      std::vector<std::string> words{"EVALSHA", sha_, std::to_string(now)};
+      words.insert(words.end(), keys_.begin() + At(next_), keys_.begin() + At(next_ + now));
+      words.push_back(ttl_ms_);
+      words.insert(words.end(), holders_.begin() + At(next_), holders_.begin() + At(next_ + now));
+      Append(words);
+      calls.push_back(now);
+      next_ = (next_ + now) % keys_.size();
+      count -= now;
+    }
+    for (const size_t renewed : calls) {
+      if (Answer(connection_.get())->integer != static_cast<int64_t>(renewed)) throw std::runtime_error("a key was not renewed");
+    }
+  }
+
+ private:
+  static ptrdiff_t At(size_t i) { return static_cast<ptrdiff_t>(i); }
+
+  void Append(const std::vector<std::string>& words) {
+    std::vector<const char*> argv;
+    std::vector<size_t> lengths;
+    for (const std::string& word : words) {
+      argv.push_back(word.data());
+      lengths.push_back(word.size());
+    }
+    redisAppendCommandArgv(connection_.get(), static_cast<int>(words.size()), argv.data(), lengths.data());
+  }
+
+  const RedisConnection connection_;
+  const std::string ttl_ms_;
+  std::vector<std::string> keys_;
+  std::vector<std::string> holders_;  // how each key's value begins
+  std::string sha_;
+  size_t next_ = 0;
+};
+
+// Of a core, while `work` is done every tick.
+template <typename Work>
+double RedisCpu(const Lab& lab, Work work) {
+  const double before = CpuSeconds(lab.redis_pid());
+  const int64_t start = NowNanos();
+  auto tick = std::chrono::steady_clock::now();
+  for (const auto end = tick + std::chrono::duration<double>(lab.size().renewal_watch_seconds / 3); tick < end;) {
+    work();
+    tick += kTick;
+    std::this_thread::sleep_until(tick);
+  }
+  return (CpuSeconds(lab.redis_pid()) - before) / (static_cast<double>(NowNanos() - start) * 1e-9);
+}
+
+}  // namespace
+
+Sample IdleDirect(const Lab& lab) {
+  return Measured([&] {
+    const RedisConnection connection = lab.Connect();
+    DirectSlot::LoadScripts(connection.get());
+    DirectSlot slot(DirectKind::kSetNx, "idle-direct");
+    bool holding = false;
+    return AfterPauses(lab, [&] {
+      const std::string& command = holding ? slot.release() : slot.acquire();
+      redisAppendFormattedCommand(connection.get(), command.data(), command.size());
+      const RedisReply reply = Answer(connection.get());
+      const std::string problem = holding ? slot.CheckReleased(reply.get()) : slot.CheckAcquired(reply.get());
+      if (!problem.empty()) throw std::runtime_error(problem);
+      holding = !holding;
+    });
+  });
+}
+
+Sample IdleRelayed(const Lab& lab) {
+  return Measured([&] {
+    const Relay relay(lab);
+    DirectSlot::LoadScripts(lab.Connect().get());
+    const DirectSlot slot(DirectKind::kSetNx, "idle-relayed");
+    RelayedStream stream(relay.target());
+    bool holding = false;
+    return AfterPauses(lab, [&] {
+      const std::string answer = stream.Ask(holding ? slot.release() : slot.acquire());
+      if (answer != (holding ? "1" : "OK")) throw std::runtime_error("the relay answers " + answer);
+      holding = !holding;
+    });
+  });
+}
+
+Sample LeastRenewals(const Lab& lab) {
+  return Measured([&] {
+    const Size& size = lab.size();
+    const double interval = size.renewal_ttl_seconds / 3;
+    const auto leases = static_cast<size_t>(size.leases);
+    const double idle = RedisCpu(lab, [] {});
+    LeastKeys keys(lab, leases, size.renewal_ttl_seconds);
+    const double each_tick = size.leases / interval * std::chrono::duration<double>(kTick).count();
+    keys.Renew(leases);
+    const double busy = RedisCpu(lab, [&] { keys.Renew(std::max(static_cast<size_t>(each_tick), size_t{1})); });
+    lab.RedisKeys(kKeyPattern, /*remove=*/true);
+    const double share = interval / kGoalInterval * kGoalLeases / size.leases * 100;
+    return Sample{.values = {{"redis CPU %", (busy - idle) * share}}, .error = {}, .not_run = {}};
+  });
+}
+
+}  // namespace distlock::bench
