@@ -6,46 +6,55 @@
 --      "r", owner_id, token or nothing for any                                           a release, free at once
 -- {time, then of each item its script's reply, or only the code: GRANTED with time as token and since, or RELEASED with nobody told}
 -- An item that fails has its error instead of a reply, and the others are not concerned.
-local sub, byte, match = string.sub, string.byte, string.match
-local replies, reads, queues, free, rest = {NOW}, {}, {}, {}, {}
-for i, key in ipairs(KEYS) do
-  local base, at = sub(key, 1, -2), 3 * i
-  reads[at - 2], reads[at - 1], reads[at], queues[i] = key, base .. 't', base .. 'v', base .. 'q'
+local sub, byte, match, find = string.sub, string.byte, string.match, string.find
+local rest = {}
+-- These begin at their full length: to grow them would take longer than what is done with them.
+local replies, watchers, tokens, queues = {NOW, unpack(KEYS)}, {unpack(KEYS)}, {unpack(KEYS)}, {unpack(KEYS)}
+local free, freed = {unpack(KEYS)}, 0
+for i = 1, #KEYS do
+  local base = sub(KEYS[i], 1, -2)
+  local watching = base .. 'v'
+  -- Who releases need not know the token: another key stands in its place.
+  watchers[i], queues[i], tokens[i] = watching, base .. 'q', byte(ARGV[i + 2]) == 97 and base .. 't' or watching
 end
-local values = redis.call('MGET', unpack(reads))
+local values, watched = redis.call('MGET', unpack(KEYS)), redis.call('MGET', unpack(watchers))
+local stored = redis.call('MGET', unpack(tokens))
 local none_waits = redis.call('EXISTS', unpack(queues)) == 0
 
 -- What is usual, as in acquire and release; all else is left to those.
-for i, key in ipairs(KEYS) do
-  local item, value, stored, granted = ARGV[i + 2], values[3 * i - 2], values[3 * i - 1], nil
-  local is_usual = not values[3 * i] and (none_waits or redis.pcall('ZCARD', queues[i]) == 0)
+for i = 1, #KEYS do
+  local key, item, value, last, reply = KEYS[i], ARGV[i + 2], values[i], stored[i], false
+  local is_usual = not watched[i] and (none_waits or redis.pcall('ZCARD', queues[i]) == 0)
   if byte(item) == 114 then
-    local named = sub(item, 34)
-    local token = is_usual and value and sub(value, 1, 35) == '1;' .. sub(item, 2, 33) .. ';' and
-      match(value, '^(%d+);%d+;%d+;%d+;', 36)
-    if token and #token <= 16 and (named == '' or named == token) then
-      free[#free + 1], replies[i + 1] = key, RELEASED
+    local kind, mark = byte(value or '', 1, 2)
+    if is_usual and kind == 49 and mark == 59 and find(value, sub(item, 2, 33), 3, true) == 3 then
+      local ends = find(value, ';', 36, true)
+      if ends and ends <= 52 and find(value, '^;%d+;%d+;%d+;%d+;', 35) and (#item == 33 or sub(item, 34) == sub(value, 36, ends - 1)) then
+        freed, reply = freed + 1, RELEASED
+        free[freed] = key
+      end
     end
-  elseif is_usual and not value and (not stored or #stored == #NOW and stored < NOW and not string.find(stored, '%D')) then
-    local late, px, want, tail = match(item, '^(%d+);(%d+);(%l)[a;]+()', 36)
-    if want == 'x' and (late == '0' or now < tonumber(late)) then
+  elseif is_usual and not value and (not last or #last == #NOW and last < NOW and find(last, '^%d+$')) then
+    local late, px, tail = match(item, '^(%d+);(%d+);x[a;]+()', 36)
+    if late and (late == '0' or #late == #NOW and NOW < late) then
       local mine = '1;' .. sub(item, 2, 33) .. ';' .. NOW .. ';' .. NOW .. ';' .. sub(item, tail)
-      granted = redis.pcall('SET', key, mine, 'PX', px, 'NX')
+      local granted = redis.pcall('SET', key, mine, 'PX', px, 'NX')
       if granted and not granted.err then
-        if stored then
-          granted = redis.pcall('SET', reads[3 * i - 1], NOW, 'PX', ARGV[1])
+        if last then
+          granted = redis.pcall('SET', tokens[i], NOW, 'PX', ARGV[1])
         else
-          granted = redis.pcall('SET', reads[3 * i - 1], NOW, 'PX', ARGV[1], 'NX')
+          granted = redis.pcall('SET', tokens[i], NOW, 'PX', ARGV[1], 'NX')
         end
         if not granted or granted.err then redis.call('DEL', key) end
       end
-      if granted then replies[i + 1] = granted.err and granted or GRANTED end
+      if granted then reply = granted.err and granted or GRANTED end
     end
   end
-  if not replies[i + 1] then rest[#rest + 1] = i end
+  replies[i + 1] = reply
+  if not reply then rest[#rest + 1] = i end
 end
-if #free > 0 then
-  local deleted = redis.pcall('DEL', unpack(free))
+if freed > 0 then
+  local deleted = redis.pcall('DEL', unpack(free, 1, freed))
   if type(deleted) == 'table' then
     for i = 2, #KEYS + 1 do replies[i] = replies[i] == RELEASED and deleted or replies[i] end
   end

@@ -77,10 +77,20 @@ def test_a_token_is_greater_than_the_last(batch, redis):
     redis("SET", batch.locks[0].t, ahead, "PX", 60_000)
     redis("SET", batch.locks[1].t, "12", "PX", 60_000)
     redis("SET", batch.locks[2].t, "junk", "PX", 60_000)
-    first, second, third = batch(batch.take(0, 1), batch.take(1, 1), batch.take(2, 1))
+    redis("SET", batch.locks[3].t, "12345678901234x6", "PX", 60_000)
+    first, second, third, fourth = batch(*(batch.take(i, 1) for i in range(4)))
     assert int(first[2]) == ahead + 1 and redis("GET", batch.locks[0].t).decode() == first[2]
     assert second[2] == second[1]
     assert third == [FOREIGN, third[1], batch.locks[2].t, "shape"]
+    assert fourth == [FOREIGN, fourth[1], batch.locks[3].t, "shape"]
+
+
+@pytest.mark.parametrize("value", ["1;{};5;6;15000;0", "1x{};5;6;15000;0;", "x;{};5;6;15000;0;", "1;{}x5;6;15000;0;", "1;{};;6;15000;0;",
+                                   "1;{};12345678901234567;6;15000;0;", "1;x{};5;6;15000;0;"])
+def test_a_holder_of_another_shape_is_not_deleted(batch, redis, value):
+    redis("SET", batch.locks[0].h, value.format(owner(1)), "PX", 60_000)
+    [answer] = batch(batch.give(0, 1, ""))
+    assert answer == [FOREIGN, answer[1], batch.locks[0].h, "shape"] and redis("EXISTS", batch.locks[0].h)
 
 
 @pytest.mark.parametrize("part", "htqw")
@@ -140,6 +150,6 @@ def test_a_replica_changes_nothing(batch, redis):
 def test_a_batch_asks_once(batch, redis):
     n = 16
     taken = []
-    assert commands(redis, lambda: taken.extend(batch.raw(*(batch.take(i, 1) for i in range(n))))) == 3 + 2 * n
+    assert commands(redis, lambda: taken.extend(batch.raw(*(batch.take(i, 1) for i in range(n))))) == 5 + 2 * n
     time = taken[0].decode()
-    assert commands(redis, lambda: batch.raw(*(batch.give(i, 1, time) for i in range(n)))) == 4
+    assert commands(redis, lambda: batch.raw(*(batch.give(i, 1, time) for i in range(n)))) == 6
