@@ -34,9 +34,9 @@ struct Arguments {
 };
 
 constexpr Size kQuick{.rounds = 2,
-                      .seconds = 0.2,
-                      .warm_seconds = 0.1,
-                      .idle_handoffs = 10,
+                      .seconds = 0.15,
+                      .warm_seconds = 0.05,
+                      .idle_handoffs = 6,
                       .queue_runs = 3,
                       .leases = 40'000,
                       .sessions = 500,
