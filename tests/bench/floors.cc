@@ -6,13 +6,16 @@
 
 #include <algorithm>
 #include <chrono>
-#include <functional>
+#include <memory>
 #include <stdexcept>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "bench/direct.h"
 #include "bench/handoff.h"
 #include "bench/relay.h"
+#include "bench/renewals.h"
 #include "bench/session.h"
 
 namespace distlock::bench {
@@ -23,8 +26,6 @@ using std::chrono::milliseconds;
 // As the broker's renewals leave: what comes due within a tick goes together, at most so many keys a call.
 constexpr milliseconds kTick{50};
 constexpr size_t kKeysPerCall = 100;
-constexpr double kGoalInterval = 10;  // seconds, as in Renewals
-constexpr double kGoalLeases = 100'000;
 constexpr const char* kLeastScript =
     "local values, renewed = redis.call('MGET', unpack(KEYS)), 0 "
     "for i, key in ipairs(KEYS) do "
@@ -225,16 +226,14 @@ Sample IdleRelayed(const Lab& lab) {
 Sample LeastRenewals(const Lab& lab) {
   return Measured([&] {
     const Size& size = lab.size();
-    const double interval = size.renewal_ttl_seconds / 3;
     const auto leases = static_cast<size_t>(size.leases);
     const double idle = RedisCpu(lab, [] {});
     LeastKeys keys(lab, leases, size.renewal_ttl_seconds);
-    const double each_tick = size.leases / interval * std::chrono::duration<double>(kTick).count();
+    const double each_tick = size.leases / (size.renewal_ttl_seconds / 3) * std::chrono::duration<double>(kTick).count();
     keys.Renew(leases);
     const double busy = RedisCpu(lab, [&] { keys.Renew(std::max(static_cast<size_t>(each_tick), size_t{1})); });
     lab.RedisKeys(kKeyPattern, /*remove=*/true);
-    const double share = interval / kGoalInterval * kGoalLeases / size.leases * 100;
-    return Sample{.values = {{"redis CPU %", (busy - idle) * share}}, .error = {}, .not_run = {}};
+    return Sample{.values = {{"redis CPU %", PercentAtGoal(size, busy - idle)}}, .error = {}, .not_run = {}};
   });
 }
 

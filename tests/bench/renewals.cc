@@ -83,6 +83,10 @@ Rates Watch(const Lab& lab, const Daemon& broker, double seconds) {
 
 }  // namespace
 
+double PercentAtGoal(const Size& size, double cpu) {
+  return cpu * 100 * (size.renewal_ttl_seconds / 3 / kGoalInterval) * (kGoalLeases / size.leases);
+}
+
 Sample Renewals(Lab& lab) {
   Sample sample;
   try {
@@ -97,9 +101,8 @@ Sample Renewals(Lab& lab) {
     const Rates busy = Watch(lab, *broker, seconds);
     const SlowLog log(lab);  // writing it would be part of the CPU watched
     Sleep(interval);
-    const double share = interval / kGoalInterval * kGoalLeases / lab.size().leases * 100;
-    sample.values["daemon CPU %"] = (busy.daemon_cpu - idle.daemon_cpu) * share;
-    sample.values["redis CPU %"] = (busy.redis_cpu - idle.redis_cpu) * share;
+    sample.values["daemon CPU %"] = PercentAtGoal(lab.size(), busy.daemon_cpu - idle.daemon_cpu);
+    sample.values["redis CPU %"] = PercentAtGoal(lab.size(), busy.redis_cpu - idle.redis_cpu);
     sample.values["EVALSHA/s"] = busy.scripts - idle.scripts;
     const auto calls = log.RenewalMicros();
     sample.values["call ms"] = static_cast<double>(calls.empty() ? kLoggedMicros : calls[calls.size() / 2]) * 1e-3;
