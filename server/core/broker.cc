@@ -42,6 +42,7 @@ void Broker::ExpireDue() {
       case TimerKind::kDrain: DrainNow(); break;
       case TimerKind::kBundle: OnBundleTimer(static_cast<Bundle&>(*due)); break;
       case TimerKind::kConvertCall: OnConvertTimer(static_cast<ConvertCall&>(*due)); break;
+      case TimerKind::kPace: break;  // every Step sends what may leave
       case TimerKind::kForceCall: OnForceTimer(static_cast<ForceCall&>(*due)); break;
     }
   }

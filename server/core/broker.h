@@ -13,6 +13,7 @@
 //  4. No lease is renewed, and no grant accepted, at or after its D.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -118,6 +119,9 @@ class Broker {
   void ScheduleRenewal(Lease& lease, Instant sent);
   void RenewSoon(Lease& lease);
   void SendRenewals();
+  void SendRenewal();
+  Lease* TakeDue();
+  void FetchDue(size_t count) const;
   void FetchLeases(const std::vector<OwnerId>& owners) const;
   void OnRenewReply(const Op& op, OpId id, StoreReply& reply);
   void NoteEnd(Lease& lease, FactKind kind, LostReason reason, const std::string& cause);
@@ -276,7 +280,17 @@ class Broker {
   absl::btree_map<LockName, std::unique_ptr<Watch>> watches_;
   absl::btree_map<SessionId, Watch*> watching_;
   absl::btree_map<uint64_t, Lease*> at_risk_;         // by serial
-  std::vector<Lease*> due_;                           // to renew at the end of this Step
+  // Leases to be renewed, in order; null: one that is gone. The first has due_place due_from_.
+  std::deque<Lease*> due_;
+  uint64_t due_from_ = 0;
+  struct SentRenewal {
+    OpId op = 0;
+    Instant until;                                    // others wait for its answer no longer
+  };
+  std::vector<SentRenewal> renewals_sent_;            // in order, at most kMaxRenewalsSent
+  struct Pace : Timed {
+    Pace() : Timed(TimerKind::kPace) {}
+  } pace_;                                            // when the next of due_ may leave, answer or not
   absl::btree_map<std::pair<SessionId, RequestId>, std::unique_ptr<ConvertCall>> convert_calls_;
   absl::btree_map<std::pair<SessionId, RequestId>, std::unique_ptr<ForceCall>> force_calls_;
   absl::btree_map<OwnerId, PastGrant> recent_grants_;  // told here and renewed here no more, while they may last

@@ -116,15 +116,16 @@ Instant Broker::BelieveUntil(const Lease& lease) const { return std::min(lease.d
 void Broker::ScheduleRenewal(Lease& lease, Instant sent) {
   const double jitter = 1.0 - kRenewJitter * Random();
   const auto wait = static_cast<int64_t>(static_cast<double>(lease.ttl.count()) * config_.renew_fraction * jitter);
-  const Duration grid = std::clamp<Duration>(lease.ttl / 50, Duration(1), kRenewGrid);
-  const int64_t at = (sent + Duration(wait)).time_since_epoch().count();
-  lease.next_renew = Instant(Duration((at + grid.count() - 1) / grid.count() * grid.count()));
+  const int64_t grid = std::clamp<Duration>(lease.ttl / 30, Duration(1), kRenewGrid).count();
+  // Brokers of one machine have one clock, and are not to renew all at the same time.
+  const auto phase = static_cast<int64_t>(config_.seed % static_cast<uint64_t>(grid));
+  const int64_t at = (sent + Duration(wait)).time_since_epoch().count() - phase;
+  lease.next_renew = Instant(Duration((at + grid - 1) / grid * grid + phase));
 }
 
 void Broker::ArmLease(Lease& lease) {
   if (lease.ending) return Arm(lease, std::min(lease.free_at, lease.deadline));
-  // One in due_ gets its next renewal time when its batch leaves.
-  Arm(lease, std::min({lease.deadline, lease.hold_until, lease.renew_due ? kNever : lease.next_renew}));
+  Arm(lease, std::min({lease.deadline, lease.hold_until, lease.next_renew}));
 }
 
 void Broker::OnLeaseTimer(Lease& lease) {
@@ -139,62 +140,81 @@ void Broker::OnLeaseTimer(Lease& lease) {
     return Lose(lease, LostReason::kExpired, "could not be renewed in time: " +
                                                  (store_up_ ? std::string("no answer from the store") : store_trouble_));
   }
-  if (now_ >= lease.next_renew) RenewSoon(lease);
-  // One in due_ is armed when its batch leaves, at the end of this Step.
-  if (!lease.renew_due) ArmLease(lease);
+  if (now_ < lease.next_renew) return ArmLease(lease);
+  if (lease.renew_op != 0 || lease.renew_due) {
+    MarkAtRisk(lease, "no answer from the store in time");
+    NoteSilence("renewals unanswered");
+  }
+  RenewSoon(lease);
 }
 
+// Its turn to leave may be a little later; from now on it counts as tried.
 void Broker::RenewSoon(Lease& lease) {
+  lease.next_renew = now_ + lease.ttl / 6;
+  ArmLease(lease);
   if (std::exchange(lease.renew_due, true)) return;
-  Fetch(lease.name.escaped().data(), lease.name.escaped().size());
+  lease.due_place = due_from_ + due_.size();
   due_.push_back(&lease);
 }
 
-// Renewals that came due in this Step leave together, in batches.
 void Broker::SendRenewals() {
-  std::vector<Lease*> due = std::move(due_);
-  due_.clear();
+  if (due_.empty()) return;
+  if (!store_up_) {
+    while (Lease* lease = TakeDue()) MarkAtRisk(*lease, store_trouble_);
+    return timers_.Cancel(pace_);
+  }
+  std::erase_if(renewals_sent_, [this](const SentRenewal& sent) { return sent.until <= now_; });
+  while (!due_.empty() && renewals_sent_.size() < kMaxRenewalsSent) SendRenewal();
+  if (due_.empty()) return timers_.Cancel(pace_);
+  Arm(pace_, renewals_sent_.front().until);
+}
+
+// One call for the first that are due.
+void Broker::SendRenewal() {
   Op op;
   StoreRenew batch;
-  std::vector<Lease*> leases;  // of the batch
-  auto flush = [&] {
-    if (batch.items.empty()) return;
-    op.verb = Op::Verb::kRenew;
-    batch.op = SendOp(std::move(op));
-    for (Lease* lease : leases) lease->renew_op = batch.op;
-    Command(std::move(batch));
-    batch = {};
-    op = {};
-    leases.clear();
-  };
-  for (size_t i = 0; i < due.size(); ++i) {
-    Lease* const lease = due[i];
+  const size_t most = std::min(due_.size(), kMaxRenewBatch);
+  FetchDue(most);
+  op.verb = Op::Verb::kRenew;
+  op.owners.reserve(most);
+  batch.items.reserve(most);
+  batch.op = next_op_;  // as SendOp will call it
+  while (batch.items.size() < kMaxRenewBatch) {
+    Lease* const lease = TakeDue();
+    if (lease == nullptr) break;
+    lease->renew_op = batch.op;
+    op.owners.push_back(lease->owner);
+    batch.items.push_back(RenewItem{lease->name, lease->owner, lease->token, lease->ttl, {}});
+  }
+  if (batch.items.empty()) return;
+  SendOp(std::move(op));
+  renewals_sent_.push_back({batch.op, now_ + kRenewPace});
+  Command(std::move(batch));
+}
+
+// The first that is due and still there; null: none is.
+Lease* Broker::TakeDue() {
+  while (!due_.empty()) {
+    Lease* const lease = due_.front();
+    due_.pop_front();
+    ++due_from_;
     if (lease == nullptr) continue;
     lease->renew_due = false;
-    if (lease->ending) continue;
-    if (lease->renew_op != 0 && now_ >= lease->next_renew) {
-      MarkAtRisk(*lease, "no answer from the store in time");
-      NoteSilence("renewals unanswered");
-    }
     lease->renew_op = 0;
-    lease->next_renew = now_ + lease->ttl / 6;
-    if (!store_up_) {
-      MarkAtRisk(*lease, store_trouble_);
-    } else {
-      if (leases.empty()) {
-        const size_t most = std::min(due.size() - i, kMaxRenewBatch);
-        leases.reserve(most);
-        op.owners.reserve(most);
-        batch.items.reserve(most);
-      }
-      leases.push_back(lease);
-      op.owners.push_back(lease->owner);
-      batch.items.push_back(RenewItem{lease->name, lease->owner, lease->token, lease->ttl, {}});
-      if (batch.items.size() == kMaxRenewBatch) flush();
-    }
-    ArmLease(*lease);
+    if (!lease->ending) return lease;
   }
-  flush();
+  return nullptr;
+}
+
+void Broker::FetchDue(size_t count) const {
+  for (size_t i = 0; i < count; ++i) {
+    if (due_[i] != nullptr) Fetch(due_[i], sizeof(Lease));
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (due_[i] == nullptr) continue;
+    const std::string& name = due_[i]->name.escaped();
+    Fetch(name.data(), name.size());
+  }
 }
 
 void Broker::FetchLeases(const std::vector<OwnerId>& owners) const {
@@ -212,6 +232,7 @@ void Broker::OnRenewReply(const Op& op, OpId id, StoreReply& reply) {
   if (done != nullptr && done->results.size() != op.owners.size()) done = nullptr;
   uint32_t renewed = 0;
   uint32_t failed = 0;
+  std::erase_if(renewals_sent_, [id](const SentRenewal& sent) { return sent.op == id; });
   FetchLeases(op.owners);
   for (size_t i = 0; i < op.owners.size(); ++i) {
     const auto found = leases_.find(op.owners[i]);
@@ -327,7 +348,7 @@ void Broker::EndLease(Lease& lease) {
 void Broker::Forget(Lease& lease) {
   timers_.Cancel(lease);
   if (lease.at_risk) at_risk_.erase(lease.serial);
-  if (lease.renew_due) std::replace(due_.begin(), due_.end(), &lease, static_cast<Lease*>(nullptr));
+  if (lease.renew_due) due_[lease.due_place - due_from_] = nullptr;
   Unlist(lease);
   const OwnerId owner = lease.owner;
   leases_.erase(owner);

@@ -9,8 +9,12 @@ namespace distlock::core {
 
 // One renewal call holds the store for about 1 us per lease; 100 keep that at 0.1 ms.
 inline constexpr size_t kMaxRenewBatch = 100;
-// Renewals due close together leave together: due times are rounded up to this grid, or to a fiftieth of a short ttl.
-inline constexpr Duration kRenewGrid = std::chrono::milliseconds(50);
+// Renewals due close together leave together, which costs half as much as one after the other, since the store has everything at
+// hand: due times are rounded up to this grid, or to a thirtieth of a short ttl. Every broker has its own grid.
+inline constexpr Duration kRenewGrid = std::chrono::seconds(1);
+// So that others need not wait behind a great many of them: so many calls leave, the next when one is answered, or after the pace.
+inline constexpr size_t kMaxRenewalsSent = 2;
+inline constexpr Duration kRenewPace = std::chrono::milliseconds(5);
 // Part of the renewal interval that is random, so that leases taken together spread out.
 inline constexpr double kRenewJitter = 0.1;
 // Beyond the drift: scheduling and clock granularity.

@@ -76,7 +76,8 @@ struct Lease : Timed {
   Instant free_at = kNever;
   Instant promised_until{};         // Hold streams; sessions promise for all their leases at once
   Instant straggler_until{};
-  OpId renew_op = 0;
+  OpId renew_op = 0;                // the renewal in flight
+  uint64_t due_place = 0;           // in Broker::due_, if renew_due
   std::unique_ptr<Reentry> reentry;  // null: not reentrant
   Bundle* bundle = nullptr;         // it waits for the other parts; nobody has been told of it
   OnDisconnect on_disconnect = OnDisconnect::kSafe;

@@ -21,7 +21,8 @@
 namespace distlock::core {
 
 enum class TimerKind : uint8_t {
-  kWaiter, kLease, kSession, kGiveBack, kQueue, kRenewCall, kWatch, kDrain, kBundle, kConvertCall, kForceCall
+  kWaiter, kLease, kSession, kGiveBack, kQueue, kRenewCall, kWatch, kDrain, kBundle, kConvertCall, kForceCall,
+  kPace
 };
 
 struct Timed {

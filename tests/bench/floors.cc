@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -23,9 +24,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// As the broker's renewals leave: what comes due within a tick goes together, at most so many keys a call.
-constexpr milliseconds kTick{50};
+// As the broker's renewals leave: what comes due within a tick goes together, at most so many keys a call and so many calls at a time.
+constexpr milliseconds kTick{1000};
 constexpr size_t kKeysPerCall = 100;
+constexpr size_t kCallsInFlight = 2;
 constexpr const char* kLeastScript =
     "local values, renewed = redis.call('MGET', unpack(KEYS)), 0 "
     "for i, key in ipairs(KEYS) do "
@@ -137,8 +139,9 @@ class LeastKeys {
 
   // The next `count` of them.
   void Renew(size_t count) {
-    std::vector<size_t> calls;
+    std::deque<size_t> calls;
     while (count > 0) {
+      if (calls.size() == kCallsInFlight) Check(calls);
       const size_t now = std::min({count, kKeysPerCall, keys_.size() - next_});
       std::vector<std::string> words{"EVALSHA", sha_, std::to_string(now)};
       words.insert(words.end(), keys_.begin() + At(next_), keys_.begin() + At(next_ + now));
@@ -149,12 +152,16 @@ class LeastKeys {
       next_ = (next_ + now) % keys_.size();
       count -= now;
     }
-    for (const size_t renewed : calls) {
-      if (Answer(connection_.get())->integer != static_cast<int64_t>(renewed)) throw std::runtime_error("a key was not renewed");
-    }
+    while (!calls.empty()) Check(calls);
   }
 
  private:
+  // The answer to the first of `calls`, which say how many keys each has.
+  void Check(std::deque<size_t>& calls) {
+    if (Answer(connection_.get())->integer != static_cast<int64_t>(calls.front())) throw std::runtime_error("a key was not renewed");
+    calls.pop_front();
+  }
+
   static ptrdiff_t At(size_t i) { return static_cast<ptrdiff_t>(i); }
 
   void Append(const std::vector<std::string>& words) {

@@ -37,7 +37,7 @@ TEST(Bundle, ElseTheyAreTakenOneAfterTheOtherAndToldTogether) {
   EXPECT_EQ(second.name, Name("b"));
   t.Reply(second.op, AcquireQueued{3, {}, 4, seconds(10)});
   EXPECT_EQ(t.Event<Queued>(1, 7).position, 3u) << "the one that is waited for";
-  for (int i = 0; i < 5; ++i) {
+  for (int i = 0; i < 6; ++i) {
     t.Pass(seconds(1));
     t.Do(Heartbeat{1, static_cast<uint64_t>(i + 1)});
   }
@@ -53,8 +53,8 @@ TEST(Bundle, ElseTheyAreTakenOneAfterTheOtherAndToldTogether) {
   EXPECT_EQ(t.Event<Granted>(1, 9).token, 43u);
   const auto a = t.Event<Granted>(1, 8);
   EXPECT_EQ(a.token, 41u);
-  EXPECT_EQ(a.echo_seq, 5u);
-  EXPECT_EQ(a.waited, seconds(5));
+  EXPECT_EQ(a.echo_seq, 6u);
+  EXPECT_EQ(a.waited, seconds(6));
 }
 
 TEST(Bundle, AMissedWaitGivesEverythingBack) {
@@ -115,7 +115,7 @@ TEST(Bundle, APartThatIsLostEndsIt) {
   t.Do(t.All({"a", "b"}));
   t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{41, t.StoreNow()});
   t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {}, 1, seconds(10)});
-  for (int i = 0; i < 5; ++i) {
+  for (int i = 0; i < 6; ++i) {
     t.Pass(seconds(1));
     t.Do(Heartbeat{1, static_cast<uint64_t>(i + 1)});
   }
