@@ -15,7 +15,7 @@ Broker::Broker(const BrokerConfig& config)
 
 Broker::~Broker() = default;
 
-void Broker::Step(Instant now, Input input, std::vector<Effect>& effects) {
+void Broker::Step(Instant now, Input&& input, std::vector<Effect>& effects) {
   now_ = std::max(now_, now);
   // Who was stopped has heard nothing because it did not listen.
   if (timers_.Earliest() < now_ && now_ - timers_.Earliest() > kSilence / 2) last_heard_ = now_;
@@ -62,10 +62,13 @@ void Broker::Handle(const StoreUp& in) {
     if (waiter->op == 0) waiting.push_back(waiter);
   }
   for (Waiter* waiter : waiting) Ask(*waiter);
+  std::vector<GiveBack*> unsent;
   for (auto& [owner, give_back] : give_backs_) {
     // One that waits for a straggler to have run must not be early.
-    if (give_back->op == 0 && give_back->retry_at != give_back->straggler_until) SendGiveBack(*give_back);
+    if (give_back->op == 0 && give_back->retry_at != give_back->straggler_until) unsent.push_back(give_back.get());
   }
+  std::sort(unsent.begin(), unsent.end(), [](const GiveBack* a, const GiveBack* b) { return a->owner < b->owner; });
+  for (GiveBack* give_back : unsent) SendGiveBack(*give_back);
   for (auto& [name, queue] : queues_) Tend(*queue);
   LookAtAll();
   std::vector<RenewCall*> calls;
@@ -125,10 +128,6 @@ void Broker::Handle(StoreReply& in) {
     case Op::Verb::kConvert: OnConvertReply(op, in.op, in); break;
     case Op::Verb::kForce: OnForceReply(op, in.op, in); break;
   }
-}
-
-void Broker::Tell(const Listener& to, Event event) {
-  if (to.session != 0) effects_->emplace_back(Notify{to.session, to.request, std::move(event)});
 }
 
 OpId Broker::SendOp(Op op) {

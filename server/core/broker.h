@@ -40,7 +40,7 @@ class Broker {
 
   // Expires all that is due at `now`, then handles the input. Appends to `effects`; their order is the order to perform
   // them in. A store command counts as sent at `now`: it must be handed to the store at once.
-  void Step(Instant now, Input input, std::vector<Effect>& effects);
+  void Step(Instant now, Input&& input, std::vector<Effect>& effects);
 
   // When Step is wanted next at the latest; kNever: no need.
   Instant NextDeadline() const { return timers_.Earliest(); }
@@ -71,10 +71,16 @@ class Broker {
   void Handle(ForceRelease& in);
   void Handle(const ForceNotice& in);
   void Handle(StoreReply& in);
-  void Tell(const Listener& to, Event event);
+  template <typename T>
+  void Tell(const Listener& to, T event) {
+    if (to.session != 0) effects_->emplace_back(Notify{to.session, to.request, std::move(event)});
+  }
   void Note(Fact fact) { effects_->emplace_back(std::move(fact)); }
   OpId SendOp(Op op);
-  void Command(StoreCommand command) { effects_->emplace_back(std::move(command)); }
+  template <typename T>
+  void Command(T command) {
+    effects_->emplace_back(std::in_place_type<StoreCommand>, std::move(command));
+  }
   void NoteSilence(const std::string& cause);
   Duration Drift(Duration time) const;
   Duration Margin(Duration ttl) const;
@@ -272,7 +278,7 @@ class Broker {
   absl::btree_map<SessionId, Waiter*> detached_;      // calls that wait for a detached grant
   absl::btree_map<uint64_t, std::unique_ptr<Bundle>> bundles_;  // by serial
   absl::btree_map<SessionId, Bundle*> bundle_calls_;  // calls that wait for several detached grants
-  absl::btree_map<OwnerId, std::unique_ptr<GiveBack>> give_backs_;
+  absl::flat_hash_map<OwnerId, std::unique_ptr<GiveBack>> give_backs_;
   size_t give_backs_sent_ = 0;                        // those with an op
   absl::btree_map<uint64_t, GiveBack*> held_back_;    // those to be sent when fewer are: first what a caller waits for
   absl::btree_map<LockName, std::unique_ptr<LocalQueue>> queues_;

@@ -4,6 +4,11 @@
 #include <utility>
 
 namespace distlock::shard {
+namespace {
+
+constexpr size_t kUsual = 8;  // events of a busy session in one turn
+
+}  // namespace
 
 void Listeners::Attach(core::SessionId session, std::shared_ptr<Sink> sink) {
   listeners_[session].sink = std::move(sink);
@@ -16,11 +21,14 @@ bool Listeners::MayHoldMany(core::SessionId session) const {
   return it != listeners_.end() && it->second.sink->MayHoldMany();
 }
 
-void Listeners::Gather(core::Notify notify) {
+void Listeners::Gather(core::Notify&& notify) {
   auto it = listeners_.find(notify.session);
   if (it == listeners_.end()) return;
   auto& events = it->second.events;
-  if (events.empty()) addressed_.push_back(notify.session);
+  if (events.empty()) {
+    addressed_.push_back(notify.session);
+    events.reserve(kUsual);
+  }
   events.push_back(std::move(notify));
 }
 

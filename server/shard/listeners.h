@@ -22,7 +22,7 @@ class Listeners {
 
   void Attach(core::SessionId session, std::shared_ptr<Sink> sink);
   void Detach(core::SessionId session);  // with what is gathered for it; unknown sessions are ignored
-  void Gather(core::Notify notify);
+  void Gather(core::Notify&& notify);
   // Tells each, and keeps whom it told.
   void Deliver();
   std::vector<std::shared_ptr<Sink>> TakeTold() { return std::exchange(told_, {}); }

@@ -93,7 +93,7 @@ void Shard::Run() {
   loop_.Run();  // for handles that the store closed as it went
 }
 
-void Shard::OnStoreInput(core::Input input) {
+void Shard::OnStoreInput(core::Input&& input) {
   assert(loop_.Held());
   store_inputs_.push_back(std::move(input));
   loop_.RequestTurn();  // not every callback of libuv is followed by the end of a turn before it waits
@@ -128,7 +128,7 @@ void Shard::LentTurn() {
     lag_ = core::Duration(-1);
     TakeMail();
     for (size_t most = kMailPerLentTurn; most > 0 && mail_done_ < mail_.size() && IsBrief(mail_[mail_done_]); --most) {
-      Handle(std::move(mail_[mail_done_++]));
+      Handle(mail_[mail_done_++]);
     }
     EndTurn();
     told = listeners_.TakeTold();
@@ -163,7 +163,7 @@ void Shard::TakeMail() {
 void Shard::HandleMail() {
   TakeMail();
   const size_t end = std::min(mail_.size(), mail_done_ + kMailPerTurn);
-  while (mail_done_ < end) Handle(std::move(mail_[mail_done_++]));
+  while (mail_done_ < end) Handle(mail_[mail_done_++]);
 }
 
 bool Shard::IsBrief(const Envelope& envelope) const {
@@ -175,7 +175,7 @@ bool Shard::IsBrief(const Envelope& envelope) const {
   return true;
 }
 
-void Shard::Handle(Envelope envelope) {
+void Shard::Handle(Envelope& envelope) {
   if (envelope.sink != nullptr) listeners_.Attach(envelope.session, std::move(envelope.sink));
   if (auto* task = std::get_if<StoreTask>(&envelope.what)) {
     (*task)(store_.get());
@@ -188,17 +188,17 @@ void Shard::Handle(Envelope envelope) {
   if (gone != 0) listeners_.Detach(gone);
 }
 
-void Shard::Step(core::Input input) {
+void Shard::Step(core::Input&& input) {
   const auto now = BootNow();
   if (const auto* reply = std::get_if<core::StoreReply>(&input)) NoteStoreReply(now, *reply);
   if (std::holds_alternative<core::StoreUp>(input)) NoteStoreState(true, "");
   if (const auto* down = std::get_if<core::StoreDown>(&input)) NoteStoreState(false, down->cause);
   effects_.clear();
   broker_.Step(now, std::move(input), effects_);
-  for (core::Effect& effect : effects_) Perform(now, std::move(effect));
+  for (core::Effect& effect : effects_) Perform(now, effect);
 }
 
-void Shard::Perform(core::Instant now, core::Effect effect) {
+void Shard::Perform(core::Instant now, core::Effect& effect) {
   if (auto* command = std::get_if<core::StoreCommand>(&effect)) {
     Submit(now, std::move(*command));
   } else if (auto* notify = std::get_if<core::Notify>(&effect)) {
@@ -211,7 +211,7 @@ void Shard::Perform(core::Instant now, core::Effect effect) {
   }
 }
 
-void Shard::Submit(core::Instant now, core::StoreCommand command) {
+void Shard::Submit(core::Instant now, core::StoreCommand&& command) {
   const core::OpId op = OpOf(command);
   if (op != 0) sent_[op] = Sent{.verb = command.index(), .at = now};
   store_->Submit(std::move(command));

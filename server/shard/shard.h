@@ -62,7 +62,7 @@ class Shard final : private store::StoreListener {
   ShardStatus Status() const;
 
  private:
-  void OnStoreInput(core::Input input) override;
+  void OnStoreInput(core::Input&& input) override;
 
   void Run();
   void Turn();
@@ -73,10 +73,10 @@ class Shard final : private store::StoreListener {
   bool IsBrief(const Envelope& envelope) const;
   void EndTurn();
   static void Send(std::vector<std::shared_ptr<Sink>>& told);
-  void Handle(Envelope envelope);
-  void Step(core::Input input);
-  void Perform(core::Instant now, core::Effect effect);
-  void Submit(core::Instant now, core::StoreCommand command);
+  void Handle(Envelope& envelope);
+  void Step(core::Input&& input);
+  void Perform(core::Instant now, core::Effect& effect);
+  void Submit(core::Instant now, core::StoreCommand&& command);
   void NoteStoreState(bool up, const std::string& cause);
   void NoteStoreReply(core::Instant now, const core::StoreReply& reply);
   void PublishStatus();

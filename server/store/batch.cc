@@ -23,7 +23,9 @@ const core::LockName* LockOf(const core::StoreCommand& command) {
 }  // namespace
 
 Batch::Batch(const Codec* codec, ScriptCaller* scripts, OnAnswer on_answer)
-    : codec_(codec), scripts_(scripts), on_answer_(std::move(on_answer)) {}
+    : codec_(codec), scripts_(scripts), on_answer_(std::move(on_answer)) {
+  gathered_.reserve(kMaxItems);
+}
 
 bool Batch::Joins(const core::StoreCommand& command) const {
   const core::LockName* lock = LockOf(command);
@@ -31,7 +33,7 @@ bool Batch::Joins(const core::StoreCommand& command) const {
          std::none_of(gathered_.begin(), gathered_.end(), [&](const auto& other) { return *LockOf(other) == *lock; });
 }
 
-void Batch::Add(core::StoreCommand command) {
+void Batch::Add(core::StoreCommand&& command) {
   if (!Joins(command)) Send();
   if (LockOf(command) == nullptr) return SendAlone(command);
   gathered_.push_back(std::move(command));

@@ -25,7 +25,7 @@ class Batch {
   Batch(const Codec* codec, ScriptCaller* scripts, OnAnswer on_answer);
 
   // Any command but StoreReconnect.
-  void Add(core::StoreCommand command);
+  void Add(core::StoreCommand&& command);
   // What was added is with the caller at the latest now.
   void Send();
 

@@ -70,7 +70,7 @@ class Checker : public StoreListener {
     if (std::find(warnings_.begin(), warnings_.end(), line) == warnings_.end()) warnings_.push_back(std::move(line));
   }
 
-  void OnStoreInput(core::Input input) override {
+  void OnStoreInput(core::Input&& input) override {
     if (std::holds_alternative<core::StoreUp>(input)) {
       next_ = 0;
       return SendNext();

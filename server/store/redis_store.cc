@@ -45,7 +45,7 @@ void RedisStore::Stop() {
   questions_.RefuseAll(absl::CancelledError("the broker is stopping"));
 }
 
-void RedisStore::Tell(core::Input input) {
+void RedisStore::Tell(core::Input&& input) {
   if (listener_ != nullptr) listener_->OnStoreInput(std::move(input));
 }
 
@@ -100,7 +100,7 @@ void RedisStore::OnChannelMessage(std::string_view payload) {
   if (auto notice = Codec::DecodeNotice(payload)) Tell(*std::move(notice));
 }
 
-void RedisStore::Submit(core::StoreCommand command) {
+void RedisStore::Submit(core::StoreCommand&& command) {
   if (const auto* reconnect = std::get_if<core::StoreReconnect>(&command)) {
     batch_.Send();  // what was submitted before it ends with this connection
     up_ = false;

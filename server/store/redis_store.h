@@ -45,7 +45,7 @@ class RedisStore : public Store, private Link::Owner, private GrantChannel::Owne
   ~RedisStore() override;
 
   void Start(StoreListener* listener) override;
-  void Submit(core::StoreCommand command) override;
+  void Submit(core::StoreCommand&& command) override;
   void Flush() override;
   void Inspect(const core::LockName& name, uint32_t max_waiters, core::Duration timeout,
                std::function<void(absl::StatusOr<LockView>)> done) override;
@@ -64,7 +64,7 @@ class RedisStore : public Store, private Link::Owner, private GrantChannel::Owne
   void OnAnswer(const Question& question, const Answer& answer);
   void ReportProblem(std::string_view who, const absl::Status& why);
   void RefuseSoon(OpenQuestions::Id id, absl::Status why);
-  void Tell(core::Input input);
+  void Tell(core::Input&& input);
 
   // Const after construction.
   const RedisStoreOptions options_;

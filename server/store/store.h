@@ -31,7 +31,7 @@ struct LockPage {
 class StoreListener {
  public:
   virtual ~StoreListener() = default;
-  virtual void OnStoreInput(core::Input input) = 0;
+  virtual void OnStoreInput(core::Input&& input) = 0;
 };
 
 class Store {
@@ -42,7 +42,7 @@ class Store {
   virtual void Start(StoreListener* listener) = 0;
 
   // Queues a command. Commands of one loop turn leave in one pipeline, in order, at the latest at Flush().
-  virtual void Submit(core::StoreCommand command) = 0;
+  virtual void Submit(core::StoreCommand&& command) = 0;
   virtual void Flush() = 0;
 
   // Read-only questions; the callback runs exactly once, later, on the loop thread. Unavailable when not connected,

@@ -71,7 +71,7 @@ void FakeStore::Start(store::StoreListener* listener) {
   Nudge();
 }
 
-void FakeStore::Submit(core::StoreCommand command) { unsent_.push_back(std::move(command)); }
+void FakeStore::Submit(core::StoreCommand&& command) { unsent_.push_back(std::move(command)); }
 
 void FakeStore::Flush() {
   if (unsent_.empty()) return;

@@ -66,7 +66,7 @@ class FakeStore final : public store::Store {
   ~FakeStore() override;
 
   void Start(store::StoreListener* listener) override;
-  void Submit(core::StoreCommand command) override;
+  void Submit(core::StoreCommand&& command) override;
   void Flush() override;
   void Inspect(const core::LockName& name, uint32_t max_waiters, core::Duration timeout,
                std::function<void(absl::StatusOr<store::LockView>)> done) override;

@@ -291,7 +291,7 @@ TEST_P(StoreConformance, ListPagesThroughEveryLockOfAPrefix) {
   const auto take = [&](std::string_view ns, const std::string& key) {
     ++op;
     auto acquire = MakeAcquire(op, core::LockName::Encode(ns, key), Owner(1));
-    a.store->Submit(acquire);
+    a.store->Submit(core::StoreAcquire(acquire));
     return acquire.name.escaped();
   };
   for (int i = 0; i < 120; ++i) {

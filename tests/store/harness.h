@@ -37,7 +37,7 @@ class TestLoop {
 
 class Recorder : public StoreListener {
  public:
-  void OnStoreInput(core::Input input) override {
+  void OnStoreInput(core::Input&& input) override {
     inputs.push_back(std::move(input));
     if (on_input) on_input(inputs.back());
   }

@@ -108,7 +108,7 @@ TEST_F(LinkTest, WhatNeverLeftIsNotSentAndTheRestUnknown) {
   for (core::OpId op = 1; op <= kLast; ++op) {
     auto acquire = MakeAcquire(op, Lock(Cat(op)), Owner(1));
     acquire.info = std::string(32 << 10, 'x');
-    store_->Submit(acquire);
+    store_->Submit(core::StoreAcquire(acquire));
   }
   store_->Flush();
   store_->Submit(core::StoreReconnect{"silence"});
