@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rpc/lease_id.h"
 
+#include <zlib.h>
+
 #include <algorithm>
 #include <cstdint>
 
 #include "absl/strings/escaping.h"
-#include "rpc/sha256.h"
 
 namespace distlock::rpc {
 namespace {
 
-constexpr char kVersion = 1;
+constexpr char kVersion = 2;
 constexpr size_t kHead = 1 + 16 + 4 + 8 + 8 + 1;
-constexpr size_t kCheck = 4;
+constexpr size_t kCheck = sizeof(uint32_t);
 // Escaping at most triples a name; nothing longer can be one of ours, whatever the limits are set to.
 constexpr size_t kMaxText = 256 * 1024;
 
@@ -29,9 +30,9 @@ T TakeBigEndian(std::string_view& in) {
   return value;
 }
 
-std::string CheckOf(std::string_view raw) {
-  const auto digest = Sha256(raw);
-  return std::string(reinterpret_cast<const char*>(digest.data()), kCheck);
+uint32_t CheckOf(std::string_view raw) {
+  const auto* bytes = reinterpret_cast<const Bytef*>(raw.data());
+  return static_cast<uint32_t>(crc32(crc32(0, nullptr, 0), bytes, static_cast<uInt>(raw.size())));
 }
 
 }  // namespace
@@ -46,7 +47,7 @@ std::string EncodeLeaseId(const LeaseId& lease) {
   PutBigEndian(raw, lease.token);
   PutBigEndian(raw, lease.depth);
   raw.append(lease.name.escaped());
-  raw.append(CheckOf(raw));
+  PutBigEndian(raw, CheckOf(raw));
   return absl::WebSafeBase64Escape(raw);
 }
 
@@ -56,9 +57,9 @@ std::optional<LeaseId> DecodeLeaseId(std::string_view text) {
     return {};
   // Unescaping forgives padding, blanks and stray low bits.
   if (absl::WebSafeBase64Escape(raw) != text || raw[0] != kVersion) return {};
-  const std::string check = raw.substr(raw.size() - kCheck);
+  std::string_view check = std::string_view(raw).substr(raw.size() - kCheck);
+  if (TakeBigEndian<uint32_t>(check) != CheckOf(std::string_view(raw).substr(0, raw.size() - kCheck))) return {};
   raw.resize(raw.size() - kCheck);
-  if (check != CheckOf(raw)) return {};
 
   std::string_view in = std::string_view(raw).substr(1);
   LeaseId lease;

@@ -2,7 +2,7 @@
 //
 // The lease id: all that Renew and Release need to know, as one word of base64url. Secret, since it holds the owner id.
 //   version(1) owner(16) ttl_ms(4) hold_until_us(8) token(8) depth(1) escaped lock name, check(4); numbers big-endian
-// The check is the head of a SHA-256: it tells a mangled id from a lease that is gone. It is no signature.
+// The check is a CRC-32 of all before it: it tells a mangled id from a lease that is gone. It is no signature.
 // Pure; any thread.
 #pragma once
 
