@@ -127,9 +127,9 @@ void Shard::LentTurn() {
     if (stopping_) return loop_.RequestTurn();
     lag_ = core::Duration(-1);
     TakeMail();
-    for (size_t most = kMailPerLentTurn; most > 0 && mail_done_ < mail_.size() && IsBrief(mail_[mail_done_]); --most) {
-      Handle(mail_[mail_done_++]);
-    }
+    // A Step begins with all that is due.
+    size_t most = broker_.NextDeadline() <= BootNow() ? 0 : kMailPerLentTurn;
+    for (; most > 0 && mail_done_ < mail_.size() && IsBrief(mail_[mail_done_]); --most) Handle(mail_[mail_done_++]);
     EndTurn();
     told = listeners_.TakeTold();
   });
@@ -167,7 +167,6 @@ void Shard::HandleMail() {
 }
 
 bool Shard::IsBrief(const Envelope& envelope) const {
-  if (broker_.NextDeadline() <= BootNow()) return false;  // a Step begins with all that is due
   const auto* input = std::get_if<core::Input>(&envelope.what);
   if (input == nullptr || std::holds_alternative<core::Drain>(*input)) return false;
   if (const auto* goodbye = std::get_if<core::Goodbye>(input)) return !listeners_.MayHoldMany(goodbye->session);

@@ -69,7 +69,7 @@ class Shard final : private store::StoreListener {
   void HandleStoreInputs();
   void TakeMail();
   void HandleMail();
-  // Nothing else is due, and its own cost does not grow with what its session holds.
+  // Its cost does not grow with what its session holds.
   bool IsBrief(const Envelope& envelope) const;
   void EndTurn();
   static void Send(std::vector<std::shared_ptr<Sink>>& told);
