@@ -86,7 +86,7 @@ constexpr OptionRow kTable[] = {
     {"default-ttl", kTime, &O::default_ttl, "15s", "100ms..24h",
      "how long the store keeps a lock without renewal, where the request does not say"},
     {"renew-fraction", kTime, &O::renew_fraction, "0.333", "0.1..0.5",
-     "a lease is renewed when this part of its ttl has passed"},
+     "a lease is renewed when about this part of its ttl has passed"},
     {"clock-drift", kTime, &O::clock_drift, "500", "0..10000",
      "how far the rates of two machines' clocks may differ, in millionths"},
 

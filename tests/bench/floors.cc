@@ -18,6 +18,7 @@
 #include "bench/relay.h"
 #include "bench/renewals.h"
 #include "bench/session.h"
+#include "bench/slow_log.h"
 
 namespace distlock::bench {
 namespace {
@@ -137,6 +138,8 @@ class LeastKeys {
     sha_ = Answer(connection_.get())->str;
   }
 
+  const std::string& sha() const { return sha_; }
+
   // The next `count` of them.
   void Renew(size_t count) {
     std::deque<size_t> calls;
@@ -238,9 +241,15 @@ Sample LeastRenewals(const Lab& lab) {
     LeastKeys keys(lab, leases, size.renewal_ttl_seconds);
     const double each_tick = size.leases / (size.renewal_ttl_seconds / 3) * std::chrono::duration<double>(kTick).count();
     keys.Renew(leases);
-    const double busy = RedisCpu(lab, [&] { keys.Renew(std::max(static_cast<size_t>(each_tick), size_t{1})); });
+    const auto renew = [&] { keys.Renew(std::max(static_cast<size_t>(each_tick), size_t{1})); };
+    const double busy = RedisCpu(lab, renew);
+    const SlowLog log(lab);
+    RedisCpu(lab, renew);
+    const auto calls = log.CallsOf(keys.sha());
     lab.RedisKeys(kKeyPattern, /*remove=*/true);
-    return Sample{.values = {{"redis CPU %", PercentAtGoal(size, busy - idle)}}, .error = {}, .not_run = {}};
+    return Sample{.values = {{"redis CPU %", PercentAtGoal(size, busy - idle)}, {"call ms", calls.median_ms}, {"longest ms", calls.longest_ms}},
+                  .error = {},
+                  .not_run = {}};
   });
 }
 

@@ -15,7 +15,7 @@ Sample IdleDirect(const Lab& lab);
 Sample IdleRelayed(const Lab& lab);
 
 // As many keys as the broker holds leases, renewed in its rhythm by one client with a script that does nothing but
-// read them, compare the owner, and set a new time to live. Column: redis CPU %, as in Renewals.
+// read them, compare the owner, and set a new time to live. Columns: redis CPU %, call ms, longest ms, as in Renewals.
 Sample LeastRenewals(const Lab& lab);
 
 }  // namespace distlock::bench
