@@ -163,6 +163,25 @@ TEST(Kinds, AdaptiveNewcomersPassForAWhileOnly) {
   EXPECT_VIOLATED(Overtakes({}, reader), "I4");
 }
 
+// Numbers begin anew when a queue has been empty.
+TEST(Kinds, WhoHasLostItsPlaceIsANewcomerAgain) {
+  for (const bool adaptive : {false, true}) {
+    HistoryBuilder b;
+    Terms reader = kReader;
+    reader.adaptive = adaptive;
+    const int64_t ann = b.Asks(0, "ann", kReader);
+    const int64_t eve = b.Asks(1, "eve", reader);
+    b.HoldsInStore(10, 600, ann, 5);
+    b.Queued(20, eve, 7);
+    b.Unqueued(30, eve);
+    const int64_t bob = b.Asks(79, "bob", {.adaptive = true});
+    b.Queued(80, bob, 1);
+    b.HoldsInStore(90, 400, eve, 6);
+    b.HoldsInStore(602, 700, bob, 7);
+    EXPECT_VIOLATED(b, adaptive ? "" : "I4");
+  }
+}
+
 TEST(Kinds, APreferredOneIsQueuedInFront) {
   for (const bool preferred : {false, true}) {
     HistoryBuilder b;

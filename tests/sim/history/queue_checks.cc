@@ -138,12 +138,13 @@ class StoreQueues {
     for (const Place& place : lock.queue) {
       if (place.lease == record.lease) own = std::min(own, place.arrival);
     }
+    const bool newcomer = own == kUnplaced;
     if (own == kUnplaced && !index_.history.calm) own = arrivals_[static_cast<size_t>(record.lease)];
     const LeaseTerms& terms = index_.TermsOf(record.lease);
     if (own == kUnplaced && terms.preferred) own = 0;  // behind the preferred, before all others
     for (const Place& place : lock.queue) {
       if (place.lease == record.lease || place.arrival >= own || Excused(record, number, place)) continue;
-      if (own == kUnplaced && MayBarge(terms, place, record.at_ns)) continue;
+      if (newcomer && MayBarge(terms, place, record.at_ns)) continue;
       report_.Add("I4", record.lock, {place.lease, record.lease}, record.at_ns,
                   report_.Lease(record.lease) + " got " + report_.Lock(record.lock) + " before " + report_.Lease(place.lease) +
                       ", which was number " + std::to_string(place.arrival) + " in the queue" +
