@@ -42,8 +42,8 @@ void Broker::ExpireDue() {
       case TimerKind::kDrain: DrainNow(); break;
       case TimerKind::kBundle: OnBundleTimer(static_cast<Bundle&>(*due)); break;
       case TimerKind::kConvertCall: OnConvertTimer(static_cast<ConvertCall&>(*due)); break;
-      case TimerKind::kPace: break;  // every Step sends what may leave
       case TimerKind::kForceCall: OnForceTimer(static_cast<ForceCall&>(*due)); break;
+      case TimerKind::kPace: break;  // every Step sends what may leave
     }
   }
 }

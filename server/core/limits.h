@@ -9,7 +9,7 @@ namespace distlock::core {
 
 // One renewal call holds the store for about 1 us per lease; 100 keep that at 0.1 ms.
 inline constexpr size_t kMaxRenewBatch = 100;
-// Renewals due close together leave together, which costs half as much as one after the other, since the store has everything at
+// Renewals due close together leave together, which costs a third less than one after the other, since the store has everything at
 // hand: due times are rounded up to this grid, or to a thirtieth of a short ttl. Every broker has its own grid.
 inline constexpr Duration kRenewGrid = std::chrono::seconds(1);
 // So that others need not wait behind a great many of them: so many calls leave, the next when one is answered, or after the pace.

@@ -177,7 +177,8 @@ bool Shard::IsBrief(const Envelope& envelope) const {
 void Shard::Handle(Envelope& envelope) {
   if (envelope.sink != nullptr) listeners_.Attach(envelope.session, std::move(envelope.sink));
   if (auto* task = std::get_if<StoreTask>(&envelope.what)) {
-    (*task)(store_.get());
+    // The envelope stays in mail_ until more comes; what the task refers to must not.
+    std::exchange(*task, nullptr)(store_.get());
     return;
   }
   auto& input = std::get<core::Input>(envelope.what);

@@ -241,6 +241,19 @@ TEST_F(ShardSetTest, DrainWaitsForTheLastHolderOfEveryShard) {
   EXPECT_EQ(done, 2);
 }
 
+TEST_F(ShardSetTest, WhoIsToldOfADrainIsLetGo) {
+  StartUp();
+  std::promise<void> first;
+  set_->Drain(minutes(1), [&] { first.set_value(); });
+  first.get_future().get();
+  auto caller = std::make_shared<std::promise<void>>();
+  auto told = caller->get_future();
+  const std::weak_ptr<std::promise<void>> there = caller;
+  set_->Drain(minutes(1), [caller = std::move(caller)] { caller->set_value(); });
+  told.get();
+  EXPECT_TRUE(Eventually([&] { return there.expired(); })) << "although no other mail comes";
+}
+
 TEST_F(ShardSetTest, ASecondDrainShortensTheFirst) {
   StartUp();
   const auto session = Open(0, sink_);
