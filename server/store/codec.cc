@@ -182,8 +182,8 @@ struct ItemEncoder {
   }
   Item operator()(const core::StoreRelease& in) {
     DISTLOCK_CHECK(in.block <= core::Duration::zero());
-    Append(text, "r", HexOfOwner(in.owner));
-    if (in.token != 0) Append(text, in.token);
+    Append(text, "1;", HexOfOwner(in.owner), ";");
+    if (in.token != 0) Append(text, in.token, ";");
     return {{Verb::kRelease, in.op, 0}, keys.Holder(in.name)};
   }
   template <typename Other>

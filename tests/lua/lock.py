@@ -91,7 +91,7 @@ class Lock:
     def item(self, verb, *argv):
         """An acquire or a release, given its own arguments, as batch takes it."""
         if verb == "release":
-            return f"r{argv[0]}{argv[1] or ''}"
+            return f"1;{argv[0]};{argv[1]};" if argv[1] else f"1;{argv[0]};"
         who, ttl, delay, not_after, wait, _, _, info, _, _, _, want, preferred, _ = argv
         return f"a{who}{wait}{preferred}{not_after};{int(ttl) + int(delay)};{want};{ttl};{delay};{info}"
 
