@@ -18,7 +18,7 @@ Broker::~Broker() = default;
 void Broker::Step(Instant now, Input&& input, std::vector<Effect>& effects) {
   now_ = std::max(now_, now);
   // Who was stopped has heard nothing because it did not listen.
-  if (timers_.Earliest() < now_ && now_ - timers_.Earliest() > kSilence / 2) last_heard_ = now_;
+  if (timers_.AnyBefore(now_ - kSilence / 2)) last_heard_ = now_;
   effects_ = &effects;
   ExpireDue();
   std::visit([this](auto& in) { Handle(in); }, input);

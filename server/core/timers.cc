@@ -99,4 +99,9 @@ Instant Timers::Earliest() const {
   return earliest_;
 }
 
+bool Timers::AnyBefore(Instant at) const {
+  if (near_.empty() && (later_.empty() || later_.begin()->first > DayOf(at))) return false;
+  return Earliest() < at;
+}
+
 }  // namespace distlock::core

@@ -13,11 +13,14 @@ namespace {
 
 using Verb = Question::Verb;
 
+// Of an item of a batch, and of what a batch takes for each; more only costs a copy.
+constexpr size_t kUsualItemBytes = 120;
+constexpr size_t kUsualBatchBytes = 200;
+
 constexpr int64_t kMaxShownHolders = 1000;
 constexpr int64_t kMaxWatchedWaiters = 100;
 
-CommandBuilder CallScript(const lua::ScriptSource& script, size_t keys) {
-  CommandBuilder command;
+CommandBuilder CallScript(const lua::ScriptSource& script, size_t keys, CommandBuilder command = CommandBuilder()) {
   command.Arg("EVALSHA").Arg(script.sha1).Arg(static_cast<int64_t>(keys));
   return command;
 }
@@ -205,10 +208,13 @@ Encoded Codec::Encode(const core::StoreCommand& command) const { return std::vis
 
 EncodedBatch Codec::EncodeBatch(const std::vector<core::StoreCommand>& commands) const {
   EncodedBatch batch;
-  CommandBuilder command = CallScript(lua::kBatch, commands.size());
+  CommandBuilder command = CallScript(lua::kBatch, commands.size(), CommandBuilder(commands.size() * kUsualBatchBytes));
   std::vector<std::string> items;
+  items.reserve(commands.size());
+  batch.questions.reserve(commands.size());
   for (const core::StoreCommand& one : commands) {
     ItemEncoder encoder{keys_, {}};
+    encoder.text.reserve(kUsualItemBytes);
     auto [question, key] = std::visit(encoder, one);
     batch.questions.push_back(question);
     command.Arg(key);

@@ -22,8 +22,9 @@ namespace distlock::store {
 
 class CommandBuilder {
  public:
-  CommandBuilder() {
-    bytes_.reserve(kUsualBytes);
+  // `usual`: how long the command may become; more only costs a copy.
+  explicit CommandBuilder(size_t usual = kUsualBytes) {
+    bytes_.reserve(usual);
     bytes_.resize(kHeadBytes);
   }
 
@@ -48,7 +49,7 @@ class CommandBuilder {
   }
 
  private:
-  // Of a script that knows one lock; more only costs a copy.
+  // Of a script that knows one lock.
   static constexpr size_t kUsualBytes = 640;
   static constexpr size_t kHeadBytes = 5;  // as most have: *23\r\n
 
