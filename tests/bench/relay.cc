@@ -97,11 +97,11 @@ class Upstream {
   bool woken_ = false;
 };
 
-// One stream. It reads again at once, and writes an answer when the one before it has left. Never freed: a relay lives
-// for one measurement.
-class RelayedStream {
+// One call. A stream reads again at once, and writes an answer when the one before it has left; it is never freed, since a
+// relay lives for one measurement. A unary call ends with its answer.
+class RelayedCall {
  public:
-  RelayedStream(grpc::AsyncGenericService& service, grpc::ServerCompletionQueue& queue, Upstream& upstream)
+  RelayedCall(grpc::AsyncGenericService& service, grpc::ServerCompletionQueue& queue, Upstream& upstream)
       : service_(service), queue_(queue), upstream_(upstream) {
     service_.RequestCall(&context_, &stream_, &queue_, &queue_, &come_);
   }
@@ -113,13 +113,14 @@ class RelayedStream {
     grpc::Slice slice;
     if (!in_.DumpToSingleSlice(&slice).ok()) return;
     std::string command(reinterpret_cast<const char*>(slice.begin()), slice.size());
-    stream_.Read(&in_, &read_);
+    if (!is_unary_) stream_.Read(&in_, &read_);
     upstream_.Ask({std::move(command), [this](std::string answer) { Write(std::move(answer)); }});
   }
 
   void Write(std::string answer) {
     const grpc::Slice slice(answer);
     out_ = grpc::ByteBuffer(&slice, 1);
+    if (is_unary_) return stream_.WriteAndFinish(out_, grpc::WriteOptions(), grpc::Status::OK, &finished_);
     if (unwritten_.fetch_add(1) == 0) stream_.Write(out_, &written_);
   }
 
@@ -130,18 +131,21 @@ class RelayedStream {
   grpc::GenericServerAsyncReaderWriter stream_{&context_};
   grpc::ByteBuffer in_;
   grpc::ByteBuffer out_;
-  grpc::Status status_;
+  bool is_unary_ = false;
   std::atomic<int> unwritten_{0};  // at most two: one command is in flight
   Step come_ = [this](bool ok) {
     if (!ok) return;
-    new RelayedStream(service_, queue_, upstream_);
+    new RelayedCall(service_, queue_, upstream_);
+    is_unary_ = context_.method() == kRelayUnary;
     stream_.Read(&in_, &read_);
   };
   Step read_ = [this](bool ok) { ok ? OnRead() : stream_.Finish(grpc::Status::OK, &finished_); };
   Step written_ = [this](bool ok) {
     if (unwritten_.fetch_sub(1) == 2 && ok) stream_.Write(out_, &written_);
   };
-  Step finished_ = [](bool) {};
+  Step finished_ = [this](bool) {
+    if (is_unary_) delete this;
+  };
 };
 
 }  // namespace
@@ -159,10 +163,10 @@ int RunRelay(const std::string& listen, const std::string& redis_socket) {
   const auto queue = builder.AddCompletionQueue();
   const auto server = builder.BuildAndStart();
   if (server == nullptr) return 1;
-  new RelayedStream(service, *queue, upstream);
+  new RelayedCall(service, *queue, upstream);
   void* tag = nullptr;
   bool ok = false;
-  while (queue->Next(&tag, &ok)) (*static_cast<RelayedStream::Step*>(tag))(ok);
+  while (queue->Next(&tag, &ok)) (*static_cast<RelayedCall::Step*>(tag))(ok);
   return 0;
 }
 

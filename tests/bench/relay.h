@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The least that a broker must do: each message of a stream is a Redis command, which one connection carries for all
-// streams, and its answer goes back as a message. No lock, lease, fencing token, check or metric. What it needs is the
+// The least that a broker must do: each message of a stream, or each unary call, is a Redis command, which one connection
+// carries for all, and its answer goes back as a message. No lock, lease, fencing token, check or metric. What it needs is the
 // price of gRPC, of the machine's wake-ups and of Redis' socket; what distlockd needs beyond that is its own.
 #pragma once
 
@@ -12,6 +12,9 @@
 #include "bench/load.h"
 
 namespace distlock::bench {
+
+inline constexpr const char* kRelayStream = "/bench.Relay/Stream";
+inline constexpr const char* kRelayUnary = "/bench.Relay/Unary";
 
 // In a process of its own: serves at `listen` (a gRPC address) until it is killed. Returns the exit code.
 int RunRelay(const std::string& listen, const std::string& redis_socket);
@@ -33,5 +36,7 @@ class Relay {
 // `clients` connections to a relay at `target`, each with one stream and one command in flight: SET NX PX and
 // compare-and-delete. The scripts are loaded through `lab`.
 std::unique_ptr<Load> RelayClients(const Lab& lab, std::string target, size_t clients);
+// As they, with one unary call in flight.
+std::unique_ptr<Load> RelayUnaryClients(const Lab& lab, const std::string& target, size_t clients);
 
 }  // namespace distlock::bench

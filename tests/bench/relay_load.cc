@@ -32,7 +32,7 @@ class RelayCaller final : public internal::BidiCall<grpc::ByteBuffer, grpc::Byte
         done_(std::move(done)) {
     context().set_wait_for_ready(true);
     sent_ = NowNanos();
-    StartCall(stub_.PrepareCall(&context(), "/bench.Relay/Relay", SharedCallThread().queue()), acquire_);
+    StartCall(stub_.PrepareCall(&context(), kRelayStream, SharedCallThread().queue()), acquire_);
     StartRead(&in_);
   }
 

@@ -64,11 +64,14 @@ Case Broker(const std::string& name, size_t sessions, size_t in_flight, const Pl
           }};
 }
 
-Case Relayed(const std::string& name, size_t clients) {
+enum class Calls { kStream, kUnary };
+
+Case Relayed(const std::string& name, size_t clients, Calls calls) {
   return {name, [=](Lab& lab) -> Sample {
             try {
               const Relay relay(lab);
-              const auto load = RelayClients(lab, relay.target(), clients);
+              const bool streams = calls == Calls::kStream;
+              const auto load = streams ? RelayClients(lab, relay.target(), clients) : RelayUnaryClients(lab, relay.target(), clients);
               return Measure(lab.size(), {lab.redis_pid(), {relay.pid()}}, *load);
             } catch (const std::runtime_error& e) {
               return {{}, e.what()};
@@ -111,7 +114,7 @@ Section Lone(const Setup& setup) {
     section.cases.push_back(Direct(plain, DirectKind::kSetNx, goal.clients));
     section.cases.push_back(Direct(fenced, DirectKind::kFenced, goal.clients));
     section.cases.push_back(Direct(scripts, DirectKind::kScripts, goal.clients));
-    section.cases.push_back(Relayed(relay, goal.clients));
+    section.cases.push_back(Relayed(relay, goal.clients, Calls::kStream));
     section.cases.push_back(Broker(broker, goal.clients, 1));
     section.comparisons.push_back({n + " against a bare relay", Kind::kRatio, broker, relay, "pairs/s", "", ""});
     section.comparisons.push_back(
@@ -147,11 +150,14 @@ Section Unary(const Setup& setup) {
     const std::string plain = n + " direct, SET NX + compare-and-delete";
     const std::string fenced = n + " direct, fenced SET NX + compare-and-delete";
     const std::string scripts = n + " direct, our scripts";
+    const std::string relay = n + " through a bare relay, unary, SET NX + compare-and-delete";
     const std::string broker = n + " through the broker, unary";
     section.cases.push_back(Direct(plain, DirectKind::kSetNx, goal.clients));
     section.cases.push_back(Direct(fenced, DirectKind::kFenced, goal.clients));
     section.cases.push_back(Direct(scripts, DirectKind::kScripts, goal.clients));
+    section.cases.push_back(Relayed(relay, goal.clients, Calls::kUnary));
     section.cases.push_back(UnaryCalls(broker, goal.clients));
+    section.comparisons.push_back({n + " against a bare relay", Kind::kRatio, broker, relay, "pairs/s", "", ""});
     section.comparisons.push_back(
         {n + " against SET NX", Kind::kRatio, broker, plain, "pairs/s", goal.must, goal.ambitious});
     section.comparisons.push_back(
