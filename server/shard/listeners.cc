@@ -14,7 +14,12 @@ void Listeners::Attach(core::SessionId session, std::shared_ptr<Sink> sink) {
   listeners_[session].sink = std::move(sink);
 }
 
-void Listeners::Detach(core::SessionId session) { listeners_.erase(session); }
+void Listeners::Detach(core::SessionId session) {
+  const auto it = listeners_.find(session);
+  if (it == listeners_.end()) return;
+  if (!it->second.events.empty()) leaving_.push_back(std::move(it->second));
+  listeners_.erase(it);
+}
 
 bool Listeners::MayHoldMany(core::SessionId session) const {
   const auto it = listeners_.find(session);
@@ -40,6 +45,11 @@ void Listeners::Deliver() {
     told_.push_back(it->second.sink);
   }
   addressed_.clear();
+  for (Listener& listener : leaving_) {
+    listener.sink->OnEvents(shard_, std::move(listener.events));
+    told_.push_back(std::move(listener.sink));
+  }
+  leaving_.clear();
 }
 
 }  // namespace distlock::shard

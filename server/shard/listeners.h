@@ -21,7 +21,8 @@ class Listeners {
   explicit Listeners(int shard) : shard_(shard) {}
 
   void Attach(core::SessionId session, std::shared_ptr<Sink> sink);
-  void Detach(core::SessionId session);  // with what is gathered for it; unknown sessions are ignored
+  // What is gathered for it is still told: it may be a grant that its caller has to give back. Unknown sessions are ignored.
+  void Detach(core::SessionId session);
   void Gather(core::Notify&& notify);
   // Tells each, and keeps whom it told.
   void Deliver();
@@ -40,6 +41,7 @@ class Listeners {
 
   const int shard_;
   absl::flat_hash_map<core::SessionId, Listener> listeners_;
+  std::vector<Listener> leaving_;  // detached, with events
   std::vector<std::shared_ptr<Sink>> told_;
   std::vector<core::SessionId> addressed_;  // whose `events` became non-empty, in that order
 };

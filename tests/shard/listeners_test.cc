@@ -39,7 +39,8 @@ TEST(Listeners, EachHearsOfATurnOnceInOrder) {
   EXPECT_TRUE(listeners.TakeTold().empty());
 }
 
-TEST(Listeners, DetachedHearsNothingMoreAndIsLetGo) {
+// What crosses the end of a call must be heard: a grant is given back by whoever asked for it.
+TEST(Listeners, DetachedHearsWhatIsGatheredAndNothingMoreAndIsLetGo) {
   Listeners listeners(7);
   auto sink = std::make_shared<Recorder>();
   listeners.Attach(1, sink);
@@ -47,10 +48,12 @@ TEST(Listeners, DetachedHearsNothingMoreAndIsLetGo) {
   listeners.Detach(1);
   listeners.Detach(1);
   listeners.Gather(To(1, 11));
-  listeners.Deliver();
-  EXPECT_TRUE(sink->calls.empty());
-  EXPECT_EQ(sink.use_count(), 1);
   EXPECT_EQ(listeners.size(), 0u);
+  listeners.Deliver();
+  listeners.Deliver();
+  EXPECT_EQ(sink->calls, (std::vector<std::vector<core::RequestId>>{{10}}));
+  EXPECT_EQ(listeners.TakeTold(), (std::vector<std::shared_ptr<Sink>>{sink}));
+  EXPECT_EQ(sink.use_count(), 1);
 }
 
 TEST(Listeners, AttachedAgainHearsOfBothInOneCall) {

@@ -22,7 +22,10 @@ using std::chrono::minutes;
 
 class RecordingObserver : public Observer {
  public:
-  void OnFact(const core::Fact&) override { ++facts; }
+  void OnFact(const core::Fact& fact) override {
+    ++facts;
+    if (fact.kind == core::FactKind::kGranted && on_granted) on_granted();
+  }
   void OnStoreState(int, bool up, const std::string&) override { up ? ++ups : ++downs; }
   void OnLoopLag(core::Duration lag) override {
     EXPECT_GE(lag, core::Duration::zero());
@@ -34,6 +37,7 @@ class RecordingObserver : public Observer {
     ok ? ++replies : ++failures;
   }
   void OnStoreFailure(size_t, std::optional<core::FailureKind> why) override { unknown += !why.has_value(); }
+  std::function<void()> on_granted;  // on the shard's thread; set before the shard starts
   std::atomic<int> facts = 0, ups = 0, downs = 0, lags = 0, replies = 0, failures = 0, unknown = 0;
 };
 
@@ -252,6 +256,18 @@ TEST_F(ShardSetTest, WhoIsToldOfADrainIsLetGo) {
   set_->Drain(minutes(1), [caller = std::move(caller)] { caller->set_value(); });
   told.get();
   EXPECT_TRUE(Eventually([&] { return there.expired(); })) << "although no other mail comes";
+}
+
+TEST_F(ShardSetTest, AGrantThatCrossesTheEndOfItsCallIsHeard) {
+  Make();
+  core::SessionId session = 0;
+  observer_.on_granted = [&] { set_->Post(0, core::StreamEnded{session}); };
+  set_->Start();
+  session = set_->NewSessionId();
+  auto acquire = AcquireOf(session, 1, "a");
+  acquire.detached = true;
+  ASSERT_TRUE(set_->TryPost(0, std::move(acquire), session, sink_));
+  EXPECT_TRUE(sink_->AwaitOne<core::Granted>()) << "only who asked can give it back";
 }
 
 TEST_F(ShardSetTest, ASecondDrainShortensTheFirst) {
