@@ -345,11 +345,11 @@ void Broker::EndBundle(Bundle& bundle) {
     } else if (const auto waiter = waiters_.find(owner); waiter != waiters_.end() && waiter->second->bundle == &bundle) {
       waiter->second->bundle = nullptr;
       Withdraw(*waiter->second);
-    } else if (bundle.straggler_until > now_ && !leases_.contains(owner)) {
+    } else if (bundle.straggler_until != Instant{} && !leases_.contains(owner)) {
       GiveBack& give_back =
           StartGiveBack(part.spec.name, owner, /*waiting=*/true, Duration::zero(), part.spec.ttl + part.spec.lock_delay);
       give_back.straggler_until = std::max(give_back.straggler_until, bundle.straggler_until);
-      give_back.overtaken = true;
+      give_back.overtaken |= bundle.straggler_until > now_;
       PursueGiveBack(give_back);
     }
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Several locks of one request: all or nothing.
+#include <set>
+
 #include "several.h"
 
 namespace distlock::core {
@@ -148,6 +150,36 @@ TEST(Bundle, WhatAnUnansweredCallMayHaveTakenIsGivenBack) {
   t.Reply(all.op, AcquireAllDone{{{41, t.StoreNow()}, {42, t.StoreNow()}}});
   EXPECT_EQ(t.broker.Stats().leases, 0u);
   EXPECT_EQ(t.broker.Stats().discards, 2u) << "until the store has confirmed it";
+}
+
+// However long ago it ran: what it took stays taken for its ttl.
+TEST(Bundle, WhatAnUnansweredCallMayHaveTakenIsGivenBackAlsoLongAfterIt) {
+  for (const bool stream_ends : {true, false}) {
+    Several t;
+    t.Hold(1, 1, "x", 50);  // an answer, so that the store's clock is known
+    t.Do(t.All({"a", "b"}));
+    const auto ask = t.Take<StoreAcquireAll>();
+    t.Do(StoreDown{"reset"});
+    t.Reply(ask.op, StoreUnknown{"reset"});
+    for (uint64_t i = 1; i <= 4; ++i) {
+      t.Pass(seconds(1));
+      t.Do(Heartbeat{1, i});
+    }
+    if (stream_ends) {
+      t.Do(StreamEnded{1});
+    } else {
+      t.Pass(milliseconds(1500));
+      EXPECT_EQ(t.Event<Refused>(1, 8).reason, RefusalReason::kStoreUnavailable);
+    }
+    t.StoreComesUp();
+    std::set<OwnerId> given_back;
+    while (t.Count<StoreWithdraw>() > 0) {
+      const auto withdraw = t.Take<StoreWithdraw>();
+      given_back.insert(withdraw.owner);
+      t.Reply(withdraw.op, GiveBackDone{.was_holder = true});
+    }
+    EXPECT_TRUE(given_back.contains(Owner(1)) && given_back.contains(Owner(2))) << stream_ends;
+  }
 }
 
 TEST(Bundle, WhatAnUnansweredCallMayYetTakeIsGivenBackAlsoWhereTheLockWasFoundHeld) {
