@@ -100,7 +100,7 @@ void Validator::RequestId(std::string_view id) {
 LeaseId Validator::Lease(std::string_view text, std::string_view field) {
   if (auto lease = DecodeLeaseId(text)) {
     // The id is not signed, and an older one may stem from looser limits.
-    lease->ttl = std::min(lease->ttl, limits_.max_ttl);
+    lease->ttl = std::clamp(lease->ttl, limits_.min_ttl, limits_.max_ttl);
     return *std::move(lease);
   }
   Bad(std::string(field), text.empty() ? "is empty; pass the lease_id of the Grant"
@@ -168,6 +168,11 @@ core::Acquire Validator::Spec(const v1::LockSpec& spec, std::string_view path, b
     acquire.max_wait = Time(spec.max_wait(), {}, limits_.max_wait, Field(path, "max_wait"));
   }
   acquire.max_hold = Time(spec.max_hold(), {}, kMaxHoldBound, Field(path, "max_hold"));
+  // It cuts the ttl of a detached lease; one shorter than a grant takes to arrive could only be asked for again and again.
+  if (detached && acquire.max_hold > core::Duration::zero() && acquire.max_hold < limits_.min_ttl) {
+    Bad(Field(path, "max_hold"), absl::StrCat("is ", Show(acquire.max_hold), "; of a detached lease allowed are 0, or at least ",
+                                              Show(limits_.min_ttl)));
+  }
   acquire.lock_delay =
       std::chrono::ceil<milliseconds>(Time(spec.lock_delay(), {}, limits_.max_lock_delay, Field(path, "lock_delay")));
 

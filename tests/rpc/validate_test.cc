@@ -79,7 +79,25 @@ TEST(Validate, ALeaseIdCannotAskForMoreThanTheLimits) {
   EXPECT_EQ(check.Lease(EncodeLeaseId(lease), "lease_id").ttl, seconds(60));
   lease.ttl = seconds(59);
   EXPECT_EQ(check.Lease(EncodeLeaseId(lease), "lease_id").ttl, seconds(59));
+  lease.ttl = std::chrono::milliseconds(1);
+  EXPECT_EQ(check.Lease(EncodeLeaseId(lease), "lease_id").ttl, seconds(1)) << "no grant has so short a one";
   EXPECT_TRUE(check.ok());
+}
+
+// Its ttl is cut to max_hold, and nobody could hold anything for so short.
+TEST(Validate, MaxHoldOfADetachedLeaseIsNoShorterThanATtl) {
+  Limits limits;
+  v1::LockSpec spec;
+  spec.set_key("k");
+  for (const auto& [max_hold, ok] : {std::pair{Time(0), true}, {Time(0, 999'999'999), false}, {Time(1), true}}) {
+    *spec.mutable_max_hold() = max_hold;
+    Validator check(limits);
+    check.Spec(spec, "lock", /*detached=*/true);
+    EXPECT_EQ(check.ok(), ok) << max_hold.ShortDebugString();
+    if (!ok) {
+      EXPECT_THAT(check.Refusal().message(), HasSubstr("lock.max_hold"));
+    }
+  }
 }
 
 TEST(Validate, MaxWaitOfZeroIsOneTry) {
