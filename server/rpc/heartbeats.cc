@@ -43,7 +43,8 @@ std::optional<core::HeartbeatAck> Heartbeats::Answered(int shard, core::Heartbea
   joined.limits.insert(joined.limits.end(), ack.limits.begin(), ack.limits.end());
   if (found->missing != 0) return std::nullopt;
   core::HeartbeatAck complete = std::move(joined);
-  pending_.erase(found);
+  // Shards answer in order: what is older and still missing was lost, in a full mailbox.
+  pending_.erase(pending_.begin(), found + 1);
   // A limit is one only below the validity that came out in the end.
   std::erase_if(complete.limits, [&](const core::LeaseLimit& l) { return l.valid_for >= complete.valid_for; });
   return complete;

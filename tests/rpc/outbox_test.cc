@@ -142,6 +142,18 @@ TEST(Heartbeats, AShardThatJoinsIsWaitedFor) {
   EXPECT_FALSE(heartbeats.Answered(4, Ack(2))) << "the client has that answer";
 }
 
+// A shard's full mailbox may have lost it. Who waits for it for ever gathers every grant.
+TEST(Heartbeats, OneThatAShardNeverAnswersEndsWithTheNextThatAllAnswer) {
+  Heartbeats heartbeats;
+  heartbeats.Sent(1, 0b11);
+  EXPECT_FALSE(heartbeats.Answered(0, Ack(1)));
+  heartbeats.Sent(2, 0b11);
+  EXPECT_FALSE(heartbeats.Answered(0, Ack(2)));
+  EXPECT_TRUE(heartbeats.Answered(1, Ack(2)));
+  EXPECT_THAT(heartbeats.Joined(2), testing::ElementsAre(2)) << "the one before it is not asked for again";
+  EXPECT_FALSE(heartbeats.Answered(1, Ack(1))) << "it says nothing new";
+}
+
 TEST(Heartbeats, AreBounded) {
   Heartbeats heartbeats;
   for (uint64_t seq = 1; seq <= 1000; ++seq) heartbeats.Sent(seq, 0b11);
