@@ -42,8 +42,9 @@ std::string_view FirstWord(std::string_view text) {
 
 ErrorClass ClassifyError(std::string_view text) {
   bool in_script = Contains(text, "script: ") || Contains(text, "in script");
-  // Redis 6: "ERR Error running script (call to f_<sha>): @user_script:12: -OOM command not allowed ..."
-  if (text.starts_with("ERR Error running script")) {
+  // Redis 6: "ERR Error running script (call to f_<sha>): @user_script:12: -OOM command not allowed ...", and what redis.pcall
+  // is told begins with "@user_script: 12: -".
+  if (text.starts_with("ERR Error running script") || text.starts_with("@user_script:")) {
     in_script = true;
     const size_t inner = text.find(": -");
     if (inner == std::string_view::npos) return ErrorClass::kUnknown;
