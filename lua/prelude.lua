@@ -26,10 +26,16 @@ local function tell(watchers, holder)
   end
 end
 
+-- Whether a key may live for so long.
+local function is_px(ttl, delay)
+  local px = tonumber(ttl) + tonumber(delay)
+  return px > 0 and px <= MAX_PX
+end
+
 -- Of an EXCLUSIVE holder: nil unless the value has our shape: 1;owner;token;since_us;ttl_ms;delay_ms;info
 local function parse_holder(value)
   local owner, token, since, ttl, delay = string.match(value, '^1;(%x+);(%d+);(%d+);(%d+);(%d+);')
-  if not owner or #owner ~= 32 or #token > 16 then return nil end
+  if not owner or #owner ~= 32 or #token > 16 or not is_px(ttl, delay) then return nil end
   return {kind = 'x', owner = owner, token = token, since = since, ttl = ttl, delay = delay, value = value}
 end
 
@@ -42,7 +48,7 @@ end
 local function parse_slot(owner, slot)
   local expiry, token, since, ttl, delay, permits, info =
     string.match(slot or '', '^(%d+);(%d+);(%d+);(%d+);(%d+);(%d+);(.*)$')
-  if not expiry or tonumber(expiry) <= now then return nil end
+  if not expiry or tonumber(expiry) <= now or not is_px(ttl, delay) then return nil end
   return {owner = owner, expiry = tonumber(expiry), token = token, since = since, ttl = ttl, delay = delay,
     permits = tonumber(permits), info = info}
 end

@@ -4,7 +4,7 @@
 import pytest
 
 from lock import (FOREIGN, GONE, GRANTED, HELD, NOT_HOLDER, QUEUED, RELEASED, RENEWED, SHA, TENDED, TTL_MS, VERBS, WITHDRAWN,
-                  load, owner)
+                  Lock, load, owner)
 from resp import ReplyError
 
 MAKE = {
@@ -65,6 +65,18 @@ def test_foreign_holder_shape(lock, redis, value):
     assert lock.renew((lock, 1, TTL_MS))[2:] == [2]
     assert lock.withdraw(1)[0] == GONE
     assert lock.snapshot() == before
+
+
+@pytest.mark.parametrize("ttl, delay", [("5", "9" * 20), ("9" * 20, "5"), (str(2**31 - 1), "1")])
+def test_a_holder_of_odd_times_costs_only_its_own_renewal(redis, ttl, delay):
+    odd, good, readers = (Lock(redis, f"default/{name}") for name in "abc")
+    good.acquire(1)
+    redis("PEXPIRE", good.h, 500)
+    redis("SET", odd.h, f"1;{owner(1)};5;5;{ttl};{delay};", "PX", 60_000)
+    redis("HSET", readers.h, "holders", f"s;0;1;{10**16 * 2}", owner(1), f"{10**16 * 2};5;5;{ttl};{delay};1;")
+    redis("PEXPIRE", readers.h, 60_000)
+    assert good.renew((odd, 1, TTL_MS), (readers, 1, TTL_MS), (good, 1, TTL_MS))[2:] == [2, 2, 1]
+    assert redis("PTTL", good.h) > 500
 
 
 @pytest.mark.parametrize("value", ["", "x", "-1", "1.5", " 1", "0x10", "1e3", str(2**53 - 1), str(2**53), "9" * 400])
