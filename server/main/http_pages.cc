@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -84,12 +85,23 @@ ops::PageSection LockSection(shard::ShardSet& shards) {
 
 }  // namespace
 
-ops::HttpHandlers HttpPages(ops::Metrics& metrics, const rpc::Server& server, shard::ShardSet& shards) {
-  return {.metrics = [&metrics, &server, &shards] { return Metrics(metrics, server, shards); },
-          .not_ready = [&server] { return NotReady(server); },
+ops::HttpHandlers HttpPages::Handlers() {
+  return {.metrics =
+              [this] {
+                const Serving* at = serving();
+                return at == nullptr ? metrics_.Text() : Metrics(metrics_, at->server, at->shards);
+              },
+          .not_ready =
+              [this] {
+                const Serving* at = serving();
+                return at == nullptr ? std::string("waiting for the store") : NotReady(at->server);
+              },
           .page =
-              [&server, &shards] {
-                return std::vector<ops::PageSection>{BrokerSection(server.Status()), LockSection(shards)};
+              [this] {
+                const Serving* at = serving();
+                using Sections = std::vector<ops::PageSection>;
+                if (at == nullptr) return Sections{{.title = "Broker", .columns = {}, .rows = {{"store", "not reached yet"}}}};
+                return Sections{BrokerSection(at->server.Status()), LockSection(at->shards)};
               }};
 }
 

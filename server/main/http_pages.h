@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the HTTP port shows. The handlers run on its threads; everything they refer to outlives them.
+// What the HTTP port shows, from the start on: a process that waits for its store lives, and is not ready. The handlers run on the
+// port's threads; everything they refer to outlives them.
 #pragma once
+
+#include <atomic>
 
 #include "ops/http.h"
 #include "ops/metrics.h"
@@ -10,6 +13,26 @@
 
 namespace distlock {
 
-ops::HttpHandlers HttpPages(ops::Metrics& metrics, const rpc::Server& server, shard::ShardSet& shards);
+class HttpPages {
+ public:
+  explicit HttpPages(ops::Metrics& metrics) : metrics_(metrics) {}
+  HttpPages(const HttpPages&) = delete;
+  HttpPages& operator=(const HttpPages&) = delete;
+
+  ops::HttpHandlers Handlers();
+  // The store was found, and these serve.
+  struct Serving {
+    const rpc::Server& server;
+    shard::ShardSet& shards;
+  };
+  // Once; `serving` stays until no handler runs any more.
+  void Show(const Serving* serving) { serving_.store(serving, std::memory_order_release); }
+
+ private:
+  const Serving* serving() const { return serving_.load(std::memory_order_acquire); }
+
+  ops::Metrics& metrics_;
+  std::atomic<const Serving*> serving_ = nullptr;
+};
 
 }  // namespace distlock

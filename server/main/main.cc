@@ -37,6 +37,22 @@ int Serve(const ops::Options& options) {
   Wakeups wakeups;
   RaiseFileLimit();
   const std::string broker_id = rpc::RandomHex(8);
+  ops::Metrics metrics(DISTLOCK_VERSION);
+  HttpPages pages(metrics);
+  std::unique_ptr<ops::HttpServer> http;
+  const auto open_http = [&] {
+    if (http != nullptr || options.http.empty()) return absl::OkStatus();
+    auto started = ops::HttpServer::Start(options.http, pages.Handlers());
+    if (started.ok()) http = *std::move(started);
+    return started.status();
+  };
+  const auto http_shown = [&] {
+    return http == nullptr ? "off" : options.http.substr(0, options.http.rfind(':') + 1) + std::to_string(http->port());
+  };
+  if (options.wait_for_store) {
+    if (const absl::Status opened = open_http(); !opened.ok()) return Fail(opened, kExitConfiguration);
+    ops::Info("distlockd starts", {{"http", http_shown()}});
+  }
   const auto setup = PrepareStore(options, broker_id, wakeups);
   if (absl::IsCancelled(setup.status())) return 0;
   if (!setup.ok()) {
@@ -44,7 +60,6 @@ int Serve(const ops::Options& options) {
     return Fail(setup.status(), misconfigured ? kExitConfiguration : kExitStoreUnavailable);
   }
 
-  ops::Metrics metrics(DISTLOCK_VERSION);
   Recorder recorder(metrics, static_cast<int>(options.shards));
   shard::ShardSet shards({.shards = static_cast<int>(options.shards),
                           .mailbox_capacity = static_cast<size_t>(options.mailbox_capacity),
@@ -67,17 +82,14 @@ int Serve(const ops::Options& options) {
   const absl::Cleanup unwatch = [&recorder] { recorder.Unwatch(); };
   drainer.Attach(server->get());
 
-  std::unique_ptr<ops::HttpServer> http;
-  if (!options.http.empty()) {
-    auto started = ops::HttpServer::Start(options.http, HttpPages(metrics, **server, shards));
-    if (!started.ok()) return Fail(started.status(), kExitConfiguration);
-    http = *std::move(started);
-  }
+  const HttpPages::Serving serving{**server, shards};
+  // Its threads end before what they show.
+  const absl::Cleanup close_http = [&http] { http.reset(); };
+  pages.Show(&serving);
+  if (const absl::Status opened = open_http(); !opened.ok()) return Fail(opened, kExitConfiguration);
   if (!recorder.AwaitStore(kStoreUpGrace)) ops::Warn("the store is not up yet; serving, NOT_SERVING by health");
-  const std::string http_shown =
-      http == nullptr ? "off" : options.http.substr(0, options.http.rfind(':') + 1) + std::to_string(http->port());
   ops::Info("distlockd ready", {{"listen", absl::StrJoin((*server)->addresses(), ",")},
-                                {"http", http_shown},
+                                {"http", http_shown()},
                                 {"redis", setup->shown},
                                 {"broker_id", broker_id}});
 

@@ -38,7 +38,7 @@ absl::Status UseUrl(const ops::Options& options, StoreSetup& setup) {
   if (!options.redis_user.empty()) setup.options.url.user = options.redis_user;
   if (options.redis_password_file.empty()) return absl::OkStatus();
   auto password = ops::ReadSecretFile(options.redis_password_file);
-  if (!password.ok()) return password.status();
+  if (!password.ok()) return absl::InvalidArgumentError(password.status().message());
   setup.options.url.password = *std::move(password);
   // Read anew at each connect, so that a rotated password is found without a restart.
   setup.options.credentials = [user = setup.options.url.user, first = setup.options.url.password,
@@ -60,12 +60,17 @@ absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::
   absl::Status chosen = options.redis.empty() ? UseEmbedded(options, setup) : UseUrl(options, setup);
   if (!chosen.ok()) return chosen;
 
+  const auto warn = [](const absl::Status& problem) {
+    static ops::LogLimit limit(absl::Seconds(10));
+    if (limit.Pass()) ops::Warn("waiting for the store", {{"error", std::string(problem.message())}});
+  };
+  store::CheckWatch watch{.on_problem = nullptr, .stopped = [&wakeups] { return wakeups.Wait(absl::ZeroDuration()) == Wake::kStop; }};
+  if (options.wait_for_store) watch.on_problem = warn;
   while (true) {
-    const auto checked = store::CheckStore(setup.options, ToCore(options.store_timeout));
+    const auto checked = store::CheckStore(setup.options, ToCore(options.store_timeout), watch);
     if (checked.ok()) break;  // its warnings come again from the first connection
     if (!absl::IsUnavailable(checked.status()) || !options.wait_for_store) return checked.status();
-    static ops::LogLimit limit(absl::Seconds(10));
-    if (limit.Pass()) ops::Warn("waiting for the store", {{"error", std::string(checked.status().message())}});
+    warn(checked.status());
     if (wakeups.Wait(kRetryCheck) == Wake::kStop) return absl::CancelledError("stopped while waiting for the store");
   }
   setup.options.on_problem = [](const absl::Status& problem) {

@@ -23,7 +23,7 @@ struct StoreSetup {
 };
 
 // Unavailable, unfit or a wrong URL: one line that says what and why. With --wait-for-store an unavailable store is
-// asked again until it answers; Cancelled when SIGTERM came first.
+// asked again until it answers. Cancelled when SIGTERM came first.
 absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::string& broker_id, Wakeups& wakeups);
 
 // Shard 0 is known to the store as `broker_id`, the others by names of their own. `setup` outlives the factory.

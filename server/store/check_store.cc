@@ -15,6 +15,7 @@ constexpr core::OwnerId kFirst{0xfe};
 constexpr core::OwnerId kSecond{0xff};
 constexpr std::chrono::seconds kProbeLife{2};
 constexpr int kClosingTurns = 100;
+constexpr std::chrono::milliseconds kAskStopped{100};
 
 // On a lock that nobody else uses and that leaves nothing behind: every right that the scripts need. Those that are not here (watch would
 // leave its broker's name) run the same commands.
@@ -32,16 +33,22 @@ std::vector<core::StoreCommand> ProbeCommands(const core::LockName& name) {
 
 class Checker : public StoreListener {
  public:
-  Checker(uv_loop_t* loop, RedisStoreOptions options, core::Duration timeout)
+  Checker(uv_loop_t* loop, RedisStoreOptions options, core::Duration timeout, CheckWatch watch)
       : loop_(loop),
+        watch_(std::move(watch)),
         url_(options.url.Masked()),
         probe_(ProbeCommands(core::LockName::Encode("distlock", Cat("start-up check of ", options.codec.broker_id)))),
         store_(loop, Wire(std::move(options))),
         timer_(loop, [this] {
           End(last_problem_.ok() ? absl::UnavailableError(Cat(url_, ": no answer in time; is it the right address?"))
                                  : last_problem_);
+        }),
+        stop_timer_(loop, [this] {
+          if (watch_.stopped()) return End(absl::CancelledError("stopped"));
+          stop_timer_.Start(kAskStopped);
         }) {
     timer_.Start(timeout);
+    if (watch_.stopped) stop_timer_.Start(kAskStopped);
     store_.Start(this);
   }
 
@@ -49,6 +56,7 @@ class Checker : public StoreListener {
     uv_run(loop_, UV_RUN_DEFAULT);
     store_.Stop();
     timer_.Stop();
+    stop_timer_.Stop();
     if (!result_.ok()) return result_;
     return std::move(warnings_);
   }
@@ -59,7 +67,8 @@ class Checker : public StoreListener {
     options.codec.queue_slot = kProbeLife;
     options.on_problem = [this](const absl::Status& why) {
       last_problem_ = why;
-      if (!absl::IsUnavailable(why)) End(why);
+      if (!absl::IsUnavailable(why)) return End(why);
+      if (watch_.on_problem) watch_.on_problem(why);
     };
     options.on_warning = [this](const std::string& warning) { Warn(warning); };
     return options;
@@ -116,6 +125,7 @@ class Checker : public StoreListener {
   }
 
   uv_loop_t* const loop_;
+  const CheckWatch watch_;
   const std::string url_;
   const std::vector<core::StoreCommand> probe_;
   size_t next_ = 0;
@@ -126,11 +136,12 @@ class Checker : public StoreListener {
   std::vector<std::string> warnings_;
   RedisStore store_;
   LoopTimer timer_;
+  LoopTimer stop_timer_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::string>> CheckStore(RedisStoreOptions options, core::Duration timeout) {
+absl::StatusOr<std::vector<std::string>> CheckStore(RedisStoreOptions options, core::Duration timeout, CheckWatch watch) {
   if (options.url.kind == RedisUrl::Kind::kTls) {
     if (auto tls = NewTls(options.url); !tls.ok()) {
       return absl::Status(tls.status().code(), Cat(options.url.Masked(), ": ", tls.status().message()));
@@ -138,7 +149,7 @@ absl::StatusOr<std::vector<std::string>> CheckStore(RedisStoreOptions options, c
   }
   auto* loop = new uv_loop_t;
   uv_loop_init(loop);
-  auto result = Checker(loop, std::move(options), timeout).Run();
+  auto result = Checker(loop, std::move(options), timeout, std::move(watch)).Run();
   // A name look-up that hangs cannot be taken back: after a moment it keeps its loop, and nobody waits for it.
   for (int turn = 0; turn < kClosingTurns && uv_loop_alive(loop) != 0; ++turn) {
     uv_run(loop, UV_RUN_NOWAIT);

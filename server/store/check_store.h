@@ -19,6 +19,13 @@ namespace distlock::store {
 // Unavailable: not reached or not ready within `timeout`; asking again may help. Any other code: unfit until somebody
 // changes something. The message names the URL without its password, what is wrong, and what to do. The options'
 // callbacks are not used.
-absl::StatusOr<std::vector<std::string>> CheckStore(RedisStoreOptions options, core::Duration timeout);
+//
+// Meanwhile, on the caller's thread: `on_problem` hears of each new problem that may pass, and once `stopped` says so, which is
+// asked ten times a second, the check ends as Cancelled. Either may be unset.
+struct CheckWatch {
+  std::function<void(const absl::Status&)> on_problem;
+  std::function<bool()> stopped;
+};
+absl::StatusOr<std::vector<std::string>> CheckStore(RedisStoreOptions options, core::Duration timeout, CheckWatch watch = {});
 
 }  // namespace distlock::store

@@ -102,14 +102,27 @@ def test_an_address_in_use(world, listen):
 
 def test_it_waits_for_its_store_when_told(world):
     redis = Redis(world.folder, "late")
-    daemon = world.distlockd(redis.url, "--wait-for-store", await_ready=False)
-    eventually(lambda: "late.sock" in daemon.log(), "a word about waiting")
+    daemon = world.distlockd(redis.url, "--wait-for-store", "--store-timeout", "5m", await_ready=False)
+    eventually(lambda: "late.sock" in daemon.log(), "a word about waiting, long before the time is over")
     assert daemon.alive()
+    # It must not be restarted for its store.
+    assert daemon.get("/healthz")[0] == 200
+    status, text = daemon.get("/readyz")
+    assert status == 503 and "waiting for the store" in text
+    assert daemon.get("/")[0] == daemon.get("/metrics")[0] == 200
     try:
         redis.start()
         daemon.await_ready(daemon.serving)
+        eventually(lambda: daemon.get("/readyz")[0] == 200, "being ready")
+        assert "distlock_sessions" in daemon.get("/metrics")[1]
     finally:
         redis.kill()
+
+
+def test_whoever_waits_for_a_store_ends_when_told(world):
+    daemon = world.distlockd(f"unix://{world.folder}/never.sock", "--wait-for-store", "--store-timeout", "5m", await_ready=False)
+    eventually(lambda: "never.sock" in daemon.log(), "a word about waiting")
+    assert daemon.drain() == 0
 
 
 def test_print_config_shows_what_is_in_effect_without_secrets(world):
