@@ -5,6 +5,7 @@
 #include <absl/strings/ascii.h>
 #include <absl/strings/str_cat.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -62,17 +63,35 @@ Json GrantAsJson(const v1::Grant& grant) {
       .Number("waited_ms", FromProto(grant.waited()).count());
 }
 
-// Whole or not at all, and for nobody else's eyes.
+bool WriteAndClose(int fd, const std::string& content) {
+  if (fd < 0) return false;
+  const bool written = ::write(fd, content.data(), content.size()) == static_cast<ssize_t>(content.size());
+  return ::close(fd) == 0 && written;
+}
+
+// A file: whole or not at all, and for nobody else's eyes. Through a link, to what it leads to; into a pipe or a device, which must
+// not be replaced, and must not keep us waiting while the lease runs.
 bool WriteSecretFile(const std::string& path, const std::string& content) {
-  const std::string draft = absl::StrCat(path, ".", ::getpid());
-  const int fd = ::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  bool good = fd >= 0 && ::write(fd, content.data(), content.size()) == static_cast<ssize_t>(content.size());
-  if (fd >= 0) good = ::close(fd) == 0 && good;
-  good = good && ::rename(draft.c_str(), path.c_str()) == 0;
-  if (good) return true;
-  std::fprintf(stderr, "distlockctl: cannot write %s: %s\n", path.c_str(), std::strerror(errno));
-  if (fd >= 0) ::unlink(draft.c_str());
-  return false;
+  struct stat found {};
+  const bool exists = ::stat(path.c_str(), &found) == 0;
+  bool good = false;
+  if (exists && !S_ISREG(found.st_mode)) {
+    good = WriteAndClose(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC), content);
+  } else {
+    char* const resolved = exists ? ::realpath(path.c_str(), nullptr) : nullptr;
+    const std::string target = resolved != nullptr ? resolved : path;
+    std::free(resolved);
+    const std::string draft = absl::StrCat(target, ".", ::getpid());
+    const int fd = ::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    good = WriteAndClose(fd, content) && ::rename(draft.c_str(), target.c_str()) == 0;
+    if (!good && fd >= 0) {
+      const int why = errno;
+      ::unlink(draft.c_str());
+      errno = why;
+    }
+  }
+  if (!good) std::fprintf(stderr, "distlockctl: cannot write %s: %s\n", path.c_str(), std::strerror(errno));
+  return good;
 }
 
 // The request is repeated under the same request_id while only the connection breaks: the lock may be ours already.

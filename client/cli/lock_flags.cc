@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <vector>
 
 #include "context.h"
@@ -33,14 +35,15 @@ std::string UserName() {
 }
 
 void AddModeFlags(CLI::App& command, LockFlags& flags) {
+  const CLI::Range counts(uint32_t{1}, std::numeric_limits<uint32_t>::max());
   auto* shared = command.add_flag("-s,--shared", flags.shared, "Share it with other --shared holders: as a reader");
   auto* exclusive = command.add_flag("-x,--exclusive", flags.exclusive, "Hold it alone: as a writer (default)");
   auto* limit = command.add_option("--limit", flags.limit, "Semaphore of N permits; everybody names the same N")
                     ->option_text("N")
-                    ->check(CLI::PositiveNumber);
+                    ->check(counts);
   command.add_option("--permits", flags.permits, "With --limit: how many permits to take (default 1)")
       ->option_text("N")
-      ->check(CLI::PositiveNumber)
+      ->check(counts)
       ->needs(limit);
   shared->excludes(exclusive)->excludes(limit)->option_text(" ");
   exclusive->excludes(limit)->option_text(" ");
@@ -58,7 +61,11 @@ void AddWaitFlags(CLI::App& command, LockFlags& flags) {
 
 void AddLeaseFlags(CLI::App& command, LockFlags& flags) {
   AddDurationFlag(
-      command, "--ttl", [&flags](Millis value) { flags.ttl = value; },
+      command, "--ttl",
+      [&flags](Millis value) {
+        if (value <= Millis(0)) throw CLI::ValidationError("--ttl", "is 0; leave it out for the default");
+        flags.ttl = value;
+      },
       "How long the store keeps the lock without renewal, 1s to 1h (default 15s)");
   AddDurationFlag(
       command, "--max-hold", [&flags](Millis value) { flags.max_hold = value; },

@@ -47,7 +47,10 @@ int UsageError(const CLI::App& app, const CLI::ParseError& error, Context& conte
   std::string named = "distlockctl";
   for (const CLI::App* command : app.get_subcommands()) named += " " + command->get_name();
   context.json = WantsJson(args);
-  return context.Fail(distlock::cli::UsageFailure(std::string(error.what()) + "; see " + named + " --help"));
+  const std::vector<std::string> rest = app.remaining();
+  const bool no_command = app.get_subcommands().empty() && !rest.empty() && rest.front().rfind('-', 0) != 0;
+  const std::string what = no_command ? "'" + rest.front() + "' is no command" : error.what();
+  return context.Fail(distlock::cli::UsageFailure(what + "; see " + named + " --help"));
 }
 
 }  // namespace
@@ -59,6 +62,7 @@ int main(int argc, char** argv) {
   Context context;
   CLI::App app("Locks from the command line, through a distlock broker.", "distlockctl");
   app.require_subcommand(1);
+  app.set_version_flag("--version", "distlockctl " DISTLOCK_VERSION, "Print the version");
   app.footer(kFooter);
   distlock::cli::AddContextFlags(app, context);
   distlock::cli::AddRun(app, context, command_line);

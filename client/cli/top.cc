@@ -131,6 +131,7 @@ int PrintOnce(const Context& context, const TopArgs& args, std::shared_ptr<grpc:
 }
 
 int RunTop(const Context& context, const TopArgs& args) {
+  if (context.json) return context.Fail(UsageFailure("top shows text only; `ls --output json` and `watch --output json` are for programs"));
   if (!args.once && (::isatty(STDIN_FILENO) == 0 || ::isatty(STDOUT_FILENO) == 0)) {
     return context.Fail(UsageFailure("top needs a terminal; --once prints one frame as plain text"));
   }
@@ -148,7 +149,11 @@ void AddTop(CLI::App& app, Context& context) {
   auto args = std::make_shared<TopArgs>();
   top->add_option("--namespace", args->name_space, "Namespace to watch (default \"default\")")->type_name("NAME");
   AddDurationFlag(
-      *top, "--interval", [args](Millis value) { args->interval = std::max(value, Millis(100)); },
+      *top, "--interval",
+      [args](Millis value) {
+        if (value < Millis(100)) throw CLI::ValidationError("--interval", "is less than 100ms");
+        args->interval = value;
+      },
       "Between two looks (default 1s, at least 100ms)");
   top->add_flag("--once", args->once, "Print one frame as plain text, and end");
   AddContextFlags(*top, context);

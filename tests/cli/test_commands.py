@@ -18,6 +18,18 @@ def environment(text):
     return dict(row.split("=", 1) for row in text.splitlines())
 
 
+def test_what_is_no_command_is_named(ctl):
+    assert ctl("--version").stdout.startswith("distlockctl ")
+    done = ctl("lokc", "k")
+    assert done.returncode == 64 and "'lokc' is no command" in done.stderr
+    assert "A subcommand is required" in ctl().stderr
+
+
+def test_what_top_cannot_do_it_refuses(ctl):
+    for flags in (("-o", "json", "--once"), ("--interval", "50ms", "--once")):
+        assert ctl("top", *flags).returncode == 64, flags
+
+
 class TestForceRelease:
     def test_takes_it_and_says_from_how_many(self, ctl, broker):
         for _ in range(2):
@@ -68,6 +80,26 @@ class TestLease:
             text = f.read()
         assert environment(text)["DISTLOCK_LEASE_ID"]
         assert ctl("release", "-", text=text).stdout == "released\n"
+
+    def test_what_is_no_file_is_written_to_and_not_replaced(self, ctl, broker, folder):
+        real, link, pipe = (os.path.join(folder, name) for name in ("real", "link", "pipe"))
+        with open(real, "w", encoding="ascii") as f:
+            f.write("old")
+        os.symlink("real", link)
+        assert ctl("acquire", "k", "--lease-file", link).returncode == 0
+        assert os.path.islink(link)
+        with open(real, encoding="ascii") as f:
+            assert environment(f.read())["DISTLOCK_LEASE_ID"]
+        os.mkfifo(pipe)
+        assert ctl("acquire", "nobody-reads", "--lease-file", pipe).returncode == 70
+        assert broker.free("nobody-reads")
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        assert ctl("acquire", "read", "--lease-file", pipe).returncode == 0
+        assert environment(os.read(reader, 4096).decode())["DISTLOCK_LEASE_ID"]
+        os.close(reader)
+        assert stat.S_ISFIFO(os.stat(pipe).st_mode)
+        assert ctl("acquire", "full", "--lease-file", "/dev/full").returncode == 70
+        assert broker.free("full") and stat.S_ISCHR(os.stat("/dev/full").st_mode)
 
     def test_a_lease_nobody_could_be_told_is_given_back(self, ctl, broker, folder):
         done = ctl("acquire", "k", "--lease-file", os.path.join(folder, "no", "such", "folder"))

@@ -42,6 +42,17 @@ TEST(JsonLine, EscapesWhatWouldBreakTheLine) {
   EXPECT_EQ(Json().Text("k", "schl\xc3\xbcssel").Line(), "{\"k\":\"schl\xc3\xbcssel\"}");
 }
 
+TEST(JsonLine, IsUtf8WhateverItIsGiven) {
+  const std::string good = "\u00e9\u20ac\U0001f512\U0010ffff";
+  EXPECT_EQ(QuoteJson(good), '"' + good + '"');
+  for (const std::string bad : {"\xe9", "\xc3", "\xe2\x82", "\xff", "\x80"}) {
+    const std::string quoted = QuoteJson("a" + bad);
+    EXPECT_EQ(quoted.substr(0, 5), "\"a\xef\xbf\xbd") << testing::PrintToString(bad);
+  }
+  EXPECT_EQ(QuoteJson("\xe9z"), "\"\xef\xbf\xbdz\"");
+  EXPECT_EQ(QuoteJson("\xed\xa0\x80"), "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"") << "half of a pair";
+}
+
 TEST(JsonLine, KeepsTheOrder) {
   EXPECT_EQ(Json().Number("z", -1).Flag("a", true).Null("n").Texts("t", {"x", "y"}).List("l", {}).Line(),
             R"({"z":-1,"a":true,"n":null,"t":["x","y"],"l":[]})");
