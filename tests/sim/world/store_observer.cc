@@ -211,9 +211,9 @@ void StoreObserver::NoteTaken(int32_t index, const Holders& now, const Holders& 
 
 // A waiter whose broker has gone, and by the store's own word has been silent for a queue slot, would keep the lock for a ttl unused.
 void StoreObserver::CheckHears(int32_t index, const Place& place) {
-  // What asks itself need not be found alive. A dead broker's last commands may come late.
+  // Who calls is alive by calling, and who asks itself need not be found alive. A dead broker's last commands may come late.
   const bool may_ask = store_->script() == &lua::kAcquire || store_->script() == &lua::kBatch;
-  if (may_ask || !env_.dead_brokers.contains(place.broker_id)) return;
+  if (may_ask || store_->IsCaller(place.broker_id) || !env_.dead_brokers.contains(place.broker_id)) return;
   const std::string slot = locks_[static_cast<size_t>(index)].base + "b:" + place.broker_id;
   if (store_->model().String(slot)) return;
   env_.Fail(store_->name() + " gave " + env_.history.locks[static_cast<size_t>(index)] + " to lease " + std::to_string(place.lease) +

@@ -29,10 +29,20 @@ store::ReplyPtr StoreProcess::Run(int connection, std::string_view bytes) {
   for (const lua::ScriptSource* script : store::AllScripts()) {
     if (argv.size() > 1 && argv[0] == "EVALSHA" && argv[1] == script->sha1) script_ = script;
   }
+  argv_ = argv;
   if (after_call_) after_call_();
   script_ = nullptr;
   ScheduleExpiry();
   return reply;
+}
+
+bool StoreProcess::IsCaller(std::string_view broker_id) const {
+  // Which ARGV it is differs by verb. Only force names another one too: the third, through which the lock is held.
+  const size_t keys = script_ == nullptr ? argv_.size() : size_t{3 + 4};
+  for (size_t i = keys; i < argv_.size(); ++i) {
+    if (argv_[i] == broker_id && !(script_ == &lua::kForce && i == keys + 2)) return true;
+  }
+  return false;
 }
 
 void StoreProcess::OnMessage(int connection, std::function<void(std::string)> heard) {

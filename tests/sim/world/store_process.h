@@ -41,6 +41,8 @@ class StoreProcess : public Process {
   // Called when a call, or expiry, is over.
   // Of the call that AfterCall is told of; null: it was none of a script, or time that passed.
   const lua::ScriptSource* script() const { return script_; }
+  // Of that call: whether this broker makes it.
+  bool IsCaller(std::string_view broker_id) const;
   void AfterCall(std::function<void()> after) { after_call_ = std::move(after); }
   // A Sync, and with it a look, at that time of its clock.
   void LookAt(int64_t us) {
@@ -71,6 +73,7 @@ class StoreProcess : public Process {
   Instant expiry_at_ = kNever;
   uint64_t expiry_timer_ = 0;
   const lua::ScriptSource* script_ = nullptr;
+  Argv argv_;  // with script_
 };
 
 }  // namespace distlock::sim
