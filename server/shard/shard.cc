@@ -142,7 +142,7 @@ void Shard::EndTurn() {
   listeners_.Deliver();
   PublishStatus();
   if (observer_ != nullptr && lag_ >= core::Duration::zero()) observer_->OnLoopLag(lag_);
-  if (mail_done_ < mail_.size()) loop_.RequestTurn();
+  if (mail_done_ < mail_.size() || mailbox_unread_) loop_.RequestTurn();
   loop_.WakeAt(broker_.NextDeadline());
 }
 
@@ -153,7 +153,9 @@ void Shard::HandleStoreInputs() {
 }
 
 void Shard::TakeMail() {
-  if (mail_done_ < mail_.size()) return;
+  // Who posted meanwhile has woken us for this turn, and nobody wakes us again before the mailbox has been read.
+  mailbox_unread_ = mail_done_ < mail_.size();
+  if (mailbox_unread_) return;
   mail_.clear();
   mail_done_ = 0;
   const auto first_at = mailbox_.Drain(mail_);

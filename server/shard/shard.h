@@ -105,6 +105,7 @@ class Shard final : private store::StoreListener {
   std::vector<core::Input> store_batch_;   // being handled; kept for its memory
   std::vector<Envelope> mail_;             // taken from the mailbox
   size_t mail_done_ = 0;                   // how many of mail_ are handled
+  bool mailbox_unread_ = false;            // this turn found mail_ unfinished
   core::Duration lag_{};                   // the longest that something due had to wait in this turn
   std::vector<core::Effect> effects_;
   struct Sent {

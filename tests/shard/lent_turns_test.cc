@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <memory>
 #include <thread>
 
@@ -16,6 +17,21 @@ namespace {
 class Hoarder final : public Collector {
  public:
   bool MayHoldMany() const override { return true; }
+};
+
+// Keeps whoever sends to it between two turns.
+class Gate final : public Collector {
+ public:
+  void Send() override {
+    inside_.set_value();
+    open_.get_future().wait();
+  }
+  void AwaitInside() { inside_.get_future().wait(); }
+  void Open() { open_.set_value(); }
+
+ private:
+  std::promise<void> inside_;
+  std::promise<void> open_;
 };
 
 class LentTurnsTest : public testing::Test {
@@ -84,6 +100,26 @@ TEST_F(LentTurnsTest, TheEndOfASessionThatMayHoldManyIsLeftToTheShard) {
     ASSERT_TRUE(sink->AwaitOne<core::EndStream>());
     ASSERT_FALSE(sink->heard_on(here_));
   }
+}
+
+// A lent turn finds what the one before has left, and takes nothing from the mailbox then: nor did the shard's own turn.
+TEST_F(LentTurnsTest, WhatIsPostedBehindWhatWasLeftIsHandledToo) {
+  const auto sink = std::make_shared<Collector>();
+  const auto hoarder = std::make_shared<Hoarder>();
+  const auto session = Open(sink), hoarding = Open(hoarder), gated = set_->NewSessionId();
+  const auto gate = std::make_shared<Gate>();
+  ASSERT_TRUE(set_->TryPost(0, core::OpenSession{.session = gated}, gated, gate));
+  ASSERT_TRUE(set_->TryPost(0, core::Heartbeat{gated, kFirstBeat}));
+  gate->AwaitInside();
+  {
+    LentTurns turns;
+    set_->Post(0, core::StreamEnded{hoarding});
+    turns.Take();
+    ASSERT_TRUE(set_->TryPost(0, core::Heartbeat{session, kFirstBeat + 1}));
+  }
+  EXPECT_EQ(sink->calls(), 1) << "the shard's own thread is to find it";
+  gate->Open();
+  EXPECT_TRUE(sink->AwaitAll<core::HeartbeatAck>(2));
 }
 
 TEST_F(LentTurnsTest, EndsWithATurnForWhatWaits) {
