@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The store the daemon will use: its own embedded server, or the one at --redis. Checked before anything is served.
+// The store the daemon will use: its own embedded server, or the one at --redis. Checked before any call is served.
 // Used by main's thread; the factory it makes runs on the shards' threads.
 #pragma once
 

@@ -37,11 +37,6 @@ class RelayCaller final : public internal::BidiCall<grpc::ByteBuffer, grpc::Byte
   }
 
  private:
-  static grpc::ByteBuffer Bytes(const std::string& text) {
-    const grpc::Slice slice(text);
-    return {&slice, 1};
-  }
-
   void OnReadDone(bool ok) override {
     if (!ok) return;
     if (load_.recording()) tally_.op_latency.Record(NowNanos() - sent_);

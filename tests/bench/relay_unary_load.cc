@@ -22,11 +22,6 @@ namespace {
 
 constexpr auto kPatience = std::chrono::seconds(10);
 
-grpc::ByteBuffer Bytes(const std::string& text) {
-  const grpc::Slice slice(text);
-  return {&slice, 1};
-}
-
 class RelayUnaryLoad final : public Load {
  public:
   RelayUnaryLoad(const Lab& lab, const std::string& target, size_t clients) : Load(clients) {

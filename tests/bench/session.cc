@@ -20,6 +20,11 @@ internal::CallThread& SharedCallThread() {
   return thread;
 }
 
+grpc::ByteBuffer Bytes(const std::string& text) {
+  const grpc::Slice slice(text);
+  return {&slice, 1};
+}
+
 grpc::ChannelArguments OwnConnection() {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);

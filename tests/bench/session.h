@@ -44,6 +44,9 @@ internal::CallThread& SharedCallThread();
 // So that each client has a connection of its own.
 grpc::ChannelArguments OwnConnection();
 
+// A message that holds these bytes.
+grpc::ByteBuffer Bytes(const std::string& text);
+
 // Bytes of one command, ready for Session::Send.
 std::string Encode(const v1::Command& command);
 std::string EncodeAcquire(uint64_t id, const v1::LockSpec& spec);

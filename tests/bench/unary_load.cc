@@ -23,11 +23,6 @@ constexpr auto kPatience = std::chrono::seconds(10);
 constexpr const char* kAcquire = "/distlock.v1.LockService/Acquire";
 constexpr const char* kRelease = "/distlock.v1.LockService/Release";
 
-grpc::ByteBuffer Bytes(const std::string& text) {
-  const grpc::Slice slice(text);
-  return {&slice, 1};
-}
-
 class UnaryLoad final : public Load {
  public:
   UnaryLoad(std::string target, size_t clients) : Load(clients), target_(std::move(target)) {

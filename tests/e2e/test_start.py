@@ -59,7 +59,7 @@ def test_files_that_cannot_be_read_or_are_wrong(world, listen):
     assert code == CONFIG and "none.yaml" in line
     redis = world.redis()
     code, line = complaint(*listen, "--redis", redis.url, "--redis-password-file", world.folder / "none.txt")
-    assert code != 0 and "none.txt" in line
+    assert code == CONFIG and "none.txt" in line
 
 
 def test_a_store_that_is_not_there(world, listen):
