@@ -47,8 +47,11 @@ std::string Context::Target() const {
 }
 
 bool Context::Print(std::string_view text_line, const Json& json_line) const {
-  const std::string line = (json ? json_line.Line() : std::string(text_line)) + "\n";
-  if (std::fwrite(line.data(), 1, line.size(), stdout) == line.size() && std::fflush(stdout) == 0) return true;
+  return PrintText((json ? json_line.Line() : std::string(text_line)) + "\n");
+}
+
+bool Context::PrintText(std::string_view text) const {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return true;
   std::fprintf(stderr, "distlockctl: cannot write to stdout: %s\n", std::strerror(errno));
   return false;
 }

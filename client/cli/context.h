@@ -34,6 +34,8 @@ struct Context {
 
   // False when stdout does not take it (closed, disk full), said on stderr once.
   bool Print(std::string_view text_line, const Json& json_line) const;
+  // The same, of text that is whole lines and has no JSON form.
+  bool PrintText(std::string_view text) const;
 
   // Says it on stderr in the chosen format and returns its exit code.
   int Fail(const Failure& failure) const;

@@ -2,13 +2,17 @@
 //
 // distlockctl: split, parse, run one command.
 
+#include <google/protobuf/stubs/logging.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "commands.h"
 #include "context.h"
+#include "exit_code.h"
 
 namespace {
 
@@ -56,6 +60,8 @@ int UsageError(const CLI::App& app, const CLI::ParseError& error, Context& conte
 }  // namespace
 
 int main(int argc, char** argv) {
+  // It would name a text that is no UTF-8 in words of its own, before the broker's refusal says what to do.
+  google::protobuf::SetLogHandler(nullptr);
   std::vector<std::string> args(argv + 1, argv + argc);
   const std::vector<std::string> command_line = TakeCommandLine(args);
 
@@ -78,7 +84,9 @@ int main(int argc, char** argv) {
     std::vector<std::string> reversed(args.rbegin(), args.rend());
     app.parse(reversed);
   } catch (const CLI::Success& help) {
-    return app.exit(help);
+    std::ostringstream text;
+    const int code = app.exit(help, text);
+    return context.PrintText(text.str()) ? code : distlock::cli::kExitInternal;
   } catch (const CLI::ParseError& error) {
     return UsageError(app, error, context, args);
   }

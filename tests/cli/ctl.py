@@ -20,9 +20,9 @@ class Ctl:
     def start(self, *args, prefix=(), **options):
         """The prefix is a program that becomes distlockctl, such as env with its flags."""
         options.setdefault("stdin", subprocess.DEVNULL)
+        options.setdefault("stdout", subprocess.PIPE)
         env = {**self.env, **options.pop("extra_env", {})}
-        process = subprocess.Popen([*prefix, self.program, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                   env=env, **options)
+        process = subprocess.Popen([*prefix, self.program, *args], stderr=subprocess.PIPE, text=True, env=env, **options)
         self.running.append(process)
         return process
 

@@ -25,6 +25,20 @@ def test_what_is_no_command_is_named(ctl):
     assert "A subcommand is required" in ctl().stderr
 
 
+def test_a_name_that_is_no_text_is_refused_in_one_line(ctl):
+    if "DISTLOCKD" not in os.environ:
+        pytest.skip("the fake cannot read it")
+    for command in ("acquire", "renew", "show", "watch"):
+        done = ctl(command, os.fsdecode(b"a\xff"))
+        assert done.returncode == 64 and "not UTF-8" in done.stderr and done.stderr.count("\n") == 1, command
+
+
+def test_help_that_cannot_be_written_is_a_failure(ctl):
+    with open("/dev/full", "w") as full:
+        done = ctl("--help", stdout=full)
+    assert done.returncode == 70 and "cannot write to stdout" in done.stderr
+
+
 def test_what_top_cannot_do_it_refuses(ctl):
     for flags in (("-o", "json", "--once"), ("--interval", "50ms", "--once")):
         assert ctl("top", *flags).returncode == 64, flags
