@@ -25,8 +25,8 @@ def test_what_is_no_command_is_named(ctl):
     assert "A subcommand is required" in ctl().stderr
 
 
-def test_a_name_that_is_no_text_is_refused_in_one_line(ctl):
-    if "DISTLOCKD" not in os.environ:
+def test_a_name_that_is_no_text_is_refused_in_one_line(ctl, broker):
+    if not broker.real:
         pytest.skip("the fake cannot read it")
     for command in ("acquire", "renew", "show", "watch"):
         done = ctl(command, os.fsdecode(b"a\xff"))
