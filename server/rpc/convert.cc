@@ -31,12 +31,23 @@ void SetName(const core::LockName& name, Message* message) {
   message->set_key(IsUtf8(key) ? std::move(key) : CleanText(key));
 }
 
+void Fill(core::Duration duration, google::protobuf::Duration* out) {
+  out->set_seconds(duration / std::chrono::seconds(1));
+  out->set_nanos(static_cast<int32_t>((duration % std::chrono::seconds(1)).count()));
+}
+
+void FillRef(const core::LockName& name, const core::OwnerId& owner, uint64_t token, v1::LeaseRef* ref) {
+  if (name.empty()) return;
+  SetName(name, ref);
+  ref->set_holder_id(HolderIdOf(owner));
+  ref->set_fencing_token(token);
+}
+
 }  // namespace
 
 google::protobuf::Duration ToProto(core::Duration duration) {
   google::protobuf::Duration proto;
-  proto.set_seconds(duration / std::chrono::seconds(1));
-  proto.set_nanos(static_cast<int32_t>((duration % std::chrono::seconds(1)).count()));
+  Fill(duration, &proto);
   return proto;
 }
 
@@ -87,30 +98,36 @@ v1::Holder HolderOf(const core::HolderView& view) {
 
 v1::LeaseRef RefOf(const core::LockName& name, const core::OwnerId& owner, uint64_t token) {
   v1::LeaseRef ref;
-  if (name.empty()) return ref;
-  SetName(name, &ref);
-  ref.set_holder_id(HolderIdOf(owner));
-  ref.set_fencing_token(token);
+  FillRef(name, owner, token, &ref);
   return ref;
 }
 
 v1::Grant GrantOf(const core::Granted& granted, core::Duration max_hold) {
   v1::Grant grant;
-  SetName(granted.name, &grant);
-  grant.set_mode(ModeOf(granted.mode));
-  grant.set_lease_id(EncodeLeaseId({.name = granted.name,
-                                    .owner = granted.owner,
-                                    .ttl = granted.ttl,
-                                    .hold_until = HoldUntil(granted.since, max_hold),
-                                    .token = granted.token}));
-  grant.set_holder_id(HolderIdOf(granted.owner));
-  grant.set_fencing_token(granted.token);
-  *grant.mutable_valid_for() = ToProto(granted.valid_for);
-  grant.set_echo_seq(granted.echo_seq);
-  *grant.mutable_ttl() = ToProto(granted.ttl);
-  *grant.mutable_waited() = ToProto(granted.waited);
-  grant.set_hold_count(granted.hold_count);
+  Fill(granted, max_hold, &grant);
   return grant;
+}
+
+void Fill(const core::Granted& granted, core::Duration max_hold, v1::Grant* grant) {
+  SetName(granted.name, grant);
+  grant->set_mode(ModeOf(granted.mode));
+  grant->set_lease_id(EncodeLeaseId({.name = granted.name,
+                                     .owner = granted.owner,
+                                     .ttl = granted.ttl,
+                                     .hold_until = HoldUntil(granted.since, max_hold),
+                                     .token = granted.token}));
+  grant->set_holder_id(HolderIdOf(granted.owner));
+  grant->set_fencing_token(granted.token);
+  Fill(granted.valid_for, grant->mutable_valid_for());
+  grant->set_echo_seq(granted.echo_seq);
+  Fill(granted.ttl, grant->mutable_ttl());
+  Fill(granted.waited, grant->mutable_waited());
+  grant->set_hold_count(granted.hold_count);
+}
+
+void Fill(const core::Released& released, v1::Released* out) {
+  FillRef(released.name, released.owner, released.token, out->mutable_lease());
+  out->set_outcome(OutcomeOf(released.outcome));
 }
 
 v1::Queued QueuedOf(const core::Queued& queued) {
@@ -153,13 +170,6 @@ v1::ReleaseOutcome OutcomeOf(core::ReleaseOutcome outcome) {
       return v1::RELEASE_OUTCOME_ALREADY_GONE;
   }
   return v1::RELEASE_OUTCOME_UNSPECIFIED;
-}
-
-v1::Released ReleasedOf(const core::Released& released) {
-  v1::Released proto;
-  *proto.mutable_lease() = RefOf(released.name, released.owner, released.token);
-  proto.set_outcome(OutcomeOf(released.outcome));
-  return proto;
 }
 
 v1::Converted ConvertedOf(const core::Converted& converted) {

@@ -29,11 +29,13 @@ v1::LeaseRef RefOf(const core::LockName& name, const core::OwnerId& owner, uint6
 
 // `max_hold` of a detached lease ends in the lease id; zero for leases of a stream, which the broker ends.
 v1::Grant GrantOf(const core::Granted& granted, core::Duration max_hold);
+// The same into an empty message: what is most frequent is made in its place, which may be an arena's.
+void Fill(const core::Granted& granted, core::Duration max_hold, v1::Grant* grant);
+void Fill(const core::Released& released, v1::Released* out);
 v1::Queued QueuedOf(const core::Queued& queued);
 v1::Renewed RenewedOf(const core::Renewed& renewed);
 v1::AtRisk AtRiskOf(const core::AtRisk& at_risk);
 v1::Lost LostOf(const core::Lost& lost);
-v1::Released ReleasedOf(const core::Released& released);
 v1::Converted ConvertedOf(const core::Converted& converted);
 v1::HeartbeatAck AckOf(const core::HeartbeatAck& ack);
 v1::Draining DrainingOf(const core::Draining& draining);

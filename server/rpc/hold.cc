@@ -112,11 +112,11 @@ grpc::ByteBuffer HoldCall::Render() {
     v1::HoldResponse& out;
     const decltype(aged)& now;
     void operator()(const core::Queued& event) const { *out.mutable_queued() = QueuedOf(event); }
-    void operator()(const core::Granted& event) const { *out.mutable_granted() = GrantOf(now(event), {}); }
+    void operator()(const core::Granted& event) const { Fill(now(event), {}, out.mutable_granted()); }
     void operator()(const core::Renewed& event) const { *out.mutable_renewed() = RenewedOf(now(event)); }
     void operator()(const core::AtRisk& event) const { *out.mutable_at_risk() = AtRiskOf(now(event)); }
     void operator()(const core::Lost& event) const { *out.mutable_lost() = LostOf(event); }
-    void operator()(const core::Released& event) const { *out.mutable_released() = ReleasedOf(event); }
+    void operator()(const core::Released& event) const { Fill(event, out.mutable_released()); }
     void operator()(const core::Draining& event) const { *out.mutable_draining() = DrainingOf(event); }
     // No others reach the outbox of a Hold.
     void operator()(const core::Refused&) const {}

@@ -10,14 +10,14 @@
 namespace distlock::rpc {
 namespace {
 
-struct Fill {
+struct Filler {
   const core::LockName& about;
   v1::Event& out;
 
   void operator()(const core::Queued& event) const { *out.mutable_queued() = QueuedOf(event); }
-  void operator()(const core::Granted& event) const { *out.mutable_granted() = GrantOf(event, {}); }
+  void operator()(const core::Granted& event) const { Fill(event, {}, out.mutable_granted()); }
   void operator()(const core::Refused& event) const { *out.mutable_refused() = RefusalOf(event, about); }
-  void operator()(const core::Released& event) const { *out.mutable_released() = ReleasedOf(event); }
+  void operator()(const core::Released& event) const { Fill(event, out.mutable_released()); }
   void operator()(const core::HeartbeatAck& event) const { *out.mutable_heartbeat_ack() = AckOf(event); }
   void operator()(const core::Renewed& event) const { *out.mutable_renewed() = RenewedOf(event); }
   void operator()(const core::AtRisk& event) const { *out.mutable_at_risk() = AtRiskOf(event); }
@@ -91,23 +91,21 @@ void Outbox::Take(size_t max, std::deque<Outgoing>& batch) {
   if (ack_ != kNone && ack_ < first_) ack_ = kNone;
 }
 
-v1::SessionResponse Pack(std::deque<Outgoing>& batch) {
-  v1::SessionResponse response;
+void Pack(std::deque<Outgoing>& batch, v1::SessionResponse* response) {
   size_t bytes = 0;
   while (!batch.empty() && bytes < kFullMessageBytes &&
-         static_cast<size_t>(response.events_size()) < kMaxEventsPerMessage) {
+         static_cast<size_t>(response->events_size()) < kMaxEventsPerMessage) {
     Outgoing& out = batch.front();
-    v1::Event* event = response.add_events();
+    v1::Event* event = response->add_events();
     if (out.made != nullptr) {
       event->Swap(out.made.get());
     } else {
-      std::visit(Fill{out.about, *event}, out.event);
+      std::visit(Filler{out.about, *event}, out.event);
     }
     event->set_id(out.id);
     bytes += event->ByteSizeLong();
     batch.pop_front();
   }
-  return response;
 }
 
 }  // namespace distlock::rpc

@@ -54,7 +54,7 @@ class Outbox {
   void Drop(uint64_t number);
 };
 
-// Packs from the front of `batch` into one message, until it is full by events or bytes. What remains stays in `batch`.
-v1::SessionResponse Pack(std::deque<Outgoing>& batch);
+// Packs from the front of `batch` into an empty message, until it is full by events or bytes. What remains stays in `batch`.
+void Pack(std::deque<Outgoing>& batch, v1::SessionResponse* response);
 
 }  // namespace distlock::rpc

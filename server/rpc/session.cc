@@ -63,9 +63,10 @@ void SessionCall::OnReadDone(bool ok) {
     if (!leaving) End(grpc::Status::OK, StreamClose::kClient, /*drop=*/false);
     return;
   }
-  v1::SessionRequest request;
-  if (auto problem = Parse(in_, &request)) return Protocol(*std::move(problem));
-  Handle(request);
+  Scratch scratch;
+  auto* request = scratch.Make<v1::SessionRequest>();
+  if (auto problem = Parse(in_, request)) return Protocol(*std::move(problem));
+  Handle(*request);
   {
     std::lock_guard lock(mu_);
     if (ended()) return;

@@ -93,6 +93,11 @@ bool SessionCall::TakeNext() {
   return !batch_out_.empty();
 }
 
-grpc::ByteBuffer SessionCall::Render() { return Serialize(Pack(batch_out_)); }
+grpc::ByteBuffer SessionCall::Render() {
+  Scratch scratch;
+  auto* response = scratch.Make<v1::SessionResponse>();
+  Pack(batch_out_, response);
+  return Serialize(*response);
+}
 
 }  // namespace distlock::rpc

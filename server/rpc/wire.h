@@ -5,9 +5,11 @@
 // Any thread.
 #pragma once
 
+#include <google/protobuf/arena.h>
 #include <google/protobuf/message_lite.h>
 #include <grpcpp/support/byte_buffer.h>
 
+#include <cstddef>
 #include <optional>
 #include <string>
 
@@ -17,6 +19,25 @@ namespace distlock::rpc {
 std::optional<std::string> Parse(const grpc::ByteBuffer& bytes, google::protobuf::MessageLite* message);
 
 grpc::ByteBuffer Serialize(const google::protobuf::MessageLite& message);
+
+// Where one message is made, for as long as it is needed: usually in this object, on the stack, without a call of the
+// allocator for each of its parts.
+class Scratch {
+ public:
+  Scratch() : arena_(block_, sizeof(block_)) {}
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  // Owned by the Scratch.
+  template <typename Message>
+  Message* Make() {
+    return google::protobuf::Arena::CreateMessage<Message>(&arena_);
+  }
+
+ private:
+  alignas(std::max_align_t) char block_[12 << 10];
+  google::protobuf::Arena arena_;
+};
 
 // Protobuf reports strings that are not UTF-8 to its process-wide log only. This takes that report from the log, so
 // that Parse can name the field and no caller can fill the daemon's stderr. Once per process, before serving.

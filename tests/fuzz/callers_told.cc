@@ -102,8 +102,9 @@ void Callers::Flush(Stream& stream) {
   std::deque<rpc::Outgoing> batch;
   stream.outbox.Take(rpc::kMaxEventsPerMessage, batch);
   if (batch.empty()) return;
-  v1::SessionResponse read;
-  DISTLOCK_CHECK(read.ParseFromString(rpc::Pack(batch).SerializeAsString()));
+  v1::SessionResponse packed, read;
+  rpc::Pack(batch, &packed);
+  DISTLOCK_CHECK(read.ParseFromString(packed.SerializeAsString()));
   DISTLOCK_CHECK(batch.empty());
   for (const v1::Event& event : read.events()) {
     DISTLOCK_CHECK(event.event_case() != v1::Event::EVENT_NOT_SET);

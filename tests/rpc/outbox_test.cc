@@ -26,10 +26,16 @@ core::HeartbeatAck Ack(uint64_t seq, core::Duration valid_for = seconds(3)) {
   return {.seq = seq, .valid_for = valid_for, .limits = {}};
 }
 
+v1::SessionResponse Packed(std::deque<Outgoing>& batch) {
+  v1::SessionResponse response;
+  Pack(batch, &response);
+  return response;
+}
+
 v1::SessionResponse PackAll(Outbox& outbox) {
   std::deque<Outgoing> batch;
   outbox.Take(kMaxEventsPerMessage, batch);
-  return Pack(batch);
+  return Packed(batch);
 }
 
 TEST(OutboxTest, NewsOfOneLeaseAndAcksConflate) {
@@ -89,15 +95,15 @@ TEST(OutboxTest, MessagesAreBoundedByEventsAndBytes) {
   for (int i = 0; i < 2500; ++i) ASSERT_TRUE(many.Push(Out(i + 1, core::Queued{})));
   std::deque<Outgoing> batch;
   many.Take(5000, batch);
-  EXPECT_EQ(Pack(batch).events_size(), 1000);
-  EXPECT_EQ(Pack(batch).events_size(), 1000);
-  EXPECT_EQ(Pack(batch).events_size(), 500);
+  EXPECT_EQ(Packed(batch).events_size(), 1000);
+  EXPECT_EQ(Packed(batch).events_size(), 1000);
+  EXPECT_EQ(Packed(batch).events_size(), 500);
 
   Outbox large(10'000);
   for (int i = 0; i < 1000; ++i) ASSERT_TRUE(large.Push(Out(i + 1, AtRisk(std::string(4096, 'x')))));
   large.Take(1000, batch);
   size_t messages = 0;
-  for (; !batch.empty(); ++messages) EXPECT_LT(Pack(batch).ByteSizeLong(), kFullMessageBytes + 64 * 1024);
+  for (; !batch.empty(); ++messages) EXPECT_LT(Packed(batch).ByteSizeLong(), kFullMessageBytes + 64 * 1024);
   EXPECT_GE(messages, 8u);
 }
 

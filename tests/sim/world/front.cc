@@ -173,7 +173,8 @@ void Front::Pump(Stream& stream) {
     return;
   }
   stream.writing = true;
-  auto response = std::make_shared<const v1::SessionResponse>(rpc::Pack(batch));
+  auto response = std::make_shared<v1::SessionResponse>();
+  rpc::Pack(batch, response.get());
   const core::SessionId id = stream.id;
   // Done when the network has taken it, or, with a full buffer, when the client has read it.
   const auto written = [this, id] {
