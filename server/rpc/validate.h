@@ -18,6 +18,19 @@
 
 namespace distlock::rpc {
 
+// Names a field of a request, put together only when there is something to say about it. Lives no longer than its texts.
+struct FieldPath {
+  std::string_view of;     // what it is a field of, such as "lock"; empty: of the request itself
+  std::string_view field;
+
+  FieldPath(std::string_view whole) : field(whole) {}
+  FieldPath(const char* whole) : field(whole) {}
+  FieldPath(const std::string& whole) : field(whole) {}
+  FieldPath(std::string_view of_field, std::string_view name) : of(of_field), field(name) {}
+
+  std::string Text() const;
+};
+
 class Validator {
  public:
   explicit Validator(const Limits& limits) : limits_(limits) {}
@@ -31,12 +44,11 @@ class Validator {
 
   core::LockName Name(std::string_view ns, std::string_view key, std::string_view path);
   void RequestId(std::string_view id);
-  LeaseId Lease(std::string_view text, std::string_view field);
-  uint32_t Page(uint32_t size, std::string_view field);
-  void Text(std::string_view value, size_t max_bytes, std::string_view field);
-  core::Duration Time(const google::protobuf::Duration& value, core::Duration min, core::Duration max,
-                      std::string field);
-  void Bad(std::string field, std::string description);
+  LeaseId Lease(std::string_view text, FieldPath field);
+  uint32_t Page(uint32_t size, FieldPath field);
+  void Text(std::string_view value, size_t max_bytes, FieldPath field);
+  core::Duration Time(const google::protobuf::Duration& value, core::Duration min, core::Duration max, FieldPath field);
+  void Bad(FieldPath field, std::string description);
 
   bool ok() const { return problems_.empty(); }
 
