@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <time.h>
 
+#include <atomic>
 #include <optional>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -238,6 +240,57 @@ TEST(Faults, ManyClientsComeAndGo) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+// Nothing but what the program does makes this client send, for an hour.
+FakeBroker::Behaviour Quiet() { return {.validity_ms = 7'200'000, .heartbeat_interval_ms = 3'600'000}; }
+ClientOptions Patient(const FakeBroker& broker) {
+  return {.address = broker.address(),
+          .unreachable_timeout = std::chrono::hours(1),
+          .connect_timeout = std::chrono::hours(1)};
+}
+
+// Who only looks may hold what the program's own callbacks want.
+TEST(Faults, LookingAtALockRunsNoCallbacks) {
+  FakeBroker broker(FakeBroker::Behaviour{.validity_ms = 1000, .heartbeat_interval_ms = 3'600'000});
+  Client client(Options(broker));
+  Guard guard = client.MakeMutex("a").Lock().value();
+  std::atomic<std::thread::id> told_on{};
+  const std::stop_callback on_end(guard.stop_token(), [&] { told_on = std::this_thread::get_id(); });
+  while (guard.state() != LockState::kLost) {
+  }
+  while (told_on.load() == std::thread::id()) std::this_thread::yield();
+  EXPECT_NE(told_on.load(), std::this_thread::get_id());
+}
+
+TEST(Faults, AReleaseLeavesBeforeItsEndIsTold) {
+  FakeBroker broker(Quiet());
+  Client client(Patient(broker));
+  Guard guard = client.MakeMutex("a").Lock().value();
+  bool arrived = false;
+  const std::stop_callback on_end(guard.stop_token(), [&] {
+    arrived = broker.WaitFor([](FakeBroker& b) { return b.Count(Command::kRelease) == 1; });
+  });
+  EXPECT_EQ(guard.Release(), ReleaseOutcome::kReleased);
+  EXPECT_TRUE(arrived);
+}
+
+TEST(Faults, ACallbackThatThrowsOnTheProgramsThreadLeavesTheClientAtWork) {
+  FakeBroker broker(Quiet());
+  Client client(Patient(broker));
+  Guard guard = client.MakeMutex("a").Lock().value();
+  ASSERT_EQ(guard.Release(), ReleaseOutcome::kReleased);
+  EXPECT_THROW(guard.ReleaseAsync([](ReleaseOutcome) { throw std::runtime_error("the program's"); }), std::runtime_error);
+  EXPECT_TRUE(client.MakeMutex("b").Lock().ok());
+}
+
+TEST(Faults, EndlessPatienceIsNoOverflow) {
+  FakeBroker broker;
+  ClientOptions options = Options(broker);
+  options.connect_timeout = options.unreachable_timeout = Duration::max();
+  Client client(options);
+  EXPECT_TRUE(client.MakeMutex("a").Lock().ok());
+  EXPECT_EQ(broker.Streams(), 1u);
 }
 
 }  // namespace

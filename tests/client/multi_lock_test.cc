@@ -3,6 +3,8 @@
 // Several locks at once, and locks taken again, through a real distlockd.
 #include <atomic>
 #include <future>
+#include <mutex>
+#include <optional>
 #include <stop_token>
 #include <thread>
 #include <vector>
@@ -116,6 +118,24 @@ TEST_F(DaemonTest, APartThatIsLostIsTheLossOfAll) {
   EXPECT_EQ(all->end_cause(), EndCause::kMaxHold);
   EXPECT_NE(all->end_message(), "");
   EXPECT_EQ(all->part(0).state(), LockState::kHeld);
+}
+
+TEST_F(DaemonTest, SeveralLocksGoWithoutWaitingForACallback) {
+  LockSet set;
+  set.Exclusive("a").Exclusive("b", {.max_hold = std::chrono::seconds(1)});
+  std::optional<MultiGuard> all = one_.MakeMultiLock(set).Lock().value();
+  std::mutex programs;
+  std::promise<void> entered;
+  const std::stop_callback on_end(all->stop_token(), [&] {
+    entered.set_value();
+    const std::lock_guard lock(programs);
+  });
+  {
+    const std::lock_guard lock(programs);
+    ASSERT_EQ(entered.get_future().wait_for(kPatience), std::future_status::ready);
+    all.reset();
+  }
+  EXPECT_TRUE(two_.MakeMutex("a").TryLockFor(kPatience).ok());
 }
 
 TEST_F(DaemonTest, WhatCannotBeAskedForTogetherIsRefused) {

@@ -115,6 +115,14 @@ LockState Guard::state() const { return lease_ == nullptr ? LockState::kReleased
 
 std::stop_token Guard::stop_token() const { return lease_ == nullptr ? std::stop_token() : core_->StopToken(lease_); }
 
+void Guard::StopsAlso(std::stop_source stop) const {
+  if (lease_ == nullptr) {
+    stop.request_stop();
+  } else {
+    core_->StopsAlso(lease_, std::move(stop));
+  }
+}
+
 EndCause Guard::end_cause() const {
   if (lease_ == nullptr) return EndCause::kReleased;
   core_->StateOf(lease_);

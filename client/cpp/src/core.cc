@@ -5,6 +5,9 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 
+#include <algorithm>
+#include <iterator>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -17,7 +20,8 @@ constexpr int kMessageBytes = 4 << 20;
 
 std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options) {
   const auto millis = [](Duration d) {
-    return static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(d).count());
+    const int64_t count = std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
+    return static_cast<int>(std::clamp<int64_t>(count, 0, std::numeric_limits<int>::max()));
   };
   grpc::ChannelArguments args;
   args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
@@ -47,6 +51,11 @@ LockTable::Options TableOptions(const ClientOptions& options) {
 thread_local Core* telling = nullptr;  // whose program this thread is telling something
 thread_local bool library_thread = false;
 
+Refusal ForkedRefusal() {
+  return {.reason = RefusalReason::kClientClosed,
+          .message = "this process was forked from the client's, which keeps the connection and the locks; make a Client here"};
+}
+
 }  // namespace
 
 Core::Core(ClientOptions options)
@@ -62,14 +71,18 @@ std::shared_ptr<grpc::Channel> Core::NewChannel() const { return MakeChannel(opt
 void Core::Start() {
   thread_ = std::thread([self = shared_from_this()] { self->Run(); });
   absl::MutexLock lock(&mu_);
-  armed_ns_ = 0;
-  timer_.Set(0);
+  WakeThread();
 }
 
 bool Core::OnLibraryThread() { return library_thread; }
 
 LeasePtr Core::Acquire(std::shared_ptr<const Spec> spec, std::optional<Duration> max_wait, LockCallback callback) {
   Effects fx;
+  if (Forked()) {
+    const auto refused = std::make_shared<Lease>(0, std::move(spec));
+    callback(ForkedRefusal());
+    return refused;
+  }
   LeasePtr lease;
   {
     absl::MutexLock lock(&mu_);
@@ -83,6 +96,10 @@ LeasePtr Core::Acquire(std::shared_ptr<const Spec> spec, std::optional<Duration>
 LeasePtr Core::AcquireAll(const std::vector<std::shared_ptr<const Spec>>& specs, std::optional<Duration> max_wait,
                           std::vector<LockCallback> callbacks) {
   Effects fx;
+  if (Forked()) {
+    for (LockCallback& callback : callbacks) callback(ForkedRefusal());
+    return std::make_shared<Lease>(0, specs.front());
+  }
   LeasePtr first;
   {
     absl::MutexLock lock(&mu_);
@@ -94,6 +111,7 @@ LeasePtr Core::AcquireAll(const std::vector<std::shared_ptr<const Spec>>& specs,
 }
 
 void Core::Cancel(const LeasePtr& lease) {
+  if (Forked()) return;
   Effects fx;
   {
     absl::MutexLock lock(&mu_);
@@ -103,6 +121,10 @@ void Core::Cancel(const LeasePtr& lease) {
 }
 
 void Core::Release(const LeasePtr& lease, ReleaseCallback callback) {
+  if (Forked()) {
+    if (callback) callback(ReleaseOutcome::kAlreadyGone);
+    return;
+  }
   Effects fx;
   {
     absl::MutexLock lock(&mu_);
@@ -112,6 +134,10 @@ void Core::Release(const LeasePtr& lease, ReleaseCallback callback) {
 }
 
 void Core::Downgrade(const LeasePtr& lease, DowngradeCallback callback) {
+  if (Forked()) {
+    if (callback) callback(ForkedRefusal());
+    return;
+  }
   Effects fx;
   {
     absl::MutexLock lock(&mu_);
@@ -124,15 +150,19 @@ LockState Core::StateOf(const LeasePtr& lease) {
   // The deadline first: one that was raised for a later stream comes with the end of this lease.
   const int64_t deadline_ns = lease->deadline_ns.load(std::memory_order_acquire);
   EndCause cause = lease->cause.load(std::memory_order_acquire);
+  if (cause == EndCause::kNotEnded && Forked()) {
+    cause = EndCause::kClientClosed;
+    lease->cause.store(cause, std::memory_order_release);  // the child's copy
+  }
   if (cause == EndCause::kNotEnded && BootNow() >= deadline_ns) {
     // Under the mutex, so that an answer which arrives this very moment cannot bring back what was called lost.
+    absl::MutexLock lock(&mu_);
     Effects fx;
-    {
-      absl::MutexLock lock(&mu_);
-      table_.Notice(lease, BootNow(), fx);
-    }
-    Tell(fx, false);
+    table_.Notice(lease, BootNow(), fx);
     cause = lease->cause.load(std::memory_order_acquire);
+    // The program only looks, perhaps with a mutex held that its callbacks take.
+    std::move(fx.stopped.begin(), fx.stopped.end(), std::back_inserter(to_stop_));
+    if (cause != EndCause::kNotEnded) WakeThread();
   }
   if (cause == EndCause::kReleased) return LockState::kReleased;
   if (cause != EndCause::kNotEnded) return LockState::kLost;
@@ -140,27 +170,42 @@ LockState Core::StateOf(const LeasePtr& lease) {
 }
 
 std::stop_token Core::StopToken(const LeasePtr& lease) {
+  if (Forked()) return {};
   absl::MutexLock lock(&mu_);
   return table_.StopToken(*lease);
 }
 
+void Core::StopsAlso(const LeasePtr& lease, std::stop_source stop) {
+  if (Forked()) return;
+  {
+    absl::MutexLock lock(&mu_);
+    if (table_.StopsAlso(*lease, stop)) return;
+  }
+  stop.request_stop();
+}
+
 std::string Core::EndMessage(const LeasePtr& lease) {
+  if (Forked()) return ForkedRefusal().message;
   absl::MutexLock lock(&mu_);
   return lease->end_message;
 }
 
 bool Core::connected() {
+  if (Forked()) return false;
   absl::MutexLock lock(&mu_);
   return table_.opened();
 }
 
 bool Core::draining() {
+  if (Forked()) return false;
   absl::MutexLock lock(&mu_);
   return table_.draining();
 }
 
 void Core::Tell(Effects& fx, bool on_library_thread) {
-  Core* const outer = std::exchange(telling, this);
+  // What the program's own thread has asked for does not wait for what it is told.
+  if (!on_library_thread && telling != this) Flush();
+  Core* const outer = std::exchange(telling, on_library_thread ? this : telling);
   const bool was_library_thread = std::exchange(library_thread, library_thread || on_library_thread);
   for (auto& [spec, info] : fx.queued) spec->on_queued(info);
   for (auto& [lease, callback] : fx.granted) {
@@ -183,10 +228,16 @@ void Core::Tell(Effects& fx, bool on_library_thread) {
 }
 
 void Core::Close() {
+  if (Forked()) {
+    // Its threads are not here to be joined, nor is the stream ours to end.
+    new std::shared_ptr<Core>(shared_from_this());
+    return;
+  }
   Effects fx;
   {
     absl::MutexLock lock(&mu_);
     if (std::exchange(closing_, true)) return;
+    fx.stopped.swap(to_stop_);
     table_.Close(BootNow(), fx);
     timer_.Set(0);
   }

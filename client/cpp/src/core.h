@@ -9,6 +9,8 @@
 // waits
 //    until all is told, so that whatever the callbacks ask for leaves in one message.
 // 3. Guards and mutexes share the Core; only Close (the Client's destructor) ends it.
+// 4. In a child of fork its copy does nothing, and takes no mutex, which may be locked for ever there: the locks, the stream and the
+//    threads are the parent's.
 #pragma once
 
 #include <absl/synchronization/mutex.h>
@@ -24,6 +26,7 @@
 #include "boot_clock.h"
 #include "call_thread.h"
 #include "distlock/client.h"
+#include "fork_count.h"
 #include "lock_table.h"
 #include "stream.h"
 
@@ -44,6 +47,8 @@ class Core : public std::enable_shared_from_this<Core> {
   void Downgrade(const LeasePtr& lease, DowngradeCallback callback);
   LockState StateOf(const LeasePtr& lease);
   std::stop_token StopToken(const LeasePtr& lease);
+  // The lease's end stops it, too; at once, on this thread, when that has been.
+  void StopsAlso(const LeasePtr& lease, std::stop_source stop);
   std::string EndMessage(const LeasePtr& lease);
 
   bool connected();
@@ -62,6 +67,8 @@ class Core : public std::enable_shared_from_this<Core> {
   void OnStreamDone(const grpc::Status& status);
 
  private:
+  // This is a child's copy.
+  bool Forked() const { return ForkCount() != made_in_; }
   bool quiet() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return table_.quiet(); }  // an atomic
   // Tells the program what `fx` holds. `on_library_thread`: as opposed to the program's own.
   void Tell(Effects& fx, bool on_library_thread);
@@ -72,12 +79,15 @@ class Core : public std::enable_shared_from_this<Core> {
   bool LetGo(Stream* stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Break(EndCause cause, const std::string& why, int64_t now_ns, Effects& fx) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Arm() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The thread is to come at once.
+  void WakeThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   int64_t Pause(const std::optional<Duration>& asked_for) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CancelAndLetGo(Stream* stream);
   bool Ended() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return streams_ == 0; }
 
   // Constant after construction.
   const ClientOptions options_;
+  const uint64_t made_in_ = ForkCount();
   // Of the thread and of Close once that has joined it.
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::LockService::Stub> stub_;
@@ -94,6 +104,7 @@ class Core : public std::enable_shared_from_this<Core> {
   int failures_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t armed_ns_ ABSL_GUARDED_BY(mu_) = kNever;
   bool closing_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<std::stop_source> to_stop_ ABSL_GUARDED_BY(mu_);  // by the thread: who looked and saw a lease end is not to
   std::minstd_rand jitter_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -19,6 +19,7 @@ void Core::Run() {
       if (closing_) return;
       const int64_t now_ns = BootNow();
       armed_ns_ = kNever;
+      fx.stopped.swap(to_stop_);
       if (stream_ != nullptr && table_.Lapsed(now_ns)) {
         lapsed = stream_;
         ++lapsed->use.count;
@@ -157,6 +158,11 @@ void Core::Arm() {
   if (closing_ || at_ns >= armed_ns_) return;
   armed_ns_ = at_ns;
   timer_.Set(at_ns);
+}
+
+void Core::WakeThread() {
+  armed_ns_ = 0;
+  timer_.Set(0);
 }
 
 int64_t Core::Pause(const std::optional<Duration>& asked_for) {

@@ -12,6 +12,7 @@
 #include <stop_token>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "belief.h"
 #include "boot_clock.h"
@@ -69,6 +70,7 @@ struct Lease {
   LockCallback callback;
   LeaseBelief belief;
   std::stop_source stop{std::nostopstate};  // made when somebody asks for a token
+  std::vector<std::stop_source> also_stops;  // others' that its end stops
   std::string end_message;
 };
 

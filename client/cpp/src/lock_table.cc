@@ -4,6 +4,7 @@
 #include <absl/strings/str_cat.h>
 
 #include <algorithm>
+#include <iterator>
 
 namespace distlock::internal {
 namespace {
@@ -110,6 +111,12 @@ std::stop_token LockTable::StopToken(Lease& lease) {
   return lease.stop.get_token();
 }
 
+bool LockTable::StopsAlso(Lease& lease, std::stop_source stop) {
+  if (lease.phase == Lease::Phase::kEnded) return false;
+  lease.also_stops.push_back(std::move(stop));
+  return true;
+}
+
 void LockTable::Close(int64_t now_ns, Effects& fx) {
   closed_ = true;
   for (auto& [id, lease] : live_) {
@@ -212,6 +219,8 @@ void LockTable::End(Lease& lease, EndCause cause, std::string message, Effects& 
   lease.end_message = std::move(message);
   lease.cause.store(cause, std::memory_order_release);
   if (lease.stop.stop_possible()) fx.stopped.push_back(lease.stop);
+  std::move(lease.also_stops.begin(), lease.also_stops.end(), std::back_inserter(fx.stopped));
+  lease.also_stops.clear();
 }
 
 void LockTable::TimeOut(Lease& lease, int64_t now_ns, Effects& fx) {

@@ -52,6 +52,8 @@ class LockTable {
   // Ends the lease if its deadline has passed.
   void Notice(const LeasePtr& lease, int64_t now_ns, Effects& fx);
   std::stop_token StopToken(Lease& lease);
+  // The lease's end will stop it, too. False: the lease has ended.
+  bool StopsAlso(Lease& lease, std::stop_source stop);
   void Close(int64_t now_ns, Effects& fx);
 
   // What the stream does. Between OnStarted and OnBroken there is one.

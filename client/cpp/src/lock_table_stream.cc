@@ -14,7 +14,7 @@ constexpr int64_t kShortestInterval = 5'000'000;
 }  // namespace
 
 void LockTable::OnStarted(int64_t now_ns) {
-  session_ = SessionBelief(now_ns, options_.connect_timeout_ns);
+  session_ = SessionBelief(now_ns, AddNs(now_ns, options_.connect_timeout_ns) - now_ns);  // which may be endless
   streaming_ = true;
   opened_ = acked_ = draining_ = leaving_ = heartbeat_due_ = false;
   outbox_.Clear();

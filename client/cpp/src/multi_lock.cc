@@ -79,13 +79,9 @@ LockSet& LockSet::MaxWait(std::optional<Duration> max_wait) {
   return *this;
 }
 
-// The guards go first, so that their ends are still passed on.
 struct MultiGuard::Parts {
-  using Relay = std::stop_callback<std::function<void()>>;
-
   std::stop_source stop;
-  std::once_flag relayed;
-  std::vector<std::unique_ptr<Relay>> relays;  // made when somebody asks for a token
+  std::once_flag stopping;  // each part's end stops it; from when somebody asks for a token on
   std::vector<Guard> guards;
 };
 
@@ -132,11 +128,8 @@ LockState MultiGuard::state() const {
 
 std::stop_token MultiGuard::stop_token() const {
   if (parts_ == nullptr) return {};
-  std::call_once(parts_->relayed, [this] {
-    for (const Guard& guard : parts_->guards) {
-      parts_->relays.push_back(
-          std::make_unique<Parts::Relay>(guard.stop_token(), [stop = parts_->stop]() mutable { stop.request_stop(); }));
-    }
+  std::call_once(parts_->stopping, [this] {
+    for (const Guard& guard : parts_->guards) guard.StopsAlso(parts_->stop);
   });
   return parts_->stop.get_token();
 }

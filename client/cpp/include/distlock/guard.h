@@ -53,7 +53,7 @@ class Guard {
   // on this thread, when the lock had already ended.
   void DowngradeAsync(DowngradeCallback callback);
 
-  // Read without a round trip.
+  // Read without a round trip; runs no callback.
   LockState state() const;
 
   // Stopped when the lock ends in any way: released, lost, client destroyed.
@@ -71,7 +71,9 @@ class Guard {
 
  private:
   friend class internal::Core;
+  friend class MultiGuard;
   Guard(std::shared_ptr<internal::Core> core, std::shared_ptr<internal::Lease> lease);
+  void StopsAlso(std::stop_source stop) const;
 
   std::shared_ptr<internal::Core> core_;
   std::shared_ptr<internal::Lease> lease_;
