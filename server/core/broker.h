@@ -123,6 +123,7 @@ class Broker {
   void ArmLease(Lease& lease);
   void OnLeaseTimer(Lease& lease);
   void ScheduleRenewal(Lease& lease, Instant sent);
+  std::string RenewTrouble() const;
   void RenewSoon(Lease& lease);
   void SendRenewals();
   void SendRenewal();
@@ -134,6 +135,7 @@ class Broker {
   void MarkAtRisk(Lease& lease, const std::string& cause);
   void Lose(Lease& lease, LostReason reason, std::string cause);
   void ReleaseLease(Lease& lease, Listener listener, Duration block);
+  void TakeBack(Lease& lease, Listener listener, bool lapsed);
   void EndLease(Lease& lease);
   void Forget(Lease& lease);
   Instant BelieveUntil(const Lease& lease) const;
@@ -257,6 +259,7 @@ class Broker {
   StoreClock clock_;
   bool store_up_ = false;
   std::string store_trouble_ = "not connected to the store yet";
+  std::string renew_trouble_;  // of the last renewals that were answered; empty: none
   Instant down_since_{};
   Instant last_heard_{};
 

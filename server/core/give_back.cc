@@ -20,7 +20,7 @@ void Broker::Handle(const Release& in) {
         if (LeaveOne(taken, in.acquire)) {
           return Tell(listener, Released{ReleaseOutcome::kStillHeld, taken.name, taken.owner, taken.token});
         }
-        return ReleaseLease(*lease->second, listener, Duration::zero());
+        return TakeBack(*lease->second, listener, in.lapsed);
       }
     }
     Note({.kind = FactKind::kAlreadyGone, .name = {}, .detail = {}});
@@ -37,7 +37,7 @@ void Broker::Handle(const Release& in) {
     if (lease->second->listener.session != in.session || lease->second->reentry != nullptr) {
       TellHolder(*lease->second, Released{ReleaseOutcome::kReleased, in.name, in.owner, lease->second->token});
     }
-    return ReleaseLease(*lease->second, listener, Duration::zero());
+    return TakeBack(*lease->second, listener, in.lapsed);
   }
   ForgetGrant(in.owner);
   GiveBack& give_back = StartGiveBack(in.name, in.owner, /*waiting=*/false, Duration::zero(),

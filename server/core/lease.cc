@@ -137,8 +137,7 @@ void Broker::OnLeaseTimer(Lease& lease) {
     return Lose(lease, LostReason::kMaxHold, "held for max_hold");
   }
   if (now_ >= lease.deadline) {
-    return Lose(lease, LostReason::kExpired, "could not be renewed in time: " +
-                                                 (store_up_ ? std::string("no answer from the store") : store_trouble_));
+    return Lose(lease, LostReason::kExpired, "could not be renewed in time: " + RenewTrouble());
   }
   if (now_ < lease.next_renew) return ArmLease(lease);
   if (lease.renew_op != 0 || lease.renew_due) {
@@ -146,6 +145,12 @@ void Broker::OnLeaseTimer(Lease& lease) {
     NoteSilence("renewals unanswered");
   }
   RenewSoon(lease);
+}
+
+// Why renewals fail at present.
+std::string Broker::RenewTrouble() const {
+  if (!store_up_) return store_trouble_;
+  return renew_trouble_.empty() ? "no answer from the store" : renew_trouble_;
 }
 
 // Its turn to leave may be a little later; from now on it counts as tried.
@@ -230,6 +235,7 @@ void Broker::OnRenewReply(const Op& op, OpId id, StoreReply& reply) {
   if (const auto* failed = std::get_if<StoreFailed>(&reply.outcome)) trouble = failed->cause;
   if (const auto* unknown = std::get_if<StoreUnknown>(&reply.outcome)) trouble = unknown->cause;
   if (done != nullptr && done->results.size() != op.owners.size()) done = nullptr;
+  renew_trouble_ = done == nullptr && trouble.empty() ? "an answer of unknown shape" : trouble;
   uint32_t renewed = 0;
   uint32_t failed = 0;
   std::erase_if(renewals_sent_, [id](const SentRenewal& sent) { return sent.op == id; });
@@ -241,7 +247,7 @@ void Broker::OnRenewReply(const Op& op, OpId id, StoreReply& reply) {
     if (lease.renew_op == id) lease.renew_op = 0;
     if (done == nullptr) {
       ++failed;
-      if (lease.renew_op == 0) MarkAtRisk(lease, trouble.empty() ? "an answer of unknown shape" : trouble);
+      if (lease.renew_op == 0) MarkAtRisk(lease, renew_trouble_);
       ArmLease(lease);
       continue;
     }
@@ -317,6 +323,14 @@ void Broker::ReleaseLease(Lease& lease, Listener listener, Duration block) {
   give_back.overtaken = lease.straggler_until > now_;
   Forget(lease);
   PursueGiveBack(give_back);
+}
+
+// Its client gives it back: as it is done with it, or as its clock was the first to see that the lease is over.
+void Broker::TakeBack(Lease& lease, Listener listener, bool lapsed) {
+  if (!lapsed) return ReleaseLease(lease, listener, Duration::zero());
+  const LostReason reason = lease.at_risk || lease.hold_until == kNever ? LostReason::kExpired : LostReason::kMaxHold;
+  NoteEnd(lease, FactKind::kLost, reason, "its client's deadline has passed" + (lease.at_risk ? ": " + RenewTrouble() : ""));
+  ReleaseLease(lease, listener, lease.lock_delay);
 }
 
 // The stream broke: stop renewing now, free it when nobody can believe in it any more.

@@ -71,6 +71,7 @@ struct Release {
   OwnerId owner{};
   uint64_t token = 0;  // the grant that is meant: its owner may have been granted the lock again. 0: any
   Duration ttl{};      // of a detached lease: so long the release is repeated until the store has confirmed it
+  bool lapsed = false;  // its client does not believe in it any more: it is lost
 };
 
 // Extends a detached lease; answered RenewDone or Refused to (session, request).

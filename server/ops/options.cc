@@ -75,20 +75,12 @@ absl::Status CheckTimes(const Options& o) {
   return absl::OkStatus();
 }
 
-absl::Status CheckSizes(const Options& o, std::vector<std::string>* warnings) {
-  const int64_t largest = o.max_key_bytes + o.max_namespace_bytes + o.max_owner_bytes + o.max_metadata_bytes;
-  if (largest >= o.max_message_bytes) {
-    return Clash("--max-message-bytes: ", o.max_message_bytes,
-                 " has no room for the longest key, namespace, owner and "
-                 "metadata, together ",
-                 largest, " bytes: raise it or lower them");
-  }
+void WarnOfStreams(const Options& o, std::vector<std::string>* warnings) {
   if (o.max_connection_streams > 0 && o.max_connection_streams <= o.max_sessions_per_peer) {
     warnings->push_back(Cat("--max-connection-streams: ", o.max_connection_streams,
                             " is not above --max-sessions-per-peer, which is ", o.max_sessions_per_peer,
                             ": streams beyond it hang instead of being refused"));
   }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -106,7 +98,7 @@ absl::Status CheckTogether(const Options& options, std::vector<std::string>* war
   absl::Status status = CheckListen(options, warnings);
   status.Update(CheckStore(options));
   status.Update(CheckTimes(options));
-  status.Update(CheckSizes(options, warnings));
+  WarnOfStreams(options, warnings);
   return status;
 }
 

@@ -20,6 +20,8 @@ using core::RefusalReason;
 constexpr size_t kShownOwnerBytes = 96;
 // Clients drop a call whose trailers pass 8 KiB.
 constexpr int kMaxViolations = 16;
+// The store shows no more holders.
+constexpr size_t kMostHolders = 16;
 constexpr size_t kMaxMessageBytes = 1024;
 constexpr core::Duration kRetryUnavailable = std::chrono::seconds(1);
 constexpr core::Duration kRetryOverload = std::chrono::milliseconds(200);
@@ -29,7 +31,8 @@ std::string HeldBy(const std::vector<core::HolderView>& views) {
   const auto named = std::find_if(views.begin(), views.end(), [](const auto& view) { return !IsBlocked(view.owner); });
   if (named == views.end()) return "blocked by the lock_delay of its last holder";
   const v1::Holder holder = HolderOf(*named);
-  const std::string more = views.size() > 1 ? absl::StrCat(" and ", views.size() - 1, " more") : "";
+  const char* const and_more = views.size() < kMostHolders ? " and " : " and at least ";
+  const std::string more = views.size() > 1 ? absl::StrCat(and_more, views.size() - 1, " more") : "";
   const std::string id = absl::StrCat("holder ", holder.holder_id());
   if (holder.owner().empty()) return absl::StrCat("held by ", id, more);
   return absl::StrCat("held by \"", Shorten(holder.owner(), kShownOwnerBytes), "\" (", id, ")", more);

@@ -207,7 +207,8 @@ SessionCall::Ready SessionCall::CheckAcquireAll(const v1::Command& command) {
 SessionCall::Ready SessionCall::CheckRelease(const v1::Command& command) {
   rate_.Owe(shard::BootNow());
   core::Release release{
-      .session = session_, .request = command.id(), .acquire = command.release().acquire_id(), .name = {}};
+      .session = session_, .request = command.id(), .acquire = command.release().acquire_id(), .name = {},
+      .lapsed = command.release().lapsed()};
   if (release.acquire != 0) return {command.id(), 1, std::move(release)};
   Validator check(frontend_.limits);
   LeaseId lease = check.Lease(command.release().lease_id(), "release.lease_id");
@@ -261,6 +262,9 @@ std::string SessionCall::RouteOne(Ready& command) {
     return "";
   }
   if (command.id == 0) return "commands.id is 0; ids of commands start at 1";
+  if (command.id + (command.ids - 1) < command.id) {
+    return absl::StrCat("commands.id ", command.id, " leaves no ids for ", command.ids, " locks; take a smaller one");
+  }
   for (core::RequestId id = command.id; id - command.id < command.ids; ++id) {
     if (!book_.Has(id)) continue;
     return absl::StrCat("commands.id ", id, " is in use by an unanswered command or a living acquire; ",

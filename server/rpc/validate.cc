@@ -93,7 +93,7 @@ core::LockName Validator::Name(std::string_view ns, std::string_view key, std::s
 
 void Validator::RequestId(std::string_view id) {
   if (id.empty() || (id.size() >= kMinRequestIdBytes && id.size() <= kMaxRequestIdBytes)) return;
-  Bad("request_id", absl::StrCat("has ", id.size(), " characters; send a random UUID of ", kMinRequestIdBytes, "..",
+  Bad("request_id", absl::StrCat("has ", id.size(), " bytes; send a random UUID of ", kMinRequestIdBytes, "..",
                                  kMaxRequestIdBytes, ", or none"));
 }
 

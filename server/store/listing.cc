@@ -22,7 +22,7 @@ constexpr size_t kInspectsAtOnce = 100;
 constexpr size_t kTokenBytes = 8u << 10;
 
 absl::Status BadToken() {
-  return absl::InvalidArgumentError("page_token is not one that ListLocks has given; start again without it");
+  return absl::InvalidArgumentError("is not one that ListLocks has given; start again without it");
 }
 
 size_t PageSize(uint32_t wanted) { return wanted == 0 ? kDefaultPage : std::min<size_t>(wanted, kLargestPage); }

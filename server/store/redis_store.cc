@@ -23,6 +23,7 @@ LinkOptions MakeLinkOptions(const RedisStoreOptions& options, uint64_t salt) {
 RedisStore::RedisStore(uv_loop_t* loop, RedisStoreOptions options)
     : options_(std::move(options)),
       codec_(options_.codec),
+      loop_(loop),
       link_(loop, MakeLinkOptions(options_, 0), this),
       scripts_(&link_),
       batch_(&codec_, &scripts_, [this](const Question& question, const Answer& answer) { OnAnswer(question, answer); }),
@@ -50,6 +51,7 @@ void RedisStore::Tell(core::Input&& input) {
 }
 
 void RedisStore::OnChannelUp() {
+  last_channel_problem_.clear();
   if (!channel_seen_) {
     channel_seen_ = true;
     return link_.Start();
@@ -67,6 +69,7 @@ void RedisStore::OnPrepared(const absl::StatusOr<Prepared>& prepared) {
   up_ = true;
   told_cause_.clear();
   last_problem_.clear();
+  last_refusal_.clear();
   if (options_.on_warning) {
     for (const auto& warning : prepared->warnings) options_.on_warning(warning);
   }
@@ -78,21 +81,33 @@ void RedisStore::OnPrepared(const absl::StatusOr<Prepared>& prepared) {
 void RedisStore::OnLinkDown(const absl::Status& why) {
   up_ = false;
   down_cause_ = std::string(why.message());
-  ReportProblem("", why);
+  ReportProblem(last_problem_, "", why);
   if (std::exchange(told_cause_, down_cause_) != down_cause_) Tell(core::StoreDown{down_cause_});
 }
 
 void RedisStore::OnChannelDown(const absl::Status& why) {
-  ReportProblem("hand-off channel: ", why);
+  ReportProblem(last_channel_problem_, "hand-off channel: ", why);
   // Until the first subscription there is no command connection, and the channel's trouble is the store's.
   if (channel_seen_) return;
   down_cause_ = std::string(why.message());
   if (std::exchange(told_cause_, down_cause_) != down_cause_) Tell(core::StoreDown{down_cause_});
 }
 
-void RedisStore::ReportProblem(std::string_view who, const absl::Status& why) {
+// A store that is there and refuses everything: without this, only the callers would know why.
+void RedisStore::ReportRefusal(const core::StoreFailed& failed) {
+  constexpr uint64_t kAgainMs = 60'000;
+  if (failed.kind != core::FailureKind::kUnavailable && failed.kind != core::FailureKind::kFull &&
+      failed.kind != core::FailureKind::kProtocol) {
+    return;
+  }
+  if (uv_now(loop_) - refusal_at_ms_ >= kAgainMs) last_refusal_.clear();
+  refusal_at_ms_ = last_refusal_.empty() ? uv_now(loop_) : refusal_at_ms_;
+  ReportProblem(last_refusal_, "refuses: ", absl::UnavailableError(failed.cause));
+}
+
+void RedisStore::ReportProblem(std::string& last, std::string_view who, const absl::Status& why) {
   std::string text = Cat(options_.url.Masked(), ": ", who, why.message());
-  if (std::exchange(last_problem_, text) == text) return;
+  if (std::exchange(last, text) == text) return;
   if (options_.on_problem) options_.on_problem(absl::Status(why.code(), text));
 }
 
@@ -124,6 +139,7 @@ void RedisStore::OnAnswer(const Question& question, const Answer& answer) {
     down_cause_ = understood.reconnect;
     link_.Reconnect(absl::UnavailableError(down_cause_));
   }
+  if (const auto* failed = std::get_if<core::StoreFailed>(&understood.reply.outcome)) ReportRefusal(*failed);
   Tell(std::move(understood.reply));
 }
 

@@ -33,8 +33,8 @@ struct RedisStoreOptions {
   core::Duration connect_timeout = std::chrono::seconds(3);
   CodecOptions codec;  // broker_id must differ between all stores of all brokers
   uint64_t seed = 1;   // of the back-off's jitter
-  // For the log; on the loop's thread. Problems: only when they change. Unavailable may pass by itself, other codes
-  // not.
+  // For the log; on the loop's thread. Problems: only when they change, or what the store refuses also after a minute.
+  // Unavailable may pass by itself, other codes not.
   std::function<void(const absl::Status&)> on_problem;
   std::function<void(const std::string&)> on_warning;
 };
@@ -62,7 +62,9 @@ class RedisStore : public Store, private Link::Owner, private GrantChannel::Owne
 
   void OnPrepared(const absl::StatusOr<Prepared>& prepared);
   void OnAnswer(const Question& question, const Answer& answer);
-  void ReportProblem(std::string_view who, const absl::Status& why);
+  // `last` is that of the same source: two that take turns are not news each time.
+  void ReportProblem(std::string& last, std::string_view who, const absl::Status& why);
+  void ReportRefusal(const core::StoreFailed& failed);
   void RefuseSoon(OpenQuestions::Id id, absl::Status why);
   void Tell(core::Input&& input);
 
@@ -76,7 +78,11 @@ class RedisStore : public Store, private Link::Owner, private GrantChannel::Owne
   bool first_up_done_ = false;
   std::string down_cause_ = "not connected yet";
   std::string told_cause_;  // of the last StoreDown, "" since StoreUp
-  std::string last_problem_;
+  std::string last_problem_;  // of the link
+  std::string last_channel_problem_;
+  std::string last_refusal_;
+  uint64_t refusal_at_ms_ = 0;  // uv_now
+  uv_loop_t* const loop_;
   Link link_;
   ScriptCaller scripts_;
   Batch batch_;

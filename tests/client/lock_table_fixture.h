@@ -85,7 +85,7 @@ class LockTableTest : public ::testing::Test {
                            std::to_string(c.acquire_all().locks_size()));
             break;
           case v1::Command::kRelease:
-            sent.push_back("release " + std::to_string(c.release().acquire_id()));
+            sent.push_back((c.release().lapsed() ? "lapsed " : "release ") + std::to_string(c.release().acquire_id()));
             break;
           case v1::Command::kCancel:
             sent.push_back("cancel " + std::to_string(c.cancel().acquire_id()));

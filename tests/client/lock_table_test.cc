@@ -57,7 +57,7 @@ TEST_F(LockTableTest, AckExtendsAllButTheLimited) {
   EXPECT_EQ(table_.wake_ns(), limited->deadline_ns);
   TickAt(limited->deadline_ns);
   EXPECT_EQ(limited->cause, EndCause::kLapsed);
-  EXPECT_EQ(Drain(), Strings{"release 3"}) << "or the broker would keep it";
+  EXPECT_EQ(Drain(), Strings{"lapsed 3"}) << "or the broker would keep it";
   EXPECT_EQ(free->cause, EndCause::kNotEnded);
 }
 
@@ -200,6 +200,19 @@ TEST_F(LockTableTest, AtRiskComesAndGoes) {
   EXPECT_TRUE(lease->at_risk);
   Say("id: 2 renewed {}");
   EXPECT_FALSE(lease->at_risk);
+}
+
+TEST_F(LockTableTest, WhatCouldNotBeRenewedIsToldApartFromABrokerThatIsSilent) {
+  const LeasePtr lease = Acquire("a");
+  Grant(lease);
+  TickAt(1000 * kMs);
+  Drain();
+  Say("id: 2 at_risk { cause: 'the store is read-only' }");
+  now_ = 1100 * kMs;
+  Say("heartbeat_ack { seq: 1 valid_for { seconds: 3 } limits { acquire_id: 2 valid_for { nanos: 500000000 } } }");
+  TickAt(lease->deadline_ns);
+  EXPECT_EQ(lease->cause, EndCause::kExpired);
+  EXPECT_EQ(lease->end_message, "could not be renewed in time: the store is read-only");
 }
 
 TEST_F(LockTableTest, TwoUnansweredHeartbeatsAreARisk) {

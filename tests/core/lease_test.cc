@@ -217,6 +217,22 @@ TEST(Lease, ALockDelayBlocksAfterALossAndNotAfterARelease) {
   EXPECT_EQ(t.Take<StoreRelease>().block, Duration::zero());
 }
 
+TEST(Lease, ALockDelayBlocksAfterALossThatTheClientSawFirst) {
+  Table t;
+  t.StoreComesUp();
+  t.Open(1);
+  auto want = t.Want(1, 1, "a", 1);
+  want.lock_delay = seconds(10);
+  want.max_hold = seconds(5);
+  t.Do(want);
+  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  t.Do(Release{.session = 1, .request = 2, .acquire = 1, .name = {}, .lapsed = true});
+  EXPECT_EQ(t.Take<StoreRelease>().block, seconds(10));
+  EXPECT_TRUE(std::any_of(t.facts.begin(), t.facts.end(), [](const Fact& fact) {
+    return fact.kind == FactKind::kLost && fact.lost == LostReason::kMaxHold;
+  }));
+}
+
 TEST(Lease, DetachedRenewal) {
   Table t;
   t.StoreComesUp();

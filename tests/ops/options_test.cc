@@ -126,7 +126,6 @@ TEST(OptionChecks, OptionsMustFitTogether) {
   EXPECT_EQ(Problem({"--validity=20s"}), "--validity: 20s must be less than --default-ttl, which is 15s");
   EXPECT_EQ(Problem({"--default-ttl=2h"}), "--default-ttl: 2h is outside of --min-ttl..--max-ttl, which is 1s..1h");
   EXPECT_EQ(Problem({"--min-ttl=1m", "--max-ttl=30s"}), "--min-ttl: 1m is more than --max-ttl, which is 30s");
-  EXPECT_THAT(Problem({"--max-message-bytes=4096", "--max-key-bytes=4096"}), HasSubstr("together 5440 bytes"));
   EXPECT_THAT(Problem({"--redis-password-file=/x"}), HasSubstr("needs --redis"));
   EXPECT_THAT(Problem({"--redis-user=x"}), HasSubstr("needs --redis"));
   EXPECT_THAT(Problem({"--redis=redis://x", "--embedded-dir=/x"}), HasSubstr("no effect with --redis"));

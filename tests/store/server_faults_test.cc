@@ -121,6 +121,38 @@ TEST_F(StoreTest, NoRoomForAnotherClientPasses) {
   EXPECT_TRUE(loop_.RunUntil([&] { return seen_.Up(); }));
 }
 
+TEST_F(StoreTest, AServerThatRefusesEverythingIsReportedOnce) {
+  StartAndAwaitUp();
+  admin_.Do({"CONFIG", "SET", "min-replicas-to-write", "1"});
+  for (core::OpId op : {1, 2}) AskFor<core::StoreFailed>(op, MakeAcquire(op, Lock("k"), Owner(1)));
+  ASSERT_EQ(problems_.size(), 1u);
+  EXPECT_TRUE(Contains(View(problems_[0].message()), "refuses: NOREPLICAS")) << problems_[0];
+}
+
+TEST_F(StoreTest, WhatEachConnectionSuffersIsSaidOnce) {
+  auto options = OptionsFor(server_->Url());
+  std::string password;
+  options.credentials = [&password] { return Credentials{"", password}; };
+  StartAndAwaitUp(std::move(options));
+  password = "wrong";
+  admin_.Do({"CONFIG", "SET", "requirepass", "right"});
+  admin_.Do({"CLIENT", "KILL", "TYPE", "normal"});
+  admin_.Do({"CLIENT", "KILL", "TYPE", "pubsub"});
+  const auto said = [this](const char* what) {
+    return std::count_if(problems_.begin(), problems_.end(),
+                         [&](const absl::Status& problem) { return Contains(View(problem.message()), what); });
+  };
+  // Both try again and again, in turn.
+  const auto tries = [this] {
+    constexpr std::string_view kName = "total_connections_received:";
+    const std::string stats = admin_.Str({"INFO", "stats"});
+    return std::stoi(stats.substr(stats.find(kName) + kName.size()));
+  };
+  const int before = tries();
+  ASSERT_TRUE(loop_.RunUntil([&] { return tries() >= before + 6; }));
+  EXPECT_LE(said("WRONGPASS"), 2);
+}
+
 TEST_F(StoreTest, ABusyServerHasNotRunTheCommand) {
   StartAndAwaitUp();
   admin_.Do({"CONFIG", "SET", "busy-reply-threshold", "20"});

@@ -71,6 +71,7 @@ struct Lease {
   LeaseBelief belief;
   std::stop_source stop{std::nostopstate};  // made when somebody asks for a token
   std::vector<std::stop_source> also_stops;  // others' that its end stops
+  std::string risk;  // the broker's words, while at_risk
   std::string end_message;
 };
 

@@ -87,19 +87,17 @@ void LockTable::Notice(const LeasePtr& lease, int64_t now_ns, Effects& fx) {
   if (lease->phase != Lease::Phase::kHeld) return;
   lease->belief.Notice(now_ns);
   if (!lease->belief.lapsed()) return;
-  outbox_.Release(next_id_++, lease->id);
-  if (AtMaxHold(*lease, now_ns)) {
+  outbox_.Release(next_id_++, lease->id, /*lapsed=*/true);
+  const bool heard = streaming_ && now_ns < session_.deadline_ns();
+  if (heard && lease->at_risk.load(std::memory_order_relaxed)) {
+    End(*lease, EndCause::kExpired, absl::StrCat("could not be renewed in time: ", lease->risk), fx);
+  } else if (heard && lease->spec->wire.has_max_hold()) {
+    // While the session is alive and no renewal has failed, only max_hold ends belief in a single lease.
     End(*lease, EndCause::kMaxHold, "held for max_hold", fx);
   } else {
     End(*lease, EndCause::kLapsed, "the broker was not heard until the deadline", fx);
   }
   live_.erase(lease->id);
-}
-
-// While the session is alive and no renewal has failed, only max_hold ends belief in a single lease.
-bool LockTable::AtMaxHold(const Lease& lease, int64_t now_ns) const {
-  return lease.spec->wire.has_max_hold() && !lease.at_risk.load(std::memory_order_relaxed) && streaming_ &&
-         now_ns < session_.deadline_ns();
 }
 
 std::stop_token LockTable::StopToken(Lease& lease) {

@@ -80,7 +80,6 @@ class LockTable {
   bool quiet() const { return quiet_.load(std::memory_order_relaxed); }
 
  private:
-  bool AtMaxHold(const Lease& lease, int64_t now_ns) const;
   using Live = std::map<uint64_t, LeasePtr>;  // in the order they were asked for, and so is what is told of them
 
   void OnOpened(const v1::Opened& opened, int64_t now_ns);

@@ -50,7 +50,10 @@ void LockTable::OnEvent(const v1::Event& event, int64_t now_ns, Effects& fx) {
   }
   const LeasePtr lease = Find(event.id());
   if (lease == nullptr || !lease->sent) return;
-  if (event.has_at_risk()) lease->at_risk.store(true, std::memory_order_relaxed);
+  if (event.has_at_risk()) {
+    lease->at_risk.store(true, std::memory_order_relaxed);
+    lease->risk = event.at_risk().cause();
+  }
   if (event.has_renewed()) lease->at_risk.store(false, std::memory_order_relaxed);
   if (event.has_queued()) {
     Lease& leader = LeaderOf(*lease);

@@ -58,10 +58,11 @@ void Outbox::AcquireAll(uint64_t id, const std::vector<const v1::LockSpec*>& loc
   for (const v1::LockSpec* lock : locks) SetLock(*lock, max_wait_ns, command->mutable_acquire_all()->add_locks());
 }
 
-void Outbox::Release(uint64_t id, uint64_t acquire_id) {
+void Outbox::Release(uint64_t id, uint64_t acquire_id, bool lapsed) {
   v1::Command* command = Add(0);
   command->set_id(id);
   command->mutable_release()->set_acquire_id(acquire_id);
+  command->mutable_release()->set_lapsed(lapsed);
 }
 
 void Outbox::Cancel(uint64_t id, uint64_t acquire_id) {

@@ -45,7 +45,7 @@ class Outbox {
   void Acquire(uint64_t id, const v1::LockSpec& spec, size_t bytes, int64_t max_wait_ns);
   // `locks[i]` becomes the acquire `id` + i; `bytes`: of all of them.
   void AcquireAll(uint64_t id, const std::vector<const v1::LockSpec*>& locks, size_t bytes, int64_t max_wait_ns);
-  void Release(uint64_t id, uint64_t acquire_id);
+  void Release(uint64_t id, uint64_t acquire_id, bool lapsed = false);
   void Cancel(uint64_t id, uint64_t acquire_id);
   void Downgrade(uint64_t id, uint64_t acquire_id);
   void Heartbeat(uint64_t seq);

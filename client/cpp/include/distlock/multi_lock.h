@@ -98,7 +98,7 @@ class MultiLock {
   // One try: refused when one of them is held; never queues.
   Result<MultiGuard> TryLock();
 
-  // Waits at most this long, for all together.
+  // Waits at most this long, for all together; for a broker that falls silent half a second longer.
   Result<MultiGuard> TryLockFor(Duration max_wait, std::stop_token cancel = {});
 
   // The same three without blocking. `callback` is called exactly once, on a thread of the library, and must not block;

@@ -27,7 +27,7 @@ class Mutex {
   // One try: never queues.
   Result<Guard> TryLock();
 
-  // Waits at most this long.
+  // Waits at most this long; for a broker that falls silent half a second longer, as its answer may be on its way.
   Result<Guard> TryLockFor(Duration max_wait, std::stop_token cancel = {});
 
   // The same three without blocking. `callback` is called exactly once, on a thread of the library, and must not block;

@@ -34,7 +34,7 @@ class RwLock {
   // One try: never queues, and so never keeps others waiting.
   Result<Guard> TryReadLock();
 
-  // Waits at most this long.
+  // Waits at most this long; for a broker that falls silent half a second longer, as its answer may be on its way.
   Result<Guard> TryReadLockFor(Duration max_wait, std::stop_token cancel = {});
 
   // For writing: alone. Otherwise as above.

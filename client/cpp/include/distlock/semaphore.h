@@ -34,7 +34,7 @@ class Semaphore {
   // One try: never queues.
   Result<Guard> TryAcquire(uint32_t permits = 1);
 
-  // Waits at most this long.
+  // Waits at most this long; for a broker that falls silent half a second longer, as its answer may be on its way.
   Result<Guard> TryAcquireFor(Duration max_wait, uint32_t permits = 1, std::stop_token cancel = {});
 
   // The same three without blocking. `callback` is called exactly once, on a thread of the library, and must not block;
