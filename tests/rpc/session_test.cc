@@ -226,6 +226,11 @@ TEST(Session, WhatBreaksTheProtocolEndsTheStream) {
       {"commands.id is 0", [](TestSession& s) { s.Open().Acquire(0, "a"); }},
       {"commands.id 5 is in use", [](TestSession& s) { s.Open().Acquire(5, "a").Acquire(5, "b"); }},
       {"commands.id 5 is in use", [](TestSession& s) { s.Open().Acquire(5, "a").Release(5, 5); }},
+      {"leaves no ids for 2 locks",
+       [](TestSession& s) {
+         v1::AcquireAll& all = *s.Open().Add(~uint64_t{0}).mutable_acquire_all();
+         for (const char* key : {"a", "b"}) all.add_locks()->set_key(key);
+       }},
       {"after Goodbye", [](TestSession& s) { s.Open().Goodbye().Acquire(5, "a"); }},
   };
   TestBroker broker;

@@ -9,8 +9,8 @@
 // waits
 //    until all is told, so that whatever the callbacks ask for leaves in one message.
 // 3. Guards and mutexes share the Core; only Close (the Client's destructor) ends it.
-// 4. In a child of fork its copy does nothing, and takes no mutex, which may be locked for ever there: the locks, the stream and the
-//    threads are the parent's.
+// 4. In a child of fork its copy does nothing, and takes no mutex, which may be locked for ever there: the locks, the
+//    stream and the threads are the parent's.
 #pragma once
 
 #include <absl/synchronization/mutex.h>

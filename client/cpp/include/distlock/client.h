@@ -10,9 +10,9 @@
 // guard's token on their own thread. They must not block: while one blocks, nothing is heard from the broker and all locks of this
 // client run toward their deadlines. Blocking calls made from a callback on a thread of the library are refused.
 //
-// The locks belong to the process that took them. In a child of fork without exec the copies of guards say kLost, and asking through a
-// copy of the Client is refused (both kClientClosed), whatever becomes of these copies; the parent's locks are not touched. A child
-// makes a Client of its own.
+// The locks belong to the process that took them. In a child of fork without exec the copies of guards say kLost, and asking
+// through a copy of the Client is refused (both kClientClosed), whatever becomes of these copies; the parent's locks are not
+// touched. A child makes a Client of its own.
 #pragma once
 
 #include <cstdint>
