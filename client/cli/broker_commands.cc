@@ -33,15 +33,18 @@ grpc::Status GetStatus(const Context& context, const std::shared_ptr<grpc::Chann
   return v1::AdminService::NewStub(channel)->GetStatus(&call, {}, response);
 }
 
-std::string StatusAsText(const v1::GetStatusResponse& status) {
+std::vector<std::string> StatusAsText(const v1::GetStatusResponse& status) {
   const bool up = status.store_state() == v1::STORE_STATE_UP;
-  return absl::StrCat("broker    ", status.broker_id(), ", version ", status.version(),
-                      status.draining() ? ", DRAINING" : "", "\nstarted   ", FormatTime(status.started()), ", up ",
-                      FormatDuration(FromProto(status.uptime())), "\nlisten    ", absl::StrJoin(status.listen(), " "),
-                      "\nstore     ", status.store_url(),
-                      up ? ", up" : absl::StrCat(", DOWN: ", status.store_problem()), "\nsessions  ", status.sessions(),
-                      "\nleases    ", status.leases(), "\nwaiters   ", status.waiters(), "\nshards    ",
-                      status.shards(), "\nvalidity  ", FormatDuration(FromProto(status.validity())));
+  return {absl::StrCat("broker    ", status.broker_id(), ", version ", status.version(),
+                       status.draining() ? ", DRAINING" : ""),
+          absl::StrCat("started   ", FormatTime(status.started()), ", up ", FormatDuration(FromProto(status.uptime()))),
+          absl::StrCat("listen    ", absl::StrJoin(status.listen(), " ")),
+          absl::StrCat("store     ", status.store_url(), up ? ", up" : ", DOWN: ", up ? "" : status.store_problem()),
+          absl::StrCat("sessions  ", status.sessions()),
+          absl::StrCat("leases    ", status.leases()),
+          absl::StrCat("waiters   ", status.waiters()),
+          absl::StrCat("shards    ", status.shards()),
+          absl::StrCat("validity  ", FormatDuration(FromProto(status.validity())))};
 }
 
 Json StatusAsJson(const v1::GetStatusResponse& status) {
@@ -69,7 +72,7 @@ int Status(const Context& context) {
   v1::GetStatusResponse response;
   const grpc::Status status = GetStatus(context, channel, &response);
   if (!status.ok()) return context.Fail(FailureFrom(status));
-  if (!context.Print(StatusAsText(response), StatusAsJson(response))) return kExitInternal;
+  if (!context.PrintLines(StatusAsText(response), StatusAsJson(response))) return kExitInternal;
   return response.store_state() == v1::STORE_STATE_UP ? kExitOk : kExitUnavailable;
 }
 

@@ -15,6 +15,7 @@
 #include <cstring>
 
 #include "distlock/v1/admin_service.grpc.pb.h"
+#include "printable.h"
 
 namespace distlock::cli {
 namespace {
@@ -47,7 +48,14 @@ std::string Context::Target() const {
 }
 
 bool Context::Print(std::string_view text_line, const Json& json_line) const {
-  return PrintText((json ? json_line.Line() : std::string(text_line)) + "\n");
+  return PrintText((json ? json_line.Line() : Printable(text_line)) + "\n");
+}
+
+bool Context::PrintLines(const std::vector<std::string>& text_lines, const Json& json_line) const {
+  if (json) return PrintText(json_line.Line() + "\n");
+  std::string text;
+  for (const std::string& line : text_lines) absl::StrAppend(&text, Printable(line), "\n");
+  return PrintText(text);
 }
 
 bool Context::PrintText(std::string_view text) const {
@@ -63,7 +71,7 @@ int Context::Fail(const Failure& failure) const {
 }
 
 void Context::Note(std::string_view line) const {
-  if (!json) std::fprintf(stderr, "distlockctl: %.*s\n", static_cast<int>(line.size()), line.data());
+  if (!json) std::fprintf(stderr, "distlockctl: %s\n", Printable(line).c_str());
 }
 
 CLI::Option* AddDurationFlag(CLI::App& command, const std::string& names, std::function<void(Millis)> set,

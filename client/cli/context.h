@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "duration.h"
 #include "failure.h"
@@ -32,9 +33,11 @@ struct Context {
   // The gRPC target: --server, else DISTLOCK_SERVER, else the default socket if it exists, else the default port.
   std::string Target() const;
 
-  // False when stdout does not take it (closed, disk full), said on stderr once.
+  // False when stdout does not take it (closed, disk full), said on stderr once. What is not printable in a text line does not
+  // get out (printable.h), so it is one line whatever names are in it.
   bool Print(std::string_view text_line, const Json& json_line) const;
-  // The same, of text that is whole lines and has no JSON form.
+  bool PrintLines(const std::vector<std::string>& text_lines, const Json& json_line) const;
+  // The same, of whole lines as they are.
   bool PrintText(std::string_view text) const;
 
   // Says it on stderr in the chosen format and returns its exit code.

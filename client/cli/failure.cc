@@ -6,6 +6,7 @@
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "json.h"
+#include "printable.h"
 
 namespace distlock::cli {
 namespace {
@@ -111,16 +112,18 @@ Failure UsageFailure(std::string message) {
 
 std::string DescribeText(const Failure& failure) {
   std::string out = "distlockctl: ";
-  absl::StrAppend(&out, failure.message.empty() ? failure.reason : failure.message);
+  absl::StrAppend(&out, Printable(failure.message.empty() ? failure.reason : failure.message));
   std::string facts;
   if (!failure.holder.empty() && failure.message.find(failure.holder) == std::string::npos) {
-    absl::StrAppend(&facts, "held by ", failure.holder);
+    absl::StrAppend(&facts, "held by ", Printable(failure.holder));
   }
   if (failure.retry_after) {
     absl::StrAppend(&facts, facts.empty() ? "" : ", ", "retry after ", FormatDuration(*failure.retry_after));
   }
-  absl::StrAppend(&out, " (", failure.reason, facts.empty() ? "" : "; ", facts, ")\n");
-  for (const auto& [field, problem] : failure.fields) absl::StrAppend(&out, "  ", field, ": ", problem, "\n");
+  absl::StrAppend(&out, " (", Printable(failure.reason), facts.empty() ? "" : "; ", facts, ")\n");
+  for (const auto& [field, problem] : failure.fields) {
+    absl::StrAppend(&out, "  ", Printable(field), ": ", Printable(problem), "\n");
+  }
   return out;
 }
 

@@ -149,20 +149,20 @@ std::string HolderAsText(const v1::Holder& holder) {
                       MetadataAsText(holder.metadata()));
 }
 
-std::string LockAsText(const v1::Lock& lock) {
-  std::string out =
-      absl::StrCat(lock.namespace_(), "/", lock.key(), "  ", StateName(lock), ", ", lock.queue_length(), " waiting");
-  for (const v1::Holder& holder : lock.holders()) absl::StrAppend(&out, "\n", HolderAsText(holder));
-  if (UnlistedHolders(lock) > 0) absl::StrAppend(&out, "\n  and ", UnlistedHolders(lock), " more holders");
+std::vector<std::string> LockAsText(const v1::Lock& lock) {
+  std::vector<std::string> lines = {
+      absl::StrCat(lock.namespace_(), "/", lock.key(), "  ", StateName(lock), ", ", lock.queue_length(), " waiting")};
+  for (const v1::Holder& holder : lock.holders()) lines.push_back(HolderAsText(holder));
+  if (UnlistedHolders(lock) > 0) lines.push_back(absl::StrCat("  and ", UnlistedHolders(lock), " more holders"));
   int place = 0;
   for (const v1::Waiter& waiter : lock.waiters()) {
-    absl::StrAppend(&out, "\n  waiter ", ++place, " ", waiter.owner(), "  ",
-                    ShareAsText(waiter.mode(), waiter.permits()), SinceAsText(waiter.since()), "  id ",
-                    waiter.waiter_id(), MetadataAsText(waiter.metadata()));
+    lines.push_back(absl::StrCat("  waiter ", ++place, " ", waiter.owner(), "  ",
+                                 ShareAsText(waiter.mode(), waiter.permits()), SinceAsText(waiter.since()), "  id ",
+                                 waiter.waiter_id(), MetadataAsText(waiter.metadata())));
   }
   const int unseen = static_cast<int>(lock.queue_length()) - lock.waiters_size();
-  if (unseen > 0) absl::StrAppend(&out, "\n  and ", unseen, " more waiters");
-  return out;
+  if (unseen > 0) lines.push_back(absl::StrCat("  and ", unseen, " more waiters"));
+  return lines;
 }
 
 std::string LockAsRow(const v1::Lock& lock) {
@@ -258,7 +258,8 @@ int Show(const Context& context, const LockFlags& flags) {
   call.set_deadline(std::chrono::system_clock::now() + context.connect_timeout);
   const grpc::Status status = v1::LockService::NewStub(channel)->GetLock(&call, request, &response);
   if (!status.ok()) return context.Fail(FailureFrom(status));
-  return context.Print(LockAsText(response.lock()), LockAsJson(response.lock(), true)) ? kExitOk : kExitInternal;
+  const bool printed = context.PrintLines(LockAsText(response.lock()), LockAsJson(response.lock(), true));
+  return printed ? kExitOk : kExitInternal;
 }
 
 int List(const Context& context, const ListArgs& args) {

@@ -132,9 +132,9 @@ int Acquire(const Context& context, const LeaseArgs& args) {
   if (!status.ok()) return context.Fail(FailureFrom(status));
 
   const v1::Grant& grant = response.grant();
-  const std::string text = GrantAsEnvironment(grant);
-  const bool told =
-      args.lease_file.empty() ? context.Print(text, GrantAsJson(grant)) : WriteSecretFile(args.lease_file, text + "\n");
+  const std::string text = GrantAsEnvironment(grant) + "\n";
+  const bool told = args.lease_file.empty() ? context.PrintText(context.json ? GrantAsJson(grant).Line() + "\n" : text)
+                                            : WriteSecretFile(args.lease_file, text);
   if (told) return kExitOk;
   // Nobody else knows the lease: without this it would stay taken for a whole ttl.
   GiveBack(context, channel, grant.lease_id());

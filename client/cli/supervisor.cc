@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "exit_code.h"
+#include "printable.h"
 
 namespace distlock::cli {
 namespace {
@@ -145,8 +146,8 @@ void Supervisor::Lose() {
   // Not only --verbose: the exit code alone does not say why.
   const std::string message = guard_.end_message();
   const std::string which = guard_.size() == 1 ? "the lock" : LostKey();
-  std::fprintf(stderr, "distlockctl: %s is lost (%s)%s%s\n", which.c_str(), reason.c_str(), message.empty() ? "" : ": ",
-               message.c_str());
+  std::fprintf(stderr, "distlockctl: %s is lost (%s)%s%s\n", Printable(which).c_str(), reason.c_str(),
+               message.empty() ? "" : ": ", Printable(message).c_str());
   child_.SignalGroup(SIGTERM);
   child_.SignalGroup(SIGCONT);
   if (plan_.on_lost.empty()) return;

@@ -8,6 +8,8 @@
 #include <map>
 #include <tuple>
 
+#include "printable.h"
+
 namespace distlock::cli {
 namespace {
 
@@ -17,15 +19,6 @@ constexpr size_t kMostLocks = 2000;
 const char* ModeName(v1::LockMode mode) {
   if (mode == v1::LOCK_MODE_SHARED) return "shared";
   return mode == v1::LOCK_MODE_PERMIT ? "permit" : "exclusive";
-}
-
-// Keys and labels are other people's: what is not printable must not reach the terminal.
-std::string Printable(std::string text) {
-  for (char& c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) c = '?';
-  }
-  return text;
 }
 
 size_t HolderCount(const v1::Lock& lock) {
@@ -63,7 +56,7 @@ std::vector<std::string> Head(const Seen& seen, const View& view) {
   size_t waiting = 0;
   for (const v1::Lock& lock : seen.locks) waiting += lock.queue_length();
   std::vector<std::string> lines;
-  lines.push_back(absl::StrCat("distlock ", status.version(), "  broker ", status.broker_id(), "  up ",
+  lines.push_back(absl::StrCat("distlock ", Printable(status.version()), "  broker ", Printable(status.broker_id()), "  up ",
                                FormatDuration(FromProto(status.uptime())), "  store ",
                                status.store_state() == v1::STORE_STATE_UP ? "up" : "DOWN",
                                status.draining() ? "  DRAINING" : ""));
@@ -75,7 +68,7 @@ std::vector<std::string> Head(const Seen& seen, const View& view) {
   if (view.typing) {
     lines.push_back(absl::StrCat("namespace: ", Printable(*view.typing), "_"));
   } else if (seen.failure) {
-    lines.push_back(absl::StrCat("! ", seen.failure->message.empty() ? seen.failure->reason : seen.failure->message));
+    lines.push_back("! " + Printable(seen.failure->message.empty() ? seen.failure->reason : seen.failure->message));
   } else {
     lines.push_back(absl::StrCat("sorted by ", OrderName(view.order), "   q quit, s sort, n namespace"));
   }

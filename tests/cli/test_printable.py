@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names and words of others on the terminal: no escape sequence gets through, and no line that is not ours."""
+import json
+import re
+
+import pytest
+
+from broker import eventually
+from ctl import ends, line
+
+EVIL = "evil\x1b[31mRED\nroot@prod:1\x7f\u009b2J"
+SHOWN = "evil?[31mRED?root@prod:1??2J"
+
+
+def clean(text, lines):
+    """So many lines with what was meant to do harm made harmless in them."""
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", text), text
+    assert text.count("\n") == lines and SHOWN in text, text
+    return True
+
+
+@pytest.fixture
+def holder(ctl, broker):
+    process = ctl.start("hold", EVIL, "--namespace", "ns", "--owner", EVIL, "--metadata", f"why={EVIL}")
+    assert line(process).startswith(f"granted: ns/{SHOWN}, token ")
+    return process
+
+
+IT = [EVIL, "--namespace", "ns"]
+
+
+def test_show_ls_and_watch(ctl, broker, holder):
+    waiter = ctl.start("acquire", *IT, "--owner", EVIL, "--metadata", f"why={EVIL}")
+    eventually(lambda: broker.lock(EVIL, "ns").queue_length == 1)
+    shown = ctl("show", *IT).stdout
+    clean(shown, 3)
+    assert shown.startswith(f"ns/{SHOWN}  held, 1 waiting\n  holder {SHOWN}  ") and f" why={SHOWN}\n" in shown
+    assert f"\n  waiter 1 {SHOWN}  " in shown
+    clean(ctl("ls", "--namespace", "ns").stdout, 1)
+    clean(ctl("top", "--once", "--namespace", "ns").stdout, 5)
+    watch = ctl.start("watch", *IT)
+    clean(watch.stdout.readline(), 1)
+    assert waiter.poll() is None
+
+
+def test_json_tells_it_as_it_is(ctl, broker, holder):
+    for command in (["show", *IT], ["ls", "--namespace", "ns"]):
+        [lock] = ctl.json(*command)
+        assert (lock["key"], lock["holders"][0]["owner"], lock["holders"][0]["metadata"]["why"]) == (EVIL, EVIL, EVIL)
+    watch = ctl.start("watch", *IT, "-o", "json")
+    assert json.loads(line(watch))["holders"][0]["owner"] == EVIL
+
+
+def test_who_is_in_the_way(ctl, broker, holder):
+    clean(ctl("acquire", *IT, "-n").stderr, 1)
+    clean(ctl("run", *IT, "-n", "--", "true").stderr, 1)
+    clean(ctl("hold", *IT, "-w", "10ms").stdout, 1)
+    verbose = ctl("run", *IT, "-w", "10ms", "--verbose", "--", "true").stderr
+    clean(verbose, 2)
+    assert f"held by {SHOWN}\n" in verbose
+    clean(ctl("force-release", *IT).stdout, 1)
+
+
+def test_who_leads(ctl, broker):
+    leader = ctl.start("elect", EVIL, "--value", EVIL, "--owner", EVIL)
+    clean(leader.stdout.readline(), 1)
+    told = ctl("elect", EVIL, "--leader").stdout
+    clean(told, 1)
+    assert told.startswith(f"leader {SHOWN}  owner {SHOWN}  ")
+    observer = ctl.start("elect", EVIL, "--observe")
+    clean(observer.stdout.readline(), 1)
+    assert ctl.json("elect", EVIL, "--leader")[0]["leader"]["value"] == EVIL
+
+
+def test_a_lost_lock(ctl, fake):
+    holder = ctl.start("run", "-k", EVIL, "-k", "other", "--ttl", "1s", "--", "sh", "-c", "echo up; exec sleep 60")
+    assert line(holder) == "up"
+    fake.lose(EVIL)
+    assert ends(holder) == 75
+    assert holder.stderr.read().startswith(f"distlockctl: {SHOWN} is lost (TAKEN)")
+
+
+def test_the_words_of_a_refusal(ctl, fake):
+    fake.fake.refusal = ("INVALID_ARGUMENT", EVIL.replace("\n", "\t"), [(EVIL, EVIL)])
+    for command in (["acquire", "k"], ["run", "k", "--", "true"]):
+        clean(ctl(*command).stderr, 2)
+
+
+def test_what_a_shell_reads_is_as_it_was(ctl, broker):
+    names = [row.split("=", 1)[0] for row in ctl("acquire", *IT, "--owner", EVIL).stdout.splitlines()]
+    assert names == ["DISTLOCK_LEASE_ID", "DISTLOCK_TOKEN", "DISTLOCK_HOLDER_ID", "DISTLOCK_TTL"]
+    told = ctl("run", *IT, "-n", "--", "true")
+    assert told.returncode == 1
+    assert ctl("run", "k" + EVIL, "--", "printenv", "DISTLOCK_KEY").stdout == f"k{EVIL}\n"
