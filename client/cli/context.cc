@@ -123,6 +123,8 @@ std::shared_ptr<grpc::Channel> Connect(const Context& context, Patience patience
   if (patience == Patience::kLong) {
     args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
     args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
+    // Else gRPC stops asking after two, and a wait of half a minute is unguarded again.
+    args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   }
   auto channel = grpc::CreateCustomChannel(context.Target(), grpc::InsecureChannelCredentials(), args);
   const auto deadline = std::chrono::system_clock::now() + context.connect_timeout;

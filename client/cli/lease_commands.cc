@@ -94,6 +94,10 @@ bool WriteSecretFile(const std::string& path, const std::string& content) {
   return good;
 }
 
+bool IsBroken(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE && !FailureFrom(status).from_broker;
+}
+
 // The request is repeated under the same request_id while only the connection breaks: the lock may be ours already.
 grpc::Status AcquireUntilAnswered(const Context& context, std::shared_ptr<grpc::Channel>& channel,
                                   v1::AcquireRequest& request, const LockFlags& flags, v1::AcquireResponse* response) {
@@ -106,8 +110,7 @@ grpc::Status AcquireUntilAnswered(const Context& context, std::shared_ptr<grpc::
       call.set_deadline(std::chrono::system_clock::now() + left + context.connect_timeout);
     }
     const grpc::Status status = v1::LockService::NewStub(channel)->Acquire(&call, request, response);
-    const bool broken = status.error_code() == grpc::StatusCode::UNAVAILABLE && !FailureFrom(status).from_broker;
-    if (!broken) return status;
+    if (!IsBroken(status)) return status;
     if (!channel->WaitForConnected(std::chrono::system_clock::now() + context.connect_timeout)) return status;
   }
 }
@@ -122,13 +125,15 @@ void GiveBack(const Context& context, const std::shared_ptr<grpc::Channel>& chan
 }
 
 int Acquire(const Context& context, const LeaseArgs& args) {
-  auto channel = Connect(context);
+  // Without -w there is no deadline: only the keepalive tells a broker that has stopped from one that lets us wait.
+  auto channel = Connect(context, Patience::kLong);
   if (!channel) return kExitUnavailable;
   v1::AcquireRequest request;
   *request.mutable_lock() = args.lock.ToSpec();
   request.set_request_id(args.request_id.empty() ? RandomUuid() : args.request_id);
   v1::AcquireResponse response;
   const grpc::Status status = AcquireUntilAnswered(context, channel, request, args.lock, &response);
+  if (IsBroken(status)) return context.Fail(Unreachable(context, status.error_message()));
   if (!status.ok()) return context.Fail(FailureFrom(status));
 
   const v1::Grant& grant = response.grant();

@@ -139,6 +139,17 @@ class TestLease:
         ctl("release", extra_env=lease)
         assert ends(waiter) == 0
 
+    @pytest.mark.parametrize("wait", [[], ["-w", "1h"]])
+    def test_a_wait_ends_when_the_broker_falls_silent(self, ctl, broker, wait):
+        if not broker.real:
+            pytest.skip("only a process can be stopped so that its kernel alone answers")
+        ctl("acquire", "k")
+        waiter = ctl.start("acquire", "k", *wait, "--timeout", "500ms")
+        eventually(lambda: broker.queue_length("k") == 1)
+        broker.fall_silent()
+        assert ends(waiter) == 69
+        assert waiter.stderr.read().startswith(f"distlockctl: cannot reach the broker at {broker.address} within 500ms: ")
+
     def test_without_a_lease_id(self, ctl, broker):
         for command in ("renew", "release"):
             assert ctl(command).returncode == 64
