@@ -76,15 +76,28 @@ int Status(const Context& context) {
   return response.store_state() == v1::STORE_STATE_UP ? kExitOk : kExitUnavailable;
 }
 
-// The broker is gone when nobody answers there, or when another one does.
-void WaitUntilGone(const Context& context, const std::shared_ptr<grpc::Channel>& channel,
-                   const std::string& broker_id) {
+// The broker is gone when nobody listens there any more, or when another one answers; one that is merely silent may be there
+// still, with all its locks. Says on failure why it is not known.
+std::optional<Failure> WaitUntilGone(const Context& context, const std::shared_ptr<grpc::Channel>& channel,
+                                     const std::string& broker_id) {
+  using Clock = std::chrono::steady_clock;
   constexpr auto kBetweenLooks = std::chrono::milliseconds(200);
   v1::GetStatusResponse now;
+  auto answered = Clock::now();
   while (true) {
     const grpc::Status status = GetStatus(context, channel, &now);
-    if (!status.ok() && !FailureFrom(status).from_broker) return;
-    if (status.ok() && now.broker_id() != broker_id) return;
+    if (status.ok() && now.broker_id() != broker_id) return std::nullopt;
+    const bool answer = status.ok() || FailureFrom(status).from_broker;
+    if (!answer && status.error_code() == grpc::StatusCode::UNAVAILABLE) return std::nullopt;
+    if (answer) {
+      answered = Clock::now();
+    } else if (Clock::now() - answered >= context.connect_timeout) {
+      Failure failure = FailureFrom(status);
+      failure.exit_code = kExitUnavailable;
+      failure.message = absl::StrCat("broker ", broker_id, " has neither answered for ", FormatDuration(context.connect_timeout),
+                                     " nor gone away: whether it has drained is not known");
+      return failure;
+    }
     // Wakes at once when the connection ends.
     auto state = channel->GetState(false);
     if (state == GRPC_CHANNEL_READY)
@@ -116,7 +129,7 @@ int Drain(const Context& context, const DrainArgs& args) {
                                          .Number("timeout_ms", timeout.count()));
   if (!printed) return kExitInternal;
   if (!args.wait) return kExitOk;
-  WaitUntilGone(context, channel, before.broker_id());
+  if (const auto unknown = WaitUntilGone(context, channel, before.broker_id())) return context.Fail(*unknown);
   return context.Print("drained", Json().Text("event", "drained").Text("broker_id", before.broker_id()))
              ? kExitOk
              : kExitInternal;
@@ -166,6 +179,7 @@ void AddBrokerCommands(CLI::App& app, Context& context) {
   drain->add_flag("--wait", args->wait, "Return when the broker has gone");
   AddContextFlags(*drain, context, /*own_timeout=*/true);
   drain->footer(
+      "Exit code: 0 draining, or with --wait gone; 69 not reached, or with --wait silent, so that it is not known.\n\n"
       "Examples:\n"
       "  distlockctl drain --wait\n"
       "  distlockctl drain --timeout 2m");

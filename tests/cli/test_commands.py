@@ -222,6 +222,19 @@ class TestBroker:
         assert ends(done) == 0
 
 
+    def test_drain_and_wait_for_a_broker_that_falls_silent(self, ctl, broker):
+        """It may be there still, with all its locks."""
+        if not broker.real:
+            pytest.skip("only a process can be stopped so that its kernel alone answers")
+        holder = ctl.start("hold", "k")  # else it is gone before it can be stopped
+        assert line(holder).startswith("granted")
+        draining = ctl.start("drain", "--wait", "--connect-timeout", "500ms")
+        assert line(draining).startswith("draining broker ")
+        broker.fall_silent()
+        assert ends(draining) == 69
+        assert draining.stdout.read() == "" and "whether it has drained is not known" in draining.stderr.read()
+
+
 class TestShared:
     @pytest.mark.parametrize("command", COMMANDS)
     def test_help_with_examples(self, ctl, broker, command):
