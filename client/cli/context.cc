@@ -74,6 +74,11 @@ void Context::Note(std::string_view line) const {
   if (!json) std::fprintf(stderr, "distlockctl: %s\n", Printable(line).c_str());
 }
 
+void Context::Warn(std::string_view line) const {
+  Note(line);
+  if (json) std::fprintf(stderr, "%s\n", Json().Object("warning", Json().Text("message", line)).Line().c_str());
+}
+
 CLI::Option* AddDurationFlag(CLI::App& command, const std::string& names, std::function<void(Millis)> set,
                              const std::string& help) {
   const auto parse = [names, set = std::move(set)](const std::string& text) {

@@ -45,6 +45,8 @@ struct Context {
 
   // A remark for people, on stderr, in the text format only.
   void Note(std::string_view line) const;
+  // What nobody must overlook although the command goes well, on stderr in the chosen format.
+  void Warn(std::string_view line) const;
 };
 
 // Adds --server, --output and --timeout to a command. `own_timeout`: the command has a --timeout of another meaning, so

@@ -22,6 +22,9 @@
 namespace distlock::cli {
 namespace {
 
+// Of ls without --all: more is rarely meant for eyes.
+constexpr int kListedLocks = 1000;
+
 struct ListArgs {
   std::string name_space;
   std::string prefix;
@@ -269,6 +272,9 @@ int List(const Context& context, const ListArgs& args) {
   v1::ListLocksRequest request;
   request.set_namespace_(args.name_space);
   request.set_key_prefix(args.prefix);
+  request.set_page_size(1000);
+  int printed = 0;
+  // Among many other keys a page may be all but empty although more follow: only the end of the pages is the end.
   do {
     v1::ListLocksResponse page;
     grpc::ClientContext call;
@@ -276,11 +282,15 @@ int List(const Context& context, const ListArgs& args) {
     const grpc::Status status = stub->ListLocks(&call, request, &page);
     if (!status.ok()) return context.Fail(FailureFrom(status));
     for (const v1::Lock& lock : page.locks()) {
+      if (!args.all && printed == kListedLocks) {
+        context.Warn(absl::StrCat("there are more than these ", kListedLocks, " locks: --all lists every one"));
+        return kExitOk;
+      }
       if (!context.Print(LockAsRow(lock), LockAsJson(lock, false))) return kExitInternal;
+      ++printed;
     }
     request.set_page_token(page.next_page_token());
-  } while (args.all && !request.page_token().empty());
-  if (!request.page_token().empty()) context.Note("there are more: --all lists every page");
+  } while (!request.page_token().empty());
   return kExitOk;
 }
 
@@ -313,7 +323,7 @@ void AddInspectCommands(CLI::App& app, Context& context) {
   auto args = std::make_shared<ListArgs>();
   list->add_option("--namespace", args->name_space, "Namespace to list (default \"default\")")->type_name("NAME");
   list->add_option("--prefix", args->prefix, "Only keys that begin with P")->type_name("P");
-  list->add_flag("--all", args->all, "Every page, not only the first hundred or so");
+  list->add_flag("--all", args->all, "Every lock, not only the first 1000");
   AddContextFlags(*list, context);
   list->footer(
       "Examples:\n"

@@ -356,13 +356,13 @@ class FakeBroker(Together):
             self._abort(context, grpc.StatusCode.UNAVAILABLE, "DRAINING", "this broker is going down", {})
 
     def _list_locks(self, request, _):
-        """Pages of two, so that a test sees more than one."""
+        """An empty page, as there may be among many other keys, and then pages of a hundred."""
         with self.lock:
             names = sorted(n for n, leases in self.queues.items() if leases and n[0] == (request.namespace or "default")
                            and n[1].startswith(request.key_prefix))
-            start = int(request.page_token or 0)
-            response = self.api.ListLocksResponse(locks=[self._lock_of(n) for n in names[start:start + 2]])
-            response.next_page_token = str(start + 2) if start + 2 < len(names) else ""
+            start = int(request.page_token or -100)
+            response = self.api.ListLocksResponse(locks=[self._lock_of(n) for n in names[max(start, 0):start + 100]])
+            response.next_page_token = str(start + 100) if start + 100 < len(names) else ""
             return response
 
     def _get_status(self, _, __):

@@ -189,12 +189,24 @@ class TestLooking:
         assert len(ctl("ls", "--all").stdout.splitlines()) == 4
         assert [lock["key"] for lock in ctl.json("ls", "--namespace", "other")] == ["a/9"]
 
-    def test_ls_says_that_there_is_more(self, ctl, fake):
-        for key in ("a", "b", "c"):
-            ctl("acquire", key)
+    def test_ls_goes_through_all_pages(self, ctl, fake):
+        fake.take(["a", "b", "c"])
+        done = ctl("ls")
+        assert [row.split()[0] for row in done.stdout.splitlines()] == ["default/a", "default/b", "default/c"]
+        assert (done.returncode, done.stderr) == (0, "")
+
+    def test_ls_says_that_there_are_more(self, ctl, broker):
+        broker.take(f"k/{i}" for i in range(1000))
+        everything = ctl("ls", "-o", "json")
+        assert (len(everything.stdout.splitlines()), everything.stderr) == (1000, "")
+        broker.take(["one more"])
         first = ctl("ls")
-        assert len(first.stdout.splitlines()) == 2
-        assert "--all" in first.stderr
+        assert (first.returncode, len(first.stdout.splitlines())) == (0, 1000)
+        assert first.stderr == "distlockctl: there are more than these 1000 locks: --all lists every one\n"
+        first = ctl("ls", "-o", "json")
+        assert len(first.stdout.splitlines()) == 1000 and "--all" in json.loads(first.stderr)["warning"]["message"]
+        everything = ctl("ls", "--all")
+        assert (len(everything.stdout.splitlines()), everything.stderr) == (1001, "")
 
 
 class TestBroker:
