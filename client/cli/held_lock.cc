@@ -119,7 +119,11 @@ LockKeeper::Outcome LockKeeper::Wait(Signals& signals, const std::function<void(
 
 LockKeeper::Outcome LockKeeper::Convert(Answer answer) const {
   if (answer.ok()) return std::move(answer).value();
-  return FailureFrom(context_, answer.refusal());
+  const Refusal& refusal = answer.refusal();
+  Failure failure = FailureFrom(context_, refusal);
+  // Of a wait the library knows it all: where, for how long, which -w may have shortened, why, and what to do.
+  if (refusal.reason == RefusalReason::kUnreachable) failure.message = refusal.message;
+  return failure;
 }
 
 void LockKeeper::WatchEnd(const MultiGuard& guard) {

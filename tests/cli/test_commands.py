@@ -233,7 +233,6 @@ class TestBroker:
         assert json.loads(line(done))["event"] == "drained"
         assert ends(done) == 0
 
-
     def test_drain_and_wait_for_a_broker_that_falls_silent(self, ctl, broker):
         """It may be there still, with all its locks."""
         if not broker.real:
@@ -270,7 +269,7 @@ class TestShared:
     def test_wrong_usage_as_json(self, ctl, broker):
         assert json.loads(ctl("show", "-o", "json").stderr)["error"]["exit_code"] == 64
 
-    @pytest.mark.parametrize("args", [["show", "k"], ["ls"], ["watch", "k"], ["status"], ["drain"], ["acquire", "k"], ["hold", "k"],
+    @pytest.mark.parametrize("args", [["show", "k"], ["ls"], ["watch", "k"], ["status"], ["drain"], ["acquire", "k"],
                                       ["renew", "x"], ["release", "x"]])
     def test_no_broker(self, ctl, broker, args):
         timeout = "--connect-timeout" if args[0] == "drain" else "--timeout"

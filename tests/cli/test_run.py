@@ -2,6 +2,7 @@
 """run: what the command gets, and what its end becomes."""
 import json
 import os
+import re
 import signal
 import subprocess
 
@@ -158,3 +159,11 @@ def test_no_broker(ctl, broker):
     done = ctl("run", "k", "--server", "unix:///nowhere/there.sock", "--timeout", "0.3", "--", "true")
     assert done.returncode == 69
     assert "unix:///nowhere/there.sock" in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [["run", "k", "--", "true"], ["hold", "k"], ["elect", "k"]])
+def test_no_broker_is_said_in_one_sentence(ctl, broker, command):
+    done = ctl(*command[:2], "-w", "200ms", "--server", "unix:///nowhere/there.sock", *command[2:])
+    assert done.returncode == 69
+    assert re.match(r"distlockctl: no broker at unix:///nowhere/there.sock took it within \d+ ms: ", done.stderr)
+    assert done.stderr.count("within") == done.stderr.count("DISTLOCK_SERVER") == 1 and "5s" not in done.stderr
