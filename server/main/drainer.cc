@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "ops/log.h"
@@ -37,13 +38,15 @@ core::Duration Drainer::Begin(std::optional<core::Duration> timeout) {
 }
 
 absl::Status Drainer::AwaitEnd(store::EmbeddedServer* embedded) {
+  bool stop_heard = false;
   while (!done()) {
     const Wake wake = wakeups_.Wait();
-    if (wake == Wake::kStop && begun()) {
+    if (wake == Wake::kStop && std::exchange(stop_heard, true)) {
       ops::Warn("second signal: stopping at once, leases are left to their ttl");
       std::_Exit(1);
     }
-    if (wake == Wake::kStop) Begin(std::nullopt);
+    // A drain may be under way: by AdminService.Drain, as of a hook that runs before the signal.
+    if (wake == Wake::kStop) ops::Info("signal to stop", {{"time_left", absl::FromChrono(Begin(std::nullopt))}});
     if (wake == Wake::kReload) ops::Info("SIGHUP: nothing to reload");
     if (wake == Wake::kChild && embedded != nullptr && !embedded->Running()) {
       return absl::UnavailableError("the embedded store ended by itself and its locks are gone; its log ends with: " +
@@ -51,11 +54,6 @@ absl::Status Drainer::AwaitEnd(store::EmbeddedServer* embedded) {
     }
   }
   return absl::OkStatus();
-}
-
-bool Drainer::begun() const {
-  std::lock_guard lock(mu_);
-  return deadline_.has_value();
 }
 
 bool Drainer::done() const {

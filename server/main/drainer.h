@@ -27,12 +27,12 @@ class Drainer {
   // Returns the time left. Asking again can only shorten it.
   core::Duration Begin(std::optional<core::Duration> timeout);
 
-  // Serves the main thread's wakeups: SIGTERM begins the drain, a second one ends the process at once. Returns when the
-  // drain is complete, or with an error when the embedded store, if there is one, has ended by itself.
+  // Serves the main thread's wakeups: SIGTERM begins the drain or joins the one that was asked for, a second one ends the
+  // process at once. Returns when the drain is complete, or with an error when the embedded store, if there is one, has
+  // ended by itself.
   absl::Status AwaitEnd(store::EmbeddedServer* embedded);
 
  private:
-  bool begun() const;
   bool done() const;
 
   shard::ShardSet& shards_;

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A broker dies, freezes, or goes down in order: what its holders see, and when another broker's waiter gets the lock."""
+import re
 import signal
 
 import grpc
 import pytest
 
-from client import api, boot_now, failure, health
+from client import api, boot_now, duration, failure, health
 from faults import (SLACK_S, Belief, Holder, Monitor, await_nothing_left, ctl, expiry, handed_over, script_sha, waiter)
 from harness import eventually
 
@@ -177,3 +178,25 @@ def test_without_holders_a_drain_is_quick_and_a_second_signal_ends_at_once(world
     assert b.exit_code() == 1
     assert expiry(redis, redis.key("k", "h")) <= boot_now() + 1  # left to its ttl
     eventually(lambda: not redis.command("EXISTS", redis.key("k", "h")), "the end of the ttl")
+
+
+def test_the_first_signal_joins_a_drain_that_was_asked_for(world, redis):
+    # Kubernetes sends SIGTERM when the preStop hook, distlockctl drain, has returned.
+    a, b = two_brokers(world, redis, "--drain-timeout", "600s")
+    held = {}
+    for broker in (a, b):
+        client = world.client(broker.url)
+        held[broker] = client.hold(client.spec(broker.name))
+        held[broker].wait_for("granted")
+        request = api().DrainRequest(timeout=duration(300))
+        client.unary("Drain", request, api().DrainResponse, service="AdminService")
+        held[broker].wait_for("draining")
+        broker.terminate()
+        eventually(lambda broker=broker: "signal to stop" in broker.log() or not broker.alive(), "a word about the signal")
+        assert broker.alive(), "nobody has signalled twice"
+        assert re.search(r"signal to stop time_left=(4m\d+|5m)", broker.log()), "the drain is no longer than it was"
+    assert len(held[a].all("draining")) == 1
+    held[a].cancel()
+    assert a.exit_code() == 0 and "second signal" not in a.log()
+    b.terminate()
+    assert b.exit_code() == 1
