@@ -98,14 +98,15 @@ int KeepMessage(const mg_connection*, const char* message) {
 }
 
 mg_context* StartCivetweb(const std::string& ports, const HttpHandlers& handlers, std::string* problem) {
-  // No document root: only the handler answers. Four threads, because each of a browser's spare connections holds one
-  // until the request timeout, and a probe must get through meanwhile.
+  // No document root: only the handler answers. Each connection that says nothing, such as a browser's spare ones, holds a
+  // thread until the request timeout and, when it is sent away, up to a second more, and a probe must get through meanwhile:
+  // a kubelet gives it a second. Threads that wait cost little; whoever asks, asks as soon as it is connected.
   const std::array settings = {"listening_ports",
                                ports.c_str(),
                                "num_threads",
-                               "4",
+                               "32",
                                "request_timeout_ms",
-                               "2000",
+                               "500",
                                "max_request_size",
                                "8192",
                                "enable_keep_alive",

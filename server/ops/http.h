@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The operators' HTTP port: /metrics, /healthz, /readyz and a read-only page at /. Owned by main; starts its own few
-// threads, which call the handlers, so the handlers are thread-safe, quick, and outlive the server. GET and HEAD only.
+// The operators' HTTP port: /metrics, /healthz, /readyz and a read-only page at /. Owned by main; starts its own threads,
+// which call the handlers, so the handlers are thread-safe, quick, and outlive the server. GET and HEAD only.
 #pragma once
 
 #include <functional>
