@@ -36,7 +36,13 @@ absl::Status UseUrl(const ops::Options& options, StoreSetup& setup) {
   }
   setup.options.url = *std::move(url);
   if (!options.redis_user.empty()) setup.options.url.user = options.redis_user;
-  if (options.redis_password_file.empty()) return absl::OkStatus();
+  if (options.redis_password_file.empty()) {
+    // The store is asked for a user only together with a password: it would take us for its default user.
+    if (setup.options.url.user.empty() || !setup.options.url.password.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("--redis-user '", options.redis_user,
+                     "' has no password: set --redis-password-file, or write redis://:password@host in --redis"));
+  }
   auto password = ops::ReadSecretFile(options.redis_password_file);
   if (!password.ok()) return absl::InvalidArgumentError(password.status().message());
   setup.options.url.password = *std::move(password);

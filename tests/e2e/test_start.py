@@ -62,6 +62,25 @@ def test_files_that_cannot_be_read_or_are_wrong(world, listen):
     assert code == CONFIG and "none.txt" in line
 
 
+def test_a_user_without_a_password(world, listen):
+    config = world.folder / "d.yaml"
+    config.write_text("redis-user: app\n")
+    url = world.redis().url
+    for args, env in ((("--redis-user", "app"), {}), ((), {"DISTLOCK_REDIS_USER": "app"}), (("--config", config), {})):
+        code, line = complaint(*listen, "--redis", url, *args, env=env)
+        assert code == CONFIG and "--redis-user" in line and "--redis-password-file" in line, line
+
+
+def test_a_user_whose_password_is_in_the_url_or_a_file(world):
+    redis = world.redis(tcp=True)
+    redis.command("ACL", "SETUSER", "app", "on", ">right", "~*", "&*", "+@all")
+    redis.command("ACL", "SETUSER", "default", "off")
+    password = world.folder / "password"
+    password.write_text("right\n")
+    world.distlockd(redis.url.replace("//", "//:right@"), "--redis-user", "app", name="url")
+    world.distlockd(redis.url, "--redis-user", "app", "--redis-password-file", password, name="file")
+
+
 def test_a_store_that_is_not_there(world, listen):
     code, line = complaint(*listen, "--redis", f"redis://127.0.0.1:{free_port()}")
     assert code == UNAVAILABLE and "127.0.0.1" in line and "refused" in line
