@@ -33,6 +33,13 @@ int Fail(const absl::Status& status, int exit_code) {
   return exit_code;
 }
 
+// Whether waiting may help, or only another value of an option or another store.
+int StoreExitCode(const absl::Status& status) {
+  const bool misconfigured = absl::IsInvalidArgument(status) || absl::IsUnimplemented(status) ||
+                             absl::IsFailedPrecondition(status) || absl::IsNotFound(status);
+  return misconfigured ? kExitConfiguration : kExitStoreUnavailable;
+}
+
 int Serve(const ops::Options& options) {
   Wakeups wakeups;
   RaiseFileLimit();
@@ -55,10 +62,7 @@ int Serve(const ops::Options& options) {
   }
   const auto setup = PrepareStore(options, broker_id, wakeups);
   if (absl::IsCancelled(setup.status())) return 0;
-  if (!setup.ok()) {
-    const bool misconfigured = absl::IsInvalidArgument(setup.status()) || absl::IsUnimplemented(setup.status());
-    return Fail(setup.status(), misconfigured ? kExitConfiguration : kExitStoreUnavailable);
-  }
+  if (!setup.ok()) return Fail(setup.status(), StoreExitCode(setup.status()));
 
   Recorder recorder(metrics, static_cast<int>(options.shards));
   shard::ShardSet shards({.shards = static_cast<int>(options.shards),

@@ -22,8 +22,8 @@ struct StoreSetup {
   std::string shown;  // for people, without secrets
 };
 
-// Unavailable, unfit or a wrong URL: one line that says what and why. With --wait-for-store an unavailable store is
-// asked again until it answers. Cancelled when SIGTERM came first.
+// Unavailable, unfit (FailedPrecondition, Unimplemented) or wrongly named (InvalidArgument, NotFound): one line that says what
+// and why. With --wait-for-store an unavailable store is asked again until it answers. Cancelled when SIGTERM came first.
 absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::string& broker_id, Wakeups& wakeups);
 
 // Shard 0 is known to the store as `broker_id`, the others by names of their own. `setup` outlives the factory.

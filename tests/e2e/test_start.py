@@ -99,7 +99,21 @@ def test_a_store_that_wants_another_password_or_evicts(world, listen):
     assert code != 0 and "WRONGPASS" in line and "wrong-secret" not in line
     evicting = world.redis("evicting", args=("--maxmemory", "64mb", "--maxmemory-policy", "volatile-lru"))
     code, line = complaint(*listen, "--redis", evicting.url)
-    assert code != 0 and "maxmemory-policy" in line and "volatile-lru" in line and "noeviction" in line
+    assert code == CONFIG and "maxmemory-policy" in line and "volatile-lru" in line and "noeviction" in line
+
+
+def test_an_embedded_store_that_cannot_be(world, listen):
+    open_to_all = world.folder / "open"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o755)
+    for args, named in [(["--embedded-dir", open_to_all], str(open_to_all)), (["--embedded-dir", "/nowhere/x"], "/nowhere/x"),
+                        (["--embedded-server", "no-such-server"], "no-such-server"),
+                        (["--embedded-server", "/nowhere/server"], "/nowhere/server")]:
+        code, line = complaint(*listen, *args)
+        assert code == CONFIG and named in line, (args, code, line)
+    # It is started, and ends by itself: nothing says that another value would help.
+    code, line = complaint(*listen, "--embedded-server", "false", "--embedded-dir", world.folder / "new")
+    assert code == UNAVAILABLE and "ended at once" in line, line
 
 
 def test_an_address_in_use(world, listen):

@@ -314,7 +314,7 @@ def test_a_store_without_room_for_another_connection(world, redis):
 def test_an_unfit_store_is_refused_at_the_start_with_the_reason(world):
     evicting = world.redis("evicting", args=("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"))
     daemon = world.distlockd(evicting.url, name="a", await_ready=False)
-    assert daemon.exit_code() == 69 and "maxmemory-policy" in daemon.log() and "noeviction" in daemon.log()
+    assert daemon.exit_code() == 78 and "maxmemory-policy" in daemon.log() and "noeviction" in daemon.log()
     locked = world.redis("locked")
     locked.command("CONFIG", "SET", "requirepass", "open sesame")
     for name, secret, exit_code in (("b", None, 69), ("c", "wrong", 69), ("d", "open sesame", 0)):
