@@ -118,7 +118,10 @@ int Run(const std::vector<std::string>& args) {
                            : invocation->action == Action::kVersion     ? "distlockd " DISTLOCK_VERSION "\n"
                            : invocation->action == Action::kPrintConfig ? ops::ConfigText(invocation->options)
                                                                         : "";
-  if (!text.empty()) return std::fputs(text.c_str(), stdout) < 0 ? 1 : 0;
+  if (!text.empty()) {
+    for (const std::string& warning : invocation->warnings) std::fprintf(stderr, "distlockd: %s\n", warning.c_str());
+    return std::fputs(text.c_str(), stdout) < 0 ? 1 : 0;
+  }
   ops::ConfigureLog(invocation->options.log_level, invocation->options.log_format);
   for (const std::string& warning : invocation->warnings) ops::Warn("option", {{"warning", warning}});
   return Serve(invocation->options);

@@ -87,7 +87,7 @@ struct Invocation {
   enum class Action { kServe, kHelp, kVersion, kPrintConfig };
   Action action = Action::kServe;
   Options options;                    // not filled for kHelp and kVersion
-  std::vector<std::string> warnings;  // one line each, to be logged
+  std::vector<std::string> warnings;  // one line each, to be logged or printed
 };
 
 // `args` without the program's name; `environment` as NAME=value. Reads the YAML file, nothing else.

@@ -165,6 +165,9 @@ def test_print_config_shows_what_is_in_effect_without_secrets(world):
                        env={"DISTLOCK_DEFAULT_TTL": "20s"})
     assert code == 0 and "validity: 2s" in out and "shards: 5" in out and "default-ttl: 20s" in out
     assert "secret" not in out
+    code, out, err = run("--print-config", env={"DISTLOCK_VALIDTY": "4s"})
+    assert code == 0 and "validity: 3s" in out and "DISTLOCK_VALIDTY" not in out
+    assert [line for line in err.splitlines() if "DISTLOCK_VALIDTY" in line and "DISTLOCK_VALIDITY?" in line], err
     assert run("--version")[1].startswith("distlockd ")
     assert "--drain-timeout" in run("--help")[1]
 
