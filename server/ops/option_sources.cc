@@ -19,8 +19,9 @@ namespace distlock::ops {
 namespace {
 
 // Variables of the clients and of the programs they run: they are often set where a broker is started too.
-constexpr std::string_view kClientVariables[] = {"DISTLOCK_SERVER", "DISTLOCK_KEY", "DISTLOCK_NAMESPACE",
-                                                 "DISTLOCK_TOKEN", "DISTLOCK_HOLDER_ID"};
+constexpr std::string_view kClientVariables[] = {
+    "DISTLOCK_SERVER",    "DISTLOCK_KEY",      "DISTLOCK_KEYS", "DISTLOCK_NAMESPACE",  "DISTLOCK_TOKEN", "DISTLOCK_TOKENS",
+    "DISTLOCK_HOLDER_ID", "DISTLOCK_LEASE_ID", "DISTLOCK_TTL",  "DISTLOCK_LOST_REASON"};
 
 struct Setting {
   const OptionRow* row;

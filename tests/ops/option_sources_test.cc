@@ -251,6 +251,12 @@ TEST(OptionSources, UnknownVariablesAreWarnedAboutOnlyWhenTheyLookLikeOurs) {
               IsEmpty());
 }
 
+TEST(OptionSources, WhatDistlockctlSetsOrPrintsIsNoMistake) {
+  EXPECT_THAT(Warnings({"DISTLOCK_KEYS=x", "DISTLOCK_TOKENS=1", "DISTLOCK_LEASE_ID=x", "DISTLOCK_TTL=15s",
+                        "DISTLOCK_LOST_REASON=TAKEN"}),
+              IsEmpty());
+}
+
 TEST(OptionSources, HelpAndVersionWorkWhateverElseIsWrong) {
   const auto action = [](const Strings& args) { return ParseOptions(args, {"DISTLOCK_SHARDS=many"})->action; };
   EXPECT_EQ(action({"--shards=0", "--help"}), Invocation::Action::kHelp);
