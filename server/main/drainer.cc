@@ -37,10 +37,11 @@ core::Duration Drainer::Begin(std::optional<core::Duration> timeout) {
   return left;
 }
 
-absl::Status Drainer::AwaitEnd(store::EmbeddedServer* embedded) {
+absl::Status Drainer::AwaitEnd(store::EmbeddedServer* embedded, const std::function<void()>& each_second) {
   bool stop_heard = false;
   while (!done()) {
-    const Wake wake = wakeups_.Wait();
+    const Wake wake = wakeups_.Wait(absl::Seconds(1));
+    each_second();
     if (wake == Wake::kStop && std::exchange(stop_heard, true)) {
       ops::Warn("second signal: stopping at once, leases are left to their ttl");
       std::_Exit(1);

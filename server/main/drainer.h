@@ -4,6 +4,7 @@
 // released. Thread: Begin on any; the rest on main's. `shards` and `wakeups` outlive it; it outlives the server.
 #pragma once
 
+#include <functional>
 #include <mutex>
 #include <optional>
 
@@ -29,8 +30,8 @@ class Drainer {
 
   // Serves the main thread's wakeups: SIGTERM begins the drain or joins the one that was asked for, a second one ends the
   // process at once. Returns when the drain is complete, or with an error when the embedded store, if there is one, has
-  // ended by itself.
-  absl::Status AwaitEnd(store::EmbeddedServer* embedded);
+  // ended by itself. Calls `each_second` about that often meanwhile.
+  absl::Status AwaitEnd(store::EmbeddedServer* embedded, const std::function<void()>& each_second);
 
  private:
   bool done() const;

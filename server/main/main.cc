@@ -97,11 +97,12 @@ int Serve(const ops::Options& options) {
                                 {"redis", setup->shown},
                                 {"broker_id", broker_id}});
 
-  const absl::Status ended = drainer.AwaitEnd(setup->embedded.get());
+  const absl::Status ended = drainer.AwaitEnd(setup->embedded.get(), [&recorder] { recorder.LogHeldBack(); });
   wakeups.LetGo();
   recorder.Unwatch();  // health stays NOT_SERVING
   http.reset();
   (*server)->Stop(kStopGrace);
+  recorder.LogAllHeldBack();
   if (!ended.ok()) return Fail(ended, kExitStoreDied);
   ops::Info("distlockd stopped");
   return 0;

@@ -2,6 +2,7 @@
 #include "main/recorder.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "absl/time/time.h"
 #include "ops/log.h"
@@ -34,11 +35,11 @@ const char* NameOf(core::LostReason reason) {
   return "unknown";
 }
 
-void LogLost(const core::Fact& fact) {
-  // A store that stays away loses every lease at once: ten lines a second show it as well.
-  static ops::LogLimit limit(absl::Milliseconds(100));
-  const auto held_back = limit.Pass();
-  if (!held_back || fact.name.empty()) return;
+}  // namespace
+
+void Recorder::LogLost(const core::Fact& fact) {
+  const auto held_back = lost_lines_.Pass();
+  if (!held_back) return;
   const auto [ns, key] = fact.name.Decode();
   ops::Warn("lease lost", {{"namespace", ns},
                            {"key", key},
@@ -48,7 +49,13 @@ void LogLost(const core::Fact& fact) {
                            {"held_back", *held_back}});
 }
 
-}  // namespace
+void Recorder::LogHeldBack() { LogHeldBack(lost_lines_.Rest(), lapsed_lines_.Rest()); }
+void Recorder::LogAllHeldBack() { LogHeldBack(lost_lines_.Rest(INT64_MAX), lapsed_lines_.Rest(INT64_MAX)); }
+
+void Recorder::LogHeldBack(std::optional<uint64_t> lost, std::optional<uint64_t> lapsed) {
+  if (lost) ops::Warn("more leases lost", {{"held_back", *lost}});
+  if (lapsed) ops::Info("more sessions lapsed", {{"held_back", *lapsed}});
+}
 
 void Recorder::OnFact(const core::Fact& fact) {
   switch (fact.kind) {
@@ -84,11 +91,9 @@ void Recorder::OnFact(const core::Fact& fact) {
       return metrics_.renewals[ops::RenewalOutcome::kRenewed].Increment(fact.count);
     case core::FactKind::kRenewFailed:
       return metrics_.renewals[ops::RenewalOutcome::kUnanswered].Increment(fact.count);
-    case core::FactKind::kSessionLapsed: {
-      static ops::LogLimit limit(absl::Milliseconds(100));
-      if (const auto held_back = limit.Pass()) ops::Info("session lapsed", {{"held_back", *held_back}});
+    case core::FactKind::kSessionLapsed:
+      if (const auto held_back = lapsed_lines_.Pass()) ops::Info("session lapsed", {{"held_back", *held_back}});
       return;
-    }
     case core::FactKind::kClockStep:
       metrics_.clock_steps.Increment();
       return ops::Warn("the store's clock jumped", {{"by", absl::FromChrono(fact.value)}});

@@ -8,11 +8,13 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "ops/log.h"
 #include "ops/metrics.h"
 #include "rpc/server.h"
 #include "shard/shard_set.h"
@@ -40,13 +42,23 @@ class Recorder final : public shard::Observer, public rpc::CallObserver {
   void Watch(rpc::Server* server);
   void Unwatch() { Watch(nullptr); }
 
+  // Lines that were held back, and that no later one has told of. The first is called about once a second, the other when
+  // nothing is lost any more. Any thread.
+  void LogHeldBack();
+  void LogAllHeldBack();
+
   // Waits until every shard reaches the store; false when `timeout` passed first.
   bool AwaitStore(core::Duration timeout);
 
  private:
   bool AllUp() const;
+  void LogLost(const core::Fact& fact);
+  static void LogHeldBack(std::optional<uint64_t> lost, std::optional<uint64_t> lapsed);
 
   ops::Metrics& metrics_;
+  // A store that stays away loses every lease at once: ten lines a second show it as well.
+  ops::LogLimit lost_lines_{absl::Milliseconds(100)};
+  ops::LogLimit lapsed_lines_{absl::Milliseconds(100)};
 
   // Guarded by mu_.
   std::mutex mu_;

@@ -73,6 +73,13 @@ std::shared_ptr<const ProcessLog> CurrentLog() {
   return TheSlot().log;
 }
 
+// Not the wall clock: a step back would silence the log.
+int64_t NowNs() {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
+}
+
 }  // namespace
 
 std::string FormatLogLine(LogFormat format, absl::Time time, LogLevel level, std::string_view event, LogFields fields) {
@@ -106,12 +113,8 @@ void Log(LogLevel level, std::string_view event, LogFields fields) {
   log->logger->log(spdlog_level, spdlog::string_view_t(line.data(), line.size()));
 }
 
-std::optional<uint64_t> LogLimit::Pass() {
-  // Not the wall clock: a step back would silence the log.
-  timespec now{};
-  clock_gettime(CLOCK_BOOTTIME, &now);
-  return Pass(now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec);
-}
+std::optional<uint64_t> LogLimit::Pass() { return Pass(NowNs()); }
+std::optional<uint64_t> LogLimit::Rest() { return Rest(NowNs()); }
 
 std::optional<uint64_t> LogLimit::Pass(int64_t now_ns) {
   int64_t next = next_ns_.load(std::memory_order_relaxed);
@@ -120,6 +123,12 @@ std::optional<uint64_t> LogLimit::Pass(int64_t now_ns) {
     return std::nullopt;
   }
   return held_back_.exchange(0, std::memory_order_relaxed);
+}
+
+std::optional<uint64_t> LogLimit::Rest(int64_t now_ns) {
+  if (now_ns < next_ns_.load(std::memory_order_relaxed)) return std::nullopt;
+  const uint64_t rest = held_back_.exchange(0, std::memory_order_relaxed);
+  return rest == 0 ? std::nullopt : std::optional(rest);
 }
 
 }  // namespace distlock::ops

@@ -79,6 +79,11 @@ class LogLimit {
   std::optional<uint64_t> Pass();
   std::optional<uint64_t> Pass(int64_t now_ns);  // of a clock that never goes back
 
+  // For who looks from time to time: the number held back, or nothing when there are none or the interval may still bring a
+  // line that tells it. INT64_MAX, for the end, does not wait for the interval.
+  std::optional<uint64_t> Rest();
+  std::optional<uint64_t> Rest(int64_t now_ns);
+
  private:
   const int64_t every_ns_;
   std::atomic<int64_t> next_ns_{INT64_MIN};

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bad configuration gives one clear line and a non-zero exit; good configuration is what --print-config says it is."""
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -208,6 +209,29 @@ def test_releases_and_questions_are_counted_by_what_came_of_them(world):
     for verb in ("inspect", "list"):
         assert daemon.metric("distlock_store_commands_total", verb=verb) == 1
         assert daemon.metric("distlock_store_latency_seconds_count", verb=verb) == 1
+
+
+def test_no_loss_is_missing_in_the_log_for_long(world):
+    redis = world.redis()
+    daemon = world.distlockd(redis.url, "--drain-timeout", "0s")
+    client = world.client(daemon.url)
+    session = client.session()
+
+    def lose_eight(losing):
+        ids = session.send_all([{"acquire": client.spec(f"k{i}", ttl=3)} for i in range(8)])
+        for acquire_id in ids:
+            session.wait_for(acquire_id, "granted")
+        losing()
+        for acquire_id in ids:
+            session.wait_for(acquire_id, "lost")
+
+    def told():
+        return daemon.log().count(" lease lost ") + sum(map(int, re.findall(r"held_back=(\d+)", daemon.log())))
+
+    lose_eight(lambda: redis.command("FLUSHALL"))
+    eventually(lambda: told() == 8, "a word about each, though no other is lost")
+    lose_eight(daemon.terminate)
+    assert daemon.exit_code() == 0 and told() == 16
 
 
 def test_what_is_seen_from_outside(world):

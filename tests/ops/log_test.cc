@@ -101,6 +101,21 @@ TEST(LogLimit, LetsOnePassPerIntervalAndCountsTheRest) {
   EXPECT_EQ(limit.Pass(100 * kSecond), 1u);
 }
 
+TEST(LogLimit, TellsOfTheRestOnceTheIntervalIsOver) {
+  LogLimit limit(absl::Seconds(10));
+  EXPECT_EQ(limit.Rest(0), std::nullopt);
+  EXPECT_EQ(limit.Pass(0), 0u);
+  EXPECT_EQ(limit.Rest(10 * kSecond), std::nullopt);
+  EXPECT_EQ(limit.Pass(1 * kSecond), std::nullopt);
+  EXPECT_EQ(limit.Pass(2 * kSecond), std::nullopt);
+  EXPECT_EQ(limit.Rest(9 * kSecond), std::nullopt);
+  EXPECT_EQ(limit.Rest(10 * kSecond), 2u);
+  EXPECT_EQ(limit.Rest(11 * kSecond), std::nullopt);
+  EXPECT_EQ(limit.Pass(12 * kSecond), 0u);
+  EXPECT_EQ(limit.Pass(13 * kSecond), std::nullopt);
+  EXPECT_EQ(limit.Rest(INT64_MAX), 1u);
+}
+
 TEST(LogLimit, PassesAtFirstByTheRealClock) {
   LogLimit limit(absl::Hours(1));
   EXPECT_EQ(limit.Pass(), 0u);
