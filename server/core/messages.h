@@ -61,16 +61,15 @@ struct Cancel {
   RequestId acquire = 0;
 };
 
-// Gives a lease back; answered Released or Refused to (session, request). By `acquire` of the same session, or, when
-// that is 0, by name and owner.
+// Gives a lease back; answered Released or Refused to (session, request). By `acquire` of the session, or, if 0, by name and owner.
 struct Release {
   SessionId session = 0;
   RequestId request = 0;
   RequestId acquire = 0;
   LockName name;
   OwnerId owner{};
-  uint64_t token = 0;  // the grant that is meant: its owner may have been granted the lock again. 0: any
-  Duration ttl{};      // of a detached lease: so long the release is repeated until the store has confirmed it
+  uint64_t token = 0;   // the grant that is meant: its owner may have been granted the lock again. 0: any
+  Duration ttl{};       // of a detached lease: so long the release is repeated until the store has confirmed it
   bool lapsed = false;  // its client does not believe in it any more: it is lost
 };
 
