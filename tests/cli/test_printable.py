@@ -54,10 +54,16 @@ def test_json_tells_it_as_it_is(ctl, broker, holder):
 def test_who_is_in_the_way(ctl, broker, holder):
     clean(ctl("acquire", *IT, "-n").stderr, 1)
     clean(ctl("run", *IT, "-n", "--", "true").stderr, 1)
-    clean(ctl("hold", *IT, "-w", "10ms").stdout, 1)
-    verbose = ctl("run", *IT, "-w", "10ms", "--verbose", "--", "true").stderr
-    clean(verbose, 2)
-    assert f"held by {SHOWN}\n" in verbose
+    waiting = ctl.start("hold", *IT)
+    clean(waiting.stdout.readline(), 1)
+    waiting.terminate()
+    ends(waiting)
+    verbose = ctl.start("run", *IT, "--verbose", "--", "true")
+    said = verbose.stderr.readline()
+    clean(said, 1)
+    assert said.endswith(f"held by {SHOWN}\n")
+    verbose.terminate()
+    ends(verbose)
     clean(ctl("force-release", *IT).stdout, 1)
 
 

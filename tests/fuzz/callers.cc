@@ -170,7 +170,8 @@ void Callers::AcquireAllOn(Stream& stream, const v1::Command& command) {
 
 void Callers::ReleaseOn(Stream& stream, const v1::Command& command) {
   core::Release release{
-      .session = stream.id, .request = command.id(), .acquire = command.release().acquire_id(), .name = {}};
+      .session = stream.id, .request = command.id(), .acquire = command.release().acquire_id(), .name = {},
+      .lapsed = command.release().lapsed()};
   core::RequestId target = release.acquire;
   if (target == 0) {
     rpc::Validator check(limits_);

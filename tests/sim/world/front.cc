@@ -135,7 +135,7 @@ void Front::HandleRelease(Stream& stream, const v1::Command& command) {
   if (stream.book.IsWaiting(target)) post_(core::Cancel{stream.id, target});
   stream.book.AddRelease(command.id(), target, 0);
   stream.answers[command.id()] = Answered::kNot;
-  post_(core::Release{.session = stream.id, .request = command.id(), .acquire = target, .name = {}});
+  post_(core::Release{.session = stream.id, .request = command.id(), .acquire = target, .name = {}, .lapsed = command.release().lapsed()});
 }
 
 void Front::HandleConvert(Stream& stream, const v1::Command& command) {
