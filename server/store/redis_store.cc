@@ -69,7 +69,6 @@ void RedisStore::OnPrepared(const absl::StatusOr<Prepared>& prepared) {
   up_ = true;
   told_cause_.clear();
   last_problem_.clear();
-  last_refusal_.clear();
   if (options_.on_warning) {
     for (const auto& warning : prepared->warnings) options_.on_warning(warning);
   }
@@ -100,9 +99,11 @@ void RedisStore::ReportRefusal(const core::StoreFailed& failed) {
       failed.kind != core::FailureKind::kProtocol) {
     return;
   }
-  if (uv_now(loop_) - refusal_at_ms_ >= kAgainMs) last_refusal_.clear();
-  refusal_at_ms_ = last_refusal_.empty() ? uv_now(loop_) : refusal_at_ms_;
-  ReportProblem(last_refusal_, "refuses: ", absl::UnavailableError(failed.cause));
+  // By time alone: the text names the script, so that each verb's differs.
+  const uint64_t now_ms = uv_now(loop_);
+  if (refusal_at_ms_ && now_ms - *refusal_at_ms_ < kAgainMs) return;
+  refusal_at_ms_ = now_ms;
+  if (options_.on_problem) options_.on_problem(absl::UnavailableError(Cat(options_.url.Masked(), ": refuses: ", failed.cause)));
 }
 
 void RedisStore::ReportProblem(std::string& last, std::string_view who, const absl::Status& why) {

@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,7 @@ struct RedisStoreOptions {
   core::Duration connect_timeout = std::chrono::seconds(3);
   CodecOptions codec;  // broker_id must differ between all stores of all brokers
   uint64_t seed = 1;   // of the back-off's jitter
-  // For the log; on the loop's thread. Problems: only when they change, or what the store refuses also after a minute.
+  // For the log; on the loop's thread. Problems: only when they change; of what the store refuses one a minute.
   // Unavailable may pass by itself, other codes not.
   std::function<void(const absl::Status&)> on_problem;
   std::function<void(const std::string&)> on_warning;
@@ -80,8 +81,7 @@ class RedisStore : public Store, private Link::Owner, private GrantChannel::Owne
   std::string told_cause_;  // of the last StoreDown, "" since StoreUp
   std::string last_problem_;  // of the link
   std::string last_channel_problem_;
-  std::string last_refusal_;
-  uint64_t refusal_at_ms_ = 0;  // uv_now
+  std::optional<uint64_t> refusal_at_ms_;  // uv_now when one was reported
   uv_loop_t* const loop_;
   Link link_;
   ScriptCaller scripts_;

@@ -123,8 +123,11 @@ TEST_F(StoreTest, NoRoomForAnotherClientPasses) {
 
 TEST_F(StoreTest, AServerThatRefusesEverythingIsReportedOnce) {
   StartAndAwaitUp();
+  AskFor<core::AcquireGranted>(1, MakeAcquire(1, Lock("k"), Owner(1)));
   admin_.Do({"CONFIG", "SET", "min-replicas-to-write", "1"});
-  for (core::OpId op : {1, 2}) AskFor<core::StoreFailed>(op, MakeAcquire(op, Lock("k"), Owner(1)));
+  const auto acquire = AskFor<core::StoreFailed>(2, MakeAcquire(2, Lock("m"), Owner(2)));
+  const auto renew = AskFor<core::StoreFailed>(3, core::StoreRenew{3, {{Lock("k"), Owner(1), 0, seconds(9)}}});
+  EXPECT_NE(acquire.cause, renew.cause) << "or this shows nothing";
   ASSERT_EQ(problems_.size(), 1u);
   EXPECT_TRUE(Contains(View(problems_[0].message()), "refuses: NOREPLICAS")) << problems_[0];
 }
