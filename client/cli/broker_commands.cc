@@ -94,8 +94,9 @@ std::optional<Failure> WaitUntilGone(const Context& context, const std::shared_p
     } else if (Clock::now() - answered >= context.connect_timeout) {
       Failure failure = FailureFrom(status);
       failure.exit_code = kExitUnavailable;
-      failure.message = absl::StrCat("broker ", broker_id, " has neither answered for ", FormatDuration(context.connect_timeout),
-                                     " nor gone away: whether it has drained is not known");
+      failure.message =
+          absl::StrCat("broker ", broker_id, " has neither answered for ", FormatDuration(context.connect_timeout),
+                       " nor gone away: whether it has drained is not known");
       return failure;
     }
     // Wakes at once when the connection ends.
@@ -152,10 +153,9 @@ int ForceRelease(const Context& context, const ForceArgs& args) {
   const grpc::Status status = v1::AdminService::NewStub(channel)->ForceRelease(&call, request, &response);
   if (!status.ok()) return context.Fail(FailureFrom(status));
   const uint32_t count = response.released();
-  const std::string text = count == 0 ? absl::StrCat(args.lock.Name(), " was held by nobody",
-                                                     args.holder_id.empty() ? "" : " of that id")
-                                      : absl::StrCat(args.lock.Name(), " was taken from ", count,
-                                                     count == 1 ? " holder" : " holders");
+  const std::string text =
+      count == 0 ? absl::StrCat(args.lock.Name(), " was held by nobody", args.holder_id.empty() ? "" : " of that id")
+                 : absl::StrCat(args.lock.Name(), " was taken from ", count, count == 1 ? " holder" : " holders");
   if (!context.Print(text, Json().Text("event", "force_released").Number("released", count))) return kExitInternal;
   return count > 0 ? kExitOk : kExitBusy;
 }
@@ -193,13 +193,15 @@ void AddBrokerCommands(CLI::App& app, Context& context) {
   AddContextFlags(*force, context);
   force->footer(
       "Returns when they are gone: when the last promise made to them has passed, a few seconds at the most. A holder\n"
-      "that cannot be told, of a detached lease or behind a broker that is out of reach, may act on until its ttl ends;\n"
+      "that cannot be told, of a detached lease or behind a broker that is out of reach, may act on until its ttl "
+      "ends;\n"
       "only the fencing token stops it.\n"
       "Exit code: 0 taken from somebody; 1 nobody held it; 69 not known.\n\n"
       "Examples:\n"
       "  distlockctl force-release deploy --reason 'host is gone'\n"
       "  distlockctl force-release catalog --holder-id 0123456789abcdef -o json | jq .released");
-  force->callback([&context, forced] { context.command = [&context, forced] { return ForceRelease(context, *forced); }; });
+  force->callback(
+      [&context, forced] { context.command = [&context, forced] { return ForceRelease(context, *forced); }; });
 }
 
 }  // namespace distlock::cli

@@ -147,9 +147,8 @@ std::string HolderAsText(const v1::Holder& holder) {
                         holder.owner(), ")");
   }
   return absl::StrCat("  holder ", holder.owner(), "  ", ShareAsText(holder.mode(), holder.permits()),
-                      SinceAsText(holder.since()), "  left ", FormatDuration(FromProto(holder.time_left())),
-                      "  token ", holder.fencing_token(), "  id ", holder.holder_id(),
-                      MetadataAsText(holder.metadata()));
+                      SinceAsText(holder.since()), "  left ", FormatDuration(FromProto(holder.time_left())), "  token ",
+                      holder.fencing_token(), "  id ", holder.holder_id(), MetadataAsText(holder.metadata()));
 }
 
 std::vector<std::string> LockAsText(const v1::Lock& lock) {
@@ -175,9 +174,8 @@ std::string LockAsRow(const v1::Lock& lock) {
   }
   const v1::Holder& holder = lock.holders(0);
   const std::string others = HolderCount(lock) > 1 ? absl::StrCat(" and ", HolderCount(lock) - 1, " more") : "";
-  return absl::StrFormat("%-40s %-8s %-10s %5d waiting  left %-8s %s%s", name, StateName(lock),
-                         HeldShareAsText(lock), lock.queue_length(), FormatDuration(FromProto(holder.time_left())),
-                         holder.owner(), others);
+  return absl::StrFormat("%-40s %-8s %-10s %5d waiting  left %-8s %s%s", name, StateName(lock), HeldShareAsText(lock),
+                         lock.queue_length(), FormatDuration(FromProto(holder.time_left())), holder.owner(), others);
 }
 
 // One line, for a reader who sees many: more holders than these would drown the rest.

@@ -14,7 +14,12 @@ size_t CharacterAtHead(std::string_view text) {
   const unsigned lead = at(0);
   if (lead < 0x80) return 1;
   const size_t length = lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
-  const unsigned least = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80, most = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+  const unsigned least = lead == 0xe0   ? 0xa0
+                         : lead == 0xf0 ? 0x90
+                                        : 0x80,
+                 most = lead == 0xed   ? 0x9f
+                        : lead == 0xf4 ? 0x8f
+                                       : 0xbf;
   if (length == 0 || at(1) < least || at(1) > most) return 0;
   for (size_t i = 2; i < length; ++i) {
     if (at(i) < 0x80 || at(i) > 0xbf) return 0;

@@ -72,7 +72,7 @@ bool WriteAndClose(int fd, const std::string& content) {
 // A file: whole or not at all, and for nobody else's eyes. Through a link, to what it leads to; into a pipe or a device, which must
 // not be replaced, and must not keep us waiting while the lease runs.
 bool WriteSecretFile(const std::string& path, const std::string& content) {
-  struct stat found {};
+  struct stat found{};
   const bool exists = ::stat(path.c_str(), &found) == 0;
   bool good = false;
   if (exists && !S_ISREG(found.st_mode)) {

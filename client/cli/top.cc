@@ -131,7 +131,9 @@ int PrintOnce(const Context& context, const TopArgs& args, std::shared_ptr<grpc:
 }
 
 int RunTop(const Context& context, const TopArgs& args) {
-  if (context.json) return context.Fail(UsageFailure("top shows text only; `ls --output json` and `watch --output json` are for programs"));
+  if (context.json)
+    return context.Fail(
+        UsageFailure("top shows text only; `ls --output json` and `watch --output json` are for programs"));
   if (!args.once && (::isatty(STDIN_FILENO) == 0 || ::isatty(STDOUT_FILENO) == 0)) {
     return context.Fail(UsageFailure("top needs a terminal; --once prints one frame as plain text"));
   }

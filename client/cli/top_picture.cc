@@ -56,8 +56,8 @@ std::vector<std::string> Head(const Seen& seen, const View& view) {
   size_t waiting = 0;
   for (const v1::Lock& lock : seen.locks) waiting += lock.queue_length();
   std::vector<std::string> lines;
-  lines.push_back(absl::StrCat("distlock ", Printable(status.version()), "  broker ", Printable(status.broker_id()), "  up ",
-                               FormatDuration(FromProto(status.uptime())), "  store ",
+  lines.push_back(absl::StrCat("distlock ", Printable(status.version()), "  broker ", Printable(status.broker_id()),
+                               "  up ", FormatDuration(FromProto(status.uptime())), "  store ",
                                status.store_state() == v1::STORE_STATE_UP ? "up" : "DOWN",
                                status.draining() ? "  DRAINING" : ""));
   lines.push_back(absl::StrFormat(

@@ -12,9 +12,9 @@ namespace distlock::core {
 // When what a waiter waits for may have changed unheard; nullopt: the lock is free.
 std::optional<Duration> Broker::LookIn(std::optional<Duration> left, const std::vector<HolderView>& holders) {
   if (left || holders.empty()) return left;
-  return std::min_element(holders.begin(), holders.end(), [](const HolderView& a, const HolderView& b) {
-           return a.time_left < b.time_left;
-         })->time_left;
+  return std::min_element(holders.begin(), holders.end(),
+                          [](const HolderView& a, const HolderView& b) { return a.time_left < b.time_left; })
+      ->time_left;
 }
 
 void Broker::Handle(Acquire& in) {
@@ -30,7 +30,8 @@ void Broker::Handle(Acquire& in) {
     const auto found = sessions_.find(in.session);
     if (found == sessions_.end()) return;  // ended meanwhile: its end answers everything
     session = found->second.get();
-    if (session->leases.contains(in.request) || session->waiters.contains(in.request) || session->bundles.contains(in.request)) {
+    if (session->leases.contains(in.request) || session->waiters.contains(in.request) ||
+        session->bundles.contains(in.request)) {
       return refuse(RefusalReason::kInvalidArgument, "the command id is in use by another acquire of this session");
     }
     if (session->leases.size() + session->waiters.size() + session->bundles.size() >= config_.max_leases_per_session) {
@@ -131,7 +132,9 @@ Refused Broker::WhyItEnds(const Asker& asker, const LockName& name, bool answere
                    .holders = queue == queues_.end() ? std::vector<HolderView>{} : queue->second->holders};
   }
   return Refused{.reason = RefusalReason::kStoreUnavailable,
-                 .cause = !trouble.empty() ? trouble : store_up_ ? "no answer" : store_trouble_,
+                 .cause = !trouble.empty() ? trouble
+                          : store_up_      ? "no answer"
+                                           : store_trouble_,
                  .retry_after = kRetryMax,
                  .holders = {}};
 }
@@ -162,8 +165,8 @@ void Broker::OnAcquireReply(const Op& op, OpId id, StoreReply& reply) {
     // Withdrawn meanwhile, perhaps asked for anew. A broken connection may have let this overtake the withdrawal.
     const auto give_back = give_backs_.find(op.owner);
     if (!answered && give_back != give_backs_.end()) give_back->second->overtaken = true;
-    const bool took_effect = std::holds_alternative<AcquireGranted>(reply.outcome) ||
-                             std::holds_alternative<AcquireQueued>(reply.outcome);
+    const bool took_effect =
+        std::holds_alternative<AcquireGranted>(reply.outcome) || std::holds_alternative<AcquireQueued>(reply.outcome);
     const bool known = found != waiters_.end() || give_back != give_backs_.end() || leases_.contains(op.owner) ||
                        GrantedRecently(op.owner) || IsRepeatable(op.owner);
     if (took_effect && !known) {
@@ -209,8 +212,7 @@ void Broker::OnAcquireGranted(Waiter& waiter, const AcquireGranted& granted, Sto
     // Its renewals end where max_hold does, counted from the first grant, though acquiring again keeps the key for longer.
     const auto left = spec.max_hold - std::chrono::microseconds(time.us - granted.since.us);
     if (left <= kMarginFloor) {
-      PursueGiveBack(
-          StartGiveBack(spec.name, spec.owner, /*waiting=*/false, spec.lock_delay, spec.ttl, granted.token));
+      PursueGiveBack(StartGiveBack(spec.name, spec.owner, /*waiting=*/false, spec.lock_delay, spec.ttl, granted.token));
       return;  // its end asks again
     }
     kept = std::min(kept, left);
@@ -247,23 +249,24 @@ void Broker::OnAcquireQueued(Waiter& waiter, AcquireQueued& queued, StoreTime ti
 
 void Broker::OnAcquireMismatch(Waiter& waiter, const AcquireMismatch& held) {
   std::string cause = held.mode == Mode::kExclusive ? "it is held EXCLUSIVE"
-                      : held.mode == Mode::kShared  ? "it is held SHARED"
-                                                    : "it is held as PERMIT out of a limit of " + std::to_string(held.limit);
+                      : held.mode == Mode::kShared
+                          ? "it is held SHARED"
+                          : "it is held as PERMIT out of a limit of " + std::to_string(held.limit);
   Refuse(waiter, Refused{.reason = RefusalReason::kLimitMismatch, .cause = std::move(cause), .holders = {}});
 }
 
 void Broker::OnAcquireFailed(Waiter& waiter, const StoreFailed& failed) {
   switch (failed.kind) {
     case FailureKind::kFull:
-      return Refuse(waiter, Refused{.reason = RefusalReason::kStoreFull,
-                                    .cause = failed.cause,
-                                    .retry_after = kRetryMax,
-                                    .holders = {}});
+      return Refuse(
+          waiter,
+          Refused{.reason = RefusalReason::kStoreFull, .cause = failed.cause, .retry_after = kRetryMax, .holders = {}});
     case FailureKind::kForeignKey:
       return Refuse(waiter, Refused{.reason = RefusalReason::kForeignKey, .cause = failed.cause, .holders = {}});
     case FailureKind::kNotSent:
     case FailureKind::kUnavailable:
-    case FailureKind::kProtocol: return RetryLater(waiter, failed.cause);
+    case FailureKind::kProtocol:
+      return RetryLater(waiter, failed.cause);
   }
 }
 
@@ -347,7 +350,8 @@ void Broker::Forget(Waiter& waiter) {
   LeaveQueue(waiter);
   unplaced_.erase(waiter.serial);
   for (const Asker& asker : waiter.askers) Unlist(waiter, asker.listener);
-  if (const auto session = sessions_.find(waiter.spec.session); session != sessions_.end() && !waiter.spec.reentry.empty()) {
+  if (const auto session = sessions_.find(waiter.spec.session);
+      session != sessions_.end() && !waiter.spec.reentry.empty()) {
     session->second->reentrant.erase({waiter.spec.name, waiter.spec.reentry});
   }
   const OwnerId owner = waiter.spec.owner;

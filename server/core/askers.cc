@@ -42,7 +42,8 @@ void Broker::Join(Waiter& waiter, const Acquire& in) {
   AskersOf(waiter).push_back(AskerOf(in));
   if (waiter.queued) {
     const LocalQueue& queue = *queues_.at(waiter.spec.name);
-    TurnAwayOneTries(waiter, queue.holders, LookIn(std::nullopt, queue.holders), static_cast<uint32_t>(queue.waiters.size()));
+    TurnAwayOneTries(waiter, queue.holders, LookIn(std::nullopt, queue.holders),
+                     static_cast<uint32_t>(queue.waiters.size()));
   }
   ArmWaiter(waiter);
 }

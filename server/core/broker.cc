@@ -32,18 +32,41 @@ void Broker::ExpireDue() {
   while (Timed* due = timers_.PopDue(now_)) {
     if (const Timed* next = timers_.Next()) Fetch(next, sizeof(Lease));  // most are leases
     switch (due->kind) {
-      case TimerKind::kWaiter: OnWaiterTimer(static_cast<Waiter&>(*due)); break;
-      case TimerKind::kLease: OnLeaseTimer(static_cast<Lease&>(*due)); break;
-      case TimerKind::kSession: OnSessionTimer(static_cast<Session&>(*due)); break;
-      case TimerKind::kGiveBack: OnGiveBackTimer(static_cast<GiveBack&>(*due)); break;
-      case TimerKind::kQueue: OnQueueTimer(static_cast<LocalQueue&>(*due)); break;
-      case TimerKind::kRenewCall: OnRenewCallTimer(static_cast<RenewCall&>(*due)); break;
-      case TimerKind::kWatch: OnWatchTimer(static_cast<Watch&>(*due)); break;
-      case TimerKind::kDrain: DrainNow(); break;
-      case TimerKind::kBundle: OnBundleTimer(static_cast<Bundle&>(*due)); break;
-      case TimerKind::kConvertCall: OnConvertTimer(static_cast<ConvertCall&>(*due)); break;
-      case TimerKind::kForceCall: OnForceTimer(static_cast<ForceCall&>(*due)); break;
-      case TimerKind::kPace: break;  // every Step sends what may leave
+      case TimerKind::kWaiter:
+        OnWaiterTimer(static_cast<Waiter&>(*due));
+        break;
+      case TimerKind::kLease:
+        OnLeaseTimer(static_cast<Lease&>(*due));
+        break;
+      case TimerKind::kSession:
+        OnSessionTimer(static_cast<Session&>(*due));
+        break;
+      case TimerKind::kGiveBack:
+        OnGiveBackTimer(static_cast<GiveBack&>(*due));
+        break;
+      case TimerKind::kQueue:
+        OnQueueTimer(static_cast<LocalQueue&>(*due));
+        break;
+      case TimerKind::kRenewCall:
+        OnRenewCallTimer(static_cast<RenewCall&>(*due));
+        break;
+      case TimerKind::kWatch:
+        OnWatchTimer(static_cast<Watch&>(*due));
+        break;
+      case TimerKind::kDrain:
+        DrainNow();
+        break;
+      case TimerKind::kBundle:
+        OnBundleTimer(static_cast<Bundle&>(*due));
+        break;
+      case TimerKind::kConvertCall:
+        OnConvertTimer(static_cast<ConvertCall&>(*due));
+        break;
+      case TimerKind::kForceCall:
+        OnForceTimer(static_cast<ForceCall&>(*due));
+        break;
+      case TimerKind::kPace:
+        break;  // every Step sends what may leave
     }
   }
 }
@@ -118,15 +141,33 @@ void Broker::Handle(StoreReply& in) {
     }
   }
   switch (op.verb) {
-    case Op::Verb::kAcquire: OnAcquireReply(op, in.op, in); break;
-    case Op::Verb::kAcquireAll: OnAcquireAllReply(op, in.op, in); break;
-    case Op::Verb::kRenew: OnRenewReply(op, in.op, in); break;
-    case Op::Verb::kRenewCall: OnRenewCallReply(op, in.op, in); break;
-    case Op::Verb::kGiveBack: OnGiveBackReply(op, in.op, in); break;
-    case Op::Verb::kTend: OnTendReply(op, in.op, in); break;
-    case Op::Verb::kWatch: OnWatchReply(op, in.op, in); break;
-    case Op::Verb::kConvert: OnConvertReply(op, in.op, in); break;
-    case Op::Verb::kForce: OnForceReply(op, in.op, in); break;
+    case Op::Verb::kAcquire:
+      OnAcquireReply(op, in.op, in);
+      break;
+    case Op::Verb::kAcquireAll:
+      OnAcquireAllReply(op, in.op, in);
+      break;
+    case Op::Verb::kRenew:
+      OnRenewReply(op, in.op, in);
+      break;
+    case Op::Verb::kRenewCall:
+      OnRenewCallReply(op, in.op, in);
+      break;
+    case Op::Verb::kGiveBack:
+      OnGiveBackReply(op, in.op, in);
+      break;
+    case Op::Verb::kTend:
+      OnTendReply(op, in.op, in);
+      break;
+    case Op::Verb::kWatch:
+      OnWatchReply(op, in.op, in);
+      break;
+    case Op::Verb::kConvert:
+      OnConvertReply(op, in.op, in);
+      break;
+    case Op::Verb::kForce:
+      OnForceReply(op, in.op, in);
+      break;
   }
 }
 

@@ -277,29 +277,29 @@ class Broker {
   absl::btree_map<SessionId, std::unique_ptr<Session>> sessions_;
   absl::flat_hash_map<OwnerId, std::unique_ptr<Lease>> leases_;
   absl::flat_hash_map<OwnerId, std::unique_ptr<Waiter>> waiters_;
-  absl::btree_map<uint64_t, Waiter*> unplaced_;       // by serial: without a place in the store's queue
-  absl::btree_map<SessionId, Waiter*> detached_;      // calls that wait for a detached grant
+  absl::btree_map<uint64_t, Waiter*> unplaced_;                 // by serial: without a place in the store's queue
+  absl::btree_map<SessionId, Waiter*> detached_;                // calls that wait for a detached grant
   absl::btree_map<uint64_t, std::unique_ptr<Bundle>> bundles_;  // by serial
-  absl::btree_map<SessionId, Bundle*> bundle_calls_;  // calls that wait for several detached grants
+  absl::btree_map<SessionId, Bundle*> bundle_calls_;            // calls that wait for several detached grants
   absl::flat_hash_map<OwnerId, std::unique_ptr<GiveBack>> give_backs_;
-  size_t give_backs_sent_ = 0;                        // those with an op
-  absl::btree_map<uint64_t, GiveBack*> held_back_;    // those to be sent when fewer are: first what a caller waits for
+  size_t give_backs_sent_ = 0;                      // those with an op
+  absl::btree_map<uint64_t, GiveBack*> held_back_;  // those to be sent when fewer are: first what a caller waits for
   absl::btree_map<LockName, std::unique_ptr<LocalQueue>> queues_;
   absl::btree_map<SessionId, std::unique_ptr<RenewCall>> renew_calls_;
   absl::btree_map<LockName, std::unique_ptr<Watch>> watches_;
   absl::btree_map<SessionId, Watch*> watching_;
-  absl::btree_map<uint64_t, Lease*> at_risk_;         // by serial
+  absl::btree_map<uint64_t, Lease*> at_risk_;  // by serial
   // Leases to be renewed, in order; null: one that is gone. The first has due_place due_from_.
   std::deque<Lease*> due_;
   uint64_t due_from_ = 0;
   struct SentRenewal {
     OpId op = 0;
-    Instant until;                                    // others wait for its answer no longer
+    Instant until;  // others wait for its answer no longer
   };
-  std::vector<SentRenewal> renewals_sent_;            // in order, at most kMaxRenewalsSent
+  std::vector<SentRenewal> renewals_sent_;  // in order, at most kMaxRenewalsSent
   struct Pace : Timed {
     Pace() : Timed(TimerKind::kPace) {}
-  } pace_;                                            // when the next of due_ may leave, answer or not
+  } pace_;  // when the next of due_ may leave, answer or not
   absl::btree_map<std::pair<SessionId, RequestId>, std::unique_ptr<ConvertCall>> convert_calls_;
   absl::btree_map<std::pair<SessionId, RequestId>, std::unique_ptr<ForceCall>> force_calls_;
   absl::btree_map<OwnerId, PastGrant> recent_grants_;  // told here and renewed here no more, while they may last

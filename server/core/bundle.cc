@@ -12,7 +12,9 @@
 namespace distlock::core {
 namespace {
 
-Refused IdInUse() { return Refused{.reason = RefusalReason::kInvalidArgument, .cause = kRequestIdInUse, .holders = {}}; }
+Refused IdInUse() {
+  return Refused{.reason = RefusalReason::kInvalidArgument, .cause = kRequestIdInUse, .holders = {}};
+}
 
 }  // namespace
 
@@ -31,7 +33,8 @@ void Broker::Handle(AcquireAll& in) {
   bundle.callers.push_back(AskerOf(first));
   if (draining_) {
     for (Acquire& part : in.parts) bundle.parts.push_back({.spec = std::move(part), .since = {}});
-    return TellCaller(bundle, bundle.callers.front(), Refused{.reason = RefusalReason::kDraining, .cause = {}, .holders = {}});
+    return TellCaller(bundle, bundle.callers.front(),
+                      Refused{.reason = RefusalReason::kDraining, .cause = {}, .holders = {}});
   }
   if (bundle.detached && JoinBundle(in)) return;
   const std::string why_not = WhyNoBundle(in, session);
@@ -51,7 +54,7 @@ void Broker::Handle(AcquireAll& in) {
     bundle_calls_.emplace(bundle.callers.front().listener.session, &bundle);
   }
   bundles_.emplace(bundle.serial, std::move(owned));
-  store_up_ && config_.one_server ? TryAll(bundle) : AskForNext(bundle);
+  store_up_&& config_.one_server ? TryAll(bundle) : AskForNext(bundle);
 }
 
 // "": nothing stands against it.
@@ -262,7 +265,8 @@ void Broker::GrantAll(Bundle& bundle) {
       const Listener listener{caller.listener.session, part.spec.request};
       granted.waited = now_ - caller.arrived;
       if (bundle.detached) {
-        granted.valid_for = std::max<Duration>(BelieveUntil(lease) - caller.arrived - Drift(granted.waited), Duration::zero());
+        granted.valid_for =
+            std::max<Duration>(BelieveUntil(lease) - caller.arrived - Drift(granted.waited), Duration::zero());
       } else {
         Session& session = *sessions_.at(listener.session);
         lease.listener = listener;
@@ -304,7 +308,11 @@ void Broker::TellCaller(const Bundle& bundle, const Asker& caller, const Refused
   Refused told = refused;
   told.waited = now_ - caller.arrived;
   for (const Bundle::Part& part : bundle.parts) {
-    Note({.kind = FactKind::kRefused, .value = told.waited, .refusal = told.reason, .name = part.spec.name, .detail = {}});
+    Note({.kind = FactKind::kRefused,
+          .value = told.waited,
+          .refusal = told.reason,
+          .name = part.spec.name,
+          .detail = {}});
     Tell({caller.listener.session, part.spec.request}, told);
   }
 }
@@ -342,12 +350,13 @@ void Broker::EndBundle(Bundle& bundle) {
       } else {
         ReleaseLease(lease, Listener{}, Duration::zero());
       }
-    } else if (const auto waiter = waiters_.find(owner); waiter != waiters_.end() && waiter->second->bundle == &bundle) {
+    } else if (const auto waiter = waiters_.find(owner);
+               waiter != waiters_.end() && waiter->second->bundle == &bundle) {
       waiter->second->bundle = nullptr;
       Withdraw(*waiter->second);
     } else if (bundle.straggler_until != Instant{} && !leases_.contains(owner)) {
-      GiveBack& give_back =
-          StartGiveBack(part.spec.name, owner, /*waiting=*/true, Duration::zero(), part.spec.ttl + part.spec.lock_delay);
+      GiveBack& give_back = StartGiveBack(part.spec.name, owner, /*waiting=*/true, Duration::zero(),
+                                          part.spec.ttl + part.spec.lock_delay);
       give_back.straggler_until = std::max(give_back.straggler_until, bundle.straggler_until);
       give_back.overtaken |= bundle.straggler_until > now_;
       PursueGiveBack(give_back);

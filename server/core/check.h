@@ -6,10 +6,10 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define DISTLOCK_CHECK(condition)                                                                \
-  do {                                                                                           \
-    if (!(condition)) [[unlikely]] {                                                             \
-      std::fprintf(stderr, "%s:%d: invariant broken: %s\n", __FILE__, __LINE__, #condition);     \
-      std::abort();                                                                              \
-    }                                                                                            \
+#define DISTLOCK_CHECK(condition)                                                            \
+  do {                                                                                       \
+    if (!(condition)) [[unlikely]] {                                                         \
+      std::fprintf(stderr, "%s:%d: invariant broken: %s\n", __FILE__, __LINE__, #condition); \
+      std::abort();                                                                          \
+    }                                                                                        \
   } while (false)

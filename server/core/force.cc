@@ -45,8 +45,7 @@ void Broker::Handle(const ForceNotice& in) {
   }
   if (MustWaitToForce(in.owner)) return;  // whoever asked will ask again
   ForgetGrant(in.owner);
-  PursueGiveBack(
-      StartGiveBack(in.name, in.owner, /*waiting=*/false, Duration::zero(), kAttemptMax, in.token));
+  PursueGiveBack(StartGiveBack(in.name, in.owner, /*waiting=*/false, Duration::zero(), kAttemptMax, in.token));
 }
 
 void Broker::Handle(ForceRelease& in) {
@@ -70,7 +69,8 @@ void Broker::PursueForce(ForceCall& call) {
     return ArmForce(call, (lease == leases_.end() ? now_ : std::max(now_, lease->second->free_at)) + BackOff(1));
   }
   ++call.attempts;
-  if (!store_up_ || MustWaitToForce(owner)) return ArmForce(call, now_ + BackOff(std::min(call.attempts, kSlowestLook)));
+  if (!store_up_ || MustWaitToForce(owner))
+    return ArmForce(call, now_ + BackOff(std::min(call.attempts, kSlowestLook)));
   Op op;
   op.verb = Op::Verb::kForce;
   op.name = call.call.name;
@@ -93,11 +93,13 @@ void Broker::OnForceTimer(ForceCall& call) {
     }
     return PursueForce(call);
   }
-  const std::string why = !store_up_                ? store_trouble_
-                          : !call.trouble.empty()   ? call.trouble
-                          : leases_.contains(call.call.owner) ? "its client may still believe in it"
-                                                    : "its broker has been told and has not given it back yet";
-  AnswerForce(call, Refused{.reason = RefusalReason::kStoreUnavailable, .cause = why, .retry_after = kRetryMax, .holders = {}});
+  const std::string why = !store_up_              ? store_trouble_
+                          : !call.trouble.empty() ? call.trouble
+                          : leases_.contains(call.call.owner)
+                              ? "its client may still believe in it"
+                              : "its broker has been told and has not given it back yet";
+  AnswerForce(
+      call, Refused{.reason = RefusalReason::kStoreUnavailable, .cause = why, .retry_after = kRetryMax, .holders = {}});
 }
 
 void Broker::OnForceReply(const Op& op, OpId id, StoreReply& reply) {

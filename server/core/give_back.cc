@@ -96,7 +96,8 @@ void Broker::HoldBack(GiveBack& give_back) {
 }
 
 void Broker::SendHeldBack() {
-  while (store_up_ && !held_back_.empty() && give_backs_sent_ < kMaxGiveBacksSent) SendGiveBack(*held_back_.begin()->second);
+  while (store_up_ && !held_back_.empty() && give_backs_sent_ < kMaxGiveBacksSent)
+    SendGiveBack(*held_back_.begin()->second);
 }
 
 void Broker::SendGiveBack(GiveBack& give_back) {
@@ -120,8 +121,7 @@ void Broker::SendGiveBack(GiveBack& give_back) {
       Command(StoreWithdraw{give_back.op, give_back.name, give_back.owner, spares_grants});
     } else {
       give_back.releasing = give_back.only_token;
-      Command(
-          StoreRelease{give_back.op, give_back.name, give_back.owner, give_back.only_token, give_back.block});
+      Command(StoreRelease{give_back.op, give_back.name, give_back.owner, give_back.only_token, give_back.block});
     }
   }
   ArmGiveBack(give_back);
@@ -212,9 +212,8 @@ void Broker::AnswerGiveBack(GiveBack& give_back, bool was_holder) {
     const FactKind kind = !asked ? FactKind::kGivenBack : was_holder ? FactKind::kReleased : FactKind::kAlreadyGone;
     Note({.kind = kind, .name = give_back.name, .detail = {}});
   }
-  Tell(give_back.listener,
-       Released{was_holder ? ReleaseOutcome::kReleased : ReleaseOutcome::kAlreadyGone, give_back.name,
-                give_back.owner, give_back.token});
+  Tell(give_back.listener, Released{was_holder ? ReleaseOutcome::kReleased : ReleaseOutcome::kAlreadyGone,
+                                    give_back.name, give_back.owner, give_back.token});
   give_back.listener = {};
 }
 

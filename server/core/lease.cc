@@ -314,8 +314,7 @@ void Broker::Lose(Lease& lease, LostReason reason, std::string cause) {
 // Ends the lease here at once and has the store free it; `listener` is told the outcome.
 void Broker::ReleaseLease(Lease& lease, Listener listener, Duration block) {
   NoteEnd(lease, lease.ending ? FactKind::kAbandoned : FactKind::kReleased, LostReason{}, "");
-  GiveBack& give_back =
-      StartGiveBack(lease.name, lease.owner, /*waiting=*/false, block, lease.ttl + lease.lock_delay);
+  GiveBack& give_back = StartGiveBack(lease.name, lease.owner, /*waiting=*/false, block, lease.ttl + lease.lock_delay);
   give_back.listener = listener;
   give_back.answer_until = now_ + config_.store_timeout;
   give_back.token = lease.token;
@@ -329,7 +328,8 @@ void Broker::ReleaseLease(Lease& lease, Listener listener, Duration block) {
 void Broker::TakeBack(Lease& lease, Listener listener, bool lapsed) {
   if (!lapsed) return ReleaseLease(lease, listener, Duration::zero());
   const LostReason reason = lease.at_risk || lease.hold_until == kNever ? LostReason::kExpired : LostReason::kMaxHold;
-  NoteEnd(lease, FactKind::kLost, reason, "its client's deadline has passed" + (lease.at_risk ? ": " + RenewTrouble() : ""));
+  NoteEnd(lease, FactKind::kLost, reason,
+          "its client's deadline has passed" + (lease.at_risk ? ": " + RenewTrouble() : ""));
   ReleaseLease(lease, listener, lease.lock_delay);
 }
 
@@ -351,7 +351,8 @@ void Broker::EndLease(Lease& lease) {
       // The ttl ends it: an answer to an earlier attempt, or a late notice, is no reason to give it back.
       RememberGrant(lease.owner, now_ + lease.ttl, promised);
       return Forget(lease);
-    case OnDisconnect::kRelease: return ReleaseLease(lease, Listener{}, lease.lock_delay);
+    case OnDisconnect::kRelease:
+      return ReleaseLease(lease, Listener{}, lease.lock_delay);
     case OnDisconnect::kSafe:
       if (promised <= now_) return ReleaseLease(lease, Listener{}, lease.lock_delay);
       lease.free_at = promised;

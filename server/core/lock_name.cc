@@ -72,7 +72,8 @@ std::optional<LockName> LockName::FromEscaped(std::string_view escaped) {
 std::pair<std::string, std::string> LockName::Decode() const {
   const std::string_view all = escaped_;
   const size_t slash = all.find('/');
-  if (all.find('%') == std::string_view::npos) return {std::string(all.substr(0, slash)), std::string(all.substr(slash + 1))};
+  if (all.find('%') == std::string_view::npos)
+    return {std::string(all.substr(0, slash)), std::string(all.substr(slash + 1))};
   return {Unescape(all.substr(0, slash), true).value_or(""), Unescape(all.substr(slash + 1), false).value_or("")};
 }
 

@@ -204,13 +204,14 @@ struct StoreReply {
   OpId op = 0;
   StoreTime time;  // us = 0 with StoreFailed and StoreUnknown
   std::variant<StoreUnknown, StoreFailed, AcquireGranted, AcquireQueued, AcquireHeld, AcquireLate, AcquireQueueFull,
-               AcquireMismatch, AcquireAllDone, RenewDoneBatch, GiveBackDone, TendDone, WatchDone, ConvertDone, ForceDone>
+               AcquireMismatch, AcquireAllDone, RenewDoneBatch, GiveBackDone, TendDone, WatchDone, ConvertDone,
+               ForceDone>
       outcome;
 };
 
-using Input = std::variant<Tick, OpenSession, Acquire, AcquireAll, Cancel, Release, Renew, Convert, ForceRelease, WatchLock,
-                           Heartbeat, Goodbye, StreamEnded, Drain, StoreUp, StoreDown, ChannelUp, GrantNotice, ChangeNotice,
-                           ForceNotice, StoreReply>;
+using Input = std::variant<Tick, OpenSession, Acquire, AcquireAll, Cancel, Release, Renew, Convert, ForceRelease,
+                           WatchLock, Heartbeat, Goodbye, StreamEnded, Drain, StoreUp, StoreDown, ChannelUp,
+                           GrantNotice, ChangeNotice, ForceNotice, StoreReply>;
 
 // ---- Effects on the store ------------------------------------------------------------------------------------------
 
@@ -228,7 +229,7 @@ struct StoreAcquire {
 // All of them if all are free and nobody waits for any; else none. Never in a queue.
 struct StoreAcquireAll {
   OpId op = 0;
-  StoreTime not_after;               // as in StoreAcquire
+  StoreTime not_after;              // as in StoreAcquire
   std::vector<StoreAcquire> items;  // 1..kMaxTogether; of each: name, want, owner, ttl, lock_delay and info
 };
 struct RenewItem {
@@ -247,7 +248,7 @@ struct StoreRelease {
   LockName name;
   OwnerId owner{};
   uint64_t token = 0;  // only this grant of the owner; 0: any
-  Duration block{};  // > 0: nobody gets it for this long, instead of handing it off
+  Duration block{};    // > 0: nobody gets it for this long, instead of handing it off
 };
 struct StoreWithdraw {
   OpId op = 0;
@@ -266,9 +267,8 @@ struct StoreReconnect {
   std::string cause;
 };
 
-using StoreCommand =
-    std::variant<StoreAcquire, StoreAcquireAll, StoreRenew, StoreRelease, StoreWithdraw, StoreTend, StoreWatch, StoreConvert,
-                 StoreForce, StoreReconnect>;
+using StoreCommand = std::variant<StoreAcquire, StoreAcquireAll, StoreRenew, StoreRelease, StoreWithdraw, StoreTend,
+                                  StoreWatch, StoreConvert, StoreForce, StoreReconnect>;
 
 // ---- Effects on listeners ------------------------------------------------------------------------------------------
 
@@ -364,19 +364,19 @@ struct Notify {
 // ---- Effects for the record ----------------------------------------------------------------------------------------
 
 enum class FactKind : uint8_t {
-  kGranted,        // value: waited
-  kRefused,        // refusal; value: waited
-  kReleased,       // as asked for; value: held, 0 of a detached lease
-  kLost,           // lost; value: held
-  kAbandoned,      // its stream ended; value: held
-  kHandedOff,      // by reply, notice or tend; see handoff
-  kAtRisk,         // a renewal failed with time left to try again
-  kRenewed,        // count: answered by one command
-  kRenewFailed,    // count: left unanswered by one command
+  kGranted,      // value: waited
+  kRefused,      // refusal; value: waited
+  kReleased,     // as asked for; value: held, 0 of a detached lease
+  kLost,         // lost; value: held
+  kAbandoned,    // its stream ended; value: held
+  kHandedOff,    // by reply, notice or tend; see handoff
+  kAtRisk,       // a renewal failed with time left to try again
+  kRenewed,      // count: answered by one command
+  kRenewFailed,  // count: left unanswered by one command
   kSessionLapsed,
-  kClockStep,      // value: by how much the store's clock jumped
-  kAlreadyGone,    // a release found nothing
-  kGivenBack,      // a grant that nobody here could use any more
+  kClockStep,    // value: by how much the store's clock jumped
+  kAlreadyGone,  // a release found nothing
+  kGivenBack,    // a grant that nobody here could use any more
 };
 enum class HandoffPath : uint8_t { kReply, kNotice, kTend };
 

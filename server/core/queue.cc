@@ -97,8 +97,8 @@ void Broker::OnTendReply(const Op& op, OpId id, StoreReply& reply) {
   queue.seen = reply.time;
   queue.seen_sent = op.sent;
   if (done->more) return Tend(queue);
-  const bool same = done->holders.size() == 1 && queue.holders.size() == 1 &&
-                    done->holders[0].owner == queue.holders[0].owner;
+  const bool same =
+      done->holders.size() == 1 && queue.holders.size() == 1 && done->holders[0].owner == queue.holders[0].owner;
   if (same) {
     queue.holders[0].time_left = done->holders[0].time_left;
   } else {
@@ -176,8 +176,8 @@ void Broker::HandOff(const LockName& name, const OwnerId& owner, uint64_t token,
   if (const auto found = give_backs_.find(owner); found != give_backs_.end()) {
     GiveBack& give_back = *found->second;
     // A late release of an earlier grant leaves this one alone; any other undoes it, and its end asks again.
-    const bool spared = waiter != waiters_.end() && !give_back.waiting && give_back.only_token != 0 &&
-                        give_back.only_token != token;
+    const bool spared =
+        waiter != waiters_.end() && !give_back.waiting && give_back.only_token != 0 && give_back.only_token != token;
     if (!spared) {
       if (IsRepeatable(owner)) return;
       give_back.waiting = true;
@@ -187,7 +187,7 @@ void Broker::HandOff(const LockName& name, const OwnerId& owner, uint64_t token,
   if (waiter != waiters_.end()) return Grant(*waiter->second, token, since, ttl, deadline, arrival);
   if (leases_.contains(owner) || GrantedRecently(owner)) return;  // told twice
   if (IsRepeatable(owner)) return;  // a repeat may hold it through another broker; only the ttl ends it
-  if (now_ >= deadline) return;  // ended by itself, unless its owner has renewed it elsewhere
+  if (now_ >= deadline) return;     // ended by itself, unless its owner has renewed it elsewhere
   PursueGiveBack(StartGiveBack(name, owner, /*waiting=*/true, Duration::zero(), ttl));
 }
 

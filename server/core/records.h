@@ -25,7 +25,7 @@ struct Listener {
 struct Asker {
   Listener listener;
   Instant arrived{};
-  Instant deadline = kNever;        // max_wait, or the patience of one try
+  Instant deadline = kNever;  // max_wait, or the patience of one try
   bool one_try = false;
 };
 
@@ -34,22 +34,23 @@ struct Bundle;
 // An acquire that is not answered yet.
 struct Waiter : Timed {
   Waiter() : Timed(TimerKind::kWaiter) {}
-  Acquire spec;                     // of the first asker
-  std::vector<Asker> askers;        // several: who asked for the same again meanwhile, in order of arrival. See Broker::AskersOf
-  Instant retry_at = kNever;        // ask (again); with `op` in flight: give up on that answer
-  StoreTime placed;                 // when the store last said that it waits; an earlier grant is not news
-  Instant placed_sent{};            // before that answer's command was sent: a later grant is no older than this
-  StoreTime hint;                   // a notice of then came while the place was not certain
-  Instant straggler_until{};        // an attempt of unknown fate may still take effect until then
-  OpId op = 0;                      // the acquire in flight
-  Bundle* bundle = nullptr;         // that it is a part of; the callers of that ask
-  Instant began{};                  // a part: its turn came then, maybe long after its callers
+  Acquire spec;  // of the first asker
+  std::vector<Asker>
+      askers;  // several: who asked for the same again meanwhile, in order of arrival. See Broker::AskersOf
+  Instant retry_at = kNever;  // ask (again); with `op` in flight: give up on that answer
+  StoreTime placed;           // when the store last said that it waits; an earlier grant is not news
+  Instant placed_sent{};      // before that answer's command was sent: a later grant is no older than this
+  StoreTime hint;             // a notice of then came while the place was not certain
+  Instant straggler_until{};  // an attempt of unknown fate may still take effect until then
+  OpId op = 0;                // the acquire in flight
+  Bundle* bundle = nullptr;   // that it is a part of; the callers of that ask
+  Instant began{};            // a part: its turn came then, maybe long after its callers
   int attempts = 0;
-  bool waits = false;               // the last attempt asked for a place in the queue
-  bool queued = false;              // has a place in the store's queue, as far as we know
-  bool answered = false;            // has ever had a place
-  bool exists = false;              // the store has said that it waits or holds, and may still have it so
-  std::string trouble;              // why the store could not answer
+  bool waits = false;     // the last attempt asked for a place in the queue
+  bool queued = false;    // has a place in the store's queue, as far as we know
+  bool answered = false;  // has ever had a place
+  bool exists = false;    // the store has said that it waits or holds, and may still have it so
+  std::string trouble;    // why the store could not answer
 };
 
 // Of a lease that its session may take again: which of its requests have it besides the first that does.
@@ -70,20 +71,20 @@ struct Lease : Timed {
   Duration ttl{};
   Duration lock_delay{};
   Instant granted{};
-  Instant deadline{};               // D
-  Instant hold_until = kNever;      // max_hold
+  Instant deadline{};           // D
+  Instant hold_until = kNever;  // max_hold
   Instant next_renew{};
   Instant free_at = kNever;
-  Instant promised_until{};         // Hold streams; sessions promise for all their leases at once
+  Instant promised_until{};  // Hold streams; sessions promise for all their leases at once
   Instant straggler_until{};
-  OpId renew_op = 0;                // the renewal in flight
-  uint64_t due_place = 0;           // in Broker::due_, if renew_due
+  OpId renew_op = 0;                 // the renewal in flight
+  uint64_t due_place = 0;            // in Broker::due_, if renew_due
   std::unique_ptr<Reentry> reentry;  // null: not reentrant
-  Bundle* bundle = nullptr;         // it waits for the other parts; nobody has been told of it
+  Bundle* bundle = nullptr;          // it waits for the other parts; nobody has been told of it
   OnDisconnect on_disconnect = OnDisconnect::kSafe;
   bool at_risk = false;
   bool ending = false;
-  bool renew_due = false;           // is in Broker::due_
+  bool renew_due = false;  // is in Broker::due_
   bool end_noted = false;
 };
 
@@ -93,8 +94,8 @@ struct Session : Timed {
   SessionKind kind = SessionKind::kSession;
   uint64_t heartbeat_seq = 0;
   Instant heartbeat_at{};
-  Instant promised_until{};         // heartbeat_at + V: nobody was promised more
-  Instant least_belief = kNever;    // lower bound of BelieveUntil over all leases
+  Instant promised_until{};                     // heartbeat_at + V: nobody was promised more
+  Instant least_belief = kNever;                // lower bound of BelieveUntil over all leases
   absl::btree_map<RequestId, Lease*> leases;    // one that was taken again stands under each of its requests
   absl::btree_map<RequestId, Waiter*> waiters;  // the same
   absl::btree_map<RequestId, Bundle*> bundles;  // under each of its requests, until it is answered
@@ -107,15 +108,15 @@ struct Bundle : Timed {
   Bundle() : Timed(TimerKind::kBundle) {}
   struct Part {
     Acquire spec;
-    uint64_t token = 0;             // of its grant
+    uint64_t token = 0;  // of its grant
     StoreTime since;
-    bool taken = false;             // a lease of that owner is kept for it
+    bool taken = false;  // a lease of that owner is kept for it
   };
-  std::vector<Part> parts;          // by name
-  std::vector<Asker> callers;       // never empty; several: repeats of a detached request. Of a session: the one, request 0
-  size_t next = 0;                  // the part that is waited for
-  OpId op = 0;                      // all at once
-  Instant straggler_until{};        // that may still take effect until then
+  std::vector<Part> parts;     // by name
+  std::vector<Asker> callers;  // never empty; several: repeats of a detached request. Of a session: the one, request 0
+  size_t next = 0;             // the part that is waited for
+  OpId op = 0;                 // all at once
+  Instant straggler_until{};   // that may still take effect until then
   bool detached = false;
 };
 
@@ -125,22 +126,22 @@ struct GiveBack : Timed {
   LockName name;
   OwnerId owner{};
   // What is still to be given up. Withdrawing gives up both at once, but for a repeatable owner, whose grants it spares.
-  bool waiting = false;             // its place in the queue
-  bool holding = false;             // its grant
+  bool waiting = false;  // its place in the queue
+  bool holding = false;  // its grant
   Duration block{};
-  Listener listener;                // session 0: nobody asked
-  Instant answer_until{};           // the listener's patience
-  uint64_t token = 0;               // of a lease of ours, for the answer
-  uint64_t only_token = 0;          // the grant a caller named; 0: whatever the owner has
-  Instant until{};                  // later the store has forgotten by itself
+  Listener listener;        // session 0: nobody asked
+  Instant answer_until{};   // the listener's patience
+  uint64_t token = 0;       // of a lease of ours, for the answer
+  uint64_t only_token = 0;  // the grant a caller named; 0: whatever the owner has
+  Instant until{};          // later the store has forgotten by itself
   Instant retry_at = kNever;
-  Instant straggler_until{};        // do it once more after this, if it may have been overtaken
-  uint64_t held_as = 0;             // its key in Broker::held_back_; 0: it is not there
+  Instant straggler_until{};  // do it once more after this, if it may have been overtaken
+  uint64_t held_as = 0;       // its key in Broker::held_back_; 0: it is not there
   OpId op = 0;
-  bool withdrawing = false;         // what `op` does; else it releases
-  uint64_t releasing = 0;           // only this grant
+  bool withdrawing = false;  // what `op` does; else it releases
+  uint64_t releasing = 0;    // only this grant
   int attempts = 0;
-  bool overtaken = false;           // order of commands was lost with a connection
+  bool overtaken = false;  // order of commands was lost with a connection
 };
 
 // The waiters of one lock in this broker; tended so that the store knows this broker lives.
@@ -172,15 +173,15 @@ struct Watch : Timed {
   Watch() : Timed(TimerKind::kWatch) {}
   struct Listening {
     RequestId request = 0;
-    OpId from = 0;                  // no earlier look is shown to it
+    OpId from = 0;  // no earlier look is shown to it
     bool told = false;
   };
   LockName name;
   absl::btree_map<SessionId, Listening> listeners;  // never empty
-  std::optional<LockView> seen;     // all who were told anything were told this last
-  Instant not_before{};             // of the next look
-  OpId op = 0;                      // the look under way
-  bool again = false;               // what it shows may be older than what is known to have changed
+  std::optional<LockView> seen;                     // all who were told anything were told this last
+  Instant not_before{};                             // of the next look
+  OpId op = 0;                                      // the look under way
+  bool again = false;                               // what it shows may be older than what is known to have changed
 };
 
 // A Convert that is not answered yet.
@@ -202,14 +203,14 @@ struct ForceCall : Timed {
   Instant retry_at = kNever;
   OpId op = 0;
   int attempts = 0;
-  bool acted = false;               // if the holder is gone now, it may be by us
+  bool acted = false;  // if the holder is gone now, it may be by us
   std::string trouble;
 };
 
 // What was granted here and is renewed here no more.
 struct PastGrant {
-  Instant until{};                  // it may last so long
-  Instant promised_until{};         // its client may believe so long
+  Instant until{};           // it may last so long
+  Instant promised_until{};  // its client may believe so long
 };
 
 // A store command in flight. The store answers each exactly once, so an entry needs no deadline of its own.
@@ -217,13 +218,13 @@ struct Op {
   enum class Verb : uint8_t { kAcquire, kAcquireAll, kRenew, kRenewCall, kGiveBack, kTend, kWatch, kConvert, kForce };
   Verb verb = Verb::kAcquire;
   Instant sent{};
-  Instant runs_until{};             // acquire: later it does nothing
-  OwnerId owner{};                  // acquire, give back
-  uint64_t waiter = 0;              // acquire: serial of the waiter or bundle that asked
-  LockName name;                    // give back, tend, watch, convert, force
-  std::vector<LockName> names;      // acquire all
-  Listener caller;                  // renew call, convert, force
-  std::vector<OwnerId> owners;      // renew, acquire all
+  Instant runs_until{};         // acquire: later it does nothing
+  OwnerId owner{};              // acquire, give back
+  uint64_t waiter = 0;          // acquire: serial of the waiter or bundle that asked
+  LockName name;                // give back, tend, watch, convert, force
+  std::vector<LockName> names;  // acquire all
+  Listener caller;              // renew call, convert, force
+  std::vector<OwnerId> owners;  // renew, acquire all
 };
 
 }  // namespace distlock::core

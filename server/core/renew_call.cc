@@ -41,7 +41,8 @@ void Broker::SendRenewCall(RenewCall& call) {
     call.retry_at = now_ + AttemptTimeout(call.call.ttl);
     StoreRenew renew;
     renew.op = call.op;
-    renew.items.push_back(RenewItem{call.call.name, call.call.owner, call.call.token, call.call.ttl, call.call.hold_until});
+    renew.items.push_back(
+        RenewItem{call.call.name, call.call.owner, call.call.token, call.call.ttl, call.call.hold_until});
     Command(std::move(renew));
   }
   Arm(call, std::min(call.until, call.retry_at));
@@ -50,7 +51,9 @@ void Broker::SendRenewCall(RenewCall& call) {
 void Broker::OnRenewCallTimer(RenewCall& call) {
   if (now_ >= call.until) {
     return RefuseRenewCall(call, RefusalReason::kStoreUnavailable,
-                           !store_up_ ? store_trouble_ : call.trouble.empty() ? "no answer" : call.trouble);
+                           !store_up_             ? store_trouble_
+                           : call.trouble.empty() ? "no answer"
+                                                  : call.trouble);
   }
   if (call.op != 0) NoteSilence("a renewal unanswered");
   SendRenewCall(call);
@@ -72,7 +75,7 @@ void Broker::OnRenewCallReply(const Op& op, OpId id, StoreReply& reply) {
   const Duration kept = KeptBy(call.call, reply.time);
   if (done->results[0] != RenewResult::kRenewed) {
     return RefuseRenewCall(call, RefusalReason::kNotHolder,
-                           kept <= Duration::zero()                        ? "it was held for max_hold"
+                           kept <= Duration::zero()                 ? "it was held for max_hold"
                            : done->results[0] == RenewResult::kGone ? "the store no longer has it"
                                                                     : "the store has another holder");
   }

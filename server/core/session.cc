@@ -182,7 +182,7 @@ void Broker::DrainNow() {
     for (Lease* lease : LeasesOf(session)) {
       NoteEnd(*lease, FactKind::kLost, LostReason::kDrained, "drain timeout");
       TellHolder(*lease, Lost{lease->name, lease->owner, lease->token, LostReason::kDrained,
-                                 "the broker shut down and its drain timeout passed"});
+                              "the broker shut down and its drain timeout passed"});
       // Its client lives and believes until it hears of this.
       if (lease->on_disconnect == OnDisconnect::kRelease) lease->on_disconnect = OnDisconnect::kSafe;
     }

@@ -41,7 +41,7 @@ class StoreClock {
   uint32_t drift_ppm_;
   bool known_ = false;
   Instant learned_{};
-  Duration low_{};   // bounds of the offset at learned_
+  Duration low_{};  // bounds of the offset at learned_
   Duration high_{};
 };
 

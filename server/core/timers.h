@@ -21,7 +21,17 @@
 namespace distlock::core {
 
 enum class TimerKind : uint8_t {
-  kWaiter, kLease, kSession, kGiveBack, kQueue, kRenewCall, kWatch, kDrain, kBundle, kConvertCall, kForceCall,
+  kWaiter,
+  kLease,
+  kSession,
+  kGiveBack,
+  kQueue,
+  kRenewCall,
+  kWatch,
+  kDrain,
+  kBundle,
+  kConvertCall,
+  kForceCall,
   kPace
 };
 
@@ -58,9 +68,7 @@ class Timers {
     Instant at;
     uint64_t serial;
     Timed* timed;
-    friend bool operator<(const Entry& a, const Entry& b) {
-      return a.at != b.at ? a.at < b.at : a.serial < b.serial;
-    }
+    friend bool operator<(const Entry& a, const Entry& b) { return a.at != b.at ? a.at < b.at : a.serial < b.serial; }
   };
   using Day = int64_t;  // a calendar's: 2^20 ns
   static Day DayOf(Instant at) { return at.time_since_epoch().count() >> 20; }
@@ -72,10 +80,10 @@ class Timers {
   void Drop(Days::iterator day);
   void Sort(Day last);
 
-  Day today_ = INT64_MIN;                             // the last day of near_
-  absl::btree_set<Entry> near_;                       // those of days up to today_
-  Days later_;                                        // Timed::slot is the place in the vector; none is empty
-  std::vector<std::vector<Entry>> spare_;             // empty ones, to be used again
+  Day today_ = INT64_MIN;                  // the last day of near_
+  absl::btree_set<Entry> near_;            // those of days up to today_
+  Days later_;                             // Timed::slot is the place in the vector; none is empty
+  std::vector<std::vector<Entry>> spare_;  // empty ones, to be used again
   size_t size_ = 0;
 
   // The earliest of later_, and how many are as early. 0: not known.

@@ -76,9 +76,9 @@ ops::PageSection LockSection(shard::ShardSet& shards) {
     if (lock.holders_size() == 0) continue;
     const v1::Holder& holder = lock.holders(0);
     const std::string more = lock.holder_count() > 1 ? absl::StrCat(" and ", lock.holder_count() - 1, " more") : "";
-    section.rows.push_back({lock.key(), absl::StrCat(holder.owner(), more), holder.blocked() ? "lock_delay" : holder.holder_id(),
-                            absl::StrCat(lock.fencing_token()), rpc::Show(view.holders[0].time_left),
-                            absl::StrCat(lock.queue_length())});
+    section.rows.push_back({lock.key(), absl::StrCat(holder.owner(), more),
+                            holder.blocked() ? "lock_delay" : holder.holder_id(), absl::StrCat(lock.fencing_token()),
+                            rpc::Show(view.holders[0].time_left), absl::StrCat(lock.queue_length())});
   }
   return section;
 }
@@ -100,7 +100,8 @@ ops::HttpHandlers HttpPages::Handlers() {
               [this] {
                 const Serving* at = serving();
                 using Sections = std::vector<ops::PageSection>;
-                if (at == nullptr) return Sections{{.title = "Broker", .columns = {}, .rows = {{"store", "not reached yet"}}}};
+                if (at == nullptr)
+                  return Sections{{.title = "Broker", .columns = {}, .rows = {{"store", "not reached yet"}}}};
                 return Sections{BrokerSection(at->server.Status()), LockSection(at->shards)};
               }};
 }

@@ -70,7 +70,8 @@ absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::
     static ops::LogLimit limit(absl::Seconds(10));
     if (limit.Pass()) ops::Warn("waiting for the store", {{"error", std::string(problem.message())}});
   };
-  store::CheckWatch watch{.on_problem = nullptr, .stopped = [&wakeups] { return wakeups.Wait(absl::ZeroDuration()) == Wake::kStop; }};
+  store::CheckWatch watch{.on_problem = nullptr,
+                          .stopped = [&wakeups] { return wakeups.Wait(absl::ZeroDuration()) == Wake::kStop; }};
   if (options.wait_for_store) watch.on_problem = warn;
   while (true) {
     const auto checked = store::CheckStore(setup.options, ToCore(options.store_timeout), watch);

@@ -20,8 +20,8 @@ namespace {
 
 // Variables of the clients and of the programs they run: they are often set where a broker is started too.
 constexpr std::string_view kClientVariables[] = {
-    "DISTLOCK_SERVER",    "DISTLOCK_KEY",      "DISTLOCK_KEYS", "DISTLOCK_NAMESPACE",  "DISTLOCK_TOKEN", "DISTLOCK_TOKENS",
-    "DISTLOCK_HOLDER_ID", "DISTLOCK_LEASE_ID", "DISTLOCK_TTL",  "DISTLOCK_LOST_REASON"};
+    "DISTLOCK_SERVER", "DISTLOCK_KEY",       "DISTLOCK_KEYS",     "DISTLOCK_NAMESPACE", "DISTLOCK_TOKEN",
+    "DISTLOCK_TOKENS", "DISTLOCK_HOLDER_ID", "DISTLOCK_LEASE_ID", "DISTLOCK_TTL",       "DISTLOCK_LOST_REASON"};
 
 struct Setting {
   const OptionRow* row;
@@ -165,8 +165,8 @@ Settings ReadVariables(const std::vector<std::string>& environment, std::vector<
       // Others may be anybody's (Kubernetes sets DISTLOCK_SERVICE_HOST for a service called distlock).
       const OptionRow* nearest = Nearest(option);
       if (nearest != nullptr && nearest->places != OptionPlaces::kNowhereElse) {
-        warnings->push_back(Cat("variable ", Shown(name), " is unknown and ignored; did you mean ",
-                                VariableName(nearest->name), "?"));
+        warnings->push_back(
+            Cat("variable ", Shown(name), " is unknown and ignored; did you mean ", VariableName(nearest->name), "?"));
       }
     }
   }
@@ -234,7 +234,8 @@ absl::StatusOr<Settings> ReadConfigFile(const std::string& path) {
     // A stream reads a folder as an empty file.
     if (std::filesystem::is_directory(path)) return BadConfig("--config: ", file, " is a folder; name the file in it");
     std::ifstream in(path);
-    if (!in) return BadConfig("--config: ", file, " cannot be read; check that it exists and that this user may read it");
+    if (!in)
+      return BadConfig("--config: ", file, " cannot be read; check that it exists and that this user may read it");
     const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
     if (HoldsMore(text)) return BadConfig("--config: ", file, " holds more than one YAML document; keep one");
     return ReadNodes(YAML::Load(text), file);

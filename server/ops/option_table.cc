@@ -64,7 +64,8 @@ constexpr OptionRow kTable[] = {
      "the store's URL: redis://, rediss:// (with ?ca= &cert= &key= &sni=) or unix://; empty: an embedded server, for "
      "one machine only",
      nullptr, true},
-    {"redis-user", kStore, &O::redis_user, "", "", "the store's ACL user, who needs a password; empty: its default user"},
+    {"redis-user", kStore, &O::redis_user, "", "",
+     "the store's ACL user, who needs a password; empty: its default user"},
     {"redis-password-file", kStore, &O::redis_password_file, "", "", "file whose content is the store's password"},
     {"embedded-server", kStore, &O::embedded_server, "", "",
      "program to start as the embedded server; empty: redis-server or valkey-server from PATH"},

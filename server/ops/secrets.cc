@@ -35,7 +35,8 @@ bool IsPlace(std::string_view text) {
   std::string_view port;
   if (text.starts_with('[')) {
     const size_t end = text.find(']');
-    if (end == text.npos || text.substr(1, end - 1).find_first_not_of("0123456789abcdefABCDEF:.") != text.npos) return false;
+    if (end == text.npos || text.substr(1, end - 1).find_first_not_of("0123456789abcdefABCDEF:.") != text.npos)
+      return false;
     port = text.substr(end + 1);
   } else {
     const size_t colon = std::min(text.find(':'), text.size());

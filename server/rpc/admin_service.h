@@ -22,7 +22,8 @@ struct Admin {
   std::string version;
   std::string store_url;  // without secrets
   absl::Time started;
-  std::shared_future<std::vector<std::string>> listen;  // as bound; the Server's own, ready soon after its first calls come
+  std::shared_future<std::vector<std::string>>
+      listen;  // as bound; the Server's own, ready soon after its first calls come
   // Starts the drain that SIGTERM starts; unset: the daemon's own timeout. Returns the timeout in force.
   std::function<core::Duration(std::optional<core::Duration> timeout)> drain;
 };

@@ -27,12 +27,14 @@ std::variant<core::Convert, v1::Refusal> CheckConversion(const Limits& limits, c
   LeaseId lease;
   if (acquire == 0) lease = check.Lease(lease_id, prefix + "lease_id");
   if (mode == v1::LOCK_MODE_UNSPECIFIED || !v1::LockMode_IsValid(mode)) {
-    check.Bad(prefix + "mode", absl::StrCat("is ", static_cast<int>(mode), "; SHARED is what a lease can be converted to"));
+    check.Bad(prefix + "mode",
+              absl::StrCat("is ", static_cast<int>(mode), "; SHARED is what a lease can be converted to"));
   }
   if (!check.ok()) return check.Refusal();
   if (mode == v1::LOCK_MODE_EXCLUSIVE) return NotSupported(core::kNoUpgrade);
   if (mode != v1::LOCK_MODE_SHARED) {
-    return NotSupported("a lease cannot become PERMIT, which is another kind of lock; only EXCLUSIVE to SHARED is possible");
+    return NotSupported(
+        "a lease cannot become PERMIT, which is another kind of lock; only EXCLUSIVE to SHARED is possible");
   }
   return core::Convert{.acquire = acquire,
                        .name = std::move(lease.name),

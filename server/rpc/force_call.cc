@@ -31,8 +31,8 @@ void ForceReleaseCall::Start(const grpc::ByteBuffer& bytes) {
   name_ = check.Name(request.namespace_(), request.key(), "");
   check.Text(request.reason(), kMaxReasonBytes, "reason");
   holder_id_ = request.holder_id();
-  const bool is_id = holder_id_.size() == kHolderIdDigits &&
-                     holder_id_.find_first_not_of("0123456789abcdef") == std::string::npos;
+  const bool is_id =
+      holder_id_.size() == kHolderIdDigits && holder_id_.find_first_not_of("0123456789abcdef") == std::string::npos;
   if (!holder_id_.empty() && !is_id) {
     check.Bad("holder_id", "is none of this service; pass the holder_id that GetLock shows, or none for all holders");
   }
@@ -48,7 +48,8 @@ void ForceReleaseCall::Start(const grpc::ByteBuffer& bytes) {
 
 void ForceReleaseCall::Look() {
   auto self = std::static_pointer_cast<ForceReleaseCall>(shared_from_this());
-  shards().Inspect(name_, 1, store_timeout_, [self](const absl::StatusOr<store::LockView>& view) { self->OnHolders(view); });
+  shards().Inspect(name_, 1, store_timeout_,
+                   [self](const absl::StatusOr<store::LockView>& view) { self->OnHolders(view); });
 }
 
 bool ForceReleaseCall::IsMeant(const core::HolderView& holder) const {
@@ -96,14 +97,16 @@ void ForceReleaseCall::OnEvent(core::Event& event) {
 
 void ForceReleaseCall::Finish() {
   if (unknown_ > 0) {
-    why_.cause = absl::StrCat(released_, " of ", meant_.size(), " holders are confirmed to be gone; of the others it is not known: ",
-                              why_.cause, "; look at the lock and ask again");
+    why_.cause = absl::StrCat(released_, " of ", meant_.size(),
+                              " holders are confirmed to be gone; of the others it is not known: ", why_.cause,
+                              "; look at the lock and ask again");
     return RefuseAll(RefusalOf(why_, name_));
   }
   if (more_ && meant_.empty()) {
-    return RefuseAll(MakeRefusal(core::RefusalReason::kQuotaExceeded,
-                                 absl::StrCat(Show(name_), " has more holders than can be told apart; leave holder_id out to take ",
-                                              "it from all of them")));
+    return RefuseAll(
+        MakeRefusal(core::RefusalReason::kQuotaExceeded,
+                    absl::StrCat(Show(name_), " has more holders than can be told apart; leave holder_id out to take ",
+                                 "it from all of them")));
   }
   Audit(absl::StrCat("released ", released_));
   v1::ForceReleaseResponse response;
@@ -119,9 +122,11 @@ void ForceReleaseCall::RefuseAll(const v1::Refusal& refusal) {
 void ForceReleaseCall::Audit(std::string outcome) {
   asked_ = false;
   if (observer_ == nullptr) return;
-  std::string holders = holder_id_.empty() ? absl::StrJoin(meant_.begin(), meant_.begin() + std::min(meant_.size(), kLoggedHolders), ",")
-                                           : holder_id_;
-  if (holder_id_.empty() && meant_.size() > kLoggedHolders) absl::StrAppend(&holders, ",... ", meant_.size(), " in all");
+  std::string holders =
+      holder_id_.empty() ? absl::StrJoin(meant_.begin(), meant_.begin() + std::min(meant_.size(), kLoggedHolders), ",")
+                         : holder_id_;
+  if (holder_id_.empty() && meant_.size() > kLoggedHolders)
+    absl::StrAppend(&holders, ",... ", meant_.size(), " in all");
   observer_->OnForceRelease(
       {.who = who_, .name = name_, .holders = std::move(holders), .reason = reason_, .outcome = std::move(outcome)});
 }

@@ -40,16 +40,16 @@ class ForceReleaseCall final : public UnaryCall {
   core::LockName name_;
   std::string holder_id_;
   std::string reason_;
-  uint64_t newest_ = 0;       // whoever is granted the lock later does not hold it "now"
+  uint64_t newest_ = 0;  // whoever is granted the lock later does not hold it "now"
   bool looked_ = false;
-  bool more_ = false;         // than one look shows
-  bool asked_ = false;        // the log has nothing of it yet
+  bool more_ = false;   // than one look shows
+  bool asked_ = false;  // the log has nothing of it yet
   core::RequestId last_request_ = 0;
   size_t unanswered_ = 0;
   std::vector<std::string> meant_;  // holder ids
   uint32_t released_ = 0;
   uint32_t unknown_ = 0;
-  core::Refused why_;         // of the last one that is not known to be gone
+  core::Refused why_;  // of the last one that is not known to be gone
 };
 
 }  // namespace distlock::rpc

@@ -18,8 +18,7 @@
 namespace distlock::rpc {
 
 template <typename Base>
-using RawHealth =
-    grpc::health::v1::Health::WithRawMethod_Check<grpc::health::v1::Health::WithRawMethod_Watch<Base>>;
+using RawHealth = grpc::health::v1::Health::WithRawMethod_Check<grpc::health::v1::Health::WithRawMethod_Watch<Base>>;
 
 class HealthWatch;
 

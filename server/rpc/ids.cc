@@ -63,7 +63,8 @@ std::string HolderIdOf(const core::OwnerId& owner) {
 std::string ShardBrokerId(std::string_view broker_id, int shard) {
   const uint64_t first = std::strtoull(std::string(broker_id).c_str(), nullptr, 16);
   std::array<char, 17> text;
-  std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(first + static_cast<uint64_t>(shard)));
+  std::snprintf(text.data(), text.size(), "%016llx",
+                static_cast<unsigned long long>(first + static_cast<uint64_t>(shard)));
   return text.data();
 }
 

@@ -54,7 +54,7 @@ absl::Status ClaimUnixSocket(const std::string& path) {
     return CannotListen(address, absl::StrCat("cannot make its folder ", folder.string(), ": ", error.message(),
                                               "; make it, or choose another --listen"));
   }
-  struct stat found {};
+  struct stat found{};
   if (lstat(path.c_str(), &found) != 0) {
     return errno == ENOENT ? absl::OkStatus() : CannotListen(address, strerror(errno));
   }

@@ -31,8 +31,8 @@ const core::HolderView* HolderWith(const LeaseId& lease, const store::LockView& 
 v1::Refusal NotFound(const core::LockName& name, const store::LockView& view) {
   if (view.holder_count > view.holders.size()) {
     return MakeRefusal(core::RefusalReason::kQuotaExceeded,
-                       absl::StrCat(Show(name), " has ", view.holder_count, " holders, and only the first ", view.holders.size(),
-                                    " of them can be looked at; those can take it again"));
+                       absl::StrCat(Show(name), " has ", view.holder_count, " holders, and only the first ",
+                                    view.holders.size(), " of them can be looked at; those can take it again"));
   }
   return RefusalOf(core::Refused{.reason = core::RefusalReason::kNotHolder, .cause = {}, .holders = {}}, name);
 }
@@ -47,7 +47,8 @@ core::Duration ValidFor(const core::HolderView& holder) {
 
 std::vector<core::Acquire> AcquireCall::CheckSpecs(const v1::AcquireRequest& request, Validator& check) const {
   if (request.more_size() >= static_cast<int>(core::kMaxTogether)) {
-    check.Bad("more", absl::StrCat("has ", request.more_size(), " locks; at most ", core::kMaxTogether - 1, " are allowed"));
+    check.Bad("more",
+              absl::StrCat("has ", request.more_size(), " locks; at most ", core::kMaxTogether - 1, " are allowed"));
     return {};
   }
   if (request.more().empty()) return {check.Spec(request.lock(), "lock", /*detached=*/true)};
@@ -96,33 +97,33 @@ void AcquireCall::Start(const grpc::ByteBuffer& bytes) {
 void AcquireCall::TakeAgain(LeaseId lease, const core::Want& want) {
   auto self = std::static_pointer_cast<AcquireCall>(shared_from_this());
   const core::LockName name = lease.name;
-  shards().Inspect(name, 1, frontend().limits.store_timeout,
-                   [self, lease = std::move(lease), want](absl::StatusOr<store::LockView> view) mutable {
-                     if (!view.ok()) return void(self->Refuse(StoreRefusal(view.status(), lease.name), lease.name));
-                     const core::HolderView* holder = HolderWith(lease, *view);
-                     if (holder == nullptr) return void(self->Refuse(NotFound(lease.name, *view), lease.name));
-                     const v1::Holder has = HolderOf(*holder);
-                     const uint32_t permits = want.mode == core::Mode::kPermit ? want.permits : has.permits();
-                     if (has.mode() != ModeOf(want.mode) || has.permits() != permits) {
-                       return void(self->Refuse(
-                           MakeRefusal(core::RefusalReason::kNotSupported,
-                                       absl::StrCat("it is held ", v1::LockMode_Name(has.mode()),
-                                                    "; take it again as it is held, or release it first")),
-                           lease.name));
-                     }
-                     ++lease.depth;
-                     v1::AcquireResponse response;
-                     *response.mutable_grant() = GrantOf({.name = lease.name,
-                                                          .mode = want.mode,
-                                                          .owner = lease.owner,
-                                                          .token = lease.token,
-                                                          .valid_for = ValidFor(*holder),
-                                                          .ttl = lease.ttl,
-                                                          .hold_count = lease.depth},
-                                                         {});
-                     response.mutable_grant()->set_lease_id(EncodeLeaseId(lease));
-                     self->Answer(response);
-                   });
+  shards().Inspect(
+      name, 1, frontend().limits.store_timeout,
+      [self, lease = std::move(lease), want](absl::StatusOr<store::LockView> view) mutable {
+        if (!view.ok()) return void(self->Refuse(StoreRefusal(view.status(), lease.name), lease.name));
+        const core::HolderView* holder = HolderWith(lease, *view);
+        if (holder == nullptr) return void(self->Refuse(NotFound(lease.name, *view), lease.name));
+        const v1::Holder has = HolderOf(*holder);
+        const uint32_t permits = want.mode == core::Mode::kPermit ? want.permits : has.permits();
+        if (has.mode() != ModeOf(want.mode) || has.permits() != permits) {
+          return void(self->Refuse(MakeRefusal(core::RefusalReason::kNotSupported,
+                                               absl::StrCat("it is held ", v1::LockMode_Name(has.mode()),
+                                                            "; take it again as it is held, or release it first")),
+                                   lease.name));
+        }
+        ++lease.depth;
+        v1::AcquireResponse response;
+        *response.mutable_grant() = GrantOf({.name = lease.name,
+                                             .mode = want.mode,
+                                             .owner = lease.owner,
+                                             .token = lease.token,
+                                             .valid_for = ValidFor(*holder),
+                                             .ttl = lease.ttl,
+                                             .hold_count = lease.depth},
+                                            {});
+        response.mutable_grant()->set_lease_id(EncodeLeaseId(lease));
+        self->Answer(response);
+      });
 }
 
 void AcquireCall::OnEvent(core::Event& event) {
@@ -190,29 +191,26 @@ void ReleaseCall::Start(const grpc::ByteBuffer& bytes) {
   if (lease.depth > 1) return LeaveOne(lease);
   name_ = lease.name;
   const int shard = shards().ShardOf(name_);
-  AskSurely(
-      shard,
-      core::Release{.session = session(),
-                    .request = kOnly,
-                    .acquire = 0,
-                    .name = std::move(lease.name),
-                    .owner = lease.owner,
-                    .token = lease.token,
-                    .ttl = lease.ttl});
+  AskSurely(shard, core::Release{.session = session(),
+                                 .request = kOnly,
+                                 .acquire = 0,
+                                 .name = std::move(lease.name),
+                                 .owner = lease.owner,
+                                 .token = lease.token,
+                                 .ttl = lease.ttl});
 }
 
 // The one who took it first has it still, or has not. It was shown when it was taken again, and is for as long as it lasts: holders
 // are shown in the order of their tokens.
 void ReleaseCall::LeaveOne(const LeaseId& lease) {
   auto self = std::static_pointer_cast<ReleaseCall>(shared_from_this());
-  shards().Inspect(lease.name, 1, frontend().limits.store_timeout,
-                   [self, lease](absl::StatusOr<store::LockView> view) {
-                     if (!view.ok()) return void(self->Refuse(StoreRefusal(view.status(), lease.name), lease.name));
-                     v1::ReleaseResponse response;
-                     response.set_outcome(HolderWith(lease, *view) != nullptr ? v1::RELEASE_OUTCOME_STILL_HELD
-                                                                              : v1::RELEASE_OUTCOME_ALREADY_GONE);
-                     self->Answer(response);
-                   });
+  shards().Inspect(lease.name, 1, frontend().limits.store_timeout, [self, lease](absl::StatusOr<store::LockView> view) {
+    if (!view.ok()) return void(self->Refuse(StoreRefusal(view.status(), lease.name), lease.name));
+    v1::ReleaseResponse response;
+    response.set_outcome(HolderWith(lease, *view) != nullptr ? v1::RELEASE_OUTCOME_STILL_HELD
+                                                             : v1::RELEASE_OUTCOME_ALREADY_GONE);
+    self->Answer(response);
+  });
 }
 
 void ReleaseCall::OnEvent(core::Event& event) {

@@ -163,7 +163,7 @@ class Reactor {
     live.End();
   }
 
-  Call call_;  // from Bind to OnDone
+  Call call_;                     // from Bind to OnDone
   std::atomic<int> unended_ = 2;  // the call, Finish, and what was started
   Read read_{this};
   Reading reading_{this};

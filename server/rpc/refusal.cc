@@ -71,7 +71,8 @@ std::string MessageOf(const core::Refused& refused, const std::string& lock) {
                           "; a lost lease never comes back: stop what it protects, then acquire again");
     case RefusalReason::kLimitMismatch:
       return absl::StrCat(lock, " cannot be taken so now", because,
-                          "; EXCLUSIVE and SHARED mix, PERMIT only with the same limit, and a request_id keeps its mode: use one way, or another key");
+                          "; EXCLUSIVE and SHARED mix, PERMIT only with the same limit, and a request_id keeps its "
+                          "mode: use one way, or another key");
     case RefusalReason::kForeignKey:
       return absl::StrCat("the store has something else under the name of ", lock, because,
                           "; delete that key, or give the broker another --key-prefix");

@@ -22,11 +22,10 @@ SessionCall::SessionCall(Frontend& frontend, Call arrival)
 
 void SessionCall::Start() {
   const gpr_timespec timeout = gpr_time_from_nanos(frontend_.limits.open_timeout.count(), GPR_TIMESPAN);
-  open_timeout_.Set(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), timeout),
-                    [weak = weak_from_this()](bool passed) {
-                      const auto self = passed ? std::static_pointer_cast<SessionCall>(weak.lock()) : nullptr;
-                      if (self != nullptr) self->OnOpenTimeout();
-                    });
+  open_timeout_.Set(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), timeout), [weak = weak_from_this()](bool passed) {
+    const auto self = passed ? std::static_pointer_cast<SessionCall>(weak.lock()) : nullptr;
+    if (self != nullptr) self->OnOpenTimeout();
+  });
   StartRead(&in_);
 }
 
@@ -35,7 +34,8 @@ void SessionCall::OnOpenTimeout() {
     std::lock_guard lock(mu_);
     if (ended() || open_on_ != 0) return;
     const auto seconds = std::chrono::duration<double>(frontend_.limits.open_timeout).count();
-    const std::string problem = absl::StrCat("no Open has come for ", seconds, " s; it must be a session's first command");
+    const std::string problem =
+        absl::StrCat("no Open has come for ", seconds, " s; it must be a session's first command");
     const v1::Refusal refusal = MakeRefusal(RefusalReason::kInvalidArgument, problem);
     Decide(StatusOf(refusal), StreamClose::kProtocol);
     if (frontend_.observer != nullptr) frontend_.observer->OnRefusedHere(RefusalReason::kInvalidArgument);
@@ -226,7 +226,8 @@ std::optional<v1::Refusal> SessionCall::TooManyUnanswered() const {
   const size_t unanswered = book_.size() - book_.acquires();
   if (unanswered < frontend_.limits.max_leases_per_session) return std::nullopt;
   return MakeRefusal(RefusalReason::kQuotaExceeded,
-                     absl::StrCat(unanswered, " releases of this session are unanswered; wait for them"), std::chrono::seconds(1));
+                     absl::StrCat(unanswered, " releases of this session are unanswered; wait for them"),
+                     std::chrono::seconds(1));
 }
 
 void SessionCall::RouteRelease(core::RequestId id, core::Release release) {
@@ -257,8 +258,8 @@ void SessionCall::RouteConvert(core::RequestId id, core::Convert convert) {
   const auto known = book_.ShardOf(convert.acquire != 0 ? convert.acquire : book_.AcquireOf(convert.owner));
   const auto shard = convert.acquire == 0 && !known ? shards_.ShardOf(convert.name) : known;
   if (!shard) {
-    return Refused(id, MakeRefusal(RefusalReason::kNotHolder,
-                                   absl::StrCat("convert.acquire_id ", convert.acquire, " is no lease of this session (any more)")));
+    return Refused(id, MakeRefusal(RefusalReason::kNotHolder, absl::StrCat("convert.acquire_id ", convert.acquire,
+                                                                           " is no lease of this session (any more)")));
   }
   if (!OpenOn(*shard)) return Refused(id, OverloadRefusal());
   book_.AddRelease(id, 0, *shard);  // its answer ends no acquire

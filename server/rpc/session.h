@@ -39,7 +39,8 @@ class SessionCall final : public StreamCall<BidiReactor> {
   struct Ready {
     core::RequestId id = 0;
     core::RequestId ids = 1;  // from `id` on, that are answered alike when it is refused
-    std::variant<core::Acquire, core::AcquireAll, core::Release, core::Convert, core::Cancel, core::Heartbeat, core::Goodbye, v1::Refusal>
+    std::variant<core::Acquire, core::AcquireAll, core::Release, core::Convert, core::Cancel, core::Heartbeat,
+                 core::Goodbye, v1::Refusal>
         what;
   };
   // Acquires and heartbeats for one shard, posted together.

@@ -67,14 +67,15 @@ SessionCall::Ready SessionCall::CheckAcquireAll(const v1::Command& command) {
   const auto ids = static_cast<core::RequestId>(locks.size());
   Validator check(frontend_.limits);
   if (locks.empty() || locks.size() > static_cast<int>(core::kMaxTogether)) {
-    check.Bad("acquire_all.locks", absl::StrCat("has ", locks.size(), " locks; 1..", core::kMaxTogether, " are allowed"));
+    check.Bad("acquire_all.locks",
+              absl::StrCat("has ", locks.size(), " locks; 1..", core::kMaxTogether, " are allowed"));
     return {command.id(), 1, check.Refusal()};
   }
   if (auto refusal = TurnedAway()) return {command.id(), ids, *std::move(refusal)};
   std::vector<const v1::LockSpec*> specs;
   for (const v1::LockSpec& spec : locks) specs.push_back(&spec);
-  core::AcquireAll all{check.Specs(
-      specs, [](size_t i) { return absl::StrCat("acquire_all.locks[", i, "]"); }, /*detached=*/false)};
+  core::AcquireAll all{
+      check.Specs(specs, [](size_t i) { return absl::StrCat("acquire_all.locks[", i, "]"); }, /*detached=*/false)};
   if (!check.ok()) return {command.id(), ids, check.Refusal()};
   for (size_t i = 0; i < all.parts.size(); ++i) {
     all.parts[i].session = session_;
@@ -87,13 +88,16 @@ SessionCall::Ready SessionCall::CheckAcquireAll(const v1::Command& command) {
 
 SessionCall::Ready SessionCall::CheckRelease(const v1::Command& command) {
   rate_.Owe(shard::BootNow());
-  core::Release release{
-      .session = session_, .request = command.id(), .acquire = command.release().acquire_id(), .name = {},
-      .lapsed = command.release().lapsed()};
+  core::Release release{.session = session_,
+                        .request = command.id(),
+                        .acquire = command.release().acquire_id(),
+                        .name = {},
+                        .lapsed = command.release().lapsed()};
   if (release.acquire != 0) return {command.id(), 1, std::move(release)};
   Validator check(frontend_.limits);
   LeaseId lease = check.Lease(command.release().lease_id(), "release.lease_id");
-  if (check.ok() && lease.depth > 1) check.Bad("release.lease_id", "is of a detached lease taken again: it goes to Release");
+  if (check.ok() && lease.depth > 1)
+    check.Bad("release.lease_id", "is of a detached lease taken again: it goes to Release");
   if (!check.ok()) return {command.id(), 1, check.Refusal()};
   release.name = std::move(lease.name);
   release.owner = lease.owner;

@@ -104,7 +104,7 @@ LeaseId Validator::Lease(std::string_view text, FieldPath field) {
     return *std::move(lease);
   }
   Bad(field, text.empty() ? "is empty; pass the lease_id of the Grant"
-                                       : "is not a lease id of this service; pass the lease_id of the Grant unchanged");
+                          : "is not a lease id of this service; pass the lease_id of the Grant unchanged");
   return {};
 }
 
@@ -117,7 +117,7 @@ core::Duration Validator::Time(const google::protobuf::Duration& value, core::Du
                                FieldPath field) {
   if (!IsWellFormed(value)) {
     Bad(field, absl::StrCat("is not a valid Duration: seconds ", value.seconds(), ", nanos ", value.nanos(),
-                                       "; nanos must be below 10^9 and of the sign of seconds"));
+                            "; nanos must be below 10^9 and of the sign of seconds"));
     return min;
   }
   // Seconds first: the sum of a huge value does not fit.
@@ -134,7 +134,8 @@ core::Duration Validator::Time(const google::protobuf::Duration& value, core::Du
 core::Want Validator::ModeAndPolicy(const v1::LockSpec& spec, std::string_view path) {
   core::Want want;
   if (!v1::LockMode_IsValid(spec.mode())) {
-    Bad(FieldPath(path, "mode"), absl::StrCat("is ", static_cast<int>(spec.mode()), ", which this version does not know"));
+    Bad(FieldPath(path, "mode"),
+        absl::StrCat("is ", static_cast<int>(spec.mode()), ", which this version does not know"));
   } else if (spec.mode() == v1::LOCK_MODE_PERMIT) {
     if (spec.limit() == 0 || spec.limit() < spec.permits()) {
       Bad(FieldPath(path, "limit"),
@@ -161,7 +162,8 @@ core::Acquire Validator::Spec(const v1::LockSpec& spec, std::string_view path, b
   acquire.name = Name(spec.namespace_(), spec.key(), path);
   acquire.want = ModeAndPolicy(spec, path);
   const bool has_ttl = spec.has_ttl() && (spec.ttl().seconds() != 0 || spec.ttl().nanos() != 0);
-  acquire.ttl = has_ttl ? Time(spec.ttl(), limits_.min_ttl, limits_.max_ttl, FieldPath(path, "ttl")) : limits_.default_ttl;
+  acquire.ttl =
+      has_ttl ? Time(spec.ttl(), limits_.min_ttl, limits_.max_ttl, FieldPath(path, "ttl")) : limits_.default_ttl;
   // The store counts in milliseconds; rounding must not make a lease longer than the store keeps it.
   acquire.ttl = std::chrono::floor<milliseconds>(acquire.ttl);
   if (spec.has_max_wait()) {
@@ -170,11 +172,12 @@ core::Acquire Validator::Spec(const v1::LockSpec& spec, std::string_view path, b
   acquire.max_hold = Time(spec.max_hold(), {}, kMaxHoldBound, FieldPath(path, "max_hold"));
   // It cuts the ttl of a detached lease; one shorter than a grant takes to arrive could only be asked for again and again.
   if (detached && acquire.max_hold > core::Duration::zero() && acquire.max_hold < limits_.min_ttl) {
-    Bad(FieldPath(path, "max_hold"), absl::StrCat("is ", Show(acquire.max_hold), "; of a detached lease allowed are 0, or at least ",
-                                                  Show(limits_.min_ttl)));
+    Bad(FieldPath(path, "max_hold"),
+        absl::StrCat("is ", Show(acquire.max_hold), "; of a detached lease allowed are 0, or at least ",
+                     Show(limits_.min_ttl)));
   }
-  acquire.lock_delay =
-      std::chrono::ceil<milliseconds>(Time(spec.lock_delay(), {}, limits_.max_lock_delay, FieldPath(path, "lock_delay")));
+  acquire.lock_delay = std::chrono::ceil<milliseconds>(
+      Time(spec.lock_delay(), {}, limits_.max_lock_delay, FieldPath(path, "lock_delay")));
 
   Text(spec.owner(), limits_.max_owner_bytes, FieldPath(path, "owner"));
   if (spec.reentrant() && spec.owner().empty()) {
@@ -189,7 +192,7 @@ core::Acquire Validator::Spec(const v1::LockSpec& spec, std::string_view path, b
   }
   if (metadata_bytes > limits_.max_metadata_bytes) {
     Bad(FieldPath(path, "metadata"), absl::StrCat("has ", metadata_bytes, " bytes of keys and values; at most ",
-                                              limits_.max_metadata_bytes, " are allowed"));
+                                                  limits_.max_metadata_bytes, " are allowed"));
   }
   if (!metadata_utf8) Bad(FieldPath(path, "metadata"), "is not UTF-8");
 

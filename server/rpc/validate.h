@@ -20,7 +20,7 @@ namespace distlock::rpc {
 
 // Names a field of a request, put together only when there is something to say about it. Lives no longer than its texts.
 struct FieldPath {
-  std::string_view of;     // what it is a field of, such as "lock"; empty: of the request itself
+  std::string_view of;  // what it is a field of, such as "lock"; empty: of the request itself
   std::string_view field;
 
   FieldPath(std::string_view whole) : field(whole) {}

@@ -42,8 +42,9 @@ void Batch::Add(core::StoreCommand&& command) {
 void Batch::Send() {
   if (gathered_.size() > 1) {
     EncodedBatch encoded = codec_->EncodeBatch(gathered_);
-    scripts_->Call(lua::kBatch, std::move(encoded.bytes),
-                   [this, questions = std::move(encoded.questions)](const Answer& answer) { Answered(questions, answer); });
+    scripts_->Call(
+        lua::kBatch, std::move(encoded.bytes),
+        [this, questions = std::move(encoded.questions)](const Answer& answer) { Answered(questions, answer); });
   } else if (!gathered_.empty()) {
     SendAlone(gathered_.front());
   }

@@ -39,10 +39,12 @@ class Checker : public StoreListener {
         url_(options.url.Masked()),
         probe_(ProbeCommands(core::LockName::Encode("distlock", Cat("start-up check of ", options.codec.broker_id)))),
         store_(loop, Wire(std::move(options))),
-        timer_(loop, [this] {
-          End(last_problem_.ok() ? absl::UnavailableError(Cat(url_, ": no answer in time; is it the right address?"))
-                                 : last_problem_);
-        }),
+        timer_(loop,
+               [this] {
+                 End(last_problem_.ok()
+                         ? absl::UnavailableError(Cat(url_, ": no answer in time; is it the right address?"))
+                         : last_problem_);
+               }),
         stop_timer_(loop, [this] {
           if (watch_.stopped()) return End(absl::CancelledError("stopped"));
           stop_timer_.Start(kAskStopped);
@@ -141,7 +143,8 @@ class Checker : public StoreListener {
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::string>> CheckStore(RedisStoreOptions options, core::Duration timeout, CheckWatch watch) {
+absl::StatusOr<std::vector<std::string>> CheckStore(RedisStoreOptions options, core::Duration timeout,
+                                                    CheckWatch watch) {
   if (options.url.kind == RedisUrl::Kind::kTls) {
     if (auto tls = NewTls(options.url); !tls.ok()) {
       return absl::Status(tls.status().code(), Cat(options.url.Masked(), ": ", tls.status().message()));

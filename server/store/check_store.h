@@ -27,6 +27,7 @@ struct CheckWatch {
 // Unavailable: not reached or not ready within `timeout`; asking again may help. Any other code: unfit until somebody
 // changes something. The message names the URL without its password, what is wrong, and what to do. The options'
 // callbacks are not used.
-absl::StatusOr<std::vector<std::string>> CheckStore(RedisStoreOptions options, core::Duration timeout, CheckWatch watch = {});
+absl::StatusOr<std::vector<std::string>> CheckStore(RedisStoreOptions options, core::Duration timeout,
+                                                    CheckWatch watch = {});
 
 }  // namespace distlock::store

@@ -179,8 +179,8 @@ struct ItemEncoder {
 
   Item operator()(const core::StoreAcquire& in) {
     const int64_t ttl = CeilMs(in.ttl), delay = DelayMs(in.lock_delay);
-    Append(text, "a", HexOfOwner(in.owner), in.wait ? "1" : "0", core::IsPreferred(in.want) ? "1" : "0", in.not_after.us, ";", ttl + delay, ";",
-           WantText(in.want), ";", ttl, ";", delay, ";", in.info);
+    Append(text, "a", HexOfOwner(in.owner), in.wait ? "1" : "0", core::IsPreferred(in.want) ? "1" : "0",
+           in.not_after.us, ";", ttl + delay, ";", WantText(in.want), ";", ttl, ";", delay, ";", in.info);
     return {{Verb::kAcquire, in.op, 0}, keys.Holder(in.name)};
   }
   Item operator()(const core::StoreRelease& in) {
@@ -201,7 +201,8 @@ struct ItemEncoder {
 Codec::Codec(CodecOptions options) : options_(std::move(options)), keys_(options_.key_prefix) {
   DISTLOCK_CHECK(options_.key_prefix.find(":{") == std::string::npos);
   const Encoder encoder{options_, keys_};
-  common_ = Cat(options_.broker_id, ";", CeilMs(options_.queue_slot), ";", encoder.Trusted(), ";", options_.max_waiters, ";", encoder.FairAfterUs());
+  common_ = Cat(options_.broker_id, ";", CeilMs(options_.queue_slot), ";", encoder.Trusted(), ";", options_.max_waiters,
+                ";", encoder.FairAfterUs());
 }
 
 Encoded Codec::Encode(const core::StoreCommand& command) const { return std::visit(Encoder{options_, keys_}, command); }

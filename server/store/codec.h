@@ -32,7 +32,7 @@ struct CodecOptions {
   uint32_t max_waiters = 10'000;                         // per lock
   // ADAPTIVE: once somebody has waited for so long, no newcomer takes a free lock until the queue has drained.
   core::Duration fair_after = std::chrono::milliseconds(100);
-  bool trusted_publish = true;                           // PUBLISH counts every subscriber: a single server
+  bool trusted_publish = true;  // PUBLISH counts every subscriber: a single server
 };
 
 // What must be remembered of a command to understand its reply.

@@ -34,7 +34,7 @@ constexpr int kMaxChunksPerTurn = 16;
 void IgnoreSigpipe() {
   static std::once_flag once;
   std::call_once(once, [] {
-    struct sigaction old {};
+    struct sigaction old{};
     if (sigaction(SIGPIPE, nullptr, &old) == 0 && old.sa_handler == SIG_DFL) signal(SIGPIPE, SIG_IGN);
   });
 }

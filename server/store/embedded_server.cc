@@ -87,7 +87,7 @@ void RemoveLeftovers(const std::string& tmp) {
     const std::string name = path.filename();
     if (!name.starts_with(kTemporary) || name.size() != kTemporary.size() + kUnique.size()) continue;
     const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    struct stat info {};
+    struct stat info{};
     if (fd >= 0 && fstat(fd, &info) == 0 && info.st_uid == geteuid() && faccessat(fd, kLog, F_OK, 0) == 0 &&
         flock(fd, LOCK_EX | LOCK_NB) == 0) {
       unlinkat(fd, kSocket, 0);
@@ -155,7 +155,7 @@ absl::Status EmbeddedServer::MakeDir(const EmbeddedOptions& options) {
           Cat("cannot make the embedded store's folder '", dir_, "': ", strerror(errno)));
     }
   }
-  struct stat info {};
+  struct stat info{};
   if (stat(dir_.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid() ||
       (info.st_mode & 077) != 0) {
     return absl::FailedPreconditionError(

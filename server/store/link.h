@@ -44,7 +44,6 @@ struct LinkOptions {
 
 class Link : public CommandSender, private Connection::Owner {
  public:
-
   class Owner {
    public:
     virtual ~Owner() = default;

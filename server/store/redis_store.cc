@@ -26,7 +26,8 @@ RedisStore::RedisStore(uv_loop_t* loop, RedisStoreOptions options)
       loop_(loop),
       link_(loop, MakeLinkOptions(options_, 0), this),
       scripts_(&link_),
-      batch_(&codec_, &scripts_, [this](const Question& question, const Answer& answer) { OnAnswer(question, answer); }),
+      batch_(&codec_, &scripts_,
+             [this](const Question& question, const Answer& answer) { OnAnswer(question, answer); }),
       channel_(loop, MakeLinkOptions(options_, 1), codec_.grant_channel(), this),
       questions_(loop) {}
 
@@ -103,7 +104,8 @@ void RedisStore::ReportRefusal(const core::StoreFailed& failed) {
   const uint64_t now_ms = uv_now(loop_);
   if (refusal_at_ms_ && now_ms - *refusal_at_ms_ < kAgainMs) return;
   refusal_at_ms_ = now_ms;
-  if (options_.on_problem) options_.on_problem(absl::UnavailableError(Cat(options_.url.Masked(), ": refuses: ", failed.cause)));
+  if (options_.on_problem)
+    options_.on_problem(absl::UnavailableError(Cat(options_.url.Masked(), ": refuses: ", failed.cause)));
 }
 
 void RedisStore::ReportProblem(std::string& last, std::string_view who, const absl::Status& why) {

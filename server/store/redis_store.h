@@ -78,7 +78,7 @@ class RedisStore : public Store, private Link::Owner, private GrantChannel::Owne
   bool channel_seen_ = false;  // subscribed at least once
   bool first_up_done_ = false;
   std::string down_cause_ = "not connected yet";
-  std::string told_cause_;  // of the last StoreDown, "" since StoreUp
+  std::string told_cause_;    // of the last StoreDown, "" since StoreUp
   std::string last_problem_;  // of the link
   std::string last_channel_problem_;
   std::optional<uint64_t> refusal_at_ms_;  // uv_now when one was reported

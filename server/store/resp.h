@@ -38,7 +38,8 @@ class CommandBuilder {
   }
   CommandBuilder& Arg(int64_t value) {
     char digits[24];
-    return Arg(std::string_view(digits, static_cast<size_t>(std::to_chars(digits, digits + sizeof digits, value).ptr - digits)));
+    return Arg(std::string_view(
+        digits, static_cast<size_t>(std::to_chars(digits, digits + sizeof digits, value).ptr - digits)));
   }
 
   std::string Build() && {

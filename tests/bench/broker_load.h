@@ -16,7 +16,8 @@ namespace distlock::bench {
 enum class Timed { kOperation, kPair };
 
 // `sessions` connections to `target` with one Session stream each, and `in_flight` slots on each.
-std::unique_ptr<Load> BrokerSessions(std::string target, size_t sessions, size_t in_flight, Timed timed = Timed::kOperation);
+std::unique_ptr<Load> BrokerSessions(std::string target, size_t sessions, size_t in_flight,
+                                     Timed timed = Timed::kOperation);
 
 // One session that takes `held` leases before it begins, keeps them, and has `in_flight` slots beside. The broker may
 // still be freeing them when Stop() returns.

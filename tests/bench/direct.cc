@@ -115,10 +115,19 @@ DirectSlot::DirectSlot(DirectKind kind, const std::string& name) : kind_(kind) {
     return;
   }
   const std::string t = base + "t", q = base + "q", w = base + "w";
-  acquire_ = Resp({"EVALSHA", std::string(lua::kAcquire.sha1), "4", h, t, q, w, owner, kTtlMs, "0", "0", "0", kBrokerId,
-                   "30000", kInfo, kTokenKeepMs, "1", "10000", "x", "0", kFairAfterUs});
-  release_ = Resp({"EVALSHA", std::string(lua::kRelease.sha1), "4", h, t, q, w, owner, std::string(kNoToken), "0", kTokenKeepMs, "1", kBrokerId,
+  acquire_ = Resp({"EVALSHA",   std::string(lua::kAcquire.sha1),
+                   "4",         h,
+                   t,           q,
+                   w,           owner,
+                   kTtlMs,      "0",
+                   "0",         "0",
+                   kBrokerId,   "30000",
+                   kInfo,       kTokenKeepMs,
+                   "1",         "10000",
+                   "x",         "0",
                    kFairAfterUs});
+  release_ = Resp({"EVALSHA", std::string(lua::kRelease.sha1), "4", h, t, q, w, owner, std::string(kNoToken), "0",
+                   kTokenKeepMs, "1", kBrokerId, kFairAfterUs});
   token_at_ = release_.find(kNoToken, release_.rfind(owner) + owner.size());
 }
 

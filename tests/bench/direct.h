@@ -20,8 +20,7 @@ enum class DirectKind {
 };
 
 // One thread and one connection per client, one command in flight.
-std::unique_ptr<Load> DirectSync(const Lab& lab, DirectKind kind, size_t clients,
-                                 Transport over = Transport::kAsSetUp);
+std::unique_ptr<Load> DirectSync(const Lab& lab, DirectKind kind, size_t clients, Transport over = Transport::kAsSetUp);
 
 // One hiredis async connection on one libuv thread, pipelining `in_flight` slots of our own scripts.
 std::unique_ptr<Load> DirectPipelined(const Lab& lab, size_t in_flight, Transport over = Transport::kAsSetUp);

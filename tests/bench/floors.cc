@@ -32,7 +32,8 @@ constexpr size_t kCallsInFlight = 2;
 constexpr const char* kLeastScript =
     "local values, renewed = redis.call('MGET', unpack(KEYS)), 0 "
     "for i, key in ipairs(KEYS) do "
-    "if values[i] and string.find(values[i], ARGV[i + 1], 1, true) == 1 then renewed = renewed + redis.call('PEXPIRE', key, ARGV[1]) end "
+    "if values[i] and string.find(values[i], ARGV[i + 1], 1, true) == 1 then renewed = renewed + redis.call('PEXPIRE', "
+    "key, ARGV[1]) end "
     "end return renewed";
 constexpr const char* kKeyPattern = "dl:{default/least-*}:h";
 
@@ -161,7 +162,8 @@ class LeastKeys {
  private:
   // The answer to the first of `calls`, which say how many keys each has.
   void Check(std::deque<size_t>& calls) {
-    if (Answer(connection_.get())->integer != static_cast<int64_t>(calls.front())) throw std::runtime_error("a key was not renewed");
+    if (Answer(connection_.get())->integer != static_cast<int64_t>(calls.front()))
+      throw std::runtime_error("a key was not renewed");
     calls.pop_front();
   }
 
@@ -239,7 +241,8 @@ Sample LeastRenewals(const Lab& lab) {
     const auto leases = static_cast<size_t>(size.leases);
     const double idle = RedisCpu(lab, [] {});
     LeastKeys keys(lab, leases, size.renewal_ttl_seconds);
-    const double each_tick = size.leases / (size.renewal_ttl_seconds / 3) * std::chrono::duration<double>(kTick).count();
+    const double each_tick =
+        size.leases / (size.renewal_ttl_seconds / 3) * std::chrono::duration<double>(kTick).count();
     keys.Renew(leases);
     const auto renew = [&] { keys.Renew(std::max(static_cast<size_t>(each_tick), size_t{1})); };
     const double busy = RedisCpu(lab, renew);
@@ -247,7 +250,9 @@ Sample LeastRenewals(const Lab& lab) {
     RedisCpu(lab, renew);
     const auto calls = log.CallsOf(keys.sha());
     lab.RedisKeys(kKeyPattern, /*remove=*/true);
-    return Sample{.values = {{"redis CPU %", PercentAtGoal(size, busy - idle)}, {"call ms", calls.median_ms}, {"longest ms", calls.longest_ms}},
+    return Sample{.values = {{"redis CPU %", PercentAtGoal(size, busy - idle)},
+                             {"call ms", calls.median_ms},
+                             {"longest ms", calls.longest_ms}},
                   .error = {},
                   .not_run = {}};
   });

@@ -37,11 +37,7 @@ void WaitUntilFreed(const Daemon& broker, size_t leases) {
 }
 
 Hoard::Hoard(const Daemon& broker, size_t leases, double ttl_seconds, size_t sessions)
-    : broker_(broker),
-      leases_(leases),
-      per_session_(leases / sessions),
-      ttl_seconds_(ttl_seconds),
-      asked_(sessions) {
+    : broker_(broker), leases_(leases), per_session_(leases / sessions), ttl_seconds_(ttl_seconds), asked_(sessions) {
   sessions_ = OpenSessions(sessions, [&](size_t s) {
     return std::make_unique<Session>(
         broker.target(), [this, s](Session& session, const SeenEvent& event) { Handle(s, session, event); });
@@ -57,8 +53,8 @@ void Hoard::TakeAll() {
   }
   {
     std::unique_lock lock(mu_);
-    const bool all = changed_.wait_for(lock, PatienceFor(leases_),
-                                       [&] { return granted_ == leases_ || !problem_.empty(); });
+    const bool all =
+        changed_.wait_for(lock, PatienceFor(leases_), [&] { return granted_ == leases_ || !problem_.empty(); });
     if (!all) throw std::runtime_error("not all leases were granted in time");
   }
   CheckAllHeld();

@@ -32,8 +32,8 @@ class Hoard {
   // These throw std::runtime_error when it takes too long, or at the first event that was not to come.
   void TakeAll();  // 64 in flight per session
   void CheckAllHeld();
-  void GoodbyeAll();      // answered by the broker
-  void GoodbyeInTurn();   // each answered before the next one leaves
+  void GoodbyeAll();                                                  // answered by the broker
+  void GoodbyeInTurn();                                               // each answered before the next one leaves
   void WaitUntilFreed() { bench::WaitUntilFreed(broker_, leases_); }  // and counted by it
 
  private:

@@ -144,8 +144,17 @@ Lab::~Lab() {
 void Lab::StartRedis() {
   for (int attempt = 0;; ++attempt) {
     port_ = FreePort();  // somebody may take it before Redis does
-    std::vector<std::string> args{setup_.redis_server, "--bind", "127.0.0.1", "--port", std::to_string(port_),
-                                  "--unixsocket", unix_path(), "--save", "", "--dir", dir_};
+    std::vector<std::string> args{setup_.redis_server,
+                                  "--bind",
+                                  "127.0.0.1",
+                                  "--port",
+                                  std::to_string(port_),
+                                  "--unixsocket",
+                                  unix_path(),
+                                  "--save",
+                                  "",
+                                  "--dir",
+                                  dir_};
     for (const char* arg : {"--appendonly", setup_.durable ? "yes" : "no", "--appendfsync", "always"}) {
       args.emplace_back(arg);
     }

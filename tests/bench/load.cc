@@ -72,10 +72,7 @@ Sample Measure(const Size& size, const Servers& servers, Load& load) {
 }
 
 CpuMeter::CpuMeter(Servers servers)
-    : servers_(std::move(servers)),
-      client_(OwnCpuSeconds()),
-      redis_(CpuSeconds(servers_.redis)),
-      daemons_(Daemons()) {}
+    : servers_(std::move(servers)), client_(OwnCpuSeconds()), redis_(CpuSeconds(servers_.redis)), daemons_(Daemons()) {}
 
 double CpuMeter::Daemons() const {
   double seconds = 0;

@@ -71,7 +71,8 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   app.add_option("--rounds", arguments->rounds, "interleaved rounds")->check(CLI::PositiveNumber);
   app.add_option("--seconds", arguments->seconds, "length of each closed loop")->check(CLI::PositiveNumber);
   app.add_option("--json", arguments->json, "also write every sample to this file");
-  app.add_option("--charts", arguments->charts, "also draw throughput.svg and handoff.svg in this folder, with --growth also growth-*.svg");
+  app.add_option("--charts", arguments->charts,
+                 "also draw throughput.svg and handoff.svg in this folder, with --growth also growth-*.svg");
   app.add_flag("--peers", arguments->setup.peers, "measure other lock systems beside ours, those that are installed");
   app.add_flag("--growth", arguments->setup.growth, "also the rows that show how costs grow, which take minutes");
   app.add_flag("--quick", quick, "a rough look in less than a minute");

@@ -23,7 +23,7 @@ class Child {
   pid_t pid() const { return pid_; }
   bool Alive();
   bool Wait(std::chrono::seconds patience);  // for its end; false: it goes on
-  void AskToStop();  // SIGTERM, once
+  void AskToStop();                          // SIGTERM, once
   // AskToStop(), and SIGKILL when it has not ended after `patience`. Returns whether it ended by itself.
   bool Stop(std::chrono::seconds patience);
   std::string LogTail() const;  // the last lines, for a message about its failure

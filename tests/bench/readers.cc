@@ -48,8 +48,7 @@ class ReadersLoad final : public Load {
   void Start() override {
     sessions_ = OpenSessions(kParties, [this](size_t i) {
       return std::make_unique<Session>(
-          lab_.broker(0).target(),
-          [this, i](Session& session, const SeenEvent& event) { Handle(i, session, event); });
+          lab_.broker(0).target(), [this, i](Session& session, const SeenEvent& event) { Handle(i, session, event); });
     });
     pulse_.emplace(Pointers(sessions_));
     {
@@ -86,7 +85,7 @@ class ReadersLoad final : public Load {
   struct Party {
     Party(size_t seed, size_t locks) : random(static_cast<uint32_t>(seed)), last_token(locks) {}
 
-    std::mt19937 random;  // NOLINT: the same choices in every round
+    std::mt19937 random;               // NOLINT: the same choices in every round
     std::vector<uint64_t> last_token;  // by lock
     Histogram write_latency;
     size_t lock = 0;

@@ -49,7 +49,8 @@ class Upstream {
 
  private:
   void Run() {
-    pollfd polled[2] = {{.fd = wake_, .events = POLLIN, .revents = 0}, {.fd = context_->fd, .events = POLLIN, .revents = 0}};
+    pollfd polled[2] = {{.fd = wake_, .events = POLLIN, .revents = 0},
+                        {.fd = context_->fd, .events = POLLIN, .revents = 0}};
     while (connected()) {
       if (poll(polled, 2, -1) < 0 && errno != EINTR) break;
       if (polled[1].revents != 0) ReadAnswers();

@@ -32,7 +32,7 @@ std::string Summary(const std::vector<double>& values) {
 }
 
 // The first text of a case in any round, "" for none.
-std::string FirstOf(const SectionResult& result, const std::string& name, std::string Sample::*text) {
+std::string FirstOf(const SectionResult& result, const std::string& name, std::string Sample::* text) {
   for (const auto& round : result.rounds) {
     const auto found = round.find(name);
     if (found != round.end() && !(found->second.*text).empty()) return found->second.*text;

@@ -40,7 +40,8 @@ Section IdleHandoffs(const Setup&) {
            {"one command direct", IdleDirect},
            {"one command through a bare relay", IdleRelayed}},
           {},
-          "The commands come after the same pauses: what this machine takes to wake up. Goal: p50 <= 600, p99 <= 1500 µs, ambitious 400 and 800."};
+          "The commands come after the same pauses: what this machine takes to wake up. Goal: p50 <= 600, p99 <= 1500 "
+          "µs, ambitious 400 and 800."};
 }
 
 Section Queue(const Setup&) {

@@ -9,15 +9,15 @@ namespace distlock::bench {
 
 std::vector<Section> GrowthSections(const Setup& setup) {
   if (!setup.growth) return {};
-  Section leases{"growth-leases",
-                 "Pairs of one session, 64 in flight, while others hold so many leases",
-                 {"µs/pair", "op p50 µs", "op p99 µs", "client CPU", "daemon CPU", "redis CPU", "daemon B/lease",
-                  "redis B/lease"},
-                 {},
-                 {},
-                 "CPU columns are microseconds per pair. A session holds 10 000 leases at most. Of the first leases, memory is "
-                 "mostly what a broker needs once.",
-                 2};
+  Section leases{
+      "growth-leases",
+      "Pairs of one session, 64 in flight, while others hold so many leases",
+      {"µs/pair", "op p50 µs", "op p99 µs", "client CPU", "daemon CPU", "redis CPU", "daemon B/lease", "redis B/lease"},
+      {},
+      {},
+      "CPU columns are microseconds per pair. A session holds 10 000 leases at most. Of the first leases, memory is "
+      "mostly what a broker needs once.",
+      2};
   for (const size_t n : {1'000, 10'000, 100'000, 1'000'000}) {
     leases.cases.push_back({std::to_string(n), [n](Lab& lab) { return PairsBesideLeases(lab, n); }});
   }

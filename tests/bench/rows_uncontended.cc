@@ -71,7 +71,8 @@ Case Relayed(const std::string& name, size_t clients, Calls calls) {
             try {
               const Relay relay(lab);
               const bool streams = calls == Calls::kStream;
-              const auto load = streams ? RelayClients(lab, relay.target(), clients) : RelayUnaryClients(lab, relay.target(), clients);
+              const auto load = streams ? RelayClients(lab, relay.target(), clients)
+                                        : RelayUnaryClients(lab, relay.target(), clients);
               return Measure(lab.size(), {lab.redis_pid(), {relay.pid()}}, *load);
             } catch (const std::runtime_error& e) {
               return {{}, e.what()};
@@ -137,12 +138,8 @@ Section Lone(const Setup& setup) {
 }
 
 Section Unary(const Setup& setup) {
-  Section section{"unary",
-                  "Uncontended: lone clients, own connections, one unary call in flight",
-                  LoadColumns(),
-                  {},
-                  {},
-                  std::string(kCpuNote) + " Detached leases: Acquire and Release."};
+  Section section{"unary", "Uncontended: lone clients, own connections, one unary call in flight", LoadColumns(), {},
+                  {},      std::string(kCpuNote) + " Detached leases: Acquire and Release."};
   for (const LoneGoal& goal :
        {LoneGoal{1, "0.30", "0.40"}, LoneGoal{16, "0.26", "0.34"}, LoneGoal{64, "0.27", "0.36"}}) {
     if (setup.size.smoke && goal.clients > 1) continue;
@@ -226,19 +223,19 @@ Section UnixSockets(const Setup& setup) {
   section.cases.push_back(Pipelined(pipelined, 256, kOnUnix));
   section.cases.push_back(Broker(broker, 1, 256, kOnUnix));
   section.comparisons.push_back({"1 x 256 against pipelined", Kind::kRatio, broker, pipelined, "pairs/s", "", ""});
-  section.comparisons.push_back({"1 x 256 against 64 direct connections", Kind::kRatio, broker,
-                                 "64 direct, our scripts", "pairs/s", "", ""});
+  section.comparisons.push_back(
+      {"1 x 256 against 64 direct connections", Kind::kRatio, broker, "64 direct, our scripts", "pairs/s", "", ""});
   return section;
 }
 
 Section Durable(const Setup& setup) {
-  Section section{"durable",
-                  "Uncontended, on a Redis with appendonly yes and appendfsync always",
-                  LoadColumns(),
-                  {},
-                  {},
-                  std::string(kCpuNote) +
-                      " What a sync costs depends on the disk with the temporary folder. All use our scripts."};
+  Section section{
+      "durable",
+      "Uncontended, on a Redis with appendonly yes and appendfsync always",
+      LoadColumns(),
+      {},
+      {},
+      std::string(kCpuNote) + " What a sync costs depends on the disk with the temporary folder. All use our scripts."};
   const std::string lone = "1 through the broker";
   const std::string direct = "1 direct, our scripts";
   section.cases.push_back(Direct(direct, DirectKind::kScripts, 1, kOnDurable));

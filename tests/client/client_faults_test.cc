@@ -280,7 +280,8 @@ TEST(Faults, ACallbackThatThrowsOnTheProgramsThreadLeavesTheClientAtWork) {
   Client client(Patient(broker));
   Guard guard = client.MakeMutex("a").Lock().value();
   ASSERT_EQ(guard.Release(), ReleaseOutcome::kReleased);
-  EXPECT_THROW(guard.ReleaseAsync([](ReleaseOutcome) { throw std::runtime_error("the program's"); }), std::runtime_error);
+  EXPECT_THROW(guard.ReleaseAsync([](ReleaseOutcome) { throw std::runtime_error("the program's"); }),
+               std::runtime_error);
   EXPECT_TRUE(client.MakeMutex("b").Lock().ok());
 }
 

@@ -123,8 +123,7 @@ TEST_F(LockTableTest, ReleaseEndsBeliefBeforeItIsSent) {
   Grant(lease);
   Drain();
   ReleaseOutcome outcome = ReleaseOutcome::kUnknown;
-  table_.Release(
-      lease, [&](ReleaseOutcome o) { outcome = o; }, now_, fx_);
+  table_.Release(lease, [&](ReleaseOutcome o) { outcome = o; }, now_, fx_);
   EXPECT_EQ(lease->cause, EndCause::kReleased);
   EXPECT_EQ(Drain(), Strings{"release 2"});
   Say("id: 3 released { outcome: RELEASE_OUTCOME_RELEASED }");
@@ -161,8 +160,7 @@ TEST_F(LockTableTest, ReleasedByItsLeaseIdEndsTheLease) {
   EXPECT_EQ(lease->end_message, "released by its lease_id");
   EXPECT_TRUE(token.stop_requested());
   ReleaseOutcome outcome = ReleaseOutcome::kUnknown;
-  table_.Release(
-      lease, [&](ReleaseOutcome o) { outcome = o; }, now_, fx_);
+  table_.Release(lease, [&](ReleaseOutcome o) { outcome = o; }, now_, fx_);
   Settle();
   EXPECT_EQ(outcome, ReleaseOutcome::kAlreadyGone);
   EXPECT_EQ(Drain(), Strings{});
@@ -184,8 +182,7 @@ TEST_F(LockTableTest, ReleasedByItsLeaseIdAcrossOurOwnRelease) {
   const LeasePtr lease = Acquire("a");
   Grant(lease);
   std::vector<ReleaseOutcome> outcomes;
-  table_.Release(
-      lease, [&](ReleaseOutcome o) { outcomes.push_back(o); }, now_, fx_);
+  table_.Release(lease, [&](ReleaseOutcome o) { outcomes.push_back(o); }, now_, fx_);
   Say("id: 2 released { outcome: RELEASE_OUTCOME_RELEASED }");
   EXPECT_TRUE(outcomes.empty());
   EXPECT_EQ(lease->end_message, "");

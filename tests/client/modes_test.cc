@@ -71,8 +71,7 @@ TEST_F(ModesTest, ReadersAskForShared) {
   const auto shared = v1::LOCK_MODE_SHARED;
   ExpectAsked(Answer([&](auto tell) { return lock.ReadLockAsync(tell); }), shared, Waits::kUntilGranted);
   ExpectAsked(Answer([&](auto tell) { return lock.TryReadLockAsync(tell); }), shared, Waits::kOneTry);
-  ExpectAsked(Answer([&](auto tell) { return lock.TryReadLockForAsync(kPatience, tell); }), shared,
-              Waits::kBounded);
+  ExpectAsked(Answer([&](auto tell) { return lock.TryReadLockForAsync(kPatience, tell); }), shared, Waits::kBounded);
 }
 
 TEST_F(ModesTest, WritersAskForExclusive) {

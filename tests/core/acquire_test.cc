@@ -362,7 +362,8 @@ TEST(Acquire, ADetachedGrantCountsFromWhenTheRequestArrived) {
   const auto ask = t.Take<StoreAcquire>();
   t.now += milliseconds(300);
   t.Reply(ask.op, AcquireGranted{42, t.StoreNow()});
-  EXPECT_EQ(t.Event<Granted>(1, 1).valid_for, kT - kMargin - std::chrono::microseconds(300)) << "less what its clock may lag";
+  EXPECT_EQ(t.Event<Granted>(1, 1).valid_for, kT - kMargin - std::chrono::microseconds(300))
+      << "less what its clock may lag";
 }
 
 TEST(Acquire, AWaitThatTimesOutNamesTheHolder) {

@@ -29,7 +29,8 @@ TEST(BundleAnswers, MoreThanTheSessionMayHaveAreRefusedTogether) {
   Several t(BrokerConfig{.max_leases_per_session = 3});
   t.Hold(1, 1, "x", 50);
   t.Do(t.All({"a", "b", "c"}));
-  for (const RequestId request : {7, 8, 9}) EXPECT_EQ(t.Event<Refused>(1, request).reason, RefusalReason::kQuotaExceeded);
+  for (const RequestId request : {7, 8, 9})
+    EXPECT_EQ(t.Event<Refused>(1, request).reason, RefusalReason::kQuotaExceeded);
   EXPECT_TRUE(t.commands.empty());
   t.Do(t.All({"a", "b"}));
   EXPECT_EQ(t.Take<StoreAcquireAll>().items.size(), 2u) << "as many as it may have";
@@ -54,7 +55,8 @@ TEST(BundleAnswers, WhileTheStoresClockIsUnknownNoCallIsLate) {
   t.Do(StoreUp{});
   t.Open(1);
   AcquireAll all;
-  for (const int n : {1, 2}) all.parts.push_back(t.Want(1, static_cast<RequestId>(n), std::string(1, static_cast<char>('a' + n)), n));
+  for (const int n : {1, 2})
+    all.parts.push_back(t.Want(1, static_cast<RequestId>(n), std::string(1, static_cast<char>('a' + n)), n));
   t.Do(all);
   const auto ask = t.Take<StoreAcquireAll>();
   EXPECT_EQ(ask.not_after, StoreTime{});

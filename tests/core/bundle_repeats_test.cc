@@ -13,7 +13,8 @@ TEST(BundleRepeat, OfFewerLocksIsAnotherRequest) {
   Several t(false);
   t.Do(t.Repeatable({"a", "b", "c"}, 5));
   t.Do(t.Repeatable({"a", "b"}, 6));
-  for (const RequestId request : {7, 8}) EXPECT_EQ(t.Event<Refused>(6, request).reason, RefusalReason::kInvalidArgument);
+  for (const RequestId request : {7, 8})
+    EXPECT_EQ(t.Event<Refused>(6, request).reason, RefusalReason::kInvalidArgument);
   for (const uint64_t token : {41, 42, 43}) t.GrantNext(token);
   EXPECT_EQ(t.Event<Granted>(5, 9).token, 43u) << "the first one is as it was";
   EXPECT_EQ(t.Events<Granted>(), 2u);
@@ -162,7 +163,8 @@ TEST(BundleRepeat, EachWaitsForItsOwnMaxWait) {
   ASSERT_EQ(refused.holders.size(), 1u);
   EXPECT_EQ(refused.holders[0].info, "who");
   t.Event<Refused>(6, 7);
-  EXPECT_EQ(t.Count<StoreWithdraw>() + t.Count<StoreRelease>() + t.Events<Refused>(), 0u) << "the first one still waits";
+  EXPECT_EQ(t.Count<StoreWithdraw>() + t.Count<StoreRelease>() + t.Events<Refused>(), 0u)
+      << "the first one still waits";
   t.Do(StreamEnded{5});
   EXPECT_EQ(t.Take<StoreWithdraw>().name, Name("b")) << "with the last one it is given up";
 }
@@ -216,7 +218,8 @@ TEST(BundleRepeat, ALockThatAnotherRequestHasMeanwhileIsRefused) {
   EXPECT_EQ(t.GrantNext(42).name, Name("b"));
   EXPECT_EQ(t.Take<StoreAcquire>().name, Name("c"));
   t.Reply(a.op, AcquireGranted{41, t.StoreNow()});
-  for (const RequestId request : {7, 8}) EXPECT_EQ(t.Event<Refused>(5, request).reason, RefusalReason::kInvalidArgument);
+  for (const RequestId request : {7, 8})
+    EXPECT_EQ(t.Event<Refused>(5, request).reason, RefusalReason::kInvalidArgument);
   EXPECT_EQ(t.Events<Refused>(), 0u);
   EXPECT_EQ(t.broker.Stats().leases, 1u) << "b is kept for the other one";
   EXPECT_TRUE(t.commands.empty()) << "and nothing of it is given back";
@@ -231,7 +234,8 @@ TEST(BundleRepeat, AnAnswerForAllTakesNoLockFromAnotherRequest) {
   EXPECT_EQ(t.GrantNext(41).name, Name("a"));
   const auto c = t.Take<StoreAcquire>();
   t.Reply(all.op, AcquireAllDone{{{41, t.StoreNow()}, {42, t.StoreNow()}}});
-  for (const RequestId request : {7, 8}) EXPECT_EQ(t.Event<Refused>(5, request).reason, RefusalReason::kInvalidArgument);
+  for (const RequestId request : {7, 8})
+    EXPECT_EQ(t.Event<Refused>(5, request).reason, RefusalReason::kInvalidArgument);
   EXPECT_EQ(t.Count<StoreRelease>() + t.Count<StoreWithdraw>(), 0u);
   t.Reply(c.op, AcquireGranted{43, t.StoreNow()});
   EXPECT_EQ(t.Event<Granted>(6, 7).token, 41u);

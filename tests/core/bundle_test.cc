@@ -265,7 +265,12 @@ TEST(Bundle, ADrainRefusesIt) {
 }
 
 ForceRelease Forced(int owner, const std::string& key) {
-  return {.session = 9, .request = 1, .name = Name(key), .owner = Owner(owner), .token = 41, .broker_id = "0123456789abcdef",
+  return {.session = 9,
+          .request = 1,
+          .name = Name(key),
+          .owner = Owner(owner),
+          .token = 41,
+          .broker_id = "0123456789abcdef",
           .reason = "why"};
 }
 

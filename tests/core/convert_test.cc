@@ -9,7 +9,12 @@ namespace {
 using Result = ConvertDone::Result;
 
 Convert ByName(const Granted& granted, SessionId session = 9) {
-  return {.session = session, .request = 1, .name = granted.name, .owner = granted.owner, .token = granted.token, .info = "+"};
+  return {.session = session,
+          .request = 1,
+          .name = granted.name,
+          .owner = granted.owner,
+          .token = granted.token,
+          .info = "+"};
 }
 
 TEST(Convert, OfASessionsLeaseByItsAcquire) {
@@ -221,7 +226,8 @@ TEST(Convert, WhatTheStoreLastComplainedOfIsSaid) {
   t.StoreComesUp();
   t.Do(Convert{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}});
   while (t.Events<Refused>() == 0) {
-    while (t.Count<StoreConvert>() > 0) t.Reply(t.Take<StoreConvert>().op, StoreFailed{FailureKind::kUnavailable, "LOADING"});
+    while (t.Count<StoreConvert>() > 0)
+      t.Reply(t.Take<StoreConvert>().op, StoreFailed{FailureKind::kUnavailable, "LOADING"});
     t.Pass(milliseconds(100));
   }
   const auto refused = t.Event<Refused>(9, 1);

@@ -27,7 +27,8 @@ TEST(Detached, ALeaseIsNamedByItsToken) {
   t.StoreComesUp();
   t.Do(Release{.session = 1, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 42, .ttl = kT});
   EXPECT_EQ(t.Take<StoreRelease>().token, 42u);
-  t.Do(Renew{.session = 2, .request = 1, .name = Name("a"), .owner = Owner(2), .token = 43, .ttl = kT, .hold_until = {}});
+  t.Do(Renew{
+      .session = 2, .request = 1, .name = Name("a"), .owner = Owner(2), .token = 43, .ttl = kT, .hold_until = {}});
   const auto renew = t.Take<StoreRenew>();
   ASSERT_EQ(renew.items.size(), 1u);
   EXPECT_EQ(renew.items[0].token, 43u);
@@ -82,7 +83,8 @@ void QueueRepeat(Table& t, std::optional<Duration> max_wait = std::nullopt) {
   auto want = Detached(t, 2);
   want.max_wait = max_wait;
   t.Do(want);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.owner = Owner(99), .time_left = kT, .info = "who"}}, 1});
+  t.Reply(t.Take<StoreAcquire>().op,
+          AcquireQueued{0, {HolderView{.owner = Owner(99), .time_left = kT, .info = "who"}}, 1});
 }
 
 Release StaleRelease(SessionId session) {
@@ -258,7 +260,8 @@ TEST(Detached, AGrantCountsFromWhenEachRepeatArrived) {
   t.now += milliseconds(200);
   t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
   const auto first = t.Event<Granted>(1, 1);
-  EXPECT_EQ(first.valid_for, kT - kMargin - std::chrono::microseconds(300)) << "its clock may have been slow while it waited";
+  EXPECT_EQ(first.valid_for, kT - kMargin - std::chrono::microseconds(300))
+      << "its clock may have been slow while it waited";
   EXPECT_EQ(first.waited, milliseconds(300));
   const auto second = t.Event<Granted>(2, 1);
   EXPECT_EQ(second.valid_for, kT - kMargin - milliseconds(100) - std::chrono::microseconds(200));

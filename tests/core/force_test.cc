@@ -9,13 +9,23 @@ namespace {
 using Result = ForceDone::Result;
 
 ForceRelease Forced(const Granted& granted, SessionId session = 9) {
-  return {.session = session, .request = 1, .name = granted.name, .owner = granted.owner, .token = granted.token,
-          .broker_id = "0123456789abcdef", .reason = "why"};
+  return {.session = session,
+          .request = 1,
+          .name = granted.name,
+          .owner = granted.owner,
+          .token = granted.token,
+          .broker_id = "0123456789abcdef",
+          .reason = "why"};
 }
 
 ForceRelease Others() {
-  return {.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 42,
-          .broker_id = "0123456789abcdef", .reason = "why"};
+  return {.session = 9,
+          .request = 1,
+          .name = Name("a"),
+          .owner = Owner(1),
+          .token = 42,
+          .broker_id = "0123456789abcdef",
+          .reason = "why"};
 }
 
 Granted HoldBy(Table& t, OnDisconnect how, Duration lock_delay = {}) {

@@ -26,8 +26,13 @@ class HostileStore {
   }
   OwnerId Who() { return Roll(8) == 0 ? OwnerId{} : Owner(static_cast<int>(Roll(6))); }
   HolderView Holder(const Table& t) {
-    return HolderView{.owner = Who(), .token = random_(), .since = Clock(t), .ttl = Time(), .lock_delay = Time(),
-                      .time_left = Time(), .info = ""};
+    return HolderView{.owner = Who(),
+                      .token = random_(),
+                      .since = Clock(t),
+                      .ttl = Time(),
+                      .lock_delay = Time(),
+                      .time_left = Time(),
+                      .info = ""};
   }
 
   decltype(StoreReply::outcome) Answer(const Table& t) {
@@ -37,17 +42,29 @@ class HostileStore {
     if (Roll(4) == 0) holders.push_back(Holder(t));
     const auto left = Roll(2) == 0 ? std::optional(Time()) : std::nullopt;
     switch (Roll(11)) {
-      case 0: return AcquireQueued{length, holders, length, left};
-      case 1: return AcquireHeld{holders, length, left};
-      case 2: return AcquireLate{};
-      case 3: return AcquireQueueFull{length};
-      case 4: return RenewDoneBatch{std::vector<RenewResult>(Roll(3), Pick({RenewResult::kRenewed, RenewResult::kAnothers}))};
-      case 5: return GiveBackDone{.was_holder = Roll(2) == 0, .was_waiter = Roll(2) == 0, .look = Roll(4) == 0, .next = holders};
-      case 6: return TendDone{.slot_was_gone = Roll(4) == 0, .more = Roll(8) == 0, .holders = holders, .left = left};
-      case 7: return StoreUnknown{"odd"};
-      case 8: return StoreFailed{Pick({FailureKind::kFull, FailureKind::kProtocol, FailureKind::kNotSent}), "odd"};
-      case 9: return AcquireMismatch{Pick({Mode::kShared, Mode::kPermit}), length};
-      default: return AcquireGranted{random_(), Clock(t)};
+      case 0:
+        return AcquireQueued{length, holders, length, left};
+      case 1:
+        return AcquireHeld{holders, length, left};
+      case 2:
+        return AcquireLate{};
+      case 3:
+        return AcquireQueueFull{length};
+      case 4:
+        return RenewDoneBatch{std::vector<RenewResult>(Roll(3), Pick({RenewResult::kRenewed, RenewResult::kAnothers}))};
+      case 5:
+        return GiveBackDone{
+            .was_holder = Roll(2) == 0, .was_waiter = Roll(2) == 0, .look = Roll(4) == 0, .next = holders};
+      case 6:
+        return TendDone{.slot_was_gone = Roll(4) == 0, .more = Roll(8) == 0, .holders = holders, .left = left};
+      case 7:
+        return StoreUnknown{"odd"};
+      case 8:
+        return StoreFailed{Pick({FailureKind::kFull, FailureKind::kProtocol, FailureKind::kNotSent}), "odd"};
+      case 9:
+        return AcquireMismatch{Pick({Mode::kShared, Mode::kPermit}), length};
+      default:
+        return AcquireGranted{random_(), Clock(t)};
     }
   }
 
@@ -63,8 +80,13 @@ void Call(Table& t, HostileStore& store, SessionId session) {
   t.Open(session, store.Pick({SessionKind::kSession, SessionKind::kHold}));
   t.Do(want);
   if (store.Roll(3) == 0) {
-    t.Do(Renew{.session = session + 1'000'000, .request = 1, .name = Name("a"), .owner = store.Who(), .token = store.Roll(9),
-               .ttl = hours(1), .hold_until = store.Clock(t)});
+    t.Do(Renew{.session = session + 1'000'000,
+               .request = 1,
+               .name = Name("a"),
+               .owner = store.Who(),
+               .token = store.Roll(9),
+               .ttl = hours(1),
+               .hold_until = store.Clock(t)});
   }
 }
 

@@ -364,7 +364,12 @@ TEST(Lease, DetachedRenewalsWhoseMaxHoldPassedWhileTheStoreWasAwayAreRefused) {
   end.us += 1'000'000;
   t.Do(StoreDown{"gone"});
   for (SessionId s = 1; s <= 20; ++s) {
-    t.Do(Renew{.session = s, .request = 1, .name = Name("a"), .owner = Owner(static_cast<int>(s)), .ttl = kT, .hold_until = end});
+    t.Do(Renew{.session = s,
+               .request = 1,
+               .name = Name("a"),
+               .owner = Owner(static_cast<int>(s)),
+               .ttl = kT,
+               .hold_until = end});
   }
   t.Pass(seconds(2));
   t.StoreComesUp();

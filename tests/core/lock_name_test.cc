@@ -34,13 +34,15 @@ TEST(LockName, RoundTripsAnyBytes) {
 }
 
 TEST(LockName, RefusesWhatEncodeCannotHaveMade) {
-  for (const char* bad : {"", "/", "a", "a/", "/k", "a/%", "a/%2", "a/%zz", "a/%2-", "a/%:5", "a/%41", "a/{", "a/k%2f", "a\n/k"}) {
+  for (const char* bad :
+       {"", "/", "a", "a/", "/k", "a/%", "a/%2", "a/%zz", "a/%2-", "a/%:5", "a/%41", "a/{", "a/k%2f", "a\n/k"}) {
     EXPECT_FALSE(LockName::FromEscaped(bad)) << bad;
   }
 }
 
 TEST(LockName, ThatStartsWithAPrefixStartsWithItsEscapedForm) {
-  for (const auto& [ns, prefix, rest] : {std::tuple("a/b", "{x}/", "y%"), std::tuple("d", "", "k"), std::tuple("d", "10%", "\n")}) {
+  for (const auto& [ns, prefix, rest] :
+       {std::tuple("a/b", "{x}/", "y%"), std::tuple("d", "", "k"), std::tuple("d", "10%", "\n")}) {
     const auto name = LockName::Encode(ns, std::string(prefix) + rest);
     EXPECT_EQ(name.escaped(), EscapeNamespace(ns) + "/" + EscapeKey(prefix) + EscapeKey(rest));
     EXPECT_FALSE(name.empty());

@@ -86,8 +86,9 @@ TEST(Queue, ReleasingHandsOffToAWaiterHereInTheSameReply) {
   t.Hold(2, 5, "other", 2);
   t.Do(Release{.session = 2, .request = 6, .acquire = 5, .name = {}});
   const auto release = t.Take<StoreRelease>();
-  t.Reply(release.op, GiveBackDone{.was_holder = true,
-                                   .next = {HolderView{.owner = Owner(1), .token = 78, .since = t.StoreNow(), .ttl = kT}}});
+  t.Reply(release.op,
+          GiveBackDone{.was_holder = true,
+                       .next = {HolderView{.owner = Owner(1), .token = 78, .since = t.StoreNow(), .ttl = kT}}});
   EXPECT_EQ(t.Event<Granted>(1, 1).token, 78u);
   EXPECT_EQ(t.Count<StoreAcquire>() + t.Count<StoreRenew>() + t.Count<StoreTend>(), 0u);
 }
@@ -100,12 +101,14 @@ TEST(Queue, IsTendedWhenTheHoldersTtlEnds) {
   t.Pass(milliseconds(50));
   ASSERT_EQ(t.Count<StoreTend>(), 1u);
   const auto tend = t.Take<StoreTend>();
-  t.Reply(tend.op, TendDone{.holders = {HolderView{.owner = Owner(1), .token = 79, .since = t.StoreNow(), .ttl = kT,
-                                                 .time_left = kT}}});
+  t.Reply(tend.op, TendDone{.holders = {HolderView{
+                                .owner = Owner(1), .token = 79, .since = t.StoreNow(), .ttl = kT, .time_left = kT}}});
   EXPECT_EQ(t.Event<Granted>(1, 1).token, 79u);
 }
 
-GrantNotice BlockOf(const Table& t, Duration block) { return GrantNotice{Name("a"), OwnerId{}, 0, t.StoreNow(), block}; }
+GrantNotice BlockOf(const Table& t, Duration block) {
+  return GrantNotice{Name("a"), OwnerId{}, 0, t.StoreNow(), block};
+}
 
 TEST(Queue, IsTendedWhenABlockEndsThatItWasToldOf) {
   Table t;

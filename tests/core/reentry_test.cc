@@ -211,7 +211,8 @@ TEST(Reentry, WhatIsBeingConvertedIsTakenAgainAsAReaderOnly) {
 TEST(Reentry, AllWhoHaveItAreToldThatItWasTakenAway) {
   Nested t;
   t.TakenThrice();
-  t.Do(ForceRelease{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 42, .broker_id = {}, .reason = "why"});
+  t.Do(ForceRelease{
+      .session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 42, .broker_id = {}, .reason = "why"});
   for (const RequestId request : {7, 8, 9}) EXPECT_EQ(t.Event<Lost>(1, request).reason, LostReason::kForced);
 }
 

@@ -240,7 +240,8 @@ TEST(Session, NothingIsLeftAfterItsEnd) {
   while (t.Count<StoreRelease>() > 0) t.Reply(t.Take<StoreRelease>().op, GiveBackDone{.was_holder = true});
   while (t.Count<StoreWithdraw>() > 0) t.Reply(t.Take<StoreWithdraw>().op, GiveBackDone{.was_waiter = true});
   const BrokerStats stats = t.broker.Stats();
-  EXPECT_EQ(stats.sessions + stats.leases + stats.waiters + stats.discards + stats.queues + stats.ops + stats.timers, 0u);
+  EXPECT_EQ(stats.sessions + stats.leases + stats.waiters + stats.discards + stats.queues + stats.ops + stats.timers,
+            0u);
 }
 
 TEST(Drain, WaitsOutBeliefAlsoWhereABrokenStreamWouldNot) {
@@ -310,9 +311,12 @@ TEST(Drain, WaitsForConversionsAndForcedReleases) {
     Table t;
     t.StoreComesUp();
     t.Do(Convert{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}});
-    t.Do(ForceRelease{.session = 9, .request = 2, .name = Name("b"), .owner = Owner(2), .token = 6, .broker_id = {}, .reason = {}});
-    const StoreReply converted{t.Take<StoreConvert>().op, t.StoreNow(), ConvertDone{.result = ConvertDone::Result::kConverted, .next = {}}};
-    const StoreReply forced{t.Take<StoreForce>().op, t.StoreNow(), ForceDone{.result = ForceDone::Result::kReleased, .next = {}}};
+    t.Do(ForceRelease{
+        .session = 9, .request = 2, .name = Name("b"), .owner = Owner(2), .token = 6, .broker_id = {}, .reason = {}});
+    const StoreReply converted{t.Take<StoreConvert>().op, t.StoreNow(),
+                               ConvertDone{.result = ConvertDone::Result::kConverted, .next = {}}};
+    const StoreReply forced{t.Take<StoreForce>().op, t.StoreNow(),
+                            ForceDone{.result = ForceDone::Result::kReleased, .next = {}}};
     t.Do(Drain{seconds(10)});
     EXPECT_EQ(t.drains, 0);
     t.Do(conversion_last ? forced : converted);

@@ -36,7 +36,8 @@ struct Several : Table {
     return all;
   }
   // Detached, all of one request_id: each lock, named by a letter, has one owner in all its requests.
-  AcquireAll Repeatable(const std::vector<std::string>& keys, SessionId session, std::optional<Duration> max_wait = {}) {
+  AcquireAll Repeatable(const std::vector<std::string>& keys, SessionId session,
+                        std::optional<Duration> max_wait = {}) {
     AcquireAll all = Detached(All(keys, max_wait), session);
     for (size_t i = 0; i < keys.size(); ++i) all.parts[i].owner = OwnerOf(keys[i]);
     return all;

@@ -13,9 +13,7 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-StoreTime At(Duration since_epoch) {
-  return StoreTime{std::chrono::duration_cast<microseconds>(since_epoch).count()};
-}
+StoreTime At(Duration since_epoch) { return StoreTime{std::chrono::duration_cast<microseconds>(since_epoch).count()}; }
 
 TEST(StoreClock, BoundsHoldWhateverTheDelays) {
   std::mt19937_64 random(11);
@@ -61,7 +59,8 @@ TEST(StoreClock, NoticesAJumpBothWays) {
 // For UndefinedBehaviorSanitizer as much as for what it says itself.
 TEST(StoreClock, NoTimeOfAHostileStoreOverflows) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-  const std::vector<int64_t> odd = {kMost, kMost - 1, kMost / 1000, kMost / 1000 + 1, int64_t{1} << 52, 1, 0, -1, -kMost - 1};
+  const std::vector<int64_t> odd = {kMost, kMost - 1, kMost / 1000, kMost / 1000 + 1, int64_t{1} << 52,
+                                    1,     0,         -1,           -kMost - 1};
   std::mt19937_64 random(12);
   const auto any = [&] {
     const uint64_t roll = random();

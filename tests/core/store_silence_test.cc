@@ -7,7 +7,13 @@ namespace distlock::core {
 namespace {
 
 Renew DetachedRenewal(SessionId session, Duration ttl = kT) {
-  return {.session = session, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 42, .ttl = ttl, .hold_until = {}};
+  return {.session = session,
+          .request = 1,
+          .name = Name("a"),
+          .owner = Owner(1),
+          .token = 42,
+          .ttl = ttl,
+          .hold_until = {}};
 }
 
 Convert Conversion() {

@@ -40,8 +40,7 @@ void Table::Pass(Duration time) {
 void Table::StoreComesUp() { Do(StoreUp{StoreNow()}); }
 
 StoreTime Table::StoreNow() const {
-  return StoreTime{
-      std::chrono::duration_cast<microseconds>(now.time_since_epoch() + kStoreOffset).count()};
+  return StoreTime{std::chrono::duration_cast<microseconds>(now.time_since_epoch() + kStoreOffset).count()};
 }
 
 void Table::Reply(OpId op, decltype(StoreReply::outcome) outcome) {

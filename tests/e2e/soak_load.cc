@@ -25,8 +25,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLook(20);            // how often a holder writes down until when it believes
-constexpr int64_t kStalled = 250'000'000;    // without running: like a pause of the process
+constexpr milliseconds kLook(20);          // how often a holder writes down until when it believes
+constexpr int64_t kStalled = 250'000'000;  // without running: like a pause of the process
 
 struct Options {
   std::string server;
@@ -37,9 +37,9 @@ struct Options {
   unsigned seed = 1;
   int workers = 6;
   int locks = 12;
-  int slow_locks = 4;        // the first of them: held long, and waited for
-  int slow_workers = 2;      // that use those only
-  int pause_ms = 100;        // mean, between a worker's wishes
+  int slow_locks = 4;    // the first of them: held long, and waited for
+  int slow_workers = 2;  // that use those only
+  int pause_ms = 100;    // mean, between a worker's wishes
   int longest_hold_ms = 4000;
   std::vector<int> ttls_ms{3000};
   int longest_delay_ms = 500;
@@ -50,11 +50,14 @@ std::atomic<bool> stopping{false};
 // What the library says for itself has no name in a history.
 std::string ReasonName(RefusalReason reason) {
   switch (reason) {
-    case RefusalReason::kClientClosed: return "CANCELLED";
+    case RefusalReason::kClientClosed:
+      return "CANCELLED";
     case RefusalReason::kUnreachable:
     case RefusalReason::kWouldDeadlock:
-    case RefusalReason::kUnspecified: return "STORE_UNAVAILABLE";
-    default: return std::string(Name(reason));
+    case RefusalReason::kUnspecified:
+      return "STORE_UNAVAILABLE";
+    default:
+      return std::string(Name(reason));
   }
 }
 
@@ -129,8 +132,8 @@ class Wish {
     if (wait) {
       const ReleaseOutcome outcome = guard_->Release();
       if (outcome != ReleaseOutcome::kUnknown) {
-        log_.Write("released",
-                   {{"lease", lease_}, {"outcome", outcome == ReleaseOutcome::kReleased ? "RELEASED" : "ALREADY_GONE"}});
+        log_.Write("released", {{"lease", lease_},
+                                {"outcome", outcome == ReleaseOutcome::kReleased ? "RELEASED" : "ALREADY_GONE"}});
       }
     }
     NoteEnd(guard_->end_cause());
@@ -160,9 +163,15 @@ class Wish {
     nlohmann::json more = {{"lease", lease_}};
     switch (cause) {
       case EndCause::kReleased:
-      case EndCause::kClientClosed: more["why"] = "releasing"; break;
-      case EndCause::kLapsed: more["why"] = "deadline"; break;
-      case EndCause::kDisconnected: more["why"] = "stream_broke"; break;
+      case EndCause::kClientClosed:
+        more["why"] = "releasing";
+        break;
+      case EndCause::kLapsed:
+        more["why"] = "deadline";
+        break;
+      case EndCause::kDisconnected:
+        more["why"] = "stream_broke";
+        break;
       default:
         more["why"] = "lost";
         more["lost"] = Name(cause);
@@ -216,13 +225,14 @@ class Worker {
     } else if (dice_.Chance(0.2)) {
       max_wait = milliseconds(1 + dice_.Upto(3000));
     }
-    auto wish = std::make_shared<Wish>(log_, options_.name + ":" + std::to_string(number_) + "." + std::to_string(++wishes_));
+    auto wish =
+        std::make_shared<Wish>(log_, options_.name + ":" + std::to_string(number_) + "." + std::to_string(++wishes_));
     Mutex mutex = client_.MakeMutex(lock, terms);
     wish->Asked(lock, terms, max_wait);
     const auto tell = [wish](Result<Guard> result) { wish->Answered(std::move(result)); };
-    PendingLock pending = !max_wait                       ? mutex.LockAsync(tell)
+    PendingLock pending = !max_wait                      ? mutex.LockAsync(tell)
                           : *max_wait == milliseconds(0) ? mutex.TryLockAsync(tell)
-                                                          : mutex.TryLockForAsync(*max_wait, tell);
+                                                         : mutex.TryLockForAsync(*max_wait, tell);
     if (dice_.Chance(0.1) && !wish->WaitAnswered(milliseconds(dice_.Upto(dice_.Chance(0.5) ? 5 : 1000)))) {
       wish->GaveUp();
       pending.Cancel();
@@ -233,7 +243,8 @@ class Worker {
 
   LockOptions Terms() {
     LockOptions terms;
-    terms.ttl = milliseconds(options_.ttls_ms[static_cast<size_t>(dice_.Upto(static_cast<int>(options_.ttls_ms.size()) - 1))]);
+    terms.ttl =
+        milliseconds(options_.ttls_ms[static_cast<size_t>(dice_.Upto(static_cast<int>(options_.ttls_ms.size()) - 1))]);
     if (dice_.Chance(0.1)) terms.lock_delay = milliseconds(1 + dice_.Upto(options_.longest_delay_ms - 1));
     if (dice_.Chance(0.05)) terms.max_hold = milliseconds(500 + dice_.Upto(2000));
     terms.on_disconnect = dice_.Chance(0.8)   ? OnDisconnect::kSafe
@@ -279,7 +290,8 @@ void WatchForStalls(SoakLog& log, const std::atomic<bool>& done) {
   while (!done.load()) {
     std::this_thread::sleep_for(kLook);
     const int64_t now = BootNow();
-    if (now - last > kStalled) log.Write(last, "fault", {{"fault", "client_paused"}, {"lasts", now - last}, {"stall", true}});
+    if (now - last > kStalled)
+      log.Write(last, "fault", {{"fault", "client_paused"}, {"lasts", now - last}, {"stall", true}});
     last = now;
   }
 }

@@ -55,7 +55,8 @@ int RunRegister(const std::string& path, const std::string& history) {
     uint64_t& greatest = seen[lock];
     const bool accepted = token >= greatest;
     if (accepted) greatest = token;
-    log.Write(now_ns, "wrote", {{"actor", actor}, {"lease", lease}, {"lock", lock}, {"token", token}, {"accepted", accepted}});
+    log.Write(now_ns, "wrote",
+              {{"actor", actor}, {"lease", lease}, {"lock", lock}, {"token", token}, {"accepted", accepted}});
   }
 }
 

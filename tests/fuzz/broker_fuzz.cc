@@ -58,34 +58,51 @@ class World {
  private:
   void Act() {
     switch (bytes_.Below(18)) {
-      case 0: return callers_.Session(bytes_.Byte(), bytes_.LongText());
+      case 0:
+        return callers_.Session(bytes_.Byte(), bytes_.LongText());
       case 1:
       case 2:
-      case 3: return Compose();
-      case 4: return callers_.Hold(bytes_.Byte(), Spec());
-      case 5: return AcquireDetached();
-      case 6: return callers_.Renew(LeaseId());
-      case 7: return callers_.Release(LeaseId());
-      case 8: return callers_.Break(bytes_.Byte());
+      case 3:
+        return Compose();
+      case 4:
+        return callers_.Hold(bytes_.Byte(), Spec());
+      case 5:
+        return AcquireDetached();
+      case 6:
+        return callers_.Renew(LeaseId());
+      case 7:
+        return callers_.Release(LeaseId());
+      case 8:
+        return callers_.Break(bytes_.Byte());
       case 9:
       case 10:
-      case 11: return AnswerOne();
-      case 12: return Step(store_.Notice(bytes_, now_));
-      case 13: return Step(core::StoreUp{store_.Time(bytes_, now_)});
-      case 14: return Step(bytes_.Flag() ? Input(core::StoreDown{"down"}) : Input(core::ChannelUp{}));
+      case 11:
+        return AnswerOne();
+      case 12:
+        return Step(store_.Notice(bytes_, now_));
+      case 13:
+        return Step(core::StoreUp{store_.Time(bytes_, now_)});
+      case 14:
+        return Step(bytes_.Flag() ? Input(core::StoreDown{"down"}) : Input(core::ChannelUp{}));
       case 15:
-      case 16: return Pass();
-      case 17: return ActSeldom();
+      case 16:
+        return Pass();
+      case 17:
+        return ActSeldom();
     }
   }
 
   void ActSeldom() {
     switch (bytes_.Below(8)) {
-      case 0: return Step(core::Drain{seconds(bytes_.Byte())});
+      case 0:
+        return Step(core::Drain{seconds(bytes_.Byte())});
       case 1:
-      case 2: return callers_.Watch(Key());
-      case 3: return Step(core::ChangeNotice{core::LockName::Encode("default", Key())});
-      default: return Step(Tick{});
+      case 2:
+        return callers_.Watch(Key());
+      case 3:
+        return Step(core::ChangeNotice{core::LockName::Encode("default", Key())});
+      default:
+        return Step(Tick{});
     }
   }
 
@@ -118,11 +135,21 @@ class World {
       switch (bytes_.Below(8)) {
         case 0:
         case 1:
-        case 2: *command.mutable_acquire() = Spec(); break;
-        case 3: command.mutable_release()->set_acquire_id(bytes_.Below(12)); break;
-        case 4: command.mutable_release()->set_lease_id(LeaseId()); break;
-        case 5: command.mutable_cancel()->set_acquire_id(bytes_.Below(12)); break;
-        case 6: command.mutable_heartbeat()->set_seq(bytes_.Byte()); break;
+        case 2:
+          *command.mutable_acquire() = Spec();
+          break;
+        case 3:
+          command.mutable_release()->set_acquire_id(bytes_.Below(12));
+          break;
+        case 4:
+          command.mutable_release()->set_lease_id(LeaseId());
+          break;
+        case 5:
+          command.mutable_cancel()->set_acquire_id(bytes_.Below(12));
+          break;
+        case 6:
+          command.mutable_heartbeat()->set_seq(bytes_.Byte());
+          break;
         case 7:
           if (bytes_.Below(4) == 0) command.mutable_goodbye();
           break;
@@ -144,12 +171,20 @@ class World {
 
   void Pass() {
     switch (bytes_.Below(6)) {
-      case 0: return PassTo(now_ + Duration(1));
-      case 1: return PassTo(now_ + milliseconds(bytes_.Byte()));
-      case 2: return PassTo(now_ + milliseconds(bytes_.Number<uint16_t>()));
-      case 3: return PassTo(std::max(now_, broker_.NextDeadline()));
-      case 4: now_ = std::min(kDusk, now_ + milliseconds(bytes_.Number<uint16_t>())); return;  // nobody looks
-      case 5: now_ = std::min(kDusk, now_ + hours(bytes_.Byte())); return;
+      case 0:
+        return PassTo(now_ + Duration(1));
+      case 1:
+        return PassTo(now_ + milliseconds(bytes_.Byte()));
+      case 2:
+        return PassTo(now_ + milliseconds(bytes_.Number<uint16_t>()));
+      case 3:
+        return PassTo(std::max(now_, broker_.NextDeadline()));
+      case 4:
+        now_ = std::min(kDusk, now_ + milliseconds(bytes_.Number<uint16_t>()));
+        return;  // nobody looks
+      case 5:
+        now_ = std::min(kDusk, now_ + hours(bytes_.Byte()));
+        return;
     }
   }
 

@@ -80,8 +80,10 @@ void CheckName(std::string_view text) {
   const distlock::rpc::Limits limits;
   distlock::rpc::Validator check(limits);
   const auto name = check.Name("", text, "lock");
-  if (check.ok()) DISTLOCK_CHECK(name.Decode().second == text);
-  else DISTLOCK_CHECK(distlock::rpc::IsUtf8(check.Refusal().message()));
+  if (check.ok())
+    DISTLOCK_CHECK(name.Decode().second == text);
+  else
+    DISTLOCK_CHECK(distlock::rpc::IsUtf8(check.Refusal().message()));
   DISTLOCK_CHECK(distlock::rpc::IsUtf8(distlock::rpc::Show(name)));
 }
 

@@ -169,9 +169,11 @@ void Callers::AcquireAllOn(Stream& stream, const v1::Command& command) {
 }
 
 void Callers::ReleaseOn(Stream& stream, const v1::Command& command) {
-  core::Release release{
-      .session = stream.id, .request = command.id(), .acquire = command.release().acquire_id(), .name = {},
-      .lapsed = command.release().lapsed()};
+  core::Release release{.session = stream.id,
+                        .request = command.id(),
+                        .acquire = command.release().acquire_id(),
+                        .name = {},
+                        .lapsed = command.release().lapsed()};
   core::RequestId target = release.acquire;
   if (target == 0) {
     rpc::Validator check(limits_);
@@ -232,8 +234,7 @@ void Callers::Acquire(const v1::AcquireRequest& request) {
     acquire.session = stream.id;
     acquire.request = kOnly + i;
     stream.answers[acquire.request] = Answered::kNot;
-    acquire.owner =
-        request.request_id().empty() ? NewOwner() : rpc::OwnerIdOf(acquire.name, request.request_id());
+    acquire.owner = request.request_id().empty() ? NewOwner() : rpc::OwnerIdOf(acquire.name, request.request_id());
     acquire.info = rpc::MakeInfo(*specs[i], kBrokerId, 0);
   }
   if (all.parts.size() == 1) {

@@ -41,7 +41,8 @@ void Callers::Told(core::Notify notify) {
     if (notify.request != 0) about = stream.book.OnEvent(notify.request, notify.event);
     return Push(stream, {.id = notify.request, .event = std::move(notify.event), .about = about, .made = nullptr});
   }
-  if (const auto* granted = std::get_if<core::Granted>(&notify.event)) Remember(rpc::GrantOf(*granted, stream.max_hold));
+  if (const auto* granted = std::get_if<core::Granted>(&notify.event))
+    Remember(rpc::GrantOf(*granted, stream.max_hold));
   if (const auto* refused = std::get_if<core::Refused>(&notify.event)) {
     DISTLOCK_CHECK(!rpc::StatusOf(rpc::RefusalOf(*refused, {})).ok());
   }

@@ -18,13 +18,9 @@ using store::Question;
 constexpr core::OpId kOp = 7;
 
 // Whatever it is added to, or told in nanoseconds, does not overflow.
-void CheckTime(core::StoreTime time) {
-  DISTLOCK_CHECK(time.us >= 0 && time <= core::kMaxStoreTime);
-}
+void CheckTime(core::StoreTime time) { DISTLOCK_CHECK(time.us >= 0 && time <= core::kMaxStoreTime); }
 
-void CheckSpan(Duration span) {
-  DISTLOCK_CHECK(span >= Duration::zero() && span <= Duration::max() / 2);
-}
+void CheckSpan(Duration span) { DISTLOCK_CHECK(span >= Duration::zero() && span <= Duration::max() / 2); }
 
 void CheckHolders(const std::vector<core::HolderView>& holders) {
   for (const core::HolderView& holder : holders) {
@@ -113,8 +109,7 @@ void DecodeAs(const store::Codec& codec, const redisReply& reply, Question::Verb
   CheckTime(decoded.reply.time);
   std::visit(CheckOutcome{question, decoded.reply.time}, decoded.reply.outcome);
 
-  const store::Understood understood =
-      Understand(codec, question, {store::Answer::Kind::kReply, &reply, /*cause=*/{}});
+  const store::Understood understood = Understand(codec, question, {store::Answer::Kind::kReply, &reply, /*cause=*/{}});
   DISTLOCK_CHECK(!decoded.odd || !understood.reconnect.empty());
 }
 
@@ -122,8 +117,9 @@ void DecodeAs(const store::Codec& codec, const redisReply& reply, Question::Verb
 
 void DecodeEveryWay(const redisReply& reply) {
   static const store::Codec codec({.broker_id = "00000000000000aa"});
-  for (const auto verb : {Question::Verb::kAcquire, Question::Verb::kRelease, Question::Verb::kWithdraw,
-                          Question::Verb::kTend, Question::Verb::kWatch, Question::Verb::kConvert, Question::Verb::kForce}) {
+  for (const auto verb :
+       {Question::Verb::kAcquire, Question::Verb::kRelease, Question::Verb::kWithdraw, Question::Verb::kTend,
+        Question::Verb::kWatch, Question::Verb::kConvert, Question::Verb::kForce}) {
     DecodeAs(codec, reply, verb, 0);
   }
   for (const size_t items : {size_t{1}, size_t{3}, core::kMaxRenewBatch}) {

@@ -3,8 +3,6 @@
 // The client's lock table against a broker that says anything at any time: each acquire and each release is answered
 // exactly once, what has ended stays ended, time never stands still, and no number overflows. The program's own calls
 // come from the input too.
-#include "lock_table.h"
-
 #include <chrono>
 #include <memory>
 #include <string>
@@ -13,6 +11,7 @@
 #include "bytes.h"
 #include "core/check.h"
 #include "distlock/v1/lock_service.pb.h"
+#include "lock_table.h"
 
 namespace {
 
@@ -56,18 +55,29 @@ class Program {
  private:
   void Act() {
     switch (bytes_.Below(12)) {
-      case 0: return Acquire();
-      case 1: return WithWish([this](Wish& wish) { table_.Cancel(wish.lease, fx_); });
-      case 2: return Release();
-      case 3: return WithWish([this](Wish& wish) { table_.Notice(wish.lease, now_, fx_); });
-      case 4: return WithWish([this](Wish& wish) { TakeToken(wish); });
-      case 5: return streaming_ ? Break() : Start();
-      case 6: return Send();
-      case 7: return Hear(bytes_.LongText());
+      case 0:
+        return Acquire();
+      case 1:
+        return WithWish([this](Wish& wish) { table_.Cancel(wish.lease, fx_); });
+      case 2:
+        return Release();
+      case 3:
+        return WithWish([this](Wish& wish) { table_.Notice(wish.lease, now_, fx_); });
+      case 4:
+        return WithWish([this](Wish& wish) { TakeToken(wish); });
+      case 5:
+        return streaming_ ? Break() : Start();
+      case 6:
+        return Send();
+      case 7:
+        return Hear(bytes_.LongText());
       case 8:
-      case 9: return HearComposed();
-      case 10: return Status();
-      case 11: return Pass();
+      case 9:
+        return HearComposed();
+      case 10:
+        return Status();
+      case 11:
+        return Pass();
     }
   }
 
@@ -154,7 +164,9 @@ class Program {
         *event.mutable_opened()->mutable_validity() = Span();
         if (bytes_.Flag()) *event.mutable_opened()->mutable_heartbeat_interval() = Span();
         break;
-      case 1: event.mutable_queued()->set_position(bytes_.Byte()); break;
+      case 1:
+        event.mutable_queued()->set_position(bytes_.Byte());
+        break;
       case 2:
       case 3:
         event.mutable_granted()->set_echo_seq(bytes_.Below(4));
@@ -165,7 +177,9 @@ class Program {
         event.mutable_refused()->set_reason(static_cast<v1::RefusalReason>(bytes_.Below(20)));
         if (bytes_.Flag()) *event.mutable_refused()->add_holders() = Holder();
         break;
-      case 5: event.mutable_released()->set_outcome(static_cast<v1::ReleaseOutcome>(bytes_.Below(5))); break;
+      case 5:
+        event.mutable_released()->set_outcome(static_cast<v1::ReleaseOutcome>(bytes_.Below(5)));
+        break;
       case 6: {
         auto& ack = *event.mutable_heartbeat_ack();
         ack.set_seq(bytes_.Below(8));
@@ -177,10 +191,16 @@ class Program {
         }
         break;
       }
-      case 7: *(bytes_.Flag() ? event.mutable_at_risk()->mutable_valid_for()
-                              : event.mutable_renewed()->mutable_valid_for()) = Span(); break;
-      case 8: event.mutable_lost()->set_reason(static_cast<v1::LostReason>(bytes_.Below(8))); break;
-      case 9: *event.mutable_draining()->mutable_time_left() = Span(); break;
+      case 7:
+        *(bytes_.Flag() ? event.mutable_at_risk()->mutable_valid_for() : event.mutable_renewed()->mutable_valid_for()) =
+            Span();
+        break;
+      case 8:
+        event.mutable_lost()->set_reason(static_cast<v1::LostReason>(bytes_.Below(8)));
+        break;
+      case 9:
+        *event.mutable_draining()->mutable_time_left() = Span();
+        break;
     }
     if (streaming_) table_.OnEvent(event, now_, fx_);
   }
@@ -194,10 +214,17 @@ class Program {
 
   void Pass() {
     switch (bytes_.Below(4)) {
-      case 0: break;
-      case 1: now_ += bytes_.Number<uint16_t>() * kMs; break;
-      case 2: now_ = std::max(now_, table_.wake_ns() == distlock::internal::kNever ? now_ : table_.wake_ns()); break;
-      case 3: now_ += bytes_.Byte() * kDay; break;
+      case 0:
+        break;
+      case 1:
+        now_ += bytes_.Number<uint16_t>() * kMs;
+        break;
+      case 2:
+        now_ = std::max(now_, table_.wake_ns() == distlock::internal::kNever ? now_ : table_.wake_ns());
+        break;
+      case 3:
+        now_ += bytes_.Byte() * kDay;
+        break;
     }
     if (now_ > kLatest) now_ = kLatest;
     if (streaming_ && table_.Lapsed(now_)) Break();

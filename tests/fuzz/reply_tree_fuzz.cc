@@ -41,20 +41,26 @@ class Trees {
   redisReply* Make(Bytes& bytes, size_t depth) {
     redisReply& reply = replies_.emplace_back();
     reply = {};
-    constexpr int kTypes[] = {REDIS_REPLY_INTEGER, REDIS_REPLY_STRING, REDIS_REPLY_ARRAY, REDIS_REPLY_ERROR,
+    constexpr int kTypes[] = {REDIS_REPLY_INTEGER, REDIS_REPLY_STRING, REDIS_REPLY_ARRAY,  REDIS_REPLY_ERROR,
                               REDIS_REPLY_STATUS,  REDIS_REPLY_NIL,    REDIS_REPLY_DOUBLE, REDIS_REPLY_BOOL,
                               REDIS_REPLY_MAP,     REDIS_REPLY_SET,    REDIS_REPLY_PUSH,   REDIS_REPLY_VERB,
                               REDIS_REPLY_BIGNUM};
     reply.type = kTypes[bytes.Below(std::size(kTypes))];
     switch (reply.type) {
       case REDIS_REPLY_INTEGER:
-      case REDIS_REPLY_BOOL: reply.integer = bytes.Flag() ? bytes.Byte() : bytes.Number<int64_t>(); break;
+      case REDIS_REPLY_BOOL:
+        reply.integer = bytes.Flag() ? bytes.Byte() : bytes.Number<int64_t>();
+        break;
       case REDIS_REPLY_ARRAY:
       case REDIS_REPLY_MAP:
       case REDIS_REPLY_SET:
-      case REDIS_REPLY_PUSH: Fill(reply, bytes, depth); break;
-      case REDIS_REPLY_NIL: break;
-      default: SetText(reply, bytes);
+      case REDIS_REPLY_PUSH:
+        Fill(reply, bytes, depth);
+        break;
+      case REDIS_REPLY_NIL:
+        break;
+      default:
+        SetText(reply, bytes);
     }
     return &reply;
   }

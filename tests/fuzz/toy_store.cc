@@ -43,17 +43,23 @@ core::StoreTime ToyStore::TrueTime(Instant now) const {
 
 core::StoreTime ToyStore::Time(Bytes& bytes, Instant now) const {
   switch (bytes.Below(4)) {
-    case 0: return {static_cast<int64_t>(bytes.Number<uint64_t>() % static_cast<uint64_t>(core::kMaxStoreTime.us)) + 1};
-    case 1: return {TrueTime(now).us + bytes.Number<int32_t>()};
-    default: return TrueTime(now);
+    case 0:
+      return {static_cast<int64_t>(bytes.Number<uint64_t>() % static_cast<uint64_t>(core::kMaxStoreTime.us)) + 1};
+    case 1:
+      return {TrueTime(now).us + bytes.Number<int32_t>()};
+    default:
+      return TrueTime(now);
   }
 }
 
 core::Duration ToyStore::Span(Bytes& bytes) const {
   switch (bytes.Below(4)) {
-    case 0: return store::FromMs(bytes.Number<uint64_t>());
-    case 1: return store::FromMs(bytes.Number<uint16_t>());
-    default: return std::chrono::seconds(bytes.Below(20));
+    case 0:
+      return store::FromMs(bytes.Number<uint64_t>());
+    case 1:
+      return store::FromMs(bytes.Number<uint16_t>());
+    default:
+      return std::chrono::seconds(bytes.Below(20));
   }
 }
 
@@ -97,13 +103,20 @@ ToyStore::Outcome ToyStore::AnyOutcome(Bytes& bytes, Instant now) {
   };
   const auto left = [&] { return bytes.Flag() ? std::optional(Span(bytes)) : std::nullopt; };
   switch (bytes.Below(13)) {
-    case 0: return core::StoreUnknown{"unknown"};
-    case 1: return core::StoreFailed{static_cast<core::FailureKind>(bytes.Below(5)), "failed"};
-    case 2: return core::AcquireGranted{bytes.Flag() ? ++last_token_ : bytes.Number<uint64_t>() | 1, Time(bytes, now)};
-    case 3: return core::AcquireQueued{bytes.Byte(), holders(), bytes.Byte(), left()};
-    case 4: return core::AcquireHeld{holders(), bytes.Byte(), left()};
-    case 5: return core::AcquireLate{};
-    case 6: return core::AcquireQueueFull{bytes.Byte()};
+    case 0:
+      return core::StoreUnknown{"unknown"};
+    case 1:
+      return core::StoreFailed{static_cast<core::FailureKind>(bytes.Below(5)), "failed"};
+    case 2:
+      return core::AcquireGranted{bytes.Flag() ? ++last_token_ : bytes.Number<uint64_t>() | 1, Time(bytes, now)};
+    case 3:
+      return core::AcquireQueued{bytes.Byte(), holders(), bytes.Byte(), left()};
+    case 4:
+      return core::AcquireHeld{holders(), bytes.Byte(), left()};
+    case 5:
+      return core::AcquireLate{};
+    case 6:
+      return core::AcquireQueueFull{bytes.Byte()};
     case 7: {
       core::RenewDoneBatch batch;
       for (size_t n = bytes.Below(4); n > 0; --n) {
@@ -115,9 +128,12 @@ ToyStore::Outcome ToyStore::AnyOutcome(Bytes& bytes, Instant now) {
       const bool was_holder = bytes.Flag();
       return core::GiveBackDone{was_holder, bytes.Flag(), bytes.Flag(), holders()};
     }
-    case 9: return core::AcquireMismatch{static_cast<core::Mode>(bytes.Below(3)), bytes.Byte()};
-    case 10: return core::AcquireAllDone{std::vector(bytes.Below(4), core::AcquireGranted{++last_token_, Time(bytes, now)})};
-    case 11: return core::WatchDone{{.holders = holders(), .queue_length = bytes.Byte()}};
+    case 9:
+      return core::AcquireMismatch{static_cast<core::Mode>(bytes.Below(3)), bytes.Byte()};
+    case 10:
+      return core::AcquireAllDone{std::vector(bytes.Below(4), core::AcquireGranted{++last_token_, Time(bytes, now)})};
+    case 11:
+      return core::WatchDone{{.holders = holders(), .queue_length = bytes.Byte()}};
     default: {
       const bool slot_was_gone = bytes.Flag();
       return core::TendDone{slot_was_gone, bytes.Below(8) == 0, holders(), left()};
@@ -147,16 +163,20 @@ ToyStore::Outcome ToyStore::FittingOutcome(const core::StoreCommand& command, By
     }
     Outcome operator()(const core::StoreRelease&) const { return GivenBack(); }
     Outcome operator()(const core::StoreWithdraw&) const { return GivenBack(); }
-    Outcome operator()(const core::StoreTend&) const { return core::TendDone{false, false, {store.Holder(bytes, now)}, {}}; }
+    Outcome operator()(const core::StoreTend&) const {
+      return core::TendDone{false, false, {store.Holder(bytes, now)}, {}};
+    }
     Outcome operator()(const core::StoreWatch&) const {
       return core::WatchDone{{.holders = {store.Holder(bytes, now)}, .holder_count = 1}};
     }
     Outcome operator()(const core::StoreReconnect&) const { return core::StoreUnknown{}; }
     Outcome operator()(const core::StoreConvert&) const {
-      return core::ConvertDone{static_cast<core::ConvertDone::Result>(bytes.Below(3)), bytes.Flag(), {store.Holder(bytes, now)}};
+      return core::ConvertDone{
+          static_cast<core::ConvertDone::Result>(bytes.Below(3)), bytes.Flag(), {store.Holder(bytes, now)}};
     }
     Outcome operator()(const core::StoreForce&) const {
-      return core::ForceDone{static_cast<core::ForceDone::Result>(bytes.Below(3)), bytes.Flag(), {store.Holder(bytes, now)}};
+      return core::ForceDone{
+          static_cast<core::ForceDone::Result>(bytes.Below(3)), bytes.Flag(), {store.Holder(bytes, now)}};
     }
     Outcome GivenBack() const {
       core::GiveBackDone done{.was_holder = true, .was_waiter = false, .next = {}};
@@ -204,7 +224,9 @@ core::StoreReply ToyStore::AnswerWell(Instant now) {
     Outcome operator()(const core::StoreConvert&) const {
       return core::ConvertDone{.result = core::ConvertDone::Result::kConverted, .next = {}};
     }
-    Outcome operator()(const core::StoreForce&) const { return core::ForceDone{.result = core::ForceDone::Result::kReleased, .next = {}}; }
+    Outcome operator()(const core::StoreForce&) const {
+      return core::ForceDone{.result = core::ForceDone::Result::kReleased, .next = {}};
+    }
   };
   const auto at = open_.begin();
   core::StoreReply reply{at->first, TrueTime(now), std::visit(Choose{*this, now}, at->second)};

@@ -86,7 +86,8 @@ TEST(Convert, TheOtherWayIsRefusedWithTheReason) {
   }
   EXPECT_THAT(Convert(broker, grant.lease_id(), v1::LOCK_MODE_EXCLUSIVE).error_message(),
               testing::HasSubstr("release it, acquire EXCLUSIVE"));
-  EXPECT_THAT(Details(Convert(broker, "x", v1::LOCK_MODE_UNSPECIFIED)).fields, testing::ElementsAre("lease_id", "mode"));
+  EXPECT_THAT(Details(Convert(broker, "x", v1::LOCK_MODE_UNSPECIFIED)).fields,
+              testing::ElementsAre("lease_id", "mode"));
 }
 
 TEST(Convert, WhatIsGoneIsNotHeld) {
@@ -168,7 +169,8 @@ TEST(ForceRelease, TellsTheHolderAndAnswersWhenItsPromiseHasPassed) {
   ASSERT_TRUE(hold->Read(&response));
   ASSERT_TRUE(response.has_granted());
   EXPECT_EQ(Force(broker, "a").second, 1u);
-  while (hold->Read(&response) && !response.has_lost()) {}
+  while (hold->Read(&response) && !response.has_lost()) {
+  }
   EXPECT_EQ(response.lost().reason(), v1::LOST_REASON_FORCED);
   EXPECT_THAT(response.lost().message(), testing::HasSubstr("why"));
   EXPECT_EQ(Details(hold->Finish()).facts["lost_reason"], "FORCED");
@@ -197,8 +199,9 @@ TEST(ForceRelease, ForACallerWhoHasLeftTakesNothing) {
   // The second look comes after whatever the answer to the call's question has led to.
   for (int look = 0; look < 2; ++look) {
     std::promise<size_t> holders;
-    broker.shards().Inspect(core::LockName::Encode("default", "a"), 1, std::chrono::minutes(1),
-                            [&](const absl::StatusOr<store::LockView>& view) { holders.set_value(view.value().holders.size()); });
+    broker.shards().Inspect(
+        core::LockName::Encode("default", "a"), 1, std::chrono::minutes(1),
+        [&](const absl::StatusOr<store::LockView>& view) { holders.set_value(view.value().holders.size()); });
     EXPECT_EQ(holders.get_future().get(), 1u);
   }
   broker.Stop();

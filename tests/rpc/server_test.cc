@@ -89,13 +89,15 @@ TEST(ServerTest, WhoAsksBeforeItIsReadyIsToldThePort) {
   const Folder folder;
   const std::string socket = "unix://" + (folder / "early.sock");
   grpc::ChannelArguments eager;
-  for (const char* backoff : {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, GRPC_ARG_MAX_RECONNECT_BACKOFF_MS}) {
+  for (const char* backoff :
+       {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, GRPC_ARG_MAX_RECONNECT_BACKOFF_MS}) {
     eager.SetInt(backoff, 1);
   }
   eager.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   for (int i = 0; i < 20; ++i) {
     std::thread asker([&] {
-      const auto admin = v1::AdminService::NewStub(grpc::CreateCustomChannel(socket, grpc::InsecureChannelCredentials(), eager));
+      const auto admin =
+          v1::AdminService::NewStub(grpc::CreateCustomChannel(socket, grpc::InsecureChannelCredentials(), eager));
       v1::GetStatusResponse status;
       grpc::ClientContext context;
       context.set_wait_for_ready(true);
@@ -112,7 +114,7 @@ TEST(ServerTest, WhoAsksBeforeItIsReadyIsToldThePort) {
 
 TEST(ServerTest, ASocketIsForUserAndGroup) {
   TestBroker broker;
-  struct stat found {};
+  struct stat found{};
   ASSERT_EQ(stat(UnixPath(broker.address()).c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 0777, 0660u);
 }

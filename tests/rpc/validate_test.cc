@@ -72,7 +72,8 @@ TEST(Validate, TakesEveryBound) {
 }
 
 TEST(Validate, ALeaseIdCannotAskForMoreThanTheLimits) {
-  LeaseId lease{.name = core::LockName::Encode("default", "k"), .owner = {1}, .ttl = std::chrono::hours(1000), .token = 7};
+  LeaseId lease{
+      .name = core::LockName::Encode("default", "k"), .owner = {1}, .ttl = std::chrono::hours(1000), .token = 7};
   Limits limits;
   limits.max_ttl = seconds(60);
   Validator check(limits);
@@ -193,7 +194,8 @@ TEST(Validate, TurnsModesAndPoliciesIntoWhatIsWanted) {
             (core::Want{Mode::kShared, Policy::kWriterPreferring}));
   EXPECT_EQ(want(v1::LOCK_MODE_EXCLUSIVE, v1::QUEUE_POLICY_READER_PREFERRING),
             (core::Want{Mode::kExclusive, Policy::kReaderPreferring}));
-  EXPECT_EQ(want(v1::LOCK_MODE_PERMIT, v1::QUEUE_POLICY_ADAPTIVE, 2, 5), (core::Want{Mode::kPermit, Policy::kAdaptive, 2, 5}));
+  EXPECT_EQ(want(v1::LOCK_MODE_PERMIT, v1::QUEUE_POLICY_ADAPTIVE, 2, 5),
+            (core::Want{Mode::kPermit, Policy::kAdaptive, 2, 5}));
   EXPECT_EQ(want(v1::LOCK_MODE_PERMIT, v1::QUEUE_POLICY_FAIR, 0, 5), (core::Want{Mode::kPermit, Policy::kFair, 1, 5}));
 }
 

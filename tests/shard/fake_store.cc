@@ -102,8 +102,7 @@ void FakeStore::Flush() {
   script_.counts_.largest_flush = std::max(script_.counts_.largest_flush, answers_.size());
   script_.changed_.notify_all();
   if (!script_.hold_ && !uv_is_active(reinterpret_cast<uv_handle_t*>(&deliver_))) {
-    uv_timer_start(
-        &deliver_, [](uv_timer_t* h) { static_cast<FakeStore*>(h->data)->Deliver(); }, 0, 0);
+    uv_timer_start(&deliver_, [](uv_timer_t* h) { static_cast<FakeStore*>(h->data)->Deliver(); }, 0, 0);
   }
 }
 

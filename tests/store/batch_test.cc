@@ -109,7 +109,9 @@ TEST_F(BatchTest, EachIsAnsweredAsIfItWereAlone) {
   for (core::OpId i = 3; i <= 4; ++i) batch_.Add(Release(i, Cat("k", i)));
   for (core::OpId i = 5; i <= 6; ++i) batch_.Add(Acquire(i, Cat("k", i)));
   batch_.Send();
-  Reply(0, "*7\r\n$4\r\n1795\r\n:1\r\n*2\r\n:4\r\n$4\r\n1795\r\n:7\r\n*2\r\n:8\r\n$4\r\n1795\r\n-OOM command not allowed\r\n:5\r\n");
+  Reply(0,
+        "*7\r\n$4\r\n1795\r\n:1\r\n*2\r\n:4\r\n$4\r\n1795\r\n:7\r\n*2\r\n:8\r\n$4\r\n1795\r\n-OOM command not "
+        "allowed\r\n:5\r\n");
   ASSERT_EQ(understood_.size(), 6u);
   for (core::OpId i = 1; i <= 6; ++i) EXPECT_EQ(understood_[i - 1].reply.op, i);
   const auto outcome = [&](size_t i) -> const auto& { return understood_[i].reply.outcome; };
@@ -125,7 +127,8 @@ TEST_F(BatchTest, EachIsAnsweredAsIfItWereAlone) {
 }
 
 TEST_F(BatchTest, WhatHappensToAllIsToldToEach) {
-  for (const std::string bytes : {"-READONLY You can't write against a read only replica.\r\n", "*1\r\n$4\r\n1795\r\n"}) {
+  for (const std::string bytes :
+       {"-READONLY You can't write against a read only replica.\r\n", "*1\r\n$4\r\n1795\r\n"}) {
     understood_.clear();
     batch_.Add(Acquire(1, "a"));
     batch_.Add(Release(2, "b"));

@@ -122,11 +122,13 @@ TEST(CodecEncode, AcquireSaysHowTheLockIsWantedAndWhoGoesFirst) {
 TEST(CodecEncode, RenewAndReleaseNameTheGrantByItsToken) {
   const auto name = core::LockName::Encode("ns", "k");
   const uint64_t big = std::numeric_limits<uint64_t>::max();
-  const auto renew = Argv(core::StoreRenew{1, {{name, {}, 7, std::chrono::seconds(2), {1'700'000'000'000'000}}, {name, {}, big, {}, {}}}});
+  const auto renew = Argv(
+      core::StoreRenew{1, {{name, {}, 7, std::chrono::seconds(2), {1'700'000'000'000'000}}, {name, {}, big, {}, {}}}});
   const std::string owner(32, '0');
   EXPECT_THAT(std::vector(renew.begin() + 5, renew.end()),
               ElementsAre("2000", owner + ";7;2000;1700000000000000", owner + ";18446744073709551615;1;0"));
-  const auto usual = Argv(core::StoreRenew{1, {{name, {}, 7, std::chrono::seconds(2), {}}, {name, {}, big, std::chrono::seconds(2), {}}}});
+  const auto usual = Argv(
+      core::StoreRenew{1, {{name, {}, 7, std::chrono::seconds(2), {}}, {name, {}, big, std::chrono::seconds(2), {}}}});
   EXPECT_THAT(std::vector(usual.begin() + 5, usual.end()),
               ElementsAre("2000", "1;" + owner + ";7;", "1;" + owner + ";18446744073709551615;"));
   const auto release = Argv(core::StoreRelease{1, name, {}, 42, std::chrono::seconds(3)});
@@ -153,8 +155,8 @@ TEST(CodecDecode, Acquire) {
   const auto granted = Expect<core::AcquireGranted>(Decode(Verb::kAcquire, Array({":1", "5000", "42", "1000"})));
   EXPECT_EQ(granted.token, 42u);
   EXPECT_EQ(granted.since.us, 1000);
-  const auto queued =
-      Expect<core::AcquireQueued>(Decode(Verb::kAcquire, Array({":2", "5", ":3", ":900", ":4", ":900", HolderValue()})));
+  const auto queued = Expect<core::AcquireQueued>(
+      Decode(Verb::kAcquire, Array({":2", "5", ":3", ":900", ":4", ":900", HolderValue()})));
   EXPECT_EQ(queued.position, 3u);
   EXPECT_EQ(queued.queue_length, 4u);
   ASSERT_EQ(queued.holders.size(), 1u);
@@ -200,8 +202,8 @@ TEST(CodecDecode, GiveBack) {
   EXPECT_TRUE(Expect<core::GiveBackDone>(Decode(Verb::kRelease, Array({":7", "5", ""}))).was_holder);
   EXPECT_TRUE(Expect<core::GiveBackDone>(Decode(Verb::kRelease, Array({":7", "5", "look"}))).look);
   EXPECT_TRUE(Expect<core::GiveBackDone>(Decode(Verb::kRelease, Array({":7", "5", "blocked"}))).was_holder);
-  const auto next = Expect<core::GiveBackDone>(
-      Decode(Verb::kWithdraw, Array({":7", "5", "", kOwnerHex, "43", "5", "2000", "0", kOwnerHex, "44", "5", "2000", "0"})));
+  const auto next = Expect<core::GiveBackDone>(Decode(
+      Verb::kWithdraw, Array({":7", "5", "", kOwnerHex, "43", "5", "2000", "0", kOwnerHex, "44", "5", "2000", "0"})));
   ASSERT_EQ(next.next.size(), 2u);
   EXPECT_EQ(next.next[1].token, 44u);
   EXPECT_EQ(next.next[0].token, 43u);
@@ -218,8 +220,7 @@ TEST(CodecDecode, Tend) {
       Expect<core::TendDone>(Decode(Verb::kTend, Array({":11", "5", ":77", ":0", kOwnerHex, "43", "5", "2000", "0"})));
   ASSERT_EQ(tended.holders.size(), 1u);
   EXPECT_EQ(tended.holders[0].time_left, std::chrono::milliseconds(77));
-  const auto more =
-      Expect<core::TendDone>(Decode(Verb::kTend, Array({":11", "5", ":-2", ":1"})));
+  const auto more = Expect<core::TendDone>(Decode(Verb::kTend, Array({":11", "5", ":-2", ":1"})));
   EXPECT_TRUE(more.more);
   EXPECT_TRUE(more.holders.empty());
   EXPECT_TRUE(Expect<core::TendDone>(Decode(Verb::kTend, Array({":10", "5"}))).slot_was_gone);
@@ -283,8 +284,9 @@ TEST(CodecDecode, Notice) {
   EXPECT_EQ(block->since.us, 5);
   EXPECT_EQ(block->ttl, std::chrono::milliseconds(1500));
   for (const std::string bad :
-       {"", "ns/k", "ns/k\n", "ns/k\nx", "nsk\n5", "ns/k\n1;x", "ns/k\n1;2;3", "nsk\n0102;1;1;1;1", "ns/k\n0102030405060708090a0b0c0d0e0f10;0;5;1;1",
-        "ns/k\n0102030405060708090a0b0c0d0e0f10;1;5;1", "ns/k\n0102030405060708090a0b0c0d0e0f10;1;5;1;x"}) {
+       {"", "ns/k", "ns/k\n", "ns/k\nx", "nsk\n5", "ns/k\n1;x", "ns/k\n1;2;3", "nsk\n0102;1;1;1;1",
+        "ns/k\n0102030405060708090a0b0c0d0e0f10;0;5;1;1", "ns/k\n0102030405060708090a0b0c0d0e0f10;1;5;1",
+        "ns/k\n0102030405060708090a0b0c0d0e0f10;1;5;1;x"}) {
     EXPECT_FALSE(Codec::DecodeNotice(bad)) << bad;
   }
 }
@@ -298,8 +300,9 @@ TEST(CodecDecode, NoticeOfAChange) {
 }
 
 TEST(CodecDecode, WatchShowsTheLock) {
-  const auto done = Expect<core::WatchDone>(Decode(
-      Verb::kWatch, Array({":13", "5", "42", ":1", ":1", ":1", ":900", HolderValue(), kOwnerHex, "00000000000000b1;2000;0;s;1795;i"})));
+  const auto done =
+      Expect<core::WatchDone>(Decode(Verb::kWatch, Array({":13", "5", "42", ":1", ":1", ":1", ":900", HolderValue(),
+                                                          kOwnerHex, "00000000000000b1;2000;0;s;1795;i"})));
   EXPECT_EQ(done.view.last_token, 42u);
   ASSERT_EQ(done.view.holders.size(), 1u);
   EXPECT_EQ(done.view.holders[0].time_left, std::chrono::milliseconds(900));
@@ -315,8 +318,9 @@ TEST(CodecDecode, ForceNotice) {
   EXPECT_EQ(force.owner[0], 1);
   EXPECT_EQ(force.token, 43u);
   EXPECT_EQ(force.reason, "a;b\nc");
-  for (const std::string& bad : {std::string("ns/a\nforce;"), Cat("ns/a\nforce;", kOwnerHex), Cat("ns/a\nforce;", kOwnerHex, ";0;x"),
-                                 Cat("ns/a\nforce;", kOwnerHex, ";x;x"), std::string("ns/a\nforce;ab;1;x"), Cat("ns/a\nforce;", kOwnerHex, ";1")}) {
+  for (const std::string& bad : {std::string("ns/a\nforce;"), Cat("ns/a\nforce;", kOwnerHex),
+                                 Cat("ns/a\nforce;", kOwnerHex, ";0;x"), Cat("ns/a\nforce;", kOwnerHex, ";x;x"),
+                                 std::string("ns/a\nforce;ab;1;x"), Cat("ns/a\nforce;", kOwnerHex, ";1")}) {
     EXPECT_FALSE(Codec::DecodeNotice(bad)) << bad;
   }
 }
@@ -338,13 +342,14 @@ TEST(CodecDecode, Inspect) {
 
 // Whatever bytes arrive, they decode to something, without a crash, and never to more than they say.
 TEST(CodecDecode, SurvivesMutations) {
-  const std::string seeds[] = {Array({":1", "5000", "42", "1000"}),
-                               Array({":2", "5", ":3", ":900", ":4", ":900", HolderValue()}),
-                               Array({":12", "5", ":1", ":0", ":2"}),
-                               Array({":7", "5", "look", kOwnerHex, "43", "5", "2000", "0"}),
-                               Array({":11", "5", ":77", ":0", kOwnerHex, "43", "5", "2000", "0"}),
-                               Array({":13", "5", "42", ":1", ":1", ":1", ":900", HolderValue(), kOwnerHex, "b1;2000;0;x;5;i"}),
-                               "-ERR x\r\n"};
+  const std::string seeds[] = {
+      Array({":1", "5000", "42", "1000"}),
+      Array({":2", "5", ":3", ":900", ":4", ":900", HolderValue()}),
+      Array({":12", "5", ":1", ":0", ":2"}),
+      Array({":7", "5", "look", kOwnerHex, "43", "5", "2000", "0"}),
+      Array({":11", "5", ":77", ":0", kOwnerHex, "43", "5", "2000", "0"}),
+      Array({":13", "5", "42", ":1", ":1", ":1", ":900", HolderValue(), kOwnerHex, "b1;2000;0;x;5;i"}),
+      "-ERR x\r\n"};
   std::mt19937 random(20240611);
   const Codec codec = MakeCodec();
   for (int round = 0; round < 50'000; ++round) {

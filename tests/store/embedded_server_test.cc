@@ -48,7 +48,7 @@ std::string WriteScript(const TempDir& dir, std::string_view body) {
 TEST(EmbeddedServer, ServesOnAPrivateSocketAndLeavesNothing) {
   auto server = StartServer();
   const std::string dir = server->dir();
-  struct stat info {};
+  struct stat info{};
   ASSERT_EQ(stat(dir.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0700u);
   {

@@ -19,8 +19,7 @@ constexpr std::chrono::seconds kPatience{20};
 TestLoop::TestLoop() {
   uv_loop_init(&loop_);
   uv_timer_init(&loop_, &tick_);
-  uv_timer_start(
-      &tick_, [](uv_timer_t*) {}, 10, 10);
+  uv_timer_start(&tick_, [](uv_timer_t*) {}, 10, 10);
   uv_unref(reinterpret_cast<uv_handle_t*>(&tick_));
 }
 

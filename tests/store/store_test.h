@@ -62,10 +62,10 @@ class StoreTest : public testing::Test {
 // As lua/README.md grants them.
 inline const std::vector<std::string>& NeededRights() {
   static const auto* const kRights = new std::vector<std::string>{
-      "~dl:*",    "resetchannels", "&dl:*",  "-@all",   "+evalsha",    "+script|load", "+time",          "+get",
-      "+mget",    "+set",          "+del",   "+exists", "+type",       "+pexpire",     "+pexpireat", "+pttl",          "+zadd",
-      "+zrem",    "+zrange",       "+zcard", "+zrank",  "+hset",       "+hdel",        "+hlen",          "+hmget",
-      "+publish", "+subscribe",    "+ping",  "+scan",   "+config|get", "+info",        "+client|setname"};
+      "~dl:*",  "resetchannels", "&dl:*",      "-@all",   "+evalsha", "+script|load", "+time",      "+get",
+      "+mget",  "+set",          "+del",       "+exists", "+type",    "+pexpire",     "+pexpireat", "+pttl",
+      "+zadd",  "+zrem",         "+zrange",    "+zcard",  "+zrank",   "+hset",        "+hdel",      "+hlen",
+      "+hmget", "+publish",      "+subscribe", "+ping",   "+scan",    "+config|get",  "+info",      "+client|setname"};
   return *kRights;
 }
 

@@ -78,7 +78,7 @@ class BidiCall {
   }
 
   grpc::ClientContext context_;
-  std::unique_ptr<Operations> call_;  // after context_, which owns its memory
+  std::unique_ptr<Operations> call_;    // after context_, which owns its memory
   std::atomic<int> before_finish_ = 2;  // reading, and the owner
   grpc::Status status_;
   Reading read_{this};

@@ -91,8 +91,9 @@ void Guard::ReleaseAsync(ReleaseCallback callback) {
 
 std::optional<Refusal> Guard::Downgrade() {
   if (Core::OnLibraryThread()) {
-    return Refusal{.reason = RefusalReason::kWouldDeadlock,
-                   .message = "Downgrade waits for the broker and must not be called from a callback; use DowngradeAsync"};
+    return Refusal{
+        .reason = RefusalReason::kWouldDeadlock,
+        .message = "Downgrade waits for the broker and must not be called from a callback; use DowngradeAsync"};
   }
   struct {
     std::optional<Refusal> refusal;

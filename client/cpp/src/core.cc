@@ -52,8 +52,10 @@ thread_local Core* telling = nullptr;  // whose program this thread is telling s
 thread_local bool library_thread = false;
 
 Refusal ForkedRefusal() {
-  return {.reason = RefusalReason::kClientClosed,
-          .message = "this process was forked from the client's, which keeps the connection and the locks; make a Client here"};
+  return {
+      .reason = RefusalReason::kClientClosed,
+      .message =
+          "this process was forked from the client's, which keeps the connection and the locks; make a Client here"};
 }
 
 }  // namespace

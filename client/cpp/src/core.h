@@ -104,7 +104,8 @@ class Core : public std::enable_shared_from_this<Core> {
   int failures_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t armed_ns_ ABSL_GUARDED_BY(mu_) = kNever;
   bool closing_ ABSL_GUARDED_BY(mu_) = false;
-  std::vector<std::stop_source> to_stop_ ABSL_GUARDED_BY(mu_);  // by the thread: who looked and saw a lease end is not to
+  std::vector<std::stop_source> to_stop_
+      ABSL_GUARDED_BY(mu_);  // by the thread: who looked and saw a lease end is not to
   std::minstd_rand jitter_ ABSL_GUARDED_BY(mu_);
 };
 

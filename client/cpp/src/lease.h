@@ -69,9 +69,9 @@ struct Lease {
   uint64_t limited_by_seq = 0;   // the last ack that named it
   LockCallback callback;
   LeaseBelief belief;
-  std::stop_source stop{std::nostopstate};  // made when somebody asks for a token
+  std::stop_source stop{std::nostopstate};   // made when somebody asks for a token
   std::vector<std::stop_source> also_stops;  // others' that its end stops
-  std::string risk;  // the broker's words, while at_risk
+  std::string risk;                          // the broker's words, while at_risk
   std::string end_message;
 };
 

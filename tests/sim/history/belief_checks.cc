@@ -19,7 +19,9 @@ bool Accepted(const Index& index, const Tenure& tenure) {
 bool Forgotten(const Index& index, const Tenure& earlier, int64_t given_anew, int64_t believed_until) {
   for (const Forgetting& one : index.forgettings) {
     if (one.lock >= 0 && one.lock != earlier.lock) continue;
-    if (one.at >= index.BeganNotBefore(earlier) && one.at <= given_anew && believed_until <= one.at + index.TermsOf(earlier).ttl_ns) return true;
+    if (one.at >= index.BeganNotBefore(earlier) && one.at <= given_anew &&
+        believed_until <= one.at + index.TermsOf(earlier).ttl_ns)
+      return true;
   }
   return false;
 }
@@ -30,14 +32,15 @@ bool Excused(const Index& index, const Tenure& a, const Tenure& b, int64_t overl
   const auto as_first = [&](const Tenure& first, const Tenure& second) {
     return Accepted(index, first) || Forgotten(index, first, second.Began(), overlap_end);
   };
-  if (!index.sees_store && index.TokensMayRepeat(a.lock, kNotSeen, overlap_end)) return as_first(a, b) || as_first(b, a);
+  if (!index.sees_store && index.TokensMayRepeat(a.lock, kNotSeen, overlap_end))
+    return as_first(a, b) || as_first(b, a);
   const bool a_is_first = index.sees_store ? a.Began() <= b.Began() : a.token <= b.token;
   return a_is_first ? as_first(a, b) : as_first(b, a);
 }
 
 std::string Interval(const Report& report, const Tenure& tenure, const Belief& belief) {
-  return report.Lease(tenure.lease) + " (token " + std::to_string(tenure.token) + ") from " + Report::At(belief.from) + " to " +
-         Report::At(belief.until);
+  return report.Lease(tenure.lease) + " (token " + std::to_string(tenure.token) + ") from " + Report::At(belief.from) +
+         " to " + Report::At(belief.until);
 }
 
 // I1 among clients: a sweep over the intervals of each lock; few are open at a time.
@@ -62,7 +65,9 @@ void CheckOverlaps(const Index& index, Report& report) {
       }
       if (!report.Wants("I1")) return;
       report.Add("I1", lock, {earlier.lease, tenure.lease}, overlap_end,
-                 (permits > terms.limit && terms.kind == HoldKind::kPermit ? "more believed in permits of " : "two believed in ") + report.Lock(lock) + " for " + Report::Span(overlap_end - belief.from) + ": " +
+                 (permits > terms.limit && terms.kind == HoldKind::kPermit ? "more believed in permits of "
+                                                                           : "two believed in ") +
+                     report.Lock(lock) + " for " + Report::Span(overlap_end - belief.from) + ": " +
                      Interval(report, earlier, *other) + ", and " + Interval(report, tenure, belief));
     }
     open.push_back(&belief);
@@ -92,8 +97,8 @@ void CheckAgainstStore(const Index& index, const Tenure& tenure, Report& report)
 void CheckDowngradeHadReason(const Tenure& tenure, Report& report) {
   if (tenure.downgraded_unasked == kNotSeen) return;
   report.Add("I3", tenure.lock, {tenure.lease}, tenure.downgraded_unasked,
-             "the store made " + report.Lock(tenure.lock) + " SHARED at " + Report::At(tenure.downgraded_unasked) + ", but " +
-                 report.Lease(tenure.lease) + " had it EXCLUSIVE and had not asked for that");
+             "the store made " + report.Lock(tenure.lock) + " SHARED at " + Report::At(tenure.downgraded_unasked) +
+                 ", but " + report.Lease(tenure.lease) + " had it EXCLUSIVE and had not asked for that");
 }
 
 // I3 where nobody believes: a calm release has a reason that the client knows of.
@@ -101,7 +106,8 @@ void CheckReleaseHadReason(const Index& index, const Tenure& tenure, Report& rep
   const Fate& fate = index.fates[static_cast<size_t>(tenure.lease)];
   const LeaseTerms& terms = index.TermsOf(tenure);
   // Of several asked for together, what was taken first goes back when another is not to be had.
-  if (!index.history.calm || terms.detached || terms.max_hold_ns > 0 || (terms.together && tenure.told == kNotSeen)) return;
+  if (!index.history.calm || terms.detached || terms.max_hold_ns > 0 || (terms.together && tenure.told == kNotSeen))
+    return;
   if (tenure.freed == kNotSeen || tenure.how != FreedHow::kReleased) return;
   const bool let_go = (tenure.forced != kNotSeen && tenure.forced <= tenure.freed) ||
                       (tenure.ended != kNotSeen && tenure.ended <= tenure.freed) ||
@@ -110,8 +116,8 @@ void CheckReleaseHadReason(const Index& index, const Tenure& tenure, Report& rep
                       (fate.max_wait >= 0 && tenure.told == kNotSeen);
   if (let_go) return;
   report.Add("I3", tenure.lock, {tenure.lease}, tenure.freed,
-             "the store let " + report.Lock(tenure.lock) + " go by a release at " + Report::At(tenure.freed) + ", but " +
-                 report.Lease(tenure.lease) + " had neither released nor given it up");
+             "the store let " + report.Lock(tenure.lock) + " go by a release at " + Report::At(tenure.freed) +
+                 ", but " + report.Lease(tenure.lease) + " had neither released nor given it up");
 }
 
 // I1'
@@ -126,9 +132,9 @@ void CheckRegister(const Index& index, Report& report) {
     Best& seen = best[static_cast<size_t>(record.lock)];
     if (record.token < seen.token) {
       report.Add("I1'", record.lock, {seen.lease, record.lease}, record.at_ns,
-                 report.Lease(record.lease) + " wrote to " + report.Lock(record.lock) + " at " + Report::At(record.at_ns) +
-                     " with token " + std::to_string(record.token) + " after a write with token " +
-                     std::to_string(seen.token));
+                 report.Lease(record.lease) + " wrote to " + report.Lock(record.lock) + " at " +
+                     Report::At(record.at_ns) + " with token " + std::to_string(record.token) +
+                     " after a write with token " + std::to_string(seen.token));
     } else {
       seen = {record.token, record.lease};
     }
@@ -140,8 +146,8 @@ void CheckRegister(const Index& index, Report& report) {
     if (Accepted(index, tenure) || Forgotten(index, tenure, record.at_ns, record.at_ns)) continue;
     if (index.TokensMayRepeat(tenure.lock, kNotSeen, record.at_ns)) continue;
     report.Add("I1'", record.lock, {record.lease}, record.at_ns,
-               report.Lease(record.lease) + " wrote to " + report.Lock(record.lock) + " at " + Report::At(record.at_ns) +
-                   " while it believed, and was rejected");
+               report.Lease(record.lease) + " wrote to " + report.Lock(record.lock) + " at " +
+                   Report::At(record.at_ns) + " while it believed, and was rejected");
   }
 }
 

@@ -23,14 +23,17 @@ template <typename Counts>
 std::string Named(const Counts& counts, std::span<const std::string_view> names) {
   std::string text;
   for (size_t i = 0; i < counts.size(); ++i) {
-    if (counts[i] > 0) text += (text.empty() ? "" : ", ") + std::to_string(counts[i]) + " " + std::string(NameOf(names, static_cast<int64_t>(i)));
+    if (counts[i] > 0)
+      text += (text.empty() ? "" : ", ") + std::to_string(counts[i]) + " " +
+              std::string(NameOf(names, static_cast<int64_t>(i)));
   }
   return text.empty() ? "none" : text;
 }
 
 void Print(const char* name, const Spread& spread) {
   std::printf("%-11s %lld; median %s, 99 %% %s, longest %s\n", name, static_cast<long long>(spread.count),
-              Report::Span(spread.median).c_str(), Report::Span(spread.p99).c_str(), Report::Span(spread.longest).c_str());
+              Report::Span(spread.median).c_str(), Report::Span(spread.p99).c_str(),
+              Report::Span(spread.longest).c_str());
 }
 
 void Print(const Summary& summary) {
@@ -44,7 +47,8 @@ void Print(const Summary& summary) {
   std::printf("writes      %lld accepted, %lld rejected\n", static_cast<long long>(summary.writes),
               static_cast<long long>(summary.rejected_writes));
   std::printf("faults      %s\n", Named(summary.faults, FaultNames()).c_str());
-  if (summary.margin_min != kForEver) std::printf("margin      %s at least between beliefs\n", Report::Span(summary.margin_min).c_str());
+  if (summary.margin_min != kForEver)
+    std::printf("margin      %s at least between beliefs\n", Report::Span(summary.margin_min).c_str());
   Print("waits", summary.waits);
   Print("hand-offs", summary.hand_offs);
   Print("recoveries", summary.recoveries);
@@ -86,7 +90,8 @@ int Main(int argc, char** argv) {
   const std::vector<Violation> violations = CheckAll(history);
   const Summary summary = Summarize(history);
   Print(summary);
-  for (const Violation& violation : violations) std::printf("VIOLATION %s: %s\n", violation.invariant.c_str(), violation.story.c_str());
+  for (const Violation& violation : violations)
+    std::printf("VIOLATION %s: %s\n", violation.invariant.c_str(), violation.story.c_str());
   std::printf("%zu violations\n", violations.size());
   if (json) std::printf("%s\n", AsJson(summary, violations.size()).dump().c_str());
   return violations.empty() ? 0 : kViolated;

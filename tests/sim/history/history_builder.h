@@ -80,7 +80,9 @@ class HistoryBuilder {
     Add(at, RecordKind::kGranted, lease, {.token = token});
     Believes(at, lease, until);
   }
-  void Believes(int64_t at, int64_t lease, int64_t until) { Add(at, RecordKind::kBelieves, lease, {.until_ns = Ms(until)}); }
+  void Believes(int64_t at, int64_t lease, int64_t until) {
+    Add(at, RecordKind::kBelieves, lease, {.until_ns = Ms(until)});
+  }
   void Ended(int64_t at, int64_t lease, EndedWhy why = EndedWhy::kReleasing) {
     Add(at, RecordKind::kEnded, lease, {.code = static_cast<uint8_t>(why)});
   }
@@ -117,7 +119,8 @@ class HistoryBuilder {
     Holds(from, until, lease, token);
   }
 
-  void Fault(int64_t at, FaultKind kind, int64_t value = 0, const std::string& actor = "", const std::string& lock = "") {
+  void Fault(int64_t at, FaultKind kind, int64_t value = 0, const std::string& actor = "",
+             const std::string& lock = "") {
     Add(at, RecordKind::kFault, -1,
         {.code = static_cast<uint8_t>(kind),
          .actor = actor.empty() ? -1 : ActorNumber(actor),

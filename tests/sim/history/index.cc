@@ -51,11 +51,13 @@ bool Index::Fits(const Record& record) {
 void Index::Read(const Record& record, int32_t number) {
   Fate* fate = record.kind < RecordKind::kFault ? &fates[static_cast<size_t>(record.lease)] : nullptr;
   switch (record.kind) {
-    case RecordKind::kAsked: return ReadAsked(record, *fate);
+    case RecordKind::kAsked:
+      return ReadAsked(record, *fate);
     case RecordKind::kGaveUp:
       fate->gave_up = record.at_ns;
       return Answer(*fate, record.at_ns);
-    case RecordKind::kRefused: return Answer(*fate, record.at_ns);
+    case RecordKind::kRefused:
+      return Answer(*fate, record.at_ns);
     case RecordKind::kGranted: {
       Answer(*fate, record.at_ns);
       Tenure& tenure = TenureOf(record);
@@ -64,10 +66,13 @@ void Index::Read(const Record& record, int32_t number) {
       fate->told = static_cast<int32_t>(&tenure - tenures.data());
       return;
     }
-    case RecordKind::kBelieves: return ReadBelief(record, *fate);
-    case RecordKind::kEnded: return ReadEnded(record, *fate);
+    case RecordKind::kBelieves:
+      return ReadBelief(record, *fate);
+    case RecordKind::kEnded:
+      return ReadEnded(record, *fate);
     case RecordKind::kReleased:
-      if (static_cast<core::ReleaseOutcome>(record.code) == core::ReleaseOutcome::kReleased) fate->released = record.at_ns;
+      if (static_cast<core::ReleaseOutcome>(record.code) == core::ReleaseOutcome::kReleased)
+        fate->released = record.at_ns;
       return;
     case RecordKind::kWrote: {
       if (record.code != 0 || fate->told < 0) return;
@@ -81,7 +86,9 @@ void Index::Read(const Record& record, int32_t number) {
       if (fate->yielded == kNotSeen) fate->yielded = record.at_ns;
       return;
     case RecordKind::kQueued:
-    case RecordKind::kUnqueued: sees_store = true; return;
+    case RecordKind::kUnqueued:
+      sees_store = true;
+      return;
     case RecordKind::kTook: {
       sees_store = true;
       Tenure& tenure = TenureOf(record);
@@ -112,11 +119,19 @@ void Index::Read(const Record& record, int32_t number) {
       }
       return;
     }
-    case RecordKind::kFault: return ReadFault(record);
-    case RecordKind::kForgot: forgettings.push_back({record.at_ns, record.lock}); return;
-    case RecordKind::kHealed: healed = std::min(healed, record.at_ns); return;
-    case RecordKind::kQuiet: quiet = std::min(quiet, record.at_ns); return;
-    case RecordKind::kLeft: return;
+    case RecordKind::kFault:
+      return ReadFault(record);
+    case RecordKind::kForgot:
+      forgettings.push_back({record.at_ns, record.lock});
+      return;
+    case RecordKind::kHealed:
+      healed = std::min(healed, record.at_ns);
+      return;
+    case RecordKind::kQuiet:
+      quiet = std::min(quiet, record.at_ns);
+      return;
+    case RecordKind::kLeft:
+      return;
   }
 }
 
@@ -128,7 +143,8 @@ void Index::ReadAsked(const Record& record, Fate& fate) {
 
 void Index::ReadBelief(const Record& record, Fate& fate) {
   if (fate.told < 0) {
-    if (contradiction.empty()) contradiction = "lease " + std::to_string(record.lease) + " is believed in before it is told";
+    if (contradiction.empty())
+      contradiction = "lease " + std::to_string(record.lease) + " is believed in before it is told";
     return;
   }
   Tenure& tenure = tenures[static_cast<size_t>(fate.told)];
@@ -204,8 +220,10 @@ bool Index::MayBeDeaf(int32_t lock, int64_t from, int64_t until) const {
       case FaultKind::kClientPaused:
       case FaultKind::kClientClock:
       case FaultKind::kStoreFull:
-      case FaultKind::kScriptsFlushed: continue;
-      default: break;
+      case FaultKind::kScriptsFlushed:
+        continue;
+      default:
+        break;
     }
     if (trouble.until + Aftermath() >= from) return true;
   }

@@ -34,7 +34,7 @@ struct Tenure {
   FreedHow how = FreedHow::kReleased;
   int64_t downgraded = kNotSeen;  // SHARED from then on, as its client wished
   int64_t downgraded_unasked = kNotSeen;
-  int64_t forced = kNotSeen;      // an administrator took it from then on
+  int64_t forced = kNotSeen;     // an administrator took it from then on
   int64_t came_back = kNotSeen;  // believed in again after its end
   int told_times = 0;
   int32_t next = -1;  // of the same lease
@@ -53,7 +53,7 @@ struct Fate {
   int64_t yielded = kNotSeen;   // it counts on being alone no more
   int32_t first = -1;           // tenures
   int32_t last = -1;
-  int32_t told = -1;            // the tenure it was last told of
+  int32_t told = -1;  // the tenure it was last told of
 };
 
 struct Belief {
@@ -88,11 +88,11 @@ class Index {
   explicit Index(const History& history);
 
   const History& history;
-  std::string contradiction;  // why this is no history; nothing else is valid then
-  std::vector<Fate> fates;         // by lease
-  std::vector<Tenure> tenures;     // in the order of their first sight
-  std::vector<Belief> beliefs;     // by lock, then from; of one tenure they never overlap
-  std::vector<Trouble> troubles;   // by from
+  std::string contradiction;      // why this is no history; nothing else is valid then
+  std::vector<Fate> fates;        // by lease
+  std::vector<Tenure> tenures;    // in the order of their first sight
+  std::vector<Belief> beliefs;    // by lock, then from; of one tenure they never overlap
+  std::vector<Trouble> troubles;  // by from
   std::vector<Forgetting> forgettings;
   std::vector<Wrong> wronged;
   bool sees_store = false;

@@ -24,23 +24,34 @@ struct CodeField {
 
 CodeField CodeOf(RecordKind kind) {
   switch (kind) {
-    case RecordKind::kRefused: return {"reason", RefusalNames()};
-    case RecordKind::kEnded: return {"why", EndedNames()};
-    case RecordKind::kReleased: return {"outcome", ReleaseNames()};
-    case RecordKind::kFreed: return {"how", FreedNames()};
-    case RecordKind::kFault: return {"fault", FaultNames()};
-    default: return {};
+    case RecordKind::kRefused:
+      return {"reason", RefusalNames()};
+    case RecordKind::kEnded:
+      return {"why", EndedNames()};
+    case RecordKind::kReleased:
+      return {"outcome", ReleaseNames()};
+    case RecordKind::kFreed:
+      return {"how", FreedNames()};
+    case RecordKind::kFault:
+      return {"fault", FaultNames()};
+    default:
+      return {};
   }
 }
 
 // The field that is a record's `value`.
 const char* ValueField(RecordKind kind) {
   switch (kind) {
-    case RecordKind::kAsked: return "max_wait";
-    case RecordKind::kQueued: return "arrival";
-    case RecordKind::kFault: return "lasts";
-    case RecordKind::kLeft: return "count";
-    default: return nullptr;
+    case RecordKind::kAsked:
+      return "max_wait";
+    case RecordKind::kQueued:
+      return "arrival";
+    case RecordKind::kFault:
+      return "lasts";
+    case RecordKind::kLeft:
+      return "count";
+    default:
+      return nullptr;
   }
 }
 
@@ -185,16 +196,24 @@ void HistoryReader::CloseLeasesOf(const Died& died, std::vector<Record>& closed)
   enum class State : uint8_t { kNone, kAsking, kHeld };
   std::map<int64_t, State> open;
   for (const Record& record : history_.records) {
-    if (record.lease < 0 || record.at_ns > died.at_ns || history_.leases[static_cast<size_t>(record.lease)].client != died.actor) {
+    if (record.lease < 0 || record.at_ns > died.at_ns ||
+        history_.leases[static_cast<size_t>(record.lease)].client != died.actor) {
       continue;
     }
     switch (record.kind) {
-      case RecordKind::kAsked: open[record.lease] = State::kAsking; break;
-      case RecordKind::kGranted: open[record.lease] = State::kHeld; break;
+      case RecordKind::kAsked:
+        open[record.lease] = State::kAsking;
+        break;
+      case RecordKind::kGranted:
+        open[record.lease] = State::kHeld;
+        break;
       case RecordKind::kGaveUp:
       case RecordKind::kRefused:
-      case RecordKind::kEnded: open.erase(record.lease); break;
-      default: break;
+      case RecordKind::kEnded:
+        open.erase(record.lease);
+        break;
+      default:
+        break;
     }
   }
   for (const auto& [lease, state] : open) {
@@ -243,17 +262,20 @@ json ObjectOf(const History& history, const Record& record) {
   if (record.actor >= 0) {
     const Actor& actor = history.actors[static_cast<size_t>(record.actor)];
     object["actor"] = actor.name;
-    if (actor.kind != Actor::Kind::kClient) object["actor_kind"] = NameOf(ActorKindNames(), static_cast<int64_t>(actor.kind));
+    if (actor.kind != Actor::Kind::kClient)
+      object["actor_kind"] = NameOf(ActorKindNames(), static_cast<int64_t>(actor.kind));
   }
   if (record.lock >= 0) object["lock"] = history.locks[static_cast<size_t>(record.lock)];
   if (record.lease >= 0) object["lease"] = std::to_string(record.lease);
-  if (const CodeField code = CodeOf(record.kind); code.field != nullptr) object[code.field] = NameOf(code.names, record.code);
+  if (const CodeField code = CodeOf(record.kind); code.field != nullptr)
+    object[code.field] = NameOf(code.names, record.code);
   if (const char* value = ValueField(record.kind)) object[value] = record.value;
   if (HasToken(record.kind)) object["token"] = record.token;
   if (record.kind == RecordKind::kBelieves) object["until"] = record.until_ns;
   if (record.kind == RecordKind::kWrote) object["accepted"] = record.code != 0;
   if (record.kind == RecordKind::kEnded && record.value > 0) object["lost"] = NameOf(LostNames(), record.value - 1);
-  if (record.kind == RecordKind::kLeft && record.note >= 0) object["what"] = history.notes[static_cast<size_t>(record.note)];
+  if (record.kind == RecordKind::kLeft && record.note >= 0)
+    object["what"] = history.notes[static_cast<size_t>(record.note)];
   if (record.kind == RecordKind::kAsked) object.update(TermsOf(history.leases[static_cast<size_t>(record.lease)]));
   return object;
 }

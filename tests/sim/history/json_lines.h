@@ -41,7 +41,8 @@ class HistoryReader {
   };
   class Line;
 
-  int32_t Number(std::map<std::string, int32_t, std::less<>>& numbers, std::vector<std::string>& names, const std::string& name);
+  int32_t Number(std::map<std::string, int32_t, std::less<>>& numbers, std::vector<std::string>& names,
+                 const std::string& name);
   int32_t ActorNumber(const std::string& name, Actor::Kind kind);
   int64_t LeaseNumber(const std::string& name);
   void ReadLine(const std::string& text);

@@ -52,11 +52,13 @@ class Waits {
         Follow(record, RecordKind::kBelieves, RecordKind::kEnded, use);
       }
       const Fate& fate = index_.fates[static_cast<size_t>(record.lease)];
-      if (record.kind == RecordKind::kAsked && began_) starts_[static_cast<size_t>(record.lease)] = {record.at_ns, use.HeldUntil(record.at_ns), use.grants};
+      if (record.kind == RecordKind::kAsked && began_)
+        starts_[static_cast<size_t>(record.lease)] = {record.at_ns, use.HeldUntil(record.at_ns), use.grants};
       if (fate.answered == record.at_ns) Judge(record.lease, record.at_ns);
     }
     for (size_t lease = 0; lease < starts_.size(); ++lease) {
-      if (index_.fates[lease].answered == kNotSeen) Judge(static_cast<int64_t>(lease), std::min(index_.end, index_.quiet));
+      if (index_.fates[lease].answered == kNotSeen)
+        Judge(static_cast<int64_t>(lease), std::min(index_.end, index_.quiet));
     }
   }
 
@@ -65,7 +67,8 @@ class Waits {
     began_ = true;
     for (size_t lease = 0; lease < starts_.size(); ++lease) {
       const Fate& fate = index_.fates[lease];
-      if (fate.asked == kNotSeen || fate.asked > from_ || (fate.answered != kNotSeen && fate.answered < from_)) continue;
+      if (fate.asked == kNotSeen || fate.asked > from_ || (fate.answered != kNotSeen && fate.answered < from_))
+        continue;
       const Use& use = uses_[static_cast<size_t>(index_.history.leases[lease].lock)];
       starts_[lease] = {std::max(from_, fate.asked), use.HeldUntil(from_), use.grants};
     }
@@ -101,9 +104,9 @@ class Waits {
     const int64_t most = (use.grants - start.grants + 1) * hand_over;
     if (idle <= most) return;
     report_.Add("I11", terms.lock, {lease}, at,
-                report_.Lease(lease) + " waited for " + report_.Lock(terms.lock) + " from " + Report::At(start.at) + " to " +
-                    Report::At(at) + " although nothing was broken and nobody held it for " + Report::Span(idle) +
-                    " of that time, at most " + Report::Span(most) + " expected");
+                report_.Lease(lease) + " waited for " + report_.Lock(terms.lock) + " from " + Report::At(start.at) +
+                    " to " + Report::At(at) + " although nothing was broken and nobody held it for " +
+                    Report::Span(idle) + " of that time, at most " + Report::Span(most) + " expected");
   }
 
   const Index& index_;

@@ -21,7 +21,8 @@ Costs CostsOf(FaultKind kind) {
   switch (kind) {
     case FaultKind::kClientKilled:
     case FaultKind::kClientPaused:
-    case FaultKind::kClientClock: return Costs::kItsOwn;
+    case FaultKind::kClientClock:
+      return Costs::kItsOwn;
     case FaultKind::kBrokerKilled:
     case FaultKind::kBrokerPaused:
     case FaultKind::kBrokerDrained:
@@ -31,18 +32,21 @@ Costs CostsOf(FaultKind kind) {
     case FaultKind::kLinkReset:
     case FaultKind::kLinkSlow:
     case FaultKind::kLinkSilent:
-    case FaultKind::kLinkOneWay: return Costs::kAny;
+    case FaultKind::kLinkOneWay:
+      return Costs::kAny;
     case FaultKind::kStoreRestarted:
     case FaultKind::kStoreEmptied:
     case FaultKind::kKeyDeleted:
     case FaultKind::kStoreClock:
-    case FaultKind::kFailover: return Costs::kKeys;
+    case FaultKind::kFailover:
+      return Costs::kKeys;
     // Renewals and releases pass a full store, scripts are loaded again, and who holds needs no notice.
     case FaultKind::kStoreFull:
     case FaultKind::kScriptsFlushed:
     case FaultKind::kChannelLost:
     case FaultKind::kNoticesLost:
-    case FaultKind::kCount: break;
+    case FaultKind::kCount:
+      break;
   }
   return Costs::kNothing;
 }
@@ -60,12 +64,15 @@ bool Explains(const Index& index, const Trouble& trouble, const Tenure& loss) {
   if (trouble.lock >= 0 && trouble.lock != loss.lock) return false;
   const Costs costs = CostsOf(trouble.kind);
   switch (static_cast<core::LostReason>(loss.lost_reason)) {
-    case core::LostReason::kDrained: return trouble.kind == FaultKind::kBrokerDrained;
-    case core::LostReason::kForced: return false;
+    case core::LostReason::kDrained:
+      return trouble.kind == FaultKind::kBrokerDrained;
+    case core::LostReason::kForced:
+      return false;
     case core::LostReason::kTaken:
       if (!terms.detached) return costs == Costs::kKeys;
       break;
-    default: break;
+    default:
+      break;
   }
   return costs == Costs::kAny || costs == Costs::kKeys || (costs == Costs::kItsOwn && trouble.actor == terms.client);
 }
@@ -92,8 +99,8 @@ bool ByForce(const Tenure& loss) {
 }  // namespace
 
 bool IsLoss(const Tenure& tenure) {
-  return tenure.ended != kNotSeen && (tenure.why == EndedWhy::kLost || tenure.why == EndedWhy::kDeadline ||
-                                      tenure.why == EndedWhy::kStreamBroke);
+  return tenure.ended != kNotSeen &&
+         (tenure.why == EndedWhy::kLost || tenure.why == EndedWhy::kDeadline || tenure.why == EndedWhy::kStreamBroke);
 }
 
 bool IsJustified(const Index& index, const Tenure& loss) {

@@ -21,7 +21,8 @@ Names KindNames() {
 }
 
 Names EndedNames() {
-  static constexpr std::array<std::string_view, 5> kNames = {"releasing", "lost", "stream_broke", "deadline", "client_died"};
+  static constexpr std::array<std::string_view, 5> kNames = {"releasing", "lost", "stream_broke", "deadline",
+                                                             "client_died"};
   static_assert(static_cast<size_t>(EndedWhy::kClientDied) + 1 == kNames.size());
   return kNames;
 }
@@ -34,8 +35,8 @@ Names FreedNames() {
 
 Names FaultNames() {
   static constexpr std::array<std::string_view, static_cast<size_t>(FaultKind::kCount)> kNames = {
-      "client_killed", "client_paused", "client_clock",    "broker_killed", "broker_paused",   "broker_drained",
-      "broker_clock",  "store_paused",  "store_restarted", "store_emptied", "key_deleted",     "store_clock",
+      "client_killed", "client_paused", "client_clock",    "broker_killed",   "broker_paused", "broker_drained",
+      "broker_clock",  "store_paused",  "store_restarted", "store_emptied",   "key_deleted",   "store_clock",
       "store_full",    "store_refuses", "failover",        "scripts_flushed", "link_reset",    "link_slow",
       "link_silent",   "link_one_way",  "channel_lost",    "notices_lost"};
   return kNames;
@@ -43,9 +44,10 @@ Names FaultNames() {
 
 Names RefusalNames() {
   static constexpr std::array<std::string_view, core::kRefusalReasonCount> kNames = {
-      "LOCK_HELD",        "WAIT_TIMEOUT",    "LEASE_LOST",    "NOT_HOLDER",     "LIMIT_MISMATCH",    "FOREIGN_KEY",
-      "INVALID_ARGUMENT", "NOT_SUPPORTED",   "QUOTA_EXCEEDED", "STORE_FULL",    "STORE_UNAVAILABLE", "QUORUM_NOT_REACHED",
-      "DRAINING",         "UNAUTHENTICATED", "PERMISSION_DENIED", "CANCELLED"};
+      "LOCK_HELD",      "WAIT_TIMEOUT",    "LEASE_LOST",        "NOT_HOLDER",
+      "LIMIT_MISMATCH", "FOREIGN_KEY",     "INVALID_ARGUMENT",  "NOT_SUPPORTED",
+      "QUOTA_EXCEEDED", "STORE_FULL",      "STORE_UNAVAILABLE", "QUORUM_NOT_REACHED",
+      "DRAINING",       "UNAUTHENTICATED", "PERMISSION_DENIED", "CANCELLED"};
   return kNames;
 }
 
@@ -56,8 +58,8 @@ Names ReleaseNames() {
 }
 
 Names LostNames() {
-  static constexpr std::array<std::string_view, core::kLostReasonCount> kNames = {"EXPIRED", "TAKEN", "FORCED", "MAX_HOLD",
-                                                                                "DRAINED"};
+  static constexpr std::array<std::string_view, core::kLostReasonCount> kNames = {"EXPIRED", "TAKEN", "FORCED",
+                                                                                  "MAX_HOLD", "DRAINED"};
   return kNames;
 }
 

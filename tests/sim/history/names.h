@@ -14,13 +14,13 @@ namespace distlock::sim {
 
 // By the value of the enumeration. Those of RecordKind are the words of history.h without the k.
 std::span<const std::string_view> KindNames();
-std::span<const std::string_view> EndedNames();     // EndedWhy
-std::span<const std::string_view> FreedNames();     // FreedHow
-std::span<const std::string_view> FaultNames();     // FaultKind
-std::span<const std::string_view> RefusalNames();   // core::RefusalReason, as on the wire
-std::span<const std::string_view> ReleaseNames();   // core::ReleaseOutcome
-std::span<const std::string_view> LostNames();      // core::LostReason
-std::span<const std::string_view> ActorKindNames(); // Actor::Kind
+std::span<const std::string_view> EndedNames();      // EndedWhy
+std::span<const std::string_view> FreedNames();      // FreedHow
+std::span<const std::string_view> FaultNames();      // FaultKind
+std::span<const std::string_view> RefusalNames();    // core::RefusalReason, as on the wire
+std::span<const std::string_view> ReleaseNames();    // core::ReleaseOutcome
+std::span<const std::string_view> LostNames();       // core::LostReason
+std::span<const std::string_view> ActorKindNames();  // Actor::Kind
 
 inline std::string_view NameOf(std::span<const std::string_view> names, int64_t value) {
   return value >= 0 && value < static_cast<int64_t>(names.size()) ? names[static_cast<size_t>(value)] : "?";

@@ -7,7 +7,7 @@ namespace {
 // ann gives up at 1000, as the connection of her broker breaks; what that had asked for is granted at `took`, free at
 // `freed`.
 HistoryBuilder TakenForNobody(int64_t took, int64_t freed,
-                               const Terms& terms = {.ttl = 20000, .freed_by_promise = true}) {
+                              const Terms& terms = {.ttl = 20000, .freed_by_promise = true}) {
   HistoryBuilder b;
   b.Raw().give_back_ns = Ms(3000);
   b.Raw().actors.push_back({Actor::Kind::kBroker, "broker"});

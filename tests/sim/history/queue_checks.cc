@@ -38,12 +38,23 @@ class StoreQueues {
     for (size_t i = 0; i < records.size(); ++i) {
       const Record& record = records[i];
       switch (record.kind) {
-        case RecordKind::kQueued: Queue(record); break;
-        case RecordKind::kUnqueued: Leave(record); break;
-        case RecordKind::kTook: Take(record, i); break;
-        case RecordKind::kFreed: Free(record); break;
-        case RecordKind::kDowngraded: Downgrade(record); break;
-        default: break;
+        case RecordKind::kQueued:
+          Queue(record);
+          break;
+        case RecordKind::kUnqueued:
+          Leave(record);
+          break;
+        case RecordKind::kTook:
+          Take(record, i);
+          break;
+        case RecordKind::kFreed:
+          Free(record);
+          break;
+        case RecordKind::kDowngraded:
+          Downgrade(record);
+          break;
+        default:
+          break;
       }
     }
     for (size_t lock = 0; lock < locks_.size(); ++lock) {
@@ -78,7 +89,8 @@ class StoreQueues {
   // A lease may have two places, one of them through a stream that is gone; that one goes first.
   void Leave(const Record& record) {
     std::vector<Place>& queue = locks_[static_cast<size_t>(record.lock)].queue;
-    const auto place = std::find_if(queue.begin(), queue.end(), [&](const Place& one) { return one.lease == record.lease; });
+    const auto place =
+        std::find_if(queue.begin(), queue.end(), [&](const Place& one) { return one.lease == record.lease; });
     if (place != queue.end()) queue.erase(place);
     LockState& lock = locks_[static_cast<size_t>(record.lock)];
     lock.free_since = std::max(lock.free_since, record.at_ns);
@@ -146,9 +158,9 @@ class StoreQueues {
       if (place.lease == record.lease || place.arrival >= own || Excused(record, number, place)) continue;
       if (newcomer && MayBarge(terms, place, record.at_ns)) continue;
       report_.Add("I4", record.lock, {place.lease, record.lease}, record.at_ns,
-                  report_.Lease(record.lease) + " got " + report_.Lock(record.lock) + " before " + report_.Lease(place.lease) +
-                      ", which was number " + std::to_string(place.arrival) + " in the queue" +
-                      (own == kUnplaced ? std::string() : " and it number " + std::to_string(own)));
+                  report_.Lease(record.lease) + " got " + report_.Lock(record.lock) + " before " +
+                      report_.Lease(place.lease) + ", which was number " + std::to_string(place.arrival) +
+                      " in the queue" + (own == kUnplaced ? std::string() : " and it number " + std::to_string(own)));
     }
   }
 
@@ -194,8 +206,9 @@ class StoreQueues {
       const int64_t due = std::max({free, place.since, index_.TroubledUntil(at)}) + index_.Slack(at);
       if (at <= due) continue;
       report_.Add("I5", number, {place.lease}, at,
-                  report_.Lock(number) + " was free from " + Report::At(std::max(lock.free_since, place.since)) + " on, " +
-                      report_.Lease(place.lease) + " was waiting, and it was " + how + " at " + Report::At(at));
+                  report_.Lock(number) + " was free from " + Report::At(std::max(lock.free_since, place.since)) +
+                      " on, " + report_.Lease(place.lease) + " was waiting, and it was " + how + " at " +
+                      Report::At(at));
       return;
     }
   }
@@ -215,7 +228,8 @@ void CheckFairness(const Index& index, Report& report) {
       const LeaseTerms& terms = index.history.leases[static_cast<size_t>(record.lease)];
       // A detached request that is repeated may lose its place with the call that it gave up.
       // Of several locks that are asked for together, each is queued for when those before it are there.
-      if (!terms.detached && !terms.together && record.value < 0) waiting[static_cast<size_t>(record.lock)].push_back(record.lease);
+      if (!terms.detached && !terms.together && record.value < 0)
+        waiting[static_cast<size_t>(record.lock)].push_back(record.lease);
     }
     if (record.kind != RecordKind::kGranted) continue;
     std::vector<int64_t>& others = waiting[static_cast<size_t>(record.lock)];
@@ -232,17 +246,19 @@ void CheckFairness(const Index& index, Report& report) {
     if (terms.preferred || terms.adaptive) continue;
     // Neighbours are served together, and hear of it each in its time.
     const int64_t other = index.fates[static_cast<size_t>(first)].answered;
-    if (MayShare(terms, index.TermsOf(first)) && other != kNotSeen && other <= record.at_ns + index.Slack(record.at_ns)) continue;
+    if (MayShare(terms, index.TermsOf(first)) && other != kNotSeen && other <= record.at_ns + index.Slack(record.at_ns))
+      continue;
     report.Add("I4", record.lock, {first, record.lease}, record.at_ns,
-               report.Lease(record.lease) + " asked for " + report.Lock(record.lock) + " " + Report::Span(asked - since) +
-                   " after " + report.Lease(first) + " had, and got it first");
+               report.Lease(record.lease) + " asked for " + report.Lock(record.lock) + " " +
+                   Report::Span(asked - since) + " after " + report.Lease(first) + " had, and got it first");
   }
 }
 
 // I5 as clients see it, where the store cannot be seen: from the end of all belief to the next grant.
 class ClientQueues {
  public:
-  ClientQueues(const Index& index, Report& report) : index_(index), report_(report), locks_(index.history.locks.size()) {}
+  ClientQueues(const Index& index, Report& report)
+      : index_(index), report_(report), locks_(index.history.locks.size()) {}
 
   void Run() {
     for (const Belief& belief : index_.beliefs) Occupy(belief);
@@ -305,12 +321,13 @@ class ClientQueues {
       const LeaseTerms& terms = index_.TermsOf(tenure);
       last = tenure.lease;
       const bool confirmed = index_.fates[static_cast<size_t>(last)].released != kNotSeen;
-      if (!confirmed) due += terms.lock_delay_ns + index_.history.validity_ns + (terms.freed_by_promise ? 0 : terms.ttl_ns);
+      if (!confirmed)
+        due += terms.lock_delay_ns + index_.history.validity_ns + (terms.freed_by_promise ? 0 : terms.ttl_ns);
     }
     if (end <= due) return true;
     report_.Add("I5", index_.history.leases[static_cast<size_t>(lease)].lock, {lease, last}, end,
-                "nobody believed in " + report_.Lock(index_.history.leases[static_cast<size_t>(lease)].lock) + " from " +
-                    Report::At(free) + " to " + Report::At(end) + " while " + report_.Lease(lease) +
+                "nobody believed in " + report_.Lock(index_.history.leases[static_cast<size_t>(lease)].lock) +
+                    " from " + Report::At(free) + " to " + Report::At(end) + " while " + report_.Lease(lease) +
                     " was waiting for it; that should have ended at " + Report::At(due));
     return false;
   }

@@ -22,8 +22,10 @@ bool LeavesBrokersWell(FaultKind kind) {
     case FaultKind::kLinkReset:
     case FaultKind::kChannelLost:
     case FaultKind::kNoticesLost:
-    case FaultKind::kScriptsFlushed: return true;
-    default: return false;
+    case FaultKind::kScriptsFlushed:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -59,7 +61,8 @@ Bound BoundOf(const Index& index, const Tenure& tenure, int64_t freed) {
   const Fate& fate = index.fates[static_cast<size_t>(tenure.lease)];
   const int64_t over = std::max({tenure.took, tenure.took_again, tenure.until, std::min(tenure.ended, freed)});
   const int64_t slack = index.Slack(freed);
-  if (terms.together && tenure.told == kNotSeen && fate.answered == kNotSeen) return {freed, "while others are waited for"};
+  if (terms.together && tenure.told == kNotSeen && fate.answered == kNotSeen)
+    return {freed, "while others are waited for"};
   if (index.history.calm && !terms.detached && tenure.told == kNotSeen && fate.answered != kNotSeen) {
     // Its broker may have told a client that had just left, and keeps that promise.
     const int64_t promise = (terms.freed_by_promise ? index.history.validity_ns : terms.ttl_ns) + terms.lock_delay_ns;
@@ -79,7 +82,8 @@ Bound BoundOf(const Index& index, const Tenure& tenure, int64_t freed) {
   const bool client_left = tenure.ended != kNotSeen && tenure.why != EndedWhy::kLost;
   if (terms.freed_by_promise && client_left && index.TroubledUntil(freed, terms.client) <= over) {
     const int64_t heard = tenure.why == EndedWhy::kClientDied ? index.DeathHeard(terms.client, tenure.ended) : over;
-    return {std::max(over, heard) + index.history.validity_ns + terms.lock_delay_ns + slack, "a validity and its lock_delay after its client's end"};
+    return {std::max(over, heard) + index.history.validity_ns + terms.lock_delay_ns + slack,
+            "a validity and its lock_delay after its client's end"};
   }
   if (terms.freed_by_promise && tenure.told == kNotSeen && fate.answered != kNotSeen) {
     const int64_t reconnected = ReconnectedAt(index, terms, fate.asked, freed);
@@ -106,10 +110,10 @@ void CheckRecovery(const Index& index, Report& report) {
     const Bound bound = BoundOf(index, tenure, freed);
     if (freed <= bound.at) continue;
     report.Add("I7", tenure.lock, {tenure.lease}, freed,
-               "nobody believed that " + report.Lease(tenure.lease) + " (token " + std::to_string(tenure.token) + ") has " +
-                   report.Lock(tenure.lock) + " after " +
-                   Report::At(std::max(tenure.took, tenure.until)) + "; it should have been free at " + Report::At(bound.at) +
-                   ", " + bound.why + ", but was " + (never ? "never" : "only at " + Report::At(freed)));
+               "nobody believed that " + report.Lease(tenure.lease) + " (token " + std::to_string(tenure.token) +
+                   ") has " + report.Lock(tenure.lock) + " after " + Report::At(std::max(tenure.took, tenure.until)) +
+                   "; it should have been free at " + Report::At(bound.at) + ", " + bound.why + ", but was " +
+                   (never ? "never" : "only at " + Report::At(freed)));
   }
 }
 

@@ -66,12 +66,17 @@ void Report::Add(const char* invariant, int32_t lock, std::initializer_list<int6
 
 bool Report::Matters(const Record& record, int32_t lock, const std::vector<int64_t>& leases, int64_t since) const {
   switch (record.kind) {
-    case RecordKind::kFault: return record.at_ns >= since - std::min(since, kFaultsBefore) && (record.lock < 0 || record.lock == lock);
-    case RecordKind::kForgot: return record.at_ns >= since && (record.lock < 0 || record.lock == lock);
+    case RecordKind::kFault:
+      return record.at_ns >= since - std::min(since, kFaultsBefore) && (record.lock < 0 || record.lock == lock);
+    case RecordKind::kForgot:
+      return record.at_ns >= since && (record.lock < 0 || record.lock == lock);
     case RecordKind::kHealed:
-    case RecordKind::kQuiet: return record.at_ns >= since;
-    case RecordKind::kLeft: return false;
-    default: return std::find(leases.begin(), leases.end(), record.lease) != leases.end();
+    case RecordKind::kQuiet:
+      return record.at_ns >= since;
+    case RecordKind::kLeft:
+      return false;
+    default:
+      return std::find(leases.begin(), leases.end(), record.lease) != leases.end();
   }
 }
 
@@ -102,8 +107,8 @@ std::string Report::Lease(int64_t lease) const {
   if (lease < 0) return "nobody";
   const LeaseTerms& terms = index_.history.leases[static_cast<size_t>(lease)];
   const bool known = terms.client >= 0 && terms.client < static_cast<int32_t>(index_.history.actors.size());
-  return (known ? index_.history.actors[static_cast<size_t>(terms.client)].name : std::string("a client")) + "'s lease " +
-         std::to_string(lease);
+  return (known ? index_.history.actors[static_cast<size_t>(terms.client)].name : std::string("a client")) +
+         "'s lease " + std::to_string(lease);
 }
 
 std::string Report::Line(const Record& record) const {
@@ -120,38 +125,56 @@ std::string Report::Line(const Record& record) const {
       if (terms.max_hold_ns > 0) text += ", max_hold " + Span(terms.max_hold_ns);
       return text + (terms.detached ? ", detached" : "") + (terms.risky ? ", on_disconnect RELEASE" : "");
     }
-    case RecordKind::kGaveUp: return text + "gave up";
-    case RecordKind::kRefused: return text + "was refused: " + std::string(NameOf(RefusalNames(), record.code));
-    case RecordKind::kGranted: return text + "was told of its grant, " + token;
-    case RecordKind::kBelieves: return text + "believes until " + At(record.until_ns);
+    case RecordKind::kGaveUp:
+      return text + "gave up";
+    case RecordKind::kRefused:
+      return text + "was refused: " + std::string(NameOf(RefusalNames(), record.code));
+    case RecordKind::kGranted:
+      return text + "was told of its grant, " + token;
+    case RecordKind::kBelieves:
+      return text + "believes until " + At(record.until_ns);
     case RecordKind::kEnded: {
       text += "believes no more: " + std::string(NameOf(EndedNames(), record.code));
       return text + (record.value > 0 ? " " + std::string(NameOf(LostNames(), record.value - 1)) : "");
     }
-    case RecordKind::kReleased: return text + "heard of its release: " + std::string(NameOf(ReleaseNames(), record.code));
-    case RecordKind::kWrote: return text + "wrote with " + token + (record.code != 0 ? ", accepted" : ", rejected");
-    case RecordKind::kYields: return text + "is about to ask to hold SHARED";
-    case RecordKind::kQueued: return text + "is queued in the store, number " + std::to_string(record.value);
-    case RecordKind::kUnqueued: return text + "is out of the store's queue";
-    case RecordKind::kTook: return text + "holds in the store, " + token;
-    case RecordKind::kFreed: return text + "holds no more in the store: " + std::string(NameOf(FreedNames(), record.code));
-    case RecordKind::kDowngraded: return text + "holds SHARED in the store from now on";
-    case RecordKind::kForced: return text + "is to lose it: an administrator takes it";
+    case RecordKind::kReleased:
+      return text + "heard of its release: " + std::string(NameOf(ReleaseNames(), record.code));
+    case RecordKind::kWrote:
+      return text + "wrote with " + token + (record.code != 0 ? ", accepted" : ", rejected");
+    case RecordKind::kYields:
+      return text + "is about to ask to hold SHARED";
+    case RecordKind::kQueued:
+      return text + "is queued in the store, number " + std::to_string(record.value);
+    case RecordKind::kUnqueued:
+      return text + "is out of the store's queue";
+    case RecordKind::kTook:
+      return text + "holds in the store, " + token;
+    case RecordKind::kFreed:
+      return text + "holds no more in the store: " + std::string(NameOf(FreedNames(), record.code));
+    case RecordKind::kDowngraded:
+      return text + "holds SHARED in the store from now on";
+    case RecordKind::kForced:
+      return text + "is to lose it: an administrator takes it";
     case RecordKind::kFault: {
       text = At(record.at_ns) + "  FAULT " + std::string(NameOf(FaultNames(), record.code)) + " of " + actor;
       return text + (record.value != 0 ? ", " + Span(record.value) : "");
     }
-    case RecordKind::kForgot: return At(record.at_ns) + "  the store forgot " + Lock(record.lock);
-    case RecordKind::kHealed: return At(record.at_ns) + "  all is healed";
-    case RecordKind::kQuiet: return At(record.at_ns) + "  all is quiet";
-    case RecordKind::kLeft: break;
+    case RecordKind::kForgot:
+      return At(record.at_ns) + "  the store forgot " + Lock(record.lock);
+    case RecordKind::kHealed:
+      return At(record.at_ns) + "  all is healed";
+    case RecordKind::kQuiet:
+      return At(record.at_ns) + "  all is quiet";
+    case RecordKind::kLeft:
+      break;
   }
   return text + "?";
 }
 
 std::vector<Violation> Report::Take() {
   std::stable_sort(violations_.begin(), violations_.end(), [](const Violation& a, const Violation& b) {
-    return a.invariant.size() != b.invariant.size() ? a.invariant.size() < b.invariant.size() : a.invariant < b.invariant;
+    return a.invariant.size() != b.invariant.size() ? a.invariant.size() < b.invariant.size()
+                                                    : a.invariant < b.invariant;
   });
   return std::move(violations_);
 }

@@ -20,11 +20,20 @@ Spread SpreadOf(std::vector<int64_t> values) {
 void CountRecords(const History& history, Summary& summary) {
   for (const Record& record : history.records) {
     switch (record.kind) {
-      case RecordKind::kRefused: ++summary.refusals[record.code % summary.refusals.size()]; break;
-      case RecordKind::kReleased: ++summary.releases; break;
-      case RecordKind::kWrote: ++(record.code != 0 ? summary.writes : summary.rejected_writes); break;
-      case RecordKind::kFault: ++summary.faults[record.code % summary.faults.size()]; break;
-      default: break;
+      case RecordKind::kRefused:
+        ++summary.refusals[record.code % summary.refusals.size()];
+        break;
+      case RecordKind::kReleased:
+        ++summary.releases;
+        break;
+      case RecordKind::kWrote:
+        ++(record.code != 0 ? summary.writes : summary.rejected_writes);
+        break;
+      case RecordKind::kFault:
+        ++summary.faults[record.code % summary.faults.size()];
+        break;
+      default:
+        break;
     }
   }
 }

@@ -16,8 +16,8 @@ void CheckMaxHold(const Index& index, const Tenure& tenure, Report& report) {
   if (tenure.until - tenure.told <= most) return;
   report.Add("I7", tenure.lock, {tenure.lease}, tenure.until,
              report.Lease(tenure.lease) + " was told of its grant of " + report.Lock(tenure.lock) + " at " +
-                 Report::At(tenure.told) + " and believed until " + Report::At(tenure.until) + ", but its max_hold was " +
-                 Report::Span(max_hold));
+                 Report::At(tenure.told) + " and believed until " + Report::At(tenure.until) +
+                 ", but its max_hold was " + Report::Span(max_hold));
 }
 
 // Whether its broker, too, saw an end that was no release. Not so where client and broker may each have been the first to end it:
@@ -25,13 +25,15 @@ void CheckMaxHold(const Index& index, const Tenure& tenure, Report& report) {
 bool EndedAbnormally(const Tenure& tenure) {
   switch (tenure.why) {
     case EndedWhy::kClientDied:
-    case EndedWhy::kStreamBroke: return tenure.ended != kNotSeen;
+    case EndedWhy::kStreamBroke:
+      return tenure.ended != kNotSeen;
     case EndedWhy::kLost: {
       const auto reason = static_cast<core::LostReason>(tenure.lost_reason);
       return tenure.ended != kNotSeen && (reason == core::LostReason::kExpired || reason == core::LostReason::kDrained);
     }
     case EndedWhy::kReleasing:
-    case EndedWhy::kDeadline: break;
+    case EndedWhy::kDeadline:
+      break;
   }
   return false;
 }
@@ -39,7 +41,7 @@ bool EndedAbnormally(const Tenure& tenure) {
 void CheckLockDelay(const Index& index, const Tenure& before, const Tenure& after, Report& report) {
   const LeaseTerms& terms = index.TermsOf(before);
   if (terms.lock_delay_ns == 0 || terms.risky || before.until == kNotSeen || !EndedAbnormally(before)) return;
-  if (before.forced != kNotSeen) return;  // it does not apply
+  if (before.forced != kNotSeen) return;                                          // it does not apply
   if (MayShare(index.TermsAt(before, after.took), index.TermsOf(after))) return;  // only its own share stays taken
   if (before.lease == after.lease || index.Forgot(before.lock, before.took, after.took)) return;
   // By the store's clock.

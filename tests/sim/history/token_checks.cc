@@ -44,13 +44,15 @@ const Tenure& Named(const Index& index, const Record& record) {
 }
 
 // I1 by the store's word: who has the lock beside `tenure`.
-void CheckTaken(const Index& index, std::vector<const Tenure*>& holders, const Tenure& tenure, int64_t at, Report& report) {
+void CheckTaken(const Index& index, std::vector<const Tenure*>& holders, const Tenure& tenure, int64_t at,
+                Report& report) {
   const LeaseTerms& terms = index.TermsOf(tenure);
   uint64_t permits = terms.permits;
   for (const Tenure* other : holders) {
     if (other == &tenure) continue;
     permits += index.TermsOf(*other).permits;
-    if (MayShare(terms, index.TermsAt(*other, at)) && (terms.kind == HoldKind::kShared || permits <= terms.limit)) continue;
+    if (MayShare(terms, index.TermsAt(*other, at)) && (terms.kind == HoldKind::kShared || permits <= terms.limit))
+      continue;
     report.Add("I1", tenure.lock, {other->lease, tenure.lease}, at,
                "the store gave " + report.Lock(tenure.lock) + " to " + report.Lease(tenure.lease) + " while " +
                    report.Lease(other->lease) + " held it");
@@ -80,7 +82,8 @@ void CheckGrants(const Index& index, Report& report) {
           }
         } else if (!index.Forgot(record.lock, tenure.took, record.at_ns)) {
           report.Add("I2", record.lock, {record.lease}, record.at_ns,
-                     report.Lease(record.lease) + " was given " + report.Lock(record.lock) + " a second time with " + Token(tenure));
+                     report.Lease(record.lease) + " was given " + report.Lock(record.lock) + " a second time with " +
+                         Token(tenure));
         }
         CheckTaken(index, holders[static_cast<size_t>(record.lock)], tenure, record.at_ns, report);
         taken.Saw(tenure);
@@ -101,7 +104,8 @@ void CheckGrants(const Index& index, Report& report) {
         told.Saw(tenure);
         break;
       }
-      default: break;
+      default:
+        break;
     }
   }
 }
@@ -134,7 +138,8 @@ void CheckUnique(const Index& index, Report& report) {
     const Tenure& first = *all[i - 1];
     const Tenure& second = *all[i];
     if (first.lock != second.lock || first.token != second.token) continue;
-    if (index.TokensMayRepeat(first.lock, std::min(first.Began(), second.Began()), std::max(first.Began(), second.Began()))) {
+    if (index.TokensMayRepeat(first.lock, std::min(first.Began(), second.Began()),
+                              std::max(first.Began(), second.Began()))) {
       continue;
     }
     report.Add("I2", first.lock, {first.lease, second.lease}, std::max(first.Began(), second.Began()),
@@ -158,8 +163,8 @@ void CheckOneToken(const Index& index, const Fate& fate, Report& report) {
                                          : before->until == kNotSeen || before->until <= tenure.told;
       if (!over) {
         report.Add("I12", tenure.lock, {tenure.lease}, tenure.told,
-                   report.Lease(tenure.lease) + " was told " + Token(tenure) + " while its grant with " + Token(*before) +
-                       " lasted");
+                   report.Lease(tenure.lease) + " was told " + Token(tenure) + " while its grant with " +
+                       Token(*before) + " lasted");
       }
     }
     before = &tenure;

@@ -13,7 +13,8 @@ inline ::testing::AssertionResult ViolatesExactly(const HistoryBuilder& builder,
   std::string stories;
   const std::string violated = builder.Violated(&stories);
   if (violated == wanted) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << "violated: \"" << violated << "\", expected: \"" << wanted << "\"\n" << stories;
+  return ::testing::AssertionFailure() << "violated: \"" << violated << "\", expected: \"" << wanted << "\"\n"
+                                       << stories;
 }
 
 }  // namespace distlock::sim

@@ -48,9 +48,18 @@ constexpr std::string_view kStrings[] = {"",
                                          "1;0000000000000000000000000000000f;9007199254740991;6;7;0;x",
                                          "2;0000000000000000000000000000000f;5;6;7;0;"};
 constexpr std::string_view kScores[] = {"0", "-3", "1.5", "5", "1000", "9007199254740992", "inf", "-inf"};
-constexpr std::string_view kEntryEnds[] = {
-    ";15000;0;x;1;info", ";0;0;x;1;",          ";5;2147483640;s;5;",   ";5;2147483642;p1/3;5;", ";x;0;", ";99999999999;0;x;1;",
-    ";7;7;p2/3a;9;",     ";15000;0;x;1795;i",  ";7;7;q;9;",            ";7;7;xa;9;",            "",      ";15000;0;s;1;i"};
+constexpr std::string_view kEntryEnds[] = {";15000;0;x;1;info",
+                                           ";0;0;x;1;",
+                                           ";5;2147483640;s;5;",
+                                           ";5;2147483642;p1/3;5;",
+                                           ";x;0;",
+                                           ";99999999999;0;x;1;",
+                                           ";7;7;p2/3a;9;",
+                                           ";15000;0;x;1795;i",
+                                           ";7;7;q;9;",
+                                           ";7;7;xa;9;",
+                                           "",
+                                           ";15000;0;s;1;i"};
 constexpr std::string_view kExpiries[] = {"0", "-5", "1", "3", "70000", "x"};
 
 constexpr std::string_view kSnippets[] = {
@@ -267,7 +276,8 @@ core::StoreCommand Mischief::Command(const Action& action, Deed verb) const {
       const core::LockName& one = locks_[(action.lock + i) % kLocks];
       renew.items.push_back({.name = one, .owner = Holder(action, one), .token = Token(action, one)});
       renew.items.back().ttl = milliseconds(Pick(kTtlMs, action.b + i));
-      if (action.c % 3 == 0) renew.items.back().hold_until.us = twins_->model().now_us() + Pick(kLateByUs, action.c + i);
+      if (action.c % 3 == 0)
+        renew.items.back().hold_until.us = twins_->model().now_us() + Pick(kLateByUs, action.c + i);
     }
     return renew;
   }
@@ -292,7 +302,8 @@ core::StoreCommand Mischief::Command(const Action& action, Deed verb) const {
 std::string Mischief::LeaseBytes(const Action& action, Deed verb) const {
   Action neighbour = action;
   ++neighbour.lock;
-  std::vector<core::StoreCommand> both = {Command(action, verb), Command(neighbour, action.b % 2 == 0 ? Deed::kAcquire : Deed::kRelease)};
+  std::vector<core::StoreCommand> both = {Command(action, verb),
+                                          Command(neighbour, action.b % 2 == 0 ? Deed::kAcquire : Deed::kRelease)};
   const bool blocks = std::any_of(both.begin(), both.end(), [](const core::StoreCommand& command) {
     const auto* release = std::get_if<core::StoreRelease>(&command);
     return release != nullptr && release->block > core::Duration::zero();
@@ -335,7 +346,8 @@ void Mischief::PutOther(const Action& action) {
   if (action.b % 4 < 2) return Run({Pick(kAdders, action.b), key, "junk"});
   if (action.b % 4 == 2) return Run({"ZADD", key, "1", "junk"});
   constexpr std::string_view kFields[] = {"junk", "holders", "00000000000000000000000000000001"};
-  constexpr std::string_view kValues[] = {"junk", "s;0;1;1", "p;3;2;99999999999999", "99999999999999999;5;5;100;0;1;i", "1;5;5;100;0;1;"};
+  constexpr std::string_view kValues[] = {"junk", "s;0;1;1", "p;3;2;99999999999999", "99999999999999999;5;5;100;0;1;i",
+                                          "1;5;5;100;0;1;"};
   Run({"HSET", key, Pick(kFields, action.c), Pick(kValues, action.b / 4 + action.c)});
 }
 

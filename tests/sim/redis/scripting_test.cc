@@ -87,7 +87,8 @@ TEST_F(ScriptingTest, EachServerHasItsOwnScriptCache) {
   EXPECT_EQ(Do({"EVALSHA", sha1, "0"}), missing);
   EXPECT_EQ(Do({"SCRIPT", "LOAD", lua::kInspect.body}), Quoted(sha1));
   EXPECT_TRUE(model.HasScript(sha1));
-  EXPECT_EQ(Do({"EVALSHA", sha1, "4", "a:{l}:h", "t", "q", "w", "9", "9"}), R"([13, "1700000000000000", "0", 0, 0, 0])");
+  EXPECT_EQ(Do({"EVALSHA", sha1, "4", "a:{l}:h", "t", "q", "w", "9", "9"}),
+            R"([13, "1700000000000000", "0", 0, 0, 0])");
   RedisModel other(kStart);
   EXPECT_EQ(ReplyText(*other.Execute(1, {"EVALSHA", sha1, "0"})), missing);
   EXPECT_EQ(Do({"SCRIPT", "EXISTS", sha1, "x"}), "[1, 0]");

@@ -14,14 +14,14 @@
 namespace distlock::sim {
 
 struct Exploration {
-  int depth = 0;         // all paths of so many actions after the start have been followed
-  uint64_t states = 0;   // that can be told apart
-  uint64_t steps = 0;    // actions tried from them
-  double paths = 0;      // of the full depth, which those states stand for
+  int depth = 0;        // all paths of so many actions after the start have been followed
+  uint64_t states = 0;  // that can be told apart
+  uint64_t steps = 0;   // actions tried from them
+  double paths = 0;     // of the full depth, which those states stand for
   double seconds = 0;
   core::Duration served_after{};  // the longest that anybody waited for an answer once all went well
-  Path fault_path;       // with the start
-  std::string fault;     // "" = none was found
+  Path fault_path;                // with the start
+  std::string fault;              // "" = none was found
 };
 
 // To `depth`, or to the depth that was reached when `seconds_max` of the machine's time had passed, if that is not 0.

@@ -19,7 +19,7 @@ inline constexpr core::Duration kSmallValidity = std::chrono::milliseconds(900);
 inline constexpr size_t kClients = 2;
 
 enum class Verb : uint8_t {
-  kAcquire,    // of a client
+  kAcquire,  // of a client
   kRelease,
   kCancel,     // also when the lock has just been granted: the grant crossed it
   kBreak,      // the broker sees the stream end; the client does not, and goes on believing
@@ -44,11 +44,11 @@ using Path = std::vector<Action>;
 
 struct Setting {
   std::string name;
-  size_t brokers = 1;                                   // client i is a client of broker i % brokers
-  std::optional<core::Duration> max_wait[kClients];     // of all acquires of a client; 0: one try
+  size_t brokers = 1;                                // client i is a client of broker i % brokers
+  std::optional<core::Duration> max_wait[kClients];  // of all acquires of a client; 0: one try
   core::Duration lock_delay{};
-  Path start;                                           // has been gone when the search begins
-  int losses = 1;                                       // of connections to the store, in one path
+  Path start;      // has been gone when the search begins
+  int losses = 1;  // of connections to the store, in one path
 };
 
 // Such as "acquire 0, run 0, pass"; ReadPath reads it back, nullopt when it is none.

@@ -73,11 +73,9 @@ TEST(SmallWorld, BoundedWaitBehindAHolder) {
 }
 
 TEST(SmallWorld, LockDelayBeforeAWaiter) {
-  Check({.name = "lock_delay before a waiter",
-         .brokers = 2,
-         .lock_delay = std::chrono::seconds(1),
-         .start = Contended()},
-        5);
+  Check(
+      {.name = "lock_delay before a waiter", .brokers = 2, .lock_delay = std::chrono::seconds(1), .start = Contended()},
+      5);
 }
 
 }  // namespace

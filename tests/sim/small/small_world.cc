@@ -31,8 +31,21 @@ Digest Made(const Parts&... parts) {
   return digest;
 }
 
-enum Kind : uint64_t { kOpens = 1, kAsks, kGivesBack, kCancels, kEnds, kBeats, kUp, kDown, kChannel, kTicks, kNotice,
-                       kReplies, kUnknown };
+enum Kind : uint64_t {
+  kOpens = 1,
+  kAsks,
+  kGivesBack,
+  kCancels,
+  kEnds,
+  kBeats,
+  kUp,
+  kDown,
+  kChannel,
+  kTicks,
+  kNotice,
+  kReplies,
+  kUnknown
+};
 
 void AddReply(const redisReply& reply, Digest& digest) {
   digest.Add(static_cast<uint64_t>(reply.type));
@@ -76,12 +89,18 @@ void SmallWorld::LogText(const std::string& text) const {
 bool SmallWorld::CanClient(Verb verb, const SmallClient& client) const {
   const bool listens = !client.broken();
   switch (verb) {
-    case Verb::kAcquire: return listens && client.phase() == Phase::kIdle;
-    case Verb::kRelease: return listens && client.phase() == Phase::kHeld;
-    case Verb::kCancel: return listens && client.phase() != Phase::kIdle;
-    case Verb::kBreak: return listens && (client.phase() != Phase::kIdle || client.releasing());
-    case Verb::kReconnect: return client.broken();
-    default: return false;
+    case Verb::kAcquire:
+      return listens && client.phase() == Phase::kIdle;
+    case Verb::kRelease:
+      return listens && client.phase() == Phase::kHeld;
+    case Verb::kCancel:
+      return listens && client.phase() != Phase::kIdle;
+    case Verb::kBreak:
+      return listens && (client.phase() != Phase::kIdle || client.releasing());
+    case Verb::kReconnect:
+      return client.broken();
+    default:
+      return false;
   }
 }
 
@@ -95,14 +114,21 @@ bool SmallWorld::Can(Verb verb, size_t who) const {
   }
   const BrokerNode& node = *brokers_[who];
   switch (verb) {
-    case Verb::kRun: return !node.sent.empty();
-    case Verb::kReply: return !node.replies.empty();
-    case Verb::kLose: return node.up && losses_ < setting_.losses;
-    case Verb::kRunLate: return !node.late.empty();
-    case Verb::kConnect: return !node.up;
+    case Verb::kRun:
+      return !node.sent.empty();
+    case Verb::kReply:
+      return !node.replies.empty();
+    case Verb::kLose:
+      return node.up && losses_ < setting_.losses;
+    case Verb::kRunLate:
+      return !node.late.empty();
+    case Verb::kConnect:
+      return !node.up;
     case Verb::kHear:
-    case Verb::kMiss: return !node.notices.empty();
-    default: return false;
+    case Verb::kMiss:
+      return !node.notices.empty();
+    default:
+      return false;
   }
 }
 
@@ -123,23 +149,49 @@ void SmallWorld::Do(Action action) {
   if (log_) log_(PathText({action}));
   const size_t who = action.who;
   switch (action.verb) {
-    case Verb::kAcquire: Acquire(who); break;
-    case Verb::kRelease: GiveBack(who); break;
-    case Verb::kCancel: Cancel(who); break;
-    case Verb::kBreak: Break(who); break;
-    case Verb::kReconnect: Reconnect(who); break;
-    case Verb::kRun: Run(who, brokers_[who]->sent, /*late=*/false); break;
-    case Verb::kReply: DeliverReply(who); break;
+    case Verb::kAcquire:
+      Acquire(who);
+      break;
+    case Verb::kRelease:
+      GiveBack(who);
+      break;
+    case Verb::kCancel:
+      Cancel(who);
+      break;
+    case Verb::kBreak:
+      Break(who);
+      break;
+    case Verb::kReconnect:
+      Reconnect(who);
+      break;
+    case Verb::kRun:
+      Run(who, brokers_[who]->sent, /*late=*/false);
+      break;
+    case Verb::kReply:
+      DeliverReply(who);
+      break;
     case Verb::kLose:
       ++losses_;
       Lose(who, "the connection broke");
       break;
-    case Verb::kRunLate: Run(who, brokers_[who]->late.front(), /*late=*/true); break;
-    case Verb::kConnect: Connect(who); break;
-    case Verb::kHear: Hear(who); break;
-    case Verb::kMiss: brokers_[who]->notices.pop_front(); break;
-    case Verb::kPass: Pass(); break;
-    case Verb::kLeap: Leap(); break;
+    case Verb::kRunLate:
+      Run(who, brokers_[who]->late.front(), /*late=*/true);
+      break;
+    case Verb::kConnect:
+      Connect(who);
+      break;
+    case Verb::kHear:
+      Hear(who);
+      break;
+    case Verb::kMiss:
+      brokers_[who]->notices.pop_front();
+      break;
+    case Verb::kPass:
+      Pass();
+      break;
+    case Verb::kLeap:
+      Leap();
+      break;
   }
   CheckBelief();
 }
@@ -211,8 +263,8 @@ void SmallWorld::Run(size_t who, std::deque<Sent>& from, bool late) {
     if (from.empty()) node.late.pop_front();
     return;
   }
-  const store::Understood understood = store::Understand(
-      store_.codec(who), sent.question, {store::Answer::Kind::kReply, raw.get(), /*cause=*/{}});
+  const store::Understood understood =
+      store::Understand(store_.codec(who), sent.question, {store::Answer::Kind::kReply, raw.get(), /*cause=*/{}});
   if (!understood.reconnect.empty()) return Fail("the codec does not know a reply of the scripts");
   Digest digest = Made(uint64_t{kReplies}, sent.question.op);
   AddReply(*raw, digest);

@@ -12,7 +12,7 @@ namespace {
 using core::Instant;
 using Phase = SmallClient::Phase;
 
-constexpr int kBeatsMax = 600;    // in a row with nothing else between them
+constexpr int kBeatsMax = 600;  // in a row with nothing else between them
 constexpr int kPassesPerLeap = 40;
 constexpr int kRoundsMax = 400;
 constexpr core::Duration kServedMax = 3 * kSmallTtl;  // a ttl for what was lost, and one for what that had hidden
@@ -156,9 +156,9 @@ bool SmallWorld::DeliverAll() {
     for (size_t broker = 0; broker < brokers_.size(); ++broker) {
       BrokerNode& node = *brokers_[broker];
       if (!node.up) Do({Verb::kConnect, static_cast<uint8_t>(broker)});
-      for (const auto& [queue_is_empty, verb] : {std::pair(node.sent.empty(), Verb::kRun),
-                                                  std::pair(node.replies.empty(), Verb::kReply),
-                                                  std::pair(node.notices.empty(), Verb::kHear)}) {
+      for (const auto& [queue_is_empty, verb] :
+           {std::pair(node.sent.empty(), Verb::kRun), std::pair(node.replies.empty(), Verb::kReply),
+            std::pair(node.notices.empty(), Verb::kHear)}) {
         if (queue_is_empty) continue;
         Do({verb, static_cast<uint8_t>(broker)});
         any = more = true;

@@ -228,7 +228,8 @@ void ClientProcess::GoOnAsReader(int64_t id) {
 void ClientProcess::Work(int64_t id) {
   Wish* wish = Find(id);
   if (wish == nullptr || wish->stage != Stage::kHeld || !Checks(*wish)) return;
-  if (env_.now() >= wish->until) env_.Fail(name() + "'s check says that it has " + LabelOf(*wish) + " after its belief has ended");
+  if (env_.now() >= wish->until)
+    env_.Fail(name() + "'s check says that it has " + LabelOf(*wish) + " after its belief has ended");
   if (env_.dice.Chance(0.5)) return Write(*wish);
   PostAfter(env_.dice.Between(Duration(0), milliseconds(2)), [this, copy = *wish] { Write(copy); });
 }
@@ -249,14 +250,17 @@ void ClientProcess::OnBelief(Wish& wish, Duration local_until) {
 }
 
 void ClientProcess::OnEnded(Wish& wish, EndedWhy why, int64_t value) {
-  env_.Log([&] { return name() + " has no " + LabelOf(wish) + " any more (" + std::to_string(static_cast<int>(why)) + ")"; });
+  env_.Log([&] {
+    return name() + " has no " + LabelOf(wish) + " any more (" + std::to_string(static_cast<int>(why)) + ")";
+  });
   Note(wish, {.kind = RecordKind::kEnded, .code = static_cast<uint8_t>(why), .value = value});
   if (wish.releasing) return;
   wishes_.erase(wish.id);
 }
 
 void ClientProcess::OnRefused(Wish& wish, core::RefusalReason reason) {
-  env_.Log([&] { return name() + " is refused " + LabelOf(wish) + " (" + std::to_string(static_cast<int>(reason)) + ")"; });
+  env_.Log(
+      [&] { return name() + " is refused " + LabelOf(wish) + " (" + std::to_string(static_cast<int>(reason)) + ")"; });
   Note(wish, {.kind = RecordKind::kRefused, .code = static_cast<uint8_t>(reason)});
   wishes_.erase(wish.id);
 }

@@ -81,7 +81,7 @@ class ClientProcess : public Process {
   virtual void GiveUp(Wish& wish) = 0;
   virtual void GiveBack(Wish& wish) = 0;
   virtual void Downgrade(Wish&) {}
-  virtual void Vanish() = 0;       // the process is gone: forget everything
+  virtual void Vanish() = 0;            // the process is gone: forget everything
   virtual bool Checks(Wish& wish) = 0;  // what the program's check says at this moment
   virtual size_t most_wishes() const { return 1; }
   virtual bool detached() const { return false; }

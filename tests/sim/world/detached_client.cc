@@ -48,9 +48,8 @@ void DetachedClient::CallAt(BrokerProcess& broker, int64_t id, Duration patience
   const WirePtr wire = claim.wire = Wire::Connect(env_, *this, broker);
   auto ears = std::make_shared<Ears>(this, id, call, LocalTime());
   wire->on_closed[Wire::kClient] = [this, id, call] { OnCallFailed(id, call); };
-  wire->Send(Wire::kClient, [&broker, wire, ears, say = std::move(say)] {
-    say(broker.front(), broker.front().Accept(wire, ears));
-  });
+  wire->Send(Wire::kClient,
+             [&broker, wire, ears, say = std::move(say)] { say(broker.front(), broker.front().Accept(wire, ears)); });
   PostAfter(patience, [this, id, call] { OnCallFailed(id, call); });
 }
 
@@ -68,7 +67,8 @@ DetachedClient::Claim* DetachedClient::Waiting(int64_t id, uint64_t call) {
 
 void DetachedClient::Ask(Wish& wish) {
   Claim claim;
-  if (env_.dice.Chance(0.8)) claim.request_id = "request-of-lease-" + std::to_string(wish.lease) + "-" + std::to_string(actor());
+  if (env_.dice.Chance(0.8))
+    claim.request_id = "request-of-lease-" + std::to_string(wish.lease) + "-" + std::to_string(actor());
   claims_[wish.id] = std::move(claim);
   Try(wish.id);
 }
@@ -84,11 +84,13 @@ void DetachedClient::Try(int64_t id) {
     return OnRefused(*wish, core::RefusalReason::kStoreUnavailable);
   }
   // A caller that is out of patience asks another broker for the same.
-  const Duration patience = env_.dice.Chance(0.3) && !claim.request_id.empty() ? env_.dice.Between(milliseconds(5), seconds(1))
-                                                                               : seconds(200);
-  const bool sent = Call(id, patience, [spec = SpecOf(*wish), request_id = claim.request_id](Front& front, core::SessionId call) {
-    front.Acquire(call, spec, request_id);
-  });
+  const Duration patience = env_.dice.Chance(0.3) && !claim.request_id.empty()
+                                ? env_.dice.Between(milliseconds(5), seconds(1))
+                                : seconds(200);
+  const bool sent =
+      Call(id, patience, [spec = SpecOf(*wish), request_id = claim.request_id](Front& front, core::SessionId call) {
+        front.Acquire(call, spec, request_id);
+      });
   if (!sent) PostAfter(milliseconds(200), [this, id] { Try(id); });
 }
 
@@ -126,7 +128,8 @@ void DetachedClient::Renew(int64_t id) {
   if (wish == nullptr || wish->stage != Stage::kHeld || wish->releasing || !Checks(*wish)) return;
   const Duration left = wish->until - env_.now();
   PostAfter(left / 3 + milliseconds(1), [this, id] { Renew(id); });
-  Call(id, left, [lease_id = claims_.at(id).lease_id](Front& front, core::SessionId call) { front.Renew(call, lease_id); });
+  Call(id, left,
+       [lease_id = claims_.at(id).lease_id](Front& front, core::SessionId call) { front.Renew(call, lease_id); });
 }
 
 void DetachedClient::OnRenewed(int64_t id, uint64_t call, Duration sent, Duration valid_for) {

@@ -28,8 +28,8 @@ class Env {
   Timeline time;
   Temper temper;
   History history;
-  bool trouble = false;  // faults may happen now
-  bool acting = false;   // clients make new wishes
+  bool trouble = false;                             // faults may happen now
+  bool acting = false;                              // clients make new wishes
   std::set<std::string, std::less<>> dead_brokers;  // their ids; one that starts again has another
 
   Instant now() const { return time.now(); }
@@ -37,7 +37,8 @@ class Env {
   static int64_t Ns(Instant at) { return (at - kDawn).count(); }
 
   Duration Delay() {
-    if (temper.slow > 0 && trouble && dice.Chance(temper.slow)) return dice.Between(milliseconds(1), temper.slowest_delay);
+    if (temper.slow > 0 && trouble && dice.Chance(temper.slow))
+      return dice.Between(milliseconds(1), temper.slowest_delay);
     return dice.Between(temper.shortest_delay, temper.usual_delay);
   }
 

@@ -122,9 +122,10 @@ void RefuseAll(World& world) {
   const Duration time = Some(world);
   StoreProcess& store = world.primary();
   world.env().NoteFault(FaultKind::kStoreRefuses, store.actor(), time);
-  store.model().RefuseAll(world.dice().Chance(0.5) ? "LOADING Redis is loading the dataset in memory"
-                                                   : "BUSY Redis is busy running a script. You can only call SCRIPT KILL "
-                                                     "or SHUTDOWN NOSAVE.");
+  store.model().RefuseAll(world.dice().Chance(0.5)
+                              ? "LOADING Redis is loading the dataset in memory"
+                              : "BUSY Redis is busy running a script. You can only call SCRIPT KILL "
+                                "or SHUTDOWN NOSAVE.");
   world.For(time, [&store] { store.model().RefuseAll(""); });
 }
 
@@ -204,14 +205,21 @@ const std::vector<Fault>& Faults() {
       {.kind = FaultKind::kStoreEmptied, .name = "the store restarts empty", .forgets = true, .cause = LoseStore},
       {.kind = FaultKind::kKeyDeleted, .name = "somebody deletes a key", .forgets = true, .cause = DeleteKey},
       {.kind = FaultKind::kStoreClock, .name = "the store's clock jumps", .cause = ClockForward},
-      {.kind = FaultKind::kStoreClock, .name = "the store's clock goes back", .clock_goes_back = true, .cause = ClockBack},
+      {.kind = FaultKind::kStoreClock,
+       .name = "the store's clock goes back",
+       .clock_goes_back = true,
+       .cause = ClockBack},
       {.kind = FaultKind::kStoreFull, .name = "the store is full", .cause = FillStore},
       {.kind = FaultKind::kStoreRefuses, .name = "the store refuses writes", .cause = RefuseWrites},
       {.kind = FaultKind::kStoreRefuses, .name = "the store refuses all", .cause = RefuseAll},
       {.kind = FaultKind::kFailover, .name = "a replica takes over", .forgets = true, .cause = FailOver},
       {.kind = FaultKind::kScriptsFlushed, .name = "the scripts are flushed", .mild = true, .cause = FlushScripts},
       {.kind = FaultKind::kLinkReset, .name = "a connection is reset", .mild = true, .cause = ResetLink},
-      {.kind = FaultKind::kLinkReset, .name = "commands stick in a connection", .mild = true, .late = true, .cause = ClogStoreLink},
+      {.kind = FaultKind::kLinkReset,
+       .name = "commands stick in a connection",
+       .mild = true,
+       .late = true,
+       .cause = ClogStoreLink},
       {.kind = FaultKind::kLinkSilent, .name = "a connection falls silent", .cause = SilenceLink},
       {.kind = FaultKind::kLinkOneWay, .name = "a connection falls silent one way", .cause = OneWayLink},
       {.kind = FaultKind::kChannelLost, .name = "a hand-off channel is lost", .mild = true, .cause = LoseChannel},

@@ -135,7 +135,11 @@ void Front::HandleRelease(Stream& stream, const v1::Command& command) {
   if (stream.book.IsWaiting(target)) post_(core::Cancel{stream.id, target});
   stream.book.AddRelease(command.id(), target, 0);
   stream.answers[command.id()] = Answered::kNot;
-  post_(core::Release{.session = stream.id, .request = command.id(), .acquire = target, .name = {}, .lapsed = command.release().lapsed()});
+  post_(core::Release{.session = stream.id,
+                      .request = command.id(),
+                      .acquire = target,
+                      .name = {},
+                      .lapsed = command.release().lapsed()});
 }
 
 void Front::HandleConvert(Stream& stream, const v1::Command& command) {
@@ -144,7 +148,8 @@ void Front::HandleConvert(Stream& stream, const v1::Command& command) {
   auto* convert = std::get_if<core::Convert>(&checked);
   if (convert == nullptr) return env_.Fail("a client asks for a conversion that there is none of");
   if (!stream.book.ShardOf(convert->acquire)) {
-    return Refuse(stream, command.id(), rpc::MakeRefusal(core::RefusalReason::kNotHolder, "it is no lease of this session"));
+    return Refuse(stream, command.id(),
+                  rpc::MakeRefusal(core::RefusalReason::kNotHolder, "it is no lease of this session"));
   }
   convert->session = stream.id;
   convert->request = command.id();

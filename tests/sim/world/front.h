@@ -68,8 +68,8 @@ class Front {
     bool opened = false;
     bool leaving = false;
     bool writing = false;
-    bool told_core = false;   // the core knows of it and must hear of its end
-    bool over = false;        // decided: what is in the outbox still goes out, then the status
+    bool told_core = false;  // the core knows of it and must hear of its end
+    bool over = false;       // decided: what is in the outbox still goes out, then the status
     grpc::Status status;
     Duration ttl{};
     Duration max_hold{};

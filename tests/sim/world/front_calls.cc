@@ -146,7 +146,8 @@ void Front::TellWatch(Stream& stream, const core::Event& event) {
 
 void Front::TellCall(Stream& stream, const core::Event& event) {
   if (const auto* granted = std::get_if<core::Granted>(&event)) {
-    SendToClient(stream, [grant = rpc::GrantOf(*granted, stream.max_hold)](Listener& listener) { listener.OnGrant(grant); });
+    SendToClient(stream,
+                 [grant = rpc::GrantOf(*granted, stream.max_hold)](Listener& listener) { listener.OnGrant(grant); });
   } else if (const auto* renewed = std::get_if<core::RenewDone>(&event)) {
     SendToClient(stream, [valid_for = renewed->valid_for](Listener& listener) { listener.OnRenewed(valid_for); });
   } else if (const auto* released = std::get_if<core::Released>(&event)) {
@@ -164,8 +165,8 @@ void Front::CheckAnswer(Stream& stream, const core::Notify& notify) {
   if (notify.request == 0) return;
   const auto found = stream.answers.find(notify.request);
   if (found == stream.answers.end()) {
-    return env_.Fail(broker_.name() + " answers what was not asked, or again: request " + std::to_string(notify.request) +
-                     " of stream " + std::to_string(stream.id));
+    return env_.Fail(broker_.name() + " answers what was not asked, or again: request " +
+                     std::to_string(notify.request) + " of stream " + std::to_string(stream.id));
   }
   const bool granted = std::holds_alternative<core::Granted>(notify.event);
   if (granted && found->second == Answered::kGranted) env_.Fail(broker_.name() + " grants a request twice");
@@ -174,7 +175,8 @@ void Front::CheckAnswer(Stream& stream, const core::Notify& notify) {
     if (stream.kind == Kind::kAcquire) stream.answers.erase(found);
     return;
   }
-  const bool news = std::holds_alternative<core::Queued>(notify.event) || std::holds_alternative<core::AtRisk>(notify.event) ||
+  const bool news = std::holds_alternative<core::Queued>(notify.event) ||
+                    std::holds_alternative<core::AtRisk>(notify.event) ||
                     std::holds_alternative<core::Renewed>(notify.event);
   if (!news) stream.answers.erase(found);
 }

@@ -37,7 +37,8 @@ class LibraryClient::Ears : public Listener {
 };
 
 LibraryClient::LibraryClient(Env& env, int number, Neighbours neighbours)
-    : ClientProcess(env, number, "library client", neighbours), most_wishes_(static_cast<size_t>(1 + env.dice.Roll(3))) {}
+    : ClientProcess(env, number, "library client", neighbours),
+      most_wishes_(static_cast<size_t>(1 + env.dice.Roll(3))) {}
 LibraryClient::~LibraryClient() = default;
 
 void LibraryClient::Start() {
@@ -112,11 +113,11 @@ void LibraryClient::Send(std::unique_ptr<internal::Batch> batch) {
   };
   const bool buffered = env_.dice.Chance(0.8);
   if (buffered) PostAfter(env_.dice.Between(Duration(0), microseconds(100)), written);
-  stream_->wire->Send(Wire::kClient, [this, buffered, written, life = life(), broker = stream_->broker, id = stream_->id,
-                                      request] {
-    broker->front().Session(*id, *request);
-    if (!buffered && life == this->life()) Post(written);
-  });
+  stream_->wire->Send(Wire::kClient,
+                      [this, buffered, written, life = life(), broker = stream_->broker, id = stream_->id, request] {
+                        broker->front().Session(*id, *request);
+                        if (!buffered && life == this->life()) Post(written);
+                      });
 }
 
 // What is asked for anew after a stream broke is another lease to the store.
@@ -254,7 +255,8 @@ void LibraryClient::AskTogether(const std::vector<int64_t>& ids) {
 
 void LibraryClient::AskTwin(const Wish& wish, const std::shared_ptr<const internal::Spec>& spec) {
   const int64_t id = wish.id;
-  const auto twin = table_->Acquire(spec, wish.max_wait, [this, id](const Result<Guard>&) { twins_.erase(id); }, Now(), fx_);
+  const auto twin =
+      table_->Acquire(spec, wish.max_wait, [this, id](const Result<Guard>&) { twins_.erase(id); }, Now(), fx_);
   twins_[id] = {twin};
   twin_of_[twin->id] = id;
   labels_[twin->id] = LabelOf(wish);
@@ -263,8 +265,10 @@ void LibraryClient::AskTwin(const Wish& wish, const std::shared_ptr<const intern
 void LibraryClient::OnTwin(int64_t id, const internal::LeasePtr& lease) {
   const Wish* wish = Find(id);
   const auto twin = twins_.find(id);
-  if (wish == nullptr || twin == twins_.end() || twin->second.lease != lease) return table_->Release(lease, nullptr, Now(), fx_);
-  if (wish->stage == Stage::kHeld && wish->token != lease->token) env_.Fail(name() + " took a lock again and got another token");
+  if (wish == nullptr || twin == twins_.end() || twin->second.lease != lease)
+    return table_->Release(lease, nullptr, Now(), fx_);
+  if (wish->stage == Stage::kHeld && wish->token != lease->token)
+    env_.Fail(name() + " took a lock again and got another token");
   twin->second.held = true;
 }
 
@@ -273,9 +277,13 @@ void LibraryClient::LeaveTwin(int64_t id) {
   if (node.empty()) return;
   const internal::LeasePtr& lease = node.mapped().lease;
   if (!node.mapped().held) return table_->Cancel(lease, fx_);
-  table_->Release(lease, [this](ReleaseOutcome outcome) {
-    if (outcome == ReleaseOutcome::kReleased) env_.Fail(name() + " gave back one of the two times it had a lock, and that freed it");
-  }, Now(), fx_);
+  table_->Release(
+      lease,
+      [this](ReleaseOutcome outcome) {
+        if (outcome == ReleaseOutcome::kReleased)
+          env_.Fail(name() + " gave back one of the two times it had a lock, and that freed it");
+      },
+      Now(), fx_);
 }
 
 void LibraryClient::GiveUp(Wish& wish) {
@@ -287,14 +295,17 @@ void LibraryClient::GiveUp(Wish& wish) {
 void LibraryClient::GiveBack(Wish& wish) {
   const int64_t id = wish.id;
   LeaveTwin(id);
-  table_->Release(leases_.at(id), [this, id](ReleaseOutcome outcome) {
-    Wish* same = Find(id);
-    if (same == nullptr) return;
-    leases_.erase(id);
-    if (outcome == ReleaseOutcome::kUnknown) return Forget(*same);
-    OnReleased(*same, outcome == ReleaseOutcome::kReleased ? core::ReleaseOutcome::kReleased
-                                                           : core::ReleaseOutcome::kAlreadyGone);
-  }, Now(), fx_);
+  table_->Release(
+      leases_.at(id),
+      [this, id](ReleaseOutcome outcome) {
+        Wish* same = Find(id);
+        if (same == nullptr) return;
+        leases_.erase(id);
+        if (outcome == ReleaseOutcome::kUnknown) return Forget(*same);
+        OnReleased(*same, outcome == ReleaseOutcome::kReleased ? core::ReleaseOutcome::kReleased
+                                                               : core::ReleaseOutcome::kAlreadyGone);
+      },
+      Now(), fx_);
   Settle();
 }
 
@@ -375,12 +386,22 @@ void LibraryClient::SyncBeliefs() {
     }
     leases_.erase(id);
     switch (cause) {
-      case EndCause::kLapsed: OnEnded(wish, EndedWhy::kDeadline); break;
-      case EndCause::kDisconnected: OnEnded(wish, EndedWhy::kStreamBroke); break;
+      case EndCause::kLapsed:
+        OnEnded(wish, EndedWhy::kDeadline);
+        break;
+      case EndCause::kDisconnected:
+        OnEnded(wish, EndedWhy::kStreamBroke);
+        break;
       case EndCause::kReleased:
-      case EndCause::kClientClosed: OnEnded(wish, EndedWhy::kReleasing); break;
-      case EndCause::kMaxHold: OnEnded(wish, EndedWhy::kLost, static_cast<int>(core::LostReason::kMaxHold) + 1); break;
-      default: OnEnded(wish, EndedWhy::kLost, static_cast<int>(cause)); break;
+      case EndCause::kClientClosed:
+        OnEnded(wish, EndedWhy::kReleasing);
+        break;
+      case EndCause::kMaxHold:
+        OnEnded(wish, EndedWhy::kLost, static_cast<int>(core::LostReason::kMaxHold) + 1);
+        break;
+      default:
+        OnEnded(wish, EndedWhy::kLost, static_cast<int>(cause));
+        break;
     }
   }
 }

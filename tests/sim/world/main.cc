@@ -2,7 +2,6 @@
 //
 // distlock_sim: runs worlds, one a seed, until a time or a number is up or one goes wrong.
 #include <CLI/CLI.hpp>
-
 #include <chrono>
 #include <cstdio>
 #include <map>
@@ -102,9 +101,10 @@ int Main(int argc, char** argv) {
   Wishes wishes;
   std::map<std::string, Workload> workloads(Workloads().begin(), Workloads().end());
   CLI::App app("Runs simulated worlds of brokers, clients and stores, and judges each.");
-  app.footer("Without --seeds or --minutes the one seed is replayed with its log.\n"
-             "  distlock_sim --seed 17                 replay a world\n"
-             "  distlock_sim --seeds 100000 --seed 1   look for violations");
+  app.footer(
+      "Without --seeds or --minutes the one seed is replayed with its log.\n"
+      "  distlock_sim --seed 17                 replay a world\n"
+      "  distlock_sim --seeds 100000 --seed 1   look for violations");
   app.add_option("--seed", wishes.first_seed, "the first seed; a random one, which is printed, if there is none");
   app.add_option("--seeds", wishes.seeds, "how many worlds");
   app.add_option("--minutes", wishes.minutes, "run worlds for so long");

@@ -110,9 +110,9 @@ void StoreLink::Prepare() {
 
 void StoreLink::Send(std::string_view command, Done done) {
   if (wire_ == nullptr || !wire_->open_at(Wire::kClient)) return Reject(std::move(done), "not connected");
-  const uint64_t number = wire_->Send(
-      Wire::kClient, [this, &env = env_, &broker = broker_, wire = wire_, life = life_, store = store_,
-                      connection = connection_, bytes = std::string(command)] {
+  const uint64_t number =
+      wire_->Send(Wire::kClient, [this, &env = env_, &broker = broker_, wire = wire_, life = life_, store = store_,
+                                  connection = connection_, bytes = std::string(command)] {
         auto reply = std::make_shared<store::ReplyPtr>(store->Run(connection, bytes));
         env.Log([&] { return "    " + store->name() + " for " + broker.name() + ": " + Say(bytes, **reply); });
         // Only what arrives in the life of this broker touches `this`.
@@ -136,14 +136,14 @@ void StoreLink::CountRefusal() {
     asked_ = env_.history.leases.size();
   }
   // What clients ask anew may be refused anew.
-  if (++refusals_ > kMostRefusals + 2 * static_cast<int>(env_.history.leases.size() - asked_)) env_.Fail(broker_.name() + " asks again and again a store that refuses");
+  if (++refusals_ > kMostRefusals + 2 * static_cast<int>(env_.history.leases.size() - asked_))
+    env_.Fail(broker_.name() + " asks again and again a store that refuses");
 }
 
 void StoreLink::Reject(Done done, std::string cause) {
   auto shared = std::make_shared<Done>(std::move(done));
-  broker_.PostAfter(Duration(0), [shared, cause = std::move(cause)] {
-    (*shared)({store::Answer::Kind::kNotSent, nullptr, cause});
-  });
+  broker_.PostAfter(Duration(0),
+                    [shared, cause = std::move(cause)] { (*shared)({store::Answer::Kind::kNotSent, nullptr, cause}); });
 }
 
 // The connection is over: the core hears of that first, then of each command that was pending. Those that never left may be

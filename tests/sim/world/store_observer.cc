@@ -158,10 +158,10 @@ void StoreObserver::NoteFreed(int32_t index, const Holders& now, bool forgotten)
   for (const auto& [owner, before] : lock.holders) {
     if (Has(now, owner, before)) continue;
     const bool expired = lock.expired || (before.ends_us != 0 && before.ends_us <= store_->model().now_us());
-    const FreedHow how = forgotten                         ? FreedHow::kForgotten
-                         : expired                         ? FreedHow::kExpired
+    const FreedHow how = forgotten                          ? FreedHow::kForgotten
+                         : expired                          ? FreedHow::kExpired
                          : store_->script() == &lua::kForce ? FreedHow::kForced
-                                                           : FreedHow::kReleased;
+                                                            : FreedHow::kReleased;
     Note(RecordKind::kFreed, index, before.lease, {.code = static_cast<uint8_t>(how)});
   }
 }
@@ -170,7 +170,8 @@ void StoreObserver::NoteFreed(int32_t index, const Holders& now, bool forgotten)
 void StoreObserver::NoteDowngraded(int32_t index, const Holders& before) {
   for (const auto& [owner, holder] : locks_[static_cast<size_t>(index)].holders) {
     const auto was = before.find(owner);
-    if (was == before.end() || was->second.token != holder.token || was->second.ends_us != 0 || holder.ends_us == 0) continue;
+    if (was == before.end() || was->second.token != holder.token || was->second.ends_us != 0 || holder.ends_us == 0)
+      continue;
     Note(RecordKind::kDowngraded, index, holder.lease);
   }
 }
@@ -216,15 +217,16 @@ void StoreObserver::CheckHears(int32_t index, const Place& place) {
   if (may_ask || store_->IsCaller(place.broker_id) || !env_.dead_brokers.contains(place.broker_id)) return;
   const std::string slot = locks_[static_cast<size_t>(index)].base + "b:" + place.broker_id;
   if (store_->model().String(slot)) return;
-  env_.Fail(store_->name() + " gave " + env_.history.locks[static_cast<size_t>(index)] + " to lease " + std::to_string(place.lease) +
-            ", though its broker is gone and its queue slot has run out");
+  env_.Fail(store_->name() + " gave " + env_.history.locks[static_cast<size_t>(index)] + " to lease " +
+            std::to_string(place.lease) + ", though its broker is gone and its queue slot has run out");
 }
 
 StoreObserver::Places StoreObserver::PlacesOf(const Lock& lock) {
   Places places;
   const auto entries = store_->model().Hash(lock.base + "w");
   const auto broker_of = [&](std::string_view owner) {
-    const auto entry = std::find_if(entries.begin(), entries.end(), [&](const auto& one) { return one.first == owner; });
+    const auto entry =
+        std::find_if(entries.begin(), entries.end(), [&](const auto& one) { return one.first == owner; });
     return entry == entries.end() ? std::string() : std::string(Part(entry->second, 0));
   };
   for (const auto& [owner, arrival] : store_->model().Zset(lock.base + "q")) {
@@ -239,7 +241,8 @@ StoreObserver::Places StoreObserver::PlacesOf(const Lock& lock) {
     }
     // One whose entry was lost keeps its number for when it comes again.
     const auto known = lease_of_.find(owner);
-    if (known != lease_of_.end()) places.emplace(owner, Place{known->second, static_cast<int64_t>(arrival), broker_of(owner)});
+    if (known != lease_of_.end())
+      places.emplace(owner, Place{known->second, static_cast<int64_t>(arrival), broker_of(owner)});
   }
   return places;
 }
@@ -274,7 +277,8 @@ void StoreObserver::Note(RecordKind kind, int32_t lock, int64_t lease, Record re
   record.lease = lease;
   env_.Note(record);
   env_.Log([&] {
-    static const char* const kWords[] = {"queued", "out of the queue", "holds", "freed", "shares", "is to be taken from"};
+    static const char* const kWords[] = {"queued", "out of the queue", "holds",
+                                         "freed",  "shares",           "is to be taken from"};
     const int word = static_cast<int>(kind) - static_cast<int>(RecordKind::kQueued);
     return "      " + store_->name() + ": " + (lock < 0 ? "all" : env_.history.locks[static_cast<size_t>(lock)]) + " " +
            (word >= 0 && word < 6 ? kWords[word] : "forgotten") + (lease < 0 ? "" : " lease " + std::to_string(lease));

@@ -48,7 +48,7 @@ class StoreObserver {
   struct Holder {
     int64_t lease = -1;
     uint64_t token = 0;
-    int64_t ends_us = 0;  // by the store's clock, of one of many; 0: with its key
+    int64_t ends_us = 0;    // by the store's clock, of one of many; 0: with its key
     std::string broker_id;  // through which it has it
   };
   using Holders = std::map<std::string, Holder, std::less<>>;  // by owner id

@@ -40,7 +40,9 @@ void DrawFaults(Dice& dice, Temper& temper) {
   // checkers cannot tell that from a mistake.
   if (may_forget) temper.downgrade = temper.together = 0;
   // For tokens it is the same when a server takes over whose clock is behind.
-  const auto is = [&](FaultKind kind) { return [&all, kind](int f) { return all[static_cast<size_t>(f)].kind == kind; }; };
+  const auto is = [&](FaultKind kind) {
+    return [&all, kind](int f) { return all[static_cast<size_t>(f)].kind == kind; };
+  };
   if (std::any_of(temper.faults.begin(), temper.faults.end(), is(FaultKind::kFailover))) {
     std::erase_if(temper.faults, is(FaultKind::kStoreClock));
   }

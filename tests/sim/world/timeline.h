@@ -53,9 +53,7 @@ class Timeline {
     Instant at;
     uint64_t serial;
     What what;
-    friend bool operator<(const Event& a, const Event& b) {
-      return a.at != b.at ? a.at > b.at : a.serial > b.serial;
-    }
+    friend bool operator<(const Event& a, const Event& b) { return a.at != b.at ? a.at > b.at : a.serial > b.serial; }
   };
   Instant now_;
   uint64_t made_ = 0;

@@ -52,9 +52,9 @@ class Wire : public std::enable_shared_from_this<Wire> {
 
   struct Way {
     uint64_t sent = 0;
-    uint64_t arrived = 0;   // or lost on the way
+    uint64_t arrived = 0;  // or lost on the way
     std::deque<Timeline::What> under_way;
-    uint64_t kept = 0;       // with cut: of those sent, so many arrive
+    uint64_t kept = 0;  // with cut: of those sent, so many arrive
     bool cut = false;
     Instant last_arrival{};
     Instant silent_until{};

@@ -69,7 +69,8 @@ std::unique_ptr<ClientProcess> World::MakeClient(int number) {
 void World::MakeWatchers() {
   for (int i = dice().Roll(3); i > 0; --i) watchers_.push_back(std::make_unique<Watcher>(env_, i, brokers_));
   observer_->OnSight([this](int32_t lock) {
-    env_.time.After(kNewsTime, [this, lock, since = observer_->SightOf(lock).since] { CheckWatchers(lock, since, kNewsTime); });
+    env_.time.After(kNewsTime,
+                    [this, lock, since = observer_->SightOf(lock).since] { CheckWatchers(lock, since, kNewsTime); });
   });
 }
 
@@ -218,7 +219,11 @@ Outcome World::Run() {
     env_.Note({.kind = RecordKind::kQuiet});
     ExpectNothingLeft();
   }
-  Outcome outcome{.hash = env_.hash(), .events = env_.time.events_run(), .records = env_.history.records.size(), .lasted = env_.now() - kDawn, .violations = {}};
+  Outcome outcome{.hash = env_.hash(),
+                  .events = env_.time.events_run(),
+                  .records = env_.history.records.size(),
+                  .lasted = env_.now() - kDawn,
+                  .violations = {}};
   if (!env_.failure.empty()) outcome.violations.push_back(env_.failure);
   for (const Violation& violation : CheckAll(env_.history)) {
     outcome.violations.push_back(violation.invariant + ": " + violation.story);

@@ -33,7 +33,8 @@ TEST(World, EveryOtherIsCalm) {
     World world(seed, Workload::kMixed, false);
     world.Run();
     const auto& records = world.env().history.records;
-    const bool any = std::any_of(records.begin(), records.end(), [](const Record& r) { return r.kind == RecordKind::kFault; });
+    const bool any =
+        std::any_of(records.begin(), records.end(), [](const Record& r) { return r.kind == RecordKind::kFault; });
     EXPECT_TRUE(seed % 2 == 1 || !any) << "seed " << seed;
   }
 }
@@ -53,7 +54,8 @@ TEST(World, EveryFaultAndEveryKindOfRecordComesUp) {
   for (size_t i = 0; i < kinds.size(); ++i) EXPECT_GT(kinds[i], 0) << "record kind " << i;
   const FaultKind elsewhere[] = {FaultKind::kClientClock, FaultKind::kBrokerClock};
   for (size_t i = 0; i < faults.size(); ++i) {
-    if (std::find(std::begin(elsewhere), std::end(elsewhere), static_cast<FaultKind>(i)) != std::end(elsewhere)) continue;
+    if (std::find(std::begin(elsewhere), std::end(elsewhere), static_cast<FaultKind>(i)) != std::end(elsewhere))
+      continue;
     EXPECT_GT(faults[i], 0) << "fault kind " << i;
   }
 }
