@@ -40,6 +40,11 @@ Loop::Loop(std::function<void()> on_turn, std::function<void()> after_turn)
   // libuv's own timers stand still during suspend.
   timer_fd_ = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
   Check(timer_fd_ < 0 ? -errno : 0, "timerfd_create");
+  events_fd_ = epoll_create1(EPOLL_CLOEXEC);
+  Check(events_fd_ < 0 ? -errno : 0, "epoll_create1");
+  epoll_event any{};
+  any.events = EPOLLIN;  // level-triggered: ready until libuv has taken its events
+  Check(epoll_ctl(events_fd_, EPOLL_CTL_ADD, uv_backend_fd(&loop_), &any) < 0 ? -errno : 0, "epoll_ctl");
 
   wake_.data = timer_.data = end_of_turn_.data = no_wait_.data = this;
   // Nothing to do but end the wait: the mailbox is read at the end of the turn.
@@ -54,6 +59,7 @@ Loop::Loop(std::function<void()> on_turn, std::function<void()> after_turn)
 Loop::~Loop() {
   if (!closed_) Close();
   Run();
+  close(events_fd_);
   Check(uv_loop_close(&loop_), "a handle was left open");
   close(timer_fd_);
 }
@@ -92,10 +98,10 @@ void Loop::Wait(std::unique_lock<std::mutex>& lock) {
   holder_ = {};
   lock.unlock();
   after_turn_();
-  // What has come stays for uv_run. Not by poll: it would lose the waker's hint to the scheduler that it is about to sleep.
+  // Only waits: uv_run takes the events, once the loop is held again.
   if (timeout != 0) {
     epoll_event event;
-    epoll_wait(uv_backend_fd(&loop_), &event, 1, timeout);
+    epoll_wait(events_fd_, &event, 1, timeout);
   }
   lock.lock();
   holder_ = std::this_thread::get_id();

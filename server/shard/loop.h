@@ -70,6 +70,10 @@ class Loop {
   const std::function<void()> on_turn_;
   const std::function<void()> after_turn_;
 
+  // Watches libuv's epoll descriptor. Waiting on that descriptor itself would take events which libuv must see: some
+  // versions (1.49.0) are told of their own wake-up only once.
+  int events_fd_ = -1;
+
   // Not held while the thread of Run waits.
   std::mutex held_;
 

@@ -2,10 +2,15 @@
 #include "shard/loop.h"
 
 #include <gtest/gtest.h>
+#include <sys/epoll.h>
 
 #include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <functional>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "shard/boot_clock.h"
 
@@ -51,6 +56,47 @@ TEST(Loop, WakesFromAnotherThread) {
         return waker.joinable();
       });
   EXPECT_TRUE(woken);
+}
+
+// A second Wake must not be lost because the first one is still thought to be pending.
+void ExpectTwoWakes(const std::function<void(Loop&)>& prepare) {
+  std::atomic<int> turns = 0;
+  bool prepared = false;
+  std::unique_ptr<Loop> loop;
+  loop = std::make_unique<Loop>([&] {
+    if (!std::exchange(prepared, true)) {
+      prepare(*loop);
+    } else if (++turns == 2) {
+      loop->Close();
+    }
+  });
+  loop->RequestTurn();
+  std::thread waker([&] {
+    for (int woken = 0; woken < 2; ++woken) {
+      while (turns < woken) std::this_thread::yield();
+      // Only a loop that waits can be used: the wake-up ends a wait.
+      while (turns < 2 && !loop->TryUse([&] { loop->Wake(); })) std::this_thread::yield();
+    }
+  });
+  loop->Run();
+  waker.join();
+  EXPECT_EQ(turns, 2);
+}
+
+TEST(Loop, WakesTwice) {
+  ExpectTwoWakes([](Loop&) {});
+}
+
+// libuv 1.49.0 watches its own wake-up descriptor edge-triggered: whoever takes that event from libuv's epoll takes it
+// from libuv.
+TEST(Loop, WakesTwiceWhenLibuvIsToldOfAWakeUpOnlyOnce) {
+  ExpectTwoWakes([](Loop& loop) {
+    const int fd = loop.uv()->async_io_watcher.fd;
+    epoll_event event{};
+    event.events = EPOLLIN | EPOLLET;
+    event.data.fd = fd;
+    ASSERT_EQ(epoll_ctl(uv_backend_fd(loop.uv()), EPOLL_CTL_MOD, fd, &event), 0) << std::strerror(errno);
+  });
 }
 
 TEST(Loop, IsUsedByAnotherThreadWhileItWaits) {
