@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "main/store_setup.h"
 #include "ops/log.h"
 #include "shard/boot_clock.h"
 
@@ -49,10 +50,8 @@ absl::Status Drainer::AwaitEnd(store::EmbeddedServer* embedded, const std::funct
     // A drain may be under way: by AdminService.Drain, as of a hook that runs before the signal.
     if (wake == Wake::kStop) ops::Info("signal to stop", {{"time_left", absl::FromChrono(Begin(std::nullopt))}});
     if (wake == Wake::kReload) ops::Info("SIGHUP: nothing to reload");
-    if (wake == Wake::kChild && embedded != nullptr && !embedded->Running()) {
-      return absl::UnavailableError("the embedded store ended by itself and its locks are gone; its log ends with: " +
-                                    embedded->LogTail());
-    }
+    // Asked each time: its SIGCHLD may have come before this loop.
+    if (absl::Status alive = CheckAlive(embedded); !alive.ok()) return alive;
   }
   return absl::OkStatus();
 }

@@ -33,8 +33,9 @@ int Fail(const absl::Status& status, int exit_code) {
   return exit_code;
 }
 
-// Whether waiting may help, or only another value of an option or another store.
+// Tells a store that may come back from one that needs another value of an option, or another store.
 int StoreExitCode(const absl::Status& status) {
+  if (absl::IsAborted(status)) return kExitStoreDied;
   const bool misconfigured = absl::IsInvalidArgument(status) || absl::IsUnimplemented(status) ||
                              absl::IsFailedPrecondition(status) || absl::IsNotFound(status);
   return misconfigured ? kExitConfiguration : kExitStoreUnavailable;

@@ -57,6 +57,12 @@ absl::Status UseUrl(const ops::Options& options, StoreSetup& setup) {
 
 }  // namespace
 
+absl::Status CheckAlive(store::EmbeddedServer* embedded) {
+  if (embedded == nullptr || embedded->Running()) return absl::OkStatus();
+  return absl::AbortedError("the embedded store ended by itself and its locks are gone; its log ends with: " +
+                            embedded->LogTail());
+}
+
 absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::string& broker_id, Wakeups& wakeups) {
   StoreSetup setup;
   setup.options.codec = {.key_prefix = options.key_prefix,
@@ -70,15 +76,23 @@ absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::
     static ops::LogLimit limit(absl::Seconds(10));
     if (limit.Pass()) ops::Warn("waiting for the store", {{"error", std::string(problem.message())}});
   };
-  store::CheckWatch watch{.on_problem = nullptr,
-                          .stopped = [&wakeups] { return wakeups.Wait(absl::ZeroDuration()) == Wake::kStop; }};
+  bool told_to_stop = false;
+  // SIGCHLD need not be told apart from other wakeups: the embedded server is asked each time.
+  const auto over = [&](absl::Duration patience) {
+    told_to_stop = told_to_stop || wakeups.Wait(patience) == Wake::kStop;
+    return told_to_stop || !CheckAlive(setup.embedded.get()).ok();
+  };
+  store::CheckWatch watch{.on_problem = nullptr, .stopped = [&over] { return over(absl::ZeroDuration()); }};
   if (options.wait_for_store) watch.on_problem = warn;
   while (true) {
     const auto checked = store::CheckStore(setup.options, ToCore(options.store_timeout), watch);
-    if (checked.ok()) break;  // its warnings come again from the first connection
-    if (!absl::IsUnavailable(checked.status()) || !options.wait_for_store) return checked.status();
-    warn(checked.status());
-    if (wakeups.Wait(kRetryCheck) == Wake::kStop) return absl::CancelledError("stopped while waiting for the store");
+    if (checked.ok() && !told_to_stop) break;  // its warnings come again from the first connection
+    const bool may_retry = absl::IsUnavailable(checked.status()) && options.wait_for_store;
+    if (may_retry) warn(checked.status());
+    const bool ended = over(may_retry ? kRetryCheck : absl::ZeroDuration());
+    if (told_to_stop) return absl::CancelledError("stopped while waiting for the store");
+    if (ended) return CheckAlive(setup.embedded.get());
+    if (!may_retry) return checked.status();
   }
   setup.options.on_problem = [](const absl::Status& problem) {
     ops::Warn("store problem", {{"error", std::string(problem.message())}});

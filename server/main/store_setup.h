@@ -22,9 +22,13 @@ struct StoreSetup {
   std::string shown;  // for people, without secrets
 };
 
-// Unavailable, unfit (FailedPrecondition, Unimplemented) or wrongly named (InvalidArgument, NotFound): one line that says what
-// and why. With --wait-for-store an unavailable store is asked again until it answers. Cancelled when SIGTERM came first.
+// The error is one line that says what is wrong and why. Unavailable: not reached. FailedPrecondition, Unimplemented: unfit.
+// InvalidArgument, NotFound: wrongly named. Aborted: the embedded server ended. Cancelled: SIGTERM came first.
+// With --wait-for-store an unavailable store is asked again until it answers.
 absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::string& broker_id, Wakeups& wakeups);
+
+// Aborted, with the end of its log, once `embedded` has ended by itself. Null is fine for ever. Main's thread.
+absl::Status CheckAlive(store::EmbeddedServer* embedded);
 
 // Shard 0 is known to the store as `broker_id`, the others by names of their own. `setup` outlives the factory.
 std::function<std::unique_ptr<store::Store>(int shard, uv_loop_t* loop)> StoreFactory(const StoreSetup& setup);

@@ -10,7 +10,7 @@ import pytest
 
 from harness import DISTLOCKD, Redis, eventually, free_port
 
-USAGE, UNAVAILABLE, CONFIG = 64, 69, 78
+USAGE, UNAVAILABLE, STORE_DIED, CONFIG = 64, 69, 70, 78
 
 
 def run(*args, env=None):
@@ -157,6 +157,42 @@ def test_whoever_waits_for_a_store_ends_when_told(world):
     daemon = world.distlockd(f"unix://{world.folder}/never.sock", "--wait-for-store", "--store-timeout", "5m", await_ready=False)
     eventually(lambda: "never.sock" in daemon.log(), "a word about waiting")
     assert daemon.drain() == 0
+
+
+# Answers one PING, which is how the daemon sees that its store is up, and nothing more.
+SILENT_SERVER = """#!/usr/bin/env python3
+import socket, sys
+path = sys.argv[sys.argv.index("--unixsocket") + 1]
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(path)
+listener.listen()
+first = listener.accept()[0]
+first.recv(6)
+first.sendall(b"+PONG\\r\\n")
+silent = listener.accept()
+print("silent", flush=True)
+while silent[0].recv(4096):
+    pass
+listener.accept()
+"""
+
+
+@pytest.mark.parametrize("waits", [("--wait-for-store",), ()])
+def test_an_embedded_store_that_dies_while_it_is_checked_ends_the_daemon(world, listen, waits):
+    server = world.folder / "silent-server"
+    server.write_text(SILENT_SERVER)
+    server.chmod(0o755)
+    folder = world.folder / "embedded"
+    with subprocess.Popen([DISTLOCKD, *listen, "--embedded-server", str(server), "--embedded-dir", str(folder),
+                           "--store-timeout", "5m", *waits], stderr=subprocess.PIPE, text=True) as daemon:
+        log = folder / "store.log"
+        eventually(lambda: log.exists() and "silent" in log.read_text(), "the check of the store")
+        subprocess.run(["pkill", "-KILL", "-P", str(daemon.pid)], check=True)
+        try:
+            assert daemon.wait(timeout=30) == STORE_DIED
+        finally:
+            daemon.kill()
+        assert "embedded store ended by itself" in daemon.stderr.read()
 
 
 def test_print_config_shows_what_is_in_effect_without_secrets(world):
