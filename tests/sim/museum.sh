@@ -5,16 +5,16 @@ set -uo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: tests/sim/museum.sh [--seeds N] [--seed S] [--sample K] [--check] [PATCH...]
+usage: tests/sim/museum.sh [--seeds N] [--seed S] [--sample K] [--check] [BUG...]
 
-Each patch of tests/sim/museum, or the named ones (a path, a name or its number), is applied to a copy of this tree,
-built, and run until a world goes wrong. Fails when a bug is missed, when a patch does not apply or build, when the patch
+Each bug of tests/sim/museum, or the named ones (a number, a name, or the path of a patch), is put into a copy of this
+tree, built, and run until a world goes wrong. Fails when a bug is missed, when one does not apply or build, when the row
 that changes nothing is caught, or when the median of the seeds needed is over 1000.
 
   --seeds N   worlds a bug may hide in (default 20000)
   --seed S    which worlds, and which sample (default 1; with --sample a random one)
   --sample K  only K of them, drawn by the seed, and the one that changes nothing
-  --check     only whether each patch still applies; nothing is built
+  --check     only whether each bug still applies; nothing is built
 TEXT
 }
 
@@ -23,13 +23,10 @@ museum=$root/tests/sim/museum
 readonly CHUNK=500 HANG_SECONDS=10 WORLDS_A_SECOND=20 MEDIAN_MAX=1000 STORY_WIDTH=110
 
 die() { printf 'museum.sh: %s\n' "$*" >&2; exit 64; }
-# Fuzz would let a patch land where its bug is another one.
-apply() { patch -d "$1" -p1 -s -F0 -N --no-backup-if-mismatch "${@:3}" <"$2"; }
-touched() { sed -n 's|^+++ b/||p' "$1"; }
-name_of() { basename "$1" .patch; }
-changes_nothing() { [[ $(name_of "$1") = 00-* ]]; }
+mutate() { /usr/bin/python3 -B "$museum/mutate.py" "$@"; }
+changes_nothing() { [[ ${1##*/} = 00-* ]]; }
 
-seeds=20000 seed='' sample='' check='' patches=()
+seeds=20000 seed='' sample='' check='' wanted=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --seeds | --seed | --sample)
@@ -40,35 +37,21 @@ while [ $# -gt 0 ]; do
     --check) check=yes ;;
     -h | --help) usage; exit 0 ;;
     -*) die "unknown option '$1'; see --help" ;;
-    *)
-      if [ -f "$1" ]; then
-        patches+=("$(realpath "$1")")
-      else
-        [[ $1 =~ ^[0-9]+$ ]] && found=("$museum/$1-"*.patch) || found=("$museum/$(name_of "$1")"*.patch)
-        [ -f "${found[0]}" ] || die "no patch '$1' in $museum"
-        patches+=("${found[@]}")
-      fi
-      ;;
+    *) wanted+=("$1") ;;
   esac
   shift
 done
-[ "${#patches[@]}" -gt 0 ] || patches=("$museum"/*.patch)
 
-if [ -n "$check" ]; then
-  stale=0
-  for one in "${patches[@]}"; do
-    apply "$root" "$one" --dry-run || { printf 'does not apply: %s\n' "$(name_of "$one")"; stale=$((stale + 1)); }
-  done
-  printf '%d of %d patches apply\n' $((${#patches[@]} - stale)) "${#patches[@]}"
-  exit $((stale > 0))
-fi
+if [ -n "$check" ]; then mutate check "${wanted[@]}"; exit; fi
+listing=$(mutate list "${wanted[@]}") || exit 64
+mapfile -t bugs <<<"$listing"
 
 if [ -n "$sample" ]; then
   seed=${seed:-$RANDOM}
-  mapfile -t drawn < <(for one in "${patches[@]}"; do
-    changes_nothing "$one" || printf '%s %s\n' "$(printf '%s %s' "$seed" "$(name_of "$one")" | cksum | cut -d' ' -f1)" "$one"
-  done | sort -n | head -n "$sample" | cut -d' ' -f2- | sort)
-  patches=("$museum"/00-*.patch "${drawn[@]}")
+  mapfile -t drawn < <(for one in "${bugs[@]}"; do
+    changes_nothing "$one" || printf '%s %s\n' "$(printf '%s %s' "$seed" "$one" | cksum | cut -d' ' -f1)" "$one"
+  done | sort -n | head -n "$sample" | cut -d' ' -f2- | sort -n)
+  listing=$(mutate list 00 "${drawn[@]}") && mapfile -t bugs <<<"$listing"
 fi
 seed=${seed:-1}
 
@@ -93,7 +76,7 @@ build() {
 }
 
 started=$SECONDS
-printf 'museum of %d patches, seed %s: building ...\n' "${#patches[@]}" "$seed"
+printf 'museum of %d bugs, seed %s: building ...\n' "${#bugs[@]}" "$seed"
 { cmake -S "$tree" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DDISTLOCK_TESTS=ON \
   -DCMAKE_C_COMPILER_LAUNCHER="$work/launch" -DCMAKE_CXX_COMPILER_LAUNCHER="$work/launch" >"$work/build.log" 2>&1 && build && cp "$sim" "$work/sound"; } ||
   { tail -n 30 "$work/build.log"; printf 'museum.sh: the tree itself does not build\n' >&2; exit 1; }
@@ -120,7 +103,7 @@ run_worlds() {
   fi
 }
 
-# Sets `needed` and `story`, or empties `story`. A world that goes wrong without the patch is no catch.
+# Sets `needed` and `story`, or empties `story`. A world that goes wrong without the bug is no catch.
 search() {
   local first=$1 strict=$2 at=$1 end=$(($1 + seeds)) count found
   story='' needed=$seeds
@@ -133,7 +116,7 @@ search() {
     fi
     at=${found%% *}
     if [ -z "$strict" ] && [ -n "$(run_worlds "$work/sound" "$at" 1)" ]; then
-      printf '        seed %s goes wrong without the patch too\n' "$at"
+      printf '        seed %s goes wrong without the bug too\n' "$at"
       at=$((at + 1))
       continue
     fi
@@ -142,17 +125,16 @@ search() {
   done
 }
 
-caught=() bugs=0 faults=0
+caught=() tried=0 faults=0
 fault() { printf '%-26s %s  (%s)\n' "$1" "$2" "$3"; faults=$((faults + 1)); }
 
 visit() {
-  local one=$1 name number
-  name=$(name_of "$one") number=$((10#$(name_of "$one" | grep -o '^[0-9]*')))
-  changes_nothing "$one" || bugs=$((bugs + 1))
-  apply "$tree" "$one" --dry-run >/dev/null || { fault 'DOES NOT APPLY' "$name" 'see --check'; return; }
-  apply "$tree" "$one"
+  local one=$1 name number touched
+  name=$(basename "$one" .patch) number=${name%%[!0-9]*}
+  changes_nothing "$one" || tried=$((tried + 1))
+  touched=$(mutate --tree "$tree" apply "$one") || { fault 'DOES NOT APPLY' "$name" 'see above'; return; }
   if build; then
-    search $((seed * 1000000 + number * 20011)) "$(changes_nothing "$one" && echo strict)"
+    search $((seed * 1000000 + 10#${number:-999} * 20011)) "$(changes_nothing "$one" && echo strict)"
     if changes_nothing "$one"; then
       if [ -z "$story" ]; then
         printf 'not caught in %-9d seeds  %s\n' "$needed" "$name"
@@ -170,11 +152,11 @@ visit() {
     fault 'DOES NOT BUILD' "$name" 'see above'
   fi
   # Copies, not a reversal: their time is new, so that they are built again.
-  touched "$one" | while read -r file; do cp "$root/$file" "$tree/$file"; done
+  while read -r file; do cp "$root/$file" "$tree/$file"; done <<<"$touched"
 }
 
-for one in "${patches[@]}"; do visit "$one"; done
+for one in "${bugs[@]}"; do visit "$one"; done
 median=$([ "${#caught[@]}" -eq 0 ] && echo 0 || printf '%s\n' "${caught[@]}" | sort -n | sed -n "$(((${#caught[@]} + 1) / 2))p")
-printf 'caught %d of %d, median %d seeds, in %d s\n' "${#caught[@]}" "$bugs" "$median" $((SECONDS - started))
+printf 'caught %d of %d, median %d seeds, in %d s\n' "${#caught[@]}" "$tried" "$median" $((SECONDS - started))
 # The median of a few says nothing.
 [ "$faults" -eq 0 ] && { [ -n "$sample" ] || [ "$median" -le "$MEDIAN_MAX" ]; }

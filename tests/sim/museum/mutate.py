@@ -1,0 +1,297 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Puts a bug of the museum into a tree. A bug is a row of mutations.txt or a patch; README.md says how to write one."""
+import argparse
+import bisect
+import dataclasses
+import os
+import re
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SUFFIXES = (".cc", ".h", ".lua")
+# Comments come first, numbers before characters: 1'000 is one number.
+CPP = re.compile(
+    r"""(?P<comment>//[^\n]*|/\*.*?\*/)|R"(?P<raw>\w*)\(.*?\)(?P=raw)"|"(?:\\.|[^"\\\n])*"|\d(?:[\w.]|'(?=\w))*"""
+    r"""|\w+|'(?:\\.|[^'\\\n])+'|[^\s\w]""", re.DOTALL)
+LUA = re.compile(
+    r"""(?P<comment>--\[\[.*?\]\]|--[^\n]*)|\[\[.*?\]\]|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|\d[\w.]*"""
+    r"""|\w+|[^\s\w]""", re.DOTALL)
+BETWEEN = "\0"
+
+
+class MuseumError(Exception):
+    """A bug that cannot be put in; the message says which and why."""
+
+
+@dataclasses.dataclass
+class Replacement:
+    room: str
+    old: str = ""
+    new: str = ""
+
+
+@dataclasses.dataclass
+class Row:
+    name: str
+    line: int
+    text: list = dataclasses.field(default_factory=list)
+    replacements: list = dataclasses.field(default_factory=list)
+
+
+def tokens(text, is_lua):
+    """The words and signs of a text, without comments, each with where it begins and ends."""
+    return [(m.group(), m.start(), m.end()) for m in (LUA if is_lua else CPP).finditer(text) if not m.group("comment")]
+
+
+class Source:
+    """One file, searchable by its tokens."""
+
+    def __init__(self, path, text):
+        self.path = path
+        self.text = text
+        self.tokens = tokens(text, path.endswith(".lua"))
+        self._starts = []
+        at = 1
+        for word, _, _ in self.tokens:
+            self._starts.append(at)
+            at += len(word) + 1
+        self._joined = BETWEEN + "".join(word + BETWEEN for word, _, _ in self.tokens)
+
+    def find(self, words):
+        """The index of the first token of each occurrence."""
+        wanted, at, found = BETWEEN + "".join(word + BETWEEN for word in words), -1, []
+        while (at := self._joined.find(wanted, at + 1)) >= 0:
+            found.append(bisect.bisect_left(self._starts, at + 1))
+        return found
+
+    def line_of(self, index):
+        return self.text.count("\n", 0, self.tokens[index][1]) + 1
+
+
+class Tree:
+    """The sources of a folder, each read once."""
+
+    def __init__(self, root):
+        self.root = root
+        self._sources = {}
+
+    def room(self, room):
+        paths = []
+        for folder, folders, names in os.walk(os.path.join(self.root, room)):
+            folders.sort()
+            paths += [os.path.relpath(os.path.join(folder, name), self.root) for name in sorted(names)
+                      if name.endswith(SUFFIXES)]
+        return [self._source(path) for path in paths]
+
+    def _source(self, path):
+        if path not in self._sources:
+            with open(os.path.join(self.root, path), encoding="utf-8", newline="") as f:
+                self._sources[path] = Source(path, f.read())
+        return self._sources[path]
+
+
+def read_rows(text, where):
+    rows, last = [], None
+    for number, line in enumerate(text.split("\n"), 1):
+        def wrong(what):
+            raise MuseumError(f"{where}:{number}: {what}")
+        mark, rest = line[:1], line[1:].removeprefix(" ")
+        if line.startswith("== "):
+            rows.append(Row(line[3:].strip(), number))
+            if not re.fullmatch(r"\d+-[a-z0-9-]+", rows[-1].name):
+                wrong(f"'{rows[-1].name}' is no name: a number, '-', and small letters")
+            last = None
+        elif not rows:
+            if line and mark != "#":
+                wrong("text before the first '== NN-name'")
+        elif room := re.fullmatch(r"in ([\w/]+)", line):
+            last = Replacement(room.group(1))
+            rows[-1].replacements.append(last)
+        elif mark in ("-", "+"):
+            if last is None:
+                wrong("'-' or '+' before 'in ROOM'")
+            if mark == "-" and last.new:
+                last = Replacement(last.room)
+                rows[-1].replacements.append(last)
+            if mark == "-":
+                last.old += rest + "\n"
+            else:
+                last.new += rest + "\n"
+        elif line:
+            if last is not None:
+                wrong("neither '-', '+', 'in ROOM' nor '== NN-name'")
+            rows[-1].text.append(line)
+    for row in rows:
+        for one in row.replacements:
+            if not one.old.strip():
+                raise MuseumError(f"{where}:{row.line}: {row.name}: nothing to replace in {one.room}")
+        if not row.replacements:
+            raise MuseumError(f"{where}:{row.line}: {row.name}: replaces nothing")
+    return rows
+
+
+def short(text):
+    text = " ".join(text.split())
+    return text if len(text) <= 90 else text[:87] + "..."
+
+
+def explain_missing(sources, old, old_tokens):
+    """How much of the old text is still there, and what comes now where it goes on."""
+    words = [word for word, _, _ in old_tokens]
+    low, high = 0, len(words)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if any(s.find(words[:middle]) for s in sources) else (low, middle - 1)
+    if low < min(3, len(words)):
+        return "not even its beginning is there"
+    source, at = next((s, s.find(words[:low])[0]) for s in sources if s.find(words[:low]))
+    begin, end = source.tokens[at + low - 1][2], source.tokens[min(at + low + 7, len(source.tokens) - 1)][2]
+    return (f"{source.path}:{source.line_of(at + low - 1)} begins like it, but goes on with "
+            f"'{short(source.text[begin:end])}', not with '{short(old[old_tokens[low][1]:])}'")
+
+
+def locate(tree, replacement):
+    """The one source and the range of its text that a replacement is for."""
+    sources = tree.room(replacement.room)
+    if not sources:
+        raise MuseumError(f"no sources in {replacement.room}")
+    old_tokens = tokens(replacement.old, sources[0].path.endswith(".lua"))
+    words = [word for word, _, _ in old_tokens]
+    if not words:
+        raise MuseumError(f"nothing but comments in '{short(replacement.old)}'")
+    what = f"in {replacement.room}: '{short(replacement.old)}'"
+    found = [(source, at) for source in sources for at in source.find(words)]
+    if not found:
+        raise MuseumError(f"missing {what}: {explain_missing(sources, replacement.old, old_tokens)}")
+    if len(found) > 1:
+        places = ", ".join(f"{source.path}:{source.line_of(at)}" for source, at in found[:5])
+        raise MuseumError(f"ambiguous {what} is in {len(found)} places: {places}")
+    source, at = found[0]
+    return source, source.tokens[at][1], source.tokens[at + len(words) - 1][2]
+
+
+def mutated(tree, row):
+    """The new text of each file that a row touches: {path: text}."""
+    edits = {}
+    for one in row.replacements:
+        source, begin, end = locate(tree, one)
+        edits.setdefault(source.path, (source, []))[1].append((begin, end, one.new.rstrip("\n")))
+    texts = {}
+    for path, (source, ranges) in edits.items():
+        ranges.sort(reverse=True)
+        text = source.text
+        for (begin, end, new), later in zip(ranges, [None] + ranges):
+            if later is not None and end > later[0]:
+                raise MuseumError(f"two replacements overlap in {path}")
+            text = text[:begin] + new + text[end:]
+        texts[path] = text
+    return texts
+
+
+def patch(path, root, *options):
+    """Applies a patch where it fits exactly: with fuzz it could land where it is another bug."""
+    done = subprocess.run(["patch", "-d", root, "-p1", "-s", "-F0", "-N", "--no-backup-if-mismatch",
+                           "-i", os.path.abspath(path), *options], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise MuseumError("the patch does not apply: " + "; ".join((done.stdout + done.stderr).strip().split("\n")))
+
+
+def touched_by_patch(path):
+    with open(path, encoding="utf-8") as f:
+        return re.findall(r"^\+\+\+ b/(\S+)", f.read(), re.MULTILINE)
+
+
+class Museum:
+    """All bugs by name, in the order of their numbers: rows, and the paths of patches."""
+
+    def __init__(self, folder):
+        self.bugs = {}
+        table = os.path.join(folder, "mutations.txt")
+        if os.path.exists(table):
+            with open(table, encoding="utf-8") as f:
+                for row in read_rows(f.read(), "mutations.txt"):
+                    self._add(row.name, row)
+        for name in sorted(n for n in os.listdir(folder) if n.endswith(".patch")):
+            self._add(name.removesuffix(".patch"), os.path.join(folder, name))
+        self.bugs = dict(sorted(self.bugs.items(), key=lambda bug: int(bug[0].split("-")[0])))
+
+    def _add(self, name, bug):
+        number = int(name.split("-")[0])
+        for other in self.bugs:
+            if int(other.split("-")[0]) == number:
+                raise MuseumError(f"{name} and {other} have the same number")
+        self.bugs[name] = bug
+
+    def select(self, wanted):
+        """By number, by the beginning of a name, or a patch file of any folder. Nothing: all."""
+        chosen = []
+        for one in wanted:
+            if os.path.isfile(one):
+                self.bugs[os.path.abspath(one)] = one
+                chosen.append(os.path.abspath(one))
+                continue
+            found = [one] if one in self.bugs else [
+                name for name in self.bugs
+                if (int(name.split("-")[0]) == int(one) if one.isdigit() else name.startswith(one))]
+            if not found:
+                raise MuseumError(f"no bug '{one}'")
+            chosen += found
+        return chosen or list(self.bugs)
+
+    def apply(self, name, root):
+        """Returns the files that it has changed, below `root`."""
+        bug = self.bugs[name]
+        if isinstance(bug, str):
+            patch(bug, root)
+            return touched_by_patch(bug)
+        texts = mutated(Tree(root), bug)
+        for path, text in texts.items():
+            with open(os.path.join(root, path), "w", encoding="utf-8", newline="") as f:
+                f.write(text)
+        return list(texts)
+
+    def why_not(self, name, tree):
+        """None: it can be put in."""
+        try:
+            bug = self.bugs[name]
+            patch(bug, tree.root, "--dry-run") if isinstance(bug, str) else mutated(tree, bug)
+        except MuseumError as error:
+            return str(error)
+        return None
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--museum", default=HERE, help="folder of mutations.txt and patches (default: this one)")
+    parser.add_argument("--tree", default=os.path.join(HERE, "..", "..", ".."), help="root of the sources")
+    parser.add_argument("command", choices=("list", "check", "apply"),
+                        help="list: names; check: can each be put in?; apply: put one in, print the files changed")
+    parser.add_argument("bugs", nargs="*", help="numbers, names or patch files (default: all)")
+    options = parser.parse_args(arguments)
+    root = os.path.abspath(options.tree)
+    try:
+        museum = Museum(options.museum)
+        names = museum.select(options.bugs)
+        if options.command == "list":
+            print("\n".join(names))
+        elif options.command == "apply":
+            if len(names) != 1 or not options.bugs:
+                raise MuseumError("apply needs one bug")
+            print("\n".join(museum.apply(names[0], root)))
+        else:
+            tree = Tree(root)
+            stale = [(name, why) for name in names if (why := museum.why_not(name, tree))]
+            for name, why in stale:
+                print(f"{name}: {why}")
+            print(f"{len(names) - len(stale)} of {len(names)} bugs apply")
+            return 1 if stale else 0
+    except (MuseumError, OSError) as error:
+        print(f"mutate.py: {error}", file=sys.stderr)
+        return 64
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
