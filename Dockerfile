@@ -19,9 +19,14 @@ RUN ldconfig \
  && useradd --system --uid 10001 --gid distlock --no-create-home --shell /usr/sbin/nologin distlock \
  && install -d -o distlock -g distlock -m 0755 /run/distlock
 USER 10001:10001
-# The default is a unix socket: share /run/distlock with whoever locks. The ports are for DISTLOCK_LISTEN=0.0.0.0:7420
-# (with DISTLOCK_INSECURE_LISTEN=true) and DISTLOCK_HTTP=0.0.0.0:9420 (/metrics, /healthz, /readyz).
+# By default the broker serves a unix socket: share the volume /run/distlock with the containers that take locks.
+# For TCP set DISTLOCK_LISTEN=0.0.0.0:7420 and DISTLOCK_INSECURE_LISTEN=true; for /metrics, /healthz and /readyz from
+# outside set DISTLOCK_HTTP=0.0.0.0:9420.
 VOLUME /run/distlock
 EXPOSE 7420 9420
-HEALTHCHECK --interval=10s --timeout=5s CMD ["/usr/local/bin/distlockctl", "status"]
+COPY deploy/healthcheck.sh /usr/local/bin/distlock-healthcheck
+HEALTHCHECK --interval=10s --timeout=5s CMD ["/usr/local/bin/distlock-healthcheck"]
+# SIGTERM drains for DISTLOCK_DRAIN_TIMEOUT, 30s by default. Docker kills after 10 s unless told otherwise, and killed
+# brokers leave their locks to the ttl: `docker stop -t 40`, or stop_grace_period: 40s in a compose file.
+STOPSIGNAL SIGTERM
 ENTRYPOINT ["/usr/local/bin/distlockd"]
