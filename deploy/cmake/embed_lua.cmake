@@ -1,44 +1,66 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -D FOLDER=<of the scripts> -D VERBS=<files> -D OUT=<path without extension> -P embed_lua.cmake
-file(READ ${FOLDER}/head.lua opening)
-set(parts acquire release inspect prelude queue)  # in the order in which they may name each other
-foreach(part IN LISTS parts)
-  file(READ ${FOLDER}/${part}.lua text_of_${part})
-endforeach()
+# The assembler of the scripts: the only place where a verb and the parts it names become one text.
+#   cmake -D LUA=<the folder lua> -D VERBS=<files> -D OUT=<folder> -P embed_lua.cmake
+# A line "-- include parts/<name>.lua", without indentation, is replaced by that file; a part may include other parts.
+# Comment lines are left out of the result. Writes OUT/<verb>.lua, which is exactly what the server runs, and
+# OUT/scripts_data.{h,cc} with all of them and their SHA-1.
+cmake_policy(VERSION 3.25)
+
+function(assemble file result)
+  file(READ ${file} text)
+  while(text MATCHES "(^|\n)(-- include (parts/[a-z_]+\\.lua)\n)")
+    set(directive "${CMAKE_MATCH_2}")
+    set(part "${CMAKE_MATCH_3}")
+    if(NOT EXISTS ${LUA}/${part})
+      message(FATAL_ERROR "${file} includes ${part}: there is no such file")
+    endif()
+    math(EXPR count "${count} + 1")
+    if(count GREATER 50)
+      message(FATAL_ERROR "${file}: its parts include each other without end (${part})")
+    endif()
+    file(READ ${LUA}/${part} part_text)
+    string(REPLACE "${directive}" "${part_text}" text "${text}")
+  endwhile()
+  if(text MATCHES "\n *-- include[^\n]*")
+    message(FATAL_ERROR "${file}: not a directive, write '-- include parts/<name>.lua':${CMAKE_MATCH_0}")
+  endif()
+  string(REGEX REPLACE "\n *--[^\n]*" "" text "\n${text}")
+  string(REGEX REPLACE "\n\n+" "\n" text "${text}")
+  string(REGEX REPLACE "^\n" "" text "${text}")
+  string(FIND "${text}" ")lua\"" clash)
+  if(NOT clash EQUAL -1)
+    message(FATAL_ERROR "${file}: )lua\" would end the C++ literal it is embedded in")
+  endif()
+  set(${result} "${text}" PARENT_SCOPE)
+endfunction()
+
+# acquire_all -> kAcquireAll
+function(constant_name verb result)
+  string(REPLACE "_" ";" words ${verb})
+  set(name k)
+  foreach(word IN LISTS words)
+    string(SUBSTRING ${word} 0 1 first)
+    string(SUBSTRING ${word} 1 -1 rest)
+    string(TOUPPER ${first} first)
+    string(APPEND name ${first}${rest})
+  endforeach()
+  set(${result} ${name} PARENT_SCOPE)
+endfunction()
+
 set(declarations)
 set(definitions)
-
-foreach(verb IN LISTS VERBS)
-  get_filename_component(name ${verb} NAME_WE)
-  string(REPLACE "_" ";" words ${name})
-  set(constant k)
-  foreach(word IN LISTS words)
-    string(SUBSTRING ${word} 0 1 head)
-    string(SUBSTRING ${word} 1 -1 tail)
-    string(TOUPPER ${head} head)
-    string(APPEND constant ${head}${tail})
-  endforeach()
-
-  file(READ ${verb} body)
-  if(NOT body MATCHES "-- with (acquire|prelude).lua\n")
-    set(body "-- with prelude.lua\n${body}")
-  endif()
-  set(body "${opening}${body}")
-  foreach(part IN LISTS parts)
-    string(REPLACE "-- with ${part}.lua\n" "${text_of_${part}}" body "${body}")
-  endforeach()
-  string(FIND "${body}" ")lua\"" clash)
-  if(NOT clash EQUAL -1)
-    message(FATAL_ERROR "${verb}: )lua\" would end the C++ literal it is embedded in")
-  endif()
+foreach(file IN LISTS VERBS)
+  get_filename_component(verb ${file} NAME_WE)
+  assemble(${file} body)
+  constant_name(${verb} constant)
   string(SHA1 sha1 "${body}")
+  file(WRITE ${OUT}/${verb}.lua "${body}")
   string(APPEND declarations "extern const ScriptSource ${constant};\n")
-  string(APPEND definitions
-         "const ScriptSource ${constant}{\"${name}\", R\"lua(${body})lua\",\n    \"${sha1}\"};\n")
+  string(APPEND definitions "const ScriptSource ${constant}{\"${verb}\", R\"lua(${body})lua\",\n    \"${sha1}\"};\n")
 endforeach()
 
-file(WRITE ${OUT}.h "// SPDX-License-Identifier: Apache-2.0
-// Generated from lua/*.lua. Constants: usable from any thread, at any time.
+file(WRITE ${OUT}/scripts_data.h "// SPDX-License-Identifier: Apache-2.0
+// Generated from lua/. Constants: usable from any thread, at any time.
 #pragma once
 
 #include <string_view>
@@ -54,7 +76,7 @@ struct ScriptSource {
 ${declarations}
 }  // namespace distlock::lua
 ")
-file(WRITE ${OUT}.cc "// SPDX-License-Identifier: Apache-2.0
+file(WRITE ${OUT}/scripts_data.cc "// SPDX-License-Identifier: Apache-2.0
 #include \"lua/scripts_data.h\"
 
 namespace distlock::lua {

@@ -14,21 +14,21 @@ import threading
 import time
 
 from client import Client, api, boot_now
-from harness import DISTLOCKD, REPOSITORY, Process, RedisError, eventually, read_reply
+from harness import DISTLOCKD, Process, RedisError, eventually, read_reply
 from proxy import PATIENCE_S
 
 DISTLOCKCTL = os.environ.get("DISTLOCKCTL", str(pathlib.Path(DISTLOCKD).with_name("distlockctl")))
+# The scripts as the build assembles them.
+SCRIPTS = pathlib.Path(os.environ.get("DISTLOCK_SCRIPTS", pathlib.Path(DISTLOCKD).parents[1] / "generated/lua"))
 SLACK_S = 5  # what a busy machine may add to an upper bound
 
 
 def script_sha(verb):
     """As the broker names a script to the store."""
-    lua = REPOSITORY / "lua"
-    text = (lua / f"{verb}.lua").read_bytes()
-    text = (lua / "head.lua").read_bytes() + (b"" if b"-- with prelude.lua\n" in text else b"-- with prelude.lua\n") + text
-    for part in ("prelude", "queue"):
-        text = text.replace(b"-- with %s.lua\n" % part.encode(), (lua / f"{part}.lua").read_bytes())
-    return hashlib.sha1(text).hexdigest().encode()
+    path = SCRIPTS / f"{verb}.lua"
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is missing: build distlock_lua; DISTLOCK_SCRIPTS is <build>/generated/lua")
+    return hashlib.sha1(path.read_bytes()).hexdigest().encode()
 
 
 # ---- Clients that are processes ----

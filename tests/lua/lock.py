@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scripts as a broker calls them: parts and verb joined, loaded once, replies decoded. After every call
+"""The scripts as a broker calls them: as the build assembled them, loaded once, replies decoded. After every call
 each key must have a TTL."""
 
 import hashlib
+import os
 import pathlib
 
 from resp import Connection, ReplyError
@@ -16,16 +17,15 @@ SLOT_MS = 30_000
 TTL_MS = 15_000
 FAIR_AFTER_US = 100_000
 NOBODY = "0" * 32
-PARTS = ("acquire", "release", "inspect", "prelude", "queue")  # in the order in which they may name each other
+# The scripts as the build assembles them, which is what the broker sends. ctest names their folder.
+SCRIPTS = pathlib.Path(os.environ.get("DISTLOCK_SCRIPTS", LUA.parent / "build/release/generated/lua"))
 
 
 def source(verb):
-    text = (LUA / f"{verb}.lua").read_text()
-    brings_prelude = "-- with prelude.lua\n" in text or "-- with acquire.lua\n" in text
-    text = (LUA / "head.lua").read_text() + ("" if brings_prelude else "-- with prelude.lua\n") + text
-    for part in PARTS:
-        text = text.replace(f"-- with {part}.lua\n", (LUA / f"{part}.lua").read_text())
-    return text
+    path = SCRIPTS / f"{verb}.lua"
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is missing: build distlock_lua; DISTLOCK_SCRIPTS is <build>/generated/lua")
+    return path.read_text()
 
 
 SOURCES = {verb: source(verb) for verb in VERBS}

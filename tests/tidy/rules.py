@@ -122,8 +122,8 @@ def headers(tree):
 
 
 def scripts(tree):
-    for path in tree.code("lua/*.lua"):
-        if os.path.basename(path) not in ("head.lua", "prelude.lua", "queue.lua") and not any("KEYS" in line for line in tree.lines(path)[:5]):
+    for path in tree.code("lua/single/*.lua"):
+        if not any("KEYS" in line for line in tree.lines(path)[:5]):
             yield f"{path}:1: the first lines must list KEYS, ARGV and the return codes"
 
 

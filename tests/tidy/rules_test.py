@@ -12,10 +12,10 @@ SPDX = "SPDX-License-Identifier: Apache-2.0\n"
 HEADER = f"// {SPDX}//\n// What it is. Shard thread only.\n#pragma once\n"
 README = ("# x\n<!-- flags -->\n| flag | default | meaning |\n|---|---|---|\n| `--listen` | `a` | b\\|c |\n| `--redis` | | d |\n"
           "<!-- /flags -->\n"
-          "<!-- metrics -->\n| `distlock_grants_total` | counter | grants |\n<!-- /metrics -->\nSee `lua/take.lua`.\n")
+          "<!-- metrics -->\n| `distlock_grants_total` | counter | grants |\n<!-- /metrics -->\nSee `lua/single/take.lua`.\n")
 CLEAN = {
     "README.md": README,
-    "lua/README.md": "x\n", "lua/take.lua": f"-- {SPDX}-- KEYS h ARGV owner\n",
+    "lua/README.md": "x\n", "lua/single/take.lua": f"-- {SPDX}-- KEYS h ARGV owner\n",
     "server/core/README.md": "x\n", "server/core/lock.h": HEADER + '#include <vector>\n#include "absl/types/span.h"\n',
     "server/ops/README.md": "x\n", "server/ops/metrics.cc": f'// {SPDX}auto a = "distlock_grants_total";\n',
 }
@@ -48,7 +48,7 @@ class RulesTest(unittest.TestCase):
                 (rules.spdx, "deploy/x.sh", "#!/bin/sh\n"),
                 (rules.headers, "server/core/lock.h", HEADER.replace("#pragma once", "")),
                 (rules.headers, "server/core/lock.h", f"// {SPDX}#pragma once\n#include <vector>\n"),
-                (rules.scripts, "lua/take.lua", f"-- {SPDX}return 1\n"),
+                (rules.scripts, "lua/single/take.lua", f"-- {SPDX}return 1\n"),
                 (rules.leftovers, "server/core/lock.cc", "// TO" + "DO later\n"),
                 (rules.leftovers, "deploy/README.md", "see /ho" + "me/me/x\n"),
                 (rules.room_readmes, "server/store/store.cc", ""),

@@ -1,13 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- KEYS holder, last token, queue, waiters
--- ARGV owner_id, ttl_ms, delay_ms, not_after_us (0: never late), wait (0 one try, 1 queue), broker_id, slot_ms, info,
---      token_keep_ms, trusted (1: PUBLISH counts every subscriber), max_waiters, want (see queue.lua), preferred (1: its place is
---      before those who are not), fair_after_us
--- {GRANTED, time, token, since_us}                                      also when the owner has it already
--- {QUEUED, time, position, left_ms, queue_length, then left_ms and value of at most 16 holders}
--- {HELD, time, left_ms, queue_length, holders as above}                 one try
--- {QUEUE_FULL, time, queue_length}   {LATE, time}   {MISMATCH, time, kind of the holders, their limit}
--- {FOREIGN, time, key, type or "shape"}
+-- What acquire does; batch runs it, too.
 local owner, want, px = ARGV[1], ARGV[12], tonumber(ARGV[2]) + tonumber(ARGV[3])
 if ARGV[4] ~= '0' and now >= tonumber(ARGV[4]) then return {LATE, NOW} end
 local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
@@ -45,12 +37,12 @@ elseif value and not watchers and ARGV[5] == '1' and want == 'x' and ARGV[13] ==
     end
   end
 end
--- with prelude.lua
+-- include parts/prelude.lua
 if granted then
   tell(watchers)
   return {GRANTED, NOW, NOW, NOW}
 end
--- with queue.lua
+-- include parts/queue.lua
 local wait, broker, slot_ms = ARGV[5] == '1', ARGV[6], ARGV[7]
 local keep, trusted, max_waiters = ARGV[9], ARGV[10] == '1', tonumber(ARGV[11])
 local h, bad = read_holders(value, owner)

@@ -6,6 +6,7 @@
 --      "1;owner_id;token;", or "1;owner_id;" for any token: how its value begins           a release, free at once
 -- {time, then of each item its script's reply, or only the code: GRANTED with time as token and since, or RELEASED with nobody told}
 -- An item that fails has its error instead of a reply, and the others are not concerned.
+-- include parts/head.lua
 local sub, byte, match, find = string.sub, string.byte, string.match, string.find
 local n, freed, rest = #KEYS, 0, {}
 -- These begin at their full length: to grow them would take longer than what is done with them.
@@ -62,10 +63,10 @@ if #rest == 0 then return replies end
 local broker, slot_ms, trusted, max_waiters, fair_after = match(ARGV[2], '^(%x+);(%d+);(%d);(%d+);(%d+)$')
 local keep = ARGV[1]
 local function acquire(ARGV)
--- with acquire.lua
+-- include parts/acquire.lua
 end
 local function release(ARGV)
--- with release.lua
+-- include parts/release.lua
 end
 for _, i in ipairs(rest) do
   local item, base = ARGV[i + 2], sub(KEYS[i], 1, -2)

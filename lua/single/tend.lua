@@ -4,7 +4,9 @@
 -- {TENDED, time, left_ms (-2: free), more (1: tend again), then owner_id, token, since_us, ttl_ms, delay_ms of holders}   the one
 --      who has it; of many, those who were asked for, or are waiters of the caller's broker and have it since this call
 -- {GONE, time}   the queue lost some or all of them: acquire again for each waiter   {FOREIGN, time, key, type or "shape"}
--- with queue.lua
+-- include parts/head.lua
+-- include parts/prelude.lua
+-- include parts/queue.lua
 local asked, last, place, entries = {unpack(ARGV, 5)}
 local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
 local h, bad = read_holders(value, asked[1])

@@ -5,7 +5,9 @@
 -- {TOLD, time}   that broker has been told to give it back, at once or when its holder has ceased to believe
 -- {RELEASED, ...}   as release: nobody hears that broker's channel, or it is the caller, who knows of no such lease
 -- {NOT_HOLDER, time}   {GONE, time}   {FOREIGN, time, key, type or "shape"}
--- with queue.lua
+-- include parts/head.lua
+-- include parts/prelude.lua
+-- include parts/queue.lua
 local value, watchers = unpack(redis.call('MGET', HOLDER, WATCHERS))
 local h, bad = read_holders(value, ARGV[1])
 if bad then return bad end

@@ -4,8 +4,10 @@
 -- As inspect. And the caller's broker is told of each change of holders or waiters from now on, for slot_ms: what is shown, and what
 -- it is told of later, leave no gap. It is not told when MAX_WATCHERS brokers are, or the store has no memory: it is to call again
 -- before its slot ends in any case.
+-- include parts/head.lua
+-- include parts/prelude.lua
 local function look()
--- with inspect.lua
+-- include parts/inspect.lua
 end
 
 -- Those who watch, and, when it is not for nearly as long as it may, the caller.

@@ -1,9 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- KEYS holder, last token, queue, waiters (only read)
--- ARGV max_waiters, max_holders
--- {INSPECTED, time, last_token or "0", queue_length, holders (all of them), how many of them follow, then of each: left_ms, value; then
---      for each of the first max_waiters: owner_id, waiter_value or ""}   {FOREIGN, time, key, type or "shape"}
--- with queue.lua
+-- What inspect does; watch runs it, too.
+-- include parts/queue.lua
 local value, stored = unpack(redis.call('MGET', HOLDER, TOKEN))
 local h, bad = read_holders(value, '')
 local last, length, _

@@ -4,6 +4,8 @@
 --      ttl_ms, or "owner_id;token;ttl_ms;hold_until_us" (end by max_hold; 0: none). Token 0: any
 -- {RENEWED, time, results}   a digit for each key: 1 renewed, 0 gone, 2 another's, under another token, or foreign. A key that is gone is not
 --      made again. A key, or one slot of many, lives for its ttl, cut at hold_until, and then for its holder's delay.
+-- include parts/head.lua
+-- include parts/prelude.lua
 local call, find = redis.call, string.find
 local values, results = call('MGET', unpack(KEYS)), {}
 

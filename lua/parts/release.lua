@@ -1,11 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- KEYS holder, last token, queue, waiters
--- ARGV owner_id, token (0: any), block_ms (0: free at once; else its share goes to nobody for so long), token_keep_ms, trusted,
---      broker_id (the caller's), fair_after_us
--- {RELEASED, time, "blocked"}
--- {RELEASED, time, "" or "look" (the caller's broker is to tend), then owner_id, token, since_us, ttl_ms and delay_ms of each next
---      holder that waits at the caller's broker}   others learn of theirs from their channel
--- {NOT_HOLDER, time}   also when the owner has it under another token   {GONE, time}   {FOREIGN, time, key, type or "shape"}
+-- What release does; batch runs it, too.
 local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
 local waiting
 -- What is usual: EXCLUSIVE, and nobody waits.
@@ -34,12 +28,12 @@ if token and #token <= 16 and (ARGV[2] == '0' or ARGV[2] == token) then
     end
   end
 end
--- with prelude.lua
+-- include parts/prelude.lua
 if waiting == 0 then
   tell(watchers)
   return {RELEASED, NOW, ''}
 end
--- with queue.lua
+-- include parts/queue.lua
 -- What is blocked is free again without anybody's doing: the broker of the first waiter who can hear is to look then.
 local function tell_of_block()
   local length, bad = try('ZCARD', QUEUE)

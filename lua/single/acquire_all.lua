@@ -3,7 +3,9 @@
 -- ARGV not_after_us (0: never late), token_keep_ms, then of each lock: owner_id, ttl_ms, delay_ms, want (see queue.lua), info
 -- {GRANTED, time, then token and since_us of each}   {LATE, time}
 -- {HELD, time, number of the first that is not free, from 1}   nothing was done: it is held, even by its owner, or waited for, or not ours
--- with queue.lua
+-- include parts/head.lua
+-- include parts/prelude.lua
+-- include parts/queue.lua
 local not_after, keep, all = tonumber(ARGV[1]), ARGV[2], {}
 if not_after > 0 and now >= not_after then return {LATE, NOW} end
 

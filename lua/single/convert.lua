@@ -4,7 +4,9 @@
 -- {CONVERTED, time, "" or "look", next holders as of release}   it had it EXCLUSIVE and has it SHARED, with the same token and end;
 --      also when it has it SHARED already
 -- {MISMATCH, time, kind, limit}   it has it in another mode   {NOT_HOLDER, time}   {GONE, time}   {FOREIGN, time, key, type or "shape"}
--- with queue.lua
+-- include parts/head.lua
+-- include parts/prelude.lua
+-- include parts/queue.lua
 local value, watchers = unpack(redis.call('MGET', HOLDER, WATCHERS))
 local h, bad = read_holders(value, ARGV[1])
 if bad then return bad end

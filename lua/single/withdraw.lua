@@ -4,7 +4,9 @@
 -- {WITHDRAWN, time, ...}   it was queued; the rest as of release, since who waited behind it may fit beside the holders
 -- {RELEASED, ...}          it was a holder already, without keep_grant: as release
 -- {GONE, time}             neither, or it has its place through another broker   {FOREIGN, time, key, type}
--- with queue.lua
+-- include parts/head.lua
+-- include parts/prelude.lua
+-- include parts/queue.lua
 local value, watchers = unpack(redis.call('MGET', HOLDER, WATCHERS))
 local h = read_holders(value, ARGV[1])
 local o = {keep = ARGV[2], trusted = ARGV[3] == '1', broker = ARGV[4], quiet = true, fair_after = tonumber(ARGV[6]),

@@ -1,0 +1,8 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- KEYS holder, last token, queue, waiters (only read)
+-- ARGV max_waiters, max_holders
+-- {INSPECTED, time, last_token or "0", queue_length, holders (all of them), how many of them follow, then of each: left_ms, value; then
+--      for each of the first max_waiters: owner_id, waiter_value or ""}   {FOREIGN, time, key, type or "shape"}
+-- include parts/head.lua
+-- include parts/prelude.lua
+-- include parts/inspect.lua

@@ -1,0 +1,10 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- KEYS holder, last token, queue, waiters
+-- ARGV owner_id, token (0: any), block_ms (0: free at once; else its share goes to nobody for so long), token_keep_ms, trusted,
+--      broker_id (the caller's), fair_after_us
+-- {RELEASED, time, "blocked"}
+-- {RELEASED, time, "" or "look" (the caller's broker is to tend), then owner_id, token, since_us, ttl_ms and delay_ms of each next
+--      holder that waits at the caller's broker}   others learn of theirs from their channel
+-- {NOT_HOLDER, time}   also when the owner has it under another token   {GONE, time}   {FOREIGN, time, key, type or "shape"}
+-- include parts/head.lua
+-- include parts/release.lua
