@@ -63,6 +63,7 @@ class LibraryClient : public ClientProcess {
   void Flush();
   void OnResponse(const v1::SessionResponse& response);
   void OnStreamOver();
+  static void StopListening(Stream& stream);
   void Break(EndCause cause, const char* why);
   void ReconnectLater();
   void OnTimer();
