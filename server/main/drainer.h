@@ -13,7 +13,7 @@
 #include "ops/metrics.h"
 #include "rpc/server.h"
 #include "shard/shard_set.h"
-#include "store/embedded_server.h"
+#include "store/embedded/embedded_server.h"
 
 namespace distlock {
 

@@ -8,7 +8,7 @@
 #include "ops/log.h"
 #include "ops/secrets.h"
 #include "rpc/ids.h"
-#include "store/check_store.h"
+#include "store/open_store.h"
 
 namespace distlock {
 namespace {
@@ -30,7 +30,7 @@ absl::Status UseEmbedded(const ops::Options& options, StoreSetup& setup) {
 
 absl::Status UseUrl(const ops::Options& options, StoreSetup& setup) {
   setup.shown = ops::RedactedUrl(options.redis);
-  auto url = store::ParseRedisUrl(options.redis);
+  auto url = store::ParseStoreUrl(options.redis);
   if (!url.ok()) {
     return absl::Status(url.status().code(), absl::StrCat("--redis ", setup.shown, ": ", url.status().message()));
   }
@@ -65,7 +65,7 @@ absl::Status CheckAlive(store::EmbeddedServer* embedded) {
 
 absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::string& broker_id, Wakeups& wakeups) {
   StoreSetup setup;
-  setup.options.codec = {.key_prefix = options.key_prefix,
+  setup.options.locks = {.key_prefix = options.key_prefix,
                          .broker_id = broker_id,
                          .queue_slot = ToCore(options.queue_slot),
                          .max_waiters = static_cast<uint32_t>(options.max_waiters_per_lock)};
@@ -102,14 +102,14 @@ absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::
 
 std::function<std::unique_ptr<store::Store>(int shard, uv_loop_t* loop)> StoreFactory(const StoreSetup& setup) {
   return [&setup](int shard, uv_loop_t* loop) {
-    store::RedisStoreOptions options = setup.options;
-    options.codec.broker_id = rpc::ShardBrokerId(options.codec.broker_id, shard);
+    store::StoreOptions options = setup.options;
+    options.locks.broker_id = rpc::ShardBrokerId(options.locks.broker_id, shard);
     options.seed = static_cast<uint64_t>(shard) + 1;
     // All shards would say the same; and that an embedded store forgets was said when it started.
     if (shard == 0 && setup.embedded == nullptr) {
       options.on_warning = [](const std::string& warning) { ops::Warn("store", {{"warning", warning}}); };
     }
-    return std::make_unique<store::RedisStore>(loop, std::move(options));
+    return store::OpenStore(loop, std::move(options));
   };
 }
 

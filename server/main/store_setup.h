@@ -4,6 +4,8 @@
 // Used by main's thread; the factory it makes runs on the shards' threads.
 #pragma once
 
+#include <uv.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,14 +13,15 @@
 #include "absl/status/statusor.h"
 #include "main/wakeups.h"
 #include "ops/options.h"
-#include "store/embedded_server.h"
-#include "store/redis_store.h"
+#include "store/embedded/embedded_server.h"
+#include "store/store.h"
+#include "store/store_options.h"
 
 namespace distlock {
 
 struct StoreSetup {
   std::unique_ptr<store::EmbeddedServer> embedded;  // null with --redis
-  store::RedisStoreOptions options;
+  store::StoreOptions options;
   std::string shown;  // for people, without secrets
 };
 

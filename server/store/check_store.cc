@@ -5,8 +5,8 @@
 #include <thread>
 #include <utility>
 
+#include "store/redis/loop_timer.h"
 #include "store/text.h"
-#include "store/tls.h"
 
 namespace distlock::store {
 namespace {
@@ -33,12 +33,12 @@ std::vector<core::StoreCommand> ProbeCommands(const core::LockName& name) {
 
 class Checker : public StoreListener {
  public:
-  Checker(uv_loop_t* loop, RedisStoreOptions options, core::Duration timeout, CheckWatch watch)
+  Checker(uv_loop_t* loop, const MakeStore& make, StoreOptions options, core::Duration timeout, CheckWatch watch)
       : loop_(loop),
         watch_(std::move(watch)),
         url_(options.url.Masked()),
-        probe_(ProbeCommands(core::LockName::Encode("distlock", Cat("start-up check of ", options.codec.broker_id)))),
-        store_(loop, Wire(std::move(options))),
+        probe_(ProbeCommands(core::LockName::Encode("distlock", Cat("start-up check of ", options.locks.broker_id)))),
+        store_(make(loop, Wire(std::move(options)))),
         timer_(loop,
                [this] {
                  End(last_problem_.ok()
@@ -51,12 +51,12 @@ class Checker : public StoreListener {
         }) {
     timer_.Start(timeout);
     if (watch_.stopped) stop_timer_.Start(kAskStopped);
-    store_.Start(this);
+    store_->Start(this);
   }
 
   absl::StatusOr<std::vector<std::string>> Run() {
     uv_run(loop_, UV_RUN_DEFAULT);
-    store_.Stop();
+    store_->Stop();
     timer_.Stop();
     stop_timer_.Stop();
     if (!result_.ok()) return result_;
@@ -64,9 +64,9 @@ class Checker : public StoreListener {
   }
 
  private:
-  RedisStoreOptions Wire(RedisStoreOptions options) {
-    options.codec.token_keep = kProbeLife;
-    options.codec.queue_slot = kProbeLife;
+  StoreOptions Wire(StoreOptions options) {
+    options.locks.token_keep = kProbeLife;
+    options.locks.queue_slot = kProbeLife;
     options.on_problem = [this](const absl::Status& why) {
       last_problem_ = why;
       if (!absl::IsUnavailable(why)) return End(why);
@@ -93,8 +93,8 @@ class Checker : public StoreListener {
     if (next_ == probe_.size()) return End(absl::OkStatus());
     core::StoreCommand command = probe_[next_++];
     if (auto* renew = std::get_if<core::StoreRenew>(&command)) renew->items.back().token = token_;
-    store_.Submit(std::move(command));
-    store_.Flush();
+    store_->Submit(std::move(command));
+    store_->Flush();
   }
 
   void OnReply(const core::StoreReply& reply) {
@@ -136,23 +136,18 @@ class Checker : public StoreListener {
   absl::Status result_;
   absl::Status last_problem_;
   std::vector<std::string> warnings_;
-  RedisStore store_;
+  const std::unique_ptr<Store> store_;
   LoopTimer timer_;
   LoopTimer stop_timer_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::string>> CheckStore(RedisStoreOptions options, core::Duration timeout,
+absl::StatusOr<std::vector<std::string>> CheckStore(const MakeStore& make, StoreOptions options, core::Duration timeout,
                                                     CheckWatch watch) {
-  if (options.url.kind == RedisUrl::Kind::kTls) {
-    if (auto tls = NewTls(options.url); !tls.ok()) {
-      return absl::Status(tls.status().code(), Cat(options.url.Masked(), ": ", tls.status().message()));
-    }
-  }
   auto* loop = new uv_loop_t;
   uv_loop_init(loop);
-  auto result = Checker(loop, std::move(options), timeout, std::move(watch)).Run();
+  auto result = Checker(loop, make, std::move(options), timeout, std::move(watch)).Run();
   // A name look-up that hangs cannot be taken back: after a moment it keeps its loop, and nobody waits for it.
   for (int turn = 0; turn < kClosingTurns && uv_loop_alive(loop) != 0; ++turn) {
     uv_run(loop, UV_RUN_NOWAIT);

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The question main asks before it serves: can this server be reached, and may it keep locks?
+// The start-up check of any topology, by the verbs of the seam alone: can the store be reached, and may it keep locks?
 // Blocks its thread, on a loop of its own.
 #pragma once
 
+#include <uv.h>
+
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/types.h"
-#include "store/redis_store.h"
+#include "store/store.h"
+#include "store/store_options.h"
 
 namespace distlock::store {
 
@@ -21,13 +25,10 @@ struct CheckWatch {
   std::function<bool()> stopped;
 };
 
-// Connects, judges the server, subscribes, and tries every script on a lock of its own, so that a missing right shows
-// now and not at the first hand-off. Answers with warnings for the log.
-//
-// Unavailable: not reached or not ready within `timeout`; asking again may help. Any other code: unfit until somebody
-// changes something. The message names the URL without its password, what is wrong, and what to do. The options'
-// callbacks are not used.
-absl::StatusOr<std::vector<std::string>> CheckStore(RedisStoreOptions options, core::Duration timeout,
-                                                    CheckWatch watch = {});
+using MakeStore = std::function<std::unique_ptr<Store>(uv_loop_t* loop, StoreOptions options)>;
+
+// As CheckStore of open_store.h, for the store that `make` makes.
+absl::StatusOr<std::vector<std::string>> CheckStore(const MakeStore& make, StoreOptions options, core::Duration timeout,
+                                                    CheckWatch watch);
 
 }  // namespace distlock::store

@@ -6,8 +6,8 @@
 
 #include "core/check.h"
 #include "core/limits.h"
-#include "store/answer.h"
-#include "store/codec.h"
+#include "store/redis/answer.h"
+#include "store/redis/codec.h"
 
 namespace distlock::fuzz {
 namespace {

@@ -9,7 +9,7 @@
 #include "bytes.h"
 #include "core/check.h"
 #include "core/lock_name.h"
-#include "store/keys.h"
+#include "store/redis/keys.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 
 #include "bytes.h"
 #include "decoding.h"
-#include "store/resp.h"
+#include "store/redis/resp.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   struct ReaderDeleter {

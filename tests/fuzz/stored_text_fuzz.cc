@@ -4,9 +4,9 @@
 // is read is within the bounds that the core adds up, and a page token survives being written and read again.
 #include "bytes.h"
 #include "core/check.h"
-#include "store/codec.h"
-#include "store/listing.h"
-#include "store/wire_value.h"
+#include "store/redis/codec.h"
+#include "store/redis/lock_listing.h"
+#include "store/redis/wire_value.h"
 
 namespace {
 

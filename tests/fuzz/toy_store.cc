@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/check.h"
-#include "store/wire_value.h"
+#include "store/redis/wire_value.h"
 
 namespace distlock::fuzz {
 namespace {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/check_store.h"
-
+#include "store/open_store.h"
 #include "store/text.h"
 #include "store_test.h"
 
@@ -13,7 +12,7 @@ using std::chrono::seconds;
 class CheckStoreTest : public StoreTest {
  protected:
   // Each as a broker of its own, so that what a failed check leaves behind for a moment does not help the next one.
-  absl::Status Check(const RedisUrl& url, core::Duration timeout = seconds(20)) {
+  absl::Status Check(const StoreUrl& url, core::Duration timeout = seconds(20)) {
     return CheckStore(OptionsFor(url, Cat("00000000000000", ++checks_ + 10)), timeout).status();
   }
   void ExpectSays(const absl::Status& status, absl::StatusCode code, std::string_view part) {
@@ -39,14 +38,14 @@ TEST_F(CheckStoreTest, AGoodServerIsGoodAndLeavesNothingForLong) {
 }
 
 TEST_F(CheckStoreTest, Unreachable) {
-  RedisUrl url = server_->Url();
+  StoreUrl url = server_->Url();
   url.path += ".not";
   ExpectSays(Check(url, milliseconds(100)), absl::StatusCode::kUnavailable, "No such file");
 }
 
 TEST_F(CheckStoreTest, WrongPasswordWithoutShowingIt) {
   admin_.Do({"CONFIG", "SET", "requirepass", "right"});
-  RedisUrl url = server_->Url();
+  StoreUrl url = server_->Url();
   ExpectSays(Check(url), absl::StatusCode::kUnauthenticated, "NOAUTH");
   url.password = "hushhush";
   const absl::Status status = Check(url);
@@ -85,8 +84,8 @@ TEST_F(CheckStoreTest, EachMissingRightShowsBeforeServing) {
 }
 
 TEST_F(CheckStoreTest, AFileThatTlsCannotUseIsNamed) {
-  RedisUrl url;
-  url.kind = RedisUrl::Kind::kTls;
+  StoreUrl url;
+  url.transport = StoreUrl::Transport::kTls;
   url.host = "localhost";
   url.tls.ca = "/no/such/ca.pem";
   ExpectSays(Check(url), absl::StatusCode::kInvalidArgument, "/no/such/ca.pem");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/codec.h"
+#include "store/redis/codec.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <random>
 
 #include "parse_reply.h"
-#include "store/resp.h"
+#include "store/redis/resp.h"
 #include "store/text.h"
 
 namespace distlock::store {
@@ -34,7 +34,7 @@ std::string Array(std::initializer_list<std::string_view> parts) {
 }
 
 Codec MakeCodec() {
-  CodecOptions options;
+  LockOptions options;
   options.broker_id = "00000000000000b1";
   return Codec(options);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/embedded_server.h"
+#include "store/embedded/embedded_server.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

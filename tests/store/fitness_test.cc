@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/fitness.h"
+#include "store/redis/fitness.h"
 
 #include <gtest/gtest.h>
 

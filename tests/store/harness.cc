@@ -68,7 +68,7 @@ bool Recorder::Up() const {
   return up;
 }
 
-Admin::Admin(const RedisUrl& url) : context_(redisConnectUnix(url.path.c_str())) {
+Admin::Admin(const StoreUrl& url) : context_(redisConnectUnix(url.path.c_str())) {
   EXPECT_TRUE(context_ && context_->err == 0) << "cannot reach " << url.path;
 }
 
@@ -98,10 +98,10 @@ std::unique_ptr<EmbeddedServer> StartServer(const std::string& dir) {
   return *std::move(server);
 }
 
-RedisStoreOptions OptionsFor(const RedisUrl& url, const std::string& broker_id) {
-  RedisStoreOptions options;
+StoreOptions OptionsFor(const StoreUrl& url, const std::string& broker_id) {
+  StoreOptions options;
   options.url = url;
-  options.codec.broker_id = broker_id;
+  options.locks.broker_id = broker_id;
   return options;
 }
 

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "core/messages.h"
-#include "store/embedded_server.h"
-#include "store/redis_store.h"
-#include "store/resp.h"
+#include "store/embedded/embedded_server.h"
+#include "store/redis/resp.h"
+#include "store/single/single_store.h"
 
 namespace distlock::store {
 
@@ -67,7 +67,7 @@ class Recorder : public StoreListener {
 // A blocking connection with all rights.
 class Admin {
  public:
-  explicit Admin(const RedisUrl& url);
+  explicit Admin(const StoreUrl& url);
   ReplyPtr Do(std::initializer_list<std::string_view> args);
   std::string Str(std::initializer_list<std::string_view> args);  // text, or the integer in decimal
 
@@ -81,7 +81,7 @@ class Admin {
 // A server of the test's own, with nothing in it.
 std::unique_ptr<EmbeddedServer> StartServer(const std::string& dir = "");
 
-RedisStoreOptions OptionsFor(const RedisUrl& url, const std::string& broker_id = "00000000000000b1");
+StoreOptions OptionsFor(const StoreUrl& url, const std::string& broker_id = "00000000000000b1");
 
 core::LockName Lock(std::string_view key);
 core::OwnerId Owner(uint8_t n);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Connections that break, hang and lie: every command ends once, and the store comes back.
-#include "store/link.h"
+#include "store/redis/link.h"
 
 #include <signal.h>
 
@@ -32,7 +32,7 @@ class LinkTest : public StoreTest {
 };
 
 TEST_F(LinkTest, BeforeTheFirstConnectionCommandsAreNotSent) {
-  store_ = std::make_unique<RedisStore>(loop_.get(), OptionsFor(server_->Url()));
+  store_ = std::make_unique<SingleStore>(loop_.get(), OptionsFor(server_->Url()));
   store_->Start(&seen_);
   store_->Submit(MakeAcquire(1, Lock("k"), Owner(1)));
   EXPECT_EQ(seen_.Replies(1), 0u);
@@ -42,7 +42,7 @@ TEST_F(LinkTest, BeforeTheFirstConnectionCommandsAreNotSent) {
 
 TEST_F(LinkTest, AServerThatComesLaterIsFound) {
   const TempDir dir;
-  RedisUrl url = server_->Url();
+  StoreUrl url = server_->Url();
   url.path = dir / "store.sock";
   Start(OptionsFor(url));
   ASSERT_TRUE(AwaitProblem(absl::StatusCode::kUnavailable));
@@ -199,7 +199,7 @@ TEST_F(LinkTest, AChannelThatFallsSilentIsMadeAgain) {
 }
 
 TEST_F(LinkTest, AHostThatDoesNotExistIsAProblemAndStopDoesNotWaitForIt) {
-  RedisUrl url;
+  StoreUrl url;
   url.host = "no-such-host.invalid";
   Start(OptionsFor(url));
   ASSERT_TRUE(AwaitProblem(absl::StatusCode::kUnavailable));

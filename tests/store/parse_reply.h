@@ -5,7 +5,7 @@
 
 #include <string_view>
 
-#include "store/resp.h"
+#include "store/redis/resp.h"
 
 namespace distlock::store {
 

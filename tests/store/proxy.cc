@@ -33,9 +33,9 @@ Proxy::~Proxy() {
   close(listener_);
 }
 
-RedisUrl Proxy::Url() const {
-  RedisUrl url;
-  url.kind = RedisUrl::Kind::kTcp;
+StoreUrl Proxy::Url() const {
+  StoreUrl url;
+  url.transport = StoreUrl::Transport::kTcp;
   url.host = "127.0.0.1";
   url.port = port_;
   return url;

@@ -10,7 +10,7 @@
 #include <string>
 #include <thread>
 
-#include "store/redis_url.h"
+#include "store/store_url.h"
 
 namespace distlock::store {
 
@@ -19,7 +19,7 @@ class Proxy {
   explicit Proxy(std::string server_socket);
   ~Proxy();
 
-  RedisUrl Url() const;
+  StoreUrl Url() const;
 
   void PauseReplies(bool on) { pause_replies_ = on; }
   void PauseRequests(bool on) { pause_requests_ = on; }

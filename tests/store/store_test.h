@@ -21,13 +21,13 @@ class StoreTest : public testing::Test {
     store_.reset();
   }
 
-  void Start(RedisStoreOptions options) {
+  void Start(StoreOptions options) {
     options.on_problem = [this](const absl::Status& why) { problems_.push_back(why); };
     options.on_warning = [this](const std::string& warning) { warnings_.push_back(warning); };
-    store_ = std::make_unique<RedisStore>(loop_.get(), std::move(options));
+    store_ = std::make_unique<SingleStore>(loop_.get(), std::move(options));
     store_->Start(&seen_);
   }
-  void StartAndAwaitUp(RedisStoreOptions options) {
+  void StartAndAwaitUp(StoreOptions options) {
     Start(std::move(options));
     ASSERT_TRUE(loop_.RunUntil([&] { return seen_.Up() && seen_.Count<core::ChannelUp>() > 0; }));
   }
@@ -56,7 +56,7 @@ class StoreTest : public testing::Test {
   Recorder seen_;
   std::vector<absl::Status> problems_;
   std::vector<std::string> warnings_;
-  std::unique_ptr<RedisStore> store_;
+  std::unique_ptr<SingleStore> store_;
 };
 
 // As lua/README.md grants them.
@@ -70,7 +70,7 @@ inline const std::vector<std::string>& NeededRights() {
 }
 
 // A user with these rights but `without`, and its URL.
-inline RedisUrl LimitedUser(Admin& admin, RedisUrl url, std::string_view without = "") {
+inline StoreUrl LimitedUser(Admin& admin, StoreUrl url, std::string_view without = "") {
   admin.Do({"ACL", "SETUSER", "limited", "reset", "on", ">pw"});
   for (const auto& right : NeededRights()) {
     if (right == without) continue;

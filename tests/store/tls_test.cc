@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TLS against a real server: who is believed, and what is said when not.
-#include "store/tls.h"
+#include "store/redis/tls.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -12,7 +12,7 @@
 
 #include <cstdlib>
 
-#include "store/check_store.h"
+#include "store/open_store.h"
 #include "store/text.h"
 #include "store_test.h"
 
@@ -50,9 +50,9 @@ class TlsServer {
     }
   }
 
-  RedisUrl Url() const {
-    RedisUrl url;
-    url.kind = RedisUrl::Kind::kTls;
+  StoreUrl Url() const {
+    StoreUrl url;
+    url.transport = StoreUrl::Transport::kTls;
     url.host = "127.0.0.1";
     url.port = port_;
     url.tls = {.ca = dir_ / "ca.pem", .cert = dir_ / "cert.pem", .key = dir_ / "key.pem", .sni = "localhost"};
@@ -159,7 +159,7 @@ TEST_F(TlsTest, WithoutTheCertificateThatTheServerWantsItSaysSo) {
 
 TEST_F(TlsTest, APlainConnectionToItIsAProblemNotAHang) {
   auto url = tls_server_.Url();
-  url.kind = RedisUrl::Kind::kTcp;
+  url.transport = StoreUrl::Transport::kTcp;
   url.tls = {};
   const auto result = CheckStore(OptionsFor(url), std::chrono::milliseconds(500));
   EXPECT_EQ(result.status().code(), absl::StatusCode::kUnavailable) << result.status();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/wire_value.h"
+#include "store/redis/wire_value.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "store/keys.h"
+#include "store/redis/keys.h"
 
 namespace distlock::store {
 namespace {

@@ -11,16 +11,23 @@ CODE = (".cc", ".h", ".lua", ".py", ".sh", ".proto", ".cmake", ".go", ".js", ".m
 LINES_MAX = 400
 GENERATED = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*.pb.go", "*_pb.js", "*_pb.d.ts")
 
-# What each room may include of the project, and the outside worlds it must never have heard of.
+# What each room may include of the project, and the outside worlds it must never have heard of. A folder or a file of a room that has
+# a row of its own is a room of its own: "store" is only what lies in server/store itself.
 SERVER_ROOMS = ("core", "store", "shard", "rpc", "ops", "main", "lua")
 GRPC = ("grpc", "google/", "distlock/v1/")
 MAY_INCLUDE = {
     "server/core": ({"core"}, None),
-    "server/store": ({"core", "store", "lua"}, GRPC),
+    "server/store": ({"core", "store"}, GRPC + ("hiredis", "openssl")),
+    "server/store/check_store": ({"core", "store", "store/check_store", "store/redis"}, GRPC + ("hiredis", "openssl")),
+    "server/store/embedded": ({"store", "store/embedded"}, GRPC + ("hiredis", "openssl", "uv.h")),
+    "server/store/open_store": ({"core", "store", "store/check_store", "store/open_store", "store/redis", "store/single"},
+                                GRPC + ("hiredis", "openssl")),
+    "server/store/redis": ({"core", "store", "store/redis", "lua"}, GRPC),
+    "server/store/single": ({"core", "store", "store/redis", "store/single"}, GRPC),
     "server/shard": ({"core", "store", "shard", "ops"}, GRPC),
     "server/rpc": ({"core", "store", "shard", "rpc", "ops"}, ("hiredis", "uv.h")),
     "server/ops": ({"ops"}, GRPC + ("hiredis", "uv.h")),
-    "server/main": (set(SERVER_ROOMS), ("hiredis",)),
+    "server/main": (set(SERVER_ROOMS) | {"store/embedded", "store/open_store"}, ("hiredis",)),
     "client": (set(), ("hiredis", "uv.h")),
 }
 # The core has no threads, no clock and no IO: these would bring them in.
@@ -129,8 +136,8 @@ def scripts(tree):
 
 def includes(tree):
     for path in tree.code("server/*.h", "server/*.cc", "client/*.h", "client/*.cc"):
-        room = "/".join(path.split("/")[:2]) if path.startswith("server/") else "client"
-        if room not in MAY_INCLUDE:
+        room = room_of(path)
+        if room is None:
             yield f"{path}: no such room; the rooms are {', '.join(MAY_INCLUDE)}"
             continue
         for number, line in enumerate(tree.lines(path), 1):
@@ -141,13 +148,30 @@ def includes(tree):
                     yield f"{path}:{number}: {room} includes {found[2]}: {why}"
 
 
+def room_of(path):
+    """The row of MAY_INCLUDE for a file; None: its folder, or one beside it, has rows, and it has none."""
+    folder = os.path.dirname(path)
+    row = next((r for r in row_names(path) if r in MAY_INCLUDE), None)
+    is_new_folder = row in map(os.path.dirname, MAY_INCLUDE) and row != folder and path.startswith("server/")
+    return None if is_new_folder else row
+
+
+def row_names(path):
+    """From the file's own, without its extension, to the top folder's."""
+    name = os.path.splitext(path)[0]
+    while name:
+        yield name
+        name = os.path.dirname(name)
+
+
 def include_fault(room, target):
     rooms, banned = MAY_INCLUDE[room]
     first = target.split("/")[0]
     if first in ("tests", "sim"):
         return "tests are not part of the product"
     if "/" in target and first in SERVER_ROOMS:
-        return None if first in rooms else f"it may include only {', '.join(sorted(rooms)) or 'itself'}"
+        there = (room_of(f"server/{target}") or "server/" + first).removeprefix("server/")
+        return None if there in rooms else f"it may include only {', '.join(sorted(rooms)) or 'itself'}"
     if room == "server/core":
         if target in CORE_STD_BANNED or target.startswith(CORE_ABSL_BANNED):
             return "the core has no threads, no clock and no IO"
@@ -177,6 +201,7 @@ def room_readmes(tree):
         parts = path.split("/")
         if parts[0] in ("server", "client") and len(parts) > 2:
             rooms.add("/".join(parts[:2]))
+            rooms.update(row for row in row_names(path) if row in MAY_INCLUDE and row == os.path.dirname(path))
     for room in sorted(rooms):
         if room != "server" and not tree.has(f"{room}/README.md"):
             yield f"{room}/README.md: missing; say what the room is and what it must never include"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "redis/model_fixture.h"
-#include "store/resp.h"
+#include "store/redis/resp.h"
 
 namespace distlock::sim {
 namespace {

@@ -7,9 +7,9 @@
 #include <iterator>
 
 #include "redis/reply_text.h"
-#include "store/scripts.h"
+#include "store/redis/script_caller.h"
+#include "store/redis/wire_value.h"
 #include "store/text.h"
-#include "store/wire_value.h"
 
 namespace distlock::sim {
 namespace {
@@ -103,7 +103,7 @@ std::string BrokerId(size_t broker) { return "000000000000000" + Cat(broker + 1)
 
 store::Codec MakeBroker(size_t broker) {
   constexpr int64_t kSlotMs[] = {30'000, 5'000, 50};
-  store::CodecOptions options;
+  store::LockOptions options;
   options.broker_id = BrokerId(broker);
   options.queue_slot = milliseconds(kSlotMs[broker]);
   options.max_waiters = broker == 1 ? 2 : 10'000;

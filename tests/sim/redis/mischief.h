@@ -13,7 +13,7 @@
 #include "core/lock_name.h"
 #include "core/types.h"
 #include "redis/twins.h"
-#include "store/codec.h"
+#include "store/redis/codec.h"
 
 namespace distlock::sim {
 

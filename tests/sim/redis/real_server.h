@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "redis/redis_model.h"
-#include "store/resp.h"
+#include "store/redis/resp.h"
 
 namespace distlock::sim {
 

@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "store/resp.h"
+#include "store/redis/resp.h"
 
 namespace distlock::sim {
 

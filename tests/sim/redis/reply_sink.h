@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "absl/container/inlined_vector.h"
-#include "store/resp.h"
+#include "store/redis/resp.h"
 
 namespace distlock::sim {
 

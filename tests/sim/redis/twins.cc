@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "redis/reply_text.h"
-#include "store/scripts.h"
+#include "store/redis/script_caller.h"
 #include "store/text.h"
 
 namespace distlock::sim {

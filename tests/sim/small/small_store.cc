@@ -4,8 +4,8 @@
 #include <chrono>
 
 #include "core/check.h"
-#include "store/scripts.h"
-#include "store/wire_value.h"
+#include "store/redis/script_caller.h"
+#include "store/redis/wire_value.h"
 
 namespace distlock::sim {
 namespace {
@@ -19,7 +19,7 @@ int64_t StoreUs(Instant now) {
   return std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch() + kOffset).count();
 }
 
-store::CodecOptions Options(size_t broker) { return {.broker_id = kBrokerIds[broker]}; }
+store::LockOptions Options(size_t broker) { return {.broker_id = kBrokerIds[broker]}; }
 
 }  // namespace
 

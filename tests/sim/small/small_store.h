@@ -13,7 +13,7 @@
 #include "core/types.h"
 #include "redis/redis_model.h"
 #include "small/digest.h"
-#include "store/codec.h"
+#include "store/redis/codec.h"
 
 namespace distlock::sim {
 

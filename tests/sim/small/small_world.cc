@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "core/check.h"
-#include "store/answer.h"
-#include "store/wire_value.h"
+#include "store/redis/answer.h"
+#include "store/redis/wire_value.h"
 
 namespace distlock::sim {
 namespace {

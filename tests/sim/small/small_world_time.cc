@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "small/small_world.h"
-#include "store/wire_value.h"
+#include "store/redis/wire_value.h"
 
 namespace distlock::sim {
 namespace {

@@ -30,7 +30,7 @@ void BrokerProcess::Start() {
   config.store_timeout = env_.temper.store_timeout;
   config.seed = env_.dice.Next();
   core_ = std::make_unique<core::Broker>(config);
-  store::CodecOptions options;
+  store::LockOptions options;
   options.broker_id = broker_id_;
   options.queue_slot = env_.temper.queue_slot;
   options.trusted_publish = env_.temper.trusted_publish;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "world/faults.h"
 
-#include "store/resp.h"
+#include "store/redis/resp.h"
 #include "world/world.h"
 
 namespace distlock::sim {

@@ -3,7 +3,7 @@
 
 #include <charconv>
 
-#include "store/resp.h"
+#include "store/redis/resp.h"
 
 namespace distlock::sim {
 namespace {
@@ -49,7 +49,7 @@ std::string Say(std::string_view bytes, const redisReply& reply) {
 
 }  // namespace
 
-StoreLink::StoreLink(Env& env, Process& broker, std::function<StoreProcess&()> primary, store::CodecOptions options,
+StoreLink::StoreLink(Env& env, Process& broker, std::function<StoreProcess&()> primary, store::LockOptions options,
                      std::function<void(core::Input)> tell)
     : env_(env),
       broker_(broker),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A broker's two connections to the store, with the production's encoding, decoding and script loading: what
-// store::RedisStore does with sockets, done with wires. Reconnects with back-off.
+// store::SingleStore does with sockets, done with wires. Reconnects with back-off.
 #pragma once
 
 #include <deque>
@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "store/answer.h"
-#include "store/batch.h"
-#include "store/scripts.h"
+#include "store/redis/answer.h"
+#include "store/redis/script_batch.h"
+#include "store/redis/script_caller.h"
 #include "world/store_process.h"
 #include "world/wire.h"
 
@@ -21,7 +21,7 @@ namespace distlock::sim {
 class StoreLink : private store::CommandSender {
  public:
   // `primary`: the server that the store's address leads to now.
-  StoreLink(Env& env, Process& broker, std::function<StoreProcess&()> primary, store::CodecOptions options,
+  StoreLink(Env& env, Process& broker, std::function<StoreProcess&()> primary, store::LockOptions options,
             std::function<void(core::Input)> tell);
   ~StoreLink() override;
 
@@ -60,7 +60,7 @@ class StoreLink : private store::CommandSender {
   const store::Codec codec_;
   const std::function<void(core::Input)> tell_;
   store::ScriptCaller scripts_;
-  store::Batch batch_;
+  store::ScriptBatch batch_;
   bool gathers_ = false;  // and is going to send
 
   // The command connection. `life_` tells this one from those before.

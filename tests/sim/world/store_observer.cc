@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
-#include "store/scripts.h"
-#include "store/wire_value.h"
+#include "store/redis/script_caller.h"
+#include "store/redis/wire_value.h"
 
 namespace distlock::sim {
 namespace {

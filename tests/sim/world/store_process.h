@@ -10,7 +10,7 @@
 #include <string>
 
 #include "redis/redis_model.h"
-#include "store/scripts.h"
+#include "store/redis/script_caller.h"
 #include "world/process.h"
 
 namespace distlock::sim {

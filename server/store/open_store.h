@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From a URL to a store: the only place that knows which topologies there are. A topology that is not there yet is refused by
+// ParseStoreUrl.
+#pragma once
+
+#include <uv.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/types.h"
+#include "store/check_store.h"
+#include "store/store.h"
+#include "store/store_options.h"
+
+namespace distlock::store {
+
+// The store at `options.url`, not started. It works on `loop`, which outlives it and runs after Stop until its handles are closed.
+std::unique_ptr<Store> OpenStore(uv_loop_t* loop, StoreOptions options);
+
+// Connects, judges the servers, subscribes, and tries every script on a lock of its own, so that a missing right shows
+// now and not at the first hand-off. Answers with warnings for the log. Blocks the thread, on a loop of its own.
+//
+// Unavailable: not reached or not ready within `timeout`; asking again may help. Any other code: unfit until somebody
+// changes something. The message names the URL without its password, what is wrong, and what to do. The options'
+// callbacks are not used.
+absl::StatusOr<std::vector<std::string>> CheckStore(StoreOptions options, core::Duration timeout,
+                                                    CheckWatch watch = {});
+
+}  // namespace distlock::store

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
+#include "core/check.h"
+#include "core/limits.h"
+#include "store/redis/codec.h"
+#include "store/redis/resp.h"
+#include "store/redis/wire_value.h"
+
+namespace distlock::store {
+namespace {
+
+using Verb = Question::Verb;
+
+// Of an item of a batch, and of what a batch takes for each; more only costs a copy.
+constexpr size_t kUsualItemBytes = 120;
+constexpr size_t kUsualBatchBytes = 200;
+
+constexpr int64_t kMaxShownHolders = 1000;
+constexpr int64_t kMaxWatchedWaiters = 100;
+
+CommandBuilder CallScript(const lua::ScriptSource& script, size_t keys, CommandBuilder command = CommandBuilder()) {
+  command.Arg("EVALSHA").Arg(script.sha1).Arg(static_cast<int64_t>(keys));
+  return command;
+}
+
+void AddKeys(CommandBuilder& command, const Keys& keys, const core::LockName& name) {
+  std::string key = keys.Holder(name);
+  command.Arg(key);
+  for (const char part : {Keys::kToken, Keys::kQueue, Keys::kWaiters}) {
+    key.back() = part;
+    command.Arg(key);
+  }
+}
+
+// EVALSHA of a script that knows one lock.
+CommandBuilder CallOnLock(const lua::ScriptSource& script, const Keys& keys, const core::LockName& name) {
+  CommandBuilder command = CallScript(script, 4);
+  AddKeys(command, keys, name);
+  return command;
+}
+
+// As lua/queue.lua reads it.
+std::string WantText(const core::Want& want) {
+  std::string text(1, want.mode == core::Mode::kExclusive ? 'x' : want.mode == core::Mode::kShared ? 's' : 'p');
+  if (want.mode == core::Mode::kPermit) text = Cat("p", uint64_t{want.permits}, "/", uint64_t{want.limit});
+  return want.policy == core::Policy::kAdaptive ? text + "a" : text;
+}
+
+int64_t DelayMs(core::Duration delay) { return delay > core::Duration::zero() ? CeilMs(delay) : 0; }
+
+struct Encoder {
+  const LockOptions& options;
+  const Keys& keys;
+
+  std::string_view Trusted() const { return options.trusted_publish ? "1" : "0"; }
+  int64_t FairAfterUs() const { return std::chrono::floor<std::chrono::microseconds>(options.fair_after).count(); }
+
+  Encoded operator()(const core::StoreAcquire& in) const {
+    CommandBuilder command = CallOnLock(lua::kAcquire, keys, in.name);
+    command.Arg(HexOfOwner(in.owner))
+        .Arg(CeilMs(in.ttl))
+        .Arg(DelayMs(in.lock_delay))
+        .Arg(in.not_after.us)
+        .Arg(in.wait ? "1" : "0")
+        .Arg(options.broker_id)
+        .Arg(CeilMs(options.queue_slot))
+        .Arg(in.info)
+        .Arg(CeilMs(options.token_keep))
+        .Arg(Trusted())
+        .Arg(static_cast<int64_t>(options.max_waiters))
+        .Arg(WantText(in.want))
+        .Arg(core::IsPreferred(in.want) ? "1" : "0")
+        .Arg(FairAfterUs());
+    return {{Verb::kAcquire, in.op, 0}, &lua::kAcquire, std::move(command).Build()};
+  }
+
+  Encoded operator()(const core::StoreAcquireAll& in) const {
+    DISTLOCK_CHECK(!in.items.empty() && in.items.size() <= core::kMaxTogether);
+    CommandBuilder command = CallScript(lua::kAcquireAll, 4 * in.items.size());
+    for (const auto& item : in.items) AddKeys(command, keys, item.name);
+    command.Arg(in.not_after.us).Arg(CeilMs(options.token_keep));
+    for (const auto& item : in.items) {
+      command.Arg(HexOfOwner(item.owner)).Arg(CeilMs(item.ttl));
+      command.Arg(DelayMs(item.lock_delay));
+      command.Arg(WantText(item.want)).Arg(item.info);
+    }
+    return {{Verb::kAcquireAll, in.op, in.items.size()}, &lua::kAcquireAll, std::move(command).Build()};
+  }
+
+  Encoded operator()(const core::StoreRenew& in) const {
+    DISTLOCK_CHECK(!in.items.empty() && in.items.size() <= core::kMaxRenewBatch);
+    CommandBuilder command = CallScript(lua::kRenew, in.items.size());
+    for (const auto& item : in.items) command.Arg(keys.Holder(item.name));
+    const auto ttl = CeilMs(in.items.front().ttl);
+    command.Arg(ttl);
+    for (const auto& item : in.items) {
+      const auto own_ttl = CeilMs(item.ttl);
+      const bool usual = own_ttl == ttl && item.hold_until.us == 0;
+      const auto owner = HexOfOwner(item.owner);
+      command.Arg(usual ? Cat("1;", owner, ";", item.token, ";")
+                        : Cat(owner, ";", item.token, ";", own_ttl, ";", item.hold_until.us));
+    }
+    return {{Verb::kRenew, in.op, in.items.size()}, &lua::kRenew, std::move(command).Build()};
+  }
+
+  Encoded operator()(const core::StoreRelease& in) const {
+    CommandBuilder command = CallOnLock(lua::kRelease, keys, in.name);
+    command.Arg(HexOfOwner(in.owner))
+        .Arg(Cat(in.token))
+        .Arg(DelayMs(in.block))
+        .Arg(CeilMs(options.token_keep))
+        .Arg(Trusted())
+        .Arg(options.broker_id)
+        .Arg(FairAfterUs());
+    return {{Verb::kRelease, in.op, 0}, &lua::kRelease, std::move(command).Build()};
+  }
+
+  Encoded operator()(const core::StoreWithdraw& in) const {
+    CommandBuilder command = CallOnLock(lua::kWithdraw, keys, in.name);
+    command.Arg(HexOfOwner(in.owner)).Arg(CeilMs(options.token_keep)).Arg(Trusted()).Arg(options.broker_id);
+    command.Arg(in.keep_grant ? "1" : "0").Arg(FairAfterUs());
+    return {{Verb::kWithdraw, in.op, 0}, &lua::kWithdraw, std::move(command).Build()};
+  }
+
+  Encoded operator()(const core::StoreTend& in) const {
+    CommandBuilder command = CallOnLock(lua::kTend, keys, in.name);
+    command.Arg(options.broker_id).Arg(CeilMs(options.queue_slot)).Arg(CeilMs(options.token_keep)).Arg(Trusted());
+    DISTLOCK_CHECK(!in.asked.empty() && in.asked.size() <= core::kMaxAsked);
+    for (const core::OwnerId& owner : in.asked) command.Arg(HexOfOwner(owner));
+    return {{Verb::kTend, in.op, 0}, &lua::kTend, std::move(command).Build()};
+  }
+
+  Encoded operator()(const core::StoreWatch& in) const {
+    CommandBuilder command = CallOnLock(lua::kWatch, keys, in.name);
+    command.Arg(kMaxWatchedWaiters).Arg(kMaxShownHolders).Arg(options.broker_id).Arg(CeilMs(options.queue_slot));
+    return {{Verb::kWatch, in.op, 0}, &lua::kWatch, std::move(command).Build()};
+  }
+
+  Encoded operator()(const core::StoreConvert& in) const {
+    CommandBuilder command = CallOnLock(lua::kConvert, keys, in.name);
+    command.Arg(HexOfOwner(in.owner)).Arg(Cat(in.token)).Arg(CeilMs(options.token_keep)).Arg(Trusted());
+    command.Arg(options.broker_id).Arg(in.info);
+    return {{Verb::kConvert, in.op, 0}, &lua::kConvert, std::move(command).Build()};
+  }
+
+  Encoded operator()(const core::StoreForce& in) const {
+    CommandBuilder command = CallOnLock(lua::kForce, keys, in.name);
+    // Whoever has access to the store may have written it: no other channel than a broker's.
+    const bool known = in.broker_id.size() == options.broker_id.size() &&
+                       in.broker_id.find_first_not_of("0123456789abcdef") == std::string::npos;
+    command.Arg(HexOfOwner(in.owner))
+        .Arg(Cat(in.token))
+        .Arg(known ? in.broker_id : "")
+        .Arg(in.reason)
+        .Arg(CeilMs(options.token_keep))
+        .Arg(Trusted())
+        .Arg(options.broker_id)
+        .Arg(FairAfterUs());
+    return {{Verb::kForce, in.op, 0}, &lua::kForce, std::move(command).Build()};
+  }
+
+  Encoded operator()(const core::StoreReconnect&) const {
+    DISTLOCK_CHECK(false && "StoreReconnect is not sent");
+    return {};
+  }
+};
+
+// An item of batch.lua, and what is to be remembered of it.
+struct ItemEncoder {
+  const Keys& keys;
+  std::string text;
+
+  struct Item {
+    Question question;
+    std::string key;
+  };
+
+  Item operator()(const core::StoreAcquire& in) {
+    const int64_t ttl = CeilMs(in.ttl), delay = DelayMs(in.lock_delay);
+    Append(text, "a", HexOfOwner(in.owner), in.wait ? "1" : "0", core::IsPreferred(in.want) ? "1" : "0",
+           in.not_after.us, ";", ttl + delay, ";", WantText(in.want), ";", ttl, ";", delay, ";", in.info);
+    return {{Verb::kAcquire, in.op, 0}, keys.Holder(in.name)};
+  }
+  Item operator()(const core::StoreRelease& in) {
+    DISTLOCK_CHECK(in.block <= core::Duration::zero());
+    Append(text, "1;", HexOfOwner(in.owner), ";");
+    if (in.token != 0) Append(text, in.token, ";");
+    return {{Verb::kRelease, in.op, 0}, keys.Holder(in.name)};
+  }
+  template <typename Other>
+  Item operator()(const Other&) {
+    DISTLOCK_CHECK(false && "no item of a batch");
+    return {};
+  }
+};
+
+}  // namespace
+
+Codec::Codec(LockOptions options) : options_(std::move(options)), keys_(options_.key_prefix) {
+  DISTLOCK_CHECK(options_.key_prefix.find(":{") == std::string::npos);
+  const Encoder encoder{options_, keys_};
+  common_ = Cat(options_.broker_id, ";", CeilMs(options_.queue_slot), ";", encoder.Trusted(), ";", options_.max_waiters,
+                ";", encoder.FairAfterUs());
+}
+
+Encoded Codec::Encode(const core::StoreCommand& command) const { return std::visit(Encoder{options_, keys_}, command); }
+
+EncodedBatch Codec::EncodeBatch(const std::vector<core::StoreCommand>& commands) const {
+  EncodedBatch batch;
+  CommandBuilder command = CallScript(lua::kBatch, commands.size(), CommandBuilder(commands.size() * kUsualBatchBytes));
+  std::vector<std::string> items;
+  items.reserve(commands.size());
+  batch.questions.reserve(commands.size());
+  for (const core::StoreCommand& one : commands) {
+    ItemEncoder encoder{keys_, {}};
+    encoder.text.reserve(kUsualItemBytes);
+    auto [question, key] = std::visit(encoder, one);
+    batch.questions.push_back(question);
+    command.Arg(key);
+    items.push_back(std::move(encoder.text));
+  }
+  command.Arg(CeilMs(options_.token_keep)).Arg(common_);
+  for (const std::string& item : items) command.Arg(item);
+  batch.bytes = std::move(command).Build();
+  return batch;
+}
+
+std::string Codec::EncodeInspect(const core::LockName& name, uint32_t max_waiters) const {
+  CommandBuilder command = CallOnLock(lua::kInspect, keys_, name);
+  command.Arg(static_cast<int64_t>(max_waiters)).Arg(kMaxShownHolders);
+  return std::move(command).Build();
+}
+
+}  // namespace distlock::store

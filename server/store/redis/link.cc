@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/redis/link.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "store/redis/error_class.h"
+#include "store/text.h"
+
+namespace distlock::store {
+namespace {
+
+constexpr core::Duration kFirstDelay = std::chrono::milliseconds(50);
+constexpr core::Duration kLongestDelay = std::chrono::seconds(2);
+
+bool IsMessage(const redisReply& reply) {
+  const ReplyArray array(reply);
+  return array.size() == 3 && array.String(0) == "message";
+}
+
+}  // namespace
+
+Link::Link(uv_loop_t* loop, LinkOptions options, Owner* owner)
+    : loop_(loop),
+      options_(std::move(options)),
+      owner_(owner),
+      random_(options_.seed),
+      connect_timer_(loop, [this] { Connect(); }),
+      patience_timer_(
+          loop,
+          [this] {
+            Drop(absl::UnavailableError(
+                Cat("no usable connection within ",
+                    std::chrono::duration_cast<std::chrono::milliseconds>(options_.connect_timeout).count(), " ms")));
+            Deliver();
+          }),
+      deliver_timer_(loop, [this] { Deliver(); }) {}
+
+Link::~Link() { Stop(); }
+
+void Link::Start() { Connect(); }
+
+void Link::Stop() {
+  stopped_ = true;
+  if (connection_ != nullptr) std::exchange(connection_, nullptr)->Close();
+  logged_in_ = false;
+  pending_.clear();
+  ended_.clear();
+  downs_.clear();
+  connect_timer_.Stop();
+  patience_timer_.Stop();
+  deliver_timer_.Stop();
+}
+
+void Link::Connect() {
+  if (stopped_ || connection_ != nullptr) return;
+  patience_timer_.Start(options_.connect_timeout);
+  connection_ = Connection::Open(loop_, options_.url, this);
+}
+
+void Link::OnConnected() { LogIn(); }
+
+// One pipeline; the last step is answered by every server, so that its answer says that the log-in is over.
+void Link::LogIn() {
+  const Credentials own = {options_.url.user, options_.url.password};
+  const Credentials credentials = options_.credentials ? options_.credentials() : own;
+  logged_in_ = true;  // lets Send pass
+  if (!credentials.password.empty()) {
+    const std::string auth = credentials.user.empty() ? MakeCommand({"AUTH", credentials.password})
+                                                      : MakeCommand({"AUTH", credentials.user, credentials.password});
+    Send(auth, [this](const Answer& answer) { CheckLogIn(answer, "the log-in"); });
+  }
+  if (options_.url.db != 0) {
+    Send(MakeCommand({"SELECT", Cat(options_.url.db)}),
+         [this](const Answer& answer) { CheckLogIn(answer, "the choice of the database"); });
+  }
+  Send(MakeCommand({"CLIENT", "SETNAME", "distlockd"}), [this](const Answer& answer) {
+    // Only a nicety, unless the server wants a password first or has no room.
+    const std::string_view text = answer.kind == Answer::Kind::kReply ? Text(*answer.reply) : "";
+    if (text.starts_with("NOAUTH") || text.starts_with("ERR max number")) {
+      return CheckLogIn(answer, "the connection");
+    }
+    if (answer.kind == Answer::Kind::kReply && connected()) owner_->OnLinkConnected();
+  });
+  Flush();
+}
+
+void Link::CheckLogIn(const Answer& answer, std::string_view step) {
+  if (answer.kind != Answer::Kind::kReply || !IsError(*answer.reply)) return;
+  const std::string_view text = Text(*answer.reply);
+  std::string message = Cat("the server refuses ", step, ": ", text);
+  absl::Status why = absl::UnavailableError(message);
+  if (text.starts_with("NOAUTH") || text.starts_with("WRONGPASS") || Contains(text, "AUTH")) {
+    why = absl::UnauthenticatedError(Cat(message, "; check the user and the password of the store"));
+  } else if (ClassifyError(text) == ErrorClass::kDenied) {
+    why = absl::PermissionDeniedError(Cat(message, "; lua/README.md lists the rights that are needed"));
+  } else if (text.starts_with("ERR DB index") || text.starts_with("ERR invalid DB")) {
+    why = absl::InvalidArgumentError(Cat(message, "; choose a database that the server has"));
+  }
+  Reconnect(std::move(why));
+}
+
+void Link::Send(std::string_view command, Done done) {
+  if (!connected()) return Reject(std::move(done), "not connected");
+  connection_->Append(command);
+  pending_.push_back({connection_->appended(), std::move(done)});
+}
+
+void Link::Reject(Done done, std::string_view cause) {
+  if (stopped_) return;
+  ended_.push_back({Answer::Kind::kNotSent, std::string(cause), std::move(done)});
+  if (!deliver_timer_.active()) deliver_timer_.Start(core::Duration::zero());
+}
+
+void Link::Flush() {
+  if (connection_ != nullptr) connection_->Flush();
+}
+
+void Link::OnReply(ReplyPtr reply) {
+  if (options_.subscriber && IsMessage(*reply)) return owner_->OnLinkPush(*reply);
+  if (pending_.empty()) {
+    Drop(absl::UnavailableError(Cat("a reply that nobody asked for: ", Text(*reply))));
+    return Deliver();
+  }
+  Done done = std::move(pending_.front().done);
+  pending_.pop_front();
+  done({Answer::Kind::kReply, reply.get(), {}});
+}
+
+void Link::OnClosed(const std::string& cause) {
+  Drop(absl::UnavailableError(cause));
+  Deliver();
+}
+
+void Link::MarkReady() {
+  failures_ = 0;
+  patience_timer_.Stop();
+}
+
+void Link::Reconnect(absl::Status why) {
+  if (stopped_) return;
+  connect_at_once_ = absl::IsUnavailable(why);
+  if (connection_ != nullptr) {
+    Drop(why);
+    deliver_timer_.Start(core::Duration::zero());
+  } else if (connect_timer_.active() && connect_at_once_) {
+    connect_timer_.Start(core::Duration::zero());
+  }
+}
+
+// Ends the connection; what was pending is answered by the next Deliver.
+void Link::Drop(const absl::Status& why) {
+  if (connection_ == nullptr) return;
+  const uint64_t sent = connection_->sent();
+  for (Pending& pending : pending_) {
+    const bool left = pending.end <= sent;
+    ended_.push_back(
+        {left ? Answer::Kind::kUnknown : Answer::Kind::kNotSent, std::string(why.message()), std::move(pending.done)});
+  }
+  pending_.clear();
+  std::exchange(connection_, nullptr)->Close();
+  logged_in_ = false;
+  downs_.push_back(why);
+  patience_timer_.Stop();
+  connect_timer_.Start(connect_at_once_ && failures_ == 0 ? core::Duration::zero() : NextDelay());
+  connect_at_once_ = false;
+  ++failures_;
+}
+
+void Link::Deliver() {
+  deliver_timer_.Stop();
+  for (const absl::Status& why : std::exchange(downs_, {})) {
+    if (!stopped_) owner_->OnLinkDown(why);
+  }
+  for (Ended& ended : std::exchange(ended_, {})) {
+    if (!stopped_) ended.done({ended.kind, nullptr, std::move(ended.cause)});
+  }
+}
+
+core::Duration Link::NextDelay() {
+  const core::Duration full = std::min(kLongestDelay, kFirstDelay * (1 << std::min(failures_, 6)));
+  // Between half and all of it, so that many brokers do not come back in step.
+  std::uniform_int_distribution<int64_t> jitter(full.count() / 2, full.count());
+  return core::Duration(jitter(random_));
+}
+
+}  // namespace distlock::store

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A connection that is kept alive: connects, authenticates, and after any loss connects again with jittered back-off.
+// Commands go out in order and are answered in order.
+//
+// Thread: the loop's. Invariants: each command is answered exactly once (a reply; not sent; unknown: its bytes may have
+// left), unless Stop comes first; no answer comes from within Send, Reconnect or Flush; when the connection is lost,
+// OnLinkDown comes before the answers to what was pending. There is no command timeout: the core has deadlines, and
+// asks for a new connection when this one is silent.
+#pragma once
+
+#include <uv.h>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "core/types.h"
+#include "store/redis/answer.h"
+#include "store/redis/connection.h"
+#include "store/redis/loop_timer.h"
+#include "store/store_options.h"
+#include "store/store_url.h"
+
+namespace distlock::store {
+
+struct LinkOptions {
+  StoreUrl url;
+  // Asked at each connect, so that a changed password is used; unset: those of the URL. Runs on the loop's thread.
+  std::function<Credentials()> credentials;
+  core::Duration connect_timeout = std::chrono::seconds(3);  // from the first packet to MarkReady
+  bool subscriber = false;                                   // "message" arrays are pushes, not replies
+  uint64_t seed = 1;                                         // of the back-off's jitter
+};
+
+class Link : public CommandSender, private Connection::Owner {
+ public:
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    // Logged in; Send works. MarkReady must follow within the connect timeout, or the link starts over.
+    virtual void OnLinkConnected() = 0;
+    // The connection, or the attempt at one, has ended. Unavailable: it may get better by itself. Other codes: somebody
+    // has to change something.
+    virtual void OnLinkDown(const absl::Status& why) = 0;
+    virtual void OnLinkPush(const redisReply& /*push*/) {}
+  };
+
+  Link(uv_loop_t* loop, LinkOptions options, Owner* owner);
+  ~Link() override;
+
+  void Start();
+  void Send(std::string_view command, Done done) override;
+  // Answers "not sent", from the loop.
+  void Reject(Done done, std::string_view cause);
+  void Flush() override;
+
+  // The owner's own preparations are done: the next back-off starts from its shortest again.
+  void MarkReady();
+  // Drops the connection and makes a new one: at once, or after the usual back-off when `why` is not Unavailable.
+  void Reconnect(absl::Status why);
+  void Stop();
+
+  // Bytes waiting to be sent or answered have an owner only while connected.
+  bool connected() const { return connection_ != nullptr && logged_in_; }
+
+ private:
+  struct Pending {
+    uint64_t end = 0;  // of its bytes in the connection's stream
+    Done done;
+  };
+  struct Ended {
+    Answer::Kind kind = Answer::Kind::kNotSent;
+    std::string cause;
+    Done done;
+  };
+
+  void OnConnected() override;
+  void OnReply(ReplyPtr reply) override;
+  void OnClosed(const std::string& cause) override;
+
+  void Connect();
+  void LogIn();
+  void CheckLogIn(const Answer& answer, std::string_view step);
+  void Drop(const absl::Status& why);
+  void Deliver();
+  core::Duration NextDelay();
+
+  uv_loop_t* const loop_;
+  const LinkOptions options_;
+  Owner* const owner_;
+
+  std::shared_ptr<Connection> connection_;
+  bool logged_in_ = false;
+  bool stopped_ = false;
+  bool connect_at_once_ = false;
+  int failures_ = 0;  // since the last MarkReady
+  std::deque<Pending> pending_;
+  std::vector<Ended> ended_;         // answered by the next Deliver
+  std::vector<absl::Status> downs_;  // told by the next Deliver
+  std::mt19937_64 random_;
+  LoopTimer connect_timer_;   // back-off
+  LoopTimer patience_timer_;  // the connect timeout
+  LoopTimer deliver_timer_;
+};
+
+}  // namespace distlock::store

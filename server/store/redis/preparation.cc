@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/redis/preparation.h"
+
+#include <memory>
+#include <utility>
+
+#include "store/redis/error_class.h"
+#include "store/redis/fitness.h"
+#include "store/redis/script_caller.h"
+#include "store/redis/wire_value.h"
+#include "store/text.h"
+
+namespace distlock::store {
+namespace {
+
+struct Progress {
+  std::function<void(absl::StatusOr<Prepared>)> done;
+  absl::Status trouble;  // the first
+  std::string info;
+  std::string save_points = "?";
+};
+
+absl::Status Refused(std::string_view step, const redisReply& reply) {
+  const std::string_view text = Text(reply);
+  const std::string message = Cat("the server refuses ", step, ": ", text);
+  if (Contains(text, "NOAUTH")) {
+    return absl::UnauthenticatedError(Cat(message, "; give distlock the store's password"));
+  }
+  if (ClassifyError(text) == ErrorClass::kDenied) {
+    return absl::PermissionDeniedError(Cat(message, "; lua/README.md lists the rights that are needed"));
+  }
+  return absl::UnavailableError(message);
+}
+
+// Wraps a handler of good replies; anything else becomes the trouble that is reported.
+template <typename Handler>
+Link::Done Step(std::shared_ptr<Progress> progress, std::string_view step, Handler handler) {
+  return [progress = std::move(progress), step = std::string(step), handler](const Answer& answer) {
+    if (answer.kind != Answer::Kind::kReply) return;
+    if (!IsError(*answer.reply)) return handler(*progress, *answer.reply);
+    if (progress->trouble.ok()) progress->trouble = Refused(step, *answer.reply);
+  };
+}
+
+// TIME answers with seconds and microseconds.
+absl::StatusOr<core::StoreTime> ReadTime(const redisReply& reply) {
+  const ReplyArray time(reply);
+  const auto seconds = ParseNumber(time.String(0).value_or(""));
+  const auto micros = ParseNumber(time.String(1).value_or(""));
+  if (time.size() != 2 || !seconds || !micros || *seconds > 1'000'000'000'000) {
+    return absl::UnavailableError("the server's answer to TIME has an unknown shape");
+  }
+  return AsStoreTime(*seconds * 1'000'000 + *micros);
+}
+
+void Finish(Progress& progress, const Answer& answer) {
+  if (answer.kind != Answer::Kind::kReply) return;
+  const auto done = std::exchange(progress.done, nullptr);
+  if (!progress.info.empty()) {
+    Fitness fitness = JudgeFitness(progress.info, progress.save_points);
+    if (!fitness.status.ok()) return done(fitness.status);
+    if (!progress.trouble.ok()) return done(progress.trouble);
+    if (IsError(*answer.reply)) return done(Refused("TIME", *answer.reply));
+    const auto time = ReadTime(*answer.reply);
+    if (!time.ok()) return done(time.status());
+    return done(Prepared{*time, std::move(fitness.warnings)});
+  }
+  if (progress.trouble.ok()) progress.trouble = absl::UnavailableError("the server's answer to INFO is empty");
+  done(progress.trouble);
+}
+
+}  // namespace
+
+void Prepare(Link& link, const std::string& grant_channel, std::function<void(absl::StatusOr<Prepared>)> done) {
+  auto progress = std::make_shared<Progress>();
+  progress->done = std::move(done);
+  link.Send(MakeCommand({"INFO"}),
+            Step(progress, "INFO", [](Progress& p, const redisReply& reply) { p.info = std::string(Text(reply)); }));
+  link.Send(MakeCommand({"CONFIG", "GET", "save"}), [progress](const Answer& answer) {
+    if (answer.kind != Answer::Kind::kReply || IsError(*answer.reply)) return;
+    progress->save_points = std::string(ReplyArray(*answer.reply).String(1).value_or("?"));
+  });
+  for (const lua::ScriptSource* script : AllScripts()) {
+    link.Send(LoadCommand(*script), Step(progress, "SCRIPT LOAD", [script](Progress& p, const redisReply& reply) {
+                if (Text(reply) != script->sha1 && p.trouble.ok()) {
+                  p.trouble = absl::UnavailableError(
+                      Cat("the server answers SCRIPT LOAD with '", Text(reply), "' instead of the script's SHA-1"));
+                }
+              }));
+  }
+  link.Send(MakeCommand({"PUBLISH", grant_channel, ""}),
+            Step(progress, "PUBLISH", [](Progress&, const redisReply&) {}));
+  link.Send(MakeCommand({"TIME"}), [progress](const Answer& answer) { Finish(*progress, answer); });
+  link.Flush();
+}
+
+}  // namespace distlock::store

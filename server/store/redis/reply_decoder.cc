@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <utility>
+
+#include "store/redis/codec.h"
+#include "store/redis/error_class.h"
+#include "store/redis/resp.h"
+#include "store/redis/wire_value.h"
+#include "store/text.h"
+
+namespace distlock::store {
+namespace {
+
+using Verb = Question::Verb;
+using Outcome = decltype(core::StoreReply::outcome);
+
+enum Code : int64_t {
+  kGranted = 1,
+  kQueued = 2,
+  kHeld = 3,
+  kLate = 4,
+  kForeign = 5,
+  kQueueFull = 6,
+  kReleased = 7,
+  kNotHolder = 8,
+  kWithdrawn = 9,
+  kGone = 10,
+  kTended = 11,
+  kRenewed = 12,
+  kInspected = 13,
+  kMismatch = 14,
+  kConverted = 15,
+  kTold = 16,
+};
+
+std::optional<uint64_t> Number(const ReplyArray& reply, size_t i) {
+  const auto text = reply.String(i);
+  return text ? ParseNumber(*text) : std::nullopt;
+}
+
+std::optional<uint32_t> Count(const ReplyArray& reply, size_t i) {
+  const auto n = reply.Integer(i);
+  if (!n || *n < 0 || *n > std::numeric_limits<uint32_t>::max()) return std::nullopt;
+  return static_cast<uint32_t>(*n);
+}
+
+// left_ms and value of each holder, from `i` up to `end`.
+std::optional<std::vector<core::HolderView>> ReadHolders(const ReplyArray& reply, size_t i, size_t end) {
+  std::vector<core::HolderView> holders;
+  if (i > end || (end - i) % 2 != 0) return std::nullopt;
+  for (; i < end; i += 2) {
+    const auto left = reply.Integer(i);
+    const auto value = reply.String(i + 1);
+    auto holder = left && value ? ParseHolder(*value, *left) : std::nullopt;
+    if (!holder) return std::nullopt;
+    holders.push_back(*std::move(holder));
+  }
+  return holders;
+}
+
+// Who has a lock and who waits: left_ms at `i`, the queue's length behind it, then holders up to the end.
+struct Holding {
+  std::optional<core::Duration> left;
+  uint32_t queue_length = 0;
+  std::vector<core::HolderView> holders;
+};
+
+std::optional<core::Duration> LeftOf(int64_t left_ms) {
+  return left_ms == -2 ? std::nullopt : std::optional(FromPttl(left_ms));
+}
+
+std::optional<Holding> ReadHolding(const ReplyArray& reply, size_t i) {
+  const auto left = reply.Integer(i);
+  const auto length = Count(reply, i + 1);
+  auto holders = ReadHolders(reply, i + 2, reply.size());
+  if (!left || !length || !holders) return std::nullopt;
+  return Holding{LeftOf(*left), *length, *std::move(holders)};
+}
+
+std::optional<core::Mode> ModeOf(std::string_view kind) {
+  if (kind == "x") return core::Mode::kExclusive;
+  if (kind == "s") return core::Mode::kShared;
+  if (kind == "p") return core::Mode::kPermit;
+  return std::nullopt;
+}
+
+// owner, token, since, ttl and delay as five strings from `i` on.
+std::optional<core::HolderView> ReadHolderFields(const ReplyArray& reply, size_t i) {
+  const auto hex = reply.String(i);
+  const auto owner = hex ? ParseOwner(*hex) : std::nullopt;
+  const auto token = Number(reply, i + 1);
+  const auto since = Number(reply, i + 2);
+  const auto ttl = Number(reply, i + 3);
+  const auto delay = Number(reply, i + 4);
+  if (!owner || !token || !since || !ttl || !delay) return std::nullopt;
+  core::HolderView view;
+  view.owner = *owner;
+  view.token = *token;
+  view.since = AsStoreTime(*since);
+  view.ttl = FromMs(*ttl);
+  view.lock_delay = FromMs(*delay);
+  view.time_left = FromMs(*ttl) + FromMs(*delay);
+  return view;
+}
+
+// From `i` to the end, five fields each.
+std::optional<std::vector<core::HolderView>> ReadGrants(const ReplyArray& reply, size_t i) {
+  std::vector<core::HolderView> grants;
+  for (; i < reply.size(); i += 5) {
+    auto grant = ReadHolderFields(reply, i);
+    if (!grant) return std::nullopt;
+    grants.push_back(*std::move(grant));
+  }
+  return grants;
+}
+
+std::optional<Outcome> ReadAcquire(int64_t code, const ReplyArray& reply) {
+  switch (code) {
+    case kGranted: {
+      const auto token = Number(reply, 2);
+      const auto since = Number(reply, 3);
+      if (reply.size() != 4 || !token || *token == 0 || !since) return std::nullopt;
+      return core::AcquireGranted{*token, AsStoreTime(*since)};
+    }
+    case kQueued: {
+      const auto position = Count(reply, 2);
+      auto holding = ReadHolding(reply, 3);
+      if (!position || !holding) return std::nullopt;
+      return core::AcquireQueued{*position, std::move(holding->holders), holding->queue_length, holding->left};
+    }
+    case kHeld: {
+      auto holding = ReadHolding(reply, 2);
+      if (!holding) return std::nullopt;
+      return core::AcquireHeld{std::move(holding->holders), holding->queue_length, holding->left};
+    }
+    case kLate:
+      if (reply.size() != 2) return std::nullopt;
+      return core::AcquireLate{};
+    case kQueueFull: {
+      const auto length = Count(reply, 2);
+      if (reply.size() != 3 || !length) return std::nullopt;
+      return core::AcquireQueueFull{*length};
+    }
+    case kMismatch: {
+      const auto mode = ModeOf(reply.String(2).value_or(""));
+      const auto limit = Count(reply, 3);
+      if (reply.size() != 4 || !mode || !limit) return std::nullopt;
+      return core::AcquireMismatch{*mode, *limit};
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<Outcome> ReadAcquireAll(int64_t code, const ReplyArray& reply, size_t items) {
+  if (code == kLate && reply.size() == 2) return core::AcquireLate{};
+  core::AcquireAllDone done;
+  if (code == kHeld && reply.size() == 3 && reply.Integer(2)) return done;
+  if (code != kGranted || reply.size() != 2 + 2 * items) return std::nullopt;
+  for (size_t i = 2; i < reply.size(); i += 2) {
+    const auto token = Number(reply, i);
+    const auto since = Number(reply, i + 1);
+    if (!token || *token == 0 || !since) return std::nullopt;
+    done.grants.push_back({*token, AsStoreTime(*since)});
+  }
+  return done;
+}
+
+std::optional<Outcome> ReadRenew(int64_t code, const ReplyArray& reply, size_t items) {
+  const auto results = reply.size() == 3 ? reply.String(2) : std::nullopt;
+  if (code != kRenewed || !results || results->size() != items) return std::nullopt;
+  core::RenewDoneBatch batch;
+  batch.results.reserve(items);
+  for (const char result : *results) {
+    if (result == '1') {
+      batch.results.push_back(core::RenewResult::kRenewed);
+    } else if (result == '0') {
+      batch.results.push_back(core::RenewResult::kGone);
+    } else if (result == '2') {
+      batch.results.push_back(core::RenewResult::kAnothers);
+    } else {
+      return std::nullopt;
+    }
+  }
+  return batch;
+}
+
+std::optional<Outcome> ReadGiveBack(int64_t code, const ReplyArray& reply, Verb verb) {
+  core::GiveBackDone done;
+  if (code == kGone || (code == kNotHolder && verb == Verb::kRelease)) {
+    return reply.size() == 2 ? std::optional<Outcome>(done) : std::nullopt;
+  }
+  done.was_holder = code == kReleased;
+  done.was_waiter = code == kWithdrawn && verb == Verb::kWithdraw;
+  const auto word = reply.String(2);
+  if ((!done.was_holder && !done.was_waiter) || !word) return std::nullopt;
+  if (*word == "blocked") return reply.size() == 3 ? std::optional<Outcome>(done) : std::nullopt;
+  if (!word->empty() && *word != "look") return std::nullopt;
+  done.look = *word == "look";
+  auto grants = ReadGrants(reply, 3);
+  if (!grants) return std::nullopt;
+  done.next = *std::move(grants);
+  return done;
+}
+
+std::optional<Outcome> ReadConvert(int64_t code, const ReplyArray& reply) {
+  using Result = core::ConvertDone::Result;
+  if (code == kGone || code == kNotHolder) {
+    return reply.size() == 2 ? std::optional<Outcome>(core::ConvertDone{}) : std::nullopt;
+  }
+  if (code == kMismatch && ModeOf(reply.String(2).value_or("")) && Count(reply, 3) && reply.size() == 4) {
+    return core::ConvertDone{.result = Result::kAnotherMode};
+  }
+  const auto word = reply.String(2);
+  auto grants = ReadGrants(reply, 3);
+  if (code != kConverted || !word || (!word->empty() && *word != "look") || !grants) return std::nullopt;
+  return core::ConvertDone{.result = Result::kConverted, .look = !word->empty(), .next = *std::move(grants)};
+}
+
+std::optional<Outcome> ReadForce(int64_t code, const ReplyArray& reply) {
+  using Result = core::ForceDone::Result;
+  if (code == kGone || code == kNotHolder || code == kTold) {
+    if (reply.size() != 2) return std::nullopt;
+    return core::ForceDone{.result = code == kTold ? Result::kTold : Result::kGone};
+  }
+  const auto word = reply.String(2);
+  auto grants = ReadGrants(reply, 3);
+  if (code != kReleased || !word || (!word->empty() && *word != "look") || !grants) return std::nullopt;
+  return core::ForceDone{.result = Result::kReleased, .look = !word->empty(), .next = *std::move(grants)};
+}
+
+std::optional<Outcome> ReadTend(int64_t code, const ReplyArray& reply) {
+  core::TendDone done;
+  if (code == kGone && reply.size() == 2) {
+    done.slot_was_gone = true;
+    return done;
+  }
+  const auto left = reply.Integer(2);
+  const auto more = reply.Integer(3);
+  auto holders = ReadGrants(reply, 4);
+  if (code != kTended || !left || !more || !holders) return std::nullopt;
+  done.more = *more != 0;
+  done.left = LeftOf(*left);
+  done.holders = *std::move(holders);
+  if (done.holders.size() == 1) done.holders[0].time_left = FromPttl(*left);
+  return done;
+}
+
+// As inspect and watch show a lock, but for its name.
+std::optional<LockView> ReadView(int64_t code, const ReplyArray& reply) {
+  const auto last_token = Number(reply, 2);
+  const auto length = Count(reply, 3);
+  const auto all = Count(reply, 4);
+  const auto shown = Count(reply, 5);
+  if (code != kInspected || !last_token || !length || !all || !shown || reply.size() % 2 != 0) return std::nullopt;
+  const size_t waiters_at = 6 + 2 * size_t{*shown};
+  auto holders = ReadHolders(reply, 6, std::min(waiters_at, reply.size()));
+  if (!holders || waiters_at > reply.size()) return std::nullopt;
+  LockView view;
+  view.last_token = *last_token;
+  view.queue_length = *length;
+  view.holders = *std::move(holders);
+  view.holder_count = *all;
+  for (size_t i = waiters_at; i < reply.size(); i += 2) {
+    const auto hex = reply.String(i);
+    const auto waiter = reply.String(i + 1);
+    if (!hex || !waiter) return std::nullopt;
+    // A member that is no owner id was put there by somebody else; the scripts pass over it, and so does this.
+    if (const auto owner = ParseOwner(*hex)) view.waiters.push_back(ParseWaiter(*owner, *waiter));
+  }
+  return view;
+}
+
+std::optional<Outcome> ReadWatch(int64_t code, const ReplyArray& reply) {
+  auto view = ReadView(code, reply);
+  if (!view) return std::nullopt;
+  return core::WatchDone{*std::move(view)};
+}
+
+std::optional<Outcome> ReadByVerb(const Question& question, int64_t code, const ReplyArray& reply) {
+  switch (question.verb) {
+    case Verb::kAcquire:
+      return ReadAcquire(code, reply);
+    case Verb::kAcquireAll:
+      return ReadAcquireAll(code, reply, question.items);
+    case Verb::kRenew:
+      return ReadRenew(code, reply, question.items);
+    case Verb::kRelease:
+    case Verb::kWithdraw:
+      return ReadGiveBack(code, reply, question.verb);
+    case Verb::kTend:
+      return ReadTend(code, reply);
+    case Verb::kWatch:
+      return ReadWatch(code, reply);
+    case Verb::kConvert:
+      return ReadConvert(code, reply);
+    case Verb::kForce:
+      return ReadForce(code, reply);
+  }
+  return std::nullopt;
+}
+
+std::string ForeignCause(const ReplyArray& reply) {
+  const std::string_view key = reply.String(2).value_or("?");
+  const std::string_view what = reply.String(3).value_or("?");
+  return Cat("the store has something else under ", key, " (", what == "shape" ? "a value that is not a lock's" : what,
+             "); remove it or use another key");
+}
+
+Outcome ReadError(std::string_view text) {
+  std::string cause(text);
+  switch (ClassifyError(text)) {
+    case ErrorClass::kUnknown:
+      return core::StoreUnknown{std::move(cause)};
+    case ErrorClass::kFull:
+      return core::StoreFailed{core::FailureKind::kFull, std::move(cause)};
+    case ErrorClass::kNoScript:
+    case ErrorClass::kUnavailable:
+    case ErrorClass::kWrongServer:
+    case ErrorClass::kDenied:
+      return core::StoreFailed{core::FailureKind::kUnavailable, std::move(cause)};
+  }
+  return core::StoreUnknown{std::move(cause)};
+}
+
+}  // namespace
+
+Decoded Codec::Decode(const Question& question, const redisReply& raw) const {
+  Decoded out{.reply = {.op = question.op, .time = {}, .outcome = core::StoreUnknown{}}};
+  if (IsError(raw)) {
+    out.reply.outcome = ReadError(Text(raw));
+    return out;
+  }
+  const ReplyArray reply(raw);
+  const auto code = reply.Integer(0);
+  const auto time = Number(reply, 1);
+  std::optional<Outcome> outcome;
+  if (code == kForeign && time && question.verb != Verb::kRenew && reply.size() == 4) {
+    outcome = core::StoreFailed{core::FailureKind::kForeignKey, ForeignCause(reply)};
+  } else if (code && time && *time > 0) {
+    outcome = ReadByVerb(question, *code, reply);
+  }
+  out.odd = !outcome;
+  if (!outcome) {
+    out.reply.outcome = core::StoreUnknown{"the store's answer has a shape that no script of this version has"};
+    return out;
+  }
+  out.reply.outcome = *std::move(outcome);
+  // Failures carry no time: it is only for commands whose sending time counts.
+  if (!std::holds_alternative<core::StoreFailed>(out.reply.outcome)) out.reply.time = AsStoreTime(*time);
+  return out;
+}
+
+void BatchReply::Of(size_t item, const std::function<void(const redisReply*)>& look) const {
+  if (reply_ == nullptr || reply_->type != REDIS_REPLY_ARRAY || reply_->elements != items_ + 1) return look(reply_);
+  redisReply* const own = reply_->element[item + 1];
+  const bool is_granted = own->type == REDIS_REPLY_INTEGER && own->integer == kGranted;
+  if (!is_granted && (own->type != REDIS_REPLY_INTEGER || own->integer != kReleased)) return look(own);
+  // Only the code was sent, as what follows is the same for all: the time, or nothing to tell.
+  redisReply* const time = reply_->element[0];
+  redisReply nothing{};
+  nothing.type = REDIS_REPLY_STRING;
+  char empty[] = "";
+  nothing.str = empty;
+  redisReply* granted[] = {own, time, time, time};
+  redisReply* released[] = {own, time, &nothing};
+  redisReply whole{};
+  whole.type = REDIS_REPLY_ARRAY;
+  whole.elements = is_granted ? std::size(granted) : std::size(released);
+  whole.element = is_granted ? granted : released;
+  look(&whole);
+}
+
+absl::StatusOr<LockView> Codec::DecodeInspect(const core::LockName& name, const redisReply& raw) {
+  if (IsError(raw)) return absl::UnavailableError(Cat("the store answered: ", Text(raw)));
+  const ReplyArray reply(raw);
+  const auto code = reply.Integer(0);
+  if (code == kForeign && reply.size() == 4) return absl::FailedPreconditionError(ForeignCause(reply));
+  auto view = code ? ReadView(*code, reply) : std::nullopt;
+  if (!view) return absl::UnavailableError("the store's answer to inspect has an unknown shape");
+  view->name = name;
+  return *std::move(view);
+}
+
+}  // namespace distlock::store

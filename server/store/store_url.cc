@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/store_url.h"
+
+#include <sys/un.h>
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+
+#include "store/text.h"
+
+namespace distlock::store {
+namespace {
+
+constexpr int kMaxDb = 1'000'000;
+
+// Never with a part of the text: whatever is in the wrong place may be a password.
+absl::Status Wrong(std::string_view why) {
+  return absl::InvalidArgumentError(
+      Cat(why, "; write redis://[user:password@]host[:port][/db], rediss://... or unix:///path[?db=N]"));
+}
+
+int HexDigit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+std::optional<std::string> PercentDecode(std::string_view in) {
+  std::string out;
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (in[i] != '%') {
+      out += in[i];
+      continue;
+    }
+    if (i + 2 >= in.size()) return std::nullopt;
+    const int high = HexDigit(in[i + 1]);
+    const int low = HexDigit(in[i + 2]);
+    if (high < 0 || low < 0) return std::nullopt;
+    out += static_cast<char>(high * 16 + low);
+    i += 2;
+  }
+  if (out.find('\0') != std::string::npos) return std::nullopt;
+  return out;
+}
+
+// Schemes of later versions.
+constexpr std::string_view kNotSupportedYet[] = {"redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster",
+                                                 "redlock",        "redlocks",        "etcd",          "etcds"};
+
+absl::Status SetScheme(std::string_view scheme, StoreUrl& url) {
+  using Transport = StoreUrl::Transport;
+  if (scheme == "redis") {
+    url.transport = Transport::kTcp;
+  } else if (scheme == "rediss") {
+    url.transport = Transport::kTls;
+  } else if (scheme == "unix") {
+    url.transport = Transport::kUnix;
+  } else if (std::find(std::begin(kNotSupportedYet), std::end(kNotSupportedYet), scheme) !=
+             std::end(kNotSupportedYet)) {
+    return absl::UnimplementedError(
+        Cat(scheme, ":// is not supported yet by this version; use redis://, rediss:// or unix://"));
+  } else {
+    return Wrong("unknown scheme");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetUserInfo(std::string_view info, StoreUrl& url) {
+  const auto parts = Cut(info, ':');
+  auto user = PercentDecode(parts.first);
+  auto password = PercentDecode(parts.second);
+  if (!user || !password) return Wrong("the part before '@' has a bad %XX escape");
+  if (!user->empty() && password->empty()) {
+    return Wrong("a user name without a password; for a password alone write redis://:password@host");
+  }
+  url.user = *std::move(user);
+  url.password = *std::move(password);
+  return absl::OkStatus();
+}
+
+absl::Status SetHostPort(std::string_view host_port, StoreUrl& url) {
+  std::string_view port;
+  if (host_port.starts_with("[")) {
+    const size_t end = host_port.find(']');
+    if (end == std::string_view::npos) return Wrong("'[' without ']'");
+    url.host = std::string(host_port.substr(1, end - 1));
+    port = host_port.substr(end + 1);
+  } else {
+    const size_t colon = host_port.find(':');
+    url.host = std::string(host_port.substr(0, colon));
+    if (colon != std::string_view::npos) port = host_port.substr(colon);
+    if (port.find(':', 1) != std::string_view::npos) return Wrong("an IPv6 address needs brackets: [::1]");
+  }
+  if (url.host.empty()) return Wrong("no host");
+  if (url.host.find_first_of(", \t/") != std::string::npos) return Wrong("one host only, without spaces");
+  if (port.empty()) return absl::OkStatus();
+  if (port[0] != ':' || !ReadInt(port.substr(1), &url.port) || url.port < 1 || url.port > 65535) {
+    return Wrong("the port is not :1 to :65535");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetDb(std::string_view db, StoreUrl& url) {
+  if (!ReadInt(db, &url.db) || url.db < 0 || url.db > kMaxDb) {
+    return Wrong("the database is not a number from 0");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetQuery(std::string_view query, StoreUrl& url) {
+  for (const std::string_view pair : Split(query, '&')) {
+    if (pair.empty()) continue;
+    const auto parts = Cut(pair, '=');
+    auto value = PercentDecode(parts.second);
+    if (!value || value->empty()) return Wrong("a parameter without a value");
+    const bool tls = url.transport == StoreUrl::Transport::kTls;
+    if (parts.first == "db" && url.transport == StoreUrl::Transport::kUnix) {
+      if (auto status = SetDb(*value, url); !status.ok()) return status;
+    } else if (tls && parts.first == "ca") {
+      url.tls.ca = *std::move(value);
+    } else if (tls && parts.first == "cert") {
+      url.tls.cert = *std::move(value);
+    } else if (tls && parts.first == "key") {
+      url.tls.key = *std::move(value);
+    } else if (tls && parts.first == "sni") {
+      url.tls.sni = *std::move(value);
+    } else {
+      return Wrong("an unknown parameter (rediss:// knows ca, cert, key, sni; unix:// knows db)");
+    }
+  }
+  if (url.tls.cert.empty() != url.tls.key.empty()) return Wrong("cert and key go together");
+  return absl::OkStatus();
+}
+
+absl::Status SetPlace(std::string_view rest, StoreUrl& url) {
+  if (url.transport == StoreUrl::Transport::kUnix) {
+    auto path = PercentDecode(rest);
+    if (!path || path->empty() || path->front() != '/') return Wrong("the socket's path must begin with '/'");
+    if (path->size() >= sizeof(sockaddr_un{}.sun_path)) return Wrong("the socket's path is too long");
+    url.path = *std::move(path);
+    return absl::OkStatus();
+  }
+  const size_t slash = rest.find('/');
+  if (slash != std::string_view::npos && slash + 1 < rest.size()) {
+    if (auto status = SetDb(rest.substr(slash + 1), url); !status.ok()) return status;
+  }
+  return SetHostPort(rest.substr(0, slash), url);
+}
+
+}  // namespace
+
+absl::StatusOr<StoreUrl> ParseStoreUrl(std::string_view text) {
+  StoreUrl url;
+  const size_t scheme_end = text.find("://");
+  if (scheme_end == std::string_view::npos) return Wrong("no scheme");
+  const std::string_view scheme = text.substr(0, scheme_end);
+  if (auto status = SetScheme(scheme, url); !status.ok()) return status;
+  std::string_view rest = text.substr(scheme_end + 3);
+
+  // The last '@', so that a password with a bare '@' in it is hidden and understood as a whole.
+  if (const size_t at = rest.rfind('@'); at != std::string_view::npos) {
+    if (auto status = SetUserInfo(rest.substr(0, at), url); !status.ok()) return status;
+    rest = rest.substr(at + 1);
+  }
+  std::string_view query;
+  if (const size_t mark = rest.find('?'); mark != std::string_view::npos) {
+    query = rest.substr(mark + 1);
+    rest = rest.substr(0, mark);
+  }
+  if (auto status = SetPlace(rest, url); !status.ok()) return status;
+  if (auto status = SetQuery(query, url); !status.ok()) return status;
+  return url;
+}
+
+std::string StoreUrl::Masked() const {
+  std::string out = transport == Transport::kTcp ? "redis://" : transport == Transport::kTls ? "rediss://" : "unix://";
+  if (!password.empty()) Append(out, user, ":***@");
+  if (transport == Transport::kUnix) {
+    Append(out, path);
+    if (db != 0) Append(out, "?db=", db);
+    return out;
+  }
+  const bool v6 = host.find(':') != std::string::npos;
+  Append(out, v6 ? "[" : "", host, v6 ? "]:" : ":", port);
+  if (db != 0) Append(out, "/", db);
+  return out;
+}
+
+}  // namespace distlock::store

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/redis/script_batch.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "parse_reply.h"
+#include "store/redis/resp.h"
+#include "store/text.h"
+
+namespace distlock::store {
+namespace {
+
+class BatchTest : public testing::Test, public CommandSender {
+ protected:
+  BatchTest() : codec_({.broker_id = "00000000000000b1"}), scripts_(this), batch_(&codec_, &scripts_, Answer_()) {}
+
+  void Send(std::string_view command, Done done) override { sent_.push_back({std::string(command), std::move(done)}); }
+  void Flush() override {}
+
+  static core::LockName Name(const std::string& key) { return core::LockName::Encode("ns", key); }
+  core::StoreAcquire Acquire(core::OpId op, const std::string& key) {
+    core::StoreAcquire acquire{.op = op, .name = Name(key)};
+    acquire.ttl = std::chrono::seconds(15);
+    return acquire;
+  }
+  static core::StoreRelease Release(core::OpId op, const std::string& key, core::Duration block = {}) {
+    return {.op = op, .name = Name(key), .token = 5, .block = block};
+  }
+
+  // The scripts called so far, each with how many keys it has; none is looked at twice.
+  std::vector<std::string> Calls() {
+    std::vector<std::string> calls;
+    for (; looked_ < sent_.size(); ++looked_) {
+      const ReplyPtr argv = Parse(sent_[looked_].first);
+      for (const lua::ScriptSource* script : AllScripts()) {
+        if (Text(*argv->element[1]) == script->sha1) calls.push_back(Cat(script->name, " ", Text(*argv->element[2])));
+      }
+    }
+    return calls;
+  }
+  void Reply(size_t call, const std::string& bytes) {
+    const ReplyPtr reply = Parse(bytes);
+    ASSERT_NE(reply, nullptr) << bytes;
+    sent_[call].second({Answer::Kind::kReply, reply.get(), {}});
+  }
+
+  const Codec codec_;
+  ScriptCaller scripts_;
+  ScriptBatch batch_;
+  std::vector<std::pair<std::string, Done>> sent_;
+  size_t looked_ = 0;
+  std::vector<Understood> understood_;
+
+ private:
+  ScriptBatch::OnAnswer Answer_() {
+    return [this](const Question& question, const Answer& answer) {
+      understood_.push_back(Understand(codec_, question, answer));
+    };
+  }
+};
+
+TEST_F(BatchTest, OneAloneIsACallOfItsOwnScript) {
+  batch_.Add(Acquire(1, "a"));
+  EXPECT_TRUE(Calls().empty()) << "others may join it";
+  batch_.Send();
+  EXPECT_EQ(Calls(), std::vector<std::string>{"acquire 4"});
+  batch_.Send();
+  EXPECT_TRUE(Calls().empty());
+}
+
+TEST_F(BatchTest, AcquiresAndReleasesOfDifferentLocksGoTogether) {
+  batch_.Add(Acquire(1, "a"));
+  batch_.Add(Release(2, "b"));
+  batch_.Add(Acquire(3, "c"));
+  batch_.Send();
+  EXPECT_EQ(Calls(), std::vector<std::string>{"batch 3"});
+}
+
+TEST_F(BatchTest, TwoOfOneLockDoNot) {
+  batch_.Add(Release(1, "a"));
+  batch_.Add(Acquire(2, "b"));
+  batch_.Add(Acquire(3, "a"));
+  batch_.Send();
+  EXPECT_EQ(Calls(), (std::vector<std::string>{"batch 2", "acquire 4"}));
+}
+
+TEST_F(BatchTest, OtherCommandsGoAloneAndInOrder) {
+  batch_.Add(Acquire(1, "a"));
+  batch_.Add(core::StoreWithdraw{.op = 2, .name = Name("a")});
+  batch_.Add(Release(3, "b"));
+  batch_.Add(Release(4, "c", std::chrono::seconds(1)));
+  batch_.Add(Acquire(5, "d"));
+  batch_.Send();
+  EXPECT_EQ(Calls(), (std::vector<std::string>{"acquire 4", "withdraw 4", "release 4", "release 4", "acquire 4"}));
+}
+
+TEST_F(BatchTest, ThereIsAMost) {
+  for (core::OpId i = 1; i <= 20; ++i) batch_.Add(Acquire(i, Cat("k", i)));
+  batch_.Send();
+  EXPECT_EQ(Calls(), (std::vector<std::string>{"batch 16", "batch 4"}));
+}
+
+TEST_F(BatchTest, EachIsAnsweredAsIfItWereAlone) {
+  for (core::OpId i = 1; i <= 2; ++i) batch_.Add(Acquire(i, Cat("k", i)));
+  for (core::OpId i = 3; i <= 4; ++i) batch_.Add(Release(i, Cat("k", i)));
+  for (core::OpId i = 5; i <= 6; ++i) batch_.Add(Acquire(i, Cat("k", i)));
+  batch_.Send();
+  Reply(0,
+        "*7\r\n$4\r\n1795\r\n:1\r\n*2\r\n:4\r\n$4\r\n1795\r\n:7\r\n*2\r\n:8\r\n$4\r\n1795\r\n-OOM command not "
+        "allowed\r\n:5\r\n");
+  ASSERT_EQ(understood_.size(), 6u);
+  for (core::OpId i = 1; i <= 6; ++i) EXPECT_EQ(understood_[i - 1].reply.op, i);
+  const auto outcome = [&](size_t i) -> const auto& { return understood_[i].reply.outcome; };
+  ASSERT_TRUE(std::holds_alternative<core::AcquireGranted>(outcome(0)));
+  EXPECT_EQ(std::get<core::AcquireGranted>(outcome(0)).token, 1795u);
+  EXPECT_EQ(understood_[0].reply.time.us, 1795);
+  EXPECT_TRUE(std::holds_alternative<core::AcquireLate>(outcome(1)));
+  EXPECT_TRUE(std::get<core::GiveBackDone>(outcome(2)).was_holder);
+  EXPECT_FALSE(std::get<core::GiveBackDone>(outcome(3)).was_holder);
+  EXPECT_EQ(std::get<core::StoreFailed>(outcome(4)).kind, core::FailureKind::kFull);
+  EXPECT_TRUE(std::holds_alternative<core::StoreUnknown>(outcome(5)));
+  EXPECT_FALSE(understood_[5].reconnect.empty()) << "a code that comes alone is 1 or 7";
+}
+
+TEST_F(BatchTest, WhatHappensToAllIsToldToEach) {
+  for (const std::string bytes :
+       {"-READONLY You can't write against a read only replica.\r\n", "*1\r\n$4\r\n1795\r\n"}) {
+    understood_.clear();
+    batch_.Add(Acquire(1, "a"));
+    batch_.Add(Release(2, "b"));
+    batch_.Send();
+    Reply(sent_.size() - 1, bytes);
+    ASSERT_EQ(understood_.size(), 2u);
+    for (const Understood& one : understood_) {
+      EXPECT_FALSE(one.reconnect.empty()) << bytes;
+      EXPECT_EQ(std::holds_alternative<core::StoreUnknown>(one.reply.outcome), bytes[0] == '*');
+    }
+  }
+  understood_.clear();
+  batch_.Add(Acquire(1, "a"));
+  batch_.Add(Release(2, "b"));
+  batch_.Send();
+  sent_.back().second({Answer::Kind::kUnknown, nullptr, "gone"});
+  ASSERT_EQ(understood_.size(), 2u);
+  EXPECT_EQ(std::get<core::StoreUnknown>(understood_[1].reply.outcome).cause, "gone");
+}
+
+}  // namespace
+}  // namespace distlock::store

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "conformance.h"
+
+namespace distlock::store {
+namespace {
+
+class RedisWorld : public StoreWorld {
+ public:
+  std::unique_ptr<Store> MakeStore(const std::string& broker_id) override {
+    return std::make_unique<SingleStore>(loop_.get(), OptionsFor(server_->Url(), broker_id));
+  }
+  void Turn() override { loop_.Turn(); }
+
+ private:
+  std::unique_ptr<EmbeddedServer> server_ = StartServer();
+  TestLoop loop_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Redis, StoreConformance,
+                         testing::Values(StoreKind{"OneServer", [] { return std::make_unique<RedisWorld>(); }}),
+                         NameOf);
+
+}  // namespace
+}  // namespace distlock::store
