@@ -58,10 +58,12 @@ seed=${seed:-1}
 work=$(mktemp -d "${TMPDIR:-/tmp}/distlock-museum.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 # The same paths from build to sources as the tree's own release build, so that ccache knows what that has compiled.
-tree=$work/tree build=$work/tree/build/release sim=$build/bin/distlock_sim
+tree=$work/tree build=$work/tree/build/release sim=$build/bin/distlock_sim sound_tree=$work/sound_tree
 mkdir -p "$tree/tests"
 cp -R "$root"/{CMakeLists.txt,deploy,proto,lua,server,client} "$tree"
 cp -R "$root/tests/CMakeLists.txt" "$root/tests/sim" "$tree/tests"
+# The tree may change while this runs.
+cp -R "$tree" "$sound_tree"
 
 # A bug may well leave something unused.
 cat >"$work/launch" <<'TEXT'
@@ -152,7 +154,7 @@ visit() {
     fault 'DOES NOT BUILD' "$name" 'see above'
   fi
   # Copies, not a reversal: their time is new, so that they are built again.
-  while read -r file; do cp "$root/$file" "$tree/$file"; done <<<"$touched"
+  while read -r file; do cp "$sound_tree/$file" "$tree/$file"; done <<<"$touched"
 }
 
 for one in "${bugs[@]}"; do visit "$one"; done

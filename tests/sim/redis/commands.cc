@@ -20,6 +20,7 @@ constexpr uint8_t kReads = 0;
 constexpr uint8_t kWrites = Command::kWrites;
 constexpr uint8_t kGrows = Command::kWrites | Command::kGrows;
 constexpr uint8_t kNoScript = Command::kNoScript;
+constexpr uint8_t kLoading = Command::kLoading;
 
 constexpr Command kCommands[] = {
     {"get", 2, kReads, commands::Get},
@@ -53,14 +54,17 @@ constexpr Command kCommands[] = {
     {"sadd", -3, kGrows, commands::SAdd},
     {"smembers", 2, kReads, commands::SMembers},
     {"ping", -1, Command::kSubscribed, commands::Ping},
-    {"time", 1, kReads, commands::Time},
-    {"role", 1, kNoScript, commands::Role},
-    {"publish", 3, kReads, commands::Publish},
-    {"subscribe", -2, kNoScript | Command::kSubscribed, commands::Subscribe},
-    {"unsubscribe", -1, kNoScript | Command::kSubscribed, commands::Unsubscribe},
+    {"time", 1, kReads | kLoading, commands::Time},
+    {"role", 1, kNoScript | kLoading, commands::Role},
+    {"publish", 3, kReads | kLoading, commands::Publish},
+    {"subscribe", -2, kNoScript | kLoading | Command::kSubscribed, commands::Subscribe},
+    {"unsubscribe", -1, kNoScript | kLoading | Command::kSubscribed, commands::Unsubscribe},
     {"script", -2, kNoScript, commands::ScriptCommand},
     {"eval", -3, kNoScript, commands::Eval},
     {"evalsha", -3, kNoScript, commands::EvalSha},
+    {"info", -1, kReads | kLoading, commands::Info},
+    {"config", -2, kNoScript | kLoading, commands::Config},
+    {"client", -2, kNoScript | kLoading, commands::Client},
 };
 
 absl::flat_hash_map<absl::string_view, const Command*> Index() {
@@ -93,7 +97,8 @@ std::string SubscribedOnly(std::string_view name) {
 
 // Why a client's command is not run, "" when it is.
 std::string Refusal(const Server& server, int client, const Command* command, Words argv) {
-  if (!server.refuse_all.empty()) return server.refuse_all;
+  const bool loads = server.loading() && command != nullptr && (command->flags & kLoading) != 0;
+  if (!server.refuse_all.empty() && !loads) return server.refuse_all;
   if (command == nullptr) return UnknownCommand(argv);
   if (WrongArity(*command, argv.size())) {
     return Cat("ERR wrong number of arguments for '", command->name, "' command");

@@ -126,6 +126,41 @@ TEST_F(CommandsTest, SubscribersHearWhatIsPublished) {
   EXPECT_EQ(DoAs(5, {"PING"}), "+PONG");
 }
 
+TEST_F(CommandsTest, AServerTellsAboutItself) {
+  EXPECT_EQ(Do({"CLIENT", "SETNAME", "me"}), "+OK");
+  EXPECT_EQ(Do({"CONFIG", "GET", "save"}), R"(["save", ""])");
+  EXPECT_EQ(Do({"INFO", "memory"}), R"("# Memory\x0d\x0amaxmemory:0\x0d\x0amaxmemory_policy:noeviction\x0d\x0a")");
+  EXPECT_EQ(Do({"INFO", "replication"}), R"("# Replication\x0d\x0arole:master\x0d\x0a")");
+  model.BecomeReplica("there", 7);
+  EXPECT_EQ(Do({"INFO", "replication"}),
+            R"("# Replication\x0d\x0arole:slave\x0d\x0amaster_host:there\x0d\x0amaster_port:7\x0d\x0a")");
+  EXPECT_THAT(Do({"ROLE"}), testing::StartsWith(R"(["slave", "there", 7, )"));
+}
+
+TEST_F(CommandsTest, EachLifeOfAServerHasARunIdOfItsOwn) {
+  RedisModel other(kStart, 1);
+  const auto run_id = [](RedisModel& server) {
+    const std::string info = ReplyText(*server.Execute(1, {"INFO", "server"}));
+    return info.substr(info.find("run_id:") + 7, 40);
+  };
+  const std::string first = run_id(model);
+  EXPECT_EQ(first, run_id(model));
+  EXPECT_NE(first, run_id(other));
+  model.Restart();
+  EXPECT_NE(first, run_id(model));
+}
+
+TEST_F(CommandsTest, AServerThatLoadsItsDataSaysSo) {
+  model.RefuseAll("LOADING Redis is loading the dataset in memory");
+  EXPECT_EQ(Do({"INFO", "persistence"}), R"("# Persistence\x0d\x0aloading:1\x0d\x0aaof_enabled:0\x0d\x0a")");
+  EXPECT_EQ(Do({"CLIENT", "SETNAME", "me"}), "+OK");
+  EXPECT_EQ(Do({"PUBLISH", "c", "hi"}), "0");
+  EXPECT_EQ(Do({"GET", "k"}), "-LOADING Redis is loading the dataset in memory");
+  EXPECT_EQ(Do({"SCRIPT", "LOAD", "return 1"}), "-LOADING Redis is loading the dataset in memory");
+  model.RefuseAll("BUSY Redis is busy running a script.");
+  EXPECT_EQ(Do({"INFO"}), "-BUSY Redis is busy running a script.");
+}
+
 TEST_F(CommandsTest, ChangesAreReportedInOrder) {
   Do({"SET", "a", "1"});
   Do({"SET", "a", "2", "NX"});

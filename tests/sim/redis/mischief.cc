@@ -21,7 +21,7 @@ constexpr std::string_view kDeeds[] = {
     "acquire",       "renew",        "release",       "withdraw",   "tend",      "inspect", "broken call",
     "snippet",       "put string",   "put other",     "put waiter", "put entry", "remove",  "expire",
     "flush scripts", "load scripts", "flush all",     "listen",     "unlisten",  "hang",    "publish",
-    "memory",        "replica",      "want replicas", "clock",      "to expiry", "compare"};
+    "memory",        "replica",      "want replicas", "clock",      "to expiry", "compare", "prepare"};
 static_assert(std::size(kDeeds) == static_cast<size_t>(Deed::kCount));
 
 constexpr int64_t kTtlMs[] = {15'000, 15'000, 1'000, 15'000, 40, 3'600'000, 15'000, 1, 2'147'483'647};
@@ -192,6 +192,9 @@ bool Mischief::DoToServer(const Action& action) {
       break;
     case Deed::kToExpiry:
       MoveToExpiry(action);
+      break;
+    case Deed::kPrepare:
+      twins_->Prepare(action.a);
       break;
     default:
       return false;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "redis/redis_model.h"
 
+#include <cinttypes>
+#include <cstdio>
 #include <limits>
 #include <span>
 
@@ -49,7 +51,16 @@ int64_t Server::CountSubscriptions(int client) const {
                        [&](const auto& subscription) { return subscription.second == client; });
 }
 
-RedisModel::RedisModel(int64_t now_us) : server_(std::make_unique<Server>()) { server_->keys.now_us = now_us; }
+std::string Server::RunId() const {
+  char text[41];
+  std::snprintf(text, sizeof text, "%032" PRIx64 "%08" PRIx32, number, restarts);
+  return text;
+}
+
+RedisModel::RedisModel(int64_t now_us, uint64_t number) : server_(std::make_unique<Server>()) {
+  server_->keys.now_us = now_us;
+  server_->number = number;
+}
 RedisModel::~RedisModel() = default;
 RedisModel::RedisModel(RedisModel&&) noexcept = default;
 RedisModel& RedisModel::operator=(RedisModel&&) noexcept = default;
@@ -92,6 +103,7 @@ uint64_t RedisModel::used_memory() const { return server_->used_memory(); }
 void RedisModel::Restart() {
   server_->subscriptions.clear();
   server_->scripts.clear();
+  ++server_->restarts;
 }
 
 void RedisModel::OnEffects(std::function<void(const Effects&)> on_effects) {
@@ -108,7 +120,11 @@ void RedisModel::Apply(const Effects& effects) {
 }
 
 void RedisModel::CopyDataFrom(const RedisModel& other) { server_->keys.CopyFrom(other.server_->keys); }
-void RedisModel::BecomeReplica() { server_->keys.replica = true; }
+void RedisModel::BecomeReplica(std::string host, int port) {
+  server_->keys.replica = true;
+  server_->primary_host = std::move(host);
+  server_->primary_port = port;
+}
 void RedisModel::Promote() { server_->keys.replica = false; }
 bool RedisModel::is_replica() const { return server_->keys.replica; }
 

@@ -57,8 +57,8 @@ class Server;
 
 class RedisModel {
  public:
-  // An empty primary without scripts.
-  explicit RedisModel(int64_t now_us = 0);
+  // An empty primary without scripts. `number` tells servers apart: it goes into the run id.
+  explicit RedisModel(int64_t now_us = 0, uint64_t number = 0);
   ~RedisModel();
   RedisModel(RedisModel&&) noexcept;
   RedisModel& operator=(RedisModel&&) noexcept;
@@ -94,7 +94,8 @@ class RedisModel {
 
   // ---- Trouble ----
 
-  // While not "": the reply to every command, e.g. "LOADING Redis is loading the dataset in memory"; no leading '-'.
+  // While not "": the reply to every command, e.g. "BUSY Redis is busy running a script."; no leading '-'. "LOADING ..."
+  // spares the commands that Redis answers while it loads, among them INFO, which says so.
   void RefuseAll(std::string error);
   // While not "": what a command that writes gets, also within scripts, where it ends the script like any error, e.g.
   // "NOREPLICAS Not enough good replicas to write." or "MISCONF ...".
@@ -105,7 +106,8 @@ class RedisModel {
   void SetMaxMemory(uint64_t bytes);
   // A simple estimate: a fixed part, and the bytes of keys and values with a fixed overhead each.
   uint64_t used_memory() const;
-  // The server's process is started again with its data: connections, subscriptions and scripts are gone.
+  // The server's process is started again with its data: connections, subscriptions and scripts are gone, and its run
+  // id is another.
   void Restart();
 
   // ---- Replication ----
@@ -119,7 +121,8 @@ class RedisModel {
   // Scripts, subscriptions, clock, role and callbacks stay. Reported as kFlushed, then kWritten for each key.
   void CopyDataFrom(const RedisModel& other);
   // A replica answers writes with READONLY, reads expired keys as absent and waits for its primary's DEL.
-  void BecomeReplica();
+  // `host` and `port`: of the primary, as INFO shows it.
+  void BecomeReplica(std::string host = "127.0.0.1", int port = 1);
   // What it has by now is the truth from now on. Scripts were never replicated.
   void Promote();
   bool is_replica() const;

@@ -26,6 +26,10 @@ class Server {
   std::string refuse_all;
   std::string refuse_writes;
   uint64_t max_memory = 0;
+  uint64_t number = 0;       // tells servers apart
+  uint32_t restarts = 0;     // and the lives of one
+  std::string primary_host;  // of a replica, as INFO shows it
+  int primary_port = 0;
 
   // Of the script that runs now.
   bool script_wrote = false;
@@ -41,6 +45,8 @@ class Server {
   // How many heard it.
   int64_t Publish(std::string_view channel, std::string_view payload);
   int64_t CountSubscriptions(int client) const;
+  bool loading() const { return refuse_all.starts_with("LOADING"); }
+  std::string RunId() const;
 };
 
 // One command that runs.
@@ -60,6 +66,7 @@ struct Command {
     kGrows = 2,   // refused at maxmemory
     kNoScript = 4,
     kSubscribed = 8,  // also for a client with subscriptions
+    kLoading = 16,    // also while the server loads its data
   };
   const char* name;  // lowercase
   int arity;         // words, with the name; negative: at least so many
@@ -153,6 +160,11 @@ void Unsubscribe(Call& call);
 void ScriptCommand(Call& call);
 void Eval(Call& call);
 void EvalSha(Call& call);
+
+// info_commands.cc
+void Info(Call& call);
+void Config(Call& call);
+void Client(Call& call);
 
 }  // namespace commands
 

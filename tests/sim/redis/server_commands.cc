@@ -81,8 +81,8 @@ void Role(Call& call) {
   }
   call.reply.Array(5);
   call.reply.Bulk("slave");
-  call.reply.Bulk("");
-  call.reply.Integer(0);
+  call.reply.Bulk(call.server.primary_host);
+  call.reply.Integer(call.server.primary_port);
   call.reply.Bulk("connected");
   call.reply.Integer(0);
 }

@@ -135,6 +135,39 @@ void Twins::Hang(int listener) {
   model_->Disconnect(listener);
 }
 
+void Twins::Prepare(uint8_t choice) {
+  static const Argv kQuestions[] = {
+      {"INFO"},
+      {"info", "replication"},
+      {"INFO", "Server", "memory"},
+      {"INFO", "none"},
+      {"CLIENT", "SETNAME", "distlockd"},
+      {"client", "setname", "two words"},
+      {"CLIENT", "SETNAME"},
+      {"CONFIG", "GET", "save"},
+      {"TIME"},
+  };
+  const Argv& question = kQuestions[choice % std::size(kQuestions)];
+  if (store::Contains("INFO info", question[0])) return CompareInfo(question);
+  Do(question);
+}
+
+// The model shows fewer fields. Version and run id are each server's own; Valkey calls its mode by another name.
+void Twins::CompareInfo(const Argv& argv) {
+  const auto real = main_.Do(argv);
+  const auto modelled = model_->Execute(kMainClient, argv);
+  ++commands_;
+  ++seen_["INFO"];
+  const std::string all = store::Cat("\r\n", real == nullptr ? "" : store::Text(*real));
+  for (const std::string_view line : store::Split(store::Text(*modelled), '\n')) {
+    const auto [field, value] = store::Cut(line, ':');
+    const bool own = field == "redis_version" || field == "run_id";
+    const std::string_view name = valkey_ && field == "redis_mode" ? "server_mode" : field;
+    const std::string wanted = own ? store::Cat("\r\n", field, ":") : store::Cat("\r\n", name, ":", value, "\n");
+    if (!value.empty() && !store::Contains(all, wanted)) Differ(CommandText(argv), all, line);
+  }
+}
+
 void Twins::MoveClock(int64_t by_us) {
   model_->SetClock(model_->now_us() + by_us);
   real_.SetClock(model_->now_us());

@@ -40,6 +40,9 @@ class Twins {
   void Unlisten(int listener, std::string_view channel);
   void Hang(int listener);
 
+  // What a client asks before it uses a server: the choice is taken modulo what there is.
+  void Prepare(uint8_t choice);
+
   void MoveClock(int64_t by_us);
   void LimitMemory(bool on);
   void SetReplica(bool on);
@@ -63,6 +66,7 @@ class Twins {
 
   void Administer(const Argv& argv);
   void Compare(const Argv& argv, const redisReply* real, const redisReply& modelled);
+  void CompareInfo(const Argv& argv);
   void CompareMessages(const Argv& argv);
   void CompareSorted(const std::vector<Argv>& commands);
   bool Same(const std::string& real, const std::string& modelled) const;

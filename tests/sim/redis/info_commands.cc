@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a client asks a server about itself before it uses it.
+#include "redis/server.h"
+#include "store/text.h"
+
+namespace distlock::sim::commands {
+namespace {
+
+using store::Append;
+
+constexpr std::string_view kVersion = "7.0.15";
+
+bool Wants(const Call& call, std::string_view section) {
+  if (call.argv.size() == 1) return true;
+  for (const std::string_view word : call.argv.subspan(1)) {
+    if (SameWord(word, section) || SameWord(word, "all") || SameWord(word, "everything") || SameWord(word, "default")) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// "ERR ..." for a subcommand with too few or too many words.
+std::string WrongWords(std::string_view command) {
+  return store::Cat("ERR wrong number of arguments for '", command, "' command");
+}
+
+}  // namespace
+
+// A few of the fields: what they say is what the server of the same state says.
+void Info(Call& call) {
+  const Server& server = call.server;
+  std::string text;
+  const auto section = [&](std::string_view title) { Append(text, text.empty() ? "" : "\r\n", "# ", title, "\r\n"); };
+  const auto field = [&](std::string_view name, std::string_view value) { Append(text, name, ":", value, "\r\n"); };
+  if (Wants(call, "server")) {
+    section("Server");
+    field("redis_version", kVersion);
+    field("redis_mode", "standalone");
+    field("run_id", server.RunId());
+  }
+  if (Wants(call, "memory")) {
+    section("Memory");
+    field("maxmemory", store::Cat(server.max_memory));
+    field("maxmemory_policy", "noeviction");
+  }
+  if (Wants(call, "persistence")) {
+    section("Persistence");
+    field("loading", server.loading() ? "1" : "0");
+    field("aof_enabled", "0");
+  }
+  if (Wants(call, "replication")) {
+    section("Replication");
+    field("role", server.keys.replica ? "slave" : "master");
+    if (server.keys.replica) {
+      field("master_host", server.primary_host);
+      field("master_port", store::Cat(server.primary_port));
+    }
+  }
+  call.reply.Bulk(text);
+}
+
+// A server without snapshots.
+void Config(Call& call) {
+  if (!SameWord(call.arg(1), "get") || call.argv.size() != 3 || !SameWord(call.arg(2), "save")) {
+    return call.reply.Error("ERR the model knows no CONFIG but GET save");
+  }
+  call.reply.Array(2);
+  call.reply.Bulk("save");
+  call.reply.Bulk("");
+}
+
+void Client(Call& call) {
+  if (!SameWord(call.arg(1), "setname")) {
+    return call.reply.Error(store::Cat("ERR unknown subcommand '", call.arg(1), "'. Try CLIENT HELP."));
+  }
+  if (call.argv.size() != 3) return call.reply.Error(WrongWords("client|setname"));
+  for (const char c : call.arg(2)) {
+    if (c >= '!' && c <= '~') continue;
+    return call.reply.Error("ERR Client names cannot contain spaces, newlines or special characters.");
+  }
+  call.reply.Status("OK");
+}
+
+}  // namespace distlock::sim::commands
