@@ -10,7 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
-#include "rpc/convert.h"
+#include "contract/show.h"
+#include "contract/to_proto.h"
 
 namespace distlock {
 namespace {
@@ -72,13 +73,13 @@ ops::PageSection LockSection(shard::ShardSet& shards) {
     return section;
   }
   for (const store::LockView& view : page->locks) {
-    const v1::Lock lock = rpc::LockOf(view);
+    const v1::Lock lock = contract::LockOf(view);
     if (lock.holders_size() == 0) continue;
     const v1::Holder& holder = lock.holders(0);
     const std::string more = lock.holder_count() > 1 ? absl::StrCat(" and ", lock.holder_count() - 1, " more") : "";
     section.rows.push_back({lock.key(), absl::StrCat(holder.owner(), more),
                             holder.blocked() ? "lock_delay" : holder.holder_id(), absl::StrCat(lock.fencing_token()),
-                            rpc::Show(view.holders[0].time_left), absl::StrCat(lock.queue_length())});
+                            contract::Show(view.holders[0].time_left), absl::StrCat(lock.queue_length())});
   }
   return section;
 }

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "contract/ids.h"
 #include "main/drainer.h"
 #include "main/http_pages.h"
 #include "main/recorder.h"
@@ -19,7 +20,6 @@
 #include "ops/http.h"
 #include "ops/log.h"
 #include "ops/options.h"
-#include "rpc/ids.h"
 #include "rpc/server.h"
 
 namespace distlock {
@@ -44,7 +44,7 @@ int StoreExitCode(const absl::Status& status) {
 int Serve(const ops::Options& options) {
   Wakeups wakeups;
   RaiseFileLimit();
-  const std::string broker_id = rpc::RandomHex(8);
+  const std::string broker_id = contract::RandomHex(8);
   ops::Metrics metrics(DISTLOCK_VERSION);
   HttpPages pages(metrics);
   std::unique_ptr<ops::HttpServer> http;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "main/settings.h"
 
+#include "contract/limits.h"
+
 namespace distlock {
 
 core::Duration ToCore(absl::Duration duration) { return absl::ToChronoNanoseconds(duration); }
@@ -18,7 +20,7 @@ core::BrokerConfig BrokerConfigOf(const ops::Options& options, uint64_t seed) {
 rpc::ServerOptions ServerOptionsOf(const ops::Options& options, const std::string& broker_id,
                                    rpc::CallObserver* observer) {
   rpc::ServerOptions server{.listen = options.listen, .limits = {}, .broker_id = broker_id, .observer = observer};
-  rpc::Limits& limits = server.limits;
+  contract::Limits& limits = server.limits;
   limits.default_ttl = ToCore(options.default_ttl);
   limits.min_ttl = ToCore(options.min_ttl);
   limits.max_ttl = ToCore(options.max_ttl);

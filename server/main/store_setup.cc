@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "contract/ids.h"
 #include "main/settings.h"
 #include "ops/log.h"
 #include "ops/secrets.h"
-#include "rpc/ids.h"
 #include "store/open_store.h"
 
 namespace distlock {
@@ -103,7 +103,7 @@ absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::
 std::function<std::unique_ptr<store::Store>(int shard, uv_loop_t* loop)> StoreFactory(const StoreSetup& setup) {
   return [&setup](int shard, uv_loop_t* loop) {
     store::StoreOptions options = setup.options;
-    options.locks.broker_id = rpc::ShardBrokerId(options.locks.broker_id, shard);
+    options.locks.broker_id = contract::ShardBrokerId(options.locks.broker_id, shard);
     options.seed = static_cast<uint64_t>(shard) + 1;
     // All shards would say the same; and that an embedded store forgets was said when it started.
     if (shard == 0 && setup.embedded == nullptr) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "rpc/refusal.h"
+#include "contract/refusal.h"
 
 namespace distlock::rpc {
 
@@ -15,12 +15,12 @@ std::string PeerHost(const std::string& peer) {
   return has_port ? peer.substr(0, peer.rfind(':')) : peer;
 }
 
-std::optional<v1::Refusal> Admission::Admit(const std::string& peer, uint64_t id, std::weak_ptr<Stream> stream) {
+std::optional<v1::Refusal> Admission::Admit(const std::string& peer, uint64_t id, std::weak_ptr<OpenStream> stream) {
   using core::RefusalReason;
-  if (draining()) return DrainingRefusal();
+  if (draining()) return contract::DrainingRefusal();
   std::lock_guard lock(mu_);
   if (streams_.size() >= limits_.max_sessions) {
-    return MakeRefusal(
+    return contract::MakeRefusal(
         RefusalReason::kQuotaExceeded,
         absl::StrCat("this broker serves at most ", limits_.max_sessions,
                      " streams (--max-sessions); use one Session for many locks, or ask another broker"));
@@ -28,7 +28,7 @@ std::optional<v1::Refusal> Admission::Admit(const std::string& peer, uint64_t id
   const std::string host = PeerHost(peer);
   const auto counted = per_peer_.find(host);
   if (counted != per_peer_.end() && counted->second >= limits_.max_sessions_per_peer) {
-    return MakeRefusal(
+    return contract::MakeRefusal(
         RefusalReason::kQuotaExceeded,
         absl::StrCat("peer ", host, " has ", counted->second,
                      " streams, the most it may (--max-sessions-per-peer); use one Session for many locks"));
@@ -50,8 +50,9 @@ size_t Admission::streams() const {
   return streams_.size();
 }
 
-std::vector<std::pair<uint64_t, std::shared_ptr<Stream>>> Admission::StreamsAfter(uint64_t after, size_t count) const {
-  std::vector<std::pair<uint64_t, std::shared_ptr<Stream>>> found;
+std::vector<std::pair<uint64_t, std::shared_ptr<OpenStream>>> Admission::StreamsAfter(uint64_t after,
+                                                                                      size_t count) const {
+  std::vector<std::pair<uint64_t, std::shared_ptr<OpenStream>>> found;
   {
     std::lock_guard lock(mu_);
     for (const auto& [id, stream] : streams_) {
@@ -68,7 +69,7 @@ std::vector<std::pair<uint64_t, std::shared_ptr<Stream>>> Admission::StreamsAfte
 }
 
 void Admission::StopStreams() {
-  std::vector<std::shared_ptr<Stream>> open;
+  std::vector<std::shared_ptr<OpenStream>> open;
   {
     std::lock_guard lock(mu_);
     for (const auto& [id, stream] : streams_) {

@@ -15,17 +15,17 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "contract/limits.h"
 #include "core/types.h"
 #include "distlock/v1/admin_service.pb.h"
 #include "distlock/v1/lock.pb.h"
-#include "rpc/limits.h"
 
 namespace distlock::rpc {
 
 // A Hold, Session or WatchLock that is open.
-class Stream {
+class OpenStream {
  public:
-  virtual ~Stream() = default;
+  virtual ~OpenStream() = default;
   // The server is about to stop: end with DRAINING. Any thread; does nothing on a stream that has ended.
   virtual void Stop() = 0;
   // For operators. Any thread.
@@ -38,12 +38,12 @@ std::string PeerHost(const std::string& peer);
 
 class Admission {
  public:
-  explicit Admission(const Limits& limits) : limits_(limits) {}
+  explicit Admission(const contract::Limits& limits) : limits_(limits) {}
   Admission(const Admission&) = delete;
   Admission& operator=(const Admission&) = delete;
 
   // nullopt: `stream` counts until Leave(peer, id).
-  std::optional<v1::Refusal> Admit(const std::string& peer, uint64_t id, std::weak_ptr<Stream> stream);
+  std::optional<v1::Refusal> Admit(const std::string& peer, uint64_t id, std::weak_ptr<OpenStream> stream);
   void Leave(const std::string& peer, uint64_t id);
 
   void Drain() { draining_.store(true, std::memory_order_relaxed); }
@@ -51,19 +51,19 @@ class Admission {
   size_t streams() const;
 
   // At most `count` open streams with ids above `after`, by id, which is the order of their coming.
-  std::vector<std::pair<uint64_t, std::shared_ptr<Stream>>> StreamsAfter(uint64_t after, size_t count) const;
+  std::vector<std::pair<uint64_t, std::shared_ptr<OpenStream>>> StreamsAfter(uint64_t after, size_t count) const;
 
   void StopStreams();
 
  private:
   // Constant after construction.
-  const Limits& limits_;
+  const contract::Limits& limits_;
 
   std::atomic<bool> draining_ = false;
 
   // Guarded by mu_.
   mutable std::mutex mu_;
-  absl::flat_hash_map<uint64_t, std::weak_ptr<Stream>> streams_;
+  absl::flat_hash_map<uint64_t, std::weak_ptr<OpenStream>> streams_;
   absl::flat_hash_map<std::string, size_t> per_peer_;
 };
 

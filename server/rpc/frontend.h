@@ -6,8 +6,8 @@
 
 #include <string>
 
+#include "contract/limits.h"
 #include "rpc/admission.h"
-#include "rpc/limits.h"
 #include "shard/shard_set.h"
 
 namespace distlock::rpc {
@@ -47,7 +47,8 @@ class CallObserver {
 };
 
 struct Frontend {
-  Frontend(shard::ShardSet& shards_in, const Limits& limits_in, std::string broker_id_in, CallObserver* observer_in)
+  Frontend(shard::ShardSet& shards_in, const contract::Limits& limits_in, std::string broker_id_in,
+           CallObserver* observer_in)
       : shards(shards_in),
         limits(limits_in),
         broker_id(std::move(broker_id_in)),
@@ -55,7 +56,7 @@ struct Frontend {
         admission(limits) {}
 
   shard::ShardSet& shards;
-  const Limits limits;
+  const contract::Limits limits;
   const std::string broker_id;
   CallObserver* const observer;  // may be null
   Admission admission;

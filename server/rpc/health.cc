@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "rpc/wire.h"
+#include "rpc/engine/wire.h"
 
 namespace distlock::rpc {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "grpc/health/v1/health.grpc.pb.h"
-#include "rpc/call_threads.h"
+#include "rpc/engine/call_threads.h"
 
 namespace distlock::rpc {
 

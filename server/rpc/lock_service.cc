@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rpc/lock_service.h"
 
-#include "rpc/hold.h"
-#include "rpc/lock_calls.h"
-#include "rpc/session.h"
-#include "rpc/watch.h"
+#include "rpc/call/lock_calls.h"
+#include "rpc/stream/hold.h"
+#include "rpc/stream/session.h"
+#include "rpc/stream/watch.h"
 
 namespace distlock::rpc {
 
@@ -22,7 +22,7 @@ void LockService::Open(CallThreads& threads) {
   threads.OpenUnary(*this, &LockService::RequestRelease,
                     [this](auto call) { UnaryCall::Serve<ReleaseCall>(frontend_, std::move(call)); });
   threads.OpenUnary(*this, &LockService::RequestConvert,
-                    [this](auto call) { UnaryCall::Serve<ConvertCall>(frontend_, std::move(call)); });
+                    [this](auto call) { UnaryCall::Serve<DowngradeCall>(frontend_, std::move(call)); });
   threads.OpenUnary(*this, &LockService::RequestGetLock,
                     [this](auto call) { UnaryCall::Serve<GetLockCall>(frontend_, std::move(call)); });
   threads.OpenUnary(*this, &LockService::RequestListLocks,

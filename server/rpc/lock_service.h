@@ -4,7 +4,7 @@
 #pragma once
 
 #include "distlock/v1/lock_service.grpc.pb.h"
-#include "rpc/call_threads.h"
+#include "rpc/engine/call_threads.h"
 #include "rpc/frontend.h"
 
 namespace distlock::rpc {

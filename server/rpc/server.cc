@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "rpc/engine/wire.h"
 #include "rpc/listen.h"
-#include "rpc/wire.h"
 
 namespace distlock::rpc {
 namespace {
@@ -65,18 +65,19 @@ class ScopedUmask {
 
 }  // namespace
 
-Server::Server(const ServerOptions& options, shard::ShardSet& shards, Admin admin)
+Server::Server(const ServerOptions& options, shard::ShardSet& shards, BrokerFacts facts)
     : frontend_(shards, options.limits, options.broker_id, options.observer),
-      admin_(std::move(admin)),
+      facts_(std::move(facts)),
       locks_(frontend_),
-      operators_(frontend_, admin_),
+      admin_service_(frontend_, facts_),
       health_({v1::LockService::service_full_name(), v1::AdminService::service_full_name()}) {
-  admin_.listen = bound_.get_future().share();
+  facts_.listen = bound_.get_future().share();
 }
 
-absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, shard::ShardSet& shards, Admin admin) {
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, shard::ShardSet& shards,
+                                                      BrokerFacts facts) {
   TakeOverParserLog();
-  std::unique_ptr<Server> server(new Server(options, shards, std::move(admin)));
+  std::unique_ptr<Server> server(new Server(options, shards, std::move(facts)));
   if (absl::Status bound = server->Bind(options); !bound.ok()) return bound;
   return server;
 }
@@ -90,7 +91,7 @@ absl::Status Server::Bind(const ServerOptions& options) {
   }
   SetLimits(options, builder);
   builder.RegisterService(&locks_);
-  builder.RegisterService(&operators_);
+  builder.RegisterService(&admin_service_);
   builder.RegisterService(&health_);
   threads_ = std::make_unique<CallThreads>(builder);
 
@@ -119,7 +120,7 @@ absl::Status Server::Bind(const ServerOptions& options) {
         absl::StrCat("cannot listen on ", options.listen[which], ": another process took it just now; try again"));
   }
   locks_.Open(*threads_);
-  operators_.Open(*threads_);
+  admin_service_.Open(*threads_);
   health_.Open(*threads_);
   threads_->Start();
   ShowHealth();

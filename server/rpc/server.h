@@ -16,8 +16,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "contract/limits.h"
 #include "rpc/admin_service.h"
-#include "rpc/call_threads.h"
+#include "rpc/engine/call_threads.h"
 #include "rpc/frontend.h"
 #include "rpc/health.h"
 #include "rpc/lock_service.h"
@@ -26,7 +27,7 @@ namespace distlock::rpc {
 
 struct ServerOptions {
   std::vector<std::string> listen;  // unix:///path or host:port; port 0 lets the kernel choose
-  Limits limits;
+  contract::Limits limits;
   std::string broker_id;
   CallObserver* observer = nullptr;  // may be null; outlives the server
 
@@ -42,14 +43,15 @@ struct ServerOptions {
 class Server {
  public:
   // FailedPrecondition, in one line, when an address cannot be had. Health is NOT_SERVING until SetStoreUp(true).
-  static absl::StatusOr<std::unique_ptr<Server>> Start(ServerOptions options, shard::ShardSet& shards, Admin admin);
+  static absl::StatusOr<std::unique_ptr<Server>> Start(ServerOptions options, shard::ShardSet& shards,
+                                                       BrokerFacts facts);
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
   // As bound, so with the port that was chosen.
-  const std::vector<std::string>& addresses() const { return admin_.listen.get(); }
-  v1::GetStatusResponse Status() const { return StatusOf(frontend_, admin_); }
+  const std::vector<std::string>& addresses() const { return facts_.listen.get(); }
+  v1::GetStatusResponse Status() const { return BrokerStatus(frontend_, facts_); }
 
   void SetStoreUp(bool up);
   // NOT_SERVING from now on; new Hold, Session and Acquire are refused. What is open goes on.
@@ -59,15 +61,15 @@ class Server {
   void Stop(core::Duration grace);
 
  private:
-  Server(const ServerOptions& options, shard::ShardSet& shards, Admin admin);
+  Server(const ServerOptions& options, shard::ShardSet& shards, BrokerFacts facts);
   absl::Status Bind(const ServerOptions& options);
   void ShowHealth();
 
   Frontend frontend_;
   std::promise<std::vector<std::string>> bound_;
-  Admin admin_;
+  BrokerFacts facts_;
   LockService locks_;
-  AdminService operators_;
+  AdminService admin_service_;
   std::mutex health_mu_;  // what was looked at last is shown last
   HealthService health_;
   std::unique_ptr<CallThreads> threads_;  // outlive the server that they serve

@@ -7,24 +7,26 @@
 #include <string>
 
 #include "bytes.h"
+#include "contract/holder_info.h"
+#include "contract/lease_id.h"
+#include "contract/limits.h"
+#include "contract/show.h"
+#include "contract/to_proto.h"
+#include "contract/utf8.h"
+#include "contract/validate.h"
 #include "core/check.h"
 #include "distlock/v1/lock.pb.h"
-#include "rpc/convert.h"
-#include "rpc/holder_info.h"
-#include "rpc/lease_id.h"
-#include "rpc/utf8.h"
-#include "rpc/validate.h"
 
 namespace {
 
+using distlock::contract::LeaseId;
 using distlock::fuzz::Bytes;
-using distlock::rpc::LeaseId;
 namespace v1 = distlock::v1;
 
 void CheckLeaseId(std::string_view text) {
-  const auto lease = distlock::rpc::DecodeLeaseId(text);
+  const auto lease = distlock::contract::DecodeLeaseId(text);
   if (!lease) return;
-  DISTLOCK_CHECK(distlock::rpc::EncodeLeaseId(*lease) == text);
+  DISTLOCK_CHECK(distlock::contract::EncodeLeaseId(*lease) == text);
   DISTLOCK_CHECK(lease->ttl > distlock::core::Duration::zero() && !lease->name.empty());
 }
 
@@ -39,8 +41,8 @@ void CheckMadeLeaseId(Bytes& bytes) {
   lease.ttl = std::chrono::milliseconds(std::max<uint32_t>(bytes.Number<uint32_t>(), 1));
   lease.hold_until.us = bytes.Number<uint32_t>();
   lease.token = bytes.Number<uint64_t>();
-  std::string text = distlock::rpc::EncodeLeaseId(lease);
-  DISTLOCK_CHECK(distlock::rpc::DecodeLeaseId(text) == lease);
+  std::string text = distlock::contract::EncodeLeaseId(lease);
+  DISTLOCK_CHECK(distlock::contract::DecodeLeaseId(text) == lease);
 
   const char other = static_cast<char>(bytes.Byte());
   char& at = text[bytes.Number<uint16_t>() % text.size()];
@@ -51,40 +53,40 @@ void CheckMadeLeaseId(Bytes& bytes) {
 }
 
 void CheckInfo(std::string_view text) {
-  const v1::Holder read = distlock::rpc::ParseInfo(text);
+  const v1::Holder read = distlock::contract::ParseInfo(text);
   DISTLOCK_CHECK(v1::LockMode_IsValid(read.mode()) && read.mode() != v1::LOCK_MODE_UNSPECIFIED);
   DISTLOCK_CHECK(read.holder_id().empty() && !read.blocked());
   v1::LockSpec spec;
   spec.set_owner(read.owner());
   *spec.mutable_metadata() = read.metadata();
-  const v1::Holder again = distlock::rpc::ParseInfo(distlock::rpc::MakeInfo(spec, read.broker_id(), 0));
+  const v1::Holder again = distlock::contract::ParseInfo(distlock::contract::MakeInfo(spec, read.broker_id(), 0));
   DISTLOCK_CHECK(again.owner() == read.owner() && again.broker_id() == read.broker_id());
 
   distlock::core::HolderView view;
   view.info = text;
   // What is shown to others must be a message that every client can read.
   v1::Holder shown;
-  DISTLOCK_CHECK(shown.ParseFromString(distlock::rpc::HolderOf(view).SerializeAsString()));
+  DISTLOCK_CHECK(shown.ParseFromString(distlock::contract::HolderOf(view).SerializeAsString()));
 }
 
 void CheckUtf8(std::string_view text, size_t most) {
-  const std::string clean = distlock::rpc::CleanText(text);
-  DISTLOCK_CHECK(distlock::rpc::IsUtf8(clean));
-  if (distlock::rpc::IsUtf8(text)) DISTLOCK_CHECK(clean == text);
-  const std::string shown = distlock::rpc::Shorten(clean, most);
-  DISTLOCK_CHECK(distlock::rpc::IsUtf8(shown));
+  const std::string clean = distlock::contract::CleanText(text);
+  DISTLOCK_CHECK(distlock::contract::IsUtf8(clean));
+  if (distlock::contract::IsUtf8(text)) DISTLOCK_CHECK(clean == text);
+  const std::string shown = distlock::contract::Shorten(clean, most);
+  DISTLOCK_CHECK(distlock::contract::IsUtf8(shown));
   DISTLOCK_CHECK(std::none_of(shown.begin(), shown.end(), [](char c) { return c >= 0 && c < ' '; }));
 }
 
 void CheckName(std::string_view text) {
-  const distlock::rpc::Limits limits;
-  distlock::rpc::Validator check(limits);
+  const distlock::contract::Limits limits;
+  distlock::contract::Validator check(limits);
   const auto name = check.Name("", text, "lock");
   if (check.ok())
     DISTLOCK_CHECK(name.Decode().second == text);
   else
-    DISTLOCK_CHECK(distlock::rpc::IsUtf8(check.Refusal().message()));
-  DISTLOCK_CHECK(distlock::rpc::IsUtf8(distlock::rpc::Show(name)));
+    DISTLOCK_CHECK(distlock::contract::IsUtf8(check.Refusal().message()));
+  DISTLOCK_CHECK(distlock::contract::IsUtf8(distlock::contract::Show(name)));
 }
 
 }  // namespace

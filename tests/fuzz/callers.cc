@@ -3,15 +3,15 @@
 
 #include <utility>
 
+#include "contract/error_details.h"
+#include "contract/holder_info.h"
+#include "contract/ids.h"
+#include "contract/lease_id.h"
+#include "contract/utf8.h"
+#include "contract/validate.h"
 #include "core/check.h"
 #include "core/limits.h"
-#include "rpc/convert.h"
-#include "rpc/holder_info.h"
-#include "rpc/ids.h"
-#include "rpc/refusal.h"
-#include "rpc/utf8.h"
-#include "rpc/validate.h"
-#include "rpc/wire.h"
+#include "rpc/engine/wire.h"
 
 namespace distlock::fuzz {
 namespace {
@@ -22,9 +22,9 @@ constexpr std::string_view kBrokerId = "00000000000000aa";
 
 // A refusal must be something that every client can read, in all its forms.
 void CheckRefusal(const v1::Refusal& refusal) {
-  DISTLOCK_CHECK(rpc::IsUtf8(refusal.message()));
+  DISTLOCK_CHECK(contract::IsUtf8(refusal.message()));
   DISTLOCK_CHECK(refusal.reason() != v1::REFUSAL_REASON_UNSPECIFIED);
-  DISTLOCK_CHECK(!rpc::StatusOf(refusal).ok());
+  DISTLOCK_CHECK(contract::ErrorOf(refusal).code() != 0);
 }
 
 }  // namespace
@@ -89,7 +89,7 @@ void Callers::Session(size_t slot, std::string_view bytes) {
   v1::SessionRequest request;
   const auto problem = rpc::Parse(buffer, &request);
   if (!problem) return Session(slot, request);
-  DISTLOCK_CHECK(rpc::IsUtf8(*problem));
+  DISTLOCK_CHECK(contract::IsUtf8(*problem));
   if (Stream* stream = At(slot)) End(stream->id);
 }
 
@@ -133,13 +133,13 @@ void Callers::Command(Stream& stream, const v1::Command& command) {
 }
 
 void Callers::AcquireOn(Stream& stream, const v1::Command& command) {
-  rpc::Validator check(limits_);
+  contract::Validator check(limits_);
   core::Acquire acquire = check.Spec(command.acquire(), "acquire", /*detached=*/false);
   if (!check.ok()) return CheckRefusal(check.Refusal());
   acquire.session = stream.id;
   acquire.request = command.id();
   acquire.owner = NewOwner();
-  acquire.info = rpc::MakeInfo(command.acquire(), kBrokerId, 0);
+  acquire.info = contract::MakeInfo(command.acquire(), kBrokerId, 0);
   stream.book.AddAcquire(command.id(), acquire.name, acquire.owner, 0);
   stream.answers[command.id()] = Answered::kNot;
   inputs_.emplace_back(std::move(acquire));
@@ -150,7 +150,7 @@ void Callers::AcquireAllOn(Stream& stream, const v1::Command& command) {
   if (locks.empty() || locks.size() > static_cast<int>(core::kMaxTogether)) return;
   std::vector<const v1::LockSpec*> specs;
   for (const v1::LockSpec& spec : locks) specs.push_back(&spec);
-  rpc::Validator check(limits_);
+  contract::Validator check(limits_);
   core::AcquireAll all{check.Specs(specs, [](size_t i) { return "locks." + std::to_string(i); }, /*detached=*/false)};
   if (!check.ok()) return CheckRefusal(check.Refusal());
   for (size_t i = 0; i < all.parts.size(); ++i) {
@@ -161,7 +161,7 @@ void Callers::AcquireAllOn(Stream& stream, const v1::Command& command) {
     part.session = stream.id;
     part.request = command.id() + i;
     part.owner = NewOwner();
-    part.info = rpc::MakeInfo(*specs[i], kBrokerId, 0);
+    part.info = contract::MakeInfo(*specs[i], kBrokerId, 0);
     stream.book.AddAcquire(part.request, part.name, part.owner, 0);
     stream.answers[part.request] = Answered::kNot;
   }
@@ -176,8 +176,8 @@ void Callers::ReleaseOn(Stream& stream, const v1::Command& command) {
                         .lapsed = command.release().lapsed()};
   core::RequestId target = release.acquire;
   if (target == 0) {
-    rpc::Validator check(limits_);
-    rpc::LeaseId lease = check.Lease(command.release().lease_id(), "release.lease_id");
+    contract::Validator check(limits_);
+    contract::LeaseId lease = check.Lease(command.release().lease_id(), "release.lease_id");
     if (!check.ok()) return CheckRefusal(check.Refusal());
     release.name = std::move(lease.name);
     release.owner = lease.owner;
@@ -195,7 +195,7 @@ void Callers::ReleaseOn(Stream& stream, const v1::Command& command) {
 }
 
 void Callers::Hold(size_t slot, const v1::LockSpec& spec) {
-  rpc::Validator check(limits_);
+  contract::Validator check(limits_);
   core::Acquire acquire = check.Spec(spec, "lock", /*detached=*/false);
   if (!check.ok()) return CheckRefusal(check.Refusal());
   if (At(slot) != nullptr) return;
@@ -206,12 +206,12 @@ void Callers::Hold(size_t slot, const v1::LockSpec& spec) {
   acquire.session = stream.id;
   acquire.request = kOnly;
   acquire.owner = NewOwner();
-  acquire.info = rpc::MakeInfo(spec, kBrokerId, 0);
+  acquire.info = contract::MakeInfo(spec, kBrokerId, 0);
   inputs_.emplace_back(std::move(acquire));
 }
 
 void Callers::Watch(const std::string& key) {
-  rpc::Validator check(limits_);
+  contract::Validator check(limits_);
   core::LockName name = check.Name("", key, "");
   if (!check.ok()) return CheckRefusal(check.Refusal());
   const Stream& stream = Open(Kind::kWatch);
@@ -219,7 +219,7 @@ void Callers::Watch(const std::string& key) {
 }
 
 void Callers::Acquire(const v1::AcquireRequest& request) {
-  rpc::Validator check(limits_);
+  contract::Validator check(limits_);
   std::vector<const v1::LockSpec*> specs{&request.lock()};
   for (const v1::LockSpec& spec : request.more()) specs.push_back(&spec);
   if (specs.size() > core::kMaxTogether) return;
@@ -234,8 +234,8 @@ void Callers::Acquire(const v1::AcquireRequest& request) {
     acquire.session = stream.id;
     acquire.request = kOnly + i;
     stream.answers[acquire.request] = Answered::kNot;
-    acquire.owner = request.request_id().empty() ? NewOwner() : rpc::OwnerIdOf(acquire.name, request.request_id());
-    acquire.info = rpc::MakeInfo(*specs[i], kBrokerId, 0);
+    acquire.owner = request.request_id().empty() ? NewOwner() : contract::OwnerIdOf(acquire.name, request.request_id());
+    acquire.info = contract::MakeInfo(*specs[i], kBrokerId, 0);
   }
   if (all.parts.size() == 1) {
     inputs_.emplace_back(std::move(all.parts.front()));
@@ -245,8 +245,8 @@ void Callers::Acquire(const v1::AcquireRequest& request) {
 }
 
 void Callers::Renew(std::string_view lease_id) {
-  rpc::Validator check(limits_);
-  rpc::LeaseId lease = check.Lease(lease_id, "lease_id");
+  contract::Validator check(limits_);
+  contract::LeaseId lease = check.Lease(lease_id, "lease_id");
   if (!check.ok()) return CheckRefusal(check.Refusal());
   Stream& stream = Open(Kind::kRenew);
   stream.ttl = lease.ttl;
@@ -261,8 +261,8 @@ void Callers::Renew(std::string_view lease_id) {
 }
 
 void Callers::Release(std::string_view lease_id) {
-  rpc::Validator check(limits_);
-  rpc::LeaseId lease = check.Lease(lease_id, "lease_id");
+  contract::Validator check(limits_);
+  contract::LeaseId lease = check.Lease(lease_id, "lease_id");
   if (!check.ok()) return CheckRefusal(check.Refusal());
   Stream& stream = Open(Kind::kRelease);
   stream.answers[kOnly] = Answered::kNot;

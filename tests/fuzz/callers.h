@@ -12,11 +12,11 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/limits.h"
 #include "core/messages.h"
 #include "distlock/v1/lock_service.pb.h"
-#include "rpc/command_book.h"
-#include "rpc/limits.h"
-#include "rpc/outbox.h"
+#include "rpc/stream/command_book.h"
+#include "rpc/stream/outbox.h"
 
 namespace distlock::fuzz {
 
@@ -77,7 +77,7 @@ class Callers {
   void Remember(const v1::Grant& grant);
   core::OwnerId NewOwner();
 
-  rpc::Limits limits_;
+  contract::Limits limits_;
   core::SessionId next_id_ = 1;
   uint64_t next_owner_ = 1;
   std::vector<core::SessionId> slots_;  // 0 = free

@@ -5,10 +5,11 @@
 #include <utility>
 
 #include "callers.h"
+#include "contract/error_details.h"
+#include "contract/refusal.h"
+#include "contract/to_proto.h"
 #include "core/broker_config.h"
 #include "core/check.h"
-#include "rpc/convert.h"
-#include "rpc/refusal.h"
 
 namespace distlock::fuzz {
 namespace {
@@ -30,7 +31,8 @@ void Callers::Told(core::Notify notify) {
     DISTLOCK_CHECK((Is<core::Changed, core::Refused, core::EndStream>(notify.event)));
     if (!Is<core::Changed>(notify.event)) return End(stream.id);
     v1::Lock read;
-    DISTLOCK_CHECK(read.ParseFromString(rpc::LockOf(std::get<core::Changed>(notify.event).view).SerializeAsString()));
+    DISTLOCK_CHECK(
+        read.ParseFromString(contract::LockOf(std::get<core::Changed>(notify.event).view).SerializeAsString()));
     return;
   }
   CheckAnswer(stream, notify);
@@ -42,9 +44,9 @@ void Callers::Told(core::Notify notify) {
     return Push(stream, {.id = notify.request, .event = std::move(notify.event), .about = about, .made = nullptr});
   }
   if (const auto* granted = std::get_if<core::Granted>(&notify.event))
-    Remember(rpc::GrantOf(*granted, stream.max_hold));
+    Remember(contract::GrantOf(*granted, stream.max_hold));
   if (const auto* refused = std::get_if<core::Refused>(&notify.event)) {
-    DISTLOCK_CHECK(!rpc::StatusOf(rpc::RefusalOf(*refused, {})).ok());
+    DISTLOCK_CHECK(contract::ErrorOf(contract::RefusalOf(*refused, {})).code() != 0);
   }
   const bool waits = std::any_of(stream.answers.begin(), stream.answers.end(),
                                  [](const auto& answer) { return answer.second == Answered::kNot; });

@@ -167,24 +167,15 @@ grpc::Status TestSession::Finish() {
   return stream_->Finish();
 }
 
-Details::Details(const grpc::Status& status) {
+Details::Details(const grpc::Status& status) : contract::Details(Read(status)) {
+  EXPECT_EQ(code, static_cast<int>(status.error_code()));
+  EXPECT_EQ(message, status.error_message());
+}
+
+google::rpc::Status Details::Read(const grpc::Status& status) {
   google::rpc::Status all;
   EXPECT_TRUE(all.ParseFromString(status.error_details()));
-  EXPECT_EQ(all.code(), static_cast<int>(status.error_code()));
-  EXPECT_EQ(all.message(), status.error_message());
-  for (const auto& detail : all.details()) {
-    google::rpc::ErrorInfo info;
-    if (detail.UnpackTo(&info)) {
-      EXPECT_EQ(info.domain(), "distlock");
-      EXPECT_EQ(reason, "") << "two ErrorInfos";
-      reason = info.reason();
-      facts.insert(info.metadata().begin(), info.metadata().end());
-    }
-    detail.UnpackTo(&retry);
-    detail.UnpackTo(&bad);
-    detail.UnpackTo(&resource);
-  }
-  for (const auto& violation : bad.field_violations()) fields.push_back(violation.field());
+  return all;
 }
 
 }  // namespace distlock::rpc

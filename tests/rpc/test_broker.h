@@ -13,10 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "contract/details.h"
 #include "distlock/v1/admin_service.grpc.pb.h"
 #include "distlock/v1/lock_service.grpc.pb.h"
-#include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
 #include "rpc/server.h"
 #include "shard/fake_store.h"
 
@@ -102,14 +101,11 @@ class TestSession {
 };
 
 // The details of a failed call.
-struct Details {
+struct Details : contract::Details {
   explicit Details(const grpc::Status& status);
-  std::string reason;
-  std::map<std::string, std::string> facts;
-  google::rpc::RetryInfo retry;
-  google::rpc::BadRequest bad;
-  google::rpc::ResourceInfo resource;
-  std::vector<std::string> fields;
+
+ private:
+  static google::rpc::Status Read(const grpc::Status& status);
 };
 
 }  // namespace distlock::rpc

@@ -11,9 +11,10 @@ CODE = (".cc", ".h", ".lua", ".py", ".sh", ".proto", ".cmake", ".go", ".js", ".m
 LINES_MAX = 400
 GENERATED = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*.pb.go", "*_pb.js", "*_pb.d.ts")
 
-# What each room may include of the project, and the outside worlds it must never have heard of. A folder or a file of a room that has
-# a row of its own is a room of its own: "store" is only what lies in server/store itself.
-SERVER_ROOMS = ("core", "store", "shard", "rpc", "ops", "main", "lua")
+# What each room may include of the project, and the outside worlds that it must not include: heads of names, or ends where
+# they begin with *. A folder or a file of a room that has a row of its own is a room of its own: "store" is only what
+# lies in server/store itself.
+SERVER_ROOMS = ("core", "contract", "store", "shard", "rpc", "ops", "main", "lua")
 GRPC = ("grpc", "google/", "distlock/v1/")
 MAY_INCLUDE = {
     "server/core": ({"core"}, None),
@@ -25,7 +26,17 @@ MAY_INCLUDE = {
     "server/store/redis": ({"core", "store", "store/redis", "lua"}, GRPC),
     "server/store/single": ({"core", "store", "store/redis", "store/single"}, GRPC),
     "server/shard": ({"core", "store", "shard", "ops"}, GRPC),
-    "server/rpc": ({"core", "store", "shard", "rpc", "ops"}, ("hiredis", "uv.h")),
+    "server/contract": ({"core", "contract"}, ("grpc", "*.grpc.pb.h", "hiredis", "uv.h")),
+    "server/rpc": ({"core", "contract", "store", "shard", "rpc", "rpc/admission", "rpc/call", "rpc/engine", "rpc/frontend",
+                    "rpc/stream"}, ("hiredis", "uv.h")),
+    "server/rpc/admission": ({"core", "contract", "rpc/admission"}, ("grpc", "*.grpc.pb.h", "hiredis", "uv.h")),
+    "server/rpc/call": ({"core", "contract", "store", "shard", "rpc/call", "rpc/engine", "rpc/frontend"},
+                        ("*.grpc.pb.h", "hiredis", "uv.h")),
+    "server/rpc/engine": ({"shard", "rpc/engine"}, ("distlock/v1/", "hiredis", "uv.h")),
+    "server/rpc/frontend": ({"core", "contract", "shard", "rpc/admission", "rpc/frontend"},
+                            ("grpc", "*.grpc.pb.h", "hiredis", "uv.h")),
+    "server/rpc/stream": ({"core", "contract", "shard", "rpc/engine", "rpc/frontend", "rpc/stream"},
+                          ("*.grpc.pb.h", "hiredis", "uv.h")),
     "server/ops": ({"ops"}, GRPC + ("hiredis", "uv.h")),
     "server/main": (set(SERVER_ROOMS) | {"store/embedded", "store/open_store"}, ("hiredis",)),
     "client": (set(), ("hiredis", "uv.h")),
@@ -177,7 +188,7 @@ def include_fault(room, target):
             return "the core has no threads, no clock and no IO"
         is_std = "/" not in target and "." not in target
         return None if is_std or first == "absl" else "the core includes only std, absl and core"
-    if banned and target.startswith(banned):
+    if any(target.endswith(b[1:]) if b.startswith("*") else target.startswith(b) for b in banned or ()):
         return "that world ends before this room"
     return None
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "rpc/convert.h"
+#include "contract/to_proto.h"
 
 namespace distlock::sim {
 
@@ -167,10 +167,10 @@ v1::LockSpec ClientProcess::SpecOf(const Wish& wish) const {
   v1::LockSpec spec;
   spec.set_key(wish.key);
   spec.set_owner(LabelOf(wish));
-  *spec.mutable_ttl() = rpc::ToProto(wish.ttl);
-  if (wish.max_wait) *spec.mutable_max_wait() = rpc::ToProto(*wish.max_wait);
-  if (wish.max_hold > Duration(0)) *spec.mutable_max_hold() = rpc::ToProto(wish.max_hold);
-  if (wish.lock_delay > Duration(0)) *spec.mutable_lock_delay() = rpc::ToProto(wish.lock_delay);
+  *spec.mutable_ttl() = contract::ToProto(wish.ttl);
+  if (wish.max_wait) *spec.mutable_max_wait() = contract::ToProto(*wish.max_wait);
+  if (wish.max_hold > Duration(0)) *spec.mutable_max_hold() = contract::ToProto(wish.max_hold);
+  if (wish.lock_delay > Duration(0)) *spec.mutable_lock_delay() = contract::ToProto(wish.lock_delay);
   spec.set_mode(static_cast<v1::LockMode>(static_cast<int>(wish.want.mode) + 1));
   spec.set_policy(static_cast<v1::QueuePolicy>(static_cast<int>(wish.want.policy) + 1));
   if (wish.want.mode == core::Mode::kPermit) {

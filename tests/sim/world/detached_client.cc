@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "world/detached_client.h"
 
-#include "rpc/convert.h"
-
 namespace distlock::sim {
 namespace {
 

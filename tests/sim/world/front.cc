@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "world/front.h"
 
-#include "rpc/conversion.h"
-#include "rpc/convert.h"
-#include "rpc/holder_info.h"
-#include "rpc/ids.h"
-#include "rpc/validate.h"
+#include "contract/downgrade.h"
+#include "contract/refusal.h"
+#include "contract/to_proto.h"
+#include "contract/validate.h"
 
 namespace distlock::sim {
 
@@ -62,8 +61,8 @@ void Front::Handle(Stream& stream, const v1::Command& command) {
     stream.kind = Kind::kSession;
     post_(core::OpenSession{stream.id, core::SessionKind::kSession});
     auto event = std::make_unique<v1::Event>();
-    *event->mutable_opened()->mutable_validity() = rpc::ToProto(limits_.validity);
-    *event->mutable_opened()->mutable_heartbeat_interval() = rpc::ToProto(limits_.validity / 3);
+    *event->mutable_opened()->mutable_validity() = contract::ToProto(limits_.validity);
+    *event->mutable_opened()->mutable_heartbeat_interval() = contract::ToProto(limits_.validity / 3);
     return Push(stream, {.id = command.id(), .event = {}, .about = {}, .made = std::move(event)});
   }
   if (command.has_heartbeat()) {
@@ -89,8 +88,8 @@ void Front::Handle(Stream& stream, const v1::Command& command) {
 }
 
 void Front::HandleAcquire(Stream& stream, const v1::Command& command) {
-  if (draining_) return Refuse(stream, command.id(), rpc::DrainingRefusal());
-  rpc::Validator check(limits_);
+  if (draining_) return Refuse(stream, command.id(), contract::DrainingRefusal());
+  contract::Validator check(limits_);
   core::Acquire acquire = check.Spec(command.acquire(), "acquire", /*detached=*/false);
   if (!check.ok()) return Refuse(stream, command.id(), check.Refusal());
   acquire.session = stream.id;
@@ -106,10 +105,10 @@ void Front::HandleAcquireAll(Stream& stream, const v1::Command& command) {
   std::vector<const v1::LockSpec*> specs;
   for (const v1::LockSpec& spec : command.acquire_all().locks()) specs.push_back(&spec);
   if (draining_) {
-    for (size_t i = 0; i < specs.size(); ++i) Refuse(stream, command.id() + i, rpc::DrainingRefusal());
+    for (size_t i = 0; i < specs.size(); ++i) Refuse(stream, command.id() + i, contract::DrainingRefusal());
     return;
   }
-  rpc::Validator check(limits_);
+  contract::Validator check(limits_);
   core::AcquireAll all{check.Specs(specs, [](size_t i) { return "locks." + std::to_string(i); }, /*detached=*/false)};
   if (!check.ok()) return env_.Fail("a client asks wrongly for several locks: " + check.Refusal().message());
   for (size_t i = 0; i < all.parts.size(); ++i) {
@@ -144,12 +143,12 @@ void Front::HandleRelease(Stream& stream, const v1::Command& command) {
 
 void Front::HandleConvert(Stream& stream, const v1::Command& command) {
   const v1::ConvertLease& wanted = command.convert();
-  auto checked = rpc::CheckConversion(limits_, wanted.acquire_id(), wanted.lease_id(), wanted.mode(), "convert");
+  auto checked = contract::CheckDowngrade(limits_, wanted.acquire_id(), wanted.lease_id(), wanted.mode(), "convert");
   auto* convert = std::get_if<core::Convert>(&checked);
   if (convert == nullptr) return env_.Fail("a client asks for a conversion that there is none of");
   if (!stream.book.ShardOf(convert->acquire)) {
     return Refuse(stream, command.id(),
-                  rpc::MakeRefusal(core::RefusalReason::kNotHolder, "it is no lease of this session"));
+                  contract::MakeRefusal(core::RefusalReason::kNotHolder, "it is no lease of this session"));
   }
   convert->session = stream.id;
   convert->request = command.id();

@@ -6,18 +6,20 @@
 // It also watches that each request is answered as the contract says, whatever clients make of the answers.
 #pragma once
 
+#include <grpcpp/support/status.h>
+
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
 
+#include "contract/limits.h"
+#include "contract/refusal.h"
 #include "core/messages.h"
 #include "distlock/v1/lock_service.pb.h"
-#include "rpc/command_book.h"
-#include "rpc/limits.h"
-#include "rpc/outbox.h"
-#include "rpc/refusal.h"
+#include "rpc/stream/command_book.h"
+#include "rpc/stream/outbox.h"
 #include "world/wire.h"
 
 namespace distlock::sim {
@@ -103,7 +105,7 @@ class Front {
   Process& broker_;
   const std::string broker_id_;
   const std::function<void(core::Input)> post_;
-  rpc::Limits limits_;
+  contract::Limits limits_;
   bool draining_ = false;
   core::SessionId next_id_ = 1;
   std::map<core::SessionId, std::unique_ptr<Stream>> streams_;

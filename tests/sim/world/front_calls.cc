@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Front: Hold, WatchLock, the calls, and what the core says to all of them.
-#include "rpc/convert.h"
-#include "rpc/ids.h"
-#include "rpc/lease_id.h"
-#include "rpc/promise.h"
-#include "rpc/validate.h"
+#include "contract/error_details.h"
+#include "contract/ids.h"
+#include "contract/lease_id.h"
+#include "contract/promise.h"
+#include "contract/refusal.h"
+#include "contract/to_proto.h"
+#include "contract/validate.h"
+#include "rpc/engine/status.h"
 #include "world/front.h"
 
 namespace distlock::sim {
@@ -18,7 +21,7 @@ constexpr core::RequestId kOnly = 1;
 void Front::Hold(core::SessionId id, const v1::LockSpec& spec) {
   Stream& stream = *streams_.at(id);
   stream.kind = Kind::kHold;
-  rpc::Validator check(limits_);
+  contract::Validator check(limits_);
   core::Acquire acquire = check.Spec(spec, "lock", /*detached=*/false);
   acquire.session = id;
   acquire.request = kOnly;
@@ -34,7 +37,7 @@ void Front::Hold(core::SessionId id, const v1::LockSpec& spec) {
 void Front::Watch(core::SessionId id, const std::string& key) {
   Stream& stream = *streams_.at(id);
   stream.kind = Kind::kWatch;
-  rpc::Validator check(limits_);
+  contract::Validator check(limits_);
   stream.name = check.Name("", key, "");
   stream.told_core = true;
   post_(core::WatchLock{.session = id, .request = kOnly, .name = stream.name});
@@ -47,11 +50,11 @@ void Front::Acquire(core::SessionId id, const v1::LockSpec& spec, const std::str
     SendToClient(stream, [](Listener& listener) { listener.OnRefused(core::RefusalReason::kDraining); });
     return End(stream, grpc::Status::OK);
   }
-  rpc::Validator check(limits_);
+  contract::Validator check(limits_);
   core::Acquire acquire = check.Spec(spec, "lock", /*detached=*/true);
   acquire.session = id;
   acquire.request = kOnly;
-  acquire.owner = request_id.empty() ? NewOwner() : rpc::OwnerIdOf(acquire.name, request_id);
+  acquire.owner = request_id.empty() ? NewOwner() : contract::OwnerIdOf(acquire.name, request_id);
   acquire.info = InfoOf(spec);
   stream.max_hold = acquire.max_hold;
   stream.name = acquire.name;
@@ -66,7 +69,7 @@ void Front::Acquire(core::SessionId id, const v1::LockSpec& spec, const std::str
 void Front::Renew(core::SessionId id, const std::string& lease_id) {
   Stream& stream = *streams_.at(id);
   stream.kind = Kind::kRenew;
-  auto lease = rpc::DecodeLeaseId(lease_id);
+  auto lease = contract::DecodeLeaseId(lease_id);
   if (!lease) return env_.Fail("a lease id cannot be read");
   stream.told_core = true;
   stream.answers[kOnly] = Answered::kNot;
@@ -82,7 +85,7 @@ void Front::Renew(core::SessionId id, const std::string& lease_id) {
 void Front::Release(core::SessionId id, const std::string& lease_id) {
   Stream& stream = *streams_.at(id);
   stream.kind = Kind::kRelease;
-  auto lease = rpc::DecodeLeaseId(lease_id);
+  auto lease = contract::DecodeLeaseId(lease_id);
   if (!lease) return env_.Fail("a lease id cannot be read");
   stream.told_core = true;
   stream.answers[kOnly] = Answered::kNot;
@@ -113,9 +116,10 @@ void Front::Tell(core::Notify notify) {
 
 void Front::TellSession(Stream& stream, core::Notify notify) {
   if (const auto* end = std::get_if<core::EndStream>(&notify.event)) {
-    return End(stream, end->why == core::StreamEnd::kGoodbye  ? grpc::Status::OK
-                       : end->why == core::StreamEnd::kLapsed ? rpc::LapsedStatus(limits_.validity)
-                                                              : rpc::StatusOf(rpc::DrainingRefusal()));
+    return End(stream, end->why == core::StreamEnd::kGoodbye ? grpc::Status::OK
+                       : end->why == core::StreamEnd::kLapsed
+                           ? rpc::ToStatus(contract::LapsedError(limits_.validity))
+                           : rpc::ToStatus(contract::ErrorOf(contract::DrainingRefusal())));
   }
   core::LockName about;
   if (notify.request != 0) about = stream.book.OnEvent(notify.request, notify.event);
@@ -125,7 +129,7 @@ void Front::TellSession(Stream& stream, core::Notify notify) {
 
 void Front::TellHold(Stream& stream, core::Event event) {
   const auto promise = [&](Duration valid_for) {
-    return rpc::PromiseOnTheWay(valid_for, Duration(0), limits_.validity, stream.ttl);
+    return contract::PromiseOnTheWay(valid_for, Duration(0), limits_.validity, stream.ttl);
   };
   if (auto* granted = std::get_if<core::Granted>(&event)) granted->valid_for = promise(granted->valid_for);
   if (auto* renewed = std::get_if<core::Renewed>(&event)) renewed->valid_for = promise(renewed->valid_for);
@@ -138,16 +142,19 @@ void Front::TellHold(Stream& stream, core::Event event) {
 
 void Front::TellWatch(Stream& stream, const core::Event& event) {
   if (const auto* changed = std::get_if<core::Changed>(&event)) {
-    return SendToClient(stream, [lock = rpc::LockOf(changed->view)](Listener& listener) { listener.OnLock(lock); });
+    return SendToClient(stream,
+                        [lock = contract::LockOf(changed->view)](Listener& listener) { listener.OnLock(lock); });
   }
   const auto* refused = std::get_if<core::Refused>(&event);
-  End(stream, rpc::StatusOf(refused == nullptr ? rpc::DrainingRefusal() : rpc::RefusalOf(*refused, stream.name)));
+  End(stream, rpc::ToStatus(contract::ErrorOf(refused == nullptr ? contract::DrainingRefusal()
+                                                                 : contract::RefusalOf(*refused, stream.name))));
 }
 
 void Front::TellCall(Stream& stream, const core::Event& event) {
   if (const auto* granted = std::get_if<core::Granted>(&event)) {
-    SendToClient(stream,
-                 [grant = rpc::GrantOf(*granted, stream.max_hold)](Listener& listener) { listener.OnGrant(grant); });
+    SendToClient(stream, [grant = contract::GrantOf(*granted, stream.max_hold)](Listener& listener) {
+      listener.OnGrant(grant);
+    });
   } else if (const auto* renewed = std::get_if<core::RenewDone>(&event)) {
     SendToClient(stream, [valid_for = renewed->valid_for](Listener& listener) { listener.OnRenewed(valid_for); });
   } else if (const auto* released = std::get_if<core::Released>(&event)) {

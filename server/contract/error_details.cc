@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "contract/error_details.h"
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "contract/refusal.h"
+#include "contract/show.h"
+#include "contract/to_proto.h"
+#include "contract/utf8.h"
+#include "google/rpc/error_details.pb.h"
+
+namespace distlock::contract {
+namespace {
+
+using core::RefusalReason;
+
+// Clients drop a call whose trailers pass 8 KiB.
+constexpr int kMaxViolations = 16;
+constexpr size_t kMaxMessageBytes = 1024;
+
+absl::StatusCode CodeOf(RefusalReason reason) {
+  switch (reason) {
+    case RefusalReason::kLockHeld:
+    case RefusalReason::kWaitTimeout:
+    case RefusalReason::kLeaseLost:
+      return absl::StatusCode::kAborted;
+    case RefusalReason::kNotHolder:
+    case RefusalReason::kLimitMismatch:
+    case RefusalReason::kForeignKey:
+      return absl::StatusCode::kFailedPrecondition;
+    case RefusalReason::kInvalidArgument:
+      return absl::StatusCode::kInvalidArgument;
+    case RefusalReason::kNotSupported:
+      return absl::StatusCode::kUnimplemented;
+    case RefusalReason::kQuotaExceeded:
+    case RefusalReason::kStoreFull:
+      return absl::StatusCode::kResourceExhausted;
+    case RefusalReason::kStoreUnavailable:
+    case RefusalReason::kQuorumNotReached:
+    case RefusalReason::kDraining:
+      return absl::StatusCode::kUnavailable;
+    case RefusalReason::kUnauthenticated:
+      return absl::StatusCode::kUnauthenticated;
+    case RefusalReason::kPermissionDenied:
+      return absl::StatusCode::kPermissionDenied;
+    case RefusalReason::kCancelled:
+      return absl::StatusCode::kCancelled;
+  }
+  return absl::StatusCode::kInternal;
+}
+
+std::string_view NameOf(v1::RefusalReason reason) {
+  std::string_view name = v1::RefusalReason_Name(reason);
+  name.remove_prefix(std::string_view("REFUSAL_REASON_").size());
+  return name;
+}
+
+std::string_view NameOf(v1::LostReason reason) {
+  std::string_view name = v1::LostReason_Name(reason);
+  name.remove_prefix(std::string_view("LOST_REASON_").size());
+  return name;
+}
+
+void AddResource(const v1::Refusal& refusal, const core::LockName& about, google::rpc::Status* status) {
+  if (about.empty()) return;
+  const auto [ns, key] = about.Decode();
+  google::rpc::ResourceInfo resource;
+  resource.set_resource_type("lock");
+  resource.set_resource_name(CleanText(absl::StrCat(ns, "/", key)));
+  if (refusal.holders_size() > 0) {
+    resource.set_owner(refusal.holders(0).owner());
+    resource.set_description(refusal.holders(0).blocked()
+                                 ? std::string("nobody holds it: a lock_delay is running")
+                                 : absl::StrCat("held by holder ", refusal.holders(0).holder_id()));
+  }
+  status->add_details()->PackFrom(resource);
+}
+
+google::rpc::Status LostWith(v1::LostReason reason, const std::string& message, const core::LockName& about) {
+  google::rpc::Status status;
+  status.set_code(static_cast<int>(absl::StatusCode::kAborted));
+  status.set_message(message);
+  google::rpc::ErrorInfo info;
+  info.set_reason("LEASE_LOST");
+  info.set_domain("distlock");
+  (*info.mutable_metadata())["lost_reason"] = std::string(NameOf(reason));
+  status.add_details()->PackFrom(info);
+  AddResource({}, about, &status);
+  return status;
+}
+
+}  // namespace
+
+google::rpc::Status ErrorOf(const v1::Refusal& refusal, const core::LockName& about) {
+  google::rpc::Status status;
+  status.set_code(static_cast<int>(CodeOf(ReasonOf(refusal.reason()))));
+  status.set_message(refusal.message().size() <= kMaxMessageBytes ? refusal.message()
+                                                                  : Shorten(refusal.message(), kMaxMessageBytes));
+  google::rpc::ErrorInfo info;
+  info.set_reason(std::string(NameOf(refusal.reason())));
+  info.set_domain("distlock");
+  if (refusal.queue_length() > 0) (*info.mutable_metadata())["queue_length"] = absl::StrCat(refusal.queue_length());
+  if (refusal.holders_size() > 0) {
+    auto& facts = *info.mutable_metadata();
+    if (refusal.holders(0).blocked()) facts["blocked"] = "true";
+    if (!refusal.holders(0).holder_id().empty()) facts["holder_id"] = refusal.holders(0).holder_id();
+    facts["fencing_token"] = absl::StrCat(refusal.holders(0).fencing_token());
+  }
+  status.add_details()->PackFrom(info);
+  if (refusal.has_retry_after()) {
+    google::rpc::RetryInfo retry;
+    *retry.mutable_retry_delay() = refusal.retry_after();
+    status.add_details()->PackFrom(retry);
+  }
+  if (refusal.field_problems_size() > 0) {
+    google::rpc::BadRequest bad;
+    for (const v1::FieldProblem& problem : refusal.field_problems()) {
+      if (bad.field_violations_size() == kMaxViolations) break;
+      auto* violation = bad.add_field_violations();
+      violation->set_field(problem.field());
+      violation->set_description(problem.description());
+    }
+    status.add_details()->PackFrom(bad);
+  }
+  AddResource(refusal, about, &status);
+  return status;
+}
+
+google::rpc::Status LostError(const core::Lost& lost) {
+  return LostWith(LostReasonOf(lost.reason), LostMessage(lost), lost.name);
+}
+
+google::rpc::Status LapsedError(core::Duration validity) {
+  return LostWith(v1::LOST_REASON_EXPIRED,
+                  absl::StrCat("no heartbeat came for ", Show(validity),
+                               ": the session has lapsed and its leases are given up; send Heartbeat every ",
+                               Show(validity / 3), " and open a new session"),
+                  {});
+}
+
+}  // namespace distlock::contract

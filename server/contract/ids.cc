@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "contract/ids.h"
+
+#include <openssl/rand.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "absl/strings/escaping.h"
+#include "contract/sha256.h"
+
+namespace distlock::contract {
+namespace {
+
+void RandomBytes(uint8_t* out, size_t count) {
+  if (RAND_bytes(out, static_cast<int>(count)) == 1) return;
+  std::fputs("distlockd: the system's random number generator failed\n", stderr);
+  std::abort();
+}
+
+}  // namespace
+
+core::OwnerId RandomOwnerId() {
+  // One call of the generator costs as much as 32 ids.
+  thread_local std::array<uint8_t, 32 * sizeof(core::OwnerId)> pool;
+  thread_local size_t used = pool.size();
+  if (used == pool.size()) {
+    RandomBytes(pool.data(), pool.size());
+    used = 0;
+  }
+  core::OwnerId owner;
+  std::memcpy(owner.data(), pool.data() + used, owner.size());
+  std::memset(pool.data() + used, 0, owner.size());
+  used += owner.size();
+  if (core::IsRepeatable(owner)) owner[0] = 0;
+  return owner;
+}
+
+std::string RandomHex(size_t bytes) {
+  std::string raw(bytes, '\0');
+  RandomBytes(reinterpret_cast<uint8_t*>(raw.data()), raw.size());
+  return absl::BytesToHexString(raw);
+}
+
+core::OwnerId OwnerIdOf(const core::LockName& name, std::string_view request_id) {
+  // A newline cannot be in an escaped name: no two pairs give the same text.
+  const std::string text = "distlock owner v1\n" + name.escaped() + "\n" + std::string(request_id);
+  const auto digest = Sha256(text);
+  core::OwnerId owner;
+  std::copy_n(digest.begin(), owner.size(), owner.begin());
+  owner[0] = core::kRepeatableMark;
+  return owner;
+}
+
+std::string HolderIdOf(const core::OwnerId& owner) {
+  const auto digest = Sha256({reinterpret_cast<const char*>(owner.data()), owner.size()});
+  return absl::BytesToHexString(std::string(reinterpret_cast<const char*>(digest.data()), 8));
+}
+
+std::string ShardBrokerId(std::string_view broker_id, int shard) {
+  const uint64_t first = std::strtoull(std::string(broker_id).c_str(), nullptr, 16);
+  std::array<char, 17> text;
+  std::snprintf(text.data(), text.size(), "%016llx",
+                static_cast<unsigned long long>(first + static_cast<uint64_t>(shard)));
+  return text.data();
+}
+
+bool IsBlocked(const core::OwnerId& owner) { return owner == core::OwnerId{}; }
+
+}  // namespace distlock::contract

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "contract/show.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "contract/utf8.h"
+
+namespace distlock::contract {
+namespace {
+
+constexpr size_t kShownNameBytes = 160;
+
+}  // namespace
+
+std::string Show(core::Duration duration) {
+  // Nobody acts on less than a millisecond.
+  if (duration >= std::chrono::milliseconds(1)) duration = std::chrono::round<std::chrono::milliseconds>(duration);
+  return absl::FormatDuration(absl::FromChrono(duration));
+}
+
+std::string Show(const core::LockName& name) {
+  if (name.empty()) return "the lock";
+  const auto [ns, key] = name.Decode();
+  return absl::StrCat("lock \"", Shorten(CleanText(absl::StrCat(ns, "/", key)), kShownNameBytes), "\"");
+}
+
+}  // namespace distlock::contract

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "contract/to_proto.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "contract/holder_info.h"
+#include "contract/ids.h"
+#include "contract/lease_id.h"
+#include "contract/utf8.h"
+
+namespace distlock::contract {
+namespace {
+
+core::StoreTime HoldUntil(core::StoreTime since, core::Duration max_hold) {
+  if (max_hold <= core::Duration::zero()) return {};
+  const core::StoreTime end{since.us + std::chrono::floor<std::chrono::microseconds>(max_hold).count()};
+  return std::min(end, core::kMaxStoreTime);
+}
+
+template <typename Message>
+void SetName(const core::LockName& name, Message* message) {
+  auto [ns, key] = name.Decode();
+  message->set_namespace_(IsUtf8(ns) ? std::move(ns) : CleanText(ns));
+  message->set_key(IsUtf8(key) ? std::move(key) : CleanText(key));
+}
+
+void Fill(core::Duration duration, google::protobuf::Duration* out) {
+  out->set_seconds(duration / std::chrono::seconds(1));
+  out->set_nanos(static_cast<int32_t>((duration % std::chrono::seconds(1)).count()));
+}
+
+void FillRef(const core::LockName& name, const core::OwnerId& owner, uint64_t token, v1::LeaseRef* ref) {
+  if (name.empty()) return;
+  SetName(name, ref);
+  ref->set_holder_id(HolderIdOf(owner));
+  ref->set_fencing_token(token);
+}
+
+}  // namespace
+
+google::protobuf::Duration ToProto(core::Duration duration) {
+  google::protobuf::Duration proto;
+  Fill(duration, &proto);
+  return proto;
+}
+
+google::protobuf::Timestamp ToProto(core::StoreTime time) {
+  google::protobuf::Timestamp proto;
+  proto.set_seconds(time.us / 1'000'000);
+  proto.set_nanos(static_cast<int32_t>(time.us % 1'000'000) * 1000);
+  return proto;
+}
+
+// The contract numbers its reasons in the core's order, from 1.
+static_assert(v1::REFUSAL_REASON_LOCK_HELD == static_cast<int>(core::RefusalReason::kLockHeld) + 1);
+static_assert(v1::REFUSAL_REASON_CANCELLED == static_cast<int>(core::RefusalReason::kCancelled) + 1);
+static_assert(v1::LOST_REASON_DRAINED == static_cast<int>(core::LostReason::kDrained) + 1);
+
+v1::RefusalReason ReasonOf(core::RefusalReason reason) {
+  return static_cast<v1::RefusalReason>(static_cast<int>(reason) + 1);
+}
+
+core::RefusalReason ReasonOf(v1::RefusalReason reason) {
+  return static_cast<core::RefusalReason>(static_cast<int>(reason) - 1);
+}
+
+v1::LostReason LostReasonOf(core::LostReason reason) {
+  return static_cast<v1::LostReason>(static_cast<int>(reason) + 1);
+}
+
+v1::LockMode ModeOf(core::Mode mode) {
+  switch (mode) {
+    case core::Mode::kExclusive:
+      return v1::LOCK_MODE_EXCLUSIVE;
+    case core::Mode::kShared:
+      return v1::LOCK_MODE_SHARED;
+    case core::Mode::kPermit:
+      return v1::LOCK_MODE_PERMIT;
+  }
+  return v1::LOCK_MODE_UNSPECIFIED;
+}
+
+v1::Holder HolderOf(const core::HolderView& view) {
+  v1::Holder holder = ParseInfo(view.info);
+  if (IsBlocked(view.owner)) {
+    holder.set_blocked(true);
+  } else {
+    holder.set_holder_id(HolderIdOf(view.owner));
+  }
+  holder.set_fencing_token(view.token);
+  *holder.mutable_since() = ToProto(view.since);
+  *holder.mutable_time_left() = ToProto(view.time_left);
+  *holder.mutable_ttl() = ToProto(view.ttl);
+  return holder;
+}
+
+v1::LeaseRef RefOf(const core::LockName& name, const core::OwnerId& owner, uint64_t token) {
+  v1::LeaseRef ref;
+  FillRef(name, owner, token, &ref);
+  return ref;
+}
+
+v1::Grant GrantOf(const core::Granted& granted, core::Duration max_hold) {
+  v1::Grant grant;
+  Fill(granted, max_hold, &grant);
+  return grant;
+}
+
+void Fill(const core::Granted& granted, core::Duration max_hold, v1::Grant* grant) {
+  SetName(granted.name, grant);
+  grant->set_mode(ModeOf(granted.mode));
+  grant->set_lease_id(EncodeLeaseId({.name = granted.name,
+                                     .owner = granted.owner,
+                                     .ttl = granted.ttl,
+                                     .hold_until = HoldUntil(granted.since, max_hold),
+                                     .token = granted.token}));
+  grant->set_holder_id(HolderIdOf(granted.owner));
+  grant->set_fencing_token(granted.token);
+  Fill(granted.valid_for, grant->mutable_valid_for());
+  grant->set_echo_seq(granted.echo_seq);
+  Fill(granted.ttl, grant->mutable_ttl());
+  Fill(granted.waited, grant->mutable_waited());
+  grant->set_hold_count(granted.hold_count);
+}
+
+void Fill(const core::Released& released, v1::Released* out) {
+  FillRef(released.name, released.owner, released.token, out->mutable_lease());
+  out->set_outcome(OutcomeOf(released.outcome));
+}
+
+v1::Queued QueuedOf(const core::Queued& queued) {
+  v1::Queued proto;
+  proto.set_position(queued.position);
+  for (const core::HolderView& holder : queued.holders) *proto.add_holders() = HolderOf(holder);
+  return proto;
+}
+
+v1::Renewed RenewedOf(const core::Renewed& renewed) {
+  v1::Renewed proto;
+  *proto.mutable_lease() = RefOf(renewed.name, renewed.owner, renewed.token);
+  *proto.mutable_valid_for() = ToProto(renewed.valid_for);
+  return proto;
+}
+
+v1::AtRisk AtRiskOf(const core::AtRisk& at_risk) {
+  v1::AtRisk proto;
+  *proto.mutable_lease() = RefOf(at_risk.name, at_risk.owner, at_risk.token);
+  *proto.mutable_valid_for() = ToProto(at_risk.valid_for);
+  proto.set_cause(CleanText(at_risk.cause));
+  return proto;
+}
+
+v1::ReleaseOutcome OutcomeOf(core::ReleaseOutcome outcome) {
+  switch (outcome) {
+    case core::ReleaseOutcome::kReleased:
+      return v1::RELEASE_OUTCOME_RELEASED;
+    case core::ReleaseOutcome::kStillHeld:
+      return v1::RELEASE_OUTCOME_STILL_HELD;
+    case core::ReleaseOutcome::kAlreadyGone:
+      return v1::RELEASE_OUTCOME_ALREADY_GONE;
+  }
+  return v1::RELEASE_OUTCOME_UNSPECIFIED;
+}
+
+v1::Converted ConvertedOf(const core::Converted& converted) {
+  v1::Converted proto;
+  *proto.mutable_lease() = RefOf(converted.name, converted.owner, converted.token);
+  proto.set_mode(v1::LOCK_MODE_SHARED);
+  return proto;
+}
+
+v1::HeartbeatAck AckOf(const core::HeartbeatAck& ack) {
+  v1::HeartbeatAck proto;
+  proto.set_seq(ack.seq);
+  *proto.mutable_valid_for() = ToProto(ack.valid_for);
+  for (const core::LeaseLimit& limit : ack.limits) {
+    v1::LeaseLimit* added = proto.add_limits();
+    added->set_acquire_id(limit.acquire);
+    *added->mutable_valid_for() = ToProto(limit.valid_for);
+  }
+  return proto;
+}
+
+v1::Draining DrainingOf(const core::Draining& draining) {
+  v1::Draining proto;
+  *proto.mutable_time_left() = ToProto(draining.time_left);
+  const absl::Time deadline = absl::Now() + absl::FromChrono(draining.time_left);
+  *proto.mutable_deadline() = ToProto(core::StoreTime{absl::ToUnixMicros(deadline)});
+  return proto;
+}
+
+v1::Lock LockOf(const core::LockView& view) {
+  v1::Lock lock;
+  SetName(view.name, &lock);
+  for (const core::HolderView& holder : view.holders) *lock.add_holders() = HolderOf(holder);
+  lock.set_holder_count(view.holder_count);
+  for (const core::LockView::WaiterView& waiting : view.waiters) {
+    v1::Holder facts = ParseInfo(waiting.info);
+    v1::Waiter* waiter = lock.add_waiters();
+    waiter->set_waiter_id(HolderIdOf(waiting.owner));
+    waiter->set_owner(std::move(*facts.mutable_owner()));
+    waiter->mutable_metadata()->swap(*facts.mutable_metadata());
+    waiter->set_mode(facts.mode());
+    waiter->set_permits(facts.permits());
+    waiter->set_broker_id(waiting.broker_id);
+    if (waiting.since.us != 0) *waiter->mutable_since() = ToProto(waiting.since);
+  }
+  lock.set_fencing_token(view.last_token);
+  lock.set_queue_length(view.queue_length);
+  return lock;
+}
+
+}  // namespace distlock::contract

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "contract/validate.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "contract/from_proto.h"
+#include "contract/show.h"
+#include "contract/utf8.h"
+
+namespace distlock::contract {
+namespace {
+
+constexpr std::string_view kDefaultNamespace = "default";
+
+// Bounds of google.protobuf.Duration itself.
+bool IsWellFormed(const google::protobuf::Duration& value) {
+  constexpr int64_t kMaxSeconds = 315'576'000'000;
+  constexpr int32_t kMaxNanos = 999'999'999;
+  if (value.seconds() > kMaxSeconds || value.seconds() < -kMaxSeconds) return false;
+  if (value.nanos() > kMaxNanos || value.nanos() < -kMaxNanos) return false;
+  return value.seconds() == 0 || value.nanos() == 0 || (value.seconds() < 0) == (value.nanos() < 0);
+}
+
+}  // namespace
+
+std::string FieldPath::Text() const {
+  std::string text(of);
+  if (!of.empty()) text += '.';
+  return text.append(field);
+}
+
+void Validator::Bad(FieldPath field, std::string description) {
+  v1::FieldProblem* problem = problems_.Add();
+  problem->set_field(field.Text());
+  problem->set_description(std::move(description));
+}
+
+void Validator::Text(std::string_view value, size_t max_bytes, FieldPath field) {
+  if (value.size() > max_bytes) {
+    Bad(field, absl::StrCat("has ", value.size(), " bytes; at most ", max_bytes, " are allowed"));
+  }
+  if (!IsUtf8(value)) Bad(field, "is not UTF-8");
+}
+
+core::LockName Validator::Name(std::string_view ns, std::string_view key, std::string_view path) {
+  if (ns.empty()) ns = kDefaultNamespace;
+  Text(ns, limits_.max_namespace_bytes, FieldPath(path, "namespace"));
+  Text(key, limits_.max_key_bytes, FieldPath(path, "key"));
+  if (key.empty()) {
+    Bad(FieldPath(path, "key"), absl::StrCat("is empty; give 1..", limits_.max_key_bytes, " bytes of UTF-8"));
+  }
+  return core::LockName::Encode(ns, key);
+}
+
+void Validator::RequestId(std::string_view id) {
+  if (id.empty() || (id.size() >= kMinRequestIdBytes && id.size() <= kMaxRequestIdBytes)) return;
+  Bad("request_id", absl::StrCat("has ", id.size(), " bytes; send a random UUID of ", kMinRequestIdBytes, "..",
+                                 kMaxRequestIdBytes, ", or none"));
+}
+
+LeaseId Validator::Lease(std::string_view text, FieldPath field) {
+  if (auto lease = DecodeLeaseId(text)) {
+    // The id is not signed, and an older one may stem from looser limits.
+    lease->ttl = std::clamp(lease->ttl, limits_.min_ttl, limits_.max_ttl);
+    return *std::move(lease);
+  }
+  Bad(field, text.empty() ? "is empty; pass the lease_id of the Grant"
+                          : "is not a lease id of this service; pass the lease_id of the Grant unchanged");
+  return {};
+}
+
+uint32_t Validator::Page(uint32_t size, FieldPath field) {
+  if (size > kMaxPage) Bad(field, absl::StrCat("is ", size, "; at most ", kMaxPage, " are allowed"));
+  return size == 0 ? kDefaultPage : size;
+}
+
+core::Duration Validator::Time(const google::protobuf::Duration& value, core::Duration min, core::Duration max,
+                               FieldPath field) {
+  if (!IsWellFormed(value)) {
+    Bad(field, absl::StrCat("is not a valid Duration: seconds ", value.seconds(), ", nanos ", value.nanos(),
+                            "; nanos must be below 10^9 and of the sign of seconds"));
+    return min;
+  }
+  // Seconds first: the sum of a huge value does not fit.
+  const bool fits = std::chrono::seconds(std::abs(value.seconds())) <=
+                    std::chrono::duration_cast<std::chrono::seconds>(kMaxHoldBound);
+  const auto time =
+      fits ? std::chrono::seconds(value.seconds()) + std::chrono::nanoseconds(value.nanos()) : core::Duration::zero();
+  if (fits && time >= min && time <= max) return time;
+  const std::string shown = fits ? Show(time) : absl::StrCat(value.seconds(), "s");
+  Bad(field, absl::StrCat("is ", shown, "; allowed are ", Show(min), " .. ", Show(max)));
+  return min;
+}
+
+core::Want Validator::ModeAndPolicy(const v1::LockSpec& spec, std::string_view path) {
+  core::Want want;
+  if (!v1::LockMode_IsValid(spec.mode())) {
+    Bad(FieldPath(path, "mode"),
+        absl::StrCat("is ", static_cast<int>(spec.mode()), ", which this version does not know"));
+  } else if (spec.mode() == v1::LOCK_MODE_PERMIT) {
+    if (spec.limit() == 0 || spec.limit() < spec.permits()) {
+      Bad(FieldPath(path, "limit"),
+          absl::StrCat("is ", spec.limit(), "; it must be at least 1 and at least permits (", spec.permits(), ")"));
+    }
+    want.permits = std::max<uint32_t>(spec.permits(), 1);
+    want.limit = spec.limit();
+  } else {
+    if (spec.permits() != 0) Bad(FieldPath(path, "permits"), "is for mode PERMIT only");
+    if (spec.limit() != 0) Bad(FieldPath(path, "limit"), "is for mode PERMIT only");
+  }
+  if (!v1::QueuePolicy_IsValid(spec.policy())) {
+    Bad(FieldPath(path, "policy"),
+        absl::StrCat("is ", static_cast<int>(spec.policy()), ", which this version does not know"));
+  }
+  want.mode = FromProto(spec.mode());
+  want.policy = FromProto(spec.policy());
+  return want;
+}
+
+core::Acquire Validator::Spec(const v1::LockSpec& spec, std::string_view path, bool detached) {
+  using std::chrono::milliseconds;
+  core::Acquire acquire{.detached = detached};
+  acquire.name = Name(spec.namespace_(), spec.key(), path);
+  acquire.want = ModeAndPolicy(spec, path);
+  const bool has_ttl = spec.has_ttl() && (spec.ttl().seconds() != 0 || spec.ttl().nanos() != 0);
+  acquire.ttl =
+      has_ttl ? Time(spec.ttl(), limits_.min_ttl, limits_.max_ttl, FieldPath(path, "ttl")) : limits_.default_ttl;
+  // The store counts in milliseconds; rounding must not make a lease longer than the store keeps it.
+  acquire.ttl = std::chrono::floor<milliseconds>(acquire.ttl);
+  if (spec.has_max_wait()) {
+    acquire.max_wait = Time(spec.max_wait(), {}, limits_.max_wait, FieldPath(path, "max_wait"));
+  }
+  acquire.max_hold = Time(spec.max_hold(), {}, kMaxHoldBound, FieldPath(path, "max_hold"));
+  // It cuts the ttl of a detached lease; one shorter than a grant takes to arrive could only be asked for again and again.
+  if (detached && acquire.max_hold > core::Duration::zero() && acquire.max_hold < limits_.min_ttl) {
+    Bad(FieldPath(path, "max_hold"),
+        absl::StrCat("is ", Show(acquire.max_hold), "; of a detached lease allowed are 0, or at least ",
+                     Show(limits_.min_ttl)));
+  }
+  acquire.lock_delay = std::chrono::ceil<milliseconds>(
+      Time(spec.lock_delay(), {}, limits_.max_lock_delay, FieldPath(path, "lock_delay")));
+
+  Text(spec.owner(), limits_.max_owner_bytes, FieldPath(path, "owner"));
+  if (spec.reentrant() && spec.owner().empty()) {
+    Bad(FieldPath(path, "owner"), "is empty; whoever takes a lock again is known by the owner it gives");
+  }
+  if (spec.reentrant() && !detached) acquire.reentry = spec.owner();
+  size_t metadata_bytes = 0;
+  bool metadata_utf8 = true;
+  for (const auto& [key, value] : spec.metadata()) {
+    metadata_bytes += key.size() + value.size();
+    metadata_utf8 = metadata_utf8 && IsUtf8(key) && IsUtf8(value);
+  }
+  if (metadata_bytes > limits_.max_metadata_bytes) {
+    Bad(FieldPath(path, "metadata"), absl::StrCat("has ", metadata_bytes, " bytes of keys and values; at most ",
+                                                  limits_.max_metadata_bytes, " are allowed"));
+  }
+  if (!metadata_utf8) Bad(FieldPath(path, "metadata"), "is not UTF-8");
+
+  if (!v1::OnDisconnect_IsValid(spec.on_disconnect())) {
+    Bad(FieldPath(path, "on_disconnect"),
+        absl::StrCat("is ", static_cast<int>(spec.on_disconnect()), ", which this version does not know"));
+  } else if (detached && FromProto(spec.on_disconnect()) != core::OnDisconnect::kSafe) {
+    Bad(FieldPath(path, "on_disconnect"), "is for Hold and Session only: a detached lease has no stream to lose");
+  }
+  acquire.on_disconnect = FromProto(spec.on_disconnect());
+  return acquire;
+}
+
+std::vector<core::Acquire> Validator::Specs(const std::vector<const v1::LockSpec*>& specs,
+                                            const std::function<std::string(size_t)>& path, bool detached) {
+  std::vector<core::Acquire> parts;
+  std::set<core::LockName> names;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const std::string field = path(i);
+    parts.push_back(Spec(*specs[i], field, detached));
+    if (!names.insert(parts[i].name).second) Bad(FieldPath(field, "key"), "names a lock of this request a second time");
+    if (parts[i].max_wait != parts[0].max_wait) {
+      Bad(FieldPath(field, "max_wait"), absl::StrCat("is not that of ", path(0), "; it counts for all locks together"));
+    }
+    if (specs[i]->reentrant()) Bad(FieldPath(field, "reentrant"), "is for one lock only");
+  }
+  return parts;
+}
+
+v1::Refusal Validator::Refusal() const {
+  v1::Refusal refusal;
+  constexpr int kShown = 3;
+  std::vector<std::string> shown;
+  for (int i = 0; i < std::min(kShown, problems_.size()); ++i) {
+    shown.push_back(absl::StrCat(problems_[i].field(), " ", problems_[i].description()));
+  }
+  if (problems_.size() > kShown) shown.push_back(absl::StrCat("and ", problems_.size() - kShown, " more"));
+  refusal.set_reason(v1::REFUSAL_REASON_INVALID_ARGUMENT);
+  refusal.set_message(absl::StrJoin(shown, "; "));
+  *refusal.mutable_field_problems() = problems_;
+  return refusal;
+}
+
+}  // namespace distlock::contract

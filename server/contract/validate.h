@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From what a caller sent to plain core types. All bad fields of a request are gathered before it is refused, so a
+// caller mends them in one go.
+//
+// A Validator lives for one request, on one thread; `limits` outlives it. Values it returns are usable only when ok().
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "contract/lease_id.h"
+#include "contract/limits.h"
+#include "core/messages.h"
+#include "distlock/v1/lock.pb.h"
+
+namespace distlock::contract {
+
+// Names a field of a request, put together only when there is something to say about it. Lives no longer than its texts.
+struct FieldPath {
+  std::string_view of;  // what it is a field of, such as "lock"; empty: of the request itself
+  std::string_view field;
+
+  FieldPath(std::string_view whole) : field(whole) {}
+  FieldPath(const char* whole) : field(whole) {}
+  FieldPath(const std::string& whole) : field(whole) {}
+  FieldPath(std::string_view of_field, std::string_view name) : of(of_field), field(name) {}
+
+  std::string Text() const;
+};
+
+class Validator {
+ public:
+  explicit Validator(const Limits& limits) : limits_(limits) {}
+
+  // Everything but session, request, owner and info. `path` is the field the spec came in, such as "lock".
+  core::Acquire Spec(const v1::LockSpec& spec, std::string_view path, bool detached);
+
+  // Several locks of one request: each as Spec, all different, with one max_wait, none reentrant. `path` names spec i.
+  std::vector<core::Acquire> Specs(const std::vector<const v1::LockSpec*>& specs,
+                                   const std::function<std::string(size_t)>& path, bool detached);
+
+  core::LockName Name(std::string_view ns, std::string_view key, std::string_view path);
+  void RequestId(std::string_view id);
+  LeaseId Lease(std::string_view text, FieldPath field);
+  uint32_t Page(uint32_t size, FieldPath field);
+  void Text(std::string_view value, size_t max_bytes, FieldPath field);
+  core::Duration Time(const google::protobuf::Duration& value, core::Duration min, core::Duration max, FieldPath field);
+  void Bad(FieldPath field, std::string description);
+
+  bool ok() const { return problems_.empty(); }
+
+  // INVALID_ARGUMENT with every bad field. Only when not ok().
+  v1::Refusal Refusal() const;
+
+ private:
+  core::Want ModeAndPolicy(const v1::LockSpec& spec, std::string_view path);
+
+  const Limits& limits_;
+  google::protobuf::RepeatedPtrField<v1::FieldProblem> problems_;
+};
+
+}  // namespace distlock::contract

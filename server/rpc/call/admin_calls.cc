@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/call/admin_calls.h"
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "contract/to_proto.h"
+#include "contract/utf8.h"
+#include "contract/validate.h"
+
+namespace distlock::rpc {
+namespace {
+
+constexpr core::Duration kMaxDrain = std::chrono::hours(24);
+
+}  // namespace
+
+void GetStatusCall::Start(const grpc::ByteBuffer&) { Answer(BrokerStatus(frontend(), facts_)); }
+
+void DrainCall::Start(const grpc::ByteBuffer& bytes) {
+  v1::DrainRequest request;
+  if (!Read(bytes, &request)) return;
+  contract::Validator check(frontend().limits);
+  std::optional<core::Duration> timeout;
+  if (request.has_timeout()) timeout = check.Time(request.timeout(), {}, kMaxDrain, "timeout");
+  if (!check.ok()) return void(Refuse(check.Refusal()));
+  v1::DrainResponse response;
+  for (const shard::ShardStatus& shard : shards().Status()) {
+    response.set_leases(response.leases() + shard.stats.leases);
+  }
+  *response.mutable_timeout() = contract::ToProto(facts_.drain(timeout));
+  Answer(response);
+}
+
+void ListSessionsCall::Start(const grpc::ByteBuffer& bytes) {
+  v1::ListSessionsRequest request;
+  if (!Read(bytes, &request)) return;
+  contract::Validator check(frontend().limits);
+  const uint32_t size = check.Page(request.page_size(), "page_size");
+  uint64_t after = 0;
+  if (!request.page_token().empty() && !absl::SimpleAtoi(request.page_token(), &after)) {
+    check.Bad("page_token", "is none of this service; pass next_page_token unchanged");
+  }
+  if (!check.ok()) return void(Refuse(check.Refusal()));
+  // One more tells whether it is the last page.
+  auto streams = frontend().admission.StreamsAfter(after, size_t{size} + 1);
+  v1::ListSessionsResponse response;
+  if (streams.size() > size) {
+    streams.resize(size);
+    response.set_next_page_token(absl::StrCat(streams.back().first));
+  }
+  for (const auto& [id, stream] : streams) *response.add_sessions() = stream->Describe();
+  Answer(response);
+}
+
+v1::GetStatusResponse BrokerStatus(const Frontend& frontend, const BrokerFacts& facts) {
+  v1::GetStatusResponse status;
+  status.set_version(facts.version);
+  status.set_broker_id(frontend.broker_id);
+  *status.mutable_started() = contract::ToProto(core::StoreTime{absl::ToUnixMicros(facts.started)});
+  *status.mutable_uptime() = contract::ToProto(absl::ToChronoNanoseconds(absl::Now() - facts.started));
+  status.set_store_url(facts.store_url);
+  status.set_store_state(v1::STORE_STATE_UP);
+  status.set_draining(frontend.admission.draining());
+  status.set_sessions(frontend.admission.streams());
+  const auto shards = frontend.shards.Status();
+  for (const shard::ShardStatus& shard : shards) {
+    if (!shard.store_up) {
+      status.set_store_state(v1::STORE_STATE_DOWN);
+      status.set_store_problem(contract::CleanText(shard.store_problem));
+    }
+    status.set_leases(status.leases() + shard.stats.leases);
+    status.set_waiters(status.waiters() + shard.stats.waiters);
+    if (shard.stats.draining) status.set_draining(true);
+  }
+  status.set_shards(static_cast<uint32_t>(shards.size()));
+  for (const std::string& address : facts.listen.get()) status.add_listen(address);
+  *status.mutable_validity() = contract::ToProto(frontend.limits.validity);
+  return status;
+}
+
+}  // namespace distlock::rpc

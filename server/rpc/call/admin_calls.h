@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The unary calls of the admin service but ForceRelease, one class each. Thread and lifetime: see UnaryCall.
+#pragma once
+
+#include <functional>
+#include <future>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "distlock/v1/admin_service.pb.h"
+#include "rpc/call/unary_call.h"
+
+namespace distlock::rpc {
+
+// What main knows and hands in. `drain` is called on any thread and answers at once.
+struct BrokerFacts {
+  std::string version;
+  std::string store_url;  // without secrets
+  absl::Time started;
+  std::shared_future<std::vector<std::string>>
+      listen;  // as bound; the Server's own, ready soon after its first calls come
+  // Starts the drain that SIGTERM starts; unset: the daemon's own timeout. Returns the timeout in force.
+  std::function<core::Duration(std::optional<core::Duration> timeout)> drain;
+};
+
+// What GetStatus answers, also for the page of the HTTP port.
+v1::GetStatusResponse BrokerStatus(const Frontend& frontend, const BrokerFacts& facts);
+
+class GetStatusCall final : public UnaryCall {
+ public:
+  explicit GetStatusCall(const BrokerFacts& facts) : facts_(facts) {}
+
+ private:
+  void Start(const grpc::ByteBuffer& request) override;
+
+  const BrokerFacts& facts_;
+};
+
+class DrainCall final : public UnaryCall {
+ public:
+  explicit DrainCall(const BrokerFacts& facts) : facts_(facts) {}
+
+ private:
+  void Start(const grpc::ByteBuffer& request) override;
+
+  const BrokerFacts& facts_;
+};
+
+class ListSessionsCall final : public UnaryCall {
+ private:
+  void Start(const grpc::ByteBuffer& request) override;
+};
+
+}  // namespace distlock::rpc

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/call/lock_calls.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "contract/downgrade.h"
+#include "contract/holder_info.h"
+#include "contract/ids.h"
+#include "contract/limits.h"
+#include "contract/refusal.h"
+#include "contract/show.h"
+#include "contract/to_proto.h"
+#include "contract/validate.h"
+#include "core/limits.h"
+#include "distlock/v1/lock_service.pb.h"
+
+namespace distlock::rpc {
+namespace {
+
+constexpr core::RequestId kOnly = 1;
+constexpr uint8_t kMaxDepth = 255;
+
+// Who has this very grant; null: nobody that is listed.
+const core::HolderView* HolderWith(const contract::LeaseId& lease, const store::LockView& view) {
+  for (const core::HolderView& holder : view.holders) {
+    if (holder.owner == lease.owner && holder.token == lease.token) return &holder;
+  }
+  return nullptr;
+}
+
+v1::Refusal NotFound(const core::LockName& name, const store::LockView& view) {
+  if (view.holder_count > view.holders.size()) {
+    return contract::MakeRefusal(
+        core::RefusalReason::kQuotaExceeded,
+        absl::StrCat(contract::Show(name), " has ", view.holder_count, " holders, and only the first ",
+                     view.holders.size(), " of them can be looked at; those can take it again"));
+  }
+  return contract::RefusalOf(core::Refused{.reason = core::RefusalReason::kNotHolder, .cause = {}, .holders = {}},
+                             name);
+}
+
+// Until when the store certainly keeps it, counted from before it was asked.
+core::Duration ValidFor(const core::HolderView& holder) {
+  const core::Duration left = std::min(holder.time_left - holder.lock_delay, holder.ttl);
+  return std::max<core::Duration>(left - left / 1000 - core::kMarginFloor, core::Duration::zero());
+}
+
+}  // namespace
+
+std::vector<core::Acquire> AcquireCall::CheckSpecs(const v1::AcquireRequest& request,
+                                                   contract::Validator& check) const {
+  if (request.more_size() >= static_cast<int>(core::kMaxTogether)) {
+    check.Bad("more",
+              absl::StrCat("has ", request.more_size(), " locks; at most ", core::kMaxTogether - 1, " are allowed"));
+    return {};
+  }
+  if (request.more().empty()) return {check.Spec(request.lock(), "lock", /*detached=*/true)};
+  std::vector<const v1::LockSpec*> specs{&request.lock()};
+  for (const v1::LockSpec& spec : request.more()) specs.push_back(&spec);
+  return check.Specs(
+      specs, [](size_t i) { return i == 0 ? "lock" : absl::StrCat("more[", i - 1, "]"); }, /*detached=*/true);
+}
+
+void AcquireCall::Start(const grpc::ByteBuffer& bytes) {
+  v1::AcquireRequest request;
+  if (!Read(bytes, &request)) return;
+  contract::Validator check(frontend().limits);
+  core::AcquireAll all{CheckSpecs(request, check)};
+  const core::LockName name = all.parts.empty() ? core::LockName() : all.parts.front().name;
+  check.RequestId(request.request_id());
+  contract::LeaseId taken;
+  if (!request.lease_id().empty()) {
+    taken = check.Lease(request.lease_id(), "lease_id");
+    if (!request.lock().reentrant()) check.Bad("lock.reentrant", "must be set to take again what lease_id names");
+    if (!request.request_id().empty()) check.Bad("request_id", "is not for taking again; a repeat of that is harmless");
+    if (!request.more().empty()) check.Bad("more", "is not for taking again");
+    if (check.ok() && taken.name != name) check.Bad("lease_id", "is of another lock");
+    if (check.ok() && taken.depth == kMaxDepth) check.Bad("lease_id", "was taken 255 times, the most there is");
+  }
+  if (!check.ok()) return void(Refuse(check.Refusal(), name));
+  if (!request.lease_id().empty()) return TakeAgain(std::move(taken), all.parts.front().want);
+  if (frontend().admission.draining()) return void(Refuse(contract::DrainingRefusal(), name));
+
+  repeatable_ = !request.request_id().empty();
+  // To the store each shard is a broker of its own: the shard of the first lock can have all of them.
+  home_ = shards().ShardOf(name);
+  for (size_t i = 0; i < all.parts.size(); ++i) {
+    core::Acquire& acquire = all.parts[i];
+    acquire.session = session();
+    acquire.request = kOnly + i;
+    acquire.owner = repeatable_ ? contract::OwnerIdOf(acquire.name, request.request_id()) : contract::RandomOwnerId();
+    const v1::LockSpec& spec = i == 0 ? request.lock() : request.more(static_cast<int>(i) - 1);
+    acquire.info = contract::MakeInfo(spec, frontend().broker_id, home_);
+    parts_.push_back({acquire.name, acquire.owner, acquire.ttl, acquire.max_hold, {}});
+  }
+  all.parts.size() == 1 ? Ask(home_, std::move(all.parts.front())) : Ask(home_, std::move(all));
+}
+
+// The store says whether it is still held, and how. It is not renewed by this: its caller does that.
+void AcquireCall::TakeAgain(contract::LeaseId lease, const core::Want& want) {
+  auto self = std::static_pointer_cast<AcquireCall>(shared_from_this());
+  const core::LockName name = lease.name;
+  shards().Inspect(name, 1, frontend().limits.store_timeout,
+                   [self, lease = std::move(lease), want](absl::StatusOr<store::LockView> view) mutable {
+                     if (!view.ok())
+                       return void(self->Refuse(contract::StoreRefusal(view.status(), lease.name), lease.name));
+                     const core::HolderView* holder = HolderWith(lease, *view);
+                     if (holder == nullptr) return void(self->Refuse(NotFound(lease.name, *view), lease.name));
+                     const v1::Holder has = contract::HolderOf(*holder);
+                     const uint32_t permits = want.mode == core::Mode::kPermit ? want.permits : has.permits();
+                     if (has.mode() != contract::ModeOf(want.mode) || has.permits() != permits) {
+                       return void(self->Refuse(
+                           contract::MakeRefusal(core::RefusalReason::kNotSupported,
+                                                 absl::StrCat("it is held ", v1::LockMode_Name(has.mode()),
+                                                              "; take it again as it is held, or release it first")),
+                           lease.name));
+                     }
+                     ++lease.depth;
+                     v1::AcquireResponse response;
+                     *response.mutable_grant() = contract::GrantOf({.name = lease.name,
+                                                                    .mode = want.mode,
+                                                                    .owner = lease.owner,
+                                                                    .token = lease.token,
+                                                                    .valid_for = ValidFor(*holder),
+                                                                    .ttl = lease.ttl,
+                                                                    .hold_count = lease.depth},
+                                                                   {});
+                     response.mutable_grant()->set_lease_id(contract::EncodeLeaseId(lease));
+                     self->Answer(response);
+                   });
+}
+
+void AcquireCall::OnEvent(core::Event& event) {
+  if (auto* granted = std::get_if<core::Granted>(&event)) {
+    bool all = true;
+    for (Part& part : parts_) {
+      if (part.name == granted->name) part.grant = contract::GrantOf(*granted, part.max_hold);
+      all = all && part.grant;
+    }
+    if (!all) return;
+    v1::AcquireResponse response;
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      (i == 0 ? response.mutable_grant() : response.add_more())->Swap(&*parts_[i].grant);
+    }
+    granted_.store(true, std::memory_order_release);
+    if (!Answer(response)) AnswerLost();
+  } else if (const auto* refused = std::get_if<core::Refused>(&event)) {
+    const core::LockName& about = refused->about.empty() ? parts_.front().name : refused->about;
+    Refuse(contract::RefusalOf(*refused, about), about);
+  }
+}
+
+void AcquireCall::AnswerLost() {
+  // The core has forgotten the lease with its answer.
+  if (repeatable_ || !granted_.exchange(false, std::memory_order_acq_rel)) return;
+  for (const Part& part : parts_) {
+    shards().Post(home_, core::Release{.name = part.name, .owner = part.owner, .ttl = part.ttl});
+  }
+}
+
+void RenewCall::Start(const grpc::ByteBuffer& bytes) {
+  v1::RenewRequest request;
+  if (!Read(bytes, &request)) return;
+  contract::Validator check(frontend().limits);
+  contract::LeaseId lease = check.Lease(request.lease_id(), "lease_id");
+  if (!check.ok()) return void(Refuse(check.Refusal()));
+  name_ = lease.name;
+  const int shard = shards().ShardOf(name_);
+  Ask(shard, core::Renew{.session = session(),
+                         .request = kOnly,
+                         .name = std::move(lease.name),
+                         .owner = lease.owner,
+                         .token = lease.token,
+                         .ttl = lease.ttl,
+                         .hold_until = lease.hold_until});
+}
+
+void RenewCall::OnEvent(core::Event& event) {
+  if (const auto* renewed = std::get_if<core::RenewDone>(&event)) {
+    v1::RenewResponse response;
+    *response.mutable_valid_for() = contract::ToProto(renewed->valid_for);
+    *response.mutable_ttl() = contract::ToProto(renewed->ttl);
+    Answer(response);
+  } else if (const auto* refused = std::get_if<core::Refused>(&event)) {
+    Refuse(contract::RefusalOf(*refused, name_), name_);
+  }
+}
+
+void ReleaseCall::Start(const grpc::ByteBuffer& bytes) {
+  v1::ReleaseRequest request;
+  if (!Read(bytes, &request)) return;
+  contract::Validator check(frontend().limits);
+  contract::LeaseId lease = check.Lease(request.lease_id(), "lease_id");
+  if (!check.ok()) return void(Refuse(check.Refusal()));
+  if (lease.depth > 1) return LeaveOne(lease);
+  name_ = lease.name;
+  const int shard = shards().ShardOf(name_);
+  AskSurely(shard, core::Release{.session = session(),
+                                 .request = kOnly,
+                                 .acquire = 0,
+                                 .name = std::move(lease.name),
+                                 .owner = lease.owner,
+                                 .token = lease.token,
+                                 .ttl = lease.ttl});
+}
+
+// The one who took it first has it still, or has not. It was shown when it was taken again, and is for as long as it lasts: holders
+// are shown in the order of their tokens.
+void ReleaseCall::LeaveOne(const contract::LeaseId& lease) {
+  auto self = std::static_pointer_cast<ReleaseCall>(shared_from_this());
+  shards().Inspect(lease.name, 1, frontend().limits.store_timeout, [self, lease](absl::StatusOr<store::LockView> view) {
+    if (!view.ok()) return void(self->Refuse(contract::StoreRefusal(view.status(), lease.name), lease.name));
+    v1::ReleaseResponse response;
+    response.set_outcome(HolderWith(lease, *view) != nullptr ? v1::RELEASE_OUTCOME_STILL_HELD
+                                                             : v1::RELEASE_OUTCOME_ALREADY_GONE);
+    self->Answer(response);
+  });
+}
+
+void ReleaseCall::OnEvent(core::Event& event) {
+  if (const auto* released = std::get_if<core::Released>(&event)) {
+    v1::ReleaseResponse response;
+    response.set_outcome(contract::OutcomeOf(released->outcome));
+    Answer(response);
+  } else if (const auto* refused = std::get_if<core::Refused>(&event)) {
+    Refuse(contract::RefusalOf(*refused, name_), name_);
+  }
+}
+
+void DowngradeCall::Start(const grpc::ByteBuffer& bytes) {
+  v1::ConvertRequest request;
+  if (!Read(bytes, &request)) return;
+  auto checked = contract::CheckDowngrade(frontend().limits, 0, request.lease_id(), request.mode(), "");
+  if (const auto* refusal = std::get_if<v1::Refusal>(&checked)) return void(Refuse(*refusal));
+  auto& convert = std::get<core::Convert>(checked);
+  name_ = convert.name;
+  convert.session = session();
+  convert.request = kOnly;
+  const int shard = shards().ShardOf(name_);
+  Ask(shard, std::move(convert));
+}
+
+void DowngradeCall::OnEvent(core::Event& event) {
+  if (std::holds_alternative<core::Converted>(event)) {
+    Answer(v1::ConvertResponse());
+  } else if (const auto* refused = std::get_if<core::Refused>(&event)) {
+    Refuse(contract::RefusalOf(*refused, name_), name_);
+  }
+}
+
+void GetLockCall::Start(const grpc::ByteBuffer& bytes) {
+  v1::GetLockRequest request;
+  if (!Read(bytes, &request)) return;
+  contract::Validator check(frontend().limits);
+  const core::LockName name = check.Name(request.namespace_(), request.key(), "");
+  const uint32_t max_waiters = check.Page(request.max_waiters(), "max_waiters");
+  if (!check.ok()) return void(Refuse(check.Refusal(), name));
+  auto self = std::static_pointer_cast<GetLockCall>(shared_from_this());
+  shards().Inspect(name, max_waiters, frontend().limits.store_timeout,
+                   [self, name](absl::StatusOr<store::LockView> view) {
+                     if (!view.ok()) return void(self->Refuse(contract::StoreRefusal(view.status(), name), name));
+                     view->name = name;
+                     v1::GetLockResponse response;
+                     *response.mutable_lock() = contract::LockOf(*view);
+                     self->Answer(response);
+                   });
+}
+
+void ListLocksCall::Start(const grpc::ByteBuffer& bytes) {
+  v1::ListLocksRequest request;
+  if (!Read(bytes, &request)) return;
+  const contract::Limits& limits = frontend().limits;
+  contract::Validator check(limits);
+  check.Text(request.namespace_(), limits.max_namespace_bytes, "namespace");
+  check.Text(request.key_prefix(), limits.max_key_bytes, "key_prefix");
+  const uint32_t page_size = check.Page(request.page_size(), "page_size");
+  if (!check.ok()) return void(Refuse(check.Refusal()));
+  const std::string ns = request.namespace_().empty() ? "default" : request.namespace_();
+  auto self = std::static_pointer_cast<ListLocksCall>(shared_from_this());
+  shards().List(core::EscapeNamespace(ns), core::EscapeKey(request.key_prefix()), page_size, request.page_token(),
+                limits.store_timeout, [self](absl::StatusOr<store::LockPage> page) {
+                  if (absl::IsInvalidArgument(page.status())) {
+                    const contract::Limits any;
+                    contract::Validator bad(any);
+                    bad.Bad("page_token", std::string(page.status().message()));
+                    return void(self->Refuse(bad.Refusal()));
+                  }
+                  if (!page.ok()) return void(self->Refuse(contract::StoreRefusal(page.status(), {})));
+                  v1::ListLocksResponse response;
+                  for (const store::LockView& view : page->locks) *response.add_locks() = contract::LockOf(view);
+                  response.set_next_page_token(std::move(page->next_page_token));
+                  self->Answer(response);
+                });
+}
+
+}  // namespace distlock::rpc

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/call/unary_call.h"
+
+#include <iterator>
+
+#include "contract/error_details.h"
+#include "rpc/engine/status.h"
+
+namespace distlock::rpc {
+
+core::SessionId UnaryCall::session() {
+  if (session_ == 0) session_ = shards_->NewSessionId();
+  return session_;
+}
+
+void UnaryCall::Ask(int shard, core::Input input) {
+  shard_ = shard;
+  if (shards_->TryPost(shard, std::move(input), session(), shared_from_this())) return;
+  shard_.reset();
+  Refuse(contract::OverloadRefusal());
+}
+
+void UnaryCall::AskSurely(int shard, core::Input input) {
+  shard_ = shard;
+  shards_->Post(shard, std::move(input), session(), shared_from_this());
+}
+
+bool UnaryCall::Read(const grpc::ByteBuffer& request, google::protobuf::MessageLite* message) {
+  const auto problem = Parse(request, message);
+  if (problem) Refuse(contract::MakeRefusal(core::RefusalReason::kInvalidArgument, *problem));
+  return !problem;
+}
+
+bool UnaryCall::Answer(const google::protobuf::MessageLite& response) {
+  if (!Claim()) return false;
+  FinishWith(Serialize(response));
+  return true;
+}
+
+bool UnaryCall::Refuse(const v1::Refusal& refusal, const core::LockName& about) {
+  const grpc::Status status = ToStatus(contract::ErrorOf(refusal, about));
+  if (!Claim()) return false;
+  FinishWithError(status);
+  return true;
+}
+
+void UnaryCall::OnEvents(int, std::vector<core::Notify> events) {
+  std::lock_guard lock(heard_mu_);
+  heard_.insert(heard_.end(), std::make_move_iterator(events.begin()), std::make_move_iterator(events.end()));
+}
+
+void UnaryCall::Send() {
+  std::unique_lock lock(heard_mu_);
+  while (!telling_ && !heard_.empty()) {
+    telling_ = true;
+    auto heard = std::exchange(heard_, {});
+    lock.unlock();
+    for (core::Notify& notify : heard) OnEvent(notify.event);
+    lock.lock();
+    telling_ = false;
+  }
+}
+
+void UnaryCall::OnCancel() {
+  // What was asked for is withdrawn by the StreamEnded that OnDone posts.
+  if (!Claim()) return AnswerLost();
+  FinishWithError(grpc::Status::CANCELLED);
+}
+
+void UnaryCall::OnDone() {
+  const auto self = std::move(self_);
+  if (shard_) shards_->Post(*shard_, core::StreamEnded{session_});
+}
+
+}  // namespace distlock::rpc

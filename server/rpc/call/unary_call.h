@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the unary calls share: one question, one answer, and outliving gRPC. Made by Serve, alive until OnDone and as
+// long as a shard still knows it as a sink or holds its callback; once answered it does nothing.
+//
+// Thread: Start and the reactions on gRPC's threads, OnEvents and Send on who has the shard's turn. Whoever answers first
+// finishes, without any mutex held.
+#pragma once
+
+#include <grpcpp/support/byte_buffer.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "contract/refusal.h"
+#include "rpc/engine/reactor.h"
+#include "rpc/engine/wire.h"
+#include "rpc/frontend.h"
+#include "shard/sink.h"
+
+namespace distlock::rpc {
+
+class UnaryCall : public UnaryReactor, public shard::Sink, public std::enable_shared_from_this<UnaryCall> {
+ public:
+  template <typename Derived, typename... Args>
+  static void Serve(Frontend& frontend, Call arrival, Args&&... args) {
+    auto call = std::make_shared<Derived>(std::forward<Args>(args)...);
+    UnaryCall& base = *call;
+    base.Bind(std::move(arrival));
+    base.frontend_ = &frontend;
+    base.shards_ = &frontend.shards;
+    base.self_ = call;
+    base.Start(base.request());
+  }
+
+  void OnEvents(int shard, std::vector<core::Notify> events) final;
+  void Send() final;
+
+ protected:
+  // Reads the request, and answers or posts. `request` is valid during Start only.
+  virtual void Start(const grpc::ByteBuffer& request) = 0;
+  // One at a time.
+  virtual void OnEvent(core::Event&) {}
+  // The caller will never see the answer that was given.
+  virtual void AnswerLost() {}
+
+  // Each is the answer if nothing has been answered yet; false: it came too late.
+  bool Answer(const google::protobuf::MessageLite& response);
+  bool Refuse(const v1::Refusal& refusal, const core::LockName& about = {});
+
+  // Reads the request; false: it has been refused.
+  bool Read(const grpc::ByteBuffer& request, google::protobuf::MessageLite* message);
+
+  // The answer is given, or the caller has left: nothing more need be asked, and nobody would hear the answer.
+  bool answered() const { return answered_.load(std::memory_order_acquire); }
+
+  // The one question to a core. Fills in nothing; refuses the call itself when the shard is overloaded.
+  void Ask(int shard, core::Input input);        // bounded lane
+  void AskSurely(int shard, core::Input input);  // the lane that always delivers
+
+  // During Start only; later the frontend may be gone.
+  Frontend& frontend() { return *frontend_; }
+  shard::ShardSet& shards() { return *shards_; }
+  core::SessionId session();
+
+ private:
+  void OnCancel() final;
+  void OnDone() final;
+  bool Claim() { return !answered_.exchange(true, std::memory_order_acq_rel); }
+
+  // Constant from Start on.
+  Frontend* frontend_ = nullptr;
+  shard::ShardSet* shards_ = nullptr;
+  core::SessionId session_ = 0;
+  std::optional<int> shard_;  // that was asked
+
+  // Guarded by heard_mu_.
+  std::mutex heard_mu_;
+  std::vector<core::Notify> heard_;
+  bool telling_ = false;  // somebody is at OnEvent
+
+  std::atomic<bool> answered_ = false;
+  std::shared_ptr<UnaryCall> self_;
+};
+
+}  // namespace distlock::rpc

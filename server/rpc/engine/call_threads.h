@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The threads that wait for gRPC, each with a completion queue of its own, and the doors through which calls come in.
+// gRPC's callback API has threads of its own, two at least, which hand the sockets to each other at each event (gRPC
+// 1.51, ev_epoll1_linux.cc: a worker passes the poller's place on before it handles what it found); on a small machine
+// that costs more than what the event asks for.
+//
+// Order of life: made with the builder, Open the doors and Start once the server runs; Stop after Server::Shutdown has
+// returned. Tags run on the threads, those of one call all on the same, but for WriteNow (reactor.h).
+#pragma once
+
+#include <grpcpp/completion_queue.h>
+#include <grpcpp/server_builder.h>
+
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "rpc/engine/reactor.h"
+
+namespace distlock::rpc {
+
+class CallThreads {
+ public:
+  // A thread for each two cores, as gRPC's own.
+  explicit CallThreads(grpc::ServerBuilder& builder);
+  ~CallThreads();  // Stop
+  CallThreads(const CallThreads&) = delete;
+  CallThreads& operator=(const CallThreads&) = delete;
+
+  // For a method of each kind: `request` is the generated RequestX of `service`; `serve` gets each call that comes.
+  template <typename Service, typename Request, typename Serve>
+  void OpenUnary(Service& service, Request request, Serve serve) {
+    OpenForOne<UnaryReactor>(service, request, std::move(serve));
+  }
+  template <typename Service, typename Request, typename Serve>
+  void OpenStream(Service& service, Request request, Serve serve) {
+    OpenForOne<WriteReactor>(service, request, std::move(serve));
+  }
+  template <typename Service, typename Request, typename Serve>
+  void OpenBidi(Service& service, Request request, Serve serve) {
+    Open<BidiReactor>(
+        [&service, request](auto& call, auto* queue, void* tag) {
+          (service.*request)(&call.context, &call.responder, queue, queue, tag);
+        },
+        std::move(serve));
+  }
+
+  void Start();
+  // Returns when the last tag has run.
+  void Stop();
+
+ private:
+  class AnyDoor : public CallTag {
+   public:
+    virtual ~AnyDoor() = default;
+  };
+  template <typename ReactorOfCall>
+  class Door;
+
+  // Of calls with one request.
+  template <typename ReactorOfCall, typename Service, typename Request, typename Serve>
+  void OpenForOne(Service& service, Request request, Serve serve) {
+    Open<ReactorOfCall>(
+        [&service, request](auto& call, auto* queue, void* tag) {
+          (service.*request)(&call.context, &call.request, &call.responder, queue, queue, tag);
+        },
+        std::move(serve));
+  }
+  template <typename ReactorOfCall>
+  void Open(std::function<void(typename ReactorOfCall::Incoming&, grpc::ServerCompletionQueue*, void* tag)> ask,
+            std::function<void(typename ReactorOfCall::Call)> serve);
+
+  std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues_;
+  std::vector<std::unique_ptr<AnyDoor>> doors_;
+  std::vector<std::thread> threads_;
+  bool stopped_ = false;
+  LiveCalls live_;
+};
+
+// Asks for one call at a time; those that come meanwhile wait inside gRPC.
+template <typename ReactorOfCall>
+class CallThreads::Door final : public AnyDoor {
+ public:
+  using Incoming = typename ReactorOfCall::Incoming;
+  using Call = typename ReactorOfCall::Call;
+  using Ask = std::function<void(Incoming&, grpc::ServerCompletionQueue*, void*)>;
+  using Serve = std::function<void(Call)>;
+
+  Door(LiveCalls& live, grpc::ServerCompletionQueue* queue, Ask ask, Serve serve)
+      : live_(live), queue_(queue), ask_(std::move(ask)), serve_(std::move(serve)) {
+    live_.Begin();
+    AskForNext();
+  }
+
+  void Run(bool ok) override {
+    if (!ok) {  // the server is shut down
+      next_.reset();
+      return live_.End();
+    }
+    auto call = std::move(next_);
+    call->MarkStarted();
+    AskForNext();
+    serve_(std::move(call));
+  }
+
+ private:
+  void AskForNext() {
+    next_ = std::make_unique<Incoming>(live_, *queue_);
+    next_->context.AsyncNotifyWhenDone(next_->done_tag());
+    ask_(*next_, queue_, this);
+  }
+
+  LiveCalls& live_;
+  grpc::ServerCompletionQueue* const queue_;
+  const Ask ask_;
+  const Serve serve_;
+  Call next_;
+};
+
+template <typename ReactorOfCall>
+void CallThreads::Open(std::function<void(typename ReactorOfCall::Incoming&, grpc::ServerCompletionQueue*, void*)> ask,
+                       std::function<void(typename ReactorOfCall::Call)> serve) {
+  for (const auto& queue : queues_) {
+    doors_.push_back(std::make_unique<Door<ReactorOfCall>>(live_, queue.get(), ask, serve));
+  }
+}
+
+}  // namespace distlock::rpc

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/stream/hold.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "contract/error_details.h"
+#include "contract/holder_info.h"
+#include "contract/ids.h"
+#include "contract/promise.h"
+#include "contract/refusal.h"
+#include "contract/to_proto.h"
+#include "contract/validate.h"
+#include "rpc/engine/status.h"
+#include "rpc/engine/wire.h"
+#include "shard/boot_clock.h"
+
+namespace distlock::rpc {
+namespace {
+
+bool IsState(const core::Event& event) {
+  return std::holds_alternative<core::Renewed>(event) || std::holds_alternative<core::AtRisk>(event);
+}
+
+}  // namespace
+
+void HoldCall::Start() {
+  v1::HoldRequest request;
+  if (const auto problem = Parse(this->request(), &request)) {
+    return Refuse(contract::MakeRefusal(core::RefusalReason::kInvalidArgument, *problem), StreamClose::kProtocol);
+  }
+  contract::Validator check(frontend_.limits);
+  core::Acquire acquire = check.Spec(request.lock(), "lock", /*detached=*/false);
+  if (request.lock().reentrant())
+    check.Bad("lock.reentrant", "is not for Hold, whose stream has one lock; use Session");
+  if (!check.ok()) return Refuse(check.Refusal(), StreamClose::kFinished, acquire.name);
+  acquire.session = session_;
+  acquire.request = 1;
+  acquire.owner = contract::RandomOwnerId();
+  const int shard = shards_.ShardOf(acquire.name);
+  acquire.info = contract::MakeInfo(request.lock(), frontend_.broker_id, shard);
+
+  bool posted = false;
+  {
+    std::lock_guard lock(mu_);
+    if (ended()) return;
+    name_ = acquire.name;
+    ttl_ = acquire.ttl;
+    owner_ = request.lock().owner();
+    core::OpenSession open{.session = session_, .kind = core::SessionKind::kHold};
+    if (shards_.TryPost(shard, open, session_, shared_from_this())) {
+      shard_ = shard;
+      posted = shards_.TryPost(shard, std::move(acquire));
+    }
+  }
+  if (!posted) Refuse(contract::OverloadRefusal(), StreamClose::kQuota, name_);
+}
+
+void HoldCall::DescribeMore(v1::SessionInfo* info) const {
+  info->set_hold(true);
+  info->set_client(owner_);
+  info->set_leases(granted_ && !ended() ? 1 : 0);
+  info->set_waiters(!granted_ && shard_ >= 0 && !ended() ? 1 : 0);
+}
+
+void HoldCall::EndShards() {
+  if (shard_ >= 0) shards_.Post(shard_, core::StreamEnded{session_});
+}
+
+void HoldCall::OnEvents(int, std::vector<core::Notify> events) {
+  {
+    std::lock_guard lock(mu_);
+    for (core::Notify& notify : events) {
+      if (ended()) break;
+      Take(std::move(notify.event));
+    }
+  }
+}
+
+// Under mu_.
+void HoldCall::Take(core::Event event) {
+  const auto* queued = std::get_if<core::Queued>(&event);
+  if (queued != nullptr && frontend_.observer != nullptr) frontend_.observer->OnQueued(queued->position);
+  if (const auto* refused = std::get_if<core::Refused>(&event)) {
+    return Decide(ToStatus(contract::ErrorOf(contract::RefusalOf(*refused, name_), name_)), StreamClose::kFinished);
+  }
+  if (const auto* end = std::get_if<core::EndStream>(&event)) {
+    return Decide(end->why == core::StreamEnd::kGoodbye
+                      ? grpc::Status::OK
+                      : ToStatus(contract::ErrorOf(contract::DrainingRefusal(), name_)),
+                  StreamClose::kDrained);
+  }
+  granted_ |= std::holds_alternative<core::Granted>(event);
+  if (IsState(event)) std::erase_if(waiting_, [](const Waiting& old) { return IsState(old.event); });
+  if (const auto* lost = std::get_if<core::Lost>(&event)) {
+    Decide(ToStatus(contract::LostError(*lost)), StreamClose::kFinished);
+  } else if (std::holds_alternative<core::Released>(event)) {
+    Decide(grpc::Status::OK, StreamClose::kFinished);
+  }
+  waiting_.push_back({std::move(event), shard::BootNow()});
+}
+
+bool HoldCall::TakeNext() {
+  if (waiting_.empty()) return false;
+  writing_now_ = std::move(waiting_.front());
+  waiting_.pop_front();
+  return true;
+}
+
+grpc::ByteBuffer HoldCall::Render() {
+  const core::Duration age = shard::BootNow() - writing_now_.since;
+  const auto aged = [&](auto event) {
+    event.valid_for = contract::PromiseOnTheWay(event.valid_for, age, frontend_.limits.validity, ttl_);
+    return event;
+  };
+  v1::HoldResponse response;
+  struct {
+    v1::HoldResponse& out;
+    const decltype(aged)& now;
+    void operator()(const core::Queued& event) const { *out.mutable_queued() = contract::QueuedOf(event); }
+    void operator()(const core::Granted& event) const { contract::Fill(now(event), {}, out.mutable_granted()); }
+    void operator()(const core::Renewed& event) const { *out.mutable_renewed() = contract::RenewedOf(now(event)); }
+    void operator()(const core::AtRisk& event) const { *out.mutable_at_risk() = contract::AtRiskOf(now(event)); }
+    void operator()(const core::Lost& event) const { *out.mutable_lost() = contract::LostOf(event); }
+    void operator()(const core::Released& event) const { contract::Fill(event, out.mutable_released()); }
+    void operator()(const core::Draining& event) const { *out.mutable_draining() = contract::DrainingOf(event); }
+    // No others reach the outbox of a Hold.
+    void operator()(const core::Refused&) const {}
+    void operator()(const core::RenewDone&) const {}
+    void operator()(const core::Converted&) const {}
+    void operator()(const core::HeartbeatAck&) const {}
+    void operator()(const core::Changed&) const {}
+    void operator()(const core::EndStream&) const {}
+  } fill{response, aged};
+  std::visit(fill, writing_now_.event);
+  return Serialize(response);
+}
+
+}  // namespace distlock::rpc

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Hold: one lock on one stream. A core session with a single acquire; its events become HoldResponses, its end the
+// status. What a slow reader has not taken yet is conflated to the newest state, so the outbox cannot grow.
+//
+// Thread: the reactions, and OnEvents and Send on who has the shard's turn; see StreamCall for the rest.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "rpc/stream/stream_call.h"
+
+namespace distlock::rpc {
+
+class HoldCall final : public StreamCall<WriteReactor> {
+ public:
+  HoldCall(Frontend& frontend, Call arrival) : StreamCall(frontend, std::move(arrival)) {}
+
+  void OnEvents(int shard, std::vector<core::Notify> events) override;
+  void Send() override { Pump(); }
+
+ private:
+  struct Waiting {
+    core::Event event;
+    core::Instant since;
+  };
+
+  void Start() override;
+  bool TakeNext() override;
+  grpc::ByteBuffer Render() override;
+  void Clear() override { waiting_.clear(); }
+  void EndShards() override;
+  void DescribeMore(v1::SessionInfo* info) const override;
+  void Take(core::Event event);
+
+  // Guarded by mu_; name_, ttl_ and shard_ are constant once posted.
+  core::LockName name_;
+  core::Duration ttl_{};
+  std::string owner_;
+  int shard_ = -1;  // -1: not posted
+  bool granted_ = false;
+  std::deque<Waiting> waiting_;
+
+  // Owned by the writing side.
+  Waiting writing_now_;
+};
+
+}  // namespace distlock::rpc

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/stream/outbox.h"
+
+#include <utility>
+
+#include "contract/refusal.h"
+#include "contract/to_proto.h"
+
+namespace distlock::rpc {
+namespace {
+
+struct Filler {
+  const core::LockName& about;
+  v1::Event& out;
+
+  void operator()(const core::Queued& event) const { *out.mutable_queued() = contract::QueuedOf(event); }
+  void operator()(const core::Granted& event) const { contract::Fill(event, {}, out.mutable_granted()); }
+  void operator()(const core::Refused& event) const { *out.mutable_refused() = contract::RefusalOf(event, about); }
+  void operator()(const core::Released& event) const { contract::Fill(event, out.mutable_released()); }
+  void operator()(const core::HeartbeatAck& event) const { *out.mutable_heartbeat_ack() = contract::AckOf(event); }
+  void operator()(const core::Renewed& event) const { *out.mutable_renewed() = contract::RenewedOf(event); }
+  void operator()(const core::AtRisk& event) const { *out.mutable_at_risk() = contract::AtRiskOf(event); }
+  void operator()(const core::Lost& event) const { *out.mutable_lost() = contract::LostOf(event); }
+  void operator()(const core::Draining& event) const { *out.mutable_draining() = contract::DrainingOf(event); }
+  void operator()(const core::Converted& event) const { *out.mutable_converted() = contract::ConvertedOf(event); }
+  // These are never put into a session's outbox.
+  void operator()(const core::RenewDone&) const {}
+  void operator()(const core::Changed&) const {}
+  void operator()(const core::EndStream&) const {}
+};
+
+bool IsState(const core::Event& event) {
+  return std::holds_alternative<core::Renewed>(event) || std::holds_alternative<core::AtRisk>(event);
+}
+
+// What ends the lease or the acquire: news of its state before that is of no use, and its id may be used again.
+bool IsLast(const core::Event& event) {
+  return std::holds_alternative<core::Lost>(event) || std::holds_alternative<core::Refused>(event) ||
+         std::holds_alternative<core::Released>(event);
+}
+
+}  // namespace
+
+void Outbox::Drop(uint64_t number) {
+  if (number < first_) return;  // taken already
+  slots_[number - first_].reset();
+  --live_;
+}
+
+bool Outbox::Push(Outgoing out) {
+  const bool own = out.made != nullptr;
+  const bool is_ack = !own && std::holds_alternative<core::HeartbeatAck>(out.event);
+  const bool is_state = !own && IsState(out.event);
+  if (is_ack && ack_ != kNone) Drop(std::exchange(ack_, kNone));
+  if (is_state || (!own && IsLast(out.event))) {
+    if (const auto at = state_.find(out.id); at != state_.end()) {
+      Drop(at->second);
+      state_.erase(at);
+    }
+  }
+  // Slots too: conflated ones take memory until the front has passed them.
+  if (live_ >= max_events_ || slots_.size() >= 2 * max_events_) return false;
+  const uint64_t number = first_ + slots_.size();
+  if (is_ack) ack_ = number;
+  if (is_state) state_.emplace(out.id, number);
+  slots_.emplace_back(std::move(out));
+  ++live_;
+  return true;
+}
+
+void Outbox::Clear() {
+  first_ += slots_.size();
+  slots_.clear();
+  state_.clear();
+  live_ = 0;
+  ack_ = kNone;
+}
+
+void Outbox::Take(size_t max, std::deque<Outgoing>& batch) {
+  for (size_t taken = 0; taken < max && !slots_.empty();) {
+    Slot slot = std::move(slots_.front());
+    slots_.pop_front();
+    ++first_;
+    if (!slot) continue;
+    if (slot->made == nullptr && IsState(slot->event)) state_.erase(slot->id);
+    batch.push_back(*std::move(slot));
+    --live_;
+    ++taken;
+  }
+  if (ack_ != kNone && ack_ < first_) ack_ = kNone;
+}
+
+void Pack(std::deque<Outgoing>& batch, v1::SessionResponse* response) {
+  size_t bytes = 0;
+  while (!batch.empty() && bytes < kFullMessageBytes &&
+         static_cast<size_t>(response->events_size()) < kMaxEventsPerMessage) {
+    Outgoing& out = batch.front();
+    v1::Event* event = response->add_events();
+    if (out.made != nullptr) {
+      event->Swap(out.made.get());
+    } else {
+      std::visit(Filler{out.about, *event}, out.event);
+    }
+    event->set_id(out.id);
+    bytes += event->ByteSizeLong();
+    batch.pop_front();
+  }
+}
+
+}  // namespace distlock::rpc

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What waits to be written to one session, in order and bounded. While a write is in flight, news of the same lease
+// (AtRisk, Renewed) and heartbeat acks conflate to the newest. Events stay the core's own until they are packed, so the
+// shard's turn spends no time on messages.
+//
+// Not thread-safe: the session's mutex guards it. A Batch belongs to whoever took it.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "core/messages.h"
+#include "distlock/v1/lock_service.pb.h"
+
+namespace distlock::rpc {
+
+// One message holds at most so many events, and no event is added once it has so many bytes. Both are far below the 4 MiB
+// that gRPC clients accept by default.
+inline constexpr size_t kMaxEventsPerMessage = 1000;
+inline constexpr size_t kFullMessageBytes = 512 * 1024;
+// What one of Limits::outbox_messages counts for.
+inline constexpr size_t kOutboxEventsPerMessage = 100;
+
+struct Outgoing {
+  core::RequestId id = 0;
+  core::Event event;
+  core::LockName about;             // of a Refused, which does not name its lock
+  std::unique_ptr<v1::Event> made;  // instead of `event`: this room's own answers
+};
+
+class Outbox {
+ public:
+  explicit Outbox(size_t max_events) : max_events_(max_events) {}
+
+  // False: it is full, and `out` was not added.
+  [[nodiscard]] bool Push(Outgoing out);
+
+  bool empty() const { return live_ == 0; }
+  size_t size() const { return live_; }
+  void Clear();
+
+  // Moves up to `max` events from the front to the end of `batch`.
+  void Take(size_t max, std::deque<Outgoing>& batch);
+
+ private:
+  // Conflated away: keeps the places of those behind it.
+  using Slot = std::optional<Outgoing>;
+
+  const size_t max_events_;
+  std::deque<Slot> slots_;
+  size_t live_ = 0;
+  uint64_t first_ = 0;  // number of the slot in front; numbers are never reused
+  uint64_t ack_ = kNone;
+  absl::flat_hash_map<core::RequestId, uint64_t> state_;  // acquire -> slot of its AtRisk or Renewed
+
+  static constexpr uint64_t kNone = ~uint64_t{0};
+  void Drop(uint64_t number);
+};
+
+// Packs from the front of `batch` into an empty message, until it is full by events or bytes. What remains stays in `batch`.
+void Pack(std::deque<Outgoing>& batch, v1::SessionResponse* response);
+
+}  // namespace distlock::rpc

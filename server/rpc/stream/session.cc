@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SessionCall: reading and routing. What a command asks for is found in session_check.cc, what goes out in session_events.cc.
+#include "rpc/stream/session.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "contract/error_details.h"
+#include "contract/refusal.h"
+#include "contract/to_proto.h"
+#include "contract/validate.h"
+#include "rpc/engine/status.h"
+#include "rpc/engine/wire.h"
+
+namespace distlock::rpc {
+
+using core::RefusalReason;
+
+SessionCall::SessionCall(Frontend& frontend, Call arrival)
+    : StreamCall(frontend, std::move(arrival)),
+      rate_(frontend.limits.requests_per_second),
+      outbox_(frontend.limits.outbox_messages * kOutboxEventsPerMessage),
+      batches_(frontend.shards.size()) {}
+
+void SessionCall::Start() {
+  const gpr_timespec timeout = gpr_time_from_nanos(frontend_.limits.open_timeout.count(), GPR_TIMESPAN);
+  open_timeout_.Set(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), timeout), [weak = weak_from_this()](bool passed) {
+    const auto self = passed ? std::static_pointer_cast<SessionCall>(weak.lock()) : nullptr;
+    if (self != nullptr) self->OnOpenTimeout();
+  });
+  StartRead(&in_);
+}
+
+void SessionCall::OnOpenTimeout() {
+  {
+    std::lock_guard lock(mu_);
+    if (ended() || open_on_ != 0) return;
+    const auto seconds = std::chrono::duration<double>(frontend_.limits.open_timeout).count();
+    const std::string problem =
+        absl::StrCat("no Open has come for ", seconds, " s; it must be a session's first command");
+    const v1::Refusal refusal = contract::MakeRefusal(RefusalReason::kInvalidArgument, problem);
+    Decide(ToStatus(contract::ErrorOf(refusal)), StreamClose::kProtocol);
+    if (frontend_.observer != nullptr) frontend_.observer->OnRefusedHere(RefusalReason::kInvalidArgument);
+  }
+  Pump();
+}
+
+void SessionCall::Protocol(std::string problem) {
+  Refuse(contract::MakeRefusal(RefusalReason::kInvalidArgument, std::move(problem)), StreamClose::kProtocol);
+}
+
+void SessionCall::OnReadDone(bool ok) {
+  if (!ok) {
+    // Half-closed, cut off, or ended by us. Without Goodbye it is a break.
+    bool leaving = false;
+    {
+      std::lock_guard lock(mu_);
+      leaving = leaving_;
+    }
+    if (!leaving) End(grpc::Status::OK, StreamClose::kClient, /*drop=*/false);
+    return;
+  }
+  Scratch scratch;
+  auto* request = scratch.Make<v1::SessionRequest>();
+  if (auto problem = Parse(in_, request)) return Protocol(*std::move(problem));
+  Handle(*request);
+  {
+    std::lock_guard lock(mu_);
+    if (ended()) return;
+  }
+  StartReadAfterTurn(&in_);
+}
+
+void SessionCall::Handle(const v1::SessionRequest& request) {
+  std::vector<Ready> ready;
+  ready.reserve(request.commands_size());
+  for (const v1::Command& command : request.commands()) {
+    if (!opened_ || command.has_open()) {
+      if (!Open(command)) return;
+      continue;
+    }
+    ready.push_back(Check(command));
+  }
+  std::string problem;
+  {
+    std::lock_guard lock(mu_);
+    if (ended()) return;
+    problem = Route(ready);
+  }
+  if (!problem.empty()) return Protocol(std::move(problem));
+  Deliver();
+}
+
+void SessionCall::DescribeMore(v1::SessionInfo* info) const {
+  const size_t waiting = book_.waiting();
+  info->set_client(client_);
+  info->set_leases(static_cast<uint32_t>(book_.acquires() - waiting));
+  info->set_waiters(static_cast<uint32_t>(waiting));
+}
+
+// False: the stream has been ended.
+bool SessionCall::Open(const v1::Command& command) {
+  std::string problem;
+  if (!command.has_open()) problem = "the first command of a session must be Open";
+  if (opened_) problem = "Open came twice; open another stream for another session";
+  if (problem.empty() && command.id() == 0) problem = "commands.id is 0; ids of commands start at 1";
+  if (!problem.empty()) {
+    Protocol(std::move(problem));
+    return false;
+  }
+  contract::Validator check(frontend_.limits);
+  check.Text(command.open().client(), frontend_.limits.max_owner_bytes, "open.client");
+  if (!check.ok()) {
+    Refuse(check.Refusal(), StreamClose::kProtocol);
+    return false;
+  }
+  opened_ = true;
+  bool posted = false;
+  {
+    std::lock_guard lock(mu_);
+    if (ended()) return false;
+    posted = OpenOn(0);
+    client_ = command.open().client();
+    auto event = std::make_unique<v1::Event>();
+    event->mutable_opened()->set_session_id(public_id());
+    event->mutable_opened()->set_broker_id(frontend_.broker_id);
+    *event->mutable_opened()->mutable_validity() = contract::ToProto(frontend_.limits.validity);
+    *event->mutable_opened()->mutable_heartbeat_interval() = contract::ToProto(frontend_.limits.validity / 3);
+    if (posted) Answer({.id = command.id(), .event = {}, .about = {}, .made = std::move(event)});
+  }
+  open_timeout_.Cancel();
+  if (!posted) Refuse(contract::OverloadRefusal(), StreamClose::kQuota);
+  return posted;
+}
+
+std::string SessionCall::Route(std::vector<Ready>& commands) {
+  for (Ready& command : commands) {
+    std::string problem = RouteOne(command);
+    if (!problem.empty()) {
+      FlushAll();  // what came before it was asked for properly
+      return problem;
+    }
+  }
+  FlushAll();
+  return "";
+}
+
+std::string SessionCall::RouteOne(Ready& command) {
+  if (auto* heartbeat = std::get_if<core::Heartbeat>(&command.what)) {
+    if (!leaving_) RouteHeartbeat(heartbeat->seq);
+    return "";
+  }
+  if (leaving_) return "a command came after Goodbye";
+  if (std::holds_alternative<core::Goodbye>(command.what)) {
+    leaving_ = true;
+    for (int shard = 0; shard < static_cast<int>(batches_.size()); ++shard) {
+      if ((open_on_ >> shard & 1) != 0) PostNow(shard, core::Goodbye{session_});
+    }
+    return "";
+  }
+  if (auto* cancel = std::get_if<core::Cancel>(&command.what)) {
+    if (const auto shard = book_.ShardOf(cancel->acquire)) PostNow(*shard, *cancel);
+    return "";
+  }
+  if (command.id == 0) return "commands.id is 0; ids of commands start at 1";
+  if (command.id + (command.ids - 1) < command.id) {
+    return absl::StrCat("commands.id ", command.id, " leaves no ids for ", command.ids, " locks; take a smaller one");
+  }
+  for (core::RequestId id = command.id; id - command.id < command.ids; ++id) {
+    if (!book_.Has(id)) continue;
+    return absl::StrCat("commands.id ", id, " is in use by an unanswered command or a living acquire; ",
+                        "take a new one for each command, and for each lock of acquire_all");
+  }
+  if (auto* refusal = std::get_if<v1::Refusal>(&command.what)) {
+    for (core::RequestId i = 0; i < command.ids; ++i) Refused(command.id + i, *refusal);
+  } else if (auto* acquire = std::get_if<core::Acquire>(&command.what)) {
+    RouteAcquire(std::move(*acquire));
+  } else if (auto* all = std::get_if<core::AcquireAll>(&command.what)) {
+    RouteAcquireAll(std::move(*all));
+  } else if (auto* release = std::get_if<core::Release>(&command.what)) {
+    RouteRelease(command.id, std::move(*release));
+  } else if (auto* convert = std::get_if<core::Convert>(&command.what)) {
+    RouteDowngrade(command.id, std::move(*convert));
+  }
+  return "";
+}
+
+void SessionCall::RouteAcquire(core::Acquire acquire) {
+  const size_t most = frontend_.limits.max_leases_per_session;
+  if (book_.acquires() >= most) {
+    return Refused(
+        acquire.request,
+        contract::MakeRefusal(RefusalReason::kQuotaExceeded,
+                              absl::StrCat("this session has ", most,
+                                           " leases and waiters, the most it may (--max-leases-per-session); release "
+                                           "some, or open another session")));
+  }
+  const int shard = shards_.ShardOf(acquire.name);
+  if (!OpenOn(shard)) return Refused(acquire.request, contract::OverloadRefusal());
+  book_.AddAcquire(acquire.request, acquire.name, acquire.owner, shard);
+  batches_[shard].acquires.push_back(acquire.request);
+  batches_[shard].inputs.emplace_back(std::move(acquire));
+}
+
+// All live on the shard of the first: to the store each shard is a broker of its own, so any of them can have any lock.
+void SessionCall::RouteAcquireAll(core::AcquireAll all) {
+  const size_t most = frontend_.limits.max_leases_per_session;
+  std::optional<v1::Refusal> refusal;
+  if (book_.acquires() + all.parts.size() > most) {
+    refusal =
+        contract::MakeRefusal(RefusalReason::kQuotaExceeded,
+                              absl::StrCat("this session has ", book_.acquires(), " leases and waiters and may have ",
+                                           most, " (--max-leases-per-session); release some, or open another session"));
+  }
+  const int shard = shards_.ShardOf(all.parts.front().name);
+  if (!refusal && !OpenOn(shard)) refusal = contract::OverloadRefusal();
+  if (refusal) {
+    for (const core::Acquire& part : all.parts) Refused(part.request, *refusal);
+    return;
+  }
+  for (const core::Acquire& part : all.parts) {
+    book_.AddAcquire(part.request, part.name, part.owner, shard);
+    batches_[shard].acquires.push_back(part.request);
+  }
+  batches_[shard].inputs.emplace_back(std::move(all));
+}
+
+// They wait for the store while it is down; a client that goes on sending them is not waiting for answers.
+std::optional<v1::Refusal> SessionCall::TooManyUnanswered() const {
+  const size_t unanswered = book_.size() - book_.acquires();
+  if (unanswered < frontend_.limits.max_leases_per_session) return std::nullopt;
+  return contract::MakeRefusal(RefusalReason::kQuotaExceeded,
+                               absl::StrCat(unanswered, " releases of this session are unanswered; wait for them"),
+                               std::chrono::seconds(1));
+}
+
+void SessionCall::RouteRelease(core::RequestId id, core::Release release) {
+  if (auto refusal = TooManyUnanswered()) return Refused(id, *std::move(refusal));
+  if (release.acquire == 0) {
+    const core::RequestId acquire = book_.AcquireOf(release.owner);
+    const int shard = book_.ShardOf(acquire).value_or(shards_.ShardOf(release.name));
+    if (!OpenOn(shard)) return Refused(id, contract::OverloadRefusal());
+    book_.AddRelease(id, acquire, shard);
+    return PostNow(shard, std::move(release));
+  }
+  const auto shard = book_.ShardOf(release.acquire);
+  if (!shard) {
+    if (frontend_.observer != nullptr) frontend_.observer->OnReleasedNothing();
+    return Answer({.id = id,
+                   .event = core::Released{.outcome = core::ReleaseOutcome::kAlreadyGone, .name = {}},
+                   .about = {},
+                   .made = nullptr});
+  }
+  // Whoever gives back what was not granted yet does not want it any more.
+  if (book_.IsWaiting(release.acquire)) PostNow(*shard, core::Cancel{session_, release.acquire});
+  book_.AddRelease(id, release.acquire, *shard);
+  PostNow(*shard, std::move(release));
+}
+
+void SessionCall::RouteDowngrade(core::RequestId id, core::Convert convert) {
+  if (auto refusal = TooManyUnanswered()) return Refused(id, *std::move(refusal));
+  const auto known = book_.ShardOf(convert.acquire != 0 ? convert.acquire : book_.AcquireOf(convert.owner));
+  const auto shard = convert.acquire == 0 && !known ? shards_.ShardOf(convert.name) : known;
+  if (!shard) {
+    return Refused(
+        id, contract::MakeRefusal(RefusalReason::kNotHolder, absl::StrCat("convert.acquire_id ", convert.acquire,
+                                                                          " is no lease of this session (any more)")));
+  }
+  if (!OpenOn(*shard)) return Refused(id, contract::OverloadRefusal());
+  book_.AddRelease(id, 0, *shard);  // its answer ends no acquire
+  PostNow(*shard, std::move(convert));
+}
+
+void SessionCall::RouteHeartbeat(uint64_t seq) {
+  heartbeats_.Sent(seq, open_on_);
+  for (int shard = 0; shard < static_cast<int>(batches_.size()); ++shard) {
+    if ((open_on_ >> shard & 1) != 0) batches_[shard].inputs.emplace_back(core::Heartbeat{session_, seq});
+  }
+}
+
+bool SessionCall::OpenOn(int shard) {
+  if ((open_on_ >> shard & 1) != 0) return true;
+  core::OpenSession open{.session = session_, .kind = core::SessionKind::kSession};
+  if (!shards_.TryPost(shard, open, session_, shared_from_this())) return false;
+  open_on_ |= uint64_t{1} << shard;
+  for (const uint64_t seq : heartbeats_.Joined(shard)) {
+    batches_[shard].inputs.emplace_back(core::Heartbeat{session_, seq});
+  }
+  return true;
+}
+
+void SessionCall::Flush(int shard) {
+  Batch batch = std::exchange(batches_[shard], {});
+  if (batch.inputs.empty() || shards_.TryPost(shard, std::move(batch.inputs))) return;
+  for (const core::RequestId id : batch.acquires) {
+    book_.Forget(id);
+    Refused(id, contract::OverloadRefusal());
+  }
+}
+
+void SessionCall::FlushAll() {
+  for (int shard = 0; shard < static_cast<int>(batches_.size()); ++shard) Flush(shard);
+}
+
+void SessionCall::PostNow(int shard, core::Input input) {
+  Flush(shard);
+  shards_.Post(shard, std::move(input));
+}
+
+}  // namespace distlock::rpc

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Session: many locks on one stream. Commands are checked, routed to the shards their locks live on, and posted in one
+// batch per shard and message; events are packed, as many as have gathered, into one message per write.
+//
+// The session is opened on shard 0 by Open, on every other shard when its first lock is asked for.
+// What breaks the protocol (no Open first or in time, id 0, an id in use, bytes that are no message) ends the stream: it could not
+// be answered by an event. Everything else that is wrong is refused under the command's id.
+//
+// Thread: the reactions, one at a time; OnEvents and Send on who has a shard's turn; see StreamCall for the rest.
+#pragma once
+
+#include <grpcpp/alarm.h>
+
+#include <deque>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "rpc/stream/command_book.h"
+#include "rpc/stream/heartbeats.h"
+#include "rpc/stream/outbox.h"
+#include "rpc/stream/rate_limit.h"
+#include "rpc/stream/stream_call.h"
+
+namespace distlock::rpc {
+
+class SessionCall final : public StreamCall<BidiReactor> {
+ public:
+  SessionCall(Frontend& frontend, Call arrival);
+
+  void OnReadDone(bool ok) override;
+  void OnEvents(int shard, std::vector<core::Notify> events) override;
+  void Send() override { Deliver(); }
+  bool MayHoldMany() const override { return true; }
+
+ private:
+  // One command, checked and converted, not yet routed.
+  struct Ready {
+    core::RequestId id = 0;
+    core::RequestId ids = 1;  // from `id` on, that are answered alike when it is refused
+    std::variant<core::Acquire, core::AcquireAll, core::Release, core::Convert, core::Cancel, core::Heartbeat,
+                 core::Goodbye, v1::Refusal>
+        what;
+  };
+  // Acquires and heartbeats for one shard, posted together.
+  struct Batch {
+    std::vector<core::Input> inputs;
+    std::vector<core::RequestId> acquires;
+  };
+
+  void Start() override;
+  bool TakeNext() override;
+  grpc::ByteBuffer Render() override;
+  void Clear() override;
+  void EndShards() override;
+  void DescribeMore(v1::SessionInfo* info) const override;
+
+  // Reading side: by the one read reaction.
+  void Protocol(std::string problem);
+  void Handle(const v1::SessionRequest& request);
+  bool Open(const v1::Command& command);
+  void OnOpenTimeout();
+  Ready Check(const v1::Command& command);
+  Ready CheckAcquire(const v1::Command& command);
+  Ready CheckAcquireAll(const v1::Command& command);
+  std::optional<v1::Refusal> TurnedAway();
+  std::optional<v1::Refusal> TooManyUnanswered() const;
+  Ready CheckRelease(const v1::Command& command);
+  Ready CheckDowngrade(const v1::Command& command);
+
+  // Under mu_. The first two return what broke the protocol, "" when nothing did.
+  std::string Route(std::vector<Ready>& commands);
+  std::string RouteOne(Ready& command);
+  void RouteAcquire(core::Acquire acquire);
+  void RouteAcquireAll(core::AcquireAll all);
+  void RouteRelease(core::RequestId id, core::Release release);
+  void RouteDowngrade(core::RequestId id, core::Convert convert);
+  void RouteHeartbeat(uint64_t seq);
+  bool OpenOn(int shard);
+  void Flush(int shard);
+  void FlushAll();
+  // In the order of the commands: what waits for the shard goes first.
+  void PostNow(int shard, core::Input input);
+  void Answer(Outgoing out);  // the caller delivers
+  void Refused(core::RequestId id, v1::Refusal refusal);
+  void Take(int shard, core::Notify notify);
+  void TakeEnd(int shard, core::StreamEnd why);
+
+  // Without mu_. Pumps, or ends a stream whose client does not read.
+  void Deliver();
+
+  // Reading side.
+  grpc::ByteBuffer in_;
+  bool opened_ = false;
+  grpc::Alarm open_timeout_;  // until Open has come
+  RateLimit rate_;
+
+  // Guarded by mu_.
+  std::string client_;  // Open.client
+  CommandBook book_;
+  Heartbeats heartbeats_;
+  Outbox outbox_;
+  std::vector<Batch> batches_;  // one per shard
+  uint64_t open_on_ = 0;        // bit i: shard i knows this session
+  uint64_t said_goodbye_ = 0;   // bit i: shard i has given everything back
+  bool leaving_ = false;        // Goodbye came
+  bool overflow_ = false;
+
+  // Owned by the writing side.
+  std::deque<Outgoing> batch_out_;
+};
+
+}  // namespace distlock::rpc

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SessionCall: what goes out.
+#include <utility>
+
+#include "contract/error_details.h"
+#include "contract/refusal.h"
+#include "contract/to_proto.h"
+#include "rpc/engine/status.h"
+#include "rpc/engine/wire.h"
+#include "rpc/stream/session.h"
+
+namespace distlock::rpc {
+namespace {
+
+grpc::Status OverflowStatus() {
+  return ToStatus(contract::ErrorOf(
+      contract::MakeRefusal(core::RefusalReason::kQuotaExceeded,
+                            "the client does not read its session: too many events wait for it (--outbox-messages); "
+                            "its leases are given up")));
+}
+
+}  // namespace
+
+void SessionCall::EndShards() {
+  for (int shard = 0; shard < static_cast<int>(batches_.size()); ++shard) {
+    if ((open_on_ >> shard & 1) != 0) shards_.Post(shard, core::StreamEnded{session_});
+  }
+}
+
+void SessionCall::OnEvents(int shard, std::vector<core::Notify> events) {
+  {
+    std::lock_guard lock(mu_);
+    for (core::Notify& notify : events) {
+      if (ended()) break;
+      Take(shard, std::move(notify));
+    }
+  }
+}
+
+void SessionCall::Deliver() {
+  bool overflow = false;
+  {
+    std::lock_guard lock(mu_);
+    overflow = overflow_ && !ended();
+  }
+  if (overflow) return End(OverflowStatus(), StreamClose::kOverflow, /*drop=*/true);
+  Pump();
+}
+
+void SessionCall::Take(int shard, core::Notify notify) {
+  if (const auto* end = std::get_if<core::EndStream>(&notify.event)) return TakeEnd(shard, end->why);
+  if (auto* ack = std::get_if<core::HeartbeatAck>(&notify.event)) {
+    auto joined = heartbeats_.Answered(shard, std::move(*ack));
+    if (joined) Answer({.id = 0, .event = *std::move(joined), .about = {}, .made = nullptr});
+    return;
+  }
+  // Each shard drains; the client is told once.
+  if (std::holds_alternative<core::Draining>(notify.event) && shard != 0) return;
+  const auto* queued = std::get_if<core::Queued>(&notify.event);
+  if (queued != nullptr && frontend_.observer != nullptr) frontend_.observer->OnQueued(queued->position);
+  if (const auto* granted = std::get_if<core::Granted>(&notify.event)) {
+    heartbeats_.Granted(shard, notify.request, granted->valid_for);
+  }
+  core::LockName about = book_.OnEvent(notify.request, notify.event);
+  Answer({.id = notify.request, .event = std::move(notify.event), .about = std::move(about), .made = nullptr});
+}
+
+void SessionCall::TakeEnd(int shard, core::StreamEnd why) {
+  switch (why) {
+    case core::StreamEnd::kGoodbye:
+      said_goodbye_ |= uint64_t{1} << shard;
+      if (said_goodbye_ == open_on_) Decide(grpc::Status::OK, StreamClose::kClient);
+      return;
+    case core::StreamEnd::kLapsed:
+      return Decide(ToStatus(contract::LapsedError(frontend_.limits.validity)), StreamClose::kLapsed);
+    case core::StreamEnd::kDrained:
+      return Decide(ToStatus(contract::ErrorOf(contract::DrainingRefusal())), StreamClose::kDrained);
+  }
+}
+
+void SessionCall::Answer(Outgoing out) {
+  if (!outbox_.Push(std::move(out))) overflow_ = true;
+}
+
+void SessionCall::Refused(core::RequestId id, v1::Refusal refusal) {
+  if (frontend_.observer != nullptr) frontend_.observer->OnRefusedHere(contract::ReasonOf(refusal.reason()));
+  auto event = std::make_unique<v1::Event>();
+  event->mutable_refused()->Swap(&refusal);
+  Answer({.id = id, .event = {}, .about = {}, .made = std::move(event)});
+}
+
+void SessionCall::Clear() { outbox_.Clear(); }
+
+bool SessionCall::TakeNext() {
+  outbox_.Take(kMaxEventsPerMessage - std::min(kMaxEventsPerMessage, batch_out_.size()), batch_out_);
+  return !batch_out_.empty();
+}
+
+grpc::ByteBuffer SessionCall::Render() {
+  Scratch scratch;
+  auto* response = scratch.Make<v1::SessionResponse>();
+  Pack(batch_out_, response);
+  return Serialize(*response);
+}
+
+}  // namespace distlock::rpc

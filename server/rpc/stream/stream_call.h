@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What Hold, Session and WatchLock share: writing, ending, and outliving gRPC. Made by Serve, alive until OnDone and as
+// long as a shard still knows it as a sink; after OnDone it does nothing. `Base` is a Reactor.
+//
+// Invariants:
+//  1. One write in flight; Finish once, and only while no write is in flight.
+//  2. mu_ is never held across StartWrite, Finish or a cancellation: gRPC may call back from inside them.
+//  3. The shards learn of the end (StreamEnded, once) when it is decided, not when a write completes: a client that
+//  does
+//     not read pins no lease. Inputs are posted under mu_ while `ended()` is false, so none follows StreamEnded.
+#pragma once
+
+#include <grpc/grpc.h>
+#include <grpcpp/support/byte_buffer.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "contract/error_details.h"
+#include "contract/refusal.h"
+#include "contract/to_proto.h"
+#include "rpc/engine/reactor.h"
+#include "rpc/engine/status.h"
+#include "rpc/frontend.h"
+#include "shard/sink.h"
+
+namespace distlock::rpc {
+
+template <typename Base>
+class StreamCall : public Base,
+                   public shard::Sink,
+                   public OpenStream,
+                   public std::enable_shared_from_this<StreamCall<Base>> {
+ public:
+  using typename Base::Call;
+
+  template <typename Derived>
+  static void Serve(Frontend& frontend, Call arrival) {
+    auto call = std::make_shared<Derived>(frontend, std::move(arrival));
+    call->self_ = call;
+    Admit(*call);
+  }
+
+  v1::SessionInfo Describe() final {
+    v1::SessionInfo info;
+    info.set_session_id(public_id());
+    info.set_peer(peer_);
+    *info.mutable_since() = contract::ToProto(since_);
+    std::lock_guard lock(mu_);
+    DescribeMore(&info);
+    return info;
+  }
+
+  void Stop() final {
+    End(ToStatus(contract::ErrorOf(contract::DrainingRefusal())), StreamClose::kDrained, /*drop=*/false);
+  }
+
+ protected:
+  StreamCall(Frontend& frontend, Call arrival)
+      : frontend_(frontend),
+        shards_(frontend.shards),
+        session_(frontend.shards.NewSessionId()),
+        peer_(arrival->context.peer()),
+        since_{absl::ToUnixMicros(absl::Now())} {
+    this->Bind(std::move(arrival));
+  }
+
+  // Admitted and bound: read, post, or end.
+  virtual void Start() = 0;
+  // Under mu_. Moves the next message's content to the writing side; false: nothing waits.
+  virtual bool TakeNext() = 0;
+  // By the one that took it, without mu_.
+  virtual grpc::ByteBuffer Render() = 0;
+  // Under mu_. Forgets what waits to be written.
+  virtual void Clear() = 0;
+  // Under mu_. Who it is and what it has.
+  virtual void DescribeMore(v1::SessionInfo* info) const = 0;
+  // Under mu_, once. Posts StreamEnded to each shard that knows the session.
+  virtual void EndShards() = 0;
+
+  bool ended() const { return end_.has_value(); }  // under mu_
+
+  // Opened.session_id, and what ListSessions shows.
+  std::string public_id() const { return absl::StrCat(frontend_.broker_id, "-", session_); }
+
+  // Under mu_. What waits is still written; the caller pumps.
+  void Decide(grpc::Status status, StreamClose why) {
+    if (end_) return;
+    end_ = std::move(status);
+    EndShards();
+    if (frontend_.observer != nullptr) frontend_.observer->OnStreamClosed(why);
+  }
+
+  // Decides and pumps. `drop`: what waits is forgotten, and a write that may never complete is cut off.
+  void End(grpc::Status status, StreamClose why, bool drop) {
+    bool cut = false;
+    {
+      std::lock_guard lock(mu_);
+      if (end_) return;
+      cut = drop && writing_;
+      cutting_ = cut;
+      Decide(std::move(status), why);
+      if (drop) Clear();
+    }
+    if (cut) {
+      grpc_call_cancel_with_status(this->context().c_call(), static_cast<grpc_status_code>(end_->error_code()),
+                                   end_->error_message().c_str(), nullptr);
+      std::lock_guard lock(mu_);
+      cutting_ = false;
+    }
+    Pump();
+  }
+
+  void Refuse(const v1::Refusal& refusal, StreamClose why, const core::LockName& about = {}) {
+    if (frontend_.observer != nullptr) frontend_.observer->OnRefusedHere(contract::ReasonOf(refusal.reason()));
+    End(ToStatus(contract::ErrorOf(refusal, about)), why, /*drop=*/false);
+  }
+
+  // Writes what waits, or finishes. Without mu_.
+  void Pump() {
+    if (!BeginNext()) return;
+    if (!this->WriteNow(&out_)) return;
+    {
+      std::lock_guard lock(mu_);
+      writing_ = false;
+    }
+    // Not in a loop: to write a long backlog is the work of the call's own thread.
+    if (BeginNext()) this->StartWrite(&out_);
+  }
+
+  void OnWriteDone(bool ok) final {
+    {
+      std::lock_guard lock(mu_);
+      writing_ = false;
+      if (!ok) {
+        Decide(grpc::Status::CANCELLED, StreamClose::kBroken);
+        Clear();
+      }
+    }
+    Pump();
+  }
+
+  void OnCancel() final { End(grpc::Status::CANCELLED, StreamClose::kBroken, /*drop=*/true); }
+
+  void OnDone() final {
+    const auto self = std::move(self_);
+    {
+      std::lock_guard lock(mu_);
+      Decide(grpc::Status::CANCELLED, StreamClose::kBroken);
+    }
+    frontend_.admission.Leave(peer_, session_);
+  }
+
+  // Constant after construction. frontend_ may be used only before OnDone.
+  Frontend& frontend_;
+  shard::ShardSet& shards_;
+  const core::SessionId session_;
+  const std::string peer_;
+  const core::StoreTime since_;
+
+  std::mutex mu_;
+
+ private:
+  static void Admit(StreamCall& call) {
+    Admission& admission = call.frontend_.admission;
+    if (auto refusal = admission.Admit(call.peer_, call.session_, call.weak_from_this())) {
+      const bool drained = refusal->reason() == v1::REFUSAL_REASON_DRAINING;
+      return call.Refuse(*refusal, drained ? StreamClose::kDrained : StreamClose::kQuota);
+    }
+    call.Start();
+  }
+
+  // True: what waits is in out_, and the caller writes it. Else there is nothing to write now; what was to finish has.
+  bool BeginNext() {
+    bool write = false;
+    {
+      std::lock_guard lock(mu_);
+      if (writing_ || finished_ || cutting_) return false;
+      write = TakeNext();
+      if (!write && !end_) return false;
+      (write ? writing_ : finished_) = true;
+    }
+    if (write) {
+      out_ = Render();
+    } else {
+      this->Finish(*end_);
+    }
+    return write;
+  }
+
+  // Guarded by mu_.
+  bool writing_ = false;
+  bool finished_ = false;
+  bool cutting_ = false;
+  std::optional<grpc::Status> end_;  // set once, never changed: whoever saw it set may read it without mu_
+
+  // Owned by the writing side: whoever set writing_.
+  grpc::ByteBuffer out_;
+
+  std::shared_ptr<StreamCall> self_;
+};
+
+}  // namespace distlock::rpc

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "contract/refusal.h"
+
+#include <gmock/gmock.h>
+
+#include <map>
+
+#include "absl/status/status.h"
+#include "contract/details.h"
+#include "contract/error_details.h"
+#include "contract/ids.h"
+
+namespace distlock::contract {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+const core::LockName kName = core::LockName::Encode("ns", "key");
+
+core::HolderView Holder(const std::string& owner) {
+  v1::Holder facts;
+  facts.set_owner(owner);
+  return {.owner = {7},
+          .token = 5,
+          .since = {1'000'000},
+          .ttl = seconds(15),
+          .time_left = milliseconds(2500),
+          .info = facts.SerializeAsString()};
+}
+
+struct Row {
+  core::RefusalReason reason;
+  const char* name;
+  absl::StatusCode code;
+  const char* says;
+};
+
+TEST(Refusals, EachReasonHasItsCodeAndNextStep) {
+  using core::RefusalReason;
+  const std::vector<Row> table = {
+      {RefusalReason::kLockHeld, "LOCK_HELD", absl::StatusCode::kAborted, "retry later, or set max_wait"},
+      {RefusalReason::kWaitTimeout, "WAIT_TIMEOUT", absl::StatusCode::kAborted, "wait longer, or ask its holder"},
+      {RefusalReason::kLeaseLost, "LEASE_LOST", absl::StatusCode::kAborted, "was lost"},
+      {RefusalReason::kNotHolder, "NOT_HOLDER", absl::StatusCode::kFailedPrecondition, "acquire again"},
+      {RefusalReason::kForeignKey, "FOREIGN_KEY", absl::StatusCode::kFailedPrecondition, "--key-prefix"},
+      {RefusalReason::kQuotaExceeded, "QUOTA_EXCEEDED", absl::StatusCode::kResourceExhausted, "the cause"},
+      {RefusalReason::kStoreFull, "STORE_FULL", absl::StatusCode::kResourceExhausted, "maxmemory"},
+      {RefusalReason::kStoreUnavailable, "STORE_UNAVAILABLE", absl::StatusCode::kUnavailable,
+       "retry. An acquire refused so holds nothing"},
+      {RefusalReason::kQuorumNotReached, "QUORUM_NOT_REACHED", absl::StatusCode::kUnavailable, "retry later"},
+      {RefusalReason::kDraining, "DRAINING", absl::StatusCode::kUnavailable, "ask another one"},
+      {RefusalReason::kUnauthenticated, "UNAUTHENTICATED", absl::StatusCode::kUnauthenticated, "the cause"},
+      {RefusalReason::kPermissionDenied, "PERMISSION_DENIED", absl::StatusCode::kPermissionDenied, "the cause"},
+  };
+  for (const Row& row : table) {
+    const core::Refused refused{.reason = row.reason, .cause = "the cause", .holders = {}};
+    const google::rpc::Status status = ErrorOf(RefusalOf(refused, kName), kName);
+    EXPECT_EQ(static_cast<absl::StatusCode>(status.code()), row.code) << row.name;
+    const Details details(status);
+    EXPECT_EQ(details.reason, row.name);
+    EXPECT_THAT(status.message(), HasSubstr(row.says));
+    EXPECT_EQ(details.resource.resource_name(), "ns/key");
+    EXPECT_EQ(details.retry.has_retry_delay(), row.code == absl::StatusCode::kUnavailable) << row.name;
+  }
+}
+
+TEST(Refusals, NameTheHolderAndWhenToRetry) {
+  const core::Refused refused{.reason = core::RefusalReason::kLockHeld,
+                              .retry_after = std::chrono::seconds(2),
+                              .holders = {Holder("job-7")},
+                              .queue_length = 3};
+  const v1::Refusal refusal = RefusalOf(refused, kName);
+  EXPECT_EQ(refusal.message(), "lock \"ns/key\" is held by \"job-7\" (holder " + HolderIdOf({7}) +
+                                   "), 3 waiters in the queue; retry later, or set max_wait to wait in the queue");
+  EXPECT_EQ(refusal.retry_after().seconds(), 2);
+  const Details details(ErrorOf(refusal, kName));
+  EXPECT_EQ(details.facts.at("queue_length"), "3");
+  EXPECT_EQ(details.facts.at("fencing_token"), "5");
+  EXPECT_EQ(details.resource.owner(), "job-7");
+}
+
+TEST(Refusals, NameOneOfManyHoldersAndShowAll) {
+  const core::Refused refused{.reason = core::RefusalReason::kLockHeld, .holders = {Holder("job-7"), Holder("job-8")}};
+  const v1::Refusal refusal = RefusalOf(refused, kName);
+  EXPECT_THAT(refusal.message(), testing::HasSubstr("and 1 more"));
+  EXPECT_EQ(refusal.holders_size(), 2);
+}
+
+TEST(Refusals, ABlockedShareIsNotTheOneThatIsNamed) {
+  core::HolderView blocked = Holder("gone");
+  blocked.owner = {};
+  const core::Refused refused{.reason = core::RefusalReason::kLockHeld, .holders = {blocked, Holder("job-7")}};
+  const v1::Refusal refusal = RefusalOf(refused, kName);
+  EXPECT_THAT(refusal.message(), testing::HasSubstr("held by \"job-7\""));
+  EXPECT_EQ(Details(ErrorOf(refusal, kName)).facts.count("blocked"), 0u);
+  EXPECT_EQ(refusal.holders_size(), 2);
+}
+
+TEST(Refusals, HostileTextStaysOneShortLine) {
+  const auto name = core::LockName::Encode("ns", std::string(500, '\n'));
+  const core::Refused refused{.reason = core::RefusalReason::kLockHeld, .holders = {Holder(std::string(250, '\x07'))}};
+  const std::string message = RefusalOf(refused, name).message();
+  EXPECT_EQ(message.find('\n'), message.npos);
+  EXPECT_EQ(message.find('\x07'), message.npos);
+  EXPECT_LT(message.size(), 1024u);
+}
+
+TEST(Refusals, DetailsFitIntoTrailers) {
+  v1::Refusal refusal = MakeRefusal(core::RefusalReason::kInvalidArgument, std::string(20'000, 'm'));
+  for (int i = 0; i < 100; ++i) {
+    refusal.add_field_problems()->set_field("lock.ttl");
+    refusal.mutable_field_problems(i)->set_description(std::string(100, 'd'));
+  }
+  EXPECT_LT(ErrorOf(refusal, core::LockName::Encode("ns", std::string(512, 'k'))).ByteSizeLong(), 5000u);
+}
+
+TEST(Refusals, LostLeasesSayWhy) {
+  using core::LostReason;
+  for (const auto& [reason, name] : std::map<LostReason, std::string>{{LostReason::kExpired, "EXPIRED"},
+                                                                      {LostReason::kTaken, "TAKEN"},
+                                                                      {LostReason::kForced, "FORCED"},
+                                                                      {LostReason::kMaxHold, "MAX_HOLD"},
+                                                                      {LostReason::kDrained, "DRAINED"}}) {
+    const google::rpc::Status status = LostError({.name = kName, .reason = reason});
+    EXPECT_EQ(static_cast<absl::StatusCode>(status.code()), absl::StatusCode::kAborted);
+    EXPECT_EQ(Details(status).reason, "LEASE_LOST");
+    EXPECT_EQ(Details(status).facts.at("lost_reason"), name);
+    EXPECT_THAT(status.message(), HasSubstr("ns/key"));
+  }
+}
+
+}  // namespace
+}  // namespace distlock::contract

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "contract/to_proto.h"
+
+#include <gmock/gmock.h>
+
+#include "contract/ids.h"
+#include "contract/lease_id.h"
+#include "contract/show.h"
+
+namespace distlock::contract {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+const core::LockName kName = core::LockName::Encode("ns", "key");
+
+core::HolderView Holder(const std::string& owner) {
+  v1::Holder facts;
+  facts.set_owner(owner);
+  return {.owner = {7},
+          .token = 5,
+          .since = {1'000'000},
+          .ttl = seconds(15),
+          .time_left = milliseconds(2500),
+          .info = facts.SerializeAsString()};
+}
+
+TEST(ToProto, Durations) {
+  EXPECT_EQ(ToProto(milliseconds(1500)).seconds(), 1);
+  EXPECT_EQ(ToProto(milliseconds(1500)).nanos(), 500'000'000);
+  EXPECT_EQ(ToProto(core::Duration(-1)).nanos(), -1);
+  EXPECT_EQ(ToProto(core::StoreTime{1'795'233'428'398'271}).nanos(), 398'271'000);
+  EXPECT_EQ(Show(core::Duration(1'499'600'000)), "1.5s");
+}
+
+TEST(ToProto, ABlockedLockHasNoHolder) {
+  core::HolderView view = Holder("gone");
+  view.owner = {};
+  const v1::Holder holder = HolderOf(view);
+  EXPECT_TRUE(holder.blocked());
+  EXPECT_EQ(holder.holder_id(), "");
+  EXPECT_EQ(holder.time_left().nanos(), 500'000'000);
+}
+
+TEST(ToProto, MaxHoldOfADetachedLeaseIsInItsId) {
+  const core::Granted granted{.name = kName, .owner = {7}, .token = 5, .since = {1'000'000}, .ttl = seconds(15)};
+  EXPECT_EQ(DecodeLeaseId(GrantOf(granted, seconds(60)).lease_id())->hold_until.us, 61'000'000);
+  EXPECT_EQ(DecodeLeaseId(GrantOf(granted, {}).lease_id())->hold_until.us, 0);
+}
+
+TEST(ToProto, NamesFromTheStoreNeedNotBeUtf8) {
+  core::LockView view{.name = core::LockName::Encode("n", "k\xff"), .waiters = {}};
+  view.waiters.push_back({.owner = {9}, .broker_id = "b", .info = "\xff\xff"});
+  const v1::Lock lock = LockOf(view);
+  EXPECT_EQ(lock.key(), "k?");
+  v1::Lock read;
+  EXPECT_TRUE(read.ParseFromString(lock.SerializeAsString()));
+  EXPECT_EQ(read.waiters(0).waiter_id(), HolderIdOf({9}));
+}
+
+}  // namespace
+}  // namespace distlock::contract

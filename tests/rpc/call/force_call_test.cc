@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Convert and ForceRelease as calls: what is checked here, what reaches the core, what is answered.
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "contract/holder_info.h"
+#include "contract/ids.h"
+#include "rpc/test_broker.h"
+
+namespace distlock::rpc {
+namespace {
+
+class Log final : public CallObserver {
+ public:
+  void OnStreamClosed(StreamClose) override {}
+  void OnRefusedHere(core::RefusalReason) override {}
+  void OnQueued(uint32_t) override {}
+  void OnReleasedNothing() override {}
+  void OnForceRelease(const ForcedRelease& forced) override {
+    std::lock_guard lock(mu_);
+    lines_.push_back(forced);
+  }
+  std::vector<ForcedRelease> lines() {
+    std::lock_guard lock(mu_);
+    return lines_;
+  }
+
+ private:
+  std::mutex mu_;
+  std::vector<ForcedRelease> lines_;
+};
+
+grpc::Status Convert(TestBroker& broker, const std::string& lease_id, v1::LockMode mode) {
+  grpc::ClientContext context;
+  v1::ConvertRequest request;
+  request.set_lease_id(lease_id);
+  request.set_mode(mode);
+  v1::ConvertResponse response;
+  return broker.locks().Convert(&context, request, &response);
+}
+
+std::pair<grpc::Status, uint32_t> Force(TestBroker& broker, const std::string& key, const std::string& holder_id = "",
+                                        const std::string& reason = "why") {
+  grpc::ClientContext context;
+  v1::ForceReleaseRequest request;
+  request.set_key(key);
+  request.set_holder_id(holder_id);
+  request.set_reason(reason);
+  v1::ForceReleaseResponse response;
+  const grpc::Status status = broker.admin().ForceRelease(&context, request, &response);
+  return {status, response.released()};
+}
+
+v1::LockMode ModeShown(TestBroker& broker, const std::string& key) {
+  grpc::ClientContext context;
+  v1::GetLockRequest request;
+  request.set_key(key);
+  v1::GetLockResponse response;
+  EXPECT_TRUE(broker.locks().GetLock(&context, request, &response).ok());
+  return response.lock().holders_size() == 1 ? response.lock().holders(0).mode() : v1::LOCK_MODE_UNSPECIFIED;
+}
+
+TEST(Convert, MakesADetachedLeaseSharedAndShowsIt) {
+  TestBroker broker;
+  const v1::Grant grant = broker.Take("a");
+  EXPECT_EQ(ModeShown(broker, "a"), v1::LOCK_MODE_EXCLUSIVE);
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(Convert(broker, grant.lease_id(), v1::LOCK_MODE_SHARED).ok());
+  EXPECT_EQ(ModeShown(broker, "a"), v1::LOCK_MODE_SHARED);
+}
+
+TEST(Convert, TheOtherWayIsRefusedWithTheReason) {
+  TestBroker broker;
+  const v1::Grant grant = broker.Take("a");
+  for (const auto mode : {v1::LOCK_MODE_EXCLUSIVE, v1::LOCK_MODE_PERMIT}) {
+    const grpc::Status status = Convert(broker, grant.lease_id(), mode);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+    EXPECT_EQ(Details(status).reason, "NOT_SUPPORTED");
+  }
+  EXPECT_THAT(Convert(broker, grant.lease_id(), v1::LOCK_MODE_EXCLUSIVE).error_message(),
+              testing::HasSubstr("release it, acquire EXCLUSIVE"));
+  EXPECT_THAT(Details(Convert(broker, "x", v1::LOCK_MODE_UNSPECIFIED)).fields,
+              testing::ElementsAre("lease_id", "mode"));
+}
+
+TEST(Convert, WhatIsGoneIsNotHeld) {
+  TestBroker broker;
+  const v1::Grant grant = broker.Take("a");
+  grpc::ClientContext context;
+  v1::ReleaseRequest request;
+  request.set_lease_id(grant.lease_id());
+  v1::ReleaseResponse response;
+  ASSERT_TRUE(broker.locks().Release(&context, request, &response).ok());
+  EXPECT_EQ(Details(Convert(broker, grant.lease_id(), v1::LOCK_MODE_SHARED)).reason, "NOT_HOLDER");
+}
+
+TEST(Convert, OnASession) {
+  TestBroker broker({.shards = 3});
+  TestSession session(broker.locks());
+  session.Open().Acquire(2, "a").Send();
+  session.Next();
+  const v1::Event granted = session.Next();
+  ASSERT_TRUE(granted.has_granted());
+  auto* convert = session.Add(3).mutable_convert();
+  convert->set_acquire_id(2);
+  convert->set_mode(v1::LOCK_MODE_SHARED);
+  session.Send();
+  const v1::Event converted = session.Next();
+  EXPECT_EQ(converted.id(), 3u);
+  EXPECT_EQ(converted.converted().mode(), v1::LOCK_MODE_SHARED);
+  EXPECT_EQ(converted.converted().lease().fencing_token(), granted.granted().fencing_token());
+
+  convert = session.Add(3).mutable_convert();  // the id is free again
+  convert->set_lease_id(granted.granted().lease_id());
+  convert->set_mode(v1::LOCK_MODE_SHARED);
+  session.Send();
+  EXPECT_TRUE(session.Next().has_converted());
+  convert = session.Add(4).mutable_convert();
+  convert->set_acquire_id(99);
+  convert->set_mode(v1::LOCK_MODE_SHARED);
+  session.Send();
+  EXPECT_EQ(session.Next().refused().reason(), v1::REFUSAL_REASON_NOT_HOLDER);
+  convert = session.Add(5).mutable_convert();
+  convert->set_acquire_id(2);
+  convert->set_mode(v1::LOCK_MODE_EXCLUSIVE);
+  session.Send();
+  EXPECT_EQ(session.Next().refused().reason(), v1::REFUSAL_REASON_NOT_SUPPORTED);
+  session.Release(6, 2).Send();
+  EXPECT_EQ(session.Next().released().outcome(), v1::RELEASE_OUTCOME_RELEASED);
+}
+
+TEST(ForceRelease, TakesADetachedLockAndWritesItDown) {
+  Log log;
+  TestOptions options;
+  options.server.observer = &log;
+  TestBroker broker(options);
+  EXPECT_EQ(Force(broker, "a").second, 0u);
+  const v1::Grant grant = broker.Take("a");
+  EXPECT_EQ(Force(broker, "a", "0000000000000000").second, 0u);
+  EXPECT_TRUE(broker.IsHeld("a"));
+  EXPECT_EQ(Force(broker, "a", grant.holder_id(), "host is gone").second, 1u);
+  EXPECT_FALSE(broker.IsHeld("a"));
+  const auto lines = log.lines();
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[2].holders, grant.holder_id());
+  EXPECT_EQ(lines[2].reason, "host is gone");
+  EXPECT_EQ(lines[2].outcome, "released 1");
+  EXPECT_THAT(lines[2].who, testing::HasSubstr("unix:"));
+  broker.Stop();
+}
+
+TEST(ForceRelease, TellsTheHolderAndAnswersWhenItsPromiseHasPassed) {
+  TestOptions options;
+  options.core.validity = std::chrono::milliseconds(300);
+  options.server.limits.validity = options.core.validity;
+  TestBroker broker(options);
+  grpc::ClientContext context;
+  v1::HoldRequest wanted;
+  wanted.mutable_lock()->set_key("a");
+  const auto hold = broker.locks().Hold(&context, wanted);
+  v1::HoldResponse response;
+  ASSERT_TRUE(hold->Read(&response));
+  ASSERT_TRUE(response.has_granted());
+  EXPECT_EQ(Force(broker, "a").second, 1u);
+  while (hold->Read(&response) && !response.has_lost()) {
+  }
+  EXPECT_EQ(response.lost().reason(), v1::LOST_REASON_FORCED);
+  EXPECT_THAT(response.lost().message(), testing::HasSubstr("why"));
+  EXPECT_EQ(Details(hold->Finish()).facts["lost_reason"], "FORCED");
+}
+
+// It left before the store had said who holds the lock: then nobody may lose it.
+TEST(ForceRelease, ForACallerWhoHasLeftTakesNothing) {
+  Log log;
+  TestOptions options;
+  options.server.observer = &log;
+  TestBroker broker(options);
+  broker.Take("a");
+  broker.store().HoldReplies(true);
+  grpc::ClientContext context;
+  std::thread caller([&] {
+    v1::ForceReleaseRequest request;
+    request.set_key("a");
+    v1::ForceReleaseResponse response;
+    EXPECT_EQ(broker.admin().ForceRelease(&context, request, &response).error_code(), grpc::StatusCode::CANCELLED);
+  });
+  ASSERT_TRUE(broker.store().Await([](const auto& counts) { return counts.questions == 1; }));
+  context.TryCancel();
+  caller.join();
+  broker.server().Stop(std::chrono::seconds(5));  // the call is over
+  broker.store().HoldReplies(false);
+  // The second look comes after whatever the answer to the call's question has led to.
+  for (int look = 0; look < 2; ++look) {
+    std::promise<size_t> holders;
+    broker.shards().Inspect(
+        core::LockName::Encode("default", "a"), 1, std::chrono::minutes(1),
+        [&](const absl::StatusOr<store::LockView>& view) { holders.set_value(view.value().holders.size()); });
+    EXPECT_EQ(holders.get_future().get(), 1u);
+  }
+  broker.Stop();
+  ASSERT_EQ(log.lines().size(), 1u);
+  EXPECT_EQ(log.lines()[0].outcome, "not known: the caller has left, 0 confirmed");
+}
+
+TEST(ForceRelease, WithoutTheStoreNothingIsSaidToBeDone) {
+  TestOptions options;
+  options.core.store_timeout = std::chrono::milliseconds(100);
+  options.core.validity = std::chrono::milliseconds(100);
+  TestBroker broker(options);
+  broker.Take("a");
+  broker.store().LoseReplies(1'000'000);
+  const auto [status, released] = Force(broker, "a");
+  EXPECT_EQ(Details(status).reason, "STORE_UNAVAILABLE");
+  EXPECT_THAT(status.error_message(), testing::HasSubstr("0 of 1 holders are confirmed to be gone"));
+}
+
+TEST(ForceRelease, NamesEveryBadField) {
+  TestBroker broker;
+  EXPECT_THAT(Details(Force(broker, "", "x", std::string(257, 'r')).first).fields,
+              testing::UnorderedElementsAre("key", "holder_id", "reason"));
+}
+
+TEST(HolderInfo, NamesTheShardItCameThrough) {
+  const std::string id = "00000000000000fe";
+  for (const int shard : {0, 1, 3}) {
+    const std::string info = contract::MakeInfo({}, id, shard);
+    EXPECT_EQ(contract::ParseInfo(info).broker_id(), id);
+    EXPECT_EQ(contract::ChannelBrokerOf(info), contract::ShardBrokerId(id, shard));
+  }
+  EXPECT_EQ(contract::ShardBrokerId(id, 0), id);
+  EXPECT_EQ(contract::ShardBrokerId(id, 3), "0000000000000101");
+  EXPECT_EQ(contract::ParseInfo(contract::MakeInfo({}, id, 1) + contract::ModeOverride(v1::LOCK_MODE_SHARED)).mode(),
+            v1::LOCK_MODE_SHARED);
+  EXPECT_EQ(contract::ChannelBrokerOf("\xff\xff"), "");
+}
+
+}  // namespace
+}  // namespace distlock::rpc

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "contract/ids.h"
+#include "contract/lease_id.h"
+#include "rpc/test_broker.h"
+
+namespace distlock::rpc {
+namespace {
+
+using testing::HasSubstr;
+
+template <typename Response, typename Stub, typename Method, typename Request>
+std::pair<grpc::Status, Response> Call(Stub& stub, Method method, const Request& request) {
+  grpc::ClientContext context;
+  Response response;
+  grpc::Status status = (stub.*method)(&context, request, &response);
+  return {std::move(status), std::move(response)};
+}
+
+v1::AcquireRequest OneTry(const std::string& key) {
+  v1::AcquireRequest request;
+  request.mutable_lock()->set_key(key);
+  request.mutable_lock()->mutable_max_wait();
+  return request;
+}
+
+TEST(Unary, AcquireRenewReleaseTwice) {
+  TestBroker broker;
+  const v1::Grant grant = broker.Take("a");
+  EXPECT_EQ(grant.namespace_(), "default");
+  EXPECT_EQ(grant.key(), "a");
+  EXPECT_GT(grant.fencing_token(), 0u);
+  EXPECT_EQ(grant.holder_id(), contract::HolderIdOf(contract::DecodeLeaseId(grant.lease_id())->owner));
+  EXPECT_GE(grant.valid_for().seconds(), 13);
+
+  v1::RenewRequest renew;
+  renew.set_lease_id(grant.lease_id());
+  const auto [renewed, validity] = Call<v1::RenewResponse>(broker.locks(), &v1::LockService::Stub::Renew, renew);
+  ASSERT_TRUE(renewed.ok()) << renewed.error_message();
+  EXPECT_EQ(validity.ttl().seconds(), 15);
+
+  v1::ReleaseRequest release;
+  release.set_lease_id(grant.lease_id());
+  using Outcome = v1::ReleaseResponse;
+  EXPECT_EQ(Call<Outcome>(broker.locks(), &v1::LockService::Stub::Release, release).second.outcome(),
+            v1::RELEASE_OUTCOME_RELEASED);
+  EXPECT_EQ(Call<Outcome>(broker.locks(), &v1::LockService::Stub::Release, release).second.outcome(),
+            v1::RELEASE_OUTCOME_ALREADY_GONE);
+
+  const auto [gone, nothing] = Call<v1::RenewResponse>(broker.locks(), &v1::LockService::Stub::Renew, renew);
+  EXPECT_EQ(gone.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(Details(gone).reason, "NOT_HOLDER");
+  EXPECT_THAT(gone.error_message(), HasSubstr("acquire again"));
+}
+
+TEST(Unary, AHeldLockNamesItsHolder) {
+  TestBroker broker;
+  const v1::Grant grant = broker.Take("a/b");
+  const auto [status, response] =
+      Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, OneTry("a/b"));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::ABORTED);
+  const Details details(status);
+  EXPECT_EQ(details.reason, "LOCK_HELD");
+  EXPECT_EQ(details.facts.at("holder_id"), grant.holder_id());
+  EXPECT_GT(details.retry.retry_delay().seconds(), 0);
+  EXPECT_EQ(details.resource.resource_name(), "default/a/b");
+  EXPECT_EQ(details.resource.owner(), "taker");
+  EXPECT_THAT(status.error_message(), HasSubstr("\"default/a/b\" is held by \"taker\""));
+  EXPECT_THAT(status.error_message(), HasSubstr("max_wait"));
+}
+
+TEST(Unary, ARequestIdGetsTheSameGrant) {
+  TestBroker broker;
+  const v1::Grant first = broker.Take("a", "0123456789abcdef");
+  const v1::Grant again = broker.Take("a", "0123456789abcdef");
+  EXPECT_EQ(first.fencing_token(), again.fencing_token());
+  EXPECT_EQ(first.lease_id(), again.lease_id());
+}
+
+TEST(Unary, ALeaseIdIsOfOneGrantOnly) {
+  TestBroker broker;
+  v1::ReleaseRequest release;
+  release.set_lease_id(broker.Take("a", "0123456789abcdef").lease_id());
+  v1::RenewRequest renew;
+  renew.set_lease_id(release.lease_id());
+  const auto give_back = [&] {
+    return Call<v1::ReleaseResponse>(broker.locks(), &v1::LockService::Stub::Release, release).second.outcome();
+  };
+  EXPECT_EQ(give_back(), v1::RELEASE_OUTCOME_RELEASED);
+  const v1::Grant second = broker.Take("a", "0123456789abcdef");
+  EXPECT_EQ(give_back(), v1::RELEASE_OUTCOME_ALREADY_GONE) << "a late repeat";
+  EXPECT_EQ(Details(Call<v1::RenewResponse>(broker.locks(), &v1::LockService::Stub::Renew, renew).first).reason,
+            "NOT_HOLDER");
+  EXPECT_TRUE(broker.IsHeld("a"));
+  release.set_lease_id(second.lease_id());
+  EXPECT_EQ(give_back(), v1::RELEASE_OUTCOME_RELEASED);
+}
+
+TEST(Unary, BadFieldsAreNamedInTheDetails) {
+  TestBroker broker;
+  v1::AcquireRequest request;
+  request.mutable_lock()->mutable_ttl()->set_seconds(-1);
+  request.set_request_id("short");
+  const auto [status, response] = Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(Details(status).reason, "INVALID_ARGUMENT");
+  EXPECT_THAT(Details(status).fields, testing::UnorderedElementsAre("lock.key", "lock.ttl", "request_id"));
+}
+
+TEST(Unary, AMangledLeaseIdIsInvalidNotGone) {
+  TestBroker broker;
+  v1::ReleaseRequest release;
+  release.set_lease_id(broker.Take("a").lease_id() + "x");
+  const auto [status, response] = Call<v1::ReleaseResponse>(broker.locks(), &v1::LockService::Stub::Release, release);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(Details(status).fields, testing::ElementsAre("lease_id"));
+  EXPECT_TRUE(broker.IsHeld("a"));
+}
+
+TEST(Unary, TakenAgainByItsLeaseIdItIsFreedByTheFirst) {
+  TestBroker broker;
+  v1::AcquireRequest request = OneTry("a");
+  request.mutable_lock()->set_owner("me");
+  request.mutable_lock()->set_reentrant(true);
+  const auto [taken, first] = Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request);
+  ASSERT_TRUE(taken.ok()) << taken.error_message();
+  request.set_lease_id(first.grant().lease_id());
+  const auto [again, second] = Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request);
+  ASSERT_TRUE(again.ok()) << again.error_message();
+  EXPECT_EQ(second.grant().fencing_token(), first.grant().fencing_token());
+  EXPECT_EQ(second.grant().holder_id(), first.grant().holder_id());
+  EXPECT_EQ(second.grant().hold_count(), 2u);
+  EXPECT_NE(second.grant().lease_id(), first.grant().lease_id());
+  EXPECT_GT(second.grant().valid_for().seconds(), 0);
+  EXPECT_LE(second.grant().valid_for().seconds(), first.grant().valid_for().seconds());
+
+  const auto release = [&](const v1::Grant& grant) {
+    v1::ReleaseRequest out;
+    out.set_lease_id(grant.lease_id());
+    return Call<v1::ReleaseResponse>(broker.locks(), &v1::LockService::Stub::Release, out).second.outcome();
+  };
+  EXPECT_EQ(release(second.grant()), v1::RELEASE_OUTCOME_STILL_HELD);
+  EXPECT_TRUE(broker.IsHeld("a"));
+  EXPECT_EQ(release(first.grant()), v1::RELEASE_OUTCOME_RELEASED);
+  EXPECT_FALSE(broker.IsHeld("a"));
+  EXPECT_EQ(release(second.grant()), v1::RELEASE_OUTCOME_ALREADY_GONE);
+  const auto [gone, third] = Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request);
+  EXPECT_EQ(Details(gone).reason, "NOT_HOLDER");
+  EXPECT_FALSE(broker.IsHeld("a")) << "what is gone is never taken anew under an old lease";
+}
+
+TEST(Unary, TakenAgainOtherwiseThanItIsHeldItIsRefused) {
+  TestBroker broker;
+  v1::AcquireRequest request = OneTry("a");
+  request.mutable_lock()->set_mode(v1::LOCK_MODE_SHARED);
+  request.mutable_lock()->set_owner("me");
+  const auto [taken, first] = Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request);
+  request.set_lease_id(first.grant().lease_id());
+  const auto reason = [&] {
+    return Details(Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request).first).reason;
+  };
+  EXPECT_EQ(reason(), "INVALID_ARGUMENT") << "not reentrant";
+  request.mutable_lock()->set_reentrant(true);
+  EXPECT_EQ(reason(), "");
+  request.mutable_lock()->set_mode(v1::LOCK_MODE_EXCLUSIVE);
+  EXPECT_EQ(reason(), "NOT_SUPPORTED");
+  request.mutable_lock()->set_key("b");
+  EXPECT_EQ(reason(), "INVALID_ARGUMENT") << "another lock";
+}
+
+TEST(Unary, GetAndListShowHoldersWithoutSecrets) {
+  TestBroker broker;
+  const v1::Grant grant = broker.Take("a");
+  v1::GetLockRequest get;
+  get.set_key("a");
+  const auto [got, lock] = Call<v1::GetLockResponse>(broker.locks(), &v1::LockService::Stub::GetLock, get);
+  ASSERT_TRUE(got.ok());
+  ASSERT_EQ(lock.lock().holders_size(), 1);
+  EXPECT_EQ(lock.lock().holders(0).owner(), "taker");
+  EXPECT_EQ(lock.lock().holders(0).holder_id(), grant.holder_id());
+  EXPECT_EQ(lock.lock().holders(0).broker_id(), "00112233445566aa");
+  const auto owner = contract::DecodeLeaseId(grant.lease_id())->owner;
+  EXPECT_EQ(lock.SerializeAsString().find(std::string(owner.begin(), owner.end())), std::string::npos);
+
+  const auto [listed, page] =
+      Call<v1::ListLocksResponse>(broker.locks(), &v1::LockService::Stub::ListLocks, v1::ListLocksRequest());
+  ASSERT_TRUE(listed.ok());
+  ASSERT_EQ(page.locks_size(), 1);
+  EXPECT_EQ(page.locks(0).key(), "a");
+}
+
+TEST(Unary, StatusAndDrain) {
+  TestBroker broker;
+  const auto [got, status] =
+      Call<v1::GetStatusResponse>(broker.admin(), &v1::AdminService::Stub::GetStatus, v1::GetStatusRequest());
+  ASSERT_TRUE(got.ok());
+  EXPECT_EQ(status.broker_id(), "00112233445566aa");
+  EXPECT_EQ(status.listen(0), broker.address());
+  EXPECT_EQ(status.validity().seconds(), 3);
+  const auto [drained, left] =
+      Call<v1::DrainResponse>(broker.admin(), &v1::AdminService::Stub::Drain, v1::DrainRequest());
+  EXPECT_EQ(left.timeout().seconds(), 30);
+  EXPECT_EQ(broker.drains(), 1);
+  v1::DrainRequest bad;
+  bad.mutable_timeout()->set_seconds(-1);
+  const auto [refused, none] = Call<v1::DrainResponse>(broker.admin(), &v1::AdminService::Stub::Drain, bad);
+  EXPECT_EQ(Details(refused).reason, "INVALID_ARGUMENT");
+}
+
+TEST(Unary, WhileDrainingNothingNewIsTaken) {
+  TestBroker broker;
+  const v1::Grant grant = broker.Take("a");
+  broker.server().Drain();
+  const auto [status, response] =
+      Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, OneTry("b"));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(Details(status).reason, "DRAINING");
+  EXPECT_GT(Details(status).retry.retry_delay().seconds(), 0);
+  v1::ReleaseRequest release;
+  release.set_lease_id(grant.lease_id());
+  EXPECT_TRUE(Call<v1::ReleaseResponse>(broker.locks(), &v1::LockService::Stub::Release, release).first.ok());
+}
+
+// The store's answer comes when the call, and its reactor, are long gone.
+TEST(Unary, ALateReplyAfterCancelIsGivenBack) {
+  TestBroker broker;
+  broker.store().HoldReplies(true);
+  grpc::ClientContext context;
+  v1::AcquireRequest request;
+  request.mutable_lock()->set_key("a");
+  v1::AcquireResponse response;
+  grpc::Status status;
+  std::thread caller([&] { status = broker.locks().Acquire(&context, request, &response); });
+  ASSERT_TRUE(broker.store().Await([](const auto& counts) { return counts.acquires == 1; }));
+  context.TryCancel();
+  caller.join();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED);
+  ASSERT_TRUE(broker.Await([](const core::BrokerStats& stats) { return stats.discards == 1; }));
+  broker.store().HoldReplies(false);
+  ASSERT_TRUE(broker.Await([](const core::BrokerStats& stats) { return stats.discards == 0; }));
+  EXPECT_FALSE(broker.IsHeld("a"));
+}
+
+// A grant whose answer has left before the cancel came ends by its ttl; everything else is taken back.
+TEST(Unary, CancelsAtAnyMomentAreSurvived) {
+  TestBroker broker;
+  for (int i = 0; i < 300; ++i) {
+    grpc::ClientContext context;
+    const v1::AcquireRequest request = OneTry("k" + std::to_string(i));
+    v1::AcquireResponse response;
+    grpc::Status status;
+    std::thread caller([&] { status = broker.locks().Acquire(&context, request, &response); });
+    const auto until = std::chrono::steady_clock::now() + i * std::chrono::microseconds(3);
+    while (std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    context.TryCancel();
+    caller.join();
+    EXPECT_TRUE(status.ok() || status.error_code() == grpc::StatusCode::CANCELLED) << status.error_message();
+  }
+  EXPECT_TRUE(broker.Await([](const core::BrokerStats& stats) { return stats.waiters + stats.discards == 0; }));
+  broker.Take("alive");
+}
+
+TEST(Unary, AStoreThatIsAwayIsUnavailable) {
+  TestOptions options;
+  options.core.store_timeout = std::chrono::milliseconds(200);
+  TestBroker broker(options);
+  broker.Take("warm");
+  broker.store().SetUp(false);
+  const auto [status, response] =
+      Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, OneTry("a"));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(Details(status).reason, "STORE_UNAVAILABLE");
+  EXPECT_TRUE(Details(status).retry.has_retry_delay());
+}
+
+}  // namespace
+}  // namespace distlock::rpc

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/stream/outbox.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "contract/limits.h"
+#include "rpc/admission.h"
+#include "rpc/stream/command_book.h"
+#include "rpc/stream/heartbeats.h"
+#include "rpc/stream/rate_limit.h"
+
+namespace distlock::rpc {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+const core::LockName kName = core::LockName::Encode("n", "k");
+
+Outgoing Out(core::RequestId id, core::Event event) {
+  return {.id = id, .event = std::move(event), .about = {}, .made = nullptr};
+}
+core::AtRisk AtRisk(std::string cause) { return {.name = kName, .cause = std::move(cause)}; }
+core::HeartbeatAck Ack(uint64_t seq, core::Duration valid_for = seconds(3)) {
+  return {.seq = seq, .valid_for = valid_for, .limits = {}};
+}
+
+v1::SessionResponse Packed(std::deque<Outgoing>& batch) {
+  v1::SessionResponse response;
+  Pack(batch, &response);
+  return response;
+}
+
+v1::SessionResponse PackAll(Outbox& outbox) {
+  std::deque<Outgoing> batch;
+  outbox.Take(kMaxEventsPerMessage, batch);
+  return Packed(batch);
+}
+
+TEST(OutboxTest, NewsOfOneLeaseAndAcksConflate) {
+  Outbox outbox(100);
+  EXPECT_TRUE(outbox.Push(Out(0, Ack(1))));
+  EXPECT_TRUE(outbox.Push(Out(5, AtRisk("one"))));
+  EXPECT_TRUE(outbox.Push(Out(6, AtRisk("other lease"))));
+  EXPECT_TRUE(outbox.Push(Out(5, AtRisk("two"))));
+  EXPECT_TRUE(outbox.Push(Out(5, core::Renewed{.name = kName})));
+  EXPECT_TRUE(outbox.Push(Out(0, Ack(2))));
+  EXPECT_EQ(outbox.size(), 3u);
+  const v1::SessionResponse response = PackAll(outbox);
+  ASSERT_EQ(response.events_size(), 3);
+  EXPECT_EQ(response.events(0).at_risk().cause(), "other lease");
+  EXPECT_TRUE(response.events(1).has_renewed());
+  EXPECT_EQ(response.events(2).heartbeat_ack().seq(), 2u);
+  EXPECT_TRUE(outbox.empty());
+}
+
+TEST(OutboxTest, TheLastWordDropsTheStateBeforeIt) {
+  Outbox outbox(100);
+  EXPECT_TRUE(outbox.Push(Out(5, AtRisk("old"))));
+  EXPECT_TRUE(outbox.Push(Out(5, core::Lost{.name = kName})));
+  // The id lives a second life.
+  EXPECT_TRUE(outbox.Push(Out(5, core::Granted{.name = kName})));
+  EXPECT_TRUE(outbox.Push(Out(5, AtRisk("new"))));
+  const v1::SessionResponse response = PackAll(outbox);
+  ASSERT_EQ(response.events_size(), 3);
+  EXPECT_TRUE(response.events(0).has_lost());
+  EXPECT_TRUE(response.events(1).has_granted());
+  EXPECT_EQ(response.events(2).at_risk().cause(), "new");
+}
+
+TEST(OutboxTest, ConflatesAcrossTakes) {
+  Outbox outbox(100);
+  EXPECT_TRUE(outbox.Push(Out(0, Ack(1))));
+  EXPECT_TRUE(outbox.Push(Out(5, AtRisk("taken"))));
+  EXPECT_EQ(PackAll(outbox).events_size(), 2);
+  EXPECT_TRUE(outbox.Push(Out(5, AtRisk("next"))));
+  EXPECT_TRUE(outbox.Push(Out(0, Ack(2))));
+  EXPECT_EQ(PackAll(outbox).events_size(), 2);
+}
+
+TEST(OutboxTest, IsBoundedAlsoInConflatedSlots) {
+  Outbox outbox(3);
+  for (int i = 1; i <= 3; ++i) EXPECT_TRUE(outbox.Push(Out(i, core::Queued{})));
+  EXPECT_FALSE(outbox.Push(Out(9, core::Queued{})));
+  outbox.Clear();
+  EXPECT_TRUE(outbox.empty());
+  int taken = 0;
+  for (int i = 0; i < 100; ++i) taken += outbox.Push(Out(0, Ack(i)));
+  EXPECT_LE(taken, 6);
+}
+
+TEST(OutboxTest, MessagesAreBoundedByEventsAndBytes) {
+  Outbox many(10'000);
+  for (int i = 0; i < 2500; ++i) ASSERT_TRUE(many.Push(Out(i + 1, core::Queued{})));
+  std::deque<Outgoing> batch;
+  many.Take(5000, batch);
+  EXPECT_EQ(Packed(batch).events_size(), 1000);
+  EXPECT_EQ(Packed(batch).events_size(), 1000);
+  EXPECT_EQ(Packed(batch).events_size(), 500);
+
+  Outbox large(10'000);
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(large.Push(Out(i + 1, AtRisk(std::string(4096, 'x')))));
+  large.Take(1000, batch);
+  size_t messages = 0;
+  for (; !batch.empty(); ++messages) EXPECT_LT(Packed(batch).ByteSizeLong(), kFullMessageBytes + 64 * 1024);
+  EXPECT_GE(messages, 8u);
+}
+
+TEST(Heartbeats, WaitsForAllShardsAndTakesTheLeast) {
+  Heartbeats heartbeats;
+  heartbeats.Sent(1, 0b101);
+  EXPECT_FALSE(heartbeats.Answered(0, Ack(1, seconds(3))));
+  EXPECT_FALSE(heartbeats.Answered(0, Ack(1, seconds(3)))) << "the same shard twice";
+  core::HeartbeatAck last = Ack(1, seconds(2));
+  last.limits = {{7, seconds(1)}, {8, milliseconds(2500)}};
+  const auto joined = heartbeats.Answered(2, last);
+  ASSERT_TRUE(joined);
+  EXPECT_EQ(joined->valid_for, seconds(2));
+  ASSERT_EQ(joined->limits.size(), 1u);
+  EXPECT_EQ(joined->limits[0].acquire, 7u);
+  EXPECT_FALSE(heartbeats.Answered(2, last));
+}
+
+TEST(Heartbeats, AGrantBetweenTwoAnswersBecomesALimit) {
+  Heartbeats heartbeats;
+  heartbeats.Sent(1, 0b11);
+  EXPECT_FALSE(heartbeats.Answered(0, Ack(1)));
+  heartbeats.Granted(0, 42, seconds(1));
+  heartbeats.Granted(1, 43, seconds(1));  // its shard will list it, or has promised less
+  const auto joined = heartbeats.Answered(1, Ack(1));
+  ASSERT_TRUE(joined);
+  ASSERT_EQ(joined->limits.size(), 1u);
+  EXPECT_EQ(joined->limits[0].acquire, 42u);
+}
+
+TEST(Heartbeats, AShardThatJoinsIsWaitedFor) {
+  Heartbeats heartbeats;
+  EXPECT_THAT(heartbeats.Joined(0), testing::IsEmpty());
+  heartbeats.Sent(1, 0b1);
+  heartbeats.Sent(2, 0b1);
+  EXPECT_THAT(heartbeats.Joined(3), testing::ElementsAre(1, 2));
+  EXPECT_FALSE(heartbeats.Answered(0, Ack(1)));
+  EXPECT_TRUE(heartbeats.Answered(3, Ack(1)));
+  EXPECT_FALSE(heartbeats.Answered(3, Ack(2)));
+  EXPECT_TRUE(heartbeats.Answered(0, Ack(2)));
+  EXPECT_THAT(heartbeats.Joined(4), testing::ElementsAre(2)) << "so that its grants echo the present";
+  EXPECT_FALSE(heartbeats.Answered(4, Ack(2))) << "the client has that answer";
+}
+
+// A shard's full mailbox may have lost it. Who waits for it for ever gathers every grant.
+TEST(Heartbeats, OneThatAShardNeverAnswersEndsWithTheNextThatAllAnswer) {
+  Heartbeats heartbeats;
+  heartbeats.Sent(1, 0b11);
+  EXPECT_FALSE(heartbeats.Answered(0, Ack(1)));
+  heartbeats.Sent(2, 0b11);
+  EXPECT_FALSE(heartbeats.Answered(0, Ack(2)));
+  EXPECT_TRUE(heartbeats.Answered(1, Ack(2)));
+  EXPECT_THAT(heartbeats.Joined(2), testing::ElementsAre(2)) << "the one before it is not asked for again";
+  EXPECT_FALSE(heartbeats.Answered(1, Ack(1))) << "it says nothing new";
+}
+
+TEST(Heartbeats, AreBounded) {
+  Heartbeats heartbeats;
+  for (uint64_t seq = 1; seq <= 1000; ++seq) heartbeats.Sent(seq, 0b11);
+  EXPECT_EQ(heartbeats.Joined(2).size(), kMaxPendingHeartbeats);
+}
+
+TEST(CommandBookTest, FollowsIdsFromCommandToEnd) {
+  CommandBook book;
+  book.AddAcquire(2, kName, {1}, 3);
+  EXPECT_EQ(book.ShardOf(2), 3);
+  EXPECT_EQ(book.OnEvent(2, core::Granted{}), core::LockName());
+  EXPECT_EQ(book.AcquireOf({1}), 2u);
+  book.AddRelease(5, 2, 3);
+  EXPECT_FALSE(book.ShardOf(5));
+  book.OnEvent(5, core::Released{});
+  EXPECT_EQ(book.size(), 0u);
+  EXPECT_EQ(book.AcquireOf({1}), 0u);
+
+  book.AddAcquire(6, kName, {2}, 0);
+  EXPECT_EQ(book.OnEvent(6, core::Refused{}), kName);
+  EXPECT_EQ(book.acquires(), 0u);
+}
+
+TEST(CommandBookTest, AnUnconfirmedReleaseEndsItsLease) {
+  CommandBook book;
+  book.AddAcquire(2, kName, {1}, 0);
+  book.AddRelease(3, 2, 0);
+  book.OnEvent(3, core::Refused{.reason = core::RefusalReason::kNotHolder});
+  EXPECT_TRUE(book.Has(2));
+  book.AddRelease(4, 2, 0);
+  book.OnEvent(4, core::Refused{.reason = core::RefusalReason::kStoreUnavailable});
+  EXPECT_FALSE(book.Has(2));
+}
+
+TEST(RateLimitTest, OneSecondsWorthAtOnceThenTheRate) {
+  RateLimit rate(10);
+  core::Instant now{seconds(1000)};
+  int taken = 0;
+  for (int i = 0; i < 100; ++i) taken += rate.Take(now);
+  EXPECT_EQ(taken, 10);
+  EXPECT_GT(rate.Wait(), milliseconds(50));
+  EXPECT_TRUE(rate.Take(now + milliseconds(101)));
+  EXPECT_FALSE(rate.Take(now + milliseconds(102)));
+  RateLimit none(0);
+  for (int i = 0; i < 1000; ++i) EXPECT_TRUE(none.Take(now));
+}
+
+TEST(AdmissionTest, CountsByHost) {
+  EXPECT_EQ(PeerHost("ipv4:10.0.0.1:4711"), "ipv4:10.0.0.1");
+  EXPECT_EQ(PeerHost("ipv6:%5B::1%5D:4711"), "ipv6:%5B::1%5D");
+  EXPECT_EQ(PeerHost("unix:"), "unix:");
+
+  contract::Limits limits;
+  limits.max_sessions = 3;
+  limits.max_sessions_per_peer = 2;
+  Admission admission(limits);
+  EXPECT_FALSE(admission.Admit("ipv4:1.1.1.1:1", 1, {}));
+  EXPECT_FALSE(admission.Admit("ipv4:1.1.1.1:2", 2, {}));
+  EXPECT_TRUE(admission.Admit("ipv4:1.1.1.1:3", 3, {}));
+  admission.Leave("ipv4:1.1.1.1:3", 3);
+  EXPECT_FALSE(admission.Admit("ipv4:2.2.2.2:1", 4, {}));
+  EXPECT_TRUE(admission.Admit("ipv4:3.3.3.3:1", 5, {})) << "in all";
+  admission.Leave("ipv4:1.1.1.1:1", 1);
+  admission.Leave("ipv4:1.1.1.1:1", 1);
+  EXPECT_EQ(admission.streams(), 2u);
+  EXPECT_FALSE(admission.Admit("ipv4:1.1.1.1:9", 6, {}));
+  admission.Drain();
+  EXPECT_EQ(admission.Admit("ipv4:9.9.9.9:9", 7, {})->reason(), v1::REFUSAL_REASON_DRAINING);
+}
+
+}  // namespace
+}  // namespace distlock::rpc

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What one session may ask for, and how fast.
+#include <gmock/gmock.h>
+
+#include "rpc/stream/rate_limit.h"
+#include "rpc/test_broker.h"
+
+namespace distlock::rpc {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+TEST(RateLimit, WhatIsOwedHoldsUpWhatIsAskedFor) {
+  RateLimit rate(10);
+  core::Instant now(seconds(100));
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(rate.Take(now));
+  EXPECT_FALSE(rate.Take(now));
+  for (int i = 0; i < 1000; ++i) rate.Charge(now);
+  now += seconds(1);
+  EXPECT_FALSE(rate.Take(now));
+  EXPECT_EQ(std::chrono::round<milliseconds>(rate.Wait()), milliseconds(100));
+  now += milliseconds(101);
+  EXPECT_TRUE(rate.Take(now)) << "no more than a second's worth is owed";
+  RateLimit none(0);
+  none.Charge(now);
+  EXPECT_TRUE(none.Take(now));
+}
+
+TEST(SessionLimits, Leases) {
+  TestOptions options;
+  options.server.limits.max_leases_per_session = 2;
+  TestBroker broker(options);
+  TestSession session(broker.locks());
+  session.Open().Acquire(2, "a").Acquire(3, "b").Acquire(4, "c").Send();
+  std::map<uint64_t, v1::Event> by_id;
+  while (by_id.size() < 4) {
+    const v1::Event event = session.Next();
+    by_id[event.id()] = event;
+  }
+  EXPECT_EQ(by_id[4].refused().reason(), v1::REFUSAL_REASON_QUOTA_EXCEEDED);
+  EXPECT_THAT(by_id[4].refused().message(), HasSubstr("--max-leases-per-session"));
+}
+
+TEST(SessionLimits, Requests) {
+  TestOptions slow;
+  slow.server.limits.requests_per_second = 3;
+  TestBroker limited(slow);
+  TestSession hurried(limited.locks());
+  hurried.Open();
+  for (uint64_t i = 0; i < 20; ++i) hurried.Acquire(10 + i, "k" + std::to_string(i));
+  hurried.Send();
+  int refused = 0;
+  for (int answers = 0; answers < 20;) {
+    const v1::Event event = hurried.Next();
+    if (event.has_granted() || event.has_refused()) ++answers;
+    if (!event.has_refused()) continue;
+    ++refused;
+    EXPECT_EQ(event.refused().reason(), v1::REFUSAL_REASON_QUOTA_EXCEEDED);
+    EXPECT_TRUE(event.refused().has_retry_after());
+  }
+  EXPECT_GE(refused, 16);
+}
+
+TEST(SessionLimits, ReleasesCountAndAreNeverRefused) {
+  TestOptions slow;
+  slow.server.limits.requests_per_second = 5;
+  TestBroker limited(slow);
+  TestSession session(limited.locks());
+  session.Open().Acquire(2, "a").Send();
+  while (!session.Next().has_granted()) {
+  }
+  for (uint64_t id = 10; id < 40; ++id) session.Release(id, 2);
+  session.Cancel(2).Acquire(99, "b").Send();
+  int released = 0;
+  bool refused = false;
+  while (released < 30 || !refused) {
+    const v1::Event event = session.Next();
+    ASSERT_NE(event.event_case(), v1::Event::EVENT_NOT_SET);
+    if (event.has_released()) ++released;
+    if (!event.has_refused()) continue;
+    EXPECT_EQ(event.id(), 99u);
+    EXPECT_EQ(event.refused().reason(), v1::REFUSAL_REASON_QUOTA_EXCEEDED);
+    refused = true;
+  }
+  EXPECT_FALSE(limited.IsHeld("a"));
+}
+
+TEST(SessionLimits, AStreamThatNeverSendsOpenIsEnded) {
+  TestOptions options;
+  options.server.limits.open_timeout = milliseconds(1);
+  TestBroker broker(options);
+  TestSession session(broker.locks());
+  const grpc::Status status = session.Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(Details(status).reason, "INVALID_ARGUMENT");
+  EXPECT_THAT(status.error_message(), HasSubstr("no Open has come for 0.001 s"));
+}
+
+TEST(SessionLimits, AStreamThatHasSentOpenMayStay) {
+  TestOptions options;
+  options.server.limits.open_timeout = seconds(1);
+  options.core.validity = options.server.limits.validity = seconds(60);
+  TestBroker broker(options);
+  broker.Take("a");
+  TestSession session(broker.locks());
+  session.Open();
+  v1::LockSpec& spec = *session.Add(2).mutable_acquire();
+  spec.set_key("a");
+  spec.mutable_max_wait()->set_seconds(2);
+  session.Send();
+  v1::Event event;
+  while (!event.has_refused()) {
+    event = session.Next();
+    ASSERT_NE(event.event_case(), v1::Event::EVENT_NOT_SET) << "it ended";
+  }
+  EXPECT_EQ(event.refused().reason(), v1::REFUSAL_REASON_WAIT_TIMEOUT);
+}
+
+}  // namespace
+}  // namespace distlock::rpc
