@@ -4,7 +4,8 @@
 # Installs what distlock needs from Debian's own packages, on Debian 12 or 13. Idempotent; returns at once when
 # nothing is missing. Two exceptions on Debian 12, both fetched and verified through the Debian archive this machine
 # already uses: its hiredis is too old and is built from Debian 13's source package, and it has no Valkey, which the
-# tests get from its backports. The libraries of --peers come by npm, from where it is set up to look.
+# tests get from its backports. The libraries of --peers come by npm, and the format tools of --test by pip, from where
+# these are set up to look.
 set -euo pipefail
 
 usage() {
@@ -31,7 +32,7 @@ readonly LIBRARIES=(libabsl-dev libcivetweb-dev libcli11-dev libgrpc++-dev libgr
   zlib1g-dev)
 readonly RUN=(ca-certificates redis-server redis-tools)
 readonly TEST=(clang libbenchmark-dev libclang-rt-dev libgmock-dev libgtest-dev liblua5.1-0-dev librapidcheck-dev llvm
-  nlohmann-json3-dev openssl python3 python3-grpcio python3-protobuf python3-pytest)
+  nlohmann-json3-dev openssl python3 python3-grpcio python3-protobuf python3-pytest python3-venv)
 PEERS=$(dirname "${BASH_SOURCE[0]}")/../tests/bench/peers
 readonly PEERS
 
@@ -101,6 +102,14 @@ install_peer_libraries() {
   "${as_caller[@]}" npm ci --prefix "$PEERS" --ignore-scripts --no-audit --no-fund --loglevel error >&2
 }
 
+# Only files that have changed are checked with them, so a machine that cannot reach PyPI may still test.
+install_lint_tools() {
+  local as_caller=()
+  [ -z "${SUDO_USER:-}" ] || as_caller=(sudo -H -u "$SUDO_USER" --)
+  "${as_caller[@]}" "$(dirname "${BASH_SOURCE[0]}")/lint-tools.sh" >/dev/null ||
+    say "clang-format and clang-tidy cannot be installed from PyPI; the check of changed files will fail"
+}
+
 need_apt_lists() { [ -z "$(apt-cache search --names-only '^libgrpc\+\+-dev$' 2>/dev/null)" ]; }
 
 compute_missing() {
@@ -124,6 +133,7 @@ nothing_to_do() {
 missing=()
 if nothing_to_do; then
   [ "$want" != peers ] || install_peer_libraries
+  [ "$want" != test ] || install_lint_tools
   say "everything is installed"
   exit 0
 fi
@@ -286,4 +296,5 @@ if [ "$want" != run ] && ! hiredis_ok; then
 fi
 if need_valkey_backport; then install_valkey_backport; fi
 if [ "$want" = peers ]; then install_peer_libraries; fi
+if [ "$want" = test ]; then install_lint_tools; fi
 say "done$([ "$want" = run ] || printf ' (hiredis %s)' "$(pkg-config --modversion hiredis)")"

@@ -6,23 +6,24 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
   cat <<'TEXT'
-usage: tests/run.sh [--preset P | --asan | --tsan] [--filter REGEX] [--long] [--jobs N]
+usage: tests/run.sh [--all] [--preset P | --asan | --tsan] [--filter REGEX] [--long] [--jobs N]
 
-Without a preset: all tests on the release build, core and shard under ThreadSanitizer, a short search of the fuzzers.
+Without options: builds the release preset, runs all of its tests, and checks the format of the C++ files that changed.
 
+  --all           also core and shard under ThreadSanitizer, a short search of the fuzzers, and format and lint of every file
   --preset P      only preset P: dev, release, asan or tsan (may be repeated)
   --asan          as --preset asan: all tests under AddressSanitizer and UndefinedBehaviorSanitizer
   --tsan          as --preset tsan: core and shard under ThreadSanitizer
   --filter REGEX  only tests whose ctest name matches, such as '^core' or 'Drain'
-  --long          also the tests labelled long (worlds, museum, honesty), then coverage, fuzzers and a soak of 30 minutes: hours
+  --long          --all, and the tests labelled long (worlds, museum, honesty), coverage and a soak of 30 minutes: hours
   --jobs N        tests at a time (default: twice the processors, as most tests wait more than they compute)
 TEXT
 }
 
-say() { printf '== %s\n' "$*"; }
+say() { printf '== %s (%s s)\n' "$*" "$SECONDS"; }
 die() { printf 'tests/run.sh: %s\n' "$*" >&2; exit 64; }
 
-presets=() filter='' long='' jobs=$(($(nproc) * 2))
+presets=() filter='' all='' long='' jobs=$(($(nproc) * 2))
 while [ $# -gt 0 ]; do
   case "$1" in
     --asan | --tsan) presets+=("${1#--}") ;;
@@ -35,6 +36,7 @@ while [ $# -gt 0 ]; do
       esac
       shift
       ;;
+    --all) all=yes ;;
     --long) long=yes ;;
     -h | --help) usage; exit 0 ;;
     *) die "unknown option '$1'; see --help" ;;
@@ -42,7 +44,12 @@ while [ $# -gt 0 ]; do
   shift
 done
 fuzz=''
-[ "${#presets[@]}" -gt 0 ] || { presets=(release tsan) fuzz="--runs 20000"; }
+if [ "${#presets[@]}" -gt 0 ]; then
+  [ -z "$all" ] || die "--all names its own presets; leave out --preset, --asan and --tsan"
+else
+  presets=(release)
+  [ -z "$all$long" ] || { presets+=(tsan); fuzz='--runs 20000'; }
+fi
 [ -z "$long" ] || fuzz='--seconds 60'
 
 run_preset() {
@@ -61,6 +68,10 @@ run_preset() {
 
 deploy/install-deps.sh --test
 for preset in "${presets[@]}"; do run_preset "$preset"; done
+if [ "${presets[0]}" = release ] && [ -z "$filter" ]; then
+  say "format and lint"
+  /usr/bin/python3 -B tests/tidy/lint.py ${all:+--all} ${long:+--all}
+fi
 if [ -n "$fuzz" ] && [ -z "$filter" ]; then
   say "fuzzers"
   # An option and its value: splitting is meant.
@@ -73,4 +84,4 @@ if [ -n "$long" ] && [ -z "$filter" ]; then
   say "soak"
   tests/soak.sh
 fi
-say "all passed (${presets[*]}) in $SECONDS s"
+say "all passed: ${presets[*]}${all:+, fuzzers, lint}"

@@ -6,6 +6,7 @@ import re
 import subprocess
 
 TOP_LEVEL = {"CMakeLists.txt", "CMakePresets.json", "Dockerfile", "README.md",
+             "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
              "proto", "server", "client", "lua", "deploy", "tests", "helm", ".ci"}
 CODE = (".cc", ".h", ".lua", ".py", ".sh", ".proto", ".cmake", ".go", ".js", ".mjs", ".ts")
 LINES_MAX = 400

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Prints the folder of the pinned clang-format and clang-tidy. The first time it installs them from PyPI, into the user's
+# cache: Debian 12 and 13 carry different versions, which format and judge differently.
+set -euo pipefail
+readonly FORMAT=19.1.7 TIDY=19.1.0.1
+
+tools=${XDG_CACHE_HOME:-$HOME/.cache}/distlock/clang-format-$FORMAT-clang-tidy-$TIDY
+if [ ! -e "$tools/complete" ]; then
+  rm -rf "$tools"
+  printf 'lint-tools: installing clang-format %s and clang-tidy %s\n' "$FORMAT" "$TIDY" >&2
+  /usr/bin/python3 -m venv "$tools" >&2
+  "$tools/bin/pip" install --quiet --disable-pip-version-check "clang-format==$FORMAT" "clang-tidy==$TIDY" >&2
+  : >"$tools/complete"
+fi
+printf '%s/bin\n' "$tools"
