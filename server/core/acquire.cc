@@ -45,7 +45,7 @@ void Broker::Handle(Acquire& in) {
 
   auto owned = std::make_unique<Waiter>();
   Waiter& waiter = *owned;
-  waiter.serial = next_serial_++;
+  waiter.serial = core_.NextSerial();
   waiter.askers.push_back(AskerOf(in));
   waiter.spec = std::move(in);
   if (waiter.spec.detached && waiter.spec.max_hold > Duration::zero()) {
@@ -67,7 +67,7 @@ void Broker::Ask(Waiter& waiter) {
   LeaveAttempt(waiter);
   waiter.retry_at = kNever;
   // A give-back of the same owner must be confirmed first, or it would give back the new grant. Its end asks again.
-  const bool blocked = give_backs_.contains(waiter.spec.owner);
+  const bool blocked = releases_.Contains(waiter.spec.owner);
   if (!blocked && store_up_) {
     const Acquire& spec = waiter.spec;
     const Duration timeout = AttemptTimeout(spec.ttl);
@@ -104,8 +104,8 @@ void Broker::LeaveAttempt(Waiter& waiter) {
 
 // Until when an attempt whose answer we have not seen may take effect.
 Instant Broker::StragglerUntil(const Waiter& waiter) const {
-  const auto op = ops_.find(waiter.op);
-  return op == ops_.end() ? waiter.straggler_until : std::max(waiter.straggler_until, op->second.runs_until);
+  const Op* op = core_.FindOp(waiter.op);
+  return op == nullptr ? waiter.straggler_until : std::max(waiter.straggler_until, op->runs_until);
 }
 
 // Until when a store that gives no answer is waited for.
@@ -163,11 +163,11 @@ void Broker::OnAcquireReply(const Op& op, OpId id, StoreReply& reply) {
   const bool answered = !std::holds_alternative<StoreUnknown>(reply.outcome);
   if (found == waiters_.end() || found->second->serial != op.waiter) {
     // Withdrawn meanwhile, perhaps asked for anew. A broken connection may have let this overtake the withdrawal.
-    const auto give_back = give_backs_.find(op.owner);
-    if (!answered && give_back != give_backs_.end()) give_back->second->overtaken = true;
+    PendingRelease* const release = releases_.Find(op.owner);
+    if (!answered && release != nullptr) release->order_lost = true;
     const bool took_effect =
         std::holds_alternative<AcquireGranted>(reply.outcome) || std::holds_alternative<AcquireQueued>(reply.outcome);
-    const bool known = found != waiters_.end() || give_back != give_backs_.end() || leases_.contains(op.owner) ||
+    const bool known = found != waiters_.end() || release != nullptr || leases_.contains(op.owner) ||
                        GrantedRecently(op.owner) || IsRepeatable(op.owner);
     if (took_effect && !known) {
       PursueGiveBack(StartGiveBack(op.name, op.owner, /*waiting=*/true, Duration::zero(), kAttemptMax));
@@ -178,7 +178,7 @@ void Broker::OnAcquireReply(const Op& op, OpId id, StoreReply& reply) {
   if (!answered) waiter.straggler_until = std::max(waiter.straggler_until, op.runs_until);
   if (waiter.op == id) waiter.op = 0;
   // Whatever it says, the give-back under way undoes; its end asks again.
-  if (give_backs_.contains(op.owner)) return;
+  if (releases_.Contains(op.owner)) return;
   if (const auto* granted = std::get_if<AcquireGranted>(&reply.outcome)) {
     return OnAcquireGranted(waiter, *granted, reply.time, op.sent);
   }
@@ -336,11 +336,11 @@ void Broker::Withdraw(Waiter& waiter) {
   const bool told = waiter.spec.detached && GrantedRecently(waiter.spec.owner);
   const bool may_exist = waiter.exists || waiter.op != 0 || straggler_until != Instant{};
   if (may_exist && !told) {
-    GiveBack& give_back = StartGiveBack(waiter.spec.name, waiter.spec.owner, /*waiting=*/true, Duration::zero(),
-                                        waiter.spec.ttl + waiter.spec.lock_delay);
-    give_back.straggler_until = std::max(give_back.straggler_until, straggler_until);
-    give_back.overtaken |= waiter.straggler_until > now_;
-    PursueGiveBack(give_back);
+    PendingRelease& release = StartGiveBack(waiter.spec.name, waiter.spec.owner, /*waiting=*/true, Duration::zero(),
+                                            waiter.spec.ttl + waiter.spec.lock_delay);
+    release.may_run_until = std::max(release.may_run_until, straggler_until);
+    release.order_lost |= waiter.straggler_until > now_;
+    PursueGiveBack(release);
   }
   Forget(waiter);
 }

@@ -9,11 +9,10 @@
 //  1. A listener gets exactly one final answer per request: Refused, or Granted and later at most one of Released, Lost
 //     and, when a Cancel crossed the grant, Refused(kCancelled).
 //  2. A promise never passes the lease's deadline D = sent + ttl - margin; nothing is freed early while a promise lasts.
-//  3. Whatever may exist in the store without a record here is being given back until the store has confirmed it.
+//  3. Whatever may exist in the store without a record here is being released until the store has confirmed it.
 //  4. No lease is renewed, and no grant accepted, at or after its D.
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,14 +23,21 @@
 #include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "core/broker_config.h"
+#include "core/core_context.h"
+#include "core/downgrades.h"
+#include "core/force_calls.h"
 #include "core/messages.h"
+#include "core/past_grants.h"
+#include "core/pending_releases.h"
 #include "core/records.h"
-#include "core/store_clock.h"
+#include "core/renew_calls.h"
+#include "core/renewals.h"
 #include "core/timers.h"
+#include "core/watches.h"
 
 namespace distlock::core {
 
-class Broker {
+class Broker : LookScheduler, ForceTargets {
  public:
   explicit Broker(const BrokerConfig& config);
   ~Broker();
@@ -43,7 +49,7 @@ class Broker {
   void Step(Instant now, Input&& input, std::vector<Effect>& effects);
 
   // When Step is wanted next at the latest; kNever: no need.
-  Instant NextDeadline() const { return timers_.Earliest(); }
+  Instant NextDeadline() const { return core_.timers.Earliest(); }
 
   BrokerStats Stats() const;
 
@@ -56,8 +62,8 @@ class Broker {
   void Handle(AcquireAll& in);
   void Handle(const Cancel& in);
   void Handle(const Release& in);
-  void Handle(Renew& in);
-  void Handle(const WatchLock& in);
+  void Handle(Renew& in) { renew_calls_.Handle(in); }
+  void Handle(const WatchLock& in) { watches_.Handle(in); }
   void Handle(const Heartbeat& in);
   void Handle(const Goodbye& in);
   void Handle(const StreamEnded& in);
@@ -66,28 +72,28 @@ class Broker {
   void Handle(const StoreDown& in);
   void Handle(const ChannelUp&);
   void Handle(const GrantNotice& in);
-  void Handle(const ChangeNotice& in);
+  void Handle(const ChangeNotice& in) { watches_.Handle(in); }
   void Handle(Convert& in);
-  void Handle(ForceRelease& in);
-  void Handle(const ForceNotice& in);
+  void Handle(ForceRelease& in) { force_calls_.Handle(in); }
+  void Handle(const ForceNotice& in) { force_calls_.Handle(in); }
   void Handle(StoreReply& in);
   template <typename T>
   void Tell(const Listener& to, T event) {
-    if (to.session != 0) effects_->emplace_back(Notify{to.session, to.request, std::move(event)});
+    core_.Tell(to, std::move(event));
   }
-  void Note(Fact fact) { effects_->emplace_back(std::move(fact)); }
-  OpId SendOp(Op op);
+  void Note(Fact fact) { core_.Note(std::move(fact)); }
+  OpId SendOp(Op op) { return core_.SendOp(std::move(op)); }
   template <typename T>
   void Command(T command) {
-    effects_->emplace_back(std::in_place_type<StoreCommand>, std::move(command));
+    core_.Command(std::move(command));
   }
-  void NoteSilence(const std::string& cause);
-  Duration Drift(Duration time) const;
-  Duration Margin(Duration ttl) const;
-  Duration AttemptTimeout(Duration ttl) const;
-  Duration BackOff(int attempts);
-  double Random();  // [0, 1)
-  void Arm(Timed& timed, Instant at);
+  void NoteSilence(const std::string& cause) { core_.ReconnectIfSilent(cause); }
+  Duration Drift(Duration time) const { return core_.Drift(time); }
+  Duration Margin(Duration ttl) const { return core_.Margin(ttl); }
+  static Duration AttemptTimeout(Duration ttl) { return CoreContext::AttemptTimeout(ttl); }
+  Duration BackOff(int attempts) { return core_.BackOff(attempts); }
+  double Random() { return core_.Random(); }
+  void Arm(Timed& timed, Instant at) { core_.Arm(timed, at); }
 
   // acquire.cc: from the request to its answer
   void Ask(Waiter& waiter);
@@ -122,14 +128,9 @@ class Broker {
   void Promise(Session& session, Lease& lease, Granted& granted);
   void ArmLease(Lease& lease);
   void OnLeaseTimer(Lease& lease);
-  void ScheduleRenewal(Lease& lease, Instant sent);
-  std::string RenewTrouble() const;
   void RenewSoon(Lease& lease);
   void SendRenewals();
-  void SendRenewal();
-  Lease* TakeDue();
-  void FetchDue(size_t count) const;
-  void FetchLeases(const std::vector<OwnerId>& owners) const;
+  void PrefetchLeases(const std::vector<OwnerId>& owners) const;
   void OnRenewReply(const Op& op, OpId id, StoreReply& reply);
   void NoteEnd(Lease& lease, FactKind kind, LostReason reason, const std::string& cause);
   void MarkAtRisk(Lease& lease, const std::string& cause);
@@ -174,38 +175,14 @@ class Broker {
   static std::vector<Lease*> LeasesOf(const Session& session);
   void TakeAgain(Session& session, Lease& lease, RequestId request, Duration waited);
 
-  // renew_call.cc: Renew for detached leases
-  void OnRenewCallTimer(RenewCall& call);
-  void SendRenewCall(RenewCall& call);
-  void OnRenewCallReply(const Op& op, OpId id, StoreReply& reply);
-  void RefuseRenewCall(RenewCall& call, RefusalReason reason, std::string cause);
-
-  // watch.cc: who is shown a lock's changes
-  void OnWatchTimer(Watch& watch);
-  void Look(Watch& watch);
-  void LookAtAll();
-  void OnWatchReply(const Op& op, OpId id, StoreReply& reply);
-  void ShowTo(Watch& watch, OpId look, LockView view);
-  void RefuseWatch(Watch& watch, const std::string& cause);
-  void StopWatching(SessionId session);
-  void EndWatches();
-
   // convert.cc
-  void SendConvert(ConvertCall& call);
-  void OnConvertTimer(ConvertCall& call);
-  void OnConvertReply(const Op& op, OpId id, StoreReply& reply);
-  void RefuseConvert(const Convert& call, RefusalReason reason, std::string cause);
-  void Forget(ConvertCall& call);
   bool IsGivenBack(const OwnerId& owner, uint64_t token) const;
 
   // force.cc: what an administrator takes away
-  void ForceLease(Lease& lease, const std::string& reason);
-  bool MustWaitToForce(const OwnerId& owner) const;
-  void PursueForce(ForceCall& call);
-  void ArmForce(ForceCall& call, Instant at);
-  void OnForceTimer(ForceCall& call);
-  void OnForceReply(const Op& op, OpId id, StoreReply& reply);
-  void AnswerForce(ForceCall& call, Event answer);
+  std::optional<uint64_t> TokenOf(const OwnerId& owner) const override;
+  void ForceLease(const OwnerId& owner, const std::string& reason) override;
+  std::optional<Instant> FreeAt(const OwnerId& owner) const override;
+  bool IsWaiting(const OwnerId& owner) const override;
 
   // session.cc: promises and the life of streams
   void OnSessionTimer(Session& session);
@@ -219,22 +196,21 @@ class Broker {
   void FinishDrainWhenEmpty();
   void FinishDrain();
 
-  // give_back.cc
-  GiveBack& StartGiveBack(const LockName& name, const OwnerId& owner, bool waiting, Duration block, Duration lifetime,
-                          uint64_t only_token = 0);
-  void PursueGiveBack(GiveBack& give_back);
-  void SendGiveBack(GiveBack& give_back);
-  void HoldBack(GiveBack& give_back);
-  void SendHeldBack();
-  void SetOp(GiveBack& give_back, OpId op);
-  void ArmGiveBack(GiveBack& give_back);
-  void OnGiveBackTimer(GiveBack& give_back);
-  void OnGiveBackReply(const Op& op, OpId id, StoreReply& reply);
-  void AnswerGiveBack(GiveBack& give_back, bool was_holder);
-  void FinishGiveBack(GiveBack& give_back);
+  // release.cc
+  PendingRelease& StartGiveBack(const LockName& name, const OwnerId& owner, bool waiting, Duration block,
+                                Duration lifetime, uint64_t only_token = 0) {
+    return releases_.Start(name, owner, waiting, block, lifetime, only_token);
+  }
+  void PursueGiveBack(PendingRelease& release) { releases_.Pursue(release); }
+  void OnReleaseTimer(PendingRelease& release);
+  void OnReleaseReply(const Op& op, StoreReply& reply);
+  void OnDowngradeReply(const Op& op, StoreReply& reply);
+  void OnForceReply(const Op& op, StoreReply& reply);
+  void OnReleased(const OwnerId& owner);
   void TakeNext(const Op& op, const std::vector<HolderView>& next, bool look);
 
   // queue.cc
+  void LookBy(const LockName& name, Instant at) override;
   void JoinQueue(Waiter& waiter);
   void LeaveQueue(Waiter& waiter);
   void OnQueueTimer(LocalQueue& queue);
@@ -245,35 +221,30 @@ class Broker {
   void RejoinAll(LocalQueue& queue);
   void HandOff(const LockName& name, const OwnerId& owner, uint64_t token, StoreTime since, Duration ttl,
                Instant deadline, Arrival arrival);
-  bool GrantedRecently(const OwnerId& owner);
-  void ForgetGrant(const OwnerId& owner);
-  void RememberGrant(const OwnerId& owner, Instant until, Instant promised_until = {});
+  bool GrantedRecently(const OwnerId& owner) { return past_grants_.Contains(owner); }
+  void RememberGrant(const OwnerId& owner, Instant until, Instant promised_until = {}) {
+    past_grants_.Remember(owner, until, promised_until);
+  }
   Instant NoticeDeadline(const Waiter& waiter, StoreTime since, Duration ttl) const;
   Instant TendDeadline(Instant sent, StoreTime time, const HolderView& holder) const;
 
-  const BrokerConfig config_;
-  uint64_t random_state_;
-  Instant now_{};
-  std::vector<Effect>* effects_ = nullptr;  // during Step
+  CoreContext core_;
+  // Names of parts of core_ for the files that are still Broker's own.
+  const BrokerConfig& config_ = core_.config;
+  const Instant& now_ = core_.now;
+  StoreClock& clock_ = core_.clock;
+  bool& store_up_ = core_.store_up;
+  std::string& store_trouble_ = core_.store_trouble;
+  Instant& down_since_ = core_.down_since;
+  bool& draining_ = core_.draining;
+  Timers& timers_ = core_.timers;
 
-  StoreClock clock_;
-  bool store_up_ = false;
-  std::string store_trouble_ = "not connected to the store yet";
-  std::string renew_trouble_;  // of the last renewals that were answered; empty: none
-  Instant down_since_{};
-  Instant last_heard_{};
-
-  bool draining_ = false;
   bool drained_ = false;
   Instant drain_deadline_ = kNever;
   struct DrainTimer : Timed {
     DrainTimer() : Timed(TimerKind::kDrain) {}
   } drain_timer_;
 
-  OpId next_op_ = 1;
-  uint64_t next_serial_ = 1;
-  Timers timers_;
-  absl::flat_hash_map<OpId, Op> ops_;
   absl::btree_map<SessionId, std::unique_ptr<Session>> sessions_;
   absl::flat_hash_map<OwnerId, std::unique_ptr<Lease>> leases_;
   absl::flat_hash_map<OwnerId, std::unique_ptr<Waiter>> waiters_;
@@ -281,29 +252,15 @@ class Broker {
   absl::btree_map<SessionId, Waiter*> detached_;                // calls that wait for a detached grant
   absl::btree_map<uint64_t, std::unique_ptr<Bundle>> bundles_;  // by serial
   absl::btree_map<SessionId, Bundle*> bundle_calls_;            // calls that wait for several detached grants
-  absl::flat_hash_map<OwnerId, std::unique_ptr<GiveBack>> give_backs_;
-  size_t give_backs_sent_ = 0;                      // those with an op
-  absl::btree_map<uint64_t, GiveBack*> held_back_;  // those to be sent when fewer are: first what a caller waits for
   absl::btree_map<LockName, std::unique_ptr<LocalQueue>> queues_;
-  absl::btree_map<SessionId, std::unique_ptr<RenewCall>> renew_calls_;
-  absl::btree_map<LockName, std::unique_ptr<Watch>> watches_;
-  absl::btree_map<SessionId, Watch*> watching_;
   absl::btree_map<uint64_t, Lease*> at_risk_;  // by serial
-  // Leases to be renewed, in order; null: one that is gone. The first has due_place due_from_.
-  std::deque<Lease*> due_;
-  uint64_t due_from_ = 0;
-  struct SentRenewal {
-    OpId op = 0;
-    Instant until;  // others wait for its answer no longer
-  };
-  std::vector<SentRenewal> renewals_sent_;  // in order, at most kMaxRenewalsSent
-  struct Pace : Timed {
-    Pace() : Timed(TimerKind::kPace) {}
-  } pace_;  // when the next of due_ may leave, answer or not
-  absl::btree_map<std::pair<SessionId, RequestId>, std::unique_ptr<ConvertCall>> convert_calls_;
-  absl::btree_map<std::pair<SessionId, RequestId>, std::unique_ptr<ForceCall>> force_calls_;
-  absl::btree_map<OwnerId, PastGrant> recent_grants_;  // told here and renewed here no more, while they may last
-  absl::btree_set<std::pair<Instant, OwnerId>> recent_order_;
+  Renewals renewals_{core_};
+  PastGrants past_grants_{core_};
+  PendingReleases releases_{core_, *this};
+  Watches watches_{core_};
+  RenewCalls renew_calls_{core_, past_grants_, *this};
+  Downgrades downgrades_{core_};
+  ForceCalls force_calls_{core_, *this, past_grants_, releases_};
 };
 
 }  // namespace distlock::core

@@ -23,12 +23,12 @@ struct BrokerConfig {
 
 struct BrokerStats {
   size_t sessions = 0;
-  size_t leases = 0;    // renewed here, or waiting for their last promise to pass
-  size_t waiters = 0;   // acquires not answered yet
-  size_t discards = 0;  // releases and withdrawals not confirmed yet
-  size_t queues = 0;    // locks with waiters here
-  size_t watches = 0;   // locks that are watched here
-  size_t ops = 0;       // store commands in flight
+  size_t leases = 0;            // renewed here, or waiting for their last promise to pass
+  size_t waiters = 0;           // acquires not answered yet
+  size_t pending_releases = 0;  // releases and withdrawals not confirmed yet
+  size_t queues = 0;            // locks with waiters here
+  size_t watches = 0;           // locks that are watched here
+  size_t ops = 0;               // store commands in flight
   size_t timers = 0;
   bool draining = false;
 };

@@ -28,7 +28,7 @@ void Broker::Handle(AcquireAll& in) {
   }
   auto owned = std::make_unique<Bundle>();
   Bundle& bundle = *owned;
-  bundle.serial = next_serial_++;
+  bundle.serial = core_.NextSerial();
   bundle.detached = first.detached;
   bundle.callers.push_back(AskerOf(first));
   if (draining_) {
@@ -106,7 +106,7 @@ void Broker::TryAll(Bundle& bundle) {
   op.waiter = bundle.serial;
   for (const Bundle::Part& part : bundle.parts) {
     // One that is being given back must be confirmed first: see Ask.
-    if (give_backs_.contains(part.spec.owner)) return AskForNext(bundle);
+    if (releases_.Contains(part.spec.owner)) return AskForNext(bundle);
     op.owners.push_back(part.spec.owner);
     op.names.push_back(part.spec.name);
     all.items.push_back(StoreAcquire{.name = part.spec.name,
@@ -131,7 +131,7 @@ void Broker::OnAcquireAllReply(const Op& op, OpId id, StoreReply& reply) {
     // Given up meanwhile. What it took, and nobody waits for or has, goes back.
     for (size_t i = 0; granted && i < op.owners.size(); ++i) {
       const OwnerId& owner = op.owners[i];
-      const bool known = waiters_.contains(owner) || leases_.contains(owner) || give_backs_.contains(owner) ||
+      const bool known = waiters_.contains(owner) || leases_.contains(owner) || releases_.Contains(owner) ||
                          GrantedRecently(owner) || IsRepeatable(owner);
       if (!known) PursueGiveBack(StartGiveBack(op.names[i], owner, /*waiting=*/true, Duration::zero(), kAttemptMax));
     }
@@ -147,7 +147,7 @@ void Broker::OnAcquireAllReply(const Op& op, OpId id, StoreReply& reply) {
   }
   for (const Bundle::Part& part : bundle.parts) {
     // Undone by the give-back under way, or too old to be believed: it is asked for again.
-    const bool given_back = give_backs_.contains(part.spec.owner);
+    const bool given_back = releases_.Contains(part.spec.owner);
     if (given_back || now_ >= op.sent + part.spec.ttl - Margin(part.spec.ttl)) return AskForNext(bundle);
   }
   bundle.straggler_until = {};
@@ -166,7 +166,7 @@ void Broker::AskForNext(Bundle& bundle) {
   if (waiters_.contains(owner) || leases_.contains(owner)) return RefuseAll(bundle, IdInUse());
   auto owned = std::make_unique<Waiter>();
   Waiter& waiter = *owned;
-  waiter.serial = next_serial_++;
+  waiter.serial = core_.NextSerial();
   waiter.bundle = &bundle;
   waiter.spec = bundle.parts[bundle.next].spec;
   waiter.spec.session = 0;
@@ -180,7 +180,7 @@ void Broker::AskForNext(Bundle& bundle) {
 
 void Broker::ArmBundle(Bundle& bundle) {
   if (bundle.op == 0) return timers_.Cancel(bundle);  // the waiter for the next part has its callers' deadlines
-  Instant at = ops_.at(bundle.op).sent + AttemptTimeout(bundle.parts.front().spec.ttl);
+  Instant at = core_.FindOp(bundle.op)->sent + AttemptTimeout(bundle.parts.front().spec.ttl);
   for (const Asker& caller : bundle.callers) at = std::min(at, caller.deadline);
   Arm(bundle, at);
 }
@@ -199,7 +199,7 @@ void Broker::OnBundleTimer(Bundle& bundle) {
     DropCaller(bundle, caller.listener.session, &refused);
     if (!bundles_.contains(serial)) return;
   }
-  if (now_ >= ops_.at(bundle.op).sent + AttemptTimeout(bundle.parts.front().spec.ttl)) {
+  if (now_ >= core_.FindOp(bundle.op)->sent + AttemptTimeout(bundle.parts.front().spec.ttl)) {
     NoteSilence("no answer in time");
     return AskForNext(bundle);
   }
@@ -215,7 +215,7 @@ bool Broker::KeepPart(Bundle& bundle, size_t part, uint64_t token, StoreTime sin
   kept.taken = true;
   auto owned = std::make_unique<Lease>();
   Lease& lease = *owned;
-  lease.serial = next_serial_++;
+  lease.serial = core_.NextSerial();
   lease.name = kept.spec.name;
   lease.owner = kept.spec.owner;
   lease.token = token;
@@ -231,7 +231,7 @@ bool Broker::KeepPart(Bundle& bundle, size_t part, uint64_t token, StoreTime sin
   lease.on_disconnect = kept.spec.on_disconnect;
   lease.straggler_until = bundle.straggler_until;
   lease.bundle = &bundle;
-  ScheduleRenewal(lease, deadline - lease.ttl + Margin(lease.ttl));
+  renewals_.Schedule(lease, deadline - lease.ttl + Margin(lease.ttl));
   leases_.emplace(lease.owner, std::move(owned));
   ArmLease(lease);
   return true;
@@ -355,11 +355,11 @@ void Broker::EndBundle(Bundle& bundle) {
       waiter->second->bundle = nullptr;
       Withdraw(*waiter->second);
     } else if (bundle.straggler_until != Instant{} && !leases_.contains(owner)) {
-      GiveBack& give_back = StartGiveBack(part.spec.name, owner, /*waiting=*/true, Duration::zero(),
-                                          part.spec.ttl + part.spec.lock_delay);
-      give_back.straggler_until = std::max(give_back.straggler_until, bundle.straggler_until);
-      give_back.overtaken |= bundle.straggler_until > now_;
-      PursueGiveBack(give_back);
+      PendingRelease& release = StartGiveBack(part.spec.name, owner, /*waiting=*/true, Duration::zero(),
+                                              part.spec.ttl + part.spec.lock_delay);
+      release.may_run_until = std::max(release.may_run_until, bundle.straggler_until);
+      release.order_lost |= bundle.straggler_until > now_;
+      PursueGiveBack(release);
     }
   }
   for (const Asker& caller : bundle.callers) {

@@ -6,10 +6,19 @@
 
 #include "core/broker.h"
 #include "core/check.h"
-#include "core/fetch.h"
 #include "core/limits.h"
+#include "core/prefetch.h"
 
 namespace distlock::core {
+namespace {
+
+std::string WhyNotRenewed(const StoreReply& reply) {
+  if (const auto* failed = std::get_if<StoreFailed>(&reply.outcome)) return failed->cause;
+  if (const auto* unknown = std::get_if<StoreUnknown>(&reply.outcome)) return unknown->cause;
+  return "an answer of unknown shape";
+}
+
+}  // namespace
 
 // `deadline` is D, counted from before the store was told; `arrival` says how the news came.
 void Broker::Grant(Waiter& waiter, uint64_t token, StoreTime since, Duration ttl, Instant deadline, Arrival arrival) {
@@ -66,7 +75,7 @@ void Broker::GrantOnStream(Waiter& waiter, Granted granted, Instant deadline) {
 
   auto owned = std::make_unique<Lease>();
   Lease& lease = *owned;
-  lease.serial = next_serial_++;
+  lease.serial = core_.NextSerial();
   lease.name = waiter.spec.name;
   lease.owner = waiter.spec.owner;
   lease.listener = listener;
@@ -78,7 +87,7 @@ void Broker::GrantOnStream(Waiter& waiter, Granted granted, Instant deadline) {
   if (waiter.spec.max_hold > Duration::zero()) lease.hold_until = now_ + waiter.spec.max_hold;
   lease.on_disconnect = waiter.spec.on_disconnect;
   lease.straggler_until = StragglerUntil(waiter);
-  ScheduleRenewal(lease, deadline - lease.ttl + Margin(lease.ttl));
+  renewals_.Schedule(lease, deadline - lease.ttl + Margin(lease.ttl));
   const std::vector<Asker> others(waiter.askers.begin() + 1, waiter.askers.end());
   const std::string label = std::move(waiter.spec.reentry);
   const Want want = waiter.spec.want;
@@ -113,16 +122,6 @@ void Broker::Promise(Session& session, Lease& lease, Granted& granted) {
 
 Instant Broker::BelieveUntil(const Lease& lease) const { return std::min(lease.deadline, lease.hold_until); }
 
-void Broker::ScheduleRenewal(Lease& lease, Instant sent) {
-  const double jitter = 1.0 - kRenewJitter * Random();
-  const auto wait = static_cast<int64_t>(static_cast<double>(lease.ttl.count()) * config_.renew_fraction * jitter);
-  const int64_t grid = std::clamp<Duration>(lease.ttl / 30, Duration(1), kRenewGrid).count();
-  // Brokers of one machine have one clock, and are not to renew all at the same time.
-  const auto phase = static_cast<int64_t>(config_.seed % static_cast<uint64_t>(grid));
-  const int64_t at = (sent + Duration(wait)).time_since_epoch().count() - phase;
-  lease.next_renew = Instant(Duration((at + grid - 1) / grid * grid + phase));
-}
-
 void Broker::ArmLease(Lease& lease) {
   if (lease.ending) return Arm(lease, std::min(lease.free_at, lease.deadline));
   Arm(lease, std::min({lease.deadline, lease.hold_until, lease.next_renew}));
@@ -137,7 +136,7 @@ void Broker::OnLeaseTimer(Lease& lease) {
     return Lose(lease, LostReason::kMaxHold, "held for max_hold");
   }
   if (now_ >= lease.deadline) {
-    return Lose(lease, LostReason::kExpired, "could not be renewed in time: " + RenewTrouble());
+    return Lose(lease, LostReason::kExpired, "could not be renewed in time: " + renewals_.Trouble());
   }
   if (now_ < lease.next_renew) return ArmLease(lease);
   if (lease.renew_op != 0 || lease.renew_due) {
@@ -147,99 +146,37 @@ void Broker::OnLeaseTimer(Lease& lease) {
   RenewSoon(lease);
 }
 
-// Why renewals fail at present.
-std::string Broker::RenewTrouble() const {
-  if (!store_up_) return store_trouble_;
-  return renew_trouble_.empty() ? "no answer from the store" : renew_trouble_;
-}
-
 // Its turn to leave may be a little later; from now on it counts as tried.
 void Broker::RenewSoon(Lease& lease) {
   lease.next_renew = now_ + lease.ttl / 6;
   ArmLease(lease);
-  if (std::exchange(lease.renew_due, true)) return;
-  lease.due_place = due_from_ + due_.size();
-  due_.push_back(&lease);
+  renewals_.Enqueue(lease);
 }
 
+// Sends what is due, or marks it at risk while the store is down.
 void Broker::SendRenewals() {
-  if (due_.empty()) return;
-  if (!store_up_) {
-    while (Lease* lease = TakeDue()) MarkAtRisk(*lease, store_trouble_);
-    return timers_.Cancel(pace_);
-  }
-  std::erase_if(renewals_sent_, [this](const SentRenewal& sent) { return sent.until <= now_; });
-  while (!due_.empty() && renewals_sent_.size() < kMaxRenewalsSent) SendRenewal();
-  if (due_.empty()) return timers_.Cancel(pace_);
-  Arm(pace_, renewals_sent_.front().until);
+  if (renewals_.empty()) return;
+  if (store_up_) return renewals_.Send();
+  while (Lease* lease = renewals_.PopDue()) MarkAtRisk(*lease, store_trouble_);
+  renewals_.StopPacing();
 }
 
-// One call for the first that are due.
-void Broker::SendRenewal() {
-  Op op;
-  StoreRenew batch;
-  const size_t most = std::min(due_.size(), kMaxRenewBatch);
-  FetchDue(most);
-  op.verb = Op::Verb::kRenew;
-  op.owners.reserve(most);
-  batch.items.reserve(most);
-  batch.op = next_op_;  // as SendOp will call it
-  while (batch.items.size() < kMaxRenewBatch) {
-    Lease* const lease = TakeDue();
-    if (lease == nullptr) break;
-    lease->renew_op = batch.op;
-    op.owners.push_back(lease->owner);
-    batch.items.push_back(RenewItem{lease->name, lease->owner, lease->token, lease->ttl, {}});
-  }
-  if (batch.items.empty()) return;
-  SendOp(std::move(op));
-  renewals_sent_.push_back({batch.op, now_ + kRenewPace});
-  Command(std::move(batch));
-}
-
-// The first that is due and still there; null: none is.
-Lease* Broker::TakeDue() {
-  while (!due_.empty()) {
-    Lease* const lease = due_.front();
-    due_.pop_front();
-    ++due_from_;
-    if (lease == nullptr) continue;
-    lease->renew_due = false;
-    lease->renew_op = 0;
-    if (!lease->ending) return lease;
-  }
-  return nullptr;
-}
-
-void Broker::FetchDue(size_t count) const {
-  for (size_t i = 0; i < count; ++i) {
-    if (due_[i] != nullptr) Fetch(due_[i], sizeof(Lease));
-  }
-  for (size_t i = 0; i < count; ++i) {
-    if (due_[i] == nullptr) continue;
-    const std::string& name = due_[i]->name.escaped();
-    Fetch(name.data(), name.size());
-  }
-}
-
-void Broker::FetchLeases(const std::vector<OwnerId>& owners) const {
+void Broker::PrefetchLeases(const std::vector<OwnerId>& owners) const {
   for (const OwnerId& owner : owners) leases_.prefetch(owner);
   for (const OwnerId& owner : owners) {
-    if (const auto found = leases_.find(owner); found != leases_.end()) Fetch(found->second.get(), sizeof(Lease));
+    if (const auto found = leases_.find(owner); found != leases_.end())
+      PrefetchRange(found->second.get(), sizeof(Lease));
   }
 }
 
 void Broker::OnRenewReply(const Op& op, OpId id, StoreReply& reply) {
   const auto* done = std::get_if<RenewDoneBatch>(&reply.outcome);
-  std::string trouble;
-  if (const auto* failed = std::get_if<StoreFailed>(&reply.outcome)) trouble = failed->cause;
-  if (const auto* unknown = std::get_if<StoreUnknown>(&reply.outcome)) trouble = unknown->cause;
   if (done != nullptr && done->results.size() != op.owners.size()) done = nullptr;
-  renew_trouble_ = done == nullptr && trouble.empty() ? "an answer of unknown shape" : trouble;
+  const std::string trouble = done == nullptr ? WhyNotRenewed(reply) : "";
+  renewals_.OnAnswered(id, trouble);
   uint32_t renewed = 0;
   uint32_t failed = 0;
-  std::erase_if(renewals_sent_, [id](const SentRenewal& sent) { return sent.op == id; });
-  FetchLeases(op.owners);
+  PrefetchLeases(op.owners);
   for (size_t i = 0; i < op.owners.size(); ++i) {
     const auto found = leases_.find(op.owners[i]);
     if (found == leases_.end() || found->second->ending) continue;
@@ -247,7 +184,7 @@ void Broker::OnRenewReply(const Op& op, OpId id, StoreReply& reply) {
     if (lease.renew_op == id) lease.renew_op = 0;
     if (done == nullptr) {
       ++failed;
-      if (lease.renew_op == 0) MarkAtRisk(lease, renew_trouble_);
+      if (lease.renew_op == 0) MarkAtRisk(lease, trouble);
       ArmLease(lease);
       continue;
     }
@@ -259,7 +196,7 @@ void Broker::OnRenewReply(const Op& op, OpId id, StoreReply& reply) {
     ++renewed;
     lease.deadline = std::max(lease.deadline, op.sent + lease.ttl - Margin(lease.ttl));
     // A later attempt under way has set the next one already.
-    if (lease.renew_op == 0 && !lease.renew_due) ScheduleRenewal(lease, op.sent);
+    if (lease.renew_op == 0 && !lease.renew_due) renewals_.Schedule(lease, op.sent);
     if (lease.at_risk) {
       lease.at_risk = false;
       at_risk_.erase(lease.serial);
@@ -302,26 +239,27 @@ void Broker::Lose(Lease& lease, LostReason reason, std::string cause) {
   // An acquire of unknown fate could still bring back a key that is gone, or has done so under another token.
   const bool straggling = lease.straggler_until > now_;
   if (reason == LostReason::kTaken && lease.straggler_until == Instant{}) return Forget(lease);
-  GiveBack& give_back =
+  PendingRelease& release =
       StartGiveBack(lease.name, lease.owner, /*waiting=*/false, lease.lock_delay, lease.ttl + lease.lock_delay);
-  give_back.token = lease.token;
-  give_back.straggler_until = lease.straggler_until;
-  give_back.overtaken = straggling;
+  release.token = lease.token;
+  release.may_run_until = lease.straggler_until;
+  release.order_lost = straggling;
   Forget(lease);
-  PursueGiveBack(give_back);
+  PursueGiveBack(release);
 }
 
 // Ends the lease here at once and has the store free it; `listener` is told the outcome.
 void Broker::ReleaseLease(Lease& lease, Listener listener, Duration block) {
   NoteEnd(lease, lease.ending ? FactKind::kAbandoned : FactKind::kReleased, LostReason{}, "");
-  GiveBack& give_back = StartGiveBack(lease.name, lease.owner, /*waiting=*/false, block, lease.ttl + lease.lock_delay);
-  give_back.listener = listener;
-  give_back.answer_until = now_ + config_.store_timeout;
-  give_back.token = lease.token;
-  give_back.straggler_until = lease.straggler_until;
-  give_back.overtaken = lease.straggler_until > now_;
+  PendingRelease& release =
+      StartGiveBack(lease.name, lease.owner, /*waiting=*/false, block, lease.ttl + lease.lock_delay);
+  release.listener = listener;
+  release.answer_until = now_ + config_.store_timeout;
+  release.token = lease.token;
+  release.may_run_until = lease.straggler_until;
+  release.order_lost = lease.straggler_until > now_;
   Forget(lease);
-  PursueGiveBack(give_back);
+  PursueGiveBack(release);
 }
 
 // Its client gives it back: as it is done with it, or as its clock was the first to see that the lease is over.
@@ -329,7 +267,7 @@ void Broker::TakeBack(Lease& lease, Listener listener, bool lapsed) {
   if (!lapsed) return ReleaseLease(lease, listener, Duration::zero());
   const LostReason reason = lease.at_risk || lease.hold_until == kNever ? LostReason::kExpired : LostReason::kMaxHold;
   NoteEnd(lease, FactKind::kLost, reason,
-          "its client's deadline has passed" + (lease.at_risk ? ": " + RenewTrouble() : ""));
+          "its client's deadline has passed" + (lease.at_risk ? ": " + renewals_.Trouble() : ""));
   ReleaseLease(lease, listener, lease.lock_delay);
 }
 
@@ -363,7 +301,7 @@ void Broker::EndLease(Lease& lease) {
 void Broker::Forget(Lease& lease) {
   timers_.Cancel(lease);
   if (lease.at_risk) at_risk_.erase(lease.serial);
-  if (lease.renew_due) due_[lease.due_place - due_from_] = nullptr;
+  renewals_.Remove(lease);
   Unlist(lease);
   const OwnerId owner = lease.owner;
   leases_.erase(owner);

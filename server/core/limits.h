@@ -24,7 +24,7 @@ inline constexpr Duration kAttemptMin = std::chrono::milliseconds(500);
 inline constexpr Duration kAttemptMax = std::chrono::milliseconds(2500);
 // Releases and withdrawals that wait for the store's answer. Some 25 ms of its work: that keeps it busy, and of a session with a
 // million leases that ends none is taken for unanswered, and sent again, before the store could get to it.
-inline constexpr size_t kMaxGiveBacksSent = 1024;
+inline constexpr size_t kMaxReleasesSent = 1024;
 // Back-off between attempts while the store answers, but not usefully.
 inline constexpr Duration kRetryMin = std::chrono::milliseconds(10);
 inline constexpr Duration kRetryMax = std::chrono::seconds(1);

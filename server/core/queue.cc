@@ -24,7 +24,7 @@ void Broker::JoinQueue(Waiter& waiter) {
   auto& queue = queues_[waiter.spec.name];
   if (!queue) {
     queue = std::make_unique<LocalQueue>();
-    queue->serial = next_serial_++;
+    queue->serial = core_.NextSerial();
     queue->name = waiter.spec.name;
     Arm(*queue, now_ + config_.queue_slot / 3);
   }
@@ -173,15 +173,14 @@ Instant Broker::TendDeadline(Instant sent, StoreTime time, const HolderView& hol
 void Broker::HandOff(const LockName& name, const OwnerId& owner, uint64_t token, StoreTime since, Duration ttl,
                      Instant deadline, Arrival arrival) {
   const auto waiter = waiters_.find(owner);
-  if (const auto found = give_backs_.find(owner); found != give_backs_.end()) {
-    GiveBack& give_back = *found->second;
+  if (PendingRelease* const release = releases_.Find(owner); release != nullptr) {
     // A late release of an earlier grant leaves this one alone; any other undoes it, and its end asks again.
     const bool spared =
-        waiter != waiters_.end() && !give_back.waiting && give_back.only_token != 0 && give_back.only_token != token;
+        waiter != waiters_.end() && !release->waiting && release->only_token != 0 && release->only_token != token;
     if (!spared) {
       if (IsRepeatable(owner)) return;
-      give_back.waiting = true;
-      return PursueGiveBack(give_back);
+      release->waiting = true;
+      return PursueGiveBack(*release);
     }
   }
   if (waiter != waiters_.end()) return Grant(*waiter->second, token, since, ttl, deadline, arrival);
@@ -191,29 +190,9 @@ void Broker::HandOff(const LockName& name, const OwnerId& owner, uint64_t token,
   PursueGiveBack(StartGiveBack(name, owner, /*waiting=*/true, Duration::zero(), ttl));
 }
 
-bool Broker::GrantedRecently(const OwnerId& owner) {
-  while (!recent_order_.empty() && recent_order_.begin()->first <= now_) {
-    recent_grants_.erase(recent_order_.begin()->second);
-    recent_order_.erase(recent_order_.begin());
-  }
-  return recent_grants_.contains(owner);
-}
-
-void Broker::ForgetGrant(const OwnerId& owner) {
-  const auto found = recent_grants_.find(owner);
-  if (found == recent_grants_.end()) return;
-  recent_order_.erase({found->second.until, owner});
-  recent_grants_.erase(found);
-}
-
-void Broker::RememberGrant(const OwnerId& owner, Instant until, Instant promised_until) {
-  GrantedRecently(owner);  // drops the old ones
-  const auto [entry, fresh] = recent_grants_.emplace(owner, PastGrant{until, promised_until});
-  if (!fresh) {
-    recent_order_.erase({entry->second.until, owner});
-    entry->second = {until, promised_until};
-  }
-  recent_order_.emplace(until, owner);
+void Broker::LookBy(const LockName& name, Instant at) {
+  const auto queue = queues_.find(name);
+  if (queue != queues_.end()) Arm(*queue->second, std::min(queue->second->at, at));
 }
 
 }  // namespace distlock::core

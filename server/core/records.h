@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a broker core remembers: sessions, waiters, leases, give-backs, queues and store commands in flight. Plain
+// What a broker core remembers: sessions, waiters, leases and queues. Plain
 // records without behaviour; class Broker keeps their invariants. Each has one deadline, kept in Timers.
 #pragma once
 
@@ -12,14 +12,10 @@
 
 #include "absl/container/btree_map.h"
 #include "core/messages.h"
+#include "core/op.h"
 #include "core/timers.h"
 
 namespace distlock::core {
-
-struct Listener {
-  SessionId session = 0;
-  RequestId request = 0;
-};
 
 // Who waits for the answer to an acquire, and until when.
 struct Asker {
@@ -120,30 +116,6 @@ struct Bundle : Timed {
   bool detached = false;
 };
 
-// A release or withdrawal that must reach the store: repeated until it is answered or cannot matter any more.
-struct GiveBack : Timed {
-  GiveBack() : Timed(TimerKind::kGiveBack) {}
-  LockName name;
-  OwnerId owner{};
-  // What is still to be given up. Withdrawing gives up both at once, but for a repeatable owner, whose grants it spares.
-  bool waiting = false;  // its place in the queue
-  bool holding = false;  // its grant
-  Duration block{};
-  Listener listener;        // session 0: nobody asked
-  Instant answer_until{};   // the listener's patience
-  uint64_t token = 0;       // of a lease of ours, for the answer
-  uint64_t only_token = 0;  // the grant a caller named; 0: whatever the owner has
-  Instant until{};          // later the store has forgotten by itself
-  Instant retry_at = kNever;
-  Instant straggler_until{};  // do it once more after this, if it may have been overtaken
-  uint64_t held_as = 0;       // its key in Broker::held_back_; 0: it is not there
-  OpId op = 0;
-  bool withdrawing = false;  // what `op` does; else it releases
-  uint64_t releasing = 0;    // only this grant
-  int attempts = 0;
-  bool overtaken = false;  // order of commands was lost with a connection
-};
-
 // The waiters of one lock in this broker; tended so that the store knows this broker lives.
 struct LocalQueue : Timed {
   LocalQueue() : Timed(TimerKind::kQueue) {}
@@ -155,76 +127,6 @@ struct LocalQueue : Timed {
   StoreTime seen;                              // when the store last said that all of them wait, but for the holder
   Instant seen_sent{};                         // before that answer's command was sent
   OpId op = 0;
-};
-
-// A Renew call for a detached lease.
-struct RenewCall : Timed {
-  RenewCall() : Timed(TimerKind::kRenewCall) {}
-  Renew call;
-  Instant arrived{};
-  Instant until{};
-  Instant retry_at = kNever;
-  OpId op = 0;
-  std::string trouble;
-};
-
-// A lock that streams of this broker watch.
-struct Watch : Timed {
-  Watch() : Timed(TimerKind::kWatch) {}
-  struct Listening {
-    RequestId request = 0;
-    OpId from = 0;  // no earlier look is shown to it
-    bool told = false;
-  };
-  LockName name;
-  absl::btree_map<SessionId, Listening> listeners;  // never empty
-  std::optional<LockView> seen;                     // all who were told anything were told this last
-  Instant not_before{};                             // of the next look
-  OpId op = 0;                                      // the look under way
-  bool again = false;                               // what it shows may be older than what is known to have changed
-};
-
-// A Convert that is not answered yet.
-struct ConvertCall : Timed {
-  ConvertCall() : Timed(TimerKind::kConvertCall) {}
-  Convert call;
-  Instant until{};
-  Instant retry_at = kNever;
-  OpId op = 0;
-  int attempts = 0;
-  std::string trouble;
-};
-
-// A ForceRelease that is not answered yet: it looks again and again until the holder is gone.
-struct ForceCall : Timed {
-  ForceCall() : Timed(TimerKind::kForceCall) {}
-  ForceRelease call;
-  Instant until{};
-  Instant retry_at = kNever;
-  OpId op = 0;
-  int attempts = 0;
-  bool acted = false;  // if the holder is gone now, it may be by us
-  std::string trouble;
-};
-
-// What was granted here and is renewed here no more.
-struct PastGrant {
-  Instant until{};           // it may last so long
-  Instant promised_until{};  // its client may believe so long
-};
-
-// A store command in flight. The store answers each exactly once, so an entry needs no deadline of its own.
-struct Op {
-  enum class Verb : uint8_t { kAcquire, kAcquireAll, kRenew, kRenewCall, kGiveBack, kTend, kWatch, kConvert, kForce };
-  Verb verb = Verb::kAcquire;
-  Instant sent{};
-  Instant runs_until{};         // acquire: later it does nothing
-  OwnerId owner{};              // acquire, give back
-  uint64_t waiter = 0;          // acquire: serial of the waiter or bundle that asked
-  LockName name;                // give back, tend, watch, convert, force
-  std::vector<LockName> names;  // acquire all
-  Listener caller;              // renew call, convert, force
-  std::vector<OwnerId> owners;  // renew, acquire all
 };
 
 }  // namespace distlock::core

@@ -13,7 +13,7 @@ void Broker::Handle(const OpenSession& in) {
   auto& session = sessions_[in.session];
   DISTLOCK_CHECK(session == nullptr);
   session = std::make_unique<Session>();
-  session->serial = next_serial_++;
+  session->serial = core_.NextSerial();
   session->id = in.session;
   session->kind = in.kind;
   session->heartbeat_at = now_;
@@ -97,17 +97,9 @@ void Broker::EndWaiters(Session& session, bool tell) {
   }
 }
 
-// Nobody is left to be answered. What the store was told stands.
 void Broker::DropCalls(SessionId session) {
-  const auto drop = [&](auto& calls) {
-    auto call = calls.lower_bound({session, 0});
-    while (call != calls.end() && call->first.first == session) {
-      timers_.Cancel(*call->second);
-      call = calls.erase(call);
-    }
-  };
-  drop(convert_calls_);
-  drop(force_calls_);
+  downgrades_.Drop(session);
+  force_calls_.Drop(session);
 }
 
 void Broker::CloseSession(Session& session, StreamEnd why) {
@@ -145,12 +137,8 @@ void Broker::Handle(const StreamEnded& in) {
   if (const auto found = bundle_calls_.find(in.session); found != bundle_calls_.end()) {
     return DropCaller(*found->second, in.session, nullptr);
   }
-  if (const auto found = renew_calls_.find(in.session); found != renew_calls_.end()) {
-    timers_.Cancel(*found->second);
-    renew_calls_.erase(found);
-    return;
-  }
-  StopWatching(in.session);
+  if (renew_calls_.Drop(in.session)) return;
+  watches_.StopWatching(in.session);
 }
 
 void Broker::Handle(const Drain& in) {
@@ -166,7 +154,7 @@ void Broker::Handle(const Drain& in) {
     EndWaiters(*session, /*tell=*/true);
   }
   while (!bundles_.empty()) RefuseAll(*bundles_.begin()->second, draining);
-  EndWatches();
+  watches_.EndAll();
   while (!detached_.empty()) {
     Refuse(*detached_.begin()->second, Refused{.reason = RefusalReason::kDraining, .cause = {}, .holders = {}});
   }
@@ -194,8 +182,8 @@ void Broker::DrainNow() {
 
 void Broker::FinishDrainWhenEmpty() {
   if (!draining_ || drained_) return;
-  if (!leases_.empty() || !waiters_.empty() || !give_backs_.empty() || !renew_calls_.empty()) return;
-  if (!convert_calls_.empty() || !force_calls_.empty()) return;
+  if (!leases_.empty() || !waiters_.empty() || releases_.size() > 0 || !renew_calls_.empty()) return;
+  if (!downgrades_.empty() || !force_calls_.empty()) return;
   FinishDrain();
 }
 
@@ -203,7 +191,7 @@ void Broker::FinishDrain() {
   drained_ = true;
   timers_.Cancel(drain_timer_);
   // Streams stay open until the server stops: the locks of a session may live on other shards, still draining.
-  effects_->emplace_back(DrainComplete{});
+  core_.Announce(DrainComplete{});
 }
 
 }  // namespace distlock::core

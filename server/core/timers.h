@@ -24,13 +24,13 @@ enum class TimerKind : uint8_t {
   kWaiter,
   kLease,
   kSession,
-  kGiveBack,
+  kPendingRelease,
   kQueue,
   kRenewCall,
   kWatch,
   kDrain,
   kBundle,
-  kConvertCall,
+  kDowngrade,
   kForceCall,
   kPace
 };

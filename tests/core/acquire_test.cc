@@ -39,7 +39,7 @@ TEST(Acquire, OneTryOnAHeldLockNamesTheHolderAndLeavesNothing) {
   EXPECT_EQ(refused.holders[0].info, "who");
   EXPECT_EQ(refused.queue_length, 3u);
   EXPECT_EQ(t.broker.Stats().waiters, 0u);
-  EXPECT_EQ(t.broker.Stats().discards, 0u);
+  EXPECT_EQ(t.broker.Stats().pending_releases, 0u);
 }
 
 TEST(Acquire, AReplyAtOrAfterTheDeadlineGrantsNothingAndIsGivenBack) {
@@ -120,7 +120,7 @@ TEST(Acquire, WaitsInTheQueueAndTimesOut) {
   const auto withdraw = t.Take<StoreWithdraw>();
   // The grant crossed the time-out: the script gives it back to the next one, nothing is left here.
   t.Reply(withdraw.op, GiveBackDone{.was_holder = true});
-  EXPECT_EQ(t.broker.Stats().discards, 0u);
+  EXPECT_EQ(t.broker.Stats().pending_releases, 0u);
   EXPECT_EQ(t.broker.Stats().queues, 0u);
 }
 
@@ -136,7 +136,7 @@ TEST(Acquire, CancelWhileAskingIsAnsweredAndWithdrawn) {
   t.Reply(ask.op, AcquireGranted{42, t.StoreNow()});
   EXPECT_EQ(t.Events<Granted>(), 0u);
   t.Reply(withdraw.op, GiveBackDone{.was_holder = true});
-  EXPECT_EQ(t.broker.Stats().discards, 0u);
+  EXPECT_EQ(t.broker.Stats().pending_releases, 0u);
 }
 
 TEST(Acquire, CancelAfterTheGrantReleasesIt) {
@@ -156,12 +156,12 @@ void ExpectSecondWithdrawal(Table& t, Duration until) {
   t.Reply(t.Take<StoreAcquire>().op, StoreUnknown{"connection reset"});
   t.Do(Cancel{1, 7});
   t.Reply(t.Take<StoreWithdraw>().op, GiveBackDone{});
-  EXPECT_EQ(t.broker.Stats().discards, 1u) << "the lost acquire may still run";
+  EXPECT_EQ(t.broker.Stats().pending_releases, 1u) << "the lost acquire may still run";
   t.Pass(until - milliseconds(100));
   EXPECT_EQ(t.Count<StoreWithdraw>(), 0u);
   t.Pass(milliseconds(200));
   t.Reply(t.Take<StoreWithdraw>().op, GiveBackDone{.was_holder = true});
-  EXPECT_EQ(t.broker.Stats().discards, 0u);
+  EXPECT_EQ(t.broker.Stats().pending_releases, 0u);
 }
 
 TEST(Acquire, AStragglerIsWithdrawnOnceMoreAfterItsTime) {
@@ -282,7 +282,7 @@ TEST(Acquire, AnAttemptLeftBehindByAGrantIsAStraggler) {
   t.Pass(milliseconds(1500));
   t.Do(Release{.session = 1, .request = 2, .acquire = 1, .name = {}});
   t.Reply(t.Take<StoreRelease>().op, GiveBackDone{.was_holder = true});
-  EXPECT_EQ(t.broker.Stats().discards, 1u) << "the second attempt may run for another second";
+  EXPECT_EQ(t.broker.Stats().pending_releases, 1u) << "the second attempt may run for another second";
 }
 
 TEST(Acquire, APlaceThatMayStillExistIsWithdrawn) {

@@ -91,7 +91,7 @@ TEST(BundleAnswers, AnAnswerAfterTheLastWithdrawalIsGivenBack) {
     for (int i = 0; i < 2; ++i) t.Reply(t.Take<StoreWithdraw>().op, GiveBackDone{});
     t.Pass(seconds(6));
     for (int i = 0; i < 2; ++i) t.Reply(t.Take<StoreWithdraw>().op, GiveBackDone{});
-    ASSERT_EQ(t.broker.Stats().discards, 0u);
+    ASSERT_EQ(t.broker.Stats().pending_releases, 0u);
     t.Reply(all.op, Both(t));
     EXPECT_EQ(t.Events<Granted>(), 0u);
     EXPECT_EQ(t.Count<StoreWithdraw>(), repeatable ? 0u : 2u) << "a repeat may have it through another broker";
@@ -175,7 +175,7 @@ TEST(BundleAnswers, AWaitShorterThanTheStoresAnswerIsATimeOut) {
     EXPECT_EQ(refused.waited, milliseconds(10));
   }
   for (int i = 0; i < 2; ++i) t.Reply(t.Take<StoreWithdraw>().op, GiveBackDone{});
-  EXPECT_EQ(t.broker.Stats().discards, 2u) << "the call may take effect yet";
+  EXPECT_EQ(t.broker.Stats().pending_releases, 2u) << "the call may take effect yet";
   t.Pass(seconds(6));
   EXPECT_EQ(t.Count<StoreWithdraw>(), 2u) << "once more when it cannot any more";
 }

@@ -149,7 +149,7 @@ TEST(Bundle, WhatAnUnansweredCallMayHaveTakenIsGivenBack) {
   t.commands.clear();
   t.Reply(all.op, AcquireAllDone{{{41, t.StoreNow()}, {42, t.StoreNow()}}});
   EXPECT_EQ(t.broker.Stats().leases, 0u);
-  EXPECT_EQ(t.broker.Stats().discards, 2u) << "until the store has confirmed it";
+  EXPECT_EQ(t.broker.Stats().pending_releases, 2u) << "until the store has confirmed it";
 }
 
 // However long ago it ran: what it took stays taken for its ttl.

@@ -255,8 +255,8 @@ class World {
 
   bool Empty() const {
     const BrokerStats stats = broker_.Stats();
-    return stats.sessions + stats.leases + stats.waiters + stats.discards + stats.queues + stats.watches + stats.ops +
-               stats.timers ==
+    return stats.sessions + stats.leases + stats.waiters + stats.pending_releases + stats.queues + stats.watches +
+               stats.ops + stats.timers ==
            0;
   }
 

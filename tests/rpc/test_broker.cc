@@ -96,7 +96,7 @@ bool TestBroker::Await(const std::function<bool(const core::BrokerStats&)>& want
       sum.sessions += status.stats.sessions;
       sum.leases += status.stats.leases;
       sum.waiters += status.stats.waiters;
-      sum.discards += status.stats.discards;
+      sum.pending_releases += status.stats.pending_releases;
       sum.watches += status.stats.watches;
     }
     if (wanted(sum)) return true;

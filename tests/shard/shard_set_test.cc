@@ -182,7 +182,7 @@ TEST_F(ShardSetTest, StreamEndedLetsTheSinkGoAndFreesTheLocks) {
   set_->Post(0, core::StreamEnded{session});
   ASSERT_TRUE(Eventually([this] {
     const auto stats = set_->Status()[0].stats;
-    return sink_.use_count() == 1 && stats.sessions == 0 && stats.leases == 0 && stats.discards == 0;
+    return sink_.use_count() == 1 && stats.sessions == 0 && stats.leases == 0 && stats.pending_releases == 0;
   }));
 }
 

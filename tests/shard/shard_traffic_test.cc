@@ -54,7 +54,8 @@ class ShardTrafficTest : public testing::TestWithParam<bool> {
   bool NothingIsLeft() const {
     for (const auto& status : set_->Status()) {
       const auto& stats = status.stats;
-      if (stats.sessions + stats.leases + stats.waiters + stats.discards + status.mailbox_depth > 0) return false;
+      if (stats.sessions + stats.leases + stats.waiters + stats.pending_releases + status.mailbox_depth > 0)
+        return false;
     }
     return true;
   }

@@ -238,9 +238,9 @@ TEST(Unary, ALateReplyAfterCancelIsGivenBack) {
   context.TryCancel();
   caller.join();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED);
-  ASSERT_TRUE(broker.Await([](const core::BrokerStats& stats) { return stats.discards == 1; }));
+  ASSERT_TRUE(broker.Await([](const core::BrokerStats& stats) { return stats.pending_releases == 1; }));
   broker.store().HoldReplies(false);
-  ASSERT_TRUE(broker.Await([](const core::BrokerStats& stats) { return stats.discards == 0; }));
+  ASSERT_TRUE(broker.Await([](const core::BrokerStats& stats) { return stats.pending_releases == 0; }));
   EXPECT_FALSE(broker.IsHeld("a"));
 }
 
@@ -259,7 +259,7 @@ TEST(Unary, CancelsAtAnyMomentAreSurvived) {
     caller.join();
     EXPECT_TRUE(status.ok() || status.error_code() == grpc::StatusCode::CANCELLED) << status.error_message();
   }
-  EXPECT_TRUE(broker.Await([](const core::BrokerStats& stats) { return stats.waiters + stats.discards == 0; }));
+  EXPECT_TRUE(broker.Await([](const core::BrokerStats& stats) { return stats.waiters + stats.pending_releases == 0; }));
   broker.Take("alive");
 }
 

@@ -104,8 +104,8 @@ TEST(Hold, CancelFreesTheLock) {
   ASSERT_TRUE(hold.Next().has_granted());
   hold.Cancel();
   hold.Finish();
-  EXPECT_TRUE(
-      broker.Await([](const core::BrokerStats& stats) { return stats.sessions + stats.leases + stats.discards == 0; }));
+  EXPECT_TRUE(broker.Await(
+      [](const core::BrokerStats& stats) { return stats.sessions + stats.leases + stats.pending_releases == 0; }));
   EXPECT_FALSE(broker.IsHeld("a"));
 }
 

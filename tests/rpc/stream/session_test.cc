@@ -137,7 +137,7 @@ TEST_P(SessionOnShards, GoodbyeFreesAtOnce) {
   for (int granted = 0; granted < 8;) granted += session.Next().has_granted();
   session.Goodbye().Send();
   EXPECT_TRUE(session.Finish().ok());
-  EXPECT_TRUE(broker.Await([](const core::BrokerStats& stats) { return stats.leases + stats.discards == 0; }));
+  EXPECT_TRUE(broker.Await([](const core::BrokerStats& stats) { return stats.leases + stats.pending_releases == 0; }));
   for (int i = 0; i < 8; ++i) EXPECT_FALSE(broker.IsHeld("k" + std::to_string(i)));
 }
 
@@ -153,7 +153,7 @@ TEST_P(SessionOnShards, HalfCloseWithoutGoodbyeIsABreak) {
   session.Finish();
   EXPECT_TRUE(broker.Await([](const core::BrokerStats& stats) { return stats.sessions == 0; }));
   // Freed when the last promise has passed, not before.
-  EXPECT_TRUE(broker.Await([](const core::BrokerStats& stats) { return stats.leases + stats.discards == 0; }));
+  EXPECT_TRUE(broker.Await([](const core::BrokerStats& stats) { return stats.leases + stats.pending_releases == 0; }));
   EXPECT_FALSE(broker.IsHeld("a"));
 }
 
@@ -310,7 +310,7 @@ TEST(Session, CancelAtAnyMomentLeavesNothing) {
     for (int events = 0; events < i % 20; ++events) session.Next();
   }
   EXPECT_TRUE(broker.Await([](const core::BrokerStats& stats) {
-    return stats.sessions + stats.leases + stats.waiters + stats.discards == 0;
+    return stats.sessions + stats.leases + stats.waiters + stats.pending_releases == 0;
   }));
 }
 

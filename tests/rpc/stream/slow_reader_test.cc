@@ -61,8 +61,8 @@ TEST(SlowReader, CancelDuringAStuckWriteFreesTheLeases) {
     }
     session.context().TryCancel();
   }
-  EXPECT_TRUE(
-      broker.Await([](const core::BrokerStats& stats) { return stats.sessions + stats.leases + stats.discards == 0; }));
+  EXPECT_TRUE(broker.Await(
+      [](const core::BrokerStats& stats) { return stats.sessions + stats.leases + stats.pending_releases == 0; }));
   EXPECT_FALSE(broker.IsHeld("precious"));
 }
 

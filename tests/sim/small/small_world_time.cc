@@ -176,7 +176,7 @@ core::BrokerStats SmallWorld::Totals() const {
     totals.sessions += stats.sessions;
     totals.leases += stats.leases;
     totals.waiters += stats.waiters;
-    totals.discards += stats.discards;
+    totals.pending_releases += stats.pending_releases;
     totals.queues += stats.queues;
     totals.ops += stats.ops;
     totals.timers += stats.timers;
@@ -186,7 +186,7 @@ core::BrokerStats SmallWorld::Totals() const {
 
 bool SmallWorld::AtRest() const {
   const core::BrokerStats totals = Totals();
-  return totals.sessions + totals.leases + totals.waiters + totals.discards + totals.queues + totals.ops +
+  return totals.sessions + totals.leases + totals.waiters + totals.pending_releases + totals.queues + totals.ops +
              totals.timers ==
          0;
 }

@@ -246,7 +246,7 @@ void World::ExpectNothingLeft() {
     Left("sessions in " + broker->name(), stats.sessions);
     Left("leases in " + broker->name(), stats.leases);
     Left("waiters in " + broker->name(), stats.waiters);
-    Left("give-backs in " + broker->name(), stats.discards);
+    Left("give-backs in " + broker->name(), stats.pending_releases);
     Left("queues in " + broker->name(), stats.queues);
     Left("watches in " + broker->name(), stats.watches);
     Left("store commands in " + broker->name(), stats.ops);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Records lie scattered in memory, and waiting for one after the other is most of what renewing many leases costs.
+// Prefetching into the processor's cache. Records lie scattered in memory; waiting for one after the other is most of the
+// cost of renewing many leases.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +9,8 @@
 
 namespace distlock::core {
 
-// Has memory bring `bytes` (> 0) from `begin` on to the processor meanwhile. Changes nothing; they need not all be there.
-inline void Fetch(const void* begin, size_t bytes) {
+// Starts loading `bytes` (> 0) from `begin` on into the cache. Has no other effect, and is safe for any address.
+inline void PrefetchRange(const void* begin, size_t bytes) {
   constexpr uintptr_t kLine = 64;  // bytes of a cache line
   const auto at = reinterpret_cast<uintptr_t>(begin);
   for (uintptr_t line = at / kLine; line <= (at + bytes - 1) / kLine; ++line) {

@@ -10,44 +10,44 @@ namespace distlock::core {
 namespace {
 
 // A session that ends with more leases than the store releases in an attempt's time.
-TEST(GiveBack, VeryManyLeaveAsFastAsTheStoreAnswers) {
+TEST(PendingReleases, VeryManyLeaveAsFastAsTheStoreAnswers) {
   Table t;
   t.StoreComesUp();
   t.Open(1);
-  const int all = 3 * static_cast<int>(kMaxGiveBacksSent);
+  const int all = 3 * static_cast<int>(kMaxReleasesSent);
   for (int i = 1; i <= all; ++i) t.Hold(1, static_cast<RequestId>(i), "k" + std::to_string(i), i);
   t.commands.clear();
   t.Do(Goodbye{1});
-  EXPECT_EQ(t.Count<StoreRelease>(), kMaxGiveBacksSent);
-  EXPECT_EQ(t.broker.Stats().discards, static_cast<size_t>(all));
+  EXPECT_EQ(t.Count<StoreRelease>(), kMaxReleasesSent);
+  EXPECT_EQ(t.broker.Stats().pending_releases, static_cast<size_t>(all));
 
   const auto first = t.Take<StoreRelease>();
   t.Reply(first.op, GiveBackDone{.was_holder = true});
-  EXPECT_EQ(t.Count<StoreRelease>(), kMaxGiveBacksSent) << "an answer lets the next one go";
+  EXPECT_EQ(t.Count<StoreRelease>(), kMaxReleasesSent) << "an answer lets the next one go";
 
-  // Somebody asks for one that is held back: it is the next.
+  // Somebody asks for one that is deferred: it is the next.
   const auto last = Owner(all);
   t.Do(Release{.session = 9, .request = 1, .name = Name("k" + std::to_string(all)), .owner = last, .ttl = kT});
   t.Do(Release{.session = 9, .request = 2, .name = Name("new"), .owner = Owner(all + 1), .ttl = kT});
-  EXPECT_EQ(t.Count<StoreRelease>(), kMaxGiveBacksSent);
+  EXPECT_EQ(t.Count<StoreRelease>(), kMaxReleasesSent);
   t.Reply(t.Take<StoreRelease>().op, GiveBackDone{.was_holder = true});
   const auto& newest = std::get<StoreRelease>(t.commands.back());
   EXPECT_TRUE(newest.owner == Owner(all + 1) || newest.owner == last) << "what a caller waits for goes first";
 
   while (t.Count<StoreRelease>() > 0) t.Reply(t.Take<StoreRelease>().op, GiveBackDone{.was_holder = true});
-  EXPECT_EQ(t.broker.Stats().discards, 0u);
+  EXPECT_EQ(t.broker.Stats().pending_releases, 0u);
 }
 
-TEST(GiveBack, VeryManyOutliveTheStoresAbsence) {
+TEST(PendingReleases, VeryManyOutliveTheStoresAbsence) {
   Table t;
   t.StoreComesUp();
   t.Open(1);
-  const int all = 2 * static_cast<int>(kMaxGiveBacksSent);
+  const int all = 2 * static_cast<int>(kMaxReleasesSent);
   for (int i = 1; i <= all; ++i) t.Hold(1, static_cast<RequestId>(i), "k" + std::to_string(i), i);
   t.commands.clear();
   t.Do(Goodbye{1});
   t.Pass(seconds(4));  // no answer: asked again, and no more of them
-  EXPECT_LE(t.Count<StoreRelease>(), 2 * kMaxGiveBacksSent);
+  EXPECT_LE(t.Count<StoreRelease>(), 2 * kMaxReleasesSent);
   t.Do(StoreDown{"gone"});
   const auto lost = std::exchange(t.commands, {});
   for (const StoreCommand& command : lost) {
@@ -56,18 +56,18 @@ TEST(GiveBack, VeryManyOutliveTheStoresAbsence) {
   EXPECT_EQ(t.Count<StoreRelease>(), 0u);
   t.StoreComesUp();
   EXPECT_GT(t.Count<StoreRelease>(), 0u);
-  for (int i = 0; i < 10 && t.broker.Stats().discards > 0; ++i) {
+  for (int i = 0; i < 10 && t.broker.Stats().pending_releases > 0; ++i) {
     while (t.Count<StoreRelease>() > 0) t.Reply(t.Take<StoreRelease>().op, GiveBackDone{.was_holder = true});
     t.Pass(seconds(3));
   }
-  EXPECT_EQ(t.broker.Stats().discards, 0u);
+  EXPECT_EQ(t.broker.Stats().pending_releases, 0u);
 }
 
 Release ByOwner(SessionId session, uint64_t token) {
   return {.session = session, .request = 1, .name = Name("a"), .owner = Owner(1), .token = token, .ttl = kT};
 }
 
-TEST(GiveBack, OfALeaseOfTheSameSessionIsAnsweredOnce) {
+TEST(PendingReleases, OfALeaseOfTheSameSessionIsAnsweredOnce) {
   Table t;
   t.StoreComesUp();
   t.Open(1);
@@ -81,7 +81,7 @@ TEST(GiveBack, OfALeaseOfTheSameSessionIsAnsweredOnce) {
   EXPECT_EQ(t.broker.Stats().leases, 0u);
 }
 
-TEST(GiveBack, OfAnyGrantStaysSoWhenOneIsNamedAsWell) {
+TEST(PendingReleases, OfAnyGrantStaysSoWhenOneIsNamedAsWell) {
   Table t;
   t.StoreComesUp();
   t.Do(StoreDown{"gone"});
@@ -91,7 +91,7 @@ TEST(GiveBack, OfAnyGrantStaysSoWhenOneIsNamedAsWell) {
   EXPECT_EQ(t.Take<StoreRelease>().token, 0u);
 }
 
-TEST(GiveBack, UnderAForeignKeyNothingIsLeftToRelease) {
+TEST(PendingReleases, UnderAForeignKeyNothingIsLeftToRelease) {
   Table t;
   t.StoreComesUp();
   t.Do(ByOwner(3, 42));
@@ -99,7 +99,7 @@ TEST(GiveBack, UnderAForeignKeyNothingIsLeftToRelease) {
   EXPECT_EQ(t.Event<Released>(3, 1).outcome, ReleaseOutcome::kAlreadyGone);
   t.Pass(seconds(60));
   EXPECT_EQ(t.Count<StoreRelease>(), 0u);
-  EXPECT_EQ(t.broker.Stats().discards, 0u);
+  EXPECT_EQ(t.broker.Stats().pending_releases, 0u);
 }
 
 }  // namespace

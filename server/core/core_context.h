@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What all parts of one broker core share: the time of this Step, the effects it produces, the deadlines, the store
+// commands in flight, the state of the store, the options and the seeded randomness. It takes no decisions.
+//
+// Thread: the shard's. Ownership: the Broker owns it; parts keep a reference to it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "core/broker_config.h"
+#include "core/messages.h"
+#include "core/op.h"
+#include "core/store_clock.h"
+#include "core/timers.h"
+
+namespace distlock::core {
+
+class CoreContext {
+ public:
+  explicit CoreContext(const BrokerConfig& broker_config);
+  CoreContext(const CoreContext&) = delete;
+  CoreContext& operator=(const CoreContext&) = delete;
+
+  // Begins a Step: time moves to `at` (never back), and effects are appended to `out` until EndStep.
+  void BeginStep(Instant at, std::vector<Effect>& out);
+  void EndStep() { effects_ = nullptr; }
+
+  // ---- effects, REQUIRES: between BeginStep and EndStep
+
+  // Tells one caller. Nothing happens if `to.session` is 0.
+  template <typename T>
+  void Tell(const Listener& to, T event) {
+    if (to.session != 0) effects_->emplace_back(Notify{to.session, to.request, std::move(event)});
+  }
+  void Note(Fact fact) { effects_->emplace_back(std::move(fact)); }
+  template <typename T>
+  void Command(T command) {
+    effects_->emplace_back(std::in_place_type<StoreCommand>, std::move(command));
+  }
+  void Announce(DrainComplete done) { effects_->emplace_back(done); }
+
+  // ---- store commands in flight
+
+  // Registers a command as sent now and returns its id; the caller passes the command itself to Command().
+  OpId SendOp(Op op);
+  // The id that the next SendOp returns.
+  OpId NextOp() const { return next_op_; }
+  // Null: not in flight.
+  const Op* FindOp(OpId id) const;
+  // Removes an answered command; nullopt: it is not in flight.
+  std::optional<Op> TakeOp(OpId id);
+  size_t ops_in_flight() const { return ops_.size(); }
+
+  // ---- silence of the store
+
+  void HearFromStore() { last_heard_ = now; }
+  // Asks for a new connection if commands are unanswered and nothing has been heard for kSilence.
+  void ReconnectIfSilent(const std::string& cause);
+
+  // ---- time
+
+  // Sets the only deadline of a record; kNever cancels it. Gives the record a serial if it has none.
+  void Arm(Timed& timed, Instant at);
+  // For records whose place in an order must be known before they have a deadline.
+  uint64_t NextSerial() { return next_serial_++; }
+
+  // By how much two clocks can differ after `time`.
+  Duration Drift(Duration time) const;
+  // How much earlier than the store's expiry a client's belief in a lease of `ttl` ends.
+  Duration Margin(Duration ttl) const;
+  // How long one attempt of a command about a lease of `ttl` is waited for.
+  static Duration AttemptTimeout(Duration ttl);
+  // The pause before the next attempt: random, and longer on average the more attempts have failed.
+  Duration BackOff(int attempts);
+  double Random();  // [0, 1)
+
+  const BrokerConfig config;
+  Instant now{};  // of this Step
+  Timers timers;
+  StoreClock clock;
+  bool store_up = false;
+  std::string store_trouble = "not connected to the store yet";  // why store_up is false
+  Instant down_since{};                                          // the last time that store_up became false
+  bool draining = false;                                         // no new acquires or watches
+
+ private:
+  uint64_t random_state_;
+  std::vector<Effect>* effects_ = nullptr;
+  Instant last_heard_{};
+  OpId next_op_ = 1;
+  uint64_t next_serial_ = 1;
+  absl::flat_hash_map<OpId, Op> ops_;
+};
+
+}  // namespace distlock::core

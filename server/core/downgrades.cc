@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/downgrades.h"
+
+#include <utility>
+
+#include "core/limits.h"
+
+namespace distlock::core {
+
+void Downgrades::Begin(Convert& in) {
+  DowngradeCall* const call = calls_.Begin(std::move(in), core_.config.store_timeout);
+  if (call != nullptr) Send(*call);
+}
+
+void Downgrades::Refuse(const Convert& in, RefusalReason reason, std::string cause) {
+  core_.Note({.kind = FactKind::kRefused, .refusal = reason, .name = in.name, .detail = {}});
+  core_.Tell({in.session, in.request}, Refused{.reason = reason, .cause = std::move(cause), .holders = {}});
+}
+
+void Downgrades::OnStoreUp() {
+  calls_.ForEachWithoutAttempt([this](DowngradeCall& call) { Send(call); });
+}
+
+void Downgrades::Send(DowngradeCall& call) {
+  if (!core_.store_up) return calls_.AwaitStore(call);
+  const Convert& convert = call.request;
+  Op op;
+  op.verb = Op::Verb::kDowngrade;
+  op.name = convert.name;
+  const OpId id = calls_.BeginAttempt(call, std::move(op), kAttemptMax);
+  ++call.attempts;
+  core_.Command(StoreConvert{id, convert.name, convert.owner, convert.token, convert.info});
+}
+
+void Downgrades::OnTimer(DowngradeCall& call) {
+  if (core_.now >= call.until) {
+    return calls_.Refuse(
+        call, RefusalReason::kStoreUnavailable,
+        calls_.Trouble(call) + "; whether the lease is SHARED by now is not known: treat it as that and ask again");
+  }
+  if (call.op != 0) core_.ReconnectIfSilent("a conversion unanswered");
+  Send(call);
+}
+
+void Downgrades::OnReply(const Op& op, OpId id, StoreReply& reply) {
+  DowngradeCall* const call = calls_.Find(op.caller);
+  if (call == nullptr) return;
+  const auto* done = std::get_if<ConvertDone>(&reply.outcome);
+  if (done == nullptr) {
+    if (call->op != id) return;
+    const auto* failed = std::get_if<StoreFailed>(&reply.outcome);
+    if (failed != nullptr && failed->kind == FailureKind::kForeignKey) {
+      return calls_.Refuse(*call, RefusalReason::kForeignKey, failed->cause);
+    }
+    return calls_.RetryAfter(*call, reply, call->attempts);
+  }
+  switch (done->result) {
+    case ConvertDone::Result::kConverted:
+      return calls_.Answer(*call, Converted{call->request.name, call->request.owner, call->request.token});
+    case ConvertDone::Result::kNotHolder:
+      return calls_.Refuse(*call, RefusalReason::kNotHolder, "the store has no such holder");
+    case ConvertDone::Result::kAnotherMode:
+      return calls_.Refuse(*call, RefusalReason::kNotSupported, "it holds permits, which have no other mode");
+  }
+}
+
+}  // namespace distlock::core

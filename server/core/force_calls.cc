@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/force_calls.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/limits.h"
+
+namespace distlock::core {
+namespace {
+
+// A call looks for as long as a promise lasts. The pause between two looks grows no longer than after so many attempts, so
+// that the caller does not wait much longer than the promise.
+constexpr int kSlowestLook = 5;
+
+}  // namespace
+
+// Freed now, it could still be granted here by an answer that is on its way, or while its client believes.
+bool ForceCalls::MustWait(const OwnerId& owner) const {
+  return targets_.IsWaiting(owner) || releases_.Contains(owner) || past_grants_.IsPromised(owner);
+}
+
+void ForceCalls::Handle(const ForceNotice& in) {
+  if (const auto token = targets_.TokenOf(in.owner)) {
+    if (*token == in.token) targets_.ForceLease(in.owner, in.reason);
+    return;
+  }
+  if (MustWait(in.owner)) return;  // the broker that asked will ask again
+  past_grants_.Forget(in.owner);
+  releases_.Pursue(releases_.Start(in.name, in.owner, /*waiting=*/false, Duration::zero(), kAttemptMax, in.token));
+}
+
+void ForceCalls::Handle(ForceRelease& in) {
+  ForceCall* const call = calls_.Begin(std::move(in), core_.config.validity + kForceGrace + core_.config.store_timeout);
+  if (call != nullptr) Pursue(*call);
+}
+
+// Ends our own lease, or asks the store if nothing here stands against it.
+void ForceCalls::Pursue(ForceCall& call) {
+  call.op = 0;
+  const ForceRelease& force = call.request;
+  if (targets_.TokenOf(force.owner) == force.token) {
+    call.acted = true;
+    targets_.ForceLease(force.owner, force.reason);
+    const Instant free_at = targets_.FreeAt(force.owner).value_or(core_.now);
+    return calls_.RetryAt(call, std::max(core_.now, free_at) + core_.BackOff(1));
+  }
+  ++call.attempts;
+  if (!core_.store_up || MustWait(force.owner)) return calls_.RetryAt(call, core_.now + Pause(call));
+  Op op;
+  op.verb = Op::Verb::kForce;
+  op.name = force.name;
+  const OpId id = calls_.BeginAttempt(call, std::move(op), kAttemptMax);
+  core_.Command(StoreForce{id, force.name, force.owner, force.token, force.broker_id, force.reason});
+}
+
+Duration ForceCalls::Pause(const ForceCall& call) { return core_.BackOff(std::min(call.attempts, kSlowestLook)); }
+
+void ForceCalls::OnTimer(ForceCall& call) {
+  if (core_.now < call.until) {
+    if (call.op != 0) {
+      call.acted = true;  // it may have run
+      core_.ReconnectIfSilent("a forced release unanswered");
+    }
+    return Pursue(call);
+  }
+  const std::string why = !core_.store_up         ? core_.store_trouble
+                          : !call.trouble.empty() ? call.trouble
+                          : targets_.TokenOf(call.request.owner)
+                              ? "its client may still believe in it"
+                              : "its broker has been told and has not given it back yet";
+  calls_.Answer(
+      call, Refused{.reason = RefusalReason::kStoreUnavailable, .cause = why, .retry_after = kRetryMax, .holders = {}});
+}
+
+void ForceCalls::OnReply(const Op& op, OpId id, StoreReply& reply) {
+  ForceCall* const found = calls_.Find(op.caller);
+  if (found == nullptr) return;
+  ForceCall& call = *found;
+  const auto* done = std::get_if<ForceDone>(&reply.outcome);
+  if (done != nullptr && done->result != ForceDone::Result::kTold) {
+    const bool taken = call.acted || done->result == ForceDone::Result::kReleased;
+    return calls_.Answer(call, Released{taken ? ReleaseOutcome::kReleased : ReleaseOutcome::kAlreadyGone,
+                                        call.request.name, call.request.owner, call.request.token});
+  }
+  const auto* failed = std::get_if<StoreFailed>(&reply.outcome);
+  if (failed == nullptr) call.acted = true;
+  if (call.op != id) return;
+  call.op = 0;
+  call.trouble.clear();
+  if (failed != nullptr && failed->kind == FailureKind::kForeignKey) {
+    return calls_.Refuse(call, RefusalReason::kForeignKey, failed->cause);
+  }
+  calls_.NoteTrouble(call, reply);
+  // Also while the store is down: what stands against it here can end meanwhile.
+  calls_.RetryAt(call, core_.now + Pause(call));
+}
+
+}  // namespace distlock::core

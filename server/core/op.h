@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A store command in flight, and the caller to whom an answer goes. Plain records.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/lock_name.h"
+#include "core/types.h"
+
+namespace distlock::core {
+
+// Names the receiver of an answer. session 0: nobody is to be told.
+struct Listener {
+  SessionId session = 0;
+  RequestId request = 0;
+};
+
+// The store answers each command exactly once, so an entry needs no deadline of its own.
+struct Op {
+  enum class Verb : uint8_t { kAcquire, kAcquireAll, kRenew, kRenewCall, kRelease, kTend, kWatch, kDowngrade, kForce };
+  Verb verb = Verb::kAcquire;
+  Instant sent{};
+  Instant runs_until{};         // acquire: the command does nothing after this instant
+  OwnerId owner{};              // acquire, release
+  uint64_t waiter = 0;          // acquire: serial of the waiter or bundle that asked
+  LockName name;                // release, tend, watch, downgrade, force
+  std::vector<LockName> names;  // acquire all
+  Listener caller;              // renew call, downgrade, force
+  std::vector<OwnerId> owners;  // renew, acquire all
+};
+
+}  // namespace distlock::core

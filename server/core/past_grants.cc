@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/past_grants.h"
+
+namespace distlock::core {
+
+void PastGrants::Remember(const OwnerId& owner, Instant until, Instant promised_until) {
+  Contains(owner);  // drops the old ones
+  const auto [entry, fresh] = grants_.emplace(owner, Grant{until, promised_until});
+  if (!fresh) {
+    by_end_.erase({entry->second.until, owner});
+    entry->second = {until, promised_until};
+  }
+  by_end_.emplace(until, owner);
+}
+
+void PastGrants::Forget(const OwnerId& owner) {
+  const auto found = grants_.find(owner);
+  if (found == grants_.end()) return;
+  by_end_.erase({found->second.until, owner});
+  grants_.erase(found);
+}
+
+bool PastGrants::Contains(const OwnerId& owner) {
+  while (!by_end_.empty() && by_end_.begin()->first <= core_.now) {
+    grants_.erase(by_end_.begin()->second);
+    by_end_.erase(by_end_.begin());
+  }
+  return grants_.contains(owner);
+}
+
+bool PastGrants::IsPromised(const OwnerId& owner) const {
+  const auto found = grants_.find(owner);
+  return found != grants_.end() && found->second.promised_until > core_.now;
+}
+
+}  // namespace distlock::core

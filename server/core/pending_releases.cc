@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/pending_releases.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "core/limits.h"
+
+namespace distlock::core {
+
+PendingRelease& PendingReleases::Start(const LockName& name, const OwnerId& owner, bool waiting, Duration block,
+                                       Duration lifetime, uint64_t only_token) {
+  auto& slot = releases_[owner];
+  if (!slot) {
+    slot = std::make_unique<PendingRelease>();
+    slot->serial = core_.NextSerial();
+    slot->name = name;
+    slot->owner = owner;
+    slot->block = block;
+  }
+  if (waiting) {
+    slot->waiting = true;
+  } else {
+    // Of two grants of one owner the earlier has ended.
+    const bool any = only_token == 0 || (slot->holding && slot->only_token == 0);
+    slot->only_token = any ? 0 : std::max(slot->only_token, only_token);
+    slot->holding = true;
+  }
+  // A waiter's place lives as long as this broker's slot in the queue.
+  const Duration most = std::max(lifetime, waiting ? core_.config.queue_slot : Duration::zero());
+  slot->until = std::max(slot->until, core_.now + 2 * most + core_.config.store_timeout);
+  return *slot;
+}
+
+void PendingReleases::Release(const core::Release& in) {
+  const Listener listener{in.session, in.request};
+  PendingRelease& release =
+      Start(in.name, in.owner, /*waiting=*/false, Duration::zero(), std::max<Duration>(in.ttl, kAttemptMax), in.token);
+  if (release.listener.session != 0) {
+    // Another caller waits for the same answer; this one learns that the release is under way.
+    return core_.Tell(listener, Released{.outcome = ReleaseOutcome::kAlreadyGone, .name = in.name, .owner = in.owner});
+  }
+  release.listener = listener;
+  release.answer_until = core_.now + core_.config.store_timeout;
+  Pursue(release);
+}
+
+void PendingReleases::Pursue(PendingRelease& release) { return release.op == 0 ? Send(release) : Arm(release); }
+
+PendingRelease* PendingReleases::Find(const OwnerId& owner) const {
+  const auto found = releases_.find(owner);
+  return found == releases_.end() ? nullptr : found->second.get();
+}
+
+bool PendingReleases::IsReleasing(const OwnerId& owner, uint64_t token) const {
+  const PendingRelease* const release = Find(owner);
+  if (release == nullptr || !release->holding) return false;
+  return token == 0 || release->only_token == 0 || release->only_token == token;
+}
+
+void PendingReleases::OnStoreUp() {
+  std::vector<PendingRelease*> unsent;
+  for (auto& [owner, release] : releases_) {
+    // One that waits until a late acquire must have run would be too early.
+    if (release->op == 0 && release->retry_at != release->may_run_until) unsent.push_back(release.get());
+  }
+  std::sort(unsent.begin(), unsent.end(),
+            [](const PendingRelease* a, const PendingRelease* b) { return a->owner < b->owner; });
+  for (PendingRelease* release : unsent) Send(*release);
+}
+
+void PendingReleases::SetOp(PendingRelease& release, OpId op) {
+  if (release.op != 0) --sent_;
+  if (op != 0) ++sent_;
+  release.op = op;
+}
+
+void PendingReleases::Defer(PendingRelease& release) {
+  const uint64_t behind = release.listener.session == 0 ? uint64_t{1} << 63 : 0;
+  release.deferred_as = behind | release.serial;
+  deferred_.emplace(release.deferred_as, &release);
+  release.retry_at = kNever;
+  Arm(release);
+}
+
+void PendingReleases::SendDeferred() {
+  while (core_.store_up && !deferred_.empty() && sent_ < kMaxReleasesSent) Send(*deferred_.begin()->second);
+}
+
+void PendingReleases::Send(PendingRelease& release) {
+  SetOp(release, 0);
+  deferred_.erase(std::exchange(release.deferred_as, 0));
+  if (core_.store_up && sent_ >= kMaxReleasesSent) return Defer(release);
+  release.retry_at = core_.now + kRetryMax;
+  if (core_.store_up) SendCommand(release);
+  Arm(release);
+}
+
+void PendingReleases::SendCommand(PendingRelease& release) {
+  Op op;
+  op.verb = Op::Verb::kRelease;
+  op.owner = release.owner;
+  op.name = release.name;
+  SetOp(release, core_.SendOp(std::move(op)));
+  release.retry_at = core_.now + kAttemptMax;
+  ++release.attempts;
+  const bool spares_grants = IsRepeatable(release.owner);
+  // Withdrawing frees at once: a grant that is to be blocked, or that may be another's, is released first.
+  const bool release_first = release.holding && (spares_grants || release.block > Duration::zero());
+  release.withdrawing = release.waiting && !release_first;
+  if (release.withdrawing) {
+    core_.Command(StoreWithdraw{release.op, release.name, release.owner, spares_grants});
+  } else {
+    release.releasing = release.only_token;
+    core_.Command(StoreRelease{release.op, release.name, release.owner, release.only_token, release.block});
+  }
+}
+
+void PendingReleases::Arm(PendingRelease& release) {
+  Instant at = std::min(release.retry_at, release.until);
+  if (release.listener.session != 0) at = std::min(at, release.answer_until);
+  core_.Arm(release, at);
+}
+
+bool PendingReleases::OnTimer(PendingRelease& release) {
+  if (release.listener.session != 0 && core_.now >= release.answer_until) {
+    core_.Tell(
+        release.listener,
+        Refused{.reason = RefusalReason::kStoreUnavailable,
+                .cause = "the release has not been confirmed; it is repeated until it is, or the ttl has ended it",
+                .retry_after = kRetryMax,
+                .holders = {}});
+    release.listener = {};
+  }
+  if (core_.now >= release.until) return Finish(release);
+  if (core_.now >= release.retry_at) {
+    if (release.op != 0) {
+      release.order_lost = true;
+      core_.ReconnectIfSilent("releases unanswered");
+    }
+    Send(release);
+    return false;
+  }
+  Arm(release);
+  return false;
+}
+
+bool PendingReleases::OnReply(const Op& op, OpId id, StoreReply& reply) {
+  const auto found = releases_.find(op.owner);
+  if (found == releases_.end() || found->second->op != id) return false;
+  PendingRelease& release = *found->second;
+  SetOp(release, 0);
+  const auto* done = std::get_if<GiveBackDone>(&reply.outcome);
+  if (done == nullptr) return OnFailure(release, reply);
+  // Nobody announces the end of a lock_delay.
+  if (release.block > Duration::zero()) looks_.LookBy(release.name, core_.now + release.block + kExpirySlack);
+  if (release.withdrawing) release.waiting = false;
+  if (release.withdrawing ? !IsRepeatable(release.owner) : release.releasing == release.only_token) {
+    release.holding = false;
+  }
+  if (!release.holding) {
+    // An earlier attempt of unknown outcome may be the one that freed a lease of ours.
+    const bool ours_before = release.token != 0 && release.attempts > 1;
+    Answer(release, done->was_holder || ours_before);
+  }
+  if (release.holding || release.waiting) {
+    Send(release);
+    return false;
+  }
+  // The order of the release and an earlier acquire was lost with a connection: the acquire could still run.
+  if (release.order_lost && release.may_run_until > op.sent) {
+    release.waiting = true;
+    release.retry_at = std::max(core_.now, release.may_run_until);
+    release.until = std::max(release.until, release.may_run_until + kAttemptMax);
+    Arm(release);
+    return false;
+  }
+  return Finish(release);
+}
+
+bool PendingReleases::OnFailure(PendingRelease& release, const StoreReply& reply) {
+  const auto* failed = std::get_if<StoreFailed>(&reply.outcome);
+  if (failed == nullptr) release.order_lost = true;
+  if (failed != nullptr && failed->kind == FailureKind::kForeignKey) {
+    Answer(release, /*was_holder=*/false);
+    return Finish(release);
+  }
+  release.retry_at = core_.now + (core_.store_up ? core_.BackOff(release.attempts) : kRetryMax);
+  Arm(release);
+  return false;
+}
+
+void PendingReleases::Answer(PendingRelease& release, bool was_holder) {
+  // The end of a lease of ours went on record when it ended.
+  const bool asked = release.listener.session != 0;
+  if (release.token == 0 && (asked || was_holder)) {
+    const FactKind kind = !asked ? FactKind::kGivenBack : was_holder ? FactKind::kReleased : FactKind::kAlreadyGone;
+    core_.Note({.kind = kind, .name = release.name, .detail = {}});
+  }
+  core_.Tell(release.listener, Released{was_holder ? ReleaseOutcome::kReleased : ReleaseOutcome::kAlreadyGone,
+                                        release.name, release.owner, release.token});
+  release.listener = {};
+}
+
+bool PendingReleases::Finish(PendingRelease& release) {
+  core_.timers.Cancel(release);
+  SetOp(release, 0);
+  deferred_.erase(release.deferred_as);
+  const OwnerId owner = release.owner;
+  releases_.erase(owner);
+  return true;
+}
+
+}  // namespace distlock::core

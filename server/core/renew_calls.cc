@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/renew_calls.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/limits.h"
+
+namespace distlock::core {
+namespace {
+
+// How long the script that ran at `time` keeps the key, lock_delay not counted. Both instants are the store's own, so no
+// estimate of ours about its clock can end a lease before what its holder was promised.
+Duration KeptBy(const Renew& renew, StoreTime time) {
+  if (renew.hold_until.us == 0) return renew.ttl;
+  const auto left = std::chrono::microseconds(renew.hold_until.us - time.us);
+  return std::min<Duration>(renew.ttl, std::chrono::floor<std::chrono::milliseconds>(left));
+}
+
+}  // namespace
+
+void RenewCalls::Handle(Renew& in) {
+  if (calls_.HasAnyOf(in.session)) return;
+  RenewCall* const call = calls_.Begin(std::move(in), core_.config.store_timeout);
+  call->arrived = core_.now;
+  Send(*call);
+}
+
+void RenewCalls::OnStoreUp() {
+  calls_.ForEachWithoutAttempt([this](RenewCall& call) { Send(call); });
+}
+
+void RenewCalls::Send(RenewCall& call) {
+  if (!core_.store_up) return calls_.AwaitStore(call);
+  const Renew& renew = call.request;
+  Op op;
+  op.verb = Op::Verb::kRenewCall;
+  StoreRenew command;
+  command.op = calls_.BeginAttempt(call, std::move(op), CoreContext::AttemptTimeout(renew.ttl));
+  command.items.push_back(RenewItem{renew.name, renew.owner, renew.token, renew.ttl, renew.hold_until});
+  core_.Command(std::move(command));
+}
+
+void RenewCalls::OnTimer(RenewCall& call) {
+  if (core_.now >= call.until) {
+    return calls_.Refuse(call, RefusalReason::kStoreUnavailable, calls_.Trouble(call));
+  }
+  if (call.op != 0) core_.ReconnectIfSilent("a renewal unanswered");
+  Send(call);
+}
+
+void RenewCalls::OnReply(const Op& op, OpId id, StoreReply& reply) {
+  RenewCall* const found = calls_.Find(op.caller);
+  if (found == nullptr) return;
+  RenewCall& call = *found;
+  const Renew& renew = call.request;
+  const auto* done = std::get_if<RenewDoneBatch>(&reply.outcome);
+  if (done == nullptr || done->results.size() != 1) {
+    if (call.op != id) return;
+    return calls_.RetryAfter(call, reply, /*attempts=*/3, /*least=*/kRetryMin);
+  }
+  const Duration kept = KeptBy(renew, reply.time);
+  if (done->results[0] != RenewResult::kRenewed) {
+    return calls_.Refuse(call, RefusalReason::kNotHolder,
+                         kept <= Duration::zero()                 ? "it was held for max_hold"
+                         : done->results[0] == RenewResult::kGone ? "the store no longer has it"
+                                                                  : "the store has another holder");
+  }
+  const Instant deadline = op.sent + kept - core_.Margin(kept);
+  if (core_.now >= deadline && kept < renew.ttl) {
+    return calls_.Refuse(call, RefusalReason::kNotHolder, "it was held for max_hold");
+  }
+  if (core_.now >= deadline) return Send(call);
+  core_.Note({.kind = FactKind::kRenewed, .name = renew.name, .detail = {}});
+  past_grants_.Remember(renew.owner, core_.now + kept);
+  // max_hold ends it sooner than the queue has last seen.
+  if (kept < renew.ttl) looks_.LookBy(renew.name, core_.now + kept + kExpirySlack);
+  calls_.Answer(call, RenewDone{deadline - call.arrived, kept});
+}
+
+bool RenewCalls::Drop(SessionId session) {
+  if (!calls_.HasAnyOf(session)) return false;
+  calls_.Drop(session);
+  return true;
+}
+
+}  // namespace distlock::core

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/renewals.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/limits.h"
+#include "core/prefetch.h"
+
+namespace distlock::core {
+
+void Renewals::Schedule(Lease& lease, Instant sent) {
+  const double jitter = 1.0 - kRenewJitter * core_.Random();
+  const auto wait = static_cast<int64_t>(static_cast<double>(lease.ttl.count()) * core_.config.renew_fraction * jitter);
+  const int64_t grid = std::clamp<Duration>(lease.ttl / 30, Duration(1), kRenewGrid).count();
+  // Brokers on one machine share its clock; each has a phase of its own, so that they do not all renew at the same time.
+  const auto phase = static_cast<int64_t>(core_.config.seed % static_cast<uint64_t>(grid));
+  const int64_t at = (sent + Duration(wait)).time_since_epoch().count() - phase;
+  lease.next_renew = Instant(Duration((at + grid - 1) / grid * grid + phase));
+}
+
+void Renewals::Enqueue(Lease& lease) {
+  if (std::exchange(lease.renew_due, true)) return;
+  lease.due_place = due_from_ + due_.size();
+  due_.push_back(&lease);
+}
+
+void Renewals::Remove(const Lease& lease) {
+  if (lease.renew_due) due_[lease.due_place - due_from_] = nullptr;
+}
+
+Lease* Renewals::PopDue() {
+  while (!due_.empty()) {
+    Lease* const lease = due_.front();
+    due_.pop_front();
+    ++due_from_;
+    if (lease == nullptr) continue;
+    lease->renew_due = false;
+    lease->renew_op = 0;
+    if (!lease->ending) return lease;
+  }
+  return nullptr;
+}
+
+void Renewals::Send() {
+  std::erase_if(sent_, [this](const Sent& sent) { return sent.until <= core_.now; });
+  while (!due_.empty() && sent_.size() < kMaxRenewalsSent) SendOne();
+  if (due_.empty()) return StopPacing();
+  core_.Arm(pace_, sent_.front().until);
+}
+
+void Renewals::SendOne() {
+  Op op;
+  StoreRenew batch;
+  const size_t most = std::min(due_.size(), kMaxRenewBatch);
+  PrefetchDue(most);
+  op.verb = Op::Verb::kRenew;
+  op.owners.reserve(most);
+  batch.items.reserve(most);
+  batch.op = core_.NextOp();
+  while (batch.items.size() < kMaxRenewBatch) {
+    Lease* const lease = PopDue();
+    if (lease == nullptr) break;
+    lease->renew_op = batch.op;
+    op.owners.push_back(lease->owner);
+    batch.items.push_back(RenewItem{lease->name, lease->owner, lease->token, lease->ttl, {}});
+  }
+  if (batch.items.empty()) return;
+  core_.SendOp(std::move(op));
+  sent_.push_back({batch.op, core_.now + kRenewPace});
+  core_.Command(std::move(batch));
+}
+
+void Renewals::PrefetchDue(size_t count) const {
+  for (size_t i = 0; i < count; ++i) {
+    if (due_[i] != nullptr) PrefetchRange(due_[i], sizeof(Lease));
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (due_[i] == nullptr) continue;
+    const std::string& name = due_[i]->name.escaped();
+    PrefetchRange(name.data(), name.size());
+  }
+}
+
+void Renewals::OnAnswered(OpId id, std::string trouble) {
+  trouble_ = std::move(trouble);
+  std::erase_if(sent_, [id](const Sent& sent) { return sent.op == id; });
+}
+
+std::string Renewals::Trouble() const {
+  if (!core_.store_up) return core_.store_trouble;
+  return trouble_.empty() ? "no answer from the store" : trouble_;
+}
+
+}  // namespace distlock::core

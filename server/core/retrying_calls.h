@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Requests of callers that one store command answers: Renew, Convert and ForceRelease. The command may safely run
+// twice, so it is sent again until it is answered or the caller's patience ends. This is what the three have in common;
+// what is sent, what an answer means and how long to pause is theirs.
+//
+// Thread: the shard's.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/container/btree_map.h"
+#include "core/core_context.h"
+
+namespace distlock::core {
+
+// The state of one call. A derived record adds `request`: the message, with `session`, `request` and `name`.
+struct RetryingCall : Timed {
+  explicit RetryingCall(TimerKind k) : Timed(k) {}
+  Instant until{};            // the end of the caller's patience
+  Instant retry_at = kNever;  // the next attempt; kNever: when the store is up again
+  OpId op = 0;                // the attempt in flight; 0: none
+  int attempts = 0;
+  std::string trouble;  // why the last attempt failed
+};
+
+template <typename Call>
+class RetryingCalls {
+ public:
+  explicit RetryingCalls(CoreContext& core) : core_(core) {}
+
+  // Null: the caller's request is under way already.
+  template <typename Request>
+  Call* Begin(Request request, Duration patience) {
+    auto& slot = calls_[{request.session, request.request}];
+    if (slot != nullptr) return nullptr;
+    slot = std::make_unique<Call>();
+    slot->serial = core_.NextSerial();
+    slot->request = std::move(request);
+    slot->until = core_.now + patience;
+    return slot.get();
+  }
+
+  // Null: it has been answered or dropped.
+  Call* Find(const Listener& caller) const {
+    const auto found = calls_.find({caller.session, caller.request});
+    return found == calls_.end() ? nullptr : found->second.get();
+  }
+
+  bool HasAnyOf(SessionId session) const {
+    const auto found = calls_.lower_bound({session, 0});
+    return found != calls_.end() && found->first.first == session;
+  }
+
+  // Registers an attempt that is sent now and is repeated after `timeout`. The caller passes the command to
+  // CoreContext::Command.
+  OpId BeginAttempt(Call& call, Op op, Duration timeout) {
+    op.caller = {call.request.session, call.request.request};
+    call.op = core_.SendOp(std::move(op));
+    RetryAt(call, core_.now + timeout);
+    return call.op;
+  }
+
+  // Ends the attempt in flight, if any, without planning another: the store is down, and StoreUp begins the next.
+  void AwaitStore(Call& call) {
+    call.op = 0;
+    RetryAt(call, kNever);
+  }
+
+  // An attempt has failed. Tries again after `least` and the back-off for so many `attempts`; if the store is down, when
+  // it is up again.
+  void RetryAfter(Call& call, const StoreReply& reply, int attempts, Duration least = Duration::zero()) {
+    NoteTrouble(call, reply);
+    call.op = 0;
+    RetryAt(call, core_.store_up ? core_.now + least + core_.BackOff(attempts) : kNever);
+  }
+
+  void RetryAt(Call& call, Instant at) {
+    call.retry_at = at;
+    core_.Arm(call, std::min(call.until, at));
+  }
+
+  static void NoteTrouble(Call& call, const StoreReply& reply) {
+    if (const auto* failed = std::get_if<StoreFailed>(&reply.outcome)) call.trouble = failed->cause;
+    if (const auto* unknown = std::get_if<StoreUnknown>(&reply.outcome)) call.trouble = unknown->cause;
+  }
+
+  // Why there is no answer yet, for the caller.
+  std::string Trouble(const Call& call) const {
+    if (!core_.store_up) return core_.store_trouble;
+    return call.trouble.empty() ? "no answer" : call.trouble;
+  }
+
+  // Tells the caller and forgets the call. A refusal goes on record.
+  void Answer(Call& call, Event answer) {
+    const Listener caller{call.request.session, call.request.request};
+    if (const auto* refused = std::get_if<Refused>(&answer)) {
+      core_.Note({.kind = FactKind::kRefused, .refusal = refused->reason, .name = call.request.name, .detail = {}});
+    }
+    core_.Tell(caller, std::move(answer));
+    core_.timers.Cancel(call);
+    calls_.erase({caller.session, caller.request});
+  }
+
+  void Refuse(Call& call, RefusalReason reason, std::string cause) {
+    Answer(call, Refused{.reason = reason, .cause = std::move(cause), .holders = {}});
+  }
+
+  // Forgets all calls of a stream or call that is over: nobody is left to be answered. What the store was told stands.
+  void Drop(SessionId session) {
+    auto call = calls_.lower_bound({session, 0});
+    while (call != calls_.end() && call->first.first == session) {
+      core_.timers.Cancel(*call->second);
+      call = calls_.erase(call);
+    }
+  }
+
+  // `send` must not end a call.
+  template <typename Send>
+  void ForEachWithoutAttempt(Send send) {
+    for (auto& [caller, call] : calls_) {
+      if (call->op == 0) send(*call);
+    }
+  }
+
+  bool empty() const { return calls_.empty(); }
+
+ private:
+  CoreContext& core_;
+  absl::btree_map<std::pair<SessionId, RequestId>, std::unique_ptr<Call>> calls_;
+};
+
+}  // namespace distlock::core
