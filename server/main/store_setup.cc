@@ -109,7 +109,7 @@ std::function<std::unique_ptr<store::Store>(int shard, uv_loop_t* loop)> StoreFa
     if (shard == 0 && setup.embedded == nullptr) {
       options.on_warning = [](const std::string& warning) { ops::Warn("store", {{"warning", warning}}); };
     }
-    return store::OpenStore(loop, std::move(options));
+    return store::OpenStore(loop, options);
   };
 }
 

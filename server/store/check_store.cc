@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-#include "store/redis/loop_timer.h"
+#include "store/redis/uv_timers.h"
 #include "store/text.h"
 
 namespace distlock::store {
@@ -137,8 +137,8 @@ class Checker : public StoreListener {
   absl::Status last_problem_;
   std::vector<std::string> warnings_;
   const std::unique_ptr<Store> store_;
-  LoopTimer timer_;
-  LoopTimer stop_timer_;
+  UvTimer timer_;
+  UvTimer stop_timer_;
 };
 
 }  // namespace

@@ -25,7 +25,7 @@ struct CheckWatch {
   std::function<bool()> stopped;
 };
 
-using MakeStore = std::function<std::unique_ptr<Store>(uv_loop_t* loop, StoreOptions options)>;
+using MakeStore = std::function<std::unique_ptr<Store>(uv_loop_t* loop, const StoreOptions& options)>;
 
 // As CheckStore of open_store.h, for the store that `make` makes.
 absl::StatusOr<std::vector<std::string>> CheckStore(const MakeStore& make, StoreOptions options, core::Duration timeout,

@@ -19,7 +19,7 @@
 namespace distlock::store {
 
 // The store at `options.url`, not started. It works on `loop`, which outlives it and runs after Stop until its handles are closed.
-std::unique_ptr<Store> OpenStore(uv_loop_t* loop, StoreOptions options);
+std::unique_ptr<Store> OpenStore(uv_loop_t* loop, const StoreOptions& options);
 
 // Connects, judges the servers, subscribes, and tries every script on a lock of its own, so that a missing right shows
 // now and not at the first hand-off. Answers with warnings for the log. Blocks the thread, on a loop of its own.

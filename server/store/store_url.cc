@@ -85,18 +85,19 @@ absl::Status SetHostPort(std::string_view host_port, StoreUrl& url) {
   if (host_port.starts_with("[")) {
     const size_t end = host_port.find(']');
     if (end == std::string_view::npos) return Wrong("'[' without ']'");
-    url.host = std::string(host_port.substr(1, end - 1));
+    url.address.host = std::string(host_port.substr(1, end - 1));
     port = host_port.substr(end + 1);
   } else {
     const size_t colon = host_port.find(':');
-    url.host = std::string(host_port.substr(0, colon));
+    url.address.host = std::string(host_port.substr(0, colon));
     if (colon != std::string_view::npos) port = host_port.substr(colon);
     if (port.find(':', 1) != std::string_view::npos) return Wrong("an IPv6 address needs brackets: [::1]");
   }
-  if (url.host.empty()) return Wrong("no host");
-  if (url.host.find_first_of(", \t/") != std::string::npos) return Wrong("one host only, without spaces");
+  if (url.address.host.empty()) return Wrong("no host");
+  if (url.address.host.find_first_of(", \t/") != std::string::npos) return Wrong("one host only, without spaces");
   if (port.empty()) return absl::OkStatus();
-  if (port[0] != ':' || !ReadInt(port.substr(1), &url.port) || url.port < 1 || url.port > 65535) {
+  if (port[0] != ':' || !ReadInt(port.substr(1), &url.address.port) || url.address.port < 1 ||
+      url.address.port > 65535) {
     return Wrong("the port is not :1 to :65535");
   }
   return absl::OkStatus();
@@ -139,7 +140,7 @@ absl::Status SetPlace(std::string_view rest, StoreUrl& url) {
     auto path = PercentDecode(rest);
     if (!path || path->empty() || path->front() != '/') return Wrong("the socket's path must begin with '/'");
     if (path->size() >= sizeof(sockaddr_un{}.sun_path)) return Wrong("the socket's path is too long");
-    url.path = *std::move(path);
+    url.address.path = *std::move(path);
     return absl::OkStatus();
   }
   const size_t slash = rest.find('/');
@@ -178,12 +179,12 @@ std::string StoreUrl::Masked() const {
   std::string out = transport == Transport::kTcp ? "redis://" : transport == Transport::kTls ? "rediss://" : "unix://";
   if (!password.empty()) Append(out, user, ":***@");
   if (transport == Transport::kUnix) {
-    Append(out, path);
+    Append(out, address.path);
     if (db != 0) Append(out, "?db=", db);
     return out;
   }
-  const bool v6 = host.find(':') != std::string::npos;
-  Append(out, v6 ? "[" : "", host, v6 ? "]:" : ":", port);
+  const bool v6 = address.host.find(':') != std::string::npos;
+  Append(out, v6 ? "[" : "", address.host, v6 ? "]:" : ":", address.port);
   if (db != 0) Append(out, "/", db);
   return out;
 }

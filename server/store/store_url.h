@@ -14,24 +14,32 @@
 
 namespace distlock::store {
 
+// Where one server listens: a host and a port, or a unix socket.
+struct ServerAddress {
+  std::string host;  // an IPv6 address without brackets; "" with a path
+  int port = 6379;
+  std::string path;  // of a unix socket
+
+  bool operator==(const ServerAddress&) const = default;
+};
+
+struct TlsFiles {
+  std::string ca;    // "" = the system's authorities
+  std::string cert;  // client certificate chain, PEM; with `key`
+  std::string key;
+  std::string sni;  // the name to ask for and to verify; "" = the host
+};
+
 struct StoreUrl {
   enum class Topology { kSingle };
   enum class Transport { kTcp, kTls, kUnix };
   Topology topology = Topology::kSingle;
   Transport transport = Transport::kTcp;
-  std::string host;  // kTcp, kTls; an IPv6 address without brackets
-  int port = 6379;
-  std::string path;  // kUnix
+  ServerAddress address;
   int db = 0;
   std::string user;      // "" = the server's default user
   std::string password;  // "" = none
-
-  struct Tls {
-    std::string ca;    // "" = the system's authorities
-    std::string cert;  // client certificate chain, PEM; with `key`
-    std::string key;
-    std::string sni;  // the name to ask for and to verify; "" = host
-  } tls;
+  TlsFiles tls;          // kTls
 
   std::string Masked() const;
 };

@@ -17,10 +17,10 @@ constexpr std::string_view kPlanted = ":QQQQ@";
 void CheckSilence(std::string_view text) { DISTLOCK_CHECK(text.find(distlock::fuzz::kSecret) == text.npos); }
 
 void CheckMeaning(const StoreUrl& url) {
-  DISTLOCK_CHECK(url.port > 0 && url.port <= 65535 && url.db >= 0);
-  DISTLOCK_CHECK((url.transport == StoreUrl::Transport::kUnix) == url.host.empty());
-  DISTLOCK_CHECK((url.transport == StoreUrl::Transport::kUnix) == !url.path.empty());
-  DISTLOCK_CHECK(url.path.find('\0') == std::string::npos && url.password.find('\0') == std::string::npos);
+  DISTLOCK_CHECK(url.address.port > 0 && url.address.port <= 65535 && url.db >= 0);
+  DISTLOCK_CHECK((url.transport == StoreUrl::Transport::kUnix) == url.address.host.empty());
+  DISTLOCK_CHECK((url.transport == StoreUrl::Transport::kUnix) == !url.address.path.empty());
+  DISTLOCK_CHECK(url.address.path.find('\0') == std::string::npos && url.password.find('\0') == std::string::npos);
   const std::string masked = url.Masked();
   if (!url.password.empty() && url.password.find(distlock::fuzz::kSecret) != std::string::npos) CheckSilence(masked);
 }

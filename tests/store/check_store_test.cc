@@ -39,7 +39,7 @@ TEST_F(CheckStoreTest, AGoodServerIsGoodAndLeavesNothingForLong) {
 
 TEST_F(CheckStoreTest, Unreachable) {
   StoreUrl url = server_->Url();
-  url.path += ".not";
+  url.address.path += ".not";
   ExpectSays(Check(url, milliseconds(100)), absl::StatusCode::kUnavailable, "No such file");
 }
 
@@ -86,7 +86,7 @@ TEST_F(CheckStoreTest, EachMissingRightShowsBeforeServing) {
 TEST_F(CheckStoreTest, AFileThatTlsCannotUseIsNamed) {
   StoreUrl url;
   url.transport = StoreUrl::Transport::kTls;
-  url.host = "localhost";
+  url.address.host = "localhost";
   url.tls.ca = "/no/such/ca.pem";
   ExpectSays(Check(url), absl::StatusCode::kInvalidArgument, "/no/such/ca.pem");
 }

@@ -17,45 +17,47 @@ std::string Info(std::string_view changed = "") {
 }
 
 TEST(Fitness, AGoodServer) {
-  const Fitness fitness = JudgeFitness(Info(), "3600 1");
+  const Fitness fitness = JudgeFitness(ServerInfo(Info()), "3600 1");
   EXPECT_TRUE(fitness.status.ok()) << fitness.status;
   EXPECT_TRUE(fitness.warnings.empty());
 }
 
-TEST(Fitness, EvictionIsRefusedOnlyWithALimit) {
-  EXPECT_TRUE(JudgeFitness(Info("maxmemory_policy:allkeys-lru"), "").status.ok());
-  std::string info = Info("maxmemory_policy:volatile-lru");
-  info.replace(info.find("maxmemory:0"), 11, "maxmemory:1000000");
-  const Fitness fitness = JudgeFitness(info, "");
-  EXPECT_EQ(fitness.status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_NE(fitness.status.ToString().find("noeviction"), std::string::npos);
+TEST(Fitness, AnEvictingPolicyIsRefusedWithAndWithoutALimit) {
+  for (const char* limit : {"maxmemory:0", "maxmemory:1000000"}) {
+    std::string info = Info("maxmemory_policy:volatile-lru");
+    info.replace(info.find("maxmemory:0"), 11, limit);
+    const Fitness fitness = JudgeFitness(ServerInfo(info), "");
+    EXPECT_EQ(fitness.status.code(), absl::StatusCode::kFailedPrecondition) << limit;
+    EXPECT_NE(fitness.status.ToString().find("'volatile-lru'"), std::string::npos) << fitness.status;
+    EXPECT_NE(fitness.status.ToString().find("CONFIG SET maxmemory-policy noeviction"), std::string::npos);
+  }
 }
 
 TEST(Fitness, VersionsFrom62) {
   for (const char* good : {"6.2.0", "6.10.1", "7.0.15", "8.0.0", "7.2.4"}) {
-    EXPECT_TRUE(JudgeFitness(Info(std::string("redis_version:") + good), "").status.ok()) << good;
+    EXPECT_TRUE(JudgeFitness(ServerInfo(Info(std::string("redis_version:") + good)), "").status.ok()) << good;
   }
   for (const char* bad : {"6.0.16", "5.0.14", "x", ""}) {
-    EXPECT_EQ(JudgeFitness(Info(std::string("redis_version:") + bad), "").status.code(),
+    EXPECT_EQ(JudgeFitness(ServerInfo(Info(std::string("redis_version:") + bad)), "").status.code(),
               absl::StatusCode::kFailedPrecondition)
         << bad;
   }
 }
 
 TEST(Fitness, ReplicasAndLoadingPassByThemselves) {
-  EXPECT_EQ(JudgeFitness(Info("role:slave"), "").status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(JudgeFitness(Info("loading:1"), "").status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(JudgeFitness(ServerInfo(Info("role:slave")), "").status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(JudgeFitness(ServerInfo(Info("loading:1")), "").status.code(), absl::StatusCode::kUnavailable);
 }
 
 TEST(Fitness, OtherModesAreNotServed) {
-  EXPECT_EQ(JudgeFitness(Info("redis_mode:cluster"), "").status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(JudgeFitness(Info("redis_mode:sentinel"), "").status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(JudgeFitness(ServerInfo(Info("redis_mode:cluster")), "").status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(JudgeFitness(ServerInfo(Info("redis_mode:sentinel")), "").status.code(), absl::StatusCode::kUnimplemented);
 }
 
 TEST(Fitness, WarnsOfAServerThatForgets) {
-  EXPECT_EQ(JudgeFitness(Info("aof_enabled:0"), "").warnings.size(), 1u);
-  EXPECT_EQ(JudgeFitness(Info("aof_enabled:0"), "?").warnings.size(), 1u);
-  EXPECT_TRUE(JudgeFitness(Info("aof_enabled:0"), "3600 1").warnings.empty());
+  EXPECT_EQ(JudgeFitness(ServerInfo(Info("aof_enabled:0")), "").warnings.size(), 1u);
+  EXPECT_EQ(JudgeFitness(ServerInfo(Info("aof_enabled:0")), "?").warnings.size(), 1u);
+  EXPECT_TRUE(JudgeFitness(ServerInfo(Info("aof_enabled:0")), "3600 1").warnings.empty());
 }
 
 }  // namespace

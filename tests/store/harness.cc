@@ -68,8 +68,8 @@ bool Recorder::Up() const {
   return up;
 }
 
-Admin::Admin(const StoreUrl& url) : context_(redisConnectUnix(url.path.c_str())) {
-  EXPECT_TRUE(context_ && context_->err == 0) << "cannot reach " << url.path;
+Admin::Admin(const StoreUrl& url) : context_(redisConnectUnix(url.address.path.c_str())) {
+  EXPECT_TRUE(context_ && context_->err == 0) << "cannot reach " << url.address.path;
 }
 
 ReplyPtr Admin::Do(std::initializer_list<std::string_view> args) {

@@ -14,8 +14,9 @@
 
 #include "core/messages.h"
 #include "store/embedded/embedded_server.h"
+#include "store/open_store.h"
+#include "store/redis/keys.h"
 #include "store/redis/resp.h"
-#include "store/single/single_store.h"
 
 namespace distlock::store {
 

@@ -32,7 +32,7 @@ class LinkTest : public StoreTest {
 };
 
 TEST_F(LinkTest, BeforeTheFirstConnectionCommandsAreNotSent) {
-  store_ = std::make_unique<SingleStore>(loop_.get(), OptionsFor(server_->Url()));
+  store_ = OpenStore(loop_.get(), OptionsFor(server_->Url()));
   store_->Start(&seen_);
   store_->Submit(MakeAcquire(1, Lock("k"), Owner(1)));
   EXPECT_EQ(seen_.Replies(1), 0u);
@@ -43,7 +43,7 @@ TEST_F(LinkTest, BeforeTheFirstConnectionCommandsAreNotSent) {
 TEST_F(LinkTest, AServerThatComesLaterIsFound) {
   const TempDir dir;
   StoreUrl url = server_->Url();
-  url.path = dir / "store.sock";
+  url.address.path = dir / "store.sock";
   Start(OptionsFor(url));
   ASSERT_TRUE(AwaitProblem(absl::StatusCode::kUnavailable));
   EXPECT_GE(seen_.Count<core::StoreDown>(), 1u);
@@ -80,7 +80,7 @@ TEST_F(LinkTest, AKilledServerLeavesUnknownOutcomesAndIsFoundAgain) {
 }
 
 TEST_F(LinkTest, AResetInTheMiddleOfAReplyEndsEachCommandOnce) {
-  Proxy proxy(server_->Url().path);
+  Proxy proxy(server_->Url().address.path);
   StartAndAwaitUp(OptionsFor(proxy.Url()));
   // A granted reply is about 60 bytes long: some arrive whole, one in part.
   for (const int64_t bytes : {1, 30, 100, 333}) {
@@ -101,7 +101,7 @@ TEST_F(LinkTest, AResetInTheMiddleOfAReplyEndsEachCommandOnce) {
 }
 
 TEST_F(LinkTest, WhatNeverLeftIsNotSentAndTheRestUnknown) {
-  Proxy proxy(server_->Url().path);
+  Proxy proxy(server_->Url().address.path);
   StartAndAwaitUp(OptionsFor(proxy.Url()));
   proxy.PauseRequests(true);
   constexpr core::OpId kLast = 1000;
@@ -129,7 +129,7 @@ TEST_F(LinkTest, WhatNeverLeftIsNotSentAndTheRestUnknown) {
 }
 
 TEST_F(LinkTest, RepliesThatComeTooLateAreForNobody) {
-  Proxy proxy(server_->Url().path);
+  Proxy proxy(server_->Url().address.path);
   StartAndAwaitUp(OptionsFor(proxy.Url()));
   proxy.PauseReplies(true);
   store_->Submit(MakeAcquire(1, Lock("k"), Owner(1)));
@@ -146,7 +146,7 @@ TEST_F(LinkTest, RepliesThatComeTooLateAreForNobody) {
 }
 
 TEST_F(LinkTest, BytesThatNobodyAskedForEndTheConnection) {
-  Proxy proxy(server_->Url().path);
+  Proxy proxy(server_->Url().address.path);
   StartAndAwaitUp(OptionsFor(proxy.Url()));
   size_t downs = 0;
   const std::string endless = "$99999999999999\r\n" + std::string(17 << 20, 'x');
@@ -164,7 +164,7 @@ TEST_F(LinkTest, BytesThatNobodyAskedForEndTheConnection) {
 }
 
 TEST_F(LinkTest, AServerThatAcceptsAndSaysNothingIsGivenUp) {
-  Proxy proxy(server_->Url().path);
+  Proxy proxy(server_->Url().address.path);
   proxy.PauseReplies(true);
   auto options = OptionsFor(proxy.Url());
   options.connect_timeout = milliseconds(50);
@@ -189,7 +189,7 @@ TEST_F(LinkTest, KilledConnectionsComeBackEachForItself) {
 }
 
 TEST_F(LinkTest, AChannelThatFallsSilentIsMadeAgain) {
-  Proxy proxy(server_->Url().path);
+  Proxy proxy(server_->Url().address.path);
   StartAndAwaitUp(OptionsFor(proxy.Url()));
   proxy.PauseReplies(true);
   ASSERT_TRUE(loop_.RunUntil([&] { return proxy.accepted() >= 3; }));
@@ -200,14 +200,14 @@ TEST_F(LinkTest, AChannelThatFallsSilentIsMadeAgain) {
 
 TEST_F(LinkTest, AHostThatDoesNotExistIsAProblemAndStopDoesNotWaitForIt) {
   StoreUrl url;
-  url.host = "no-such-host.invalid";
+  url.address.host = "no-such-host.invalid";
   Start(OptionsFor(url));
   ASSERT_TRUE(AwaitProblem(absl::StatusCode::kUnavailable));
   EXPECT_TRUE(Contains(View(problems_.back().message()), "no-such-host.invalid")) << problems_.back();
 }
 
 TEST_F(LinkTest, StopWithWorkPendingEverywhereLeavesNothingBehind) {
-  Proxy proxy(server_->Url().path);
+  Proxy proxy(server_->Url().address.path);
   StartAndAwaitUp(OptionsFor(proxy.Url()));
   proxy.PauseReplies(true);
   int cancelled = 0;
@@ -241,7 +241,7 @@ TEST_F(LinkTest, StopFromInsideACallbackIsFinal) {
 }
 
 TEST_F(LinkTest, AQuestionHasItsOwnDeadline) {
-  Proxy proxy(server_->Url().path);
+  Proxy proxy(server_->Url().address.path);
   StartAndAwaitUp(OptionsFor(proxy.Url()));
   proxy.PauseReplies(true);
   std::optional<absl::StatusOr<LockView>> view;

@@ -36,9 +36,14 @@ Proxy::~Proxy() {
 StoreUrl Proxy::Url() const {
   StoreUrl url;
   url.transport = StoreUrl::Transport::kTcp;
-  url.host = "127.0.0.1";
-  url.port = port_;
+  url.address.host = "127.0.0.1";
+  url.address.port = port_;
   return url;
+}
+
+void Proxy::LeadTo(std::string server_socket) {
+  const std::lock_guard lock(lead_);
+  server_socket_ = std::move(server_socket);
 }
 
 void Proxy::Inject(const std::string& bytes) {
@@ -63,7 +68,10 @@ void Proxy::AcceptOne() {
   pair.server = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  server_socket_.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  {
+    const std::lock_guard lock(lead_);
+    server_socket_.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  }
   const bool ok = connect(pair.server, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
   if (!ok || refuse_new_) return Reset(pair);
   pairs_.push_back(pair);
@@ -74,6 +82,10 @@ void Proxy::Shovel(Pair& pair, bool from_server) {
   const int from = from_server ? pair.server : pair.client;
   const int to = from_server ? pair.client : pair.server;
   ssize_t got = recv(from, buffer, sizeof(buffer), 0);
+  if (got <= 0 && from_server && hide_closes_) {
+    pair.server_ended = true;
+    return;
+  }
   if (got <= 0) return Reset(pair);
   if (!from_server) request_bytes_ += static_cast<uint64_t>(got);
   bool reset = false;
@@ -82,6 +94,7 @@ void Proxy::Shovel(Pair& pair, bool from_server) {
     got = std::min<ssize_t>(got, reply_budget_);
     reply_budget_ -= got;
   }
+  if (pair.server_ended) return;  // nobody reads it
   for (ssize_t at = 0; at < got;) {
     const ssize_t sent = send(to, buffer + at, static_cast<size_t>(got - at), MSG_NOSIGNAL);
     if (sent <= 0) return Reset(pair);
@@ -109,13 +122,13 @@ void Proxy::Run() {
     std::vector<pollfd> fds = {{listener_, POLLIN, 0}};
     for (const auto& pair : pairs_) {
       fds.push_back({pair.client, static_cast<short>(pause_requests_ ? 0 : POLLIN), 0});
-      fds.push_back({pair.server, static_cast<short>(pause_replies_ ? 0 : POLLIN), 0});
+      fds.push_back({pair.server_ended ? -1 : pair.server, static_cast<short>(pause_replies_ ? 0 : POLLIN), 0});
     }
     if (poll(fds.data(), fds.size(), 2) <= 0) continue;
     size_t i = 1;
     for (auto& pair : pairs_) {
       if (!pair.dead && fds[i].revents != 0) Shovel(pair, false);
-      if (!pair.dead && fds[i + 1].revents != 0) Shovel(pair, true);
+      if (!pair.dead && !pair.server_ended && fds[i + 1].revents != 0) Shovel(pair, true);
       i += 2;
     }
     if (fds[0].revents != 0) AcceptOne();

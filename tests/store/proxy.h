@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <list>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -29,6 +30,10 @@ class Proxy {
   // Sent to the client of each connection that is open at that time.
   void Inject(const std::string& bytes);
   void RefuseNew(bool on) { refuse_new_ = on; }
+  // A connection that the server ends stays open towards the client, and silent.
+  void HideCloses(bool on) { hide_closes_ = on; }
+  // Connections accepted from now on lead to another server; those that are open stay where they are.
+  void LeadTo(std::string server_socket);
 
   uint64_t accepted() const { return accepted_; }
   uint64_t request_bytes() const { return request_bytes_; }
@@ -37,6 +42,7 @@ class Proxy {
   struct Pair {
     int client = -1;
     int server = -1;
+    bool server_ended = false;  // and the client must not know
     bool dead = false;
   };
   void Run();
@@ -44,13 +50,15 @@ class Proxy {
   void Shovel(Pair& pair, bool from_server);
   static void Reset(Pair& pair);
 
-  const std::string server_socket_;
+  std::mutex lead_;
+  std::string server_socket_;  // guarded by lead_
   int listener_ = -1;
   int port_ = 0;
   std::atomic<bool> stop_{false};
   std::atomic<bool> pause_replies_{false};
   std::atomic<bool> pause_requests_{false};
   std::atomic<bool> refuse_new_{false};
+  std::atomic<bool> hide_closes_{false};
   std::atomic<bool> reset_all_{false};
   std::atomic<bool> inject_{false};
   std::atomic<int64_t> reply_budget_{-1};

@@ -160,7 +160,7 @@ TEST_F(StoreTest, ABusyServerHasNotRunTheCommand) {
   StartAndAwaitUp();
   admin_.Do({"CONFIG", "SET", "busy-reply-threshold", "20"});
   // A client that does not wait for its answer.
-  redisContext* busy = redisConnectUnix(server_->Url().path.c_str());
+  redisContext* busy = redisConnectUnix(server_->Url().address.path.c_str());
   ASSERT_EQ(busy->err, 0);
   const std::string endless = MakeCommand({"EVAL", "while true do end", "0"});
   ASSERT_EQ(send(busy->fd, endless.data(), endless.size(), 0), static_cast<ssize_t>(endless.size()));

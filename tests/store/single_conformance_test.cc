@@ -7,7 +7,7 @@ namespace {
 class RedisWorld : public StoreWorld {
  public:
   std::unique_ptr<Store> MakeStore(const std::string& broker_id) override {
-    return std::make_unique<SingleStore>(loop_.get(), OptionsFor(server_->Url(), broker_id));
+    return OpenStore(loop_.get(), OptionsFor(server_->Url(), broker_id));
   }
   void Turn() override { loop_.Turn(); }
 

@@ -24,7 +24,7 @@ class StoreTest : public testing::Test {
   void Start(StoreOptions options) {
     options.on_problem = [this](const absl::Status& why) { problems_.push_back(why); };
     options.on_warning = [this](const std::string& warning) { warnings_.push_back(warning); };
-    store_ = std::make_unique<SingleStore>(loop_.get(), std::move(options));
+    store_ = OpenStore(loop_.get(), std::move(options));
     store_->Start(&seen_);
   }
   void StartAndAwaitUp(StoreOptions options) {
@@ -56,7 +56,7 @@ class StoreTest : public testing::Test {
   Recorder seen_;
   std::vector<absl::Status> problems_;
   std::vector<std::string> warnings_;
-  std::unique_ptr<SingleStore> store_;
+  std::unique_ptr<Store> store_;
 };
 
 // As lua/README.md grants them.

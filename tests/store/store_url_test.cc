@@ -12,8 +12,8 @@ TEST(StoreUrl, Defaults) {
   const auto url = ParseStoreUrl("redis://db.example");
   ASSERT_TRUE(url.ok()) << url.status();
   EXPECT_EQ(url->transport, Transport::kTcp);
-  EXPECT_EQ(url->host, "db.example");
-  EXPECT_EQ(url->port, 6379);
+  EXPECT_EQ(url->address.host, "db.example");
+  EXPECT_EQ(url->address.port, 6379);
   EXPECT_EQ(url->db, 0);
   EXPECT_EQ(url->Masked(), "redis://db.example:6379");
 }
@@ -23,7 +23,7 @@ TEST(StoreUrl, Everything) {
   ASSERT_TRUE(url.ok()) << url.status();
   EXPECT_EQ(url->user, "us@er");
   EXPECT_EQ(url->password, "p/w");
-  EXPECT_EQ(url->port, 7000);
+  EXPECT_EQ(url->address.port, 7000);
   EXPECT_EQ(url->db, 3);
   EXPECT_EQ(url->Masked().find("p/w"), std::string::npos);
 }
@@ -39,13 +39,13 @@ TEST(StoreUrl, AnAtSignInThePasswordBelongsToIt) {
   const auto url = ParseStoreUrl("redis://:p@w@h");
   ASSERT_TRUE(url.ok()) << url.status();
   EXPECT_EQ(url->password, "p@w");
-  EXPECT_EQ(url->host, "h");
+  EXPECT_EQ(url->address.host, "h");
 }
 
 TEST(StoreUrl, Ipv6) {
   const auto url = ParseStoreUrl("redis://[::1]:7/1");
   ASSERT_TRUE(url.ok()) << url.status();
-  EXPECT_EQ(url->host, "::1");
+  EXPECT_EQ(url->address.host, "::1");
   EXPECT_EQ(url->Masked(), "redis://[::1]:7/1");
 }
 
@@ -53,7 +53,7 @@ TEST(StoreUrl, Unix) {
   const auto url = ParseStoreUrl("unix:///run/redis.sock?db=2");
   ASSERT_TRUE(url.ok()) << url.status();
   EXPECT_EQ(url->transport, Transport::kUnix);
-  EXPECT_EQ(url->path, "/run/redis.sock");
+  EXPECT_EQ(url->address.path, "/run/redis.sock");
   EXPECT_EQ(url->db, 2);
   EXPECT_EQ(ParseStoreUrl("unix://u:pw@/a")->password, "pw");
 }

@@ -53,8 +53,8 @@ class TlsServer {
   StoreUrl Url() const {
     StoreUrl url;
     url.transport = StoreUrl::Transport::kTls;
-    url.host = "127.0.0.1";
-    url.port = port_;
+    url.address.host = "127.0.0.1";
+    url.address.port = port_;
     url.tls = {.ca = dir_ / "ca.pem", .cert = dir_ / "cert.pem", .key = dir_ / "key.pem", .sni = "localhost"};
     return url;
   }

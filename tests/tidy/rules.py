@@ -17,15 +17,20 @@ GENERATED = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*.pb.go", "*_pb.js", "*_
 # lies in server/store itself.
 SERVER_ROOMS = ("core", "contract", "store", "shard", "rpc", "ops", "main", "lua")
 GRPC = ("grpc", "google/", "distlock/v1/")
+SOCKETS = ("uv.h", "openssl/", "sys/socket.h", "netdb.h", "time.h")
 MAY_INCLUDE = {
     "server/core": ({"core"}, None),
     "server/store": ({"core", "store"}, GRPC + ("hiredis", "openssl")),
-    "server/store/check_store": ({"core", "store", "store/check_store", "store/redis"}, GRPC + ("hiredis", "openssl")),
+    "server/store/check_store": ({"core", "store", "store/check_store", "store/redis/uv_timers"}, GRPC + ("hiredis", "openssl")),
     "server/store/embedded": ({"store", "store/embedded"}, GRPC + ("hiredis", "openssl", "uv.h")),
-    "server/store/open_store": ({"core", "store", "store/check_store", "store/open_store", "store/redis", "store/single"},
-                                GRPC + ("hiredis", "openssl")),
-    "server/store/redis": ({"core", "store", "store/redis", "lua"}, GRPC),
-    "server/store/single": ({"core", "store", "store/redis", "store/single"}, GRPC),
+    "server/store/open_store": ({"core", "store", "store/check_store", "store/open_store", "store/redis/socket_dialer",
+                                 "store/redis/tls", "store/redis/uv_timers", "store/single"}, GRPC + ("hiredis", "openssl")),
+    "server/store/redis": ({"core", "store", "store/redis", "lua"}, GRPC + SOCKETS),
+    "server/store/redis/socket_dialer": ({"store", "store/redis", "store/redis/socket_dialer", "store/redis/tls",
+                                          "store/redis/uv_timers"}, GRPC),
+    "server/store/redis/tls": ({"store", "store/redis/tls"}, GRPC),
+    "server/store/redis/uv_timers": ({"core", "store/redis"}, GRPC),
+    "server/store/single": ({"core", "store", "store/redis", "store/single"}, GRPC + SOCKETS),
     "server/shard": ({"core", "store", "shard", "ops"}, GRPC),
     "server/contract": ({"core", "contract"}, ("grpc", "*.grpc.pb.h", "hiredis", "uv.h")),
     "server/rpc": ({"core", "contract", "store", "shard", "rpc", "rpc/admission", "rpc/call", "rpc/engine", "rpc/frontend",

@@ -221,7 +221,7 @@ absl::Status EmbeddedServer::AwaitReady(std::chrono::milliseconds timeout) {
 StoreUrl EmbeddedServer::Url() const {
   StoreUrl url;
   url.transport = StoreUrl::Transport::kUnix;
-  url.path = SocketPath();
+  url.address.path = SocketPath();
   return url;
 }
 

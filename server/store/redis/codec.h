@@ -2,7 +2,7 @@
 //
 // The border between core types and RESP: StoreCommands become EVALSHA calls, script replies become StoreReply,
 // notices and LockView. Nothing of RESP passes beyond it. lua/README.md is the contract with the scripts.
-// Pure, const after construction, any thread.
+// Pure; any thread, but TrustPublish with nobody else.
 //
 // A reply of unexpected shape, or an error that does not prove the contrary, decodes to StoreUnknown: the command may
 // have run. Only what provably changed nothing decodes to StoreFailed.
@@ -53,6 +53,9 @@ class Codec {
  public:
   explicit Codec(LockOptions options);
 
+  // Whether scripts may take a PUBLISH that nobody heard for a broker that does not listen. Never when the options forbid it.
+  void TrustPublish(bool trust);
+
   // Any command but StoreReconnect.
   Encoded Encode(const core::StoreCommand& command) const;
   Decoded Decode(const Question& question, const redisReply& reply) const;
@@ -74,6 +77,8 @@ class Codec {
   // Const after construction.
   LockOptions options_;
   Keys keys_;
+
+  bool trusts_publish_ = true;
   std::string common_;  // what all items of a batch share, as batch.lua reads it
 };
 

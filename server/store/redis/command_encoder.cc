@@ -52,8 +52,9 @@ int64_t DelayMs(core::Duration delay) { return delay > core::Duration::zero() ? 
 struct Encoder {
   const LockOptions& options;
   const Keys& keys;
+  bool trusts_publish;
 
-  std::string_view Trusted() const { return options.trusted_publish ? "1" : "0"; }
+  std::string_view Trusted() const { return trusts_publish ? "1" : "0"; }
   int64_t FairAfterUs() const { return std::chrono::floor<std::chrono::microseconds>(options.fair_after).count(); }
 
   Encoded operator()(const core::StoreAcquire& in) const {
@@ -199,12 +200,19 @@ struct ItemEncoder {
 
 Codec::Codec(LockOptions options) : options_(std::move(options)), keys_(options_.key_prefix) {
   DISTLOCK_CHECK(options_.key_prefix.find(":{") == std::string::npos);
-  const Encoder encoder{options_, keys_};
+  TrustPublish(true);
+}
+
+void Codec::TrustPublish(bool trust) {
+  trusts_publish_ = trust && options_.trusted_publish;
+  const Encoder encoder{options_, keys_, trusts_publish_};
   common_ = Cat(options_.broker_id, ";", CeilMs(options_.queue_slot), ";", encoder.Trusted(), ";", options_.max_waiters,
                 ";", encoder.FairAfterUs());
 }
 
-Encoded Codec::Encode(const core::StoreCommand& command) const { return std::visit(Encoder{options_, keys_}, command); }
+Encoded Codec::Encode(const core::StoreCommand& command) const {
+  return std::visit(Encoder{options_, keys_, trusts_publish_}, command);
+}
 
 EncodedBatch Codec::EncodeBatch(const std::vector<core::StoreCommand>& commands) const {
   EncodedBatch batch;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/redis/fitness.h"
 
-#include <map>
-
 #include "store/text.h"
 
 namespace distlock::store {
@@ -10,23 +8,6 @@ namespace {
 
 constexpr int kMinMajor = 6;
 constexpr int kMinMinor = 2;
-
-using Fields = std::map<std::string_view, std::string_view>;
-
-Fields ParseInfo(std::string_view info) {
-  Fields fields;
-  for (std::string_view line : Split(info, '\n')) {
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    const size_t colon = line.find(':');
-    if (colon != std::string_view::npos) fields.emplace(line.substr(0, colon), line.substr(colon + 1));
-  }
-  return fields;
-}
-
-std::string_view Get(const Fields& fields, std::string_view name) {
-  const auto found = fields.find(name);
-  return found == fields.end() ? std::string_view() : found->second;
-}
 
 bool OldVersion(std::string_view version) {
   const std::vector<std::string_view> parts = Split(version, '.');
@@ -36,8 +17,8 @@ bool OldVersion(std::string_view version) {
   return major < kMinMajor || (major == kMinMajor && minor < kMinMinor);
 }
 
-absl::Status Judge(const Fields& fields) {
-  const std::string_view mode = Get(fields, "redis_mode");
+absl::Status Judge(const ServerInfo& info) {
+  const std::string_view mode = info.Get("redis_mode");
   if (mode == "sentinel") {
     return absl::UnimplementedError("it is a Sentinel, which keeps no keys; give the URL of the server itself");
   }
@@ -45,33 +26,31 @@ absl::Status Judge(const Fields& fields) {
     return absl::UnimplementedError(
         "it is a node of a Redis Cluster, which this version does not serve; use a single server");
   }
-  const std::string_view version = Get(fields, "redis_version");
+  const std::string_view version = info.Get("redis_version");
   if (OldVersion(version)) {
     return absl::FailedPreconditionError(
         Cat("its version is '", version, "'; distlock needs Redis 6.2 or Valkey 7.2, or newer"));
   }
-  if (Get(fields, "loading") == "1") return absl::UnavailableError("it is still loading its data");
-  if (const auto role = Get(fields, "role"); role != "master") {
-    return absl::UnavailableError(Cat("its role is '", role, "', following ", Get(fields, "master_host"), ":",
-                                      Get(fields, "master_port"), "; give the URL of the primary"));
+  if (info.Get("loading") == "1") return absl::UnavailableError("it is still loading its data");
+  if (const auto role = info.Get("role"); role != "master") {
+    return absl::UnavailableError(Cat("its role is '", role, "', following ", info.Get("master_host"), ":",
+                                      info.Get("master_port"), "; give the URL of the primary"));
   }
-  const std::string_view policy = Get(fields, "maxmemory_policy");
-  const std::string_view limit = Get(fields, "maxmemory");
-  if (limit != "0" && policy != "noeviction") {
-    return absl::FailedPreconditionError(
-        Cat("its maxmemory-policy is '", policy, "' with maxmemory ", limit,
-            ", which throws held locks away; run CONFIG SET maxmemory-policy noeviction, or use another server"));
+  // Whatever maxmemory is now: an operator may set it later, while locks are held.
+  if (const auto policy = info.Get("maxmemory_policy"); policy != "noeviction") {
+    return absl::FailedPreconditionError(Cat("its maxmemory-policy is '", policy,
+                                             "', which throws held locks away once memory is short; run CONFIG SET "
+                                             "maxmemory-policy noeviction, or use another server"));
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-Fitness JudgeFitness(std::string_view info, std::string_view save_points) {
-  const Fields fields = ParseInfo(info);
-  Fitness fitness{Judge(fields), {}};
+Fitness JudgeFitness(const ServerInfo& info, std::string_view save_points) {
+  Fitness fitness{Judge(info), {}};
   if (!fitness.status.ok()) return fitness;
-  if (Get(fields, "aof_enabled") == "0" && (save_points.empty() || save_points == "?")) {
+  if (info.Get("aof_enabled") == "0" && (save_points.empty() || save_points == "?")) {
     fitness.warnings.push_back(
         save_points == "?" ? "the store writes no append-only file, and whether it saves snapshots cannot be seen "
                              "(CONFIG GET is denied): "

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "store/redis/server_identity.h"
 
 namespace distlock::store {
 
@@ -17,7 +18,7 @@ struct Fitness {
   std::vector<std::string> warnings;
 };
 
-// `info` is the reply to INFO; `save_points` that to CONFIG GET save, or "?" when the user may not ask.
-Fitness JudgeFitness(std::string_view info, std::string_view save_points);
+// `save_points` is the reply to CONFIG GET save, or "?" when the user may not ask.
+Fitness JudgeFitness(const ServerInfo& info, std::string_view save_points);
 
 }  // namespace distlock::store

@@ -20,21 +20,21 @@ bool IsMessage(const redisReply& reply) {
 
 }  // namespace
 
-Link::Link(uv_loop_t* loop, LinkOptions options, Owner* owner)
-    : loop_(loop),
+Link::Link(const Network& network, LinkOptions options, Owner* owner)
+    : dialer_(network.dialer),
+      timers_(network.timers),
       options_(std::move(options)),
       owner_(owner),
       random_(options_.seed),
-      connect_timer_(loop, [this] { Connect(); }),
-      patience_timer_(
-          loop,
-          [this] {
-            Drop(absl::UnavailableError(
-                Cat("no usable connection within ",
-                    std::chrono::duration_cast<std::chrono::milliseconds>(options_.connect_timeout).count(), " ms")));
-            Deliver();
-          }),
-      deliver_timer_(loop, [this] { Deliver(); }) {}
+      connect_timer_(timers_->Make([this] { Connect(); })),
+      patience_timer_(timers_->Make([this] {
+        Drop(absl::UnavailableError(
+            Cat("no usable connection within ",
+                std::chrono::duration_cast<std::chrono::milliseconds>(options_.connect_timeout).count(), " ms")));
+        Deliver();
+      })),
+      silence_timer_(timers_->Make([this] { CheckSilence(); })),
+      deliver_timer_(timers_->Make([this] { Deliver(); })) {}
 
 Link::~Link() { Stop(); }
 
@@ -44,34 +44,35 @@ void Link::Stop() {
   stopped_ = true;
   if (connection_ != nullptr) std::exchange(connection_, nullptr)->Close();
   logged_in_ = false;
+  ready_ = false;
   pending_.clear();
   ended_.clear();
   downs_.clear();
-  connect_timer_.Stop();
-  patience_timer_.Stop();
-  deliver_timer_.Stop();
+  connect_timer_->Stop();
+  patience_timer_->Stop();
+  silence_timer_->Stop();
+  deliver_timer_->Stop();
 }
 
 void Link::Connect() {
   if (stopped_ || connection_ != nullptr) return;
-  patience_timer_.Start(options_.connect_timeout);
-  connection_ = Connection::Open(loop_, options_.url, this);
+  patience_timer_->Start(options_.connect_timeout);
+  connection_ = dialer_->Dial(options_.address, this);
 }
 
 void Link::OnConnected() { LogIn(); }
 
 // One pipeline; the last step is answered by every server, so that its answer says that the log-in is over.
 void Link::LogIn() {
-  const Credentials own = {options_.url.user, options_.url.password};
-  const Credentials credentials = options_.credentials ? options_.credentials() : own;
+  const Credentials credentials = options_.credentials ? options_.credentials() : Credentials{};
   logged_in_ = true;  // lets Send pass
   if (!credentials.password.empty()) {
     const std::string auth = credentials.user.empty() ? MakeCommand({"AUTH", credentials.password})
                                                       : MakeCommand({"AUTH", credentials.user, credentials.password});
     Send(auth, [this](const Answer& answer) { CheckLogIn(answer, "the log-in"); });
   }
-  if (options_.url.db != 0) {
-    Send(MakeCommand({"SELECT", Cat(options_.url.db)}),
+  if (options_.db != 0) {
+    Send(MakeCommand({"SELECT", Cat(options_.db)}),
          [this](const Answer& answer) { CheckLogIn(answer, "the choice of the database"); });
   }
   Send(MakeCommand({"CLIENT", "SETNAME", "distlockd"}), [this](const Answer& answer) {
@@ -102,14 +103,37 @@ void Link::CheckLogIn(const Answer& answer, std::string_view step) {
 
 void Link::Send(std::string_view command, Done done) {
   if (!connected()) return Reject(std::move(done), "not connected");
+  if (pending_.empty()) ExpectAnswer();
   connection_->Append(command);
   pending_.push_back({connection_->appended(), std::move(done)});
+}
+
+// Silence begins with a command that nothing was pending before.
+void Link::ExpectAnswer() {
+  quiet_since_ = timers_->Now();
+  if (!ready_ || silence_timer_->active()) return;
+  silence_due_ = quiet_since_ + kSilence;
+  silence_timer_->Start(kSilence);
+}
+
+void Link::CheckSilence() {
+  if (!ready_ || pending_.empty()) return;
+  const core::Instant now = timers_->Now();
+  // A timer overdue by more than half of kSilence means that *we* were paused: silence proves nothing, start counting anew.
+  if (now - silence_due_ > kSilence / 2) quiet_since_ = now;
+  const core::Duration quiet = now - quiet_since_;
+  if (quiet < kSilence) {
+    silence_due_ = quiet_since_ + kSilence;
+    return silence_timer_->Start(kSilence - quiet);
+  }
+  Reconnect(absl::UnavailableError(Cat("the server has not answered for ",
+                                       std::chrono::duration_cast<std::chrono::milliseconds>(quiet).count(), " ms")));
 }
 
 void Link::Reject(Done done, std::string_view cause) {
   if (stopped_) return;
   ended_.push_back({Answer::Kind::kNotSent, std::string(cause), std::move(done)});
-  if (!deliver_timer_.active()) deliver_timer_.Start(core::Duration::zero());
+  if (!deliver_timer_->active()) deliver_timer_->Start(core::Duration::zero());
 }
 
 void Link::Flush() {
@@ -117,6 +141,7 @@ void Link::Flush() {
 }
 
 void Link::OnReply(ReplyPtr reply) {
+  quiet_since_ = timers_->Now();
   if (options_.subscriber && IsMessage(*reply)) return owner_->OnLinkPush(*reply);
   if (pending_.empty()) {
     Drop(absl::UnavailableError(Cat("a reply that nobody asked for: ", Text(*reply))));
@@ -134,7 +159,9 @@ void Link::OnClosed(const std::string& cause) {
 
 void Link::MarkReady() {
   failures_ = 0;
-  patience_timer_.Stop();
+  ready_ = true;
+  patience_timer_->Stop();
+  if (!pending_.empty()) ExpectAnswer();
 }
 
 void Link::Reconnect(absl::Status why) {
@@ -142,9 +169,9 @@ void Link::Reconnect(absl::Status why) {
   connect_at_once_ = absl::IsUnavailable(why);
   if (connection_ != nullptr) {
     Drop(why);
-    deliver_timer_.Start(core::Duration::zero());
-  } else if (connect_timer_.active() && connect_at_once_) {
-    connect_timer_.Start(core::Duration::zero());
+    deliver_timer_->Start(core::Duration::zero());
+  } else if (connect_timer_->active() && connect_at_once_) {
+    connect_timer_->Start(core::Duration::zero());
   }
 }
 
@@ -160,15 +187,17 @@ void Link::Drop(const absl::Status& why) {
   pending_.clear();
   std::exchange(connection_, nullptr)->Close();
   logged_in_ = false;
+  ready_ = false;
   downs_.push_back(why);
-  patience_timer_.Stop();
-  connect_timer_.Start(connect_at_once_ && failures_ == 0 ? core::Duration::zero() : NextDelay());
+  patience_timer_->Stop();
+  silence_timer_->Stop();
+  connect_timer_->Start(connect_at_once_ && failures_ == 0 ? core::Duration::zero() : NextDelay());
   connect_at_once_ = false;
   ++failures_;
 }
 
 void Link::Deliver() {
-  deliver_timer_.Stop();
+  deliver_timer_->Stop();
   for (const absl::Status& why : std::exchange(downs_, {})) {
     if (!stopped_) owner_->OnLinkDown(why);
   }

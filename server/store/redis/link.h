@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A connection that is kept alive: connects, authenticates, and after any loss connects again with jittered back-off.
-// Commands go out in order and are answered in order.
+// A connection that is kept alive: connects, logs in, and after any loss connects again with jittered back-off. Commands go
+// out in order and are answered in order.
+//
+// Once ready, the link notices silence by itself: when a command has been unanswered for kSilence and nothing was heard
+// meanwhile, it ends the connection and makes a new one. There is no other timeout of a command: the core has deadlines.
 //
 // Thread: the loop's. Invariants: each command is answered exactly once (a reply; not sent; unknown: its bytes may have
 // left), unless Stop comes first; no answer comes from within Send, Reconnect or Flush; when the connection is lost,
-// OnLinkDown comes before the answers to what was pending. There is no command timeout: the core has deadlines, and
-// asks for a new connection when this one is silent.
+// OnLinkDown comes before the answers to what was pending.
 #pragma once
-
-#include <uv.h>
 
 #include <deque>
 #include <functional>
@@ -22,23 +22,26 @@
 #include "absl/status/status.h"
 #include "core/types.h"
 #include "store/redis/answer.h"
-#include "store/redis/connection.h"
-#include "store/redis/loop_timer.h"
+#include "store/redis/transport.h"
 #include "store/store_options.h"
 #include "store/store_url.h"
 
 namespace distlock::store {
 
+// What has been silent for so long while somebody waits is taken for dead.
+inline constexpr core::Duration kSilence = std::chrono::seconds(1);
+
 struct LinkOptions {
-  StoreUrl url;
-  // Asked at each connect, so that a changed password is used; unset: those of the URL. Runs on the loop's thread.
+  ServerAddress address;
+  // Asked at each connect, so that a changed password is used. A password of "" logs in as nobody.
   std::function<Credentials()> credentials;
+  int db = 0;
   core::Duration connect_timeout = std::chrono::seconds(3);  // from the first packet to MarkReady
   bool subscriber = false;                                   // "message" arrays are pushes, not replies
   uint64_t seed = 1;                                         // of the back-off's jitter
 };
 
-class Link : public CommandSender, private Connection::Owner {
+class Link : public CommandSender, private Transport::Owner {
  public:
   class Owner {
    public:
@@ -51,7 +54,7 @@ class Link : public CommandSender, private Connection::Owner {
     virtual void OnLinkPush(const redisReply& /*push*/) {}
   };
 
-  Link(uv_loop_t* loop, LinkOptions options, Owner* owner);
+  Link(const Network& network, LinkOptions options, Owner* owner);
   ~Link() override;
 
   void Start();
@@ -60,7 +63,7 @@ class Link : public CommandSender, private Connection::Owner {
   void Reject(Done done, std::string_view cause);
   void Flush() override;
 
-  // The owner's own preparations are done: the next back-off starts from its shortest again.
+  // The owner's own preparations are done: silence counts from now on, and the next back-off starts from its shortest.
   void MarkReady();
   // Drops the connection and makes a new one: at once, or after the usual back-off when `why` is not Unavailable.
   void Reconnect(absl::Status why);
@@ -89,14 +92,19 @@ class Link : public CommandSender, private Connection::Owner {
   void CheckLogIn(const Answer& answer, std::string_view step);
   void Drop(const absl::Status& why);
   void Deliver();
+  void ExpectAnswer();
+  void CheckSilence();
   core::Duration NextDelay();
 
-  uv_loop_t* const loop_;
+  // Const after construction.
+  const std::shared_ptr<Dialer> dialer_;
+  const std::shared_ptr<Timers> timers_;
   const LinkOptions options_;
   Owner* const owner_;
 
-  std::shared_ptr<Connection> connection_;
+  std::shared_ptr<Transport> connection_;
   bool logged_in_ = false;
+  bool ready_ = false;
   bool stopped_ = false;
   bool connect_at_once_ = false;
   int failures_ = 0;  // since the last MarkReady
@@ -104,9 +112,12 @@ class Link : public CommandSender, private Connection::Owner {
   std::vector<Ended> ended_;         // answered by the next Deliver
   std::vector<absl::Status> downs_;  // told by the next Deliver
   std::mt19937_64 random_;
-  LoopTimer connect_timer_;   // back-off
-  LoopTimer patience_timer_;  // the connect timeout
-  LoopTimer deliver_timer_;
+  core::Instant quiet_since_{};                 // the last reply, or the first command behind which nothing was pending
+  core::Instant silence_due_{};                 // when silence_timer_ shall fire
+  const std::unique_ptr<Timer> connect_timer_;  // back-off
+  const std::unique_ptr<Timer> patience_timer_;  // the connect timeout
+  const std::unique_ptr<Timer> silence_timer_;
+  const std::unique_ptr<Timer> deliver_timer_;
 };
 
 }  // namespace distlock::store

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The connection on which the store tells this broker of locks handed to its waiters. Subscribes again after every
-// loss; a PING now and then finds a dead peer that TCP takes for alive.
+// The connection on which one server tells this broker of locks that were handed to its waiters. It says which server it
+// reaches, subscribes again after every loss, and sends a PING now and then, so that the link notices a dead peer.
 //
 // Thread: the loop's. The owner outlives it. Notices are hints: any may be lost, and each new subscription says so.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "store/redis/link.h"
-#include "store/redis/loop_timer.h"
+#include "store/redis/server_identity.h"
+#include "store/redis/transport.h"
 
 namespace distlock::store {
 
@@ -19,28 +21,38 @@ class NoticeChannel : private Link::Owner {
   class Owner {
    public:
     virtual ~Owner() = default;
+    // Subscribed, at the server that `server()` names.
     virtual void OnChannelUp() = 0;
     virtual void OnChannelDown(const absl::Status& why) = 0;
     virtual void OnChannelMessage(std::string_view payload) = 0;
   };
 
-  NoticeChannel(uv_loop_t* loop, LinkOptions options, std::string channel, Owner* owner);
+  NoticeChannel(const Network& network, LinkOptions options, std::string channel, Owner* owner);
 
   void Start() { link_.Start(); }
   void Stop();
+  // Ends the subscription and makes a new one on a new connection. Does nothing while there is none.
+  void Renew(const std::string& why);
+
+  bool subscribed() const { return subscribed_; }
+  // While subscribed: as the server described itself before.
+  const ServerIdentity& server() const { return server_; }
 
  private:
   void OnLinkConnected() override;
   void OnLinkDown(const absl::Status& why) override;
   void OnLinkPush(const redisReply& push) override;
+  void OnInfo(const Answer& answer);
   void OnSubscribed(const Answer& answer);
+  void Refused(std::string_view step, const redisReply& error);
   void Ping();
 
   const std::string channel_;
   Owner* const owner_;
-  bool ping_answered_ = true;
+  bool subscribed_ = false;
+  ServerIdentity server_;
   Link link_;
-  LoopTimer ping_timer_;
+  const std::unique_ptr<Timer> ping_timer_;
 };
 
 }  // namespace distlock::store

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Read-only questions that somebody waits for, each with its deadline: whoever takes a question first (the reply, the
-// deadline, the end) answers it, so each is answered exactly once.
+// Read-only queries (Inspect, List) that a caller waits for, each with a deadline. The reply, the deadline and the store's
+// end compete for a query: the first that takes it answers it, so each is answered exactly once.
 // Thread: the loop's.
 #pragma once
-
-#include <uv.h>
 
 #include <chrono>
 #include <cstdint>
@@ -16,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "core/types.h"
-#include "store/redis/loop_timer.h"
+#include "store/redis/transport.h"
 #include "store/text.h"
 
 namespace distlock::store {
@@ -26,11 +24,11 @@ class PendingQueries {
   using Id = uint64_t;
   using Fail = std::function<void(absl::Status)>;
 
-  explicit PendingQueries(uv_loop_t* loop) : loop_(loop) {}
+  explicit PendingQueries(std::shared_ptr<Timers> timers) : timers_(std::move(timers)) {}
 
   Id Open(core::Duration timeout, Fail fail) {
     const Id id = ++last_id_;
-    auto timer = std::make_unique<LoopTimer>(loop_, [this, id, timeout] {
+    auto timer = timers_->Make([this, id, timeout] {
       const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count();
       Refuse(id, absl::DeadlineExceededError(Cat("the store did not answer within ", ms, " ms")));
     });
@@ -56,10 +54,10 @@ class PendingQueries {
  private:
   struct Entry {
     Fail fail;
-    std::unique_ptr<LoopTimer> timer;
+    std::unique_ptr<Timer> timer;
   };
 
-  uv_loop_t* const loop_;
+  const std::shared_ptr<Timers> timers_;
   Id last_id_ = 0;
   std::unordered_map<Id, Entry> open_;
 };

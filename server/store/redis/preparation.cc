@@ -18,6 +18,7 @@ struct Progress {
   absl::Status trouble;  // the first
   std::string info;
   std::string save_points = "?";
+  int64_t listeners = 0;
 };
 
 absl::Status Refused(std::string_view step, const redisReply& reply) {
@@ -57,13 +58,14 @@ void Finish(Progress& progress, const Answer& answer) {
   if (answer.kind != Answer::Kind::kReply) return;
   const auto done = std::exchange(progress.done, nullptr);
   if (!progress.info.empty()) {
-    Fitness fitness = JudgeFitness(progress.info, progress.save_points);
+    const ServerInfo info(progress.info);
+    Fitness fitness = JudgeFitness(info, progress.save_points);
     if (!fitness.status.ok()) return done(fitness.status);
     if (!progress.trouble.ok()) return done(progress.trouble);
     if (IsError(*answer.reply)) return done(Refused("TIME", *answer.reply));
     const auto time = ReadTime(*answer.reply);
     if (!time.ok()) return done(time.status());
-    return done(Prepared{*time, std::move(fitness.warnings)});
+    return done(Prepared{*time, IdentityOf(info), progress.listeners, std::move(fitness.warnings)});
   }
   if (progress.trouble.ok()) progress.trouble = absl::UnavailableError("the server's answer to INFO is empty");
   done(progress.trouble);
@@ -89,7 +91,7 @@ void Prepare(Link& link, const std::string& grant_channel, std::function<void(ab
               }));
   }
   link.Send(MakeCommand({"PUBLISH", grant_channel, ""}),
-            Step(progress, "PUBLISH", [](Progress&, const redisReply&) {}));
+            Step(progress, "PUBLISH", [](Progress& p, const redisReply& reply) { p.listeners = reply.integer; }));
   link.Send(MakeCommand({"TIME"}), [progress](const Answer& answer) { Finish(*progress, answer); });
   link.Flush();
 }

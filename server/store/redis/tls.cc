@@ -35,13 +35,12 @@ bool IsAddress(const std::string& host) {
 
 void TlsDeleter::operator()(ssl_st* ssl) const { SSL_free(ssl); }
 
-absl::StatusOr<TlsPtr> NewTls(const StoreUrl& url) {
+absl::StatusOr<TlsPtr> NewTls(const TlsFiles& tls, const std::string& host) {
   ERR_clear_error();
   const std::unique_ptr<SSL_CTX, ContextDeleter> context(SSL_CTX_new(TLS_client_method()));
   if (!context) return absl::ResourceExhaustedError("cannot make a TLS context");
   SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
-  const StoreUrl::Tls& tls = url.tls;
   if (tls.ca.empty()) {
     SSL_CTX_set_default_verify_paths(context.get());
   } else if (SSL_CTX_load_verify_locations(context.get(), tls.ca.c_str(), nullptr) != 1) {
@@ -57,7 +56,7 @@ absl::StatusOr<TlsPtr> NewTls(const StoreUrl& url) {
   }
   TlsPtr ssl(SSL_new(context.get()));
   if (!ssl) return absl::ResourceExhaustedError("cannot make a TLS session");
-  const std::string& name = tls.sni.empty() ? url.host : tls.sni;
+  const std::string& name = tls.sni.empty() ? host : tls.sni;
   if (IsAddress(name)) {
     X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl.get()), name.c_str());
   } else {

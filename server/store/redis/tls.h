@@ -20,7 +20,7 @@ struct TlsDeleter {
 using TlsPtr = std::unique_ptr<ssl_st, TlsDeleter>;
 
 // A client session not yet tied to a socket. InvalidArgument names the file that cannot be used.
-absl::StatusOr<TlsPtr> NewTls(const StoreUrl& url);
+absl::StatusOr<TlsPtr> NewTls(const TlsFiles& files, const std::string& host);
 
 // Why the session failed, from OpenSSL's error queue and the verification's result; "" when they say nothing.
 std::string TlsFailure(const ssl_st* ssl);

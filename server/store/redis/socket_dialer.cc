@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/redis/connection.h"
+#include "store/redis/socket_dialer.h"
 
 #include <fcntl.h>
 #include <hiredis/hiredis_ssl.h>
@@ -51,26 +51,28 @@ void SetTcpOptions(int fd) {
 }  // namespace
 
 // The loop's handle of one socket; frees itself once the loop has let go of it.
-struct Connection::Poll {
+struct SocketTransport::Poll {
   uv_poll_t handle{};
-  std::shared_ptr<Connection> connection;
+  std::shared_ptr<SocketTransport> connection;
 };
 
-struct Connection::Resolution {
+struct SocketTransport::Resolution {
   uv_getaddrinfo_t request{};
-  std::shared_ptr<Connection> connection;
+  std::shared_ptr<SocketTransport> connection;
 };
 
-std::shared_ptr<Connection> Connection::Open(uv_loop_t* loop, const StoreUrl& url, Owner* owner) {
+std::shared_ptr<Transport> SocketDialer::Dial(const ServerAddress& address, Transport::Owner* owner) {
   IgnoreSigpipe();
-  std::shared_ptr<Connection> connection(new Connection(loop, url, owner));
-  connection->Begin();
-  return connection;
+  auto transport = std::make_shared<SocketTransport>(loop_, address, tls_, owner);
+  transport->Begin();
+  return transport;
 }
 
-Connection::Connection(uv_loop_t* loop, const StoreUrl& url, Owner* owner)
+SocketTransport::SocketTransport(uv_loop_t* loop, const ServerAddress& address, const std::optional<TlsFiles>& tls,
+                                 Owner* owner)
     : loop_(loop),
-      url_(url),
+      address_(address),
+      tls_files_(tls),
       owner_(owner),
       attempt_timer_(loop, [this] { OnAttemptEnded(ETIMEDOUT); }),
       failure_timer_(loop, [this] {
@@ -82,17 +84,17 @@ Connection::Connection(uv_loop_t* loop, const StoreUrl& url, Owner* owner)
         Fail(pending_failure_);
       }) {}
 
-Connection::~Connection() { DropSocket(); }
+SocketTransport::~SocketTransport() { DropSocket(); }
 
-void Connection::Begin() {
-  if (url_.transport == StoreUrl::Transport::kUnix) {
-    Address address{};
-    auto* unix_address = reinterpret_cast<sockaddr_un*>(&address.storage);
+void SocketTransport::Begin() {
+  if (!address_.path.empty()) {
+    Endpoint endpoint{};
+    auto* unix_address = reinterpret_cast<sockaddr_un*>(&endpoint.storage);
     unix_address->sun_family = AF_UNIX;
-    url_.path.copy(unix_address->sun_path, sizeof(unix_address->sun_path) - 1);
-    address.size = sizeof(sockaddr_un);
-    addresses_.push_back(address);
-    return TryNextAddress();
+    address_.path.copy(unix_address->sun_path, sizeof(unix_address->sun_path) - 1);
+    endpoint.size = sizeof(sockaddr_un);
+    endpoints_.push_back(endpoint);
+    return TryNextEndpoint();
   }
   resolution_ = new Resolution{{}, shared_from_this()};
   resolution_->request.data = resolution_;
@@ -106,47 +108,47 @@ void Connection::Begin() {
         resolution->connection->OnResolved(status, found);
         uv_freeaddrinfo(found);
       },
-      url_.host.c_str(), std::to_string(url_.port).c_str(), &hints);
+      address_.host.c_str(), std::to_string(address_.port).c_str(), &hints);
   if (error != 0) {
     delete std::exchange(resolution_, nullptr);
-    FailSoon(Cat("cannot look up '", url_.host, "': ", uv_strerror(error)));
+    FailSoon(Cat("cannot look up '", address_.host, "': ", uv_strerror(error)));
   }
 }
 
-void Connection::OnResolved(int status, addrinfo* found) {
+void SocketTransport::OnResolved(int status, addrinfo* found) {
   resolution_ = nullptr;
   if (owner_ == nullptr) return;
-  if (status != 0) return Fail(Cat("cannot look up '", url_.host, "': ", uv_strerror(status)));
+  if (status != 0) return Fail(Cat("cannot look up '", address_.host, "': ", uv_strerror(status)));
   for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
-    Address address{};
-    memcpy(&address.storage, at->ai_addr, at->ai_addrlen);
-    address.size = at->ai_addrlen;
-    addresses_.push_back(address);
+    Endpoint endpoint{};
+    memcpy(&endpoint.storage, at->ai_addr, at->ai_addrlen);
+    endpoint.size = at->ai_addrlen;
+    endpoints_.push_back(endpoint);
   }
-  TryNextAddress();
+  TryNextEndpoint();
 }
 
-void Connection::TryNextAddress() {
-  while (next_address_ < addresses_.size()) {
-    const Address& address = addresses_[next_address_++];
-    const int fd = socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+void SocketTransport::TryNextEndpoint() {
+  while (next_endpoint_ < endpoints_.size()) {
+    const Endpoint& endpoint = endpoints_[next_endpoint_++];
+    const int fd = socket(endpoint.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) {
       last_error_ = strerror(errno);
       continue;
     }
-    if (connect(fd, reinterpret_cast<const sockaddr*>(&address.storage), address.size) != 0 && errno != EINPROGRESS) {
+    if (connect(fd, reinterpret_cast<const sockaddr*>(&endpoint.storage), endpoint.size) != 0 && errno != EINPROGRESS) {
       last_error_ = strerror(errno);
       close(fd);
       continue;
     }
     connecting_fd_ = fd;
-    if (next_address_ < addresses_.size()) attempt_timer_.Start(kAddressPatience);
+    if (next_endpoint_ < endpoints_.size()) attempt_timer_.Start(kAddressPatience);
     return Watch(fd, UV_WRITABLE);
   }
   FailSoon(Cat("cannot connect: ", last_error_));
 }
 
-void Connection::OnAttemptEnded(int error) {
+void SocketTransport::OnAttemptEnded(int error) {
   const auto self = shared_from_this();
   attempt_timer_.Stop();
   if (error == 0) {
@@ -155,11 +157,11 @@ void Connection::OnAttemptEnded(int error) {
   }
   last_error_ = strerror(error);
   DropSocket();
-  TryNextAddress();
+  TryNextEndpoint();
 }
 
-void Connection::BecomeOpen(int fd) {
-  if (url_.transport != StoreUrl::Transport::kUnix) SetTcpOptions(fd);
+void SocketTransport::BecomeOpen(int fd) {
+  if (address_.path.empty()) SetTcpOptions(fd);
   redisOptions options{};
   options.type = REDIS_CONN_USERFD;
   options.endpoint.fd = fd;
@@ -170,8 +172,8 @@ void Connection::BecomeOpen(int fd) {
     return Fail("out of memory");
   }
   context_->reader->maxelements = kMaxReplyElements;
-  if (url_.transport == StoreUrl::Transport::kTls) {
-    auto tls = NewTls(url_);
+  if (tls_files_.has_value()) {
+    auto tls = NewTls(*tls_files_, address_.host);
     if (!tls.ok()) return Fail(std::string(tls.status().message()));
     if (redisInitiateSSL(context_, tls->get()) != REDIS_OK) {
       const std::string why = TlsFailure(tls->get());
@@ -180,11 +182,11 @@ void Connection::BecomeOpen(int fd) {
     tls_ = tls->release();
   }
   interest_ = UV_READABLE;
-  uv_poll_start(&poll_->handle, interest_, &Connection::PollCallback);
+  uv_poll_start(&poll_->handle, interest_, &SocketTransport::PollCallback);
   owner_->OnConnected();
 }
 
-void Connection::Watch(int fd, int events) {
+void SocketTransport::Watch(int fd, int events) {
   poll_ = new Poll{{}, shared_from_this()};
   const int error = uv_poll_init(loop_, &poll_->handle, fd);
   if (error != 0) {
@@ -192,14 +194,14 @@ void Connection::Watch(int fd, int events) {
     return FailSoon(uv_strerror(error));
   }
   poll_->handle.data = poll_;
-  uv_poll_start(&poll_->handle, events, &Connection::PollCallback);
+  uv_poll_start(&poll_->handle, events, &SocketTransport::PollCallback);
 }
 
-void Connection::PollCallback(uv_poll_t* handle, int status, int events) {
+void SocketTransport::PollCallback(uv_poll_t* handle, int status, int events) {
   static_cast<Poll*>(handle->data)->connection->OnPoll(status, events);
 }
 
-void Connection::OnPoll(int status, int events) {
+void SocketTransport::OnPoll(int status, int events) {
   if (owner_ == nullptr) return;
   if (connecting_fd_ >= 0) {
     int error = 0;
@@ -211,13 +213,13 @@ void Connection::OnPoll(int status, int events) {
   OnOpenPoll(events);
 }
 
-void Connection::OnOpenPoll(int events) {
+void SocketTransport::OnOpenPoll(int events) {
   if ((events & UV_READABLE) != 0 && !ReadAll()) return;
   Flush();
 }
 
 // False when the connection has ended meanwhile.
-bool Connection::ReadAll() {
+bool SocketTransport::ReadAll() {
   static thread_local char buffer[kReadChunk];
   for (int chunk = 0; chunk < kMaxChunksPerTurn || (tls_ != nullptr && TlsHasBuffered(tls_)); ++chunk) {
     const ssize_t got = context_->funcs->read(context_, buffer, sizeof(buffer));
@@ -241,7 +243,7 @@ bool Connection::ReadAll() {
 }
 
 // False when the bytes are no RESP or the connection has ended meanwhile.
-bool Connection::DeliverReplies() {
+bool SocketTransport::DeliverReplies() {
   for (;;) {
     void* raw = nullptr;
     if (redisReaderGetReply(context_->reader, &raw) != REDIS_OK) return false;
@@ -252,13 +254,13 @@ bool Connection::DeliverReplies() {
   }
 }
 
-void Connection::Append(std::string_view command) {
+void SocketTransport::Append(std::string_view command) {
   if (owner_ == nullptr || context_ == nullptr) return;
   redisAppendFormattedCommand(context_, command.data(), command.size());
   appended_ += command.size();
 }
 
-void Connection::Flush() {
+void SocketTransport::Flush() {
   if (owner_ == nullptr || context_ == nullptr || failure_timer_.active()) return;
   if (sdslen(context_->obuf) > 0) {
     attempted_ = appended_;
@@ -268,33 +270,33 @@ void Connection::Flush() {
   UpdateInterest();
 }
 
-uint64_t Connection::sent() const {
+uint64_t SocketTransport::sent() const {
   // A TLS record that was refused may have left in part.
   if (tls_ != nullptr) return attempted_;
   return context_ == nullptr ? appended_ : appended_ - sdslen(context_->obuf);
 }
 
-void Connection::UpdateInterest() {
+void SocketTransport::UpdateInterest() {
   int wanted = UV_READABLE;
   if (sdslen(context_->obuf) > 0 && (tls_ == nullptr || !TlsWaitsForPeer(tls_))) wanted |= UV_WRITABLE;
   if (wanted == interest_) return;
   interest_ = wanted;
-  uv_poll_start(&poll_->handle, wanted, &Connection::PollCallback);
+  uv_poll_start(&poll_->handle, wanted, &SocketTransport::PollCallback);
 }
 
-std::string Connection::ReadWriteCause() const {
+std::string SocketTransport::ReadWriteCause() const {
   if (tls_ != nullptr && context_->err != REDIS_ERR_EOF) {
     if (std::string why = TlsFailure(tls_); !why.empty()) return why;
   }
   return context_->err == REDIS_ERR_EOF ? "the server closed the connection" : context_->errstr;
 }
 
-void Connection::FailSoon(std::string cause) {
+void SocketTransport::FailSoon(std::string cause) {
   pending_failure_ = std::move(cause);
   failure_timer_.Start(std::chrono::nanoseconds(0));
 }
 
-void Connection::Fail(const std::string& cause) {
+void SocketTransport::Fail(const std::string& cause) {
   const auto self = shared_from_this();
   Owner* owner = std::exchange(owner_, nullptr);
   attempt_timer_.Stop();
@@ -303,7 +305,7 @@ void Connection::Fail(const std::string& cause) {
   DropSocket();
 }
 
-void Connection::Close() {
+void SocketTransport::Close() {
   owner_ = nullptr;
   attempt_timer_.Stop();
   failure_timer_.Stop();
@@ -311,7 +313,7 @@ void Connection::Close() {
   DropSocket();
 }
 
-void Connection::DropSocket() {
+void SocketTransport::DropSocket() {
   if (poll_ != nullptr) {
     uv_close(reinterpret_cast<uv_handle_t*>(&std::exchange(poll_, nullptr)->handle),
              [](uv_handle_t* handle) { delete static_cast<Poll*>(handle->data); });

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/redis/server_identity.h"
+
+#include "store/text.h"
+
+namespace distlock::store {
+
+ServerInfo::ServerInfo(std::string_view info) {
+  for (std::string_view line : Split(info, '\n')) {
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    const size_t colon = line.find(':');
+    if (colon != std::string_view::npos) fields_.emplace(line.substr(0, colon), line.substr(colon + 1));
+  }
+}
+
+std::string_view ServerInfo::Get(std::string_view name) const {
+  const auto found = fields_.find(name);
+  return found == fields_.end() ? std::string_view() : found->second;
+}
+
+ServerIdentity IdentityOf(const ServerInfo& info) {
+  return {.run_id = std::string(info.Get("run_id")),
+          .role = std::string(info.Get("role")),
+          .version = std::string(info.Get("redis_version"))};
+}
+
+}  // namespace distlock::store

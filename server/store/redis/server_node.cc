@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/redis/server_node.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "store/text.h"
+
+namespace distlock::store {
+namespace {
+
+constexpr core::Duration kFirstBindDelay = std::chrono::milliseconds(50);
+constexpr core::Duration kLongestBindDelay = std::chrono::seconds(2);
+
+LinkOptions MakeLinkOptions(const ServerAddress& address, const StoreOptions& options, uint64_t salt) {
+  LinkOptions link{.address = address,
+                   .credentials = options.credentials,
+                   .db = options.url.db,
+                   .connect_timeout = options.connect_timeout,
+                   .subscriber = false,
+                   .seed = options.seed * 2 + salt};
+  if (!link.credentials) {
+    link.credentials = [of_url = Credentials{options.url.user, options.url.password}] { return of_url; };
+  }
+  return link;
+}
+
+}  // namespace
+
+ServerNode::ServerNode(const Network& network, const ServerAddress& address, StoreOptions options, Owner* owner)
+    : options_(std::move(options)),
+      timers_(network.timers),
+      owner_(owner),
+      codec_(options_.locks),
+      link_(network, MakeLinkOptions(address, options_, 0), this),
+      scripts_(&link_),
+      batch_(&codec_, &scripts_,
+             [this](const Question& question, const Answer& answer) { OnAnswer(question, answer); }),
+      channel_(network, MakeLinkOptions(address, options_, 1), codec_.grant_channel(), this),
+      queries_(network.timers),
+      bind_timer_(network.timers->Make([this] { Rebind(); })) {}
+
+ServerNode::~ServerNode() { Stop(); }
+
+void ServerNode::Start() {
+  started_ = true;
+  // First the channel, so that no grant can be handed to this broker before it listens.
+  channel_.Start();
+}
+
+void ServerNode::Stop() {
+  started_ = false;
+  up_ = false;
+  bind_timer_->Stop();
+  channel_.Stop();
+  link_.Stop();
+  queries_.RefuseAll(absl::CancelledError("the broker is stopping"));
+}
+
+void ServerNode::Tell(core::Input&& input) {
+  if (started_) owner_->OnNodeInput(std::move(input));
+}
+
+void ServerNode::TellDown(const std::string& cause) {
+  down_cause_ = cause;
+  if (std::exchange(told_cause_, cause) != cause) Tell(core::StoreDown{cause});
+}
+
+// ---- The two connections ----
+
+void ServerNode::OnLinkConnected() {
+  Prepare(link_, codec_.grant_channel(), [this](const absl::StatusOr<Prepared>& prepared) { OnPrepared(prepared); });
+}
+
+void ServerNode::OnPrepared(const absl::StatusOr<Prepared>& prepared) {
+  if (!prepared.ok()) return link_.Reconnect(prepared.status());
+  link_.MarkReady();
+  up_ = true;
+  channel_is_younger_ = false;
+  identity_ = prepared->identity;
+  told_cause_.clear();
+  last_problem_.clear();
+  if (options_.on_warning) {
+    for (const auto& warning : prepared->warnings) options_.on_warning(warning);
+  }
+  if (bound() && prepared->listeners == 0) channel_.Renew("the server does not know the subscription");
+  Bind();
+  const bool first = !std::exchange(first_up_done_, true);
+  Tell(core::StoreUp{prepared->time});
+  if (first) Tell(core::ChannelUp{});
+}
+
+void ServerNode::OnLinkDown(const absl::Status& why) {
+  up_ = false;
+  codec_.TrustPublish(false);
+  ReportProblem(last_problem_, "", why);
+  TellDown(std::string(why.message()));
+}
+
+void ServerNode::LeaveServer(const std::string& cause) {
+  up_ = false;
+  down_cause_ = cause;
+  link_.Reconnect(absl::UnavailableError(cause));
+}
+
+void ServerNode::OnChannelUp() {
+  last_channel_problem_.clear();
+  channel_is_younger_ = true;
+  if (!std::exchange(channel_seen_, true)) return link_.Start();
+  Bind();
+  if (first_up_done_) Tell(core::ChannelUp{});
+}
+
+void ServerNode::OnChannelDown(const absl::Status& why) {
+  codec_.TrustPublish(false);
+  ReportProblem(last_channel_problem_, "hand-off channel: ", why);
+  // Until the first subscription there is no link, and the channel's trouble is the node's.
+  if (!channel_seen_) TellDown(std::string(why.message()));
+}
+
+void ServerNode::Bind() {
+  codec_.TrustPublish(bound());
+  bind_timer_->Stop();
+  if (bound()) {
+    bind_failures_ = 0;
+  } else if (up_ && channel_.subscribed()) {
+    const int failures = bind_failures_++;
+    bind_timer_->Start(failures == 0 ? core::Duration::zero()
+                                     : std::min(kLongestBindDelay, kFirstBindDelay * (1 << std::min(failures, 6))));
+  }
+}
+
+void ServerNode::Rebind() {
+  if (!up_ || !channel_.subscribed() || bound()) return;
+  // The younger connection shows where the address leads now. A replica is never the place for commands.
+  if (channel_is_younger_ && channel_.server().role == "master")
+    return LeaveServer("the address leads to another server");
+  channel_.Renew("commands go to another server");
+}
+
+void ServerNode::OnChannelMessage(std::string_view payload) {
+  if (auto notice = Codec::DecodeNotice(payload)) Tell(*std::move(notice));
+}
+
+// ---- What is wrong, for the log ----
+
+// A server that is there and refuses everything: without this, only the callers would know why.
+void ServerNode::ReportRefusal(const core::StoreFailed& failed) {
+  constexpr core::Duration kAgain = std::chrono::minutes(1);
+  if (failed.kind != core::FailureKind::kUnavailable && failed.kind != core::FailureKind::kFull) return;
+  // By time alone: the text names the script, so that each verb's differs.
+  const core::Instant now = timers_->Now();
+  if (refusal_at_ && now - *refusal_at_ < kAgain) return;
+  refusal_at_ = now;
+  if (options_.on_problem) {
+    options_.on_problem(absl::UnavailableError(Cat(options_.url.Masked(), ": refuses: ", failed.cause)));
+  }
+}
+
+void ServerNode::ReportProblem(std::string& last, std::string_view who, const absl::Status& why) {
+  std::string text = Cat(options_.url.Masked(), ": ", who, why.message());
+  if (std::exchange(last, text) == text) return;
+  if (options_.on_problem) options_.on_problem(absl::Status(why.code(), text));
+}
+
+// ---- Commands ----
+
+void ServerNode::Submit(core::StoreCommand&& command) {
+  if (const auto* reconnect = std::get_if<core::StoreReconnect>(&command)) {
+    batch_.Send();  // what was submitted before it ends with this connection
+    return LeaveServer(reconnect->cause);
+  }
+  if (up_) return batch_.Add(std::move(command));
+  link_.Reject([this, question = codec_.Encode(command).question](const Answer& answer) { OnAnswer(question, answer); },
+               down_cause_);
+}
+
+void ServerNode::Flush() {
+  batch_.Send();
+  link_.Flush();
+}
+
+void ServerNode::OnAnswer(const Question& question, const Answer& answer) {
+  Understood understood = Understand(codec_, question, answer);
+  if (!understood.reconnect.empty()) LeaveServer(understood.reconnect);
+  if (const auto* failed = std::get_if<core::StoreFailed>(&understood.reply.outcome)) ReportRefusal(*failed);
+  Tell(std::move(understood.reply));
+}
+
+// ---- Queries ----
+
+void ServerNode::RefuseSoon(PendingQueries::Id id, absl::Status why) {
+  link_.Reject([this, id, why = std::move(why)](const Answer&) { queries_.Refuse(id, why); }, "");
+}
+
+void ServerNode::Inspect(const core::LockName& name, uint32_t max_waiters, core::Duration timeout,
+                         std::function<void(absl::StatusOr<LockView>)> done) {
+  const auto id = queries_.Open(timeout, done);
+  if (!up_) return RefuseSoon(id, absl::UnavailableError(down_cause_));
+  scripts_.Call(lua::kInspect, codec_.EncodeInspect(name, max_waiters),
+                [this, id, name, done = std::move(done)](const Answer& answer) {
+                  if (!queries_.Take(id)) return;
+                  if (answer.kind != Answer::Kind::kReply) return done(absl::UnavailableError(answer.cause));
+                  done(Codec::DecodeInspect(name, *answer.reply));
+                });
+  link_.Flush();
+}
+
+void ServerNode::List(const std::string& escaped_namespace, const std::string& escaped_key_prefix, uint32_t page_size,
+                      const std::string& page_token, core::Duration timeout,
+                      std::function<void(absl::StatusOr<LockPage>)> done) {
+  const auto id = queries_.Open(timeout, done);
+  auto from = PageToken::Decode(page_token);
+  if (!from.ok()) return RefuseSoon(id, from.status());
+  if (!up_) return RefuseSoon(id, absl::UnavailableError(down_cause_));
+  const LockListing::Means means{codec_, link_, scripts_, queries_};
+  std::make_shared<LockListing>(means, id, codec_.keys().HolderPattern(escaped_namespace, escaped_key_prefix),
+                                page_size, *std::move(from), std::move(done))
+      ->Step();
+}
+
+}  // namespace distlock::store

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One Redis or Valkey server with one life: the link that takes commands, who the server is, its scripts, and the channel on
+// which it tells this broker of hand-offs. A topology is made of these; which server is the right one is the topology's to
+// decide.
+//
+// The channel must belong to the server that takes the commands: both connections read the server's identity. Only while the
+// two are the same does the node let scripts trust what PUBLISH counts; otherwise it makes one of the connections anew.
+//
+// Thread: the loop's. StoreUp comes once the link is logged in, the server found fit and all scripts loaded; the first one
+// also waits for the channel. From then on each connection lives for itself: StoreDown is the link's, ChannelUp tells of each
+// new subscription. StoreDown comes before the answers to what was pending, and again when the cause changes.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "store/redis/codec.h"
+#include "store/redis/link.h"
+#include "store/redis/lock_listing.h"
+#include "store/redis/notice_channel.h"
+#include "store/redis/pending_queries.h"
+#include "store/redis/preparation.h"
+#include "store/redis/script_batch.h"
+#include "store/redis/script_caller.h"
+#include "store/redis/server_identity.h"
+#include "store/redis/transport.h"
+#include "store/store.h"
+#include "store/store_options.h"
+
+namespace distlock::store {
+
+class ServerNode : private Link::Owner, private NoticeChannel::Owner {
+ public:
+  // Outlives the node. What the core is to be told, in the order and with the promises of StoreListener; nothing comes from
+  // within Submit, nothing after Stop.
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    virtual void OnNodeInput(core::Input&& input) = 0;
+  };
+
+  // The server at `address`; all else as the options say.
+  ServerNode(const Network& network, const ServerAddress& address, StoreOptions options, Owner* owner);
+  ~ServerNode() override;
+
+  // As the methods of Store.
+  void Start();
+  void Submit(core::StoreCommand&& command);
+  void Flush();
+  void Inspect(const core::LockName& name, uint32_t max_waiters, core::Duration timeout,
+               std::function<void(absl::StatusOr<LockView>)> done);
+  void List(const std::string& escaped_namespace, const std::string& escaped_key_prefix, uint32_t page_size,
+            const std::string& page_token, core::Duration timeout, std::function<void(absl::StatusOr<LockPage>)> done);
+  void Stop();
+
+  // The link is ready for commands.
+  bool up() const { return up_; }
+  // While up: the server that takes the commands.
+  const ServerIdentity& identity() const { return identity_; }
+
+ private:
+  void OnLinkConnected() override;
+  void OnLinkDown(const absl::Status& why) override;
+  void OnChannelUp() override;
+  void OnChannelDown(const absl::Status& why) override;
+  void OnChannelMessage(std::string_view payload) override;
+
+  void OnPrepared(const absl::StatusOr<Prepared>& prepared);
+  // Compares the servers of the two connections and makes one anew when they differ, later each time.
+  void Bind();
+  void Rebind();
+  bool bound() const { return up_ && channel_.subscribed() && channel_.server() == identity_; }
+  void LeaveServer(const std::string& cause);
+  void OnAnswer(const Question& question, const Answer& answer);
+  // `last` is that of the same source: two that take turns are not news each time.
+  void ReportProblem(std::string& last, std::string_view who, const absl::Status& why);
+  void ReportRefusal(const core::StoreFailed& failed);
+  void TellDown(const std::string& cause);
+  void RefuseSoon(PendingQueries::Id id, absl::Status why);
+  void Tell(core::Input&& input);
+
+  // Const after construction.
+  const StoreOptions options_;
+  const std::shared_ptr<Timers> timers_;
+  Owner* const owner_;
+
+  bool started_ = false;  // and not stopped
+  bool up_ = false;
+  bool channel_seen_ = false;  // subscribed at least once
+  bool first_up_done_ = false;
+  ServerIdentity identity_;
+  bool channel_is_younger_ = false;  // than the link's connection
+  int bind_failures_ = 0;            // since the two connections last had the same server
+  std::string down_cause_ = "not connected yet";
+  std::string told_cause_;    // of the last StoreDown, "" since StoreUp
+  std::string last_problem_;  // of the link
+  std::string last_channel_problem_;
+  std::optional<core::Instant> refusal_at_;  // when one was reported
+  Codec codec_;
+  Link link_;
+  ScriptCaller scripts_;
+  ScriptBatch batch_;
+  NoticeChannel channel_;
+  PendingQueries queries_;
+  const std::unique_ptr<Timer> bind_timer_;
+};
+
+}  // namespace distlock::store

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A node in virtual time with servers played by the test: the hand-off channel and the commands have one server.
+#include "store/redis/server_node.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "fake_network.h"
+#include "store/single/single_store.h"
+#include "store/text.h"
+
+namespace distlock::store {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// What a server says of itself, and how many listeners PUBLISH finds.
+struct PlayedServer {
+  std::string run_id;
+  std::string role = "master";
+  int listeners = 1;
+};
+
+std::string Bulk(std::string_view text) { return Cat("$", text.size(), "\r\n", text, "\r\n"); }
+
+class ServerNodeTest : public testing::Test, public StoreListener {
+ protected:
+  void OnStoreInput(core::Input&& input) override {
+    ups_ += std::holds_alternative<core::StoreUp>(input);
+    downs_ += std::holds_alternative<core::StoreDown>(input);
+    channel_ups_ += std::holds_alternative<core::ChannelUp>(input);
+  }
+
+  FakeTransport& wire(size_t i) { return *net_.dialer->dialed.at(i); }
+  size_t dials() const { return net_.dialer->dialed.size(); }
+
+  // Plays `server` at the other end of the i-th connection until it has answered everything.
+  void Play(size_t i, const PlayedServer& server) {
+    FakeTransport& wire = this->wire(i);
+    if (played_.size() <= i) played_.resize(i + 1, 0);
+    if (played_[i] == 0) wire.Connect();
+    while (wire.open() && played_[i] < wire.commands.size()) wire.Reply(AnswerOf(wire.commands[played_[i]++], server));
+    net_.timers->Advance(core::Duration::zero());
+  }
+
+  // The argument of an acquire that says whether PUBLISH may be trusted.
+  std::string TrustOfNextAcquire(size_t i) {
+    store_.Submit(core::StoreAcquire{.op = ++op_, .name = core::LockName::Encode("ns", "k"), .ttl = seconds(9)});
+    store_.Flush();
+    const ReplyPtr argv = Parse(wire(i).commands.back());
+    return std::string(Text(*argv->element[7 + 9]));
+  }
+
+  FakeNetwork net_;
+  SingleStore store_{net_.network, Options()};
+  int ups_ = 0;
+  int downs_ = 0;
+  int channel_ups_ = 0;
+
+ private:
+  static StoreOptions Options() {
+    StoreOptions options;
+    options.locks.broker_id = "00000000000000b1";
+    return options;
+  }
+
+  static std::string AnswerOf(const std::string& command, const PlayedServer& server) {
+    const ReplyPtr argv = Parse(command);
+    const std::string_view verb = Text(*argv->element[0]);
+    if (verb == "INFO") {
+      return Bulk(Cat("redis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:", server.run_id,
+                      "\r\nrole:", server.role, "\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\nloading:0\r\n"));
+    }
+    if (verb == "SUBSCRIBE") {
+      return Cat("*3\r\n", Bulk("subscribe"), Bulk(Text(*argv->element[1])), ":1\r\n");
+    }
+    if (verb == "SCRIPT") {
+      for (const lua::ScriptSource* script : AllScripts()) {
+        if (script->body == Text(*argv->element[2])) return Bulk(script->sha1);
+      }
+    }
+    if (verb == "PUBLISH") return Cat(":", server.listeners, "\r\n");
+    if (verb == "TIME") return Cat("*2\r\n", Bulk("1700000000"), Bulk("5"));
+    if (verb == "CONFIG") return Cat("*2\r\n", Bulk("save"), Bulk(""));
+    if (verb == "EVALSHA") return "-NOREPLICAS not now\r\n";
+    return "+OK\r\n";
+  }
+
+  std::vector<size_t> played_;
+  core::OpId op_ = 0;
+};
+
+const PlayedServer kOld{.run_id = "old"};
+const PlayedServer kNew{.run_id = "new"};
+
+TEST_F(ServerNodeTest, OneServerForBothIsTrusted) {
+  store_.Start(this);
+  Play(0, kOld);  // the channel first
+  ASSERT_EQ(dials(), 2u);
+  Play(1, kOld);
+  EXPECT_EQ(ups_, 1);
+  EXPECT_EQ(TrustOfNextAcquire(1), "1");
+  EXPECT_EQ(dials(), 2u);
+}
+
+TEST_F(ServerNodeTest, TheChannelFollowsTheCommandsToAnotherServer) {
+  store_.Start(this);
+  Play(0, kOld);
+  Play(1, kOld);
+  wire(1).Drop("reset");
+  net_.timers->Advance(milliseconds(100));
+  Play(2, kNew);
+  EXPECT_EQ(ups_, 2);
+  EXPECT_EQ(TrustOfNextAcquire(2), "0") << "nobody listens there yet";
+  ASSERT_EQ(dials(), 4u) << "the channel is made anew";
+  EXPECT_FALSE(wire(0).open());
+  Play(3, kNew);
+  EXPECT_EQ(channel_ups_, 2);
+  EXPECT_EQ(TrustOfNextAcquire(2), "1");
+}
+
+TEST_F(ServerNodeTest, ASubscriptionThatPublishDoesNotCountIsMadeAnew) {
+  store_.Start(this);
+  Play(0, kOld);
+  Play(1, {.run_id = "old", .listeners = 0});
+  EXPECT_EQ(TrustOfNextAcquire(1), "0");
+  ASSERT_EQ(dials(), 3u);
+  EXPECT_FALSE(wire(0).open());
+  Play(2, kOld);
+  EXPECT_EQ(TrustOfNextAcquire(1), "1");
+}
+
+TEST_F(ServerNodeTest, TheCommandsFollowTheChannelToAnotherPrimary) {
+  store_.Start(this);
+  Play(0, kOld);
+  Play(1, kOld);
+  wire(0).Drop("reset");
+  net_.timers->Advance(milliseconds(100));
+  Play(2, kNew);
+  ASSERT_EQ(dials(), 4u) << "the address leads elsewhere now";
+  EXPECT_FALSE(wire(1).open());
+  EXPECT_EQ(downs_, 1);
+  Play(3, kNew);
+  EXPECT_EQ(ups_, 2);
+  EXPECT_EQ(TrustOfNextAcquire(3), "1");
+  EXPECT_EQ(dials(), 4u);
+}
+
+TEST_F(ServerNodeTest, AChannelAtAReplicaIsMadeAnewLessAndLessOften) {
+  store_.Start(this);
+  Play(0, {.run_id = "replica", .role = "slave"});
+  Play(1, kOld);
+  size_t channels = 1;
+  for (size_t next = 2; net_.timers->Now() < core::Instant(std::chrono::hours(1)) + seconds(20); ++next) {
+    while (dials() <= next) net_.timers->Advance(milliseconds(10));
+    Play(next, {.run_id = "replica", .role = "slave"});
+    ++channels;
+  }
+  EXPECT_LT(channels, 20u);
+  EXPECT_EQ(downs_, 0) << "commands go on";
+  EXPECT_TRUE(wire(1).open());
+}
+
+TEST_F(ServerNodeTest, ARoleThatChangedUnderTheChannelIsReadAnew) {
+  store_.Start(this);
+  Play(0, {.run_id = "old", .role = "slave"});
+  Play(1, kOld);
+  ASSERT_EQ(dials(), 3u);
+  Play(2, kOld);
+  EXPECT_EQ(TrustOfNextAcquire(1), "1");
+}
+
+}  // namespace
+}  // namespace distlock::store
