@@ -10,6 +10,7 @@ TOP_LEVEL = {"CMakeLists.txt", "CMakePresets.json", "Dockerfile", "README.md",
              "proto", "server", "client", "lua", "deploy", "tests", "helm", ".ci"}
 CODE = (".cc", ".h", ".lua", ".py", ".sh", ".proto", ".cmake", ".go", ".js", ".mjs", ".ts")
 LINES_MAX = 400
+MANUAL = "server/ops/README.md"  # has the tables of flags and metrics
 GENERATED = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*.pb.go", "*_pb.js", "*_pb.d.ts")
 
 # What each room may include of the project, and the outside worlds that it must not include: heads of names, or ends where
@@ -257,10 +258,10 @@ def exists(tree, text, roots):
 
 
 def table(tree, marker):
-    """The rows between `<!-- marker -->` and `<!-- /marker -->` of README.md: [(line, [cell, ...])], or None."""
-    if not tree.has("README.md"):
+    """The rows between `<!-- marker -->` and `<!-- /marker -->` of MANUAL: [(line, [cell, ...])], or None."""
+    if not tree.has(MANUAL):
         return None
-    lines = tree.lines("README.md")
+    lines = tree.lines(MANUAL)
     if f"<!-- {marker} -->" not in lines or f"<!-- /{marker} -->" not in lines:
         return None
     rows = []
@@ -273,18 +274,18 @@ def table(tree, marker):
 
 def same_names(what, documented, actual):
     for name in sorted(actual - documented):
-        yield f"README.md: the {what} table lacks {name}"
+        yield f"{MANUAL}: the {what} table lacks {name}"
     for name in sorted(documented - actual):
-        yield f"README.md: the {what} table has {name}, which does not exist"
+        yield f"{MANUAL}: the {what} table has {name}, which does not exist"
 
 
 def metric_table(tree):
     sources = list(tree.code("server/ops/metrics*.cc"))
-    if not sources or not tree.has("README.md"):
+    if not sources or not tree.has(MANUAL):
         return
     rows = table(tree, "metrics")
     if rows is None:
-        yield "README.md: no table between <!-- metrics --> and <!-- /metrics -->"
+        yield f"{MANUAL}: no table between <!-- metrics --> and <!-- /metrics -->"
         return
     text = "\n".join("\n".join(tree.lines(s)) for s in sources)
     yield from same_names("metric", {cells[0] for _, cells in rows}, set(re.findall(r'"(distlock_[a-z_]+)"', text)))
@@ -293,7 +294,7 @@ def metric_table(tree):
 def flag_table(tree, help_text):
     rows = table(tree, "flags")
     if rows is None:
-        yield "README.md: no table between <!-- flags --> and <!-- /flags -->"
+        yield f"{MANUAL}: no table between <!-- flags --> and <!-- /flags -->"
         return
     defaults = {}
     for entry in re.split(r"^  (?=--[a-z])", help_text, flags=re.MULTILINE)[1:]:
@@ -303,7 +304,7 @@ def flag_table(tree, help_text):
     yield from same_names("flag", set(documented), set(defaults))
     for name, (line, default) in documented.items():
         if default.strip("-") != defaults.get(name, default.strip("-")):
-            yield f"README.md:{line}: {name} has the default '{defaults[name]}', not '{default}'"
+            yield f"{MANUAL}:{line}: {name} has the default '{defaults[name]}', not '{default}'"
 
 
 RULES = (top_level, file_size, names, spdx, headers, scripts, includes, leftovers, room_readmes, named_paths,

@@ -14,10 +14,10 @@ README = ("# x\n<!-- flags -->\n| flag | default | meaning |\n|---|---|---|\n| `
           "<!-- /flags -->\n"
           "<!-- metrics -->\n| `distlock_grants_total` | counter | grants |\n<!-- /metrics -->\nSee `lua/single/take.lua`.\n")
 CLEAN = {
-    "README.md": README,
+    "server/ops/README.md": README,
     "lua/README.md": "x\n", "lua/single/take.lua": f"-- {SPDX}-- KEYS h ARGV owner\n",
     "server/core/README.md": "x\n", "server/core/lock.h": HEADER + '#include <vector>\n#include "absl/types/span.h"\n',
-    "server/ops/README.md": "x\n", "server/ops/metrics.cc": f'// {SPDX}auto a = "distlock_grants_total";\n',
+    "server/ops/metrics.cc": f'// {SPDX}auto a = "distlock_grants_total";\n',
 }
 
 
@@ -54,7 +54,7 @@ class RulesTest(unittest.TestCase):
                 (rules.room_readmes, "server/store/store.cc", ""),
                 (rules.named_paths, "deploy/README.md", "run `deploy/gone.sh`\n"),
                 (rules.named_paths, "deploy/README.md", "see `tests/{tidy,core}`\n"),
-                (rules.metric_table, "README.md", README.replace("grants_total", "grant_total")),
+                (rules.metric_table, rules.MANUAL, README.replace("grants_total", "grant_total")),
         ]:
             with self.subTest(rule=rule.__name__, path=path):
                 if rule is rules.named_paths:
@@ -95,7 +95,8 @@ class RulesTest(unittest.TestCase):
 
     def test_flag_table_is_that_of_help(self):
         with tempfile.TemporaryDirectory() as root:
-            with open(os.path.join(root, "README.md"), "w", encoding="utf-8") as f:
+            os.makedirs(os.path.join(root, os.path.dirname(rules.MANUAL)))
+            with open(os.path.join(root, rules.MANUAL), "w", encoding="utf-8") as f:
                 f.write(README)
             tree = rules.Tree(root)
             listen = "  --listen ADDR    DISTLOCK_LISTEN\n      where; see\n      --redis [default {}]\n"

@@ -2,7 +2,7 @@
 """Checks the house rules on this checkout.
 
 usage: tidy_test.py [--root FOLDER] [--distlockd BINARY]
-With the binary, the flag table of README.md must also be that of its --help.
+With the binary, the flag table of server/ops/README.md must also be that of its --help.
 """
 import argparse
 import os
