@@ -239,14 +239,13 @@ local function hand_off(h, o)
   end
   local dead, _, more = walk(alive, o.me, visit)
   if last > o.last then redis.call('SET', TOKEN, str(last), 'PX', o.keep) end
-  -- A broker that cannot hear keeps its places for now; without its slot it learns from its next tend to come again.
-  for broker in pairs(deaf) do redis.call('DEL', slot_key(broker)) end
   tidy(h)
   remove(dead)
   remove(gone)
   if adaptive and redis.call('ZCARD', QUEUE) == 0 then redis.call('DEL', WAITERS) end
   o.changed = count > 0 or #dead > 0
-  return mine, look or more
+  -- Beyond the walk's bound the next call finds the same, unless this one has removed something.
+  return mine, look or more and #dead > 0
 end
 
 -- After a holder has left, or one who waited in front: who is next. Foreign keys of the queue stop it. Returns what hand_off does.

@@ -30,7 +30,7 @@ class Model:
 
     def _hand_off(self, time, at, caller=None, quiet=False, floor=0):
         """caller: (owner, terms), granted in its turn or last. Returns the notices."""
-        token, deaf, notices = max(self.last + 1, floor + 1, int(time)), set(), []
+        token, notices = max(self.last + 1, floor + 1, int(time)), []
         for who in list(self.queue):
             entry = self.entries.get(who)
             if caller and who == caller[0]:
@@ -48,11 +48,9 @@ class Model:
                 notices.append((where, who, str(token), time, terms[0], terms[1]))
                 self._grant(who, time, token, terms)
                 break
-            deaf.add(where)
         else:
             if caller:
                 self._grant(caller[0], time, token, caller[1])
-        self.slots -= deaf
         return notices
 
     def acquire(self, time, who, at, wait, terms, limit):

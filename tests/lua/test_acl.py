@@ -48,7 +48,7 @@ def test_every_script_runs_with_these_rights(limited, listen):
     assert lock.tend()[0] == TENDED and lock.inspect()[0] == INSPECTED
     assert lock.release(1)[2] == owner(2)
     assert lock.release(2)[0] == RELEASED
-    assert lock.release(3)[2] == owner(5), "deaf waiters are passed over"
+    assert lock.release(3)[2] == owner(5), "unreachable waiters are passed over"
     assert lock.withdraw(6)[0] == WITHDRAWN
     assert lock.release(5, block=5_000)[0] == RELEASED
     limited("DEL", lock.h, lock.t)

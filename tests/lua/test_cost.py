@@ -7,7 +7,7 @@ import time
 import pytest
 
 from kinds import RwLock
-from lock import GRANTED, QUEUED, TTL_MS, Lock
+from lock import GRANTED, QUEUED, TTL_MS, Lock, owner
 
 LONG = 10_000
 
@@ -48,6 +48,12 @@ def test_commands_of_each_path(lock, redis, listen):
     assert commands(redis, lambda: lock.release(2, token=token)) == 10
     assert commands(redis, lambda: lock.release(3)) == 16
     assert commands(redis, lambda: lock.release(4)) == 4
+    lock.acquire(1)
+    for n, at in ((2, 5), (3, 5), (4, 4)):
+        lock.enqueue(n, at=at)
+    assert commands(redis, lambda: lock.release(1)) == 22, "4 more for an unreachable broker, 2 for the next part of the queue"
+    lock.release(4)
+    redis("DEL", lock.slot(5), lock.q, lock.w)
     lock.acquire(1)
     assert commands(redis, lambda: lock.release(1, block=1)) == 5
     assert commands(redis, lambda: other.inspect()) == 5
@@ -116,7 +122,19 @@ def test_more_dead_than_one_call_passes(lock, redis):
     redis("DEL", lock.slot(5), lock.h)
     assert lock.enqueue(2, **big)[0::4] == [QUEUED, ""] and lock.holder() is None
     assert lock.tend()[2::6] == [-2, 1], "more are left"
-    assert lock.tend()[3] == f"{2:032x}"
+    assert lock.tend()[3] == owner(2)
+
+
+def test_more_unreachable_than_one_call_passes(lock, redis):
+    big = {"limit": 10**6}
+    lock.acquire(1)
+    fill(lock, redis, 10_500, at=5)
+    lock.enqueue(2, **big)
+    redis("DEL", lock.h)
+    assert lock.tend(first=2)[2::6] == [-2, 0], "to tend again at once would find the same"
+    assert len(lock.waiters()) == 10_501
+    redis("DEL", lock.slot(5))
+    assert lock.tend(first=2)[2::6] == [-2, 1] and lock.tend(first=2)[3] == owner(2)
 
 
 def test_commands_of_readers_and_permits(redis):

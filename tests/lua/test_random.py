@@ -132,9 +132,9 @@ class World:
         self.tokens.append(token)
         if self.calm and who in queue:
             left = self.lock.waiters()
-            assert [waiter for waiter in queue[:queue.index(who)] if waiter in left] == [] or self.deaf_seen(queue, who)
+            assert [waiter for waiter in queue[:queue.index(who)] if waiter in left] == [] or self.unreachable_seen(queue, who)
 
-    def deaf_seen(self, queue, who):
+    def unreachable_seen(self, queue, who):
         """Those ahead of the winner who are still queued were passed over because their brokers could not hear."""
         return all(self.model.entries[waiter][0] not in self.ears for waiter in queue[:queue.index(who)]
                    if waiter in self.model.queue)

@@ -3,8 +3,8 @@
 
 import pytest
 
-from lock import (GONE, GRANTED, KEEP_MS, NOBODY, NOT_HOLDER, QUEUED, RELEASED, RENEWED, TTL_MS, WITHDRAWN, Lock, broker,
-                  owner)
+from lock import (GONE, GRANTED, KEEP_MS, NOBODY, NOT_HOLDER, QUEUED, RELEASED, RENEWED, SLOT_MS, TENDED, TTL_MS,
+                  WITHDRAWN, Lock, broker, owner)
 
 
 def test_release_leaves_only_the_token(lock, redis):
@@ -88,18 +88,46 @@ def test_waiter_without_a_usable_entry_is_dead(lock, redis):
     assert redis("EXISTS", lock.q, lock.w) == 0
 
 
-def test_deaf_broker_is_passed_over_and_told_to_come_again(lock, redis, listen):
+def test_an_unreachable_broker_keeps_its_places(lock, redis, listen):
     listen(4)
     lock.acquire(1)
-    for n, at in ((2, 5), (3, 5), (4, 4), (5, 5)):
+    for n, at in ((2, 5), (3, 5), (4, 4), (5, 4), (6, 5), (7, 4)):
+        lock.enqueue(n, at=at)
+    for releases, next_one in ((1, 4), (4, 5), (5, 7)):
+        lock.release(releases)
+        assert lock.holder() == next_one, "who can hear is served in turn"
+    assert lock.waiters() == [2, 3, 6], "however often it is passed over"
+    assert lock.tend(at=5)[0] == TENDED and lock.enqueue(3, at=5)[:3:2] == [QUEUED, 1]
+    listen(5)
+    for releases, next_one in ((7, 2), (2, 3), (3, 6)):
+        lock.release(releases)
+        assert lock.holder() == next_one, "served as soon as it can hear"
+
+
+def test_an_unreachable_broker_keeps_its_places_while_others_come_and_go(lock, redis):
+    lock.acquire(1)
+    lock.enqueue(2, at=5)
+    lock.enqueue(3, at=5)
+    for n in (1, 7, 8, 9):
+        assert lock.acquire(n)[0] == GRANTED and lock.waiters() == [2, 3]
+        lock.release(n)
+    assert lock.holder() is None and lock.tend(at=5)[3] == owner(2), "it finds out by itself that the lock is free"
+
+
+def test_waiters_of_a_dead_broker_go_when_its_slot_ends(lock, redis, until):
+    lock.acquire(1)
+    for n, at in ((2, 5), (3, 5), (4, 1), (5, 1)):
         lock.enqueue(n, at=at)
     lock.release(1)
-    assert lock.holder() == 4 and lock.waiters() == [2, 3, 5], "it keeps its places"
-    assert lock.tend(at=5)[0] == GONE
-    assert lock.enqueue(3, at=5)[0::2] == [QUEUED, 1, lock.inspect()[3]]
+    assert lock.holder() == 4 and lock.waiters() == [2, 3, 5]
+    assert 0 < redis("PTTL", lock.slot(5)) <= SLOT_MS, "nothing renews its slot"
+    redis("PEXPIRE", lock.slot(5), 1)
+    until(lambda: redis("EXISTS", lock.slot(5)) == 0)
+    lock.release(4)
+    assert lock.holder() == 5 and lock.waiters() == [] and redis("EXISTS", lock.q, lock.w) == 0
 
 
-def test_deaf_broker_only_lets_the_lock_go_free(lock, redis):
+def test_an_unreachable_broker_lets_the_lock_go_free(lock, redis):
     lock.acquire(1)
     lock.enqueue(2, at=5)
     token = redis("GET", lock.t)
@@ -135,7 +163,7 @@ def test_block_is_told_to_the_broker_of_the_first_who_can_hear(lock, redis, list
     lock.acquire(1)
     for n, at in ((2, 6), (3, 7), (4, 7), (5, 4), (6, 5), (7, 1)):
         lock.enqueue(n, at=at)
-    redis("DEL", lock.slot(6))  # dead; 7 is deaf
+    redis("DEL", lock.slot(6))  # dead; 7 is unreachable
     waiters = lock.waiters()
     since = lock.release(1, block=1_500)[1]
     assert {at: ear.heard() for at, ear in ears.items()} == {1: [], 4: [("default/k", since, 1_500)], 5: []}

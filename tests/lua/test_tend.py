@@ -32,7 +32,7 @@ def test_tend_of_a_free_lock_hands_off(lock, redis, listen):
     assert own.heard() == [], "the reply says it"
 
 
-def test_tend_of_a_free_lock_with_deaf_waiters(lock, redis):
+def test_tend_of_a_free_lock_with_unreachable_waiters(lock, redis):
     lock.acquire(1)
     lock.enqueue(2, at=4)
     lock.enqueue(3, at=1)
