@@ -1,30 +1,31 @@
 -- SPDX-License-Identifier: Apache-2.0
--- What inspect does; watch runs it, too.
--- include parts/queue.lua
-local value, stored = unpack(redis.call('MGET', HOLDER, TOKEN))
-local h, bad = read_holders(value, '')
-local last, length, _
-if not bad then last, bad = last_token(stored) end
-if not bad then length, bad = try('ZCARD', QUEUE) end
-if not bad then _, bad = try('HLEN', WAITERS) end
-if bad then return bad end
-local slots = h.many and read_slots(h) or {}
-local reply = {INSPECTED, NOW, str(last), length, h.kind == 'x' and 1 or #slots, 0}
-if h.kind == 'x' then
-  reply[6], reply[7], reply[8] = 1, redis.call('PTTL', HOLDER), value
-else
-  reply[6] = math.min(#slots, tonumber(ARGV[2]))
-  for i = 1, reply[6] do
-    reply[#reply + 1], reply[#reply + 2] = math.ceil((slots[i].expiry - now) / 1000), value_of(slots[i])
+-- Definitions: the view of a lock that inspect and watch return, behind holders.lua.
+local function inspect(max_waiters, max_holders)
+  local value, stored = unpack(redis.call('MGET', HOLDER, TOKEN))
+  local h, bad = read_holders(value, '')
+  local last, length, _
+  if not bad then last, bad = last_token(stored) end
+  if not bad then length, bad = try('ZCARD', QUEUE) end
+  if not bad then _, bad = try('HLEN', WAITERS) end
+  if bad then return bad end
+  local slots = h.many and read_slots(h) or {}
+  local reply = {INSPECTED, NOW, str(last), length, h.kind == 'x' and 1 or #slots, 0}
+  if h.kind == 'x' then
+    reply[6], reply[7], reply[8] = 1, redis.call('PTTL', HOLDER), value
+  else
+    reply[6] = math.min(#slots, max_holders)
+    for i = 1, reply[6] do
+      reply[#reply + 1], reply[#reply + 2] = math.ceil((slots[i].expiry - now) / 1000), value_of(slots[i])
+    end
   end
-end
-local wanted = math.min(tonumber(ARGV[1]), length)
-for rank = 0, wanted - 1, CHUNK do
-  local ids = redis.call('ZRANGE', QUEUE, rank, math.min(rank + CHUNK, wanted) - 1)
-  local entries = redis.call('HMGET', WAITERS, unpack(ids))
-  for i, id in ipairs(ids) do
-    reply[#reply + 1] = id
-    reply[#reply + 1] = entries[i] or ''
+  local wanted = math.min(max_waiters, length)
+  for rank = 0, wanted - 1, CHUNK do
+    local ids = redis.call('ZRANGE', QUEUE, rank, math.min(rank + CHUNK, wanted) - 1)
+    local entries = redis.call('HMGET', WAITERS, unpack(ids))
+    for i, id in ipairs(ids) do
+      reply[#reply + 1] = id
+      reply[#reply + 1] = entries[i] or ''
+    end
   end
+  return reply
 end
-return reply

@@ -1,11 +1,14 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Several locks, all or none. KEYS of each: holder, last token, queue, waiters.
--- ARGV not_after_us (0: never late), token_keep_ms, then of each lock: owner_id, ttl_ms, delay_ms, want (see queue.lua), info
+-- Takes several locks, all or none.
+-- KEYS of each lock: holder, last token, queue, waiters
+-- ARGV not_after_us (0: never late), token_keep_ms, then of each lock: owner_id, ttl_ms, delay_ms,
+--      want (see lua/README.md), info
 -- {GRANTED, time, then token and since_us of each}   {LATE, time}
--- {HELD, time, number of the first that is not free, from 1}   nothing was done: it is held, even by its owner, or waited for, or not ours
+-- {HELD, time, number of the first lock that is not free, from 1}   nothing was done: that lock is held (even by its
+--      owner), waited for, or has a foreign key
 -- include parts/head.lua
--- include parts/prelude.lua
--- include parts/queue.lua
+-- include parts/values.lua
+-- include parts/holders.lua
 local not_after, keep, all = tonumber(ARGV[1]), ARGV[2], {}
 if not_after > 0 and now >= not_after then return {LATE, NOW} end
 
@@ -16,16 +19,14 @@ for i = 1, #KEYS / 4 do
   local stored, watchers = unpack(free and redis.call('MGET', TOKEN, string.sub(HOLDER, 1, -2) .. 'v') or {})
   local last = free and last_token(stored)
   if not last then return {HELD, NOW, i} end
-  local me = parse_want(want)
-  me.owner, me.ttl, me.delay, me.info, me.px = owner, ttl, delay, info, tonumber(ttl) + tonumber(delay)
-  all[i] = {who = me, token = str(math.max(last + 1, now)), watchers = watchers}
+  local who = parse_want(want)
+  who.owner, who.ttl, who.delay, who.info, who.px = owner, ttl, delay, info, tonumber(ttl) + tonumber(delay)
+  all[i] = {who = who, token = str(math.max(last + 1, now)), watchers = watchers}
 end
 local reply = {GRANTED, NOW}
 for i, one in ipairs(all) do
   HOLDER, TOKEN = KEYS[4 * i - 3], KEYS[4 * i - 2]
-  take({}, one.who, one.token)
-  redis.call('SET', TOKEN, one.token, 'PX', keep)
-  tell(one.watchers)
+  grant({}, one.who, one.token, keep, one.watchers)
   reply[#reply + 1], reply[#reply + 2] = one.token, NOW
 end
 return reply

@@ -1,52 +1,48 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Acquires and releases of different locks in one call: what they have in common is asked once.
 -- KEYS holder of each item
--- ARGV token_keep_ms, "broker_id;slot_ms;trusted;max_waiters;fair_after_us" as acquire and release have them, then of each item
---      "a", owner_id, wait, preferred, "not_after_us;px;want;", "ttl_ms;delay_ms;info"   an acquire; px is ttl_ms + delay_ms
---      "1;owner_id;token;", or "1;owner_id;" for any token: how its value begins           a release, free at once
--- {time, then of each item its script's reply, or only the code: GRANTED with time as token and since, or RELEASED with nobody told}
--- An item that fails has its error instead of a reply, and the others are not concerned.
+-- ARGV token_keep_ms, "broker_id;slot_ms;trusted;max_waiters;fair_after_us" as acquire and release have them, then of
+--      each item one string
+--      an acquire: "a", owner_id, wait, preferred, "not_after_us;px;want;ttl_ms;delay_ms;info"; px is ttl_ms + delay_ms
+--      a release, free at once: "1;owner_id;token;", or "1;owner_id;" for any token, which is how its value begins
+-- {time, then of each item the reply of its own script, or only a code: GRANTED with time as token and since_us, or
+--      RELEASED with no next holder}
+-- An item that fails has its error instead of a reply, and the other items are not affected.
 -- include parts/head.lua
 local sub, byte, match, find = string.sub, string.byte, string.match, string.find
-local n, freed, rest = #KEYS, 0, {}
--- These begin at their full length: to grow them would take longer than what is done with them.
+local keep, n, freed, rest = ARGV[1], #KEYS, 0, {}
+-- These tables begin at their full length: to grow them would take longer than what is done with them.
 local replies, asked, noticed = {NOW, unpack(KEYS)}, {unpack(KEYS)}, {unpack(KEYS)}
 for i = 1, n do
   local base = sub(KEYS[i], 1, -2)
   noticed[i], noticed[n + i] = base .. 'v', base .. 'q'
-  -- Of a release its holder; of an acquire the last token, since SET tells whether somebody holds it.
+  -- A release asks for its holder; an acquire for the last token, since SET NX tells whether the lock is held.
   if byte(ARGV[i + 2]) == 97 then asked[i] = base .. 't' end
 end
 local values, is_quiet = redis.call('MGET', unpack(asked)), redis.call('EXISTS', unpack(noticed)) == 0
 
--- What is usual, as in acquire and release; all else is left to those.
+-- The fast path of each item: EXCLUSIVE, and nobody waits or watches.
 for i = 1, n do
   local item, value, reply = ARGV[i + 2], values[i], false
-  local is_usual = is_quiet or redis.call('EXISTS', noticed[i], noticed[n + i]) == 0
+  local is_quiet = is_quiet or redis.call('EXISTS', noticed[i], noticed[n + i]) == 0
   if byte(item) == 49 then
-    if is_usual and value and find(value, item, 1, true) == 1 then
+    if is_quiet and value and find(value, item, 1, true) == 1 then
       local _, _, token_ends = find(value, '^%d+();%d+;%d+;%d+;', 36)
       if token_ends and token_ends <= 52 then
         freed, reply = freed + 1, RELEASED
         asked[freed] = KEYS[i] -- what was asked before is not needed again
       end
     end
-  elseif is_usual and (not value or #value == #NOW and value < NOW and find(value, '^%d+$')) then
+  elseif is_quiet then
     local late, px, tail = match(item, '^(%d+);(%d+);x[a;]+()', 36)
-    if late and (late == '0' or #late == #NOW and NOW < late) then
+    local stored = value
+-- include parts/token_check.lua
+    if now_is_next and late and (late == '0' or #late == #NOW and NOW < late) then
       local mine = '1;' .. sub(item, 2, 33) .. ';' .. NOW .. ';' .. NOW .. ';' .. sub(item, tail)
-      local set = redis.pcall('SET', KEYS[i], mine, 'PX', px, 'NX')
-      if set and set.ok then
-        if value then
-          set = redis.pcall('SET', asked[i], NOW, 'PX', ARGV[1])
-        else
-          set = redis.pcall('SET', asked[i], NOW, 'PX', ARGV[1], 'NX')
-        end
-        if set and set.ok then reply = GRANTED else redis.call('DEL', KEYS[i]) end
-      -- A refusal (no memory) is the answer, unless the lock is held anyway: after the first write nothing is refused.
-      elseif set and redis.call('EXISTS', KEYS[i]) == 0 then
-        reply = set
-      end
+      local granted, refusal
+      HOLDER, TOKEN = KEYS[i], asked[i]
+-- include parts/fast_grant.lua
+      reply = granted and GRANTED or refusal or false
     end
   end
   replies[i + 1] = reply
@@ -60,26 +56,48 @@ if freed > 0 then
 end
 if #rest == 0 then return replies end
 
+-- The rest: each item as its own script does it. The functions of the general paths are defined when the first item
+-- needs them.
 local broker, slot_ms, trusted, max_waiters, fair_after = match(ARGV[2], '^(%x+);(%d+);(%d);(%d+);(%d+)$')
-local keep = ARGV[1]
-local function acquire(ARGV)
+local acquire_generally, release_generally
+local function define_general_paths()
+-- include parts/values.lua
+-- include parts/holders.lua
+-- include parts/show.lua
+-- include parts/queue.lua
+-- include parts/hand_off.lua
+  function acquire_generally(owner, ttl, delay, wait, info, want, preferred, value, stored, watchers, granted)
 -- include parts/acquire.lua
+  end
+  function release_generally(owner, token, value, watchers, waiting)
+    local h, bad = read_own_hold(value, owner, token)
+    return bad or free(h, {keep = keep, trusted = trusted == '1', broker = broker, quiet = true, waiting = waiting,
+      fair_after = tonumber(fair_after), watchers = watchers})
+  end
 end
-local function release(ARGV)
--- include parts/release.lua
+
+local function acquire(item)
+  local not_after, want, ttl, delay, info = match(item, '^(%d+);%d+;([^;]*);(%d+);(%d+);(.*)$', 36)
+  local owner, wait, preferred = sub(item, 2, 33), sub(item, 34, 34), sub(item, 35, 35)
+  if not_after ~= '0' and now >= tonumber(not_after) then return {LATE, NOW} end
+  local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
+-- include parts/fast_acquire.lua
+  if not acquire_generally then define_general_paths() end
+  return acquire_generally(owner, ttl, delay, wait, info, want, preferred, value, stored, watchers, granted)
 end
+
+local function release(item)
+  local owner, token, waiting = sub(item, 3, 34), #item > 35 and sub(item, 36, -2) or '0', nil
+  local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
+-- include parts/fast_release.lua
+  if not release_generally then define_general_paths() end
+  return release_generally(owner, token, value, watchers, waiting)
+end
+
 for _, i in ipairs(rest) do
   local item, base = ARGV[i + 2], sub(KEYS[i], 1, -2)
   HOLDER, TOKEN, QUEUE, WAITERS, WATCHERS = KEYS[i], base .. 't', base .. 'q', base .. 'w', base .. 'v'
-  local call, args = release, nil
-  if byte(item) == 49 then
-    args = {sub(item, 3, 34), #item > 35 and sub(item, 36, -2) or '0', '0', keep, trusted, broker, fair_after}
-  else
-    local late, want, ttl, delay, info = match(item, '^(%d+);%d+;([^;]*);(%d+);(%d+);(.*)$', 36)
-    call, args = acquire, {sub(item, 2, 33), ttl, delay, late, sub(item, 34, 34), broker, slot_ms, info, keep, trusted, max_waiters, want,
-      sub(item, 35, 35), fair_after}
-  end
-  local ok, reply = pcall(call, args)
+  local ok, reply = pcall(byte(item) == 49 and release or acquire, item)
   replies[i + 1] = ok and reply or type(reply) == 'table' and reply or {err = reply}
 end
 return replies

@@ -1,22 +1,23 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Ends a hold on an administrator's order.
 -- KEYS holder, last token, queue, waiters
--- ARGV owner_id, token (0: any), broker_id that it has the lock through ("": not known), reason (any bytes), token_keep_ms, trusted,
---      broker_id (the caller's), fair_after_us
--- {TOLD, time}   that broker has been told to give it back, at once or when its holder has ceased to believe
--- {RELEASED, ...}   as release: nobody hears that broker's channel, or it is the caller, who knows of no such lease
+-- ARGV owner_id, token (0: any), broker_id that it has the lock through ("": not known), reason (any bytes),
+--      token_keep_ms, trusted, broker_id (the caller's), fair_after_us
+-- {TOLD, time}   that broker has been told to release the lock, at once or when its holder no longer believes in it
+-- {RELEASED, ...}   as release: nobody received that broker's notice, or it is the caller, which has no such lease
 -- {NOT_HOLDER, time}   {GONE, time}   {FOREIGN, time, key, type or "shape"}
 -- include parts/head.lua
--- include parts/prelude.lua
+-- include parts/values.lua
+-- include parts/holders.lua
 -- include parts/queue.lua
+-- include parts/hand_off.lua
+local owner, token, through, reason, keep, trusted, broker, fair_after = unpack(ARGV)
 local value, watchers = unpack(redis.call('MGET', HOLDER, WATCHERS))
-local h, bad = read_holders(value, ARGV[1])
+local h, bad = read_own_hold(value, owner, token)
 if bad then return bad end
-if not h.kind then return {GONE, NOW} end
-if not h.mine or not is_held_by(h.mine, ARGV[1], ARGV[2]) then return {NOT_HOLDER, NOW} end
-local trusted = ARGV[6] == '1'
-if ARGV[3] ~= '' and ARGV[3] ~= ARGV[7] then
-  local heard = publish(ARGV[3], table.concat({'force', ARGV[1], h.mine.token, ARGV[4]}, ';'))
-  if heard or not trusted then return {TOLD, NOW} end
+if through ~= '' and through ~= broker then
+  local heard = publish(through, table.concat({'force', owner, h.mine.token, reason}, ';'))
+  if heard or trusted ~= '1' then return {TOLD, NOW} end
 end
-return free(h, {keep = ARGV[5], trusted = trusted, broker = ARGV[7], quiet = true, fair_after = tonumber(ARGV[8]),
+return free(h, {keep = keep, trusted = trusted == '1', broker = broker, quiet = true, fair_after = tonumber(fair_after),
   watchers = watchers})

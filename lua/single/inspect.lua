@@ -1,8 +1,13 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Shows a lock.
 -- KEYS holder, last token, queue, waiters (only read)
 -- ARGV max_waiters, max_holders
--- {INSPECTED, time, last_token or "0", queue_length, holders (all of them), how many of them follow, then of each: left_ms, value; then
---      for each of the first max_waiters: owner_id, waiter_value or ""}   {FOREIGN, time, key, type or "shape"}
+-- {INSPECTED, time, last_token or "0", queue_length, number of holders, how many of them follow, then of each: left_ms,
+--      value; then of each of the first max_waiters: owner_id, entry in B:w or ""}
+-- {FOREIGN, time, key, type or "shape"}
 -- include parts/head.lua
--- include parts/prelude.lua
+-- include parts/values.lua
+-- include parts/holders.lua
+-- include parts/show.lua
 -- include parts/inspect.lua
+return inspect(tonumber(ARGV[1]), tonumber(ARGV[2]))

@@ -1,10 +1,54 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Ends a hold.
 -- KEYS holder, last token, queue, waiters
--- ARGV owner_id, token (0: any), block_ms (0: free at once; else its share goes to nobody for so long), token_keep_ms, trusted,
---      broker_id (the caller's), fair_after_us
+-- ARGV owner_id, token (0: any), block_ms (0: free at once; else nobody gets the owner's share for so long),
+--      token_keep_ms, trusted, broker_id (the caller's), fair_after_us
 -- {RELEASED, time, "blocked"}
--- {RELEASED, time, "" or "look" (the caller's broker is to tend), then owner_id, token, since_us, ttl_ms and delay_ms of each next
---      holder that waits at the caller's broker}   others learn of theirs from their channel
--- {NOT_HOLDER, time}   also when the owner has it under another token   {GONE, time}   {FOREIGN, time, key, type or "shape"}
+-- {RELEASED, time, "" or "look" (the caller's broker is to tend), then owner_id, token, since_us, ttl_ms and delay_ms
+--      of each next holder that waits at the caller's broker}   other brokers learn of their grants from their channel
+-- {NOT_HOLDER, time}   also when the owner has it under another token
+-- {GONE, time}   {FOREIGN, time, key, type or "shape"}
 -- include parts/head.lua
--- include parts/release.lua
+local owner, token, block_ms, keep, trusted, broker, fair_after = unpack(ARGV)
+local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
+local waiting
+if block_ms == '0' then
+-- include parts/fast_release.lua
+end
+-- include parts/values.lua
+-- include parts/holders.lua
+-- include parts/queue.lua
+-- include parts/hand_off.lua
+local h, bad = read_own_hold(value, owner, token)
+if bad then return bad end
+if block_ms == '0' then
+  return free(h, {keep = keep, trusted = trusted == '1', broker = broker, quiet = true, waiting = waiting,
+    fair_after = tonumber(fair_after), watchers = watchers})
+end
+
+-- The block. PEXPIRE is never refused by maxmemory, and after it the next write is not either. The blocked share has no
+-- owner, so that a late renewal finds nothing.
+local block = tonumber(block_ms)
+if h.many then
+  redis.call('PEXPIRE', HOLDER, str(math.max(block, redis.call('PTTL', HOLDER))))
+  redis.call('HDEL', HOLDER, owner)
+  h.soonest = math.min(h.soonest, now + block * 1000)
+  redis.call('HSET', HOLDER, 'holders', header(h), BLOCKED .. h.mine.token, slot_value(h.mine, now + block * 1000))
+else
+  redis.call('PEXPIRE', HOLDER, block_ms)
+  redis.call('SET', HOLDER, '1;' .. string.rep('0', 32) .. string.sub(value, 35), 'PX', block_ms)
+end
+-- Nothing happens in the store when the block ends: the broker of the first waiter that can be reached is to tend then.
+local length, foreign_queue = try('ZCARD', QUEUE)
+if not foreign_queue and length > 0 then length, foreign_queue = try('HLEN', WAITERS) end
+if not foreign_queue and length > 0 then
+  local heard = {}
+  walk({[broker] = true}, nil, function(who)
+    if heard[who.broker] == nil then
+      heard[who.broker] = who.broker == broker or publish(who.broker, NOW .. ';' .. block_ms) or trusted ~= '1'
+    end
+    return heard[who.broker]
+  end)
+end
+tell(watchers)
+return {RELEASED, NOW, 'blocked'}

@@ -1,15 +1,31 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Renews holds of many locks.
 -- KEYS holder keys of up to 100 locks, one slot
--- ARGV ttl_ms, and for each key in turn either "1;owner_id;token;", which is how the value of an EXCLUSIVE holder begins and is renewed for
---      ttl_ms, or "owner_id;token;ttl_ms;hold_until_us" (end by max_hold; 0: none). Token 0: any
--- {RENEWED, time, results}   a digit for each key: 1 renewed, 0 gone, 2 another's, under another token, or foreign. A key that is gone is not
---      made again. A key, or one slot of many, lives for its ttl, cut at hold_until, and then for its holder's delay.
+-- ARGV ttl_ms, and for each key in turn either "1;owner_id;token;", which is how the value of an EXCLUSIVE holder
+--      begins and is renewed for ttl_ms, or "owner_id;token;ttl_ms;hold_until_us" (end by max_hold; 0: none).
+--      Token 0: any
+-- {RENEWED, time, results}   a digit for each key: 1 renewed, 0 gone, 2 another's, under another token, or foreign.
+--      A key that is gone is not made again. A key, or one slot of many, lives for its ttl, cut at hold_until, and
+--      then for its holder's delay.
 -- include parts/head.lua
--- include parts/prelude.lua
 local call, find = redis.call, string.find
-local values, results = call('MGET', unpack(KEYS)), {}
+local values, results, done = call('MGET', unpack(KEYS)), {}, 0
 
--- What max_hold ends may end sooner than whoever watches has been shown: it is to look again.
+-- The fast path: an EXCLUSIVE holder without a delay, renewed for the common ttl. In the value an instant of 16 digits
+-- follows the grant. PEXPIREAT is not rewritten for replicas, as PEXPIRE is.
+local at = string.format('%.0f', math.floor(now / 1000) + tonumber(ARGV[1]))
+for i = 1, #KEYS do
+  local value, grant = values[i], ARGV[i + 1]
+  if value and find(value, grant, 1, true) == 1 and find(value, '^;%d+;0;', #grant + 17) then
+    results[i], done = call('PEXPIREAT', KEYS[i], at) == 1 and '1' or '0', done + 1
+  else
+    results[i] = false
+  end
+end
+if done == #KEYS then return {RENEWED, NOW, table.concat(results)} end
+-- include parts/values.lua
+
+-- A hold that max_hold cuts may end sooner than watchers were shown: they are to look again.
 local function tell_of_cut(key)
   local watchers = redis.pcall('GET', string.sub(key, 1, -2) .. 'v')
   if type(watchers) == 'string' then tell(watchers, key) end
@@ -24,7 +40,7 @@ local function renew_slot(key, owner, token, ttl, hold_until)
   if hold_until ~= '0' then px = math.min(px, math.floor((tonumber(hold_until) - now) / 1000)) end
   if px <= 0 then return 0 end
   px = px + tonumber(slot.delay)
-  -- First what maxmemory never refuses.
+  -- First the write that maxmemory never refuses.
   redis.call('PEXPIRE', key, str(math.max(px, redis.call('PTTL', key))))
   local expiry, head, soonest = now + px * 1000, string.match(got[1] or '', '^(.*;)(%d+)$')
   redis.call('HSET', key, owner, slot_value(slot, expiry))
@@ -52,14 +68,7 @@ local function renew(key, value, grant)
   return renew_holder(key, parse_holder(value), owner, token, ttl, hold_until)
 end
 
--- An instant of 16 digits follows the grant. PEXPIREAT is not rewritten for replicas, as PEXPIRE is.
-local at = str(math.floor(now / 1000) + tonumber(ARGV[1]))
 for i, key in ipairs(KEYS) do
-  local value, grant = values[i], ARGV[i + 1]
-  if value and find(value, grant, 1, true) == 1 and find(value, '^;%d+;0;', #grant + 17) then
-    results[i] = call('PEXPIREAT', key, at) == 1 and '1' or '0'
-  else
-    results[i] = str(renew(key, value, grant))
-  end
+  results[i] = results[i] or str(renew(key, values[i], ARGV[i + 1]))
 end
 return {RENEWED, NOW, table.concat(results)}

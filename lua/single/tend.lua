@@ -1,12 +1,19 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- A broker keeps its waiters' places, and learns which of them hold the lock.
 -- KEYS holder, last token, queue, waiters
--- ARGV broker_id (the caller's), slot_ms, token_keep_ms, trusted, then owner_id of 1 to 100 of the caller's waiters, the first first
--- {TENDED, time, left_ms (-2: free), more (1: tend again), then owner_id, token, since_us, ttl_ms, delay_ms of holders}   the one
---      who has it; of many, those who were asked for, or are waiters of the caller's broker and have it since this call
--- {GONE, time}   the queue lost some or all of them: acquire again for each waiter   {FOREIGN, time, key, type or "shape"}
+-- ARGV broker_id (the caller's), slot_ms, token_keep_ms, trusted, then owner_id of 1 to 100 of the caller's waiters,
+--      beginning with the first in its queue
+-- {TENDED, time, left_ms (-2: free), more (1: tend again), then owner_id, token, since_us, ttl_ms and delay_ms of
+--      holders}   an EXCLUSIVE holder always; of many, those that were asked for, and waiters of the caller's broker
+--      that hold it since this call
+-- {GONE, time}   the queue lost some or all of them: acquire again for each waiter
+-- {FOREIGN, time, key, type or "shape"}
 -- include parts/head.lua
--- include parts/prelude.lua
+-- include parts/values.lua
+-- include parts/holders.lua
 -- include parts/queue.lua
+-- include parts/hand_off.lua
+local broker, slot_ms, keep, trusted = unpack(ARGV, 1, 4)
 local asked, last, place, entries = {unpack(ARGV, 5)}
 local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
 local h, bad = read_holders(value, asked[1])
@@ -16,26 +23,28 @@ if not bad then entries, bad = try('HMGET', WAITERS, unpack(asked)) end
 if bad then return bad end
 local slots, holders, known = {h.mine}, {}, true
 if h.many and #asked > 1 then
-  for i, slot in ipairs(redis.call('HMGET', HOLDER, unpack(asked))) do slots[i] = parse_slot(asked[i], slot) or false end
+  for i, slot in ipairs(redis.call('HMGET', HOLDER, unpack(asked))) do
+    slots[i] = parse_slot(asked[i], slot) or false
+  end
 end
 for i in ipairs(asked) do
   known = known and (slots[i] or entries[i] and (i > 1 or place))
   if slots[i] then holders[#holders + 1] = slots[i] end
 end
-if redis.call('PEXPIRE', slot_key(ARGV[1]), ARGV[2]) == 0 or not known then return {GONE, NOW} end
-redis.call('PEXPIRE', QUEUE, ARGV[2])
-redis.call('PEXPIRE', WAITERS, ARGV[2])
+if redis.call('PEXPIRE', slot_key(broker), slot_ms) == 0 or not known then return {GONE, NOW} end
+redis.call('PEXPIRE', QUEUE, slot_ms)
+redis.call('PEXPIRE', WAITERS, slot_ms)
 
-local more = false
+local tend_again = false
 if h.kind == 'x' then
   holders = {h}
 else
-  settle(h)
+  drop_expired(h)
   local grants
-  local o = {last = last, keep = ARGV[3], trusted = ARGV[4] == '1', broker = ARGV[1], quiet = true}
-  grants, more = hand_off(h, o)
+  local o = {last = last, keep = keep, trusted = trusted == '1', broker = broker, quiet = true}
+  grants, tend_again = hand_off(h, o)
   if o.changed then tell(watchers) end
   for _, who in ipairs(grants) do holders[#holders + 1] = who end
   if h.kind == 'x' then holders = {parse_holder(h.value)} end
 end
-return list({TENDED, NOW, left_ms(h), more and 1 or 0}, holders)
+return list({TENDED, NOW, left_ms(h), tend_again and 1 or 0}, holders)

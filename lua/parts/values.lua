@@ -1,6 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- What most verbs do with one lock. The build puts it behind head.lua, or where a verb says "-- with prelude.lua": what is usual and
--- done before that line does not pay for these functions.
+-- Definitions: values as they are stored, and errors of foreign keys.
 
 -- tostring() would round a token to 14 digits.
 local function str(n) return string.format('%.0f', n) end
@@ -17,7 +16,8 @@ local function try(command, key, ...)
   return nil, got
 end
 
--- Holders or waiters have changed: tells the brokers that watch. `watchers` is what MGET said of B:v, `holder` unset HOLDER.
+-- Tells the brokers that watch that holders or waiters have changed. `watchers` is what MGET said of B:v; `holder` is
+-- B:h of the lock, if not HOLDER.
 local function tell(watchers, holder)
   if not watchers or #watchers > MAX_WATCHERS * 34 then return end
   local prefix, name = string.match(holder or HOLDER, '^(.-):{(.*)}:h$')
@@ -26,25 +26,26 @@ local function tell(watchers, holder)
   end
 end
 
--- Whether a key may live for so long.
+-- Whether a key may live for ttl + delay.
 local function is_px(ttl, delay)
   local px = tonumber(ttl) + tonumber(delay)
   return px > 0 and px <= MAX_PX
 end
 
--- Of an EXCLUSIVE holder: nil unless the value has our shape: 1;owner;token;since_us;ttl_ms;delay_ms;info
+-- The EXCLUSIVE holder from its value, 1;owner;token;since_us;ttl_ms;delay_ms;info. nil: the value has another shape.
 local function parse_holder(value)
   local owner, token, since, ttl, delay = string.match(value, '^1;(%x+);(%d+);(%d+);(%d+);(%d+);')
   if not owner or #owner ~= 32 or #token > 16 or not is_px(ttl, delay) then return nil end
   return {kind = 'x', owner = owner, token = token, since = since, ttl = ttl, delay = delay, value = value}
 end
 
--- Whether `token` of `owner` is what `holder` has. Token 0 is any: who lost an answer knows none.
+-- Whether `holder` is `owner` under `token`. Token 0 is any: a caller that lost an answer does not know it.
 local function is_held_by(holder, owner, token)
   return holder.owner == owner and (token == '0' or holder.token == token)
 end
 
--- Of one of many holders: expiry_us;token;since_us;ttl_ms;delay_ms;permits;info. nil when it has another shape, or has expired.
+-- One of many holders from its slot, expiry_us;token;since_us;ttl_ms;delay_ms;permits;info. nil: another shape, or
+-- expired.
 local function parse_slot(owner, slot)
   local expiry, token, since, ttl, delay, permits, info =
     string.match(slot or '', '^(%d+);(%d+);(%d+);(%d+);(%d+);(%d+);(.*)$')
@@ -57,7 +58,7 @@ local function slot_value(slot, expiry)
   return table.concat({str(expiry), slot.token, slot.since, slot.ttl, slot.delay, str(slot.permits), slot.info}, ';')
 end
 
--- The last token as a number, given what MGET said of it (which cannot tell a missing key from a foreign type).
+-- The last token as a number, given what MGET said of B:t (which shows a foreign type as missing); at least `floor`.
 local function last_token(value, floor)
   local bad
   if not value then value, bad = try('GET', TOKEN) end

@@ -1,0 +1,30 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- Step, the fast paths of an acquire. Uses acquire's arguments and what MGET said of the lock: value (B:h), stored
+-- (B:t), watchers (B:v). Returns the reply. Anything else goes on behind it, with nothing written, but for a grant of a
+-- watched lock, which sets `granted`.
+local granted, refusal
+-- include parts/token_check.lua
+-- Fast path: EXCLUSIVE, no holder, empty queue.
+if not value and string.byte(want) == 120 and now_is_next and redis.pcall('ZCARD', QUEUE) == 0 then
+  local mine = '1;' .. owner .. ';' .. NOW .. ';' .. NOW .. ';' .. ttl .. ';' .. delay .. ';' .. info
+  local px = delay == '0' and ttl or string.format('%.0f', tonumber(ttl) + tonumber(delay))
+-- include parts/fast_grant.lua
+  if refusal then return refusal end
+  if granted and not watchers then return {GRANTED, NOW, NOW, NOW} end
+-- Fast path: one EXCLUSIVE holder, and a new EXCLUSIVE waiter that goes to the end of the queue.
+elseif value and not watchers and wait == '1' and want == 'x' and preferred == '0' and stored and now_is_next then
+  local holder, token = string.match(value, '^1;(%x+);(%d+);%d+;%d+;%d+;')
+  local length, entries = redis.pcall('ZCARD', QUEUE), redis.pcall('HLEN', WAITERS)
+  if holder and #holder == 32 and #token <= 16 and holder ~= owner and type(length) == 'number' and
+    length < tonumber(max_waiters) and type(entries) == 'number' and (length > 0 or entries == 0) then
+    local tail = length > 0 and redis.call('ZRANGE', QUEUE, -1, -1, 'WITHSCORES')[2] or '0'
+    if redis.call('ZADD', QUEUE, 'NX', string.format('%.0f', math.max(tonumber(tail), 0) + 1), owner) == 1 then
+      redis.call('HSET', WAITERS, owner, table.concat({broker, ttl, delay, want, NOW, info}, ';'))
+      redis.call('SET', string.sub(HOLDER, 1, -2) .. 'b:' .. broker, '1', 'PX', slot_ms)
+      redis.call('PEXPIRE', QUEUE, slot_ms)
+      redis.call('PEXPIRE', WAITERS, slot_ms)
+      local left = redis.call('PTTL', HOLDER)
+      return {QUEUED, NOW, length, left, length + 1, left, value}
+    end
+  end
+end
