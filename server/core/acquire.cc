@@ -208,7 +208,8 @@ void Broker::OnAcquireReply(const Op& op, OpId id, StoreReply& reply) {
 void Broker::OnAcquireGranted(Waiter& waiter, const AcquireGranted& granted, StoreTime time, Instant sent) {
   const Acquire& spec = waiter.spec;
   Duration kept = spec.ttl;
-  if (spec.detached && spec.max_hold > Duration::zero()) {
+  // One of several: GrantAll counts from the last of them.
+  if (waiter.bundle == nullptr && spec.detached && spec.max_hold > Duration::zero()) {
     // Its renewals end where max_hold does, counted from the first grant, though acquiring again keeps the key for longer.
     const auto left = spec.max_hold - std::chrono::microseconds(time.us - granted.since.us);
     if (left <= kMarginFloor) {
@@ -332,8 +333,9 @@ bool Broker::TurnAwayOneTries(Waiter& waiter, const std::vector<HolderView>& hol
 // Ends the waiter here and, where it may exist there, in the store.
 void Broker::Withdraw(Waiter& waiter) {
   const Instant straggler_until = StragglerUntil(waiter);
-  // A late repeat must not take back what the request was granted.
-  const bool told = waiter.spec.detached && GrantedRecently(waiter.spec.owner);
+  // A repeat must not take back what its request was granted. Withdrawing a repeatable owner spares its grants, and must be done:
+  // when that grant has been released through another broker, the repeat may have a place in the queue.
+  const bool told = waiter.spec.detached && !IsRepeatable(waiter.spec.owner) && GrantedRecently(waiter.spec.owner);
   const bool may_exist = waiter.exists || waiter.op != 0 || straggler_until != Instant{};
   if (may_exist && !told) {
     PendingRelease& release = StartGiveBack(waiter.spec.name, waiter.spec.owner, /*waiting=*/true, Duration::zero(),

@@ -159,6 +159,8 @@ class Broker : LookScheduler, ForceTargets {
   void ArmBundle(Bundle& bundle);
   bool KeepPart(Bundle& bundle, size_t part, uint64_t token, StoreTime since, Instant deadline);
   void GrantPart(Waiter& waiter, const Granted& granted, Instant deadline);
+  Duration HeldFor(Bundle& bundle) const;
+  void TakeAnew(Bundle& bundle);
   void GrantAll(Bundle& bundle);
   void LosePart(Lease& lease, const std::string& cause);
   void RefuseAll(Bundle& bundle, const Refused& refused);

@@ -223,11 +223,6 @@ bool Broker::KeepPart(Bundle& bundle, size_t part, uint64_t token, StoreTime sin
   lease.lock_delay = kept.spec.lock_delay;
   lease.granted = now_;
   lease.deadline = deadline;
-  if (kept.spec.max_hold > Duration::zero()) {
-    // A repeat may find a grant that has lasted for a while.
-    const int64_t held_us = IsRepeatable(lease.owner) && clock_.known() ? clock_.Latest(now_).us - since.us : 0;
-    lease.hold_until = now_ + kept.spec.max_hold - std::chrono::microseconds(std::max<int64_t>(held_us, 0));
-  }
   lease.on_disconnect = kept.spec.on_disconnect;
   lease.straggler_until = bundle.straggler_until;
   lease.bundle = &bundle;
@@ -250,10 +245,40 @@ void Broker::GrantPart(Waiter& waiter, const Granted& granted, Instant deadline)
   GrantAll(bundle);
 }
 
+// For how long all parts have been granted. For a stream that begins now. A detached request may be the repeat of one that was
+// granted through another broker: its max_hold counts from when the store granted the last part, and each part's lease id says so.
+Duration Broker::HeldFor(Bundle& bundle) const {
+  if (!bundle.detached || !clock_.known()) return Duration::zero();
+  StoreTime since;
+  for (const Bundle::Part& part : bundle.parts) since = std::max(since, part.since);
+  for (Bundle::Part& part : bundle.parts) part.since = since;
+  return std::chrono::microseconds(std::max<int64_t>(clock_.Latest(now_).us - since.us, 0));
+}
+
+// The request was granted before, and its max_hold has ended that: ends what is left of it in the store, and asks anew.
+void Broker::TakeAnew(Bundle& bundle) {
+  for (Bundle::Part& part : bundle.parts) {
+    Lease& lease = *leases_.at(part.spec.owner);
+    PendingRelease& release = releases_.Start(lease.name, lease.owner, /*waiting=*/false, lease.lock_delay,
+                                              lease.ttl + lease.lock_delay, lease.token);
+    release.may_run_until = lease.straggler_until;
+    release.order_lost = lease.straggler_until > now_;
+    part.taken = false;
+    Forget(lease);
+    releases_.Pursue(release);
+  }
+  AskForNext(bundle);
+}
+
 void Broker::GrantAll(Bundle& bundle) {
+  const Duration held = HeldFor(bundle);
+  for (const Bundle::Part& part : bundle.parts) {
+    if (part.spec.max_hold > Duration::zero() && part.spec.max_hold - held <= kMarginFloor) return TakeAnew(bundle);
+  }
   for (const Bundle::Part& part : bundle.parts) {
     Lease& lease = *leases_.at(part.spec.owner);
     lease.bundle = nullptr;
+    if (part.spec.max_hold > Duration::zero()) lease.hold_until = now_ - held + part.spec.max_hold;
     lease.granted = now_;
     Granted granted{.name = lease.name,
                     .mode = part.spec.want.mode,

@@ -5,19 +5,13 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
+#include "main/metric_labels.h"
 #include "ops/log.h"
 
 namespace distlock {
 namespace {
 
 double Seconds(core::Duration duration) { return std::chrono::duration<double>(duration).count(); }
-
-// Metric labels are in the order of core's enums.
-static_assert(static_cast<int>(ops::RefusalReason::kCancelled) == static_cast<int>(core::RefusalReason::kCancelled));
-static_assert(static_cast<int>(ops::LostReason::kDrained) == static_cast<int>(core::LostReason::kDrained));
-static_assert(static_cast<int>(ops::HandoffPath::kTend) == static_cast<int>(core::HandoffPath::kTend));
-static_assert(static_cast<int>(ops::StoreError::kProtocol) == static_cast<int>(core::FailureKind::kProtocol));
-static_assert(static_cast<int>(ops::StreamEnd::kProtocol) == static_cast<int>(rpc::StreamClose::kProtocol));
 
 const char* NameOf(core::LostReason reason) {
   switch (reason) {
@@ -79,11 +73,11 @@ void Recorder::OnFact(const core::Fact& fact) {
       return;
     case core::FactKind::kLost:
       if (fact.lost == core::LostReason::kTaken) metrics_.renewals[ops::RenewalOutcome::kGone].Increment();
-      metrics_.lost[static_cast<ops::LostReason>(fact.lost)].Increment();
+      metrics_.lost[LabelOf(fact.lost)].Increment();
       metrics_.hold_seconds.Observe(Seconds(fact.value));
       return LogLost(fact);
     case core::FactKind::kHandedOff:
-      return metrics_.handoffs[static_cast<ops::HandoffPath>(fact.handoff)].Increment();
+      return metrics_.handoffs[LabelOf(fact.handoff)].Increment();
     case core::FactKind::kAtRisk:
       return metrics_.at_risk.Increment();
     case core::FactKind::kRenewed:
@@ -121,10 +115,9 @@ void Recorder::OnStoreState(int shard, bool up, const std::string& cause) {
 
 void Recorder::OnLoopLag(core::Duration lag) { metrics_.loop_lag_seconds.Observe(Seconds(lag)); }
 
-void Recorder::OnStoreReply(size_t verb, core::Duration took, bool) {
-  if (verb > static_cast<size_t>(ops::StoreVerb::kWatch)) return;
-  metrics_.store_commands[static_cast<ops::StoreVerb>(verb)].Increment();
-  metrics_.store_latency_seconds[static_cast<ops::StoreVerb>(verb)].Observe(Seconds(took));
+void Recorder::OnStoreReply(core::Verb verb, core::Duration took, bool) {
+  metrics_.store_commands[LabelOf(verb)].Increment();
+  metrics_.store_latency_seconds[LabelOf(verb)].Observe(Seconds(took));
 }
 
 void Recorder::OnQuestionAnswered(shard::Question question, core::Duration took) {
@@ -133,20 +126,16 @@ void Recorder::OnQuestionAnswered(shard::Question question, core::Duration took)
   metrics_.store_latency_seconds[verb].Observe(Seconds(took));
 }
 
-void Recorder::OnStoreFailure(size_t, std::optional<core::FailureKind> why) {
-  const auto error = why ? static_cast<ops::StoreError>(*why) : ops::StoreError::kUnknown;
+void Recorder::OnStoreFailure(core::Verb, std::optional<core::FailureKind> why) {
+  const auto error = why ? LabelOf(*why) : ops::StoreError::kUnknown;
   metrics_.store_errors[error].Increment();
 }
 
 void Recorder::OnMailboxFull() { metrics_.mailbox_rejected.Increment(); }
 
-void Recorder::OnStreamClosed(rpc::StreamClose why) {
-  metrics_.streams_closed[static_cast<ops::StreamEnd>(why)].Increment();
-}
+void Recorder::OnStreamClosed(rpc::StreamClose why) { metrics_.streams_closed[LabelOf(why)].Increment(); }
 
-void Recorder::OnRefusedHere(core::RefusalReason reason) {
-  metrics_.refusals[static_cast<ops::RefusalReason>(reason)].Increment();
-}
+void Recorder::OnRefusedHere(core::RefusalReason reason) { metrics_.refusals[LabelOf(reason)].Increment(); }
 
 void Recorder::OnReleasedNothing() { metrics_.releases[ops::ReleaseOutcome::kAlreadyGone].Increment(); }
 

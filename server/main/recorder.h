@@ -29,8 +29,8 @@ class Recorder final : public shard::Observer, public rpc::CallObserver {
   void OnFact(const core::Fact& fact) override;
   void OnStoreState(int shard, bool up, const std::string& cause) override;
   void OnLoopLag(core::Duration lag) override;
-  void OnStoreReply(size_t verb, core::Duration took, bool ok) override;
-  void OnStoreFailure(size_t verb, std::optional<core::FailureKind> why) override;
+  void OnStoreReply(core::Verb verb, core::Duration took, bool ok) override;
+  void OnStoreFailure(core::Verb verb, std::optional<core::FailureKind> why) override;
   void OnMailboxFull() override;
   void OnStreamClosed(rpc::StreamClose why) override;
   void OnRefusedHere(core::RefusalReason reason) override;

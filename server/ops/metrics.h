@@ -52,7 +52,19 @@ enum class RenewalOutcome { kRenewed, kGone, kUnanswered };
 enum class HandoffPath { kReply, kNotice, kTend };
 
 // kInspect, kList: what GetLock and one page of ListLocks ask.
-enum class StoreVerb { kAcquire, kRenew, kRelease, kWithdraw, kTend, kWatch, kInspect, kList };
+enum class StoreVerb {
+  kAcquire,
+  kAcquireAll,
+  kRenew,
+  kRelease,
+  kWithdraw,
+  kTend,
+  kWatch,
+  kConvert,
+  kForce,
+  kInspect,
+  kList
+};
 
 // kUnsent .. kProtocol as core's FailureKind: known to have changed nothing. kUnknown: it may have run.
 enum class StoreError { kUnsent, kUnavailable, kFull, kForeignKey, kProtocol, kUnknown };

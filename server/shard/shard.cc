@@ -26,15 +26,6 @@ void BlockSignals() {
   pthread_sigmask(SIG_SETMASK, &all, nullptr);
 }
 
-core::OpId OpOf(const core::StoreCommand& command) {
-  return std::visit(
-      [](const auto& c) -> core::OpId {
-        if constexpr (requires { c.op; }) return c.op;
-        return 0;
-      },
-      command);
-}
-
 }  // namespace
 
 Shard::Shard(int index, const ShardSetOptions& options, std::function<void()> on_drained)
@@ -214,8 +205,11 @@ void Shard::Perform(core::Instant now, core::Effect& effect) {
 }
 
 void Shard::Submit(core::Instant now, core::StoreCommand&& command) {
-  const core::OpId op = OpOf(command);
-  if (op != 0) sent_[op] = Sent{.verb = command.index(), .at = now};
+  std::visit(
+      [&](const auto& one) {
+        if constexpr (requires { one.op; }) sent_[one.op] = Sent{.verb = one.kVerb, .at = now};
+      },
+      command);
   store_->Submit(std::move(command));
 }
 

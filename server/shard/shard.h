@@ -109,7 +109,7 @@ class Shard final : private store::StoreListener {
   core::Duration lag_{};                   // the longest that something due had to wait in this turn
   std::vector<core::Effect> effects_;
   struct Sent {
-    size_t verb = 0;
+    core::Verb verb{};
     core::Instant at;
   };
   absl::flat_hash_map<core::OpId, Sent> sent_;  // commands not answered yet

@@ -41,10 +41,10 @@ class Observer {
   virtual void OnFact(const core::Fact& fact) = 0;
   virtual void OnStoreState(int shard, bool up, const std::string& cause) = 0;
   virtual void OnLoopLag(core::Duration lag) = 0;
-  // One store command answered: the index of the command in core::StoreCommand and what it took, send to reply.
-  virtual void OnStoreReply(size_t verb, core::Duration took, bool ok) = 0;
+  // One store command was answered; `took` runs from handing it to the store to its reply.
+  virtual void OnStoreReply(core::Verb verb, core::Duration took, bool ok) = 0;
   // After an OnStoreReply that was not ok: why; nullopt when it may have run.
-  virtual void OnStoreFailure(size_t /*verb*/, std::optional<core::FailureKind> /*why*/) {}
+  virtual void OnStoreFailure(core::Verb /*verb*/, std::optional<core::FailureKind> /*why*/) {}
   // An Inspect or List was answered, in whatever way.
   virtual void OnQuestionAnswered(Question /*question*/, core::Duration /*took*/) {}
   // A TryPost was refused. On the poster's thread.

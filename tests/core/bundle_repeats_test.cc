@@ -256,29 +256,5 @@ TEST(BundleRepeat, GivenUpDuringTheCallForAllItLeavesAloneWhatAnotherRequestHas)
   EXPECT_EQ(t.Event<Granted>(6, 7).token, 42u);
 }
 
-// It may have been granted through another broker a while ago.
-TEST(BundleRepeat, MaxHoldCountsFromTheFirstGrant) {
-  Several t(false);
-  AcquireAll all = t.Repeatable({"a", "b"}, 5);
-  for (Acquire& part : all.parts) part.max_hold = seconds(8);
-  t.Do(all);
-  const auto a = t.Take<StoreAcquire>();
-  EXPECT_EQ(a.ttl, seconds(8)) << "no longer than max_hold";
-  StoreTime since = t.StoreNow();
-  since.us -= 5'000'000;
-  t.Reply(a.op, AcquireGranted{41, since});
-  t.QueueNext();
-  const Instant end = t.now + seconds(3);
-  while (t.now < end - milliseconds(50)) {
-    t.Pass(milliseconds(10));
-    while (t.Count<StoreRenew>() > 0) t.Reply(t.Take<StoreRenew>().op, RenewDoneBatch{{RenewResult::kRenewed}});
-  }
-  EXPECT_EQ(t.Events<Refused>(), 0u);
-  t.Pass(milliseconds(50));
-  const auto refused = t.Event<Refused>(5, 8);
-  EXPECT_EQ(refused.about, Name("a"));
-  EXPECT_NE(refused.cause.find("max_hold"), std::string::npos) << refused.cause;
-}
-
 }  // namespace
 }  // namespace distlock::core

@@ -342,6 +342,26 @@ TEST(Detached, AGrantThatCameAfterItsWithdrawalIsLeftToARepeat) {
   EXPECT_TRUE(t.commands.empty()) << "it may hold it through another broker";
 }
 
+// The first grant was released through another broker meanwhile, so that the repeat waits, and is remembered here nevertheless.
+TEST(Detached, ARepeatThatGivesUpLeavesTheQueueAlthoughItsRequestWasGrantedBefore) {
+  for (const bool is_placed : {true, false}) {
+    Table t;
+    t.StoreComesUp();
+    t.Do(Detached(t, 1));
+    t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+    t.Event<Granted>(1, 1);
+    t.Pass(seconds(1));
+    if (is_placed) {
+      QueueRepeat(t);
+    } else {
+      t.Do(Detached(t, 2));
+      t.Take<StoreAcquire>();
+    }
+    t.Do(StreamEnded{2});
+    EXPECT_TRUE(t.Take<StoreWithdraw>().keep_grant);
+  }
+}
+
 TEST(Detached, ALateNoticeOfTheVeryGrantThatIsReleasedGrantsNothing) {
   Table t;
   t.StoreComesUp();

@@ -6,7 +6,7 @@
 namespace distlock::core {
 namespace {
 
-using Result = ForceDone::Result;
+using ForceResult = ForceDone::Result;
 
 ForceRelease Forced(const Granted& granted, SessionId session = 9) {
   return {.session = session,
@@ -104,11 +104,11 @@ TEST(Force, OthersAreLookedForUntilTheyAreGone) {
     EXPECT_EQ(ask.broker_id, "0123456789abcdef");
     EXPECT_EQ(ask.reason, "why");
     EXPECT_EQ(ask.token, 42u);
-    t.Reply(ask.op, ForceDone{.result = Result::kTold, .next = {}});
+    t.Reply(ask.op, ForceDone{.result = ForceResult::kTold, .next = {}});
     EXPECT_EQ(t.Events<Released>(), 0u);
     t.Pass(milliseconds(400));
   }
-  t.Reply(t.Take<StoreForce>().op, ForceDone{.result = Result::kGone, .next = {}});
+  t.Reply(t.Take<StoreForce>().op, ForceDone{.result = ForceResult::kGone, .next = {}});
   EXPECT_EQ(t.Event<Released>(9, 1).outcome, ReleaseOutcome::kReleased);
   EXPECT_EQ(t.broker.Stats().timers, 0u);
 }
@@ -117,7 +117,7 @@ TEST(Force, WhoHasLeftByItselfIsNotCounted) {
   Table t;
   t.StoreComesUp();
   t.Do(Others());
-  t.Reply(t.Take<StoreForce>().op, ForceDone{.result = Result::kGone, .next = {}});
+  t.Reply(t.Take<StoreForce>().op, ForceDone{.result = ForceResult::kGone, .next = {}});
   EXPECT_EQ(t.Event<Released>(9, 1).outcome, ReleaseOutcome::kAlreadyGone);
 }
 
@@ -137,7 +137,8 @@ TEST(Force, ABrokerThatNeverGivesItBackIsNoSuccess) {
   t.StoreComesUp();
   t.Do(Others());
   for (int i = 0; i < 200 && t.Events<Refused>() == 0; ++i) {
-    while (t.Count<StoreForce>() > 0) t.Reply(t.Take<StoreForce>().op, ForceDone{.result = Result::kTold, .next = {}});
+    while (t.Count<StoreForce>() > 0)
+      t.Reply(t.Take<StoreForce>().op, ForceDone{.result = ForceResult::kTold, .next = {}});
     t.Pass(milliseconds(100));
   }
   EXPECT_EQ(t.Event<Refused>(9, 1).reason, RefusalReason::kStoreUnavailable);
@@ -151,7 +152,7 @@ TEST(Force, WhatIsReleasedAtOnceGoesToTheNextHere) {
   t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{.holders = {}, .queue_length = 1, .left = kT});
   t.Do(Others());
   const HolderView next{.owner = Owner(2), .token = 43, .since = t.StoreNow(), .ttl = kT, .info = {}};
-  t.Reply(t.Take<StoreForce>().op, ForceDone{.result = Result::kReleased, .next = {next}});
+  t.Reply(t.Take<StoreForce>().op, ForceDone{.result = ForceResult::kReleased, .next = {next}});
   EXPECT_EQ(t.Event<Granted>(2, 3).token, 43u);
   EXPECT_EQ(t.Event<Released>(9, 1).outcome, ReleaseOutcome::kReleased);
 }
@@ -203,7 +204,7 @@ TEST(Force, TheSameRequestTwiceIsOne) {
   t.Do(Others());
   t.Do(Others());
   ASSERT_EQ(t.Count<StoreForce>(), 1u);
-  t.Reply(t.Take<StoreForce>().op, ForceDone{.result = Result::kReleased, .next = {}});
+  t.Reply(t.Take<StoreForce>().op, ForceDone{.result = ForceResult::kReleased, .next = {}});
   EXPECT_EQ(t.Events<Released>(), 1u);
 }
 
@@ -227,8 +228,8 @@ TEST(Force, NobodyIsAnsweredWhoseStreamIsOver) {
   t.Do(another);
   const auto ask = t.Take<StoreForce>();
   t.Do(StreamEnded{9});
-  t.Reply(ask.op, ForceDone{.result = Result::kTold, .next = {}});
-  t.Reply(t.Take<StoreForce>().op, ForceDone{.result = Result::kReleased, .next = {}});
+  t.Reply(ask.op, ForceDone{.result = ForceResult::kTold, .next = {}});
+  t.Reply(t.Take<StoreForce>().op, ForceDone{.result = ForceResult::kReleased, .next = {}});
   EXPECT_EQ(t.Event<Released>(10, 1).outcome, ReleaseOutcome::kReleased) << "who else asked is";
   t.Pass(seconds(20));
   EXPECT_TRUE(t.commands.empty() && t.notes.empty());

@@ -31,12 +31,11 @@ class RecordingObserver : public Observer {
     EXPECT_GE(lag, core::Duration::zero());
     ++lags;
   }
-  void OnStoreReply(size_t verb, core::Duration took, bool ok) override {
-    EXPECT_LT(verb, std::variant_size_v<core::StoreCommand>);
+  void OnStoreReply(core::Verb, core::Duration took, bool ok) override {
     EXPECT_GE(took, core::Duration::zero());
     ok ? ++replies : ++failures;
   }
-  void OnStoreFailure(size_t, std::optional<core::FailureKind> why) override { unknown += !why.has_value(); }
+  void OnStoreFailure(core::Verb, std::optional<core::FailureKind> why) override { unknown += !why.has_value(); }
   std::function<void()> on_granted;  // on the shard's thread; set before the shard starts
   std::atomic<int> facts = 0, ups = 0, downs = 0, lags = 0, replies = 0, failures = 0, unknown = 0;
 };

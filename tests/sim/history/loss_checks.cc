@@ -82,7 +82,8 @@ bool ByMaxHold(const Index& index, const Tenure& loss) {
   const LeaseTerms& terms = index.TermsOf(loss);
   if (terms.max_hold_ns == 0) return false;
   const int64_t asked = index.fates[static_cast<size_t>(loss.lease)].asked;
-  const int64_t since = terms.detached ? asked : loss.Began();
+  // Of several on a stream: from when all of them were granted, which is when the client is told of each.
+  const int64_t since = terms.detached ? asked : terms.together && loss.told != kNotSeen ? loss.told : loss.Began();
   // The client's deadline lies before the broker's: by the allowance for its clock, and for a message's way, which a Hold takes
   // as a tenth of the validity.
   const int64_t allowance = terms.max_hold_ns / 100 + index.history.validity_ns / 10 + index.Slack(loss.ended);

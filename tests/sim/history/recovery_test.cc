@@ -248,6 +248,19 @@ TEST(Losses, MaxHoldIsItsOwnReason) {
   EXPECT_VIOLATED(b, "");
 }
 
+// What was taken first may have been kept for long while the others were waited for.
+TEST(Losses, MaxHoldOfSeveralCountsFromWhenAllAreGranted) {
+  for (const bool together : {false, true}) {
+    HistoryBuilder b;
+    const int64_t ann = b.Asks(0, "ann", {.max_hold = 2480, .together = together});
+    b.Took(10, ann, 5);
+    b.Granted(1500, ann, 5, 2490);
+    b.Ended(2490, ann, EndedWhy::kDeadline);
+    b.Freed(2600, ann, FreedHow::kReleased);
+    EXPECT_VIOLATED(b, together ? "I13" : "");
+  }
+}
+
 // The whole table: which fault explains which loss.
 TEST(Losses, AreExplainedByWhatCostsThem) {
   struct Row {

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What callers ask of the core: the inputs that come from streams and calls.
+//
+// A caller is named by (SessionId, RequestId), never by a pointer: an answer to one that is gone is a failed look-up in the shard.
+// All types are plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/lock_name.h"
+#include "core/types.h"
+
+namespace distlock::core {
+
+// kSession: belief is kept alive by Heartbeat. kHold: one acquire, belief is kept alive by Renewed events.
+enum class SessionKind : uint8_t { kSession, kHold };
+
+struct OpenSession {
+  SessionId session = 0;
+  SessionKind kind = SessionKind::kSession;
+};
+
+// `detached`: the caller renews; no OpenSession precedes it and the broker forgets the lease once it is granted.
+struct Acquire {
+  SessionId session = 0;
+  RequestId request = 0;
+  bool detached = false;
+  LockName name;
+  Want want;
+  OwnerId owner{};  // random, or derived from a request_id: the same owner gets the same grant
+  Duration ttl{};
+  std::optional<Duration> max_wait;  // unset: until granted; 0: one try
+  Duration max_hold{};               // 0 = none
+  Duration lock_delay{};
+  OnDisconnect on_disconnect = OnDisconnect::kSafe;
+  std::string info;  // public facts about the caller, opaque here, shown to others
+  // Not empty: the same session may take the lock again under the same label while it has it. Not of a detached lease.
+  std::string reentry;
+};
+
+// 1..kMaxTogether different locks, all or nothing: each part is answered under its own request, all Granted or all Refused. All are of
+// one session, one kind (detached or not) and one max_wait. Detached ones are renewed here until the last is granted.
+struct AcquireAll {
+  std::vector<Acquire> parts;
+};
+
+// Withdraws the acquire (session, acquire) that is not granted yet; it is then Refused(kCancelled). A lease already
+// granted under that id is released and answered the same way. Unknown ids are ignored.
+struct Cancel {
+  SessionId session = 0;
+  RequestId acquire = 0;
+};
+
+// Gives a lease back; answered Released or Refused to (session, request). By `acquire` of the session, or, if 0, by name and owner.
+struct Release {
+  SessionId session = 0;
+  RequestId request = 0;
+  RequestId acquire = 0;
+  LockName name;
+  OwnerId owner{};
+  uint64_t token = 0;   // the grant that is meant: its owner may have been granted the lock again. 0: any
+  Duration ttl{};       // of a detached lease: so long the release is repeated until the store has confirmed it
+  bool lapsed = false;  // its client does not believe in it any more: it is lost
+};
+
+// Extends a detached lease; answered RenewDone or Refused to (session, request).
+struct Renew {
+  SessionId session = 0;
+  RequestId request = 0;
+  LockName name;
+  OwnerId owner{};
+  uint64_t token = 0;  // as in Release
+  Duration ttl{};
+  StoreTime hold_until;  // end by max_hold, at most kMaxStoreTime; us = 0: none
+};
+
+// Makes an EXCLUSIVE lease SHARED, in one step and under the same token; answered Converted or Refused to (session, request). By
+// `acquire` of the same session, or, when that is 0, by name and owner.
+struct Convert {
+  SessionId session = 0;
+  RequestId request = 0;
+  RequestId acquire = 0;
+  LockName name;
+  OwnerId owner{};
+  uint64_t token = 0;  // as in Release
+  std::string info;    // appended to what the holder says of itself
+};
+
+// Takes a lock from one holder; answered to (session, request): Released once the store has confirmed that it holds it no more, or
+// Refused when that is not known in time. `broker_id`: through which it has the lock; "" when that is not known.
+struct ForceRelease {
+  SessionId session = 0;
+  RequestId request = 0;
+  LockName name;
+  OwnerId owner{};
+  uint64_t token = 0;  // the grant that is meant
+  std::string broker_id;
+  std::string reason;  // for the holder
+};
+
+// Shows the lock, and each change of its holders or waiters from then on, as Changed to (session, request),
+// until StreamEnded. No OpenSession precedes it.
+struct WatchLock {
+  SessionId session = 0;
+  RequestId request = 0;
+  LockName name;
+};
+
+struct Heartbeat {
+  SessionId session = 0;
+  uint64_t seq = 0;
+};
+
+struct Goodbye {
+  SessionId session = 0;
+};
+
+// The stream or call is over and nobody listens any more. Must be posted exactly once per session or call.
+struct StreamEnded {
+  SessionId session = 0;
+};
+
+struct Drain {
+  Duration timeout{};
+};
+
+}  // namespace distlock::core

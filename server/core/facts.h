@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the core did, for metrics and logs. Nothing else acts on it. Plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/lock_name.h"
+#include "core/types.h"
+
+namespace distlock::core {
+
+enum class FactKind : uint8_t {
+  kGranted,      // value: waited
+  kRefused,      // refusal; value: waited
+  kReleased,     // as asked for; value: held, 0 of a detached lease
+  kLost,         // lost; value: held
+  kAbandoned,    // its stream ended; value: held
+  kHandedOff,    // by reply, notice or tend; see handoff
+  kAtRisk,       // a renewal failed with time left to try again
+  kRenewed,      // count: answered by one command
+  kRenewFailed,  // count: left unanswered by one command
+  kSessionLapsed,
+  kClockStep,    // value: by how much the store's clock jumped
+  kAlreadyGone,  // a release found nothing
+  kGivenBack,    // a grant that nobody here could use any more
+};
+enum class HandoffPath : uint8_t { kReply, kNotice, kTend };
+
+// What happened, for metrics and logs; nobody else acts on it.
+struct Fact {
+  FactKind kind = FactKind::kGranted;
+  Duration value{};
+  uint32_t count = 1;
+  RefusalReason refusal{};
+  LostReason lost{};
+  HandoffPath handoff{};
+  LockName name;  // empty where it is about no single lock
+  std::string detail;
+};
+
+}  // namespace distlock::core

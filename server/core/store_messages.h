@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the core and a store say to each other: commands to the store, its answers, and what it tells unasked.
+//
+// Each command has an OpId, and the store answers each with exactly one StoreReply. All types are plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/lock_name.h"
+#include "core/lock_view.h"
+#include "core/types.h"
+
+namespace distlock::core {
+
+// What a command asks for. Each type of command has its own as kVerb.
+enum class Verb : uint8_t {
+  kAcquire,
+  kAcquireAll,
+  kRenew,
+  kRelease,
+  kWithdraw,
+  kTend,
+  kWatch,
+  kConvert,
+  kForce,
+};
+
+// ---- Commands ------------------------------------------------------------------------------------------------------
+
+struct StoreAcquire {
+  static constexpr Verb kVerb = Verb::kAcquire;
+  OpId op = 0;
+  LockName name;
+  Want want;
+  OwnerId owner{};
+  Duration ttl{};
+  Duration lock_delay{};
+  StoreTime not_after;  // the script does nothing at or after it
+  bool wait = false;
+  std::string info;
+};
+
+// All of them if all are free and nobody waits for any; else none. Never in a queue.
+struct StoreAcquireAll {
+  static constexpr Verb kVerb = Verb::kAcquireAll;
+  OpId op = 0;
+  StoreTime not_after;              // as in StoreAcquire
+  std::vector<StoreAcquire> items;  // 1..kMaxTogether; of each: name, want, owner, ttl, lock_delay and info
+};
+
+struct RenewItem {
+  LockName name;
+  OwnerId owner{};
+  uint64_t token = 0;  // kAnothers when the owner has it under another; 0: any
+  Duration ttl{};
+  StoreTime hold_until;  // the ttl is cut there; us = 0: none
+};
+
+struct StoreRenew {
+  static constexpr Verb kVerb = Verb::kRenew;
+  OpId op = 0;
+  std::vector<RenewItem> items;  // 1..kMaxRenewBatch
+};
+
+struct StoreRelease {
+  static constexpr Verb kVerb = Verb::kRelease;
+  OpId op = 0;
+  LockName name;
+  OwnerId owner{};
+  uint64_t token = 0;  // only this grant of the owner; 0: any
+  Duration block{};    // > 0: nobody gets it for this long, instead of handing it off
+};
+
+struct StoreWithdraw {
+  static constexpr Verb kVerb = Verb::kWithdraw;
+  OpId op = 0;
+  LockName name;
+  OwnerId owner{};
+  bool keep_grant = false;  // only the place in this broker's queue is given up
+};
+
+struct StoreTend {
+  static constexpr Verb kVerb = Verb::kTend;
+  OpId op = 0;
+  LockName name;
+  // Those of our waiters who may have been granted the lock without our hearing of it: 1..kMaxAsked, the first one first.
+  std::vector<OwnerId> asked;
+};
+
+// Shows the lock, and has the store tell this broker of its changes, while its slot lasts.
+struct StoreWatch {
+  static constexpr Verb kVerb = Verb::kWatch;
+  OpId op = 0;
+  LockName name;
+};
+
+// Makes an EXCLUSIVE hold SHARED.
+struct StoreConvert {
+  static constexpr Verb kVerb = Verb::kConvert;
+  OpId op = 0;
+  LockName name;
+  OwnerId owner{};
+  uint64_t token = 0;  // only this grant of the owner; 0: any
+  std::string info;    // appended
+};
+
+// Ends a hold that is not this broker's to end: its own is told, or, when that does not hear, it is released and handed off.
+struct StoreForce {
+  static constexpr Verb kVerb = Verb::kForce;
+  OpId op = 0;
+  LockName name;
+  OwnerId owner{};
+  uint64_t token = 0;  // only this grant of the owner; 0: any
+  std::string broker_id;
+  std::string reason;
+};
+
+// Nothing has been heard on the command connection for too long: make a new one. All pending commands end Unknown.
+struct StoreReconnect {
+  std::string cause;
+};
+
+using StoreCommand = std::variant<StoreAcquire, StoreAcquireAll, StoreRenew, StoreRelease, StoreWithdraw, StoreTend,
+                                  StoreWatch, StoreConvert, StoreForce, StoreReconnect>;
+
+// ---- Told unasked --------------------------------------------------------------------------------------------------
+
+// Commands can be sent; `time` was read on the connection just made.
+struct StoreUp {
+  StoreTime time;
+};
+struct StoreDown {
+  std::string cause;
+};
+// The hand-off channel is subscribed (again): notices may have been missed.
+struct ChannelUp {};
+
+// A lock was handed to a waiter of this broker. Or, with an owner of zeros, it is blocked for `ttl`, and a waiter of this
+// broker may be the next.
+struct GrantNotice {
+  LockName name;
+  OwnerId owner{};
+  uint64_t token = 0;
+  StoreTime since;
+  Duration ttl{};
+};
+
+// The holders or waiters of a lock that this broker watches have changed.
+struct ChangeNotice {
+  LockName name;
+};
+
+// Somebody takes a lock from a holder that has it through this broker.
+struct ForceNotice {
+  LockName name;
+  OwnerId owner{};
+  uint64_t token = 0;
+  std::string reason;
+};
+
+// ---- Answers -------------------------------------------------------------------------------------------------------
+
+enum class FailureKind : uint8_t {
+  kNotSent,      // no connection, or refused before it left
+  kUnavailable,  // the store answered that it cannot serve (READONLY, LOADING, BUSY, NOREPLICAS, MISCONF, ...)
+  kFull,         // maxmemory
+  kForeignKey,   // something else is stored under the lock's name
+  kProtocol,     // an answer of unknown shape, or a script error
+};
+
+// Known not to have changed anything.
+struct StoreFailed {
+  FailureKind kind = FailureKind::kNotSent;
+  std::string cause;
+};
+
+// It may or may not have run.
+struct StoreUnknown {
+  std::string cause;
+};
+
+struct AcquireGranted {
+  uint64_t token = 0;
+  StoreTime since;
+};
+
+// `holders`: at most 16, none of very many. `left`: when to look again; unset: when the first of them may have ended, or, with
+// none, at once, since the lock is free.
+struct AcquireQueued {
+  uint32_t position = 0;  // waiters ahead
+  std::vector<HolderView> holders;
+  uint32_t queue_length = 0;
+  std::optional<Duration> left;
+};
+
+struct AcquireHeld {
+  std::vector<HolderView> holders;
+  uint32_t queue_length = 0;
+  std::optional<Duration> left;
+};
+
+// Its holders have it in a mode, or out of a limit, that does not mix with what was wanted; nothing was done.
+struct AcquireMismatch {
+  Mode mode = Mode::kExclusive;
+  uint32_t limit = 0;
+};
+
+struct AcquireLate {};  // not_after had passed; nothing was done
+
+struct AcquireQueueFull {
+  uint32_t queue_length = 0;
+};
+
+// Each of them, in the order of StoreAcquireAll::items; none: one of them is not free, and nothing was done.
+struct AcquireAllDone {
+  std::vector<AcquireGranted> grants;
+};
+
+enum class RenewResult : uint8_t { kRenewed, kGone, kAnothers };
+struct RenewDoneBatch {
+  std::vector<RenewResult> results;  // in the order of StoreRenew::items
+};
+
+// Release and withdraw answer alike.
+struct GiveBackDone {
+  bool was_holder = false;
+  bool was_waiter = false;
+  bool look = false;  // this broker is to tend its queue at once
+  // The next holders that are waiters of this broker (no notices are sent for them).
+  std::vector<HolderView> next;
+};
+
+struct TendDone {
+  bool slot_was_gone = false;  // this broker's waiters are no longer queued: ask again for each
+  bool more = false;           // dead waiters, or more who fit, are left: tend again at once
+  // The one who has it; of many, those of StoreTend::asked, and waiters of this broker who have it since this call.
+  std::vector<HolderView> holders;
+  std::optional<Duration> left;  // as in AcquireQueued
+};
+
+struct WatchDone {
+  LockView view;  // without the lock's name
+};
+
+struct ConvertDone {
+  enum class Result : uint8_t { kConverted, kNotHolder, kAnotherMode };
+  Result result = Result::kNotHolder;
+  bool look = false;             // as in GiveBackDone
+  std::vector<HolderView> next;  // as in GiveBackDone
+};
+
+struct ForceDone {
+  // kTold: its broker hears of it, and ends it.
+  enum class Result : uint8_t { kReleased, kTold, kGone };
+  Result result = Result::kGone;
+  bool look = false;             // as in GiveBackDone
+  std::vector<HolderView> next;  // as in GiveBackDone
+};
+
+// The answer to the store command `op`; exactly one for each.
+struct StoreReply {
+  OpId op = 0;
+  StoreTime time;  // us = 0 with StoreFailed and StoreUnknown
+  std::variant<StoreUnknown, StoreFailed, AcquireGranted, AcquireQueued, AcquireHeld, AcquireLate, AcquireQueueFull,
+               AcquireMismatch, AcquireAllDone, RenewDoneBatch, GiveBackDone, TendDone, WatchDone, ConvertDone,
+               ForceDone>
+      outcome;
+};
+
+}  // namespace distlock::core

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "main/recorder.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace distlock {
+namespace {
+
+struct Case {
+  core::Verb verb;
+  const char* label;
+};
+
+class EachVerb : public testing::TestWithParam<Case> {};
+
+TEST_P(EachVerb, IsCountedAndTimedUnderItsOwnLabel) {
+  ops::Metrics metrics("test");
+  Recorder recorder(metrics, 1);
+  recorder.OnStoreReply(GetParam().verb, std::chrono::milliseconds(3), true);
+
+  const std::string text = metrics.Text();
+  const std::string label = std::string("{verb=\"") + GetParam().label + "\"} ";
+  EXPECT_NE(text.find("distlock_store_commands_total" + label + "1\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("distlock_store_latency_seconds_count" + label + "1\n"), std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(Recorder, EachVerb,
+                         testing::Values(Case{core::Verb::kAcquire, "acquire"},
+                                         Case{core::Verb::kAcquireAll, "acquire_all"},
+                                         Case{core::Verb::kRenew, "renew"}, Case{core::Verb::kRelease, "release"},
+                                         Case{core::Verb::kWithdraw, "withdraw"}, Case{core::Verb::kTend, "tend"},
+                                         Case{core::Verb::kWatch, "watch"}, Case{core::Verb::kConvert, "convert"},
+                                         Case{core::Verb::kForce, "force"}),
+                         [](const auto& verb) { return std::string(verb.param.label); });
+
+}  // namespace
+}  // namespace distlock
