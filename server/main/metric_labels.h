@@ -5,7 +5,7 @@
 
 #include "core/messages.h"
 #include "ops/metrics.h"
-#include "rpc/frontend.h"
+#include "rpc/server.h"
 
 namespace distlock {
 
