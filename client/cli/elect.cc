@@ -158,6 +158,9 @@ int Elect(const Context& context, ElectArgs& args, const std::vector<std::string
   }
   if (args.leader) return ShowLeader(context, args.lock);
   if (args.observe) return Observe(context, args.lock);
+  if (args.lock.metadata.count(kElectionValue) > 0) {
+    return context.Fail(UsageFailure("--metadata value=... is what others see of a leader: give it as --value"));
+  }
   args.lock.metadata[kElectionValue] = args.value;
   if (command_line.empty()) return Campaign(context, args);
   args.plan.command = command_line;

@@ -134,6 +134,14 @@ def test_wrong_usage(ctl, broker, flags):
     assert done.returncode == 64 and done.stderr.count("\n") == 1
 
 
+def test_the_value_is_not_given_as_metadata(ctl, broker):
+    done = ctl("elect", "boss", "--value", "v", "--metadata", "value=mine")
+    assert done.returncode == 64 and "--value" in done.stderr and done.stderr.count("\n") == 1
+    done = ctl("elect", "boss", "--metadata", "value=mine", "--", "true")
+    assert done.returncode == 64
+    assert broker.free("boss")
+
+
 @pytest.mark.parametrize("flags", [[], ["--leader"], ["--observe"]])
 def test_no_broker(ctl, broker, flags):
     done = ctl("elect", "boss", *flags, "--server", "unix:///nowhere/there.sock", "--timeout", "0.3")

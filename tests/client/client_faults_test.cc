@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <absl/synchronization/notification.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <optional>
-#include <stdexcept>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -275,14 +277,55 @@ TEST(Faults, AReleaseLeavesBeforeItsEndIsTold) {
   EXPECT_TRUE(arrived);
 }
 
-TEST(Faults, ACallbackThatThrowsOnTheProgramsThreadLeavesTheClientAtWork) {
-  FakeBroker broker(Quiet());
-  Client client(Patient(broker));
-  Guard guard = client.MakeMutex("a").Lock().value();
-  ASSERT_EQ(guard.Release(), ReleaseOutcome::kReleased);
-  EXPECT_THROW(guard.ReleaseAsync([](ReleaseOutcome) { throw std::runtime_error("the program's"); }),
-               std::runtime_error);
-  EXPECT_TRUE(client.MakeMutex("b").Lock().ok());
+// Every descriptor from now on is one too many for this process, until the end of the scope.
+class NoMoreDescriptors {
+ public:
+  NoMoreDescriptors() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    const int lowest_free = ::dup(STDERR_FILENO);
+    ::close(lowest_free);
+    const rlimit none{static_cast<rlim_t>(lowest_free), before_.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoMoreDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST(Faults, WithoutADescriptorTheConstructorThrowsAndNothingElseIsHurt) {
+  FakeBroker broker;
+  Client first(Options(broker));
+  ASSERT_TRUE(first.MakeMutex("a").Lock().ok());
+  {
+    const NoMoreDescriptors here;
+    EXPECT_THROW(Client{Options(broker)}, std::system_error);
+    EXPECT_TRUE(first.MakeMutex("a").Lock().ok());
+  }
+  Client second(Options(broker));
+  EXPECT_TRUE(second.MakeMutex("a").Lock().ok());
+}
+
+// What a proxy answers while the broker behind it is being replaced.
+TEST(Faults, UnimplementedByAProxyIsNotTheBrokersWord) {
+  FakeBroker broker(FakeBroker::Behaviour{.open_status = {grpc::StatusCode::UNIMPLEMENTED, "HTTP status 404"}});
+  Client client(Options(broker));
+  std::thread roll_out([&] {
+    EXPECT_TRUE(broker.WaitFor([](FakeBroker& b) { return b.Streams() >= 3; }));
+    broker.Set([](FakeBroker::Behaviour& b) { b.open_status = grpc::Status::OK; });
+  });
+  const Result<Guard> guard = client.MakeMutex("a").Lock();
+  EXPECT_TRUE(guard.ok()) << guard.refusal().message;
+  roll_out.join();
+}
+
+TEST(Faults, NotSupportedByTheBrokerIsSaidAtOnce) {
+  FakeBroker broker(FakeBroker::Behaviour{
+      .open_status = testing::StatusWith(grpc::StatusCode::UNIMPLEMENTED, "not in this mode", "NOT_SUPPORTED")});
+  Client client(Options(broker));
+  const Result<Guard> guard = client.MakeMutex("a").Lock();
+  EXPECT_EQ(guard.refusal().reason, RefusalReason::kNotSupported);
+  EXPECT_EQ(guard.refusal().message, "not in this mode");
 }
 
 TEST(Faults, EndlessPatienceIsNoOverflow) {

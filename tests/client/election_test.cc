@@ -82,6 +82,13 @@ TEST_F(DaemonTest, ObserversAreToldWhoLeads) {
   EXPECT_EQ(seen.All(), (std::vector<std::string>{"nobody", "first", "nobody"}));
 }
 
+TEST_F(DaemonTest, ALookThatIsRefusedNamesTheField) {
+  const Result<std::optional<Leader>> leader = one_.MakeElection(std::string(600, 'k')).Look();
+  ASSERT_FALSE(leader.ok());
+  EXPECT_EQ(leader.refusal().reason, RefusalReason::kInvalidArgument);
+  EXPECT_FALSE(leader.refusal().field_problems.empty());
+}
+
 TEST_F(DaemonTest, LookingFromACallbackIsRefused) {
   Election election = one_.MakeElection("boss");
   std::promise<RefusalReason> promise;

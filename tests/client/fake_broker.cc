@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fake_broker.h"
 
+#include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
 #include <grpcpp/server_builder.h>
 #include <stdlib.h>
@@ -9,6 +10,9 @@
 #include <filesystem>
 #include <system_error>
 #include <utility>
+
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
 
 namespace distlock::testing {
 namespace {
@@ -34,6 +38,23 @@ void AddRefusal(uint64_t id, v1::RefusalReason reason, const std::string& messag
 
 }  // namespace
 
+grpc::Status StatusWith(grpc::StatusCode code, const std::string& message, const std::string& reason,
+                        std::chrono::milliseconds retry_delay) {
+  google::rpc::Status status;
+  status.set_code(code);
+  status.set_message(message);
+  google::rpc::ErrorInfo info;
+  info.set_reason(reason);
+  info.set_domain("distlock");
+  status.add_details()->PackFrom(info);
+  if (retry_delay.count() > 0) {
+    google::rpc::RetryInfo retry;
+    SetMillis(retry_delay.count(), retry.mutable_retry_delay());
+    status.add_details()->PackFrom(retry);
+  }
+  return {code, message, status.SerializeAsString()};
+}
+
 Folder::Folder() : path_(NewFolder()) {}
 
 Folder::~Folder() {
@@ -45,12 +66,18 @@ FakeBroker::FakeBroker(Behaviour behaviour, std::string address)
     : address_(address.empty() ? absl::StrCat("unix://", folder_.path(), "/broker.sock") : std::move(address)),
       behaviour_(std::move(behaviour)) {
   grpc::ServerBuilder builder;
-  builder.AddListeningPort(address_, grpc::InsecureServerCredentials());
+  int port = 0;
+  builder.AddListeningPort(address_, grpc::InsecureServerCredentials(), &port);
   builder.RegisterService(this);
   server_ = builder.BuildAndStart();
+  if (absl::EndsWith(address_, ":0")) address_ = absl::StrCat(address_.substr(0, address_.size() - 1), port);
 }
 
 FakeBroker::~FakeBroker() {
+  {
+    absl::MutexLock lock(&mu_);
+    stopping_ = true;
+  }
   BreakStreams();
   server_->Shutdown(std::chrono::system_clock::now());
   server_->Wait();
@@ -115,6 +142,11 @@ std::vector<v1::Command> FakeBroker::Commands(v1::Command::CommandCase kind) {
   return found;
 }
 
+std::vector<FakeBroker::Look> FakeBroker::Looks() {
+  absl::MutexLock lock(&mu_);
+  return looks_;
+}
+
 bool FakeBroker::WaitFor(const std::function<bool(FakeBroker&)>& condition) {
   const absl::Time until = absl::Now() + kPatience;
   while (!condition(*this)) {
@@ -148,6 +180,29 @@ grpc::Status FakeBroker::Session(grpc::ServerContext* context, Writer* stream) {
   Forget(session);
   if (!session.broken_rule.empty()) return {grpc::StatusCode::INVALID_ARGUMENT, session.broken_rule};
   return session.left ? grpc::Status::OK : grpc::Status(grpc::StatusCode::UNAVAILABLE, "gone");
+}
+
+grpc::Status FakeBroker::GetLock(grpc::ServerContext* context, const v1::GetLockRequest* request,
+                                 v1::GetLockResponse* response) {
+  absl::MutexLock lock(&mu_);
+  looks_.push_back({.watch = false, .at = absl::Now(), .peer = context->peer()});
+  response->mutable_lock()->set_key(request->key());
+  return behaviour_.look_status;
+}
+
+// Tells of the lock once, and never of a change.
+grpc::Status FakeBroker::WatchLock(grpc::ServerContext* context, const v1::WatchLockRequest* request,
+                                   grpc::ServerWriter<v1::WatchLockResponse>* stream) {
+  absl::MutexLock lock(&mu_);
+  looks_.push_back({.watch = true, .at = absl::Now(), .peer = context->peer()});
+  if (!behaviour_.look_status.ok()) return behaviour_.look_status;
+  if (!behaviour_.watch_status.ok()) return behaviour_.watch_status;
+  v1::WatchLockResponse response;
+  response.mutable_lock()->set_key(request->key());
+  stream->Write(response);
+  while (!context->IsCancelled() && !stopping_)
+    mu_.AwaitWithTimeout(absl::Condition(&stopping_), absl::Milliseconds(1));
+  return grpc::Status::CANCELLED;
 }
 
 void FakeBroker::Handle(Peer& session, const v1::Command& command, v1::SessionResponse& out) {

@@ -5,8 +5,10 @@
 #pragma once
 
 #include <absl/synchronization/mutex.h>
+#include <absl/time/time.h>
 #include <grpcpp/server.h>
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -33,6 +35,10 @@ class Folder {
   const std::string path_;
 };
 
+// A status with google.rpc details as a broker sends them.
+grpc::Status StatusWith(grpc::StatusCode code, const std::string& message, const std::string& reason,
+                        std::chrono::milliseconds retry_delay = {});
+
 class FakeBroker final : public v1::LockService::Service {
  public:
   struct Behaviour {
@@ -43,13 +49,22 @@ class FakeBroker final : public v1::LockService::Service {
     bool grant = true;  // false: acquires are left without any answer
     bool answer_releases = true;
     bool answer_cancels = true;
-    bool draining = false;                        // acquires are refused DRAINING
-    bool grant_stale = false;                     // grants promise nothing any more
-    int64_t limit_ms = -1;                        // every ack limits every lease to this
-    grpc::Status open_status = grpc::Status::OK;  // anything else ends each stream at its Open
+    bool draining = false;                         // acquires are refused DRAINING
+    bool grant_stale = false;                      // grants promise nothing any more
+    int64_t limit_ms = -1;                         // every ack limits every lease to this
+    grpc::Status open_status = grpc::Status::OK;   // anything else ends each stream at its Open
+    grpc::Status look_status = grpc::Status::OK;   // anything else answers each GetLock and WatchLock
+    grpc::Status watch_status = grpc::Status::OK;  // the same, of WatchLock alone
   };
 
-  // `address` "": a socket of its own.
+  // One GetLock or WatchLock that arrived.
+  struct Look {
+    bool watch;
+    absl::Time at;
+    std::string peer;
+  };
+
+  // `address` "": a socket of its own. "127.0.0.1:0": a free port, which address() then names.
   explicit FakeBroker(std::string address = "") : FakeBroker(Behaviour{}, std::move(address)) {}
   explicit FakeBroker(Behaviour behaviour, std::string address = "");
   ~FakeBroker() override;
@@ -71,6 +86,7 @@ class FakeBroker final : public v1::LockService::Service {
   size_t Streams();
   size_t Count(v1::Command::CommandCase kind);
   std::vector<v1::Command> Commands(v1::Command::CommandCase kind);
+  std::vector<Look> Looks();
   // Waits for it; false after a time no machine should need.
   bool WaitFor(const std::function<bool(FakeBroker&)>& condition);
 
@@ -94,6 +110,10 @@ class FakeBroker final : public v1::LockService::Service {
   };
 
   grpc::Status Session(grpc::ServerContext* context, Writer* stream) override;
+  grpc::Status GetLock(grpc::ServerContext* context, const v1::GetLockRequest* request,
+                       v1::GetLockResponse* response) override;
+  grpc::Status WatchLock(grpc::ServerContext* context, const v1::WatchLockRequest* request,
+                         grpc::ServerWriter<v1::WatchLockResponse>* stream) override;
   void Handle(Peer& session, const v1::Command& command, v1::SessionResponse& out);
   void Acquire(Peer& session, const v1::Command& command, v1::SessionResponse& out);
   void Release(Peer& session, const v1::Command& command, v1::SessionResponse& out);
@@ -103,7 +123,7 @@ class FakeBroker final : public v1::LockService::Service {
   void Forget(Peer& session);
 
   const Folder folder_;
-  const std::string address_;
+  std::string address_;  // constant after construction
   std::unique_ptr<grpc::Server> server_;
 
   absl::Mutex mu_;
@@ -111,6 +131,8 @@ class FakeBroker final : public v1::LockService::Service {
   std::map<std::string, Locked> locks_;
   std::vector<Peer*> sessions_;
   std::vector<v1::Command> received_;
+  std::vector<Look> looks_;
+  bool stopping_ = false;
   size_t messages_ = 0;
   size_t streams_ = 0;
   uint64_t token_ = 100;

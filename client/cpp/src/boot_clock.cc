@@ -7,8 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
+#include <system_error>
 
 namespace distlock::internal {
 namespace {
@@ -19,10 +18,7 @@ constexpr int64_t kFarthest = 100LL * 365 * 86400 * kSecond;
 
 int NewTimer() {
   const int fd = ::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC);
-  if (fd < 0) {
-    std::perror("distlock: timerfd_create(CLOCK_BOOTTIME); without a timer no lock can be kept");
-    std::abort();
-  }
+  if (fd < 0) throw std::system_error(errno, std::generic_category(), "distlock: timerfd_create(CLOCK_BOOTTIME)");
   return fd;
 }
 

@@ -20,7 +20,7 @@ constexpr int64_t AddNs(int64_t at_ns, int64_t delta_ns) {
 
 class BootTimer {
  public:
-  BootTimer();
+  BootTimer();  // throws std::system_error when the process or the system has no descriptor left
   ~BootTimer();
   BootTimer(const BootTimer&) = delete;
   BootTimer& operator=(const BootTimer&) = delete;

@@ -13,6 +13,7 @@ namespace {
 
 using internal::Core;
 using internal::LeasePtr;
+using internal::TellOn;
 
 ClientOptions Complete(ClientOptions options) {
   if (options.address.empty()) options.address = DefaultAddress();
@@ -20,6 +21,8 @@ ClientOptions Complete(ClientOptions options) {
   if (options.client_label.empty()) options.client_label = program_invocation_short_name;
   return options;
 }
+
+Refusal HoldsNothing() { return {.reason = RefusalReason::kNotHolder, .message = "this guard holds nothing"}; }
 
 }  // namespace
 
@@ -50,7 +53,7 @@ PendingLock Client::LockAsync(LockRequest request, LockCallback callback) {
 
 bool Client::connected() const { return core_->connected(); }
 bool Client::draining() const { return core_->draining(); }
-const std::string& Client::address() const { return core_->address(); }
+const std::string& Client::address() const { return core_->options().address; }
 
 Guard::Guard(std::shared_ptr<Core> core, LeasePtr lease) : core_(std::move(core)), lease_(std::move(lease)) {}
 
@@ -76,20 +79,24 @@ ReleaseOutcome Guard::Release() {
     ReleaseOutcome outcome = ReleaseOutcome::kUnknown;
     absl::Notification done;
   } answer;
-  core_->Release(lease_, [&answer](ReleaseOutcome outcome) {
-    answer.outcome = outcome;
-    answer.done.Notify();
-  });
+  core_->Release(
+      lease_,
+      [&answer](ReleaseOutcome outcome) {
+        answer.outcome = outcome;
+        answer.done.Notify();
+      },
+      TellOn::kThisThread);
   answer.done.WaitForNotification();
   return answer.outcome;
 }
 
 void Guard::ReleaseAsync(ReleaseCallback callback) {
   if (lease_ != nullptr) return core_->Release(lease_, std::move(callback));
-  if (callback) callback(ReleaseOutcome::kAlreadyGone);
+  if (callback) Core::RunApart([callback = std::move(callback)] { callback(ReleaseOutcome::kAlreadyGone); });
 }
 
 std::optional<Refusal> Guard::Downgrade() {
+  if (lease_ == nullptr) return HoldsNothing();
   if (Core::OnLibraryThread()) {
     return Refusal{
         .reason = RefusalReason::kWouldDeadlock,
@@ -99,17 +106,20 @@ std::optional<Refusal> Guard::Downgrade() {
     std::optional<Refusal> refusal;
     absl::Notification done;
   } answer;
-  DowngradeAsync([&answer](std::optional<Refusal> refusal) {
-    answer.refusal = std::move(refusal);
-    answer.done.Notify();
-  });
+  core_->Downgrade(
+      lease_,
+      [&answer](std::optional<Refusal> refusal) {
+        answer.refusal = std::move(refusal);
+        answer.done.Notify();
+      },
+      TellOn::kThisThread);
   answer.done.WaitForNotification();
   return answer.refusal;
 }
 
 void Guard::DowngradeAsync(DowngradeCallback callback) {
   if (lease_ != nullptr) return core_->Downgrade(lease_, std::move(callback));
-  if (callback) callback(Refusal{.reason = RefusalReason::kNotHolder, .message = "this guard holds nothing"});
+  if (callback) Core::RunApart([callback = std::move(callback)] { callback(HoldsNothing()); });
 }
 
 LockState Guard::state() const { return lease_ == nullptr ? LockState::kReleased : core_->StateOf(lease_); }

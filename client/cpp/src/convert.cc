@@ -2,6 +2,7 @@
 #include "convert.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "google/rpc/error_details.pb.h"
@@ -77,19 +78,32 @@ std::optional<Refusal> FindProblem(const Spec& spec) {
   return refusal;
 }
 
+// Of a status that is not the broker's own: gRPC made it, or a proxy. Only who is let in may be a proxy's to decide for
+// good; an UNIMPLEMENTED, say, may be its HTTP 404 while the broker behind it is being replaced.
 RefusalReason ReasonOfCode(grpc::StatusCode code) {
   switch (code) {
     case grpc::StatusCode::UNAUTHENTICATED:
       return RefusalReason::kUnauthenticated;
     case grpc::StatusCode::PERMISSION_DENIED:
       return RefusalReason::kPermissionDenied;
-    case grpc::StatusCode::INVALID_ARGUMENT:
-      return RefusalReason::kInvalidArgument;
-    case grpc::StatusCode::UNIMPLEMENTED:
-      return RefusalReason::kNotSupported;
     default:
       return RefusalReason::kUnreachable;
   }
+}
+
+// The facts of an ErrorInfo and a ResourceInfo about who holds the lock.
+void SetHolder(const google::protobuf::Map<std::string, std::string>& facts, const std::string& owner,
+               Refusal& refusal) {
+  const auto fact = [&](const char* name) {
+    const auto found = facts.find(name);
+    return found == facts.end() ? std::string() : found->second;
+  };
+  refusal.queue_length = static_cast<uint32_t>(std::strtoul(fact("queue_length").c_str(), nullptr, 10));
+  Holder holder{.holder_id = fact("holder_id"), .owner = owner};
+  holder.fencing_token = std::strtoull(fact("fencing_token").c_str(), nullptr, 10);
+  holder.blocked = fact("blocked") == "true";
+  if (!holder.holder_id.empty() || !holder.owner.empty() || holder.blocked)
+    refusal.holders.push_back(std::move(holder));
 }
 
 }  // namespace
@@ -122,8 +136,9 @@ std::shared_ptr<const Spec> MakeSpec(std::string key, LockOptions options, Takin
   return spec;
 }
 
-std::shared_ptr<const Spec> WithPermits(const Spec& spec, uint32_t permits) {
-  auto other = std::make_shared<Spec>(spec);
+std::shared_ptr<const Spec> WithPermits(const std::shared_ptr<const Spec>& spec, uint32_t permits) {
+  if (permits == spec->wire.permits()) return spec;
+  auto other = std::make_shared<Spec>(*spec);
   other->wire.set_permits(permits);
   other->wire_bytes = other->wire.ByteSizeLong();
   if (permits == 0 && !other->problem) {  // on the wire it would mean 1
@@ -203,17 +218,23 @@ Refusal ToRefusal(const grpc::Status& status) {
   Refusal refusal{.reason = ReasonOfCode(status.error_code()), .message = status.error_message()};
   google::rpc::Status details;
   if (!details.ParseFromString(status.error_details())) return refusal;
+  google::rpc::ErrorInfo info;
+  google::rpc::RetryInfo retry;
+  google::rpc::BadRequest bad;
+  google::rpc::ResourceInfo resource;
   for (const google::protobuf::Any& any : details.details()) {
-    google::rpc::ErrorInfo info;
-    google::rpc::RetryInfo retry;
-    v1::RefusalReason reason;
-    if (any.UnpackTo(&info) && info.domain() == "distlock" &&
-        v1::RefusalReason_Parse("REFUSAL_REASON_" + info.reason(), &reason)) {
-      refusal.reason = static_cast<RefusalReason>(reason);
-    } else if (any.UnpackTo(&retry)) {
-      refusal.retry_after = Duration(ToNs(retry.retry_delay()));
+    if (any.UnpackTo(&info) || any.UnpackTo(&resource)) continue;
+    if (any.UnpackTo(&retry)) refusal.retry_after = Duration(ToNs(retry.retry_delay()));
+    if (!any.UnpackTo(&bad)) continue;
+    for (const auto& violation : bad.field_violations()) {
+      refusal.field_problems.push_back({violation.field(), violation.description()});
     }
   }
+  v1::RefusalReason reason;
+  if (info.domain() != "distlock" || !v1::RefusalReason_Parse("REFUSAL_REASON_" + info.reason(), &reason))
+    return refusal;
+  refusal.reason = static_cast<RefusalReason>(reason);
+  SetHolder(info.metadata(), resource.owner(), refusal);
   return refusal;
 }
 

@@ -35,8 +35,8 @@ struct Taking {
 };
 std::shared_ptr<const Spec> MakeSpec(std::string key, LockOptions options, Taking taking = {});
 
-// The same PERMIT spec with another number of permits.
-std::shared_ptr<const Spec> WithPermits(const Spec& spec, uint32_t permits);
+// The PERMIT spec with this number of permits.
+std::shared_ptr<const Spec> WithPermits(const std::shared_ptr<const Spec>& spec, uint32_t permits);
 
 // A label the broker can read: cut to its limit, and empty when it is no UTF-8.
 std::string CleanLabel(std::string label);

@@ -2,43 +2,13 @@
 #include "core.h"
 
 #include <absl/time/time.h>
-#include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
 
-#include <algorithm>
 #include <iterator>
-#include <limits>
 #include <utility>
 #include <vector>
 
 namespace distlock::internal {
 namespace {
-
-constexpr int kKeepaliveMs = 10'000;
-constexpr int kKeepaliveTimeoutMs = 5'000;
-constexpr int kMessageBytes = 4 << 20;
-
-std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options) {
-  const auto millis = [](Duration d) {
-    const int64_t count = std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
-    return static_cast<int>(std::clamp<int64_t>(count, 0, std::numeric_limits<int>::max()));
-  };
-  grpc::ChannelArguments args;
-  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
-  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
-  args.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, millis(options.reconnect_initial));
-  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, millis(options.connect_timeout));
-  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, millis(options.reconnect_max));
-  args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own
-  args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);             // re-issuing is the table's decision
-  args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);          // http_proxy is set for the web, not for the lock broker
-  args.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
-  args.SetMaxReceiveMessageSize(kMessageBytes);
-  args.SetMaxSendMessageSize(kMessageBytes);
-  return grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), args);
-}
 
 LockTable::Options TableOptions(const ClientOptions& options) {
   return {.address = options.address,
@@ -48,104 +18,106 @@ LockTable::Options TableOptions(const ClientOptions& options) {
           .reissue_waits = options.reissue_waits};
 }
 
-thread_local Core* telling = nullptr;  // whose program this thread is telling something
-thread_local bool library_thread = false;
-
 Refusal ForkedRefusal() {
-  return {
-      .reason = RefusalReason::kClientClosed,
-      .message =
-          "this process was forked from the client's, which keeps the connection and the locks; make a Client here"};
+  return {.reason = RefusalReason::kClientClosed,
+          .message =
+              "this process was forked while its parent had a Client, which it cannot share: call exec, or fork "
+              "before the first Client is made"};
 }
+
+// No process has this number.
+constexpr uint64_t kNowhere = ~uint64_t{0};
 
 }  // namespace
 
 Core::Core(ClientOptions options)
     : options_(std::move(options)),
-      channel_(MakeChannel(options_)),
-      stub_(v1::LockService::NewStub(channel_)),
-      call_thread_(std::make_unique<CallThread>()),
+      made_in_(GrpcIsTheParents() ? kNowhere : ForkCount()),
+      lookups_(options_),
       table_(TableOptions(options_)),
-      jitter_(std::random_device{}()) {}
-
-std::shared_ptr<grpc::Channel> Core::NewChannel() const { return MakeChannel(options_); }
+      reconnects_(options_.reconnect_initial, options_.reconnect_max) {
+  if (Forked()) return;
+  grpc_use_.emplace();
+  channel_ = MakeChannel(options_);
+  stub_ = v1::LockService::NewStub(channel_);
+  call_thread_ = std::make_unique<CallThread>();
+}
 
 void Core::Start() {
+  if (Forked()) return;
   thread_ = std::thread([self = shared_from_this()] { self->Run(); });
   absl::MutexLock lock(&mu_);
   WakeThread();
 }
 
-bool Core::OnLibraryThread() { return library_thread; }
-
-LeasePtr Core::Acquire(std::shared_ptr<const Spec> spec, std::optional<Duration> max_wait, LockCallback callback) {
+LeasePtr Core::Acquire(std::shared_ptr<const Spec> spec, std::optional<Duration> max_wait, LockCallback callback,
+                       TellOn where) {
   Effects fx;
-  if (Forked()) {
-    const auto refused = std::make_shared<Lease>(0, std::move(spec));
-    callback(ForkedRefusal());
-    return refused;
-  }
   LeasePtr lease;
-  {
+  if (Forked()) {
+    lease = std::make_shared<Lease>(0, std::move(spec));
+    fx.refused.emplace_back(std::move(callback), ForkedRefusal());
+  } else {
     absl::MutexLock lock(&mu_);
     lease = table_.Acquire(std::move(spec), max_wait, std::move(callback), BootNow(), fx);
     Arm();
   }
-  Tell(fx, false);
+  Answer(fx, where);
   return lease;
 }
 
 LeasePtr Core::AcquireAll(const std::vector<std::shared_ptr<const Spec>>& specs, std::optional<Duration> max_wait,
-                          std::vector<LockCallback> callbacks) {
+                          std::vector<LockCallback> callbacks, TellOn where) {
   Effects fx;
-  if (Forked()) {
-    for (LockCallback& callback : callbacks) callback(ForkedRefusal());
-    return std::make_shared<Lease>(0, specs.front());
-  }
   LeasePtr first;
-  {
+  if (Forked()) {
+    first = std::make_shared<Lease>(0, specs.front());
+    for (LockCallback& callback : callbacks) fx.refused.emplace_back(std::move(callback), ForkedRefusal());
+  } else {
     absl::MutexLock lock(&mu_);
     first = table_.AcquireAll(specs, max_wait, std::move(callbacks), BootNow(), fx);
     Arm();
   }
-  Tell(fx, false);
+  Answer(fx, where);
   return first;
 }
 
-void Core::Cancel(const LeasePtr& lease) {
+void Core::Cancel(const LeasePtr& lease, TellOn where) {
   if (Forked()) return;
   Effects fx;
   {
     absl::MutexLock lock(&mu_);
     table_.Cancel(lease, fx);
   }
-  Tell(fx, false);
+  Answer(fx, where);
 }
 
-void Core::Release(const LeasePtr& lease, ReleaseCallback callback) {
-  if (Forked()) {
-    if (callback) callback(ReleaseOutcome::kAlreadyGone);
-    return;
-  }
+void Core::Release(const LeasePtr& lease, ReleaseCallback callback, TellOn where) {
   Effects fx;
-  {
+  if (Forked()) {
+    if (callback) fx.released.emplace_back(std::move(callback), ReleaseOutcome::kAlreadyGone);
+  } else {
     absl::MutexLock lock(&mu_);
     table_.Release(lease, std::move(callback), BootNow(), fx);
   }
-  Tell(fx, false);
+  Answer(fx, where);
 }
 
-void Core::Downgrade(const LeasePtr& lease, DowngradeCallback callback) {
-  if (Forked()) {
-    if (callback) callback(ForkedRefusal());
-    return;
-  }
+void Core::Downgrade(const LeasePtr& lease, DowngradeCallback callback, TellOn where) {
   Effects fx;
-  {
+  if (Forked()) {
+    fx.downgraded.emplace_back(std::move(callback), ForkedRefusal());
+  } else {
     absl::MutexLock lock(&mu_);
     table_.Downgrade(lease, std::move(callback), fx);
   }
-  Tell(fx, false);
+  Answer(fx, where);
+}
+
+void Core::Refuse(LockCallback callback, Refusal refusal) {
+  Effects fx;
+  fx.refused.emplace_back(std::move(callback), std::move(refusal));
+  Post(std::move(fx));
 }
 
 LockState Core::StateOf(const LeasePtr& lease) {
@@ -162,8 +134,8 @@ LockState Core::StateOf(const LeasePtr& lease) {
     Effects fx;
     table_.Notice(lease, BootNow(), fx);
     cause = lease->cause.load(std::memory_order_acquire);
-    // The program only looks, perhaps with a mutex held that its callbacks take.
-    std::move(fx.stopped.begin(), fx.stopped.end(), std::back_inserter(to_stop_));
+    // By the thread: the program only looks, perhaps with a mutex held that its callbacks take.
+    std::move(fx.stopped.begin(), fx.stopped.end(), std::back_inserter(posted_.stopped));
     if (cause != EndCause::kNotEnded) WakeThread();
   }
   if (cause == EndCause::kReleased) return LockState::kReleased;
@@ -172,7 +144,11 @@ LockState Core::StateOf(const LeasePtr& lease) {
 }
 
 std::stop_token Core::StopToken(const LeasePtr& lease) {
-  if (Forked()) return {};
+  if (Forked()) {
+    std::stop_source stopped;
+    stopped.request_stop();
+    return stopped.get_token();
+  }
   absl::MutexLock lock(&mu_);
   return table_.StopToken(*lease);
 }
@@ -204,29 +180,11 @@ bool Core::draining() {
   return table_.draining();
 }
 
-void Core::Tell(Effects& fx, bool on_library_thread) {
-  // What the program's own thread has asked for does not wait for what it is told.
-  if (!on_library_thread && telling != this) Flush();
-  Core* const outer = std::exchange(telling, on_library_thread ? this : telling);
-  const bool was_library_thread = std::exchange(library_thread, library_thread || on_library_thread);
-  for (auto& [spec, info] : fx.queued) spec->on_queued(info);
-  for (auto& [lease, callback] : fx.granted) {
-    Guard guard(shared_from_this(), std::move(lease));
-    if (callback) callback(std::move(guard));
-  }
-  for (auto& [callback, refusal] : fx.refused) callback(Result<Guard>(std::move(refusal)));
-  for (std::stop_source& stop : fx.stopped) stop.request_stop();
-  for (auto& [callback, outcome] : fx.released) {
-    if (callback) callback(outcome);
-  }
-  for (auto& [callback, refusal] : fx.downgraded) {
-    if (callback) callback(std::move(refusal));
-  }
-  if (fx.draining && options_.on_draining) options_.on_draining(*fx.draining);
-  fx.Clear();
-  library_thread = was_library_thread;
-  telling = outer;
-  if (telling != this) Flush();
+std::optional<Refusal> Core::Unusable() {
+  if (Forked()) return ForkedRefusal();
+  absl::MutexLock lock(&mu_);
+  if (closing_) return ClosedRefusal();
+  return std::nullopt;
 }
 
 void Core::Close() {
@@ -235,15 +193,14 @@ void Core::Close() {
     new std::shared_ptr<Core>(shared_from_this());
     return;
   }
-  Effects fx;
   {
     absl::MutexLock lock(&mu_);
     if (std::exchange(closing_, true)) return;
-    fx.stopped.swap(to_stop_);
-    table_.Close(BootNow(), fx);
+    table_.Close(BootNow(), posted_);
     timer_.Set(0);
   }
-  Tell(fx, false);
+  lookups_.Close();
+  Flush();
   if (OnLibraryThread()) {
     thread_.detach();
     return;
@@ -257,10 +214,10 @@ void Core::Close() {
     if (table_.opened()) mu_.AwaitWithTimeout(absl::Condition(this, &Core::Ended), patience);
     if (stream_ != nullptr) {
       stream = stream_;
-      ++stream->use.count;
+      ++stream->use.operations;
     }
   }
-  if (stream != nullptr) CancelAndLetGo(stream);
+  if (stream != nullptr) CancelStream(stream);
   {
     absl::MutexLock lock(&mu_);
     // A stream that is not done keeps the Core, and all that it needs, until it is.
@@ -269,6 +226,7 @@ void Core::Close() {
   call_thread_.reset();
   stub_.reset();
   channel_.reset();
+  grpc_use_.reset();
 }
 
 }  // namespace distlock::internal

@@ -9,32 +9,39 @@
 namespace distlock::internal {
 
 void Core::Run() {
-  while (true) {
+  bool last = false;
+  while (!last) {
     timer_.Wait();
     Effects fx;
     Stream* lapsed = nullptr;
     bool start = false;
     {
       absl::MutexLock lock(&mu_);
-      if (closing_) return;
-      const int64_t now_ns = BootNow();
-      armed_ns_ = kNever;
-      fx.stopped.swap(to_stop_);
-      if (stream_ != nullptr && table_.Lapsed(now_ns)) {
-        lapsed = stream_;
-        ++lapsed->use.count;
-        const char* const why = table_.opened() ? "the broker was not heard for the whole validity"
-                                                : "no answer to Open within the connect timeout";
-        Break(EndCause::kLapsed, why, now_ns, fx);
+      fx = std::exchange(posted_, {});
+      last = thread_ended_ = closing_;
+      if (!last) {
+        const int64_t now_ns = BootNow();
+        armed_ns_ = kNever;
+        lapsed = BreakIfLapsed(now_ns, fx);
+        table_.Tick(now_ns, fx);
+        start = streams_ == 0 && now_ns >= reconnect_at_ns_;
+        Arm();
       }
-      table_.Tick(now_ns, fx);
-      start = streams_ == 0 && now_ns >= reconnect_at_ns_;
-      Arm();
     }
-    if (lapsed != nullptr) CancelAndLetGo(lapsed);
-    Tell(fx, true);
+    if (lapsed != nullptr) CancelStream(lapsed);
+    Tell(fx);
     if (start) StartStream();
   }
+}
+
+Stream* Core::BreakIfLapsed(int64_t now_ns, Effects& fx) {
+  if (stream_ == nullptr || !table_.Lapsed(now_ns)) return nullptr;
+  Stream* const stream = stream_;
+  ++stream->use.operations;
+  const char* const why = table_.opened() ? "the broker was not heard for the whole validity"
+                                          : "no answer to Open within the connect timeout";
+  Break(EndCause::kLapsed, why, now_ns, fx);
+  return stream;
 }
 
 void Core::StartStream() {
@@ -64,7 +71,7 @@ void Core::Flush() {
     if (batch == nullptr) return;
     stream = stream_;
     stream->use.writing = true;
-    ++stream->use.count;
+    ++stream->use.operations;
   }
   stream->Write(std::move(batch));
 }
@@ -75,23 +82,23 @@ void Core::OnResponse(Stream* stream, const v1::SessionResponse& response, Effec
     if (stream != stream_) return;
     const int64_t now_ns = BootNow();
     for (const v1::Event& event : response.events()) table_.OnEvent(event, now_ns, fx);
-    if (table_.acked()) failures_ = 0;
+    if (table_.acked()) reconnects_.Reset();
     Arm();
   }
-  Tell(fx, true);
+  Tell(fx);
 }
 
 void Core::OnWritten(Stream* stream, bool ok) {
   std::unique_ptr<Batch> written = stream->TakeWritten();
-  bool let_go = false;
+  bool unused = false;
   {
     absl::MutexLock lock(&mu_);
     table_.Recycle(std::move(written));
     stream->use.writing = false;
-    --stream->use.count;
-    let_go = LetGo(stream);
+    --stream->use.operations;
+    unused = stream->use.Ends();
   }
-  if (let_go) {
+  if (unused) {
     stream->LetGo();
   } else if (ok) {
     Flush();
@@ -100,19 +107,19 @@ void Core::OnWritten(Stream* stream, bool ok) {
 
 void Core::OnReadEnd(Stream* stream) {
   Effects fx;
-  bool let_go = false;
+  bool unused = false;
   bool writing = false;
   {
     absl::MutexLock lock(&mu_);
     if (stream == stream_) Break(EndCause::kDisconnected, "the stream to the broker ended", BootNow(), fx);
     writing = stream->use.writing;
-    let_go = LetGo(stream);
+    unused = stream->use.Ends();
     Arm();
   }
   // A write into a dead stream may take minutes to be told so; OnDone waits for it.
   if (writing) stream->Cancel();
-  if (let_go) stream->LetGo();
-  Tell(fx, true);
+  if (unused) stream->LetGo();
+  Tell(fx);
 }
 
 void Core::OnStreamDone(const grpc::Status& status) {
@@ -126,15 +133,10 @@ void Core::OnStreamDone(const grpc::Status& status) {
       asked_for = why.retry_after;
       table_.OnStatus(std::move(why), fx);
     }
-    reconnect_at_ns_ = AddNs(BootNow(), Pause(asked_for));
+    reconnect_at_ns_ = AddNs(BootNow(), reconnects_.Next(asked_for).count());
     Arm();
   }
-  Tell(fx, true);
-}
-
-bool Core::LetGo(Stream* stream) {
-  if (!stream->use.broken || stream->use.count > 0) return false;
-  return std::exchange(stream->use.held, false);
+  Tell(fx);
 }
 
 void Core::Break(EndCause cause, const std::string& why, int64_t now_ns, Effects& fx) {
@@ -142,15 +144,15 @@ void Core::Break(EndCause cause, const std::string& why, int64_t now_ns, Effects
   table_.OnBroken(cause, absl::StrCat(why, " (", options_.address, ")"), now_ns, fx);
 }
 
-void Core::CancelAndLetGo(Stream* stream) {
+void Core::CancelStream(Stream* stream) {
   stream->Cancel();
-  bool let_go = false;
+  bool unused = false;
   {
     absl::MutexLock lock(&mu_);
-    --stream->use.count;
-    let_go = LetGo(stream);
+    --stream->use.operations;
+    unused = stream->use.Ends();
   }
-  if (let_go) stream->LetGo();
+  if (unused) stream->LetGo();
 }
 
 void Core::Arm() {
@@ -163,15 +165,6 @@ void Core::Arm() {
 void Core::WakeThread() {
   armed_ns_ = 0;
   timer_.Set(0);
-}
-
-int64_t Core::Pause(const std::optional<Duration>& asked_for) {
-  const int64_t most_ns = options_.reconnect_max.count();
-  const int64_t bound_ns =
-      failures_ > 20 ? most_ns : std::min(options_.reconnect_initial.count() << failures_, most_ns);
-  ++failures_;
-  const int64_t random_ns = std::uniform_int_distribution<int64_t>(0, std::max<int64_t>(bound_ns, 0))(jitter_);
-  return AddNs(asked_for ? std::min(asked_for->count(), most_ns) : 0, random_ns);
 }
 
 }  // namespace distlock::internal

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a step of the table wants told to the program: collected under the Core's mutex, carried out after it is let go,
-// because all of it runs foreign code.
+// What a step of the table wants the program to be told. It is collected under the Core's mutex and told after that is
+// unlocked, because all of it runs the program's code.
 #pragma once
 
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -32,6 +33,21 @@ struct Effects {
     released.clear();
     downgraded.clear();
     draining.reset();
+  }
+
+  // The callbacks that a call of the program itself can lead to.
+  bool HasCallbacks() const { return !refused.empty() || !released.empty() || !downgraded.empty(); }
+  void MoveCallbacksTo(Effects& other) {
+    Move(refused, other.refused);
+    Move(released, other.released);
+    Move(downgraded, other.downgraded);
+  }
+
+ private:
+  template <class T>
+  static void Move(std::vector<T>& from, std::vector<T>& to) {
+    std::move(from.begin(), from.end(), std::back_inserter(to));
+    from.clear();
   }
 };
 

@@ -23,6 +23,10 @@ std::string Millis(int64_t ns) { return absl::StrCat(ns / 1'000'000, " ms"); }
 
 }  // namespace
 
+Refusal ClosedRefusal() {
+  return {.reason = RefusalReason::kClientClosed, .message = "the Client was destroyed; make a new one"};
+}
+
 LeasePtr LockTable::Acquire(std::shared_ptr<const Spec> spec, std::optional<Duration> max_wait, LockCallback callback,
                             int64_t now_ns, Effects& fx) {
   auto lease = std::make_shared<Lease>(next_id_++, std::move(spec));
@@ -31,7 +35,7 @@ LeasePtr LockTable::Acquire(std::shared_ptr<const Spec> spec, std::optional<Dura
   lease->one_try = max_wait && *max_wait <= Duration::zero();
   if (max_wait && !lease->one_try) lease->wait_until_ns = AddNs(now_ns, max_wait->count());
   if (closed_) {
-    Refuse(*lease, {.reason = RefusalReason::kClientClosed, .message = "the Client was destroyed; make a new one"}, fx);
+    Refuse(*lease, ClosedRefusal(), fx);
     return lease;
   }
   if (lease->spec->problem) {

@@ -4,8 +4,8 @@
 // clock, no threads, no IO: each call gets the time, adds to `fx` what the program must be told, and to the outbox what
 // the broker must be told. Guarded by its Core's mutex, except for quiet().
 //
-// 1. Each acquire is answered exactly once, each release and downgrade with a callback too. Those asked for together are all
-//    granted in one step, or all refused.
+// 1. Each acquire is answered exactly once, each release and downgrade with a callback too. Those asked for together
+//    are all granted in one step, or all refused.
 // 2. A lease lives on one stream only: when that ends, so does the lease.
 // 3. A lease that ended here while its stream lives is also given back there, or the broker would keep it for ever.
 #pragma once
@@ -138,5 +138,8 @@ class LockTable {
   int64_t heartbeat_at_ns_ = kNever;
   std::atomic<bool> quiet_{false};
 };
+
+// What an acquire after Close is refused with.
+Refusal ClosedRefusal();
 
 }  // namespace distlock::internal

@@ -34,8 +34,7 @@ LeasePtr LockTable::AcquireAll(const std::vector<std::shared_ptr<const Spec>>& s
     parts[i]->asked_ns = now_ns;
   }
   std::optional<Refusal> refusal = FindProblem(specs);
-  if (closed_)
-    refusal = {.reason = RefusalReason::kClientClosed, .message = "the Client was destroyed; make a new one"};
+  if (closed_) refusal = ClosedRefusal();
   if (refusal) {
     for (const LeasePtr& part : parts) Refuse(*part, *refusal, fx);
     return parts.front();

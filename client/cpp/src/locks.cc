@@ -1,82 +1,94 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Mutex, RwLock, Semaphore: which mode each asks for. The waits are the Acquirer's.
+// Mutex, RwLock, Semaphore: the mode that each asks for. The Acquirer does the waiting.
 #include <utility>
 
-#include "core.h"
+#include "acquirer.h"
 #include "distlock/client.h"
 
 namespace distlock {
 
 using internal::Acquirer;
 using internal::MakeSpec;
+using internal::WithPermits;
 
 Mutex::Mutex(Client& client, std::string key, LockOptions options)
-    : lock_(client.core_, MakeSpec(std::move(key), std::move(options))) {}
+    : core_(client.core_), spec_(MakeSpec(std::move(key), std::move(options))) {}
 
-Result<Guard> Mutex::Lock(std::stop_token cancel) { return lock_.Acquire(cancel); }
-Result<Guard> Mutex::TryLock() { return lock_.TryAcquire(); }
+Result<Guard> Mutex::Lock(std::stop_token cancel) { return Acquirer(core_, spec_).Acquire(cancel); }
+Result<Guard> Mutex::TryLock() { return Acquirer(core_, spec_).TryAcquire(); }
 Result<Guard> Mutex::TryLockFor(Duration max_wait, std::stop_token cancel) {
-  return lock_.TryAcquireFor(max_wait, cancel);
+  return Acquirer(core_, spec_).TryAcquireFor(max_wait, cancel);
 }
 
-PendingLock Mutex::LockAsync(LockCallback callback) { return lock_.AcquireAsync(std::move(callback)); }
-PendingLock Mutex::TryLockAsync(LockCallback callback) { return lock_.TryAcquireAsync(std::move(callback)); }
+PendingLock Mutex::LockAsync(LockCallback callback) { return Acquirer(core_, spec_).AcquireAsync(std::move(callback)); }
+PendingLock Mutex::TryLockAsync(LockCallback callback) {
+  return Acquirer(core_, spec_).TryAcquireAsync(std::move(callback));
+}
 PendingLock Mutex::TryLockForAsync(Duration max_wait, LockCallback callback) {
-  return lock_.TryAcquireForAsync(max_wait, std::move(callback));
+  return Acquirer(core_, spec_).TryAcquireForAsync(max_wait, std::move(callback));
 }
 
 RwLock::RwLock(Client& client, std::string key, LockOptions options)
-    : read_(client.core_, MakeSpec(key, options, {.mode = v1::LOCK_MODE_SHARED})),
-      write_(client.core_, MakeSpec(std::move(key), std::move(options))) {}
+    : core_(client.core_),
+      read_(MakeSpec(key, options, {.mode = v1::LOCK_MODE_SHARED})),
+      write_(MakeSpec(std::move(key), std::move(options))) {}
 
-Result<Guard> RwLock::ReadLock(std::stop_token cancel) { return read_.Acquire(cancel); }
-Result<Guard> RwLock::TryReadLock() { return read_.TryAcquire(); }
+Result<Guard> RwLock::ReadLock(std::stop_token cancel) { return Acquirer(core_, read_).Acquire(cancel); }
+Result<Guard> RwLock::TryReadLock() { return Acquirer(core_, read_).TryAcquire(); }
 Result<Guard> RwLock::TryReadLockFor(Duration max_wait, std::stop_token cancel) {
-  return read_.TryAcquireFor(max_wait, cancel);
+  return Acquirer(core_, read_).TryAcquireFor(max_wait, cancel);
 }
 
-Result<Guard> RwLock::WriteLock(std::stop_token cancel) { return write_.Acquire(cancel); }
-Result<Guard> RwLock::TryWriteLock() { return write_.TryAcquire(); }
+Result<Guard> RwLock::WriteLock(std::stop_token cancel) { return Acquirer(core_, write_).Acquire(cancel); }
+Result<Guard> RwLock::TryWriteLock() { return Acquirer(core_, write_).TryAcquire(); }
 Result<Guard> RwLock::TryWriteLockFor(Duration max_wait, std::stop_token cancel) {
-  return write_.TryAcquireFor(max_wait, cancel);
+  return Acquirer(core_, write_).TryAcquireFor(max_wait, cancel);
 }
 
-PendingLock RwLock::ReadLockAsync(LockCallback callback) { return read_.AcquireAsync(std::move(callback)); }
-PendingLock RwLock::TryReadLockAsync(LockCallback callback) { return read_.TryAcquireAsync(std::move(callback)); }
+PendingLock RwLock::ReadLockAsync(LockCallback callback) {
+  return Acquirer(core_, read_).AcquireAsync(std::move(callback));
+}
+PendingLock RwLock::TryReadLockAsync(LockCallback callback) {
+  return Acquirer(core_, read_).TryAcquireAsync(std::move(callback));
+}
 PendingLock RwLock::TryReadLockForAsync(Duration max_wait, LockCallback callback) {
-  return read_.TryAcquireForAsync(max_wait, std::move(callback));
+  return Acquirer(core_, read_).TryAcquireForAsync(max_wait, std::move(callback));
 }
 
-PendingLock RwLock::WriteLockAsync(LockCallback callback) { return write_.AcquireAsync(std::move(callback)); }
-PendingLock RwLock::TryWriteLockAsync(LockCallback callback) { return write_.TryAcquireAsync(std::move(callback)); }
+PendingLock RwLock::WriteLockAsync(LockCallback callback) {
+  return Acquirer(core_, write_).AcquireAsync(std::move(callback));
+}
+PendingLock RwLock::TryWriteLockAsync(LockCallback callback) {
+  return Acquirer(core_, write_).TryAcquireAsync(std::move(callback));
+}
 PendingLock RwLock::TryWriteLockForAsync(Duration max_wait, LockCallback callback) {
-  return write_.TryAcquireForAsync(max_wait, std::move(callback));
+  return Acquirer(core_, write_).TryAcquireForAsync(max_wait, std::move(callback));
 }
 
 Semaphore::Semaphore(Client& client, std::string key, uint32_t limit, LockOptions options)
-    : one_permit_(client.core_, MakeSpec(std::move(key), std::move(options),
-                                         {.mode = v1::LOCK_MODE_PERMIT, .permits = 1, .limit = limit})) {}
+    : core_(client.core_),
+      one_permit_(
+          MakeSpec(std::move(key), std::move(options), {.mode = v1::LOCK_MODE_PERMIT, .permits = 1, .limit = limit})) {}
 
-// Most want one permit; for any other number the spec is made anew, which costs nothing beside the round trip.
-Acquirer Semaphore::For(uint32_t permits) const {
-  return permits == 1 ? one_permit_ : one_permit_.WithPermits(permits);
+Result<Guard> Semaphore::Acquire(uint32_t permits, std::stop_token cancel) {
+  return Acquirer(core_, WithPermits(one_permit_, permits)).Acquire(cancel);
 }
-
-Result<Guard> Semaphore::Acquire(uint32_t permits, std::stop_token cancel) { return For(permits).Acquire(cancel); }
-Result<Guard> Semaphore::TryAcquire(uint32_t permits) { return For(permits).TryAcquire(); }
+Result<Guard> Semaphore::TryAcquire(uint32_t permits) {
+  return Acquirer(core_, WithPermits(one_permit_, permits)).TryAcquire();
+}
 Result<Guard> Semaphore::TryAcquireFor(Duration max_wait, uint32_t permits, std::stop_token cancel) {
-  return For(permits).TryAcquireFor(max_wait, cancel);
+  return Acquirer(core_, WithPermits(one_permit_, permits)).TryAcquireFor(max_wait, cancel);
 }
 
 PendingLock Semaphore::AcquireAsync(LockCallback callback, uint32_t permits) {
-  return For(permits).AcquireAsync(std::move(callback));
+  return Acquirer(core_, WithPermits(one_permit_, permits)).AcquireAsync(std::move(callback));
 }
 PendingLock Semaphore::TryAcquireAsync(LockCallback callback, uint32_t permits) {
-  return For(permits).TryAcquireAsync(std::move(callback));
+  return Acquirer(core_, WithPermits(one_permit_, permits)).TryAcquireAsync(std::move(callback));
 }
 PendingLock Semaphore::TryAcquireForAsync(Duration max_wait, LockCallback callback, uint32_t permits) {
-  return For(permits).TryAcquireForAsync(max_wait, std::move(callback));
+  return Acquirer(core_, WithPermits(one_permit_, permits)).TryAcquireForAsync(max_wait, std::move(callback));
 }
 
 }  // namespace distlock

@@ -8,14 +8,16 @@
 #include <mutex>
 #include <utility>
 
-#include "core.h"
+#include "acquirer.h"
 #include "distlock/client.h"
 
 namespace distlock {
 namespace {
 
 using internal::Core;
+using internal::LeasePtr;
 using internal::MakeSpec;
+using internal::TellOn;
 
 constexpr size_t kMostLocks = 64;
 
@@ -29,6 +31,8 @@ struct Gathering {
   MultiLockCallback callback;
 };
 
+bool IsAllowed(size_t size) { return size > 0 && size <= kMostLocks; }
+
 Refusal WrongSize(size_t size) {
   Refusal refusal{.reason = RefusalReason::kInvalidArgument,
                   .message = std::to_string(size) + " locks are asked for together; 1.." + std::to_string(kMostLocks) +
@@ -37,7 +41,7 @@ Refusal WrongSize(size_t size) {
   return refusal;
 }
 
-int Badness(LockState state) {
+int Severity(LockState state) {
   switch (state) {
     case LockState::kHeld:
       return 0;
@@ -70,7 +74,7 @@ LockSet& LockSet::Shared(std::string key, LockOptions options) {
 LockSet& LockSet::Permits(std::string key, uint32_t limit, uint32_t permits, LockOptions options) {
   const auto one =
       MakeSpec(std::move(key), std::move(options), {.mode = v1::LOCK_MODE_PERMIT, .permits = 1, .limit = limit});
-  locks_.push_back(internal::WithPermits(*one, permits));
+  locks_.push_back(internal::WithPermits(one, permits));
   return *this;
 }
 
@@ -121,13 +125,16 @@ LockState MultiGuard::state() const {
   if (size() == 0) return LockState::kReleased;
   LockState worst = LockState::kHeld;
   for (const Guard& guard : parts_->guards) {
-    worst = std::max(worst, guard.state(), [](LockState a, LockState b) { return Badness(a) < Badness(b); });
+    worst = std::max(worst, guard.state(), [](LockState a, LockState b) { return Severity(a) < Severity(b); });
   }
   return worst;
 }
 
 std::stop_token MultiGuard::stop_token() const {
   if (parts_ == nullptr) return {};
+  for (const Guard& guard : parts_->guards) {
+    if (guard.core_ != nullptr && guard.core_->Forked()) return guard.stop_token();
+  }
   std::call_once(parts_->stopping, [this] {
     for (const Guard& guard : parts_->guards) guard.StopsAlso(parts_->stop);
   });
@@ -177,12 +184,7 @@ PendingLock MultiLock::TryLockForAsync(Duration max_wait, MultiLockCallback call
   return Start(max_wait, std::move(callback));
 }
 
-PendingLock MultiLock::Start(std::optional<Duration> max_wait, MultiLockCallback callback) const {
-  const size_t size = locks_.size();
-  if (size == 0 || size > kMostLocks) {
-    callback(WrongSize(size));
-    return {};
-  }
+std::vector<LockCallback> MultiLock::Gather(size_t size, MultiLockCallback callback) {
   const auto gathering = std::make_shared<Gathering>(size, std::move(callback));
   std::vector<LockCallback> callbacks;
   for (size_t i = 0; i < size; ++i) {
@@ -195,26 +197,35 @@ PendingLock MultiLock::Start(std::optional<Duration> max_wait, MultiLockCallback
       if (--gathering->missing == 0) gathering->callback(MultiGuard(std::move(gathering->guards)));
     });
   }
-  return {core_, core_->AcquireAll(locks_.locks_, max_wait, std::move(callbacks))};
+  return callbacks;
+}
+
+PendingLock MultiLock::Start(std::optional<Duration> max_wait, MultiLockCallback callback) const {
+  const size_t size = locks_.size();
+  if (!IsAllowed(size)) {
+    core_->Refuse([callback = std::move(callback)](const Result<Guard>& answer) { callback(answer.refusal()); },
+                  WrongSize(size));
+    return {};
+  }
+  return {core_, core_->AcquireAll(locks_.locks_, max_wait, Gather(size, std::move(callback)))};
 }
 
 Result<MultiGuard> MultiLock::Wait(std::optional<Duration> max_wait, const std::stop_token& cancel) const {
-  if (Core::OnLibraryThread()) {
-    return Refusal{.reason = RefusalReason::kWouldDeadlock, .message = "called from a callback; use the Async form"};
-  }
-  if (cancel.stop_requested()) {
-    return Refusal{.reason = RefusalReason::kCancelled, .message = "cancelled before it was asked for"};
-  }
+  if (Core::OnLibraryThread()) return internal::WouldDeadlock();
+  if (cancel.stop_requested()) return internal::CancelledBefore();
+  if (!IsAllowed(locks_.size())) return WrongSize(locks_.size());
   struct {
     std::optional<Result<MultiGuard>> result;
     absl::Notification done;
   } answer;
-  PendingLock pending = Start(max_wait, [&answer](Result<MultiGuard> result) {
+  MultiLockCallback callback = [&answer](Result<MultiGuard> result) {
     answer.result.emplace(std::move(result));
     answer.done.Notify();
-  });
+  };
+  const LeasePtr first =
+      core_->AcquireAll(locks_.locks_, max_wait, Gather(locks_.size(), std::move(callback)), TellOn::kThisThread);
   {
-    const std::stop_callback on_cancel(cancel, [&] { pending.Cancel(); });
+    const std::stop_callback on_cancel(cancel, [&] { core_->Cancel(first, TellOn::kThisThread); });
     answer.done.WaitForNotification();
   }
   return *std::move(answer.result);

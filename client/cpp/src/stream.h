@@ -2,15 +2,16 @@
 //
 // One Session call. Made by the Core, deletes itself in OnDone; keeps the Core alive until then.
 //
-// It is not done before the Core has let it go: the Core counts the threads that are about to start an operation and
-// lets go once the stream is broken and unused; after that nobody but gRPC knows this object. At most one write and one
-// read are in flight.
+// OnDone comes only after LetGo. The Core counts the operations that are being started or in flight, and calls LetGo
+// once the stream is broken and none is left; from then on only gRPC knows this object. At most one write and one read
+// are in flight.
 #pragma once
 
 #include <google/protobuf/arena.h>
 #include <grpcpp/client_context.h>
 
 #include <memory>
+#include <utility>
 
 #include "bidi_call.h"
 #include "distlock/v1/lock_service.grpc.pb.h"
@@ -31,12 +32,15 @@ class Stream final : public BidiCall<v1::SessionRequest, v1::SessionResponse> {
   std::unique_ptr<Batch> TakeWritten() { return std::move(writing_); }
   void Cancel() { context().TryCancel(); }
 
-  // Guarded by the Core's mutex.
+  // What the Core does with it. Guarded by the Core's mutex.
   struct Use {
-    int count = 1;        // of operations being started or in flight; Start is the first
+    int operations = 1;   // being started or in flight; Start is the first
     bool writing = true;  // Start writes
     bool broken = false;
-    bool held = true;
+    bool ended = false;
+
+    // True once, when it is broken and no operation is left: whoever learns it calls LetGo() after the mutex.
+    bool Ends() { return broken && operations == 0 && !std::exchange(ended, true); }
   };
   Use use;
 

@@ -1,18 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Client: the connection to a lock broker. One stream and two threads (besides gRPC's own) serve all its locks, so a
-// program needs one Client. It connects in the background from construction on and reconnects by itself. Thread-safe.
+// Client: the connection to a lock broker. One stream and two threads (besides gRPC's own) serve all of its locks, so a
+// program needs one Client. From its construction on it connects in the background and reconnects by itself.
+// Thread-safe.
 //
-// When the stream breaks, every lock held through it is lost at once (Guard::state() is kLost, stop tokens fire), and
-// waits go on through the next stream with what is left of their max_wait.
+// When the stream breaks, every lock held through it is lost at once (Guard::state() is kLost, stop tokens stop). Waits
+// go on through the next stream with what is left of their max_wait.
 //
-// Callbacks run on threads of the library, but for what a call ends by itself: Release, ReleaseAsync and the destructors stop the
-// guard's token on their own thread. They must not block: while one blocks, nothing is heard from the broker and all locks of this
-// client run toward their deadlines. Blocking calls made from a callback on a thread of the library are refused.
+// Callbacks. Every callback that is given to this library runs on a thread of the library, never on the thread of the
+// call that it was given to; two may run at the same time. The thread of a call may therefore hold a mutex that the
+// callback takes. There are two exceptions: Election::Observe calls back on its caller's thread, and a guard's Release,
+// ReleaseAsync and destructor stop its stop tokens on theirs (guard.h). After the Client is destroyed, for an empty
+// Guard, and in a child of fork no thread of the library is left: each callback then gets a short-lived thread of its
+// own, and the call throws std::system_error when the system has none.
+// - A callback must not block. While one blocks, nothing is heard from the broker, and all locks of this client run
+//   toward their deadlines. Calls that would wait for the broker are refused in a callback: kWouldDeadlock.
+// - A callback must not throw: an exception that leaves it ends the process (std::terminate).
 //
-// The locks belong to the process that took them. In a child of fork without exec the copies of guards say kLost, and asking
-// through a copy of the Client is refused (both kClientClosed), whatever becomes of these copies; the parent's locks are not
-// touched. A child makes a Client of its own.
+// Fork. Locks belong to the process that took them. In a child of fork (without exec) copies of guards say kLost, and
+// everything that is asked of a copy of the Client is refused: kClientClosed, whatever becomes of these copies. The
+// parent's locks are not touched. gRPC does not survive a fork: in a child that was forked while its parent had a
+// Client, a new Client refuses everything, too. Such a child calls exec; or fork before the first Client is made, and
+// each child can make a Client of its own.
 #pragma once
 
 #include <cstdint>
@@ -37,22 +46,24 @@ struct ClientOptions {
   std::string address;       // a gRPC target: "unix:///path" or "host:port"; "" = DefaultAddress()
   std::string client_label;  // shown by ListSessions; up to 256 bytes; "" = the program's name
 
-  // How long an acquire goes on without any broker before it is refused with kUnreachable (never beyond its max_wait;
-  // one try gives the connection this long, too). Duration::max() = for ever.
+  // How long an acquire goes on without any broker before it is refused with kUnreachable, but never beyond its
+  // max_wait. A single try gives the connection this long, too. Duration::max() = for ever.
   Duration unreachable_timeout = std::chrono::seconds(10);
 
-  // What a broken stream does to acquires that are not granted yet: re-issue them on the next one, or refuse them with
-  // kUnreachable.
+  // What happens to acquires that wait when the stream breaks: true re-issues them on the next stream, false refuses
+  // them with kUnreachable.
   bool reissue_waits = true;
 
-  // Pause before the n-th attempt to connect: random between zero and min(max, initial * 2^n).
+  // The pause before the n-th attempt to connect is random between zero and min(max, initial * 2^n), on top of what the
+  // broker has asked for, of which at most `max` counts.
   Duration reconnect_initial = std::chrono::milliseconds(50);
   Duration reconnect_max = std::chrono::seconds(2);
 
   Duration connect_timeout = std::chrono::seconds(5);  // of one attempt
-  Duration close_timeout = std::chrono::seconds(1);    // how long the destructor waits for the goodbye
+  Duration close_timeout = std::chrono::seconds(1);    // how long the destructor waits for the broker's farewell
 
-  // The broker goes down in `time_left`; what is not released by then is lost. Must not block.
+  // Called when the broker is about to go down: locks that are not released within `time_left` are lost. A callback as
+  // above.
   std::function<void(Duration time_left)> on_draining;
 };
 
@@ -64,9 +75,11 @@ struct LockRequest {
 
 class Client {
  public:
+  // Does not wait for the connection. Throws std::system_error when the system has no descriptor or no thread for it.
   explicit Client(ClientOptions options = {});
-  // Gives back all locks (guards then say kLost, kClientClosed), refuses what still waits with kClientClosed, says
-  // goodbye, and waits at most close_timeout for that to arrive. Not to be called from a callback.
+  // Gives all locks back (guards then say kLost, kClientClosed), refuses what still waits with kClientClosed, and waits
+  // for the callbacks of both to return; hold no mutex that they take. Then says goodbye to the broker and waits at
+  // most close_timeout for the answer. Must not be called from a callback.
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
@@ -77,11 +90,12 @@ class Client {
   MultiLock MakeMultiLock(LockSet locks);
   Election MakeElection(std::string name, std::string value = "", LockOptions options = {});
 
-  // For event-driven programs that keep many in flight. See Mutex::LockAsync; a Mutex used again is cheaper.
+  // For event-driven programs with many acquires in flight. See Mutex::LockAsync; a Mutex that is used again is
+  // cheaper.
   PendingLock LockAsync(LockRequest request, LockCallback callback);
 
   bool connected() const;  // a session is open at this moment
-  bool draining() const;   // the present broker said that it goes down
+  bool draining() const;   // the present broker is about to go down
   const std::string& address() const;
 
  private:

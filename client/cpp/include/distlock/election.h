@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Election: many candidates, one leader at a time. It is the lock of that name, taken EXCLUSIVE; the leader is its
-// holder, and its value (an address, say) travels as the holder's metadata, so that everybody can see who leads and
-// where. An Election is only a name and options bound to a client; copies are cheap and equal. Thread-safe.
+// Election: many candidates, one leader at a time. An election is the lock of that name, taken EXCLUSIVE. The leader is
+// its holder; the leader's value (its address, say) is part of the holder's metadata, so everybody can see who leads
+// and where. An Election is only a name and options bound to a client; copies are cheap and equal. Thread-safe. It may
+// outlive its Client; everything is then refused with kClientClosed.
 //
-// What a lock cannot promise a leader cannot either: between a look at state() and what is done then, leadership may
-// end. Hand token() to whatever the leader changes; it grows from leader to leader.
+// Leadership may end between a call of state() and the act that follows. Hand token() to the resource that the leader
+// changes; it grows from leader to leader.
 #pragma once
 
 #include <chrono>
@@ -17,15 +18,19 @@
 #include <string>
 #include <utility>
 
-#include "distlock/acquirer.h"
 #include "distlock/guard.h"
+#include "distlock/pending_lock.h"
 #include "distlock/types.h"
 
 namespace distlock {
 
 class Client;
 
-// Under this name the value stands among the holder's metadata.
+namespace internal {
+class LeaderLookup;
+}
+
+// The metadata entry that holds the leader's value.
 inline constexpr char kElectionValue[] = "value";
 
 // Who leads, as others see it.
@@ -36,11 +41,11 @@ struct Leader {
   uint64_t token = 0;
   std::chrono::system_clock::time_point since;  // by the store's clock
 
-  // The same term of the same leader.
+  // True for the same term of the same leader.
   bool operator==(const Leader& other) const { return holder_id == other.holder_id && token == other.token; }
 };
 
-// A term in office. Move-only; its destructor resigns without waiting for the answer.
+// One term of a leader. Move-only; its destructor resigns without waiting for the answer.
 class Leadership {
  public:
   Leadership() = default;  // leads nothing
@@ -48,8 +53,7 @@ class Leadership {
   // Gives the leadership to the next candidate and waits for the answer.
   ReleaseOutcome Resign() { return guard_.Release(); }
 
-  // As of Guard: whether this program may still act as the leader, without a round trip; stopped when the term ends in
-  // any way; why it ended; what to hand to the resource the leader changes.
+  // The same as of Guard: kHeld and kAtRisk mean that this program still leads; the token stops when the term ends.
   LockState state() const { return guard_.state(); }
   std::stop_token stop_token() const { return guard_.stop_token(); }
   EndCause end_cause() const { return guard_.end_cause(); }
@@ -67,36 +71,42 @@ using CampaignCallback = std::function<void(Result<Leadership>)>;
 
 class Election {
  public:
-  // `value`: what observers are told of this candidate; it counts with the metadata's limit of 1 KiB.
+  // `value`: what observers are told of this candidate. It counts toward the metadata's limit of 1 KiB.
+  // `options.metadata` must not have an entry kElectionValue: campaigns are then refused with kInvalidArgument.
   Election(Client& client, std::string name, std::string value = "", LockOptions options = {});
 
-  // Waits until elected, or for options.max_wait. `cancel` withdraws the candidate: the answer is then kCancelled.
+  // Waits until this candidate leads, or for options.max_wait. `cancel` withdraws it: the answer is then kCancelled.
   // Candidates are elected in the order of their campaigns.
   Result<Leadership> Campaign(std::stop_token cancel = {});
 
-  // Leads now, or not at all: kLockHeld names who does.
+  // Tries once: kLockHeld, with the present leader among the holders, when another leads.
   Result<Leadership> TryCampaign();
 
   // Campaigns at most this long.
   Result<Leadership> CampaignFor(Duration max_wait, std::stop_token cancel = {});
 
-  // `callback` is called exactly once, on a thread of the library, and must not block.
+  // Campaign without blocking. `callback` is called exactly once, on a thread of the library (see client.h), perhaps
+  // before this returns. It must neither block nor throw.
   PendingLock CampaignAsync(CampaignCallback callback);
 
-  // Who leads at this moment: one round trip, over a connection that only looking uses. Nobody may, between two terms.
+  // Who leads at this moment; nobody between two terms. One round trip, at most 5 s, over a second connection to the
+  // broker, which the looks of all elections of the Client share. Refused with kWouldDeadlock in a callback of the
+  // library.
   Result<std::optional<Leader>> Look();
 
-  // Tells `on_change` on this thread who leads, at once and after each change, until `stop`; the answer is then
-  // kCancelled. Any other ends it, too: what no further attempt can cure. While no broker can be reached nothing is
-  // told; afterwards what has changed is. A broker that cannot tell changes is asked every second instead.
+  // Calls `on_change` on this thread with who leads, at once and after each change. Returns when `stop` is requested
+  // (kCancelled), when the Client is destroyed (kClientClosed), or with a refusal that no further attempt can change.
+  // While no broker can be reached it tries again, with the pauses of ClientOptions::reconnect_initial; afterwards it
+  // tells what has changed. It asks a broker that cannot report changes every second instead. `on_change` may block;
+  // what it throws leaves Observe.
   Refusal Observe(const std::function<void(const std::optional<Leader>&)>& on_change, std::stop_token stop);
 
  private:
-  class Eyes;
   static Result<Leadership> Elected(Result<Guard> answer);
 
-  internal::Acquirer lock_;
-  std::shared_ptr<Eyes> eyes_;
+  std::shared_ptr<internal::Core> core_;
+  std::shared_ptr<const internal::Spec> spec_;
+  std::shared_ptr<internal::LeaderLookup> lookup_;
 };
 
 }  // namespace distlock

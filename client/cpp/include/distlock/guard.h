@@ -6,6 +6,9 @@
 //    kAtRisk after the deadline, even when no thread of this process ran in between.
 // 2. kLost and kReleased are final; a lost lock never comes back.
 // 3. Thread-safe, except for moving and destroying, which need the guard to themselves.
+// 4. Release(), ReleaseAsync() and the destructor stop the lock's stop tokens on their own thread; callbacks that are
+//    registered with the tokens run there. Any other end stops them on a thread of the library. ReleaseCallback and
+//    DowngradeCallback always run on a thread of the library (see client.h). None of these callbacks may throw.
 // A guard may outlive its Client; its lock does not.
 #pragma once
 
@@ -35,39 +38,41 @@ class Guard {
   Guard& operator=(Guard&& other) noexcept;
   ~Guard();
 
-  // Gives the lock back and waits for the answer: one round trip, at most until the stream is known to be dead.
+  // Gives the lock back and waits for the answer: one round trip, or until the stream is known to be dead. Called from
+  // a callback of the library it does not wait and returns kUnknown.
   ReleaseOutcome Release();
 
-  // Gives the lock back; `callback` (may be empty) gets the outcome on a thread of the library and must not block.
-  // Called at once, on this thread, when the lock had already ended.
+  // Gives the lock back without waiting. `callback` (may be empty) is called exactly once with the outcome, on a thread
+  // of the library, perhaps before this returns. It must neither block nor throw.
   void ReleaseAsync(ReleaseCallback callback);
 
-  // Of a write lock (RwLock::WriteLock, Mutex::Lock): makes it a read lock in one step. No writer comes between, readers
-  // that wait in front enter, and the token stays. There is no way back: two readers that each wait for the other to leave
-  // would wait for ever. Waits for the answer; nothing: it is done. Refused with kNotSupported for a guard of a Semaphore,
-  // with kNotHolder when the lock has ended. After kStoreUnavailable or kUnreachable it is not known whether others read
-  // by now: do not write any more, and call it again. Repeating it is harmless.
+  // Makes a write lock (RwLock::WriteLock, Mutex::Lock) a read lock in one step, and waits for the answer: nothing when
+  // it is done, else why not. No writer comes in between, readers at the front of the queue enter, and the token stays
+  // the same. A read lock cannot become a write lock again: two readers that tried it would wait for each other for
+  // ever. kNotSupported: the guard is a Semaphore's. kNotHolder: the lock has ended. After kStoreUnavailable or
+  // kUnreachable other readers may or may not have entered: stop writing, and call it again. Repeating it is harmless.
   std::optional<Refusal> Downgrade();
 
-  // The same without blocking. `callback` is called exactly once, on a thread of the library, and must not block; at once,
-  // on this thread, when the lock had already ended.
+  // The same without blocking. `callback` is called exactly once, on a thread of the library, perhaps before this
+  // returns. It must neither block nor throw.
   void DowngradeAsync(DowngradeCallback callback);
 
   // Read without a round trip; runs no callback.
   LockState state() const;
 
-  // Stopped when the lock ends in any way: released, lost, client destroyed.
+  // Stops when the lock ends in any way: released, lost, client destroyed. In a child of fork it is stopped already;
+  // but a token that was taken before the fork never stops in the child.
   std::stop_token stop_token() const;
 
   EndCause end_cause() const;       // kNotEnded while held
-  std::string end_message() const;  // the broker's or the library's words about it, for people
+  std::string end_message() const;  // how it ended, in words of the broker or of the library, for people
 
   uint64_t token() const;                // the fencing token: hand it to the resource you protect
-  uint32_t hold_count() const;           // 1; of a reentrant lock how many of our guards had it with this one
+  uint32_t hold_count() const;           // 1; for a reentrant lock the number of our guards of it, this one included
   const std::string& lease_id() const;   // secret: whoever knows it can release the lock
   const std::string& holder_id() const;  // public
   int64_t valid_until() const;           // CLOCK_BOOTTIME nanoseconds; grows while the broker is heard
-  Duration waited() const;
+  Duration waited() const;               // from the acquire's arrival at the broker until the grant
 
  private:
   friend class internal::Core;

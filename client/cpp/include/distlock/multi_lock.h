@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "distlock/acquirer.h"
 #include "distlock/guard.h"
+#include "distlock/pending_lock.h"
 #include "distlock/types.h"
 
 namespace distlock {
@@ -25,15 +25,15 @@ class Client;
 class LockSet {
  public:
   LockSet() = default;
-  // All of them alone, as Mutex::Lock does.
+  // Takes each of them as Mutex::Lock does.
   explicit LockSet(const std::vector<std::string>& keys, const LockOptions& options = {});
 
-  // Each adds one. LockOptions::max_wait is not looked at: there is one for all; and `reentrant` is refused.
+  // Each adds one lock. LockOptions::max_wait is ignored, see MaxWait; `reentrant` is refused.
   LockSet& Exclusive(std::string key, LockOptions options = {});
   LockSet& Shared(std::string key, LockOptions options = {});
   LockSet& Permits(std::string key, uint32_t limit, uint32_t permits = 1, LockOptions options = {});
 
-  // Of MultiLock::Lock: unset waits until granted, 0 is one try.
+  // How long MultiLock::Lock waits for all of them together: unset waits until granted, 0 tries once.
   LockSet& MaxWait(std::optional<Duration> max_wait);
 
   size_t size() const { return locks_.size(); }
@@ -45,8 +45,8 @@ class LockSet {
   std::optional<Duration> max_wait_;
 };
 
-// The locks of a LockSet, in its order; each a lock like any other, that may be lost without the others. Move-only; its
-// destructor gives back all of them without waiting for the answer. Thread-safe, except for moving and destroying.
+// The locks of a LockSet, in its order. Each is a lock like any other and may be lost without the others. Move-only;
+// its destructor gives all of them back without waiting for the answer. Thread-safe, except for moving and destroying.
 class MultiGuard {
  public:
   MultiGuard();  // holds nothing: state() is kReleased
@@ -54,25 +54,25 @@ class MultiGuard {
   MultiGuard& operator=(MultiGuard&&) noexcept;
   ~MultiGuard();
 
-  // Gives back all and waits for the answers. kAlreadyGone when one of them had ended before, else kUnknown when one of
+  // Gives all back and waits for the answers. kAlreadyGone when one of them had ended before, else kUnknown when one of
   // them was not answered.
   ReleaseOutcome Release();
 
-  // The worst: kLost when one is lost, else kReleased when one is released, else kAtRisk when one is. Each by its own
-  // deadline, at the moment of the call, as with Guard::state().
+  // The worst of all: kLost when one is lost, else kReleased when one is released, else kAtRisk when one is. Each is
+  // compared with its own deadline at the moment of the call, as by Guard::state().
   LockState state() const;
 
-  // Stopped when any of them ends in any way.
+  // Stops when any of them ends in any way. See Guard::stop_token.
   std::stop_token stop_token() const;
 
-  EndCause end_cause() const;       // of the first, in the set's order, that was lost; else that ended
-  std::string end_message() const;  // of the same
+  EndCause end_cause() const;       // of the first in the set's order that was lost, else of one that ended
+  std::string end_message() const;  // of the same lock
 
   size_t size() const;
   uint64_t token(size_t i) const { return part(i).token(); }  // REQUIRES: i < size()
   const Guard& part(size_t i) const;                          // REQUIRES: i < size()
-  Guard& part(size_t i);                                      // to give back one of them before the others
-  int64_t valid_until() const;                                // of the one that ends first
+  Guard& part(size_t i);                                      // to give one of them back before the others
+  int64_t valid_until() const;                                // the earliest of all
   Duration waited() const;                                    // for all together
 
  private:
@@ -86,23 +86,25 @@ class MultiGuard {
 using MultiLockCallback = std::function<void(Result<MultiGuard>)>;
 
 // A MultiLock is only a set bound to a client; copies are cheap and equal. Thread-safe. It may outlive its Client;
-// acquires then answer kClientClosed.
+// acquires are then refused with kClientClosed.
 class MultiLock {
  public:
   MultiLock(Client& client, LockSet locks);
 
-  // Waits until all are granted, or for the set's max_wait. Those that are free are held while the others are waited
-  // for. `cancel` withdraws the wait: the answer is then kCancelled, and nothing is held.
+  // Waits until all are granted, or for the set's max_wait. While it waits for some locks, it already holds the others.
+  // `cancel` withdraws the wait: the answer is then kCancelled, and nothing is held.
   Result<MultiGuard> Lock(std::stop_token cancel = {});
 
-  // One try: refused when one of them is held; never queues.
+  // Tries once and never queues: refused when one of them is held.
   Result<MultiGuard> TryLock();
 
-  // Waits at most this long, for all together; for a broker that falls silent half a second longer.
+  // Waits at most this long for all together. When the broker falls silent, it waits half a second longer for an answer
+  // that may be on its way.
   Result<MultiGuard> TryLockFor(Duration max_wait, std::stop_token cancel = {});
 
-  // The same three without blocking. `callback` is called exactly once, on a thread of the library, and must not block;
-  // it may start further acquires and releases, which then leave together. It may be called before this returns.
+  // The same three without blocking. `callback` is called exactly once, on a thread of the library (see client.h),
+  // perhaps before this returns. It must neither block nor throw. It may start acquires and releases, which then leave
+  // together.
   PendingLock LockAsync(MultiLockCallback callback);
   PendingLock TryLockAsync(MultiLockCallback callback);
   PendingLock TryLockForAsync(Duration max_wait, MultiLockCallback callback);
@@ -110,6 +112,8 @@ class MultiLock {
  private:
   Result<MultiGuard> Wait(std::optional<Duration> max_wait, const std::stop_token& cancel) const;
   PendingLock Start(std::optional<Duration> max_wait, MultiLockCallback callback) const;
+  // The callbacks of the single locks, which call `callback` once for all of them.
+  static std::vector<LockCallback> Gather(size_t size, MultiLockCallback callback);
 
   std::shared_ptr<internal::Core> core_;
   LockSet locks_;

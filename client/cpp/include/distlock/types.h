@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The words of the client library: what can be asked for, what may come back instead of a lock, how a lock ends.
-// Plain values, free of gRPC and protobuf; any thread may use its own copy. Names and numbers of RefusalReason below
-// 100 are those of the wire (proto/distlock/v1/lock.proto); those from 100 on are made by this library.
+// The values that the client library takes and returns: what can be asked for, why no lock was given, how a lock ended.
+// They are free of gRPC and protobuf; any thread may use its own copy. Names and numbers of RefusalReason below 100 are
+// those of the wire (proto/distlock/v1/lock.proto); those from 100 on are made by this library.
 #pragma once
 
 #include <chrono>
@@ -21,9 +21,12 @@ namespace distlock {
 
 using Duration = std::chrono::nanoseconds;
 
-// What the broker does with a lease whose stream broke. See design: SAFE waits until this client cannot believe any
-// more.
-enum class OnDisconnect { kSafe = 1, kRelease = 2, kExpire = 3 };
+// What the broker does with a lock whose stream broke.
+enum class OnDisconnect {
+  kSafe = 1,     // frees it when this client cannot believe in it any more: after at most the validity (3 s)
+  kRelease = 2,  // frees it at once, although this client may not have noticed yet
+  kExpire = 3,   // leaves it to its ttl
+};
 
 // Why no lock was given.
 enum class RefusalReason {
@@ -45,20 +48,20 @@ enum class RefusalReason {
   kPermissionDenied = 15,
   kCancelled = 16,
   kUnreachable = 100,    // no broker answered in time; see ClientOptions::unreachable_timeout
-  kClientClosed = 101,   // the Client was destroyed first
-  kWouldDeadlock = 102,  // a blocking call was made from one of this library's own callbacks
+  kClientClosed = 101,   // the Client was destroyed first, or belongs to the process that forked this one
+  kWouldDeadlock = 102,  // a blocking call was made in a callback of this library
 };
 
 // The wire name, e.g. "LOCK_HELD".
 std::string_view Name(RefusalReason reason);
 
-// How a lock is taken: by a Mutex or a writer, by a reader, or by a Semaphore.
+// How a lock is held: alone (Mutex, writer), beside other readers, or as permits of a Semaphore.
 enum class LockMode { kExclusive = 1, kShared = 2, kPermit = 3 };
 
 // The wire name, e.g. "SHARED".
 std::string_view Name(LockMode mode);
 
-// Who has a lock. Never contains a secret.
+// A holder of a lock, as everybody may see it.
 struct Holder {
   std::string holder_id;
   std::string owner;
@@ -70,7 +73,7 @@ struct Holder {
   Duration time_left{0};
   Duration ttl{0};
   std::string broker_id;
-  bool blocked = false;  // nobody holds it: a lock_delay is running
+  bool blocked = false;  // nobody holds the lock, but a lock_delay keeps it taken
 };
 
 struct FieldProblem {
@@ -80,7 +83,7 @@ struct FieldProblem {
 
 struct Refusal {
   RefusalReason reason = RefusalReason::kUnspecified;
-  std::string message;  // names the value that was wrong and what to do next
+  std::string message;  // for people: what was wrong and what to do next
   std::optional<Duration> retry_after;
   Duration waited{0};
   std::vector<Holder> holders;  // as far as known, at most 16
@@ -88,57 +91,57 @@ struct Refusal {
   std::vector<FieldProblem> field_problems;
 };
 
-// The place in the queue, told once when it is taken.
+// The place in the queue at the moment of joining it.
 struct QueuedInfo {
   uint32_t position = 0;  // how many wait in front
   std::vector<Holder> holders;
 };
 
-// Who goes next when several wait; it counts for the request that names it.
+// Who goes next when several wait. Applies to the request that names it.
 enum class QueuePolicy {
-  kDefault = 0,           // the namespace's, which is kFair
+  kDefault = 0,           // kFair
   kFair = 1,              // order of arrival; neighbouring readers share
   kWriterPreferring = 2,  // waiting writers first
-  kReaderPreferring = 3,  // readers enter whenever no writer holds
-  kAdaptive = 4,          // newcomers may take a free lock until somebody has waited for 100 ms
+  kReaderPreferring = 3,  // readers enter whenever no writer holds the lock
+  kAdaptive = 4,          // newcomers may take a free lock until some waiter has waited for 100 ms
 };
 
 struct LockOptions {
   std::string lock_namespace;        // "" = "default"
-  std::optional<Duration> ttl;       // unset: 15 s. What a crash of the broker costs
-  std::optional<Duration> max_wait;  // of the plain waits, as Lock(): unset waits until granted, 0 is one try
-  Duration max_hold{0};              // 0: none; else the lock ends this long after its grant
-  Duration lock_delay{0};            // after an abnormal end what it held stays taken for this long
+  std::optional<Duration> ttl;       // how long the store keeps the lock when the broker crashes; unset: 15 s
+  std::optional<Duration> max_wait;  // for Lock() and its like: unset waits until granted, 0 tries once
+  Duration max_hold{0};              // the lock ends this long after its grant; 0: never
+  Duration lock_delay{0};            // after an abnormal end the lock stays taken for this long
   OnDisconnect on_disconnect = OnDisconnect::kSafe;
   QueuePolicy policy = QueuePolicy::kDefault;
   std::string owner;                            // label shown to others, up to 256 bytes
   std::map<std::string, std::string> metadata;  // shown to others, up to 1 KiB
-  // Whoever has it already, through the same client and under the same non-empty owner, gets it again at once: another
-  // Guard with the same token and a hold_count one greater. The lock is free when the last of these guards is released;
-  // ttl, max_hold, lock_delay and on_disconnect stay those of the first. Not for MultiLock.
+  // An acquire through the same client and with the same non-empty owner as a lock that is held gets it again at once:
+  // another Guard with the same token and a hold_count one greater. The lock is free when the last of these guards is
+  // released; ttl, max_hold, lock_delay and on_disconnect stay those of the first. Not for MultiLock.
   bool reentrant = false;
-  // Told when an acquire has to queue. Runs on a thread of the library: it must not block.
+  // Called when an acquire has to queue, on a thread of the library. It must neither block nor throw.
   std::function<void(const QueuedInfo&)> on_queued;
 };
 
-// Where a held lock stands. kLost and kReleased are final.
+// The state of a lock. kLost and kReleased are final.
 enum class LockState {
   kHeld,
-  kAtRisk,  // renewals or heartbeats fail, the deadline has not passed: finish quickly
+  kAtRisk,  // still held, but renewals or heartbeats fail: finish before the deadline
   kLost,
   kReleased,
 };
 
-// How a lock ended. The broker's own words first, then what the client saw for itself.
+// How a lock ended: up to kReleased in the broker's words, from kLapsed on as the client saw it.
 enum class EndCause {
   kNotEnded = 0,
   kExpired = 1,       // the broker could not renew it in time
-  kTaken = 2,         // the store no longer knows it, or knows another holder
+  kTaken = 2,         // the store does not know it any more, or knows another holder
   kForced = 3,        // an administrator released it
   kMaxHold = 4,       // LockOptions::max_hold passed
   kDrained = 5,       // the broker shut down
-  kReleased = 6,      // given back: by the guard, or by somebody who knows its lease_id
-  kLapsed = 7,        // nothing heard from the broker until the client's own deadline
+  kReleased = 6,      // given back, by the guard or by somebody who knows its lease_id
+  kLapsed = 7,        // the client's own deadline passed before the broker was heard again
   kDisconnected = 8,  // the stream to the broker ended
   kClientClosed = 9,  // the Client was destroyed
 };
@@ -147,15 +150,15 @@ std::string_view Name(EndCause cause);
 std::string_view Name(LockState state);
 
 enum class ReleaseOutcome {
-  kReleased,     // it was ours until now
-  kStillHeld,    // reentrant: other guards of ours still have it
+  kReleased,     // held until now, free from now on
+  kStillHeld,    // reentrant: other guards of ours still hold it
   kAlreadyGone,  // it had ended before; nothing was changed
-  kUnknown,      // no answer came. The broker frees it anyway, at the latest when its ttl ends
+  kUnknown,      // no answer came; the broker frees it all the same, at the latest when its ttl ends
 };
 
 std::string_view Name(ReleaseOutcome outcome);
 
-// A T, or the reason why not. Lock outcomes are data: nothing here throws.
+// A T, or the refusal that came instead.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -171,6 +174,10 @@ class [[nodiscard]] Result {
   T& operator*() & { return value(); }
   T&& operator*() && { return std::move(*this).value(); }
   T* operator->() { return &value(); }
+
+  const T& value() const& { return ok() ? *std::get_if<0>(&value_) : (std::abort(), *std::get_if<0>(&value_)); }
+  const T& operator*() const& { return value(); }
+  const T* operator->() const { return &value(); }
 
   // REQUIRES: !ok(); anything else ends the process.
   const Refusal& refusal() const {

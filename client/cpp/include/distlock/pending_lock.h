@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// PendingLock: an acquire that has not been answered yet. Thread-safe; copies are cheap and equal.
+#pragma once
+
+#include <memory>
+
+#include "distlock/types.h"
+
+namespace distlock {
+
+class MultiLock;
+
+namespace internal {
+class Acquirer;
+class Core;
+struct Lease;
+struct Spec;
+}  // namespace internal
+
+// Dropping the handle changes nothing: the acquire goes on.
+class PendingLock {
+ public:
+  PendingLock() = default;  // stands for nothing: Cancel() does nothing
+
+  // Withdraws the acquire. Its callback is still called exactly once: with kCancelled, or with the answer that came
+  // first. Never calls it itself.
+  void Cancel();
+
+ private:
+  friend class MultiLock;
+  friend class internal::Acquirer;
+  PendingLock(std::shared_ptr<internal::Core> core, std::shared_ptr<internal::Lease> lease);
+
+  std::shared_ptr<internal::Core> core_;
+  std::shared_ptr<internal::Lease> lease_;
+};
+
+}  // namespace distlock

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "channel.h"
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace distlock::internal {
+namespace {
+
+constexpr int kKeepaliveMs = 10'000;
+constexpr int kKeepaliveTimeoutMs = 5'000;
+constexpr int kMessageBytes = 4 << 20;
+
+int Millis(Duration duration) {
+  const int64_t count = std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
+  return static_cast<int>(std::clamp<int64_t>(count, 0, std::numeric_limits<int>::max()));
+}
+
+}  // namespace
+
+std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options) {
+  grpc::ChannelArguments args;
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  args.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, Millis(options.reconnect_initial));
+  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Millis(options.connect_timeout));
+  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, Millis(options.reconnect_max));
+  args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own
+  args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);             // re-issuing is the table's decision
+  args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);          // http_proxy is set for the web, not for the lock broker
+  args.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
+  args.SetMaxReceiveMessageSize(kMessageBytes);
+  args.SetMaxSendMessageSize(kMessageBytes);
+  return grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), args);
+}
+
+std::shared_ptr<Lookups::Connection> Lookups::Connect() {
+  absl::MutexLock lock(&mu_);
+  if (connection_ == nullptr && !closed_) {
+    connection_ = std::make_shared<Connection>();
+    connection_->stub = v1::LockService::NewStub(MakeChannel(options_));
+  }
+  return connection_;
+}
+
+void Lookups::Close() {
+  std::shared_ptr<Connection> last;
+  {
+    absl::MutexLock lock(&mu_);
+    closed_ = true;
+    last.swap(connection_);
+  }
+  closing_.request_stop();
+}
+
+}  // namespace distlock::internal

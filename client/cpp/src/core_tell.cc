@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Core: on which thread the program's callbacks run.
+#include <utility>
+
+#include "core.h"
+
+namespace distlock::internal {
+namespace {
+
+thread_local Core* telling = nullptr;  // whose callbacks this thread is running
+thread_local bool library_thread = false;
+
+}  // namespace
+
+bool Core::OnLibraryThread() { return library_thread; }
+
+void Core::RunApart(std::function<void()> callback) {
+  std::thread([callback = std::move(callback)]() noexcept {
+    library_thread = true;
+    callback();
+  }).detach();
+}
+
+void Core::Answer(Effects& fx, TellOn where) {
+  if (!Forked() && telling != this) Flush();  // before the program is told, which may take its time
+  if (where == TellOn::kLibraryThread && fx.HasCallbacks()) {
+    Effects later;
+    fx.MoveCallbacksTo(later);
+    Post(std::move(later));
+  }
+  RunCallbacks(fx);
+  if (!Forked() && telling != this) Flush();
+}
+
+void Core::Post(Effects fx) {
+  if (!Forked()) {
+    absl::MutexLock lock(&mu_);
+    if (!thread_ended_) {
+      fx.MoveCallbacksTo(posted_);
+      WakeThread();
+      return;
+    }
+  }
+  const auto left = std::make_shared<Effects>(std::move(fx));  // std::function copies what it holds
+  RunApart([self = shared_from_this(), left] { self->RunCallbacks(*left); });
+}
+
+void Core::Tell(Effects& fx) {
+  Core* const outer = std::exchange(telling, this);
+  const bool was_library_thread = std::exchange(library_thread, true);
+  RunCallbacks(fx);
+  library_thread = was_library_thread;
+  telling = outer;
+  if (telling != this) Flush();
+}
+
+void Core::RunCallbacks(Effects& fx) noexcept {
+  for (auto& [spec, info] : fx.queued) spec->on_queued(info);
+  for (auto& [lease, callback] : fx.granted) {
+    Guard guard(shared_from_this(), std::move(lease));
+    if (callback) callback(std::move(guard));
+  }
+  for (auto& [callback, refusal] : fx.refused) callback(Result<Guard>(std::move(refusal)));
+  for (std::stop_source& stop : fx.stopped) stop.request_stop();
+  for (auto& [callback, outcome] : fx.released) {
+    if (callback) callback(outcome);
+  }
+  for (auto& [callback, refusal] : fx.downgraded) {
+    if (callback) callback(std::move(refusal));
+  }
+  if (fx.draining && options_.on_draining) options_.on_draining(*fx.draining);
+  fx.Clear();
+}
+
+}  // namespace distlock::internal

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// On which thread a callback runs: never on the caller's, who may hold a mutex that the callback takes.
+#include <absl/synchronization/notification.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "distlock/client.h"
+#include "fake_broker.h"
+
+namespace distlock {
+namespace {
+
+using testing::FakeBroker;
+
+constexpr char kNobody[] = "unix:///tmp/distlock-nobody-listens-here.sock";
+
+// A callback that notes on which thread it runs.
+class Told {
+ public:
+  template <class T>
+  std::function<void(T)> Callback() {
+    return [this](T) {
+      thread_ = std::this_thread::get_id();
+      done_.Notify();
+    };
+  }
+
+  bool OnAnotherThread() {
+    done_.WaitForNotification();
+    return thread_ != std::this_thread::get_id();
+  }
+
+ private:
+  std::thread::id thread_;
+  absl::Notification done_;
+};
+
+class CallbacksTest : public ::testing::Test {
+ protected:
+  FakeBroker broker_;
+  std::optional<Client> client_{ClientOptions{.address = broker_.address()}};
+  Told told_;
+};
+
+TEST_F(CallbacksTest, OfAKeyThatCannotBeSent) {
+  client_->MakeMutex("\xff").LockAsync(told_.Callback<Result<Guard>>());
+  EXPECT_TRUE(told_.OnAnotherThread());
+}
+
+TEST_F(CallbacksTest, OfAClosedClient) {
+  Mutex mutex = client_->MakeMutex("a");
+  client_.reset();
+  mutex.LockAsync(told_.Callback<Result<Guard>>());
+  EXPECT_TRUE(told_.OnAnotherThread());
+}
+
+TEST_F(CallbacksTest, OfAClosedClientThatIsAskedAgainAndAgain) {
+  Mutex mutex = client_->MakeMutex("a");
+  client_.reset();
+  int left = 100;
+  absl::Notification done;
+  LockCallback again = [&](Result<Guard> result) {
+    EXPECT_EQ(result.refusal().reason, RefusalReason::kClientClosed);
+    if (--left > 0) {
+      mutex.LockAsync(again);
+    } else {
+      done.Notify();
+    }
+  };
+  mutex.LockAsync(again);
+  done.WaitForNotification();
+}
+
+TEST_F(CallbacksTest, OfAnAcquireThatIsCancelled) {
+  Client client({.address = kNobody});
+  client.MakeMutex("a").LockAsync(told_.Callback<Result<Guard>>()).Cancel();
+  EXPECT_TRUE(told_.OnAnotherThread());
+}
+
+TEST_F(CallbacksTest, OfALockThatHadEnded) {
+  Guard guard = client_->MakeMutex("a").Lock().value();
+  ASSERT_EQ(guard.Release(), ReleaseOutcome::kReleased);
+  guard.ReleaseAsync(told_.Callback<ReleaseOutcome>());
+  EXPECT_TRUE(told_.OnAnotherThread());
+  Told downgraded;
+  guard.DowngradeAsync(downgraded.Callback<std::optional<Refusal>>());
+  EXPECT_TRUE(downgraded.OnAnotherThread());
+}
+
+TEST_F(CallbacksTest, OfAnEmptyGuard) {
+  Guard guard;
+  guard.ReleaseAsync(told_.Callback<ReleaseOutcome>());
+  EXPECT_TRUE(told_.OnAnotherThread());
+  Told downgraded;
+  guard.DowngradeAsync(downgraded.Callback<std::optional<Refusal>>());
+  EXPECT_TRUE(downgraded.OnAnotherThread());
+}
+
+TEST_F(CallbacksTest, OfSeveralLocksThatCannotBeAskedFor) {
+  client_->MakeMultiLock({}).LockAsync(told_.Callback<Result<MultiGuard>>());
+  EXPECT_TRUE(told_.OnAnotherThread());
+  Told malformed;
+  client_->MakeMultiLock(LockSet({"a", "\xff"})).LockAsync(malformed.Callback<Result<MultiGuard>>());
+  EXPECT_TRUE(malformed.OnAnotherThread());
+  MultiLock both = client_->MakeMultiLock(LockSet({"a", "b"}));
+  client_.reset();
+  Told closed;
+  both.LockAsync(closed.Callback<Result<MultiGuard>>());
+  EXPECT_TRUE(closed.OnAnotherThread());
+}
+
+TEST_F(CallbacksTest, OfAnElectionOfAClosedClient) {
+  Election election = client_->MakeElection("boss");
+  client_.reset();
+  election.CampaignAsync(told_.Callback<Result<Leadership>>());
+  EXPECT_TRUE(told_.OnAnotherThread());
+  EXPECT_EQ(election.Look().refusal().reason, RefusalReason::kClientClosed);
+}
+
+TEST_F(CallbacksTest, OfAClientsDestructorHaveReturnedWhenItReturns) {
+  Guard guard = client_->MakeMutex("a").Lock().value();
+  broker_.Hold("b");
+  client_->MakeMutex("b").LockAsync(told_.Callback<Result<Guard>>());
+  std::thread::id stopped_on;
+  const std::stop_callback on_end(guard.stop_token(), [&] { stopped_on = std::this_thread::get_id(); });
+  client_.reset();
+  EXPECT_TRUE(told_.OnAnotherThread());
+  EXPECT_TRUE(stopped_on != std::thread::id() && stopped_on != std::this_thread::get_id());
+}
+
+// Whoever waits is answered on its own thread, also while another callback keeps the library's busy.
+TEST_F(CallbacksTest, OfOthersDoNotDelayACallThatWaitsForWhatIsKnown) {
+  Guard guard = client_->MakeMutex("a").Lock().value();
+  ASSERT_EQ(guard.Release(), ReleaseOutcome::kReleased);
+  absl::Notification entered;
+  absl::Notification leave;
+  client_->MakeMutex("\xff").LockAsync([&](Result<Guard>) {
+    entered.Notify();
+    leave.WaitForNotification();
+  });
+  entered.WaitForNotification();
+  EXPECT_EQ(client_->MakeMutex("\xff").Lock().refusal().reason, RefusalReason::kInvalidArgument);
+  EXPECT_EQ(client_->MakeMultiLock({}).Lock().refusal().reason, RefusalReason::kInvalidArgument);
+  EXPECT_EQ(guard.Release(), ReleaseOutcome::kAlreadyGone);
+  EXPECT_EQ(guard.Downgrade()->reason, RefusalReason::kNotHolder);
+  leave.Notify();
+}
+
+using CallbacksDeathTest = CallbacksTest;
+
+TEST_F(CallbacksDeathTest, ThatThrowEndTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(
+      {
+        client_->MakeMutex("a").LockAsync([](Result<Guard>) { throw std::runtime_error("the program's own"); });
+        broker_.WaitFor([](FakeBroker&) { return false; });
+      },
+      "the program's own");
+}
+
+}  // namespace
+}  // namespace distlock
