@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/broker.h"
 
-#include <algorithm>
-#include <type_traits>
+#include <optional>
+#include <variant>
 
-#include "core/check.h"
 #include "core/limits.h"
 #include "core/prefetch.h"
 
@@ -18,30 +17,30 @@ void Broker::Step(Instant now, Input&& input, std::vector<Effect>& effects) {
   core_.BeginStep(now, effects);
   ExpireDue();
   std::visit([this](auto& in) { Handle(in); }, input);
-  SendRenewals();
+  leases_.SendRenewals();
   releases_.SendDeferred();
   FinishDrainWhenEmpty();
   core_.EndStep();
 }
 
 void Broker::ExpireDue() {
-  while (Timed* due = timers_.PopDue(now_)) {
-    if (const Timed* next = timers_.Next()) PrefetchRange(next, sizeof(Lease));  // most are leases
+  while (Timed* due = core_.timers.PopDue(core_.now)) {
+    if (const Timed* next = core_.timers.Next()) PrefetchRange(next, sizeof(Lease));  // most are leases
     switch (due->kind) {
       case TimerKind::kWaiter:
-        OnWaiterTimer(static_cast<Waiter&>(*due));
+        waiters_.OnTimer(static_cast<Waiter&>(*due));
         break;
       case TimerKind::kLease:
-        OnLeaseTimer(static_cast<Lease&>(*due));
+        leases_.OnTimer(static_cast<Lease&>(*due));
         break;
       case TimerKind::kSession:
-        OnSessionTimer(static_cast<Session&>(*due));
+        OnTimer(static_cast<Session&>(*due));
         break;
       case TimerKind::kPendingRelease:
-        OnReleaseTimer(static_cast<PendingRelease&>(*due));
+        OnTimer(static_cast<PendingRelease&>(*due));
         break;
       case TimerKind::kQueue:
-        OnQueueTimer(static_cast<LocalQueue&>(*due));
+        queues_.OnTimer(static_cast<LocalQueue&>(*due));
         break;
       case TimerKind::kRenewCall:
         renew_calls_.OnTimer(static_cast<RenewCall&>(*due));
@@ -50,10 +49,10 @@ void Broker::ExpireDue() {
         watches_.OnTimer(static_cast<Watch&>(*due));
         break;
       case TimerKind::kDrain:
-        DrainNow();
+        EndDrain();
         break;
       case TimerKind::kBundle:
-        OnBundleTimer(static_cast<Bundle&>(*due));
+        bundles_.OnTimer(static_cast<Bundle&>(*due));
         break;
       case TimerKind::kDowngrade:
         downgrades_.OnTimer(static_cast<DowngradeCall&>(*due));
@@ -67,103 +66,109 @@ void Broker::ExpireDue() {
   }
 }
 
+void Broker::Handle(const Cancel& in) {
+  Session* const session = sessions_.Find(in.session);
+  if (session == nullptr) return;
+  if (const auto lease = session->leases.find(in.acquire); lease != session->leases.end()) {
+    core_.Tell({in.session, in.acquire}, Refused{.reason = RefusalReason::kCancelled, .cause = {}, .holders = {}});
+    if (leases_.LeaveOne(*lease->second, in.acquire)) return;
+    return leases_.Release(*lease->second, Listener{}, Duration::zero());
+  }
+  if (const auto bundle = session->bundles.find(in.acquire); bundle != session->bundles.end()) {
+    return bundles_.Refuse(*bundle->second, Refused{.reason = RefusalReason::kCancelled, .cause = {}, .holders = {}});
+  }
+  const auto waiter = session->waiters.find(in.acquire);
+  if (waiter != session->waiters.end()) waiters_.Cancel(*waiter->second, in.acquire);
+}
+
 void Broker::Handle(const StoreUp& in) {
-  store_up_ = true;
+  core_.store_up = true;
   core_.HearFromStore();
   // Only a coarse reading: it has no sending time of ours. The first reply narrows it.
-  if (!clock_.known() && in.time.us > 0) clock_.Learn(now_ - kAttemptMax, now_, in.time);
-
-  for (auto& [serial, lease] : at_risk_) {
-    RenewSoon(*lease);
-  }
-  std::vector<Waiter*> waiting;
-  for (auto& [serial, waiter] : unplaced_) {
-    if (waiter->op == 0) waiting.push_back(waiter);
-  }
-  for (Waiter* waiter : waiting) Ask(*waiter);
+  if (!core_.clock.known() && in.time.us > 0) core_.clock.Learn(core_.now - kAttemptMax, core_.now, in.time);
+  leases_.RenewAtRisk();
+  waiters_.OnStoreUp();
   releases_.OnStoreUp();
-  for (auto& [name, queue] : queues_) Tend(*queue);
+  queues_.TendAll();
   watches_.LookAtAll();
   renew_calls_.OnStoreUp();
   downgrades_.OnStoreUp();
 }
 
 void Broker::Handle(const StoreDown& in) {
-  if (store_up_) down_since_ = now_;
-  store_up_ = false;
-  store_trouble_ = in.cause;
+  if (core_.store_up) core_.down_since = core_.now;
+  core_.store_up = false;
+  core_.store_trouble = in.cause;
 }
 
 void Broker::Handle(const ChannelUp&) {
-  for (auto& [name, queue] : queues_) Tend(*queue);
+  queues_.TendAll();
   watches_.LookAtAll();
 }
 
 void Broker::Handle(StoreReply& in) {
-  const std::optional<Op> answered = core_.TakeOp(in.op);
-  if (!answered) return;
-  const Op& op = *answered;
-  const bool heard = !std::holds_alternative<StoreUnknown>(in.outcome) &&
-                     !(std::holds_alternative<StoreFailed>(in.outcome) &&
-                       std::get<StoreFailed>(in.outcome).kind == FailureKind::kNotSent);
-  if (heard) core_.HearFromStore();
-  if (in.time.us > 0) {
-    if (const auto jump = clock_.Learn(op.sent, now_, in.time)) {
-      Note({.kind = FactKind::kClockStep, .value = *jump, .name = {}, .detail = {}});
-      // A forward jump has shortened every key's life: start all of them anew.
-      for (auto& [id, session] : sessions_) {
-        for (auto& [request, lease] : session->leases) {
-          RenewSoon(*lease);
-        }
-      }
-      for (auto& [serial, bundle] : bundles_) {
-        for (const Bundle::Part& part : bundle->parts) {
-          if (part.taken) RenewSoon(*leases_.at(part.spec.owner));
-        }
-      }
-    }
+  const std::optional<Op> op = core_.TakeOp(in.op);
+  if (!op) return;
+  const auto* failed = std::get_if<StoreFailed>(&in.outcome);
+  const bool not_sent = failed != nullptr && failed->kind == FailureKind::kNotSent;
+  if (!not_sent && !std::holds_alternative<StoreUnknown>(in.outcome)) core_.HearFromStore();
+  if (in.time.us > 0) LearnTime(*op, in);
+  RouteReply(*op, in);
+}
+
+void Broker::LearnTime(const Op& op, const StoreReply& reply) {
+  const auto jump = core_.clock.Learn(op.sent, core_.now, reply.time);
+  if (!jump) return;
+  core_.Note({.kind = FactKind::kClockStep, .value = *jump, .name = {}, .detail = {}});
+  // A forward jump has shortened every key's life: start all of them anew.
+  for (const auto& [id, session] : sessions_.all()) {
+    for (auto& [request, lease] : session->leases) leases_.RenewSoon(*lease);
   }
+  bundles_.RenewKept();
+}
+
+void Broker::RouteReply(const Op& op, StoreReply& reply) {
   switch (op.verb) {
     case Op::Verb::kAcquire:
-      OnAcquireReply(op, in.op, in);
-      break;
+      return waiters_.OnReply(op, reply.op, reply);
     case Op::Verb::kAcquireAll:
-      OnAcquireAllReply(op, in.op, in);
-      break;
+      return bundles_.OnReply(op, reply.op, reply);
     case Op::Verb::kRenew:
-      OnRenewReply(op, in.op, in);
-      break;
+      return leases_.OnRenewReply(op, reply.op, reply);
     case Op::Verb::kRenewCall:
-      renew_calls_.OnReply(op, in.op, in);
-      break;
+      return renew_calls_.OnReply(op, reply.op, reply);
     case Op::Verb::kRelease:
-      OnReleaseReply(op, in);
-      break;
+      if (const auto* done = std::get_if<GiveBackDone>(&reply.outcome)) grants_.HandOffAll(op, done->next, done->look);
+      if (releases_.OnReply(op, reply.op, reply)) waiters_.OnReleased(op.owner);
+      return;
     case Op::Verb::kTend:
-      OnTendReply(op, in.op, in);
-      break;
+      return queues_.OnReply(op, reply.op, reply);
     case Op::Verb::kWatch:
-      watches_.OnReply(op, in.op, in);
-      break;
+      return watches_.OnReply(op, reply.op, reply);
     case Op::Verb::kDowngrade:
-      OnDowngradeReply(op, in);
-      break;
+      if (const auto* done = std::get_if<ConvertDone>(&reply.outcome)) grants_.HandOffAll(op, done->next, done->look);
+      return downgrades_.OnReply(op, reply.op, reply);
     case Op::Verb::kForce:
-      OnForceReply(op, in);
-      break;
+      if (const auto* done = std::get_if<ForceDone>(&reply.outcome)) grants_.HandOffAll(op, done->next, done->look);
+      return force_calls_.OnReply(op, reply.op, reply);
   }
 }
 
+void Broker::OnTimer(PendingRelease& release) {
+  const OwnerId owner = release.owner;
+  if (releases_.OnTimer(release)) waiters_.OnReleased(owner);
+}
+
 BrokerStats Broker::Stats() const {
-  return BrokerStats{.sessions = sessions_.size(),
+  return BrokerStats{.sessions = sessions_.all().size(),
                      .leases = leases_.size(),
                      .waiters = waiters_.size(),
                      .pending_releases = releases_.size(),
                      .queues = queues_.size(),
                      .watches = watches_.size(),
                      .ops = core_.ops_in_flight(),
-                     .timers = timers_.size(),
-                     .draining = draining_};
+                     .timers = core_.timers.size(),
+                     .draining = core_.draining};
 }
 
 }  // namespace distlock::core

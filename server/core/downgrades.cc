@@ -1,13 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/downgrades.h"
 
+#include <string>
 #include <utility>
 
 #include "core/limits.h"
 
 namespace distlock::core {
 
-void Downgrades::Begin(Convert& in) {
+// What is on its way back to the store is its caller's no more.
+bool Downgrades::IsBeingReleased(const OwnerId& owner, uint64_t token) const {
+  if (const Lease* const lease = leases_.Find(owner); lease != nullptr && lease->ending) {
+    return token == 0 || token == lease->token;
+  }
+  return releases_.IsReleasing(owner, token);
+}
+
+void Downgrades::Handle(Convert& in) {
+  if (in.acquire != 0) {
+    const Session* const session = sessions_.Find(in.session);
+    if (session == nullptr) return;
+    const auto lease = session->leases.find(in.acquire);
+    if (lease == session->leases.end()) {
+      return Refuse(in, RefusalReason::kNotHolder, "this session holds nothing under that id");
+    }
+    in.name = lease->second->name;
+    in.owner = lease->second->owner;
+    in.token = lease->second->token;
+  }
+  if (IsBeingReleased(in.owner, in.token)) {
+    return Refuse(in, RefusalReason::kNotHolder, "it is being given back");
+  }
+  if (const Lease* const lease = leases_.Find(in.owner); lease != nullptr && lease->reentry != nullptr) {
+    Reentry& reentry = *lease->reentry;
+    if (!reentry.others.empty()) {
+      return Refuse(in, RefusalReason::kNotSupported,
+                    "it was taken " + std::to_string(reentry.others.size() + 1) +
+                        " times, and all who have it count on its mode; release it but once");
+    }
+    // From now on, whenever the store does it. Permits it refuses, and they are held as before.
+    if (reentry.want.mode == Mode::kExclusive) reentry.want.mode = Mode::kShared;
+  }
   DowngradeCall* const call = calls_.Begin(std::move(in), core_.config.store_timeout);
   if (call != nullptr) Send(*call);
 }

@@ -9,7 +9,10 @@
 #include <string>
 
 #include "core/core_context.h"
+#include "core/leases.h"
+#include "core/pending_releases.h"
 #include "core/retrying_calls.h"
+#include "core/sessions.h"
 
 namespace distlock::core {
 
@@ -20,12 +23,10 @@ struct DowngradeCall : RetryingCall {
 
 class Downgrades {
  public:
-  explicit Downgrades(CoreContext& core) : core_(core), calls_(core) {}
+  Downgrades(CoreContext& core, const Sessions& sessions, const Leases& leases, const PendingReleases& releases)
+      : core_(core), sessions_(sessions), leases_(leases), releases_(releases), calls_(core) {}
 
-  // `in` names a lease by name, owner and token.
-  void Begin(Convert& in);
-  // Answers a request that is not begun.
-  void Refuse(const Convert& in, RefusalReason reason, std::string cause);
+  void Handle(Convert& in);
   void OnStoreUp();
   void OnTimer(DowngradeCall& call);
   void OnReply(const Op& op, OpId id, StoreReply& reply);
@@ -35,9 +36,14 @@ class Downgrades {
   bool empty() const { return calls_.empty(); }
 
  private:
+  bool IsBeingReleased(const OwnerId& owner, uint64_t token) const;
+  void Refuse(const Convert& in, RefusalReason reason, std::string cause);
   void Send(DowngradeCall& call);
 
   CoreContext& core_;
+  const Sessions& sessions_;
+  const Leases& leases_;
+  const PendingReleases& releases_;
   RetryingCalls<DowngradeCall> calls_;
 };
 

@@ -4,7 +4,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/bundles.h"
+#include "core/leases.h"
 #include "core/limits.h"
+#include "core/past_grants.h"
+#include "core/pending_releases.h"
+#include "core/waiters.h"
 
 namespace distlock::core {
 namespace {
@@ -17,17 +22,19 @@ constexpr int kSlowestLook = 5;
 
 // Freed now, it could still be granted here by an answer that is on its way, or while its client believes.
 bool ForceCalls::MustWait(const OwnerId& owner) const {
-  return targets_.IsWaiting(owner) || releases_.Contains(owner) || past_grants_.IsPromised(owner);
+  return to_.waiters.Contains(owner) || to_.releases.Contains(owner) || to_.bundles.HasOwner(owner) ||
+         to_.past_grants.IsPromised(owner);
 }
 
 void ForceCalls::Handle(const ForceNotice& in) {
-  if (const auto token = targets_.TokenOf(in.owner)) {
-    if (*token == in.token) targets_.ForceLease(in.owner, in.reason);
+  if (Lease* const lease = to_.leases.Find(in.owner); lease != nullptr) {
+    if (lease->token == in.token) to_.leases.Force(*lease, in.reason);
     return;
   }
   if (MustWait(in.owner)) return;  // the broker that asked will ask again
-  past_grants_.Forget(in.owner);
-  releases_.Pursue(releases_.Start(in.name, in.owner, /*waiting=*/false, Duration::zero(), kAttemptMax, in.token));
+  to_.past_grants.Forget(in.owner);
+  to_.releases.Pursue(
+      to_.releases.Start(in.name, in.owner, /*waiting=*/false, Duration::zero(), kAttemptMax, in.token));
 }
 
 void ForceCalls::Handle(ForceRelease& in) {
@@ -39,10 +46,11 @@ void ForceCalls::Handle(ForceRelease& in) {
 void ForceCalls::Pursue(ForceCall& call) {
   call.op = 0;
   const ForceRelease& force = call.request;
-  if (targets_.TokenOf(force.owner) == force.token) {
+  if (Lease* const lease = to_.leases.Find(force.owner); lease != nullptr && lease->token == force.token) {
     call.acted = true;
-    targets_.ForceLease(force.owner, force.reason);
-    const Instant free_at = targets_.FreeAt(force.owner).value_or(core_.now);
+    to_.leases.Force(*lease, force.reason);
+    const Lease* const ending = to_.leases.Find(force.owner);
+    const Instant free_at = ending == nullptr ? core_.now : ending->free_at;
     return calls_.RetryAt(call, std::max(core_.now, free_at) + core_.BackOff(1));
   }
   ++call.attempts;
@@ -66,7 +74,7 @@ void ForceCalls::OnTimer(ForceCall& call) {
   }
   const std::string why = !core_.store_up         ? core_.store_trouble
                           : !call.trouble.empty() ? call.trouble
-                          : targets_.TokenOf(call.request.owner)
+                          : to_.leases.Contains(call.request.owner)
                               ? "its client may still believe in it"
                               : "its broker has been told and has not given it back yet";
   calls_.Answer(

@@ -4,6 +4,7 @@
 // records without behaviour; class Broker keeps their invariants. Each has one deadline, kept in Timers.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,7 +19,7 @@
 namespace distlock::core {
 
 // Who waits for the answer to an acquire, and until when.
-struct Asker {
+struct Caller {
   Listener listener;
   Instant arrived{};
   Instant deadline = kNever;  // max_wait, or the patience of one try
@@ -30,14 +31,14 @@ struct Bundle;
 // An acquire that is not answered yet.
 struct Waiter : Timed {
   Waiter() : Timed(TimerKind::kWaiter) {}
-  Acquire spec;  // of the first asker
-  std::vector<Asker>
-      askers;  // several: who asked for the same again meanwhile, in order of arrival. See Broker::AskersOf
+  Acquire spec;  // of the first caller
+  std::vector<Caller>
+      callers;  // several: who asked for the same again meanwhile, in order of arrival. See Broker::CallersOf
   Instant retry_at = kNever;  // ask (again); with `op` in flight: give up on that answer
   StoreTime placed;           // when the store last said that it waits; an earlier grant is not news
   Instant placed_sent{};      // before that answer's command was sent: a later grant is no older than this
   StoreTime hint;             // a notice of then came while the place was not certain
-  Instant straggler_until{};  // an attempt of unknown fate may still take effect until then
+  Instant may_run_until{};    // an attempt of unknown fate may still take effect until then
   OpId op = 0;                // the acquire in flight
   Bundle* bundle = nullptr;   // that it is a part of; the callers of that ask
   Instant began{};            // a part: its turn came then, maybe long after its callers
@@ -72,7 +73,7 @@ struct Lease : Timed {
   Instant next_renew{};
   Instant free_at = kNever;
   Instant promised_until{};  // Hold streams; sessions promise for all their leases at once
-  Instant straggler_until{};
+  Instant may_run_until{};
   OpId renew_op = 0;                 // the renewal in flight
   uint64_t due_place = 0;            // in Broker::due_, if renew_due
   std::unique_ptr<Reentry> reentry;  // null: not reentrant
@@ -83,6 +84,9 @@ struct Lease : Timed {
   bool renew_due = false;  // is in Broker::due_
   bool end_noted = false;
 };
+
+// Until when its client may believe in a lease that is promised for as long as possible.
+inline Instant BelieveUntil(const Lease& lease) { return std::min(lease.deadline, lease.hold_until); }
 
 struct Session : Timed {
   Session() : Timed(TimerKind::kSession) {}
@@ -108,25 +112,12 @@ struct Bundle : Timed {
     StoreTime since;
     bool taken = false;  // a lease of that owner is kept for it
   };
-  std::vector<Part> parts;     // by name
-  std::vector<Asker> callers;  // never empty; several: repeats of a detached request. Of a session: the one, request 0
-  size_t next = 0;             // the part that is waited for
-  OpId op = 0;                 // all at once
-  Instant straggler_until{};   // that may still take effect until then
+  std::vector<Part> parts;      // by name
+  std::vector<Caller> callers;  // never empty; several: repeats of a detached request. Of a session: the one, request 0
+  size_t next = 0;              // the part that is waited for
+  OpId op = 0;                  // all at once
+  Instant may_run_until{};      // that may still take effect until then
   bool detached = false;
-};
-
-// The waiters of one lock in this broker; tended so that the store knows this broker lives.
-struct LocalQueue : Timed {
-  LocalQueue() : Timed(TimerKind::kQueue) {}
-  LockName name;
-  absl::btree_map<uint64_t, Waiter*> waiters;  // by place: the preferred first, else in order of arrival here
-  std::vector<HolderView> holders;             // as last seen, for those who time out
-  bool only_exclusive = true;                  // nobody who has waited here wants it in another mode
-  uint64_t asked_from = 0;                     // the place whose waiter the next tend asks for, after the first
-  StoreTime seen;                              // when the store last said that all of them wait, but for the holder
-  Instant seen_sent{};                         // before that answer's command was sent
-  OpId op = 0;
 };
 
 }  // namespace distlock::core

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Bundles: from the grant of a part to the grant of all.
+#include <algorithm>
+#include <utility>
+
+#include "core/bundles.h"
+#include "core/leases.h"
+#include "core/limits.h"
+#include "core/waiters.h"
+
+namespace distlock::core {
+
+// A lease that is renewed here, and belongs to nobody until all are there. False: its owner has one already.
+bool Bundles::KeepPart(Bundle& bundle, size_t part, uint64_t token, StoreTime since, Instant deadline) {
+  Bundle::Part& kept = bundle.parts[part];
+  if (to_.leases.Contains(kept.spec.owner)) return false;
+  kept.token = token;
+  kept.since = since;
+  kept.taken = true;
+  auto owned = std::make_unique<Lease>();
+  Lease& lease = *owned;
+  lease.name = kept.spec.name;
+  lease.owner = kept.spec.owner;
+  lease.token = token;
+  lease.ttl = kept.spec.ttl;
+  lease.lock_delay = kept.spec.lock_delay;
+  lease.granted = core_.now;
+  lease.deadline = deadline;
+  lease.on_disconnect = kept.spec.on_disconnect;
+  lease.may_run_until = bundle.may_run_until;
+  lease.bundle = &bundle;
+  to_.leases.Keep(std::move(owned), deadline - lease.ttl + core_.Margin(lease.ttl));
+  to_.leases.Arm(lease);
+  return true;
+}
+
+void Bundles::GrantPart(Waiter& waiter, const Granted& granted, Instant deadline) {
+  Bundle& bundle = *waiter.bundle;
+  const Instant may_run_until = to_.waiters.LatestRun(waiter);
+  waiter.bundle = nullptr;
+  to_.waiters.Forget(waiter);
+  if (!KeepPart(bundle, bundle.next, granted.token, granted.since, deadline)) return RefuseIdInUse(bundle);
+  Lease& lease = *to_.leases.Find(bundle.parts[bundle.next].spec.owner);
+  lease.may_run_until = std::max(lease.may_run_until, may_run_until);
+  if (++bundle.next < bundle.parts.size()) return AskForNext(bundle);
+  bundle.next = 0;
+  GrantAll(bundle);
+}
+
+// How long all parts have been granted. For a stream, that begins now. A detached request may be the repeat of one that was
+// granted through another broker: its max_hold counts from when the store granted the last part, and each part's lease id
+// says so.
+Duration Bundles::HeldFor(Bundle& bundle) const {
+  if (!bundle.detached || !core_.clock.known()) return Duration::zero();
+  StoreTime since;
+  for (const Bundle::Part& part : bundle.parts) since = std::max(since, part.since);
+  for (Bundle::Part& part : bundle.parts) part.since = since;
+  return std::chrono::microseconds(std::max<int64_t>(core_.clock.Latest(core_.now).us - since.us, 0));
+}
+
+// The request was granted before, and its max_hold has ended that grant: releases what is left of it in the store, and asks
+// anew.
+void Bundles::TakeAnew(Bundle& bundle) {
+  for (Bundle::Part& part : bundle.parts) {
+    Lease& lease = *to_.leases.Find(part.spec.owner);
+    PendingRelease& release = to_.releases.Start(lease.name, lease.owner, /*waiting=*/false, lease.lock_delay,
+                                                 lease.ttl + lease.lock_delay, lease.token);
+    release.may_run_until = lease.may_run_until;
+    release.order_lost = lease.may_run_until > core_.now;
+    part.taken = false;
+    to_.leases.Forget(lease);
+    to_.releases.Pursue(release);
+  }
+  AskForNext(bundle);
+}
+
+void Bundles::GrantAll(Bundle& bundle) {
+  const Duration held = HeldFor(bundle);
+  for (const Bundle::Part& part : bundle.parts) {
+    if (part.spec.max_hold > Duration::zero() && part.spec.max_hold - held <= kMarginFloor) return TakeAnew(bundle);
+  }
+  for (const Bundle::Part& part : bundle.parts) {
+    Lease& lease = *to_.leases.Find(part.spec.owner);
+    lease.bundle = nullptr;
+    if (part.spec.max_hold > Duration::zero()) lease.hold_until = core_.now - held + part.spec.max_hold;
+    lease.granted = core_.now;
+    Granted granted{.name = lease.name,
+                    .mode = part.spec.want.mode,
+                    .owner = lease.owner,
+                    .token = part.token,
+                    .since = part.since,
+                    .ttl = lease.ttl};
+    for (const Caller& caller : bundle.callers) {
+      const Listener listener{caller.listener.session, part.spec.request};
+      granted.waited = core_.now - caller.arrived;
+      if (bundle.detached) {
+        granted.valid_for =
+            std::max<Duration>(BelieveUntil(lease) - caller.arrived - core_.Drift(granted.waited), Duration::zero());
+      } else {
+        Session& session = *to_.sessions.Find(listener.session);
+        lease.listener = listener;
+        session.leases.emplace(listener.request, &lease);
+        session.least_belief = std::min(session.least_belief, BelieveUntil(lease));
+        to_.sessions.Promise(session, lease, granted);
+      }
+      core_.Tell(listener, granted);
+    }
+    core_.Note({.kind = FactKind::kGranted, .value = granted.waited, .name = lease.name, .detail = {}});
+    if (bundle.detached) {
+      to_.past_grants.Remember(lease.owner, core_.now + lease.ttl);
+      to_.leases.Forget(lease);
+    } else {
+      to_.leases.Arm(lease);
+    }
+  }
+  for (Bundle::Part& part : bundle.parts) part.taken = false;
+  bundle.may_run_until = {};
+  End(bundle);
+}
+
+}  // namespace distlock::core

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/bundles.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "core/leases.h"
+#include "core/limits.h"
+#include "core/refusal_causes.h"
+#include "core/waiters.h"
+
+namespace distlock::core {
+
+void Bundles::Handle(AcquireAll& in) {
+  const Acquire& first = in.parts.front();
+  Session* session = nullptr;
+  if (!first.detached) {
+    session = to_.sessions.Find(first.session);
+    if (session == nullptr) return;  // ended meanwhile: its end answers everything
+  }
+  auto owned = std::make_unique<Bundle>();
+  Bundle& bundle = *owned;
+  bundle.serial = core_.NextSerial();
+  bundle.detached = first.detached;
+  bundle.callers.push_back(to_.waiters.CallerOf(first));
+  if (core_.draining) {
+    for (Acquire& part : in.parts) bundle.parts.push_back({.spec = std::move(part), .since = {}});
+    return TellCaller(bundle, bundle.callers.front(),
+                      Refused{.reason = RefusalReason::kDraining, .cause = {}, .holders = {}});
+  }
+  if (bundle.detached && JoinRepeat(in)) return;
+  const std::string why_not = WhyNot(in, session);
+  for (Acquire& part : in.parts) {
+    if (part.detached && part.max_hold > Duration::zero()) part.ttl = std::min(part.ttl, part.max_hold);
+    bundle.parts.push_back({.spec = std::move(part), .since = {}});
+  }
+  if (!why_not.empty()) {
+    const RefusalReason reason = session != nullptr ? RefusalReason::kQuotaExceeded : RefusalReason::kInvalidArgument;
+    return TellCaller(bundle, bundle.callers.front(), Refused{.reason = reason, .cause = why_not, .holders = {}});
+  }
+  std::sort(bundle.parts.begin(), bundle.parts.end(),
+            [](const Bundle::Part& a, const Bundle::Part& b) { return a.spec.name < b.spec.name; });
+  if (session != nullptr) {
+    for (const Bundle::Part& part : bundle.parts) session->bundles.emplace(part.spec.request, &bundle);
+  } else {
+    calls_.emplace(bundle.callers.front().listener.session, &bundle);
+  }
+  bundles_.emplace(bundle.serial, std::move(owned));
+  core_.store_up&& core_.config.one_server ? TryAll(bundle) : AskForNext(bundle);
+}
+
+// "": nothing stands against it.
+std::string Bundles::WhyNot(const AcquireAll& in, const Session* session) const {
+  if (session != nullptr) {
+    const size_t has = session->leases.size() + session->waiters.size() + session->bundles.size();
+    if (has + in.parts.size() <= core_.config.max_leases_per_session) return "";
+    return "the session may have " + std::to_string(core_.config.max_leases_per_session) + " leases and waiters";
+  }
+  const bool in_use = std::any_of(in.parts.begin(), in.parts.end(), [&](const Acquire& part) {
+    return to_.waiters.Contains(part.owner) || to_.leases.Contains(part.owner);
+  });
+  return in_use ? kRequestIdInUse : "";
+}
+
+// A repeat of a request that still waits here shares what it has, and waits as long as it says itself.
+bool Bundles::JoinRepeat(const AcquireAll& in) {
+  const auto is_same = [&](const auto& entry) {
+    const std::vector<Bundle::Part>& parts = entry.second->parts;
+    return entry.second->detached && parts.size() == in.parts.size() &&
+           std::all_of(in.parts.begin(), in.parts.end(), [&](const Acquire& one) {
+             return std::any_of(parts.begin(), parts.end(), [&](const Bundle::Part& part) {
+               return part.spec.owner == one.owner && part.spec.request == one.request;
+             });
+           });
+  };
+  if (!IsRepeatable(in.parts.front().owner)) return false;
+  const auto found = std::find_if(bundles_.begin(), bundles_.end(), is_same);
+  if (found == bundles_.end()) return false;
+  Bundle& bundle = *found->second;
+  calls_.emplace(in.parts.front().session, &bundle);
+  if (bundle.op == 0) {
+    to_.waiters.Join(*to_.waiters.Find(bundle.parts[bundle.next].spec.owner), in.parts.front());
+  } else {
+    bundle.callers.push_back(to_.waiters.CallerOf(in.parts.front()));
+    Arm(bundle);
+  }
+  return true;
+}
+
+// One call of the store for all. It finds them free, or leaves them alone.
+void Bundles::TryAll(Bundle& bundle) {
+  const Duration timeout = core_.AttemptTimeout(bundle.parts.front().spec.ttl);
+  StoreAcquireAll all;
+  all.not_after = core_.clock.known() ? core_.clock.Latest(core_.now + timeout) : StoreTime{};
+  Op op;
+  op.verb = Op::Verb::kAcquireAll;
+  op.runs_until =
+      core_.clock.known() ? core_.clock.ShownBy(all.not_after, core_.now) : core_.now + timeout + kAttemptMax;
+  op.waiter = bundle.serial;
+  for (const Bundle::Part& part : bundle.parts) {
+    // One that is being given back must be confirmed first: see Ask.
+    if (to_.releases.Contains(part.spec.owner)) return AskForNext(bundle);
+    op.owners.push_back(part.spec.owner);
+    op.names.push_back(part.spec.name);
+    all.items.push_back(StoreAcquire{.name = part.spec.name,
+                                     .want = part.spec.want,
+                                     .owner = part.spec.owner,
+                                     .ttl = part.spec.ttl,
+                                     .lock_delay = part.spec.lock_delay,
+                                     .not_after = {},
+                                     .info = part.spec.info});
+  }
+  bundle.may_run_until = op.runs_until;
+  bundle.op = all.op = core_.SendOp(std::move(op));
+  core_.Command(std::move(all));
+  Arm(bundle);
+}
+
+void Bundles::OnReply(const Op& op, OpId id, StoreReply& reply) {
+  const auto* done = std::get_if<AcquireAllDone>(&reply.outcome);
+  const bool granted = done != nullptr && done->grants.size() == op.owners.size();
+  const auto found = bundles_.find(op.waiter);
+  if (found == bundles_.end() || found->second->op != id) {
+    if (granted) OnLateReply(op);
+    return;
+  }
+  Bundle& bundle = *found->second;
+  bundle.op = 0;
+  // Whatever else it is, asking for one after the other finds out.
+  if (!granted) {
+    const bool unknown = std::holds_alternative<StoreUnknown>(reply.outcome);
+    if (!unknown) bundle.may_run_until = {};
+    return AskForNext(bundle);
+  }
+  for (const Bundle::Part& part : bundle.parts) {
+    // Undone by the give-back under way, or too old to be believed: it is asked for again.
+    const bool given_back = to_.releases.Contains(part.spec.owner);
+    if (given_back || core_.now >= op.sent + part.spec.ttl - core_.Margin(part.spec.ttl)) return AskForNext(bundle);
+  }
+  bundle.may_run_until = {};
+  for (size_t i = 0; i < bundle.parts.size(); ++i) {
+    const Duration ttl = bundle.parts[i].spec.ttl;
+    if (!KeepPart(bundle, i, done->grants[i].token, done->grants[i].since, op.sent + ttl - core_.Margin(ttl))) {
+      return RefuseIdInUse(bundle);
+    }
+  }
+  GrantAll(bundle);
+}
+
+// The bundle was given up meanwhile. What the call took, and nobody here waits for or has, goes back.
+void Bundles::OnLateReply(const Op& op) {
+  for (size_t i = 0; i < op.owners.size(); ++i) {
+    const OwnerId& owner = op.owners[i];
+    const bool known = to_.waiters.Contains(owner) || to_.leases.Contains(owner) || to_.releases.Contains(owner) ||
+                       to_.past_grants.Contains(owner) || IsRepeatable(owner);
+    if (!known)
+      to_.releases.Pursue(to_.releases.Start(op.names[i], owner, /*waiting=*/true, Duration::zero(), kAttemptMax));
+  }
+}
+
+void Bundles::AskForNext(Bundle& bundle) {
+  bundle.op = 0;
+  const OwnerId& owner = bundle.parts[bundle.next].spec.owner;
+  if (to_.waiters.Contains(owner) || to_.leases.Contains(owner)) return RefuseIdInUse(bundle);
+  Arm(bundle);
+  to_.waiters.AskForPart(bundle);
+}
+
+void Bundles::Arm(Bundle& bundle) {
+  if (bundle.op == 0) return core_.timers.Cancel(bundle);  // the waiter for the next part has its callers' deadlines
+  Instant at = core_.FindOp(bundle.op)->sent + core_.AttemptTimeout(bundle.parts.front().spec.ttl);
+  for (const Caller& caller : bundle.callers) at = std::min(at, caller.deadline);
+  core_.Arm(bundle, at);
+}
+
+void Bundles::OnTimer(Bundle& bundle) {
+  const uint64_t serial = bundle.serial;
+  for (size_t i = 0; i < bundle.callers.size();) {
+    const Caller caller = bundle.callers[i];
+    if (core_.now < caller.deadline) {
+      ++i;
+      continue;
+    }
+    const LockName& first = bundle.parts.front().spec.name;
+    Refused refused = to_.waiters.WhyItEnds(caller, first, /*answered=*/false, /*trouble=*/"");
+    refused.about = first;
+    DropCaller(bundle, caller.listener.session, &refused);
+    if (!bundles_.contains(serial)) return;
+  }
+  if (core_.now >= core_.FindOp(bundle.op)->sent + core_.AttemptTimeout(bundle.parts.front().spec.ttl)) {
+    core_.ReconnectIfSilent("no answer in time");
+    return AskForNext(bundle);
+  }
+  Arm(bundle);
+}
+
+// One of those that were taken is lost while the others are waited for.
+void Bundles::LosePart(Lease& lease, const std::string& cause) {
+  Bundle& bundle = *lease.bundle;
+  Refuse(bundle, Refused{.reason = RefusalReason::kStoreUnavailable,
+                         .cause = "it was lost while other locks were waited for: " + cause,
+                         .retry_after = kRetryMin,
+                         .holders = {},
+                         .about = lease.name});
+}
+
+void Bundles::Refuse(Bundle& bundle, const Refused& refused) {
+  for (const Caller& caller : bundle.callers) TellCaller(bundle, caller, refused);
+  End(bundle);
+}
+
+void Bundles::TellCaller(const Bundle& bundle, const Caller& caller, const Refused& refused) {
+  Refused told = refused;
+  told.waited = core_.now - caller.arrived;
+  for (const Bundle::Part& part : bundle.parts) {
+    core_.Note({.kind = FactKind::kRefused,
+                .value = told.waited,
+                .refusal = told.reason,
+                .name = part.spec.name,
+                .detail = {}});
+    core_.Tell({caller.listener.session, part.spec.request}, told);
+  }
+}
+
+// `refused`: what it is told; null: it has gone.
+void Bundles::DropCaller(Bundle& bundle, SessionId session, const Refused* refused) {
+  const auto caller = std::find_if(bundle.callers.begin(), bundle.callers.end(),
+                                   [&](const Caller& one) { return one.listener.session == session; });
+  if (refused != nullptr) TellCaller(bundle, *caller, *refused);
+  if (bundle.callers.size() == 1) return End(bundle);
+  bundle.callers.erase(caller);
+  calls_.erase(session);
+  Arm(bundle);
+}
+
+void Bundles::EndAllOf(Session& session, const Refused* refused) {
+  while (!session.bundles.empty()) {
+    Bundle& bundle = *session.bundles.begin()->second;
+    refused != nullptr ? Refuse(bundle, *refused) : End(bundle);
+  }
+}
+
+// Gives back what it has taken or may have taken. Nobody has been told of it, so nothing needs to be waited out; but a repeat of
+// the request may have the same grants through another broker.
+void Bundles::End(Bundle& bundle) {
+  const uint64_t serial = bundle.serial;
+  for (const Bundle::Part& part : bundle.parts) {
+    const OwnerId& owner = part.spec.owner;
+    if (part.taken) {
+      Lease& lease = *to_.leases.Find(owner);
+      lease.bundle = nullptr;
+      if (IsRepeatable(owner)) {
+        to_.past_grants.Remember(owner, core_.now + lease.ttl);
+        to_.leases.Forget(lease);
+      } else {
+        to_.leases.Release(lease, Listener{}, Duration::zero());
+      }
+    } else if (Waiter* const waiter = to_.waiters.Find(owner); waiter != nullptr && waiter->bundle == &bundle) {
+      waiter->bundle = nullptr;
+      to_.waiters.Withdraw(*waiter);
+    } else if (bundle.may_run_until != Instant{} && !to_.leases.Contains(owner)) {
+      PendingRelease& release = to_.releases.Start(part.spec.name, owner, /*waiting=*/true, Duration::zero(),
+                                                   part.spec.ttl + part.spec.lock_delay);
+      release.may_run_until = std::max(release.may_run_until, bundle.may_run_until);
+      release.order_lost |= bundle.may_run_until > core_.now;
+      to_.releases.Pursue(release);
+    }
+  }
+  for (const Caller& caller : bundle.callers) {
+    calls_.erase(caller.listener.session);
+    if (Session* const session = to_.sessions.Find(caller.listener.session); session != nullptr) {
+      for (const Bundle::Part& part : bundle.parts) session->bundles.erase(part.spec.request);
+    }
+  }
+  core_.timers.Cancel(bundle);
+  bundles_.erase(serial);
+}
+
+bool Bundles::DropCall(SessionId session) {
+  const auto found = calls_.find(session);
+  if (found == calls_.end()) return false;
+  DropCaller(*found->second, session, nullptr);
+  return true;
+}
+
+void Bundles::RefuseIdInUse(Bundle& bundle) {
+  Refuse(bundle, Refused{.reason = RefusalReason::kInvalidArgument, .cause = kRequestIdInUse, .holders = {}});
+}
+
+void Bundles::RefuseEvery(const Refused& refused) {
+  while (!bundles_.empty()) Refuse(*bundles_.begin()->second, refused);
+}
+
+void Bundles::RenewKept() {
+  for (const auto& [serial, bundle] : bundles_) {
+    for (const Bundle::Part& part : bundle->parts) {
+      if (part.taken) to_.leases.RenewSoon(*to_.leases.Find(part.spec.owner));
+    }
+  }
+}
+
+bool Bundles::HasOwner(const OwnerId& owner) const {
+  for (const auto& [serial, bundle] : bundles_) {
+    for (const Bundle::Part& part : bundle->parts) {
+      if (part.spec.owner == owner) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace distlock::core

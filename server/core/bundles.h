@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Several locks, all or nothing. The locks that are taken first are kept, and renewed, until the last one is granted; no
+// caller is told before. All brokers take locks in one order, which rules out circles of waiters (Havender 1968).
+//
+// Thread: the shard's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/container/btree_map.h"
+#include "core/core_context.h"
+#include "core/past_grants.h"
+#include "core/pending_releases.h"
+#include "core/records.h"
+#include "core/sessions.h"
+
+namespace distlock::core {
+
+class Leases;
+class Waiters;
+
+class Bundles {
+ public:
+  // The parts that bundles call.
+  struct Neighbours {
+    Sessions& sessions;
+    Waiters& waiters;
+    Leases& leases;
+    PendingReleases& releases;
+    PastGrants& past_grants;
+  };
+  Bundles(CoreContext& core, const Neighbours& to) : core_(core), to_(to) {}
+
+  void Handle(AcquireAll& in);
+  void OnTimer(Bundle& bundle);
+  void OnReply(const Op& op, OpId id, StoreReply& reply);
+  // The part that is waited for has been granted to `waiter`.
+  void GrantPart(Waiter& waiter, const Granted& granted, Instant deadline);
+  // A lease that was kept is lost while other parts are waited for: the whole bundle is refused.
+  void LosePart(Lease& lease, const std::string& cause);
+  // The store's clock jumped: renews all leases that are kept.
+  void RenewKept();
+
+  // Refuses all callers; what was taken goes back.
+  void Refuse(Bundle& bundle, const Refused& refused);
+  void RefuseEvery(const Refused& refused);
+  // One caller waits no longer. `refused`: what it is told; null: it has gone.
+  void DropCaller(Bundle& bundle, SessionId session, const Refused* refused);
+  // A detached call is over. False: no call of that session waits for a bundle.
+  bool DropCall(SessionId session);
+  // Ends all bundles of a stream. `refused`: what it is told; null: it has gone.
+  void EndAllOf(Session& session, const Refused* refused);
+
+  // Whether a bundle here takes, or has taken, a lock for `owner`.
+  bool HasOwner(const OwnerId& owner) const;
+
+ private:
+  std::string WhyNot(const AcquireAll& in, const Session* session) const;
+  bool JoinRepeat(const AcquireAll& in);
+  void TryAll(Bundle& bundle);
+  void OnLateReply(const Op& op);
+  void AskForNext(Bundle& bundle);
+  void Arm(Bundle& bundle);
+  bool KeepPart(Bundle& bundle, size_t part, uint64_t token, StoreTime since, Instant deadline);
+  Duration HeldFor(Bundle& bundle) const;
+  void TakeAnew(Bundle& bundle);
+  void GrantAll(Bundle& bundle);
+  void RefuseIdInUse(Bundle& bundle);
+  void TellCaller(const Bundle& bundle, const Caller& caller, const Refused& refused);
+  void End(Bundle& bundle);
+
+  CoreContext& core_;
+  const Neighbours to_;
+  absl::btree_map<uint64_t, std::unique_ptr<Bundle>> bundles_;  // by serial
+  absl::btree_map<SessionId, Bundle*> calls_;                   // calls that wait for several detached grants
+};
+
+}  // namespace distlock::core

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Waiters: who asks for what a waiter waits for, and who is turned away. Several callers share a waiter when a detached
+// request is repeated, or when a session asks again for what it may have more than once.
+#include <algorithm>
+#include <utility>
+
+#include "core/bundles.h"
+#include "core/check.h"
+#include "core/leases.h"
+#include "core/limits.h"
+#include "core/look_in.h"
+#include "core/refusal_causes.h"
+#include "core/waiters.h"
+
+namespace distlock::core {
+namespace {
+
+std::string WhyNot(const Want& has, const Want& wants) {
+  if (has.mode == Mode::kShared && wants.mode == Mode::kExclusive) return kNoUpgrade;
+  if (has.mode == Mode::kExclusive && wants.mode == Mode::kShared) {
+    return "it is held EXCLUSIVE under this owner; convert it to SHARED, or take it again EXCLUSIVE";
+  }
+  return "it is held in another mode, or with other permits, under this owner; take it again as it is held";
+}
+
+}  // namespace
+
+Caller Waiters::CallerOf(const Acquire& in) const {
+  Caller caller{.listener = {in.session, in.request}, .arrived = core_.now};
+  caller.one_try = in.max_wait && *in.max_wait == Duration::zero();
+  if (in.max_wait) caller.deadline = core_.now + (caller.one_try ? core_.config.store_timeout : *in.max_wait);
+  return caller;
+}
+
+// Never empty while it waits.
+std::vector<Caller>& Waiters::CallersOf(Waiter& waiter) {
+  return waiter.bundle != nullptr ? waiter.bundle->callers : waiter.callers;
+}
+
+// A repeat of a detached request that still waits here gets its answer, but waits only as long as it says itself. All else
+// is as the first has it.
+bool Waiters::JoinRepeat(const Acquire& in) {
+  Waiter* const waiter = Find(in.owner);
+  if (waiter == nullptr) return false;
+  if (waiter->bundle != nullptr) {
+    core_.Note({.kind = FactKind::kRefused, .refusal = RefusalReason::kInvalidArgument, .name = in.name, .detail = {}});
+    core_.Tell({in.session, in.request},
+               Refused{.reason = RefusalReason::kInvalidArgument, .cause = kRequestIdInUse, .holders = {}});
+    return true;
+  }
+  detached_.emplace(in.session, waiter);
+  Join(*waiter, in);
+  return true;
+}
+
+void Waiters::Join(Waiter& waiter, const Acquire& in) {
+  CallersOf(waiter).push_back(CallerOf(in));
+  if (waiter.queued) {
+    const LocalQueue& queue = *to_.queues.Find(waiter.spec.name);
+    TurnAwayOneTries(waiter, queue.holders, LookIn(std::nullopt, queue.holders),
+                     static_cast<uint32_t>(queue.waiters.size()));
+  }
+  Arm(waiter);
+}
+
+// Nobody waits for the waiter under this name any more.
+void Waiters::Unlist(const Waiter& waiter, const Listener& listener) {
+  if (waiter.spec.detached) {
+    detached_.erase(listener.session);
+  } else if (Session* const session = to_.sessions.Find(listener.session); session != nullptr) {
+    session->waiters.erase(listener.request);
+  }
+}
+
+bool Waiters::DropCall(SessionId session) {
+  const auto found = detached_.find(session);
+  if (found == detached_.end()) return false;
+  Waiter& waiter = *found->second;
+  if (waiter.callers.size() == 1) {
+    Withdraw(waiter);
+    return true;
+  }
+  detached_.erase(found);
+  std::erase_if(waiter.callers, [session](const Caller& caller) { return caller.listener.session == session; });
+  return true;
+}
+
+void Waiters::RefuseAllDetached(const Refused& refused) {
+  while (!detached_.empty()) Refuse(*detached_.begin()->second, refused);
+}
+
+// Answers an acquire of what this session has, or waits for, under the same label. False: it has no such.
+bool Waiters::Reenter(Session& session, const Acquire& in) {
+  const auto known = session.reentrant.find({in.name, in.reentry});
+  if (known == session.reentrant.end()) return false;
+  Lease* const lease = to_.leases.Find(known->second);
+  Waiter* const waiter = Find(known->second);
+  DISTLOCK_CHECK((lease == nullptr) != (waiter == nullptr));
+  const Want& has = lease != nullptr ? lease->reentry->want : waiter->spec.want;
+  if (has.mode != in.want.mode || has.permits != in.want.permits || has.limit != in.want.limit) {
+    core_.Note({.kind = FactKind::kRefused, .refusal = RefusalReason::kNotSupported, .name = in.name, .detail = {}});
+    core_.Tell({in.session, in.request},
+               Refused{.reason = RefusalReason::kNotSupported, .cause = WhyNot(has, in.want), .holders = {}});
+  } else if (lease != nullptr) {
+    to_.leases.Reacquire(session, *lease, in.request, Duration::zero());
+  } else {
+    session.waiters.emplace(in.request, waiter);
+    Join(*waiter, in);
+  }
+  return true;
+}
+
+// Until when a store that gives no answer is waited for.
+Instant Waiters::Patience(const Waiter& waiter, const Caller& caller) const {
+  if (waiter.answered) return kNever;
+  const Instant since = std::max(caller.arrived, waiter.began);
+  const Instant patience = since + core_.config.store_timeout;
+  if (caller.one_try && !core_.store_up) return std::min(patience, std::max(since, core_.down_since + kOneTryGrace));
+  return patience;
+}
+
+// When `caller` is refused if nothing happens before.
+Instant Waiters::EndOf(const Waiter& waiter, const Caller& caller) const {
+  return waiter.queued ? caller.deadline : std::min(caller.deadline, Patience(waiter, caller));
+}
+
+// `answered`: the store has said once that it waits; `trouble`: why it could not answer since.
+Refused Waiters::WhyItEnds(const Caller& caller, const LockName& name, bool answered,
+                           const std::string& trouble) const {
+  const bool store_is_well = core_.store_up && trouble.empty();
+  if (core_.now >= caller.deadline && !caller.one_try && (answered || store_is_well)) {
+    const LocalQueue* const queue = to_.queues.Find(name);
+    return Refused{.reason = RefusalReason::kWaitTimeout,
+                   .cause = {},
+                   .holders = queue == nullptr ? std::vector<HolderView>{} : queue->holders};
+  }
+  return Refused{.reason = RefusalReason::kStoreUnavailable,
+                 .cause = !trouble.empty() ? trouble
+                          : core_.store_up ? "no answer"
+                                           : core_.store_trouble,
+                 .retry_after = kRetryMax,
+                 .holders = {}};
+}
+
+// Refuses the callers that over() picks, for the reason that why() gives. False: none was left, and the waiter is gone.
+template <typename Over, typename Why>
+bool Waiters::TurnAway(Waiter& waiter, Over over, Why why) {
+  for (size_t i = 0; i < CallersOf(waiter).size();) {
+    const Caller caller = CallersOf(waiter)[i];
+    const bool last = CallersOf(waiter).size() == 1;
+    if (!over(caller)) {
+      ++i;
+      continue;
+    }
+    Refused refused = why(caller);
+    if (waiter.bundle != nullptr) {
+      refused.about = waiter.spec.name;
+      to_.bundles.DropCaller(*waiter.bundle, caller.listener.session, &refused);
+      if (last) return false;
+      continue;
+    }
+    refused.waited = core_.now - caller.arrived;
+    core_.Note({.kind = FactKind::kRefused,
+                .value = refused.waited,
+                .refusal = refused.reason,
+                .name = waiter.spec.name,
+                .detail = {}});
+    core_.Tell(caller.listener, std::move(refused));
+    if (last) {
+      Withdraw(waiter);
+      return false;
+    }
+    Unlist(waiter, caller.listener);
+    waiter.callers.erase(waiter.callers.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  return true;
+}
+
+void Waiters::Refuse(Waiter& waiter, const Refused& refused) {
+  TurnAway(waiter, [](const Caller&) { return true; }, [&](const Caller&) { return refused; });
+}
+
+// Refuses the callers whose time is up. False: none was left, and the waiter is gone.
+bool Waiters::RefuseOverdue(Waiter& waiter) {
+  return TurnAway(
+      waiter, [&](const Caller& caller) { return core_.now >= EndOf(waiter, caller); },
+      [&](const Caller& caller) { return WhyItEnds(caller, waiter.spec.name, waiter.answered, waiter.trouble); });
+}
+
+bool Waiters::TurnAwayOneTries(Waiter& waiter, const std::vector<HolderView>& holders, std::optional<Duration> look_in,
+                               uint32_t queue_length) {
+  const Duration left = look_in.value_or(Duration::zero());
+  return TurnAway(
+      waiter, [](const Caller& caller) { return caller.one_try; },
+      [&](const Caller&) {
+        return Refused{.reason = RefusalReason::kLockHeld,
+                       .cause = {},
+                       .retry_after = std::max<Duration>(left, Duration::zero()),
+                       .holders = holders,
+                       .queue_length = queue_length};
+      });
+}
+
+void Waiters::Cancel(Waiter& waiter, RequestId request) {
+  TurnAway(
+      waiter, [&](const Caller& caller) { return caller.listener.request == request; },
+      [](const Caller&) { return Refused{.reason = RefusalReason::kCancelled, .cause = {}, .holders = {}}; });
+}
+
+}  // namespace distlock::core

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/grants.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/bundles.h"
+#include "core/check.h"
+#include "core/leases.h"
+#include "core/limits.h"
+#include "core/past_grants.h"
+#include "core/pending_releases.h"
+#include "core/queues.h"
+#include "core/sessions.h"
+#include "core/waiters.h"
+
+namespace distlock::core {
+
+void Grants::Grant(Waiter& waiter, const GrantNews& news) {
+  const Arrival arrival = news.arrival;
+  const bool hearsay = arrival == Arrival::kNotice || arrival == Arrival::kTend;
+  if (core_.now >= news.deadline ||
+      (hearsay && news.deadline - core_.now < std::min(core_.config.validity, news.ttl / 3 * 2))) {
+    // Too old to be believed, or for long enough to be of use until it is renewed: ask again, which starts its ttl anew if it is
+    // still there. Giving it back first would have one owner's release and next acquire cross when the connection breaks
+    // between them.
+    to_.waiters.LosePlace(waiter);
+    waiter.exists = true;
+    return to_.waiters.Ask(waiter);
+  }
+  Granted granted{.name = waiter.spec.name,
+                  .mode = waiter.spec.want.mode,
+                  .owner = waiter.spec.owner,
+                  .token = news.token,
+                  .since = news.since,
+                  .ttl = news.ttl,
+                  .waited = core_.now - Waiters::CallersOf(waiter).front().arrived};
+  if (waiter.bundle == nullptr) {
+    core_.Note({.kind = FactKind::kGranted, .value = granted.waited, .name = waiter.spec.name, .detail = {}});
+  }
+  if (arrival != Arrival::kAnswer) {
+    const HandoffPath path = arrival == Arrival::kReply    ? HandoffPath::kReply
+                             : arrival == Arrival::kNotice ? HandoffPath::kNotice
+                                                           : HandoffPath::kTend;
+    core_.Note({.kind = FactKind::kHandedOff, .handoff = path, .name = waiter.spec.name, .detail = {}});
+  }
+  if (waiter.bundle != nullptr) return to_.bundles.GrantPart(waiter, granted, news.deadline);
+  if (waiter.spec.detached) {
+    to_.past_grants.Remember(waiter.spec.owner, core_.now + news.ttl);
+    GrantDetached(waiter, std::move(granted), news.deadline);
+  } else {
+    GrantOnStream(waiter, std::move(granted), news.deadline);
+  }
+}
+
+void Grants::GrantDetached(Waiter& waiter, Granted granted, Instant deadline) {
+  for (const Caller& caller : waiter.callers) {
+    // Counted from when the request was sent, like a renewal's: no delay of the answer can lengthen belief. Its clock may have
+    // been slow for as long as it waited.
+    granted.waited = core_.now - caller.arrived;
+    granted.valid_for = std::max<Duration>(deadline - caller.arrived - core_.Drift(granted.waited), Duration::zero());
+    core_.Tell(caller.listener, granted);
+  }
+  to_.waiters.Forget(waiter);
+}
+
+void Grants::GrantOnStream(Waiter& waiter, Granted granted, Instant deadline) {
+  const Listener listener = waiter.callers.front().listener;
+  Session* const found = to_.sessions.Find(listener.session);
+  DISTLOCK_CHECK(found != nullptr);
+  Session& session = *found;
+
+  auto owned = std::make_unique<Lease>();
+  Lease& lease = *owned;
+  lease.name = waiter.spec.name;
+  lease.owner = waiter.spec.owner;
+  lease.listener = listener;
+  lease.token = granted.token;
+  lease.ttl = granted.ttl;
+  lease.lock_delay = waiter.spec.lock_delay;
+  lease.granted = core_.now;
+  lease.deadline = deadline;
+  if (waiter.spec.max_hold > Duration::zero()) lease.hold_until = core_.now + waiter.spec.max_hold;
+  lease.on_disconnect = waiter.spec.on_disconnect;
+  lease.may_run_until = to_.waiters.LatestRun(waiter);
+  to_.leases.Keep(std::move(owned), deadline - lease.ttl + core_.Margin(lease.ttl));
+  const std::vector<Caller> others(waiter.callers.begin() + 1, waiter.callers.end());
+  const std::string label = std::move(waiter.spec.reentry);
+  const Want want = waiter.spec.want;
+  waiter.spec.reentry.clear();  // what may be taken again is the lease now
+  to_.waiters.Forget(waiter);
+  session.leases.emplace(lease.listener.request, &lease);
+  session.least_belief = std::min(session.least_belief, BelieveUntil(lease));
+  to_.sessions.Promise(session, lease, granted);
+  core_.Tell(lease.listener, granted);
+  if (!label.empty()) {
+    session.reentrant[{lease.name, label}] = lease.owner;
+    lease.reentry = std::make_unique<Reentry>(Reentry{.label = label, .want = want, .others = {}});
+  }
+  for (const Caller& caller : others)
+    to_.leases.Reacquire(session, lease, caller.listener.request, core_.now - caller.arrived);
+  to_.leases.Arm(lease);
+}
+
+void Grants::Handle(const GrantNotice& in) {
+  if (in.owner == OwnerId{}) return to_.queues.OnBlockNotice(in);
+  Waiter* const found = to_.waiters.Find(in.owner);
+  Instant deadline = core_.clock.known() ? core_.clock.Earliest(in.since, core_.now) + in.ttl : core_.now;
+  // Notices keep no order with replies: this one may tell of a grant that has been given back or lost since.
+  if (found != nullptr) {
+    Waiter& waiter = *found;
+    if (!waiter.queued && (waiter.exists || waiter.spec.detached)) {
+      waiter.hint = std::max(waiter.hint, in.since);
+      return;
+    }
+    if (in.since < waiter.placed) return;
+    deadline = NoticeDeadline(waiter, in.since, in.ttl);
+  }
+  HandOff(in.name, in.owner,
+          {.token = in.token, .since = in.since, .ttl = in.ttl, .deadline = deadline, .arrival = Arrival::kNotice});
+}
+
+// A notice does not say when by our clock the ttl began, and the store's clock may have jumped since we last heard from it:
+// only what we sent while the store still said "waits" is surely older than the grant.
+Instant Grants::NoticeDeadline(const Waiter& waiter, StoreTime since, Duration ttl) const {
+  Instant older = waiter.placed_sent;
+  const LocalQueue* const queue = to_.queues.Find(waiter.spec.name);
+  if (queue != nullptr && since >= queue->seen) older = std::max(older, queue->seen_sent);
+  return older + ttl - core_.Margin(ttl);
+}
+
+// The script that ran at `time`, after we sent it, says since when it is held: both by one clock.
+Instant Grants::TendDeadline(Instant sent, StoreTime time, const HolderView& holder) const {
+  const Duration held = std::chrono::microseconds(time.us - holder.since.us);
+  return held < Duration::zero() ? sent : sent - held + holder.ttl - core_.Margin(holder.ttl);
+}
+
+void Grants::HandOffSeen(const LockName& name, const HolderView& holder, Instant sent, StoreTime time) {
+  HandOff(name, holder.owner,
+          {.token = holder.token,
+           .since = holder.since,
+           .ttl = holder.ttl,
+           .deadline = TendDeadline(sent, time, holder),
+           .arrival = Arrival::kTend});
+}
+
+void Grants::HandOff(const LockName& name, const OwnerId& owner, const GrantNews& news) {
+  Waiter* const waiter = to_.waiters.Find(owner);
+  if (PendingRelease* const release = to_.releases.Find(owner); release != nullptr) {
+    // A late release of an earlier grant leaves this one alone; any other undoes it, and its end asks again.
+    const bool spared =
+        waiter != nullptr && !release->waiting && release->only_token != 0 && release->only_token != news.token;
+    if (!spared) {
+      if (IsRepeatable(owner)) return;
+      release->waiting = true;
+      return to_.releases.Pursue(*release);
+    }
+  }
+  if (waiter != nullptr) return Grant(*waiter, news);
+  if (to_.leases.Contains(owner) || to_.past_grants.Contains(owner)) return;  // told twice
+  if (IsRepeatable(owner)) return;         // a repeat may hold it through another broker; only the ttl ends it
+  if (core_.now >= news.deadline) return;  // ended by itself, unless its owner has renewed it elsewhere
+  to_.releases.Pursue(to_.releases.Start(name, owner, /*waiting=*/true, Duration::zero(), news.ttl));
+}
+
+void Grants::HandOffAll(const Op& op, const std::vector<HolderView>& all, bool look) {
+  for (const HolderView& next : all) {
+    HandOff(op.name, next.owner,
+            {.token = next.token,
+             .since = next.since,
+             .ttl = next.ttl,
+             .deadline = op.sent + next.ttl - core_.Margin(next.ttl),
+             .arrival = Arrival::kReply});
+  }
+  if (LocalQueue* const queue = to_.queues.Find(op.name); look && queue != nullptr) to_.queues.Tend(*queue);
+}
+
+}  // namespace distlock::core

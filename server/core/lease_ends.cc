@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Leases: how they end, by loss, release, or the end of their stream.
+#include <algorithm>
+#include <utility>
+
+#include "core/bundles.h"
+#include "core/leases.h"
+
+namespace distlock::core {
+
+// The end of a lease goes on record once, whatever happens to it afterwards.
+void Leases::NoteEnd(Lease& lease, FactKind kind, LostReason reason, const std::string& cause) {
+  if (lease.end_noted) return;
+  lease.end_noted = true;
+  core_.Note({.kind = kind, .value = core_.now - lease.granted, .lost = reason, .name = lease.name, .detail = cause});
+}
+
+void Leases::Lose(Lease& lease, LostReason reason, std::string cause) {
+  if (lease.bundle != nullptr) return bundles_.LosePart(lease, cause);
+  NoteEnd(lease, FactKind::kLost, reason, cause);
+  TellHolder(lease, Lost{lease.name, lease.owner, lease.token, reason, std::move(cause)});
+  // An acquire of unknown fate could still bring back a key that is gone, or has done so under another token.
+  const bool straggling = lease.may_run_until > core_.now;
+  if (reason == LostReason::kTaken && lease.may_run_until == Instant{}) return Forget(lease);
+  PendingRelease& release =
+      releases_.Start(lease.name, lease.owner, /*waiting=*/false, lease.lock_delay, lease.ttl + lease.lock_delay);
+  release.token = lease.token;
+  release.may_run_until = lease.may_run_until;
+  release.order_lost = straggling;
+  Forget(lease);
+  releases_.Pursue(release);
+}
+
+// Ends the lease here at once and has the store free it; `listener` is told the outcome.
+void Leases::Release(Lease& lease, Listener listener, Duration block) {
+  NoteEnd(lease, lease.ending ? FactKind::kAbandoned : FactKind::kReleased, LostReason{}, "");
+  PendingRelease& release =
+      releases_.Start(lease.name, lease.owner, /*waiting=*/false, block, lease.ttl + lease.lock_delay);
+  release.listener = listener;
+  release.answer_until = core_.now + core_.config.store_timeout;
+  release.token = lease.token;
+  release.may_run_until = lease.may_run_until;
+  release.order_lost = lease.may_run_until > core_.now;
+  Forget(lease);
+  releases_.Pursue(release);
+}
+
+// Its client gives it back: as it is done with it, or as its clock was the first to see that the lease is over.
+void Leases::EndByClient(Lease& lease, Listener listener, bool lapsed) {
+  if (!lapsed) return Release(lease, listener, Duration::zero());
+  const LostReason reason = lease.at_risk || lease.hold_until == kNever ? LostReason::kExpired : LostReason::kMaxHold;
+  NoteEnd(lease, FactKind::kLost, reason,
+          "its client's deadline has passed" + (lease.at_risk ? ": " + renewals_.Trouble() : ""));
+  Release(lease, listener, lease.lock_delay);
+}
+
+// The stream broke: stop renewing now, free it when nobody can believe in it any more.
+void Leases::End(Lease& lease) {
+  Instant promised = lease.promised_until;
+  if (const Session* const session = sessions_.Find(lease.listener.session);
+      session != nullptr && session->kind == SessionKind::kSession) {
+    promised = session->promised_until;
+  }
+  Unlist(lease);
+  promised = std::min(promised, BelieveUntil(lease));
+  lease.ending = true;
+  if (lease.at_risk) at_risk_.erase(lease.serial);
+  lease.at_risk = false;
+  switch (lease.on_disconnect) {
+    case OnDisconnect::kExpire:
+      NoteEnd(lease, FactKind::kAbandoned, LostReason{}, "");
+      // The ttl ends it: an answer to an earlier attempt, or a late notice, is no reason to give it back.
+      past_grants_.Remember(lease.owner, core_.now + lease.ttl, promised);
+      return Forget(lease);
+    case OnDisconnect::kRelease:
+      return Release(lease, Listener{}, lease.lock_delay);
+    case OnDisconnect::kSafe:
+      if (promised <= core_.now) return Release(lease, Listener{}, lease.lock_delay);
+      lease.free_at = promised;
+      return Arm(lease);
+  }
+}
+
+void Leases::Forget(Lease& lease) {
+  core_.timers.Cancel(lease);
+  if (lease.at_risk) at_risk_.erase(lease.serial);
+  renewals_.Remove(lease);
+  Unlist(lease);
+  const OwnerId owner = lease.owner;
+  leases_.erase(owner);
+}
+
+void Leases::Handle(const core::Release& in) {
+  const Listener listener{in.session, in.request};
+  if (in.acquire != 0) {
+    if (const Session* const session = sessions_.Find(in.session); session != nullptr) {
+      if (const auto lease = session->leases.find(in.acquire); lease != session->leases.end()) {
+        Lease& taken = *lease->second;
+        if (LeaveOne(taken, in.acquire)) {
+          return core_.Tell(listener, Released{ReleaseOutcome::kStillHeld, taken.name, taken.owner, taken.token});
+        }
+        return EndByClient(taken, listener, in.lapsed);
+      }
+    }
+    core_.Note({.kind = FactKind::kAlreadyGone, .name = {}, .detail = {}});
+    return core_.Tell(listener, Released{.outcome = ReleaseOutcome::kAlreadyGone, .name = {}});
+  }
+  if (Lease* const kept = Find(in.owner); kept != nullptr && kept->bundle != nullptr) {
+    bundles_.LosePart(*kept, "its owner released it");
+  }
+  if (Lease* const lease = Find(in.owner); lease != nullptr) {
+    if (in.token != 0 && in.token != lease->token) {
+      core_.Note({.kind = FactKind::kAlreadyGone, .name = in.name, .detail = {}});
+      return core_.Tell(listener,
+                        Released{.outcome = ReleaseOutcome::kAlreadyGone, .name = in.name, .owner = in.owner});
+    }
+    if (lease->listener.session != in.session || lease->reentry != nullptr) {
+      TellHolder(*lease, Released{ReleaseOutcome::kReleased, in.name, in.owner, lease->token});
+    }
+    return EndByClient(*lease, listener, in.lapsed);
+  }
+  past_grants_.Forget(in.owner);
+  releases_.Release(in);
+}
+
+void Leases::Force(Lease& lease, const std::string& reason) {
+  if (lease.bundle != nullptr) return bundles_.LosePart(lease, "an administrator took it: " + reason);
+  lease.lock_delay = Duration::zero();
+  if (lease.ending) return;  // it is freed in its time
+  NoteEnd(lease, FactKind::kLost, LostReason::kForced, reason);
+  TellHolder(lease, Lost{lease.name, lease.owner, lease.token, LostReason::kForced, reason});
+  // Its client lives, and believes until it hears of this.
+  lease.on_disconnect = OnDisconnect::kSafe;
+  End(lease);
+}
+
+}  // namespace distlock::core

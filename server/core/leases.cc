@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/leases.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/check.h"
+#include "core/limits.h"
+#include "core/prefetch.h"
+
+namespace distlock::core {
+namespace {
+
+std::string WhyNotRenewed(const StoreReply& reply) {
+  if (const auto* failed = std::get_if<StoreFailed>(&reply.outcome)) return failed->cause;
+  if (const auto* unknown = std::get_if<StoreUnknown>(&reply.outcome)) return unknown->cause;
+  return "an answer of unknown shape";
+}
+
+}  // namespace
+
+Lease& Leases::Keep(std::unique_ptr<Lease> lease, Instant sent) {
+  Lease& kept = *lease;
+  kept.serial = core_.NextSerial();
+  renewals_.Schedule(kept, sent);
+  const bool fresh = leases_.emplace(kept.owner, std::move(lease)).second;
+  DISTLOCK_CHECK(fresh);
+  return kept;
+}
+
+Lease* Leases::Find(const OwnerId& owner) const {
+  const auto found = leases_.find(owner);
+  return found == leases_.end() ? nullptr : found->second.get();
+}
+
+void Leases::Arm(Lease& lease) {
+  if (lease.ending) return core_.Arm(lease, std::min(lease.free_at, lease.deadline));
+  core_.Arm(lease, std::min({lease.deadline, lease.hold_until, lease.next_renew}));
+}
+
+void Leases::OnTimer(Lease& lease) {
+  if (lease.ending) {
+    // Belief has ended, so the lock may go to the next one.
+    return Release(lease, Listener{}, lease.lock_delay);
+  }
+  if (core_.now >= lease.hold_until && lease.hold_until <= lease.deadline) {
+    return Lose(lease, LostReason::kMaxHold, "held for max_hold");
+  }
+  if (core_.now >= lease.deadline) {
+    return Lose(lease, LostReason::kExpired, "could not be renewed in time: " + renewals_.Trouble());
+  }
+  if (core_.now < lease.next_renew) return Arm(lease);
+  if (lease.renew_op != 0 || lease.renew_due) {
+    MarkAtRisk(lease, "no answer from the store in time");
+    core_.ReconnectIfSilent("renewals unanswered");
+  }
+  RenewSoon(lease);
+}
+
+// Its turn to leave may be a little later; from now on it counts as tried.
+void Leases::RenewSoon(Lease& lease) {
+  lease.next_renew = core_.now + lease.ttl / 6;
+  Arm(lease);
+  renewals_.Enqueue(lease);
+}
+
+void Leases::RenewAtRisk() {
+  for (auto& [serial, lease] : at_risk_) RenewSoon(*lease);
+}
+
+void Leases::SendRenewals() {
+  if (renewals_.empty()) return;
+  if (core_.store_up) return renewals_.Send();
+  while (Lease* lease = renewals_.PopDue()) MarkAtRisk(*lease, core_.store_trouble);
+  renewals_.StopPacing();
+}
+
+void Leases::PrefetchLeases(const std::vector<OwnerId>& owners) const {
+  for (const OwnerId& owner : owners) leases_.prefetch(owner);
+  for (const OwnerId& owner : owners) {
+    if (const auto found = leases_.find(owner); found != leases_.end())
+      PrefetchRange(found->second.get(), sizeof(Lease));
+  }
+}
+
+void Leases::OnRenewReply(const Op& op, OpId id, StoreReply& reply) {
+  const auto* done = std::get_if<RenewDoneBatch>(&reply.outcome);
+  if (done != nullptr && done->results.size() != op.owners.size()) done = nullptr;
+  const std::string trouble = done == nullptr ? WhyNotRenewed(reply) : "";
+  renewals_.OnAnswered(id, trouble);
+  uint32_t renewed = 0;
+  uint32_t failed = 0;
+  PrefetchLeases(op.owners);
+  for (size_t i = 0; i < op.owners.size(); ++i) {
+    const auto found = leases_.find(op.owners[i]);
+    if (found == leases_.end() || found->second->ending) continue;
+    Lease& lease = *found->second;
+    if (lease.renew_op == id) lease.renew_op = 0;
+    if (done == nullptr) {
+      ++failed;
+      if (lease.renew_op == 0) MarkAtRisk(lease, trouble);
+      Arm(lease);
+      continue;
+    }
+    if (done->results[i] != RenewResult::kRenewed) {
+      Lose(lease, LostReason::kTaken,
+           done->results[i] == RenewResult::kGone ? "the store no longer has it" : "the store has another holder");
+      continue;
+    }
+    ++renewed;
+    OnRenewed(lease, op.sent);
+  }
+  if (renewed > 0) core_.Note({.kind = FactKind::kRenewed, .count = renewed, .name = {}, .detail = {}});
+  if (failed > 0) core_.Note({.kind = FactKind::kRenewFailed, .count = failed, .name = {}, .detail = {}});
+}
+
+// A renewal sent at `sent` has started the ttl anew.
+void Leases::OnRenewed(Lease& lease, Instant sent) {
+  lease.deadline = std::max(lease.deadline, sent + lease.ttl - core_.Margin(lease.ttl));
+  // A later attempt under way has set the next one already.
+  if (lease.renew_op == 0 && !lease.renew_due) renewals_.Schedule(lease, sent);
+  if (lease.at_risk) {
+    lease.at_risk = false;
+    at_risk_.erase(lease.serial);
+    const Duration left = BelieveUntil(lease) - core_.now;
+    TellHolder(lease, Renewed{lease.name, lease.owner, lease.token, std::min(core_.config.validity, left)});
+    if (const Session* const session = sessions_.Find(lease.listener.session);
+        session != nullptr && session->kind == SessionKind::kHold) {
+      lease.promised_until = std::max(lease.promised_until, core_.now + std::min(core_.config.validity, left));
+    }
+  }
+  Arm(lease);
+}
+
+void Leases::MarkAtRisk(Lease& lease, const std::string& cause) {
+  if (lease.at_risk) return;
+  lease.at_risk = true;
+  at_risk_.emplace(lease.serial, &lease);
+  core_.Note({.kind = FactKind::kAtRisk, .name = lease.name, .detail = cause});
+  const Duration left = std::max<Duration>(BelieveUntil(lease) - core_.now, Duration::zero());
+  const Duration valid_for = std::min(left, core_.config.validity);
+  // To a Hold stream this is a promise like any other.
+  lease.promised_until = std::max(lease.promised_until, core_.now + valid_for);
+  TellHolder(lease, AtRisk{lease.name, lease.owner, lease.token, valid_for, cause});
+}
+
+}  // namespace distlock::core

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Leases of streams, which this broker renews: from the grant until the lease is released, lost, or left to its ttl. It
+// includes leases that their session has taken more than once, and those kept while a bundle waits for the rest.
+//
+// Thread: the shard's.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_map.h"
+#include "core/core_context.h"
+#include "core/past_grants.h"
+#include "core/pending_releases.h"
+#include "core/records.h"
+#include "core/renewals.h"
+#include "core/sessions.h"
+
+namespace distlock::core {
+
+class Bundles;
+
+class Leases {
+ public:
+  Leases(CoreContext& core, Sessions& sessions, Bundles& bundles, PendingReleases& releases, PastGrants& past_grants)
+      : core_(core),
+        sessions_(sessions),
+        bundles_(bundles),
+        releases_(releases),
+        past_grants_(past_grants),
+        renewals_(core) {}
+
+  // Begins to renew a lease, whose ttl was started by a command sent at `sent`. REQUIRES: its owner has no lease here. The
+  // caller lists it with its session and must then Arm it.
+  Lease& Keep(std::unique_ptr<Lease> lease, Instant sent);
+  void Arm(Lease& lease);
+  void OnTimer(Lease& lease);
+
+  // ---- renewal
+  // Has the lease renewed at the end of this Step, or a little later.
+  void RenewSoon(Lease& lease);
+  // Has all leases renewed whose last renewal failed.
+  void RenewAtRisk();
+  // Sends what is due, or marks it at risk while the store is down. Called at the end of each Step.
+  void SendRenewals();
+  void OnRenewReply(const Op& op, OpId id, StoreReply& reply);
+
+  // ---- ends
+  void Handle(const core::Release& in);
+  // Ends the lease here at once and has the store free it; `listener` is told the outcome. `block`: so long nobody gets it.
+  void Release(Lease& lease, Listener listener, Duration block);
+  // The stream broke: stops renewing now, and frees the lease when nobody can believe in it any more.
+  void End(Lease& lease);
+  // The end of a lease goes on record once, whatever happens to it afterwards.
+  void NoteEnd(Lease& lease, FactKind kind, LostReason reason, const std::string& cause);
+  // An administrator takes it: its client is told now, and the lock is freed when its belief has ended.
+  void Force(Lease& lease, const std::string& reason);
+  // Forgets the lease. The store is told nothing.
+  void Forget(Lease& lease);
+
+  // ---- leases that are taken more than once
+  // One more request of the session has the lease.
+  void Reacquire(Session& session, Lease& lease, RequestId request, Duration waited);
+  // One request gives up what others still have. False: it is the last one.
+  bool LeaveOne(Lease& lease, RequestId request);
+  void TellHolder(const Lease& lease, const Event& event);
+  // Each lease of the session once.
+  static std::vector<Lease*> Of(const Session& session);
+
+  // Null: no lease of `owner` is kept here.
+  Lease* Find(const OwnerId& owner) const;
+  bool Contains(const OwnerId& owner) const { return leases_.contains(owner); }
+  size_t size() const { return leases_.size(); }
+
+ private:
+  void OnRenewed(Lease& lease, Instant sent);
+  void PrefetchLeases(const std::vector<OwnerId>& owners) const;
+  void MarkAtRisk(Lease& lease, const std::string& cause);
+  void Lose(Lease& lease, LostReason reason, std::string cause);
+  void EndByClient(Lease& lease, Listener listener, bool lapsed);
+  void Unlist(Lease& lease);
+
+  CoreContext& core_;
+  Sessions& sessions_;
+  Bundles& bundles_;
+  PendingReleases& releases_;
+  PastGrants& past_grants_;
+  Renewals renewals_;
+  absl::flat_hash_map<OwnerId, std::unique_ptr<Lease>> leases_;
+  absl::btree_map<uint64_t, Lease*> at_risk_;  // by serial
+};
+
+}  // namespace distlock::core

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/queues.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/grants.h"
+#include "core/limits.h"
+#include "core/waiters.h"
+
+namespace distlock::core {
+namespace {
+
+// Where it stands among our own: as the store orders them, as far as that can be known here.
+uint64_t PlaceOf(const Waiter& waiter) {
+  constexpr uint64_t kBehindThePreferred = uint64_t{1} << 63;
+  return waiter.serial | (IsPreferred(waiter.spec.want) ? 0 : kBehindThePreferred);
+}
+
+}  // namespace
+
+void Queues::Join(Waiter& waiter) {
+  auto& queue = queues_[waiter.spec.name];
+  if (!queue) {
+    queue = std::make_unique<LocalQueue>();
+    queue->serial = core_.NextSerial();
+    queue->name = waiter.spec.name;
+    core_.Arm(*queue, core_.now + core_.config.queue_slot / 3);
+  }
+  queue->waiters.emplace(PlaceOf(waiter), &waiter);
+  queue->only_exclusive &= waiter.spec.want.mode == Mode::kExclusive;
+}
+
+void Queues::Leave(Waiter& waiter) {
+  const auto found = queues_.find(waiter.spec.name);
+  if (found == queues_.end()) return;
+  found->second->waiters.erase(PlaceOf(waiter));
+  if (!found->second->waiters.empty()) return;
+  core_.timers.Cancel(*found->second);
+  queues_.erase(found);
+}
+
+void Queues::OnTimer(LocalQueue& queue) {
+  if (queue.op != 0) core_.ReconnectIfSilent("queue unanswered");
+  Tend(queue);
+}
+
+void Queues::Tend(LocalQueue& queue) {
+  queue.op = 0;
+  if (!core_.store_up) return core_.timers.Cancel(queue);  // StoreUp tends
+  Op op;
+  op.verb = Op::Verb::kTend;
+  op.name = queue.name;
+  queue.op = core_.SendOp(std::move(op));
+  core_.Command(StoreTend{queue.op, queue.name, WhomToAskFor(queue)});
+  core_.Arm(queue, core_.now + kAttemptMax);
+}
+
+// One EXCLUSIVE holder is told of whoever it is. Of many, only those are told of who are asked for: the first, who keeps the
+// others waiting, and as many of them as one call takes, in turn.
+std::vector<OwnerId> Queues::WhomToAskFor(LocalQueue& queue) const {
+  auto next = queue.waiters.begin();
+  std::vector<OwnerId> asked{next->second->spec.owner};
+  if (queue.only_exclusive) return asked;
+  const size_t count = std::min(queue.waiters.size(), kMaxAsked);
+  next = queue.waiters.lower_bound(std::max(queue.asked_from, next->first + 1));
+  while (asked.size() < count) {
+    if (next == queue.waiters.end()) next = std::next(queue.waiters.begin());
+    asked.push_back(next->second->spec.owner);
+    ++next;
+  }
+  queue.asked_from = next == queue.waiters.end() ? 0 : next->first;
+  return asked;
+}
+
+void Queues::OnReply(const Op& op, OpId id, StoreReply& reply) {
+  auto found = queues_.find(op.name);
+  const auto* done = std::get_if<TendDone>(&reply.outcome);
+  if (done != nullptr && !done->slot_was_gone) {
+    // Our waiters may hold it already: the notice was lost, or is still on its way.
+    for (const HolderView& holder : done->holders) {
+      const Waiter* const waiter = waiters_.Find(holder.owner);
+      if (waiter == nullptr || !waiter->queued) continue;
+      grants_.HandOffSeen(op.name, holder, op.sent, reply.time);
+    }
+    found = queues_.find(op.name);
+  }
+  if (found == queues_.end() || found->second->op != id) return;
+  LocalQueue& queue = *found->second;
+  queue.op = 0;
+  if (done == nullptr) {
+    return core_.store_up ? core_.Arm(queue, core_.now + kTendRetry + core_.BackOff(6)) : core_.timers.Cancel(queue);
+  }
+  if (done->slot_was_gone) return RejoinAll(queue);
+  queue.seen = reply.time;
+  queue.seen_sent = op.sent;
+  if (done->more) return Tend(queue);
+  const bool same =
+      done->holders.size() == 1 && queue.holders.size() == 1 && done->holders[0].owner == queue.holders[0].owner;
+  if (same) {
+    queue.holders[0].time_left = done->holders[0].time_left;
+  } else {
+    queue.holders.clear();  // tend does not bring what the next holder says of itself
+  }
+  if (!done->left && done->holders.empty()) return core_.Arm(queue, core_.now + kTendRetry);
+  const Duration left = std::max(done->left ? *done->left : done->holders[0].time_left, Duration::zero());
+  core_.Arm(queue, core_.now + std::min<Duration>(core_.config.queue_slot / 3, left + kExpirySlack + core_.BackOff(0)));
+}
+
+// The store has forgotten our places (it was emptied, or we were silent too long): take new ones in the old order.
+void Queues::RejoinAll(LocalQueue& queue) {
+  std::vector<Waiter*> waiters;
+  for (auto& [serial, waiter] : queue.waiters) waiters.push_back(waiter);
+  for (Waiter* waiter : waiters) waiters_.LosePlace(*waiter);
+  for (Waiter* waiter : waiters) waiters_.Ask(*waiter);
+}
+
+// Nobody is told when a block ends: look then.
+void Queues::OnBlockNotice(const GrantNotice& in) {
+  // One whose place is not known yet may be answered with what was before the block.
+  waiters_.Hint(in.name, in.since);
+  const auto found = queues_.find(in.name);
+  if (found == queues_.end()) return;
+  LocalQueue& queue = *found->second;
+  // So may be a look that is under way. And what is called up is free by now.
+  if (queue.op != 0 || in.ttl == Duration::zero()) return Tend(queue);
+  core_.Arm(queue, std::min(queue.at, core_.now + in.ttl + kExpirySlack + core_.BackOff(0)));
+}
+
+void Queues::LookBy(const LockName& name, Instant at) {
+  const auto queue = queues_.find(name);
+  if (queue != queues_.end()) core_.Arm(*queue->second, std::min(queue->second->at, at));
+}
+
+void Queues::TendAll() {
+  for (auto& [name, queue] : queues_) Tend(*queue);
+}
+
+LocalQueue* Queues::Find(const LockName& name) const {
+  const auto found = queues_.find(name);
+  return found == queues_.end() ? nullptr : found->second.get();
+}
+
+}  // namespace distlock::core

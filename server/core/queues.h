@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// This broker's waiters in the store's queues. A notice is only a hint: each queue is tended before this broker's slot in
+// it ends, and when the holder's ttl does, so a lost notice costs time and never leaves a waiter waiting for ever.
+//
+// Thread: the shard's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "core/core_context.h"
+#include "core/look_scheduler.h"
+#include "core/records.h"
+
+namespace distlock::core {
+
+class Grants;
+class Waiters;
+
+// The waiters of one lock in this broker; tended so that the store knows this broker lives.
+struct LocalQueue : Timed {
+  LocalQueue() : Timed(TimerKind::kQueue) {}
+  LockName name;
+  absl::btree_map<uint64_t, Waiter*> waiters;  // by place: the preferred first, else in order of arrival here
+  std::vector<HolderView> holders;             // as last seen, for those who time out
+  bool only_exclusive = true;                  // no waiter here has ever wanted it in another mode
+  uint64_t asked_from = 0;                     // the next tend asks for the waiters from this place on, after the first
+  StoreTime seen;                              // when the store last said that all of them wait, but for the holder
+  Instant seen_sent{};                         // before that answer's command was sent
+  OpId op = 0;
+};
+
+class Queues final : public LookScheduler {
+ public:
+  Queues(CoreContext& core, Waiters& waiters, Grants& grants) : core_(core), waiters_(waiters), grants_(grants) {}
+
+  void Join(Waiter& waiter);
+  void Leave(Waiter& waiter);
+  void Tend(LocalQueue& queue);
+  void TendAll();
+  void OnTimer(LocalQueue& queue);
+  void OnReply(const Op& op, OpId id, StoreReply& reply);
+  // A lock is blocked, or free for a waiter of this broker that comes to take it.
+  void OnBlockNotice(const GrantNotice& in);
+  void LookBy(const LockName& name, Instant at) override;
+
+  // Null: no waiter of this broker stands in the queue of that lock.
+  LocalQueue* Find(const LockName& name) const;
+  size_t size() const { return queues_.size(); }
+
+ private:
+  std::vector<OwnerId> WhomToAskFor(LocalQueue& queue) const;
+  void RejoinAll(LocalQueue& queue);
+
+  CoreContext& core_;
+  Waiters& waiters_;
+  Grants& grants_;
+  absl::btree_map<LockName, std::unique_ptr<LocalQueue>> queues_;
+};
+
+}  // namespace distlock::core

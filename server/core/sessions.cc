@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/sessions.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/check.h"
+
+namespace distlock::core {
+
+void Sessions::Open(const OpenSession& in, Instant drain_deadline) {
+  auto& session = sessions_[in.session];
+  DISTLOCK_CHECK(session == nullptr);
+  session = std::make_unique<Session>();
+  session->serial = core_.NextSerial();
+  session->id = in.session;
+  session->kind = in.kind;
+  session->heartbeat_at = core_.now;
+  if (in.kind == SessionKind::kSession) {
+    session->promised_until = core_.now + core_.config.validity;
+    core_.Arm(*session, session->promised_until);
+  }
+  if (core_.draining) {
+    core_.Tell({in.session, 0}, Draining{std::max<Duration>(drain_deadline - core_.now, Duration::zero())});
+  }
+}
+
+void Sessions::Handle(const Heartbeat& in) {
+  const auto found = sessions_.find(in.session);
+  if (found == sessions_.end() || found->second->kind != SessionKind::kSession) return;
+  Session& session = *found->second;
+  session.heartbeat_seq = std::max(session.heartbeat_seq, in.seq);
+  session.heartbeat_at = core_.now;
+  session.promised_until = core_.now + core_.config.validity;
+  core_.Arm(session, session.promised_until);
+  HeartbeatAck ack{.seq = in.seq, .valid_for = core_.config.validity, .limits = {}};
+  CollectLimits(session, ack);
+  core_.Tell({session.id, 0}, std::move(ack));
+}
+
+// Leases that end before the promise would. In calm times a lower bound of all ends spares the walk.
+void Sessions::CollectLimits(Session& session, HeartbeatAck& ack) const {
+  if (session.least_belief >= session.promised_until) return;
+  session.least_belief = kNever;
+  for (const auto& [request, lease] : session.leases) {
+    const Instant until = BelieveUntil(*lease);
+    session.least_belief = std::min(session.least_belief, until);
+    if (until < session.promised_until) {
+      ack.limits.push_back({request, std::max<Duration>(until - core_.now, Duration::zero())});
+    }
+  }
+}
+
+// A Hold stream has no heartbeat: the broker promises again every third of the validity, or of a ttl that is shorter.
+void Sessions::PromiseOnHold(Session& session) {
+  for (auto& [request, lease] : session.leases) {
+    const Duration valid_for = std::min(core_.config.validity, BelieveUntil(*lease) - core_.now);
+    if (valid_for <= Duration::zero()) continue;
+    lease->promised_until = std::max(lease->promised_until, core_.now + valid_for);
+    core_.Tell(lease->listener, Renewed{lease->name, lease->owner, lease->token, valid_for});
+  }
+  if (session.leases.empty()) return;
+  const Lease& lease = *session.leases.begin()->second;  // a Hold has one
+  core_.Arm(session, core_.now + std::min(core_.config.validity, lease.ttl) / 3);
+}
+
+void Sessions::Promise(Session& session, Lease& lease, Granted& granted) {
+  if (session.kind == SessionKind::kHold) {
+    granted.valid_for = std::min(core_.config.validity, BelieveUntil(lease) - core_.now);
+    lease.promised_until = core_.now + granted.valid_for;
+    core_.Arm(session, core_.now + std::min(core_.config.validity, lease.ttl) / 3);
+  } else {
+    granted.echo_seq = session.heartbeat_seq;
+    granted.valid_for = std::min(session.promised_until, BelieveUntil(lease)) - session.heartbeat_at;
+  }
+}
+
+void Sessions::Close(Session& session, StreamEnd why) {
+  core_.Tell({session.id, 0}, EndStream{why});
+  Forget(session);
+}
+
+void Sessions::Forget(Session& session) {
+  core_.timers.Cancel(session);
+  const SessionId id = session.id;
+  sessions_.erase(id);
+}
+
+Session* Sessions::Find(SessionId session) const {
+  const auto found = sessions_.find(session);
+  return found == sessions_.end() ? nullptr : found->second.get();
+}
+
+}  // namespace distlock::core

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The streams that hold leases here, and what they are promised: a session for as long as its last heartbeat allows, a
+// Hold by renewals of the promise that the broker sends by itself.
+//
+// Thread: the shard's.
+#pragma once
+
+#include <memory>
+
+#include "absl/container/btree_map.h"
+#include "core/core_context.h"
+#include "core/records.h"
+
+namespace distlock::core {
+
+class Sessions {
+ public:
+  explicit Sessions(CoreContext& core) : core_(core) {}
+
+  // `drain_deadline`: when the drain ends, if the broker drains.
+  void Open(const OpenSession& in, Instant drain_deadline);
+  void Handle(const Heartbeat& in);
+  // Fills in how long a grant may be believed in, and remembers it.
+  void Promise(Session& session, Lease& lease, Granted& granted);
+  // Promises again to a Hold stream, which sends no heartbeats.
+  void PromiseOnHold(Session& session);
+  // Tells the stream to end and forgets it. Its leases, waiters and bundles are gone already.
+  void Close(Session& session, StreamEnd why);
+  // The stream is over: forgets it without telling anybody.
+  void Forget(Session& session);
+
+  // Null: there is no such stream.
+  Session* Find(SessionId session) const;
+  const absl::btree_map<SessionId, std::unique_ptr<Session>>& all() const { return sessions_; }
+
+ private:
+  void CollectLimits(Session& session, HeartbeatAck& ack) const;
+
+  CoreContext& core_;
+  absl::btree_map<SessionId, std::unique_ptr<Session>> sessions_;
+};
+
+}  // namespace distlock::core

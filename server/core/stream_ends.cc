@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Broker: what the end of a stream, or of the broker itself, means for all parts.
+#include <algorithm>
+#include <vector>
+
+#include "core/broker.h"
+
+namespace distlock::core {
+namespace {
+
+Refused IsDraining() { return Refused{.reason = RefusalReason::kDraining, .cause = {}, .holders = {}}; }
+
+}  // namespace
+
+void Broker::OnTimer(Session& session) {
+  if (session.kind == SessionKind::kHold) return sessions_.PromiseOnHold(session);
+  core_.Note({.kind = FactKind::kSessionLapsed, .name = {}, .detail = {}});
+  const std::string cause = "no heartbeat for a whole validity";
+  for (Lease* lease : Leases::Of(session)) {
+    leases_.TellHolder(*lease, Lost{lease->name, lease->owner, lease->token, LostReason::kExpired, cause});
+    leases_.NoteEnd(*lease, FactKind::kLost, LostReason::kExpired, cause);
+  }
+  bundles_.EndAllOf(session, nullptr);
+  EndLeases(session);
+  EndWaiters(session, nullptr);
+  Close(session, StreamEnd::kLapsed);
+}
+
+void Broker::Handle(const Goodbye& in) {
+  Session* const session = sessions_.Find(in.session);
+  if (session == nullptr) return;
+  bundles_.EndAllOf(*session, nullptr);
+  EndWaiters(*session, nullptr);
+  for (Lease* lease : Leases::Of(*session)) leases_.Release(*lease, Listener{}, Duration::zero());
+  Close(*session, StreamEnd::kGoodbye);
+}
+
+void Broker::Handle(const StreamEnded& in) {
+  DropCalls(in.session);
+  if (Session* const session = sessions_.Find(in.session); session != nullptr) {
+    bundles_.EndAllOf(*session, nullptr);
+    EndWaiters(*session, nullptr);
+    EndLeases(*session);
+    return sessions_.Forget(*session);
+  }
+  if (waiters_.DropCall(in.session) || bundles_.DropCall(in.session) || renew_calls_.Drop(in.session)) return;
+  watches_.StopWatching(in.session);
+}
+
+void Broker::EndLeases(const Session& session) {
+  for (Lease* lease : Leases::Of(session)) leases_.End(*lease);
+}
+
+// `refused`: what each waiter's callers are told; null: they have gone.
+void Broker::EndWaiters(const Session& session, const Refused* refused) {
+  std::vector<Waiter*> waiters;
+  for (const auto& [request, waiter] : session.waiters) {
+    if (waiter->callers.front().listener.request == request) waiters.push_back(waiter);
+  }
+  for (Waiter* waiter : waiters) refused != nullptr ? waiters_.Refuse(*waiter, *refused) : waiters_.Withdraw(*waiter);
+}
+
+void Broker::Close(Session& session, StreamEnd why) {
+  const SessionId id = session.id;
+  sessions_.Close(session, why);
+  DropCalls(id);
+}
+
+void Broker::DropCalls(SessionId session) {
+  downgrades_.Drop(session);
+  force_calls_.Drop(session);
+}
+
+void Broker::Handle(const Drain& in) {
+  const Instant deadline = core_.now + in.timeout;
+  if (core_.draining && deadline >= drain_deadline_) return;
+  core_.draining = true;
+  drain_deadline_ = deadline;
+  if (!drained_) core_.Arm(drain_timer_, deadline);
+  const Refused draining = IsDraining();
+  for (const auto& [id, session] : sessions_.all()) {
+    core_.Tell({id, 0}, Draining{in.timeout});
+    bundles_.EndAllOf(*session, &draining);
+    EndWaiters(*session, &draining);
+  }
+  bundles_.RefuseEvery(draining);
+  watches_.EndAll();
+  waiters_.RefuseAllDetached(draining);
+}
+
+// The drain timeout passed: the leases that are left are lost, and freed when belief in them has ended. A store that does
+// not answer cannot delay the drain for longer than its timeout: the ttl frees what it could not confirm.
+void Broker::EndDrain() {
+  const Instant last = drain_deadline_ + core_.config.validity + core_.config.store_timeout;
+  if (core_.now >= last) return FinishDrain();
+  core_.Arm(drain_timer_, last);
+  while (!sessions_.all().empty()) {
+    Session& session = *sessions_.all().begin()->second;
+    for (Lease* lease : Leases::Of(session)) {
+      leases_.NoteEnd(*lease, FactKind::kLost, LostReason::kDrained, "drain timeout");
+      leases_.TellHolder(*lease, Lost{lease->name, lease->owner, lease->token, LostReason::kDrained,
+                                      "the broker shut down and its drain timeout passed"});
+      // Its client lives and believes until it hears of this.
+      if (lease->on_disconnect == OnDisconnect::kRelease) lease->on_disconnect = OnDisconnect::kSafe;
+    }
+    EndLeases(session);
+    EndWaiters(session, nullptr);
+    Close(session, StreamEnd::kDrained);
+  }
+}
+
+void Broker::FinishDrainWhenEmpty() {
+  if (!core_.draining || drained_) return;
+  if (leases_.size() + waiters_.size() + releases_.size() > 0) return;
+  if (!renew_calls_.empty() || !downgrades_.empty() || !force_calls_.empty()) return;
+  FinishDrain();
+}
+
+void Broker::FinishDrain() {
+  drained_ = true;
+  core_.timers.Cancel(drain_timer_);
+  // Streams stay open until the server stops: the locks of a session may live on other shards, still draining.
+  core_.Announce(DrainComplete{});
+}
+
+}  // namespace distlock::core

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/waiters.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/bundles.h"
+#include "core/check.h"
+#include "core/grants.h"
+#include "core/leases.h"
+#include "core/limits.h"
+#include "core/look_in.h"
+
+namespace distlock::core {
+
+void Waiters::Handle(Acquire& in) {
+  const Listener listener{in.session, in.request};
+  auto refuse = [&](RefusalReason reason, std::string cause) {
+    core_.Note({.kind = FactKind::kRefused, .refusal = reason, .name = in.name, .detail = {}});
+    core_.Tell(listener, Refused{.reason = reason, .cause = std::move(cause), .holders = {}});
+  };
+  if (core_.draining) return refuse(RefusalReason::kDraining, "");
+
+  Session* session = nullptr;
+  if (!in.detached) {
+    session = to_.sessions.Find(in.session);
+    if (session == nullptr) return;  // ended meanwhile: its end answers everything
+    if (session->leases.contains(in.request) || session->waiters.contains(in.request) ||
+        session->bundles.contains(in.request)) {
+      return refuse(RefusalReason::kInvalidArgument, "the command id is in use by another acquire of this session");
+    }
+    if (session->leases.size() + session->waiters.size() + session->bundles.size() >=
+        core_.config.max_leases_per_session) {
+      return refuse(RefusalReason::kQuotaExceeded,
+                    "the session has " + std::to_string(core_.config.max_leases_per_session) + " leases and waiters");
+    }
+    if (!in.reentry.empty() && Reenter(*session, in)) return;
+  } else if (JoinRepeat(in)) {
+    return;
+  }
+
+  auto owned = std::make_unique<Waiter>();
+  Waiter& waiter = *owned;
+  waiter.serial = core_.NextSerial();
+  waiter.callers.push_back(CallerOf(in));
+  waiter.spec = std::move(in);
+  if (waiter.spec.detached && waiter.spec.max_hold > Duration::zero()) {
+    waiter.spec.ttl = std::min(waiter.spec.ttl, waiter.spec.max_hold);
+  }
+  if (session != nullptr) {
+    session->waiters.emplace(listener.request, &waiter);
+    if (!waiter.spec.reentry.empty()) session->reentrant[{waiter.spec.name, waiter.spec.reentry}] = waiter.spec.owner;
+  } else {
+    detached_.emplace(listener.session, &waiter);
+  }
+  unplaced_.emplace(waiter.serial, &waiter);
+  const bool fresh = waiters_.emplace(waiter.spec.owner, std::move(owned)).second;
+  DISTLOCK_CHECK(fresh);
+  Ask(waiter);
+}
+
+void Waiters::Ask(Waiter& waiter) {
+  LeaveAttempt(waiter);
+  waiter.retry_at = kNever;
+  // A give-back of the same owner must be confirmed first, or it would give back the new grant. Its end asks again.
+  const bool blocked = to_.releases.Contains(waiter.spec.owner);
+  if (!blocked && core_.store_up) {
+    const Acquire& spec = waiter.spec;
+    const Duration timeout = core_.AttemptTimeout(spec.ttl);
+    const StoreTime not_after = core_.clock.known() ? core_.clock.Latest(core_.now + timeout) : StoreTime{};
+    Op op;
+    op.verb = Op::Verb::kAcquire;
+    op.runs_until = core_.clock.known() ? core_.clock.ShownBy(not_after, core_.now) : core_.now + timeout + kAttemptMax;
+    op.owner = spec.owner;
+    op.name = spec.name;
+    op.waiter = waiter.serial;
+    waiter.op = core_.SendOp(std::move(op));
+    waiter.retry_at = core_.now + timeout;
+    const std::vector<Caller>& callers = CallersOf(waiter);
+    waiter.waits = std::any_of(callers.begin(), callers.end(), [](const Caller& a) { return !a.one_try; });
+    ++waiter.attempts;
+    core_.Command(StoreAcquire{.op = waiter.op,
+                               .name = spec.name,
+                               .want = spec.want,
+                               .owner = spec.owner,
+                               .ttl = spec.ttl,
+                               .lock_delay = spec.lock_delay,
+                               .not_after = not_after,
+                               .wait = waiter.waits,
+                               .info = spec.info});
+  }
+  Arm(waiter);
+}
+
+// The attempt in flight is given up. Should its reply still come, it is as good as the next one's: acquiring is idempotent.
+void Waiters::LeaveAttempt(Waiter& waiter) {
+  waiter.may_run_until = LatestRun(waiter);
+  waiter.op = 0;
+}
+
+// Until when an attempt whose answer we have not seen may take effect.
+Instant Waiters::LatestRun(const Waiter& waiter) const {
+  const Op* op = core_.FindOp(waiter.op);
+  return op == nullptr ? waiter.may_run_until : std::max(waiter.may_run_until, op->runs_until);
+}
+
+void Waiters::Arm(Waiter& waiter) {
+  Instant at = waiter.retry_at;
+  for (const Caller& caller : CallersOf(waiter)) at = std::min(at, EndOf(waiter, caller));
+  core_.Arm(waiter, at);
+}
+
+void Waiters::OnTimer(Waiter& waiter) {
+  if (!RefuseOverdue(waiter)) return;
+  if (core_.now < waiter.retry_at) return Arm(waiter);
+  if (waiter.op != 0) {
+    waiter.trouble = "no answer in time";
+    core_.ReconnectIfSilent(waiter.trouble);
+  }
+  Ask(waiter);
+}
+
+// The answer to an attempt of a waiter that is gone: withdrawn meanwhile, perhaps asked for anew.
+void Waiters::OnLateReply(const Op& op, const StoreReply& reply) {
+  PendingRelease* const release = to_.releases.Find(op.owner);
+  // A broken connection may have let the attempt overtake the withdrawal.
+  if (std::holds_alternative<StoreUnknown>(reply.outcome) && release != nullptr) release->order_lost = true;
+  const bool took_effect =
+      std::holds_alternative<AcquireGranted>(reply.outcome) || std::holds_alternative<AcquireQueued>(reply.outcome);
+  const bool known = Contains(op.owner) || release != nullptr || to_.leases.Contains(op.owner) ||
+                     to_.past_grants.Contains(op.owner) || IsRepeatable(op.owner);
+  if (took_effect && !known) {
+    to_.releases.Pursue(to_.releases.Start(op.name, op.owner, /*waiting=*/true, Duration::zero(), kAttemptMax));
+  }
+}
+
+void Waiters::OnReply(const Op& op, OpId id, StoreReply& reply) {
+  const auto found = waiters_.find(op.owner);
+  if (found == waiters_.end() || found->second->serial != op.waiter) return OnLateReply(op, reply);
+  const bool answered = !std::holds_alternative<StoreUnknown>(reply.outcome);
+  Waiter& waiter = *found->second;
+  if (!answered) waiter.may_run_until = std::max(waiter.may_run_until, op.runs_until);
+  if (waiter.op == id) waiter.op = 0;
+  // Whatever it says, the give-back under way undoes; its end asks again.
+  if (to_.releases.Contains(op.owner)) return;
+  if (const auto* granted = std::get_if<AcquireGranted>(&reply.outcome)) {
+    return OnGranted(waiter, *granted, reply.time, op.sent);
+  }
+  if (waiter.queued) return;
+  if (auto* queued = std::get_if<AcquireQueued>(&reply.outcome)) {
+    return OnQueued(waiter, *queued, reply.time, op.sent);
+  }
+  if (waiter.op != 0) return;  // a later attempt is under way and will tell
+  if (auto* held = std::get_if<AcquireHeld>(&reply.outcome)) {
+    if (!TurnAwayOneTries(waiter, held->holders, LookIn(held->left, held->holders), held->queue_length)) return;
+    if (!waiter.waits) return Ask(waiter);  // for those who have joined it since
+  }
+  if (const auto* full = std::get_if<AcquireQueueFull>(&reply.outcome)) {
+    return Refuse(waiter, Refused{.reason = RefusalReason::kQuotaExceeded,
+                                  .cause = "the lock's queue is full",
+                                  .retry_after = kRetryMax,
+                                  .holders = {},
+                                  .queue_length = full->queue_length});
+  }
+  if (const auto* mismatch = std::get_if<AcquireMismatch>(&reply.outcome)) return OnMismatch(waiter, *mismatch);
+  if (const auto* failed = std::get_if<StoreFailed>(&reply.outcome)) return OnFailed(waiter, *failed);
+  if (const auto* unknown = std::get_if<StoreUnknown>(&reply.outcome)) return RetryLater(waiter, unknown->cause);
+  if (std::holds_alternative<AcquireLate>(reply.outcome)) return RetryLater(waiter, "the store answered too late");
+  RetryLater(waiter, "the store gave an answer that fits another command");
+}
+
+void Waiters::OnGranted(Waiter& waiter, const AcquireGranted& granted, StoreTime time, Instant sent) {
+  const Acquire& spec = waiter.spec;
+  Duration kept = spec.ttl;
+  // The max_hold of one of several locks counts from the grant of the last one: see Bundles::GrantAll.
+  if (waiter.bundle == nullptr && spec.detached && spec.max_hold > Duration::zero()) {
+    // Its renewals end where max_hold does, counted from the first grant, though acquiring again keeps the key for longer.
+    const auto left = spec.max_hold - std::chrono::microseconds(time.us - granted.since.us);
+    if (left <= kMarginFloor) {
+      to_.releases.Pursue(
+          to_.releases.Start(spec.name, spec.owner, /*waiting=*/false, spec.lock_delay, spec.ttl, granted.token));
+      return;  // its end asks again
+    }
+    kept = std::min(kept, left);
+  }
+  to_.grants.Grant(waiter, {.token = granted.token,
+                            .since = granted.since,
+                            .ttl = spec.ttl,
+                            .deadline = sent + kept - core_.Margin(kept),
+                            .arrival = Arrival::kAnswer});
+}
+
+void Waiters::OnQueued(Waiter& waiter, AcquireQueued& queued, StoreTime time, Instant sent) {
+  waiter.queued = waiter.exists = true;
+  waiter.placed = time;
+  waiter.placed_sent = sent;
+  waiter.retry_at = kNever;
+  waiter.trouble.clear();
+  unplaced_.erase(waiter.serial);
+  if (!waiter.answered) {
+    Listener listener = CallersOf(waiter).front().listener;
+    if (waiter.bundle != nullptr) listener.request = waiter.spec.request;
+    core_.Tell(listener, Queued{queued.position, queued.holders});
+    waiter.answered = true;
+  }
+  const std::optional<Duration> look_in = LookIn(queued.left, queued.holders);
+  to_.queues.Join(waiter);
+  LocalQueue& queue = *to_.queues.Find(waiter.spec.name);
+  // Without a holder the script stopped at its bound, before the next living waiter.
+  if (waiter.hint > time || !look_in) {
+    to_.queues.Tend(queue);
+  } else {
+    const Instant end = core_.now + std::max<Duration>(*look_in, Duration::zero()) + kExpirySlack;
+    if (queue.op == 0 && end < queue.at) core_.Arm(queue, end);
+    queue.holders = queued.holders;
+  }
+  if (TurnAwayOneTries(waiter, queued.holders, look_in, queued.queue_length)) Arm(waiter);
+}
+
+void Waiters::OnMismatch(Waiter& waiter, const AcquireMismatch& held) {
+  std::string cause = held.mode == Mode::kExclusive ? "it is held EXCLUSIVE"
+                      : held.mode == Mode::kShared
+                          ? "it is held SHARED"
+                          : "it is held as PERMIT out of a limit of " + std::to_string(held.limit);
+  Refuse(waiter, Refused{.reason = RefusalReason::kLimitMismatch, .cause = std::move(cause), .holders = {}});
+}
+
+void Waiters::OnFailed(Waiter& waiter, const StoreFailed& failed) {
+  switch (failed.kind) {
+    case FailureKind::kFull:
+      return Refuse(
+          waiter,
+          Refused{.reason = RefusalReason::kStoreFull, .cause = failed.cause, .retry_after = kRetryMax, .holders = {}});
+    case FailureKind::kForeignKey:
+      return Refuse(waiter, Refused{.reason = RefusalReason::kForeignKey, .cause = failed.cause, .holders = {}});
+    case FailureKind::kNotSent:
+    case FailureKind::kUnavailable:
+    case FailureKind::kProtocol:
+      return RetryLater(waiter, failed.cause);
+  }
+}
+
+void Waiters::RetryLater(Waiter& waiter, std::string trouble) {
+  waiter.trouble = std::move(trouble);
+  // While the store is down StoreUp asks again.
+  waiter.retry_at = core_.store_up ? core_.now + core_.BackOff(waiter.attempts) : kNever;
+  Arm(waiter);
+}
+
+void Waiters::Withdraw(Waiter& waiter) {
+  const Instant may_run_until = LatestRun(waiter);
+  // A repeat must not release what its request was granted. For a repeatable owner, withdrawing spares its grants, and must
+  // be done: when that grant has been released through another broker, the repeat may have a place in the queue.
+  const bool told =
+      waiter.spec.detached && !IsRepeatable(waiter.spec.owner) && to_.past_grants.Contains(waiter.spec.owner);
+  const bool may_exist = waiter.exists || waiter.op != 0 || may_run_until != Instant{};
+  if (may_exist && !told) {
+    PendingRelease& release = to_.releases.Start(waiter.spec.name, waiter.spec.owner, /*waiting=*/true,
+                                                 Duration::zero(), waiter.spec.ttl + waiter.spec.lock_delay);
+    release.may_run_until = std::max(release.may_run_until, may_run_until);
+    release.order_lost |= waiter.may_run_until > core_.now;
+    to_.releases.Pursue(release);
+  }
+  Forget(waiter);
+}
+
+void Waiters::Forget(Waiter& waiter) {
+  core_.timers.Cancel(waiter);
+  to_.queues.Leave(waiter);
+  unplaced_.erase(waiter.serial);
+  for (const Caller& caller : waiter.callers) Unlist(waiter, caller.listener);
+  if (Session* const session = to_.sessions.Find(waiter.spec.session);
+      session != nullptr && !waiter.spec.reentry.empty()) {
+    session->reentrant.erase({waiter.spec.name, waiter.spec.reentry});
+  }
+  const OwnerId owner = waiter.spec.owner;
+  waiters_.erase(owner);
+}
+
+void Waiters::AskForPart(Bundle& bundle) {
+  auto owned = std::make_unique<Waiter>();
+  Waiter& waiter = *owned;
+  waiter.serial = core_.NextSerial();
+  waiter.bundle = &bundle;
+  waiter.spec = bundle.parts[bundle.next].spec;
+  waiter.spec.session = 0;
+  waiter.may_run_until = bundle.may_run_until;  // the call for all may take it yet
+  waiter.began = core_.now;
+  unplaced_.emplace(waiter.serial, &waiter);
+  waiters_.emplace(waiter.spec.owner, std::move(owned));
+  Ask(waiter);
+}
+
+void Waiters::OnStoreUp() {
+  std::vector<Waiter*> waiting;
+  for (auto& [serial, waiter] : unplaced_) {
+    if (waiter->op == 0) waiting.push_back(waiter);
+  }
+  for (Waiter* waiter : waiting) Ask(*waiter);
+}
+
+// A repeat of the request has come while its owner was being released: it was not asked for meanwhile, or its place or
+// grant went with the release.
+void Waiters::OnReleased(const OwnerId& owner) {
+  Waiter* const waiter = Find(owner);
+  if (waiter == nullptr) return;
+  if (waiter->queued) LosePlace(*waiter);
+  Ask(*waiter);
+}
+
+void Waiters::Hint(const LockName& name, StoreTime since) {
+  for (auto& [serial, waiter] : unplaced_) {
+    if (waiter->spec.name == name) waiter->hint = std::max(waiter->hint, since);
+  }
+}
+
+// Whether it still has a place there is for the next Ask to find out.
+void Waiters::LosePlace(Waiter& waiter) {
+  waiter.queued = false;
+  unplaced_.emplace(waiter.serial, &waiter);
+  to_.queues.Leave(waiter);
+}
+
+Waiter* Waiters::Find(const OwnerId& owner) const {
+  const auto found = waiters_.find(owner);
+  return found == waiters_.end() ? nullptr : found->second.get();
+}
+
+}  // namespace distlock::core

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Acquires that are not answered yet: from the request to its grant, its refusal or its withdrawal. Several callers may
+// wait for one answer.
+//
+// Thread: the shard's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_map.h"
+#include "core/core_context.h"
+#include "core/past_grants.h"
+#include "core/pending_releases.h"
+#include "core/queues.h"
+#include "core/records.h"
+#include "core/sessions.h"
+
+namespace distlock::core {
+
+class Bundles;
+class Grants;
+class Leases;
+
+class Waiters {
+ public:
+  // The parts that waiters call.
+  struct Neighbours {
+    Sessions& sessions;
+    Leases& leases;
+    Queues& queues;
+    Grants& grants;
+    Bundles& bundles;
+    PendingReleases& releases;
+    PastGrants& past_grants;
+  };
+  Waiters(CoreContext& core, const Neighbours& to) : core_(core), to_(to) {}
+
+  void Handle(Acquire& in);
+  // Waits for the next part of a bundle, with the bundle's callers.
+  void AskForPart(Bundle& bundle);
+  // One more caller waits for the same answer.
+  void Join(Waiter& waiter, const Acquire& in);
+  // Sends an attempt, now or when nothing stands against it any more.
+  void Ask(Waiter& waiter);
+  void OnTimer(Waiter& waiter);
+  void OnReply(const Op& op, OpId id, StoreReply& reply);
+  // Asks for all that have no place in the store's queue and no attempt in flight.
+  void OnStoreUp();
+  // What `owner` had in the store is released: a waiter of the same owner may ask now.
+  void OnReleased(const OwnerId& owner);
+  // A notice about this lock came: it may be newer than the answer to an attempt in flight.
+  void Hint(const LockName& name, StoreTime since);
+  // The waiter asks for a new place in the store's queue, or finds out that it has one, at its next attempt.
+  void LosePlace(Waiter& waiter);
+
+  // Refuses all callers of the waiter; the store is told, and the waiter is gone.
+  void Refuse(Waiter& waiter, const Refused& refused);
+  // Refuses the callers of a session's request.
+  void Cancel(Waiter& waiter, RequestId request);
+  // Ends the waiter here and, where it may exist there, in the store.
+  void Withdraw(Waiter& waiter);
+  // Forgets the waiter. The store is told nothing.
+  void Forget(Waiter& waiter);
+  // A detached call is over. False: no call of that session waits.
+  bool DropCall(SessionId session);
+  void RefuseAllDetached(const Refused& refused);
+
+  // The caller that an acquire stands for.
+  Caller CallerOf(const Acquire& in) const;
+  static std::vector<Caller>& CallersOf(Waiter& waiter);
+  // What a caller is told whose time is up. `answered`: the store has said once that it waits; `trouble`: why it could not
+  // answer since.
+  Refused WhyItEnds(const Caller& caller, const LockName& name, bool answered, const std::string& trouble) const;
+  // Until when an attempt whose answer is not known may take effect.
+  Instant LatestRun(const Waiter& waiter) const;
+
+  // Null: no acquire of `owner` is unanswered.
+  Waiter* Find(const OwnerId& owner) const;
+  bool Contains(const OwnerId& owner) const { return waiters_.contains(owner); }
+  size_t size() const { return waiters_.size(); }
+
+ private:
+  bool Reenter(Session& session, const Acquire& in);
+  bool JoinRepeat(const Acquire& in);
+  void Unlist(const Waiter& waiter, const Listener& listener);
+  void Arm(Waiter& waiter);
+  void LeaveAttempt(Waiter& waiter);
+  Instant Patience(const Waiter& waiter, const Caller& caller) const;
+  Instant EndOf(const Waiter& waiter, const Caller& caller) const;
+  void OnLateReply(const Op& op, const StoreReply& reply);
+  void OnGranted(Waiter& waiter, const AcquireGranted& granted, StoreTime time, Instant sent);
+  void OnQueued(Waiter& waiter, AcquireQueued& queued, StoreTime time, Instant sent);
+  void OnMismatch(Waiter& waiter, const AcquireMismatch& held);
+  void OnFailed(Waiter& waiter, const StoreFailed& failed);
+  void RetryLater(Waiter& waiter, std::string trouble);
+  template <typename Over, typename Why>
+  bool TurnAway(Waiter& waiter, Over over, Why why);
+  bool RefuseOverdue(Waiter& waiter);
+  bool TurnAwayOneTries(Waiter& waiter, const std::vector<HolderView>& holders, std::optional<Duration> look_in,
+                        uint32_t queue_length);
+
+  CoreContext& core_;
+  const Neighbours to_;
+  absl::flat_hash_map<OwnerId, std::unique_ptr<Waiter>> waiters_;
+  absl::btree_map<uint64_t, Waiter*> unplaced_;   // by serial: without a place in the store's queue
+  absl::btree_map<SessionId, Waiter*> detached_;  // calls that wait for a detached grant
+};
+
+}  // namespace distlock::core

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Pending releases without the other parts: see pending_releases_test.cc for what callers see of them.
+#include <vector>
+
+#include "alone.h"
+#include "core/limits.h"
+#include "core/pending_releases.h"
+
+namespace distlock::core {
+namespace {
+
+struct Looks final : LookScheduler {
+  void LookBy(const LockName&, Instant at) override { asked.push_back(at); }
+  std::vector<Instant> asked;
+};
+
+struct Releases : Alone {
+  Looks looks;
+  PendingReleases releases{core, looks};
+
+  // Whether the record is gone after this answer to the command `op`.
+  bool Answer(OpId op, decltype(StoreReply::outcome) outcome) {
+    const std::optional<Op> sent = core.TakeOp(op);
+    StoreReply reply{op, {}, std::move(outcome)};
+    return releases.OnReply(*sent, op, reply);
+  }
+  PendingRelease& Start(bool waiting, Duration block = Duration::zero(), uint64_t only_token = 0) {
+    return releases.Start(Name("a"), Owner(1), waiting, block, kT, only_token);
+  }
+};
+
+TEST(ReleaseRecords, AConfirmedReleaseIsGone) {
+  Releases t;
+  t.releases.Pursue(t.Start(/*waiting=*/false));
+  const auto sent = t.Take<StoreRelease>();
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_TRUE(t.releases.Contains(Owner(1)));
+  EXPECT_TRUE(t.Answer(sent[0].op, GiveBackDone{.was_holder = true}));
+  EXPECT_FALSE(t.releases.Contains(Owner(1)));
+  EXPECT_EQ(t.core.timers.size(), 0u);
+}
+
+TEST(ReleaseRecords, AnUnknownOutcomeIsRepeated) {
+  Releases t;
+  PendingRelease& release = t.Start(/*waiting=*/false);
+  t.releases.Pursue(release);
+  EXPECT_FALSE(t.Answer(t.Take<StoreRelease>()[0].op, StoreUnknown{"reset"}));
+  EXPECT_TRUE(release.order_lost);
+  t.Pass(seconds(1));
+  ASSERT_EQ(t.PopDue(), &release);
+  EXPECT_FALSE(t.releases.OnTimer(release));
+  EXPECT_EQ(t.Take<StoreRelease>().size(), 1u);
+}
+
+TEST(ReleaseRecords, AnAcquireThatMayStillRunIsWithdrawnAfterwards) {
+  Releases t;
+  PendingRelease& release = t.Start(/*waiting=*/false);
+  release.may_run_until = t.now + seconds(3);
+  release.order_lost = true;
+  t.releases.Pursue(release);
+  EXPECT_FALSE(t.Answer(t.Take<StoreRelease>()[0].op, GiveBackDone{.was_holder = true}));
+  EXPECT_EQ(release.at, t.now + seconds(3));
+  t.releases.OnStoreUp();
+  EXPECT_TRUE(t.Take<StoreWithdraw>().empty()) << "too early: the acquire could run after it";
+  t.Pass(seconds(3));
+  ASSERT_EQ(t.PopDue(), &release);
+  EXPECT_FALSE(t.releases.OnTimer(release));
+  EXPECT_TRUE(t.Answer(t.Take<StoreWithdraw>()[0].op, GiveBackDone{}));
+}
+
+TEST(ReleaseRecords, ASecondReasonJoinsTheFirst) {
+  Releases t;
+  PendingRelease& release = t.Start(/*waiting=*/false, Duration::zero(), 5);
+  EXPECT_EQ(&t.Start(/*waiting=*/false, Duration::zero(), 7), &release);
+  EXPECT_EQ(release.only_token, 7u) << "of two grants of one owner the earlier has ended";
+  EXPECT_TRUE(t.releases.IsReleasing(Owner(1), 7));
+  EXPECT_FALSE(t.releases.IsReleasing(Owner(1), 8));
+  t.Start(/*waiting=*/false);
+  EXPECT_EQ(release.only_token, 0u) << "whatever the owner has";
+  EXPECT_TRUE(t.releases.IsReleasing(Owner(1), 8));
+  EXPECT_EQ(t.releases.size(), 1u);
+}
+
+TEST(ReleaseRecords, APlaceInTheQueueIsNoGrant) {
+  Releases t;
+  t.Start(/*waiting=*/true);
+  EXPECT_FALSE(t.releases.IsReleasing(Owner(1), 0));
+  EXPECT_TRUE(t.releases.Contains(Owner(1)));
+}
+
+TEST(ReleaseRecords, TheEndOfABlockIsLookedAt) {
+  Releases t;
+  t.releases.Pursue(t.Start(/*waiting=*/false, seconds(2)));
+  t.Answer(t.Take<StoreRelease>()[0].op, GiveBackDone{.was_holder = true});
+  EXPECT_EQ(t.looks.asked, std::vector<Instant>{t.now + seconds(2) + kExpirySlack});
+}
+
+TEST(ReleaseRecords, WhatTheStoreMustHaveForgottenIsGone) {
+  Releases t;
+  t.core.store_up = false;
+  PendingRelease& release = t.Start(/*waiting=*/false);
+  t.releases.Pursue(release);
+  t.Pass(release.until - t.now);
+  ASSERT_EQ(t.PopDue(), &release);
+  EXPECT_TRUE(t.releases.OnTimer(release));
+  EXPECT_EQ(t.releases.size(), 0u);
+}
+
+}  // namespace
+}  // namespace distlock::core

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The common base of Renew, Convert and ForceRelease calls, without any of them.
+#include "core/retrying_calls.h"
+
+#include "alone.h"
+#include "core/limits.h"
+
+namespace distlock::core {
+namespace {
+
+struct ProbeCall : RetryingCall {
+  ProbeCall() : RetryingCall(TimerKind::kDowngrade) {}
+  Convert request;
+};
+
+Convert From(SessionId session, RequestId request) {
+  return {.session = session, .request = request, .name = Name("a"), .owner = Owner(1), .info = {}};
+}
+
+struct Calls : Alone {
+  RetryingCalls<ProbeCall> calls{core};
+};
+
+TEST(RetryingCalls, OneRequestIsOneCall) {
+  Calls t;
+  ProbeCall* const call = t.calls.Begin(From(1, 2), seconds(5));
+  ASSERT_NE(call, nullptr);
+  EXPECT_EQ(t.calls.Begin(From(1, 2), seconds(5)), nullptr);
+  EXPECT_NE(t.calls.Begin(From(1, 3), seconds(5)), nullptr);
+  EXPECT_EQ(t.calls.Find({1, 2}), call);
+  EXPECT_TRUE(t.calls.HasAnyOf(1));
+  EXPECT_FALSE(t.calls.HasAnyOf(2));
+}
+
+TEST(RetryingCalls, AnAttemptIsRepeatedAfterItsTimeoutAndNotAfterTheCallersPatience) {
+  Calls t;
+  ProbeCall& call = *t.calls.Begin(From(1, 2), seconds(5));
+  const OpId op =
+      t.calls.BeginAttempt(call, Op{.verb = Op::Verb::kDowngrade, .name = {}, .names = {}, .owners = {}}, seconds(2));
+  EXPECT_EQ(t.core.FindOp(op)->caller.request, 2u);
+  EXPECT_EQ(call.at, t.now + seconds(2));
+  t.Pass(seconds(4));
+  t.calls.BeginAttempt(call, Op{.verb = Op::Verb::kDowngrade, .name = {}, .names = {}, .owners = {}}, seconds(2));
+  EXPECT_EQ(call.at, t.now + seconds(1)) << "the end of the caller's patience";
+}
+
+TEST(RetryingCalls, AFailureIsRetriedAfterABackOff) {
+  Calls t;
+  ProbeCall& call = *t.calls.Begin(From(1, 2), seconds(5));
+  call.op = 7;
+  t.calls.RetryAfter(call, StoreReply{7, {}, StoreFailed{FailureKind::kUnavailable, "loading"}}, 1, milliseconds(100));
+  EXPECT_EQ(call.op, 0u);
+  EXPECT_GE(call.at, t.now + milliseconds(100) + kRetryMin / 2);
+  EXPECT_LE(call.at, t.now + milliseconds(100) + kRetryMin / 2 + 2 * kRetryMin);
+  EXPECT_EQ(t.calls.Trouble(call), "loading");
+}
+
+TEST(RetryingCalls, WhileTheStoreIsDownOnlyThePatienceCounts) {
+  Calls t;
+  ProbeCall& call = *t.calls.Begin(From(1, 2), seconds(5));
+  EXPECT_EQ(t.calls.Trouble(call), "no answer");
+  t.core.store_up = false;
+  t.core.store_trouble = "refused";
+  t.calls.RetryAfter(call, StoreReply{7, {}, StoreUnknown{"reset"}}, 1);
+  EXPECT_EQ(call.at, t.now + seconds(5));
+  EXPECT_EQ(t.calls.Trouble(call), "refused");
+  int without = 0;
+  t.calls.ForEachWithoutAttempt([&](ProbeCall&) { ++without; });
+  EXPECT_EQ(without, 1);
+}
+
+TEST(RetryingCalls, AnAnswerEndsTheCallAndARefusalGoesOnRecord) {
+  Calls t;
+  t.calls.AwaitStore(*t.calls.Begin(From(1, 2), seconds(5)));
+  t.calls.AwaitStore(*t.calls.Begin(From(1, 3), seconds(5)));
+  t.calls.Answer(*t.calls.Find({1, 2}), Converted{Name("a"), Owner(1), 5});
+  EXPECT_TRUE(t.Take<Fact>().empty());
+  t.calls.Refuse(*t.calls.Find({1, 3}), RefusalReason::kNotHolder, "gone");
+  const auto facts = t.Take<Fact>();
+  ASSERT_EQ(facts.size(), 1u);
+  EXPECT_EQ(facts[0].refusal, RefusalReason::kNotHolder);
+  const auto told = t.Take<Notify>();
+  ASSERT_EQ(told.size(), 2u);
+  EXPECT_TRUE(std::holds_alternative<Converted>(told[0].event));
+  EXPECT_EQ(std::get<Refused>(told[1].event).cause, "gone");
+  EXPECT_TRUE(t.calls.empty());
+  EXPECT_EQ(t.core.timers.size(), 0u);
+}
+
+TEST(RetryingCalls, AStreamThatEndsTakesItsOwnCallsOnly) {
+  Calls t;
+  for (const SessionId session : {1, 2, 3}) {
+    for (const RequestId request : {1, 2}) t.calls.AwaitStore(*t.calls.Begin(From(session, request), seconds(5)));
+  }
+  t.calls.Drop(2);
+  EXPECT_FALSE(t.calls.HasAnyOf(2));
+  EXPECT_NE(t.calls.Find({1, 2}), nullptr);
+  EXPECT_NE(t.calls.Find({3, 1}), nullptr);
+  EXPECT_EQ(t.core.timers.size(), 4u);
+  EXPECT_TRUE(t.Take<Notify>().empty());
+}
+
+}  // namespace
+}  // namespace distlock::core
