@@ -17,3 +17,13 @@ function(add_rooms)
     endif()
   endforeach()
 endfunction()
+
+# compile_apart(<file>...): with DISTLOCK_UNITY these files of the calling folder are compiled alone. Each has a name in its
+# unnamed namespace that another file of its target has, too.
+if(DISTLOCK_UNITY)
+  set(CMAKE_UNITY_BUILD ON)
+  set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
+endif()
+function(compile_apart)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()

@@ -17,7 +17,6 @@
 #include "bench/peers.h"
 #include "bench/relay.h"
 #include "bench/report.h"
-#include "bench/result_charts.h"
 
 namespace distlock::bench {
 namespace {
@@ -28,7 +27,6 @@ struct Arguments {
   Setup setup;
   std::string only;
   std::string json;
-  std::string charts;
   int rounds = 0;
   double seconds = 0;
 };
@@ -71,8 +69,6 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   app.add_option("--rounds", arguments->rounds, "interleaved rounds")->check(CLI::PositiveNumber);
   app.add_option("--seconds", arguments->seconds, "length of each closed loop")->check(CLI::PositiveNumber);
   app.add_option("--json", arguments->json, "also write every sample to this file");
-  app.add_option("--charts", arguments->charts,
-                 "also draw throughput.svg and handoff.svg in this folder, with --growth also growth-*.svg");
   app.add_flag("--peers", arguments->setup.peers, "measure other lock systems beside ours, those that are installed");
   app.add_flag("--growth", arguments->setup.growth, "also the rows that show how costs grow, which take minutes");
   app.add_flag("--quick", quick, "a rough look in less than a minute");
@@ -209,7 +205,6 @@ int Main(int argc, char** argv) {
       WriteJson(results, file);
       if (!file.flush()) throw std::runtime_error("cannot write " + arguments.json);
     }
-    if (!arguments.charts.empty()) WriteCharts(results, arguments.charts, std::cerr);
     if (interrupted) return 130;
     return results.AllValid() ? 0 : 1;
   } catch (const std::exception& e) {

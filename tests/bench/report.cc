@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 
 namespace distlock::bench {
 namespace {
@@ -15,6 +16,12 @@ std::string Number(double value) {
   std::snprintf(text, sizeof text, "%.*f", digits, value);
   return text;
 }
+
+struct Spread {
+  double median = 0;
+  double low = 0;
+  double high = 0;
+};
 
 // Of at least one value.
 Spread SpreadOver(std::vector<double> values) {
@@ -37,6 +44,13 @@ std::string FirstOf(const SectionResult& result, const std::string& name, std::s
     const auto found = round.find(name);
     if (found != round.end() && !(found->second.*text).empty()) return found->second.*text;
   }
+  return "";
+}
+
+// Why a case has no values, such as "NOT RUN: etcd is not installed"; "" when it has them.
+std::string WhyNoValues(const SectionResult& result, const std::string& name) {
+  if (const std::string error = FirstOf(result, name, &Sample::error); !error.empty()) return "INVALID: " + error;
+  if (const std::string why = FirstOf(result, name, &Sample::not_run); !why.empty()) return "NOT RUN: " + why;
   return "";
 }
 
@@ -151,18 +165,6 @@ bool Results::AllValid() const {
   return true;
 }
 
-std::optional<Spread> SpreadOf(const SectionResult& result, const std::string& name, const std::string& column) {
-  const std::vector<double> values = Column(result, name, column);
-  if (values.empty()) return std::nullopt;
-  return SpreadOver(values);
-}
-
-std::string WhyNoValues(const SectionResult& result, const std::string& name) {
-  if (const std::string error = FirstOf(result, name, &Sample::error); !error.empty()) return "INVALID: " + error;
-  if (const std::string why = FirstOf(result, name, &Sample::not_run); !why.empty()) return "NOT RUN: " + why;
-  return "";
-}
-
 void WriteMarkdown(const Results& results, std::ostream& out) {
   for (const auto& [name, value] : results.conditions) out << "- " << name << ": " << value << '\n';
   for (const SectionResult& result : results.sections) {
@@ -180,7 +182,9 @@ void WriteJson(const Results& results, std::ostream& out) {
   List(out, '{', '}', results.conditions, [&](const auto& c) { out << Quoted(c.first) << ':' << Quoted(c.second); });
   out << ",\"sections\":";
   List(out, '{', '}', results.sections, [&](const SectionResult& result) {
-    out << Quoted(result.section.id) << ":{\"rounds\":";
+    out << Quoted(result.section.id) << ":{\"title\":" << Quoted(result.section.title) << ",\"cases\":";
+    List(out, '[', ']', result.section.cases, [&](const Case& c) { out << Quoted(c.name); });
+    out << ",\"rounds\":";
     List(out, '[', ']', result.rounds, [&](const auto& round) {
       List(out, '{', '}', round, [&](const auto& sample) {
         out << Quoted(sample.first) << ':';

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -29,18 +28,6 @@ struct Results {
 
   bool AllValid() const;
 };
-
-// Of a case's column over the rounds.
-struct Spread {
-  double median = 0;
-  double low = 0;
-  double high = 0;
-};
-
-// std::nullopt when no round gave a value.
-std::optional<Spread> SpreadOf(const SectionResult& result, const std::string& name, const std::string& column);
-// Why a case has no values, such as "NOT RUN: etcd is not installed"; "" when it has them.
-std::string WhyNoValues(const SectionResult& result, const std::string& name);
 
 void WriteMarkdown(const Results& results, std::ostream& out);
 void WriteJson(const Results& results, std::ostream& out);

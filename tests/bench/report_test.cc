@@ -55,6 +55,7 @@ TEST(Report, SaysWhatDidNotRunAndFailsNothing) {
   std::ostringstream out;
   WriteJson(results, out);
   const auto json = nlohmann::json::parse(out.str());
+  EXPECT_EQ(json["sections"]["peers"]["cases"], nlohmann::json({"ours", "etcd"}));
   EXPECT_EQ(json["sections"]["peers"]["rounds"][1]["etcd"]["not_run"], absent.not_run);
   EXPECT_EQ(json["sections"]["peers"]["rounds"][1]["ours"]["not_run"], "");
 }

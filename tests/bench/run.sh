@@ -28,12 +28,20 @@ Exit: 0 all rows valid, 1 a row is invalid or nothing could be measured, 64 wron
 TEXT
 }
 
-bin='' peers='' options=()
+bin='' peers='' json='' charts='' options=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --bin)
       [ $# -ge 2 ] || { echo "tests/bench/run.sh: --bin needs a folder" >&2; exit 64; }
       bin=$2
+      shift
+      ;;
+    --json | --charts)
+      [ $# -ge 2 ] || { echo "tests/bench/run.sh: $1 needs a value" >&2; exit 64; }
+      case "$1" in
+        --json) json=$2 ;;
+        --charts) charts=$2 ;;
+      esac
       shift
       ;;
     --peers) peers=yes options+=(--peers) ;;
@@ -54,8 +62,15 @@ if [ -n "$peers" ] && ! deploy/install-deps.sh --peers >&2; then
   echo "tests/bench/run.sh: not every peer is installed; the rows of those that are not say so" >&2
 fi
 
+if [ -n "$charts" ] && [ -z "$json" ]; then
+  json=$(mktemp)
+  trap 'rm -f "$json"' EXIT
+fi
+[ -z "$json" ] || options+=(--json "$json")
+
 code=0
 "$bin/distlock_bench" --daemon "$bin/distlockd" "${options[@]}" || code=$?
 # What the parser of the options answers for wrong usage.
 [ "$code" -lt 100 ] || [ "$code" -ge 128 ] || code=64
+if [ -n "$charts" ] && [ "$code" -le 1 ]; then /usr/bin/python3 -B tests/bench/charts.py "$json" "$charts"; fi
 exit "$code"
