@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The daemon's clock: CLOCK_BOOTTIME, which goes on during suspend. Only the edges may call it; the core is told the
-// time. Any thread.
+// The daemon's clock: CLOCK_BOOTTIME, which also counts time spent suspended. The core never reads it: the time is an
+// argument there. Any thread.
 #pragma once
 
 #include <ctime>

@@ -23,7 +23,7 @@ LentTurns::~LentTurns() {
 }
 
 void LentTurns::Take() {
-  // A turn may post, to its own shard too.
+  // A turn may post, even to its own shard: the list may grow meanwhile.
   while (!shards_.empty()) {
     Shard* shard = shards_.back();
     shards_.pop_back();
@@ -31,10 +31,6 @@ void LentTurns::Take() {
   }
 }
 
-bool LentTurns::Note(Shard& shard) {
-  if (here == nullptr) return false;
-  here->shards_.push_back(&shard);
-  return true;
-}
+LentTurns* LentTurns::OfThisThread() { return here; }
 
 }  // namespace distlock::shard

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Turns of shards on the thread that gives them work. To wake a shard's own thread for one message costs more than the
-// turn: while a LentTurns lives, the shards that its thread posts to are not woken but noted, and Take has their turns,
-// here.
+// Runs shards' turns on the thread that posts to them. Waking a shard's own thread for one message costs more than the
+// turn itself. While a thread owns a LentTurns, the shards that it posts to are not woken: they are remembered here,
+// and Take runs their turns.
 //
-// Thread: the one that made it; one per thread at a time. Take must follow what was posted, soon.
+// Thread: the one that made it; one per thread at a time. The owner must call Take soon after each post: until then
+// what it has posted waits.
 #pragma once
 
 #include <vector>
@@ -20,12 +21,15 @@ class LentTurns {
   LentTurns(const LentTurns&) = delete;
   LentTurns& operator=(const LentTurns&) = delete;
 
-  // Something waits for Take.
+  // Some shard waits for Take.
   bool wanted() const { return !shards_.empty(); }
   void Take();
 
-  // For a shard that has just been posted to: false when this thread lends no turns.
-  static bool Note(Shard& shard);
+  // Called by a shard that this thread has just posted to: Take will run its turn.
+  void Promise(Shard& shard) { shards_.push_back(&shard); }
+
+  // The one that this thread owns; null when this thread lends no turns.
+  static LentTurns* OfThisThread();
 
  private:
   std::vector<Shard*> shards_;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who listens on one shard: session -> sink, and the events gathered for each during a turn, so that a sink hears of a
-// turn once. An event for a session that is not attached has nobody to go to and is dropped.
+// The sinks of one shard by session. Events are gathered during a turn, so that a sink is called once per turn. Events
+// for sessions that are not attached are dropped.
 //
-// Thread: whoever has the shard's turn. Sinks are told from Deliver only.
+// Thread: the one that runs the shard's turn. Only Deliver calls sinks.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,8 @@ class Listeners {
   explicit Listeners(int shard) : shard_(shard) {}
 
   void Attach(core::SessionId session, std::shared_ptr<Sink> sink);
-  // What is gathered for it is still told: it may be a grant that its caller has to give back. Unknown sessions are ignored.
+  // What is gathered for it is still told: it may be a grant that its caller has to give back. Unknown sessions are
+  // ignored.
   void Detach(core::SessionId session);
   void Gather(core::Notify&& notify);
   // Tells each, and keeps whom it told.

@@ -47,7 +47,7 @@ Loop::Loop(std::function<void()> on_turn, std::function<void()> after_turn)
   Check(epoll_ctl(events_fd_, EPOLL_CTL_ADD, uv_backend_fd(&loop_), &any) < 0 ? -errno : 0, "epoll_ctl");
 
   wake_.data = timer_.data = end_of_turn_.data = no_wait_.data = this;
-  // Nothing to do but end the wait: the mailbox is read at the end of the turn.
+  // A wake-up only ends the wait: the mailbox is read at the end of the turn.
   Check(uv_async_init(&loop_, &wake_, [](uv_async_t*) {}), "uv_async_init");
   Check(uv_poll_init(&loop_, &timer_, timer_fd_), "uv_poll_init");
   Check(uv_poll_start(&timer_, UV_READABLE, [](uv_poll_t* h, int, int) { Self(h->data)->OnTimer(); }), "uv_poll_start");
@@ -72,7 +72,7 @@ void Loop::RequestTurn() {
 }
 
 void Loop::WakeAt(core::Instant deadline) {
-  // One turn too early costs less than a system call each time that a deadline moves away.
+  // An early turn costs less than a system call each time a deadline moves away.
   if (deadline >= armed_) return;
   armed_ = deadline;
   const auto since_boot = deadline.time_since_epoch();

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A libuv loop with the four things a shard needs of it: a wake-up from other threads, one deadline by CLOCK_BOOTTIME,
-// a hook at the end of each turn, and use by another thread while its own one waits.
+// A libuv loop with four additions: a wake-up from other threads, one deadline by CLOCK_BOOTTIME, a callback at the end
+// of each turn, and use by another thread while the loop's own thread waits.
 //
-// Thread: Wake on any, until Close; TryUse on any; construction and destruction while no thread runs it; all else where
-// the loop is held: on the thread that calls Run, but for its waits, and within TryUse. A turn is: wait for events (some
-// turns come without), let every callback on uv() run, then `on_turn` once; then, not holding the loop, `after_turn`.
+// A turn: wait for events, run every callback on uv(), call `on_turn` once; then release the loop and call
+// `after_turn`. RequestTurn skips the wait.
+//
+// Thread: Wake on any, until Close. TryUse on any. Construction and destruction while no thread runs it. Everything
+// else by the thread that holds the loop: the one in Run, except while it waits, and the one within TryUse.
 #pragma once
 
 #include <uv.h>
@@ -31,8 +33,8 @@ class Loop {
 
   void Wake();
 
-  // Runs `use` here, as a callback of the loop would run. False, and nothing happened: the loop is at work, has not
-  // begun to run, or is closed.
+  // Runs `use` on this thread as if it were a callback of the loop. Returns false and does nothing when the loop is at
+  // work, has not begun to run, or is closed.
   template <typename Use>
   [[nodiscard]] bool TryUse(Use use) {
     std::unique_lock lock(held_, std::try_to_lock);
@@ -44,24 +46,24 @@ class Loop {
     return true;
   }
 
-  // The next turn comes without waiting for events.
+  // Makes the next turn start without waiting for events.
   void RequestTurn();
 
-  // A turn begins at the latest soon after `deadline`, at once when it has passed. A later deadline need not put off a
-  // turn asked for before.
+  // A turn begins soon after `deadline` at the latest; at once when it has passed. A later deadline does not cancel an
+  // earlier one.
   void WakeAt(core::Instant deadline);
 
-  // Runs turns until all handles are closed, the loop's own (Close) and those of others.
+  // Runs turns until all handles are closed: the loop's own, by Close, and those that others have put on uv().
   void Run();
   void Close();
 
-  // By who holds the loop: true.
+  // True for the thread that holds the loop.
   bool Held() const { return holder_ == std::this_thread::get_id(); }
 
  private:
-  // Lets go of the loop for after_turn_ and the wait for events.
+  // Releases the loop, calls after_turn_ and waits for events.
   void Wait(std::unique_lock<std::mutex>& lock);
-  // What was started since the wait began cannot wait for the wait's end.
+  // Work was started during the wait that is due before the wait ends.
   bool MustNotWait() const;
   void OnTimer();
   void OnTurn();
@@ -77,7 +79,7 @@ class Loop {
   // Not held while the thread of Run waits.
   std::mutex held_;
 
-  // Guarded by held_, but that Wake uses wake_.
+  // Guarded by held_, except that Wake uses wake_.
   std::thread::id holder_;
   bool running_ = false;
   uint64_t waits_until_ = 0;  // by uv_now; during a wait

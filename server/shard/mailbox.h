@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The only door from other threads into a shard: a queue from many posters to one reader.
+// The only way from other threads into a shard: a queue with many posters and one reader.
 //
-// Two lanes share one queue, so that the order of one poster holds across both: TryPost is refused when `capacity` of
-// its items wait, Post never is. The reader takes everything at once by Drain. `wake` runs at most once between two
-// Drains, by the poster who made the queue non-empty.
+// Two lanes share one queue, so that one poster's items stay in order across both. TryPost is refused when `capacity`
+// of its items wait; Post never is. Drain takes everything. `wake` runs at most once between two Drains, on the thread
+// of the poster that made the queue non-empty.
 //
-// Thread: Post, TryPost and depth on any; Drain and Close on the reader's. `wake` runs under the mailbox's mutex, so
-// that none runs after Close; it must be short and must not call back.
+// Thread: Post, TryPost and depth on any; Drain and Close on the reader's. `wake` runs under the mailbox's mutex, so it
+// never runs after Close; it must be short and must not call the mailbox.
 #pragma once
 
 #include <functional>
@@ -27,7 +27,7 @@ class Mailbox {
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
 
-  // False: full or closed, and nothing happened; a refused item is left as it was.
+  // Returns false and leaves the item as it was when the lane is full or the mailbox closed.
   [[nodiscard]] bool TryPost(T&& item) {
     std::lock_guard lock(mu_);
     if (closed_ || bounded_ >= capacity_) return false;
@@ -37,7 +37,7 @@ class Mailbox {
     return true;
   }
 
-  // All or nothing, side by side in the queue.
+  // All or nothing. The items stay side by side in the queue.
   [[nodiscard]] bool TryPost(std::vector<T>&& items) {
     if (items.empty()) return true;
     std::lock_guard lock(mu_);
@@ -48,7 +48,7 @@ class Mailbox {
     return true;
   }
 
-  // False only when closed; the item is then left as it was.
+  // Returns false and leaves the item as it was when the mailbox is closed.
   bool Post(T&& item) {
     std::lock_guard lock(mu_);
     if (closed_) return false;
@@ -57,8 +57,8 @@ class Mailbox {
     return true;
   }
 
-  // Takes all that waits into `items`, which must be empty and lends its memory to the next batch. Returns when the
-  // first of them arrived; kNever when there is none.
+  // Moves all waiting items into `items`, which must be empty; its memory is reused for the next batch. Returns when
+  // the first of them arrived, or kNever when there is none.
   core::Instant Drain(std::vector<T>& items) {
     std::lock_guard lock(mu_);
     items_.swap(items);
@@ -67,7 +67,7 @@ class Mailbox {
     return std::exchange(first_at_, core::kNever);
   }
 
-  // As Drain, and everything that comes later is refused.
+  // Like Drain, and refuses everything that comes later.
   void Close(std::vector<T>& items) {
     std::lock_guard lock(mu_);
     closed_ = true;
@@ -75,7 +75,7 @@ class Mailbox {
     bounded_ = 0;
   }
 
-  // Runs `wake`, as Post would run the mailbox's own, unless it is closed.
+  // Runs `wake` under the mailbox's mutex unless the mailbox is closed.
   template <typename Wake>
   void WakeIfOpen(Wake wake) {
     std::lock_guard lock(mu_);
@@ -101,7 +101,7 @@ class Mailbox {
   // Guarded by mu_.
   mutable std::mutex mu_;
   std::vector<T> items_;
-  size_t bounded_ = 0;  // items of TryPost in items_; never above capacity_
+  size_t bounded_ = 0;  // how many of items_ came by TryPost; at most capacity_
   core::Instant first_at_ = core::kNever;
   bool woken_ = false;
   bool closed_ = false;

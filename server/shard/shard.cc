@@ -14,12 +14,12 @@
 namespace distlock::shard {
 namespace {
 
-// How much mail is handled before the store's answers and the deadlines have their turn again.
+// After this many inputs a turn ends, so that store replies and deadlines are served under load.
 constexpr size_t kMailPerTurn = 1024;
-// Of a lent one: the lender has calls to wait for.
+// The lending thread must get back to its own calls soon.
 constexpr size_t kMailPerLentTurn = 64;
 
-// Signals belong to the threads that wait for them.
+// Only the main thread takes signals.
 void BlockSignals() {
   sigset_t all;
   sigfillset(&all);
@@ -34,10 +34,7 @@ Shard::Shard(int index, const ShardSetOptions& options, std::function<void()> on
       observer_(options.observer),
       on_drained_(std::move(on_drained)),
       loop_([this] { Turn(); }, [this] { Send(sending_); }),
-      mailbox_(options.mailbox_capacity,
-               [this] {
-                 if (!LentTurns::Note(*this)) loop_.Wake();
-               }),
+      mailbox_(options.mailbox_capacity, [this] { CallForTurn(); }),
       broker_(options.broker),
       listeners_(index) {
   status_.store_problem = store_problem_;
@@ -62,7 +59,7 @@ void Shard::Stop() {
 
 void Shard::Post(Envelope envelope) {
   if (mailbox_.Post(std::move(envelope))) return;
-  if (auto* task = std::get_if<StoreTask>(&envelope.what)) (*task)(nullptr);
+  if (auto* question = std::get_if<StoreQuestion>(&envelope.what)) (*question)(nullptr);
 }
 
 ShardStatus Shard::Status() const {
@@ -81,13 +78,22 @@ void Shard::Run() {
   loop_.RequestTurn();
   loop_.Run();
   store_.reset();
-  loop_.Run();  // for handles that the store closed as it went
+  loop_.Run();  // until the handles that the store's destructor closed are gone
+}
+
+void Shard::CallForTurn() {
+  LentTurns* const lender = LentTurns::OfThisThread();
+  if (lender != nullptr) {
+    lender->Promise(*this);
+  } else {
+    loop_.Wake();
+  }
 }
 
 void Shard::OnStoreInput(core::Input&& input) {
   assert(loop_.Held());
   store_inputs_.push_back(std::move(input));
-  loop_.RequestTurn();  // not every callback of libuv is followed by the end of a turn before it waits
+  loop_.RequestTurn();  // libuv may wait before it calls Turn again
 }
 
 void Shard::Turn() {
@@ -118,7 +124,7 @@ void Shard::LentTurn() {
     if (stopping_) return loop_.RequestTurn();
     lag_ = core::Duration(-1);
     TakeMail();
-    // A Step begins with all that is due.
+    // A Step begins with every due timer, which may take long.
     size_t most = broker_.NextDeadline() <= BootNow() ? 0 : kMailPerLentTurn;
     for (; most > 0 && mail_done_ < mail_.size() && IsBrief(mail_[mail_done_]); --most) Handle(mail_[mail_done_++]);
     EndTurn();
@@ -144,7 +150,7 @@ void Shard::HandleStoreInputs() {
 }
 
 void Shard::TakeMail() {
-  // Who posted meanwhile has woken us for this turn, and nobody wakes us again before the mailbox has been read.
+  // Mail of the last turn is unfinished, so the mailbox stays unread; it calls for no turn again until it is read.
   mailbox_unread_ = mail_done_ < mail_.size();
   if (mailbox_unread_) return;
   mail_.clear();
@@ -169,9 +175,9 @@ bool Shard::IsBrief(const Envelope& envelope) const {
 
 void Shard::Handle(Envelope& envelope) {
   if (envelope.sink != nullptr) listeners_.Attach(envelope.session, std::move(envelope.sink));
-  if (auto* task = std::get_if<StoreTask>(&envelope.what)) {
-    // The envelope stays in mail_ until more comes; what the task refers to must not.
-    std::exchange(*task, nullptr)(store_.get());
+  if (auto* question = std::get_if<StoreQuestion>(&envelope.what)) {
+    // The envelope stays in mail_ until more mail comes, but what the question has captured must not live that long.
+    std::exchange(*question, nullptr)(store_.get());
     return;
   }
   auto& input = std::get<core::Input>(envelope.what);
@@ -243,13 +249,13 @@ void Shard::PublishStatus() {
 
 void Shard::ShutDown() {
   std::vector<Envelope> unread;
-  mailbox_.Close(unread);  // before the loop: from here on nobody wakes it
+  mailbox_.Close(unread);  // before the loop: from here on no poster wakes it
   if (store_ != nullptr) {
     store_->Stop();
     loop_.Close();
   }
   const auto cancel = [](Envelope& envelope) {
-    if (auto* task = std::get_if<StoreTask>(&envelope.what)) (*task)(nullptr);
+    if (auto* question = std::get_if<StoreQuestion>(&envelope.what)) (*question)(nullptr);
   };
   std::for_each(mail_.begin() + static_cast<ptrdiff_t>(mail_done_), mail_.end(), cancel);
   std::for_each(unread.begin(), unread.end(), cancel);

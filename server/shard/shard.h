@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One thread with one core and one store, and whose turn it is. A turn of its loop: take what the store answered and
-// what the mailbox holds, Step the core with each, perform the effects, flush the store once, tell each listener once,
-// set the timer. It knows nothing of what a lock means.
-// A thread that posts may have the turn itself (LentTurns) while the shard's own one waits.
+// A shard is one core and one store, and the loop that gives them turns. A turn takes what the store has answered and
+// what the mailbox holds, steps the core with each input, performs the effects, flushes the store once, tells each
+// listener once and sets the timer. A shard knows nothing of what a lock means.
 //
-// The clock is read after an input was taken and before its effects leave: so a `now` of the core is never later than
-// the bytes it causes, and never earlier than the message it answers. Both bound what somebody may believe.
+// Who runs a turn. There are two callers, and a mutex in Loop keeps them apart:
+// - the shard's own thread, in Turn(). It runs all kinds of turns: posted inputs, store replies, timers, shutdown.
+// - a thread that has just posted, in LentTurn(). This is only a shortcut: it saves the wake-up of a sleeping thread,
+//   so it takes brief inputs only and leaves the rest to the shard's own thread. A thread opts in by owning a
+//   LentTurns, as the gRPC threads of the rpc room do. Other posters wake the shard's own thread.
+// CallForTurn() is where that choice is made, each time the mailbox becomes non-empty.
 //
-// Thread: the public methods on any thread; everything else where the loop is held, asserted. Life: Start once, Stop
-// once.
+// The clock is read after an input was taken and before its effects leave. So the core's `now` is never later than the
+// bytes it causes and never earlier than the message it answers. Both bound what a client may believe.
+//
+// Thread: the public methods on any thread; everything else by the thread that holds the loop, which is asserted.
+// Life: Start once, Stop once.
 #pragma once
 
 #include <atomic>
@@ -31,12 +37,14 @@
 
 namespace distlock::shard {
 
-// A question to the store; called with null, on any thread, when the shard has stopped.
-using StoreTask = std::function<void(store::Store*)>;
+// A read-only question to the store: Inspect or List. It bypasses the core, because no decision about a lock depends on
+// it; it must not Submit. Called once, within a turn; with null, on any thread, when the shard has stopped.
+using StoreQuestion = std::function<void(store::Store*)>;
 
-// One item of the mailbox. A non-null sink is attached to `session` before `what` is handled.
+// One item of the mailbox: an input for the core, or a question to the store. A non-null sink is attached to `session`
+// before `what` is handled.
 struct Envelope {
-  std::variant<core::Input, StoreTask> what;
+  std::variant<core::Input, StoreQuestion> what;
   core::SessionId session = 0;
   std::shared_ptr<Sink> sink;
 };
@@ -55,8 +63,8 @@ class Shard final : private store::StoreListener {
   [[nodiscard]] bool TryPost(std::vector<Envelope> envelopes) { return mailbox_.TryPost(std::move(envelopes)); }
   void Post(Envelope envelope);
 
-  // A turn on this thread, for what was posted, if the shard's own thread is not at work. Else that one is woken, as it
-  // is for what a lent turn leaves: whatever may take long.
+  // For LentTurns: runs a turn on the calling thread for what was posted, at most 64 brief inputs. Wakes the shard's
+  // own thread for what is left, and for everything when that thread is at work.
   void LentTurn();
 
   ShardStatus Status() const;
@@ -65,11 +73,13 @@ class Shard final : private store::StoreListener {
   void OnStoreInput(core::Input&& input) override;
 
   void Run();
+  // Work waits in the mailbox: the posting thread will lend a turn, or the shard's own thread is woken.
+  void CallForTurn();
   void Turn();
   void HandleStoreInputs();
   void TakeMail();
   void HandleMail();
-  // Its cost does not grow with what its session holds.
+  // Handling it costs the same however many leases its session holds.
   bool IsBrief(const Envelope& envelope) const;
   void EndTurn();
   static void Send(std::vector<std::shared_ptr<Sink>>& told);
@@ -89,15 +99,15 @@ class Shard final : private store::StoreListener {
   const std::function<void()> on_drained_;
   std::thread thread_;
 
-  // Safe on any thread by themselves.
+  // Safe on any thread.
   Loop loop_;  // before mailbox_, which wakes it
   Mailbox<Envelope> mailbox_;
   std::atomic<bool> stopping_ = false;
 
-  // Of the shard's own thread: told in its last turn, and empty when the next one begins.
+  // Used by the shard's own thread only: the sinks told in its last turn. Empty when the next turn begins.
   std::vector<std::shared_ptr<Sink>> sending_;
 
-  // Owned by who holds the loop.
+  // Used by the thread that holds the loop.
   core::Broker broker_;
   std::unique_ptr<store::Store> store_;
   Listeners listeners_;
@@ -106,7 +116,7 @@ class Shard final : private store::StoreListener {
   std::vector<Envelope> mail_;             // taken from the mailbox
   size_t mail_done_ = 0;                   // how many of mail_ are handled
   bool mailbox_unread_ = false;            // this turn found mail_ unfinished
-  core::Duration lag_{};                   // the longest that something due had to wait in this turn
+  core::Duration lag_{};                   // how late this turn's most overdue input or timer was
   std::vector<core::Effect> effects_;
   struct Sent {
     core::Verb verb{};

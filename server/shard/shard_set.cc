@@ -122,7 +122,7 @@ void ShardSet::Inspect(const core::LockName& name, uint32_t max_waiters, core::D
     if (store == nullptr) return done(absl::CancelledError("the broker has stopped; ask another one"));
     store->Inspect(name, max_waiters, timeout, Timed(observer, Question::kInspect, done));
   };
-  impl_->shards[ShardOf(name)]->Post(Envelope{.what = StoreTask(std::move(ask))});
+  impl_->shards[ShardOf(name)]->Post(Envelope{.what = StoreQuestion(std::move(ask))});
 }
 
 void ShardSet::List(std::string escaped_namespace, std::string escaped_key_prefix, uint32_t page_size,
@@ -136,7 +136,7 @@ void ShardSet::List(std::string escaped_namespace, std::string escaped_key_prefi
     if (store == nullptr) return done(absl::CancelledError("the broker has stopped; ask another one"));
     store->List(ns, prefix, page_size, token, timeout, Timed(observer, Question::kList, done));
   };
-  impl_->shards[pick]->Post(Envelope{.what = StoreTask(std::move(ask))});
+  impl_->shards[pick]->Post(Envelope{.what = StoreQuestion(std::move(ask))});
 }
 
 void ShardSet::Drain(core::Duration timeout, std::function<void()> done) {
@@ -148,7 +148,7 @@ void ShardSet::Drain(core::Duration timeout, std::function<void()> done) {
     if (!already) impl_->when_drained.push_back(done);
   }
   if (already) {
-    impl_->shards[0]->Post(Envelope{.what = StoreTask([done = std::move(done)](store::Store*) { done(); })});
+    impl_->shards[0]->Post(Envelope{.what = StoreQuestion([done = std::move(done)](store::Store*) { done(); })});
     return;
   }
   for (auto& shard : impl_->shards) shard->Post(Envelope{.what = core::Drain{.timeout = timeout}});

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All shards of the daemon: each lock name lives on exactly one of them. This is all that the rpc room sees of threads.
+// All shards of the daemon. Each lock name lives on exactly one of them. The rpc room sees nothing else of the threads.
 //
-// Thread: every method is safe on any thread unless it says otherwise. Life: Start once; the callers of Post must be
-// gone (server shut down, all calls ended) before Stop; destruction stops.
+// Thread: every method on any thread. Life: Start once. Before Stop no caller of Post may be left: the server is shut
+// down and all calls have ended. Destruction stops.
 #pragma once
 
 #include <functional>
@@ -23,18 +23,18 @@ typedef struct uv_loop_s uv_loop_t;
 
 namespace distlock::shard {
 
-// What the outside wants to know about one shard; a snapshot, at most one loop turn old.
+// A snapshot of one shard, at most one turn old.
 struct ShardStatus {
   bool store_up = false;
   std::string store_problem;  // "" when up
   core::BrokerStats stats;
-  size_t mailbox_depth = 0;  // inputs that wait to be handled, by now
+  size_t mailbox_depth = 0;  // inputs that wait to be handled; not older than the call
 };
 
-// What is asked of a store beside the core's commands.
+// The read-only questions to a store, which do not pass through the core.
 enum class Question { kInspect, kList };
 
-// Told what a shard's core did, for metrics and logs. Called within a shard's turn; must not block.
+// Hears what a shard's core did, for metrics and logs. Called within a shard's turn; must not block.
 class Observer {
  public:
   virtual ~Observer() = default;
@@ -43,9 +43,9 @@ class Observer {
   virtual void OnLoopLag(core::Duration lag) = 0;
   // One store command was answered; `took` runs from handing it to the store to its reply.
   virtual void OnStoreReply(core::Verb verb, core::Duration took, bool ok) = 0;
-  // After an OnStoreReply that was not ok: why; nullopt when it may have run.
+  // Follows an OnStoreReply that was not ok and says why. nullopt: the command may have run.
   virtual void OnStoreFailure(core::Verb /*verb*/, std::optional<core::FailureKind> /*why*/) {}
-  // An Inspect or List was answered, in whatever way.
+  // An Inspect or List was answered, by a result or an error.
   virtual void OnQuestionAnswered(Question /*question*/, core::Duration /*took*/) {}
   // A TryPost was refused. On the poster's thread.
   virtual void OnMailboxFull() {}
@@ -74,24 +74,24 @@ class ShardSet {
   int ShardOf(const core::LockName& name) const;
   core::SessionId NewSessionId();
 
-  // The bounded lane, for new work (OpenSession, Acquire, Heartbeat, Renew). False when the mailbox is full: nothing
-  // happened, refuse the caller. A non-null `sink` is attached to `session` before the input is handled.
+  // The bounded lane, for new work (OpenSession, Acquire, Heartbeat, Renew). Returns false and does nothing when the
+  // mailbox is full: refuse the caller. A non-null `sink` is attached to `session` before the input is handled.
   [[nodiscard]] bool TryPost(int shard, core::Input input, core::SessionId session = 0,
                              std::shared_ptr<Sink> sink = nullptr);
-  // Several inputs with one wake-up at most; all or nothing.
+  // All or nothing, with at most one wake-up.
   [[nodiscard]] bool TryPost(int shard, std::vector<core::Input> inputs);
-  // The lane that always delivers (Cancel, Release, Goodbye, StreamEnded); its length is bounded by the calls admitted.
-  // StreamEnded also detaches the session's sink, after it has been handled.
+  // The lane that always delivers (Cancel, Release, Goodbye, StreamEnded). The number of admitted calls bounds its
+  // length. StreamEnded detaches the session's sink after it was handled.
   void Post(int shard, core::Input input, core::SessionId session = 0, std::shared_ptr<Sink> sink = nullptr);
 
-  // Read-only questions, answered within a shard's turn.
+  // Read-only questions. `done` runs within a shard's turn.
   void Inspect(const core::LockName& name, uint32_t max_waiters, core::Duration timeout,
                std::function<void(absl::StatusOr<store::LockView>)> done);
   void List(std::string escaped_namespace, std::string escaped_key_prefix, uint32_t page_size, std::string page_token,
             core::Duration timeout, std::function<void(absl::StatusOr<store::LockPage>)> done);
 
-  // Drains every shard; `done` runs once, within a shard's turn, when nothing is held or waiting any more. A second call
-  // can only shorten the timeout.
+  // Drains every shard. `done` runs once, within a shard's turn, when no lease and no waiter is left. A second call can
+  // only shorten the timeout.
   void Drain(core::Duration timeout, std::function<void()> done);
 
   std::vector<ShardStatus> Status() const;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a shard delivers the answers for one stream or unary call. The rpc room implements it; the shard knows it only
-// while its SessionId is attached.
+// Where a shard delivers the answers for one stream or unary call. The rpc room implements it. A shard knows a sink
+// while its session is attached.
 //
-// Thread: whichever has the shard's turn (several shards may call the same sink at the same time). OnEvents is part of
-// the turn: it keeps what it is told, and must not block. Send follows, on the same thread, without the turn. Ownership:
-// shared by the reactor and each shard it is attached to, so a sink outlives its reactor: after the reactor is gone both
-// must do nothing.
+// Thread: the one that runs the shard's turn; several shards may call one sink at the same time. OnEvents is part of
+// the turn: it keeps the events and must not block. Send follows on the same thread, after the turn. Ownership: shared
+// by the call and each shard that the sink is attached to. A sink may outlive its call; both methods then do nothing.
 #pragma once
 
 #include <vector>
@@ -18,11 +17,11 @@ namespace distlock::shard {
 class Sink {
  public:
   virtual ~Sink() = default;
-  // All events of one loop turn for this listener, in order. `shard` = index of the shard that speaks.
+  // All events of one turn for this sink, in order. `shard`: the index of the shard that calls.
   virtual void OnEvents(int shard, std::vector<core::Notify> events) = 0;
-  // Passes on what OnEvents kept. Several threads may be in it, one of which may find the events of another's turn.
+  // Passes on what OnEvents kept. Several threads may be in it at once; one may pass on the events of another's turn.
   virtual void Send() = 0;
-  // Whether its session may have so many leases that ending it takes long.
+  // True when the session may have so many leases that ending it takes long.
   virtual bool MayHoldMany() const { return false; }
 };
 
