@@ -11,7 +11,7 @@
 
 namespace distlock::core {
 
-// A lease that is renewed here, and belongs to nobody until all are there. False: its owner has one already.
+// Keeps a lease that is renewed here and told to no caller until all parts are there. False: its owner has a lease already.
 bool Bundles::KeepPart(Bundle& bundle, size_t part, uint64_t token, StoreTime since, Instant deadline) {
   Bundle::Part& kept = bundle.parts[part];
   if (to_.leases.Contains(kept.spec.owner)) return false;

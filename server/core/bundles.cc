@@ -50,7 +50,7 @@ void Bundles::Handle(AcquireAll& in) {
   core_.store_up&& core_.config.one_server ? TryAll(bundle) : AskForNext(bundle);
 }
 
-// "": nothing stands against it.
+// Empty: the request can be tried.
 std::string Bundles::WhyNot(const AcquireAll& in, const Session* session) const {
   if (session != nullptr) {
     const size_t has = session->leases.size() + session->waiters.size() + session->bundles.size();
@@ -63,7 +63,7 @@ std::string Bundles::WhyNot(const AcquireAll& in, const Session* session) const 
   return in_use ? kRequestIdInUse : "";
 }
 
-// A repeat of a request that still waits here shares what it has, and waits as long as it says itself.
+// A repeat of a request that still waits here shares its locks, and waits as long as the repeat says.
 bool Bundles::JoinRepeat(const AcquireAll& in) {
   const auto is_same = [&](const auto& entry) {
     const std::vector<Bundle::Part>& parts = entry.second->parts;
@@ -88,7 +88,7 @@ bool Bundles::JoinRepeat(const AcquireAll& in) {
   return true;
 }
 
-// One call of the store for all. It finds them free, or leaves them alone.
+// Sends one store command for all locks. It takes all of them if all are free, else none.
 void Bundles::TryAll(Bundle& bundle) {
   const Duration timeout = core_.AttemptTimeout(bundle.parts.front().spec.ttl);
   StoreAcquireAll all;
@@ -99,7 +99,7 @@ void Bundles::TryAll(Bundle& bundle) {
       core_.clock.known() ? core_.clock.ShownBy(all.not_after, core_.now) : core_.now + timeout + kAttemptMax;
   op.waiter = bundle.serial;
   for (const Bundle::Part& part : bundle.parts) {
-    // One that is being given back must be confirmed first: see Ask.
+    // A pending release of the same owner must be confirmed first: see Waiters::Ask.
     if (to_.releases.Contains(part.spec.owner)) return AskForNext(bundle);
     op.owners.push_back(part.spec.owner);
     op.names.push_back(part.spec.name);
@@ -127,16 +127,16 @@ void Bundles::OnReply(const Op& op, OpId id, StoreReply& reply) {
   }
   Bundle& bundle = *found->second;
   bundle.op = 0;
-  // Whatever else it is, asking for one after the other finds out.
+  // Asking for one lock after the other finds out why.
   if (!granted) {
     const bool unknown = std::holds_alternative<StoreUnknown>(reply.outcome);
     if (!unknown) bundle.may_run_until = {};
     return AskForNext(bundle);
   }
   for (const Bundle::Part& part : bundle.parts) {
-    // Undone by the give-back under way, or too old to be believed: it is asked for again.
-    const bool given_back = to_.releases.Contains(part.spec.owner);
-    if (given_back || core_.now >= op.sent + part.spec.ttl - core_.Margin(part.spec.ttl)) return AskForNext(bundle);
+    // A release under way undoes it, or it is too old to be believed: ask again.
+    const bool releasing = to_.releases.Contains(part.spec.owner);
+    if (releasing || core_.now >= op.sent + part.spec.ttl - core_.Margin(part.spec.ttl)) return AskForNext(bundle);
   }
   bundle.may_run_until = {};
   for (size_t i = 0; i < bundle.parts.size(); ++i) {
@@ -148,7 +148,7 @@ void Bundles::OnReply(const Op& op, OpId id, StoreReply& reply) {
   GrantAll(bundle);
 }
 
-// The bundle was given up meanwhile. What the call took, and nobody here waits for or has, goes back.
+// The bundle was given up meanwhile. Releases what the command took, unless a later request has it or waits for it.
 void Bundles::OnLateReply(const Op& op) {
   for (size_t i = 0; i < op.owners.size(); ++i) {
     const OwnerId& owner = op.owners[i];
@@ -195,7 +195,6 @@ void Bundles::OnTimer(Bundle& bundle) {
   Arm(bundle);
 }
 
-// One of those that were taken is lost while the others are waited for.
 void Bundles::LosePart(Lease& lease, const std::string& cause) {
   Bundle& bundle = *lease.bundle;
   Refuse(bundle, Refused{.reason = RefusalReason::kStoreUnavailable,
@@ -223,7 +222,6 @@ void Bundles::TellCaller(const Bundle& bundle, const Caller& caller, const Refus
   }
 }
 
-// `refused`: what it is told; null: it has gone.
 void Bundles::DropCaller(Bundle& bundle, SessionId session, const Refused* refused) {
   const auto caller = std::find_if(bundle.callers.begin(), bundle.callers.end(),
                                    [&](const Caller& one) { return one.listener.session == session; });
@@ -241,8 +239,8 @@ void Bundles::EndAllOf(Session& session, const Refused* refused) {
   }
 }
 
-// Gives back what it has taken or may have taken. Nobody has been told of it, so nothing needs to be waited out; but a repeat of
-// the request may have the same grants through another broker.
+// Releases what the bundle has taken or may have taken. No caller has been told of it, so no belief has to be waited out; but
+// a repeat of the request may have the same grants through another broker.
 void Bundles::End(Bundle& bundle) {
   const uint64_t serial = bundle.serial;
   for (const Bundle::Part& part : bundle.parts) {

@@ -33,13 +33,13 @@ Caller Waiters::CallerOf(const Acquire& in) const {
   return caller;
 }
 
-// Never empty while it waits.
+// Never empty while the waiter exists.
 std::vector<Caller>& Waiters::CallersOf(Waiter& waiter) {
   return waiter.bundle != nullptr ? waiter.bundle->callers : waiter.callers;
 }
 
-// A repeat of a detached request that still waits here gets its answer, but waits only as long as it says itself. All else
-// is as the first has it.
+// A repeat of a detached request that still waits here gets the same answer, but waits only as long as the repeat says.
+// Everything else is as in the first request.
 bool Waiters::JoinRepeat(const Acquire& in) {
   Waiter* const waiter = Find(in.owner);
   if (waiter == nullptr) return false;
@@ -64,7 +64,7 @@ void Waiters::Join(Waiter& waiter, const Acquire& in) {
   Arm(waiter);
 }
 
-// Nobody waits for the waiter under this name any more.
+// The listener waits for this waiter no longer.
 void Waiters::Unlist(const Waiter& waiter, const Listener& listener) {
   if (waiter.spec.detached) {
     detached_.erase(listener.session);
@@ -90,7 +90,7 @@ void Waiters::RefuseAllDetached(const Refused& refused) {
   while (!detached_.empty()) Refuse(*detached_.begin()->second, refused);
 }
 
-// Answers an acquire of what this session has, or waits for, under the same label. False: it has no such.
+// Answers an acquire of a lock that this session holds, or waits for, under the same label. False: there is none.
 bool Waiters::Reenter(Session& session, const Acquire& in) {
   const auto known = session.reentrant.find({in.name, in.reentry});
   if (known == session.reentrant.end()) return false;
@@ -111,7 +111,7 @@ bool Waiters::Reenter(Session& session, const Acquire& in) {
   return true;
 }
 
-// Until when a store that gives no answer is waited for.
+// Until when a caller waits for a store that gives no answer.
 Instant Waiters::Patience(const Waiter& waiter, const Caller& caller) const {
   if (waiter.answered) return kNever;
   const Instant since = std::max(caller.arrived, waiter.began);
@@ -143,7 +143,7 @@ Refused Waiters::WhyItEnds(const Caller& caller, const LockName& name, bool answ
                  .holders = {}};
 }
 
-// Refuses the callers that over() picks, for the reason that why() gives. False: none was left, and the waiter is gone.
+// Refuses the callers that over() picks, for the reason that why() gives. False: no caller is left, and the waiter is gone.
 template <typename Over, typename Why>
 bool Waiters::TurnAway(Waiter& waiter, Over over, Why why) {
   for (size_t i = 0; i < CallersOf(waiter).size();) {
@@ -181,7 +181,7 @@ void Waiters::Refuse(Waiter& waiter, const Refused& refused) {
   TurnAway(waiter, [](const Caller&) { return true; }, [&](const Caller&) { return refused; });
 }
 
-// Refuses the callers whose time is up. False: none was left, and the waiter is gone.
+// Refuses the callers whose time is up. False: no caller is left, and the waiter is gone.
 bool Waiters::RefuseOverdue(Waiter& waiter) {
   return TurnAway(
       waiter, [&](const Caller& caller) { return core_.now >= EndOf(waiter, caller); },

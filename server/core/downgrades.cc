@@ -8,7 +8,7 @@
 
 namespace distlock::core {
 
-// What is on its way back to the store is its caller's no more.
+// Whether the lease is on its way back to the store: its caller does not have it any more.
 bool Downgrades::IsBeingReleased(const OwnerId& owner, uint64_t token) const {
   if (const Lease* const lease = leases_.Find(owner); lease != nullptr && lease->ending) {
     return token == 0 || token == lease->token;
@@ -38,7 +38,7 @@ void Downgrades::Handle(Convert& in) {
                     "it was taken " + std::to_string(reentry.others.size() + 1) +
                         " times, and all who have it count on its mode; release it but once");
     }
-    // From now on, whenever the store does it. Permits it refuses, and they are held as before.
+    // From now on, even before the store has done it. The store refuses permits, which are then held as before.
     if (reentry.want.mode == Mode::kExclusive) reentry.want.mode = Mode::kShared;
   }
   DowngradeCall* const call = calls_.Begin(std::move(in), core_.config.store_timeout);

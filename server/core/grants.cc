@@ -18,12 +18,12 @@ namespace distlock::core {
 
 void Grants::Grant(Waiter& waiter, const GrantNews& news) {
   const Arrival arrival = news.arrival;
-  const bool hearsay = arrival == Arrival::kNotice || arrival == Arrival::kTend;
+  const bool second_hand = arrival == Arrival::kNotice || arrival == Arrival::kTend;
   if (core_.now >= news.deadline ||
-      (hearsay && news.deadline - core_.now < std::min(core_.config.validity, news.ttl / 3 * 2))) {
-    // Too old to be believed, or for long enough to be of use until it is renewed: ask again, which starts its ttl anew if it is
-    // still there. Giving it back first would have one owner's release and next acquire cross when the connection breaks
-    // between them.
+      (second_hand && news.deadline - core_.now < std::min(core_.config.validity, news.ttl / 3 * 2))) {
+    // The news is too old to be believed, or to be believed for long enough until the lease is renewed. Asking again starts
+    // the ttl anew if the grant is still there. Releasing it first would let one owner's release and next acquire cross when
+    // the connection breaks between them.
     to_.waiters.LosePlace(waiter);
     waiter.exists = true;
     return to_.waiters.Ask(waiter);
@@ -106,7 +106,7 @@ void Grants::Handle(const GrantNotice& in) {
   if (in.owner == OwnerId{}) return to_.queues.OnBlockNotice(in);
   Waiter* const found = to_.waiters.Find(in.owner);
   Instant deadline = core_.clock.known() ? core_.clock.Earliest(in.since, core_.now) + in.ttl : core_.now;
-  // Notices keep no order with replies: this one may tell of a grant that has been given back or lost since.
+  // Notices and replies come in no common order: this one may tell of a grant that has been released or lost since.
   if (found != nullptr) {
     Waiter& waiter = *found;
     if (!waiter.queued && (waiter.exists || waiter.spec.detached)) {
@@ -120,8 +120,8 @@ void Grants::Handle(const GrantNotice& in) {
           {.token = in.token, .since = in.since, .ttl = in.ttl, .deadline = deadline, .arrival = Arrival::kNotice});
 }
 
-// A notice does not say when by our clock the ttl began, and the store's clock may have jumped since we last heard from it:
-// only what we sent while the store still said "waits" is surely older than the grant.
+// A notice does not say when the ttl began by our clock, and the store's clock may have jumped since the last reply. Only a
+// command that we sent while the store still said "waits" is surely older than the grant.
 Instant Grants::NoticeDeadline(const Waiter& waiter, StoreTime since, Duration ttl) const {
   Instant older = waiter.placed_sent;
   const LocalQueue* const queue = to_.queues.Find(waiter.spec.name);
@@ -129,7 +129,7 @@ Instant Grants::NoticeDeadline(const Waiter& waiter, StoreTime since, Duration t
   return older + ttl - core_.Margin(ttl);
 }
 
-// The script that ran at `time`, after we sent it, says since when it is held: both by one clock.
+// The script ran at `time`, after `sent`, and says since when the lock is held: both by the store's clock.
 Instant Grants::TendDeadline(Instant sent, StoreTime time, const HolderView& holder) const {
   const Duration held = std::chrono::microseconds(time.us - holder.since.us);
   return held < Duration::zero() ? sent : sent - held + holder.ttl - core_.Margin(holder.ttl);
@@ -147,7 +147,8 @@ void Grants::HandOffSeen(const LockName& name, const HolderView& holder, Instant
 void Grants::HandOff(const LockName& name, const OwnerId& owner, const GrantNews& news) {
   Waiter* const waiter = to_.waiters.Find(owner);
   if (PendingRelease* const release = to_.releases.Find(owner); release != nullptr) {
-    // A late release of an earlier grant leaves this one alone; any other undoes it, and its end asks again.
+    // A late release of an earlier grant does not touch this one. Any other release undoes it; when that is confirmed, the
+    // waiter asks again.
     const bool spared =
         waiter != nullptr && !release->waiting && release->only_token != 0 && release->only_token != news.token;
     if (!spared) {
@@ -157,9 +158,9 @@ void Grants::HandOff(const LockName& name, const OwnerId& owner, const GrantNews
     }
   }
   if (waiter != nullptr) return Grant(*waiter, news);
-  if (to_.leases.Contains(owner) || to_.past_grants.Contains(owner)) return;  // told twice
-  if (IsRepeatable(owner)) return;         // a repeat may hold it through another broker; only the ttl ends it
-  if (core_.now >= news.deadline) return;  // ended by itself, unless its owner has renewed it elsewhere
+  if (to_.leases.Contains(owner) || to_.past_grants.Contains(owner)) return;  // old news
+  if (IsRepeatable(owner)) return;         // another broker may have granted it to a repeat; only the ttl ends it
+  if (core_.now >= news.deadline) return;  // it has expired, unless its owner has renewed it elsewhere
   to_.releases.Pursue(to_.releases.Start(name, owner, /*waiting=*/true, Duration::zero(), news.ttl));
 }
 

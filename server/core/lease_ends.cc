@@ -9,7 +9,6 @@
 
 namespace distlock::core {
 
-// The end of a lease goes on record once, whatever happens to it afterwards.
 void Leases::NoteEnd(Lease& lease, FactKind kind, LostReason reason, const std::string& cause) {
   if (lease.end_noted) return;
   lease.end_noted = true;
@@ -20,19 +19,18 @@ void Leases::Lose(Lease& lease, LostReason reason, std::string cause) {
   if (lease.bundle != nullptr) return bundles_.LosePart(lease, cause);
   NoteEnd(lease, FactKind::kLost, reason, cause);
   TellHolder(lease, Lost{lease.name, lease.owner, lease.token, reason, std::move(cause)});
-  // An acquire of unknown fate could still bring back a key that is gone, or has done so under another token.
-  const bool straggling = lease.may_run_until > core_.now;
+  // An acquire whose answer is not known could still make the key again, or has done so under another token.
+  const bool may_still_run = lease.may_run_until > core_.now;
   if (reason == LostReason::kTaken && lease.may_run_until == Instant{}) return Forget(lease);
   PendingRelease& release =
       releases_.Start(lease.name, lease.owner, /*waiting=*/false, lease.lock_delay, lease.ttl + lease.lock_delay);
   release.token = lease.token;
   release.may_run_until = lease.may_run_until;
-  release.order_lost = straggling;
+  release.order_lost = may_still_run;
   Forget(lease);
   releases_.Pursue(release);
 }
 
-// Ends the lease here at once and has the store free it; `listener` is told the outcome.
 void Leases::Release(Lease& lease, Listener listener, Duration block) {
   NoteEnd(lease, lease.ending ? FactKind::kAbandoned : FactKind::kReleased, LostReason{}, "");
   PendingRelease& release =
@@ -46,7 +44,7 @@ void Leases::Release(Lease& lease, Listener listener, Duration block) {
   releases_.Pursue(release);
 }
 
-// Its client gives it back: as it is done with it, or as its clock was the first to see that the lease is over.
+// The client releases the lease: it is done, or (`lapsed`) its clock was the first to see that the lease is over.
 void Leases::EndByClient(Lease& lease, Listener listener, bool lapsed) {
   if (!lapsed) return Release(lease, listener, Duration::zero());
   const LostReason reason = lease.at_risk || lease.hold_until == kNever ? LostReason::kExpired : LostReason::kMaxHold;
@@ -55,7 +53,6 @@ void Leases::EndByClient(Lease& lease, Listener listener, bool lapsed) {
   Release(lease, listener, lease.lock_delay);
 }
 
-// The stream broke: stop renewing now, free it when nobody can believe in it any more.
 void Leases::End(Lease& lease) {
   Instant promised = lease.promised_until;
   if (const Session* const session = sessions_.Find(lease.listener.session);
@@ -70,7 +67,7 @@ void Leases::End(Lease& lease) {
   switch (lease.on_disconnect) {
     case OnDisconnect::kExpire:
       NoteEnd(lease, FactKind::kAbandoned, LostReason{}, "");
-      // The ttl ends it: an answer to an earlier attempt, or a late notice, is no reason to give it back.
+      // The ttl ends it. An answer to an earlier attempt, or a late notice, is no reason to release it.
       past_grants_.Remember(lease.owner, core_.now + lease.ttl, promised);
       return Forget(lease);
     case OnDisconnect::kRelease:
@@ -130,7 +127,7 @@ void Leases::Force(Lease& lease, const std::string& reason) {
   if (lease.ending) return;  // it is freed in its time
   NoteEnd(lease, FactKind::kLost, LostReason::kForced, reason);
   TellHolder(lease, Lost{lease.name, lease.owner, lease.token, LostReason::kForced, reason});
-  // Its client lives, and believes until it hears of this.
+  // The client lives, and believes in the lease until it hears of this.
   lease.on_disconnect = OnDisconnect::kSafe;
   End(lease);
 }

@@ -40,7 +40,7 @@ void Leases::Arm(Lease& lease) {
 
 void Leases::OnTimer(Lease& lease) {
   if (lease.ending) {
-    // Belief has ended, so the lock may go to the next one.
+    // The client's belief has ended, so the lock may go to the next waiter.
     return Release(lease, Listener{}, lease.lock_delay);
   }
   if (core_.now >= lease.hold_until && lease.hold_until <= lease.deadline) {
@@ -57,7 +57,7 @@ void Leases::OnTimer(Lease& lease) {
   RenewSoon(lease);
 }
 
-// Its turn to leave may be a little later; from now on it counts as tried.
+// The command may leave a little later; next_renew is when an answer is overdue.
 void Leases::RenewSoon(Lease& lease) {
   lease.next_renew = core_.now + lease.ttl / 6;
   Arm(lease);
@@ -117,7 +117,7 @@ void Leases::OnRenewReply(const Op& op, OpId id, StoreReply& reply) {
 // A renewal sent at `sent` has started the ttl anew.
 void Leases::OnRenewed(Lease& lease, Instant sent) {
   lease.deadline = std::max(lease.deadline, sent + lease.ttl - core_.Margin(lease.ttl));
-  // A later attempt under way has set the next one already.
+  // A later attempt under way has set next_renew already.
   if (lease.renew_op == 0 && !lease.renew_due) renewals_.Schedule(lease, sent);
   if (lease.at_risk) {
     lease.at_risk = false;
@@ -139,7 +139,7 @@ void Leases::MarkAtRisk(Lease& lease, const std::string& cause) {
   core_.Note({.kind = FactKind::kAtRisk, .name = lease.name, .detail = cause});
   const Duration left = std::max<Duration>(BelieveUntil(lease) - core_.now, Duration::zero());
   const Duration valid_for = std::min(left, core_.config.validity);
-  // To a Hold stream this is a promise like any other.
+  // A Hold stream takes valid_for for a promise.
   lease.promised_until = std::max(lease.promised_until, core_.now + valid_for);
   TellHolder(lease, AtRisk{lease.name, lease.owner, lease.token, valid_for, cause});
 }

@@ -9,10 +9,11 @@ namespace distlock::core {
 
 // One renewal call holds the store for about 1 us per lease; 100 keep that at 0.1 ms.
 inline constexpr size_t kMaxRenewBatch = 100;
-// Renewals due close together leave together, which costs a third less than one after the other, since the store has everything at
-// hand: due times are rounded up to this grid, or to a thirtieth of a short ttl. Every broker has its own grid.
+// Renewals that are due close together leave together: that costs the store a third less than one after the other. Due times
+// are rounded up to this grid, or to a thirtieth of a short ttl. Every broker has its own grid.
 inline constexpr Duration kRenewGrid = std::chrono::seconds(1);
-// So that others need not wait behind a great many of them: so many calls leave, the next when one is answered, or after the pace.
+// So many renewal commands leave at once; the next leaves when one is answered, or after the pace, so that other commands need
+// not wait behind a great many of them.
 inline constexpr size_t kMaxRenewalsSent = 2;
 inline constexpr Duration kRenewPace = std::chrono::milliseconds(5);
 // Part of the renewal interval that is random, so that leases taken together spread out.
@@ -22,8 +23,8 @@ inline constexpr Duration kMarginFloor = std::chrono::milliseconds(2);
 // One attempt of a store command that is not a renewal.
 inline constexpr Duration kAttemptMin = std::chrono::milliseconds(500);
 inline constexpr Duration kAttemptMax = std::chrono::milliseconds(2500);
-// Releases and withdrawals that wait for the store's answer. Some 25 ms of its work: that keeps it busy, and of a session with a
-// million leases that ends none is taken for unanswered, and sent again, before the store could get to it.
+// Releases and withdrawals in flight. That is some 25 ms of the store's work: enough to keep it busy, and few enough that, when
+// a session with a million leases ends, none is sent again before the store could get to it.
 inline constexpr size_t kMaxReleasesSent = 1024;
 // Back-off between attempts while the store answers, but not usefully.
 inline constexpr Duration kRetryMin = std::chrono::milliseconds(10);

@@ -11,7 +11,7 @@
 namespace distlock::core {
 namespace {
 
-// Where it stands among our own: as the store orders them, as far as that can be known here.
+// The waiter's place among this broker's waiters, in the order of the store as far as it can be known here.
 uint64_t PlaceOf(const Waiter& waiter) {
   constexpr uint64_t kBehindThePreferred = uint64_t{1} << 63;
   return waiter.serial | (IsPreferred(waiter.spec.want) ? 0 : kBehindThePreferred);
@@ -56,8 +56,8 @@ void Queues::Tend(LocalQueue& queue) {
   core_.Arm(queue, core_.now + kAttemptMax);
 }
 
-// One EXCLUSIVE holder is told of whoever it is. Of many, only those are told of who are asked for: the first, who keeps the
-// others waiting, and as many of them as one call takes, in turn.
+// A tend always reports an EXCLUSIVE holder. SHARED and PERMIT holders are reported only for the owners it asks for: the
+// first waiter, who keeps the others waiting, and as many of the others as one call takes, in turn.
 std::vector<OwnerId> Queues::WhomToAskFor(LocalQueue& queue) const {
   auto next = queue.waiters.begin();
   std::vector<OwnerId> asked{next->second->spec.owner};
@@ -77,7 +77,7 @@ void Queues::OnReply(const Op& op, OpId id, StoreReply& reply) {
   auto found = queues_.find(op.name);
   const auto* done = std::get_if<TendDone>(&reply.outcome);
   if (done != nullptr && !done->slot_was_gone) {
-    // Our waiters may hold it already: the notice was lost, or is still on its way.
+    // A waiter of ours may hold the lock already: the notice was lost, or is still on its way.
     for (const HolderView& holder : done->holders) {
       const Waiter* const waiter = waiters_.Find(holder.owner);
       if (waiter == nullptr || !waiter->queued) continue;
@@ -107,7 +107,7 @@ void Queues::OnReply(const Op& op, OpId id, StoreReply& reply) {
   core_.Arm(queue, core_.now + std::min<Duration>(core_.config.queue_slot / 3, left + kExpirySlack + core_.BackOff(0)));
 }
 
-// The store has forgotten our places (it was emptied, or we were silent too long): take new ones in the old order.
+// The store has forgotten our places: it was emptied, or this broker did not tend in time. Takes new ones in the old order.
 void Queues::RejoinAll(LocalQueue& queue) {
   std::vector<Waiter*> waiters;
   for (auto& [serial, waiter] : queue.waiters) waiters.push_back(waiter);
@@ -115,15 +115,15 @@ void Queues::RejoinAll(LocalQueue& queue) {
   for (Waiter* waiter : waiters) waiters_.Ask(*waiter);
 }
 
-// Nobody is told when a block ends: look then.
 void Queues::OnBlockNotice(const GrantNotice& in) {
-  // One whose place is not known yet may be answered with what was before the block.
+  // The answer to an acquire in flight may show the lock as it was before the block.
   waiters_.Hint(in.name, in.since);
   const auto found = queues_.find(in.name);
   if (found == queues_.end()) return;
   LocalQueue& queue = *found->second;
-  // So may be a look that is under way. And what is called up is free by now.
+  // So may the answer to a tend in flight. And a lock that is not blocked any longer (ttl 0) is free by now.
   if (queue.op != 0 || in.ttl == Duration::zero()) return Tend(queue);
+  // No notice announces the end of a block.
   core_.Arm(queue, std::min(queue.at, core_.now + in.ttl + kExpirySlack + core_.BackOff(0)));
 }
 

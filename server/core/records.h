@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a broker core remembers: sessions, waiters, leases and queues. Plain
-// records without behaviour; class Broker keeps their invariants. Each has one deadline, kept in Timers.
+// The records that several parts of a broker core share: callers, waiters, leases, sessions and bundles. Plain records
+// without behaviour; the part that owns them keeps their invariants. Each Timed has one deadline, kept in Timers.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace distlock::core {
 
-// Who waits for the answer to an acquire, and until when.
+// One of those who wait for the answer to an acquire, and until when.
 struct Caller {
   Listener listener;
   Instant arrived{};
@@ -31,34 +31,33 @@ struct Bundle;
 // An acquire that is not answered yet.
 struct Waiter : Timed {
   Waiter() : Timed(TimerKind::kWaiter) {}
-  Acquire spec;  // of the first caller
-  std::vector<Caller>
-      callers;  // several: who asked for the same again meanwhile, in order of arrival. See Broker::CallersOf
-  Instant retry_at = kNever;  // ask (again); with `op` in flight: give up on that answer
-  StoreTime placed;           // when the store last said that it waits; an earlier grant is not news
-  Instant placed_sent{};      // before that answer's command was sent: a later grant is no older than this
-  StoreTime hint;             // a notice of then came while the place was not certain
-  Instant may_run_until{};    // an attempt of unknown fate may still take effect until then
-  OpId op = 0;                // the acquire in flight
-  Bundle* bundle = nullptr;   // that it is a part of; the callers of that ask
-  Instant began{};            // a part: its turn came then, maybe long after its callers
+  Acquire spec;                 // of the first caller
+  std::vector<Caller> callers;  // in order of arrival; several if the request was repeated. See Waiters::CallersOf
+  Instant retry_at = kNever;    // of the next attempt; with `op` in flight: when its answer is overdue
+  StoreTime placed;             // when the store last said that it waits; an earlier grant is old news
+  Instant placed_sent{};        // before that answer's command was sent: a later grant is no older than this
+  StoreTime hint;               // the time of a notice that came while the place was not certain
+  Instant may_run_until{};      // an attempt whose answer is not known may take effect until then
+  OpId op = 0;                  // the acquire in flight
+  Bundle* bundle = nullptr;     // the bundle it is a part of, whose callers wait
+  Instant began{};              // of a part: when its turn came, maybe long after the request
   int attempts = 0;
   bool waits = false;     // the last attempt asked for a place in the queue
   bool queued = false;    // has a place in the store's queue, as far as we know
   bool answered = false;  // has ever had a place
-  bool exists = false;    // the store has said that it waits or holds, and may still have it so
+  bool exists = false;    // the store has said that it waits or holds, and that may still be so
   std::string trouble;    // why the store could not answer
 };
 
-// Of a lease that its session may take again: which of its requests have it besides the first that does.
+// Of a lease that its session may take again: the requests that have it, besides Lease::listener.
 struct Reentry {
   std::string label;
   Want want;
   std::vector<RequestId> others;
 };
 
-// A lease on a stream: renewed here until it is given back, lost, or its stream ends.
-// ending: the stream is gone; renewed no more, freed at free_at when the client's belief has ended.
+// A lease on a stream: renewed here until it is released or lost, or its stream ends.
+// ending: the stream is gone; it is renewed no more, and freed at free_at, when the client's belief has ended.
 struct Lease : Timed {
   Lease() : Timed(TimerKind::kLease) {}
   LockName name;
@@ -75,13 +74,13 @@ struct Lease : Timed {
   Instant promised_until{};  // Hold streams; sessions promise for all their leases at once
   Instant may_run_until{};
   OpId renew_op = 0;                 // the renewal in flight
-  uint64_t due_place = 0;            // in Broker::due_, if renew_due
+  uint64_t due_place = 0;            // in Renewals, if renew_due
   std::unique_ptr<Reentry> reentry;  // null: not reentrant
-  Bundle* bundle = nullptr;          // it waits for the other parts; nobody has been told of it
+  Bundle* bundle = nullptr;          // it is kept for this bundle, and no caller has been told of it
   OnDisconnect on_disconnect = OnDisconnect::kSafe;
   bool at_risk = false;
   bool ending = false;
-  bool renew_due = false;  // is in Broker::due_
+  bool renew_due = false;  // stands in the line of Renewals
   bool end_noted = false;
 };
 
@@ -94,16 +93,16 @@ struct Session : Timed {
   SessionKind kind = SessionKind::kSession;
   uint64_t heartbeat_seq = 0;
   Instant heartbeat_at{};
-  Instant promised_until{};                     // heartbeat_at + V: nobody was promised more
+  Instant promised_until{};                     // heartbeat_at + V: no promise to this session goes further
   Instant least_belief = kNever;                // lower bound of BelieveUntil over all leases
-  absl::btree_map<RequestId, Lease*> leases;    // one that was taken again stands under each of its requests
+  absl::btree_map<RequestId, Lease*> leases;    // a lease that was taken again is under each of its requests
   absl::btree_map<RequestId, Waiter*> waiters;  // the same
   absl::btree_map<RequestId, Bundle*> bundles;  // under each of its requests, until it is answered
   absl::btree_map<std::pair<LockName, std::string>, OwnerId> reentrant;  // by label: what may be taken again
 };
 
-// Several acquires that are granted together. They are taken one after the other, in the order of their names: everybody does
-// it in that order, so nobody waits for one who waits for him. First all are tried at once, by one call of the store.
+// Several acquires that are granted together. All are tried at once first, by one store command. Then they are taken one
+// after the other in the order of their names, which is the same everywhere, so there is no circle of waiters.
 struct Bundle : Timed {
   Bundle() : Timed(TimerKind::kBundle) {}
   struct Part {
@@ -113,10 +112,10 @@ struct Bundle : Timed {
     bool taken = false;  // a lease of that owner is kept for it
   };
   std::vector<Part> parts;      // by name
-  std::vector<Caller> callers;  // never empty; several: repeats of a detached request. Of a session: the one, request 0
+  std::vector<Caller> callers;  // never empty; several if a detached request was repeated
   size_t next = 0;              // the part that is waited for
-  OpId op = 0;                  // all at once
-  Instant may_run_until{};      // that may still take effect until then
+  OpId op = 0;                  // the command for all, in flight
+  Instant may_run_until{};      // the command for all may take effect until then
   bool detached = false;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Leases: what their session takes more than once. The store knows of one lease; how often it was taken is counted here.
+// Leases: those that their session takes more than once. The store knows of one lease; the broker counts the requests.
 #include <algorithm>
 #include <utility>
 
@@ -23,7 +23,6 @@ void Leases::Reacquire(Session& session, Lease& lease, RequestId request, Durati
   core_.Tell({session.id, request}, std::move(granted));
 }
 
-// One request gives up what others still have. False: it is the last one.
 bool Leases::LeaveOne(Lease& lease, RequestId request) {
   if (lease.reentry == nullptr || lease.reentry->others.empty()) return false;
   std::vector<RequestId>& others = lease.reentry->others;
@@ -43,7 +42,7 @@ void Leases::TellHolder(const Lease& lease, const Event& event) {
   for (const RequestId other : lease.reentry->others) core_.Tell({lease.listener.session, other}, event);
 }
 
-// Nobody holds it under any request any more.
+// Takes the lease from its session, under all requests that have it.
 void Leases::Unlist(Lease& lease) {
   Session* const found = sessions_.Find(lease.listener.session);
   lease.listener.session = 0;
@@ -55,7 +54,6 @@ void Leases::Unlist(Lease& lease) {
   session.reentrant.erase({lease.name, lease.reentry->label});
 }
 
-// Each once.
 std::vector<Lease*> Leases::Of(const Session& session) {
   std::vector<Lease*> leases;
   for (const auto& [request, lease] : session.leases) {

@@ -22,12 +22,12 @@ void Timers::Set(Timed& timed, Instant at) {
 void Timers::Insert(Timed& timed) {
   ++size_;
   const Entry entry{timed.at, timed.serial, &timed};
-  const Day day = DayOf(timed.at);
-  if (day <= today_) {
+  const Bucket bucket = BucketOf(timed.at);
+  if (bucket <= current_bucket_) {
     near_.insert(entry);
     return;
   }
-  const auto [found, fresh] = later_.try_emplace(day);
+  const auto [found, fresh] = later_.try_emplace(bucket);
   std::vector<Entry>& entries = found->second;
   if (fresh && !spare_.empty()) {
     entries = std::move(spare_.back());
@@ -44,12 +44,12 @@ void Timers::Insert(Timed& timed) {
 
 void Timers::Remove(const Timed& timed) {
   --size_;
-  const Day day = DayOf(timed.at);
-  if (day <= today_) {
+  const Bucket bucket = BucketOf(timed.at);
+  if (bucket <= current_bucket_) {
     near_.erase(Entry{timed.at, timed.serial, nullptr});
     return;
   }
-  const auto found = later_.find(day);
+  const auto found = later_.find(bucket);
   std::vector<Entry>& entries = found->second;
   entries[timed.slot] = entries.back();
   entries[timed.slot].timed->slot = timed.slot;
@@ -58,14 +58,14 @@ void Timers::Remove(const Timed& timed) {
   if (as_early_ > 0 && timed.at == earliest_) --as_early_;
 }
 
-void Timers::Drop(Days::iterator day) {
-  std::vector<Entry>& entries = day->second;
+void Timers::Drop(Buckets::iterator bucket) {
+  std::vector<Entry>& entries = bucket->second;
   if (spare_.size() < kMaxSpare && entries.capacity() <= kMaxSpareEntries) spare_.push_back(std::move(entries));
-  later_.erase(day);
+  later_.erase(bucket);
 }
 
-void Timers::Sort(Day last) {
-  today_ = last;
+void Timers::Sort(Bucket last) {
+  current_bucket_ = last;
   while (!later_.empty() && later_.begin()->first <= last) {
     std::vector<Entry>& entries = later_.begin()->second;
     near_.insert(entries.begin(), entries.end());
@@ -76,7 +76,7 @@ void Timers::Sort(Day last) {
 }
 
 Timed* Timers::PopDue(Instant now) {
-  if (DayOf(now) > today_) Sort(DayOf(now));
+  if (BucketOf(now) > current_bucket_) Sort(BucketOf(now));
   if (near_.empty() || near_.begin()->at > now) return nullptr;
   Timed* due = near_.begin()->timed;
   near_.erase(near_.begin());
@@ -100,7 +100,7 @@ Instant Timers::Earliest() const {
 }
 
 bool Timers::AnyBefore(Instant at) const {
-  if (near_.empty() && (later_.empty() || later_.begin()->first > DayOf(at))) return false;
+  if (near_.empty() && (later_.empty() || later_.begin()->first > BucketOf(at))) return false;
   return Earliest() < at;
 }
 

@@ -3,9 +3,9 @@
 // Deadlines of the core's records, earliest first. A record is a Timed and has one deadline at a time. Ties are ordered by creation,
 // so that a run is reproducible.
 //
-// A calendar (R. Brown, "Calendar queues", 1988): deadlines of the same millisecond stand together unsorted, and are sorted when it
-// comes. Most deadlines never come, they are moved or cancelled; and what is renewed together is neighbours here.
-// Cost of Set: O(1) beside finding the millisecond, which is O(log of how many have deadlines).
+// A calendar queue (R. Brown, 1988): the deadlines of one millisecond stand in one bucket, unsorted, and are sorted when it
+// comes. Most deadlines are moved or cancelled before they come, and leases that are renewed together are neighbours here.
+// Cost of Set: O(1), besides finding the bucket, which is O(log n) in the number of buckets.
 //
 // Thread: the shard's. Ownership: none; a record must be cancelled before it dies.
 #pragma once
@@ -70,19 +70,20 @@ class Timers {
     Timed* timed;
     friend bool operator<(const Entry& a, const Entry& b) { return a.at != b.at ? a.at < b.at : a.serial < b.serial; }
   };
-  using Day = int64_t;  // a calendar's: 2^20 ns
-  static Day DayOf(Instant at) { return at.time_since_epoch().count() >> 20; }
+  // Deadlines of one bucket (2^20 ns, about a millisecond) stand together.
+  using Bucket = int64_t;
+  static Bucket BucketOf(Instant at) { return at.time_since_epoch().count() >> 20; }
 
-  using Days = absl::btree_map<Day, std::vector<Entry>>;
+  using Buckets = absl::btree_map<Bucket, std::vector<Entry>>;
 
   void Insert(Timed& timed);
   void Remove(const Timed& timed);
-  void Drop(Days::iterator day);
-  void Sort(Day last);
+  void Drop(Buckets::iterator bucket);
+  void Sort(Bucket last);
 
-  Day today_ = INT64_MIN;                  // the last day of near_
-  absl::btree_set<Entry> near_;            // those of days up to today_
-  Days later_;                             // Timed::slot is the place in the vector; none is empty
+  Bucket current_bucket_ = INT64_MIN;      // the last bucket of near_
+  absl::btree_set<Entry> near_;            // those of buckets up to current_bucket_
+  Buckets later_;                          // Timed::slot is the place in the vector; none is empty
   std::vector<std::vector<Entry>> spare_;  // empty ones, to be used again
   size_t size_ = 0;
 

@@ -62,7 +62,7 @@ void Waiters::Handle(Acquire& in) {
 void Waiters::Ask(Waiter& waiter) {
   LeaveAttempt(waiter);
   waiter.retry_at = kNever;
-  // A give-back of the same owner must be confirmed first, or it would give back the new grant. Its end asks again.
+  // A pending release of the same owner must be confirmed first, or it would release the new grant. OnReleased asks then.
   const bool blocked = to_.releases.Contains(waiter.spec.owner);
   if (!blocked && core_.store_up) {
     const Acquire& spec = waiter.spec;
@@ -92,13 +92,12 @@ void Waiters::Ask(Waiter& waiter) {
   Arm(waiter);
 }
 
-// The attempt in flight is given up. Should its reply still come, it is as good as the next one's: acquiring is idempotent.
+// Gives up the attempt in flight. If its reply still comes, it is as good as the next one's: acquiring is idempotent.
 void Waiters::LeaveAttempt(Waiter& waiter) {
   waiter.may_run_until = LatestRun(waiter);
   waiter.op = 0;
 }
 
-// Until when an attempt whose answer we have not seen may take effect.
 Instant Waiters::LatestRun(const Waiter& waiter) const {
   const Op* op = core_.FindOp(waiter.op);
   return op == nullptr ? waiter.may_run_until : std::max(waiter.may_run_until, op->runs_until);
@@ -141,7 +140,7 @@ void Waiters::OnReply(const Op& op, OpId id, StoreReply& reply) {
   Waiter& waiter = *found->second;
   if (!answered) waiter.may_run_until = std::max(waiter.may_run_until, op.runs_until);
   if (waiter.op == id) waiter.op = 0;
-  // Whatever it says, the give-back under way undoes; its end asks again.
+  // The release under way undoes whatever this answer says; OnReleased asks again.
   if (to_.releases.Contains(op.owner)) return;
   if (const auto* granted = std::get_if<AcquireGranted>(&reply.outcome)) {
     return OnGranted(waiter, *granted, reply.time, op.sent);
@@ -174,12 +173,12 @@ void Waiters::OnGranted(Waiter& waiter, const AcquireGranted& granted, StoreTime
   Duration kept = spec.ttl;
   // The max_hold of one of several locks counts from the grant of the last one: see Bundles::GrantAll.
   if (waiter.bundle == nullptr && spec.detached && spec.max_hold > Duration::zero()) {
-    // Its renewals end where max_hold does, counted from the first grant, though acquiring again keeps the key for longer.
+    // Its renewals end with max_hold, counted from the first grant, although acquiring again keeps the key for longer.
     const auto left = spec.max_hold - std::chrono::microseconds(time.us - granted.since.us);
     if (left <= kMarginFloor) {
       to_.releases.Pursue(
           to_.releases.Start(spec.name, spec.owner, /*waiting=*/false, spec.lock_delay, spec.ttl, granted.token));
-      return;  // its end asks again
+      return;  // OnReleased asks again
     }
     kept = std::min(kept, left);
   }
@@ -206,7 +205,7 @@ void Waiters::OnQueued(Waiter& waiter, AcquireQueued& queued, StoreTime time, In
   const std::optional<Duration> look_in = LookIn(queued.left, queued.holders);
   to_.queues.Join(waiter);
   LocalQueue& queue = *to_.queues.Find(waiter.spec.name);
-  // Without a holder the script stopped at its bound, before the next living waiter.
+  // No holder and no time to look at: the script reached its bound before it found a waiter whose broker lives.
   if (waiter.hint > time || !look_in) {
     to_.queues.Tend(queue);
   } else {
@@ -299,8 +298,8 @@ void Waiters::OnStoreUp() {
   for (Waiter* waiter : waiting) Ask(*waiter);
 }
 
-// A repeat of the request has come while its owner was being released: it was not asked for meanwhile, or its place or
-// grant went with the release.
+// A repeat of the request has come during the release: its attempt waited for this, or its place or grant went with the
+// release.
 void Waiters::OnReleased(const OwnerId& owner) {
   Waiter* const waiter = Find(owner);
   if (waiter == nullptr) return;
@@ -314,7 +313,6 @@ void Waiters::Hint(const LockName& name, StoreTime since) {
   }
 }
 
-// Whether it still has a place there is for the next Ask to find out.
 void Waiters::LosePlace(Waiter& waiter) {
   waiter.queued = false;
   unplaced_.emplace(waiter.serial, &waiter);
