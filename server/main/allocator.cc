@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How jemalloc behaves in distlockd; MALLOC_CONF in the environment goes before it. Read once, before main.
+// jemalloc's settings in distlockd, read once before main. MALLOC_CONF in the environment overrides them.
 //
-// jemalloc, since what gRPC's threads allocate a shard's thread frees, and the other way round: glibc's allocator takes
-// locks for that, and keeps more memory for small objects.
+// Why jemalloc: gRPC's threads allocate what the shards' threads free, and the reverse. glibc's allocator takes locks
+// for that, and needs more memory for small objects.
 
-// By jemalloc's own name and type. Few arenas: each of them keeps memory of its own, and most requests are served from a
-// thread's cache without one.
+// jemalloc looks this variable up by name. Few arenas, because each keeps memory of its own and most requests are
+// served from a thread's cache.
 extern "C" const char* malloc_conf;
 const char* malloc_conf = "narenas:4";

@@ -47,10 +47,10 @@ absl::Status Drainer::AwaitEnd(store::EmbeddedServer* embedded, const std::funct
       ops::Warn("second signal: stopping at once, leases are left to their ttl");
       std::_Exit(1);
     }
-    // A drain may be under way: by AdminService.Drain, as of a hook that runs before the signal.
+    // AdminService.Drain may have begun the drain already, for example from a hook that runs before the signal.
     if (wake == Wake::kStop) ops::Info("signal to stop", {{"time_left", absl::FromChrono(Begin(std::nullopt))}});
     if (wake == Wake::kReload) ops::Info("SIGHUP: nothing to reload");
-    // Asked each time: its SIGCHLD may have come before this loop.
+    // Checked on every wakeup, since SIGCHLD may have come before this loop.
     if (absl::Status alive = CheckAlive(embedded); !alive.ok()) return alive;
   }
   return absl::OkStatus();

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One drain, whoever asks for it first: NOT_SERVING, no new work, every stream told, holders awaited, the rest
-// released. Thread: Begin on any; the rest on main's. `shards` and `wakeups` outlive it; it outlives the server.
+// The daemon's one drain, begun by a signal or by AdminService.Drain. Health goes NOT_SERVING, new work is refused,
+// every stream is told, holders may finish, and what is left at the deadline is released.
+//
+// Thread: Begin on any; the rest on main's. `shards` and `wakeups` outlive it; it outlives the server.
 #pragma once
 
 #include <functional>
@@ -22,15 +24,15 @@ class Drainer {
   Drainer(shard::ShardSet& shards, ops::Metrics& metrics, Wakeups& wakeups, core::Duration timeout)
       : shards_(shards), metrics_(metrics), wakeups_(wakeups), timeout_(timeout) {}
 
-  // The server that goes NOT_SERVING; a drain asked for before that counts.
+  // Names the server to drain. A drain that has begun already is passed on to it.
   void Attach(rpc::Server* server);
 
-  // Returns the time left. Asking again can only shorten it.
+  // Begins the drain and returns the time left. A second call can only shorten it.
   core::Duration Begin(std::optional<core::Duration> timeout);
 
-  // Serves the main thread's wakeups: SIGTERM begins the drain or joins the one that was asked for, a second one ends the
-  // process at once. Returns when the drain is complete, or with an error when the embedded store, if there is one, has
-  // ended by itself. Calls `each_second` about that often meanwhile.
+  // Serves the main thread's wakeups until the drain is complete. SIGTERM begins the drain or joins it; a second
+  // SIGTERM ends the process at once. Returns an error when `embedded`, which may be null, has ended by itself. Calls
+  // `each_second` about once a second.
   absl::Status AwaitEnd(store::EmbeddedServer* embedded, const std::function<void()>& each_second);
 
  private:
@@ -39,7 +41,7 @@ class Drainer {
   shard::ShardSet& shards_;
   ops::Metrics& metrics_;
   Wakeups& wakeups_;
-  const core::Duration timeout_;  // unless the request says otherwise
+  const core::Duration timeout_;  // when Begin is given none
 
   // Guarded by mu_.
   mutable std::mutex mu_;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint32_t kLocksShown = 100;
 constexpr core::Duration kListTimeout = std::chrono::seconds(1);
-// As the proto says: "" means the namespace `default`; others are seen through ListLocks.
+// As in the proto, "" means the namespace `default`. ListLocks shows the others.
 constexpr char kNamespaceShown[] = "default";
 
 std::string Metrics(ops::Metrics& metrics, const rpc::Server& server, const shard::ShardSet& shards) {
@@ -58,7 +58,7 @@ ops::PageSection BrokerSection(const v1::GetStatusResponse& status) {
 }
 
 ops::PageSection LockSection(shard::ShardSet& shards) {
-  // Shared: the answer may come when nobody waits for it any more.
+  // Shared, because the answer may come after this function has given up waiting.
   auto answer = std::make_shared<std::promise<absl::StatusOr<store::LockPage>>>();
   auto listed = answer->get_future();
   shards.List(core::EscapeNamespace(kNamespaceShown), "", kLocksShown, "", kListTimeout,

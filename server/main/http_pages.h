@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the HTTP port shows, from the start on: a process that waits for its store lives, and is not ready. The handlers run on the
-// port's threads; everything they refer to outlives them.
+// The pages of the HTTP port. It works from the start: a daemon that waits for its store is alive and not ready. The
+// handlers run on the port's threads; everything they refer to outlives them.
 #pragma once
 
 #include <atomic>
@@ -20,12 +20,12 @@ class HttpPages {
   HttpPages& operator=(const HttpPages&) = delete;
 
   ops::HttpHandlers Handlers();
-  // The store was found, and these serve.
+  // What serves once the store was found.
   struct Serving {
     const rpc::Server& server;
     shard::ShardSet& shards;
   };
-  // Once; `serving` stays until no handler runs any more.
+  // Call once. `serving` must outlive the handlers.
   void Show(const Serving* serving) { serving_.store(serving, std::memory_order_release); }
 
  private:

@@ -73,7 +73,8 @@ int Serve(const ops::Options& options) {
                           .observer = &recorder});
   Drainer drainer(shards, metrics, wakeups, ToCore(options.drain_timeout));
   shards.Start();
-  // Their threads may still tell the drainer, and the server's last calls still post to them.
+  // Declared after the drainer and before the server: the shards call the drainer, the server's last calls post to the
+  // shards.
   const absl::Cleanup stop_shards = [&shards] { shards.Stop(); };
   auto server = rpc::Server::Start(
       ServerOptionsOf(options, broker_id, &recorder), shards,
@@ -88,7 +89,7 @@ int Serve(const ops::Options& options) {
   drainer.Attach(server->get());
 
   const HttpPages::Serving serving{**server, shards};
-  // Its threads end before what they show.
+  // Its threads must end before the things that they show.
   const absl::Cleanup close_http = [&http] { http.reset(); };
   pages.Show(&serving);
   if (const absl::Status opened = open_http(); !opened.ok()) return Fail(opened, kExitConfiguration);
@@ -100,7 +101,7 @@ int Serve(const ops::Options& options) {
 
   const absl::Status ended = drainer.AwaitEnd(setup->embedded.get(), [&recorder] { recorder.LogHeldBack(); });
   wakeups.LetGo();
-  recorder.Unwatch();  // health stays NOT_SERVING
+  recorder.Unwatch();  // from here on health stays NOT_SERVING
   http.reset();
   (*server)->Stop(kStopGrace);
   recorder.LogAllHeldBack();
@@ -133,7 +134,7 @@ int Run(const std::vector<std::string>& args) {
 }  // namespace distlock
 
 int main(int argc, char** argv) {
-  // Built with assertions, as by Debian, Abseil looks for deadlocks whenever one of gRPC's many mutexes is taken.
+  // Debian builds Abseil with assertions: it would search for deadlocks each time gRPC takes a mutex.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   return distlock::Run(std::vector<std::string>(argv + 1, argv + argc));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What happens in the shards and in the calls, as metrics and log lines; and the health of the gRPC server, which
-// follows the store. Nothing depends on it for being correct.
+// Turns what happens in the shards and in the calls into metrics and log lines, and makes the health of the gRPC server
+// follow the store. No lock's correctness depends on it.
 //
 // Thread: the observer methods on the shards' and gRPC's threads; Watch, Unwatch and AwaitStore on main's. Outlives the
 // shards and the server.
@@ -42,8 +42,8 @@ class Recorder final : public shard::Observer, public rpc::CallObserver {
   void Watch(rpc::Server* server);
   void Unwatch() { Watch(nullptr); }
 
-  // Lines that were held back, and that no later one has told of. The first is called about once a second, the other when
-  // nothing is lost any more. Any thread.
+  // Logs how many lines the rate limit has suppressed since the last one. The first is called about once a second; the
+  // second at the end, and does not wait for the limit's interval. Any thread.
   void LogHeldBack();
   void LogAllHeldBack();
 
@@ -56,7 +56,7 @@ class Recorder final : public shard::Observer, public rpc::CallObserver {
   static void LogHeldBack(std::optional<uint64_t> lost, std::optional<uint64_t> lapsed);
 
   ops::Metrics& metrics_;
-  // A store that stays away loses every lease at once: ten lines a second show it as well.
+  // An outage of the store loses every lease at once; ten lines a second are enough to show it.
   ops::LogLimit lost_lines_{absl::Milliseconds(100)};
   ops::LogLimit lapsed_lines_{absl::Milliseconds(100)};
 

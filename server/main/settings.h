@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the options mean to each room. Pure; any thread.
+// Translates the options into the settings of each room. Pure; any thread.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace distlock {
 
-// sysexits.h, for what ParseOptions does not cover.
+// Exit codes of sysexits.h for failures after ParseOptions.
 inline constexpr int kExitStoreUnavailable = 69;
 inline constexpr int kExitStoreDied = 70;
 inline constexpr int kExitConfiguration = 78;

@@ -37,7 +37,7 @@ absl::Status UseUrl(const ops::Options& options, StoreSetup& setup) {
   setup.options.url = *std::move(url);
   if (!options.redis_user.empty()) setup.options.url.user = options.redis_user;
   if (options.redis_password_file.empty()) {
-    // The store is asked for a user only together with a password: it would take us for its default user.
+    // A user without a password is not sent to the store, which would then log us in as its default user.
     if (setup.options.url.user.empty() || !setup.options.url.password.empty()) return absl::OkStatus();
     return absl::InvalidArgumentError(
         absl::StrCat("--redis-user '", options.redis_user,
@@ -46,7 +46,7 @@ absl::Status UseUrl(const ops::Options& options, StoreSetup& setup) {
   auto password = ops::ReadSecretFile(options.redis_password_file);
   if (!password.ok()) return absl::InvalidArgumentError(password.status().message());
   setup.options.url.password = *std::move(password);
-  // Read anew at each connect, so that a rotated password is found without a restart.
+  // Read again at each connect, so that a rotated password works without a restart.
   setup.options.credentials = [user = setup.options.url.user, first = setup.options.url.password,
                                file = options.redis_password_file] {
     auto now = ops::ReadSecretFile(file);
@@ -77,7 +77,7 @@ absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::
     if (limit.Pass()) ops::Warn("waiting for the store", {{"error", std::string(problem.message())}});
   };
   bool told_to_stop = false;
-  // SIGCHLD need not be told apart from other wakeups: the embedded server is asked each time.
+  // Checks the embedded server on every wakeup, so a SIGCHLD that was read earlier cannot be lost.
   const auto over = [&](absl::Duration patience) {
     told_to_stop = told_to_stop || wakeups.Wait(patience) == Wake::kStop;
     return told_to_stop || !CheckAlive(setup.embedded.get()).ok();
@@ -105,7 +105,7 @@ std::function<std::unique_ptr<store::Store>(int shard, uv_loop_t* loop)> StoreFa
     store::StoreOptions options = setup.options;
     options.locks.broker_id = contract::ShardBrokerId(options.locks.broker_id, shard);
     options.seed = static_cast<uint64_t>(shard) + 1;
-    // All shards would say the same; and that an embedded store forgets was said when it started.
+    // Once is enough: all shards would warn of the same. The start of an embedded store has warned already.
     if (shard == 0 && setup.embedded == nullptr) {
       options.on_warning = [](const std::string& warning) { ops::Warn("store", {{"warning", warning}}); };
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The store the daemon will use: its own embedded server, or the one at --redis. Checked before any call is served.
-// Used by main's thread; the factory it makes runs on the shards' threads.
+// The store that the daemon uses: its own embedded server, or the one at --redis. It is checked before any call is
+// served. Thread: main's. The factory runs on the shards' threads.
 #pragma once
 
 #include <uv.h>
@@ -25,15 +25,17 @@ struct StoreSetup {
   std::string shown;  // for people, without secrets
 };
 
-// The error is one line that says what is wrong and why. Unavailable: not reached. FailedPrecondition, Unimplemented: unfit.
-// InvalidArgument, NotFound: wrongly named. Aborted: the embedded server ended. Cancelled: SIGTERM came first.
-// With --wait-for-store an unavailable store is asked again until it answers.
+// Starts or names the store, and checks it. With --wait-for-store an unavailable store is asked again until it answers.
+// Errors, each one line that says what is wrong and why:
+// - Unavailable: not reached. FailedPrecondition, Unimplemented: unfit for locks. InvalidArgument, NotFound: wrongly
+//   named.
+// - Aborted: the embedded server has ended. Cancelled: SIGTERM came first.
 absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::string& broker_id, Wakeups& wakeups);
 
-// Aborted, with the end of its log, once `embedded` has ended by itself. Null is fine for ever. Main's thread.
+// Ok while `embedded` runs, and always for null. Aborted, with the end of its log, once it has ended by itself.
 absl::Status CheckAlive(store::EmbeddedServer* embedded);
 
-// Shard 0 is known to the store as `broker_id`, the others by names of their own. `setup` outlives the factory.
+// Each shard has a broker id of its own in the store; shard 0 has that of the daemon. `setup` outlives the factory.
 std::function<std::unique_ptr<store::Store>(int shard, uv_loop_t* loop)> StoreFactory(const StoreSetup& setup);
 
 }  // namespace distlock

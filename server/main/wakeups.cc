@@ -24,7 +24,7 @@ sigset_t Waited() {
 }
 
 int BlockAndOpen() {
-  // A peer that goes away is an error of a write, not the end of the daemon.
+  // Writing to a closed connection must be an error, not the end of the daemon.
   signal(SIGPIPE, SIG_IGN);
   const sigset_t set = Waited();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
@@ -57,7 +57,7 @@ Wake Wakeups::Wait(absl::Duration timeout) {
 
 void Wakeups::Notify() {
   const uint64_t one = 1;
-  // Full means that a notice waits already.
+  // The write fails only when a notice waits already.
   [[maybe_unused]] const ssize_t written = write(notices_, &one, sizeof(one));
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the main thread waits for: signals, as values, and notices of other threads. Nothing runs in a signal handler.
+// What the main thread waits for: signals, as values, and notices from other threads. Nothing runs in a signal handler.
 //
-// Made before any thread is, so that all of them inherit the blocked signals. Wait on main's thread; Notify on any.
+// Create it before any thread, so that all threads inherit the blocked signals. Wait on main's thread; Notify on any.
 #pragma once
 
 #include <optional>
@@ -23,7 +23,7 @@ class Wakeups {
   Wake Wait(absl::Duration timeout = absl::InfiniteDuration());
   void Notify();
 
-  // SIGTERM and SIGINT end the process again, at once.
+  // From here on SIGTERM and SIGINT end the process at once.
   void LetGo();
 
  private:
@@ -31,7 +31,7 @@ class Wakeups {
   const int notices_;  // eventfd
 };
 
-// Each stream and connection is a file: as many as the system allows.
+// Raises the limit of open files as far as the system allows: each stream and each connection is one.
 void RaiseFileLimit();
 
 }  // namespace distlock

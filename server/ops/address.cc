@@ -61,11 +61,11 @@ absl::Status CheckListenAddress(std::string_view address) {
   if (path.size() < 2 || path[0] != '/') {
     return absl::InvalidArgumentError("is not an absolute path: write unix:///path/of/the.sock");
   }
-  // What cannot be shown and read again is a slip, or worse.
+  // A path that cannot be printed and read again is a mistake.
   if (std::any_of(path.begin(), path.end(), [](char c) { return c < 0x20 || c > 0x7e; })) {
     return absl::InvalidArgumentError("has a byte in its path that is no printable ASCII: choose another path");
   }
-  // It may be two addresses, one of them with a password, that were written as one.
+  // Two addresses may have been joined by mistake, one of them with a password.
   if (path.find("://") != path.npos) {
     return absl::InvalidArgumentError("has \"://\" in its path: give each address by itself, or choose another path");
   }

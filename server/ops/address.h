@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What may be listened on, as text: `unix:///path`, or `host:port`. Pure functions, any thread.
+// Addresses to listen on, as text: `unix:///path` or `host:port`. Pure functions; any thread.
 #pragma once
 
 #include <string>
@@ -26,7 +26,7 @@ bool IsUnixAddress(std::string_view address);
 // 127.0.0.0/8, ::1 and "localhost"; a name that would need a resolver is not loopback.
 bool IsLoopback(std::string_view host);
 
-// Ok for what --listen takes: an absolute unix path that fits into a socket address, or a host and port.
+// Ok for values of --listen: an absolute unix path that fits into a socket address, or host:port.
 absl::Status CheckListenAddress(std::string_view address);
 
 }  // namespace distlock::ops

@@ -77,7 +77,7 @@ int HandleRequest(mg_connection* connection) {
   const auto* handlers = static_cast<const HttpHandlers*>(mg_get_user_data(mg_get_context(connection)));
   const std::string_view method = request->request_method;
   const Response response = Answer(*handlers, method, request->local_uri);
-  // One write: a scraper sees a whole answer or none. The page runs no script and loads nothing.
+  // One write, so that a scraper sees a whole answer or none. The page runs no script and loads nothing.
   std::string bytes =
       Cat("HTTP/1.1 ", response.status, " ", response.reason, "\r\nContent-Type: ", response.type,
           "\r\nContent-Length: ", response.body.size(), response.status == 405 ? "\r\nAllow: GET, HEAD" : "",
@@ -89,7 +89,7 @@ int HandleRequest(mg_connection* connection) {
   return response.status;
 }
 
-// civetweb says why it could not start only to its log, on the thread that starts it.
+// civetweb tells why it could not start only in its log, on the thread that starts it.
 thread_local std::string* start_problem = nullptr;
 
 int KeepMessage(const mg_connection*, const char* message) {
@@ -98,9 +98,9 @@ int KeepMessage(const mg_connection*, const char* message) {
 }
 
 mg_context* StartCivetweb(const std::string& ports, const HttpHandlers& handlers, std::string* problem) {
-  // No document root: only the handler answers. Each connection that says nothing, such as a browser's spare ones, holds a
-  // thread until the request timeout and, when it is sent away, up to a second more, and a probe must get through meanwhile:
-  // a kubelet gives it a second. Threads that wait cost little; whoever asks, asks as soon as it is connected.
+  // No document root: only the handler answers. A connection that sends nothing, such as a browser's spare one, holds a
+  // thread until the request timeout and up to a second longer. A probe must get through meanwhile: kubelet waits one
+  // second. So there are many threads, which cost little while they wait, and a short request timeout.
   const std::array settings = {"listening_ports",
                                ports.c_str(),
                                "num_threads",
@@ -133,7 +133,7 @@ mg_context* StartCivetweb(const std::string& ports, const HttpHandlers& handlers
   return context;
 }
 
-// Connects and hangs up at once. Failing is fine.
+// Connects and hangs up, which wakes civetweb's accept loop. May fail.
 void Knock(const HostPort& address) {
   sockaddr_in to{};
   to.sin_family = AF_INET;
@@ -171,7 +171,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(std::string_view a
 HttpServer::~HttpServer() {
   if (context_ == nullptr) return;
   std::future<void> stopped = std::async(std::launch::async, mg_stop, context_);
-  // civetweb looks whether it should stop when a connection comes, or every two seconds: too long for an exit.
+  // civetweb checks whether to stop at each connection and every two seconds, which is too slow for an exit.
   while (stopped.wait_for(std::chrono::milliseconds(10)) != std::future_status::ready) Knock(address_);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The operators' HTTP port: /metrics, /healthz, /readyz and a read-only page at /. Owned by main; starts its own threads,
-// which call the handlers, so the handlers are thread-safe, quick, and outlive the server. GET and HEAD only.
+// The operators' HTTP port: /metrics, /healthz, /readyz and a read-only page at /. GET and HEAD only. Owned by main. It
+// starts its own threads, which call the handlers: these must be thread-safe and quick, and outlive the server.
 #pragma once
 
 #include <functional>
@@ -27,13 +27,12 @@ struct PageSection {
 struct HttpHandlers {
   std::function<std::string()> metrics;            // Prometheus text
   std::function<std::string()> not_ready;          // why not, in one line; "" when ready
-  std::function<std::vector<PageSection>()> page;  // hostile text is welcome: it is escaped here
+  std::function<std::vector<PageSection>()> page;  // any text: it is escaped here
 };
 
 class HttpServer {
  public:
-  // `address` is host:port with an IP address or "localhost"; port 0 lets the kernel choose. An address that cannot
-  // be bound is one clear line.
+  // `address` is host:port with an IP address or "localhost"; port 0 lets the kernel choose. The error is one line.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(std::string_view address, HttpHandlers handlers);
   ~HttpServer();  // returns when no handler runs any more
   HttpServer(const HttpServer&) = delete;

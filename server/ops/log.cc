@@ -28,7 +28,7 @@ std::string ValueText(const LogField& field, bool json) {
         } else if constexpr (std::is_same_v<T, bool>) {
           return value ? "true" : "false";
         } else if constexpr (std::is_same_v<T, absl::Duration>) {
-          // JSON readers want to compute with it: seconds.
+          // In JSON a number of seconds, so that readers can compute with it.
           if (json && value != absl::InfiniteDuration() && value != -absl::InfiniteDuration()) {
             return Cat(absl::ToDoubleSeconds(value));
           }
@@ -42,7 +42,7 @@ std::string ValueText(const LogField& field, bool json) {
       field.value);
 }
 
-// The line is formatted before spdlog sees it; spdlog brings levels, sinks and whole lines under threads.
+// The line is formatted before spdlog gets it. spdlog provides levels, sinks, and lines that threads do not mix.
 struct ProcessLog {
   std::shared_ptr<spdlog::logger> logger;
   LogFormat format = LogFormat::kText;
@@ -73,7 +73,7 @@ std::shared_ptr<const ProcessLog> CurrentLog() {
   return TheSlot().log;
 }
 
-// Not the wall clock: a step back would silence the log.
+// Not the wall clock, because a step back would suppress lines.
 int64_t NowNs() {
   timespec now{};
   clock_gettime(CLOCK_BOOTTIME, &now);
@@ -90,7 +90,7 @@ std::string FormatLogLine(LogFormat format, absl::Time time, LogLevel level, std
     for (const LogField& field : fields) line += Cat(",", JsonQuoted(field.key), ":", ValueText(field, true));
     return line + "}";
   }
-  // The event is a literal of ours; what is quoted in it would be a mistake, but may not break the line.
+  // The event is a literal of ours; escaped all the same, so that a mistake cannot break the line.
   const std::string quoted = JsonQuoted(event);
   std::string line = Cat(stamp, " ", level_name, " ", std::string_view(quoted).substr(1, quoted.size() - 2));
   for (const LogField& field : fields) line += Cat(" ", field.key, "=", ValueText(field, false));

@@ -56,8 +56,8 @@ using LogFields = std::initializer_list<LogField>;
 // A line without its line end.
 std::string FormatLogLine(LogFormat format, absl::Time time, LogLevel level, std::string_view event, LogFields fields);
 
-// The process's log starts as text at info level on stderr; main calls this once the options are known. `sink` is for
-// tests; null means stderr.
+// Until this is called, the log is text at info level on stderr. Main calls it once the options are known. `sink` is
+// for tests; null means stderr.
 void ConfigureLog(LogLevel level, LogFormat format, std::shared_ptr<spdlog::sinks::sink> sink = nullptr);
 
 bool LogEnabled(LogLevel level);
@@ -68,19 +68,20 @@ inline void Info(std::string_view event, LogFields fields = {}) { Log(LogLevel::
 inline void Warn(std::string_view event, LogFields fields = {}) { Log(LogLevel::kWarn, event, fields); }
 inline void Error(std::string_view event, LogFields fields = {}) { Log(LogLevel::kError, event, fields); }
 
-// Lets one of a flood of equal lines through per interval. One per place in the code, usually static; any thread.
+// A rate limit for one log line: one line per interval passes. One object per place in the code, usually static; any
+// thread.
 //   static LogLimit limit(absl::Seconds(10));
 //   if (auto held_back = limit.Pass()) Warn("store refused a command", {{"error", e}, {"held_back", *held_back}});
 class LogLimit {
  public:
   explicit LogLimit(absl::Duration every) : every_ns_(absl::ToInt64Nanoseconds(every)) {}
 
-  // The number of lines held back since the last that passed, or nothing when this one is held back too.
+  // Returns how many lines were suppressed since the last one that passed, or nullopt to suppress this one.
   std::optional<uint64_t> Pass();
   std::optional<uint64_t> Pass(int64_t now_ns);  // of a clock that never goes back
 
-  // For who looks from time to time: the number held back, or nothing when there are none or the interval may still bring a
-  // line that tells it. INT64_MAX, for the end, does not wait for the interval.
+  // Returns how many lines were suppressed, for a periodic summary. nullopt: none, or the interval has not passed, so
+  // that the next line may still tell. INT64_MAX does not wait for the interval.
   std::optional<uint64_t> Rest();
   std::optional<uint64_t> Rest(int64_t now_ns);
 

@@ -11,7 +11,7 @@ namespace {
 using Labels = std::span<const std::string_view>;
 using Buckets = prometheus::Histogram::BucketBoundaries;
 
-// One name per enumerator, in its order.
+// The label of each enumerator, in the order of the enum.
 constexpr std::string_view kRefusalReasons[] = {
     "lock_held",        "wait_timeout",    "lease_lost",        "not_holder", "limit_mismatch",    "foreign_key",
     "invalid_argument", "not_supported",   "quota_exceeded",    "store_full", "store_unavailable", "quorum_not_reached",

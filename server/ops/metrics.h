@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every metric of distlockd. The constructor in metrics.cc is the one table: name, help, label, buckets. All series
-// exist from the start and are resolved once, so that counting is one atomic add and never a look-up. Any thread may
-// count; a histogram takes a short lock of its own. Labels are the enums below, never a value that a caller chose.
-// Owned by main, handed by reference to whoever counts; outlives them.
+// Every metric of distlockd. The constructor in metrics.cc is the table: name, help, label, buckets. All series exist
+// from the start and are looked up once, so counting is one atomic add; a histogram takes a short lock of its own. Any
+// thread may count. Labels are the enums below, never a value that a caller chose. Owned by main; outlives everything
+// that counts.
 //   metrics.refusals[RefusalReason::kLockHeld].Increment();
 #pragma once
 
@@ -42,13 +42,15 @@ enum class RefusalReason {
 };
 enum class LostReason { kExpired, kTaken, kForced, kMaxHold, kDrained };
 
-// kReleased, kAlreadyGone: the caller asked. kDisconnected: its stream ended. kGivenBack: a grant nobody could use.
+// kReleased, kAlreadyGone: the caller released. kDisconnected: its stream ended. kGivenBack: a grant that came too
+// late.
 enum class ReleaseOutcome { kReleased, kAlreadyGone, kDisconnected, kGivenBack };
 
-// kGone: the store has it no longer, or has another holder. kUnanswered: a try that failed or whose outcome is unknown.
+// kGone: the lease is not in the store, or is another holder's. kUnanswered: the try failed, or its outcome is unknown.
 enum class RenewalOutcome { kRenewed, kGone, kUnanswered };
 
-// How a grant to a waiter reached this broker: in the reply of its own release, by a notice, or found when tending.
+// How a grant to a waiter reached this broker: in the reply to its own release, by a notice, or found by tending the
+// queue.
 enum class HandoffPath { kReply, kNotice, kTend };
 
 // kInspect, kList: what GetLock and one page of ListLocks ask.
@@ -70,7 +72,7 @@ enum class StoreVerb {
 enum class StoreError { kUnsent, kUnavailable, kFull, kForeignKey, kProtocol, kUnknown };
 
 // kClient: its own end, by goodbye or half-close. kBroken: cancelled or cut off. kLapsed: no heartbeat.
-// kFinished: a Hold whose lease ended or was refused. kProtocol: what it sent made no sense.
+// kFinished: a Hold whose lease ended or was refused. kProtocol: it sent something that makes no sense.
 enum class StreamEnd { kClient, kBroken, kLapsed, kOverflow, kDrained, kQuota, kFinished, kProtocol };
 
 // One metric per value of an enum.

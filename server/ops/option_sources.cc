@@ -18,7 +18,7 @@
 namespace distlock::ops {
 namespace {
 
-// Variables of the clients and of the programs they run: they are often set where a broker is started too.
+// Variables of clients and of the commands that they run. They are often set where a broker is started, too.
 constexpr std::string_view kClientVariables[] = {
     "DISTLOCK_SERVER", "DISTLOCK_KEY",       "DISTLOCK_KEYS",     "DISTLOCK_NAMESPACE", "DISTLOCK_TOKEN",
     "DISTLOCK_TOKENS", "DISTLOCK_HOLDER_ID", "DISTLOCK_LEASE_ID", "DISTLOCK_TTL",       "DISTLOCK_LOST_REASON"};
@@ -50,7 +50,7 @@ size_t EditDistance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-// The option that was probably meant, or null.
+// The option whose name is nearest, or null.
 const OptionRow* Nearest(std::string_view name) {
   const OptionRow* best = nullptr;
   size_t best_distance = std::min<size_t>(3, name.size() / 3 + 1);
@@ -70,7 +70,7 @@ std::string Suggestion(std::string_view name, std::string_view prefix) {
   return nearest == nullptr ? "; distlockd --help lists all" : Cat("; did you mean ", prefix, nearest->name, "?");
 }
 
-// What was given for a name or path may be a URL in the wrong place.
+// A value given for a name or path may be a store URL in the wrong place, with a password.
 std::string Shown(std::string_view name) { return WordOrQuoted(RedactedText(name)); }
 
 template <typename... Parts>
@@ -90,7 +90,7 @@ void AddSetting(Settings* settings, const OptionRow* row, std::string value, std
   } else if (IsRepeated(*row)) {
     same->values.push_back(std::move(value));
   } else {
-    same->values = {std::move(value)};  // the last one counts, so that a wrapper can append
+    same->values = {std::move(value)};  // the last one wins, so that a wrapper script can append
   }
 }
 
@@ -162,7 +162,7 @@ Settings ReadVariables(const std::vector<std::string>& environment, std::vector<
       }
     } else if (std::find(std::begin(kClientVariables), std::end(kClientVariables), name) ==
                std::end(kClientVariables)) {
-      // Others may be anybody's (Kubernetes sets DISTLOCK_SERVICE_HOST for a service called distlock).
+      // Other names may be set by others: Kubernetes sets DISTLOCK_SERVICE_HOST for a service called distlock.
       const OptionRow* nearest = Nearest(option);
       if (nearest != nullptr && nearest->places != OptionPlaces::kNowhereElse) {
         warnings->push_back(
@@ -220,7 +220,7 @@ struct AnyDocument final : YAML::EventHandler {
   void OnMapEnd() override {}
 };
 
-// Not YAML::LoadAll: behind a document that ends early, in text it cannot read, it adds empty ones until memory ends.
+// Not YAML::LoadAll: after a malformed document it adds empty documents until memory is exhausted.
 bool HoldsMore(const std::string& text) {
   std::istringstream in(text);
   YAML::Parser parser(in);
@@ -242,7 +242,7 @@ absl::StatusOr<Settings> ReadConfigFile(const std::string& path) {
   } catch (const std::filesystem::filesystem_error& e) {
     return BadConfig("--config: ", file, " cannot be read: ", e.code().message());
   } catch (const YAML::Exception& e) {
-    // It may show a character of the file as it is.
+    // The message may contain a raw character of the file.
     std::string why = e.msg;
     std::replace_if(why.begin(), why.end(), [](unsigned char c) { return c < ' ' || c > '~'; }, '?');
     return BadConfig(file, ":", e.mark.line + 1, ": is not YAML: ", why);
@@ -270,7 +270,7 @@ absl::StatusOr<Invocation> ParseOptions(const std::vector<std::string>& args,
   result.options = DefaultOptions();
   const Settings variables = ReadVariables(environment, &result.warnings);
   constexpr auto kConfiguration = absl::StatusCode::kFailedPrecondition;
-  // Twice: the first time tells which file to read, the second time beats it.
+  // Applied twice: first to learn which file to read, then to override that file.
   absl::Status status = Apply(variables, kConfiguration, &result.options);
   status.Update(Apply(flags->settings, absl::StatusCode::kInvalidArgument, &result.options));
   if (!status.ok()) return status;

@@ -13,7 +13,7 @@ absl::Status CheckHttp(std::string_view value) {
   return value.empty() ? absl::OkStatus() : ParseHostPort(value).status();
 }
 
-// It becomes the head of every key and channel; a brace would move the hash tag.
+// The prefix of every key and channel. A brace in it would change the hash tag.
 absl::Status CheckKeyPrefix(std::string_view value) {
   for (const char c : value) {
     if (c <= ' ' || c >= 0x7f || c == '{' || c == '}') {
@@ -24,7 +24,7 @@ absl::Status CheckKeyPrefix(std::string_view value) {
   return absl::OkStatus();
 }
 
-// The table: name, group, field, default, allowed, help. Nothing about an option is written anywhere else.
+// The table: name, group, field, default, allowed, help. Everything about an option stands here.
 constexpr OptionRow kTable[] = {
     {"config", kGeneral, &O::config, "", "",
      "YAML file with any of the options below, named as here without the dashes", nullptr, false,

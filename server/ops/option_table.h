@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rows of the option table and how a value of each kind is read and written. Private to this room: others see
+// The rows of the option table, and how a value of each kind is read and written. Private to this room; others see
 // Options. The rows are constants; all functions are pure.
 #pragma once
 
@@ -27,7 +27,7 @@ enum class OptionPlaces { kVariableAndFile, kVariable, kNowhereElse };
 struct OptionRow {
   std::string_view name;
   OptionGroup group;
-  OptionField field;  // its type is the kind of the value; none: it only asks main for something
+  OptionField field;  // its type is the kind of the value; none: an action such as --help
   std::string_view fallback;
   std::string_view allowed;  // `least..most`, `one|of|these`, or "" for any
   std::string_view help;
@@ -45,13 +45,13 @@ bool IsSwitch(const OptionRow& row);  // on the command line it needs no value
 bool IsRepeated(const OptionRow& row);
 std::string_view ValueWord(const OptionRow& row);  // what --help writes for the value
 
-// The message says what is wrong with the value and what is allowed, not where it came from.
+// The error says what is wrong with the value and what is allowed. The caller adds where the value came from.
 absl::Status SetOption(const OptionRow& row, const std::vector<std::string>& values, Options* options);
 
 // One text per value, as SetOption reads it; passwords masked.
 std::vector<std::string> OptionValues(const OptionRow& row, const Options& options);
 
-// How options fit together; warnings are appended.
+// Checks that the options fit together; appends warnings.
 absl::Status CheckTogether(const Options& options, std::vector<std::string>* warnings);
 
 }  // namespace distlock::ops

@@ -52,7 +52,7 @@ std::string Wrapped(const std::vector<std::string_view>& words) {
 std::string OptionHelp(const OptionRow& row) {
   std::string head = Cat("  --", row.name);
   if (const std::string_view word = ValueWord(row); !word.empty()) head += Cat(" ", word);
-  // Range and default are not broken apart.
+  // Range and default stay on one line.
   std::vector<std::string_view> words = Split(row.help, " ");
   const std::string range = Cat("(", row.allowed, ")");
   if (Contains(row.allowed, "..")) words.push_back(range);

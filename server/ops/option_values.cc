@@ -80,7 +80,7 @@ absl::Status SetChoice(const OptionRow& row, std::string_view text, Enum* value)
 }
 
 absl::Status CheckText(const OptionRow& row, std::string_view text) {
-  // It could not be shown and read again.
+  // It could not be printed and read again.
   if (!IsShowable(text)) return Problem(row, text, "holds a control character, or bytes that are no UTF-8");
   const absl::Status checked = row.check == nullptr ? absl::OkStatus() : row.check(text);
   return checked.ok() ? checked : Problem(row, text, checked.message());

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every option of distlockd. One table (options.cc) gives its name, range, default and help; the flags, the DISTLOCK_*
-// variables, the YAML file, --help and --print-config all come from it. A flag beats a variable, a variable beats the
-// file, the file beats the default. Options are filled once at start and never change: share them by const reference.
-// A wrong option is one line that names where it was set, its value and what is allowed, and an exit code by
-// ExitCode().
+// Every option of distlockd. One table (option_table.cc) gives its name, range, default and help; the flags, the
+// DISTLOCK_* variables, the YAML file, --help and --print-config all come from it. A flag beats a variable, a variable
+// beats the file, the file beats the default. Options are filled once at the start and never change: share them by
+// const reference. The error for a wrong option is one line that names where it was set, its value and what is allowed.
 #pragma once
 
 #include <cstdint>
@@ -75,11 +74,11 @@ struct Options {
   LogLevel log_level = LogLevel::kInfo;
   LogFormat log_format = LogFormat::kText;
 
-  // Above the sessions a peer may have, so that one too many is refused by name instead of waiting in gRPC for a place,
-  // and a release always gets through.
+  // max_connection_streams, with 0 resolved. More than the sessions of one peer, so that one too many is refused with a
+  // reason instead of waiting inside gRPC, and a release always gets through.
   int64_t ConnectionStreams() const;
 
-  // kAuto resolved: on when only unix sockets are listened on.
+  // reflection, with kAuto resolved: on when every address is a unix socket.
   bool ReflectionEnabled() const;
 };
 
@@ -90,7 +89,7 @@ struct Invocation {
   std::vector<std::string> warnings;  // one line each, to be logged or printed
 };
 
-// `args` without the program's name; `environment` as NAME=value. Reads the YAML file, nothing else.
+// `args`: without the program's name. `environment`: NAME=value. Reads the YAML file and nothing else.
 // InvalidArgument: the command line is wrong. FailedPrecondition: a variable, the file, or how options fit together.
 absl::StatusOr<Invocation> ParseOptions(const std::vector<std::string>& args,
                                         const std::vector<std::string>& environment);

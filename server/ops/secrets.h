@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where secrets come from, and how things that contain one are shown. Whatever is logged, printed or served over HTTP
-// goes through here first. Pure but for ReadSecretFile; any thread.
+// Reads secrets, and masks them in text. Everything that is logged, printed or served over HTTP and may contain a
+// secret passes through here. Pure, except ReadSecretFile; any thread.
 #pragma once
 
 #include <string>
@@ -11,17 +11,17 @@
 
 namespace distlock::ops {
 
-// What somebody gave as a store URL, with *** for passwords and for every part that is not of the form its place asks for:
-// it may be a password in the wrong place.
+// A text given as a store URL, with *** for passwords and for every part that does not have the form of its place,
+// since that may be a password in the wrong place.
 std::string RedactedUrl(std::string_view url);
 
-// What somebody wrote in a place that is not for store URLs: RedactedUrl of it when it looks like one.
+// A text given where no store URL belongs: masked by RedactedUrl when it looks like one.
 std::string RedactedText(std::string_view text);
 
-// Eight hex digits that tell lease ids apart in a log and give away none of them.
+// Eight hex digits that identify a lease id in a log without revealing it.
 std::string Redacted(std::string_view lease_id);
 
-// The file's content without its last line end. An empty, binary-zero or unreadable file is an error that names it.
+// The file's content without its last line end. The error names the file: unreadable, empty, or with a zero byte.
 absl::StatusOr<std::string> ReadSecretFile(const std::string& path);
 
 }  // namespace distlock::ops

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Text put together, taken apart, and made safe to show. Pure functions, any thread. std only: Debian 12 builds Abseil
-// with a string_view of its own, which does not mix with std's.
+// Joins and splits text, and makes it safe to print. Pure functions; any thread. std only: Debian 12 builds Abseil with
+// a string_view of its own, which does not mix with std's.
 #pragma once
 
 #include <charconv>
@@ -12,19 +12,19 @@
 
 namespace distlock::ops {
 
-// Between double quotes, as JSON: control bytes, quotes, backslashes, marks that reorder or break lines are \uXXXX;
-// bytes that are no UTF-8 become \ufffd.
+// A JSON string in double quotes. Control bytes, quotes, backslashes and marks that reorder or break lines are escaped
+// as \uXXXX; bytes that are not UTF-8 become \ufffd.
 std::string JsonQuoted(std::string_view text);
 
-// As it is when it is a plain word, else JsonQuoted: safe as the value of key=value.
+// A plain word as it is, anything else as JsonQuoted: safe as the value in key=value.
 std::string WordOrQuoted(std::string_view text);
 
-// UTF-8 without what JsonQuoted escapes as \uXXXX.
+// True for UTF-8 without any character that JsonQuoted escapes as \uXXXX.
 bool IsShowable(std::string_view text);
 
 std::string HtmlEscaped(std::string_view text);
 
-// The parts between separators; an empty text has one empty part.
+// The parts between separators. An empty text has one empty part.
 std::vector<std::string_view> Split(std::string_view text, std::string_view separator);
 
 bool Contains(std::string_view text, std::string_view part);
