@@ -122,7 +122,9 @@ compute_missing() {
   missing=($list)
 }
 
-need_valkey_backport() { [[ $want = test || $want = peers ]] && [ "$debian" -lt 13 ] && [ -n "$(missing_of valkey-server)" ]; }
+need_valkey_backport() {
+  [[ $want = test || $want = peers ]] && [ "$debian" -lt 13 ] && [ -n "$(missing_of valkey-server)" ]
+}
 
 nothing_to_do() {
   [ "$want" = run ] && need_apt_lists && return 1

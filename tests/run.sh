@@ -10,7 +10,7 @@ usage: tests/run.sh [--all] [--preset P | --asan | --tsan] [--filter REGEX] [--l
 
 Without options: builds the release preset, runs all of its tests, and checks the format of the C++ files that changed.
 
-  --all           also core and shard under ThreadSanitizer, a short search of the fuzzers, and format and lint of every file
+  --all           also core and shard under ThreadSanitizer, a short search of the fuzzers, format and lint of all files
   --preset P      only preset P: dev, release, asan or tsan (may be repeated)
   --asan          as --preset asan: all tests under AddressSanitizer and UndefinedBehaviorSanitizer
   --tsan          as --preset tsan: core and shard under ThreadSanitizer

@@ -12,7 +12,7 @@ usage: tests/soak.sh [--minutes N] [--seed S] [--build FOLDER] [options of tests
   --seed S        of the faults and the load (default: any; it is printed)
   --build FOLDER  a build to use as it is, instead of building the preset release
 
-Exit code: 0 all well, 1 an invariant was violated, 2 the run proves nothing; the last line says how many faults there were.
+Exit code: 0 all well, 1 an invariant was violated, 2 the run proves nothing. The last line tells the number of faults.
 TEXT
 }
 

@@ -10,7 +10,8 @@ find_package(CLI11 REQUIRED CONFIG)
 find_package(prometheus-cpp REQUIRED CONFIG)
 find_package(civetweb REQUIRED CONFIG)
 pkg_check_modules(HIREDIS REQUIRED IMPORTED_TARGET hiredis>=1.1 hiredis_ssl>=1.1)
-pkg_check_modules(LIBUV REQUIRED IMPORTED_TARGET libuv>=1.44)  # from 1.44 on uv_backend_timeout tells of queued watchers
+# From 1.44 on uv_backend_timeout counts queued watchers, on which server/shard relies.
+pkg_check_modules(LIBUV REQUIRED IMPORTED_TARGET libuv>=1.44)
 pkg_check_modules(YAMLCPP REQUIRED IMPORTED_TARGET yaml-cpp)
 
 # A sanitizer brings an allocator of its own.

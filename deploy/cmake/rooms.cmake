@@ -3,8 +3,8 @@
 # Under ThreadSanitizer the rooms in TSAN_LEFT_OUT are skipped: what they link (gRPC) is not instrumented.
 set(TSAN_LEFT_OUT
     proto client server/contract server/rpc server/main
-    tests/tidy tests/store tests/lua tests/contract tests/rpc tests/ops tests/client tests/cli tests/e2e tests/interop tests/bench tests/sim
-    tests/fuzz)
+    tests/tidy tests/store tests/lua tests/contract tests/rpc tests/ops tests/client tests/cli tests/e2e tests/interop
+    tests/bench tests/sim tests/fuzz)
 
 function(add_rooms)
   foreach(room IN LISTS ARGN)
@@ -18,8 +18,8 @@ function(add_rooms)
   endforeach()
 endfunction()
 
-# compile_apart(<file>...): with DISTLOCK_UNITY these files of the calling folder are compiled alone. Each has a name in its
-# unnamed namespace that another file of its target has, too.
+# compile_apart(<file>...): with DISTLOCK_UNITY these files of the calling folder are compiled alone. Each has a name in
+# its unnamed namespace that another file of its target has, too.
 if(DISTLOCK_UNITY)
   set(CMAKE_UNITY_BUILD ON)
   set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)

@@ -3,9 +3,9 @@
 
 usage: charts.py RESULTS.json FOLDER
 
-throughput.svg and handoff.svg are bars; growth-*.svg are lines over a logarithmic x axis. Each shows the median of the rounds
-and a whisker from the least to the greatest. Only sections that were run are drawn; a case without values has its reason in
-the place of its bar, or is a gap in its line.
+throughput.svg and handoff.svg are bars; growth-*.svg are lines over a logarithmic x axis. Each shows the median of the
+rounds and a whisker from the least to the greatest. Only sections that were run are drawn; a case without values has
+its reason in the place of its bar, or is a gap in its line.
 """
 import json
 import math
@@ -18,20 +18,24 @@ STYLE = """<style>
 text{font:12px system-ui,-apple-system,"Segoe UI",Helvetica,Arial,sans-serif;fill:#1f2328}
 .title{font-size:15px;font-weight:600}.group{font-weight:600}.quiet{fill:#59636e}
 .page{fill:#ffffff}.grid{stroke:#d1d9e0}.whisker{stroke:#1f2328}.ours{fill:#0969da}.other{fill:#9aa4af}
-.s0{fill:#0969da;stroke:#0969da}.s1{fill:#bc4c00;stroke:#bc4c00}.s2{fill:#1a7f37;stroke:#1a7f37}.s3{fill:#8250df;stroke:#8250df}
+.s0{fill:#0969da;stroke:#0969da}.s1{fill:#bc4c00;stroke:#bc4c00}
+.s2{fill:#1a7f37;stroke:#1a7f37}.s3{fill:#8250df;stroke:#8250df}
 line{stroke-width:1}.thick{stroke-width:2}
 @media (prefers-color-scheme:dark){text{fill:#f0f6fc}.quiet{fill:#9198a1}
 .page{fill:#0d1117}.grid{stroke:#3d444d}.whisker{stroke:#f0f6fc}.ours{fill:#4493f8}.other{fill:#656c76}
-.s0{fill:#4493f8;stroke:#4493f8}.s1{fill:#f0883e;stroke:#f0883e}.s2{fill:#3fb950;stroke:#3fb950}.s3{fill:#ab7df8;stroke:#ab7df8}}
+.s0{fill:#4493f8;stroke:#4493f8}.s1{fill:#f0883e;stroke:#f0883e}
+.s2{fill:#3fb950;stroke:#3fb950}.s3{fill:#ab7df8;stroke:#ab7df8}}
 </style>
 """
 BARS = [  # file, title, unit, column, sections
     ("throughput.svg", "Locks taken and given back, nobody else wanting them",
      "pairs/s, more is better: median of the rounds and min..max", "pairs/s", ("lone", "multiplexed", "peers")),
     ("handoff.svg", "Hand-off: from release called to the next one's grant seen",
-     "µs, less is better: p50, median of the rounds and min..max", "p50 µs", ("handoff-hot", "handoff-idle", "peers-handoff"))]
+     "µs, less is better: p50, median of the rounds and min..max", "p50 µs",
+     ("handoff-hot", "handoff-idle", "peers-handoff"))]
 LINES = [  # file, title, title of the x axis, unit, [(section, column, label)]
-    ("growth-leases.svg", "CPU of taking a lock and giving it back, beside so many held leases", "held leases, logarithmic scale",
+    ("growth-leases.svg", "CPU of taking a lock and giving it back, beside so many held leases",
+     "held leases, logarithmic scale",
      "µs of CPU per pair: median of the rounds and min..max",
      [("growth-leases", "daemon CPU", "broker; other sessions hold the leases, at most 10 000 each"),
       ("growth-leases", "redis CPU", "Redis; other sessions hold the leases, at most 10 000 each"),
@@ -94,15 +98,17 @@ def scale(first, last, from_px, to_px, logarithmic=False):
 
 class Svg:
     def __init__(self, width, height, title):
-        self.parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.1f} {height:.1f}" width="{width:.1f}" '
-                      f'height="{height:.1f}" role="img">\n<title>{escape(title)}</title>\n{STYLE}']
+        size = f'viewBox="0 0 {width:.1f} {height:.1f}" width="{width:.1f}" height="{height:.1f}"'
+        self.parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">\n<title>{escape(title)}</title>\n{STYLE}']
         self.rect(0, 0, width, height, "page")
 
     def text(self, x, y, text, style="", anchor="start"):
-        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" class="{style}" text-anchor="{anchor}">{escape(text)}</text>\n')
+        self.parts.append(
+            f'<text x="{x:.1f}" y="{y:.1f}" class="{style}" text-anchor="{anchor}">{escape(text)}</text>\n')
 
     def rect(self, x, y, width, height, style):
-        self.parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" class="{style}"/>\n')
+        self.parts.append(
+            f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" class="{style}"/>\n')
 
     def line(self, x1, y1, x2, y2, style):
         self.parts.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{style}"/>\n')
@@ -123,10 +129,12 @@ def draw_bars(title, unit, groups):
     if logarithmic:
         unit += "; logarithmic scale"
     # A logarithmic scale has no zero to begin with: a bit of a bar is left for the least one.
-    ticks = power_ticks(min(v[1] if v[1] > 0 else v[0] for v in drawn) / 3, greatest) if logarithmic else linear_ticks(greatest)
+    ticks = power_ticks(min(v[1] if v[1] > 0 else v[0] for v in drawn) / 3,
+                        greatest) if logarithmic else linear_ticks(greatest)
     left = 24 + max(width_of(label) for label, _, _ in bars)
     height = 92 + sum(28 + 20 * len(group) for _, group in groups)
-    width = max([left + 530, 32 + 1.3 * width_of(title), 32 + width_of(unit)] + [32 + width_of(label) for label, _ in groups])
+    width = max([left + 530, 32 + 1.3 * width_of(title), 32 + width_of(unit)] + \
+                [32 + width_of(label) for label, _ in groups])
     at = scale(ticks[0], ticks[-1], left, left + 460, logarithmic)
     svg = Svg(width, height, title)
     svg.text(16, 28, title, "title")
@@ -208,7 +216,8 @@ def charts(results):
         lines = []
         for section, column, label in (w for w in wanted if w[0] in sections):
             s = sections[section]
-            points = [(float(case), spread(s, case, column)[0]) for case in s["cases"] if case.isdigit() and int(case) > 0]
+            points = [(float(case), spread(s, case, column)[0])
+                       for case in s["cases"] if case.isdigit() and int(case) > 0]
             if sum(value is not None for _, value in points) >= 2:
                 lines.append((label, sorted(points)))
             else:

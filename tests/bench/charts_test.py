@@ -41,13 +41,19 @@ class ChartsTest(unittest.TestCase):
         svg = drawn["throughput.svg"]
         self.assertEqual(texts(svg, "group"), ["A <lone> client"])
         self.assertLess(texts(svg).index("broker"), texts(svg).index("direct"))
-        ours, other = ([float(r.get("width")) for r in svg.iter(NS + "rect") if r.get("class") == c][0] for c in ("ours", "other"))
+        ours, other = ([float(r.get("width")) for r in svg.iter(NS + "rect") if r.get("class") == c][0]
+                       for c in ("ours", "other"))
         self.assertAlmostEqual(ours * 2, other, delta=0.2)
         self.assertEqual(sum(line.get("class") == "whisker" for line in svg.iter(NS + "line")), 3)
 
     def test_a_case_without_values_shows_why(self):
         etcd = [sample(not_run="etcd is not installed")]
-        drawn, _ = draw(peers=section("Peers", broker=pairs(5), etcd=etcd, redlock=[sample(error="two holders")], x=[sample()]))
+        drawn, _ = draw(
+    peers=section(
+        "Peers", broker=pairs(5), etcd=etcd, redlock=[
+            sample(
+                error="two holders")], x=[
+                    sample()]))
         self.assertEqual([t for t in texts(drawn["throughput.svg"], "quiet") if not t[0].isdigit()][1:],
                          ["NOT RUN", "INVALID", "no value"])
 
@@ -65,11 +71,13 @@ class ChartsTest(unittest.TestCase):
         self.assertEqual(list(drawn), ["growth-waiters-cpu.svg"])
         svg = drawn["growth-waiters-cpu.svg"]
         self.assertEqual(len(list(svg.iter(NS + "circle"))), 3)
-        self.assertEqual(sum(line.get("class") == "s0 thick" for line in svg.iter(NS + "line")), 1 + 1)  # and the legend
+        self.assertEqual(sum(line.get("class") == "s0 thick" for line in svg.iter(NS + "line")),
+                         1 + 1)  # and the legend
         self.assertEqual(len(missing), 3)
 
     def test_numbers_are_short(self):
-        self.assertEqual([charts.short(v) for v in (0.0, 1.234, 20.0, 54321.0, 1e6)], ["0", "1.23", "20", "54.3 k", "1 M"])
+        self.assertEqual([charts.short(v) for v in (0.0, 1.234, 20.0, 54321.0, 1e6)],
+                         ["0", "1.23", "20", "54.3 k", "1 M"])
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@
 
 namespace distlock::bench {
 
-// A fresh broker, sessions that hold `leases` with no more than 10 000 each, the default limit, and one more session with
-// 64 pairs in flight on other keys. Columns: those of Measure, µs/pair, daemon B/lease, redis B/lease.
+// A fresh broker, sessions that hold `leases` with no more than 10 000 each, the default limit, and one more session
+// with 64 pairs in flight on other keys. Columns: those of Measure, µs/pair, daemon B/lease, redis B/lease.
 Sample PairsBesideLeases(Lab& lab, size_t leases);
 
 // A fresh broker, and one session that holds all of `leases` and has 64 pairs in flight itself. Columns: those of

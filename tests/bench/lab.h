@@ -59,7 +59,8 @@ using RedisReply = std::unique_ptr<redisReply, FreeReply>;
 // One distlockd.
 class Daemon {
  public:
-  // Returns when it serves and its store is connected; throws std::runtime_error, with its last words, when it does not.
+  // Returns when it serves and its store is connected; throws std::runtime_error, with its last words, when it does
+  // not.
   Daemon(const Setup& setup, const std::string& store_url, const std::string& dir, const std::string& name,
          const std::string& key_prefix, const std::vector<std::string>& more_flags = {});
 

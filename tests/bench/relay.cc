@@ -98,8 +98,8 @@ class Upstream {
   bool woken_ = false;
 };
 
-// One call. A stream reads again at once, and writes an answer when the one before it has left; it is never freed, since a
-// relay lives for one measurement. A unary call ends with its answer.
+// One call. A stream reads again at once, and writes an answer when the one before it has left; it is never freed,
+// since a relay lives for one measurement. A unary call ends with its answer.
 class RelayedCall {
  public:
   RelayedCall(grpc::AsyncGenericService& service, grpc::ServerCompletionQueue& queue, Upstream& upstream)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The least that a broker must do: each message of a stream, or each unary call, is a Redis command, which one connection
-// carries for all, and its answer goes back as a message. No lock, lease, fencing token, check or metric. What it needs is the
-// price of gRPC, of the machine's wake-ups and of Redis' socket; what distlockd needs beyond that is its own.
+// The least that a broker must do: each message of a stream, or each unary call, is a Redis command, which one
+// connection carries for all, and its answer goes back as a message. No lock, lease, fencing token, check or metric.
+// What it needs is the price of gRPC, of the machine's wake-ups and of Redis' socket; what distlockd needs beyond that
+// is its own.
 #pragma once
 
 #include <memory>

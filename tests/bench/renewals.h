@@ -13,7 +13,8 @@ namespace distlock::bench {
 // longest ms (median and longest of the renewal calls at Redis).
 Sample Renewals(Lab& lab);
 
-// `cpu`, the part of a core (0..1) that renewing Size::leases takes, in percent and for renewing 100 000 leases every 10 s.
+// `cpu`, the part of a core (0..1) that renewing Size::leases takes, in percent and for renewing 100 000 leases every
+// 10 s.
 double PercentAtGoal(const Size& size, double cpu);
 
 }  // namespace distlock::bench

@@ -50,8 +50,8 @@ class Bytes {
   std::string_view left_;
 };
 
-// How an input says where a secret stands: `text` with each byte 0x01 replaced by `by`, which holds kSecret. No input can
-// spell the secret itself: its letter is left out of the rest.
+// How an input says where a secret stands: `text` with each byte 0x01 replaced by `by`, which holds kSecret. No input
+// can spell the secret itself: its letter is left out of the rest.
 inline constexpr std::string_view kSecret = "QQQQ";
 inline std::string Planted(std::string_view text, std::string_view by) {
   std::string out;

@@ -33,7 +33,10 @@ while [ $# -gt 0 ]; do
     --grow) grow=yes ;;
     -h | --help) usage; exit 0 ;;
     -*) die "unknown option '$1'; see --help" ;;
-    *) [ -d "tests/fuzz/corpus/$1" ] || die "no target '$1'; there are: $(ls tests/fuzz/corpus | xargs)"; targets+=("$1") ;;
+    *)
+      [ -d "tests/fuzz/corpus/$1" ] || die "no target '$1'; there are: $(ls tests/fuzz/corpus | xargs)"
+      targets+=("$1")
+      ;;
   esac
   shift
 done

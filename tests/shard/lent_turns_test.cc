@@ -102,7 +102,8 @@ TEST_F(LentTurnsTest, TheEndOfASessionThatMayHoldManyIsLeftToTheShard) {
   }
 }
 
-// A lent turn finds what the one before has left, and takes nothing from the mailbox then: nor did the shard's own turn.
+// A lent turn finds what the one before has left, and takes nothing from the mailbox then: nor did the shard's own
+// turn.
 TEST_F(LentTurnsTest, WhatIsPostedBehindWhatWasLeftIsHandledToo) {
   const auto sink = std::make_shared<Collector>();
   const auto hoarder = std::make_shared<Hoarder>();

@@ -3,8 +3,8 @@
 
 usage: lint.py [--all] [--build FOLDER] [--jobs N]
 
-Without --all: on the C++ files that differ from origin/main (or main), committed or not. Nothing differs: nothing to do.
-clang-tidy takes its flags from FOLDER/compile_commands.json (default build/release), so that must be configured and built.
+Without --all: on the C++ files that differ from origin/main (or main), committed or not. Nothing differs: nothing to
+do. clang-tidy takes its flags from FOLDER/compile_commands.json (default build/release): configure and build first.
 """
 import argparse
 import concurrent.futures
@@ -21,7 +21,8 @@ CPP = (".cc", ".h", ".c")
 
 
 def git(*args):
-    done = subprocess.run(["git", "-c", "safe.directory=*", *args], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(["git", "-c", "safe.directory=*", *args], cwd=ROOT,
+                          capture_output=True, text=True, check=False)
     return done.stdout if done.returncode == 0 else None
 
 
@@ -57,11 +58,11 @@ def per_source(entries):
     commands = {}
     for entry in entries:
         words = shlex.split(entry["command"])
-        start = next(i for i, word in enumerate(words) if re.search(r"(^|/)(c\+\+|g\+\+|clang\+\+|cc|gcc|clang)[-\d.]*$", word))
+        start = next(i for i, word in enumerate(words) if re.search(
+            r"(^|/)(c\+\+|g\+\+|clang\+\+|cc|gcc|clang)[-\d.]*$", word))
         words = words[start:]
         for source in included_sources(entry):
-            command = [source if os.path.join(entry["directory"], word) == os.path.join(entry["directory"], entry["file"])
-                       else word for word in words]
+            command = [source if word == entry["file"] else word for word in words]
             commands.setdefault(os.path.relpath(source, ROOT), {
                 "directory": entry["directory"], "file": source, "arguments": command})
     return commands
@@ -97,7 +98,8 @@ def run_tidy(tool, build, sources, commands, jobs):
 
     def look(source):
         done = subprocess.run(
-            [os.path.join(tool, "clang-tidy"), "-p", folder, "--quiet", "--extra-arg=-Wno-unknown-warning-option", source],
+            [os.path.join(tool, "clang-tidy"), "-p", folder, "--quiet",
+                          "--extra-arg=-Wno-unknown-warning-option", source],
             cwd=ROOT, capture_output=True, text=True, check=False)
         return source, done
 

@@ -10,22 +10,25 @@ TOP_LEVEL = {"CMakeLists.txt", "CMakePresets.json", "Dockerfile", "README.md",
              "proto", "server", "client", "lua", "deploy", "tests", "helm", ".ci"}
 CODE = (".cc", ".h", ".lua", ".py", ".sh", ".proto", ".cmake", ".go", ".js", ".mjs", ".ts")
 LINES_MAX = 400
+COLUMNS_MAX = 120
 MANUAL = "server/ops/README.md"  # has the tables of flags and metrics
 GENERATED = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*.pb.go", "*_pb.js", "*_pb.d.ts")
 
-# What each room may include of the project, and the outside worlds that it must not include: heads of names, or ends where
-# they begin with *. A folder or a file of a room that has a row of its own is a room of its own: "store" is only what
-# lies in server/store itself.
+# What each room may include of the project, and the outside worlds that it must not include: heads of names, or ends
+# where they begin with *. A folder or a file of a room that has a row of its own is a room of its own: "store" is only
+# what lies in server/store itself.
 SERVER_ROOMS = ("core", "contract", "store", "shard", "rpc", "ops", "main", "lua")
 GRPC = ("grpc", "google/", "distlock/v1/")
 SOCKETS = ("uv.h", "openssl/", "sys/socket.h", "netdb.h", "time.h")
 MAY_INCLUDE = {
     "server/core": ({"core"}, None),
     "server/store": ({"core", "store"}, GRPC + ("hiredis", "openssl")),
-    "server/store/check_store": ({"core", "store", "store/check_store", "store/redis/uv_timers"}, GRPC + ("hiredis", "openssl")),
+    "server/store/check_store": ({"core", "store", "store/check_store", "store/redis/uv_timers"},
+                                 GRPC + ("hiredis", "openssl")),
     "server/store/embedded": ({"store", "store/embedded"}, GRPC + ("hiredis", "openssl", "uv.h")),
     "server/store/open_store": ({"core", "store", "store/check_store", "store/open_store", "store/redis/socket_dialer",
-                                 "store/redis/tls", "store/redis/uv_timers", "store/single"}, GRPC + ("hiredis", "openssl")),
+                                 "store/redis/tls", "store/redis/uv_timers", "store/single"},
+                                GRPC + ("hiredis", "openssl")),
     "server/store/redis": ({"core", "store", "store/redis", "lua"}, GRPC + SOCKETS),
     "server/store/redis/socket_dialer": ({"store", "store/redis", "store/redis/socket_dialer", "store/redis/tls",
                                           "store/redis/uv_timers"}, GRPC),
@@ -34,8 +37,8 @@ MAY_INCLUDE = {
     "server/store/single": ({"core", "store", "store/redis", "store/single"}, GRPC + SOCKETS),
     "server/shard": ({"core", "store", "shard", "ops"}, GRPC),
     "server/contract": ({"core", "contract"}, ("grpc", "*.grpc.pb.h", "hiredis", "uv.h")),
-    "server/rpc": ({"core", "contract", "store", "shard", "rpc", "rpc/admission", "rpc/call", "rpc/engine", "rpc/frontend",
-                    "rpc/stream"}, ("hiredis", "uv.h")),
+    "server/rpc": ({"core", "contract", "store", "shard", "rpc", "rpc/admission", "rpc/call", "rpc/engine",
+                    "rpc/frontend", "rpc/stream"}, ("hiredis", "uv.h")),
     "server/rpc/admission": ({"core", "contract", "rpc/admission"}, ("grpc", "*.grpc.pb.h", "hiredis", "uv.h")),
     "server/rpc/call": ({"core", "contract", "store", "shard", "rpc/call", "rpc/engine", "rpc/frontend"},
                         ("*.grpc.pb.h", "hiredis", "uv.h")),
@@ -111,6 +114,19 @@ def file_size(tree):
         count = len(tree.lines(path)) - 1
         if count > LINES_MAX:
             yield f"{path}:{LINES_MAX}: {count} lines, at most {LINES_MAX}; split it by purpose"
+
+
+def line_length(tree):
+    """Tables and fenced examples of Markdown may be wider: they cannot be wrapped."""
+    for path in [*tree.code(), *(f for f in tree.files if f.endswith(".md"))]:
+        fenced = False
+        for number, line in enumerate(tree.lines(path), 1):
+            if path.endswith(".md"):
+                fenced ^= line.lstrip().startswith("```")
+                if fenced or line.startswith("|"):
+                    continue
+            if len(line) > COLUMNS_MAX:
+                yield f"{path}:{number}: {len(line)} columns, at most {COLUMNS_MAX}"
 
 
 def names(tree):

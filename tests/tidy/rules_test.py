@@ -10,9 +10,11 @@ import rules  # noqa: E402
 
 SPDX = "SPDX-License-Identifier: Apache-2.0\n"
 HEADER = f"// {SPDX}//\n// What it is. Shard thread only.\n#pragma once\n"
-README = ("# x\n<!-- flags -->\n| flag | default | meaning |\n|---|---|---|\n| `--listen` | `a` | b\\|c |\n| `--redis` | | d |\n"
+README = ("# x\n<!-- flags -->\n| flag | default | meaning |\n|---|---|---|\n"
+          "| `--listen` | `a` | b\\|c |\n| `--redis` | | d |\n"
           "<!-- /flags -->\n"
-          "<!-- metrics -->\n| `distlock_grants_total` | counter | grants |\n<!-- /metrics -->\nSee `lua/single/take.lua`.\n")
+          "<!-- metrics -->\n| `distlock_grants_total` | counter | grants |\n<!-- /metrics -->\n"
+          "See `lua/single/take.lua`.\n")
 CLEAN = {
     "server/ops/README.md": README,
     "lua/README.md": "x\n", "lua/single/take.lua": f"-- {SPDX}-- KEYS h ARGV owner\n",
@@ -43,6 +45,8 @@ class RulesTest(unittest.TestCase):
                 (rules.top_level, "scripts/x.sh", f"# {SPDX}"),
                 (rules.top_level, ".ci/extra", "x"),
                 (rules.file_size, "server/core/big.cc", f"// {SPDX}" + "int x;\n" * 400),
+                (rules.line_length, "server/core/lock.cc", f"// {SPDX}// {'x' * 118}\n"),
+                (rules.line_length, "deploy/README.md", f"| {'x' * 120} |\n{'x' * 121}\n```\n{'x' * 121}\n```\n"),
                 (rules.names, "server/core/string_utils.cc", f"// {SPDX}"),
                 (rules.names, "server/core/lock.cc", f"// {SPDX}class LockManager {{}};\n"),
                 (rules.spdx, "deploy/x.sh", "#!/bin/sh\n"),
@@ -70,9 +74,11 @@ class RulesTest(unittest.TestCase):
                 ("server/core/a.cc", "<mutex>", False), ("server/core/a.cc", "<hiredis/hiredis.h>", False),
                 ("server/core/a.cc", '"absl/time/clock.h"', False), ("server/core/a.cc", "<unistd.h>", False),
                 ("server/store/redis/a.cc", '"lua/scripts_data.h"', True), ("server/store/a.cc", '"shard/s.h"', False),
-                ("server/store/a.cc", '"store/redis/link.h"', False), ("server/store/single/a.cc", '"store/redis/link.h"', True),
+                ("server/store/a.cc", '"store/redis/link.h"', False),
+                ("server/store/single/a.cc", '"store/redis/link.h"', True),
                 ("server/store/redis/a.cc", '"store/single/single_store.h"', False),
-                ("server/store/redis/a.cc", '"store/store.h"', True), ("server/store/redis/a.cc", '"store/open_store.h"', False),
+                ("server/store/redis/a.cc", '"store/store.h"', True),
+                ("server/store/redis/a.cc", '"store/open_store.h"', False),
                 ("server/store/open_store.cc", '"store/single/single_store.h"', True),
                 ("server/store/new_one/a.cc", "<vector>", False), ("server/shard/a.cc", '"store/redis/link.h"', False),
                 ("server/main/a.cc", '"store/open_store.h"', True), ("server/main/a.cc", '"store/redis/link.h"', False),
@@ -81,7 +87,8 @@ class RulesTest(unittest.TestCase):
                 ("server/rpc/a.cc", '"rpc/call/x.h"', True), ("server/rpc/engine/a.cc", '"rpc/call/x.h"', False),
                 ("server/rpc/call/a.cc", '"rpc/engine/x.h"', True), ("server/rpc/call/a.cc", '"rpc/server.h"', False),
                 ("server/rpc/call/a.cc", '"rpc/frontend.h"', True), ("server/rpc/stream/a.cc", '"rpc/call/x.h"', False),
-                ("server/rpc/stream/a.cc", '"distlock/v1/x.grpc.pb.h"', False), ("server/contract/a.cc", '"core/b.h"', True),
+                ("server/rpc/stream/a.cc", '"distlock/v1/x.grpc.pb.h"',
+                 False), ("server/contract/a.cc", '"core/b.h"', True),
                 ("server/contract/a.cc", "<grpcpp/grpcpp.h>", False), ("server/contract/a.cc", '"shard/s.h"', False),
                 ("server/contract/a.cc", '"distlock/v1/x.pb.h"', True), ("server/core/a.cc", '"contract/x.h"', False),
                 ("server/contract/a.cc", '"distlock/v1/x.grpc.pb.h"', False),
