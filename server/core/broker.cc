@@ -128,27 +128,27 @@ void Broker::LearnTime(const Op& op, const StoreReply& reply) {
 }
 
 void Broker::RouteReply(const Op& op, StoreReply& reply) {
-  switch (op.verb) {
-    case Op::Verb::kAcquire:
+  switch (op.sender) {
+    case Op::Sender::kWaiters:
       return waiters_.OnReply(op, reply.op, reply);
-    case Op::Verb::kAcquireAll:
+    case Op::Sender::kBundles:
       return bundles_.OnReply(op, reply.op, reply);
-    case Op::Verb::kRenew:
+    case Op::Sender::kLeases:
       return leases_.OnRenewReply(op, reply.op, reply);
-    case Op::Verb::kRenewCall:
+    case Op::Sender::kRenewCalls:
       return renew_calls_.OnReply(op, reply.op, reply);
-    case Op::Verb::kRelease:
+    case Op::Sender::kReleases:
       if (const auto* done = std::get_if<GiveBackDone>(&reply.outcome)) grants_.HandOffAll(op, done->next, done->look);
       if (releases_.OnReply(op, reply.op, reply)) waiters_.OnReleased(op.owner);
       return;
-    case Op::Verb::kTend:
+    case Op::Sender::kQueues:
       return queues_.OnReply(op, reply.op, reply);
-    case Op::Verb::kWatch:
+    case Op::Sender::kWatches:
       return watches_.OnReply(op, reply.op, reply);
-    case Op::Verb::kDowngrade:
+    case Op::Sender::kDowngrades:
       if (const auto* done = std::get_if<ConvertDone>(&reply.outcome)) grants_.HandOffAll(op, done->next, done->look);
       return downgrades_.OnReply(op, reply.op, reply);
-    case Op::Verb::kForce:
+    case Op::Sender::kForceCalls:
       if (const auto* done = std::get_if<ForceDone>(&reply.outcome)) grants_.HandOffAll(op, done->next, done->look);
       return force_calls_.OnReply(op, reply.op, reply);
   }

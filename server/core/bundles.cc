@@ -94,7 +94,7 @@ void Bundles::TryAll(Bundle& bundle) {
   StoreAcquireAll all;
   all.not_after = core_.clock.known() ? core_.clock.Latest(core_.now + timeout) : StoreTime{};
   Op op;
-  op.verb = Op::Verb::kAcquireAll;
+  op.sender = Op::Sender::kBundles;
   op.runs_until =
       core_.clock.known() ? core_.clock.ShownBy(all.not_after, core_.now) : core_.now + timeout + kAttemptMax;
   op.waiter = bundle.serial;

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "core/limits.h"
-
 namespace distlock::core {
 
 CoreContext::CoreContext(const BrokerConfig& broker_config)
@@ -43,17 +41,6 @@ void CoreContext::ReconnectIfSilent(const std::string& cause) {
   last_heard_ = now;  // one reconnect per silence
   Command(StoreReconnect{cause});
 }
-
-void CoreContext::Arm(Timed& timed, Instant at) {
-  if (timed.serial == 0) timed.serial = next_serial_++;
-  timers.Set(timed, at);
-}
-
-Duration CoreContext::Drift(Duration time) const {
-  return time / 1'000'000 * (2 * static_cast<int64_t>(config.clock_drift_ppm));
-}
-
-Duration CoreContext::Margin(Duration ttl) const { return Drift(ttl) + kMarginFloor; }
 
 Duration CoreContext::AttemptTimeout(Duration ttl) { return std::clamp(ttl / 6, kAttemptMin, kAttemptMax); }
 

@@ -13,6 +13,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "core/broker_config.h"
+#include "core/limits.h"
 #include "core/messages.h"
 #include "core/op.h"
 #include "core/store_clock.h"
@@ -65,14 +66,17 @@ class CoreContext {
   // ---- time
 
   // Sets the only deadline of a record; kNever cancels it. Gives the record a serial if it has none.
-  void Arm(Timed& timed, Instant at);
+  void Arm(Timed& timed, Instant at) {
+    if (timed.serial == 0) timed.serial = next_serial_++;
+    timers.Set(timed, at);
+  }
   // For records whose place in an order must be known before they have a deadline.
   uint64_t NextSerial() { return next_serial_++; }
 
   // By how much two clocks can differ after `time`.
-  Duration Drift(Duration time) const;
+  Duration Drift(Duration time) const { return time / 1'000'000 * (2 * static_cast<int64_t>(config.clock_drift_ppm)); }
   // How much earlier than the store's expiry a client's belief in a lease of `ttl` ends.
-  Duration Margin(Duration ttl) const;
+  Duration Margin(Duration ttl) const { return Drift(ttl) + kMarginFloor; }
   // How long one attempt of a command about a lease of `ttl` is waited for.
   static Duration AttemptTimeout(Duration ttl);
   // The pause before the next attempt: random, and longer on average the more attempts have failed.

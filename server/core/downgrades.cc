@@ -58,7 +58,7 @@ void Downgrades::Send(DowngradeCall& call) {
   if (!core_.store_up) return calls_.AwaitStore(call);
   const Convert& convert = call.request;
   Op op;
-  op.verb = Op::Verb::kDowngrade;
+  op.sender = Op::Sender::kDowngrades;
   op.name = convert.name;
   const OpId id = calls_.BeginAttempt(call, std::move(op), kAttemptMax);
   ++call.attempts;

@@ -56,7 +56,7 @@ void ForceCalls::Pursue(ForceCall& call) {
   ++call.attempts;
   if (!core_.store_up || MustWait(force.owner)) return calls_.RetryAt(call, core_.now + Pause(call));
   Op op;
-  op.verb = Op::Verb::kForce;
+  op.sender = Op::Sender::kForceCalls;
   op.name = force.name;
   const OpId id = calls_.BeginAttempt(call, std::move(op), kAttemptMax);
   core_.Command(StoreForce{id, force.name, force.owner, force.token, force.broker_id, force.reason});

@@ -19,8 +19,19 @@ struct Listener {
 
 // The store answers each command exactly once, so an entry needs no deadline of its own.
 struct Op {
-  enum class Verb : uint8_t { kAcquire, kAcquireAll, kRenew, kRenewCall, kRelease, kTend, kWatch, kDowngrade, kForce };
-  Verb verb = Verb::kAcquire;
+  // The part that sent the command and gets the answer.
+  enum class Sender : uint8_t {
+    kWaiters,
+    kBundles,
+    kLeases,
+    kRenewCalls,
+    kReleases,
+    kQueues,
+    kWatches,
+    kDowngrades,
+    kForceCalls
+  };
+  Sender sender = Sender::kWaiters;
   Instant sent{};
   Instant runs_until{};         // acquire: the command does nothing after this instant
   OwnerId owner{};              // acquire, release

@@ -99,7 +99,7 @@ void PendingReleases::Send(PendingRelease& release) {
 
 void PendingReleases::SendCommand(PendingRelease& release) {
   Op op;
-  op.verb = Op::Verb::kRelease;
+  op.sender = Op::Sender::kReleases;
   op.owner = release.owner;
   op.name = release.name;
   SetOp(release, core_.SendOp(std::move(op)));

@@ -49,7 +49,7 @@ void Queues::Tend(LocalQueue& queue) {
   queue.op = 0;
   if (!core_.store_up) return core_.timers.Cancel(queue);  // StoreUp tends
   Op op;
-  op.verb = Op::Verb::kTend;
+  op.sender = Op::Sender::kQueues;
   op.name = queue.name;
   queue.op = core_.SendOp(std::move(op));
   core_.Command(StoreTend{queue.op, queue.name, WhomToAskFor(queue)});

@@ -34,7 +34,7 @@ void RenewCalls::Send(RenewCall& call) {
   if (!core_.store_up) return calls_.AwaitStore(call);
   const Renew& renew = call.request;
   Op op;
-  op.verb = Op::Verb::kRenewCall;
+  op.sender = Op::Sender::kRenewCalls;
   StoreRenew command;
   command.op = calls_.BeginAttempt(call, std::move(op), CoreContext::AttemptTimeout(renew.ttl));
   command.items.push_back(RenewItem{renew.name, renew.owner, renew.token, renew.ttl, renew.hold_until});

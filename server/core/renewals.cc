@@ -54,7 +54,7 @@ void Renewals::SendOne() {
   StoreRenew batch;
   const size_t most = std::min(due_.size(), kMaxRenewBatch);
   PrefetchDue(most);
-  op.verb = Op::Verb::kRenew;
+  op.sender = Op::Sender::kLeases;
   op.owners.reserve(most);
   batch.items.reserve(most);
   batch.op = core_.NextOp();

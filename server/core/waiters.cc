@@ -69,7 +69,7 @@ void Waiters::Ask(Waiter& waiter) {
     const Duration timeout = core_.AttemptTimeout(spec.ttl);
     const StoreTime not_after = core_.clock.known() ? core_.clock.Latest(core_.now + timeout) : StoreTime{};
     Op op;
-    op.verb = Op::Verb::kAcquire;
+    op.sender = Op::Sender::kWaiters;
     op.runs_until = core_.clock.known() ? core_.clock.ShownBy(not_after, core_.now) : core_.now + timeout + kAttemptMax;
     op.owner = spec.owner;
     op.name = spec.name;

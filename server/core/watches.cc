@@ -69,7 +69,7 @@ void Watches::Look(Watch& watch) {
   if (core_.now < watch.not_before) return core_.Arm(watch, watch.not_before);
   watch.not_before = core_.now + kLookPace;
   Op op;
-  op.verb = Op::Verb::kWatch;
+  op.sender = Op::Sender::kWatches;
   op.name = watch.name;
   watch.op = core_.SendOp(std::move(op));
   core_.Command(StoreWatch{watch.op, watch.name});

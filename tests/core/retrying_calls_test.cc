@@ -36,12 +36,12 @@ TEST(RetryingCalls, OneRequestIsOneCall) {
 TEST(RetryingCalls, AnAttemptIsRepeatedAfterItsTimeoutAndNotAfterTheCallersPatience) {
   Calls t;
   ProbeCall& call = *t.calls.Begin(From(1, 2), seconds(5));
-  const OpId op =
-      t.calls.BeginAttempt(call, Op{.verb = Op::Verb::kDowngrade, .name = {}, .names = {}, .owners = {}}, seconds(2));
+  const OpId op = t.calls.BeginAttempt(
+      call, Op{.sender = Op::Sender::kDowngrades, .name = {}, .names = {}, .owners = {}}, seconds(2));
   EXPECT_EQ(t.core.FindOp(op)->caller.request, 2u);
   EXPECT_EQ(call.at, t.now + seconds(2));
   t.Pass(seconds(4));
-  t.calls.BeginAttempt(call, Op{.verb = Op::Verb::kDowngrade, .name = {}, .names = {}, .owners = {}}, seconds(2));
+  t.calls.BeginAttempt(call, Op{.sender = Op::Sender::kDowngrades, .name = {}, .names = {}, .owners = {}}, seconds(2));
   EXPECT_EQ(call.at, t.now + seconds(1)) << "the end of the caller's patience";
 }
 
