@@ -17,14 +17,14 @@ constexpr std::chrono::seconds kProbeLife{2};
 constexpr int kClosingTurns = 100;
 constexpr std::chrono::milliseconds kAskStopped{100};
 
-// On a lock that nobody else uses and that leaves nothing behind: every right that the scripts need. Those that are not here (watch would
-// leave its broker's name) run the same commands.
+// Commands that need every right of the scripts, on a lock that nobody else uses and that leaves nothing behind. The
+// verbs that are missing here (watch would leave its broker's name) run no other Redis commands.
 std::vector<core::StoreCommand> ProbeCommands(const core::LockName& name) {
   return {
       core::StoreAcquire{.op = 1, .name = name, .owner = kFirst, .ttl = kProbeLife, .info = {}},
       core::StoreAcquire{.op = 2, .name = name, .owner = kSecond, .ttl = kProbeLife, .wait = true, .info = {}},
       core::StoreTend{.op = 3, .name = name, .asked = {kSecond}},
-      // By any token and, once it is known, by its own: the script does each in its own way.
+      // With any token, and with the token of the grant: the script has a path for each.
       core::StoreRenew{.op = 4, .items = {{name, kFirst, 0, kProbeLife}, {name, kFirst, 0, kProbeLife}}},
       core::StoreRelease{.op = 5, .name = name, .owner = kFirst, .block = {}},
       core::StoreWithdraw{.op = 6, .name = name, .owner = kSecond},
@@ -101,7 +101,7 @@ class Checker : public StoreListener {
     std::string trouble;
     if (const auto* unknown = std::get_if<core::StoreUnknown>(&reply.outcome)) trouble = unknown->cause;
     if (const auto* failed = std::get_if<core::StoreFailed>(&reply.outcome)) {
-      // Full is no reason not to start: what is held can be renewed and released.
+      // A full store can still renew and release, so the daemon may start.
       if (failed->kind == core::FailureKind::kFull) {
         Warn(Cat("the store is full: ", failed->cause));
         return End(absl::OkStatus());
@@ -116,7 +116,7 @@ class Checker : public StoreListener {
       return End(absl::PermissionDeniedError(
           Cat(message, "; grant the rights that lua/README.md lists, for the keys and channels of the prefix")));
     }
-    // The connection may only have broken; the next StoreUp starts over.
+    // Perhaps only the connection broke; the next StoreUp starts over.
     last_problem_ = absl::UnavailableError(message);
   }
 
@@ -131,7 +131,7 @@ class Checker : public StoreListener {
   const std::string url_;
   const std::vector<core::StoreCommand> probe_;
   size_t next_ = 0;
-  uint64_t token_ = 0;  // of what the probe holds
+  uint64_t token_ = 0;  // of the probe's grant
   bool ended_ = false;
   absl::Status result_;
   absl::Status last_problem_;
@@ -148,7 +148,7 @@ absl::StatusOr<std::vector<std::string>> CheckStore(const MakeStore& make, Store
   auto* loop = new uv_loop_t;
   uv_loop_init(loop);
   auto result = Checker(loop, make, std::move(options), timeout, std::move(watch)).Run();
-  // A name look-up that hangs cannot be taken back: after a moment it keeps its loop, and nobody waits for it.
+  // getaddrinfo cannot be cancelled; after 100 ms we leak this loop rather than block start-up.
   for (int turn = 0; turn < kClosingTurns && uv_loop_alive(loop) != 0; ++turn) {
     uv_run(loop, UV_RUN_NOWAIT);
     if (uv_loop_alive(loop) != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -18,8 +18,8 @@
 
 namespace distlock::store {
 
-// During the check, on the caller's thread: `on_problem` hears of each new problem that may pass, and once `stopped` says so,
-// which is asked ten times a second, the check ends as Cancelled. Either may be unset.
+// Called during the check on the caller's thread; either may be unset. `on_problem` hears of each new problem that may
+// pass. `stopped` is asked ten times a second; once it returns true, the check ends as Cancelled.
 struct CheckWatch {
   std::function<void(const absl::Status&)> on_problem;
   std::function<bool()> stopped;

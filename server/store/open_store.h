@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a URL to a store: the only place that knows which topologies there are. A topology that is not there yet is refused by
-// ParseStoreUrl.
+// From a URL to a store. Only this file and its source name all topologies.
 #pragma once
 
 #include <uv.h>
@@ -18,11 +17,12 @@
 
 namespace distlock::store {
 
-// The store at `options.url`, not started. It works on `loop`, which outlives it and runs after Stop until its handles are closed.
+// The store at `options.url`, not started. `loop` outlives it, and runs after Stop until the store's handles are
+// closed.
 std::unique_ptr<Store> OpenStore(uv_loop_t* loop, const StoreOptions& options);
 
-// Connects, judges the servers, subscribes, and tries every script on a lock of its own, so that a missing right shows
-// now and not at the first hand-off. Answers with warnings for the log. Blocks the thread, on a loop of its own.
+// Connects, judges the servers, subscribes, and runs the scripts on a lock of its own, so that a missing right shows
+// now and not at the first hand-off. Returns warnings for the log. Blocks the thread, on a loop of its own.
 //
 // Unavailable: not reached or not ready within `timeout`; asking again may help. Any other code: unfit until somebody
 // changes something. The message names the URL without its password, what is wrong, and what to do. The options'

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The seam to the store: the few verbs a topology must implement. The core's StoreCommands go in; StoreReply, GrantNotice,
-// ChangeNotice, StoreUp, StoreDown and ChannelUp come back as core Inputs. Another kind of store is another implementation.
+// The seam to the store: the verbs that a topology implements. The core's StoreCommands go in; StoreReply, GrantNotice,
+// ChangeNotice, ForceNotice, StoreUp, StoreDown and ChannelUp come back as core Inputs. Another kind of store is
+// another implementation.
 //
-// Thread: calls from whoever holds the shard's loop, one at a time, which this room calls the loop's thread; callbacks on
-// the thread that runs the loop. Contract: exactly one StoreReply for each command with an op (reply, failed before it
-// left, or unknown); never from inside Submit itself: replies are delivered from the loop. Nothing is delivered after
-// Stop().
+// Thread: the thread that holds the shard's loop makes the calls, one at a time; this room calls it the loop's thread.
+// Callbacks run on the thread that runs the loop. Contract: each command with an op gets exactly one StoreReply (a
+// reply, failed before it left, or unknown), never from inside Submit. Nothing is delivered after Stop().
 #pragma once
 
 #include <functional>
@@ -45,7 +45,7 @@ class Store {
   virtual void Submit(core::StoreCommand&& command) = 0;
   virtual void Flush() = 0;
 
-  // Read-only questions; the callback runs exactly once, later, on the loop thread. Unavailable when not connected,
+  // Read-only queries; the callback runs exactly once, later, on the loop thread. Unavailable when not connected,
   // DeadlineExceeded after `timeout`, FailedPrecondition for a foreign key.
   virtual void Inspect(const core::LockName& name, uint32_t max_waiters, core::Duration timeout,
                        std::function<void(absl::StatusOr<LockView>)> done) = 0;

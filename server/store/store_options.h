@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a store is opened with, whatever its topology. Values, const once the store is made; the callbacks run on the loop's thread.
+// What a store of any topology is opened with. Values, const once the store is made; the callbacks run on the loop's
+// thread.
 #pragma once
 
 #include <functional>
@@ -24,20 +25,20 @@ struct LockOptions {
   core::Duration queue_slot = std::chrono::seconds(30);  // how long waiters of a silent broker keep their places
   core::Duration token_keep = std::chrono::hours(24);    // how long the last token outlives its grant
   uint32_t max_waiters = 10'000;                         // per lock
-  // ADAPTIVE: once somebody has waited for so long, no newcomer takes a free lock until the queue has drained.
+  // ADAPTIVE: once a waiter has waited for so long, no newcomer takes a free lock until the queue has drained.
   core::Duration fair_after = std::chrono::milliseconds(100);
-  bool trusted_publish = true;  // PUBLISH counts every subscriber: a single server
+  bool trusted_publish = true;  // PUBLISH counts every subscriber, as one server does
 };
 
 struct StoreOptions {
   StoreUrl url;
-  std::function<Credentials()>
-      credentials;  // asked at each connect, so that a changed password is used; unset: those of the URL
+  // Asked at each connect, so that a changed password is used; unset: those of the URL.
+  std::function<Credentials()> credentials;
   core::Duration connect_timeout = std::chrono::seconds(3);
   LockOptions locks;
   uint64_t seed = 1;  // of the back-off's jitter
-  // For the log. Problems: only when they change; of what the store refuses one a minute. Unavailable may pass by itself, other
-  // codes not.
+  // For the log. on_problem is called when a problem is new, for refused commands once a minute. Unavailable may pass
+  // by itself; for other codes somebody has to change something.
   std::function<void(const absl::Status&)> on_problem;
   std::function<void(const std::string&)> on_warning;
 };

@@ -14,17 +14,10 @@ namespace {
 
 constexpr int kMaxDb = 1'000'000;
 
-// Never with a part of the text: whatever is in the wrong place may be a password.
+// Shows no part of the text: a part in the wrong place may be a password.
 absl::Status Wrong(std::string_view why) {
   return absl::InvalidArgumentError(
       Cat(why, "; write redis://[user:password@]host[:port][/db], rediss://... or unix:///path[?db=N]"));
-}
-
-int HexDigit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
 }
 
 std::optional<std::string> PercentDecode(std::string_view in) {
@@ -45,7 +38,7 @@ std::optional<std::string> PercentDecode(std::string_view in) {
   return out;
 }
 
-// Schemes of later versions.
+// Known, so that the error can say that they come later.
 constexpr std::string_view kNotSupportedYet[] = {"redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster",
                                                  "redlock",        "redlocks",        "etcd",          "etcds"};
 
@@ -160,7 +153,7 @@ absl::StatusOr<StoreUrl> ParseStoreUrl(std::string_view text) {
   if (auto status = SetScheme(scheme, url); !status.ok()) return status;
   std::string_view rest = text.substr(scheme_end + 3);
 
-  // The last '@', so that a password with a bare '@' in it is hidden and understood as a whole.
+  // The last '@' ends the password, so that a password may contain a bare '@'.
   if (const size_t at = rest.rfind('@'); at != std::string_view::npos) {
     if (auto status = SetUserInfo(rest.substr(0, at), url); !status.ok()) return status;
     rest = rest.substr(at + 1);

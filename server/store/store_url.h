@@ -4,7 +4,8 @@
 //   redis://[user[:password]@]host[:port][/db]
 //   rediss://...   over TLS, with ?ca=FILE &cert=FILE &key=FILE &sni=NAME
 //   unix:///path[?db=N]   (user and password as above, before the path)
-// The schemes of topologies that this version does not serve are known and refused. Values; any thread. No password appears in Masked(), and no part of the text in an error.
+// The schemes of topologies that this version does not serve are known and refused by name. Values; any thread.
+// Masked() shows no password, and an error shows no part of the text.
 #pragma once
 
 #include <string>

@@ -64,7 +64,7 @@ inline std::vector<std::string_view> Split(std::string_view text, char separator
   return parts;
 }
 
-// Before and after the first separator; all and nothing when there is none.
+// The text before and after the first separator; all and nothing when there is none.
 inline std::pair<std::string_view, std::string_view> Cut(std::string_view text, char separator) {
   const size_t at = text.find(separator);
   if (at == std::string_view::npos) return {text, {}};
@@ -79,7 +79,15 @@ inline std::string Join(const std::vector<std::string>& parts, std::string_view 
 
 inline bool Contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
-// All of `text`, decimal.
+// The value of a hexadecimal digit; -1: it is none.
+constexpr int HexDigit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+// False unless all of `text` is one decimal number.
 inline bool ReadInt(std::string_view text, int* value) {
   const auto read = std::from_chars(text.data(), text.data() + text.size(), *value);
   return read.ec == std::errc() && read.ptr == text.data() + text.size() && !text.empty();

@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-using Verb = Question::Verb;
+using Verb = SentCommand::Verb;
 
 constexpr char kOwnerHex[] = "0102030405060708090a0b0c0d0e0f10";
 
@@ -49,7 +49,7 @@ Decoded Decode(Verb verb, const std::string& bytes, size_t items = 0) {
 
 template <typename T>
 T Expect(const Decoded& decoded) {
-  EXPECT_FALSE(decoded.odd);
+  EXPECT_FALSE(decoded.malformed);
   EXPECT_EQ(decoded.reply.op, 7u);
   const T* outcome = std::get_if<T>(&decoded.reply.outcome);
   EXPECT_NE(outcome, nullptr) << decoded.reply.outcome.index();
@@ -76,7 +76,7 @@ TEST(CodecEncode, AcquireCarriesEveryArgument) {
   acquire.info = "x\r\ny";
   acquire.want = {.mode = core::Mode::kPermit, .policy = core::Policy::kAdaptive, .permits = 2, .limit = 5};
   const Encoded encoded = MakeCodec().Encode(acquire);
-  EXPECT_EQ(encoded.question.op, 9u);
+  EXPECT_EQ(encoded.sent.op, 9u);
   EXPECT_EQ(encoded.script, &lua::kAcquire);
   const std::string base = "dl:{ns/a%7Bb%7D}:";
   const std::vector<std::string> expected = {"EVALSHA",
@@ -192,10 +192,10 @@ TEST(CodecDecode, Renew) {
   using R = core::RenewResult;
   const auto done = Expect<core::RenewDoneBatch>(Decode(Verb::kRenew, Array({":12", "5", "102"}), 3));
   EXPECT_EQ(done.results, (std::vector<R>{R::kRenewed, R::kGone, R::kAnothers}));
-  EXPECT_TRUE(Decode(Verb::kRenew, Array({":12", "5", "1"}), 2).odd);
-  EXPECT_TRUE(Decode(Verb::kRenew, Array({":12", "5", "3"}), 1).odd);
-  EXPECT_TRUE(Decode(Verb::kRenew, Array({":12", "5", ":1"}), 1).odd);
-  EXPECT_TRUE(Decode(Verb::kRenew, Array({":12", "5", "1", "1"}), 1).odd);
+  EXPECT_TRUE(Decode(Verb::kRenew, Array({":12", "5", "1"}), 2).malformed);
+  EXPECT_TRUE(Decode(Verb::kRenew, Array({":12", "5", "3"}), 1).malformed);
+  EXPECT_TRUE(Decode(Verb::kRenew, Array({":12", "5", ":1"}), 1).malformed);
+  EXPECT_TRUE(Decode(Verb::kRenew, Array({":12", "5", "1", "1"}), 1).malformed);
 }
 
 TEST(CodecDecode, GiveBack) {
@@ -211,8 +211,8 @@ TEST(CodecDecode, GiveBack) {
   EXPECT_FALSE(Expect<core::GiveBackDone>(Decode(Verb::kRelease, Array({":8", "5"}))).was_holder);
   EXPECT_TRUE(Expect<core::GiveBackDone>(Decode(Verb::kWithdraw, Array({":9", "5", ""}))).was_waiter);
   EXPECT_FALSE(Expect<core::GiveBackDone>(Decode(Verb::kWithdraw, Array({":10", "5"}))).was_waiter);
-  EXPECT_TRUE(Decode(Verb::kWithdraw, Array({":8", "5"})).odd);
-  EXPECT_TRUE(Decode(Verb::kRelease, Array({":9", "5", ""})).odd);
+  EXPECT_TRUE(Decode(Verb::kWithdraw, Array({":8", "5"})).malformed);
+  EXPECT_TRUE(Decode(Verb::kRelease, Array({":9", "5", ""})).malformed);
 }
 
 TEST(CodecDecode, Tend) {
@@ -226,7 +226,7 @@ TEST(CodecDecode, Tend) {
   EXPECT_TRUE(Expect<core::TendDone>(Decode(Verb::kTend, Array({":10", "5"}))).slot_was_gone);
 }
 
-TEST(CodecDecode, WhatIsNoReplyOfOursIsUnknownAndOdd) {
+TEST(CodecDecode, WhatIsNoReplyOfOursIsUnknownAndMalformed) {
   const std::string replies[] = {"+OK\r\n",
                                  ":1\r\n",
                                  "$-1\r\n",
@@ -249,7 +249,7 @@ TEST(CodecDecode, WhatIsNoReplyOfOursIsUnknownAndOdd) {
                                  "*2\r\n*0\r\n$1\r\n5\r\n"};
   for (const auto& bytes : replies) {
     const Decoded decoded = Decode(Verb::kAcquire, bytes);
-    EXPECT_TRUE(decoded.odd) << bytes;
+    EXPECT_TRUE(decoded.malformed) << bytes;
     EXPECT_TRUE(std::holds_alternative<core::StoreUnknown>(decoded.reply.outcome)) << bytes;
   }
 }
@@ -374,7 +374,7 @@ TEST(CodecDecode, SurvivesMutations) {
     for (const Verb verb : {Verb::kAcquire, Verb::kRenew, Verb::kRelease, Verb::kWithdraw, Verb::kTend, Verb::kWatch}) {
       const Decoded decoded = codec.Decode({verb, 1, 3}, *reply);
       EXPECT_EQ(decoded.reply.op, 1u);
-      EXPECT_TRUE(!decoded.odd || std::holds_alternative<core::StoreUnknown>(decoded.reply.outcome));
+      EXPECT_TRUE(!decoded.malformed || std::holds_alternative<core::StoreUnknown>(decoded.reply.outcome));
     }
     (void)Codec::DecodeInspect(Name(), *reply);
     (void)Codec::DecodeNotice(Text(*reply));

@@ -17,8 +17,8 @@ class FailoverTest : public StoreTest {
     store_.reset();
   }
 
-  // As an operator does it: the address leads to the new primary, the old one becomes a replica and hangs nobody up. The
-  // next command is refused as READONLY, so that the command connection moves; nothing tells the channel.
+  // As an operator does it: the address leads to the new primary, the old one becomes a replica and hangs nobody up.
+  // The next command is refused as READONLY, so that the command connection moves; nothing tells the channel.
   void FailOver() {
     proxy_.LeadTo(new_primary_->Url().address.path);
     admin_.Do({"REPLICAOF", "127.0.0.1", "1"});

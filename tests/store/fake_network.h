@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A network in virtual time: timers that fire when the test lets time pass, and connections whose other end the test plays.
-// One thread.
+// A network in virtual time: timers that fire when the test lets time pass, and connections whose other end the test
+// plays. One thread.
 #pragma once
 
 #include <algorithm>

@@ -53,13 +53,11 @@ class BatchTest : public testing::Test, public CommandSender {
   ScriptBatch batch_;
   std::vector<std::pair<std::string, Done>> sent_;
   size_t looked_ = 0;
-  std::vector<Understood> understood_;
+  std::vector<Decoded> decoded_;
 
  private:
   ScriptBatch::OnAnswer Answer_() {
-    return [this](const Question& question, const Answer& answer) {
-      understood_.push_back(Understand(codec_, question, answer));
-    };
+    return [this](const SentCommand& sent, const Answer& answer) { decoded_.push_back(codec_.Decode(sent, answer)); };
   }
 };
 
@@ -112,41 +110,41 @@ TEST_F(BatchTest, EachIsAnsweredAsIfItWereAlone) {
   Reply(0,
         "*7\r\n$4\r\n1795\r\n:1\r\n*2\r\n:4\r\n$4\r\n1795\r\n:7\r\n*2\r\n:8\r\n$4\r\n1795\r\n-OOM command not "
         "allowed\r\n:5\r\n");
-  ASSERT_EQ(understood_.size(), 6u);
-  for (core::OpId i = 1; i <= 6; ++i) EXPECT_EQ(understood_[i - 1].reply.op, i);
-  const auto outcome = [&](size_t i) -> const auto& { return understood_[i].reply.outcome; };
+  ASSERT_EQ(decoded_.size(), 6u);
+  for (core::OpId i = 1; i <= 6; ++i) EXPECT_EQ(decoded_[i - 1].reply.op, i);
+  const auto outcome = [&](size_t i) -> const auto& { return decoded_[i].reply.outcome; };
   ASSERT_TRUE(std::holds_alternative<core::AcquireGranted>(outcome(0)));
   EXPECT_EQ(std::get<core::AcquireGranted>(outcome(0)).token, 1795u);
-  EXPECT_EQ(understood_[0].reply.time.us, 1795);
+  EXPECT_EQ(decoded_[0].reply.time.us, 1795);
   EXPECT_TRUE(std::holds_alternative<core::AcquireLate>(outcome(1)));
   EXPECT_TRUE(std::get<core::GiveBackDone>(outcome(2)).was_holder);
   EXPECT_FALSE(std::get<core::GiveBackDone>(outcome(3)).was_holder);
   EXPECT_EQ(std::get<core::StoreFailed>(outcome(4)).kind, core::FailureKind::kFull);
   EXPECT_TRUE(std::holds_alternative<core::StoreUnknown>(outcome(5)));
-  EXPECT_FALSE(understood_[5].reconnect.empty()) << "a code that comes alone is 1 or 7";
+  EXPECT_FALSE(decoded_[5].reconnect.empty()) << "a code that comes alone is 1 or 7";
 }
 
 TEST_F(BatchTest, WhatHappensToAllIsToldToEach) {
   for (const std::string bytes :
        {"-READONLY You can't write against a read only replica.\r\n", "*1\r\n$4\r\n1795\r\n"}) {
-    understood_.clear();
+    decoded_.clear();
     batch_.Add(Acquire(1, "a"));
     batch_.Add(Release(2, "b"));
     batch_.Send();
     Reply(sent_.size() - 1, bytes);
-    ASSERT_EQ(understood_.size(), 2u);
-    for (const Understood& one : understood_) {
+    ASSERT_EQ(decoded_.size(), 2u);
+    for (const Decoded& one : decoded_) {
       EXPECT_FALSE(one.reconnect.empty()) << bytes;
       EXPECT_EQ(std::holds_alternative<core::StoreUnknown>(one.reply.outcome), bytes[0] == '*');
     }
   }
-  understood_.clear();
+  decoded_.clear();
   batch_.Add(Acquire(1, "a"));
   batch_.Add(Release(2, "b"));
   batch_.Send();
   sent_.back().second({Answer::Kind::kUnknown, nullptr, "gone"});
-  ASSERT_EQ(understood_.size(), 2u);
-  EXPECT_EQ(std::get<core::StoreUnknown>(understood_[1].reply.outcome).cause, "gone");
+  ASSERT_EQ(decoded_.size(), 2u);
+  EXPECT_EQ(std::get<core::StoreUnknown>(decoded_[1].reply.outcome).cause, "gone");
 }
 
 }  // namespace

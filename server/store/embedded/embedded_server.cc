@@ -63,7 +63,7 @@ absl::StatusOr<std::string> FindServer(const std::string& wanted) {
 [[noreturn]] void BecomeServer(char* const* argv, pid_t parent, int log, int failure) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);  // the daemon died before the line above
-  setsid();                           // a Ctrl-C at the terminal is the daemon's to handle
+  setsid();                           // so that Ctrl-C at the terminal reaches the daemon only
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -78,8 +78,8 @@ absl::StatusOr<std::string> FindServer(const std::string& wanted) {
   _exit(127);
 }
 
-// The folders of daemons that were killed: with a server's log, and locked by nobody. One without a log may be another
-// daemon's that is about to lock it.
+// Removes the folders of daemons that were killed: they have a server's log and no lock. A folder without a log may
+// belong to a daemon that is about to lock it.
 void RemoveLeftovers(const std::string& tmp) {
   std::error_code error;
   for (fs::directory_iterator at(tmp, error), end; !error && at != end; at.increment(error)) {
@@ -197,7 +197,7 @@ absl::Status EmbeddedServer::Spawn(const std::string& program) {
   close(log);
   close(failure[1]);
   int error = child < 0 ? fork_error : 0;
-  // Ends when exec has closed the other end, or with what exec said.
+  // Ends when exec has closed the other end, or with the error of exec.
   while (child > 0 && read(failure[0], &error, sizeof(error)) < 0 && errno == EINTR) {
   }
   close(failure[0]);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A private redis-server or valkey-server on a unix socket, for one machine and one daemon: nothing of it is written to
-// disk, and it dies with the daemon, even when that is killed.
+// A private redis-server or valkey-server on a unix socket, for one machine and one daemon. It writes nothing to disk,
+// and dies with the daemon, even when the daemon is killed.
 //
 // Thread: Start, Stop and destruction on the one thread that lives as long as the daemon (main's): the kernel ties the
-// child's death to the thread that made it, not to the process. Destruction stops. The folder is 0700; a temporary one
-// is removed at the end, or, when the daemon was killed, by the next one; a given one keeps only the server's log.
+// child's death to the thread that made it, not to the process. Destruction stops the server. The folder is 0700. A
+// temporary folder is removed at the end, or, when the daemon was killed, by the next daemon; a given folder keeps the
+// server's log.
 #pragma once
 
 #include <sys/types.h>
@@ -27,7 +28,7 @@ struct EmbeddedOptions {
 
 class EmbeddedServer {
  public:
-  // Returns once it answers. The error names the program and shows the last lines of its log.
+  // Returns once the server answers. The error names the program and shows the last lines of its log.
   static absl::StatusOr<std::unique_ptr<EmbeddedServer>> Start(const EmbeddedOptions& options);
   ~EmbeddedServer();
   EmbeddedServer(const EmbeddedServer&) = delete;

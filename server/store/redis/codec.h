@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The border between core types and RESP: StoreCommands become EVALSHA calls, script replies become StoreReply,
-// notices and LockView. Nothing of RESP passes beyond it. lua/README.md is the contract with the scripts.
-// Pure; any thread, but TrustPublish with nobody else.
+// The border between core types and RESP: StoreCommands become EVALSHA calls, script replies become StoreReply, notices
+// and LockView. No RESP passes beyond it. lua/README.md is the contract with the scripts. Pure. Thread: any, but
+// TrustPublish runs alone.
 //
-// A reply of unexpected shape, or an error that does not prove the contrary, decodes to StoreUnknown: the command may
-// have run. Only what provably changed nothing decodes to StoreFailed.
+// A malformed reply decodes to StoreUnknown: the command may have run. So does an error, unless it proves that nothing
+// has changed; then it decodes to StoreFailed.
 #pragma once
 
 #include <hiredis/hiredis.h>
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,14 +18,15 @@
 #include "absl/status/statusor.h"
 #include "core/messages.h"
 #include "lua/scripts_data.h"
+#include "store/redis/command_sender.h"
 #include "store/redis/keys.h"
 #include "store/store.h"
 #include "store/store_options.h"
 
 namespace distlock::store {
 
-// What must be remembered of a command to understand its reply.
-struct Question {
+// The part of a command that its reply is decoded with.
+struct SentCommand {
   enum class Verb { kAcquire, kAcquireAll, kRenew, kRelease, kWithdraw, kTend, kWatch, kConvert, kForce };
   Verb verb = Verb::kAcquire;
   core::OpId op = 0;
@@ -34,33 +34,36 @@ struct Question {
 };
 
 struct Encoded {
-  Question question;
+  SentCommand sent;
   const lua::ScriptSource* script = nullptr;
   std::string bytes;
 };
 
 struct EncodedBatch {
-  std::vector<Question> questions;
+  std::vector<SentCommand> sent;
   std::string bytes;
 };
 
 struct Decoded {
   core::StoreReply reply;
-  bool odd = false;  // not a shape that our scripts have: requests and replies may have come apart
+  bool malformed = false;  // the reply stream may be out of step with the commands: reconnect
+  std::string reconnect;   // why this connection is of no use any more; "" = it is
 };
 
 class Codec {
  public:
   explicit Codec(LockOptions options);
 
-  // Whether scripts may take a PUBLISH that nobody heard for a broker that does not listen. Never when the options forbid it.
+  // Whether scripts may take a broker for unreachable when PUBLISH finds no listener. Stays false when the options
+  // forbid it.
   void TrustPublish(bool trust);
 
   // Any command but StoreReconnect.
   Encoded Encode(const core::StoreCommand& command) const;
-  Decoded Decode(const Question& question, const redisReply& reply) const;
+  Decoded Decode(const SentCommand& sent, const redisReply& reply) const;
+  Decoded Decode(const SentCommand& sent, const Answer& answer) const;
 
-  // Acquires, and releases that do not block, of different locks, as one call of batch.lua.
+  // As one call of batch.lua. All of different locks; acquires, and releases that do not block.
   EncodedBatch EncodeBatch(const std::vector<core::StoreCommand>& commands) const;
 
   std::string EncodeInspect(const core::LockName& name, uint32_t max_waiters) const;
@@ -79,22 +82,7 @@ class Codec {
   Keys keys_;
 
   bool trusts_publish_ = true;
-  std::string common_;  // what all items of a batch share, as batch.lua reads it
-};
-
-// The answer to a batch, looked at one item at a time. Does not own it.
-class BatchReply {
- public:
-  // Null: there is none.
-  BatchReply(const redisReply* reply, size_t items) : reply_(reply), items_(items) {}
-
-  // Calls `look` with what the item's own script would have answered, valid until it returns. With the whole, when that is an error
-  // or has no such shape; with null, when there is none.
-  void Of(size_t item, const std::function<void(const redisReply*)>& look) const;
-
- private:
-  const redisReply* const reply_;
-  const size_t items_;
+  std::string common_;  // the argument of batch.lua that is the same for all items
 };
 
 }  // namespace distlock::store

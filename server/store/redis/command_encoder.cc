@@ -10,9 +10,9 @@
 namespace distlock::store {
 namespace {
 
-using Verb = Question::Verb;
+using Verb = SentCommand::Verb;
 
-// Of an item of a batch, and of what a batch takes for each; more only costs a copy.
+// Bytes to reserve for one item's argument, and for an item in a whole batch. Longer ones cost a copy.
 constexpr size_t kUsualItemBytes = 120;
 constexpr size_t kUsualBatchBytes = 200;
 
@@ -147,7 +147,7 @@ struct Encoder {
 
   Encoded operator()(const core::StoreForce& in) const {
     CommandBuilder command = CallOnLock(lua::kForce, keys, in.name);
-    // Whoever has access to the store may have written it: no other channel than a broker's.
+    // Other users of the store may have written it, so only a broker's channel is taken.
     const bool known = in.broker_id.size() == options.broker_id.size() &&
                        in.broker_id.find_first_not_of("0123456789abcdef") == std::string::npos;
     command.Arg(HexOfOwner(in.owner))
@@ -167,13 +167,13 @@ struct Encoder {
   }
 };
 
-// An item of batch.lua, and what is to be remembered of it.
+// Writes one item of batch.lua.
 struct ItemEncoder {
   const Keys& keys;
   std::string text;
 
   struct Item {
-    Question question;
+    SentCommand sent;
     std::string key;
   };
 
@@ -219,12 +219,12 @@ EncodedBatch Codec::EncodeBatch(const std::vector<core::StoreCommand>& commands)
   CommandBuilder command = CallScript(lua::kBatch, commands.size(), CommandBuilder(commands.size() * kUsualBatchBytes));
   std::vector<std::string> items;
   items.reserve(commands.size());
-  batch.questions.reserve(commands.size());
+  batch.sent.reserve(commands.size());
   for (const core::StoreCommand& one : commands) {
     ItemEncoder encoder{keys_, {}};
     encoder.text.reserve(kUsualItemBytes);
-    auto [question, key] = std::visit(encoder, one);
-    batch.questions.push_back(question);
+    auto [sent, key] = std::visit(encoder, one);
+    batch.sent.push_back(sent);
     command.Arg(key);
     items.push_back(std::move(encoder.text));
   }

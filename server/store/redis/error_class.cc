@@ -42,8 +42,8 @@ std::string_view FirstWord(std::string_view text) {
 
 ErrorClass ClassifyError(std::string_view text) {
   bool in_script = Contains(text, "script: ") || Contains(text, "in script");
-  // Redis 6: "ERR Error running script (call to f_<sha>): @user_script:12: -OOM command not allowed ...", and what redis.pcall
-  // is told begins with "@user_script: 12: -".
+  // Redis 6 writes "ERR Error running script (call to f_<sha>): @user_script:12: -OOM command not allowed ...", and
+  // redis.pcall returns "@user_script: 12: -...".
   if (text.starts_with("ERR Error running script") || text.starts_with("@user_script:")) {
     in_script = true;
     const size_t inner = text.find(": -");
@@ -55,6 +55,10 @@ ErrorClass ClassifyError(std::string_view text) {
   const auto* code = std::find_if(std::begin(kCodes), std::end(kCodes), [&](const Code& c) { return c.word == word; });
   if (code == std::end(kCodes) || (in_script && !code->also_in_script)) return ErrorClass::kUnknown;
   return code->meaning;
+}
+
+bool NeedsNewConnection(std::string_view text) {
+  return ClassifyError(text) == ErrorClass::kWrongServer || text.starts_with("NOAUTH");
 }
 
 }  // namespace distlock::store

@@ -36,7 +36,7 @@ absl::Status Judge(const ServerInfo& info) {
     return absl::UnavailableError(Cat("its role is '", role, "', following ", info.Get("master_host"), ":",
                                       info.Get("master_port"), "; give the URL of the primary"));
   }
-  // Whatever maxmemory is now: an operator may set it later, while locks are held.
+  // Refused whatever maxmemory is now: an operator may set it later, while locks are held.
   if (const auto policy = info.Get("maxmemory_policy"); policy != "noeviction") {
     return absl::FailedPreconditionError(Cat("its maxmemory-policy is '", policy,
                                              "', which throws held locks away once memory is short; run CONFIG SET "

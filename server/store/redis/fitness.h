@@ -13,7 +13,8 @@
 namespace distlock::store {
 
 struct Fitness {
-  // Unavailable: not now (loading, a replica). FailedPrecondition, Unimplemented: not until somebody changes it.
+  // Unavailable: unfit now, may pass (loading, a replica). FailedPrecondition, Unimplemented: unfit until somebody
+  // changes it.
   absl::Status status;
   std::vector<std::string> warnings;
 };

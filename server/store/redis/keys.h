@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every key and channel name, from the prefix and the lock's name; lua/README.md is the schema. The escaped name is a
-// safe hash tag: it holds neither brace.
-// A value; const after construction, any thread. The prefix must not contain ":{".
+// Builds every key and channel name from the prefix and the lock's name; lua/README.md is the schema. An escaped name
+// has no brace in it, so it is a safe hash tag. A value; const after construction, any thread. The prefix must not
+// contain ":{".
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ class Keys {
  public:
   explicit Keys(std::string prefix) : prefix_(std::move(prefix)) {}
 
-  // How the keys of a lock end: all are the same but for that.
+  // The last letter of a key; the keys of one lock differ in nothing else.
   static constexpr char kHolder = 'h', kToken = 't', kQueue = 'q', kWaiters = 'w';
 
   std::string Holder(const core::LockName& name) const { return Key(name, kHolder); }
@@ -27,7 +27,8 @@ class Keys {
   std::string Waiters(const core::LockName& name) const { return Key(name, kWaiters); }
   std::string GrantChannel(std::string_view broker_id) const { return Cat(prefix_, ":grant:", broker_id); }
 
-  // For SCAN: the holder keys of a namespace whose keys begin with a prefix, both already in the escaped form.
+  // For SCAN: matches the holder keys of a namespace, of locks whose keys begin with a prefix. Both are escaped
+  // already.
   std::string HolderPattern(std::string_view escaped_namespace, std::string_view escaped_key_prefix) const {
     return Cat(GlobEscape(prefix_), ":{", GlobEscape(escaped_namespace), "/", GlobEscape(escaped_key_prefix), "*}:h");
   }

@@ -62,7 +62,7 @@ void Link::Connect() {
 
 void Link::OnConnected() { LogIn(); }
 
-// One pipeline; the last step is answered by every server, so that its answer says that the log-in is over.
+// One pipeline. Every server answers the last step, so its answer says that the log-in is over.
 void Link::LogIn() {
   const Credentials credentials = options_.credentials ? options_.credentials() : Credentials{};
   logged_in_ = true;  // lets Send pass
@@ -76,7 +76,7 @@ void Link::LogIn() {
          [this](const Answer& answer) { CheckLogIn(answer, "the choice of the database"); });
   }
   Send(MakeCommand({"CLIENT", "SETNAME", "distlockd"}), [this](const Answer& answer) {
-    // Only a nicety, unless the server wants a password first or has no room.
+    // The name is not needed, but the error may say that the server wants a password first or has no room.
     const std::string_view text = answer.kind == Answer::Kind::kReply ? Text(*answer.reply) : "";
     if (text.starts_with("NOAUTH") || text.starts_with("ERR max number")) {
       return CheckLogIn(answer, "the connection");
@@ -108,7 +108,7 @@ void Link::Send(std::string_view command, Done done) {
   pending_.push_back({connection_->appended(), std::move(done)});
 }
 
-// Silence begins with a command that nothing was pending before.
+// Called when a command is sent and no other is pending: silence counts from now.
 void Link::ExpectAnswer() {
   quiet_since_ = timers_->Now();
   if (!ready_ || silence_timer_->active()) return;
@@ -119,7 +119,8 @@ void Link::ExpectAnswer() {
 void Link::CheckSilence() {
   if (!ready_ || pending_.empty()) return;
   const core::Instant now = timers_->Now();
-  // A timer overdue by more than half of kSilence means that *we* were paused: silence proves nothing, start counting anew.
+  // A timer overdue by more than half of kSilence means that *we* were paused: silence proves nothing, start counting
+  // anew.
   if (now - silence_due_ > kSilence / 2) quiet_since_ = now;
   const core::Duration quiet = now - quiet_since_;
   if (quiet < kSilence) {
@@ -175,7 +176,7 @@ void Link::Reconnect(absl::Status why) {
   }
 }
 
-// Ends the connection; what was pending is answered by the next Deliver.
+// Ends the connection. The next Deliver answers the pending commands.
 void Link::Drop(const absl::Status& why) {
   if (connection_ == nullptr) return;
   const uint64_t sent = connection_->sent();
@@ -208,7 +209,7 @@ void Link::Deliver() {
 
 core::Duration Link::NextDelay() {
   const core::Duration full = std::min(kLongestDelay, kFirstDelay * (1 << std::min(failures_, 6)));
-  // Between half and all of it, so that many brokers do not come back in step.
+  // Between half and all of it, so that many brokers do not reconnect at the same moment.
   std::uniform_int_distribution<int64_t> jitter(full.count() / 2, full.count());
   return core::Duration(jitter(random_));
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A connection that is kept alive: connects, logs in, and after any loss connects again with jittered back-off. Commands go
-// out in order and are answered in order.
+// A connection that is kept alive: connects, logs in, and after any loss connects again with jittered back-off.
+// Commands go out in order and are answered in order.
 //
 // Once ready, the link notices silence by itself: when a command has been unanswered for kSilence and nothing was heard
-// meanwhile, it ends the connection and makes a new one. There is no other timeout of a command: the core has deadlines.
+// meanwhile, it ends the connection and makes a new one. There is no other timeout of a command: the core has
+// deadlines.
 //
 // Thread: the loop's. Invariants: each command is answered exactly once (a reply; not sent; unknown: its bytes may have
 // left), unless Stop comes first; no answer comes from within Send, Reconnect or Flush; when the connection is lost,
-// OnLinkDown comes before the answers to what was pending.
+// OnLinkDown comes before the answers to pending commands.
 #pragma once
 
 #include <deque>
@@ -21,19 +22,19 @@
 
 #include "absl/status/status.h"
 #include "core/types.h"
-#include "store/redis/answer.h"
+#include "store/redis/command_sender.h"
 #include "store/redis/transport.h"
 #include "store/store_options.h"
 #include "store/store_url.h"
 
 namespace distlock::store {
 
-// What has been silent for so long while somebody waits is taken for dead.
+// A server that is silent for so long while a command waits is taken for dead.
 inline constexpr core::Duration kSilence = std::chrono::seconds(1);
 
 struct LinkOptions {
   ServerAddress address;
-  // Asked at each connect, so that a changed password is used. A password of "" logs in as nobody.
+  // Asked at each connect, so that a changed password is used. An empty password: no log-in.
   std::function<Credentials()> credentials;
   int db = 0;
   core::Duration connect_timeout = std::chrono::seconds(3);  // from the first packet to MarkReady
@@ -63,13 +64,13 @@ class Link : public CommandSender, private Transport::Owner {
   void Reject(Done done, std::string_view cause);
   void Flush() override;
 
-  // The owner's own preparations are done: silence counts from now on, and the next back-off starts from its shortest.
+  // The owner has finished its own preparations: silence counts from now on, and the next back-off is the shortest.
   void MarkReady();
   // Drops the connection and makes a new one: at once, or after the usual back-off when `why` is not Unavailable.
   void Reconnect(absl::Status why);
   void Stop();
 
-  // Bytes waiting to be sent or answered have an owner only while connected.
+  // Logged in; Send works.
   bool connected() const { return connection_ != nullptr && logged_in_; }
 
  private:
@@ -112,9 +113,9 @@ class Link : public CommandSender, private Transport::Owner {
   std::vector<Ended> ended_;         // answered by the next Deliver
   std::vector<absl::Status> downs_;  // told by the next Deliver
   std::mt19937_64 random_;
-  core::Instant quiet_since_{};                 // the last reply, or the first command behind which nothing was pending
-  core::Instant silence_due_{};                 // when silence_timer_ shall fire
-  const std::unique_ptr<Timer> connect_timer_;  // back-off
+  core::Instant quiet_since_{};                  // the last reply, or the first command after none was pending
+  core::Instant silence_due_{};                  // when silence_timer_ shall fire
+  const std::unique_ptr<Timer> connect_timer_;   // back-off
   const std::unique_ptr<Timer> patience_timer_;  // the connect timeout
   const std::unique_ptr<Timer> silence_timer_;
   const std::unique_ptr<Timer> deliver_timer_;

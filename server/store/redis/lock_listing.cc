@@ -14,11 +14,12 @@ namespace {
 constexpr size_t kDefaultPage = 100;
 constexpr size_t kLargestPage = 500;
 constexpr int64_t kScanCount = 1000;
-// A namespace with few locks among many other keys: come back with a short page rather than hold the caller for long.
+// A namespace may have few locks among many other keys: then the page is short, so that the caller does not wait for
+// long.
 constexpr int kScansPerPage = 64;
-// Commands in one go; renewals queue behind them.
+// Commands in one pipeline; renewals queue behind them.
 constexpr size_t kInspectsAtOnce = 100;
-// Of the names that a page token carries.
+// Bound of the names in a page token.
 constexpr size_t kTokenBytes = 8u << 10;
 
 absl::Status BadToken() {
@@ -66,7 +67,7 @@ LockListing::LockListing(Means means, PendingQueries::Id id, std::string pattern
       scan_count_(kScanCount) {}
 
 void LockListing::Step() {
-  if (!means_.questions.IsOpen(id_)) return;
+  if (!means_.queries.IsOpen(id_)) return;
   const bool full = page_.locks.size() >= page_size_;
   if (!full && !at_.names.empty()) return InspectNext();
   if (!full && !at_.scanned_all && scans_ < kScansPerPage) return Scan();
@@ -103,7 +104,7 @@ void LockListing::OnScanned(const Answer& answer) {
   }
   const size_t room = page_size_ - page_.locks.size();
   if (names.size() > room && bytes > kTokenBytes && scan_count_ > 1) {
-    // What has no room must fit into the token: look at a smaller part of the table from the same cursor.
+    // Names without room must fit into the token: scan a smaller part of the table from the same cursor.
     for (const auto& name : names) shown_.erase(name.escaped());
     scan_count_ = std::max<int64_t>(1, scan_count_ / 4);
     return Step();
@@ -133,14 +134,14 @@ void LockListing::OnInspected(const core::LockName& name, const Answer& answer) 
   --inspecting_;
   if (answer.kind != Answer::Kind::kReply) return Finish(absl::UnavailableError(answer.cause));
   auto view = Codec::DecodeInspect(name, *answer.reply);
-  // Foreign keys are no locks, and one that was freed meanwhile is none any more.
+  // Skips foreign keys, and locks that were freed meanwhile.
   if (!view.ok() && !absl::IsFailedPrecondition(view.status())) return Finish(view.status());
   if (view.ok() && (!view->holders.empty() || view->queue_length > 0)) page_.locks.push_back(*std::move(view));
   if (inspecting_ == 0) Step();
 }
 
 void LockListing::Finish(absl::StatusOr<LockPage> result) {
-  if (means_.questions.Take(id_)) done_(std::move(result));
+  if (means_.queries.Take(id_)) done_(std::move(result));
 }
 
 }  // namespace distlock::store

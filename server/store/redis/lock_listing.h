@@ -2,10 +2,10 @@
 //
 // One page of the locks of a namespace: SCAN for the holder keys, then one inspect per name found, pipelined.
 //
-// A lock that is held throughout all pages is on at least one of them; one that comes or goes may be, and the server
-// may show one twice. A page may be short, even empty, and still not be the last: only an empty token says that. The
-// token carries the server's cursor and the names that were found with it but had no room. Thread: the loop's. Ends by
-// itself when its question is taken by another.
+// A lock that is held while all pages are read is on at least one of them. A lock that is granted or released meanwhile
+// may be on one, and the server may show a lock twice. A page may be short, even empty, without being the last; the
+// last has an empty token. The token carries the server's cursor and the names that were found with it but had no room.
+// Thread: the loop's. A listing ends by itself when its query has been answered meanwhile.
 #pragma once
 
 #include <deque>
@@ -25,7 +25,7 @@
 
 namespace distlock::store {
 
-// Where a listing stands between two pages.
+// The state of a listing between two pages.
 struct PageToken {
   std::string cursor = "0";
   bool scanned_all = false;
@@ -37,12 +37,12 @@ struct PageToken {
 
 class LockListing : public std::enable_shared_from_this<LockListing> {
  public:
-  // What it works with; all outlive it.
+  // All outlive the listing.
   struct Means {
     const Codec& codec;
     Link& link;
     ScriptCaller& scripts;
-    PendingQueries& questions;
+    PendingQueries& queries;
   };
   using Done = std::function<void(absl::StatusOr<LockPage>)>;
 

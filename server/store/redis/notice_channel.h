@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The connection on which one server tells this broker of locks that were handed to its waiters. It says which server it
-// reaches, subscribes again after every loss, and sends a PING now and then, so that the link notices a dead peer.
+// The connection on which one server tells this broker of locks that were handed to its waiters. It says which server
+// it reaches, subscribes again after every loss, and sends a PING now and then, so that the link notices a dead peer.
 //
 // Thread: the loop's. The owner outlives it. Notices are hints: any may be lost, and each new subscription says so.
 #pragma once

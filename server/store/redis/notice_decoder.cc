@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Codec: what comes on the hand-off channel.
+// The part of Codec that decodes messages of the hand-off channel.
 #include <utility>
 
 #include "store/redis/codec.h"
@@ -10,7 +10,7 @@
 namespace distlock::store {
 namespace {
 
-// since and milliseconds
+// "since_us;ms"
 std::optional<core::GrantNotice> ReadBlock(core::LockName name, const std::vector<std::string_view>& fields) {
   const auto since = ParseNumber(fields[0]);
   const auto block = ParseNumber(fields[1]);
@@ -18,7 +18,7 @@ std::optional<core::GrantNotice> ReadBlock(core::LockName name, const std::vecto
   return core::GrantNotice{.name = std::move(name), .since = AsStoreTime(*since), .ttl = FromMs(*block)};
 }
 
-// owner, token and reason, which may be any bytes
+// "owner;token;reason"; the reason may hold any bytes
 std::optional<core::ForceNotice> ReadForceNotice(core::LockName name, std::string_view rest) {
   const size_t first = rest.find(';');
   const size_t second = first == std::string_view::npos ? first : rest.find(';', first + 1);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Read-only queries (Inspect, List) that a caller waits for, each with a deadline. The reply, the deadline and the store's
-// end compete for a query: the first that takes it answers it, so each is answered exactly once.
-// Thread: the loop's.
+// Read-only queries (Inspect, List) that a caller waits for, each with a deadline. The reply, the deadline and the
+// store's end compete for a query: the first that takes it answers it, so each is answered exactly once. Thread: the
+// loop's.
 #pragma once
 
 #include <chrono>

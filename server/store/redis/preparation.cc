@@ -33,7 +33,7 @@ absl::Status Refused(std::string_view step, const redisReply& reply) {
   return absl::UnavailableError(message);
 }
 
-// Wraps a handler of good replies; anything else becomes the trouble that is reported.
+// Passes good replies to `handler`; an error becomes the trouble that is reported.
 template <typename Handler>
 Link::Done Step(std::shared_ptr<Progress> progress, std::string_view step, Handler handler) {
   return [progress = std::move(progress), step = std::string(step), handler](const Answer& answer) {

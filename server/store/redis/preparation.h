@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every new command connection goes through before the first command: the server's fitness, all scripts loaded,
-// its clock read, and one empty notice published to ourselves: may we, and does the server know our subscription? One
-// pipeline, one round trip. Thread: the loop's.
+// Prepares a new command connection: judges the server's fitness, loads all scripts, reads the server's clock, and
+// publishes one empty notice to this broker's own channel, which shows whether it may and whether the server knows the
+// subscription. One pipeline, one round trip. Thread: the loop's.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ struct Prepared {
   std::vector<std::string> warnings;
 };
 
-// `done` runs once, unless the connection is lost first: then the link has told its owner.
+// `done` runs once, or never when the connection is lost first: then the link tells its owner.
 void Prepare(Link& link, const std::string& grant_channel, std::function<void(absl::StatusOr<Prepared>)> done);
 
 }  // namespace distlock::store

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <iterator>
 #include <limits>
 #include <utility>
 
 #include "store/redis/codec.h"
 #include "store/redis/error_class.h"
+#include "store/redis/reply_code.h"
 #include "store/redis/resp.h"
 #include "store/redis/wire_value.h"
 #include "store/text.h"
@@ -13,27 +13,8 @@
 namespace distlock::store {
 namespace {
 
-using Verb = Question::Verb;
+using Verb = SentCommand::Verb;
 using Outcome = decltype(core::StoreReply::outcome);
-
-enum Code : int64_t {
-  kGranted = 1,
-  kQueued = 2,
-  kHeld = 3,
-  kLate = 4,
-  kForeign = 5,
-  kQueueFull = 6,
-  kReleased = 7,
-  kNotHolder = 8,
-  kWithdrawn = 9,
-  kGone = 10,
-  kTended = 11,
-  kRenewed = 12,
-  kInspected = 13,
-  kMismatch = 14,
-  kConverted = 15,
-  kTold = 16,
-};
 
 std::optional<uint64_t> Number(const ReplyArray& reply, size_t i) {
   const auto text = reply.String(i);
@@ -60,7 +41,7 @@ std::optional<std::vector<core::HolderView>> ReadHolders(const ReplyArray& reply
   return holders;
 }
 
-// Who has a lock and who waits: left_ms at `i`, the queue's length behind it, then holders up to the end.
+// The holders of a lock and the length of its queue: left_ms at `i`, the length behind it, then holders up to the end.
 struct Holding {
   std::optional<core::Duration> left;
   uint32_t queue_length = 0;
@@ -248,7 +229,7 @@ std::optional<Outcome> ReadTend(int64_t code, const ReplyArray& reply) {
   return done;
 }
 
-// As inspect and watch show a lock, but for its name.
+// A lock as inspect and watch show it, without its name.
 std::optional<LockView> ReadView(int64_t code, const ReplyArray& reply) {
   const auto last_token = Number(reply, 2);
   const auto length = Count(reply, 3);
@@ -267,7 +248,7 @@ std::optional<LockView> ReadView(int64_t code, const ReplyArray& reply) {
     const auto hex = reply.String(i);
     const auto waiter = reply.String(i + 1);
     if (!hex || !waiter) return std::nullopt;
-    // A member that is no owner id was put there by somebody else; the scripts pass over it, and so does this.
+    // A member that is no owner id is a foreign one; the scripts skip it too.
     if (const auto owner = ParseOwner(*hex)) view.waiters.push_back(ParseWaiter(*owner, *waiter));
   }
   return view;
@@ -279,17 +260,17 @@ std::optional<Outcome> ReadWatch(int64_t code, const ReplyArray& reply) {
   return core::WatchDone{*std::move(view)};
 }
 
-std::optional<Outcome> ReadByVerb(const Question& question, int64_t code, const ReplyArray& reply) {
-  switch (question.verb) {
+std::optional<Outcome> ReadByVerb(const SentCommand& sent, int64_t code, const ReplyArray& reply) {
+  switch (sent.verb) {
     case Verb::kAcquire:
       return ReadAcquire(code, reply);
     case Verb::kAcquireAll:
-      return ReadAcquireAll(code, reply, question.items);
+      return ReadAcquireAll(code, reply, sent.items);
     case Verb::kRenew:
-      return ReadRenew(code, reply, question.items);
+      return ReadRenew(code, reply, sent.items);
     case Verb::kRelease:
     case Verb::kWithdraw:
-      return ReadGiveBack(code, reply, question.verb);
+      return ReadGiveBack(code, reply, sent.verb);
     case Verb::kTend:
       return ReadTend(code, reply);
     case Verb::kWatch:
@@ -327,50 +308,41 @@ Outcome ReadError(std::string_view text) {
 
 }  // namespace
 
-Decoded Codec::Decode(const Question& question, const redisReply& raw) const {
-  Decoded out{.reply = {.op = question.op, .time = {}, .outcome = core::StoreUnknown{}}};
+Decoded Codec::Decode(const SentCommand& sent, const redisReply& raw) const {
+  Decoded out{.reply = {.op = sent.op, .time = {}, .outcome = core::StoreUnknown{}}};
   if (IsError(raw)) {
     out.reply.outcome = ReadError(Text(raw));
+    if (NeedsNewConnection(Text(raw))) out.reconnect = std::string(Text(raw));
     return out;
   }
   const ReplyArray reply(raw);
   const auto code = reply.Integer(0);
   const auto time = Number(reply, 1);
   std::optional<Outcome> outcome;
-  if (code == kForeign && time && question.verb != Verb::kRenew && reply.size() == 4) {
+  if (code == kForeign && time && sent.verb != Verb::kRenew && reply.size() == 4) {
     outcome = core::StoreFailed{core::FailureKind::kForeignKey, ForeignCause(reply)};
   } else if (code && time && *time > 0) {
-    outcome = ReadByVerb(question, *code, reply);
+    outcome = ReadByVerb(sent, *code, reply);
   }
-  out.odd = !outcome;
   if (!outcome) {
+    out.malformed = true;
+    out.reconnect = "the server answered in an unknown shape";
     out.reply.outcome = core::StoreUnknown{"the store's answer has a shape that no script of this version has"};
     return out;
   }
   out.reply.outcome = *std::move(outcome);
-  // Failures carry no time: it is only for commands whose sending time counts.
+  // A failure carries no time: the core uses it only for commands that ran.
   if (!std::holds_alternative<core::StoreFailed>(out.reply.outcome)) out.reply.time = AsStoreTime(*time);
   return out;
 }
 
-void BatchReply::Of(size_t item, const std::function<void(const redisReply*)>& look) const {
-  if (reply_ == nullptr || reply_->type != REDIS_REPLY_ARRAY || reply_->elements != items_ + 1) return look(reply_);
-  redisReply* const own = reply_->element[item + 1];
-  const bool is_granted = own->type == REDIS_REPLY_INTEGER && own->integer == kGranted;
-  if (!is_granted && (own->type != REDIS_REPLY_INTEGER || own->integer != kReleased)) return look(own);
-  // Only the code was sent, as what follows is the same for all: the time, or nothing to tell.
-  redisReply* const time = reply_->element[0];
-  redisReply nothing{};
-  nothing.type = REDIS_REPLY_STRING;
-  char empty[] = "";
-  nothing.str = empty;
-  redisReply* granted[] = {own, time, time, time};
-  redisReply* released[] = {own, time, &nothing};
-  redisReply whole{};
-  whole.type = REDIS_REPLY_ARRAY;
-  whole.elements = is_granted ? std::size(granted) : std::size(released);
-  whole.element = is_granted ? granted : released;
-  look(&whole);
+Decoded Codec::Decode(const SentCommand& sent, const Answer& answer) const {
+  if (answer.kind == Answer::Kind::kReply) return Decode(sent, *answer.reply);
+  Decoded out{.reply = {.op = sent.op, .time = {}, .outcome = core::StoreUnknown{answer.cause}}};
+  if (answer.kind == Answer::Kind::kNotSent) {
+    out.reply.outcome = core::StoreFailed{core::FailureKind::kNotSent, answer.cause};
+  }
+  return out;
 }
 
 absl::StatusOr<LockView> Codec::DecodeInspect(const core::LockName& name, const redisReply& raw) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RESP at its two ends: a command written as bytes, and hiredis' reply objects held and looked at safely.
+// RESP: writes a command as bytes, and reads hiredis' reply objects safely.
 // Pure; any thread.
 #pragma once
 
@@ -22,7 +22,7 @@ namespace distlock::store {
 
 class CommandBuilder {
  public:
-  // `usual`: how long the command may become; more only costs a copy.
+  // `usual`: bytes to reserve. A longer command costs a copy.
   explicit CommandBuilder(size_t usual = kUsualBytes) {
     bytes_.reserve(usual);
     bytes_.resize(kHeadBytes);
@@ -43,16 +43,16 @@ class CommandBuilder {
   }
 
   std::string Build() && {
-    // How many there are comes first, and is known last.
+    // The count of arguments stands first and is known last.
     Head head('*', count_);
     bytes_.replace(0, kHeadBytes, head.text, head.size);
     return std::move(bytes_);
   }
 
  private:
-  // Of a script that knows one lock.
+  // Enough for the call of a script that knows one lock.
   static constexpr size_t kUsualBytes = 640;
-  static constexpr size_t kHeadBytes = 5;  // as most have: *23\r\n
+  static constexpr size_t kHeadBytes = 5;  // enough for most: *23\r\n
 
   struct Head {
     Head(char what, size_t number) {
@@ -83,13 +83,13 @@ using ReplyPtr = std::unique_ptr<redisReply, ReplyDeleter>;
 
 inline bool IsError(const redisReply& reply) { return reply.type == REDIS_REPLY_ERROR; }
 
-// The bytes of a string, status or error; "" of anything else.
+// The bytes of a string, status or error; "" for other replies.
 inline std::string_view Text(const redisReply& reply) {
   const bool text = reply.type == REDIS_REPLY_STRING || reply.type == REDIS_REPLY_STATUS || IsError(reply);
   return text ? std::string_view(reply.str, reply.len) : std::string_view();
 }
 
-// Looks at an array without trusting it: each getter is nullopt when the place is missing or of another type.
+// Reads an array that may be malformed: each getter is nullopt when the element is missing or of another type.
 class ReplyArray {
  public:
   explicit ReplyArray(const redisReply& reply) : reply_(reply) {}

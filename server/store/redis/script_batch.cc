@@ -5,15 +5,15 @@
 #include <utility>
 #include <variant>
 
-#include "store/redis/resp.h"
+#include "store/redis/batch_reply.h"
 
 namespace distlock::store {
 namespace {
 
-// One call holds the server for as long as its items take.
+// One call blocks the server until its last item is done.
 constexpr size_t kMaxItems = 16;
 
-// Of those that batch.lua knows; null of all others.
+// The lock of a command that batch.lua knows; null for all others.
 const core::LockName* LockOf(const core::StoreCommand& command) {
   if (const auto* acquire = std::get_if<core::StoreAcquire>(&command)) return &acquire->name;
   const auto* release = std::get_if<core::StoreRelease>(&command);
@@ -42,9 +42,8 @@ void ScriptBatch::Add(core::StoreCommand&& command) {
 void ScriptBatch::Send() {
   if (gathered_.size() > 1) {
     EncodedBatch encoded = codec_->EncodeBatch(gathered_);
-    scripts_->Call(
-        lua::kBatch, std::move(encoded.bytes),
-        [this, questions = std::move(encoded.questions)](const Answer& answer) { Answered(questions, answer); });
+    scripts_->Call(lua::kBatch, std::move(encoded.bytes),
+                   [this, sent = std::move(encoded.sent)](const Answer& answer) { Answered(sent, answer); });
   } else if (!gathered_.empty()) {
     SendAlone(gathered_.front());
   }
@@ -54,13 +53,13 @@ void ScriptBatch::Send() {
 void ScriptBatch::SendAlone(const core::StoreCommand& command) {
   Encoded encoded = codec_->Encode(command);
   scripts_->Call(*encoded.script, std::move(encoded.bytes),
-                 [this, question = encoded.question](const Answer& answer) { on_answer_(question, answer); });
+                 [this, sent = encoded.sent](const Answer& answer) { on_answer_(sent, answer); });
 }
 
-void ScriptBatch::Answered(const std::vector<Question>& questions, const Answer& answer) const {
-  const BatchReply reply(answer.reply, questions.size());
-  for (size_t i = 0; i < questions.size(); ++i) {
-    reply.Of(i, [&](const redisReply* item) { on_answer_(questions[i], {answer.kind, item, answer.cause}); });
+void ScriptBatch::Answered(const std::vector<SentCommand>& sent, const Answer& answer) const {
+  const BatchReply reply(answer.reply, sent.size());
+  for (size_t i = 0; i < sent.size(); ++i) {
+    reply.Of(i, [&](const redisReply* item) { on_answer_(sent[i], {answer.kind, item, answer.cause}); });
   }
 }
 

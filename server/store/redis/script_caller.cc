@@ -24,11 +24,12 @@ const std::vector<const lua::ScriptSource*>& AllScripts() {
 std::string LoadCommand(const lua::ScriptSource& script) { return MakeCommand({"SCRIPT", "LOAD", script.body}); }
 
 void ScriptCaller::Call(const lua::ScriptSource& script, std::string call, CommandSender::Done done) {
-  Send(script, std::move(call), kResends, std::move(done));
+  Send(script, std::make_unique<const std::string>(std::move(call)), kResends, std::move(done));
 }
 
-void ScriptCaller::Send(const lua::ScriptSource& script, std::string call, int tries_left, CommandSender::Done done) {
-  const std::string_view bytes = call;  // stays valid: the string is moved, and is too long to be stored inside itself
+void ScriptCaller::Send(const lua::ScriptSource& script, std::unique_ptr<const std::string> call, int tries_left,
+                        CommandSender::Done done) {
+  const std::string& bytes = *call;
   sender_->Send(
       bytes, [this, &script, tries_left, call = std::move(call), done = std::move(done)](const Answer& answer) mutable {
         const bool missing = answer.kind == Answer::Kind::kReply && IsError(*answer.reply) &&
@@ -41,7 +42,7 @@ void ScriptCaller::Send(const lua::ScriptSource& script, std::string call, int t
 }
 
 void ScriptCaller::Load(const lua::ScriptSource& script) {
-  // One on its way is answered before anything that is sent from now on.
+  // A load that is under way is answered before anything that is sent from now on.
   if (std::find(loading_.begin(), loading_.end(), &script) != loading_.end()) return;
   loading_.push_back(&script);
   sender_->Send(LoadCommand(script), [this, &script](const Answer&) { std::erase(loading_, &script); });

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Script calls that survive the loss of the server's script cache. A connection's owner loads every script once; when
-// the cache is flushed later, the first NOSCRIPT sends one SCRIPT LOAD for that script, and each refused call is sent
-// again behind it on the same connection, at most twice. Callers notice nothing but time.
+// Script calls that survive the loss of the server's script cache. The connection's owner loads every script once. When
+// the cache is flushed later, the first NOSCRIPT sends one SCRIPT LOAD of that script, and each refused call is sent
+// again behind it on the same connection, at most twice. Callers notice only the delay.
 //
 // Thread: the loop's. The sender outlives it.
 #pragma once
 
-#include <array>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "lua/scripts_data.h"
-#include "store/redis/answer.h"
+#include "store/redis/command_sender.h"
 
 namespace distlock::store {
 
@@ -27,7 +27,8 @@ class ScriptCaller {
   void Call(const lua::ScriptSource& script, std::string call, CommandSender::Done done);
 
  private:
-  void Send(const lua::ScriptSource& script, std::string call, int tries_left, CommandSender::Done done);
+  void Send(const lua::ScriptSource& script, std::unique_ptr<const std::string> call, int tries_left,
+            CommandSender::Done done);
   void Load(const lua::ScriptSource& script);
 
   CommandSender* const sender_;

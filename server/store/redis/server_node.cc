@@ -35,8 +35,7 @@ ServerNode::ServerNode(const Network& network, const ServerAddress& address, Sto
       codec_(options_.locks),
       link_(network, MakeLinkOptions(address, options_, 0), this),
       scripts_(&link_),
-      batch_(&codec_, &scripts_,
-             [this](const Question& question, const Answer& answer) { OnAnswer(question, answer); }),
+      batch_(&codec_, &scripts_, [this](const SentCommand& sent, const Answer& answer) { OnAnswer(sent, answer); }),
       channel_(network, MakeLinkOptions(address, options_, 1), codec_.grant_channel(), this),
       queries_(network.timers),
       bind_timer_(network.timers->Make([this] { Rebind(); })) {}
@@ -143,13 +142,13 @@ void ServerNode::OnChannelMessage(std::string_view payload) {
   if (auto notice = Codec::DecodeNotice(payload)) Tell(*std::move(notice));
 }
 
-// ---- What is wrong, for the log ----
+// ---- Problems, for the log ----
 
-// A server that is there and refuses everything: without this, only the callers would know why.
+// A server may be up and refuse every command: without this line only callers would know why.
 void ServerNode::ReportRefusal(const core::StoreFailed& failed) {
   constexpr core::Duration kAgain = std::chrono::minutes(1);
   if (failed.kind != core::FailureKind::kUnavailable && failed.kind != core::FailureKind::kFull) return;
-  // By time alone: the text names the script, so that each verb's differs.
+  // By time and not by text: the text names the script, so it differs for each verb.
   const core::Instant now = timers_->Now();
   if (refusal_at_ && now - *refusal_at_ < kAgain) return;
   refusal_at_ = now;
@@ -168,11 +167,11 @@ void ServerNode::ReportProblem(std::string& last, std::string_view who, const ab
 
 void ServerNode::Submit(core::StoreCommand&& command) {
   if (const auto* reconnect = std::get_if<core::StoreReconnect>(&command)) {
-    batch_.Send();  // what was submitted before it ends with this connection
+    batch_.Send();  // commands submitted before it end with this connection
     return LeaveServer(reconnect->cause);
   }
   if (up_) return batch_.Add(std::move(command));
-  link_.Reject([this, question = codec_.Encode(command).question](const Answer& answer) { OnAnswer(question, answer); },
+  link_.Reject([this, sent = codec_.Encode(command).sent](const Answer& answer) { OnAnswer(sent, answer); },
                down_cause_);
 }
 
@@ -181,11 +180,11 @@ void ServerNode::Flush() {
   link_.Flush();
 }
 
-void ServerNode::OnAnswer(const Question& question, const Answer& answer) {
-  Understood understood = Understand(codec_, question, answer);
-  if (!understood.reconnect.empty()) LeaveServer(understood.reconnect);
-  if (const auto* failed = std::get_if<core::StoreFailed>(&understood.reply.outcome)) ReportRefusal(*failed);
-  Tell(std::move(understood.reply));
+void ServerNode::OnAnswer(const SentCommand& sent, const Answer& answer) {
+  Decoded decoded = codec_.Decode(sent, answer);
+  if (!decoded.reconnect.empty()) LeaveServer(decoded.reconnect);
+  if (const auto* failed = std::get_if<core::StoreFailed>(&decoded.reply.outcome)) ReportRefusal(*failed);
+  Tell(std::move(decoded.reply));
 }
 
 // ---- Queries ----

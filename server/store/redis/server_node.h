@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One Redis or Valkey server with one life: the link that takes commands, who the server is, its scripts, and the channel on
-// which it tells this broker of hand-offs. A topology is made of these; which server is the right one is the topology's to
-// decide.
+// One Redis or Valkey server with one life: the link that takes commands, who the server is, its scripts, and the
+// channel on which it tells this broker of hand-offs. A topology is made of these; which server is the right one is the
+// topology's to decide.
 //
-// The channel must belong to the server that takes the commands: both connections read the server's identity. Only while the
-// two are the same does the node let scripts trust what PUBLISH counts; otherwise it makes one of the connections anew.
+// The channel must belong to the server that takes the commands: both connections read the server's identity. Only
+// while the two are the same does the node let scripts trust what PUBLISH counts; otherwise it makes one of the
+// connections anew.
 //
-// Thread: the loop's. StoreUp comes once the link is logged in, the server found fit and all scripts loaded; the first one
-// also waits for the channel. From then on each connection lives for itself: StoreDown is the link's, ChannelUp tells of each
-// new subscription. StoreDown comes before the answers to what was pending, and again when the cause changes.
+// Thread: the loop's. StoreUp comes once the link is logged in, the server found fit and all scripts loaded; the first
+// one also waits for the channel. From then on StoreDown tells of the link alone, and ChannelUp of each new
+// subscription. StoreDown comes before the answers to pending commands, and again when the cause changes.
 #pragma once
 
 #include <functional>
@@ -35,8 +36,7 @@ namespace distlock::store {
 
 class ServerNode : private Link::Owner, private NoticeChannel::Owner {
  public:
-  // Outlives the node. What the core is to be told, in the order and with the promises of StoreListener; nothing comes from
-  // within Submit, nothing after Stop.
+  // Outlives the node. Gets the inputs of the core, as StoreListener does: none from within Submit, none after Stop.
   class Owner {
    public:
     virtual ~Owner() = default;
@@ -75,8 +75,9 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner {
   void Rebind();
   bool bound() const { return up_ && channel_.subscribed() && channel_.server() == identity_; }
   void LeaveServer(const std::string& cause);
-  void OnAnswer(const Question& question, const Answer& answer);
-  // `last` is that of the same source: two that take turns are not news each time.
+  void OnAnswer(const SentCommand& sent, const Answer& answer);
+  // `last`: the problem that this connection reported last. Each has its own, so that two problems in turn are not new
+  // each time.
   void ReportProblem(std::string& last, std::string_view who, const absl::Status& why);
   void ReportRefusal(const core::StoreFailed& failed);
   void TellDown(const std::string& cause);

@@ -21,16 +21,16 @@
 namespace distlock::store {
 namespace {
 
-// One address of several may be a black hole; the next is tried after this long.
+// A name may have several addresses, and one of them may be a black hole: the next one is tried after this long.
 constexpr std::chrono::seconds kAddressPatience{1};
-// Far above any honest reply (a page of SCAN, a long queue); a server that sends more is not ours.
+// Far above any reply that our commands have (a page of SCAN, a long queue).
 constexpr size_t kMaxReplyBytes = 16u << 20;
 constexpr long long kMaxReplyElements = 100'000;
 constexpr size_t kReadChunk = 64u << 10;
-// One connection may not keep the loop for itself.
+// So that one connection does not keep the loop for itself.
 constexpr int kMaxChunksPerTurn = 16;
 
-// hiredis writes with send(2) without MSG_NOSIGNAL, and OpenSSL with write(2).
+// hiredis writes with send(2) without MSG_NOSIGNAL, and OpenSSL with write(2): both would raise SIGPIPE.
 void IgnoreSigpipe() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -50,7 +50,7 @@ void SetTcpOptions(int fd) {
 
 }  // namespace
 
-// The loop's handle of one socket; frees itself once the loop has let go of it.
+// The loop's handle of one socket. The loop frees it when it has closed it.
 struct SocketTransport::Poll {
   uv_poll_t handle{};
   std::shared_ptr<SocketTransport> connection;
@@ -77,7 +77,7 @@ SocketTransport::SocketTransport(uv_loop_t* loop, const ServerAddress& address, 
       attempt_timer_(loop, [this] { OnAttemptEnded(ETIMEDOUT); }),
       failure_timer_(loop, [this] {
         if (context_ != nullptr) {
-          // What the server said before it hung up may still lie in the socket.
+          // Replies that the server sent before it hung up may still be in the socket.
           context_->err = 0;
           if (!ReadAll()) return;
         }
@@ -207,7 +207,7 @@ void SocketTransport::OnPoll(int status, int events) {
     int error = 0;
     socklen_t size = sizeof(error);
     if (getsockopt(connecting_fd_, SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
-    return OnAttemptEnded(error);  // `status` is no help: EBADF for any error
+    return OnAttemptEnded(error);  // `status` is EBADF whatever the error is
   }
   if (status < 0) return FailSoon("the server reset the connection");
   OnOpenPoll(events);
@@ -271,7 +271,7 @@ void SocketTransport::Flush() {
 }
 
 uint64_t SocketTransport::sent() const {
-  // A TLS record that was refused may have left in part.
+  // A part of a TLS record may have left even when the socket refused the record.
   if (tls_ != nullptr) return attempted_;
   return context_ == nullptr ? appended_ : appended_ - sdslen(context_->obuf);
 }

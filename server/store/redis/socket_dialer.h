@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Connections over sockets, TLS included. hiredis' context does the reading, writing, parsing and TLS framing; the socket
-// is opened here, so that name resolution never blocks the loop and the descriptor is close-on-exec.
+// Connections over sockets, TLS included. hiredis' context does the reading, writing, parsing and TLS framing; the
+// socket is opened here, so that name resolution never blocks the loop and the descriptor is close-on-exec.
 //
-// Thread: the loop's, which outlives the dialer. A connection is shared by its owner and the loop handles it still has, and
-// the loop must run until they are closed.
+// Thread: the loop's, which outlives the dialer. A connection is shared by its owner and the loop handles it still has,
+// and the loop must run until they are closed.
 #pragma once
 
 #include <sys/socket.h>

@@ -25,7 +25,7 @@ absl::StatusOr<TlsPtr> NewTls(const TlsFiles& files, const std::string& host);
 // Why the session failed, from OpenSSL's error queue and the verification's result; "" when they say nothing.
 std::string TlsFailure(const ssl_st* ssl);
 
-// It can do nothing more until the peer has sent something.
+// The session can do nothing more until the peer has sent something.
 bool TlsWaitsForPeer(const ssl_st* ssl);
 bool TlsHasBuffered(const ssl_st* ssl);
 

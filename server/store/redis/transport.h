@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The seam between what speaks to a Redis server and what carries it: connections and timers. Production has sockets and a
-// uv loop (socket_dialer.h, uv_timers.h); the simulator has wires and virtual time. Everything else in this folder has no
-// clock, thread, socket or randomness of its own.
+// The seam between what speaks to a Redis server and what carries it: connections and timers. Production has sockets
+// and a uv loop (socket_dialer.h, uv_timers.h); the simulator has wires and virtual time. Everything else in this
+// folder has no clock, thread, socket or randomness of its own.
 //
 // Thread: all calls and callbacks on the thread that this room calls the loop's, one at a time.
 #pragma once
@@ -19,12 +19,12 @@
 
 namespace distlock::store {
 
-// One connection to one server, from the attempt to connect to its end. Bytes of commands go out in order, replies come in
-// in order. Shared, so that it may be closed from within its own callbacks.
+// One connection to one server, from the attempt to connect to its end. Bytes of commands go out in order, replies come
+// in in order. Shared, so that it may be closed from within its own callbacks.
 class Transport {
  public:
-  // OnConnected comes at most once, OnReply only after it. OnClosed comes at most once and is the last. None of them comes
-  // from within Dial, Append, Flush or Close, and none after Close. An owner may call Close from any of them.
+  // OnConnected comes at most once, OnReply only after it. OnClosed comes at most once and is the last. None of them
+  // comes from within Dial, Append, Flush or Close, and none after Close. An owner may call Close from any of them.
   class Owner {
    public:
     virtual ~Owner() = default;
@@ -41,8 +41,8 @@ class Transport {
   // Offers what was appended to the network now. What it does not take follows by itself.
   virtual void Flush() = 0;
 
-  // Bytes appended so far, and how many of them may have reached the server. Bytes beyond sent() surely have not: a command
-  // that ends there has not run, even after Close.
+  // Bytes appended so far, and how many of them may have reached the server. Bytes beyond sent() surely have not: a
+  // command that ends there has not run, even after Close.
   virtual uint64_t appended() const = 0;
   virtual uint64_t sent() const = 0;
 
@@ -54,8 +54,8 @@ class Dialer {
  public:
   virtual ~Dialer() = default;
 
-  // Begins to connect: looks up the name, tries its addresses, does the TLS handshake. The owner outlives the connection or
-  // closes it.
+  // Begins to connect: looks up the name, tries its addresses, does the TLS handshake. The owner outlives the
+  // connection or closes it.
   virtual std::shared_ptr<Transport> Dial(const ServerAddress& address, Transport::Owner* owner) = 0;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Timers of a uv loop. Thread: the loop's. A timer's handle is freed by the loop, which must therefore run until its handles
-// are closed.
+// Timers of a uv loop. Thread: the loop's. A timer's handle is freed by the loop, which must therefore run until its
+// handles are closed.
 #pragma once
 
 #include <time.h>

@@ -4,19 +4,14 @@
 #include <algorithm>
 #include <limits>
 
+#include "store/text.h"
+
 namespace distlock::store {
 namespace {
 
 constexpr char kHexDigits[] = "0123456789abcdef";
 
-int HexDigit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-// Takes the text up to the next ';' off the front; nullopt when there is none.
+// Cuts the text up to the next ';' off the front; nullopt when there is no ';'.
 std::optional<std::string_view> TakeField(std::string_view& rest) {
   const size_t end = rest.find(';');
   if (end == std::string_view::npos) return std::nullopt;
@@ -70,7 +65,7 @@ int64_t CeilMs(core::Duration duration) {
 }
 
 core::Duration FromMs(uint64_t ms) {
-  // A quarter, so that a ttl and a delay can be added and still fit.
+  // A quarter of the largest, so that the sum of a ttl and a delay fits.
   constexpr uint64_t kMaxMs = std::chrono::floor<std::chrono::milliseconds>(core::Duration::max() / 4).count();
   return std::chrono::milliseconds(std::min(ms, kMaxMs));
 }

@@ -2,8 +2,8 @@
 //
 // The store of one Redis or Valkey server: one node whose address never changes.
 //
-// Thread: the loop's, as Store says. After Stop the network must go on until what it has under way is over (a uv loop: until
-// its handles are closed).
+// Thread: the loop's, as Store says. After Stop the network must go on until what it has under way is over (a uv loop:
+// until its handles are closed).
 #pragma once
 
 #include <functional>

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/check.h"
-#include "store/redis/answer.h"
+#include "store/redis/command_sender.h"
 #include "store/redis/wire_value.h"
 
 namespace distlock::sim {
@@ -263,12 +263,11 @@ void SmallWorld::Run(size_t who, std::deque<Sent>& from, bool late) {
     if (from.empty()) node.late.pop_front();
     return;
   }
-  const store::Understood understood =
-      store::Understand(store_.codec(who), sent.question, {store::Answer::Kind::kReply, raw.get(), /*cause=*/{}});
-  if (!understood.reconnect.empty()) return Fail("the codec does not know a reply of the scripts");
-  Digest digest = Made(uint64_t{kReplies}, sent.question.op);
+  const store::Decoded decoded = store_.codec(who).Decode(sent.command, *raw);
+  if (!decoded.reconnect.empty()) return Fail("the codec does not know a reply of the scripts");
+  Digest digest = Made(uint64_t{kReplies}, sent.command.op);
   AddReply(*raw, digest);
-  node.replies.push_back({understood.reply, digest.value()});
+  node.replies.push_back({decoded.reply, digest.value()});
 }
 
 void SmallWorld::DeliverReply(size_t who) {
@@ -282,7 +281,7 @@ void SmallWorld::Lose(size_t who, const std::string& cause) {
   BrokerNode& node = *brokers_[who];
   std::vector<core::OpId> ops;
   for (const Reply& reply : node.replies) ops.push_back(reply.reply.op);
-  for (const Sent& sent : node.sent) ops.push_back(sent.question.op);
+  for (const Sent& sent : node.sent) ops.push_back(sent.command.op);
   node.replies.clear();
   if (!node.sent.empty()) node.late.push_back(std::move(node.sent));
   if (node.late.size() > kLateMax) node.late.pop_front();
@@ -324,7 +323,7 @@ void SmallWorld::Step(size_t broker, core::Input input, Digest digest) {
       if (!node.up) return Fail("a command while the store is down");
       store::Encoded encoded = store_.codec(broker).Encode(*command);
       Log([&] { return "broker " + std::to_string(broker) + " sends " + std::string(encoded.script->name); });
-      node.sent.push_back({encoded.question, std::move(encoded.bytes)});
+      node.sent.push_back({encoded.sent, std::move(encoded.bytes)});
     }
     if (const auto* notify = std::get_if<core::Notify>(&effect)) Tell(broker, *notify);
   }

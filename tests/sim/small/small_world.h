@@ -51,7 +51,7 @@ class SmallWorld {
 
  private:
   struct Sent {
-    store::Question question;
+    store::SentCommand command;
     std::string bytes;
   };
   struct Reply {

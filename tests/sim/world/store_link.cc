@@ -58,7 +58,7 @@ StoreLink::StoreLink(Env& env, Process& broker, std::function<StoreProcess&()> p
       tell_(std::move(tell)),
       scripts_(this),
       batch_(&codec_, &scripts_,
-             [this](const store::Question& question, const store::Answer& answer) { OnAnswer(question, answer); }) {}
+             [this](const store::SentCommand& sent, const store::Answer& answer) { OnAnswer(sent, answer); }) {}
 
 StoreLink::~StoreLink() = default;
 
@@ -184,8 +184,8 @@ void StoreLink::Submit(core::StoreCommand command) {
     return Reconnect();
   }
   if (!up_) {
-    const store::Question question = codec_.Encode(command).question;
-    return Reject([this, question](const store::Answer& answer) { OnAnswer(question, answer); }, cause_);
+    const store::SentCommand sent = codec_.Encode(command).sent;
+    return Reject([this, sent](const store::Answer& answer) { OnAnswer(sent, answer); }, cause_);
   }
   batch_.Add(std::move(command));
   SendSoon();
@@ -200,8 +200,8 @@ void StoreLink::SendSoon() {
   });
 }
 
-void StoreLink::OnAnswer(const store::Question& question, const store::Answer& answer) {
-  store::Understood understood = store::Understand(codec_, question, answer);
+void StoreLink::OnAnswer(const store::SentCommand& sent, const store::Answer& answer) {
+  store::Decoded understood = codec_.Decode(sent, answer);
   if (!understood.reconnect.empty()) {
     up_ = false;
     cause_ = understood.reconnect;

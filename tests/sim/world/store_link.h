@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "store/redis/answer.h"
+#include "store/redis/command_sender.h"
 #include "store/redis/script_batch.h"
 #include "store/redis/script_caller.h"
 #include "world/store_process.h"
@@ -40,7 +40,7 @@ class StoreLink : private store::CommandSender {
   void Send(std::string_view command, Done done) override;
   void Flush() override {}
   void SendSoon();
-  void OnAnswer(const store::Question& question, const store::Answer& answer);
+  void OnAnswer(const store::SentCommand& sent, const store::Answer& answer);
   void Connect();
   void Prepare();
   void OnReply(uint64_t connection, const store::ReplyPtr& reply);

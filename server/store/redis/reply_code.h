@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The first number in a reply of a script: its outcome, as lua/README.md lists them. A value; any thread.
+#pragma once
+
+#include <cstdint>
+
+namespace distlock::store {
+
+enum ReplyCode : int64_t {
+  kGranted = 1,
+  kQueued = 2,
+  kHeld = 3,
+  kLate = 4,
+  kForeign = 5,
+  kQueueFull = 6,
+  kReleased = 7,
+  kNotHolder = 8,
+  kWithdrawn = 9,
+  kGone = 10,
+  kTended = 11,
+  kRenewed = 12,
+  kInspected = 13,
+  kMismatch = 14,
+  kConverted = 15,
+  kTold = 16,
+};
+
+}  // namespace distlock::store
