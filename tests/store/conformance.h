@@ -23,6 +23,8 @@ class StoreWorld {
   virtual std::unique_ptr<Store> MakeStore(const std::string& broker_id) = 0;
   // Lets some time pass and things happen.
   virtual void Turn() = 0;
+  // The servers end all connections, and take new ones at once.
+  virtual void HangUp() = 0;
 };
 
 struct StoreKind {

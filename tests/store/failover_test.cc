@@ -64,7 +64,8 @@ TEST_F(FailoverTest, AChannelThatTheServerDoesNotKnowIsMadeAnew) {
   proxy_.HideCloses(true);
   admin_.Do({"CLIENT", "KILL", "TYPE", "pubsub"});
   admin_.Do({"CLIENT", "KILL", "TYPE", "normal"});
-  store_->Submit(core::StoreReconnect{"silence"});
+  // Silence ends the link's connection, which looks alive as well.
+  Ask(1, MakeAcquire(1, Lock("k"), Owner(1)));
   ASSERT_TRUE(loop_.RunUntil([&] { return seen_.Count<core::StoreUp>() == 2; }));
   EXPECT_TRUE(loop_.RunUntil([&] { return admin_.Str({"PUBLISH", "dl:grant:00000000000000b1", ""}) == "1"; }));
   EXPECT_TRUE(loop_.RunUntil([&] { return seen_.Count<core::ChannelUp>() == 2; }));

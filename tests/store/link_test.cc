@@ -111,8 +111,7 @@ TEST_F(LinkTest, WhatNeverLeftIsNotSentAndTheRestUnknown) {
     store_->Submit(core::StoreAcquire(acquire));
   }
   store_->Flush();
-  store_->Submit(core::StoreReconnect{"silence"});
-  ASSERT_TRUE(AwaitReplies(kLast));
+  ASSERT_TRUE(AwaitReplies(kLast)) << "silence ends the connection";
   ExpectOneAnswerEach(1, kLast);
   EXPECT_TRUE(IsUnknown(1));
   EXPECT_TRUE(IsNotSent(kLast));
@@ -135,9 +134,8 @@ TEST_F(LinkTest, RepliesThatComeTooLateAreForNobody) {
   store_->Submit(MakeAcquire(1, Lock("k"), Owner(1)));
   store_->Flush();
   ASSERT_TRUE(loop_.RunUntil([&] { return admin_.Str({"EXISTS", Keys("dl").Holder(Lock("k"))}) == "1"; }));
-  store_->Submit(core::StoreReconnect{"silence"});
+  ASSERT_TRUE(AwaitReplies(1)) << "silence ends the connection";
   proxy.PauseReplies(false);
-  ASSERT_TRUE(AwaitReplies(1));
   EXPECT_TRUE(IsUnknown(1));
   ASSERT_TRUE(loop_.RunUntil([&] { return seen_.Up(); }));
   AskFor<core::AcquireGranted>(2, MakeAcquire(2, Lock("k"), Owner(1)));
@@ -220,7 +218,6 @@ TEST_F(LinkTest, StopWithWorkPendingEverywhereLeavesNothingBehind) {
   store_->List("default", "", 1, "", seconds(5),
                [&](absl::StatusOr<LockPage> got) { cancelled += got.status().code() == absl::StatusCode::kCancelled; });
   store_->Flush();
-  store_->Submit(core::StoreReconnect{"silence"});
   const size_t before = seen_.inputs.size();
   store_->Stop();
   EXPECT_EQ(cancelled, 101);

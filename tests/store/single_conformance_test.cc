@@ -10,6 +10,11 @@ class RedisWorld : public StoreWorld {
     return OpenStore(loop_.get(), OptionsFor(server_->Url(), broker_id));
   }
   void Turn() override { loop_.Turn(); }
+  void HangUp() override {
+    Admin admin(server_->Url());
+    admin.Do({"CLIENT", "KILL", "TYPE", "normal"});
+    admin.Do({"CLIENT", "KILL", "TYPE", "pubsub"});
+  }
 
  private:
   std::unique_ptr<EmbeddedServer> server_ = StartServer();
