@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Releases and withdrawals in great number: see also acquire_test.cc and lease_test.cc.
+// Releases and withdrawals in great number: see also waiters_test.cc and leases_test.cc.
 #include <utility>
 
 #include "core/limits.h"
