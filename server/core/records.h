@@ -87,6 +87,7 @@ struct Lease : Timed {
 // Until when its client may believe in a lease that is promised for as long as possible.
 inline Instant BelieveUntil(const Lease& lease) { return std::min(lease.deadline, lease.hold_until); }
 
+// A stream that holds leases, or waits for some.
 struct Session : Timed {
   Session() : Timed(TimerKind::kSession) {}
   SessionId id = 0;
