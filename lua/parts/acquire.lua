@@ -63,7 +63,7 @@ if place then
   local before = parse_waiter(owner, entry)
   if before then since = str(before.since) end
 else
-  if length >= limit then dead = walk({[broker] = true}, nil, function() return true end) end
+  if length >= limit then dead = walk({[broker] = 'alive'}, nil, function() return true end) end
   if length - #dead >= limit then return {QUEUE_FULL, NOW, length} end
   local base, at = is_preferred and -FIRST_PLACE or 0, is_preferred and in_front - 1 or -1
   local tail = is_preferred and in_front == 0 and {} or redis.call('ZRANGE', QUEUE, at, at, 'WITHSCORES')

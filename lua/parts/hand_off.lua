@@ -17,14 +17,14 @@ end
 -- tend, since there is more for it to do, or dead waiters are left. Sets o.changed when there was anything to do. A
 -- holder is written before anything is removed, so that a caller refused by maxmemory has changed nothing.
 local function hand_off(h, o)
-  local alive, unreachable, granted, mine, last = {}, {}, {}, {}, o.last
+  local brokers, granted, mine, last = {}, {}, {}, o.last
   local tend_again, count, adaptive = false, 0, false
-  if o.broker then alive[o.broker] = true end
+  if o.broker then brokers[o.broker] = 'alive' end
   -- Whether the waiter's broker received the text, as far as that can be known.
   local function notify(who, text)
     if o.quiet and who.broker == o.broker then return true end
     if publish(who.broker, text) or not o.trusted then return true end
-    unreachable[who.broker] = true
+    brokers[who.broker] = 'unreachable'
     return false
   end
   -- Asks the waiter's broker to fetch the lock, which stays free.
@@ -34,7 +34,6 @@ local function hand_off(h, o)
     return true
   end
   local function visit(who)
-    if who ~= o.me and unreachable[who.broker] then return false end
     if not fits(h, who) then return true end
     local may_overtake = o.fair_after and who.adaptive
     if who ~= o.me and (count >= MAX_GRANTS or may_overtake and not turned_fair(who, o.fair_after)) then
@@ -58,7 +57,7 @@ local function hand_off(h, o)
     if not who.ahead then granted[#granted + 1] = who.owner end
     return h.kind == 'x'
   end
-  local dead, _, more = walk(alive, o.me, visit)
+  local dead, _, more = walk(brokers, o.me, visit)
   if last > o.last then redis.call('SET', TOKEN, str(last), 'PX', o.keep) end
   write_header(h)
   remove(dead)

@@ -19,11 +19,12 @@ local function parse_waiter(id, entry)
   return who.px > 0 and who.px <= MAX_PX and who or nil
 end
 
--- Goes along the queue from its head until visit() is true. Only reads. Passes over, and collects, the dead: no entry,
--- an unusable one, or a broker without a slot. `alive` says of a broker whether it has one, as far as known. `me`
--- ({owner, ahead}) is visited even when dead, and, when it has no place, behind `ahead` others. Returns the dead,
--- whether visit() stopped it, and whether it stopped at its bound.
-local function walk(alive, me, visit)
+-- Goes along the queue from its head until visit() is true. Only reads. `brokers` says what is known of each: 'alive';
+-- 'dead', it has no slot; or 'unreachable', which visit() may set: its other waiters are passed over. Waiters of dead
+-- brokers, and without a usable entry, are the dead: they are passed over and collected. `me` ({owner, ahead}) is
+-- visited even when dead, and, when it has no place, behind `ahead` others. Returns the dead, whether visit() stopped
+-- the walk, and whether its bound did.
+local function walk(brokers, me, visit)
   local dead, rank, step = {}, 0, 1
   while rank < MAX_WALK do
     if me and me.ahead == 0 and rank == 0 and visit(me) then return dead, true, false end
@@ -31,12 +32,18 @@ local function walk(alive, me, visit)
     if #ids == 0 then return dead, me and me.ahead and me.ahead > rank and visit(me) or false, false end
     local entries = redis.call('HMGET', WAITERS, unpack(ids))
     for i, id in ipairs(ids) do
-      local who = parse_waiter(id, entries[i])
-      if who and alive[who.broker] == nil then alive[who.broker] = redis.call('EXISTS', slot_key(who.broker)) == 1 end
-      if me and me.owner == id then who = me end
-      if who and (who == me or alive[who.broker]) then
+      local broker, who = string.match(entries[i] or '', '^(%x+);'), nil
+      if broker and not brokers[broker] then
+        brokers[broker] = redis.call('EXISTS', slot_key(broker)) == 1 and 'alive' or 'dead'
+      end
+      if me and me.owner == id then
+        who = me
+      elseif brokers[broker] == 'alive' then
+        who = parse_waiter(id, entries[i])
+      end
+      if who then
         if visit(who) then return dead, true, false end
-      else
+      elseif brokers[broker] ~= 'unreachable' then
         dead[#dead + 1] = id
       end
       if me and me.ahead == rank + i and visit(me) then return dead, true, false end

@@ -42,12 +42,11 @@ end
 local length, foreign_queue = try('ZCARD', QUEUE)
 if not foreign_queue and length > 0 then length, foreign_queue = try('HLEN', WAITERS) end
 if not foreign_queue and length > 0 then
-  local heard = {}
-  walk({[broker] = true}, nil, function(who)
-    if heard[who.broker] == nil then
-      heard[who.broker] = who.broker == broker or publish(who.broker, NOW .. ';' .. block_ms) or trusted ~= '1'
-    end
-    return heard[who.broker]
+  local brokers = {[broker] = 'alive'}
+  walk(brokers, nil, function(who)
+    if who.broker == broker or publish(who.broker, NOW .. ';' .. block_ms) or trusted ~= '1' then return true end
+    brokers[who.broker] = 'unreachable'
+    return false
   end)
 end
 tell(watchers)

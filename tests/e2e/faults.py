@@ -176,7 +176,7 @@ def handed_over(waiting, believed_until, token, since, within):
 # ---- The store ----
 
 def leftovers(redis):
-    """Keys that idle locks must not have left. Last tokens stay for a day, a broker's slot in a queue for --queue-slot."""
+    """Keys that idle locks must not have left. Last tokens stay for a day, a broker's slot for --queue-slot."""
     return [k for k in redis.command("KEYS", "*") if not k.endswith(":t") and "}:b:" not in k]
 
 
@@ -278,8 +278,9 @@ def _family(pid):
     return [pid] + [p for child in below for p in _family(child)]
 
 
-__all__ = ["Admin", "Belief", "Holder", "Monitor", "Program", "RedisError", "SLACK_S", "await_nothing_left", "api", "ctl",
-           "expiry", "handed_over", "in_background", "leftovers", "script_sha", "stopped", "thin_client", "waiter"]
+__all__ = ["Admin", "Belief", "Holder", "Monitor", "Program", "RedisError", "SLACK_S", "await_nothing_left", "api",
+           "ctl", "expiry", "handed_over", "in_background", "leftovers", "script_sha", "stopped", "thin_client",
+           "waiter"]
 
 if __name__ == "__main__":
     _thin_client_main(*sys.argv[1:])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server of each kind installed, on a unix socket in a folder of its own. DISTLOCK_LUA_SERVERS (paths, joined with ':')
-names other server binaries to run on."""
+"""A server of each kind installed, on a unix socket in a folder of its own. DISTLOCK_LUA_SERVERS (paths, joined with
+':') names other server binaries to run on."""
 
 import os
 import shutil
@@ -46,7 +46,8 @@ class Server:
         shutil.rmtree(self._dir)
 
 
-ALL_WAYS = ("test_acquire", "test_faults", "test_permit", "test_random", "test_random_kinds", "test_release", "test_rw", "test_watch")
+ALL_WAYS = ("test_acquire", "test_faults", "test_permit", "test_random", "test_random_kinds", "test_release",
+            "test_rw", "test_watch")
 
 
 def pytest_generate_tests(metafunc):
@@ -56,7 +57,7 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture(autouse=True)
 def way(request, monkeypatch):
-    """How acquires and releases are called: by their own scripts, so that a release names its grant, or as items of batch."""
+    """How acquires and releases are called: by their own scripts, a release with or without its token, or as batch."""
     param = getattr(request, "param", "alone")
     monkeypatch.setattr(lua.Lock, "by_token", param != "alone")
     monkeypatch.setattr(lua.Lock, "through_batch", param == "in_batch")

@@ -14,7 +14,8 @@ class RwLock(Lock):
     def ask(self, n, kind, wait=1, **how):
         preferred = (self.policy, kind) in (("writer", "x"), ("reader", "s"))
         adaptive = "a" if self.policy == "adaptive" else ""
-        return self.call("acquire", *self.acquire_argv(n, wait=wait, want=kind + adaptive, preferred=int(preferred), **how))
+        argv = self.acquire_argv(n, wait=wait, want=kind + adaptive, preferred=int(preferred), **how)
+        return self.call("acquire", *argv)
 
     def read(self, n, **how):
         return self.ask(n, "s", **how)
@@ -27,7 +28,8 @@ class RwLock(Lock):
 
     def give_back(self, n, block=0, at=1, token=0):
         """(word, numbers of the next holders at the same broker)"""
-        code, _, word, *grants = self.call("release", owner(n), token, block, KEEP_MS, self.trusted, broker(at), FAIR_AFTER_US)
+        argv = (owner(n), token, block, KEEP_MS, self.trusted, broker(at), FAIR_AFTER_US)
+        code, _, word, *grants = self.call("release", *argv)
         return word, [int(who, 16) for who in grants[0::5]]
 
     def leave(self, n, at=1):

@@ -9,7 +9,8 @@ import pathlib
 from resp import Connection, ReplyError
 
 LUA = pathlib.Path(__file__).resolve().parents[2] / "lua"
-VERBS = ("acquire", "acquire_all", "batch", "renew", "release", "withdraw", "tend", "inspect", "watch", "convert", "force")
+VERBS = ("acquire", "acquire_all", "batch", "renew", "release", "withdraw", "tend", "inspect", "watch", "convert",
+         "force")
 (GRANTED, QUEUED, HELD, LATE, FOREIGN, QUEUE_FULL, RELEASED, NOT_HOLDER, WITHDRAWN, GONE, TENDED, RENEWED,
  INSPECTED, MISMATCH, CONVERTED, TOLD) = range(1, 17)
 KEEP_MS = 86_400_000
@@ -50,12 +51,15 @@ def of_item(reply, i):
     time, item = reply[0], reply[1 + i]
     if isinstance(item, ReplyError):
         raise item
-    return item if isinstance(item, list) else {GRANTED: [GRANTED, time, time, time], RELEASED: [RELEASED, time, b""]}[item]
+    if isinstance(item, list):
+        return item
+    return {GRANTED: [GRANTED, time, time, time], RELEASED: [RELEASED, time, b""]}[item]
 
 
 def one_holder(reply):
-    """A reply about at most one holder and one grant, in a shape that is always as long: HELD (left, value, queue length), QUEUED
-    (place and the same), RELEASED and WITHDRAWN without an empty word, TENDED (left, the five fields, more)."""
+    """A reply about at most one holder and one grant, in a shape that is always as long: HELD (left, value, queue
+    length), QUEUED (place and the same), RELEASED and WITHDRAWN without an empty word, TENDED (left, the five fields,
+    more)."""
     code, time, *rest = reply
     if code in (HELD, QUEUED):
         *place, left, length = rest[:3 if code == QUEUED else 2]
@@ -130,10 +134,10 @@ class Lock:
         for key, left in zip(keys, self.redis.pipeline([("PTTL", key) for key in keys])):
             assert left != -1, f"{key} has no TTL"
 
-    def acquire_argv(self, n, wait=0, at=1, ttl=TTL_MS, delay=0, not_after=0, info="info", limit=10_000, slot=SLOT_MS, want="x",
-                     preferred=0, fair_after=FAIR_AFTER_US):
-        return (owner(n), ttl, delay, not_after, wait, broker(at), slot, info, KEEP_MS, self.trusted, limit, want, preferred,
-                fair_after)
+    def acquire_argv(self, n, wait=0, at=1, ttl=TTL_MS, delay=0, not_after=0, info="info", limit=10_000, slot=SLOT_MS,
+                     want="x", preferred=0, fair_after=FAIR_AFTER_US):
+        return (owner(n), ttl, delay, not_after, wait, broker(at), slot, info, KEEP_MS, self.trusted, limit, want,
+                preferred, fair_after)
 
     def acquire(self, n, **how):
         return one_holder(self.call("acquire", *self.acquire_argv(n, **how)))
@@ -142,7 +146,8 @@ class Lock:
         return self.acquire(n, wait=1, **how)
 
     def release(self, n, block=0, at=1, token=0):
-        return one_holder(self.call("release", owner(n), token, block, KEEP_MS, self.trusted, broker(at), FAIR_AFTER_US))
+        argv = (owner(n), token, block, KEEP_MS, self.trusted, broker(at), FAIR_AFTER_US)
+        return one_holder(self.call("release", *argv))
 
     def withdraw(self, n, at=1, keep_grant=0):
         return one_holder(self.call("withdraw", owner(n), KEEP_MS, self.trusted, broker(at), keep_grant, FAIR_AFTER_US))
@@ -172,8 +177,10 @@ class Lock:
         common, grants = pairs[0][2], []
         for _, n, ttl, *more in pairs:
             token, hold_until = (*more, 0, 0)[:2]
-            usual = ttl == common and not hold_until
-            grants.append("1;%s;%s;" % (owner(n), token) if usual else "%s;%s;%d;%s" % (owner(n), token, ttl, hold_until))
+            if ttl == common and not hold_until:
+                grants.append(f"1;{owner(n)};{token};")
+            else:
+                grants.append(f"{owner(n)};{token};{ttl};{hold_until}")
         reply = self.call("renew", common, *grants, keys=[pair[0].h for pair in pairs])
         return reply[:2] + [int(digit) for digit in reply[2]]
 
@@ -202,10 +209,10 @@ class Ear:
         self._connection.close()
 
     def heard(self):
-        """The notices so far: (name, owner number, token, since, ttl, delay), (name, since, ms) of a block, (name, since) of a change of
-        what this broker watches, and (name, "force", owner number, token, reason)."""
+        """The notices so far: (name, owner number, token, since, ttl, delay), (name, since, ms) of a block, (name,
+        since) of a change of what this broker watches, and (name, "force", owner number, token, reason)."""
         notices = []
-        # Redis queues a notice before the reply to the script that sent it, but on another socket: ask for a pong behind it.
+        # Redis queues a notice before the reply to the script that sent it, but on another socket: await a pong too.
         self._connection.send("PING")
         while (message := self._connection.receive())[0] != b"pong":
             name, _, rest = message[2].decode().partition("\n")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the scripts should do, written from lua/README.md without a look at them: a lock as plain Python values. Each verb takes
-the time its script reported and answers (reply after the time, without pttl; notices sent)."""
+"""What the scripts should do, written from lua/README.md without a look at them: a lock as plain Python values. Each
+verb takes the time its script reported and answers (reply after the time, without pttl; notices sent)."""
 
-from lock import (GONE, GRANTED, HELD, NOBODY, NOT_HOLDER, QUEUED, QUEUE_FULL, RELEASED, RENEWED, TENDED, WITHDRAWN, broker,
-                  owner)
+from lock import (GONE, GRANTED, HELD, NOBODY, NOT_HOLDER, QUEUED, QUEUE_FULL, RELEASED, RENEWED, TENDED, WITHDRAWN,
+                  broker, owner)
 
 
 class Model:
@@ -139,7 +139,8 @@ class Model:
         if not self.holder:
             return [TENDED, "", "0", "0", "0", "0", 0], notices
         who, token, since, terms = self.holder
-        return [TENDED, NOBODY if who is None else owner(who), str(token), since, str(terms[0]), str(terms[1]), 0], notices
+        holder = NOBODY if who is None else owner(who)
+        return [TENDED, holder, str(token), since, str(terms[0]), str(terms[1]), 0], notices
 
     def renew(self, time, who):
         return [RENEWED, 0 if self.holder is None else 1 if self.holder[0] == who else 2], []

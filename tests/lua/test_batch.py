@@ -3,7 +3,8 @@
 
 import pytest
 
-from lock import (FOREIGN, GRANTED, HELD, KEEP_MS, LATE, NOT_HOLDER, QUEUED, RELEASED, SHA, SLOT_MS, Lock, broker, of_item, owner)
+from lock import (FOREIGN, GRANTED, HELD, KEEP_MS, LATE, NOT_HOLDER, QUEUED, RELEASED, SHA, SLOT_MS, Lock, broker,
+                  of_item, owner)
 from resp import ReplyError
 from test_cost import commands
 
@@ -30,7 +31,8 @@ class Batch:
         answers = []
         for i in range(len(items)):
             try:
-                answers.append([part.decode("latin-1") if isinstance(part, bytes) else part for part in of_item(reply, i)])
+                parts = of_item(reply, i)
+                answers.append([part.decode("latin-1") if isinstance(part, bytes) else part for part in parts])
             except ReplyError as error:
                 answers.append(error)
         return answers
@@ -85,8 +87,8 @@ def test_a_token_is_greater_than_the_last(batch, redis):
     assert fourth == [FOREIGN, fourth[1], batch.locks[3].t, "shape"]
 
 
-@pytest.mark.parametrize("value", ["1;{};5;6;15000;0", "1x{};5;6;15000;0;", "x;{};5;6;15000;0;", "1;{}x5;6;15000;0;", "1;{};;6;15000;0;",
-                                   "1;{};12345678901234567;6;15000;0;", "1;x{};5;6;15000;0;"])
+@pytest.mark.parametrize("value", ["1;{};5;6;15000;0", "1x{};5;6;15000;0;", "x;{};5;6;15000;0;", "1;{}x5;6;15000;0;",
+                                   "1;{};;6;15000;0;", "1;{};12345678901234567;6;15000;0;", "1;x{};5;6;15000;0;"])
 def test_a_holder_of_another_shape_is_not_deleted(batch, redis, value):
     redis("SET", batch.locks[0].h, value.format(owner(1)), "PX", 60_000)
     [answer] = batch(batch.give(0, 1, ""))
@@ -112,7 +114,8 @@ def test_nobody_is_overtaken(batch, listen):
         lock.acquire(1)
         lock.enqueue(2)
         lock.redis("DEL", lock.h)
-    assert [answer[0] for answer in batch(batch.take(0, 3), batch.take(1, 3, wait=1), batch.take(2, 3))] == [HELD, QUEUED, GRANTED]
+    answers = batch(batch.take(0, 3), batch.take(1, 3, wait=1), batch.take(2, 3))
+    assert [answer[0] for answer in answers] == [HELD, QUEUED, GRANTED]
     assert [lock.holder() for lock in batch.locks[:3]] == [2, 2, 3]
 
 
@@ -130,7 +133,8 @@ def test_no_memory_refuses_acquires_and_no_release(batch, redis):
     token = redis("GET", batch.locks[0].t).decode()
     batch.locks[3].acquire(2)
     redis("CONFIG", "SET", "maxmemory", "1")
-    refused, held, released, queued = batch(batch.take(1, 1), batch.take(3, 1), batch.give(0, 1, token), batch.take(2, 1, want="s"))
+    refused, held, released, queued = batch(
+        batch.take(1, 1), batch.take(3, 1), batch.give(0, 1, token), batch.take(2, 1, want="s"))
     redis("CONFIG", "SET", "maxmemory", "0")
     assert "OOM" in str(refused) and redis("EXISTS", batch.locks[1].h) == 0
     assert held[0] == HELD, "who holds it is told without memory too"

@@ -3,8 +3,8 @@
 
 import pytest
 
-from lock import (FOREIGN, GONE, GRANTED, HELD, NOT_HOLDER, QUEUED, RELEASED, RENEWED, SHA, TENDED, TTL_MS, VERBS, WITHDRAWN,
-                  Lock, load, owner)
+from lock import (FOREIGN, GONE, GRANTED, HELD, NOT_HOLDER, QUEUED, RELEASED, RENEWED, SHA, TENDED, TTL_MS, VERBS,
+                  WITHDRAWN, Lock, load, owner)
 from resp import ReplyError
 
 MAKE = {

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random calls and mishaps on one lock: after each, the reply, the notices and every key are as the model says. The model shares
-its rules with the scripts, so exclusion, order and tokens are also checked on what was seen, by other means.
+"""Random calls and mishaps on one lock: after each, the reply, the notices and every key are as the model says. The
+model shares its rules with the scripts, so exclusion, order and tokens are also checked on what was seen, by other
+means.
 
 DISTLOCK_LUA_SEED=n runs just that world."""
 
@@ -121,7 +122,7 @@ class World:
         assert alive == model.slots
 
     def observe(self, reply, queue):
-        """Of what any client can see: a new token is greater than all before, and nobody of a calm world is overtaken."""
+        """What any client can see: a new token is greater than all before, and in a calm world nobody is overtaken."""
         value = self.redis("GET", self.lock.h)
         if not value:
             return
@@ -132,7 +133,8 @@ class World:
         self.tokens.append(token)
         if self.calm and who in queue:
             left = self.lock.waiters()
-            assert [waiter for waiter in queue[:queue.index(who)] if waiter in left] == [] or self.unreachable_seen(queue, who)
+            overtaken = [waiter for waiter in queue[:queue.index(who)] if waiter in left]
+            assert overtaken == [] or self.unreachable_seen(queue, who)
 
     def unreachable_seen(self, queue, who):
         """Those ahead of the winner who are still queued were passed over because their brokers could not hear."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random calls of all kinds on one lock, by brokers that live and hear, with holders that expire now and then: after each call,
-what the keys say must be possible, by rules that are not those of the scripts.
+"""Random calls of all kinds on one lock, by brokers that live and hear, with holders that expire now and then: after
+each call, what the keys say must be possible, by rules that are not those of the scripts.
 
 DISTLOCK_LUA_SEED=n runs just that world."""
 
@@ -85,14 +85,16 @@ class World:
         else:
             slot = self.redis("HGET", self.rw.h, owner(n)).split(b";")
             head = self.redis("HGET", self.rw.h, "holders").split(b";")
-            self.redis("HSET", self.rw.h, owner(n), b";".join([b"1", *slot[1:]]), "holders", b";".join([*head[:3], b"1"]))
+            expired, header = b";".join([b"1", *slot[1:]]), b";".join([*head[:3], b"1"])
+            self.redis("HSET", self.rw.h, owner(n), expired, "holders", header)
 
     def judge_ask(self, reply, who, want, holders, queue):
         assert reply[0] in (GRANTED, QUEUED, HELD), reply
         if reply[0] == MISMATCH or who in holders or who in queue:
             return
         preferred = (self.policy, want[0]) in (("writer", "x"), ("reader", "s"))
-        ahead = [n for n in queue if not preferred or (self.policy, self.wants[n][0]) in (("writer", "x"), ("reader", "s"))]
+        front = (("writer", "x"), ("reader", "s"))
+        ahead = [n for n in queue if not preferred or (self.policy, self.wants[n][0]) in front]
         if not queue:
             assert (reply[0] == GRANTED) == self.compatible(want, holders)
         if reply[0] == GRANTED:

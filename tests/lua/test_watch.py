@@ -37,13 +37,14 @@ CHANGES = {
     "one try": [(lambda l: l.acquire(1), 1), (lambda l: l.acquire(2), 0)],
     "queue": [(lambda l: l.acquire(1), 1), (lambda l: l.enqueue(2), 1), (lambda l: l.enqueue(2), 0),
               (lambda l: l.enqueue(2, info="other"), 1), (lambda l: l.withdraw(2), 1), (lambda l: l.withdraw(2), 0)],
-    "hand-off": [(lambda l: l.acquire(1), 1), (lambda l: l.enqueue(2), 1), (lambda l: l.release(1), 1), (lambda l: l.release(2), 1)],
+    "hand-off": [(lambda l: l.acquire(1), 1), (lambda l: l.enqueue(2), 1), (lambda l: l.release(1), 1),
+                 (lambda l: l.release(2), 1)],
     "not the holder": [(lambda l: l.acquire(1), 1), (lambda l: l.release(2), 0), (lambda l: l.withdraw(2), 0)],
     "block": [(lambda l: l.acquire(1), 1), (lambda l: l.release(1, block=60_000), 1)],
     "tend": [(lambda l: l.acquire(1), 1), (lambda l: l.enqueue(2), 1), (lambda l: l.tend(first=2), 0),
              (lambda l: l.redis("DEL", l.h), 0), (lambda l: l.tend(first=2), 1)],
-    "newcomer in its turn": [(lambda l: l.acquire(1), 1), (lambda l: l.enqueue(2), 1), (lambda l: l.redis("DEL", l.h), 0),
-                             (lambda l: l.enqueue(3), 1)],
+    "newcomer in its turn": [(lambda l: l.acquire(1), 1), (lambda l: l.enqueue(2), 1),
+                             (lambda l: l.redis("DEL", l.h), 0), (lambda l: l.enqueue(3), 1)],
     "withdrawn grant": [(lambda l: l.acquire(1), 1), (lambda l: l.withdraw(1), 1)],
 }
 
@@ -58,8 +59,9 @@ def test_one_notice_for_each_change(lock, ear, case):
 def test_readers_and_permits(redis, listen):
     rw, ear = RwLock(redis), listen(7)
     rw.call("watch", 100, 100, broker(7), 30_000)
-    for step, notices in ((lambda: rw.read(1), 1), (lambda: rw.read(2), 1), (lambda: rw.read(2), 0), (lambda: rw.write(3), 1),
-                          (lambda: rw.renew((rw, 1, TTL_MS)), 0), (lambda: rw.give_back(1), 1), (lambda: rw.give_back(2, block=9_000), 1)):
+    for step, notices in ((lambda: rw.read(1), 1), (lambda: rw.read(2), 1), (lambda: rw.read(2), 0),
+                          (lambda: rw.write(3), 1), (lambda: rw.renew((rw, 1, TTL_MS)), 0),
+                          (lambda: rw.give_back(1), 1), (lambda: rw.give_back(2, block=9_000), 1)):
         step()
         assert told(ear) == notices
 
@@ -121,7 +123,8 @@ def test_one_slot_ends_beside_another(redis, lock, listen, until):
 def test_is_written_again_only_when_a_third_of_it_is_over(redis, lock):
     assert commands(redis, lambda: lock.watch(at=7)) == commands(redis, lambda: lock.watch(at=7)) + 1
     first = redis("GET", lock.v)
-    redis("SET", lock.v, first.replace(first.split(b";")[1][:-1], b"%d" % (int(first.split(b";")[1][:-1]) - 15_000_000)), "PX", "15000")
+    ends = first.split(b";")[1][:-1]
+    redis("SET", lock.v, first.replace(ends, b"%d" % (int(ends) - 15_000_000)), "PX", "15000")
     lock.watch(at=7)
     assert redis("GET", lock.v) > first and redis("PTTL", lock.v) > 20_000
 
@@ -158,7 +161,8 @@ def test_a_foreign_lock_is_not_watched(redis, lock):
 
 def test_without_memory(redis, lock, ear):
     value = redis("GET", lock.v)
-    redis("SET", lock.v, value.replace(value.split(b";")[1][:-1], b"%d" % (int(value.split(b";")[1][:-1]) - 15_000_000)), "PX", "15000")
+    ends = value.split(b";")[1][:-1]
+    redis("SET", lock.v, value.replace(ends, b"%d" % (int(ends) - 15_000_000)), "PX", "15000")
     redis("CONFIG", "SET", "maxmemory", "1")
     assert lock.watch(at=7)[0] == INSPECTED and redis("PTTL", lock.v) > 20_000, "who watches may go on"
     assert lock.watch(at=8)[0] == INSPECTED and broker(8).encode() not in redis("GET", lock.v)
