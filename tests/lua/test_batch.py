@@ -43,7 +43,7 @@ def batch(redis):
     return Batch(redis)
 
 
-def test_what_is_usual_is_told_in_a_word(batch, redis):
+def test_the_fast_path_replies_with_codes_only(batch, redis):
     reply = batch.raw(*(batch.take(i, i + 1, delay=7, info=f"a;{i}") for i in range(3)))
     assert reply[1:] == [GRANTED] * 3
     time = reply[0].decode()
