@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// status, drain, force-release: what operators do to the broker, and to a lock whose holder does not let go.
+// status, drain, force-release: the commands of operators.
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
@@ -65,7 +65,7 @@ Json StatusAsJson(const v1::GetStatusResponse& status) {
       .Number("validity_ms", FromProto(status.validity()).count());
 }
 
-// Reaching the broker is not enough: one whose store is down serves nobody, and a health check must see that.
+// A broker whose store is down serves nobody, so its exit code is that of one that cannot be reached.
 int Status(const Context& context) {
   const auto channel = Connect(context);
   if (!channel) return kExitUnavailable;
@@ -76,8 +76,8 @@ int Status(const Context& context) {
   return response.store_state() == v1::STORE_STATE_UP ? kExitOk : kExitUnavailable;
 }
 
-// The broker is gone when nobody listens there any more, or when another one answers; one that is merely silent may be there
-// still, with all its locks. Says on failure why it is not known.
+// Waits until nobody listens at the address any more, or another broker answers there. Returns a failure when the
+// broker falls silent: it may still run, with all its locks.
 std::optional<Failure> WaitUntilGone(const Context& context, const std::shared_ptr<grpc::Channel>& channel,
                                      const std::string& broker_id) {
   using Clock = std::chrono::steady_clock;
@@ -99,7 +99,7 @@ std::optional<Failure> WaitUntilGone(const Context& context, const std::shared_p
                        " nor gone away: whether it has drained is not known");
       return failure;
     }
-    // Wakes at once when the connection ends.
+    // Returns early when the connection ends.
     auto state = channel->GetState(false);
     if (state == GRPC_CHANNEL_READY)
       channel->WaitForStateChange(state, std::chrono::system_clock::now() + kBetweenLooks);
@@ -136,7 +136,7 @@ int Drain(const Context& context, const DrainArgs& args) {
              : kExitInternal;
 }
 
-// The holders' belief has to end first: longer than an answer takes.
+// The broker answers when the last promise to the holders has ended, which takes longer than other answers.
 constexpr auto kForcePatience = std::chrono::seconds(30);
 
 int ForceRelease(const Context& context, const ForceArgs& args) {
@@ -163,7 +163,8 @@ int ForceRelease(const Context& context, const ForceArgs& args) {
 }  // namespace
 
 void AddBrokerCommands(CLI::App& app, Context& context) {
-  auto* status = app.add_subcommand("status", "The broker and its store; 69 when the store is down");
+  auto* status =
+      app.add_subcommand("status", "Print the state of the broker and its store; exit code 69 when the store is down");
   AddContextFlags(*status, context);
   status->footer(
       "Examples:\n"
@@ -171,32 +172,34 @@ void AddBrokerCommands(CLI::App& app, Context& context) {
       "  distlockctl status --server 10.0.0.5:7420 -o json | jq .leases");
   status->callback([&context] { context.command = [&context] { return Status(context); }; });
 
-  auto* drain = app.add_subcommand("drain", "Let the broker finish and exit: no new locks, holders may end in peace");
+  auto* drain = app.add_subcommand("drain", "Make the broker refuse new locks, wait for the present holders, and exit");
   auto args = std::make_shared<DrainArgs>();
   AddDurationFlag(
       *drain, "--timeout", [args](Millis value) { args->timeout = value; },
-      "How long holders may take before their leases are lost (default: the broker's own)");
-  drain->add_flag("--wait", args->wait, "Return when the broker has gone");
+      "How long holders may keep their locks (default: the broker's --drain-timeout)");
+  drain->add_flag("--wait", args->wait, "Return when the broker has exited");
   AddContextFlags(*drain, context, /*own_timeout=*/true);
   drain->footer(
-      "Exit code: 0 draining, or with --wait gone; 69 not reached, or with --wait silent, so that it is not known.\n\n"
+      "Exit code: 0 the broker drains, or with --wait has exited; 69 it was not reached, or with --wait fell "
+      "silent.\n\n"
       "Examples:\n"
       "  distlockctl drain --wait\n"
       "  distlockctl drain --timeout 2m");
   drain->callback([&context, args] { context.command = [&context, args] { return Drain(context, *args); }; });
 
-  auto* force = app.add_subcommand("force-release", "Take a lock from its holders, whoever they are");
+  auto* force = app.add_subcommand("force-release", "Take a lock from its holders");
   auto forced = std::make_shared<ForceArgs>();
   AddKeyFlags(*force, forced->lock);
-  force->add_option("--holder-id", forced->holder_id, "Only from this holder, as show names it")->type_name("ID");
-  force->add_option("--reason", forced->reason, "For the broker's log and for the holder")->type_name("TEXT");
+  force->add_option("--holder-id", forced->holder_id, "Take it only from the holder with this id, as printed by show")
+      ->type_name("ID");
+  force->add_option("--reason", forced->reason, "Text for the broker's log and for the holder")->type_name("TEXT");
   AddContextFlags(*force, context);
   force->footer(
-      "Returns when they are gone: when the last promise made to them has passed, a few seconds at the most. A holder\n"
-      "that cannot be told, of a detached lease or behind a broker that is out of reach, may act on until its ttl "
-      "ends;\n"
-      "only the fencing token stops it.\n"
-      "Exit code: 0 taken from somebody; 1 nobody held it; 69 not known.\n\n"
+      "Returns when the last promise to the holders has ended, after a few seconds at most. A holder that cannot be "
+      "told\n"
+      "(of a detached lease, or behind a broker that is out of reach) may go on until its ttl ends; only the fencing\n"
+      "token stops it.\n"
+      "Exit code: 0 the lock was taken from a holder; 1 nobody held it; 69 not known.\n\n"
       "Examples:\n"
       "  distlockctl force-release deploy --reason 'host is gone'\n"
       "  distlockctl force-release catalog --holder-id 0123456789abcdef -o json | jq .released");

@@ -3,15 +3,14 @@
 
 #include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
+#include <distlock/client.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
-#include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 #include "distlock/v1/admin_service.grpc.pb.h"
@@ -20,10 +19,7 @@
 namespace distlock::cli {
 namespace {
 
-constexpr char kDefaultSocket[] = "/run/distlock/distlock.sock";
-constexpr char kDefaultAddress[] = "127.0.0.1:7420";
-
-// The channel knows that it is not connected, but not why; a call that does not wait for it comes back with the reason.
+// The channel does not say why it is not connected; a call that does not wait for it fails with the reason.
 std::string CauseOf(const std::shared_ptr<grpc::Channel>& channel) {
   grpc::ClientContext call;
   call.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
@@ -35,15 +31,7 @@ std::string CauseOf(const std::shared_ptr<grpc::Channel>& channel) {
 }  // namespace
 
 std::string Context::Target() const {
-  std::string target = server;
-  if (target.empty()) {
-    if (const char* from_env = std::getenv("DISTLOCK_SERVER")) target = from_env;
-  }
-  if (target.empty()) {
-    struct stat info;
-    const bool there = ::stat(kDefaultSocket, &info) == 0 && S_ISSOCK(info.st_mode);
-    target = there ? kDefaultSocket : kDefaultAddress;
-  }
+  const std::string target = server.empty() ? DefaultAddress() : server;
   return absl::StartsWith(target, "/") ? absl::StrCat("unix://", target) : target;
 }
 
@@ -99,13 +87,13 @@ void AddContextFlags(CLI::App& command, Context& context, bool own_timeout) {
   command
       .add_option_function<std::string>(
           "-o,--output", [&context](const std::string& format) { context.json = format == "json"; },
-          "text, or json: one object per line")
+          "Print text, or JSON with one object per line")
       ->option_text("text|json")
       ->check(CLI::IsMember({"text", "json"}));
   AddDurationFlag(
       command, own_timeout ? "--connect-timeout" : "--timeout,--connect-timeout",
       [&context](Millis value) { context.connect_timeout = value; },
-      "How long to try to reach the broker (default 5s)");
+      "Try to reach the broker for at most this long (default 5s)");
 }
 
 Failure Unreachable(const Context& context, const std::string& cause) {
@@ -121,14 +109,14 @@ Failure Unreachable(const Context& context, const std::string& cause) {
 std::shared_ptr<grpc::Channel> Connect(const Context& context, Patience patience) {
   grpc::ChannelArguments args;
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // The first retries come quickly, so that a broker that is just starting is not missed by a short --timeout.
+  // The first retries come quickly, so that a short --timeout is enough for a broker that is just starting.
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   if (patience == Patience::kLong) {
     args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
     args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
-    // Else gRPC stops asking after two, and a wait of half a minute is unguarded again.
+    // Otherwise gRPC stops its pings after the second one.
     args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   }
   auto channel = grpc::CreateCustomChannel(context.Target(), grpc::InsecureChannelCredentials(), args);

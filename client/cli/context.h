@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every command shares: where the broker is, how long to try to reach it, and how to print. Filled by the command
-// line before any command runs, constant afterwards. Commands return exit codes (exit_code.h) and print through here
-// only: results to stdout, troubles and progress to stderr.
+// What all commands share: the broker's address, how long to try to reach it, and how to print. The command line fills
+// it in before a command runs; from then on it is constant. Commands return exit codes (exit_code.h) and print only
+// through it: results to stdout, failures and progress to stderr.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -33,19 +33,19 @@ struct Context {
   // The gRPC target: --server, else DISTLOCK_SERVER, else the default socket if it exists, else the default port.
   std::string Target() const;
 
-  // False when stdout does not take it (closed, disk full), said on stderr once. What is not printable in a text line does not
-  // get out (printable.h), so it is one line whatever names are in it.
+  // Prints to stdout. False when stdout does not take it (closed, disk full); then says so on stderr. Unprintable bytes
+  // of a text line are replaced (printable.h), so a name in it cannot start another line.
   bool Print(std::string_view text_line, const Json& json_line) const;
   bool PrintLines(const std::vector<std::string>& text_lines, const Json& json_line) const;
-  // The same, of whole lines as they are.
+  // Prints whole lines as they are.
   bool PrintText(std::string_view text) const;
 
-  // Says it on stderr in the chosen format and returns its exit code.
+  // Prints the failure on stderr in the chosen format, and returns its exit code.
   int Fail(const Failure& failure) const;
 
-  // A remark for people, on stderr, in the text format only.
+  // Prints a line for people on stderr, in the text format only.
   void Note(std::string_view line) const;
-  // What nobody must overlook although the command goes well, on stderr in the chosen format.
+  // Prints a warning on stderr in the chosen format.
   void Warn(std::string_view line) const;
 };
 
@@ -61,7 +61,7 @@ CLI::Option* AddDurationFlag(CLI::App& command, const std::string& names, std::f
 enum class Patience { kShort, kLong };
 std::shared_ptr<grpc::Channel> Connect(const Context& context, Patience patience = Patience::kShort);
 
-// What Connect's failure says, for those who reach the broker by other means.
+// The failure of Connect, for commands that reach the broker by other means.
 Failure Unreachable(const Context& context, const std::string& cause);
 
 }  // namespace distlock::cli

@@ -20,17 +20,6 @@ std::optional<Millis> ParseDuration(const std::string& text) {
 
 std::string FormatDuration(Millis value) { return absl::FormatDuration(absl::FromChrono(value)); }
 
-google::protobuf::Duration ToProto(Millis value) {
-  google::protobuf::Duration out;
-  out.set_seconds(value.count() / 1000);
-  out.set_nanos(static_cast<int32_t>(value.count() % 1000) * 1'000'000);
-  return out;
-}
-
-Millis FromProto(const google::protobuf::Duration& value) {
-  return Millis(value.seconds() * 1000 + value.nanos() / 1'000'000);
-}
-
 std::string FormatTime(const google::protobuf::Timestamp& value) {
   if (value.seconds() == 0 && value.nanos() == 0) return "";
   const absl::Time time = absl::FromUnixSeconds(value.seconds()) + absl::Nanoseconds(value.nanos());

@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Durations as people write them: "15s", "500ms", "1m30s", "2.5h"; a plain number is seconds, as flock has it.
+// Durations as people write them: "15s", "500ms", "1m30s", "2.5h"; a plain number means seconds, as for flock.
 // Pure functions, any thread. Values are never negative and never infinite.
 #pragma once
-
-#include <google/protobuf/duration.pb.h>
-#include <google/protobuf/timestamp.pb.h>
 
 #include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
 
+#include "distlock/wire/times.h"
+
 namespace distlock::cli {
 
 using Millis = std::chrono::milliseconds;
 
-// Nothing when `text` is no duration, negative, or longer than a year. Shorter than 1 ms but not 0 becomes 1 ms.
+// Nothing when `text` is not a duration, negative, or longer than a year. Shorter than 1 ms but not 0 becomes 1 ms.
 std::optional<Millis> ParseDuration(const std::string& text);
 
 // "250ms", "15s", "14.98s", "1m30s".
 std::string FormatDuration(Millis value);
 
-google::protobuf::Duration ToProto(Millis value);
-Millis FromProto(const google::protobuf::Duration& value);
+using wire::ToProto;
+inline Millis FromProto(const google::protobuf::Duration& value) {
+  return std::chrono::duration_cast<Millis>(wire::FromProto(value));
+}
 
 // RFC 3339 in UTC with milliseconds; "" for the epoch, which stands for "not known".
 std::string FormatTime(const google::protobuf::Timestamp& value);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// elect: one leader at a time among all who campaign for a name, with or without a command that runs while leading; and
-// who leads.
+// elect: campaigns to be the leader of a name, and runs a command while it leads; or shows who leads.
 
 #include <absl/strings/str_cat.h>
 #include <poll.h>
@@ -114,7 +113,7 @@ bool Leads(const MultiGuard& guard) {
   return state == LockState::kHeld || state == LockState::kAtRisk;
 }
 
-// Until a signal, or the end of the term.
+// Leads until a signal or the end of the term.
 int Lead(const Context& context, const ElectArgs& args, MultiGuard guard, LockKeeper& keeper, Signals& signals) {
   bool wanted_to_end = !PrintElected(context, args, guard);
   int exit_code = wanted_to_end ? kExitInternal : kExitOk;
@@ -144,7 +143,7 @@ int Lead(const Context& context, const ElectArgs& args, MultiGuard guard, LockKe
 int Campaign(const Context& context, const ElectArgs& args) {
   Signals signals;
   LockKeeper keeper(context, args.lock);
-  auto outcome = keeper.Wait(signals, [](const Remark&) {});
+  auto outcome = keeper.Wait(signals, [](const LockEvent&) {});
   if (const auto* interrupted = std::get_if<LockKeeper::Interrupted>(&outcome)) {
     return kExitSignalBase + interrupted->signo;
   }
@@ -167,7 +166,7 @@ int Elect(const Context& context, ElectArgs& args, const std::vector<std::string
   args.plan.verbose = [&](std::string_view line) {
     if (args.verbose) context.Note(line);
   };
-  // stdout is the command's.
+  // On stderr: stdout belongs to the command.
   const auto say_elected = [&](const MultiGuard& guard) {
     context.Note(absl::StrCat("elected: ", args.lock.Name(), ", token ", guard.token(0)));
     return true;
@@ -176,13 +175,12 @@ int Elect(const Context& context, ElectArgs& args, const std::vector<std::string
 }
 
 constexpr char kFooter[] =
-    "The leader is who holds the lock NAME; its value is shown to others. Without a command it leads until a signal "
+    "The leader is the holder of the lock NAME; others see its value. Without a command, elect leads until a signal "
     "and\n"
-    "prints elected, and resigned or lost at the end. With one, the command runs while leading, as with run, and\n"
-    "DISTLOCK_TOKEN is what it hands to whatever the leader changes; when leadership is lost it is ended.\n\n"
-    "Exit code: the command's own, or 0 resigned; 75 leadership lost; 1 another leads (-n, -w), or --leader and "
-    "nobody\n"
-    "does; 128 + signal before the election.\n\n"
+    "prints elected, and at the end resigned or lost. With a command, elect runs it while it leads, as run does. The\n"
+    "command hands DISTLOCK_TOKEN to whatever the leader changes; elect ends it when leadership is lost.\n\n"
+    "Exit code: that of the command, or 0 after resigning; 75 leadership lost; 1 another leads (-n, -w), or with\n"
+    "--leader nobody does; 128 + the signal that came before the election.\n\n"
     "Examples:\n"
     "  distlockctl elect scheduler --value 10.0.0.7:9000 -- ./scheduler\n"
     "  distlockctl elect scheduler --leader -o json | jq -r .leader.value\n"
@@ -191,22 +189,23 @@ constexpr char kFooter[] =
 }  // namespace
 
 void AddElect(CLI::App& app, Context& context, const std::vector<std::string>& command_line) {
-  auto* elect = app.add_subcommand("elect", "Campaign to be the one leader of a name, or see who leads");
+  auto* elect = app.add_subcommand("elect", "Campaign to be the leader of a name, or see who leads");
   auto args = std::make_shared<ElectArgs>();
   elect->add_option("NAME", args->lock.key, "Name of the election, and of its lock")->required()->option_text(" ");
   AddNamespaceFlag(*elect, args->lock.name_space);
-  elect->add_option("--value", args->value, "Shown to others while it leads, as its address")->type_name("VALUE");
-  auto* observe = elect->add_flag("--observe", args->observe, "Print who leads, and each change of it, until a signal");
-  elect->add_flag("--leader", args->leader, "Print who leads, and end")->excludes(observe)->option_text(" ");
+  elect->add_option("--value", args->value, "Text that others see while this candidate leads, such as its address")
+      ->type_name("VALUE");
+  auto* observe = elect->add_flag("--observe", args->observe, "Print who leads, and each change, until a signal");
+  elect->add_flag("--leader", args->leader, "Print who leads, and exit")->excludes(observe)->option_text(" ");
   AddWaitAndLeaseFlags(*elect, args->lock);
   AddDurationFlag(
       *elect, "--kill-after", [args](Millis value) { args->plan.kill_after = value; },
-      "When leadership is lost: SIGKILL the command this long after SIGTERM (default 5s)");
+      "When leadership is lost, send the command SIGKILL this long after SIGTERM (default 5s)");
   elect
       ->add_option("--on-lost", args->plan.on_lost,
-                   "When leadership is lost, run this with /bin/sh -c, with DISTLOCK_LOST_REASON, for at most 30s")
+                   "Run LINE with /bin/sh -c when leadership is lost; it gets DISTLOCK_LOST_REASON and has 30s")
       ->type_name("LINE");
-  elect->add_flag("--verbose", args->verbose, "Say on stderr what happens meanwhile");
+  elect->add_flag("--verbose", args->verbose, "Print on stderr what happens to the lock");
   AddContextFlags(*elect, context);
   elect->footer(kFooter);
   elect->callback([&context, args, &command_line] {

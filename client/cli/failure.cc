@@ -3,15 +3,12 @@
 
 #include <absl/strings/str_cat.h>
 
-#include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
+#include "distlock/wire/status_details.h"
 #include "json.h"
 #include "printable.h"
 
 namespace distlock::cli {
 namespace {
-
-constexpr std::string_view kDomain = "distlock";
 
 struct ReasonExit {
   std::string_view reason;
@@ -42,7 +39,7 @@ struct CodeName {
   int exit_code;
 };
 
-// For a status without our details: gRPC itself made it, or something between us and the broker did.
+// For a status without the details of a broker: gRPC made it, or a proxy.
 constexpr CodeName kCodeNames[] = {
     {grpc::StatusCode::CANCELLED, "CANCELLED", kExitUnavailable},
     {grpc::StatusCode::INVALID_ARGUMENT, "INVALID_ARGUMENT", kExitUsage},
@@ -53,25 +50,6 @@ constexpr CodeName kCodeNames[] = {
     {grpc::StatusCode::UNAUTHENTICATED, "UNAUTHENTICATED", kExitDenied},
     {grpc::StatusCode::PERMISSION_DENIED, "PERMISSION_DENIED", kExitDenied},
 };
-
-void ReadDetails(const google::rpc::Status& status, Failure& failure) {
-  for (const auto& any : status.details()) {
-    google::rpc::ErrorInfo info;
-    google::rpc::RetryInfo retry;
-    google::rpc::BadRequest bad;
-    google::rpc::ResourceInfo resource;
-    if (any.UnpackTo(&info) && info.domain() == kDomain) {
-      failure.reason = info.reason();
-      failure.from_broker = true;
-    } else if (any.UnpackTo(&retry)) {
-      failure.retry_after = FromProto(retry.retry_delay());
-    } else if (any.UnpackTo(&bad)) {
-      for (const auto& field : bad.field_violations()) failure.fields.emplace_back(field.field(), field.description());
-    } else if (any.UnpackTo(&resource)) {
-      failure.holder = resource.owner();
-    }
-  }
-}
 
 }  // namespace
 
@@ -85,11 +63,13 @@ int ExitCodeOf(std::string_view reason) {
 Failure FailureFrom(const grpc::Status& status) {
   Failure failure;
   failure.message = status.error_message();
-  google::rpc::Status details;
-  if (!status.error_details().empty() && details.ParseFromString(status.error_details())) {
-    ReadDetails(details, failure);
-  }
+  wire::StatusDetails details = wire::ReadStatusDetails(status.error_details());
+  failure.holder = std::move(details.owner);
+  if (details.retry_delay) failure.retry_after = std::chrono::duration_cast<Millis>(*details.retry_delay);
+  failure.fields = std::move(details.field_violations);
+  failure.from_broker = !details.reason.empty();
   if (failure.from_broker) {
+    failure.reason = std::move(details.reason);
     failure.exit_code = ExitCodeOf(failure.reason);
     return failure;
   }

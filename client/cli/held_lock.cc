@@ -43,7 +43,7 @@ LockKeeper::LockKeeper(const Context& context, const LockFlags& flags)
       wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       client_(ClientOptionsFor(context, [this](Duration left) {
         const std::lock_guard lock(mu_);
-        remarks_.push_back({Remark::kDraining, {}, std::chrono::duration_cast<Millis>(left)});
+        events_.push_back({LockEvent::kDraining, {}, std::chrono::duration_cast<Millis>(left)});
         Wake();
       })) {}
 
@@ -59,11 +59,11 @@ void LockKeeper::Clear() {
   [[maybe_unused]] const ssize_t n = ::read(wake_fd_, &count, sizeof(count));
 }
 
-std::optional<Remark> LockKeeper::TakeRemark() {
+std::optional<LockEvent> LockKeeper::TakeEvent() {
   const std::lock_guard lock(mu_);
-  if (remarks_.empty()) return std::nullopt;
-  Remark first = std::move(remarks_.front());
-  remarks_.pop_front();
+  if (events_.empty()) return std::nullopt;
+  LockEvent first = std::move(events_.front());
+  events_.pop_front();
   return first;
 }
 
@@ -75,7 +75,7 @@ std::optional<LockKeeper::Answer> LockKeeper::TakeAnswer() {
 LockSet LockKeeper::Wanted() {
   LockOptions options = LockOptionsFor(flags_, [this](const QueuedInfo& info) {
     const std::lock_guard lock(mu_);
-    remarks_.push_back({Remark::kQueued, info, {}});
+    events_.push_back({LockEvent::kQueued, info, {}});
     Wake();
   });
   LockSet wanted;
@@ -90,7 +90,7 @@ LockSet LockKeeper::Wanted() {
   return wanted;
 }
 
-LockKeeper::Outcome LockKeeper::Wait(Signals& signals, const std::function<void(const Remark&)>& remark) {
+LockKeeper::Outcome LockKeeper::Wait(Signals& signals, const std::function<void(const LockEvent&)>& on_event) {
   PendingLock pending = client_.MakeMultiLock(Wanted()).LockAsync([this](Answer answer) {
     const std::lock_guard lock(mu_);
     answer_ = std::move(answer);
@@ -101,7 +101,7 @@ LockKeeper::Outcome LockKeeper::Wait(Signals& signals, const std::function<void(
     pollfd fds[2] = {{wake_fd_, POLLIN, 0}, {signals.fd(), POLLIN, 0}};
     ::poll(fds, 2, -1);
     Clear();
-    while (const auto said = TakeRemark()) remark(*said);
+    while (const auto event = TakeEvent()) on_event(*event);
     while (const auto signo = signals.Take()) {
       if (*signo == SIGTSTP) StopAsBy(SIGTSTP);
       if (!EndsAProcess(*signo)) continue;
@@ -110,24 +110,29 @@ LockKeeper::Outcome LockKeeper::Wait(Signals& signals, const std::function<void(
     }
     std::optional<Answer> answer = TakeAnswer();
     if (!answer) continue;
-    if (!interrupted_by) return Convert(std::move(*answer));
-    // The grant may have crossed the cancel.
+    if (!interrupted_by) return OutcomeOf(std::move(*answer));
+    // The grant may have left the broker before the cancel arrived.
     if (answer->ok()) (*answer)->Release();
     return Interrupted{*interrupted_by};
   }
 }
 
-LockKeeper::Outcome LockKeeper::Convert(Answer answer) const {
+LockKeeper::Outcome LockKeeper::OutcomeOf(Answer answer) const {
   if (answer.ok()) return std::move(answer).value();
   const Refusal& refusal = answer.refusal();
   Failure failure = FailureFrom(context_, refusal);
-  // Of a wait the library knows it all: where, for how long, which -w may have shortened, why, and what to do.
+  // The library's message says where, for how long (which -w may have shortened), why, and what to do.
   if (refusal.reason == RefusalReason::kUnreachable) failure.message = refusal.message;
   return failure;
 }
 
 void LockKeeper::WatchEnd(const MultiGuard& guard) {
   on_end_.emplace(guard.stop_token(), [this] { Wake(); });
+}
+
+std::string HeldBy(const Holder& holder) {
+  if (holder.blocked) return "kept by the lock_delay of an earlier holder";
+  return absl::StrCat("held by ", holder.owner.empty() ? holder.holder_id : holder.owner);
 }
 
 std::string EndReason(const MultiGuard& guard) { return absl::AsciiStrToUpper(std::string(Name(guard.end_cause()))); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// hold: keeps a lock for as long as this process is wanted, and tells what happens to it, for people and for programs
-// that drive it through a pipe.
+// hold: holds a lock until a signal or the end of stdin, and prints each event of the lock, for people and for programs
+// that read it through a pipe.
 
 #include <absl/strings/str_cat.h>
 #include <fcntl.h>
@@ -34,20 +34,20 @@ class Holding {
   Holding(const Context& context, const HoldArgs& args, LockKeeper& keeper, Signals& signals)
       : context_(context), args_(args), keeper_(keeper), signals_(signals) {}
 
-  void Say(const Remark& remark) {
-    if (remark.kind == Remark::kDraining) {
-      Print(absl::StrCat("draining: the broker goes down in ", FormatDuration(remark.time_left)),
-            EventJson("draining", args_.lock).Number("time_left_ms", remark.time_left.count()));
+  void PrintEvent(const LockEvent& event) {
+    if (event.kind == LockEvent::kDraining) {
+      Print(absl::StrCat("draining: the broker goes down in ", FormatDuration(event.time_left)),
+            EventJson("draining", args_.lock).Number("time_left_ms", event.time_left.count()));
       return;
     }
     std::vector<std::string> owners;
-    for (const Holder& holder : remark.queued.holders) owners.push_back(holder.owner);
-    Print(absl::StrCat("queued: ", args_.lock.Name(), ", ", remark.queued.position, " ahead",
-                       owners.empty() ? "" : ", held by ", owners.empty() ? "" : owners.front()),
-          EventJson("queued", args_.lock).Number("position", remark.queued.position).Texts("holders", owners));
+    for (const Holder& holder : event.queued.holders) owners.push_back(holder.owner);
+    Print(absl::StrCat("queued: ", args_.lock.Name(), ", ", event.queued.position, " ahead", owners.empty() ? "" : ", ",
+                       owners.empty() ? "" : HeldBy(event.queued.holders.front())),
+          EventJson("queued", args_.lock).Number("position", event.queued.position).Texts("holders", owners));
   }
 
-  int Keep(MultiGuard guard) {
+  int KeepUntilTheEnd(MultiGuard guard) {
     const auto waited = std::chrono::duration_cast<Millis>(guard.waited());
     Print(absl::StrCat("granted: ", args_.lock.Name(), ", token ", guard.token(0), ", holder ",
                        guard.part(0).holder_id()),
@@ -62,7 +62,7 @@ class Holding {
   }
 
  private:
-  // Also notices the way into danger and back, which nothing announces.
+  // Also prints when the lock comes into danger and when it is safe again; the library has no callback for that.
   bool Alive(const MultiGuard& guard) {
     const LockState state = guard.state();
     if (state != LockState::kHeld && state != LockState::kAtRisk) return false;
@@ -82,7 +82,7 @@ class Holding {
         {keeper_.fd(), POLLIN, 0}, {signals_.fd(), POLLIN, 0}, {args_.until_eof ? STDIN_FILENO : -1, POLLIN, 0}};
     ::poll(fds, 3, kBetweenLooksAtStateMs);
     keeper_.Clear();
-    while (const auto remark = keeper_.TakeRemark()) Say(*remark);
+    while (const auto event = keeper_.TakeEvent()) PrintEvent(*event);
     while (const auto signo = signals_.Take()) {
       if (*signo == SIGTSTP) StopAsBy(SIGTSTP);
       if (EndsAProcess(*signo)) wanted_to_end_ = true;
@@ -127,25 +127,26 @@ int Hold(const Context& context, const HoldArgs& args) {
   Signals signals;
   LockKeeper keeper(context, args.lock);
   Holding holding(context, args, keeper, signals);
-  auto outcome = keeper.Wait(signals, [&](const Remark& remark) { holding.Say(remark); });
+  auto outcome = keeper.Wait(signals, [&](const LockEvent& event) { holding.PrintEvent(event); });
   if (const auto* interrupted = std::get_if<LockKeeper::Interrupted>(&outcome)) {
     return kExitSignalBase + interrupted->signo;
   }
   if (const auto* failure = std::get_if<Failure>(&outcome)) return context.Fail(*failure);
-  return holding.Keep(std::move(std::get<MultiGuard>(outcome)));
+  return holding.KeepUntilTheEnd(std::move(std::get<MultiGuard>(outcome)));
 }
 
 }  // namespace
 
 void AddHold(CLI::App& app, Context& context) {
-  auto* hold = app.add_subcommand("hold", "Hold a lock until a signal, and print what happens to it");
+  auto* hold = app.add_subcommand("hold", "Hold a lock until a signal, and print each event of it");
   auto args = std::make_shared<HoldArgs>();
   AddLockFlags(*hold, args->lock);
-  hold->add_flag("--until-eof", args->until_eof, "Also give it back when stdin ends");
+  hold->add_flag("--until-eof", args->until_eof, "Also release the lock when stdin ends");
   AddContextFlags(*hold, context);
   hold->footer(
-      "Prints one line per event: queued, granted, at_risk, renewed, draining, and lost or released at the end.\n"
-      "Exit code: 0 given back while held; 75 lost; 1 held by another; 128 + signal before the grant.\n\n"
+      "Prints one line per event: queued, granted, at_risk, renewed, draining, and at the end lost or released.\n"
+      "Exit code: 0 released while it was held; 75 the lock was lost; 1 another holds it; 128 + the signal that came\n"
+      "before the grant.\n\n"
       "Examples:\n"
       "  distlockctl hold maintenance --metadata why='disk swap' --max-hold 1h\n"
       "  distlockctl hold catalog --shared --policy reader-preferring\n"

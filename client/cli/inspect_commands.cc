@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// show, ls, watch: who holds a lock, who waits for it. They only look.
+// show, ls, watch: print who holds a lock and who waits for it. They change nothing.
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_format.h>
@@ -22,7 +22,7 @@
 namespace distlock::cli {
 namespace {
 
-// Of ls without --all: more is rarely meant for eyes.
+// The most that ls prints without --all.
 constexpr int kListedLocks = 1000;
 
 struct ListArgs {
@@ -42,7 +42,7 @@ const char* ModeName(v1::LockMode mode) {
   }
 }
 
-// For people: how much of the lock somebody has, or asks for.
+// For people: the mode, or the number of permits.
 std::string ShareAsText(v1::LockMode mode, uint64_t permits) {
   if (mode != v1::LOCK_MODE_PERMIT) return ModeName(mode);
   return absl::StrCat(permits, permits == 1 ? " permit" : " permits");
@@ -56,7 +56,7 @@ Json MetadataAsJson(const google::protobuf::Map<std::string, std::string>& metad
   return json;
 }
 
-// A broker does not know it of everybody; an empty value would be no time that a script can parse.
+// Left out when the broker does not know the time: scripts could not parse an empty one.
 void AddSince(Json& json, const google::protobuf::Timestamp& since) {
   if (const std::string time = FormatTime(since); !time.empty()) json.Text("since", time);
 }
@@ -92,7 +92,7 @@ Json WaiterAsJson(const v1::Waiter& waiter) {
   return json.Text("broker_id", waiter.broker_id());
 }
 
-// More than are listed when there are very many; 0 from a broker that does not count.
+// The number of holders, of which the answer may list fewer. A broker without that field says 0.
 uint32_t HolderCount(const v1::Lock& lock) {
   return std::max(lock.holder_count(), static_cast<uint32_t>(lock.holders_size()));
 }
@@ -101,7 +101,7 @@ uint32_t UnlistedHolders(const v1::Lock& lock) {
   return HolderCount(lock) - static_cast<uint32_t>(lock.holders_size());
 }
 
-// What all holders have together.
+// The mode or the permits of all holders together.
 std::string HeldShareAsText(const v1::Lock& lock) {
   const v1::LockMode mode = lock.holders(0).mode();
   if (UnlistedHolders(lock) > 0) return ModeName(mode);
@@ -110,7 +110,7 @@ std::string HeldShareAsText(const v1::Lock& lock) {
   return ShareAsText(mode, permits);
 }
 
-// `json`: what stands before it.
+// Appends to `json`.
 Json LockAsJson(const v1::Lock& lock, bool with_waiters, Json json = {}) {
   std::vector<Json> holders;
   for (const v1::Holder& holder : lock.holders()) holders.push_back(HolderAsJson(holder));
@@ -178,7 +178,7 @@ std::string LockAsRow(const v1::Lock& lock) {
                          lock.queue_length(), FormatDuration(FromProto(holder.time_left())), holder.owner(), others);
 }
 
-// One line, for a reader who sees many: more holders than these would drown the rest.
+// One line with at most kHolders holders.
 std::string ChangeAsText(const v1::Lock& lock, const std::string& time) {
   constexpr int kHolders = 16;
   std::string out = absl::StrCat(time, "  ", lock.namespace_(), "/", lock.key(), "  ", StateName(lock), ", ",
@@ -193,7 +193,7 @@ std::string ChangeAsText(const v1::Lock& lock, const std::string& time) {
   return out;
 }
 
-// Cancels a call when a signal wants this process to end. Its thread ends with it.
+// Cancels a call when a signal comes that ends a process. Its thread ends with this object.
 class EndBySignal {
  public:
   EndBySignal(Signals& signals, grpc::ClientContext& call)
@@ -272,7 +272,7 @@ int List(const Context& context, const ListArgs& args) {
   request.set_key_prefix(args.prefix);
   request.set_page_size(1000);
   int printed = 0;
-  // Among many other keys a page may be all but empty although more follow: only the end of the pages is the end.
+  // A page may be empty although more pages follow: only an empty page token is the end.
   do {
     v1::ListLocksResponse page;
     grpc::ClientContext call;
@@ -295,7 +295,7 @@ int List(const Context& context, const ListArgs& args) {
 }  // namespace
 
 void AddInspectCommands(CLI::App& app, Context& context) {
-  auto* show = app.add_subcommand("show", "Who holds a lock and who waits for it");
+  auto* show = app.add_subcommand("show", "Print who holds a lock and who waits for it");
   auto flags = std::make_shared<LockFlags>();
   AddKeyFlags(*show, *flags);
   AddContextFlags(*show, context);
@@ -305,23 +305,23 @@ void AddInspectCommands(CLI::App& app, Context& context) {
       "  distlockctl show deploy -o json | jq -r '.holders[].owner'");
   show->callback([&context, flags] { context.command = [&context, flags] { return Show(context, *flags); }; });
 
-  auto* watch = app.add_subcommand("watch", "Print a line for each change of who holds a lock and who waits for it");
+  auto* watch = app.add_subcommand("watch", "Print a line for each change of a lock's holders and waiters");
   auto watched = std::make_shared<LockFlags>();
   AddKeyFlags(*watch, *watched);
   AddContextFlags(*watch, context);
   watch->footer(
-      "The first line is how it is now. Renewals are no change, and changes that follow each other very fast are one.\n"
-      "Exit code: 0 ended by a signal; 69 the broker went away or drains: watch again through another.\n\n"
+      "The first line shows the present state. Renewals print nothing, and several fast changes may print one line.\n"
+      "Exit code: 0 ended by a signal; 69 the broker went away or drains: start again with another broker.\n\n"
       "Examples:\n"
       "  distlockctl watch deploy\n"
       "  distlockctl watch deploy -o json | jq -r '[.time, .holders[].owner] | @tsv'");
   watch->callback([&context, watched] { context.command = [&context, watched] { return Watch(context, *watched); }; });
 
-  auto* list = app.add_subcommand("ls", "The locks that are held");
+  auto* list = app.add_subcommand("ls", "List the locks that are held");
   auto args = std::make_shared<ListArgs>();
   list->add_option("--namespace", args->name_space, "Namespace to list (default \"default\")")->type_name("NAME");
-  list->add_option("--prefix", args->prefix, "Only keys that begin with P")->type_name("P");
-  list->add_flag("--all", args->all, "Every lock, not only the first 1000");
+  list->add_option("--prefix", args->prefix, "List only keys that begin with P")->type_name("P");
+  list->add_flag("--all", args->all, "List every lock, not only the first 1000");
   AddContextFlags(*list, context);
   list->footer(
       "Examples:\n"

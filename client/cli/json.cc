@@ -4,38 +4,17 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "distlock/wire/utf8.h"
+
 namespace distlock::cli {
-
-namespace {
-
-// The length of the UTF-8 character at the head of `text`, 0 when there is none (RFC 3629, section 4).
-size_t CharacterAtHead(std::string_view text) {
-  const auto at = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
-  const unsigned lead = at(0);
-  if (lead < 0x80) return 1;
-  const size_t length = lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
-  const unsigned least = lead == 0xe0   ? 0xa0
-                         : lead == 0xf0 ? 0x90
-                                        : 0x80,
-                 most = lead == 0xed   ? 0x9f
-                        : lead == 0xf4 ? 0x8f
-                                       : 0xbf;
-  if (length == 0 || at(1) < least || at(1) > most) return 0;
-  for (size_t i = 2; i < length; ++i) {
-    if (at(i) < 0x80 || at(i) > 0xbf) return 0;
-  }
-  return length;
-}
-
-}  // namespace
 
 std::string QuoteJson(std::string_view value) {
   std::string out = "\"";
   for (size_t i = 0; i < value.size(); ++i) {
     const char c = value[i];
-    const size_t length = CharacterAtHead(value.substr(i));
+    const size_t length = wire::CharacterLength(value.substr(i));
     if (length != 1) {
-      // Bytes of a command line need not be text.
+      // A command line may hold bytes that are not UTF-8.
       out += length == 0 ? "\xef\xbf\xbd" : value.substr(i, length);
       i += std::max<size_t>(length, 1) - 1;
       continue;

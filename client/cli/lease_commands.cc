@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// acquire, renew, release: a lease that belongs to no stream, so that one process can take it and another give it back.
+// acquire, renew, release: a lease that belongs to no stream, so that one process can take it and another release it.
 
 #include <absl/strings/ascii.h>
 #include <absl/strings/str_cat.h>
@@ -44,7 +44,7 @@ std::string RandomUuid() {
   return text;
 }
 
-// Systemd's EnvironmentFile= and a shell's `.` read it as it is: no value needs quoting.
+// In the format of systemd's EnvironmentFile= and of a shell's `.`; no value needs quoting.
 std::string GrantAsEnvironment(const v1::Grant& grant) {
   return absl::StrCat("DISTLOCK_LEASE_ID=", grant.lease_id(), "\nDISTLOCK_TOKEN=", grant.fencing_token(),
                       "\nDISTLOCK_HOLDER_ID=", grant.holder_id(),
@@ -69,8 +69,8 @@ bool WriteAndClose(int fd, const std::string& content) {
   return ::close(fd) == 0 && written;
 }
 
-// A file: whole or not at all, and for nobody else's eyes. Through a link, to what it leads to; into a pipe or a device, which must
-// not be replaced, and must not keep us waiting while the lease runs.
+// Writes a regular file whole or not at all, readable by its owner only; a link's target instead of the link. Pipes and
+// devices are written to in place, without waiting for a reader: the lease is running.
 bool WriteSecretFile(const std::string& path, const std::string& content) {
   struct stat found{};
   const bool exists = ::stat(path.c_str(), &found) == 0;
@@ -98,7 +98,7 @@ bool IsBroken(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAVAILABLE && !FailureFrom(status).from_broker;
 }
 
-// The request is repeated under the same request_id while only the connection breaks: the lock may be ours already.
+// Repeats the request under the same request_id when the connection breaks: the lock may be granted already.
 grpc::Status AcquireUntilAnswered(const Context& context, std::shared_ptr<grpc::Channel>& channel,
                                   v1::AcquireRequest& request, const LockFlags& flags, v1::AcquireResponse* response) {
   const auto give_up_waiting = Clock::now() + flags.max_wait.value_or(Millis(0));
@@ -125,7 +125,7 @@ void GiveBack(const Context& context, const std::shared_ptr<grpc::Channel>& chan
 }
 
 int Acquire(const Context& context, const LeaseArgs& args) {
-  // Without -w there is no deadline: only the keepalive tells a broker that has stopped from one that lets us wait.
+  // Without -w the call has no deadline: only keepalive pings show that the broker's machine is gone.
   auto channel = Connect(context, Patience::kLong);
   if (!channel) return kExitUnavailable;
   v1::AcquireRequest request;
@@ -141,12 +141,12 @@ int Acquire(const Context& context, const LeaseArgs& args) {
   const bool told = args.lease_file.empty() ? context.PrintText(context.json ? GrantAsJson(grant).Line() + "\n" : text)
                                             : WriteSecretFile(args.lease_file, text);
   if (told) return kExitOk;
-  // Nobody else knows the lease: without this it would stay taken for a whole ttl.
+  // Nobody knows the lease_id: without this release the lock would stay taken until its ttl ends.
   GiveBack(context, channel, grant.lease_id());
   return kExitInternal;
 }
 
-// "" when there is none; never from argv unless the user insists, as argv is public.
+// "" when none is given. Other users of the machine can read argv, so the environment and stdin are the better places.
 std::string LeaseIdFrom(const LeaseArgs& args) {
   if (args.lease_id == "-") {
     std::string line;
@@ -213,19 +213,20 @@ int Release(const Context& context, const LeaseArgs& args) {
 }
 
 void AddAcquire(CLI::App& app, Context& context) {
-  auto* command = app.add_subcommand("acquire", "Take a lock for later: prints the lease, which somebody must renew");
+  auto* command =
+      app.add_subcommand("acquire", "Take a lock and print its lease, which the caller must renew and release");
   auto args = std::make_shared<LeaseArgs>();
   AddLockFlags(*command, args->lock);
   command
       ->add_option("--request-id", args->request_id,
-                   "16 to 64 characters: repeating them gets the same grant while it lasts (default: a random UUID)")
+                   "16 to 64 characters; a repeat gets the same grant while it lasts (default: a random UUID)")
       ->type_name("ID");
   command->add_option("--lease-file", args->lease_file, "Write the lease to this file (mode 0600) instead of stdout")
       ->type_name("FILE");
   AddContextFlags(*command, context);
   command->footer(
-      "Nobody renews the lease by itself: renew it within its ttl, or choose a ttl that covers the work.\n"
-      "LEASE_ID is a secret: whoever knows it can release the lock.\n\n"
+      "The broker does not renew this lease: renew it within its ttl, or choose a ttl that covers the work.\n"
+      "LEASE_ID is a secret: everybody who knows it can release the lock.\n\n"
       "Examples:\n"
       "  lease=$(distlockctl acquire backup -w 30s --ttl 10m) && export $lease; ...; distlockctl release\n"
       "  lease=$(distlockctl acquire encode --limit 4 --permits 2 --ttl 10m)\n"
@@ -238,7 +239,8 @@ void AddAcquire(CLI::App& app, Context& context) {
 void AddLeaseId(CLI::App& command, LeaseArgs& args) {
   command
       .add_option("LEASE_ID", args.lease_id,
-                  "What acquire printed; '-' reads it from stdin. Default: DISTLOCK_LEASE_ID, as argv is public")
+                  "The lease id that acquire printed; '-' reads it from stdin (default: DISTLOCK_LEASE_ID; others can "
+                  "read argv)")
       ->option_text(" ");
 }
 
@@ -247,7 +249,7 @@ void AddLeaseId(CLI::App& command, LeaseArgs& args) {
 void AddLeaseCommands(CLI::App& app, Context& context) {
   AddAcquire(app, context);
 
-  auto* renew = app.add_subcommand("renew", "Extend a lease of acquire by its ttl; 75 when it is not held any more");
+  auto* renew = app.add_subcommand("renew", "Extend a lease by its ttl; exit code 75 when it is not held any more");
   auto renew_args = std::make_shared<LeaseArgs>();
   AddLeaseId(*renew, *renew_args);
   AddContextFlags(*renew, context);
@@ -258,7 +260,7 @@ void AddLeaseCommands(CLI::App& app, Context& context) {
   renew->callback(
       [&context, renew_args] { context.command = [&context, renew_args] { return Renew(context, *renew_args); }; });
 
-  auto* release = app.add_subcommand("release", "Give a lease back; one that is gone already is no error");
+  auto* release = app.add_subcommand("release", "Release a lease; exit code 0 also when it has already ended");
   auto release_args = std::make_shared<LeaseArgs>();
   AddLeaseId(*release, *release_args);
   AddContextFlags(*release, context);

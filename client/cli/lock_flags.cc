@@ -36,12 +36,14 @@ std::string UserName() {
 
 void AddModeFlags(CLI::App& command, LockFlags& flags) {
   const CLI::Range counts(uint32_t{1}, std::numeric_limits<uint32_t>::max());
-  auto* shared = command.add_flag("-s,--shared", flags.shared, "Share it with other --shared holders: as a reader");
-  auto* exclusive = command.add_flag("-x,--exclusive", flags.exclusive, "Hold it alone: as a writer (default)");
-  auto* limit = command.add_option("--limit", flags.limit, "Semaphore of N permits; everybody names the same N")
-                    ->option_text("N")
-                    ->check(counts);
-  command.add_option("--permits", flags.permits, "With --limit: how many permits to take (default 1)")
+  auto* shared =
+      command.add_flag("-s,--shared", flags.shared, "Share the lock with other --shared holders, as a reader");
+  auto* exclusive = command.add_flag("-x,--exclusive", flags.exclusive, "Hold the lock alone, as a writer (default)");
+  auto* limit =
+      command.add_option("--limit", flags.limit, "Take permits of a semaphore of N; all callers must use the same N")
+          ->option_text("N")
+          ->check(counts);
+  command.add_option("--permits", flags.permits, "With --limit, take this many permits (default 1)")
       ->option_text("N")
       ->check(counts)
       ->needs(limit);
@@ -51,10 +53,10 @@ void AddModeFlags(CLI::App& command, LockFlags& flags) {
 
 void AddWaitFlags(CLI::App& command, LockFlags& flags) {
   auto* once = command.add_flag_callback(
-      "-n,--nonblock", [&flags] { flags.max_wait = Millis(0); }, "One try: fail if it is held");
+      "-n,--nonblock", [&flags] { flags.max_wait = Millis(0); }, "Fail at once if another holds the lock");
   AddDurationFlag(
       command, "-w,--wait", [&flags](Millis value) { flags.max_wait = value; },
-      "Wait at most this long (default: until granted)")
+      "Wait at most this long (default: until the lock is granted)")
       ->excludes(once);
   once->option_text(" ");
 }
@@ -63,23 +65,23 @@ void AddLeaseFlags(CLI::App& command, LockFlags& flags) {
   AddDurationFlag(
       command, "--ttl",
       [&flags](Millis value) {
-        if (value <= Millis(0)) throw CLI::ValidationError("--ttl", "is 0; leave it out for the default");
+        if (value <= Millis(0)) throw CLI::ValidationError("--ttl", "is 0; omit it for the default of 15s");
         flags.ttl = value;
       },
-      "How long the store keeps the lock without renewal, 1s to 1h (default 15s)");
+      "How long the store keeps the lock when nobody renews it, 1s to 1h (default 15s)");
   AddDurationFlag(
       command, "--max-hold", [&flags](Millis value) { flags.max_hold = value; },
-      "Lose the lock this long after the grant, whatever happens");
+      "Lose the lock this long after the grant (default: never)");
   AddDurationFlag(
       command, "--lock-delay", [&flags](Millis value) { flags.lock_delay = value; },
-      "After an abnormal end, what it held stays taken for this long, up to 60s");
+      "After an abnormal end, keep the lock taken for this long, up to 60s");
   command
       .add_option_function<std::string>(
           "--policy", [&flags](const std::string& name) { flags.policy = kPolicies.at(name); },
           "Who goes next: fair (default), writer-preferring, reader-preferring or adaptive")
       ->option_text("POLICY")
       ->check(CLI::IsMember(kPolicies));
-  command.add_option("--owner", flags.owner, "Label shown to others (default user@host:pid)")->type_name("LABEL");
+  command.add_option("--owner", flags.owner, "Label that others see (default user@host:pid)")->type_name("LABEL");
   command
       .add_option_function<std::vector<std::string>>(
           "--metadata",
@@ -92,7 +94,7 @@ void AddLeaseFlags(CLI::App& command, LockFlags& flags) {
               flags.metadata[pair.substr(0, equals)] = pair.substr(equals + 1);
             }
           },
-          "NAME=VALUE shown to others; may be repeated")
+          "NAME=VALUE that others see; may be repeated")
       ->type_name("NAME=VALUE")
       ->expected(1)
       ->take_all();
@@ -133,7 +135,8 @@ void AddLockFlags(CLI::App& command, LockFlags& flags) {
 void AddLocksFlags(CLI::App& command, LockFlags& flags) {
   AddKey(command, flags);
   command
-      .add_option("-k,--key", flags.more_keys, "Another lock, together with the others or not at all; may be repeated")
+      .add_option("-k,--key", flags.more_keys,
+                  "One more lock, taken together with the others or not at all; may be repeated")
       ->type_name("KEY")
       ->expected(1)
       ->take_all()

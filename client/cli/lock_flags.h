@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The flags that say which lock is wanted and how; the same letters and words for run, hold and acquire. Only what the
-// command line alone can know is checked here: bounds belong to the broker, which names every bad field at once.
+// The flags that say which lock is wanted and how, the same for run, hold and acquire. Bounds are not checked here but
+// by the broker, which names all bad fields at once.
 #pragma once
 
 #include <map>
@@ -24,7 +24,7 @@ struct LockFlags {
   std::string key;
   std::vector<std::string> more_keys;  // taken together with it; `key` may be empty then
   bool shared = false;
-  bool exclusive = false;          // the default said aloud
+  bool exclusive = false;          // the default, given explicitly
   uint32_t limit = 0;              // not 0: a semaphore
   uint32_t permits = 0;            // 0 = 1
   std::optional<Millis> max_wait;  // unset: wait until granted; 0: one try
@@ -51,12 +51,12 @@ void AddWaitAndLeaseFlags(CLI::App& command, LockFlags& flags);
 // The same with -k, which may be repeated, beside KEY or in its place: Keys() may then be empty.
 void AddLocksFlags(CLI::App& command, LockFlags& flags);
 
-// KEY and --namespace alone, for the commands that only look.
+// KEY and --namespace alone, for the commands that only show a lock.
 void AddKeyFlags(CLI::App& command, LockFlags& flags);
 
 void AddNamespaceFlag(CLI::App& command, std::string& name_space);
 
-// user@host:pid, the owner label of those who do not give one.
+// user@host:pid: the owner label when --owner is not given.
 std::string DefaultOwner();
 
 }  // namespace distlock::cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// distlockctl: split, parse, run one command.
+// distlockctl: parses the command line and runs one command.
 
 #include <google/protobuf/stubs/logging.h>
 
@@ -23,10 +23,11 @@ constexpr char kFooter[] =
     "distlockctl COMMAND --help explains each command, with examples:\n"
     "  distlockctl run nightly -n -- /usr/local/bin/backup\n"
     "  distlockctl show nightly\n\n"
-    "Exit codes: 0 done; 1 held by another; 64 wrong usage, or not supported by this server; 69 broker or store\n"
-    "unavailable; 70 internal; 75 the lock is lost; 77 denied; 128 + a signal.";
+    "Exit codes: 0 done; 1 another holds the lock; 64 wrong usage, or not supported by this broker; 69 broker or "
+    "store\n"
+    "unavailable; 70 internal error; 75 the lock was lost; 77 denied; 128 + a signal.";
 
-// `run` and `elect` take a command line of somebody else after "--"; elsewhere "--" has its usual meaning.
+// `run` and `elect` take a command to run after "--"; for other commands "--" has its usual meaning.
 std::vector<std::string> TakeCommandLine(std::vector<std::string>& args) {
   const auto run =
       std::find_if(args.begin(), args.end(), [](const auto& arg) { return arg == "run" || arg == "elect"; });
@@ -37,7 +38,7 @@ std::vector<std::string> TakeCommandLine(std::vector<std::string>& args) {
   return command_line;
 }
 
-// A usage error comes before the flags have any effect, so the wish for json is looked up by hand.
+// The parser reports a wrong usage before it has stored any flag, so this looks for -o json itself.
 bool WantsJson(const std::vector<std::string>& args) {
   for (size_t i = 0; i < args.size(); ++i) {
     if (args[i] == "-ojson" || args[i] == "--output=json") return true;
@@ -60,13 +61,13 @@ int UsageError(const CLI::App& app, const CLI::ParseError& error, Context& conte
 }  // namespace
 
 int main(int argc, char** argv) {
-  // It would name a text that is no UTF-8 in words of its own, before the broker's refusal says what to do.
+  // Keeps protobuf from printing a message of its own about invalid UTF-8: the broker's refusal says what to do.
   google::protobuf::SetLogHandler(nullptr);
   std::vector<std::string> args(argv + 1, argv + argc);
   const std::vector<std::string> command_line = TakeCommandLine(args);
 
   Context context;
-  CLI::App app("Locks from the command line, through a distlock broker.", "distlockctl");
+  CLI::App app("Takes and shows locks of a distlock broker.", "distlockctl");
   app.require_subcommand(1);
   app.set_version_flag("--version", "distlockctl " DISTLOCK_VERSION, "Print the version");
   app.footer(kFooter);

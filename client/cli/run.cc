@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// run: a command that runs while a lock is held, and only then.
+// run: runs a command while a lock is held, and only then.
 
 #include <CLI/CLI.hpp>
 
@@ -38,20 +38,20 @@ int Run(const Context& context, RunArgs& args, const std::vector<std::string>& c
 }
 
 constexpr char kFooter[] =
-    "The command gets DISTLOCK_KEY, DISTLOCK_NAMESPACE, DISTLOCK_TOKEN and DISTLOCK_HOLDER_ID, and our stdin, stdout "
-    "and\n"
-    "stderr; it runs in its own process group, to which our signals are passed on. The lock is given back when the\n"
-    "command itself has ended, whatever it left running in the background.\n\n"
-    "Several locks (-k) are taken all or nothing, and the loss of one is the loss of all. The variables above are the\n"
-    "first one's; DISTLOCK_KEYS and DISTLOCK_TOKENS name all, one a line.\n\n"
-    "Exit code: the command's own, or 128 + the signal that ended it; -E CODE (1) if the lock was not got; 75 if it "
-    "was\n"
-    "lost; 64 wrong usage; 69 broker or store unavailable; 77 denied; 126 and 127 as in a shell.\n\n"
+    "The command inherits stdin, stdout and stderr, and gets DISTLOCK_KEY, DISTLOCK_NAMESPACE, DISTLOCK_TOKEN and\n"
+    "DISTLOCK_HOLDER_ID. It runs in a process group of its own; run passes its signals on to that group. The lock is\n"
+    "released when the command itself has ended, even if it left processes in the background.\n\n"
+    "Several locks (-k) are taken all or nothing, and the loss of one is the loss of all. The variables above "
+    "describe\n"
+    "the first lock; DISTLOCK_KEYS and DISTLOCK_TOKENS name all of them, one per line.\n\n"
+    "Exit code: that of the command, or 128 + the signal that ended it; CODE of -E (1) if the lock was not granted; "
+    "75\n"
+    "if it was lost; 64 wrong usage; 69 broker or store unavailable; 77 denied; 126 and 127 as in a shell.\n\n"
     "Examples:\n"
     "  distlockctl run nightly -n -- /usr/local/bin/backup --full\n"
     "  distlockctl run deploy/web -w 10m --verbose -- ./deploy.sh\n"
-    "  distlockctl run catalog -s -- ./search        # beside other readers; a writer: -x, the default\n"
-    "  distlockctl run encode --limit 4 -- ./encode  # at most four at a time; everybody names the same limit\n"
+    "  distlockctl run catalog -s -- ./search        # beside other readers; -x (default) is for writers\n"
+    "  distlockctl run encode --limit 4 -- ./encode  # at most four at a time; all use the same limit\n"
     "  distlockctl run -k account/7 -k account/9 -- ./transfer\n"
     "  distlockctl run report -w 30s -E 99 -c 'make report | mail -s report team'\n"
     "  distlockctl run ledger --on-lost 'logger lock lost: $DISTLOCK_LOST_REASON' -- ./ledger";
@@ -63,16 +63,17 @@ void AddRun(CLI::App& app, Context& context, const std::vector<std::string>& com
   auto args = std::make_shared<RunArgs>();
   AddLocksFlags(*run, args->lock);
   run->add_option("-c,--command", args->shell_line, "Run this line with /bin/sh -c")->type_name("LINE");
-  run->add_option("-E,--conflict-exit-code", args->busy_code, "Exit code when the lock is held or the wait ran out")
+  run->add_option("-E,--conflict-exit-code", args->busy_code,
+                  "Exit code when another holds the lock or the wait ran out (default 1)")
       ->option_text("CODE")
       ->check(CLI::Range(0, 255));
   AddDurationFlag(
       *run, "--kill-after", [args](Millis value) { args->plan.kill_after = value; },
-      "When the lock is lost: SIGKILL this long after SIGTERM (default 5s)");
+      "When the lock is lost, send SIGKILL this long after SIGTERM (default 5s)");
   run->add_option("--on-lost", args->plan.on_lost,
-                  "When the lock is lost, run this with /bin/sh -c, with DISTLOCK_LOST_REASON, for at most 30s")
+                  "Run LINE with /bin/sh -c when the lock is lost; it gets DISTLOCK_LOST_REASON and has 30s")
       ->type_name("LINE");
-  run->add_flag("--verbose", args->verbose, "Say on stderr what happens to the lock");
+  run->add_flag("--verbose", args->verbose, "Print on stderr what happens to the lock");
   AddContextFlags(*run, context);
   run->footer(kFooter);
   run->callback([&context, args, &command_line] {

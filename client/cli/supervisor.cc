@@ -71,9 +71,9 @@ void Supervisor::WaitForEvent() {
   pollfd fds[2] = {{keeper_.fd(), POLLIN, 0}, {signals_.fd(), POLLIN, 0}};
   ::poll(fds, 2, static_cast<int>(wait.count()));
   keeper_.Clear();
-  while (const auto remark = keeper_.TakeRemark()) {
-    if (remark->kind == Remark::kDraining) {
-      plan_.verbose(absl::StrCat("the broker goes down in ", FormatDuration(remark->time_left)));
+  while (const auto event = keeper_.TakeEvent()) {
+    if (event->kind == LockEvent::kDraining) {
+      plan_.verbose(absl::StrCat("the broker goes down in ", FormatDuration(event->time_left)));
     }
   }
 }

@@ -147,7 +147,7 @@ int RunTop(const Context& context, const TopArgs& args) {
 }  // namespace
 
 void AddTop(CLI::App& app, Context& context) {
-  auto* top = app.add_subcommand("top", "Watch the locks, their holders and queues on the terminal");
+  auto* top = app.add_subcommand("top", "Show the locks with the longest queues, live on the terminal");
   auto args = std::make_shared<TopArgs>();
   top->add_option("--namespace", args->name_space, "Namespace to watch (default \"default\")")->type_name("NAME");
   AddDurationFlag(
@@ -156,8 +156,8 @@ void AddTop(CLI::App& app, Context& context) {
         if (value < Millis(100)) throw CLI::ValidationError("--interval", "is less than 100ms");
         args->interval = value;
       },
-      "Between two looks (default 1s, at least 100ms)");
-  top->add_flag("--once", args->once, "Print one frame as plain text, and end");
+      "Time between two looks (default 1s, at least 100ms)");
+  top->add_flag("--once", args->once, "Print one frame as plain text, and exit");
   AddContextFlags(*top, context);
   top->footer(
       "Keys: q quits; arrows and page keys scroll; s sorts by queue, holders or name; n asks for another namespace.\n\n"

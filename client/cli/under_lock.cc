@@ -11,13 +11,7 @@
 namespace distlock::cli {
 namespace {
 
-std::string WhoHolds(const QueuedInfo& info) {
-  if (info.holders.empty()) return "";
-  const std::string& owner = info.holders.front().owner;
-  return absl::StrCat(", held by ", owner.empty() ? info.holders.front().holder_id : owner);
-}
-
-// The first lock under the names that a command under one lock knows.
+// Fills in what the command is told of its locks. The variables in the singular are those of the first lock.
 void Describe(const LockFlags& lock, const MultiGuard& guard, Supervision& plan) {
   plan.keys = lock.Keys();
   std::vector<uint64_t> tokens;
@@ -43,9 +37,9 @@ int RunHolding(const UnderLock& what, MultiGuard guard, LockKeeper& keeper, Sign
   if (exit_code == kExitLost && guard.end_cause() != EndCause::kNotEnded) return exit_code;
   const ReleaseOutcome outcome = guard.Release();
   what.plan.verbose("release: " + OutcomeName(outcome));
-  // The store had given it up before we knew: what the command did at its end was not under the lock.
+  // The lock had ended in the store before this process noticed: the end of the command was not protected.
   if (outcome == ReleaseOutcome::kAlreadyGone) {
-    std::fprintf(stderr, "distlockctl: the lock was gone before it was given back\n");
+    std::fprintf(stderr, "distlockctl: the lock was gone before it was released\n");
     return kExitLost;
   }
   return exit_code;
@@ -61,10 +55,11 @@ int RunUnderLock(const Context& context, const UnderLock& what) {
     return kExitInternal;
   }
   LockKeeper keeper(context, what.lock);
-  auto outcome = keeper.Wait(signals, [&](const Remark& remark) {
-    if (remark.kind == Remark::kQueued) {
-      what.plan.verbose(absl::StrCat("waiting for ", what.lock.Name(), ", ", remark.queued.position, " ahead",
-                                     WhoHolds(remark.queued)));
+  auto outcome = keeper.Wait(signals, [&](const LockEvent& event) {
+    if (event.kind == LockEvent::kQueued) {
+      what.plan.verbose(absl::StrCat("waiting for ", what.lock.Name(), ", ", event.queued.position, " ahead",
+                                     event.queued.holders.empty() ? "" : ", ",
+                                     event.queued.holders.empty() ? "" : HeldBy(event.queued.holders.front())));
     }
   });
   if (const auto* interrupted = std::get_if<LockKeeper::Interrupted>(&outcome)) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From waiting for the locks to giving them back, with a command in between. Main's thread only, before any other
-// exists.
+// Takes the locks, runs a command under them, and releases them. Main's thread only, before any other thread exists.
 #pragma once
 
 #include <functional>
@@ -12,9 +11,9 @@ namespace distlock::cli {
 
 struct UnderLock {
   const LockFlags& lock;
-  Supervision& plan;  // its keys and env are filled here
+  Supervision& plan;  // RunUnderLock fills in its keys and env
   int busy_code = kExitBusy;
-  // Once, before the command starts. False: it does not start, and the locks are given back.
+  // Called once, before the command starts. False: the command does not start, and the locks are released.
   std::function<bool(const MultiGuard&)> granted = [](const MultiGuard&) { return true; };
 };
 

@@ -1,59 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "convert.h"
 
-#include <algorithm>
-#include <cstdlib>
 #include <utility>
 
-#include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
+#include "distlock/wire/status_details.h"
+#include "distlock/wire/times.h"
+#include "distlock/wire/utf8.h"
 
 namespace distlock::internal {
 namespace {
 
-constexpr int64_t kSecond = 1'000'000'000;
-// More than a century: longer than any broker can mean, and in nanoseconds it can still be added to a time.
-constexpr int64_t kMaxSeconds = 4'000'000'000;
-constexpr int64_t kMaxNanos = kSecond - 1;
+using wire::FromProto;
+using wire::IsUtf8;
+using wire::ToProto;
+
 constexpr size_t kSpecBytes = 16 << 10;  // far more than the broker's own limits add up to
 constexpr size_t kLabelBytes = 256;
-
-// Length of the UTF-8 sequence at the front of `text`, 0 when there is none.
-size_t SequenceLength(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return 1;
-  const size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4 || text.size() < length) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  }
-  const unsigned char second = byte(1);
-  const bool overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
-  const bool surrogate = first == 0xED && second > 0x9F;
-  const bool too_big = first == 0xF4 && second > 0x8F;
-  return overlong || surrogate || too_big ? 0 : length;
-}
-
-bool IsUtf8(std::string_view text) {
-  while (!text.empty()) {
-    const size_t length = SequenceLength(text);
-    if (length == 0) return false;
-    text.remove_prefix(length);
-  }
-  return true;
-}
-
-void SetDuration(Duration from, google::protobuf::Duration* to) {
-  to->set_seconds(from.count() / kSecond);
-  to->set_nanos(static_cast<int32_t>(from.count() % kSecond));
-}
-
-std::chrono::system_clock::time_point ToTime(const google::protobuf::Timestamp& wire) {
-  const auto since = std::chrono::seconds(std::clamp<int64_t>(wire.seconds(), 0, kMaxSeconds)) +
-                     std::chrono::nanoseconds(std::clamp<int64_t>(wire.nanos(), 0, kMaxNanos));
-  return std::chrono::system_clock::time_point(std::chrono::duration_cast<std::chrono::system_clock::duration>(since));
-}
 
 std::optional<Refusal> FindProblem(const Spec& spec) {
   Refusal refusal{.reason = RefusalReason::kInvalidArgument};
@@ -91,27 +53,9 @@ RefusalReason ReasonOfCode(grpc::StatusCode code) {
   }
 }
 
-// The facts of an ErrorInfo and a ResourceInfo about who holds the lock.
-void SetHolder(const google::protobuf::Map<std::string, std::string>& facts, const std::string& owner,
-               Refusal& refusal) {
-  const auto fact = [&](const char* name) {
-    const auto found = facts.find(name);
-    return found == facts.end() ? std::string() : found->second;
-  };
-  refusal.queue_length = static_cast<uint32_t>(std::strtoul(fact("queue_length").c_str(), nullptr, 10));
-  Holder holder{.holder_id = fact("holder_id"), .owner = owner};
-  holder.fencing_token = std::strtoull(fact("fencing_token").c_str(), nullptr, 10);
-  holder.blocked = fact("blocked") == "true";
-  if (!holder.holder_id.empty() || !holder.owner.empty() || holder.blocked)
-    refusal.holders.push_back(std::move(holder));
-}
-
 }  // namespace
 
-int64_t ToNs(const google::protobuf::Duration& duration) {
-  if (duration.seconds() < 0 || duration.nanos() < 0) return 0;
-  return std::min(duration.seconds(), kMaxSeconds) * kSecond + std::min<int64_t>(duration.nanos(), kMaxNanos);
-}
+int64_t ToNs(const google::protobuf::Duration& duration) { return FromProto(duration).count(); }
 
 std::shared_ptr<const Spec> MakeSpec(std::string key, LockOptions options, Taking taking) {
   auto spec = std::make_shared<Spec>();
@@ -122,11 +66,11 @@ std::shared_ptr<const Spec> MakeSpec(std::string key, LockOptions options, Takin
   wire.set_permits(taking.permits);
   wire.set_limit(taking.limit);
   wire.set_policy(static_cast<v1::QueuePolicy>(options.policy));
-  if (options.ttl) SetDuration(*options.ttl, wire.mutable_ttl());
+  if (options.ttl) *wire.mutable_ttl() = ToProto(*options.ttl);
   wire.set_owner(std::move(options.owner));
   wire.mutable_metadata()->insert(options.metadata.begin(), options.metadata.end());
-  if (options.max_hold != Duration::zero()) SetDuration(options.max_hold, wire.mutable_max_hold());
-  if (options.lock_delay != Duration::zero()) SetDuration(options.lock_delay, wire.mutable_lock_delay());
+  if (options.max_hold != Duration::zero()) *wire.mutable_max_hold() = ToProto(options.max_hold);
+  if (options.lock_delay != Duration::zero()) *wire.mutable_lock_delay() = ToProto(options.lock_delay);
   wire.set_on_disconnect(static_cast<v1::OnDisconnect>(options.on_disconnect));
   wire.set_reentrant(options.reentrant);
   spec->wire_bytes = wire.ByteSizeLong();
@@ -157,9 +101,9 @@ Holder ToHolder(const v1::Holder& wire) {
   if (wire.mode() != v1::LOCK_MODE_UNSPECIFIED) holder.mode = static_cast<LockMode>(wire.mode());
   holder.permits = wire.permits();
   holder.fencing_token = wire.fencing_token();
-  holder.since = ToTime(wire.since());
-  holder.time_left = Duration(ToNs(wire.time_left()));
-  holder.ttl = Duration(ToNs(wire.ttl()));
+  holder.since = FromProto(wire.since());
+  holder.time_left = FromProto(wire.time_left());
+  holder.ttl = FromProto(wire.ttl());
   holder.broker_id = wire.broker_id();
   holder.blocked = wire.blocked();
   return holder;
@@ -178,8 +122,8 @@ Refusal ToRefusal(const v1::Refusal& wire) {
   Refusal refusal;
   refusal.reason = static_cast<RefusalReason>(wire.reason());
   refusal.message = wire.message();
-  if (wire.has_retry_after()) refusal.retry_after = Duration(ToNs(wire.retry_after()));
-  refusal.waited = Duration(ToNs(wire.waited()));
+  if (wire.has_retry_after()) refusal.retry_after = FromProto(wire.retry_after());
+  refusal.waited = FromProto(wire.waited());
   for (const v1::Holder& holder : wire.holders()) refusal.holders.push_back(ToHolder(holder));
   refusal.queue_length = wire.queue_length();
   for (const v1::FieldProblem& problem : wire.field_problems()) {
@@ -216,25 +160,21 @@ ReleaseOutcome ToOutcome(v1::ReleaseOutcome outcome) {
 
 Refusal ToRefusal(const grpc::Status& status) {
   Refusal refusal{.reason = ReasonOfCode(status.error_code()), .message = status.error_message()};
-  google::rpc::Status details;
-  if (!details.ParseFromString(status.error_details())) return refusal;
-  google::rpc::ErrorInfo info;
-  google::rpc::RetryInfo retry;
-  google::rpc::BadRequest bad;
-  google::rpc::ResourceInfo resource;
-  for (const google::protobuf::Any& any : details.details()) {
-    if (any.UnpackTo(&info) || any.UnpackTo(&resource)) continue;
-    if (any.UnpackTo(&retry)) refusal.retry_after = Duration(ToNs(retry.retry_delay()));
-    if (!any.UnpackTo(&bad)) continue;
-    for (const auto& violation : bad.field_violations()) {
-      refusal.field_problems.push_back({violation.field(), violation.description()});
-    }
-  }
+  const wire::StatusDetails details = wire::ReadStatusDetails(status.error_details());
+  refusal.retry_after = details.retry_delay;
   v1::RefusalReason reason;
-  if (info.domain() != "distlock" || !v1::RefusalReason_Parse("REFUSAL_REASON_" + info.reason(), &reason))
-    return refusal;
+  if (!v1::RefusalReason_Parse("REFUSAL_REASON_" + details.reason, &reason)) return refusal;
   refusal.reason = static_cast<RefusalReason>(reason);
-  SetHolder(info.metadata(), resource.owner(), refusal);
+  refusal.queue_length = details.queue_length;
+  for (const auto& [field, description] : details.field_violations) {
+    refusal.field_problems.push_back({field, description});
+  }
+  if (!details.holder_id.empty() || !details.owner.empty() || details.blocked) {
+    Holder holder{.holder_id = details.holder_id, .owner = details.owner};
+    holder.fencing_token = details.fencing_token;
+    holder.blocked = details.blocked;
+    refusal.holders.push_back(std::move(holder));
+  }
   return refusal;
 }
 

@@ -14,7 +14,7 @@ constexpr int64_t kAnswerGrace = 500'000'000;
 constexpr int64_t kSmallestWait = 1'000'000;  // 0 would turn a bounded wait into one try
 
 // Reasons a broker gives for turning a whole session away; they say more than "unreachable".
-bool IsOfBroker(RefusalReason reason) {
+bool CameFromBroker(RefusalReason reason) {
   return reason == RefusalReason::kDraining || reason == RefusalReason::kQuotaExceeded ||
          reason == RefusalReason::kStoreUnavailable || reason == RefusalReason::kQuorumNotReached;
 }
@@ -282,7 +282,7 @@ void LockTable::AskForHeartbeat(int64_t now_ns) {
 
 Refusal LockTable::Unreachable(int64_t since_ns, int64_t now_ns) const {
   Refusal refusal = last_failure_.value_or(Refusal{});
-  if (!IsOfBroker(refusal.reason)) refusal.reason = RefusalReason::kUnreachable;
+  if (!CameFromBroker(refusal.reason)) refusal.reason = RefusalReason::kUnreachable;
   refusal.message = absl::StrCat("no broker at ", options_.address, " took it within ", Millis(now_ns - since_ns),
                                  refusal.message.empty() ? "" : ": ", refusal.message,
                                  "; check that distlockd runs there, or set DISTLOCK_SERVER");

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "distlock/wire/times.h"
+
 namespace distlock::internal {
 namespace {
 
@@ -17,9 +19,7 @@ google::protobuf::ArenaOptions OptionsWith(char* block, size_t size) {
 
 void SetLock(const v1::LockSpec& spec, int64_t max_wait_ns, v1::LockSpec* to) {
   *to = spec;
-  if (max_wait_ns < 0) return;
-  to->mutable_max_wait()->set_seconds(max_wait_ns / 1'000'000'000);
-  to->mutable_max_wait()->set_nanos(static_cast<int32_t>(max_wait_ns % 1'000'000'000));
+  if (max_wait_ns >= 0) *to->mutable_max_wait() = wire::ToProto(std::chrono::nanoseconds(max_wait_ns));
 }
 
 }  // namespace
