@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What Convert and a session's ConvertLease share: what is asked for, checked. Pure; any thread.
+// Checks a downgrade from EXCLUSIVE to SHARED, of the Convert call and of a session's ConvertLease. Pure; any thread.
 #pragma once
 
 #include <string_view>
@@ -12,8 +12,8 @@
 
 namespace distlock::contract {
 
-// Without session and request. `acquire` is 0 when `lease_id` names the lease; else that is not looked at. `path` is put before
-// the names of fields, such as "convert".
+// Sets everything but session and request. `lease_id` names the lease when `acquire` is 0, and is ignored otherwise.
+// `path` is the enclosing field in the names of bad fields, such as "convert"; may be empty.
 std::variant<core::Convert, v1::Refusal> CheckDowngrade(const Limits& limits, core::RequestId acquire,
                                                         std::string_view lease_id, v1::LockMode mode,
                                                         std::string_view path);

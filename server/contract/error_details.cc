@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "contract/error_details.h"
 
+#include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -17,9 +19,26 @@ namespace {
 
 using core::RefusalReason;
 
-// Clients drop a call whose trailers pass 8 KiB.
-constexpr int kMaxViolations = 16;
-constexpr size_t kMaxMessageBytes = 1024;
+// By default a client drops a call whose trailers have more than 8 KiB. The error travels in base64, a third longer
+// than it is, with the message percent-encoded beside it. With these bounds both together have less than 6.5 KiB.
+constexpr size_t kMaxMessageBytes = 768;
+constexpr size_t kMaxEncodedMessageBytes = 1024;
+constexpr size_t kMaxNameBytes = 640;  // namespace/key; by the default limits the longest has 577
+constexpr size_t kMaxOwnerBytes = 256;
+constexpr size_t kMaxDescriptionBytes = 256;
+constexpr size_t kMaxViolationsBytes = 1536;  // all violations together
+
+// Fits into the trailers, also when it is percent-encoded.
+std::string Message(std::string_view text) {
+  size_t encoded = 0;
+  size_t fit = 0;
+  while (fit < text.size() && encoded <= kMaxEncodedMessageBytes) {
+    const bool is_plain = text[fit] >= ' ' && text[fit] <= '~' && text[fit] != '%';
+    encoded += is_plain ? 1 : 3;
+    ++fit;
+  }
+  return Cut(text, encoded <= kMaxEncodedMessageBytes ? kMaxMessageBytes : std::min(fit - 1, kMaxMessageBytes));
+}
 
 absl::StatusCode CodeOf(RefusalReason reason) {
   switch (reason) {
@@ -69,9 +88,9 @@ void AddResource(const v1::Refusal& refusal, const core::LockName& about, google
   const auto [ns, key] = about.Decode();
   google::rpc::ResourceInfo resource;
   resource.set_resource_type("lock");
-  resource.set_resource_name(CleanText(absl::StrCat(ns, "/", key)));
+  resource.set_resource_name(Cut(CleanText(absl::StrCat(ns, "/", key)), kMaxNameBytes));
   if (refusal.holders_size() > 0) {
-    resource.set_owner(refusal.holders(0).owner());
+    resource.set_owner(Cut(refusal.holders(0).owner(), kMaxOwnerBytes));
     resource.set_description(refusal.holders(0).blocked()
                                  ? std::string("nobody holds it: a lock_delay is running")
                                  : absl::StrCat("held by holder ", refusal.holders(0).holder_id()));
@@ -82,7 +101,7 @@ void AddResource(const v1::Refusal& refusal, const core::LockName& about, google
 google::rpc::Status LostWith(v1::LostReason reason, const std::string& message, const core::LockName& about) {
   google::rpc::Status status;
   status.set_code(static_cast<int>(absl::StatusCode::kAborted));
-  status.set_message(message);
+  status.set_message(Message(message));
   google::rpc::ErrorInfo info;
   info.set_reason("LEASE_LOST");
   info.set_domain("distlock");
@@ -97,8 +116,7 @@ google::rpc::Status LostWith(v1::LostReason reason, const std::string& message, 
 google::rpc::Status ErrorOf(const v1::Refusal& refusal, const core::LockName& about) {
   google::rpc::Status status;
   status.set_code(static_cast<int>(CodeOf(ReasonOf(refusal.reason()))));
-  status.set_message(refusal.message().size() <= kMaxMessageBytes ? refusal.message()
-                                                                  : Shorten(refusal.message(), kMaxMessageBytes));
+  status.set_message(Message(refusal.message()));
   google::rpc::ErrorInfo info;
   info.set_reason(std::string(NameOf(refusal.reason())));
   info.set_domain("distlock");
@@ -118,10 +136,11 @@ google::rpc::Status ErrorOf(const v1::Refusal& refusal, const core::LockName& ab
   if (refusal.field_problems_size() > 0) {
     google::rpc::BadRequest bad;
     for (const v1::FieldProblem& problem : refusal.field_problems()) {
-      if (bad.field_violations_size() == kMaxViolations) break;
-      auto* violation = bad.add_field_violations();
-      violation->set_field(problem.field());
-      violation->set_description(problem.description());
+      google::rpc::BadRequest::FieldViolation violation;
+      violation.set_field(problem.field());
+      violation.set_description(Cut(problem.description(), kMaxDescriptionBytes));
+      if (bad.ByteSizeLong() + violation.ByteSizeLong() > kMaxViolationsBytes) break;
+      *bad.add_field_violations() = std::move(violation);
     }
     status.add_details()->PackFrom(bad);
   }

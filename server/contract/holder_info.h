@@ -1,25 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The public facts about who asked for a lock, as the store keeps them beside the owner id: a distlock.v1.Holder with
-// only owner, metadata, mode, permits and broker_id set; broker_id has "/shard" behind it, but for shard 0. Pure; any thread.
+// The public facts about a caller, as the store keeps them beside the owner id: a distlock.v1.Holder with only owner,
+// metadata, mode, permits and broker_id set. "/shard" follows broker_id, except for shard 0. Pure; any thread.
 #pragma once
 
 #include <string>
 #include <string_view>
 
+#include "core/types.h"
 #include "distlock/v1/lock.pb.h"
 
 namespace distlock::contract {
 
 std::string MakeInfo(const v1::LockSpec& spec, std::string_view broker_id, int shard);
 
-// Appended to an info it replaces the mode.
+// Bytes that replace the mode when they are appended to an info.
 std::string ModeOverride(v1::LockMode mode);
 
-// Anybody with access to the store may have written it: what cannot be read is left empty.
+// What cannot be read is left empty: anybody with access to the store may have written `info`.
 v1::Holder ParseInfo(std::string_view info);
 
-// The id by which the store knows the shard that asked; "": it is not known.
+// Mode and permits of a holder.
+core::Want WantOf(const core::HolderView& holder);
+
+// The id by which the store knows the caller's shard; "": not known.
 std::string ChannelBrokerOf(std::string_view info);
 
 }  // namespace distlock::contract

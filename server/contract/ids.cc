@@ -24,7 +24,7 @@ void RandomBytes(uint8_t* out, size_t count) {
 }  // namespace
 
 core::OwnerId RandomOwnerId() {
-  // One call of the generator costs as much as 32 ids.
+  // A call of the generator is expensive, so one call makes 32 ids.
   thread_local std::array<uint8_t, 32 * sizeof(core::OwnerId)> pool;
   thread_local size_t used = pool.size();
   if (used == pool.size()) {
@@ -46,7 +46,7 @@ std::string RandomHex(size_t bytes) {
 }
 
 core::OwnerId OwnerIdOf(const core::LockName& name, std::string_view request_id) {
-  // A newline cannot be in an escaped name: no two pairs give the same text.
+  // An escaped name has no newline, so no two pairs give the same text.
   const std::string text = "distlock owner v1\n" + name.escaped() + "\n" + std::string(request_id);
   const auto digest = Sha256(text);
   core::OwnerId owner;

@@ -14,7 +14,7 @@ namespace {
 constexpr char kVersion = 2;
 constexpr size_t kHead = 1 + 16 + 4 + 8 + 8 + 1;
 constexpr size_t kCheck = sizeof(uint32_t);
-// Escaping at most triples a name; nothing longer can be one of ours, whatever the limits are set to.
+// Escaping at most triples a name, so no lease id is longer, whatever the limits are.
 constexpr size_t kMaxText = 256 * 1024;
 
 template <typename T>
@@ -55,7 +55,7 @@ std::optional<LeaseId> DecodeLeaseId(std::string_view text) {
   std::string raw;
   if (text.size() > kMaxText || !absl::WebSafeBase64Unescape(std::string(text), &raw) || raw.size() < kHead + kCheck)
     return {};
-  // Unescaping forgives padding, blanks and stray low bits.
+  // Unescaping accepts padding, blanks and stray low bits, which are not ours.
   if (absl::WebSafeBase64Escape(raw) != text || raw[0] != kVersion) return {};
   std::string_view check = std::string_view(raw).substr(raw.size() - kCheck);
   if (TakeBigEndian<uint32_t>(check) != CheckOf(std::string_view(raw).substr(0, raw.size() - kCheck))) return {};
@@ -70,7 +70,7 @@ std::optional<LeaseId> DecodeLeaseId(std::string_view text) {
   lease.token = TakeBigEndian<uint64_t>(in);
   lease.depth = TakeBigEndian<uint8_t>(in);
   const auto name = core::LockName::FromEscaped(in);
-  // All zeros is nobody, whose leases are the blocks that a lock_delay leaves.
+  // An owner of all zeros stands for a lock_delay, not for a lease.
   if (!name || lease.owner == core::OwnerId{} || lease.ttl <= core::Duration::zero() || lease.depth == 0 ||
       hold_until > static_cast<uint64_t>(core::kMaxStoreTime.us)) {
     return {};

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lease id: all that Renew and Release need to know, as one word of base64url. Secret, since it holds the owner id.
+// The lease id: all that Renew and Release need to know, as one word of base64url. Secret, because it holds the owner
+// id.
 //   version(1) owner(16) ttl_ms(4) hold_until_us(8) token(8) depth(1) escaped lock name, check(4); numbers big-endian
-// The check is a CRC-32 of all before it: it tells a mangled id from a lease that is gone. It is no signature.
-// Pure; any thread.
+// The check is a CRC-32 of everything before it: it tells a mangled id from a lease that is gone. It is not a
+// signature. Pure; any thread.
 #pragma once
 
 #include <optional>
@@ -19,15 +20,15 @@ struct LeaseId {
   core::LockName name;
   core::OwnerId owner{};
   core::Duration ttl{};        // whole milliseconds, at most 2^32 - 1 of them
-  core::StoreTime hold_until;  // end by max_hold; us = 0: none
+  core::StoreTime hold_until;  // when max_hold ends it; us = 0: no max_hold
   uint64_t token = 0;
-  uint8_t depth = 1;  // how often the lease had been taken with this id; only the first one frees it
+  uint8_t depth = 1;  // 1: the first id of the lease, which frees it. N: the id of its N-th hold
   friend bool operator==(const LeaseId&, const LeaseId&) = default;
 };
 
 std::string EncodeLeaseId(const LeaseId& lease);
 
-// Exactly the texts EncodeLeaseId makes of leases that somebody can have; nullopt for everything else.
+// Accepts exactly the texts that EncodeLeaseId makes for valid leases; nullopt for everything else.
 std::optional<LeaseId> DecodeLeaseId(std::string_view text);
 
 }  // namespace distlock::contract

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every bound on what a caller may ask of this broker, and the refusal each one causes. Values, filled by main from the
-// options and constant afterwards. The defaults are those of the contract's comments.
+// Every bound on what a caller may ask of this broker, and the refusal that each one causes. Main fills them from the
+// options; constant afterwards. The defaults are those of the comments in proto/.
 #pragma once
 
 #include <cstddef>
@@ -27,20 +27,26 @@ struct Limits {
   size_t max_leases_per_session = 10'000;
   size_t max_sessions = 10'000;
   size_t max_sessions_per_peer = 1'000;
-  size_t outbox_messages = 256;  // of kOutboxEventsPerMessage events each, not handed to gRPC yet
-  // Of one session: every command but Open, Heartbeat and Goodbye counts. What gives up or gives back is carried out all
-  // the same; acquires beyond it are refused. 0 = no limit.
+  size_t outbox_messages = 256;  // unwritten events of one session, in units of kOutboxEventsPerMessage
+  // Commands of one session: all but Open, Heartbeat and Goodbye count. Acquires beyond the limit are refused; Release,
+  // Cancel and Convert are carried out all the same. Calls of one peer: every Acquire counts. 0 = no limit.
   uint32_t requests_per_second = 0;
 
-  // What a session is told of time.
+  // Acquire calls that are not answered yet.
+  size_t max_waiting_calls = 20'000;
+  size_t max_waiting_calls_per_peer = 5'000;
+
+  // How long a client may believe after a heartbeat.
   core::Duration validity = std::chrono::seconds(3);
+  // Bound on the error of the clock rates of any two machines, in millionths.
+  uint32_t clock_drift_ppm = 500;
   // How long a Session may take to send Open. INVALID_ARGUMENT
   core::Duration open_timeout = std::chrono::seconds(10);
   // How long GetLock and ListLocks wait for the store.
   core::Duration store_timeout = std::chrono::seconds(5);
 };
 
-// A longer max_hold could not be told from none at all.
+// A longer max_hold would be as good as none.
 inline constexpr core::Duration kMaxHoldBound = std::chrono::hours(24 * 3650);
 inline constexpr size_t kMinRequestIdBytes = 16;
 inline constexpr size_t kMaxRequestIdBytes = 64;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a Hold's client may be told of time. Pure; any thread.
+// How long a Hold's client may believe. Pure; any thread.
 #pragma once
 
 #include <algorithm>
@@ -9,9 +9,9 @@
 
 namespace distlock::contract {
 
-// A Hold's client counts from receipt, the core from when it said so, `age` ago. What has waited here is not promised
-// again, and a tenth of what a promise can be is kept back for the way: a message that takes longer is believed for too
-// long. Of a promise that is short, because max_hold or the ttl ends soon, a tenth of itself.
+// The client counts `valid_for` from receipt, the core from when it made the promise, `age` ago. So `age` is taken off,
+// and a tenth of the longest possible promise for the way: a message that is on its way for longer is believed in for
+// too long. A short promise, because max_hold or the ttl ends soon, is cut by a tenth of itself.
 inline core::Duration PromiseOnTheWay(core::Duration valid_for, core::Duration age, core::Duration validity,
                                       core::Duration ttl) {
   constexpr int kPartForTheWay = 10;

@@ -17,7 +17,7 @@ namespace {
 using core::RefusalReason;
 
 constexpr size_t kShownOwnerBytes = 96;
-// The store shows no more holders.
+// The store names at most so many holders in a refusal.
 constexpr size_t kMostHolders = 16;
 constexpr core::Duration kRetryUnavailable = std::chrono::seconds(1);
 constexpr core::Duration kRetryOverload = std::chrono::milliseconds(200);
@@ -101,7 +101,7 @@ v1::Refusal RefusalOf(const core::Refused& refused, const core::LockName& about)
   const core::LockName& lock = refused.about.empty() ? about : refused.about;
   v1::Refusal refusal = MakeRefusal(refused.reason, MessageOf(refused, Show(lock)), refused.retry_after);
   *refusal.mutable_waited() = ToProto(refused.waited);
-  // The first is the one who is named: a share that is blocked only when nobody else has one.
+  // Statuses name the first holder, so holders come before blocked shares.
   std::vector<core::HolderView> holders = refused.holders;
   std::stable_partition(holders.begin(), holders.end(), [](const auto& view) { return !IsBlocked(view.owner); });
   for (const core::HolderView& holder : holders) *refusal.add_holders() = HolderOf(holder);

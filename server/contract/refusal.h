@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Why something was not given, as the contract says it: a Refusal on a Session, a status with google.rpc details on
-// every other call. Messages are for people: they name the lock, who has it, and what to do next. Pure; any thread.
+// Refusals and losses as messages of the contract. Their texts are for people: they name the lock, its holder, and what
+// to do next. Pure; any thread.
 #pragma once
 
 #include <string>
@@ -14,16 +14,15 @@
 
 namespace distlock::contract {
 
-// The core's word for a refusal; `about` may be empty when no single lock is meant.
-// `about`: what was asked for.
+// `about`: the lock that was asked for; empty when there is no single one.
 v1::Refusal RefusalOf(const core::Refused& refused, const core::LockName& about);
 
-// A refusal this room makes itself. `message` is complete.
+// A refusal that does not come from the core. `message` is complete. `retry_after`: zero = the default of the reason.
 v1::Refusal MakeRefusal(core::RefusalReason reason, std::string message, core::Duration retry_after = {});
 v1::Refusal DrainingRefusal();
 v1::Refusal OverloadRefusal();
 
-// Why GetLock or ListLocks got no answer from the store.
+// For a question that the store did not answer.
 v1::Refusal StoreRefusal(const absl::Status& status, const core::LockName& about);
 
 // What Lost.message says.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SHA-256 of a few bytes, many times a second: the algorithm is looked up once per process, not once per call as by OpenSSL's own
-// one-shot functions. Any thread.
+// SHA-256 of short texts, many times a second. The algorithm is looked up once per process; OpenSSL's one-shot
+// functions look it up at each call. Any thread.
 #pragma once
 
 #include <array>

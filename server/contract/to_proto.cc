@@ -40,6 +40,36 @@ void FillRef(const core::LockName& name, const core::OwnerId& owner, uint64_t to
   ref->set_fencing_token(token);
 }
 
+v1::Waiter WaiterOf(const core::LockView::WaiterView& view) {
+  v1::Holder facts = ParseInfo(view.info);
+  v1::Waiter waiter;
+  waiter.set_waiter_id(HolderIdOf(view.owner));
+  waiter.set_owner(std::move(*facts.mutable_owner()));
+  waiter.mutable_metadata()->swap(*facts.mutable_metadata());
+  waiter.set_mode(facts.mode());
+  waiter.set_permits(facts.permits());
+  waiter.set_broker_id(view.broker_id);
+  if (view.since.us != 0) *waiter.mutable_since() = ToProto(view.since);
+  return waiter;
+}
+
+// Without waiters.
+v1::Lock LockWith(const core::LockView& view, size_t max_holders) {
+  v1::Lock lock;
+  SetName(view.name, &lock);
+  size_t bytes = 0;
+  for (size_t i = 0; i < std::min(view.holders.size(), max_holders); ++i) {
+    v1::Holder holder = HolderOf(view.holders[i]);
+    bytes += holder.ByteSizeLong();
+    if (bytes > kMaxLockBytes / 2 && i > 0) break;
+    *lock.add_holders() = std::move(holder);
+  }
+  lock.set_holder_count(view.holder_count);
+  lock.set_fencing_token(view.last_token);
+  lock.set_queue_length(view.queue_length);
+  return lock;
+}
+
 }  // namespace
 
 google::protobuf::Duration ToProto(core::Duration duration) {
@@ -193,24 +223,17 @@ v1::Draining DrainingOf(const core::Draining& draining) {
   return proto;
 }
 
+v1::Lock ListedLockOf(const core::LockView& view) { return LockWith(view, kMaxListedHolders); }
+
 v1::Lock LockOf(const core::LockView& view) {
-  v1::Lock lock;
-  SetName(view.name, &lock);
-  for (const core::HolderView& holder : view.holders) *lock.add_holders() = HolderOf(holder);
-  lock.set_holder_count(view.holder_count);
+  v1::Lock lock = LockWith(view, view.holders.size());
+  size_t bytes = 0;
   for (const core::LockView::WaiterView& waiting : view.waiters) {
-    v1::Holder facts = ParseInfo(waiting.info);
-    v1::Waiter* waiter = lock.add_waiters();
-    waiter->set_waiter_id(HolderIdOf(waiting.owner));
-    waiter->set_owner(std::move(*facts.mutable_owner()));
-    waiter->mutable_metadata()->swap(*facts.mutable_metadata());
-    waiter->set_mode(facts.mode());
-    waiter->set_permits(facts.permits());
-    waiter->set_broker_id(waiting.broker_id);
-    if (waiting.since.us != 0) *waiter->mutable_since() = ToProto(waiting.since);
+    v1::Waiter waiter = WaiterOf(waiting);
+    bytes += waiter.ByteSizeLong();
+    if (bytes > kMaxLockBytes / 2 && lock.waiters_size() > 0) break;
+    *lock.add_waiters() = std::move(waiter);
   }
-  lock.set_fencing_token(view.last_token);
-  lock.set_queue_length(view.queue_length);
   return lock;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The core's events and the store's views as messages of the contract. Owner ids become holder ids here; no secret but
-// the lease_id of a Grant leaves. Pure but for DrainingOf, which reads the wall clock for people; any thread.
+// The core's events and views of locks as messages of the contract. Owner ids become holder ids here: the only secret
+// that leaves is the lease_id of a Grant. Pure, except DrainingOf, which reads the wall clock; any thread.
 #pragma once
 
 #include <google/protobuf/duration.pb.h>
@@ -28,9 +28,9 @@ v1::LockMode ModeOf(core::Mode mode);
 v1::Holder HolderOf(const core::HolderView& view);
 v1::LeaseRef RefOf(const core::LockName& name, const core::OwnerId& owner, uint64_t token);
 
-// `max_hold` of a detached lease ends in the lease id; zero for leases of a stream, which the broker ends.
+// `max_hold` is kept in the lease id of a detached lease. Zero for a lease of a stream, which the broker ends.
 v1::Grant GrantOf(const core::Granted& granted, core::Duration max_hold);
-// The same into an empty message: what is most frequent is made in its place, which may be an arena's.
+// The same into an empty message, for the most frequent events: `out` may be in an arena.
 void Fill(const core::Granted& granted, core::Duration max_hold, v1::Grant* grant);
 void Fill(const core::Released& released, v1::Released* out);
 v1::Queued QueuedOf(const core::Queued& queued);
@@ -41,6 +41,15 @@ v1::HeartbeatAck AckOf(const core::HeartbeatAck& ack);
 v1::Draining DrainingOf(const core::Draining& draining);
 v1::ReleaseOutcome OutcomeOf(core::ReleaseOutcome outcome);
 
+// gRPC clients take messages of up to 4 MiB by default.
+inline constexpr size_t kMaxLockBytes = 2 << 20;
+inline constexpr size_t kMaxPageBytes = 2 << 20;
+inline constexpr size_t kMaxListedHolders = 16;
+
+// With as many of the first holders, and of the first waiters, as fit into half of kMaxLockBytes each, and at least
+// one.
 v1::Lock LockOf(const core::LockView& view);
+// For a page of locks: with at most kMaxListedHolders holders.
+v1::Lock ListedLockOf(const core::LockView& view);
 
 }  // namespace distlock::contract

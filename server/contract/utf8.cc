@@ -8,7 +8,7 @@
 namespace distlock::contract {
 namespace {
 
-// Length of the character that `text` starts with; 0 when it is none.
+// Length of the character that `text` starts with; 0: these bytes are not a character.
 size_t CharacterAt(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t head = byte(0);
@@ -25,6 +25,12 @@ size_t CharacterAt(std::string_view text) {
   const bool surrogate = head == 0xed && byte(1) >= 0xa0;
   const bool too_big = head == 0xf4 && byte(1) >= 0x90;
   return overlong || surrogate || too_big ? 0 : length;
+}
+
+// The last edge between two characters at or before `end`, which is inside of `text`.
+size_t EdgeBefore(std::string_view text, size_t end) {
+  while (end > 0 && (static_cast<uint8_t>(text[end]) & 0xc0) == 0x80) --end;
+  return end;
 }
 
 }  // namespace
@@ -48,11 +54,15 @@ std::string CleanText(std::string_view text) {
   return clean;
 }
 
+std::string Cut(std::string_view text, size_t max_bytes) {
+  constexpr std::string_view kMore = "...";
+  if (text.size() <= max_bytes) return std::string(text);
+  return std::string(text.substr(0, EdgeBefore(text, max_bytes - kMore.size()))).append(kMore);
+}
+
 std::string Shorten(std::string_view text, size_t max_bytes) {
   if (text.size() <= max_bytes) return absl::Utf8SafeCEscape(std::string(text));
-  size_t end = max_bytes;
-  while (end > 0 && (static_cast<uint8_t>(text[end]) & 0xc0) == 0x80) --end;
-  return absl::Utf8SafeCEscape(std::string(text.substr(0, end))) + "...";
+  return absl::Utf8SafeCEscape(std::string(text.substr(0, EdgeBefore(text, max_bytes)))) + "...";
 }
 
 }  // namespace distlock::contract

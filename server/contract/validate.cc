@@ -65,7 +65,7 @@ void Validator::RequestId(std::string_view id) {
 
 LeaseId Validator::Lease(std::string_view text, FieldPath field) {
   if (auto lease = DecodeLeaseId(text)) {
-    // The id is not signed, and an older one may stem from looser limits.
+    // The id is not signed, and an older one may come from looser limits.
     lease->ttl = std::clamp(lease->ttl, limits_.min_ttl, limits_.max_ttl);
     return *std::move(lease);
   }
@@ -86,7 +86,7 @@ core::Duration Validator::Time(const google::protobuf::Duration& value, core::Du
                             "; nanos must be below 10^9 and of the sign of seconds"));
     return min;
   }
-  // Seconds first: the sum of a huge value does not fit.
+  // Compares seconds first: a huge value in nanoseconds would overflow.
   const bool fits = std::chrono::seconds(std::abs(value.seconds())) <=
                     std::chrono::duration_cast<std::chrono::seconds>(kMaxHoldBound);
   const auto time =
@@ -130,13 +130,13 @@ core::Acquire Validator::Spec(const v1::LockSpec& spec, std::string_view path, b
   const bool has_ttl = spec.has_ttl() && (spec.ttl().seconds() != 0 || spec.ttl().nanos() != 0);
   acquire.ttl =
       has_ttl ? Time(spec.ttl(), limits_.min_ttl, limits_.max_ttl, FieldPath(path, "ttl")) : limits_.default_ttl;
-  // The store counts in milliseconds; rounding must not make a lease longer than the store keeps it.
+  // The store counts in milliseconds. Rounding must not make a lease longer than the store keeps it.
   acquire.ttl = std::chrono::floor<milliseconds>(acquire.ttl);
   if (spec.has_max_wait()) {
     acquire.max_wait = Time(spec.max_wait(), {}, limits_.max_wait, FieldPath(path, "max_wait"));
   }
   acquire.max_hold = Time(spec.max_hold(), {}, kMaxHoldBound, FieldPath(path, "max_hold"));
-  // It cuts the ttl of a detached lease; one shorter than a grant takes to arrive could only be asked for again and again.
+  // max_hold caps the ttl of a detached lease. One that ends before its grant arrives is of no use.
   if (detached && acquire.max_hold > core::Duration::zero() && acquire.max_hold < limits_.min_ttl) {
     Bad(FieldPath(path, "max_hold"),
         absl::StrCat("is ", Show(acquire.max_hold), "; of a detached lease allowed are 0, or at least ",

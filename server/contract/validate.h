@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From what a caller sent to plain core types. All bad fields of a request are gathered before it is refused, so a
-// caller mends them in one go.
+// From requests to core types. All bad fields of a request are gathered before it is refused, so that the caller can
+// mend them at once.
 //
-// A Validator lives for one request, on one thread; `limits` outlives it. Values it returns are usable only when ok().
+// A Validator lives for one request, on one thread; `limits` outlives it. The values it returns are usable only when
+// ok().
 #pragma once
 
 #include <functional>
@@ -18,9 +19,9 @@
 
 namespace distlock::contract {
 
-// Names a field of a request, put together only when there is something to say about it. Lives no longer than its texts.
+// Names a field of a request. The text is put together only when the field is bad. It must not outlive its parts.
 struct FieldPath {
-  std::string_view of;  // what it is a field of, such as "lock"; empty: of the request itself
+  std::string_view of;  // the enclosing field, such as "lock"; empty: the request itself
   std::string_view field;
 
   FieldPath(std::string_view whole) : field(whole) {}
@@ -35,10 +36,11 @@ class Validator {
  public:
   explicit Validator(const Limits& limits) : limits_(limits) {}
 
-  // Everything but session, request, owner and info. `path` is the field the spec came in, such as "lock".
+  // Sets everything but session, request, owner and info. `path` is the field of the spec, such as "lock".
   core::Acquire Spec(const v1::LockSpec& spec, std::string_view path, bool detached);
 
-  // Several locks of one request: each as Spec, all different, with one max_wait, none reentrant. `path` names spec i.
+  // Several locks of one request: each checked by Spec, all different, with the same max_wait, none reentrant. `path`
+  // names spec i.
   std::vector<core::Acquire> Specs(const std::vector<const v1::LockSpec*>& specs,
                                    const std::function<std::string(size_t)>& path, bool detached);
 

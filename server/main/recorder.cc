@@ -141,7 +141,7 @@ void Recorder::OnReleasedNothing() { metrics_.releases[ops::ReleaseOutcome::kAlr
 
 void Recorder::OnForceRelease(const rpc::ForcedRelease& forced) {
   const auto [ns, key] = forced.name.Decode();
-  ops::Warn("forced release", {{"who", forced.who},
+  ops::Warn("forced release", {{"who", forced.caller},
                                {"namespace", ns},
                                {"key", key},
                                {"holder_id", forced.holders},

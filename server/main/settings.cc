@@ -33,9 +33,12 @@ rpc::ServerOptions ServerOptionsOf(const ops::Options& options, const std::strin
   limits.max_leases_per_session = options.max_leases_per_session;
   limits.max_sessions = options.max_sessions;
   limits.max_sessions_per_peer = options.max_sessions_per_peer;
+  limits.max_waiting_calls = options.max_waiting_calls;
+  limits.max_waiting_calls_per_peer = options.max_waiting_calls_per_peer;
   limits.outbox_messages = options.outbox_messages;
   limits.requests_per_second = static_cast<uint32_t>(options.requests_per_second);
   limits.validity = ToCore(options.validity);
+  limits.clock_drift_ppm = static_cast<uint32_t>(options.clock_drift);
   limits.store_timeout = ToCore(options.store_timeout);
 
   server.max_message_bytes = options.max_message_bytes;

@@ -10,15 +10,15 @@
 namespace distlock::rpc {
 namespace {
 
-// Its address, and its name where the connection has proved one.
-std::string WhoAsks(const grpc::ServerContext& context) {
-  std::string who = context.peer();
+// Address of the caller, and its name where the connection has proved one.
+std::string CallerOf(const grpc::ServerContext& context) {
+  std::string caller = context.peer();
   const auto auth = context.auth_context();
-  if (auth == nullptr || !auth->IsPeerAuthenticated()) return who;
+  if (auth == nullptr || !auth->IsPeerAuthenticated()) return caller;
   for (const grpc::string_ref& name : auth->GetPeerIdentity()) {
-    absl::StrAppend(&who, " ", std::string(name.data(), name.size()));
+    absl::StrAppend(&caller, " ", std::string(name.data(), name.size()));
   }
-  return who;
+  return caller;
 }
 
 }  // namespace
@@ -29,8 +29,8 @@ void AdminService::Open(CallThreads& threads) {
   threads.OpenUnary(*this, &AdminService::RequestListSessions,
                     [this](auto call) { UnaryCall::Serve<ListSessionsCall>(frontend_, std::move(call)); });
   threads.OpenUnary(*this, &AdminService::RequestForceRelease, [this](auto call) {
-    std::string who = WhoAsks(call->context);
-    UnaryCall::Serve<ForceReleaseCall>(frontend_, std::move(call), std::move(who));
+    std::string caller = CallerOf(call->context);
+    UnaryCall::Serve<ForceReleaseCall>(frontend_, std::move(call), std::move(caller));
   });
   threads.OpenUnary(*this, &AdminService::RequestDrain,
                     [this](auto call) { UnaryCall::Serve<DrainCall>(frontend_, std::move(call), facts_); });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For operators: the state of this broker, locks taken from their holders, and the order to drain. Calls come in on the
-// CallThreads; `frontend` and `facts` outlive it.
+// The admin service: it makes the right reactor for each method. Calls come in on the CallThreads; `frontend` and
+// `facts` outlive it.
 #pragma once
 
 #include "distlock/v1/admin_service.grpc.pb.h"
@@ -19,7 +19,7 @@ class AdminService final : public RawAdmin<v1::AdminService::Service> {
  public:
   AdminService(Frontend& frontend, const BrokerFacts& facts) : frontend_(frontend), facts_(facts) {}
 
-  // The server, which has this service, runs.
+  // Opens the doors. The server that has this service must run already.
   void Open(CallThreads& threads);
 
  private:

@@ -9,6 +9,12 @@
 #include "contract/refusal.h"
 
 namespace distlock::rpc {
+namespace {
+
+// When to try again: a call that waits may be answered at any time.
+constexpr core::Duration kRetryWaiting = std::chrono::seconds(1);
+
+}  // namespace
 
 std::string PeerHost(const std::string& peer) {
   const bool has_port = peer.rfind("ipv4:", 0) == 0 || peer.rfind("ipv6:", 0) == 0;
@@ -25,15 +31,14 @@ std::optional<v1::Refusal> Admission::Admit(const std::string& peer, uint64_t id
         absl::StrCat("this broker serves at most ", limits_.max_sessions,
                      " streams (--max-sessions); use one Session for many locks, or ask another broker"));
   }
-  const std::string host = PeerHost(peer);
-  const auto counted = per_peer_.find(host);
-  if (counted != per_peer_.end() && counted->second >= limits_.max_sessions_per_peer) {
+  Peer& counted = PeerOf(peer);
+  if (counted.streams >= limits_.max_sessions_per_peer) {
     return contract::MakeRefusal(
         RefusalReason::kQuotaExceeded,
-        absl::StrCat("peer ", host, " has ", counted->second,
+        absl::StrCat("peer ", PeerHost(peer), " has ", counted.streams,
                      " streams, the most it may (--max-sessions-per-peer); use one Session for many locks"));
   }
-  ++per_peer_[host];
+  ++counted.streams;
   streams_.emplace(id, std::move(stream));
   return std::nullopt;
 }
@@ -41,8 +46,62 @@ std::optional<v1::Refusal> Admission::Admit(const std::string& peer, uint64_t id
 void Admission::Leave(const std::string& peer, uint64_t id) {
   std::lock_guard lock(mu_);
   if (streams_.erase(id) == 0) return;
-  const auto counted = per_peer_.find(PeerHost(peer));
-  if (counted != per_peer_.end() && --counted->second == 0) per_peer_.erase(counted);
+  const auto counted = peers_.find(PeerHost(peer));
+  if (--counted->second.streams == 0 && counted->second.calls == 0 && limits_.requests_per_second == 0) {
+    peers_.erase(counted);
+  }
+}
+
+std::optional<v1::Refusal> Admission::AdmitCall(const std::string& peer, core::Instant now) {
+  using core::RefusalReason;
+  std::lock_guard lock(mu_);
+  if (calls_ >= limits_.max_waiting_calls) {
+    return contract::MakeRefusal(
+        RefusalReason::kQuotaExceeded,
+        absl::StrCat("this broker lets at most ", limits_.max_waiting_calls,
+                     " Acquire calls wait (--max-waiting-calls); use a Session, or ask another broker"),
+        kRetryWaiting);
+  }
+  if (peers_.size() >= sweep_at_) Sweep(now);
+  Peer& counted = PeerOf(peer);
+  if (counted.calls >= limits_.max_waiting_calls_per_peer) {
+    return contract::MakeRefusal(
+        RefusalReason::kQuotaExceeded,
+        absl::StrCat("peer ", PeerHost(peer), " has ", counted.calls,
+                     " Acquire calls waiting, the most it may (--max-waiting-calls-per-peer); use a Session"),
+        kRetryWaiting);
+  }
+  if (!counted.rate.Take(now)) {
+    return contract::MakeRefusal(
+        RefusalReason::kQuotaExceeded,
+        absl::StrCat("more than ", limits_.requests_per_second, " Acquire calls per second of peer ", PeerHost(peer),
+                     " (--requests-per-second)"),
+        counted.rate.Wait());
+  }
+  ++counted.calls;
+  ++calls_;
+  return std::nullopt;
+}
+
+void Admission::LeaveCall(const std::string& peer, core::Instant now) {
+  std::lock_guard lock(mu_);
+  const auto counted = peers_.find(PeerHost(peer));
+  --counted->second.calls;
+  --calls_;
+  if (IsIdle(counted->second, now)) peers_.erase(counted);
+}
+
+Admission::Peer& Admission::PeerOf(const std::string& peer) {
+  return peers_.try_emplace(PeerHost(peer), Peer{.rate = RateLimit(limits_.requests_per_second)}).first->second;
+}
+
+bool Admission::IsIdle(Peer& peer, core::Instant now) const {
+  return peer.streams == 0 && peer.calls == 0 && (limits_.requests_per_second == 0 || peer.rate.IsFull(now));
+}
+
+void Admission::Sweep(core::Instant now) {
+  absl::erase_if(peers_, [&](auto& peer) { return IsIdle(peer.second, now); });
+  sweep_at_ = std::max(kFirstSweep, 2 * peers_.size());
 }
 
 size_t Admission::streams() const {
@@ -60,7 +119,7 @@ std::vector<std::pair<uint64_t, std::shared_ptr<OpenStream>>> Admission::Streams
       if (auto alive = stream.lock()) found.emplace_back(id, std::move(alive));
     }
   }
-  // Those beyond the page are let go outside of mu_, too: the last owner's end comes back to Leave().
+  // Streams beyond the page are dropped outside of mu_ as well: the end of the last owner calls Leave().
   const auto by_id = [](const auto& a, const auto& b) { return a.first < b.first; };
   const size_t shown = std::min(count, found.size());
   std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(shown), found.end(), by_id);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who may come in, and who is in: the gate of the gRPC side. It refuses new work while draining and bounds the
-// streams in all and per peer.
+// The gate of the gRPC side, and the list of open streams. It refuses new work while draining, and bounds the streams
+// and the waiting Acquire calls, in all and per peer.
 //
 // Thread: every method on any thread. Outlives every call.
 #pragma once
@@ -19,21 +19,22 @@
 #include "core/types.h"
 #include "distlock/v1/admin_service.pb.h"
 #include "distlock/v1/lock.pb.h"
+#include "rpc/rate_limit.h"
 
 namespace distlock::rpc {
 
-// A Hold, Session or WatchLock that is open.
+// An open Hold, Session or WatchLock, as operators and the end of the server see it.
 class OpenStream {
  public:
   virtual ~OpenStream() = default;
   // The server is about to stop: end with DRAINING. Any thread; does nothing on a stream that has ended.
   virtual void Stop() = 0;
-  // For operators. Any thread.
+  // What ListSessions shows. Any thread.
   virtual v1::SessionInfo Describe() = 0;
 };
 
-// The part of a gRPC peer that is the same for all its connections: the host. All users of a unix socket are one peer,
-// since gRPC does not tell them apart.
+// The host: the part of a gRPC peer that is the same for all its connections. All users of a unix socket are one peer,
+// because gRPC does not tell them apart.
 std::string PeerHost(const std::string& peer);
 
 class Admission {
@@ -46,16 +47,33 @@ class Admission {
   std::optional<v1::Refusal> Admit(const std::string& peer, uint64_t id, std::weak_ptr<OpenStream> stream);
   void Leave(const std::string& peer, uint64_t id);
 
+  // nullopt: an Acquire call of `peer` counts until LeaveCall(peer). Draining is not looked at.
+  std::optional<v1::Refusal> AdmitCall(const std::string& peer, core::Instant now);
+  void LeaveCall(const std::string& peer, core::Instant now);
+
   void Drain() { draining_.store(true, std::memory_order_relaxed); }
   bool draining() const { return draining_.load(std::memory_order_relaxed); }
   size_t streams() const;
 
-  // At most `count` open streams with ids above `after`, by id, which is the order of their coming.
+  // At most `count` open streams with ids above `after`, by id: the oldest come first.
   std::vector<std::pair<uint64_t, std::shared_ptr<OpenStream>>> StreamsAfter(uint64_t after, size_t count) const;
 
   void StopStreams();
 
  private:
+  // One host. It is forgotten when it has nothing open and its rate owes nothing.
+  struct Peer {
+    size_t streams = 0;
+    size_t calls = 0;
+    RateLimit rate;
+  };
+  static constexpr size_t kFirstSweep = 64;
+
+  // Under mu_.
+  Peer& PeerOf(const std::string& peer);
+  bool IsIdle(Peer& peer, core::Instant now) const;
+  void Sweep(core::Instant now);
+
   // Constant after construction.
   const contract::Limits& limits_;
 
@@ -64,7 +82,9 @@ class Admission {
   // Guarded by mu_.
   mutable std::mutex mu_;
   absl::flat_hash_map<uint64_t, std::weak_ptr<OpenStream>> streams_;
-  absl::flat_hash_map<std::string, size_t> per_peer_;
+  absl::flat_hash_map<std::string, Peer> peers_;  // by PeerHost
+  size_t calls_ = 0;
+  size_t sweep_at_ = kFirstSweep;  // size of peers_
 };
 
 }  // namespace distlock::rpc

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What every call works with. Owned by the Server; outlives every reactor. The shards outlive the Server, so a sink may
-// post to them even after its call has ended. Any thread.
+// post to them after its call has ended. Any thread.
 #pragma once
 
 #include <string>
@@ -14,33 +14,33 @@ namespace distlock::rpc {
 
 // Why a stream was closed.
 enum class StreamClose {
-  kClient,    // its own end: Goodbye or half-close
+  kClient,    // the client ended it: Goodbye or half-close
   kBroken,    // cancelled or cut off
   kLapsed,    // no heartbeat
-  kOverflow,  // it did not read
+  kOverflow,  // the client did not read
   kDrained,
   kQuota,
   kFinished,  // a Hold whose lease ended or was refused
-  kProtocol,  // what it sent made no sense
+  kProtocol,  // the client broke the protocol
 };
 
-// A lock was taken from its holders, or it was tried.
+// A ForceRelease, whatever came of it.
 struct ForcedRelease {
-  std::string who;
+  std::string caller;
   core::LockName name;
   std::string holders;  // public ids
   std::string reason;
   std::string outcome;
 };
 
-// Told what the facts of the cores do not say, for metrics. Any thread; must not block.
+// Gets the events that are not among the facts of the cores, for metrics. Any thread; must not block.
 class CallObserver {
  public:
   virtual ~CallObserver() = default;
   virtual void OnStreamClosed(StreamClose why) = 0;
   virtual void OnRefusedHere(core::RefusalReason reason) = 0;
   virtual void OnQueued(uint32_t position) = 0;
-  // A release of what this session does not hold.
+  // A session released a lease that it does not hold.
   virtual void OnReleasedNothing() = 0;
   // For the audit log.
   virtual void OnForceRelease(const ForcedRelease& /*forced*/) {}

@@ -22,7 +22,7 @@ grpc::ByteBuffer Render(HealthCheckResponse::ServingStatus status) {
 
 grpc::Status Stopping() { return {grpc::StatusCode::UNAVAILABLE, "the broker is stopping"}; }
 
-// Answered as soon as it is bound.
+// A Check. It is answered as soon as it is bound.
 class HealthCheck final : public UnaryReactor {
  public:
   static void Answer(Call call, const HealthCheckResponse::ServingStatus status) {
@@ -42,14 +42,14 @@ class HealthCheck final : public UnaryReactor {
 
 }  // namespace
 
-// One caller of Watch. What it has not taken yet gives way to the newest.
+// One caller of Watch. A state that has not been written yet is replaced by a newer one.
 class HealthWatch final : public WriteReactor, public std::enable_shared_from_this<HealthWatch> {
  public:
   HealthWatch(HealthService& service, std::string name, Call call) : service_(service), name_(std::move(name)) {
     Bind(std::move(call));
   }
 
-  // Tells how it stands, if that is news. Whoever changes something calls it afterwards.
+  // Writes the present state, unless the client has it already. To be called after each change.
   void Refresh() {
     {
       std::lock_guard lock(mu_);
@@ -60,7 +60,7 @@ class HealthWatch final : public WriteReactor, public std::enable_shared_from_th
     Pump();
   }
 
-  // What waits is still told.
+  // What waits is still written.
   void End(grpc::Status status) {
     {
       std::lock_guard lock(mu_);
@@ -99,9 +99,9 @@ class HealthWatch final : public WriteReactor, public std::enable_shared_from_th
 
   HealthService& service_;
   const std::string name_;
-  grpc::ByteBuffer out_;  // of whoever set writing_
+  grpc::ByteBuffer out_;  // owned by the thread that set writing_
 
-  std::mutex mu_;  // before the service's
+  std::mutex mu_;  // locked before the service's
   bool writing_ = false;
   bool finished_ = false;
   std::optional<HealthCheckResponse::ServingStatus> told_;

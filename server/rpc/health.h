@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// gRPC's standard health service: all services of this server are serving, or none. The library's own would bring its
-// callback threads along (see call_threads.h).
+// gRPC's standard health service: all services of this server are serving, or none is. The library's own implementation
+// would bring its callback threads along (see call_threads.h).
 //
 // Thread: any.
 #pragma once
@@ -24,14 +24,14 @@ class HealthWatch;
 
 class HealthService final : public RawHealth<grpc::health::v1::Health::Service> {
  public:
-  // `services`: their full names. Not serving until Set(true).
+  // `services`: full names. NOT_SERVING until Set(true).
   explicit HealthService(std::vector<std::string> services);
 
-  // The server, which has this service, runs.
+  // Opens the doors. The server that has this service must run already.
   void Open(CallThreads& threads);
 
   void Set(bool serving);
-  // Ends every watch, those too that come later.
+  // Ends every watch, also those that come later.
   void Stop();
 
  private:
@@ -44,7 +44,7 @@ class HealthService final : public RawHealth<grpc::health::v1::Health::Service> 
   void Check(UnaryReactor::Call call);
   void Watch(WriteReactor::Call call);
   void Forget(const std::shared_ptr<HealthWatch>& watch);
-  // Does `what` under mu_, and returns whom it concerns: they are told without it.
+  // Does `what` under mu_, and returns the watches to notify, which the caller does without mu_.
   template <typename What>
   Watches Change(What what);
 

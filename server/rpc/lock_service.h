@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lock service: method to reactor, nothing else. Calls come in on the CallThreads; `frontend` outlives it.
+// The lock service: it makes the right reactor for each method. Calls come in on the CallThreads; `frontend` outlives
+// it.
 #pragma once
 
 #include "distlock/v1/lock_service.grpc.pb.h"
@@ -21,7 +22,7 @@ class LockService final : public RawLockStreams<RawLockCalls<v1::LockService::Se
  public:
   explicit LockService(Frontend& frontend) : frontend_(frontend) {}
 
-  // The server, which has this service, runs.
+  // Opens the doors. The server that has this service must run already.
   void Open(CallThreads& threads);
 
  private:

@@ -16,14 +16,14 @@
 namespace distlock::rpc {
 namespace {
 
-// Sockets are for the daemon's user and group.
+// The daemon's user and group may connect.
 constexpr mode_t kSocketMode = 0660;
 
 int Milliseconds(core::Duration duration) {
   return static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
 }
 
-// The reflection library adds itself to every server of a process that links it.
+// The reflection library adds itself to every server of a process that links it; this takes it out again.
 class WithoutReflection final : public grpc::ServerBuilderOption {
  public:
   void UpdateArguments(grpc::ChannelArguments*) override {}
@@ -37,7 +37,7 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, static_cast<int>(options.max_header_bytes));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_connection_streams);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5'000);
-  // Two daemons must not share a port by chance.
+  // Two daemons must not share a port by accident.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
 
   // A dead peer is found after time + timeout; clients may ping as often as min_ping_interval, also between calls.
@@ -45,13 +45,13 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(options.keepalive_timeout));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // A tenth less than documented: pings sent on time may arrive closer together.
+  // A tenth less than documented, because pings that are sent on time may arrive closer together.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              Milliseconds(options.min_ping_interval) * 9 / 10);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 2);
 }
 
-// For the time of a bind: a socket must not be open to all even for a moment.
+// Sets the umask during a bind, so that the socket is never open to everybody, not even for a moment.
 class ScopedUmask {
  public:
   explicit ScopedUmask(mode_t mask) : before_(umask(mask)) {}

@@ -49,15 +49,15 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // As bound, so with the port that was chosen.
+  // As bound, with the port that the kernel chose.
   const std::vector<std::string>& addresses() const { return facts_.listen.get(); }
   v1::GetStatusResponse Status() const { return BrokerStatus(frontend_, facts_); }
 
   void SetStoreUp(bool up);
-  // NOT_SERVING from now on; new Hold, Session and Acquire are refused. What is open goes on.
+  // NOT_SERVING from now on; new Hold, Session and Acquire are refused. Open streams and calls go on.
   void Drain();
   // Ends all streams with DRAINING, gives calls `grace` to end by themselves, cancels the rest, and returns when the
-  // last has gone.
+  // last one has ended.
   void Stop(core::Duration grace);
 
  private:
@@ -70,9 +70,9 @@ class Server {
   BrokerFacts facts_;
   LockService locks_;
   AdminService admin_service_;
-  std::mutex health_mu_;  // what was looked at last is shown last
+  std::mutex health_mu_;  // held while the state is read and set, so that the newest is set last
   HealthService health_;
-  std::unique_ptr<CallThreads> threads_;  // outlive the server that they serve
+  std::unique_ptr<CallThreads> threads_;  // outlives server_
   std::unique_ptr<grpc::Server> server_;
   std::atomic<bool> store_up_ = false;
 };

@@ -22,8 +22,12 @@ namespace distlock::store {
 
 using core::LockView;
 
+// In a page of locks, of each lock: a page has many.
+inline constexpr uint32_t kMaxListedHolders = 16;
+
 struct LockPage {
-  std::vector<LockView> locks;  // without waiters
+  std::vector<LockView>
+      locks;  // without waiters, with at most kMaxListedHolders holders each; holder_count is complete
   std::string next_page_token;  // "" = the end
 };
 

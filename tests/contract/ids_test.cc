@@ -97,6 +97,12 @@ TEST(HolderInfo, GarbageIsEmpty) {
   }
 }
 
+TEST(Utf8, CutsBetweenCharacters) {
+  EXPECT_EQ(Cut("abcdef", 6), "abcdef");
+  EXPECT_EQ(Cut("abcdefg", 6), "abc...");
+  EXPECT_EQ(Cut("ab\xe2\x82\xac\xe2\x82\xac", 7), "ab...") << "a character is kept whole or left out";
+}
+
 TEST(Utf8, KnowsIt) {
   for (const char* good : {"", "a", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x94\x92", "\xf4\x8f\xbf\xbf"}) {
     EXPECT_TRUE(IsUtf8(good)) << good;

@@ -107,13 +107,42 @@ TEST(Refusals, HostileTextStaysOneShortLine) {
   EXPECT_LT(message.size(), 1024u);
 }
 
+// What a client counts against its limit, 8 KiB by default: the error in base64, the message percent-encoded.
+size_t TrailerBytes(const google::rpc::Status& error) {
+  size_t bytes = (error.ByteSizeLong() + 2) / 3 * 4;
+  for (const char c : error.message()) bytes += c >= ' ' && c <= '~' && c != '%' ? 1 : 3;
+  return bytes;
+}
+
 TEST(Refusals, DetailsFitIntoTrailers) {
-  v1::Refusal refusal = MakeRefusal(core::RefusalReason::kInvalidArgument, std::string(20'000, 'm'));
-  for (int i = 0; i < 100; ++i) {
-    refusal.add_field_problems()->set_field("lock.ttl");
-    refusal.mutable_field_problems(i)->set_description(std::string(100, 'd'));
+  for (const std::string& text : {std::string("m"), std::string("%"), std::string("\xe2\x82\xac")}) {
+    std::string wide;
+    while (wide.size() < 20'000) wide += text;
+    v1::Refusal refusal = MakeRefusal(core::RefusalReason::kInvalidArgument, wide, seconds(1));
+    refusal.set_queue_length(4'000'000'000);
+    for (int i = 0; i < 100; ++i) {
+      refusal.add_field_problems()->set_field("acquire_all.locks[63].on_disconnect");
+      refusal.mutable_field_problems(i)->set_description(wide);
+    }
+    v1::Holder& holder = *refusal.add_holders();
+    holder.set_owner(wide);
+    holder.set_holder_id("0123456789abcdef");
+    holder.set_fencing_token(uint64_t{1} << 52);
+    const auto name = core::LockName::Encode(std::string(1024, 'n'), wide.substr(0, 4095));
+    const google::rpc::Status error = ErrorOf(refusal, name);
+    EXPECT_LT(TrailerBytes(error), 6656u) << text;
+    const Details details(error);
+    EXPECT_EQ(details.reason, "INVALID_ARGUMENT");
+    EXPECT_GT(details.fields.size(), 1u);
+    EXPECT_THAT(details.resource.resource_name(), testing::StartsWith("nnn"));
+    EXPECT_LT(TrailerBytes(LostError({.name = name, .reason = core::LostReason::kForced, .cause = wide})), 6656u);
   }
-  EXPECT_LT(ErrorOf(refusal, core::LockName::Encode("ns", std::string(512, 'k'))).ByteSizeLong(), 5000u);
+}
+
+TEST(Refusals, NamesWithinTheDefaultLimitsAreShownWhole) {
+  const auto name = core::LockName::Encode(std::string(64, 'n'), std::string(512, 'k'));
+  const Details details(ErrorOf(MakeRefusal(core::RefusalReason::kLockHeld, "held"), name));
+  EXPECT_EQ(details.resource.resource_name(), std::string(64, 'n') + "/" + std::string(512, 'k'));
 }
 
 TEST(Refusals, LostLeasesSayWhy) {

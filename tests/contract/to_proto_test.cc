@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "contract/holder_info.h"
 #include "contract/ids.h"
 #include "contract/lease_id.h"
 #include "contract/show.h"
@@ -58,6 +59,28 @@ TEST(ToProto, NamesFromTheStoreNeedNotBeUtf8) {
   v1::Lock read;
   EXPECT_TRUE(read.ParseFromString(lock.SerializeAsString()));
   EXPECT_EQ(read.waiters(0).waiter_id(), HolderIdOf({9}));
+}
+
+TEST(ToProto, ALockIsShownInAMessageThatClientsTake) {
+  v1::LockSpec spec;
+  (*spec.mutable_metadata())["m"] = std::string(16'000, 'x');
+  const std::string info = MakeInfo(spec, "0011223344556677", 0);
+  core::LockView view;
+  view.name = kName;
+  view.holder_count = view.queue_length = 1000;
+  view.holders.assign(1000, {.owner = {7}, .token = 5, .info = info});
+  view.waiters.assign(1000, {.owner = {9}, .broker_id = "0011223344556677", .info = info});
+  const v1::Lock lock = LockOf(view);
+  EXPECT_LT(lock.ByteSizeLong(), size_t{3} << 20);
+  EXPECT_GT(lock.holders_size(), 16);
+  EXPECT_GT(lock.waiters_size(), 16);
+  EXPECT_EQ(lock.holder_count(), 1000u);
+  EXPECT_EQ(lock.queue_length(), 1000u);
+
+  const v1::Lock listed = ListedLockOf(view);
+  EXPECT_EQ(listed.holders_size(), 16);
+  EXPECT_EQ(listed.waiters_size(), 0);
+  EXPECT_EQ(listed.holder_count(), 1000u);
 }
 
 }  // namespace

@@ -37,6 +37,9 @@ void StoreScript::HoldReplies(bool hold) {
 void StoreScript::LoseReplies(int count) {
   Change([&] { lose_ = count; });
 }
+void StoreScript::ShowHolders(int count) {
+  Change([&] { shown_ = count; });
+}
 void StoreScript::SetUp(bool up) {
   Change([&] { up_ = up; });
   std::unique_lock lock(mu_);
@@ -152,23 +155,35 @@ void FakeStore::Inspect(const core::LockName& name, uint32_t, core::Duration,
   Nudge();
 }
 
+std::vector<core::HolderView> FakeStore::Shown(const Lock& lock) {
+  if (!lock.holder) return {};
+  std::lock_guard guard(script_.mu_);
+  return std::vector<core::HolderView>(static_cast<size_t>(script_.shown_), *lock.holder);
+}
+
 store::LockView FakeStore::ViewOf(const core::LockName& name) {
   const Lock& lock = locks_[name];
+  const auto shown = Shown(lock);
   return {.name = name,
-          .holders = Holders(lock),
-          .holder_count = static_cast<uint32_t>(Holders(lock).size()),
+          .holders = shown,
+          .holder_count = static_cast<uint32_t>(shown.size()),
           .last_token = last_token_,
           .queue_length = static_cast<uint32_t>(lock.waiters.size()),
           .waiters = {}};
 }
 
-void FakeStore::List(std::string, std::string, uint32_t, std::string, core::Duration,
+void FakeStore::List(std::string, std::string, uint32_t page_size, std::string page_token, core::Duration,
                      std::function<void(absl::StatusOr<store::LockPage>)> done) {
-  questions_.push_back([this, done = std::move(done)](bool stopped) {
+  questions_.push_back([this, page_size, after = std::move(page_token), done = std::move(done)](bool stopped) {
     if (stopped) return done(absl::CancelledError("stopped"));
     store::LockPage page;
     for (const auto& [name, lock] : locks_) {
-      if (lock.holder) page.locks.push_back({.name = name, .holders = Holders(lock), .waiters = {}});
+      if (!lock.holder || name.escaped() <= after) continue;
+      if (page.locks.size() == page_size) {
+        page.next_page_token = page.locks.back().name.escaped();
+        break;
+      }
+      page.locks.push_back(ViewOf(name));
     }
     done(std::move(page));
   });

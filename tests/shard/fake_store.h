@@ -41,6 +41,7 @@ class StoreScript {
 
   void HoldReplies(bool hold);
   void LoseReplies(int count);  // of the next commands that run
+  void ShowHolders(int count);  // of each held lock, to Inspect and List: copies of the one that it has
   void SetUp(bool up);          // returns when every shard that runs has been told, or after a minute
 
   Counts counts() const;
@@ -55,6 +56,7 @@ class StoreScript {
   std::condition_variable changed_;
   bool hold_ = false;
   bool up_ = true;
+  int shown_ = 1;
   int lose_ = 0;
   Counts counts_;
   std::map<FakeStore*, bool> stores_;  // and whether its shard has been told that it is up
@@ -87,6 +89,7 @@ class FakeStore final : public store::Store {
   void Deliver();
   void Answer(core::OpId op, Outcome outcome);
   store::LockView ViewOf(const core::LockName& name);
+  std::vector<core::HolderView> Shown(const Lock& lock);
   core::HolderView Grant(Lock& lock, const core::StoreAcquire& to);
   static std::vector<core::HolderView> Holders(const Lock& lock);
   std::vector<core::HolderView> HandOff(Lock& lock);

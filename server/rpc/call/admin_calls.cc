@@ -42,14 +42,19 @@ void ListSessionsCall::Start(const grpc::ByteBuffer& bytes) {
     check.Bad("page_token", "is none of this service; pass next_page_token unchanged");
   }
   if (!check.ok()) return void(Refuse(check.Refusal()));
-  // One more tells whether it is the last page.
-  auto streams = frontend().admission.StreamsAfter(after, size_t{size} + 1);
+  // One more than the page tells whether it is the last one.
+  const auto streams = frontend().admission.StreamsAfter(after, size_t{size} + 1);
   v1::ListSessionsResponse response;
-  if (streams.size() > size) {
-    streams.resize(size);
-    response.set_next_page_token(absl::StrCat(streams.back().first));
+  size_t shown = 0;
+  for (const auto& [id, stream] : streams) {
+    if (response.sessions_size() == static_cast<int>(size) || shown > contract::kMaxPageBytes) {
+      response.set_next_page_token(absl::StrCat(after));
+      break;
+    }
+    *response.add_sessions() = stream->Describe();
+    shown += response.sessions(response.sessions_size() - 1).ByteSizeLong();
+    after = id;
   }
-  for (const auto& [id, stream] : streams) *response.add_sessions() = stream->Describe();
   Answer(response);
 }
 

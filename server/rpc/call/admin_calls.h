@@ -15,18 +15,18 @@
 
 namespace distlock::rpc {
 
-// What main knows and hands in. `drain` is called on any thread and answers at once.
+// What main knows about this broker. `drain` is called on any thread and returns at once.
 struct BrokerFacts {
   std::string version;
   std::string store_url;  // without secrets
   absl::Time started;
-  std::shared_future<std::vector<std::string>>
-      listen;  // as bound; the Server's own, ready soon after its first calls come
-  // Starts the drain that SIGTERM starts; unset: the daemon's own timeout. Returns the timeout in force.
+  // Addresses as bound. Set by the Server; ready soon after its first calls come in.
+  std::shared_future<std::vector<std::string>> listen;
+  // Starts the same drain as SIGTERM; unset: the daemon's own timeout. Returns the timeout in force.
   std::function<core::Duration(std::optional<core::Duration> timeout)> drain;
 };
 
-// What GetStatus answers, also for the page of the HTTP port.
+// The answer of GetStatus; the status page of the HTTP port shows it as well.
 v1::GetStatusResponse BrokerStatus(const Frontend& frontend, const BrokerFacts& facts);
 
 class GetStatusCall final : public UnaryCall {

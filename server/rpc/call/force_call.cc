@@ -42,7 +42,7 @@ void ForceReleaseCall::Start(const grpc::ByteBuffer& bytes) {
   observer_ = frontend().observer;
   store_timeout_ = frontend().limits.store_timeout;
   asked_ = true;
-  // What the holders are is asked later, maybe when this call is over: only now can this call be made known to the shard.
+  // The holders are known later, maybe when this call is over. Only now can the shard be told of this call.
   AskSurely(shards().ShardOf(name_), core::Tick{});
   Look();
 }
@@ -128,8 +128,11 @@ void ForceReleaseCall::Audit(std::string outcome) {
                          : holder_id_;
   if (holder_id_.empty() && meant_.size() > kLoggedHolders)
     absl::StrAppend(&holders, ",... ", meant_.size(), " in all");
-  observer_->OnForceRelease(
-      {.who = who_, .name = name_, .holders = std::move(holders), .reason = reason_, .outcome = std::move(outcome)});
+  observer_->OnForceRelease({.caller = caller_,
+                             .name = name_,
+                             .holders = std::move(holders),
+                             .reason = reason_,
+                             .outcome = std::move(outcome)});
 }
 
 }  // namespace distlock::rpc

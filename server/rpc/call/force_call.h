@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ForceRelease: who holds the lock now is asked of the store, and each of them is taken from it by the lock's core. The answer
-// waits for all. One line for the audit log, also when the caller does not wait. Thread and lifetime: see UnaryCall.
+// ForceRelease: asks the store who holds the lock now, and has the lock's core take it from each of these holders. The
+// answer waits for all of them. There is one line for the audit log, also when the caller has left. Thread and
+// lifetime: see UnaryCall.
 #pragma once
 
 #include <string>
@@ -17,8 +18,8 @@ namespace distlock::rpc {
 
 class ForceReleaseCall final : public UnaryCall {
  public:
-  // `who` asks: its address, and its name where it has shown one.
-  explicit ForceReleaseCall(std::string who) : who_(std::move(who)) {}
+  // `caller`: its address, and its name where the connection has proved one.
+  explicit ForceReleaseCall(std::string caller) : caller_(std::move(caller)) {}
   ~ForceReleaseCall() override;
 
  private:
@@ -32,24 +33,24 @@ class ForceReleaseCall final : public UnaryCall {
   void RefuseAll(const v1::Refusal& refusal);
   void Audit(std::string outcome);
 
-  const std::string who_;
+  const std::string caller_;
 
-  // Set by Start; then only touched by the thread of the lock's shard.
+  // Set by Start; then used only by the thread that has the turn of the lock's shard.
   CallObserver* observer_ = nullptr;
   core::Duration store_timeout_{};
   core::LockName name_;
   std::string holder_id_;
   std::string reason_;
-  uint64_t newest_ = 0;  // whoever is granted the lock later does not hold it "now"
+  uint64_t newest_ = 0;  // token at the first look: a later grant is not meant
   bool looked_ = false;
-  bool more_ = false;   // than one look shows
-  bool asked_ = false;  // the log has nothing of it yet
+  bool more_ = false;   // the lock has more holders than one look shows
+  bool asked_ = false;  // asked for, and not in the audit log yet
   core::RequestId last_request_ = 0;
   size_t unanswered_ = 0;
-  std::vector<std::string> meant_;  // holder ids
+  std::vector<std::string> meant_;  // ids of the holders that it is taken from
   uint32_t released_ = 0;
   uint32_t unknown_ = 0;
-  core::Refused why_;  // of the last one that is not known to be gone
+  core::Refused why_;  // why the last unknown holder is not known to be gone
 };
 
 }  // namespace distlock::rpc

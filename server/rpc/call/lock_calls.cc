@@ -14,8 +14,10 @@
 #include "contract/show.h"
 #include "contract/to_proto.h"
 #include "contract/validate.h"
+#include "core/detached_reentry.h"
 #include "core/limits.h"
 #include "distlock/v1/lock_service.pb.h"
+#include "shard/boot_clock.h"
 
 namespace distlock::rpc {
 namespace {
@@ -23,29 +25,8 @@ namespace {
 constexpr core::RequestId kOnly = 1;
 constexpr uint8_t kMaxDepth = 255;
 
-// Who has this very grant; null: nobody that is listed.
-const core::HolderView* HolderWith(const contract::LeaseId& lease, const store::LockView& view) {
-  for (const core::HolderView& holder : view.holders) {
-    if (holder.owner == lease.owner && holder.token == lease.token) return &holder;
-  }
-  return nullptr;
-}
-
-v1::Refusal NotFound(const core::LockName& name, const store::LockView& view) {
-  if (view.holder_count > view.holders.size()) {
-    return contract::MakeRefusal(
-        core::RefusalReason::kQuotaExceeded,
-        absl::StrCat(contract::Show(name), " has ", view.holder_count, " holders, and only the first ",
-                     view.holders.size(), " of them can be looked at; those can take it again"));
-  }
-  return contract::RefusalOf(core::Refused{.reason = core::RefusalReason::kNotHolder, .cause = {}, .holders = {}},
-                             name);
-}
-
-// Until when the store certainly keeps it, counted from before it was asked.
-core::Duration ValidFor(const core::HolderView& holder) {
-  const core::Duration left = std::min(holder.time_left - holder.lock_delay, holder.ttl);
-  return std::max<core::Duration>(left - left / 1000 - core::kMarginFloor, core::Duration::zero());
+core::DetachedLease LeaseOf(const contract::LeaseId& id) {
+  return {.owner = id.owner, .token = id.token, .ttl = id.ttl, .hold_count = id.depth};
 }
 
 }  // namespace
@@ -67,6 +48,9 @@ std::vector<core::Acquire> AcquireCall::CheckSpecs(const v1::AcquireRequest& req
 void AcquireCall::Start(const grpc::ByteBuffer& bytes) {
   v1::AcquireRequest request;
   if (!Read(bytes, &request)) return;
+  peer_ = context().peer();
+  if (const auto refusal = frontend().admission.AdmitCall(peer_, shard::BootNow())) return void(Refuse(*refusal));
+  admitted_ = true;
   contract::Validator check(frontend().limits);
   core::AcquireAll all{CheckSpecs(request, check)};
   const core::LockName name = all.parts.empty() ? core::LockName() : all.parts.front().name;
@@ -99,38 +83,30 @@ void AcquireCall::Start(const grpc::ByteBuffer& bytes) {
   all.parts.size() == 1 ? Ask(home_, std::move(all.parts.front())) : Ask(home_, std::move(all));
 }
 
-// The store says whether it is still held, and how. It is not renewed by this: its caller does that.
-void AcquireCall::TakeAgain(contract::LeaseId lease, const core::Want& want) {
+// The lease is not renewed by this: its caller renews it.
+void AcquireCall::TakeAgain(contract::LeaseId id, const core::Want& want) {
   auto self = std::static_pointer_cast<AcquireCall>(shared_from_this());
-  const core::LockName name = lease.name;
-  shards().Inspect(name, 1, frontend().limits.store_timeout,
-                   [self, lease = std::move(lease), want](absl::StatusOr<store::LockView> view) mutable {
-                     if (!view.ok())
-                       return void(self->Refuse(contract::StoreRefusal(view.status(), lease.name), lease.name));
-                     const core::HolderView* holder = HolderWith(lease, *view);
-                     if (holder == nullptr) return void(self->Refuse(NotFound(lease.name, *view), lease.name));
-                     const v1::Holder has = contract::HolderOf(*holder);
-                     const uint32_t permits = want.mode == core::Mode::kPermit ? want.permits : has.permits();
-                     if (has.mode() != contract::ModeOf(want.mode) || has.permits() != permits) {
-                       return void(self->Refuse(
-                           contract::MakeRefusal(core::RefusalReason::kNotSupported,
-                                                 absl::StrCat("it is held ", v1::LockMode_Name(has.mode()),
-                                                              "; take it again as it is held, or release it first")),
-                           lease.name));
-                     }
-                     ++lease.depth;
-                     v1::AcquireResponse response;
-                     *response.mutable_grant() = contract::GrantOf({.name = lease.name,
-                                                                    .mode = want.mode,
-                                                                    .owner = lease.owner,
-                                                                    .token = lease.token,
-                                                                    .valid_for = ValidFor(*holder),
-                                                                    .ttl = lease.ttl,
-                                                                    .hold_count = lease.depth},
-                                                                   {});
-                     response.mutable_grant()->set_lease_id(contract::EncodeLeaseId(lease));
-                     self->Answer(response);
-                   });
+  const core::LockName name = id.name;
+  const contract::Limits& limits = frontend().limits;
+  shards().Inspect(
+      name, 1, limits.store_timeout,
+      [self, id = std::move(id), want, drift = limits.clock_drift_ppm](absl::StatusOr<store::LockView> view) mutable {
+        if (!view.ok()) return void(self->Refuse(contract::StoreRefusal(view.status(), id.name), id.name));
+        view->name = id.name;
+        auto decided = core::TakeDetachedAgain(*view, LeaseOf(id), want, contract::WantOf, drift);
+        if (const auto* refused = std::get_if<core::Refused>(&decided)) {
+          return void(self->Refuse(contract::RefusalOf(*refused, id.name), id.name));
+        }
+        ++id.depth;
+        v1::AcquireResponse response;
+        *response.mutable_grant() = contract::GrantOf(std::get<core::Granted>(decided), {});
+        response.mutable_grant()->set_lease_id(contract::EncodeLeaseId(id));
+        self->Answer(response);
+      });
+}
+
+void AcquireCall::OnEnd() {
+  if (admitted_) frontend().admission.LeaveCall(peer_, shard::BootNow());
 }
 
 void AcquireCall::OnEvent(core::Event& event) {
@@ -207,15 +183,16 @@ void ReleaseCall::Start(const grpc::ByteBuffer& bytes) {
                                  .ttl = lease.ttl});
 }
 
-// The one who took it first has it still, or has not. It was shown when it was taken again, and is for as long as it lasts: holders
-// are shown in the order of their tokens.
-void ReleaseCall::LeaveOne(const contract::LeaseId& lease) {
+// This id gives up one of several holds, which the store does not count: it only says whether the lease is still held.
+// A lease that was listed when it was taken again is listed for as long as it lasts, since holders are listed in the
+// order of their tokens.
+void ReleaseCall::LeaveOne(const contract::LeaseId& id) {
   auto self = std::static_pointer_cast<ReleaseCall>(shared_from_this());
-  shards().Inspect(lease.name, 1, frontend().limits.store_timeout, [self, lease](absl::StatusOr<store::LockView> view) {
-    if (!view.ok()) return void(self->Refuse(contract::StoreRefusal(view.status(), lease.name), lease.name));
+  shards().Inspect(id.name, 1, frontend().limits.store_timeout, [self, id](absl::StatusOr<store::LockView> view) {
+    if (!view.ok()) return void(self->Refuse(contract::StoreRefusal(view.status(), id.name), id.name));
     v1::ReleaseResponse response;
-    response.set_outcome(HolderWith(lease, *view) != nullptr ? v1::RELEASE_OUTCOME_STILL_HELD
-                                                             : v1::RELEASE_OUTCOME_ALREADY_GONE);
+    response.set_outcome(contract::OutcomeOf(core::IsHeld(*view, LeaseOf(id)) ? core::ReleaseOutcome::kStillHeld
+                                                                              : core::ReleaseOutcome::kAlreadyGone));
     self->Answer(response);
   });
 }
@@ -278,22 +255,37 @@ void ListLocksCall::Start(const grpc::ByteBuffer& bytes) {
   check.Text(request.key_prefix(), limits.max_key_bytes, "key_prefix");
   const uint32_t page_size = check.Page(request.page_size(), "page_size");
   if (!check.ok()) return void(Refuse(check.Refusal()));
-  const std::string ns = request.namespace_().empty() ? "default" : request.namespace_();
+  namespace_ = core::EscapeNamespace(request.namespace_().empty() ? "default" : request.namespace_());
+  prefix_ = core::EscapeKey(request.key_prefix());
+  page_token_ = request.page_token();
+  store_timeout_ = limits.store_timeout;
+  AskForPage(page_size);
+}
+
+void ListLocksCall::AskForPage(uint32_t page_size) {
   auto self = std::static_pointer_cast<ListLocksCall>(shared_from_this());
-  shards().List(core::EscapeNamespace(ns), core::EscapeKey(request.key_prefix()), page_size, request.page_token(),
-                limits.store_timeout, [self](absl::StatusOr<store::LockPage> page) {
-                  if (absl::IsInvalidArgument(page.status())) {
-                    const contract::Limits any;
-                    contract::Validator bad(any);
-                    bad.Bad("page_token", std::string(page.status().message()));
-                    return void(self->Refuse(bad.Refusal()));
-                  }
-                  if (!page.ok()) return void(self->Refuse(contract::StoreRefusal(page.status(), {})));
-                  v1::ListLocksResponse response;
-                  for (const store::LockView& view : page->locks) *response.add_locks() = contract::LockOf(view);
-                  response.set_next_page_token(std::move(page->next_page_token));
-                  self->Answer(response);
-                });
+  shards().List(namespace_, prefix_, page_size, page_token_, store_timeout_,
+                [self](absl::StatusOr<store::LockPage> page) { self->OnPage(std::move(page)); });
+}
+
+void ListLocksCall::OnPage(absl::StatusOr<store::LockPage> page) {
+  if (answered()) return;
+  if (absl::IsInvalidArgument(page.status())) {
+    const contract::Limits any;
+    contract::Validator bad(any);
+    bad.Bad("page_token", std::string(page.status().message()));
+    return void(Refuse(bad.Refusal()));
+  }
+  if (!page.ok()) return void(Refuse(contract::StoreRefusal(page.status(), {})));
+  v1::ListLocksResponse response;
+  for (const store::LockView& view : page->locks) *response.add_locks() = contract::ListedLockOf(view);
+  const size_t bytes = response.ByteSizeLong();
+  if (bytes > contract::kMaxPageBytes && page->locks.size() > 1) {
+    // The store's token is for the end of the page, so a shorter page is asked for from the same place.
+    return AskForPage(static_cast<uint32_t>(std::max<size_t>(page->locks.size() * contract::kMaxPageBytes / bytes, 1)));
+  }
+  response.set_next_page_token(std::move(page->next_page_token));
+  Answer(response);
 }
 
 }  // namespace distlock::rpc

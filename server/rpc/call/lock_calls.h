@@ -15,17 +15,18 @@
 
 namespace distlock::rpc {
 
-// A grant that crosses the call's cancellation is given back, as long as its answer has not left; then only the ttl
-// ends it. So it is with a request_id, always: a repeat may hold the same grant already.
+// A grant that crosses the call's cancellation is released, unless its answer has left: then only the ttl ends it. With
+// a request_id only the ttl ends it in any case, because a repeat may hold the same grant already.
 class AcquireCall final : public UnaryCall {
  private:
   void Start(const grpc::ByteBuffer& request) override;
   void OnEvent(core::Event& event) override;
+  void OnEnd() override;
   void AnswerLost() override;
-  void TakeAgain(contract::LeaseId lease, const core::Want& want);
+  void TakeAgain(contract::LeaseId id, const core::Want& want);
   std::vector<core::Acquire> CheckSpecs(const v1::AcquireRequest& request, contract::Validator& check) const;
 
-  // What was asked for, and has been granted so far, in the order of the request. Written by Start, then by OnEvent.
+  // The locks of the request, in its order, and what has been granted so far. Written by Start, then by OnEvent.
   struct Part {
     core::LockName name;
     core::OwnerId owner{};
@@ -34,6 +35,8 @@ class AcquireCall final : public UnaryCall {
     std::optional<v1::Grant> grant;
   };
   std::vector<Part> parts_;
+  std::string peer_;       // as gRPC names it
+  bool admitted_ = false;  // it counts as a waiting call
   int home_ = 0;
   bool repeatable_ = false;
   std::atomic<bool> granted_ = false;
@@ -51,7 +54,7 @@ class ReleaseCall final : public UnaryCall {
  private:
   void Start(const grpc::ByteBuffer& request) override;
   void OnEvent(core::Event& event) override;
-  void LeaveOne(const contract::LeaseId& lease);
+  void LeaveOne(const contract::LeaseId& id);
 
   core::LockName name_;
 };
@@ -72,6 +75,14 @@ class GetLockCall final : public UnaryCall {
 class ListLocksCall final : public UnaryCall {
  private:
   void Start(const grpc::ByteBuffer& request) override;
+  void AskForPage(uint32_t page_size);
+  void OnPage(absl::StatusOr<store::LockPage> page);
+
+  // Set by Start.
+  std::string namespace_;  // escaped
+  std::string prefix_;     // escaped
+  std::string page_token_;
+  core::Duration store_timeout_{};
 };
 
 }  // namespace distlock::rpc

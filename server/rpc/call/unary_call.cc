@@ -69,6 +69,7 @@ void UnaryCall::OnCancel() {
 
 void UnaryCall::OnDone() {
   const auto self = std::move(self_);
+  OnEnd();
   if (shard_) shards_->Post(*shard_, core::StreamEnded{session_});
 }
 

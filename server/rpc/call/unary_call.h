@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the unary calls share: one question, one answer, and outliving gRPC. Made by Serve, alive until OnDone and as
-// long as a shard still knows it as a sink or holds its callback; once answered it does nothing.
+// What the unary calls share: one request, one answer, and a life that may be longer than gRPC's. Made by Serve; alive
+// until OnDone, and as long as a shard has it as a sink or holds its callback. Once answered it does nothing.
 //
-// Thread: Start and the reactions on gRPC's threads, OnEvents and Send on who has the shard's turn. Whoever answers first
-// finishes, without any mutex held.
+// Thread: Start and the reactions run on the CallThreads, OnEvents and Send on the thread that has the shard's turn.
+// The first answer finishes the call, with no mutex held.
 #pragma once
 
 #include <grpcpp/support/byte_buffer.h>
@@ -41,28 +41,30 @@ class UnaryCall : public UnaryReactor, public shard::Sink, public std::enable_sh
   void Send() final;
 
  protected:
-  // Reads the request, and answers or posts. `request` is valid during Start only.
+  // Reads the request, and answers or asks a shard. `request` is valid during Start only.
   virtual void Start(const grpc::ByteBuffer& request) = 0;
-  // One at a time.
+  // An event of the shard that was asked; one at a time.
   virtual void OnEvent(core::Event&) {}
-  // The caller will never see the answer that was given.
+  // gRPC is done with the call. The frontend is still there.
+  virtual void OnEnd() {}
+  // The answer was given, but the caller will never see it.
   virtual void AnswerLost() {}
 
-  // Each is the answer if nothing has been answered yet; false: it came too late.
+  // Answers the call. False: it was answered before, and nothing happens.
   bool Answer(const google::protobuf::MessageLite& response);
   bool Refuse(const v1::Refusal& refusal, const core::LockName& about = {});
 
   // Reads the request; false: it has been refused.
   bool Read(const grpc::ByteBuffer& request, google::protobuf::MessageLite* message);
 
-  // The answer is given, or the caller has left: nothing more need be asked, and nobody would hear the answer.
+  // The answer is given, or the caller has left: nothing more need be asked.
   bool answered() const { return answered_.load(std::memory_order_acquire); }
 
-  // The one question to a core. Fills in nothing; refuses the call itself when the shard is overloaded.
-  void Ask(int shard, core::Input input);        // bounded lane
-  void AskSurely(int shard, core::Input input);  // the lane that always delivers
+  // Posts the call's input to a core, once. `input` must have session and request set.
+  void Ask(int shard, core::Input input);        // by the bounded lane; refuses the call when the shard is overloaded
+  void AskSurely(int shard, core::Input input);  // by the lane that always delivers
 
-  // During Start only; later the frontend may be gone.
+  // During Start and OnEnd only; later the frontend may be gone. shards() may be used at any time.
   Frontend& frontend() { return *frontend_; }
   shard::ShardSet& shards() { return *shards_; }
   core::SessionId session();
@@ -76,12 +78,12 @@ class UnaryCall : public UnaryReactor, public shard::Sink, public std::enable_sh
   Frontend* frontend_ = nullptr;
   shard::ShardSet* shards_ = nullptr;
   core::SessionId session_ = 0;
-  std::optional<int> shard_;  // that was asked
+  std::optional<int> shard_;  // the shard that was asked
 
   // Guarded by heard_mu_.
   std::mutex heard_mu_;
   std::vector<core::Notify> heard_;
-  bool telling_ = false;  // somebody is at OnEvent
+  bool telling_ = false;  // a thread is in OnEvent
 
   std::atomic<bool> answered_ = false;
   std::shared_ptr<UnaryCall> self_;

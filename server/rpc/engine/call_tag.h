@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the completion queues of the CallThreads carry, and how to do without them.
+// The tags that the completion queues of the CallThreads carry, and two ways around the queues.
+//
+// Thread: as each declaration says.
 #pragma once
 
 #include <grpc/grpc.h>
@@ -12,6 +14,7 @@
 
 namespace distlock::rpc {
 
+// Owned by the call or door that it belongs to, which outlives the operation that carries it.
 class CallTag {
  public:
   virtual void Run(bool ok) = 0;
@@ -20,18 +23,19 @@ class CallTag {
   ~CallTag() = default;
 };
 
-// Runs `tag` when what this thread has posted to the shards has been taken; at once on a thread of another kind.
+// Runs `tag` once the shards have taken what this thread has posted to them. On a thread that is none of the
+// CallThreads it runs at once.
 void RunAfterTurn(CallTag& tag);
 
-// A tag whose time has come, and how its operation ended.
+// A tag whose operation has completed, and how.
 struct Completed {
   CallTag* tag = nullptr;  // null: none
   bool ok = false;
 };
 
-// Runs `start`, which starts operations of `queue`, and returns the first of the queue's operations that this thread
-// completes meanwhile, mostly the one just started: the caller runs its tag. From the queue it would wake the thread
-// that waits there, only to say that what was written has left. Thread: any.
+// Runs `start`, which starts operations of `queue`, and returns the first operation of the queue that completes on this
+// thread meanwhile, mostly the one just started. The caller must run its tag. Without this, the completion of a write
+// would wake the thread that waits at the queue, for nothing. Thread: any.
 template <typename Start>
 Completed CompletedBy(grpc::CompletionQueue& queue, Start start) {
   grpc_completion_queue_thread_local_cache_init(queue.cq());
@@ -41,12 +45,12 @@ Completed CompletedBy(grpc::CompletionQueue& queue, Start start) {
   if (grpc_completion_queue_thread_local_cache_flush(queue.cq(), &internal, &success) == 0) return {};
   void* tag = nullptr;
   bool ok = success != 0;
-  // As CompletionQueue::Next does; false: nobody asked to be told.
+  // As in CompletionQueue::Next. False: no tag belongs to the operation.
   if (!static_cast<grpc::internal::CompletionQueueTag*>(internal)->FinalizeResult(&tag, &ok)) return {};
   return {static_cast<CallTag*>(tag), ok};
 }
 
-// What still may start something on a queue: calls that are not done, and doors that ask for more. Thread: any.
+// Counts what may still start operations on a queue: calls that are not done, and doors. Thread: any.
 class LiveCalls {
  public:
   void Begin() {

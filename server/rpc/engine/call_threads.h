@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The threads that wait for gRPC, each with a completion queue of its own, and the doors through which calls come in.
-// gRPC's callback API has threads of its own, two at least, which hand the sockets to each other at each event (gRPC
-// 1.51, ev_epoll1_linux.cc: a worker passes the poller's place on before it handles what it found); on a small machine
-// that costs more than what the event asks for.
+// The threads that wait for gRPC, each with its own completion queue, and the doors through which calls come in.
 //
-// Order of life: made with the builder, Open the doors and Start once the server runs; Stop after Server::Shutdown has
-// returned. Tags run on the threads, those of one call all on the same, but for WriteNow (reactor.h).
+// Why not gRPC's callback API: it has two or more threads of its own, which hand the sockets to each other at each
+// event (gRPC 1.51, ev_epoll1_linux.cc: a worker gives up the poller's place before it handles its event). On a small
+// machine the handover costs more than the event.
+//
+// Order of life: construct with the builder, Open the doors and Start once the server runs, Stop after Server::Shutdown
+// has returned. Tags run on these threads, all tags of one call on the same one, except those that WriteNow runs
+// (reactor.h).
 #pragma once
 
 #include <grpcpp/completion_queue.h>
@@ -24,13 +26,14 @@ namespace distlock::rpc {
 
 class CallThreads {
  public:
-  // A thread for each two cores, as gRPC's own.
+  // One thread for each two cores, at least 1, at most 16.
   explicit CallThreads(grpc::ServerBuilder& builder);
   ~CallThreads();  // Stop
   CallThreads(const CallThreads&) = delete;
   CallThreads& operator=(const CallThreads&) = delete;
 
-  // For a method of each kind: `request` is the generated RequestX of `service`; `serve` gets each call that comes.
+  // One door for a method of each kind. `request` is the generated RequestX of `service`; `serve` gets each call that
+  // comes in, on the thread that will run the call's tags.
   template <typename Service, typename Request, typename Serve>
   void OpenUnary(Service& service, Request request, Serve serve) {
     OpenForOne<UnaryReactor>(service, request, std::move(serve));
@@ -49,7 +52,7 @@ class CallThreads {
   }
 
   void Start();
-  // Returns when the last tag has run.
+  // Waits for all calls to end, and returns when the last tag has run.
   void Stop();
 
  private:
@@ -60,7 +63,7 @@ class CallThreads {
   template <typename ReactorOfCall>
   class Door;
 
-  // Of calls with one request.
+  // For methods with one request.
   template <typename ReactorOfCall, typename Service, typename Request, typename Serve>
   void OpenForOne(Service& service, Request request, Serve serve) {
     Open<ReactorOfCall>(
@@ -80,7 +83,7 @@ class CallThreads {
   LiveCalls live_;
 };
 
-// Asks for one call at a time; those that come meanwhile wait inside gRPC.
+// Asks gRPC for one call at a time. Calls that come meanwhile wait inside gRPC.
 template <typename ReactorOfCall>
 class CallThreads::Door final : public AnyDoor {
  public:

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A call on one of the CallThreads, told of in the words of gRPC's reactors. Of a call, the reactions run one at a time
-// on its thread, but for what a WriteNow completes elsewhere; the Starts and Finish may come from any thread, at most
-// one read, one write and one Finish each.
+// One call on the CallThreads, with the interface of gRPC's own reactors.
 //
-// OnCancel: the call ended otherwise than by Finish, or before that could leave. OnDone comes once, last of all, after
-// Finish and the end of all that was started: it may delete the reactor. Memory: an Arrival per call, awaited or open.
+// Thread: the reactions (On...) of a call run one at a time on its thread, except those that a WriteNow runs elsewhere.
+// The Start... methods and Finish may be called on any thread, with at most one read, one write and one Finish under
+// way.
+//
+// OnCancel: the call ended without Finish, or before Finish could leave. OnDone comes once, last of all, after Finish
+// and after all that was started has ended; it may delete the reactor. Memory: one IncomingCall for each call, awaited
+// or open.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -29,14 +32,14 @@ template <typename Responder>
 class IncomingCall {
  public:
   grpc::ServerContext context;
-  grpc::ByteBuffer request;  // of a unary call, or one that answers with a stream
+  grpc::ByteBuffer request;  // unary and server-streaming calls only
   Responder responder{&context};
 
   IncomingCall(LiveCalls& live, grpc::ServerCompletionQueue& queue) : live_(live), queue_(queue) {}
 
-  // Runs when the call is over; if it has never come, never.
+  // The tag that runs when the call is over. It never runs for a call that has not come in.
   void* done_tag() { return static_cast<CallTag*>(&done_); }
-  // It is here: from now on it counts, until its reactor is done.
+  // The call has come in: it counts as live until its reactor is done.
   void MarkStarted() { live_.Begin(); }
 
  private:
@@ -67,7 +70,7 @@ class Reactor {
   virtual void OnCancel() = 0;
   virtual void OnDone() = 0;
 
-  // Takes the call over; before anything else.
+  // Takes the call over. Must be called before anything else.
   void Bind(Call call) {
     call_ = std::move(call);
     call_->done_.reactor = this;
@@ -76,24 +79,24 @@ class Reactor {
   grpc::ServerContext& context() { return call_->context; }
   const grpc::ByteBuffer& request() const { return call_->request; }
 
-  // Of a stream of requests.
+  // For a stream of requests.
   void StartRead(grpc::ByteBuffer* into) {
     Begin();
     call_->responder.Read(into, Tag(read_));
   }
-  // The same, when the shards have taken what this reaction has posted to them.
+  // The same, after the shards have taken what this reaction has posted to them.
   void StartReadAfterTurn(grpc::ByteBuffer* into) {
     Begin();
     delayed_read_.into = into;
     RunAfterTurn(delayed_read_);
   }
-  // Of a stream of responses.
+  // For a stream of responses.
   void StartWrite(const grpc::ByteBuffer* response) {
     Begin();
     call_->responder.Write(*response, Tag(write_));
   }
-  // As StartWrite, unless it returns true: then the response has left, and OnWriteDone does not follow. Reactions, also
-  // of other calls, may run within it.
+  // As StartWrite, but when it returns true, the response has left and OnWriteDone does not follow. Reactions, also of
+  // other calls, may run within it.
   [[nodiscard]] bool WriteNow(const grpc::ByteBuffer* response) {
     const Completed completed = CompletedBy(call_->queue_, [&] { StartWrite(response); });
     if (completed.tag == nullptr) return false;
@@ -105,7 +108,7 @@ class Reactor {
     return false;
   }
   void Finish(const grpc::Status& status) { call_->responder.Finish(status, Tag(finish_)); }
-  // Of a unary call, instead of Finish.
+  // For a unary call, instead of Finish.
   void FinishWith(const grpc::ByteBuffer& response) {
     call_->responder.Finish(response, grpc::Status::OK, Tag(finish_));
   }
@@ -155,7 +158,7 @@ class Reactor {
   void Begin() { unended_.fetch_add(1, std::memory_order_relaxed); }
   void End() {
     if (unended_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-    // A shard may know the reactor for longer; what is gRPC's ends here.
+    // A shard may keep the reactor for longer. The gRPC call ends here.
     Call call = std::move(call_);
     LiveCalls& live = call->live_;
     OnDone();
@@ -164,7 +167,7 @@ class Reactor {
   }
 
   Call call_;                     // from Bind to OnDone
-  std::atomic<int> unended_ = 2;  // the call, Finish, and what was started
+  std::atomic<int> unended_ = 2;  // the call itself, Finish, and operations under way
   ReadTag read_{this};
   DelayedReadTag delayed_read_{this};
   WriteTag write_{this};

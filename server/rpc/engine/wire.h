@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bytes to messages and back. All methods are served raw: gRPC itself answers a request it cannot parse with an empty
-// UNIMPLEMENTED, and a message on a stream like a half-close; here it becomes an error that says what was wrong.
-// Any thread.
+// Bytes to messages and back. All methods are served raw, because gRPC itself answers a request that it cannot parse
+// with an empty UNIMPLEMENTED, and treats such a message on a stream as a half-close. Here it becomes an error that
+// says what is wrong. Any thread.
 #pragma once
 
 #include <google/protobuf/arena.h>
@@ -20,8 +20,8 @@ std::optional<std::string> Parse(const grpc::ByteBuffer& bytes, google::protobuf
 
 grpc::ByteBuffer Serialize(const google::protobuf::MessageLite& message);
 
-// Where one message is made, for as long as it is needed: usually in this object, on the stack, without a call of the
-// allocator for each of its parts.
+// Memory for one short-lived message. Usually the message fits into this object, on the stack, so that its parts need
+// no calls of the allocator.
 class Scratch {
  public:
   Scratch() : arena_(block_, sizeof(block_)) {}
@@ -39,8 +39,8 @@ class Scratch {
   google::protobuf::Arena arena_;
 };
 
-// Protobuf reports strings that are not UTF-8 to its process-wide log only. This takes that report from the log, so
-// that Parse can name the field and no caller can fill the daemon's stderr. Once per process, before serving.
+// Protobuf reports strings that are not UTF-8 only to its process-wide log. This function takes over that log, so that
+// Parse can name the field and no caller can fill the daemon's stderr. Call it once per process, before serving.
 void TakeOverParserLog();
 
 }  // namespace distlock::rpc

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The ids of one session that are in use: acquires, from the command until the lease's end, and releases and
-// conversions that are not answered. It knows which shard each lives on; whether a lock is held is the core's to know.
+// The ids of one session that are in use: acquires, from the command until the end of the lease, and releases and
+// downgrades that are not answered. It knows the shard of each; only the core knows whether a lock is held.
 //
 // Not thread-safe: the session's mutex guards it.
 #pragma once
@@ -19,22 +19,22 @@ class CommandBook {
   bool Has(core::RequestId id) const { return entries_.contains(id); }
   size_t size() const { return entries_.size(); }
   size_t acquires() const { return acquires_; }
-  // Of these, how many have no grant yet. Looks at all.
+  // How many of the acquires have no grant yet. Takes time in proportion to size().
   size_t waiting() const;
 
   // `id` must not be in use.
   void AddAcquire(core::RequestId id, const core::LockName& name, const core::OwnerId& owner, int shard);
-  // `target`: the acquire it gives back, 0 when it is none of this session; also of a conversion.
+  // `target`: the acquire that it releases; 0 when that is none of this session, and for a downgrade.
   void AddRelease(core::RequestId id, core::RequestId target, int shard);
 
   // The shard of an acquire; nullopt when `id` is none.
   std::optional<int> ShardOf(core::RequestId acquire) const;
   // Whether this acquire has no grant yet.
   bool IsWaiting(core::RequestId acquire) const;
-  // The acquire that got this owner id; 0 when none of this session did.
+  // The acquire with this owner id; 0: none of this session.
   core::RequestId AcquireOf(const core::OwnerId& owner);
 
-  // What an event for `id` means for the book. Returns the lock's name for a Refused acquire.
+  // Updates the book after an event for `id`. Returns the lock's name for an acquire that is Refused.
   core::LockName OnEvent(core::RequestId id, const core::Event& event);
   // The command was refused before any shard saw it.
   void Forget(core::RequestId id);
@@ -42,15 +42,15 @@ class CommandBook {
  private:
   struct Entry {
     core::OwnerId owner{};
-    core::RequestId target = 0;            // of a release
-    std::unique_ptr<core::LockName> name;  // of an acquire, until its grant
+    core::RequestId target = 0;            // releases only
+    std::unique_ptr<core::LockName> name;  // acquires only, until the grant
     uint8_t shard = 0;
     bool is_release = false;
   };
 
   absl::flat_hash_map<core::RequestId, Entry> entries_;
   size_t acquires_ = 0;
-  // Filled at the first release by lease id and kept from then on: most clients release by acquire id.
+  // Filled at the first release by lease id, and maintained from then on. Most clients release by acquire id.
   std::optional<absl::flat_hash_map<core::OwnerId, core::RequestId>> by_owner_;
 };
 

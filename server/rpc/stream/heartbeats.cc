@@ -7,7 +7,7 @@
 namespace distlock::rpc {
 
 void Heartbeats::Sent(uint64_t seq, uint64_t shards) {
-  // Only an overloaded shard answers this late, and a newer heartbeat says all that an older one did.
+  // Only an overloaded shard answers this late. A newer heartbeat covers all that an older one did.
   if (pending_.size() >= kMaxPendingHeartbeats) pending_.pop_front();
   pending_.push_back({.missing = shards, .ack = {.seq = seq, .valid_for = core::Duration::max(), .limits = {}}});
   last_ = std::max(last_, seq);
@@ -41,9 +41,9 @@ std::optional<core::HeartbeatAck> Heartbeats::Answered(int shard, core::Heartbea
   joined.limits.insert(joined.limits.end(), ack.limits.begin(), ack.limits.end());
   if (found->missing != 0) return std::nullopt;
   core::HeartbeatAck complete = std::move(joined);
-  // Shards answer in order: what is older and still missing was lost, in a full mailbox.
+  // Shards answer in order, so older heartbeats that are still unanswered were lost in a full mailbox.
   pending_.erase(pending_.begin(), found + 1);
-  // A limit is one only below the validity that came out in the end.
+  // Only what is below the joined validity is a limit.
   std::erase_if(complete.limits, [&](const core::LeaseLimit& l) { return l.valid_for >= complete.valid_for; });
   return complete;
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Joins the answers that several shards give to one heartbeat: the client hears of it when all that the session touches
-// have answered, with the shortest validity and all limits.
+// Joins the answers of several shards to one heartbeat. The client gets one ack when all shards of the session have
+// answered, with the shortest validity and all limits.
 //
-// A lease granted by a shard that has answered already, while another has not, would be believed in by the joined ack
-// although its shard could not list it: its grant becomes a limit of that ack.
+// When a shard that has answered already grants a lease while another shard has not answered, the joined ack would
+// cover that lease although its shard could not list it. So the grant becomes a limit of that ack.
 //
 // Not thread-safe: the session's mutex guards it.
 #pragma once
@@ -27,13 +27,13 @@ class Heartbeats {
   // `shards`: bit i = shard i knows the session. Must not be 0.
   void Sent(uint64_t seq, uint64_t shards);
 
-  // A shard learns of the session while heartbeats are under way: they wait for it too. Returns what to send to it, in
-  // order, before anything else, so that its grants echo the present.
+  // A shard learns of the session while heartbeats are under way: their acks wait for it too. Returns the heartbeats to
+  // send to that shard, in order, before anything else, so that its grants echo the newest one.
   std::vector<uint64_t> Joined(int shard);
 
   void Granted(int shard, core::RequestId acquire, core::Duration valid_for);
 
-  // The ack to send, when `ack` was the last one missing.
+  // The ack to send, if `ack` was the last one missing.
   std::optional<core::HeartbeatAck> Answered(int shard, core::HeartbeatAck ack);
 
  private:

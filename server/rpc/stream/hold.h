@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Hold: one lock on one stream. A core session with a single acquire; its events become HoldResponses, its end the
-// status. What a slow reader has not taken yet is conflated to the newest state, so the outbox cannot grow.
+// Hold: one lock on one stream. It is a core session with a single acquire: its events become HoldResponses, its end
+// becomes the status. While a slow reader does not read, newer states replace older ones, so the outbox cannot grow.
 //
-// Thread: the reactions, and OnEvents and Send on who has the shard's turn; see StreamCall for the rest.
+// Thread: the reactions on the CallThreads, OnEvents and Send on the thread that has the shard's turn; see StreamCall.
 #pragma once
 
 #include <deque>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What waits to be written to one session, in order and bounded. While a write is in flight, news of the same lease
-// (AtRisk, Renewed) and heartbeat acks conflate to the newest. Events stay the core's own until they are packed, so the
-// shard's turn spends no time on messages.
+// The events that wait to be written to one session, in order and bounded. While a write is in flight, newer states of
+// a lease (AtRisk, Renewed) and newer heartbeat acks replace older ones. Events are packed into messages only when they
+// are taken, so the shard's turn spends no time on messages.
 //
-// Not thread-safe: the session's mutex guards it. A Batch belongs to whoever took it.
+// Not thread-safe: the session's mutex guards it. A batch that was taken belongs to the caller.
 #pragma once
 
 #include <deque>
@@ -18,8 +18,8 @@
 
 namespace distlock::rpc {
 
-// One message holds at most so many events, and no event is added once it has so many bytes. Both are far below the 4 MiB
-// that gRPC clients accept by default.
+// One message holds at most so many events, and no event is added once it has so many bytes. Both are far below the 4
+// MiB that gRPC clients accept by default.
 inline constexpr size_t kMaxEventsPerMessage = 1000;
 inline constexpr size_t kFullMessageBytes = 512 * 1024;
 // What one of Limits::outbox_messages counts for.
@@ -28,15 +28,15 @@ inline constexpr size_t kOutboxEventsPerMessage = 100;
 struct Outgoing {
   core::RequestId id = 0;
   core::Event event;
-  core::LockName about;             // of a Refused, which does not name its lock
-  std::unique_ptr<v1::Event> made;  // instead of `event`: this room's own answers
+  core::LockName about;             // the lock of a Refused, which does not name it
+  std::unique_ptr<v1::Event> made;  // instead of `event`: an answer that rpc made itself
 };
 
 class Outbox {
  public:
   explicit Outbox(size_t max_events) : max_events_(max_events) {}
 
-  // False: it is full, and `out` was not added.
+  // False: the outbox is full, and `out` was not added.
   [[nodiscard]] bool Push(Outgoing out);
 
   bool empty() const { return live_ == 0; }
@@ -47,7 +47,7 @@ class Outbox {
   void Take(size_t max, std::deque<Outgoing>& batch);
 
  private:
-  // Conflated away: keeps the places of those behind it.
+  // nullopt: replaced by a newer event. The slot stays, so that the slots behind it keep their numbers.
   using Slot = std::optional<Outgoing>;
 
   const size_t max_events_;
@@ -61,7 +61,8 @@ class Outbox {
   void Drop(uint64_t number);
 };
 
-// Packs from the front of `batch` into an empty message, until it is full by events or bytes. What remains stays in `batch`.
+// Packs from the front of `batch` into an empty message, until the message is full by events or bytes. The rest stays
+// in `batch`.
 void Pack(std::deque<Outgoing>& batch, v1::SessionResponse* response);
 
 }  // namespace distlock::rpc

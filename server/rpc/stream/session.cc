@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SessionCall: reading and routing. What a command asks for is found in session_check.cc, what goes out in session_events.cc.
+// SessionCall: reading and routing. session_check.cc checks commands, session_events.cc sends events.
 #include "rpc/stream/session.h"
 
 #include <utility>
@@ -52,7 +52,7 @@ void SessionCall::Protocol(std::string problem) {
 
 void SessionCall::OnReadDone(bool ok) {
   if (!ok) {
-    // Half-closed, cut off, or ended by us. Without Goodbye it is a break.
+    // The client half-closed or was cut off, or we ended the stream. Without Goodbye this is an abnormal end.
     bool leaving = false;
     {
       std::lock_guard lock(mu_);
@@ -138,7 +138,7 @@ std::string SessionCall::Route(std::vector<Ready>& commands) {
   for (Ready& command : commands) {
     std::string problem = RouteOne(command);
     if (!problem.empty()) {
-      FlushAll();  // what came before it was asked for properly
+      FlushAll();  // the commands before it are valid
       return problem;
     }
   }
@@ -203,7 +203,8 @@ void SessionCall::RouteAcquire(core::Acquire acquire) {
   batches_[shard].inputs.emplace_back(std::move(acquire));
 }
 
-// All live on the shard of the first: to the store each shard is a broker of its own, so any of them can have any lock.
+// All leases live on the shard of the first lock. To the store each shard is a broker of its own, so any shard can have
+// any lock.
 void SessionCall::RouteAcquireAll(core::AcquireAll all) {
   const size_t most = frontend_.limits.max_leases_per_session;
   std::optional<v1::Refusal> refusal;
@@ -226,7 +227,7 @@ void SessionCall::RouteAcquireAll(core::AcquireAll all) {
   batches_[shard].inputs.emplace_back(std::move(all));
 }
 
-// They wait for the store while it is down; a client that goes on sending them is not waiting for answers.
+// Releases and downgrades wait while the store is down. This bounds how many a client can pile up.
 std::optional<v1::Refusal> SessionCall::TooManyUnanswered() const {
   const size_t unanswered = book_.size() - book_.acquires();
   if (unanswered < frontend_.limits.max_leases_per_session) return std::nullopt;
@@ -252,7 +253,7 @@ void SessionCall::RouteRelease(core::RequestId id, core::Release release) {
                    .about = {},
                    .made = nullptr});
   }
-  // Whoever gives back what was not granted yet does not want it any more.
+  // Releasing an acquire that is not granted yet withdraws it.
   if (book_.IsWaiting(release.acquire)) PostNow(*shard, core::Cancel{session_, release.acquire});
   book_.AddRelease(id, release.acquire, *shard);
   PostNow(*shard, std::move(release));

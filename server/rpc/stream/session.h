@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Session: many locks on one stream. Commands are checked, routed to the shards their locks live on, and posted in one
-// batch per shard and message; events are packed, as many as have gathered, into one message per write.
+// Session: many locks on one stream. Commands are checked, routed to the shards of their locks, and posted in one batch
+// per shard and message. Events that have gathered are packed into one message per write.
 //
-// The session is opened on shard 0 by Open, on every other shard when its first lock is asked for.
-// What breaks the protocol (no Open first or in time, id 0, an id in use, bytes that are no message) ends the stream: it could not
-// be answered by an event. Everything else that is wrong is refused under the command's id.
+// Open opens the session on shard 0; the first lock that lives on another shard opens it there.
+// A breach of the protocol (no Open first or in time, id 0, an id in use, bytes that are not a message) ends the
+// stream, because no event could answer it. Every other fault is refused under the command's id.
 //
-// Thread: the reactions, one at a time; OnEvents and Send on who has a shard's turn; see StreamCall for the rest.
+// Thread: the reactions, one at a time, on the CallThreads; OnEvents and Send on the thread that has a shard's turn;
+// see StreamCall.
 #pragma once
 
 #include <grpcpp/alarm.h>
@@ -17,10 +18,10 @@
 #include <variant>
 #include <vector>
 
+#include "rpc/rate_limit.h"
 #include "rpc/stream/command_book.h"
 #include "rpc/stream/heartbeats.h"
 #include "rpc/stream/outbox.h"
-#include "rpc/stream/rate_limit.h"
 #include "rpc/stream/stream_call.h"
 
 namespace distlock::rpc {
@@ -35,10 +36,10 @@ class SessionCall final : public StreamCall<BidiReactor> {
   bool MayHoldMany() const override { return true; }
 
  private:
-  // One command, checked and converted, not yet routed.
+  // A command that is checked and not routed yet: an input of the core, or a refusal.
   struct Ready {
     core::RequestId id = 0;
-    core::RequestId ids = 1;  // from `id` on, that are answered alike when it is refused
+    core::RequestId ids = 1;  // how many ids, from `id` on, a refusal answers
     std::variant<core::Acquire, core::AcquireAll, core::Release, core::Convert, core::Cancel, core::Heartbeat,
                  core::Goodbye, v1::Refusal>
         what;
@@ -56,7 +57,7 @@ class SessionCall final : public StreamCall<BidiReactor> {
   void EndShards() override;
   void DescribeMore(v1::SessionInfo* info) const override;
 
-  // Reading side: by the one read reaction.
+  // Reading side: the read reaction, of which there is one at a time.
   void Protocol(std::string problem);
   void Handle(const v1::SessionRequest& request);
   bool Open(const v1::Command& command);
@@ -64,12 +65,12 @@ class SessionCall final : public StreamCall<BidiReactor> {
   Ready Check(const v1::Command& command);
   Ready CheckAcquire(const v1::Command& command);
   Ready CheckAcquireAll(const v1::Command& command);
-  std::optional<v1::Refusal> TurnedAway();
+  std::optional<v1::Refusal> RateOrDrainRefusal();
   std::optional<v1::Refusal> TooManyUnanswered() const;
   Ready CheckRelease(const v1::Command& command);
   Ready CheckDowngrade(const v1::Command& command);
 
-  // Under mu_. The first two return what broke the protocol, "" when nothing did.
+  // Under mu_. The first two return how the protocol was broken; "": it was not.
   std::string Route(std::vector<Ready>& commands);
   std::string RouteOne(Ready& command);
   void RouteAcquire(core::Acquire acquire);
@@ -80,14 +81,14 @@ class SessionCall final : public StreamCall<BidiReactor> {
   bool OpenOn(int shard);
   void Flush(int shard);
   void FlushAll();
-  // In the order of the commands: what waits for the shard goes first.
+  // Posts the batch that waits for the shard first, so that commands keep their order.
   void PostNow(int shard, core::Input input);
-  void Answer(Outgoing out);  // the caller delivers
+  void Answer(Outgoing out);  // the caller must call Deliver
   void Refused(core::RequestId id, v1::Refusal refusal);
   void Take(int shard, core::Notify notify);
   void TakeEnd(int shard, core::StreamEnd why);
 
-  // Without mu_. Pumps, or ends a stream whose client does not read.
+  // Without mu_. Calls Pump, or ends a stream whose client does not read.
   void Deliver();
 
   // Reading side.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SessionCall: from a command to what is posted for it, or to its refusal.
+// SessionCall: turns a command into the input that is posted for it, or into its refusal.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -41,7 +41,7 @@ SessionCall::Ready SessionCall::Check(const v1::Command& command) {
   }
 }
 
-std::optional<v1::Refusal> SessionCall::TurnedAway() {
+std::optional<v1::Refusal> SessionCall::RateOrDrainRefusal() {
   if (!rate_.Take(shard::BootNow())) {
     return contract::MakeRefusal(RefusalReason::kQuotaExceeded,
                                  absl::StrCat("more than ", frontend_.limits.requests_per_second,
@@ -53,7 +53,7 @@ std::optional<v1::Refusal> SessionCall::TurnedAway() {
 }
 
 SessionCall::Ready SessionCall::CheckAcquire(const v1::Command& command) {
-  if (auto refusal = TurnedAway()) return {command.id(), 1, *std::move(refusal)};
+  if (auto refusal = RateOrDrainRefusal()) return {command.id(), 1, *std::move(refusal)};
   contract::Validator check(frontend_.limits);
   core::Acquire acquire = check.Spec(command.acquire(), "acquire", /*detached=*/false);
   if (!check.ok()) return {command.id(), 1, check.Refusal()};
@@ -73,7 +73,7 @@ SessionCall::Ready SessionCall::CheckAcquireAll(const v1::Command& command) {
               absl::StrCat("has ", locks.size(), " locks; 1..", core::kMaxTogether, " are allowed"));
     return {command.id(), 1, check.Refusal()};
   }
-  if (auto refusal = TurnedAway()) return {command.id(), ids, *std::move(refusal)};
+  if (auto refusal = RateOrDrainRefusal()) return {command.id(), ids, *std::move(refusal)};
   std::vector<const v1::LockSpec*> specs;
   for (const v1::LockSpec& spec : locks) specs.push_back(&spec);
   core::AcquireAll all{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SessionCall: what goes out.
+// SessionCall: from the core's events to what is written.
 #include <utility>
 
 #include "contract/error_details.h"
@@ -55,7 +55,7 @@ void SessionCall::Take(int shard, core::Notify notify) {
     if (joined) Answer({.id = 0, .event = *std::move(joined), .about = {}, .made = nullptr});
     return;
   }
-  // Each shard drains; the client is told once.
+  // Each shard drains; the client gets one message.
   if (std::holds_alternative<core::Draining>(notify.event) && shard != 0) return;
   const auto* queued = std::get_if<core::Queued>(&notify.event);
   if (queued != nullptr && frontend_.observer != nullptr) frontend_.observer->OnQueued(queued->position);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What Hold, Session and WatchLock share: writing, ending, and outliving gRPC. Made by Serve, alive until OnDone and as
-// long as a shard still knows it as a sink; after OnDone it does nothing. `Base` is a Reactor.
+// What Hold, Session and WatchLock share: writing, ending, and a life that may be longer than gRPC's. Made by Serve;
+// alive until OnDone, and as long as a shard has it as a sink. After OnDone it does nothing. `Base` is a Reactor.
 //
 // Invariants:
-//  1. One write in flight; Finish once, and only while no write is in flight.
-//  2. mu_ is never held across StartWrite, Finish or a cancellation: gRPC may call back from inside them.
-//  3. The shards learn of the end (StreamEnded, once) when it is decided, not when a write completes: a client that
+//  1. At most one write is in flight. Finish comes once, and only while no write is in flight.
+//  2. mu_ is never held across StartWrite, Finish or a cancellation, because gRPC may call back from inside them.
+//  3. The shards learn of the end (StreamEnded, once) when it is decided, not when a write completes, so a client that
 //  does
-//     not read pins no lease. Inputs are posted under mu_ while `ended()` is false, so none follows StreamEnded.
+//     not read cannot keep a lease. Inputs are posted under mu_ while `ended()` is false, so none follows StreamEnded.
 #pragma once
 
 #include <grpc/grpc.h>
@@ -70,15 +70,15 @@ class StreamCall : public Base,
     this->Bind(std::move(arrival));
   }
 
-  // Admitted and bound: read, post, or end.
+  // The stream is admitted and bound: reads, posts, or ends it.
   virtual void Start() = 0;
-  // Under mu_. Moves the next message's content to the writing side; false: nothing waits.
+  // Under mu_. Moves the content of the next message to the writing side; false: nothing waits.
   virtual bool TakeNext() = 0;
-  // By the one that took it, without mu_.
+  // Makes the message of what TakeNext moved. On the same thread, without mu_.
   virtual grpc::ByteBuffer Render() = 0;
-  // Under mu_. Forgets what waits to be written.
+  // Under mu_. Drops what waits to be written.
   virtual void Clear() = 0;
-  // Under mu_. Who it is and what it has.
+  // Under mu_. Adds the client's name and how many leases and waiters the stream has.
   virtual void DescribeMore(v1::SessionInfo* info) const = 0;
   // Under mu_, once. Posts StreamEnded to each shard that knows the session.
   virtual void EndShards() = 0;
@@ -88,7 +88,7 @@ class StreamCall : public Base,
   // Opened.session_id, and what ListSessions shows.
   std::string public_id() const { return absl::StrCat(frontend_.broker_id, "-", session_); }
 
-  // Under mu_. What waits is still written; the caller pumps.
+  // Under mu_. Decides how the stream ends. What waits is still written; the caller must call Pump.
   void Decide(grpc::Status status, StreamClose why) {
     if (end_) return;
     end_ = std::move(status);
@@ -96,7 +96,7 @@ class StreamCall : public Base,
     if (frontend_.observer != nullptr) frontend_.observer->OnStreamClosed(why);
   }
 
-  // Decides and pumps. `drop`: what waits is forgotten, and a write that may never complete is cut off.
+  // Decide and Pump. `drop`: what waits is dropped, and a write that may never complete is cut off.
   void End(grpc::Status status, StreamClose why, bool drop) {
     bool cut = false;
     {
@@ -129,7 +129,7 @@ class StreamCall : public Base,
       std::lock_guard lock(mu_);
       writing_ = false;
     }
-    // Not in a loop: to write a long backlog is the work of the call's own thread.
+    // Not in a loop: the call's own thread writes a long backlog.
     if (BeginNext()) this->StartWrite(&out_);
   }
 
@@ -175,7 +175,8 @@ class StreamCall : public Base,
     call.Start();
   }
 
-  // True: what waits is in out_, and the caller writes it. Else there is nothing to write now; what was to finish has.
+  // True: the next message is in out_, and the caller must write it. False: nothing to write now; a stream that has
+  // ended and has nothing left to write is finished.
   bool BeginNext() {
     bool write = false;
     {
@@ -197,9 +198,9 @@ class StreamCall : public Base,
   bool writing_ = false;
   bool finished_ = false;
   bool cutting_ = false;
-  std::optional<grpc::Status> end_;  // set once, never changed: whoever saw it set may read it without mu_
+  std::optional<grpc::Status> end_;  // set once, never changed: a thread that saw it set may read it without mu_
 
-  // Owned by the writing side: whoever set writing_.
+  // Owned by the writing side, which is the thread that set writing_.
   grpc::ByteBuffer out_;
 
   std::shared_ptr<StreamCall> self_;

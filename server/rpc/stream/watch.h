@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// WatchLock: one lock on one stream, shown at first and upon each change. What a slow reader has not taken yet gives way
-// to the newest, so there is no more to keep than that.
+// WatchLock: one lock on one stream, sent at first and after each change. While a slow reader does not read, only the
+// newest view is kept.
 //
-// Thread: the reactions, and OnEvents and Send on who has the shard's turn; see StreamCall for the rest.
+// Thread: the reactions on the CallThreads, OnEvents and Send on the thread that has the shard's turn; see StreamCall.
 #pragma once
 
 #include <optional>
@@ -31,7 +31,7 @@ class WatchCall final : public StreamCall<WriteReactor> {
   grpc::ByteBuffer Render() override;
   void Clear() override { newest_.reset(); }
   void EndShards() override;
-  // It has no lease, and its program no name.
+  // A watch has no leases, and its request has no name for the client.
   void DescribeMore(v1::SessionInfo*) const override {}
   void Take(core::Event event);
 

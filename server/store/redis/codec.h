@@ -25,6 +25,9 @@
 
 namespace distlock::store {
 
+// Of one lock, in the answer to a query about it.
+inline constexpr uint32_t kMaxShownHolders = 1000;
+
 // The part of a command that its reply is decoded with.
 struct SentCommand {
   enum class Verb { kAcquire, kAcquireAll, kRenew, kRelease, kWithdraw, kTend, kWatch, kConvert, kForce };
@@ -66,7 +69,8 @@ class Codec {
   // As one call of batch.lua. All of different locks; acquires, and releases that do not block.
   EncodedBatch EncodeBatch(const std::vector<core::StoreCommand>& commands) const;
 
-  std::string EncodeInspect(const core::LockName& name, uint32_t max_waiters) const;
+  std::string EncodeInspect(const core::LockName& name, uint32_t max_waiters,
+                            uint32_t max_holders = kMaxShownHolders) const;
   // FailedPrecondition: a foreign key. Unavailable: any other error.
   static absl::StatusOr<LockView> DecodeInspect(const core::LockName& name, const redisReply& reply);
 

@@ -16,7 +16,6 @@ using Verb = SentCommand::Verb;
 constexpr size_t kUsualItemBytes = 120;
 constexpr size_t kUsualBatchBytes = 200;
 
-constexpr int64_t kMaxShownHolders = 1000;
 constexpr int64_t kMaxWatchedWaiters = 100;
 
 CommandBuilder CallScript(const lua::ScriptSource& script, size_t keys, CommandBuilder command = CommandBuilder()) {
@@ -134,7 +133,10 @@ struct Encoder {
 
   Encoded operator()(const core::StoreWatch& in) const {
     CommandBuilder command = CallOnLock(lua::kWatch, keys, in.name);
-    command.Arg(kMaxWatchedWaiters).Arg(kMaxShownHolders).Arg(options.broker_id).Arg(CeilMs(options.queue_slot));
+    command.Arg(kMaxWatchedWaiters)
+        .Arg(int64_t{kMaxShownHolders})
+        .Arg(options.broker_id)
+        .Arg(CeilMs(options.queue_slot));
     return {{Verb::kWatch, in.op, 0}, &lua::kWatch, std::move(command).Build()};
   }
 
@@ -234,9 +236,9 @@ EncodedBatch Codec::EncodeBatch(const std::vector<core::StoreCommand>& commands)
   return batch;
 }
 
-std::string Codec::EncodeInspect(const core::LockName& name, uint32_t max_waiters) const {
+std::string Codec::EncodeInspect(const core::LockName& name, uint32_t max_waiters, uint32_t max_holders) const {
   CommandBuilder command = CallOnLock(lua::kInspect, keys_, name);
-  command.Arg(static_cast<int64_t>(max_waiters)).Arg(kMaxShownHolders);
+  command.Arg(static_cast<int64_t>(max_waiters)).Arg(static_cast<int64_t>(max_holders));
   return std::move(command).Build();
 }
 

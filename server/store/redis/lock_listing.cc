@@ -123,7 +123,7 @@ void LockListing::InspectNext() {
   for (size_t i = 0; i < count; ++i) {
     const core::LockName name = std::move(at_.names.front());
     at_.names.pop_front();
-    std::string call = means_.codec.EncodeInspect(name, 0);
+    std::string call = means_.codec.EncodeInspect(name, 0, kMaxListedHolders);
     means_.scripts.Call(lua::kInspect, std::move(call),
                         [self = shared_from_this(), name](const Answer& answer) { self->OnInspected(name, answer); });
   }

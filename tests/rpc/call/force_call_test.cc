@@ -152,7 +152,7 @@ TEST(ForceRelease, TakesADetachedLockAndWritesItDown) {
   EXPECT_EQ(lines[2].holders, grant.holder_id());
   EXPECT_EQ(lines[2].reason, "host is gone");
   EXPECT_EQ(lines[2].outcome, "released 1");
-  EXPECT_THAT(lines[2].who, testing::HasSubstr("unix:"));
+  EXPECT_THAT(lines[2].caller, testing::HasSubstr("unix:"));
   broker.Stop();
 }
 

@@ -5,27 +5,13 @@
 
 #include "contract/ids.h"
 #include "contract/lease_id.h"
+#include "rpc/call/one_call.h"
 #include "rpc/test_broker.h"
 
 namespace distlock::rpc {
 namespace {
 
 using testing::HasSubstr;
-
-template <typename Response, typename Stub, typename Method, typename Request>
-std::pair<grpc::Status, Response> Call(Stub& stub, Method method, const Request& request) {
-  grpc::ClientContext context;
-  Response response;
-  grpc::Status status = (stub.*method)(&context, request, &response);
-  return {std::move(status), std::move(response)};
-}
-
-v1::AcquireRequest OneTry(const std::string& key) {
-  v1::AcquireRequest request;
-  request.mutable_lock()->set_key(key);
-  request.mutable_lock()->mutable_max_wait();
-  return request;
-}
 
 TEST(Unary, AcquireRenewReleaseTwice) {
   TestBroker broker;
@@ -150,6 +136,23 @@ TEST(Unary, TakenAgainByItsLeaseIdItIsFreedByTheFirst) {
   const auto [gone, third] = Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request);
   EXPECT_EQ(Details(gone).reason, "NOT_HOLDER");
   EXPECT_FALSE(broker.IsHeld("a")) << "what is gone is never taken anew under an old lease";
+}
+
+TEST(Unary, TakenAgainItIsPromisedForLessWhereClocksDifferMore) {
+  TestOptions options;
+  options.core.clock_drift_ppm = 10'000;
+  TestBroker broker(options);
+  v1::AcquireRequest request = OneTry("a");
+  request.mutable_lock()->set_owner("me");
+  request.mutable_lock()->set_reentrant(true);
+  const auto [taken, first] = Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request);
+  request.set_lease_id(first.grant().lease_id());
+  const auto [again, second] = Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request);
+  ASSERT_TRUE(again.ok()) << again.error_message();
+  // The store says that all of the 15 s are left. Both clocks may be wrong by 1 %.
+  const auto& valid_for = second.grant().valid_for();
+  EXPECT_LE(valid_for.seconds() * 1000 + valid_for.nanos() / 1'000'000, 15'000 * 98 / 100);
+  EXPECT_GE(valid_for.seconds(), 14);
 }
 
 TEST(Unary, TakenAgainOtherwiseThanItIsHeldItIsRefused) {

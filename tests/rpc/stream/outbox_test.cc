@@ -6,9 +6,9 @@
 
 #include "contract/limits.h"
 #include "rpc/admission.h"
+#include "rpc/rate_limit.h"
 #include "rpc/stream/command_book.h"
 #include "rpc/stream/heartbeats.h"
-#include "rpc/stream/rate_limit.h"
 
 namespace distlock::rpc {
 namespace {
@@ -228,6 +228,41 @@ TEST(AdmissionTest, CountsByHost) {
   EXPECT_FALSE(admission.Admit("ipv4:1.1.1.1:9", 6, {}));
   admission.Drain();
   EXPECT_EQ(admission.Admit("ipv4:9.9.9.9:9", 7, {})->reason(), v1::REFUSAL_REASON_DRAINING);
+}
+
+TEST(AdmissionTest, CountsWaitingCallsByHost) {
+  contract::Limits limits;
+  limits.max_waiting_calls = 3;
+  limits.max_waiting_calls_per_peer = 2;
+  Admission admission(limits);
+  const core::Instant now{seconds(1000)};
+  EXPECT_FALSE(admission.AdmitCall("ipv4:1.1.1.1:1", now));
+  EXPECT_FALSE(admission.AdmitCall("ipv4:1.1.1.1:2", now));
+  EXPECT_EQ(admission.AdmitCall("ipv4:1.1.1.1:3", now)->reason(), v1::REFUSAL_REASON_QUOTA_EXCEEDED);
+  EXPECT_FALSE(admission.AdmitCall("ipv4:2.2.2.2:1", now));
+  EXPECT_TRUE(admission.AdmitCall("ipv4:3.3.3.3:1", now)) << "in all";
+  admission.LeaveCall("ipv4:1.1.1.1:1", now);
+  EXPECT_FALSE(admission.AdmitCall("ipv4:3.3.3.3:1", now));
+}
+
+TEST(AdmissionTest, ARateOutlivesTheCallsOfItsHost) {
+  contract::Limits limits;
+  limits.requests_per_second = 2;
+  Admission admission(limits);
+  core::Instant now{seconds(1000)};
+  const auto call = [&](const std::string& peer) {
+    const auto refusal = admission.AdmitCall(peer, now);
+    if (!refusal) admission.LeaveCall(peer, now);
+    return !refusal;
+  };
+  EXPECT_TRUE(call("ipv4:1.1.1.1:1"));
+  EXPECT_TRUE(call("ipv4:1.1.1.1:2"));
+  EXPECT_FALSE(call("ipv4:1.1.1.1:3"));
+  for (int i = 0; i < 1000; ++i) EXPECT_TRUE(call("ipv4:2.2.2." + std::to_string(i) + ":1"));
+  EXPECT_FALSE(call("ipv4:1.1.1.1:3")) << "hosts that come and go make nothing forgotten";
+  now += milliseconds(600);
+  EXPECT_TRUE(call("ipv4:1.1.1.1:4"));
+  EXPECT_FALSE(call("ipv4:1.1.1.1:5"));
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 // What one session may ask for, and how fast.
 #include <gmock/gmock.h>
 
-#include "rpc/stream/rate_limit.h"
+#include "rpc/rate_limit.h"
 #include "rpc/test_broker.h"
 
 namespace distlock::rpc {

@@ -23,11 +23,17 @@ class RateLimit {
     return true;
   }
 
-  // Takes one that cannot be refused: it is owed, up to one second's worth.
+  // Takes one that cannot be refused. The bucket goes below zero, down to minus one second's worth.
   void Charge(core::Instant now) {
     if (per_second_ == 0) return;
     Refill(now);
     tokens_ = std::max<double>(tokens_ - 1, -static_cast<double>(per_second_));
+  }
+
+  // As full as at the start: nothing would change if it were made anew.
+  bool IsFull(core::Instant now) {
+    Refill(now);
+    return tokens_ >= per_second_;
   }
 
   // Until the next one passes, after a refusal.
