@@ -83,7 +83,6 @@ void Broker::Handle(const Cancel& in) {
 
 void Broker::Handle(const StoreUp& in) {
   core_.store_up = true;
-  core_.HearFromStore();
   // Only a coarse reading: it has no sending time of ours. The first reply narrows it.
   if (!core_.clock.known() && in.time.us > 0) core_.clock.Learn(core_.now - kAttemptMax, core_.now, in.time);
   leases_.RenewAtRisk();
@@ -109,9 +108,6 @@ void Broker::Handle(const ChannelUp&) {
 void Broker::Handle(StoreReply& in) {
   const std::optional<Op> op = core_.TakeOp(in.op);
   if (!op) return;
-  const auto* failed = std::get_if<StoreFailed>(&in.outcome);
-  const bool not_sent = failed != nullptr && failed->kind == FailureKind::kNotSent;
-  if (!not_sent && !std::holds_alternative<StoreUnknown>(in.outcome)) core_.HearFromStore();
   if (in.time.us > 0) LearnTime(*op, in);
   RouteReply(*op, in);
 }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/store_traits.h"
 #include "core/types.h"
 
 namespace distlock::core {
@@ -17,7 +18,7 @@ struct BrokerConfig {
   Duration store_timeout = std::chrono::seconds(5);  // how long a caller waits for a store that does not answer
   Duration queue_slot = std::chrono::seconds(30);    // how long the store keeps this broker's waiters without a tend
   uint32_t max_leases_per_session = 10'000;          // granted and waiting together
-  bool one_server = true;                            // of all locks: several can be taken by one call of the store
+  StoreTraits store;                                 // of the store behind this core
   uint64_t seed = 1;                                 // of the jitter
 };
 

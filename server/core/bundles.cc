@@ -47,7 +47,7 @@ void Bundles::Handle(AcquireAll& in) {
     calls_.emplace(bundle.callers.front().listener.session, &bundle);
   }
   bundles_.emplace(bundle.serial, std::move(owned));
-  core_.store_up&& core_.config.one_server ? TryAll(bundle) : AskForNext(bundle);
+  core_.store_up&& core_.config.store.takes_many_at_once ? TryAll(bundle) : AskForNext(bundle);
 }
 
 // Empty: the request can be tried.
@@ -189,7 +189,6 @@ void Bundles::OnTimer(Bundle& bundle) {
     if (!bundles_.contains(serial)) return;
   }
   if (core_.now >= core_.FindOp(bundle.op)->sent + core_.AttemptTimeout(bundle.parts.front().spec.ttl)) {
-    core_.ReconnectIfSilent("no answer in time");
     return AskForNext(bundle);
   }
   Arm(bundle);

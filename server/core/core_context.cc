@@ -10,13 +10,10 @@ CoreContext::CoreContext(const BrokerConfig& broker_config)
 
 void CoreContext::BeginStep(Instant at, std::vector<Effect>& out) {
   now = std::max(now, at);
-  // A timer overdue by 500 ms means that this process was paused; silence proves nothing then, so start counting anew.
-  if (timers.AnyBefore(now - kSilence / 2)) last_heard_ = now;
   effects_ = &out;
 }
 
 OpId CoreContext::SendOp(Op op) {
-  if (ops_.empty()) last_heard_ = now;  // silence begins with an unanswered command
   const OpId id = next_op_++;
   op.sent = now;
   ops_.emplace(id, std::move(op));
@@ -34,12 +31,6 @@ std::optional<Op> CoreContext::TakeOp(OpId id) {
   std::optional<Op> op = std::move(found->second);
   ops_.erase(found);
   return op;
-}
-
-void CoreContext::ReconnectIfSilent(const std::string& cause) {
-  if (!store_up || now - last_heard_ < kSilence) return;
-  last_heard_ = now;  // one reconnect per silence
-  Command(StoreReconnect{cause});
 }
 
 Duration CoreContext::AttemptTimeout(Duration ttl) { return std::clamp(ttl / 6, kAttemptMin, kAttemptMax); }

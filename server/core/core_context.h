@@ -57,12 +57,6 @@ class CoreContext {
   std::optional<Op> TakeOp(OpId id);
   size_t ops_in_flight() const { return ops_.size(); }
 
-  // ---- silence of the store
-
-  void HearFromStore() { last_heard_ = now; }
-  // Asks for a new connection if commands are unanswered and nothing has been heard for kSilence.
-  void ReconnectIfSilent(const std::string& cause);
-
   // ---- time
 
   // Sets the only deadline of a record; kNever cancels it. Gives the record a serial if it has none.
@@ -95,7 +89,6 @@ class CoreContext {
  private:
   uint64_t random_state_;
   std::vector<Effect>* effects_ = nullptr;
-  Instant last_heard_{};
   OpId next_op_ = 1;
   uint64_t next_serial_ = 1;
   absl::flat_hash_map<OpId, Op> ops_;

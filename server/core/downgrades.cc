@@ -71,7 +71,6 @@ void Downgrades::OnTimer(DowngradeCall& call) {
         call, RefusalReason::kStoreUnavailable,
         calls_.Trouble(call) + "; whether the lease is SHARED by now is not known: treat it as that and ask again");
   }
-  if (call.op != 0) core_.ReconnectIfSilent("a conversion unanswered");
   Send(call);
 }
 

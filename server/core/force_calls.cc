@@ -66,10 +66,7 @@ Duration ForceCalls::Pause(const ForceCall& call) { return core_.BackOff(std::mi
 
 void ForceCalls::OnTimer(ForceCall& call) {
   if (core_.now < call.until) {
-    if (call.op != 0) {
-      call.acted = true;  // it may have run
-      core_.ReconnectIfSilent("a forced release unanswered");
-    }
+    if (call.op != 0) call.acted = true;  // it may have run
     return Pursue(call);
   }
   const std::string why = !core_.store_up         ? core_.store_trouble

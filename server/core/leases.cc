@@ -50,10 +50,7 @@ void Leases::OnTimer(Lease& lease) {
     return Lose(lease, LostReason::kExpired, "could not be renewed in time: " + renewals_.Trouble());
   }
   if (core_.now < lease.next_renew) return Arm(lease);
-  if (lease.renew_op != 0 || lease.renew_due) {
-    MarkAtRisk(lease, "no answer from the store in time");
-    core_.ReconnectIfSilent("renewals unanswered");
-  }
+  if (lease.renew_op != 0 || lease.renew_due) MarkAtRisk(lease, "no answer from the store in time");
   RenewSoon(lease);
 }
 
@@ -86,7 +83,7 @@ void Leases::PrefetchLeases(const std::vector<OwnerId>& owners) const {
 void Leases::OnRenewReply(const Op& op, OpId id, StoreReply& reply) {
   const auto* done = std::get_if<RenewDoneBatch>(&reply.outcome);
   if (done != nullptr && done->results.size() != op.owners.size()) done = nullptr;
-  const std::string trouble = done == nullptr ? WhyNotRenewed(reply) : "";
+  const std::string trouble = done == nullptr ? WhyNotRenewed(reply) : done->trouble;
   renewals_.OnAnswered(id, trouble);
   uint32_t renewed = 0;
   uint32_t failed = 0;
@@ -96,7 +93,7 @@ void Leases::OnRenewReply(const Op& op, OpId id, StoreReply& reply) {
     if (found == leases_.end() || found->second->ending) continue;
     Lease& lease = *found->second;
     if (lease.renew_op == id) lease.renew_op = 0;
-    if (done == nullptr) {
+    if (done == nullptr || done->results[i] == RenewResult::kUnanswered) {
       ++failed;
       if (lease.renew_op == 0) MarkAtRisk(lease, trouble);
       Arm(lease);

@@ -31,8 +31,6 @@ inline constexpr Duration kRetryMin = std::chrono::milliseconds(10);
 inline constexpr Duration kRetryMax = std::chrono::seconds(1);
 // A store that has been down this long fails one-try requests at once.
 inline constexpr Duration kOneTryGrace = std::chrono::seconds(1);
-// Commands unanswered and nothing else heard for this long: the connection is taken for dead.
-inline constexpr Duration kSilence = std::chrono::seconds(1);
 // A lock that is taken from its holder: beyond the last promise to it and the wait for the store, so long for its broker to hear.
 inline constexpr Duration kForceGrace = std::chrono::seconds(3);
 // After a holder's ttl ends, look again this much later: the store expires keys lazily.

@@ -135,10 +135,7 @@ bool PendingReleases::OnTimer(PendingRelease& release) {
   }
   if (core_.now >= release.until) return Finish(release);
   if (core_.now >= release.retry_at) {
-    if (release.op != 0) {
-      release.order_lost = true;
-      core_.ReconnectIfSilent("releases unanswered");
-    }
+    if (release.op != 0) release.order_lost = true;
     Send(release);
     return false;
   }

@@ -40,10 +40,7 @@ void Queues::Leave(Waiter& waiter) {
   queues_.erase(found);
 }
 
-void Queues::OnTimer(LocalQueue& queue) {
-  if (queue.op != 0) core_.ReconnectIfSilent("queue unanswered");
-  Tend(queue);
-}
+void Queues::OnTimer(LocalQueue& queue) { Tend(queue); }
 
 void Queues::Tend(LocalQueue& queue) {
   queue.op = 0;

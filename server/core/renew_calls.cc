@@ -45,7 +45,6 @@ void RenewCalls::OnTimer(RenewCall& call) {
   if (core_.now >= call.until) {
     return calls_.Refuse(call, RefusalReason::kStoreUnavailable, calls_.Trouble(call));
   }
-  if (call.op != 0) core_.ReconnectIfSilent("a renewal unanswered");
   Send(call);
 }
 
@@ -55,8 +54,9 @@ void RenewCalls::OnReply(const Op& op, OpId id, StoreReply& reply) {
   RenewCall& call = *found;
   const Renew& renew = call.request;
   const auto* done = std::get_if<RenewDoneBatch>(&reply.outcome);
-  if (done == nullptr || done->results.size() != 1) {
+  if (done == nullptr || done->results.size() != 1 || done->results[0] == RenewResult::kUnanswered) {
     if (call.op != id) return;
+    if (done != nullptr) call.trouble = done->trouble;
     return calls_.RetryAfter(call, reply, /*attempts=*/3, /*least=*/kRetryMin);
   }
   const Duration kept = KeptBy(renew, reply.time);

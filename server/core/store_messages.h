@@ -120,13 +120,12 @@ struct StoreForce {
   std::string reason;
 };
 
-// Nothing has been heard on the command connection for too long: make a new one. All pending commands end Unknown.
-struct StoreReconnect {
-  std::string cause;
-};
-
 using StoreCommand = std::variant<StoreAcquire, StoreAcquireAll, StoreRenew, StoreRelease, StoreWithdraw, StoreTend,
-                                  StoreWatch, StoreConvert, StoreForce, StoreReconnect>;
+                                  StoreWatch, StoreConvert, StoreForce>;
+
+inline Verb VerbOf(const StoreCommand& command) {
+  return std::visit([](const auto& one) { return one.kVerb; }, command);
+}
 
 // ---- Told unasked --------------------------------------------------------------------------------------------------
 
@@ -221,9 +220,12 @@ struct AcquireAllDone {
   std::vector<AcquireGranted> grants;
 };
 
-enum class RenewResult : uint8_t { kRenewed, kGone, kAnothers };
+// kUnanswered: whether it was renewed is not known, as when one of several servers did not answer.
+enum class RenewResult : uint8_t { kRenewed, kGone, kAnothers, kUnanswered };
+
 struct RenewDoneBatch {
   std::vector<RenewResult> results;  // in the order of StoreRenew::items
+  std::string trouble;               // why some are kUnanswered
 };
 
 // Release and withdraw answer alike.

@@ -99,9 +99,4 @@ Instant Timers::Earliest() const {
   return earliest_;
 }
 
-bool Timers::AnyBefore(Instant at) const {
-  if (near_.empty() && (later_.empty() || later_.begin()->first > BucketOf(at))) return false;
-  return Earliest() < at;
-}
-
 }  // namespace distlock::core

@@ -59,8 +59,6 @@ class Timers {
   const Timed* Next() const { return near_.empty() ? nullptr : near_.begin()->timed; }
 
   Instant Earliest() const;
-  // Whether Earliest() is before `at`; cheaper where it is much later.
-  bool AnyBefore(Instant at) const;
   size_t size() const { return size_; }
 
  private:

@@ -112,10 +112,7 @@ void Waiters::Arm(Waiter& waiter) {
 void Waiters::OnTimer(Waiter& waiter) {
   if (!RefuseOverdue(waiter)) return;
   if (core_.now < waiter.retry_at) return Arm(waiter);
-  if (waiter.op != 0) {
-    waiter.trouble = "no answer in time";
-    core_.ReconnectIfSilent(waiter.trouble);
-  }
+  if (waiter.op != 0) waiter.trouble = "no answer in time";
   Ask(waiter);
 }
 

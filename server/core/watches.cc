@@ -56,7 +56,6 @@ void Watches::LookAtAll() {
 }
 
 void Watches::OnTimer(Watch& watch) {
-  if (watch.op != 0) core_.ReconnectIfSilent("a look unanswered");
   watch.op = 0;
   Look(watch);
 }

@@ -21,6 +21,7 @@
 #include "ops/log.h"
 #include "ops/options.h"
 #include "rpc/server.h"
+#include "store/open_store.h"
 
 namespace distlock {
 namespace {
@@ -66,11 +67,12 @@ int Serve(const ops::Options& options) {
   if (!setup.ok()) return Fail(setup.status(), StoreExitCode(setup.status()));
 
   Recorder recorder(metrics, static_cast<int>(options.shards));
-  shard::ShardSet shards({.shards = static_cast<int>(options.shards),
-                          .mailbox_capacity = static_cast<size_t>(options.mailbox_capacity),
-                          .broker = BrokerConfigOf(options, absl::GetCurrentTimeNanos()),
-                          .make_store = StoreFactory(*setup),
-                          .observer = &recorder});
+  shard::ShardSet shards(
+      {.shards = static_cast<int>(options.shards),
+       .mailbox_capacity = static_cast<size_t>(options.mailbox_capacity),
+       .broker = BrokerConfigOf(options, store::TraitsOf(setup->options.url), absl::GetCurrentTimeNanos()),
+       .make_store = StoreFactory(*setup),
+       .observer = &recorder});
   Drainer drainer(shards, metrics, wakeups, ToCore(options.drain_timeout));
   shards.Start();
   // Declared after the drainer and before the server: the shards call the drainer, the server's last calls post to the

@@ -7,13 +7,14 @@ namespace distlock {
 
 core::Duration ToCore(absl::Duration duration) { return absl::ToChronoNanoseconds(duration); }
 
-core::BrokerConfig BrokerConfigOf(const ops::Options& options, uint64_t seed) {
+core::BrokerConfig BrokerConfigOf(const ops::Options& options, const core::StoreTraits& store, uint64_t seed) {
   return {.validity = ToCore(options.validity),
           .clock_drift_ppm = static_cast<uint32_t>(options.clock_drift),
           .renew_fraction = options.renew_fraction,
           .store_timeout = ToCore(options.store_timeout),
           .queue_slot = ToCore(options.queue_slot),
           .max_leases_per_session = static_cast<uint32_t>(options.max_leases_per_session),
+          .store = store,
           .seed = seed};
 }
 

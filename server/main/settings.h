@@ -17,7 +17,7 @@ inline constexpr int kExitStoreDied = 70;
 inline constexpr int kExitConfiguration = 78;
 
 core::Duration ToCore(absl::Duration duration);
-core::BrokerConfig BrokerConfigOf(const ops::Options& options, uint64_t seed);
+core::BrokerConfig BrokerConfigOf(const ops::Options& options, const core::StoreTraits& store, uint64_t seed);
 rpc::ServerOptions ServerOptionsOf(const ops::Options& options, const std::string& broker_id,
                                    rpc::CallObserver* observer);
 

@@ -211,11 +211,8 @@ void Shard::Perform(core::Instant now, core::Effect& effect) {
 }
 
 void Shard::Submit(core::Instant now, core::StoreCommand&& command) {
-  std::visit(
-      [&](const auto& one) {
-        if constexpr (requires { one.op; }) sent_[one.op] = Sent{.verb = one.kVerb, .at = now};
-      },
-      command);
+  const core::OpId op = std::visit([](const auto& one) { return one.op; }, command);
+  sent_[op] = Sent{.verb = core::VerbOf(command), .at = now};
   store_->Submit(std::move(command));
 }
 

@@ -21,6 +21,14 @@ Network SocketNetwork(uv_loop_t* loop, const StoreUrl& url) {
 
 }  // namespace
 
+core::StoreTraits TraitsOf(const StoreUrl& url) {
+  switch (url.topology) {
+    case StoreUrl::Topology::kSingle:
+      return SingleStore::kTraits;
+  }
+  return {};
+}
+
 std::unique_ptr<Store> OpenStore(uv_loop_t* loop, const StoreOptions& options) {
   switch (options.url.topology) {
     case StoreUrl::Topology::kSingle:

@@ -10,12 +10,16 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/store_traits.h"
 #include "core/types.h"
 #include "store/check_store.h"
 #include "store/store.h"
 #include "store/store_options.h"
 
 namespace distlock::store {
+
+// What the store at `url` can do.
+core::StoreTraits TraitsOf(const StoreUrl& url);
 
 // The store at `options.url`, not started. `loop` outlives it, and runs after Stop until the store's handles are
 // closed.

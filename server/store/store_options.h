@@ -27,7 +27,7 @@ struct LockOptions {
   uint32_t max_waiters = 10'000;                         // per lock
   // ADAPTIVE: once a waiter has waited for so long, no newcomer takes a free lock until the queue has drained.
   core::Duration fair_after = std::chrono::milliseconds(100);
-  bool trusted_publish = true;  // PUBLISH counts every subscriber, as one server does
+  bool counts_listeners = true;  // PUBLISH counts every subscriber, as one server does: see core::StoreTraits
 };
 
 struct StoreOptions {

@@ -206,13 +206,12 @@ TEST(Convert, TheSameRequestTwiceIsOne) {
   EXPECT_EQ(t.Events<Converted>(), 1u);
 }
 
-TEST(Convert, AStoreThatIsSilentIsAskedAgainOverANewConnection) {
+TEST(Convert, AStoreThatIsSilentIsAskedAgain) {
   Table t;
   t.StoreComesUp();
   t.Do(Convert{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}});
   const auto first = t.Take<StoreConvert>();
   t.Pass(seconds(3));
-  EXPECT_EQ(t.Count<StoreReconnect>(), 1u);
   const auto second = t.Take<StoreConvert>();
   t.Reply(first.op, StoreUnknown{"reset"});
   t.Pass(milliseconds(500));

@@ -203,14 +203,6 @@ TEST(Queue, AWaiterOutlivesAStoreThatIsAwayForLong) {
   EXPECT_EQ(t.Count<StoreTend>(), 1u);
 }
 
-TEST(Queue, ASilentConnectionIsReplacedOnce) {
-  Table t;
-  Wait(t, milliseconds(100));
-  t.Pass(seconds(4));
-  EXPECT_GE(t.Count<StoreTend>(), 2u);
-  EXPECT_EQ(t.Count<StoreReconnect>(), 1u);
-}
-
 // A detached request that waits in the store's queue.
 Acquire WaitDetached(Table& t) {
   t.StoreComesUp();
@@ -270,28 +262,6 @@ TEST(Queue, AnOldNoticeForNobodyIsLeftToTheTtl) {
   t.now += kT;
   t.Do(notice);
   EXPECT_TRUE(t.commands.empty()) << "its owner may have renewed it through another broker";
-}
-
-TEST(Queue, ABrokerThatSleptBlamesNoConnection) {
-  Table t;
-  Wait(t, milliseconds(100));
-  t.Pass(milliseconds(200));
-  ASSERT_EQ(t.Count<StoreTend>(), 1u);
-  t.now += seconds(5);
-  t.Do(Tick{});
-  EXPECT_EQ(t.Count<StoreReconnect>(), 0u);
-}
-
-TEST(Queue, SilenceBeginsWithAQuestion) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1, SessionKind::kHold);
-  t.Pass(seconds(60));
-  auto want = t.Want(1, 1, "a", 1);
-  want.ttl = seconds(1);
-  t.Do(want);
-  t.Pass(milliseconds(600));
-  EXPECT_EQ(t.Count<StoreReconnect>(), 0u);
 }
 
 }  // namespace

@@ -13,7 +13,8 @@
 namespace distlock::core {
 
 struct Several : Table {
-  explicit Several(bool one_server = true) : Several(BrokerConfig{.one_server = one_server}) {}
+  explicit Several(bool takes_many_at_once = true)
+      : Several(BrokerConfig{.store = {.takes_many_at_once = takes_many_at_once}}) {}
   explicit Several(BrokerConfig config) : Table(config) {
     StoreComesUp();
     Open(1);

@@ -23,7 +23,6 @@ void Remember(std::vector<T>& all, const T& one) {
 }  // namespace
 
 void ToyStore::Take(core::StoreCommand command) {
-  if (std::holds_alternative<core::StoreReconnect>(command)) return;
   const core::OpId op = std::visit(
       [this](const auto& in) -> core::OpId {
         if constexpr (requires { in.name; }) Remember(names_, in.name);
@@ -169,7 +168,6 @@ ToyStore::Outcome ToyStore::FittingOutcome(const core::StoreCommand& command, By
     Outcome operator()(const core::StoreWatch&) const {
       return core::WatchDone{{.holders = {store.Holder(bytes, now)}, .holder_count = 1}};
     }
-    Outcome operator()(const core::StoreReconnect&) const { return core::StoreUnknown{}; }
     Outcome operator()(const core::StoreConvert&) const {
       return core::ConvertDone{
           static_cast<core::ConvertDone::Result>(bytes.Below(3)), bytes.Flag(), {store.Holder(bytes, now)}};
@@ -220,7 +218,6 @@ core::StoreReply ToyStore::AnswerWell(Instant now) {
     // Nobody waits in a store where every lock is free: the waiters have to ask again.
     Outcome operator()(const core::StoreTend&) const { return core::TendDone{.slot_was_gone = true, .holders = {}}; }
     Outcome operator()(const core::StoreWatch&) const { return core::WatchDone{}; }
-    Outcome operator()(const core::StoreReconnect&) const { return core::StoreUnknown{}; }
     Outcome operator()(const core::StoreConvert&) const {
       return core::ConvertDone{.result = core::ConvertDone::Result::kConverted, .next = {}};
     }

@@ -61,7 +61,6 @@ class Codec {
   // forbid it.
   void TrustPublish(bool trust);
 
-  // Any command but StoreReconnect.
   Encoded Encode(const core::StoreCommand& command) const;
   Decoded Decode(const SentCommand& sent, const redisReply& reply) const;
   Decoded Decode(const SentCommand& sent, const Answer& answer) const;

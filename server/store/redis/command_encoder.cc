@@ -162,11 +162,6 @@ struct Encoder {
         .Arg(FairAfterUs());
     return {{Verb::kForce, in.op, 0}, &lua::kForce, std::move(command).Build()};
   }
-
-  Encoded operator()(const core::StoreReconnect&) const {
-    DISTLOCK_CHECK(false && "StoreReconnect is not sent");
-    return {};
-  }
 };
 
 // Writes one item of batch.lua.
@@ -206,7 +201,7 @@ Codec::Codec(LockOptions options) : options_(std::move(options)), keys_(options_
 }
 
 void Codec::TrustPublish(bool trust) {
-  trusts_publish_ = trust && options_.trusted_publish;
+  trusts_publish_ = trust && options_.counts_listeners;
   const Encoder encoder{options_, keys_, trusts_publish_};
   common_ = Cat(options_.broker_id, ";", CeilMs(options_.queue_slot), ";", encoder.Trusted(), ";", options_.max_waiters,
                 ";", encoder.FairAfterUs());

@@ -25,7 +25,6 @@ class ScriptBatch {
 
   ScriptBatch(const Codec* codec, ScriptCaller* scripts, OnAnswer on_answer);
 
-  // Any command but StoreReconnect.
   void Add(core::StoreCommand&& command);
   // Passes to the script caller what was added and has not been passed yet.
   void Send();

@@ -166,10 +166,6 @@ void ServerNode::ReportProblem(std::string& last, std::string_view who, const ab
 // ---- Commands ----
 
 void ServerNode::Submit(core::StoreCommand&& command) {
-  if (const auto* reconnect = std::get_if<core::StoreReconnect>(&command)) {
-    batch_.Send();  // commands submitted before it end with this connection
-    return LeaveServer(reconnect->cause);
-  }
   if (up_) return batch_.Add(std::move(command));
   link_.Reject([this, sent = codec_.Encode(command).sent](const Answer& answer) { OnAnswer(sent, answer); },
                down_cause_);

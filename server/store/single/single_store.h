@@ -9,6 +9,7 @@
 #include <functional>
 #include <string>
 
+#include "core/store_traits.h"
 #include "store/redis/server_node.h"
 #include "store/store.h"
 
@@ -16,6 +17,9 @@ namespace distlock::store {
 
 class SingleStore : public Store, private ServerNode::Owner {
  public:
+  // One server has all locks and all subscribers.
+  static constexpr core::StoreTraits kTraits{.takes_many_at_once = true, .counts_listeners = true};
+
   SingleStore(const Network& network, const StoreOptions& options)
       : node_(network, options.url.address, options, this) {}
   ~SingleStore() override { Stop(); }

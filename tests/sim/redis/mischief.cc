@@ -107,7 +107,7 @@ store::Codec MakeBroker(size_t broker) {
   options.broker_id = BrokerId(broker);
   options.queue_slot = milliseconds(kSlotMs[broker]);
   options.max_waiters = broker == 1 ? 2 : 10'000;
-  options.trusted_publish = broker != 2;
+  options.counts_listeners = broker != 2;
   return store::Codec(options);
 }
 

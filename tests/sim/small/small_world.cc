@@ -316,10 +316,6 @@ void SmallWorld::Step(size_t broker, core::Input input, Digest digest) {
   node.core.Step(now_, std::move(input), effects_);
   for (core::Effect& effect : effects_) {
     if (auto* command = std::get_if<core::StoreCommand>(&effect)) {
-      if (std::holds_alternative<core::StoreReconnect>(*command)) {
-        node.wants_new_connection = true;
-        continue;
-      }
       if (!node.up) return Fail("a command while the store is down");
       store::Encoded encoded = store_.codec(broker).Encode(*command);
       Log([&] { return "broker " + std::to_string(broker) + " sends " + std::string(encoded.script->name); });
@@ -327,7 +323,6 @@ void SmallWorld::Step(size_t broker, core::Input input, Digest digest) {
     }
     if (const auto* notify = std::get_if<core::Notify>(&effect)) Tell(broker, *notify);
   }
-  if (std::exchange(node.wants_new_connection, false) && node.up) Lose(broker, "silence");
 }
 
 void SmallWorld::Tell(size_t broker, const core::Notify& notify) {

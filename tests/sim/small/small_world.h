@@ -63,7 +63,6 @@ class SmallWorld {
     core::Broker core;
     Digest history;  // all inputs and when they came: the core is a function of it
     bool up = false;
-    bool wants_new_connection = false;
     std::deque<Sent> sent;  // not run
     std::deque<Reply> replies;
     std::deque<std::deque<Sent>> late;  // of broken connections, the oldest first

@@ -33,7 +33,7 @@ void BrokerProcess::Start() {
   store::LockOptions options;
   options.broker_id = broker_id_;
   options.queue_slot = env_.temper.queue_slot;
-  options.trusted_publish = env_.temper.trusted_publish;
+  options.counts_listeners = env_.temper.counts_listeners;
   link_ = std::make_unique<StoreLink>(env_, *this, primary_, options, [this](core::Input in) { Step(std::move(in)); });
   front_ = std::make_unique<Front>(env_, *this, broker_id_, [this](core::Input in) { Enqueue(std::move(in)); });
   link_->Start();

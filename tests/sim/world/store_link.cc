@@ -101,6 +101,7 @@ void StoreLink::Prepare() {
     if (time.size() != 2) return Reconnect();
     up_ = true;
     failures_ = 0;
+    ExpectAnswer();
     env_.Log([&] { return broker_.name() + " is connected to " + store_->name(); });
     const int64_t us = Number(*time.String(0)) * 1'000'000 + Number(*time.String(1));
     tell_(core::StoreUp{core::StoreTime{us}});
@@ -110,6 +111,7 @@ void StoreLink::Prepare() {
 
 void StoreLink::Send(std::string_view command, Done done) {
   if (wire_ == nullptr || !wire_->open_at(Wire::kClient)) return Reject(std::move(done), "not connected");
+  if (pending_.empty()) ExpectAnswer();
   const uint64_t number =
       wire_->Send(Wire::kClient, [this, &env = env_, &broker = broker_, wire = wire_, life = life_, store = store_,
                                   connection = connection_, bytes = std::string(command)] {
@@ -122,11 +124,36 @@ void StoreLink::Send(std::string_view command, Done done) {
 }
 
 void StoreLink::OnReply(uint64_t life, const store::ReplyPtr& reply) {
+  quiet_since_ = env_.now();
   if (life != life_ || pending_.empty()) return;
   if (store::IsError(*reply)) CountRefusal();
   Done done = std::move(pending_.front().done);
   pending_.pop_front();
   done({store::Answer::Kind::kReply, reply.get(), {}});
+}
+
+// As store::Link notices silence.
+void StoreLink::ExpectAnswer() {
+  quiet_since_ = env_.now();
+  if (!up_ || awaits_) return;
+  AwaitAnswer(store::kSilence);
+}
+
+void StoreLink::AwaitAnswer(Duration delay) {
+  awaits_ = true;
+  broker_.PostAfter(delay, [this, life = life_, due = env_.now() + delay] {
+    if (life == life_) CheckSilence(due);
+  });
+}
+
+void StoreLink::CheckSilence(Instant due) {
+  awaits_ = false;
+  if (!up_ || pending_.empty()) return;
+  // Overdue: the broker was paused, so that silence proves nothing.
+  if (env_.now() - due > store::kSilence / 2) quiet_since_ = env_.now();
+  const Duration quiet = env_.now() - quiet_since_;
+  if (quiet < store::kSilence) return AwaitAnswer(store::kSilence - quiet);
+  Drop("the server does not answer");
 }
 
 void StoreLink::CountRefusal() {
@@ -153,7 +180,7 @@ void StoreLink::Drop(const std::string& cause) {
   const WirePtr wire = std::exchange(wire_, nullptr);
   wire->Close(Wire::kClient);
   const uint64_t life = ++life_;
-  up_ = false;
+  up_ = awaits_ = false;
   cause_ = cause;
   env_.Log([&] { return broker_.name() + " loses its store: " + cause; });
   std::deque<Pending> pending = std::move(pending_);
@@ -177,12 +204,6 @@ void StoreLink::Reconnect() {
 }
 
 void StoreLink::Submit(core::StoreCommand command) {
-  if (const auto* reconnect = std::get_if<core::StoreReconnect>(&command)) {
-    batch_.Send();
-    cause_ = reconnect->cause;
-    up_ = false;
-    return Reconnect();
-  }
   if (!up_) {
     const store::SentCommand sent = codec_.Encode(command).sent;
     return Reject([this, sent](const store::Answer& answer) { OnAnswer(sent, answer); }, cause_);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "store/redis/command_sender.h"
+#include "store/redis/link.h"
 #include "store/redis/script_batch.h"
 #include "store/redis/script_caller.h"
 #include "world/store_process.h"
@@ -46,6 +47,9 @@ class StoreLink : private store::CommandSender {
   void OnReply(uint64_t connection, const store::ReplyPtr& reply);
   void Drop(const std::string& cause);
   void Reject(Done done, std::string cause);
+  void ExpectAnswer();
+  void AwaitAnswer(Duration delay);
+  void CheckSilence(Instant due);
   void Reconnect();
   void Subscribe();
   void OnChannelUp(uint64_t life);
@@ -82,6 +86,9 @@ class StoreLink : private store::CommandSender {
   int channel_failures_ = 0;
   bool channel_answered_ = true;
   bool started_ = false;
+
+  Instant quiet_since_{};  // the last reply, or the first command behind which nothing was pending
+  bool awaits_ = false;    // CheckSilence is due
 };
 
 }  // namespace distlock::sim

@@ -140,7 +140,7 @@ Temper DrawTemper(uint64_t seed, Dice& dice, Workload wanted) {
   temper.locks = 1 + dice.Roll(3);
   if (temper.workload == Workload::kQueue) temper.locks = 1;
   temper.replicas = dice.Roll(3);
-  temper.trusted_publish = dice.Chance(0.7);
+  temper.counts_listeners = dice.Chance(0.7);
   temper.drift_ppm = dice.Pick<int>({0, 50, 500});
   temper.shortest_delay = microseconds(20);
   temper.usual_delay = dice.Pick<Duration>({microseconds(100), milliseconds(1), milliseconds(5)});

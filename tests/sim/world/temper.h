@@ -34,7 +34,7 @@ struct Temper {
   int locks = 1;
   std::vector<Way> ways;  // by lock
   int replicas = 0;
-  bool trusted_publish = true;
+  bool counts_listeners = true;
   int drift_ppm = 0;          // every clock's is within this
   Duration shortest_delay{};  // of a message
   Duration usual_delay{};

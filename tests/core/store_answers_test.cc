@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A store that comes back, is silent, or has not said yet what time it is.
+// A store that comes back, answers late, twice or in part, or has not said yet what time it is.
 #include "table.h"
 
 namespace distlock::core {
@@ -21,7 +21,7 @@ Convert Conversion() {
 }
 
 // Its answer, if only that its fate is unknown, is still to come.
-TEST(StoreSilence, WhatIsUnderWayIsNotAskedTwiceWhenTheStoreIsBack) {
+TEST(StoreAnswers, WhatIsUnderWayIsNotAskedTwiceWhenTheStoreIsBack) {
   Table t;
   t.StoreComesUp();
   t.Open(1);
@@ -43,16 +43,7 @@ TEST(StoreSilence, WhatIsUnderWayIsNotAskedTwiceWhenTheStoreIsBack) {
   t.Event<Converted>(9, 1);
 }
 
-TEST(StoreSilence, OfAStoreThatIsKnownToBeDownReplacesNoConnection) {
-  Table t;
-  t.StoreComesUp();
-  t.Do(Conversion());
-  t.Do(StoreDown{"gone"});
-  t.Pass(seconds(3));
-  EXPECT_EQ(t.Count<StoreReconnect>(), 0u) << "one is being made anyway";
-}
-
-TEST(StoreSilence, ASecondAnswerToOneCommandIsNone) {
+TEST(StoreAnswers, ASecondAnswerToOneCommandIsNone) {
   Table t;
   t.StoreComesUp();
   t.Open(1);
@@ -66,7 +57,7 @@ TEST(StoreSilence, ASecondAnswerToOneCommandIsNone) {
   EXPECT_EQ(t.broker.Stats().leases, 1u);
 }
 
-TEST(StoreSilence, ASecondRenewalOfOneCallIsNone) {
+TEST(StoreAnswers, ASecondRenewalOfOneCallIsNone) {
   Table t;
   t.StoreComesUp();
   t.Do(DetachedRenewal(5));
@@ -78,7 +69,7 @@ TEST(StoreSilence, ASecondRenewalOfOneCallIsNone) {
   EXPECT_EQ(t.Count<StoreRenew>(), 0u);
 }
 
-TEST(StoreSilence, ARenewalAnsweredAfterItsTtlIsAskedForAgain) {
+TEST(StoreAnswers, ARenewalAnsweredAfterItsTtlIsAskedForAgain) {
   Table t;
   t.StoreComesUp();
   t.Do(DetachedRenewal(5, milliseconds(400)));
@@ -90,7 +81,7 @@ TEST(StoreSilence, ARenewalAnsweredAfterItsTtlIsAskedForAgain) {
   EXPECT_GT(t.Event<RenewDone>(5, 1).valid_for, milliseconds(800)) << "counted from the call";
 }
 
-TEST(StoreSilence, WhileItsClockIsUnknownNoAcquireIsLate) {
+TEST(StoreAnswers, WhileItsClockIsUnknownNoAcquireIsLate) {
   Table t;
   t.Do(StoreUp{});
   t.Open(1, SessionKind::kHold);
@@ -106,7 +97,7 @@ TEST(StoreSilence, WhileItsClockIsUnknownNoAcquireIsLate) {
   EXPECT_EQ(t.Count<StoreWithdraw>(), 1u) << "once more when it must have run";
 }
 
-TEST(StoreSilence, WhileItsClockIsUnknownNoNoticeIsYoung) {
+TEST(StoreAnswers, WhileItsClockIsUnknownNoNoticeIsYoung) {
   Table t;
   t.Do(StoreUp{});
   t.Do(GrantNotice{Name("a"), Owner(5), 77, t.StoreNow(), kT});
@@ -114,6 +105,54 @@ TEST(StoreSilence, WhileItsClockIsUnknownNoNoticeIsYoung) {
   t.Do(StoreUp{t.StoreNow()});
   t.Do(GrantNotice{Name("a"), Owner(5), 77, t.StoreNow(), kT});
   EXPECT_EQ(t.Count<StoreWithdraw>(), 1u);
+}
+
+// One of several servers did not answer.
+TEST(StoreAnswers, ALeaseLeftOutOfARenewalIsAtRiskAndTheOthersAreNot) {
+  Table t;
+  t.StoreComesUp();
+  for (SessionId session = 1; session <= 2; ++session) {
+    t.Open(session, SessionKind::kHold);
+    t.Hold(session, 1, std::to_string(session), static_cast<int>(session));
+  }
+  t.Pass(kT / 3 + seconds(1));
+  StoreRenew renew = t.Take<StoreRenew>();
+  if (renew.items.size() == 1) {  // a grid point apart
+    t.Reply(renew.op, RenewDoneBatch{{RenewResult::kRenewed}});
+    renew = t.Take<StoreRenew>();
+  }
+  std::vector<RenewResult> results(renew.items.size(), RenewResult::kRenewed);
+  results[0] = RenewResult::kUnanswered;
+  const SessionId cut_off = renew.items[0].owner == Owner(1) ? 1 : 2;
+  t.Reply(renew.op, RenewDoneBatch{.results = results, .trouble = "cut off"});
+  EXPECT_EQ(t.Events<AtRisk>(), 1u);
+  EXPECT_EQ(t.Event<AtRisk>(cut_off, 1).cause, "cut off");
+  t.Pass(kT / 6);
+  renew = t.Take<StoreRenew>();
+  ASSERT_EQ(renew.items.size(), 1u) << "it is tried again";
+  t.notes.clear();
+  t.Reply(renew.op, RenewDoneBatch{{RenewResult::kRenewed}});
+  t.Event<Renewed>(cut_off, 1);
+}
+
+TEST(StoreAnswers, ADetachedRenewalThatIsLeftUnansweredIsAskedForAgain) {
+  Table t;
+  t.StoreComesUp();
+  t.Do(DetachedRenewal(5));
+  t.Reply(t.Take<StoreRenew>().op, RenewDoneBatch{.results = {RenewResult::kUnanswered}, .trouble = "cut off"});
+  EXPECT_EQ(t.Events<Refused>(), 0u);
+  t.Pass(seconds(1));
+  t.Reply(t.Take<StoreRenew>().op, RenewDoneBatch{{RenewResult::kRenewed}});
+  t.Event<RenewDone>(5, 1);
+}
+
+TEST(StoreAnswers, ADetachedRenewalThatStaysUnansweredIsRefusedWithTheCause) {
+  Table t;
+  t.StoreComesUp();
+  t.Do(DetachedRenewal(5));
+  t.Reply(t.Take<StoreRenew>().op, RenewDoneBatch{.results = {RenewResult::kUnanswered}, .trouble = "cut off"});
+  t.Pass(seconds(5));
+  EXPECT_EQ(t.Event<Refused>(5, 1).cause, "cut off");
 }
 
 }  // namespace

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a kind of store can do. Each kind says it of itself; the core asks nothing else of its topology. Values, const.
+#pragma once
+
+namespace distlock::core {
+
+struct StoreTraits {
+  // StoreAcquireAll works: one command can take several locks, whatever their names. Else they are taken one by one.
+  bool takes_many_at_once = true;
+  // The store knows whether anybody heard a notice: a grant that nobody heard of goes to the next waiter at once.
+  bool counts_listeners = true;
+};
+
+}  // namespace distlock::core
