@@ -239,8 +239,7 @@ void AddAcquire(CLI::App& app, Context& context) {
 void AddLeaseId(CLI::App& command, LeaseArgs& args) {
   command
       .add_option("LEASE_ID", args.lease_id,
-                  "The lease id that acquire printed; '-' reads it from stdin (default: DISTLOCK_LEASE_ID; others can "
-                  "read argv)")
+                  "The lease id that acquire printed; '-' reads it from stdin (default: DISTLOCK_LEASE_ID)")
       ->option_text(" ");
 }
 

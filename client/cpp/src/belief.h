@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Until when the client may believe in its leases. Pure: no clock, no IO, no threads; time comes in as CLOCK_BOOTTIME
-// nanoseconds, so the simulator runs this very code. Not thread-safe.
+// Until when the client may believe in its leases. Pure: no clock, no IO, no threads; the caller passes the time as
+// CLOCK_BOOTTIME nanoseconds, so the simulator runs this very code. Not thread-safe.
 //
-// 1. Every deadline is counted from when the client *sent* the heartbeat that the broker's words refer to, so no delay
-//    of the network can lengthen belief.
-// 2. It is shortened by twice the largest clock-rate error, once for each of the two clocks.
+// 1. Every deadline is counted from when the client *sent* the heartbeat that the broker's promise refers to, so no
+//    delay of the network can make a deadline later.
+// 2. A promise is shortened by twice the largest clock-rate error, once for each of the two clocks.
 // 3. A lease whose deadline has passed while it was believed in never comes back, whatever arrives later.
 #pragma once
 

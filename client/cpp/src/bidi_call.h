@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A bidirectional call on a CallThread, told of in the words of gRPC's reactors: at most one read and one write in
-// flight, OnReadDone, OnWriteDone and OnDone on the thread, one at a time.
+// A bidirectional call on a CallThread, with the callbacks of gRPC's reactors: OnReadDone, OnWriteDone and OnDone run
+// on the thread, one at a time. At most one read and one write are in flight.
 //
-// OnDone comes once, after the last OnReadDone (the one with false, after which nothing is read) and after LetGo, which
-// the owner calls once, when no write is in flight nor will be started. No reaction follows it: it may delete the call.
+// OnDone runs once, after the last OnReadDone (with false, after which nothing is read) and after LetGo, which the
+// owner calls once, when no write is in flight and none will be started. No callback follows OnDone: it may delete the
+// call.
 #pragma once
 
 #include <grpcpp/client_context.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CLOCK_BOOTTIME: the only clock of the client. It goes on while the machine is suspended, as the broker's and the
-// store's do. BootTimer wakes one thread at a point of that clock, also right after a resume.
+// CLOCK_BOOTTIME: the only clock of the client. It also counts the time that the machine is suspended, during which the
+// clocks of the broker and the store go on. BootTimer wakes one thread at a time of that clock, also right after a
+// resume.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +26,9 @@ class BootTimer {
   BootTimer(const BootTimer&) = delete;
   BootTimer& operator=(const BootTimer&) = delete;
 
-  // Any thread. Replaces what was set before; a time that has passed wakes at once.
+  // Any thread. Replaces the time that was set before; a time in the past wakes at once.
   void Set(int64_t at_ns);
-  // One thread. Returns when the time set has come.
+  // One thread. Returns when the time that was set has come.
   void Wait();
 
  private:

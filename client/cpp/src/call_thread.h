@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A completion queue and the one thread that waits for it. gRPC's own callback threads are two at least, and pass the
-// duty to wait for the sockets to each other at each event: a client with one stream pays for that with half of its CPU
-// time (gRPC 1.51, ev_epoll1_linux.cc: a worker hands the poller's place on before it handles what it found).
+// A completion queue and the one thread that waits for it. gRPC's own callback threads are at least two, and hand the
+// sockets to each other at each event, which costs a client with one stream half of its CPU time (gRPC 1.51,
+// ev_epoll1_linux.cc: a thread makes another one the poller before it handles the event that it found).
 //
-// Thread: any; the tags run on the thread. The queue must be idle, with nothing in flight, when this is destroyed;
-// that may happen on the thread itself.
+// Thread: any; the tags run on the queue's thread. Nothing may be in flight on the queue when this is destroyed, which
+// may happen on the queue's thread.
 #pragma once
 
 #include <grpcpp/completion_queue.h>
@@ -15,7 +15,7 @@
 
 namespace distlock::internal {
 
-// What is told, on the thread, when an operation ends.
+// What an operation runs on the queue's thread when it ends.
 class CallTag {
  public:
   virtual void Run(bool ok) = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One acquire from its request to the end of the lock it got. Shared by the table (while it lives) and the guard.
-// Shelves: constant after construction; written before the guard exists and constant afterwards; read by any thread;
-// everything else is guarded by the mutex of the Core it belongs to.
+// One acquire, from its request to the end of the lock that it got. Shared by the table (until that end) and the guard.
+// Members come in four groups: constant after construction; written before the guard exists and constant afterwards;
+// atomic; the rest, which the mutex of the Core guards.
 #pragma once
 
 #include <atomic>
@@ -23,13 +23,13 @@ namespace distlock::internal {
 
 struct Lease {
   enum class Phase : uint8_t {
-    kWaiting,  // not answered
-    kGranted,  // given, but belief in it has already run out: useful from the next heartbeat's answer on
-    kHeld,     // a guard has it
+    kWaiting,  // not answered yet
+    kGranted,  // granted, but past its deadline on arrival: the answer to the next heartbeat may make it good
+    kHeld,     // a guard holds it
     kEnded,
   };
 
-  // Those that are asked for together, all or nothing: the ids from `first` on.
+  // The acquires that are asked for together, all or nothing: `size` ids from `first` on.
   struct Group {
     uint64_t first;
     size_t size;
@@ -39,7 +39,7 @@ struct Lease {
   Lease(uint64_t id_, std::shared_ptr<const Spec> spec_, Group group_)
       : id(id_), group(group_), spec(std::move(spec_)) {}
 
-  // The first of its group does what is done once for all: the command, the timeout.
+  // The first of a group has the command and the timeout of all.
   bool leads() const { return id == group.first; }
 
   const uint64_t id;  // of the acquire command, on every stream it is sent through
@@ -58,19 +58,19 @@ struct Lease {
 
   Phase phase = Phase::kWaiting;
   bool one_try = false;
-  bool sent = false;         // on the present stream
-  bool cancelling = false;   // the user withdrew it; the broker has not answered yet
-  bool turned_away = false;  // by a broker that drains; Opened alone does not mean that one has taken it up
-  bool abandoned = false;    // refused for being late; whatever the broker still answers is undone
+  bool sent = false;         // through the present stream
+  bool cancelling = false;   // the program withdrew it, and the broker has not answered yet
+  bool turned_away = false;  // refused by a draining broker; the Opened of the next stream does not end stranded_ns
+  bool abandoned = false;    // refused here, because no answer came in time; a grant that still comes is released
   int64_t asked_ns = 0;
   int64_t wait_until_ns = kNever;
-  int64_t stranded_ns = kNever;  // since when no broker has taken it up; kNever = one has
+  int64_t stranded_ns = kNever;  // since when no broker has it; kNever: one has
   int64_t wake_ns = kNever;      // its entry in the table's timeouts
   uint64_t limited_by_seq = 0;   // the last ack that named it
   LockCallback callback;
   LeaseBelief belief;
   std::stop_source stop{std::nostopstate};   // made when somebody asks for a token
-  std::vector<std::stop_source> also_stops;  // others' that its end stops
+  std::vector<std::stop_source> also_stops;  // of MultiGuards, which its end stops
   std::string risk;                          // the broker's words, while at_risk
   std::string end_message;
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Everything a client knows: its waiting acquires, its leases, what it believes, what it has to say to the broker. No
-// clock, no threads, no IO: each call gets the time, adds to `fx` what the program must be told, and to the outbox what
-// the broker must be told. Guarded by its Core's mutex, except for quiet().
+// The state of a client: its waiting acquires, its leases, until when it believes in them, and the commands that the
+// broker must get. No clock, no threads, no IO: each call gets the time, adds to `fx` what the program must be told,
+// and to the outbox what the broker must be told. Guarded by its Core's mutex, except for quiet().
 //
 // 1. Each acquire is answered exactly once, each release and downgrade with a callback too. Those asked for together
 //    are all granted in one step, or all refused.
@@ -42,31 +42,31 @@ class LockTable {
   // What the program does.
   LeasePtr Acquire(std::shared_ptr<const Spec> spec, std::optional<Duration> max_wait, LockCallback callback,
                    int64_t now_ns, Effects& fx);
-  // All or nothing. Returns the first of them, for Cancel. REQUIRES: as many callbacks as specs, at least one.
+  // Acquires all or nothing. Returns the first of them, for Cancel. REQUIRES: as many callbacks as specs, at least one.
   LeasePtr AcquireAll(const std::vector<std::shared_ptr<const Spec>>& specs, std::optional<Duration> max_wait,
                       std::vector<LockCallback> callbacks, int64_t now_ns, Effects& fx);
-  // Also withdraws those that were asked for together with it.
+  // Withdraws the whole group of `lease`.
   void Cancel(const LeasePtr& lease, Effects& fx);
   void Release(const LeasePtr& lease, ReleaseCallback callback, int64_t now_ns, Effects& fx);
   void Downgrade(const LeasePtr& lease, DowngradeCallback callback, Effects& fx);
   // Ends the lease if its deadline has passed.
   void Notice(const LeasePtr& lease, int64_t now_ns, Effects& fx);
   std::stop_token StopToken(Lease& lease);
-  // The lease's end will stop it, too. False: the lease has ended.
+  // Makes the lease's end stop `stop`, too. False: the lease has ended already.
   bool StopsAlso(Lease& lease, std::stop_source stop);
   void Close(int64_t now_ns, Effects& fx);
 
-  // What the stream does. Between OnStarted and OnBroken there is one.
+  // What happens to the stream. There is one between OnStarted and OnBroken.
   void OnStarted(int64_t now_ns);
   void OnEvent(const v1::Event& event, int64_t now_ns, Effects& fx);
   void OnBroken(EndCause cause, const std::string& why, int64_t now_ns, Effects& fx);
   // The status of a stream that broke.
   void OnStatus(Refusal why, Effects& fx);
 
-  // What time does: timeouts, deadlines, heartbeats. Due at wake_ns() at the latest, harmless earlier.
+  // Handles timeouts, deadlines and heartbeats. Must be called at wake_ns() at the latest; earlier calls are harmless.
   void Tick(int64_t now_ns, Effects& fx);
   int64_t wake_ns() const { return wake_ns_; }
-  // The broker has not been heard for too long: the stream is to be ended.
+  // The broker has not been heard for too long: the stream must be ended.
   bool Lapsed(int64_t now_ns) { return streaming_ && session_.Lapsed(now_ns); }
 
   // The next message, or null. Heartbeats are stamped here: now is before it is handed to the stream.
@@ -74,9 +74,9 @@ class LockTable {
   void Recycle(std::unique_ptr<Batch> batch) { outbox_.Recycle(std::move(batch)); }
 
   bool opened() const { return opened_; }
-  bool acked() const { return acked_; }  // the present stream has lived long enough to count as a success
+  bool acked() const { return acked_; }  // the broker has answered a heartbeat: the stream counts as a success
   bool draining() const { return draining_; }
-  // Heartbeats go unanswered. Any thread.
+  // At least two heartbeats are unanswered. Any thread.
   bool quiet() const { return quiet_.load(std::memory_order_relaxed); }
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is to be sent, packed: each Batch is one SessionRequest below the broker's message limit. Batches live on their
-// own arena and are used again, so that a busy client does not allocate per command. Guarded by its owner. A batch that
-// was taken belongs to the taker until Recycle.
+// The commands that wait to be sent, packed: each Batch is one SessionRequest below the broker's message limit. A batch
+// lives on an arena of its own and is reused, so that a busy client does not allocate memory for each command. Not
+// thread-safe. A batch that was taken belongs to the taker until Recycle.
 #pragma once
 
 #include <google/protobuf/arena.h>
@@ -18,7 +18,7 @@
 
 namespace distlock::internal {
 
-// The broker takes 64 KiB; the rest is room for the framing of each command, and of each lock in it.
+// The broker accepts messages of 64 KiB; the difference is room for the framing of each command and of each lock in it.
 inline constexpr size_t kBatchBytes = 48 << 10;
 
 class Batch {

@@ -8,7 +8,7 @@
 namespace distlock::internal {
 namespace {
 
-google::protobuf::ArenaOptions OptionsWith(char* block, size_t size) {
+google::protobuf::ArenaOptions ArenaOptionsWith(char* block, size_t size) {
   google::protobuf::ArenaOptions options;
   options.initial_block = block;
   options.initial_block_size = size;
@@ -18,7 +18,7 @@ google::protobuf::ArenaOptions OptionsWith(char* block, size_t size) {
 }  // namespace
 
 Stream::Stream(std::shared_ptr<Core> core)
-    : core_(std::move(core)), block_(new char[kFirstBlock]), arena_(OptionsWith(block_.get(), kFirstBlock)) {}
+    : core_(std::move(core)), block_(new char[kFirstBlock]), arena_(ArenaOptionsWith(block_.get(), kFirstBlock)) {}
 
 void Stream::Start(v1::LockService::Stub& stub, CallThread& thread, std::unique_ptr<Batch> first) {
   writing_ = std::move(first);
