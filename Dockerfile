@@ -5,7 +5,7 @@ WORKDIR /src
 COPY deploy/install-deps.sh deploy/
 RUN deploy/install-deps.sh --build
 COPY . .
-RUN cmake --preset release -DDISTLOCK_TESTS=OFF \
+RUN cmake --preset release -DDISTLOCK_TESTS=OFF -DDISTLOCK_UNITY=ON \
  && cmake --build --preset release --target distlockd distlockctl \
  && strip build/release/bin/distlockd build/release/bin/distlockctl
 

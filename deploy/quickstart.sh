@@ -16,7 +16,7 @@ say() { printf '\n== %s\n' "$*"; }
 deploy/install-deps.sh --build
 
 say "building distlockd and distlockctl"
-cmake --preset release -DDISTLOCK_TESTS=OFF >/dev/null
+cmake --preset release -DDISTLOCK_TESTS=OFF -DDISTLOCK_UNITY=ON >/dev/null
 cmake --build --preset release --target distlockd distlockctl
 bin=$PWD/build/release/bin
 

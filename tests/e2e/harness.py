@@ -77,7 +77,7 @@ class Process:
             self.popen.wait()
 
     def stop(self):
-        """As a frozen machine: it takes no time, answers nothing, and its sockets stay. Returns when it stands still."""
+        """As a frozen machine: it uses no time, answers nothing, and its sockets stay. Returns once it is frozen."""
         self.popen.send_signal(signal.SIGSTOP)
         eventually(lambda: self._state() == "T", f"{self.name} stopping")
 
@@ -106,7 +106,7 @@ class Process:
 
 
 class Redis(Process):
-    """One redis-server without persistence, on a unix socket and, with tcp, on a port of 127.0.0.1 that stays its own."""
+    """One redis-server without persistence, on a unix socket and, with tcp, on a fixed port of 127.0.0.1."""
 
     def __init__(self, folder, name="redis", tcp=False, args=()):
         self.folder = pathlib.Path(folder)
@@ -179,7 +179,7 @@ def free_port():
 
 
 class Distlockd(Process):
-    """One broker on a unix socket, or with `listen` anywhere else. Started, it is ready: it serves and has its store."""
+    """One broker on a unix socket, or with `listen` anywhere else. start() returns when it serves and has its store."""
 
     def __init__(self, folder, redis_url, *args, name="distlockd", listen=None):
         self.url = listen or f"unix://{folder}/{name}.sock"

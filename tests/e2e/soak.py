@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The soak: real processes under load while seeded faults come and go, and the history of it judged.
 
-Times of faults, in which 1 to 3 are under way at once, take turns with calm times, in which everything must be as if nothing had
-ever happened. In the end all heals, everybody must be served, and nothing may be left. The run is void when a fault
-that was caused cannot be shown to have taken effect, or when the load was too small to mean anything.
+Times of faults, in which 1 to 3 are under way at once, take turns with calm times, in which everything must be as if
+nothing had ever happened. In the end all heals, everybody must be served, and nothing may be left. The run is void when
+a fault that was caused cannot be shown to have taken effect, or when the load was too small to mean anything.
 Exit code: 0 all well, 1 violated, 2 void.
 """
 import argparse
@@ -99,8 +99,10 @@ class Soak:
             self._check_processes()
             if time.monotonic() - self.told > 10:
                 self.told = time.monotonic()
-                print(f"{self.told - self.began:6.0f} s: {self.stage.history.count_grants()} grants, "
-                      f"{len(self.done)} faults over, {len(self.active)} under way, {self.stage.stalls} stalls", flush=True)
+                print(
+                    f"{self.told - self.began:6.0f} s: {self.stage.history.count_grants()} grants, "
+                    f"{len(self.done)} faults over, {len(self.active)} under way, {self.stage.stalls} stalls",
+                    flush=True)
 
     def _check_processes(self):
         """Nobody may end who was not ended by a fault."""
@@ -136,7 +138,8 @@ class Soak:
 def judge(stage, soak, options):
     checker = subprocess.run([BIN / "distlock_check_history", "--json", *stage.history.files()], capture_output=True,
                              text=True, check=False)
-    print(checker.stdout[:checker.stdout.rstrip().rfind("\n")] if checker.returncode < 2 else checker.stdout + checker.stderr)
+    print(checker.stdout[:checker.stdout.rstrip().rfind("\n")] if checker.returncode < 2
+          else checker.stdout + checker.stderr)
     if checker.returncode > 1:
         soak.troubles.append("the history cannot be read")
         figures = {"violations": 0, "false_losses": 0}
@@ -151,12 +154,14 @@ def judge(stage, soak, options):
         void.append(f"no grant at all in {soak.quiet_bursts} times of faults")
     for story in soak.troubles:
         print(f"VIOLATION {story}")
-    print(f"calm times: {rate:.0f} grants a second over {soak.calm_s:.0f} s; {len({f.row.name for f in observed})} kinds of fault; "
-          f"{stage.stalls} stalls of the machine")
+    print(
+        f"calm times: {rate:.0f} grants a second over {soak.calm_s:.0f} s; "
+        f"{len({f.row.name for f in observed})} kinds of fault; {stage.stalls} stalls of the machine")
     for why in void:
         print(f"VOID {why}")
     violations = figures["violations"] + len(soak.troubles)
-    print(f"{len(observed)} faults observed, {violations} violations, {figures['false_losses']} false losses", flush=True)
+    print(f"{len(observed)} faults observed, {violations} violations, {figures['false_losses']} false losses",
+          flush=True)
     return 1 if violations else 2 if void else 0
 
 
@@ -165,9 +170,16 @@ def parse(argv):
     parser.add_argument("--minutes", type=float, default=30.0, help="how long faults go on coming")
     parser.add_argument("--seed", type=int, default=0, help="of the faults and the load; 0: any")
     parser.add_argument("--short", action="store_true", help="the mix of the test suite: about 80 s")
-    parser.add_argument("--store", default="", help="redis-server or valkey-server; default: as the seed has it, of those installed")
-    parser.add_argument("--min-rate", type=float, default=100.0, help="grants a second in calm times, or the run is void")
-    parser.add_argument("--keep", default="", help="a folder for logs and history; else they are kept only when something is wrong")
+    parser.add_argument("--store",
+                        default="",
+                        help="redis-server or valkey-server; default: as the seed has it, of those installed")
+    parser.add_argument("--min-rate",
+                        type=float,
+                        default=100.0,
+                        help="grants a second in calm times, or the run is void")
+    parser.add_argument("--keep",
+                        default="",
+                        help="a folder for logs and history; else they are kept only when something is wrong")
     parser.add_argument("--only", default="", help="cause only faults whose name contains this")
     parser.add_argument("--verbose", action="store_true", help="a line for each fault")
     options = parser.parse_args(argv)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong in a soak with processes and the store; soak_links.py has the connections, soak_table.py the list of all.
+"""What goes wrong in a soak with processes and the store; soak_links.py has the connections, soak_table.py the list of
+all.
 
-A fault is a function that breaks something on the stage, waits until its time is up, mends it, and hands back the evidence that
-it took effect; without evidence the run is void.
+A fault is a function that breaks something on the stage, waits until its time is up, mends it, and hands back the
+evidence that it took effect; without evidence the run is void.
 """
 import contextlib
 import dataclasses
@@ -103,7 +104,8 @@ def cut_off_client(fault):
     with contextlib.suppress(AssertionError):  # then it is not observed, and says so
         eventually(lambda: fault.net.counters().open > 0, f"a connection of {load.name}")
     load.stop()
-    seen = fault.wait_for(lambda: (n := fault.net.reset_all()) and f"{n} connections of {load.name} in state {load._state()} reset")
+    seen = fault.wait_for(
+        lambda: (n := fault.net.reset_all()) and f"{n} connections of {load.name} in state {load._state()} reset")
     load.cont()
     return seen
 
@@ -212,11 +214,13 @@ def flush_scripts(fault):
 
 
 def kill_connections(fault):
-    return fault.wait_for(lambda: (n := _admin(fault, "CLIENT", "KILL", "TYPE", "normal")) and f"{n} connections killed")
+    return fault.wait_for(lambda:
+                          (n := _admin(fault, "CLIENT", "KILL", "TYPE", "normal")) and f"{n} connections killed")
 
 
 def kill_subscribers(fault):
-    return fault.wait_for(lambda: (n := _admin(fault, "CLIENT", "KILL", "TYPE", "pubsub")) and f"{n} subscribers killed")
+    return fault.wait_for(lambda:
+                          (n := _admin(fault, "CLIENT", "KILL", "TYPE", "pubsub")) and f"{n} subscribers killed")
 
 
 def _refusing(fault, setting, value, normal, error):

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// distlock_soak_load: a program that uses locks through the production library, and writes down what it asked for, was told and
-// believed. Its workers ask, hold, write to the fenced store, give back, give up. SIGTERM: no new wishes; it ends when all
-// that it has asked for is answered and given back. With --serve-register it is the fenced store instead.
+// distlock_soak_load: a program that uses locks through the production library, and writes down what it asked for, was
+// told and believed. Its workers ask, hold, write to the fenced store, give back, give up. SIGTERM: no new wishes; it
+// ends when all that it has asked for is answered and given back. With --serve-register it is the fenced store instead.
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <chrono>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A process' part of a history, as tests/sim/history/json_lines.h reads it: one line a record, written at once and whole, so that
-// a kill loses nothing that had been done before. Thread-safe.
+// A process' part of a history, as tests/sim/history/json_lines.h reads it: one line a record, written at once and
+// whole, so that a kill loses nothing that had been done before. Thread-safe.
 #pragma once
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a soak plays on: one store, some brokers, clients that are programs of their own, a proxy on every connection between
-them, and the records of all. The records are judged by distlock_check_history (tests/sim/history).
+"""What a soak plays on: one store, some brokers, clients that are programs of their own, a proxy on every connection
+between them, and the records of all. The records are judged by distlock_check_history (tests/sim/history).
 """
 import concurrent.futures
 import contextlib
@@ -142,11 +142,14 @@ class Load(Process):
         self.number, self.life = number, life
         times = stage.times
         name = f"client-{number}.{life}"
-        argv = [BIN / "distlock_soak_load", "--name", name, "--server", stage.client_nets[number].url,
-                "--history", stage.history.folder / f"{name}.jsonl", "--register", stage.register_path,
-                "--seed", stage.seed * 100 + number * 10 + life % 10, "--workers", stage.workers, "--pause", stage.pause_ms,
-                "--longest-hold", int(times.longest_hold * 1000), "--longest-delay", int(times.longest_delay * 1000),
-                "--ttl", *(int(ttl * 1000) for ttl in times.ttls)]
+        argv = [
+            BIN / "distlock_soak_load", "--name", name, "--server", stage.client_nets[number].url,
+            "--history", stage.history.folder / f"{name}.jsonl", "--register", stage.register_path,
+            "--seed", stage.seed * 100 + number * 10 + life % 10,
+            "--workers", stage.workers, "--pause", stage.pause_ms,
+            "--longest-hold", int(times.longest_hold * 1000), "--longest-delay", int(times.longest_delay * 1000),
+            "--ttl", *(int(ttl * 1000) for ttl in times.ttls)
+        ]
         super().__init__(name, argv, stage.folder)
 
 
@@ -176,8 +179,10 @@ class Stage:
             self.brokers.append(self._broker(net, f"broker-{number}"))
         self._warm_up()
         self.fds = [self._fds(broker) for broker in self.brokers]
-        register = Process("register", [BIN / "distlock_soak_load", "--serve-register", "--register", self.register_path,
-                                        "--history", self.history.folder / "register.jsonl"], self.folder)
+        register = Process("register", [
+            BIN / "distlock_soak_load", "--serve-register", "--register", self.register_path, "--history",
+            self.history.folder / "register.jsonl"
+        ], self.folder)
         world._add(register).launch()
         eventually(lambda: os.path.exists(self.register_path), "the register")
         for number in range(clients):
@@ -259,7 +264,8 @@ class Stage:
             for broker, baseline in zip(self.brokers, self.fds):
                 for gauge in ("sessions", "leases", "waiters"):
                     found.append((int(broker.metric(f"distlock_{gauge}")), f"{gauge} in {broker.name}"))
-                found.append((max(0, self._fds(broker) - baseline - FDS_SPARE), f"descriptors in {broker.name} too many"))
+                found.append((max(0, self._fds(broker) - baseline - FDS_SPARE),
+                              f"descriptors in {broker.name} too many"))
             return [(count, what) for count, what in found if count > 0]
         deadline = time.monotonic() + self.times.longest_ttl + self.times.slot + self.times.aftermath
         while left() and time.monotonic() < deadline:

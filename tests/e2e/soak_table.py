@@ -41,7 +41,8 @@ ROWS = [
     Row("the store is full", "store_full", "store", LONG, deeds.fill_store, "store"),
     Row("the store refuses writes", "store_refuses", "store", LONG, deeds.refuse_writes, "store"),
     Row("the store's clock jumps", "store_clock", "store", 1, deeds.clock_ahead, "store", steps=True),
-    Row("the store's clock goes back", "store_clock", "store", 1, deeds.clock_back, "store", steps=True, goes_back=True),
+    Row("the store's clock goes back", "store_clock", "store", 1, deeds.clock_back, "store", steps=True,
+        goes_back=True),
     Row("a client's connection is reset", "link_reset", "client", 1, links.reset_link),
     Row("a client's connection falls silent", "link_silent", "client", LONG, links.silence_link),
     Row("a client's connection falls silent one way", "link_one_way", "client", LONG, links.silence_one_way),
@@ -64,8 +65,8 @@ ROWS = [
 
 
 def rows_for(dice, can_step):
-    """Those that one run may cause. No order of tokens can be kept by a store that forgets and whose clock goes back, so a run
-    has one of the two."""
+    """Those that one run may cause. No order of tokens can be kept by a store that forgets and whose clock goes back,
+    so a run has one of the two."""
     goes_back = can_step and dice.random() < 0.3
     return [row for row in ROWS if (can_step or not row.steps) and (goes_back or not row.goes_back) and
             not (goes_back and row.forgets)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A broker dies, freezes, or goes down in order: what its holders see, and when another broker's waiter gets the lock."""
+"""A broker dies, freezes, or drains: what its holders see, and when a waiter of another broker gets the lock."""
 import re
 import signal
 
@@ -192,7 +192,8 @@ def test_the_first_signal_joins_a_drain_that_was_asked_for(world, redis):
         client.unary("Drain", request, api().DrainResponse, service="AdminService")
         held[broker].wait_for("draining")
         broker.terminate()
-        eventually(lambda broker=broker: "signal to stop" in broker.log() or not broker.alive(), "a word about the signal")
+        eventually(lambda broker=broker: "signal to stop" in broker.log() or not broker.alive(),
+                   "a word about the signal")
         assert broker.alive(), "nobody has signalled twice"
         assert re.search(r"signal to stop time_left=(4m\d+|5m)", broker.log()), "the drain is no longer than it was"
     assert len(held[a].all("draining")) == 1

@@ -199,7 +199,8 @@ def test_who_is_cut_off_stops_believing_and_then_the_next_one_gets_it(world, dae
     net.pause(directions)
     cut = boot_now()
     if directions == ("down",):
-        # Heartbeats still arrive, so it is the client that ends the session, as the contract wants and the library does.
+        # Heartbeats still arrive, so it is the client that ends the session, as the contract wants and the library
+        # does.
         eventually(lambda: not session.believes(), "the end of the thin client's belief")
         assert not waiting["session"].all("granted")
         session.stream.cancel()

@@ -11,8 +11,10 @@ def keys(redis):
     return [k for k in redis.command("KEYS", "*") if "start-up check" not in k]
 
 
-HOSTILE_KEYS = ["{", "}", "}x", "{}", "a{b}c", "}{", "%7B", "%", "\x01\x02\n\r\x7f", "\u2028 \U0001f512", "a/b/../c", "*?[x]", " ",
-                "k:h", "x" * 512, "\u00e9" * 256]
+HOSTILE_KEYS = [
+    "{", "}", "}x", "{}", "a{b}c", "}{", "%7B", "%", "\x01\x02\n\r\x7f", "\u2028 \U0001f512", "a/b/../c", "*?[x]", " ",
+    "k:h", "x" * 512, "\u00e9" * 256
+]
 
 
 @pytest.fixture

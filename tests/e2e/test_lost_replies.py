@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The script runs, its reply never arrives: nothing is granted twice, nothing is left behind, and nobody is told an error."""
+"""The script runs, its reply never arrives: nothing is granted twice, nothing is left behind, and nobody is told an
+error."""
 import concurrent.futures
 import uuid
 

@@ -34,7 +34,8 @@ def listen(world):
 
 def test_options_that_are_wrong(world, listen):
     for args, named in [(["--no-such"], "--no-such"), (["--validity", "soon"], "soon"), (["--validity", "1h"], "1h"),
-                        (["--shards", "0"], "--shards"), (["stray"], "stray"), (["--listen", "0.0.0.0:7420"], "0.0.0.0"),
+                        (["--shards", "0"], "--shards"), (["stray"], "stray"),
+                        (["--listen", "0.0.0.0:7420"], "0.0.0.0"),
                         (["--redis", "http://x"], "http"), (["--redis", "redlock://a,b,c"], "redlock"),
                         (["--redis", "redis+sentinel://a/b"], "sentinel")]:
         code, line = complaint(*args)
@@ -43,8 +44,10 @@ def test_options_that_are_wrong(world, listen):
     assert code == CONFIG and "DISTLOCK_VALIDITY" in line and "-1s" in line
 
 
-@pytest.mark.parametrize("url", ["redis://:hush", "redis://user:hush", "redis://h/hush", "redis://h?hush", "hush", "redis:/:hush@h",
-                                 "redis://h:1@hush:x", "unix://hush"])
+@pytest.mark.parametrize("url", [
+    "redis://:hush", "redis://user:hush", "redis://h/hush", "redis://h?hush", "hush", "redis:/:hush@h",
+    "redis://h:1@hush:x", "unix://hush"
+])
 def test_no_part_of_a_wrong_store_url_is_shown_that_may_be_its_password(url):
     for args, env in ((("--redis", url), {}), ((f"--redis={url}",), {}), ((), {"DISTLOCK_REDIS": url})):
         code, line = complaint(*args, env=env)
@@ -107,7 +110,8 @@ def test_an_embedded_store_that_cannot_be(world, listen):
     open_to_all = world.folder / "open"
     open_to_all.mkdir()
     open_to_all.chmod(0o755)
-    for args, named in [(["--embedded-dir", open_to_all], str(open_to_all)), (["--embedded-dir", "/nowhere/x"], "/nowhere/x"),
+    for args, named in [(["--embedded-dir", open_to_all], str(open_to_all)),
+                        (["--embedded-dir", "/nowhere/x"], "/nowhere/x"),
                         (["--embedded-server", "no-such-server"], "no-such-server"),
                         (["--embedded-server", "/nowhere/server"], "/nowhere/server")]:
         code, line = complaint(*listen, *args)
@@ -154,7 +158,8 @@ def test_it_waits_for_its_store_when_told(world):
 
 
 def test_whoever_waits_for_a_store_ends_when_told(world):
-    daemon = world.distlockd(f"unix://{world.folder}/never.sock", "--wait-for-store", "--store-timeout", "5m", await_ready=False)
+    daemon = world.distlockd(f"unix://{world.folder}/never.sock", "--wait-for-store", "--store-timeout", "5m",
+                             await_ready=False)
     eventually(lambda: "never.sock" in daemon.log(), "a word about waiting")
     assert daemon.drain() == 0
 
@@ -213,8 +218,8 @@ def test_the_embedded_store_dies_with_the_daemon_however_that_dies(world):
     for signal_number, code in ((signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)):
         folder = world.folder / f"embedded{int(signal_number)}"
         folder.mkdir(mode=0o700)
-        with subprocess.Popen([DISTLOCKD, "--listen", f"unix://{folder}/d.sock", "--http", "", "--embedded-dir", str(folder)],
-                              stderr=subprocess.PIPE, text=True) as daemon:
+        argv = [DISTLOCKD, "--listen", f"unix://{folder}/d.sock", "--http", "", "--embedded-dir", str(folder)]
+        with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as daemon:
             line = ""
             while "ready" not in line:
                 line = daemon.stderr.readline()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The store stands still, restarts, forgets, refuses: what holders and waiters see. What happens to single replies is in
-test_lost_replies.py; load while connections and scripts are killed in test_store_under_load.py.
+"""The store stands still, restarts, forgets, refuses: what holders and waiters see. What happens to single replies is
+in test_lost_replies.py; load while connections and scripts are killed in test_store_under_load.py.
 """
 import random
 import shutil

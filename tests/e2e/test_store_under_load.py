@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scripts forgotten, connections killed, the hand-off channel cut, again and again while locks change hands: nobody sees an
-error, nobody holds a lock twice, nobody is forgotten."""
+"""Scripts forgotten, connections killed, the hand-off channel cut, again and again while locks change hands: nobody
+sees an error, nobody holds a lock twice, nobody is forgotten."""
 import threading
 
 import pytest
@@ -89,7 +89,8 @@ class Workers:
             self.enter(key, name, grant)
             self.leave(key)
             outcome = client.release(grant.lease_id)
-            # Repeated after a lost reply: the broker, which keeps no record of a detached lease, cannot tell who freed it.
+            # Repeated after a lost reply: the broker, which keeps no record of a detached lease, cannot tell who freed
+            # it.
             assert outcome in (api().RELEASE_OUTCOME_RELEASED, api().RELEASE_OUTCOME_ALREADY_GONE), outcome
 
     def by_hold(self, client, name):

@@ -14,7 +14,9 @@ from harness import eventually
 def pair(world, request):
     """Clients of two brokers on one store."""
     redis = world.redis()
-    return [world.client(world.distlockd(redis.url, "--shards", str(request.param), name=name).url) for name in ("a", "b")]
+    return [
+        world.client(world.distlockd(redis.url, "--shards", str(request.param), name=name).url) for name in ("a", "b")
+    ]
 
 
 def acquire_all(client, specs, request_id="", timeout=20):
@@ -170,7 +172,8 @@ def test_no_writer_starves_among_readers_under_fair(pair):
         longest = max(longest, time.monotonic() - asked)
         with mutex:
             overtaking = len(order) - before
-        assert overtaking <= 3 * len(threads), "at most those that were there, and a round of those that asked at the same time"
+        assert overtaking <= 3 * len(threads), (
+            "at most those that were there, and a round of those that asked at the same time")
         pair[0].release(grant.lease_id)
     done.set()
     for thread in threads:

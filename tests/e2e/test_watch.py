@@ -8,7 +8,8 @@ from client import Stream, api, boot_now, seconds
 
 class Watch(Stream):
     def __init__(self, client, key):
-        call = client.channel.unary_stream("/distlock.v1.LockService/WatchLock", api().WatchLockRequest.SerializeToString,
+        call = client.channel.unary_stream("/distlock.v1.LockService/WatchLock",
+                                           api().WatchLockRequest.SerializeToString,
                                            api().WatchLockResponse.FromString)
         super().__init__(call(api().WatchLockRequest(key=key)))
 
