@@ -3,6 +3,8 @@
 
 #include <cstdio>
 
+#include "store/single/single_store.h"
+
 namespace distlock::sim {
 namespace {
 
@@ -11,10 +13,8 @@ constexpr int kMostTicks = 200;
 
 }  // namespace
 
-BrokerProcess::BrokerProcess(Env& env, int number, std::function<StoreProcess&()> primary)
-    : Process(env, Actor::Kind::kBroker, "broker " + std::to_string(number)),
-      number_(number),
-      primary_(std::move(primary)) {}
+BrokerProcess::BrokerProcess(Env& env, int number, const Directory& directory)
+    : Process(env, Actor::Kind::kBroker, "broker " + std::to_string(number)), number_(number), directory_(directory) {}
 
 BrokerProcess::~BrokerProcess() = default;
 
@@ -30,13 +30,25 @@ void BrokerProcess::Start() {
   config.store_timeout = env_.temper.store_timeout;
   config.seed = env_.dice.Next();
   core_ = std::make_unique<core::Broker>(config);
-  store::LockOptions options;
-  options.broker_id = broker_id_;
-  options.queue_slot = env_.temper.queue_slot;
-  options.counts_listeners = env_.temper.counts_listeners;
-  link_ = std::make_unique<StoreLink>(env_, *this, primary_, options, [this](core::Input in) { Step(std::move(in)); });
   front_ = std::make_unique<Front>(env_, *this, broker_id_, [this](core::Input in) { Enqueue(std::move(in)); });
-  link_->Start();
+  OpenStore();
+}
+
+void BrokerProcess::OpenStore() {
+  store::StoreOptions options;
+  options.url.address.host = kStoreHost;
+  options.seed = env_.dice.Next();
+  options.locks.broker_id = broker_id_;
+  options.locks.queue_slot = env_.temper.queue_slot;
+  options.locks.counts_listeners = env_.temper.counts_listeners;
+  options.on_problem = [this](const absl::Status& problem) {
+    env_.Log([&] { return name() + " says: " + std::string(problem.message()); });
+  };
+  dialer_ = std::make_shared<SimDialer>(env_, *this, directory_);
+  const store::Network network{.dialer = dialer_, .timers = std::make_shared<SimTimers>(env_, *this)};
+  store_ = std::make_unique<store::SingleStore>(network, options);
+  submitted_ = flush_waits_ = false;
+  store_->Start(this);
 }
 
 void BrokerProcess::Kill(Duration heard_within) {
@@ -51,7 +63,8 @@ void BrokerProcess::Kill(Duration heard_within) {
   timer_at_ = kNever;
   ++timer_;
   front_.reset();
-  link_.reset();
+  store_.reset();
+  dialer_.reset();
   core_.reset();
 }
 
@@ -103,13 +116,39 @@ void BrokerProcess::Step(core::Input input) {
     Perform();
   }
   stepping_ = false;
-  if (before == life()) ArmTimer();
+  if (before != life()) return;
+  FlushStore();
+  ArmTimer();
+}
+
+void BrokerProcess::OnStoreInput(core::Input&& input) {
+  if (std::holds_alternative<core::StoreUp>(input)) {
+    env_.Log([&] { return name() + " has a store"; });
+  } else if (const auto* down = std::get_if<core::StoreDown>(&input)) {
+    env_.Log([&] { return name() + " has no store: " + down->cause; });
+  }
+  Step(std::move(input));
+}
+
+// What is submitted leaves at the end of the turn, which may take in more than one step.
+void BrokerProcess::FlushStore() {
+  if (!submitted_) return;
+  if (env_.temper.gather == Duration(0)) {
+    submitted_ = false;
+    return store_->Flush();
+  }
+  if (std::exchange(flush_waits_, true)) return;
+  PostAfter(env_.dice.Between(Duration(0), env_.temper.gather), [this] {
+    flush_waits_ = submitted_ = false;
+    store_->Flush();
+  });
 }
 
 void BrokerProcess::Perform() {
   for (core::Effect& effect : effects_) {
     if (auto* command = std::get_if<core::StoreCommand>(&effect)) {
-      link_->Submit(std::move(*command));
+      submitted_ = true;
+      store_->Submit(std::move(*command));
     } else if (auto* notify = std::get_if<core::Notify>(&effect)) {
       front_->Tell(std::move(*notify));
     } else if (std::holds_alternative<core::DrainComplete>(effect)) {

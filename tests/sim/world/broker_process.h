@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A broker of a world: the production core, with what stands around it in the daemon: the mailbox, the store's connections,
-// and the front that speaks the contract with clients.
+// A broker of a world: the production core and the production store, with what stands around them in the daemon: the
+// mailbox, the timer, and the front that speaks the contract with clients.
 #pragma once
 
 #include <deque>
@@ -11,14 +11,17 @@
 #include <vector>
 
 #include "core/broker.h"
+#include "store/store.h"
 #include "world/front.h"
-#include "world/store_link.h"
+#include "world/network.h"
 
 namespace distlock::sim {
 
-class BrokerProcess : public Process {
+class BrokerProcess : public Process, private store::StoreListener {
  public:
-  BrokerProcess(Env& env, int number, std::function<StoreProcess&()> primary);
+  // It finds its store through the directory, at kStoreHost.
+  BrokerProcess(Env& env, int number, const Directory& directory);
+  static constexpr const char* kStoreHost = "store";
   ~BrokerProcess() override;
 
   void Start();
@@ -30,7 +33,8 @@ class BrokerProcess : public Process {
 
   // What clients call, in this process; only while it is alive.
   Front& front() { return *front_; }
-  StoreLink& link() { return *link_; }
+  // Its connections to the store; only while it is alive.
+  const SimDialer& dialer() const { return *dialer_; }
   core::BrokerStats Stats() const { return core_->Stats(); }
   const std::string& broker_id() const { return broker_id_; }
 
@@ -38,23 +42,29 @@ class BrokerProcess : public Process {
   void Enqueue(core::Input input);
   void TakeMail();
   void Step(core::Input input);
+  void OnStoreInput(core::Input&& input) override;
   void Perform();
+  void FlushStore();
+  void OpenStore();
   void ArmTimer();
   void OnTimer();
   void OnResumed() override;
   Instant CoreNow() const { return Instant(LocalTime()); }
 
   const int number_;
-  const std::function<StoreProcess&()> primary_;
+  const Directory& directory_;
   std::string broker_id_;
   std::unique_ptr<core::Broker> core_;
-  std::unique_ptr<StoreLink> link_;
+  std::shared_ptr<SimDialer> dialer_;
+  std::unique_ptr<store::Store> store_;
   std::unique_ptr<Front> front_;
   std::deque<core::Input> mail_;
   bool mail_waits_ = false;
   std::vector<core::Effect> effects_;
   std::deque<core::Input> todo_;  // while a step is being performed
   bool stepping_ = false;
+  bool submitted_ = false;  // commands that are not flushed yet
+  bool flush_waits_ = false;
   Instant timer_at_ = kNever;
   uint64_t timer_ = 0;
   Instant ticked_{};

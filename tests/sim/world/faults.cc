@@ -147,12 +147,12 @@ void ResetLink(World& world) {
 // Commands stick in a socket, their broker finds the connection dead and goes on with a new one, and then they run.
 void ClogStoreLink(World& world) {
   BrokerProcess& broker = world.AnyBroker();
-  if (!broker.alive() || broker.link().command_wire() == nullptr) return;
+  const WirePtr wire = broker.alive() ? broker.dialer().command_wire() : nullptr;
+  if (wire == nullptr) return;
   // Until after the last attempt may take effect, or before.
   const Duration longest = world.dice().Chance(0.5) ? milliseconds(2500) : seconds(10);
   const Duration time = world.dice().Between(milliseconds(100), longest);
   world.env().NoteFault(FaultKind::kLinkReset, broker.actor(), time);
-  const WirePtr wire = broker.link().command_wire();
   wire->Silence(Wire::kClient, world.env().now() + time);
   world.For(world.dice().Between(Duration(0), seconds(1)), [wire] { wire->Break(milliseconds(20)); });
 }
@@ -176,10 +176,11 @@ void OneWayLink(World& world) { Silence(world, false); }
 
 void LoseChannel(World& world) {
   BrokerProcess& broker = world.AnyBroker();
-  if (!broker.alive() || broker.link().channel_wire() == nullptr) return;
+  const WirePtr wire = broker.alive() ? broker.dialer().channel_wire() : nullptr;
+  if (wire == nullptr) return;
   const Duration within = HeardWithin(world);
   world.env().NoteFault(FaultKind::kChannelLost, broker.actor(), within);
-  broker.link().channel_wire()->Break(within);
+  wire->Break(within);
 }
 
 void LoseNotices(World& world) {

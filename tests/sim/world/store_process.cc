@@ -10,15 +10,16 @@ constexpr Duration kWallClock = std::chrono::hours(400'000);
 
 StoreProcess::StoreProcess(Env& env, int number)
     : Process(env, Actor::Kind::kStore, "store " + std::to_string(number)),
+      model_(0, static_cast<uint64_t>(number)),
       wall_(kDawn, kWallClock + env.dice.Between(Duration(0), milliseconds(3)),
             env.dice.Roll(2 * env.temper.drift_ppm + 1) - env.temper.drift_ppm) {
   Live();
   Sync();
-  model_.OnMessage([this](int connection, std::string_view, std::string_view payload) {
+  model_.OnMessage([this](int connection, std::string_view channel, std::string_view payload) {
     const auto found = listeners_.find(connection);
-    if (found == listeners_.end() || payload.empty()) return;
+    if (found == listeners_.end()) return;
     if (env_.trouble && env_.dice.Chance(lost_notices_)) return;
-    found->second(std::string(payload));
+    found->second(channel, payload);
   });
 }
 
@@ -43,10 +44,6 @@ bool StoreProcess::IsCaller(std::string_view broker_id) const {
     if (argv_[i] == broker_id && !(script_ == &lua::kForce && i == keys + 2)) return true;
   }
   return false;
-}
-
-void StoreProcess::OnMessage(int connection, std::function<void(std::string)> heard) {
-  listeners_[connection] = std::move(heard);
 }
 
 void StoreProcess::Sync() {

@@ -24,10 +24,14 @@ class StoreProcess : public Process {
   int NewConnection() { return next_connection_++; }
   // Runs the command `bytes` for a connection now.
   store::ReplyPtr Run(int connection, std::string_view bytes);
-  void Disconnect(int connection) { model_.Disconnect(connection); }
+  void Disconnect(int connection) {
+    model_.Disconnect(connection);
+    listeners_.erase(connection);
+  }
 
-  // Messages for a subscribed connection.
-  void OnMessage(int connection, std::function<void(std::string)> heard);
+  // Messages for a connection that subscribes.
+  using Hear = std::function<void(std::string_view channel, std::string_view payload)>;
+  void OnMessage(int connection, Hear hear) { listeners_[connection] = std::move(hear); }
   // Part of the messages that get lost although PUBLISH counted them.
   void LoseNotices(double part) { lost_notices_ = part; }
 
@@ -60,7 +64,7 @@ class StoreProcess : public Process {
   RedisModel model_;
   SkewedClock wall_;
   int next_connection_ = 1;
-  std::map<int, std::function<void(std::string)>> listeners_;
+  std::map<int, Hear> listeners_;
   std::function<void()> after_call_;
   double lost_notices_ = 0;
   struct Replica {

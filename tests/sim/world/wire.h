@@ -35,6 +35,11 @@ class Wire : public std::enable_shared_from_this<Wire> {
   // Nothing passes from that side until then.
   void Silence(Side from, Instant until) { ways_[from].silent_until = std::max(ways_[from].silent_until, until); }
 
+  Instant silent_until(Side from) const { return ways_[from].silent_until; }
+  // Messages of that side that are on their way, and those that are not any more: arrived, or lost.
+  size_t under_way(Side from) const { return ways_[from].under_way.size(); }
+  uint64_t arrived(Side from) const { return ways_[from].arrived; }
+
   // What that side sends takes so much longer, as long as there is trouble; in its order as ever.
   void Lag(Side from, Duration by) { ways_[from].lag = by; }
 

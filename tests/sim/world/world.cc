@@ -27,7 +27,7 @@ World::World(uint64_t seed, Workload workload, bool with_log) : env_(seed, with_
   for (int i = 0; i < env_.temper.locks; ++i) env_.history.locks.emplace_back(1, static_cast<char>('a' + i));
   MakeStores();
   for (int i = 0; i < env_.temper.brokers; ++i) {
-    brokers_.push_back(std::make_unique<BrokerProcess>(env_, i, [this]() -> StoreProcess& { return primary(); }));
+    brokers_.push_back(std::make_unique<BrokerProcess>(env_, i, directory_));
   }
   MakeClients();
   MakeWatchers();
@@ -43,6 +43,7 @@ void World::MakeStores() {
   }
   observer_ = std::make_unique<StoreObserver>(env_);
   observer_->Watch(primary());
+  directory_.Lead(BrokerProcess::kStoreHost, primary());
   for (size_t i = 1; i < stores_.size(); ++i) AddReplica(i);
 }
 
@@ -136,15 +137,22 @@ bool World::FailOver() {
   const size_t next = primary_ + 1;
   if (next >= stores_.size() || !stores_[next]->alive()) return false;
   StoreProcess& old = primary();
-  env_.NoteFault(FaultKind::kFailover, old.actor(), seconds(1));
+  // Until then the address leads to the old one, which is a replica.
+  const Duration lag = dice().Chance(0.7) ? Duration(0) : dice().Between(Duration(0), seconds(3));
+  env_.NoteFault(FaultKind::kFailover, old.actor(), lag + seconds(1));
   observer_->Forget();
   old.StopReplicating();
   old.model().BecomeReplica();
-  // The old one may go on answering those who are still connected to it, for a while: that it is no primary any more.
-  For(dice().Chance(0.6) ? Duration(0) : dice().Between(Duration(0), seconds(10)), [&old] { old.HangUp(seconds(1)); });
+  // The old one may go on answering those who are still connected to it, for a while or for ever: it refuses what writes, and
+  // lets its subscribers wait for messages that go to another server.
+  const int hang_up = dice().Roll(10);
+  if (hang_up < 7) {
+    For(hang_up < 4 ? Duration(0) : dice().Between(Duration(0), seconds(10)), [&old] { old.HangUp(seconds(1)); });
+  }
   primary_ = next;
   primary().model().Promote();
   primary().Sync();
+  For(lag, [this] { directory_.Lead(BrokerProcess::kStoreHost, primary()); });
   observer_->Watch(primary());
   for (size_t i = next + 1; i < stores_.size(); ++i) AddReplica(i);
   return true;

@@ -61,6 +61,7 @@ class World {
   void Left(const std::string& what, size_t count);
 
   Env env_;
+  Directory directory_;
   std::vector<std::unique_ptr<StoreProcess>> stores_;
   size_t primary_ = 0;
   std::unique_ptr<StoreObserver> observer_;
