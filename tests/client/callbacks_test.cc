@@ -142,9 +142,11 @@ TEST_F(CallbacksTest, OfOthersDoNotDelayACallThatWaitsForWhatIsKnown) {
   ASSERT_EQ(guard.Release(), ReleaseOutcome::kReleased);
   absl::Notification entered;
   absl::Notification leave;
+  absl::Notification left;
   client_->MakeMutex("\xff").LockAsync([&](Result<Guard>) {
     entered.Notify();
     leave.WaitForNotification();
+    left.Notify();
   });
   entered.WaitForNotification();
   EXPECT_EQ(client_->MakeMutex("\xff").Lock().refusal().reason, RefusalReason::kInvalidArgument);
@@ -152,6 +154,7 @@ TEST_F(CallbacksTest, OfOthersDoNotDelayACallThatWaitsForWhatIsKnown) {
   EXPECT_EQ(guard.Release(), ReleaseOutcome::kAlreadyGone);
   EXPECT_EQ(guard.Downgrade()->reason, RefusalReason::kNotHolder);
   leave.Notify();
+  left.WaitForNotification();  // the callback uses this frame
 }
 
 using CallbacksDeathTest = CallbacksTest;
