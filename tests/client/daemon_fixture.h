@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "distlock/client.h"
@@ -46,6 +47,12 @@ class Daemon {
 
 class DaemonTest : public ::testing::Test {
  protected:
+  // The broker listens before it has reached its store, and refuses until then.
+  DaemonTest() {
+    Mutex mutex = one_.MakeMutex("distlock/ready");
+    while (!mutex.TryLock().ok()) std::this_thread::yield();
+  }
+
   ClientOptions Options(std::string label) const {
     return {.address = daemon_.address(), .client_label = std::move(label), .unreachable_timeout = kPatience};
   }

@@ -43,8 +43,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options) {
 std::shared_ptr<Lookups::Connection> Lookups::Connect() {
   absl::MutexLock lock(&mu_);
   if (connection_ == nullptr && !closed_) {
-    connection_ = std::make_shared<Connection>();
-    connection_->stub = v1::LockService::NewStub(MakeChannel(options_));
+    connection_ = v1::LockService::NewStub(MakeChannel(options_));
   }
   return connection_;
 }

@@ -12,7 +12,6 @@
 
 #include "distlock/client.h"
 #include "distlock/v1/lock_service.grpc.pb.h"
-#include "fork.h"
 
 namespace distlock::internal {
 
@@ -21,10 +20,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options);
 // Thread-safe. In a child of fork nothing of it may be called.
 class Lookups {
  public:
-  struct Connection {
-    GrpcUse use;
-    std::unique_ptr<v1::LockService::Stub> stub;
-  };
+  using Connection = v1::LockService::Stub;
 
   // `options` must outlive this.
   explicit Lookups(const ClientOptions& options) : options_(options) {}

@@ -37,7 +37,6 @@ Core::Core(ClientOptions options)
       table_(TableOptions(options_)),
       reconnects_(options_.reconnect_initial, options_.reconnect_max) {
   if (Forked()) return;
-  grpc_use_.emplace();
   channel_ = MakeChannel(options_);
   stub_ = v1::LockService::NewStub(channel_);
   call_thread_ = std::make_unique<CallThread>();
@@ -226,7 +225,6 @@ void Core::Close() {
   call_thread_.reset();
   stub_.reset();
   channel_.reset();
-  grpc_use_.reset();
 }
 
 }  // namespace distlock::internal

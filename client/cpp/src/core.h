@@ -121,7 +121,6 @@ class Core : public std::enable_shared_from_this<Core> {
   BootTimer timer_;
 
   // Of the thread, and of Close once that has joined it. Null in a child whose parent has gRPC in use.
-  std::optional<GrpcUse> grpc_use_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::LockService::Stub> stub_;
   std::unique_ptr<CallThread> call_thread_;  // of the streams

@@ -2,8 +2,8 @@
 //
 // What fork does to this library. A child has a copy of the memory and shares the sockets and the poller's descriptor,
 // but has none of the threads. A connection's copy must not be used there: the broker takes what it writes for the
-// parent's words. Nor does gRPC work in a child that was forked while it was in use: its timers' threads are missing.
-// Any thread.
+// parent's words. Nor does gRPC work in a child that was forked while it was in use: the threads of its timers are
+// missing. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,8 @@ namespace distlock::internal {
 // from the first call on.
 uint64_t ForkCount();
 
-// Lives as long as a connection of this process does.
-class GrpcUse {
- public:
-  GrpcUse();
-  ~GrpcUse();
-  GrpcUse(const GrpcUse&) = delete;
-  GrpcUse& operator=(const GrpcUse&) = delete;
-};
-
-// This process is a child that was forked during a GrpcUse of its parent, or a child of such a child.
+// This process is a child that was forked while gRPC was in use, or a child of such a child. Known from the first call
+// of ForkCount on.
 bool GrpcIsTheParents();
 
 }  // namespace distlock::internal

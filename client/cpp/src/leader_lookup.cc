@@ -85,7 +85,7 @@ grpc::Status LeaderLookup::Look(Connection& connection, v1::Lock* lock, const st
   call.set_deadline(std::chrono::system_clock::now() + kLookTimeout);
   call.set_wait_for_ready(true);
   v1::GetLockResponse response;
-  const grpc::Status status = connection.stub->GetLock(&call, look_, &response);
+  const grpc::Status status = connection.GetLock(&call, look_, &response);
   lock->Swap(response.mutable_lock());
   return status;
 }
@@ -93,7 +93,7 @@ grpc::Status LeaderLookup::Look(Connection& connection, v1::Lock* lock, const st
 grpc::Status LeaderLookup::Watch(Connection& connection, const TellLock& tell, const std::stop_token& stop) const {
   grpc::ClientContext call;
   const std::stop_callback on_stop(stop, [&] { call.TryCancel(); });
-  const auto stream = connection.stub->WatchLock(&call, watch_);
+  const auto stream = connection.WatchLock(&call, watch_);
   v1::WatchLockResponse response;
   while (stream->Read(&response)) tell(response.lock());
   return stream->Finish();

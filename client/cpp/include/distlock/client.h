@@ -20,8 +20,8 @@
 // Fork. Locks belong to the process that took them. In a child of fork (without exec) copies of guards say kLost, and
 // everything that is asked of a copy of the Client is refused: kClientClosed, whatever becomes of these copies. The
 // parent's locks are not touched. gRPC does not survive a fork: in a child that was forked while its parent had a
-// Client, a new Client refuses everything, too. Such a child calls exec; or fork before the first Client is made, and
-// each child can make a Client of its own.
+// Client (or a moment after the last one was destroyed), a new Client refuses everything, too. Such a child calls exec;
+// or fork before the first Client is made, and each child can make a Client of its own.
 #pragma once
 
 #include <cstdint>
