@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "contract/details.h"
 #include "contract/error_details.h"
+#include "contract/holder.h"
 #include "contract/ids.h"
 
 namespace distlock::contract {
@@ -18,17 +19,6 @@ using std::chrono::seconds;
 using testing::HasSubstr;
 
 const core::LockName kName = core::LockName::Encode("ns", "key");
-
-core::HolderView Holder(const std::string& owner) {
-  v1::Holder facts;
-  facts.set_owner(owner);
-  return {.owner = {7},
-          .token = 5,
-          .since = {1'000'000},
-          .ttl = seconds(15),
-          .time_left = milliseconds(2500),
-          .info = facts.SerializeAsString()};
-}
 
 struct Row {
   core::RefusalReason reason;

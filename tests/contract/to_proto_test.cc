@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "contract/holder.h"
 #include "contract/holder_info.h"
 #include "contract/ids.h"
 #include "contract/lease_id.h"
@@ -16,17 +17,6 @@ using std::chrono::seconds;
 using testing::HasSubstr;
 
 const core::LockName kName = core::LockName::Encode("ns", "key");
-
-core::HolderView Holder(const std::string& owner) {
-  v1::Holder facts;
-  facts.set_owner(owner);
-  return {.owner = {7},
-          .token = 5,
-          .since = {1'000'000},
-          .ttl = seconds(15),
-          .time_left = milliseconds(2500),
-          .info = facts.SerializeAsString()};
-}
 
 TEST(ToProto, Durations) {
   EXPECT_EQ(ToProto(milliseconds(1500)).seconds(), 1);
