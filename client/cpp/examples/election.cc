@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One of many leads, and all see who: distlock_example_election [value] [name]
-// Start it twice; the second leads when the first is done.
+// One candidate of many leads, and all see which: distlock_example_election [value] [name]
+// Start it twice: the second program leads when the first is done.
 #include <distlock/client.h>
 
 #include <chrono>

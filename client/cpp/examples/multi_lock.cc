@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Moves something between two accounts under the locks of both: distlock_example_multi_lock [from] [to]
-// Two that run at a time in opposite directions do not wait for each other in a circle.
+// Two of these programs that run at the same time in opposite directions do not deadlock.
 #include <distlock/client.h>
 
 #include <chrono>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The waits, blocking and not, that Mutex, RwLock, Semaphore and Election share: one way of taking one lock through a
-// client. Thread-safe. The references must outlive it; an acquire that it has started goes on without it.
+// The blocking and non-blocking waits that Mutex, RwLock, Semaphore and Election share: takes one lock, as its Spec
+// says. Thread-safe. The references must outlive the Acquirer; an acquire that it has started goes on without it.
 #pragma once
 
 #include <memory>
@@ -35,7 +35,7 @@ class Acquirer {
   const std::shared_ptr<const Spec>& spec_;
 };
 
-// For callers on a thread of the library, where a wait would wait for itself.
+// The answer to a blocking call on a thread of the library, where the wait would block the thread that has to end it.
 inline Refusal WouldDeadlock() {
   return {.reason = RefusalReason::kWouldDeadlock, .message = "called from a callback; use the Async form"};
 }

@@ -18,8 +18,8 @@ class Backoff {
   Backoff(Duration initial, Duration max)
       : initial_ns_(std::clamp<int64_t>(initial.count(), 0, max.count())), max_ns_(max.count()) {}
 
-  // Random between 0 and min(max, initial * 2^n) after n calls since Reset, on top of what the broker has asked for, of
-  // which at most `max` counts.
+  // Random between 0 and min(max, initial * 2^n) after n calls since Reset, plus `asked_for`, the pause that the broker
+  // has asked for, cut to `max`.
   Duration Next(const std::optional<Duration>& asked_for = std::nullopt) {
     const int64_t random_ns = std::uniform_int_distribution<int64_t>(0, std::max<int64_t>(bound_ns_, 0))(random_);
     bound_ns_ = bound_ns_ > max_ns_ / 2 ? max_ns_ : bound_ns_ * 2;

@@ -21,23 +21,25 @@ constexpr int64_t Shortened(int64_t valid_for_ns) {
   return valid_for_ns <= 0 ? 0 : valid_for_ns - (valid_for_ns / 1'000'000 + 1) * 2 * kClockErrorPpm;
 }
 
-// One lease. Starts undelivered: until Deliver() nobody believes in it, so its deadline may come and go.
+// One lease. Starts undelivered: until Deliver() the program does not know of it, so its deadline may pass and be
+// extended again.
 class LeaseBelief {
  public:
-  // The grant, or an ack that names this lease in its limits: what the broker says last is what counts.
+  // A grant, or an ack that names this lease in its limits. May also move the deadline back: the broker's last word
+  // counts.
   void Set(int64_t deadline_ns, int64_t now_ns) {
     Notice(now_ns);
     deadline_ns_ = deadline_ns;
     Notice(now_ns);
   }
 
-  // An ack that does not name it.
+  // An ack that does not name this lease.
   void Extend(int64_t deadline_ns, int64_t now_ns) {
     Notice(now_ns);
     if (deadline_ns > deadline_ns_) deadline_ns_ = deadline_ns;
   }
 
-  // Hands it to whoever asked, if there is anything left to believe in.
+  // Hands the lease to the program, unless its deadline has passed. Returns whether it is handed over.
   bool Deliver(int64_t now_ns) {
     delivered_ = delivered_ || now_ns < deadline_ns_;
     return delivered_;
@@ -71,15 +73,15 @@ class SessionBelief {
     return last_sent_;
   }
 
-  // The end of what a promise of `valid_for_ns` after heartbeat `seq` covers; 0 when that heartbeat is forgotten or was
+  // The deadline of a promise of `valid_for_ns` that answers heartbeat `seq`; 0 when that heartbeat is forgotten or was
   // never sent.
   int64_t DeadlineOf(uint64_t seq, int64_t valid_for_ns) const {
     const Sent& sent = sent_[seq % kRemembered];
     return seq <= last_sent_ && sent.seq == seq ? sent.at_ns + Shortened(valid_for_ns) : 0;
   }
 
-  // The answer to heartbeat `seq`. False: it says nothing new, or comes after the session has lapsed; then nothing may
-  // be extended by it.
+  // The answer to heartbeat `seq`. False: it is not new, or comes after the session has lapsed; it must then extend no
+  // lease.
   bool Ack(uint64_t seq, int64_t valid_for_ns, int64_t now_ns) {
     const int64_t deadline_ns = DeadlineOf(seq, valid_for_ns);
     if (Lapsed(now_ns) || deadline_ns == 0 || (acked_any_ && seq <= last_acked_)) return false;
@@ -90,7 +92,7 @@ class SessionBelief {
     return true;
   }
 
-  // Nothing was heard for a whole validity: the broker, too, has given the session up.
+  // No answer came for a whole validity: the broker has given the session up, too.
   bool Lapsed(int64_t now_ns) {
     lapsed_ = lapsed_ || now_ns >= deadline_ns_;
     return lapsed_;

@@ -3,9 +3,8 @@
 // A bidirectional call on a CallThread, with the callbacks of gRPC's reactors: OnReadDone, OnWriteDone and OnDone run
 // on the thread, one at a time. At most one read and one write are in flight.
 //
-// OnDone runs once, after the last OnReadDone (with false, after which nothing is read) and after LetGo, which the
-// owner calls once, when no write is in flight and none will be started. No callback follows OnDone: it may delete the
-// call.
+// The owner calls LetGo once, when no write is in flight and none will be started. OnDone runs once, after LetGo and
+// after OnReadDone(false), which ends the reading. No callback follows OnDone: it may delete the call.
 #pragma once
 
 #include <grpcpp/client_context.h>
@@ -30,7 +29,7 @@ class BidiCall {
   void LetGo() { FinishWhenLast(); }
 
  protected:
-  // The first message takes the headers along.
+  // The headers leave together with the first message.
   BidiCall() { context_.set_initial_metadata_corked(true); }
   virtual ~BidiCall() = default;
 
@@ -38,10 +37,11 @@ class BidiCall {
   virtual void OnWriteDone(bool ok) = 0;
   virtual void OnDone(const grpc::Status& status) = 0;
 
-  // What the call is to be prepared with.
+  // The context to prepare the call with.
   grpc::ClientContext& context() { return context_; }
 
-  // Starts with writing `first`, which ends by OnWriteDone. StartRead may follow at once, on this thread.
+  // Starts the call and the write of `first`; OnWriteDone reports its end. StartRead may follow at once, on this
+  // thread.
   void StartCall(std::unique_ptr<Operations> call, const Request& first) {
     call_ = std::move(call);
     call_->StartCall(nullptr);
@@ -80,7 +80,7 @@ class BidiCall {
 
   grpc::ClientContext context_;
   std::unique_ptr<Operations> call_;    // after context_, which owns its memory
-  std::atomic<int> before_finish_ = 2;  // reading, and the owner
+  std::atomic<int> before_finish_ = 2;  // the end of the reading, and LetGo
   grpc::Status status_;
   Reading read_{this};
   Writing write_{this};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // CLOCK_BOOTTIME: the only clock of the client. It also counts the time that the machine is suspended, during which the
-// clocks of the broker and the store go on. BootTimer wakes one thread at a time of that clock, also right after a
-// resume.
+// clocks of the broker and the store go on. BootTimer wakes one thread when a time of that clock has come, also right
+// after a resume.
 #pragma once
 
 #include <cstdint>

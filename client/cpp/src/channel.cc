@@ -32,8 +32,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options) {
   args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Millis(options.connect_timeout));
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, Millis(options.reconnect_max));
   args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own
-  args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);             // re-issuing is the table's decision
-  args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);          // http_proxy is set for the web, not for the lock broker
+  args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);             // the lock table decides what is sent again
+  args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);          // http_proxy is meant for the web, not for the broker
   args.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
   args.SetMaxReceiveMessageSize(kMessageBytes);
   args.SetMaxSendMessageSize(kMessageBytes);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The connections of a Client: channels to its address, each with a connection of its own. Lookups is the one that all
-// calls share that only look; the stream has another.
+// The connections of a Client: channels to its address, each with a connection of its own. Lookups is the connection
+// that all read-only calls share; the stream has another.
 #pragma once
 
 #include <absl/synchronization/mutex.h>
@@ -17,7 +17,7 @@ namespace distlock::internal {
 
 std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options);
 
-// Thread-safe. In a child of fork nothing of it may be called.
+// Thread-safe. No method may be called in a child of fork.
 class Lookups {
  public:
   using Connection = v1::LockService::Stub;
@@ -25,10 +25,10 @@ class Lookups {
   // `options` must outlive this.
   explicit Lookups(const ClientOptions& options) : options_(options) {}
 
-  // Made by the first call. Null after Close.
+  // The first call makes the connection. Null after Close.
   std::shared_ptr<Connection> Connect();
 
-  // Calls that are under way are to end when this token stops.
+  // Calls in flight must end when this token stops.
   std::stop_token closing() const { return closing_.get_token(); }
   void Close();
 

@@ -40,8 +40,9 @@ std::optional<Refusal> FindProblem(const Spec& spec) {
   return refusal;
 }
 
-// Of a status that is not the broker's own: gRPC made it, or a proxy. Only who is let in may be a proxy's to decide for
-// good; an UNIMPLEMENTED, say, may be its HTTP 404 while the broker behind it is being replaced.
+// The reason of a status that has no distlock details: gRPC made it, or a proxy. A proxy may decide for good who is let
+// in. Every other code is temporary: an UNIMPLEMENTED may be the proxy's HTTP 404 while the broker behind it is being
+// replaced.
 RefusalReason ReasonOfCode(grpc::StatusCode code) {
   switch (code) {
     case grpc::StatusCode::UNAUTHENTICATED:
@@ -85,7 +86,7 @@ std::shared_ptr<const Spec> WithPermits(const std::shared_ptr<const Spec>& spec,
   auto other = std::make_shared<Spec>(*spec);
   other->wire.set_permits(permits);
   other->wire_bytes = other->wire.ByteSizeLong();
-  if (permits == 0 && !other->problem) {  // on the wire it would mean 1
+  if (permits == 0 && !other->problem) {  // the wire's 0 means 1
     other->problem = Refusal{.reason = RefusalReason::kInvalidArgument, .message = "permits is 0; ask for 1 .. limit"};
     other->problem->field_problems.push_back({"lock.permits", "is 0; ask for 1 .. limit"});
   }
@@ -97,7 +98,7 @@ Holder ToHolder(const v1::Holder& wire) {
   holder.holder_id = wire.holder_id();
   holder.owner = wire.owner();
   holder.metadata.insert(wire.metadata().begin(), wire.metadata().end());
-  // Of an EXCLUSIVE holder an older broker says nothing.
+  // An older broker leaves the mode of an EXCLUSIVE holder unset.
   if (wire.mode() != v1::LOCK_MODE_UNSPECIFIED) holder.mode = static_cast<LockMode>(wire.mode());
   holder.permits = wire.permits();
   holder.fencing_token = wire.fencing_token();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Between the wire and the library's own words. Pure functions; nothing but these, the outbox and the table's event
-// handlers sees a protobuf message.
+// Converts between the wire's messages and the library's values. Pure functions. Only these, the outbox and the lock
+// table's event handlers see a protobuf message.
 #pragma once
 
 #include <grpcpp/support/status.h>
@@ -17,13 +17,14 @@
 
 namespace distlock::internal {
 
-// What is asked for, converted once and shared by all acquires of an Acquirer. Constant after construction.
+// A request for one lock, converted once and shared by all acquires of an Acquirer. Constant after construction.
 struct Spec {
   v1::LockSpec wire;  // without max_wait
   size_t wire_bytes = 0;
-  std::optional<Duration> max_wait;  // of the plain waits
+  std::optional<Duration> max_wait;  // for Lock() and its like
   std::function<void(const QueuedInfo&)> on_queued;
-  // Set when the broker could not even read it (no UTF-8, larger than a message): it would break the stream for all.
+  // Set when the broker could not even read the request (not UTF-8, larger than a message), which would end the stream
+  // and all its locks.
   std::optional<Refusal> problem;
 };
 
@@ -38,10 +39,10 @@ std::shared_ptr<const Spec> MakeSpec(std::string key, LockOptions options, Takin
 // The PERMIT spec with this number of permits.
 std::shared_ptr<const Spec> WithPermits(const std::shared_ptr<const Spec>& spec, uint32_t permits);
 
-// A label the broker can read: cut to its limit, and empty when it is no UTF-8.
+// The label as the broker accepts it: cut to 256 bytes, and empty when it is not UTF-8.
 std::string CleanLabel(std::string label);
 
-// 0 .. 4e18, whatever a broker says: it can be added to a time.
+// Clamped to 0 .. 4e18 ns, so that it can be added to a time without overflow.
 int64_t ToNs(const google::protobuf::Duration& duration);
 Holder ToHolder(const v1::Holder& wire);
 Refusal ToRefusal(const v1::Refusal& wire);
@@ -49,11 +50,11 @@ QueuedInfo ToQueued(const v1::Queued& wire);
 EndCause ToEndCause(v1::LostReason reason);
 ReleaseOutcome ToOutcome(v1::ReleaseOutcome outcome);
 
-// Why a stream ended: the reason in its details, else what its code says. kUnreachable for everything a later attempt
-// may cure.
+// Why a stream ended: the reason in the status details, else by the status code. kUnreachable when another attempt may
+// succeed.
 Refusal ToRefusal(const grpc::Status& status);
 
-// No later attempt will do better without somebody changing something.
+// Repeating the attempt is useless until somebody changes the request or the broker's settings.
 bool IsPermanent(RefusalReason reason);
 
 }  // namespace distlock::internal

@@ -25,7 +25,7 @@ Refusal ForkedRefusal() {
               "before the first Client is made"};
 }
 
-// No process has this number.
+// ForkCount() never has this value.
 constexpr uint64_t kNowhere = ~uint64_t{0};
 
 }  // namespace
@@ -128,12 +128,12 @@ LockState Core::StateOf(const LeasePtr& lease) {
     lease->cause.store(cause, std::memory_order_release);  // the child's copy
   }
   if (cause == EndCause::kNotEnded && BootNow() >= deadline_ns) {
-    // Under the mutex, so that an answer which arrives this very moment cannot bring back what was called lost.
+    // Under the mutex, so that an ack that arrives at this moment cannot extend a lease that is reported as lost.
     absl::MutexLock lock(&mu_);
     Effects fx;
     table_.Notice(lease, BootNow(), fx);
     cause = lease->cause.load(std::memory_order_acquire);
-    // By the thread: the program only looks, perhaps with a mutex held that its callbacks take.
+    // The thread stops the tokens: the caller of state() may hold a mutex that their callbacks take.
     std::move(fx.stopped.begin(), fx.stopped.end(), std::back_inserter(posted_.stopped));
     if (cause != EndCause::kNotEnded) WakeThread();
   }
@@ -188,7 +188,7 @@ std::optional<Refusal> Core::Unusable() {
 
 void Core::Close() {
   if (Forked()) {
-    // Its threads are not here to be joined, nor is the stream ours to end.
+    // Leaks the Core: its threads do not exist in this process, and its stream is the parent's.
     new std::shared_ptr<Core>(shared_from_this());
     return;
   }
@@ -209,7 +209,7 @@ void Core::Close() {
   Stream* stream = nullptr;
   {
     absl::MutexLock lock(&mu_);
-    // A broker that has not even answered the Open holds nothing of ours and will not answer the goodbye.
+    // A broker that has not even answered the Open holds no lock of this client and will not answer the goodbye.
     if (table_.opened()) mu_.AwaitWithTimeout(absl::Condition(this, &Core::Ended), patience);
     if (stream_ != nullptr) {
       stream = stream_;
@@ -219,7 +219,7 @@ void Core::Close() {
   if (stream != nullptr) CancelStream(stream);
   {
     absl::MutexLock lock(&mu_);
-    // A stream that is not done keeps the Core, and all that it needs, until it is.
+    // A stream that is not done keeps a reference to the Core, with all that it needs, until OnDone.
     if (!mu_.AwaitWithTimeout(absl::Condition(this, &Core::Ended), patience)) return;
   }
   call_thread_.reset();

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What stands behind a Client: the lock table under one mutex, the stream, and the thread that wakes for deadlines,
-// heartbeats and reconnects. Every entry does the same: it steps the table under the mutex, unlocks it, tells the
-// program what came of it (Effects), and sends what has gathered (Flush). Thread-safe.
+// The inside of a Client: the lock table under one mutex, the stream, and the thread that wakes for deadlines,
+// heartbeats and reconnects. Every call does the same: it changes the table under the mutex, unlocks it, runs the
+// callbacks that this led to (Effects), and sends the commands that have gathered (Flush). Thread-safe.
 //
 // 1. The mutex is never held across a gRPC operation or the program's code.
-// 2. One write is in flight at a time; what gathers meanwhile leaves together. On a thread that is telling the program,
-//    sending waits until all is told, so that whatever the callbacks ask for leaves in one message.
+// 2. One write is in flight at a time; commands that gather meanwhile leave together. A thread that runs callbacks
+//    sends only after the last of them, so that all their commands leave in one message.
 // 3. Guards and mutexes share the Core; only Close (the Client's destructor) ends it.
-// 4. The program's callbacks run on a thread of the library, never on that of a caller. After Close, and in a child of
-//    fork, there is none: a callback then gets a thread that ends with it. Only a lock's stop tokens are stopped by the
-//    thread that releases it.
-// 5. In a child of fork a copy does nothing and takes no mutex, which may be locked there for ever: the locks, the
-//    stream and the threads are the parent's.
+// 4. The program's callbacks run on a thread of the library, never on a caller's. After Close, and in a child of fork,
+//    the library has no thread: a callback then gets a thread that ends with it. Only a lock's stop tokens are stopped
+//    by the thread that releases the lock.
+// 5. In a child of fork a Core does nothing and takes no mutex, since its copy may be locked for ever. The locks, the
+//    stream and the threads belong to the parent.
 #pragma once
 
 #include <absl/synchronization/mutex.h>
@@ -36,10 +36,10 @@
 
 namespace distlock::internal {
 
-// Where a callback runs when the very call that brings it decides its answer, as for a closed client.
+// Where a callback runs when its answer is known already during the call that passes it, as after Close.
 enum class TellOn {
   kLibraryThread,
-  kThisThread,  // for the library's own callbacks alone: those that wake a blocked caller
+  kThisThread,  // only for callbacks of the library itself, which wake a blocked caller
 };
 
 class Core : public std::enable_shared_from_this<Core> {
@@ -62,7 +62,7 @@ class Core : public std::enable_shared_from_this<Core> {
 
   LockState StateOf(const LeasePtr& lease);
   std::stop_token StopToken(const LeasePtr& lease);
-  // The lease's end stops `stop`, too; if it has ended, this call does.
+  // The lease's end will stop `stop`, too. If the lease has ended already, this call stops it.
   void StopsAlso(const LeasePtr& lease, std::stop_source stop);
   std::string EndMessage(const LeasePtr& lease);
 
@@ -71,17 +71,17 @@ class Core : public std::enable_shared_from_this<Core> {
   const ClientOptions& options() const { return options_; }
   Lookups& lookups() { return lookups_; }
 
-  // This process is a child of the one that made this Core.
+  // True in a child of the process that made this Core.
   bool Forked() const { return ForkCount() != made_in_; }
-  // Why nothing may be asked for here; nothing while the client is open, in its own process.
+  // Why calls are refused: the client is closed, or this is a child of fork. Nothing when calls are allowed.
   std::optional<Refusal> Unusable();
 
-  // This thread is inside a callback of the library: waiting here would wait for itself.
+  // True inside a callback of the library. A wait there would block the thread that has to end it.
   static bool OnLibraryThread();
-  // Runs `callback` on a thread that ends with it and counts as one of the library's.
+  // Runs `callback` on a new thread, which ends with it and counts as a thread of the library.
   static void RunApart(std::function<void()> callback);
 
-  // From the stream.
+  // Called by the stream.
   void OnResponse(Stream* stream, const v1::SessionResponse& response, Effects& fx);
   void OnWritten(Stream* stream, bool ok);
   void OnReadEnd(Stream* stream);
@@ -90,11 +90,12 @@ class Core : public std::enable_shared_from_this<Core> {
  private:
   bool quiet() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return table_.quiet(); }  // an atomic
 
-  // Tells the program what one of its own calls led to, then sends what has gathered.
+  // After a call of the program: sends the commands that have gathered, and runs the callbacks or has them run, by
+  // `where`.
   void Answer(Effects& fx, TellOn where);
-  // Has the callbacks of `fx` run by the thread.
+  // Leaves the callbacks of `fx` to the thread.
   void Post(Effects fx);
-  // Tells the program on a thread of the library, then sends what has gathered.
+  // On a thread of the library: runs the callbacks, then sends the commands that have gathered.
   void Tell(Effects& fx);
   // A callback that throws ends the process.
   void RunCallbacks(Effects& fx) noexcept;
@@ -102,12 +103,12 @@ class Core : public std::enable_shared_from_this<Core> {
   void Flush();
   void Run();
   void StartStream();
-  // The stream, when the broker has not been heard on it for too long; then it is broken, and use.operations counts the
-  // caller.
+  // When the broker has been silent for too long: breaks the stream and returns it, with the caller counted in
+  // use.operations. Else null.
   Stream* BreakIfLapsed(int64_t now_ns, Effects& fx) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Break(EndCause cause, const std::string& why, int64_t now_ns, Effects& fx) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Arm() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The thread is to come at once.
+  // Wakes the thread at once.
   void WakeThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Cancels a stream whose use.operations the caller has raised, and lowers it again.
   void CancelStream(Stream* stream);
@@ -120,10 +121,11 @@ class Core : public std::enable_shared_from_this<Core> {
 
   BootTimer timer_;
 
-  // Of the thread, and of Close once that has joined it. Null in a child whose parent has gRPC in use.
+  // Used by the thread, and by Close after it has joined the thread. Null in a child that was forked while its parent
+  // used gRPC.
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::LockService::Stub> stub_;
-  std::unique_ptr<CallThread> call_thread_;  // of the streams
+  std::unique_ptr<CallThread> call_thread_;  // runs the streams
   std::thread thread_;
 
   absl::Mutex mu_;
@@ -134,8 +136,8 @@ class Core : public std::enable_shared_from_this<Core> {
   Backoff reconnects_ ABSL_GUARDED_BY(mu_);
   int64_t armed_ns_ ABSL_GUARDED_BY(mu_) = kNever;
   bool closing_ ABSL_GUARDED_BY(mu_) = false;
-  bool thread_ended_ ABSL_GUARDED_BY(mu_) = false;  // it takes nothing of posted_ any more
-  Effects posted_ ABSL_GUARDED_BY(mu_);             // to be told by the thread
+  bool thread_ended_ ABSL_GUARDED_BY(mu_) = false;  // it does not read posted_ any more
+  Effects posted_ ABSL_GUARDED_BY(mu_);             // callbacks for the thread to run
 };
 
 }  // namespace distlock::internal

@@ -116,7 +116,7 @@ void Core::OnReadEnd(Stream* stream) {
     unused = stream->use.Ends();
     Arm();
   }
-  // A write into a dead stream may take minutes to be told so; OnDone waits for it.
+  // A write into a dead stream may take minutes to fail, and OnDone waits for it.
   if (writing) stream->Cancel();
   if (unused) stream->LetGo();
   Tell(fx);

@@ -8,7 +8,7 @@
 namespace distlock::internal {
 namespace {
 
-thread_local Core* telling = nullptr;  // whose callbacks this thread is running
+thread_local Core* telling = nullptr;  // the Core whose callbacks this thread is running
 thread_local bool library_thread = false;
 
 }  // namespace
@@ -23,7 +23,7 @@ void Core::RunApart(std::function<void()> callback) {
 }
 
 void Core::Answer(Effects& fx, TellOn where) {
-  if (!Forked() && telling != this) Flush();  // before the program is told, which may take its time
+  if (!Forked() && telling != this) Flush();  // before the callbacks, which may take long
   if (where == TellOn::kLibraryThread && fx.HasCallbacks()) {
     Effects later;
     fx.MoveCallbacksTo(later);
@@ -42,7 +42,7 @@ void Core::Post(Effects fx) {
       return;
     }
   }
-  const auto left = std::make_shared<Effects>(std::move(fx));  // std::function copies what it holds
+  const auto left = std::make_shared<Effects>(std::move(fx));  // std::function needs a copyable closure
   RunApart([self = shared_from_this(), left] { self->RunCallbacks(*left); });
 }
 

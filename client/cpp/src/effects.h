@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a step of the table wants the program to be told. It is collected under the Core's mutex and told after that is
-// unlocked, because all of it runs the program's code.
+// The callbacks that a change of the lock table leads to. They are collected under the Core's mutex and run after it is
+// unlocked, because they are the program's code.
 #pragma once
 
 #include <iterator>

@@ -14,7 +14,7 @@ using internal::Acquirer;
 using internal::Core;
 using internal::Spec;
 
-// What a candidate asks for: the lock, with `value` among its metadata.
+// The request of a candidate: the lock, with `value` among its metadata.
 std::shared_ptr<const Spec> CandidateSpec(const std::string& name, const std::string& value, LockOptions options) {
   const bool clash = options.metadata.count(kElectionValue) > 0;
   if (!clash) options.metadata.emplace(kElectionValue, value);

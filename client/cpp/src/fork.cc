@@ -13,8 +13,8 @@ std::atomic<uint64_t> forks{0};
 std::atomic<bool> grpc_in_use{false};  // at the last fork
 std::atomic<bool> grpc_is_the_parents{false};
 
-// In the parent, as this takes a mutex of gRPC. gRPC counts as in use until the last of its threads has ended, which
-// may be some time after the last connection has.
+// Asked in the parent, because it takes a mutex of gRPC. gRPC counts as in use until the last of its threads has ended,
+// which may be some time after the last connection has.
 void BeforeFork() { grpc_in_use.store(grpc_is_initialized() != 0, std::memory_order_relaxed); }
 
 void InChild() {

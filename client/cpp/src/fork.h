@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What fork does to this library. A child has a copy of the memory and shares the sockets and the poller's descriptor,
-// but has none of the threads. A connection's copy must not be used there: the broker takes what it writes for the
-// parent's words. Nor does gRPC work in a child that was forked while it was in use: the threads of its timers are
+// but has none of the threads. The child must not use the copy of a connection: the broker would take the child's
+// messages for the parent's. Nor does gRPC work in a child that was forked while gRPC was in use: its timer threads are
 // missing. Any thread.
 #pragma once
 
@@ -14,8 +14,8 @@ namespace distlock::internal {
 // from the first call on.
 uint64_t ForkCount();
 
-// This process is a child that was forked while gRPC was in use, or a child of such a child. Known from the first call
-// of ForkCount on.
+// True in a child that was forked while gRPC was in use, and in children of such a child. Counts from the first call of
+// ForkCount on.
 bool GrpcIsTheParents();
 
 }  // namespace distlock::internal

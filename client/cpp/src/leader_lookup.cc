@@ -11,7 +11,7 @@ namespace {
 
 constexpr auto kLookTimeout = std::chrono::seconds(5);
 constexpr auto kBetweenLooks = std::chrono::seconds(1);
-constexpr int kLooksBeforeWatch = 10;  // by then the broker, or the proxy before it, may be another
+constexpr int kLooksBeforeWatch = 10;  // then try Watch again: the broker or proxy may be another now
 
 void Pause(Duration length, const std::stop_token& stop) {
   std::mutex mu;
@@ -70,7 +70,7 @@ Refusal LeaderLookup::Observe(const TellLock& tell, const std::stop_token& stop)
     }
     const Refusal why = status.ok() ? Refusal{} : ToRefusal(status);
     if (IsPermanent(why.reason)) return why;
-    // A watch that lived for longer than any pause was a success.
+    // A watch that lived longer than any pause counts as a success.
     if (watching && BootNow() - began_ns > core_->options().reconnect_max.count()) backoff.Reset();
     looks_before_watch = 0;
     Pause(backoff.Next(why.retry_after), end.get_token());

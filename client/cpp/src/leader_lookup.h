@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls that only look at one lock, over the connection that all looks of a Client share. They block their caller; any
-// number may run at a time.
+// Read-only calls about one lock, over the connection that all such calls of a Client share. They block their caller;
+// any number may run at a time.
 #pragma once
 
 #include <grpcpp/support/status.h>
@@ -22,9 +22,10 @@ class LeaderLookup {
   // One round trip, at most 5 s.
   Result<v1::Lock> Look();
 
-  // Calls `tell` with what the lock is now and after each change, on this thread, until `stop` (kCancelled), the
-  // Client's end (kClientClosed), or an answer that no further attempt can change. Attempts that fail are repeated with
-  // back-off. A broker that cannot tell changes is asked every second. What `tell` throws comes out.
+  // Calls `tell` on this thread with the lock's present state and after each change. Returns when `stop` is requested
+  // (kCancelled), when the Client is destroyed (kClientClosed), or with an answer that no further attempt can change.
+  // Failed attempts are repeated with back-off. A broker that cannot report changes is asked every second. Passes on
+  // what `tell` throws.
   Refusal Observe(const std::function<void(const v1::Lock&)>& tell, const std::stop_token& stop);
 
  private:

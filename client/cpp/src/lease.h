@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One acquire, from its request to the end of the lock that it got. Shared by the table (until that end) and the guard.
-// Members come in four groups: constant after construction; written before the guard exists and constant afterwards;
-// atomic; the rest, which the mutex of the Core guards.
+// One acquire, from its request to the end of the lock that it got. Shared by the lock table (until that end) and the
+// guard. Members come in four groups: constant after construction; written before the guard exists and constant
+// afterwards; atomic; the rest, which the mutex of the Core guards.
 #pragma once
 
 #include <atomic>
@@ -24,12 +24,12 @@ namespace distlock::internal {
 struct Lease {
   enum class Phase : uint8_t {
     kWaiting,  // not answered yet
-    kGranted,  // granted, but past its deadline on arrival: the answer to the next heartbeat may make it good
+    kGranted,  // granted, but its deadline has passed already: the next ack may extend it, then a guard gets it
     kHeld,     // a guard holds it
     kEnded,
   };
 
-  // The acquires that are asked for together, all or nothing: `size` ids from `first` on.
+  // The acquires of one request, all or nothing: `size` ids from `first` on.
   struct Group {
     uint64_t first;
     size_t size;
@@ -39,11 +39,11 @@ struct Lease {
   Lease(uint64_t id_, std::shared_ptr<const Spec> spec_, Group group_)
       : id(id_), group(group_), spec(std::move(spec_)) {}
 
-  // The first of a group has the command and the timeout of all.
+  // The first lease of a group has the group's command and timeout.
   bool leads() const { return id == group.first; }
 
   const uint64_t id;  // of the acquire command, on every stream it is sent through
-  const Group group;  // counts until it is held; from then on each is a lease like any other
+  const Group group;  // matters until the lease is held
   const std::shared_ptr<const Spec> spec;
 
   std::string lease_id;
@@ -61,17 +61,17 @@ struct Lease {
   bool sent = false;         // through the present stream
   bool cancelling = false;   // the program withdrew it, and the broker has not answered yet
   bool turned_away = false;  // refused by a draining broker; the Opened of the next stream does not end stranded_ns
-  bool abandoned = false;    // refused here, because no answer came in time; a grant that still comes is released
+  bool abandoned = false;    // refused here, because no answer came in time; a later grant is released
   int64_t asked_ns = 0;
   int64_t wait_until_ns = kNever;
-  int64_t stranded_ns = kNever;  // since when no broker has it; kNever: one has
-  int64_t wake_ns = kNever;      // its entry in the table's timeouts
-  uint64_t limited_by_seq = 0;   // the last ack that named it
+  int64_t stranded_ns = kNever;  // since when no broker has this acquire; kNever: one has
+  int64_t wake_ns = kNever;      // its time in LockTable::timeouts_
+  uint64_t limited_by_seq = 0;   // the last ack whose limits named this lease
   LockCallback callback;
   LeaseBelief belief;
-  std::stop_source stop{std::nostopstate};   // made when somebody asks for a token
-  std::vector<std::stop_source> also_stops;  // of MultiGuards, which its end stops
-  std::string risk;                          // the broker's words, while at_risk
+  std::stop_source stop{std::nostopstate};   // made at the first call of stop_token()
+  std::vector<std::stop_source> also_stops;  // of MultiGuards, stopped when this lease ends
+  std::string risk;                          // the broker's message, while at_risk
   std::string end_message;
 };
 

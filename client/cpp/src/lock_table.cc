@@ -9,11 +9,11 @@
 namespace distlock::internal {
 namespace {
 
-// A bounded wait is the broker's to end; after this much longer the client ends it alone.
+// The broker ends a bounded wait. When it stays silent, the client ends the wait itself after this much more time.
 constexpr int64_t kAnswerGrace = 500'000'000;
 constexpr int64_t kSmallestWait = 1'000'000;  // 0 would turn a bounded wait into one try
 
-// Reasons a broker gives for turning a whole session away; they say more than "unreachable".
+// Reasons for which a broker refuses a whole session. They tell the user more than "unreachable".
 bool CameFromBroker(RefusalReason reason) {
   return reason == RefusalReason::kDraining || reason == RefusalReason::kQuotaExceeded ||
          reason == RefusalReason::kStoreUnavailable || reason == RefusalReason::kQuorumNotReached;
@@ -58,7 +58,7 @@ void LockTable::Cancel(const LeasePtr& lease, Effects& fx) {
   }
   if (lease->sent && !any_granted) {
     outbox_.Cancel(next_id_++, lease->id);
-    return;  // answered when the broker has answered
+    return;  // the callback runs when the broker has answered
   }
   RefuseGroup(*lease, {.reason = RefusalReason::kCancelled, .message = "cancelled by the caller"}, fx);
 }
@@ -96,7 +96,7 @@ void LockTable::Notice(const LeasePtr& lease, int64_t now_ns, Effects& fx) {
   if (heard && lease->at_risk.load(std::memory_order_relaxed)) {
     End(*lease, EndCause::kExpired, absl::StrCat("could not be renewed in time: ", lease->risk), fx);
   } else if (heard && lease->spec->wire.has_max_hold()) {
-    // While the session is alive and no renewal has failed, only max_hold ends belief in a single lease.
+    // While the session is alive and no renewal has failed, only max_hold lets the deadline of a single lease pass.
     End(*lease, EndCause::kMaxHold, "held for max_hold", fx);
   } else {
     End(*lease, EndCause::kLapsed, "the broker was not heard until the deadline", fx);
@@ -107,7 +107,7 @@ void LockTable::Notice(const LeasePtr& lease, int64_t now_ns, Effects& fx) {
 std::stop_token LockTable::StopToken(Lease& lease) {
   if (!lease.stop.stop_possible()) {
     lease.stop = std::stop_source();
-    // Nobody has this token yet, so no foreign code runs here.
+    // Nobody has this token yet, so this runs no callback of the program under the mutex.
     if (lease.phase == Lease::Phase::kEnded) lease.stop.request_stop();
   }
   return lease.stop.get_token();
@@ -240,14 +240,14 @@ void LockTable::TimeOut(Lease& lease, int64_t now_ns, Effects& fx) {
   RefuseGroup(lease, refusal, fx);
 }
 
-// Says goodbye, so that the stream ends in good order; what waits goes to the next one.
+// Says goodbye, so that the broker ends the stream in good order. Waiting acquires go to the next stream.
 void LockTable::Leave() {
   leaving_ = true;
   heartbeat_due_ = false;
   outbox_.Goodbye();
   for (auto& [id, lease] : live_) {
     lease->sent = false;
-    // Goodbye gives back a grant that nobody was handed yet: its wait goes on elsewhere.
+    // The goodbye gives back a grant that was not delivered yet; its acquire waits again on the next stream.
     if (lease->phase == Lease::Phase::kGranted) lease->phase = Lease::Phase::kWaiting;
   }
 }
@@ -275,7 +275,7 @@ void LockTable::CheckHeartbeat(int64_t now_ns) {
 }
 
 void LockTable::AskForHeartbeat(int64_t now_ns) {
-  // One that is on its way will do.
+  // A recent heartbeat that is not answered yet is enough.
   if (leaving_ || (session_.unanswered() > 0 && now_ns - session_.last_sent_ns() < validity_ns_ / 6)) return;
   heartbeat_due_ = true;
 }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The state of a client: its waiting acquires, its leases, until when it believes in them, and the commands that the
-// broker must get. No clock, no threads, no IO: each call gets the time, adds to `fx` what the program must be told,
-// and to the outbox what the broker must be told. Guarded by its Core's mutex, except for quiet().
+// The state of a client: its waiting acquires, its leases and their deadlines, and the commands that the broker must
+// get. No clock, no threads, no IO: each call gets the time, adds the program's callbacks to `fx`, and the broker's
+// commands to the outbox. Guarded by its Core's mutex, except for quiet().
 //
-// 1. Each acquire is answered exactly once, each release and downgrade with a callback too. Those asked for together
-//    are all granted in one step, or all refused.
-// 2. A lease lives on one stream only: when that ends, so does the lease.
-// 3. A lease that ended here while its stream lives is also given back there, or the broker would keep it for ever.
+// 1. Each acquire is answered exactly once, and so is each release and downgrade that has a callback. Acquires of one
+//    request are all granted in one step, or all refused.
+// 2. A lease lives on one stream only and ends with it.
+// 3. A lease that ends here while its stream lives is also released at the broker, which would keep it for ever
+//    otherwise.
 #pragma once
 
 #include <absl/container/btree_set.h>
@@ -39,7 +40,7 @@ class LockTable {
   };
   explicit LockTable(Options options) : options_(std::move(options)) {}
 
-  // What the program does.
+  // Calls of the program.
   LeasePtr Acquire(std::shared_ptr<const Spec> spec, std::optional<Duration> max_wait, LockCallback callback,
                    int64_t now_ns, Effects& fx);
   // Acquires all or nothing. Returns the first of them, for Cancel. REQUIRES: as many callbacks as specs, at least one.
@@ -52,11 +53,11 @@ class LockTable {
   // Ends the lease if its deadline has passed.
   void Notice(const LeasePtr& lease, int64_t now_ns, Effects& fx);
   std::stop_token StopToken(Lease& lease);
-  // Makes the lease's end stop `stop`, too. False: the lease has ended already.
+  // The lease's end will stop `stop`, too. False: the lease has ended already.
   bool StopsAlso(Lease& lease, std::stop_source stop);
   void Close(int64_t now_ns, Effects& fx);
 
-  // What happens to the stream. There is one between OnStarted and OnBroken.
+  // Events of the stream, which lives from OnStarted to OnBroken.
   void OnStarted(int64_t now_ns);
   void OnEvent(const v1::Event& event, int64_t now_ns, Effects& fx);
   void OnBroken(EndCause cause, const std::string& why, int64_t now_ns, Effects& fx);
@@ -80,7 +81,7 @@ class LockTable {
   bool quiet() const { return quiet_.load(std::memory_order_relaxed); }
 
  private:
-  using Live = std::map<uint64_t, LeasePtr>;  // in the order they were asked for, and so is what is told of them
+  using Live = std::map<uint64_t, LeasePtr>;  // by id, so callbacks run in the order of the requests
 
   void OnOpened(const v1::Opened& opened, int64_t now_ns);
   void OnGrant(uint64_t id, const v1::Grant& grant, int64_t now_ns, Effects& fx);
@@ -113,25 +114,25 @@ class LockTable {
 
   const Options options_;
 
-  Live live_;                                               // waiting, granted, held
+  Live live_;                                               // in any phase but kEnded
   std::map<uint64_t, ReleaseCallback> releases_;            // by the release command's id
   std::map<uint64_t, DowngradeCallback> downgrades_;        // by the command's id
-  absl::btree_set<std::pair<int64_t, uint64_t>> timeouts_;  // of the waiting
+  absl::btree_set<std::pair<int64_t, uint64_t>> timeouts_;  // of waiting acquires
   uint64_t next_id_ = 1;
   size_t held_ = 0;
   bool closed_ = false;
   int64_t wake_ns_ = kNever;
-  int64_t lease_deadline_ns_ = kNever;  // no held lease ends before this
+  int64_t lease_deadline_ns_ = kNever;  // not later than the earliest deadline of a held lease
   std::optional<Refusal> last_failure_;
 
-  // Of the present stream.
+  // The present stream.
   Outbox outbox_;
   SessionBelief session_;
   bool streaming_ = false;
   bool opened_ = false;
   bool acked_ = false;
   bool draining_ = false;
-  bool leaving_ = false;  // goodbye is said; what comes now waits for the next stream
+  bool leaving_ = false;  // goodbye is said; new acquires wait for the next stream
   bool heartbeat_due_ = false;
   int64_t validity_ns_ = 0;
   int64_t heartbeat_interval_ns_ = 0;
@@ -139,7 +140,7 @@ class LockTable {
   std::atomic<bool> quiet_{false};
 };
 
-// What an acquire after Close is refused with.
+// The answer to an acquire after Close.
 Refusal ClosedRefusal();
 
 }  // namespace distlock::internal

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lock table: acquires that are asked for together, all or nothing. A single one is a group of its own.
+// The lock table: groups of acquires, which are all granted or all refused. A single acquire is a group of one.
 #include "lock_table.h"
 
 namespace distlock::internal {
 namespace {
 
-// The message's limit leaves less room than that of each spec adds up to.
+// Specs that are each within their limit can together exceed that of a message.
 std::optional<Refusal> FindProblem(const std::vector<std::shared_ptr<const Spec>>& specs) {
   size_t bytes = 0;
   for (const auto& spec : specs) {
@@ -49,7 +49,7 @@ LeasePtr LockTable::AcquireAll(const std::vector<std::shared_ptr<const Spec>>& s
   return parts.front();
 }
 
-// Those of them that are not ended.
+// The members of the lease's group that have not ended.
 std::vector<LeasePtr> LockTable::GroupOf(const Lease& lease) const {
   std::vector<LeasePtr> parts;
   for (auto it = live_.lower_bound(lease.group.first);
@@ -65,8 +65,8 @@ Lease& LockTable::LeaderOf(Lease& lease) const {
   return leader == nullptr ? lease : *leader;
 }
 
-// Refuses what is left of a group. What the broker has granted goes back; what it may still grant stays known until
-// that is undone.
+// Refuses the rest of a group. Members that the broker has granted are released. Members that it may still grant stay
+// in the table, marked as abandoned, until it has answered.
 void LockTable::RefuseGroup(const Lease& lease, const Refusal& refusal, Effects& fx) {
   for (const LeasePtr& part : GroupOf(lease)) {
     if (part->sent && part->phase == Lease::Phase::kWaiting) {
@@ -82,7 +82,7 @@ void LockTable::RefuseGroup(const Lease& lease, const Refusal& refusal, Effects&
   }
 }
 
-// Hands it out with all of its group, once each of them is granted and to be believed in.
+// Hands out the lease's whole group once each member is granted and its deadline has not passed.
 void LockTable::DeliverGroup(const LeasePtr& lease, int64_t now_ns, Effects& fx) {
   if (lease->group.size == 1) {
     if (lease->belief.Deliver(now_ns)) Deliver(lease, fx);

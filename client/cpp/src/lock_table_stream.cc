@@ -14,13 +14,13 @@ constexpr int64_t kShortestInterval = 5'000'000;
 }  // namespace
 
 void LockTable::OnStarted(int64_t now_ns) {
-  session_ = SessionBelief(now_ns, AddNs(now_ns, options_.connect_timeout_ns) - now_ns);  // which may be endless
+  session_ = SessionBelief(now_ns, AddNs(now_ns, options_.connect_timeout_ns) - now_ns);  // the timeout may be endless
   streaming_ = true;
   opened_ = acked_ = draining_ = leaving_ = heartbeat_due_ = false;
   outbox_.Clear();
   outbox_.Open(next_id_++, options_.label);
   Wake(session_.deadline_ns());
-  for (auto& [id, lease] : live_) Send(*lease, now_ns);  // as they were asked for
+  for (auto& [id, lease] : live_) Send(*lease, now_ns);  // in the order of the requests
   if (closed_) Leave();
 }
 
@@ -99,7 +99,7 @@ void LockTable::OnGrant(uint64_t id, const v1::Grant& grant, int64_t now_ns, Eff
   lease->belief.Set(deadline_ns, now_ns);
   lease->deadline_ns.store(deadline_ns, std::memory_order_release);
   if (deadline_ns - now_ns < validity_ns_ / 2) AskForHeartbeat(now_ns);
-  lease->hold_count = std::max(grant.hold_count(), 1U);  // an older broker does not count
+  lease->hold_count = std::max(grant.hold_count(), 1U);  // an older broker leaves it 0
   lease->phase = Lease::Phase::kGranted;
   DeliverGroup(lease, now_ns, fx);
 }
@@ -115,7 +115,7 @@ void LockTable::OnRefused(uint64_t id, const v1::Refusal& wire, int64_t now_ns, 
   if (!lease->sent || lease->phase == Lease::Phase::kHeld) return;
   const bool wanted = !lease->cancelling && !lease->abandoned;
   if (wire.reason() == v1::REFUSAL_REASON_DRAINING && wanted && options_.reissue_waits && held_ == 0) {
-    // Nothing ties this client to a broker that goes down: ask the next one.
+    // This client holds nothing at the draining broker: leave it and ask the next one.
     last_failure_ = ToRefusal(wire);
     Lease& leader = LeaderOf(*lease);
     leader.turned_away = true;
@@ -145,7 +145,7 @@ bool LockTable::OnDowngraded(uint64_t id, std::optional<Refusal> refusal, Effect
   return true;
 }
 
-// Under the acquire's own id: whoever knows the lease_id gave it back, and no later ack limits what is not there.
+// A Released event under the acquire's own id: another program that knows the lease_id released the lease.
 void LockTable::OnReleasedByLeaseId(uint64_t id, Effects& fx) {
   const LeasePtr lease = Find(id);
   if (lease == nullptr || !lease->sent) return;
@@ -181,7 +181,7 @@ void LockTable::OnAck(const v1::HeartbeatAck& ack, int64_t now_ns, Effects& fx) 
   }
   SweepLeases(now_ns, fx);
   Wake(lease_deadline_ns_);
-  // A lease with a short ttl is limited to less than the interval, and needs its next answer sooner.
+  // A lease with a short ttl may have a deadline within the heartbeat interval: it needs its next ack sooner.
   if (lease_deadline_ns_ == kNever) return;
   const int64_t half_way_ns = now_ns + std::max((lease_deadline_ns_ - now_ns) / 2, kShortestInterval);
   heartbeat_at_ns_ = std::min(heartbeat_at_ns_, half_way_ns);

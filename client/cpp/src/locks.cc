@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Mutex, RwLock, Semaphore: the mode that each asks for. The Acquirer does the waiting.
+// Mutex, RwLock, Semaphore: each adds its mode to the request. The Acquirer does the waiting.
 #include <utility>
 
 #include "acquirer.h"

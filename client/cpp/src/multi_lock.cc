@@ -85,7 +85,7 @@ LockSet& LockSet::MaxWait(std::optional<Duration> max_wait) {
 
 struct MultiGuard::Parts {
   std::stop_source stop;
-  std::once_flag stopping;  // each part's end stops it; from when somebody asks for a token on
+  std::once_flag stopping;  // the first call of stop_token() connects `stop` to all parts
   std::vector<Guard> guards;
 };
 

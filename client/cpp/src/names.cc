@@ -46,7 +46,7 @@ std::string_view Name(RefusalReason reason) {
     case RefusalReason::kWouldDeadlock:
       return "WOULD_DEADLOCK";
   }
-  return "UNKNOWN";  // a newer broker's reason
+  return "UNKNOWN";  // a reason of a newer broker
 }
 
 std::string_view Name(LockMode mode) {
@@ -58,7 +58,7 @@ std::string_view Name(LockMode mode) {
     case LockMode::kPermit:
       return "PERMIT";
   }
-  return "UNKNOWN";  // a newer broker's mode
+  return "UNKNOWN";  // a mode of a newer broker
 }
 
 std::string_view Name(EndCause cause) {

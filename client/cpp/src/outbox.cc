@@ -79,7 +79,7 @@ void Outbox::Downgrade(uint64_t id, uint64_t acquire_id) {
 }
 
 void Outbox::Heartbeat(uint64_t seq) {
-  // Into the batch that leaves next, however full it is: belief counts from now.
+  // Into the batch that leaves next, however full it is: the deadlines count from now.
   v1::Command* command = waiting_.empty() ? Add(0) : waiting_.front()->Add(0);
   command->mutable_heartbeat()->set_seq(seq);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The commands that wait to be sent, packed: each Batch is one SessionRequest below the broker's message limit. A batch
-// lives on an arena of its own and is reused, so that a busy client does not allocate memory for each command. Not
-// thread-safe. A batch that was taken belongs to the taker until Recycle.
+// The commands that wait to be sent, packed into batches: each Batch is one SessionRequest below the broker's message
+// limit. A batch lives on an arena of its own and is reused, so that a busy client does not allocate memory for each
+// command. Not thread-safe. A batch that was taken belongs to the taker until Recycle.
 #pragma once
 
 #include <google/protobuf/arena.h>

@@ -47,7 +47,7 @@ void Stream::OnReadDone(bool ok) {
 void Stream::OnWriteDone(bool ok) { core_->OnWritten(this, ok); }
 
 void Stream::OnDone(const grpc::Status& status) {
-  // The call's context shares the channel: gone before Close learns of it.
+  // The call's context refers to the channel, so it must be gone before Close learns that the stream is done.
   const std::shared_ptr<Core> core = core_;
   delete this;
   core->OnStreamDone(status);

@@ -2,8 +2,8 @@
 //
 // One Session call. Made by the Core, deletes itself in OnDone; keeps the Core alive until then.
 //
-// OnDone comes only after LetGo. The Core counts the operations that are being started or in flight, and calls LetGo
-// once the stream is broken and none is left; from then on only gRPC knows this object. At most one write and one read
+// OnDone comes only after LetGo. The Core counts the operations that are being started or in flight. It calls LetGo
+// when the stream is broken and none is left, and does not use this object afterwards. At most one write and one read
 // are in flight.
 #pragma once
 
@@ -32,14 +32,15 @@ class Stream final : public BidiCall<v1::SessionRequest, v1::SessionResponse> {
   std::unique_ptr<Batch> TakeWritten() { return std::move(writing_); }
   void Cancel() { context().TryCancel(); }
 
-  // What the Core does with it. Guarded by the Core's mutex.
+  // How the Core uses the stream. Guarded by the Core's mutex.
   struct Use {
     int operations = 1;   // being started or in flight; Start is the first
     bool writing = true;  // Start writes
     bool broken = false;
     bool ended = false;
 
-    // True once, when it is broken and no operation is left: whoever learns it calls LetGo() after the mutex.
+    // True once, when the stream is broken and no operation is left. The caller then unlocks the mutex and calls
+    // LetGo().
     bool Ends() { return broken && operations == 0 && !std::exchange(ended, true); }
   };
   Use use;
@@ -55,7 +56,7 @@ class Stream final : public BidiCall<v1::SessionRequest, v1::SessionResponse> {
   const std::shared_ptr<Core> core_;
   std::unique_ptr<Batch> writing_;
   const std::unique_ptr<char[]> block_;
-  google::protobuf::Arena arena_;  // of what is read
+  google::protobuf::Arena arena_;  // of the response that is read
   v1::SessionResponse* response_ = nullptr;
   Effects fx_;
 };

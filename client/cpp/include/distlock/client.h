@@ -18,10 +18,10 @@
 // - A callback must not throw: an exception that leaves it ends the process (std::terminate).
 //
 // Fork. Locks belong to the process that took them. In a child of fork (without exec) copies of guards say kLost, and
-// everything that is asked of a copy of the Client is refused: kClientClosed, whatever becomes of these copies. The
-// parent's locks are not touched. gRPC does not survive a fork: in a child that was forked while its parent had a
-// Client (or a moment after the last one was destroyed), a new Client refuses everything, too. Such a child calls exec;
-// or fork before the first Client is made, and each child can make a Client of its own.
+// every call on a copy of the Client is refused with kClientClosed. Destroying these copies is harmless. The parent's
+// locks are not touched. gRPC does not survive a fork: in a child that was forked while its parent had a Client (or a
+// moment after the last one was destroyed), a new Client refuses everything, too. Such a child must call exec. A child
+// that was forked before the first Client was made can make a Client of its own.
 #pragma once
 
 #include <cstdint>
@@ -46,21 +46,21 @@ struct ClientOptions {
   std::string address;       // a gRPC target: "unix:///path" or "host:port"; "" = DefaultAddress()
   std::string client_label;  // shown by ListSessions; up to 256 bytes; "" = the program's name
 
-  // How long an acquire goes on without any broker before it is refused with kUnreachable, but never beyond its
-  // max_wait. A single try gives the connection this long, too. Duration::max() = for ever.
+  // How long an acquire keeps looking for a broker before it is refused with kUnreachable, but never beyond its
+  // max_wait. A single try keeps looking as long. Duration::max() = for ever.
   Duration unreachable_timeout = std::chrono::seconds(10);
 
   // What happens to acquires that wait when the stream breaks: true re-issues them on the next stream, false refuses
   // them with kUnreachable.
   bool reissue_waits = true;
 
-  // The pause before the n-th attempt to connect is random between zero and min(max, initial * 2^n), on top of what the
-  // broker has asked for, of which at most `max` counts.
+  // The pause before the n-th attempt to connect is random between zero and min(max, initial * 2^n), plus the pause
+  // that the broker has asked for, cut to reconnect_max.
   Duration reconnect_initial = std::chrono::milliseconds(50);
   Duration reconnect_max = std::chrono::seconds(2);
 
   Duration connect_timeout = std::chrono::seconds(5);  // of one attempt
-  Duration close_timeout = std::chrono::seconds(1);    // how long the destructor waits for the broker's farewell
+  Duration close_timeout = std::chrono::seconds(1);    // how long the destructor waits for the broker's answer
 
   // Called when the broker is about to go down: locks that are not released within `time_left` are lost. A callback as
   // above.
@@ -78,8 +78,8 @@ class Client {
   // Does not wait for the connection. Throws std::system_error when the system has no descriptor or no thread for it.
   explicit Client(ClientOptions options = {});
   // Gives all locks back (guards then say kLost, kClientClosed), refuses what still waits with kClientClosed, and waits
-  // for the callbacks of both to return; hold no mutex that they take. Then says goodbye to the broker and waits at
-  // most close_timeout for the answer. Must not be called from a callback.
+  // for the callbacks of both to return, so the caller must not hold a mutex that they take. Then says goodbye to the
+  // broker and waits at most close_timeout for the answer. Must not be called from a callback.
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
@@ -90,8 +90,8 @@ class Client {
   MultiLock MakeMultiLock(LockSet locks);
   Election MakeElection(std::string name, std::string value = "", LockOptions options = {});
 
-  // For event-driven programs with many acquires in flight. See Mutex::LockAsync; a Mutex that is used again is
-  // cheaper.
+  // For event-driven programs with many acquires in flight. See Mutex::LockAsync, which is cheaper when one Mutex
+  // serves many acquires.
   PendingLock LockAsync(LockRequest request, LockCallback callback);
 
   bool connected() const;  // a session is open at this moment

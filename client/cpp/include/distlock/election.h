@@ -2,11 +2,11 @@
 //
 // Election: many candidates, one leader at a time. An election is the lock of that name, taken EXCLUSIVE. The leader is
 // its holder; the leader's value (its address, say) is part of the holder's metadata, so everybody can see who leads
-// and where. An Election is only a name and options bound to a client; copies are cheap and equal. Thread-safe. It may
-// outlive its Client; everything is then refused with kClientClosed.
+// and where. An Election is only a name and options bound to a client; copies are cheap and equal. Thread-safe. An
+// Election may outlive its Client; its calls are then refused with kClientClosed.
 //
-// Leadership may end between a call of state() and the act that follows. Hand token() to the resource that the leader
-// changes; it grows from leader to leader.
+// Leadership may end between a call of state() and the action that follows. Pass token(), which grows from leader to
+// leader, to the resource that the leader changes.
 #pragma once
 
 #include <chrono>
@@ -53,7 +53,7 @@ class Leadership {
   // Gives the leadership to the next candidate and waits for the answer.
   ReleaseOutcome Resign() { return guard_.Release(); }
 
-  // The same as of Guard: kHeld and kAtRisk mean that this program still leads; the token stops when the term ends.
+  // As for Guard: kHeld and kAtRisk mean that this program still leads; the stop token stops when the term ends.
   LockState state() const { return guard_.state(); }
   std::stop_token stop_token() const { return guard_.stop_token(); }
   EndCause end_cause() const { return guard_.end_cause(); }
@@ -75,30 +75,29 @@ class Election {
   // `options.metadata` must not have an entry kElectionValue: campaigns are then refused with kInvalidArgument.
   Election(Client& client, std::string name, std::string value = "", LockOptions options = {});
 
-  // Waits until this candidate leads, or for options.max_wait. `cancel` withdraws it: the answer is then kCancelled.
-  // Candidates are elected in the order of their campaigns.
+  // Waits until this candidate leads, or for options.max_wait. `cancel` withdraws the candidate: the answer is then
+  // kCancelled. Candidates are elected in the order of their campaigns.
   Result<Leadership> Campaign(std::stop_token cancel = {});
 
-  // Tries once: kLockHeld, with the present leader among the holders, when another leads.
+  // Tries once. When another candidate leads: kLockHeld, with the leader among the holders.
   Result<Leadership> TryCampaign();
 
-  // Campaigns at most this long.
+  // Waits at most this long.
   Result<Leadership> CampaignFor(Duration max_wait, std::stop_token cancel = {});
 
   // Campaign without blocking. `callback` is called exactly once, on a thread of the library (see client.h), perhaps
   // before this returns. It must neither block nor throw.
   PendingLock CampaignAsync(CampaignCallback callback);
 
-  // Who leads at this moment; nobody between two terms. One round trip, at most 5 s, over a second connection to the
-  // broker, which the looks of all elections of the Client share. Refused with kWouldDeadlock in a callback of the
-  // library.
+  // Who leads at this moment; nothing between two terms. One round trip, at most 5 s, over a second connection to the
+  // broker, which all elections of the Client share. Refused with kWouldDeadlock in a callback of the library.
   Result<std::optional<Leader>> Look();
 
   // Calls `on_change` on this thread with who leads, at once and after each change. Returns when `stop` is requested
   // (kCancelled), when the Client is destroyed (kClientClosed), or with a refusal that no further attempt can change.
-  // While no broker can be reached it tries again, with the pauses of ClientOptions::reconnect_initial; afterwards it
-  // tells what has changed. It asks a broker that cannot report changes every second instead. `on_change` may block;
-  // what it throws leaves Observe.
+  // While no broker can be reached, it tries again with the pauses of ClientOptions::reconnect_initial, and then
+  // reports what has changed. It asks a broker that cannot report changes once a second. `on_change` may block; Observe
+  // passes on what `on_change` throws.
   Refusal Observe(const std::function<void(const std::optional<Leader>&)>& on_change, std::stop_token stop);
 
  private:

@@ -46,11 +46,12 @@ class Guard {
   // of the library, perhaps before this returns. It must neither block nor throw.
   void ReleaseAsync(ReleaseCallback callback);
 
-  // Makes a write lock (RwLock::WriteLock, Mutex::Lock) a read lock in one step, and waits for the answer: nothing when
-  // it is done, else why not. No writer comes in between, readers at the front of the queue enter, and the token stays
-  // the same. A read lock cannot become a write lock again: two readers that tried it would wait for each other for
-  // ever. kNotSupported: the guard is a Semaphore's. kNotHolder: the lock has ended. After kStoreUnavailable or
-  // kUnreachable other readers may or may not have entered: stop writing, and call it again. Repeating it is harmless.
+  // Makes a write lock (RwLock::WriteLock, Mutex::Lock) a read lock in one step, and waits for the answer. Returns
+  // nothing on success, else the reason. No writer comes in between, readers at the front of the queue enter, and the
+  // token stays the same. A read lock cannot become a write lock again, because two readers that both tried would wait
+  // for each other for ever. kNotSupported: the guard is a Semaphore's. kNotHolder: the lock has ended. After
+  // kStoreUnavailable or kUnreachable other readers may or may not have entered: stop writing, and call Downgrade
+  // again. Repeating it is harmless.
   std::optional<Refusal> Downgrade();
 
   // The same without blocking. `callback` is called exactly once, on a thread of the library, perhaps before this
@@ -60,15 +61,15 @@ class Guard {
   // Read without a round trip; runs no callback.
   LockState state() const;
 
-  // Stops when the lock ends in any way: released, lost, client destroyed. In a child of fork it is stopped already;
-  // but a token that was taken before the fork never stops in the child.
+  // Stops when the lock ends in any way: released, lost, client destroyed. In a child of fork the returned token is
+  // stopped already; but a token that was taken before the fork never stops in the child.
   std::stop_token stop_token() const;
 
   EndCause end_cause() const;       // kNotEnded while held
-  std::string end_message() const;  // how it ended, in words of the broker or of the library, for people
+  std::string end_message() const;  // how it ended, for people
 
   uint64_t token() const;                // the fencing token: hand it to the resource you protect
-  uint32_t hold_count() const;           // 1; for a reentrant lock the number of our guards of it, this one included
+  uint32_t hold_count() const;           // 1; for a reentrant lock the number of its guards, this one included
   const std::string& lease_id() const;   // secret: whoever knows it can release the lock
   const std::string& holder_id() const;  // public
   int64_t valid_until() const;           // CLOCK_BOOTTIME nanoseconds; grows while the broker is heard

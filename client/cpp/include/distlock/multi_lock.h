@@ -21,11 +21,11 @@ namespace distlock {
 
 class Client;
 
-// Which locks, and how each is taken: 1..64 of them, no lock twice. A plain value.
+// A list of locks and how each is taken: 1..64 different locks. A plain value.
 class LockSet {
  public:
   LockSet() = default;
-  // Takes each of them as Mutex::Lock does.
+  // Takes each key as Mutex::Lock does.
   explicit LockSet(const std::vector<std::string>& keys, const LockOptions& options = {});
 
   // Each adds one lock. LockOptions::max_wait is ignored, see MaxWait; `reentrant` is refused.
@@ -33,7 +33,7 @@ class LockSet {
   LockSet& Shared(std::string key, LockOptions options = {});
   LockSet& Permits(std::string key, uint32_t limit, uint32_t permits = 1, LockOptions options = {});
 
-  // How long MultiLock::Lock waits for all of them together: unset waits until granted, 0 tries once.
+  // How long MultiLock::Lock waits for all locks together: unset waits until granted, 0 tries once.
   LockSet& MaxWait(std::optional<Duration> max_wait);
 
   size_t size() const { return locks_.size(); }
@@ -54,18 +54,18 @@ class MultiGuard {
   MultiGuard& operator=(MultiGuard&&) noexcept;
   ~MultiGuard();
 
-  // Gives all back and waits for the answers. kAlreadyGone when one of them had ended before, else kUnknown when one of
-  // them was not answered.
+  // Gives all locks back and waits for the answers. kAlreadyGone when one lock had ended before, else kUnknown when one
+  // answer did not come.
   ReleaseOutcome Release();
 
-  // The worst of all: kLost when one is lost, else kReleased when one is released, else kAtRisk when one is. Each is
-  // compared with its own deadline at the moment of the call, as by Guard::state().
+  // The worst state of all locks: kLost when one is lost, else kReleased when one is released, else kAtRisk when one is
+  // at risk. Compares each lock's deadline with the clock at the moment of the call, as Guard::state() does.
   LockState state() const;
 
-  // Stops when any of them ends in any way. See Guard::stop_token.
+  // Stops when any of the locks ends in any way. See Guard::stop_token.
   std::stop_token stop_token() const;
 
-  EndCause end_cause() const;       // of the first in the set's order that was lost, else of one that ended
+  EndCause end_cause() const;       // of the first lost lock in the set's order, else of one that ended
   std::string end_message() const;  // of the same lock
 
   size_t size() const;
@@ -91,11 +91,11 @@ class MultiLock {
  public:
   MultiLock(Client& client, LockSet locks);
 
-  // Waits until all are granted, or for the set's max_wait. While it waits for some locks, it already holds the others.
-  // `cancel` withdraws the wait: the answer is then kCancelled, and nothing is held.
+  // Waits until all locks are granted, or for the set's max_wait. While it waits for some locks, it already holds the
+  // others. `cancel` withdraws the wait: the answer is then kCancelled, and nothing is held.
   Result<MultiGuard> Lock(std::stop_token cancel = {});
 
-  // Tries once and never queues: refused when one of them is held.
+  // Tries once and never queues: refused when one of the locks is held.
   Result<MultiGuard> TryLock();
 
   // Waits at most this long for all together. When the broker falls silent, it waits half a second longer for an answer

@@ -21,10 +21,10 @@ struct Spec;
 // Dropping the handle changes nothing: the acquire goes on.
 class PendingLock {
  public:
-  PendingLock() = default;  // stands for nothing: Cancel() does nothing
+  PendingLock() = default;  // no acquire: Cancel() does nothing
 
-  // Withdraws the acquire. Its callback is still called exactly once: with kCancelled, or with the answer that came
-  // first. Never calls it itself.
+  // Withdraws the acquire. The acquire's callback is still called exactly once, with kCancelled or with the answer that
+  // came first, and never on the thread of this call.
   void Cancel();
 
  private:

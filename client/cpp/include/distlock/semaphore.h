@@ -7,8 +7,8 @@
 // with kClientClosed.
 //
 // All callers must use the same limit: while the lock is held, another limit is refused with kLimitMismatch, and so are
-// Mutex and RwLock of that name. Permits are given in the order of arrival. A caller that wants many is not overtaken
-// by callers that want few, except under kAdaptive.
+// a Mutex and an RwLock of that name. Permits are given in the order of arrival: callers that want few permits do not
+// overtake a caller that wants many, except under kAdaptive.
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,7 @@ using Duration = std::chrono::nanoseconds;
 
 // What the broker does with a lock whose stream broke.
 enum class OnDisconnect {
-  kSafe = 1,     // frees it when this client cannot believe in it any more: after at most the validity (3 s)
+  kSafe = 1,     // frees it when its last promise to this client has ended: within the validity (3 s)
   kRelease = 2,  // frees it at once, although this client may not have noticed yet
   kExpire = 3,   // leaves it to its ttl
 };
@@ -116,7 +116,7 @@ struct LockOptions {
   QueuePolicy policy = QueuePolicy::kDefault;
   std::string owner;                            // label shown to others, up to 256 bytes
   std::map<std::string, std::string> metadata;  // shown to others, up to 1 KiB
-  // An acquire through the same client and with the same non-empty owner as a lock that is held gets it again at once:
+  // Re-entry: while this client holds the lock, another acquire with the same non-empty owner succeeds at once. It gets
   // another Guard with the same token and a hold_count one greater. The lock is free when the last of these guards is
   // released; ttl, max_hold, lock_delay and on_disconnect stay those of the first. Not for MultiLock.
   bool reentrant = false;
@@ -132,11 +132,11 @@ enum class LockState {
   kReleased,
 };
 
-// How a lock ended: up to kReleased in the broker's words, from kLapsed on as the client saw it.
+// How a lock ended. The broker reports the causes up to kReleased; the client itself finds those from kLapsed on.
 enum class EndCause {
   kNotEnded = 0,
   kExpired = 1,       // the broker could not renew it in time
-  kTaken = 2,         // the store does not know it any more, or knows another holder
+  kTaken = 2,         // the store has no such lock any more, or another holder has it
   kForced = 3,        // an administrator released it
   kMaxHold = 4,       // LockOptions::max_hold passed
   kDrained = 5,       // the broker shut down
@@ -150,15 +150,15 @@ std::string_view Name(EndCause cause);
 std::string_view Name(LockState state);
 
 enum class ReleaseOutcome {
-  kReleased,     // held until now, free from now on
-  kStillHeld,    // reentrant: other guards of ours still hold it
+  kReleased,     // this call gave it back
+  kStillHeld,    // reentrant: other guards of this client still hold it
   kAlreadyGone,  // it had ended before; nothing was changed
-  kUnknown,      // no answer came; the broker frees it all the same, at the latest when its ttl ends
+  kUnknown,      // no answer came; the lock is freed all the same, at the latest when its ttl ends
 };
 
 std::string_view Name(ReleaseOutcome outcome);
 
-// A T, or the refusal that came instead.
+// A T, or why there is none.
 template <class T>
 class [[nodiscard]] Result {
  public:
