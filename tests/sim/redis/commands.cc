@@ -35,6 +35,7 @@ constexpr Command kCommands[] = {
     {"pttl", 2, kReads, commands::PTtl},
     {"pexpiretime", 2, kReads, commands::PExpireTime},
     {"keys", 2, kReads, commands::Keys},
+    {"scan", -2, kReads, commands::Scan},
     {"flushall", -1, kWrites, commands::FlushAll},
     {"zadd", -4, kGrows, commands::ZAdd},
     {"zrem", -3, kWrites, commands::ZRem},

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <set>
+
 #include "redis/model_fixture.h"
 #include "store/redis/resp.h"
 
@@ -78,6 +80,35 @@ TEST_F(CommandsTest, Hashes) {
   EXPECT_EQ(Do({"HSET", "h", "a"}), "-ERR wrong number of arguments for 'hset' command");
   EXPECT_EQ(Do({"HDEL", "h", "a", "b", "b"}), "2");
   EXPECT_EQ(Do({"EXISTS", "h"}), "0");
+}
+
+TEST_F(CommandsTest, AScanFindsEachKeyThatStaysWhateverComesAndGoes) {
+  for (int i = 0; i < 100; ++i) Do({"SET", store::Cat("stays", i), "v"});
+  std::set<std::string> found;
+  std::string cursor = "0";
+  int calls = 0;
+  do {
+    const store::ReplyPtr reply = model.Execute(1, {"SCAN", cursor, "MATCH", "stays*", "COUNT", "7"});
+    const store::ReplyArray parts(*reply);
+    const store::ReplyArray keys(*parts.At(1));
+    for (size_t i = 0; i < keys.size(); ++i) {
+      EXPECT_TRUE(found.emplace(*keys.String(i)).second) << *keys.String(i);
+    }
+    cursor = *parts.String(0);
+    Do({"SET", store::Cat("comes", ++calls), "v"});
+    Do({"DEL", store::Cat("comes", calls - 1)});
+  } while (cursor != "0");
+  EXPECT_EQ(found.size(), 100u);
+  EXPECT_GT(calls, 10);
+}
+
+TEST_F(CommandsTest, AScanRefusesWhatItDoesNotUnderstand) {
+  EXPECT_EQ(Do({"SCAN", "0", "MATCH", "none"}), R"(["0", []])");
+  EXPECT_EQ(Do({"SCAN", "x"}), "-ERR invalid cursor");
+  EXPECT_EQ(Do({"SCAN", "0", "COUNT", "0"}), "-ERR syntax error");
+  EXPECT_EQ(Do({"SCAN", "0", "COUNT", "x"}), "-ERR value is not an integer or out of range");
+  EXPECT_EQ(Do({"SCAN", "0", "COUNT"}), "-ERR syntax error");
+  EXPECT_EQ(Do({"SCAN", "0", "WHAT", "1"}), "-ERR syntax error");
 }
 
 TEST_F(CommandsTest, EachTypeRefusesTheCommandsOfOthers) {

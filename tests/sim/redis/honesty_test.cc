@@ -28,7 +28,7 @@ constexpr int kEnoughSequences = 300;
 constexpr const char* kMustBeSeen[] = {"reply 1",  "reply 2",   "reply 3", "reply 4",   "reply 5",     "reply 6",
                                        "reply 7",  "reply 8",   "reply 9", "reply 10",  "reply 11",    "reply 12",
                                        "reply 13", "-NOSCRIPT", "-OOM",    "-READONLY", "-NOREPLICAS", "-WRONGTYPE",
-                                       "-ERR",     "message",   "INFO"};
+                                       "-ERR",     "message",   "INFO",    "SCAN"};
 
 rc::Gen<Deed> AnyDeed() {
   return rc::gen::weightedElement<Deed>(
@@ -38,7 +38,8 @@ rc::Gen<Deed> AnyDeed() {
        {3, Deed::kRemove},    {2, Deed::kExpire},   {1, Deed::kFlushScripts}, {2, Deed::kLoadScripts},
        {1, Deed::kFlushAll},  {10, Deed::kListen},  {1, Deed::kUnlisten},     {1, Deed::kHang},
        {1, Deed::kPublish},   {2, Deed::kMemory},   {1, Deed::kReplica},      {1, Deed::kWantReplicas},
-       {8, Deed::kClock},     {4, Deed::kToExpiry}, {2, Deed::kCompare},      {3, Deed::kPrepare}});
+       {8, Deed::kClock},     {4, Deed::kToExpiry}, {2, Deed::kCompare},      {3, Deed::kPrepare},
+       {2, Deed::kScan}});
 }
 
 rc::Gen<Action> AnyAction() {

@@ -18,10 +18,10 @@ using std::chrono::milliseconds;
 using store::Cat;
 
 constexpr std::string_view kDeeds[] = {
-    "acquire",       "renew",        "release",       "withdraw",   "tend",      "inspect", "broken call",
-    "snippet",       "put string",   "put other",     "put waiter", "put entry", "remove",  "expire",
-    "flush scripts", "load scripts", "flush all",     "listen",     "unlisten",  "hang",    "publish",
-    "memory",        "replica",      "want replicas", "clock",      "to expiry", "compare", "prepare"};
+    "acquire",    "renew",     "release",    "withdraw",  "tend",    "inspect", "broken call",   "snippet",
+    "put string", "put other", "put waiter", "put entry", "remove",  "expire",  "flush scripts", "load scripts",
+    "flush all",  "listen",    "unlisten",   "hang",      "publish", "memory",  "replica",       "want replicas",
+    "clock",      "to expiry", "compare",    "scan",      "prepare"};
 static_assert(std::size(kDeeds) == static_cast<size_t>(Deed::kCount));
 
 constexpr int64_t kTtlMs[] = {15'000, 15'000, 1'000, 15'000, 40, 3'600'000, 15'000, 1, 2'147'483'647};
@@ -60,6 +60,9 @@ constexpr std::string_view kEntryEnds[] = {";15000;0;x;1;info",
                                            ";7;7;xa;9;",
                                            "",
                                            ";15000;0;s;1;i"};
+constexpr std::string_view kPatterns[] = {"*",      "dl:{default/*}:h", "dl:{n/a%7B*}:h", "dl:*k}:h", "dl:{?/*",
+                                          "*[htq]", "*[^a-s]",          "*[z-q]",         "dl:\\{*",  "*:[",
+                                          "**"};
 constexpr std::string_view kExpiries[] = {"0", "-5", "1", "3", "70000", "x"};
 
 constexpr std::string_view kSnippets[] = {
@@ -189,6 +192,9 @@ bool Mischief::DoToServer(const Action& action) {
       break;
     case Deed::kCompare:
       twins_->CompareData();
+      break;
+    case Deed::kScan:
+      twins_->CompareScan(Pick(kPatterns, action.a));
       break;
     case Deed::kToExpiry:
       MoveToExpiry(action);

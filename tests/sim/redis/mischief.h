@@ -45,6 +45,7 @@ enum class Deed : uint8_t {
   kClock,
   kToExpiry,
   kCompare,
+  kScan,
   kPrepare,  // what a client asks before it uses a server
   kCount
 };

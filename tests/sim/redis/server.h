@@ -131,6 +131,9 @@ void PExpireTime(Call& call);
 void Keys(Call& call);
 void FlushAll(Call& call);
 
+// scan_command.cc
+void Scan(Call& call);
+
 // collection_commands.cc
 void ZAdd(Call& call);
 void ZRem(Call& call);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "absl/container/btree_set.h"
 #include "redis/reply_text.h"
 #include "store/redis/script_caller.h"
 #include "store/text.h"
@@ -205,6 +206,30 @@ void Twins::CompareData() {
     commands.push_back(ReadAll(key, type));
   }
   CompareSorted(commands);
+}
+
+void Twins::CompareScan(std::string_view pattern) {
+  ++commands_;
+  ++seen_["SCAN"];
+  const std::string real = ScanAll(pattern, [this](const Argv& argv) { return main_.Do(argv); });
+  const std::string modelled =
+      ScanAll(pattern, [this](const Argv& argv) { return model_->Execute(kMainClient, argv); });
+  if (real != modelled) Differ(store::Cat("SCAN MATCH ", Quoted(pattern)), real, modelled);
+}
+
+// A server may name a key more than once.
+std::string Twins::ScanAll(std::string_view pattern, const std::function<store::ReplyPtr(const Argv&)>& run) {
+  absl::btree_set<std::string> found;
+  std::string cursor = "0";
+  do {
+    const store::ReplyPtr reply = run({"SCAN", cursor, "MATCH", pattern, "COUNT", "3"});
+    if (reply == nullptr || reply->type != REDIS_REPLY_ARRAY) return TextOf(reply.get());
+    const store::ReplyArray parts(*reply);
+    cursor = parts.String(0).value_or("0");
+    const store::ReplyArray keys(*parts.At(1));
+    for (size_t i = 0; i < keys.size(); ++i) found.insert(Quoted(keys.String(i).value_or("")));
+  } while (cursor != "0");
+  return store::Join({found.begin(), found.end()}, ", ");
 }
 
 void Twins::CompareSilence() {

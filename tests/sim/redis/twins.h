@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,6 +51,8 @@ class Twins {
 
   // All keys with type, TTL and value.
   void CompareData();
+  // The keys that whole walks of both by SCAN find, and that the pattern names.
+  void CompareScan(std::string_view pattern);
   // Nobody has been told more than was compared.
   void CompareSilence();
 
@@ -68,6 +71,7 @@ class Twins {
   void Compare(const Argv& argv, const redisReply* real, const redisReply& modelled);
   void CompareInfo(const Argv& argv);
   void CompareMessages(const Argv& argv);
+  std::string ScanAll(std::string_view pattern, const std::function<store::ReplyPtr(const Argv&)>& run);
   void CompareSorted(const std::vector<Argv>& commands);
   bool Same(const std::string& real, const std::string& modelled) const;
   void Differ(std::string_view what, std::string_view real, std::string_view modelled);
