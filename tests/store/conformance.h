@@ -1,36 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The suite that every implementation of Store passes: verbs, outcomes, hand-off, queries and the end. To run it, make
-// a StoreWorld and INSTANTIATE_TEST_SUITE_P(Name, StoreConformance, testing::Values(factory), NameOf).
+// The suite that every implementation of Store passes: verbs, outcomes, hand-off, queries and the end. It runs on every
+// kind of world: real servers in real time, and the modelled server in virtual time. To run it, instantiate each of the
+// fixtures below with the kinds that have what it needs; single_conformance_test.cc shows how.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "harness.h"
 #include "store/store.h"
+#include "store/store_options.h"
 
 namespace distlock::store {
 
-// One empty store, and brokers of it as wanted.
+// One empty store, and brokers of it as wanted. One thread.
 class StoreWorld {
  public:
   virtual ~StoreWorld() = default;
-  // Not started. `broker_id`: 16 hex digits. The world outlives it.
-  virtual std::unique_ptr<Store> MakeStore(const std::string& broker_id) = 0;
-  // Lets some time pass and things happen.
-  virtual void Turn() = 0;
-  // The servers end all connections, and take new ones at once.
+  // Not started. The world outlives it.
+  virtual std::unique_ptr<Store> MakeStore(const LockOptions& locks) = 0;
+  // Lets things happen until done() holds. False when that has not come within 20 s by the world's clock.
+  [[nodiscard]] virtual bool RunUntil(const std::function<bool()>& done) = 0;
+  // Lets that much time pass by the world's clock, and all happen that is due in it.
+  virtual void Advance(core::Duration time) = 0;
+  // A command to the server, as its administrator gives it. The reply as text, an integer in decimal.
+  virtual std::string Command(std::initializer_list<std::string_view> argv) = 0;
+  // The server ends all connections, and takes new ones at once.
   virtual void HangUp() = 0;
+};
+
+// What decides which cases run in a world.
+struct WorldTraits {
+  bool virtual_time = false;  // time passes when the case says so, so half a minute costs nothing
 };
 
 struct StoreKind {
   std::string name;
+  WorldTraits traits;
   std::function<std::unique_ptr<StoreWorld>()> make;
 };
+
+// Those of `kinds` that have a trait.
+inline std::vector<StoreKind> KindsWith(bool WorldTraits::* trait, std::vector<StoreKind> kinds) {
+  std::erase_if(kinds, [trait](const StoreKind& kind) { return !(kind.traits.*trait); });
+  return kinds;
+}
 
 inline std::string NameOf(const testing::TestParamInfo<StoreKind>& info) { return info.param.name; }
 
@@ -49,8 +70,9 @@ class StoreConformance : public testing::TestWithParam<StoreKind> {
   StoreConformance() : world_(GetParam().make()) {}
 
   // Started and up.
-  Broker MakeBroker(const std::string& broker_id);
-  bool Await(const std::function<bool()>& done);
+  Broker MakeBroker(const LockOptions& locks);
+  Broker MakeBroker(const std::string& broker_id) { return MakeBroker(LockOptions{.broker_id = broker_id}); }
+  bool Await(const std::function<bool()>& done) { return world_->RunUntil(done); }
   // Submits, flushes, and waits for the answer. The command's op must be `op`.
   core::StoreReply Ask(Broker& broker, core::OpId op, core::StoreCommand command);
   template <typename Outcome>
@@ -64,5 +86,8 @@ class StoreConformance : public testing::TestWithParam<StoreKind> {
 
   std::unique_ptr<StoreWorld> world_;
 };
+
+// Needs virtual_time: these cases wait for half a minute and more.
+class StoreConformanceOverTime : public StoreConformance {};
 
 }  // namespace distlock::store

@@ -89,8 +89,8 @@ std::string Admin::Str(std::initializer_list<std::string_view> args) {
   return reply->type == REDIS_REPLY_INTEGER ? Cat(reply->integer) : std::string(Text(*reply));
 }
 
-std::unique_ptr<EmbeddedServer> StartServer(const std::string& dir) {
-  auto server = EmbeddedServer::Start({.server = {}, .dir = dir});
+std::unique_ptr<EmbeddedServer> StartServer(const std::string& dir, const std::string& binary) {
+  auto server = EmbeddedServer::Start({.server = binary, .dir = dir});
   if (!server.ok()) {
     ADD_FAILURE() << server.status();
     abort();

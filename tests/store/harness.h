@@ -79,8 +79,8 @@ class Admin {
   std::unique_ptr<redisContext, Free> context_;
 };
 
-// A server of the test's own, with nothing in it.
-std::unique_ptr<EmbeddedServer> StartServer(const std::string& dir = "");
+// A server of the test's own, with nothing in it. `binary`: as EmbeddedOptions::server.
+std::unique_ptr<EmbeddedServer> StartServer(const std::string& dir = "", const std::string& binary = "");
 
 StoreOptions OptionsFor(const StoreUrl& url, const std::string& broker_id = "00000000000000b1");
 

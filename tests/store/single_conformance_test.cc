@@ -1,29 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "conformance.h"
+//
+// The store of one server passes the suite, on each kind of server.
+#include "model_world.h"
+#include "redis/installed_servers.h"
+#include "server_world.h"
 
 namespace distlock::store {
 namespace {
 
-class RedisWorld : public StoreWorld {
- public:
-  std::unique_ptr<Store> MakeStore(const std::string& broker_id) override {
-    return OpenStore(loop_.get(), OptionsFor(server_->Url(), broker_id));
+std::vector<StoreKind> Kinds() {
+  std::vector<StoreKind> kinds;
+  for (const std::string& binary : sim::InstalledServers()) {
+    kinds.push_back({sim::KindOfServer(binary), {}, [binary] { return MakeServerWorld(binary); }});
   }
-  void Turn() override { loop_.Turn(); }
-  void HangUp() override {
-    Admin admin(server_->Url());
-    admin.Do({"CLIENT", "KILL", "TYPE", "normal"});
-    admin.Do({"CLIENT", "KILL", "TYPE", "pubsub"});
-  }
+  kinds.push_back({"Model", {.virtual_time = true}, MakeModelWorld});
+  return kinds;
+}
 
- private:
-  std::unique_ptr<EmbeddedServer> server_ = StartServer();
-  TestLoop loop_;
-};
-
-INSTANTIATE_TEST_SUITE_P(Redis, StoreConformance,
-                         testing::Values(StoreKind{"OneServer", [] { return std::make_unique<RedisWorld>(); }}),
-                         NameOf);
+INSTANTIATE_TEST_SUITE_P(Single, StoreConformance, testing::ValuesIn(Kinds()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Single, StoreConformanceOverTime,
+                         testing::ValuesIn(KindsWith(&WorldTraits::virtual_time, Kinds())), NameOf);
 
 }  // namespace
 }  // namespace distlock::store

@@ -10,6 +10,7 @@
 #include <iostream>
 #include <string>
 
+#include "redis/installed_servers.h"
 #include "redis/mischief.h"
 #include "redis/twins.h"
 #include "store/text.h"
@@ -92,18 +93,9 @@ TEST_P(Honesty, TheModelAnswersAsTheServer) {
   for (const char* what : kMustBeSeen) EXPECT_TRUE(twins.seen().contains(what)) << "never seen: " << what;
 }
 
-std::vector<std::string> Servers() {
-  std::vector<std::string> servers = InstalledServers();
-  // The test then fails and says so: it must not pass for want of a server.
-  if (servers.empty()) servers.emplace_back("redis-server");
-  return servers;
-}
+std::string ServerName(const testing::TestParamInfo<std::string>& info) { return KindOfServer(info.param); }
 
-std::string ServerName(const testing::TestParamInfo<std::string>& info) {
-  return info.param.find("valkey") == std::string::npos ? "redis" : "valkey";
-}
-
-INSTANTIATE_TEST_SUITE_P(Servers, Honesty, testing::ValuesIn(Servers()), ServerName);
+INSTANTIATE_TEST_SUITE_P(Servers, Honesty, testing::ValuesIn(InstalledServers()), ServerName);
 
 }  // namespace
 }  // namespace distlock::sim

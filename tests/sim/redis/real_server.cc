@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include "store/text.h"
 
@@ -41,20 +42,6 @@ constexpr int64_t kFirstNs = 1'700'000'000'000'000'000;
 }
 
 }  // namespace
-
-std::vector<std::string> InstalledServers() {
-  std::vector<std::string> found;
-  const char* path = getenv("PATH");
-  for (const std::string_view name : {"redis-server", "valkey-server"}) {
-    for (const std::string_view folder : store::Split(path == nullptr ? "/usr/bin" : path, ':')) {
-      std::string candidate = store::Cat(folder, "/", name);
-      if (access(candidate.c_str(), X_OK) != 0) continue;
-      found.push_back(std::move(candidate));
-      break;
-    }
-  }
-  return found;
-}
 
 RealServer::RealServer(const std::string& binary) {
   std::string folder = std::filesystem::temp_directory_path() / "distlock-honesty-XXXXXX";

@@ -10,15 +10,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "redis/redis_model.h"
 #include "store/redis/resp.h"
 
 namespace distlock::sim {
-
-// Those of redis-server and valkey-server that are in PATH, as paths.
-std::vector<std::string> InstalledServers();
 
 class RealServer {
  public:

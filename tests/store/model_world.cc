@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model_world.h"
+
+#include <utility>
+#include <vector>
+
+#include "redis/redis_model.h"
+#include "store/single/single_store.h"
+#include "world/network.h"
+
+namespace distlock::store {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr uint64_t kSeed = 1;
+constexpr core::Duration kPatience = seconds(20);
+constexpr const char* kHost = "store";
+// No connection has it.
+constexpr int kAdministrator = 1'000'000;
+
+// Where a broker runs: a clock and connections, without a core.
+class Host : public sim::Process {
+ public:
+  Host(sim::Env& env, std::string name) : Process(env, sim::Actor::Kind::kBroker, std::move(name)) { Live(); }
+};
+
+class ModelWorld : public StoreWorld {
+ public:
+  ModelWorld() { directory_.Lead(kHost, server_); }
+  ~ModelWorld() override { EXPECT_EQ(env_.failure, ""); }
+
+  std::unique_ptr<Store> MakeStore(const LockOptions& locks) override {
+    sim::Process& host = *hosts_.emplace_back(std::make_unique<Host>(env_, locks.broker_id));
+    StoreOptions options;
+    options.url.address.host = kHost;
+    options.locks = locks;
+    options.seed = env_.dice.Next();
+    const Network network{.dialer = std::make_shared<sim::SimDialer>(env_, host, directory_),
+                          .timers = std::make_shared<sim::SimTimers>(env_, host)};
+    return std::make_unique<SingleStore>(network, options);
+  }
+
+  // One event at a time: done() may itself run the world.
+  bool RunUntil(const std::function<bool()>& done) override {
+    const core::Instant end = env_.now() + kPatience;
+    while (!done()) {
+      if (env_.now() >= end) return false;
+      env_.time.Run(end, [first = true]() mutable { return !std::exchange(first, false); });
+    }
+    return true;
+  }
+  void Advance(core::Duration time) override {
+    env_.time.Run(env_.now() + time, [] { return false; });
+  }
+
+  std::string Command(std::initializer_list<std::string_view> argv) override {
+    server_.Sync();
+    const ReplyPtr reply = server_.model().Execute(kAdministrator, argv);
+    server_.Sync();
+    return reply->type == REDIS_REPLY_INTEGER ? Cat(reply->integer) : std::string(Text(*reply));
+  }
+  void HangUp() override { server_.HangUp(milliseconds(1)); }
+
+ private:
+  // Messages take some time, so that answers do not come in the instant of the question.
+  static sim::Env& WithDelays(sim::Env& env) {
+    env.temper.shortest_delay = microseconds(50);
+    env.temper.usual_delay = milliseconds(1);
+    return env;
+  }
+
+  sim::Env env_{kSeed, false};
+  sim::StoreProcess server_{WithDelays(env_), 1};
+  sim::Directory directory_;
+  std::vector<std::unique_ptr<Host>> hosts_;
+};
+
+}  // namespace
+
+std::unique_ptr<StoreWorld> MakeModelWorld() { return std::make_unique<ModelWorld>(); }
+
+}  // namespace distlock::store
