@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Does a piece of work on one machine at a time: distlock_example_mutex [key]
+// Does a job on one machine at a time: distlock_example_mutex [key]
 #include <distlock/client.h>
 
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace {
 
-// Stands for the work: goes on while the lock is held, and hands the token to whatever stores its result.
+// Stands for the work: goes on while the lock is held, and passes the token to the store of its result.
 int Work(const distlock::Guard& guard) {
   for (int step = 1; step <= 5; ++step) {
     if (guard.state() == distlock::LockState::kLost) {
@@ -32,7 +32,10 @@ int main(int argc, char** argv) {
   distlock::Result<distlock::Guard> guard = mutex.TryLockFor(std::chrono::seconds(10));
   if (!guard.ok()) {
     std::cerr << distlock::Name(guard.refusal().reason) << ": " << guard.refusal().message << '\n';
-    for (const distlock::Holder& holder : guard.refusal().holders) std::cerr << "held by " << holder.owner << '\n';
+    for (const distlock::Holder& holder : guard.refusal().holders) {
+      std::cerr << (holder.blocked ? "blocked by the lock_delay of its last holder" : "held by " + holder.owner)
+                << '\n';
+    }
     return 1;
   }
   const int code = Work(*guard);

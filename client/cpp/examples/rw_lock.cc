@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A table that many look at and few change: distlock_example_rw_lock read|write [key]
-// Any number of readers run at a time; a writer waits for all of them, and runs alone.
+// A table with many readers and few writers: distlock_example_rw_lock read|write [key]
+// Any number of readers run at the same time; a writer waits for them and runs alone.
 #include <distlock/client.h>
 
 #include <chrono>
@@ -24,7 +24,11 @@ int main(int argc, char** argv) {
   if (!guard.ok()) {
     std::cerr << distlock::Name(guard.refusal().reason) << ": " << guard.refusal().message << '\n';
     for (const distlock::Holder& holder : guard.refusal().holders) {
-      std::cerr << "held by " << holder.owner << ", " << distlock::Name(holder.mode) << '\n';
+      if (holder.blocked) {
+        std::cerr << "blocked by the lock_delay of its last holder\n";
+      } else {
+        std::cerr << "held by " << holder.owner << ", " << distlock::Name(holder.mode) << '\n';
+      }
     }
     return 1;
   }

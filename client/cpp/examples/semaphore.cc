@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // At most four downloads at a time, on however many machines: distlock_example_semaphore [permits] [key]
-// A big one takes several permits. All who use the key must name the same limit.
+// A big download takes several permits. All programs that use the key must name the same limit.
 #include <distlock/client.h>
 
 #include <chrono>
@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
   if (!guard.ok()) {
     std::cerr << distlock::Name(guard.refusal().reason) << ": " << guard.refusal().message << '\n';
     for (const distlock::Holder& holder : guard.refusal().holders) {
-      std::cerr << holder.owner << " has " << holder.permits << '\n';
+      std::cerr << (holder.blocked ? "a lock_delay blocks" : holder.owner + " has") << ' ' << holder.permits << '\n';
     }
     return 1;
   }
