@@ -65,7 +65,7 @@ Json StatusAsJson(const v1::GetStatusResponse& status) {
       .Number("validity_ms", FromProto(status.validity()).count());
 }
 
-// A broker whose store is down serves nobody, so its exit code is that of one that cannot be reached.
+// A broker whose store is down cannot serve, so the exit code is the same as for a broker that cannot be reached.
 int Status(const Context& context) {
   const auto channel = Connect(context);
   if (!channel) return kExitUnavailable;
@@ -76,8 +76,8 @@ int Status(const Context& context) {
   return response.store_state() == v1::STORE_STATE_UP ? kExitOk : kExitUnavailable;
 }
 
-// Waits until nobody listens at the address any more, or another broker answers there. Returns a failure when the
-// broker falls silent: it may still run, with all its locks.
+// Waits until no broker listens at the address any more, or another one answers there. Returns a failure when the
+// broker falls silent, since it may still run with all its locks.
 std::optional<Failure> WaitUntilGone(const Context& context, const std::shared_ptr<grpc::Channel>& channel,
                                      const std::string& broker_id) {
   using Clock = std::chrono::steady_clock;
@@ -95,8 +95,8 @@ std::optional<Failure> WaitUntilGone(const Context& context, const std::shared_p
       Failure failure = FailureFrom(status);
       failure.exit_code = kExitUnavailable;
       failure.message =
-          absl::StrCat("broker ", broker_id, " has neither answered for ", FormatDuration(context.connect_timeout),
-                       " nor gone away: whether it has drained is not known");
+          absl::StrCat("broker ", broker_id, " has not answered for ", FormatDuration(context.connect_timeout),
+                       ", but is still there: it may not have drained yet");
       return failure;
     }
     // Returns early when the connection ends.
@@ -154,7 +154,7 @@ int ForceRelease(const Context& context, const ForceArgs& args) {
   if (!status.ok()) return context.Fail(FailureFrom(status));
   const uint32_t count = response.released();
   const std::string text =
-      count == 0 ? absl::StrCat(args.lock.Name(), " was held by nobody", args.holder_id.empty() ? "" : " of that id")
+      count == 0 ? absl::StrCat(args.lock.Name(), " was held by nobody", args.holder_id.empty() ? "" : " with that id")
                  : absl::StrCat(args.lock.Name(), " was taken from ", count, count == 1 ? " holder" : " holders");
   if (!context.Print(text, Json().Text("event", "force_released").Number("released", count))) return kExitInternal;
   return count > 0 ? kExitOk : kExitBusy;
@@ -180,8 +180,8 @@ void AddBrokerCommands(CLI::App& app, Context& context) {
   drain->add_flag("--wait", args->wait, "Return when the broker has exited");
   AddContextFlags(*drain, context, /*own_timeout=*/true);
   drain->footer(
-      "Exit code: 0 the broker drains, or with --wait has exited; 69 it was not reached, or with --wait fell "
-      "silent.\n\n"
+      "Exit code: 0 the broker drains, or with --wait has exited; 69 it was not reached, or with --wait stopped\n"
+      "answering.\n\n"
       "Examples:\n"
       "  distlockctl drain --wait\n"
       "  distlockctl drain --timeout 2m");
@@ -195,11 +195,10 @@ void AddBrokerCommands(CLI::App& app, Context& context) {
   force->add_option("--reason", forced->reason, "Text for the broker's log and for the holder")->type_name("TEXT");
   AddContextFlags(*force, context);
   force->footer(
-      "Returns when the last promise to the holders has ended, after a few seconds at most. A holder that cannot be "
-      "told\n"
-      "(of a detached lease, or behind a broker that is out of reach) may go on until its ttl ends; only the fencing\n"
-      "token stops it.\n"
-      "Exit code: 0 the lock was taken from a holder; 1 nobody held it; 69 not known.\n\n"
+      "Returns when the broker's last promise to the holders has ended, after a few seconds at most. The broker\n"
+      "cannot inform the holder of a detached lease, or a holder behind a broker that is out of reach: it may go on\n"
+      "until its ttl ends, and only the fencing token stops it.\n"
+      "Exit code: 0 the lock was taken from a holder; 1 nobody held it; 69 the outcome is unknown.\n\n"
       "Examples:\n"
       "  distlockctl force-release deploy --reason 'host is gone'\n"
       "  distlockctl force-release catalog --holder-id 0123456789abcdef -o json | jq .released");

@@ -48,8 +48,8 @@ void ReportAndExit(int error_fd) {
   ::_exit(kExitNotFound);
 }
 
-// In the child. The parent may die at any moment before exec: the death signal covers what follows prctl, the look at
-// the parent's id and the end of the go pipe what came before.
+// In the child. The parent may die at any moment before exec. The death signal covers the time after prctl; getppid and
+// the closed go pipe cover the time before it.
 [[noreturn]] void BecomeCommand(pid_t parent, int go_fd, int error_fd, char* const* argv, char* const* env,
                                 const CommandLine& command) {
   ::setpgid(0, 0);
@@ -89,7 +89,7 @@ bool Child::Fork(const CommandLine& command) {
   const pid_t parent = ::getpid();
   pid_ = ::fork();
   if (pid_ == 0) {
-    // Or the child's own copy would keep the pipe open after our death.
+    // Otherwise the child's own copy would keep the pipe open after the parent's death.
     ::close(go[1]);
     BecomeCommand(parent, go[0], error[1], argv.data(), env.data(), command);
   }
@@ -98,7 +98,7 @@ bool Child::Fork(const CommandLine& command) {
   go_fd_ = go[1];
   error_fd_ = error[0];
   if (pid_ < 0) return false;
-  // Both sides do it: whoever comes first, neither goes on before it is done.
+  // Parent and child both call it, so that neither goes on before the group exists.
   ::setpgid(pid_, pid_);
   return true;
 }

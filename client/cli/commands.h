@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One function per group of commands: each adds its subcommands to the command line and, when one of them is named,
-// sets context.command. Nothing is done before that is called. Both arguments must outlive the parsing and the command.
+// One function per group of commands. Each adds its subcommands to the command line; a subcommand that is named there
+// sets context.command, which main calls. The arguments must outlive the parsing and the command.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace distlock::cli {
 
-// `command_line`: what stands after "--", not touched by the parser.
+// `command_line`: the words after "--", which the parser does not see.
 void AddRun(CLI::App& app, Context& context, const std::vector<std::string>& command_line);
 void AddElect(CLI::App& app, Context& context, const std::vector<std::string>& command_line);
 void AddHold(CLI::App& app, Context& context);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// completion: a bash script made from the command line itself, so that it cannot lag behind it.
+// completion: makes a bash script from the parser's own flags, so that the script is never out of date.
 
 #include <absl/strings/str_cat.h>
 
@@ -21,7 +21,7 @@ std::string FlagsOf(const CLI::App& command) {
   return flags;
 }
 
-// What follows "--" belongs to another command, which bash can complete by itself.
+// The words after "--" are another command, which bash can complete by itself.
 constexpr char kHead[] = R"(# bash completion of distlockctl; load it with: source <(distlockctl completion bash)
 _distlockctl() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command= i
@@ -74,7 +74,7 @@ void AddCompletion(CLI::App& app, Context& context) {
       "Examples:\n"
       "  source <(distlockctl completion bash)\n"
       "  distlockctl completion bash > /etc/bash_completion.d/distlockctl");
-  completion->callback([&app, &context, shell] {  // the parser writes to it
+  completion->callback([&app, &context, shell] {  // `shell` must live until the parser has written to it
     context.command = [&app] {
       const std::string script = BashScript(app);
       const bool printed =

@@ -19,7 +19,7 @@
 namespace distlock::cli {
 namespace {
 
-// The channel does not say why it is not connected; a call that does not wait for it fails with the reason.
+// The channel does not say why it is not connected. A call that does not wait for the connection fails with the reason.
 std::string CauseOf(const std::shared_ptr<grpc::Channel>& channel) {
   grpc::ClientContext call;
   call.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
@@ -72,7 +72,7 @@ CLI::Option* AddDurationFlag(CLI::App& command, const std::string& names, std::f
   const auto parse = [names, set = std::move(set)](const std::string& text) {
     const std::optional<Millis> value = ParseDuration(text);
     if (!value) {
-      throw CLI::ValidationError(names, "'" + text + "' is no duration; write 15s, 500ms, 1m30s, or seconds as 2.5");
+      throw CLI::ValidationError(names, "'" + text + "' is not a duration; write 15s, 500ms, 1m30s, or seconds as 2.5");
     }
     set(*value);
   };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What all commands share: the broker's address, how long to try to reach it, and how to print. The command line fills
-// it in before a command runs; from then on it is constant. Commands return exit codes (exit_code.h) and print only
-// through it: results to stdout, failures and progress to stderr.
+// What all commands share: the broker's address, how long to try to reach it, and how to print. The parser fills the
+// Context in before a command runs; from then on it is constant. Commands return exit codes (exit_code.h) and print
+// only through the Context: results to stdout, failures and progress to stderr.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -28,16 +28,16 @@ struct Context {
   std::string server;  // as given; see Target()
   Millis connect_timeout{5000};
   bool json = false;
-  std::function<int()> command;  // set by the subcommand that was named
+  std::function<int()> command;  // set by the subcommand on the command line
 
   // The gRPC target: --server, else DISTLOCK_SERVER, else the default socket if it exists, else the default port.
   std::string Target() const;
 
-  // Prints to stdout. False when stdout does not take it (closed, disk full); then says so on stderr. Unprintable bytes
-  // of a text line are replaced (printable.h), so a name in it cannot start another line.
+  // Prints to stdout. False when that fails (closed, disk full), which it reports on stderr. Control characters in a
+  // text line are replaced (printable.h), so that a lock's name cannot start another line.
   bool Print(std::string_view text_line, const Json& json_line) const;
   bool PrintLines(const std::vector<std::string>& text_lines, const Json& json_line) const;
-  // Prints whole lines as they are.
+  // Prints the text unchanged.
   bool PrintText(std::string_view text) const;
 
   // Prints the failure on stderr in the chosen format, and returns its exit code.
@@ -49,19 +49,20 @@ struct Context {
   void Warn(std::string_view line) const;
 };
 
-// Adds --server, --output and --timeout to a command. `own_timeout`: the command has a --timeout of another meaning, so
-// only --connect-timeout is added.
+// Adds --server, --output and --timeout to a command. `own_timeout`: the command has a --timeout with another meaning,
+// so --connect-timeout is added in its place.
 void AddContextFlags(CLI::App& command, Context& context, bool own_timeout = false);
 
 CLI::Option* AddDurationFlag(CLI::App& command, const std::string& names, std::function<void(Millis)> set,
                              const std::string& help);
 
-// A channel that has been connected once, or null after `context.Fail` was told why not.
-// kLong: for a call that may be silent for hours; it fails when the broker's machine is gone without a word.
+// kLong: for a call that may be silent for hours. Keepalive pings end it when the broker's machine has disappeared.
 enum class Patience { kShort, kLong };
+
+// A channel that has been connected once; null after context.Fail has reported why not.
 std::shared_ptr<grpc::Channel> Connect(const Context& context, Patience patience = Patience::kShort);
 
-// The failure of Connect, for commands that reach the broker by other means.
+// The failure of Connect, for commands that do not connect by it.
 Failure Unreachable(const Context& context, const std::string& cause);
 
 }  // namespace distlock::cli

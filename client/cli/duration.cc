@@ -13,7 +13,7 @@ std::optional<Millis> ParseDuration(const std::string& text) {
   if (!absl::ParseDuration(plain ? text + "s" : text, &parsed)) return std::nullopt;
   if (parsed < absl::ZeroDuration() || parsed > kLongest) return std::nullopt;
   const auto millis = Millis(absl::ToInt64Milliseconds(parsed));
-  // 0 means "one try" or "none" in most places; something tiny must not turn into that.
+  // Most flags take 0 as "one try" or "none", so a tiny duration must not become 0.
   if (millis.count() == 0 && parsed > absl::ZeroDuration()) return Millis(1);
   return millis;
 }

@@ -15,7 +15,8 @@ namespace distlock::cli {
 
 using Millis = std::chrono::milliseconds;
 
-// Nothing when `text` is not a duration, negative, or longer than a year. Shorter than 1 ms but not 0 becomes 1 ms.
+// Nothing when `text` is not a duration, is negative, or is longer than a year. A duration between 0 and 1 ms becomes 1
+// ms.
 std::optional<Millis> ParseDuration(const std::string& text);
 
 // "250ms", "15s", "14.98s", "1m30s".
@@ -26,7 +27,7 @@ inline Millis FromProto(const google::protobuf::Duration& value) {
   return std::chrono::duration_cast<Millis>(wire::FromProto(value));
 }
 
-// RFC 3339 in UTC with milliseconds; "" for the epoch, which stands for "not known".
+// RFC 3339 in UTC with milliseconds; "" for the epoch, which means "not known".
 std::string FormatTime(const google::protobuf::Timestamp& value);
 
 }  // namespace distlock::cli

@@ -153,12 +153,13 @@ int Campaign(const Context& context, const ElectArgs& args) {
 
 int Elect(const Context& context, ElectArgs& args, const std::vector<std::string>& command_line) {
   if ((args.observe || args.leader) && !command_line.empty()) {
-    return context.Fail(UsageFailure("--observe and --leader only look: they take no command"));
+    return context.Fail(UsageFailure("--observe and --leader only show who leads: they take no command"));
   }
   if (args.leader) return ShowLeader(context, args.lock);
   if (args.observe) return Observe(context, args.lock);
   if (args.lock.metadata.count(kElectionValue) > 0) {
-    return context.Fail(UsageFailure("--metadata value=... is what others see of a leader: give it as --value"));
+    return context.Fail(
+        UsageFailure("--metadata must not set value, which others see as the leader's value: use --value"));
   }
   args.lock.metadata[kElectionValue] = args.value;
   if (command_line.empty()) return Campaign(context, args);
@@ -175,12 +176,12 @@ int Elect(const Context& context, ElectArgs& args, const std::vector<std::string
 }
 
 constexpr char kFooter[] =
-    "The leader is the holder of the lock NAME; others see its value. Without a command, elect leads until a signal "
-    "and\n"
-    "prints elected, and at the end resigned or lost. With a command, elect runs it while it leads, as run does. The\n"
-    "command hands DISTLOCK_TOKEN to whatever the leader changes; elect ends it when leadership is lost.\n\n"
+    "The leader is the holder of the lock NAME; others see its value. Without a command, elect leads until a\n"
+    "signal; it prints elected, and at the end resigned or lost. With a command, elect runs it while it leads, as\n"
+    "run does, and ends it when leadership is lost. The command passes DISTLOCK_TOKEN to the resources that the\n"
+    "leader changes.\n\n"
     "Exit code: that of the command, or 0 after resigning; 75 leadership lost; 1 another leads (-n, -w), or with\n"
-    "--leader nobody does; 128 + the signal that came before the election.\n\n"
+    "--leader nobody leads; 128 + the signal that came before the election.\n\n"
     "Examples:\n"
     "  distlockctl elect scheduler --value 10.0.0.7:9000 -- ./scheduler\n"
     "  distlockctl elect scheduler --leader -o json | jq -r .leader.value\n"

@@ -39,7 +39,7 @@ struct CodeName {
   int exit_code;
 };
 
-// For a status without the details of a broker: gRPC made it, or a proxy.
+// For a status without distlock details: gRPC made it, or a proxy.
 constexpr CodeName kCodeNames[] = {
     {grpc::StatusCode::CANCELLED, "CANCELLED", kExitUnavailable},
     {grpc::StatusCode::INVALID_ARGUMENT, "INVALID_ARGUMENT", kExitUsage},

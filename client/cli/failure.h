@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Why a command failed, in one form for a gRPC status with its google.rpc details and for a wrong value on the command
-// line. Decides the exit code and the message. Pure, any thread.
+// Why a command failed: one struct for gRPC statuses with google.rpc details and for wrong values on the command line.
+// Decides the exit code and the message. Pure, any thread.
 #pragma once
 
 #include <grpcpp/support/status.h>
@@ -19,10 +19,10 @@ namespace distlock::cli {
 
 struct Failure {
   std::string reason;   // a RefusalReason without its prefix, or the gRPC code's name when the broker did not answer
-  std::string message;  // the broker's words, or ours
+  std::string message;  // for people, from the broker or from distlockctl
   std::string holder;   // the owner label of the lock's holder
   std::optional<Millis> retry_after;
-  std::vector<std::pair<std::string, std::string>> fields;  // each bad field and what is wrong with it
+  std::vector<std::pair<std::string, std::string>> fields;  // each bad field and its problem
   int exit_code = kExitInternal;
   bool from_broker = false;  // true: the broker's answer; false: a proxy's, or a broken connection
 };

@@ -121,7 +121,7 @@ LockKeeper::Outcome LockKeeper::OutcomeOf(Answer answer) const {
   if (answer.ok()) return std::move(answer).value();
   const Refusal& refusal = answer.refusal();
   Failure failure = FailureFrom(context_, refusal);
-  // The library's message says where, for how long (which -w may have shortened), why, and what to do.
+  // The library's message names the address, how long it tried (-w may have shortened that), the cause and the remedy.
   if (refusal.reason == RefusalReason::kUnreachable) failure.message = refusal.message;
   return failure;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The client library for a poll() loop: one file descriptor tells that the locks were granted, refused or lost, and
-// another one tells of signals. For run, hold and elect. The methods belong to main's thread; the library's threads
-// only post.
+// Connects the client library to a poll() loop: its file descriptor becomes readable when the locks are granted,
+// refused or lost. For run, hold and elect. Only main's thread calls the methods; the library's threads write answers
+// and events into it under its mutex.
 #pragma once
 
 #include <distlock/client.h>
@@ -22,14 +22,15 @@
 
 namespace distlock::cli {
 
-// What the library tells before the locks are granted, or of the broker. Made by its threads, taken by main's.
+// What the library reports before the locks are granted, or about the broker. Its threads make events; main's thread
+// takes them.
 struct LockEvent {
   enum Kind { kQueued, kDraining } kind;
   QueuedInfo queued;
   Millis time_left{0};
 };
 
-// The options of the clients that this program makes.
+// The options for the library's Client.
 ClientOptions ClientOptionsFor(const Context& context, std::function<void(Duration)> on_draining = {});
 
 class LockKeeper {
@@ -45,14 +46,14 @@ class LockKeeper {
   };
   using Outcome = std::variant<MultiGuard, Failure, Interrupted>;
 
-  // Waits for the locks, a refusal, or a signal that ends a process; after such a signal nothing is held. Calls
-  // `on_event` on this thread. To be called once.
+  // Waits for the locks, a refusal, or a signal that would end the process; after such a signal nothing is held. Calls
+  // `on_event` on this thread. May be called once.
   Outcome Wait(Signals& signals, const std::function<void(const LockEvent&)>& on_event);
 
   // After a granted Wait: makes fd() readable also when a lock of `guard` ends. `guard` must outlive this object.
   void WatchEnd(const MultiGuard& guard);
 
-  // Readable when something has happened. Call Clear() before finding out what.
+  // Readable when something has happened. Call Clear() before looking for what it is.
   int fd() const { return wake_fd_; }
   void Clear();
   std::optional<LockEvent> TakeEvent();
@@ -74,11 +75,11 @@ class LockKeeper {
   std::optional<Answer> answer_;  // guarded by mu_
 
   std::optional<std::stop_callback<std::function<void()>>> on_end_;
-  // The last member: its threads use the members above, and its destructor ends them.
+  // The last member: its threads use the members above, and its destructor ends these threads.
   Client client_;
 };
 
-// Who keeps a lock from others, for people: "held by bob", or a lock_delay that nobody holds.
+// Why a lock is not free, for people: "held by bob", or a lock_delay.
 std::string HeldBy(const Holder& holder);
 std::string EndReason(const MultiGuard& guard);  // "EXPIRED"
 Failure FailureFrom(const Context& context, const Refusal& refusal);

@@ -62,7 +62,7 @@ class Holding {
   }
 
  private:
-  // Also prints when the lock comes into danger and when it is safe again; the library has no callback for that.
+  // Whether the lock is still held. Prints at_risk and renewed, for which the library has no callback.
   bool Alive(const MultiGuard& guard) {
     const LockState state = guard.state();
     if (state != LockState::kHeld && state != LockState::kAtRisk) return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// show, ls, watch: print who holds a lock and who waits for it. They change nothing.
+// show, ls, watch: print who holds a lock and who waits for it. Read-only.
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_format.h>
@@ -22,7 +22,7 @@
 namespace distlock::cli {
 namespace {
 
-// The most that ls prints without --all.
+// ls prints at most so many locks without --all.
 constexpr int kListedLocks = 1000;
 
 struct ListArgs {
@@ -56,7 +56,7 @@ Json MetadataAsJson(const google::protobuf::Map<std::string, std::string>& metad
   return json;
 }
 
-// Left out when the broker does not know the time: scripts could not parse an empty one.
+// Adds nothing when the broker does not know the time, since scripts could not parse an empty one.
 void AddSince(Json& json, const google::protobuf::Timestamp& since) {
   if (const std::string time = FormatTime(since); !time.empty()) json.Text("since", time);
 }
@@ -92,7 +92,7 @@ Json WaiterAsJson(const v1::Waiter& waiter) {
   return json.Text("broker_id", waiter.broker_id());
 }
 
-// The number of holders, of which the answer may list fewer. A broker without that field says 0.
+// The number of holders; the answer may list fewer. An older broker leaves holder_count 0.
 uint32_t HolderCount(const v1::Lock& lock) {
   return std::max(lock.holder_count(), static_cast<uint32_t>(lock.holders_size()));
 }
@@ -193,7 +193,7 @@ std::string ChangeAsText(const v1::Lock& lock, const std::string& time) {
   return out;
 }
 
-// Cancels a call when a signal comes that ends a process. Its thread ends with this object.
+// Cancels a call when a signal comes that would end the process. Its thread ends with this object.
 class EndBySignal {
  public:
   EndBySignal(Signals& signals, grpc::ClientContext& call)

@@ -14,7 +14,7 @@ std::string QuoteJson(std::string_view value) {
     const char c = value[i];
     const size_t length = wire::CharacterLength(value.substr(i));
     if (length != 1) {
-      // A command line may hold bytes that are not UTF-8.
+      // The wire carries UTF-8 only, but a command line may hold other bytes.
       out += length == 0 ? "\xef\xbf\xbd" : value.substr(i, length);
       i += std::max<size_t>(length, 1) - 1;
       continue;

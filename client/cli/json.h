@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writes one JSON object on one line, members in the order they were added: the output of `-o json` is diffed and
-// parsed by scripts, so its order must not depend on a hash. Values are copied. One thread.
+// Writes one JSON object on one line, with its members in the order in which they were added: scripts diff and parse
+// the output of `-o json`, so its order must not depend on a hash. Copies the values. One thread.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ class Json {
   std::string body_;
 };
 
-// The string with its quotes. Bytes from 0x80 up pass as they are: the wire carries UTF-8 only.
+// The string with its quotes. UTF-8 passes unchanged; other bytes from 0x80 up become U+FFFD.
 std::string QuoteJson(std::string_view value);
 
 }  // namespace distlock::cli

@@ -44,7 +44,7 @@ std::string RandomUuid() {
   return text;
 }
 
-// In the format of systemd's EnvironmentFile= and of a shell's `.`; no value needs quoting.
+// In the format that systemd's EnvironmentFile= and a shell's `.` read; no value needs quoting.
 std::string GrantAsEnvironment(const v1::Grant& grant) {
   return absl::StrCat("DISTLOCK_LEASE_ID=", grant.lease_id(), "\nDISTLOCK_TOKEN=", grant.fencing_token(),
                       "\nDISTLOCK_HOLDER_ID=", grant.holder_id(),
@@ -69,8 +69,8 @@ bool WriteAndClose(int fd, const std::string& content) {
   return ::close(fd) == 0 && written;
 }
 
-// Writes a regular file whole or not at all, readable by its owner only; a link's target instead of the link. Pipes and
-// devices are written to in place, without waiting for a reader: the lease is running.
+// Replaces a regular file atomically, readable by its owner only; follows a symbolic link. Writes into a pipe or device
+// in place, and does not wait for a reader of the pipe, because the lease is running.
 bool WriteSecretFile(const std::string& path, const std::string& content) {
   struct stat found{};
   const bool exists = ::stat(path.c_str(), &found) == 0;
@@ -98,7 +98,7 @@ bool IsBroken(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAVAILABLE && !FailureFrom(status).from_broker;
 }
 
-// Repeats the request under the same request_id when the connection breaks: the lock may be granted already.
+// Repeats the request under the same request_id when the connection breaks, since the lock may be granted already.
 grpc::Status AcquireUntilAnswered(const Context& context, std::shared_ptr<grpc::Channel>& channel,
                                   v1::AcquireRequest& request, const LockFlags& flags, v1::AcquireResponse* response) {
   const auto give_up_waiting = Clock::now() + flags.max_wait.value_or(Millis(0));
@@ -146,7 +146,7 @@ int Acquire(const Context& context, const LeaseArgs& args) {
   return kExitInternal;
 }
 
-// "" when none is given. Other users of the machine can read argv, so the environment and stdin are the better places.
+// "" when there is none. Also reads stdin and the environment, because other users of the machine can read argv.
 std::string LeaseIdFrom(const LeaseArgs& args) {
   if (args.lease_id == "-") {
     std::string line;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The flags that say which lock is wanted and how, the same for run, hold and acquire. Bounds are not checked here but
-// by the broker, which names all bad fields at once.
+// The flags that say which lock to take and how; run, hold and acquire share them. The broker checks the bounds, not
+// this code, and names all bad fields at once.
 #pragma once
 
 #include <map>
@@ -22,10 +22,10 @@ namespace distlock::cli {
 struct LockFlags {
   std::string name_space;
   std::string key;
-  std::vector<std::string> more_keys;  // taken together with it; `key` may be empty then
+  std::vector<std::string> more_keys;  // taken together with `key`, which may then be empty
   bool shared = false;
-  bool exclusive = false;          // the default, given explicitly
-  uint32_t limit = 0;              // not 0: a semaphore
+  bool exclusive = false;          // the default, named on the command line
+  uint32_t limit = 0;              // of a semaphore; 0: no semaphore
   uint32_t permits = 0;            // 0 = 1
   std::optional<Millis> max_wait;  // unset: wait until granted; 0: one try
   std::optional<Millis> ttl;
@@ -36,22 +36,23 @@ struct LockFlags {
   std::map<std::string, std::string> metadata;
 
   v1::LockSpec ToSpec() const;
-  // All of them, in the order they were named.
+  // All keys, in the order of the command line.
   std::vector<std::string> Keys() const;
-  // "default/deploy", for messages; of several "default/deploy, default/database".
+  // For messages: "default/deploy"; several keys: "default/deploy, default/database".
   std::string Name() const;
 };
 
 // `flags` must outlive the parsing of `command`.
 void AddLockFlags(CLI::App& command, LockFlags& flags);
 
-// All but KEY and how it is shared.
+// All of these flags but KEY and the mode.
 void AddWaitAndLeaseFlags(CLI::App& command, LockFlags& flags);
 
-// The same with -k, which may be repeated, beside KEY or in its place: Keys() may then be empty.
+// The same, and -k, which may be repeated, beside KEY or in its place. KEY is optional then: the caller checks that a
+// key was given.
 void AddLocksFlags(CLI::App& command, LockFlags& flags);
 
-// KEY and --namespace alone, for the commands that only show a lock.
+// Only KEY and --namespace, for commands that do not take the lock.
 void AddKeyFlags(CLI::App& command, LockFlags& flags);
 
 void AddNamespaceFlag(CLI::App& command, std::string& name_space);

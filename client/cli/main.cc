@@ -19,13 +19,12 @@ namespace {
 using distlock::cli::Context;
 
 constexpr char kFooter[] =
-    "The local broker listens at unix:///run/distlock/distlock.sock, or where that is missing at 127.0.0.1:7420.\n"
+    "Default address: unix:///run/distlock/distlock.sock if that socket exists, else 127.0.0.1:7420.\n"
     "distlockctl COMMAND --help explains each command, with examples:\n"
     "  distlockctl run nightly -n -- /usr/local/bin/backup\n"
     "  distlockctl show nightly\n\n"
-    "Exit codes: 0 done; 1 another holds the lock; 64 wrong usage, or not supported by this broker; 69 broker or "
-    "store\n"
-    "unavailable; 70 internal error; 75 the lock was lost; 77 denied; 128 + a signal.";
+    "Exit codes: 0 done; 1 another holds the lock; 64 wrong usage, or not supported by this broker;\n"
+    "69 broker or store unavailable; 70 internal error; 75 the lock was lost; 77 denied; 128 + a signal.";
 
 // `run` and `elect` take a command to run after "--"; for other commands "--" has its usual meaning.
 std::vector<std::string> TakeCommandLine(std::vector<std::string>& args) {
@@ -54,7 +53,7 @@ int UsageError(const CLI::App& app, const CLI::ParseError& error, Context& conte
   context.json = WantsJson(args);
   const std::vector<std::string> rest = app.remaining();
   const bool no_command = app.get_subcommands().empty() && !rest.empty() && rest.front().rfind('-', 0) != 0;
-  const std::string what = no_command ? "'" + rest.front() + "' is no command" : error.what();
+  const std::string what = no_command ? "'" + rest.front() + "' is not a command" : error.what();
   return context.Fail(distlock::cli::UsageFailure(what + "; see " + named + " --help"));
 }
 

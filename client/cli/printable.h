@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Makes text that others chose safe for a terminal. Pure, any thread.
+// Makes text that other users chose safe for a terminal. Pure, any thread.
 #pragma once
 
 #include <string>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The whole terminal, in curses' hands from construction to destruction. Apart, because the macros of curses break
-// other headers. One thread; at most one exists. Signals must arrive through a descriptor (signals.h): a handler that
-// ends the process would leave the terminal as it is.
+// The whole terminal, which curses controls from construction to destruction. Hides the header of curses, whose macros
+// break other headers. One thread; at most one Screen exists. Signals must arrive through a descriptor (signals.h): a
+// handler that ends the process would not restore the terminal.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace distlock::cli {
 
-// What no character stands for; any other key is its byte.
+// Keys without a character; any other key is its byte.
 inline constexpr int kKeyUp = 1000;
 inline constexpr int kKeyDown = 1001;
 inline constexpr int kKeyPageUp = 1002;
@@ -27,17 +27,17 @@ class Screen {
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
 
-  // False: this kind of terminal is not known, and nothing was done to it.
+  // False: the kind of terminal (TERM) is not known, and nothing was changed.
   bool ok() const { return terminal_ != nullptr; }
   size_t height() const;
 
-  // `marked`: the line that stands out.
+  // `marked`: the line that is shown in reverse.
   void Draw(const std::vector<std::string>& lines, size_t marked) const;
 
   // The next key that was pressed; never blocks.
   std::optional<int> TakeKey() const;
 
-  // Gives the terminal back as it was found, until Resume(), which also learns its size anew.
+  // Restores the terminal as the constructor found it, until Resume(), which also reads its size again.
   void Suspend() const;
   void Resume() const;
 

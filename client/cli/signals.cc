@@ -8,12 +8,12 @@
 namespace distlock::cli {
 namespace {
 
-// What is passed on to the command, and what tells us about it.
+// The signals that are passed on to the command, and SIGCHLD, which reports its end or stop.
 constexpr int kWatched[] = {SIGHUP,  SIGINT,  SIGQUIT,  SIGTERM, SIGUSR1, SIGUSR2,
                             SIGALRM, SIGTSTP, SIGWINCH, SIGCONT, SIGCHLD};
 
-// Blocked and never looked at: a write to a closed pipe, or a background process that sets the terminal's group, must
-// come back as an error and not end or stop the process that keeps the lock.
+// Blocked and never read: a write to a closed pipe, or setting the terminal's group from the background, must fail with
+// an error. It must not end or stop the process that keeps the lock.
 constexpr int kUnwanted[] = {SIGPIPE, SIGTTIN, SIGTTOU};
 
 bool Ignored(int signo) {
@@ -24,12 +24,12 @@ bool Ignored(int signo) {
 }  // namespace
 
 Signals::Signals() {
-  // Ignored children would be reaped before anybody could ask how they ended.
+  // If SIGCHLD is ignored, the kernel reaps children itself and their exit status is lost.
   ::signal(SIGCHLD, SIG_DFL);
   sigset_t watched;
   ::sigemptyset(&watched);
   for (const int signo : kWatched) {
-    // A blocked signal is queued even when it is ignored.
+    // signalfd would also report ignored signals, since the kernel queues a blocked signal even when it is ignored.
     if (!Ignored(signo)) ::sigaddset(&watched, signo);
   }
   sigset_t blocked = watched;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The signals of this process as a file descriptor, so that one poll() waits for them and for the lock alike.
+// The signals of this process as a file descriptor, so that one poll() waits for signals and for the lock.
 //
-// 1. Constructed before any thread exists: every later thread inherits the blocked mask, so none can be hit.
-// 2. Dispositions are left alone (but SIGCHLD's): what was ignored when we were started (nohup, a shell's `&`) stays
-//    ignored, here and in the children.
+// 1. Constructed before any other thread exists: later threads inherit the blocked mask, so no signal interrupts them.
+// 2. Changes no disposition but SIGCHLD's: a signal that was ignored at the start (nohup, a shell's `&`) stays ignored,
+//    here and in the children.
 // 3. Children get original_mask() back before exec.
 #pragma once
 
@@ -33,11 +33,11 @@ class Signals {
   sigset_t original_mask_;
 };
 
-// Its default action ends a process.
+// Whether the default action of `signo` ends a process.
 bool EndsAProcess(int signo);
 
-// Does to this process what `signo` (SIGTSTP, SIGTTIN, SIGTTOU) would have done were it not blocked; returns when
-// somebody continued us, or at once when nobody could (the kernel does not stop an orphaned process group).
+// Stops this process as `signo` (SIGTSTP, SIGTTIN, SIGTTOU) would have done if it were not blocked. Returns after a
+// SIGCONT, or at once in an orphaned process group, which the kernel does not stop.
 void StopAsBy(int signo);
 
 }  // namespace distlock::cli

@@ -16,10 +16,10 @@
 namespace distlock::cli {
 namespace {
 
-// A notice to somebody takes seconds; one that hangs must not keep us for ever.
+// --on-lost notifies somebody, which takes seconds; a command that hangs must not delay the end for ever.
 constexpr auto kOnLostPatience = std::chrono::seconds(30);
 
-// Nobody tells when the last process of a group ends, once its leader is gone.
+// The kernel does not report when the last process of a group ends, so the group is polled after its leader's end.
 constexpr auto kBetweenLooksAtGroup = std::chrono::milliseconds(20);
 
 }  // namespace
@@ -65,7 +65,7 @@ void Supervisor::WaitForEvent() {
                ? kBetweenLooksAtGroup
                : std::chrono::ceil<std::chrono::milliseconds>((killed_ ? on_lost_until_ : kill_at_) - Clock::now());
     wait = std::max(wait, std::chrono::milliseconds(0));
-    // Killed, and neither the command's end nor the notice's is in sight: only SIGCHLD is left to wait for.
+    // SIGKILL is sent, --on-lost has ended, and the command's status is missing: only SIGCHLD can change anything.
     if (killed_ && !on_lost_.running() && !end_status_) wait = std::chrono::milliseconds(-1);
   }
   pollfd fds[2] = {{keeper_.fd(), POLLIN, 0}, {signals_.fd(), POLLIN, 0}};
@@ -86,7 +86,7 @@ void Supervisor::TakeChildren() {
       continue;
     }
     end_status_ = status;
-    // The loss may have come first and not have been heard yet: the deadline decides, now.
+    // The lock may have ended before the command without a report yet: compare its deadline with the clock now.
     if (!lost_ && !LockHeld()) Lose();
   }
 }
@@ -102,7 +102,7 @@ void Supervisor::TakeSignals() {
       LookAtLock();
       terminal_.Give(child_.pid());
     }
-    // After the leader's end the group's number is only looked at by the loss.
+    // After the command's end only the handling of a loss still signals the group.
     if (child_.running()) child_.SignalGroup(*signo);
   }
 }
@@ -113,7 +113,7 @@ void Supervisor::FollowStop(int signo) {
     child_.SignalGroup(SIGCONT);
     return;
   }
-  // A SIGSTOP, or a stop without anybody's terminal, is between the command and who sent it: the lock is kept up.
+  // A SIGSTOP, or a stop that no terminal sent, stops only the command: distlockctl goes on renewing the lock.
   if (signo == SIGSTOP || (!terminal_.present() && !stop_was_asked_)) return;
   stop_was_asked_ = false;
   StopAsBy(signo);
@@ -143,7 +143,7 @@ void Supervisor::Lose() {
   kill_at_ = Clock::now() + plan_.kill_after;
   on_lost_until_ = Clock::now() + kOnLostPatience;
   const std::string reason = EndReason(guard_);
-  // Not only --verbose: the exit code alone does not say why.
+  // Printed without --verbose too: the exit code alone does not say why.
   const std::string message = guard_.end_message();
   const std::string which = guard_.size() == 1 ? "the lock" : LostKey();
   std::fprintf(stderr, "distlockctl: %s is lost (%s)%s%s\n", Printable(which).c_str(), reason.c_str(),
@@ -169,7 +169,7 @@ std::string Supervisor::LostKey() const {
 
 bool Supervisor::LossSettled() {
   if (on_lost_.running()) return false;
-  // A group that SIGKILL did not end at once waits in the kernel; nothing can be done about it.
+  // After SIGKILL the group is as good as ended: a process that is still there waits in the kernel.
   return killed_ || !child_.GroupAlive();
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs one command under a lock that is held, or several, to the end of both. Main's thread only.
+// Runs one command under one or more held locks, and handles the end of the command and the loss of a lock. Main's
+// thread only.
 //
-// 1. The command's own end decides the exit code, if the lock was held at that moment; else the answer is kExitLost.
-// 2. When the lock ends first: --on-lost is started, the group gets SIGTERM, and --kill-after later SIGKILL. This ends
-//    with the group, not with the command alone.
-// 3. Signals go to the group. A stop by the terminal stops us too, so that the shell notices; the lock is then not kept
-//    up, which the look at it after the continue sees before the command goes on.
+// 1. The exit code is the command's own if the lock was held when the command ended, else kExitLost.
+// 2. When the lock ends first: starts --on-lost, and sends the group SIGTERM and --kill-after later SIGKILL. Run() then
+//    returns when the whole group has ended, not only the command.
+// 3. Signals go to the group. When the terminal stops the command, distlockctl stops too, so that the shell notices. No
+//    lock is renewed while it is stopped; so after SIGCONT it checks the lock before the command goes on.
 #pragma once
 
 #include <chrono>
@@ -24,7 +25,7 @@ namespace distlock::cli {
 
 struct Supervision {
   std::vector<std::string> command;
-  std::vector<std::string> keys;  // of the guard's parts
+  std::vector<std::string> keys;  // one for each part of the guard
   std::string on_lost;            // for sh -c; "" = none
   Millis kill_after{5000};
   std::vector<std::pair<std::string, std::string>> env;
@@ -36,7 +37,7 @@ class Supervisor {
   Supervisor(const Supervision& plan, const MultiGuard& guard, LockKeeper& keeper, Signals& signals,
              Watchdog& watchdog);
 
-  // The exit code. Neither the command nor, after a loss, its group is left behind.
+  // Returns the exit code when the command has ended and, after a loss, its whole group.
   int Run();
 
  private:
@@ -63,7 +64,7 @@ class Supervisor {
   Child child_;
   Child on_lost_;
   std::optional<int> end_status_;
-  bool stop_was_asked_ = false;  // by a SIGTSTP to us, not to the command's group by the terminal
+  bool stop_was_asked_ = false;  // by a SIGTSTP to distlockctl itself, not by the terminal
   bool lost_ = false;
   bool killed_ = false;
   Clock::time_point kill_at_{};

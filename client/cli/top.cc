@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// top: the locks with the longest queues, live. What is on the screen is a Picture (top_picture.h).
+// top: shows the locks with the longest queues, live. Picture (top_picture.h) makes the lines on the screen.
 
 #include <poll.h>
 #include <unistd.h>
@@ -156,7 +156,7 @@ void AddTop(CLI::App& app, Context& context) {
         if (value < Millis(100)) throw CLI::ValidationError("--interval", "is less than 100ms");
         args->interval = value;
       },
-      "Time between two looks (default 1s, at least 100ms)");
+      "Time between two updates (default 1s, at least 100ms)");
   top->add_flag("--once", args->once, "Print one frame as plain text, and exit");
   AddContextFlags(*top, context);
   top->footer(

@@ -13,7 +13,7 @@
 namespace distlock::cli {
 namespace {
 
-// More do not fit any screen, and a look must stay cheap for the store.
+// No screen shows more, and listing locks must stay cheap for the store.
 constexpr size_t kMostLocks = 2000;
 
 const char* ModeName(v1::LockMode mode) {
@@ -61,9 +61,8 @@ std::vector<std::string> Head(const Seen& seen, const View& view) {
                                status.store_state() == v1::STORE_STATE_UP ? "up" : "DOWN",
                                status.draining() ? "  DRAINING" : ""));
   lines.push_back(absl::StrFormat(
-      "broker: %d streams, %d leases, %d waiters   namespace %s: %d%s locks, %d waiting, %.1f "
-      "grants/s",
-      seen.streams, status.leases(), status.waiters(), Printable(view.name_space.empty() ? "default" : view.name_space),
+      "broker: %d streams, %d leases, %d waiters   namespace %s: %d%s locks, %d waiting, %.1f grants/s", seen.streams,
+      status.leases(), status.waiters(), Printable(view.name_space.empty() ? "default" : view.name_space),
       seen.locks.size(), seen.more_locks ? "+" : "", waiting, seen.grants_per_s));
   if (view.typing) {
     lines.push_back(absl::StrCat("namespace: ", Printable(*view.typing), "_"));
@@ -123,7 +122,7 @@ grpc::Status LockSource::LookAtSessions() {
     grpc::ClientContext call;
     call.set_deadline(std::chrono::system_clock::now() + context_.connect_timeout);
     const grpc::Status status = stub->ListSessions(&call, request, &page);
-    // An older broker does not list them, but counts.
+    // An older broker cannot list its streams, but counts them.
     if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
       streams = seen_.status.sessions();
       break;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `top` shows: looked up by LockSource, laid out as lines of text by Picture. No terminal here. One thread.
+// The content of `top`: LockSource asks the broker for it, Picture turns it into lines of text. Does not touch the
+// terminal. One thread.
 #pragma once
 
 #include <chrono>
@@ -16,13 +17,13 @@
 
 namespace distlock::cli {
 
-// One look at the broker. What could not be asked keeps what was seen last.
+// The broker's last answers. A call that fails leaves the previous answer in place.
 struct Seen {
   v1::GetStatusResponse status;
   std::vector<v1::Lock> locks;
-  bool more_locks = false;  // than are looked at
-  size_t streams = 0;       // open Session and Hold streams that were listed
-  double grants_per_s = 0;  // of the locks seen, whose token is another one than at the look before
+  bool more_locks = false;  // `locks` is not complete
+  size_t streams = 0;       // open Session and Hold streams
+  double grants_per_s = 0;  // locks whose token changed since the look before, per second
   std::optional<Failure> failure;
 };
 
@@ -30,7 +31,7 @@ class LockSource {
  public:
   LockSource(const Context& context, std::shared_ptr<grpc::Channel> channel);
 
-  // False: seen().failure says why not.
+  // Asks the broker once. False: it failed, and seen().failure says why.
   bool Look(const std::string& name_space);
   const Seen& seen() const { return seen_; }
 
@@ -51,8 +52,8 @@ struct View {
 
   std::string name_space;
   Order order = Order::kQueue;
-  size_t first = 0;                   // of the locks, at the top of the list
-  size_t rows = 24;                   // of the screen
+  size_t first = 0;                   // index of the lock at the top of the list
+  size_t rows = 24;                   // lines on the screen
   std::optional<std::string> typing;  // a namespace that is being typed
 };
 

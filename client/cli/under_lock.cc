@@ -11,7 +11,7 @@
 namespace distlock::cli {
 namespace {
 
-// Fills in what the command is told of its locks. The variables in the singular are those of the first lock.
+// Fills in the command's environment. DISTLOCK_KEY and DISTLOCK_TOKEN are those of the first lock.
 void Describe(const LockFlags& lock, const MultiGuard& guard, Supervision& plan) {
   plan.keys = lock.Keys();
   std::vector<uint64_t> tokens;
@@ -37,7 +37,7 @@ int RunHolding(const UnderLock& what, MultiGuard guard, LockKeeper& keeper, Sign
   if (exit_code == kExitLost && guard.end_cause() != EndCause::kNotEnded) return exit_code;
   const ReleaseOutcome outcome = guard.Release();
   what.plan.verbose("release: " + OutcomeName(outcome));
-  // The lock had ended in the store before this process noticed: the end of the command was not protected.
+  // The lock had ended in the store before this process noticed: the last part of the command ran without it.
   if (outcome == ReleaseOutcome::kAlreadyGone) {
     std::fprintf(stderr, "distlockctl: the lock was gone before it was released\n");
     return kExitLost;

@@ -17,7 +17,7 @@ struct UnderLock {
   std::function<bool(const MultiGuard&)> granted = [](const MultiGuard&) { return true; };
 };
 
-// The exit code.
+// Returns the exit code.
 int RunUnderLock(const Context& context, const UnderLock& what);
 
 }  // namespace distlock::cli

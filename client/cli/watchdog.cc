@@ -35,7 +35,7 @@ void EndGroup(const Orders& orders) {
 }
 
 [[noreturn]] void Watch(int orders_fd) {
-  // Out of the terminal's reach: its Ctrl-C is meant for the command.
+  // A session of its own, so that the terminal's Ctrl-C, which is meant for the command, does not reach it.
   ::setsid();
   sigset_t all;
   ::sigfillset(&all);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A second process that outlives ours by a moment: when distlockctl dies without a word (SIGKILL, out of memory) it
-// ends the whole group of the command, which must not go on under no lock. PR_SET_PDEATHSIG alone reaches only the
-// command itself, and a shell does not pass it on.
+// A second process for the case that distlockctl dies without a chance to act (SIGKILL, out of memory): it then ends
+// the whole process group of the command, which must not go on without the lock. PR_SET_PDEATHSIG reaches only the
+// command itself, and a shell does not pass the signal on.
 //
-// 1. Constructed before any thread exists, as it forks without exec.
-// 2. It holds no stdin, stdout or stderr, ignores signals, and ends with us.
+// 1. Constructed before any other thread exists, as it forks without exec.
+// 2. The process has /dev/null as stdin, stdout and stderr, blocks signals, and ends when distlockctl ends.
 #pragma once
 
 #include <sys/types.h>
@@ -24,7 +24,7 @@ class Watchdog {
   // False when it could not be started.
   bool ok() const { return pid_ > 0; }
 
-  // From now on our death means: SIGTERM to `group`, SIGKILL `kill_after` later.
+  // From now on, when distlockctl dies, `group` gets SIGTERM, and SIGKILL `kill_after` later.
   void Arm(pid_t group, Millis kill_after);
   void Disarm() { Arm(0, Millis(0)); }
 

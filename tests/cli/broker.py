@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The broker under the tests, with one face for the fake and for a real distlockd (with a redis-server of its own)."""
+"""The broker of a test, with one interface for the fake and for a real distlockd (with a redis-server of its own)."""
 import os
 import signal
 import socket
@@ -15,7 +15,7 @@ PATIENCE_S = 60
 
 
 def eventually(condition, what="the condition"):
-    """The condition's first true value. A wait for it, and not for a time: PATIENCE_S only ends a test that hangs."""
+    """The condition's first true value. PATIENCE_S only ends a test that hangs."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         value = condition()
@@ -25,12 +25,12 @@ def eventually(condition, what="the condition"):
     raise AssertionError(f"{what} did not come true within {PATIENCE_S} s")
 
 
-class Looks:
-    """What others see of the locks, by GetLock; the same for both brokers."""
+class Broker:
+    """What both brokers have in common: other clients' view of the locks, by GetLock."""
 
     def __init__(self, api, address):
         self.api, self.address = api, address
-        # Quick retries: a daemon that is just starting is there in a moment.
+        # Quick retries, because a daemon that is starting is ready in a moment.
         self.channel = grpc.insecure_channel(address, [("grpc.initial_reconnect_backoff_ms", 20),
                                                        ("grpc.min_reconnect_backoff_ms", 20),
                                                        ("grpc.max_reconnect_backoff_ms", 100)])
@@ -47,9 +47,10 @@ class Looks:
         return not self.lock(key, namespace).holders
 
     def take(self, keys):
-        """Holds all of them, for an hour."""
+        """Takes a detached lease of an hour on each key."""
         call = self.channel.unary_unary("/distlock.v1.LockService/Acquire", lambda m: m.SerializeToString())
-        requests = [self.api.AcquireRequest(lock=self.api.LockSpec(key=key), request_id=uuid.uuid4().hex) for key in keys]
+        requests = [self.api.AcquireRequest(lock=self.api.LockSpec(key=key), request_id=uuid.uuid4().hex)
+                    for key in keys]
         for request in requests:
             request.lock.ttl.FromSeconds(3600)
         for answer in [call.future(request, timeout=PATIENCE_S) for request in requests]:
@@ -59,7 +60,7 @@ class Looks:
         return self.lock(key).queue_length
 
 
-class Fake(Looks):
+class Fake(Broker):
     real = False
 
     def __init__(self, api, folder):
@@ -79,7 +80,7 @@ class Fake(Looks):
         self.fake.stop()
 
 
-class Real(Looks):
+class Real(Broker):
     real = True
 
     def __init__(self, api, folder, distlockd):
@@ -101,7 +102,7 @@ class Real(Looks):
             return False
 
     def lose(self, key):
-        """As an operator would who deletes the wrong key: the broker notices at the next renewal."""
+        """Deletes the lock's key in the store; the broker notices at the next renewal."""
         name = f"dl:{{default/{key}}}:h"
         with socket.socket(socket.AF_UNIX) as s:
             s.connect(self.redis_path)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DISTLOCKCTL names the program under test. With DISTLOCKD, the tests that a real broker can serve run against it;
-else all run against the fake."""
+"""DISTLOCKCTL names the program under test. With DISTLOCKD, the tests with the fixture `broker` run against that
+daemon, else against the fake."""
 import importlib
 import os
 import pathlib
@@ -25,7 +25,7 @@ def api(tmp_path_factory):
     files = [str(p.relative_to(PROTO)) for p in PROTO.rglob("*.proto")]
     subprocess.run(["protoc", f"-I{PROTO}", f"--python_out={out}", *files], check=True)
     sys.path.insert(0, str(out))
-    # google.rpc lies beside google.protobuf, which is a package of its own.
+    # google.rpc is generated here, but the package google is the one that protobuf installed.
     importlib.import_module("google").__path__.append(str(out / "google"))
     found = {}
     for name in ("distlock.v1.lock_pb2", "distlock.v1.lock_service_pb2", "distlock.v1.admin_service_pb2",
@@ -36,7 +36,7 @@ def api(tmp_path_factory):
 
 @pytest.fixture
 def folder():
-    """Short, because a unix socket's path is."""
+    """A folder with a short path, because the path of a unix socket must be short."""
     path = tempfile.mkdtemp(prefix="dlctl")
     yield path
     shutil.rmtree(path, ignore_errors=True)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts distlockctl for the tests, and sees to it that nothing outlives them.
+"""Starts distlockctl for the tests, and ends all processes that it started.
 
-Nothing here runs Python between fork and exec (preexec_fn, os.fork): gRPC's own fork handlers may then wait for ever."""
+Nothing here runs Python between fork and exec (preexec_fn, os.fork), because gRPC's own fork handlers may then wait
+for ever."""
 import json
 import os
 import signal
@@ -18,16 +19,17 @@ class Ctl:
         self.running = []
 
     def start(self, *args, prefix=(), **options):
-        """The prefix is a program that becomes distlockctl, such as env with its flags."""
+        """The prefix is a program that then runs distlockctl, such as env with its flags."""
         options.setdefault("stdin", subprocess.DEVNULL)
         options.setdefault("stdout", subprocess.PIPE)
         env = {**self.env, **options.pop("extra_env", {})}
-        process = subprocess.Popen([*prefix, self.program, *args], stderr=subprocess.PIPE, text=True, env=env, **options)
+        options.setdefault("stderr", subprocess.PIPE)
+        process = subprocess.Popen([*prefix, self.program, *args], text=True, env=env, **options)
         self.running.append(process)
         return process
 
     def __call__(self, *args, text=None, **options):
-        """Runs it to its end; the result has returncode, stdout, stderr."""
+        """Runs distlockctl to its end; the result has returncode, stdout, stderr."""
         options["stdin"] = subprocess.DEVNULL if text is None else subprocess.PIPE
         process = self.start(*args, **options)
         out, err = process.communicate(text, timeout=PATIENCE_S)
@@ -50,17 +52,17 @@ class Ctl:
 
 
 def ends(process):
-    """Its exit code, when it has come."""
+    """Waits for the process; its exit code."""
     return process.wait(timeout=PATIENCE_S)
 
 
 def line(process):
-    """The next line it prints."""
+    """The next line that the process prints."""
     return process.stdout.readline().rstrip("\n")
 
 
 def alive(pid):
-    """Running, and not merely unburied."""
+    """Whether the process runs: a zombie does not."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii") as f:
             return f.read().rsplit(")", 1)[1].split()[0] not in ("Z", "X")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A broker of a few hundred lines, in memory: all modes, always FIFO, no store. It can do on command what a real one
-does only in trouble: lose a lock, fall silent, refuse. Every public method may be called from any thread."""
+"""A broker in memory: all modes, always FIFO, no store. It does on command what a real broker does only in trouble:
+loses a lock, falls silent, refuses. Any thread may call its public methods."""
 import collections
 import itertools
 import queue
@@ -19,7 +19,7 @@ _END = object()
 
 
 class Stream:
-    """What goes to one Session client."""
+    """The events for one Session client."""
 
     def __init__(self):
         self.outbox = queue.Queue()
@@ -31,9 +31,9 @@ class FakeBroker(Together):
         self.api = api
         self.lock = threading.RLock()
         self.tokens = itertools.count(1_700_000_000_000_000)
-        self.queues = collections.defaultdict(list)  # (namespace, key) -> leases; the holders, then who waits
-        self.bundles = []  # those who wait for several at once
-        self.watches = 0  # how many have begun
+        self.queues = collections.defaultdict(list)  # (namespace, key) -> leases: the holders, then the waiters
+        self.bundles = []  # requests that wait for several locks
+        self.watches = 0  # the number of WatchLock calls so far
         self.stopping = False
         self.silent = False
         self.refusal = None  # (reason, message, fields) for every acquire
@@ -80,18 +80,18 @@ class FakeBroker(Together):
         self.server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler("distlock.v1." + service, handlers),))
 
-    # --- what tests ask for ---
+    # --- faults on command ---
 
     def lose(self, key, reason="TAKEN", namespace="default"):
-        """The holder is told that its lease is lost; the next waiter gets the lock."""
+        """Tells the holder that its lease is lost, and gives the lock to the next waiter."""
         with self.lock:
             lease = self.queues[(namespace, key)].pop(0)
-            self._event(lease.stream, lease.command_id,
-                        lost=self.api.Lost(reason=getattr(self.api, "LOST_REASON_" + reason), message="as the test said"))
+            lost = self.api.Lost(reason=getattr(self.api, "LOST_REASON_" + reason), message="as the test said")
+            self._event(lease.stream, lease.command_id, lost=lost)
             self._grant_next(lease.name())
 
     def forget(self, key, namespace="default"):
-        """The store loses the lock, and nobody has noticed yet."""
+        """The store loses the lock, and no client is told."""
         with self.lock:
             self.queues[(namespace, key)].pop(0)
 
@@ -126,7 +126,7 @@ class FakeBroker(Together):
                 self._event(lease.stream, lease.command_id, granted=self._grant_of(lease))
 
     def _enter(self, lease):
-        """True when it is granted at once."""
+        """Puts the lease into the queue. True: it is granted at once."""
         with self.lock:
             self.queues[lease.name()].append(lease)
             self._grant_next(lease.name())
@@ -248,8 +248,9 @@ class FakeBroker(Together):
         if self.refusal:
             reason, message, fields = self.refusal
             problems = [v1.FieldProblem(field=f, description=d) for f, d in fields]
-            self._event(stream, command.id, refused=v1.Refusal(reason=v1.RefusalReason.Value("REFUSAL_REASON_" + reason),
-                                                               message=message, field_problems=problems))
+            reason = v1.RefusalReason.Value("REFUSAL_REASON_" + reason)
+            refusal = v1.Refusal(reason=reason, message=message, field_problems=problems)
+            self._event(stream, command.id, refused=refusal)
             return
         lease = Lease(spec, stream, command.id)
         present, leases = self._holders(lease.name()), self.queues[lease.name()]
@@ -356,7 +357,7 @@ class FakeBroker(Together):
             self._abort(context, grpc.StatusCode.UNAVAILABLE, "DRAINING", "this broker is going down", {})
 
     def _list_locks(self, request, _):
-        """An empty page, as there may be among many other keys, and then pages of a hundred."""
+        """First an empty page, as a store with many other keys may return, then pages of a hundred locks."""
         with self.lock:
             names = sorted(n for n, leases in self.queues.items() if leases and n[0] == (request.namespace or "default")
                            and n[1].startswith(request.key_prefix))

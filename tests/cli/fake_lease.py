@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One acquire of the fake broker, from its request to the end of the lock it got."""
+"""One acquire of the fake broker, from its request to the end of its lock."""
 import threading
 import time
 import uuid
@@ -29,11 +29,11 @@ class Lease:
         return max(self.spec.permits, 1) if self.mode() == PERMIT else 0
 
     def mixes(self, holders):
-        """EXCLUSIVE and SHARED with each other, PERMIT with its own limit."""
+        """Whether the modes may be used on one lock: EXCLUSIVE with SHARED, PERMIT with the same limit."""
         return all(holder.spec.limit == self.spec.limit for holder in holders)
 
     def fits(self, holders):
-        """Beside them."""
+        """Whether it can hold the lock beside these holders."""
         if not holders:
             return True
         if self.mode() == PERMIT:

@@ -6,10 +6,10 @@ from fake_lease import Lease
 
 
 class Together:
-    """A part of FakeBroker: uses its queues, and keeps who waits for several in `bundles`."""
+    """A part of FakeBroker: uses its queues; `bundles` has the requests that wait for several locks."""
 
     def _session_acquire_all(self, stream, command):
-        """Holds none of them while it waits, unlike a real broker: nothing here depends on it."""
+        """Unlike a real broker, holds none of the locks while it waits; no test depends on that."""
         leases = [Lease(spec, stream, command.id + i) for i, spec in enumerate(command.acquire_all.locks)]
         spec = leases[0].spec
         if self._enter_all(leases):

@@ -11,21 +11,23 @@ import pytest
 from broker import eventually
 from ctl import ends, line
 
-COMMANDS = ["run", "elect", "hold", "acquire", "renew", "release", "show", "ls", "watch", "status", "drain", "top", "force-release", "completion"]
+COMMANDS = ["run", "elect", "hold", "acquire", "renew", "release", "show", "ls", "watch", "status", "drain", "top",
+            "force-release", "completion"]
+LEASE_FIELDS = {"namespace", "key", "lease_id", "holder_id", "token", "ttl_ms", "valid_for_ms", "waited_ms"}
 
 
 def environment(text):
     return dict(row.split("=", 1) for row in text.splitlines())
 
 
-def test_what_is_no_command_is_named(ctl):
+def test_an_unknown_command_is_named(ctl):
     assert ctl("--version").stdout.startswith("distlockctl ")
     done = ctl("lokc", "k")
-    assert done.returncode == 64 and "'lokc' is no command" in done.stderr
+    assert done.returncode == 64 and "'lokc' is not a command" in done.stderr
     assert "A subcommand is required" in ctl().stderr
 
 
-def test_a_name_that_is_no_text_is_refused_in_one_line(ctl, broker):
+def test_a_name_that_is_not_utf8_is_refused_in_one_line(ctl, broker):
     if not broker.real:
         pytest.skip("the fake cannot read it")
     for command in ("acquire", "renew", "show", "watch"):
@@ -39,7 +41,7 @@ def test_help_that_cannot_be_written_is_a_failure(ctl):
     assert done.returncode == 70 and "cannot write to stdout" in done.stderr
 
 
-def test_what_top_cannot_do_it_refuses(ctl):
+def test_top_refuses_json_and_short_intervals(ctl):
     for flags in (("-o", "json", "--once"), ("--interval", "50ms", "--once")):
         assert ctl("top", *flags).returncode == 64, flags
 
@@ -80,7 +82,7 @@ class TestLease:
 
     def test_as_json_and_through_stdin(self, ctl, broker):
         [lease] = ctl.json("acquire", "k")
-        assert set(lease) == {"namespace", "key", "lease_id", "holder_id", "token", "ttl_ms", "valid_for_ms", "waited_ms"}
+        assert set(lease) == LEASE_FIELDS
         assert ctl("renew", "-", text=lease["lease_id"] + "\n").returncode == 0
         [released] = ctl.json("release", "-", text=lease["lease_id"])
         assert released == {"outcome": "released"}
@@ -95,7 +97,7 @@ class TestLease:
         assert environment(text)["DISTLOCK_LEASE_ID"]
         assert ctl("release", "-", text=text).stdout == "released\n"
 
-    def test_what_is_no_file_is_written_to_and_not_replaced(self, ctl, broker, folder):
+    def test_links_pipes_and_devices_are_written_to_and_not_replaced(self, ctl, broker, folder):
         real, link, pipe = (os.path.join(folder, name) for name in ("real", "link", "pipe"))
         with open(real, "w", encoding="ascii") as f:
             f.write("old")
@@ -115,7 +117,7 @@ class TestLease:
         assert ctl("acquire", "full", "--lease-file", "/dev/full").returncode == 70
         assert broker.free("full") and stat.S_ISCHR(os.stat("/dev/full").st_mode)
 
-    def test_a_lease_nobody_could_be_told_is_given_back(self, ctl, broker, folder):
+    def test_a_lease_that_cannot_be_written_is_released(self, ctl, broker, folder):
         done = ctl("acquire", "k", "--lease-file", os.path.join(folder, "no", "such", "folder"))
         assert done.returncode == 70
         assert broker.free("k")
@@ -125,7 +127,7 @@ class TestLease:
         first, second = ctl("acquire", "k", request).stdout, ctl("acquire", "k", request).stdout
         assert environment(first)["DISTLOCK_LEASE_ID"] == environment(second)["DISTLOCK_LEASE_ID"]
 
-    def test_busy_names_the_holder_and_when_to_come_back(self, ctl, broker):
+    def test_busy_names_the_holder_and_when_to_retry(self, ctl, broker):
         ctl("acquire", "k", "--owner", "bob")
         done = ctl("acquire", "k", "-n")
         assert done.returncode == 1
@@ -148,7 +150,8 @@ class TestLease:
         eventually(lambda: broker.queue_length("k") == 1)
         broker.fall_silent()
         assert ends(waiter) == 69
-        assert waiter.stderr.read().startswith(f"distlockctl: cannot reach the broker at {broker.address} within 500ms: ")
+        said = waiter.stderr.read()
+        assert said.startswith(f"distlockctl: cannot reach the broker at {broker.address} within 500ms: ")
 
     def test_without_a_lease_id(self, ctl, broker):
         for command in ("renew", "release"):
@@ -156,15 +159,16 @@ class TestLease:
             assert ctl(command, "-").returncode == 64
 
     def test_each_bad_field_is_named(self, ctl, fake):
-        fake.fake.refusal = ("INVALID_ARGUMENT", "2 fields are wrong", [("lock.ttl", "too short"), ("lock.key", "too long")])
+        problems = [("lock.ttl", "too short"), ("lock.key", "too long")]
+        fake.fake.refusal = ("INVALID_ARGUMENT", "2 fields are wrong", problems)
         done = ctl("acquire", "k")
         assert done.returncode == 64
         assert "  lock.ttl: too short\n  lock.key: too long\n" in done.stderr
         error = json.loads(ctl("acquire", "k", "-o", "json").stderr)["error"]
-        assert error["fields"] == [{"field": "lock.ttl", "problem": "too short"}, {"field": "lock.key", "problem": "too long"}]
+        assert [(bad["field"], bad["problem"]) for bad in error["fields"]] == problems
 
 
-class TestLooking:
+class TestShowAndLs:
     def test_show(self, ctl, broker):
         holder = ctl.start("hold", "k", "--owner", "bob", "--metadata", "why=test")
         assert line(holder).startswith("granted")
@@ -234,16 +238,16 @@ class TestBroker:
         assert ends(done) == 0
 
     def test_drain_and_wait_for_a_broker_that_falls_silent(self, ctl, broker):
-        """It may be there still, with all its locks."""
+        """A silent broker may still run, with all its locks."""
         if not broker.real:
             pytest.skip("only a process can be stopped so that its kernel alone answers")
-        holder = ctl.start("hold", "k")  # else it is gone before it can be stopped
+        holder = ctl.start("hold", "k")  # otherwise the broker exits before the test can stop it
         assert line(holder).startswith("granted")
         draining = ctl.start("drain", "--wait", "--connect-timeout", "500ms")
         assert line(draining).startswith("draining broker ")
         broker.fall_silent()
         assert ends(draining) == 69
-        assert draining.stdout.read() == "" and "whether it has drained is not known" in draining.stderr.read()
+        assert draining.stdout.read() == "" and "it may not have drained yet" in draining.stderr.read()
 
 
 class TestShared:

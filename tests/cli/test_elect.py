@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""elect: who leads, what the leader runs, and what others see of it."""
+"""elect: campaigns, the command that the leader runs, and what others see of the leader."""
 import json
 import signal
 import subprocess
@@ -35,7 +35,8 @@ def test_as_json(ctl, broker):
     assert (elected["event"], elected["name"], elected["value"]) == ("elected", "boss", "here")
     assert elected["token"] == broker.lock("boss").fencing_token
     leader.send_signal(signal.SIGTERM)
-    assert json.loads(line(leader)) == {"event": "resigned", "namespace": "default", "name": "boss", "outcome": "released"}
+    resigned = json.loads(line(leader))
+    assert resigned == {"event": "resigned", "namespace": "default", "name": "boss", "outcome": "released"}
     assert ends(leader) == 0
 
 
@@ -103,13 +104,13 @@ def test_nobody_leads(ctl, broker):
     assert done.returncode == 1 and json.loads(done.stdout)["leader"] is None
 
 
-def test_observe_tells_each_change(ctl, broker):
+def test_observe_prints_each_change(ctl, broker):
     observer = ctl.start("elect", "boss", "--observe", "-o", "json")
     assert json.loads(line(observer)) == {"event": "leader", "namespace": "default", "name": "boss", "leader": None}
     for name in ("one", "two"):
         leader = ctl.start("elect", "boss", "--value", name)
         assert json.loads(line(observer))["leader"]["value"] == name
-        assert line(leader).startswith("elected")  # it may hear of it later than the observer
+        assert line(leader).startswith("elected")  # the leader may hear of its election later than the observer
         leader.send_signal(signal.SIGTERM)
         assert json.loads(line(observer))["leader"] is None
         assert ends(leader) == 0

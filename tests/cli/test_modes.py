@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""-s, -x, --limit, --permits and --policy: who gets in beside whom, and how show and ls tell it."""
+"""-s, -x, --limit, --permits and --policy: which holders a lock admits together, and what show and ls print."""
 import json
 import subprocess
 
@@ -8,12 +8,12 @@ import pytest
 from broker import eventually
 from ctl import ends, line
 
-READS = ["sh", "-c", "echo in; read x; true"]  # until its stdin ends
+READS = ["sh", "-c", "echo in; read x; true"]  # runs until its stdin ends
 
 
 @pytest.fixture
 def inside(ctl):
-    """Starts a `run` of these flags on k, and waits until its command runs."""
+    """Starts `run k` with these flags, and waits until its command runs."""
     def start(*flags):
         process = ctl.start("run", "k", *flags, "--", *READS, stdin=subprocess.PIPE)
         assert line(process) == "in"
@@ -27,12 +27,12 @@ def leave(process):
 
 
 def tried(ctl, *flags):
-    """The exit code of one try."""
+    """The exit code of `run k -n` with these flags."""
     return ctl("run", "k", "-n", *flags, "--", "true").returncode
 
 
 class TestShared:
-    def test_readers_at_a_time_and_no_writer_meanwhile(self, ctl, broker, inside):
+    def test_readers_share_and_keep_writers_out(self, ctl, broker, inside):
         first, second = inside("-s"), inside("--shared")
         assert tried(ctl, "-x") == tried(ctl) == 1
         leave(first)
@@ -76,7 +76,7 @@ class TestShared:
 
 
 class TestLimit:
-    def test_two_get_in_and_the_third_is_busy(self, ctl, broker, inside):
+    def test_two_are_granted_and_the_third_is_busy(self, ctl, broker, inside):
         first, second = inside("--limit", "2"), inside("--limit", "2")
         busy = ctl("run", "k", "-n", "--limit", "2", "--owner", "me", "-E", "9", "--", "echo", "no")
         assert (busy.returncode, busy.stdout) == (9, "") and "LOCK_HELD" in busy.stderr
@@ -120,7 +120,7 @@ def test_wrong_usage(ctl, broker, command):
 
 
 @pytest.mark.parametrize("command", [["run", "-n", "-c", "true"], ["hold", "-n"], ["acquire", "-n"]])
-def test_each_policy_is_asked_for(api, ctl, fake, command):
+def test_each_policy_is_sent_to_the_broker(api, ctl, fake, command):
     asked = []
     fake.fake.refusal = ("LOCK_HELD", "it is held", [])
     fake.fake.on_acquire = lambda spec: asked.append((spec.mode, spec.policy))
@@ -130,7 +130,7 @@ def test_each_policy_is_asked_for(api, ctl, fake, command):
                      ("FAIR", "WRITER_PREFERRING", "READER_PREFERRING", "ADAPTIVE")]
 
 
-class TestLooking:
+class TestShowAndLs:
     def test_show_readers_and_a_writer(self, ctl, broker, inside):
         readers = [inside("-s", "--owner", name) for name in ("ann", "bob")]
         ctl.start("run", "k", "--owner", "eve", "--", "true")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names and words of others on the terminal: no escape sequence gets through, and no line that is not ours."""
+"""Names and texts of other users on the terminal: no escape sequence gets through, and no forged line."""
 import json
 import re
 
@@ -13,7 +13,7 @@ SHOWN = "evil?[31mRED?root@prod:1??2J"
 
 
 def clean(text, lines):
-    """So many lines with what was meant to do harm made harmless in them."""
+    """The text has so many lines, and the control characters of EVIL are replaced in it."""
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", text), text
     assert text.count("\n") == lines and SHOWN in text, text
     return True
@@ -43,7 +43,7 @@ def test_show_ls_and_watch(ctl, broker, holder):
     assert waiter.poll() is None
 
 
-def test_json_tells_it_as_it_is(ctl, broker, holder):
+def test_json_has_names_and_texts_unchanged(ctl, broker, holder):
     for command in (["show", *IT], ["ls", "--namespace", "ns"]):
         [lock] = ctl.json(*command)
         assert (lock["key"], lock["holders"][0]["owner"], lock["holders"][0]["metadata"]["why"]) == (EVIL, EVIL, EVIL)
@@ -51,7 +51,7 @@ def test_json_tells_it_as_it_is(ctl, broker, holder):
     assert json.loads(line(watch))["holders"][0]["owner"] == EVIL
 
 
-def test_who_is_in_the_way(ctl, broker, holder):
+def test_messages_that_name_the_holder(ctl, broker, holder):
     clean(ctl("acquire", *IT, "-n").stderr, 1)
     clean(ctl("run", *IT, "-n", "--", "true").stderr, 1)
     waiting = ctl.start("hold", *IT)
@@ -67,7 +67,7 @@ def test_who_is_in_the_way(ctl, broker, holder):
     clean(ctl("force-release", *IT).stdout, 1)
 
 
-def test_who_leads(ctl, broker):
+def test_elect_leader_and_observe(ctl, broker):
     leader = ctl.start("elect", EVIL, "--value", EVIL, "--owner", EVIL)
     clean(leader.stdout.readline(), 1)
     told = ctl("elect", EVIL, "--leader").stdout
@@ -86,13 +86,13 @@ def test_a_lost_lock(ctl, fake):
     assert holder.stderr.read().startswith(f"distlockctl: {SHOWN} is lost (TAKEN)")
 
 
-def test_the_words_of_a_refusal(ctl, fake):
+def test_the_message_of_a_refusal(ctl, fake):
     fake.fake.refusal = ("INVALID_ARGUMENT", EVIL.replace("\n", "\t"), [(EVIL, EVIL)])
     for command in (["acquire", "k"], ["run", "k", "--", "true"]):
         clean(ctl(*command).stderr, 2)
 
 
-def test_what_a_shell_reads_is_as_it_was(ctl, broker):
+def test_output_for_shells_is_unchanged(ctl, broker):
     names = [row.split("=", 1)[0] for row in ctl("acquire", *IT, "--owner", EVIL).stdout.splitlines()]
     assert names == ["DISTLOCK_LEASE_ID", "DISTLOCK_TOKEN", "DISTLOCK_HOLDER_ID", "DISTLOCK_TTL"]
     told = ctl("run", *IT, "-n", "--", "true")

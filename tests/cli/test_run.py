@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run: what the command gets, and what its end becomes."""
+"""run: what the command gets, and the exit code."""
 import json
 import os
 import re
@@ -14,7 +14,7 @@ from ctl import ends, line
 
 @pytest.mark.parametrize("script, code", [("exit 0", 0), ("exit 3", 3), ("exit 75", 75), ("kill -9 $$", 137),
                                           ("kill -TERM $$", 143)])
-def test_the_commands_own_end_is_the_answer(ctl, broker, script, code):
+def test_the_exit_code_is_the_commands_own(ctl, broker, script, code):
     assert ctl("run", "k", "--", "sh", "-c", script).returncode == code
     assert broker.free("k")
 
@@ -26,11 +26,11 @@ def test_the_command_runs_under_the_lock(ctl, broker):
     lock = broker.lock("k")
     assert [(h.owner, dict(h.metadata)) for h in lock.holders] == [("me", {"why": "a test"})]
     holder.stdin.close()
-    assert ends(holder) == 1  # of `read` at the end of its input
+    assert ends(holder) == 1  # the exit code of `read` at the end of its input
     assert broker.free("k")
 
 
-def test_the_command_is_told_its_lock(ctl, broker):
+def test_the_environment_names_the_lock(ctl, broker):
     done = ctl("run", "a/b c", "--namespace", "ns", "--", "sh", "-c",
                'echo "$DISTLOCK_NAMESPACE|$DISTLOCK_KEY|$DISTLOCK_TOKEN|$DISTLOCK_HOLDER_ID"',
                extra_env={"DISTLOCK_TOKEN": "stale"})
@@ -49,12 +49,12 @@ def test_stdin_stdout_and_stderr_are_the_commands_own(ctl, broker):
     assert (done.stdout, done.stderr) == ("through\n", "err\n")
 
 
-def test_no_descriptor_of_ours_leaks_and_those_of_the_caller_stay(ctl, broker):
+def test_the_command_gets_the_callers_descriptors_and_no_others(ctl, broker):
     read_end, write_end = os.pipe()
     done = ctl("run", "k", "--", "ls", "-1", "/proc/self/fd", pass_fds=[write_end])
     os.close(read_end)
     os.close(write_end)
-    # The one beyond is ls's own look at the folder.
+    # One more descriptor: ls opens the folder itself.
     assert set(map(int, done.stdout.split())) - {0, 1, 2, write_end} in [{3}, {4}]
 
 
@@ -62,7 +62,7 @@ def test_a_line_for_the_shell(ctl, broker):
     assert ctl("run", "k", "-c", "echo $((1 + 1)); exit 4").stdout == "2\n"
 
 
-def test_flags_of_the_command_are_not_ours(ctl, broker):
+def test_words_after_the_dashes_belong_to_the_command(ctl, broker):
     assert ctl("run", "k", "--", "echo", "-n", "--", "--verbose").stdout == "-- --verbose"
 
 
@@ -85,7 +85,8 @@ def test_a_command_that_cannot_run(ctl, broker, command, code):
 class TestBusy:
     @pytest.fixture(autouse=True)
     def somebody_holds_it(self, ctl, broker):
-        self.holder = ctl.start("run", "k", "--owner", "bob", "--", "sh", "-c", "echo up; read x", stdin=subprocess.PIPE)
+        self.holder = ctl.start("run", "k", "--owner", "bob", "--", "sh", "-c", "echo up; read x",
+                                stdin=subprocess.PIPE)
         assert line(self.holder) == "up"
 
     def test_one_try(self, ctl, broker):
@@ -162,7 +163,7 @@ def test_no_broker(ctl, broker):
 
 
 @pytest.mark.parametrize("command", [["run", "k", "--", "true"], ["hold", "k"], ["elect", "k"]])
-def test_no_broker_is_said_in_one_sentence(ctl, broker, command):
+def test_a_missing_broker_is_reported_in_one_sentence(ctl, broker, command):
     done = ctl(*command[:2], "-w", "200ms", "--server", "unix:///nowhere/there.sock", *command[2:])
     assert done.returncode == 69
     assert re.match(r"distlockctl: no broker at unix:///nowhere/there.sock took it within \d+ ms: ", done.stderr)

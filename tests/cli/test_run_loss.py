@@ -18,7 +18,7 @@ def shell(*lines):
     return ["--", "sh", "-c", "\n".join(lines)]
 
 
-def test_the_command_is_told_to_end(ctl, broker):
+def test_the_command_gets_sigterm(ctl, broker):
     process = ctl.start(*RUN, *shell("trap 'echo told; exit 0' TERM", "echo up", FOR_EVER))
     assert line(process) == "up"
     broker.lose("k")
@@ -27,17 +27,19 @@ def test_the_command_is_told_to_end(ctl, broker):
     assert "lost" in process.stderr.read()
 
 
-def test_who_does_not_listen_is_killed_with_the_whole_group(ctl, broker):
+def test_a_command_that_ignores_sigterm_is_killed_with_its_group(ctl, broker):
     process = ctl.start(*RUN, "--kill-after", "200ms",
-                        *shell("trap '' TERM", f"sh -c 'trap \"\" TERM; echo $$; {FOR_EVER}' &", "echo $$", "wait", "wait"))
+                        *shell("trap '' TERM", f"sh -c 'trap \"\" TERM; echo $$; {FOR_EVER}' &", "echo $$", "wait",
+                               "wait"))
     pids = [int(line(process)), int(line(process))]
     broker.lose("k")
     assert ends(process) == 75
     eventually(lambda: not any(map(alive, pids)))
 
 
-def test_the_group_gets_the_time_it_was_promised(ctl, broker):
-    process = ctl.start(*RUN, "--kill-after", "1h", *shell("trap '' TERM", "echo up", "read x; read x; exit 0"), stdin=subprocess.PIPE)
+def test_kill_after_gives_the_group_time(ctl, broker):
+    process = ctl.start(*RUN, "--kill-after", "1h", *shell("trap '' TERM", "echo up", "read x; read x; exit 0"),
+                        stdin=subprocess.PIPE)
     assert line(process) == "up"
     broker.lose("k")
     assert "lost" in process.stderr.readline()
@@ -46,7 +48,7 @@ def test_the_group_gets_the_time_it_was_promised(ctl, broker):
     assert ends(process) == 75
 
 
-def test_a_member_left_behind_is_waited_for_after_a_loss(ctl, broker):
+def test_after_a_loss_run_waits_for_the_whole_group(ctl, broker):
     process = ctl.start(*RUN, "--kill-after", "300ms",
                         *shell(f"sh -c 'trap \"\" TERM; echo $$; {FOR_EVER}' &", "wait"))
     inner = int(line(process))
@@ -55,7 +57,7 @@ def test_a_member_left_behind_is_waited_for_after_a_loss(ctl, broker):
     eventually(lambda: not alive(inner))
 
 
-def test_on_lost_is_run_and_knows_why(ctl, broker, folder):
+def test_on_lost_runs_and_gets_the_reason(ctl, broker, folder):
     note = os.path.join(folder, "note")
     process = ctl.start(*RUN, "--on-lost", f'echo "$DISTLOCK_LOST_REASON $DISTLOCK_KEY $DISTLOCK_TOKEN" > {note}',
                         *shell("echo $DISTLOCK_TOKEN", "exec cat /dev/zero > /dev/null"))
@@ -75,7 +77,7 @@ def test_released_by_its_lease_id(ctl, fake):
     assert "RELEASED" in process.stderr.read()
 
 
-def test_on_lost_is_not_run_otherwise(ctl, broker, folder):
+def test_on_lost_does_not_run_without_a_loss(ctl, broker, folder):
     note = os.path.join(folder, "note")
     assert ctl(*RUN, "--on-lost", f"touch {note}", *shell("exit 0")).returncode == 0
     assert not os.path.exists(note)
@@ -115,22 +117,22 @@ def test_max_hold(ctl, broker):
     assert "MAX_HOLD" in said
 
 
-def test_a_pause_of_ours_longer_than_the_promise(ctl, broker):
-    """The command ends with 0 while we are stopped; when we look, the promise has long passed."""
+def test_a_stop_of_distlockctl_for_longer_than_the_validity(ctl, broker):
+    """The command ends with 0 while distlockctl is stopped; when that goes on, the lock's deadline has passed."""
     process = ctl.start(*RUN, *shell("echo $$", "read x", "exit 0"), stdin=subprocess.PIPE)
     command = int(line(process))
     process.send_signal(signal.SIGSTOP)
     process.stdin.write("\n")
     process.stdin.flush()
     eventually(lambda: not alive(command))
-    promise_s = 3
-    stopped_until = time.clock_gettime(time.CLOCK_BOOTTIME) + promise_s
+    validity_s = 3
+    stopped_until = time.clock_gettime(time.CLOCK_BOOTTIME) + validity_s
     eventually(lambda: time.clock_gettime(time.CLOCK_BOOTTIME) > stopped_until)
     process.send_signal(signal.SIGCONT)
     assert ends(process) == 75
 
 
-def test_a_lock_that_turns_out_to_be_gone_at_the_release(ctl, fake):
+def test_the_release_finds_that_the_lock_is_gone(ctl, fake):
     process = ctl.start("run", "k", *shell("echo up", "read x", "exit 0"), stdin=subprocess.PIPE)
     assert line(process) == "up"
     fake.fake.forget("k")

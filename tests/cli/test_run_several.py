@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run -k A -k B: all of them or nothing."""
+"""run -k A -k B: several locks, all or nothing."""
 import signal
 import subprocess
 
@@ -14,7 +14,7 @@ STAYS = ["--", "sh", "-c", "echo up $$; read x; true"]
 
 @pytest.fixture
 def other(ctl, broker):
-    """Somebody who has b, until its stdin ends."""
+    """Another process that holds b until its stdin ends."""
     process = ctl.start("run", "b", "--owner", "bob", *STAYS, stdin=subprocess.PIPE)
     assert line(process).startswith("up")
     return process
@@ -30,19 +30,19 @@ def test_the_command_runs_under_all_of_them(ctl, broker):
 
 
 @pytest.mark.parametrize("keys", [["b", "-k", "a"], ["-k", "b", "-k", "a"], ["-k", "a", "b"]])
-def test_the_command_is_told_all_keys_and_tokens(ctl, broker, keys):
+def test_the_environment_has_all_keys_and_tokens(ctl, broker, keys):
     script = 'echo "$DISTLOCK_KEY|$DISTLOCK_TOKEN"; echo "$DISTLOCK_KEYS"; echo "$DISTLOCK_TOKENS"'
     done = ctl("run", *keys, "--", "sh", "-c", script)
     first, key_1, key_2, token_1, token_2 = done.stdout.splitlines()
     assert [key_1, key_2] == ["b", "a"]
     assert first == f"b|{token_1}"
-    if broker.real:  # it remembers the last token
+    if broker.real:  # which remembers the last token
         assert [int(token_1), int(token_2)] == [broker.lock(key).fencing_token for key in "ba"]
     else:
         assert token_1.isdigit() and token_2.isdigit()
 
 
-def test_one_key_is_told_in_both_ways(ctl, broker):
+def test_one_key_sets_both_kinds_of_variables(ctl, broker):
     done = ctl("run", "-k", "a", "--", "sh", "-c", 'echo "$DISTLOCK_KEY $DISTLOCK_KEYS"; '
                                                    '[ "$DISTLOCK_TOKEN" = "$DISTLOCK_TOKENS" ]')
     assert (done.returncode, done.stdout) == (0, "a a\n")
@@ -56,10 +56,10 @@ def test_one_that_is_held_is_busy_and_the_others_stay_free(ctl, broker, other):
     eventually(lambda: broker.free("a"))
 
 
-def test_they_are_waited_for(ctl, broker, other):
+def test_run_waits_for_all_of_them(ctl, broker, other):
     waiter = ctl.start(*BOTH, "--", "echo", "mine")
     if broker.real:
-        eventually(lambda: broker.held("a"))  # kept while b is waited for
+        eventually(lambda: broker.held("a"))  # held while the command waits for b
     other.stdin.close()
     assert ends(waiter) == 0 and waiter.stdout.read() == "mine\n"
 

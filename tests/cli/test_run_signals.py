@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run: signals, the process group, and our own sudden end."""
+"""run: signals, the process group, and SIGKILL of distlockctl itself."""
 import os
 import signal
 import subprocess
@@ -31,7 +31,7 @@ def test_signals_reach_the_command(ctl, broker, signo):
     assert broker.free("k")
 
 
-def test_an_untrapped_signal_is_the_commands_end_not_ours(ctl, broker):
+def test_an_untrapped_signal_ends_the_command_and_not_distlockctl(ctl, broker):
     process = ctl.start("run", "k", *shell("echo up", "exec cat /dev/zero > /dev/null"))
     assert line(process) == "up"
     process.send_signal(signal.SIGTERM)
@@ -39,7 +39,7 @@ def test_an_untrapped_signal_is_the_commands_end_not_ours(ctl, broker):
     assert broker.free("k")
 
 
-def test_a_command_that_takes_its_time_to_end_keeps_the_lock_meanwhile(ctl, broker):
+def test_a_command_that_ends_slowly_keeps_the_lock_meanwhile(ctl, broker):
     process = ctl.start("run", "k", *shell("trap 'echo ending; read x; exit 0' TERM", "echo up", FOR_EVER),
                         stdin=subprocess.PIPE)
     assert line(process) == "up"
@@ -50,19 +50,19 @@ def test_a_command_that_takes_its_time_to_end_keeps_the_lock_meanwhile(ctl, brok
     assert ends(process) == 0
 
 
-def test_an_own_process_group_that_gets_the_signals(ctl, broker):
-    process = ctl.start("run", "k", *shell("trap : USR1", f"sh -c 'trap \"echo inner; exit 0\" USR1; echo $$; {FOR_EVER}' &",
-                                           "wait", "wait", "exit 0"))
+def test_the_command_leads_a_process_group_that_gets_the_signals(ctl, broker):
+    process = ctl.start("run", "k", *shell(
+        "trap : USR1", f"sh -c 'trap \"echo inner; exit 0\" USR1; echo $$; {FOR_EVER}' &", "wait", "wait", "exit 0"))
     inner = int(line(process))
     group = os.getpgid(inner)
     assert group not in (os.getpgid(process.pid), os.getpgrp())
-    assert os.getpgid(group) == group  # the command leads it
+    assert os.getpgid(group) == group  # the command is its leader
     process.send_signal(signal.SIGUSR1)
     assert line(process) == "inner"
     assert ends(process) == 0
 
 
-def test_only_the_command_itself_is_waited_for(ctl, broker):
+def test_run_waits_only_for_the_command_itself(ctl, broker):
     process = ctl.start("run", "k", *shell("cat /dev/zero > /dev/null 2>&1 < /dev/null & echo $!", "exit 5"))
     left = int(line(process))
     assert ends(process) == 5
@@ -82,7 +82,7 @@ def test_a_hang_up_that_was_ignored_stays_ignored(ctl, broker):
     assert ends(process) == 0
 
 
-def test_our_sudden_death_ends_the_whole_group(ctl, broker):
+def test_sigkill_of_distlockctl_ends_the_whole_group(ctl, broker):
     process = ctl.start("run", "k", *shell("cat /dev/zero > /dev/null & echo $!", "echo $$", "wait"))
     inner, command = int(line(process)), int(line(process))
     process.kill()
@@ -90,7 +90,7 @@ def test_our_sudden_death_ends_the_whole_group(ctl, broker):
     eventually(lambda: broker.free("k"), "the lock's release")
 
 
-def test_our_sudden_death_kills_who_does_not_listen(ctl, broker):
+def test_sigkill_of_distlockctl_kills_a_group_that_ignores_sigterm(ctl, broker):
     process = ctl.start("run", "k", "--kill-after", "100ms",
                         *shell("trap '' TERM", f"sh -c 'trap \"\" TERM; echo $$; {FOR_EVER}' &", "echo $$", "wait"))
     pids = [int(line(process)), int(line(process))]
@@ -98,11 +98,11 @@ def test_our_sudden_death_kills_who_does_not_listen(ctl, broker):
     eventually(lambda: not any(map(alive, pids)), "the group's end")
 
 
-def test_no_helper_of_ours_is_left(ctl, broker):
+def test_no_child_process_is_left(ctl, broker):
     process = ctl.start("run", "k", *shell("echo up", "read x"), stdin=subprocess.PIPE)
     assert line(process) == "up"
     children = children_of(process.pid)
-    assert len(children) == 2  # the command and the guard
+    assert len(children) == 2  # the command and the watchdog
     process.stdin.close()
     ends(process)
     assert not any(map(alive, children))
@@ -133,8 +133,8 @@ def test_a_stop_of_the_command_alone_keeps_the_lock(ctl, broker):
     assert ends(process) == 6
 
 
-def test_a_stop_of_ours_stops_the_command_too(ctl, broker):
-    """In a process group that somebody in the session could continue, as a shell's jobs are."""
+def test_stopping_distlockctl_stops_the_command_too(ctl, broker):
+    """In a process group of its own, like a job of a shell: the kernel does not stop an orphaned group."""
     process = ctl.start("run", "k", *shell("echo $$", "read x", "exit 6"), stdin=subprocess.PIPE, process_group=0)
     command = int(line(process))
     process.send_signal(signal.SIGTSTP)

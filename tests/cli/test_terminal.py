@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run at a terminal: the command has it, Ctrl-C and Ctrl-Z reach it, and a shell with job control gets its turn.
+"""run at a terminal: the command gets the terminal, Ctrl-C and Ctrl-Z reach it, and Ctrl-Z brings the shell back.
 
-The test is that shell: it leads the session, starts distlockctl as a job in the foreground, and sees it stop and end."""
+The test plays the shell: it leads the session, starts distlockctl as a job in the foreground, and sees it stop and
+end."""
 import errno
 import os
 import pty
@@ -17,7 +18,7 @@ from ctl import state
 
 
 class Job:
-    """A small shell in a child process of ours, which leads the terminal's session and starts one job."""
+    """A small shell in a child process, which leads the terminal's session and starts one job."""
 
     def __init__(self, ctl, *args):
         self.terminal, its_end = pty.openpty()
@@ -58,7 +59,7 @@ class Job:
         self.shell.wait()
 
 
-# Prints "job PID", then "stopped" or "ended CODE"; after a stop, a line typed to it continues the job in the foreground.
+# Prints "job PID", then "stopped" or "ended CODE". After a stop, a line of input continues the job in the foreground.
 SHELL = r"""
 import fcntl, os, signal, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -109,12 +110,13 @@ def test_the_command_reads_from_the_terminal(job, broker):
     assert it.foreground() == command
     it.type("hello\n")
     it.expect("read hello\n")
-    it.expect("foreground at return: True\n")  # we gave it back before we ended
+    it.expect("foreground at return: True\n")  # distlockctl takes the terminal back before it ends
     it.expect("ended 0\n")
 
 
 def test_ctrl_c_reaches_the_command_once(job, broker):
-    it = job("run", "k", *shell("n=0", "trap 'n=$((n+1)); echo hit $n' INT", "echo up", "read x || read x", "echo count $n; exit 9"))
+    it = job("run", "k", *shell("n=0", "trap 'n=$((n+1)); echo hit $n' INT", "echo up", "read x || read x",
+                                "echo count $n; exit 9"))
     it.expect("up\n")
     it.type("\x03")
     it.expect("hit 1\n")
@@ -123,7 +125,7 @@ def test_ctrl_c_reaches_the_command_once(job, broker):
     it.expect("ended 9\n")
 
 
-def test_ctrl_z_gives_the_shell_its_turn_and_fg_goes_on(job, broker):
+def test_ctrl_z_brings_the_shell_back_and_fg_goes_on(job, broker):
     it = job("run", "k", *shell("echo up $$", "read x", "echo read $x; exit 4"))
     command = int(it.expect(r"up (\d+)\n")[1])
     it.type("\x1a")
@@ -137,9 +139,10 @@ def test_ctrl_z_gives_the_shell_its_turn_and_fg_goes_on(job, broker):
 
 
 def test_a_command_behind_a_pipe_gets_the_terminal_when_it_reads(ctl, broker):
-    """stdout is no terminal: who reads the pipe may need the terminal, so it is given on demand only."""
+    """stdout is not a terminal: the reader of the pipe may need the terminal, so the command gets it only on demand."""
     piped = os.path.join(os.path.dirname(broker.address.removeprefix("unix://")), "out")
-    it = Job(ctl_as_shell(ctl), "-c", f'exec {ctl.program} run k -- sh -c "read x; echo read \\$x > /dev/tty" > {piped}')
+    inner = '"read x; echo read \\$x > /dev/tty"'
+    it = Job(ctl_as_shell(ctl), "-c", f"exec {ctl.program} run k -- sh -c {inner} > {piped}")
     try:
         eventually(lambda: it.foreground() != it.job, "the command in the foreground")
         it.type("later\n")
@@ -155,7 +158,7 @@ def ctl_as_shell(ctl):
     return Shell
 
 
-def test_a_terminal_left_raw_by_a_killed_command_is_mended(job, broker):
+def test_a_terminal_that_a_killed_command_left_raw_is_restored(job, broker):
     it = job("run", "k", *shell("stty -echo -icanon", "echo up", "kill -9 $$"))
     it.expect("up\n")
     it.expect("ended 137\n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""top: one frame as text, and the live screen on a terminal, which is as before when it ends."""
+"""top: one frame as text, and the live screen, which leaves the terminal as it found it."""
 import os
 import pty
 import re
@@ -81,12 +81,12 @@ def test_another_namespace(ctl, broker):
     assert "namespace default: 0 locks" in ctl("top", "--once").stdout
 
 
-def test_what_is_not_printable_does_not_reach_the_terminal(ctl, broker):
+def test_control_characters_do_not_reach_the_terminal(ctl, broker):
     ctl("acquire", "a\x1b[2Jb", "--owner", "\x07")
     assert "a?[2Jb" in ctl("top", "--once").stdout and "\x1b" not in ctl("top", "--once").stdout
 
 
-def test_the_screen_lives_and_q_leaves_it_as_it_was(ctl, broker, top):
+def test_the_screen_is_updated_and_q_restores_the_terminal(ctl, broker, top):
     screen = top()
     screen.expect("sorted by queue")
     assert not screen.is_restored()
@@ -96,12 +96,12 @@ def test_the_screen_lives_and_q_leaves_it_as_it_was(ctl, broker, top):
     screen.expect("holders")
     screen.type("q")
     assert ends(screen.process) == 0
-    screen.expect(r"\x1b\[\?1049l")  # the other screen again
+    screen.expect(r"\x1b\[\?1049l")  # back to the normal screen
     assert screen.is_restored()
 
 
 @pytest.mark.parametrize("signo, code", [(signal.SIGINT, 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_leaves_the_terminal_as_it_was(ctl, broker, top, signo, code):
+def test_a_signal_restores_the_terminal(ctl, broker, top, signo, code):
     screen = top()
     screen.expect("sorted by queue")
     screen.process.send_signal(signo)

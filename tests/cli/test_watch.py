@@ -10,7 +10,7 @@ from ctl import ends, line
 
 
 def next_with(process, holders, waiting):
-    """The next change that leaves so many: what comes between may be told as one."""
+    """The next line with these counts. Fast changes may be printed as one, so lines before it are skipped."""
     while True:
         lock = json.loads(line(process))
         if (len(lock["holders"]), lock["queue_length"]) == (holders, waiting):
