@@ -23,7 +23,7 @@ using core::RefusalReason;
 // than it is, with the message percent-encoded beside it. With these bounds both together have less than 6.5 KiB.
 constexpr size_t kMaxMessageBytes = 768;
 constexpr size_t kMaxEncodedMessageBytes = 1024;
-constexpr size_t kMaxNameBytes = 640;  // namespace/key; by the default limits the longest has 577
+constexpr size_t kMaxNameBytes = 640;  // namespace/key; with the default limits at most 577
 constexpr size_t kMaxOwnerBytes = 256;
 constexpr size_t kMaxDescriptionBytes = 256;
 constexpr size_t kMaxViolationsBytes = 1536;  // all violations together

@@ -9,12 +9,13 @@
 
 namespace distlock::contract {
 
-// Code, message, ErrorInfo, and RetryInfo, BadRequest, ResourceInfo where they apply. `about`: the lock, may be empty.
+// With code, message and ErrorInfo; RetryInfo, BadRequest and ResourceInfo where they apply. `about`: the lock; may be
+// empty.
 google::rpc::Status ErrorOf(const v1::Refusal& refusal, const core::LockName& about = {});
 
 // ABORTED, LEASE_LOST, with `lost_reason` in the metadata of ErrorInfo.
 google::rpc::Status LostError(const core::Lost& lost);
-// The same for a session whose heartbeats stopped for the whole `validity`.
+// The same for a session that sent no heartbeat for the whole `validity`.
 google::rpc::Status LapsedError(core::Duration validity);
 
 }  // namespace distlock::contract

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Enums of the contract as the core's. What is unspecified or not known becomes the default of the contract. Pure; any
-// thread.
+// Converts enums of the contract to those of the core. An unspecified or unknown value becomes the default of the
+// contract. Pure; any thread.
 #pragma once
 
 #include "core/types.h"

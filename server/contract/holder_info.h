@@ -17,7 +17,7 @@ std::string MakeInfo(const v1::LockSpec& spec, std::string_view broker_id, int s
 // Bytes that replace the mode when they are appended to an info.
 std::string ModeOverride(v1::LockMode mode);
 
-// What cannot be read is left empty: anybody with access to the store may have written `info`.
+// Leaves fields that cannot be read empty: anybody with access to the store may have written `info`.
 v1::Holder ParseInfo(std::string_view info);
 
 // Mode and permits of a holder.

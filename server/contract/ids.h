@@ -18,16 +18,16 @@ core::OwnerId RandomOwnerId();
 // `bytes` random bytes as lower-case hex.
 std::string RandomHex(size_t bytes);
 
-// The same id for the same lock and request id in every broker; as hard to guess as the request id.
+// Every broker makes the same id from the same lock and request id. It is as hard to guess as the request id.
 core::OwnerId OwnerIdOf(const core::LockName& name, std::string_view request_id);
 
-// 16 hex digits that tell holders apart and give away nothing of the owner id.
+// 16 hex digits that tell holders apart and reveal nothing of the owner id.
 std::string HolderIdOf(const core::OwnerId& owner);
 
 // The id by which the store knows a shard of a broker. Shard 0 has the broker's own id.
 std::string ShardBrokerId(std::string_view broker_id, int shard);
 
-// The owner id that stands for "nobody: a lock_delay is running".
+// True for the owner id that the store keeps while nobody holds the lock and a lock_delay is running.
 bool IsBlocked(const core::OwnerId& owner);
 
 }  // namespace distlock::contract

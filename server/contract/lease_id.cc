@@ -14,7 +14,7 @@ namespace {
 constexpr char kVersion = 2;
 constexpr size_t kHead = 1 + 16 + 4 + 8 + 8 + 1;
 constexpr size_t kCheck = sizeof(uint32_t);
-// Escaping at most triples a name, so no lease id is longer, whatever the limits are.
+// No lease id is longer, whatever the limits are, since escaping at most triples a name.
 constexpr size_t kMaxText = 256 * 1024;
 
 template <typename T>
@@ -55,7 +55,7 @@ std::optional<LeaseId> DecodeLeaseId(std::string_view text) {
   std::string raw;
   if (text.size() > kMaxText || !absl::WebSafeBase64Unescape(std::string(text), &raw) || raw.size() < kHead + kCheck)
     return {};
-  // Unescaping accepts padding, blanks and stray low bits, which are not ours.
+  // Unescaping also accepts padding, blanks and stray low bits, which EncodeLeaseId never writes.
   if (absl::WebSafeBase64Escape(raw) != text || raw[0] != kVersion) return {};
   std::string_view check = std::string_view(raw).substr(raw.size() - kCheck);
   if (TakeBigEndian<uint32_t>(check) != CheckOf(std::string_view(raw).substr(0, raw.size() - kCheck))) return {};

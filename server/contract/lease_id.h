@@ -3,8 +3,8 @@
 // The lease id: all that Renew and Release need to know, as one word of base64url. Secret, because it holds the owner
 // id.
 //   version(1) owner(16) ttl_ms(4) hold_until_us(8) token(8) depth(1) escaped lock name, check(4); numbers big-endian
-// The check is a CRC-32 of everything before it: it tells a mangled id from a lease that is gone. It is not a
-// signature. Pure; any thread.
+// The check is a CRC-32 of everything before it. It tells a damaged id from the id of a lease that has ended; it is not
+// a signature. Pure; any thread.
 #pragma once
 
 #include <optional>

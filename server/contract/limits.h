@@ -46,7 +46,7 @@ struct Limits {
   core::Duration store_timeout = std::chrono::seconds(5);
 };
 
-// A longer max_hold would be as good as none.
+// The longest max_hold: ten years, as good as none.
 inline constexpr core::Duration kMaxHoldBound = std::chrono::hours(24 * 3650);
 inline constexpr size_t kMinRequestIdBytes = 16;
 inline constexpr size_t kMaxRequestIdBytes = 64;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long a Hold's client may believe. Pure; any thread.
+// How long the client of a Hold may rely on its lock. Pure; any thread.
 #pragma once
 
 #include <algorithm>
@@ -9,9 +9,10 @@
 
 namespace distlock::contract {
 
-// The client counts `valid_for` from receipt, the core from when it made the promise, `age` ago. So `age` is taken off,
-// and a tenth of the longest possible promise for the way: a message that is on its way for longer is believed in for
-// too long. A short promise, because max_hold or the ttl ends soon, is cut by a tenth of itself.
+// The client counts `valid_for` from when it receives the message, the core from when it made the promise, `age` ago.
+// So the client is told less: `age` is subtracted, and a tenth of the longest possible promise for the network's delay.
+// A client that gets the message later than that relies on its lock for too long. A promise that is short, because
+// max_hold or the ttl ends soon, is cut by a tenth of itself.
 inline core::Duration PromiseOnTheWay(core::Duration valid_for, core::Duration age, core::Duration validity,
                                       core::Duration ttl) {
   constexpr int kPartForTheWay = 10;

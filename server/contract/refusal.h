@@ -22,10 +22,10 @@ v1::Refusal MakeRefusal(core::RefusalReason reason, std::string message, core::D
 v1::Refusal DrainingRefusal();
 v1::Refusal OverloadRefusal();
 
-// For a question that the store did not answer.
+// For a read that the store did not answer.
 v1::Refusal StoreRefusal(const absl::Status& status, const core::LockName& about);
 
-// What Lost.message says.
+// The text of Lost.message.
 std::string LostMessage(const core::Lost& lost);
 v1::Lost LostOf(const core::Lost& lost);
 

@@ -13,7 +13,7 @@ constexpr size_t kShownNameBytes = 160;
 }  // namespace
 
 std::string Show(core::Duration duration) {
-  // Less than a millisecond is of no interest.
+  // Fractions of a millisecond do not matter to people.
   if (duration >= std::chrono::milliseconds(1)) duration = std::chrono::round<std::chrono::milliseconds>(duration);
   return absl::FormatDuration(absl::FromChrono(duration));
 }

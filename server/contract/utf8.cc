@@ -8,7 +8,7 @@
 namespace distlock::contract {
 namespace {
 
-// Length of the character that `text` starts with; 0: these bytes are not a character.
+// The length of the first character of `text`; 0 when it does not begin with a character.
 size_t CharacterAt(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t head = byte(0);
@@ -27,7 +27,7 @@ size_t CharacterAt(std::string_view text) {
   return overlong || surrogate || too_big ? 0 : length;
 }
 
-// The last edge between two characters at or before `end`, which is inside of `text`.
+// The last boundary between two characters at or before `end`, which is inside of `text`.
 size_t EdgeBefore(std::string_view text, size_t end) {
   while (end > 0 && (static_cast<uint8_t>(text[end]) & 0xc0) == 0x80) --end;
   return end;

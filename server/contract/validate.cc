@@ -65,7 +65,7 @@ void Validator::RequestId(std::string_view id) {
 
 LeaseId Validator::Lease(std::string_view text, FieldPath field) {
   if (auto lease = DecodeLeaseId(text)) {
-    // The id is not signed, and an older one may come from looser limits.
+    // The id is not signed, and the limits may have been wider when it was made.
     lease->ttl = std::clamp(lease->ttl, limits_.min_ttl, limits_.max_ttl);
     return *std::move(lease);
   }
@@ -136,7 +136,7 @@ core::Acquire Validator::Spec(const v1::LockSpec& spec, std::string_view path, b
     acquire.max_wait = Time(spec.max_wait(), {}, limits_.max_wait, FieldPath(path, "max_wait"));
   }
   acquire.max_hold = Time(spec.max_hold(), {}, kMaxHoldBound, FieldPath(path, "max_hold"));
-  // max_hold caps the ttl of a detached lease. One that ends before its grant arrives is of no use.
+  // max_hold caps the ttl of a detached lease, so it must be at least the shortest ttl.
   if (detached && acquire.max_hold > core::Duration::zero() && acquire.max_hold < limits_.min_ttl) {
     Bad(FieldPath(path, "max_hold"),
         absl::StrCat("is ", Show(acquire.max_hold), "; of a detached lease allowed are 0, or at least ",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From requests to core types. All bad fields of a request are gathered before it is refused, so that the caller can
-// mend them at once.
+// Converts requests to core types. Collects all bad fields of a request before it is refused, so that the caller can
+// correct them at once.
 //
 // A Validator lives for one request, on one thread; `limits` outlives it. The values it returns are usable only when
 // ok().
@@ -19,7 +19,7 @@
 
 namespace distlock::contract {
 
-// Names a field of a request. The text is put together only when the field is bad. It must not outlive its parts.
+// Names a field of a request; builds the text only when the field is bad. Must not outlive its parts.
 struct FieldPath {
   std::string_view of;  // the enclosing field, such as "lock"; empty: the request itself
   std::string_view field;

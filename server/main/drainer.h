@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The daemon's one drain, begun by a signal or by AdminService.Drain. Health goes NOT_SERVING, new work is refused,
-// every stream is told, holders may finish, and what is left at the deadline is released.
+// The daemon's drain, begun by a signal or by AdminService.Drain. Health becomes NOT_SERVING, new work is refused,
+// every stream gets Draining, holders may finish, and leases that are left at the deadline are released.
 //
 // Thread: Begin on any; the rest on main's. `shards` and `wakeups` outlive it; it outlives the server.
 #pragma once
@@ -24,7 +24,7 @@ class Drainer {
   Drainer(shard::ShardSet& shards, ops::Metrics& metrics, Wakeups& wakeups, core::Duration timeout)
       : shards_(shards), metrics_(metrics), wakeups_(wakeups), timeout_(timeout) {}
 
-  // Names the server to drain. A drain that has begun already is passed on to it.
+  // Names the server to drain. If a drain has begun already, the server drains at once.
   void Attach(rpc::Server* server);
 
   // Begins the drain and returns the time left. A second call can only shorten it.
@@ -41,7 +41,7 @@ class Drainer {
   shard::ShardSet& shards_;
   ops::Metrics& metrics_;
   Wakeups& wakeups_;
-  const core::Duration timeout_;  // when Begin is given none
+  const core::Duration timeout_;  // for Begin without a timeout
 
   // Guarded by mu_.
   mutable std::mutex mu_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The pages of the HTTP port. It works from the start: a daemon that waits for its store is alive and not ready. The
-// handlers run on the port's threads; everything they refer to outlives them.
+// The pages of the HTTP port. They work from the start: a daemon that waits for its store is alive and not ready. The
+// handlers run on the port's threads; everything that they refer to outlives them.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ class HttpPages {
   HttpPages& operator=(const HttpPages&) = delete;
 
   ops::HttpHandlers Handlers();
-  // What serves once the store was found.
+  // The server and its shards, which exist once the store was found.
   struct Serving {
     const rpc::Server& server;
     shard::ShardSet& shards;

@@ -34,7 +34,7 @@ int Fail(const absl::Status& status, int exit_code) {
   return exit_code;
 }
 
-// Tells a store that may come back from one that needs another value of an option, or another store.
+// The exit code tells a store that may come back from one that needs other options or another server.
 int StoreExitCode(const absl::Status& status) {
   if (absl::IsAborted(status)) return kExitStoreDied;
   const bool misconfigured = absl::IsInvalidArgument(status) || absl::IsUnimplemented(status) ||
@@ -75,8 +75,8 @@ int Serve(const ops::Options& options) {
        .observer = &recorder});
   Drainer drainer(shards, metrics, wakeups, ToCore(options.drain_timeout));
   shards.Start();
-  // Declared after the drainer and before the server: the shards call the drainer, the server's last calls post to the
-  // shards.
+  // Declared after the drainer and before the server: the shards call the drainer, and the server's last calls post to
+  // the shards.
   const absl::Cleanup stop_shards = [&shards] { shards.Stop(); };
   auto server = rpc::Server::Start(
       ServerOptionsOf(options, broker_id, &recorder), shards,
@@ -91,7 +91,7 @@ int Serve(const ops::Options& options) {
   drainer.Attach(server->get());
 
   const HttpPages::Serving serving{**server, shards};
-  // Its threads must end before the things that they show.
+  // The HTTP threads must end before the objects that their pages show.
   const absl::Cleanup close_http = [&http] { http.reset(); };
   pages.Show(&serving);
   if (const absl::Status opened = open_http(); !opened.ok()) return Fail(opened, kExitConfiguration);
@@ -136,7 +136,7 @@ int Run(const std::vector<std::string>& args) {
 }  // namespace distlock
 
 int main(int argc, char** argv) {
-  // Debian builds Abseil with assertions: it would search for deadlocks each time gRPC takes a mutex.
+  // Debian builds Abseil with assertions, which would search for deadlocks each time gRPC takes a mutex.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   return distlock::Run(std::vector<std::string>(argv + 1, argv + argc));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Turns what happens in the shards and in the calls into metrics and log lines, and makes the health of the gRPC server
-// follow the store. No lock's correctness depends on it.
+// Turns the events of the shards and the calls into metrics and log lines, and sets the health of the gRPC server by
+// the state of the store. No lock's correctness depends on it.
 //
 // Thread: the observer methods on the shards' and gRPC's threads; Watch, Unwatch and AwaitStore on main's. Outlives the
 // shards and the server.
@@ -42,8 +42,8 @@ class Recorder final : public shard::Observer, public rpc::CallObserver {
   void Watch(rpc::Server* server);
   void Unwatch() { Watch(nullptr); }
 
-  // Logs how many lines the rate limit has suppressed since the last one. The first is called about once a second; the
-  // second at the end, and does not wait for the limit's interval. Any thread.
+  // Both log how many lines the rate limit has suppressed since the last line. LogHeldBack is called about once a
+  // second; LogAllHeldBack at the end, and it does not wait for the limit's interval. Any thread.
   void LogHeldBack();
   void LogAllHeldBack();
 
@@ -56,7 +56,7 @@ class Recorder final : public shard::Observer, public rpc::CallObserver {
   static void LogHeldBack(std::optional<uint64_t> lost, std::optional<uint64_t> lapsed);
 
   ops::Metrics& metrics_;
-  // An outage of the store loses every lease at once; ten lines a second are enough to show it.
+  // An outage of the store ends every lease at once; ten lines a second are enough to show it.
   ops::LogLimit lost_lines_{absl::Milliseconds(100)};
   ops::LogLimit lapsed_lines_{absl::Milliseconds(100)};
 

@@ -37,7 +37,8 @@ absl::Status UseUrl(const ops::Options& options, StoreSetup& setup) {
   setup.options.url = *std::move(url);
   if (!options.redis_user.empty()) setup.options.url.user = options.redis_user;
   if (options.redis_password_file.empty()) {
-    // A user without a password is not sent to the store, which would then log us in as its default user.
+    // The store's client sends no user without a password, so that the store would treat the broker as its default
+    // user.
     if (setup.options.url.user.empty() || !setup.options.url.password.empty()) return absl::OkStatus();
     return absl::InvalidArgumentError(
         absl::StrCat("--redis-user '", options.redis_user,
@@ -86,7 +87,7 @@ absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::
   if (options.wait_for_store) watch.on_problem = warn;
   while (true) {
     const auto checked = store::CheckStore(setup.options, ToCore(options.store_timeout), watch);
-    if (checked.ok() && !told_to_stop) break;  // its warnings come again from the first connection
+    if (checked.ok() && !told_to_stop) break;  // the first connection reports its warnings again
     const bool may_retry = absl::IsUnavailable(checked.status()) && options.wait_for_store;
     if (may_retry) warn(checked.status());
     const bool ended = over(may_retry ? kRetryCheck : absl::ZeroDuration());
@@ -105,7 +106,7 @@ std::function<std::unique_ptr<store::Store>(int shard, uv_loop_t* loop)> StoreFa
     store::StoreOptions options = setup.options;
     options.locks.broker_id = contract::ShardBrokerId(options.locks.broker_id, shard);
     options.seed = static_cast<uint64_t>(shard) + 1;
-    // Once is enough: all shards would warn of the same. The start of an embedded store has warned already.
+    // Only shard 0 logs warnings, as all shards have the same. For an embedded store its start has logged them already.
     if (shard == 0 && setup.embedded == nullptr) {
       options.on_warning = [](const std::string& warning) { ops::Warn("store", {{"warning", warning}}); };
     }

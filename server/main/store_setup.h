@@ -25,17 +25,17 @@ struct StoreSetup {
   std::string shown;  // for people, without secrets
 };
 
-// Starts or names the store, and checks it. With --wait-for-store an unavailable store is asked again until it answers.
-// Errors, each one line that says what is wrong and why:
-// - Unavailable: not reached. FailedPrecondition, Unimplemented: unfit for locks. InvalidArgument, NotFound: wrongly
-//   named.
+// Starts the embedded store or reads --redis, and checks the store. With --wait-for-store it repeats the check until
+// the store answers. Errors, each one line that says what is wrong and why:
+// - Unavailable: cannot be reached. FailedPrecondition, Unimplemented: unfit for locks. InvalidArgument, NotFound: a
+//   wrong option.
 // - Aborted: the embedded server has ended. Cancelled: SIGTERM came first.
 absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::string& broker_id, Wakeups& wakeups);
 
 // Ok while `embedded` runs, and always for null. Aborted, with the end of its log, once it has ended by itself.
 absl::Status CheckAlive(store::EmbeddedServer* embedded);
 
-// Each shard has a broker id of its own in the store; shard 0 has that of the daemon. `setup` outlives the factory.
+// In the store each shard has a broker id of its own; shard 0 has the daemon's. `setup` outlives the factory.
 std::function<std::unique_ptr<store::Store>(int shard, uv_loop_t* loop)> StoreFactory(const StoreSetup& setup);
 
 }  // namespace distlock

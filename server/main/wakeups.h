@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the main thread waits for: signals, as values, and notices from other threads. Nothing runs in a signal handler.
+// The events that the main thread waits for: signals, as values, and notices from other threads. No code runs in a
+// signal handler.
 //
 // Create it before any thread, so that all threads inherit the blocked signals. Wait on main's thread; Notify on any.
 #pragma once
@@ -31,7 +32,7 @@ class Wakeups {
   const int notices_;  // eventfd
 };
 
-// Raises the limit of open files as far as the system allows: each stream and each connection is one.
+// Raises the limit of open files as far as the system allows, since each connection needs one.
 void RaiseFileLimit();
 
 }  // namespace distlock

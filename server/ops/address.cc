@@ -50,7 +50,7 @@ bool IsUnixAddress(std::string_view address) { return address.starts_with("unix:
 
 bool IsLoopback(std::string_view host) {
   if (host == "localhost" || host == "::1") return true;
-  // Only digits and dots: 127.example.org is a name that a resolver may send anywhere.
+  // Only digits and dots, because 127.example.org is a name that may resolve to any address.
   return host.starts_with("127.") && host.find_first_not_of("0123456789.") == host.npos;
 }
 
@@ -61,11 +61,11 @@ absl::Status CheckListenAddress(std::string_view address) {
   if (path.size() < 2 || path[0] != '/') {
     return absl::InvalidArgumentError("is not an absolute path: write unix:///path/of/the.sock");
   }
-  // A path that cannot be printed and read again is a mistake.
+  // Refused, so that --print-config can print every path in a form that --config reads.
   if (std::any_of(path.begin(), path.end(), [](char c) { return c < 0x20 || c > 0x7e; })) {
-    return absl::InvalidArgumentError("has a byte in its path that is no printable ASCII: choose another path");
+    return absl::InvalidArgumentError("has a byte in its path that is not printable ASCII: choose another path");
   }
-  // Two addresses may have been joined by mistake, one of them with a password.
+  // Probably two addresses joined by mistake; one of them may hold a password.
   if (path.find("://") != path.npos) {
     return absl::InvalidArgumentError("has \"://\" in its path: give each address by itself, or choose another path");
   }

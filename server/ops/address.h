@@ -23,7 +23,7 @@ std::string FormatHostPort(const HostPort& address);
 
 bool IsUnixAddress(std::string_view address);
 
-// 127.0.0.0/8, ::1 and "localhost"; a name that would need a resolver is not loopback.
+// True for 127.0.0.0/8, ::1 and "localhost". False for a name that a resolver would have to look up.
 bool IsLoopback(std::string_view host);
 
 // Ok for values of --listen: an absolute unix path that fits into a socket address, or host:port.

@@ -89,7 +89,7 @@ int HandleRequest(mg_connection* connection) {
   return response.status;
 }
 
-// civetweb tells why it could not start only in its log, on the thread that starts it.
+// civetweb reports why it could not start only in its log, on the thread that starts it.
 thread_local std::string* start_problem = nullptr;
 
 int KeepMessage(const mg_connection*, const char* message) {
@@ -98,9 +98,9 @@ int KeepMessage(const mg_connection*, const char* message) {
 }
 
 mg_context* StartCivetweb(const std::string& ports, const HttpHandlers& handlers, std::string* problem) {
-  // No document root: only the handler answers. A connection that sends nothing, such as a browser's spare one, holds a
-  // thread until the request timeout and up to a second longer. A probe must get through meanwhile: kubelet waits one
-  // second. So there are many threads, which cost little while they wait, and a short request timeout.
+  // No document root: only the handler answers. A connection that sends nothing, such as a browser's spare one, blocks
+  // a thread until the request timeout and up to a second longer. A probe must be answered meanwhile, and kubelet waits
+  // one second. So there are many threads, which cost little while they wait, and a short request timeout.
   const std::array settings = {"listening_ports",
                                ports.c_str(),
                                "num_threads",
@@ -133,7 +133,7 @@ mg_context* StartCivetweb(const std::string& ports, const HttpHandlers& handlers
   return context;
 }
 
-// Connects and hangs up, which wakes civetweb's accept loop. May fail.
+// Wakes civetweb's accept loop: connects to it and closes the connection. May fail.
 void Knock(const HostPort& address) {
   sockaddr_in to{};
   to.sin_family = AF_INET;

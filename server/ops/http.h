@@ -26,8 +26,8 @@ struct PageSection {
 
 struct HttpHandlers {
   std::function<std::string()> metrics;            // Prometheus text
-  std::function<std::string()> not_ready;          // why not, in one line; "" when ready
-  std::function<std::vector<PageSection>()> page;  // any text: it is escaped here
+  std::function<std::string()> not_ready;          // why the broker is not ready, in one line; "" when it is
+  std::function<std::vector<PageSection>()> page;  // any text: the server escapes it
 };
 
 class HttpServer {

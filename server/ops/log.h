@@ -2,9 +2,15 @@
 //
 // The daemon's log: one line per state change on stderr, as text or JSON. Any thread may log; a line is written whole.
 //   Info("lease lost", {{"namespace", ns}, {"key", key}, {"reason", "taken"}});
+//
 // Values may be hostile: control bytes, quotes, broken UTF-8 and direction marks are escaped in both formats.
-// Never a secret: lease ids go through Redacted(), store URLs through RedactedUrl() (ops/secrets.h).
-// debug: one line per request; info: state changes; warn: needs a look, repeats through LogLimit; error: cannot go on.
+// Never log a secret: lease ids go through Redacted(), store URLs through RedactedUrl() (ops/secrets.h).
+//
+// Levels:
+// - debug: one line per request
+// - info: state changes
+// - warn: an operator should look; repetitions pass a LogLimit
+// - error: the daemon cannot go on
 #pragma once
 
 #include <atomic>
@@ -81,7 +87,7 @@ class LogLimit {
   std::optional<uint64_t> Pass(int64_t now_ns);  // of a clock that never goes back
 
   // Returns how many lines were suppressed, for a periodic summary. nullopt: none, or the interval has not passed, so
-  // that the next line may still tell. INT64_MAX does not wait for the interval.
+  // that the next line may still report them. INT64_MAX does not wait for the interval.
   std::optional<uint64_t> Rest();
   std::optional<uint64_t> Rest(int64_t now_ns);
 

@@ -83,7 +83,7 @@ auto SpreadBy(const RegistryPtr& in, const char* name, const char* help, const B
   return Series<prometheus::Histogram>(Family(prometheus::BuildHistogram(), in, name, help), label, values, buckets);
 }
 
-// Throw: a name used twice stops the daemon, and any test that makes a Metrics, at the start.
+// Throw: a name that is used twice stops the daemon at the start, and any test that makes a Metrics.
 RegistryPtr NewRegistry() {
   return std::make_unique<prometheus::Registry>(prometheus::Registry::InsertBehavior::Throw);
 }

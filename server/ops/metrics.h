@@ -42,11 +42,12 @@ enum class RefusalReason {
 };
 enum class LostReason { kExpired, kTaken, kForced, kMaxHold, kDrained };
 
-// kReleased, kAlreadyGone: the caller released. kDisconnected: its stream ended. kGivenBack: a grant that came too
-// late.
+// kReleased, kAlreadyGone: the caller released. kDisconnected: the caller's stream ended. kGivenBack: the grant came
+// too late, and the broker released it.
 enum class ReleaseOutcome { kReleased, kAlreadyGone, kDisconnected, kGivenBack };
 
-// kGone: the lease is not in the store, or is another holder's. kUnanswered: the try failed, or its outcome is unknown.
+// kGone: the store does not have the lease, or another holder has the lock. kUnanswered: the renewal failed, or its
+// outcome is unknown.
 enum class RenewalOutcome { kRenewed, kGone, kUnanswered };
 
 // How a grant to a waiter reached this broker: in the reply to its own release, by a notice, or found by tending the
@@ -71,8 +72,8 @@ enum class StoreVerb {
 // kUnsent .. kProtocol as core's FailureKind: known to have changed nothing. kUnknown: it may have run.
 enum class StoreError { kUnsent, kUnavailable, kFull, kForeignKey, kProtocol, kUnknown };
 
-// kClient: its own end, by goodbye or half-close. kBroken: cancelled or cut off. kLapsed: no heartbeat.
-// kFinished: a Hold whose lease ended or was refused. kProtocol: it sent something that makes no sense.
+// kClient: the client ended it, by goodbye or half-close. kBroken: cancelled or cut off. kLapsed: no heartbeat.
+// kFinished: a Hold whose lease ended or was refused. kProtocol: the client broke the protocol.
 enum class StreamEnd { kClient, kBroken, kLapsed, kOverflow, kDrained, kQuota, kFinished, kProtocol };
 
 // One metric per value of an enum.
@@ -92,7 +93,7 @@ class ByLabel {
 
 class Metrics {
  private:
-  // Declared first: everything below lives in it.
+  // Declared first: it owns everything below.
   const std::unique_ptr<prometheus::Registry> registry_;
 
  public:

@@ -18,7 +18,7 @@
 namespace distlock::ops {
 namespace {
 
-// Variables of clients and of the commands that they run. They are often set where a broker is started, too.
+// Variables of clients, and of commands that run under a lock. They may also be set where a broker is started.
 constexpr std::string_view kClientVariables[] = {
     "DISTLOCK_SERVER", "DISTLOCK_KEY",       "DISTLOCK_KEYS",     "DISTLOCK_NAMESPACE", "DISTLOCK_TOKEN",
     "DISTLOCK_TOKENS", "DISTLOCK_HOLDER_ID", "DISTLOCK_LEASE_ID", "DISTLOCK_TTL",       "DISTLOCK_LOST_REASON"};
@@ -70,7 +70,7 @@ std::string Suggestion(std::string_view name, std::string_view prefix) {
   return nearest == nullptr ? "; distlockd --help lists all" : Cat("; did you mean ", prefix, nearest->name, "?");
 }
 
-// A value given for a name or path may be a store URL in the wrong place, with a password.
+// A name or path may in fact be a store URL in the wrong place, with a password.
 std::string Shown(std::string_view name) { return WordOrQuoted(RedactedText(name)); }
 
 template <typename... Parts>
@@ -90,7 +90,7 @@ void AddSetting(Settings* settings, const OptionRow* row, std::string value, std
   } else if (IsRepeated(*row)) {
     same->values.push_back(std::move(value));
   } else {
-    same->values = {std::move(value)};  // the last one wins, so that a wrapper script can append
+    same->values = {std::move(value)};  // the last one counts, so that a wrapper script can append
   }
 }
 
@@ -162,7 +162,7 @@ Settings ReadVariables(const std::vector<std::string>& environment, std::vector<
       }
     } else if (std::find(std::begin(kClientVariables), std::end(kClientVariables), name) ==
                std::end(kClientVariables)) {
-      // Other names may be set by others: Kubernetes sets DISTLOCK_SERVICE_HOST for a service called distlock.
+      // Unknown names are no error: Kubernetes sets DISTLOCK_SERVICE_HOST for a service called distlock.
       const OptionRow* nearest = Nearest(option);
       if (nearest != nullptr && nearest->places != OptionPlaces::kNowhereElse) {
         warnings->push_back(

@@ -24,7 +24,7 @@ absl::Status CheckKeyPrefix(std::string_view value) {
   return absl::OkStatus();
 }
 
-// The table: name, group, field, default, allowed, help. Everything about an option stands here.
+// The table: name, group, field, default, allowed, help. An option is defined here and nowhere else.
 constexpr OptionRow kTable[] = {
     {"config", kGeneral, &O::config, "", "",
      "YAML file with any of the options below, named as here without the dashes", nullptr, false,
@@ -44,7 +44,8 @@ constexpr OptionRow kTable[] = {
     {"listen", kServing, &O::listen, "unix:///run/distlock/distlock.sock", "",
      "where gRPC is served: unix:///path or host:port; may be given several times", CheckListenAddress},
     {"insecure-listen", kServing, &O::insecure_listen, "false", "",
-     "allow --listen on addresses other machines reach: everybody who does may take and release locks, in plain text"},
+     "allow --listen on addresses that other machines can reach; everybody who reaches them may take and release "
+     "locks, in plain text"},
     {"reflection", kServing, &O::reflection, "auto", "auto|on|off",
      "gRPC server reflection; auto: only when every --listen is a unix socket"},
     {"http", kServing, &O::http, "127.0.0.1:9420", "",
@@ -56,24 +57,23 @@ constexpr OptionRow kTable[] = {
     {"keepalive-timeout", kServing, &O::keepalive_timeout, "5s", "100ms..1h",
      "a connection that leaves a ping unanswered for this long is dead"},
     {"min-ping-interval", kServing, &O::min_ping_interval, "5s", "100ms..1h",
-     "clients that ping more often than this are sent away"},
+     "a connection on which a client pings more often than this is closed"},
     {"shards", kServing, &O::shards, "1", "1..64",
-     "threads that own locks, each with its own store connections; one serves most machines"},
+     "threads that own locks, each with its own store connections; one is enough for most machines"},
 
     {"redis", kStore, &O::redis, "", "",
      "the store's URL: redis://, rediss:// (with ?ca= &cert= &key= &sni=) or unix://; empty: an embedded server, for "
      "one machine only",
      nullptr, true},
     {"redis-user", kStore, &O::redis_user, "", "",
-     "the store's ACL user, who needs a password; empty: its default user"},
+     "the store's ACL user, which needs a password; empty: the store's default user"},
     {"redis-password-file", kStore, &O::redis_password_file, "", "", "file whose content is the store's password"},
     {"embedded-server", kStore, &O::embedded_server, "", "",
      "program to start as the embedded server; empty: redis-server or valkey-server from PATH"},
     {"embedded-dir", kStore, &O::embedded_dir, "", "",
-     "folder for the embedded server's socket and log; empty: a private temporary one; either way its locks end with "
-     "it"},
+     "folder for the embedded server's socket and log; empty: a private temporary one; its locks end with the server"},
     {"key-prefix", kStore, &O::key_prefix, "dl", "",
-     "head of every key in the store; brokers that share locks share it", CheckKeyPrefix},
+     "prefix of every key in the store; brokers that share locks must use the same one", CheckKeyPrefix},
     {"wait-for-store", kStore, &O::wait_for_store, "false", "",
      "at the start, keep trying to reach the store instead of giving up"},
     {"store-timeout", kStore, &O::store_timeout, "5s", "100ms..5m",
@@ -82,10 +82,10 @@ constexpr OptionRow kTable[] = {
      "how long a broker that fell silent keeps the places of its waiters in the queues"},
 
     {"validity", kTime, &O::validity, "3s", "500ms..30s",
-     "how long a client may believe in its locks after it last heard from the broker; also how late a lock of a client "
-     "that vanished is freed"},
+     "how long a client may rely on its locks after it last heard from the broker; a vanished client's locks are freed "
+     "within it"},
     {"default-ttl", kTime, &O::default_ttl, "15s", "100ms..24h",
-     "how long the store keeps a lock without renewal, where the request does not say"},
+     "how long the store keeps a lock that is not renewed, for requests without a ttl"},
     {"renew-fraction", kTime, &O::renew_fraction, "0.333", "0.1..0.5",
      "a lease is renewed when about this part of its ttl has passed"},
     {"clock-drift", kTime, &O::clock_drift, "500", "0..10000",
@@ -98,9 +98,9 @@ constexpr OptionRow kTable[] = {
     {"max-key-bytes", kLimits, &O::max_key_bytes, "512", "1..4096", "longest key"},
     {"max-namespace-bytes", kLimits, &O::max_namespace_bytes, "64", "7..1024", "longest namespace"},
     {"max-owner-bytes", kLimits, &O::max_owner_bytes, "256", "0..4096", "longest owner label"},
-    {"max-metadata-bytes", kLimits, &O::max_metadata_bytes, "1024", "0..16384", "a request's metadata in all"},
+    {"max-metadata-bytes", kLimits, &O::max_metadata_bytes, "1024", "0..16384", "all metadata of one request"},
     {"max-message-bytes", kLimits, &O::max_message_bytes, "65536", "65536..4194304",
-     "largest gRPC message taken; clients pack up to 65536"},
+     "largest gRPC message that is accepted; clients pack up to 65536"},
     {"max-leases-per-session", kLimits, &O::max_leases_per_session, "10000", "1..1000000",
      "leases and waiting requests of one session"},
     {"max-waiters-per-lock", kLimits, &O::max_waiters_per_lock, "10000", "1..1000000", "queue of one lock"},
@@ -114,10 +114,10 @@ constexpr OptionRow kTable[] = {
     {"max-connection-streams", kLimits, &O::max_connection_streams, "0", "0..2000000",
      "gRPC calls at once on one connection; 0: twice --max-sessions-per-peer"},
     {"requests-per-second", kLimits, &O::requests_per_second, "0", "0..10000000",
-     "commands of one session but heartbeats, and Acquire calls of one client address; acquires beyond it are refused; "
-     "0: no limit"},
+     "commands of one session without heartbeats, and Acquire calls of one client address; acquires beyond it are "
+     "refused; 0: no limit"},
     {"outbox-messages", kLimits, &O::outbox_messages, "256", "16..65536",
-     "hundreds of events that wait for a Session that does not read, before it is closed"},
+     "a Session that does not read is closed when more than so many hundred events wait for it"},
     {"mailbox-capacity", kLimits, &O::mailbox_capacity, "65536", "1024..4194304",
      "requests waiting for a shard before more are refused"},
 

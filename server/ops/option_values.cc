@@ -80,8 +80,8 @@ absl::Status SetChoice(const OptionRow& row, std::string_view text, Enum* value)
 }
 
 absl::Status CheckText(const OptionRow& row, std::string_view text) {
-  // It could not be printed and read again.
-  if (!IsShowable(text)) return Problem(row, text, "holds a control character, or bytes that are no UTF-8");
+  // Otherwise --print-config could not print it in a form that --config reads.
+  if (!IsShowable(text)) return Problem(row, text, "holds a control character, or bytes that are not UTF-8");
   const absl::Status checked = row.check == nullptr ? absl::OkStatus() : row.check(text);
   return checked.ok() ? checked : Problem(row, text, checked.message());
 }

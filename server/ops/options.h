@@ -76,8 +76,8 @@ struct Options {
   LogLevel log_level = LogLevel::kInfo;
   LogFormat log_format = LogFormat::kText;
 
-  // max_connection_streams, with 0 resolved. More than the sessions of one peer, so that one too many is refused with a
-  // reason instead of waiting inside gRPC, and a release always gets through.
+  // max_connection_streams, with 0 resolved. Greater than max_sessions_per_peer, so that a stream beyond that limit is
+  // refused with a reason instead of waiting inside gRPC, and a release is never blocked.
   int64_t ConnectionStreams() const;
 
   // reflection, with kAuto resolved: on when every address is a unix socket.

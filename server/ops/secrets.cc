@@ -46,7 +46,7 @@ bool IsPlace(std::string_view text) {
   return port.empty() || (port[0] == ':' && IsNumber(port.substr(1), kPortDigits));
 }
 
-// `user:password` keeps the user. Without a colon the text may be a password in the wrong place.
+// `user:password` keeps the user. A text without a colon may be a password.
 std::string RedactedUserInfo(std::string_view info) {
   const size_t colon = info.find(':');
   const bool user = colon != info.npos && IsWord(info.substr(0, colon), ".-_%");
@@ -67,7 +67,7 @@ std::string RedactedQuery(std::string_view query) {
   return out;
 }
 
-// What follows the user and password, without the query.
+// `rest`: the URL after user and password, without the query.
 bool IsPlain(std::string_view scheme, std::string_view rest) {
   if (scheme == "unix") return rest.starts_with('/');
   const size_t slash = std::min(rest.find('/'), rest.size());
@@ -90,7 +90,7 @@ std::string RedactedUrl(std::string_view url) {
   }
   std::string_view rest = url.substr(end + 3);
   std::string out(url.substr(0, end + 3));
-  // The last '@', although a path or query may hold one: hiding too much is better than showing half a password.
+  // Uses the last '@', although a path or query may hold one: hiding too much is better than showing half a password.
   if (const size_t at = rest.rfind('@'); at != rest.npos) {
     out += RedactedUserInfo(rest.substr(0, at));
     rest.remove_prefix(at + 1);

@@ -11,11 +11,11 @@
 
 namespace distlock::ops {
 
-// A text given as a store URL, with *** for passwords and for every part that does not have the form of its place,
-// since that may be a password in the wrong place.
+// A text that was given as a store URL. Replaces passwords by ***, and also each part that does not have the form
+// expected at its place, because it may be a misplaced password.
 std::string RedactedUrl(std::string_view url);
 
-// A text given where no store URL belongs: masked by RedactedUrl when it looks like one.
+// A text that should not be a store URL; masked by RedactedUrl when it looks like one.
 std::string RedactedText(std::string_view text);
 
 // Eight hex digits that identify a lease id in a log without revealing it.

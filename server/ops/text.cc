@@ -32,7 +32,7 @@ Decoded DecodeFirst(std::string_view text) {
   return {point, length};
 }
 
-// Controls, and marks that hide, reorder or break what follows on a terminal.
+// Control characters, and marks that hide, reorder or break the text after them on a terminal.
 bool MustEscape(uint32_t point) {
   return point < 0x20 || (point >= 0x7f && point < 0xa0) || (point >= 0x200b && point <= 0x200f) ||
          (point >= 0x2028 && point <= 0x202e) || (point >= 0x2060 && point <= 0x206f) || point == 0xfeff ||

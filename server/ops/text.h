@@ -16,7 +16,7 @@ namespace distlock::ops {
 // as \uXXXX; bytes that are not UTF-8 become \ufffd.
 std::string JsonQuoted(std::string_view text);
 
-// A plain word as it is, anything else as JsonQuoted: safe as the value in key=value.
+// Returns a plain word unchanged, anything else as JsonQuoted does: safe as the value in key=value.
 std::string WordOrQuoted(std::string_view text);
 
 // True for UTF-8 without any character that JsonQuoted escapes as \uXXXX.

@@ -10,7 +10,7 @@
 namespace distlock::rpc {
 namespace {
 
-// Address of the caller, and its name where the connection has proved one.
+// The address of the caller, and its name if the connection has authenticated one.
 std::string CallerOf(const grpc::ServerContext& context) {
   std::string caller = context.peer();
   const auto auth = context.auth_context();

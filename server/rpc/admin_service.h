@@ -19,7 +19,7 @@ class AdminService final : public RawAdmin<v1::AdminService::Service> {
  public:
   AdminService(Frontend& frontend, const BrokerFacts& facts) : frontend_(frontend), facts_(facts) {}
 
-  // Opens the doors. The server that has this service must run already.
+  // Starts to accept calls. The server of this service must run already.
   void Open(CallThreads& threads);
 
  private:

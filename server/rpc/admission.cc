@@ -11,7 +11,7 @@
 namespace distlock::rpc {
 namespace {
 
-// When to try again: a call that waits may be answered at any time.
+// When to retry. A waiting call may be answered at any time, so the pause is short.
 constexpr core::Duration kRetryWaiting = std::chrono::seconds(1);
 
 }  // namespace
@@ -119,7 +119,7 @@ std::vector<std::pair<uint64_t, std::shared_ptr<OpenStream>>> Admission::Streams
       if (auto alive = stream.lock()) found.emplace_back(id, std::move(alive));
     }
   }
-  // Streams beyond the page are dropped outside of mu_ as well: the end of the last owner calls Leave().
+  // References to streams beyond the page, too, are dropped outside of mu_: the last reference's end calls Leave().
   const auto by_id = [](const auto& a, const auto& b) { return a.first < b.first; };
   const size_t shown = std::min(count, found.size());
   std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(shown), found.end(), by_id);

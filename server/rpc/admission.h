@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The gate of the gRPC side, and the list of open streams. It refuses new work while draining, and bounds the streams
-// and the waiting Acquire calls, in all and per peer.
+// Admits streams and Acquire calls, and keeps the list of open streams. It refuses new streams while draining, and
+// bounds the streams and the waiting Acquire calls, in total and per peer.
 //
 // Thread: every method on any thread. Outlives every call.
 #pragma once
@@ -23,13 +23,13 @@
 
 namespace distlock::rpc {
 
-// An open Hold, Session or WatchLock, as operators and the end of the server see it.
+// An open Hold, Session or WatchLock, for ListSessions and for the end of the server.
 class OpenStream {
  public:
   virtual ~OpenStream() = default;
-  // The server is about to stop: end with DRAINING. Any thread; does nothing on a stream that has ended.
+  // The server is about to stop: ends the stream with DRAINING. Any thread; does nothing on a stream that has ended.
   virtual void Stop() = 0;
-  // What ListSessions shows. Any thread.
+  // The stream's row of ListSessions. Any thread.
   virtual v1::SessionInfo Describe() = 0;
 };
 
@@ -47,7 +47,7 @@ class Admission {
   std::optional<v1::Refusal> Admit(const std::string& peer, uint64_t id, std::weak_ptr<OpenStream> stream);
   void Leave(const std::string& peer, uint64_t id);
 
-  // nullopt: an Acquire call of `peer` counts until LeaveCall(peer). Draining is not looked at.
+  // nullopt: an Acquire call of `peer` counts until LeaveCall(peer). Does not check for draining.
   std::optional<v1::Refusal> AdmitCall(const std::string& peer, core::Instant now);
   void LeaveCall(const std::string& peer, core::Instant now);
 
@@ -61,7 +61,7 @@ class Admission {
   void StopStreams();
 
  private:
-  // One host. It is forgotten when it has nothing open and its rate owes nothing.
+  // One host. Its entry is removed when it has no stream and no call, and its rate limit is full again.
   struct Peer {
     size_t streams = 0;
     size_t calls = 0;

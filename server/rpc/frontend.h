@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every call works with. Owned by the Server; outlives every reactor. The shards outlive the Server, so a sink may
-// post to them after its call has ended. Any thread.
+// The objects that every call works with. Owned by the Server; outlives every reactor. The shards outlive the Server,
+// so a sink may post to them after its call has ended. Any thread.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ enum class StreamClose {
   kProtocol,  // the client broke the protocol
 };
 
-// A ForceRelease, whatever came of it.
+// A ForceRelease and its outcome.
 struct ForcedRelease {
   std::string caller;
   core::LockName name;
@@ -33,7 +33,7 @@ struct ForcedRelease {
   std::string outcome;
 };
 
-// Gets the events that are not among the facts of the cores, for metrics. Any thread; must not block.
+// Gets events of calls that the cores do not report, for metrics. Any thread; must not block.
 class CallObserver {
  public:
   virtual ~CallObserver() = default;
@@ -42,7 +42,7 @@ class CallObserver {
   virtual void OnQueued(uint32_t position) = 0;
   // A session released a lease that it does not hold.
   virtual void OnReleasedNothing() = 0;
-  // For the audit log.
+  // A ForceRelease was answered; for the audit log.
   virtual void OnForceRelease(const ForcedRelease& /*forced*/) {}
 };
 

@@ -49,7 +49,7 @@ class HealthWatch final : public WriteReactor, public std::enable_shared_from_th
     Bind(std::move(call));
   }
 
-  // Writes the present state, unless the client has it already. To be called after each change.
+  // Writes the present state, unless the client has it already. Must be called after each change.
   void Refresh() {
     {
       std::lock_guard lock(mu_);
@@ -60,7 +60,7 @@ class HealthWatch final : public WriteReactor, public std::enable_shared_from_th
     Pump();
   }
 
-  // What waits is still written.
+  // The state that waits is still written.
   void End(grpc::Status status) {
     {
       std::lock_guard lock(mu_);
@@ -71,7 +71,7 @@ class HealthWatch final : public WriteReactor, public std::enable_shared_from_th
   }
 
  private:
-  // Writes what waits, or finishes. Without mu_.
+  // Writes the state that waits, or finishes. Without mu_.
   void Pump() {
     std::optional<HealthCheckResponse::ServingStatus> next;
     {
@@ -101,7 +101,7 @@ class HealthWatch final : public WriteReactor, public std::enable_shared_from_th
   const std::string name_;
   grpc::ByteBuffer out_;  // owned by the thread that set writing_
 
-  std::mutex mu_;  // locked before the service's
+  std::mutex mu_;  // locked before the service's mu_
   bool writing_ = false;
   bool finished_ = false;
   std::optional<HealthCheckResponse::ServingStatus> told_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // gRPC's standard health service: all services of this server are serving, or none is. The library's own implementation
-// would bring its callback threads along (see call_threads.h).
+// would start gRPC's callback threads (see call_threads.h).
 //
 // Thread: any.
 #pragma once
@@ -27,7 +27,7 @@ class HealthService final : public RawHealth<grpc::health::v1::Health::Service> 
   // `services`: full names. NOT_SERVING until Set(true).
   explicit HealthService(std::vector<std::string> services);
 
-  // Opens the doors. The server that has this service must run already.
+  // Starts to accept calls. The server of this service must run already.
   void Open(CallThreads& threads);
 
   void Set(bool serving);
@@ -44,7 +44,7 @@ class HealthService final : public RawHealth<grpc::health::v1::Health::Service> 
   void Check(UnaryReactor::Call call);
   void Watch(WriteReactor::Call call);
   void Forget(const std::shared_ptr<HealthWatch>& watch);
-  // Does `what` under mu_, and returns the watches to notify, which the caller does without mu_.
+  // Calls `what` under mu_, and returns the watches that the caller must notify after unlocking it.
   template <typename What>
   Watches Change(What what);
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Checks that an address can be listened on, and says in one line why not. gRPC itself only logs, takes over a live
-// unix socket, and shares a TCP port with another process. Called at start, by one thread, before gRPC binds.
+// Checks that an address can be listened on, and says in one line why not. gRPC itself would only log an error, would
+// take over a unix socket that is in use, and would share a TCP port with another process. Called at start, by one
+// thread, before gRPC binds.
 #pragma once
 
 #include <string>
@@ -14,8 +15,8 @@ namespace distlock::rpc {
 // "unix:///path" or "unix:/path" -> "/path"; "" for every other address.
 std::string UnixPath(std::string_view address);
 
-// Makes the folder, and removes a socket that a dead daemon left. FailedPrecondition: another process listens there, or
-// the path is not a socket.
+// Makes the folder, and removes a socket that no process listens on. FailedPrecondition: another process listens there,
+// or the path is not a socket.
 absl::Status ClaimUnixSocket(const std::string& path);
 
 // Binds host:port and closes it again. An empty or wildcard host is allowed.

@@ -22,7 +22,7 @@ class LockService final : public RawLockStreams<RawLockCalls<v1::LockService::Se
  public:
   explicit LockService(Frontend& frontend) : frontend_(frontend) {}
 
-  // Opens the doors. The server that has this service must run already.
+  // Starts to accept calls. The server of this service must run already.
   void Open(CallThreads& threads);
 
  private:

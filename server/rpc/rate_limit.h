@@ -23,20 +23,20 @@ class RateLimit {
     return true;
   }
 
-  // Takes one that cannot be refused. The bucket goes below zero, down to minus one second's worth.
+  // Takes a token for a command that cannot be refused. The bucket may go below zero, down to minus one second's worth.
   void Charge(core::Instant now) {
     if (per_second_ == 0) return;
     Refill(now);
     tokens_ = std::max<double>(tokens_ - 1, -static_cast<double>(per_second_));
   }
 
-  // As full as at the start: nothing would change if it were made anew.
+  // True when the bucket is as full as at the start, so that a new one would behave the same.
   bool IsFull(core::Instant now) {
     Refill(now);
     return tokens_ >= per_second_;
   }
 
-  // Until the next one passes, after a refusal.
+  // After a refusal: the time until the next Take succeeds.
   core::Duration Wait() const {
     return std::chrono::duration_cast<core::Duration>(std::chrono::duration<double>((1 - tokens_) / per_second_));
   }

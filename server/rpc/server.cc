@@ -23,7 +23,7 @@ int Milliseconds(core::Duration duration) {
   return static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
 }
 
-// The reflection library adds itself to every server of a process that links it; this takes it out again.
+// The reflection library adds itself to every server of a process that links it; this option removes it.
 class WithoutReflection final : public grpc::ServerBuilderOption {
  public:
   void UpdateArguments(grpc::ChannelArguments*) override {}
@@ -45,7 +45,7 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(options.keepalive_timeout));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // A tenth less than documented, because pings that are sent on time may arrive closer together.
+  // A tenth less than the option says, because pings that are sent on time may arrive closer together.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              Milliseconds(options.min_ping_interval) * 9 / 10);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 2);
@@ -112,7 +112,7 @@ absl::Status Server::Bind(const ServerOptions& options) {
     std::string& address = bound[i];
     if (UnixPath(address).empty()) address = absl::StrCat(address.substr(0, address.rfind(':') + 1), ports[i]);
   }
-  bound_.set_value(std::move(bound));  // calls may wait for it already
+  bound_.set_value(std::move(bound));  // calls may wait for the addresses already
   const auto unbound = std::find(ports.begin(), ports.end(), 0);
   if (server_ == nullptr || unbound != ports.end()) {
     const size_t which = std::min<size_t>(unbound - ports.begin(), ports.size() - 1);

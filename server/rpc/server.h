@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The gRPC server: addresses, limits of a connection, keepalive, health, reflection, and the order of its end.
+// The gRPC server: addresses, limits of a connection, keepalive, health, reflection, and graceful stop.
 //
 // Owned by main. Start and Stop on main's thread; the rest on any. `shards` outlives it: main stops it before the
 // shards.
@@ -42,7 +42,7 @@ struct ServerOptions {
 
 class Server {
  public:
-  // FailedPrecondition, in one line, when an address cannot be had. Health is NOT_SERVING until SetStoreUp(true).
+  // FailedPrecondition, in one line, when it cannot listen on an address. Health is NOT_SERVING until SetStoreUp(true).
   static absl::StatusOr<std::unique_ptr<Server>> Start(ServerOptions options, shard::ShardSet& shards,
                                                        BrokerFacts facts);
   ~Server();
@@ -70,7 +70,7 @@ class Server {
   BrokerFacts facts_;
   LockService locks_;
   AdminService admin_service_;
-  std::mutex health_mu_;  // held while the state is read and set, so that the newest is set last
+  std::mutex health_mu_;  // held while the state is read and set, so that the newest state is set last
   HealthService health_;
   std::unique_ptr<CallThreads> threads_;  // outlives server_
   std::unique_ptr<grpc::Server> server_;

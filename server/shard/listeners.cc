@@ -40,7 +40,7 @@ void Listeners::Gather(core::Notify&& notify) {
 void Listeners::Deliver() {
   for (core::SessionId session : addressed_) {
     auto it = listeners_.find(session);
-    if (it == listeners_.end() || it->second.events.empty()) continue;  // detached since
+    if (it == listeners_.end() || it->second.events.empty()) continue;  // detached meanwhile
     it->second.sink->OnEvents(shard_, std::exchange(it->second.events, {}));
     told_.push_back(it->second.sink);
   }

@@ -21,15 +21,15 @@ class Listeners {
   explicit Listeners(int shard) : shard_(shard) {}
 
   void Attach(core::SessionId session, std::shared_ptr<Sink> sink);
-  // What is gathered for it is still told: it may be a grant that its caller has to give back. Unknown sessions are
-  // ignored.
+  // Deliver still delivers the events gathered for it: one may be a grant that the call must release. Unknown sessions
+  // are ignored.
   void Detach(core::SessionId session);
   void Gather(core::Notify&& notify);
-  // Tells each, and keeps whom it told.
+  // Gives each sink its events, and keeps the sinks for TakeTold.
   void Deliver();
   std::vector<std::shared_ptr<Sink>> TakeTold() { return std::exchange(told_, {}); }
 
-  // What the sink says of itself; false of a session that is not attached.
+  // Sink::MayHoldMany of the session's sink; false when none is attached.
   bool MayHoldMany(core::SessionId session) const;
 
   size_t size() const { return listeners_.size(); }
@@ -44,7 +44,7 @@ class Listeners {
   absl::flat_hash_map<core::SessionId, Listener> listeners_;
   std::vector<Listener> leaving_;  // detached, with events
   std::vector<std::shared_ptr<Sink>> told_;
-  std::vector<core::SessionId> addressed_;  // whose `events` became non-empty, in that order
+  std::vector<core::SessionId> addressed_;  // sessions with events, in the order of their first event
 };
 
 }  // namespace distlock::shard

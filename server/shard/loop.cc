@@ -37,7 +37,7 @@ void CloseHandle(Handle& handle) {
 Loop::Loop(std::function<void()> on_turn, std::function<void()> after_turn)
     : on_turn_(std::move(on_turn)), after_turn_(std::move(after_turn)) {
   Check(uv_loop_init(&loop_), "cannot make it");
-  // libuv's own timers stand still during suspend.
+  // libuv's own timers do not count suspended time.
   timer_fd_ = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
   Check(timer_fd_ < 0 ? -errno : 0, "timerfd_create");
   events_fd_ = epoll_create1(EPOLL_CLOEXEC);
@@ -72,7 +72,7 @@ void Loop::RequestTurn() {
 }
 
 void Loop::WakeAt(core::Instant deadline) {
-  // An early turn costs less than a system call each time a deadline moves away.
+  // The timer is not moved to a later deadline: an early turn costs less than a system call.
   if (deadline >= armed_) return;
   armed_ = deadline;
   const auto since_boot = deadline.time_since_epoch();

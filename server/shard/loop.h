@@ -6,8 +6,8 @@
 // A turn: wait for events, run every callback on uv(), call `on_turn` once; then release the loop and call
 // `after_turn`. RequestTurn skips the wait.
 //
-// Thread: Wake on any, until Close. TryUse on any. Construction and destruction while no thread runs it. Everything
-// else by the thread that holds the loop: the one in Run, except while it waits, and the one within TryUse.
+// Thread: Wake on any, until Close. TryUse on any. Construction and destruction while no thread runs the loop.
+// Everything else by the thread that holds the loop: the one in Run, except while it waits, or the one within TryUse.
 #pragma once
 
 #include <uv.h>
@@ -63,7 +63,7 @@ class Loop {
  private:
   // Releases the loop, calls after_turn_ and waits for events.
   void Wait(std::unique_lock<std::mutex>& lock);
-  // Work was started during the wait that is due before the wait ends.
+  // True when work that was started during the wait is due before the wait ends.
   bool MustNotWait() const;
   void OnTimer();
   void OnTurn();
@@ -72,8 +72,8 @@ class Loop {
   const std::function<void()> on_turn_;
   const std::function<void()> after_turn_;
 
-  // Watches libuv's epoll descriptor. Waiting on that descriptor itself would take events which libuv must see: some
-  // versions (1.49.0) are told of their own wake-up only once.
+  // Watches libuv's epoll descriptor. Waiting on that descriptor itself would consume events that libuv must see: some
+  // versions (1.49.0) get their own wake-up only once.
   int events_fd_ = -1;
 
   // Not held while the thread of Run waits.
@@ -89,7 +89,7 @@ class Loop {
   uv_check_t end_of_turn_;
   uv_idle_t no_wait_;
   int timer_fd_ = -1;
-  core::Instant armed_ = core::kNever;  // what timer_fd_ is set to
+  core::Instant armed_ = core::kNever;  // the time that timer_fd_ is set to
   bool closed_ = false;
 };
 

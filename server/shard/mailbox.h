@@ -2,8 +2,8 @@
 //
 // The only way from other threads into a shard: a queue with many posters and one reader.
 //
-// Two lanes share one queue, so that one poster's items stay in order across both. TryPost is refused when `capacity`
-// of its items wait; Post never is. Drain takes everything. `wake` runs at most once between two Drains, on the thread
+// Two lanes share one queue, so that one poster's items stay in order across both. TryPost fails when `capacity` items
+// of its lane wait; Post does not. Drain takes everything. `wake` runs at most once between two Drains, on the thread
 // of the poster that made the queue non-empty.
 //
 // Thread: Post, TryPost and depth on any; Drain and Close on the reader's. `wake` runs under the mailbox's mutex, so it

@@ -16,10 +16,10 @@ namespace {
 
 // After this many inputs a turn ends, so that store replies and deadlines are served under load.
 constexpr size_t kMailPerTurn = 1024;
-// The lending thread must get back to its own calls soon.
+// The lending thread must return to its own calls soon.
 constexpr size_t kMailPerLentTurn = 64;
 
-// Only the main thread takes signals.
+// Only the main thread handles signals.
 void BlockSignals() {
   sigset_t all;
   sigfillset(&all);
@@ -124,7 +124,7 @@ void Shard::LentTurn() {
     if (stopping_) return loop_.RequestTurn();
     lag_ = core::Duration(-1);
     TakeMail();
-    // A Step begins with every due timer, which may take long.
+    // A Step handles every due timer first, which may take long: then a lent turn handles no mail.
     size_t most = broker_.NextDeadline() <= BootNow() ? 0 : kMailPerLentTurn;
     for (; most > 0 && mail_done_ < mail_.size() && IsBrief(mail_[mail_done_]); --most) Handle(mail_[mail_done_++]);
     EndTurn();
@@ -150,7 +150,7 @@ void Shard::HandleStoreInputs() {
 }
 
 void Shard::TakeMail() {
-  // Mail of the last turn is unfinished, so the mailbox stays unread; it calls for no turn again until it is read.
+  // While mail_ is not finished the mailbox stays unread, and an unread mailbox does not call for a turn again.
   mailbox_unread_ = mail_done_ < mail_.size();
   if (mailbox_unread_) return;
   mail_.clear();
@@ -176,7 +176,7 @@ bool Shard::IsBrief(const Envelope& envelope) const {
 void Shard::Handle(Envelope& envelope) {
   if (envelope.sink != nullptr) listeners_.Attach(envelope.session, std::move(envelope.sink));
   if (auto* question = std::get_if<StoreQuestion>(&envelope.what)) {
-    // The envelope stays in mail_ until more mail comes, but what the question has captured must not live that long.
+    // The envelope stays in mail_ until more mail comes, but the objects that the question has captured must not.
     std::exchange(*question, nullptr)(store_.get());
     return;
   }
@@ -246,7 +246,7 @@ void Shard::PublishStatus() {
 
 void Shard::ShutDown() {
   std::vector<Envelope> unread;
-  mailbox_.Close(unread);  // before the loop: from here on no poster wakes it
+  mailbox_.Close(unread);  // before the loop, so that no poster wakes a closed loop
   if (store_ != nullptr) {
     store_->Stop();
     loop_.Close();

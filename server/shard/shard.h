@@ -12,7 +12,7 @@
 // CallForTurn() is where that choice is made, each time the mailbox becomes non-empty.
 //
 // The clock is read after an input was taken and before its effects leave. So the core's `now` is never later than the
-// bytes it causes and never earlier than the message it answers. Both bound what a client may believe.
+// commands that it sends and never earlier than the message that it answers. The deadlines of clients rely on both.
 //
 // Thread: the public methods on any thread; everything else by the thread that holds the loop, which is asserted.
 // Life: Start once, Stop once.
@@ -79,7 +79,7 @@ class Shard final : private store::StoreListener {
   void HandleStoreInputs();
   void TakeMail();
   void HandleMail();
-  // Handling it costs the same however many leases its session holds.
+  // True when the cost of handling it does not grow with the number of leases of its session.
   bool IsBrief(const Envelope& envelope) const;
   void EndTurn();
   static void Send(std::vector<std::shared_ptr<Sink>>& told);
@@ -100,7 +100,7 @@ class Shard final : private store::StoreListener {
   std::thread thread_;
 
   // Safe on any thread.
-  Loop loop_;  // before mailbox_, which wakes it
+  Loop loop_;  // declared before mailbox_, which wakes it
   Mailbox<Envelope> mailbox_;
   std::atomic<bool> stopping_ = false;
 

@@ -22,10 +22,10 @@ uint64_t StableHash(std::string_view text) {
   return hash ^ (hash >> 32);
 }
 
-// No shard's chance is another's, not even shifted.
+// Each shard gets a random sequence of its own, not even a shifted one.
 uint64_t SeedOf(uint64_t seed, int index) { return seed ^ StableHash("shard " + std::to_string(index)); }
 
-// `done`, and the observer told how long it took from now.
+// Wraps `done`: first tells the observer how long the answer took from now.
 template <typename Result>
 std::function<void(Result)> Timed(Observer* observer, Question question, const std::function<void(Result)>& done) {
   if (observer == nullptr) return done;
@@ -42,7 +42,7 @@ struct ShardSet::Impl {
 
   void OnDrained(int shard);
 
-  // Passes on whether the mailbox took it.
+  // Returns `taken`, and tells the observer of a full mailbox.
   bool Noted(bool taken) const {
     if (!taken && options.observer != nullptr) options.observer->OnMailboxFull();
     return taken;
@@ -128,7 +128,8 @@ void ShardSet::Inspect(const core::LockName& name, uint32_t max_waiters, core::D
 void ShardSet::List(std::string escaped_namespace, std::string escaped_key_prefix, uint32_t page_size,
                     std::string page_token, core::Duration timeout,
                     std::function<void(absl::StatusOr<store::LockPage>)> done) {
-  // Any shard sees the whole store; the prefix picks one, so that searches for different things spread.
+  // Any shard can list the whole store. Picks one by namespace and prefix, so that different searches use different
+  // shards.
   const uint64_t pick = StableHash(escaped_namespace + escaped_key_prefix) % impl_->shards.size();
   auto ask = [ns = std::move(escaped_namespace), prefix = std::move(escaped_key_prefix), page_size,
               token = std::move(page_token), timeout, observer = impl_->options.observer,

@@ -2,8 +2,8 @@
 //
 // All shards of the daemon. Each lock name lives on exactly one of them. The rpc room sees nothing else of the threads.
 //
-// Thread: every method on any thread. Life: Start once. Before Stop no caller of Post may be left: the server is shut
-// down and all calls have ended. Destruction stops.
+// Thread: every method on any thread. Life: Start once. Stop only when no thread calls Post any more: the server is
+// shut down and all calls have ended. Destruction stops.
 #pragma once
 
 #include <functional>
@@ -34,7 +34,7 @@ struct ShardStatus {
 // The read-only questions to a store, which do not pass through the core.
 enum class Question { kInspect, kList };
 
-// Hears what a shard's core did, for metrics and logs. Called within a shard's turn; must not block.
+// Gets the events of the shards, for metrics and logs. Called within a shard's turn; must not block.
 class Observer {
  public:
   virtual ~Observer() = default;
@@ -47,7 +47,7 @@ class Observer {
   virtual void OnStoreFailure(core::Verb /*verb*/, std::optional<core::FailureKind> /*why*/) {}
   // An Inspect or List was answered, by a result or an error.
   virtual void OnQuestionAnswered(Question /*question*/, core::Duration /*took*/) {}
-  // A TryPost was refused. On the poster's thread.
+  // A TryPost failed. Called on the poster's thread.
   virtual void OnMailboxFull() {}
 };
 

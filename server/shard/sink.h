@@ -19,7 +19,8 @@ class Sink {
   virtual ~Sink() = default;
   // All events of one turn for this sink, in order. `shard`: the index of the shard that calls.
   virtual void OnEvents(int shard, std::vector<core::Notify> events) = 0;
-  // Passes on what OnEvents kept. Several threads may be in it at once; one may pass on the events of another's turn.
+  // Sends the events that OnEvents kept. Several threads may call it at the same time, and one may send the events of
+  // another's turn.
   virtual void Send() = 0;
   // True when the session may have so many leases that ending it takes long.
   virtual bool MayHoldMany() const { return false; }

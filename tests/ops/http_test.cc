@@ -101,7 +101,7 @@ TEST_F(HttpTest, ProbesTellAliveFromReady) {
   EXPECT_THAT(Get("/healthz"), StartsWith("HTTP/1.1 200 "));
 }
 
-TEST_F(HttpTest, ThePageEscapesWhatCallersChose) {
+TEST_F(HttpTest, ThePageEscapesTextOfCallers) {
   page_ = {{"Broker", {}, {{"leases", "3"}}},
            {"Locks", {"key", "owner"}, {{"<script>alert(1)</script>", "\"a\"&'b'\xff"}}}};
   const std::string answer = Get("/");
@@ -140,7 +140,8 @@ TEST_F(HttpTest, AnOversizedOrBrokenRequestDoesNotHurtTheNext) {
 }
 
 TEST_F(HttpTest, ProbesAreAnsweredBesideIdleConnections) {
-  // A machine that stands still for long enough closes them all meanwhile: then the next try tells.
+  // If the test machine pauses for too long, the server closes all of these connections first; then the next attempt
+  // decides.
   size_t open = 0;
   for (int attempt = 0; open == 0 && attempt < 3; ++attempt) {
     std::vector<int> idle(24);
@@ -150,10 +151,10 @@ TEST_F(HttpTest, ProbesAreAnsweredBesideIdleConnections) {
     if (open < idle.size()) open = 0;
     for (const int fd : idle) close(fd);
   }
-  EXPECT_GT(open, 0u) << "the probe waited for an idle connection to be sent away";
+  EXPECT_GT(open, 0u) << "the probe waited until the server closed an idle connection";
 }
 
-TEST_F(HttpTest, AConnectionThatAsksNothingIsSentAway) {
+TEST_F(HttpTest, AnIdleConnectionIsClosed) {
   const int idle = Connected(server_->port());
   pollfd ended{idle, POLLIN, 0};
   EXPECT_EQ(poll(&ended, 1, 60'000), 1);

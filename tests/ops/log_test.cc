@@ -49,7 +49,7 @@ TEST(LogLine, HostileValuesStayOneHarmlessField) {
   EXPECT_THAT(Json({{"key", hostile}}), EndsWith(",\"key\":" + quoted + "}"));
 }
 
-TEST(LogLine, TextQuotesWhatIsNoPlainWord) {
+TEST(LogLine, TextQuotesValuesThatAreNotPlainWords) {
   EXPECT_THAT(Text({{"k", ""}}), EndsWith("k=\"\""));
   EXPECT_THAT(Text({{"k", "a b"}}), EndsWith("k=\"a b\""));
   EXPECT_THAT(Text({{"k", "a=b"}}), EndsWith("k=\"a=b\""));
@@ -101,7 +101,7 @@ TEST(LogLimit, LetsOnePassPerIntervalAndCountsTheRest) {
   EXPECT_EQ(limit.Pass(100 * kSecond), 1u);
 }
 
-TEST(LogLimit, TellsOfTheRestOnceTheIntervalIsOver) {
+TEST(LogLimit, ReportsTheRestAfterTheInterval) {
   LogLimit limit(absl::Seconds(10));
   EXPECT_EQ(limit.Rest(0), std::nullopt);
   EXPECT_EQ(limit.Pass(0), 0u);

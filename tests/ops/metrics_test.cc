@@ -26,7 +26,7 @@ TEST(MetricTable, EveryFamilyFollowsTheNamingRules) {
     EXPECT_THAT(name, MatchesRegex("distlock_([a-z]+_)*[a-z]+"));
     EXPECT_TRUE(family.help.ends_with('.')) << name << " has no help, or one that is no sentence";
     EXPECT_EQ(name.ends_with("_total"), family.type == MetricType::Counter) << name;
-    // Units are base units and stand last; these others would hide one.
+    // A name ends in its unit, which is a base unit. No other suffix may follow.
     EXPECT_THAT(name, Not(MatchesRegex(".*_(ms|us|millis|milliseconds|minutes|count|sum|bucket)(_.*)?")));
     EXPECT_FALSE(family.metric.empty()) << name << " has no series at the start";
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where options come from: command line, variables, file; who beats whom; what a wrong one says.
+// The sources of options: command line, variables, file; their precedence; the messages for wrong ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -189,7 +189,7 @@ TEST(OptionSources, AUrlInTheWrongPlaceDoesNotShowItsPassword) {
 
 TEST(OptionSources, TextThatCannotBeShownIsRefused) {
   for (const std::string value : {"a\rb", "a\x80z", "a\xf2\xf2"}) {
-    EXPECT_THAT(Failed({"--redis-user=" + value}).message, HasSubstr("no UTF-8"));
+    EXPECT_THAT(Failed({"--redis-user=" + value}).message, HasSubstr("not UTF-8"));
   }
 }
 
@@ -251,13 +251,13 @@ TEST(OptionSources, UnknownVariablesAreWarnedAboutOnlyWhenTheyLookLikeOurs) {
               IsEmpty());
 }
 
-TEST(OptionSources, WhatDistlockctlSetsOrPrintsIsNoMistake) {
+TEST(OptionSources, VariablesOfDistlockctlGiveNoWarning) {
   EXPECT_THAT(Warnings({"DISTLOCK_KEYS=x", "DISTLOCK_TOKENS=1", "DISTLOCK_LEASE_ID=x", "DISTLOCK_TTL=15s",
                         "DISTLOCK_LOST_REASON=TAKEN"}),
               IsEmpty());
 }
 
-TEST(OptionSources, HelpAndVersionWorkWhateverElseIsWrong) {
+TEST(OptionSources, HelpAndVersionWorkDespiteOtherMistakes) {
   const auto action = [](const Strings& args) { return ParseOptions(args, {"DISTLOCK_SHARDS=many"})->action; };
   EXPECT_EQ(action({"--shards=0", "--help"}), Invocation::Action::kHelp);
   EXPECT_EQ(action({"-h"}), Invocation::Action::kHelp);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the option table promises: consistent rows, a --help that lists all, a --print-config that can be read back, and
+// The option table: consistent rows, a --help that lists all options, a --print-config that can be read back, and
 // checks between options.
 #include "ops/options.h"
 
@@ -110,7 +110,7 @@ TEST(OptionText, PrintedConfigurationHoldsNoPassword) {
   EXPECT_EQ(invocation->options.redis, "rediss://app:s3cret@cache:6379/0");
 }
 
-TEST(OptionChecks, PlainTextBeyondLoopbackMustBeWanted) {
+TEST(OptionChecks, PlainTextBeyondLoopbackNeedsInsecureListen) {
   for (const char* address : {"0.0.0.0:7420", "[::]:7420", "10.0.0.1:7420", "127.evil.example:7420", "host:7420"}) {
     EXPECT_THAT(Problem({std::string("--listen=") + address}), HasSubstr("--insecure-listen")) << address;
   }
@@ -143,7 +143,7 @@ TEST(OptionChecks, StreamsOfAConnectionStayAboveSessionsOfAPeer) {
   EXPECT_THAT(ParseOptions({"--max-connection-streams=1001"}, {})->warnings, IsEmpty());
 }
 
-TEST(OptionChecks, ReflectionIsOnByItselfOnlyOnUnixSockets) {
+TEST(OptionChecks, ReflectionIsOnByDefaultOnlyOnUnixSockets) {
   const auto enabled = [](const Strings& args) { return ParseOptions(args, {})->options.ReflectionEnabled(); };
   EXPECT_TRUE(enabled({}));
   EXPECT_FALSE(enabled({"--listen=unix:///x", "--listen=127.0.0.1:0"}));

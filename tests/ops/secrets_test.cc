@@ -35,8 +35,8 @@ TEST(RedactedUrl, ShowsWhatCannotBeAPassword) {
   }
 }
 
-// Whatever is not where it belongs may be a password.
-TEST(RedactedUrl, HidesWhatIsInTheWrongPlace) {
+// A part that is not at its place may be a password.
+TEST(RedactedUrl, HidesPartsAtWrongPlaces) {
   for (const char* url : {"redis://:secret",
                           "redis://user:secret",
                           "redis://user:secret/0",
@@ -110,7 +110,7 @@ TEST(RedactedText, HidesPasswordsOfUrlsInTheWrongPlace) {
   }
 }
 
-TEST(Redacted, TellsLeasesApartAndShowsNoneOfThem) {
+TEST(Redacted, TellsLeasesApartWithoutShowingTheirIds) {
   EXPECT_THAT(Redacted("lease-one"), MatchesRegex("[0-9a-f]{8}"));
   EXPECT_EQ(Redacted("lease-one"), Redacted("lease-one"));
   EXPECT_NE(Redacted("lease-one"), Redacted("lease-two"));

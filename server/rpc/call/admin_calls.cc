@@ -42,7 +42,7 @@ void ListSessionsCall::Start(const grpc::ByteBuffer& bytes) {
     check.Bad("page_token", "is none of this service; pass next_page_token unchanged");
   }
   if (!check.ok()) return void(Refuse(check.Refusal()));
-  // One more than the page tells whether it is the last one.
+  // One more stream than the page shows: it tells whether another page follows.
   const auto streams = frontend().admission.StreamsAfter(after, size_t{size} + 1);
   v1::ListSessionsResponse response;
   size_t shown = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The unary calls of the admin service but ForceRelease, one class each. Thread and lifetime: see UnaryCall.
+// The unary calls of the admin service except ForceRelease, one class each. Thread and lifetime: see UnaryCall.
 #pragma once
 
 #include <functional>
@@ -15,14 +15,14 @@
 
 namespace distlock::rpc {
 
-// What main knows about this broker. `drain` is called on any thread and returns at once.
+// Facts about this broker that main knows. `drain` is called on any thread and returns at once.
 struct BrokerFacts {
   std::string version;
   std::string store_url;  // without secrets
   absl::Time started;
   // Addresses as bound. Set by the Server; ready soon after its first calls come in.
   std::shared_future<std::vector<std::string>> listen;
-  // Starts the same drain as SIGTERM; unset: the daemon's own timeout. Returns the timeout in force.
+  // Starts the same drain as SIGTERM. `timeout` unset: the daemon's own. Returns the timeout in force.
   std::function<core::Duration(std::optional<core::Duration> timeout)> drain;
 };
 

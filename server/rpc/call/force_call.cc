@@ -42,7 +42,7 @@ void ForceReleaseCall::Start(const grpc::ByteBuffer& bytes) {
   observer_ = frontend().observer;
   store_timeout_ = frontend().limits.store_timeout;
   asked_ = true;
-  // The holders are known later, maybe when this call is over. Only now can the shard be told of this call.
+  // Attaches this call to the shard now. The holders are known later, when the call may have ended.
   AskSurely(shards().ShardOf(name_), core::Tick{});
   Look();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ForceRelease: asks the store who holds the lock now, and has the lock's core take it from each of these holders. The
-// answer waits for all of them. There is one line for the audit log, also when the caller has left. Thread and
+// ForceRelease: reads the holders of the lock from the store, and has the lock's core take it from each of them. The
+// answer waits for all of them. Each call makes one line of the audit log, also when the caller has left. Thread and
 // lifetime: see UnaryCall.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace distlock::rpc {
 
 class ForceReleaseCall final : public UnaryCall {
  public:
-  // `caller`: its address, and its name where the connection has proved one.
+  // `caller`: its address, and its name if the connection has authenticated one.
   explicit ForceReleaseCall(std::string caller) : caller_(std::move(caller)) {}
   ~ForceReleaseCall() override;
 
@@ -41,16 +41,16 @@ class ForceReleaseCall final : public UnaryCall {
   core::LockName name_;
   std::string holder_id_;
   std::string reason_;
-  uint64_t newest_ = 0;  // token at the first look: a later grant is not meant
+  uint64_t newest_ = 0;  // the token at the first look; later grants are left alone
   bool looked_ = false;
   bool more_ = false;   // the lock has more holders than one look shows
-  bool asked_ = false;  // asked for, and not in the audit log yet
+  bool asked_ = false;  // a valid request that is not in the audit log yet
   core::RequestId last_request_ = 0;
   size_t unanswered_ = 0;
-  std::vector<std::string> meant_;  // ids of the holders that it is taken from
+  std::vector<std::string> meant_;  // ids of the holders that lose the lock
   uint32_t released_ = 0;
   uint32_t unknown_ = 0;
-  core::Refused why_;  // why the last unknown holder is not known to be gone
+  core::Refused why_;  // for the last holder whose outcome is unknown: the reason
 };
 
 }  // namespace distlock::rpc

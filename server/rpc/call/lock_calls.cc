@@ -69,7 +69,7 @@ void AcquireCall::Start(const grpc::ByteBuffer& bytes) {
   if (frontend().admission.draining()) return void(Refuse(contract::DrainingRefusal(), name));
 
   repeatable_ = !request.request_id().empty();
-  // To the store each shard is a broker of its own: the shard of the first lock can have all of them.
+  // To the store each shard is a broker of its own, so the shard of the first lock can hold all of them.
   home_ = shards().ShardOf(name);
   for (size_t i = 0; i < all.parts.size(); ++i) {
     core::Acquire& acquire = all.parts[i];
@@ -83,7 +83,7 @@ void AcquireCall::Start(const grpc::ByteBuffer& bytes) {
   all.parts.size() == 1 ? Ask(home_, std::move(all.parts.front())) : Ask(home_, std::move(all));
 }
 
-// The lease is not renewed by this: its caller renews it.
+// Re-entry of a detached lease. It does not renew the lease; the caller does.
 void AcquireCall::TakeAgain(contract::LeaseId id, const core::Want& want) {
   auto self = std::static_pointer_cast<AcquireCall>(shared_from_this());
   const core::LockName name = id.name;
@@ -130,7 +130,7 @@ void AcquireCall::OnEvent(core::Event& event) {
 }
 
 void AcquireCall::AnswerLost() {
-  // The core has forgotten the lease with its answer.
+  // The core forgot the lease when it answered, so this call must release it.
   if (repeatable_ || !granted_.exchange(false, std::memory_order_acq_rel)) return;
   for (const Part& part : parts_) {
     shards().Post(home_, core::Release{.name = part.name, .owner = part.owner, .ttl = part.ttl});
@@ -183,9 +183,9 @@ void ReleaseCall::Start(const grpc::ByteBuffer& bytes) {
                                  .ttl = lease.ttl});
 }
 
-// This id gives up one of several holds, which the store does not count: it only says whether the lease is still held.
-// A lease that was listed when it was taken again is listed for as long as it lasts, since holders are listed in the
-// order of their tokens.
+// Releases one of several holds of a lease. The store does not count holds, so this only reads whether the lease is
+// still held. The read lists a limited number of holders, in the order of their tokens; a lease that was listed when it
+// was re-entered is therefore listed until it ends.
 void ReleaseCall::LeaveOne(const contract::LeaseId& id) {
   auto self = std::static_pointer_cast<ReleaseCall>(shared_from_this());
   shards().Inspect(id.name, 1, frontend().limits.store_timeout, [self, id](absl::StatusOr<store::LockView> view) {
@@ -281,7 +281,7 @@ void ListLocksCall::OnPage(absl::StatusOr<store::LockPage> page) {
   for (const store::LockView& view : page->locks) *response.add_locks() = contract::ListedLockOf(view);
   const size_t bytes = response.ByteSizeLong();
   if (bytes > contract::kMaxPageBytes && page->locks.size() > 1) {
-    // The store's token is for the end of the page, so a shorter page is asked for from the same place.
+    // The store's page token belongs to the end of this page, so a shorter page must be read from the same start.
     return AskForPage(static_cast<uint32_t>(std::max<size_t>(page->locks.size() * contract::kMaxPageBytes / bytes, 1)));
   }
   response.set_next_page_token(std::move(page->next_page_token));

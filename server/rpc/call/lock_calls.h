@@ -15,8 +15,8 @@
 
 namespace distlock::rpc {
 
-// A grant that crosses the call's cancellation is released, unless its answer has left: then only the ttl ends it. With
-// a request_id only the ttl ends it in any case, because a repeat may hold the same grant already.
+// A grant that comes after the call was cancelled is released, unless the answer has left: then only the ttl ends it.
+// With a request_id it is never released, because a repeated request may hold the same grant already.
 class AcquireCall final : public UnaryCall {
  private:
   void Start(const grpc::ByteBuffer& request) override;
@@ -26,7 +26,7 @@ class AcquireCall final : public UnaryCall {
   void TakeAgain(contract::LeaseId id, const core::Want& want);
   std::vector<core::Acquire> CheckSpecs(const v1::AcquireRequest& request, contract::Validator& check) const;
 
-  // The locks of the request, in its order, and what has been granted so far. Written by Start, then by OnEvent.
+  // The locks of the request, in its order, and the grants so far. Written by Start, then by OnEvent.
   struct Part {
     core::LockName name;
     core::OwnerId owner{};
@@ -36,7 +36,7 @@ class AcquireCall final : public UnaryCall {
   };
   std::vector<Part> parts_;
   std::string peer_;       // as gRPC names it
-  bool admitted_ = false;  // it counts as a waiting call
+  bool admitted_ = false;  // counts as a waiting call
   int home_ = 0;
   bool repeatable_ = false;
   std::atomic<bool> granted_ = false;

@@ -62,7 +62,7 @@ void UnaryCall::Send() {
 }
 
 void UnaryCall::OnCancel() {
-  // What was asked for is withdrawn by the StreamEnded that OnDone posts.
+  // The StreamEnded that OnDone posts withdraws the request.
   if (!Claim()) return AnswerLost();
   FinishWithError(grpc::Status::CANCELLED);
 }

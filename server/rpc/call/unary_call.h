@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the unary calls share: one request, one answer, and a life that may be longer than gRPC's. Made by Serve; alive
-// until OnDone, and as long as a shard has it as a sink or holds its callback. Once answered it does nothing.
+// The base of the unary calls: one request, one answer. Made by Serve; lives until OnDone, and as long as a shard has
+// it as a sink or holds its callback, which may be longer than the gRPC call. Once answered it does nothing.
 //
 // Thread: Start and the reactions run on the CallThreads, OnEvents and Send on the thread that has the shard's turn.
 // The first answer finishes the call, with no mutex held.
@@ -45,19 +45,19 @@ class UnaryCall : public UnaryReactor, public shard::Sink, public std::enable_sh
   virtual void Start(const grpc::ByteBuffer& request) = 0;
   // An event of the shard that was asked; one at a time.
   virtual void OnEvent(core::Event&) {}
-  // gRPC is done with the call. The frontend is still there.
+  // gRPC is done with the call. The last use of the frontend.
   virtual void OnEnd() {}
-  // The answer was given, but the caller will never see it.
+  // The call was answered, but the caller cancelled it and will not see the answer.
   virtual void AnswerLost() {}
 
   // Answers the call. False: it was answered before, and nothing happens.
   bool Answer(const google::protobuf::MessageLite& response);
   bool Refuse(const v1::Refusal& refusal, const core::LockName& about = {});
 
-  // Reads the request; false: it has been refused.
+  // Parses the request. False: it was malformed, and the call is refused.
   bool Read(const grpc::ByteBuffer& request, google::protobuf::MessageLite* message);
 
-  // The answer is given, or the caller has left: nothing more need be asked.
+  // True when the call is answered or the caller has left: more work would be useless.
   bool answered() const { return answered_.load(std::memory_order_acquire); }
 
   // Posts the call's input to a core, once. `input` must have session and request set.

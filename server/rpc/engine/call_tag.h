@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tags that the completion queues of the CallThreads carry, and two ways around the queues.
+// The tags that the completion queues of the CallThreads carry, and two ways to run a tag without its queue.
 //
 // Thread: as each declaration says.
 #pragma once
@@ -23,19 +23,19 @@ class CallTag {
   ~CallTag() = default;
 };
 
-// Runs `tag` once the shards have taken what this thread has posted to them. On a thread that is none of the
+// Runs `tag` after the turns that this thread lends to the shards it has posted to. On any other thread than the
 // CallThreads it runs at once.
 void RunAfterTurn(CallTag& tag);
 
-// A tag whose operation has completed, and how.
+// A tag whose operation has completed, and its result.
 struct Completed {
   CallTag* tag = nullptr;  // null: none
   bool ok = false;
 };
 
 // Runs `start`, which starts operations of `queue`, and returns the first operation of the queue that completes on this
-// thread meanwhile, mostly the one just started. The caller must run its tag. Without this, the completion of a write
-// would wake the thread that waits at the queue, for nothing. Thread: any.
+// thread meanwhile, usually the one just started. The caller must run its tag. Otherwise the completion of each write
+// would wake the thread that waits for the queue. Thread: any.
 template <typename Start>
 Completed CompletedBy(grpc::CompletionQueue& queue, Start start) {
   grpc_completion_queue_thread_local_cache_init(queue.cq());
@@ -45,12 +45,12 @@ Completed CompletedBy(grpc::CompletionQueue& queue, Start start) {
   if (grpc_completion_queue_thread_local_cache_flush(queue.cq(), &internal, &success) == 0) return {};
   void* tag = nullptr;
   bool ok = success != 0;
-  // As in CompletionQueue::Next. False: no tag belongs to the operation.
+  // As in CompletionQueue::Next. False: the operation has no tag of ours to run.
   if (!static_cast<grpc::internal::CompletionQueueTag*>(internal)->FinalizeResult(&tag, &ok)) return {};
   return {static_cast<CallTag*>(tag), ok};
 }
 
-// Counts what may still start operations on a queue: calls that are not done, and doors. Thread: any.
+// Counts the users of a queue that may still start operations: calls that are not done, and doors. Thread: any.
 class LiveCalls {
  public:
   void Begin() {

@@ -25,7 +25,7 @@ void RunTags(grpc::CompletionQueue& queue) {
   shard::LentTurns turns;
   while (queue.Next(&tag, &ok)) {
     static_cast<CallTag*>(tag)->Run(ok);
-    // Events that have come meanwhile share the turn.
+    // Events that have arrived meanwhile share the turn.
     for (int more = 0; turns.wanted() && more < kMostTagsPerTurn; ++more) {
       if (queue.AsyncNext(&tag, &ok, gpr_inf_past(GPR_CLOCK_MONOTONIC)) != grpc::CompletionQueue::GOT_EVENT) break;
       static_cast<CallTag*>(tag)->Run(ok);
@@ -61,7 +61,7 @@ void CallThreads::Start() {
 
 void CallThreads::Stop() {
   if (std::exchange(stopped_, true)) return;
-  live_.WaitUntilNone();  // no operation may be started on a queue that is shut down
+  live_.WaitUntilNone();  // starting an operation on a queue that is shut down is an error
   for (const auto& queue : queues_) queue->Shutdown();
   for (std::thread& thread : threads_) thread.join();
   if (threads_.empty()) {

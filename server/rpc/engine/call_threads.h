@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The threads that wait for gRPC, each with its own completion queue, and the doors through which calls come in.
+// The threads that wait for gRPC, each with its own completion queue, and the doors: a door accepts the calls of one
+// method on one queue.
 //
 // Why not gRPC's callback API: it has two or more threads of its own, which hand the sockets to each other at each
-// event (gRPC 1.51, ev_epoll1_linux.cc: a worker gives up the poller's place before it handles its event). On a small
+// event (gRPC 1.51, ev_epoll1_linux.cc: a worker makes another one the poller before it handles its event). On a small
 // machine the handover costs more than the event.
 //
-// Order of life: construct with the builder, Open the doors and Start once the server runs, Stop after Server::Shutdown
-// has returned. Tags run on these threads, all tags of one call on the same one, except those that WriteNow runs
-// (reactor.h).
+// Order: construct with the builder; when the server runs, open the doors (Open...) and Start; Stop after
+// Server::Shutdown has returned. Tags run on these threads, all tags of one call on the same one, except those that
+// WriteNow runs (reactor.h).
 #pragma once
 
 #include <grpcpp/completion_queue.h>
@@ -32,8 +33,8 @@ class CallThreads {
   CallThreads(const CallThreads&) = delete;
   CallThreads& operator=(const CallThreads&) = delete;
 
-  // One door for a method of each kind. `request` is the generated RequestX of `service`; `serve` gets each call that
-  // comes in, on the thread that will run the call's tags.
+  // Open a door for a method, by its kind. `request` is the generated RequestX of `service`; `serve` gets each call
+  // that comes in, on the thread that will run the call's tags.
   template <typename Service, typename Request, typename Serve>
   void OpenUnary(Service& service, Request request, Serve serve) {
     OpenForOne<UnaryReactor>(service, request, std::move(serve));

@@ -6,9 +6,9 @@
 // The Start... methods and Finish may be called on any thread, with at most one read, one write and one Finish under
 // way.
 //
-// OnCancel: the call ended without Finish, or before Finish could leave. OnDone comes once, last of all, after Finish
-// and after all that was started has ended; it may delete the reactor. Memory: one IncomingCall for each call, awaited
-// or open.
+// OnCancel: the call ended without Finish, or before Finish was sent. OnDone comes once, as the last reaction, after
+// Finish and after every started operation has ended; it may delete the reactor. Memory: one IncomingCall for each call
+// that is open or that a door waits for.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -27,7 +27,7 @@ namespace distlock::rpc {
 template <typename Responder>
 class Reactor;
 
-// One call as gRPC hands it over.
+// One call as gRPC delivers it.
 template <typename Responder>
 class IncomingCall {
  public:
@@ -37,9 +37,9 @@ class IncomingCall {
 
   IncomingCall(LiveCalls& live, grpc::ServerCompletionQueue& queue) : live_(live), queue_(queue) {}
 
-  // The tag that runs when the call is over. It never runs for a call that has not come in.
+  // The tag that runs when the call is over. It never runs for a call that has not arrived.
   void* done_tag() { return static_cast<CallTag*>(&done_); }
-  // The call has come in: it counts as live until its reactor is done.
+  // The call has arrived: it counts as live until its reactor is done.
   void MarkStarted() { live_.Begin(); }
 
  private:
@@ -84,7 +84,7 @@ class Reactor {
     Begin();
     call_->responder.Read(into, Tag(read_));
   }
-  // The same, after the shards have taken what this reaction has posted to them.
+  // The same, after the turns that this thread lends to the shards it has posted to.
   void StartReadAfterTurn(grpc::ByteBuffer* into) {
     Begin();
     delayed_read_.into = into;
@@ -95,8 +95,8 @@ class Reactor {
     Begin();
     call_->responder.Write(*response, Tag(write_));
   }
-  // As StartWrite, but when it returns true, the response has left and OnWriteDone does not follow. Reactions, also of
-  // other calls, may run within it.
+  // As StartWrite, but true means that the response has left and OnWriteDone does not follow. Reactions, also of other
+  // calls, may run within it.
   [[nodiscard]] bool WriteNow(const grpc::ByteBuffer* response) {
     const Completed completed = CompletedBy(call_->queue_, [&] { StartWrite(response); });
     if (completed.tag == nullptr) return false;
@@ -167,7 +167,7 @@ class Reactor {
   }
 
   Call call_;                     // from Bind to OnDone
-  std::atomic<int> unended_ = 2;  // the call itself, Finish, and operations under way
+  std::atomic<int> unended_ = 2;  // the call itself, Finish, and operations in flight
   ReadTag read_{this};
   DelayedReadTag delayed_read_{this};
   WriteTag write_{this};

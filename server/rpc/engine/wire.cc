@@ -12,7 +12,7 @@
 namespace distlock::rpc {
 namespace {
 
-// The field that the parser last complained about on this thread.
+// The field of the parser's last complaint on this thread.
 thread_local std::string bad_field;
 
 void OnParserLog(google::protobuf::LogLevel level, const char* file, int line, const std::string& text) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bytes to messages and back. All methods are served raw, because gRPC itself answers a request that it cannot parse
-// with an empty UNIMPLEMENTED, and treats such a message on a stream as a half-close. Here it becomes an error that
-// says what is wrong. Any thread.
+// Converts bytes to messages and back. All methods are served raw, because gRPC itself answers a request that it cannot
+// parse with an empty UNIMPLEMENTED, and treats such a message on a stream as a half-close. Here it becomes an error
+// that says what is wrong. Any thread.
 #pragma once
 
 #include <google/protobuf/arena.h>
@@ -15,7 +15,7 @@
 
 namespace distlock::rpc {
 
-// What is wrong with the bytes, for the caller; nullopt when `message` has been read.
+// Parses `bytes` into `message`. Returns the problem, in words for the caller; nullopt: none.
 std::optional<std::string> Parse(const grpc::ByteBuffer& bytes, google::protobuf::MessageLite* message);
 
 grpc::ByteBuffer Serialize(const google::protobuf::MessageLite& message);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The ids of one session that are in use: acquires, from the command until the end of the lease, and releases and
-// downgrades that are not answered. It knows the shard of each; only the core knows whether a lock is held.
+// The ids that one session has in use: acquires, from the command until the end of the lease, and releases and
+// downgrades that are not answered. It knows the shard of each id; only the core knows whether a lock is held.
 //
 // Not thread-safe: the session's mutex guards it.
 #pragma once
@@ -24,14 +24,14 @@ class CommandBook {
 
   // `id` must not be in use.
   void AddAcquire(core::RequestId id, const core::LockName& name, const core::OwnerId& owner, int shard);
-  // `target`: the acquire that it releases; 0 when that is none of this session, and for a downgrade.
+  // `target`: the acquire that is released; 0 for an acquire of another session, and for a downgrade.
   void AddRelease(core::RequestId id, core::RequestId target, int shard);
 
-  // The shard of an acquire; nullopt when `id` is none.
+  // The shard of an acquire; nullopt when the id is not in use by one.
   std::optional<int> ShardOf(core::RequestId acquire) const;
   // Whether this acquire has no grant yet.
   bool IsWaiting(core::RequestId acquire) const;
-  // The acquire with this owner id; 0: none of this session.
+  // The acquire of this session with this owner id; 0: there is none.
   core::RequestId AcquireOf(const core::OwnerId& owner);
 
   // Updates the book after an event for `id`. Returns the lock's name for an acquire that is Refused.
@@ -50,7 +50,7 @@ class CommandBook {
 
   absl::flat_hash_map<core::RequestId, Entry> entries_;
   size_t acquires_ = 0;
-  // Filled at the first release by lease id, and maintained from then on. Most clients release by acquire id.
+  // Filled at the first release by lease id and maintained from then on, because most clients release by acquire id.
   std::optional<absl::flat_hash_map<core::OwnerId, core::RequestId>> by_owner_;
 };
 

@@ -7,7 +7,7 @@
 namespace distlock::rpc {
 
 void Heartbeats::Sent(uint64_t seq, uint64_t shards) {
-  // Only an overloaded shard answers this late. A newer heartbeat covers all that an older one did.
+  // Only an overloaded shard answers this late. A newer heartbeat's ack covers everything that an older one's would.
   if (pending_.size() >= kMaxPendingHeartbeats) pending_.pop_front();
   pending_.push_back({.missing = shards, .ack = {.seq = seq, .valid_for = core::Duration::max(), .limits = {}}});
   last_ = std::max(last_, seq);
@@ -43,7 +43,7 @@ std::optional<core::HeartbeatAck> Heartbeats::Answered(int shard, core::Heartbea
   core::HeartbeatAck complete = std::move(joined);
   // Shards answer in order, so older heartbeats that are still unanswered were lost in a full mailbox.
   pending_.erase(pending_.begin(), found + 1);
-  // Only what is below the joined validity is a limit.
+  // A limit that is not below the joined validity has no effect.
   std::erase_if(complete.limits, [&](const core::LeaseLimit& l) { return l.valid_for >= complete.valid_for; });
   return complete;
 }

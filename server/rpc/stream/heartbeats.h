@@ -3,8 +3,8 @@
 // Joins the answers of several shards to one heartbeat. The client gets one ack when all shards of the session have
 // answered, with the shortest validity and all limits.
 //
-// When a shard that has answered already grants a lease while another shard has not answered, the joined ack would
-// cover that lease although its shard could not list it. So the grant becomes a limit of that ack.
+// A shard may answer and then grant a lease while another shard's answer is missing. The joined ack would cover that
+// lease, although its shard could not list it. So the grant becomes a limit of that ack.
 //
 // Not thread-safe: the session's mutex guards it.
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace distlock::rpc {
 
-// Heartbeats on their way through several shards. A client sends the next one a third of the validity later.
+// The most heartbeats that wait for answers of several shards. A client sends one each third of the validity.
 inline constexpr size_t kMaxPendingHeartbeats = 16;
 
 class Heartbeats {
@@ -27,8 +27,8 @@ class Heartbeats {
   // `shards`: bit i = shard i knows the session. Must not be 0.
   void Sent(uint64_t seq, uint64_t shards);
 
-  // A shard learns of the session while heartbeats are under way: their acks wait for it too. Returns the heartbeats to
-  // send to that shard, in order, before anything else, so that its grants echo the newest one.
+  // A shard joins the session while heartbeats are pending: their acks wait for it, too. Returns the heartbeats to send
+  // to that shard, in order, before anything else, so that its grants echo the newest one.
   std::vector<uint64_t> Joined(int shard);
 
   void Granted(int shard, core::RequestId acquire, core::Duration valid_for);

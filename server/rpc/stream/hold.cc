@@ -124,7 +124,7 @@ grpc::ByteBuffer HoldCall::Render() {
     void operator()(const core::Lost& event) const { *out.mutable_lost() = contract::LostOf(event); }
     void operator()(const core::Released& event) const { contract::Fill(event, out.mutable_released()); }
     void operator()(const core::Draining& event) const { *out.mutable_draining() = contract::DrainingOf(event); }
-    // A Hold's outbox never gets these.
+    // A Hold never queues these.
     void operator()(const core::Refused&) const {}
     void operator()(const core::RenewDone&) const {}
     void operator()(const core::Converted&) const {}

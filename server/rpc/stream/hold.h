@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Hold: one lock on one stream. It is a core session with a single acquire: its events become HoldResponses, its end
-// becomes the status. While a slow reader does not read, newer states replace older ones, so the outbox cannot grow.
+// Hold: one lock on one stream. To the core it is a session with a single acquire: the session's events become
+// HoldResponses, its end becomes the status. While the client does not read, newer states replace older ones, so the
+// queue of responses cannot grow.
 //
 // Thread: the reactions on the CallThreads, OnEvents and Send on the thread that has the shard's turn; see StreamCall.
 #pragma once

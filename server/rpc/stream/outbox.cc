@@ -33,7 +33,7 @@ bool IsState(const core::Event& event) {
   return std::holds_alternative<core::Renewed>(event) || std::holds_alternative<core::AtRisk>(event);
 }
 
-// The event ends the lease or the acquire: a state from before it is of no use, and its id may be used again.
+// True when the event ends the lease or the acquire: earlier states do not matter any more, and the id may be reused.
 bool IsLast(const core::Event& event) {
   return std::holds_alternative<core::Lost>(event) || std::holds_alternative<core::Refused>(event) ||
          std::holds_alternative<core::Released>(event);
@@ -58,7 +58,7 @@ bool Outbox::Push(Outgoing out) {
       state_.erase(at);
     }
   }
-  // Slots are bounded too: those of replaced events take memory until the front has passed them.
+  // Slots are bounded, too: slots of replaced events take memory until the front has passed them.
   if (live_ >= max_events_ || slots_.size() >= 2 * max_events_) return false;
   const uint64_t number = first_ + slots_.size();
   if (is_ack) ack_ = number;

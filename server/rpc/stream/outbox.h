@@ -18,18 +18,18 @@
 
 namespace distlock::rpc {
 
-// One message holds at most so many events, and no event is added once it has so many bytes. Both are far below the 4
-// MiB that gRPC clients accept by default.
+// One message holds at most kMaxEventsPerMessage events, and takes no more once it has kFullMessageBytes. Its size
+// stays far below the 4 MiB that gRPC clients accept by default.
 inline constexpr size_t kMaxEventsPerMessage = 1000;
 inline constexpr size_t kFullMessageBytes = 512 * 1024;
-// What one of Limits::outbox_messages counts for.
+// Limits::outbox_messages counts in units of so many events.
 inline constexpr size_t kOutboxEventsPerMessage = 100;
 
 struct Outgoing {
   core::RequestId id = 0;
   core::Event event;
   core::LockName about;             // the lock of a Refused, which does not name it
-  std::unique_ptr<v1::Event> made;  // instead of `event`: an answer that rpc made itself
+  std::unique_ptr<v1::Event> made;  // instead of `event`, for an answer that rpc itself made
 };
 
 class Outbox {

@@ -52,7 +52,7 @@ void SessionCall::Protocol(std::string problem) {
 
 void SessionCall::OnReadDone(bool ok) {
   if (!ok) {
-    // The client half-closed or was cut off, or we ended the stream. Without Goodbye this is an abnormal end.
+    // The client half-closed or was cut off, or the broker ended the stream. Without Goodbye this is an abnormal end.
     bool leaving = false;
     {
       std::lock_guard lock(mu_);
@@ -138,7 +138,7 @@ std::string SessionCall::Route(std::vector<Ready>& commands) {
   for (Ready& command : commands) {
     std::string problem = RouteOne(command);
     if (!problem.empty()) {
-      FlushAll();  // the commands before it are valid
+      FlushAll();  // the commands before this one are valid
       return problem;
     }
   }
@@ -203,7 +203,7 @@ void SessionCall::RouteAcquire(core::Acquire acquire) {
   batches_[shard].inputs.emplace_back(std::move(acquire));
 }
 
-// All leases live on the shard of the first lock. To the store each shard is a broker of its own, so any shard can have
+// All leases live on the shard of the first lock. To the store each shard is a broker of its own, so any shard can hold
 // any lock.
 void SessionCall::RouteAcquireAll(core::AcquireAll all) {
   const size_t most = frontend_.limits.max_leases_per_session;
@@ -227,7 +227,7 @@ void SessionCall::RouteAcquireAll(core::AcquireAll all) {
   batches_[shard].inputs.emplace_back(std::move(all));
 }
 
-// Releases and downgrades wait while the store is down. This bounds how many a client can pile up.
+// Releases and downgrades wait while the store is down. This bounds how many of a client's may wait.
 std::optional<v1::Refusal> SessionCall::TooManyUnanswered() const {
   const size_t unanswered = book_.size() - book_.acquires();
   if (unanswered < frontend_.limits.max_leases_per_session) return std::nullopt;
@@ -269,7 +269,7 @@ void SessionCall::RouteDowngrade(core::RequestId id, core::Convert convert) {
                                                                           " is no lease of this session (any more)")));
   }
   if (!OpenOn(*shard)) return Refused(id, contract::OverloadRefusal());
-  book_.AddRelease(id, 0, *shard);  // its answer ends no acquire
+  book_.AddRelease(id, 0, *shard);  // target 0: its answer ends no acquire
   PostNow(*shard, std::move(convert));
 }
 

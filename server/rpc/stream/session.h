@@ -3,9 +3,9 @@
 // Session: many locks on one stream. Commands are checked, routed to the shards of their locks, and posted in one batch
 // per shard and message. Events that have gathered are packed into one message per write.
 //
-// Open opens the session on shard 0; the first lock that lives on another shard opens it there.
-// A breach of the protocol (no Open first or in time, id 0, an id in use, bytes that are not a message) ends the
-// stream, because no event could answer it. Every other fault is refused under the command's id.
+// Open opens the session on shard 0; the first lock that lives on another shard opens it there. A breach of the
+// protocol (no Open first or in time, id 0, an id in use, bytes that are not a message) ends the stream, because no
+// event could answer it. Every other mistake is answered by a refusal under the command's id.
 //
 // Thread: the reactions, one at a time, on the CallThreads; OnEvents and Send on the thread that has a shard's turn;
 // see StreamCall.
@@ -36,7 +36,7 @@ class SessionCall final : public StreamCall<BidiReactor> {
   bool MayHoldMany() const override { return true; }
 
  private:
-  // A command that is checked and not routed yet: an input of the core, or a refusal.
+  // A checked command that is not routed yet: an input of the core, or a refusal.
   struct Ready {
     core::RequestId id = 0;
     core::RequestId ids = 1;  // how many ids, from `id` on, a refusal answers
@@ -57,7 +57,7 @@ class SessionCall final : public StreamCall<BidiReactor> {
   void EndShards() override;
   void DescribeMore(v1::SessionInfo* info) const override;
 
-  // Reading side: the read reaction, of which there is one at a time.
+  // Reading side: called by OnReadDone, which runs once at a time.
   void Protocol(std::string problem);
   void Handle(const v1::SessionRequest& request);
   bool Open(const v1::Command& command);
@@ -70,7 +70,7 @@ class SessionCall final : public StreamCall<BidiReactor> {
   Ready CheckRelease(const v1::Command& command);
   Ready CheckDowngrade(const v1::Command& command);
 
-  // Under mu_. The first two return how the protocol was broken; "": it was not.
+  // Under mu_. Route and RouteOne return how the protocol was broken; "": it was not.
   std::string Route(std::vector<Ready>& commands);
   std::string RouteOne(Ready& command);
   void RouteAcquire(core::Acquire acquire);
@@ -105,7 +105,7 @@ class SessionCall final : public StreamCall<BidiReactor> {
   std::vector<Batch> batches_;  // one per shard
   uint64_t open_on_ = 0;        // bit i: shard i knows this session
   uint64_t said_goodbye_ = 0;   // bit i: shard i has given everything back
-  bool leaving_ = false;        // Goodbye came
+  bool leaving_ = false;        // Goodbye has come
   bool overflow_ = false;
 
   // Owned by the writing side.

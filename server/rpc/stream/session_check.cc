@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SessionCall: turns a command into the input that is posted for it, or into its refusal.
+// SessionCall: turns a command into the core's input, or into a refusal.
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SessionCall: from the core's events to what is written.
+// SessionCall: turns the core's events into messages.
 #include <utility>
 
 #include "contract/error_details.h"

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What Hold, Session and WatchLock share: writing, ending, and a life that may be longer than gRPC's. Made by Serve;
-// alive until OnDone, and as long as a shard has it as a sink. After OnDone it does nothing. `Base` is a Reactor.
+// The base of Hold, Session and WatchLock: writing and ending. Made by Serve; lives until OnDone, and as long as a
+// shard has it as a sink, which may be longer than the gRPC call. After OnDone it does nothing. `Base` is a Reactor.
 //
 // Invariants:
 //  1. At most one write is in flight. Finish comes once, and only while no write is in flight.
 //  2. mu_ is never held across StartWrite, Finish or a cancellation, because gRPC may call back from inside them.
 //  3. The shards learn of the end (StreamEnded, once) when it is decided, not when a write completes, so a client that
-//  does
-//     not read cannot keep a lease. Inputs are posted under mu_ while `ended()` is false, so none follows StreamEnded.
+//     does not read cannot keep a lease. Inputs are posted under mu_ while `ended()` is false, so none follows
+//     StreamEnded.
 #pragma once
 
 #include <grpc/grpc.h>
@@ -70,25 +70,25 @@ class StreamCall : public Base,
     this->Bind(std::move(arrival));
   }
 
-  // The stream is admitted and bound: reads, posts, or ends it.
+  // Called when the stream is admitted and bound: starts to read, posts, or ends the stream.
   virtual void Start() = 0;
   // Under mu_. Moves the content of the next message to the writing side; false: nothing waits.
   virtual bool TakeNext() = 0;
-  // Makes the message of what TakeNext moved. On the same thread, without mu_.
+  // Makes the message from the content that TakeNext moved. On the same thread, without mu_.
   virtual grpc::ByteBuffer Render() = 0;
-  // Under mu_. Drops what waits to be written.
+  // Under mu_. Drops the events that wait to be written.
   virtual void Clear() = 0;
-  // Under mu_. Adds the client's name and how many leases and waiters the stream has.
+  // Under mu_. Adds the client's name, and the numbers of the stream's leases and waiters.
   virtual void DescribeMore(v1::SessionInfo* info) const = 0;
   // Under mu_, once. Posts StreamEnded to each shard that knows the session.
   virtual void EndShards() = 0;
 
   bool ended() const { return end_.has_value(); }  // under mu_
 
-  // Opened.session_id, and what ListSessions shows.
+  // The stream's id in Opened.session_id and in ListSessions.
   std::string public_id() const { return absl::StrCat(frontend_.broker_id, "-", session_); }
 
-  // Under mu_. Decides how the stream ends. What waits is still written; the caller must call Pump.
+  // Under mu_. Decides how the stream ends. Waiting events are still written; the caller must call Pump.
   void Decide(grpc::Status status, StreamClose why) {
     if (end_) return;
     end_ = std::move(status);
@@ -96,7 +96,7 @@ class StreamCall : public Base,
     if (frontend_.observer != nullptr) frontend_.observer->OnStreamClosed(why);
   }
 
-  // Decide and Pump. `drop`: what waits is dropped, and a write that may never complete is cut off.
+  // Decide and Pump. `drop`: drops the waiting events, and cuts off a write in flight, which may never complete.
   void End(grpc::Status status, StreamClose why, bool drop) {
     bool cut = false;
     {
@@ -121,7 +121,7 @@ class StreamCall : public Base,
     End(ToStatus(contract::ErrorOf(refusal, about)), why, /*drop=*/false);
   }
 
-  // Writes what waits, or finishes. Without mu_.
+  // Writes the next message, or finishes. Without mu_.
   void Pump() {
     if (!BeginNext()) return;
     if (!this->WriteNow(&out_)) return;
@@ -129,7 +129,7 @@ class StreamCall : public Base,
       std::lock_guard lock(mu_);
       writing_ = false;
     }
-    // Not in a loop: the call's own thread writes a long backlog.
+    // No loop here: after the second message the call's own thread writes the rest.
     if (BeginNext()) this->StartWrite(&out_);
   }
 

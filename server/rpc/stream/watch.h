@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// WatchLock: one lock on one stream, sent at first and after each change. While a slow reader does not read, only the
-// newest view is kept.
+// WatchLock: sends the state of one lock at first and after each change. While the client does not read, only the
+// newest state is kept.
 //
 // Thread: the reactions on the CallThreads, OnEvents and Send on the thread that has the shard's turn; see StreamCall.
 #pragma once
@@ -31,7 +31,7 @@ class WatchCall final : public StreamCall<WriteReactor> {
   grpc::ByteBuffer Render() override;
   void Clear() override { newest_.reset(); }
   void EndShards() override;
-  // A watch has no leases, and its request has no name for the client.
+  // A watch has no leases, and its request does not name the client.
   void DescribeMore(v1::SessionInfo*) const override {}
   void Take(core::Event event);
 
