@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A thin gRPC client for the tests: one method per RPC, streams whose events can be waited for, and the belief that a
-client may have by the rules of the contract (CLOCK_BOOTTIME). It hides nothing and repairs nothing: no retry, no
-reconnect of streams. The messages come from protoc at test time: `api().Grant`, `api().LOST_REASON_TAKEN`, ...
+"""A thin gRPC client for the tests: one method per RPC, streams whose events a test can wait for, and the deadlines
+that the contract gives a client (CLOCK_BOOTTIME). It neither retries nor reconnects. The messages come from protoc at
+test time: `api().Grant`, `api().LOST_REASON_TAKEN`, ...
 """
 import atexit
 import functools
@@ -24,7 +24,7 @@ PROTO = pathlib.Path(__file__).resolve().parents[2] / "proto"
 MODULES = ("distlock.v1.lock_pb2", "distlock.v1.lock_service_pb2", "distlock.v1.admin_service_pb2",
            "google.rpc.status_pb2", "google.rpc.error_details_pb2", "google.protobuf.duration_pb2")
 SERVING = 1
-CHANNEL_OPTIONS = (("grpc.use_local_subchannel_pool", 1),  # two clients of one test share no connection
+CHANNEL_OPTIONS = (("grpc.use_local_subchannel_pool", 1),  # each client has a connection of its own
                    ("grpc.initial_reconnect_backoff_ms", 50), ("grpc.min_reconnect_backoff_ms", 500),
                    ("grpc.max_reconnect_backoff_ms", 200))
 
@@ -37,7 +37,7 @@ def api():
     files = [str(p.relative_to(PROTO)) for p in PROTO.rglob("*.proto")]
     subprocess.run(["protoc", f"-I{PROTO}", f"--python_out={out}", *files], check=True)
     sys.path.insert(0, out)
-    # google.rpc lies beside google.protobuf, which is a package of its own.
+    # google.rpc is generated here, but the package google is the one that protobuf installed.
     importlib.import_module("google").__path__.append(f"{out}/google")
     found = {}
     for name in MODULES:
@@ -58,7 +58,7 @@ def seconds(message):
 
 
 def health(url, service=b""):
-    """Status of the standard health service (1 = serving), None when nobody answers."""
+    """Status of the standard health service (1 = serving); None when no broker answers."""
     with grpc.insecure_channel(url, options=CHANNEL_OPTIONS) as channel:
         check = channel.unary_unary("/grpc.health.v1.Health/Check")  # bytes in, bytes out: no stub is needed
         request = b"\x0a" + bytes([len(service)]) + service if service else b""
@@ -70,7 +70,8 @@ def health(url, service=b""):
 
 
 class Failure:
-    """What a failed RPC says: .code, .reason and .facts of its ErrorInfo, .retry_after in seconds or None, .message."""
+    """The error of a failed RPC: .code, .reason and .facts of its ErrorInfo, .retry_after in seconds or None,
+    .message."""
 
     def __init__(self, error):
         self.code, self.message, self.reason, self.facts = error.code(), error.details(), None, {}
@@ -109,7 +110,7 @@ class Client:
         self.close()
 
     def close(self):
-        """Ends every stream as a client that went away."""
+        """Ends every stream, like a client that goes away."""
         self.channel.close()
 
     def unary(self, method, request, response, timeout=PATIENCE_S, service="LockService"):
@@ -161,12 +162,13 @@ class Client:
         return Hold(self.channel, spec)
 
     def session(self, heartbeats=True):
-        """With heartbeats=False the test sends them itself, by beat()."""
+        """With heartbeats=False the test sends heartbeats itself, by beat()."""
         return Session(self.channel, heartbeats)
 
 
 class Stream:
-    """Reads a stream in a thread. `events` is all that came, each (boot_time, event); `end` its Failure-like end."""
+    """Reads a stream in a thread. `events`: all events so far, each (boot_time, event); `end`: the status of its
+    end."""
 
     def __init__(self, call):
         self.call = call
@@ -197,7 +199,7 @@ class Stream:
         pass
 
     def wait(self, holds, what="an event"):
-        """Waits until `holds()` is true, which is asked whenever something was heard; its value."""
+        """Waits until `holds()` is true, and returns its value. Calls it after each event."""
         deadline = time.monotonic() + PATIENCE_S
         with self._changed:
             while not (value := holds()):
@@ -207,7 +209,7 @@ class Stream:
             return value
 
     def wait_end(self):
-        """Waits for the end; its Failure (reason None and code OK when it ended well)."""
+        """Waits for the end, and returns its Failure (reason None and code OK for a good end)."""
         with self._changed:
             assert self._changed.wait_for(lambda: self.end is not None, PATIENCE_S), f"no end; heard {self.events}"
         return Failure(self.call)
@@ -217,7 +219,7 @@ class Stream:
 
 
 class Hold(Stream):
-    """A Hold call. wait_for("granted") hands out the first `granted`, wait_for("renewed", 3) the third `renewed`."""
+    """A Hold call. wait_for("granted") returns the first `granted`, wait_for("renewed", 3) the third `renewed`."""
 
     def __init__(self, channel, spec):
         self.believed_until = 0.0  # by the contract: valid_for from receipt
@@ -243,7 +245,7 @@ class Hold(Stream):
 
 
 class Session(Stream):
-    """A Session stream, opened. acquire() hands back the command's id; wait_for(id, kind) its event."""
+    """An open Session stream. acquire() returns the command's id; wait_for(id, kind) its event."""
 
     def __init__(self, channel, heartbeats):
         self.commands = queue.SimpleQueue()
@@ -262,14 +264,14 @@ class Session(Stream):
             threading.Thread(target=self._beat_on, daemon=True).start()
 
     def send(self, **command):
-        """One command as a message of its own; its id."""
+        """Sends one command as a message of its own, and returns its id."""
         with self._lock:
             self._last_id += 1
             self.commands.put(api().SessionRequest(commands=[api().Command(id=self._last_id, **command)]))
             return self._last_id
 
     def send_all(self, commands):
-        """Several commands, each a dict as for send, in one message; their ids."""
+        """Sends several commands, each a dict as for send, in one message, and returns their ids."""
         with self._lock:
             first = self._last_id + 1
             self._last_id += len(commands)
@@ -303,7 +305,7 @@ class Session(Stream):
         return seq
 
     def fall_silent(self):
-        """No heartbeat of its own from now on; the stream stays."""
+        """Sends no heartbeat from now on; the stream stays open."""
         self._quiet.set()
 
     def _beat_on(self):
@@ -340,5 +342,5 @@ class Session(Stream):
         return self.wait(lambda: [a for a in self.all("heartbeat_ack") if a.seq >= seq], f"ack of {seq}")[0]
 
     def believes(self, acquire_id):
-        """What a client that follows the contract may believe at this moment."""
+        """Whether a client that follows the contract may believe at this moment that it holds the lock."""
         return self.end is None and boot_now() < self.believed_until.get(acquire_id, 0.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`world` is what every test starts its processes in; when the test fails, their logs are in the report."""
+"""The fixture `world`, in which every test starts its processes; the report of a failed test shows their logs."""
 import shutil
 import tempfile
 
@@ -18,7 +18,7 @@ def pytest_runtest_makereport(item, call):
 
 @pytest.fixture
 def world():
-    folder = tempfile.mkdtemp(prefix="dle2e")  # short, because a unix socket's path is
+    folder = tempfile.mkdtemp(prefix="dle2e")  # short, because the path of a unix socket must be
     with World(folder) as made:
         yield made
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the fault tests share: clients that are processes of their own, the hand-over from a holder who is gone, and
-looks into the store. Run as a program it is such a client: a thin one that prints what it may believe.
+"""Shared by the fault tests: clients that are processes of their own, checks of the hand-over from a holder that is
+gone, and reads of the store. Run as a program, this file is a thin client that prints its deadlines.
 """
 import contextlib
 import hashlib
@@ -18,13 +18,13 @@ from harness import DISTLOCKD, Process, RedisError, eventually, read_reply
 from proxy import PATIENCE_S
 
 DISTLOCKCTL = os.environ.get("DISTLOCKCTL", str(pathlib.Path(DISTLOCKD).with_name("distlockctl")))
-# The scripts as the build assembles them.
+# The scripts, assembled by the build.
 SCRIPTS = pathlib.Path(os.environ.get("DISTLOCK_SCRIPTS", pathlib.Path(DISTLOCKD).parents[1] / "generated/lua"))
-SLACK_S = 5  # what a busy machine may add to an upper bound
+SLACK_S = 5  # added to upper bounds, for a busy machine
 
 
 def script_sha(verb):
-    """As the broker names a script to the store."""
+    """The SHA-1 by which the broker calls a script."""
     path = SCRIPTS / f"{verb}.lua"
     if not path.exists():
         raise FileNotFoundError(f"{path} is missing: build distlock_lua; DISTLOCK_SCRIPTS is <build>/generated/lua")
@@ -48,17 +48,17 @@ class Program(Process):
         return eventually(lambda: self.all(event), f"{event} of {self.name}: {self.log()}")[0]
 
     def believed_until(self):
-        """The last end of belief that a thin client has printed."""
+        """The last deadline that a thin client has printed."""
         return max((e["until"] for e in self.all("believes")), default=0.0)
 
 
 def thin_client(world, url, kind, key, ttl, name="holder"):
-    """This file as a process; kind: session or hold."""
+    """Starts this file as a client process; kind: session or hold."""
     return Program(world, name, [sys.executable, "-B", __file__, url, kind, key, ttl])
 
 
 def ctl(world, url, *args, name="ctl"):
-    """distlockctl hold or run: a client of the C++ library."""
+    """Starts distlockctl hold or run: a client with the C++ library."""
     end = args.index("--") if "--" in args else len(args)
     return Program(world, name, [DISTLOCKCTL, *args[:end], "--server", url, "-o", "json", *args[end:]])
 
@@ -92,10 +92,10 @@ def _thin_client_main(url, kind, key, ttl):
     say("ended")
 
 
-# ---- One who holds, one who waits ----
+# ---- Holders and waiters ----
 
 class Holder:
-    """A lock held on a Session or Hold stream, with one face for both."""
+    """A lock on a Session or Hold stream, with one interface for both."""
 
     def __init__(self, client, kind, key="k", **fields):
         self.kind = kind
@@ -114,7 +114,7 @@ class Holder:
         return self.stream.all(event) if self.kind == "hold" else self.stream.all(event, self.id)
 
     def times(self, event):
-        """When it was heard, on the boot clock; each time."""
+        """When each event of this kind arrived, on the boot clock."""
         return [t for t, e in list(self.stream.events)
                 if e.WhichOneof("event") == event and (self.kind == "hold" or e.id == self.id)]
 
@@ -144,7 +144,7 @@ def waiter(client, key="k", kind="hold", **fields):
 
 
 class Belief:
-    """Follows in a thread what a holder may believe, so that it is known also after the stream's end has ended it."""
+    """Records a holder's deadline in a thread, so that it is known also after the stream has ended."""
 
     def __init__(self, holder):
         self.holder, self.until, self._done = holder, holder.until(), threading.Event()
@@ -162,7 +162,8 @@ class Belief:
 
 
 def handed_over(waiting, believed_until, token, since, within):
-    """The waiter got it with a greater token, never while the other believed, and at most `within` after `since`."""
+    """The waiter got the lock with a greater token, after the holder's belief had ended, and at most `within` after
+    `since`."""
     grant = waiting.granted().grant
     at = waiting.at("granted")
     print(f"granted {(at - since) * 1000:.0f} ms after; bound {within * 1000:.0f} ms; "
@@ -176,7 +177,8 @@ def handed_over(waiting, believed_until, token, since, within):
 # ---- The store ----
 
 def leftovers(redis):
-    """Keys that idle locks must not have left. Last tokens stay for a day, a broker's slot for --queue-slot."""
+    """Keys that idle locks must not leave behind. Last tokens stay for a day, a broker's queue slot for
+    --queue-slot."""
     return [k for k in redis.command("KEYS", "*") if not k.endswith(":t") and "}:b:" not in k]
 
 
@@ -185,13 +187,13 @@ def await_nothing_left(redis):
 
 
 def expiry(redis, key):
-    """When the store forgets the key, on our boot clock; 0 when there is none."""
+    """When the key expires in the store, by this machine's boot clock; 0 when it does not exist."""
     at = redis.command("PEXPIRETIME", key) / 1000
     return at - time.time() + boot_now() if at > 0 else 0.0
 
 
 class Admin:
-    """A connection that stays, also when no new one is accepted."""
+    """A connection to the store that stays open when the store accepts no new ones."""
 
     def __init__(self, redis):
         self.sock = socket.socket(socket.AF_UNIX)
@@ -213,7 +215,7 @@ class Admin:
 
 
 class Monitor(Admin):
-    """Every command that the store carries out from now on."""
+    """Reads every command that the store executes from now on."""
 
     def __enter__(self):
         self.lines = []
@@ -228,7 +230,7 @@ class Monitor(Admin):
                 self.lines.append(line.decode(errors="replace"))
 
     def seen(self, redis):
-        """All lines up to now: the lines come on a connection of their own, so a mark is sent and awaited."""
+        """All lines so far. They come on a connection of their own, so this sends a mark and waits for it."""
         mark = f"mark-{boot_now()}"
         redis.command("ECHO", mark)
         eventually(lambda: any(mark in line for line in list(self.lines)), f"the monitor to hear of {mark}")
@@ -242,7 +244,7 @@ class Monitor(Admin):
 
 @contextlib.contextmanager
 def in_background(work, *args):
-    """Runs `work` in a thread while the block runs; its error, if any, when both are done."""
+    """Runs `work` in a thread while the block runs; raises its error, if any, when both are done."""
     errors = []
 
     def run():
@@ -260,14 +262,14 @@ def in_background(work, *args):
 
 
 def stopped(*processes):
-    """Freezes processes and those below them, and hands back what lets them go on."""
+    """Freezes processes and their descendants; returns a function that lets them go on."""
     pids = [p for process in processes for p in _family(process.pid)]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
 
     def go_on():
         for pid in pids:
-            with contextlib.suppress(ProcessLookupError):  # ended by one that went on before it
+            with contextlib.suppress(ProcessLookupError):  # a process that went on earlier has ended it
                 os.kill(pid, signal.SIGCONT)
     return go_on
 

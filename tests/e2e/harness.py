@@ -8,7 +8,7 @@
         with daemon.client() as client:
             grant = client.acquire(client.spec("k"))
 
-Every process dies with the test run, however that ends (PR_SET_PDEATHSIG). Programs: DISTLOCKD (default
+Every process ends with the test run, even when that is killed (PR_SET_PDEATHSIG). Programs: DISTLOCKD (default
 build/release/bin/distlockd), REDIS_SERVER (default redis-server; valkey-server works too).
 """
 import contextlib
@@ -33,7 +33,7 @@ REDIS_SERVER = os.environ.get("REDIS_SERVER", "redis-server")
 
 
 def eventually(condition, what="the condition"):
-    """The condition's first true value. A wait for it, and not for a time: PATIENCE_S only ends a test that hangs."""
+    """The condition's first true value. PATIENCE_S only ends a test that hangs."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         value = condition()
@@ -44,7 +44,7 @@ def eventually(condition, what="the condition"):
 
 
 class Process:
-    """A program with a log file. It may be started again after it ended; the log goes on."""
+    """A program with a log file. After its end it can be started again, with the same log."""
 
     def __init__(self, name, argv, folder):
         self.name, self.argv = name, [str(part) for part in argv]
@@ -66,7 +66,7 @@ class Process:
         return self.popen is not None and self.popen.poll() is None
 
     def log(self):
-        """What the present run has written."""
+        """The output of the present run."""
         with open(self.log_path, "rb") as log:
             log.seek(self.log_start)
             return log.read().decode(errors="replace")
@@ -77,7 +77,7 @@ class Process:
             self.popen.wait()
 
     def stop(self):
-        """As a frozen machine: it uses no time, answers nothing, and its sockets stay. Returns once it is frozen."""
+        """Freezes the process, like a frozen machine: its sockets stay open. Returns once it is frozen."""
         self.popen.send_signal(signal.SIGSTOP)
         eventually(lambda: self._state() == "T", f"{self.name} stopping")
 
@@ -88,7 +88,7 @@ class Process:
         self.popen.terminate()
 
     def exit_code(self):
-        """Waits for the end; minus the signal's number when a signal ended it."""
+        """Waits for the end, and returns the exit code, or minus the number of the signal that ended it."""
         return self.popen.wait(timeout=PATIENCE_S)
 
     def _state(self):
@@ -125,7 +125,7 @@ class Redis(Process):
         return self
 
     def restart(self):
-        """As after a crash: everything is forgotten."""
+        """Restarts it as after a crash: all its data is lost."""
         self.kill()
         return self.start()
 
@@ -136,7 +136,7 @@ class Redis(Process):
             return False
 
     def command(self, *args):
-        """One command on a connection of its own; past any proxy. RedisError when the answer is one."""
+        """One command on a connection of its own that bypasses any proxy. Raises RedisError for an error reply."""
         with socket.socket(socket.AF_UNIX) as sock:
             sock.settimeout(PATIENCE_S)
             sock.connect(str(self.path))
@@ -146,7 +146,7 @@ class Redis(Process):
                 return read_reply(stream)
 
     def key(self, lock, part, namespace="default", prefix="dl"):
-        """The name of a lock's key; `lock` and `namespace` need no escape here."""
+        """The name of a lock's key. `lock` and `namespace` must need no escaping."""
         return f"{prefix}:{{{namespace}/{lock}}}:{part}"
 
 
@@ -179,7 +179,7 @@ def free_port():
 
 
 class Distlockd(Process):
-    """One broker on a unix socket, or with `listen` anywhere else. start() returns when it serves and has its store."""
+    """One broker on a unix socket, or at `listen`. start() returns when it serves and has reached its store."""
 
     def __init__(self, folder, redis_url, *args, name="distlockd", listen=None):
         self.url = listen or f"unix://{folder}/{name}.sock"
@@ -187,7 +187,7 @@ class Distlockd(Process):
                          folder)
 
     def start(self, await_ready=True):
-        """With await_ready=False for a broker that is meant to wait for its store, or to refuse to start."""
+        """await_ready=False: for a broker that waits for its store or refuses to start."""
         self.launch()
         if await_ready:
             self.await_ready(self.serving)
@@ -201,17 +201,17 @@ class Distlockd(Process):
         return clients.health(self.url) == clients.SERVING
 
     def drain(self):
-        """SIGTERM, and the exit code when it is done."""
+        """Sends SIGTERM, and returns the exit code when the broker has ended."""
         self.terminate()
         return self.exit_code()
 
     def client(self, url=None):
-        """A client of it; `url` when there is a proxy in between."""
+        """A client of this broker; `url`: of a proxy before it."""
         return clients.Client(url or self.url)
 
     @property
     def http(self):
-        """http://host:port, as the broker's log tells it."""
+        """http://host:port, as in the broker's log."""
         shown = self.await_ready(lambda: re.search(r'\bhttp"?[=:]"?(127\.0\.0\.1:\d+)', self.log()))
         return f"http://{shown.group(1)}"
 
@@ -224,7 +224,7 @@ class Distlockd(Process):
             return error.code, error.read().decode()
 
     def metric(self, name, **labels):
-        """The value of one series, 0 when there is none."""
+        """The value of one series; 0 when it does not exist."""
         for line in self.get("/metrics")[1].splitlines():
             found = re.fullmatch(rf"{name}(?:\{{(.*)\}})? (\S+)", line)
             if found and dict(re.findall(r'(\w+)="([^"]*)"', found.group(1) or "")) == labels:
@@ -233,7 +233,8 @@ class Distlockd(Process):
 
 
 class World:
-    """Everything one test has started. Leaving it ends all of it, the youngest first; a failed test shows the logs."""
+    """All processes that one test has started. Leaving it ends them, the youngest first; a failed test shows the
+    logs."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)

@@ -3,7 +3,7 @@
 
     with Proxy("unix:///tmp/x/redis.sock", folder) as net:
         start_daemon(redis=net.url)
-        net.pause()                                   # bytes stop, the peer looks alive
+        net.pause()                                   # bytes stop, the connection stays up
         net.drop_reply_after(b"EVALSHA").wait()       # the script runs, its reply never arrives
 
 It runs in a thread of its own; every method may be called from any thread and has taken effect when it returns.
@@ -17,8 +17,8 @@ import struct
 import threading
 import time
 
-UP = "up"      # from the one who connected to the target
-DOWN = "down"  # from the target to the one who connected
+UP = "up"      # from the connecting side to the target
+DOWN = "down"  # from the target to the connecting side
 BOTH = (UP, DOWN)
 PATIENCE_S = 60
 CHUNK = 65536
@@ -38,20 +38,20 @@ def parse(url):
 class Counters:
     accepted: int = 0
     open: int = 0
-    unreachable: int = 0  # the target did not take the connection; the client's was reset
-    resets: int = 0       # connections that we reset
+    unreachable: int = 0  # the target refused the connection; the client's was reset
+    resets: int = 0       # connections that the proxy reset
     bytes_up: int = 0     # forwarded
     bytes_down: int = 0
     dropped_up: int = 0   # read and thrown away
     dropped_down: int = 0
     held: int = 0         # times that a pause kept bytes from being read
     delayed: int = 0      # reads that were forwarded later
-    pieces: int = 0       # bytes sent on their own
-    halved: int = 0       # connections of which one direction was closed
+    pieces: int = 0       # bytes that were sent one by one
+    halved: int = 0       # half-closed connections
 
 
 class ReplyLoss:
-    """A reply that will be lost. wait() returns when it has happened, with the bytes that were swallowed."""
+    """A reply that will be lost. wait() returns the swallowed bytes when that has happened."""
 
     def __init__(self, request, reply):
         self.request, self.reply = _matcher(request), _matcher(reply)
@@ -75,7 +75,7 @@ def _matcher(what):
 
 
 class _Flow:
-    """How bytes of one direction are treated."""
+    """The faults of one direction."""
 
     def __init__(self):
         self.gate = asyncio.Event()
@@ -106,7 +106,7 @@ class _Link:
         try:
             await work
         except OSError:
-            self.end(reset=True)  # what one side did to us we do to the other
+            self.end(reset=True)  # passes the error on to the other side
 
     async def _pass(self, flow):
         """While paused, bytes stay with their sender."""
@@ -154,7 +154,7 @@ class _Link:
         if rule is None:
             return False
         if direction == UP:
-            # Judged before the request leaves, so that its reply cannot slip through.
+            # Checked before the request leaves, so that the proxy cannot miss its reply.
             if self.seen_rule is not rule:
                 self.seen, self.seen_rule = bytearray(), rule
             self.seen += data
@@ -175,12 +175,12 @@ class _Link:
             return
         self.proxy._links.remove(self)
         if (rule := self.proxy._loss) and rule.link is self:
-            rule.link, rule.swallowed = None, b""  # never answered here: the next connection's reply is lost
+            rule.link, rule.swallowed = None, b""  # this connection got no reply: the next connection's will be lost
         for task in self.tasks:
             if task is not asyncio.current_task():
                 task.cancel()
         for end, _ in self.ends.values():
-            # Before the descriptor can become another connection's.
+            # Before the kernel can give the descriptor to another connection.
             self.loop.remove_reader(end)
             self.loop.remove_writer(end)
             close(end, reset)
@@ -189,7 +189,7 @@ class _Link:
 
 
 def close(sock, reset):
-    """A unix socket has no reset: its peer reads the end, or ECONNRESET when it had sent what nobody read."""
+    """A unix socket has no reset: its peer reads the end of the stream, or ECONNRESET if it had sent unread bytes."""
     with contextlib.suppress(OSError):
         if reset and sock.family == socket.AF_INET:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -236,36 +236,36 @@ class Proxy:
     # ---- Faults ----
 
     def pause(self, directions=BOTH):
-        """Bytes stop and stay with their sender; connections stay up, and new ones are taken."""
+        """Bytes stay with their sender; connections stay up, and new ones are accepted."""
         self._set(directions, lambda flow: flow.gate.clear())
 
     def resume(self, directions=BOTH):
-        """Ends pause, drop, delay and split; what pause held back now goes on."""
+        """Ends pause, drop, delay and split; bytes that pause held back are forwarded now."""
         def heal(flow):
             flow.dropping, flow.delay_s, flow.split = False, 0.0, False
             flow.gate.set()
         self._set(directions, heal)
 
     def drop(self, directions=BOTH):
-        """Bytes are read and thrown away: their sender believes that they arrived. Reset before going on."""
+        """Bytes are read and dropped, and their sender cannot know it. Reset the connections before going on."""
         self._set(directions, lambda flow: setattr(flow, "dropping", True))
 
     def delay(self, milliseconds, directions=BOTH):
-        """Bytes arrive so much later, in order, as many at a time as before."""
+        """Bytes arrive so much later, in order and without a limit of throughput."""
         self._set(directions, lambda flow: setattr(flow, "delay_s", milliseconds / 1000))
 
     def split(self, directions=BOTH):
-        """Every byte in a send of its own."""
+        """Sends every byte by itself."""
         self._set(directions, lambda flow: setattr(flow, "split", True))
 
     def reset_all(self):
-        """Connections die on both sides (TCP: by RST); new ones are taken. The number of those that died."""
+        """Ends all connections on both sides (TCP: by RST), and returns their number. New ones are accepted."""
         def reset():
             return sum(1 for link in list(self._links) if link.end(reset=True) is None)
         return self._call(reset)
 
     def half_close(self, direction):
-        """Whoever this direction flows to reads the end of the stream; the other direction goes on."""
+        """The receiver of this direction reads the end of the stream; the other direction goes on."""
         def shut():
             for link in self._links:
                 with contextlib.suppress(OSError):
@@ -274,16 +274,16 @@ class Proxy:
         self._call(shut)
 
     def refuse_new(self):
-        """New connections are refused by the system, as if nobody listened; those there are go on."""
+        """The kernel refuses new connections, as if nobody listened; present ones go on."""
         self._call(self._stop_listening)
 
     def accept_new(self):
         self._call(self._start_listening)
 
     def drop_reply_after(self, request, reply=1):
-        """The next connection on which `request` is seen forwards it, has its reply swallowed until `reply` is seen in
-        it, and is then reset. Both: a number of bytes, bytes to be contained, or a predicate over what was seen since
-        now. Give a `reply` that tells it from those of earlier requests, where some may still be on their way."""
+        """The next connection on which `request` is seen forwards the request, has its reply swallowed until `reply` is
+        seen, and is then reset. Each of the two is a number of bytes, bytes to search for, or a predicate over the
+        bytes seen from now on. When replies to earlier requests may still arrive, `reply` must not match them."""
         rule = ReplyLoss(request, reply)
         self._call(lambda: setattr(self, "_loss", rule))
         return rule
@@ -322,7 +322,7 @@ class Proxy:
     # ---- Inside ----
 
     def _hold_address(self):
-        """Keeps a TCP port ours also while nobody listens on it."""
+        """Reserves a TCP port also while nobody listens on it."""
         self._address_holder = None
         if self._listen_family == socket.AF_INET:
             self._address_holder = self._bound()
@@ -336,7 +336,7 @@ class Proxy:
         return sock
 
     def _call(self, work):
-        """Runs `work` on the loop and hands back its result."""
+        """Runs `work` on the loop and returns its result."""
         async def run():
             return work()
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result(PATIENCE_S)

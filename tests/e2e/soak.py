@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The soak: real processes under load while seeded faults come and go, and the history of it judged.
+"""The soak: real processes under load while seeded faults come and go, and a judgement of the recorded history.
 
-Times of faults, in which 1 to 3 are under way at once, take turns with calm times, in which everything must be as if
-nothing had ever happened. In the end all heals, everybody must be served, and nothing may be left. The run is void when
-a fault that was caused cannot be shown to have taken effect, or when the load was too small to mean anything.
-Exit code: 0 all well, 1 violated, 2 void.
+Times of faults, 1 to 3 at once, take turns with calm times, in which no effect of the faults may be left. In the end
+all faults stop, every client must be served, and nothing may be left behind. The run is void when a fault cannot be
+shown to have taken effect, or when the load was too small.
+Exit code: 0 good, 1 an invariant was violated, 2 void.
 """
 import argparse
 import json
@@ -45,7 +45,7 @@ class Soak:
         return [(row.on, i) for i in range(number)]
 
     def _cause_one(self, longest):
-        """The rows take turns in a random order, so that a run has as many kinds as it has faults."""
+        """The rows take turns in a random order, so that a run has as many kinds of faults as possible."""
         taken = {fault.target for fault, _ in self.active}
         if not self.unused:
             self.unused = self.dice.sample(self.rows, len(self.rows))
@@ -85,7 +85,7 @@ class Soak:
         self.quiet_bursts += self.stage.history.count_grants() == before
 
     def calm(self, seconds):
-        """The rate counts from when the faults are over and nothing of them should be felt any more."""
+        """Measures the rate of grants in the last part of the calm time, when no effect of the faults may be left."""
         self._sleep(max(0.0, seconds - self.options.measure))
         before, began = self.stage.history.count_grants(), time.monotonic()
         self._sleep(self.options.measure)
@@ -105,7 +105,7 @@ class Soak:
                     flush=True)
 
     def _check_processes(self):
-        """Nobody may end who was not ended by a fault."""
+        """Records each process that ended without a fault."""
         broken = {fault.target for fault, _ in self.active}
         for kind, processes in (("broker", self.stage.brokers), ("client", self.stage.clients),
                                 ("store", [self.stage.store])):

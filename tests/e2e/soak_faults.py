@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong in a soak with processes and the store; soak_links.py has the connections, soak_table.py the list of
+"""The faults of processes and of the store in a soak; soak_links.py has those of connections, soak_table.py the list of
 all.
 
 A fault is a function that breaks something on the stage, waits until its time is up, mends it, and hands back the
@@ -16,12 +16,12 @@ from faults import Admin
 from harness import RedisError, eventually
 from soak_stage import MARKER, ns
 
-EVIDENCE_S = 30  # a fault lasts longer than planned when its effect has to be waited for
+EVIDENCE_S = 30  # a fault may last so much longer than planned until its effect is seen
 
 
 @dataclasses.dataclass
 class Fault:
-    """One fault under way. `target` is what nobody else may break meanwhile."""
+    """One active fault. No other fault may have the same `target` meanwhile."""
     stage: object
     row: "Row"
     target: tuple
@@ -53,7 +53,7 @@ class Fault:
         time.sleep(max(0.0, self.began + self.seconds - boot_now()))
 
     def wait_for(self, seen):
-        """Until the time is up and the effect was seen; what was seen."""
+        """Waits until the time is up and the effect was seen; returns the evidence."""
         found = None
         while not found and boot_now() < self.began + self.seconds + EVIDENCE_S:
             found = seen()
@@ -68,7 +68,7 @@ class Fault:
         return nets[self.number]
 
     def forgot(self, lock=None):
-        """Noted before and after the deed: what is granted in between may be kept or not."""
+        """Recorded before and after the fault: a grant in between may be kept or lost."""
         self.stage.history.write("forgot", **({} if lock is None else {"lock": lock}))
 
 
@@ -98,10 +98,10 @@ def stop_client(fault):
 
 
 def cut_off_client(fault):
-    """Its machine freezes, and its broker sees the connection end: nobody tells the one who believes."""
+    """The client freezes, and its broker sees the connection end: the client cannot learn of its loss."""
     load = fault.stage.clients[fault.number]
     fault.actor = load.name
-    with contextlib.suppress(AssertionError):  # then it is not observed, and says so
+    with contextlib.suppress(AssertionError):  # no connection: the fault ends without evidence
         eventually(lambda: fault.net.counters().open > 0, f"a connection of {load.name}")
     load.stop()
     seen = fault.wait_for(
@@ -207,7 +207,7 @@ def flush_scripts(fault):
     before = fault.stage.store.errors("NOSCRIPT")
 
     def strike():
-        # Again and again: a broker that connects anew at this moment loads them unasked.
+        # Repeated, because a broker that reconnects at this moment loads the scripts by itself.
         _admin(fault, "SCRIPT", "FLUSH")
         return fault.stage.store.errors("NOSCRIPT") > before and "NOSCRIPT was answered"
     return fault.wait_for(strike)
@@ -241,7 +241,7 @@ def refuse_writes(fault):
 
 
 def _slow_write(fault):
-    """How long one write takes; the store stands still for a part of the fault's time."""
+    """How long one write takes while the store stands still."""
     began = boot_now()
     with contextlib.suppress(OSError, RedisError):
         _admin(fault, "SET", MARKER, "1")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong in a soak with connections: those of a client to its broker, or of a broker to the store."""
+"""The faults of connections in a soak: of a client to its broker, or of a broker to the store."""
 from proxy import BOTH, DOWN, UP
 
 
@@ -56,7 +56,7 @@ def half_close_link(fault):
 
 
 def end_for_broker_only(fault):
-    """The broker reads the end of the stream; what it says to that does not arrive."""
+    """The broker reads the end of the stream; its answer to that does not arrive."""
     seen = _counted(fault, "halved")
 
     def start():
@@ -74,7 +74,7 @@ def end_for_broker_only(fault):
 
 
 def refuse_connections(fault):
-    """Where there is no connection, because of another fault, it waits for one: only then can it be seen to work."""
+    """When another fault has ended the connections, waits for a new one: otherwise no effect can be seen."""
     def strike():
         fault.net.refuse_new()
         count = fault.net.reset_all()

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// distlock_soak_load: a program that uses locks through the production library, and writes down what it asked for, was
-// told and believed. Its workers ask, hold, write to the fenced store, give back, give up. SIGTERM: no new wishes; it
-// ends when all that it has asked for is answered and given back. With --serve-register it is the fenced store instead.
+// distlock_soak_load: a program that uses locks through the production library, and records its requests, the answers
+// and its belief. Its workers request locks, hold them, write to the fenced store, release them, or cancel. After
+// SIGTERM it makes no new requests, and ends when all requests are answered and all locks released. With
+// --serve-register it is the fenced store instead.
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <chrono>
@@ -25,8 +26,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLook(20);          // how often a holder writes down until when it believes
-constexpr int64_t kStalled = 250'000'000;  // without running: like a pause of the process
+constexpr milliseconds kLook(20);          // how often a holder records its deadline
+constexpr int64_t kStalled = 250'000'000;  // a thread that does not run for so long counts as paused
 
 struct Options {
   std::string server;
@@ -37,9 +38,9 @@ struct Options {
   unsigned seed = 1;
   int workers = 6;
   int locks = 12;
-  int slow_locks = 4;    // the first of them: held long, and waited for
-  int slow_workers = 2;  // that use those only
-  int pause_ms = 100;    // mean, between a worker's wishes
+  int slow_locks = 4;    // the first locks: held for long, with many waiters
+  int slow_workers = 2;  // workers that use only those
+  int pause_ms = 100;    // mean pause between a worker's requests
   int longest_hold_ms = 4000;
   std::vector<int> ttls_ms{3000};
   int longest_delay_ms = 500;
@@ -47,7 +48,7 @@ struct Options {
 
 std::atomic<bool> stopping{false};
 
-// What the library says for itself has no name in a history.
+// Reasons that the library itself makes have no name in a history.
 std::string ReasonName(RefusalReason reason) {
   switch (reason) {
     case RefusalReason::kClientClosed:
@@ -74,7 +75,7 @@ class Dice {
   std::mt19937 engine_;
 };
 
-// One wish from asking to its end. Shared with the library's callbacks, which may come late.
+// One request, to its end. Shared with the library's callbacks, which may come late.
 class Wish {
  public:
   Wish(SoakLog& log, std::string lease) : lease_(std::move(lease)), log_(log) {}
@@ -114,7 +115,7 @@ class Wish {
   }
   void GaveUp() { log_.Write("gave_up", {{"lease", lease_}}); }
 
-  // Whether it may act under the lock at this moment.
+  // Whether the program may use the lock at this moment.
   bool Believes() {
     const std::lock_guard lock(mutex_);
     if (!guard_) return false;
@@ -125,10 +126,10 @@ class Wish {
   uint64_t token() const { return guard_->token(); }
   bool held() const { return guard_.has_value(); }
 
-  // Gives it back, and waits for the answer or not.
+  // Releases the lock, and waits for the answer or not.
   void GiveBack(bool wait) {
     if (Believes()) NoteEnd(EndCause::kReleased);
-    // The stop callback runs in here, and notes the end that came before us, if any.
+    // The stop callback runs in here, and records an earlier end, if any.
     if (wait) {
       const ReleaseOutcome outcome = guard_->Release();
       if (outcome != ReleaseOutcome::kUnknown) {
@@ -155,7 +156,7 @@ class Wish {
     log_.Write("believes", {{"lease", lease_}, {"until", until}});
   }
 
-  // Once. kNotEnded: ask the guard.
+  // Called once. kNotEnded: the guard knows the cause.
   void NoteEnd(EndCause cause) {
     const std::lock_guard lock(notes_);
     if (cause == EndCause::kNotEnded) cause = guard_->end_cause();
@@ -188,7 +189,7 @@ class Wish {
   std::optional<Guard> guard_;
   std::optional<std::stop_callback<Watch>> watch_;
 
-  // The records of belief and of its end must have the order of their times.
+  // Records of belief and of its end must be written in the order of their times.
   std::mutex notes_;
   int64_t noted_until_ = 0;
   bool ended_ = false;
@@ -213,7 +214,7 @@ class Worker {
 
  private:
   void OneWish() {
-    // Some are for the slow locks only, or all would end up waiting for those.
+    // Some workers use only the slow locks; otherwise all workers would in the end wait for these.
     const bool slow = number_ < options_.slow_workers;
     const int number = slow ? dice_.Upto(options_.slow_locks - 1)
                             : options_.slow_locks + dice_.Upto(options_.locks - options_.slow_locks - 1);
@@ -266,7 +267,7 @@ class Worker {
     const uint64_t token = wish.token();
     wish.GiveBack(dice_.Chance(0.9));
     if (!dice_.Chance(0.02)) return;
-    // As one who slept through the end of the lock; the store is there to know better.
+    // Acts like a program that did not notice the end of the lock; the fenced store must reject its write.
     std::this_thread::sleep_for(dice_.About(50));
     data_.Write(wish.lease(), lock, token);
   }
@@ -284,7 +285,7 @@ class Worker {
   int wishes_ = 0;
 };
 
-// A machine too busy to run this process is a fault of its own, and goes on record as one.
+// Records it as a fault when the machine is too busy to run this process.
 void WatchForStalls(SoakLog& log, const std::atomic<bool>& done) {
   int64_t last = BootNow();
   while (!done.load()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A process' part of a history, as tests/sim/history/json_lines.h reads it: one line a record, written at once and
-// whole, so that a kill loses nothing that had been done before. Thread-safe.
+// Writes a process's part of a history, as tests/sim/history/json_lines.h reads it: one record a line, each written at
+// once and whole, so that a kill loses no earlier record. Thread-safe.
 #pragma once
 
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 
 namespace distlock::soak {
 
-// CLOCK_BOOTTIME in ns: common to all processes of the machine, like the library's own deadlines.
+// CLOCK_BOOTTIME in ns: one clock for all processes of the machine, and the clock of the library's deadlines.
 inline int64_t BootNow() {
   timespec now{};
   clock_gettime(CLOCK_BOOTTIME, &now);
@@ -25,7 +25,7 @@ inline int64_t BootNow() {
 
 class SoakLog {
  public:
-  // Ends the process when the file cannot be written: a run without its history is worth nothing.
+  // Ends the process when the file cannot be written, because a run without its history proves nothing.
   SoakLog(const std::string& path, std::string actor) : actor_(std::move(actor)) {
     file_ = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (file_ < 0) Fail(path.c_str());

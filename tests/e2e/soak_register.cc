@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The fenced store of a soak: for each lock it rejects writes with a smaller token than it has seen. One process and
-// thread, so that the order of its records is the order in which it decided.
+// The fenced store of a soak: for each lock it rejects writes with a smaller token than it has seen. It has one thread,
+// so its records are in the order of its decisions.
 #include "soak_register.h"
 
 #include <sys/socket.h>

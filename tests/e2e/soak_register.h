@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The fenced store of a soak, and the way to it. Names have no spaces.
+// The fenced store of a soak, and its client. Names have no spaces.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace distlock::soak {
 // Serves at the unix socket `path` until the process is killed; each decision is a record of the file `history`.
 int RunRegister(const std::string& path, const std::string& history);
 
-// Thread-safe. Ends the process when the register cannot be reached: that is no fault that a soak causes.
+// Thread-safe. Ends the process when the register cannot be reached, because no fault of a soak does that.
 class RegisterClient {
  public:
   RegisterClient(const std::string& path, std::string actor);
@@ -19,7 +19,7 @@ class RegisterClient {
   RegisterClient(const RegisterClient&) = delete;
   RegisterClient& operator=(const RegisterClient&) = delete;
 
-  // Not answered: the register's own record says what became of it.
+  // Does not wait for an answer; the register records its decision.
   void Write(const std::string& lease, const std::string& lock, uint64_t token);
 
  private:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a soak plays on: one store, some brokers, clients that are programs of their own, a proxy on every connection
+"""The processes of a soak: one store, some brokers, client programs, a proxy on every connection
 between them, and the records of all. The records are judged by distlock_check_history (tests/sim/history).
 """
 import concurrent.futures
@@ -18,10 +18,10 @@ from harness import DISTLOCKD, Process, Redis, RedisError, World, eventually
 
 BIN = pathlib.Path(DISTLOCKD).parent
 CLOCK_SHIM = BIN.parent / "lib/distlock_clock_shim.so"
-STALL_S = 0.25  # a machine that does not run us for so long is a fault of its own
+STALL_S = 0.25  # a pause of this process that counts as a fault
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--jemalloc-bg-thread", "no")
 MARKER = "soak:marker"
-FDS_SPARE = 4  # of threads and pollers that a broker happens to have
+FDS_SPARE = 4  # descriptors that a broker may use more than after the warm-up, for threads and pollers
 
 
 def ns(seconds):
@@ -29,7 +29,7 @@ def ns(seconds):
 
 
 class Times:
-    """The promises under test, in seconds, and what a checker must allow beyond them."""
+    """The promises under test, in seconds, and the tolerance of the checkers."""
 
     def __init__(self, short):
         self.validity = 2.0
@@ -37,8 +37,8 @@ class Times:
         self.longest_delay = 0.5
         self.slot = 6.0
         self.drain = 2.0
-        self.slack = 5.0     # of one hand-over on a busy machine
-        self.recovery = 6.0  # connect timeout, back-off and the third of a slot, on a busy machine
+        self.slack = 5.0     # for one hand-over on a busy machine
+        self.recovery = 6.0  # connect timeout, back-off and a third of a queue slot, on a busy machine
         self.longest_hold = 4.0 if short else 8.0
 
     @property
@@ -47,12 +47,12 @@ class Times:
 
     @property
     def aftermath(self):
-        """How long the checkers take a fault for felt after its end."""
+        """For how long after its end a fault may still have effects."""
         return self.recovery + self.longest_ttl + self.validity
 
 
 class History:
-    """The driver's own records, and the folder of everybody's."""
+    """The records of this program, and the folder with the records of all."""
 
     def __init__(self, folder, times):
         self.folder = pathlib.Path(folder)
@@ -75,7 +75,7 @@ class History:
             self._file.write(json.dumps(record) + "\n")
 
     def count_grants(self):
-        """All so far; reads what the clients have written since it was last asked."""
+        """The number of grants so far; reads the records that the clients have written since the last call."""
         for path in self.folder.glob("client*.jsonl"):
             with open(path, "rb") as file:
                 file.seek(self._offsets.get(path, 0))
@@ -87,7 +87,7 @@ class History:
 
 
 class Store(Redis):
-    """A Redis or Valkey whose data outlives it, and whose wall clock can be stepped where the shim is built."""
+    """A Redis or Valkey with persistent data, whose wall clock can be stepped if the clock shim is built."""
 
     def __init__(self, folder, program):
         super().__init__(folder, "store", args=DURABLE)
@@ -111,7 +111,7 @@ class Store(Redis):
         shutil.rmtree(self.folder / "appendonlydir", ignore_errors=True)
 
     def errors(self, kind):
-        """How often clients were answered with this error."""
+        """How many replies had this error."""
         with contextlib.suppress(OSError, RedisError):
             for line in self.command("INFO", "errorstats").splitlines():
                 if line.startswith(f"errorstat_{kind}:"):
@@ -136,7 +136,7 @@ class Store(Redis):
 
 
 class Load(Process):
-    """A client program; each life has a name and a history of its own."""
+    """A client program; each run of it has a name and a history of its own."""
 
     def __init__(self, stage, number, life):
         self.number, self.life = number, life
@@ -166,7 +166,7 @@ class Stage:
         self.stalls = 0
         self._closing = threading.Event()
         self._count = brokers, clients
-        # A process ends with the thread that started it, so that has to last.
+        # The kernel ends a process with the thread that started it, so this thread starts all of them and lasts.
         self._starter = concurrent.futures.ThreadPoolExecutor(1)
 
     def __enter__(self):
@@ -198,7 +198,7 @@ class Stage:
         self._starter.shutdown()
 
     def start(self, start, *args, **kwargs):
-        """Runs `start`, which launches a process, where that may outlive the caller's thread."""
+        """Runs `start`, which launches a process, on a thread that lasts."""
         return self._starter.submit(start, *args, **kwargs).result()
 
     def _broker(self, net, name):
@@ -206,7 +206,7 @@ class Stage:
         return self.world.distlockd(net.url, "--wait-for-store", "--validity", f"{times.validity}s", "--queue-slot",
                                     f"{times.slot}s", "--drain-timeout", f"{times.drain}s", name=name)
 
-    # A broker has its threads and pollers once it has served somebody.
+    # A broker has made its threads and pollers when it has served a client.
     def _warm_up(self):
         for broker in self.brokers:
             with broker.client() as client:
@@ -249,7 +249,7 @@ class Stage:
             eventually(broker.serving, f"{broker.name} serving again")
 
     def send_clients_home(self, patience):
-        """They stop wishing, get what they wait for, give it back and end. The names of those that do not."""
+        """The clients make no new requests, finish the present ones and end. Returns the names of those that do not."""
         for load in self.clients:
             load.terminate()
         deadline = time.monotonic() + patience
@@ -258,7 +258,7 @@ class Stage:
         return [load.name for load in self.clients if load.alive() or load.popen.returncode != 0]
 
     def note_leftovers(self):
-        """What is still there when everything that may linger has ended: (how many, of what)."""
+        """Records what is still there when everything that may stay for a while has ended: (how many, of what)."""
         def left():
             found = [(1, f"key {key} in the store") for key in leftovers(self.store) if key != MARKER]
             for broker, baseline in zip(self.brokers, self.fds):

@@ -10,8 +10,8 @@ import soak_links as links
 @dataclasses.dataclass
 class Row:
     name: str
-    kind: str        # as histories name it
-    on: str          # client, broker: one of them; store
+    kind: str        # its name in histories
+    on: str          # one client, one broker, or the store
     longest: float   # s
     act: typing.Callable
     actor_kind: str = "link"
@@ -65,8 +65,8 @@ ROWS = [
 
 
 def rows_for(dice, can_step):
-    """Those that one run may cause. No order of tokens can be kept by a store that forgets and whose clock goes back,
-    so a run has one of the two."""
+    """The faults that one run may cause. A store that forgets its tokens and whose clock goes back cannot keep tokens
+    in order, so a run has at most one of the two."""
     goes_back = can_step and dice.random() < 0.3
     return [row for row in ROWS if (can_step or not row.steps) and (goes_back or not row.goes_back) and
             not (goes_back and row.forgets)]

@@ -23,7 +23,7 @@ def two_brokers(world, redis, *args):
 
 
 def holders_and_waiters(world, a, b, ttl):
-    """A Session and a Hold through `a`, and who waits for each through `b`."""
+    """A Session and a Hold through broker `a`, and a waiter for each through broker `b`."""
     mine, other = world.client(a.url), world.client(b.url)
     holders = [Holder(mine, kind, kind, ttl=ttl).granted() for kind in ("session", "hold")]
     return holders, [waiter(other, kind, ttl=ttl) for kind in ("session", "hold")]
@@ -34,7 +34,7 @@ def holders_and_waiters(world, a, b, ttl):
 def test_a_killed_broker_ends_every_stream_and_its_locks_go_on_within_the_ttl(world, redis):
     a, b = two_brokers(world, redis)
     holders, waiting = holders_and_waiters(world, a, b, ttl=2)
-    behind = waiter(world.client(a.url), "session")  # waits through the one that will die
+    behind = waiter(world.client(a.url), "session")  # waits through the broker that will be killed
     beliefs = [Belief(h) for h in holders]
     real = ctl(world, a.url, "hold", "real", "--ttl", "2s")
     real.wait_for("granted")
@@ -46,12 +46,12 @@ def test_a_killed_broker_ends_every_stream_and_its_locks_go_on_within_the_ttl(wo
         handed_over(next_one, belief.stop(), holder.token, killed, within=2 + 1)
     assert real.exit_code() == 75 and real.all()[-1]["event"] == "lost"
     assert world.client(b.url).acquire(world.client(b.url).spec("real", 10)).fencing_token
-    # A waiter of the dead broker is in nobody's way.
+    # A waiter of the dead broker blocks nobody.
     waiting[0].stream.cancel()
     world.client(b.url).acquire(world.client(b.url).spec("session", 10))
 
 
-def test_a_restarted_broker_serves_those_who_come_again(world, redis):
+def test_a_restarted_broker_serves_clients_that_reconnect(world, redis):
     a = world.distlockd(redis.url, *FAST)
     client = world.client(a.url)
     holder = Holder(client, "session", ttl=1).granted()
@@ -84,12 +84,12 @@ def test_a_frozen_broker_renews_nothing_that_has_lapsed(world, redis):
             assert lost and ended.reason == "LEASE_LOST"
             assert not holder.believes()
         client = world.client(a.url)
-        client.release(client.acquire(client.spec("other")).lease_id)  # it is at work again
+        client.release(client.acquire(client.spec("other")).lease_id)  # the broker works again
         seen = monitor.seen(redis)
         assert any(script_sha("acquire").decode() in line for line in seen)
         assert not [line for line in seen if script_sha("renew").decode() in line and
                     any(owner in line for owner in owners)]
-    # The new holders keep what they have.
+    # The new holders keep their locks.
     for next_one in waiting:
         assert next_one.stream.end is None and next_one.believes() and not next_one.all("lost")
         assert world.client(a.url).lock(next_one.grant.key).holders[0].fencing_token == next_one.token
@@ -110,7 +110,7 @@ def test_a_broker_frozen_for_a_moment_loses_nothing(world, redis):
         assert holder.believes() and not holder.all("lost") and not holder.all("at_risk")
 
 
-# ---- Going down in order ----
+# ---- Drained ----
 
 def test_a_drain_lets_holders_finish(world, redis):
     a, b = two_brokers(world, redis, "--validity", "3s", "--drain-timeout", "60s")
@@ -122,17 +122,17 @@ def test_a_drain_lets_holders_finish(world, redis):
     a.terminate()
     for holder in holders:
         told = holder.stream.wait(lambda h=holder: h.stream.all("draining"), "draining")[0]
-        assert health(a.url) != 1, "health must say so first"
+        assert health(a.url) != 1, "health must become NOT_SERVING first"
         assert 30 < told.time_left.seconds <= 60
     real.wait_for("draining")
     assert queued[0].stream.wait_end().reason == "DRAINING"
     assert queued[1].wait_for("refused").reason == api().REFUSAL_REASON_DRAINING
-    # On connections that are there: new ones and the new calls of old ones are refused by name, or not taken.
+    # Uses present streams: new connections, and new calls on present ones, may be refused in other ways.
     refused = holders[0].stream.wait_for(holders[0].stream.acquire(client.spec("new")), "refused")
     assert refused.reason == api().REFUSAL_REASON_DRAINING
     called = failure(client.acquire, client.spec("new"))
     assert called.code == grpc.StatusCode.UNAVAILABLE and called.reason in ("DRAINING", None)
-    # Holders go on as before until they give back.
+    # Holders go on as before until they release.
     beaten = len(holders[0].stream.all("heartbeat_ack"))
     holders[0].stream.wait(lambda: len(holders[0].stream.all("heartbeat_ack")) > beaten, "an answer")
     assert all(h.believes() for h in holders) and a.alive()
@@ -141,13 +141,13 @@ def test_a_drain_lets_holders_finish(world, redis):
     other = world.client(b.url)
     assert other.release(holders[1].grant.lease_id) == api().RELEASE_OUTCOME_RELEASED  # through the other broker
     assert waiting[1].granted().token > holders[1].token
-    assert holders[1].wait_for("lost").reason == api().LOST_REASON_TAKEN  # which its own broker sees when it renews
+    assert holders[1].wait_for("lost").reason == api().LOST_REASON_TAKEN  # its own broker sees that at the next renewal
     real.terminate()
     assert real.exit_code() == 0
     assert a.exit_code() == 0
 
 
-def test_a_drain_that_takes_too_long_ends_with_drained(world, redis):
+def test_a_drain_that_times_out_ends_leases_with_drained(world, redis):
     a, b = two_brokers(world, redis, "--validity", "1s", "--drain-timeout", "500ms")
     holders, waiting = holders_and_waiters(world, a, b, ttl=20)
     beliefs = [Belief(h) for h in holders]
@@ -159,7 +159,7 @@ def test_a_drain_that_takes_too_long_ends_with_drained(world, redis):
         ended = holder.stream.wait_end()
         assert ended.reason in ("LEASE_LOST", "DRAINING"), ended
     for holder, next_one, belief in zip(holders, waiting, beliefs):
-        # Lost was told, so belief ended with it at the latest, whatever had been promised.
+        # Lost was sent, so belief ended then at the latest, whatever had been promised before.
         belief.stop()
         handed_over(next_one, holder.at("lost"), holder.token, asked, within=0.5 + 1)
     assert a.exit_code() == 0
@@ -194,8 +194,8 @@ def test_the_first_signal_joins_a_drain_that_was_asked_for(world, redis):
         broker.terminate()
         eventually(lambda broker=broker: "signal to stop" in broker.log() or not broker.alive(),
                    "a word about the signal")
-        assert broker.alive(), "nobody has signalled twice"
-        assert re.search(r"signal to stop time_left=(4m\d+|5m)", broker.log()), "the drain is no longer than it was"
+        assert broker.alive(), "only one signal was sent"
+        assert re.search(r"signal to stop time_left=(4m\d+|5m)", broker.log()), "the signal did not prolong the drain"
     assert len(held[a].all("draining")) == 1
     held[a].cancel()
     assert a.exit_code() == 0 and "second signal" not in a.log()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The holder dies, freezes, leaves, or is cut off: what it may believe, and when the next one gets the lock."""
+"""The holder dies, freezes, leaves, or is cut off: when its belief ends, and when the next waiter gets the lock."""
 import pytest
 
 from client import boot_now
@@ -8,9 +8,9 @@ from harness import eventually
 
 V = 1.0
 FAST = ("--validity", "1s", "--keepalive-time", "1s", "--keepalive-timeout", "500ms", "--min-ping-interval", "100ms")
-TTL = 20  # so long that no test can pass because it ran out
+TTL = 20  # so long that no test can pass by its expiry
 DETECT_S = 0.25
-KEEPALIVE_S = 1 + 0.5 + 1  # a silent connection is pinged at the latest a keepalive-time after its last sign of life
+KEEPALIVE_S = 1 + 0.5 + 1  # a silent connection is pinged at most a keepalive-time after its last message
 DIRECTIONS = (("up", "down"), ("up",), ("down",))
 
 
@@ -26,7 +26,7 @@ def daemon(world, redis):
 
 @pytest.fixture
 def patient(world, redis):
-    """A broker whose clients may be away for some time without harm."""
+    """A broker with a long validity, so that its clients may be silent for some time."""
     return world.distlockd(redis.url, "--validity", "4s")
 
 
@@ -50,7 +50,7 @@ def test_a_killed_client_loses_the_lock_when_its_belief_ends(world, redis, daemo
     await_nothing_left(redis)
 
 
-def test_the_command_of_a_killed_distlockctl_run_ends_before_the_next_one_starts(world, daemon):
+def test_the_command_of_a_killed_distlockctl_run_ends_before_the_next_holder_starts(world, daemon):
     work = ("import time, json, os\nwhile True:\n"
             " print(json.dumps({'event': 'works', 'at': time.clock_gettime(time.CLOCK_BOOTTIME),"
             " 'token': int(os.environ['DISTLOCK_TOKEN'])}), flush=True)\n time.sleep(0.005)\n")
@@ -61,7 +61,7 @@ def test_the_command_of_a_killed_distlockctl_run_ends_before_the_next_one_starts
     holder.kill()
     handed_over(waiting, killed, token, killed, within=V + DETECT_S)
     last = holder.all("works")[-1]["at"]
-    assert last < waiting.at("granted"), "the command still worked when the next one had the lock"
+    assert last < waiting.at("granted"), "the command still ran when the next holder had the lock"
 
 
 # ---- Frozen ----
@@ -75,12 +75,12 @@ def test_a_stopped_session_client_learns_of_its_loss_before_anything_else(world,
     handed_over(waiting, until, token, frozen, within=V + DETECT_S)
     holder.cont()
     holder.wait_for("ended")
-    # Nothing that came while it was frozen makes it believe again.
+    # No message that came while it was frozen makes it believe again.
     assert [e["event"] for e in holder.all()[said:]] in (["lost", "ended"], ["believes", "lost", "ended"])
     assert holder.believed_until() < waiting.at("granted")
 
 
-def test_a_stopped_distlockctl_hold_says_lost_when_it_goes_on(world, daemon):
+def test_a_stopped_distlockctl_hold_prints_lost_when_it_goes_on(world, daemon):
     holder = ctl(world, daemon.url, "hold", "k", "--ttl", f"{TTL}s")
     token = holder.wait_for("granted")["token"]
     waiting = waiter(world.client(daemon.url))
@@ -93,12 +93,12 @@ def test_a_stopped_distlockctl_hold_says_lost_when_it_goes_on(world, daemon):
     waiting.stream.cancel()
 
 
-def test_the_command_of_a_stopped_distlockctl_run_is_told(world, daemon):
+def test_the_command_of_a_stopped_distlockctl_run_is_ended(world, daemon):
     work = ["sh", "-c", "trap 'echo told; exit 0' TERM; echo up; while :; do sleep 0.01; done"]
     holder = ctl(world, daemon.url, "run", "k", "--ttl", f"{TTL}s", "--verbose", "--", *work)
     eventually(lambda: "up\n" in holder.log(), "the command's start")
     waiting = waiter(world.client(daemon.url))
-    go_on = stopped(holder)  # all of it, as Ctrl-Z or a frozen machine does
+    go_on = stopped(holder)  # with its children, as Ctrl-Z or a frozen machine does
     frozen = boot_now()
     handed_over(waiting, frozen, 0, frozen, within=V + DETECT_S)
     assert "told" not in holder.log()
@@ -126,7 +126,7 @@ def test_a_client_frozen_for_less_than_its_validity_loses_nothing(world, patient
 # ---- Leaving ----
 
 @pytest.mark.parametrize("leave", ["goodbye", "release", "distlockctl"])
-def test_who_leaves_properly_frees_the_lock_at_once(world, redis, patient, leave):
+def test_a_client_that_leaves_properly_frees_its_lock_at_once(world, redis, patient, leave):
     client = world.client(patient.url)
     if leave == "distlockctl":
         holder = ctl(world, patient.url, "hold", "k", "--ttl", f"{TTL}s")
@@ -141,7 +141,7 @@ def test_who_leaves_properly_frees_the_lock_at_once(world, redis, patient, leave
     assert waiting.granted().token > token
     took = waiting.at("granted") - left
     print(f"granted {took * 1000:.1f} ms after {leave}")
-    assert took < 2.5, "it waited for the end of the validity"  # belief of at least 2/3 of 4 s was left
+    assert took < 2.5, "the broker waited for the end of the validity"  # belief of at least 2/3 of 4 s was left
 
 
 # ---- The stream ends without a goodbye ----
@@ -168,7 +168,7 @@ def cut_by_eof_to_client(holder, net):
 
 @pytest.mark.parametrize("cut", [cut_by_cancel, cut_by_half_close, cut_by_reset, cut_by_eof_to_broker,
                                  cut_by_eof_to_client], ids=lambda cut: cut.__name__)
-def test_a_stream_that_breaks_is_freed_when_its_belief_has_ended(world, redis, daemon, cut):
+def test_the_lock_of_a_broken_stream_is_freed_when_belief_has_ended(world, redis, daemon, cut):
     net = world.proxy(daemon.url)
     kinds = ("session",) if cut is cut_by_half_close else ("session", "hold")
     holders = [Holder(world.client(net.url), kind, kind, ttl=TTL).granted() for kind in kinds]
@@ -188,8 +188,8 @@ def test_a_stream_that_breaks_is_freed_when_its_belief_has_ended(world, redis, d
 # ---- Cut off ----
 
 @pytest.mark.parametrize("directions", DIRECTIONS, ids="-".join)
-def test_who_is_cut_off_stops_believing_and_then_the_next_one_gets_it(world, daemon, directions):
-    """One proxy, but a connection each: a session, a Hold stream (found by the keepalive), and the C++ library."""
+def test_a_client_that_is_cut_off_stops_believing_before_the_next_gets_the_lock(world, daemon, directions):
+    """A session, a Hold stream (ended by the keepalive) and the C++ library, each on a connection of its own."""
     net = world.proxy(daemon.url)
     session, hold = (Holder(world.client(net.url), kind, kind, ttl=TTL).granted() for kind in ("session", "hold"))
     real = ctl(world, net.url, "hold", "real", "--ttl", f"{TTL}s")
@@ -199,8 +199,7 @@ def test_who_is_cut_off_stops_believing_and_then_the_next_one_gets_it(world, dae
     net.pause(directions)
     cut = boot_now()
     if directions == ("down",):
-        # Heartbeats still arrive, so it is the client that ends the session, as the contract wants and the library
-        # does.
+        # Heartbeats still arrive, so the client must end the session, as the contract says and the library does.
         eventually(lambda: not session.believes(), "the end of the thin client's belief")
         assert not waiting["session"].all("granted")
         session.stream.cancel()
@@ -210,9 +209,9 @@ def test_who_is_cut_off_stops_believing_and_then_the_next_one_gets_it(world, dae
     assert real.wait_for("lost") and real.exit_code() == 75
     handed_over(waiting["real"], cut, token, cut, within=2 * V + DETECT_S)
     waiting["hold"].granted()
-    # Until the keepalive ends it, promises are made, and arrive when only the way up is cut.
+    # Until the keepalive ends the Hold, the broker makes promises, which arrive when only the way up is cut.
     handed_over(waiting["hold"], beliefs["hold"].stop(), hold.token, cut, within=KEEPALIVE_S + V + DETECT_S)
-    # What was under way arrives late and revives nothing.
+    # Delayed messages arrive now and revive nothing.
     net.resume()
     session.stream.wait_end()
     hold.stream.wait_end()
@@ -241,7 +240,7 @@ def test_a_network_that_is_back_in_time_costs_nothing(world, patient, directions
 
 
 def test_a_ttl_much_shorter_than_the_validity_is_held_without_a_gap(world, redis):
-    """What is believed then ends with the ttl, so a promise every third of the validity would come too late."""
+    """The ttl limits each promise, so one promise every third of the validity would come too late."""
     daemon = world.distlockd(redis.url, "--validity", "9s")
     holder = Holder(world.client(daemon.url), "hold", ttl=3).granted()
     real = ctl(world, daemon.url, "hold", "real", "--ttl", "3s")

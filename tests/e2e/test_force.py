@@ -21,7 +21,7 @@ def shared():
 
 
 @pytest.mark.parametrize("by", ["hold", "session"])
-def test_a_holder_at_the_other_broker_is_told_and_the_next_is_granted(pair, by):
+def test_a_holder_at_the_other_broker_gets_lost_and_the_next_is_granted(pair, by):
     here, there = pair
     if by == "hold":
         stream = there.hold(there.spec("k", lock_delay=30))
@@ -50,7 +50,7 @@ def test_detached_leases_are_freed_at_once_wherever_they_are(pair):
         assert not here.lock("k").holders
 
 
-def test_all_readers_or_one_of_them(pair):
+def test_force_release_of_all_readers_or_of_one(pair):
     here, there = pair
     readers = [taker.acquire(taker.spec("k", mode=shared())) for taker in (here, there, here)]
     assert here.force_release("k", holder_id=readers[1].holder_id) == 1
@@ -59,7 +59,7 @@ def test_all_readers_or_one_of_them(pair):
     assert not there.lock("k").holders
 
 
-def test_a_holder_whose_broker_died_goes_at_once(world):
+def test_a_holder_whose_broker_died_is_removed_at_once(world):
     redis = world.redis()
     a, b = world.distlockd(redis.url, name="a"), world.distlockd(redis.url, name="b")
     here, there = world.client(a.url), world.client(b.url)
@@ -69,7 +69,7 @@ def test_a_holder_whose_broker_died_goes_at_once(world):
     here.acquire(here.spec("k", 0))
 
 
-def test_a_shard_of_the_other_broker_is_told(world):
+def test_every_shard_of_the_other_broker_is_reached(world):
     redis = world.redis()
     a = world.distlockd(redis.url, name="a")
     b = world.distlockd(redis.url, "--shards=4", name="b")
@@ -85,7 +85,7 @@ def test_a_shard_of_the_other_broker_is_told(world):
         assert session.wait_for(command, "lost").reason == api().LOST_REASON_FORCED
 
 
-def test_who_did_it_is_in_the_log(world):
+def test_the_log_names_the_caller(world):
     daemon = world.distlockd(world.redis().url)
     client = world.client(daemon.url)
     grant = client.acquire(client.spec("k"))
@@ -95,7 +95,7 @@ def test_who_did_it_is_in_the_log(world):
     assert "why not" in line and grant.holder_id in line and grant.lease_id not in line, line
 
 
-def test_a_downgrade_lets_the_reader_in_front_in_and_no_writer(pair):
+def test_a_downgrade_admits_the_first_readers_and_no_writer(pair):
     here, there = pair
     writer = here.hold(here.spec("k"))
     granted = writer.wait_for("granted")
@@ -111,10 +111,10 @@ def test_a_downgrade_lets_the_reader_in_front_in_and_no_writer(pair):
     here.convert(granted.lease_id, shared())
     here.release(granted.lease_id)
     assert failure(here.convert, granted.lease_id, shared()).reason == "NOT_HOLDER"
-    assert failure(there.acquire, there.spec("k", 0)).reason == "LOCK_HELD", "the reader has it still"
+    assert failure(there.acquire, there.spec("k", 0)).reason == "LOCK_HELD", "the reader still holds it"
 
 
-def test_the_other_way_is_refused(pair):
+def test_an_upgrade_is_refused(pair):
     here, _ = pair
     grant = here.acquire(here.spec("k", mode=shared()))
     refused = failure(here.convert, grant.lease_id, api().LOCK_MODE_EXCLUSIVE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The harness does what the other tests take for granted: processes, client, belief."""
+"""Tests of the harness: processes, client, belief."""
 import os
 
 import pytest
@@ -9,7 +9,7 @@ from harness import RedisError, Redis, World, eventually
 
 
 @pytest.mark.parametrize("tcp", [False, True])
-def test_redis_forgets_when_restarted_and_stands_still_when_stopped(world, tcp):
+def test_redis_loses_its_data_at_a_restart_and_freezes_when_stopped(world, tcp):
     redis = world.redis(tcp=tcp)
     redis.command("SET", "k", "v")
     assert redis.command("GET", "k") == "v" and redis.command("GET", "other") is None
@@ -22,19 +22,19 @@ def test_redis_forgets_when_restarted_and_stands_still_when_stopped(world, tcp):
     assert redis.command("GET", "k") is None
 
 
-def test_two_of_one_name_are_told_apart(world):
+def test_processes_of_one_name_are_numbered(world):
     world.redis("a")
     world.redis("b")
     with pytest.raises(AssertionError, match="another name"):
         world.redis("a")
 
 
-def test_a_process_that_cannot_start_says_why(world):
+def test_a_process_that_cannot_start_reports_the_reason(world):
     with pytest.raises(AssertionError, match="no-such-option"):
         world.redis(args=("--no-such-option", "1"))
 
 
-def test_nothing_outlives_the_world(tmp_path):
+def test_no_process_outlives_the_world(tmp_path):
     with World(tmp_path) as world:
         redis = world.redis()
         redis.stop()
@@ -80,7 +80,7 @@ def test_streams_and_what_they_may_believe(world):
     session.wait_end()
 
 
-def test_the_daemon_shows_itself_and_drains(world):
+def test_status_metrics_and_drain_of_a_daemon(world):
     daemon = world.distlockd(world.redis().url)
     with daemon.client() as client:
         client.acquire(client.spec("k"))
@@ -92,7 +92,7 @@ def test_the_daemon_shows_itself_and_drains(world):
     assert daemon.serving()
 
 
-def test_a_daemon_without_its_store_says_so(world):
+def test_a_daemon_without_its_store_is_not_ready(world):
     nowhere = Redis(world.folder, "nowhere")
     daemon = world.distlockd(nowhere.url, await_ready=False)
     assert daemon.exit_code() != 0

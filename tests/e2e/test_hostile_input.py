@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever a caller sends is answered with a clear error or handled; never a crash, a leak or a stuck stream."""
+"""The broker answers any input of a caller with a clear error, or handles it; no crash, no leak, no stuck stream."""
 import grpc
 import pytest
 
 from client import api, failure
 from harness import eventually
 
-# What the broker tries the store with at its start is gone 2 s later.
+# All keys but those of the broker's check of the store at its start, which expire after 2 s.
 def keys(redis):
     return [k for k in redis.command("KEYS", "*") if "start-up check" not in k]
 
@@ -27,7 +27,7 @@ def daemon(world):
         assert client.release(grant.lease_id) == api().RELEASE_OUTCOME_RELEASED
 
 
-def test_any_text_is_a_key_and_no_two_are_the_same_lock(world, daemon):
+def test_any_text_is_a_key_and_different_texts_are_different_locks(world, daemon):
     client = world.client(daemon.url)
     session = client.session()
     grants = {}
@@ -81,7 +81,7 @@ def test_durations_out_of_range(world, daemon, field, seconds, nanos):
     assert refused.message.count(field) >= 1
 
 
-def test_keys_that_are_too_long_or_no_utf8(world, daemon):
+def test_keys_that_are_too_long_or_not_utf8(world, daemon):
     client = world.client(daemon.url)
     assert failure(client.acquire, client.spec("x" * 513)).fields == ["lock.key"]
     assert failure(client.acquire, client.spec("\u00e9" * 257)).fields == ["lock.key"]
@@ -118,10 +118,10 @@ def test_a_message_that_is_too_big_is_refused_and_the_connection_lives(world, da
     session.wait_ack(session.beat())
 
 
-def test_a_session_keeps_the_rules_of_its_ids(world, daemon):
+def test_a_session_must_use_its_ids_correctly(world, daemon):
     client = world.client(daemon.url)
     session = client.session()
-    session.send(open=api().Open())  # a second time
+    session.send(open=api().Open())  # the second Open
     assert session.wait_end().code == grpc.StatusCode.INVALID_ARGUMENT
     session = client.session()
     session.commands.put(api().SessionRequest(commands=[api().Command(id=0, acquire=client.spec("k"))]))
@@ -136,7 +136,7 @@ def test_a_session_keeps_the_rules_of_its_ids(world, daemon):
 
 
 @pytest.mark.parametrize("lease_id", ["", "x", "%%%", "A" * 4096, "Af-NwyRH8HJk"])
-def test_lease_ids_that_are_none(world, daemon, lease_id):
+def test_invalid_lease_ids(world, daemon, lease_id):
     client = world.client(daemon.url)
     assert failure(client.renew, lease_id).reason == "INVALID_ARGUMENT"
     assert failure(client.release, lease_id).fields == ["lease_id"]
@@ -144,7 +144,7 @@ def test_lease_ids_that_are_none(world, daemon, lease_id):
 
 @pytest.mark.parametrize("part, make", [("h", ("LPUSH", "x")), ("h", ("SET", "x")), ("h", ("HSET", "f", "v")),
                                         ("t", ("SET", "not a number")), ("t", ("LPUSH", "x")), ("q", ("SET", "x"))])
-def test_something_else_under_our_name_is_said_and_not_touched(world, daemon, part, make):
+def test_a_foreign_key_under_a_locks_name_is_reported_and_not_touched(world, daemon, part, make):
     redis = world.processes[0]
     client = world.client(daemon.url)
     key = redis.key("k", part)
@@ -165,6 +165,6 @@ def test_a_client_that_does_not_read_is_cut_off_and_frees_its_locks(world):
     lock = deaf.acquire(reader.spec("mine"))
     deaf.wait_for(lock, "granted")
     net.pause()
-    # It neither hears nor speaks: the validity ends it, and its lock goes on to the next one.
+    # The client neither reads nor sends: the validity ends its session, and the next waiter gets its lock.
     assert reader.acquire(reader.spec("mine", 30)).fencing_token
     eventually(lambda: reader.status().sessions == 0, "the end of the deaf session")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HEALTHCHECK of the Dockerfile, run as the image would run it: a broker is healthy while it is alive, whatever its
-store does, since a restart would cost its clients their locks."""
+"""Runs the HEALTHCHECK of the Dockerfile as the image would run it. A broker is healthy while it is alive, whatever the
+state of its store, since a restart would cost its clients their locks."""
 import json
 import os
 import pathlib
@@ -13,7 +13,7 @@ from harness import DISTLOCKD, REPOSITORY, Redis, eventually, free_port
 
 
 def health_command():
-    """The command with its program where the Dockerfile copies it from."""
+    """The command, with the program at the place from which the Dockerfile copies it."""
     text = (REPOSITORY / "Dockerfile").read_text(encoding="utf-8")
     program, *args = json.loads(re.search(r"^HEALTHCHECK .*CMD (\[.*\])$", text, re.MULTILINE)[1])
     copied = re.findall(rf"^COPY (\S+) {re.escape(program)}$", text, re.MULTILINE)

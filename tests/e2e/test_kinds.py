@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers and writers, permits, and who goes next: all modes and policies through each way of taking a lock."""
+"""Readers and writers, permits, and the order of the queue: all modes and policies, through each way to take a lock."""
 import concurrent.futures
 import itertools
 import threading
@@ -61,7 +61,7 @@ class ByAcquire:
 
 
 class Asking:
-    """Asks for the lock k in one way; everybody is known by an owner label."""
+    """Takes the lock k in one way; an owner label names each caller."""
 
     def __init__(self, client, way, **fields):
         self.client, self.way, self.fields = client, way, fields
@@ -79,17 +79,17 @@ class Asking:
         return self.way(self.client, self._spec(owner, api().LOCK_MODE_PERMIT, permits=permits, limit=limit, **fields))
 
     def await_queue(self, *owners):
-        """These wait, in this order."""
+        """Waits until these callers wait, in this order."""
         eventually(lambda: self.shown()[1] == list(owners), f"{owners} waiting")
 
     def shown(self):
-        """(who holds, who waits), in the order the store has them."""
+        """(holders, waiters), in the order of the store."""
         lock = self.client.lock("k")
         assert lock.holder_count == len(lock.holders) and lock.queue_length == len(lock.waiters)
         return [h.owner for h in lock.holders], [w.owner for w in lock.waiters]
 
     def one_try(self, mode, **fields):
-        """The reason why not; None when it was given, and is given back."""
+        """Tries once. The reason of the refusal; None when the lock was granted, which is then released."""
         spec = self._spec("one try", mode, **fields)
         spec.max_wait.CopyFrom(api().Duration())
         try:
@@ -217,11 +217,11 @@ def test_permits_are_given_up_to_the_limit_in_order(asking):
     assert asking.one_try(api().LOCK_MODE_PERMIT, permits=1, limit=5) == "LOCK_HELD"
     four = asking.permits("four", 4, 5)
     asking.await_queue("four")
-    one = asking.permits("one", 0, 5)  # 0 is 1
+    one = asking.permits("one", 0, 5)  # 0 means 1
     asking.await_queue("four", "one")
     assert [w.permits for w in asking.client.lock("k").waiters] == [4, 1]
     two.leave()
-    # Two are free, but the first in the queue wants four: nobody passes it.
+    # Two permits are free, but the first in the queue wants four: no other waiter passes it.
     assert asking.one_try(api().LOCK_MODE_PERMIT, permits=1, limit=5) == "LOCK_HELD"
     assert asking.shown() == (["three"], ["four", "one"])
     three.leave()
@@ -242,7 +242,7 @@ def test_another_limit_or_mode_is_refused_while_the_lock_is_held(world, daemon):
         if frozenset((held, other)) in mixing:
             continue
         holder = client.acquire(client.spec("k", **takes[held]))
-        for max_wait in (None, 0, 5):  # it does not wait for what may come
+        for max_wait in (None, 0, 5):  # refused even with time left to wait
             refused = failure(client.acquire, client.spec("k", max_wait, **takes[other]))
             assert refused.code == grpc.StatusCode.FAILED_PRECONDITION, (held, other, refused)
             assert refused.reason == "LIMIT_MISMATCH", (held, other, refused)
@@ -257,7 +257,7 @@ def test_another_limit_or_mode_is_refused_while_the_lock_is_held(world, daemon):
 
 @pytest.mark.parametrize("way", [ByHold, BySession])
 @pytest.mark.parametrize("kind", ["reader", "permits"])
-def test_what_a_crashed_holder_had_comes_back_to_who_waits(world, way, kind):
+def test_a_crashed_holders_share_goes_to_the_waiters(world, way, kind):
     daemon = world.distlockd(world.redis().url, "--validity", "1s")
     net = world.proxy(daemon.url)
     asking, crashing = Asking(world.client(daemon.url), way), Asking(world.client(net.url), way)
@@ -271,14 +271,14 @@ def test_what_a_crashed_holder_had_comes_back_to_who_waits(world, way, kind):
     asking.await_queue("w")
     net.refuse_new()
     net.reset_all()
-    # Its share alone: the other one's stays.
+    # Only the crashed holder's share: the other holder keeps its own.
     eventually(lambda: asking.shown() == (["other"], ["w"]), "the end of the crashed one's share")
     other.leave()
     assert waiter.granted().fencing_token > crashed.granted().fencing_token
     assert asking.shown() == (["w"], [])
 
 
-def test_a_killed_reader_alone_makes_way_for_the_writer(world):
+def test_a_writer_follows_the_only_reader_when_it_is_killed(world):
     daemon = world.distlockd(world.redis().url, "--validity", "1s")
     asking = Asking(world.client(daemon.url), ByHold)
     readers = [world.client(daemon.url) for _ in range(3)]
@@ -292,7 +292,7 @@ def test_a_killed_reader_alone_makes_way_for_the_writer(world):
     assert asking.shown() == (["w"], [])
 
 
-def test_a_detached_share_lives_by_its_own_renewals(world, daemon):
+def test_a_detached_share_lasts_by_its_own_renewals(world, daemon):
     client = world.client(daemon.url)
     shared = api().LOCK_MODE_SHARED
     renewed = client.acquire(client.spec("k", ttl=1, mode=shared, owner="renewed"))
@@ -362,7 +362,7 @@ def test_permits_are_handed_over_between_brokers(world):
 
 
 @pytest.mark.parametrize("kind", ["exclusive", "permit"])
-def test_an_adaptive_waiter_gets_it_in_the_end_from_a_stream_of_newcomers(world, daemon, kind):
+def test_an_adaptive_waiter_gets_the_lock_in_the_end_despite_newcomers(world, daemon, kind):
     fields = {"policy": api().QUEUE_POLICY_ADAPTIVE}
     if kind == "permit":
         fields.update(mode=api().LOCK_MODE_PERMIT, limit=1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lock does when nothing is broken: one try, waiting, order, hand-off, detached leases, lists."""
+"""Locks without faults: one try, waiting, order, hand-off, detached leases, lists."""
 import concurrent.futures
 import random
 import uuid
@@ -20,7 +20,7 @@ def queue_length(client, key):
     return client.lock(key).queue_length
 
 
-def test_one_try_on_a_held_lock_says_who_has_it_and_leaves_nothing(world, daemon):
+def test_one_try_on_a_held_lock_names_the_holder_and_leaves_nothing(world, daemon):
     client = world.client(daemon.url)
     grant = client.acquire(client.spec("k", owner="billing@host7", ttl=20, metadata={"job": "42"}))
     refused = failure(client.acquire, client.spec("k", 0))
@@ -36,11 +36,11 @@ def test_one_try_on_a_held_lock_says_who_has_it_and_leaves_nothing(world, daemon
     assert [h.owner for h in answer.holders] == ["billing@host7"]
     assert answer.holders[0].holder_id == grant.holder_id
     client.release(grant.lease_id)
-    # Nobody is in the way of the next one.
+    # Nothing blocks the next holder.
     assert client.acquire(client.spec("k", 0)).fencing_token > grant.fencing_token
 
 
-def test_a_bounded_wait_ends_in_time_and_costs_the_others_nothing(world, daemon):
+def test_a_bounded_wait_ends_in_time_and_does_not_affect_others(world, daemon):
     client = world.client(daemon.url)
     first = client.acquire(client.spec("k"))
     before = boot_now()
@@ -74,7 +74,7 @@ def test_the_same_request_id_gets_the_same_grant_through_any_broker(world):
     again = two.acquire(two.spec("k"), request_id)
     assert again.fencing_token == grant.fencing_token and again.holder_id == grant.holder_id
     assert failure(two.acquire, two.spec("k", 0), str(uuid.uuid4())).reason == "LOCK_HELD"
-    # A lease taken through one broker is released through the other, under either id.
+    # A lease that was taken through one broker is released through the other, by either id.
     assert two.release(grant.lease_id) == api().RELEASE_OUTCOME_RELEASED
     assert one.release(again.lease_id) == api().RELEASE_OUTCOME_ALREADY_GONE
     assert one.acquire(one.spec("k"), request_id).fencing_token > grant.fencing_token
@@ -112,11 +112,11 @@ def test_a_waiter_at_another_broker_gets_the_lock_when_a_lock_delay_ends(world):
     holder.wait_for("lost")
     lost = boot_now()
     waiter.wait_for("granted")
-    # Unasked, it would look after 10 s.
+    # Without a notice, the broker would look at the queue only after 10 s.
     assert 0.9 < boot_now() - lost < 5
 
 
-def test_a_lock_delay_holds_back_after_a_loss_and_not_after_a_release(world, daemon):
+def test_a_lock_delay_applies_after_a_loss_and_not_after_a_release(world, daemon):
     client = world.client(daemon.url)
     hold = client.hold(client.spec("k", max_hold=0.2, lock_delay=1))
     hold.wait_for("granted")
@@ -143,7 +143,7 @@ def test_forty_interleaved_waiters_of_two_brokers_are_served_in_order(world):
         command = session.acquire(client.spec("k", ttl=30))
         assert session.wait_for(command, "queued").position == i
         waiters.append((session, command))
-    # Some leave, in the middle and at the head; a whole client dies.
+    # Some waiters leave, in the middle and at the head of the queue; a whole client dies.
     random.seed(7)
     gone = set(random.sample(range(40), 8)) | {0}
     for i in gone:
@@ -164,14 +164,14 @@ def test_forty_interleaved_waiters_of_two_brokers_are_served_in_order(world):
         assert granted.fencing_token > token
         token = granted.fencing_token
         holding = [c for s, c in left[n + 1:] if s.all("granted", c)]
-        assert not holding, "somebody further back has it too"
+        assert not holding, "a waiter further back holds it, too"
         session.wait_for(session.release(command), "released")
-    # One script per hand-off; some room for renewals and looking after the queue meanwhile.
+    # One script per hand-off, and some room for renewals and for tending the queue.
     assert calls() - scripts <= (len(left) + 1) * 1.2 + 10
     assert queue_length(client, "k") == 0
 
 
-def test_fifty_waiters_cost_the_store_next_to_nothing(world, daemon):
+def test_fifty_waiters_cause_few_store_commands(world, daemon):
     redis = world.processes[0]
     client = world.client(daemon.url)
     sessions = [client.session() for _ in range(5)]
@@ -192,7 +192,7 @@ def test_fifty_waiters_cost_the_store_next_to_nothing(world, daemon):
     print(f"{rate:.2f} commands a second while 50 wait")
 
 
-def test_many_at_once_exclude_each_other(world, daemon):
+def test_many_concurrent_clients_exclude_each_other(world, daemon):
     client = world.client(daemon.url)
     inside, most = [], []
 
@@ -231,7 +231,7 @@ def test_locks_are_listed_by_prefix_in_pages_without_secrets(world, daemon):
     assert not client.locks(namespace="elsewhere").locks
 
 
-def test_giving_a_request_up_at_one_broker_leaves_its_repeat_at_the_other(world):
+def test_a_request_cancelled_at_one_broker_goes_on_at_the_other(world):
     redis = world.redis()
     net = world.proxy(redis.url)
     a, b = world.distlockd(net.url, name="a"), world.distlockd(redis.url, name="b")
@@ -243,7 +243,7 @@ def test_giving_a_request_up_at_one_broker_leaves_its_repeat_at_the_other(world)
     grant = two.acquire(two.spec("k"), request_id)
     net.resume()
     eventually(lambda: one.lock("k").holders, "the first broker's store being back")
-    # Whatever the first broker still had to say about the request has been said when a later command is answered.
+    # When a later command is answered, the first broker has sent everything about the cancelled request.
     for _ in range(3):
         assert failure(one.acquire, one.spec("k", 0)).reason == "LOCK_HELD"
     assert [h.fencing_token for h in two.lock("k").holders] == [grant.fencing_token]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The script runs, its reply never arrives: nothing is granted twice, nothing is left behind, and nobody is told an
+"""The script runs and its reply never arrives: nothing is granted twice, nothing is left behind, and no client gets an
 error."""
 import concurrent.futures
 import uuid
@@ -36,7 +36,7 @@ def other(world, redis):
 
 
 def lose(net, verb):
-    """The reply to the next call of a verb."""
+    """Loses the reply to the next call of a script."""
     return net.drop_reply_after(script_sha(verb))
 
 
@@ -47,7 +47,7 @@ def end_of_all(redis, *streams):
 
 
 @pytest.mark.parametrize("kind", ["session", "hold"])
-def test_of_an_acquire(world, redis, net, daemon, kind):
+def test_reply_to_an_acquire(world, redis, net, daemon, kind):
     client = world.client(daemon.url)
     lost = lose(net, "acquire")
     holder = Holder(client, kind, ttl=10).granted()
@@ -59,7 +59,7 @@ def test_of_an_acquire(world, redis, net, daemon, kind):
     end_of_all(redis, holder)
 
 
-def test_of_an_acquire_that_had_to_queue(world, redis, net, daemon):
+def test_reply_to_an_acquire_that_had_to_queue(world, redis, net, daemon):
     client = world.client(daemon.url)
     holder = Holder(client, "session", ttl=10).granted()
     lost = lose(net, "acquire")
@@ -72,7 +72,7 @@ def test_of_an_acquire_that_had_to_queue(world, redis, net, daemon):
     end_of_all(redis, first, second)
 
 
-def test_of_one_try(world, redis, net, daemon):
+def test_reply_to_one_try(world, redis, net, daemon):
     client = world.client(daemon.url)
     lost = lose(net, "acquire")
     grant = client.acquire(client.spec("k", 0))
@@ -85,7 +85,7 @@ def test_of_one_try(world, redis, net, daemon):
 
 
 @pytest.mark.parametrize("verb", ["acquire", "release"])
-def test_of_several_attempts_in_a_row(world, redis, net, daemon, verb):
+def test_replies_to_several_attempts_in_a_row(world, redis, net, daemon, verb):
     client = world.client(daemon.url)
     holder = Holder(client, "session", ttl=10).granted() if verb == "release" else None
     lost = lose(net, verb)
@@ -110,11 +110,11 @@ def test_of_several_attempts_in_a_row(world, redis, net, daemon, verb):
     end_of_all(redis, holder)
 
 
-def test_of_a_release(world, redis, net, daemon):
+def test_reply_to_a_release(world, redis, net, daemon):
     client = world.client(daemon.url)
     holder = Holder(client, "session", ttl=10).granted()
     lost = lose(net, "release")
-    assert holder.release() == api().RELEASE_OUTCOME_RELEASED, "it was ours when the script ran"
+    assert holder.release() == api().RELEASE_OUTCOME_RELEASED, "the client held it when the script ran"
     assert lost.happened()
     await_nothing_left(redis)
     grant = client.acquire(client.spec("k", 0))
@@ -125,7 +125,7 @@ def test_of_a_release(world, redis, net, daemon):
 
 
 @pytest.mark.parametrize("behind", ["same broker", "other broker"])
-def test_of_a_release_that_handed_off(world, redis, net, daemon, other, behind):
+def test_reply_to_a_release_that_handed_off(world, redis, net, daemon, other, behind):
     mine, theirs = world.client(daemon.url), world.client(other.url)
     holder = Holder(mine, "session", ttl=10).granted()
     first = waiter(mine if behind == "same broker" else theirs, ttl=10)
@@ -138,13 +138,14 @@ def test_of_a_release_that_handed_off(world, redis, net, daemon, other, behind):
     print(f"granted {(first.at('granted') - released) * 1000:.0f} ms after a release whose reply was lost")
     assert first.at("granted") - released < 8, "only when a ttl had ended"
     value = redis.command("GET", redis.key("k", "h")).split(";")
-    assert value[2] == str(first.token) and not second.all("granted"), "the repeated release took it from the next one"
+    assert value[2] == str(first.token), "the repeated release took the lock from its next holder"
+    assert not second.all("granted")
     assert mine.release(first.grant.lease_id) == api().RELEASE_OUTCOME_RELEASED
     assert second.granted().token > first.token
     end_of_all(redis, second)
 
 
-def test_of_a_withdrawal(world, redis, net, daemon):
+def test_reply_to_a_withdrawal(world, redis, net, daemon):
     client = world.client(daemon.url)
     holder = Holder(client, "session", ttl=10).granted()
     first, second = (waiter(client, kind="session") for _ in range(2))
@@ -158,8 +159,8 @@ def test_of_a_withdrawal(world, redis, net, daemon):
     end_of_all(redis, second)
 
 
-def test_of_a_withdrawal_that_handed_off(world, redis, net, daemon):
-    """A waiter leaves while the lock is already being given to it; the next one gets it, once."""
+def test_reply_to_a_withdrawal_that_handed_off(world, redis, net, daemon):
+    """A waiter leaves while the lock is handed to it; the next waiter gets the lock, once."""
     client = world.client(daemon.url)
     holder = Holder(client, "session", ttl=10).granted()
     first, second = (waiter(client, kind="session", ttl=10) for _ in range(2))
@@ -172,7 +173,7 @@ def test_of_a_withdrawal_that_handed_off(world, redis, net, daemon):
     end_of_all(redis, second)
 
 
-def test_of_a_renewal(world, redis, net, daemon):
+def test_reply_to_a_renewal(world, redis, net, daemon):
     client = world.client(daemon.url)
     holders = [Holder(client, kind, kind, ttl=3).granted() for kind in ("session", "hold")]
     for _ in range(2):
@@ -189,7 +190,7 @@ def test_of_a_renewal(world, redis, net, daemon):
     end_of_all(redis, *holders)
 
 
-def test_of_looking_after_a_queue(world, redis, net):
+def test_reply_to_tending_a_queue(world, redis, net):
     daemon = world.distlockd(net.url, "--queue-slot", "1500ms")
     client = world.client(daemon.url)
     holder = Holder(client, "session", ttl=10).granted()
@@ -220,8 +221,8 @@ def test_a_repeat_with_the_same_request_id_gets_the_same_grant(world, redis, net
 
 
 @pytest.mark.parametrize("again", ["same broker", "other broker"])
-def test_an_answer_lost_on_the_way_to_the_client_is_had_again(world, redis, other, again):
-    """The broker cannot know; the client repeats the call under its request_id, as it should."""
+def test_a_repeat_gets_the_answer_that_the_client_lost(world, redis, other, again):
+    """The broker cannot know of the loss; the client repeats the call under its request_id, as it should."""
     direct = world.distlockd(redis.url, *FAST, name="direct")
     to_client = world.proxy(direct.url)
     request_id = str(uuid.uuid4())
@@ -229,7 +230,7 @@ def test_an_answer_lost_on_the_way_to_the_client_is_had_again(world, redis, othe
     client.lock("k")  # connects
     lost = to_client.drop_reply_after(request_id.encode(), reply=b"lease")
     with pytest.raises(grpc.RpcError) as error:
-        client.acquire(client.spec("lease", ttl=10), request_id)  # so that its answer is told from a window update
+        client.acquire(client.spec("lease", ttl=10), request_id)  # long enough to tell the answer from a window update
     assert error.value.code() == grpc.StatusCode.UNAVAILABLE
     lost.wait()
     grant = second.acquire(second.spec("lease", 10, ttl=10), request_id)
@@ -239,7 +240,7 @@ def test_an_answer_lost_on_the_way_to_the_client_is_had_again(world, redis, othe
     await_nothing_left(redis)
 
 
-def test_a_release_lost_on_the_way_is_repeated_without_harm(world, redis, other):
+def test_a_release_whose_answer_was_lost_may_be_repeated(world, redis, other):
     to_client = world.proxy(other.url)
     client, next_one = world.client(to_client.url), world.client(other.url)
     grant = client.acquire(client.spec("k", ttl=10))
@@ -255,7 +256,7 @@ def test_a_release_lost_on_the_way_is_repeated_without_harm(world, redis, other)
     await_nothing_left(redis)
 
 
-def test_who_hangs_up_while_its_reply_is_lost_leaves_nothing(world, redis, net, daemon):
+def test_a_client_that_leaves_while_its_reply_is_lost_leaves_nothing(world, redis, net, daemon):
     client = world.client(daemon.url)
     lost = lose(net, "acquire")
     holder = Holder(client, "hold", ttl=10)
@@ -271,7 +272,7 @@ def test_who_hangs_up_while_its_reply_is_lost_leaves_nothing(world, redis, net, 
 
 
 def test_an_idle_store_keeps_nothing_but_last_tokens(world, redis, net):
-    """Also no slot of a broker in a queue, once --queue-slot has passed."""
+    """Nor a broker's slot in a queue, once --queue-slot has passed."""
     daemon = world.distlockd(net.url, *FAST, "--queue-slot", "1s")
     client = world.client(daemon.url)
     holder = Holder(client, "session", ttl=5).granted()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The proxy that the other tests rely on does what it says."""
+"""Tests of the proxy that the other tests rely on."""
 import contextlib
 import errno
 import socket
@@ -11,7 +11,7 @@ from proxy import DOWN, UP, PATIENCE_S, Proxy, parse
 
 
 class Echo:
-    """Answers every line with `re:` before it."""
+    """A server that answers every line with `re:` before it."""
 
     def __init__(self, address):
         self.family, where = parse(address)
@@ -42,7 +42,7 @@ class Echo:
 
     def close(self):
         with contextlib.suppress(OSError):
-            self.listener.shutdown(socket.SHUT_RDWR)  # else the accept that waits keeps it open
+            self.listener.shutdown(socket.SHUT_RDWR)  # otherwise the waiting accept keeps it open
         self.listener.close()
 
     @property
@@ -78,7 +78,7 @@ def ask(sock, line):
 
 
 def silent(sock):
-    """Nothing has arrived by now."""
+    """Whether nothing has arrived so far."""
     sock.setblocking(False)
     try:
         with pytest.raises(BlockingIOError):
@@ -112,7 +112,7 @@ def test_forwards(net):
     assert seen.bytes_down == seen.bytes_up + 3 * 3 + 2 * len(b"end\n")
 
 
-def test_pause_holds_bytes_and_the_peer_looks_alive(net):
+def test_pause_stops_bytes_and_keeps_the_connection(net):
     with dial(net) as a:
         assert ask(a, b"one\n") == b"re:one\n"
         net.pause(DOWN)
@@ -212,7 +212,7 @@ def test_a_reply_is_lost_after_the_request_ran(net, request_):
         assert ask(b, b"lose me\n") == b"re:lose me\n", "only once"
 
 
-def test_the_reply_to_be_lost_is_told_from_earlier_ones(net):
+def test_earlier_replies_are_not_lost(net):
     with dial(net) as a:
         lost = net.drop_reply_after(b"second", reply=b"re:second\n")
         a.sendall(b"first\nsecond\n")
@@ -220,7 +220,7 @@ def test_the_reply_to_be_lost_is_told_from_earlier_ones(net):
         assert broken(a)
 
 
-def test_a_loss_whose_connection_ends_first_is_the_next_ones(net):
+def test_a_loss_whose_connection_ends_first_moves_to_the_next_connection(net):
     lost = net.drop_reply_after(b"first", reply=b"re:second\n")
     with dial(net) as a:
         a.sendall(b"first\n")
@@ -233,13 +233,13 @@ def test_a_loss_whose_connection_ends_first_is_the_next_ones(net):
 
 def test_an_unreachable_target_resets_the_client(net):
     net.echo.close()
-    with contextlib.suppress(ConnectionResetError):  # it may come before connect has returned
+    with contextlib.suppress(ConnectionResetError):  # the reset may come before connect has returned
         with dial(net) as a:
             assert broken(a)
     net.wait_for(lambda c: c.unreachable == 1)
 
 
-def test_a_port_stays_ours_while_refusing(tmp_path):
+def test_a_port_stays_reserved_while_refusing(tmp_path):
     with Proxy("127.0.0.1:1", tmp_path) as net:
         net.refuse_new()
         with socket.socket() as other, pytest.raises(OSError) as taken:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many leases on one session, many sessions, and nothing left of them."""
+"""Many leases on one session, many sessions, and no leftovers."""
 import asyncio
 import os
 
@@ -11,9 +11,9 @@ from harness import eventually
 TTL_S = 9
 
 
-def test_ten_thousand_leases_on_one_session_live_on(world):
+def test_ten_thousand_leases_on_one_session_are_kept(world):
     redis = world.redis()
-    daemon = world.distlockd(redis.url, "--validity", "5s")  # patience with a busy machine
+    daemon = world.distlockd(redis.url, "--validity", "5s")  # long, for a busy machine
     client = world.client(daemon.url)
     session = client.session()
     commands = []
@@ -35,7 +35,7 @@ def test_ten_thousand_leases_on_one_session_live_on(world):
 
 
 async def one_session(channel, name, n, holding, let_go):
-    """Opens, takes a lock of its own, queues for a shared one, and ends in one of three ways."""
+    """A client: opens a session, takes a lock of its own, queues for a shared one, and ends in one of three ways."""
     call = channel.stream_stream("/distlock.v1.LockService/Session", api().SessionRequest.SerializeToString,
                                  api().SessionResponse.FromString)()
     m = api()
@@ -61,7 +61,7 @@ async def one_session(channel, name, n, holding, let_go):
 
 
 async def many_sessions(url, name, count):
-    # A busy machine may take its time to connect.
+    # On a busy machine connecting may take long.
     channels = [grpc.aio.insecure_channel(url, options=(("grpc.use_local_subchannel_pool", 1),)) for _ in range(10)]
     holding, let_go = [], asyncio.Event()
     tasks = [asyncio.create_task(one_session(channels[n % 10], name, n, holding, let_go)) for n in range(count)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bad configuration gives one clear line and a non-zero exit; good configuration is what --print-config says it is."""
+"""Bad configuration gives one clear line and a non-zero exit code; --print-config prints good configuration."""
 import os
 import re
 import signal
@@ -20,7 +20,7 @@ def run(*args, env=None):
 
 
 def complaint(*args, env=None):
-    """(exit code, the one line)"""
+    """(exit code, the line on stderr)"""
     code, out, err = run(*args, env=env)
     lines = [l for l in err.splitlines() if l]
     assert len(lines) == 1 and not out, (out, err)
@@ -32,7 +32,7 @@ def listen(world):
     return "--listen", f"unix://{world.folder}/d.sock", "--http", ""
 
 
-def test_options_that_are_wrong(world, listen):
+def test_wrong_options(world, listen):
     for args, named in [(["--no-such"], "--no-such"), (["--validity", "soon"], "soon"), (["--validity", "1h"], "1h"),
                         (["--shards", "0"], "--shards"), (["stray"], "stray"),
                         (["--listen", "0.0.0.0:7420"], "0.0.0.0"),
@@ -48,13 +48,13 @@ def test_options_that_are_wrong(world, listen):
     "redis://:hush", "redis://user:hush", "redis://h/hush", "redis://h?hush", "hush", "redis:/:hush@h",
     "redis://h:1@hush:x", "unix://hush"
 ])
-def test_no_part_of_a_wrong_store_url_is_shown_that_may_be_its_password(url):
+def test_messages_about_a_wrong_store_url_hide_what_may_be_its_password(url):
     for args, env in ((("--redis", url), {}), ((f"--redis={url}",), {}), ((), {"DISTLOCK_REDIS": url})):
         code, line = complaint(*args, env=env)
         assert code in (USAGE, CONFIG) and "--redis" in line and "hush" not in line
 
 
-def test_files_that_cannot_be_read_or_are_wrong(world, listen):
+def test_wrong_or_unreadable_files(world, listen):
     bad = world.folder / "bad.yaml"
     bad.write_text("validitty: 3s\n")
     code, line = complaint("--config", bad)
@@ -85,14 +85,14 @@ def test_a_user_whose_password_is_in_the_url_or_a_file(world):
     world.distlockd(redis.url, "--redis-user", "app", "--redis-password-file", password, name="file")
 
 
-def test_a_store_that_is_not_there(world, listen):
+def test_an_unreachable_store(world, listen):
     code, line = complaint(*listen, "--redis", f"redis://127.0.0.1:{free_port()}")
     assert code == UNAVAILABLE and "127.0.0.1" in line and "refused" in line
     code, line = complaint(*listen, "--redis", "unix:///nowhere/redis.sock")
     assert code == UNAVAILABLE and "/nowhere/redis.sock" in line
 
 
-def test_a_store_that_wants_another_password_or_evicts(world, listen):
+def test_a_store_with_another_password_or_with_eviction(world, listen):
     redis = world.redis()
     redis.command("CONFIG", "SET", "requirepass", "right")
     wrong = world.folder / "wrong"
@@ -106,7 +106,7 @@ def test_a_store_that_wants_another_password_or_evicts(world, listen):
     assert code == CONFIG and "maxmemory-policy" in line and "volatile-lru" in line and "noeviction" in line
 
 
-def test_an_embedded_store_that_cannot_be(world, listen):
+def test_an_embedded_store_that_cannot_start(world, listen):
     open_to_all = world.folder / "open"
     open_to_all.mkdir()
     open_to_all.chmod(0o755)
@@ -116,7 +116,7 @@ def test_an_embedded_store_that_cannot_be(world, listen):
                         (["--embedded-server", "/nowhere/server"], "/nowhere/server")]:
         code, line = complaint(*listen, *args)
         assert code == CONFIG and named in line, (args, code, line)
-    # It is started, and ends by itself: nothing says that another value would help.
+    # The embedded server starts and ends by itself, so the message proposes no other value.
     code, line = complaint(*listen, "--embedded-server", "false", "--embedded-dir", world.folder / "new")
     assert code == UNAVAILABLE and "ended at once" in line, line
 
@@ -135,15 +135,15 @@ def test_an_address_in_use(world, listen):
     assert code != 0 and daemon.url.split("://")[1] in err
     assert daemon.serving()
     daemon.kill()
-    daemon.start()  # the socket that a killed broker left is no obstacle
+    daemon.start()  # although the killed broker left its socket
 
 
-def test_it_waits_for_its_store_when_told(world):
+def test_with_wait_for_store_it_waits(world):
     redis = Redis(world.folder, "late")
     daemon = world.distlockd(redis.url, "--wait-for-store", "--store-timeout", "5m", await_ready=False)
     eventually(lambda: "late.sock" in daemon.log(), "a word about waiting, long before the time is over")
     assert daemon.alive()
-    # It must not be restarted for its store.
+    # Alive, because a restart would not help.
     assert daemon.get("/healthz")[0] == 200
     status, text = daemon.get("/readyz")
     assert status == 503 and "waiting for the store" in text
@@ -157,14 +157,14 @@ def test_it_waits_for_its_store_when_told(world):
         redis.kill()
 
 
-def test_whoever_waits_for_a_store_ends_when_told(world):
+def test_sigterm_ends_the_wait_for_a_store(world):
     daemon = world.distlockd(f"unix://{world.folder}/never.sock", "--wait-for-store", "--store-timeout", "5m",
                              await_ready=False)
     eventually(lambda: "never.sock" in daemon.log(), "a word about waiting")
     assert daemon.drain() == 0
 
 
-# Answers one PING, which is how the daemon sees that its store is up, and nothing more.
+# Answers one PING, by which the daemon sees that its store is up, and nothing more.
 SILENT_SERVER = """#!/usr/bin/env python3
 import socket, sys
 path = sys.argv[sys.argv.index("--unixsocket") + 1]
@@ -200,7 +200,7 @@ def test_an_embedded_store_that_dies_while_it_is_checked_ends_the_daemon(world, 
         assert "embedded store ended by itself" in daemon.stderr.read()
 
 
-def test_print_config_shows_what_is_in_effect_without_secrets(world):
+def test_print_config_shows_the_values_in_effect_without_secrets(world):
     config = world.folder / "d.yaml"
     config.write_text("validity: 2s\nshards: 3\n")
     code, out, _ = run("--config", config, "--shards", "5", "--redis", "redis://u:secret@h:1", "--print-config",
@@ -214,7 +214,7 @@ def test_print_config_shows_what_is_in_effect_without_secrets(world):
     assert "--drain-timeout" in run("--help")[1]
 
 
-def test_the_embedded_store_dies_with_the_daemon_however_that_dies(world):
+def test_the_embedded_store_ends_with_the_daemon_in_every_case(world):
     for signal_number, code in ((signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)):
         folder = world.folder / f"embedded{int(signal_number)}"
         folder.mkdir(mode=0o700)
@@ -223,7 +223,7 @@ def test_the_embedded_store_dies_with_the_daemon_however_that_dies(world):
             line = ""
             while "ready" not in line:
                 line = daemon.stderr.readline()
-                assert line, "it ended before it was ready"
+                assert line, "the daemon ended before it was ready"
             servers = subprocess.run(["pgrep", "-P", str(daemon.pid)], capture_output=True, text=True, check=True)
             daemon.send_signal(signal_number)
             assert daemon.wait(timeout=60) == code
@@ -232,7 +232,7 @@ def test_the_embedded_store_dies_with_the_daemon_however_that_dies(world):
                        open(f"/proc/{p}/stat", encoding="utf-8").read().split()[2] == "Z", "the end of the store")
 
 
-def test_releases_and_questions_are_counted_by_what_came_of_them(world):
+def test_releases_and_reads_are_counted_by_outcome(world):
     daemon = world.distlockd(world.redis().url)
     client = world.client(daemon.url)
     grant = client.acquire(client.spec("k"))
@@ -252,7 +252,7 @@ def test_releases_and_questions_are_counted_by_what_came_of_them(world):
         assert daemon.metric("distlock_store_latency_seconds_count", verb=verb) == 1
 
 
-def test_no_loss_is_missing_in_the_log_for_long(world):
+def test_the_log_soon_counts_suppressed_losses(world):
     redis = world.redis()
     daemon = world.distlockd(redis.url, "--drain-timeout", "0s")
     client = world.client(daemon.url)
@@ -275,7 +275,7 @@ def test_no_loss_is_missing_in_the_log_for_long(world):
     assert daemon.exit_code() == 0 and told() == 16
 
 
-def test_what_is_seen_from_outside(world):
+def test_status_pages_and_metrics(world):
     redis = world.redis()
     daemon = world.distlockd(redis.url)
     assert daemon.get("/healthz")[0] == 200 and daemon.get("/readyz")[0] == 200
@@ -284,7 +284,7 @@ def test_what_is_seen_from_outside(world):
         lease = hold.wait_for("granted").lease_id
         metrics = daemon.get("/metrics")[1]
         assert "secret-name" not in metrics
-        eventually(lambda: daemon.metric("distlock_leases") == 1)  # the shard says so when its loop is done
+        eventually(lambda: daemon.metric("distlock_leases") == 1)  # the shard reports it after its turn
         redis.kill()
         eventually(lambda: daemon.get("/readyz")[0] == 503, "not being ready without a store")
         assert daemon.get("/healthz")[0] == 200 and not daemon.serving()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The store stands still, restarts, forgets, refuses: what holders and waiters see. What happens to single replies is
-in test_lost_replies.py; load while connections and scripts are killed in test_store_under_load.py.
+"""The store stands still, restarts, loses data, refuses: what holders and waiters see. test_lost_replies.py has lost
+replies; test_store_under_load.py has load while connections and scripts are killed.
 """
 import random
 import shutil
@@ -86,7 +86,7 @@ def test_a_store_that_is_away_for_too_long_ends_leases_before_their_keys(world, 
     owners = {h.grant.key: redis.command("GET", redis.key(h.grant.key, "h")).split(";")[1] for h in holders}
     waiting = waiter(client, "session", ttl=1)
     beliefs = [Belief(h) for h in holders]
-    # Where the store can still be looked into, when it will forget.
+    # Reads the keys' expiry, where the store can still be reached.
     forgets = {h.grant.key: 0.0 for h in holders}
     back = away(redis, net)
 
@@ -107,13 +107,13 @@ def test_a_store_that_is_away_for_too_long_ends_leases_before_their_keys(world, 
     returned = boot_now()
     handed_over(waiting, holders[0].at("lost"), holders[0].token, returned, within=1 + 1 + 2)
     eventually(lambda: not client.lock("hold").holders, "the end of the other")
-    # Nothing comes back to life under an old grant.
+    # No old grant is valid again.
     for key, owner in owners.items():
         assert owner not in (redis.command("GET", redis.key(key, "h")) or "")
     assert not [h for h in holders if h.believes()]
 
 
-def test_acquires_wait_for_a_store_that_is_away_and_say_so_when_it_stays_away(world, redis):
+def test_acquires_wait_for_a_store_that_is_away_and_are_refused_when_it_stays_away(world, redis):
     daemon = world.distlockd(redis.url, *FAST, "--store-timeout", "1s")
     client = world.client(daemon.url)
     redis.stop()
@@ -128,7 +128,7 @@ def test_acquires_wait_for_a_store_that_is_away_and_say_so_when_it_stays_away(wo
     assert client.acquire(client.spec("k", 20)).fencing_token > 0
 
 
-# ---- Forgetful ----
+# ---- Data lost ----
 
 def restart_empty(redis):
     redis.restart()
@@ -150,7 +150,7 @@ def give_it_to_another(redis):
 
 @pytest.mark.parametrize("forget", [restart_empty, flush_all, delete_the_keys, give_it_to_another],
                          ids=lambda forget: forget.__name__)
-def test_a_store_that_forgets_ends_leases_as_taken_and_tokens_still_grow(world, forget):
+def test_leases_that_the_store_lost_end_as_taken_and_tokens_still_grow(world, forget):
     redis = world.redis()
     daemon = world.distlockd(redis.url, *FAST)
     client = world.client(daemon.url)
@@ -168,8 +168,8 @@ def test_a_store_that_forgets_ends_leases_as_taken_and_tokens_still_grow(world, 
         assert client.acquire(client.spec(key, 20)).fencing_token > token
 
 
-def test_a_queue_survives_a_store_that_forgets(world, redis):
-    """The one behind takes its place again, at the latest when its broker's slot in the queue is renewed."""
+def test_a_queue_survives_a_store_that_lost_its_data(world, redis):
+    """Waiters get their places again, at the latest when their broker renews its slot in the queue."""
     daemon = world.distlockd(redis.url, *FAST, "--queue-slot", "2s")
     client = world.client(daemon.url)
     holder = Holder(client, "session", ttl=2).granted()
@@ -183,7 +183,7 @@ def test_a_queue_survives_a_store_that_forgets(world, redis):
         assert client.release(one.grant.lease_id) == api().RELEASE_OUTCOME_RELEASED
 
 
-# ---- It answers, but not usefully ----
+# ---- Error replies ----
 
 def read_only(redis):
     redis.command("REPLICAOF", "127.0.0.1", "1")
@@ -229,14 +229,14 @@ def test_a_store_that_loads_its_data(world):
     client = world.client(daemon.url)
     holders = hold_both(client, ttl=6)
     for n in range(60):
-        redis.command("SET", f"filler{n}", random.randbytes(3000))  # so that it cannot be compressed
+        redis.command("SET", f"filler{n}", random.randbytes(3000))  # random, so that it cannot be compressed
     redis.command("CONFIG", "SET", "loading-process-events-interval-bytes", 1024)
     redis.command("CONFIG", "SET", "key-load-delay", 20_000)  # microseconds
     with in_background(redis.command, "DEBUG", "RELOAD") as loading:
         eventually(lambda: "loading:1" in redis.command("INFO", "persistence"), "the load")
         with pytest.raises(RedisError, match="LOADING"):
             redis.command("GET", "x")
-        grant = client.acquire(client.spec("new", 20))  # waits until it is done
+        grant = client.acquire(client.spec("new", 20))  # waits until the store has loaded
         loading.join()
     assert grant.fencing_token > 0
     for holder in holders:
@@ -265,7 +265,7 @@ def test_a_full_store_refuses_newcomers_and_serves_holders_and_waiters(world):
     assert client.acquire(client.spec("new", 20)).fencing_token > 0
 
 
-def test_a_paused_store_delays_and_takes_nothing(world, redis):
+def test_a_paused_store_causes_delay_and_no_loss(world, redis):
     daemon = world.distlockd(redis.url, *FAST)
     client = world.client(daemon.url)
     holders = hold_both(client, ttl=4)
@@ -309,7 +309,7 @@ def test_a_store_without_room_for_another_connection(world, redis):
     assert client.acquire(client.spec("new", 20)).fencing_token > 0
 
 
-# ---- What was never fit, and what is not ours ----
+# ---- Unfit stores and foreign keys ----
 
 def test_an_unfit_store_is_refused_at_the_start_with_the_reason(world):
     evicting = world.redis("evicting", args=("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"))
@@ -332,7 +332,7 @@ def test_an_unfit_store_is_refused_at_the_start_with_the_reason(world):
         assert "sesame" not in daemon.log() and "wrong" not in daemon.log()
 
 
-def test_what_is_not_ours_is_named_and_left_alone(world, redis):
+def test_foreign_keys_are_reported_and_left_alone(world, redis):
     daemon = world.distlockd(redis.url, *FAST)
     client = world.client(daemon.url)
     redis.command("RPUSH", redis.key("list", "h"), "mine")
@@ -344,7 +344,7 @@ def test_what_is_not_ours_is_named_and_left_alone(world, redis):
         assert f"{{default/{key}}}" in refused.message
     assert redis.command("LRANGE", redis.key("list", "h"), 0, -1) == ["mine"]
     assert redis.command("GET", redis.key("text", "h")) == "mine" == redis.command("GET", redis.key("queue", "q"))
-    # It becomes foreign while it is held: lost, and the foreign value stays.
+    # A key becomes foreign while the lock is held: the lock is lost, and the foreign value stays.
     holder = Holder(client, "session", "later", ttl=1).granted()
     redis.command("SET", redis.key("later", "h"), "mine")
     assert holder.wait_for("lost").reason == api().LOST_REASON_TAKEN

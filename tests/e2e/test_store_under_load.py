@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scripts forgotten, connections killed, the hand-off channel cut, again and again while locks change hands: nobody
-sees an error, nobody holds a lock twice, nobody is forgotten."""
+"""Scripts are flushed, connections killed and the hand-off channel cut, again and again while locks change hands: no
+client gets an error, two clients never hold one lock, and every waiter is served."""
 import threading
 
 import pytest
@@ -32,7 +32,7 @@ FAULTS = pytest.mark.parametrize("fault", [script_flush, kill_normal, kill_pubsu
 
 
 class Workers:
-    """Take and give back the same few locks in loops, by session, Hold and unary calls, and check each other."""
+    """Threads that take and release the same few locks, by session, Hold and unary calls, and check each other."""
 
     KEYS = ("a", "b")
 
@@ -89,8 +89,8 @@ class Workers:
             self.enter(key, name, grant)
             self.leave(key)
             outcome = client.release(grant.lease_id)
-            # Repeated after a lost reply: the broker, which keeps no record of a detached lease, cannot tell who freed
-            # it.
+            # ALREADY_GONE: the broker repeated the release after a lost reply. It keeps no record of a detached lease,
+            # so it cannot know that it freed the lease itself.
             assert outcome in (api().RELEASE_OUTCOME_RELEASED, api().RELEASE_OUTCOME_ALREADY_GONE), outcome
 
     def by_hold(self, client, name):
@@ -112,7 +112,7 @@ class Workers:
 
 
 @FAULTS
-def test_nobody_under_load_sees_a_fault_of_the_connections(world, redis, fault):
+def test_faults_of_connections_under_load_cause_no_error(world, redis, fault):
     brokers = [world.distlockd(redis.url, "--queue-slot", "3s", name=n) for n in ("left", "right")]
     workers = Workers([b.url for b in brokers], world)
     hits, rounds, before = 0, 20, 0
@@ -122,7 +122,7 @@ def test_nobody_under_load_sees_a_fault_of_the_connections(world, redis, fault):
         hits += fault(redis) > 0
     eventually(lambda: workers.grants >= before + 20 or workers.errors, "grants after the last one")
     workers.stop()
-    assert hits >= rounds / 2, "the faults did not hit"
+    assert hits >= rounds / 2, "the faults had no effect"
     print(f"{workers.grants} grants through {hits} faults")
     assert all(b.metric("distlock_lost_total", reason=r) == 0 for b in brokers for r in ("expired", "taken"))
     await_nothing_left(redis)
@@ -139,15 +139,15 @@ def test_hand_off_keeps_the_order_through_faults(world, redis, fault):
         fault(redis)
         assert holder.release() == api().RELEASE_OUTCOME_RELEASED
         assert one.granted().token > token
-        assert not [w for w in waiting[n + 1:] if w.all("granted")], "somebody further back has it"
+        assert not [w for w in waiting[n + 1:] if w.all("granted")], "a waiter further back holds it"
         token, holder = one.token, one
     holder.release()
     await_nothing_left(redis)
 
 
-# ---- The channel on which other brokers' hand-offs are announced ----
+# ---- The channel that announces other brokers' hand-offs ----
 
-def test_a_waiter_behind_a_cut_channel_is_found_when_the_ttl_of_its_predecessor_ends(world, redis):
+def test_a_waiter_behind_a_cut_channel_is_served_when_the_holders_ttl_ends(world, redis):
     a = world.distlockd(redis.url, name="a")
     net = world.proxy(redis.url)
     b = world.distlockd(net.url, name="b")
@@ -166,8 +166,8 @@ def test_a_waiter_behind_a_cut_channel_is_found_when_the_ttl_of_its_predecessor_
     assert world.client(b.url).release(waiting.grant.lease_id) == api().RELEASE_OUTCOME_RELEASED
 
 
-def test_a_grant_whose_notice_is_lost_is_found_when_the_channel_is_back(world, redis):
-    """The store believes that the notice was heard: the lock is the waiter's, who does not know it."""
+def test_a_grant_whose_notice_is_lost_arrives_when_the_channel_is_back(world, redis):
+    """The store handed the lock to the waiter, and the notice is lost: the waiter does not know of it."""
     a = world.distlockd(redis.url, name="a")
     net = world.proxy(redis.url)
     b = world.distlockd(net.url, name="b")
@@ -183,11 +183,11 @@ def test_a_grant_whose_notice_is_lost_is_found_when_the_channel_is_back(world, r
     print(f"granted {took:.2f} s after the release, by looking after it")
     assert took < 20 - 5, "only when the ttl had ended"
     assert not behind.all("granted")
-    # It held the lock all the time, as far as the store knows, so this is the same grant.
+    # To the store the waiter has held the lock all the time, so this is the same grant.
     assert str(waiting.token) == redis.command("GET", redis.key("k", "h")).split(";")[2]
 
 
-def test_a_queue_that_the_store_lost_in_part_is_made_whole(world, redis):
+def test_a_queue_that_the_store_lost_in_part_is_restored(world, redis):
     daemon = world.distlockd(redis.url, "--queue-slot", "2s")
     client = world.client(daemon.url)
     for gone in ("q", "w"):

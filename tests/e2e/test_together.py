@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several locks at once, locks that are taken again, and that nobody starves, through real brokers and a real store."""
+"""Several locks at once, re-entry, and fairness, through real brokers and a real store."""
 import threading
 import time
 
@@ -26,7 +26,7 @@ def acquire_all(client, specs, request_id="", timeout=20):
 
 
 def ask_all(session, specs):
-    """The ids of the acquires."""
+    """Sends one request for all; the ids of its acquires."""
     first = session.send(acquire_all=api().AcquireAll(locks=specs))
     with session._lock:
         session._last_id += len(specs) - 1
@@ -37,7 +37,7 @@ def held(client, *keys):
     return [len(client.lock(key).holders) for key in keys]
 
 
-def test_detached_ones_are_all_granted_each_with_its_token(pair):
+def test_detached_locks_are_all_granted_each_with_its_token(pair):
     here, there = pair
     grants = acquire_all(here, [here.spec(key, owner="me") for key in "cab"])
     assert [grant.key for grant in grants] == ["c", "a", "b"], "in the order of the request"
@@ -48,7 +48,7 @@ def test_detached_ones_are_all_granted_each_with_its_token(pair):
     assert held(here, "a", "b", "c") == [1, 1, 0]
 
 
-def test_one_that_is_held_leaves_all_alone(pair):
+def test_when_one_is_held_none_is_taken(pair):
     here, there = pair
     there.acquire(there.spec("b", owner="bob"))
     refused = failure(acquire_all, here, [here.spec(key, max_wait=0) for key in "abc"])
@@ -76,7 +76,7 @@ def test_wrong_requests_name_each_field(pair):
     assert refused.code == grpc.StatusCode.INVALID_ARGUMENT and "63" in refused.message
 
 
-def test_on_a_session_they_are_leases_like_any_other(pair):
+def test_on_a_session_each_is_a_lease_like_any_other(pair):
     here, there = pair
     first = there.acquire(there.spec("b"))
     session = here.session()
@@ -92,7 +92,7 @@ def test_on_a_session_they_are_leases_like_any_other(pair):
     eventually(lambda: held(there, "a", "b", "c") == [0, 0, 0])
 
 
-def test_opposite_orders_never_lock_each_other_out(pair):
+def test_opposite_orders_do_not_deadlock(pair):
     failures = []
 
     def take(client, keys):
@@ -111,7 +111,7 @@ def test_opposite_orders_never_lock_each_other_out(pair):
     assert not failures
 
 
-def test_a_session_takes_again_what_it_has(pair):
+def test_a_session_reenters_its_lock(pair):
     here, there = pair
     session = here.session()
     spec = here.spec("k", owner="me", reentrant=True)
@@ -126,7 +126,7 @@ def test_a_session_takes_again_what_it_has(pair):
     assert held(there, "k") == [0]
 
 
-def test_among_too_many_holders_nobody_is_said_to_hold_nothing(pair):
+def test_reentry_among_more_holders_than_the_store_lists(pair):
     here, there = pair
 
     def read():
@@ -149,7 +149,7 @@ def test_among_too_many_holders_nobody_is_said_to_hold_nothing(pair):
 
 
 def test_no_writer_starves_among_readers_under_fair(pair):
-    """Of the readers that asked after the writer had its place, none is served before it."""
+    """No reader that asks after the writer queued is served before the writer."""
     done, order, mutex = threading.Event(), [], threading.Lock()
 
     def read(client):

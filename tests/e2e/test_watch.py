@@ -17,7 +17,7 @@ class Watch(Stream):
         return [response.lock]
 
     def wait_for(self, holders, waiters=0):
-        """(when, lock) of the latest change, once it leaves so many."""
+        """(time, lock) of the first change with these counts."""
         def latest():
             when, lock = self.events[-1] if self.events else (0, None)
             return lock is not None and (len(lock.holders), lock.queue_length) == (holders, waiters) and (when, lock)
@@ -57,16 +57,16 @@ def test_expiry_is_seen_without_a_notice(pair):
     watch = Watch(here, "k")
     held_at, held = watch.wait_for(1)
     freed_at, _ = watch.wait_for(0)
-    assert freed_at - held_at < seconds(held.holders[0].time_left) + 5, "long before the slot would have been refreshed"
+    assert freed_at - held_at < seconds(held.holders[0].time_left) + 5, "only seen when the slot was refreshed"
 
 
-def test_renewals_are_no_change(pair):
+def test_renewals_are_not_changes(pair):
     here, there = pair
     watch = Watch(here, "k")
     watch.wait_for(0)
     grant = there.acquire(there.spec("k", ttl=1))
     watch.wait_for(1)
-    until = boot_now() + 2  # the lock is looked at again whenever its ttl would have ended
+    until = boot_now() + 2  # longer than the ttl: the broker reads the lock again whenever the ttl would have ended
     while boot_now() < until:
         there.renew(grant.lease_id)
     there.release(grant.lease_id)
@@ -74,7 +74,7 @@ def test_renewals_are_no_change(pair):
     assert len(watch.events) == 3
 
 
-def test_what_changed_while_the_store_was_away_is_told_afterwards(world):
+def test_changes_while_the_store_was_away_are_sent_afterwards(world):
     redis = world.redis()
     net = world.proxy(redis.url)
     a, b = world.distlockd(net.url, name="a"), world.distlockd(redis.url, name="b")
