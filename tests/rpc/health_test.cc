@@ -42,7 +42,7 @@ class Watcher {
   Watcher(TestBroker& broker, const std::string& service)
       : stub_(grpc::health::v1::Health::NewStub(broker.NewChannel())), stream_(stub_->Watch(&context_, Of(service))) {}
 
-  // UNKNOWN, which no broker says, when the stream has ended.
+  // UNKNOWN, which no broker sends, when the stream has ended.
   Status Next() {
     HealthCheckResponse response;
     return stream_->Read(&response) ? response.status() : HealthCheckResponse::UNKNOWN;
@@ -70,13 +70,13 @@ TEST(HealthTest, CheckFollowsTheStoreAndTheDrain) {
   ExpectAll(broker, HealthCheckResponse::NOT_SERVING);
 }
 
-TEST(HealthTest, CheckOfAServiceThatIsNotHere) {
+TEST(HealthTest, CheckOfAnUnknownService) {
   TestBroker broker;
   Status status{};
   EXPECT_EQ(Check(broker, "nobody", &status).error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
-TEST(HealthTest, WatchTellsTheStateAndEachChange) {
+TEST(HealthTest, WatchSendsTheStateAndEachChange) {
   TestBroker broker;
   for (const std::string& service : kServices) {
     Watcher watcher(broker, service);
@@ -90,7 +90,7 @@ TEST(HealthTest, WatchTellsTheStateAndEachChange) {
   }
 }
 
-TEST(HealthTest, WatchOfAServiceThatIsNotHereGoesOn) {
+TEST(HealthTest, WatchOfAnUnknownServiceGoesOn) {
   TestBroker broker;
   Watcher watcher(broker, "nobody");
   EXPECT_EQ(watcher.Next(), HealthCheckResponse::SERVICE_UNKNOWN);

@@ -53,7 +53,7 @@ TEST(Listen, MakesTheFolderAndRemovesADeadSocket) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
-TEST(Listen, LeavesTheLivingAndTheStrangeAlone) {
+TEST(Listen, LeavesLiveSocketsAndOtherFilesAlone) {
   Folder folder;
   const std::string path = folder / "live.sock";
   const int fd = BindUnix(path, /*listening=*/true);
@@ -72,7 +72,7 @@ TEST(Listen, UnixAddresses) {
   EXPECT_EQ(UnixPath("127.0.0.1:1"), "");
 }
 
-TEST(ServerTest, TellsThePortAndRefusesATakenOne) {
+TEST(ServerTest, ReportsItsPortAndRefusesATakenOne) {
   TestOptions options;
   options.server.listen = {"127.0.0.1:0"};
   TestBroker broker(options);
@@ -85,7 +85,7 @@ TEST(ServerTest, TellsThePortAndRefusesATakenOne) {
   EXPECT_THAT(std::string(refused.status().message()), HasSubstr("another process has this port"));
 }
 
-TEST(ServerTest, WhoAsksBeforeItIsReadyIsToldThePort) {
+TEST(ServerTest, AnEarlyCallWaitsForThePort) {
   const Folder folder;
   const std::string socket = "unix://" + (folder / "early.sock");
   grpc::ChannelArguments eager;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A whole broker but for the store, in this process: gRPC on a unix socket in a temporary folder, real shards and
-// cores, a scripted store in memory. And the client side of one Session, one call at a time.
+// A whole broker in this process, with a scripted store in memory: gRPC on a unix socket in a temporary folder, real
+// shards and cores. And the client side of one Session, one call at a time.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -42,13 +42,13 @@ class TestBroker {
   const std::string& address() const { return address_; }
   int drains() const { return drains_; }
 
-  // A detached lease, at once; fails the test otherwise.
+  // Takes a detached lease at once; fails the test when it is refused.
   v1::Grant Take(const std::string& key, const std::string& request_id = "");
-  // What Take took; fails the test when it was not held any more.
+  // Releases a lease of Take; fails the test when it was not held any more.
   void Release(const std::string& lease_id);
-  // One try for the lock says it is held.
+  // Whether one try for the lock is refused with LOCK_HELD.
   bool IsHeld(const std::string& key);
-  // Waits until the shards' numbers add up as wanted; false after a minute.
+  // Waits until `wanted` is true for the sum of the shards' numbers; false after a minute.
   bool Await(const std::function<bool(const core::BrokerStats&)>& wanted);
 
   void Stop();
@@ -69,7 +69,7 @@ class TestSession {
   explicit TestSession(v1::LockService::Stub& stub) : stream_(stub.Session(&context_)) {}
   ~TestSession();
 
-  // Commands gather until Send.
+  // These commands gather until Send.
   TestSession& Open(uint64_t id = 1);
   TestSession& Acquire(uint64_t id, const std::string& key, bool one_try = false);
   TestSession& Release(uint64_t id, uint64_t acquire);
@@ -86,7 +86,7 @@ class TestSession {
   // The next event, or an empty one when the stream has ended.
   v1::Event Next();
   bool HalfClose() { return stream_->WritesDone(); }
-  grpc::Status Finish();  // reads the rest first
+  grpc::Status Finish();  // reads the remaining events first
   grpc::ClientContext& context() { return context_; }
   size_t largest_message() const { return largest_; }
 

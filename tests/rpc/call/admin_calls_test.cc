@@ -23,7 +23,7 @@ v1::ListSessionsResponse ListAll(TestBroker& broker) {
   return List(broker, [](v1::ListSessionsRequest&) {}).second;
 }
 
-TEST(ListSessions, ShowsWhoIsThereAndWhatTheyHave) {
+TEST(ListSessions, ShowsStreamsWithTheirLeasesAndWaiters) {
   TestBroker broker;
   EXPECT_EQ(ListAll(broker).sessions_size(), 0);
   TestSession session(broker.locks());
@@ -85,7 +85,7 @@ TEST(ListSessions, ComesInPages) {
   EXPECT_EQ(pages, 3);
 }
 
-TEST(ListSessions, NamesWhatIsWrong) {
+TEST(ListSessions, NamesBadFields) {
   TestBroker broker;
   const auto [status, page] = List(broker, [](v1::ListSessionsRequest& request) {
     request.set_page_size(5000);

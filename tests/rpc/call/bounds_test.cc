@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the broker bounds so that clients with default limits can read every answer, and so that nobody can fill its memory.
+// Bounds of the broker: clients with default limits can read every answer, and clients cannot fill the broker's memory.
 #include <gmock/gmock.h>
 
 #include <set>
@@ -15,7 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(Bounds, LocksWithManyHoldersAreShownInMessagesThatClientsTake) {
+TEST(Bounds, LocksWithManyHoldersFitIntoAMessage) {
   TestOptions options;
   options.server.limits.max_metadata_bytes = 16'384;
   TestBroker broker(options);
@@ -52,7 +52,7 @@ TEST(Bounds, LocksWithManyHoldersAreShownInMessagesThatClientsTake) {
   EXPECT_GT(pages, 1);
 }
 
-TEST(Bounds, ARefusalReachesItsCallerWhateverTheNamesAre) {
+TEST(Bounds, ARefusalReachesItsCallerDespiteLongNames) {
   TestOptions options;
   options.server.limits.max_namespace_bytes = 1024;
   options.server.limits.max_key_bytes = 4096;
@@ -105,14 +105,14 @@ TEST(Bounds, WaitingCallsOfAPeerAreLimited) {
   EXPECT_THAT(refused.error_message(), HasSubstr("--max-waiting-calls-per-peer"));
   broker.Release(first.lease_id());
   for (std::thread& waiter : waiters) waiter.join();
-  // The places are free when gRPC is done with the calls, a little after they are answered.
+  // The calls stop counting when gRPC is done with them, a little after they are answered.
   EXPECT_TRUE(broker.Await([&](const core::BrokerStats&) {
     return Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, OneTry("b")).first.error_code() !=
            grpc::StatusCode::RESOURCE_EXHAUSTED;
   }));
 }
 
-TEST(Bounds, AcquiresOfAPeerHaveARate) {
+TEST(Bounds, AcquiresOfAPeerAreRateLimited) {
   TestOptions options;
   options.server.limits.requests_per_second = 5;
   TestBroker broker(options);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Convert and ForceRelease as calls: what is checked here, what reaches the core, what is answered.
+// Convert and ForceRelease as calls: the checks, the inputs of the core, the answers.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -76,7 +76,7 @@ TEST(Convert, MakesADetachedLeaseSharedAndShowsIt) {
   EXPECT_EQ(ModeShown(broker, "a"), v1::LOCK_MODE_SHARED);
 }
 
-TEST(Convert, TheOtherWayIsRefusedWithTheReason) {
+TEST(Convert, AnUpgradeIsRefusedWithTheReason) {
   TestBroker broker;
   const v1::Grant grant = broker.Take("a");
   for (const auto mode : {v1::LOCK_MODE_EXCLUSIVE, v1::LOCK_MODE_PERMIT}) {
@@ -90,7 +90,7 @@ TEST(Convert, TheOtherWayIsRefusedWithTheReason) {
               testing::ElementsAre("lease_id", "mode"));
 }
 
-TEST(Convert, WhatIsGoneIsNotHeld) {
+TEST(Convert, ALeaseThatHasEndedIsNotHeld) {
   TestBroker broker;
   const v1::Grant grant = broker.Take("a");
   grpc::ClientContext context;
@@ -136,7 +136,7 @@ TEST(Convert, OnASession) {
   EXPECT_EQ(session.Next().released().outcome(), v1::RELEASE_OUTCOME_RELEASED);
 }
 
-TEST(ForceRelease, TakesADetachedLockAndWritesItDown) {
+TEST(ForceRelease, TakesADetachedLockAndWritesTheAuditLog) {
   Log log;
   TestOptions options;
   options.server.observer = &log;
@@ -176,8 +176,8 @@ TEST(ForceRelease, TellsTheHolderAndAnswersWhenItsPromiseHasPassed) {
   EXPECT_EQ(Details(hold->Finish()).facts["lost_reason"], "FORCED");
 }
 
-// It left before the store had said who holds the lock: then nobody may lose it.
-TEST(ForceRelease, ForACallerWhoHasLeftTakesNothing) {
+// The caller leaves before the store has named the holders: then no holder may lose the lock.
+TEST(ForceRelease, OfACallerThatHasLeftTakesNothing) {
   Log log;
   TestOptions options;
   options.server.observer = &log;
@@ -196,7 +196,7 @@ TEST(ForceRelease, ForACallerWhoHasLeftTakesNothing) {
   caller.join();
   broker.server().Stop(std::chrono::seconds(5));  // the call is over
   broker.store().HoldReplies(false);
-  // The second look comes after whatever the answer to the call's question has led to.
+  // The second read comes after all effects of the answer to the call's own read.
   for (int look = 0; look < 2; ++look) {
     std::promise<size_t> holders;
     broker.shards().Inspect(
@@ -209,7 +209,7 @@ TEST(ForceRelease, ForACallerWhoHasLeftTakesNothing) {
   EXPECT_EQ(log.lines()[0].outcome, "not known: the caller has left, 0 confirmed");
 }
 
-TEST(ForceRelease, WithoutTheStoreNothingIsSaidToBeDone) {
+TEST(ForceRelease, WithoutTheStoreTheOutcomeIsUnknown) {
   TestOptions options;
   options.core.store_timeout = std::chrono::milliseconds(100);
   options.core.validity = std::chrono::milliseconds(100);

@@ -66,7 +66,7 @@ TEST(Unary, ARequestIdGetsTheSameGrant) {
   EXPECT_EQ(first.lease_id(), again.lease_id());
 }
 
-TEST(Unary, ALeaseIdIsOfOneGrantOnly) {
+TEST(Unary, ALeaseIdBelongsToOneGrant) {
   TestBroker broker;
   v1::ReleaseRequest release;
   release.set_lease_id(broker.Take("a", "0123456789abcdef").lease_id());
@@ -106,7 +106,7 @@ TEST(Unary, AMangledLeaseIdIsInvalidNotGone) {
   EXPECT_TRUE(broker.IsHeld("a"));
 }
 
-TEST(Unary, TakenAgainByItsLeaseIdItIsFreedByTheFirst) {
+TEST(Unary, AReenteredLeaseIsFreedByItsFirstId) {
   TestBroker broker;
   v1::AcquireRequest request = OneTry("a");
   request.mutable_lock()->set_owner("me");
@@ -138,7 +138,7 @@ TEST(Unary, TakenAgainByItsLeaseIdItIsFreedByTheFirst) {
   EXPECT_FALSE(broker.IsHeld("a")) << "what is gone is never taken anew under an old lease";
 }
 
-TEST(Unary, TakenAgainItIsPromisedForLessWhereClocksDifferMore) {
+TEST(Unary, ReentryPromisesLessWhenClocksMayDifferMore) {
   TestOptions options;
   options.core.clock_drift_ppm = 10'000;
   TestBroker broker(options);
@@ -149,13 +149,13 @@ TEST(Unary, TakenAgainItIsPromisedForLessWhereClocksDifferMore) {
   request.set_lease_id(first.grant().lease_id());
   const auto [again, second] = Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request);
   ASSERT_TRUE(again.ok()) << again.error_message();
-  // The store says that all of the 15 s are left. Both clocks may be wrong by 1 %.
+  // By the store, all of the 15 s are left. Both clocks may be wrong by 1 %.
   const auto& valid_for = second.grant().valid_for();
   EXPECT_LE(valid_for.seconds() * 1000 + valid_for.nanos() / 1'000'000, 15'000 * 98 / 100);
   EXPECT_GE(valid_for.seconds(), 14);
 }
 
-TEST(Unary, TakenAgainOtherwiseThanItIsHeldItIsRefused) {
+TEST(Unary, ReentryInAnotherModeIsRefused) {
   TestBroker broker;
   v1::AcquireRequest request = OneTry("a");
   request.mutable_lock()->set_mode(v1::LOCK_MODE_SHARED);
@@ -213,7 +213,7 @@ TEST(Unary, StatusAndDrain) {
   EXPECT_EQ(Details(refused).reason, "INVALID_ARGUMENT");
 }
 
-TEST(Unary, WhileDrainingNothingNewIsTaken) {
+TEST(Unary, WhileDrainingNewAcquiresAreRefused) {
   TestBroker broker;
   const v1::Grant grant = broker.Take("a");
   broker.server().Drain();
@@ -227,8 +227,8 @@ TEST(Unary, WhileDrainingNothingNewIsTaken) {
   EXPECT_TRUE(Call<v1::ReleaseResponse>(broker.locks(), &v1::LockService::Stub::Release, release).first.ok());
 }
 
-// The store's answer comes when the call, and its reactor, are long gone.
-TEST(Unary, ALateReplyAfterCancelIsGivenBack) {
+// The store's answer comes long after the end of the call and its reactor.
+TEST(Unary, AGrantAfterCancelIsReleased) {
   TestBroker broker;
   broker.store().HoldReplies(true);
   grpc::ClientContext context;
@@ -247,7 +247,7 @@ TEST(Unary, ALateReplyAfterCancelIsGivenBack) {
   EXPECT_FALSE(broker.IsHeld("a"));
 }
 
-// A grant whose answer has left before the cancel came ends by its ttl; everything else is taken back.
+// A grant whose answer left before the cancel came ends by its ttl; every other grant is released.
 TEST(Unary, CancelsAtAnyMomentAreSurvived) {
   TestBroker broker;
   for (int i = 0; i < 300; ++i) {
@@ -266,7 +266,7 @@ TEST(Unary, CancelsAtAnyMomentAreSurvived) {
   broker.Take("alive");
 }
 
-TEST(Unary, AStoreThatIsAwayIsUnavailable) {
+TEST(Unary, WithoutItsStoreTheBrokerIsUnavailable) {
   TestOptions options;
   options.core.store_timeout = std::chrono::milliseconds(200);
   TestBroker broker(options);

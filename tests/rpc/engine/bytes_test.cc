@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a caller may send that is no message at all.
+// Input that is not a valid message.
 #include <gmock/gmock.h>
 #include <grpcpp/impl/client_unary_call.h>
 #include <grpcpp/support/byte_buffer.h>
@@ -111,7 +111,7 @@ TEST(Bytes, SerializeAndParseAreInverse) {
   EXPECT_FALSE(Parse(Serialize(request), &read));
   EXPECT_EQ(read.key(), request.key());
   EXPECT_FALSE(Parse(grpc::ByteBuffer(), &read)) << "an empty message";
-  // Many slices, as they come off the wire.
+  // Many slices, as gRPC reads them.
   const std::string bytes = request.SerializeAsString();
   std::vector<grpc::Slice> slices;
   for (size_t at = 0; at < bytes.size(); at += 1000) slices.emplace_back(bytes.substr(at, 1000));

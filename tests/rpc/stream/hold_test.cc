@@ -49,8 +49,8 @@ TEST(Hold, GrantsRenewsAndEndsWithReleased) {
   EXPECT_TRUE(hold.Finish().ok());
 }
 
-// The client counts from receipt, so a broker that kept the lock no longer than it says would free it while a client to
-// which the message took a moment still believes.
+// The client counts from when it receives the message. So a broker that kept the lock only as long as promised would
+// free it while a client that got the message late still believes.
 TEST(Hold, PromisesLessThanItKeeps) {
   TestOptions options;
   options.server.limits.validity = std::chrono::milliseconds(1000);
@@ -139,7 +139,7 @@ TEST(Hold, StopEndsItWithDraining) {
   EXPECT_EQ(Details(status).reason, "DRAINING");
 }
 
-TEST(Hold, DrainTellsThenLoses) {
+TEST(Hold, DrainSendsDrainingThenLost) {
   TestBroker broker;
   Holding hold(broker, "a");
   ASSERT_TRUE(hold.Next().has_granted());
@@ -170,7 +170,7 @@ TEST(Hold, StreamsArePerPeerLimited) {
   one.Cancel();
   one.NextOf(v1::HoldResponse::EVENT_NOT_SET);
   one.Finish();
-  // The place is free when gRPC is done with the stream, a little after the core is.
+  // The stream stops counting when gRPC is done with it, a little after the core is.
   ASSERT_TRUE(broker.Await([&](const core::BrokerStats&) { return broker.server().Status().sessions() == 1; }));
   Holding again(broker, "c");
   EXPECT_TRUE(again.Next().has_granted());

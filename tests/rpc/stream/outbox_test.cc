@@ -38,7 +38,7 @@ v1::SessionResponse PackAll(Outbox& outbox) {
   return Packed(batch);
 }
 
-TEST(OutboxTest, NewsOfOneLeaseAndAcksConflate) {
+TEST(OutboxTest, NewerStatesAndAcksReplaceOlderOnes) {
   Outbox outbox(100);
   EXPECT_TRUE(outbox.Push(Out(0, Ack(1))));
   EXPECT_TRUE(outbox.Push(Out(5, AtRisk("one"))));
@@ -55,11 +55,11 @@ TEST(OutboxTest, NewsOfOneLeaseAndAcksConflate) {
   EXPECT_TRUE(outbox.empty());
 }
 
-TEST(OutboxTest, TheLastWordDropsTheStateBeforeIt) {
+TEST(OutboxTest, AFinalEventDropsTheStateBeforeIt) {
   Outbox outbox(100);
   EXPECT_TRUE(outbox.Push(Out(5, AtRisk("old"))));
   EXPECT_TRUE(outbox.Push(Out(5, core::Lost{.name = kName})));
-  // The id lives a second life.
+  // The id is used a second time.
   EXPECT_TRUE(outbox.Push(Out(5, core::Granted{.name = kName})));
   EXPECT_TRUE(outbox.Push(Out(5, AtRisk("new"))));
   const v1::SessionResponse response = PackAll(outbox);
@@ -127,14 +127,14 @@ TEST(Heartbeats, AGrantBetweenTwoAnswersBecomesALimit) {
   heartbeats.Sent(1, 0b11);
   EXPECT_FALSE(heartbeats.Answered(0, Ack(1)));
   heartbeats.Granted(0, 42, seconds(1));
-  heartbeats.Granted(1, 43, seconds(1));  // its shard will list it, or has promised less
+  heartbeats.Granted(1, 43, seconds(1));  // no limit: the ack of its own shard covers or lists it
   const auto joined = heartbeats.Answered(1, Ack(1));
   ASSERT_TRUE(joined);
   ASSERT_EQ(joined->limits.size(), 1u);
   EXPECT_EQ(joined->limits[0].acquire, 42u);
 }
 
-TEST(Heartbeats, AShardThatJoinsIsWaitedFor) {
+TEST(Heartbeats, AcksWaitForAShardThatJoins) {
   Heartbeats heartbeats;
   EXPECT_THAT(heartbeats.Joined(0), testing::IsEmpty());
   heartbeats.Sent(1, 0b1);
@@ -144,20 +144,20 @@ TEST(Heartbeats, AShardThatJoinsIsWaitedFor) {
   EXPECT_TRUE(heartbeats.Answered(3, Ack(1)));
   EXPECT_FALSE(heartbeats.Answered(3, Ack(2)));
   EXPECT_TRUE(heartbeats.Answered(0, Ack(2)));
-  EXPECT_THAT(heartbeats.Joined(4), testing::ElementsAre(2)) << "so that its grants echo the present";
+  EXPECT_THAT(heartbeats.Joined(4), testing::ElementsAre(2)) << "so that its grants echo the newest heartbeat";
   EXPECT_FALSE(heartbeats.Answered(4, Ack(2))) << "the client has that answer";
 }
 
-// A shard's full mailbox may have lost it. Who waits for it for ever gathers every grant.
-TEST(Heartbeats, OneThatAShardNeverAnswersEndsWithTheNextThatAllAnswer) {
+// A shard's full mailbox may lose a heartbeat. It must not stay pending for ever and collect every grant.
+TEST(Heartbeats, AnUnansweredOneEndsWithTheNextAnsweredOne) {
   Heartbeats heartbeats;
   heartbeats.Sent(1, 0b11);
   EXPECT_FALSE(heartbeats.Answered(0, Ack(1)));
   heartbeats.Sent(2, 0b11);
   EXPECT_FALSE(heartbeats.Answered(0, Ack(2)));
   EXPECT_TRUE(heartbeats.Answered(1, Ack(2)));
-  EXPECT_THAT(heartbeats.Joined(2), testing::ElementsAre(2)) << "the one before it is not asked for again";
-  EXPECT_FALSE(heartbeats.Answered(1, Ack(1))) << "it says nothing new";
+  EXPECT_THAT(heartbeats.Joined(2), testing::ElementsAre(2)) << "the heartbeat before it is not sent again";
+  EXPECT_FALSE(heartbeats.Answered(1, Ack(1))) << "it is not new";
 }
 
 TEST(Heartbeats, AreBounded) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one session may ask for, and how fast.
+// The limits of one session: numbers and rates.
 #include <gmock/gmock.h>
 
 #include "rpc/rate_limit.h"
@@ -13,7 +13,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-TEST(RateLimit, WhatIsOwedHoldsUpWhatIsAskedFor) {
+TEST(RateLimit, ADebtDelaysTheNextToken) {
   RateLimit rate(10);
   core::Instant now(seconds(100));
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(rate.Take(now));

@@ -172,7 +172,7 @@ TEST_P(SessionOnShards, ReleaseByLeaseIdFreesTheAcquiresId) {
   EXPECT_TRUE(session.Finish().ok());
 }
 
-TEST(Session, AReleaseBySomebodyElseIsTold) {
+TEST(Session, AReleaseByAnotherCallerIsReported) {
   TestBroker broker;
   TestSession session(broker.locks());
   session.Open().Acquire(2, "a").Send();
@@ -188,7 +188,7 @@ TEST(Session, AReleaseBySomebodyElseIsTold) {
   EXPECT_EQ(event.id(), 2u);
 }
 
-TEST(Session, RefusesWhatIsWrongUnderItsId) {
+TEST(Session, RefusesAWrongCommandUnderItsId) {
   TestBroker broker;
   broker.Take("held");
   TestSession session(broker.locks());
@@ -217,7 +217,7 @@ struct Breach {
   std::function<void(TestSession&)> commands;
 };
 
-TEST(Session, WhatBreaksTheProtocolEndsTheStream) {
+TEST(Session, AProtocolBreachEndsTheStream) {
   const std::vector<Breach> table = {
       {"must be Open", [](TestSession& s) { s.Acquire(1, "a"); }},
       {"must be Open", [](TestSession& s) { s.Heartbeat(1); }},
@@ -253,7 +253,7 @@ TEST(Session, AHeartbeatThatCrossesGoodbyeIsIgnored) {
   EXPECT_TRUE(session.Finish().ok());
 }
 
-TEST(Session, AFullMailboxRefusesAndNothingElse) {
+TEST(Session, AFullMailboxOnlyRefuses) {
   TestOptions options;
   options.mailbox_capacity = 8;
   TestBroker broker(options);
@@ -274,7 +274,7 @@ TEST(Session, AFullMailboxRefusesAndNothingElse) {
   EXPECT_TRUE(session.Next().has_granted());
 }
 
-TEST(Session, DrainingIsToldAndNewLocksAreRefused) {
+TEST(Session, DrainingIsSentAndNewLocksAreRefused) {
   TestBroker broker;
   TestSession session(broker.locks());
   session.Open().Acquire(2, "a").Send();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Clients that do not read what they asked for.
+// Clients that do not read their events.
 #include <gmock/gmock.h>
 
 #include "rpc/test_broker.h"
@@ -8,7 +8,7 @@
 namespace distlock::rpc {
 namespace {
 
-// Sends tries for a held lock without reading an answer, until the broker has enough.
+// Tries for a held lock, without reading an answer, until the broker closes the stream.
 void Flood(TestSession& session, const std::string& held) {
   for (uint64_t id = 100; id < 1'000'000; id += 50) {
     for (uint64_t i = 0; i < 50; ++i) session.Acquire(id + i, held, /*one_try=*/true);
@@ -66,7 +66,7 @@ TEST(SlowReader, CancelDuringAStuckWriteFreesTheLeases) {
   EXPECT_FALSE(broker.IsHeld("precious"));
 }
 
-TEST(SlowReader, StopDoesNotWaitForIt) {
+TEST(SlowReader, StopDoesNotWaitForAReader) {
   TestOptions options;
   options.server.limits.validity = std::chrono::seconds(30);
   TestBroker broker(options);
@@ -80,7 +80,7 @@ TEST(SlowReader, StopDoesNotWaitForIt) {
   broker.server().Stop(std::chrono::milliseconds(50));
 }
 
-TEST(SlowReader, ManyAnswersComeInMessagesThatClientsTake) {
+TEST(SlowReader, ManyAnswersComeInBoundedMessages) {
   TestOptions options;
   options.server.limits.max_metadata_bytes = 8192;
   TestBroker broker(options);

@@ -18,7 +18,7 @@ class Watching {
     stream_->Read(&response);
     return response.lock();
   }
-  // The next one with so many holders and waiters: what comes between may be told as one.
+  // The next event with so many holders and waiters. Skips events before it, as fast changes may be sent as one.
   v1::Lock NextWith(int holders, uint32_t waiters) {
     v1::Lock lock = Next();
     while (!lock.key().empty() && (lock.holders_size() != holders || lock.queue_length() != waiters)) lock = Next();
@@ -113,7 +113,8 @@ TEST(Watch, DrainEndsIt) {
   EXPECT_EQ(Details(status).reason, "DRAINING");
 }
 
-// To a reader who reads nothing far more is shown than a connection's buffers hold; in the end it reads the newest.
+// A client that does not read misses far more changes than fit into a connection's buffers; in the end it reads the
+// newest state.
 TEST(Watch, ASlowReaderGetsTheNewest) {
   TestOptions options;
   options.server.limits.max_metadata_bytes = 60'000;
