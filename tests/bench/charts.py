@@ -4,8 +4,8 @@
 usage: charts.py RESULTS.json FOLDER
 
 throughput.svg and handoff.svg are bars; growth-*.svg are lines over a logarithmic x axis. Each shows the median of the
-rounds and a whisker from the least to the greatest. Only sections that were run are drawn; a case without values has
-its reason in the place of its bar, or is a gap in its line.
+rounds and a whisker from the least to the greatest. Only sections that were run are drawn. A case without values shows
+the reason in place of its bar, or is a gap in its line.
 """
 import json
 import math
@@ -51,7 +51,7 @@ LINES = [  # file, title, title of the x axis, unit, [(section, column, label)]
     ("growth-waiters-cpu.svg", "CPU of a hand-off of one lock that so many wait for", "waiters, logarithmic scale",
      "µs of CPU per hand-off: median of the rounds and min..max",
      [("growth-waiters", "daemon CPU", "broker"), ("growth-waiters", "redis CPU", "Redis")])]
-WIDEST_RATIO = 30  # of the longest bar to the shortest; beyond it the scale is logarithmic
+WIDEST_RATIO = 30  # longest bar to shortest; beyond it the scale is logarithmic
 
 
 def spread(section, case, column):
@@ -72,7 +72,7 @@ def short(value):
 
 
 def width_of(text):
-    return 6.8 * len(text)  # at most, as near as one can know without the font
+    return 6.8 * len(text)  # an upper estimate, since the font is not known
 
 
 def linear_ticks(greatest):
@@ -99,7 +99,8 @@ def scale(first, last, from_px, to_px, logarithmic=False):
 class Svg:
     def __init__(self, width, height, title):
         size = f'viewBox="0 0 {width:.1f} {height:.1f}" width="{width:.1f}" height="{height:.1f}"'
-        self.parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">\n<title>{escape(title)}</title>\n{STYLE}']
+        self.parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">\n'
+                      f'<title>{escape(title)}</title>\n{STYLE}']
         self.rect(0, 0, width, height, "page")
 
     def text(self, x, y, text, style="", anchor="start"):
@@ -128,7 +129,7 @@ def draw_bars(title, unit, groups):
     logarithmic = bool(drawn) and max(v[0] for v in drawn) > WIDEST_RATIO * min(v[0] for v in drawn)
     if logarithmic:
         unit += "; logarithmic scale"
-    # A logarithmic scale has no zero to begin with: a bit of a bar is left for the least one.
+    # A logarithmic scale has no zero: it begins below the least value, so that its bar is visible.
     ticks = power_ticks(min(v[1] if v[1] > 0 else v[0] for v in drawn) / 3,
                         greatest) if logarithmic else linear_ticks(greatest)
     left = 24 + max(width_of(label) for label, _, _ in bars)
@@ -180,7 +181,7 @@ def draw_lines(title, x_title, unit, lines):
         svg.text(64, up(tick) + 4, short(tick), "quiet", "end")
     free = 0
     for x in xs:
-        if across(x) >= free:  # numbers closer than this would touch
+        if across(x) >= free:  # numbers that are closer would touch
             svg.line(across(x), top, across(x), bottom, "grid")
             svg.text(across(x), bottom + 18, short(x), "quiet", "middle")
             free = across(x) + 48

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The charts show what the results say: order, spread, gaps, and the reason where there is no value."""
+"""The charts show the results: order, spread, gaps, and the reason for each missing value."""
 import sys
 import unittest
 import xml.etree.ElementTree as xml

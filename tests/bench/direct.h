@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a program without a broker would do: hiredis against Redis. Commands are formatted beforehand and every reply is
-// checked, so these are the fastest clients of their kind and the hardest to compare with.
+// Programs without a broker: hiredis against Redis. Commands are formatted beforehand and every reply is checked, so
+// these are the fastest clients of their kind.
 #pragma once
 
 #include <memory>
@@ -12,30 +12,30 @@
 
 namespace distlock::bench {
 
-// What acquire and release are.
+// The commands for acquire and release.
 enum class DirectKind {
   kSetNx,    // SET NX PX; compare-and-delete by a script: no fencing token, no queue
   kFenced,   // a script: SET NX PX and INCR of a token; compare-and-delete: no queue
-  kScripts,  // our own acquire.lua and release.lua
+  kScripts,  // the broker's acquire.lua and release.lua
 };
 
 // One thread and one connection per client, one command in flight.
 std::unique_ptr<Load> DirectSync(const Lab& lab, DirectKind kind, size_t clients, Transport over = Transport::kAsSetUp);
 
-// One hiredis async connection on one libuv thread, pipelining `in_flight` slots of our own scripts.
+// One hiredis async connection on one libuv thread, pipelining `in_flight` slots of the broker's scripts.
 std::unique_ptr<Load> DirectPipelined(const Lab& lab, size_t in_flight, Transport over = Transport::kAsSetUp);
 
-// The commands of one slot, in RESP, and what their replies must look like.
+// The commands of one slot, in RESP, and checks of their replies.
 class DirectSlot {
  public:
-  // Loads the scripts through `connection`, which any later connection profits from.
+  // Loads the scripts into Redis, for all connections.
   static void LoadScripts(redisContext* connection);
 
   DirectSlot(DirectKind kind, const std::string& name);
 
   const std::string& acquire() const { return acquire_; }
   const std::string& release() const { return release_; }
-  // "" or what is wrong.
+  // "", or the problem.
   std::string CheckAcquired(const redisReply* reply);
   std::string CheckReleased(const redisReply* reply) const;
 

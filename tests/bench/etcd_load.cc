@@ -19,9 +19,9 @@ namespace distlock::bench {
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(10);
-constexpr auto kQueueUp = std::chrono::milliseconds(300);  // for the waiters; nobody tells that they wait
+constexpr auto kQueueUp = std::chrono::milliseconds(300);  // time for the waiters to queue; etcd does not report it
 
-// One lock and its unlock, of somebody who has one of them under way at most.
+// A client with at most one Lock or Unlock call in flight.
 class Caller {
  public:
   using Answered = std::function<void(const grpc::Status&)>;
@@ -218,7 +218,7 @@ Sample EtcdIdleHandoff(EtcdServer& server, const Size& size) {
 }
 
 Sample EtcdQueue(EtcdServer& server, const Size& size) {
-  prctl(PR_SET_TIMERSLACK, 1000);  // the hold shall last 1 ms, not 1.05
+  prctl(PR_SET_TIMERSLACK, 1000);  // so that the hold lasts 1 ms, not 1.05 ms
   EtcdParties parties(server, "queue", kQueueWaiters + 1);
   std::vector<double> makespans;
   for (int run = 0; run < size.queue_runs; ++run) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the other sections measure of the broker, of etcd's lock service: its answers come on gRPC's threads, all
+// Measures etcd's lock service as the other sections measure the broker. Answers come on gRPC's threads, and all
 // callers share one channel. Main thread.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace distlock::bench {
 
-// `callers` closed loops on keys of their own, on one lease. The latency is of one pair.
+// `callers` closed loops on keys of their own, with one lease. The latency is that of a pair.
 std::unique_ptr<Load> EtcdPairs(EtcdServer& server, size_t callers);
 
 // As IdleHandoff and OneShotQueue do; each party has a lease of its own. Throw std::runtime_error.

@@ -11,9 +11,9 @@
 namespace distlock::bench {
 namespace {
 
-constexpr int kAttempts = 3;  // somebody may take a free port before etcd does
+constexpr int kAttempts = 3;  // another process may take the free port before etcd does
 constexpr auto kStartTimeout = std::chrono::seconds(20);
-// etcd's own client keeps its lease alive once in 20 s, which would not show in any number: one hour needs none.
+// etcd's own client renews its lease every 20 s, which no figure would show. A lease of one hour needs no renewal.
 constexpr int64_t kLeaseSeconds = 3600;
 
 std::string Loopback(int port) { return "http://127.0.0.1:" + std::to_string(port); }
@@ -50,14 +50,14 @@ void EtcdServer::Start() {
                                "zap", "--log-level", "warn"},
       log);
   grpc::ChannelArguments args;
-  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);  // it may not listen yet
+  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);  // etcd may not listen yet
   args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 50);
   channel_ = grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials(), args);
   locks_ = v3lockpb::Lock::NewStub(channel_);
   const auto end = std::chrono::steady_clock::now() + kStartTimeout;
   while (true) {
     try {
-      NewLease();  // only a member that has a leader grants one
+      NewLease();  // only a member that has a leader grants a lease
       return;
     } catch (const std::runtime_error& e) {
       if (!child_->Alive() || std::chrono::steady_clock::now() > end) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// EtcdServer: a fresh etcd of one member on loopback TCP, as Debian ships it and with its own defaults, data in the
-// Lab's folder. It lives as long as one case, so that no other row shares the machine with it. Main thread.
+// EtcdServer: a fresh etcd of one member on loopback TCP, from Debian's package, with its own defaults and its data in
+// the Lab's folder. It lives for one case only, so that it takes no CPU from other rows. Main thread.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -23,7 +23,7 @@ class EtcdServer {
   ~EtcdServer();
 
   v3lockpb::Lock::Stub& locks() { return *locks_; }
-  // One that outlives every measurement. Throws std::runtime_error.
+  // A lease that lasts longer than every measurement. Throws std::runtime_error.
   int64_t NewLease();
 
  private:

@@ -25,8 +25,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// As the broker's renewals leave: what comes due within a tick goes together, at most so many keys a call and so many
-// calls at a time.
+// Renews as the broker does: keys that are due within a tick go together, with at most so many keys a call and so many
+// calls in flight.
 constexpr milliseconds kTick{1000};
 constexpr size_t kKeysPerCall = 100;
 constexpr size_t kCallsInFlight = 2;

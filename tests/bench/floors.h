@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What this machine takes for the least that would do, however little a broker needed: without them, a figure in
-// microseconds says as much of the machine as of what was measured. Main thread.
+// Lower bounds: the time that this machine needs for the least possible work. A figure in microseconds is only
+// meaningful beside them, because it depends on the machine as much as on the broker. Main thread.
 #pragma once
 
 #include "bench/lab.h"
@@ -14,8 +14,8 @@ namespace distlock::bench {
 Sample IdleDirect(const Lab& lab);
 Sample IdleRelayed(const Lab& lab);
 
-// As many keys as the broker holds leases, renewed in its rhythm by one client with a script that does nothing but
-// read them, compare the owner, and set a new time to live. Columns: redis CPU %, call ms, longest ms, as in Renewals.
+// As many keys as the broker holds leases, renewed at its rate by one client, with a script that only reads them,
+// compares the owner, and sets a new time to live. Columns: redis CPU %, call ms, longest ms, as in Renewals.
 Sample LeastRenewals(const Lab& lab);
 
 }  // namespace distlock::bench

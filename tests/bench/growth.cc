@@ -13,7 +13,7 @@
 namespace distlock::bench {
 namespace {
 
-constexpr double kTtlSeconds = 3000;  // nothing is renewed meanwhile
+constexpr double kTtlSeconds = 3000;  // so long that nothing is renewed
 constexpr size_t kInFlight = 64;
 constexpr size_t kSessions = 20;  // of a queue
 constexpr auto kPatience = std::chrono::seconds(60);
@@ -22,7 +22,7 @@ constexpr size_t kMostPerSession = 10'000;  // as a broker allows by default
 
 const std::vector<std::string> kNoLimits{"--max-leases-per-session", "1000000", "--max-waiters-per-lock", "1000000"};
 
-// A queue that stays as long as it is: one lock, and slots that want it.
+// A queue of constant length: one lock, and slots that want it.
 class LongQueue final : public Load {
  public:
   LongQueue(const Daemon& broker, size_t waiters)
@@ -83,7 +83,7 @@ class LongQueue final : public Load {
   }
 
   void OnGranted(size_t s, Session& session, const SeenEvent& event) {
-    if (stopping()) return;  // Goodbye gives the lock back, one session after the other
+    if (stopping()) return;  // Goodbye releases the lock, one session after the other
     const int64_t now = NowNanos();
     if (holding_) Fail("two holders at once: " + Describe(event));
     if (event.token <= last_token_) Fail("the fencing token did not grow: " + Describe(event));
@@ -144,10 +144,11 @@ Sample PairsBesideLeases(Lab& lab, size_t leases) {
     sample.values["daemon B/lease"] = (held_resident - resident) / static_cast<double>(leases);
     sample.values["redis B/lease"] = (held_used - used) / static_cast<double>(leases);
     hoard.CheckAllHeld();
-    // All at once would keep a broker busy with a million leases for longer than a session lives without a heartbeat.
+    // In turn, because freeing a million leases at once would keep the broker busy for longer than a session lives
+    // without a heartbeat.
     hoard.GoodbyeInTurn();
     hoard.WaitUntilFreed();
-    // It forgets leases sooner than Redis does, and by default it does not drain for as long as a million take.
+    // The broker forgets leases sooner than Redis does, and its default drain timeout is too short for a million.
     lab.EndFreshBroker(*broker, PatienceFor(leases));
   } catch (const std::runtime_error& e) {
     if (sample.error.empty()) sample.error = e.what();

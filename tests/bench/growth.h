@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How costs grow with what a broker has to remember: held leases, and waiters of one lock. Main thread.
+// How costs grow with the number of held leases, and with the number of waiters of one lock. Main thread.
 #pragma once
 
 #include "bench/lab.h"
@@ -16,8 +16,8 @@ Sample PairsBesideLeases(Lab& lab, size_t leases);
 // Measure, µs/pair.
 Sample PairsOfHolder(Lab& lab, size_t leases);
 
-// A fresh broker, 20 sessions with `waiters` in one queue: whoever is granted the lock releases it at once and queues
-// again. Columns: µs/hand-off, p50 µs, p99 µs (release called to grant seen), CPU (µs per hand-off).
+// A fresh broker, 20 sessions with `waiters` in one queue: each holder releases the lock at once and queues again.
+// Columns: µs/hand-off, p50 µs, p99 µs (release called to grant seen), CPU (µs per hand-off).
 Sample HandoffsBeforeWaiters(Lab& lab, size_t waiters);
 
 }  // namespace distlock::bench

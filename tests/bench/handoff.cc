@@ -44,7 +44,7 @@ class ContendedLoad final : public Load {
   std::unique_ptr<Parties> parties_;
 };
 
-// Runs `body` on idle parties and brings them to rest.
+// Runs `body` on idle parties and stops them.
 template <typename Body>
 Sample Driven(const Lab& lab, size_t parties, size_t brokers, Body body) {
   Sample sample;
@@ -61,13 +61,13 @@ Sample Driven(const Lab& lab, size_t parties, size_t brokers, Body body) {
   return sample;
 }
 
-// The holder, and everybody else in the queue behind it in the order of their numbers.
+// Party 0 holds the lock, and the others queue behind it in the order of their numbers.
 void QueueUp(Parties& parties, size_t waiters) {
   parties.Acquire(0);
   parties.WaitGranted();
   for (size_t i = 1; i <= waiters; ++i) {
     parties.Acquire(i);
-    parties.WaitQueued(i);  // connections have no order among themselves
+    parties.WaitQueued(i);  // requests on different connections have no order
   }
 }
 
@@ -122,7 +122,7 @@ Sample IdleHandoff(const Lab& lab, size_t brokers) {
 
 Sample OneShotQueue(const Lab& lab) {
   return Driven(lab, kQueueWaiters + 1, 1, [&lab](Parties& parties, Sample* sample) {
-    prctl(PR_SET_TIMERSLACK, 1000);  // the hold shall last 1 ms, not 1.05
+    prctl(PR_SET_TIMERSLACK, 1000);  // so that the hold lasts 1 ms, not 1.05 ms
     std::vector<double> makespans;
     for (int run = 0; run < lab.size().queue_runs; ++run) {
       QueueUp(parties, kQueueWaiters);

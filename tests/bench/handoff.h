@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Contended measurements: one lock, many parties, each with a connection of its own. Latency is from the moment before
-// a holder sends its release to the moment the next one has read its grant. Main thread.
+// Contended measurements: one lock, many parties, each with a connection of its own. Latency runs from just before a
+// holder sends its release until the next holder has read its grant. Main thread.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ Sample HotHandoff(const Lab& lab, size_t parties, size_t brokers);
 // Two parties in turn: one waits 20..150 ms in the queue before the other releases. Columns: p50 µs, p99 µs.
 Sample IdleHandoff(const Lab& lab, size_t brokers);
 
-// What others are measured by in the same way.
+// The same values are used for other lock systems.
 inline constexpr size_t kQueueWaiters = 50;
 inline constexpr std::chrono::milliseconds kQueueHold{1};
 // How long the waiter of an idle hand-off has waited: 20..150 ms, the same in every round.
@@ -29,7 +29,7 @@ std::vector<std::chrono::milliseconds> IdlePauses(const Size& size);
 // release.
 Sample OneShotQueue(const Lab& lab);
 
-// 50 waiters behind a holder, nothing else. Columns: commands/s (those inside scripts too), EVALSHA/s, daemon CPU %.
+// 50 waiters behind a holder, nothing else. Columns: commands/s (also those inside scripts), EVALSHA/s, daemon CPU %.
 Sample QuietWaiters(const Lab& lab);
 
 }  // namespace distlock::bench

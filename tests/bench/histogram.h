@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Durations in buckets of at most 0.8 % width, from a nanosecond to hours: recording is one increment, and two of them
-// add up. Not thread-safe: each worker has its own, merged when the worker is at rest.
+// Durations in buckets of at most 0.8 % width, from a nanosecond to hours. Recording is one increment, and histograms
+// can be merged. Not thread-safe: each worker has its own, merged when the worker has stopped.
 #pragma once
 
 #include <bit>
@@ -25,7 +25,8 @@ class Histogram {
 
   uint64_t count() const { return count_; }
 
-  // The value that `part` (0..1) of the recorded ones do not exceed, in microseconds; 0 when nothing was recorded.
+  // The value that a fraction of `part` (0..1) of the recorded durations do not exceed, in microseconds; 0 when nothing
+  // was recorded.
   double Micros(double part) const {
     if (count_ == 0) return 0;
     const auto wanted = static_cast<uint64_t>(part * static_cast<double>(count_ - 1)) + 1;

@@ -65,7 +65,7 @@ void Hoard::CheckAllHeld() {
     std::lock_guard lock(mu_);
     if (!problem_.empty()) throw std::runtime_error(problem_);
   }
-  // Grants leave before they are counted.
+  // The broker sends grants before it counts them.
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   while (broker_.Leases() < leases_) {
     if (std::chrono::steady_clock::now() > end) {

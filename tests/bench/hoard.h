@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Hoard: sessions of one broker that take many leases and keep them, each on a key of 20 bytes. Calls come from one
-// thread, which reads the events' outcome when it asks.
+// Hoard: sessions of one broker that take many leases and keep them, each on a key of 20 bytes. All calls come from one
+// thread; events arrive on another, and the calls report their problems.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@
 
 namespace distlock::bench {
 
-// How long a broker may take to give or to free so many leases.
+// How long a broker may take to grant or to free so many leases.
 std::chrono::seconds PatienceFor(size_t leases);
 // Lock `item` of session `s`, taken at once or not at all.
 v1::LockSpec HoardSpec(size_t s, size_t item, double ttl_seconds);
@@ -29,12 +29,12 @@ class Hoard {
   // Opens the sessions, at most 100; `leases` is a multiple of their number. `broker` outlives the Hoard.
   Hoard(const Daemon& broker, size_t leases, double ttl_seconds, size_t sessions = 20);
 
-  // These throw std::runtime_error when it takes too long, or at the first event that was not to come.
+  // These throw std::runtime_error after too long a time, or at the first unexpected event.
   void TakeAll();  // 64 in flight per session
   void CheckAllHeld();
-  void GoodbyeAll();                                                  // answered by the broker
-  void GoodbyeInTurn();                                               // each answered before the next one leaves
-  void WaitUntilFreed() { bench::WaitUntilFreed(broker_, leases_); }  // and counted by it
+  void GoodbyeAll();                                                  // and waits for the broker's answers
+  void GoodbyeInTurn();                                               // waits for each answer before the next goodbye
+  void WaitUntilFreed() { bench::WaitUntilFreed(broker_, leases_); }  // until the broker counts no lease
 
  private:
   void AskNext(size_t s, Session& session);

@@ -33,7 +33,7 @@ v1::GetStatusResponse Status(const std::string& target) {
   return response;
 }
 
-// Its first answers may come before it has noted which port it was given, and before the store is connected.
+// The broker's first answers may come before it knows its port, and before the store is connected.
 v1::GetStatusResponse Complete(v1::GetStatusResponse status) {
   for (const std::string& listen : status.listen()) {
     if (listen.ends_with(":0")) throw std::runtime_error("GetStatus.listen names no port yet: " + listen);
@@ -112,8 +112,8 @@ Daemon::Daemon(const Setup& setup, const std::string& store_url, const std::stri
 uint64_t Daemon::Leases() const { return Status(unix_target_).leases(); }
 
 Lab::Lab(Setup setup) : setup_(std::move(setup)) {
-  // Brokers are started while gRPC works. It must not stop and restart itself then, nor between two channels: now and
-  // then it would leave streams without their events.
+  // Brokers are started while gRPC is in use. gRPC's fork handlers would stop and restart it then, and it would restart
+  // between two channels, too; after either, streams sometimes miss their events.
   setenv("GRPC_ENABLE_FORK_SUPPORT", "0", 1);
   grpc_init();
   std::string path = (std::filesystem::temp_directory_path() / "distlock-bench-XXXXXX").string();
@@ -143,7 +143,7 @@ Lab::~Lab() {
 
 void Lab::StartRedis() {
   for (int attempt = 0;; ++attempt) {
-    port_ = FreePort();  // somebody may take it before Redis does
+    port_ = FreePort();  // another process may take it before Redis does
     std::vector<std::string> args{setup_.redis_server,
                                   "--bind",
                                   "127.0.0.1",
@@ -173,7 +173,7 @@ std::string Lab::StoreUrl() const {
 }
 
 std::unique_ptr<Daemon> Lab::FreshBroker(const std::string& name, const std::vector<std::string>& more_flags) {
-  RedisKeys(name + ":*", true);  // what an earlier one of this name left behind when its case failed
+  RedisKeys(name + ":*", true);  // keys that an earlier broker of this name left when its case failed
   return std::make_unique<Daemon>(setup_, StoreUrl(), dir_, name, name, more_flags);
 }
 

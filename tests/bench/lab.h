@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Lab: the servers under measurement, in a private folder: one volatile Redis on loopback TCP and a unix socket, two
-// brokers on it, each on loopback TCP and a unix socket. When somebody asks for it, a second Lab is made, with one
-// broker on a durable Redis. All end with the Lab. Main thread only, except for const reads.
+// brokers on it, each on loopback TCP and a unix socket. Durable() makes a second Lab on demand, with one broker on a
+// durable Redis. All servers end with the Lab. Main thread only, except for const reads.
 #pragma once
 
 #include <hiredis/hiredis.h>
@@ -17,11 +17,11 @@
 
 namespace distlock::bench {
 
-// How much is measured; --quick and --smoke shrink it.
+// The size of the measurements; --quick and --smoke reduce it.
 struct Size {
   int rounds = 5;
   double seconds = 1.0;       // of each closed loop
-  double warm_seconds = 0.2;  // before it counts
+  double warm_seconds = 0.2;  // before counting begins
   int idle_handoffs = 60;
   int queue_runs = 5;
   int leases = 100'000;
@@ -43,7 +43,7 @@ struct Setup {
   Size size;
 };
 
-// What one case's clients use: what Setup says, or unix sockets whatever it says.
+// The transport of one case's clients: as in Setup, or unix sockets in any case.
 enum class Transport { kAsSetUp, kUnix };
 
 struct FreeContext {
@@ -59,8 +59,7 @@ using RedisReply = std::unique_ptr<redisReply, FreeReply>;
 // One distlockd.
 class Daemon {
  public:
-  // Returns when it serves and its store is connected; throws std::runtime_error, with its last words, when it does
-  // not.
+  // Returns when it serves and its store is connected; otherwise throws std::runtime_error with the end of its log.
   Daemon(const Setup& setup, const std::string& store_url, const std::string& dir, const std::string& name,
          const std::string& key_prefix, const std::vector<std::string>& more_flags = {});
 
@@ -71,10 +70,10 @@ class Daemon {
   }
   const std::string& key_prefix() const { return key_prefix_; }
   const std::string& version() const { return version_; }
-  double start_seconds() const { return start_seconds_; }  // from its execution to its first answer
-  uint64_t Leases() const;                                 // as it counts them itself
+  double start_seconds() const { return start_seconds_; }  // from its start to its first answer
+  uint64_t Leases() const;                                 // by the broker's own count
   void AskToStop() { child_->AskToStop(); }
-  // false: it had to be killed.
+  // False: it had to be killed.
   bool Stop(std::chrono::seconds patience = std::chrono::seconds(60)) { return child_->Stop(patience); }
 
  private:
@@ -97,32 +96,33 @@ class Lab {
   size_t broker_count() const { return brokers_.size(); }
   pid_t redis_pid() const { return redis_->pid(); }
 
-  // One more broker, in its first state, whose keys begin with its name.
+  // A new broker, with no leases yet, whose keys begin with `name`.
   std::unique_ptr<Daemon> FreshBroker(const std::string& name, const std::vector<std::string>& more_flags = {});
 
-  // Stops it and takes the tokens of its locks out of the store. Throws std::runtime_error when it has to be killed or
-  // leaves a lock held.
+  // Stops the broker and removes the tokens of its locks from the store. Throws std::runtime_error when it has to be
+  // killed or leaves a lock held.
   void EndFreshBroker(Daemon& broker, std::chrono::seconds patience = std::chrono::seconds(60));
 
-  // One broker on a Redis that syncs every write. Started by the first call.
+  // A Lab with one broker on a Redis that syncs every write. The first call starts it.
   Lab& Durable();
 
-  // As direct clients do; throws std::runtime_error.
+  // A connection like those of direct clients; throws std::runtime_error.
   RedisConnection Connect(Transport over = Transport::kAsSetUp) const;
   bool OnTcp(Transport over) const { return setup_.clients_on_tcp && over != Transport::kUnix; }
   std::string unix_path() const { return dir_ + "/redis.sock"; }
   int port() const { return port_; }
-  const std::string& folder() const { return dir_; }  // for what shall end with the Lab
+  const std::string& folder() const { return dir_; }  // for files that end with the Lab
 
   // A line of INFO, such as "redis_version"; "" when there is none.
   std::string RedisInfo(const std::string& section, std::string_view line) const;
-  // Calls of all commands so far, those inside scripts too, those of our own INFO not; of one command when named.
+  // The number of calls of all commands so far, or of the named one. Counts commands inside scripts, but not this
+  // function's own INFO.
   double RedisCalls(std::string_view command = "") const;
 
-  // How many keys match a glob pattern of SCAN; `remove` them.
+  // The number of keys that match a glob pattern of SCAN. `remove`: deletes them.
   size_t RedisKeys(const std::string& pattern, bool remove = false) const;
 
-  double OursCpuSeconds() const;  // this process, all servers, and the children that have ended
+  double OursCpuSeconds() const;  // of this process, all servers, and the children that have ended
 
  private:
   void StartRedis();

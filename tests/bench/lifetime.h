@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long a broker takes to begin and to end. Main thread.
+// How long a broker takes to start and to stop. Main thread.
 #pragma once
 
 #include "bench/lab.h"
@@ -8,16 +8,16 @@
 
 namespace distlock::bench {
 
-// From the execution of a fresh broker until GetStatus answers; the median of some. Column: ms.
+// From the start of a fresh broker until GetStatus answers; the median of several. Column: ms.
 Sample StartTime(Lab& lab);
 
-// What holders do when their broker goes down.
+// The reaction of holders to a drain.
 enum class Holders {
-  kStay,   // nothing; the broker has a drain timeout of 0 and frees their leases itself when their belief has ended
-  kLeave,  // say goodbye, as they should
+  kStay,   // none; the broker's drain timeout is 0, and it frees their leases when their belief has ended
+  kLeave,  // they say goodbye, as they should
 };
 
-// From SIGTERM until a fresh broker has ended, while 20 sessions hold 10 000 leases; none may be left. Column: ms.
+// From SIGTERM until a fresh broker has ended, while 20 sessions hold 10 000 leases. No lease may be left. Column: ms.
 Sample DrainTime(Lab& lab, Holders holders);
 
 }  // namespace distlock::bench

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Load: a closed loop of workers, each with slots that alternate acquire and release on a key of their own and check
-// every reply. Measure() starts one, lets it warm up, counts for a while, and brings it to rest. Main thread.
+// every reply. Measure() starts a load, lets it warm up, counts for a while, and stops it. Main thread.
 #pragma once
 
 #include <atomic>
@@ -23,11 +23,11 @@ inline int64_t NowNanos() { return std::chrono::steady_clock::now().time_since_e
 // One measurement of one case in one round.
 struct Sample {
   std::map<std::string, double> values;  // by column
-  std::string error;                     // not empty: the values are worth nothing
-  std::string not_run;                   // not empty: why there are no values, by nobody's fault here
+  std::string error;                     // not empty: the values are invalid
+  std::string not_run;                   // not empty: why there are no values, without an error of the bench
 };
 
-// One worker's count. Written by one thread at a time.
+// One worker's counts. Written by one thread at a time.
 struct alignas(64) Tally {
   std::atomic<uint64_t> pairs{0};
   Histogram op_latency;  // only while recording
@@ -38,14 +38,14 @@ class Load {
   explicit Load(size_t workers) : tallies_(workers) {}
   virtual ~Load() = default;
 
-  // Connects, which may throw std::runtime_error, and begins.
+  // Connects and begins. Throws std::runtime_error when it cannot connect.
   virtual void Start() = 0;
-  // Every slot is released and at rest, and the connections are closed, when it returns.
+  // Returns when every slot has released its lock and stopped, and the connections are closed.
   virtual void Stop() = 0;
 
   bool recording() const { return recording_.load(std::memory_order_relaxed); }
   bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
-  void Fail(const std::string& what);  // the first one stays; stops the load
+  void Fail(const std::string& what);  // keeps the first error, and stops the load
   std::string error() const;
   Tally& tally(size_t worker) { return tallies_[worker]; }
 
@@ -62,7 +62,7 @@ class Load {
   std::string error_;  // guarded by mu_
 };
 
-// The processes whose CPU time a measurement costs.
+// The processes whose CPU time is measured.
 struct Servers {
   pid_t redis;
   std::vector<pid_t> daemons;  // none for direct clients
@@ -72,7 +72,7 @@ struct Servers {
 Sample Measure(const Size& size, const Servers& servers, Load& load);
 Sample Measure(const Lab& lab, Load& load, bool through_broker);  // the servers of the Lab
 
-// CPU of the three parties between its making and PerUnit().
+// The CPU time of clients, Redis and brokers from construction to PerUnit().
 class CpuMeter {
  public:
   explicit CpuMeter(Servers servers);

@@ -114,7 +114,7 @@ Conditions Describe(const Lab& lab) {
                           setup.size.seconds, setup.size.warm_seconds)}};
 }
 
-// How much of the machine others used, per round: what the numbers cannot be trusted beyond.
+// How much of the machine other processes used, per round. The results are not more exact than that.
 class Noise {
  public:
   explicit Noise(const Lab& lab) : lab_(lab) { Begin(); }
@@ -146,7 +146,7 @@ class Noise {
   std::vector<double> percent_;
 };
 
-// Another first case in each round, so that none always follows the same neighbour.
+// Each round begins with another case, so that no case always follows the same one.
 void RunRound(Lab& lab, size_t round, SectionResult* result) {
   const std::vector<Case>& cases = result->section.cases;
   std::map<std::string, Sample> samples;
@@ -158,7 +158,7 @@ void RunRound(Lab& lab, size_t round, SectionResult* result) {
   result->rounds.push_back(std::move(samples));
 }
 
-// Leaves the cases whose "section/case" matches, and the comparisons that are still possible.
+// Keeps the cases whose "section/case" matches, and the comparisons that are still possible.
 void Select(const std::regex& only, Section* section) {
   std::erase_if(section->cases, [&](const Case& c) { return !std::regex_search(section->id + "/" + c.name, only); });
   const auto gone = [&](const std::string& name) {

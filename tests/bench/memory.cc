@@ -13,12 +13,12 @@ namespace distlock::bench {
 namespace {
 
 constexpr double kTtlSeconds = 3000;
-constexpr size_t kBatch = 100;  // sessions opened before their hearts begin to beat
+constexpr size_t kBatch = 100;  // sessions opened before their heartbeats begin
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 
 double UsedMemory(const Lab& lab) { return std::stod(lab.RedisInfo("memory", "used_memory")); }
 
-// As many as wanted, or as this process may have connections.
+// `wanted`, or fewer when this process may not open so many connections.
 size_t SessionsPossible(size_t wanted) {
   rlimit files{};
   getrlimit(RLIMIT_NOFILE, &files);
@@ -28,7 +28,7 @@ size_t SessionsPossible(size_t wanted) {
   return std::min(wanted, files.rlim_cur > kOtherFiles ? static_cast<size_t>(files.rlim_cur) - kOtherFiles : 0);
 }
 
-// Sessions that do nothing; whatever they are told is a problem.
+// Idle sessions; any event for them is a problem.
 class IdleSessions {
  public:
   IdleSessions(const std::string& target, size_t count) {

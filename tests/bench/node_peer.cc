@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 constexpr auto kPatience = std::chrono::seconds(120);  // beyond the closed loop's own length
-constexpr double kWarmSeconds = 2;  // Node.js is still compiling before that: it would look half as fast
+constexpr double kWarmSeconds = 2;                     // Node.js compiles until then, and would look half as fast
 
 const std::string& Folder() {
   static const std::string folder = DISTLOCK_BENCH_PEERS;
@@ -29,7 +29,7 @@ json ReadJson(const std::string& path) {
   return json::parse(file, nullptr, false);
 }
 
-// "" or what is not installed.
+// The missing program or package; "": none.
 std::string Missing(const std::string& library) {
   const char* remedy = " is not installed; deploy/install-deps.sh --peers";
   if (!HasProgram("node")) return std::string("node") + remedy;
@@ -68,7 +68,7 @@ std::vector<std::string> Arguments(const Lab& lab, const std::string& library, P
   return args;
 }
 
-// What the script printed, which is one line if all went well.
+// Parses the script's output, which is one line of JSON if all went well.
 Sample Parse(const std::string& output, const std::string& tail) {
   Sample sample;
   const json answer = json::parse(output, nullptr, false);
@@ -81,7 +81,7 @@ Sample Parse(const std::string& output, const std::string& tail) {
     return sample;
   }
   for (const auto& [column, value] : answer["values"].items()) {
-    // JSON has no infinity: a number that is none arrives as null.
+    // JSON has no infinity and no NaN: they arrive as null.
     if (value.is_number()) sample.values[column] = value.get<double>();
   }
   return sample;

@@ -12,8 +12,8 @@ namespace distlock::bench {
 
 enum class PeerWork { kPairs, kHandoff, kQueue };
 
-// `library` is one that peer.mjs knows; `callers` is for kPairs. The values are what the script printed; whatever keeps
-// it from printing them is in not_run.
+// `library`: a name that peer.mjs knows; `callers`: for kPairs. The values are those that the script printed; if it
+// printed none, not_run has the reason.
 Sample NodePeer(const Lab& lab, const std::string& library, PeerWork work, size_t callers = 1);
 
 // Name and installed version of each package of peers/package.json, "" for none.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Party: one client that wants one lock, driven from outside, and Parties: many of them on the same lock, checked for
-// exclusion and growing tokens. Calls come from one driving thread; grants are told on the sessions' thread.
+// Parties: clients of one lock that do what the calls tell them, with checks of exclusion and growing tokens. Calls
+// come from one driving thread; grants arrive on the sessions' thread.
 #pragma once
 
 #include <condition_variable>
@@ -28,7 +28,7 @@ class Parties {
   void Acquire(size_t party);
   void Release(size_t party);
 
-  // These wait; after 10 s without, they throw std::runtime_error.
+  // These wait, and throw std::runtime_error after 10 s.
   void WaitQueued(size_t party);
   size_t WaitGranted();  // the next holder
   void WaitReleased(size_t party);
@@ -36,9 +36,9 @@ class Parties {
 
   int64_t released_at() const { return released_at_; }
   int64_t granted_at() const { return granted_at_; }
-  const std::vector<uint64_t>& grants() const { return grants_; }  // by party; at rest only
+  const std::vector<uint64_t>& grants() const { return grants_; }  // by party; only when no party is active
 
-  // Ends all streams; what goes wrong fails the load.
+  // Ends all streams; a problem fails the load.
   void Close();
 
  private:
@@ -65,7 +65,7 @@ class Parties {
   std::condition_variable changed_;
   std::vector<Place> places_;  // guarded by mu_, as all below
   std::vector<uint64_t> grants_;
-  std::deque<size_t> holders_;  // granted and not yet told to WaitGranted
+  std::deque<size_t> holders_;  // granted, and not yet returned by WaitGranted
   uint64_t last_token_ = 0;
   bool held_ = false;
   int64_t released_at_ = 0;

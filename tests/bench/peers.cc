@@ -18,7 +18,7 @@ constexpr const char* kEtcd = "etcd";
 constexpr const char* kLibraries[] = {"redis-semaphore", "redlock"};
 constexpr const char* kOurs = "through the broker";
 
-// A pair's columns, of a load whose latency is that of pairs.
+// The columns of a pair, from a load whose latency is that of pairs.
 Sample OfPairs(const Sample& measured) {
   Sample sample{{}, measured.error, measured.not_run};
   const auto copy = [&](const char* column, const char* from) {
@@ -32,7 +32,7 @@ Sample OfPairs(const Sample& measured) {
   return sample;
 }
 
-// Gives `measure` a fresh etcd; what keeps it from its numbers is not our error.
+// Gives `measure` a fresh etcd. A problem of etcd makes the row NOT RUN and is no error of the bench.
 template <typename Measurement>
 Sample WithEtcd(const Lab& lab, Measurement measure) {
   Sample sample;
@@ -115,7 +115,7 @@ Section Queue() {
           "waiter has joined."};
 }
 
-// What `program --version` says first, such as "v18.20.4" or "etcd Version: 3.5.16"; "" when it is not installed.
+// The first line of `program --version`, such as "v18.20.4" or "etcd Version: 3.5.16"; "" when it is not installed.
 std::string FirstLineOfVersion(const std::string& program) {
   if (!HasProgram(program)) return "";
   FILE* output = popen((program + " --version").c_str(), "r");

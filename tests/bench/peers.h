@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sections that set other lock systems beside ours: two lock libraries of Node.js on the same Redis, and etcd. A
-// peer that is not installed or gives no numbers has its rows say so, and fails nothing. Values; main thread.
+// The sections that compare distlock with other lock systems: two lock libraries of Node.js on the same Redis, and
+// etcd. When a peer is not installed or gives no numbers, its rows say so, and the bench does not fail. Values; main
+// thread.
 #pragma once
 
 #include <string>
@@ -11,10 +12,10 @@
 
 namespace distlock::bench {
 
-// Nothing without Setup::peers.
+// Adds nothing without Setup::peers.
 void AppendPeers(const Setup& setup, std::vector<Section>* sections);
 
-// Of those that are installed.
+// The versions of the installed peers.
 std::string PeerVersions();
 
 }  // namespace distlock::bench

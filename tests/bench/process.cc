@@ -80,7 +80,7 @@ bool Child::Wait(std::chrono::seconds patience) {
 }
 
 void Child::AskToStop() {
-  // To a broker a second one says: at once, and leave everything as it is.
+  // Only once: a second SIGTERM would end a broker at once, without releasing its locks.
   if (Alive() && !std::exchange(asked_, true)) kill(pid_, SIGTERM);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A child process that does not outlive this one, and what the kernel says of a process: CPU time and memory.
-// Start children from the main thread: they die with the thread that started them.
+// A child process that does not outlive this one, and the kernel's figures for a process: CPU time and memory. Start
+// children from the main thread, because the kernel ends them with the thread that started them.
 #pragma once
 
 #include <sys/types.h>
@@ -22,7 +22,7 @@ class Child {
 
   pid_t pid() const { return pid_; }
   bool Alive();
-  bool Wait(std::chrono::seconds patience);  // for its end; false: it goes on
+  bool Wait(std::chrono::seconds patience);  // for its end; false: it still runs
   void AskToStop();                          // SIGTERM, once
   // AskToStop(), and SIGKILL when it has not ended after `patience`. Returns whether it ended by itself.
   bool Stop(std::chrono::seconds patience);
@@ -36,12 +36,12 @@ class Child {
   std::string log_;
 };
 
-// User and system time so far, of all threads. /proc counts in ticks of 10 ms; our own time is exact.
+// User and system time so far, of all threads. /proc counts in ticks of 10 ms; the time of this process is exact.
 double CpuSeconds(pid_t pid);
 double OwnCpuSeconds();
-double EndedChildrenCpuSeconds();  // of all children that have ended, in their whole lives
+double EndedChildrenCpuSeconds();  // of all children that have ended
 
-// Time the whole machine has worked so far, summed over its cores: whatever is not ours is noise.
+// The busy time of the whole machine so far, summed over its cores. The part that the bench did not use is noise.
 double MachineCpuSeconds();
 
 // Resident memory in bytes.

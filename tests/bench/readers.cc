@@ -131,8 +131,8 @@ class ReadersLoad final : public Load {
     session.Send(release_);
   }
 
-  // Holders release only after they have seen their grant. So whoever is granted before a writer, or after it, sees its
-  // grant before it, or after it; only readers that share may see theirs in another order than they were granted.
+  // Holders release only after they have seen their grant. So holders see their grants in the order of the grants; only
+  // readers that share the lock may see theirs in another order.
   static bool IsInOrder(Shelf& shelf, bool writing, uint64_t token) {
     std::lock_guard lock(shelf.mu);
     const bool in_order = token > (writing ? shelf.last : shelf.last_write);

@@ -28,7 +28,7 @@ struct Asked {
   std::function<void(std::string)> answer;
 };
 
-// One connection and its thread: whatever has gathered leaves in one write.
+// One connection and its thread: commands that have gathered leave in one write.
 class Upstream {
  public:
   explicit Upstream(const std::string& path) : context_(redisConnectUnix(path.c_str())), wake_(eventfd(0, 0)) {
@@ -98,8 +98,8 @@ class Upstream {
   bool woken_ = false;
 };
 
-// One call. A stream reads again at once, and writes an answer when the one before it has left; it is never freed,
-// since a relay lives for one measurement. A unary call ends with its answer.
+// One call. A stream reads again at once, and writes an answer when the previous one has left; it is never freed, since
+// a relay lives for one measurement. A unary call ends with its answer.
 class RelayedCall {
  public:
   RelayedCall(grpc::AsyncGenericService& service, grpc::ServerCompletionQueue& queue, Upstream& upstream)

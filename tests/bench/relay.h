@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The least that a broker must do: each message of a stream, or each unary call, is a Redis command, which one
-// connection carries for all, and its answer goes back as a message. No lock, lease, fencing token, check or metric.
-// What it needs is the price of gRPC, of the machine's wake-ups and of Redis' socket; what distlockd needs beyond that
-// is its own.
+// connection carries for all, and its answer goes back as a message. It has no locks, leases, fencing tokens, checks or
+// metrics. Its time is the cost of gRPC, of the machine's wake-ups and of Redis' socket; the rest of distlockd's time
+// is distlockd's own.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ inline constexpr const char* kRelayUnary = "/bench.Relay/Unary";
 // In a process of its own: serves at `listen` (a gRPC address) until it is killed. Returns the exit code.
 int RunRelay(const std::string& listen, const std::string& redis_socket);
 
-// A relay process before the Lab's Redis.
+// A relay process in front of the Lab's Redis.
 class Relay {
  public:
   // Throws std::runtime_error when it does not serve.
@@ -37,7 +37,7 @@ class Relay {
 // `clients` connections to a relay at `target`, each with one stream and one command in flight: SET NX PX and
 // compare-and-delete. The scripts are loaded through `lab`.
 std::unique_ptr<Load> RelayClients(const Lab& lab, std::string target, size_t clients);
-// As they, with one unary call in flight.
+// The same, with one unary call in flight instead of a stream.
 std::unique_ptr<Load> RelayUnaryClients(const Lab& lab, const std::string& target, size_t clients);
 
 }  // namespace distlock::bench

@@ -19,7 +19,7 @@ namespace {
 constexpr auto kPatience = std::chrono::seconds(10);
 using Done = std::function<void()>;
 
-// One stream with one command in flight: whichever of the answer and the end of the write comes last goes on.
+// One stream with one command in flight: the later of the answer and the end of the write starts the next command.
 class RelayCaller final : public internal::BidiCall<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   RelayCaller(Load& load, Tally& tally, const std::string& target, size_t i, Done done)

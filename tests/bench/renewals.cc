@@ -16,7 +16,7 @@ constexpr double kGoalLeases = 100'000;
 
 void Sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
-// What a second costs, by watching for some.
+// The cost of a second, averaged over several.
 struct Rates {
   double daemon_cpu;
   double redis_cpu;

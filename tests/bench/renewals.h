@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What keeping leases alive costs. Main thread.
+// The cost of keeping leases alive. Main thread.
 #pragma once
 
 #include "bench/lab.h"
@@ -8,13 +8,12 @@
 
 namespace distlock::bench {
 
-// A fresh broker, 20 sessions, Size::leases leases in all, watched while it renews them. Columns: daemon CPU %, redis
-// CPU % (of a core, beyond what both take before the leases, as PercentAtGoal), EVALSHA/s (as watched), call ms and
-// longest ms (median and longest of the renewal calls at Redis).
+// A fresh broker, 20 sessions, Size::leases leases in total, watched while it renews them. Columns: daemon CPU %, redis
+// CPU % (of a core, without the CPU that both used before the leases, scaled by PercentAtGoal), EVALSHA/s (as
+// measured), call ms and longest ms (median and longest of the renewal calls in Redis).
 Sample Renewals(Lab& lab);
 
-// `cpu`, the part of a core (0..1) that renewing Size::leases takes, in percent and for renewing 100 000 leases every
-// 10 s.
+// Scales `cpu`, the part of a core (0..1) for renewing Size::leases, to percent for renewing 100 000 leases every 10 s.
 double PercentAtGoal(const Size& size, double cpu);
 
 }  // namespace distlock::bench

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Results: what every round gave, and their tables. Medians and min..max over the rounds; a case with an error in any
-// round is shown as invalid, one that did not run as such, and neither takes part in anything. Main thread.
+// Results: the samples of every round, and their tables with medians and min..max over the rounds. A case with an error
+// in any round is shown as invalid, a case that did not run as not run; neither is used in comparisons. Main thread.
 #pragma once
 
 #include <map>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rows: what is measured, side by side, and which ratios are drawn from it. Sections() is the one table of them;
-// README.md says how to add one. Values; main thread.
+// The rows: the cases that are measured, and the ratios between them. Sections() is the only table of them; README.md
+// says how to add one. Values; main thread.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ struct Case {
   std::function<Sample(Lab&)> run;
 };
 
-// Of two cases of one section, in the same round.
+// Compares two cases of one section, in the same round.
 struct Comparison {
   enum class Kind { kRatio, kDifference };
   std::string name;
@@ -31,7 +31,7 @@ struct Comparison {
 };
 
 struct Section {
-  std::string id;  // one word; --only matches "id/name of the case"
+  std::string id;  // one word; --only matches "id/case name"
   std::string title;
   std::vector<std::string> columns;
   std::vector<Case> cases;
@@ -42,10 +42,10 @@ struct Section {
 
 std::vector<Section> Sections(const Setup& setup);
 
-// Its parts, in the order of the report.
+// The parts of Sections(), in the order of the report.
 std::vector<Section> UncontendedSections(const Setup& setup);
 std::vector<Section> ContendedSections(const Setup& setup);
 std::vector<Section> UpkeepSections(const Setup& setup);
-std::vector<Section> GrowthSections(const Setup& setup);  // none unless asked for
+std::vector<Section> GrowthSections(const Setup& setup);  // empty without Setup::growth
 
 }  // namespace distlock::bench

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of locks that several want.
+// Rows of contended locks.
 #include <string>
 
 #include "bench/floors.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows whose cases differ in how much the broker has to remember. They take minutes.
+// Rows whose cases differ in the number of leases or waiters of the broker. They take minutes.
 #include <string>
 
 #include "bench/growth.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of what the broker costs beside its answers: memory, renewals, beginning and ending.
+// Rows of the broker's other costs: memory, renewals, start and stop.
 #include "bench/floors.h"
 #include "bench/lifetime.h"
 #include "bench/memory.h"

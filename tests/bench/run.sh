@@ -11,13 +11,13 @@ usage: tests/bench/run.sh [--quick] [--peers] [--json FILE] [--charts FOLDER] [-
 
 Prints Markdown tables of medians and min..max over interleaved rounds. tests/bench/README.md explains the rows.
 
-  --quick         a rough look in less than a minute (without the build)
+  --quick         rough figures in less than a minute (without the build)
   --peers         also measure other lock systems; installs them (deploy/install-deps.sh --peers)
   --json FILE     also write every sample to FILE
   --charts FOLDER also draw throughput.svg and handoff.svg there, and with --growth growth-leases.svg,
                   growth-memory.svg, growth-waiters.svg and growth-waiters-cpu.svg
   --bin FOLDER    use the distlockd and distlock_bench found there instead of building them
-  --only REGEX    only what matches as "section/case", such as '^lone|^handoff' or '1 x 256'
+  --only REGEX    only cases that match as "section/case", such as '^lone|^handoff' or '1 x 256'
   --growth        also the rows that show how costs grow, which take minutes
   --rounds N      interleaved rounds (5)
   --seconds S     length of each closed loop (1)
@@ -70,7 +70,7 @@ fi
 
 code=0
 "$bin/distlock_bench" --daemon "$bin/distlockd" "${options[@]}" || code=$?
-# What the parser of the options answers for wrong usage.
+# The exit codes of the option parser for wrong usage.
 [ "$code" -lt 100 ] || [ "$code" -ge 128 ] || code=64
 if [ -n "$charts" ] && [ "$code" -le 1 ]; then /usr/bin/python3 -B tests/bench/charts.py "$json" "$charts"; fi
 exit "$code"

@@ -9,7 +9,7 @@
 namespace distlock::bench {
 namespace {
 
-constexpr size_t kChunkBytes = 32 * 1024;  // half of the message the broker takes by default
+constexpr size_t kChunkBytes = 32 * 1024;  // half of the largest message that the broker accepts by default
 constexpr auto kPatience = std::chrono::seconds(10);
 constexpr auto kBeatInterval = std::chrono::milliseconds(900);
 
@@ -127,7 +127,7 @@ void Session::Goodbye() {
     command.mutable_goodbye();
     if (first && !self.done_) self.Send(Encode(command));
   });
-  if (!reached) context().TryCancel();  // nobody would hear it
+  if (!reached) context().TryCancel();  // the server was not reached
 }
 
 std::string Session::Close(std::chrono::seconds patience) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Session: a Session stream on a connection of its own, as lean as gRPC allows, so that the broker is measured and not
-// its client: commands are bytes made beforehand, events are scanned and not parsed, and what gathers while a write is
-// in flight leaves in the next one.
+// Session: a Session stream on a connection of its own, as lean as gRPC allows, so that the bench measures the broker
+// and not the client: commands are bytes made beforehand, events are scanned and not parsed, and commands that gather
+// while a write is in flight leave together.
 //
-// Events reach the handler one at a time, in order, on the one thread that all sessions of this process share: what it
-// takes to wait for each on a thread of its own would be measured as the broker's. Send() is for the handler; anybody
-// else goes through Do(). No lock is held across a write. Whoever owns a Session beats its heart every second (Pulse).
+// Events reach the handler one at a time, in order, on the one thread that all sessions of this process share: with a
+// thread for each, their wake-ups would be measured as the broker's time. Only the handler may call Send(); other
+// threads call Do(). No mutex is held across a write. The owner of a Session sends a heartbeat every second (Pulse).
 #pragma once
 
 #include <grpcpp/generic/generic_stub.h>
@@ -29,22 +29,22 @@
 
 namespace distlock::bench {
 
-// What is read of an event.
+// The parts of an event that the bench reads.
 struct SeenEvent {
   uint64_t id = 0;
   v1::Event::EventCase kind = v1::Event::EVENT_NOT_SET;
   uint64_t token = 0;      // granted
   uint64_t outcome = 0;    // released
-  std::string_view bytes;  // the whole event, for a message about what was not expected
+  std::string_view bytes;  // the whole event, for a message about an unexpected one
 };
 
-// Of all streams and calls of this process.
+// The thread of all streams and calls of this process.
 internal::CallThread& SharedCallThread();
 
-// So that each client has a connection of its own.
+// Gives each client a connection of its own.
 grpc::ChannelArguments OwnConnection();
 
-// A message that holds these bytes.
+// A message of these bytes.
 grpc::ByteBuffer Bytes(const std::string& text);
 
 // Bytes of one command, ready for Session::Send.
@@ -55,7 +55,7 @@ std::string EncodeRelease(uint64_t id, uint64_t acquire_id);
 // One try for `key` with the broker's default ttl; or, with `wait`, until granted.
 v1::LockSpec Spec(const std::string& key, bool wait = false);
 
-// What is wrong with an event that nobody expected, in words.
+// Describes an unexpected event, for an error message.
 std::string Describe(const SeenEvent& event);
 
 class Session final : public internal::BidiCall<grpc::ByteBuffer, grpc::ByteBuffer> {
@@ -73,8 +73,8 @@ class Session final : public internal::BidiCall<grpc::ByteBuffer, grpc::ByteBuff
   void Do(const std::function<void(Session&)>& action);
   void Beat();
 
-  void Goodbye();  // once; Close() does it too
-  // Says goodbye and waits for the end of the stream. Returns what went wrong, "" for nothing.
+  void Goodbye();  // once; Close() calls it, too
+  // Says goodbye and waits for the end of the stream. Returns the problem; "": none.
   std::string Close(std::chrono::seconds patience = std::chrono::seconds(10));
 
  private:
@@ -92,8 +92,8 @@ class Session final : public internal::BidiCall<grpc::ByteBuffer, grpc::ByteBuff
 
   std::mutex mu_;
   std::condition_variable changed_;
-  std::deque<std::string> waiting_;  // guarded by mu_, as all below: chunks not written yet
-  std::vector<std::string> spare_;   // emptied chunks, for their memory
+  std::deque<std::string> waiting_;  // chunks not written yet; guarded by mu_, as all below
+  std::vector<std::string> spare_;   // empty chunks, kept for their memory
   bool writing_ = false;
   bool opened_ = false;
   bool closing_ = false;
@@ -104,7 +104,7 @@ class Session final : public internal::BidiCall<grpc::ByteBuffer, grpc::ByteBuff
   grpc::Status status_;
 };
 
-// Beats the hearts of sessions, which must outlive it. Runs a thread.
+// Sends the heartbeats of `sessions`, which must outlive it, on a thread of its own.
 class Pulse {
  public:
   explicit Pulse(std::vector<Session*> sessions);

@@ -8,7 +8,7 @@
 namespace distlock::bench {
 namespace {
 
-constexpr long long kLoggedMicros = 20;  // shorter calls are of no interest
+constexpr long long kLoggedMicros = 20;  // shorter calls do not matter
 constexpr long long kLogEntries = 100'000;
 
 void Command(redisContext* connection, const char* format, long long value) {

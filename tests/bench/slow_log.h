@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Redis' log of slow commands: how long each call of a script keeps it from everybody else. Main thread.
+// Redis' log of slow commands: how long each call of a script blocks Redis. Main thread.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@
 
 namespace distlock::bench {
 
-// Logs for as long as it lives. Writing the log costs Redis something, so not while its CPU is watched.
+// Redis logs while this object lives. Logging costs CPU, so it must not be used while Redis' CPU is measured.
 class SlowLog {
  public:
   struct Calls {
@@ -22,7 +22,7 @@ class SlowLog {
   SlowLog(const SlowLog&) = delete;
   SlowLog& operator=(const SlowLog&) = delete;
 
-  // Those logged so far; 0.02 ms when all were shorter. Throws std::runtime_error.
+  // The calls logged so far; 0.02 ms when all were shorter. Throws std::runtime_error.
   Calls CallsOf(std::string_view script_sha1) const;
 
  private:

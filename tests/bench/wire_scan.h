@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads of a SessionResponse only what the load needs, without building messages. Field numbers come from the generated
-// code, so they cannot drift from the contract. Pure; any thread.
+// Reads only the fields of a SessionResponse that the load needs, without building messages. Field numbers come from
+// the generated code, so they always match the contract. Pure; any thread.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,7 @@ import Redlock from 'redlock';
 import {Mutex} from 'redis-semaphore';
 
 const TTL_MS = 10_000;  // the default of redis-semaphore; redlock has none and is given the same
-const QUEUE_UP_MS = 300;  // for the waiters; nobody tells that they wait
+const QUEUE_UP_MS = 300;  // time for the waiters to queue; the libraries do not report it
 
 // Makes acquire(key), which resolves to release().
 const systems = {
@@ -35,7 +35,7 @@ function percentile(sorted, part) {
 
 const ascending = values => values.sort((a, b) => a - b);
 
-// A timer of Node's cannot hold a lock for 1 ms: it fires up to another one late.
+// A timer of Node.js cannot hold a lock for 1 ms, because it fires up to 1 ms late.
 async function hold(ms) {
   const end = performance.now() + ms;
   while (performance.now() < end) await new Promise(setImmediate);
@@ -63,7 +63,7 @@ async function pairs(acquire, {callers, seconds, warm}) {
   };
 }
 
-// Two parties in turn; the waiter has waited for one of the pauses when the holder releases.
+// Two parties in turn; the holder releases when the waiter has waited for one of the pauses.
 async function handoff(acquire, {pauses}) {
   const micros = [];
   let release = await acquire('peer:handoff');
@@ -84,7 +84,7 @@ async function handoff(acquire, {pauses}) {
   return {'p50 µs': percentile(micros, 0.5), 'p99 µs': percentile(micros, 0.99)};
 }
 
-// From the release that starts the waiters to the last one's.
+// The time from the release that starts the waiters to the last release.
 async function queueOnce(acquire, {waiters: count, hold: millis}) {
   const first = await acquire('peer:queue');
   let holders = 1;
