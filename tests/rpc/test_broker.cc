@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <thread>
 
+#include "contract/ids.h"
+
 namespace distlock::rpc {
 
 TestBroker::TestBroker(TestOptions options) {
@@ -16,14 +18,16 @@ TestBroker::TestBroker(TestOptions options) {
   if (options.server.broker_id.empty()) options.server.broker_id = "00112233445566aa";
   options.core.validity = options.server.limits.validity;
   options.server.limits.clock_drift_ppm = options.core.clock_drift_ppm;
+  options.core.store = shard::ModelStores::kTraits;
+  const auto broker_id_of = [id = options.server.broker_id](int shard) { return contract::ShardBrokerId(id, shard); };
   shards_ = std::make_unique<shard::ShardSet>(shard::ShardSetOptions{.shards = options.shards,
                                                                      .mailbox_capacity = options.mailbox_capacity,
                                                                      .broker = options.core,
-                                                                     .make_store = store_.Factory()});
+                                                                     .make_store = store_.Factory(broker_id_of)});
   shards_->Start();
   auto server = Server::Start(options.server, *shards_,
                               {.version = "test",
-                               .store_url = "fake",
+                               .store_url = "model",
                                .started = absl::Now(),
                                .listen = {},
                                .drain = [this](std::optional<core::Duration> timeout) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A whole broker in this process, with a scripted store in memory: gRPC on a unix socket in a temporary folder, real
-// shards and cores. And the client side of one Session, one call at a time.
+// A whole broker in this process: gRPC on a unix socket in a temporary folder, real shards, cores and stores, on modelled
+// servers. And the client side of one Session, one call at a time.
 #pragma once
 
 #include <grpcpp/channel.h>
@@ -17,7 +17,7 @@
 #include "distlock/v1/admin_service.grpc.pb.h"
 #include "distlock/v1/lock_service.grpc.pb.h"
 #include "rpc/server.h"
-#include "shard/fake_store.h"
+#include "shard/model_store.h"
 
 namespace distlock::rpc {
 
@@ -36,7 +36,7 @@ class TestBroker {
   v1::LockService::Stub& locks() { return *locks_; }
   v1::AdminService::Stub& admin() { return *admin_; }
   std::shared_ptr<grpc::Channel> NewChannel() const;  // a connection of its own
-  shard::StoreScript& store() { return store_; }
+  shard::ModelStores& store() { return store_; }
   shard::ShardSet& shards() { return *shards_; }
   Server& server() { return *server_; }
   const std::string& address() const { return address_; }
@@ -57,7 +57,7 @@ class TestBroker {
   std::string folder_;
   std::string address_;
   std::atomic<int> drains_ = 0;
-  shard::StoreScript store_;
+  shard::ModelStores store_;
   std::unique_ptr<shard::ShardSet> shards_;
   std::unique_ptr<Server> server_;
   std::unique_ptr<v1::LockService::Stub> locks_;

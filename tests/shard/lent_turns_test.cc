@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "collector.h"
-#include "fake_store.h"
+#include "model_store.h"
 #include "shard/boot_clock.h"
 
 namespace distlock::shard {
@@ -38,7 +38,8 @@ class LentTurnsTest : public testing::Test {
  protected:
   LentTurnsTest() {
     ShardSetOptions options;
-    options.make_store = script_.Factory();
+    options.make_store = stores_.Factory();
+    options.broker.store = ModelStores::kTraits;
     options.broker.validity = std::chrono::minutes(5);
     options.broker.store_timeout = std::chrono::minutes(5);
     set_ = std::make_unique<ShardSet>(std::move(options));
@@ -61,7 +62,7 @@ class LentTurnsTest : public testing::Test {
     EXPECT_TRUE(sink.heard_on(here_));
   }
 
-  StoreScript script_;
+  ModelStores stores_;
   std::unique_ptr<ShardSet> set_;
   const std::thread::id here_ = std::this_thread::get_id();
   const core::Instant give_up_ = BootNow() + std::chrono::minutes(1);

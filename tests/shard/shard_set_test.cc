@@ -10,7 +10,8 @@
 #include <thread>
 
 #include "collector.h"
-#include "fake_store.h"
+#include "model_server.h"
+#include "model_store.h"
 #include "shard/boot_clock.h"
 
 namespace distlock::shard {
@@ -46,7 +47,8 @@ class ShardSetTest : public testing::Test {
     ShardSetOptions options;
     options.shards = shards;
     options.mailbox_capacity = mailbox;
-    options.make_store = script_.Factory();
+    options.make_store = stores_.Factory();
+    options.broker.store = ModelStores::kTraits;
     options.observer = &observer_;
     options.broker.validity = minutes(5);  // no heartbeats in these tests
     options.broker.store_timeout = minutes(5);
@@ -71,13 +73,20 @@ class ShardSetTest : public testing::Test {
     }
     return true;
   }
+  // As the store shows it: of the last grant of the lock.
+  uint64_t TokenOf(const std::string& key) {
+    std::promise<uint64_t> token;
+    set_->Inspect(core::LockName::Encode("test", key), 0, minutes(1),
+                  [&](const absl::StatusOr<store::LockView>& view) { token.set_value(view.value().last_token); });
+    return token.get_future().get();
+  }
   core::SessionId Open(int shard, const std::shared_ptr<Sink>& sink) {
     const auto session = set_->NewSessionId();
     EXPECT_TRUE(set_->TryPost(shard, core::OpenSession{.session = session}, session, sink));
     return session;
   }
 
-  StoreScript script_;
+  ModelStores stores_;
   RecordingObserver observer_;
   std::unique_ptr<ShardSet> set_;
   std::shared_ptr<Collector> sink_ = std::make_shared<Collector>();
@@ -115,31 +124,31 @@ TEST_F(ShardSetTest, OneTurnIsOnePipelineAndOneCallPerListener) {
   for (core::RequestId i = 1; i <= 100; ++i) batch.push_back(AcquireOf(session, i, "k" + std::to_string(i)));
   ASSERT_TRUE(set_->TryPost(0, std::move(batch)));
   ASSERT_TRUE(sink_->AwaitAll<core::Granted>(100));
-  EXPECT_EQ(script_.counts().largest_flush, 100u);
+  EXPECT_EQ(stores_.counts().largest_flush, 100u);
   EXPECT_EQ(sink_->calls(), 1);
 }
 
 TEST_F(ShardSetTest, ALostReplyIsResolvedToTheSameGrant) {
   StartUp();
   const auto session = Open(0, sink_);
-  script_.LoseReplies(1);
+  stores_.LoseReplies(1);
   ASSERT_TRUE(set_->TryPost(0, AcquireOf(session, 1, "a")));
   ASSERT_TRUE(sink_->AwaitOne<core::Granted>());
-  EXPECT_EQ(sink_->Get<core::Granted>().token, 1u);
-  EXPECT_EQ(script_.counts().acquires, 2u);
+  EXPECT_EQ(sink_->Get<core::Granted>().token, TokenOf("a"));
+  EXPECT_EQ(stores_.counts().acquires, 2u);
   EXPECT_EQ(observer_.unknown, 1);
 }
 
 TEST_F(ShardSetTest, TheStoresStateIsSeenAndWaitedOut) {
   StartUp();
   const auto session = Open(0, sink_);
-  script_.SetUp(false);
+  stores_.SetUp(false);
   ASSERT_TRUE(Eventually([this] { return !set_->Status()[0].store_up; }));
-  EXPECT_EQ(set_->Status()[0].store_problem, "told to go down");
+  EXPECT_EQ(set_->Status()[0].store_problem, ModelServer::kAway);
   EXPECT_EQ(observer_.downs, 1);
   ASSERT_TRUE(set_->TryPost(0, AcquireOf(session, 1, "a")));
   ASSERT_TRUE(Eventually([this] { return set_->Status()[0].stats.waiters == 1; }));
-  script_.SetUp(true);
+  stores_.SetUp(true);
   ASSERT_TRUE(sink_->AwaitOne<core::Granted>());
   EXPECT_EQ(set_->Status()[0].store_problem, "");
 }
@@ -195,7 +204,7 @@ TEST_F(ShardSetTest, QuestionsAreAnsweredOnAShard) {
   std::promise<std::thread::id> where;
   set_->Inspect(name, 10, minutes(1), [&](absl::StatusOr<store::LockView> view) {
     ASSERT_TRUE(view.ok()) << view.status();
-    EXPECT_EQ(view->holders[0].token, 1u);
+    EXPECT_EQ(view->holders.at(0).token, sink_->Get<core::Granted>().token);
     where.set_value(std::this_thread::get_id());
   });
   EXPECT_NE(where.get_future().get(), std::this_thread::get_id());
@@ -208,7 +217,7 @@ TEST_F(ShardSetTest, QuestionsAreAnsweredOnAShard) {
 TEST_F(ShardSetTest, QuestionsEndWhenTheSetStops) {
   StartUp();
   const auto name = core::LockName::Encode("test", "a");
-  script_.HoldReplies(true);
+  stores_.HoldReplies(true);
   std::vector<absl::StatusCode> codes;
   const auto note = [&](absl::StatusOr<store::LockView> view) { codes.push_back(view.status().code()); };
   set_->Inspect(name, 0, minutes(1), note);
@@ -295,7 +304,7 @@ TEST_F(ShardSetTest, StopsInEveryState) {
     set_->Start();
     set_.reset();
   }
-  EXPECT_EQ(script_.counts().stopped, 1u + 3 * 50);
+  EXPECT_EQ(stores_.counts().stopped, 1u + 3 * 50);
 }
 
 TEST_F(ShardSetTest, NamesSpreadAndStay) {

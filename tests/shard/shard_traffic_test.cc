@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "collector.h"
-#include "fake_store.h"
+#include "model_store.h"
 #include "shard/boot_clock.h"
 #include "shard/lent_turns.h"
 #include "shard/shard_set.h"
@@ -23,7 +23,8 @@ class ShardTrafficTest : public testing::TestWithParam<bool> {
     ShardSetOptions options;
     options.shards = shards;
     options.mailbox_capacity = mailbox;
-    options.make_store = script_.Factory();
+    options.make_store = stores_.Factory();
+    options.broker.store = ModelStores::kTraits;
     options.broker.validity = std::chrono::minutes(5);
     options.broker.store_timeout = std::chrono::minutes(5);
     set_ = std::make_unique<ShardSet>(std::move(options));
@@ -65,7 +66,7 @@ class ShardTrafficTest : public testing::TestWithParam<bool> {
     EXPECT_TRUE(NothingIsLeft());
   }
 
-  StoreScript script_;
+  ModelStores stores_;
   std::unique_ptr<ShardSet> set_;
   std::atomic<int> refused_ = 0;
 };
@@ -112,12 +113,12 @@ TEST_P(ShardTrafficTest, StreamsThatEndInAnyStateLeaveNothing) {
   std::atomic<bool> all_posted = false;
   std::thread weather([&] {
     for (int i = 0; !all_posted; ++i) {
-      script_.HoldReplies(i % 2 == 0);
-      script_.LoseReplies(i % 3);
+      stores_.HoldReplies(i % 2 == 0);
+      stores_.LoseReplies(i % 3);
       std::this_thread::yield();
     }
-    script_.HoldReplies(false);
-    script_.LoseReplies(0);
+    stores_.HoldReplies(false);
+    stores_.LoseReplies(0);
   });
   std::vector<std::weak_ptr<Collector>> sinks[kThreads];
   OnThreads([&](int thread) {
@@ -147,7 +148,7 @@ TEST_P(ShardTrafficTest, StopsWhileEverybodyStillPosts) {
   Start(2, 128);
   std::atomic<bool> stopped = false;
   std::thread stopper([&] {
-    EXPECT_TRUE(script_.Await([](const auto& counts) { return counts.commands > 500; }));
+    EXPECT_TRUE(stores_.Await([](const auto& counts) { return counts.commands > 500; }));
     set_->Stop();
     stopped = true;
   });
@@ -164,7 +165,7 @@ TEST_P(ShardTrafficTest, StopsWhileEverybodyStillPosts) {
     Post(0, core::StreamEnded{session});
   });
   stopper.join();
-  EXPECT_EQ(script_.counts().stopped, 2u);
+  EXPECT_EQ(stores_.counts().stopped, 2u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Turns, ShardTrafficTest, testing::Bool(),
