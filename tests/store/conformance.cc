@@ -2,7 +2,6 @@
 #include "conformance.h"
 
 #include <chrono>
-#include <set>
 
 namespace distlock::store {
 
@@ -11,6 +10,7 @@ using std::chrono::seconds;
 
 constexpr char kBrokerA[] = "00000000000000aa";
 constexpr char kBrokerB[] = "00000000000000bb";
+constexpr core::OpId kCompany = 2'000'000;
 
 StoreConformance::Broker StoreConformance::MakeBroker(const LockOptions& locks) {
   Broker broker;
@@ -24,6 +24,7 @@ StoreConformance::Broker StoreConformance::MakeBroker(const LockOptions& locks) 
 core::StoreReply StoreConformance::Ask(Broker& broker, core::OpId op, core::StoreCommand command) {
   Recorder& seen = *broker.seen;
   broker.store->Submit(std::move(command));
+  if (GetParam().in_company) broker.store->Submit(MakeAcquire(kCompany + op, Lock("company"), Owner(0xff)));
   EXPECT_EQ(seen.Replies(op), 0u) << "answered from inside Submit";
   broker.store->Flush();
   EXPECT_TRUE(Await([&] { return seen.Replies(op) > 0; })) << "op " << op << " was never answered";
@@ -39,6 +40,24 @@ absl::StatusOr<LockView> StoreConformance::Inspect(Broker& broker, const core::L
   EXPECT_FALSE(answer) << "answered from inside Inspect";
   EXPECT_TRUE(Await([&] { return answer.has_value(); }));
   return *answer;
+}
+
+std::vector<int> StoreConformance::HoldersOf(Broker& broker) {
+  const auto view = Inspect(broker, Lock("k"), 1000);
+  EXPECT_TRUE(view.ok()) << view.status();
+  return view.ok() ? NumbersOf(view->holders) : std::vector<int>{};
+}
+
+std::vector<int> StoreConformance::WaitersOf(Broker& broker) {
+  const auto view = Inspect(broker, Lock("k"), 1000);
+  EXPECT_TRUE(view.ok()) << view.status();
+  return view.ok() ? NumbersOf(view->waiters) : std::vector<int>{};
+}
+
+std::vector<int> StoreConformance::GiveBack(Broker& broker, uint8_t owner) {
+  const auto done = Do<core::GiveBackDone>(broker, core::StoreRelease{.name = Lock("k"), .owner = Owner(owner)});
+  EXPECT_TRUE(done.was_holder);
+  return NumbersOf(done.next);
 }
 
 TEST_P(StoreConformance, UpComesOnceWithTheStoresTime) {
@@ -250,76 +269,6 @@ TEST_P(StoreConformance, TendHandsOnALockThatLapsed) {
     ++op;
     return !tended.holders.empty() && tended.holders[0].owner == Owner(2);
   }));
-}
-
-TEST_P(StoreConformance, InspectShowsHolderAndWaiters) {
-  Broker a = MakeBroker(kBrokerA);
-  const auto grant = AskFor<core::AcquireGranted>(a, 1, MakeAcquire(1, Lock("k"), Owner(1)));
-  for (core::OpId op = 2; op < 6; ++op) {
-    AskFor<core::AcquireQueued>(a, op, MakeAcquire(op, Lock("k"), Owner(static_cast<uint8_t>(op)), true));
-  }
-  const auto view = Inspect(a, Lock("k"), 3);
-  ASSERT_TRUE(view.ok()) << view.status();
-  EXPECT_EQ(view->name, Lock("k"));
-  EXPECT_EQ(view->last_token, grant.token);
-  EXPECT_EQ(view->queue_length, 4u);
-  ASSERT_EQ(view->waiters.size(), 3u);
-  EXPECT_EQ(view->waiters[0].owner, Owner(2));
-  EXPECT_EQ(view->waiters[0].broker_id, kBrokerA);
-  EXPECT_EQ(view->waiters[0].ttl, seconds(30));
-  EXPECT_EQ(view->waiters[0].info, MakeAcquire(2, Lock("k"), Owner(2)).info);
-
-  const auto free = Inspect(a, Lock("free"));
-  ASSERT_TRUE(free.ok());
-  EXPECT_TRUE(free->holders.empty());
-  EXPECT_EQ(free->queue_length, 0u);
-}
-
-TEST_P(StoreConformance, ListPagesThroughEveryLockOfAPrefix) {
-  Broker a = MakeBroker(kBrokerA);
-  std::set<std::string> wanted;
-  core::OpId op = 0;
-  const auto take = [&](std::string_view ns, const std::string& key) {
-    ++op;
-    auto acquire = MakeAcquire(op, core::LockName::Encode(ns, key), Owner(1));
-    a.store->Submit(core::StoreAcquire(acquire));
-    return acquire.name.escaped();
-  };
-  for (int i = 0; i < 120; ++i) {
-    wanted.insert(take("n*s", "a[b]*{" + std::to_string(i)));
-    take("n*s", "other" + std::to_string(i));
-    take("nXs", "a[b]*{" + std::to_string(i));
-  }
-  a.store->Flush();
-  ASSERT_TRUE(Await([&] { return a.seen->Count<core::StoreReply>() == op; }));
-
-  std::set<std::string> seen;
-  std::string token;
-  int pages = 0;
-  do {
-    std::optional<absl::StatusOr<LockPage>> page;
-    a.store->List(core::EscapeNamespace("n*s"), core::EscapeKey("a[b]*{"), 50, token, seconds(10),
-                  [&](absl::StatusOr<LockPage> got) { page = std::move(got); });
-    ASSERT_TRUE(Await([&] { return page.has_value(); }));
-    ASSERT_TRUE(page->ok()) << page->status();
-    EXPECT_LE((*page)->locks.size(), 50u);
-    for (const auto& lock : (*page)->locks) {
-      EXPECT_FALSE(lock.holders.empty());
-      seen.insert(lock.name.escaped());
-    }
-    token = (*page)->next_page_token;
-  } while (!token.empty() && ++pages < 1000);
-  EXPECT_EQ(seen, wanted);
-}
-
-TEST_P(StoreConformance, AWrongPageTokenIsRefused) {
-  Broker a = MakeBroker(kBrokerA);
-  std::optional<absl::StatusOr<LockPage>> page;
-  a.store->List("ns", "", 10, "no token of ours", seconds(10),
-                [&](absl::StatusOr<LockPage> got) { page = std::move(got); });
-  EXPECT_FALSE(page);
-  ASSERT_TRUE(Await([&] { return page.has_value(); }));
-  EXPECT_EQ(page->status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_P(StoreConformance, CommandsOfOneTurnAreAnsweredInOrder) {

@@ -45,6 +45,8 @@ struct StoreKind {
   std::string name;
   WorldTraits traits;
   std::function<std::unique_ptr<StoreWorld>()> make;
+  // Each command leaves together with an acquire of another lock: stores may do in one call what leaves together.
+  bool in_company = false;
 };
 
 // Those of `kinds` that have a trait.
@@ -60,6 +62,7 @@ class StoreConformance : public testing::TestWithParam<StoreKind> {
   struct Broker {
     std::unique_ptr<Store> store;
     std::unique_ptr<Recorder> seen = std::make_unique<Recorder>();
+    core::OpId last_op = 1'000'000;  // of those given by Do
     ~Broker() {
       if (store) store->Stop();
     }
@@ -82,10 +85,30 @@ class StoreConformance : public testing::TestWithParam<StoreKind> {
     EXPECT_NE(outcome, nullptr) << "op " << op << " has outcome " << reply.outcome.index();
     return outcome == nullptr ? Outcome{} : *outcome;
   }
+  // The same, with an op of its own.
+  template <typename Outcome, typename Command>
+  Outcome Do(Broker& broker, Command command) {
+    command.op = ++broker.last_op;
+    return AskFor<Outcome>(broker, command.op, std::move(command));
+  }
   absl::StatusOr<LockView> Inspect(Broker& broker, const core::LockName& name, uint32_t max_waiters = 10);
+
+  // Of Lock("k"), by n of Owner(n), in order; 0 is nobody, for whom it is blocked.
+  std::vector<int> HoldersOf(Broker& broker);
+  std::vector<int> WaitersOf(Broker& broker);
+  // Releases a hold of it. Who of this broker's waiters is next.
+  std::vector<int> GiveBack(Broker& broker, uint8_t owner);
 
   std::unique_ptr<StoreWorld> world_;
 };
+
+// By n of Owner(n).
+template <typename Views>
+std::vector<int> NumbersOf(const Views& views) {
+  std::vector<int> numbers;
+  for (const auto& view : views) numbers.push_back(view.owner[0]);
+  return numbers;
+}
 
 // Needs virtual_time: these cases wait for half a minute and more.
 class StoreConformanceOverTime : public StoreConformance {};

@@ -13,7 +13,9 @@ std::vector<StoreKind> Kinds() {
   for (const std::string& binary : sim::InstalledServers()) {
     kinds.push_back({sim::KindOfServer(binary), {}, [binary] { return MakeServerWorld(binary); }});
   }
-  kinds.push_back({"Model", {.virtual_time = true}, MakeModelWorld});
+  for (const bool in_company : {false, true}) {
+    kinds.push_back({in_company ? "ModelInCompany" : "Model", {.virtual_time = true}, MakeModelWorld, in_company});
+  }
   return kinds;
 }
 

@@ -47,6 +47,46 @@ TEST_P(StoreConformanceOverTime, ARenewalLastsFromWhenItRan) {
   EXPECT_EQ(AskFor<core::RenewDoneBatch>(a, 4, late).results, std::vector{core::RenewResult::kGone});
 }
 
+TEST_P(StoreConformanceOverTime, ARenewalEndsAtHoldUntilAndKeepsTheDelay) {
+  Broker a = MakeBroker(kBrokerA);
+  core::StoreAcquire wanted = MakeAcquire(1, Lock("k"), Owner(1));
+  wanted.lock_delay = seconds(2);
+  const auto first = AskFor<core::AcquireGranted>(a, 1, wanted);
+  const core::StoreTime until{first.since.us + 5'000'000};
+  const core::StoreRenew renew{2, {{Lock("k"), Owner(1), first.token, seconds(30), until}}};
+  EXPECT_EQ(AskFor<core::RenewDoneBatch>(a, 2, renew).results, std::vector{core::RenewResult::kRenewed});
+  EXPECT_LE(Inspect(a, Lock("k"))->holders.at(0).time_left, seconds(7));
+  world_->Advance(seconds(5) + kInstants);
+  core::StoreRenew late = renew;
+  late.op = 3;
+  EXPECT_EQ(AskFor<core::RenewDoneBatch>(a, 3, late).results, std::vector{core::RenewResult::kGone});
+  AskFor<core::AcquireHeld>(a, 4, MakeAcquire(4, Lock("k"), Owner(2)));
+  world_->Advance(seconds(2));
+  AskFor<core::AcquireGranted>(a, 5, MakeAcquire(5, Lock("k"), Owner(2)));
+}
+
+TEST_P(StoreConformanceOverTime, AFreeLockGoesToTheWaiterInFrontOfANewcomer) {
+  Broker a = MakeBroker(kBrokerA);
+  Broker b = MakeBroker(kBrokerB);
+  size_t notices = 0;
+  for (const bool wait : {false, true}) {
+    core::StoreAcquire brief = MakeAcquire(0, Lock("k"), Owner(1));
+    brief.ttl = milliseconds(200);
+    Do<core::AcquireGranted>(a, brief);
+    Do<core::AcquireQueued>(b, LongAcquire(0, 2, true));
+    world_->Advance(brief.ttl);
+    const core::StoreAcquire newcomer = MakeAcquire(0, Lock("k"), Owner(3), wait);
+    const auto holders =
+        wait ? Do<core::AcquireQueued>(a, newcomer).holders : Do<core::AcquireHeld>(a, newcomer).holders;
+    EXPECT_EQ(NumbersOf(holders), std::vector<int>{2});
+    ++notices;
+    ASSERT_TRUE(Await([&] { return b.seen->Count<core::GrantNotice>() == notices; }));
+    EXPECT_EQ(b.seen->Last<core::GrantNotice>()->owner, Owner(2));
+    EXPECT_EQ(WaitersOf(a), wait ? std::vector<int>{3} : std::vector<int>{});
+    GiveBack(a, 2);
+  }
+}
+
 TEST_P(StoreConformanceOverTime, ABlockEndsByItself) {
   Broker a = MakeBroker(kBrokerA);
   AskFor<core::AcquireGranted>(a, 1, LongAcquire(1, 1, false));

@@ -45,6 +45,20 @@ TEST_P(StoreConformance, WhoWatchesIsToldOfChangesThroughAnotherBroker) {
   EXPECT_EQ(a.seen->Count<core::ChangeNotice>(), 0u) << "it does not watch";
 }
 
+TEST_P(StoreConformance, EachBrokerThatWatchesIsToldOnceAndOfNoOtherLock) {
+  Broker a = MakeBroker(kBrokerA);
+  Broker b = MakeBroker(kBrokerB);
+  for (Broker* broker : {&a, &b, &a}) Do<core::WatchDone>(*broker, core::StoreWatch{.name = Lock("k")});
+  Do<core::AcquireGranted>(b, MakeAcquire(0, Lock("other"), Owner(1)));
+  Do<core::AcquireGranted>(b, MakeAcquire(0, Lock("k"), Owner(1)));
+  Do<core::GiveBackDone>(b, core::StoreRelease{.name = Lock("k"), .owner = Owner(1)});
+  for (const Broker* broker : {&a, &b}) {
+    ASSERT_TRUE(Await([&] { return broker->seen->Count<core::ChangeNotice>() >= 2; }));
+    EXPECT_EQ(broker->seen->Last<core::ChangeNotice>()->name, Lock("k"));
+    EXPECT_EQ(broker->seen->Count<core::ChangeNotice>(), 2u);
+  }
+}
+
 TEST_P(StoreConformance, WhoWatchesIsToldOfItsOwnChangesToo) {
   Broker a = MakeBroker(kBrokerA);
   AskFor<core::WatchDone>(a, 1, core::StoreWatch{1, Lock("k")});
