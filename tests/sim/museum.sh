@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Puts each bug of the museum into a scratch copy of this tree and runs simulated worlds until one of them shows it.
+# Puts each bug of the museum into a copy of this tree, and runs simulated worlds until one of them shows the bug.
 set -uo pipefail
 
 usage() {
   cat <<'TEXT'
 usage: tests/sim/museum.sh [--seeds N] [--seed S] [--sample K] [--check] [BUG...]
 
-Each bug of tests/sim/museum, or the named ones (a number, a name, or the path of a patch), is put into a copy of this
-tree, built, and run until a world goes wrong. Fails when a bug is missed, when one does not apply or build, when the row
-that changes nothing is caught, or when the median of the seeds needed is over 1000.
+Puts each bug of tests/sim/museum, or the named ones (a number, a name, or the path of a patch), into a copy of this
+tree, builds it, and runs worlds until one has a violation. Fails when a bug is not caught, when one does not apply or
+build, when the row that changes nothing is caught, or when the median of the seeds needed is over 1000.
 
-  --seeds N   worlds a bug may hide in (default 20000)
-  --seed S    which worlds, and which sample (default 1; with --sample a random one)
-  --sample K  only K of them, drawn by the seed, and the one that changes nothing
-  --check     only whether each bug still applies; nothing is built
+  --seeds N   the number of worlds to try for a bug (default 20000)
+  --seed S    the first world, and the choice of the sample (default 1; with --sample a random one)
+  --sample K  only K bugs, drawn by the seed, and the row that changes nothing
+  --check     only check that each bug still applies; builds nothing
 TEXT
 }
 
@@ -80,21 +80,23 @@ build() {
 started=$SECONDS
 printf 'museum of %d bugs, seed %s: building ...\n' "${#bugs[@]}" "$seed"
 { cmake -S "$tree" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DDISTLOCK_TESTS=ON \
-  -DCMAKE_C_COMPILER_LAUNCHER="$work/launch" -DCMAKE_CXX_COMPILER_LAUNCHER="$work/launch" >"$work/build.log" 2>&1 && build && cp "$sim" "$work/sound"; } ||
+  -DCMAKE_C_COMPILER_LAUNCHER="$work/launch" -DCMAKE_CXX_COMPILER_LAUNCHER="$work/launch" >"$work/build.log" 2>&1 &&
+  build && cp "$sim" "$work/sound"; } ||
   { tail -n 30 "$work/build.log"; printf 'museum.sh: the tree itself does not build\n' >&2; exit 1; }
 printf 'built in %d s\n' $((SECONDS - started))
 
-# Runs worlds and prints the first that goes wrong: "SEED STORY". Nothing: none did.
+# Runs worlds and prints the first with a violation: "SEED STORY". Prints nothing when there is none.
 run_worlds() {
   local binary=$1 first=$2 count=$3 text status
-  # By processor time: on a busy machine worlds are slow, but do not hang.
-  text=$(ulimit -S -t $((HANG_SECONDS + count / WORLDS_A_SECOND)); exec nice "$binary" --seeds "$count" --seed "$first" --quiet 2>&1)
+  # The limit is processor time, because worlds are slow on a busy machine without hanging.
+  text=$(ulimit -S -t $((HANG_SECONDS + count / WORLDS_A_SECOND))
+    exec nice "$binary" --seeds "$count" --seed "$first" --quiet 2>&1)
   status=$?
   [ $status -ne 0 ] || return 0
   if [ $status -eq 1 ] && [[ $text =~ VIOLATION\ seed\ ([0-9]+)\ [^:]*:[^:]*\):\ ([^$'\n']*) ]]; then
     printf '%s %s\n' "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
   elif [ "$count" -gt 1 ]; then
-    # It crashed or hangs, and cannot say where.
+    # It crashed or hung, and did not name the seed.
     local half=$((count / 2)) found
     found=$(run_worlds "$binary" "$first" "$half")
     printf '%s\n' "${found:-$(run_worlds "$binary" $((first + half)) $((count - half)))}"
@@ -153,12 +155,13 @@ visit() {
     grep -m1 'error' "$work/build.log"
     fault 'DOES NOT BUILD' "$name" 'see above'
   fi
-  # Copies, not a reversal: their time is new, so that they are built again.
+  # Copies the sound files, because their new times make the build compile them again.
   while read -r file; do cp "$sound_tree/$file" "$tree/$file"; done <<<"$touched"
 }
 
 for one in "${bugs[@]}"; do visit "$one"; done
-median=$([ "${#caught[@]}" -eq 0 ] && echo 0 || printf '%s\n' "${caught[@]}" | sort -n | sed -n "$(((${#caught[@]} + 1) / 2))p")
+median=0
+[ "${#caught[@]}" -eq 0 ] || median=$(printf '%s\n' "${caught[@]}" | sort -n | sed -n "$(((${#caught[@]} + 1) / 2))p")
 printf 'caught %d of %d, median %d seeds, in %d s\n' "${#caught[@]}" "$tried" "$median" $((SECONDS - started))
-# The median of a few says nothing.
+# The median of a small sample proves nothing.
 [ "$faults" -eq 0 ] && { [ -n "$sample" ] || [ "$median" -le "$MEDIAN_MAX" ]; }

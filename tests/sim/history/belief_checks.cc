@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// I1, I1' and I3: who believed when, against each other, against the store, and at the fenced register.
+// I1, I1' and I3: compares beliefs with each other, with the store, and with the writes to the fenced register.
 #include <algorithm>
 
 #include "history/checks.h"
@@ -8,14 +8,14 @@
 namespace distlock::sim {
 namespace {
 
-// A client with on_disconnect RELEASE accepts that its lock goes to another while it still believes; its stream must have
-// broken for that, and streams break by faults only.
+// A client with on_disconnect RELEASE accepts that its lock goes to another while it still believes. That needs a
+// broken stream, and only faults break streams.
 bool Accepted(const Index& index, const Tenure& tenure) {
   return IsTakenUntold(index, tenure) || (index.TermsOf(tenure).risky && !index.history.calm);
 }
 
-// The store lost a grant that it had given before, and gave the lock anew. The earlier belief may outlive that by what had
-// been promised then, which is a ttl at most.
+// The store lost the earlier grant and granted the lock anew. The earlier belief may last as long as it had been
+// promised, a ttl at most.
 bool Forgotten(const Index& index, const Tenure& earlier, int64_t given_anew, int64_t believed_until) {
   for (const Forgetting& one : index.forgettings) {
     if (one.lock >= 0 && one.lock != earlier.lock) continue;
@@ -26,8 +26,8 @@ bool Forgotten(const Index& index, const Tenure& earlier, int64_t given_anew, in
   return false;
 }
 
-// An overlap of belief in two grants: excused by how the first of them may end. What clients are told can be late, so without
-// the store it is the tokens that tell which was first.
+// Two beliefs overlap: is that excused by the way in which the first grant may end? Clients may receive grants late, so
+// when the store cannot be observed, the tokens decide which grant was first.
 bool Excused(const Index& index, const Tenure& a, const Tenure& b, int64_t overlap_end) {
   const auto as_first = [&](const Tenure& first, const Tenure& second) {
     return Accepted(index, first) || Forgotten(index, first, second.Began(), overlap_end);
@@ -74,7 +74,7 @@ void CheckOverlaps(const Index& index, Report& report) {
   }
 }
 
-// I1 and I3 against the store: belief lies within what the store held for the lease.
+// I1 and I3 against the store: belief lies within the time in which the store held the lock for the lease.
 void CheckAgainstStore(const Index& index, const Tenure& tenure, Report& report) {
   const std::string who = report.Lease(tenure.lease) + " (token " + std::to_string(tenure.token) + ")";
   if (tenure.took == kNotSeen || tenure.from < tenure.took) {
@@ -93,7 +93,7 @@ void CheckAgainstStore(const Index& index, const Tenure& tenure, Report& report)
                  (by_release ? "somebody had released it" : "the store had let it go"));
 }
 
-// I3: who has not asked for it still counts on being alone.
+// I3: a downgrade without the client's request, while the client relies on being alone.
 void CheckDowngradeHadReason(const Tenure& tenure, Report& report) {
   if (tenure.downgraded_unasked == kNotSeen) return;
   report.Add("I3", tenure.lock, {tenure.lease}, tenure.downgraded_unasked,
@@ -101,11 +101,11 @@ void CheckDowngradeHadReason(const Tenure& tenure, Report& report) {
                  ", but " + report.Lease(tenure.lease) + " had it EXCLUSIVE and had not asked for that");
 }
 
-// I3 where nobody believes: a calm release has a reason that the client knows of.
+// I3 for leases without belief: in a calm run each release has a reason that the client knows of.
 void CheckReleaseHadReason(const Index& index, const Tenure& tenure, Report& report) {
   const Fate& fate = index.fates[static_cast<size_t>(tenure.lease)];
   const LeaseTerms& terms = index.TermsOf(tenure);
-  // Of several asked for together, what was taken first goes back when another is not to be had.
+  // Of several locks in one request, those that were taken first are released when another is refused.
   if (!index.history.calm || terms.detached || terms.max_hold_ns > 0 || (terms.together && tenure.told == kNotSeen))
     return;
   if (tenure.freed == kNotSeen || tenure.how != FreedHow::kReleased) return;
@@ -142,7 +142,7 @@ void CheckRegister(const Index& index, Report& report) {
   for (const Wrong& wrong : index.wronged) {
     const Record& record = index.history.records[static_cast<size_t>(wrong.record)];
     const Tenure& tenure = index.tenures[static_cast<size_t>(wrong.tenure)];
-    // Somebody else was rightly given the lock meanwhile.
+    // Another client rightly got the lock meanwhile.
     if (Accepted(index, tenure) || Forgotten(index, tenure, record.at_ns, record.at_ns)) continue;
     if (index.TokensMayRepeat(tenure.lock, kNotSeen, record.at_ns)) continue;
     report.Add("I1'", record.lock, {record.lease}, record.at_ns,
@@ -162,7 +162,7 @@ bool IsTakenUntold(const Index& index, const Tenure& tenure) {
 void CheckBelief(const Index& index, Report& report) {
   CheckOverlaps(index, report);
   for (const Tenure& tenure : index.tenures) {
-    // A store that has gone back may give a repeated request the grant that had ended.
+    // A store that was rolled back may grant a repeated request again, with the grant that had ended.
     if (tenure.came_back != kNotSeen && !index.Forgot(tenure.lock, tenure.ended, tenure.came_back)) {
       report.Add("I1", tenure.lock, {tenure.lease}, tenure.came_back,
                  report.Lease(tenure.lease) + " believed again at " + Report::At(tenure.came_back) +

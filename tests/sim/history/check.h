@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The judge of histories: what must never be found in any of them. Pure and fast (a history of 2000 records in well under a
-// millisecond); each call stands alone, so any thread may make it.
+// Checks a history against the invariants below. Pure and fast (a history of 2000 records in well under a millisecond);
+// any thread.
 #pragma once
 
 #include <string>
@@ -12,24 +12,24 @@
 namespace distlock::sim {
 
 // Invariants:
-//   I1   two leases never believe at once, and belief never lasts longer than the store's holding
-//   I1'  the fenced register: tokens of accepted writes never fall; who rightly believes is never rejected
+//   I1   two leases never believe at the same time, and belief ends before the store frees the lock
+//   I1'  the fenced register: tokens of accepted writes never fall; a rightful holder's write is never rejected
 //   I2   tokens grow from grant to grant of a lock, and none is given to two leases
-//   I3   the store lets a lock go, or others in beside its holder, only after its client has let go, or asked for that
+//   I3   the store frees or shares a lock only after its client has released it, or asked to share it
 //   I4   first come, first served
-//   I5   a free lock with a living waiter is given to one
+//   I5   a free lock with live waiters is granted to one of them
 //   I6   nothing is left in the end
 //   I7   a lock whose client or broker died is free again in bounded time
-//   I11  after the faults everybody is answered in bounded time
+//   I11  after the faults every request is answered in bounded time
 //   I12  a lease has one token
-//   I13  nothing is lost without a fault that justifies it
-// "history" is a list of records that contradicts itself: whoever made it is wrong, and nothing else was checked.
+//   I13  no lease is lost without a fault that explains it
+// "history": the records contradict each other. The program that wrote them is wrong, and nothing else was checked.
 struct Violation {
   std::string invariant;
-  std::string story;  // for people: what is wrong, then the records that matter, a line each
+  std::string story;  // for people: the problem, then the records that matter, one a line
 };
 
-// All of them, in the order of the list above; at most kMostViolations of each. Empty: nothing is wrong.
+// All violations, in the order of the list above, at most kMostViolations of each invariant.
 inline constexpr int kMostViolations = 5;
 std::vector<Violation> CheckAll(const History& history);
 

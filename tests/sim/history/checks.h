@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The checkers, a theme each. Each reads the index and adds what it finds to the report.
+// The checkers, one for each theme. Each reads the index and adds violations to the report.
 #pragma once
 
 #include "history/index.h"
@@ -16,9 +16,10 @@ void CheckLiveness(const Index& index, Report& report);  // I6, I11
 void CheckLosses(const Index& index, Report& report);    // I13
 void CheckTerms(const Index& index, Report& report);     // I7, I8
 
-// Whether an administrator took it without its client being told: of a detached lease, or where its broker was out of reach.
+// Whether an administrator took the lock without telling its client: the lease is detached, or its broker was out of
+// reach.
 bool IsTakenUntold(const Index& index, const Tenure& tenure);
-// For the summary.
+// Both are also used for the summary.
 bool IsLoss(const Tenure& tenure);
 bool IsJustified(const Index& index, const Tenure& loss);
 

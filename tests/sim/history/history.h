@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What happened in a run, simulated or with real processes: one list of records in the order of a clock that is common to
-// all (virtual time, or CLOCK_BOOTTIME of the one machine). The checkers read nothing else, so every way to make a history
-// is judged alike. Values; one thread.
+// The history of a run, simulated or with real processes: one list of records in the order of a common clock (virtual
+// time, or CLOCK_BOOTTIME of one machine). The checkers read nothing else, so simulated and real runs are judged alike.
+// Values; one thread.
 #pragma once
 
 #include <cstdint>
@@ -11,38 +11,39 @@
 
 namespace distlock::sim {
 
-// `code` and `value` by kind are in brackets.
+// The brackets say what `code` and `value` are for each kind.
 enum class RecordKind : uint8_t {
-  // A client, about one lease: everything from its request on carries the same `lease` number. A repeat of a detached
-  // request under its request_id has the number of the first.
+  // By a client, about one lease: all records from the request on have the same `lease` number. A repeat of a detached
+  // request under its request_id has the number of the first request.
   kAsked,     // [value: max_wait in ns; -1 unbounded, 0 one try]
-  kGaveUp,    // it cancelled, or its call or stream ended before an answer; a grant may still cross this
+  kGaveUp,    // it cancelled, or its call or stream ended before an answer; a grant may still come
   kRefused,   // [code: core::RefusalReason]
-  kGranted,   // `token`; told to the client
-  kBelieves,  // until `until_ns` from now on, unless another record says otherwise; also to less than before
-  kEnded,     // no belief from now on [code: EndedWhy; value: with kLost core::LostReason + 1, where it is known]
+  kGranted,   // `token`; the client received the grant
+  kBelieves,  // the deadline is `until_ns` from now on, until another record changes it; may be earlier than before
+  kEnded,     // no belief from now on [code: EndedWhy; value: for kLost core::LostReason + 1, if known]
   kReleased,  // the answer to a release [code: core::ReleaseOutcome]
-  kWrote,     // to a store that rejects tokens smaller than it has seen; `token` [code: 1 accepted, 0 rejected]
-  kYields,    // it has it EXCLUSIVE, and is about to ask to have it SHARED: it counts on being alone no more
-  // The store, about one lease. Only where it can be seen (the simulator).
-  kQueued,      // it got a place [value: its arrival number in this lock's queue, as the store counts]
+  kWrote,     // to the fenced register; `token` [code: 1 accepted, 0 rejected]
+  kYields,    // it is about to downgrade its EXCLUSIVE lease: it does not rely on being alone any more
+  // By the store, about one lease. Only in simulated runs, which can observe the store.
+  kQueued,      // it got a place in the queue [value: its arrival number there, by the store's count]
   kUnqueued,    // it lost its place without a grant
-  kTook,        // it holds the lock; `token`
-  kFreed,       // it holds it no more [code: FreedHow]
-  kDowngraded,  // it held it EXCLUSIVE, and holds it SHARED
-  kForced,      // an administrator takes it from its holder, from now on
-  // The run.
-  // Somebody broke something [code: FaultKind; value: for how long, ns; of kStoreClock, by how much]. `actor` is what it
-  // happened to, `lock` the only lock it concerns, or -1.
+  kTook,        // it holds the lock from now on; `token`
+  kFreed,       // it does not hold the lock any more [code: FreedHow]
+  kDowngraded,  // it held the lock EXCLUSIVE, and holds it SHARED from now on
+  kForced,      // an administrator has begun to take the lock from it
+  // Of the run.
+  // A fault [code: FaultKind; value: its duration in ns; for kStoreClock, the size of the step]. `actor`: the faulty
+  // process; `lock`: the only lock that it concerns, or -1.
   kFault,
-  kForgot,  // the store lost what it had promised to keep (emptied, key deleted, rolled back, clock stepped); `lock`: -1 all
+  // The store lost data that it should have kept (emptied, key deleted, rolled back, clock stepped). `lock`: -1: all.
+  kForgot,
   kHealed,  // no faults from now on
-  kQuiet,   // the clients have released and left long ago: nothing may be left
-  kLeft,    // something is left [value: how many]; `note` says what
+  kQuiet,   // all clients left long ago: from now on nothing may be left
+  kLeft,    // something is left [value: the number]; `note` says what
 };
 
 enum class EndedWhy : uint8_t { kReleasing, kLost, kStreamBroke, kDeadline, kClientDied };
-// kForced: by the administrator's own call, since no broker could be told.
+// kForced: the administrator's own call freed it, because the holder's broker could not be reached.
 enum class FreedHow : uint8_t { kReleased, kExpired, kForgotten, kForced };
 enum class FaultKind : uint8_t {
   kClientKilled,
@@ -91,7 +92,7 @@ struct Actor {
 
 enum class HoldKind : uint8_t { kExclusive, kShared, kPermit };
 
-// What was asked for in one lease; index = lease number.
+// The request of one lease; the index is the lease number.
 struct LeaseTerms {
   int32_t lock = -1;
   int32_t client = -1;
@@ -99,22 +100,22 @@ struct LeaseTerms {
   int64_t lock_delay_ns = 0;
   int64_t max_hold_ns = 0;
   bool detached = false;
-  bool risky =
-      false;  // on_disconnect RELEASE: its client accepts that another may get the lock while it still believes
-  // Its broker sees its stream end, and frees it when the last promise has passed (neither detached nor EXPIRE): then the end
-  // of its client costs a validity. False where that is not known: it may cost a ttl.
+  // on_disconnect RELEASE: the client accepts that another may get the lock while it still believes.
+  bool risky = false;
+  // The broker sees the stream end, and frees the lock when the last promise has ended (neither detached nor EXPIRE):
+  // then the client's death blocks the lock for a validity. False also where that is not known: it may block for a ttl.
   bool freed_by_promise = false;
-  // Its client says at least once in a validity that it lives; else it loses the lease, though its connection may stand.
+  // The client sends heartbeats; without one for a validity it loses the lease, even if its connection is up.
   bool by_heartbeat = false;
-  bool together = false;  // with others, all or nothing: it may be kept for it while those are waited for
+  bool together = false;  // one of several, all or nothing: it may be held while the request waits for the others
   HoldKind kind = HoldKind::kExclusive;
   uint32_t permits = 1;  // kPermit: of `limit`
   uint32_t limit = 0;
-  bool preferred = false;  // its place is in front of those who are not
-  bool adaptive = false;   // it may take a free lock before those who have not waited for long
+  bool preferred = false;  // queues in front of waiters that are not preferred
+  bool adaptive = false;   // may take a free lock before waiters that have not waited for long
 };
 
-// Whether both may have the lock at a time; of permits only as long as there are enough.
+// Whether both may hold the lock at the same time; permits only as long as there are enough.
 inline bool MayShare(const LeaseTerms& a, const LeaseTerms& b) {
   return a.kind == b.kind && a.kind != HoldKind::kExclusive;
 }
@@ -124,14 +125,15 @@ struct History {
   bool calm = false;  // no fault at all: no loss, no false alarm, arrival order is strict, hand-off is prompt
   int64_t validity_ns = 0;
   int64_t longest_ttl_ns = 0;  // with lock_delay
-  // What messages there and back, and a busy machine, may add to any bound: in calm times, and while there are faults.
+  // Added to every bound for messages there and back and for a busy machine: in calm times, and while there are faults.
   int64_t slack_ns = 100'000'000;
   int64_t slow_ns = 5'000'000'000;
-  // How long after the end of a fault until all have found back to each other: back-off, connect timeouts, and the third of a
-  // queue slot after which a broker tends a queue that it has heard nothing of.
+  // How long after the end of a fault until all processes are connected and informed again: back-off, connect timeouts,
+  // and the third of a queue slot after which a broker tends a queue without news.
   int64_t recovery_ns = 20'000'000'000;
-  // How long a broker that lives, and whose store does, may need to undo what it asked for and nobody wants: until that
-  // can take effect no more, by a clock of the store that it knows coarsely, and the way of a command.
+  // How long a live broker with a live store may need to undo a command whose grant nobody wants: until the command
+  // cannot take effect any more, by the store's clock, which the broker knows only roughly, and the time of another
+  // command.
   int64_t give_back_ns = 8'000'000'000;
   std::vector<Actor> actors;
   std::vector<std::string> locks;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Histories for tests, a line a record: times in ms, clients and locks by name. Records may be given in any order; those of
-// one instant keep theirs. One thread.
+// Builds histories for tests, one call a record: times in ms, clients and locks by name. Records may be added in any
+// order; records of the same time keep their order. One thread.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace distlock::sim {
 
 constexpr int64_t Ms(int64_t ms) { return ms * 1'000'000; }
 
-// Of a request, in ms.
+// The terms of a request; times in ms.
 struct Terms {
   std::string lock = "k";
   int64_t ttl = 2000;
@@ -75,7 +75,7 @@ class HistoryBuilder {
   void Refused(int64_t at, int64_t lease, core::RefusalReason reason = core::RefusalReason::kLockHeld) {
     Add(at, RecordKind::kRefused, lease, {.code = static_cast<uint8_t>(reason)});
   }
-  // Told, and believing until `until`.
+  // The client receives the grant and believes until `until`.
   void Granted(int64_t at, int64_t lease, uint64_t token, int64_t until) {
     Add(at, RecordKind::kGranted, lease, {.token = token});
     Believes(at, lease, until);
@@ -96,7 +96,7 @@ class HistoryBuilder {
   void Wrote(int64_t at, int64_t lease, uint64_t token, bool accepted = true) {
     Add(at, RecordKind::kWrote, lease, {.code = accepted, .token = token});
   }
-  // Granted, held and given back in good order, as clients see it.
+  // Granted, held and released in good order, as clients see it.
   void Holds(int64_t from, int64_t until, int64_t lease, uint64_t token) {
     Granted(from, lease, token, until + 500);
     Ended(until, lease);
@@ -112,7 +112,8 @@ class HistoryBuilder {
   }
   void Downgraded(int64_t at, int64_t lease) { Add(at, RecordKind::kDowngraded, lease); }
   void Forced(int64_t at, int64_t lease) { Add(at, RecordKind::kForced, lease); }
-  // The same seen by the store as well; taken 1 ms before the client is told, freed 1 ms after it has let go.
+  // The same, with the store's records: taken 1 ms before the client receives the grant, freed 1 ms after its belief
+  // ends.
   void HoldsInStore(int64_t from, int64_t until, int64_t lease, uint64_t token) {
     Took(from - 1, lease, token);
     Freed(until + 1, lease);
@@ -144,7 +145,7 @@ class HistoryBuilder {
                      [](const Record& a, const Record& b) { return a.at_ns < b.at_ns; });
     return made;
   }
-  // "I1 I3": what is violated; the stories in `stories`.
+  // The violated invariants, such as "I1 I3"; `stories` gets their stories.
   std::string Violated(std::string* stories = nullptr) const {
     std::set<std::string> found;
     for (const Violation& violation : CheckAll(Make())) {

@@ -8,7 +8,7 @@
 namespace distlock::sim {
 namespace {
 
-constexpr int64_t kClocksApart = 100'000'000;  // of two servers
+constexpr int64_t kClocksApart = 100'000'000;  // how far the clocks of two servers may differ
 
 }  // namespace
 
@@ -76,7 +76,7 @@ void Index::Read(const Record& record, int32_t number) {
       return;
     case RecordKind::kWrote: {
       if (record.code != 0 || fate->told < 0) return;
-      // One under an earlier grant's token may come late.
+      // A belief under the token of an earlier grant may arrive late.
       if (tenures[static_cast<size_t>(fate->told)].token != record.token) return;
       const int32_t open = open_belief_[static_cast<size_t>(fate->told)];
       if (open >= 0 && beliefs[static_cast<size_t>(open)].until > record.at_ns) wronged.push_back({number, fate->told});
@@ -232,7 +232,7 @@ bool Index::MayBeDeaf(int32_t lock, int64_t from, int64_t until) const {
 
 int64_t Index::WentBack(int64_t from, int64_t until) const {
   int64_t back = 0;
-  int64_t ahead = 0;  // of the other servers
+  int64_t ahead = 0;  // of the other servers' clocks
   for (const Trouble& trouble : troubles) {
     if (trouble.from > until) break;
     if (trouble.kind == FaultKind::kStoreClock) {
@@ -257,7 +257,7 @@ bool Index::TokensMayRepeat(int32_t lock, int64_t first, int64_t second) const {
   for (const Trouble& trouble : troubles) {
     if (trouble.from > second) break;
     if (trouble.until < first || (trouble.lock >= 0 && trouble.lock != lock)) continue;
-    // Another server's clock was neither stepped with the old one's, nor does it agree with it to the microsecond.
+    // The new server's clock was not stepped with the old server's, and does not agree with it to the microsecond.
     if (trouble.kind == FaultKind::kFailover && (stepped || trouble.from - kClocksApart < first)) return true;
     if (went_back && (trouble.kind == FaultKind::kStoreEmptied || trouble.kind == FaultKind::kKeyDeleted ||
                       trouble.kind == FaultKind::kFailover)) {

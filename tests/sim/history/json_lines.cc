@@ -61,7 +61,7 @@ bool HasToken(RecordKind kind) {
 
 }  // namespace
 
-// One parsed line; its getters throw what is wrong with it.
+// One parsed line; its getters throw its problem.
 class HistoryReader::Line {
  public:
   explicit Line(const json& object) : object_(object) {}

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Histories as text: one JSON object a line, in any order and any number of files, so that each process of a run can write its
-// own and a killed one leaves what it had written. Names instead of numbers. One thread.
+// Histories as text: one JSON object a line, in any order and any number of files, so that each process of a run can
+// write its own file, and the file of a killed process is usable. Names instead of numbers. One thread.
 //
-//   {"run": {"calm": false, "validity": 1000000000, "longest_ttl": 3000000000, "slack": ..., "slow": ..., "recovery": ...}}
-//   {"at": 17, "kind": "asked", "actor": "client 3", "lock": "k1", "lease": "3-17", "max_wait": -1, "ttl": 2000000000, ...}
+//   {"run": {"calm": false, "validity": 1000000000, "longest_ttl": 3000000000, "slack": ..., "slow": ..., ...}}
+//   {"at": 17, "kind": "asked", "actor": "client 3", "lock": "k1", "lease": "3-17", "max_wait": -1, ...}
 //   {"at": 18, "kind": "granted", "actor": "client 3", "lease": "3-17", "token": 1792}
 //   {"at": 19, "kind": "fault", "fault": "link_reset", "actor": "net 1", "lasts": 0}
 //   {"at": 20, "kind": "died", "actor": "client 3"}
 //
-// `kind` is one of KindNames(), or `died`: a process ended that could write no more; its open leases end with it. Times and
-// spans are ns. Which fields a kind has: json_lines.cc.
+// `kind` is one of KindNames(), or `died`: a process was killed; its open leases end with it. Times and durations are
+// ns. json_lines.cc says which fields a kind has.
 #pragma once
 
 #include <iosfwd>
@@ -24,13 +24,13 @@ namespace distlock::sim {
 
 class HistoryReader {
  public:
-  // Reads one file. False: `problem` says which line is wrong and why. A last line without its end is ignored: its writer was
-  // killed.
+  // Reads one file. False: problem() says which line is wrong and why. An incomplete last line is ignored, since its
+  // writer was killed.
   bool Read(std::istream& in, const std::string& name);
   const std::string& problem() const { return problem_; }
 
-  // All that was read, in the order of time; records of one instant keep the order of their files and lines.
-  // Empty `run`: no file had its line.
+  // has_run(): a file had the line "run". Take(): all records in the order of time; records of the same time keep the
+  // order of their files and lines.
   bool has_run() const { return has_run_; }
   History Take();
 
@@ -60,7 +60,7 @@ class HistoryReader {
   std::string problem_;
 };
 
-// The whole history, as HistoryReader reads it. Leases are named by their number.
+// Writes the whole history as HistoryReader reads it. Leases are named by their number.
 void WriteHistory(const History& history, std::ostream& out);
 
 }  // namespace distlock::sim

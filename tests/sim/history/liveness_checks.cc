@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// I6 and I11: when nothing is broken any more, everybody is served, and in the end nothing is left.
+// I6 and I11: after the faults every request is served, and in the end nothing is left.
 #include <algorithm>
 
 #include "history/checks.h"
@@ -8,12 +8,13 @@
 namespace distlock::sim {
 namespace {
 
-// How long a lock has been held in all, and how often it was given, up to a time; by the store's word, or by belief.
+// How long a lock has been held in total, and how often it was granted, up to a time; by the store's records, or by
+// belief.
 struct Use {
   int64_t held = 0;
   int64_t since = kNotSeen;  // held now
   int64_t believed_until = kNotSeen;
-  int holders = 0;  // by the store's word
+  int holders = 0;  // by the store's records
   int grants = 0;
 
   int64_t HeldUntil(int64_t at) const {
@@ -28,7 +29,8 @@ struct Start {
   int grants = 0;
 };
 
-// A wait after the faults is as long as others held the lock meanwhile, and each hand-over may cost a client's death.
+// A wait after the faults may last as long as others held the lock meanwhile, and each hand-over may be delayed by a
+// client's death.
 class Waits {
  public:
   Waits(const Index& index, Report& report)
@@ -97,7 +99,7 @@ class Waits {
     const Start& start = starts_[static_cast<size_t>(lease)];
     if (start.at == kNotSeen || start.at >= at) return;
     const LeaseTerms& terms = index_.history.leases[static_cast<size_t>(lease)];
-    if (terms.together) return;  // another of those it was asked for with may have been held
+    if (terms.together) return;  // another lock of its request may have been held
     const Use& use = uses_[static_cast<size_t>(terms.lock)];
     const int64_t idle = at - start.at - (use.HeldUntil(at) - start.held);
     const int64_t hand_over = index_.history.validity_ns + index_.history.longest_ttl_ns + index_.history.slack_ns;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// I13: a client is told that it lost its lock, or comes to that conclusion, only for a reason.
+// I13: each loss of a lock, reported by the broker or found by the client, has a reason.
 #include <algorithm>
 
 #include "core/types.h"
@@ -9,12 +9,12 @@
 namespace distlock::sim {
 namespace {
 
-// Which losses a fault explains.
+// The losses that a fault explains.
 enum class Costs : uint8_t {
   kNothing,
-  kItsOwn,  // those of the client that it happened to
-  kAny,     // any lease's
-  kKeys,    // any lease's, also by keys that are gone
+  kItsOwn,  // losses of the faulty client
+  kAny,     // losses of any lease
+  kKeys,    // losses of any lease, also because its key is gone
 };
 
 Costs CostsOf(FaultKind kind) {
@@ -40,7 +40,7 @@ Costs CostsOf(FaultKind kind) {
     case FaultKind::kStoreClock:
     case FaultKind::kFailover:
       return Costs::kKeys;
-    // Renewals and releases pass a full store, scripts are loaded again, and who holds needs no notice.
+    // A full store accepts renewals and releases, brokers load scripts again, and holders need no notices.
     case FaultKind::kStoreFull:
     case FaultKind::kScriptsFlushed:
     case FaultKind::kChannelLost:
@@ -53,10 +53,10 @@ Costs CostsOf(FaultKind kind) {
 
 bool Explains(const Index& index, const Trouble& trouble, const Tenure& loss) {
   const LeaseTerms& terms = index.TermsOf(loss);
-  // What was broken while it lasted may be felt until it would have ended without a renewal.
+  // A fault may have effects on the lease until the lease would have ended without a renewal.
   const int64_t felt = trouble.until + terms.ttl_ns + index.history.validity_ns + index.Slack(loss.ended);
-  // A grant that came too late to be believed in, or of a detached one for long, may owe that to the way of its request,
-  // however long that then waited.
+  // A grant that came too late for any belief, or for a detached lease too late for a long one, may have been delayed
+  // when its request was sent, however long the request then waited.
   const int64_t least = terms.detached ? terms.ttl_ns / 2 : 0;
   const bool believed = loss.until != kNotSeen && loss.until > loss.told + least;
   const int64_t since = believed ? loss.ended : index.fates[static_cast<size_t>(loss.lease)].asked;
@@ -77,20 +77,21 @@ bool Explains(const Index& index, const Trouble& trouble, const Tenure& loss) {
   return costs == Costs::kAny || costs == Costs::kKeys || (costs == Costs::kItsOwn && trouble.actor == terms.client);
 }
 
-// It ended because it was told to, when it was asked for.
+// The loss is the max_hold of its own request.
 bool ByMaxHold(const Index& index, const Tenure& loss) {
   const LeaseTerms& terms = index.TermsOf(loss);
   if (terms.max_hold_ns == 0) return false;
   const int64_t asked = index.fates[static_cast<size_t>(loss.lease)].asked;
-  // Of several on a stream: from when all of them were granted, which is when the client is told of each.
+  // For several locks on a stream max_hold counts from when all are granted, which is when the client receives each
+  // grant.
   const int64_t since = terms.detached ? asked : terms.together && loss.told != kNotSeen ? loss.told : loss.Began();
-  // The client's deadline lies before the broker's: by the allowance for its clock, and for a message's way, which a Hold takes
-  // as a tenth of the validity.
+  // The client's deadline is earlier than the broker's, by the allowances for its clock and for the network's delay,
+  // for which a Hold takes a tenth of the validity.
   const int64_t allowance = terms.max_hold_ns / 100 + index.history.validity_ns / 10 + index.Slack(loss.ended);
   return loss.ended - since >= terms.max_hold_ns - allowance;
 }
 
-// Told FORCED, or, where nobody could tell it, found to be gone.
+// The client received FORCED, or, when no broker could send it, found the lock gone.
 bool ByForce(const Tenure& loss) {
   if (loss.forced == kNotSeen || loss.forced > loss.ended) return false;
   return loss.lost_reason == static_cast<int64_t>(core::LostReason::kForced) ||

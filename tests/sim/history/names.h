@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One name for each kind, reason and fault, in stories and in JSON lines alike.
+// The names of kinds, reasons and faults, for stories and for JSON lines.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace distlock::sim {
 
-// By the value of the enumeration. Those of RecordKind are the words of history.h without the k.
+// By the value of the enumeration. The names of RecordKind are its words without the k.
 std::span<const std::string_view> KindNames();
 std::span<const std::string_view> EndedNames();      // EndedWhy
 std::span<const std::string_view> FreedNames();      // FreedHow

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// I4 and I5, by the store's own queue where it can be seen, else by what clients asked and were told.
+// I4 and I5, by the store's own queue where it can be observed, else by the clients' requests and answers.
 #include <algorithm>
 #include <set>
 
@@ -18,13 +18,13 @@ struct Place {
 };
 
 struct LockState {
-  std::vector<Place> queue;       // few; in the order of being noted
+  std::vector<Place> queue;       // few; in the order of their records
   std::vector<int64_t> holders;   // leases
-  int64_t free_since = kNotSeen;  // when a holder, or one who waited, last went
-  int64_t told_by = kNotSeen;     // until when nobody may have been told of that
+  int64_t free_since = kNotSeen;  // when the last holder or waiter left
+  int64_t told_by = kNotSeen;     // until when no waiter need know of that
 };
 
-// ADAPTIVE: so long may newcomers come first.
+// ADAPTIVE: newcomers may come first for so long.
 constexpr int64_t kFairAfter = 100'000'000;
 
 // Follows the store's queues through the records.
@@ -69,7 +69,7 @@ class StoreQueues {
     arrivals_[static_cast<size_t>(record.lease)] = record.value;
   }
 
-  // I4: the order in which the store counts is the order of arrival, and one try has no place in it.
+  // I4: the store's arrival numbers are in the order of arrival, and a single try never queues.
   void CheckArrival(const Record& record) {
     if (index_.fates[static_cast<size_t>(record.lease)].max_wait == 0) {
       report_.Add("I4", record.lock, {record.lease}, record.at_ns,
@@ -86,7 +86,7 @@ class StoreQueues {
     }
   }
 
-  // A lease may have two places, one of them through a stream that is gone; that one goes first.
+  // A lease may have two places, one of them through a stream that has ended; that place goes first.
   void Leave(const Record& record) {
     std::vector<Place>& queue = locks_[static_cast<size_t>(record.lock)].queue;
     const auto place =
@@ -101,15 +101,17 @@ class StoreQueues {
     if (std::erase(lock.holders, record.lease) == 0) return;
     lock.free_since = record.at_ns;
     const int64_t delay = index_.history.leases[static_cast<size_t>(record.lease)].lock_delay_ns;
-    // What ends by itself, or is blocked first, is found when waiters look: at the end of the ttl that they know of.
+    // When a lease expires, or a lock_delay blocks the lock first, brokers find out when they tend the queue: at the
+    // end of the ttl that they know of.
     const Fate& fate = index_.fates[static_cast<size_t>(record.lease)];
-    // A detached request whose grant ended unheard may have had another one since, and have given that back.
+    // A detached request whose grant ended before the client received it may have had another grant since, and released
+    // that.
     const bool clean = fate.released != kNotSeen && fate.answered <= record.at_ns;
     const bool handed_on = static_cast<FreedHow>(record.code) == FreedHow::kReleased && (delay == 0 || clean);
     if (!handed_on) lock.told_by = record.at_ns + delay + index_.history.longest_ttl_ns;
   }
 
-  // What it shares from now on is free for others.
+  // From now on other readers may share the lock.
   void Downgrade(const Record& record) {
     shared_.insert(record.lease);
     LockState& lock = locks_[static_cast<size_t>(record.lock)];
@@ -126,10 +128,10 @@ class StoreQueues {
     if (index_.TermsOf(record.lease).kind == HoldKind::kExclusive) lock.told_by = kNotSeen;
   }
 
-  // I5: who waits and is given the lock learns of it, or, when that grant has ended unheard, gets a new place.
+  // I5: a waiter that is granted the lock learns of it, or, when the grant ended before that, gets a new place.
   void CheckTold(const Record& record, size_t number) {
     const Fate& fate = index_.fates[static_cast<size_t>(record.lease)];
-    // A detached request may be between two calls, and one of several is told when all are there.
+    // A detached request may be between two calls, and one of several locks is reported when all are granted.
     const LeaseTerms& terms = index_.TermsOf(record.lease);
     if (terms.detached || terms.together || (fate.answered != kNotSeen && fate.answered < record.at_ns)) return;
     const int64_t told = fate.answered == kNotSeen ? std::min(index_.end, index_.quiet) : fate.answered;
@@ -153,7 +155,7 @@ class StoreQueues {
     const bool newcomer = own == kUnplaced;
     if (own == kUnplaced && !index_.history.calm) own = arrivals_[static_cast<size_t>(record.lease)];
     const LeaseTerms& terms = index_.TermsOf(record.lease);
-    if (own == kUnplaced && terms.preferred) own = 0;  // behind the preferred, before all others
+    if (own == kUnplaced && terms.preferred) own = 0;  // behind preferred waiters, before all others
     for (const Place& place : lock.queue) {
       if (place.lease == record.lease || place.arrival >= own || Excused(record, number, place)) continue;
       if (newcomer && MayBarge(terms, place, record.at_ns)) continue;
@@ -169,7 +171,7 @@ class StoreQueues {
     return !index_.history.calm || at - place.since <= kFairAfter + kFairAfter / 100;
   }
 
-  // The waiter passed over was dead or deaf: its broker may have lost its place or its ear by a fault.
+  // The waiter that was passed over was dead, or a fault may have made its broker lose its place or miss a notice.
   bool Excused(const Record& record, size_t number, const Place& place) const {
     if (index_.history.calm) return false;
     const std::vector<Record>& records = index_.history.records;
@@ -179,7 +181,7 @@ class StoreQueues {
     return index_.MayBeDeaf(record.lock, place.since, record.at_ns);
   }
 
-  // Whether it could have the lock beside those who hold it.
+  // Whether the lease could hold the lock beside the present holders.
   bool Fits(const LockState& lock, int64_t lease) const {
     const LeaseTerms& terms = index_.TermsOf(lease);
     uint64_t permits = terms.permits;
@@ -192,7 +194,7 @@ class StoreQueues {
     return lock.holders.empty() || terms.kind == HoldKind::kShared || permits <= terms.limit;
   }
 
-  // I5: from when the lock was free for the first who waits for it.
+  // I5: the time since the lock was free for its first waiter.
   void CheckServed(int32_t number, int64_t at, const char* how) {
     const LockState& lock = locks_[static_cast<size_t>(number)];
     const auto first = std::min_element(lock.queue.begin(), lock.queue.end(),
@@ -216,18 +218,18 @@ class StoreQueues {
   const Index& index_;
   Report& report_;
   std::vector<LockState> locks_;
-  std::vector<int64_t> arrivals_;  // by lease: its last number
-  std::set<int64_t> shared_;       // leases that were converted
+  std::vector<int64_t> arrivals_;  // by lease: its last arrival number
+  std::set<int64_t> shared_;       // leases that were downgraded
 };
 
-// I4 as clients see it, in times without faults: nobody is served before one who had been waiting when it asked.
+// I4 as clients see it, in runs without faults: no request is served before one that waited already when it was made.
 void CheckFairness(const Index& index, Report& report) {
   std::vector<std::vector<int64_t>> waiting(index.history.locks.size());  // in the order of asking
   for (const Record& record : index.history.records) {
     if (record.kind == RecordKind::kAsked) {
       const LeaseTerms& terms = index.history.leases[static_cast<size_t>(record.lease)];
-      // A detached request that is repeated may lose its place with the call that it gave up.
-      // Of several locks that are asked for together, each is queued for when those before it are there.
+      // A repeated detached request may lose its place with its earlier call. Several locks in one request are queued
+      // for one after the other, each when the locks before it are granted.
       if (!terms.detached && !terms.together && record.value < 0)
         waiting[static_cast<size_t>(record.lock)].push_back(record.lease);
     }
@@ -244,7 +246,7 @@ void CheckFairness(const Index& index, Report& report) {
     if (since + index.Slack(record.at_ns) >= asked) continue;
     const LeaseTerms& terms = index.TermsOf(record.lease);
     if (terms.preferred || terms.adaptive) continue;
-    // Neighbours are served together, and hear of it each in its time.
+    // Neighbouring readers are served together, but may receive their grants at different times.
     const int64_t other = index.fates[static_cast<size_t>(first)].answered;
     if (MayShare(terms, index.TermsOf(first)) && other != kNotSeen && other <= record.at_ns + index.Slack(record.at_ns))
       continue;
@@ -254,7 +256,7 @@ void CheckFairness(const Index& index, Report& report) {
   }
 }
 
-// I5 as clients see it, where the store cannot be seen: from the end of all belief to the next grant.
+// I5 as clients see it, where the store cannot be observed: the time from the end of all belief to the next grant.
 class ClientQueues {
  public:
   ClientQueues(const Index& index, Report& report)
@@ -262,7 +264,7 @@ class ClientQueues {
 
   void Run() {
     for (const Belief& belief : index_.beliefs) Occupy(belief);
-    // Beside many holders a gap says nothing.
+    // With many holders a gap proves nothing.
     std::vector<bool> shared(locks_.size(), false);
     for (const LeaseTerms& terms : index_.history.leases) {
       if (terms.kind != HoldKind::kExclusive) shared[static_cast<size_t>(terms.lock)] = true;
@@ -290,7 +292,8 @@ class ClientQueues {
     }
   }
 
-  // No gap between two beliefs, or before the answer, is longer than what its beginning explains.
+  // Checks that each gap between two beliefs, or before the answer, is no longer than the end of the earlier belief
+  // explains.
   void CheckWait(int64_t lease, const Fate& fate) {
     const LeaseTerms& terms = index_.history.leases[static_cast<size_t>(lease)];
     const int64_t until = fate.answered == kNotSeen ? std::min(index_.end, index_.quiet) : fate.answered;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// I7, where the store can be seen: what nobody believes in any more is free again in bounded time.
+// I7, where the store can be observed: a lock that no client believes in any more is free in bounded time.
 #include <algorithm>
 
 #include "history/checks.h"
@@ -13,7 +13,7 @@ struct Bound {
   const char* why;
 };
 
-// Whether brokers and their store live on, know what they knew, and reach each other as soon as the fault is over.
+// Whether brokers and their store survive the fault with all they know, and reach each other as soon as it is over.
 bool LeavesBrokersWell(FaultKind kind) {
   switch (kind) {
     case FaultKind::kClientKilled:
@@ -29,8 +29,8 @@ bool LeavesBrokersWell(FaultKind kind) {
   }
 }
 
-// When the last of the connections that matter to this lease and broke in [from, until] was found to be broken.
-// kForEver: something else broke, and the broker that asked for it may be gone, or unable to say that it is not wanted.
+// Of the connections that matter to this lease and broke in [from, until]: when the last one was found to be broken.
+// kForEver: another fault happened, so that the broker that requested the lock may be gone or unable to release it.
 int64_t ReconnectedAt(const Index& index, const LeaseTerms& terms, int64_t from, int64_t until) {
   int64_t latest = from;
   for (const Trouble& trouble : index.troubles) {
@@ -45,7 +45,7 @@ int64_t ReconnectedAt(const Index& index, const LeaseTerms& terms, int64_t from,
   return latest;
 }
 
-// When the client of this lease began to stand still for longer than a validity; kNotSeen: it did not while it had it.
+// When the client of this lease began to be paused for longer than a validity; kNotSeen: never while it held the lock.
 int64_t StoodStillAt(const Index& index, const Tenure& tenure, int64_t freed) {
   for (const Trouble& trouble : index.troubles) {
     if (trouble.kind != FaultKind::kClientPaused || trouble.actor != index.TermsOf(tenure).client) continue;
@@ -55,7 +55,7 @@ int64_t StoodStillAt(const Index& index, const Tenure& tenure, int64_t freed) {
   return kNotSeen;
 }
 
-// From the end of belief, or from the grant where nobody was ever told of it.
+// Counts from the end of belief, or from the grant if no client ever received it.
 Bound BoundOf(const Index& index, const Tenure& tenure, int64_t freed) {
   const LeaseTerms& terms = index.TermsOf(tenure);
   const Fate& fate = index.fates[static_cast<size_t>(tenure.lease)];
@@ -64,7 +64,7 @@ Bound BoundOf(const Index& index, const Tenure& tenure, int64_t freed) {
   if (terms.together && tenure.told == kNotSeen && fate.answered == kNotSeen)
     return {freed, "while others are waited for"};
   if (index.history.calm && !terms.detached && tenure.told == kNotSeen && fate.answered != kNotSeen) {
-    // Its broker may have told a client that had just left, and keeps that promise.
+    // The broker may have sent the grant to a client that had just left, and keeps the promise in it.
     const int64_t promise = (terms.freed_by_promise ? index.history.validity_ns : terms.ttl_ns) + terms.lock_delay_ns;
     return {std::max(over, fate.answered) + promise + slack, "after nobody waited for it any more"};
   }
@@ -78,7 +78,7 @@ Bound BoundOf(const Index& index, const Tenure& tenure, int64_t freed) {
               "a validity and its lock_delay after its client stood still"};
     }
   }
-  // Only its own client failed: its broker is there to free it.
+  // Only the client failed, so its broker frees the lock.
   const bool client_left = tenure.ended != kNotSeen && tenure.why != EndedWhy::kLost;
   if (terms.freed_by_promise && client_left && index.TroubledUntil(freed, terms.client) <= over) {
     const int64_t heard = tenure.why == EndedWhy::kClientDied ? index.DeathHeard(terms.client, tenure.ended) : over;

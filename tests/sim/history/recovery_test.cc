@@ -257,7 +257,8 @@ TEST(Losses, MaxHoldOfSeveralCountsFromWhenAllAreGranted) {
     b.Granted(1500, ann, 5, 2490);
     b.Ended(2490, ann, EndedWhy::kDeadline);
     b.Freed(2600, ann, FreedHow::kReleased);
-    // A lock asked for alone counts from when the store gave it: its loss is in order, only its client heard of it late.
+    // max_hold of a single lock counts from the store's grant: the loss is correct, only the client received the grant
+    // late.
     EXPECT_VIOLATED(b, together ? "I13" : "I5");
   }
 }

@@ -10,7 +10,7 @@ namespace distlock::sim {
 namespace {
 
 constexpr size_t kMostLines = 60;
-constexpr int64_t kFaultsBefore = 5'000'000'000;  // of the first record that a story shows
+constexpr int64_t kFaultsBefore = 5'000'000'000;  // a story shows faults since so long before its first record
 
 bool SupersededBelief(const std::vector<const Record*>& shown, size_t i) {
   if (shown[i]->kind != RecordKind::kBelieves) return false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Collects what the checkers find and tells each as a story: one sentence, then the records that matter in time order, with
-// names instead of numbers. One thread; lives for one check.
+// Collects violations and describes each as a story: one sentence, then the records that matter in the order of time,
+// with names instead of numbers. One thread; lives for one check.
 #pragma once
 
 #include <initializer_list>
@@ -18,11 +18,11 @@ class Report {
  public:
   explicit Report(const Index& index) : index_(index) {}
 
-  // What is wrong with a lock, and the leases it is about; the story shows them until `until`.
+  // Adds a violation about a lock and some of its leases; the story shows their records until `until`.
   void Add(const char* invariant, int32_t lock, std::initializer_list<int64_t> leases, int64_t until, std::string what);
-  // Something that no records explain.
+  // Adds a violation whose story shows no records.
   void Add(const char* invariant, std::string what);
-  // Whether one more of this invariant would be kept. Spares the making of sentences that nobody reads.
+  // Whether one more violation of this invariant would be kept; otherwise the caller need not make its text.
   bool Wants(const char* invariant) const;
 
   // Words for stories.

@@ -38,7 +38,7 @@ void CountRecords(const History& history, Summary& summary) {
   }
 }
 
-// From the end of each belief to the next lease's.
+// The times from the end of each belief to the next lease's belief.
 void MeasureHandOvers(const Index& index, Summary& summary) {
   std::vector<int64_t> hand_offs;
   std::vector<int64_t> recoveries;

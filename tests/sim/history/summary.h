@@ -21,7 +21,7 @@ struct Spread {
 struct Summary {
   int64_t records = 0;
   int64_t lasted = 0;
-  int64_t grants = 0;                  // told to clients
+  int64_t grants = 0;                  // that clients received
   int64_t releases = 0;                // confirmed
   std::array<int64_t, 16> refusals{};  // by core::RefusalReason
   int64_t losses = 0;
@@ -29,10 +29,10 @@ struct Summary {
   int64_t writes = 0;        // accepted
   int64_t rejected_writes = 0;
   std::array<int64_t, static_cast<size_t>(FaultKind::kCount)> faults{};
-  // I8: the smallest distance from the end of a belief to the next grant of that lock; kForEver where there was no second one.
+  // I8: the shortest time from the end of a belief to the next grant of that lock; kForEver: no lock had two grants.
   int64_t margin_min = 0;
-  Spread waits;       // from asking to a grant
-  Spread hand_offs;   // from a release to the next grant, where somebody was waiting
+  Spread waits;       // from a request to its grant
+  Spread hand_offs;   // from a release to the next grant, when a client was waiting
   Spread recoveries;  // the same from any other end
 
   int64_t FaultCount() const;

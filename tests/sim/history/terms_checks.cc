@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// I7 and I8 by what was asked for in one lease: nobody believes for longer than max_hold, nobody gets the lock in the
-// lock_delay after an abnormal end.
+// I7 and I8 by the terms of a lease: belief never lasts longer than max_hold, and the lock is not granted within the
+//    lock_delay after an abnormal end.
 #include "core/types.h"
 #include "history/checks.h"
 
@@ -11,7 +11,7 @@ namespace {
 void CheckMaxHold(const Index& index, const Tenure& tenure, Report& report) {
   const int64_t max_hold = index.TermsOf(tenure).max_hold_ns;
   if (max_hold == 0 || tenure.told == kNotSeen || tenure.until == kNotSeen) return;
-  // The store's clock counts it for a detached lease.
+  // For a detached lease max_hold counts by the store's clock.
   const int64_t most = max_hold + index.history.slack_ns + index.WentBack(tenure.Began(), tenure.until);
   if (tenure.until - tenure.told <= most) return;
   report.Add("I7", tenure.lock, {tenure.lease}, tenure.until,
@@ -20,8 +20,8 @@ void CheckMaxHold(const Index& index, const Tenure& tenure, Report& report) {
                  ", but its max_hold was " + Report::Span(max_hold));
 }
 
-// Whether its broker, too, saw an end that was no release. Not so where client and broker may each have been the first to end it:
-// what a client gives up by its own clock it releases.
+// Whether the broker, too, saw an end that was not a release. That is not certain when client and broker may each have
+// ended the lease first, because a client whose own deadline has passed releases its lock.
 bool EndedAbnormally(const Tenure& tenure) {
   switch (tenure.why) {
     case EndedWhy::kClientDied:
@@ -41,10 +41,11 @@ bool EndedAbnormally(const Tenure& tenure) {
 void CheckLockDelay(const Index& index, const Tenure& before, const Tenure& after, Report& report) {
   const LeaseTerms& terms = index.TermsOf(before);
   if (terms.lock_delay_ns == 0 || terms.risky || before.until == kNotSeen || !EndedAbnormally(before)) return;
-  if (before.forced != kNotSeen) return;                                          // it does not apply
-  if (MayShare(index.TermsAt(before, after.took), index.TermsOf(after))) return;  // only its own share stays taken
+  if (before.forced != kNotSeen) return;  // a forced release has no lock_delay
+  if (MayShare(index.TermsAt(before, after.took), index.TermsOf(after)))
+    return;  // lock_delay blocks only the share that ended
   if (before.lease == after.lease || index.Forgot(before.lock, before.took, after.took)) return;
-  // By the store's clock.
+  // The store's clock counts it.
   const int64_t least = terms.lock_delay_ns - terms.lock_delay_ns / 500 - 2'000'000;
   if (after.took - before.until >= least) return;
   report.Add("I8", before.lock, {before.lease, after.lease}, after.took,

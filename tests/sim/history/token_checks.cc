@@ -43,7 +43,7 @@ const Tenure& Named(const Index& index, const Record& record) {
   return index.tenures[static_cast<size_t>(i)];
 }
 
-// I1 by the store's word: who has the lock beside `tenure`.
+// I1 by the store's records: the leases that hold the lock beside `tenure`.
 void CheckTaken(const Index& index, std::vector<const Tenure*>& holders, const Tenure& tenure, int64_t at,
                 Report& report) {
   const LeaseTerms& terms = index.TermsOf(tenure);
@@ -60,7 +60,8 @@ void CheckTaken(const Index& index, std::vector<const Tenure*>& holders, const T
   if (std::find(holders.begin(), holders.end(), &tenure) == holders.end()) holders.push_back(&tenure);
 }
 
-// In the order in which the store gave them, and in real time: who asks after another was told gets a greater one.
+// Tokens grow in the order of the store's grants, and in real time: a request made after another client received its
+// grant gets a greater token.
 void CheckGrants(const Index& index, Report& report) {
   Greatest taken(index);
   Greatest told(index);
@@ -117,7 +118,8 @@ void CheckBeliefOrder(const Index& index, Report& report) {
     if (greatest == nullptr || greatest->lock != tenure.lock || tenure.token > greatest->token) {
       greatest = &tenure;
     } else if (IsTakenUntold(index, tenure) || (index.TermsOf(tenure).risky && !index.history.calm)) {
-      // It may hear of its grant when its stream has ended for its broker, and the lock is another's.
+      // A client may receive its grant after its broker has seen the stream end and the lock has gone to another
+      // client.
     } else if (greatest->lease != tenure.lease && belief.from == tenure.from &&
                !MayShare(index.TermsOf(*greatest), index.TermsOf(tenure)) &&
                !index.Forgot(tenure.lock, index.BeganNotBefore(tenure), greatest->Began())) {
@@ -148,7 +150,7 @@ void CheckUnique(const Index& index, Report& report) {
   }
 }
 
-// I12: told once, or again with the same token, or anew when the store had let go.
+// I12: a lease gets one grant, or the same token again, or a new token after the store had freed the lock.
 void CheckOneToken(const Index& index, const Fate& fate, Report& report) {
   const Tenure* before = nullptr;
   for (int32_t i = fate.first; i >= 0; i = index.tenures[static_cast<size_t>(i)].next) {

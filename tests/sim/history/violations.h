@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// EXPECT_VIOLATED(history, "I1 I3"): exactly these invariants are violated; "" for none. On failure, the stories are shown.
+// EXPECT_VIOLATED(history, "I1 I3"): exactly these invariants are violated; "" for none. A failure shows the stories.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LD_PRELOAD: gives a server a wall clock that a test sets. DISTLOCK_CLOCK_PAGE names a file of two little-endian int64,
-// which the test may change at any time: `frozen_ns` (since 1970; 0: not frozen) and `offset_ns` (added to the real time
-// while not frozen). CLOCK_MONOTONIC and the rest stay as they are, so timers run on. Start the server with
-// `--jemalloc-bg-thread no`: that thread sleeps until a time by the wall clock, and spins where it has long been.
+// LD_PRELOAD: gives a server a wall clock that a test sets. DISTLOCK_CLOCK_PAGE names a file of two little-endian
+// int64, which the test may change at any time: `frozen_ns` (since 1970; 0: not frozen) and `offset_ns` (added to the
+// real time while not frozen). CLOCK_MONOTONIC and the other clocks are unchanged, so timers run on. Start the server
+// with `--jemalloc-bg-thread no`: that thread sleeps until a time by the wall clock, and spins when that time has
+// passed long ago.
 //
-// The real time is asked of the kernel directly: jemalloc reads clocks before there is anything to look symbols up with.
+// It reads the real time by system call, because jemalloc reads clocks before symbols can be looked up.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -18,7 +18,7 @@ bool ReadScore(std::string_view text, double& score) {
   return !copy.empty() && copy.front() != ' ' && end == copy.c_str() + copy.size() && !std::isnan(score);
 }
 
-// An end of a range of scores; "(" before it leaves it out.
+// One end of a range of scores; "(" before it excludes it.
 struct Bound {
   double score = 0;
   bool exclusive = false;
@@ -39,7 +39,7 @@ auto FindMember(ZsetValue& zset, std::string_view member) {
   return std::find_if(zset.begin(), zset.end(), [&](const auto& one) { return one.second == member; });
 }
 
-// 1 when the member is new; `changed` when anything is.
+// 1 when the member is new; sets `changed` when the set was changed.
 int64_t AddMember(ZsetValue& zset, double score, std::string_view member, bool& changed) {
   const auto old = FindMember(zset, member);
   const bool is_new = old == zset.end();
@@ -51,8 +51,8 @@ int64_t AddMember(ZsetValue& zset, double score, std::string_view member, bool& 
   return is_new ? 1 : 0;
 }
 
-// The part of `size` elements that two indexes name, as LRANGE and ZRANGE count: negative ones from the end, both
-// included.
+// The part of `size` elements between two indexes, as in LRANGE and ZRANGE: negative ones count from the end, both ends
+// are included.
 struct Slice {
   size_t first = 0;
   size_t count = 0;
@@ -69,7 +69,7 @@ Slice CutSlice(size_t size, int64_t start, int64_t stop) {
   return {static_cast<size_t>(start), static_cast<size_t>(stop - start + 1)};
 }
 
-// After something was taken out of a collection: an empty one does not stay.
+// After elements were removed from a collection: deletes it when it is empty.
 void NoteRemoval(Call& call, int64_t removed, bool empty) {
   const std::string_view key = call.arg(1);
   if (removed > 0) {
@@ -228,7 +228,7 @@ void HDel(Call& call) {
 
 void HLen(Call& call) { Size<HashValue>(call); }
 
-// In the order of fields; the real server's is any.
+// In the order of fields; a real server's order is undefined.
 void HGetAll(Call& call) {
   HashValue* hash = nullptr;
   if (!FindValue(call, call.arg(1), hash)) return;
@@ -265,7 +265,7 @@ void SAdd(Call& call) {
   NoteAddition(call, added, added > 0);
 }
 
-// In order; the real server's is any.
+// Sorted; a real server's order is undefined.
 void SMembers(Call& call) {
   SetValue* set = nullptr;
   if (!FindValue(call, call.arg(1), set)) return;

@@ -6,7 +6,7 @@
 namespace distlock::sim {
 namespace {
 
-// Reads "<mark><number>\r\n" off the front.
+// Reads "<mark><number>\r\n" and removes it from the front.
 bool ReadHead(std::string_view& bytes, char mark, size_t& number) {
   if (!bytes.starts_with(mark)) return false;
   const char* end = bytes.data() + bytes.size();

@@ -79,7 +79,7 @@ bool WrongArity(const Command& command, size_t words) {
   return command.arity > 0 ? count != command.arity : count < -command.arity;
 }
 
-// What forbids a command that writes, "" when nothing does.
+// The error for a command that may not write now; "": it may.
 std::string_view WriteRefusal(const Server& server, const Command& command) {
   if ((command.flags & Command::kWrites) == 0) return {};
   return server.keys.replica ? kReadOnly : std::string_view(server.refuse_writes);
@@ -96,7 +96,7 @@ std::string SubscribedOnly(std::string_view name) {
              "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context");
 }
 
-// Why a client's command is not run, "" when it is.
+// The error for a client's command that may not run; "": it may.
 std::string Refusal(const Server& server, int client, const Command* command, Words argv) {
   const bool loads = server.loading() && command != nullptr && (command->flags & kLoading) != 0;
   if (!server.refuse_all.empty() && !loads) return server.refuse_all;
@@ -144,7 +144,7 @@ void RunForScript(Server& server, int client, Words argv, ReplySink& reply) {
   if ((command->flags & Command::kNoScript) != 0) {
     return reply.Error("ERR This Redis command is not allowed from script");
   }
-  // What a script has begun to write it may finish.
+  // A script that has begun to write may finish.
   if (!server.script_wrote) {
     if (const std::string_view refusal = WriteRefusal(server, *command); !refusal.empty()) return reply.Error(refusal);
     if (server.full_at_start && (command->flags & Command::kGrows) != 0) return reply.Error(kFull);

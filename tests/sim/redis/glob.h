@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Patterns of keys as Redis matches them: '*', '?', '[a-z]', '[^...]', and '\' before a sign that stands for itself.
-// Pure; any thread.
+// Patterns of keys as Redis matches them: '*', '?', '[a-z]', '[^...]', and '\' before a literal character. Pure; any
+// thread.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace distlock::sim {
 
-// Whether `c` is in the set that begins at the front of `pattern`, behind its '['. Takes the set and its ']' off the
-// front. A set that is not closed goes on to the end of the pattern.
+// Whether `c` is in the set at the front of `pattern`, after its '['. Removes the set and its ']' from the front. A set
+// without ']' goes on to the end of the pattern.
 inline bool MatchSet(std::string_view& pattern, char c) {
   const auto take = [&] {
     const char front = pattern.front();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The model answers as real servers do: random deeds on both, everything compared. Reproduce a failure with the
-// RC_PARAMS that it prints; DISTLOCK_HONESTY_SEQUENCES asks for more (or fewer) sequences per server.
+// The model behaves as real servers do: random actions on both, with everything compared. Reproduce a failure with the
+// RC_PARAMS that it prints. DISTLOCK_HONESTY_SEQUENCES sets the number of sequences per server.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
@@ -24,7 +24,7 @@ namespace {
 constexpr int kSequences = 2000;
 constexpr int kLongest = 100;
 
-// Seen often enough in so many sequences that missing one means that something is no longer tried.
+// In so many sequences each of these comes often; if one is missing, the test does not try that case any more.
 constexpr int kEnoughSequences = 300;
 constexpr const char* kMustBeSeen[] = {"reply 1",  "reply 2",   "reply 3", "reply 4",   "reply 5",     "reply 6",
                                        "reply 7",  "reply 8",   "reply 9", "reply 10",  "reply 11",    "reply 12",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a client asks a server about itself before it uses it.
+// The questions about a server that a client asks before it uses it.
 #include "redis/server.h"
 #include "store/text.h"
 
@@ -28,7 +28,7 @@ std::string WrongWords(std::string_view command) {
 
 }  // namespace
 
-// A few of the fields: what they say is what the server of the same state says.
+// A few of the fields, with the values of a real server in the same state.
 void Info(Call& call) {
   const Server& server = call.server;
   std::string text;
@@ -61,7 +61,7 @@ void Info(Call& call) {
   call.reply.Bulk(text);
 }
 
-// A server without snapshots.
+// The configuration of a server without snapshots.
 void Config(Call& call) {
   if (!SameWord(call.arg(1), "get") || call.argv.size() != 3 || !SameWord(call.arg(2), "save")) {
     return call.reply.Error("ERR the model knows no CONFIG but GET save");

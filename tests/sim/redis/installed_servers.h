@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The real servers of this machine, which tests run on beside the model. Any thread.
+// The real servers on this machine, for tests that compare them with the model. Any thread.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace distlock::sim {
 
-// Those of redis-server and valkey-server that are in PATH, as paths. When there is none, the name of one: a test then
-// fails and says so, as it must not pass for want of a server.
+// The paths of redis-server and valkey-server, as far as they are in PATH. If there is none: the name of one, so that a
+// test fails with a clear message instead of passing without a server.
 std::vector<std::string> InstalledServers();
 
 // "Redis" or "Valkey".

@@ -47,7 +47,7 @@ bool ParseExpiry(Call& call, const SetOptions& options, int64_t& expires_ms) {
   return good;
 }
 
-// An expiry that has come already deletes at once, but on a replica: there it is the primary that deletes.
+// An expiry in the past deletes the key at once. Not on a replica, where only the primary's commands delete.
 void ExpireAt(Call& call, int64_t base) {
   int64_t when = 0;
   if (call.argv.size() > 3) return call.reply.Error("ERR Unsupported option " + std::string(call.arg(3)));

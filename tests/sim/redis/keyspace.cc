@@ -8,7 +8,7 @@
 namespace distlock::sim {
 namespace {
 
-// Of one key or member: about what the real server's tables and headers take.
+// For one key or member: about the size of a real server's table entries and headers.
 constexpr uint64_t kOverhead = 64;
 
 uint64_t SizeOf(const std::string& text) { return text.size() + kOverhead; }
@@ -133,7 +133,7 @@ void Keyspace::Expire(Entries::iterator at) {
   Erase(at, ChangeKind::kExpired);
 }
 
-// The earliest expiry may have been this one.
+// Must be called for each removed expiry, since it may have been the earliest one.
 void Keyspace::ForgetExpiry(int64_t expires_ms) {
   if (expires_ms == earliest_ms_ && expires_ms != kNeverMs) earliest_known_ = false;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The data of a RedisModel: values by key, with expiry on the model's clock, watched by one observer and written down
-// as effects for replicas. What a key may hold is decided by the commands.
+// The data of a RedisModel: values by key, with expiry on the model's clock. Reports changes to one observer, and
+// records effects for replicas. The commands decide which values a key may have.
 //
 // Thread: the model's. Pointers to entries end with the next call that is not const.
 #pragma once
@@ -48,22 +48,22 @@ class Keyspace {
   std::function<void(std::string_view, ChangeKind)> on_change;
   std::function<void(const Effects&)> on_effects;
 
-  // Floored, also before 1970.
+  // Rounded down, also before 1970.
   int64_t now_ms() const { return now_us / 1000 - (now_us % 1000 < 0 ? 1 : 0); }
 
-  // As a command sees it: nullptr when absent or expired. A primary deletes the expired one on the way.
+  // The value as a command sees it: nullptr when absent or expired. A primary deletes an expired key here.
   Entry* Find(std::string_view key);
   // The same, without the deletion.
   const Entry* Look(std::string_view key) const;
-  // As Find; makes an entry with this value, that never expires, when there is none.
+  // As Find; when the key is absent, makes an entry with this value that never expires.
   Entry& FindOrMake(std::string_view key, Value empty);
-  // In place of whatever was there, TTL included.
+  // Replaces the key with its value and TTL.
   void Put(std::string_view key, Value value, int64_t expires_ms);
 
   // Tells the observer that the value of a present key was changed in place.
   void NoteWritten(std::string_view key) { Report(key, ChangeKind::kWritten); }
   void SetExpiry(std::string_view key, Entry& entry, int64_t expires_ms);
-  // Find()s first. Whether there was something to delete. The effect is the caller's to record.
+  // Returns whether there was a key that is not expired. The caller records the effect.
   bool Delete(std::string_view key, ChangeKind why = ChangeKind::kDeleted);
   void Clear();
 
@@ -73,9 +73,9 @@ class Keyspace {
   const Entries& entries() const { return entries_; }
   bool IsExpired(const Entry& entry) const { return !applying_ && now_ms() > entry.expires_ms; }
 
-  // Adds a command to the effects of this call; nothing when nobody wants them.
+  // Adds a command to the effects of this call, if effects are recorded.
   void Record(Words command);
-  // Ends the call: hands its effects over.
+  // Ends the call: passes its effects on.
   void Commit();
 
   // While a primary's effects are applied, no key counts as expired and nothing is recorded.

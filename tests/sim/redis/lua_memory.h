@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory for one lua_State. Lua allocates small and often, and tells the old size when it gives back: lists of free
-// blocks by size make a script call a third faster than malloc does. Thread: the one of the lua_State.
+// Memory for one lua_State. Lua makes many small allocations, and names the size when it frees a block. So lists of
+// free blocks by size make a script call a third faster than malloc does. Thread: that of the lua_State.
 #pragma once
 
 #include <algorithm>

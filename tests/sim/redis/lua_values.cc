@@ -10,7 +10,7 @@
 namespace distlock::sim {
 namespace {
 
-constexpr double kExactMax = 1e15;  // up to here "%.17g" prints an integral number as its digits
+constexpr double kExactMax = 1e15;  // up to it "%.17g" prints integral numbers as plain digits
 
 std::string_view TextAt(lua_State* lua, int index) {
   size_t size = 0;
@@ -31,13 +31,13 @@ void ReplaceNumberByText(lua_State* lua, int index) {
   lua_replace(lua, index);
 }
 
-// As a C cast does on the servers' processors where the value does not fit.
+// Like a C cast on the servers' processors, also for values that do not fit.
 int64_t ToInteger(double number) {
   const bool fits = number >= -9223372036854775808.0 && number < 9223372036854775808.0;
   return fits ? static_cast<int64_t>(number) : std::numeric_limits<int64_t>::min();
 }
 
-// Whether the table on top has a string in this field, which is then on top of it.
+// Whether the table on top of the stack has a string in this field; if so, pushes the string.
 bool PushTextField(lua_State* lua, const char* name) {
   lua_pushstring(lua, name);
   lua_rawget(lua, -2);
@@ -109,7 +109,7 @@ void LuaReply::Array(size_t size) {
   open_.push_back({size, 0});
 }
 
-// Puts the value on top where it belongs, and so each array that it completes.
+// Puts the value on top of the stack into its array, and does the same with each array that this completes.
 void LuaReply::Place() {
   while (!open_.empty()) {
     Open& open = open_.back();

@@ -23,7 +23,7 @@ class LuaReply final : public ReplySink {
   void Error(std::string_view text) override;
   void Array(size_t size) override;
 
-  // The reply itself, not something within it, is an error.
+  // Whether the reply itself, not an element of it, is an error.
   bool failed() const { return failed_; }
 
  private:
@@ -42,12 +42,12 @@ class LuaReply final : public ReplySink {
 
 using CommandWords = absl::InlinedVector<std::string_view, 16>;
 
-// The arguments of redis.call, which are all that is on the stack; they stay there, and the words point to them. False:
-// one is neither string nor number.
+// The arguments of redis.call, which are the whole stack; they stay there, and the words point to them. False: one is
+// neither string nor number.
 bool CommandFromStack(lua_State* lua, CommandWords& words);
 
-// The value on top of the stack, which is popped, as a reply: numbers lose their fraction, arrays end before their
-// first nil, false and what else Redis knows no reply for become null.
+// Pops the value on top of the stack and converts it to a reply: numbers lose their fraction, arrays end before their
+// first nil; false and values without a Redis reply become null.
 void ReplyFromStack(lua_State* lua, ReplySink& reply);
 
 // {text, ...}

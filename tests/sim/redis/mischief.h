@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What may happen to a store, as plain numbers that a generator draws and shrinks: calls of the production scripts as
-// the production codec writes them, and everything that can come between. One thread.
+// Random actions on a store, as plain numbers that a generator draws and shrinks: calls of the production scripts as
+// the production codec writes them, and everything else that can happen between them. One thread.
 #pragma once
 
 #include <array>
@@ -24,8 +24,8 @@ enum class Deed : uint8_t {
   kWithdraw,
   kTend,
   kInspect,
-  kBrokenCall,  // one of these with an argument spoilt
-  kSnippet,     // a small script that is not ours
+  kBrokenCall,  // one of these with a wrong argument
+  kSnippet,     // a small script that is not a script of distlock
   kPutString,
   kPutOther,
   kPutWaiter,
@@ -46,12 +46,12 @@ enum class Deed : uint8_t {
   kToExpiry,
   kCompare,
   kScan,
-  kPrepare,  // what a client asks before it uses a server
+  kPrepare,  // a question that a client asks before it uses a server
   kCount
 };
 
-// `lock`, `who` and `broker` are indexes; what a, b and c choose depends on the deed. All are taken modulo what there
-// is.
+// `lock`, `who` and `broker` are indexes; the meaning of a, b and c depends on the deed. All numbers are taken modulo
+// the number of choices.
 struct Action {
   Deed deed = Deed::kCompare;
   uint8_t lock = 0;
@@ -64,10 +64,10 @@ struct Action {
 
 std::string ActionText(const Action& action);
 
-// A few locks, owners and brokers, and what they do to the twins.
+// A few locks, owners and brokers, and their actions on the twins.
 class Mischief {
  public:
-  explicit Mischief(Twins* twins);  // which outlive it
+  explicit Mischief(Twins* twins);  // `twins` outlive it
 
   void Do(const Action& action);
 
@@ -76,7 +76,7 @@ class Mischief {
   static constexpr size_t kOwners = 5;
   static constexpr size_t kBrokers = 3;
 
-  // Mostly the first: what meets nobody meets no trouble.
+  // Mostly the first lock: actions on different locks do not affect each other.
   const core::LockName& Lock(const Action& action) const {
     return locks_[action.lock % 8 < 5 ? 0 : action.lock % kLocks];
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The numbers and texts that mischief draws from: good ones, wrong ones, and those at the edges. Constants; any thread.
+// The numbers and texts that mischief draws from: right, wrong and extreme values. Constants; any thread.
 #pragma once
 
 #include <cstdint>

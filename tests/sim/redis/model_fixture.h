@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the tests of the model share: a model, calls as text, and all that it reported. One thread.
+// The fixture of the model's tests: a model, calls as text, and everything that the model reported. One thread.
 #pragma once
 
 #include <gmock/gmock.h>

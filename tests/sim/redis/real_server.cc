@@ -28,7 +28,7 @@ constexpr std::chrono::milliseconds kLookAgain{5};
 constexpr size_t kClockBytes = 2 * sizeof(int64_t);
 constexpr int64_t kFirstNs = 1'700'000'000'000'000'000;
 
-// In the child.
+// Runs in the child.
 [[noreturn]] void BecomeServer(const std::string& binary, const std::string& folder, const std::string& socket) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const int log = open(store::Cat(folder, "/log").c_str(), O_WRONLY | O_CREAT, 0600);

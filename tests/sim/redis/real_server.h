@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A real server of its own, on a unix socket in a temporary folder, whose wall clock stands where it is put; and a
-// blocking connection to it. One thread.
+// A private real server, on a unix socket in a temporary folder, whose wall clock stands at the time that the test
+// sets; and a blocking connection to it. One thread.
 #pragma once
 
 #include <hiredis/hiredis.h>
@@ -25,7 +25,7 @@ class RealServer {
   RealServer(const RealServer&) = delete;
   RealServer& operator=(const RealServer&) = delete;
 
-  // From now on it is this time there; > 0.
+  // Sets the server's time; > 0.
   void SetClock(int64_t now_us);
   const std::string& socket() const { return socket_; }
 
@@ -44,7 +44,7 @@ class Connection {
   explicit Connection(const std::string& socket);
 
   void Send(const Argv& argv);
-  // Null when nothing has come within 5 s or the connection is gone.
+  // Null when no reply has come within 5 s or the connection is broken.
   store::ReplyPtr Receive();
   store::ReplyPtr Do(const Argv& argv);
   bool good() const { return context_ != nullptr && context_->err == 0; }

@@ -11,10 +11,10 @@
 namespace distlock::sim {
 namespace {
 
-// A server without data takes about this much.
+// The memory of a server without data, roughly.
 constexpr uint64_t kEmptyBytes = 900'000;
 
-// A value to be looked at: nullptr when absent or of another type.
+// A value for reading: nullptr when absent or of another type.
 template <typename T>
 const T* Look(const Server& server, std::string_view key) {
   const Entry* entry = server.keys.Look(key);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a command puts its reply, one value after the other, without knowing whether a client or a script gets it.
-// Thread: the model's.
+// Receives a command's reply, one value after the other, for a client or a script. Thread: the model's.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +12,14 @@
 
 namespace distlock::sim {
 
-// Exactly one value is to be put; an array of n values is Array(n) and then these.
+// A reply is exactly one value; an array of n values is Array(n), followed by the values.
 class ReplySink {
  public:
   virtual void Integer(int64_t value) = 0;
   virtual void Bulk(std::string_view text) = 0;
   virtual void Null() = 0;
   virtual void Status(std::string_view text) = 0;
-  // With its code in front, without the '-'.
+  // `text` begins with the error's code, without the '-'.
   virtual void Error(std::string_view text) = 0;
   virtual void Array(size_t size) = 0;
 
@@ -28,7 +27,7 @@ class ReplySink {
   ~ReplySink() = default;
 };
 
-// Builds what hiredis would have read.
+// Builds the reply as hiredis would have read it.
 class ReplyTree final : public ReplySink {
  public:
   void Integer(int64_t value) override;
@@ -38,7 +37,7 @@ class ReplyTree final : public ReplySink {
   void Error(std::string_view text) override;
   void Array(size_t size) override;
 
-  // Null when nothing was put.
+  // Null when no value was added.
   store::ReplyPtr Take() { return std::move(root_); }
 
  private:

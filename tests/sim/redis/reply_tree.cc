@@ -9,7 +9,7 @@
 namespace distlock::sim {
 namespace {
 
-// freeReplyObject() gives back through hiredis' own allocator.
+// freeReplyObject() frees with hiredis' own allocator.
 void* Allocate(size_t size) {
   void* memory = hi_calloc(1, size);
   if (memory == nullptr) std::abort();

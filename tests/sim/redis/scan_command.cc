@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // SCAN. A server walks its hash table; the model walks its keys in the order of a hash. The cursor is the hash at which
-// the next call goes on. So, as a server promises, a key that stays is found by each whole walk, whatever else comes and
-// goes meanwhile.
+// the next call goes on. So each complete scan finds every key that exists all the time, as a real server promises.
 #include <algorithm>
 #include <charconv>
 #include <string>
@@ -23,14 +22,15 @@ struct ScanOptions {
   int64_t count = kDefaultCount;
 };
 
-// FNV-1a. Never 0, which as a cursor means the beginning and the end. Clients may read a cursor into a signed number.
+// FNV-1a. Never 0, which as a cursor means beginning and end. Within 63 bits, because clients may read a cursor into a
+// signed number.
 uint64_t PlaceOf(std::string_view key) {
   uint64_t hash = 0xCBF29CE484222325ULL;
   for (const char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
   return std::max<uint64_t>(1, hash >> 1);
 }
 
-// Answers the call when an option is wrong.
+// When an option is wrong, answers the call with an error.
 bool ParseScanOptions(Call& call, ScanOptions& options) {
   const std::string_view cursor = call.arg(1);
   const auto read = std::from_chars(cursor.data(), cursor.data() + cursor.size(), options.cursor);
@@ -67,11 +67,11 @@ void Scan(Call& call) {
   }
   std::sort(ahead.begin(), ahead.end());
   size_t end = std::min(ahead.size(), static_cast<size_t>(options.count));
-  // Keys of one place belong together: the cursor cannot tell them apart.
+  // Keys with the same hash must be returned together, since the cursor cannot tell them apart.
   while (end < ahead.size() && ahead[end].first == ahead[end - 1].first) ++end;
   const uint64_t next = end < ahead.size() ? ahead[end].first : 0;
   ahead.resize(end);
-  // As in Redis, a key that has expired is found and deleted only when the pattern names it.
+  // As in Redis, an expired key is found and deleted only when it matches the pattern.
   std::erase_if(ahead, [&](const auto& one) {
     return !MatchGlob(options.pattern, one.second) || call.keys().Find(one.second) == nullptr;
   });

@@ -34,7 +34,7 @@ int RefuseGlobalRead(lua_State* lua) {
 
 int RefuseWrite(lua_State* lua) { return luaL_error(lua, "Attempt to modify a readonly table"); }
 
-// Replaces the table on top by a view of it that cannot be written to.
+// Replaces the table on top of the stack by a read-only view of it.
 void Protect(lua_State* lua) {
   lua_newtable(lua);
   lua_createtable(lua, 0, 3);
@@ -48,7 +48,7 @@ void Protect(lua_State* lua) {
   lua_remove(lua, -2);
 }
 
-// As Redis' own handler: notes where in the script the error arose.
+// Like Redis' own handler: records the place of the error in the script.
 int HandleError(lua_State* lua) {
   lua_Debug where{};
   bool found = lua_getstack(lua, 1, &where) != 0 && lua_getinfo(lua, "nSl", &where) != 0;
@@ -77,8 +77,8 @@ int HandleError(lua_State* lua) {
   return 1;
 }
 
-// Leaves the reply on the stack; false when it is an error. Nothing of C++ may be alive when Lua jumps, so raising it
-// is left to the caller.
+// Leaves the reply on the stack; false when it is an error, which the caller must raise: no C++ object may be alive
+// when Lua jumps.
 bool RunCommand(lua_State* lua) {
   const auto* call = *static_cast<const ScriptEngine::CallCommand**>(lua_touserdata(lua, lua_upvalueindex(1)));
   LuaReply reply(lua);
@@ -100,7 +100,7 @@ int RedisPcall(lua_State* lua) {
   return 1;
 }
 
-// As Redis replaces it: an error raised by a command is caught as its text, not as a table.
+// Redis' replacement of pcall: an error of a command is caught as its text, not as a table.
 int CaughtCall(lua_State* lua) {
   luaL_checkany(lua, 1);
   lua_pushboolean(lua, 1);
@@ -121,7 +121,7 @@ void AppendField(lua_State* lua, const char* name, std::string_view before, std:
   lua_pop(lua, 1);
 }
 
-// The error on top of the stack, which is popped, as the client sees it.
+// Pops the error on top of the stack, and returns it as the client sees it.
 std::string ErrorText(lua_State* lua, const Script& script) {
   std::string text;
   std::string where;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Redis scripts on an embedded Lua 5.1: redis.call, redis.pcall, KEYS and ARGV, string, table, math and the basic
-// functions, with the conversions and error texts of Redis 7. What could make two runs differ (random numbers, the
-// state of the memory, the world outside) is left out. Globals and libraries are protected.
+// functions, with the conversions and error texts of Redis 7. It has no functions that could make two runs differ
+// (random numbers, the state of the memory, access to the system). Globals and libraries are protected.
 //
 // One engine per thread, with each script compiled once for all models of that thread.
 #pragma once
@@ -38,16 +38,16 @@ class ScriptEngine {
   ScriptEngine(const ScriptEngine&) = delete;
   ScriptEngine& operator=(const ScriptEngine&) = delete;
 
-  // nullptr, and what Lua says, when it does not compile.
+  // nullptr, with Lua's message, when it does not compile.
   const Script* Compile(std::string_view text, std::string& error);
-  // Not from within a script.
+  // Must not be called from within a script.
   void Run(const Script& script, Words keys, Words args, CallCommand call, ReplySink& reply);
 
  private:
   LuaMemory memory_;
   lua_State* const lua_;
-  int environment_ = 0;  // what a script sees as its globals, in Lua's registry
-  int globals_ = 0;      // what stands behind it
+  int environment_ = 0;  // the globals of a script, in Lua's registry
+  int globals_ = 0;      // the table behind environment_, in Lua's registry
   int error_handler_ = 0;
   const CallCommand* running_ = nullptr;
   absl::flat_hash_map<std::string, std::unique_ptr<Script>> by_text_;

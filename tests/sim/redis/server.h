@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a RedisModel consists of, as its commands see it. Thread: the model's.
+// The parts of a RedisModel, for its commands. Thread: the model's.
 #pragma once
 
 #include <algorithm>
@@ -27,33 +27,33 @@ class Server {
   std::string refuse_writes;
   uint64_t max_memory = 0;
   uint64_t number = 0;       // tells servers apart
-  uint32_t restarts = 0;     // and the lives of one
+  uint32_t restarts = 0;     // tells the lives of a server apart
   std::string primary_host;  // of a replica, as INFO shows it
   int primary_port = 0;
 
-  // Of the script that runs now.
+  // State of the running script.
   bool script_wrote = false;
   bool full_at_start = false;
 
   uint64_t used_memory() const;
-  // A replica heeds no limit: it must be able to hold what its primary holds.
+  // A replica ignores the limit: it must be able to hold its primary's data.
   bool full() const { return max_memory > 0 && !keys.replica && used_memory() > max_memory; }
 
   const Script* FindScript(std::string_view sha1) const;
   void AddScript(const Script* script);
 
-  // How many heard it.
+  // Returns the number of receivers.
   int64_t Publish(std::string_view channel, std::string_view payload);
   int64_t CountSubscriptions(int client) const;
   bool loading() const { return refuse_all.starts_with("LOADING"); }
   std::string RunId() const;
 };
 
-// One command that runs.
+// One running command.
 struct Call {
   Server& server;
   int client;
-  Words argv;  // the command's name first, in any case; as many as it takes at the least
+  Words argv;  // first the command's name, in upper or lower case; at least as many as its arity says
   ReplySink& reply;
 
   Keyspace& keys() const { return server.keys; }
@@ -74,14 +74,14 @@ struct Command {
   void (*run)(Call& call);
 };
 
-// nullptr: there is none of that name.
+// nullptr: no such command.
 const Command* FindCommand(std::string_view name);
 
 // A client's command, from its checks to the end of its effects.
 void RunForClient(Server& server, int client, Words argv, ReplySink& reply);
 // A running script's command.
 void RunForScript(Server& server, int client, Words argv, ReplySink& reply);
-// A command out of a primary's effects.
+// A command of a primary's effects.
 void RunEffect(Server& server, Words argv);
 
 inline constexpr std::string_view kWrongType = "WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -90,12 +90,12 @@ inline constexpr std::string_view kSyntax = "ERR syntax error";
 
 // All of `text`, decimal, as Redis reads integers: no plus sign, no leading zeros, no spaces.
 bool ReadInteger(std::string_view text, int64_t& value);
-// Answers the call when it is none.
+// When it is not an integer, answers the call with an error.
 bool ReadInteger(Call& call, std::string_view text, int64_t& value);
-// Case does not count; `lower` is lowercase.
+// Compares without regard to case; `lower` is lowercase.
 bool SameWord(std::string_view word, std::string_view lower);
 
-// The value at `key`, nullptr when absent. False when it is of another type, which is then the reply.
+// The value at `key`, nullptr when absent. False: it has another type, and the call is answered with that error.
 template <typename T>
 bool FindValue(Call& call, std::string_view key, T*& value) {
   Entry* entry = call.keys().Find(key);
@@ -105,7 +105,7 @@ bool FindValue(Call& call, std::string_view key, T*& value) {
   return false;
 }
 
-// The same; an empty one is made when it is absent.
+// The same; makes an empty value when it is absent.
 template <typename T>
 bool FindOrMakeValue(Call& call, std::string_view key, T*& value) {
   value = std::get_if<T>(&call.keys().FindOrMake(key, T()).value);

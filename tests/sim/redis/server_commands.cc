@@ -26,7 +26,7 @@ const Script* LoadScript(Call& call, std::string_view text) {
   return script;
 }
 
-// The number of keys, which is argv[2].
+// Reads the number of keys, argv[2].
 bool ReadKeyCount(Call& call, size_t& count) {
   int64_t keys = 0;
   if (!ReadInteger(call, call.arg(2), keys)) return false;
@@ -71,7 +71,7 @@ void Time(Call& call) {
   call.reply.Bulk(store::Cat(call.keys().now_us % 1'000'000));
 }
 
-// Without offsets: the model has no log to count in.
+// Without offsets, because the model has no replication log.
 void Role(Call& call) {
   if (!call.keys().replica) {
     call.reply.Array(3);

@@ -37,7 +37,7 @@ TEST_F(TimeTest, ExpiryByAccessDeletes) {
   EXPECT_THAT(changes, IsEmpty());
   EXPECT_EQ(Do({"EXISTS", "a"}), "0");
   EXPECT_THAT(changes, ElementsAre("expired a"));
-  // What nobody touched comes back when the clock does.
+  // An expired key that no command has touched exists again when the clock goes back.
   model.SetClock(kStart);
   EXPECT_EQ(Do({"EXISTS", "a", "b"}), "1");
 }

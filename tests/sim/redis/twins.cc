@@ -17,7 +17,7 @@ struct Wording {
   std::string_view redis;
   std::string_view valkey;
 };
-// The first words, which is what clients go by, are the same.
+// The first words, which clients rely on, are the same.
 constexpr Wording kWordings[] = {
     {"NOSCRIPT No matching script. Please use EVAL.", "NOSCRIPT No matching script."},
     {"ERR Unknown Redis command called", "ERR Unknown command called"},
@@ -36,7 +36,7 @@ std::string CommandText(const Argv& argv) {
 
 std::string TextOf(const redisReply* reply) { return reply == nullptr ? "no reply" : ReplyText(*reply); }
 
-// The elements of an array, taken `step` at a time, in an order that does not depend on the server's tables.
+// The elements of an array, in groups of `step`, sorted, because the server's order depends on its tables.
 std::string SortedText(const redisReply* reply, size_t step) {
   if (reply == nullptr || reply->type != REDIS_REPLY_ARRAY) return TextOf(reply);
   std::vector<std::string> parts;
@@ -125,7 +125,7 @@ void Twins::Unlisten(int listener, std::string_view channel) {
   Compare(argv, real.get(), *model_->Execute(listener, argv));
 }
 
-// The server forgets the subscriptions before it closes the connection, so by the end of it they are gone.
+// The server removes the subscriptions before it closes the connection, so at the end of the stream they are gone.
 void Twins::Hang(int listener) {
   auto& connection = listeners_[static_cast<size_t>(listener)];
   if (!connection) return;
@@ -153,7 +153,7 @@ void Twins::Prepare(uint8_t choice) {
   Do(question);
 }
 
-// The model shows fewer fields. Version and run id are each server's own; Valkey calls its mode by another name.
+// The model has fewer fields. Version and run id differ between servers, and Valkey has another name for its mode.
 void Twins::CompareInfo(const Argv& argv) {
   const auto real = main_.Do(argv);
   const auto modelled = model_->Execute(kMainClient, argv);
@@ -179,7 +179,7 @@ void Twins::LimitMemory(bool on) {
   model_->SetMaxMemory(on ? 1 : 0);
 }
 
-// Its primary is never there, and it serves what it has.
+// The primary's address is never served, and the replica serves its present data.
 void Twins::SetReplica(bool on) {
   Administer(on ? Argv{"REPLICAOF", "127.0.0.1", "1"} : Argv{"REPLICAOF", "NO", "ONE"});
   if (on) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The model and a real server, made to do the same and compared: replies, messages, and all that is stored.
-// One thread.
+// The model and a real server: runs the same commands on both and compares replies, messages, and all stored data. One
+// thread.
 #pragma once
 
 #include <array>
@@ -26,22 +26,22 @@ class Twins {
 
   explicit Twins(const std::string& binary);
 
-  // Both empty, with all scripts, at kStart, nobody subscribed.
+  // Makes both empty, with all scripts, at the time kStart, without subscribers.
   void Reset();
 
-  // What the twins differed in first since Reset; "" when in nothing.
+  // The first difference since Reset; "": none.
   const std::string& difference() const { return difference_; }
   RedisModel& model() { return *model_; }
 
-  // One command on each.
+  // Runs one command on both.
   void Do(const Argv& argv);
   // Each listener has a connection of its own.
   void Listen(int listener, std::string_view channel);
-  // Nothing when it does not listen.
+  // Does nothing when it does not listen.
   void Unlisten(int listener, std::string_view channel);
   void Hang(int listener);
 
-  // What a client asks before it uses a server: the choice is taken modulo what there is.
+  // Asks a question that a client asks before it uses a server; `choice` is taken modulo the number of questions.
   void Prepare(uint8_t choice);
 
   void MoveClock(int64_t by_us);
@@ -49,15 +49,15 @@ class Twins {
   void SetReplica(bool on);
   void WantReplicas(bool on);
 
-  // All keys with type, TTL and value.
+  // Compares all keys with type, TTL and value.
   void CompareData();
-  // The keys that whole walks of both by SCAN find, and that the pattern names.
+  // Compares the keys that complete scans of both find, and the keys that match the pattern.
   void CompareScan(std::string_view pattern);
-  // Nobody has been told more than was compared.
+  // Checks that no listener has a message that was not compared.
   void CompareSilence();
 
-  // How often something was seen since the start: "reply 1" by the code of a script's reply, "-OOM" by the first word
-  // of an error, "message".
+  // How often each kind of answer was seen since the start: "reply 1" by the code of a script's reply, "-OOM" by the
+  // first word of an error, "message".
   const absl::btree_map<std::string, int64_t>& seen() const { return seen_; }
   int64_t commands() const { return commands_; }
 
@@ -77,12 +77,12 @@ class Twins {
   void Differ(std::string_view what, std::string_view real, std::string_view modelled);
   void Count(const Argv& argv, const redisReply& reply);
 
-  const bool valkey_;  // which says some errors in other words
+  const bool valkey_;  // Valkey has other texts for some errors
   RealServer real_;
   Connection main_;
   std::array<std::optional<Connection>, kListeners> listeners_;
   std::unique_ptr<RedisModel> model_;
-  std::vector<Message> messages_;  // of the model, not compared yet
+  std::vector<Message> messages_;  // the model's messages that are not compared yet
   std::string difference_;
   absl::btree_map<std::string, int64_t> seen_;
   int64_t commands_ = 0;

@@ -8,7 +8,7 @@
 namespace distlock::sim {
 namespace {
 
-// More wake-ups in one instant mean that a deadline stands still.
+// More wake-ups at the same virtual time mean that the core does not advance its deadline.
 constexpr int kMostTicks = 200;
 
 }  // namespace
@@ -86,7 +86,7 @@ void BrokerProcess::Force(core::ForceRelease force) {
   Post([this, force = std::move(force)] { Enqueue(force); });
 }
 
-// The mailbox: what streams post is taken together, a little later.
+// The mailbox: inputs that streams post are taken together, a little later.
 void BrokerProcess::Enqueue(core::Input input) {
   mail_.push_back(std::move(input));
   if (std::exchange(mail_waits_, true)) return;
@@ -103,7 +103,7 @@ void BrokerProcess::TakeMail() {
   }
 }
 
-// Inputs that effects cause at once wait until those are all performed.
+// Inputs that an effect causes at once wait until all effects are performed.
 void BrokerProcess::Step(core::Input input) {
   todo_.push_back(std::move(input));
   if (std::exchange(stepping_, true)) return;
@@ -130,7 +130,7 @@ void BrokerProcess::OnStoreInput(core::Input&& input) {
   Step(std::move(input));
 }
 
-// What is submitted leaves at the end of the turn, which may take in more than one step.
+// Submitted commands leave at the end of the turn, which may have several steps.
 void BrokerProcess::FlushStore() {
   if (!submitted_) return;
   if (env_.temper.gather == Duration(0)) {
@@ -152,7 +152,7 @@ void BrokerProcess::Perform() {
     } else if (auto* notify = std::get_if<core::Notify>(&effect)) {
       front_->Tell(std::move(*notify));
     } else if (std::holds_alternative<core::DrainComplete>(effect)) {
-      // Not from within: who called may be part of it.
+      // Not here: the caller may be an object of this life.
       PostAfter(Duration(0), [this] { Restart(milliseconds(20), env_.dice.Between(milliseconds(1), seconds(4))); });
     }
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A broker of a world: the production core and the production store, with what stands around them in the daemon: the
-// mailbox, the timer, and the front that speaks the contract with clients.
+// A broker of a world: the production core and the production store, with simulations of their surroundings in the
+// daemon: the mailbox, the timer, and the front that speaks the contract with clients.
 #pragma once
 
 #include <deque>
@@ -19,7 +19,7 @@ namespace distlock::sim {
 
 class BrokerProcess : public Process, private store::StoreListener {
  public:
-  // It finds its store through the directory, at kStoreHost.
+  // The directory leads to its store, at kStoreHost.
   BrokerProcess(Env& env, int number, const Directory& directory);
   static constexpr const char* kStoreHost = "store";
   ~BrokerProcess() override;
@@ -31,7 +31,7 @@ class BrokerProcess : public Process, private store::StoreListener {
   void Drain(Duration timeout);
   void Force(core::ForceRelease force);
 
-  // What clients call, in this process; only while it is alive.
+  // The calls of clients, in this process; only while it is alive.
   Front& front() { return *front_; }
   // Its connections to the store; only while it is alive.
   const SimDialer& dialer() const { return *dialer_; }
@@ -61,9 +61,9 @@ class BrokerProcess : public Process, private store::StoreListener {
   std::deque<core::Input> mail_;
   bool mail_waits_ = false;
   std::vector<core::Effect> effects_;
-  std::deque<core::Input> todo_;  // while a step is being performed
+  std::deque<core::Input> todo_;  // inputs that come while a step is performed
   bool stepping_ = false;
-  bool submitted_ = false;  // commands that are not flushed yet
+  bool submitted_ = false;  // there are commands that are not flushed yet
   bool flush_waits_ = false;
   Instant timer_at_ = kNever;
   uint64_t timer_ = 0;

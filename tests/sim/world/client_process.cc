@@ -56,7 +56,7 @@ BrokerProcess* ClientProcess::LiveBroker() {
   return live.empty() ? nullptr : env_.dice.Pick(live);
 }
 
-// ---- Wishing ----
+// ---- Requests ----
 
 void ClientProcess::Act() {
   if (!env_.acting) return;
@@ -214,7 +214,7 @@ void ClientProcess::OnGranted(Wish& wish, uint64_t token) {
   });
 }
 
-// Whatever becomes of the request: it writes no more.
+// From the request for the downgrade on it does not write, whatever the outcome.
 void ClientProcess::GoOnAsReader(int64_t id) {
   Wish* wish = Find(id);
   if (wish == nullptr || wish->stage != Stage::kHeld || wish->releasing || !Checks(*wish)) return;
@@ -224,7 +224,7 @@ void ClientProcess::GoOnAsReader(int64_t id) {
   Downgrade(*wish);
 }
 
-// Checks, then writes: at once, or a little later, when the lock may be gone.
+// Checks, then writes: at once, or a little later, when the lock may have been lost.
 void ClientProcess::Work(int64_t id) {
   Wish* wish = Find(id);
   if (wish == nullptr || wish->stage != Stage::kHeld || !Checks(*wish)) return;
@@ -234,7 +234,7 @@ void ClientProcess::Work(int64_t id) {
   PostAfter(env_.dice.Between(Duration(0), milliseconds(2)), [this, copy = *wish] { Write(copy); });
 }
 
-// Only who has it alone writes: of many, none may be the last.
+// Only an EXCLUSIVE holder writes: several holders may write in any order of tokens.
 void ClientProcess::Write(const Wish& wish) {
   if (wish.want.mode != core::Mode::kExclusive || wish.reads) return;
   const bool accepted = neighbours_.data->Write(wish.lock, wish.token);
@@ -242,7 +242,7 @@ void ClientProcess::Write(const Wish& wish) {
 }
 
 void ClientProcess::OnBelief(Wish& wish, Duration local_until) {
-  // The first instant at which its clock shows the deadline is no more believed in.
+  // Belief ends at the first time at which the client's clock shows the deadline.
   const Instant until = WorldTime(local_until);
   if (until == wish.until || wish.releasing) return;
   wish.until = until;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program that uses locks: it wishes for one, waits, holds, writes to a store that checks tokens, gives back, gives up,
-// and dies, as the temper has it. How it speaks with brokers is its kind's: see library_client.h, hold_client.h and
-// detached_client.h. All that it may believe goes into the history.
+// A program that uses locks: it requests them, waits, holds, writes to a register that checks tokens, releases,
+// cancels, and dies, as the temper says. The kinds differ in how they speak with brokers: see library_client.h,
+// hold_client.h and detached_client.h. A request is called a wish here, because it may take several attempts. The
+// history gets all its beliefs.
 #pragma once
 
 #include <functional>
@@ -17,7 +18,7 @@
 
 namespace distlock::sim {
 
-// A store of data that is written under the locks: for each it rejects tokens smaller than it has seen.
+// The data that clients write under their locks: for each lock it rejects tokens smaller than it has seen.
 class FencedRegister {
  public:
   explicit FencedRegister(size_t locks) : seen_(locks) {}
@@ -32,7 +33,7 @@ class FencedRegister {
   std::vector<uint64_t> seen_;
 };
 
-// Whom clients know.
+// The objects that clients use.
 struct Neighbours {
   std::vector<std::unique_ptr<BrokerProcess>>* brokers;
   FencedRegister* data;
@@ -43,21 +44,21 @@ class ClientProcess : public Process {
   ClientProcess(Env& env, int number, const std::string& kind, Neighbours neighbours);
 
   virtual void Start();
-  // As if killed; starts again when `down` has passed.
+  // Dies as if killed, and starts again when `down` has passed.
   void Kill(Duration heard_within, Duration down);
   bool idle() const { return wishes_.empty(); }
-  // What it still waits for, in words.
+  // The wishes that it still waits for, as text.
   std::string Waiting() const;
-  // Whether a fault may make it stand still: not one that counts time from receipt.
+  // Whether a fault may pause it. Not a client that counts promises from when they arrive.
   virtual bool may_pause() const { return true; }
-  // Ends everything in good order; for the end of the world.
+  // Releases everything in good order, at the end of the world's run.
   virtual void Leave() = 0;
 
  protected:
   enum class Stage : uint8_t { kAsking, kHeld, kOver };
   struct Wish {
     int64_t id = 0;      // within this client
-    int64_t lease = -1;  // its number in the history, as long as one attempt lasts
+    int64_t lease = -1;  // the number of the present attempt in the history
     int32_t lock = -1;
     std::string key;
     Duration ttl{};
@@ -66,45 +67,45 @@ class ClientProcess : public Process {
     Duration lock_delay{};
     core::OnDisconnect on_disconnect = core::OnDisconnect::kSafe;
     core::Want want;
-    bool reentrant = false;  // taken twice
-    bool together = false;   // with others
+    bool reentrant = false;  // acquired twice, by re-entry
+    bool together = false;   // one of several locks of one request
     Stage stage = Stage::kAsking;
     bool releasing = false;
-    bool downgrades = false;  // once it has it, it goes on as a reader
-    bool reads = false;       // and does
+    bool downgrades = false;  // will downgrade the lock after its grant
+    bool reads = false;       // has downgraded it
     uint64_t token = 0;
     Instant until{};  // world time
   };
 
-  // What a kind does.
+  // Implemented by each kind.
   virtual void Ask(Wish& wish) = 0;
   virtual void GiveUp(Wish& wish) = 0;
   virtual void GiveBack(Wish& wish) = 0;
   virtual void Downgrade(Wish&) {}
-  virtual void Vanish() = 0;            // the process is gone: forget everything
-  virtual bool Checks(Wish& wish) = 0;  // what the program's check says at this moment
+  virtual void Vanish() = 0;            // the process has died: forget everything
+  virtual bool Checks(Wish& wish) = 0;  // whether the program may use the lock at this moment
   virtual size_t most_wishes() const { return 1; }
   virtual bool detached() const { return false; }
   virtual bool by_heartbeat() const { return false; }
-  // Several locks, all or nothing: asks for these wishes, which are alike in how long they wait. Only of kinds that take them.
+  // Requests several locks, all or nothing. These wishes have the same max_wait. Only for kinds that support it.
   virtual bool takes_together() const { return false; }
   virtual void AskTogether(const std::vector<int64_t>& /*ids*/) {}
 
-  // What kinds tell. A wish that has ended, was refused or is forgotten is gone after the call.
+  // Called by the kinds. A wish that has ended, was refused or is forgotten is deleted by the call.
   void OnGranted(Wish& wish, uint64_t token);
   void OnBelief(Wish& wish, Duration local_until);
   void OnEnded(Wish& wish, EndedWhy why, int64_t value = 0);
   void OnRefused(Wish& wish, core::RefusalReason reason);
   void OnReleased(Wish& wish, core::ReleaseOutcome outcome);
-  void Forget(const Wish& wish) { wishes_.erase(wish.id); }  // nobody will ever know
+  void Forget(const Wish& wish) { wishes_.erase(wish.id); }  // its outcome will never be known
   void Note(const Wish& wish, Record record);
   Wish* Find(int64_t id);
-  // What waits is asked for anew, as another owner: to the store and to the history that is another lease.
+  // Requests a waiting lock anew, as another owner: for the store and the history that is another lease.
   void AskAnew(Wish& wish);
   static std::string LabelOf(const Wish& wish) { return "lease " + std::to_string(wish.lease); }
   std::map<int64_t, Wish>& wishes() { return wishes_; }
   v1::LockSpec SpecOf(const Wish& wish) const;
-  // Any that is alive; null when none is.
+  // Any broker that is alive; null when none is.
   BrokerProcess* LiveBroker();
   BrokerProcess& Home() { return *(*neighbours_.brokers)[home_]; }
   void MoveHome();
@@ -122,7 +123,7 @@ class ClientProcess : public Process {
 
   const Neighbours neighbours_;
   size_t home_ = 0;
-  std::map<int64_t, Wish> wishes_;  // by id; not over
+  std::map<int64_t, Wish> wishes_;  // by id; only wishes that have not ended
   int64_t next_id_ = 1;
 };
 

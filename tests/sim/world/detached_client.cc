@@ -61,7 +61,7 @@ DetachedClient::Claim* DetachedClient::Waiting(int64_t id, uint64_t call) {
   return found == claims_.end() || found->second.call != call ? nullptr : &found->second;
 }
 
-// ---- Asking ----
+// ---- Requests ----
 
 void DetachedClient::Ask(Wish& wish) {
   Claim claim;
@@ -81,7 +81,7 @@ void DetachedClient::Try(int64_t id) {
     claims_.erase(id);
     return OnRefused(*wish, core::RefusalReason::kStoreUnavailable);
   }
-  // A caller that is out of patience asks another broker for the same.
+  // A caller without an answer repeats the request at another broker.
   const Duration patience = env_.dice.Chance(0.3) && !claim.request_id.empty()
                                 ? env_.dice.Between(milliseconds(5), seconds(1))
                                 : seconds(200);
@@ -180,8 +180,8 @@ void DetachedClient::BecomeAsking(Wish& wish) {
   env_.Log([&] { return name() + " asks again for " + LabelOf(wish); });
 }
 
-// Its release is not confirmed yet. The broker that is at it grants the same request anew when it is; another one, or
-// one that has lost its memory, might still see the grant that is being given back.
+// The release of the earlier grant is not confirmed yet. The broker that works on it grants the same request anew
+// afterwards. Another broker, or one that was restarted, might still see the grant that is being released.
 void DetachedClient::AskAgain(Wish& wish) {
   Claim& claim = claims_.at(wish.id);
   EndCall(claim);
@@ -193,7 +193,7 @@ void DetachedClient::AskAgain(Wish& wish) {
          });
 }
 
-// Whoever answers: a token that is greater than the old one says that it is not the grant that is being given back.
+// At any broker: a token greater than the old one proves that the grant is not the one that is being released.
 void DetachedClient::AskElsewhere(Wish& wish) {
   Claim& claim = claims_.at(wish.id);
   EndCall(claim);
@@ -228,7 +228,7 @@ void DetachedClient::OnCallRefused(int64_t id, uint64_t call, core::RefusalReaso
     claims_.erase(id);
     return OnRefused(*wish, reason);
   }
-  // Of a renewal: not held any more, or not this time.
+  // The refusal of a renewal. Only NOT_HOLDER ends the lease; otherwise the client tries again.
   if (reason != core::RefusalReason::kNotHolder) return;
   claims_.erase(id);
   OnEnded(*wish, EndedWhy::kLost, static_cast<int>(core::LostReason::kTaken) + 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program that takes detached leases by calls, through whichever broker answers: it repeats a request under the same
-// request_id, renews and gives back by lease id, and believes from when it sent what was answered.
+// A program that takes detached leases by calls, through any broker: it repeats a request under the same request_id,
+// renews and releases by lease id, and counts promises from when it sent the request.
 #pragma once
 
 #include <map>
@@ -21,18 +21,18 @@ class DetachedClient : public ClientProcess {
 
  private:
   class Ears;
-  // What is known beyond the wish.
+  // The state of a wish beyond Wish.
   struct Claim {
     std::string request_id;
     std::string lease_id;
-    uint64_t token = 0;  // of a grant that came too late to be believed in: it is renewed first
+    uint64_t token = 0;  // of a grant that came after its deadline: it must be renewed first
     int tries = 0;
-    uint64_t call = 0;  // the one that is waited for
+    uint64_t call = 0;  // the call in flight
     WirePtr wire;
-    BrokerProcess* broker = nullptr;  // that it went to
-    uint64_t life = 0;                // of that broker
-    bool again = false;               // asked for anew after its release, at the broker that is at it
-    uint64_t released = 0;            // the token of the grant whose release is not confirmed: it is over
+    BrokerProcess* broker = nullptr;  // the broker of that call
+    uint64_t life = 0;                // that broker's life
+    bool again = false;               // requested anew after its release, at the broker that works on the release
+    uint64_t released = 0;            // the token of a grant whose release is not confirmed: that grant has ended
   };
 
   void Ask(Wish& wish) override;
@@ -42,7 +42,8 @@ class DetachedClient : public ClientProcess {
   bool Checks(Wish& wish) override;
   bool detached() const override { return true; }
 
-  // Sends a call to any broker; false when there is none. `say` runs at the broker. Unanswered, it ends after `patience`.
+  // Sends a call to any live broker; false when there is none. `say` runs at the broker. The call ends after `patience`
+  // without an answer.
   bool Call(int64_t id, Duration patience, std::function<void(Front&, core::SessionId)> say);
   void CallAt(BrokerProcess& broker, int64_t id, Duration patience, std::function<void(Front&, core::SessionId)> say);
   void EndCall(Claim& claim);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All chance of a simulated world, from its seed: the same falls on every machine (SplitMix64, Steele et al. 2014).
+// All random numbers of a simulated world, from its seed, the same on every machine (SplitMix64, Steele et al. 2014).
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class Dice {
   // 0 .. n - 1; n > 0
   int Roll(int n) { return static_cast<int>(Next() % static_cast<uint64_t>(n)); }
   bool Chance(double p) { return static_cast<double>(Next() >> 11) * 0x1.0p-53 < p; }
-  // low <= it < high; low when there is nothing between
+  // low <= result < high; low when the range is empty
   Duration Between(Duration low, Duration high) {
     return high <= low ? low
                        : low + Duration(static_cast<int64_t>(Next() % static_cast<uint64_t>((high - low).count())));

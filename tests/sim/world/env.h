@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What everybody in a simulated world shares: its time, dice, temper, history and log.
+// The state that all objects of a simulated world share: time, dice, temper, history and log.
 #pragma once
 
 #include <cstdio>
@@ -29,8 +29,8 @@ class Env {
   Temper temper;
   History history;
   bool trouble = false;                             // faults may happen now
-  bool acting = false;                              // clients make new wishes
-  std::set<std::string, std::less<>> dead_brokers;  // their ids; one that starts again has another
+  bool acting = false;                              // clients make new requests now
+  std::set<std::string, std::less<>> dead_brokers;  // their ids; a restarted broker has a new one
 
   Instant now() const { return time.now(); }
   int64_t now_ns() const { return (now() - kDawn).count(); }
@@ -62,7 +62,7 @@ class Env {
     history.actors.push_back({kind, std::move(name)});
     return static_cast<int32_t>(history.actors.size()) - 1;
   }
-  // Something that no checker of histories can see is wrong.
+  // Reports an error that no checker of histories can find.
   void Fail(const std::string& what) {
     if (failure.empty()) failure = what;
     Log([&] { return "FAILED " + what; });

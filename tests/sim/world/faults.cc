@@ -7,12 +7,12 @@
 namespace distlock::sim {
 namespace {
 
-// Mostly short, now and then long enough for everything to lapse.
+// A duration: mostly short, sometimes long enough for every lease to lapse.
 Duration Some(World& world) {
   return world.dice().Between(milliseconds(1), world.dice().Chance(0.7) ? seconds(2) : seconds(20));
 }
 
-// How long it takes until a peer notices that nobody is there any more.
+// The longest time until a peer notices that a process is gone.
 Duration HeardWithin(World& world) { return world.dice().Chance(0.5) ? milliseconds(20) : seconds(6); }
 
 void KillClient(World& world) {
@@ -94,7 +94,7 @@ void StepStoreClock(World& world, Duration by) {
 }
 
 void ClockForward(World& world) { StepStoreClock(world, Some(world)); }
-// Every step back lets holders keep a lock that nobody may believe in, so it is not done without end.
+// Each step back prolongs locks beyond the belief in them, so the total is limited.
 void ClockBack(World& world) {
   const Duration by = world.dice().Between(milliseconds(1), seconds(3));
   world.clock_set_back += by;
@@ -144,12 +144,12 @@ void ResetLink(World& world) {
   wire->Break(within);
 }
 
-// Commands stick in a socket, their broker finds the connection dead and goes on with a new one, and then they run.
+// Commands are stuck in a socket; their broker finds the connection dead and uses a new one; then the commands run.
 void ClogStoreLink(World& world) {
   BrokerProcess& broker = world.AnyBroker();
   const WirePtr wire = broker.alive() ? broker.dialer().command_wire() : nullptr;
   if (wire == nullptr) return;
-  // Until after the last attempt may take effect, or before.
+  // Either longer or shorter than the time in which the last attempt may take effect.
   const Duration longest = world.dice().Chance(0.5) ? milliseconds(2500) : seconds(10);
   const Duration time = world.dice().Between(milliseconds(100), longest);
   world.env().NoteFault(FaultKind::kLinkReset, broker.actor(), time);
@@ -166,7 +166,7 @@ void Silence(World& world, bool both) {
   world.env().NoteFault(both ? FaultKind::kLinkSilent : FaultKind::kLinkOneWay, wire->end(Wire::kClient).actor(), time);
   if (both || first) wire->Silence(Wire::kClient, until);
   if (both || !first) wire->Silence(Wire::kServer, until);
-  // It may never speak again.
+  // The connection may also break before it is heard again.
   if (!world.dice().Chance(0.4)) return;
   world.For(world.dice().Between(Duration(0), time), [wire] { wire->Break(seconds(6)); });
 }

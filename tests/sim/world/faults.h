@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What can go wrong in a world: one row each. A new fault is a row here and what it does in faults.cc.
+// The faults of a world, one row each in faults.cc. A new fault is a row and a function there.
 #pragma once
 
 #include <vector>
@@ -14,10 +14,10 @@ class World;
 struct Fault {
   FaultKind kind;
   const char* name;
-  bool forgets = false;          // the store may lose what it promised to keep
+  bool forgets = false;          // the store may lose data that it should keep
   bool clock_goes_back = false;  // the store's
-  bool mild = false;             // brokers and the store live on: nothing need be left to a ttl
-  bool late = false;             // what was asked for runs after its broker has asked again
+  bool mild = false;             // brokers and the store survive: no lock need wait for its ttl
+  bool late = false;             // a command may run after its broker has repeated it
   void (*cause)(World& world) = nullptr;
 };
 

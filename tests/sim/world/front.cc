@@ -31,7 +31,7 @@ core::SessionId Front::Accept(const WirePtr& wire, ListenerPtr listener) {
   return id;
 }
 
-// The client is gone, as far as this broker can see.
+// The client has left, or the broker takes it for gone.
 void Front::StreamOver(core::SessionId id) {
   auto node = streams_.extract(id);
   if (node.empty()) return;
@@ -167,7 +167,7 @@ void Front::Push(Stream& stream, rpc::Outgoing out) {
   if (!stream.outbox.Push(std::move(out))) env_.Fail("an outbox is full");
 }
 
-// One write in flight; what gathers meanwhile leaves together.
+// One write in flight; events that gather meanwhile leave together.
 void Front::Pump(Stream& stream) {
   if (stream.writing) return;
   std::deque<rpc::Outgoing> batch;
@@ -180,7 +180,7 @@ void Front::Pump(Stream& stream) {
   auto response = std::make_shared<v1::SessionResponse>();
   rpc::Pack(batch, response.get());
   const core::SessionId id = stream.id;
-  // Done when the network has taken it, or, with a full buffer, when the client has read it.
+  // The write is done when the network has taken it, or, with a full buffer, when the client has read it.
   const auto written = [this, id] {
     const auto found = streams_.find(id);
     if (found == streams_.end()) return;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A broker's side of the contract: Session, Hold and WatchLock streams and the calls Acquire, Renew and Release, over wires instead of
-// gRPC, with the production's validation, conversion, lease ids and outboxes. One shard.
+// A broker's side of the contract: Session, Hold and WatchLock streams and the calls Acquire, Renew and Release, over
+// wires instead of gRPC, with the production's validation, conversion, lease ids and outboxes. One shard.
 //
-// It also watches that each request is answered as the contract says, whatever clients make of the answers.
+// It also checks that each request is answered as the contract says, independently of the clients.
 #pragma once
 
 #include <grpcpp/support/status.h>
@@ -24,7 +24,7 @@
 
 namespace distlock::sim {
 
-// What a client hears on one stream or call. It lives as long as its client process.
+// The client's side of one stream or call: receives its events. Lives as long as its client process.
 class Listener {
  public:
   virtual ~Listener() = default;
@@ -54,7 +54,7 @@ class Front {
 
   void StartDrain() { draining_ = true; }
   void Tell(core::Notify notify);
-  // Whether every request of the streams that live has been answered, for those asked before `until`.
+  // Names a request of a live stream that has no answer; "": there is none.
   std::string Unanswered() const;
 
  private:
@@ -70,8 +70,8 @@ class Front {
     bool opened = false;
     bool leaving = false;
     bool writing = false;
-    bool told_core = false;  // the core knows of it and must hear of its end
-    bool over = false;       // decided: what is in the outbox still goes out, then the status
+    bool told_core = false;  // the core knows the stream and must be told of its end
+    bool over = false;       // its end is decided: the outbox is still written, then the status
     grpc::Status status;
     Duration ttl{};
     Duration max_hold{};
@@ -109,7 +109,7 @@ class Front {
   bool draining_ = false;
   core::SessionId next_id_ = 1;
   std::map<core::SessionId, std::unique_ptr<Stream>> streams_;
-  // Acquire calls without a request_id that ended before their answer: a grant that still comes is given back.
+  // Acquire calls without a request_id that ended before their answer: a grant that still comes is released.
   std::map<core::SessionId, core::Release> orphans_;
 };
 

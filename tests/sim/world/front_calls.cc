@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Front: Hold, WatchLock, the calls, and what the core says to all of them.
+// Front: Hold, WatchLock, the unary calls, and the core's events for all of them.
 #include "contract/error_details.h"
 #include "contract/ids.h"
 #include "contract/lease_id.h"
@@ -162,12 +162,12 @@ void Front::TellCall(Stream& stream, const core::Event& event) {
   } else if (const auto* refused = std::get_if<core::Refused>(&event)) {
     SendToClient(stream, [reason = refused->reason](Listener& listener) { listener.OnRefused(reason); });
   } else {
-    return;  // its place in the queue
+    return;  // a Queued event, which a call does not report
   }
   End(stream, grpc::Status::OK);
 }
 
-// The core's first promise: one final answer to each request, and none to what was not asked.
+// Checks the core's first promise: one final answer to each request, and none without a request.
 void Front::CheckAnswer(Stream& stream, const core::Notify& notify) {
   if (notify.request == 0) return;
   const auto found = stream.answers.find(notify.request);

@@ -36,7 +36,7 @@ void HoldClient::Hear(int64_t id, const core::Event& event) {
     return OnBelief(*wish, LocalTime() + granted->valid_for);
   }
   if (const auto* renewed = std::get_if<core::Renewed>(&event)) {
-    // A belief that has ended does not come back.
+    // Belief that has ended does not come back.
     if (wish->stage == Stage::kHeld && Checks(*wish)) OnBelief(*wish, LocalTime() + renewed->valid_for);
     return;
   }
@@ -68,7 +68,7 @@ bool HoldClient::Checks(Wish& wish) {
   return env_.now() < wish.until;
 }
 
-// A Hold has no other way: its stream ends.
+// The only way to cancel a Hold is to end its stream.
 void HoldClient::GiveUp(Wish& wish) {
   if (streams_.contains(wish.id)) streams_.extract(wish.id).mapped()->Close(Wire::kClient);
   Forget(wish);

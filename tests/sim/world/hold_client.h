@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program that takes its locks by Hold streams, with no library: it believes for `valid_for` from receipt, as the
-// contract says, and therefore runs on its broker's machine.
+// A program that takes its locks by Hold streams, without the library: it believes for `valid_for` from when the
+// message arrives, as the contract says. Therefore it runs on its broker's machine.
 #pragma once
 
 #include <map>

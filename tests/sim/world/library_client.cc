@@ -9,7 +9,7 @@ using internal::LockTable;
 
 namespace {
 
-// What the library says for itself has no name on the wire.
+// Reasons that the library itself makes have no name on the wire.
 core::RefusalReason ReasonOf(RefusalReason reason) {
   if (reason == RefusalReason::kClientClosed) return core::RefusalReason::kCancelled;
   if (reason >= RefusalReason::kUnreachable || reason == RefusalReason::kUnspecified) {
@@ -124,14 +124,14 @@ void LibraryClient::AskTogether(const std::vector<int64_t>& ids) {
   }
   const auto first = table_->AcquireAll(specs, Find(ids.front())->max_wait, std::move(refusals), Now(), fx_);
   for (size_t i = 0; i < ids.size(); ++i) {
-    leases_[ids[i]] = first;  // withdraws all; once granted, each has its own
+    leases_[ids[i]] = first;  // cancels all of them; each gets its own lease with its grant
     wish_of_[first->id + i] = ids[i];
     labels_[first->id + i] = LabelOf(*Find(ids[i]));
   }
   Settle();
 }
 
-// ---- Twice ----
+// ---- Re-entry ----
 
 void LibraryClient::AskTwin(const Wish& wish, const std::shared_ptr<const internal::Spec>& spec) {
   const int64_t id = wish.id;
@@ -202,7 +202,7 @@ void LibraryClient::Downgrade(Wish& wish) {
   Settle();
 }
 
-// As Core::StateOf.
+// Like Core::StateOf.
 bool LibraryClient::Checks(Wish& wish) {
   const int64_t id = wish.id;
   const internal::LeasePtr lease = leases_.at(id);
@@ -220,7 +220,7 @@ void LibraryClient::Leave() {
   Settle();
 }
 
-// What a step of the table wants told to the program.
+// Runs the callbacks that a change of the table led to.
 void LibraryClient::Settle() {
   if (std::exchange(settling_, true)) return;
   while (true) {

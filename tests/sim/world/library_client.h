@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program that uses the C++ library: the production's lock table on simulated streams. What the library's Core does with
-// threads and gRPC is done here with events: one stream, one write in flight, deadlines, heartbeats, reconnects.
+// A program that uses the C++ library: the production's lock table on simulated streams. Events replace the threads and
+// the gRPC of the library's Core: one stream, one write in flight, deadlines, heartbeats, reconnects.
 #pragma once
 
 #include <map>
@@ -44,7 +44,7 @@ class LibraryClient : public ClientProcess {
   void AskTogether(const std::vector<int64_t>& ids) override;
   size_t most_wishes() const override { return most_wishes_; }
 
-  // The second of the two times that a reentrant wish is asked for.
+  // The second acquire of a reentrant wish.
   struct Twin {
     internal::LeasePtr lease;
     bool held = false;
@@ -75,11 +75,11 @@ class LibraryClient : public ClientProcess {
   const size_t most_wishes_;
   std::unique_ptr<internal::LockTable> table_;
   internal::Effects fx_;
-  std::map<int64_t, internal::LeasePtr> leases_;  // of wishes that were asked for
-  std::map<uint64_t, int64_t> wish_of_;           // by the table's lease id; also of those that are over
+  std::map<int64_t, internal::LeasePtr> leases_;  // by wish
+  std::map<uint64_t, int64_t> wish_of_;           // by the table's lease id; also of ended wishes
   std::map<int64_t, Twin> twins_;                 // by wish
-  std::map<uint64_t, int64_t> twin_of_;           // wishes, by the table's lease id of their twin
-  std::map<uint64_t, std::string> labels_;        // the same: what the store was told of it last
+  std::map<uint64_t, int64_t> twin_of_;           // wishes, by the lease id of their twin in the table
+  std::map<uint64_t, std::string> labels_;        // by the table's lease id: the last label that was sent
   std::unique_ptr<Stream> stream_;
   int failures_ = 0;
   int64_t reconnect_at_ns_ = 0;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The stream of a program that uses the C++ library: how it begins, what passes, how it ends and begins again.
+// The stream of a program that uses the C++ library: start, messages, end and reconnect.
 #include <algorithm>
 
 #include "world/library_client.h"
 
 namespace distlock::sim {
 
-// Hears for one stream, until that is replaced.
+// Receives the events of one stream, until the stream is replaced.
 class LibraryClient::Ears : public Listener {
  public:
   explicit Ears(LibraryClient* client) : client_(client) {}
@@ -73,7 +73,7 @@ void LibraryClient::Send(std::unique_ptr<internal::Batch> batch) {
                       });
 }
 
-// What is asked for anew after a stream broke is another lease to the store.
+// A wish that is requested again after its stream broke is another lease to the store.
 const std::string& LibraryClient::LabelOnWire(uint64_t lease_id) {
   const auto twin = twin_of_.find(lease_id);
   const Wish* wish = Find(twin != twin_of_.end() ? twin->second : wish_of_.at(lease_id));

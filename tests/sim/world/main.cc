@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// distlock_sim: runs worlds, one a seed, until a time or a number is up or one goes wrong.
+// distlock_sim: runs worlds, one for each seed, up to a time or a number, or until one has a violation.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
@@ -112,7 +112,7 @@ int Main(int argc, char** argv) {
   app.add_flag("--keep-going", wishes.keep_going, "do not stop at the first violation");
   app.add_flag("--quiet", wishes.quiet, "no progress lines");
   CLI11_PARSE(app, argc, argv);
-  // Small enough to be remembered; runs of neighbours overlap rarely.
+  // Short seeds are easy to copy, and two runs with random seeds rarely overlap.
   wishes.seed = wishes.first_seed ? *wishes.first_seed : std::random_device()() * 1000ULL;
   return wishes.seeds == 0 && wishes.minutes <= 0 ? Replay(wishes) : RunMany(wishes);
 }

@@ -9,7 +9,7 @@
 namespace distlock::sim {
 namespace {
 
-// So many refusals within so short a time come from somebody who asks again at once.
+// So many refusals within so short a time mean that a broker repeats commands without a pause.
 constexpr int kMostRefusals = 1000;
 constexpr Duration kRefusalsWithin = milliseconds(100);
 constexpr std::string_view kSubscribe = "$9\r\nSUBSCRIBE\r\n";
@@ -21,14 +21,14 @@ class SimTimer : public store::Timer {
   ~SimTimer() override { Stop(); }
 
   void Start(Duration delay) override {
-    // As timers of a loop: whole milliseconds, and now and then late.
+    // Like libuv's timers: whole milliseconds, and sometimes late.
     const Duration late = env_.dice.Chance(0.3) ? env_.dice.Between(Duration(0), milliseconds(1)) : Duration(0);
     const Duration whole = std::chrono::ceil<milliseconds>(std::max(delay, Duration(0)));
     state_->active = true;
     const auto fire = [state = state_, serial = ++state_->serial] {
       if (!state->active || state->serial != serial) return;
       state->active = false;
-      // It may destroy the timer.
+      // The callback may destroy the timer.
       const auto keep = state;
       keep->fire();
     };
@@ -48,7 +48,7 @@ class SimTimer : public store::Timer {
   const std::shared_ptr<State> state_;
 };
 
-// A command and its answer, for the log.
+// A command and its reply, for the log.
 std::string Say(std::string_view bytes, const redisReply& reply) {
   std::string text;
   const Argv argv = ParseCommand(bytes);
@@ -115,7 +115,7 @@ void SimDialer::CountRefusal() {
     refusals_ = 0;
     leases_then_ = env_.history.leases.size();
   }
-  // What clients ask anew may be refused anew.
+  // New requests of clients may be refused, too.
   if (++refusals_ > kMostRefusals + 2 * static_cast<int>(env_.history.leases.size() - leases_then_))
     env_.Fail(broker_.name() + " asks again and again a store that refuses");
 }
@@ -136,7 +136,7 @@ void WireTransport::Begin(StoreProcess* server) {
     if (const auto self = weak.lock()) self->Fail("the connection was reset");
   };
   wire_->on_closed[Wire::kServer] = [server, connection = connection_] { server->Disconnect(connection); };
-  // A message that arrives runs while its wire exists; it must not keep the wire that it is on.
+  // A message runs only while its wire exists, so it must not own the wire.
   server->OnMessage(connection_, [wire = std::weak_ptr(wire_), weak = weak_from_this()](std::string_view channel,
                                                                                         std::string_view payload) {
     const WirePtr to = wire.lock();
@@ -205,7 +205,7 @@ void WireTransport::Deliver(store::ReplyPtr reply) {
   owner_->OnReply(std::move(reply));
 }
 
-// Of what is lost for good, a part was still in this machine.
+// When messages are lost for good, some of them had not left this machine.
 uint64_t WireTransport::sent() const {
   uint64_t left = offered_;
   for (auto at = sent_.rbegin(); at != sent_.rend() && wire_->Lost(Wire::kClient, at->message); ++at) {

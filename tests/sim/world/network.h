@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The network and the timers that a broker's store runs on in a world: the production's seam (store/redis/transport.h) over
-// wires and virtual time. A broker knows addresses only; the world's directory says which server listens there now, as DNS
-// or a virtual IP would.
+// The network and the timers that a broker's store runs on in a world: implements the production's seam
+// (store/redis/transport.h) over wires and virtual time. A broker knows addresses only; the world's directory says
+// which server listens there now, like DNS or a virtual IP.
 #pragma once
 
 #include <deque>
@@ -22,7 +22,7 @@ namespace distlock::sim {
 class Directory {
  public:
   void Lead(std::string host, StoreProcess& server) { servers_[std::move(host)] = &server; }
-  // Null: no such host.
+  // Null: the host does not exist.
   StoreProcess* Find(std::string_view host) const {
     const auto found = servers_.find(host);
     return found == servers_.end() ? nullptr : found->second;
@@ -34,7 +34,7 @@ class Directory {
 
 class WireTransport;
 
-// One for each life of a broker, and gone with it.
+// Each life of a broker has one of its own.
 class SimDialer : public store::Dialer {
  public:
   SimDialer(Env& env, Process& broker, const Directory& directory)
@@ -42,11 +42,12 @@ class SimDialer : public store::Dialer {
 
   std::shared_ptr<store::Transport> Dial(const store::ServerAddress& address, store::Transport::Owner* owner) override;
 
-  // The open connections of that kind, which faults act on; null when there is none.
+  // The open connection of that kind, for faults; null when there is none.
   WirePtr command_wire() const { return OpenWire(false); }
   WirePtr channel_wire() const { return OpenWire(true); }
 
-  // A reply was an error. Fails the world when so many come at once that somebody repeats without pause.
+  // Counts an error reply. Fails the world when so many come within a short time that a broker must be repeating
+  // commands without a pause.
   void CountRefusal();
 
  private:
@@ -73,12 +74,13 @@ class SimTimers : public store::Timers {
   Process& broker_;
 };
 
-// One connection. Each command is a message of its own on the wire, so that any number of a pipeline's may arrive.
+// One connection. Each command is a message of its own on the wire, so that a connection may break after any command of
+// a pipeline.
 class WireTransport : public store::Transport, public std::enable_shared_from_this<WireTransport> {
  public:
   WireTransport(Env& env, Process& broker, SimDialer* dialer, Owner* owner);
 
-  // `server`: null when nobody listens at the address.
+  // `server`: null when no server listens at the address.
   void Begin(StoreProcess* server);
 
   void Append(std::string_view command) override;
@@ -93,21 +95,21 @@ class WireTransport : public store::Transport, public std::enable_shared_from_th
  private:
   struct Sent {
     uint64_t message;  // on the wire
-    uint64_t end;      // in the stream of bytes
+    uint64_t end;      // its end in the stream of bytes
   };
 
   void SendOne(std::string command);
   void RunThere(Wire& wire, const std::string& command);
   void Deliver(store::ReplyPtr reply);
   void Fail(const std::string& cause);
-  // The socket takes no more: the peer takes nothing from it.
+  // True when the socket's buffer is full because the peer reads nothing.
   bool IsFull() const;
 
   Env& env_;
   Process& broker_;
   SimDialer* const dialer_;
-  const size_t room_;  // messages that a socket takes although the peer reads none
-  Owner* owner_;       // null once it is over
+  const size_t room_;  // messages that fit into the socket's buffer while the peer reads none
+  Owner* owner_;       // null once the connection is over
   StoreProcess* server_ = nullptr;
   int connection_ = 0;
   WirePtr wire_;
@@ -116,8 +118,8 @@ class WireTransport : public store::Transport, public std::enable_shared_from_th
   uint64_t appended_ = 0;
   uint64_t offered_ = 0;
   std::deque<std::string> waiting_;  // appended, and not offered to the network yet
-  std::deque<Sent> sent_;            // those that had not arrived when the last one was sent
-  uint64_t arrived_ = 0;             // the end of those that had
+  std::deque<Sent> sent_;            // messages that had not arrived when the last one was sent
+  uint64_t arrived_ = 0;             // the end of the messages that had arrived
 };
 
 }  // namespace distlock::sim

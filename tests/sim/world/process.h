@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Something that runs in a world and may stand still, die and be born again. Whatever is to happen in it goes through
-// Post: at once, or when it runs again; never after the life it was meant for.
+// A process of a world: it may be paused, die and start again. All its work goes through Post, which runs it at once,
+// or when the process runs again, and never after the life in which it was posted.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,7 @@ class Process {
     if (running()) return what();
     inbox_.push_back(std::move(what));
   }
-  // At that time of this process' clock, or later.
+  // At that time of this process's clock, or later.
   void PostAt(Duration local, Timeline::What what) { PostAtInstant(clock_.When(local), std::move(what)); }
   void PostAfter(Duration delay, Timeline::What what) { PostAtInstant(env_.now() + delay, std::move(what)); }
 
@@ -53,9 +53,9 @@ class Process {
     });
   }
 
-  // Breaks all its connections; each peer hears of it after up to `longest`.
+  // Breaks all its connections; each peer notices after at most `longest`.
   void HangUp(Duration longest);
-  // Those that are open, in the order they were made.
+  // The open connections, in the order in which they were made.
   std::vector<std::shared_ptr<Wire>> Wires();
   void AddWire(const std::shared_ptr<Wire>& wire);
 
@@ -73,7 +73,8 @@ class Process {
     inbox_.clear();
     ++life_;
   }
-  // Before anything else when it runs again: on a real machine, a timer and a socket race.
+  // The timer's part of a resume. It runs before or after the posted work, at random: on a real machine, timer and
+  // sockets race.
   virtual void OnResumed() {}
 
   Env& env_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The clock of one machine: runs a little fast or slow against the world's time, from a start of its own, and may be stepped.
-// A value.
+// The clock of one machine: has a start of its own, runs a little fast or slow against the world's time, and may be
+// stepped. A value.
 #pragma once
 
 #include "core/types.h"
@@ -21,7 +21,7 @@ class SkewedClock {
     const Duration run = world - start_;
     return shows_ + run + run / 1'000'000 * drift_ppm_;
   }
-  // The world's time at which it shows at least `local`; never before.
+  // The first world time at which the clock shows at least `local`.
   Instant When(Duration local) const {
     const auto ahead = static_cast<__int128>((local - shows_).count());
     Instant world = start_ + Duration(static_cast<int64_t>(ahead * 1'000'000 / (1'000'000 + drift_ppm_)));

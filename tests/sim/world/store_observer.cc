@@ -29,7 +29,7 @@ std::string_view Part(std::string_view text, int n) {
   return text.substr(0, text.find(';'));
 }
 
-// "..lease 17": what a client says of itself; -1 when it does not.
+// The number in a client's label, "..lease 17"; -1: there is none.
 int64_t LeaseOf(std::string_view value) {
   const size_t at = value.rfind("lease ");
   return at == std::string_view::npos ? -1 : Number<int64_t>(value.substr(at + 6));
@@ -74,7 +74,7 @@ void StoreObserver::OnChange(std::string_view key, ChangeKind kind) {
 void StoreObserver::Look(bool forgotten) {
   const int64_t now_us = store_->model().now_us();
   if (ends_us_ != 0 && ends_us_ <= now_us) {
-    // One of many holders expires without a change of any key.
+    // One of many holders may expire without a change of a key.
     changed_ = true;
     for (Lock& lock : locks_) lock.holder_changed = true;
   }
@@ -94,7 +94,7 @@ void StoreObserver::Look(bool forgotten) {
   store_->LookAt(ends_us_);
 }
 
-// One who goes lets others in, and these make room in the queue: noted in that order.
+// Records in this order: a holder leaves, others get the lock, and they leave the queue.
 void StoreObserver::LookAt(int32_t index, bool forgotten) {
   Lock& lock = locks_[static_cast<size_t>(index)];
   const Holders before = lock.holders;
@@ -127,14 +127,14 @@ void StoreObserver::SeeAgain(int32_t index) {
   if (on_sight_) on_sight_(index);
 }
 
-// One EXCLUSIVE holder is a string, many are the fields of a hash; what has expired there is held by nobody.
+// An EXCLUSIVE holder is a string, other holders are the fields of a hash, without those that have expired.
 StoreObserver::Holders StoreObserver::HoldersOf(const std::string& key) {
   Holders holders;
   const auto add = [&](std::string_view owner, std::string_view value, std::string_view token, int64_t ends_us) {
     const int64_t said = LeaseOf(value);
     if (said >= 0) lease_of_.insert_or_assign(std::string(owner), said);
     const auto known = lease_of_.find(owner);
-    const std::string_view info_first = Part(value, 6);  // of either shape: after owner or expiry, and five more
+    const std::string_view info_first = Part(value, 6);  // in both formats: after owner or expiry, and five more parts
     holders.emplace(owner, Holder{known == lease_of_.end() ? -1 : known->second, Number<uint64_t>(token), ends_us,
                                   std::string(info_first)});
   };
@@ -166,7 +166,7 @@ void StoreObserver::NoteFreed(int32_t index, const Holders& now, bool forgotten)
   }
 }
 
-// The same grant, one of many now.
+// The same grant, now in the hash of SHARED holders.
 void StoreObserver::NoteDowngraded(int32_t index, const Holders& before) {
   for (const auto& [owner, holder] : locks_[static_cast<size_t>(index)].holders) {
     const auto was = before.find(owner);
@@ -195,7 +195,7 @@ std::optional<core::ForceRelease> StoreObserver::Force() {
                             .reason = "an administrator"};
 }
 
-// In the order in which one script has given it to them.
+// In the order in which one script granted them.
 void StoreObserver::NoteTaken(int32_t index, const Holders& now, const Holders& before) {
   std::vector<Holder> fresh;
   for (const auto& [owner, holder] : now) {
@@ -210,9 +210,11 @@ void StoreObserver::NoteTaken(int32_t index, const Holders& now, const Holders& 
   }
 }
 
-// A waiter whose broker has gone, and by the store's own word has been silent for a queue slot, would keep the lock for a ttl unused.
+// The store must not grant the lock to a waiter whose broker is dead and, by the store's own record, has been silent
+// for a queue slot: the lock would be unused for a ttl.
 void StoreObserver::CheckHears(int32_t index, const Place& place) {
-  // Who calls is alive by calling, and who asks itself need not be found alive. A dead broker's last commands may come late.
+  // A calling broker is alive, and an acquire may take the lock for its own caller. A dead broker's last commands may
+  // come late.
   const bool may_ask = store_->script() == &lua::kAcquire || store_->script() == &lua::kBatch;
   if (may_ask || store_->IsCaller(place.broker_id) || !env_.dead_brokers.contains(place.broker_id)) return;
   const std::string slot = locks_[static_cast<size_t>(index)].base + "b:" + place.broker_id;
@@ -232,14 +234,14 @@ StoreObserver::Places StoreObserver::PlacesOf(const Lock& lock) {
   for (const auto& [owner, arrival] : store_->model().Zset(lock.base + "q")) {
     const auto old = lock.queue.find(owner);
     if (old != lock.queue.end() && old->second.arrival == static_cast<int64_t>(arrival)) {
-      // A repeat through another broker keeps its place.
+      // A request that is repeated through another broker keeps its place.
       places.emplace(*old).first->second.broker_id = broker_of(owner);
       continue;
     }
     for (const auto& [field, value] : entries) {
       if (field == owner) lease_of_.insert_or_assign(std::string(owner), LeaseOf(value));
     }
-    // One whose entry was lost keeps its number for when it comes again.
+    // A waiter whose entry was lost keeps its lease number for its next entry.
     const auto known = lease_of_.find(owner);
     if (known != lease_of_.end())
       places.emplace(owner, Place{known->second, static_cast<int64_t>(arrival), broker_of(owner)});
@@ -247,7 +249,7 @@ StoreObserver::Places StoreObserver::PlacesOf(const Lock& lock) {
   return places;
 }
 
-// Those who are neither there nor holders now. One who is back at another place: it is another server's.
+// Records waiters that are neither queued nor holders now. A waiter at another place came from another server's data.
 void StoreObserver::NoteUnqueued(int32_t index, const Places& now) {
   const Lock& lock = locks_[static_cast<size_t>(index)];
   for (const auto& [owner, place] : lock.queue) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Watches the keys of the locks in the primary store and notes who holds and who is queued. Scripts are atomic: what is
-// seen is the state between calls. It knows leases by the label their clients gave them ("lease 17").
+// Watches the keys of the locks in the primary store and records holders and waiters in the history. It sees the state
+// between calls, since scripts are atomic. It identifies leases by their clients' labels ("lease 17").
 #pragma once
 
 #include <functional>
@@ -20,14 +20,14 @@ class StoreObserver {
  public:
   explicit StoreObserver(Env& env);
 
-  // From now on this is the primary. What it does not know of the present state, the store has forgotten.
+  // Makes `store` the primary. Records as forgotten the part of the present state that it does not have.
   void Watch(StoreProcess& store);
-  // After each call: notes what it has changed. `forgotten`: somebody else than a script did it.
+  // Called after each call: records the changes. `forgotten`: the change was not made by a script.
   void Look(bool forgotten = false);
-  // Everything held or queued now is no longer promised.
+  // The store need not keep the present holders and waiters any more.
   void Forget(int32_t lock = -1);
 
-  // What somebody who watches a lock should see, and since when.
+  // What a WatchLock of a lock should show, and since when.
   struct Sight {
     std::vector<uint64_t> tokens;  // of its holders, in order
     size_t waiting = 0;
@@ -35,12 +35,12 @@ class StoreObserver {
     bool SameAs(const Sight& other) const { return tokens == other.tokens && waiting == other.waiting; }
   };
   const Sight& SightOf(int32_t lock) const { return locks_[static_cast<size_t>(lock)].sight; }
-  // Called when a lock looks different.
+  // `told` is called when a lock's Sight changes.
   void OnSight(std::function<void(int32_t lock)> told) { on_sight_ = std::move(told); }
-  // Somebody who holds a lock now, to be taken from: that is noted. Unset: nobody holds any.
+  // Picks a present holder for a forced release, and records that. Unset: no lock is held.
   std::optional<core::ForceRelease> Force();
 
-  // Keys that outlive an idle lock; should be none.
+  // Keys that idle locks left behind; there should be none.
   std::vector<std::string> Leftovers() const;
   static std::string KeyOf(const std::string& lock, std::string_view part);
 
@@ -48,14 +48,14 @@ class StoreObserver {
   struct Holder {
     int64_t lease = -1;
     uint64_t token = 0;
-    int64_t ends_us = 0;    // by the store's clock, of one of many; 0: with its key
-    std::string broker_id;  // through which it has it
+    int64_t ends_us = 0;    // by the store's clock, if the lock may have many holders; 0: it expires with its key
+    std::string broker_id;  // of its broker
   };
   using Holders = std::map<std::string, Holder, std::less<>>;  // by owner id
   struct Place {
     int64_t lease = -1;
     int64_t arrival = 0;
-    std::string broker_id;  // through which it waits; "": not known
+    std::string broker_id;  // of its broker; "": not known
     friend bool operator==(const Place& a, const Place& b) { return a.lease == b.lease && a.arrival == b.arrival; }
   };
   using Places = std::map<std::string, Place, std::less<>>;  // by owner id
@@ -87,7 +87,7 @@ class StoreObserver {
   StoreProcess* store_ = nullptr;
   std::function<void(int32_t)> on_sight_;
   std::vector<Lock> locks_;
-  std::map<std::string, int64_t, std::less<>> lease_of_;  // by owner id: of all that held or waited
+  std::map<std::string, int64_t, std::less<>> lease_of_;  // by owner id: every holder and waiter so far
   bool changed_ = false;
   int64_t ends_us_ = 0;  // when the first of many holders expires; 0: none
 };

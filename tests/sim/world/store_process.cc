@@ -38,7 +38,8 @@ store::ReplyPtr StoreProcess::Run(int connection, std::string_view bytes) {
 }
 
 bool StoreProcess::IsCaller(std::string_view broker_id) const {
-  // Which ARGV it is differs by verb. Only force names another one too: the third, through which the lock is held.
+  // The position of the caller's id in ARGV differs by verb. Only force also names another broker, the holder's, as the
+  // third.
   const size_t keys = script_ == nullptr ? argv_.size() : size_t{3 + 4};
   for (size_t i = keys; i < argv_.size(); ++i) {
     if (argv_[i] == broker_id && !(script_ == &lua::kForce && i == keys + 2)) return true;
@@ -53,7 +54,7 @@ void StoreProcess::Sync() {
   ScheduleExpiry();
 }
 
-// A key that expires is noticed at that very instant, whether or not a command comes.
+// An expired key is noticed at the time of its expiry, even without a command.
 void StoreProcess::ScheduleExpiry() {
   if (model_.is_replica()) return;
   auto next = model_.NextExpiry();

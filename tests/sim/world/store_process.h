@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A Redis server of a world: the model with the production scripts, on its own clock, with its pauses, restarts and
-// replicas. Whoever sends it a command gets the reply through a callback, in the same instant.
+// A Redis server of a world: the model with the production scripts, with its own clock, pauses, restarts and replicas.
+// Run returns the reply at the same virtual time.
 #pragma once
 
 #include <deque>
@@ -17,7 +17,7 @@ namespace distlock::sim {
 
 class StoreProcess : public Process {
  public:
-  // Shows wall-clock time; `number` tells servers apart.
+  // Its clock shows wall-clock time; `number` tells servers apart.
   StoreProcess(Env& env, int number);
 
   RedisModel& model() { return model_; }
@@ -32,29 +32,29 @@ class StoreProcess : public Process {
   // Messages for a connection that subscribes.
   using Hear = std::function<void(std::string_view channel, std::string_view payload)>;
   void OnMessage(int connection, Hear hear) { listeners_[connection] = std::move(hear); }
-  // Part of the messages that get lost although PUBLISH counted them.
+  // The fraction of messages that get lost although PUBLISH counted their receivers.
   void LoseNotices(double part) { lost_notices_ = part; }
 
   // The process ends and starts again after `down`, with its data or without.
   void Restart(Duration down, bool keeps_data);
   void StepClock(Duration by);
-  // Everything written here reaches `replica` after about `lag`.
+  // All writes reach `replica` after about `lag`.
   void ReplicateTo(StoreProcess* replica, Duration lag);
   void StopReplicating() { replicas_.clear(); }
 
-  // Called when a call, or expiry, is over.
-  // Of the call that AfterCall is told of; null: it was none of a script, or time that passed.
+  // Within `after` of AfterCall: the script of the call that has ended; null: another command, or the passing of time.
   const lua::ScriptSource* script() const { return script_; }
-  // Of that call: whether this broker makes it.
+  // Within `after`: whether this broker made the call.
   bool IsCaller(std::string_view broker_id) const;
+  // Calls `after` after each call, and when keys have expired.
   void AfterCall(std::function<void()> after) { after_call_ = std::move(after); }
-  // A Sync, and with it a look, at that time of its clock.
+  // Makes a Sync, and with it AfterCall's callback, at that time of the store's clock.
   void LookAt(int64_t us) {
     if (us == look_at_us_) return;
     look_at_us_ = us;
     ScheduleExpiry();
   }
-  // Keeps the model's clock and lets keys expire in time.
+  // Sets the model's clock and lets due keys expire.
   void Sync();
 
  private:

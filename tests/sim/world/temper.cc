@@ -8,7 +8,7 @@
 namespace distlock::sim {
 namespace {
 
-// With a long ttl it shows whether a broker undoes what nobody wants, or leaves that to the ttl; among few, a late
+// A long ttl shows whether brokers undo grants that nobody wants, or leave them to the ttl. With few clients, a late
 // command finds a lock free.
 void MakeMild(Dice& dice, Temper& temper) {
   const std::vector<Fault>& all = Faults();
@@ -31,15 +31,16 @@ void DrawFaults(Dice& dice, Temper& temper) {
   }
   if (dice.Chance(0.2)) MakeMild(dice, temper);
   if (temper.faults.empty()) temper.faults.push_back(dice.Roll(static_cast<int>(all.size())));
-  // A store that forgets and whose clock goes back as well gives tokens again; nothing can be done about that.
+  // A store that loses its tokens and whose clock goes back gives the same tokens again; no lock service can prevent
+  // that.
   const auto forgets = [&](int fault) { return all[static_cast<size_t>(fault)].forgets; };
   const auto goes_back = [&](int fault) { return all[static_cast<size_t>(fault)].clock_goes_back; };
   const bool may_forget = std::any_of(temper.faults.begin(), temper.faults.end(), forgets);
   if (may_forget) std::erase_if(temper.faults, goes_back);
-  // An older server may bring back a lease as it was before it was converted, or one that was kept for others and told late: the
-  // checkers cannot tell that from a mistake.
+  // After a failover the new server may bring back a lease as it was before its downgrade, or a lock of a request for
+  // several that was reported late. The checkers cannot tell that from a bug.
   if (may_forget) temper.downgrade = temper.together = 0;
-  // For tokens it is the same when a server takes over whose clock is behind.
+  // For tokens, a failover to a server whose clock is behind is the same.
   const auto is = [&](FaultKind kind) {
     return [&all, kind](int f) { return all[static_cast<size_t>(f)].kind == kind; };
   };
@@ -48,10 +49,10 @@ void DrawFaults(Dice& dice, Temper& temper) {
   }
   temper.slow = temper.mild || dice.Chance(0.5) ? 0 : 0.1;
   temper.slowest_delay = dice.Pick<Duration>({milliseconds(50), milliseconds(700), seconds(3)});
-  // Below the time after which a channel that does not answer is given up.
+  // Less than the time after which a silent channel is given up.
   if (!temper.mild && dice.Chance(0.3)) {
     temper.notice_lag = dice.Between(milliseconds(300), milliseconds(2800));
-    temper.queue_slot = seconds(6);  // so that a broker looks at its queues before it hears
+    temper.queue_slot = seconds(6);  // so that a broker tends its queues before the notices arrive
   }
 }
 
@@ -75,7 +76,7 @@ void DrawClients(Dice& dice, Temper& temper) {
   if (temper.workload == Workload::kChurn) temper.longest_hold = temper.longest_pause = milliseconds(2);
 }
 
-// Half of the worlds that may have them have other locks than EXCLUSIVE ones under FAIR.
+// Half of the worlds that may have them have locks of other modes and policies than EXCLUSIVE and FAIR.
 void DrawWays(Dice& dice, Temper& temper) {
   temper.ways.resize(static_cast<size_t>(temper.locks));
   const bool permits = temper.workload == Workload::kPermit;
@@ -93,7 +94,7 @@ void DrawWays(Dice& dice, Temper& temper) {
   }
 }
 
-// Many locks are held at a time, for long, and their renewals leave in batches.
+// Many locks are held at the same time and for long, so that their renewals leave in batches.
 void MakeWide(Dice& dice, Temper& temper) {
   temper.locks = 4 + dice.Roll(5);
   temper.clients = std::max(temper.clients, 4);
@@ -109,7 +110,7 @@ void AllowOnly(bool (*these)(const Fault&), Temper& temper) {
   }
 }
 
-// Many want one lock, and for short: what comes late finds it another's.
+// Many clients want one lock for short times, so that a late command finds another holder.
 void MakeBusy(Temper& temper) {
   AllowOnly([](const Fault& fault) { return fault.late; }, temper);
   temper.fault_every = seconds(1);
@@ -157,12 +158,12 @@ Temper DrawTemper(uint64_t seed, Dice& dice, Workload wanted) {
   if (wide) MakeWide(dice, temper);
   if (temper.calm) temper.careless = 0;
   if (!temper.calm) DrawFaults(dice, temper);
-  // Then nobody may lose a lock but its own key's.
+  // Then a client may lose only a lock whose key was deleted.
   if (!temper.calm && wide && dice.Chance(0.3)) {
     AllowOnly([](const Fault& fault) { return fault.kind == FaultKind::kKeyDeleted; }, temper);
   }
   if (!temper.calm && seed / 4 % 8 == 0) MakeBusy(temper);
-  DrawWays(dice, temper);  // now that it is known how many locks there are
+  DrawWays(dice, temper);  // after the number of locks is drawn
   if (seed / 2 % 2 == 1) temper.gather = milliseconds(2);
   return temper;
 }

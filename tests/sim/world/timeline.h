@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Virtual time: things happen in order of their instant, then of their making. One thread.
+// Virtual time: events run in the order of their times, then of their creation. One thread.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class Timeline {
   }
   void After(Duration delay, What what) { At(now_ + delay, std::move(what)); }
 
-  // Runs what is due until `end`, or until done() says so.
+  // Runs the events up to `end`, or until done() is true.
   template <typename Done>
   void Run(Instant end, Done done) {
     while (!events_.empty() && events_.front().at <= end) {

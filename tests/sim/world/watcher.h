@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program that watches a lock, and begins anew, at whichever broker lives, when its stream ends.
+// A program that watches a lock; when its stream ends, it begins a new one at any live broker.
 #pragma once
 
 #include <memory>
@@ -20,9 +20,9 @@ class Watcher : public Process {
   void Start();
   void Leave();
   int32_t lock() const { return lock_; }
-  // Since when its stream has lasted; kNever: it has none.
+  // When its present stream began; kNever: it has none.
   Instant begun() const { return begun_; }
-  // What is wrong with what it was told last, when the lock is `now`; "" when nothing is.
+  // The difference between its last event and the lock's present state; "": none.
   std::string Wrong(const StoreObserver::Sight& now) const;
 
  private:

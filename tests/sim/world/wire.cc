@@ -54,7 +54,7 @@ uint64_t Wire::Send(Side from, Timeline::What arrive) {
   return number;
 }
 
-// One message will arrive at that time, whichever is first then.
+// At that time the first message in flight arrives.
 void Wire::ExpectOne(Side from, Instant at) {
   env_.time.At(at, [self = shared_from_this(), from] {
     Way& way = self->ways_[from];
@@ -101,7 +101,7 @@ void Wire::Break(Duration longest) {
   if (!open()) return;
   for (const Side from : {kClient, kServer}) Cut(from, false);
   for (const Side side : {kClient, kServer}) {
-    // What still arrives at a server comes before the end of it; a client may give up first.
+    // A server notices the end after the last message that arrives; a client may give up earlier.
     const Instant after = side == kServer ? ways_[kClient].last_arrival : Instant{};
     const Instant at = std::max(after, env_.now() + env_.dice.Between(Duration(0), longest));
     env_.time.At(at, [self = shared_from_this(), side] { self->TellClosed(side); });

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One connection between two processes: two streams of messages, each in order, nothing twice. It may be slow, fall silent
-// in one or both directions (what was sent arrives when it speaks again, as TCP does), and break: then a part of what is
-// under way still arrives, perhaps much later, the rest never, and each end learns of it in its own time.
+// One connection between two processes: two streams of messages, each in order and without duplicates. It may be slow,
+// or silent in one or both directions (the messages then arrive later, as with TCP). It may break: then a part of the
+// messages in flight still arrives, perhaps much later, the rest never, and each end notices in its own time.
 #pragma once
 
 #include <deque>
@@ -18,29 +18,29 @@ class Wire : public std::enable_shared_from_this<Wire> {
  public:
   enum Side : int { kClient = 0, kServer = 1 };
 
-  // `local`: within one machine, where messages take no time.
+  // `local`: both ends are on one machine, where messages take no time.
   static std::shared_ptr<Wire> Connect(Env& env, Process& client, Process& server, bool local = false);
 
-  // Runs `arrive` in the other end. Returns the message's number on this side, from 1.
+  // Sends a message: runs `arrive` at the other end. Returns the message's number on this side, from 1.
   uint64_t Send(Side from, Timeline::What arrive);
   // Whether that message will never arrive. Certain only once the connection is over.
   bool Lost(Side from, uint64_t number) const { return ways_[from].cut && number > ways_[from].kept; }
 
-  // This side wants no more. The other hears of it after what was sent, of which the end may be lost.
+  // Closes this side. The other side learns of it after the messages in flight, of which the last may be lost.
   void Close(Side from) { End(from, false); }
-  // As Close, and nothing is lost.
+  // As Close, but no message is lost.
   void Finish(Side from) { End(from, true); }
-  // Cut in the middle: each side hears of it after up to `longest`.
+  // Breaks the connection in the middle: each side notices after at most `longest`.
   void Break(Duration longest);
-  // Nothing passes from that side until then.
+  // No message from that side arrives until then.
   void Silence(Side from, Instant until) { ways_[from].silent_until = std::max(ways_[from].silent_until, until); }
 
   Instant silent_until(Side from) const { return ways_[from].silent_until; }
-  // Messages of that side that are on their way, and those that are not any more: arrived, or lost.
+  // The numbers of that side's messages in flight, and of those that have arrived or are lost.
   size_t under_way(Side from) const { return ways_[from].under_way.size(); }
   uint64_t arrived(Side from) const { return ways_[from].arrived; }
 
-  // What that side sends takes so much longer, as long as there is trouble; in its order as ever.
+  // Messages of that side take so much longer while faults may happen; they stay in order.
   void Lag(Side from, Duration by) { ways_[from].lag = by; }
 
   bool open() const { return !closed_[0] && !closed_[1] && !ways_[0].cut; }
@@ -48,7 +48,7 @@ class Wire : public std::enable_shared_from_this<Wire> {
   bool open_at(Side side) const { return !closed_[side]; }
   const Process& end(Side side) const { return *ends_[side].process; }
 
-  // Called once, in that end, when it learns that the connection is over; not on the side that closed it.
+  // Called once at that end when it learns that the connection is over; not on the side that closed it.
   std::function<void()> on_closed[2];
 
  private:
@@ -59,7 +59,7 @@ class Wire : public std::enable_shared_from_this<Wire> {
     uint64_t sent = 0;
     uint64_t arrived = 0;  // or lost on the way
     std::deque<Timeline::What> under_way;
-    uint64_t kept = 0;  // with cut: of those sent, so many arrive
+    uint64_t kept = 0;  // with cut: so many of the sent messages arrive
     bool cut = false;
     Instant last_arrival{};
     Instant silent_until{};

@@ -10,10 +10,10 @@
 namespace distlock::sim {
 namespace {
 
-constexpr Duration kLongestPause = seconds(20);  // of anything that faults make stand still
-constexpr Duration kPatience = seconds(600);     // until everybody must have been served
-constexpr Duration kQuietTime = seconds(150);    // in which everything that was left must have ended
-constexpr Duration kNewsTime = seconds(1);       // after which whoever watches must have been told
+constexpr Duration kLongestPause = seconds(20);  // of any process that a fault pauses
+constexpr Duration kPatience = seconds(600);     // until every client must have been served
+constexpr Duration kQuietTime = seconds(150);    // until everything that may stay for a while must have ended
+constexpr Duration kNewsTime = seconds(1);       // until a watcher must know of a change
 
 }  // namespace
 
@@ -75,7 +75,7 @@ void World::MakeWatchers() {
   });
 }
 
-// What has changed since then, or just now, is not due yet.
+// A change after `since`, or a very recent one, need not have been reported yet.
 void World::CheckWatchers(int32_t lock, Instant since, Duration due) {
   const StoreObserver::Sight& sight = observer_->SightOf(lock);
   if (!told_in_time_ || sight.since != since || since > env_.now() - due) return;
@@ -99,7 +99,7 @@ void World::CauseFaults() {
   });
 }
 
-// Somebody who takes locks from their holders, through any broker.
+// An administrator who takes locks from their holders, through any broker.
 void World::Administer() {
   if (!env_.acting || env_.temper.force_every == Duration(0)) return;
   env_.time.After(dice().Between(Duration(0), 2 * env_.temper.force_every), [this] {
@@ -137,14 +137,14 @@ bool World::FailOver() {
   const size_t next = primary_ + 1;
   if (next >= stores_.size() || !stores_[next]->alive()) return false;
   StoreProcess& old = primary();
-  // Until then the address leads to the old one, which is a replica.
+  // Until then the address leads to the old server, which is a replica.
   const Duration lag = dice().Chance(0.7) ? Duration(0) : dice().Between(Duration(0), seconds(3));
   env_.NoteFault(FaultKind::kFailover, old.actor(), lag + seconds(1));
   observer_->Forget();
   old.StopReplicating();
   old.model().BecomeReplica();
-  // The old one may go on answering those who are still connected to it, for a while or for ever: it refuses what writes, and
-  // lets its subscribers wait for messages that go to another server.
+  // The old server may go on answering on present connections, for a while or for ever: it refuses writes, and its
+  // subscribers wait for messages that go to another server.
   const int hang_up = dice().Roll(10);
   if (hang_up < 7) {
     For(hang_up < 4 ? Duration(0) : dice().Between(Duration(0), seconds(10)), [&old] { old.HangUp(seconds(1)); });
@@ -165,7 +165,7 @@ void World::Heal() {
   for (const auto& undo : undo_) {
     if (*undo) std::exchange(*undo, nullptr)();
   }
-  // What stands still runs again in its time, what is slow arrives, and what is broken is found to be.
+  // Waits until paused processes run, slow messages have arrived, and broken connections are noticed.
   if (!env_.temper.calm) RunUntil(kLongestPause + seconds(10), false);
   env_.Note({.kind = RecordKind::kHealed});
 }
@@ -215,7 +215,7 @@ Outcome World::Run() {
       if (!unanswered.empty()) env_.Fail("never answered: " + unanswered);
     }
     told_in_time_ = true;
-    // Of a queue that expires with its dead broker there is no notice: it is seen when the watch is renewed.
+    // No notice reports a queue that expires with its dead broker; the broker finds it when it renews the watch.
     const Duration due = env_.temper.queue_slot / 3 + kNewsTime;
     for (size_t lock = 0; lock < env_.history.locks.size(); ++lock) {
       const auto index = static_cast<int32_t>(lock);

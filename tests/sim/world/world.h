@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A whole world from one seed: stores, brokers, clients and, in every other one, faults of a mix of its own. First all act
-// and things break; then everything heals and everybody must be served; then all leave and nothing may be left over.
+// A whole world from one seed: stores, brokers, clients and, in every other world, a random mix of faults. First
+// clients act and faults happen; then all faults are healed and every client must be served; then all clients leave,
+// and nothing may be left over.
 #pragma once
 
 #include <functional>
@@ -17,9 +18,9 @@ namespace distlock::sim {
 
 struct Outcome {
   uint64_t hash = 0;
-  uint64_t events = 0;                  // things that happened at an instant of their own
-  uint64_t records = 0;                 // of them, told in the history
-  Duration lasted{};                    // in the world
+  uint64_t events = 0;                  // events of the virtual time
+  uint64_t records = 0;                 // records in the history
+  Duration lasted{};                    // in virtual time
   std::vector<std::string> violations;  // stories
 };
 
@@ -28,20 +29,19 @@ class World {
   World(uint64_t seed, Workload workload, bool with_log);
   Outcome Run();
 
-  // What faults act on.
+  // The objects that faults act on.
   Env& env() { return env_; }
   Dice& dice() { return env_.dice; }
   StoreProcess& primary() { return *stores_[primary_]; }
   StoreObserver& observer() { return *observer_; }
   BrokerProcess& AnyBroker() { return *brokers_[static_cast<size_t>(dice().Roll(static_cast<int>(brokers_.size())))]; }
   ClientProcess& AnyClient() { return *clients_[static_cast<size_t>(dice().Roll(static_cast<int>(clients_.size())))]; }
-  // Any connection that is not within one machine; null when there is none.
-  // Null: there is none. `also_local`: also one within a machine.
+  // A random open connection between two machines; null: there is none. `also_local`: or within one machine.
   WirePtr AnyWire(bool also_local = false);
-  // Undone when `lasts` has passed, or when everything heals.
+  // Calls `undo` when `lasts` has passed, or when all faults are healed.
   void For(Duration lasts, std::function<void()> undo);
-  Duration clock_set_back{};  // of the store, in all
-  // The newest replica takes over; what had not reached it is lost.
+  Duration clock_set_back{};  // in total, of the store's clock
+  // The newest replica becomes the primary; writes that had not reached it are lost.
   bool FailOver();
 
  private:
@@ -69,7 +69,7 @@ class World {
   std::vector<std::unique_ptr<BrokerProcess>> brokers_;
   std::vector<std::unique_ptr<ClientProcess>> clients_;
   std::vector<std::unique_ptr<Watcher>> watchers_;
-  bool told_in_time_ = false;  // nothing stands in the way of notices now
+  bool told_in_time_ = false;  // no fault delays notices now
   std::vector<std::shared_ptr<std::function<void()>>> undo_;
   core::RequestId forces_ = 0;
 };

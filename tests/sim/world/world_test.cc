@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The worlds themselves: they must be the same again from the same seed, and what they promise to cause must happen.
+// The worlds themselves: the same seed must give the same world, and every fault must happen in some world.
 #include "world/world.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ TEST(World, EveryOtherIsCalm) {
   }
 }
 
-// A fault that never strikes, or an ending that never comes, would prove nothing.
+// A kind of fault or record that never occurs would prove nothing.
 TEST(World, EveryFaultAndEveryKindOfRecordComesUp) {
   std::array<int, static_cast<size_t>(FaultKind::kCount)> faults{};
   std::array<int, static_cast<size_t>(RecordKind::kQuiet) + 1> kinds{};
