@@ -46,8 +46,7 @@ class Server:
         shutil.rmtree(self._dir)
 
 
-ALL_WAYS = ("test_acquire", "test_faults", "test_permit", "test_random", "test_random_kinds", "test_release",
-            "test_rw", "test_watch")
+ALL_WAYS = ("test_acquire", "test_faults", "test_random", "test_random_kinds", "test_release", "test_rw", "test_watch")
 
 
 def pytest_generate_tests(metafunc):

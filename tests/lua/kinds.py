@@ -23,9 +23,6 @@ class RwLock(Lock):
     def write(self, n, **how):
         return self.ask(n, "x", **how)
 
-    def permit(self, n, permits=1, limit=3, **how):
-        return self.ask(n, f"p{permits}/{limit}", **how)
-
     def give_back(self, n, block=0, at=1, token=0):
         """(word, numbers of the next holders at the same broker)"""
         argv = (owner(n), token, block, KEEP_MS, self.trusted, broker(at), FAIR_AFTER_US)

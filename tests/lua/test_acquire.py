@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import re
 
-from lock import (FOREIGN, GRANTED, HELD, KEEP_MS, LATE, QUEUE_FULL, QUEUED, SLOT_MS, TTL_MS, Lock, broker, owner)
+from lock import FOREIGN, GRANTED, KEEP_MS, LATE, QUEUED, SLOT_MS, TTL_MS, broker, owner
 
 MAX_TOKEN = 2**53 - 1
 
@@ -17,21 +17,6 @@ def test_granted_writes_holder_and_token(lock, redis):
     assert redis("GET", lock.t).decode() == token
     assert near(redis("PTTL", lock.h), TTL_MS + 500) and near(redis("PTTL", lock.t), KEEP_MS)
     assert redis("DBSIZE") == 2
-
-
-def test_again_by_the_owner_refreshes_and_keeps_the_token(lock, redis):
-    first = lock.acquire(1, ttl=5_000)
-    again = lock.acquire(1, ttl=20_000, wait=1)
-    assert again[0] == GRANTED and again[2:] == first[2:]
-    assert near(redis("PTTL", lock.h), 20_000)
-
-
-def test_one_try_on_a_held_lock(lock, redis):
-    lock.acquire(1)
-    before = lock.snapshot()
-    code, _, pttl, value, length = lock.acquire(2)
-    assert code == HELD and near(pttl, TTL_MS) and value.startswith(f"1;{owner(1)};") and length == 0
-    assert lock.snapshot() == before
 
 
 def test_late_does_nothing(lock, redis):
@@ -61,34 +46,6 @@ def test_queued_in_order_of_arrival(lock, redis):
         assert near(redis("PTTL", key), SLOT_MS)
 
 
-def test_enqueuing_twice_keeps_the_place_and_moves_to_the_new_broker(lock, redis):
-    lock.acquire(1)
-    first = lock.enqueue(2, at=1)
-    lock.enqueue(3, at=1)
-    again = lock.enqueue(2, at=4, ttl=7_000, info="new")
-    assert again[0] == QUEUED and again[2] == 0 and again[5] == 2
-    assert lock.waiters() == [2, 3]
-    since = redis("HGET", lock.w, owner(2)).decode().split(";")[4]
-    assert redis("HGET", lock.w, owner(2)).decode() == f"{broker(4)};7000;0;x;{since};new" and since == first[1]
-    assert redis("EXISTS", lock.slot(4)) == 1
-
-
-def test_one_try_of_a_waiter_leaves_its_place(lock):
-    lock.acquire(1)
-    lock.enqueue(2)
-    assert lock.acquire(2)[0] == HELD
-    assert lock.waiters() == [2]
-
-
-def test_full_queue(lock):
-    lock.acquire(1)
-    for n in (2, 3):
-        assert lock.enqueue(n, limit=2)[0] == QUEUED
-    assert lock.enqueue(4, limit=2)[0::2] == [QUEUE_FULL, 2]
-    assert lock.enqueue(3, limit=2)[:1] == [QUEUED], "one that is in it already is not refused"
-    assert lock.waiters() == [2, 3]
-
-
 def test_full_queue_makes_room_of_dead_waiters_at_its_head(lock, redis):
     lock.acquire(1)
     for n in (2, 3):
@@ -99,27 +56,6 @@ def test_full_queue_makes_room_of_dead_waiters_at_its_head(lock, redis):
     assert (code, place, length) == (QUEUED, 1, 2)
     assert lock.waiters() == [4, 6]
     assert redis("HLEN", lock.w) == 2
-
-
-def test_free_lock_goes_to_the_waiter_ahead_of_a_newcomer(lock, redis, listen):
-    ear = listen(3)
-    lock.acquire(1)
-    lock.enqueue(2, at=3)
-    redis("DEL", lock.h)
-    code, _, place, pttl, value, length = lock.enqueue(5)
-    assert (code, place, length) == (QUEUED, 0, 1) and owner(2) in value and near(pttl, TTL_MS)
-    assert lock.holder() == 2 and lock.waiters() == [5]
-    assert [notice[1] for notice in ear.heard()] == [2]
-
-
-def test_one_try_never_overtakes_a_living_waiter(lock, redis, listen):
-    listen(3)
-    lock.acquire(1)
-    lock.enqueue(2, at=3)
-    redis("DEL", lock.h)
-    code, _, pttl, value, length = lock.acquire(5)
-    assert (code, length) == (HELD, 0) and owner(2) in value and near(pttl, TTL_MS)
-    assert lock.holder() == 2 and lock.waiters() == []
 
 
 def test_a_waiter_that_asks_again_is_granted_without_a_notice(lock, redis, listen):
@@ -151,14 +87,6 @@ def test_dead_queue_never_blocks_one_try(lock, redis):
     redis("DEL", lock.h, lock.slot(5))
     assert lock.acquire(1000)[0] == GRANTED
     assert lock.holder() == 1000 and redis("EXISTS", lock.q, lock.w) == 0
-
-
-def test_blocked_lock_is_held_by_nobody(lock):
-    lock.acquire(1)
-    lock.release(1, block=9_000)
-    for reply in (lock.acquire(1), lock.acquire(2)):
-        assert reply[0] == HELD and ";" + "0" * 32 + ";" in reply[3] and near(reply[2], 9_000)
-    assert lock.enqueue(2)[0] == QUEUED
 
 
 def test_tokens_grow_through_everything(lock, redis):
@@ -200,18 +128,3 @@ def test_last_possible_token(lock, redis):
     lock.release(1)
     assert lock.holder() is None, "there is no token for the next one"
     assert lock.acquire(3)[0] == FOREIGN and redis("GET", lock.t).decode() == str(MAX_TOKEN)
-
-
-def test_locks_do_not_touch_each_other(lock, redis):
-    names = ["default/k", "default/k2", "other/k", "default/%7Bx%7D", "default/caf\u00e9 ; :h", "a/" + "x" * 512]
-    for n, name in enumerate(names):
-        assert Lock(redis, name).acquire(n)[0] == GRANTED
-    assert [Lock(redis, name).holder() for name in names] == list(range(len(names)))
-
-
-def test_another_prefix(redis):
-    lock = Lock(redis, prefix="team.a:locks")
-    lock.acquire(1)
-    lock.enqueue(2)
-    assert redis("EXISTS", "team.a:locks:{default/k}:b:" + broker(1)) == 1
-    assert lock.release(1)[2] == owner(2)

@@ -3,8 +3,8 @@
 
 import pytest
 
-from lock import (GONE, GRANTED, KEEP_MS, NOBODY, NOT_HOLDER, QUEUED, RELEASED, RENEWED, SLOT_MS, TENDED, TTL_MS,
-                  WITHDRAWN, Lock, broker, owner)
+from lock import (GONE, GRANTED, KEEP_MS, NOBODY, NOT_HOLDER, QUEUED, RELEASED, RENEWED, TENDED, TTL_MS, WITHDRAWN,
+                  Lock, broker, owner)
 
 
 def test_release_leaves_only_the_token(lock, redis):
@@ -51,18 +51,6 @@ def test_release_hands_off_by_notice_to_another_broker(lock, redis, listen):
     token = redis("GET", lock.t).decode()
     assert ear.heard() == [("default/k", 2, token, reply[1], 4_000, 300)] and own.heard() == []
     assert lock.holder() == 2
-
-
-def test_waiters_are_served_in_order(lock):
-    lock.acquire(0)
-    order = [8, 3, 5, 1, 9, 2]
-    for n in order:
-        lock.enqueue(n)
-    served, holder = [], 0
-    while len(reply := lock.release(holder)) > 2:
-        holder = int(reply[2], 16)
-        served.append(holder)
-    assert served == order and lock.holder() is None
 
 
 def test_dead_waiters_are_skipped_and_removed(lock, redis):
@@ -112,19 +100,6 @@ def test_an_unreachable_broker_keeps_its_places_while_others_come_and_go(lock, r
         assert lock.acquire(n)[0] == GRANTED and lock.waiters() == [2, 3]
         lock.release(n)
     assert lock.holder() is None and lock.tend(at=5)[3] == owner(2), "it finds out by itself that the lock is free"
-
-
-def test_waiters_of_a_dead_broker_go_when_its_slot_ends(lock, redis, until):
-    lock.acquire(1)
-    for n, at in ((2, 5), (3, 5), (4, 1), (5, 1)):
-        lock.enqueue(n, at=at)
-    lock.release(1)
-    assert lock.holder() == 4 and lock.waiters() == [2, 3, 5]
-    assert 0 < redis("PTTL", lock.slot(5)) <= SLOT_MS, "nothing renews its slot"
-    redis("PEXPIRE", lock.slot(5), 1)
-    until(lambda: redis("EXISTS", lock.slot(5)) == 0)
-    lock.release(4)
-    assert lock.holder() == 5 and lock.waiters() == [] and redis("EXISTS", lock.q, lock.w) == 0
 
 
 def test_an_unreachable_broker_lets_the_lock_go_free(lock, redis):
@@ -201,14 +176,6 @@ def test_withdraw_of_a_waiter(lock, redis):
     assert lock.withdraw(2)[0] == GONE and lock.holder() == 1
 
 
-def test_withdraw_of_the_holder_hands_off(lock):
-    lock.acquire(1)
-    lock.enqueue(2)
-    assert lock.withdraw(1)[0::2][:2] == [RELEASED, owner(2)]
-    assert lock.holder() == 2
-    assert lock.withdraw(2)[0] == RELEASED and lock.withdraw(2)[0] == GONE
-
-
 def test_withdraw_where_nothing_is(lock, redis):
     assert lock.withdraw(1)[0] == GONE and redis("DBSIZE") == 0
 
@@ -230,42 +197,3 @@ def test_renew_many(redis, apart):
     for i, left in enumerate(redis.pipeline([("PTTL", lock.h) for lock in locks])):
         assert (left > 18_000) == (reply[2 + i] == 1), (i, left)
     assert redis("EXISTS", locks[3].h) == 0, "a key that is gone is not made again"
-
-
-def test_renew_ends_at_hold_until_and_keeps_the_delay(lock, redis):
-    token = lock.acquire(1, ttl=TTL_MS, delay=500)[2]
-    now = lock.renew((lock, 1, TTL_MS))[1]
-    assert TTL_MS < redis("PTTL", lock.h) <= TTL_MS + 500
-    assert lock.renew((lock, 1, TTL_MS, token, int(now) + 1_000_000))[2:] == [1]
-    assert 500 < redis("PTTL", lock.h) <= 1500
-    assert lock.renew((lock, 1, TTL_MS, token, int(now) - 1))[2:] == [0]
-    assert 500 < redis("PTTL", lock.h) <= 1500, "what is left of its delay is not cut short"
-
-
-def test_renew_may_shorten(lock, redis):
-    lock.acquire(1)
-    lock.renew((lock, 1, 2_000))
-    assert redis("PTTL", lock.h) <= 2_000
-
-
-def test_a_withdrawal_of_a_repeatable_request_leaves_what_its_repeat_has(lock):
-    lock.acquire(1)
-    assert lock.withdraw(1, keep_grant=1)[0] == GONE and lock.holder() == 1
-    lock.enqueue(2, at=1)
-    lock.enqueue(2, at=2)  # the repeat, through another broker
-    assert lock.withdraw(2, at=1, keep_grant=1)[0] == GONE
-    assert lock.withdraw(2, at=2, keep_grant=1)[0] == WITHDRAWN
-
-
-def test_a_token_names_one_grant_of_its_owner(lock, redis):
-    old = lock.acquire(1)[2]
-    assert lock.release(1, token=old)[0] == RELEASED
-    new = lock.acquire(1)[2]  # the same request again
-    before = lock.snapshot()
-    assert lock.release(1, token=old)[0] == NOT_HOLDER
-    assert lock.release(1, token=old, block=5_000)[0] == NOT_HOLDER
-    assert lock.renew((lock, 1, 60_000, old))[2:] == [2] and redis("PTTL", lock.h) <= TTL_MS
-    assert lock.snapshot() == before
-    assert lock.renew((lock, 1, 60_000, new))[2:] == [1] and redis("PTTL", lock.h) > TTL_MS
-    assert lock.release(2, token=new)[0] == NOT_HOLDER, "a token is public and proves nothing"
-    assert lock.release(1, token=new)[0] == RELEASED

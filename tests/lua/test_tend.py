@@ -3,7 +3,7 @@
 
 import re
 
-from lock import GONE, GRANTED, INSPECTED, QUEUED, SLOT_MS, TENDED, TTL_MS, broker, owner
+from lock import GONE, INSPECTED, QUEUED, SLOT_MS, TENDED, TTL_MS, broker, owner
 
 
 def test_tend_keeps_the_queue_alive(lock, redis):
@@ -68,14 +68,6 @@ def test_tend_when_part_of_the_queue_is_gone(lock, redis):
         assert lock.tend()[0] == TENDED and lock.waiters() == [2, 3]
     redis("HDEL", lock.w, owner(2))
     assert lock.tend()[0] == GONE
-
-
-def test_tend_when_the_last_waiter_was_granted(lock):
-    """The broker still counts it, and finds it granted."""
-    lock.acquire(1)
-    lock.enqueue(2)
-    lock.release(1)
-    assert lock.tend(first=2)[3] == owner(2) and lock.enqueue(2)[0] == GRANTED
 
 
 def test_tend_when_the_first_waiter_was_granted_and_expired_unheard(lock, redis):

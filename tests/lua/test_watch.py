@@ -5,7 +5,6 @@ import pytest
 
 from kinds import RwLock
 from lock import FOREIGN, GRANTED, INSPECTED, QUEUED, TTL_MS, Lock, broker, owner
-from resp import ReplyError
 from test_cost import commands
 
 
@@ -21,13 +20,6 @@ def ear(lock, listen):
     ear = listen(7)
     lock.watch(at=7)
     return ear
-
-
-def test_shows_what_inspect_shows(lock):
-    lock.acquire(1)
-    lock.enqueue(2)
-    seen, shown = lock.watch(at=7), lock.inspect()
-    assert seen[0] == INSPECTED and seen[3:] == shown[3:]
 
 
 # Each step and how many notices it causes.
@@ -79,27 +71,6 @@ def test_a_renewal_that_max_hold_cuts_is_worth_a_look(redis, lock, ear, want):
     assert told(ear) == 0
     lock.renew((other, 1, TTL_MS), (lock, 1, TTL_MS, 0, in_seconds(redis, 5)))
     assert told(ear) == 1
-
-
-def test_each_watching_broker_is_told_once(lock, listen):
-    ears = [listen(n) for n in (7, 8)]
-    for n in (7, 8, 7):
-        lock.watch(at=n)
-    lock.acquire(1)
-    assert [told(ear) for ear in ears] == [1, 1]
-
-
-def test_nobody_is_told_of_other_locks(redis, lock, ear):
-    Lock(redis, "default/other").acquire(1)
-    assert ear.heard() == []
-
-
-def test_a_slot_ends_by_itself(redis, lock, listen, until):
-    ear = listen(7)
-    lock.watch(at=7, slot=30)
-    until(lambda: redis("EXISTS", lock.v) == 0)
-    lock.acquire(1)
-    assert ear.heard() == []
 
 
 def test_one_slot_ends_beside_another(redis, lock, listen, until):

@@ -197,6 +197,10 @@ TEST_P(StoreConformance, ATokenNamesOneGrantOfItsOwner) {
   EXPECT_TRUE(AskFor<core::GiveBackDone>(a, 2, core::StoreRelease{2, Lock("k"), Owner(1), first.token}).was_holder);
   const auto second = AskFor<core::AcquireGranted>(a, 3, MakeAcquire(3, Lock("k"), Owner(1)));
   EXPECT_FALSE(AskFor<core::GiveBackDone>(a, 4, core::StoreRelease{4, Lock("k"), Owner(1), first.token}).was_holder);
+  const core::StoreRelease block{0, Lock("k"), Owner(1), first.token, seconds(20)};
+  EXPECT_FALSE(Do<core::GiveBackDone>(a, block).was_holder);
+  const core::StoreRelease stranger{0, Lock("k"), Owner(2), second.token, {}};
+  EXPECT_FALSE(Do<core::GiveBackDone>(a, stranger).was_holder) << "a token is public and proves nothing";
   using R = core::RenewResult;
   const auto renew = [&](core::OpId op, uint64_t token) {
     core::StoreRenew command{op, {{Lock("k"), Owner(1), token, seconds(300)}}};
@@ -241,6 +245,8 @@ TEST_P(StoreConformance, ABlockedLockStaysTakenByNobody) {
   ASSERT_EQ(held.holders.size(), 1u);
   EXPECT_EQ(held.holders[0].owner, core::OwnerId{});
   EXPECT_GT(held.holders[0].time_left, seconds(10));
+  AskFor<core::AcquireHeld>(a, 4, MakeAcquire(4, Lock("k"), Owner(1)));
+  AskFor<core::AcquireQueued>(a, 5, MakeAcquire(5, Lock("k"), Owner(2), true));
 }
 
 TEST_P(StoreConformance, TendShowsWhoHoldsIt) {

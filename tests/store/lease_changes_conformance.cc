@@ -130,6 +130,7 @@ TEST_P(StoreConformance, SeveralAreTakenAsOneByOne) {
   EXPECT_EQ(view->holders[0].lock_delay, seconds(2));
   EXPECT_EQ(view->holders[0].info, all.items[0].info);
   EXPECT_GT(view->holders[0].time_left, seconds(190));
+  EXPECT_TRUE(Do<core::AcquireAllDone>(a, All(0, {"b", "a"}, 5)).grants.empty()) << "a reader has it";
   Do<core::AcquireGranted>(a, Reader(0, "a", 8, false));
   Do<core::AcquireGranted>(a, Permit(8, 1));
   Do<core::AcquireQueued>(a, Permit(9, 1));

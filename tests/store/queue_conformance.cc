@@ -92,6 +92,8 @@ TEST_P(StoreConformance, AskingAgainKeepsThePlaceAndMovesItToTheNewBroker) {
   EXPECT_EQ(after->waiters[0].ttl, seconds(7));
   EXPECT_EQ(after->waiters[0].info, "new");
   EXPECT_EQ(after->waiters[0].since, before->waiters[0].since);
+  const core::StoreTend tend{.name = Lock("k"), .asked = {Owner(2)}};
+  EXPECT_FALSE(Do<core::TendDone>(b, tend).slot_was_gone);
   EXPECT_EQ(GiveBack(a, 1), Numbers{});
   ASSERT_TRUE(Await([&] { return b.seen->Count<core::GrantNotice>() == 1; }));
   EXPECT_EQ(b.seen->Last<core::GrantNotice>()->owner, Owner(2));
