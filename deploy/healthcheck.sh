@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The image's HEALTHCHECK: 0 while the broker is alive, else 1. The state of its store does not count: a restart would
-# cost the clients the locks that survive an outage of the store.
-# Asks /healthz at DISTLOCK_HTTP, and a broker without HTTP by gRPC at DISTLOCK_SERVER. Ends within 5 s.
+# The image's HEALTHCHECK: 0 while the broker is alive, else 1. The state of its store does not matter: a restart would
+# end locks that survive an outage of the store. Asks /healthz at DISTLOCK_HTTP, or, for a broker without HTTP, gRPC at
+# DISTLOCK_SERVER. Ends within 5 s.
 set -uo pipefail
 
 healthz() {
@@ -16,5 +16,5 @@ healthz() {
 
 http=${DISTLOCK_HTTP-127.0.0.1:9420}
 if [ -n "$http" ] && healthz "$http" 2>/dev/null; then exit 0; fi
-# With the store down this fails as well, but says so on stdout.
+# This also fails while the store is down, but then stdout names the state of the store.
 [ -n "$(distlockctl status --timeout 2s 2>/dev/null)" ] || exit 1

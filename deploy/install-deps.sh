@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs what distlock needs from Debian's own packages, on Debian 12 or 13. Idempotent; returns at once when
-# nothing is missing. Two exceptions on Debian 12, both fetched and verified through the Debian archive this machine
-# already uses: its hiredis is too old and is built from Debian 13's source package, and it has no Valkey, which the
-# tests get from its backports. The libraries of --peers come by npm, and the format tools of --test by pip, from where
-# these are set up to look.
+# Installs the Debian packages that distlock needs, on Debian 12 or 13. Idempotent; returns at once when nothing is
+# missing. There are two exceptions on Debian 12, both fetched and verified through the Debian archive that this machine
+# already uses: its hiredis is too old, so Debian 13's source package is built, and it has no Valkey, so the tests' one
+# comes from its backports. npm installs the libraries of --peers, and pip the format tools of --test, from their
+# configured sources.
 set -euo pipefail
 
 usage() {
   cat <<'TEXT'
 usage: deploy/install-deps.sh [--build | --run | --test | --peers]
 
-  --build  what building and running distlock needs (default)
-  --run    only what a built distlockd needs to run; on Debian 12 bring libhiredis along from the build machine
-  --test   --build, and what the tests need
-  --peers  --test, and the other lock systems that tests/bench measures beside distlock
+  --build  packages to build and run distlock (default)
+  --run    only packages to run a built distlockd; on Debian 12 copy libhiredis from the build machine
+  --test   --build, and packages for the tests
+  --peers  --test, and the other lock systems that tests/bench compares distlock with
 TEXT
 }
 
@@ -86,7 +86,7 @@ wanted() {
   [ "$want" != peers ] || peer_packages
 }
 
-# Node.js may have come from elsewhere, with an npm of its own that Debian's would fight.
+# A Node.js from another source has its own npm, which conflicts with Debian's.
 peer_packages() {
   printf 'etcd-server\n'
   command -v node >/dev/null || printf 'nodejs\n'
@@ -96,13 +96,13 @@ peer_packages() {
 install_peer_libraries() {
   local lock=$PEERS/package-lock.json as_caller=()
   [ ! "$PEERS/node_modules/.package-lock.json" -nt "$lock" ] || return 0
-  # The packages may have needed root; the checkout is still its owner's.
+  # The packages may need root, but the files in the checkout must belong to its owner.
   [ -z "${SUDO_USER:-}" ] || as_caller=(sudo -u "$SUDO_USER" --)
   say "installing the libraries of $lock"
   "${as_caller[@]}" npm ci --prefix "$PEERS" --ignore-scripts --no-audit --no-fund --loglevel error >&2
 }
 
-# Only files that have changed are checked with them, so a machine that cannot reach PyPI may still test.
+# A failure is not fatal: they check only changed files, so a machine without PyPI can still run the tests.
 install_lint_tools() {
   local as_caller=()
   [ -z "${SUDO_USER:-}" ] || as_caller=(sudo -H -u "$SUDO_USER" --)
@@ -115,7 +115,7 @@ need_apt_lists() { [ -z "$(apt-cache search --names-only '^libgrpc\+\+-dev$' 2>/
 compute_missing() {
   local list
   list=$(wanted | sort -u)
-  # Package names have no spaces: splitting is meant.
+  # Package names have no spaces, so splitting is intended.
   # shellcheck disable=SC2086
   list=$(missing_of $list)
   # shellcheck disable=SC2206
@@ -172,7 +172,7 @@ trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# Debian starts a daemon when its package is installed; ours must stay ours to start.
+# Debian starts a daemon when its package is installed, but only the tests may start these.
 forbid_service_starts() {
   restore_policy
   if [ -e "$POLICY" ] || [ -L "$POLICY" ]; then mv -f "$POLICY" "$POLICY_SAVED"; fi
@@ -195,7 +195,7 @@ install_packages() {
   disable_services "${missing[@]}"
 }
 
-# Nor at the next boot (update-rc.d knows systemd, too). A service that was there before is its owner's business.
+# Nor at the next boot (update-rc.d also handles systemd). A service that was installed before is left alone.
 disable_services() {
   local p
   for p in "$@"; do
@@ -206,20 +206,20 @@ disable_services() {
   done
 }
 
-# One line per Debian archive this machine takes its own release from.
+# One line for each Debian archive from which this machine takes its own release.
 archives() {
   apt-get indextargets --format '$(REPO_URI) $(CODENAME) $(COMPONENT)' 'Created-By: Packages' |
     awk -v release="$codename" '$2 == release && $3 == "main" && !seen[$1]++ {print $1}'
 }
 
-# Everything apt reads or writes here is private to $work: the system's lists and sources stay as they are.
+# All files that apt reads or writes here are in $work: the system's lists and sources are not changed.
 apt_source() {
   apt -o Dir::Etc::sourcelist="$work/source.list" -o Dir::Etc::sourceparts=/dev/null \
     -o Dir::State::lists="$work/lists" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= \
     -o APT::Sandbox::User=root -o APT::Update::Error-Mode=any "$@"
 }
 
-# use_archive URI deb|deb-src SUITE...: what apt_source knows from now on.
+# use_archive URI deb|deb-src SUITE...: sets the archive for apt_source.
 use_archive() {
   local uri=$1 kind=$2 suite keyring=/usr/share/keyrings/debian-archive-keyring.gpg options=
   [ ! -r "$keyring" ] || options="[signed-by=$keyring] "
@@ -249,7 +249,7 @@ build_hiredis() {
     sed -n 's/^ *Candidate: //p'))"
   [ -n "$(archives)" ] || apt_update
   if ! fetch_hiredis; then
-    # An archive keyring from before Debian 13's release does not know its keys yet; Debian 12's update does.
+    # An archive keyring from before Debian 13's release does not have its keys; Debian 12's update has them.
     say "trying again with the newest archive keys"
     apt_update
     apt_install debian-archive-keyring

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Prints the folder of the pinned clang-format and clang-tidy. The first time it installs them from PyPI, into the user's
-# cache: Debian 12 and 13 carry different versions, which format and judge differently.
+# Prints the folder of the pinned clang-format and clang-tidy. The first time it installs them from PyPI, into the
+# user's cache: Debian 12 and 13 have different versions, whose results differ.
 set -euo pipefail
 readonly FORMAT=19.1.7 TIDY=19.1.0.1
 

@@ -59,7 +59,7 @@ done
 echo "ready at $DISTLOCK_SERVER"
 
 say "distlockctl run demo -- sh -c '...'"
-# Expanded by the child, not here.
+# The child expands the variables, not this script.
 # shellcheck disable=SC2016
 "$bin/distlockctl" run demo -- sh -c '
   echo "in the command: I hold \"$DISTLOCK_KEY\", fencing token $DISTLOCK_TOKEN"
@@ -77,8 +77,8 @@ cat <<'TEXT'
 Try next, with a broker of your own on the default socket (as root, or give --listen and DISTLOCK_SERVER):
   build/release/bin/distlockd &
   build/release/bin/distlockctl run backup --max-hold 1h -- rsync -a /srv/ /backup/
-  build/release/bin/distlockctl run nightly -n -- ./report.sh    one try: exit 1 when somebody else has it
-  build/release/bin/distlockctl run crawl -w 60 -- ./crawl       waits in line, at most a minute
+  build/release/bin/distlockctl run nightly -n -- ./report.sh    one try: exit code 1 when another holds it
+  build/release/bin/distlockctl run crawl -w 60 -- ./crawl       waits in the queue, at most a minute
   build/release/bin/distlockctl ls
   build/release/bin/distlockd --help
 TEXT

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Everything from outside, found once. deploy/README.md lists the target names the rooms link.
+# Finds all external dependencies once. deploy/README.md lists the target names that rooms link.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 find_package(OpenSSL REQUIRED)

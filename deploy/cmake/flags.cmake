@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# How everything is compiled, and the target `distlock_flags` that our own code links for its warnings.
+# Compiler flags for all code, and the target `distlock_flags` with the warnings for the project's own code.
 include(CheckPIESupported)
 
 set(CMAKE_CXX_STANDARD 20)
@@ -17,7 +17,7 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Relative paths, so that another checkout of the same sources finds what this one has compiled.
+  # Relative paths, so that another checkout of the same sources can use the cached objects of this one.
   set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} ${CCACHE})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_C_COMPILER_LAUNCHER})
 endif()
@@ -55,14 +55,14 @@ if(DISTLOCK_COVERAGE)
   add_link_options(-fprofile-instr-generate)
 endif()
 
-# BUILD_INTERFACE: an installed library must not hand its warnings to those who link it.
+# BUILD_INTERFACE: an installed library must not pass its warnings on to its users.
 add_library(distlock_flags INTERFACE)
 set(warnings -Wall -Wextra -Wshadow -Wno-missing-field-initializers)
 if(DISTLOCK_WERROR)
   list(APPEND warnings -Werror)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  # GCC 12 sees overlaps inside std::string operations that are not there.
+  # GCC 12 wrongly reports overlaps inside std::string operations.
   list(APPEND warnings -Wno-restrict)
 endif()
 target_compile_options(distlock_flags INTERFACE "$<BUILD_INTERFACE:${warnings}>")

@@ -13,7 +13,7 @@
 
 namespace distlock::wire {
 
-// ErrorInfo.domain of everything that a broker says.
+// ErrorInfo.domain of every error of a broker.
 inline constexpr char kErrorDomain[] = "distlock";
 
 struct StatusDetails {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Between the contract's durations and times and those of <chrono>. Pure; any thread.
+// Converts durations and times between the contract and <chrono>. Pure; any thread.
 #pragma once
 
 #include <google/protobuf/duration.pb.h>
@@ -12,7 +12,7 @@
 
 namespace distlock::wire {
 
-// More than a century: longer than any peer can mean, and in nanoseconds it can still be added to a time.
+// More than a century: longer than any sensible value, and short enough that in nanoseconds it can be added to a time.
 inline constexpr int64_t kMostSeconds = 4'000'000'000;
 inline constexpr int32_t kMostNanos = 999'999'999;
 
@@ -24,14 +24,14 @@ inline google::protobuf::Duration ToProto(std::chrono::nanoseconds duration) {
   return proto;
 }
 
-// Whatever the peer sends: 0 for a negative duration, at most kMostSeconds.
+// For any value of the peer: 0 for a negative duration, at most kMostSeconds.
 inline std::chrono::nanoseconds FromProto(const google::protobuf::Duration& proto) {
   if (proto.seconds() < 0 || proto.nanos() < 0) return {};
   return std::chrono::seconds(std::min(proto.seconds(), kMostSeconds)) +
          std::chrono::nanoseconds(std::min(proto.nanos(), kMostNanos));
 }
 
-// Whatever the peer sends: not before the epoch, and at most kMostSeconds after it.
+// For any value of the peer: not before the epoch, and at most kMostSeconds after it.
 inline std::chrono::system_clock::time_point FromProto(const google::protobuf::Timestamp& proto) {
   const auto since_epoch = std::chrono::seconds(std::clamp<int64_t>(proto.seconds(), 0, kMostSeconds)) +
                            std::chrono::nanoseconds(std::clamp<int32_t>(proto.nanos(), 0, kMostNanos));

@@ -9,7 +9,7 @@
 
 namespace distlock::wire {
 
-// The length in bytes of the character that `text` starts with; 0 when `text` is empty or starts with none.
+// The length in bytes of the first character of `text`; 0 when `text` is empty or does not begin with a valid one.
 size_t CharacterLength(std::string_view text);
 
 bool IsUtf8(std::string_view text);
