@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The core of one shard: every decision about leases, waiters, renewals, sessions and deadlines. Pure: no IO, clock,
-// threads, logging or randomness but the seed. The store decides who holds; the core decides who waits here, until when,
-// and what may be promised to whom. This class routes inputs, due deadlines and replies of the store to its parts, each
-// of which owns its state and has a header of its own.
+// threads, logging or randomness but the seed. The store decides who holds; the core decides who waits here, until
+// when, and what may be promised to whom. This class routes inputs, due deadlines and replies of the store to its
+// parts, each of which owns its state and has a header of its own.
 //
 // Thread: one, the shard's. Time must not go backwards between calls.
 // Invariants:
 //  1. A listener gets exactly one final answer per request: Refused, or Granted and later at most one of Released, Lost
 //     and, when a Cancel crossed the grant, Refused(kCancelled).
-//  2. A promise never passes the lease's deadline D = sent + ttl - margin; nothing is freed early while a promise lasts.
+//  2. A promise never passes the lease's deadline D = sent + ttl - margin; nothing is freed early while a promise
+//     lasts.
 //  3. Whatever may exist in the store without a record here is a pending release until the store has confirmed it.
 //  4. No lease is renewed, and no grant accepted, at or after its D.
 #pragma once

@@ -48,9 +48,9 @@ void Bundles::GrantPart(Waiter& waiter, const Granted& granted, Instant deadline
   GrantAll(bundle);
 }
 
-// How long all parts have been granted. For a stream, that begins now. A detached request may be the repeat of one that was
-// granted through another broker: its max_hold counts from when the store granted the last part, and each part's lease id
-// says so.
+// How long all parts have been granted. For a stream, that begins now. A detached request may be the repeat of one that
+// was granted through another broker: its max_hold counts from when the store granted the last part, and each part's
+// lease id says so.
 Duration Bundles::HeldFor(Bundle& bundle) const {
   if (!bundle.detached || !core_.clock.known()) return Duration::zero();
   StoreTime since;
@@ -59,8 +59,8 @@ Duration Bundles::HeldFor(Bundle& bundle) const {
   return std::chrono::microseconds(std::max<int64_t>(core_.clock.Latest(core_.now).us - since.us, 0));
 }
 
-// The request was granted before, and its max_hold has ended that grant: releases what is left of it in the store, and asks
-// anew.
+// The request was granted before, and its max_hold has ended that grant: releases what is left of it in the store, and
+// asks anew.
 void Bundles::TakeAnew(Bundle& bundle) {
   for (Bundle::Part& part : bundle.parts) {
     Lease& lease = *to_.leases.Find(part.spec.owner);

@@ -238,8 +238,8 @@ void Bundles::EndAllOf(Session& session, const Refused* refused) {
   }
 }
 
-// Releases what the bundle has taken or may have taken. No caller has been told of it, so no belief has to be waited out; but
-// a repeat of the request may have the same grants through another broker.
+// Releases what the bundle has taken or may have taken. No caller has been told of it, so no belief has to be waited
+// out; but a repeat of the request may have the same grants through another broker.
 void Bundles::End(Bundle& bundle) {
   const uint64_t serial = bundle.serial;
   for (const Bundle::Part& part : bundle.parts) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Several locks, all or nothing. The locks that are taken first are kept, and renewed, until the last one is granted; no
-// caller is told before. All brokers take locks in one order, which rules out circles of waiters (Havender 1968).
+// Several locks, all or nothing. The locks that are taken first are kept, and renewed, until the last one is granted;
+// no caller is told before. All brokers take locks in one order, which rules out circles of waiters (Havender 1968).
 //
 // Thread: the shard's.
 #pragma once

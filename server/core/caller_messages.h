@@ -2,8 +2,8 @@
 //
 // What callers ask of the core: the inputs that come from streams and calls.
 //
-// A caller is named by (SessionId, RequestId), never by a pointer: an answer to one that is gone is a failed look-up in the shard.
-// All types are plain values.
+// A caller is named by (SessionId, RequestId), never by a pointer: an answer to one that is gone is a failed look-up in
+// the shard. All types are plain values.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +42,9 @@ struct Acquire {
   std::string reentry;
 };
 
-// 1..kMaxTogether different locks, all or nothing: each part is answered under its own request, all Granted or all Refused. All are of
-// one session, one kind (detached or not) and one max_wait. Detached ones are renewed here until the last is granted.
+// 1..kMaxTogether different locks, all or nothing: each part is answered under its own request, all Granted or all
+// Refused. All are of one session, one kind (detached or not) and one max_wait. Detached ones are renewed here until
+// the last is granted.
 struct AcquireAll {
   std::vector<Acquire> parts;
 };
@@ -55,7 +56,8 @@ struct Cancel {
   RequestId acquire = 0;
 };
 
-// Gives a lease back; answered Released or Refused to (session, request). By `acquire` of the session, or, if 0, by name and owner.
+// Gives a lease back; answered Released or Refused to (session, request). By `acquire` of the session, or, if 0, by
+// name and owner.
 struct Release {
   SessionId session = 0;
   RequestId request = 0;
@@ -78,8 +80,8 @@ struct Renew {
   StoreTime hold_until;  // end by max_hold, at most kMaxStoreTime; us = 0: none
 };
 
-// Makes an EXCLUSIVE lease SHARED, in one step and under the same token; answered Converted or Refused to (session, request). By
-// `acquire` of the same session, or, when that is 0, by name and owner.
+// Makes an EXCLUSIVE lease SHARED, in one step and under the same token; answered Converted or Refused to (session,
+// request). By `acquire` of the same session, or, when that is 0, by name and owner.
 struct Convert {
   SessionId session = 0;
   RequestId request = 0;
@@ -90,8 +92,9 @@ struct Convert {
   std::string info;    // appended to what the holder says of itself
 };
 
-// Takes a lock from one holder; answered to (session, request): Released once the store has confirmed that it holds it no more, or
-// Refused when that is not known in time. `broker_id`: through which it has the lock; "" when that is not known.
+// Takes a lock from one holder; answered to (session, request): Released once the store has confirmed that it holds it
+// no more, or Refused when that is not known in time. `broker_id`: through which it has the lock; "" when that is not
+// known.
 struct ForceRelease {
   SessionId session = 0;
   RequestId request = 0;

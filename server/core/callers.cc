@@ -143,7 +143,8 @@ Refused Waiters::WhyItEnds(const Caller& caller, const LockName& name, bool answ
                  .holders = {}};
 }
 
-// Refuses the callers that over() picks, for the reason that why() gives. False: no caller is left, and the waiter is gone.
+// Refuses the callers that over() picks, for the reason that why() gives. False: no caller is left, and the waiter is
+// gone.
 template <typename Over, typename Why>
 bool Waiters::TurnAway(Waiter& waiter, Over over, Why why) {
   for (size_t i = 0; i < CallersOf(waiter).size();) {

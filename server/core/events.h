@@ -42,8 +42,8 @@ struct Refused {
   LockName about;  // of several locks, the one that was not to be had; else empty
 };
 
-// Sent under the release's id, and also under the acquire's id when somebody else than its session released it, or when a
-// release by owner ended a lease that was taken more than once.
+// Sent under the release's id, and also under the acquire's id when somebody else than its session released it, or when
+// a release by owner ended a lease that was taken more than once.
 struct Released {
   ReleaseOutcome outcome = ReleaseOutcome::kReleased;
   LockName name;

@@ -14,8 +14,8 @@
 namespace distlock::core {
 namespace {
 
-// A call looks for as long as a promise lasts. The pause between two looks grows no longer than after so many attempts, so
-// that the caller does not wait much longer than the promise.
+// A call looks for as long as a promise lasts. The pause between two looks grows no longer than after so many attempts,
+// so that the caller does not wait much longer than the promise.
 constexpr int kSlowestLook = 5;
 
 }  // namespace

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Locks that an administrator takes from their holders. A lease of this broker ends like one whose stream broke: it is
-// freed when its client has ceased to believe in it. For a lease of another broker, the store tells that broker. The call
-// looks again and again until the holder is gone.
+// freed when its client has ceased to believe in it. For a lease of another broker, the store tells that broker. The
+// call looks again and again until the holder is gone.
 //
 // Thread: the shard's.
 #pragma once

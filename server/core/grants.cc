@@ -21,9 +21,9 @@ void Grants::Grant(Waiter& waiter, const GrantNews& news) {
   const bool second_hand = arrival == Arrival::kNotice || arrival == Arrival::kTend;
   if (core_.now >= news.deadline ||
       (second_hand && news.deadline - core_.now < std::min(core_.config.validity, news.ttl / 3 * 2))) {
-    // The news is too old to be believed, or to be believed for long enough until the lease is renewed. Asking again starts
-    // the ttl anew if the grant is still there. Releasing it first would let one owner's release and next acquire cross when
-    // the connection breaks between them.
+    // The news is too old to be believed, or to be believed for long enough until the lease is renewed. Asking again
+    // starts the ttl anew if the grant is still there. Releasing it first would let one owner's release and next
+    // acquire cross when the connection breaks between them.
     to_.waiters.LosePlace(waiter);
     waiter.exists = true;
     return to_.waiters.Ask(waiter);
@@ -55,8 +55,8 @@ void Grants::Grant(Waiter& waiter, const GrantNews& news) {
 
 void Grants::GrantDetached(Waiter& waiter, Granted granted, Instant deadline) {
   for (const Caller& caller : waiter.callers) {
-    // Counted from when the request was sent, like a renewal's: no delay of the answer can lengthen belief. Its clock may have
-    // been slow for as long as it waited.
+    // Counted from when the request was sent, like a renewal's: no delay of the answer can lengthen belief. Its clock
+    // may have been slow for as long as it waited.
     granted.waited = core_.now - caller.arrived;
     granted.valid_for = std::max<Duration>(deadline - caller.arrived - core_.Drift(granted.waited), Duration::zero());
     core_.Tell(caller.listener, granted);
@@ -147,8 +147,8 @@ void Grants::HandOffSeen(const LockName& name, const HolderView& holder, Instant
 void Grants::HandOff(const LockName& name, const OwnerId& owner, const GrantNews& news) {
   Waiter* const waiter = to_.waiters.Find(owner);
   if (PendingRelease* const release = to_.releases.Find(owner); release != nullptr) {
-    // A late release of an earlier grant does not touch this one. Any other release undoes it; when that is confirmed, the
-    // waiter asks again.
+    // A late release of an earlier grant does not touch this one. Any other release undoes it; when that is confirmed,
+    // the waiter asks again.
     const bool spared =
         waiter != nullptr && !release->waiting && release->only_token != 0 && release->only_token != news.token;
     if (!spared) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the news of a grant to a lease. The news comes as the answer to an acquire, with the reply to a command that made
-// room, as a notice, or with the reply to a tend; it may be old, and it may be about a grant that nobody here can use.
+// From the news of a grant to a lease. The news comes as the answer to an acquire, with the reply to a command that
+// made room, as a notice, or with the reply to a tend; it may be old, and it may be about a grant that nobody here can
+// use.
 //
 // Thread: the shard's.
 #pragma once
@@ -49,7 +50,8 @@ class Grants {
   Grants(CoreContext& core, const Neighbours& to) : core_(core), to_(to) {}
 
   void Handle(const GrantNotice& in);
-  // What a command that made room has brought: grants to waiters of this broker, and whether there is more to do (`look`).
+  // What a command that made room has brought: grants to waiters of this broker, and whether there is more to do
+  // (`look`).
   void HandOffAll(const Op& op, const std::vector<HolderView>& next, bool look);
   // The reply to a tend sent at `sent`, run at `time`, shows a waiter of this broker as holder.
   void HandOffSeen(const LockName& name, const HolderView& holder, Instant sent, StoreTime time);

@@ -34,8 +34,8 @@ class Leases {
         past_grants_(past_grants),
         renewals_(core) {}
 
-  // Begins to renew a lease, whose ttl was started by a command sent at `sent`. REQUIRES: its owner has no lease here. The
-  // caller lists it with its session and must then Arm it.
+  // Begins to renew a lease, whose ttl was started by a command sent at `sent`. REQUIRES: its owner has no lease here.
+  // The caller lists it with its session and must then Arm it.
   Lease& Keep(std::unique_ptr<Lease> lease, Instant sent);
   void Arm(Lease& lease);
   void OnTimer(Lease& lease);
@@ -51,7 +51,8 @@ class Leases {
 
   // ---- ends
   void Handle(const core::Release& in);
-  // Ends the lease here at once and has the store free it; `listener` is told the outcome. `block`: so long nobody gets it.
+  // Ends the lease here at once and has the store free it; `listener` is told the outcome. `block`: so long nobody gets
+  // it.
   void Release(Lease& lease, Listener listener, Duration block);
   // The stream broke: stops renewing now, and frees the lease when nobody can believe in it any more.
   void End(Lease& lease);

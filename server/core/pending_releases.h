@@ -22,7 +22,8 @@ struct PendingRelease : Timed {
   PendingRelease() : Timed(TimerKind::kPendingRelease) {}
   LockName name;
   OwnerId owner{};
-  // What is still to be given up. Withdrawing gives up both at once, but for a repeatable owner, whose grants it spares.
+  // What is still to be given up. Withdrawing gives up both at once, but for a repeatable owner, whose grants it
+  // spares.
   bool waiting = false;  // its place in the queue
   bool holding = false;  // its grant
   Duration block{};
@@ -46,9 +47,9 @@ class PendingReleases {
  public:
   PendingReleases(CoreContext& core, LookScheduler& looks) : core_(core), looks_(looks) {}
 
-  // The record of `owner`, new or joined by this further reason. `waiting`: its place in the queue is given up; else its
-  // grant, for which the lock is blocked for `block`, and, if `only_token` is not 0, no other grant than that. `lifetime`:
-  // how long the store may keep it. The caller may fill in more of the record, and must then Pursue it.
+  // The record of `owner`, new or joined by this further reason. `waiting`: its place in the queue is given up; else
+  // its grant, for which the lock is blocked for `block`, and, if `only_token` is not 0, no other grant than that.
+  // `lifetime`: how long the store may keep it. The caller may fill in more of the record, and must then Pursue it.
   PendingRelease& Start(const LockName& name, const OwnerId& owner, bool waiting, Duration block, Duration lifetime,
                         uint64_t only_token = 0);
   // Sends it now, or after the answer to the command in flight.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Prefetching into the processor's cache. Records lie scattered in memory; waiting for one after the other is most of the
-// cost of renewing many leases.
+// Prefetching into the processor's cache. Records lie scattered in memory; waiting for one after the other is most of
+// the cost of renewing many leases.
 #pragma once
 
 #include <cstddef>

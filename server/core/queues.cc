@@ -53,8 +53,8 @@ void Queues::Tend(LocalQueue& queue) {
   core_.Arm(queue, core_.now + kAttemptMax);
 }
 
-// A tend always reports an EXCLUSIVE holder. SHARED and PERMIT holders are reported only for the owners it asks for: the
-// first waiter, who keeps the others waiting, and as many of the others as one call takes, in turn.
+// A tend always reports an EXCLUSIVE holder. SHARED and PERMIT holders are reported only for the owners it asks for:
+// the first waiter, who keeps the others waiting, and as many of the others as one call takes, in turn.
 std::vector<OwnerId> Queues::WhomToAskFor(LocalQueue& queue) const {
   auto next = queue.waiters.begin();
   std::vector<OwnerId> asked{next->second->spec.owner};
@@ -104,7 +104,8 @@ void Queues::OnReply(const Op& op, OpId id, StoreReply& reply) {
   core_.Arm(queue, core_.now + std::min<Duration>(core_.config.queue_slot / 3, left + kExpirySlack + core_.BackOff(0)));
 }
 
-// The store has forgotten our places: it was emptied, or this broker did not tend in time. Takes new ones in the old order.
+// The store has forgotten our places: it was emptied, or this broker did not tend in time. Takes new ones in the old
+// order.
 void Queues::RejoinAll(LocalQueue& queue) {
   std::vector<Waiter*> waiters;
   for (auto& [serial, waiter] : queue.waiters) waiters.push_back(waiter);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// This broker's waiters in the store's queues. A notice is only a hint: each queue is tended before this broker's slot in
-// it ends, and when the holder's ttl does, so a lost notice costs time and never leaves a waiter waiting for ever.
+// This broker's waiters in the store's queues. A notice is only a hint: each queue is tended before this broker's slot
+// in it ends, and when the holder's ttl does, so a lost notice costs time and never leaves a waiter waiting for ever.
 //
 // Thread: the shard's.
 #pragma once

@@ -102,8 +102,8 @@ struct Session : Timed {
   absl::btree_map<std::pair<LockName, std::string>, OwnerId> reentrant;  // by label: what may be taken again
 };
 
-// Several acquires that are granted together. All are tried at once first, by one store command. Then they are taken one
-// after the other in the order of their names, which is the same everywhere, so there is no circle of waiters.
+// Several acquires that are granted together. All are tried at once first, by one store command. Then they are taken
+// one after the other in the order of their names, which is the same everywhere, so there is no circle of waiters.
 struct Bundle : Timed {
   Bundle() : Timed(TimerKind::kBundle) {}
   struct Part {

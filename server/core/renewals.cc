@@ -13,7 +13,8 @@ void Renewals::Schedule(Lease& lease, Instant sent) {
   const double jitter = 1.0 - kRenewJitter * core_.Random();
   const auto wait = static_cast<int64_t>(static_cast<double>(lease.ttl.count()) * core_.config.renew_fraction * jitter);
   const int64_t grid = std::clamp<Duration>(lease.ttl / 30, Duration(1), kRenewGrid).count();
-  // Brokers on one machine share its clock; each has a phase of its own, so that they do not all renew at the same time.
+  // Brokers on one machine share its clock; each has a phase of its own, so that they do not all renew at the same
+  // time.
   const auto phase = static_cast<int64_t>(core_.config.seed % static_cast<uint64_t>(grid));
   const int64_t at = (sent + Duration(wait)).time_since_epoch().count() - phase;
   lease.next_renew = Instant(Duration((at + grid - 1) / grid * grid + phase));

@@ -71,8 +71,8 @@ class RetryingCalls {
     RetryAt(call, kNever);
   }
 
-  // An attempt has failed. Tries again after `least` and the back-off for so many `attempts`; if the store is down, when
-  // it is up again.
+  // An attempt has failed. Tries again after `least` and the back-off for so many `attempts`; if the store is down,
+  // when it is up again.
   void RetryAfter(Call& call, const StoreReply& reply, int attempts, Duration least = Duration::zero()) {
     NoteTrouble(call, reply);
     call.op = 0;

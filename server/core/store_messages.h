@@ -88,7 +88,8 @@ struct StoreTend {
   static constexpr Verb kVerb = Verb::kTend;
   OpId op = 0;
   LockName name;
-  // Those of our waiters who may have been granted the lock without our hearing of it: 1..kMaxAsked, the first one first.
+  // Those of our waiters who may have been granted the lock without our hearing of it: 1..kMaxAsked, the first one
+  // first.
   std::vector<OwnerId> asked;
 };
 
@@ -109,7 +110,8 @@ struct StoreConvert {
   std::string info;    // appended
 };
 
-// Ends a hold that is not this broker's to end: its own is told, or, when that does not hear, it is released and handed off.
+// Ends a hold that is not this broker's to end: its own is told, or, when that does not hear, it is released and handed
+// off.
 struct StoreForce {
   static constexpr Verb kVerb = Verb::kForce;
   OpId op = 0;
@@ -139,8 +141,8 @@ struct StoreDown {
 // The hand-off channel is subscribed (again): notices may have been missed.
 struct ChannelUp {};
 
-// A lock was handed to a waiter of this broker. Or, with an owner of zeros, it is blocked for `ttl`, and a waiter of this
-// broker may be the next.
+// A lock was handed to a waiter of this broker. Or, with an owner of zeros, it is blocked for `ttl`, and a waiter of
+// this broker may be the next.
 struct GrantNotice {
   LockName name;
   OwnerId owner{};
@@ -188,8 +190,8 @@ struct AcquireGranted {
   StoreTime since;
 };
 
-// `holders`: at most 16, none of very many. `left`: when to look again; unset: when the first of them may have ended, or, with
-// none, at once, since the lock is free.
+// `holders`: at most 16, none of very many. `left`: when to look again; unset: when the first of them may have ended,
+// or, with none, at once, since the lock is free.
 struct AcquireQueued {
   uint32_t position = 0;  // waiters ahead
   std::vector<HolderView> holders;

@@ -89,8 +89,8 @@ void Broker::Handle(const Drain& in) {
   waiters_.RefuseAllDetached(draining);
 }
 
-// The drain timeout passed: the leases that are left are lost, and freed when belief in them has ended. A store that does
-// not answer cannot delay the drain for longer than its timeout: the ttl frees what it could not confirm.
+// The drain timeout passed: the leases that are left are lost, and freed when belief in them has ended. A store that
+// does not answer cannot delay the drain for longer than its timeout: the ttl frees what it could not confirm.
 void Broker::EndDrain() {
   const Instant last = drain_deadline_ + core_.config.validity + core_.config.store_timeout;
   if (core_.now >= last) return FinishDrain();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Deadlines of the core's records, earliest first. A record is a Timed and has one deadline at a time. Ties are ordered by creation,
-// so that a run is reproducible.
+// Deadlines of the core's records, earliest first. A record is a Timed and has one deadline at a time. Ties are ordered
+// by creation, so that a run is reproducible.
 //
-// A calendar queue (R. Brown, 1988): the deadlines of one millisecond stand in one bucket, unsorted, and are sorted when it
-// comes. Most deadlines are moved or cancelled before they come, and leases that are renewed together are neighbours here.
-// Cost of Set: O(1), besides finding the bucket, which is O(log n) in the number of buckets.
+// A calendar queue (R. Brown, 1988): the deadlines of one millisecond stand in one bucket, unsorted, and are sorted
+// when it comes. Most deadlines are moved or cancelled before they come, and leases that are renewed together are
+// neighbours here. Cost of Set: O(1), besides finding the bucket, which is O(log n) in the number of buckets.
 //
 // Thread: the shard's. Ownership: none; a record must be cancelled before it dies.
 #pragma once

@@ -62,7 +62,8 @@ void Waiters::Handle(Acquire& in) {
 void Waiters::Ask(Waiter& waiter) {
   LeaveAttempt(waiter);
   waiter.retry_at = kNever;
-  // A pending release of the same owner must be confirmed first, or it would release the new grant. OnReleased asks then.
+  // A pending release of the same owner must be confirmed first, or it would release the new grant. OnReleased asks
+  // then.
   const bool blocked = to_.releases.Contains(waiter.spec.owner);
   if (!blocked && core_.store_up) {
     const Acquire& spec = waiter.spec;
@@ -245,8 +246,8 @@ void Waiters::RetryLater(Waiter& waiter, std::string trouble) {
 
 void Waiters::Withdraw(Waiter& waiter) {
   const Instant may_run_until = LatestRun(waiter);
-  // A repeat must not release what its request was granted. For a repeatable owner, withdrawing spares its grants, and must
-  // be done: when that grant has been released through another broker, the repeat may have a place in the queue.
+  // A repeat must not release what its request was granted. For a repeatable owner, withdrawing spares its grants, and
+  // must be done: when that grant has been released through another broker, the repeat may have a place in the queue.
   const bool told =
       waiter.spec.detached && !IsRepeatable(waiter.spec.owner) && to_.past_grants.Contains(waiter.spec.owner);
   const bool may_exist = waiter.exists || waiter.op != 0 || may_run_until != Instant{};

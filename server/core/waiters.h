@@ -75,8 +75,8 @@ class Waiters {
   // The caller that an acquire stands for.
   Caller CallerOf(const Acquire& in) const;
   static std::vector<Caller>& CallersOf(Waiter& waiter);
-  // What a caller is told whose time is up. `answered`: the store has said once that it waits; `trouble`: why it could not
-  // answer since.
+  // What a caller is told whose time is up. `answered`: the store has said once that it waits; `trouble`: why it could
+  // not answer since.
   Refused WhyItEnds(const Caller& caller, const LockName& name, bool answered, const std::string& trouble) const;
   // Until when an attempt whose answer is not known may take effect.
   Instant LatestRun(const Waiter& waiter) const;

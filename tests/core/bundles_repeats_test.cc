@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Several locks of one request_id: who shares a request that still waits here, who is another, and what they may take from
-// one another.
+// Several locks of one request_id: who shares a request that still waits here, who is another, and what they may take
+// from one another.
 #include "several.h"
 
 namespace distlock::core {

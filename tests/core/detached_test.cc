@@ -342,7 +342,8 @@ TEST(Detached, AGrantThatCameAfterItsWithdrawalIsLeftToARepeat) {
   EXPECT_TRUE(t.commands.empty()) << "it may hold it through another broker";
 }
 
-// The first grant was released through another broker meanwhile, so that the repeat waits, and is remembered here nevertheless.
+// The first grant was released through another broker meanwhile, so that the repeat waits, and is remembered here
+// nevertheless.
 TEST(Detached, ARepeatThatGivesUpLeavesTheQueueAlthoughItsRequestWasGrantedBefore) {
   for (const bool is_placed : {true, false}) {
     Table t;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Locks that are taken from their holders: told here or by their broker, freed when nobody can believe in them any more.
+// Locks that are taken from their holders: told here or by their broker, freed when nobody can believe in them any
+// more.
 #include "table.h"
 
 namespace distlock::core {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Answers that decode and yet make no sense: huge ttls, times out of this world, grants that nobody asked for. Meant for
-// UndefinedBehaviorSanitizer; everywhere it must stay on its feet and promise nothing beyond what it asked for.
+// Answers that decode and yet make no sense: huge ttls, times out of this world, grants that nobody asked for. Meant
+// for UndefinedBehaviorSanitizer; everywhere it must stay on its feet and promise nothing beyond what it asked for.
 #include <random>
 
 #include "table.h"

@@ -96,7 +96,8 @@ TEST(Session, WhatExpireLeavesToItsTtlNoLateAnswerGivesBack) {
   EXPECT_EQ(t.Count<StoreRelease>() + t.Count<StoreWithdraw>(), 0u);
 }
 
-// The release waits to be repeated when the notice of the very grant comes: to withdraw now would free it without its block.
+// The release waits to be repeated when the notice of the very grant comes: to withdraw now would free it without its
+// block.
 TEST(Session, ALateNoticeDoesNotCutALockDelayShort) {
   Table t;
   t.StoreComesUp();

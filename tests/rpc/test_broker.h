@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A whole broker in this process: gRPC on a unix socket in a temporary folder, real shards, cores and stores, on modelled
-// servers. And the client side of one Session, one call at a time.
+// A whole broker in this process: gRPC on a unix socket in a temporary folder, real shards, cores and stores, on
+// modelled servers. And the client side of one Session, one call at a time.
 #pragma once
 
 #include <grpcpp/channel.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The production's store of one server, on a modelled server of its own for each shard, and what a test may do to all of
-// them: hold answers back, lose replies, take the servers away; and count. What is held back and lost is so between the
-// store and its shard. No lock is decided here.
+// The production's store of one server, on a modelled server of its own for each shard, and what a test may do to all
+// of them: hold answers back, lose replies, take the servers away; and count. What is held back and lost is so between
+// the store and its shard. No lock is decided here.
 //
 // Thread: ModelStores on any, shared by a test and the stores of all its shards, which it outlives.
 #pragma once

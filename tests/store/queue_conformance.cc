@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of the suite that is about places in the queue, and about what locks, brokers and stores have to do with each
-// other.
+// The part of the suite that is about places in the queue, and about what locks, brokers and stores have to do with
+// each other.
 #include "conformance.h"
 
 namespace distlock::store {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All paths of a small world from its setting's start, breadth first: a world is rebuilt from its path for each action that may follow. Worlds
-// that cannot be told apart are followed once. Every world met is also run on to its fair end. The first path to a
-// fault is therefore a shortest one. Deterministic; single-threaded.
+// All paths of a small world from its setting's start, breadth first: a world is rebuilt from its path for each action
+// that may follow. Worlds that cannot be told apart are followed once. Every world met is also run on to its fair end.
+// The first path to a fault is therefore a shortest one. Deterministic; single-threaded.
 #pragma once
 
 #include <cstdint>

@@ -42,8 +42,8 @@ class SmallWorld {
 
   const std::string& fault() const { return fault_; }  // "" = none
 
-  // Equal for worlds that cannot be told apart from here on: same time, same inputs to each core at the same times, same
-  // messages under way, same store, same clients.
+  // Equal for worlds that cannot be told apart from here on: same time, same inputs to each core at the same times,
+  // same messages under way, same store, same clients.
   uint64_t Fingerprint() const;
 
   // How long, in the world's time, everybody has waited for an answer in Finish.
