@@ -124,7 +124,7 @@ void RunInterleaving(uint64_t seed) {
   SCOPED_TRACE(seed);
   std::mt19937_64 random(seed);
   const auto pick = [&](int64_t from, int64_t to) { return std::uniform_int_distribution<int64_t>(from, to)(random); };
-  // The broker's clock as the client's would read it: a promise of v lasts at least v * (1 - 1000 ppm) of client time.
+  // The shortest time by the client's clock that a promise of v lasts by the broker's: v * (1 - 1000 ppm).
   const auto shortest = [](int64_t v) { return v - v / 1000; };
   int64_t now = pick(0, 1000) * kMs;
   SessionBelief session(now, 5000 * kMs);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// On which thread a callback runs: never on the caller's, who may hold a mutex that the callback takes.
+// The thread of each callback: never the caller's, which may hold a mutex that the callback takes.
 #include <absl/synchronization/notification.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ using testing::FakeBroker;
 
 constexpr char kNobody[] = "unix:///tmp/distlock-nobody-listens-here.sock";
 
-// A callback that notes on which thread it runs.
+// A callback that records its thread.
 class Told {
  public:
   template <class T>
@@ -136,7 +136,7 @@ TEST_F(CallbacksTest, OfAClientsDestructorHaveReturnedWhenItReturns) {
   EXPECT_TRUE(stopped_on != std::thread::id() && stopped_on != std::this_thread::get_id());
 }
 
-// Whoever waits is answered on its own thread, also while another callback keeps the library's busy.
+// A blocking call is answered on its own thread, even while another callback blocks the library's thread.
 TEST_F(CallbacksTest, OfOthersDoNotDelayACallThatWaitsForWhatIsKnown) {
   Guard guard = client_->MakeMutex("a").Lock().value();
   ASSERT_EQ(guard.Release(), ReleaseOutcome::kReleased);

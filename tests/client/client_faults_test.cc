@@ -33,7 +33,7 @@ ClientOptions Options(const FakeBroker& broker) {
   return {.address = broker.address(), .reconnect_initial = milliseconds(5), .reconnect_max = milliseconds(50)};
 }
 
-// The lock must have ended by `cause`, and was never called held after its deadline.
+// Expects that the lock ends with `cause`, and that state() never says held after the deadline.
 void ExpectLost(const Guard& guard, std::stop_token stop, EndCause cause) {
   while (true) {
     const int64_t deadline = guard.valid_until();
@@ -60,7 +60,7 @@ TEST(Faults, UnansweredHeartbeatsAreARiskThenLostByTheOwnClock) {
   EXPECT_EQ(guard.state(), LockState::kLost);
 }
 
-// With no thread of the library asking for it, state() alone must know.
+// state() must notice the deadline by itself, without a thread of the library.
 TEST(Faults, StateKnowsTheDeadlineWithoutAnyThread) {
   FakeBroker broker(FakeBroker::Behaviour{.validity_ms = 1000, .heartbeat_interval_ms = 3'600'000});
   Client client(Options(broker));
@@ -244,7 +244,7 @@ TEST(Faults, ManyClientsComeAndGo) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Nothing but what the program does makes this client send, for an hour.
+// For an hour this client sends only commands of the program.
 FakeBroker::Behaviour Quiet() { return {.validity_ms = 7'200'000, .heartbeat_interval_ms = 3'600'000}; }
 ClientOptions Patient(const FakeBroker& broker) {
   return {.address = broker.address(),
@@ -252,7 +252,7 @@ ClientOptions Patient(const FakeBroker& broker) {
           .connect_timeout = std::chrono::hours(1)};
 }
 
-// Who only looks may hold what the program's own callbacks want.
+// The caller of state() may hold a mutex that the program's callbacks take.
 TEST(Faults, LookingAtALockRunsNoCallbacks) {
   FakeBroker broker(FakeBroker::Behaviour{.validity_ms = 1000, .heartbeat_interval_ms = 3'600'000});
   Client client(Options(broker));
@@ -277,7 +277,7 @@ TEST(Faults, AReleaseLeavesBeforeItsEndIsTold) {
   EXPECT_TRUE(arrived);
 }
 
-// Every descriptor from now on is one too many for this process, until the end of the scope.
+// Until the end of the scope this process cannot open another descriptor.
 class NoMoreDescriptors {
  public:
   NoMoreDescriptors() {
@@ -306,7 +306,7 @@ TEST(Faults, WithoutADescriptorTheConstructorThrowsAndNothingElseIsHurt) {
   EXPECT_TRUE(second.MakeMutex("a").Lock().ok());
 }
 
-// What a proxy answers while the broker behind it is being replaced.
+// The answer of a proxy while the broker behind it is being replaced.
 TEST(Faults, UnimplementedByAProxyIsNotTheBrokersWord) {
   FakeBroker broker(FakeBroker::Behaviour{.open_status = {grpc::StatusCode::UNIMPLEMENTED, "HTTP status 404"}});
   Client client(Options(broker));

@@ -26,7 +26,7 @@ TEST(Load, ManyAcquiresLeaveInFewMessages) {
   const size_t before = broker.Messages();
   absl::BlockingCounter released(kLocks);
   absl::Notification started;
-  // From a callback: all that it asks for leaves together.
+  // From a callback, so that all commands leave together.
   client.MakeMutex("start").LockAsync([&](Result<Guard>) {
     for (int i = 0; i < kLocks; ++i) {
       client.MakeMutex("k" + std::to_string(i)).LockAsync([&](Result<Guard> guard) {
@@ -46,7 +46,7 @@ TEST(Load, AThousandThreadsExcludeEachOther) {
   FakeBroker broker;
   Client client({.address = broker.address()});
   Mutex mutex = client.MakeMutex("one");
-  int inside = 0;  // plain: the lock is what protects it
+  int inside = 0;  // not atomic: the lock protects it
   std::atomic<int> most{0};
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i) {
@@ -64,7 +64,7 @@ TEST(Load, AThousandThreadsExcludeEachOther) {
   EXPECT_EQ(broker.Count(Command::kAcquire), static_cast<size_t>(kThreads));
 }
 
-// 256 in flight from one thread, each slot taking and giving its own lock in turn.
+// 256 operations in flight from one thread: each slot takes and releases its own lock in turn.
 TEST(Load, ManyInFlightFromCallbacks) {
   constexpr int kSlots = 256;
   constexpr int kRounds = 100;

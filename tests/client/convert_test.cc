@@ -67,7 +67,7 @@ TEST(ToRefusal, KeepsWhoHoldsTheLock) {
   EXPECT_FALSE(refusal.holders[0].blocked);
 }
 
-// Only those that a proxy decides for good may be permanent without the broker's own word.
+// Without the broker's details, only codes about who is let in may be permanent.
 TEST(ToRefusal, OfAStatusThatIsNotTheBrokers) {
   const auto reason_of = [](grpc::StatusCode code) { return ToRefusal(grpc::Status(code, "")).reason; };
   EXPECT_EQ(reason_of(grpc::StatusCode::UNIMPLEMENTED), RefusalReason::kUnreachable);

@@ -19,7 +19,7 @@
 
 namespace distlock {
 
-// A test that hangs ends then; nothing waits for this long.
+// Ends a test that hangs; no wait of a good run takes so long.
 inline constexpr auto kPatience = std::chrono::seconds(60);
 
 class Daemon {

@@ -15,7 +15,7 @@
 namespace distlock {
 namespace {
 
-// What an observer is told.
+// The leaders that an observer is told.
 class Seen {
  public:
   void Add(const std::optional<Leader>& leader) {

@@ -190,7 +190,7 @@ grpc::Status FakeBroker::GetLock(grpc::ServerContext* context, const v1::GetLock
   return behaviour_.look_status;
 }
 
-// Tells of the lock once, and never of a change.
+// Sends the lock's state once, and no change.
 grpc::Status FakeBroker::WatchLock(grpc::ServerContext* context, const v1::WatchLockRequest* request,
                                    grpc::ServerWriter<v1::WatchLockResponse>* stream) {
   absl::MutexLock lock(&mu_);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A broker in this process: LockService.Session with locks in a map, strict FIFO, and switches for whatever a test
-// wants to go wrong. Listens on a unix socket in a folder of its own. Thread-safe; stops with its destructor.
+// A broker in this process: LockService.Session with locks in a map, strict FIFO, and switches for faults. Listens on a
+// unix socket in a folder of its own. Thread-safe; stops with its destructor.
 #pragma once
 
 #include <absl/synchronization/mutex.h>
@@ -22,7 +22,7 @@
 
 namespace distlock::testing {
 
-// A new folder under /tmp; it goes with everything in it.
+// A new folder under /tmp, which is deleted with its content.
 class Folder {
  public:
   Folder();
@@ -42,19 +42,19 @@ grpc::Status StatusWith(grpc::StatusCode code, const std::string& message, const
 class FakeBroker final : public v1::LockService::Service {
  public:
   struct Behaviour {
-    int64_t validity_ms = 30'000;       // longer than any machine stalls, where a test is not about it
+    int64_t validity_ms = 30'000;       // longer than a busy machine pauses, for tests of other things
     int64_t heartbeat_interval_ms = 0;  // 0: a third of the validity
     bool answer_heartbeats = true;
     bool answer_open = true;
-    bool grant = true;  // false: acquires are left without any answer
+    bool grant = true;  // false: acquires get no answer
     bool answer_releases = true;
     bool answer_cancels = true;
-    bool draining = false;                         // acquires are refused DRAINING
-    bool grant_stale = false;                      // grants promise nothing any more
-    int64_t limit_ms = -1;                         // every ack limits every lease to this
+    bool draining = false;                         // refuses acquires with DRAINING
+    bool grant_stale = false;                      // grants have no time left
+    int64_t limit_ms = -1;                         // >= 0: every ack limits every lease to this
     grpc::Status open_status = grpc::Status::OK;   // anything else ends each stream at its Open
     grpc::Status look_status = grpc::Status::OK;   // anything else answers each GetLock and WatchLock
-    grpc::Status watch_status = grpc::Status::OK;  // the same, of WatchLock alone
+    grpc::Status watch_status = grpc::Status::OK;  // the same, only for WatchLock
   };
 
   // One GetLock or WatchLock that arrived.
@@ -72,22 +72,22 @@ class FakeBroker final : public v1::LockService::Service {
   const std::string& address() const { return address_; }
   void Set(const std::function<void(Behaviour&)>& change);
 
-  // Ends all streams, as a broker that crashed would.
+  // Ends all streams, like a crash of the broker.
   void BreakStreams();
   // Sent to the newest session. `id`: of the newest acquire, for events about a lease.
   void Send(const v1::Event& event);
   uint64_t LastAcquireId();
-  void Hold(const std::string& key);  // somebody else takes it
-  void Free(const std::string& key);  // whoever has it loses it silently; the next one gets it
+  void Hold(const std::string& key);  // another client takes the lock
+  void Free(const std::string& key);  // takes the lock from its holder without telling it; the next waiter gets it
   bool HeldByAnybody(const std::string& key);
 
-  // What was received.
+  // The messages that were received.
   size_t Messages();
   size_t Streams();
   size_t Count(v1::Command::CommandCase kind);
   std::vector<v1::Command> Commands(v1::Command::CommandCase kind);
   std::vector<Look> Looks();
-  // Waits for it; false after a time no machine should need.
+  // Waits until the condition is true; false after a time that no machine should need.
   bool WaitFor(const std::function<bool(FakeBroker&)>& condition);
 
  private:
@@ -102,11 +102,11 @@ class FakeBroker final : public v1::LockService::Service {
     std::set<uint64_t> ids{0};
   };
   struct Owner {
-    Peer* session;  // null: somebody else
+    Peer* session;  // null: another client
     uint64_t acquire_id;
   };
   struct Locked {
-    std::deque<Owner> queue;  // the front holds it
+    std::deque<Owner> queue;  // the front is the holder
   };
 
   grpc::Status Session(grpc::ServerContext* context, Writer* stream) override;

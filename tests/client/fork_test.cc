@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a child of fork may do with the clients of its parent, and with one of its own.
+// The use of a parent's clients, and of new ones, in a child of fork.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -38,7 +38,7 @@ bool IsClosed(const Result<T>& result) {
   return !result.ok() && IsClosed(result.refusal());
 }
 
-// The number of the first of these checks that fails in a child; 0 when all hold.
+// Runs checks in a child. The number of the first one that fails; 0: none.
 int FirstWrongInAChild(std::unique_ptr<Client>& client, std::optional<Guard>& guard, std::optional<MultiGuard>& both) {
   if (guard->state() != LockState::kLost || both->state() != LockState::kLost) return 1;
   if (guard->end_cause() != EndCause::kClientClosed || guard->end_message().empty()) return 2;
@@ -109,7 +109,7 @@ int LockInAClientOfItsOwn(const ClientOptions& options) {
   }
 }
 
-// gRPC ends soon after the last Client. A child that is forked before is refused; the next one need not be.
+// gRPC ends some time after the last Client. A child that is forked before that is refused, so this tries again.
 int LockInAChild(const ClientOptions& options) {
   while (true) {
     const int code = InAChild([&] { return LockInAClientOfItsOwn(options); });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A lock table on a stream that a test plays the broker of. Single-threaded; time stands still until a test moves it.
+// A lock table on a stream; the test plays the broker. Single-threaded; only the test moves the time.
 #pragma once
 
 #include <google/protobuf/text_format.h>
@@ -20,7 +20,7 @@ namespace distlock::internal {
 inline constexpr int64_t kMs = 1'000'000;
 inline constexpr int64_t kV = 3000 * kMs;
 
-// A table on a stream that has been opened at time 0 with V = 3 s. Time stands still until a test moves it.
+// A table on a stream that was opened at time 0 with V = 3 s.
 class LockTableTest : public ::testing::Test {
  protected:
   LockTableTest() {
@@ -35,7 +35,7 @@ class LockTableTest : public ::testing::Test {
     return lease;
   }
 
-  // The first of them; the others have the ids that follow.
+  // Returns the first lease; the others have the ids that follow.
   LeasePtr AcquireAll(const std::vector<std::string>& keys, std::optional<Duration> max_wait = std::nullopt) {
     std::vector<std::shared_ptr<const Spec>> specs;
     for (const std::string& key : keys) specs.push_back(MakeSpec(key, {}));
@@ -68,7 +68,7 @@ class LockTableTest : public ::testing::Test {
     Settle();
   }
 
-  // What is sent, e.g. "acquire 2", "heartbeat 1".
+  // The commands to send, e.g. "acquire 2", "heartbeat 1".
   std::vector<std::string> Drain() {
     std::vector<std::string> sent;
     while (std::unique_ptr<Batch> batch = table_.Pack(now_)) {
@@ -108,7 +108,7 @@ class LockTableTest : public ::testing::Test {
     return sent;
   }
 
-  // Runs the effects, as the Core does after its mutex; guards cannot be made without one.
+  // Records the effects, which the Core would run after its mutex; guards cannot be made without a Core.
   void Settle() {
     answers_.insert(answers_.end(), fx_.granted.size(), "granted");
     for (auto& [lease, callback] : fx_.granted) held_[lease->id] = lease;
@@ -139,7 +139,7 @@ class LockTableTest : public ::testing::Test {
                     .connect_timeout_ns = 5000 * kMs,
                     .reissue_waits = true}};
   Strings answers_;
-  std::map<uint64_t, LeasePtr> held_;  // what was granted, also when it has ended
+  std::map<uint64_t, LeasePtr> held_;  // granted leases, also those that have ended
 };
 
 }  // namespace distlock::internal

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lock table with acquires that are asked for together, and with those that take what they have again.
+// The lock table: groups of acquires, and re-entry.
 #include "lock_table_fixture.h"
 
 namespace distlock::internal {

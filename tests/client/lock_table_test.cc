@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lock table on one living stream: grants, belief, release, cancel.
+// The lock table on one live stream: grants, belief, release, cancel.
 #include "lock_table_fixture.h"
 
 namespace distlock::internal {
@@ -17,7 +17,7 @@ TEST_F(LockTableTest, GrantIsBelievedFromTheEchoedHeartbeat) {
   EXPECT_EQ(Drain(), Strings{}) << "enough belief is left: no extra heartbeat";
 }
 
-// ttl 1 s, validity 3 s: the next regular heartbeat would come when belief has ended.
+// ttl 1 s, validity 3 s: the next regular heartbeat would come after the end of belief.
 TEST_F(LockTableTest, AShortLeaseAsksAgainHalfWay) {
   const LeasePtr lease = Acquire("a");
   Grant(lease);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What RwLock and Semaphore ask the broker for, by each of their waits.
+// The requests of RwLock and Semaphore, from each of their waits.
 #include <absl/synchronization/notification.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 using testing::FakeBroker;
 using v1::Command;
 
-// Bounds a wait that nothing is in the way of.
+// Bounds waits that should end at once.
 constexpr auto kPatience = std::chrono::seconds(60);
 
 enum class Waits { kUntilGranted, kOneTry, kBounded };
@@ -32,7 +32,7 @@ class ModesTest : public ::testing::Test {
  protected:
   using Async = std::function<PendingLock(LockCallback)>;
 
-  // The spec that arrived last.
+  // The last spec that arrived.
   v1::LockSpec Asked() { return broker_.Commands(Command::kAcquire).back().acquire(); }
 
   void ExpectAsked(const Result<Guard>& guard, v1::LockMode mode, Waits waits) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Several locks at once, and locks taken again, through a real distlockd.
+// Several locks at once, and re-entry, through a real distlockd.
 #include <atomic>
 #include <future>
 #include <mutex>
@@ -59,7 +59,8 @@ TEST_F(DaemonTest, AWaitForSeveralEndsWithTheLastOfThem) {
   std::promise<Result<MultiGuard>> promise;
   std::future<Result<MultiGuard>> answer = promise.get_future();
   one_.MakeMultiLock(LockSet({"b", "a"})).LockAsync([&](Result<MultiGuard> got) { promise.set_value(std::move(got)); });
-  while (two_.MakeMutex("a").TryLock().ok()) std::this_thread::yield();  // held while the other is waited for
+  while (two_.MakeMutex("a").TryLock().ok())
+    std::this_thread::yield();  // held while the request waits for the other lock
   EXPECT_EQ(answer.wait_for(milliseconds(0)), std::future_status::timeout);
   EXPECT_EQ(held->Release(), ReleaseOutcome::kReleased);
   ASSERT_EQ(answer.wait_for(kPatience), std::future_status::ready);

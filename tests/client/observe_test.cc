@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Election's calls that only look, against a broker that can be told to misbehave.
+// Election's read-only calls, against a broker that misbehaves on command.
 #include <absl/synchronization/notification.h>
 #include <absl/time/clock.h>
 #include <gtest/gtest.h>

@@ -31,7 +31,8 @@ TEST(Utf8, CharactersHaveOneToFourBytes) {
 }
 
 TEST(Utf8, WhatIsNoCharacter) {
-  // A tail alone, overlong forms, a surrogate, beyond U+10FFFF, and bytes that UTF-8 does not use.
+  // A continuation byte alone, overlong forms, a surrogate, a code point above U+10FFFF, and bytes that UTF-8 never
+  // uses.
   for (const char* text : {"\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf", "\xed\xa0\x80",
                            "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff"}) {
     EXPECT_EQ(CharacterLength(text), 0u) << text;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A holder as the store shows it, for tests of what callers are told about holders.
+// A holder as the store shows it, for tests of answers that describe holders.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@
 
 namespace distlock::contract {
 
-// Holds a lock of 15 s for 2.5 s more, under token 5. `owner` is what it says of itself.
+// Holds a lock with a ttl of 15 s for 2.5 s more, under token 5. `owner`: its label.
 inline core::HolderView Holder(const std::string& owner) {
   v1::Holder facts;
   facts.set_owner(owner);

@@ -97,7 +97,7 @@ TEST(Refusals, HostileTextStaysOneShortLine) {
   EXPECT_LT(message.size(), 1024u);
 }
 
-// What a client counts against its limit, 8 KiB by default: the error in base64, the message percent-encoded.
+// The size that a client counts against its limit, 8 KiB by default: the error in base64, the message percent-encoded.
 size_t TrailerBytes(const google::rpc::Status& error) {
   size_t bytes = (error.ByteSizeLong() + 2) / 3 * 4;
   for (const char c : error.message()) bytes += c >= ' ' && c <= '~' && c != '%' ? 1 : 3;

@@ -85,7 +85,7 @@ TEST(Validate, ALeaseIdCannotAskForMoreThanTheLimits) {
   EXPECT_TRUE(check.ok());
 }
 
-// Its ttl is cut to max_hold, and nobody could hold anything for so short.
+// The ttl is cut to max_hold, and would be shorter than the shortest ttl.
 TEST(Validate, MaxHoldOfADetachedLeaseIsNoShorterThanATtl) {
   Limits limits;
   v1::LockSpec spec;
