@@ -120,8 +120,8 @@ void Grants::Handle(const GrantNotice& in) {
           {.token = in.token, .since = in.since, .ttl = in.ttl, .deadline = deadline, .arrival = Arrival::kNotice});
 }
 
-// A notice does not say when the ttl began by our clock, and the store's clock may have jumped since the last reply. Only a
-// command that we sent while the store still said "waits" is surely older than the grant.
+// A notice does not say when the ttl began by our clock, and the store's clock may have jumped since the last reply.
+// Only a command that we sent while the store still said "waits" is surely older than the grant.
 Instant Grants::NoticeDeadline(const Waiter& waiter, StoreTime since, Duration ttl) const {
   Instant older = waiter.placed_sent;
   const LocalQueue* const queue = to_.queues.Find(waiter.spec.name);

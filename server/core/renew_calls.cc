@@ -9,8 +9,8 @@
 namespace distlock::core {
 namespace {
 
-// How long the script that ran at `time` keeps the key, lock_delay not counted. Both instants are the store's own, so no
-// estimate of ours about its clock can end a lease before what its holder was promised.
+// How long the script that ran at `time` keeps the key, lock_delay not counted. Both instants are the store's own, so
+// no estimate of ours about its clock can end a lease before what its holder was promised.
 Duration KeptBy(const Renew& renew, StoreTime time) {
   if (renew.hold_until.us == 0) return renew.ttl;
   const auto left = std::chrono::microseconds(renew.hold_until.us - time.us);

@@ -2,8 +2,8 @@
 //
 // The words of the core as types: identifiers, times and enumerations. Values only; safe on any thread.
 //
-// Two clocks exist and never mix: `Instant` is the broker's CLOCK_BOOTTIME, `StoreTime` is the store's wall clock as its
-// scripts report it. Nothing here can read either.
+// Two clocks exist and never mix: `Instant` is the broker's CLOCK_BOOTTIME, `StoreTime` is the store's wall clock as
+// its scripts report it. Nothing here can read either.
 #pragma once
 
 #include <array>

@@ -245,7 +245,8 @@ TEST(Lease, DetachedRenewal) {
   EXPECT_EQ(t.Event<Refused>(6, 1).reason, RefusalReason::kNotHolder);
 }
 
-// A broker that has just started knows the store's clock only roughly; an earlier promise through another broker stands.
+// A broker that has just started knows the store's clock only roughly; an earlier promise through another broker
+// stands.
 TEST(Lease, DetachedMaxHoldEndsByTheStoresClockAlone) {
   Table t;
   t.StoreComesUp();

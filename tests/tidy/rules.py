@@ -325,5 +325,5 @@ def flag_table(tree, help_text):
             yield f"{MANUAL}:{line}: {name} has the default '{defaults[name]}', not '{default}'"
 
 
-RULES = (top_level, file_size, names, spdx, headers, scripts, includes, leftovers, room_readmes, named_paths,
-         metric_table)
+RULES = (top_level, file_size, line_length, names, spdx, headers, scripts, includes, leftovers, room_readmes,
+         named_paths, metric_table)
