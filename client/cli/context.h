@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What all commands share: the broker's address, how long to try to reach it, and how to print. The parser fills the
-// Context in before a command runs; from then on it is constant. Commands return exit codes (exit_code.h) and print
-// only through the Context: results to stdout, failures and progress to stderr.
+// The settings that all commands share: the broker's address, how long to try to reach it, and the output format. The
+// parser fills the Context in before a command runs; from then on it is constant. Commands return exit codes
+// (exit_code.h) and print only through the Context: results to stdout, failures and progress to stderr.
 #pragma once
 
 #include <grpcpp/channel.h>

@@ -141,7 +141,7 @@ int Acquire(const Context& context, const LeaseArgs& args) {
   const bool told = args.lease_file.empty() ? context.PrintText(context.json ? GrantAsJson(grant).Line() + "\n" : text)
                                             : WriteSecretFile(args.lease_file, text);
   if (told) return kExitOk;
-  // Nobody knows the lease_id: without this release the lock would stay taken until its ttl ends.
+  // The lease_id was not written, so no program could release the lock before its ttl ends.
   GiveBack(context, channel, grant.lease_id());
   return kExitInternal;
 }

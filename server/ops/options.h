@@ -96,7 +96,7 @@ struct Invocation {
 absl::StatusOr<Invocation> ParseOptions(const std::vector<std::string>& args,
                                         const std::vector<std::string>& environment);
 
-// What distlockd exits with after a failed ParseOptions: 64 (usage) or 78 (configuration), as in sysexits.h.
+// The exit code of distlockd after a failed ParseOptions: 64 (usage) or 78 (configuration), as in sysexits.h.
 int ExitCode(const absl::Status& status);
 
 std::vector<std::string> ProcessEnvironment();

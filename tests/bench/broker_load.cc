@@ -15,7 +15,7 @@ namespace {
 constexpr auto kPatience = std::chrono::seconds(10);
 constexpr size_t kTakenAtOnce = 64;
 
-// What the first session holds all the time.
+// The leases that the first session holds all the time.
 struct Kept {
   size_t leases = 0;
   double ttl_seconds = 0;
@@ -99,7 +99,7 @@ class SessionLoad final : public Load {
     ++asked_;
   }
 
-  // What no slot asked for: a grant to keep, or a problem.
+  // An event that belongs to no slot: a grant to keep, or a problem.
   void OnOther(Session& session, const SeenEvent& event) {
     const bool granted = kept_.leases != 0 && event.kind == v1::Event::kGranted;
     if (granted) AskKept(session);

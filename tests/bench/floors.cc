@@ -188,7 +188,7 @@ class LeastKeys {
   size_t next_ = 0;
 };
 
-// Of a core, while `work` is done every tick.
+// The part of a core that Redis uses while `work` runs every tick.
 template <typename Work>
 double RedisCpu(const Lab& lab, Work work) {
   const double before = CpuSeconds(lab.redis_pid());

@@ -74,7 +74,7 @@ class RelayCaller final : public internal::BidiCall<grpc::ByteBuffer, grpc::Byte
   grpc::GenericStub stub_;
   grpc::ByteBuffer in_;
   const Done done_;
-  // Of the calls' thread.
+  // Used by the calls' thread only.
   bool holding_ = false;
   int ended_ = 0;  // of the write and the read
   int64_t sent_ = 0;

@@ -23,7 +23,7 @@ struct Spread {
   double high = 0;
 };
 
-// Of at least one value.
+// REQUIRES: at least one value.
 Spread SpreadOver(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t half = values.size() / 2;

@@ -26,7 +26,7 @@ def eventually(condition, what="the condition"):
 
 
 class Broker:
-    """What both brokers have in common: other clients' view of the locks, by GetLock."""
+    """Common to both brokers: other clients' view of the locks, by GetLock."""
 
     def __init__(self, api, address):
         self.api, self.address = api, address

@@ -84,7 +84,7 @@ TEST(Exclusion, BeliefMayComeBackWithAnOlderStore) {
   }
 }
 
-// ---- What excuses it ----
+// ---- Excused overlaps ----
 
 HistoryBuilder Overlap(const Terms& ann_terms, bool calm, bool with_fault) {
   HistoryBuilder b;

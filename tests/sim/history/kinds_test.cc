@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the checkers know of readers, writers, permits and policies.
+// The checkers' rules about readers, writers, permits and policies.
 #include "history/violations.h"
 
 namespace distlock::sim {

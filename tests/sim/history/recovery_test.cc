@@ -162,7 +162,7 @@ TEST(Liveness, OrGivesUp) {
   EXPECT_VIOLATED(b, "");
 }
 
-// Nobody holds, and ann waits from 10 s after the last fault on.
+// No client holds the lock, and ann waits from 10 s after the last fault on.
 HistoryBuilder LongWait(int64_t answered) {
   HistoryBuilder b;
   b.Fault(0, FaultKind::kStorePaused, 10);
@@ -248,7 +248,7 @@ TEST(Losses, MaxHoldIsItsOwnReason) {
   EXPECT_VIOLATED(b, "");
 }
 
-// What was taken first may have been kept for long while the others were waited for.
+// A lock that was taken first may have been held for long while the request waited for the others.
 TEST(Losses, MaxHoldOfSeveralCountsFromWhenAllAreGranted) {
   for (const bool together : {false, true}) {
     HistoryBuilder b;
@@ -378,7 +378,7 @@ TEST(Losses, AStoreThatForgotExplainsWhatIsTaken) {
   EXPECT_VIOLATED(b, "I13");
 }
 
-// ---- What is no history ----
+// ---- Contradictory records ----
 
 TEST(History, ThatContradictsItselfIsRefused) {
   HistoryBuilder b;

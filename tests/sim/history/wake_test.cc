@@ -139,7 +139,7 @@ TEST(WakeUp, ReachesItsClient) {
   EXPECT_VIOLATED(Told(160, {.detached = true}), "");
 }
 
-// Nobody heard of bob's grant in time, and it ended by itself; `again` is when he has a place once more, after eve.
+// Bob's grant was not noticed in time and expired; `again` is when bob has a place again, after eve.
 HistoryBuilder Missed(int64_t again) {
   HistoryBuilder b;
   const int64_t bob = b.Asks(1, "bob", {.ttl = 60});
