@@ -49,6 +49,7 @@ if fits(h, me) then
   end
   local o = {last = last, keep = keep, trusted = trusted == '1', broker = broker, me = me}
   hand_off(h, o)
+  last = o.last
   if o.changed then tell(watchers) end
   if me.token then return {GRANTED, NOW, me.token, NOW} end
   length, place = redis.call('ZCARD', QUEUE), place and redis.call('ZRANK', QUEUE, owner)
@@ -78,4 +79,4 @@ remove(dead)
 redis.call('PEXPIRE', QUEUE, slot_ms)
 redis.call('PEXPIRE', WAITERS, slot_ms)
 if new_entry ~= entry then tell(watchers) end -- a repeat may change nothing
-return show(h, left, {QUEUED, NOW, place, left, length})
+return show(h, left, {QUEUED, NOW, place, left, length, str(last)})

@@ -24,7 +24,7 @@ elseif value and not watchers and wait == '1' and want == 'x' and preferred == '
       redis.call('PEXPIRE', QUEUE, slot_ms)
       redis.call('PEXPIRE', WAITERS, slot_ms)
       local left = redis.call('PTTL', HOLDER)
-      return {QUEUED, NOW, length, left, length + 1, left, value}
+      return {QUEUED, NOW, length, left, length + 1, stored, left, value}
     end
   end
 end

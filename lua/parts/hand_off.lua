@@ -14,8 +14,8 @@ end
 -- token is kept), trusted, broker (the caller's: alive without a slot), quiet (that broker's waiters need no notice),
 -- me (the caller who asks: granted without a notice), fair_after (if set, an ADAPTIVE waiter is invited to fetch the
 -- lock, unless it has waited for longer). Returns the grants to waiters of o.broker, and tend_again: that broker is to
--- tend, since there is more for it to do, or dead waiters are left. Sets o.changed when there was anything to do. A
--- holder is written before anything is removed, so that a caller refused by maxmemory has changed nothing.
+-- tend, since there is more for it to do, or dead waiters are left. Sets o.last, and o.changed when there was anything
+-- to do. A holder is written before anything is removed, so that a caller refused by maxmemory has changed nothing.
 local function hand_off(h, o)
   local brokers, granted, mine, last = {}, {}, {}, o.last
   local tend_again, count, adaptive = false, 0, false
@@ -59,6 +59,7 @@ local function hand_off(h, o)
   end
   local dead, _, more = walk(brokers, o.me, visit)
   if last > o.last then redis.call('SET', TOKEN, str(last), 'PX', o.keep) end
+  o.last = last
   write_header(h)
   remove(dead)
   remove(granted)

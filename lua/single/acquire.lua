@@ -5,7 +5,7 @@
 --      token_keep_ms, trusted (1: PUBLISH counts every subscriber), max_waiters, want (see lua/README.md),
 --      preferred (1: its place is before all that are not), fair_after_us
 -- {GRANTED, time, token, since_us}   also when the owner has it already
--- {QUEUED, time, position, left_ms, queue_length, then left_ms and value of at most 16 holders}
+-- {QUEUED, time, position, left_ms, queue_length, last token, then left_ms and value of at most 16 holders}
 -- {HELD, time, left_ms, queue_length, holders as above}   one try
 -- {QUEUE_FULL, time, queue_length}   {LATE, time}   {MISMATCH, time, kind of the holders, their limit}
 -- {FOREIGN, time, key, type or "shape"}

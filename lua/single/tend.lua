@@ -3,9 +3,9 @@
 -- KEYS holder, last token, queue, waiters
 -- ARGV broker_id (the caller's), slot_ms, token_keep_ms, trusted, then owner_id of 1 to 100 of the caller's waiters,
 --      beginning with the first in its queue
--- {TENDED, time, left_ms (-2: free), more (1: tend again), then owner_id, token, since_us, ttl_ms and delay_ms of
---      holders}   an EXCLUSIVE holder always; of many, those that were asked for, and waiters of the caller's broker
---      that hold it since this call
+-- {TENDED, time, left_ms (-2: free), more (1: tend again), last token, then owner_id, token, since_us, ttl_ms and
+--      delay_ms of holders}   an EXCLUSIVE holder always; of many, those that were asked for, and waiters of the
+--      caller's broker that hold it since this call
 -- {GONE, time}   the queue lost some or all of them: acquire again for each waiter
 -- {FOREIGN, time, key, type or "shape"}
 -- include parts/head.lua
@@ -43,8 +43,10 @@ else
   local grants
   local o = {last = last, keep = keep, trusted = trusted == '1', broker = broker, quiet = true}
   grants, tend_again = hand_off(h, o)
+  last = o.last
   if o.changed then tell(watchers) end
   for _, who in ipairs(grants) do holders[#holders + 1] = who end
   if h.kind == 'x' then holders = {parse_holder(h.value)} end
 end
-return list({TENDED, NOW, left_ms(h), tend_again and 1 or 0}, holders)
+local newest = last and str(last) or string.match(stored or '0', '^%d+$') or '0'
+return list({TENDED, NOW, left_ms(h), tend_again and 1 or 0, newest}, holders)

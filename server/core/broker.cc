@@ -81,10 +81,8 @@ void Broker::Handle(const Cancel& in) {
   if (waiter != session->waiters.end()) waiters_.Cancel(*waiter->second, in.acquire);
 }
 
-void Broker::Handle(const StoreUp& in) {
+void Broker::Handle(const StoreUp&) {
   core_.store_up = true;
-  // Only a coarse reading: it has no sending time of ours. The first reply narrows it.
-  if (!core_.clock.known() && in.time.us > 0) core_.clock.Learn(core_.now - kAttemptMax, core_.now, in.time);
   leases_.RenewAtRisk();
   waiters_.OnStoreUp();
   releases_.OnStoreUp();
@@ -107,16 +105,12 @@ void Broker::Handle(const ChannelUp&) {
 
 void Broker::Handle(StoreReply& in) {
   const std::optional<Op> op = core_.TakeOp(in.op);
-  if (!op) return;
-  if (in.time.us > 0) LearnTime(*op, in);
-  RouteReply(*op, in);
+  if (op) RouteReply(*op, in);
 }
 
-void Broker::LearnTime(const Op& op, const StoreReply& reply) {
-  const auto jump = core_.clock.Learn(op.sent, core_.now, reply.time);
-  if (!jump) return;
-  core_.Note({.kind = FactKind::kClockStep, .value = *jump, .name = {}, .detail = {}});
-  // A forward jump has shortened every key's life: start all of them anew.
+void Broker::Handle(const StoreClockStep& in) {
+  core_.Note({.kind = FactKind::kClockStep, .value = in.by, .name = {}, .detail = {}});
+  // A step forward has shortened every key's life: start all of them anew.
   for (const auto& [id, session] : sessions_.all()) {
     for (auto& [request, lease] : session->leases) leases_.RenewSoon(*lease);
   }

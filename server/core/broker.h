@@ -66,6 +66,7 @@ class Broker {
   void Handle(ForceRelease& in) { force_calls_.Handle(in); }
   void Handle(const StoreUp& in);
   void Handle(const StoreDown& in);
+  void Handle(const StoreClockStep& in);
   void Handle(const ChannelUp&);
   void Handle(const GrantNotice& in) { grants_.Handle(in); }
   void Handle(const ChangeNotice& in) { watches_.Handle(in); }
@@ -73,7 +74,6 @@ class Broker {
   void Handle(StoreReply& in);
   void ExpireDue();
   void OnTimer(PendingRelease& release);
-  void LearnTime(const Op& op, const StoreReply& reply);
   void RouteReply(const Op& op, StoreReply& reply);
 
   // stream_ends.cc: what the end of a stream, or of the broker, means for all parts

@@ -5,43 +5,44 @@
 #include <utility>
 
 #include "core/bundles.h"
+#include "core/grants.h"
 #include "core/leases.h"
 #include "core/limits.h"
 #include "core/waiters.h"
 
 namespace distlock::core {
 
-// Keeps a lease that is renewed here and told to no caller until all parts are there. False: its owner has a lease
-// already.
-bool Bundles::KeepPart(Bundle& bundle, size_t part, uint64_t token, StoreTime since, Instant deadline) {
+// Keeps a lease that is renewed here and told to no caller until all parts are there. False: its owner has a lease already.
+bool Bundles::KeepPart(Bundle& bundle, size_t part, const GrantNews& news) {
   Bundle::Part& kept = bundle.parts[part];
   if (to_.leases.Contains(kept.spec.owner)) return false;
-  kept.token = token;
-  kept.since = since;
+  kept.token = news.token;
+  kept.since = news.since;
+  kept.made = news.made;
   kept.taken = true;
   auto owned = std::make_unique<Lease>();
   Lease& lease = *owned;
   lease.name = kept.spec.name;
   lease.owner = kept.spec.owner;
-  lease.token = token;
+  lease.token = news.token;
   lease.ttl = kept.spec.ttl;
   lease.lock_delay = kept.spec.lock_delay;
   lease.granted = core_.now;
-  lease.deadline = deadline;
+  lease.deadline = news.deadline;
   lease.on_disconnect = kept.spec.on_disconnect;
   lease.may_run_until = bundle.may_run_until;
   lease.bundle = &bundle;
-  to_.leases.Keep(std::move(owned), deadline - lease.ttl + core_.Margin(lease.ttl));
+  to_.leases.Keep(std::move(owned), news.deadline - lease.ttl + core_.Margin(lease.ttl));
   to_.leases.Arm(lease);
   return true;
 }
 
-void Bundles::GrantPart(Waiter& waiter, const Granted& granted, Instant deadline) {
+void Bundles::GrantPart(Waiter& waiter, const GrantNews& news) {
   Bundle& bundle = *waiter.bundle;
   const Instant may_run_until = to_.waiters.LatestRun(waiter);
   waiter.bundle = nullptr;
   to_.waiters.Forget(waiter);
-  if (!KeepPart(bundle, bundle.next, granted.token, granted.since, deadline)) return RefuseIdInUse(bundle);
+  if (!KeepPart(bundle, bundle.next, news)) return RefuseIdInUse(bundle);
   Lease& lease = *to_.leases.Find(bundle.parts[bundle.next].spec.owner);
   lease.may_run_until = std::max(lease.may_run_until, may_run_until);
   if (++bundle.next < bundle.parts.size()) return AskForNext(bundle);
@@ -53,11 +54,13 @@ void Bundles::GrantPart(Waiter& waiter, const Granted& granted, Instant deadline
 // was granted through another broker: its max_hold counts from when the store granted the last part, and each part's
 // lease id says so.
 Duration Bundles::HeldFor(Bundle& bundle) const {
-  if (!bundle.detached || !core_.clock.known()) return Duration::zero();
-  StoreTime since;
-  for (const Bundle::Part& part : bundle.parts) since = std::max(since, part.since);
+  if (!bundle.detached) return Duration::zero();
+  const Bundle::Part& last = *std::ranges::max_element(bundle.parts, {}, &Bundle::Part::made);
+  const StoreTime since = last.since;
+  Duration held = core_.now - last.made;
+  held += core_.Drift(held);
   for (Bundle::Part& part : bundle.parts) part.since = since;
-  return std::chrono::microseconds(std::max<int64_t>(core_.clock.Latest(core_.now).us - since.us, 0));
+  return std::max(held, Duration::zero());
 }
 
 // The request was granted before, and its max_hold has ended that grant: releases what is left of it in the store, and

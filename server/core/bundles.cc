@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/grants.h"
 #include "core/leases.h"
 #include "core/limits.h"
 #include "core/refusal_causes.h"
@@ -92,11 +93,10 @@ bool Bundles::JoinRepeat(const AcquireAll& in) {
 void Bundles::TryAll(Bundle& bundle) {
   const Duration timeout = core_.AttemptTimeout(bundle.parts.front().spec.ttl);
   StoreAcquireAll all;
-  all.not_after = core_.clock.known() ? core_.clock.Latest(core_.now + timeout) : StoreTime{};
+  all.run_before = core_.now + timeout;
   Op op;
   op.sender = Op::Sender::kBundles;
-  op.runs_until =
-      core_.clock.known() ? core_.clock.ShownBy(all.not_after, core_.now) : core_.now + timeout + kAttemptMax;
+  op.runs_until = all.run_before;
   op.waiter = bundle.serial;
   for (const Bundle::Part& part : bundle.parts) {
     // A pending release of the same owner must be confirmed first: see Waiters::Ask.
@@ -108,7 +108,6 @@ void Bundles::TryAll(Bundle& bundle) {
                                      .owner = part.spec.owner,
                                      .ttl = part.spec.ttl,
                                      .lock_delay = part.spec.lock_delay,
-                                     .not_after = {},
                                      .info = part.spec.info});
   }
   bundle.may_run_until = op.runs_until;
@@ -141,9 +140,12 @@ void Bundles::OnReply(const Op& op, OpId id, StoreReply& reply) {
   bundle.may_run_until = {};
   for (size_t i = 0; i < bundle.parts.size(); ++i) {
     const Duration ttl = bundle.parts[i].spec.ttl;
-    if (!KeepPart(bundle, i, done->grants[i].token, done->grants[i].since, op.sent + ttl - core_.Margin(ttl))) {
-      return RefuseIdInUse(bundle);
-    }
+    const GrantNews news{.token = done->grants[i].token,
+                         .since = done->grants[i].since,
+                         .made = op.sent,
+                         .ttl = ttl,
+                         .deadline = op.sent + ttl - core_.Margin(ttl)};
+    if (!KeepPart(bundle, i, news)) return RefuseIdInUse(bundle);
   }
   GrantAll(bundle);
 }

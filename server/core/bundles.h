@@ -22,6 +22,7 @@ namespace distlock::core {
 
 class Leases;
 class Waiters;
+struct GrantNews;
 
 class Bundles {
  public:
@@ -39,10 +40,10 @@ class Bundles {
   void OnTimer(Bundle& bundle);
   void OnReply(const Op& op, OpId id, StoreReply& reply);
   // The part that is waited for has been granted to `waiter`.
-  void GrantPart(Waiter& waiter, const Granted& granted, Instant deadline);
+  void GrantPart(Waiter& waiter, const GrantNews& news);
   // A lease that was kept is lost while other parts are waited for: the whole bundle is refused.
   void LosePart(Lease& lease, const std::string& cause);
-  // The store's clock jumped: renews all leases that are kept.
+  // The store's clock was set: renews all leases that are kept.
   void RenewKept();
 
   // Refuses all callers; what was taken goes back.
@@ -65,7 +66,7 @@ class Bundles {
   void OnLateReply(const Op& op);
   void AskForNext(Bundle& bundle);
   void Arm(Bundle& bundle);
-  bool KeepPart(Bundle& bundle, size_t part, uint64_t token, StoreTime since, Instant deadline);
+  bool KeepPart(Bundle& bundle, size_t part, const GrantNews& news);
   Duration HeldFor(Bundle& bundle) const;
   void TakeAnew(Bundle& bundle);
   void GrantAll(Bundle& bundle);

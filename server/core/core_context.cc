@@ -6,7 +6,7 @@
 namespace distlock::core {
 
 CoreContext::CoreContext(const BrokerConfig& broker_config)
-    : config(broker_config), clock(broker_config.clock_drift_ppm), random_state_(broker_config.seed) {}
+    : config(broker_config), random_state_(broker_config.seed) {}
 
 void CoreContext::BeginStep(Instant at, std::vector<Effect>& out) {
   now = std::max(now, at);

@@ -16,7 +16,6 @@
 #include "core/limits.h"
 #include "core/messages.h"
 #include "core/op.h"
-#include "core/store_clock.h"
 #include "core/timers.h"
 
 namespace distlock::core {
@@ -80,7 +79,6 @@ class CoreContext {
   const BrokerConfig config;
   Instant now{};  // of this Step
   Timers timers;
-  StoreClock clock;
   bool store_up = false;
   std::string store_trouble = "not connected to the store yet";  // why store_up is false
   Instant down_since{};                                          // the last time that store_up became false

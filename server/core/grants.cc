@@ -44,7 +44,7 @@ void Grants::Grant(Waiter& waiter, const GrantNews& news) {
                                                            : HandoffPath::kTend;
     core_.Note({.kind = FactKind::kHandedOff, .handoff = path, .name = waiter.spec.name, .detail = {}});
   }
-  if (waiter.bundle != nullptr) return to_.bundles.GrantPart(waiter, granted, news.deadline);
+  if (waiter.bundle != nullptr) return to_.bundles.GrantPart(waiter, news);
   if (waiter.spec.detached) {
     to_.past_grants.Remember(waiter.spec.owner, core_.now + news.ttl);
     GrantDetached(waiter, std::move(granted), news.deadline);
@@ -105,42 +105,46 @@ void Grants::GrantOnStream(Waiter& waiter, Granted granted, Instant deadline) {
 void Grants::Handle(const GrantNotice& in) {
   if (in.owner == OwnerId{}) return to_.queues.OnBlockNotice(in);
   Waiter* const found = to_.waiters.Find(in.owner);
-  Instant deadline = core_.clock.known() ? core_.clock.Earliest(in.since, core_.now) + in.ttl : core_.now;
+  Instant deadline = std::min(in.made, core_.now) + in.ttl;
   // Notices and replies come in no common order: this one may tell of a grant that has been released or lost since.
   if (found != nullptr) {
     Waiter& waiter = *found;
     if (!waiter.queued && (waiter.exists || waiter.spec.detached)) {
-      waiter.hint = std::max(waiter.hint, in.since);
+      waiter.hinted_before = core_.NextOp();
       return;
     }
-    if (in.since < waiter.placed) return;
-    deadline = NoticeDeadline(waiter, in.since, in.ttl);
+    if (in.token <= waiter.placed_as_of) return;
+    deadline = NoticeDeadline(waiter, in.token, in.ttl);
   }
   HandOff(in.name, in.owner,
-          {.token = in.token, .since = in.since, .ttl = in.ttl, .deadline = deadline, .arrival = Arrival::kNotice});
+          {.token = in.token,
+           .since = in.since,
+           .made = in.made,
+           .ttl = in.ttl,
+           .deadline = deadline,
+           .arrival = Arrival::kNotice});
 }
 
-// A notice does not say when the ttl began by our clock, and the store's clock may have jumped since the last reply.
-// Only a command that we sent while the store still said "waits" is surely older than the grant.
-Instant Grants::NoticeDeadline(const Waiter& waiter, StoreTime since, Duration ttl) const {
+// A notice does not surely say when the ttl began by our clock: the store's clock may have been set since the last reply.
+// Only a command that we sent while the store still said "waits" is surely older than the grant. Its answer's `as_of`
+// tells which grants came later.
+Instant Grants::NoticeDeadline(const Waiter& waiter, uint64_t token, Duration ttl) const {
   Instant older = waiter.placed_sent;
   const LocalQueue* const queue = to_.queues.Find(waiter.spec.name);
-  if (queue != nullptr && since >= queue->seen) older = std::max(older, queue->seen_sent);
+  if (queue != nullptr && token > queue->seen_as_of) older = std::max(older, queue->seen_sent);
   return older + ttl - core_.Margin(ttl);
 }
 
-// The script ran at `time`, after `sent`, and says since when the lock is held: both by the store's clock.
-Instant Grants::TendDeadline(Instant sent, StoreTime time, const HolderView& holder) const {
-  const Duration held = std::chrono::microseconds(time.us - holder.since.us);
-  return held < Duration::zero() ? sent : sent - held + holder.ttl - core_.Margin(holder.ttl);
-}
-
-void Grants::HandOffSeen(const LockName& name, const HolderView& holder, Instant sent, StoreTime time) {
+void Grants::HandOffSeen(const LockName& name, const HolderView& holder, Instant sent) {
+  // The script ran after `sent`. A store's clock that was set back since the grant says nothing about its age.
+  const bool dated = holder.held_for >= Duration::zero();
+  const Instant made = sent - holder.held_for;
   HandOff(name, holder.owner,
           {.token = holder.token,
            .since = holder.since,
+           .made = made - core_.Drift(holder.held_for),
            .ttl = holder.ttl,
-           .deadline = TendDeadline(sent, time, holder),
+           .deadline = dated ? made + holder.ttl - core_.Margin(holder.ttl) : sent,
            .arrival = Arrival::kTend});
 }
 
@@ -169,6 +173,7 @@ void Grants::HandOffAll(const Op& op, const std::vector<HolderView>& all, bool l
     HandOff(op.name, next.owner,
             {.token = next.token,
              .since = next.since,
+             .made = op.sent,
              .ttl = next.ttl,
              .deadline = op.sent + next.ttl - core_.Margin(next.ttl),
              .arrival = Arrival::kReply});

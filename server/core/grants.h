@@ -30,6 +30,7 @@ enum class Arrival : uint8_t { kAnswer, kReply, kNotice, kTend };
 struct GrantNews {
   uint64_t token = 0;
   StoreTime since;
+  Instant made{};  // no later than the store made it
   Duration ttl{};
   Instant deadline{};
   Arrival arrival = Arrival::kAnswer;
@@ -53,8 +54,8 @@ class Grants {
   // What a command that made room has brought: grants to waiters of this broker, and whether there is more to do
   // (`look`).
   void HandOffAll(const Op& op, const std::vector<HolderView>& next, bool look);
-  // The reply to a tend sent at `sent`, run at `time`, shows a waiter of this broker as holder.
-  void HandOffSeen(const LockName& name, const HolderView& holder, Instant sent, StoreTime time);
+  // The reply to a tend sent at `sent` shows a waiter of this broker as holder.
+  void HandOffSeen(const LockName& name, const HolderView& holder, Instant sent);
   // The store has granted a lock to a waiter.
   void Grant(Waiter& waiter, const GrantNews& news);
 
@@ -62,8 +63,7 @@ class Grants {
   void HandOff(const LockName& name, const OwnerId& owner, const GrantNews& news);
   void GrantDetached(Waiter& waiter, Granted granted, Instant deadline);
   void GrantOnStream(Waiter& waiter, Granted granted, Instant deadline);
-  Instant NoticeDeadline(const Waiter& waiter, StoreTime since, Duration ttl) const;
-  Instant TendDeadline(Instant sent, StoreTime time, const HolderView& holder) const;
+  Instant NoticeDeadline(const Waiter& waiter, uint64_t token, Duration ttl) const;
 
   CoreContext& core_;
   const Neighbours to_;

@@ -33,7 +33,7 @@ struct Op {
   };
   Sender sender = Sender::kWaiters;
   Instant sent{};
-  Instant runs_until{};         // acquire: the command does nothing after this instant
+  Instant runs_until{};         // acquire: its run_before
   OwnerId owner{};              // acquire, release
   uint64_t waiter = 0;          // acquire: serial of the waiter or bundle that asked
   LockName name;                // release, tend, watch, downgrade, force

@@ -78,7 +78,7 @@ void Queues::OnReply(const Op& op, OpId id, StoreReply& reply) {
     for (const HolderView& holder : done->holders) {
       const Waiter* const waiter = waiters_.Find(holder.owner);
       if (waiter == nullptr || !waiter->queued) continue;
-      grants_.HandOffSeen(op.name, holder, op.sent, reply.time);
+      grants_.HandOffSeen(op.name, holder, op.sent);
     }
     found = queues_.find(op.name);
   }
@@ -89,7 +89,7 @@ void Queues::OnReply(const Op& op, OpId id, StoreReply& reply) {
     return core_.store_up ? core_.Arm(queue, core_.now + kTendRetry + core_.BackOff(6)) : core_.timers.Cancel(queue);
   }
   if (done->slot_was_gone) return RejoinAll(queue);
-  queue.seen = reply.time;
+  queue.seen_as_of = done->as_of;
   queue.seen_sent = op.sent;
   if (done->more) return Tend(queue);
   const bool same =
@@ -115,7 +115,7 @@ void Queues::RejoinAll(LocalQueue& queue) {
 
 void Queues::OnBlockNotice(const GrantNotice& in) {
   // The answer to an acquire in flight may show the lock as it was before the block.
-  waiters_.Hint(in.name, in.since);
+  waiters_.Hint(in.name);
   const auto found = queues_.find(in.name);
   if (found == queues_.end()) return;
   LocalQueue& queue = *found->second;

@@ -29,7 +29,7 @@ struct LocalQueue : Timed {
   std::vector<HolderView> holders;             // as last seen, for those who time out
   bool only_exclusive = true;                  // no waiter here has ever wanted it in another mode
   uint64_t asked_from = 0;                     // the next tend asks for the waiters from this place on, after the first
-  StoreTime seen;                              // when the store last said that all of them wait, but for the holder
+  uint64_t seen_as_of = 0;                     // of the last answer that all of them wait, but for the holder
   Instant seen_sent{};                         // before that answer's command was sent
   OpId op = 0;
 };

@@ -34,9 +34,9 @@ struct Waiter : Timed {
   Acquire spec;                 // of the first caller
   std::vector<Caller> callers;  // in order of arrival; several if the request was repeated. See Waiters::CallersOf
   Instant retry_at = kNever;    // of the next attempt; with `op` in flight: when its answer is overdue
-  StoreTime placed;             // when the store last said that it waits; an earlier grant is old news
+  uint64_t placed_as_of = 0;    // of the last answer that it waits: a grant under no greater token is old news
   Instant placed_sent{};        // before that answer's command was sent: a later grant is no older than this
-  StoreTime hint;               // the time of a notice that came while the place was not certain
+  OpId hinted_before = 0;       // a notice came while the place was not certain: answers to earlier ops may not show it
   Instant may_run_until{};      // an attempt whose answer is not known may take effect until then
   OpId op = 0;                  // the acquire in flight
   Bundle* bundle = nullptr;     // the bundle it is a part of, whose callers wait
@@ -110,6 +110,7 @@ struct Bundle : Timed {
     Acquire spec;
     uint64_t token = 0;  // of its grant
     StoreTime since;
+    Instant made{};      // no later than the store made the grant
     bool taken = false;  // a lease of that owner is kept for it
   };
   std::vector<Part> parts;      // by name

@@ -9,12 +9,11 @@
 namespace distlock::core {
 namespace {
 
-// How long the script that ran at `time` keeps the key, lock_delay not counted. Both instants are the store's own, so
-// no estimate of ours about its clock can end a lease before what its holder was promised.
-Duration KeptBy(const Renew& renew, StoreTime time) {
-  if (renew.hold_until.us == 0) return renew.ttl;
-  const auto left = std::chrono::microseconds(renew.hold_until.us - time.us);
-  return std::min<Duration>(renew.ttl, std::chrono::floor<std::chrono::milliseconds>(left));
+// How long the store keeps the key from the renewal on, lock_delay not counted. What is left of max_hold is the store's
+// own reckoning, so no estimate of ours about its clock can end a lease before what its holder was promised.
+Duration KeptBy(const Renew& renew, const RenewDoneBatch& done) {
+  if (done.hold_left.empty()) return renew.ttl;
+  return std::min<Duration>(renew.ttl, std::chrono::floor<std::chrono::milliseconds>(done.hold_left.front()));
 }
 
 }  // namespace
@@ -59,7 +58,7 @@ void RenewCalls::OnReply(const Op& op, OpId id, StoreReply& reply) {
     if (done != nullptr) call.trouble = done->trouble;
     return calls_.RetryAfter(call, reply, /*attempts=*/3, /*least=*/kRetryMin);
   }
-  const Duration kept = KeptBy(renew, reply.time);
+  const Duration kept = KeptBy(renew, *done);
   if (done->results[0] != RenewResult::kRenewed) {
     return calls_.Refuse(call, RefusalReason::kNotHolder,
                          kept <= Duration::zero()                 ? "it was held for max_hold"

@@ -2,6 +2,9 @@
 //
 // What the core and a store say to each other: commands to the store, its answers, and what it tells unasked.
 //
+// No clock of a store is in it. Commands name an instant of the broker; answers tell durations, and fencing tokens where
+// an order matters: each grant of a lock has a greater token than all before it.
+//
 // Each command has an OpId, and the store answers each with exactly one StoreReply. All types are plain values.
 #pragma once
 
@@ -40,7 +43,7 @@ struct StoreAcquire {
   OwnerId owner{};
   Duration ttl{};
   Duration lock_delay{};
-  StoreTime not_after;  // the script does nothing at or after it
+  Instant run_before = kNever;  // at or after it the store must do nothing
   bool wait = false;
   std::string info;
 };
@@ -49,7 +52,7 @@ struct StoreAcquire {
 struct StoreAcquireAll {
   static constexpr Verb kVerb = Verb::kAcquireAll;
   OpId op = 0;
-  StoreTime not_after;              // as in StoreAcquire
+  Instant run_before = kNever;      // as in StoreAcquire
   std::vector<StoreAcquire> items;  // 1..kMaxTogether; of each: name, want, owner, ttl, lock_delay and info
 };
 
@@ -58,7 +61,7 @@ struct RenewItem {
   OwnerId owner{};
   uint64_t token = 0;  // kAnothers when the owner has it under another; 0: any
   Duration ttl{};
-  StoreTime hold_until;  // the ttl is cut there; us = 0: none
+  StoreTime hold_until;  // the ttl is cut there; us = 0: none. A stamp that the store once gave, and max_hold
 };
 
 struct StoreRenew {
@@ -131,12 +134,15 @@ inline Verb VerbOf(const StoreCommand& command) {
 
 // ---- Told unasked --------------------------------------------------------------------------------------------------
 
-// Commands can be sent; `time` was read on the connection just made.
-struct StoreUp {
-  StoreTime time;
-};
+// Commands can be sent. May be told again.
+struct StoreUp {};
 struct StoreDown {
   std::string cause;
+};
+// The clock of a server that keeps locks was set, or another server with another clock has them now. Forward: leases end
+// sooner than they were granted for.
+struct StoreClockStep {
+  Duration by{};  // positive: forward
 };
 // The hand-off channel is subscribed (again): notices may have been missed.
 struct ChannelUp {};
@@ -149,6 +155,7 @@ struct GrantNotice {
   uint64_t token = 0;
   StoreTime since;
   Duration ttl{};
+  Instant made{};  // no later than the store made the grant
 };
 
 // The holders or waiters of a lock that this broker watches have changed.
@@ -188,6 +195,7 @@ struct StoreUnknown {
 struct AcquireGranted {
   uint64_t token = 0;
   StoreTime since;
+  Duration held_for{};  // as in HolderView: not zero if the owner had it already
 };
 
 // `holders`: at most 16, none of very many. `left`: when to look again; unset: when the first of them may have ended,
@@ -197,6 +205,7 @@ struct AcquireQueued {
   std::vector<HolderView> holders;
   uint32_t queue_length = 0;
   std::optional<Duration> left;
+  uint64_t as_of = 0;  // grants of this lock under a greater token came later than this answer
 };
 
 struct AcquireHeld {
@@ -211,7 +220,7 @@ struct AcquireMismatch {
   uint32_t limit = 0;
 };
 
-struct AcquireLate {};  // not_after had passed; nothing was done
+struct AcquireLate {};  // run_before had passed; nothing was done
 
 struct AcquireQueueFull {
   uint32_t queue_length = 0;
@@ -227,7 +236,9 @@ enum class RenewResult : uint8_t { kRenewed, kGone, kAnothers, kUnanswered };
 
 struct RenewDoneBatch {
   std::vector<RenewResult> results;  // in the order of StoreRenew::items
-  std::string trouble;               // why some are kUnanswered
+  // In the same order, what was left until hold_until by the store's clock; empty: no item has one.
+  std::vector<Duration> hold_left;
+  std::string trouble;  // why some are kUnanswered
 };
 
 // Release and withdraw answer alike.
@@ -245,6 +256,7 @@ struct TendDone {
   // The one who has it; of many, those of StoreTend::asked, and waiters of this broker who have it since this call.
   std::vector<HolderView> holders;
   std::optional<Duration> left;  // as in AcquireQueued
+  uint64_t as_of = 0;            // as in AcquireQueued
 };
 
 struct WatchDone {
@@ -269,7 +281,6 @@ struct ForceDone {
 // The answer to the store command `op`; exactly one for each.
 struct StoreReply {
   OpId op = 0;
-  StoreTime time;  // us = 0 with StoreFailed and StoreUnknown
   std::variant<StoreUnknown, StoreFailed, AcquireGranted, AcquireQueued, AcquireHeld, AcquireLate, AcquireQueueFull,
                AcquireMismatch, AcquireAllDone, RenewDoneBatch, GiveBackDone, TendDone, WatchDone, ConvertDone,
                ForceDone>

@@ -2,8 +2,8 @@
 //
 // The words of the core as types: identifiers, times and enumerations. Values only; safe on any thread.
 //
-// Two clocks exist and never mix: `Instant` is the broker's CLOCK_BOOTTIME, `StoreTime` is the store's wall clock as
-// its scripts report it. Nothing here can read either.
+// `Instant` is the broker's CLOCK_BOOTTIME, the only clock that the core counts with. `StoreTime` is a stamp of a store's
+// wall clock, which the core passes on. Nothing here can read either.
 #pragma once
 
 #include <array>
@@ -25,7 +25,8 @@ using Instant = std::chrono::time_point<BootTime, Duration>;
 
 inline constexpr Instant kNever = Instant::max();
 
-// Microseconds since the epoch by the store's clock; 0 = unknown.
+// Microseconds since the epoch by the store's clock; 0 = unknown. For the core a stamp: it is shown to callers and given
+// back to the store, and never compared with an Instant.
 struct StoreTime {
   int64_t us = 0;
   friend auto operator<=>(const StoreTime&, const StoreTime&) = default;
@@ -98,6 +99,7 @@ struct HolderView {
   OwnerId owner{};  // secret: convert to a public id before it leaves the process. All zero = blocked by a lock_delay
   uint64_t token = 0;
   StoreTime since;
+  Duration held_for{};  // from `since` until the store made this view, both by its clock; negative if that was set back
   Duration ttl{};
   Duration lock_delay{};
   Duration time_left{};

@@ -68,10 +68,9 @@ void Waiters::Ask(Waiter& waiter) {
   if (!blocked && core_.store_up) {
     const Acquire& spec = waiter.spec;
     const Duration timeout = core_.AttemptTimeout(spec.ttl);
-    const StoreTime not_after = core_.clock.known() ? core_.clock.Latest(core_.now + timeout) : StoreTime{};
     Op op;
     op.sender = Op::Sender::kWaiters;
-    op.runs_until = core_.clock.known() ? core_.clock.ShownBy(not_after, core_.now) : core_.now + timeout + kAttemptMax;
+    op.runs_until = core_.now + timeout;
     op.owner = spec.owner;
     op.name = spec.name;
     op.waiter = waiter.serial;
@@ -86,7 +85,7 @@ void Waiters::Ask(Waiter& waiter) {
                                .owner = spec.owner,
                                .ttl = spec.ttl,
                                .lock_delay = spec.lock_delay,
-                               .not_after = not_after,
+                               .run_before = core_.now + timeout,
                                .wait = waiter.waits,
                                .info = spec.info});
   }
@@ -141,11 +140,11 @@ void Waiters::OnReply(const Op& op, OpId id, StoreReply& reply) {
   // The release under way undoes whatever this answer says; OnReleased asks again.
   if (to_.releases.Contains(op.owner)) return;
   if (const auto* granted = std::get_if<AcquireGranted>(&reply.outcome)) {
-    return OnGranted(waiter, *granted, reply.time, op.sent);
+    return OnGranted(waiter, *granted, op.sent);
   }
   if (waiter.queued) return;
   if (auto* queued = std::get_if<AcquireQueued>(&reply.outcome)) {
-    return OnQueued(waiter, *queued, reply.time, op.sent);
+    return OnQueued(waiter, *queued, op, id);
   }
   if (waiter.op != 0) return;  // a later attempt is under way and will tell
   if (auto* held = std::get_if<AcquireHeld>(&reply.outcome)) {
@@ -166,13 +165,13 @@ void Waiters::OnReply(const Op& op, OpId id, StoreReply& reply) {
   RetryLater(waiter, "the store gave an answer that fits another command");
 }
 
-void Waiters::OnGranted(Waiter& waiter, const AcquireGranted& granted, StoreTime time, Instant sent) {
+void Waiters::OnGranted(Waiter& waiter, const AcquireGranted& granted, Instant sent) {
   const Acquire& spec = waiter.spec;
   Duration kept = spec.ttl;
   // The max_hold of one of several locks counts from the grant of the last one: see Bundles::GrantAll.
   if (waiter.bundle == nullptr && spec.detached && spec.max_hold > Duration::zero()) {
     // Its renewals end with max_hold, counted from the first grant, although acquiring again keeps the key for longer.
-    const auto left = spec.max_hold - std::chrono::microseconds(time.us - granted.since.us);
+    const Duration left = spec.max_hold - granted.held_for;
     if (left <= kMarginFloor) {
       to_.releases.Pursue(
           to_.releases.Start(spec.name, spec.owner, /*waiting=*/false, spec.lock_delay, spec.ttl, granted.token));
@@ -182,15 +181,16 @@ void Waiters::OnGranted(Waiter& waiter, const AcquireGranted& granted, StoreTime
   }
   to_.grants.Grant(waiter, {.token = granted.token,
                             .since = granted.since,
+                            .made = sent - granted.held_for - core_.Drift(granted.held_for),
                             .ttl = spec.ttl,
                             .deadline = sent + kept - core_.Margin(kept),
                             .arrival = Arrival::kAnswer});
 }
 
-void Waiters::OnQueued(Waiter& waiter, AcquireQueued& queued, StoreTime time, Instant sent) {
+void Waiters::OnQueued(Waiter& waiter, AcquireQueued& queued, const Op& op, OpId id) {
   waiter.queued = waiter.exists = true;
-  waiter.placed = time;
-  waiter.placed_sent = sent;
+  waiter.placed_as_of = queued.as_of;
+  waiter.placed_sent = op.sent;
   waiter.retry_at = kNever;
   waiter.trouble.clear();
   unplaced_.erase(waiter.serial);
@@ -204,7 +204,7 @@ void Waiters::OnQueued(Waiter& waiter, AcquireQueued& queued, StoreTime time, In
   to_.queues.Join(waiter);
   LocalQueue& queue = *to_.queues.Find(waiter.spec.name);
   // No holder and no time to look at: the script reached its bound before it found a waiter whose broker lives.
-  if (waiter.hint > time || !look_in) {
+  if (id < waiter.hinted_before || !look_in) {
     to_.queues.Tend(queue);
   } else {
     const Instant end = core_.now + std::max<Duration>(*look_in, Duration::zero()) + kExpirySlack;
@@ -305,9 +305,9 @@ void Waiters::OnReleased(const OwnerId& owner) {
   Ask(*waiter);
 }
 
-void Waiters::Hint(const LockName& name, StoreTime since) {
+void Waiters::Hint(const LockName& name) {
   for (auto& [serial, waiter] : unplaced_) {
-    if (waiter->spec.name == name) waiter->hint = std::max(waiter->hint, since);
+    if (waiter->spec.name == name) waiter->hinted_before = core_.NextOp();
   }
 }
 

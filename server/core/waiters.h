@@ -56,7 +56,7 @@ class Waiters {
   // What `owner` had in the store is released: a waiter of the same owner may ask now.
   void OnReleased(const OwnerId& owner);
   // A notice about this lock came: it may be newer than the answer to an attempt in flight.
-  void Hint(const LockName& name, StoreTime since);
+  void Hint(const LockName& name);
   // The waiter asks for a new place in the store's queue, or finds out that it has one, at its next attempt.
   void LosePlace(Waiter& waiter);
 
@@ -95,8 +95,8 @@ class Waiters {
   Instant Patience(const Waiter& waiter, const Caller& caller) const;
   Instant EndOf(const Waiter& waiter, const Caller& caller) const;
   void OnLateReply(const Op& op, const StoreReply& reply);
-  void OnGranted(Waiter& waiter, const AcquireGranted& granted, StoreTime time, Instant sent);
-  void OnQueued(Waiter& waiter, AcquireQueued& queued, StoreTime time, Instant sent);
+  void OnGranted(Waiter& waiter, const AcquireGranted& granted, Instant sent);
+  void OnQueued(Waiter& waiter, AcquireQueued& queued, const Op& op, OpId id);
   void OnMismatch(Waiter& waiter, const AcquireMismatch& held);
   void OnFailed(Waiter& waiter, const StoreFailed& failed);
   void RetryLater(Waiter& waiter, std::string trouble);

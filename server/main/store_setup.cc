@@ -69,6 +69,7 @@ absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::
   setup.options.locks = {.key_prefix = options.key_prefix,
                          .broker_id = broker_id,
                          .queue_slot = ToCore(options.queue_slot),
+                         .clock_drift_ppm = static_cast<uint32_t>(options.clock_drift),
                          .max_waiters = static_cast<uint32_t>(options.max_waiters_per_lock)};
   absl::Status chosen = options.redis.empty() ? UseEmbedded(options, setup) : UseUrl(options, setup);
   if (!chosen.ok()) return chosen;

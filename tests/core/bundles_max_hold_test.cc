@@ -25,7 +25,7 @@ struct HeldForAtMost : Several {
   }
   // A notice that may be old has the core ask again.
   void HandOver(const OwnerId& owner, uint64_t token, Duration ttl) {
-    Do(GrantNotice{Name("b"), owner, token, StoreNow(), ttl});
+    Do(GrantNotice{Name("b"), owner, token, StoreNow(), ttl, now});
     if (Count<StoreAcquire>() > 0) Reply(Take<StoreAcquire>().op, AcquireGranted{token, StoreNow()});
   }
   uint64_t seq = 0;
@@ -86,8 +86,8 @@ TEST(BundleMaxHold, OfARepeatCountsFromTheFirstGrant) {
   const StoreTime since{t.StoreNow().us - 5'000'000};
   const auto a = t.Take<StoreAcquire>();
   EXPECT_EQ(a.ttl, seconds(8)) << "no longer than max_hold";
-  t.Reply(a.op, AcquireGranted{41, {since.us - 9'000'000}});
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, since});
+  t.Reply(a.op, AcquireGranted{41, {since.us - 9'000'000}, seconds(14)});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, since, seconds(5)});
   for (const RequestId request : {7, 8}) {
     const auto granted = t.Event<Granted>(5, request);
     EXPECT_EQ(granted.since, since);
@@ -100,8 +100,8 @@ TEST(BundleMaxHold, OfARepeatThatFindsItOverAsksAnew) {
   HeldForAtMost t;
   t.Do(t.With(t.Repeatable({"a", "b"}, 5), seconds(8)));
   const StoreTime since{t.StoreNow().us - 8'000'000};
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{41, since});
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, since});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{41, since, seconds(8)});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, since, seconds(8)});
   EXPECT_EQ(t.Events<Granted>(), 0u);
   for (const uint64_t token : {41, 42}) {
     const auto release = t.Take<StoreRelease>();

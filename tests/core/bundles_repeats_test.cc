@@ -39,7 +39,7 @@ TEST(BundleRepeat, ForALockThatWaitsUnderTheRequestIdAloneIsRefused) {
   t.Do(t.Repeatable({"a", "b"}, 6));
   EXPECT_EQ(t.Event<Refused>(6, 7).reason, RefusalReason::kInvalidArgument);
   EXPECT_EQ(t.Count<StoreAcquireAll>(), 0u);
-  t.Do(GrantNotice{Name("b"), Several::OwnerOf("b"), 42, t.StoreNow(), kT});
+  t.Do(GrantNotice{Name("b"), Several::OwnerOf("b"), 42, t.StoreNow(), kT, t.now});
   EXPECT_EQ(t.Event<Granted>(5, 7).token, 42u);
 }
 
@@ -67,7 +67,7 @@ TEST(BundleRepeat, AsOneTryIsAnsweredAtOnceWhileTheFirstWaitsOn) {
     EXPECT_EQ(refused.about, Name("b"));
   }
   EXPECT_EQ(t.Events<Refused>(), 0u);
-  t.Do(GrantNotice{Name("b"), Several::OwnerOf("b"), 42, t.StoreNow(), kT});
+  t.Do(GrantNotice{Name("b"), Several::OwnerOf("b"), 42, t.StoreNow(), kT, t.now});
   EXPECT_EQ(t.Event<Granted>(5, 8).token, 42u);
   EXPECT_EQ(t.Events<Granted>(), 1u) << "of the other lock, and to the first alone";
 }
@@ -140,7 +140,7 @@ TEST(BundleRepeat, TheStoresSilenceCountsFromWhenALocksTurnCame) {
   t.Do(t.Repeatable({"a", "b"}, 5));
   t.QueueNext();
   t.Pass(seconds(10));
-  t.Do(GrantNotice{Name("a"), Several::OwnerOf("a"), 41, t.StoreNow(), kT});
+  t.Do(GrantNotice{Name("a"), Several::OwnerOf("a"), 41, t.StoreNow(), kT, t.now});
   EXPECT_EQ(t.Take<StoreAcquire>().name, Name("b"));
   t.Pass(milliseconds(4900));
   EXPECT_EQ(t.Events<Refused>(), 0u);

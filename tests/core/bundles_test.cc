@@ -46,7 +46,7 @@ TEST(Bundle, ElseTheyAreTakenOneAfterTheOtherAndToldTogether) {
   EXPECT_EQ(t.Take<StoreRenew>().items[0].name, Name("a")) << "what is taken is kept";
   EXPECT_EQ(t.Events<Granted>(), 0u);
   EXPECT_EQ(t.Event<HeartbeatAck>(1, 0).limits.size(), 0u);
-  t.Do(GrantNotice{Name("b"), Owner(1), 42, t.StoreNow(), kT});
+  t.Do(GrantNotice{Name("b"), Owner(1), 42, t.StoreNow(), kT, t.now});
   const auto third = t.Take<StoreAcquire>();
   EXPECT_EQ(third.name, Name("c"));
   EXPECT_EQ(t.Events<Granted>(), 0u);
@@ -190,7 +190,7 @@ TEST(Bundle, WhatAnUnansweredCallMayYetTakeIsGivenBackAlsoWhereTheLockWasFoundHe
   EXPECT_EQ(t.Event<Refused>(1, 7).reason, RefusalReason::kLockHeld);
   ASSERT_EQ(t.Count<StoreWithdraw>(), 2u) << "of the one that was held as well";
   for (int i = 0; i < 2; ++i) t.Reply(t.Take<StoreWithdraw>().op, GiveBackDone{});
-  t.Pass(seconds(6));
+  t.Pass(seconds(3));
   EXPECT_EQ(t.Count<StoreWithdraw>(), 2u) << "once more when it cannot take effect any more";
 }
 
@@ -204,10 +204,10 @@ TEST(Bundle, DetachedOnesAreTheCallersFromTheGrantOn) {
   const auto renew = t.Take<StoreRenew>();
   EXPECT_EQ(renew.items[0].name, Name("a"));
   t.Reply(renew.op, RenewDoneBatch{{RenewResult::kRenewed}});
-  t.Do(GrantNotice{Name("b"), a.owner, 42, t.StoreNow(), kT});
+  t.Do(GrantNotice{Name("b"), a.owner, 42, t.StoreNow(), kT, t.now});
   OwnerId b = Owner(2);
   b[0] = kRepeatableMark;
-  t.Do(GrantNotice{Name("b"), b, 42, t.StoreNow(), kT});
+  t.Do(GrantNotice{Name("b"), b, 42, t.StoreNow(), kT, t.now});
   const auto granted = t.Event<Granted>(5, 7);
   EXPECT_GT(granted.valid_for, kT) << "counted from when it was asked for";
   EXPECT_EQ(t.Event<Granted>(5, 8).token, 42u);

@@ -94,7 +94,7 @@ Release StaleRelease(SessionId session) {
 }
 
 GrantNotice NoticeOf(const Table& t, uint64_t token) {
-  return GrantNotice{Name("a"), StaleRelease(0).owner, token, t.StoreNow(), kT};
+  return GrantNotice{Name("a"), StaleRelease(0).owner, token, t.StoreNow(), kT, t.now};
 }
 
 TEST(Detached, AQueuedRepeatKeepsItsPlaceThroughALateRelease) {
@@ -277,7 +277,7 @@ TEST(Detached, WaitersHereLookWhenAShortenedRenewalEnds) {
   StoreTime end = t.StoreNow();
   end.us += 2'000'000;
   t.Do(Renew{.session = 2, .request = 1, .name = Name("a"), .owner = Owner(1), .ttl = kT, .hold_until = end});
-  t.Reply(t.Take<StoreRenew>().op, RenewDoneBatch{{RenewResult::kRenewed}});
+  t.Reply(t.Take<StoreRenew>().op, RenewDoneBatch{{RenewResult::kRenewed}, {seconds(2)}});
   t.Pass(milliseconds(2'050));
   EXPECT_EQ(t.Count<StoreTend>(), 1u);
 }

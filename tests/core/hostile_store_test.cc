@@ -24,11 +24,16 @@ class HostileStore {
   StoreTime Clock(const Table& t) {
     return Pick<StoreTime>({t.StoreNow(), t.StoreNow(), kMaxStoreTime, {kMaxStoreTime.us - 1}, {1}, {0}});
   }
+  Duration Difference() {
+    const Duration most = microseconds(kMaxStoreTime.us);
+    return Pick<Duration>({Duration::zero(), Duration::zero(), most, -most, seconds(3), -seconds(3)});
+  }
   OwnerId Who() { return Roll(8) == 0 ? OwnerId{} : Owner(static_cast<int>(Roll(6))); }
   HolderView Holder(const Table& t) {
     return HolderView{.owner = Who(),
                       .token = random_(),
                       .since = Clock(t),
+                      .held_for = Difference(),
                       .ttl = Time(),
                       .lock_delay = Time(),
                       .time_left = Time(),
@@ -43,7 +48,7 @@ class HostileStore {
     const auto left = Roll(2) == 0 ? std::optional(Time()) : std::nullopt;
     switch (Roll(11)) {
       case 0:
-        return AcquireQueued{length, holders, length, left};
+        return AcquireQueued{length, holders, length, left, Roll(3)};
       case 1:
         return AcquireHeld{holders, length, left};
       case 2:
@@ -51,13 +56,15 @@ class HostileStore {
       case 3:
         return AcquireQueueFull{length};
       case 4:
-        return RenewDoneBatch{std::vector<RenewResult>(
-            Roll(3), Pick({RenewResult::kRenewed, RenewResult::kAnothers, RenewResult::kUnanswered}))};
+        return RenewDoneBatch{std::vector<RenewResult>(Roll(3), Pick({RenewResult::kRenewed, RenewResult::kAnothers,
+                                                                      RenewResult::kUnanswered})),
+                              std::vector<Duration>(Roll(2), Difference())};
       case 5:
         return GiveBackDone{
             .was_holder = Roll(2) == 0, .was_waiter = Roll(2) == 0, .look = Roll(4) == 0, .next = holders};
       case 6:
-        return TendDone{.slot_was_gone = Roll(4) == 0, .more = Roll(8) == 0, .holders = holders, .left = left};
+        return TendDone{
+            .slot_was_gone = Roll(4) == 0, .more = Roll(8) == 0, .holders = holders, .left = left, .as_of = Roll(3)};
       case 7:
         return StoreUnknown{"odd"};
       case 8:
@@ -65,7 +72,7 @@ class HostileStore {
       case 9:
         return AcquireMismatch{Pick({Mode::kShared, Mode::kPermit}), length};
       default:
-        return AcquireGranted{random_(), Clock(t)};
+        return AcquireGranted{random_(), Clock(t), Difference()};
     }
   }
 
@@ -101,9 +108,13 @@ TEST(HostileStore, IsSurvived) {
       std::vector<StoreCommand> commands = std::exchange(t.commands, {});
       for (const StoreCommand& command : commands) {
         const OpId op = std::visit([](const auto& sent) { return sent.op; }, command);
-        if (store.Roll(5) != 0) t.Do(StoreReply{op, store.Clock(t), store.Answer(t)});
+        if (store.Roll(5) != 0) t.Reply(op, store.Answer(t));
       }
-      if (store.Roll(3) == 0) t.Do(GrantNotice{Name("a"), store.Who(), store.Roll(99), store.Clock(t), store.Time()});
+      if (store.Roll(3) == 0) {
+        t.Do(GrantNotice{Name("a"), store.Who(), store.Roll(99), store.Clock(t), store.Time(),
+                         t.now - store.Difference()});
+      }
+      if (store.Roll(30) == 0) t.Do(StoreClockStep{store.Difference()});
       if (store.Roll(9) == 0) t.Do(StreamEnded{store.Roll(step) + 1});
       t.now += milliseconds(store.Roll(3000));
       t.Do(Tick{});

@@ -95,7 +95,7 @@ TEST(Kinds, ACallToFetchIsHeededAtOnce) {
   Table t;
   Up(t);
   Waits(t, 1, kReader);
-  t.Do(GrantNotice{Name("a"), OwnerId{}, 0, t.StoreNow(), Duration::zero()});
+  t.Do(GrantNotice{Name("a"), OwnerId{}, 0, t.StoreNow(), Duration::zero(), t.now});
   EXPECT_EQ(t.Count<StoreTend>(), 1u);
 }
 

@@ -245,8 +245,7 @@ TEST(Lease, DetachedRenewal) {
   EXPECT_EQ(t.Event<Refused>(6, 1).reason, RefusalReason::kNotHolder);
 }
 
-// A broker that has just started knows the store's clock only roughly; an earlier promise through another broker
-// stands.
+// No estimate of this broker about the store's clock may cut what another broker has promised.
 TEST(Lease, DetachedMaxHoldEndsByTheStoresClockAlone) {
   Table t;
   t.StoreComesUp();
@@ -256,7 +255,7 @@ TEST(Lease, DetachedMaxHoldEndsByTheStoresClockAlone) {
   const auto renew = t.Take<StoreRenew>();
   EXPECT_EQ(renew.items[0].ttl, kT);
   EXPECT_EQ(renew.items[0].hold_until, end);
-  t.Reply(renew.op, RenewDoneBatch{{RenewResult::kRenewed}});
+  t.Reply(renew.op, RenewDoneBatch{{RenewResult::kRenewed}, {seconds(1)}});
   const auto done = t.Event<RenewDone>(5, 1);
   EXPECT_LE(done.ttl, seconds(1));
   EXPECT_LT(done.valid_for, done.ttl);
@@ -264,8 +263,10 @@ TEST(Lease, DetachedMaxHoldEndsByTheStoresClockAlone) {
 
   t.Pass(seconds(1));
   t.Do(Renew{.session = 6, .request = 1, .name = Name("a"), .owner = Owner(1), .ttl = kT, .hold_until = end});
-  t.Reply(t.Take<StoreRenew>().op, RenewDoneBatch{{RenewResult::kGone}});
-  EXPECT_EQ(t.Event<Refused>(6, 1).reason, RefusalReason::kNotHolder);
+  t.Reply(t.Take<StoreRenew>().op, RenewDoneBatch{{RenewResult::kGone}, {-milliseconds(1)}});
+  const auto refused = t.Event<Refused>(6, 1);
+  EXPECT_EQ(refused.reason, RefusalReason::kNotHolder);
+  EXPECT_EQ(refused.cause, "it was held for max_hold");
   EXPECT_EQ(t.Count<StoreRelease>(), 0u) << "its ttl ends it, and then its lock_delay";
 }
 
@@ -279,7 +280,7 @@ TEST(Lease, ADetachedGrantToldLateIsPromisedOnlyUpToItsMaxHold) {
   t.Do(want);
   StoreTime since = t.StoreNow();
   since.us -= 1'500'000;
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{7, since});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{7, since, milliseconds(1'500)});
   EXPECT_LE(t.Event<Granted>(3, 1).valid_for, milliseconds(500));
 }
 
@@ -293,7 +294,7 @@ TEST(Lease, ADetachedGrantFoundAfterItsMaxHoldIsGivenBackAndAskedForAnew) {
   t.Do(want);
   StoreTime since = t.StoreNow();
   since.us -= 2'500'000;
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{7, since});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{7, since, milliseconds(2'500)});
   const auto release = t.Take<StoreRelease>();
   EXPECT_EQ(release.token, 7u);
   t.Reply(release.op, GiveBackDone{.was_holder = true});
@@ -339,7 +340,7 @@ TEST(Lease, ALostKeyIsGivenBackWhenAnAcquireCouldStillBringItBack) {
   EXPECT_EQ(t.Event<Lost>(1, 1).reason, LostReason::kTaken);
   t.Reply(t.Take<StoreRelease>().op, GiveBackDone{});
   EXPECT_EQ(t.broker.Stats().pending_releases, 1u);
-  t.Pass(seconds(3));
+  t.Pass(milliseconds(200));
   t.Reply(t.Take<StoreWithdraw>().op, GiveBackDone{.was_holder = true});
   EXPECT_EQ(t.broker.Stats().pending_releases, 0u);
 }
@@ -374,7 +375,9 @@ TEST(Lease, DetachedRenewalsWhoseMaxHoldPassedWhileTheStoreWasAwayAreRefused) {
   }
   t.Pass(seconds(2));
   t.StoreComesUp();
-  for (SessionId s = 1; s <= 20; ++s) t.Reply(t.Take<StoreRenew>().op, RenewDoneBatch{{RenewResult::kGone}});
+  for (SessionId s = 1; s <= 20; ++s) {
+    t.Reply(t.Take<StoreRenew>().op, RenewDoneBatch{{RenewResult::kGone}, {-seconds(1)}});
+  }
   for (SessionId s = 1; s <= 20; ++s) EXPECT_EQ(t.Event<Refused>(s, 1).reason, RefusalReason::kNotHolder);
 }
 

@@ -14,7 +14,7 @@ void Wait(Table& t, Duration left) {
 }
 
 GrantNotice NoticeFor(const Table& t, int owner, const std::string& key) {
-  return GrantNotice{Name(key), Owner(owner), 77, t.StoreNow(), kT};
+  return GrantNotice{Name(key), Owner(owner), 77, t.StoreNow(), kT, t.now};
 }
 
 TEST(Queue, ANoticeGrants) {
@@ -27,8 +27,8 @@ TEST(Queue, ANoticeGrants) {
   EXPECT_TRUE(t.commands.empty()) << "told twice is no news";
 }
 
-// The store's clock may have jumped since we last heard from it, so "since" is no measure of how old a notice is: it is
-// no older than what we sent while the store still said "waits".
+// The store's clock may have been set since we last heard from it, so no stamp says how old a notice is: it is no older
+// than what we sent while the store still said "waits".
 TEST(Queue, ANoticeIsDatedByWhenTheStoreLastSaidThatItWaits) {
   Table t;
   Wait(t, kT);
@@ -36,6 +36,7 @@ TEST(Queue, ANoticeIsDatedByWhenTheStoreLastSaidThatItWaits) {
   t.now += seconds(5);
   auto notice = NoticeFor(t, 1, "a");
   notice.since.us += 3'000'000;
+  notice.made += seconds(3);
   t.Do(notice);
   t.Event<Granted>(1, 1);
   t.Do(StoreDown{"gone"});
@@ -43,6 +44,22 @@ TEST(Queue, ANoticeIsDatedByWhenTheStoreLastSaidThatItWaits) {
   EXPECT_EQ(t.Events<Lost>(), 0u);
   t.Pass(milliseconds(6));
   EXPECT_EQ(t.Events<Lost>(), 1u);
+}
+
+TEST(Queue, AGrantAfterTheLastTendIsNoOlderThanThatTend) {
+  for (const bool later : {false, true}) {
+    Table t;
+    Wait(t, kT);
+    t.Pass(seconds(12));
+    t.Reply(t.Take<StoreTend>().op,
+            TendDone{.holders = {HolderView{.owner = Owner(99), .time_left = kT}}, .as_of = 76});
+    t.now += seconds(1);
+    auto notice = NoticeFor(t, 1, "a");
+    notice.token = later ? 77 : 76;
+    t.Do(notice);
+    EXPECT_EQ(t.Events<Granted>(), later ? 1u : 0u);
+    EXPECT_EQ(t.Count<StoreAcquire>(), later ? 0u : 1u) << "its age is not known, so the store is asked again";
+  }
 }
 
 TEST(Queue, AnOldNoticeIsConfirmedFirst) {
@@ -107,7 +124,7 @@ TEST(Queue, IsTendedWhenTheHoldersTtlEnds) {
 }
 
 GrantNotice BlockOf(const Table& t, Duration block) {
-  return GrantNotice{Name("a"), OwnerId{}, 0, t.StoreNow(), block};
+  return GrantNotice{Name("a"), OwnerId{}, 0, t.StoreNow(), block, t.now};
 }
 
 TEST(Queue, IsTendedWhenABlockEndsThatItWasToldOf) {
@@ -140,10 +157,9 @@ TEST(Queue, ABlockToldBeforeThePlaceIsLookedAt) {
   t.Open(1, SessionKind::kHold);
   t.Do(t.Want(1, 1, "a", 1));
   const auto ask = t.Take<StoreAcquire>();
-  const StoreTime asked = t.StoreNow();
   t.now += milliseconds(1);
   t.Do(BlockOf(t, seconds(2)));
-  t.Do(StoreReply{ask.op, asked, AcquireQueued{0, {HolderView{.owner = Owner(99), .time_left = kT}}, 1}});
+  t.Reply(ask.op, AcquireQueued{0, {HolderView{.owner = Owner(99), .time_left = kT}}, 1});
   EXPECT_EQ(t.Count<StoreTend>(), 1u);
 }
 
@@ -226,6 +242,7 @@ TEST(Queue, ANoticeDuringAWithdrawalGrantsNothingToTheRepeat) {
   EXPECT_EQ(t.Count<StoreAcquire>(), 1u);
 }
 
+// Notices and answers come in no common order: the fencing token says which grant came first.
 TEST(Queue, ANoticeOlderThanThePlaceIsNoNews) {
   Table t;
   auto want = WaitDetached(t);
@@ -235,10 +252,12 @@ TEST(Queue, ANoticeOlderThanThePlaceIsNoNews) {
   t.Reply(t.Take<StoreWithdraw>().op, GiveBackDone{.was_holder = true});
   want.session = 2;
   t.Do(want);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.time_left = kT}}, 1});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.time_left = kT}}, 1, {}, notice.token});
   t.Do(notice);
   EXPECT_EQ(t.Events<Granted>(), 0u) << "that grant was withdrawn";
-  t.Do(NoticeFor(t, 1, "a"));
+  auto later = NoticeFor(t, 1, "a");
+  later.token = notice.token + 1;
+  t.Do(later);
   EXPECT_EQ(t.Events<Granted>(), 1u);
 }
 
@@ -248,17 +267,16 @@ TEST(Queue, ANoticeThatOvertakesThePlaceIsLookedInto) {
   auto want = t.Want(1, 1, "a", 1);
   want.detached = true;
   t.Do(want);
-  const StoreTime placed = t.StoreNow();
   t.now += milliseconds(1);
   t.Do(NoticeFor(t, 1, "a"));
-  t.Do(StoreReply{t.Take<StoreAcquire>().op, placed, AcquireQueued{0, {HolderView{.time_left = kT}}, 1}});
+  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.time_left = kT}}, 1});
   EXPECT_EQ(t.Count<StoreTend>(), 1u);
 }
 
 TEST(Queue, AnOldNoticeForNobodyIsLeftToTheTtl) {
   Table t;
   t.StoreComesUp();
-  const auto notice = NoticeFor(t, 5, "a");
+  const auto notice = NoticeFor(t, 5, "a");  // made now
   t.now += kT;
   t.Do(notice);
   EXPECT_TRUE(t.commands.empty()) << "its owner may have renewed it through another broker";

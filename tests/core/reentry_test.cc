@@ -111,7 +111,7 @@ TEST(Reentry, WhileTheFirstWaitsTheOthersShareItsPlace) {
   EXPECT_EQ(t.Count<StoreAcquire>(), 0u);
   t.Pass(seconds(1));
   EXPECT_EQ(t.Event<Refused>(1, 8).reason, RefusalReason::kWaitTimeout);
-  t.Do(GrantNotice{Name("a"), Owner(1), 42, t.StoreNow(), kT});
+  t.Do(GrantNotice{Name("a"), Owner(1), 42, t.StoreNow(), kT, t.now});
   EXPECT_EQ(t.Event<Granted>(1, 7).hold_count, 1u);
   EXPECT_EQ(t.Event<Granted>(1, 9).hold_count, 2u);
   EXPECT_EQ(t.Events<Granted>(), 0u);

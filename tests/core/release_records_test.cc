@@ -22,7 +22,7 @@ struct Releases : Alone {
   // Whether the record is gone after this answer to the command `op`.
   bool Answer(OpId op, decltype(StoreReply::outcome) outcome) {
     const std::optional<Op> sent = core.TakeOp(op);
-    StoreReply reply{op, {}, std::move(outcome)};
+    StoreReply reply{op, std::move(outcome)};
     return releases.OnReply(*sent, op, reply);
   }
   PendingRelease& Start(bool waiting, Duration block = Duration::zero(), uint64_t only_token = 0) {

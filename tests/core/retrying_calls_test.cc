@@ -49,7 +49,7 @@ TEST(RetryingCalls, AFailureIsRetriedAfterABackOff) {
   Calls t;
   ProbeCall& call = *t.calls.Begin(From(1, 2), seconds(5));
   call.op = 7;
-  t.calls.RetryAfter(call, StoreReply{7, {}, StoreFailed{FailureKind::kUnavailable, "loading"}}, 1, milliseconds(100));
+  t.calls.RetryAfter(call, StoreReply{7, StoreFailed{FailureKind::kUnavailable, "loading"}}, 1, milliseconds(100));
   EXPECT_EQ(call.op, 0u);
   EXPECT_GE(call.at, t.now + milliseconds(100) + kRetryMin / 2);
   EXPECT_LE(call.at, t.now + milliseconds(100) + kRetryMin / 2 + 2 * kRetryMin);
@@ -62,7 +62,7 @@ TEST(RetryingCalls, WhileTheStoreIsDownOnlyThePatienceCounts) {
   EXPECT_EQ(t.calls.Trouble(call), "no answer");
   t.core.store_up = false;
   t.core.store_trouble = "refused";
-  t.calls.RetryAfter(call, StoreReply{7, {}, StoreUnknown{"reset"}}, 1);
+  t.calls.RetryAfter(call, StoreReply{7, StoreUnknown{"reset"}}, 1);
   EXPECT_EQ(call.at, t.now + seconds(5));
   EXPECT_EQ(t.calls.Trouble(call), "refused");
   int without = 0;

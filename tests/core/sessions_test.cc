@@ -109,7 +109,7 @@ TEST(Session, ALateNoticeDoesNotCutALockDelayShort) {
   t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
   t.Do(StreamEnded{1});
   t.Reply(t.Take<StoreRelease>().op, StoreFailed{FailureKind::kUnavailable, "BUSY"});
-  t.Do(GrantNotice{Name("a"), Owner(1), 42, t.StoreNow(), kT});
+  t.Do(GrantNotice{Name("a"), Owner(1), 42, t.StoreNow(), kT, t.now});
   EXPECT_EQ(t.Count<StoreWithdraw>(), 0u);
   const auto release = t.Take<StoreRelease>();
   EXPECT_EQ(release.block, seconds(2));
@@ -315,10 +315,9 @@ TEST(Drain, WaitsForConversionsAndForcedReleases) {
     t.Do(Convert{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}});
     t.Do(ForceRelease{
         .session = 9, .request = 2, .name = Name("b"), .owner = Owner(2), .token = 6, .broker_id = {}, .reason = {}});
-    const StoreReply converted{t.Take<StoreConvert>().op, t.StoreNow(),
+    const StoreReply converted{t.Take<StoreConvert>().op,
                                ConvertDone{.result = ConvertDone::Result::kConverted, .next = {}}};
-    const StoreReply forced{t.Take<StoreForce>().op, t.StoreNow(),
-                            ForceDone{.result = ForceDone::Result::kReleased, .next = {}}};
+    const StoreReply forced{t.Take<StoreForce>().op, ForceDone{.result = ForceDone::Result::kReleased, .next = {}}};
     t.Do(Drain{seconds(10)});
     EXPECT_EQ(t.drains, 0);
     t.Do(conversion_last ? forced : converted);

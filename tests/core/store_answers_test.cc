@@ -81,30 +81,36 @@ TEST(StoreAnswers, ARenewalAnsweredAfterItsTtlIsAskedForAgain) {
   EXPECT_GT(t.Event<RenewDone>(5, 1).valid_for, milliseconds(800)) << "counted from the call";
 }
 
-TEST(StoreAnswers, WhileItsClockIsUnknownNoAcquireIsLate) {
+TEST(StoreAnswers, AnAcquireOfUnknownFateMayRunUntilItsBound) {
   Table t;
-  t.Do(StoreUp{});
+  t.StoreComesUp();
   t.Open(1, SessionKind::kHold);
   t.Do(t.Want(1, 7, "a", 1));
   const auto ask = t.Take<StoreAcquire>();
-  EXPECT_EQ(ask.not_after, StoreTime{});
+  EXPECT_EQ(ask.run_before, t.now + milliseconds(2500));
   t.Reply(ask.op, StoreUnknown{"reset"});
   t.Do(Cancel{1, 7});
   t.Reply(t.Take<StoreWithdraw>().op, GiveBackDone{});
-  t.Pass(milliseconds(4900));
+  t.Pass(milliseconds(2400));
   EXPECT_EQ(t.Count<StoreWithdraw>(), 0u);
   t.Pass(milliseconds(200));
   EXPECT_EQ(t.Count<StoreWithdraw>(), 1u) << "once more when it must have run";
 }
 
-TEST(StoreAnswers, WhileItsClockIsUnknownNoNoticeIsYoung) {
+TEST(StoreAnswers, AStepOfItsClockRenewsEveryLease) {
   Table t;
-  t.Do(StoreUp{});
-  t.Do(GrantNotice{Name("a"), Owner(5), 77, t.StoreNow(), kT});
-  EXPECT_TRUE(t.commands.empty()) << "its owner may have renewed it through another broker";
-  t.Do(StoreUp{t.StoreNow()});
-  t.Do(GrantNotice{Name("a"), Owner(5), 77, t.StoreNow(), kT});
-  EXPECT_EQ(t.Count<StoreWithdraw>(), 1u);
+  t.StoreComesUp();
+  t.Open(1);
+  t.Hold(1, 1, "a", 1);
+  t.Hold(1, 2, "b", 2);
+  t.Pass(seconds(2));
+  EXPECT_EQ(t.Count<StoreRenew>(), 0u);
+  t.Do(StoreClockStep{seconds(3)});
+  size_t renewed = 0;
+  while (t.Count<StoreRenew>() > 0) renewed += t.Take<StoreRenew>().items.size();
+  EXPECT_EQ(renewed, 2u);
+  EXPECT_EQ(t.facts.back().kind, FactKind::kClockStep);
+  EXPECT_EQ(t.facts.back().value, seconds(3));
 }
 
 // One of several servers did not answer.

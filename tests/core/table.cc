@@ -37,16 +37,13 @@ void Table::Pass(Duration time) {
   now = end;
 }
 
-void Table::StoreComesUp() { Do(StoreUp{StoreNow()}); }
+void Table::StoreComesUp() { Do(StoreUp{}); }
 
 StoreTime Table::StoreNow() const {
   return StoreTime{std::chrono::duration_cast<microseconds>(now.time_since_epoch() + kStoreOffset).count()};
 }
 
-void Table::Reply(OpId op, decltype(StoreReply::outcome) outcome) {
-  const bool timed = !std::holds_alternative<StoreUnknown>(outcome) && !std::holds_alternative<StoreFailed>(outcome);
-  Do(StoreReply{op, timed ? StoreNow() : StoreTime{}, std::move(outcome)});
-}
+void Table::Reply(OpId op, decltype(StoreReply::outcome) outcome) { Do(StoreReply{op, std::move(outcome)}); }
 
 Acquire Table::Want(SessionId session, RequestId request, const std::string& key, int owner) {
   Acquire acquire;

@@ -28,8 +28,8 @@ class Table {
   void Do(Input input);
   void Pass(Duration time);  // runs every deadline on the way at its own instant
 
-  // A connected store whose clock is `kStoreOffset` ahead.
   void StoreComesUp();
+  // A stamp of a store whose clock is `kStoreOffset` ahead.
   StoreTime StoreNow() const;
   void Reply(OpId op, decltype(StoreReply::outcome) outcome);
 

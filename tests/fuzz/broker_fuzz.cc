@@ -81,7 +81,7 @@ class World {
       case 12:
         return Step(store_.Notice(bytes_, now_));
       case 13:
-        return Step(core::StoreUp{store_.Time(bytes_, now_)});
+        return bytes_.Flag() ? Step(core::StoreUp{}) : Step(core::StoreClockStep{seconds(bytes_.Number<int16_t>())});
       case 14:
         return Step(bytes_.Flag() ? Input(core::StoreDown{"down"}) : Input(core::ChannelUp{}));
       case 15:
@@ -230,7 +230,7 @@ class World {
   }
 
   void Settle() {
-    Step(core::StoreUp{store_.TrueTime(now_)});
+    Step(core::StoreUp{});
     const Instant patience = now_ + hours(1);
     while (true) {
       callers_.HeartbeatAll();

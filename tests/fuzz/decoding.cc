@@ -22,9 +22,16 @@ void CheckTime(core::StoreTime time) { DISTLOCK_CHECK(time.us >= 0 && time <= co
 
 void CheckSpan(Duration span) { DISTLOCK_CHECK(span >= Duration::zero() && span <= Duration::max() / 2); }
 
+// Two stamps' difference.
+void CheckDifference(Duration time) {
+  const Duration most = std::chrono::microseconds(core::kMaxStoreTime.us);
+  DISTLOCK_CHECK(time >= -most && time <= most);
+}
+
 void CheckHolders(const std::vector<core::HolderView>& holders) {
   for (const core::HolderView& holder : holders) {
     CheckTime(holder.since);
+    CheckDifference(holder.held_for);
     CheckSpan(holder.ttl);
     CheckSpan(holder.lock_delay);
     CheckSpan(holder.time_left);
@@ -40,11 +47,12 @@ struct CheckOutcome {
   core::StoreTime time;
 
   void operator()(const core::StoreUnknown&) const { DISTLOCK_CHECK(time.us == 0); }
-  void operator()(const core::StoreFailed&) const { DISTLOCK_CHECK(time.us == 0); }
+  void operator()(const core::StoreFailed&) const {}
   void operator()(const core::AcquireGranted& out) const {
     Expect(SentCommand::Verb::kAcquire);
     DISTLOCK_CHECK(out.token != 0);
     CheckTime(out.since);
+    CheckDifference(out.held_for);
   }
   void operator()(const core::AcquireQueued& out) const {
     Expect(SentCommand::Verb::kAcquire);
@@ -107,14 +115,15 @@ void DecodeAs(const store::Codec& codec, const redisReply& reply, SentCommand::V
   DISTLOCK_CHECK(decoded.reply.op == kOp);
   DISTLOCK_CHECK(!decoded.malformed || std::holds_alternative<core::StoreUnknown>(decoded.reply.outcome));
   DISTLOCK_CHECK(!decoded.malformed || !decoded.reconnect.empty());
-  CheckTime(decoded.reply.time);
-  std::visit(CheckOutcome{sent, decoded.reply.time}, decoded.reply.outcome);
+  CheckTime(decoded.time);
+  std::visit(CheckOutcome{sent, decoded.time}, decoded.reply.outcome);
 }
 
 }  // namespace
 
 void DecodeEveryWay(const redisReply& reply) {
-  static const store::Codec codec({.broker_id = "00000000000000aa"});
+  static const store::ServerClock clock(500);
+  static const store::Codec codec({.broker_id = "00000000000000aa"}, clock);
   for (const auto verb :
        {SentCommand::Verb::kAcquire, SentCommand::Verb::kRelease, SentCommand::Verb::kWithdraw,
         SentCommand::Verb::kTend, SentCommand::Verb::kWatch, SentCommand::Verb::kConvert, SentCommand::Verb::kForce}) {

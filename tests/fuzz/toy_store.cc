@@ -36,7 +36,7 @@ void ToyStore::Take(core::StoreCommand command) {
   open_.emplace(op, std::move(command));
 }
 
-core::StoreTime ToyStore::TrueTime(Instant now) const {
+core::StoreTime ToyStore::TrueTime(Instant now) {
   return {std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch() + kOffset).count()};
 }
 
@@ -62,6 +62,12 @@ core::Duration ToyStore::Span(Bytes& bytes) const {
   }
 }
 
+core::Duration ToyStore::Difference(Bytes& bytes) const {
+  if (bytes.Below(4) != 0) return {};
+  const core::Duration span = std::min(Span(bytes), core::Duration(std::chrono::microseconds(core::kMaxStoreTime.us)));
+  return bytes.Flag() ? span : -span;
+}
+
 core::OwnerId ToyStore::Owner(Bytes& bytes) const {
   if (!owners_.empty() && bytes.Below(8) != 0) return owners_[bytes.Byte() % owners_.size()];
   core::OwnerId owner{};
@@ -75,6 +81,7 @@ core::HolderView ToyStore::Holder(Bytes& bytes, Instant now) {
   view.owner = Owner(bytes);
   view.token = bytes.Flag() ? ++last_token_ : bytes.Number<uint64_t>();
   view.since = Time(bytes, now);
+  view.held_for = Difference(bytes);
   view.ttl = Span(bytes);
   view.lock_delay = Span(bytes);
   view.time_left = Span(bytes);
@@ -90,6 +97,7 @@ core::GrantNotice ToyStore::Notice(Bytes& bytes, Instant now) {
     notice.token = bytes.Flag() ? ++last_token_ : bytes.Number<uint64_t>() | 1;
   }
   notice.since = Time(bytes, now);
+  notice.made = now - Difference(bytes);
   notice.ttl = Span(bytes);
   return notice;
 }
@@ -107,9 +115,10 @@ ToyStore::Outcome ToyStore::AnyOutcome(Bytes& bytes, Instant now) {
     case 1:
       return core::StoreFailed{static_cast<core::FailureKind>(bytes.Below(5)), "failed"};
     case 2:
-      return core::AcquireGranted{bytes.Flag() ? ++last_token_ : bytes.Number<uint64_t>() | 1, Time(bytes, now)};
+      return core::AcquireGranted{bytes.Flag() ? ++last_token_ : bytes.Number<uint64_t>() | 1, Time(bytes, now),
+                                  Difference(bytes)};
     case 3:
-      return core::AcquireQueued{bytes.Byte(), holders(), bytes.Byte(), left()};
+      return core::AcquireQueued{bytes.Byte(), holders(), bytes.Byte(), left(), bytes.Byte()};
     case 4:
       return core::AcquireHeld{holders(), bytes.Byte(), left()};
     case 5:
@@ -120,6 +129,7 @@ ToyStore::Outcome ToyStore::AnyOutcome(Bytes& bytes, Instant now) {
       core::RenewDoneBatch batch;
       for (size_t n = bytes.Below(4); n > 0; --n) {
         batch.results.push_back(static_cast<core::RenewResult>(bytes.Below(3)));
+        if (bytes.Flag()) batch.hold_left.push_back(Difference(bytes));
       }
       return batch;
     }
@@ -135,7 +145,7 @@ ToyStore::Outcome ToyStore::AnyOutcome(Bytes& bytes, Instant now) {
       return core::WatchDone{{.holders = holders(), .queue_length = bytes.Byte()}};
     default: {
       const bool slot_was_gone = bytes.Flag();
-      return core::TendDone{slot_was_gone, bytes.Below(8) == 0, holders(), left()};
+      return core::TendDone{slot_was_gone, bytes.Below(8) == 0, holders(), left(), bytes.Byte()};
     }
   }
 }
@@ -147,7 +157,7 @@ ToyStore::Outcome ToyStore::FittingOutcome(const core::StoreCommand& command, By
     Bytes& bytes;
     Instant now;
     Outcome operator()(const core::StoreAcquire&) const {
-      if (bytes.Flag()) return core::AcquireGranted{++store.last_token_, store.TrueTime(now)};
+      if (bytes.Flag()) return core::AcquireGranted{++store.last_token_, TrueTime(now)};
       return core::AcquireQueued{bytes.Byte(), {store.Holder(bytes, now)}, bytes.Byte(), {}};
     }
     Outcome operator()(const core::StoreAcquireAll& in) const {
@@ -187,11 +197,8 @@ ToyStore::Outcome ToyStore::FittingOutcome(const core::StoreCommand& command, By
 
 core::StoreReply ToyStore::Answer(Bytes& bytes, Instant now) {
   const auto at = std::next(open_.begin(), static_cast<std::ptrdiff_t>(bytes.Byte() % open_.size()));
-  core::StoreReply reply{.op = at->first, .time = {}, .outcome = {}};
+  core::StoreReply reply{.op = at->first, .outcome = {}};
   reply.outcome = bytes.Flag() ? FittingOutcome(at->second, bytes, now) : AnyOutcome(bytes, now);
-  const bool timed = !std::holds_alternative<core::StoreUnknown>(reply.outcome) &&
-                     !std::holds_alternative<core::StoreFailed>(reply.outcome);
-  if (timed) reply.time = Time(bytes, now);
   open_.erase(at);
   return reply;
 }
@@ -207,7 +214,7 @@ core::StoreReply ToyStore::AnswerWell(Instant now) {
     ToyStore& store;
     Instant now;
     Outcome operator()(const core::StoreAcquire&) const {
-      return core::AcquireGranted{++store.last_token_, store.TrueTime(now)};
+      return core::AcquireGranted{++store.last_token_, TrueTime(now)};
     }
     Outcome operator()(const core::StoreAcquireAll& in) const { return store.TakeAll(in, now); }
     Outcome operator()(const core::StoreRenew& in) const {
@@ -226,7 +233,7 @@ core::StoreReply ToyStore::AnswerWell(Instant now) {
     }
   };
   const auto at = open_.begin();
-  core::StoreReply reply{at->first, TrueTime(now), std::visit(Choose{*this, now}, at->second)};
+  core::StoreReply reply{at->first, std::visit(Choose{*this, now}, at->second)};
   open_.erase(at);
   return reply;
 }

@@ -24,11 +24,11 @@ class ToyStore {
   core::StoreReply AnswerWell(core::Instant now);
 
   core::GrantNotice Notice(Bytes& bytes, core::Instant now);
-  // Mostly the true one.
-  core::StoreTime Time(Bytes& bytes, core::Instant now) const;
-  core::StoreTime TrueTime(core::Instant now) const;
 
  private:
+  // A stamp, mostly the true one.
+  core::StoreTime Time(Bytes& bytes, core::Instant now) const;
+  static core::StoreTime TrueTime(core::Instant now);
   using Outcome = decltype(core::StoreReply::outcome);
   Outcome AnyOutcome(Bytes& bytes, core::Instant now);
   core::AcquireAllDone TakeAll(const core::StoreAcquireAll& in, core::Instant now);
@@ -36,6 +36,8 @@ class ToyStore {
   core::HolderView Holder(Bytes& bytes, core::Instant now);
   core::OwnerId Owner(Bytes& bytes) const;
   core::Duration Span(Bytes& bytes) const;
+  // As a clock that is set makes of two stamps.
+  core::Duration Difference(Bytes& bytes) const;
 
   std::map<core::OpId, core::StoreCommand> open_;
   core::OpId last_op_ = 0;

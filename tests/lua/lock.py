@@ -59,15 +59,16 @@ def of_item(reply, i):
 def one_holder(reply):
     """A reply about at most one holder and one grant, in a shape that is always as long: HELD (left, value, queue
     length), QUEUED (place and the same), RELEASED and WITHDRAWN without an empty word, TENDED (left, the five fields,
-    more)."""
+    more). Without the last token of QUEUED and TENDED."""
     code, time, *rest = reply
     if code in (HELD, QUEUED):
-        *place, left, length = rest[:3 if code == QUEUED else 2]
-        return [code, time, *place, left, rest[-1] if len(rest) > 2 + len(place) else "", length]
+        place, rest = (rest[:1], rest[1:3] + rest[4:]) if code == QUEUED else ([], rest)
+        left, length, *shown = rest
+        return [code, time, *place, left, shown[-1] if shown else "", length]
     if code in (RELEASED, WITHDRAWN) and rest[0] == "":
         return [code, time, *rest[1:]]
     if code == TENDED:
-        return [code, time, rest[0], *(rest[2:] or ["", "0", "0", "0", "0"]), rest[1]]
+        return [code, time, rest[0], *(rest[3:] or ["", "0", "0", "0", "0"]), rest[1]]
     if code == INSPECTED:
         last, length, _, shown, *rest = rest
         return [code, time, *(rest[:2] if shown else [-2, ""]), last, length, *rest[2 * shown:]]

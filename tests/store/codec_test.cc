@@ -8,6 +8,7 @@
 #include <random>
 
 #include "parse_reply.h"
+#include "redis/known_clock.h"
 #include "store/redis/resp.h"
 #include "store/text.h"
 
@@ -36,7 +37,7 @@ std::string Array(std::initializer_list<std::string_view> parts) {
 Codec MakeCodec() {
   LockOptions options;
   options.broker_id = "00000000000000b1";
-  return Codec(options);
+  return Codec(options, sim::KnownClock());
 }
 
 core::LockName Name() { return core::LockName::Encode("ns", "k"); }
@@ -71,7 +72,7 @@ TEST(CodecEncode, AcquireCarriesEveryArgument) {
   acquire.name = core::LockName::Encode("ns", "a{b}");
   acquire.owner = {0x01, 0xff};
   acquire.ttl = std::chrono::microseconds(1'500'001);
-  acquire.not_after = {77};
+  acquire.run_before = core::Instant(std::chrono::microseconds(77));
   acquire.wait = true;
   acquire.info = "x\r\ny";
   acquire.want = {.mode = core::Mode::kPermit, .policy = core::Policy::kAdaptive, .permits = 2, .limit = 5};
@@ -156,7 +157,7 @@ TEST(CodecDecode, Acquire) {
   EXPECT_EQ(granted.token, 42u);
   EXPECT_EQ(granted.since.us, 1000);
   const auto queued = Expect<core::AcquireQueued>(
-      Decode(Verb::kAcquire, Array({":2", "5", ":3", ":900", ":4", ":900", HolderValue()})));
+      Decode(Verb::kAcquire, Array({":2", "5", ":3", ":900", ":4", "41", ":900", HolderValue()})));
   EXPECT_EQ(queued.position, 3u);
   EXPECT_EQ(queued.queue_length, 4u);
   ASSERT_EQ(queued.holders.size(), 1u);
@@ -178,7 +179,7 @@ TEST(CodecDecode, Acquire) {
 }
 
 TEST(CodecDecode, TimeIsTheStores) {
-  EXPECT_EQ(Decode(Verb::kAcquire, Array({":4", "1795222991939244"})).reply.time.us, 1795222991939244);
+  EXPECT_EQ(Decode(Verb::kAcquire, Array({":4", "1795222991939244"})).time.us, 1795222991939244);
 }
 
 TEST(CodecDecode, ForeignKeyIsAFailureThatNamesTheKey) {
@@ -216,11 +217,14 @@ TEST(CodecDecode, GiveBack) {
 }
 
 TEST(CodecDecode, Tend) {
-  const auto tended =
-      Expect<core::TendDone>(Decode(Verb::kTend, Array({":11", "5", ":77", ":0", kOwnerHex, "43", "5", "2000", "0"})));
+  const auto tended = Expect<core::TendDone>(
+      Decode(Verb::kTend, Array({":11", "9", ":77", ":0", "42", kOwnerHex, "43", "5", "2000", "0"})));
   ASSERT_EQ(tended.holders.size(), 1u);
   EXPECT_EQ(tended.holders[0].time_left, std::chrono::milliseconds(77));
-  const auto more = Expect<core::TendDone>(Decode(Verb::kTend, Array({":11", "5", ":-2", ":1"})));
+  EXPECT_EQ(tended.holders[0].held_for, std::chrono::microseconds(4));
+  EXPECT_EQ(tended.as_of, 43u) << "the holder has a later token than the one that the lock kept";
+  const auto more = Expect<core::TendDone>(Decode(Verb::kTend, Array({":11", "5", ":-2", ":1", "42"})));
+  EXPECT_EQ(more.as_of, 42u);
   EXPECT_TRUE(more.more);
   EXPECT_TRUE(more.holders.empty());
   EXPECT_TRUE(Expect<core::TendDone>(Decode(Verb::kTend, Array({":10", "5"}))).slot_was_gone);
@@ -240,7 +244,8 @@ TEST(CodecDecode, WhatIsNoReplyOfOursIsUnknownAndMalformed) {
                                  Array({":1", "5", "0", "1000"}),
                                  Array({":1", "5", "42", "1000", "more"}),
                                  Array({":1", "0", "42", "1000"}),
-                                 Array({":2", "5", ":-1", ":900", ":4", ":900", HolderValue()}),
+                                 Array({":2", "5", ":-1", ":900", ":4", "41", ":900", HolderValue()}),
+                                 Array({":2", "5", ":3", ":900", ":4", "x", ":900", HolderValue()}),
                                  Array({":3", "5", ":1", ":0", ":1", "2;other;shape"}),
                                  Array({":3", "5", ":1", ":0", ":1"}),
                                  Array({":14", "5", "q", ":0"}),
@@ -344,7 +349,7 @@ TEST(CodecDecode, Inspect) {
 TEST(CodecDecode, SurvivesMutations) {
   const std::string seeds[] = {
       Array({":1", "5000", "42", "1000"}),
-      Array({":2", "5", ":3", ":900", ":4", ":900", HolderValue()}),
+      Array({":2", "5", ":3", ":900", ":4", "41", ":900", HolderValue()}),
       Array({":12", "5", ":1", ":0", ":2"}),
       Array({":7", "5", "look", kOwnerHex, "43", "5", "2000", "0"}),
       Array({":11", "5", ":77", ":0", kOwnerHex, "43", "5", "2000", "0"}),

@@ -12,7 +12,7 @@ constexpr char kBrokerA[] = "00000000000000a1";
 constexpr char kBrokerB[] = "00000000000000b2";
 
 core::StoreAcquireAll All(core::OpId op, const std::vector<std::string>& keys, uint8_t first_owner) {
-  core::StoreAcquireAll all{.op = op, .not_after = {}, .items = {}};
+  core::StoreAcquireAll all{.op = op, .items = {}};
   for (size_t i = 0; i < keys.size(); ++i) {
     all.items.push_back(MakeAcquire(0, Lock(keys[i]), Owner(static_cast<uint8_t>(first_owner + i))));
   }
@@ -51,7 +51,7 @@ TEST_P(StoreConformance, TakesSeveralThatAreFreeOrNone) {
   EXPECT_TRUE(none.grants.empty());
   EXPECT_TRUE(Inspect(a, Lock("d"))->holders.empty());
   core::StoreAcquireAll late = All(3, {"d", "e"}, 7);
-  late.not_after.us = 1;
+  late.run_before = core::Instant(std::chrono::seconds(1));
   AskFor<core::AcquireLate>(a, 3, late);
 }
 

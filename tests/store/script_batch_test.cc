@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "parse_reply.h"
+#include "redis/known_clock.h"
 #include "store/redis/resp.h"
 #include "store/text.h"
 
@@ -16,7 +17,10 @@ namespace {
 
 class BatchTest : public testing::Test, public CommandSender {
  protected:
-  BatchTest() : codec_({.broker_id = "00000000000000b1"}), scripts_(this), batch_(&codec_, &scripts_, Answer_()) {}
+  BatchTest()
+      : codec_({.broker_id = "00000000000000b1"}, sim::KnownClock()),
+        scripts_(this),
+        batch_(&codec_, &scripts_, Answer_()) {}
 
   void Send(std::string_view command, Done done) override { sent_.push_back({std::string(command), std::move(done)}); }
   void Flush() override {}
@@ -45,8 +49,10 @@ class BatchTest : public testing::Test, public CommandSender {
   void Reply(size_t call, const std::string& bytes) {
     const ReplyPtr reply = Parse(bytes);
     ASSERT_NE(reply, nullptr) << bytes;
-    sent_[call].second({Answer::Kind::kReply, reply.get(), {}});
+    sent_[call].second({Answer::Kind::kReply, reply.get(), {}, kSent, kReceived});
   }
+
+  static constexpr core::Instant kSent{std::chrono::seconds(5)}, kReceived{std::chrono::seconds(6)};
 
   const Codec codec_;
   ScriptCaller scripts_;
@@ -57,7 +63,13 @@ class BatchTest : public testing::Test, public CommandSender {
 
  private:
   ScriptBatch::OnAnswer Answer_() {
-    return [this](const SentCommand& sent, const Answer& answer) { decoded_.push_back(codec_.Decode(sent, answer)); };
+    return [this](const SentCommand& sent, const Answer& answer) {
+      if (answer.kind == Answer::Kind::kReply) {
+        EXPECT_EQ(answer.sent, kSent);
+        EXPECT_EQ(answer.received, kReceived);
+      }
+      decoded_.push_back(codec_.Decode(sent, answer));
+    };
   }
 };
 
@@ -115,7 +127,7 @@ TEST_F(BatchTest, EachIsAnsweredAsIfItWereAlone) {
   const auto outcome = [&](size_t i) -> const auto& { return decoded_[i].reply.outcome; };
   ASSERT_TRUE(std::holds_alternative<core::AcquireGranted>(outcome(0)));
   EXPECT_EQ(std::get<core::AcquireGranted>(outcome(0)).token, 1795u);
-  EXPECT_EQ(decoded_[0].reply.time.us, 1795);
+  EXPECT_EQ(decoded_[0].time.us, 1795);
   EXPECT_TRUE(std::holds_alternative<core::AcquireLate>(outcome(1)));
   EXPECT_TRUE(std::get<core::GiveBackDone>(outcome(2)).was_holder);
   EXPECT_FALSE(std::get<core::GiveBackDone>(outcome(3)).was_holder);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fake_network.h"
+#include "store/redis/wire_value.h"
 #include "store/single/single_store.h"
 #include "store/text.h"
 
@@ -23,6 +24,7 @@ struct PlayedServer {
   std::string run_id;
   std::string role = "master";
   int listeners = 1;
+  uint64_t seconds = 1'700'000'000;  // by its clock
 };
 
 std::string Bulk(std::string_view text) { return Cat("$", text.size(), "\r\n", text, "\r\n"); }
@@ -33,6 +35,8 @@ class ServerNodeTest : public testing::Test, public StoreListener {
     ups_ += std::holds_alternative<core::StoreUp>(input);
     downs_ += std::holds_alternative<core::StoreDown>(input);
     channel_ups_ += std::holds_alternative<core::ChannelUp>(input);
+    if (const auto* step = std::get_if<core::StoreClockStep>(&input)) steps_.push_back(step->by);
+    if (const auto* notice = std::get_if<core::GrantNotice>(&input)) made_ = notice->made;
   }
 
   FakeTransport& wire(size_t i) { return *net_.dialer->dialed.at(i); }
@@ -47,19 +51,23 @@ class ServerNodeTest : public testing::Test, public StoreListener {
     net_.timers->Advance(core::Duration::zero());
   }
 
-  // The argument of an acquire that says whether PUBLISH may be trusted.
-  std::string TrustOfNextAcquire(size_t i) {
-    store_.Submit(core::StoreAcquire{.op = ++op_, .name = core::LockName::Encode("ns", "k"), .ttl = seconds(9)});
+  std::string NextAcquire(size_t i, size_t argument, core::Instant run_before = core::kNever) {
+    store_.Submit(core::StoreAcquire{
+        .op = ++op_, .name = core::LockName::Encode("ns", "k"), .ttl = seconds(9), .run_before = run_before});
     store_.Flush();
     const ReplyPtr argv = Parse(wire(i).commands.back());
-    return std::string(Text(*argv->element[7 + 9]));
+    return std::string(Text(*argv->element[7 + argument]));
   }
+  // The argument of an acquire that says whether PUBLISH may be trusted.
+  std::string TrustOfNextAcquire(size_t i) { return NextAcquire(i, 9); }
 
   FakeNetwork net_;
   SingleStore store_{net_.network, Options()};
   int ups_ = 0;
   int downs_ = 0;
   int channel_ups_ = 0;
+  std::vector<core::Duration> steps_;
+  core::Instant made_{};
 
  private:
   static StoreOptions Options() {
@@ -84,7 +92,7 @@ class ServerNodeTest : public testing::Test, public StoreListener {
       }
     }
     if (verb == "PUBLISH") return Cat(":", server.listeners, "\r\n");
-    if (verb == "TIME") return Cat("*2\r\n", Bulk("1700000000"), Bulk("5"));
+    if (verb == "TIME") return Cat("*2\r\n", Bulk(Cat(server.seconds)), Bulk("5"));
     if (verb == "CONFIG") return Cat("*2\r\n", Bulk("save"), Bulk(""));
     if (verb == "EVALSHA") return "-NOREPLICAS not now\r\n";
     return "+OK\r\n";
@@ -156,13 +164,62 @@ TEST_F(ServerNodeTest, AChannelAtAReplicaIsMadeAnewLessAndLessOften) {
   Play(1, kOld);
   size_t channels = 1;
   for (size_t next = 2; net_.timers->Now() < core::Instant(std::chrono::hours(1)) + seconds(20); ++next) {
-    while (dials() <= next) net_.timers->Advance(milliseconds(10));
+    while (dials() <= next) {
+      net_.timers->Advance(milliseconds(10));
+      Play(1, kOld);  // which the commands' connection asks for the time now and then
+    }
     Play(next, {.run_id = "replica", .role = "slave"});
     ++channels;
   }
   EXPECT_LT(channels, 20u);
   EXPECT_EQ(downs_, 0) << "commands go on";
   EXPECT_TRUE(wire(1).open());
+}
+
+// What is known of a clock that is not heard of gets wider, until every acquire would be refused as late.
+TEST_F(ServerNodeTest, TheServersClockIsAskedForWhileNothingElseIs) {
+  store_.Start(this);
+  Play(0, kOld);
+  Play(1, kOld);
+  const size_t before = wire(1).commands.size();
+  net_.timers->Advance(seconds(9));
+  EXPECT_EQ(wire(1).commands.size(), before);
+  net_.timers->Advance(seconds(1));
+  ASSERT_EQ(wire(1).commands.size(), before + 1);
+  EXPECT_NE(wire(1).commands.back().find("TIME"), std::string::npos);
+  Play(1, {.run_id = "old", .seconds = kOld.seconds + 10});
+  EXPECT_TRUE(steps_.empty());
+  net_.timers->Advance(seconds(10));
+  Play(1, {.run_id = "old", .seconds = kOld.seconds + 25});
+  ASSERT_EQ(steps_.size(), 1u);
+  EXPECT_NEAR(static_cast<double>(steps_[0].count()), 5e9, 5e7) << "somebody set it";
+}
+
+TEST_F(ServerNodeTest, AClockThatDiffersAfterAReconnectIsTold) {
+  store_.Start(this);
+  Play(0, kOld);
+  Play(1, kOld);
+  wire(1).Drop("reset");
+  net_.timers->Advance(milliseconds(100));
+  Play(2, {.run_id = "new", .seconds = kOld.seconds + 60});
+  ASSERT_EQ(steps_.size(), 1u) << "keys that were written by the old clock end early by the new one";
+  EXPECT_GT(steps_[0], seconds(59));
+}
+
+TEST_F(ServerNodeTest, InstantsBecomeTheServersTimeAndItsStampsInstants) {
+  store_.Start(this);
+  Play(0, kOld);
+  Play(1, kOld);
+  const core::Instant now = net_.timers->Now();
+  const std::string not_after = NextAcquire(1, 3, now + seconds(2));
+  const uint64_t shown = ParseNumber(not_after).value_or(0);
+  EXPECT_LE(shown, 1'700'000'002'000'005u) << "surely shown by then";
+  EXPECT_GE(shown, 1'700'000'001'990'000u) << "and no earlier than the drift of two seconds demands";
+  EXPECT_EQ(NextAcquire(1, 3), "0");
+  wire(0).Reply(Cat("*3\r\n", Bulk("message"), Bulk("dl:grant:00000000000000b1"),
+                    Bulk("ns/k\n000000000000000000000000000000aa;7;1699999999000005;9000;0")));
+  EXPECT_LE(made_, now - seconds(1));
+  EXPECT_GT(made_, now - milliseconds(1010));
 }
 
 TEST_F(ServerNodeTest, ARoleThatChangedUnderTheChannelIsReadAnew) {

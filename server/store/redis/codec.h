@@ -20,6 +20,7 @@
 #include "lua/scripts_data.h"
 #include "store/redis/command_sender.h"
 #include "store/redis/keys.h"
+#include "store/redis/server_clock.h"
 #include "store/store.h"
 #include "store/store_options.h"
 
@@ -33,7 +34,8 @@ struct SentCommand {
   enum class Verb { kAcquire, kAcquireAll, kRenew, kRelease, kWithdraw, kTend, kWatch, kConvert, kForce };
   Verb verb = Verb::kAcquire;
   core::OpId op = 0;
-  size_t items = 0;  // kRenew, kAcquireAll
+  size_t items = 0;                          // kRenew, kAcquireAll
+  std::vector<core::StoreTime> hold_untils;  // kRenew, of each item; empty: none has one
 };
 
 struct Encoded {
@@ -49,13 +51,15 @@ struct EncodedBatch {
 
 struct Decoded {
   core::StoreReply reply;
+  core::StoreTime time;    // by the server's clock, when the script ran; us = 0: not known
   bool malformed = false;  // the reply stream may be out of step with the commands: reconnect
   std::string reconnect;   // why this connection is of no use any more; "" = it is
 };
 
 class Codec {
  public:
-  explicit Codec(LockOptions options);
+  // `clock`: of the server that takes the commands; outlives the codec.
+  Codec(LockOptions options, const ServerClock& clock);
 
   // Whether scripts may take a broker for unreachable when PUBLISH finds no listener. Stays false when the options
   // forbid it.
@@ -82,6 +86,7 @@ class Codec {
  private:
   // Const after construction.
   LockOptions options_;
+  const ServerClock& clock_;
   Keys keys_;
 
   bool trusts_publish_ = true;

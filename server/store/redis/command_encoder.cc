@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <utility>
 
 #include "core/check.h"
@@ -48,8 +49,14 @@ std::string WantText(const core::Want& want) {
 
 int64_t DelayMs(core::Duration delay) { return delay > core::Duration::zero() ? CeilMs(delay) : 0; }
 
+// The stamp from which on the scripts refuse; 0: never.
+int64_t NotAfterUs(const ServerClock& clock, core::Instant run_before) {
+  return run_before == core::kNever ? 0 : clock.ShownBy(run_before).us;
+}
+
 struct Encoder {
   const LockOptions& options;
+  const ServerClock& clock;
   const Keys& keys;
   bool trusts_publish;
 
@@ -61,7 +68,7 @@ struct Encoder {
     command.Arg(HexOfOwner(in.owner))
         .Arg(CeilMs(in.ttl))
         .Arg(DelayMs(in.lock_delay))
-        .Arg(in.not_after.us)
+        .Arg(NotAfterUs(clock, in.run_before))
         .Arg(in.wait ? "1" : "0")
         .Arg(options.broker_id)
         .Arg(CeilMs(options.queue_slot))
@@ -79,7 +86,7 @@ struct Encoder {
     DISTLOCK_CHECK(!in.items.empty() && in.items.size() <= core::kMaxTogether);
     CommandBuilder command = CallScript(lua::kAcquireAll, 4 * in.items.size());
     for (const auto& item : in.items) AddKeys(command, keys, item.name);
-    command.Arg(in.not_after.us).Arg(CeilMs(options.token_keep));
+    command.Arg(NotAfterUs(clock, in.run_before)).Arg(CeilMs(options.token_keep));
     for (const auto& item : in.items) {
       command.Arg(HexOfOwner(item.owner)).Arg(CeilMs(item.ttl));
       command.Arg(DelayMs(item.lock_delay));
@@ -94,6 +101,10 @@ struct Encoder {
     for (const auto& item : in.items) command.Arg(keys.Holder(item.name));
     const auto ttl = CeilMs(in.items.front().ttl);
     command.Arg(ttl);
+    SentCommand sent{Verb::kRenew, in.op, in.items.size(), {}};
+    if (std::ranges::any_of(in.items, [](const auto& item) { return item.hold_until.us != 0; })) {
+      for (const auto& item : in.items) sent.hold_untils.push_back(item.hold_until);
+    }
     for (const auto& item : in.items) {
       const auto own_ttl = CeilMs(item.ttl);
       const bool usual = own_ttl == ttl && item.hold_until.us == 0;
@@ -101,7 +112,7 @@ struct Encoder {
       command.Arg(usual ? Cat("1;", owner, ";", item.token, ";")
                         : Cat(owner, ";", item.token, ";", own_ttl, ";", item.hold_until.us));
     }
-    return {{Verb::kRenew, in.op, in.items.size()}, &lua::kRenew, std::move(command).Build()};
+    return {std::move(sent), &lua::kRenew, std::move(command).Build()};
   }
 
   Encoded operator()(const core::StoreRelease& in) const {
@@ -166,6 +177,7 @@ struct Encoder {
 
 // Writes one item of batch.lua.
 struct ItemEncoder {
+  const ServerClock& clock;
   const Keys& keys;
   std::string text;
 
@@ -177,7 +189,8 @@ struct ItemEncoder {
   Item operator()(const core::StoreAcquire& in) {
     const int64_t ttl = CeilMs(in.ttl), delay = DelayMs(in.lock_delay);
     Append(text, "a", HexOfOwner(in.owner), in.wait ? "1" : "0", core::IsPreferred(in.want) ? "1" : "0",
-           in.not_after.us, ";", ttl + delay, ";", WantText(in.want), ";", ttl, ";", delay, ";", in.info);
+           NotAfterUs(clock, in.run_before), ";", ttl + delay, ";", WantText(in.want), ";", ttl, ";", delay, ";",
+           in.info);
     return {{Verb::kAcquire, in.op, 0}, keys.Holder(in.name)};
   }
   Item operator()(const core::StoreRelease& in) {
@@ -195,20 +208,21 @@ struct ItemEncoder {
 
 }  // namespace
 
-Codec::Codec(LockOptions options) : options_(std::move(options)), keys_(options_.key_prefix) {
+Codec::Codec(LockOptions options, const ServerClock& clock)
+    : options_(std::move(options)), clock_(clock), keys_(options_.key_prefix) {
   DISTLOCK_CHECK(options_.key_prefix.find(":{") == std::string::npos);
   TrustPublish(true);
 }
 
 void Codec::TrustPublish(bool trust) {
   trusts_publish_ = trust && options_.counts_listeners;
-  const Encoder encoder{options_, keys_, trusts_publish_};
+  const Encoder encoder{options_, clock_, keys_, trusts_publish_};
   common_ = Cat(options_.broker_id, ";", CeilMs(options_.queue_slot), ";", encoder.Trusted(), ";", options_.max_waiters,
                 ";", encoder.FairAfterUs());
 }
 
 Encoded Codec::Encode(const core::StoreCommand& command) const {
-  return std::visit(Encoder{options_, keys_, trusts_publish_}, command);
+  return std::visit(Encoder{options_, clock_, keys_, trusts_publish_}, command);
 }
 
 EncodedBatch Codec::EncodeBatch(const std::vector<core::StoreCommand>& commands) const {
@@ -218,10 +232,10 @@ EncodedBatch Codec::EncodeBatch(const std::vector<core::StoreCommand>& commands)
   items.reserve(commands.size());
   batch.sent.reserve(commands.size());
   for (const core::StoreCommand& one : commands) {
-    ItemEncoder encoder{keys_, {}};
+    ItemEncoder encoder{clock_, keys_, {}};
     encoder.text.reserve(kUsualItemBytes);
     auto [sent, key] = std::visit(encoder, one);
-    batch.sent.push_back(sent);
+    batch.sent.push_back(std::move(sent));
     command.Arg(key);
     items.push_back(std::move(encoder.text));
   }

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "absl/functional/any_invocable.h"
+#include "core/types.h"
 
 namespace distlock::store {
 
@@ -18,6 +19,9 @@ struct Answer {
   Kind kind = Kind::kNotSent;
   const redisReply* reply = nullptr;  // kReply only; gone after the callback
   std::string cause;                  // otherwise; for people
+  // kReply only, by the broker's clock: before the command left, and when its reply had been read.
+  core::Instant sent{};
+  core::Instant received{};
 };
 
 // Each command is answered exactly once, in order, and never from within Send.

@@ -103,14 +103,15 @@ void Link::CheckLogIn(const Answer& answer, std::string_view step) {
 
 void Link::Send(std::string_view command, Done done) {
   if (!connected()) return Reject(std::move(done), "not connected");
-  if (pending_.empty()) ExpectAnswer();
+  const core::Instant now = timers_->Now();
+  if (pending_.empty()) ExpectAnswer(now);
   connection_->Append(command);
-  pending_.push_back({connection_->appended(), std::move(done)});
+  pending_.push_back({connection_->appended(), now, std::move(done)});
 }
 
 // Called when a command is sent and no other is pending: silence counts from now.
-void Link::ExpectAnswer() {
-  quiet_since_ = timers_->Now();
+void Link::ExpectAnswer(core::Instant now) {
+  quiet_since_ = now;
   if (!ready_ || silence_timer_->active()) return;
   silence_due_ = quiet_since_ + kSilence;
   silence_timer_->Start(kSilence);
@@ -148,9 +149,9 @@ void Link::OnReply(ReplyPtr reply) {
     Drop(absl::UnavailableError(Cat("a reply that nobody asked for: ", Text(*reply))));
     return Deliver();
   }
-  Done done = std::move(pending_.front().done);
+  Pending pending = std::move(pending_.front());
   pending_.pop_front();
-  done({Answer::Kind::kReply, reply.get(), {}});
+  pending.done({Answer::Kind::kReply, reply.get(), {}, pending.sent, quiet_since_});
 }
 
 void Link::OnClosed(const std::string& cause) {
@@ -162,7 +163,7 @@ void Link::MarkReady() {
   failures_ = 0;
   ready_ = true;
   patience_timer_->Stop();
-  if (!pending_.empty()) ExpectAnswer();
+  if (!pending_.empty()) ExpectAnswer(timers_->Now());
 }
 
 void Link::Reconnect(absl::Status why) {

@@ -76,6 +76,7 @@ class Link : public CommandSender, private Transport::Owner {
  private:
   struct Pending {
     uint64_t end = 0;  // of its bytes in the connection's stream
+    core::Instant sent{};
     Done done;
   };
   struct Ended {
@@ -93,7 +94,7 @@ class Link : public CommandSender, private Transport::Owner {
   void CheckLogIn(const Answer& answer, std::string_view step);
   void Drop(const absl::Status& why);
   void Deliver();
-  void ExpectAnswer();
+  void ExpectAnswer(core::Instant now);
   void CheckSilence();
   core::Duration NextDelay();
 

@@ -43,17 +43,6 @@ Link::Done Step(std::shared_ptr<Progress> progress, std::string_view step, Handl
   };
 }
 
-// TIME answers with seconds and microseconds.
-absl::StatusOr<core::StoreTime> ReadTime(const redisReply& reply) {
-  const ReplyArray time(reply);
-  const auto seconds = ParseNumber(time.String(0).value_or(""));
-  const auto micros = ParseNumber(time.String(1).value_or(""));
-  if (time.size() != 2 || !seconds || !micros || *seconds > 1'000'000'000'000) {
-    return absl::UnavailableError("the server's answer to TIME has an unknown shape");
-  }
-  return AsStoreTime(*seconds * 1'000'000 + *micros);
-}
-
 void Finish(Progress& progress, const Answer& answer) {
   if (answer.kind != Answer::Kind::kReply) return;
   const auto done = std::exchange(progress.done, nullptr);
@@ -65,13 +54,24 @@ void Finish(Progress& progress, const Answer& answer) {
     if (IsError(*answer.reply)) return done(Refused("TIME", *answer.reply));
     const auto time = ReadTime(*answer.reply);
     if (!time.ok()) return done(time.status());
-    return done(Prepared{*time, IdentityOf(info), progress.listeners, std::move(fitness.warnings)});
+    return done(Prepared{*time, answer.sent, answer.received, IdentityOf(info), progress.listeners,
+                         std::move(fitness.warnings)});
   }
   if (progress.trouble.ok()) progress.trouble = absl::UnavailableError("the server's answer to INFO is empty");
   done(progress.trouble);
 }
 
 }  // namespace
+
+absl::StatusOr<core::StoreTime> ReadTime(const redisReply& reply) {
+  const ReplyArray time(reply);
+  const auto seconds = ParseNumber(time.String(0).value_or(""));
+  const auto micros = ParseNumber(time.String(1).value_or(""));
+  if (time.size() != 2 || !seconds || !micros || *seconds > 1'000'000'000'000) {
+    return absl::UnavailableError("the server's answer to TIME has an unknown shape");
+  }
+  return AsStoreTime(*seconds * 1'000'000 + *micros);
+}
 
 void Prepare(Link& link, const std::string& grant_channel, std::function<void(absl::StatusOr<Prepared>)> done) {
   auto progress = std::make_shared<Progress>();

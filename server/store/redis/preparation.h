@@ -17,11 +17,16 @@
 namespace distlock::store {
 
 struct Prepared {
-  core::StoreTime time;
+  core::StoreTime time;  // read after `sent` and before `received`
+  core::Instant sent{};
+  core::Instant received{};
   ServerIdentity identity;
   int64_t listeners = 0;  // subscribers of our channel, as PUBLISH counts them
   std::vector<std::string> warnings;
 };
+
+// TIME answers with seconds and microseconds.
+absl::StatusOr<core::StoreTime> ReadTime(const redisReply& reply);
 
 // `done` runs once, or never when the connection is lost first: then the link tells its owner.
 void Prepare(Link& link, const std::string& grant_channel, std::function<void(absl::StatusOr<Prepared>)> done);

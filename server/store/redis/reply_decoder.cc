@@ -27,6 +27,11 @@ std::optional<uint32_t> Count(const ReplyArray& reply, size_t i) {
   return static_cast<uint32_t>(*n);
 }
 
+// How long ago `since_us` was when the script ran; every reply of a script has TIME behind its code.
+core::Duration HeldFor(const ReplyArray& reply, core::StoreTime since) {
+  return std::chrono::microseconds(AsStoreTime(Number(reply, 1).value_or(0)).us - since.us);
+}
+
 // left_ms and value of each holder, from `i` up to `end`.
 std::optional<std::vector<core::HolderView>> ReadHolders(const ReplyArray& reply, size_t i, size_t end) {
   std::vector<core::HolderView> holders;
@@ -36,12 +41,13 @@ std::optional<std::vector<core::HolderView>> ReadHolders(const ReplyArray& reply
     const auto value = reply.String(i + 1);
     auto holder = left && value ? ParseHolder(*value, *left) : std::nullopt;
     if (!holder) return std::nullopt;
+    holder->held_for = HeldFor(reply, holder->since);
     holders.push_back(*std::move(holder));
   }
   return holders;
 }
 
-// The holders of a lock and the length of its queue: left_ms at `i`, the length behind it, then holders up to the end.
+// The holders of a lock and the length of its queue: left_ms at `i`, the length behind it, holders up to the end.
 struct Holding {
   std::optional<core::Duration> left;
   uint32_t queue_length = 0;
@@ -52,12 +58,21 @@ std::optional<core::Duration> LeftOf(int64_t left_ms) {
   return left_ms == -2 ? std::nullopt : std::optional(FromPttl(left_ms));
 }
 
-std::optional<Holding> ReadHolding(const ReplyArray& reply, size_t i) {
+std::optional<Holding> ReadHolding(const ReplyArray& reply, size_t i, size_t holders_at) {
   const auto left = reply.Integer(i);
   const auto length = Count(reply, i + 1);
-  auto holders = ReadHolders(reply, i + 2, reply.size());
+  auto holders = ReadHolders(reply, holders_at, reply.size());
   if (!left || !length || !holders) return std::nullopt;
   return Holding{LeftOf(*left), *length, *std::move(holders)};
+}
+
+// Grants under a greater token came after this reply. The lock's last token can have been deleted, or lost by a failover:
+// its holders' tokens and the time, which every token is at least, bound it then.
+uint64_t AsOf(const ReplyArray& reply, uint64_t last_token, const std::vector<core::HolderView>& holders) {
+  const uint64_t time = Number(reply, 1).value_or(0);
+  uint64_t as_of = std::max(last_token, time == 0 ? 0 : time - 1);
+  for (const core::HolderView& holder : holders) as_of = std::max(as_of, holder.token);
+  return as_of;
 }
 
 std::optional<core::Mode> ModeOf(std::string_view kind) {
@@ -80,6 +95,7 @@ std::optional<core::HolderView> ReadHolderFields(const ReplyArray& reply, size_t
   view.owner = *owner;
   view.token = *token;
   view.since = AsStoreTime(*since);
+  view.held_for = HeldFor(reply, view.since);
   view.ttl = FromMs(*ttl);
   view.lock_delay = FromMs(*delay);
   view.time_left = FromMs(*ttl) + FromMs(*delay);
@@ -103,16 +119,18 @@ std::optional<Outcome> ReadAcquire(int64_t code, const ReplyArray& reply) {
       const auto token = Number(reply, 2);
       const auto since = Number(reply, 3);
       if (reply.size() != 4 || !token || *token == 0 || !since) return std::nullopt;
-      return core::AcquireGranted{*token, AsStoreTime(*since)};
+      return core::AcquireGranted{*token, AsStoreTime(*since), HeldFor(reply, AsStoreTime(*since))};
     }
     case kQueued: {
       const auto position = Count(reply, 2);
-      auto holding = ReadHolding(reply, 3);
-      if (!position || !holding) return std::nullopt;
-      return core::AcquireQueued{*position, std::move(holding->holders), holding->queue_length, holding->left};
+      const auto last_token = Number(reply, 5);
+      auto holding = ReadHolding(reply, 3, 6);
+      if (!position || !last_token || !holding) return std::nullopt;
+      const uint64_t as_of = AsOf(reply, *last_token, holding->holders);
+      return core::AcquireQueued{*position, std::move(holding->holders), holding->queue_length, holding->left, as_of};
     }
     case kHeld: {
-      auto holding = ReadHolding(reply, 2);
+      auto holding = ReadHolding(reply, 2, 4);
       if (!holding) return std::nullopt;
       return core::AcquireHeld{std::move(holding->holders), holding->queue_length, holding->left};
     }
@@ -149,11 +167,14 @@ std::optional<Outcome> ReadAcquireAll(int64_t code, const ReplyArray& reply, siz
   return done;
 }
 
-std::optional<Outcome> ReadRenew(int64_t code, const ReplyArray& reply, size_t items) {
+std::optional<Outcome> ReadRenew(int64_t code, const ReplyArray& reply, const SentCommand& sent) {
   const auto results = reply.size() == 3 ? reply.String(2) : std::nullopt;
-  if (code != kRenewed || !results || results->size() != items) return std::nullopt;
+  if (code != kRenewed || !results || results->size() != sent.items) return std::nullopt;
   core::RenewDoneBatch batch;
-  batch.results.reserve(items);
+  batch.results.reserve(sent.items);
+  for (const core::StoreTime until : sent.hold_untils) {
+    batch.hold_left.push_back(until.us == 0 ? core::Duration::max() : -HeldFor(reply, until));
+  }
   for (const char result : *results) {
     if (result == '1') {
       batch.results.push_back(core::RenewResult::kRenewed);
@@ -220,9 +241,11 @@ std::optional<Outcome> ReadTend(int64_t code, const ReplyArray& reply) {
   }
   const auto left = reply.Integer(2);
   const auto more = reply.Integer(3);
-  auto holders = ReadGrants(reply, 4);
-  if (code != kTended || !left || !more || !holders) return std::nullopt;
+  const auto last_token = Number(reply, 4);
+  auto holders = ReadGrants(reply, 5);
+  if (code != kTended || !left || !more || !last_token || !holders) return std::nullopt;
   done.more = *more != 0;
+  done.as_of = AsOf(reply, *last_token, *holders);
   done.left = LeftOf(*left);
   done.holders = *std::move(holders);
   if (done.holders.size() == 1) done.holders[0].time_left = FromPttl(*left);
@@ -267,7 +290,7 @@ std::optional<Outcome> ReadByVerb(const SentCommand& sent, int64_t code, const R
     case Verb::kAcquireAll:
       return ReadAcquireAll(code, reply, sent.items);
     case Verb::kRenew:
-      return ReadRenew(code, reply, sent.items);
+      return ReadRenew(code, reply, sent);
     case Verb::kRelease:
     case Verb::kWithdraw:
       return ReadGiveBack(code, reply, sent.verb);
@@ -309,7 +332,7 @@ Outcome ReadError(std::string_view text) {
 }  // namespace
 
 Decoded Codec::Decode(const SentCommand& sent, const redisReply& raw) const {
-  Decoded out{.reply = {.op = sent.op, .time = {}, .outcome = core::StoreUnknown{}}};
+  Decoded out{.reply = {.op = sent.op, .outcome = core::StoreUnknown{}}, .time = {}};
   if (IsError(raw)) {
     out.reply.outcome = ReadError(Text(raw));
     if (NeedsNewConnection(Text(raw))) out.reconnect = std::string(Text(raw));
@@ -331,14 +354,13 @@ Decoded Codec::Decode(const SentCommand& sent, const redisReply& raw) const {
     return out;
   }
   out.reply.outcome = *std::move(outcome);
-  // A failure carries no time: the core uses it only for commands that ran.
-  if (!std::holds_alternative<core::StoreFailed>(out.reply.outcome)) out.reply.time = AsStoreTime(*time);
+  out.time = AsStoreTime(*time);
   return out;
 }
 
 Decoded Codec::Decode(const SentCommand& sent, const Answer& answer) const {
   if (answer.kind == Answer::Kind::kReply) return Decode(sent, *answer.reply);
-  Decoded out{.reply = {.op = sent.op, .time = {}, .outcome = core::StoreUnknown{answer.cause}}};
+  Decoded out{.reply = {.op = sent.op, .outcome = core::StoreUnknown{answer.cause}}, .time = {}};
   if (answer.kind == Answer::Kind::kNotSent) {
     out.reply.outcome = core::StoreFailed{core::FailureKind::kNotSent, answer.cause};
   }

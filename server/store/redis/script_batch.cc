@@ -59,7 +59,9 @@ void ScriptBatch::SendAlone(const core::StoreCommand& command) {
 void ScriptBatch::Answered(const std::vector<SentCommand>& sent, const Answer& answer) const {
   const BatchReply reply(answer.reply, sent.size());
   for (size_t i = 0; i < sent.size(); ++i) {
-    reply.Of(i, [&](const redisReply* item) { on_answer_(sent[i], {answer.kind, item, answer.cause}); });
+    reply.Of(i, [&](const redisReply* item) {
+      on_answer_(sent[i], {answer.kind, item, answer.cause, answer.sent, answer.received});
+    });
   }
 }
 

@@ -27,6 +27,7 @@
 #include "store/redis/preparation.h"
 #include "store/redis/script_batch.h"
 #include "store/redis/script_caller.h"
+#include "store/redis/server_clock.h"
 #include "store/redis/server_identity.h"
 #include "store/redis/transport.h"
 #include "store/store.h"
@@ -75,6 +76,9 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner {
   void Rebind();
   bool bound() const { return up_ && channel_.subscribed() && channel_.server() == identity_; }
   void LeaveServer(const std::string& cause);
+  // Tells of a clock that was set.
+  void LearnTime(core::Instant sent, core::Instant received, core::StoreTime time);
+  void AskTime();
   void OnAnswer(const SentCommand& sent, const Answer& answer);
   // `last`: the problem that this connection reported last. Each has its own, so that two problems in turn are not new
   // each time.
@@ -101,6 +105,7 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner {
   std::string last_problem_;  // of the link
   std::string last_channel_problem_;
   std::optional<core::Instant> refusal_at_;  // when one was reported
+  ServerClock clock_;
   Codec codec_;
   Link link_;
   ScriptCaller scripts_;
@@ -108,6 +113,7 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner {
   NoticeChannel channel_;
   PendingQueries queries_;
   const std::unique_ptr<Timer> bind_timer_;
+  const std::unique_ptr<Timer> clock_timer_;
 };
 
 }  // namespace distlock::store

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <iterator>
 
+#include "redis/known_clock.h"
 #include "redis/mischief_choices.h"
 #include "redis/reply_text.h"
 #include "store/redis/script_caller.h"
@@ -15,6 +16,7 @@
 namespace distlock::sim {
 namespace {
 
+using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using store::Cat;
 
@@ -39,7 +41,7 @@ store::Codec MakeBroker(size_t broker) {
   options.queue_slot = milliseconds(kSlotMs[broker]);
   options.max_waiters = broker == 1 ? 2 : 10'000;
   options.counts_listeners = broker != 2;
-  return store::Codec(options);
+  return store::Codec(options, KnownClock());
 }
 
 }  // namespace
@@ -202,7 +204,9 @@ core::StoreCommand Mischief::Command(const Action& action, Deed verb) const {
     core::StoreAcquire acquire{.name = lock, .owner = Owner(action), .wait = action.a % 4 != 0};
     acquire.ttl = milliseconds(Pick(kTtlMs, action.b));
     acquire.lock_delay = milliseconds(Pick(kDelayMs, action.c));
-    if (action.a % 5 == 0) acquire.not_after.us = twins_->model().now_us() + Pick(kLateByUs, action.b + action.c);
+    if (action.a % 5 == 0) {
+      acquire.run_before = core::Instant(microseconds(twins_->model().now_us() + Pick(kLateByUs, action.b + action.c)));
+    }
     acquire.info = Pick(kInfos, action.b);
     acquire.want = Want(action);
     return acquire;

@@ -28,7 +28,8 @@ const core::LockName& SmallStore::Lock() {
   return name;
 }
 
-SmallStore::SmallStore() : first_(Options(0)), second_(Options(1)), holder_key_(first_.keys().Holder(Lock())) {
+SmallStore::SmallStore()
+    : first_(Options(0), clock_), second_(Options(1), clock_), holder_key_(first_.keys().Holder(Lock())) {
   model_.OnChange([this](std::string_view, ChangeKind) { changed_ = true; });
   for (const lua::ScriptSource* script : store::AllScripts()) {
     const store::ReplyPtr reply = Run(0, store::LoadCommand(*script));
@@ -42,6 +43,8 @@ SmallStore::SmallStore() : first_(Options(0)), second_(Options(1)), holder_key_(
 void SmallStore::Reset(Instant now, std::function<void(size_t broker, std::string_view payload)> on_notice) {
   model_.Execute(0, {"FLUSHALL"});
   model_.SetClock(StoreUs(now));
+  clock_ = store::ServerClock(0);
+  clock_.Learn(now, now, {StoreUs(now)});
   model_.OnMessage([on_notice = std::move(on_notice)](int client, std::string_view, std::string_view payload) {
     on_notice(static_cast<size_t>(client) - 100, payload);
   });

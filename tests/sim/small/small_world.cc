@@ -289,20 +289,23 @@ void SmallWorld::Lose(size_t who, const std::string& cause) {
   node.up = false;
   Step(who, core::StoreDown{cause}, Made(uint64_t{kDown}));
   for (const core::OpId op : ops) {
-    Step(who, core::StoreReply{op, {}, core::StoreUnknown{cause}}, Made(uint64_t{kUnknown}, op));
+    Step(who, core::StoreReply{op, core::StoreUnknown{cause}}, Made(uint64_t{kUnknown}, op));
   }
 }
 
 void SmallWorld::Connect(size_t who) {
   brokers_[who]->up = true;
-  Step(who, core::StoreUp{store_.Time()}, Made(uint64_t{kUp}, static_cast<uint64_t>(store_.Time().us)));
+  Step(who, core::StoreUp{}, Made(uint64_t{kUp}));
 }
 
 void SmallWorld::Hear(size_t who) {
   const std::string payload = std::move(brokers_[who]->notices.front());
   brokers_[who]->notices.pop_front();
-  const auto notice = store::Codec::DecodeNotice(payload);
+  auto notice = store::Codec::DecodeNotice(payload);
   if (!notice) return Fail("a notice of the scripts cannot be read");
+  if (auto* grant = std::get_if<core::GrantNotice>(&*notice)) {
+    grant->made = store_.clock().Earliest(grant->since, now_);
+  }
   Step(who, *notice, Made(uint64_t{kNotice}, payload));
 }
 

@@ -1,30 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/store_clock.h"
+#include "store/redis/server_clock.h"
 
 #include <algorithm>
 
-namespace distlock::core {
+namespace distlock::store {
+
+using core::Duration;
+using core::Instant;
+using core::StoreTime;
+
 namespace {
 
 // Jumps smaller than this are inside every lease's margin and not worth an alarm.
 constexpr Duration kTolerance = std::chrono::milliseconds(2);
 
-// Bounded: what a store says of time is not to be trusted.
+// Bounded: what a server says of time is not to be trusted.
 Duration SinceEpoch(StoreTime time) {
-  return std::chrono::microseconds(std::clamp(time, StoreTime{}, kMaxStoreTime).us);
+  return std::chrono::microseconds(std::clamp(time, StoreTime{}, core::kMaxStoreTime).us);
 }
 
 }  // namespace
 
-Duration StoreClock::Widening(Instant now) const {
+Duration ServerClock::Widening(Instant now) const {
   return now > learned_ ? (now - learned_) / 1'000'000 * 2 * drift_ppm_ : Duration::zero();
 }
-Duration StoreClock::High(Instant now) const { return high_ + Widening(now); }
-Duration StoreClock::Low(Instant now) const { return low_ - Widening(now); }
+Duration ServerClock::High(Instant now) const { return high_ + Widening(now); }
+Duration ServerClock::Low(Instant now) const { return low_ - Widening(now); }
 
-std::optional<Duration> StoreClock::Learn(Instant sent, Instant received, StoreTime time) {
+std::optional<Duration> ServerClock::Learn(Instant sent, Instant received, StoreTime time) {
   const Duration low = SinceEpoch(time) - received.time_since_epoch();
-  // The store's clock ticks in whole microseconds.
+  // The server's clock ticks in whole microseconds.
   const Duration high = SinceEpoch(time) - sent.time_since_epoch() + std::chrono::microseconds(1);
   std::optional<Duration> jump;
   if (!known_) {
@@ -47,18 +52,15 @@ std::optional<Duration> StoreClock::Learn(Instant sent, Instant received, StoreT
   return jump;
 }
 
-StoreTime StoreClock::Latest(Instant now) const {
-  const Duration at = now.time_since_epoch() + High(now);
-  return StoreTime{std::chrono::duration_cast<std::chrono::microseconds>(at).count()};
+StoreTime ServerClock::ShownBy(Instant at) const {
+  constexpr StoreTime kFirst{1};
+  if (!known_) return kFirst;
+  const Duration shown = at.time_since_epoch() + Low(at);
+  return std::max(kFirst, StoreTime{std::chrono::floor<std::chrono::microseconds>(shown).count()});
 }
 
-Instant StoreClock::ShownBy(StoreTime time, Instant now) const {
-  const Instant at(SinceEpoch(time) - Low(now));
-  return at <= now ? now : at + (at - now) / 1'000'000 * 2 * drift_ppm_;
-}
-
-Instant StoreClock::Earliest(StoreTime time, Instant now) const {
+Instant ServerClock::Earliest(StoreTime time, Instant now) const {
   return std::min(now, Instant(SinceEpoch(time) - High(now)));
 }
 
-}  // namespace distlock::core
+}  // namespace distlock::store
