@@ -155,6 +155,7 @@ void Fill(const core::Granted& granted, core::Duration max_hold, v1::Grant* gran
   Fill(granted.ttl, grant->mutable_ttl());
   Fill(granted.waited, grant->mutable_waited());
   grant->set_hold_count(granted.hold_count);
+  grant->set_replicas_acked(granted.replicas);
 }
 
 void Fill(const core::Released& released, v1::Released* out) {

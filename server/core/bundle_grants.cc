@@ -94,7 +94,8 @@ void Bundles::GrantAll(Bundle& bundle) {
                     .owner = lease.owner,
                     .token = part.token,
                     .since = part.since,
-                    .ttl = lease.ttl};
+                    .ttl = lease.ttl,
+                    .replicas = core_.config.store.replicas};
     for (const Caller& caller : bundle.callers) {
       const Listener listener{caller.listener.session, part.spec.request};
       granted.waited = core_.now - caller.arrived;

@@ -25,11 +25,13 @@ void Bundles::Handle(AcquireAll& in) {
   bundle.serial = core_.NextSerial();
   bundle.detached = first.detached;
   bundle.callers.push_back(to_.waiters.CallerOf(first));
-  if (core_.draining) {
+  const auto refuse_at_once = [&](RefusalReason reason, std::string cause) {
     for (Acquire& part : in.parts) bundle.parts.push_back({.spec = std::move(part), .since = {}});
-    return TellCaller(bundle, bundle.callers.front(),
-                      Refused{.reason = RefusalReason::kDraining, .cause = {}, .holders = {}});
-  }
+    TellCaller(bundle, bundle.callers.front(), Refused{.reason = reason, .cause = std::move(cause), .holders = {}});
+  };
+  if (core_.draining) return refuse_at_once(RefusalReason::kDraining, "");
+  const bool supported = std::ranges::all_of(in.parts, [&](const Acquire& part) { return core_.Supports(part.want); });
+  if (!supported) return refuse_at_once(RefusalReason::kNotSupported, kNoPermits);
   if (bundle.detached && JoinRepeat(in)) return;
   const std::string why_not = WhyNot(in, session);
   for (Acquire& part : in.parts) {

@@ -66,6 +66,9 @@ class CoreContext {
   // For records whose place in an order must be known before they have a deadline.
   uint64_t NextSerial() { return next_serial_++; }
 
+  // Whether the store has locks of that mode.
+  bool Supports(const Want& want) const { return want.mode != Mode::kPermit || config.store.has_permits; }
+
   // By how much two clocks can differ after `time`.
   Duration Drift(Duration time) const { return time / 1'000'000 * (2 * static_cast<int64_t>(config.clock_drift_ppm)); }
   // How much earlier than the store's expiry a client's belief in a lease of `ttl` ends.

@@ -30,6 +30,7 @@ struct Granted {
   Duration ttl{};
   Duration waited{};
   uint32_t hold_count = 1;
+  uint32_t replicas = 0;  // that have confirmed the grant
 };
 
 struct Refused {

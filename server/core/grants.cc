@@ -34,7 +34,8 @@ void Grants::Grant(Waiter& waiter, const GrantNews& news) {
                   .token = news.token,
                   .since = news.since,
                   .ttl = news.ttl,
-                  .waited = core_.now - Waiters::CallersOf(waiter).front().arrived};
+                  .waited = core_.now - Waiters::CallersOf(waiter).front().arrived,
+                  .replicas = core_.config.store.replicas};
   if (waiter.bundle == nullptr) {
     core_.Note({.kind = FactKind::kGranted, .value = granted.waited, .name = waiter.spec.name, .detail = {}});
   }

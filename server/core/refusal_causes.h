@@ -11,7 +11,9 @@ inline constexpr char kRequestIdInUse[] = "the request_id is in use by another r
 // SHARED to EXCLUSIVE, whether by a conversion or by taking it again.
 inline constexpr char kNoUpgrade[] =
     "a lease cannot become EXCLUSIVE: two readers that each wait for the other to leave would wait for ever; release "
-    "it, "
-    "acquire EXCLUSIVE, and look again at what the lock protects";
+    "it, acquire EXCLUSIVE, and look again at what the lock protects";
+
+// Of a store whose traits say so.
+inline constexpr char kNoPermits[] = "this store has no PERMIT locks; use EXCLUSIVE or SHARED, or another store";
 
 }  // namespace distlock::core

@@ -178,7 +178,6 @@ enum class FailureKind : uint8_t {
   kUnavailable,  // the store answered that it cannot serve (READONLY, LOADING, BUSY, NOREPLICAS, MISCONF, ...)
   kFull,         // maxmemory
   kForeignKey,   // something else is stored under the lock's name
-  kProtocol,     // an answer of unknown shape, or a script error
 };
 
 // Known not to have changed anything.

@@ -3,6 +3,8 @@
 // What a kind of store can do. Each kind says it of itself; the core asks nothing else of its topology. Values, const.
 #pragma once
 
+#include <cstdint>
+
 namespace distlock::core {
 
 struct StoreTraits {
@@ -10,6 +12,10 @@ struct StoreTraits {
   bool takes_many_at_once = true;
   // The store knows whether anybody heard a notice: a grant that nobody heard of goes to the next waiter at once.
   bool counts_listeners = true;
+  // PERMIT is one of its modes; EXCLUSIVE and SHARED always are. Without it such requests are refused as not supported.
+  bool has_permits = true;
+  // So many replicas have confirmed each grant before it is told.
+  uint32_t replicas = 0;
 };
 
 }  // namespace distlock::core

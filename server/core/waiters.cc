@@ -10,6 +10,7 @@
 #include "core/leases.h"
 #include "core/limits.h"
 #include "core/look_in.h"
+#include "core/refusal_causes.h"
 
 namespace distlock::core {
 
@@ -20,6 +21,7 @@ void Waiters::Handle(Acquire& in) {
     core_.Tell(listener, Refused{.reason = reason, .cause = std::move(cause), .holders = {}});
   };
   if (core_.draining) return refuse(RefusalReason::kDraining, "");
+  if (!core_.Supports(in.want)) return refuse(RefusalReason::kNotSupported, kNoPermits);
 
   Session* session = nullptr;
   if (!in.detached) {
@@ -232,7 +234,6 @@ void Waiters::OnFailed(Waiter& waiter, const StoreFailed& failed) {
       return Refuse(waiter, Refused{.reason = RefusalReason::kForeignKey, .cause = failed.cause, .holders = {}});
     case FailureKind::kNotSent:
     case FailureKind::kUnavailable:
-    case FailureKind::kProtocol:
       return RetryLater(waiter, failed.cause);
   }
 }

@@ -105,8 +105,6 @@ ops::StoreError LabelOf(core::FailureKind value) {
       return ops::StoreError::kFull;
     case core::FailureKind::kForeignKey:
       return ops::StoreError::kForeignKey;
-    case core::FailureKind::kProtocol:
-      return ops::StoreError::kProtocol;
   }
   std::abort();
 }

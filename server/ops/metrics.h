@@ -69,8 +69,8 @@ enum class StoreVerb {
   kList
 };
 
-// kUnsent .. kProtocol as core's FailureKind: known to have changed nothing. kUnknown: it may have run.
-enum class StoreError { kUnsent, kUnavailable, kFull, kForeignKey, kProtocol, kUnknown };
+// kUnsent .. kForeignKey as core's FailureKind: known to have changed nothing. kUnknown: it may have run.
+enum class StoreError { kUnsent, kUnavailable, kFull, kForeignKey, kUnknown };
 
 // kClient: the client ended it, by goodbye or half-close. kBroken: cancelled or cut off. kLapsed: no heartbeat.
 // kFinished: a Hold whose lease ended or was refused. kProtocol: the client broke the protocol.

@@ -68,7 +68,7 @@ class HostileStore {
       case 7:
         return StoreUnknown{"odd"};
       case 8:
-        return StoreFailed{Pick({FailureKind::kFull, FailureKind::kProtocol, FailureKind::kNotSent}), "odd"};
+        return StoreFailed{Pick({FailureKind::kFull, FailureKind::kUnavailable, FailureKind::kNotSent}), "odd"};
       case 9:
         return AcquireMismatch{Pick({Mode::kShared, Mode::kPermit}), length};
       default:

@@ -36,6 +36,34 @@ StoreTend TendNow(Table& t) {
   return t.Take<StoreTend>();
 }
 
+TEST(Kinds, AStoreWithoutPermitsRefusesThemAndAsksForNothing) {
+  Table t(BrokerConfig{.store = {.takes_many_at_once = false, .has_permits = false}});
+  Up(t);
+  Acquire permit = t.Want(1, 1, "a", 1);
+  permit.want = {.mode = Mode::kPermit, .permits = 1, .limit = 3};
+  t.Do(permit);
+  EXPECT_EQ(t.Event<Refused>(1, 1).reason, RefusalReason::kNotSupported);
+  permit.request = 2;
+  Acquire other = t.Want(1, 3, "b", 2);
+  t.Do(AcquireAll{{other, permit}});
+  EXPECT_EQ(t.Event<Refused>(1, 2).reason, RefusalReason::kNotSupported);
+  EXPECT_EQ(t.Event<Refused>(1, 3).reason, RefusalReason::kNotSupported);
+  EXPECT_TRUE(t.commands.empty());
+  Acquire reader = t.Want(1, 4, "a", 4);
+  reader.want = kReader;
+  t.Do(reader);
+  EXPECT_EQ(t.Count<StoreAcquire>(), 1u);
+}
+
+TEST(Kinds, EveryGrantTellsHowManyReplicasConfirmedIt) {
+  Table t(BrokerConfig{.store = {.replicas = 2}});
+  Up(t);
+  EXPECT_EQ(t.Hold(1, 1, "a", 1).replicas, 2u);
+  t.Do(AcquireAll{{t.Want(1, 2, "b", 2), t.Want(1, 3, "c", 3)}});
+  t.Reply(t.Take<StoreAcquireAll>().op, AcquireAllDone{{{41, t.StoreNow()}, {42, t.StoreNow()}}});
+  EXPECT_EQ(t.Event<Granted>(1, 2).replicas, 2u);
+}
+
 TEST(Kinds, AskTheStoreForWhatIsWanted) {
   Table t;
   Up(t);

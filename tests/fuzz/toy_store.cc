@@ -113,7 +113,7 @@ ToyStore::Outcome ToyStore::AnyOutcome(Bytes& bytes, Instant now) {
     case 0:
       return core::StoreUnknown{"unknown"};
     case 1:
-      return core::StoreFailed{static_cast<core::FailureKind>(bytes.Below(5)), "failed"};
+      return core::StoreFailed{static_cast<core::FailureKind>(bytes.Below(4)), "failed"};
     case 2:
       return core::AcquireGranted{bytes.Flag() ? ++last_token_ : bytes.Number<uint64_t>() | 1, Time(bytes, now),
                                   Difference(bytes)};
