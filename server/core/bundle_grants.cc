@@ -12,7 +12,8 @@
 
 namespace distlock::core {
 
-// Keeps a lease that is renewed here and told to no caller until all parts are there. False: its owner has a lease already.
+// Keeps a lease that is renewed here and told to no caller until all parts are there. False: its owner has a lease
+// already.
 bool Bundles::KeepPart(Bundle& bundle, size_t part, const GrantNews& news) {
   Bundle::Part& kept = bundle.parts[part];
   if (to_.leases.Contains(kept.spec.owner)) return false;

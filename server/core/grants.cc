@@ -126,9 +126,9 @@ void Grants::Handle(const GrantNotice& in) {
            .arrival = Arrival::kNotice});
 }
 
-// A notice does not surely say when the ttl began by our clock: the store's clock may have been set since the last reply.
-// Only a command that we sent while the store still said "waits" is surely older than the grant. Its answer's `as_of`
-// tells which grants came later.
+// A notice does not surely say when the ttl began by our clock: the store's clock may have been set since the last
+// reply. Only a command that we sent while the store still said "waits" is surely older than the grant. Its answer's
+// `as_of` tells which grants came later.
 Instant Grants::NoticeDeadline(const Waiter& waiter, uint64_t token, Duration ttl) const {
   Instant older = waiter.placed_sent;
   const LocalQueue* const queue = to_.queues.Find(waiter.spec.name);

@@ -2,8 +2,8 @@
 //
 // What the core and a store say to each other: commands to the store, its answers, and what it tells unasked.
 //
-// No clock of a store is in it. Commands name an instant of the broker; answers tell durations, and fencing tokens where
-// an order matters: each grant of a lock has a greater token than all before it.
+// No clock of a store is in it. Commands name an instant of the broker; answers tell durations, and fencing tokens
+// where an order matters: each grant of a lock has a greater token than all before it.
 //
 // Each command has an OpId, and the store answers each with exactly one StoreReply. All types are plain values.
 #pragma once
@@ -139,8 +139,8 @@ struct StoreUp {};
 struct StoreDown {
   std::string cause;
 };
-// The clock of a server that keeps locks was set, or another server with another clock has them now. Forward: leases end
-// sooner than they were granted for.
+// The clock of a server that keeps locks was set, or another server with another clock has them now. Forward: leases
+// end sooner than they were granted for.
 struct StoreClockStep {
   Duration by{};  // positive: forward
 };

@@ -2,8 +2,8 @@
 //
 // The words of the core as types: identifiers, times and enumerations. Values only; safe on any thread.
 //
-// `Instant` is the broker's CLOCK_BOOTTIME, the only clock that the core counts with. `StoreTime` is a stamp of a store's
-// wall clock, which the core passes on. Nothing here can read either.
+// `Instant` is the broker's CLOCK_BOOTTIME, the only clock that the core counts with. `StoreTime` is a stamp of a
+// store's wall clock, which the core passes on. Nothing here can read either.
 #pragma once
 
 #include <array>
@@ -25,8 +25,8 @@ using Instant = std::chrono::time_point<BootTime, Duration>;
 
 inline constexpr Instant kNever = Instant::max();
 
-// Microseconds since the epoch by the store's clock; 0 = unknown. For the core a stamp: it is shown to callers and given
-// back to the store, and never compared with an Instant.
+// Microseconds since the epoch by the store's clock; 0 = unknown. For the core a stamp: it is shown to callers and
+// given back to the store, and never compared with an Instant.
 struct StoreTime {
   int64_t us = 0;
   friend auto operator<=>(const StoreTime&, const StoreTime&) = default;

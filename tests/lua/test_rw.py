@@ -17,32 +17,6 @@ def names(reply, start):
     return [int(value.split(";")[1], 16) for value in reply[start + 1::2]]
 
 
-def test_readers_share_and_a_writer_waits_for_all_of_them(rw, redis):
-    tokens = [int(rw.read(n)[2]) for n in (1, 2, 3)]
-    assert tokens == sorted(set(tokens)) and list(rw.holders()) == [1, 2, 3]
-    reply = rw.write(4)
-    assert reply[0] == QUEUED and reply[2] == 0 and names(reply, 6) == [1, 2, 3]
-    assert rw.give_back(1) == ("", []) and rw.give_back(3) == ("", [])
-    assert rw.give_back(2) == ("", [4]) and rw.holders() == {4: 1}
-    assert rw.read(5)[0] == QUEUED and rw.write(6)[0] == QUEUED
-    assert rw.give_back(4) == ("", [5]) and rw.give_back(5) == ("", [6])
-    rw.give_back(6)
-    assert redis("KEYS", "*") == [rw.t.encode()] or redis("EXISTS", rw.h, rw.q, rw.w) == 0
-
-
-def test_a_reader_behind_a_waiting_writer_waits(rw):
-    rw.read(1)
-    rw.write(2)
-    assert rw.read(3)[0] == QUEUED and rw.read(4, wait=0)[0] == HELD
-    assert rw.waiters() == [2, 3]
-
-
-def test_a_failed_one_shot_writer_blocks_nobody(rw):
-    rw.read(1)
-    assert rw.write(2, wait=0)[0] == HELD
-    assert rw.read(3)[0] == GRANTED and rw.waiters() == []
-
-
 @pytest.mark.parametrize("policy", ["fair", "writer"])
 def test_a_one_shot_writer_yields_to_a_queued_one(redis, listen, policy):
     listen(1)

@@ -66,8 +66,8 @@ std::optional<Holding> ReadHolding(const ReplyArray& reply, size_t i, size_t hol
   return Holding{LeftOf(*left), *length, *std::move(holders)};
 }
 
-// Grants under a greater token came after this reply. The lock's last token can have been deleted, or lost by a failover:
-// its holders' tokens and the time, which every token is at least, bound it then.
+// Grants under a greater token came after this reply. The lock's last token can have been deleted, or lost by a
+// failover: its holders' tokens and the time, which every token is at least, bound it then.
 uint64_t AsOf(const ReplyArray& reply, uint64_t last_token, const std::vector<core::HolderView>& holders) {
   const uint64_t time = Number(reply, 1).value_or(0);
   uint64_t as_of = std::max(last_token, time == 0 ? 0 : time - 1);
