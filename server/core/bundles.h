@@ -13,6 +13,7 @@
 
 #include "absl/container/btree_map.h"
 #include "core/core_context.h"
+#include "core/kept_parts.h"
 #include "core/past_grants.h"
 #include "core/pending_releases.h"
 #include "core/records.h"
@@ -24,7 +25,7 @@ class Leases;
 class Waiters;
 struct GrantNews;
 
-class Bundles {
+class Bundles final : public KeptParts {
  public:
   // The parts that bundles call.
   struct Neighbours {
@@ -41,8 +42,8 @@ class Bundles {
   void OnReply(const Op& op, OpId id, StoreReply& reply);
   // The part that is waited for has been granted to `waiter`.
   void GrantPart(Waiter& waiter, const GrantNews& news);
-  // A lease that was kept is lost while other parts are waited for: the whole bundle is refused.
-  void LosePart(Lease& lease, const std::string& cause);
+  // Refuses the whole bundle.
+  void LosePart(Lease& lease, const std::string& cause) override;
   // The store's clock was set: renews all leases that are kept.
   void RenewKept();
 

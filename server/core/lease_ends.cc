@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/bundles.h"
 #include "core/leases.h"
 
 namespace distlock::core {
@@ -16,7 +15,7 @@ void Leases::NoteEnd(Lease& lease, FactKind kind, LostReason reason, const std::
 }
 
 void Leases::Lose(Lease& lease, LostReason reason, std::string cause) {
-  if (lease.bundle != nullptr) return bundles_.LosePart(lease, cause);
+  if (lease.bundle != nullptr) return kept_parts_.LosePart(lease, cause);
   NoteEnd(lease, FactKind::kLost, reason, cause);
   TellHolder(lease, Lost{lease.name, lease.owner, lease.token, reason, std::move(cause)});
   // An acquire whose answer is not known could still make the key again, or has done so under another token.
@@ -104,7 +103,7 @@ void Leases::Handle(const core::Release& in) {
     return core_.Tell(listener, Released{.outcome = ReleaseOutcome::kAlreadyGone, .name = {}});
   }
   if (Lease* const kept = Find(in.owner); kept != nullptr && kept->bundle != nullptr) {
-    bundles_.LosePart(*kept, "its owner released it");
+    kept_parts_.LosePart(*kept, "its owner released it");
   }
   if (Lease* const lease = Find(in.owner); lease != nullptr) {
     if (in.token != 0 && in.token != lease->token) {
@@ -122,7 +121,7 @@ void Leases::Handle(const core::Release& in) {
 }
 
 void Leases::Force(Lease& lease, const std::string& reason) {
-  if (lease.bundle != nullptr) return bundles_.LosePart(lease, "an administrator took it: " + reason);
+  if (lease.bundle != nullptr) return kept_parts_.LosePart(lease, "an administrator took it: " + reason);
   lease.lock_delay = Duration::zero();
   if (lease.ending) return;  // it is freed in its time
   NoteEnd(lease, FactKind::kLost, LostReason::kForced, reason);

@@ -14,6 +14,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
 #include "core/core_context.h"
+#include "core/kept_parts.h"
 #include "core/past_grants.h"
 #include "core/pending_releases.h"
 #include "core/records.h"
@@ -22,14 +23,13 @@
 
 namespace distlock::core {
 
-class Bundles;
-
 class Leases {
  public:
-  Leases(CoreContext& core, Sessions& sessions, Bundles& bundles, PendingReleases& releases, PastGrants& past_grants)
+  Leases(CoreContext& core, Sessions& sessions, KeptParts& kept_parts, PendingReleases& releases,
+         PastGrants& past_grants)
       : core_(core),
         sessions_(sessions),
-        bundles_(bundles),
+        kept_parts_(kept_parts),
         releases_(releases),
         past_grants_(past_grants),
         renewals_(core) {}
@@ -87,7 +87,7 @@ class Leases {
 
   CoreContext& core_;
   Sessions& sessions_;
-  Bundles& bundles_;
+  KeptParts& kept_parts_;
   PendingReleases& releases_;
   PastGrants& past_grants_;
   Renewals renewals_;

@@ -10,11 +10,6 @@
 namespace distlock::core {
 namespace {
 
-struct Looks final : LookScheduler {
-  void LookBy(const LockName&, Instant at) override { asked.push_back(at); }
-  std::vector<Instant> asked;
-};
-
 struct Releases : Alone {
   Looks looks;
   PendingReleases releases{core, looks};
