@@ -50,9 +50,7 @@ TEST(BundleAnswers, WithinMaxHoldADetachedOneHasItsTtl) {
 }
 
 TEST(BundleAnswers, ACallOfUnknownFateMayRunUntilItsBound) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   AcquireAll all;
   for (const int n : {1, 2})
     all.parts.push_back(t.Want(1, static_cast<RequestId>(n), std::string(1, static_cast<char>('a' + n)), n));

@@ -63,7 +63,7 @@ TEST(Bundle, AMissedWaitGivesEverythingBack) {
   Several t(false);
   t.Do(t.All({"a", "b"}, seconds(4)));
   EXPECT_EQ(t.Count<StoreAcquireAll>(), 0u) << "they may be on different servers";
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{41, t.StoreNow()});
+  t.GrantNext(41);
   t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {}, 1, seconds(10)});
   t.Pass(seconds(2));
   t.Do(Heartbeat{1, 1});
@@ -82,7 +82,7 @@ TEST(Bundle, AMissedWaitGivesEverythingBack) {
 TEST(Bundle, OneTryTakesAllOrNone) {
   Several t(false);
   t.Do(t.All({"a", "b"}, Duration::zero()));
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{41, t.StoreNow()});
+  t.GrantNext(41);
   const auto second = t.Take<StoreAcquire>();
   EXPECT_FALSE(second.wait);
   t.Reply(second.op, AcquireHeld{{}, 3, seconds(9)});
@@ -94,7 +94,7 @@ TEST(Bundle, OneTryTakesAllOrNone) {
 TEST(Bundle, CancellingOneCancelsAll) {
   Several t(false);
   t.Do(t.All({"a", "b"}));
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{41, t.StoreNow()});
+  t.GrantNext(41);
   t.Do(Cancel{1, 7});
   for (const RequestId request : {7, 8}) EXPECT_EQ(t.Event<Refused>(1, request).reason, RefusalReason::kCancelled);
   EXPECT_EQ(t.Released(), std::vector<OwnerId>{Owner(1)});
@@ -105,7 +105,7 @@ TEST(Bundle, TheEndOfItsStreamGivesEverythingBackAtOnce) {
   for (const bool goodbye : {true, false}) {
     Several t(false);
     t.Do(t.All({"a", "b"}));
-    t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{41, t.StoreNow()});
+    t.GrantNext(41);
     goodbye ? t.Do(Goodbye{1}) : t.Do(StreamEnded{1});
     EXPECT_EQ(t.Released(), std::vector<OwnerId>{Owner(1)}) << "nobody was promised anything";
     EXPECT_EQ(t.Count<StoreWithdraw>(), 1u);
@@ -115,7 +115,7 @@ TEST(Bundle, TheEndOfItsStreamGivesEverythingBackAtOnce) {
 TEST(Bundle, APartThatIsLostEndsIt) {
   Several t(false);
   t.Do(t.All({"a", "b"}));
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{41, t.StoreNow()});
+  t.GrantNext(41);
   t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {}, 1, seconds(10)});
   for (int i = 0; i < 6; ++i) {
     t.Pass(seconds(1));
@@ -134,8 +134,8 @@ TEST(Bundle, AnUnknownOutcomeIsFoundOutByAskingForEach) {
   Several t;
   t.Do(t.All({"a", "b"}));
   t.Reply(t.Take<StoreAcquireAll>().op, StoreUnknown{"reset"});
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{41, t.StoreNow()});
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  t.GrantNext(41);
+  t.GrantNext(42);
   EXPECT_EQ(t.Event<Granted>(1, 7).token, 41u);
   EXPECT_EQ(t.Event<Granted>(1, 8).token, 42u);
 }
@@ -219,7 +219,7 @@ TEST(Bundle, DetachedOnesAreTheCallersFromTheGrantOn) {
 TEST(Bundle, ARepeatOfADetachedRequestSharesWhatItHas) {
   Several t(false);
   t.Do(Several::Detached(t.All({"a", "b"}), 5));
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{41, t.StoreNow()});
+  t.GrantNext(41);
   const auto b = t.Take<StoreAcquire>();
   t.Do(Several::Detached(t.All({"a", "b"}), 6));
   EXPECT_EQ(t.Count<StoreAcquire>(), 0u);
@@ -234,7 +234,7 @@ TEST(Bundle, ARepeatOfADetachedRequestSharesWhatItHas) {
 TEST(Bundle, ARequestIdForOtherLocksIsRefusedWhicheverComesFirst) {
   Several t(false);
   t.Do(Several::Detached(t.All({"a", "b"}), 5));
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{41, t.StoreNow()});
+  t.GrantNext(41);
   AcquireAll other = Several::Detached(t.All({"a", "c"}), 6);
   other.parts[1].owner[1] = 9;
   t.Do(other);
@@ -277,7 +277,7 @@ ForceRelease Forced(int owner, const std::string& key) {
 TEST(Bundle, APartThatIsTakenAwayEndsIt) {
   Several t(false);
   t.Do(t.All({"a", "b"}));
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{41, t.StoreNow()});
+  t.GrantNext(41);
   t.Do(Forced(1, "a"));
   EXPECT_EQ(t.Event<Refused>(1, 7).reason, RefusalReason::kStoreUnavailable);
   EXPECT_EQ(t.Released(), std::vector<OwnerId>{Owner(1)});

@@ -7,8 +7,7 @@ namespace distlock::core {
 namespace {
 
 Acquire Detached(Table& t, SessionId session) {
-  auto want = t.Want(session, 1, "a", 1);
-  want.detached = true;
+  auto want = t.WantDetached(session, 1, "a", 1);
   want.owner[0] = kRepeatableMark;
   return want;
 }
@@ -35,9 +34,7 @@ TEST(Detached, ALeaseIsNamedByItsToken) {
 }
 
 TEST(Detached, AReleaseOfAnotherGrantThanTheStreamsLeavesItAlone) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1, SessionKind::kHold);
+  OneSession t(SessionKind::kHold);
   const auto granted = t.Hold(1, 1, "a", 1);
   auto release = ReleaseOf(granted, 9);
   release.token += 1;
@@ -53,7 +50,7 @@ TEST(Detached, ALateReleaseOfAnEarlierGrantLeavesTheRepeatAlone) {
   Table t;
   t.StoreComesUp();
   t.Do(Detached(t, 1));
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  t.GrantNext(42);
   const auto first = t.Event<Granted>(1, 1);
   t.Do(Detached(t, 2));
   const auto ask = t.Take<StoreAcquire>();
@@ -63,7 +60,7 @@ TEST(Detached, ALateReleaseOfAnEarlierGrantLeavesTheRepeatAlone) {
   t.Reply(ask.op, AcquireGranted{43, t.StoreNow()});
   t.Reply(release.op, GiveBackDone{});
   EXPECT_EQ(t.Event<Released>(3, 1).outcome, ReleaseOutcome::kAlreadyGone);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{43, t.StoreNow()});
+  t.GrantNext(43);
   EXPECT_EQ(t.Event<Granted>(2, 1).token, 43u);
 }
 
@@ -103,7 +100,7 @@ TEST(Detached, AQueuedRepeatKeepsItsPlaceThroughALateRelease) {
   QueueRepeat(t);
   t.Do(StaleRelease(3));
   t.Reply(t.Take<StoreRelease>().op, GiveBackDone{});
-  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.owner = Owner(99), .time_left = kT}}, 1});
+  t.QueueNext(kT);
   t.Do(NoticeOf(t, 77));
   EXPECT_EQ(t.Event<Granted>(2, 1).token, 77u);
 }
@@ -130,7 +127,7 @@ TEST(Detached, ARepeatWhoseGrantIsReleasedWithItAsksAgain) {
   t.Do(NoticeOf(t, 77));
   EXPECT_EQ(t.Events<Granted>(), 0u);
   t.Reply(t.Take<StoreRelease>().op, GiveBackDone{.was_holder = true});
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{78, t.StoreNow()});
+  t.GrantNext(78);
   EXPECT_EQ(t.Event<Granted>(2, 1).token, 78u);
 }
 
@@ -182,7 +179,7 @@ TEST(Detached, EachRepeatWaitsForItsOwnMaxWait) {
   auto want = Detached(t, 1);
   want.max_wait = seconds(3);
   t.Do(want);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.owner = Owner(99), .time_left = kT}}, 1});
+  t.QueueNext(kT);
   t.Pass(seconds(1));
   for (const auto& [session, wait] : {std::pair(2, 1), std::pair(3, 4)}) {
     want.session = static_cast<SessionId>(session);
@@ -258,7 +255,7 @@ TEST(Detached, AGrantCountsFromWhenEachRepeatArrived) {
   t.now += milliseconds(100);
   t.Do(Detached(t, 2));
   t.now += milliseconds(200);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  t.GrantNext(42);
   const auto first = t.Event<Granted>(1, 1);
   EXPECT_EQ(first.valid_for, kT - kMargin - std::chrono::microseconds(300))
       << "its clock may have been slow while it waited";
@@ -269,9 +266,7 @@ TEST(Detached, AGrantCountsFromWhenEachRepeatArrived) {
 }
 
 TEST(Detached, WaitersHereLookWhenAShortenedRenewalEnds) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1, SessionKind::kHold);
+  OneSession t(SessionKind::kHold);
   t.Do(t.Want(1, 1, "a", 7));
   t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.owner = Owner(1), .time_left = kT}}, 1});
   StoreTime end = t.StoreNow();
@@ -307,9 +302,7 @@ TEST(Detached, EveryReleaseIsOnRecordByItsOutcome) {
 }
 
 TEST(Detached, AGrantThatNobodyCouldUseIsOnRecord) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Do(t.Want(1, 7, "a", 7));
   t.Do(Cancel{1, 7});
   t.facts.clear();
@@ -349,7 +342,7 @@ TEST(Detached, ARepeatThatGivesUpLeavesTheQueueAlthoughItsRequestWasGrantedBefor
     Table t;
     t.StoreComesUp();
     t.Do(Detached(t, 1));
-    t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+    t.GrantNext(42);
     t.Event<Granted>(1, 1);
     t.Pass(seconds(1));
     if (is_placed) {
@@ -371,7 +364,7 @@ TEST(Detached, ALateNoticeOfTheVeryGrantThatIsReleasedGrantsNothing) {
   t.Do(NoticeOf(t, 42));
   EXPECT_EQ(t.Events<Granted>(), 0u);
   t.Reply(t.Take<StoreRelease>().op, GiveBackDone{.was_holder = true});
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{43, t.StoreNow()});
+  t.GrantNext(43);
   EXPECT_EQ(t.Event<Granted>(2, 1).token, 43u);
 }
 

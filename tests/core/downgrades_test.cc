@@ -18,9 +18,7 @@ Convert ByName(const Granted& granted, SessionId session = 9) {
 }
 
 TEST(Convert, OfASessionsLeaseByItsAcquire) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   const auto granted = t.Hold(1, 7, "a", 1);
   t.Do(Convert{.session = 1, .request = 8, .acquire = 7, .name = {}, .info = "+"});
   const auto ask = t.Take<StoreConvert>();
@@ -35,9 +33,7 @@ TEST(Convert, OfASessionsLeaseByItsAcquire) {
 }
 
 TEST(Convert, WhatIsNotHeldIsRefused) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Do(Convert{.session = 1, .request = 8, .acquire = 7, .name = {}, .info = {}});
   EXPECT_EQ(t.Event<Refused>(1, 8).reason, RefusalReason::kNotHolder);
   t.Do(Convert{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}});
@@ -49,9 +45,7 @@ TEST(Convert, WhatIsNotHeldIsRefused) {
 }
 
 TEST(Convert, AnUnknownOutcomeIsAskedAgain) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1, SessionKind::kHold);
+  OneSession t(SessionKind::kHold);
   const auto granted = t.Hold(1, 1, "a", 1);
   t.Do(ByName(granted));
   t.Reply(t.Take<StoreConvert>().op, StoreUnknown{"reset"});
@@ -62,9 +56,7 @@ TEST(Convert, AnUnknownOutcomeIsAskedAgain) {
 }
 
 TEST(Convert, WithoutTheStoreItIsSaidThatItIsNotKnown) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1, SessionKind::kHold);
+  OneSession t(SessionKind::kHold);
   const auto granted = t.Hold(1, 1, "a", 1);
   t.Do(StoreDown{"gone"});
   t.Do(ByName(granted));
@@ -87,9 +79,7 @@ TEST(Convert, AStoreThatComesBackIsAskedAtOnce) {
 }
 
 TEST(Convert, WhatIsGivenBackIsNotConverted) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   const auto granted = t.Hold(1, 7, "a", 1);
   t.Do(StreamEnded{1});  // its client may still believe
   t.Do(ByName(granted));
@@ -102,14 +92,12 @@ TEST(Convert, WhatIsGivenBackIsNotConverted) {
 }
 
 TEST(Convert, ThatIsRefusedLeavesWhatMayBeTakenAgain) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   Acquire in = t.Want(1, 7, "a", 1);
   in.reentry = "me";
   in.want = {.mode = Mode::kPermit, .permits = 2, .limit = 5};
   t.Do(in);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  t.GrantNext(42);
   t.Event<Granted>(1, 7);
   t.Do(Convert{.session = 1, .request = 20, .acquire = 7, .name = {}, .info = {}});
   t.Reply(t.Take<StoreConvert>().op, ConvertDone{.result = Result::kAnotherMode, .next = {}});
@@ -123,9 +111,7 @@ TEST(Convert, ThatIsRefusedLeavesWhatMayBeTakenAgain) {
 }
 
 TEST(Convert, LetsOwnReadersIn) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   const auto granted = t.Hold(1, 7, "a", 1);
   t.Open(2);
   auto want = t.Want(2, 3, "a", 2);
@@ -153,9 +139,7 @@ TEST(Convert, NobodyIsAnsweredWhoseStreamIsOver) {
 }
 
 TEST(Convert, OfWhatIsGivenBackMeansThatGrantOnly) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   auto granted = t.Hold(1, 7, "a", 1);
   t.Do(StreamEnded{1});
   auto any = ByName(granted);
@@ -183,9 +167,7 @@ TEST(Convert, OfWhatIsBeingReleasedMeansThatGrantOnly) {
 }
 
 TEST(Convert, AWithdrawalIsNoReasonToRefuseIt) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Do(t.Want(1, 7, "a", 1));
   t.Do(Cancel{1, 7});
   t.Event<Refused>(1, 7);

@@ -34,15 +34,13 @@ Granted HoldBy(Table& t, OnDisconnect how, Duration lock_delay = {}) {
   want.on_disconnect = how;
   want.lock_delay = lock_delay;
   t.Do(want);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  t.GrantNext(42);
   return t.Event<Granted>(1, 7);
 }
 
 TEST(Force, AnOwnLeaseIsToldAndFreedWhenItsPromiseHasPassed) {
   for (const auto how : {OnDisconnect::kSafe, OnDisconnect::kRelease, OnDisconnect::kExpire}) {
-    Table t;
-    t.StoreComesUp();
-    t.Open(1);
+    OneSession t;
     const auto granted = HoldBy(t, how, seconds(2));
     t.Pass(seconds(1));
     t.Do(Heartbeat{1, 1});
@@ -69,9 +67,7 @@ TEST(Force, AnOwnLeaseIsToldAndFreedWhenItsPromiseHasPassed) {
 }
 
 TEST(Force, ALeaseWhoseStreamHasBrokenLosesItsDelayOnly) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   const auto granted = HoldBy(t, OnDisconnect::kSafe, seconds(2));
   t.Do(StreamEnded{1});
   t.Do(Forced(granted));
@@ -83,9 +79,7 @@ TEST(Force, ALeaseWhoseStreamHasBrokenLosesItsDelayOnly) {
 }
 
 TEST(Force, WhatWasLeftToItsTtlIsNotFreedBeforeItsPromiseHasPassed) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   const auto granted = HoldBy(t, OnDisconnect::kExpire);
   t.Do(StreamEnded{1});
   t.Do(Forced(granted));
@@ -159,9 +153,7 @@ TEST(Force, WhatIsReleasedAtOnceGoesToTheNextHere) {
 }
 
 TEST(Force, AGrantThatIsOnItsWayIsWaitedFor) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Do(t.Want(1, 7, "a", 1));
   const auto acquire = t.Take<StoreAcquire>();
   t.Do(Others());
@@ -174,9 +166,7 @@ TEST(Force, AGrantThatIsOnItsWayIsWaitedFor) {
 }
 
 TEST(Force, ANoticeEndsALeaseHere) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1, SessionKind::kHold);
+  OneSession t(SessionKind::kHold);
   const auto granted = t.Hold(1, 1, "a", 1);
   t.Do(ForceNotice{granted.name, granted.owner, granted.token + 1, "why"});
   EXPECT_EQ(t.Events<Lost>(), 0u) << "another grant";

@@ -79,7 +79,7 @@ TEST(Kinds, AGrantSaysItsMode) {
   Acquire acquire = t.Want(1, 1, "a", 1);
   acquire.want = kReader;
   t.Do(acquire);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{7, t.StoreNow()});
+  t.GrantNext(7);
   EXPECT_EQ(t.Event<Granted>(1, 1).mode, Mode::kShared);
 }
 

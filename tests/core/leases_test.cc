@@ -20,9 +20,7 @@ void AnswerRenewals(Table& t, RenewResult result) {
 }
 
 TEST(Lease, IsRenewedAtAThirdOfItsTtl) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   const auto granted = t.Hold(1, 7, "a", 1);
   Beat(t, seconds(4));
   EXPECT_EQ(t.Count<StoreRenew>(), 0u);
@@ -37,9 +35,7 @@ TEST(Lease, IsRenewedAtAThirdOfItsTtl) {
 }
 
 TEST(Lease, LivesForeverWhileRenewed) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Hold(1, 7, "a", 1);
   for (int i = 0; i < 300; ++i) {
     Beat(t, seconds(1));
@@ -51,9 +47,7 @@ TEST(Lease, LivesForeverWhileRenewed) {
 
 TEST(Lease, NotOursIsLostAtOnce) {
   for (const auto result : {RenewResult::kGone, RenewResult::kAnothers}) {
-    Table t;
-    t.StoreComesUp();
-    t.Open(1);
+    OneSession t;
     t.Hold(1, 7, "a", 1);
     Beat(t, seconds(6));
     AnswerRenewals(t, result);
@@ -64,9 +58,7 @@ TEST(Lease, NotOursIsLostAtOnce) {
 }
 
 TEST(Lease, UnansweredRenewalsPutItAtRiskThenExpireItBeforeTheKey) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Hold(1, 7, "a", 1);
   const Instant deadline = t.now + kT - kMargin;
   Beat(t, seconds(8));
@@ -83,9 +75,7 @@ TEST(Lease, UnansweredRenewalsPutItAtRiskThenExpireItBeforeTheKey) {
 }
 
 TEST(Lease, AStoreAwayForLessThanTheTtlIsAtRiskThenRenewed) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Hold(1, 7, "a", 1);
   t.Do(StoreDown{"connection refused"});
   Beat(t, seconds(8));
@@ -98,9 +88,7 @@ TEST(Lease, AStoreAwayForLessThanTheTtlIsAtRiskThenRenewed) {
 }
 
 TEST(Lease, ABrokerThatSleptRenewsNothingThatLapsed) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1, SessionKind::kHold);
+  OneSession t(SessionKind::kHold);
   t.Hold(1, 1, "a", 1);
   t.now += 2 * kT;
   t.Do(Tick{});
@@ -109,13 +97,11 @@ TEST(Lease, ABrokerThatSleptRenewsNothingThatLapsed) {
 }
 
 TEST(Lease, DeadlineCountsFromSendingNotFromTheReply) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1, SessionKind::kHold);
+  OneSession t(SessionKind::kHold);
   t.Do(t.Want(1, 1, "a", 1));
   const Instant sent = t.now;
   t.now += milliseconds(400);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  t.GrantNext(42);
   t.Do(StoreDown{"gone"});
   t.Pass(sent + kT - kMargin - t.now - Duration(1));
   EXPECT_EQ(t.Events<Lost>(), 0u);
@@ -124,9 +110,7 @@ TEST(Lease, DeadlineCountsFromSendingNotFromTheReply) {
 }
 
 TEST(Lease, ReleaseStopsRenewalsAtOnceAndTellsTheOutcome) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Hold(1, 7, "a", 1);
   t.Do(Release{.session = 1, .request = 8, .acquire = 7, .name = {}});
   const auto release = t.Take<StoreRelease>();
@@ -140,9 +124,7 @@ TEST(Lease, ReleaseStopsRenewalsAtOnceAndTellsTheOutcome) {
 }
 
 TEST(Lease, ReleaseByItsNameFromElsewhereTellsTheHolder) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1, SessionKind::kHold);
+  OneSession t(SessionKind::kHold);
   t.Hold(1, 1, "a", 1);
   t.Do(Release{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1)});
   EXPECT_EQ(t.Event<Released>(1, 1).outcome, ReleaseOutcome::kReleased);
@@ -151,9 +133,7 @@ TEST(Lease, ReleaseByItsNameFromElsewhereTellsTheHolder) {
 }
 
 TEST(Lease, AReleaseWhoseReplyWasLostIsRepeatedAndStillCountsAsReleased) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Hold(1, 7, "a", 1);
   t.Do(Release{.session = 1, .request = 8, .acquire = 7, .name = {}});
   t.Reply(t.Take<StoreRelease>().op, StoreUnknown{"reset"});
@@ -163,9 +143,7 @@ TEST(Lease, AReleaseWhoseReplyWasLostIsRepeatedAndStillCountsAsReleased) {
 }
 
 TEST(Lease, ReleaseDuringAnOutageIsSaidToBeUnconfirmedAndGoesOn) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1, SessionKind::kHold);
+  OneSession t(SessionKind::kHold);
   t.Hold(1, 1, "a", 1);
   t.Do(StoreDown{"gone"});
   t.Do(Release{.session = 1, .request = 8, .acquire = 1, .name = {}});
@@ -176,13 +154,11 @@ TEST(Lease, ReleaseDuringAnOutageIsSaidToBeUnconfirmedAndGoesOn) {
 }
 
 TEST(Lease, MaxHoldEndsItAndLimitsEveryPromise) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   auto want = t.Want(1, 7, "a", 1);
   want.max_hold = seconds(2);
   t.Do(want);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  t.GrantNext(42);
   EXPECT_EQ(t.Event<Granted>(1, 7).valid_for, seconds(2));
   t.Pass(seconds(1));
   t.Do(Heartbeat{1, 1});
@@ -195,9 +171,7 @@ TEST(Lease, MaxHoldEndsItAndLimitsEveryPromise) {
 }
 
 TEST(Lease, ALockDelayBlocksAfterALossAndNotAfterARelease) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1, SessionKind::kHold);
+  OneSession t(SessionKind::kHold);
   auto want = t.Want(1, 1, "a", 1);
   want.lock_delay = seconds(10);
   want.max_hold = seconds(1);
@@ -212,20 +186,18 @@ TEST(Lease, ALockDelayBlocksAfterALossAndNotAfterARelease) {
   auto other = t.Want(2, 1, "b", 2);
   other.lock_delay = seconds(10);
   t.Do(other);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{43, t.StoreNow()});
+  t.GrantNext(43);
   t.Do(Goodbye{2});
   EXPECT_EQ(t.Take<StoreRelease>().block, Duration::zero());
 }
 
 TEST(Lease, ALockDelayBlocksAfterALossThatTheClientSawFirst) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   auto want = t.Want(1, 1, "a", 1);
   want.lock_delay = seconds(10);
   want.max_hold = seconds(5);
   t.Do(want);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  t.GrantNext(42);
   t.Do(Release{.session = 1, .request = 2, .acquire = 1, .name = {}, .lapsed = true});
   EXPECT_EQ(t.Take<StoreRelease>().block, seconds(10));
   EXPECT_TRUE(std::any_of(t.facts.begin(), t.facts.end(), [](const Fact& fact) {
@@ -274,8 +246,7 @@ TEST(Lease, DetachedMaxHoldEndsByTheStoresClockAlone) {
 TEST(Lease, ADetachedGrantToldLateIsPromisedOnlyUpToItsMaxHold) {
   Table t;
   t.StoreComesUp();
-  auto want = t.Want(3, 1, "a", 1);
-  want.detached = true;
+  auto want = t.WantDetached(3, 1, "a", 1);
   want.ttl = want.max_hold = seconds(2);
   t.Do(want);
   StoreTime since = t.StoreNow();
@@ -287,8 +258,7 @@ TEST(Lease, ADetachedGrantToldLateIsPromisedOnlyUpToItsMaxHold) {
 TEST(Lease, ADetachedGrantFoundAfterItsMaxHoldIsGivenBackAndAskedForAnew) {
   Table t;
   t.StoreComesUp();
-  auto want = t.Want(3, 1, "a", 1);
-  want.detached = true;
+  auto want = t.WantDetached(3, 1, "a", 1);
   want.owner[0] = kRepeatableMark;
   want.ttl = want.max_hold = seconds(2);
   t.Do(want);
@@ -298,14 +268,12 @@ TEST(Lease, ADetachedGrantFoundAfterItsMaxHoldIsGivenBackAndAskedForAnew) {
   const auto release = t.Take<StoreRelease>();
   EXPECT_EQ(release.token, 7u);
   t.Reply(release.op, GiveBackDone{.was_holder = true});
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{8, t.StoreNow()});
+  t.GrantNext(8);
   EXPECT_EQ(t.Event<Granted>(3, 1).token, 8u);
 }
 
 TEST(Lease, ARenewalDueWhenTheStreamEndsIsNotSent) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1, SessionKind::kHold);
+  OneSession t(SessionKind::kHold);
   t.Hold(1, 1, "a", 1);
   t.Pass(seconds(4));
   t.now += seconds(2);
@@ -314,9 +282,7 @@ TEST(Lease, ARenewalDueWhenTheStreamEndsIsNotSent) {
 }
 
 TEST(Lease, LateRepliesToRenewalsStartNoStormOfThem) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1, SessionKind::kHold);
+  OneSession t(SessionKind::kHold);
   t.Hold(1, 1, "a", 1);
   t.Pass(milliseconds(10'600));
   EXPECT_EQ(t.Count<StoreRenew>(), 3u);
@@ -326,15 +292,13 @@ TEST(Lease, LateRepliesToRenewalsStartNoStormOfThem) {
 }
 
 TEST(Lease, ALostKeyIsGivenBackWhenAnAcquireCouldStillBringItBack) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1, SessionKind::kHold);
+  OneSession t(SessionKind::kHold);
   auto want = t.Want(1, 1, "a", 1);
   want.ttl = seconds(1);
   t.Do(want);
   t.Reply(t.Take<StoreAcquire>().op, StoreUnknown{"reset"});
   t.Pass(milliseconds(50));
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  t.GrantNext(42);
   t.Pass(milliseconds(360));
   AnswerRenewals(t, RenewResult::kGone);
   EXPECT_EQ(t.Event<Lost>(1, 1).reason, LostReason::kTaken);
@@ -346,13 +310,11 @@ TEST(Lease, ALostKeyIsGivenBackWhenAnAcquireCouldStillBringItBack) {
 }
 
 TEST(Lease, AKeyThatAStragglerBroughtBackUnderANewTokenIsLostAndGivenBack) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1, SessionKind::kHold);
+  OneSession t(SessionKind::kHold);
   t.Do(t.Want(1, 1, "a", 1));
   t.Reply(t.Take<StoreAcquire>().op, StoreUnknown{"reset"});
   t.Pass(milliseconds(50));
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  t.GrantNext(42);
   t.Pass(milliseconds(5'100));
   AnswerRenewals(t, RenewResult::kAnothers);
   EXPECT_EQ(t.Event<Lost>(1, 1).reason, LostReason::kTaken);

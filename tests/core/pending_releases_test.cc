@@ -11,9 +11,7 @@ namespace {
 
 // A session that ends with more leases than the store releases in an attempt's time.
 TEST(PendingReleases, VeryManyLeaveAsFastAsTheStoreAnswers) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   const int all = 3 * static_cast<int>(kMaxReleasesSent);
   for (int i = 1; i <= all; ++i) t.Hold(1, static_cast<RequestId>(i), "k" + std::to_string(i), i);
   t.commands.clear();
@@ -39,9 +37,7 @@ TEST(PendingReleases, VeryManyLeaveAsFastAsTheStoreAnswers) {
 }
 
 TEST(PendingReleases, VeryManyOutliveTheStoresAbsence) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   const int all = 2 * static_cast<int>(kMaxReleasesSent);
   for (int i = 1; i <= all; ++i) t.Hold(1, static_cast<RequestId>(i), "k" + std::to_string(i), i);
   t.commands.clear();
@@ -68,9 +64,7 @@ Release ByOwner(SessionId session, uint64_t token) {
 }
 
 TEST(PendingReleases, OfALeaseOfTheSameSessionIsAnsweredOnce) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   const auto granted = t.Hold(1, 7, "a", 1);
   auto release = ByOwner(1, granted.token);
   release.request = 8;

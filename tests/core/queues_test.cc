@@ -9,7 +9,7 @@ void Wait(Table& t, Duration left) {
   t.StoreComesUp();
   t.Open(1, SessionKind::kHold);
   t.Do(t.Want(1, 1, "a", 1));
-  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.owner = Owner(99), .time_left = left}}, 1});
+  t.QueueNext(left);
   t.Event<Queued>(1, 1);
 }
 
@@ -87,10 +87,9 @@ TEST(Queue, ANoticeForNobodyIsGivenBack) {
 TEST(Queue, ANoticeThatRepeatsADetachedGrantIsNotGivenBack) {
   Table t;
   t.StoreComesUp();
-  auto want = t.Want(3, 1, "a", 1);
-  want.detached = true;
+  auto want = t.WantDetached(3, 1, "a", 1);
   t.Do(want);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{77, t.StoreNow()});
+  t.GrantNext(77);
   t.Event<Granted>(3, 1);
   t.Do(NoticeFor(t, 1, "a"));
   EXPECT_TRUE(t.commands.empty());
@@ -152,9 +151,7 @@ TEST(Queue, ABlockThatCrossesALookIsLookedAtAgain) {
 }
 
 TEST(Queue, ABlockToldBeforeThePlaceIsLookedAt) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1, SessionKind::kHold);
+  OneSession t(SessionKind::kHold);
   t.Do(t.Want(1, 1, "a", 1));
   const auto ask = t.Take<StoreAcquire>();
   t.now += milliseconds(1);
@@ -205,7 +202,7 @@ TEST(Queue, AWaiterIsToldItsPlaceOnlyOnce) {
   Wait(t, kT);
   t.Do(ChannelUp{});
   t.Reply(t.Take<StoreTend>().op, TendDone{.slot_was_gone = true});
-  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.time_left = kT}}, 1});
+  t.QueueNext(kT);
   EXPECT_EQ(t.Events<Queued>(), 0u);
 }
 
@@ -222,10 +219,9 @@ TEST(Queue, AWaiterOutlivesAStoreThatIsAwayForLong) {
 // A detached request that waits in the store's queue.
 Acquire WaitDetached(Table& t) {
   t.StoreComesUp();
-  auto want = t.Want(1, 1, "a", 1);
-  want.detached = true;
+  auto want = t.WantDetached(1, 1, "a", 1);
   t.Do(want);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.time_left = kT}}, 1});
+  t.QueueNext(kT);
   return want;
 }
 
@@ -264,12 +260,11 @@ TEST(Queue, ANoticeOlderThanThePlaceIsNoNews) {
 TEST(Queue, ANoticeThatOvertakesThePlaceIsLookedInto) {
   Table t;
   t.StoreComesUp();
-  auto want = t.Want(1, 1, "a", 1);
-  want.detached = true;
+  auto want = t.WantDetached(1, 1, "a", 1);
   t.Do(want);
   t.now += milliseconds(1);
   t.Do(NoticeFor(t, 1, "a"));
-  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.time_left = kT}}, 1});
+  t.QueueNext(kT);
   EXPECT_EQ(t.Count<StoreTend>(), 1u);
 }
 

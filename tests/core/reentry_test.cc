@@ -152,7 +152,7 @@ TEST(Reentry, AsAWriterWhatOneHasAsAReaderIsRefused) {
   Acquire reader = t.Again(7, 1);
   reader.want.mode = Mode::kShared;
   t.Do(reader);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  t.GrantNext(42);
   t.Do(t.Again(8, 2));
   const auto refused = t.Event<Refused>(1, 8);
   EXPECT_EQ(refused.reason, RefusalReason::kNotSupported);
@@ -251,7 +251,7 @@ TEST(Reentry, OtherwiseThanItIsHeldIsRefusedAndSaysWhatToDo) {
     first.want = c.has;
     again.want = c.wants;
     t.Do(first);
-    t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+    t.GrantNext(42);
     t.Do(again);
     const auto refused = t.Event<Refused>(1, 8);
     EXPECT_EQ(refused.reason, RefusalReason::kNotSupported) << c.what;

@@ -5,9 +5,7 @@ namespace distlock::core {
 namespace {
 
 TEST(Session, AHeartbeatPromisesAValidityForEveryLease) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Hold(1, 7, "a", 1);
   t.Pass(seconds(1));
   t.Do(Heartbeat{1, 3});
@@ -18,9 +16,7 @@ TEST(Session, AHeartbeatPromisesAValidityForEveryLease) {
 }
 
 TEST(Session, AGrantEchoesTheLastHeartbeatAndPromisesNoMoreThanIt) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Do(Heartbeat{1, 5});
   t.Do(t.Want(1, 7, "a", 1));
   const auto ask = t.Take<StoreAcquire>();
@@ -32,9 +28,7 @@ TEST(Session, AGrantEchoesTheLastHeartbeatAndPromisesNoMoreThanIt) {
 }
 
 TEST(Session, NoHeartbeatForAValidityLapsesIt) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Hold(1, 7, "a", 1);
   t.Pass(kV - Duration(1));
   EXPECT_EQ(t.Count<StoreRelease>(), 0u);
@@ -46,9 +40,7 @@ TEST(Session, NoHeartbeatForAValidityLapsesIt) {
 }
 
 TEST(Session, ABrokenStreamIsFreedOnlyWhenTheLastPromiseHasPassed) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Hold(1, 7, "a", 1);
   t.Pass(seconds(1));
   t.Do(Heartbeat{1, 1});
@@ -63,13 +55,11 @@ TEST(Session, ABrokenStreamIsFreedOnlyWhenTheLastPromiseHasPassed) {
 
 TEST(Session, OnDisconnectReleaseFreesAtOnceAndExpireNever) {
   for (const bool release : {true, false}) {
-    Table t;
-    t.StoreComesUp();
-    t.Open(1);
+    OneSession t;
     auto want = t.Want(1, 7, "a", 1);
     want.on_disconnect = release ? OnDisconnect::kRelease : OnDisconnect::kExpire;
     t.Do(want);
-    t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+    t.GrantNext(42);
     t.Do(StreamEnded{1});
     EXPECT_EQ(t.Count<StoreRelease>(), release ? 1u : 0u);
     t.Pass(2 * kT);
@@ -99,14 +89,12 @@ TEST(Session, WhatExpireLeavesToItsTtlNoLateAnswerGivesBack) {
 // The release waits to be repeated when the notice of the very grant comes: to withdraw now would free it without its
 // block.
 TEST(Session, ALateNoticeDoesNotCutALockDelayShort) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   auto want = t.Want(1, 7, "a", 1);
   want.on_disconnect = OnDisconnect::kRelease;
   want.lock_delay = seconds(2);
   t.Do(want);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  t.GrantNext(42);
   t.Do(StreamEnded{1});
   t.Reply(t.Take<StoreRelease>().op, StoreFailed{FailureKind::kUnavailable, "BUSY"});
   t.Do(GrantNotice{Name("a"), Owner(1), 42, t.StoreNow(), kT, t.now});
@@ -119,9 +107,7 @@ TEST(Session, ALateNoticeDoesNotCutALockDelayShort) {
 }
 
 TEST(Session, GoodbyeFreesEverythingAtOnceAndEndsTheStream) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Hold(1, 7, "a", 1);
   t.Hold(1, 8, "b", 2);
   t.Do(t.Want(1, 9, "c", 3));
@@ -134,9 +120,7 @@ TEST(Session, GoodbyeFreesEverythingAtOnceAndEndsTheStream) {
 }
 
 TEST(Session, AHoldStreamIsPromisedAgainEveryThirdOfTheValidity) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1, SessionKind::kHold);
+  OneSession t(SessionKind::kHold);
   t.Hold(1, 1, "a", 1);
   t.Pass(seconds(3));
   EXPECT_EQ(t.Events<Renewed>(), 3u);
@@ -149,25 +133,21 @@ TEST(Session, AHoldStreamIsPromisedAgainEveryThirdOfTheValidity) {
 }
 
 TEST(Session, AHoldStreamWithAShortTtlIsPromisedAgainBeforeThat) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1, SessionKind::kHold);
+  OneSession t(SessionKind::kHold);
   auto want = t.Want(1, 1, "a", 1);
   want.ttl = seconds(1);
   t.Do(want);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  t.GrantNext(42);
   t.Pass(milliseconds(334));
   EXPECT_EQ(t.Events<Renewed>(), 1u) << "a third of the validity would be too late";
 }
 
 TEST(Session, AShortTtlLimitsThePromise) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   auto want = t.Want(1, 7, "a", 1);
   want.ttl = seconds(1);
   t.Do(want);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  t.GrantNext(42);
   EXPECT_EQ(t.Event<Granted>(1, 7).valid_for, milliseconds(997));
   t.Do(Heartbeat{1, 1});
   const auto ack = t.Event<HeartbeatAck>(1, 0);
@@ -177,9 +157,7 @@ TEST(Session, AShortTtlLimitsThePromise) {
 }
 
 TEST(Drain, RefusesNewOnesTellsStreamsAndWaitsForHolders) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Open(2);
   t.Hold(1, 7, "a", 1);
   t.Do(t.Want(2, 1, "b", 2));
@@ -197,9 +175,7 @@ TEST(Drain, RefusesNewOnesTellsStreamsAndWaitsForHolders) {
 }
 
 TEST(Drain, WhatIsLeftAtItsEndIsLostAndFreedWhenBeliefHasEnded) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Hold(1, 7, "a", 1);
   t.Do(Drain{seconds(1)});
   t.Pass(milliseconds(500));
@@ -213,9 +189,7 @@ TEST(Drain, WhatIsLeftAtItsEndIsLostAndFreedWhenBeliefHasEnded) {
 }
 
 TEST(Drain, IsNotHeldUpByAStoreThatDoesNotAnswer) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Hold(1, 7, "a", 1);
   t.Do(StoreDown{"gone"});
   t.Do(Drain{seconds(1)});
@@ -234,7 +208,7 @@ TEST(Session, NothingIsLeftAfterItsEnd) {
     t.Open(s);
     t.Hold(s, 1, "a" + std::to_string(s), static_cast<int>(s));
     t.Do(t.Want(s, 2, "b", static_cast<int>(100 + s)));
-    t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.time_left = seconds(9)}}, 1});
+    t.QueueNext(seconds(9));
     t.Do(StreamEnded{s});
   }
   t.Pass(kV);
@@ -247,13 +221,11 @@ TEST(Session, NothingIsLeftAfterItsEnd) {
 }
 
 TEST(Drain, WaitsOutBeliefAlsoWhereABrokenStreamWouldNot) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   auto want = t.Want(1, 7, "a", 1);
   want.on_disconnect = OnDisconnect::kRelease;
   t.Do(want);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  t.GrantNext(42);
   t.Do(Drain{seconds(1)});
   t.Pass(seconds(1));
   EXPECT_EQ(t.Event<Lost>(1, 7).reason, LostReason::kDrained);
@@ -263,9 +235,7 @@ TEST(Drain, WaitsOutBeliefAlsoWhereABrokenStreamWouldNot) {
 }
 
 TEST(Drain, ASecondShorterOneDoesNotCompleteItAgain) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Do(Drain{seconds(10)});
   ASSERT_EQ(t.drains, 1) << "nothing was held";
   t.Do(Drain{seconds(1)});
@@ -274,9 +244,7 @@ TEST(Drain, ASecondShorterOneDoesNotCompleteItAgain) {
 }
 
 TEST(Session, AnIdIsInUseAlsoWhileItWaits) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Do(t.Want(1, 7, "a", 1));
   t.Do(t.Want(1, 7, "b", 2));
   EXPECT_EQ(t.Event<Refused>(1, 7).reason, RefusalReason::kInvalidArgument);
@@ -289,9 +257,7 @@ TEST(Session, AnIdIsInUseAlsoWhileItWaits) {
 }
 
 TEST(Session, AHoldStreamHasNoHeartbeat) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1, SessionKind::kHold);
+  OneSession t(SessionKind::kHold);
   t.Do(Heartbeat{1, 1});
   EXPECT_TRUE(t.notes.empty());
   t.Pass(2 * kV);
@@ -299,9 +265,7 @@ TEST(Session, AHoldStreamHasNoHeartbeat) {
 }
 
 TEST(Session, AGoodbyeThatCrossesItsEndIsNothing) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Pass(kV);
   EXPECT_EQ(t.Event<EndStream>(1, 0).why, StreamEnd::kLapsed);
   t.Do(Goodbye{1});

@@ -12,13 +12,10 @@
 
 namespace distlock::core {
 
-struct Several : Table {
+struct Several : OneSession {
   explicit Several(bool takes_many_at_once = true)
       : Several(BrokerConfig{.store = {.takes_many_at_once = takes_many_at_once}}) {}
-  explicit Several(BrokerConfig config) : Table(config) {
-    StoreComesUp();
-    Open(1);
-  }
+  explicit Several(BrokerConfig config) : OneSession(SessionKind::kSession, config) {}
   // Requests from 7 on, owners from 1 on.
   AcquireAll All(const std::vector<std::string>& keys, std::optional<Duration> max_wait = {}) {
     AcquireAll all;
@@ -47,17 +44,6 @@ struct Several : Table {
     OwnerId owner = Owner(key.front());
     owner[0] = kRepeatableMark;
     return owner;
-  }
-  // What is asked for next is granted, or gets a place in a queue.
-  StoreAcquire GrantNext(uint64_t token) {
-    auto ask = Take<StoreAcquire>();
-    Reply(ask.op, AcquireGranted{token, StoreNow()});
-    return ask;
-  }
-  StoreAcquire QueueNext() {
-    auto ask = Take<StoreAcquire>();
-    Reply(ask.op, AcquireQueued{0, {HolderView{.owner = Owner(99), .time_left = hours(1), .info = "who"}}, 1});
-    return ask;
   }
   std::vector<OwnerId> Released() {
     std::vector<OwnerId> owners;

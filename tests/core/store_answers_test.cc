@@ -22,9 +22,7 @@ Convert Conversion() {
 
 // Its answer, if only that its fate is unknown, is still to come.
 TEST(StoreAnswers, WhatIsUnderWayIsNotAskedTwiceWhenTheStoreIsBack) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Do(t.Want(1, 7, "a", 7));
   t.Do(Release{.session = 8, .request = 1, .name = Name("b"), .owner = Owner(2), .token = 6, .ttl = kT});
   t.Do(DetachedRenewal(10));
@@ -33,7 +31,7 @@ TEST(StoreAnswers, WhatIsUnderWayIsNotAskedTwiceWhenTheStoreIsBack) {
   t.Do(StoreDown{"reset"});
   t.StoreComesUp();
   EXPECT_EQ(t.commands.size(), sent);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{77, t.StoreNow()});
+  t.GrantNext(77);
   EXPECT_EQ(t.Event<Granted>(1, 7).token, 77u);
   t.Reply(t.Take<StoreRelease>().op, GiveBackDone{.was_holder = true});
   EXPECT_EQ(t.Event<Released>(8, 1).outcome, ReleaseOutcome::kReleased);
@@ -44,9 +42,7 @@ TEST(StoreAnswers, WhatIsUnderWayIsNotAskedTwiceWhenTheStoreIsBack) {
 }
 
 TEST(StoreAnswers, ASecondAnswerToOneCommandIsNone) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Do(t.Want(1, 7, "a", 1));
   const auto ask = t.Take<StoreAcquire>();
   t.Reply(ask.op, AcquireGranted{42, t.StoreNow()});
@@ -82,9 +78,7 @@ TEST(StoreAnswers, ARenewalAnsweredAfterItsTtlIsAskedForAgain) {
 }
 
 TEST(StoreAnswers, AnAcquireOfUnknownFateMayRunUntilItsBound) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1, SessionKind::kHold);
+  OneSession t(SessionKind::kHold);
   t.Do(t.Want(1, 7, "a", 1));
   const auto ask = t.Take<StoreAcquire>();
   EXPECT_EQ(ask.run_before, t.now + milliseconds(2500));
@@ -98,9 +92,7 @@ TEST(StoreAnswers, AnAcquireOfUnknownFateMayRunUntilItsBound) {
 }
 
 TEST(StoreAnswers, AStepOfItsClockRenewsEveryLease) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Hold(1, 1, "a", 1);
   t.Hold(1, 2, "b", 2);
   t.Pass(seconds(2));

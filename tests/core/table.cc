@@ -45,6 +45,18 @@ StoreTime Table::StoreNow() const {
 
 void Table::Reply(OpId op, decltype(StoreReply::outcome) outcome) { Do(StoreReply{op, std::move(outcome)}); }
 
+StoreAcquire Table::GrantNext(uint64_t token) {
+  auto ask = Take<StoreAcquire>();
+  Reply(ask.op, AcquireGranted{token, StoreNow()});
+  return ask;
+}
+
+StoreAcquire Table::QueueNext(Duration left) {
+  auto ask = Take<StoreAcquire>();
+  Reply(ask.op, AcquireQueued{0, {HolderView{.owner = Owner(99), .time_left = left, .info = "who"}}, 1});
+  return ask;
+}
+
 Acquire Table::Want(SessionId session, RequestId request, const std::string& key, int owner) {
   Acquire acquire;
   acquire.session = session;
@@ -55,11 +67,17 @@ Acquire Table::Want(SessionId session, RequestId request, const std::string& key
   return acquire;
 }
 
+Acquire Table::WantDetached(SessionId session, RequestId request, const std::string& key, int owner) {
+  Acquire acquire = Want(session, request, key, owner);
+  acquire.detached = true;
+  return acquire;
+}
+
 void Table::Open(SessionId session, SessionKind kind) { Do(OpenSession{session, kind}); }
 
 Granted Table::Hold(SessionId session, RequestId request, const std::string& key, int owner) {
   Do(Want(session, request, key, owner));
-  Reply(Take<StoreAcquire>().op, AcquireGranted{++next_token, StoreNow()});
+  GrantNext(++next_token);
   return Event<Granted>(session, request);
 }
 

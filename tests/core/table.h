@@ -73,8 +73,13 @@ class Table {
     return n;
   }
 
+  // The next acquire is granted, or gets a place in the queue behind owner 99, who has it for `left`.
+  StoreAcquire GrantNext(uint64_t token);
+  StoreAcquire QueueNext(Duration left = hours(1));
+
   // Shorthands.
   Acquire Want(SessionId session, RequestId request, const std::string& key, int owner);
+  Acquire WantDetached(SessionId session, RequestId request, const std::string& key, int owner);
   void Open(SessionId session, SessionKind kind = SessionKind::kSession);
   // Open session, acquired and granted at once; returns the grant.
   Granted Hold(SessionId session, RequestId request, const std::string& key, int owner);
@@ -86,6 +91,14 @@ class Table {
   std::vector<Fact> facts;
   int drains = 0;
   uint64_t next_token = 1000;
+};
+
+// A table at which the store is connected and session 1 is open.
+struct OneSession : Table {
+  explicit OneSession(SessionKind kind = SessionKind::kSession, BrokerConfig config = {}) : Table(config) {
+    StoreComesUp();
+    Open(1, kind);
+  }
 };
 
 inline constexpr Duration kStoreOffset = hours(400'000);

@@ -5,9 +5,7 @@ namespace distlock::core {
 namespace {
 
 TEST(Acquire, GrantsWithTheStoresToken) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Do(t.Want(1, 7, "a", 1));
   const auto command = t.Take<StoreAcquire>();
   EXPECT_EQ(command.name, Name("a"));
@@ -24,9 +22,7 @@ TEST(Acquire, GrantsWithTheStoresToken) {
 }
 
 TEST(Acquire, OneTryOnAHeldLockNamesTheHolderAndLeavesNothing) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   auto want = t.Want(1, 7, "a", 1);
   want.max_wait = Duration::zero();
   t.Do(want);
@@ -43,9 +39,7 @@ TEST(Acquire, OneTryOnAHeldLockNamesTheHolderAndLeavesNothing) {
 }
 
 TEST(Acquire, AReplyAtOrAfterTheDeadlineGrantsNothingAndIsGivenBack) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1, SessionKind::kHold);
+  OneSession t(SessionKind::kHold);
   t.Do(t.Want(1, 1, "a", 1));
   const auto command = t.Take<StoreAcquire>();
   t.now += kT - kMargin;  // no deadline runs on the way: the broker was stopped
@@ -55,9 +49,7 @@ TEST(Acquire, AReplyAtOrAfterTheDeadlineGrantsNothingAndIsGivenBack) {
 }
 
 TEST(Acquire, AnUnknownOutcomeIsAskedAgainUnderTheSameOwner) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Do(t.Want(1, 7, "a", 1));
   t.Reply(t.Take<StoreAcquire>().op, StoreUnknown{"connection reset"});
   EXPECT_TRUE(t.notes.empty());
@@ -69,9 +61,7 @@ TEST(Acquire, AnUnknownOutcomeIsAskedAgainUnderTheSameOwner) {
 }
 
 TEST(Acquire, AStoreThatStaysAwayIsSaidAfterTheStoreTimeout) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Do(t.Want(1, 7, "a", 1));
   t.Reply(t.Take<StoreAcquire>().op, StoreUnknown{"connection reset"});
   t.Do(StoreDown{"connection refused"});
@@ -88,9 +78,7 @@ TEST(Acquire, AStoreThatStaysAwayIsSaidAfterTheStoreTimeout) {
 }
 
 TEST(Acquire, OneTryFailsAtOnceWhenTheStoreHasLongBeenDown) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1, SessionKind::kHold);
+  OneSession t(SessionKind::kHold);
   t.Do(StoreDown{"connection refused"});
   t.Pass(seconds(2));
   auto want = t.Want(1, 7, "a", 1);
@@ -103,9 +91,7 @@ TEST(Acquire, OneTryFailsAtOnceWhenTheStoreHasLongBeenDown) {
 }
 
 TEST(Acquire, WaitsInTheQueueAndTimesOut) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1, SessionKind::kHold);
+  OneSession t(SessionKind::kHold);
   auto want = t.Want(1, 7, "a", 1);
   want.max_wait = seconds(20);
   t.Do(want);
@@ -125,9 +111,7 @@ TEST(Acquire, WaitsInTheQueueAndTimesOut) {
 }
 
 TEST(Acquire, CancelWhileAskingIsAnsweredAndWithdrawn) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Do(t.Want(1, 7, "a", 1));
   const auto ask = t.Take<StoreAcquire>();
   t.Do(Cancel{1, 7});
@@ -140,9 +124,7 @@ TEST(Acquire, CancelWhileAskingIsAnsweredAndWithdrawn) {
 }
 
 TEST(Acquire, CancelAfterTheGrantReleasesIt) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Hold(1, 7, "a", 1);
   t.Do(Cancel{1, 7});
   EXPECT_EQ(t.Event<Refused>(1, 7).reason, RefusalReason::kCancelled);
@@ -165,9 +147,7 @@ void ExpectSecondWithdrawal(Table& t, Duration until) {
 }
 
 TEST(Acquire, AStragglerIsWithdrawnOnceMoreAfterItsTime) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1, SessionKind::kHold);
+  OneSession t(SessionKind::kHold);
   ExpectSecondWithdrawal(t, milliseconds(2500));
 }
 
@@ -178,9 +158,7 @@ TEST(Acquire, RefusalsByTheStoreHaveTheirOwnReasons) {
       {AcquireQueueFull{10'000}, RefusalReason::kQuotaExceeded},
   };
   for (const auto& [outcome, reason] : table) {
-    Table t;
-    t.StoreComesUp();
-    t.Open(1);
+    OneSession t;
     t.Do(t.Want(1, 7, "a", 1));
     t.Reply(t.Take<StoreAcquire>().op, outcome);
     EXPECT_EQ(t.Event<Refused>(1, 7).reason, reason);
@@ -191,13 +169,12 @@ TEST(Acquire, RefusalsByTheStoreHaveTheirOwnReasons) {
 TEST(Acquire, ARepeatOfADetachedRequestGetsTheSameGrant) {
   Table t;
   t.StoreComesUp();
-  auto want = t.Want(1, 1, "a", 1);
-  want.detached = true;
+  auto want = t.WantDetached(1, 1, "a", 1);
   t.Do(want);
   want.session = 2;
   t.Do(want);
   EXPECT_EQ(t.Count<StoreAcquire>(), 1u);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  t.GrantNext(42);
   EXPECT_EQ(t.Event<Granted>(1, 1).token, 42u);
   EXPECT_EQ(t.Event<Granted>(2, 1).token, 42u);
   EXPECT_EQ(t.broker.Stats().leases, 0u) << "nobody here renews a detached lease";
@@ -206,12 +183,11 @@ TEST(Acquire, ARepeatOfADetachedRequestGetsTheSameGrant) {
 TEST(Acquire, ADetachedCallThatEndsIsWithdrawnUnlessARepeatStillListens) {
   Table t;
   t.StoreComesUp();
-  auto want = t.Want(1, 1, "a", 1);
-  want.detached = true;
+  auto want = t.WantDetached(1, 1, "a", 1);
   t.Do(want);
   want.session = 2;
   t.Do(want);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.time_left = seconds(5)}}, 1});
+  t.QueueNext(seconds(5));
   t.Do(StreamEnded{1});
   EXPECT_EQ(t.Count<StoreWithdraw>(), 0u);
   t.Do(StreamEnded{2});
@@ -222,8 +198,7 @@ TEST(Acquire, ADetachedCallThatEndsIsWithdrawnUnlessARepeatStillListens) {
 TEST(Acquire, TheSameRequestAgainWaitsForItsOwnWithdrawal) {
   Table t;
   t.StoreComesUp();
-  auto want = t.Want(1, 1, "a", 1);
-  want.detached = true;
+  auto want = t.WantDetached(1, 1, "a", 1);
   t.Do(want);
   const auto first = t.Take<StoreAcquire>();
   t.Do(StreamEnded{1});
@@ -233,7 +208,7 @@ TEST(Acquire, TheSameRequestAgainWaitsForItsOwnWithdrawal) {
   EXPECT_EQ(t.Count<StoreAcquire>(), 0u) << "the withdrawal could give the new grant back";
   t.Reply(first.op, AcquireGranted{42, t.StoreNow()});
   t.Reply(withdraw.op, GiveBackDone{.was_holder = true});
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{43, t.StoreNow()});
+  t.GrantNext(43);
   EXPECT_EQ(t.Event<Granted>(2, 1).token, 43u);
 }
 
@@ -249,9 +224,7 @@ TEST(Acquire, ASessionHasALimit) {
 }
 
 TEST(Acquire, AnIdInUseIsRefused) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Hold(1, 7, "a", 1);
   t.Do(t.Want(1, 7, "b", 2));
   EXPECT_EQ(t.Event<Refused>(1, 7).reason, RefusalReason::kInvalidArgument);
@@ -259,9 +232,7 @@ TEST(Acquire, AnIdInUseIsRefused) {
 }
 
 TEST(Acquire, AnAttemptLeftBehindByAGrantIsAStraggler) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1, SessionKind::kHold);
+  OneSession t(SessionKind::kHold);
   t.Hold(1, 9, "other", 9);
   t.Do(t.Want(1, 1, "a", 1));
   const auto first = t.Take<StoreAcquire>();
@@ -278,11 +249,9 @@ TEST(Acquire, AnAttemptLeftBehindByAGrantIsAStraggler) {
 }
 
 TEST(Acquire, APlaceThatMayStillExistIsWithdrawn) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1, SessionKind::kHold);
+  OneSession t(SessionKind::kHold);
   t.Do(t.Want(1, 1, "a", 1));
-  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.time_left = kT}}, 1});
+  t.QueueNext(kT);
   t.Do(ChannelUp{});
   t.Reply(t.Take<StoreTend>().op, TendDone{.slot_was_gone = true});
   t.Reply(t.Take<StoreAcquire>().op, StoreFailed{FailureKind::kNotSent, "reset"});
@@ -291,9 +260,7 @@ TEST(Acquire, APlaceThatMayStillExistIsWithdrawn) {
 }
 
 TEST(Acquire, AGrantThatComesTooLateIsAskedForAgainUnderTheSameOwner) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1, SessionKind::kHold);
+  OneSession t(SessionKind::kHold);
   auto want = t.Want(1, 1, "a", 1);
   want.ttl = seconds(1);
   t.Do(want);
@@ -303,17 +270,16 @@ TEST(Acquire, AGrantThatComesTooLateIsAskedForAgainUnderTheSameOwner) {
   EXPECT_EQ(t.Events<Granted>(), 0u);
   EXPECT_EQ(t.Count<StoreWithdraw>(), 0u) << "it could overtake the next attempt on a new connection";
   while (t.Count<StoreAcquire>() > 1) t.Take<StoreAcquire>();
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  t.GrantNext(42);
   EXPECT_EQ(t.Event<Granted>(1, 1).token, 42u);
 }
 
 TEST(Acquire, ALateRepeatThatEndsTakesNothingBack) {
   Table t;
   t.StoreComesUp();
-  auto want = t.Want(1, 1, "a", 1);
-  want.detached = true;
+  auto want = t.WantDetached(1, 1, "a", 1);
   t.Do(want);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireGranted{42, t.StoreNow()});
+  t.GrantNext(42);
   t.Event<Granted>(1, 1);
   want.session = 2;
   t.Do(want);
@@ -322,9 +288,7 @@ TEST(Acquire, ALateRepeatThatEndsTakesNothingBack) {
 }
 
 TEST(Acquire, AWaitShorterThanTheStoresAnswerIsATimeOut) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   auto want = t.Want(1, 1, "a", 1);
   want.max_wait = milliseconds(10);
   t.Do(want);
@@ -335,8 +299,7 @@ TEST(Acquire, AWaitShorterThanTheStoresAnswerIsATimeOut) {
 TEST(Acquire, GivingUpARepeatableRequestFreesNoLock) {
   Table t;
   t.StoreComesUp();
-  auto want = t.Want(1, 1, "a", 1);
-  want.detached = true;
+  auto want = t.WantDetached(1, 1, "a", 1);
   want.owner[0] = kRepeatableMark;
   t.Do(want);
   t.Do(StreamEnded{1});
@@ -348,8 +311,7 @@ TEST(Acquire, GivingUpARepeatableRequestFreesNoLock) {
 TEST(Acquire, ADetachedGrantCountsFromWhenTheRequestArrived) {
   Table t;
   t.StoreComesUp();
-  auto want = t.Want(1, 1, "a", 1);
-  want.detached = true;
+  auto want = t.WantDetached(1, 1, "a", 1);
   t.Do(want);
   const auto ask = t.Take<StoreAcquire>();
   t.now += milliseconds(300);
@@ -359,13 +321,11 @@ TEST(Acquire, ADetachedGrantCountsFromWhenTheRequestArrived) {
 }
 
 TEST(Acquire, AWaitThatTimesOutNamesTheHolder) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1, SessionKind::kHold);
+  OneSession t(SessionKind::kHold);
   auto want = t.Want(1, 7, "a", 1);
   want.max_wait = seconds(1);
   t.Do(want);
-  t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{0, {HolderView{.time_left = seconds(12), .info = "who"}}, 1});
+  t.QueueNext(seconds(12));
   t.Pass(seconds(1));
   const auto refused = t.Event<Refused>(1, 7);
   ASSERT_EQ(refused.holders.size(), 1u);
@@ -373,9 +333,7 @@ TEST(Acquire, AWaitThatTimesOutNamesTheHolder) {
 }
 
 TEST(Acquire, AGrantThatNobodyHereKnowsIsGivenBack) {
-  Table t;
-  t.StoreComesUp();
-  t.Open(1);
+  OneSession t;
   t.Do(t.Want(1, 7, "a", 1));
   const auto ask = t.Take<StoreAcquire>();
   t.Do(Cancel{1, 7});
