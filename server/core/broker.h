@@ -103,7 +103,7 @@ class Broker {
   PendingReleases releases_{core_, queues_};
   Sessions sessions_{core_};
   Leases leases_{core_, sessions_, bundles_, releases_, past_grants_};
-  Queues queues_{core_, waiters_, grants_};
+  Queues queues_{core_, grants_};
   Waiters waiters_{core_, {sessions_, leases_, queues_, grants_, bundles_, releases_, past_grants_}};
   Grants grants_{core_, {sessions_, waiters_, leases_, queues_, bundles_, releases_, past_grants_}};
   Bundles bundles_{core_, {sessions_, waiters_, leases_, releases_, past_grants_}};

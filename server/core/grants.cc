@@ -104,7 +104,11 @@ void Grants::GrantOnStream(Waiter& waiter, Granted granted, Instant deadline) {
 }
 
 void Grants::Handle(const GrantNotice& in) {
-  if (in.owner == OwnerId{}) return to_.queues.OnBlockNotice(in);
+  if (in.owner == OwnerId{}) {
+    // The answer to an acquire in flight may show the lock as it was before the block.
+    to_.waiters.Hint(in.name);
+    return to_.queues.OnBlockNotice(in);
+  }
   Waiter* const found = to_.waiters.Find(in.owner);
   Instant deadline = std::min(in.made, core_.now) + in.ttl;
   // Notices and replies come in no common order: this one may tell of a grant that has been released or lost since.
@@ -136,7 +140,9 @@ Instant Grants::NoticeDeadline(const Waiter& waiter, uint64_t token, Duration tt
   return older + ttl - core_.Margin(ttl);
 }
 
-void Grants::HandOffSeen(const LockName& name, const HolderView& holder, Instant sent) {
+void Grants::OnHolderSeen(const LockName& name, const HolderView& holder, Instant sent) {
+  const Waiter* const waiter = to_.waiters.Find(holder.owner);
+  if (waiter == nullptr || !waiter->queued) return;
   // The script ran after `sent`. A store's clock that was set back since the grant says nothing about its age.
   const bool dated = holder.held_for >= Duration::zero();
   const Instant made = sent - holder.held_for;
@@ -167,6 +173,11 @@ void Grants::HandOff(const LockName& name, const OwnerId& owner, const GrantNews
   if (IsRepeatable(owner)) return;         // another broker may have granted it to a repeat; only the ttl ends it
   if (core_.now >= news.deadline) return;  // it has expired, unless its owner has renewed it elsewhere
   to_.releases.Pursue(to_.releases.Start(name, owner, /*waiting=*/true, Duration::zero(), news.ttl));
+}
+
+void Grants::OnPlacesLost(const std::vector<Waiter*>& waiters) {
+  for (Waiter* waiter : waiters) to_.waiters.LosePlace(*waiter);
+  for (Waiter* waiter : waiters) to_.waiters.Ask(*waiter);
 }
 
 void Grants::HandOffAll(const Op& op, const std::vector<HolderView>& all, bool look) {

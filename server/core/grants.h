@@ -12,6 +12,7 @@
 
 #include "core/core_context.h"
 #include "core/records.h"
+#include "core/tend_news.h"
 
 namespace distlock::core {
 
@@ -36,7 +37,7 @@ struct GrantNews {
   Arrival arrival = Arrival::kAnswer;
 };
 
-class Grants {
+class Grants final : public TendNews {
  public:
   // The parts that grants call.
   struct Neighbours {
@@ -54,8 +55,10 @@ class Grants {
   // What a command that made room has brought: grants to waiters of this broker, and whether there is more to do
   // (`look`).
   void HandOffAll(const Op& op, const std::vector<HolderView>& next, bool look);
-  // The reply to a tend sent at `sent` shows a waiter of this broker as holder.
-  void HandOffSeen(const LockName& name, const HolderView& holder, Instant sent);
+  // Hands the lock to the holder if it is a waiter of this broker that has a place.
+  void OnHolderSeen(const LockName& name, const HolderView& holder, Instant sent) override;
+  // Has the waiters take new places in the old order.
+  void OnPlacesLost(const std::vector<Waiter*>& waiters) override;
   // The store has granted a lock to a waiter.
   void Grant(Waiter& waiter, const GrantNews& news);
 

@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/grants.h"
 #include "core/limits.h"
-#include "core/waiters.h"
 
 namespace distlock::core {
 namespace {
@@ -75,11 +73,7 @@ void Queues::OnReply(const Op& op, OpId id, StoreReply& reply) {
   const auto* done = std::get_if<TendDone>(&reply.outcome);
   if (done != nullptr && !done->slot_was_gone) {
     // A waiter of ours may hold the lock already: the notice was lost, or is still on its way.
-    for (const HolderView& holder : done->holders) {
-      const Waiter* const waiter = waiters_.Find(holder.owner);
-      if (waiter == nullptr || !waiter->queued) continue;
-      grants_.HandOffSeen(op.name, holder, op.sent);
-    }
+    for (const HolderView& holder : done->holders) news_.OnHolderSeen(op.name, holder, op.sent);
     found = queues_.find(op.name);
   }
   if (found == queues_.end() || found->second->op != id) return;
@@ -104,22 +98,19 @@ void Queues::OnReply(const Op& op, OpId id, StoreReply& reply) {
   core_.Arm(queue, core_.now + std::min<Duration>(core_.config.queue_slot / 3, left + kExpirySlack + core_.BackOff(0)));
 }
 
-// The store has forgotten our places: it was emptied, or this broker did not tend in time. Takes new ones in the old
-// order.
+// The store has forgotten our places: it was emptied, or this broker did not tend in time.
 void Queues::RejoinAll(LocalQueue& queue) {
   std::vector<Waiter*> waiters;
   for (auto& [serial, waiter] : queue.waiters) waiters.push_back(waiter);
-  for (Waiter* waiter : waiters) waiters_.LosePlace(*waiter);
-  for (Waiter* waiter : waiters) waiters_.Ask(*waiter);
+  news_.OnPlacesLost(waiters);
 }
 
 void Queues::OnBlockNotice(const GrantNotice& in) {
-  // The answer to an acquire in flight may show the lock as it was before the block.
-  waiters_.Hint(in.name);
   const auto found = queues_.find(in.name);
   if (found == queues_.end()) return;
   LocalQueue& queue = *found->second;
-  // So may the answer to a tend in flight. And a lock that is not blocked any longer (ttl 0) is free by now.
+  // The answer to a tend in flight may show the lock as it was before the block. And a lock that is not blocked any
+  // longer (ttl 0) is free by now.
   if (queue.op != 0 || in.ttl == Duration::zero()) return Tend(queue);
   // No notice announces the end of a block.
   core_.Arm(queue, std::min(queue.at, core_.now + in.ttl + kExpirySlack + core_.BackOff(0)));

@@ -15,11 +15,9 @@
 #include "core/core_context.h"
 #include "core/look_scheduler.h"
 #include "core/records.h"
+#include "core/tend_news.h"
 
 namespace distlock::core {
-
-class Grants;
-class Waiters;
 
 // The waiters of one lock in this broker; tended so that the store knows this broker lives.
 struct LocalQueue : Timed {
@@ -36,7 +34,7 @@ struct LocalQueue : Timed {
 
 class Queues final : public LookScheduler {
  public:
-  Queues(CoreContext& core, Waiters& waiters, Grants& grants) : core_(core), waiters_(waiters), grants_(grants) {}
+  Queues(CoreContext& core, TendNews& news) : core_(core), news_(news) {}
 
   void Join(Waiter& waiter);
   void Leave(Waiter& waiter);
@@ -57,8 +55,7 @@ class Queues final : public LookScheduler {
   void RejoinAll(LocalQueue& queue);
 
   CoreContext& core_;
-  Waiters& waiters_;
-  Grants& grants_;
+  TendNews& news_;
   absl::btree_map<LockName, std::unique_ptr<LocalQueue>> queues_;
 };
 
