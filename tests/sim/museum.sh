@@ -5,15 +5,17 @@ set -uo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: tests/sim/museum.sh [--seeds N] [--seed S] [--sample K] [--check] [BUG...]
+usage: tests/sim/museum.sh [--seeds N] [--seed S] [--sample K] [--build DIR] [--check] [BUG...]
 
 Puts each bug of tests/sim/museum, or the named ones (a number, a name, or the path of a patch), into a copy of this
-tree, builds it, and runs worlds until one has a violation. Fails when a bug is not caught, when one does not apply or
-build, when the row that changes nothing is caught, or when the median of the seeds needed is over 1000.
+tree, compiles what depends on it, and runs worlds until one has a violation. Fails when a bug is not caught, when one
+does not apply or build, when the row that changes nothing is caught, or when the median of the seeds needed is over
+1000.
 
   --seeds N   the number of worlds to try for a bug (default 20000)
   --seed S    the first world, and the choice of the sample (default 1; with --sample a random one)
   --sample K  only K bugs, drawn by the seed, and the row that changes nothing
+  --build DIR a build of this tree by Ninja, for all that a bug does not change (default build/release)
   --check     only check that each bug still applies; builds nothing
 TEXT
 }
@@ -26,12 +28,17 @@ die() { printf 'museum.sh: %s\n' "$*" >&2; exit 64; }
 mutate() { /usr/bin/python3 -B "$museum/mutate.py" "$@"; }
 changes_nothing() { [[ ${1##*/} = 00-* ]]; }
 
-seeds=20000 seed='' sample='' check='' wanted=()
+seeds=20000 seed='' sample='' check='' build=$root/build/release wanted=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --seeds | --seed | --sample)
       [[ ${2:-} =~ ^[0-9]+$ ]] || die "$1 needs a number; see --help"
       printf -v "${1#--}" %s "$2"
+      shift
+      ;;
+    --build)
+      [ -f "${2:-}/build.ninja" ] || die "--build needs the folder of a build by Ninja; see --help"
+      build=$(cd "$2" && pwd)
       shift
       ;;
     --check) check=yes ;;
@@ -55,35 +62,36 @@ if [ -n "$sample" ]; then
 fi
 seed=${seed:-1}
 
-work=$(mktemp -d "${TMPDIR:-/tmp}/distlock-museum.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-# The same paths from build to sources as the tree's own release build, so that ccache knows what that has compiled.
-tree=$work/tree build=$work/tree/build/release sim=$build/bin/distlock_sim sound_tree=$work/sound_tree
-mkdir -p "$tree/tests"
-cp -R "$root"/{CMakeLists.txt,deploy,proto,lua,server,client} "$tree"
-cp -R "$root/tests/CMakeLists.txt" "$root/tests/sim" "$tree/tests"
-# The tree may change while this runs.
-cp -R "$tree" "$sound_tree"
-
-# A bug may well leave something unused.
-cat >"$work/launch" <<'TEXT'
-#!/usr/bin/env bash
-cache=$(command -v ccache)
-$cache "$@" 2>/dev/null || exec "$@" -Wno-error
-TEXT
-chmod +x "$work/launch"
-
-build() {
-  CCACHE_BASEDIR=$tree nice cmake --build "$build" --target distlock_sim --parallel "$(nproc)" >"$work/build.log" 2>&1
-}
-
 started=$SECONDS
 printf 'museum of %d bugs, seed %s: building ...\n' "${#bugs[@]}" "$seed"
-{ cmake -S "$tree" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DDISTLOCK_TESTS=ON \
-  -DCMAKE_C_COMPILER_LAUNCHER="$work/launch" -DCMAKE_CXX_COMPILER_LAUNCHER="$work/launch" >"$work/build.log" 2>&1 &&
-  build && cp "$sim" "$work/sound"; } ||
-  { tail -n 30 "$work/build.log"; printf 'museum.sh: the tree itself does not build\n' >&2; exit 1; }
+log=$(mktemp)
+{ { [ -f "$build/build.ninja" ] || (cd "$root" && cmake --preset release -DDISTLOCK_TESTS=ON -DDISTLOCK_UNITY=ON); } &&
+  nice cmake --build "$build" --target distlock_sim --parallel "$(nproc)"; } >"$log" 2>&1 ||
+  { tail -n 30 "$log"; printf 'museum.sh: the tree itself does not build\n' >&2; exit 1; }
+rm "$log"
 printf 'built in %d s\n' $((SECONDS - started))
+
+# A place that no other run uses. It has the same path in the next run, so that ccache knows what was compiled there.
+for ((slot = 1; ; ++slot)); do
+  work=$build/museum/$slot
+  mkdir -p "$work"
+  exec 9>"$work.lock"
+  ! flock -n 9 || break
+done
+trap 'rm -rf "$work"' EXIT
+rm -rf "${work:?}"/*
+tree=$work/tree sound_tree=$work/sound_tree sound=$work/sound sim=$work/built/distlock_sim
+mkdir -p "$tree/tests"
+cp -R "$root"/{deploy,lua,proto,server,client} "$tree"
+cp -R "$root/tests/sim" "$tree/tests"
+cp -R "$tree" "$sound_tree"
+cp "$build/bin/distlock_sim" "$sound"
+
+# Builds $sim with the files named as they are in $tree.
+build() {
+  nice /usr/bin/python3 -B "$museum/rebuild.py" --build "$build" --copy "$tree" --work "$work/built" bin/distlock_sim \
+    "$@" >"$work/build.log" 2>&1
+}
 
 # Runs worlds and prints the first with a violation: "SEED STORY". Prints nothing when there is none.
 run_worlds() {
@@ -119,7 +127,7 @@ search() {
       continue
     fi
     at=${found%% *}
-    if [ -z "$strict" ] && [ -n "$(run_worlds "$work/sound" "$at" 1)" ]; then
+    if [ -z "$strict" ] && [ -n "$(run_worlds "$sound" "$at" 1)" ]; then
       printf '        seed %s goes wrong without the bug too\n' "$at"
       at=$((at + 1))
       continue
@@ -132,31 +140,37 @@ search() {
 caught=() tried=0 faults=0
 fault() { printf '%-26s %s  (%s)\n' "$1" "$2" "$3"; faults=$((faults + 1)); }
 
+judge() {
+  local one=$1 name=$2
+  if changes_nothing "$one" && [ -z "$story" ]; then
+    printf 'not caught in %-9d seeds  %s\n' "$needed" "$name"
+  elif changes_nothing "$one"; then
+    fault "CAUGHT after $needed seeds" "$name" "${story:0:STORY_WIDTH}"
+  elif [ -n "$story" ]; then
+    printf 'caught  after %-6d seeds  %s  (%s)\n' "$needed" "$name" "${story:0:STORY_WIDTH}"
+    caught+=("$needed")
+  else
+    fault "MISSED  in $needed seeds" "$name" 'no world shows it'
+  fi
+}
+
 visit() {
-  local one=$1 name number touched
+  local one=$1 name number touched files
   name=$(basename "$one" .patch) number=${name%%[!0-9]*}
   changes_nothing "$one" || tried=$((tried + 1))
   touched=$(mutate --tree "$tree" apply "$one") || { fault 'DOES NOT APPLY' "$name" 'see above'; return; }
-  if build; then
-    search $((seed * 1000000 + 10#${number:-999} * 20011)) "$(changes_nothing "$one" && echo strict)"
-    if changes_nothing "$one"; then
-      if [ -z "$story" ]; then
-        printf 'not caught in %-9d seeds  %s\n' "$needed" "$name"
-      else
-        fault "CAUGHT after $needed seeds" "$name" "${story:0:STORY_WIDTH}"
-      fi
-    elif [ -n "$story" ]; then
-      printf 'caught  after %-6d seeds  %s  (%s)\n' "$needed" "$name" "${story:0:STORY_WIDTH}"
-      caught+=("$needed")
-    else
-      fault "MISSED  in $needed seeds" "$name" 'no world shows it'
-    fi
-  else
+  mapfile -t files <<<"$touched"
+  if ! build "${files[@]}"; then
     grep -m1 'error' "$work/build.log"
     fault 'DOES NOT BUILD' "$name" 'see above'
+  elif ! cmp -s "$build/bin/distlock_sim" "$sound"; then
+    printf 'museum.sh: %s was built anew meanwhile; start again\n' "$build" >&2
+    exit 1
+  else
+    search $((seed * 1000000 + 10#${number:-999} * 20011)) "$(changes_nothing "$one" && echo strict)"
+    judge "$one" "$name"
   fi
-  # Copies the sound files, because their new times make the build compile them again.
-  while read -r file; do cp "$sound_tree/$file" "$tree/$file"; done <<<"$touched"
+  for file in "${files[@]}"; do cp "$sound_tree/$file" "$tree/$file"; done
 }
 
 for one in "${bugs[@]}"; do visit "$one"; done
