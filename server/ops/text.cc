@@ -94,16 +94,4 @@ std::string HtmlEscaped(std::string_view text) {
   return out;
 }
 
-std::vector<std::string_view> Split(std::string_view text, std::string_view separator) {
-  std::vector<std::string_view> parts;
-  for (size_t end = text.find(separator); end != text.npos; end = text.find(separator)) {
-    parts.push_back(text.substr(0, end));
-    text.remove_prefix(end + separator.size());
-  }
-  parts.push_back(text);
-  return parts;
-}
-
-bool Contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
-
 }  // namespace distlock::ops

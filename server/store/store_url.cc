@@ -104,7 +104,7 @@ absl::Status SetDb(std::string_view db, StoreUrl& url) {
 }
 
 absl::Status SetQuery(std::string_view query, StoreUrl& url) {
-  for (const std::string_view pair : Split(query, '&')) {
+  for (const std::string_view pair : Split(query, "&")) {
     if (pair.empty()) continue;
     const auto parts = Cut(pair, '=');
     auto value = PercentDecode(parts.second);

@@ -17,12 +17,12 @@ GENERATED = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*.pb.go", "*_pb.js", "*_
 # What each room may include of the project, and the outside worlds that it must not include: heads of names, or ends
 # where they begin with *. A folder or a file of a room that has a row of its own is a room of its own: "store" is only
 # what lies in server/store itself.
-SERVER_ROOMS = ("core", "contract", "store", "shard", "rpc", "ops", "main", "lua")
+SERVER_ROOMS = ("core", "contract", "store", "shard", "rpc", "ops", "main", "lua", "text")
 GRPC = ("grpc", "google/", "distlock/v1/")
 SOCKETS = ("uv.h", "openssl/", "sys/socket.h", "netdb.h", "time.h")
 MAY_INCLUDE = {
     "server/core": ({"core"}, None),
-    "server/store": ({"core", "store"}, GRPC + ("hiredis", "openssl")),
+    "server/store": ({"core", "store", "text"}, GRPC + ("hiredis", "openssl")),
     "server/store/check_store": ({"core", "store", "store/check_store", "store/redis/uv_timers"},
                                  GRPC + ("hiredis", "openssl")),
     "server/store/embedded": ({"store", "store/embedded"}, GRPC + ("hiredis", "openssl", "uv.h")),
@@ -49,7 +49,8 @@ MAY_INCLUDE = {
     "server/rpc/rate_limit": ({"core", "rpc/rate_limit"}, ("grpc", "distlock/v1/", "hiredis", "uv.h")),
     "server/rpc/stream": ({"core", "contract", "shard", "rpc/engine", "rpc/frontend", "rpc/rate_limit", "rpc/stream"},
                           ("*.grpc.pb.h", "hiredis", "uv.h")),
-    "server/ops": ({"ops"}, GRPC + ("hiredis", "uv.h")),
+    "server/ops": ({"ops", "text"}, GRPC + ("hiredis", "uv.h")),
+    "server/text": ({"text"}, GRPC + ("absl/", "hiredis", "uv.h")),
     "server/main": (set(SERVER_ROOMS) | {"store/embedded", "store/open_store"}, ("hiredis",)),
     "client": (set(), ("hiredis", "uv.h")),
 }

@@ -95,6 +95,9 @@ class RulesTest(unittest.TestCase):
                 ("server/rpc/a.cc", "<hiredis/async.h>", False), ("server/ops/a.cc", '"core/b.h"', False),
                 ("server/ops/a.cc", '"distlock/v1/lock.pb.h"', False), ("client/cpp/a.cc", '"core/b.h"', False),
                 ("client/cpp/a.cc", '"distlock/v1/lock.pb.h"', True), ("server/main/a.cc", '"rpc/x.h"', True),
+                ("server/ops/a.cc", '"text/text.h"', True), ("server/store/a.cc", '"text/text.h"', True),
+                ("server/core/a.cc", '"text/text.h"', False), ("server/text/a.h", '"core/b.h"', False),
+                ("server/text/a.h", '"absl/strings/str_cat.h"', False), ("server/text/a.h", "<string>", True),
                 ("server/extra/a.cc", "<vector>", False)]:
             with self.subTest(path=path, target=target):
                 faults = self.faults({path: f"#include {target}\n"}, rules.includes)

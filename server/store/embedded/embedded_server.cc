@@ -38,7 +38,7 @@ constexpr std::chrono::seconds kStopPatience{3};
 
 std::string InPath(const std::string& name) {
   const char* path = getenv("PATH");
-  for (const std::string_view folder : Split(path == nullptr ? "/usr/bin:/bin" : path, ':')) {
+  for (const std::string_view folder : Split(path == nullptr ? "/usr/bin:/bin" : path, ":")) {
     std::string candidate = Cat(folder.empty() ? "." : folder, "/", name);
     if (access(candidate.c_str(), X_OK) == 0) return candidate;
   }

@@ -10,7 +10,7 @@ constexpr int kMinMajor = 6;
 constexpr int kMinMinor = 2;
 
 bool OldVersion(std::string_view version) {
-  const std::vector<std::string_view> parts = Split(version, '.');
+  const std::vector<std::string_view> parts = Split(version, ".");
   int major = 0;
   int minor = 0;
   if (parts.size() < 2 || !ReadInt(parts[0], &major) || !ReadInt(parts[1], &minor)) return true;

@@ -42,7 +42,7 @@ absl::StatusOr<PageToken> PageToken::Decode(std::string_view text) {
   if (text.empty()) return token;
   std::string plain;
   if (!absl::WebSafeBase64Unescape(std::string(text), &plain)) return BadToken();
-  const std::vector<std::string_view> lines = Split(plain, '\n');
+  const std::vector<std::string_view> lines = Split(plain, "\n");
   token.scanned_all = lines[0] == "all";
   if (!token.scanned_all) {
     if (!ParseNumber(lines[0]) || lines[0].size() > 20) return BadToken();

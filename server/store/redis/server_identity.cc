@@ -6,7 +6,7 @@
 namespace distlock::store {
 
 ServerInfo::ServerInfo(std::string_view info) {
-  for (std::string_view line : Split(info, '\n')) {
+  for (std::string_view line : Split(info, "\n")) {
     if (line.ends_with('\r')) line.remove_suffix(1);
     const size_t colon = line.find(':');
     if (colon != std::string_view::npos) fields_.emplace(line.substr(0, colon), line.substr(colon + 1));

@@ -13,7 +13,7 @@ std::vector<std::string> InstalledServers() {
   std::vector<std::string> found;
   const char* path = getenv("PATH");
   for (const std::string_view name : {"redis-server", "valkey-server"}) {
-    for (const std::string_view folder : store::Split(path == nullptr ? "/usr/bin" : path, ':')) {
+    for (const std::string_view folder : store::Split(path == nullptr ? "/usr/bin" : path, ":")) {
       std::string candidate = store::Cat(folder, "/", name);
       if (access(candidate.c_str(), X_OK) != 0) continue;
       found.push_back(std::move(candidate));

@@ -147,7 +147,7 @@ core::OwnerId Mischief::Owner(const Action& action) const {
 core::OwnerId Mischief::Holder(const Action& action, const core::LockName& lock) const {
   const std::string key = brokers_[0].keys().Holder(lock);
   const auto value = twins_->model().String(key);
-  const auto parts = store::Split(value.value_or(""), ';');
+  const auto parts = store::Split(value.value_or(""), ";");
   std::vector<core::OwnerId> held;
   if (parts.size() > 1) {
     if (const auto owner = store::ParseOwner(parts[1])) held.push_back(*owner);
@@ -160,7 +160,7 @@ core::OwnerId Mischief::Holder(const Action& action, const core::LockName& lock)
 
 uint64_t Mischief::Token(const Action& action, const core::LockName& lock) const {
   const auto value = twins_->model().String(brokers_[0].keys().Holder(lock));
-  const auto parts = store::Split(value.value_or(""), ';');
+  const auto parts = store::Split(value.value_or(""), ";");
   uint64_t token = 0;
   if (parts.size() > 2 && action.b % 3 != 0) {
     std::from_chars(parts[2].data(), parts[2].data() + parts[2].size(), token);

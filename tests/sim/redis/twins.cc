@@ -160,7 +160,7 @@ void Twins::CompareInfo(const Argv& argv) {
   ++commands_;
   ++seen_["INFO"];
   const std::string all = store::Cat("\r\n", real == nullptr ? "" : store::Text(*real));
-  for (const std::string_view line : store::Split(store::Text(*modelled), '\n')) {
+  for (const std::string_view line : store::Split(store::Text(*modelled), "\n")) {
     const auto [field, value] = store::Cut(line, ':');
     const bool own = field == "redis_version" || field == "run_id";
     const std::string_view name = valkey_ && field == "redis_mode" ? "server_mode" : field;
