@@ -61,7 +61,7 @@ class RelayCaller final : public internal::BidiCall<grpc::ByteBuffer, grpc::Byte
     const bool rests = !holding_ && load_.stopping();
     if (rests) context().TryCancel();
     StartRead(&in_);
-    if (rests) return LetGo();
+    if (rests) return AllowFinish();
     sent_ = NowNanos();
     StartWrite(holding_ ? &release_ : &acquire_);
   }

@@ -187,7 +187,7 @@ void Session::OnWriteDone(bool ok) {
     writing_ = false;
     last = ended_;
   }
-  if (last) return LetGo();
+  if (last) return AllowFinish();
   if (ok) Write();
 }
 
@@ -198,7 +198,7 @@ void Session::End() {
     ended_ = true;
     last = !writing_;
   }
-  if (last) LetGo();
+  if (last) AllowFinish();
 }
 
 void Session::OnDone(const grpc::Status& status) {

@@ -3,8 +3,8 @@
 // A bidirectional call on a CallThread, with the callbacks of gRPC's reactors: OnReadDone, OnWriteDone and OnDone run
 // on the thread, one at a time. At most one read and one write are in flight.
 //
-// The owner calls LetGo once, when no write is in flight and none will be started. OnDone runs once, after LetGo and
-// after OnReadDone(false), which ends the reading. No callback follows OnDone: it may delete the call.
+// The owner calls AllowFinish once, when no write is in flight and none will be started. OnDone runs once, after
+// AllowFinish and after OnReadDone(false), which ends the reading. No callback follows OnDone: it may delete the call.
 #pragma once
 
 #include <grpcpp/client_context.h>
@@ -26,7 +26,7 @@ class BidiCall {
   BidiCall(const BidiCall&) = delete;
   BidiCall& operator=(const BidiCall&) = delete;
 
-  void LetGo() { FinishWhenLast(); }
+  void AllowFinish() { FinishWhenLast(); }
 
  protected:
   // The headers leave together with the first message.
@@ -80,7 +80,7 @@ class BidiCall {
 
   grpc::ClientContext context_;
   std::unique_ptr<Operations> call_;    // after context_, which owns its memory
-  std::atomic<int> before_finish_ = 2;  // the end of the reading, and LetGo
+  std::atomic<int> before_finish_ = 2;  // the end of the reading, and AllowFinish
   grpc::Status status_;
   Reading read_{this};
   Writing write_{this};

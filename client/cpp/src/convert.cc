@@ -58,14 +58,14 @@ RefusalReason ReasonOfCode(grpc::StatusCode code) {
 
 int64_t ToNs(const google::protobuf::Duration& duration) { return FromProto(duration).count(); }
 
-std::shared_ptr<const Spec> MakeSpec(std::string key, LockOptions options, Taking taking) {
+std::shared_ptr<const Spec> MakeSpec(std::string key, LockOptions options, RequestedMode requested) {
   auto spec = std::make_shared<Spec>();
   v1::LockSpec& wire = spec->wire;
   wire.set_namespace_(std::move(options.lock_namespace));
   wire.set_key(std::move(key));
-  wire.set_mode(taking.mode);
-  wire.set_permits(taking.permits);
-  wire.set_limit(taking.limit);
+  wire.set_mode(requested.mode);
+  wire.set_permits(requested.permits);
+  wire.set_limit(requested.limit);
   wire.set_policy(static_cast<v1::QueuePolicy>(options.policy));
   if (options.ttl) *wire.mutable_ttl() = ToProto(*options.ttl);
   wire.set_owner(std::move(options.owner));

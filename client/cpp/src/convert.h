@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Converts between the wire's messages and the library's values. Pure functions. Only these, the outbox and the lock
-// table's event handlers see a protobuf message.
+// Converts between the wire's messages and the library's values. Pure functions. Only these, the command queue and the
+// lock table's event handlers see a protobuf message.
 #pragma once
 
 #include <grpcpp/support/status.h>
@@ -29,12 +29,12 @@ struct Spec {
 };
 
 // How a lock is taken: `permits` and `limit` are of PERMIT only.
-struct Taking {
+struct RequestedMode {
   v1::LockMode mode = v1::LOCK_MODE_EXCLUSIVE;
   uint32_t permits = 0;
   uint32_t limit = 0;
 };
-std::shared_ptr<const Spec> MakeSpec(std::string key, LockOptions options, Taking taking = {});
+std::shared_ptr<const Spec> MakeSpec(std::string key, LockOptions options, RequestedMode requested = {});
 
 // The PERMIT spec with this number of permits.
 std::shared_ptr<const Spec> WithPermits(const std::shared_ptr<const Spec>& spec, uint32_t permits);

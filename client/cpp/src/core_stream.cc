@@ -99,7 +99,7 @@ void Core::OnWritten(Stream* stream, bool ok) {
     unused = stream->use.Ends();
   }
   if (unused) {
-    stream->LetGo();
+    stream->AllowFinish();
   } else if (ok) {
     Flush();
   }
@@ -118,7 +118,7 @@ void Core::OnReadEnd(Stream* stream) {
   }
   // A write into a dead stream may take minutes to fail, and OnDone waits for it.
   if (writing) stream->Cancel();
-  if (unused) stream->LetGo();
+  if (unused) stream->AllowFinish();
   Tell(fx);
 }
 
@@ -152,7 +152,7 @@ void Core::CancelStream(Stream* stream) {
     --stream->use.operations;
     unused = stream->use.Ends();
   }
-  if (unused) stream->LetGo();
+  if (unused) stream->AllowFinish();
 }
 
 void Core::Arm() {

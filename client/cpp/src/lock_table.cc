@@ -57,7 +57,7 @@ void LockTable::Cancel(const LeasePtr& lease, Effects& fx) {
     any_granted = any_granted || part->phase == Lease::Phase::kGranted;
   }
   if (lease->sent && !any_granted) {
-    outbox_.Cancel(next_id_++, lease->id);
+    commands_.Cancel(next_id_++, lease->id);
     return;  // the callback runs when the broker has answered
   }
   RefuseGroup(*lease, {.reason = RefusalReason::kCancelled, .message = "cancelled by the caller"}, fx);
@@ -70,7 +70,7 @@ void LockTable::Release(const LeasePtr& lease, ReleaseCallback callback, int64_t
   }
   const bool believed = lease->belief.Believes(now_ns);
   const uint64_t id = next_id_++;
-  outbox_.Release(id, lease->id);
+  commands_.Release(id, lease->id);
   if (callback) releases_.emplace(id, std::move(callback));
   End(*lease, believed ? EndCause::kReleased : EndCause::kLapsed, believed ? "" : "released after its deadline", fx);
   live_.erase(lease->id);
@@ -83,7 +83,7 @@ void LockTable::Downgrade(const LeasePtr& lease, DowngradeCallback callback, Eff
     return;
   }
   const uint64_t id = next_id_++;
-  outbox_.Downgrade(id, lease->id);
+  commands_.Downgrade(id, lease->id);
   downgrades_.emplace(id, std::move(callback));
 }
 
@@ -91,7 +91,7 @@ void LockTable::Notice(const LeasePtr& lease, int64_t now_ns, Effects& fx) {
   if (lease->phase != Lease::Phase::kHeld) return;
   lease->belief.Notice(now_ns);
   if (!lease->belief.lapsed()) return;
-  outbox_.Release(next_id_++, lease->id, /*lapsed=*/true);
+  commands_.Release(next_id_++, lease->id, /*lapsed=*/true);
   const bool heard = streaming_ && now_ns < session_.deadline_ns();
   if (heard && lease->at_risk.load(std::memory_order_relaxed)) {
     End(*lease, EndCause::kExpired, absl::StrCat("could not be renewed in time: ", lease->risk), fx);
@@ -152,10 +152,10 @@ void LockTable::Tick(int64_t now_ns, Effects& fx) {
 std::unique_ptr<Batch> LockTable::Pack(int64_t now_ns) {
   if (heartbeat_due_) {
     heartbeat_due_ = false;
-    outbox_.Heartbeat(session_.Send(now_ns));
+    commands_.Heartbeat(session_.Send(now_ns));
     heartbeat_at_ns_ = AddNs(now_ns, heartbeat_interval_ns_);
   }
-  return outbox_.Take();
+  return commands_.Take();
 }
 
 LeasePtr LockTable::Find(uint64_t id) const {
@@ -168,7 +168,7 @@ void LockTable::Send(Lease& lease, int64_t now_ns) {
   const int64_t left_ns = lease.wait_until_ns == kNever ? -1 : std::max(lease.wait_until_ns - now_ns, kSmallestWait);
   const int64_t max_wait_ns = lease.one_try ? 0 : left_ns;
   lease.sent = true;
-  if (lease.group.size == 1) return outbox_.Acquire(lease.id, lease.spec->wire, lease.spec->wire_bytes, max_wait_ns);
+  if (lease.group.size == 1) return commands_.Acquire(lease.id, lease.spec->wire, lease.spec->wire_bytes, max_wait_ns);
   std::vector<const v1::LockSpec*> locks;
   size_t bytes = 0;
   for (const LeasePtr& part : GroupOf(lease)) {
@@ -176,7 +176,7 @@ void LockTable::Send(Lease& lease, int64_t now_ns) {
     locks.push_back(&part->spec->wire);
     bytes += part->spec->wire_bytes;
   }
-  outbox_.AcquireAll(lease.id, locks, bytes, max_wait_ns);
+  commands_.AcquireAll(lease.id, locks, bytes, max_wait_ns);
 }
 
 void LockTable::Schedule(Lease& lease, int64_t at_ns) {
@@ -236,7 +236,7 @@ void LockTable::TimeOut(Lease& lease, int64_t now_ns, Effects& fx) {
                .message = absl::StrCat("no answer within max_wait of ", Millis(lease.wait_until_ns - lease.asked_ns))};
   }
   refusal.waited = Duration(now_ns - lease.asked_ns);
-  if (lease.sent && !lease.cancelling) outbox_.Cancel(next_id_++, lease.id);
+  if (lease.sent && !lease.cancelling) commands_.Cancel(next_id_++, lease.id);
   RefuseGroup(lease, refusal, fx);
 }
 
@@ -244,7 +244,7 @@ void LockTable::TimeOut(Lease& lease, int64_t now_ns, Effects& fx) {
 void LockTable::Leave() {
   leaving_ = true;
   heartbeat_due_ = false;
-  outbox_.Goodbye();
+  commands_.Goodbye();
   for (auto& [id, lease] : live_) {
     lease->sent = false;
     // The goodbye gives back a grant that was not delivered yet; its acquire waits again on the next stream.

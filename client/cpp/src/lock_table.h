@@ -2,7 +2,7 @@
 //
 // The state of a client: its waiting acquires, its leases and their deadlines, and the commands that the broker must
 // get. No clock, no threads, no IO: each call gets the time, adds the program's callbacks to `fx`, and the broker's
-// commands to the outbox. Guarded by its Core's mutex, except for quiet().
+// commands to the command queue. Guarded by its Core's mutex, except for quiet().
 //
 // 1. Each acquire is answered exactly once, and so is each release and downgrade that has a callback. Acquires of one
 //    request are all granted in one step, or all refused.
@@ -23,9 +23,9 @@
 #include <vector>
 
 #include "belief.h"
+#include "command_queue.h"
 #include "effects.h"
 #include "lease.h"
-#include "outbox.h"
 
 namespace distlock::internal {
 
@@ -72,7 +72,7 @@ class LockTable {
 
   // The next message, or null. Heartbeats are stamped here: now is before it is handed to the stream.
   std::unique_ptr<Batch> Pack(int64_t now_ns);
-  void Recycle(std::unique_ptr<Batch> batch) { outbox_.Recycle(std::move(batch)); }
+  void Recycle(std::unique_ptr<Batch> batch) { commands_.Recycle(std::move(batch)); }
 
   bool opened() const { return opened_; }
   bool acked() const { return acked_; }  // the broker has answered a heartbeat: the stream counts as a success
@@ -126,7 +126,7 @@ class LockTable {
   std::optional<Refusal> last_failure_;
 
   // The present stream.
-  Outbox outbox_;
+  CommandQueue commands_;
   SessionBelief session_;
   bool streaming_ = false;
   bool opened_ = false;

@@ -76,7 +76,7 @@ void LockTable::RefuseGroup(const Lease& lease, const Refusal& refusal, Effects&
       Schedule(*part, kNever);
       continue;
     }
-    if (part->phase == Lease::Phase::kGranted) outbox_.Release(next_id_++, part->id);
+    if (part->phase == Lease::Phase::kGranted) commands_.Release(next_id_++, part->id);
     Refuse(*part, refusal, fx);
     live_.erase(part->id);
   }

@@ -17,8 +17,8 @@ void LockTable::OnStarted(int64_t now_ns) {
   session_ = SessionBelief(now_ns, AddNs(now_ns, options_.connect_timeout_ns) - now_ns);  // the timeout may be endless
   streaming_ = true;
   opened_ = acked_ = draining_ = leaving_ = heartbeat_due_ = false;
-  outbox_.Clear();
-  outbox_.Open(next_id_++, options_.label);
+  commands_.Clear();
+  commands_.Open(next_id_++, options_.label);
   Wake(session_.deadline_ns());
   for (auto& [id, lease] : live_) Send(*lease, now_ns);  // in the order of the requests
   if (closed_) Leave();
@@ -85,7 +85,7 @@ void LockTable::OnGrant(uint64_t id, const v1::Grant& grant, int64_t now_ns, Eff
   if (lease == nullptr || !lease->sent || lease->phase != Lease::Phase::kWaiting) return;
   Schedule(*lease, kNever);
   if (lease->cancelling || lease->abandoned) {
-    outbox_.Release(next_id_++, id);
+    commands_.Release(next_id_++, id);
     Refuse(*lease,
            {.reason = RefusalReason::kCancelled, .message = "cancelled; the grant that crossed it is given back"}, fx);
     live_.erase(id);
@@ -206,7 +206,7 @@ void LockTable::LoseBeforeUse(const LeasePtr& lease, const std::string& how, Eff
 void LockTable::OnBroken(EndCause cause, const std::string& why, int64_t now_ns, Effects& fx) {
   streaming_ = opened_ = draining_ = leaving_ = heartbeat_due_ = false;
   quiet_.store(false, std::memory_order_relaxed);
-  outbox_.Clear();
+  commands_.Clear();
   lease_deadline_ns_ = kNever;
   for (auto it = live_.begin(); it != live_.end();) {
     const auto current = it++;

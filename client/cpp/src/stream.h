@@ -2,9 +2,9 @@
 //
 // One Session call. Made by the Core, deletes itself in OnDone; keeps the Core alive until then.
 //
-// OnDone comes only after LetGo. The Core counts the operations that are being started or in flight. It calls LetGo
-// when the stream is broken and none is left, and does not use this object afterwards. At most one write and one read
-// are in flight.
+// OnDone comes only after AllowFinish. The Core counts the operations that are being started or in flight. It calls
+// AllowFinish when the stream is broken and none is left, and does not use this object afterwards. At most one write
+// and one read are in flight.
 #pragma once
 
 #include <google/protobuf/arena.h>
@@ -14,9 +14,9 @@
 #include <utility>
 
 #include "bidi_call.h"
+#include "command_queue.h"
 #include "distlock/v1/lock_service.grpc.pb.h"
 #include "effects.h"
-#include "outbox.h"
 
 namespace distlock::internal {
 
@@ -40,7 +40,7 @@ class Stream final : public BidiCall<v1::SessionRequest, v1::SessionResponse> {
     bool ended = false;
 
     // True once, when the stream is broken and no operation is left. The caller then unlocks the mutex and calls
-    // LetGo().
+    // AllowFinish().
     bool Ends() { return broken && operations == 0 && !std::exchange(ended, true); }
   };
   Use use;

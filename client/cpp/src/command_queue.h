@@ -38,7 +38,7 @@ class Batch {
   size_t bytes_ = 0;
 };
 
-class Outbox {
+class CommandQueue {
  public:
   void Open(uint64_t id, const std::string& label);
   // `bytes`: the serialized size of `spec`. `max_wait_ns` < 0: wait until granted.

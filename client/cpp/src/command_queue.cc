@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "outbox.h"
+#include "command_queue.h"
 
 #include <utility>
 
@@ -40,70 +40,71 @@ void Batch::Clear() {
   bytes_ = 0;
 }
 
-void Outbox::Open(uint64_t id, const std::string& label) {
+void CommandQueue::Open(uint64_t id, const std::string& label) {
   v1::Command* command = Add(label.size());
   command->set_id(id);
   command->mutable_open()->set_client(label);
 }
 
-void Outbox::Acquire(uint64_t id, const v1::LockSpec& spec, size_t bytes, int64_t max_wait_ns) {
+void CommandQueue::Acquire(uint64_t id, const v1::LockSpec& spec, size_t bytes, int64_t max_wait_ns) {
   v1::Command* command = Add(bytes);
   command->set_id(id);
   SetLock(spec, max_wait_ns, command->mutable_acquire());
 }
 
-void Outbox::AcquireAll(uint64_t id, const std::vector<const v1::LockSpec*>& locks, size_t bytes, int64_t max_wait_ns) {
+void CommandQueue::AcquireAll(uint64_t id, const std::vector<const v1::LockSpec*>& locks, size_t bytes,
+                              int64_t max_wait_ns) {
   v1::Command* command = Add(bytes + locks.size() * kCommandBytes);
   command->set_id(id);
   for (const v1::LockSpec* lock : locks) SetLock(*lock, max_wait_ns, command->mutable_acquire_all()->add_locks());
 }
 
-void Outbox::Release(uint64_t id, uint64_t acquire_id, bool lapsed) {
+void CommandQueue::Release(uint64_t id, uint64_t acquire_id, bool lapsed) {
   v1::Command* command = Add(0);
   command->set_id(id);
   command->mutable_release()->set_acquire_id(acquire_id);
   command->mutable_release()->set_lapsed(lapsed);
 }
 
-void Outbox::Cancel(uint64_t id, uint64_t acquire_id) {
+void CommandQueue::Cancel(uint64_t id, uint64_t acquire_id) {
   v1::Command* command = Add(0);
   command->set_id(id);
   command->mutable_cancel()->set_acquire_id(acquire_id);
 }
 
-void Outbox::Downgrade(uint64_t id, uint64_t acquire_id) {
+void CommandQueue::Downgrade(uint64_t id, uint64_t acquire_id) {
   v1::Command* command = Add(0);
   command->set_id(id);
   command->mutable_convert()->set_acquire_id(acquire_id);
   command->mutable_convert()->set_mode(v1::LOCK_MODE_SHARED);
 }
 
-void Outbox::Heartbeat(uint64_t seq) {
+void CommandQueue::Heartbeat(uint64_t seq) {
   // Into the batch that leaves next, however full it is: the deadlines count from now.
   v1::Command* command = waiting_.empty() ? Add(0) : waiting_.front()->Add(0);
   command->mutable_heartbeat()->set_seq(seq);
 }
 
-void Outbox::Goodbye() { Add(0)->mutable_goodbye(); }
+void CommandQueue::Goodbye() { Add(0)->mutable_goodbye(); }
 
-std::unique_ptr<Batch> Outbox::Take() {
+std::unique_ptr<Batch> CommandQueue::Take() {
   if (waiting_.empty()) return nullptr;
   std::unique_ptr<Batch> batch = std::move(waiting_.front());
   waiting_.pop_front();
   return batch;
 }
 
-void Outbox::Recycle(std::unique_ptr<Batch> batch) {
+void CommandQueue::Recycle(std::unique_ptr<Batch> batch) {
   if (batch == nullptr || spare_.size() >= kSpareBatches) return;
   batch->Clear();
   spare_.push_back(std::move(batch));
 }
 
-void Outbox::Clear() {
+void CommandQueue::Clear() {
   while (!waiting_.empty()) Recycle(Take());
 }
 
-v1::Command* Outbox::Add(size_t bytes) {
+v1::Command* CommandQueue::Add(size_t bytes) {
   if (waiting_.empty() || waiting_.back()->bytes() + bytes > kBatchBytes) {
     if (spare_.empty()) spare_.push_back(std::make_unique<Batch>());
     waiting_.push_back(std::move(spare_.back()));
