@@ -3,6 +3,7 @@
 
 #include <absl/strings/str_cat.h>
 
+#include "distlock/wire/names.h"
 #include "distlock/wire/status_details.h"
 #include "json.h"
 #include "printable.h"
@@ -11,26 +12,26 @@ namespace distlock::cli {
 namespace {
 
 struct ReasonExit {
-  std::string_view reason;
+  v1::RefusalReason reason;
   int exit_code;
 };
 
 constexpr ReasonExit kReasonExits[] = {
-    {"LOCK_HELD", kExitBusy},
-    {"WAIT_TIMEOUT", kExitBusy},
-    {"LEASE_LOST", kExitLost},
-    {"NOT_HOLDER", kExitLost},
-    {"LIMIT_MISMATCH", kExitUsage},
-    {"FOREIGN_KEY", kExitUnavailable},
-    {"INVALID_ARGUMENT", kExitUsage},
-    {"NOT_SUPPORTED", kExitUsage},
-    {"QUOTA_EXCEEDED", kExitUnavailable},
-    {"STORE_FULL", kExitUnavailable},
-    {"STORE_UNAVAILABLE", kExitUnavailable},
-    {"QUORUM_NOT_REACHED", kExitUnavailable},
-    {"DRAINING", kExitUnavailable},
-    {"UNAUTHENTICATED", kExitDenied},
-    {"PERMISSION_DENIED", kExitDenied},
+    {v1::REFUSAL_REASON_LOCK_HELD, kExitBusy},
+    {v1::REFUSAL_REASON_WAIT_TIMEOUT, kExitBusy},
+    {v1::REFUSAL_REASON_LEASE_LOST, kExitLost},
+    {v1::REFUSAL_REASON_NOT_HOLDER, kExitLost},
+    {v1::REFUSAL_REASON_LIMIT_MISMATCH, kExitUsage},
+    {v1::REFUSAL_REASON_FOREIGN_KEY, kExitUnavailable},
+    {v1::REFUSAL_REASON_INVALID_ARGUMENT, kExitUsage},
+    {v1::REFUSAL_REASON_NOT_SUPPORTED, kExitUsage},
+    {v1::REFUSAL_REASON_QUOTA_EXCEEDED, kExitUnavailable},
+    {v1::REFUSAL_REASON_STORE_FULL, kExitUnavailable},
+    {v1::REFUSAL_REASON_STORE_UNAVAILABLE, kExitUnavailable},
+    {v1::REFUSAL_REASON_QUORUM_NOT_REACHED, kExitUnavailable},
+    {v1::REFUSAL_REASON_DRAINING, kExitUnavailable},
+    {v1::REFUSAL_REASON_UNAUTHENTICATED, kExitDenied},
+    {v1::REFUSAL_REASON_PERMISSION_DENIED, kExitDenied},
 };
 
 struct CodeName {
@@ -54,8 +55,9 @@ constexpr CodeName kCodeNames[] = {
 }  // namespace
 
 int ExitCodeOf(std::string_view reason) {
+  const auto known = wire::RefusalReasonOf(reason);
   for (const ReasonExit& row : kReasonExits) {
-    if (row.reason == reason) return row.exit_code;
+    if (row.reason == known) return row.exit_code;
   }
   return kExitInternal;
 }

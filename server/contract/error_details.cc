@@ -12,6 +12,8 @@
 #include "contract/show.h"
 #include "contract/to_proto.h"
 #include "contract/utf8.h"
+#include "distlock/wire/names.h"
+#include "distlock/wire/status_details.h"
 #include "google/rpc/error_details.pb.h"
 
 namespace distlock::contract {
@@ -71,18 +73,6 @@ absl::StatusCode CodeOf(RefusalReason reason) {
   return absl::StatusCode::kInternal;
 }
 
-std::string_view NameOf(v1::RefusalReason reason) {
-  std::string_view name = v1::RefusalReason_Name(reason);
-  name.remove_prefix(std::string_view("REFUSAL_REASON_").size());
-  return name;
-}
-
-std::string_view NameOf(v1::LostReason reason) {
-  std::string_view name = v1::LostReason_Name(reason);
-  name.remove_prefix(std::string_view("LOST_REASON_").size());
-  return name;
-}
-
 void AddResource(const v1::Refusal& refusal, const core::LockName& about, google::rpc::Status* status) {
   if (about.empty()) return;
   const auto [ns, key] = about.Decode();
@@ -103,9 +93,9 @@ google::rpc::Status LostWith(v1::LostReason reason, const std::string& message, 
   status.set_code(static_cast<int>(absl::StatusCode::kAborted));
   status.set_message(Message(message));
   google::rpc::ErrorInfo info;
-  info.set_reason("LEASE_LOST");
-  info.set_domain("distlock");
-  (*info.mutable_metadata())["lost_reason"] = std::string(NameOf(reason));
+  info.set_reason(std::string(wire::NameOf(v1::REFUSAL_REASON_LEASE_LOST)));
+  info.set_domain(wire::kErrorDomain);
+  (*info.mutable_metadata())["lost_reason"] = std::string(wire::NameOf(reason));
   status.add_details()->PackFrom(info);
   AddResource({}, about, &status);
   return status;
@@ -118,8 +108,8 @@ google::rpc::Status ErrorOf(const v1::Refusal& refusal, const core::LockName& ab
   status.set_code(static_cast<int>(CodeOf(ReasonOf(refusal.reason()))));
   status.set_message(Message(refusal.message()));
   google::rpc::ErrorInfo info;
-  info.set_reason(std::string(NameOf(refusal.reason())));
-  info.set_domain("distlock");
+  info.set_reason(std::string(wire::NameOf(refusal.reason())));
+  info.set_domain(wire::kErrorDomain);
   if (refusal.queue_length() > 0) (*info.mutable_metadata())["queue_length"] = absl::StrCat(refusal.queue_length());
   if (refusal.holders_size() > 0) {
     auto& facts = *info.mutable_metadata();

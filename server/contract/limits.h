@@ -7,7 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/limits.h"
 #include "core/types.h"
+#include "distlock/wire/limits.h"
 
 namespace distlock::contract {
 
@@ -52,5 +54,7 @@ inline constexpr size_t kMinRequestIdBytes = 16;
 inline constexpr size_t kMaxRequestIdBytes = 64;
 inline constexpr uint32_t kDefaultPage = 100;
 inline constexpr uint32_t kMaxPage = 1000;
+// The core includes nothing of the contract, and has a number of its own.
+static_assert(core::kMaxTogether == wire::kMostLocksTogether);
 
 }  // namespace distlock::contract

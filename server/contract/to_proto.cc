@@ -11,6 +11,7 @@
 #include "contract/ids.h"
 #include "contract/lease_id.h"
 #include "contract/utf8.h"
+#include "distlock/wire/utf8.h"
 
 namespace distlock::contract {
 namespace {
@@ -24,8 +25,8 @@ core::StoreTime HoldUntil(core::StoreTime since, core::Duration max_hold) {
 template <typename Message>
 void SetName(const core::LockName& name, Message* message) {
   auto [ns, key] = name.Decode();
-  message->set_namespace_(IsUtf8(ns) ? std::move(ns) : CleanText(ns));
-  message->set_key(IsUtf8(key) ? std::move(key) : CleanText(key));
+  message->set_namespace_(wire::IsUtf8(ns) ? std::move(ns) : CleanText(ns));
+  message->set_key(wire::IsUtf8(key) ? std::move(key) : CleanText(key));
 }
 
 void Fill(core::Duration duration, google::protobuf::Duration* out) {

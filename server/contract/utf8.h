@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// UTF-8, strictly: no overlong forms, no surrogates, nothing above U+10FFFF. Pure; any thread.
+// Text made safe to send and to show. What a character is, distlock/wire/utf8.h says. Pure; any thread.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
 namespace distlock::contract {
-
-bool IsUtf8(std::string_view text);
 
 // `text` with each byte that is not part of a character replaced by '?'. Text from the store or the system may have
 // such bytes, and many clients cannot read a message with them.

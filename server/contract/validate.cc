@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "contract/from_proto.h"
 #include "contract/show.h"
-#include "contract/utf8.h"
+#include "distlock/wire/utf8.h"
 
 namespace distlock::contract {
 namespace {
@@ -44,7 +44,7 @@ void Validator::Text(std::string_view value, size_t max_bytes, FieldPath field) 
   if (value.size() > max_bytes) {
     Bad(field, absl::StrCat("has ", value.size(), " bytes; at most ", max_bytes, " are allowed"));
   }
-  if (!IsUtf8(value)) Bad(field, "is not UTF-8");
+  if (!wire::IsUtf8(value)) Bad(field, "is not UTF-8");
 }
 
 core::LockName Validator::Name(std::string_view ns, std::string_view key, std::string_view path) {
@@ -154,7 +154,7 @@ core::Acquire Validator::Spec(const v1::LockSpec& spec, std::string_view path, b
   bool metadata_utf8 = true;
   for (const auto& [key, value] : spec.metadata()) {
     metadata_bytes += key.size() + value.size();
-    metadata_utf8 = metadata_utf8 && IsUtf8(key) && IsUtf8(value);
+    metadata_utf8 = metadata_utf8 && wire::IsUtf8(key) && wire::IsUtf8(value);
   }
   if (metadata_bytes > limits_.max_metadata_bytes) {
     Bad(FieldPath(path, "metadata"), absl::StrCat("has ", metadata_bytes, " bytes of keys and values; at most ",

@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "distlock/wire/names.h"
 #include "distlock/wire/status_details.h"
 #include "distlock/wire/times.h"
 #include "distlock/wire/utf8.h"
@@ -56,6 +57,18 @@ TEST(Times, OfAPeerThatSendsNonsenseAreBounded) {
   google::protobuf::Timestamp time;
   time.set_seconds(std::numeric_limits<int64_t>::min());
   EXPECT_EQ(FromProto(time), std::chrono::system_clock::time_point());
+}
+
+TEST(Names, AreThoseOfTheContractWithoutThePrefix) {
+  EXPECT_EQ(NameOf(v1::REFUSAL_REASON_LOCK_HELD), "LOCK_HELD");
+  EXPECT_EQ(NameOf(v1::LOST_REASON_TAKEN), "TAKEN");
+  EXPECT_EQ(NameOf(static_cast<v1::RefusalReason>(99)), "");
+  for (int i = v1::RefusalReason_MIN; i <= v1::RefusalReason_MAX; ++i) {
+    const auto reason = static_cast<v1::RefusalReason>(i);
+    EXPECT_EQ(RefusalReasonOf(NameOf(reason)), reason);
+  }
+  EXPECT_EQ(RefusalReasonOf("OF_A_NEWER_BROKER"), std::nullopt);
+  EXPECT_EQ(RefusalReasonOf(""), std::nullopt);
 }
 
 TEST(StatusDetailsTest, ThatCannotBeReadAreNoBrokers) {

@@ -8,6 +8,7 @@
 #include "contract/holder_info.h"
 #include "contract/lease_id.h"
 #include "contract/utf8.h"
+#include "distlock/wire/utf8.h"
 
 namespace distlock::contract {
 namespace {
@@ -105,13 +106,13 @@ TEST(Utf8, CutsBetweenCharacters) {
 
 TEST(Utf8, KnowsIt) {
   for (const char* good : {"", "a", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x94\x92", "\xf4\x8f\xbf\xbf"}) {
-    EXPECT_TRUE(IsUtf8(good)) << good;
+    EXPECT_TRUE(wire::IsUtf8(good)) << good;
     EXPECT_EQ(CleanText(good), good);
   }
   for (const char* bad : {"\x80", "\xc1\x81", "\xe0\x80\x80", "\xed\xa0\x80", "\xf0\x80\x80\x80", "\xf4\x90\x80\x80",
                           "\xe2\x82", "a\xff"}) {
-    EXPECT_FALSE(IsUtf8(bad)) << bad;
-    EXPECT_TRUE(IsUtf8(CleanText(bad))) << bad;
+    EXPECT_FALSE(wire::IsUtf8(bad)) << bad;
+    EXPECT_TRUE(wire::IsUtf8(CleanText(bad))) << bad;
   }
   EXPECT_EQ(Shorten("a\xe2\x82\xac\xe2\x82\xac", 5), "a\xe2\x82\xac...");
   EXPECT_EQ(Shorten("line\nbreak", 100), "line\\nbreak");

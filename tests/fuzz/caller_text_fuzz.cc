@@ -16,6 +16,7 @@
 #include "contract/validate.h"
 #include "core/check.h"
 #include "distlock/v1/lock.pb.h"
+#include "distlock/wire/utf8.h"
 
 namespace {
 
@@ -71,10 +72,10 @@ void CheckInfo(std::string_view text) {
 
 void CheckUtf8(std::string_view text, size_t most) {
   const std::string clean = distlock::contract::CleanText(text);
-  DISTLOCK_CHECK(distlock::contract::IsUtf8(clean));
-  if (distlock::contract::IsUtf8(text)) DISTLOCK_CHECK(clean == text);
+  DISTLOCK_CHECK(distlock::wire::IsUtf8(clean));
+  if (distlock::wire::IsUtf8(text)) DISTLOCK_CHECK(clean == text);
   const std::string shown = distlock::contract::Shorten(clean, most);
-  DISTLOCK_CHECK(distlock::contract::IsUtf8(shown));
+  DISTLOCK_CHECK(distlock::wire::IsUtf8(shown));
   DISTLOCK_CHECK(std::none_of(shown.begin(), shown.end(), [](char c) { return c >= 0 && c < ' '; }));
 }
 
@@ -85,8 +86,8 @@ void CheckName(std::string_view text) {
   if (check.ok())
     DISTLOCK_CHECK(name.Decode().second == text);
   else
-    DISTLOCK_CHECK(distlock::contract::IsUtf8(check.Refusal().message()));
-  DISTLOCK_CHECK(distlock::contract::IsUtf8(distlock::contract::Show(name)));
+    DISTLOCK_CHECK(distlock::wire::IsUtf8(check.Refusal().message()));
+  DISTLOCK_CHECK(distlock::wire::IsUtf8(distlock::contract::Show(name)));
 }
 
 }  // namespace

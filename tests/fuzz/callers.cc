@@ -7,10 +7,10 @@
 #include "contract/holder_info.h"
 #include "contract/ids.h"
 #include "contract/lease_id.h"
-#include "contract/utf8.h"
 #include "contract/validate.h"
 #include "core/check.h"
 #include "core/limits.h"
+#include "distlock/wire/utf8.h"
 #include "rpc/engine/wire.h"
 
 namespace distlock::fuzz {
@@ -22,7 +22,7 @@ constexpr std::string_view kBrokerId = "00000000000000aa";
 
 // A refusal must be something that every client can read, in all its forms.
 void CheckRefusal(const v1::Refusal& refusal) {
-  DISTLOCK_CHECK(contract::IsUtf8(refusal.message()));
+  DISTLOCK_CHECK(wire::IsUtf8(refusal.message()));
   DISTLOCK_CHECK(refusal.reason() != v1::REFUSAL_REASON_UNSPECIFIED);
   DISTLOCK_CHECK(contract::ErrorOf(refusal).code() != 0);
 }
@@ -89,7 +89,7 @@ void Callers::Session(size_t slot, std::string_view bytes) {
   v1::SessionRequest request;
   const auto problem = rpc::Parse(buffer, &request);
   if (!problem) return Session(slot, request);
-  DISTLOCK_CHECK(contract::IsUtf8(*problem));
+  DISTLOCK_CHECK(wire::IsUtf8(*problem));
   if (Stream* stream = At(slot)) End(stream->id);
 }
 

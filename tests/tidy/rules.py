@@ -18,7 +18,7 @@ GENERATED = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*.pb.go", "*_pb.js", "*_
 # where they begin with *. A folder or a file of a room that has a row of its own is a room of its own: "store" is only
 # what lies in server/store itself.
 SERVER_ROOMS = ("core", "contract", "store", "shard", "rpc", "ops", "main", "lua", "text")
-GRPC = ("grpc", "google/", "distlock/v1/")
+GRPC = ("grpc", "google/", "distlock/")
 SOCKETS = ("uv.h", "openssl/", "sys/socket.h", "netdb.h", "time.h")
 MAY_INCLUDE = {
     "server/core": ({"core"}, None),
@@ -43,10 +43,10 @@ MAY_INCLUDE = {
                              ("grpc", "*.grpc.pb.h", "hiredis", "uv.h")),
     "server/rpc/call": ({"core", "contract", "store", "shard", "rpc/call", "rpc/engine", "rpc/frontend"},
                         ("*.grpc.pb.h", "hiredis", "uv.h")),
-    "server/rpc/engine": ({"shard", "rpc/engine"}, ("distlock/v1/", "hiredis", "uv.h")),
+    "server/rpc/engine": ({"shard", "rpc/engine"}, ("distlock/", "hiredis", "uv.h")),
     "server/rpc/frontend": ({"core", "contract", "shard", "rpc/admission", "rpc/frontend"},
                             ("grpc", "*.grpc.pb.h", "hiredis", "uv.h")),
-    "server/rpc/rate_limit": ({"core", "rpc/rate_limit"}, ("grpc", "distlock/v1/", "hiredis", "uv.h")),
+    "server/rpc/rate_limit": ({"core", "rpc/rate_limit"}, ("grpc", "distlock/", "hiredis", "uv.h")),
     "server/rpc/stream": ({"core", "contract", "shard", "rpc/engine", "rpc/frontend", "rpc/rate_limit", "rpc/stream"},
                           ("*.grpc.pb.h", "hiredis", "uv.h")),
     "server/ops": ({"ops", "text"}, GRPC + ("hiredis", "uv.h")),

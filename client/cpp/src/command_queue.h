@@ -15,11 +15,12 @@
 #include <vector>
 
 #include "distlock/v1/lock_service.pb.h"
+#include "distlock/wire/limits.h"
 
 namespace distlock::internal {
 
-// The broker accepts messages of 64 KiB; the difference is room for the framing of each command and of each lock in it.
-inline constexpr size_t kBatchBytes = 48 << 10;
+// The difference is room for the framing of each command and of each lock in it.
+inline constexpr size_t kBatchBytes = wire::kMostMessageBytes - (16 << 10);
 
 class Batch {
  public:

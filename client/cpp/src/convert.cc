@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "distlock/wire/names.h"
 #include "distlock/wire/status_details.h"
 #include "distlock/wire/times.h"
 #include "distlock/wire/utf8.h"
@@ -163,9 +164,9 @@ Refusal ToRefusal(const grpc::Status& status) {
   Refusal refusal{.reason = ReasonOfCode(status.error_code()), .message = status.error_message()};
   const wire::StatusDetails details = wire::ReadStatusDetails(status.error_details());
   refusal.retry_after = details.retry_delay;
-  v1::RefusalReason reason;
-  if (!v1::RefusalReason_Parse("REFUSAL_REASON_" + details.reason, &reason)) return refusal;
-  refusal.reason = static_cast<RefusalReason>(reason);
+  const std::optional<v1::RefusalReason> reason = wire::RefusalReasonOf(details.reason);
+  if (!reason) return refusal;
+  refusal.reason = static_cast<RefusalReason>(*reason);
   refusal.queue_length = details.queue_length;
   for (const auto& [field, description] : details.field_violations) {
     refusal.field_problems.push_back({field, description});

@@ -10,6 +10,7 @@
 
 #include "acquirer.h"
 #include "distlock/client.h"
+#include "distlock/wire/limits.h"
 
 namespace distlock {
 namespace {
@@ -18,8 +19,6 @@ using internal::Core;
 using internal::LeasePtr;
 using internal::MakeSpec;
 using internal::TellOn;
-
-constexpr size_t kMostLocks = 64;
 
 // The answers of one request, until all are there. They come one after the other, on one thread unless one is refused.
 struct Gathering {
@@ -31,12 +30,12 @@ struct Gathering {
   MultiLockCallback callback;
 };
 
-bool IsAllowed(size_t size) { return size > 0 && size <= kMostLocks; }
+bool IsAllowed(size_t size) { return size > 0 && size <= wire::kMostLocksTogether; }
 
 Refusal WrongSize(size_t size) {
   Refusal refusal{.reason = RefusalReason::kInvalidArgument,
-                  .message = std::to_string(size) + " locks are asked for together; 1.." + std::to_string(kMostLocks) +
-                             " are allowed"};
+                  .message = std::to_string(size) + " locks are asked for together; 1.." +
+                             std::to_string(wire::kMostLocksTogether) + " are allowed"};
   refusal.field_problems.push_back({"acquire_all.locks", refusal.message});
   return refusal;
 }

@@ -1,52 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "distlock/wire/names.h"
+
 #include "distlock/types.h"
 
 namespace distlock {
 
 std::string_view Name(RefusalReason reason) {
   switch (reason) {
-    case RefusalReason::kUnspecified:
-      return "UNSPECIFIED";
-    case RefusalReason::kLockHeld:
-      return "LOCK_HELD";
-    case RefusalReason::kWaitTimeout:
-      return "WAIT_TIMEOUT";
-    case RefusalReason::kLeaseLost:
-      return "LEASE_LOST";
-    case RefusalReason::kNotHolder:
-      return "NOT_HOLDER";
-    case RefusalReason::kLimitMismatch:
-      return "LIMIT_MISMATCH";
-    case RefusalReason::kForeignKey:
-      return "FOREIGN_KEY";
-    case RefusalReason::kInvalidArgument:
-      return "INVALID_ARGUMENT";
-    case RefusalReason::kNotSupported:
-      return "NOT_SUPPORTED";
-    case RefusalReason::kQuotaExceeded:
-      return "QUOTA_EXCEEDED";
-    case RefusalReason::kStoreFull:
-      return "STORE_FULL";
-    case RefusalReason::kStoreUnavailable:
-      return "STORE_UNAVAILABLE";
-    case RefusalReason::kQuorumNotReached:
-      return "QUORUM_NOT_REACHED";
-    case RefusalReason::kDraining:
-      return "DRAINING";
-    case RefusalReason::kUnauthenticated:
-      return "UNAUTHENTICATED";
-    case RefusalReason::kPermissionDenied:
-      return "PERMISSION_DENIED";
-    case RefusalReason::kCancelled:
-      return "CANCELLED";
     case RefusalReason::kUnreachable:
       return "UNREACHABLE";
     case RefusalReason::kClientClosed:
       return "CLIENT_CLOSED";
     case RefusalReason::kWouldDeadlock:
       return "WOULD_DEADLOCK";
+    default:
+      break;  // a reason of the wire
   }
-  return "UNKNOWN";  // a reason of a newer broker
+  const std::string_view name = wire::NameOf(static_cast<v1::RefusalReason>(reason));
+  return name.empty() ? "UNKNOWN" : name;  // a reason of a newer broker
 }
 
 std::string_view Name(LockMode mode) {
