@@ -8,22 +8,15 @@
 namespace distlock::rpc {
 namespace {
 
-// Tries for a held lock, without reading an answer, until the broker closes the stream.
-void Flood(TestSession& session, const std::string& held) {
-  for (uint64_t id = 100; id < 1'000'000; id += 50) {
-    for (uint64_t i = 0; i < 50; ++i) session.Acquire(id + i, held, /*one_try=*/true);
-    if (!session.Send()) return;
-  }
-  FAIL() << "the broker took everything";
+// No lease ends by itself while a test runs.
+TestOptions WithLongValidity() {
+  TestOptions options;
+  options.server.limits.validity = std::chrono::seconds(30);
+  return options;
 }
 
-TEST(SlowReader, OverflowClosesTheStreamAndFreesItsLeases) {
-  TestOptions options;
-  options.server.limits.outbox_messages = 16;
-  options.server.limits.validity = std::chrono::seconds(30);
-  TestBroker broker(options);
-  broker.Take("held");
-  TestSession session(broker.locks());
+// Opens the session and takes the lock "precious", which is to be freed as soon as the stream ends.
+void TakePrecious(TestSession& session) {
   session.Open();
   v1::LockSpec& spec = *session.Add(2).mutable_acquire();
   spec.set_key("precious");
@@ -31,7 +24,26 @@ TEST(SlowReader, OverflowClosesTheStreamAndFreesItsLeases) {
   session.Send();
   while (!session.Next().has_granted()) {
   }
-  Flood(session, "held");
+}
+
+// Tries for the lock "held" under the ids 100 .. `end` - 1, without reading an answer. False: the broker closed the
+// stream meanwhile.
+bool SendTries(TestSession& session, uint64_t end) {
+  for (uint64_t id = 100; id < end; id += 50) {
+    for (uint64_t i = 0; i < 50; ++i) session.Acquire(id + i, "held", /*one_try=*/true);
+    if (!session.Send()) return false;
+  }
+  return true;
+}
+
+TEST(SlowReader, OverflowClosesTheStreamAndFreesItsLeases) {
+  TestOptions options = WithLongValidity();
+  options.server.limits.outbox_messages = 16;
+  TestBroker broker(options);
+  broker.Take("held");
+  TestSession session(broker.locks());
+  TakePrecious(session);
+  ASSERT_FALSE(SendTries(session, 1'000'000)) << "the broker took everything";
   // Before the client reads again: no write has to complete for the leases to be freed.
   EXPECT_TRUE(broker.Await([](const core::BrokerStats& stats) { return stats.sessions + stats.leases == 0; }));
   EXPECT_FALSE(broker.IsHeld("precious"));
@@ -42,23 +54,12 @@ TEST(SlowReader, OverflowClosesTheStreamAndFreesItsLeases) {
 }
 
 TEST(SlowReader, CancelDuringAStuckWriteFreesTheLeases) {
-  TestOptions options;
-  options.server.limits.validity = std::chrono::seconds(30);
-  TestBroker broker(options);
+  TestBroker broker(WithLongValidity());
   broker.Take("held");
   {
     TestSession session(broker.locks());
-    session.Open();
-    v1::LockSpec& spec = *session.Add(2).mutable_acquire();
-    spec.set_key("precious");
-    spec.set_on_disconnect(v1::ON_DISCONNECT_RELEASE);
-    session.Send();
-    while (!session.Next().has_granted()) {
-    }
-    for (uint64_t id = 100; id < 5000; id += 50) {
-      for (uint64_t i = 0; i < 50; ++i) session.Acquire(id + i, "held", /*one_try=*/true);
-      ASSERT_TRUE(session.Send());
-    }
+    TakePrecious(session);
+    ASSERT_TRUE(SendTries(session, 5000));
     session.context().TryCancel();
   }
   EXPECT_TRUE(broker.Await(
@@ -67,16 +68,11 @@ TEST(SlowReader, CancelDuringAStuckWriteFreesTheLeases) {
 }
 
 TEST(SlowReader, StopDoesNotWaitForAReader) {
-  TestOptions options;
-  options.server.limits.validity = std::chrono::seconds(30);
-  TestBroker broker(options);
+  TestBroker broker(WithLongValidity());
   broker.Take("held");
   TestSession session(broker.locks());
   session.Open();
-  for (uint64_t id = 100; id < 5000; id += 50) {
-    for (uint64_t i = 0; i < 50; ++i) session.Acquire(id + i, "held", /*one_try=*/true);
-    ASSERT_TRUE(session.Send());
-  }
+  ASSERT_TRUE(SendTries(session, 5000));
   broker.server().Stop(std::chrono::milliseconds(50));
 }
 
