@@ -71,6 +71,30 @@ TEST_P(StoreConformance, ListPagesThroughEveryLockOfAPrefix) {
   EXPECT_EQ(seen, wanted);
 }
 
+TEST_P(StoreConformance, AListShowsSomeHoldersOfALockAndCountsAll) {
+  constexpr uint32_t kReaders = kMaxListedHolders + 4;
+  Broker a = MakeBroker(kBrokerA);
+  for (uint8_t reader = 1; reader <= kReaders; ++reader) {
+    core::StoreAcquire acquire = MakeAcquire(0, Lock("k"), Owner(reader));
+    acquire.want.mode = core::Mode::kShared;
+    Do<core::AcquireGranted>(a, acquire);
+  }
+  std::optional<absl::StatusOr<LockPage>> page;
+  a.store->List(core::EscapeNamespace("default"), core::EscapeKey("k"), 10, "", seconds(10),
+                [&](absl::StatusOr<LockPage> got) { page = std::move(got); });
+  ASSERT_TRUE(Await([&] { return page.has_value(); }));
+  ASSERT_TRUE(page->ok()) << page->status();
+  ASSERT_EQ((*page)->locks.size(), 1u);
+  const LockView& listed = (*page)->locks.front();
+  EXPECT_EQ(listed.holders.size(), kMaxListedHolders);
+  EXPECT_EQ(listed.holder_count, kReaders);
+
+  const auto inspected = Inspect(a, Lock("k"));
+  ASSERT_TRUE(inspected.ok()) << inspected.status();
+  EXPECT_EQ(inspected->holders.size(), kReaders) << "a question about one lock shows more of them";
+  EXPECT_EQ(inspected->holder_count, kReaders);
+}
+
 TEST_P(StoreConformance, AWrongPageTokenIsRefused) {
   Broker a = MakeBroker(kBrokerA);
   std::optional<absl::StatusOr<LockPage>> page;
