@@ -37,9 +37,9 @@
 
 namespace distlock::shard {
 
-// A read-only question to the store: Inspect or List. It bypasses the core, because no decision about a lock depends on
-// it; it must not Submit. Called once, within a turn; with null, on any thread, when the shard has stopped.
-using StoreQuestion = std::function<void(store::Store*)>;
+// A question to the store. It bypasses the core, because no decision about a lock depends on it. Called once, within a
+// turn; with null, on any thread, when the shard has stopped.
+using StoreQuestion = std::function<void(store::StoreReader*)>;
 
 // One item of the mailbox: an input for the core, or a question to the store. A non-null sink is attached to `session`
 // before `what` is handled.

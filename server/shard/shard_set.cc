@@ -118,7 +118,7 @@ void ShardSet::Post(int shard, core::Input input, core::SessionId session, std::
 void ShardSet::Inspect(const core::LockName& name, uint32_t max_waiters, core::Duration timeout,
                        std::function<void(absl::StatusOr<store::LockView>)> done) {
   auto ask = [name, max_waiters, timeout, observer = impl_->options.observer,
-              done = std::move(done)](store::Store* store) {
+              done = std::move(done)](store::StoreReader* store) {
     if (store == nullptr) return done(absl::CancelledError("the broker has stopped; ask another one"));
     store->Inspect(name, max_waiters, timeout, Timed(observer, Question::kInspect, done));
   };
@@ -133,7 +133,7 @@ void ShardSet::List(std::string escaped_namespace, std::string escaped_key_prefi
   const uint64_t pick = StableHash(escaped_namespace + escaped_key_prefix) % impl_->shards.size();
   auto ask = [ns = std::move(escaped_namespace), prefix = std::move(escaped_key_prefix), page_size,
               token = std::move(page_token), timeout, observer = impl_->options.observer,
-              done = std::move(done)](store::Store* store) {
+              done = std::move(done)](store::StoreReader* store) {
     if (store == nullptr) return done(absl::CancelledError("the broker has stopped; ask another one"));
     store->List(ns, prefix, page_size, token, timeout, Timed(observer, Question::kList, done));
   };
@@ -149,7 +149,7 @@ void ShardSet::Drain(core::Duration timeout, std::function<void()> done) {
     if (!already) impl_->when_drained.push_back(done);
   }
   if (already) {
-    impl_->shards[0]->Post(Envelope{.what = StoreQuestion([done = std::move(done)](store::Store*) { done(); })});
+    impl_->shards[0]->Post(Envelope{.what = StoreQuestion([done = std::move(done)](store::StoreReader*) { done(); })});
     return;
   }
   for (auto& shard : impl_->shards) shard->Post(Envelope{.what = core::Drain{.timeout = timeout}});

@@ -38,24 +38,28 @@ class StoreListener {
   virtual void OnStoreInput(core::Input&& input) = 0;
 };
 
-class Store {
+// What can only read.
+class StoreReader {
  public:
-  virtual ~Store() = default;
+  virtual ~StoreReader() = default;
 
+  // The callback runs exactly once, later, on the loop thread. Unavailable when not connected, DeadlineExceeded after
+  // `timeout`, FailedPrecondition for a foreign key.
+  virtual void Inspect(const core::LockName& name, uint32_t max_waiters, core::Duration timeout,
+                       std::function<void(absl::StatusOr<LockView>)> done) = 0;
+  virtual void List(std::string escaped_namespace, std::string escaped_key_prefix, uint32_t page_size,
+                    std::string page_token, core::Duration timeout,
+                    std::function<void(absl::StatusOr<LockPage>)> done) = 0;
+};
+
+class Store : public StoreReader {
+ public:
   // Begins connecting, and keeps reconnecting with jittered back-off until Stop. The listener outlives the store.
   virtual void Start(StoreListener* listener) = 0;
 
   // Queues a command. Commands of one loop turn leave in one pipeline, in order, at the latest at Flush().
   virtual void Submit(core::StoreCommand&& command) = 0;
   virtual void Flush() = 0;
-
-  // Read-only queries; the callback runs exactly once, later, on the loop thread. Unavailable when not connected,
-  // DeadlineExceeded after `timeout`, FailedPrecondition for a foreign key.
-  virtual void Inspect(const core::LockName& name, uint32_t max_waiters, core::Duration timeout,
-                       std::function<void(absl::StatusOr<LockView>)> done) = 0;
-  virtual void List(std::string escaped_namespace, std::string escaped_key_prefix, uint32_t page_size,
-                    std::string page_token, core::Duration timeout,
-                    std::function<void(absl::StatusOr<LockPage>)> done) = 0;
 
   // Closes all connections; pending callbacks of Inspect and List run with Cancelled before it returns.
   virtual void Stop() = 0;
