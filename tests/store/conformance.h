@@ -89,7 +89,7 @@ class StoreConformance : public testing::TestWithParam<StoreKind> {
   template <typename Outcome, typename Command>
   Outcome Do(Broker& broker, Command command) {
     command.op = ++broker.last_op;
-    return AskFor<Outcome>(broker, command.op, std::move(command));
+    return AskFor<Outcome>(broker, broker.last_op, std::move(command));
   }
   absl::StatusOr<LockView> Inspect(Broker& broker, const core::LockName& name, uint32_t max_waiters = 10);
 
@@ -106,6 +106,7 @@ class StoreConformance : public testing::TestWithParam<StoreKind> {
 template <typename Views>
 std::vector<int> NumbersOf(const Views& views) {
   std::vector<int> numbers;
+  numbers.reserve(views.size());
   for (const auto& view : views) numbers.push_back(view.owner[0]);
   return numbers;
 }

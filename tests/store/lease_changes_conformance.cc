@@ -2,6 +2,7 @@
 //
 // Any Store: several locks by one command, EXCLUSIVE that becomes SHARED, a lock that is taken from its holder.
 #include "conformance.h"
+#include "core/limits.h"
 
 namespace distlock::store {
 namespace {
@@ -138,8 +139,8 @@ TEST_P(StoreConformance, SeveralAreTakenAsOneByOne) {
 
 TEST_P(StoreConformance, TokensOfSeveralGrow) {
   Broker a = MakeBroker(kBrokerA);
-  std::vector<std::string> keys;
-  for (int i = 0; i < 64; ++i) keys.push_back(std::to_string(i));
+  std::vector<std::string> keys(core::kMaxTogether);
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = std::to_string(i);
   std::vector<uint64_t> last(keys.size(), 0);
   for (int round = 0; round < 3; ++round) {
     const auto done = Do<core::AcquireAllDone>(a, All(0, keys, 1));
