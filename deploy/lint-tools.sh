@@ -3,7 +3,7 @@
 # Prints the folder of the pinned clang-format and clang-tidy. The first time it installs them from PyPI, into the
 # user's cache: Debian 12 and 13 have different versions, whose results differ.
 set -euo pipefail
-readonly FORMAT=19.1.7 TIDY=19.1.0.1
+readonly FORMAT=19.1.7 TIDY=22.1.8
 
 tools=${XDG_CACHE_HOME:-$HOME/.cache}/distlock/clang-format-$FORMAT-clang-tidy-$TIDY
 if [ ! -e "$tools/complete" ]; then
