@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "child.h"
 
+#include <absl/strings/str_cat.h>
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -23,7 +24,7 @@ std::vector<std::string> EnvironmentWith(const std::vector<std::pair<std::string
     }
     if (!replaced) out.emplace_back(*entry);
   }
-  for (const auto& [name, value] : extra) out.push_back(name + "=" + value);
+  for (const auto& [name, value] : extra) out.push_back(absl::StrCat(name, "=", value));
   return out;
 }
 

@@ -153,10 +153,8 @@ void Supervisor::Lose() {
   if (plan_.on_lost.empty()) return;
   CommandLine notice{{"/bin/sh", "-c", plan_.on_lost}, plan_.env, signals_.original_mask(), /*stdin_from_null=*/true};
   notice.extra_env.emplace_back("DISTLOCK_LOST_REASON", reason);
-  int error = 0;
-  if (!on_lost_.Fork(notice) || (error = on_lost_.Go()) != 0) {
-    std::fprintf(stderr, "distlockctl: cannot run --on-lost: %s\n", std::strerror(error != 0 ? error : errno));
-  }
+  const int error = on_lost_.Fork(notice) ? on_lost_.Go() : errno;
+  if (error != 0) std::fprintf(stderr, "distlockctl: cannot run --on-lost: %s\n", std::strerror(error));
 }
 
 std::string Supervisor::LostKey() const {

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "contract/sha256.h"
 
 namespace distlock::contract {
@@ -62,10 +63,7 @@ std::string HolderIdOf(const core::OwnerId& owner) {
 
 std::string ShardBrokerId(std::string_view broker_id, int shard) {
   const uint64_t first = std::strtoull(std::string(broker_id).c_str(), nullptr, 16);
-  std::array<char, 17> text;
-  std::snprintf(text.data(), text.size(), "%016llx",
-                static_cast<unsigned long long>(first + static_cast<uint64_t>(shard)));
-  return text.data();
+  return absl::StrCat(absl::Hex(first + static_cast<uint64_t>(shard), absl::kZeroPad16));
 }
 
 bool IsBlocked(const core::OwnerId& owner) { return owner == core::OwnerId{}; }

@@ -11,11 +11,11 @@ namespace distlock::core {
 
 // Starts loading `bytes` (> 0) from `begin` on into the cache. Has no other effect, and is safe for any address.
 inline void PrefetchRange(const void* begin, size_t bytes) {
-  constexpr uintptr_t kLine = 64;  // bytes of a cache line
-  const auto at = reinterpret_cast<uintptr_t>(begin);
-  for (uintptr_t line = at / kLine; line <= (at + bytes - 1) / kLine; ++line) {
-    __builtin_prefetch(reinterpret_cast<const void*>(line * kLine));
-  }
+  constexpr size_t kLine = 64;  // bytes of a cache line
+  const auto* const first = static_cast<const char*>(begin);
+  __builtin_prefetch(first);
+  const size_t second_line = kLine - reinterpret_cast<uintptr_t>(begin) % kLine;
+  for (size_t line = second_line; line < bytes; line += kLine) __builtin_prefetch(first + line);
 }
 
 }  // namespace distlock::core

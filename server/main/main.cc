@@ -52,8 +52,9 @@ int Serve(const ops::Options& options) {
   const auto open_http = [&] {
     if (http != nullptr || options.http.empty()) return absl::OkStatus();
     auto started = ops::HttpServer::Start(options.http, pages.Handlers());
-    if (started.ok()) http = *std::move(started);
-    return started.status();
+    if (!started.ok()) return started.status();
+    http = *std::move(started);
+    return absl::OkStatus();
   };
   const auto http_shown = [&] {
     return http == nullptr ? "off" : options.http.substr(0, options.http.rfind(':') + 1) + std::to_string(http->port());

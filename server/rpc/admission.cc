@@ -39,7 +39,7 @@ std::optional<v1::Refusal> Admission::Admit(const std::string& peer, uint64_t id
                      " streams, the most it may (--max-sessions-per-peer); use one Session for many locks"));
   }
   ++counted.streams;
-  streams_.emplace(id, std::move(stream));
+  streams_[id] = std::move(stream);
   return std::nullopt;
 }
 

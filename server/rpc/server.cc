@@ -74,7 +74,7 @@ Server::Server(const ServerOptions& options, shard::ShardSet& shards, BrokerFact
   facts_.listen = bound_.get_future().share();
 }
 
-absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options, shard::ShardSet& shards,
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, shard::ShardSet& shards,
                                                       BrokerFacts facts) {
   TakeOverParserLog();
   std::unique_ptr<Server> server(new Server(options, shards, std::move(facts)));

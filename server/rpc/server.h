@@ -44,7 +44,7 @@ struct ServerOptions {
 class Server {
  public:
   // FailedPrecondition, in one line, when it cannot listen on an address. Health is NOT_SERVING until SetStoreUp(true).
-  static absl::StatusOr<std::unique_ptr<Server>> Start(ServerOptions options, shard::ShardSet& shards,
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options, shard::ShardSet& shards,
                                                        BrokerFacts facts);
   ~Server();
   Server(const Server&) = delete;

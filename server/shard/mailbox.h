@@ -13,6 +13,7 @@
 #include <functional>
 #include <iterator>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -48,13 +49,13 @@ class Mailbox {
     return true;
   }
 
-  // Returns false and leaves the item as it was when the mailbox is closed.
-  bool Post(T&& item) {
+  // Gives the item back when the mailbox is closed.
+  std::optional<T> Post(T&& item) {
     std::lock_guard lock(mu_);
-    if (closed_) return false;
+    if (closed_) return std::move(item);
     items_.push_back(std::move(item));
     WakeOnce();
-    return true;
+    return std::nullopt;
   }
 
   // Moves all waiting items into `items`, which must be empty; its memory is reused for the next batch. Returns when

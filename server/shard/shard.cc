@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cassert>
 #include <csignal>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -58,8 +59,9 @@ void Shard::Stop() {
 }
 
 void Shard::Post(Envelope envelope) {
-  if (mailbox_.Post(std::move(envelope))) return;
-  if (auto* question = std::get_if<StoreQuestion>(&envelope.what)) (*question)(nullptr);
+  std::optional<Envelope> refused = mailbox_.Post(std::move(envelope));
+  if (!refused) return;
+  if (auto* question = std::get_if<StoreQuestion>(&refused->what)) (*question)(nullptr);
 }
 
 ShardStatus Shard::Status() const {

@@ -40,7 +40,7 @@ TEST(Mailbox, TheBoundedLaneRefusesAndRecoversAndTheOtherAlwaysDelivers) {
   EXPECT_FALSE(mailbox.TryPost(std::vector{3, 4})) << "all or nothing";
   EXPECT_TRUE(mailbox.TryPost(5));
   EXPECT_FALSE(mailbox.TryPost(6));
-  for (int i = 7; i < 17; ++i) EXPECT_TRUE(mailbox.Post(int{i}));
+  for (int i = 7; i < 17; ++i) EXPECT_FALSE(mailbox.Post(int{i})) << "was given back";
   EXPECT_FALSE(mailbox.TryPost(18)) << "the other lane makes no room";
   EXPECT_EQ(mailbox.depth(), 13u);
   std::vector<int> batch;
@@ -52,13 +52,19 @@ TEST(Mailbox, TheBoundedLaneRefusesAndRecoversAndTheOtherAlwaysDelivers) {
 
 TEST(Mailbox, ARefusedItemIsLeftAsItWas) {
   Mailbox<std::unique_ptr<int>> mailbox(0, [] {});
-  auto item = std::make_unique<int>(1);
-  EXPECT_FALSE(mailbox.TryPost(std::move(item)));
-  ASSERT_NE(item, nullptr);
+  std::vector<std::unique_ptr<int>> items(1);
+  items[0] = std::make_unique<int>(1);
+  EXPECT_FALSE(mailbox.TryPost(std::move(items[0])));
+  EXPECT_NE(items[0], nullptr);
+}
+
+TEST(Mailbox, AClosedMailboxGivesTheItemBack) {
+  Mailbox<std::unique_ptr<int>> mailbox(1, [] {});
   std::vector<std::unique_ptr<int>> unread;
   mailbox.Close(unread);
-  EXPECT_FALSE(mailbox.Post(std::move(item)));
-  EXPECT_NE(item, nullptr);
+  const auto returned = mailbox.Post(std::make_unique<int>(1));
+  ASSERT_TRUE(returned);
+  EXPECT_NE(*returned, nullptr);
 }
 
 TEST(Mailbox, NobodyIsWokenAfterClose) {
@@ -66,7 +72,7 @@ TEST(Mailbox, NobodyIsWokenAfterClose) {
   Mailbox<int> mailbox(10, [&] { ++wakes; });
   std::vector<int> unread;
   mailbox.Close(unread);
-  EXPECT_FALSE(mailbox.Post(1));
+  EXPECT_TRUE(mailbox.Post(1)) << "was not given back";
   EXPECT_FALSE(mailbox.TryPost(1));
   mailbox.WakeIfOpen([&] { ++wakes; });
   EXPECT_EQ(wakes, 0);

@@ -15,10 +15,10 @@ using internal::Core;
 using internal::Spec;
 
 // The request of a candidate: the lock, with `value` among its metadata.
-std::shared_ptr<const Spec> CandidateSpec(const std::string& name, const std::string& value, LockOptions options) {
+std::shared_ptr<const Spec> CandidateSpec(std::string name, std::string value, LockOptions options) {
   const bool clash = options.metadata.count(kElectionValue) > 0;
-  if (!clash) options.metadata.emplace(kElectionValue, value);
-  std::shared_ptr<const Spec> spec = internal::MakeSpec(name, std::move(options));
+  if (!clash) options.metadata.emplace(kElectionValue, std::move(value));
+  std::shared_ptr<const Spec> spec = internal::MakeSpec(std::move(name), std::move(options));
   if (!clash || spec->problem) return spec;
   Refusal problem{.reason = RefusalReason::kInvalidArgument};
   problem.field_problems.push_back(
@@ -47,8 +47,8 @@ std::optional<Leader> LeaderOf(const v1::Lock& lock) {
 
 Election::Election(Client& client, std::string name, std::string value, LockOptions options)
     : core_(client.core_),
-      spec_(CandidateSpec(name, value, options)),
-      lookup_(std::make_shared<internal::LeaderLookup>(client.core_, options.lock_namespace, name)) {}
+      lookup_(std::make_shared<internal::LeaderLookup>(client.core_, options.lock_namespace, name)),
+      spec_(CandidateSpec(std::move(name), std::move(value), std::move(options))) {}
 
 Result<Leadership> Election::Campaign(std::stop_token cancel) {
   return Elected(Acquirer(core_, spec_).Acquire(cancel));

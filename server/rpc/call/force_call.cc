@@ -91,7 +91,8 @@ void ForceReleaseCall::OnEvent(core::Event& event) {
   } else if (const auto* released = std::get_if<core::Released>(&event)) {
     if (released->outcome == core::ReleaseOutcome::kReleased) ++released_;
   }
-  if (unanswered_ == 0 || --unanswered_ > 0) return;
+  if (unanswered_ == 0) return;
+  if (--unanswered_ > 0) return;
   if (more_ && unknown_ == 0) return Look();
   Finish();
 }

@@ -74,8 +74,8 @@ class CallThreads {
         std::move(serve));
   }
   template <typename ReactorOfCall>
-  void Open(std::function<void(typename ReactorOfCall::Incoming&, grpc::ServerCompletionQueue*, void* tag)> ask,
-            std::function<void(typename ReactorOfCall::Call)> serve);
+  void Open(const std::function<void(typename ReactorOfCall::Incoming&, grpc::ServerCompletionQueue*, void* tag)>& ask,
+            const std::function<void(typename ReactorOfCall::Call)>& serve);
 
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues_;
   std::vector<std::unique_ptr<AnyDoor>> doors_;
@@ -125,8 +125,9 @@ class CallThreads::Door final : public AnyDoor {
 };
 
 template <typename ReactorOfCall>
-void CallThreads::Open(std::function<void(typename ReactorOfCall::Incoming&, grpc::ServerCompletionQueue*, void*)> ask,
-                       std::function<void(typename ReactorOfCall::Call)> serve) {
+void CallThreads::Open(
+    const std::function<void(typename ReactorOfCall::Incoming&, grpc::ServerCompletionQueue*, void*)>& ask,
+    const std::function<void(typename ReactorOfCall::Call)>& serve) {
   for (const auto& queue : queues_) {
     doors_.push_back(std::make_unique<Door<ReactorOfCall>>(live_, queue.get(), ask, serve));
   }

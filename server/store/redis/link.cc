@@ -98,7 +98,7 @@ void Link::CheckLogIn(const Answer& answer, std::string_view step) {
   } else if (text.starts_with("ERR DB index") || text.starts_with("ERR invalid DB")) {
     why = absl::InvalidArgumentError(Cat(message, "; choose a database that the server has"));
   }
-  Reconnect(std::move(why));
+  Reconnect(why);
 }
 
 void Link::Send(std::string_view command, Done done) {
@@ -166,7 +166,7 @@ void Link::MarkReady() {
   if (!pending_.empty()) ExpectAnswer(timers_->Now());
 }
 
-void Link::Reconnect(absl::Status why) {
+void Link::Reconnect(const absl::Status& why) {
   if (stopped_) return;
   connect_at_once_ = absl::IsUnavailable(why);
   if (connection_ != nullptr) {

@@ -67,7 +67,7 @@ class Link : public CommandSender, private Transport::Owner {
   // The owner has finished its own preparations: silence counts from now on, and the next back-off is the shortest.
   void MarkReady();
   // Drops the connection and makes a new one: at once, or after the usual back-off when `why` is not Unavailable.
-  void Reconnect(absl::Status why);
+  void Reconnect(const absl::Status& why);
   void Stop();
 
   // Logged in; Send works.

@@ -104,8 +104,8 @@ class Election {
   static Result<Leadership> Elected(Result<Guard> answer);
 
   std::shared_ptr<internal::Core> core_;
-  std::shared_ptr<const internal::Spec> spec_;
   std::shared_ptr<internal::LeaderLookup> lookup_;
+  std::shared_ptr<const internal::Spec> spec_;
 };
 
 }  // namespace distlock
