@@ -8,14 +8,17 @@ usage() {
   cat <<'TEXT'
 usage: tests/run.sh [--all] [--preset P | --asan | --tsan] [--filter REGEX] [--long] [--jobs N]
 
-Without options: builds the release preset, runs all of its tests, and checks the format of the C++ files that changed.
+Without options: builds the release preset, runs all of its tests, and runs clang-format and clang-tidy
+on the C++ files that changed.
 
-  --all           also core and shard under ThreadSanitizer, a short search of the fuzzers, format and lint of all files
+  --all           also core and shard under ThreadSanitizer, a short search of the fuzzers, clang-format on all files,
+                  clang-tidy on server, client and proto
   --preset P      only preset P: dev, release, asan or tsan (may be repeated)
   --asan          as --preset asan: all tests under AddressSanitizer and UndefinedBehaviorSanitizer
   --tsan          as --preset tsan: core and shard under ThreadSanitizer
   --filter REGEX  only tests whose ctest name matches, such as '^core' or 'Drain'
-  --long          --all, and the tests labelled long (worlds, museum, honesty), coverage and a soak of 30 minutes: hours
+  --long          --all, and clang-tidy on all files, the tests labelled long (worlds, museum, honesty), coverage and a
+                  soak of 30 minutes: hours
   --jobs N        tests at a time (default: twice the processors, as most tests wait more than they compute)
 TEXT
 }
@@ -68,22 +71,37 @@ run_preset() {
   ctest --preset "$preset" --parallel "$jobs" "${select[@]}"
 }
 
-deploy/install-deps.sh --test
-for preset in "${presets[@]}"; do run_preset "$preset"; done
-if [ "${presets[0]}" = release ] && [ -z "$filter" ]; then
+run_lint() {
+  local scope=()
+  [ -z "$all" ] || scope=(--product)
+  [ -z "$long" ] || scope=(--all)
   say "format and lint"
-  /usr/bin/python3 -B tests/tidy/lint.py ${all:+--all} ${long:+--all}
-fi
+  /usr/bin/python3 -B tests/tidy/lint.py "${scope[@]}"
+}
+
+deploy/install-deps.sh --test
+passed=''
+for preset in "${presets[@]}"; do
+  run_preset "$preset"
+  passed+="${passed:+, }$preset"
+  # Needs the sources that the build generates.
+  if [ "$preset" = release ] && [ -z "$filter" ]; then
+    run_lint
+    passed+=', format and lint'
+  fi
+done
 if [ -n "$fuzz" ] && [ -z "$filter" ]; then
   say "fuzzers"
   # An option and its value: splitting is meant.
   # shellcheck disable=SC2086
   tests/fuzz/run.sh $fuzz
+  passed+=', fuzzers'
 fi
 if [ -n "$long" ] && [ -z "$filter" ]; then
   say "coverage of the core"
   tests/coverage.sh
   say "soak"
   tests/soak.sh
+  passed+=', coverage, soak'
 fi
-say "all passed: ${presets[*]}${all:+, fuzzers, lint}"
+say "all passed: $passed"

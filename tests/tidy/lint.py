@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs clang-format and clang-tidy, by the settings in .clang-format and .clang-tidy.
 
-usage: lint.py [--all] [--build FOLDER] [--jobs N]
+usage: lint.py [--product | --all] [--build FOLDER] [--jobs N]
 
-Without --all: on the C++ files that differ from origin/main (or main), committed or not. Nothing differs: nothing to
-do. clang-tidy takes its flags from FOLDER/compile_commands.json (default build/release): configure and build first.
+Without options: both, on the C++ files that differ from origin/main (or main), committed or not. Nothing differs:
+nothing to do. --product: clang-format on all files; clang-tidy on server, client and proto, and on other files that
+differ. --all: both on all files. clang-tidy takes its flags from FOLDER/compile_commands.json (default build/release):
+configure and build first.
 """
 import argparse
 import concurrent.futures
@@ -18,6 +20,7 @@ import time
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 CPP = (".cc", ".h", ".c")
+PRODUCT = ("server/", "client/", "proto/")
 
 
 def git(*args):
@@ -45,12 +48,23 @@ def changed_files():
 
 
 def included_sources(entry):
-    """The sources that one compile command covers: several, when it is that of a unity build."""
-    path = os.path.join(entry["directory"], entry["file"])
-    if "/Unity/" not in path:
-        return [path]
-    with open(path, encoding="utf-8") as unity:
-        return re.findall(r'^#include "(.+)"$', unity.read(), re.MULTILINE)
+    """The sources that one compile command covers: several, when it is that of a unity build; not generated ones."""
+    sources = [os.path.join(entry["directory"], entry["file"])]
+    if "/Unity/" in sources[0]:
+        with open(sources[0], encoding="utf-8") as unity:
+            sources = re.findall(r'^#include "(.+)"$', unity.read(), re.MULTILINE)
+    return [os.path.relpath(s, ROOT) for s in sources if not s.startswith(entry["directory"] + "/")]
+
+
+def as_compiled(entries, folders):
+    """{its sources: a compile command} of those in the folders. A unity build's sources are parsed together, once."""
+    commands = {}
+    for entry in entries:
+        sources = included_sources(entry)
+        if any(source.startswith(folders) for source in sources):
+            file = os.path.join(entry["directory"], entry["file"])
+            commands.setdefault(tuple(sources), {**entry, "file": file})
+    return commands
 
 
 def per_source(entries):
@@ -62,9 +76,10 @@ def per_source(entries):
             r"(^|/)(c\+\+|g\+\+|clang\+\+|cc|gcc|clang)[-\d.]*$", word))
         words = words[start:]
         for source in included_sources(entry):
-            command = [source if word == entry["file"] else word for word in words]
-            commands.setdefault(os.path.relpath(source, ROOT), {
-                "directory": entry["directory"], "file": source, "arguments": command})
+            file = os.path.join(ROOT, source)
+            commands.setdefault(source, {
+                "directory": entry["directory"], "file": file,
+                "arguments": [file if word == entry["file"] else word for word in words]})
     return commands
 
 
@@ -83,6 +98,14 @@ def sources_of(files, commands):
     return sorted(wanted)
 
 
+def to_look_at(entries, folders, changed):
+    """The compile commands of all sources in the folders, and of other sources that changed, each on its own."""
+    together = as_compiled(entries, folders)
+    covered = {source for sources in together for source in sources}
+    alone = per_source(entries)
+    return [*together.values(), *(alone[source] for source in sources_of(changed, alone) if source not in covered)]
+
+
 def run_format(tool, files):
     done = subprocess.run([os.path.join(tool, "clang-format"), "--dry-run", "--Werror", *files], cwd=ROOT, check=False)
     if done.returncode != 0:
@@ -90,36 +113,39 @@ def run_format(tool, files):
     return done.returncode == 0
 
 
-def run_tidy(tool, build, sources, commands, jobs):
+def run_tidy(tool, build, commands, jobs):
     folder = os.path.join(build, "lint")
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "compile_commands.json"), "w", encoding="utf-8") as out:
-        json.dump(list(commands.values()), out)
+        json.dump(commands, out)
 
     def look(source):
         done = subprocess.run(
             [os.path.join(tool, "clang-tidy"), "-p", folder, "--quiet",
-                          "--extra-arg=-Wno-unknown-warning-option", source],
+             "--config-file", os.path.join(ROOT, ".clang-tidy"), source],
             cwd=ROOT, capture_output=True, text=True, check=False)
         return source, done
 
     clean = True
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        for source, done in pool.map(look, sources):
+        for source, done in pool.map(look, sorted(command["file"] for command in commands)):
             if done.returncode != 0:
                 clean = False
-                print(f"{source}:\n{done.stdout}{'' if done.stdout else done.stderr}", flush=True)
+                print(f"{os.path.relpath(source, ROOT)}:\n{done.stdout or done.stderr}", flush=True)
     return clean
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--all", action="store_true", help="every file")
+    scope = parser.add_mutually_exclusive_group()
+    scope.add_argument("--product", action="store_true", help="clang-tidy also on all of " + ", ".join(PRODUCT))
+    scope.add_argument("--all", action="store_true", help="every file")
     parser.add_argument("--build", default=os.path.join(ROOT, "build/release"), help="a configured and built folder")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="clang-tidy processes at once")
     args = parser.parse_args()
 
-    files = all_files() if args.all else changed_files()
+    changed = changed_files()
+    files = all_files() if args.all or args.product else changed
     if not files:
         print("lint: no C++ file has changed")
         return 0
@@ -128,15 +154,11 @@ def main():
     begin = time.monotonic()
     clean = run_format(tool, files)
     with open(os.path.join(args.build, "compile_commands.json"), encoding="utf-8") as database:
-        entries = [e for e in json.load(database) if "/generated/" not in e["file"]]
-    commands = per_source(entries)
-    sources = sources_of(files, commands)
-    if args.all:
-        # As they are compiled: what a unity build compiles together is parsed once.
-        commands = {e["file"]: {**e, "file": os.path.join(e["directory"], e["file"])} for e in entries}
-        sources = sorted(c["file"] for c in commands.values())
-    clean = run_tidy(tool, args.build, sources, commands, args.jobs) and clean
-    print(f"lint: {len(files)} files formatted, {len(sources)} looked through, "
+        entries = json.load(database)
+    folders = ("",) if args.all else PRODUCT if args.product else ()
+    commands = to_look_at(entries, folders, changed)
+    clean = run_tidy(tool, args.build, commands, args.jobs) and clean
+    print(f"lint: {len(files)} files formatted, {len(commands)} looked through, "
           f"{'clean' if clean else 'NOT clean'}, {time.monotonic() - begin:.0f} s")
     return 0 if clean else 1
 
