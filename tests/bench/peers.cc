@@ -5,6 +5,7 @@
 #include <memory>
 #include <stdexcept>
 
+#include "absl/strings/str_cat.h"
 #include "bench/broker_load.h"
 #include "bench/etcd_load.h"
 #include "bench/handoff.h"
@@ -78,8 +79,8 @@ Section Pairs(const Setup& setup) {
                                });
                              }});
     for (const std::string peer : {kLibraries[0], kLibraries[1], kEtcd}) {
-      section.comparisons.push_back({prefix + "ours against " + peer, Comparison::Kind::kRatio, prefix + kOurs,
-                                     prefix + peer, "pairs/s", "", ""});
+      section.comparisons.push_back({absl::StrCat(prefix, "ours against ", peer), Comparison::Kind::kRatio,
+                                     prefix + kOurs, prefix + peer, "pairs/s", "", ""});
     }
   }
   return section;

@@ -115,10 +115,10 @@ class RelayedCall {
     if (!in_.DumpToSingleSlice(&slice).ok()) return;
     std::string command(reinterpret_cast<const char*>(slice.begin()), slice.size());
     if (!is_unary_) stream_.Read(&in_, &read_);
-    upstream_.Ask({std::move(command), [this](std::string answer) { Write(std::move(answer)); }});
+    upstream_.Ask({std::move(command), [this](const std::string& answer) { Write(answer); }});
   }
 
-  void Write(std::string answer) {
+  void Write(const std::string& answer) {
     const grpc::Slice slice(answer);
     out_ = grpc::ByteBuffer(&slice, 1);
     if (is_unary_) return stream_.WriteAndFinish(out_, grpc::WriteOptions(), grpc::Status::OK, &finished_);

@@ -27,7 +27,7 @@ class Told {
  public:
   template <class T>
   std::function<void(T)> Callback() {
-    return [this](T) {
+    return [this](const T&) {
       thread_ = std::this_thread::get_id();
       done_.Notify();
     };

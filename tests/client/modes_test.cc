@@ -69,9 +69,10 @@ TEST_F(ModesTest, ReadersAskForShared) {
   ExpectAsked(lock.TryReadLock(), v1::LOCK_MODE_SHARED, Waits::kOneTry);
   ExpectAsked(lock.TryReadLockFor(kPatience), v1::LOCK_MODE_SHARED, Waits::kBounded);
   const auto shared = v1::LOCK_MODE_SHARED;
-  ExpectAsked(Answer([&](auto tell) { return lock.ReadLockAsync(tell); }), shared, Waits::kUntilGranted);
-  ExpectAsked(Answer([&](auto tell) { return lock.TryReadLockAsync(tell); }), shared, Waits::kOneTry);
-  ExpectAsked(Answer([&](auto tell) { return lock.TryReadLockForAsync(kPatience, tell); }), shared, Waits::kBounded);
+  ExpectAsked(Answer([&](const auto& tell) { return lock.ReadLockAsync(tell); }), shared, Waits::kUntilGranted);
+  ExpectAsked(Answer([&](const auto& tell) { return lock.TryReadLockAsync(tell); }), shared, Waits::kOneTry);
+  ExpectAsked(Answer([&](const auto& tell) { return lock.TryReadLockForAsync(kPatience, tell); }), shared,
+              Waits::kBounded);
 }
 
 TEST_F(ModesTest, WritersAskForExclusive) {
@@ -81,9 +82,9 @@ TEST_F(ModesTest, WritersAskForExclusive) {
   EXPECT_EQ(Asked().policy(), v1::QUEUE_POLICY_WRITER_PREFERRING);
   ExpectAsked(lock.TryWriteLock(), exclusive, Waits::kOneTry);
   ExpectAsked(lock.TryWriteLockFor(kPatience), exclusive, Waits::kBounded);
-  ExpectAsked(Answer([&](auto tell) { return lock.WriteLockAsync(tell); }), exclusive, Waits::kUntilGranted);
-  ExpectAsked(Answer([&](auto tell) { return lock.TryWriteLockAsync(tell); }), exclusive, Waits::kOneTry);
-  ExpectAsked(Answer([&](auto tell) { return lock.TryWriteLockForAsync(kPatience, tell); }), exclusive,
+  ExpectAsked(Answer([&](const auto& tell) { return lock.WriteLockAsync(tell); }), exclusive, Waits::kUntilGranted);
+  ExpectAsked(Answer([&](const auto& tell) { return lock.TryWriteLockAsync(tell); }), exclusive, Waits::kOneTry);
+  ExpectAsked(Answer([&](const auto& tell) { return lock.TryWriteLockForAsync(kPatience, tell); }), exclusive,
               Waits::kBounded);
 }
 
@@ -101,11 +102,11 @@ TEST_F(ModesTest, SemaphoresAskForPermitsOutOfTheirLimit) {
   EXPECT_EQ(Asked().permits(), 5u);
   ExpectAsked(semaphore.TryAcquireFor(kPatience, 2), permit, Waits::kBounded);
   EXPECT_EQ(Asked().permits(), 2u);
-  ExpectAsked(Answer([&](auto tell) { return semaphore.AcquireAsync(tell, 4); }), permit, Waits::kBounded);
+  ExpectAsked(Answer([&](const auto& tell) { return semaphore.AcquireAsync(tell, 4); }), permit, Waits::kBounded);
   EXPECT_EQ(Asked().permits(), 4u);
-  ExpectAsked(Answer([&](auto tell) { return semaphore.TryAcquireAsync(tell); }), permit, Waits::kOneTry);
+  ExpectAsked(Answer([&](const auto& tell) { return semaphore.TryAcquireAsync(tell); }), permit, Waits::kOneTry);
   EXPECT_EQ(Asked().permits(), 1u);
-  ExpectAsked(Answer([&](auto tell) { return semaphore.TryAcquireForAsync(kPatience, tell, 2); }), permit,
+  ExpectAsked(Answer([&](const auto& tell) { return semaphore.TryAcquireForAsync(kPatience, tell, 2); }), permit,
               Waits::kBounded);
   EXPECT_EQ(Asked().permits(), 2u);
 }

@@ -87,7 +87,7 @@ class World {
       case 15:
       case 16:
         return Pass();
-      case 17:
+      default:
         return ActSeldom();
     }
   }
@@ -150,7 +150,7 @@ class World {
         case 6:
           command.mutable_heartbeat()->set_seq(bytes_.Byte());
           break;
-        case 7:
+        default:
           if (bytes_.Below(4) == 0) command.mutable_goodbye();
           break;
       }
@@ -182,7 +182,7 @@ class World {
       case 4:
         now_ = std::min(kDusk, now_ + milliseconds(bytes_.Number<uint16_t>()));
         return;  // nobody looks
-      case 5:
+      default:
         now_ = std::min(kDusk, now_ + hours(bytes_.Byte()));
         return;
     }

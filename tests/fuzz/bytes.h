@@ -4,10 +4,8 @@
 // and empty texts, so every input means something. A view: the bytes outlive it.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -24,9 +22,7 @@ class Bytes {
   T Number() {
     static_assert(std::is_integral_v<T>);
     T value{};
-    const size_t size = std::min(sizeof(T), left_.size());
-    if (size > 0) std::memcpy(&value, left_.data(), size);
-    left_.remove_prefix(size);
+    left_.remove_prefix(left_.copy(reinterpret_cast<char*>(&value), sizeof(T)));
     return value;
   }
   uint8_t Byte() { return Number<uint8_t>(); }

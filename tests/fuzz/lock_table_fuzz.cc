@@ -76,7 +76,7 @@ class Program {
         return HearComposed();
       case 10:
         return Status();
-      case 11:
+      default:
         return Pass();
     }
   }
@@ -198,7 +198,7 @@ class Program {
       case 8:
         event.mutable_lost()->set_reason(static_cast<v1::LostReason>(bytes_.Below(8)));
         break;
-      case 9:
+      default:
         *event.mutable_draining()->mutable_time_left() = Span();
         break;
     }
@@ -222,7 +222,7 @@ class Program {
       case 2:
         now_ = std::max(now_, table_.wake_ns() == distlock::internal::kNever ? now_ : table_.wake_ns());
         break;
-      case 3:
+      default:
         now_ += bytes_.Byte() * kDay;
         break;
     }

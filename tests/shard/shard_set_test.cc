@@ -210,7 +210,7 @@ TEST_F(ShardSetTest, QuestionsAreAnsweredOnAShard) {
   EXPECT_NE(where.get_future().get(), std::this_thread::get_id());
   std::promise<absl::Status> listed;
   set_->List("test", "", 10, "", minutes(1),
-             [&](absl::StatusOr<store::LockPage> page) { listed.set_value(page.status()); });
+             [&](const absl::StatusOr<store::LockPage>& page) { listed.set_value(page.status()); });
   EXPECT_TRUE(listed.get_future().get().ok());
 }
 
@@ -219,7 +219,7 @@ TEST_F(ShardSetTest, QuestionsEndWhenTheSetStops) {
   const auto name = core::LockName::Encode("test", "a");
   stores_.HoldReplies(true);
   std::vector<absl::StatusCode> codes;
-  const auto note = [&](absl::StatusOr<store::LockView> view) { codes.push_back(view.status().code()); };
+  const auto note = [&](const absl::StatusOr<store::LockView>& view) { codes.push_back(view.status().code()); };
   set_->Inspect(name, 0, minutes(1), note);
   set_->Stop();
   set_->Inspect(name, 0, minutes(1), note);

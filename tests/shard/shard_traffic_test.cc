@@ -31,7 +31,8 @@ class ShardTrafficTest : public testing::TestWithParam<bool> {
     set_->Start();
   }
   // As a stream that keeps on reading only when it could hand on what it read.
-  void Insist(int shard, const core::Input& input, core::SessionId session = 0, std::shared_ptr<Sink> sink = nullptr) {
+  void Insist(int shard, const core::Input& input, core::SessionId session = 0,
+              const std::shared_ptr<Sink>& sink = nullptr) {
     while (!TryPost(shard, input, session, sink)) {
       ++refused_;
       std::this_thread::yield();

@@ -211,12 +211,13 @@ TEST_F(LinkTest, StopWithWorkPendingEverywhereLeavesNothingBehind) {
   int cancelled = 0;
   for (core::OpId op = 1; op <= 100; ++op) {
     store_->Submit(MakeAcquire(op, Lock("k"), Owner(1)));
-    store_->Inspect(Lock("k"), 1, seconds(5), [&](absl::StatusOr<LockView> got) {
+    store_->Inspect(Lock("k"), 1, seconds(5), [&](const absl::StatusOr<LockView>& got) {
       cancelled += got.status().code() == absl::StatusCode::kCancelled;
     });
   }
-  store_->List("default", "", 1, "", seconds(5),
-               [&](absl::StatusOr<LockPage> got) { cancelled += got.status().code() == absl::StatusCode::kCancelled; });
+  store_->List("default", "", 1, "", seconds(5), [&](const absl::StatusOr<LockPage>& got) {
+    cancelled += got.status().code() == absl::StatusCode::kCancelled;
+  });
   store_->Flush();
   const size_t before = seen_.inputs.size();
   store_->Stop();

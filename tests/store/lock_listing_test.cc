@@ -33,7 +33,7 @@ TEST(PageToken, AnythingElseIsRefused) {
 
 class ListingTest : public StoreTest {
  protected:
-  absl::StatusOr<LockPage> List(std::string prefix, uint32_t size, std::string token) {
+  absl::StatusOr<LockPage> List(const std::string& prefix, uint32_t size, std::string token) {
     std::optional<absl::StatusOr<LockPage>> page;
     store_->List("default", core::EscapeKey(prefix), size, std::move(token), std::chrono::seconds(10),
                  [&](absl::StatusOr<LockPage> got) { page = std::move(got); });

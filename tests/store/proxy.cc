@@ -2,6 +2,7 @@
 #include "proxy.h"
 
 #include <arpa/inet.h>
+#include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -18,7 +19,7 @@ Proxy::Proxy(std::string server_socket) : server_socket_(std::move(server_socket
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof(address));
+  EXPECT_EQ(bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
   listen(listener_, 16);
   socklen_t size = sizeof(address);
   getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);

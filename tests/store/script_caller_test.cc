@@ -19,7 +19,7 @@ class ScriptsTest : public StoreTest {
     const std::string stats = admin_.Str({"INFO", "commandstats"});
     const std::string mark = "cmdstat_script|load:calls=";
     const size_t at = stats.find(mark);
-    return at == std::string::npos ? 0 : atoi(stats.c_str() + at + mark.size());
+    return at == std::string::npos ? 0 : std::stoi(stats.substr(at + mark.size()));
   }
 };
 

@@ -24,7 +24,7 @@ class StoreTest : public testing::Test {
   void Start(StoreOptions options) {
     options.on_problem = [this](const absl::Status& why) { problems_.push_back(why); };
     options.on_warning = [this](const std::string& warning) { warnings_.push_back(warning); };
-    store_ = OpenStore(loop_.get(), std::move(options));
+    store_ = OpenStore(loop_.get(), options);
     store_->Start(&seen_);
   }
   void StartAndAwaitUp(StoreOptions options) {

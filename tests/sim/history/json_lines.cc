@@ -7,6 +7,7 @@
 #include <ostream>
 #include <span>
 #include <stdexcept>
+#include <utility>
 
 #include "history/names.h"
 
@@ -76,7 +77,7 @@ class HistoryReader::Line {
   template <typename T>
   T Get(const char* field, T otherwise) const {
     const auto found = object_.find(field);
-    return found == object_.end() ? otherwise : found->get<T>();
+    return found == object_.end() ? std::move(otherwise) : found->get<T>();
   }
   uint8_t Code(const CodeField& code) const {
     const auto name = Get<std::string>(code.field);
@@ -110,7 +111,7 @@ void HistoryReader::ReadLine(const std::string& text) {
   const json object = json::parse(text);
   const Line line(object);
   if (line.Has("run")) {
-    const json run = object.at("run");
+    const json& run = object.at("run");
     return ReadRun(Line(run));
   }
   const auto kind = line.Get<std::string>("kind");

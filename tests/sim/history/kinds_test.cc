@@ -6,7 +6,7 @@
 namespace distlock::sim {
 namespace {
 
-constexpr Terms kReader{.kind = HoldKind::kShared};
+const Terms kReader{.kind = HoldKind::kShared};
 
 Terms Permits(uint32_t permits, uint32_t limit = 3) {
   return {.kind = HoldKind::kPermit, .permits = permits, .limit = limit};

@@ -171,7 +171,7 @@ uint64_t Mischief::Token(const Action& action, const core::LockName& lock) const
 
 std::string Mischief::Key(const Action& action, uint8_t which) const {
   const store::Keys& keys = brokers_[0].keys();
-  const std::string holder = keys.Holder(Lock(action));
+  std::string holder = keys.Holder(Lock(action));
   switch (which % 5) {
     case 0:
       return holder;

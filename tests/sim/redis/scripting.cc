@@ -176,8 +176,8 @@ ScriptEngine::ScriptEngine() : lua_(lua_newstate(LuaMemory::Allocate, &memory_))
   lua_setfield(lua_, 1, "pcall");
   for (const char* name : {"string", "table", "math"}) CopyLibrary(lua_, name, 1);
   lua_newtable(lua_);
-  PushRedisFunction(lua_, RedisCall, "call", &running_);
-  PushRedisFunction(lua_, RedisPcall, "pcall", &running_);
+  PushRedisFunction(lua_, RedisCall, "call", static_cast<void*>(&running_));
+  PushRedisFunction(lua_, RedisPcall, "pcall", static_cast<void*>(&running_));
   Protect(lua_);
   lua_setfield(lua_, 1, "redis");
   lua_newtable(lua_);

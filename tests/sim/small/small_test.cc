@@ -5,10 +5,10 @@
 //   --seconds=N      give up a setting after so long, and say how deep it got
 //   --replay=PATH    play one path in the setting that --gtest_filter leaves, such as "acquire 0, run 0, pass"
 #include <cstdio>
-#include <cstdlib>
 #include <iostream>
 #include <string>
 
+#include "absl/strings/numbers.h"
 #include "gtest/gtest.h"
 #include "small/explorer.h"
 
@@ -87,11 +87,9 @@ int Main(int argc, char** argv) {
     const size_t equals = flag.find('=');
     const std::string name = flag.substr(0, equals);
     const std::string value = equals == std::string::npos ? "" : flag.substr(equals + 1);
-    if (name == "--depth" && std::atoi(value.c_str()) > 0) {
-      depth_asked = std::atoi(value.c_str());
-    } else if (name == "--seconds" && std::atof(value.c_str()) > 0) {
-      seconds_max = std::atof(value.c_str());
-    } else if (name == "--replay" && !value.empty()) {
+    if (name == "--depth" && absl::SimpleAtoi(value, &depth_asked) && depth_asked > 0) continue;
+    if (name == "--seconds" && absl::SimpleAtod(value, &seconds_max) && seconds_max > 0) continue;
+    if (name == "--replay" && !value.empty()) {
       replay = value;
     } else {
       std::fprintf(stderr, "unknown flag %s; there are --depth=N, --seconds=N and --replay=PATH\n", flag.c_str());

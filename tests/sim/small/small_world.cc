@@ -138,8 +138,9 @@ std::vector<Action> SmallWorld::Enabled() const {
     const size_t all = verb <= static_cast<uint8_t>(Verb::kReconnect) ? kClients
                        : verb < static_cast<uint8_t>(Verb::kPass)     ? brokers_.size()
                                                                       : 1;
-    for (uint8_t who = 0; who < all; ++who) {
-      if (Can(static_cast<Verb>(verb), who)) enabled.push_back({static_cast<Verb>(verb), who});
+    for (size_t who = 0; who < all; ++who) {
+      if (!Can(static_cast<Verb>(verb), who)) continue;
+      enabled.push_back({static_cast<Verb>(verb), static_cast<uint8_t>(who)});
     }
   }
   return enabled;

@@ -29,8 +29,7 @@ class SimTimer : public store::Timer {
       if (!state->active || state->serial != serial) return;
       state->active = false;
       // The callback may destroy the timer.
-      const auto keep = state;
-      keep->fire();
+      std::shared_ptr<State>(state)->fire();
     };
     whole == Duration(0) ? broker_.PostAfter(whole, fire) : broker_.PostAt(broker_.LocalTime() + whole + late, fire);
   }
