@@ -10,6 +10,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +57,8 @@ inline std::vector<StoreKind> KindsWith(bool WorldTraits::* trait, std::vector<S
 }
 
 inline std::string NameOf(const testing::TestParamInfo<StoreKind>& info) { return info.param.name; }
+// Else a listing of the tests shows the bytes of the object.
+inline void PrintTo(const StoreKind& kind, std::ostream* out) { *out << kind.name; }
 
 class StoreConformance : public testing::TestWithParam<StoreKind> {
  protected:

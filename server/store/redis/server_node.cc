@@ -12,8 +12,14 @@ namespace {
 
 constexpr core::Duration kFirstBindDelay = std::chrono::milliseconds(50);
 constexpr core::Duration kLongestBindDelay = std::chrono::seconds(2);
-// What is known of the server's clock gets wider by the drift while nothing is heard: by 10 ms at 500 ppm.
-constexpr core::Duration kAskTimeEvery = std::chrono::seconds(10);
+// While nothing is heard, the drift makes what is known of the server's clock doubtful by ever more. The clock is asked
+// for at so much doubt: after 30 s at 500 ppm.
+constexpr core::Duration kMostDoubt = std::chrono::milliseconds(30);
+
+core::Duration AskTimeAfter(uint32_t drift_ppm) {
+  return std::clamp<core::Duration>(kMostDoubt * 1'000'000 / (2 * std::max(drift_ppm, 1U)), std::chrono::seconds(1),
+                                    std::chrono::seconds(30));
+}
 
 LinkOptions MakeLinkOptions(const ServerAddress& address, const StoreOptions& options, uint64_t salt) {
   LinkOptions link{.address = address,
@@ -33,6 +39,7 @@ LinkOptions MakeLinkOptions(const ServerAddress& address, const StoreOptions& op
 ServerNode::ServerNode(const Network& network, const ServerAddress& address, StoreOptions options, Owner* owner)
     : options_(std::move(options)),
       timers_(network.timers),
+      ask_time_after_(AskTimeAfter(options_.locks.clock_drift_ppm)),
       owner_(owner),
       clock_(options_.locks.clock_drift_ppm),
       codec_(options_.locks, clock_),
@@ -91,24 +98,27 @@ void ServerNode::OnPrepared(const absl::StatusOr<Prepared>& prepared) {
   if (bound() && prepared->listeners == 0) channel_.Renew("the server does not know the subscription");
   Bind();
   const bool first = !std::exchange(first_up_done_, true);
-  clock_timer_->Start(kAskTimeEvery);
+  clock_timer_->Start(ask_time_after_);
   Tell(core::StoreUp{});
   LearnTime(prepared->sent, prepared->received, prepared->time);
   if (first) Tell(core::ChannelUp{});
 }
 
 void ServerNode::LearnTime(core::Instant sent, core::Instant received, core::StoreTime time) {
+  time_learned_ = received;
   if (const auto step = clock_.Learn(sent, received, time)) Tell(core::StoreClockStep{*step});
 }
 
 void ServerNode::AskTime() {
   if (!up_) return;  // the next preparation asks
+  const core::Duration quiet = timers_->Now() - time_learned_;
+  if (quiet < ask_time_after_) return clock_timer_->Start(ask_time_after_ - quiet);
   link_.Send(MakeCommand({"TIME"}), [this](const Answer& answer) {
     if (answer.kind != Answer::Kind::kReply || IsError(*answer.reply)) return;
     if (const auto time = ReadTime(*answer.reply); time.ok()) LearnTime(answer.sent, answer.received, *time);
   });
   link_.Flush();
-  clock_timer_->Start(kAskTimeEvery);
+  clock_timer_->Start(ask_time_after_);
 }
 
 void ServerNode::OnLinkDown(const absl::Status& why) {

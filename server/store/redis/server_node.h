@@ -91,6 +91,7 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner {
   // Const after construction.
   const StoreOptions options_;
   const std::shared_ptr<Timers> timers_;
+  const core::Duration ask_time_after_;  // of silence
   Owner* const owner_;
 
   bool started_ = false;  // and not stopped
@@ -106,6 +107,7 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner {
   std::string last_channel_problem_;
   std::optional<core::Instant> refusal_at_;  // when one was reported
   ServerClock clock_;
+  core::Instant time_learned_{};
   Codec codec_;
   Link link_;
   ScriptCaller scripts_;
