@@ -174,6 +174,19 @@ void Silence(World& world, bool both) {
 void SilenceLink(World& world) { Silence(world, true); }
 void OneWayLink(World& world) { Silence(world, false); }
 
+// What the broker answers comes late, and nothing comes after it: a client that counts its belief from when an answer
+// came believes for longer than the broker promised.
+void DelayLastAnswers(World& world) {
+  const WirePtr wire = world.AnyWire();
+  if (wire == nullptr) return;
+  const Duration late = world.dice().Between(milliseconds(50), world.env().temper.validity);
+  const Instant until = world.env().now() + late + seconds(6);
+  world.env().NoteFault(FaultKind::kLinkSilent, wire->end(Wire::kClient).actor(), late + seconds(6));
+  wire->Silence(Wire::kServer, world.env().now() + late);
+  world.For(world.dice().Between(Duration(0), late), [wire, until] { wire->Silence(Wire::kClient, until); });
+  world.For(late + milliseconds(10), [wire, until] { wire->Silence(Wire::kServer, until); });
+}
+
 void LoseChannel(World& world) {
   BrokerProcess& broker = world.AnyBroker();
   const WirePtr wire = broker.alive() ? broker.dialer().channel_wire() : nullptr;
@@ -223,6 +236,7 @@ const std::vector<Fault>& Faults() {
        .cause = ClogStoreLink},
       {.kind = FaultKind::kLinkSilent, .name = "a connection falls silent", .cause = SilenceLink},
       {.kind = FaultKind::kLinkOneWay, .name = "a connection falls silent one way", .cause = OneWayLink},
+      {.kind = FaultKind::kLinkSilent, .name = "a connection's last answers are late", .cause = DelayLastAnswers},
       {.kind = FaultKind::kChannelLost, .name = "a hand-off channel is lost", .mild = true, .cause = LoseChannel},
       {.kind = FaultKind::kNoticesLost, .name = "notices are lost", .mild = true, .cause = LoseNotices},
   };
