@@ -9,10 +9,12 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <iostream>
 #include <random>
 
@@ -31,6 +33,15 @@ struct LeaseArgs {
   std::string lease_file;
   std::string lease_id;
 };
+
+// By a clock that goes on while the machine is suspended.
+Millis BootNow() {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return std::chrono::duration_cast<Millis>(std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec));
+}
+
+Millis LeftOf(Millis deadline) { return std::max(deadline - BootNow(), Millis(0)); }
 
 std::string RandomUuid() {
   std::random_device random;
@@ -51,7 +62,8 @@ std::string GrantAsEnvironment(const v1::Grant& grant) {
                       "\nDISTLOCK_TTL=", FormatDuration(FromProto(grant.ttl())));
 }
 
-Json GrantAsJson(const v1::Grant& grant) {
+// `left`: how long the lease may still be believed in.
+Json GrantAsJson(const v1::Grant& grant, Millis left) {
   return Json()
       .Text("namespace", grant.namespace_())
       .Text("key", grant.key())
@@ -59,7 +71,7 @@ Json GrantAsJson(const v1::Grant& grant) {
       .Text("holder_id", grant.holder_id())
       .Number("token", static_cast<int64_t>(grant.fencing_token()))
       .Number("ttl_ms", FromProto(grant.ttl()).count())
-      .Number("valid_for_ms", FromProto(grant.valid_for()).count())
+      .Number("valid_for_ms", left.count())
       .Number("waited_ms", FromProto(grant.waited()).count());
 }
 
@@ -99,10 +111,13 @@ bool IsBroken(const grpc::Status& status) {
 }
 
 // Repeats the request under the same request_id when the connection breaks, since the lock may be granted already.
+// `sent`: when the last one was sent, by BootNow.
 grpc::Status AcquireUntilAnswered(const Context& context, std::shared_ptr<grpc::Channel>& channel,
-                                  v1::AcquireRequest& request, const LockFlags& flags, v1::AcquireResponse* response) {
+                                  v1::AcquireRequest& request, const LockFlags& flags, v1::AcquireResponse* response,
+                                  Millis* sent) {
   const auto give_up_waiting = Clock::now() + flags.max_wait.value_or(Millis(0));
   while (true) {
+    *sent = BootNow();
     grpc::ClientContext call;
     if (flags.max_wait) {
       const auto left = std::max(Millis(0), std::chrono::duration_cast<Millis>(give_up_waiting - Clock::now()));
@@ -132,14 +147,17 @@ int Acquire(const Context& context, const LeaseArgs& args) {
   *request.mutable_lock() = args.lock.ToSpec();
   request.set_request_id(args.request_id.empty() ? RandomUuid() : args.request_id);
   v1::AcquireResponse response;
-  const grpc::Status status = AcquireUntilAnswered(context, channel, request, args.lock, &response);
+  Millis sent{};
+  const grpc::Status status = AcquireUntilAnswered(context, channel, request, args.lock, &response, &sent);
   if (IsBroken(status)) return context.Fail(Unreachable(context, status.error_message()));
   if (!status.ok()) return context.Fail(FailureFrom(status));
 
   const v1::Grant& grant = response.grant();
   const std::string text = GrantAsEnvironment(grant) + "\n";
-  const bool told = args.lease_file.empty() ? context.PrintText(context.json ? GrantAsJson(grant).Line() + "\n" : text)
-                                            : WriteSecretFile(args.lease_file, text);
+  const Millis left = LeftOf(sent + FromProto(grant.waited()) + FromProto(grant.valid_for()));
+  const std::string json = GrantAsJson(grant, left).Line() + "\n";
+  const bool told =
+      args.lease_file.empty() ? context.PrintText(context.json ? json : text) : WriteSecretFile(args.lease_file, text);
   if (told) return kExitOk;
   // The lease_id was not written, so no program could release the lock before its ttl ends.
   GiveBack(context, channel, grant.lease_id());
@@ -174,9 +192,10 @@ int Renew(const Context& context, const LeaseArgs& args) {
   v1::RenewResponse response;
   grpc::ClientContext call;
   call.set_deadline(std::chrono::system_clock::now() + context.connect_timeout);
+  const Millis sent = BootNow();
   const grpc::Status status = v1::LockService::NewStub(channel)->Renew(&call, request, &response);
   if (!status.ok()) return context.Fail(FailureFrom(status));
-  const Millis valid_for = FromProto(response.valid_for());
+  const Millis valid_for = LeftOf(sent + FromProto(response.valid_for()));
   const Millis ttl = FromProto(response.ttl());
   const bool printed = context.Print(
       absl::StrCat("renewed, valid for ", FormatDuration(valid_for)),

@@ -40,7 +40,7 @@ struct Limits {
 
   // How long a client may believe after a heartbeat.
   core::Duration validity = std::chrono::seconds(3);
-  // Bound on the error of the clock rates of any two machines, in millionths.
+  // Bound on the rate error of any machine's clock, in millionths.
   uint32_t clock_drift_ppm = 500;
   // How long a Session may take to send Open. INVALID_ARGUMENT
   core::Duration open_timeout = std::chrono::seconds(10);

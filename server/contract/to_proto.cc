@@ -153,6 +153,7 @@ void Fill(const core::Granted& granted, core::Duration max_hold, v1::Grant* gran
   grant->set_fencing_token(granted.token);
   Fill(granted.valid_for, grant->mutable_valid_for());
   grant->set_echo_seq(granted.echo_seq);
+  if (granted.since_granted) Fill(*granted.since_granted, grant->mutable_since_granted());
   Fill(granted.ttl, grant->mutable_ttl());
   Fill(granted.waited, grant->mutable_waited());
   grant->set_hold_count(granted.hold_count);
@@ -174,6 +175,7 @@ v1::Queued QueuedOf(const core::Queued& queued) {
 v1::Renewed RenewedOf(const core::Renewed& renewed) {
   v1::Renewed proto;
   *proto.mutable_lease() = RefOf(renewed.name, renewed.owner, renewed.token);
+  *proto.mutable_since_granted() = ToProto(renewed.since_granted);
   *proto.mutable_valid_for() = ToProto(renewed.valid_for);
   return proto;
 }
@@ -181,6 +183,7 @@ v1::Renewed RenewedOf(const core::Renewed& renewed) {
 v1::AtRisk AtRiskOf(const core::AtRisk& at_risk) {
   v1::AtRisk proto;
   *proto.mutable_lease() = RefOf(at_risk.name, at_risk.owner, at_risk.token);
+  *proto.mutable_since_granted() = ToProto(at_risk.since_granted);
   *proto.mutable_valid_for() = ToProto(at_risk.valid_for);
   proto.set_cause(CleanText(at_risk.cause));
   return proto;

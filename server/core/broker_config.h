@@ -13,7 +13,7 @@ namespace distlock::core {
 
 struct BrokerConfig {
   Duration validity = std::chrono::seconds(3);       // V: the longest promise to a client
-  uint32_t clock_drift_ppm = 500;                    // bound on clock-rate error between any two machines
+  uint32_t clock_drift_ppm = 500;                    // bound on the rate error of any machine's clock
   double renew_fraction = 1.0 / 3;                   // of the ttl, from send to next renewal; (0, 0.5]
   Duration store_timeout = std::chrono::seconds(5);  // how long a caller waits for a store that does not answer
   Duration queue_slot = std::chrono::seconds(30);    // how long the store keeps this broker's waiters without a tend

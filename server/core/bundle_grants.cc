@@ -97,12 +97,13 @@ void Bundles::GrantAll(Bundle& bundle) {
                     .since = part.since,
                     .ttl = lease.ttl,
                     .replicas = core_.config.store.replicas};
+    Duration waited{};
     for (const Caller& caller : bundle.callers) {
       const Listener listener{caller.listener.session, part.spec.request};
-      granted.waited = core_.now - caller.arrived;
+      waited = core_.now - caller.arrived;
+      granted.waited = core_.Shortened(waited);
       if (bundle.detached) {
-        granted.valid_for =
-            std::max<Duration>(BelieveUntil(lease) - caller.arrived - core_.Drift(granted.waited), Duration::zero());
+        granted.valid_for = core_.Shortened(BelieveUntil(lease) - core_.now);
       } else {
         Session& session = *to_.sessions.Find(listener.session);
         lease.listener = listener;
@@ -112,7 +113,7 @@ void Bundles::GrantAll(Bundle& bundle) {
       }
       core_.Tell(listener, granted);
     }
-    core_.Note({.kind = FactKind::kGranted, .value = granted.waited, .name = lease.name, .detail = {}});
+    core_.Note({.kind = FactKind::kGranted, .value = waited, .name = lease.name, .detail = {}});
     if (bundle.detached) {
       to_.past_grants.Remember(lease.owner, core_.now + lease.ttl);
       to_.leases.Forget(lease);

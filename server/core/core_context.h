@@ -6,6 +6,7 @@
 // Thread: the shard's. Ownership: the Broker owns it; parts keep a reference to it.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -71,6 +72,13 @@ class CoreContext {
 
   // By how much two clocks can differ after `time`.
   Duration Drift(Duration time) const { return time / 1'000'000 * (2 * static_cast<int64_t>(config.clock_drift_ppm)); }
+  // How long a client may be told to believe in what holds here for `time`: its clock may be slow, and ours fast.
+  Duration Shortened(Duration time) const {
+    return time <= Duration::zero() ? Duration::zero()
+                                    : std::max<Duration>(time - Drift(time) - kDriftRounding, Duration::zero());
+  }
+  // The most that a client's clock can count while ours counts `time`.
+  Duration Stretched(Duration time) const { return time + Drift(time) + kDriftRounding; }
   // How much earlier than the store's expiry a client's belief in a lease of `ttl` ends.
   Duration Margin(Duration ttl) const { return Drift(ttl) + kMarginFloor; }
   // How long one attempt of a command about a lease of `ttl` is waited for.

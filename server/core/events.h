@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -25,10 +26,11 @@ struct Granted {
   OwnerId owner{};
   uint64_t token = 0;
   StoreTime since;
-  Duration valid_for{};
+  Duration valid_for{};  // no longer than is safe by the client's clock; see proto/distlock/v1/session.md
   uint64_t echo_seq = 0;
+  std::optional<Duration> since_granted;  // of a Hold; as in Renewed
   Duration ttl{};
-  Duration waited{};
+  Duration waited{};  // shortened, as valid_for
   uint32_t hold_count = 1;
   uint32_t replicas = 0;  // that have confirmed the grant
 };
@@ -72,6 +74,7 @@ struct Renewed {
   LockName name;
   OwnerId owner{};
   uint64_t token = 0;
+  Duration since_granted{};  // by a clock that is not slower than the client's
   Duration valid_for{};
 };
 
@@ -79,6 +82,7 @@ struct AtRisk {
   LockName name;
   OwnerId owner{};
   uint64_t token = 0;
+  Duration since_granted{};  // as in Renewed
   Duration valid_for{};
   std::string cause;
 };

@@ -28,16 +28,17 @@ void Grants::Grant(Waiter& waiter, const GrantNews& news) {
     waiter.exists = true;
     return to_.waiters.Ask(waiter);
   }
+  const Duration waited = core_.now - Waiters::CallersOf(waiter).front().arrived;
   Granted granted{.name = waiter.spec.name,
                   .mode = waiter.spec.want.mode,
                   .owner = waiter.spec.owner,
                   .token = news.token,
                   .since = news.since,
                   .ttl = news.ttl,
-                  .waited = core_.now - Waiters::CallersOf(waiter).front().arrived,
+                  .waited = core_.Shortened(waited),
                   .replicas = core_.config.store.replicas};
   if (waiter.bundle == nullptr) {
-    core_.Note({.kind = FactKind::kGranted, .value = granted.waited, .name = waiter.spec.name, .detail = {}});
+    core_.Note({.kind = FactKind::kGranted, .value = waited, .name = waiter.spec.name, .detail = {}});
   }
   if (arrival != Arrival::kAnswer) {
     const HandoffPath path = arrival == Arrival::kReply    ? HandoffPath::kReply
@@ -56,10 +57,9 @@ void Grants::Grant(Waiter& waiter, const GrantNews& news) {
 
 void Grants::GrantDetached(Waiter& waiter, Granted granted, Instant deadline) {
   for (const Caller& caller : waiter.callers) {
-    // Counted from when the request was sent, like a renewal's: no delay of the answer can lengthen belief. Its clock
-    // may have been slow for as long as it waited.
-    granted.waited = core_.now - caller.arrived;
-    granted.valid_for = std::max<Duration>(deadline - caller.arrived - core_.Drift(granted.waited), Duration::zero());
+    // It counts from when it sent the request, so no delay of the answer can lengthen its belief.
+    granted.waited = core_.Shortened(core_.now - caller.arrived);
+    granted.valid_for = core_.Shortened(deadline - core_.now);
     core_.Tell(caller.listener, granted);
   }
   to_.waiters.Forget(waiter);

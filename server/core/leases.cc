@@ -119,12 +119,8 @@ void Leases::OnRenewed(Lease& lease, Instant sent) {
   if (lease.at_risk) {
     lease.at_risk = false;
     at_risk_.erase(lease.serial);
-    const Duration left = BelieveUntil(lease) - core_.now;
-    TellHolder(lease, Renewed{lease.name, lease.owner, lease.token, std::min(core_.config.validity, left)});
-    if (const Session* const session = sessions_.Find(lease.listener.session);
-        session != nullptr && session->kind == SessionKind::kHold) {
-      lease.promised_until = std::max(lease.promised_until, core_.now + std::min(core_.config.validity, left));
-    }
+    const Sessions::Belief belief = sessions_.PromiseNow(lease);
+    TellHolder(lease, Renewed{lease.name, lease.owner, lease.token, belief.since_granted, belief.valid_for});
   }
   Arm(lease);
 }
@@ -134,11 +130,8 @@ void Leases::MarkAtRisk(Lease& lease, const std::string& cause) {
   lease.at_risk = true;
   at_risk_.emplace(lease.serial, &lease);
   core_.Note({.kind = FactKind::kAtRisk, .name = lease.name, .detail = cause});
-  const Duration left = std::max<Duration>(BelieveUntil(lease) - core_.now, Duration::zero());
-  const Duration valid_for = std::min(left, core_.config.validity);
-  // A Hold stream takes valid_for for a promise.
-  lease.promised_until = std::max(lease.promised_until, core_.now + valid_for);
-  TellHolder(lease, AtRisk{lease.name, lease.owner, lease.token, valid_for, cause});
+  const Sessions::Belief belief = sessions_.PromiseNow(lease);
+  TellHolder(lease, AtRisk{lease.name, lease.owner, lease.token, belief.since_granted, belief.valid_for, cause});
 }
 
 }  // namespace distlock::core

@@ -16,7 +16,7 @@ void Leases::Reacquire(Session& session, Lease& lease, RequestId request, Durati
                   .owner = lease.owner,
                   .token = lease.token,
                   .ttl = lease.ttl,
-                  .waited = waited,
+                  .waited = core_.Shortened(waited),
                   .hold_count = static_cast<uint32_t>(lease.reentry->others.size() + 1),
                   .replicas = core_.config.store.replicas};
   sessions_.Promise(session, lease, granted);

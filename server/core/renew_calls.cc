@@ -74,7 +74,7 @@ void RenewCalls::OnReply(const Op& op, OpId id, StoreReply& reply) {
   past_grants_.Remember(renew.owner, core_.now + kept);
   // max_hold ends it sooner than the queue has last seen.
   if (kept < renew.ttl) looks_.LookBy(renew.name, core_.now + kept + kExpirySlack);
-  calls_.Answer(call, RenewDone{deadline - call.arrived, kept});
+  calls_.Answer(call, RenewDone{core_.Shortened(deadline - call.arrived), kept});
 }
 
 bool RenewCalls::Drop(SessionId session) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/limits.h"
 
 namespace distlock::core {
 
@@ -33,7 +34,7 @@ void Sessions::Handle(const Heartbeat& in) {
   session.heartbeat_at = core_.now;
   session.promised_until = core_.now + core_.config.validity;
   core_.Arm(session, session.promised_until);
-  HeartbeatAck ack{.seq = in.seq, .valid_for = core_.config.validity, .limits = {}};
+  HeartbeatAck ack{.seq = in.seq, .valid_for = core_.Shortened(core_.config.validity), .limits = {}};
   CollectLimits(session, ack);
   core_.Tell({session.id, 0}, std::move(ack));
 }
@@ -46,7 +47,7 @@ void Sessions::CollectLimits(Session& session, HeartbeatAck& ack) const {
     const Instant until = BelieveUntil(*lease);
     session.least_belief = std::min(session.least_belief, until);
     if (until < session.promised_until) {
-      ack.limits.push_back({request, std::max<Duration>(until - core_.now, Duration::zero())});
+      ack.limits.push_back({request, core_.Shortened(until - core_.now)});
     }
   }
 }
@@ -54,10 +55,10 @@ void Sessions::CollectLimits(Session& session, HeartbeatAck& ack) const {
 // A Hold stream has no heartbeat: the broker promises again every third of the validity, or of a ttl that is shorter.
 void Sessions::PromiseOnHold(Session& session) {
   for (auto& [request, lease] : session.leases) {
-    const Duration valid_for = std::min(core_.config.validity, BelieveUntil(*lease) - core_.now);
-    if (valid_for <= Duration::zero()) continue;
-    lease->promised_until = std::max(lease->promised_until, core_.now + valid_for);
-    core_.Tell(lease->listener, Renewed{lease->name, lease->owner, lease->token, valid_for});
+    if (BelieveUntil(*lease) <= core_.now) continue;
+    const Belief belief = PromiseNow(*lease);
+    core_.Tell(lease->listener,
+               Renewed{lease->name, lease->owner, lease->token, belief.since_granted, belief.valid_for});
   }
   if (session.leases.empty()) return;
   const Lease& lease = *session.leases.begin()->second;  // a Hold has one
@@ -66,13 +67,25 @@ void Sessions::PromiseOnHold(Session& session) {
 
 void Sessions::Promise(Session& session, Lease& lease, Granted& granted) {
   if (session.kind == SessionKind::kHold) {
-    granted.valid_for = std::min(core_.config.validity, BelieveUntil(lease) - core_.now);
-    lease.promised_until = core_.now + granted.valid_for;
+    const Belief belief = PromiseNow(lease);
+    granted.since_granted = belief.since_granted;
+    granted.valid_for = belief.valid_for;
     core_.Arm(session, core_.now + std::min(core_.config.validity, lease.ttl) / 3);
   } else {
     granted.echo_seq = session.heartbeat_seq;
-    granted.valid_for = std::min(session.promised_until, BelieveUntil(lease)) - session.heartbeat_at;
+    granted.valid_for = core_.Shortened(std::min(session.promised_until, BelieveUntil(lease)) - session.heartbeat_at);
   }
+}
+
+// The client of a Hold cannot tell how long a message was under way once the clocks have drifted apart, so a part of
+// each promise stays untold: of the whole validity, or of a promise that is shorter because max_hold or the ttl ends
+// soon.
+Sessions::Belief Sessions::PromiseNow(Lease& lease) const {
+  const Duration promise =
+      std::clamp<Duration>(BelieveUntil(lease) - core_.now, Duration::zero(), core_.config.validity);
+  lease.promised_until = std::max(lease.promised_until, core_.now + promise);
+  return {.since_granted = core_.Stretched(core_.now - lease.granted),
+          .valid_for = core_.Shortened(promise - std::min(promise, lease.ttl) / kHoldReserve)};
 }
 
 void Sessions::Close(Session& session, StreamEnd why) {

@@ -23,6 +23,12 @@ class Sessions {
   void Handle(const Heartbeat& in);
   // Fills in how long a grant may be believed in, and remembers it.
   void Promise(Session& session, Lease& lease, Granted& granted);
+  // What its client may be told now of a lease that it holds. It is a promise where the client has a Hold.
+  struct Belief {
+    Duration since_granted{};
+    Duration valid_for{};
+  };
+  Belief PromiseNow(Lease& lease) const;
   // Promises again to a Hold stream, which sends no heartbeats.
   void PromiseOnHold(Session& session);
   // Tells the stream to end and forgets it. Its leases, waiters and bundles are gone already.

@@ -89,7 +89,7 @@ constexpr OptionRow kTable[] = {
     {"renew-fraction", kTime, &O::renew_fraction, "0.333", "0.1..0.5",
      "a lease is renewed when about this part of its ttl has passed"},
     {"clock-drift", kTime, &O::clock_drift, "500", "0..10000",
-     "how far the rates of two machines' clocks may differ, in millionths"},
+     "how wrong the rate of any machine's clock may be, in millionths"},
 
     {"min-ttl", kLimits, &O::min_ttl, "1s", "100ms..1h", "shortest ttl a request may ask for"},
     {"max-ttl", kLimits, &O::max_ttl, "1h", "1s..24h", "longest ttl a request may ask for"},

@@ -24,7 +24,7 @@ struct LockOptions {
   std::string key_prefix = "dl";  // of every key and channel
   std::string broker_id;          // 16 lowercase hex digits; differs between all stores of all brokers
   core::Duration queue_slot = std::chrono::seconds(30);  // how long waiters of a silent broker keep their places
-  uint32_t clock_drift_ppm = 500;                        // bound on the clock-rate error between any two machines
+  uint32_t clock_drift_ppm = 500;                        // bound on the rate error of any machine's clock
   core::Duration token_keep = std::chrono::hours(24);    // how long the last token outlives its grant
   uint32_t max_waiters = 10'000;                         // per lock
   // ADAPTIVE: once a waiter has waited for so long, no newcomer takes a free lock until the queue has drained.

@@ -15,20 +15,12 @@ namespace {
 constexpr int64_t kMs = 1'000'000;
 constexpr int64_t kV = 3000 * kMs;
 
-TEST(Shortened, IsTwiceTheClockErrorLess) {
-  EXPECT_EQ(Shortened(0), 0);
-  EXPECT_EQ(Shortened(-5), 0);
-  EXPECT_LE(Shortened(kV), kV - kV / 1000);
-  EXPECT_GT(Shortened(kV), kV - kV / 1000 - kMs);
-  EXPECT_GT(Shortened(INT64_MAX), INT64_MAX / 2);
-}
-
 TEST(SessionBelief, CountsFromSendingAndOnlyKnowsWhatWasSent) {
   SessionBelief session(100 * kMs, kV);
-  EXPECT_EQ(session.DeadlineOf(0, kV), 100 * kMs + Shortened(kV));
+  EXPECT_EQ(session.DeadlineOf(0, kV), 100 * kMs + kV);
   EXPECT_EQ(session.DeadlineOf(1, kV), 0);
   EXPECT_EQ(session.Send(1100 * kMs), 1u);
-  EXPECT_EQ(session.DeadlineOf(1, kV), 1100 * kMs + Shortened(kV));
+  EXPECT_EQ(session.DeadlineOf(1, kV), 1100 * kMs + kV);
   for (int i = 0; i < 100; ++i) session.Send((1200 + i) * kMs);
   EXPECT_EQ(session.DeadlineOf(1, kV), 0) << "forgotten";
 }
@@ -42,10 +34,10 @@ TEST(SessionBelief, AckTable) {
     bool counts;
     int64_t deadline;
   };
-  const int64_t opened = Shortened(kV);
+  const int64_t opened = kV;
   const Row rows[] = {
-      {"next", 1, kV, 1100 * kMs, true, 1000 * kMs + Shortened(kV)},
-      {"one left out", 2, kV, 2100 * kMs, true, 2000 * kMs + Shortened(kV)},
+      {"next", 1, kV, 1100 * kMs, true, 1000 * kMs + kV},
+      {"one left out", 2, kV, 2100 * kMs, true, 2000 * kMs + kV},
       {"repeated", 0, kV, 1100 * kMs, false, opened},
       {"never sent", 3, kV, 2100 * kMs, false, opened},
       {"less than before", 1, 100 * kMs, 1100 * kMs, true, opened},
@@ -74,7 +66,7 @@ TEST(SessionBelief, LapsesForGood) {
 TEST(SessionBelief, TheGraceOfTheOpenIsNoPromise) {
   SessionBelief session(0, 3'600'000 * kMs);
   ASSERT_TRUE(session.Ack(0, kV, kMs));
-  EXPECT_EQ(session.deadline_ns(), Shortened(kV));
+  EXPECT_EQ(session.deadline_ns(), kV);
 }
 
 TEST(LeaseBelief, NotBelievedUntilDelivered) {

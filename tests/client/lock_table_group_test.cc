@@ -152,7 +152,7 @@ TEST_F(LockTableTest, StaleGrantsOfAGroupWaitForTheHeartbeatTogether) {
   EXPECT_EQ(Drain(), Strings{"heartbeat 1"});
   Say("heartbeat_ack { seq: 1 valid_for { seconds: 3 } }");
   ASSERT_EQ(answers_, (Strings{"granted", "granted"}));
-  EXPECT_EQ(held_[2]->deadline_ns, 2000 * kMs + Shortened(kV));
+  EXPECT_EQ(held_[2]->deadline_ns, 2000 * kMs + kV);
   TickAt(held_[2]->deadline_ns);
   EXPECT_EQ(held_[3]->cause, EndCause::kLapsed);
 }

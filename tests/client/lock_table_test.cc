@@ -12,7 +12,7 @@ TEST_F(LockTableTest, GrantIsBelievedFromTheEchoedHeartbeat) {
   now_ = 500 * kMs;
   Grant(lease);
   EXPECT_EQ(answers_, Strings{"granted"});
-  EXPECT_EQ(lease->deadline_ns, Shortened(kV));
+  EXPECT_EQ(lease->deadline_ns, kV);
   EXPECT_EQ(lease->token, 7u);
   EXPECT_EQ(Drain(), Strings{}) << "enough belief is left: no extra heartbeat";
 }
@@ -50,8 +50,8 @@ TEST_F(LockTableTest, AckExtendsAllButTheLimited) {
   Drain();
   now_ = 1100 * kMs;
   Say("heartbeat_ack { seq: 1 valid_for { seconds: 3 } limits { acquire_id: 3 valid_for { nanos: 500000000 } } }");
-  EXPECT_EQ(free->deadline_ns, 1000 * kMs + Shortened(kV));
-  EXPECT_EQ(limited->deadline_ns, 1000 * kMs + Shortened(500 * kMs));
+  EXPECT_EQ(free->deadline_ns, 1000 * kMs + kV);
+  EXPECT_EQ(limited->deadline_ns, 1000 * kMs + 500 * kMs);
   TickAt(table_.wake_ns());
   EXPECT_EQ(Drain(), Strings{"heartbeat 2"}) << "so that it may still be saved";
   EXPECT_EQ(table_.wake_ns(), limited->deadline_ns);
@@ -73,7 +73,7 @@ TEST_F(LockTableTest, AckWithNothingLeftEndsTheLease) {
 TEST_F(LockTableTest, StaleGrantWaitsForTheHeartbeatItAsksFor) {
   const LeasePtr lease = Acquire("a");
   Drain();
-  now_ = 2999 * kMs;
+  now_ = 3000 * kMs;
   Grant(lease);
   EXPECT_EQ(answers_, Strings{});
   EXPECT_EQ(Drain(), Strings{"heartbeat 1"});
@@ -89,7 +89,7 @@ TEST_F(LockTableTest, StaleGrantIsDeliveredByTheNextAck) {
   now_ = 1000 * kMs;
   Say("heartbeat_ack { seq: 1 valid_for { seconds: 3 } }");
   EXPECT_EQ(answers_, Strings{"granted"});
-  EXPECT_EQ(lease->deadline_ns, 900 * kMs + Shortened(kV));
+  EXPECT_EQ(lease->deadline_ns, 900 * kMs + kV);
 }
 
 TEST_F(LockTableTest, StaleGrantIsGivenBackByGoodbye) {
@@ -168,7 +168,7 @@ TEST_F(LockTableTest, ReleasedByItsLeaseIdEndsTheLease) {
 
 TEST_F(LockTableTest, ReleasedByItsLeaseIdBeforeItIsDelivered) {
   const LeasePtr lease = Acquire("a");
-  now_ = 2999 * kMs;
+  now_ = 3000 * kMs;
   Grant(lease);
   EXPECT_EQ(answers_, Strings{});
   Say("id: 2 released { outcome: RELEASE_OUTCOME_RELEASED }");

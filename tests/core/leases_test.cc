@@ -159,12 +159,12 @@ TEST(Lease, MaxHoldEndsItAndLimitsEveryPromise) {
   want.max_hold = seconds(2);
   t.Do(want);
   t.GrantNext(42);
-  EXPECT_EQ(t.Event<Granted>(1, 7).valid_for, seconds(2));
+  EXPECT_EQ(t.Event<Granted>(1, 7).valid_for, Told(seconds(2)));
   t.Pass(seconds(1));
   t.Do(Heartbeat{1, 1});
   const auto ack = t.Event<HeartbeatAck>(1, 0);
   ASSERT_EQ(ack.limits.size(), 1u);
-  EXPECT_EQ(ack.limits[0].valid_for, seconds(1));
+  EXPECT_EQ(ack.limits[0].valid_for, Told(seconds(1)));
   t.Pass(seconds(1));
   EXPECT_EQ(t.Event<Lost>(1, 7).reason, LostReason::kMaxHold);
   EXPECT_EQ(t.Count<StoreRelease>(), 1u);
@@ -211,7 +211,7 @@ TEST(Lease, DetachedRenewal) {
   t.Do(Renew{.session = 5, .request = 1, .name = Name("a"), .owner = Owner(1), .ttl = kT, .hold_until = {}});
   t.now += milliseconds(10);
   t.Reply(t.Take<StoreRenew>().op, RenewDoneBatch{{RenewResult::kRenewed}});
-  EXPECT_EQ(t.Event<RenewDone>(5, 1).valid_for, kT - kMargin);
+  EXPECT_EQ(t.Event<RenewDone>(5, 1).valid_for, Told(kT - kMargin));
   t.Do(Renew{.session = 6, .request = 1, .name = Name("a"), .owner = Owner(1), .ttl = kT, .hold_until = {}});
   t.Reply(t.Take<StoreRenew>().op, RenewDoneBatch{{RenewResult::kGone}});
   EXPECT_EQ(t.Event<Refused>(6, 1).reason, RefusalReason::kNotHolder);

@@ -42,7 +42,7 @@ TEST(Reentry, IsAnsweredAtOnceWithTheSameTokenAndACount) {
   EXPECT_EQ(granted.owner, Owner(1));
   EXPECT_EQ(granted.hold_count, 2u);
   EXPECT_EQ(granted.echo_seq, 4u);
-  EXPECT_EQ(granted.valid_for, kV);
+  EXPECT_EQ(granted.valid_for, Told(kV));
   t.Do(t.Again(9, 3));
   EXPECT_EQ(t.Event<Granted>(1, 9).hold_count, 3u);
 }

@@ -74,9 +74,9 @@ TEST(SessionRecords, AHeartbeatLimitsWhatEndsBeforeThePromise) {
   const HeartbeatAck ack = t.Beat(1, 4);
   ASSERT_EQ(ack.limits.size(), 3u);
   EXPECT_EQ(ack.limits[0].acquire, 7u);
-  EXPECT_EQ(ack.limits[0].valid_for, milliseconds(1500));
+  EXPECT_EQ(ack.limits[0].valid_for, Told(milliseconds(1500)));
   EXPECT_EQ(ack.limits[1].valid_for, Duration::zero()) << "its belief has ended";
-  EXPECT_EQ(ack.limits[2].valid_for, milliseconds(500)) << "max_hold ends it";
+  EXPECT_EQ(ack.limits[2].valid_for, Told(milliseconds(500))) << "max_hold ends it";
 }
 
 TEST(SessionRecords, ALimitIsGoneWithItsLease) {
@@ -110,7 +110,8 @@ TEST(SessionRecords, APromiseToAHoldStreamIsNotTakenBack) {
   EXPECT_EQ(lease.promised_until, t.now + seconds(9)) << "nothing is freed before it";
   const auto told = t.Take<Notify>();
   ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(std::get<Renewed>(told[0].event).valid_for, seconds(2)) << "and no more is promised than the lease lasts";
+  EXPECT_EQ(std::get<Renewed>(told[0].event).valid_for, Told(milliseconds(1800)))
+      << "and no more is promised than the lease lasts";
 }
 
 TEST(SessionRecords, AHoldStreamIsPromisedNothingThatHasEnded) {

@@ -16,7 +16,7 @@ TEST(Acquire, GrantsWithTheStoresToken) {
   const auto granted = t.Event<Granted>(1, 7);
   EXPECT_EQ(granted.token, 42u);
   EXPECT_EQ(granted.echo_seq, 0u);
-  EXPECT_EQ(granted.valid_for, kV);
+  EXPECT_EQ(granted.valid_for, Told(kV));
   EXPECT_EQ(t.broker.Stats().leases, 1u);
   EXPECT_EQ(t.broker.Stats().waiters, 0u);
 }
@@ -316,8 +316,9 @@ TEST(Acquire, ADetachedGrantCountsFromWhenTheRequestArrived) {
   const auto ask = t.Take<StoreAcquire>();
   t.now += milliseconds(300);
   t.Reply(ask.op, AcquireGranted{42, t.StoreNow()});
-  EXPECT_EQ(t.Event<Granted>(1, 1).valid_for, kT - kMargin - std::chrono::microseconds(300))
-      << "less what its clock may lag";
+  const auto granted = t.Event<Granted>(1, 1);
+  EXPECT_EQ(granted.valid_for, Told(kT - kMargin - milliseconds(300)));
+  EXPECT_EQ(granted.waited, Told(milliseconds(300))) << "less what its clock may lag";
 }
 
 TEST(Acquire, AWaitThatTimesOutNamesTheHolder) {

@@ -222,15 +222,21 @@ class Hold(Stream):
     """A Hold call. wait_for("granted") returns the first `granted`, wait_for("renewed", 3) the third `renewed`."""
 
     def __init__(self, channel, spec):
-        self.believed_until = 0.0  # by the contract: valid_for from receipt
+        self.believed_until = 0.0  # as proto/distlock/v1/session.md says
+        self.granted_at = boot_now()
         call = channel.unary_stream("/distlock.v1.LockService/Hold", api().HoldRequest.SerializeToString,
                                     api().HoldResponse.FromString)
         super().__init__(call(api().HoldRequest(lock=spec)))
 
     def heard(self, received, event):
         kind = event.WhichOneof("event")
-        if kind in ("granted", "renewed"):
-            self.believed_until = received + seconds(getattr(event, kind).valid_for)
+        if kind == "granted":
+            self.granted_at += seconds(event.granted.waited)
+        if kind in ("granted", "renewed", "at_risk"):
+            told = getattr(event, kind)
+            self.granted_at = min(self.granted_at, received - seconds(told.since_granted))
+            if kind == "granted" or received < self.believed_until:
+                self.believed_until = self.granted_at + seconds(told.since_granted) + seconds(told.valid_for)
         if kind in ("lost", "released"):
             self.believed_until = 0.0
 

@@ -5,7 +5,7 @@
 //
 // 1. Every deadline is counted from when the client *sent* the heartbeat that the broker's promise refers to, so no
 //    delay of the network can make a deadline later.
-// 2. A promise is shortened by twice the largest clock-rate error, once for each of the two clocks.
+// 2. Nothing is subtracted: the broker has taken the drift of the clocks off its promises.
 // 3. A lease whose deadline has passed while it was believed in never comes back, whatever arrives later.
 #pragma once
 
@@ -13,13 +13,6 @@
 #include <cstdint>
 
 namespace distlock::internal {
-
-inline constexpr int64_t kClockErrorPpm = 500;
-
-constexpr int64_t Shortened(int64_t valid_for_ns) {
-  // Divided first: a validity of days must not overflow.
-  return valid_for_ns <= 0 ? 0 : valid_for_ns - (valid_for_ns / 1'000'000 + 1) * 2 * kClockErrorPpm;
-}
 
 // One lease. Starts undelivered: until Deliver() the program does not know of it, so its deadline may pass and be
 // extended again.
@@ -77,7 +70,7 @@ class SessionBelief {
   // never sent.
   int64_t DeadlineOf(uint64_t seq, int64_t valid_for_ns) const {
     const Sent& sent = sent_[seq % kRemembered];
-    return seq <= last_sent_ && sent.seq == seq ? sent.at_ns + Shortened(valid_for_ns) : 0;
+    return seq <= last_sent_ && sent.seq == seq ? sent.at_ns + valid_for_ns : 0;
   }
 
   // The answer to heartbeat `seq`. False: it is not new, or comes after the session has lapsed; it must then extend no

@@ -7,13 +7,11 @@
 #include "contract/error_details.h"
 #include "contract/holder_info.h"
 #include "contract/ids.h"
-#include "contract/promise.h"
 #include "contract/refusal.h"
 #include "contract/to_proto.h"
 #include "contract/validate.h"
 #include "rpc/engine/status.h"
 #include "rpc/engine/wire.h"
-#include "shard/boot_clock.h"
 
 namespace distlock::rpc {
 namespace {
@@ -45,7 +43,6 @@ void HoldCall::Start() {
     std::lock_guard lock(mu_);
     if (ended()) return;
     name_ = acquire.name;
-    ttl_ = acquire.ttl;
     owner_ = request.lock().owner();
     core::OpenSession open{.session = session_, .kind = core::SessionKind::kHold};
     if (shards_.TryPost(shard, open, session_, shared_from_this())) {
@@ -91,13 +88,13 @@ void HoldCall::Take(core::Event event) {
                   StreamClose::kDrained);
   }
   granted_ |= std::holds_alternative<core::Granted>(event);
-  if (IsState(event)) std::erase_if(waiting_, [](const Waiting& old) { return IsState(old.event); });
+  if (IsState(event)) std::erase_if(waiting_, IsState);
   if (const auto* lost = std::get_if<core::Lost>(&event)) {
     Decide(ToStatus(contract::LostError(*lost)), StreamClose::kFinished);
   } else if (std::holds_alternative<core::Released>(event)) {
     Decide(grpc::Status::OK, StreamClose::kFinished);
   }
-  waiting_.push_back({std::move(event), shard::BootNow()});
+  waiting_.push_back(std::move(event));
 }
 
 bool HoldCall::TakeNext() {
@@ -108,19 +105,13 @@ bool HoldCall::TakeNext() {
 }
 
 grpc::ByteBuffer HoldCall::Render() {
-  const core::Duration age = shard::BootNow() - writing_now_.since;
-  const auto aged = [&](auto event) {
-    event.valid_for = contract::PromiseOnTheWay(event.valid_for, age, frontend_.limits.validity, ttl_);
-    return event;
-  };
   v1::HoldResponse response;
   struct {
     v1::HoldResponse& out;
-    const decltype(aged)& now;
     void operator()(const core::Queued& event) const { *out.mutable_queued() = contract::QueuedOf(event); }
-    void operator()(const core::Granted& event) const { contract::Fill(now(event), {}, out.mutable_granted()); }
-    void operator()(const core::Renewed& event) const { *out.mutable_renewed() = contract::RenewedOf(now(event)); }
-    void operator()(const core::AtRisk& event) const { *out.mutable_at_risk() = contract::AtRiskOf(now(event)); }
+    void operator()(const core::Granted& event) const { contract::Fill(event, {}, out.mutable_granted()); }
+    void operator()(const core::Renewed& event) const { *out.mutable_renewed() = contract::RenewedOf(event); }
+    void operator()(const core::AtRisk& event) const { *out.mutable_at_risk() = contract::AtRiskOf(event); }
     void operator()(const core::Lost& event) const { *out.mutable_lost() = contract::LostOf(event); }
     void operator()(const core::Released& event) const { contract::Fill(event, out.mutable_released()); }
     void operator()(const core::Draining& event) const { *out.mutable_draining() = contract::DrainingOf(event); }
@@ -131,8 +122,8 @@ grpc::ByteBuffer HoldCall::Render() {
     void operator()(const core::HeartbeatAck&) const {}
     void operator()(const core::Changed&) const {}
     void operator()(const core::EndStream&) const {}
-  } fill{response, aged};
-  std::visit(fill, writing_now_.event);
+  } fill{response};
+  std::visit(fill, writing_now_);
   return Serialize(response);
 }
 

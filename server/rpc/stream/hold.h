@@ -23,11 +23,6 @@ class HoldCall final : public StreamCall<WriteReactor> {
   void Send() override { Pump(); }
 
  private:
-  struct Waiting {
-    core::Event event;
-    core::Instant since;
-  };
-
   void Start() override;
   bool TakeNext() override;
   grpc::ByteBuffer Render() override;
@@ -36,16 +31,15 @@ class HoldCall final : public StreamCall<WriteReactor> {
   void DescribeMore(v1::SessionInfo* info) const override;
   void Take(core::Event event);
 
-  // Guarded by mu_; name_, ttl_ and shard_ are constant once posted.
+  // Guarded by mu_; name_ and shard_ are constant once posted.
   core::LockName name_;
-  core::Duration ttl_{};
   std::string owner_;
   int shard_ = -1;  // -1: not posted
   bool granted_ = false;
-  std::deque<Waiting> waiting_;
+  std::deque<core::Event> waiting_;
 
   // Owned by the writing side.
-  Waiting writing_now_;
+  core::Event writing_now_;
 };
 
 }  // namespace distlock::rpc

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A program that uses locks: it requests them, waits, holds, writes to a register that checks tokens, releases,
-// cancels, and dies, as the temper says. The kinds differ in how they speak with brokers: see library_client.h,
-// hold_client.h and detached_client.h. A request is called a wish here, because it may take several attempts. The
-// history gets all its beliefs.
+// cancels, and dies, as the temper says. The kinds differ in how they speak with brokers; see library_client.h,
+// session_client.h, hold_client.h and detached_client.h. A request is called a wish here, because it may take several
+// attempts. The history gets all its beliefs.
 #pragma once
 
 #include <functional>
@@ -49,8 +49,6 @@ class ClientProcess : public Process {
   bool idle() const { return wishes_.empty(); }
   // The wishes that it still waits for, as text.
   std::string Waiting() const;
-  // Whether a fault may pause it. Not a client that counts promises from when they arrive.
-  virtual bool may_pause() const { return true; }
   // Releases everything in good order, at the end of the world's run.
   virtual void Leave() = 0;
 

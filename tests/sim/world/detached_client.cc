@@ -99,7 +99,7 @@ void DetachedClient::OnGrant(int64_t id, uint64_t call, Duration sent, const v1:
   if (grant.fencing_token() <= claim->released) return GiveUp(*wish);
   EndCall(*claim);
   claim->lease_id = grant.lease_id();
-  const Duration until = sent + ToDuration(grant.valid_for());
+  const Duration until = sent + ToDuration(grant.waited()) + ToDuration(grant.valid_for());
   if (until > LocalTime()) return Hold(*wish, grant.fencing_token(), until);
   claim->token = grant.fencing_token();
   const auto renew = [lease_id = claim->lease_id](Front& front, core::SessionId at) { front.Renew(at, lease_id); };

@@ -21,7 +21,6 @@ void KillClient(World& world) {
 
 void PauseClient(World& world) {
   ClientProcess& client = world.AnyClient();
-  if (!client.may_pause()) return;
   const Duration time = Some(world);
   world.env().NoteFault(FaultKind::kClientPaused, client.actor(), time);
   client.Pause(time);

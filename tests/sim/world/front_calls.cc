@@ -4,7 +4,6 @@
 #include "contract/error_details.h"
 #include "contract/ids.h"
 #include "contract/lease_id.h"
-#include "contract/promise.h"
 #include "contract/refusal.h"
 #include "contract/to_proto.h"
 #include "contract/validate.h"
@@ -128,12 +127,6 @@ void Front::TellSession(Stream& stream, core::Notify notify) {
 }
 
 void Front::TellHold(Stream& stream, core::Event event) {
-  const auto promise = [&](Duration valid_for) {
-    return contract::PromiseOnTheWay(valid_for, Duration(0), limits_.validity, stream.ttl);
-  };
-  if (auto* granted = std::get_if<core::Granted>(&event)) granted->valid_for = promise(granted->valid_for);
-  if (auto* renewed = std::get_if<core::Renewed>(&event)) renewed->valid_for = promise(renewed->valid_for);
-  if (auto* at_risk = std::get_if<core::AtRisk>(&event)) at_risk->valid_for = promise(at_risk->valid_for);
   const bool last = std::holds_alternative<core::Lost>(event) || std::holds_alternative<core::Released>(event) ||
                     std::holds_alternative<core::Refused>(event) || std::holds_alternative<core::EndStream>(event);
   SendToClient(stream, [event = std::move(event)](Listener& listener) { listener.OnHold(event); });

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "world/hold_client.h"
 
+#include <algorithm>
+
 namespace distlock::sim {
 
 class HoldClient::Ears : public Listener {
@@ -20,8 +22,8 @@ void HoldClient::Ask(Wish& wish) {
     MoveHome();
     return OnRefused(wish, core::RefusalReason::kStoreUnavailable);
   }
-  const WirePtr wire = Wire::Connect(env_, *this, broker, /*local=*/true);
-  streams_[id] = wire;
+  const WirePtr wire = Wire::Connect(env_, *this, broker);
+  claims_[id] = {.wire = wire, .granted_at = LocalTime()};
   wire->on_closed[Wire::kClient] = [this, id] { OnStreamOver(id); };
   wire->Send(Wire::kClient, [&broker, wire, ears = std::make_shared<Ears>(this, id), spec = SpecOf(wish)] {
     broker.front().Hold(broker.front().Accept(wire, ears), spec);
@@ -32,26 +34,49 @@ void HoldClient::Hear(int64_t id, const core::Event& event) {
   Wish* wish = Find(id);
   if (wish == nullptr) return;
   if (const auto* granted = std::get_if<core::Granted>(&event)) {
+    claims_.at(id).granted_at += granted->waited;
+    const Duration until = DeadlineOf(*wish, granted->since_granted.value(), granted->valid_for);
+    if (until - LocalTime() < granted->valid_for / 2) return AskAfresh(*wish);
     OnGranted(*wish, granted->token);
-    return OnBelief(*wish, LocalTime() + granted->valid_for);
+    return OnBelief(*wish, until);
   }
   if (const auto* renewed = std::get_if<core::Renewed>(&event)) {
-    // Belief that has ended does not come back.
-    if (wish->stage == Stage::kHeld && Checks(*wish)) OnBelief(*wish, LocalTime() + renewed->valid_for);
-    return;
+    return Believe(*wish, renewed->since_granted, renewed->valid_for);
+  }
+  if (const auto* at_risk = std::get_if<core::AtRisk>(&event)) {
+    return Believe(*wish, at_risk->since_granted, at_risk->valid_for);
   }
   if (const auto* refused = std::get_if<core::Refused>(&event)) {
-    streams_.erase(id);
+    claims_.erase(id);
     return OnRefused(*wish, refused->reason);
   }
   if (const auto* lost = std::get_if<core::Lost>(&event)) {
-    streams_.erase(id);
+    claims_.erase(id);
     return OnEnded(*wish, EndedWhy::kLost, static_cast<int>(lost->reason) + 1);
   }
 }
 
+Duration HoldClient::DeadlineOf(const Wish& wish, Duration since_granted, Duration valid_for) {
+  Claim& claim = claims_.at(wish.id);
+  claim.granted_at = std::min(claim.granted_at, LocalTime() - since_granted);
+  return claim.granted_at + since_granted + valid_for;
+}
+
+// The request was under way for long, and no later message can tell better when the grant was.
+void HoldClient::AskAfresh(Wish& wish) {
+  claims_.extract(wish.id).mapped().wire->Close(Wire::kClient);
+  AskAnew(wish);
+  Ask(wish);
+}
+
+// Belief that has ended does not come back.
+void HoldClient::Believe(Wish& wish, Duration since_granted, Duration valid_for) {
+  const Duration until = DeadlineOf(wish, since_granted, valid_for);
+  if (Checks(wish)) OnBelief(wish, std::max(until, Duration(0)));
+}
+
 void HoldClient::OnStreamOver(int64_t id) {
-  streams_.erase(id);
+  claims_.erase(id);
   Wish* wish = Find(id);
   if (wish == nullptr) return;
   if (wish->stage == Stage::kHeld) return OnEnded(*wish, EndedWhy::kStreamBroke);
@@ -62,7 +87,7 @@ bool HoldClient::Checks(Wish& wish) {
   if (!wish.releasing && env_.now() >= wish.until) {
     const int64_t id = wish.id;
     OnEnded(wish, EndedWhy::kDeadline);
-    if (streams_.contains(id)) streams_.extract(id).mapped()->Close(Wire::kClient);
+    if (claims_.contains(id)) claims_.extract(id).mapped().wire->Close(Wire::kClient);
     return false;
   }
   return env_.now() < wish.until;
@@ -70,7 +95,7 @@ bool HoldClient::Checks(Wish& wish) {
 
 // The only way to cancel a Hold is to end its stream.
 void HoldClient::GiveUp(Wish& wish) {
-  if (streams_.contains(wish.id)) streams_.extract(wish.id).mapped()->Close(Wire::kClient);
+  if (claims_.contains(wish.id)) claims_.extract(wish.id).mapped().wire->Close(Wire::kClient);
   Forget(wish);
 }
 

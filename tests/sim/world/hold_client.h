@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program that takes its locks by Hold streams, without the library: it believes for `valid_for` from when the
-// message arrives, as the contract says. Therefore it runs on its broker's machine.
+// A program that takes its locks by Hold streams, without the library. It does what proto/distlock/v1/session.md says
+// about Hold, and nothing more.
 #pragma once
 
 #include <map>
@@ -15,21 +15,27 @@ class HoldClient : public ClientProcess {
   HoldClient(Env& env, int number, Neighbours neighbours) : ClientProcess(env, number, "hold client", neighbours) {}
 
   void Leave() override;
-  bool may_pause() const override { return false; }
 
  private:
   class Ears;
+  struct Claim {
+    WirePtr wire;
+    Duration granted_at{};  // the estimate, by this client's clock; until the grant: when the request was sent
+  };
 
   void Ask(Wish& wish) override;
   void GiveUp(Wish& wish) override;
   void GiveBack(Wish& wish) override;
-  void Vanish() override { streams_.clear(); }
+  void Vanish() override { claims_.clear(); }
   bool Checks(Wish& wish) override;
 
   void Hear(int64_t id, const core::Event& event);
+  void Believe(Wish& wish, Duration since_granted, Duration valid_for);
+  Duration DeadlineOf(const Wish& wish, Duration since_granted, Duration valid_for);
+  void AskAfresh(Wish& wish);
   void OnStreamOver(int64_t id);
 
-  std::map<int64_t, WirePtr> streams_;
+  std::map<int64_t, Claim> claims_;  // by wish
 };
 
 }  // namespace distlock::sim

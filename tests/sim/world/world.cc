@@ -6,6 +6,7 @@
 #include "world/faults.h"
 #include "world/hold_client.h"
 #include "world/library_client.h"
+#include "world/session_client.h"
 
 namespace distlock::sim {
 namespace {
@@ -64,6 +65,7 @@ std::unique_ptr<ClientProcess> World::MakeClient(int number) {
   }
   if (workload == Workload::kDetached) return std::make_unique<DetachedClient>(env_, number, neighbours);
   if (workload == Workload::kHold) return std::make_unique<HoldClient>(env_, number, neighbours);
+  if (dice().Chance(0.2)) return std::make_unique<SessionClient>(env_, number, neighbours);
   return std::make_unique<LibraryClient>(env_, number, neighbours);
 }
 

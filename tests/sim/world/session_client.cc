@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "world/session_client.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace distlock::sim {
+namespace {
+
+constexpr Duration kOpenPatience = seconds(10);
+constexpr Duration kLeastPause = milliseconds(10);
+constexpr size_t kRemembered = 64;
+
+Duration FromProto(const google::protobuf::Duration& proto) {
+  return seconds(proto.seconds()) + std::chrono::nanoseconds(proto.nanos());
+}
+
+}  // namespace
+
+class SessionClient::Ears : public Listener {
+ public:
+  explicit Ears(SessionClient* client) : client_(client) {}
+  void OnSession(const v1::SessionResponse& response) override {
+    if (client_ != nullptr) client_->OnResponse(response);
+  }
+  void Close() { client_ = nullptr; }
+
+ private:
+  SessionClient* client_;
+};
+
+void SessionClient::Start() {
+  failures_ = 0;
+  leaving_ = false;
+  ClientProcess::Start();
+  Open();
+}
+
+void SessionClient::Vanish() {
+  if (session_ != nullptr) session_->ears->Close();
+  session_.reset();
+  ++timer_;
+}
+
+void SessionClient::Open() {
+  if (session_ != nullptr || leaving_) return;
+  if (env_.dice.Chance(0.3)) MoveHome();
+  BrokerProcess& broker = Home();
+  if (!broker.alive()) return ReopenLater();
+  session_ = std::make_unique<Session>();
+  Session& session = *session_;
+  session.broker = &broker;
+  session.wire = Wire::Connect(env_, *this, broker);
+  session.ears = std::make_shared<Ears>(this);
+  session.wire->on_closed[Wire::kClient] = [this, wire = session.wire.get()] {
+    if (session_ != nullptr && session_->wire.get() == wire) Broken();
+  };
+  session.wire->Send(Wire::kClient, [&broker, wire = session.wire, ears = session.ears, id = session.id] {
+    *id = broker.front().Accept(wire, ears);
+  });
+  session.sent[0] = LocalTime();
+  session.deadline = LocalTime() + kOpenPatience;
+  v1::Command open;
+  open.set_id(next_id_++);
+  open.mutable_open()->set_client(name());
+  Send(std::move(open));
+  for (auto& [id, wish] : wishes()) {
+    if (wish.stage == Stage::kAsking) Ask(wish);
+  }
+  Arm();
+}
+
+void SessionClient::Send(v1::Command command) {
+  auto request = std::make_shared<v1::SessionRequest>();
+  *request->add_commands() = std::move(command);
+  session_->wire->Send(Wire::kClient, [broker = session_->broker, id = session_->id, request] {
+    broker->front().Session(*id, *request);
+  });
+}
+
+// ---- The program ----
+
+std::optional<uint64_t> SessionClient::AcquireOf(const Wish& wish) const {
+  if (session_ == nullptr) return std::nullopt;
+  for (const auto& [id, lease] : session_->leases) {
+    if (lease.wish == wish.id) return id;
+  }
+  return std::nullopt;
+}
+
+void SessionClient::Ask(Wish& wish) {
+  if (session_ == nullptr) return;  // the next session asks
+  v1::Command command;
+  command.set_id(next_id_++);
+  *command.mutable_acquire() = SpecOf(wish);
+  session_->leases[command.id()] = {.wish = wish.id};
+  Send(std::move(command));
+}
+
+void SessionClient::GiveUp(Wish& wish) {
+  const std::optional<uint64_t> id = AcquireOf(wish);
+  if (id && session_->leases.at(*id).state == State::kWaiting) {
+    v1::Command command;
+    command.mutable_cancel()->set_acquire_id(*id);
+    Send(std::move(command));
+  } else if (id) {
+    Release(*id, /*lapsed=*/false, 0);
+  }
+  if (id) session_->leases.erase(*id);
+  Forget(wish);
+}
+
+void SessionClient::GiveBack(Wish& wish) {
+  const std::optional<uint64_t> id = AcquireOf(wish);
+  if (!id) return Forget(wish);
+  Release(*id, LocalTime() >= session_->leases.at(*id).deadline, wish.id);
+  session_->leases.erase(*id);
+}
+
+void SessionClient::Release(uint64_t acquire, bool lapsed, int64_t wish) {
+  v1::Command command;
+  command.set_id(next_id_++);
+  command.mutable_release()->set_acquire_id(acquire);
+  command.mutable_release()->set_lapsed(lapsed);
+  if (wish != 0) session_->releases[command.id()] = wish;
+  Send(std::move(command));
+}
+
+bool SessionClient::Checks(Wish& wish) {
+  const std::optional<uint64_t> id = AcquireOf(wish);
+  if (!id) return false;
+  if (LocalTime() < session_->leases.at(*id).deadline) return true;
+  if (!wish.releasing) End(*id, EndedWhy::kDeadline);
+  return false;
+}
+
+void SessionClient::Leave() {
+  leaving_ = true;
+  std::vector<int64_t> all;
+  for (const auto& [id, wish] : wishes()) all.push_back(id);
+  for (const int64_t id : all) Forget(*Find(id));
+  if (session_ == nullptr) return;
+  v1::Command goodbye;
+  goodbye.mutable_goodbye();
+  Send(std::move(goodbye));
+}
+
+// ---- session.md ----
+
+void SessionClient::SendHeartbeat() {
+  Session& session = *session_;
+  session.sent[++session.seq] = LocalTime();
+  while (session.sent.size() > kRemembered) session.sent.erase(session.sent.begin());
+  session.heartbeat_due = LocalTime() + session.heartbeat_interval;
+  v1::Command command;
+  command.mutable_heartbeat()->set_seq(session.seq);
+  Send(std::move(command));
+}
+
+void SessionClient::OnResponse(const v1::SessionResponse& response) {
+  for (const v1::Event& event : response.events()) {
+    if (session_ == nullptr) return;
+    OnEvent(event);
+  }
+  Arm();
+}
+
+void SessionClient::OnEvent(const v1::Event& event) {
+  if (event.has_opened()) return OnOpened(event.opened());
+  if (event.has_granted()) return OnGrant(event.id(), event.granted());
+  if (event.has_heartbeat_ack()) return OnAck(event.heartbeat_ack());
+  if (event.has_refused()) return OnRefusal(event.id(), event.refused());
+  if (event.has_lost()) return OnLoss(event.id(), event.lost());
+  if (event.has_released()) return OnRelease(event.id(), event.released());
+}
+
+void SessionClient::OnOpened(const v1::Opened& opened) {
+  Session& session = *session_;
+  session.validity = FromProto(opened.validity());
+  session.heartbeat_interval = FromProto(opened.heartbeat_interval());
+  session.deadline = session.sent.at(0) + session.validity;
+  session.heartbeat_due = session.sent.at(0) + session.heartbeat_interval;
+  failures_ = 0;
+  if (LocalTime() - session.sent.at(0) > session.validity / 6) SendHeartbeat();
+}
+
+void SessionClient::OnGrant(uint64_t id, const v1::Grant& grant) {
+  const auto found = session_->leases.find(id);
+  if (found == session_->leases.end()) return;
+  found->second.state = State::kGranted;
+  found->second.token = grant.fencing_token();
+  const auto sent = session_->sent.find(grant.echo_seq());
+  if (sent != session_->sent.end()) SetDeadline(id, sent->second + FromProto(grant.valid_for()));
+}
+
+void SessionClient::OnAck(const v1::HeartbeatAck& ack) {
+  Session& session = *session_;
+  const auto sent = session.sent.find(ack.seq());
+  if (sent == session.sent.end() || (session.acked && ack.seq() <= *session.acked) || LocalTime() >= session.deadline) {
+    return;
+  }
+  session.acked = ack.seq();
+  const Duration deadline = sent->second + FromProto(ack.valid_for());
+  session.deadline = std::max(session.deadline, deadline);
+  std::map<uint64_t, Duration> deadlines;
+  for (const auto& [id, lease] : session.leases) {
+    if (lease.state != State::kWaiting) deadlines[id] = std::max(lease.deadline, deadline);
+  }
+  for (const v1::LeaseLimit& limit : ack.limits()) {
+    if (deadlines.contains(limit.acquire_id())) {
+      deadlines[limit.acquire_id()] = sent->second + FromProto(limit.valid_for());
+    }
+  }
+  for (const auto& [id, until] : deadlines) SetDeadline(id, until);
+}
+
+void SessionClient::SetDeadline(uint64_t id, Duration deadline) {
+  const auto found = session_->leases.find(id);
+  if (found == session_->leases.end()) return;
+  Lease& lease = found->second;
+  if (lease.state == State::kHeld && LocalTime() >= lease.deadline) return End(id, EndedWhy::kDeadline);
+  lease.deadline = deadline;
+  Wish* wish = Find(lease.wish);
+  if (lease.state == State::kGranted && LocalTime() < deadline) {
+    lease.state = State::kHeld;
+    OnGranted(*wish, lease.token);
+  }
+  if (lease.state == State::kHeld) OnBelief(*wish, std::max(deadline, Duration(0)));
+  const Duration half_way = LocalTime() + std::max((deadline - LocalTime()) / 2, kLeastPause);
+  session_->heartbeat_due = std::min(session_->heartbeat_due, half_way);
+}
+
+void SessionClient::OnRefusal(uint64_t id, const v1::Refusal& refusal) {
+  if (const auto release = session_->releases.extract(id); !release.empty()) {
+    if (Wish* wish = Find(release.mapped())) Forget(*wish);
+    return;
+  }
+  const auto node = session_->leases.extract(id);
+  if (node.empty()) return;
+  if (Wish* wish = Find(node.mapped().wish)) {
+    OnRefused(*wish, static_cast<core::RefusalReason>(static_cast<int>(refusal.reason()) - 1));
+  }
+}
+
+void SessionClient::OnLoss(uint64_t id, const v1::Lost& lost) {
+  const auto found = session_->leases.find(id);
+  if (found == session_->leases.end()) return;
+  if (found->second.state == State::kHeld) return End(id, EndedWhy::kLost, static_cast<int>(lost.reason()));
+  Wish* const wish = Find(found->second.wish);
+  session_->leases.erase(found);
+  OnRefused(*wish, core::RefusalReason::kLeaseLost);
+}
+
+void SessionClient::OnRelease(uint64_t id, const v1::Released& released) {
+  const auto release = session_->releases.extract(id);
+  if (release.empty()) return;
+  if (Wish* wish = Find(release.mapped())) {
+    OnReleased(*wish, released.outcome() == v1::RELEASE_OUTCOME_RELEASED ? core::ReleaseOutcome::kReleased
+                                                                         : core::ReleaseOutcome::kAlreadyGone);
+  }
+}
+
+void SessionClient::End(uint64_t id, EndedWhy why, int64_t value) {
+  Wish* const wish = Find(session_->leases.at(id).wish);
+  session_->leases.erase(id);
+  if (why == EndedWhy::kDeadline) Release(id, /*lapsed=*/true, 0);
+  if (wish != nullptr) OnEnded(*wish, why, value);
+}
+
+void SessionClient::Broken() {
+  const std::unique_ptr<Session> session = std::move(session_);
+  session->ears->Close();
+  session->wire->Close(Wire::kClient);
+  for (const auto& [id, wish] : session->releases) {
+    if (Wish* same = Find(wish)) Forget(*same);
+  }
+  for (const auto& [id, lease] : session->leases) {
+    Wish* const wish = Find(lease.wish);
+    if (wish == nullptr) continue;
+    if (lease.state == State::kHeld) {
+      OnEnded(*wish, LocalTime() < lease.deadline ? EndedWhy::kStreamBroke : EndedWhy::kDeadline);
+    } else {
+      AskAnew(*wish);
+    }
+  }
+  ReopenLater();
+}
+
+void SessionClient::ReopenLater() {
+  const Duration bound = milliseconds(20LL << std::min(failures_++, 7));
+  PostAfter(env_.dice.Between(Duration(0), bound), [this] { Open(); });
+}
+
+void SessionClient::OnTimer() {
+  if (session_ == nullptr) return;
+  if (LocalTime() >= session_->deadline) return Broken();
+  std::vector<uint64_t> ended;
+  for (const auto& [id, lease] : session_->leases) {
+    if (lease.state == State::kHeld && LocalTime() >= lease.deadline) ended.push_back(id);
+  }
+  for (const uint64_t id : ended) End(id, EndedWhy::kDeadline);
+  if (LocalTime() >= session_->heartbeat_due && !leaving_) SendHeartbeat();
+  Arm();
+}
+
+void SessionClient::OnResumed() { OnTimer(); }
+
+void SessionClient::Arm() {
+  if (session_ == nullptr) return;
+  Duration at = leaving_ ? session_->deadline : std::min(session_->deadline, session_->heartbeat_due);
+  for (const auto& [id, lease] : session_->leases) {
+    if (lease.state == State::kHeld) at = std::min(at, lease.deadline);
+  }
+  PostAt(at, [this, timer = ++timer_] {
+    if (timer == timer_) OnTimer();
+  });
+}
+
+}  // namespace distlock::sim

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A program that speaks Session without the library. It does what the pseudo code of proto/distlock/v1/session.md says,
+// under the same names, and nothing more.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "distlock/v1/lock_service.pb.h"
+#include "world/client_process.h"
+
+namespace distlock::sim {
+
+class SessionClient : public ClientProcess {
+ public:
+  SessionClient(Env& env, int number, Neighbours neighbours)
+      : ClientProcess(env, number, "session client", neighbours) {}
+
+  void Start() override;
+  void Leave() override;
+
+ private:
+  class Ears;
+  enum class State : uint8_t { kWaiting, kGranted, kHeld };
+  struct Lease {
+    int64_t wish = 0;
+    State state = State::kWaiting;
+    uint64_t token = 0;
+    Duration deadline{};
+  };
+  // One session, from Open on.
+  struct Session {
+    WirePtr wire;
+    std::shared_ptr<Ears> ears;
+    std::shared_ptr<core::SessionId> id = std::make_shared<core::SessionId>(0);
+    BrokerProcess* broker = nullptr;
+    std::map<uint64_t, Duration> sent;  // by seq
+    uint64_t seq = 0;
+    std::optional<uint64_t> acked;
+    Duration deadline{};
+    Duration validity{};
+    Duration heartbeat_interval{};
+    Duration heartbeat_due = Duration::max();
+    std::map<uint64_t, Lease> leases;      // by the id of the acquire
+    std::map<uint64_t, int64_t> releases;  // wishes, by the id of the release
+  };
+
+  void Ask(Wish& wish) override;
+  void GiveUp(Wish& wish) override;
+  void GiveBack(Wish& wish) override;
+  void Vanish() override;
+  bool Checks(Wish& wish) override;
+  bool by_heartbeat() const override { return true; }
+  size_t most_wishes() const override { return 2; }
+  void OnResumed() override;
+
+  void Open();
+  void Send(v1::Command command);
+  void Release(uint64_t acquire, bool lapsed, int64_t wish);
+  void SendHeartbeat();
+  void OnResponse(const v1::SessionResponse& response);
+  void OnEvent(const v1::Event& event);
+  void OnOpened(const v1::Opened& opened);
+  void OnGrant(uint64_t id, const v1::Grant& grant);
+  void OnAck(const v1::HeartbeatAck& ack);
+  void OnRefusal(uint64_t id, const v1::Refusal& refusal);
+  void OnLoss(uint64_t id, const v1::Lost& lost);
+  void OnRelease(uint64_t id, const v1::Released& released);
+  void SetDeadline(uint64_t id, Duration deadline);
+  void End(uint64_t id, EndedWhy why, int64_t value = 0);
+  void Broken();
+  void ReopenLater();
+  void OnTimer();
+  void Arm();
+  std::optional<uint64_t> AcquireOf(const Wish& wish) const;
+
+  std::unique_ptr<Session> session_;  // null: none
+  uint64_t next_id_ = 1;
+  uint64_t timer_ = 0;
+  int failures_ = 0;
+  bool leaving_ = false;
+};
+
+}  // namespace distlock::sim
