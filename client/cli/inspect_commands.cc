@@ -93,16 +93,16 @@ Json WaiterAsJson(const v1::Waiter& waiter) {
 }
 
 // The number of holders; the answer may list fewer. An older broker leaves holder_count 0.
-uint32_t HolderCount(const v1::Lock& lock) {
+uint32_t HolderCount(const v1::LockInfo& lock) {
   return std::max(lock.holder_count(), static_cast<uint32_t>(lock.holders_size()));
 }
 
-uint32_t UnlistedHolders(const v1::Lock& lock) {
+uint32_t UnlistedHolders(const v1::LockInfo& lock) {
   return HolderCount(lock) - static_cast<uint32_t>(lock.holders_size());
 }
 
 // The mode or the permits of all holders together.
-std::string HeldShareAsText(const v1::Lock& lock) {
+std::string HeldShareAsText(const v1::LockInfo& lock) {
   const v1::LockMode mode = lock.holders(0).mode();
   if (UnlistedHolders(lock) > 0) return ModeName(mode);
   uint64_t permits = 0;
@@ -111,7 +111,7 @@ std::string HeldShareAsText(const v1::Lock& lock) {
 }
 
 // Appends to `json`.
-Json LockAsJson(const v1::Lock& lock, bool with_waiters, Json json = {}) {
+Json LockAsJson(const v1::LockInfo& lock, bool with_waiters, Json json = {}) {
   std::vector<Json> holders;
   for (const v1::Holder& holder : lock.holders()) holders.push_back(HolderAsJson(holder));
   json.Text("namespace", lock.namespace_())
@@ -134,7 +134,7 @@ std::string MetadataAsText(const google::protobuf::Map<std::string, std::string>
   return out;
 }
 
-std::string StateName(const v1::Lock& lock) {
+std::string StateName(const v1::LockInfo& lock) {
   if (lock.holders().empty()) return "free";
   const bool nobody = std::all_of(lock.holders().begin(), lock.holders().end(),
                                   [](const v1::Holder& holder) { return holder.blocked(); });
@@ -151,7 +151,7 @@ std::string HolderAsText(const v1::Holder& holder) {
                       holder.fencing_token(), "  id ", holder.holder_id(), MetadataAsText(holder.metadata()));
 }
 
-std::vector<std::string> LockAsText(const v1::Lock& lock) {
+std::vector<std::string> LockAsText(const v1::LockInfo& lock) {
   std::vector<std::string> lines = {
       absl::StrCat(lock.namespace_(), "/", lock.key(), "  ", StateName(lock), ", ", lock.queue_length(), " waiting")};
   for (const v1::Holder& holder : lock.holders()) lines.push_back(HolderAsText(holder));
@@ -167,7 +167,7 @@ std::vector<std::string> LockAsText(const v1::Lock& lock) {
   return lines;
 }
 
-std::string LockAsRow(const v1::Lock& lock) {
+std::string LockAsRow(const v1::LockInfo& lock) {
   const std::string name = absl::StrCat(lock.namespace_(), "/", lock.key());
   if (lock.holders().empty()) {
     return absl::StrFormat("%-40s %-8s %-10s %5d waiting", name, StateName(lock), "", lock.queue_length());
@@ -179,7 +179,7 @@ std::string LockAsRow(const v1::Lock& lock) {
 }
 
 // One line with at most kHolders holders.
-std::string ChangeAsText(const v1::Lock& lock, const std::string& time) {
+std::string ChangeAsText(const v1::LockInfo& lock, const std::string& time) {
   constexpr int kHolders = 16;
   std::string out = absl::StrCat(time, "  ", lock.namespace_(), "/", lock.key(), "  ", StateName(lock), ", ",
                                  lock.queue_length(), " waiting");
@@ -279,7 +279,7 @@ int List(const Context& context, const ListArgs& args) {
     call.set_deadline(std::chrono::system_clock::now() + context.connect_timeout);
     const grpc::Status status = stub->ListLocks(&call, request, &page);
     if (!status.ok()) return context.Fail(FailureFrom(status));
-    for (const v1::Lock& lock : page.locks()) {
+    for (const v1::LockInfo& lock : page.locks()) {
       if (!args.all && printed == kListedLocks) {
         context.Warn(absl::StrCat("there are more than these ", kListedLocks, " locks: --all lists every one"));
         return kExitOk;

@@ -21,12 +21,12 @@ const char* ModeName(v1::LockMode mode) {
   return mode == v1::LOCK_MODE_PERMIT ? "permit" : "exclusive";
 }
 
-size_t HolderCount(const v1::Lock& lock) {
+size_t HolderCount(const v1::LockInfo& lock) {
   return std::max<size_t>(lock.holder_count(), static_cast<size_t>(lock.holders_size()));
 }
 
-bool Before(const v1::Lock& a, const v1::Lock& b, View::Order order) {
-  const auto by = [&](const v1::Lock& lock) {
+bool Before(const v1::LockInfo& a, const v1::LockInfo& b, View::Order order) {
+  const auto by = [&](const v1::LockInfo& lock) {
     const auto queue = -static_cast<int64_t>(lock.queue_length());
     const auto holders = -static_cast<int64_t>(HolderCount(lock));
     if (order == View::Order::kName) return std::make_tuple(int64_t{0}, int64_t{0}, lock.key());
@@ -41,7 +41,7 @@ const char* OrderName(View::Order order) {
   return order == View::Order::kHolders ? "holders" : "queue";
 }
 
-std::string Row(const v1::Lock& lock) {
+std::string Row(const v1::LockInfo& lock) {
   const std::string key = Printable(lock.key());
   if (lock.holders().empty()) return absl::StrFormat("%-40s %7d %7d", key, lock.queue_length(), 0);
   const v1::Holder& holder = lock.holders(0);
@@ -54,7 +54,7 @@ std::string Row(const v1::Lock& lock) {
 std::vector<std::string> Head(const Seen& seen, const View& view) {
   const v1::GetStatusResponse& status = seen.status;
   size_t waiting = 0;
-  for (const v1::Lock& lock : seen.locks) waiting += lock.queue_length();
+  for (const v1::LockInfo& lock : seen.locks) waiting += lock.queue_length();
   std::vector<std::string> lines;
   lines.push_back(absl::StrCat("distlock ", Printable(status.version()), "  broker ", Printable(status.broker_id()),
                                "  up ", FormatDuration(FromProto(status.uptime())), "  store ",
@@ -96,7 +96,7 @@ grpc::Status LockSource::LookAtLocks(const std::string& name_space) {
   v1::ListLocksRequest request;
   request.set_namespace_(name_space);
   request.set_page_size(1000);
-  std::vector<v1::Lock> locks;
+  std::vector<v1::LockInfo> locks;
   do {
     v1::ListLocksResponse page;
     grpc::ClientContext call;
@@ -135,12 +135,12 @@ grpc::Status LockSource::LookAtSessions() {
   return grpc::Status::OK;
 }
 
-void LockSource::CountGrants(const std::vector<v1::Lock>& before) {
+void LockSource::CountGrants(const std::vector<v1::LockInfo>& before) {
   const auto now = std::chrono::steady_clock::now();
   std::map<std::pair<std::string, std::string>, uint64_t> tokens;
-  for (const v1::Lock& lock : before) tokens[{lock.namespace_(), lock.key()}] = lock.fencing_token();
+  for (const v1::LockInfo& lock : before) tokens[{lock.namespace_(), lock.key()}] = lock.fencing_token();
   size_t grants = 0;
-  for (const v1::Lock& lock : seen_.locks) {
+  for (const v1::LockInfo& lock : seen_.locks) {
     const auto known = tokens.find({lock.namespace_(), lock.key()});
     if (known == tokens.end() || known->second != lock.fencing_token()) ++grants;
   }
@@ -151,10 +151,10 @@ void LockSource::CountGrants(const std::vector<v1::Lock>& before) {
 
 std::vector<std::string> Picture(const Seen& seen, const View& view) {
   std::vector<std::string> lines = Head(seen, view);
-  std::vector<const v1::Lock*> sorted;
-  for (const v1::Lock& lock : seen.locks) sorted.push_back(&lock);
+  std::vector<const v1::LockInfo*> sorted;
+  for (const v1::LockInfo& lock : seen.locks) sorted.push_back(&lock);
   std::sort(sorted.begin(), sorted.end(),
-            [&](const v1::Lock* a, const v1::Lock* b) { return Before(*a, *b, view.order); });
+            [&](const v1::LockInfo* a, const v1::LockInfo* b) { return Before(*a, *b, view.order); });
   for (size_t i = view.first; i < sorted.size() && lines.size() < view.rows; ++i) lines.push_back(Row(*sorted[i]));
   if (lines.size() > view.rows) lines.resize(view.rows);
   return lines;

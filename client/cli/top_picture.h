@@ -20,7 +20,7 @@ namespace distlock::cli {
 // The broker's last answers. A call that fails leaves the previous answer in place.
 struct Seen {
   v1::GetStatusResponse status;
-  std::vector<v1::Lock> locks;
+  std::vector<v1::LockInfo> locks;
   bool more_locks = false;  // `locks` is not complete
   size_t streams = 0;       // open Session and Hold streams
   double grants_per_s = 0;  // locks whose token changed since the look before, per second
@@ -38,7 +38,7 @@ class LockSource {
  private:
   grpc::Status LookAtLocks(const std::string& name_space);
   grpc::Status LookAtSessions();
-  void CountGrants(const std::vector<v1::Lock>& before);
+  void CountGrants(const std::vector<v1::LockInfo>& before);
 
   const Context& context_;
   const std::shared_ptr<grpc::Channel> channel_;

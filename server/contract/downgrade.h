@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Checks a downgrade from EXCLUSIVE to SHARED, of the Convert call and of a session's ConvertLease. Pure; any thread.
+// Checks a downgrade from EXCLUSIVE to SHARED: the Downgrade call and a session's DowngradeLease. Pure; any thread.
 #pragma once
 
 #include <string_view>
@@ -13,9 +13,8 @@
 namespace distlock::contract {
 
 // Sets everything but session and request. `lease_id` names the lease when `acquire` is 0, and is ignored otherwise.
-// `path` is the enclosing field in the names of bad fields, such as "convert"; may be empty.
-std::variant<core::Convert, v1::Refusal> CheckDowngrade(const Limits& limits, core::RequestId acquire,
-                                                        std::string_view lease_id, v1::LockMode mode,
-                                                        std::string_view path);
+// `path` is the enclosing field in the names of bad fields, such as "downgrade"; may be empty.
+std::variant<core::Downgrade, v1::Refusal> CheckDowngrade(const Limits& limits, core::RequestId acquire,
+                                                          std::string_view lease_id, std::string_view path);
 
 }  // namespace distlock::contract

@@ -31,7 +31,7 @@ struct Limits {
   size_t max_sessions_per_peer = 1'000;
   size_t outbox_messages = 256;  // unwritten events of one session, in units of kOutboxEventsPerMessage
   // Commands of one session: all but Open, Heartbeat and Goodbye count. Acquires beyond the limit are refused; Release,
-  // Cancel and Convert are carried out all the same. Calls of one peer: every Acquire counts. 0 = no limit.
+  // Cancel and Downgrade are carried out all the same. Calls of one peer: every Acquire counts. 0 = no limit.
   uint32_t requests_per_second = 0;
 
   // Acquire calls that are not answered yet.

@@ -155,8 +155,8 @@ std::string LostMessage(const core::Lost& lost) {
   return absl::StrCat("the lease of ", lock, " was lost", because);
 }
 
-v1::Lost LostOf(const core::Lost& lost) {
-  v1::Lost proto;
+v1::LeaseLost LostOf(const core::Lost& lost) {
+  v1::LeaseLost proto;
   *proto.mutable_lease() = RefOf(lost.name, lost.owner, lost.token);
   proto.set_reason(LostReasonOf(lost.reason));
   proto.set_message(LostMessage(lost));

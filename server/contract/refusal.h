@@ -27,6 +27,6 @@ v1::Refusal StoreRefusal(const absl::Status& status, const core::LockName& about
 
 // The text of Lost.message.
 std::string LostMessage(const core::Lost& lost);
-v1::Lost LostOf(const core::Lost& lost);
+v1::LeaseLost LostOf(const core::Lost& lost);
 
 }  // namespace distlock::contract

@@ -55,8 +55,8 @@ v1::Waiter WaiterOf(const core::LockView::WaiterView& view) {
 }
 
 // Without waiters.
-v1::Lock LockWith(const core::LockView& view, size_t max_holders) {
-  v1::Lock lock;
+v1::LockInfo LockWith(const core::LockView& view, size_t max_holders) {
+  v1::LockInfo lock;
   SetName(view.name, &lock);
   size_t bytes = 0;
   for (size_t i = 0; i < std::min(view.holders.size(), max_holders); ++i) {
@@ -160,28 +160,28 @@ void Fill(const core::Granted& granted, core::Duration max_hold, v1::Grant* gran
   grant->set_replicas_acked(granted.replicas);
 }
 
-void Fill(const core::Released& released, v1::Released* out) {
+void Fill(const core::Released& released, v1::LeaseReleased* out) {
   FillRef(released.name, released.owner, released.token, out->mutable_lease());
   out->set_outcome(OutcomeOf(released.outcome));
 }
 
-v1::Queued QueuedOf(const core::Queued& queued) {
-  v1::Queued proto;
+v1::AcquireQueued QueuedOf(const core::Queued& queued) {
+  v1::AcquireQueued proto;
   proto.set_position(queued.position);
   for (const core::HolderView& holder : queued.holders) *proto.add_holders() = HolderOf(holder);
   return proto;
 }
 
-v1::Renewed RenewedOf(const core::Renewed& renewed) {
-  v1::Renewed proto;
+v1::LeaseRenewed RenewedOf(const core::Renewed& renewed) {
+  v1::LeaseRenewed proto;
   *proto.mutable_lease() = RefOf(renewed.name, renewed.owner, renewed.token);
   *proto.mutable_since_granted() = ToProto(renewed.since_granted);
   *proto.mutable_valid_for() = ToProto(renewed.valid_for);
   return proto;
 }
 
-v1::AtRisk AtRiskOf(const core::AtRisk& at_risk) {
-  v1::AtRisk proto;
+v1::LeaseAtRisk AtRiskOf(const core::AtRisk& at_risk) {
+  v1::LeaseAtRisk proto;
   *proto.mutable_lease() = RefOf(at_risk.name, at_risk.owner, at_risk.token);
   *proto.mutable_since_granted() = ToProto(at_risk.since_granted);
   *proto.mutable_valid_for() = ToProto(at_risk.valid_for);
@@ -201,10 +201,9 @@ v1::ReleaseOutcome OutcomeOf(core::ReleaseOutcome outcome) {
   return v1::RELEASE_OUTCOME_UNSPECIFIED;
 }
 
-v1::Converted ConvertedOf(const core::Converted& converted) {
-  v1::Converted proto;
-  *proto.mutable_lease() = RefOf(converted.name, converted.owner, converted.token);
-  proto.set_mode(v1::LOCK_MODE_SHARED);
+v1::LeaseDowngraded DowngradedOf(const core::Downgraded& downgraded) {
+  v1::LeaseDowngraded proto;
+  *proto.mutable_lease() = RefOf(downgraded.name, downgraded.owner, downgraded.token);
   return proto;
 }
 
@@ -220,18 +219,18 @@ v1::HeartbeatAck AckOf(const core::HeartbeatAck& ack) {
   return proto;
 }
 
-v1::Draining DrainingOf(const core::Draining& draining) {
-  v1::Draining proto;
+v1::BrokerDraining DrainingOf(const core::Draining& draining) {
+  v1::BrokerDraining proto;
   *proto.mutable_time_left() = ToProto(draining.time_left);
   const absl::Time deadline = absl::Now() + absl::FromChrono(draining.time_left);
   *proto.mutable_deadline() = ToProto(core::StoreTime{absl::ToUnixMicros(deadline)});
   return proto;
 }
 
-v1::Lock ListedLockOf(const core::LockView& view) { return LockWith(view, kMaxListedHolders); }
+v1::LockInfo ListedLockOf(const core::LockView& view) { return LockWith(view, kMaxListedHolders); }
 
-v1::Lock LockOf(const core::LockView& view) {
-  v1::Lock lock = LockWith(view, view.holders.size());
+v1::LockInfo LockOf(const core::LockView& view) {
+  v1::LockInfo lock = LockWith(view, view.holders.size());
   size_t bytes = 0;
   for (const core::LockView::WaiterView& waiting : view.waiters) {
     v1::Waiter waiter = WaiterOf(waiting);

@@ -32,13 +32,13 @@ v1::LeaseRef RefOf(const core::LockName& name, const core::OwnerId& owner, uint6
 v1::Grant GrantOf(const core::Granted& granted, core::Duration max_hold);
 // The same into an empty message, for the most frequent events: `out` may be in an arena.
 void Fill(const core::Granted& granted, core::Duration max_hold, v1::Grant* grant);
-void Fill(const core::Released& released, v1::Released* out);
-v1::Queued QueuedOf(const core::Queued& queued);
-v1::Renewed RenewedOf(const core::Renewed& renewed);
-v1::AtRisk AtRiskOf(const core::AtRisk& at_risk);
-v1::Converted ConvertedOf(const core::Converted& converted);
+void Fill(const core::Released& released, v1::LeaseReleased* out);
+v1::AcquireQueued QueuedOf(const core::Queued& queued);
+v1::LeaseRenewed RenewedOf(const core::Renewed& renewed);
+v1::LeaseAtRisk AtRiskOf(const core::AtRisk& at_risk);
+v1::LeaseDowngraded DowngradedOf(const core::Downgraded& downgraded);
 v1::HeartbeatAck AckOf(const core::HeartbeatAck& ack);
-v1::Draining DrainingOf(const core::Draining& draining);
+v1::BrokerDraining DrainingOf(const core::Draining& draining);
 v1::ReleaseOutcome OutcomeOf(core::ReleaseOutcome outcome);
 
 // gRPC clients take messages of up to 4 MiB by default.
@@ -48,8 +48,8 @@ inline constexpr size_t kMaxListedHolders = 16;
 
 // With as many of the first holders, and of the first waiters, as fit into half of kMaxLockBytes each, and at least
 // one.
-v1::Lock LockOf(const core::LockView& view);
+v1::LockInfo LockOf(const core::LockView& view);
 // For a page of locks: with at most kMaxListedHolders holders.
-v1::Lock ListedLockOf(const core::LockView& view);
+v1::LockInfo ListedLockOf(const core::LockView& view);
 
 }  // namespace distlock::contract

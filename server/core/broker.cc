@@ -136,7 +136,7 @@ void Broker::RouteReply(const Op& op, StoreReply& reply) {
     case Op::Sender::kWatches:
       return watches_.OnReply(op, reply.op, reply);
     case Op::Sender::kDowngrades:
-      if (const auto* done = std::get_if<ConvertDone>(&reply.outcome)) grants_.HandOffAll(op, done->next, done->look);
+      if (const auto* done = std::get_if<DowngradeDone>(&reply.outcome)) grants_.HandOffAll(op, done->next, done->look);
       return downgrades_.OnReply(op, reply.op, reply);
     case Op::Sender::kForceCalls:
       if (const auto* done = std::get_if<ForceDone>(&reply.outcome)) grants_.HandOffAll(op, done->next, done->look);

@@ -62,7 +62,7 @@ class Broker {
   void Handle(Renew& in) { renew_calls_.Handle(in); }
   void Handle(const WatchLock& in) { watches_.Handle(in); }
   void Handle(const Heartbeat& in) { sessions_.Handle(in); }
-  void Handle(Convert& in) { downgrades_.Handle(in); }
+  void Handle(Downgrade& in) { downgrades_.Handle(in); }
   void Handle(ForceRelease& in) { force_calls_.Handle(in); }
   void Handle(const StoreUp& in);
   void Handle(const StoreDown& in);

@@ -80,9 +80,9 @@ struct Renew {
   StoreTime hold_until;  // end by max_hold, at most kMaxStoreTime; us = 0: none
 };
 
-// Makes an EXCLUSIVE lease SHARED, in one step and under the same token; answered Converted or Refused to (session,
+// Makes an EXCLUSIVE lease SHARED, in one step and under the same token; answered Downgraded or Refused to (session,
 // request). By `acquire` of the same session, or, when that is 0, by name and owner.
-struct Convert {
+struct Downgrade {
   SessionId session = 0;
   RequestId request = 0;
   RequestId acquire = 0;

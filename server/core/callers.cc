@@ -19,7 +19,7 @@ namespace {
 std::string WhyNot(const Want& has, const Want& wants) {
   if (has.mode == Mode::kShared && wants.mode == Mode::kExclusive) return kNoUpgrade;
   if (has.mode == Mode::kExclusive && wants.mode == Mode::kShared) {
-    return "it is held EXCLUSIVE under this owner; convert it to SHARED, or take it again EXCLUSIVE";
+    return "it is held EXCLUSIVE under this owner; downgrade it to SHARED, or take it again EXCLUSIVE";
   }
   return "it is held in another mode, or with other permits, under this owner; take it again as it is held";
 }

@@ -16,7 +16,7 @@ bool Downgrades::IsBeingReleased(const OwnerId& owner, uint64_t token) const {
   return releases_.IsReleasing(owner, token);
 }
 
-void Downgrades::Handle(Convert& in) {
+void Downgrades::Handle(Downgrade& in) {
   if (in.acquire != 0) {
     const Session* const session = sessions_.Find(in.session);
     if (session == nullptr) return;
@@ -45,7 +45,7 @@ void Downgrades::Handle(Convert& in) {
   if (call != nullptr) Send(*call);
 }
 
-void Downgrades::Refuse(const Convert& in, RefusalReason reason, std::string cause) {
+void Downgrades::Refuse(const Downgrade& in, RefusalReason reason, std::string cause) {
   core_.Note({.kind = FactKind::kRefused, .refusal = reason, .name = in.name, .detail = {}});
   core_.Tell({in.session, in.request}, Refused{.reason = reason, .cause = std::move(cause), .holders = {}});
 }
@@ -56,13 +56,13 @@ void Downgrades::OnStoreUp() {
 
 void Downgrades::Send(DowngradeCall& call) {
   if (!core_.store_up) return calls_.AwaitStore(call);
-  const Convert& convert = call.request;
+  const Downgrade& downgrade = call.request;
   Op op;
   op.sender = Op::Sender::kDowngrades;
-  op.name = convert.name;
+  op.name = downgrade.name;
   const OpId id = calls_.BeginAttempt(call, std::move(op), kAttemptMax);
   ++call.attempts;
-  core_.Command(StoreConvert{id, convert.name, convert.owner, convert.token, convert.info});
+  core_.Command(StoreDowngrade{id, downgrade.name, downgrade.owner, downgrade.token, downgrade.info});
 }
 
 void Downgrades::OnTimer(DowngradeCall& call) {
@@ -77,7 +77,7 @@ void Downgrades::OnTimer(DowngradeCall& call) {
 void Downgrades::OnReply(const Op& op, OpId id, StoreReply& reply) {
   DowngradeCall* const call = calls_.Find(op.caller);
   if (call == nullptr) return;
-  const auto* done = std::get_if<ConvertDone>(&reply.outcome);
+  const auto* done = std::get_if<DowngradeDone>(&reply.outcome);
   if (done == nullptr) {
     if (call->op != id) return;
     const auto* failed = std::get_if<StoreFailed>(&reply.outcome);
@@ -87,11 +87,11 @@ void Downgrades::OnReply(const Op& op, OpId id, StoreReply& reply) {
     return calls_.RetryAfter(*call, reply, call->attempts);
   }
   switch (done->result) {
-    case ConvertDone::Result::kConverted:
-      return calls_.Answer(*call, Converted{call->request.name, call->request.owner, call->request.token});
-    case ConvertDone::Result::kNotHolder:
+    case DowngradeDone::Result::kDowngraded:
+      return calls_.Answer(*call, Downgraded{call->request.name, call->request.owner, call->request.token});
+    case DowngradeDone::Result::kNotHolder:
       return calls_.Refuse(*call, RefusalReason::kNotHolder, "the store has no such holder");
-    case ConvertDone::Result::kAnotherMode:
+    case DowngradeDone::Result::kAnotherMode:
       return calls_.Refuse(*call, RefusalReason::kNotSupported, "it holds permits, which have no other mode");
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Convert calls, which make an EXCLUSIVE lease SHARED. The store knows in which mode a lease is held; it is asked, and
-// asked again as long as the outcome is not known.
+// Downgrade calls, which make an EXCLUSIVE lease SHARED. The store knows in which mode a lease is held; it is asked,
+// and asked again as long as the outcome is not known.
 //
 // Thread: the shard's.
 #pragma once
@@ -18,7 +18,7 @@ namespace distlock::core {
 
 struct DowngradeCall : RetryingCall {
   DowngradeCall() : RetryingCall(TimerKind::kDowngrade) {}
-  Convert request;
+  Downgrade request;
 };
 
 class Downgrades {
@@ -26,7 +26,7 @@ class Downgrades {
   Downgrades(CoreContext& core, const Sessions& sessions, const Leases& leases, const PendingReleases& releases)
       : core_(core), sessions_(sessions), leases_(leases), releases_(releases), calls_(core) {}
 
-  void Handle(Convert& in);
+  void Handle(Downgrade& in);
   void OnStoreUp();
   void OnTimer(DowngradeCall& call);
   void OnReply(const Op& op, OpId id, StoreReply& reply);
@@ -37,7 +37,7 @@ class Downgrades {
 
  private:
   bool IsBeingReleased(const OwnerId& owner, uint64_t token) const;
-  void Refuse(const Convert& in, RefusalReason reason, std::string cause);
+  void Refuse(const Downgrade& in, RefusalReason reason, std::string cause);
   void Send(DowngradeCall& call);
 
   CoreContext& core_;

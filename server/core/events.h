@@ -104,7 +104,7 @@ struct Changed {
   LockView view;
 };
 
-struct Converted {
+struct Downgraded {
   LockName name;
   OwnerId owner{};
   uint64_t token = 0;
@@ -122,7 +122,7 @@ struct EndStream {
 };
 
 using Event = std::variant<Queued, Granted, Refused, Released, RenewDone, HeartbeatAck, Renewed, AtRisk, Lost, Draining,
-                           Changed, Converted, EndStream>;
+                           Changed, Downgraded, EndStream>;
 
 struct Notify {
   SessionId session = 0;

@@ -16,7 +16,7 @@ namespace distlock::core {
 // Time passed; nothing else happened.
 struct Tick {};
 
-using Input = std::variant<Tick, OpenSession, Acquire, AcquireAll, Cancel, Release, Renew, Convert, ForceRelease,
+using Input = std::variant<Tick, OpenSession, Acquire, AcquireAll, Cancel, Release, Renew, Downgrade, ForceRelease,
                            WatchLock, Heartbeat, Goodbye, StreamEnded, Drain, StoreUp, StoreDown, StoreClockStep,
                            ChannelUp, GrantNotice, ChangeNotice, ForceNotice, StoreReply>;
 

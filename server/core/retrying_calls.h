@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Requests of callers that one store command answers: Renew, Convert and ForceRelease. The command may safely run
+// Requests of callers that one store command answers: Renew, Downgrade and ForceRelease. The command may safely run
 // twice, so it is sent again until it is answered or the caller's patience ends. This is what the three have in common;
 // what is sent, what an answer means and how long to pause is theirs.
 //

@@ -29,7 +29,7 @@ enum class Verb : uint8_t {
   kWithdraw,
   kTend,
   kWatch,
-  kConvert,
+  kDowngrade,
   kForce,
 };
 
@@ -104,8 +104,8 @@ struct StoreWatch {
 };
 
 // Makes an EXCLUSIVE hold SHARED.
-struct StoreConvert {
-  static constexpr Verb kVerb = Verb::kConvert;
+struct StoreDowngrade {
+  static constexpr Verb kVerb = Verb::kDowngrade;
   OpId op = 0;
   LockName name;
   OwnerId owner{};
@@ -126,7 +126,7 @@ struct StoreForce {
 };
 
 using StoreCommand = std::variant<StoreAcquire, StoreAcquireAll, StoreRenew, StoreRelease, StoreWithdraw, StoreTend,
-                                  StoreWatch, StoreConvert, StoreForce>;
+                                  StoreWatch, StoreDowngrade, StoreForce>;
 
 inline Verb VerbOf(const StoreCommand& command) {
   return std::visit([](const auto& one) { return one.kVerb; }, command);
@@ -262,8 +262,8 @@ struct WatchDone {
   LockView view;  // without the lock's name
 };
 
-struct ConvertDone {
-  enum class Result : uint8_t { kConverted, kNotHolder, kAnotherMode };
+struct DowngradeDone {
+  enum class Result : uint8_t { kDowngraded, kNotHolder, kAnotherMode };
   Result result = Result::kNotHolder;
   bool look = false;             // as in GiveBackDone
   std::vector<HolderView> next;  // as in GiveBackDone
@@ -281,7 +281,7 @@ struct ForceDone {
 struct StoreReply {
   OpId op = 0;
   std::variant<StoreUnknown, StoreFailed, AcquireGranted, AcquireQueued, AcquireHeld, AcquireLate, AcquireQueueFull,
-               AcquireMismatch, AcquireAllDone, RenewDoneBatch, GiveBackDone, TendDone, WatchDone, ConvertDone,
+               AcquireMismatch, AcquireAllDone, RenewDoneBatch, GiveBackDone, TendDone, WatchDone, DowngradeDone,
                ForceDone>
       outcome;
 };

@@ -73,7 +73,7 @@ ops::PageSection LockSection(shard::ShardSet& shards) {
     return section;
   }
   for (const store::LockView& view : page->locks) {
-    const v1::Lock lock = contract::LockOf(view);
+    const v1::LockInfo lock = contract::LockOf(view);
     if (lock.holders_size() == 0) continue;
     const v1::Holder& holder = lock.holders(0);
     const std::string more = lock.holder_count() > 1 ? absl::StrCat(" and ", lock.holder_count() - 1, " more") : "";

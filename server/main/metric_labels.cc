@@ -87,8 +87,8 @@ ops::StoreVerb LabelOf(core::Verb value) {
       return ops::StoreVerb::kTend;
     case core::Verb::kWatch:
       return ops::StoreVerb::kWatch;
-    case core::Verb::kConvert:
-      return ops::StoreVerb::kConvert;
+    case core::Verb::kDowngrade:
+      return ops::StoreVerb::kDowngrade;
     case core::Verb::kForce:
       return ops::StoreVerb::kForce;
   }

@@ -21,7 +21,7 @@ constexpr std::string_view kReleaseOutcomes[] = {"released", "already_gone", "di
 constexpr std::string_view kRenewalOutcomes[] = {"renewed", "gone", "unanswered"};
 constexpr std::string_view kHandoffPaths[] = {"reply", "notice", "tend"};
 constexpr std::string_view kStoreVerbs[] = {"acquire", "acquire_all", "renew", "release", "withdraw", "tend",
-                                            "watch",   "convert",     "force", "inspect", "list"};
+                                            "watch",   "downgrade",   "force", "inspect", "list"};
 constexpr std::string_view kStoreErrors[] = {"unsent", "unavailable", "full", "foreign_key", "unknown"};
 constexpr std::string_view kStreamEnds[] = {"client",  "broken", "lapsed",   "overflow",
                                             "drained", "quota",  "finished", "protocol"};

@@ -63,7 +63,7 @@ enum class StoreVerb {
   kWithdraw,
   kTend,
   kWatch,
-  kConvert,
+  kDowngrade,
   kForce,
   kInspect,
   kList

@@ -21,7 +21,7 @@ void LockService::Open(CallThreads& threads) {
                     [this](auto call) { UnaryCall::Serve<RenewCall>(frontend_, std::move(call)); });
   threads.OpenUnary(*this, &LockService::RequestRelease,
                     [this](auto call) { UnaryCall::Serve<ReleaseCall>(frontend_, std::move(call)); });
-  threads.OpenUnary(*this, &LockService::RequestConvert,
+  threads.OpenUnary(*this, &LockService::RequestDowngrade,
                     [this](auto call) { UnaryCall::Serve<DowngradeCall>(frontend_, std::move(call)); });
   threads.OpenUnary(*this, &LockService::RequestGetLock,
                     [this](auto call) { UnaryCall::Serve<GetLockCall>(frontend_, std::move(call)); });

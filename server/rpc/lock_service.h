@@ -16,7 +16,7 @@ using RawLockStreams = v1::LockService::WithRawMethod_Hold<
 template <typename Base>
 using RawLockCalls = v1::LockService::WithRawMethod_Acquire<
     v1::LockService::WithRawMethod_Renew<v1::LockService::WithRawMethod_Release<v1::LockService::WithRawMethod_GetLock<
-        v1::LockService::WithRawMethod_ListLocks<v1::LockService::WithRawMethod_Convert<Base>>>>>>;
+        v1::LockService::WithRawMethod_ListLocks<v1::LockService::WithRawMethod_Downgrade<Base>>>>>>;
 
 class LockService final : public RawLockStreams<RawLockCalls<v1::LockService::Service>> {
  public:

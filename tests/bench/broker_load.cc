@@ -101,7 +101,7 @@ class SessionLoad final : public Load {
 
   // An event that belongs to no slot: a grant to keep, or a problem.
   void OnOther(Session& session, const SeenEvent& event) {
-    const bool granted = kept_.leases != 0 && event.kind == v1::Event::kGranted;
+    const bool granted = kept_.leases != 0 && event.kind == v1::SessionEvent::kGranted;
     if (granted) AskKept(session);
     if (!granted) Fail(Describe(event));
     std::lock_guard lock(mu_);
@@ -119,8 +119,8 @@ class SessionLoad final : public Load {
     const size_t index = (event.id - 1) / 2;
     if (event.id == 0 || index >= slots.size()) return OnOther(session, event);
     Slot& slot = slots[index];
-    const bool granted = event.kind == v1::Event::kGranted && event.token > slot.last_token;
-    const bool released = event.kind == v1::Event::kReleased && event.outcome == v1::RELEASE_OUTCOME_RELEASED;
+    const bool granted = event.kind == v1::SessionEvent::kGranted && event.token > slot.last_token;
+    const bool released = event.kind == v1::SessionEvent::kReleased && event.outcome == v1::RELEASE_OUTCOME_RELEASED;
     if (slot.holding ? !released : !granted) return Fail(Describe(event));
     const bool pair_goes_on = granted && timed_ == Timed::kPair;
     if (recording() && !pair_goes_on) tally(s).op_latency.Record(NowNanos() - slot.sent);

@@ -72,11 +72,11 @@ class LongQueue final : public Load {
 
   void Handle(size_t s, Session& session, const SeenEvent& event) {
     std::lock_guard lock(mu_);
-    if (event.kind == v1::Event::kGranted) {
+    if (event.kind == v1::SessionEvent::kGranted) {
       OnGranted(s, session, event);
-    } else if (event.kind == v1::Event::kQueued) {
+    } else if (event.kind == v1::SessionEvent::kQueued) {
       ++queued_;
-    } else if (event.kind != v1::Event::kReleased || event.outcome != v1::RELEASE_OUTCOME_RELEASED) {
+    } else if (event.kind != v1::SessionEvent::kReleased || event.outcome != v1::RELEASE_OUTCOME_RELEASED) {
       Fail(Describe(event));
     }
     if (!running_) changed_.notify_all();

@@ -94,7 +94,7 @@ void Hoard::AskNext(size_t s, Session& session) {
 }
 
 void Hoard::Handle(size_t s, Session& session, const SeenEvent& event) {
-  const bool granted = event.kind == v1::Event::kGranted;
+  const bool granted = event.kind == v1::SessionEvent::kGranted;
   {
     std::lock_guard lock(mu_);
     if (granted) {

@@ -61,11 +61,11 @@ void Parties::Give(size_t party, Session& session) {
 void Parties::Handle(size_t party, Session& session, const SeenEvent& event) {
   std::lock_guard lock(mu_);
   Place& place = places_[party];
-  if (event.kind == v1::Event::kGranted && event.id == place.acquire_id) {
+  if (event.kind == v1::SessionEvent::kGranted && event.id == place.acquire_id) {
     OnGranted(party, session, event);
-  } else if (event.kind == v1::Event::kQueued && event.id == place.acquire_id) {
+  } else if (event.kind == v1::SessionEvent::kQueued && event.id == place.acquire_id) {
     if (place.state == State::kAsked) place.state = State::kQueued;
-  } else if (event.kind == v1::Event::kReleased && event.outcome == v1::RELEASE_OUTCOME_RELEASED) {
+  } else if (event.kind == v1::SessionEvent::kReleased && event.outcome == v1::RELEASE_OUTCOME_RELEASED) {
     // In hot mode the party may have asked again, and even been granted, meanwhile.
     if (place.state == State::kReleasing) place.state = State::kIdle;
   } else {

@@ -104,15 +104,16 @@ class ReadersLoad final : public Load {
 
   void Handle(size_t i, Session& session, const SeenEvent& event) {
     Party& party = parties_[i];
-    if (event.kind == v1::Event::kGranted && event.id == kAcquireId && !party.holding) {
+    if (event.kind == v1::SessionEvent::kGranted && event.id == kAcquireId && !party.holding) {
       OnGranted(i, session, event);
-    } else if (event.kind == v1::Event::kReleased && event.outcome == v1::RELEASE_OUTCOME_RELEASED && party.holding) {
+    } else if (event.kind == v1::SessionEvent::kReleased && event.outcome == v1::RELEASE_OUTCOME_RELEASED &&
+               party.holding) {
       party.holding = false;
       tally(i).pairs.fetch_add(1, std::memory_order_relaxed);
       if (!stopping()) return Ask(party, session);
       std::lock_guard lock(mu_);
       if (--busy_ == 0) rested_.notify_all();
-    } else if (event.kind != v1::Event::kQueued || event.id != kAcquireId || party.holding) {
+    } else if (event.kind != v1::SessionEvent::kQueued || event.id != kAcquireId || party.holding) {
       Fail(Describe(event));
     }
   }

@@ -31,21 +31,21 @@ grpc::ChannelArguments OwnConnection() {
   return arguments;
 }
 
-std::string Encode(const v1::Command& command) {
+std::string Encode(const v1::SessionCommand& command) {
   v1::SessionRequest request;
   *request.add_commands() = command;
   return request.SerializeAsString();  // requests add up by concatenation
 }
 
 std::string EncodeAcquire(uint64_t id, const v1::LockSpec& spec) {
-  v1::Command command;
+  v1::SessionCommand command;
   command.set_id(id);
   *command.mutable_acquire() = spec;
   return Encode(command);
 }
 
 std::string EncodeRelease(uint64_t id, uint64_t acquire_id) {
-  v1::Command command;
+  v1::SessionCommand command;
   command.set_id(id);
   command.mutable_release()->set_acquire_id(acquire_id);
   return Encode(command);
@@ -59,8 +59,8 @@ v1::LockSpec Spec(const std::string& key, bool wait) {
 }
 
 std::string Describe(const SeenEvent& event) {
-  if (event.kind == v1::Event::EVENT_NOT_SET) return "the stream ended: " + std::string(event.bytes);
-  v1::Event parsed;
+  if (event.kind == v1::SessionEvent::EVENT_NOT_SET) return "the stream ended: " + std::string(event.bytes);
+  v1::SessionEvent parsed;
   if (!parsed.ParseFromArray(event.bytes.data(), static_cast<int>(event.bytes.size()))) return "an unreadable event";
   return "unexpected event: " + parsed.ShortDebugString();
 }
@@ -70,7 +70,7 @@ Session::Session(const std::string& target, Handler handler)
       stub_(channel_),
       handler_(std::move(handler)) {
   context().set_wait_for_ready(true);
-  v1::Command open;
+  v1::SessionCommand open;
   open.set_id(1);
   open.mutable_open()->set_client("distlock_bench");
   const grpc::Slice slice(Encode(open));
@@ -112,7 +112,7 @@ void Session::Do(const std::function<void(Session&)>& action) {
 void Session::Beat() {
   Do([](Session& self) {
     if (self.closing_ || self.done_) return;
-    v1::Command command;
+    v1::SessionCommand command;
     command.mutable_heartbeat()->set_seq(++self.beats_);
     self.Send(Encode(command));
   });
@@ -123,7 +123,7 @@ void Session::Goodbye() {
   Do([&reached](Session& self) {
     const bool first = !std::exchange(self.closing_, true);
     reached = self.opened_;
-    v1::Command command;
+    v1::SessionCommand command;
     command.mutable_goodbye();
     if (first && !self.done_) self.Send(Encode(command));
   });
@@ -152,10 +152,10 @@ void Session::OnReadDone(bool ok) {
     std::lock_guard lock(mu_);
     const std::string_view message(reinterpret_cast<const char*>(slice.begin()), slice.size());
     const bool readable = ScanEvents(message, [this](const SeenEvent& event) {
-      if (event.kind == v1::Event::kOpened) {
+      if (event.kind == v1::SessionEvent::kOpened) {
         opened_ = true;
         changed_.notify_all();
-      } else if (event.kind != v1::Event::kHeartbeatAck) {
+      } else if (event.kind != v1::SessionEvent::kHeartbeatAck) {
         handler_(*this, event);
       }
     });

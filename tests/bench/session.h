@@ -32,7 +32,7 @@ namespace distlock::bench {
 // The parts of an event that the bench reads.
 struct SeenEvent {
   uint64_t id = 0;
-  v1::Event::EventCase kind = v1::Event::EVENT_NOT_SET;
+  v1::SessionEvent::EventCase kind = v1::SessionEvent::EVENT_NOT_SET;
   uint64_t token = 0;      // granted
   uint64_t outcome = 0;    // released
   std::string_view bytes;  // the whole event, for a message about an unexpected one
@@ -48,7 +48,7 @@ grpc::ChannelArguments OwnConnection();
 grpc::ByteBuffer Bytes(const std::string& text);
 
 // Bytes of one command, ready for Session::Send.
-std::string Encode(const v1::Command& command);
+std::string Encode(const v1::SessionCommand& command);
 std::string EncodeAcquire(uint64_t id, const v1::LockSpec& spec);
 std::string EncodeRelease(uint64_t id, uint64_t acquire_id);
 

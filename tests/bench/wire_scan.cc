@@ -70,15 +70,15 @@ bool ScanEvent(std::string_view bytes, SeenEvent* event) {
   event->bytes = bytes;
   WireCursor cursor(bytes);
   while (cursor.Next()) {
-    if (cursor.field() == v1::Event::kIdFieldNumber) {
+    if (cursor.field() == v1::SessionEvent::kIdFieldNumber) {
       event->id = cursor.varint();
       continue;
     }
-    event->kind = static_cast<v1::Event::EventCase>(cursor.field());
-    if (event->kind == v1::Event::kGranted) {
+    event->kind = static_cast<v1::SessionEvent::EventCase>(cursor.field());
+    if (event->kind == v1::SessionEvent::kGranted) {
       event->token = Number(cursor.bytes(), v1::Grant::kFencingTokenFieldNumber);
-    } else if (event->kind == v1::Event::kReleased) {
-      event->outcome = Number(cursor.bytes(), v1::Released::kOutcomeFieldNumber);
+    } else if (event->kind == v1::SessionEvent::kReleased) {
+      event->outcome = Number(cursor.bytes(), v1::LeaseReleased::kOutcomeFieldNumber);
     }
   }
   return cursor.ok();

@@ -86,7 +86,7 @@ class FakeBroker(Together):
         """Tells the holder that its lease is lost, and gives the lock to the next waiter."""
         with self.lock:
             lease = self.queues[(namespace, key)].pop(0)
-            lost = self.api.Lost(reason=getattr(self.api, "LOST_REASON_" + reason), message="as the test said")
+            lost = self.api.LeaseLost(reason=getattr(self.api, "LOST_REASON_" + reason), message="as the test said")
             self._event(lease.stream, lease.command_id, lost=lost)
             self._grant_next(lease.name())
 
@@ -103,12 +103,12 @@ class FakeBroker(Together):
     def at_risk(self, key, namespace="default"):
         with self.lock:
             lease = self.queues[(namespace, key)][0]
-            self._event(lease.stream, lease.command_id, at_risk=self.api.AtRisk(cause="as the test said"))
+            self._event(lease.stream, lease.command_id, at_risk=self.api.LeaseAtRisk(cause="as the test said"))
 
     def renewed(self, key, namespace="default"):
         with self.lock:
             lease = self.queues[(namespace, key)][0]
-            self._event(lease.stream, lease.command_id, renewed=self.api.Renewed())
+            self._event(lease.stream, lease.command_id, renewed=self.api.LeaseRenewed())
 
     # --- locks ---
 
@@ -168,7 +168,7 @@ class FakeBroker(Together):
     def _lock_of(self, name):
         holders = self._holders(name)
         waiters = self.queues[name][len(holders):]
-        lock = self.api.Lock(namespace=name[0], key=name[1], queue_length=len(waiters), holder_count=len(holders))
+        lock = self.api.LockInfo(namespace=name[0], key=name[1], queue_length=len(waiters), holder_count=len(holders))
         for lease in holders:
             lock.holders.append(self._holder_of(lease))
             lock.fencing_token = lease.token
@@ -182,7 +182,7 @@ class FakeBroker(Together):
 
     def _event(self, stream, command_id, **event):
         if not self.silent:
-            stream.outbox.put(self.api.SessionResponse(events=[self.api.Event(id=command_id, **event)]))
+            stream.outbox.put(self.api.SessionResponse(events=[self.api.SessionEvent(id=command_id, **event)]))
 
     def _session(self, requests, context):
         stream = Stream()
@@ -211,7 +211,7 @@ class FakeBroker(Together):
     def _command(self, stream, command):
         v1, kind = self.api, command.WhichOneof("command")
         if kind == "open":
-            opened = v1.Opened(session_id="s", broker_id=self.broker_id)
+            opened = v1.SessionOpened(session_id="s", broker_id=self.broker_id)
             opened.validity.FromMilliseconds(VALIDITY_MS)
             opened.heartbeat_interval.FromMilliseconds(VALIDITY_MS // 3)
             self._event(stream, command.id, opened=opened)
@@ -223,7 +223,7 @@ class FakeBroker(Together):
             lease = self._mine(stream, command.release.acquire_id)
             left = lease is not None and self._leave(lease)
             outcome = v1.RELEASE_OUTCOME_RELEASED if left else v1.RELEASE_OUTCOME_ALREADY_GONE
-            self._event(stream, command.id, released=v1.Released(outcome=outcome))
+            self._event(stream, command.id, released=v1.LeaseReleased(outcome=outcome))
         elif kind == "cancel" and (bundle := self._bundle(stream, command.cancel.acquire_id)):
             self._refuse_all(bundle, "CANCELLED")
         elif kind == "cancel":
@@ -264,7 +264,8 @@ class FakeBroker(Together):
             return
         if self._enter(lease):
             return
-        self._event(stream, command.id, queued=v1.Queued(position=len(leases) - len(present) - 1, holders=holders))
+        queued = v1.AcquireQueued(position=len(leases) - len(present) - 1, holders=holders)
+        self._event(stream, command.id, queued=queued)
         if limited:
             threading.Timer(spec.max_wait.ToMilliseconds() / 1000, self._time_out, (lease, holders)).start()
 
@@ -333,7 +334,8 @@ class FakeBroker(Together):
             left = lease is not None and self._leave(lease)
             v1 = self.api
             if left and lease.stream:
-                self._event(lease.stream, lease.command_id, released=v1.Released(outcome=v1.RELEASE_OUTCOME_RELEASED))
+                released = v1.LeaseReleased(outcome=v1.RELEASE_OUTCOME_RELEASED)
+                self._event(lease.stream, lease.command_id, released=released)
         return v1.ReleaseResponse(outcome=v1.RELEASE_OUTCOME_RELEASED if left else v1.RELEASE_OUTCOME_ALREADY_GONE)
 
     def _get_lock(self, request, _):

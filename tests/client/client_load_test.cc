@@ -16,7 +16,7 @@ namespace distlock {
 namespace {
 
 using testing::FakeBroker;
-using v1::Command;
+using v1::SessionCommand;
 
 TEST(Load, ManyAcquiresLeaveInFewMessages) {
   constexpr int kLocks = 1000;
@@ -61,7 +61,7 @@ TEST(Load, AThousandThreadsExcludeEachOther) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(most, 1);
-  EXPECT_EQ(broker.Count(Command::kAcquire), static_cast<size_t>(kThreads));
+  EXPECT_EQ(broker.Count(SessionCommand::kAcquire), static_cast<size_t>(kThreads));
 }
 
 // 256 operations in flight from one thread: each slot takes and releases its own lock in turn.
@@ -94,7 +94,7 @@ TEST(Load, ManyInFlightFromCallbacks) {
   }
   for (const auto& slot : slots) slot->Next();
   done.Wait();
-  EXPECT_EQ(broker.Count(Command::kAcquire), static_cast<size_t>(kSlots) * kRounds);
+  EXPECT_EQ(broker.Count(SessionCommand::kAcquire), static_cast<size_t>(kSlots) * kRounds);
   EXPECT_LT(broker.Messages(), static_cast<size_t>(kSlots) * kRounds / 4);
 }
 

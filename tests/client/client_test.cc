@@ -18,7 +18,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::FakeBroker;
-using v1::Command;
+using v1::SessionCommand;
 
 int64_t BootNow() {
   timespec now{};
@@ -105,7 +105,7 @@ TEST_F(ClientTest, TheSpecArrivesAsAsked) {
                .owner = "me",
                .metadata = {{"host", "h1"}}});
   ASSERT_TRUE(mutex.TryLockFor(milliseconds(1500)).ok());
-  const v1::LockSpec spec = broker_.Commands(Command::kAcquire).at(0).acquire();
+  const v1::LockSpec spec = broker_.Commands(SessionCommand::kAcquire).at(0).acquire();
   EXPECT_EQ(spec.namespace_(), "ns");
   EXPECT_EQ(spec.ttl().seconds(), 5);
   EXPECT_EQ(spec.max_hold().nanos(), 500'000'000);
@@ -113,14 +113,14 @@ TEST_F(ClientTest, TheSpecArrivesAsAsked) {
   EXPECT_EQ(spec.on_disconnect(), v1::ON_DISCONNECT_EXPIRE);
   EXPECT_EQ(spec.metadata().at("host"), "h1");
   EXPECT_EQ(spec.max_wait().seconds(), 1);
-  EXPECT_EQ(broker_.Commands(Command::kOpen).at(0).open().client(), "test");
+  EXPECT_EQ(broker_.Commands(SessionCommand::kOpen).at(0).open().client(), "test");
 }
 
 TEST_F(ClientTest, LostByTheBrokersWord) {
   Guard guard = client_->MakeMutex("a").Lock().value();
   absl::Notification stopped;
   std::stop_callback on_stop(guard.stop_token(), [&] { stopped.Notify(); });
-  v1::Event lost;
+  v1::SessionEvent lost;
   lost.set_id(broker_.LastAcquireId());
   lost.mutable_lost()->set_reason(v1::LOST_REASON_FORCED);
   lost.mutable_lost()->set_message("by the administrator");
@@ -135,7 +135,7 @@ TEST_F(ClientTest, LostByTheBrokersWord) {
 
 TEST_F(ClientTest, AtRiskAndSafeAgain) {
   Guard guard = client_->MakeMutex("a").Lock().value();
-  v1::Event event;
+  v1::SessionEvent event;
   event.set_id(broker_.LastAcquireId());
   event.mutable_at_risk()->set_cause("the store does not answer");
   broker_.Send(event);
@@ -149,14 +149,14 @@ TEST_F(ClientTest, CancelledWait) {
   broker_.Hold("a");
   std::stop_source stop;
   std::thread canceller([&] {
-    EXPECT_TRUE(broker_.WaitFor([](FakeBroker& b) { return b.Count(Command::kAcquire) == 1; }));
+    EXPECT_TRUE(broker_.WaitFor([](FakeBroker& b) { return b.Count(SessionCommand::kAcquire) == 1; }));
     stop.request_stop();
   });
   const Result<Guard> guard = client_->MakeMutex("a").Lock(stop.get_token());
   canceller.join();
   ASSERT_FALSE(guard.ok());
   EXPECT_EQ(guard.refusal().reason, RefusalReason::kCancelled);
-  EXPECT_EQ(broker_.Count(Command::kCancel), 1u);
+  EXPECT_EQ(broker_.Count(SessionCommand::kCancel), 1u);
   EXPECT_FALSE(client_->MakeMutex("b").Lock(stop.get_token()).ok()) << "stopped before it began";
 }
 
@@ -168,23 +168,23 @@ TEST_F(ClientTest, GrantThatCrossesTheCancelIsGivenBack) {
     if (!result.ok()) reason = result.refusal().reason;
     done.Notify();
   });
-  ASSERT_TRUE(broker_.WaitFor([](FakeBroker& b) { return b.Count(Command::kAcquire) == 1; }));
+  ASSERT_TRUE(broker_.WaitFor([](FakeBroker& b) { return b.Count(SessionCommand::kAcquire) == 1; }));
   pending.Cancel();
   pending.Cancel();
-  v1::Event granted;
+  v1::SessionEvent granted;
   granted.set_id(broker_.LastAcquireId());
   granted.mutable_granted()->mutable_valid_for()->set_seconds(3);
   broker_.Send(granted);
   done.WaitForNotification();
   EXPECT_EQ(reason, RefusalReason::kCancelled);
-  EXPECT_TRUE(broker_.WaitFor([](FakeBroker& b) { return b.Count(Command::kRelease) == 1; }));
+  EXPECT_TRUE(broker_.WaitFor([](FakeBroker& b) { return b.Count(SessionCommand::kRelease) == 1; }));
 }
 
 TEST_F(ClientTest, StaleGrantIsDeliveredOnceItIsUseful) {
   broker_.Set([](FakeBroker::Behaviour& b) { b.grant_stale = true; });
   Guard guard = client_->MakeMutex("a").Lock().value();
   EXPECT_EQ(guard.state(), LockState::kHeld);
-  EXPECT_GE(broker_.Count(Command::kHeartbeat), 1u);
+  EXPECT_GE(broker_.Count(SessionCommand::kHeartbeat), 1u);
 }
 
 TEST_F(ClientTest, DestructionSaysGoodbyeAndEndsEverything) {
@@ -206,7 +206,7 @@ TEST_F(ClientTest, DestructionSaysGoodbyeAndEndsEverything) {
   EXPECT_EQ(guard.end_cause(), EndCause::kClientClosed);
   EXPECT_EQ(guard.Release(), ReleaseOutcome::kAlreadyGone);
   EXPECT_EQ(mutex.Lock().refusal().reason, RefusalReason::kClientClosed);
-  EXPECT_EQ(broker_.Count(Command::kGoodbye), 1u);
+  EXPECT_EQ(broker_.Count(SessionCommand::kGoodbye), 1u);
 }
 
 TEST_F(ClientTest, BlockingInACallbackIsRefusedAndAsyncWorks) {

@@ -30,7 +30,7 @@ void SetMillis(int64_t ms, google::protobuf::Duration* to) {
 }
 
 void AddRefusal(uint64_t id, v1::RefusalReason reason, const std::string& message, v1::SessionResponse& out) {
-  v1::Event* event = out.add_events();
+  v1::SessionEvent* event = out.add_events();
   event->set_id(id);
   event->mutable_refused()->set_reason(reason);
   event->mutable_refused()->set_message(message);
@@ -93,7 +93,7 @@ void FakeBroker::BreakStreams() {
   for (Peer* session : sessions_) session->context->TryCancel();
 }
 
-void FakeBroker::Send(const v1::Event& event) {
+void FakeBroker::Send(const v1::SessionEvent& event) {
   absl::MutexLock lock(&mu_);
   v1::SessionResponse out;
   *out.add_events() = event;
@@ -131,12 +131,12 @@ size_t FakeBroker::Streams() {
   return streams_;
 }
 
-size_t FakeBroker::Count(v1::Command::CommandCase kind) { return Commands(kind).size(); }
+size_t FakeBroker::Count(v1::SessionCommand::CommandCase kind) { return Commands(kind).size(); }
 
-std::vector<v1::Command> FakeBroker::Commands(v1::Command::CommandCase kind) {
+std::vector<v1::SessionCommand> FakeBroker::Commands(v1::SessionCommand::CommandCase kind) {
   absl::MutexLock lock(&mu_);
-  std::vector<v1::Command> found;
-  for (const v1::Command& command : received_) {
+  std::vector<v1::SessionCommand> found;
+  for (const v1::SessionCommand& command : received_) {
     if (command.command_case() == kind) found.push_back(command);
   }
   return found;
@@ -169,7 +169,7 @@ grpc::Status FakeBroker::Session(grpc::ServerContext* context, Writer* stream) {
     absl::MutexLock lock(&mu_);
     ++messages_;
     v1::SessionResponse out;
-    for (const v1::Command& command : request.commands()) {
+    for (const v1::SessionCommand& command : request.commands()) {
       received_.push_back(command);
       Handle(session, command, out);
     }
@@ -205,31 +205,31 @@ grpc::Status FakeBroker::WatchLock(grpc::ServerContext* context, const v1::Watch
   return grpc::Status::CANCELLED;
 }
 
-void FakeBroker::Handle(Peer& session, const v1::Command& command, v1::SessionResponse& out) {
+void FakeBroker::Handle(Peer& session, const v1::SessionCommand& command, v1::SessionResponse& out) {
   const bool needs_id = !command.has_heartbeat() && !command.has_goodbye();
   if (needs_id && !session.ids.insert(command.id()).second) session.broken_rule = "an id that is 0 or was used before";
   if (session.left) session.broken_rule = "a command after Goodbye";
   if (!session.opened && !command.has_open()) session.broken_rule = "no Open first";
   session.opened = true;
   switch (command.command_case()) {
-    case v1::Command::kOpen: {
+    case v1::SessionCommand::kOpen: {
       if (!behaviour_.answer_open) return;
-      v1::Opened* opened = out.add_events()->mutable_opened();
+      v1::SessionOpened* opened = out.add_events()->mutable_opened();
       SetMillis(behaviour_.validity_ms, opened->mutable_validity());
       const int64_t interval_ms = behaviour_.heartbeat_interval_ms;
       SetMillis(interval_ms > 0 ? interval_ms : behaviour_.validity_ms / 3, opened->mutable_heartbeat_interval());
       return;
     }
-    case v1::Command::kAcquire:
+    case v1::SessionCommand::kAcquire:
       return Acquire(session, command, out);
-    case v1::Command::kRelease:
+    case v1::SessionCommand::kRelease:
       return Release(session, command, out);
-    case v1::Command::kCancel:
+    case v1::SessionCommand::kCancel:
       return Cancel(session, command, out);
-    case v1::Command::kGoodbye:
+    case v1::SessionCommand::kGoodbye:
       session.left = true;
       return;
-    case v1::Command::kHeartbeat: {
+    case v1::SessionCommand::kHeartbeat: {
       if (!behaviour_.answer_heartbeats) return;
       session.last_seq = command.heartbeat().seq();
       v1::HeartbeatAck* ack = out.add_events()->mutable_heartbeat_ack();
@@ -249,7 +249,7 @@ void FakeBroker::Handle(Peer& session, const v1::Command& command, v1::SessionRe
   }
 }
 
-void FakeBroker::Acquire(Peer& session, const v1::Command& command, v1::SessionResponse& out) {
+void FakeBroker::Acquire(Peer& session, const v1::SessionCommand& command, v1::SessionResponse& out) {
   last_acquire_ = command.id();
   if (behaviour_.draining) {
     return AddRefusal(command.id(), v1::REFUSAL_REASON_DRAINING, "the broker is going down", out);
@@ -265,13 +265,13 @@ void FakeBroker::Acquire(Peer& session, const v1::Command& command, v1::SessionR
   }
   queue.push_back({&session, command.id()});
   if (queue.size() == 1) return Grant(spec.key(), queue.front(), out);
-  v1::Event* event = out.add_events();
+  v1::SessionEvent* event = out.add_events();
   event->set_id(command.id());
   event->mutable_queued()->set_position(static_cast<uint32_t>(queue.size()) - 2);
 }
 
 void FakeBroker::Grant(const std::string& key, const Owner& owner, v1::SessionResponse& out) {
-  v1::Event* event = out.add_events();
+  v1::SessionEvent* event = out.add_events();
   event->set_id(owner.acquire_id);
   v1::Grant* grant = event->mutable_granted();
   grant->set_key(key);
@@ -282,7 +282,7 @@ void FakeBroker::Grant(const std::string& key, const Owner& owner, v1::SessionRe
   SetMillis(behaviour_.grant_stale ? 0 : behaviour_.validity_ms, grant->mutable_valid_for());
 }
 
-void FakeBroker::Release(Peer& session, const v1::Command& command, v1::SessionResponse& out) {
+void FakeBroker::Release(Peer& session, const v1::SessionCommand& command, v1::SessionResponse& out) {
   v1::ReleaseOutcome outcome = v1::RELEASE_OUTCOME_ALREADY_GONE;
   for (auto& [key, locked] : locks_) {
     if (locked.queue.empty()) continue;
@@ -293,12 +293,12 @@ void FakeBroker::Release(Peer& session, const v1::Command& command, v1::SessionR
     break;
   }
   if (!behaviour_.answer_releases) return;
-  v1::Event* event = out.add_events();
+  v1::SessionEvent* event = out.add_events();
   event->set_id(command.id());
   event->mutable_released()->set_outcome(outcome);
 }
 
-void FakeBroker::Cancel(Peer& session, const v1::Command& command, v1::SessionResponse& out) {
+void FakeBroker::Cancel(Peer& session, const v1::SessionCommand& command, v1::SessionResponse& out) {
   for (auto& [key, locked] : locks_) {
     for (size_t i = 0; i < locked.queue.size(); ++i) {
       const Owner& owner = locked.queue[i];

@@ -75,7 +75,7 @@ class FakeBroker final : public v1::LockService::Service {
   // Ends all streams, like a crash of the broker.
   void BreakStreams();
   // Sent to the newest session. `id`: of the newest acquire, for events about a lease.
-  void Send(const v1::Event& event);
+  void Send(const v1::SessionEvent& event);
   uint64_t LastAcquireId();
   void Hold(const std::string& key);  // another client takes the lock
   void Free(const std::string& key);  // takes the lock from its holder without telling it; the next waiter gets it
@@ -84,8 +84,8 @@ class FakeBroker final : public v1::LockService::Service {
   // The messages that were received.
   size_t Messages();
   size_t Streams();
-  size_t Count(v1::Command::CommandCase kind);
-  std::vector<v1::Command> Commands(v1::Command::CommandCase kind);
+  size_t Count(v1::SessionCommand::CommandCase kind);
+  std::vector<v1::SessionCommand> Commands(v1::SessionCommand::CommandCase kind);
   std::vector<Look> Looks();
   // Waits until the condition is true; false after a time that no machine should need.
   bool WaitFor(const std::function<bool(FakeBroker&)>& condition);
@@ -114,10 +114,10 @@ class FakeBroker final : public v1::LockService::Service {
                        v1::GetLockResponse* response) override;
   grpc::Status WatchLock(grpc::ServerContext* context, const v1::WatchLockRequest* request,
                          grpc::ServerWriter<v1::WatchLockResponse>* stream) override;
-  void Handle(Peer& session, const v1::Command& command, v1::SessionResponse& out);
-  void Acquire(Peer& session, const v1::Command& command, v1::SessionResponse& out);
-  void Release(Peer& session, const v1::Command& command, v1::SessionResponse& out);
-  void Cancel(Peer& session, const v1::Command& command, v1::SessionResponse& out);
+  void Handle(Peer& session, const v1::SessionCommand& command, v1::SessionResponse& out);
+  void Acquire(Peer& session, const v1::SessionCommand& command, v1::SessionResponse& out);
+  void Release(Peer& session, const v1::SessionCommand& command, v1::SessionResponse& out);
+  void Cancel(Peer& session, const v1::SessionCommand& command, v1::SessionResponse& out);
   void Grant(const std::string& key, const Owner& owner, v1::SessionResponse& out);
   void Remove(const std::string& key, size_t position, Peer* telling, v1::SessionResponse& out);
   void Forget(Peer& session);
@@ -130,7 +130,7 @@ class FakeBroker final : public v1::LockService::Service {
   Behaviour behaviour_;
   std::map<std::string, Locked> locks_;
   std::vector<Peer*> sessions_;
-  std::vector<v1::Command> received_;
+  std::vector<v1::SessionCommand> received_;
   std::vector<Look> looks_;
   bool stopping_ = false;
   size_t messages_ = 0;

@@ -46,7 +46,7 @@ class LockTableTest : public ::testing::Test {
   }
 
   void Say(const std::string& text) {
-    v1::Event event;
+    v1::SessionEvent event;
     ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &event)) << text;
     table_.OnEvent(event, now_, fx_);
     Settle();
@@ -72,32 +72,32 @@ class LockTableTest : public ::testing::Test {
   std::vector<std::string> Drain() {
     std::vector<std::string> sent;
     while (std::unique_ptr<Batch> batch = table_.Pack(now_)) {
-      for (const v1::Command& c : batch->message().commands()) {
+      for (const v1::SessionCommand& c : batch->message().commands()) {
         switch (c.command_case()) {
-          case v1::Command::kOpen:
+          case v1::SessionCommand::kOpen:
             sent.push_back("open");
             break;
-          case v1::Command::kAcquire:
+          case v1::SessionCommand::kAcquire:
             sent.push_back("acquire " + std::to_string(c.id()));
             break;
-          case v1::Command::kAcquireAll:
+          case v1::SessionCommand::kAcquireAll:
             sent.push_back("acquire_all " + std::to_string(c.id()) + " of " +
                            std::to_string(c.acquire_all().locks_size()));
             break;
-          case v1::Command::kRelease:
+          case v1::SessionCommand::kRelease:
             sent.push_back((c.release().lapsed() ? "lapsed " : "release ") + std::to_string(c.release().acquire_id()));
             break;
-          case v1::Command::kCancel:
+          case v1::SessionCommand::kCancel:
             sent.push_back("cancel " + std::to_string(c.cancel().acquire_id()));
             break;
-          case v1::Command::kHeartbeat:
+          case v1::SessionCommand::kHeartbeat:
             sent.push_back("heartbeat " + std::to_string(c.heartbeat().seq()));
             break;
-          case v1::Command::kGoodbye:
+          case v1::SessionCommand::kGoodbye:
             sent.push_back("goodbye");
             break;
-          case v1::Command::kConvert:
-            sent.push_back("convert " + std::to_string(c.convert().acquire_id()));
+          case v1::SessionCommand::kDowngrade:
+            sent.push_back("downgrade " + std::to_string(c.downgrade().acquire_id()));
             break;
           default:
             sent.push_back("nothing");

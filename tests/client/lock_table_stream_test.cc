@@ -130,12 +130,12 @@ TEST_F(LockTableTest, ADowngradeIsAnsweredOnce) {
   table_.Downgrade(lease, tell, fx_);
   table_.Downgrade(lease, tell, fx_);
   table_.Downgrade(lease, tell, fx_);
-  const std::string convert = "convert " + std::to_string(lease->id);
-  EXPECT_EQ(Drain(), (Strings{convert, convert, convert}));
+  const std::string downgrade = "downgrade " + std::to_string(lease->id);
+  EXPECT_EQ(Drain(), (Strings{downgrade, downgrade, downgrade}));
   EXPECT_TRUE(told.empty());
   const auto id = [&](int n) { return "id: " + std::to_string(lease->id + static_cast<uint64_t>(n)); };
-  Say(id(2) + " converted { mode: LOCK_MODE_SHARED }");
-  Say(id(2) + " converted { mode: LOCK_MODE_SHARED }");
+  Say(id(2) + " downgraded {}");
+  Say(id(2) + " downgraded {}");
   Say(id(1) + " refused { reason: REFUSAL_REASON_STORE_UNAVAILABLE }");
   EXPECT_EQ(told, (Strings{"done", "STORE_UNAVAILABLE"}));
   EXPECT_EQ(lease->cause.load(), EndCause::kNotEnded);

@@ -16,7 +16,7 @@ namespace distlock {
 namespace {
 
 using testing::FakeBroker;
-using v1::Command;
+using v1::SessionCommand;
 
 // Bounds waits that should end at once.
 constexpr auto kPatience = std::chrono::seconds(60);
@@ -33,7 +33,7 @@ class ModesTest : public ::testing::Test {
   using Async = std::function<PendingLock(LockCallback)>;
 
   // The last spec that arrived.
-  v1::LockSpec Asked() { return broker_.Commands(Command::kAcquire).back().acquire(); }
+  v1::LockSpec Asked() { return broker_.Commands(SessionCommand::kAcquire).back().acquire(); }
 
   void ExpectAsked(const Result<Guard>& guard, v1::LockMode mode, Waits waits) {
     ASSERT_TRUE(guard.ok()) << guard.refusal().message;
@@ -117,7 +117,7 @@ TEST_F(ModesTest, NoPermitsAreRefusedBeforeTheWireTakesThemForOne) {
   EXPECT_EQ(guard.refusal().reason, RefusalReason::kInvalidArgument);
   ASSERT_EQ(guard.refusal().field_problems.size(), 1u);
   EXPECT_EQ(guard.refusal().field_problems[0].field, "lock.permits");
-  EXPECT_EQ(broker_.Count(Command::kAcquire), 0u);
+  EXPECT_EQ(broker_.Count(SessionCommand::kAcquire), 0u);
 }
 
 TEST_F(ModesTest, WhatIsWrongWithTheNameIsSaidOfEveryNumberOfPermits) {

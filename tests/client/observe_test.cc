@@ -139,7 +139,7 @@ TEST(Campaign, RefusesMetadataThatItsValueWouldReplace) {
     EXPECT_EQ(leading.refusal().field_problems[0].field, "lock.metadata");
     EXPECT_TRUE(election.Look().ok());
   }
-  EXPECT_EQ(broker.Count(v1::Command::kAcquire), 0u);
+  EXPECT_EQ(broker.Count(v1::SessionCommand::kAcquire), 0u);
 }
 
 }  // namespace

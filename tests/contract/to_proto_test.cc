@@ -44,9 +44,9 @@ TEST(ToProto, MaxHoldOfADetachedLeaseIsInItsId) {
 TEST(ToProto, NamesFromTheStoreNeedNotBeUtf8) {
   core::LockView view{.name = core::LockName::Encode("n", "k\xff"), .waiters = {}};
   view.waiters.push_back({.owner = {9}, .broker_id = "b", .info = "\xff\xff"});
-  const v1::Lock lock = LockOf(view);
+  const v1::LockInfo lock = LockOf(view);
   EXPECT_EQ(lock.key(), "k?");
-  v1::Lock read;
+  v1::LockInfo read;
   EXPECT_TRUE(read.ParseFromString(lock.SerializeAsString()));
   EXPECT_EQ(read.waiters(0).waiter_id(), HolderIdOf({9}));
 }
@@ -60,14 +60,14 @@ TEST(ToProto, ALockIsShownInAMessageThatClientsTake) {
   view.holder_count = view.queue_length = 1000;
   view.holders.assign(1000, {.owner = {7}, .token = 5, .info = info});
   view.waiters.assign(1000, {.owner = {9}, .broker_id = "0011223344556677", .info = info});
-  const v1::Lock lock = LockOf(view);
+  const v1::LockInfo lock = LockOf(view);
   EXPECT_LT(lock.ByteSizeLong(), size_t{3} << 20);
   EXPECT_GT(lock.holders_size(), 16);
   EXPECT_GT(lock.waiters_size(), 16);
   EXPECT_EQ(lock.holder_count(), 1000u);
   EXPECT_EQ(lock.queue_length(), 1000u);
 
-  const v1::Lock listed = ListedLockOf(view);
+  const v1::LockInfo listed = ListedLockOf(view);
   EXPECT_EQ(listed.holders_size(), 16);
   EXPECT_EQ(listed.waiters_size(), 0);
   EXPECT_EQ(listed.holder_count(), 1000u);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Convert: asked of the store until the outcome is known.
+// Downgrade: asked of the store until the outcome is known.
 #include "table.h"
 
 namespace distlock::core {
 namespace {
 
-using Result = ConvertDone::Result;
+using Result = DowngradeDone::Result;
 
-Convert ByName(const Granted& granted, SessionId session = 9) {
+Downgrade ByName(const Granted& granted, SessionId session = 9) {
   return {.session = session,
           .request = 1,
           .name = granted.name,
@@ -17,50 +17,50 @@ Convert ByName(const Granted& granted, SessionId session = 9) {
           .info = "+"};
 }
 
-TEST(Convert, OfASessionsLeaseByItsAcquire) {
+TEST(Downgrade, OfASessionsLeaseByItsAcquire) {
   OneSession t;
   const auto granted = t.Hold(1, 7, "a", 1);
-  t.Do(Convert{.session = 1, .request = 8, .acquire = 7, .name = {}, .info = "+"});
-  const auto ask = t.Take<StoreConvert>();
+  t.Do(Downgrade{.session = 1, .request = 8, .acquire = 7, .name = {}, .info = "+"});
+  const auto ask = t.Take<StoreDowngrade>();
   EXPECT_EQ(ask.name, granted.name);
   EXPECT_EQ(ask.owner, granted.owner);
   EXPECT_EQ(ask.token, granted.token);
   EXPECT_EQ(ask.info, "+");
-  EXPECT_EQ(t.Events<Converted>(), 0u);
-  t.Reply(ask.op, ConvertDone{.result = Result::kConverted, .next = {}});
-  EXPECT_EQ(t.Event<Converted>(1, 8).token, granted.token);
+  EXPECT_EQ(t.Events<Downgraded>(), 0u);
+  t.Reply(ask.op, DowngradeDone{.result = Result::kDowngraded, .next = {}});
+  EXPECT_EQ(t.Event<Downgraded>(1, 8).token, granted.token);
   EXPECT_EQ(t.broker.Stats().leases, 1u);
 }
 
-TEST(Convert, WhatIsNotHeldIsRefused) {
+TEST(Downgrade, WhatIsNotHeldIsRefused) {
   OneSession t;
-  t.Do(Convert{.session = 1, .request = 8, .acquire = 7, .name = {}, .info = {}});
+  t.Do(Downgrade{.session = 1, .request = 8, .acquire = 7, .name = {}, .info = {}});
   EXPECT_EQ(t.Event<Refused>(1, 8).reason, RefusalReason::kNotHolder);
-  t.Do(Convert{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}});
-  t.Reply(t.Take<StoreConvert>().op, ConvertDone{.next = {}});
+  t.Do(Downgrade{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}});
+  t.Reply(t.Take<StoreDowngrade>().op, DowngradeDone{.next = {}});
   EXPECT_EQ(t.Event<Refused>(9, 1).reason, RefusalReason::kNotHolder);
-  t.Do(Convert{.session = 10, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}});
-  t.Reply(t.Take<StoreConvert>().op, ConvertDone{.result = Result::kAnotherMode, .next = {}});
+  t.Do(Downgrade{.session = 10, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}});
+  t.Reply(t.Take<StoreDowngrade>().op, DowngradeDone{.result = Result::kAnotherMode, .next = {}});
   EXPECT_EQ(t.Event<Refused>(10, 1).reason, RefusalReason::kNotSupported);
 }
 
-TEST(Convert, AnUnknownOutcomeIsAskedAgain) {
+TEST(Downgrade, AnUnknownOutcomeIsAskedAgain) {
   OneSession t(SessionKind::kHold);
   const auto granted = t.Hold(1, 1, "a", 1);
   t.Do(ByName(granted));
-  t.Reply(t.Take<StoreConvert>().op, StoreUnknown{"reset"});
-  EXPECT_EQ(t.Events<Converted>() + t.Events<Refused>(), 0u);
+  t.Reply(t.Take<StoreDowngrade>().op, StoreUnknown{"reset"});
+  EXPECT_EQ(t.Events<Downgraded>() + t.Events<Refused>(), 0u);
   t.Pass(milliseconds(100));
-  t.Reply(t.Take<StoreConvert>().op, ConvertDone{.result = Result::kConverted, .next = {}});
-  t.Event<Converted>(9, 1);
+  t.Reply(t.Take<StoreDowngrade>().op, DowngradeDone{.result = Result::kDowngraded, .next = {}});
+  t.Event<Downgraded>(9, 1);
 }
 
-TEST(Convert, WithoutTheStoreItIsSaidThatItIsNotKnown) {
+TEST(Downgrade, WithoutTheStoreItIsSaidThatItIsNotKnown) {
   OneSession t(SessionKind::kHold);
   const auto granted = t.Hold(1, 1, "a", 1);
   t.Do(StoreDown{"gone"});
   t.Do(ByName(granted));
-  EXPECT_EQ(t.Count<StoreConvert>(), 0u);
+  EXPECT_EQ(t.Count<StoreDowngrade>(), 0u);
   t.Pass(milliseconds(4900));
   EXPECT_EQ(t.Events<Refused>(), 0u);
   t.Pass(milliseconds(200));
@@ -68,17 +68,17 @@ TEST(Convert, WithoutTheStoreItIsSaidThatItIsNotKnown) {
   EXPECT_EQ(refused.reason, RefusalReason::kStoreUnavailable);
   EXPECT_NE(refused.cause.find("not known"), std::string::npos);
   t.StoreComesUp();
-  EXPECT_EQ(t.Count<StoreConvert>(), 0u);
+  EXPECT_EQ(t.Count<StoreDowngrade>(), 0u);
 }
 
-TEST(Convert, AStoreThatComesBackIsAskedAtOnce) {
+TEST(Downgrade, AStoreThatComesBackIsAskedAtOnce) {
   Table t;
-  t.Do(Convert{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}});
+  t.Do(Downgrade{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}});
   t.StoreComesUp();
-  EXPECT_EQ(t.Take<StoreConvert>().token, 5u);
+  EXPECT_EQ(t.Take<StoreDowngrade>().token, 5u);
 }
 
-TEST(Convert, WhatIsGivenBackIsNotConverted) {
+TEST(Downgrade, WhatIsGivenBackIsNotDowngraded) {
   OneSession t;
   const auto granted = t.Hold(1, 7, "a", 1);
   t.Do(StreamEnded{1});  // its client may still believe
@@ -88,10 +88,10 @@ TEST(Convert, WhatIsGivenBackIsNotConverted) {
   EXPECT_EQ(t.Count<StoreRelease>(), 1u);
   t.Do(ByName(granted, 10));
   EXPECT_EQ(t.Event<Refused>(10, 1).reason, RefusalReason::kNotHolder);
-  EXPECT_EQ(t.Count<StoreConvert>(), 0u);
+  EXPECT_EQ(t.Count<StoreDowngrade>(), 0u);
 }
 
-TEST(Convert, ThatIsRefusedLeavesWhatMayBeTakenAgain) {
+TEST(Downgrade, ThatIsRefusedLeavesWhatMayBeTakenAgain) {
   OneSession t;
   Acquire in = t.Want(1, 7, "a", 1);
   in.reentry = "me";
@@ -99,8 +99,8 @@ TEST(Convert, ThatIsRefusedLeavesWhatMayBeTakenAgain) {
   t.Do(in);
   t.GrantNext(42);
   t.Event<Granted>(1, 7);
-  t.Do(Convert{.session = 1, .request = 20, .acquire = 7, .name = {}, .info = {}});
-  t.Reply(t.Take<StoreConvert>().op, ConvertDone{.result = Result::kAnotherMode, .next = {}});
+  t.Do(Downgrade{.session = 1, .request = 20, .acquire = 7, .name = {}, .info = {}});
+  t.Reply(t.Take<StoreDowngrade>().op, DowngradeDone{.result = Result::kAnotherMode, .next = {}});
   EXPECT_EQ(t.Event<Refused>(1, 20).reason, RefusalReason::kNotSupported);
   in.request = 8;
   t.Do(in);
@@ -110,7 +110,7 @@ TEST(Convert, ThatIsRefusedLeavesWhatMayBeTakenAgain) {
   EXPECT_EQ(again.hold_count, 2u);
 }
 
-TEST(Convert, LetsOwnReadersIn) {
+TEST(Downgrade, LetsOwnReadersIn) {
   OneSession t;
   const auto granted = t.Hold(1, 7, "a", 1);
   t.Open(2);
@@ -120,25 +120,25 @@ TEST(Convert, LetsOwnReadersIn) {
   t.Reply(t.Take<StoreAcquire>().op, AcquireQueued{.holders = {}, .queue_length = 1, .left = kT});
   t.Do(ByName(granted));
   const HolderView next{.owner = Owner(2), .token = granted.token + 1, .since = t.StoreNow(), .ttl = kT, .info = {}};
-  t.Reply(t.Take<StoreConvert>().op, ConvertDone{.result = Result::kConverted, .next = {next}});
+  t.Reply(t.Take<StoreDowngrade>().op, DowngradeDone{.result = Result::kDowngraded, .next = {next}});
   EXPECT_EQ(t.Event<Granted>(2, 3).token, granted.token + 1);
-  t.Event<Converted>(9, 1);
+  t.Event<Downgraded>(9, 1);
 }
 
-TEST(Convert, NobodyIsAnsweredWhoseStreamIsOver) {
+TEST(Downgrade, NobodyIsAnsweredWhoseStreamIsOver) {
   Table t;
   t.StoreComesUp();
-  t.Do(Convert{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}});
-  const auto ask = t.Take<StoreConvert>();
+  t.Do(Downgrade{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}});
+  const auto ask = t.Take<StoreDowngrade>();
   t.Do(StreamEnded{9});
   t.Reply(ask.op, StoreUnknown{"reset"});
   t.Pass(seconds(10));
-  EXPECT_EQ(t.Count<StoreConvert>(), 0u);
+  EXPECT_EQ(t.Count<StoreDowngrade>(), 0u);
   EXPECT_EQ(t.notes.size(), 0u);
   EXPECT_EQ(t.broker.Stats().timers, 0u);
 }
 
-TEST(Convert, OfWhatIsGivenBackMeansThatGrantOnly) {
+TEST(Downgrade, OfWhatIsGivenBackMeansThatGrantOnly) {
   OneSession t;
   auto granted = t.Hold(1, 7, "a", 1);
   t.Do(StreamEnded{1});
@@ -148,67 +148,68 @@ TEST(Convert, OfWhatIsGivenBackMeansThatGrantOnly) {
   EXPECT_EQ(t.Event<Refused>(9, 1).reason, RefusalReason::kNotHolder);
   ++granted.token;  // which it was granted through another broker
   t.Do(ByName(granted));
-  EXPECT_EQ(t.Take<StoreConvert>().token, granted.token);
+  EXPECT_EQ(t.Take<StoreDowngrade>().token, granted.token);
 }
 
-TEST(Convert, OfWhatIsBeingReleasedMeansThatGrantOnly) {
+TEST(Downgrade, OfWhatIsBeingReleasedMeansThatGrantOnly) {
   struct Case {
-    uint64_t released, converted;
+    uint64_t released, downgraded;
     bool refused;
   };
   for (const Case& c : {Case{42, 42, true}, {42, 0, true}, {0, 42, true}, {42, 43, false}}) {
     Table t;
     t.StoreComesUp();
     t.Do(Release{.session = 8, .request = 1, .name = Name("a"), .owner = Owner(1), .token = c.released, .ttl = kT});
-    t.Do(Convert{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = c.converted, .info = {}});
-    EXPECT_EQ(t.Events<Refused>(), c.refused ? 1u : 0u) << c.released << " and " << c.converted;
-    EXPECT_EQ(t.Count<StoreConvert>(), c.refused ? 0u : 1u) << c.released << " and " << c.converted;
+    t.Do(
+        Downgrade{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = c.downgraded, .info = {}});
+    EXPECT_EQ(t.Events<Refused>(), c.refused ? 1u : 0u) << c.released << " and " << c.downgraded;
+    EXPECT_EQ(t.Count<StoreDowngrade>(), c.refused ? 0u : 1u) << c.released << " and " << c.downgraded;
   }
 }
 
-TEST(Convert, AWithdrawalIsNoReasonToRefuseIt) {
+TEST(Downgrade, AWithdrawalIsNoReasonToRefuseIt) {
   OneSession t;
   t.Do(t.Want(1, 7, "a", 1));
   t.Do(Cancel{1, 7});
   t.Event<Refused>(1, 7);
   EXPECT_EQ(t.Count<StoreWithdraw>(), 1u);
-  t.Do(Convert{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 42, .info = {}});
+  t.Do(Downgrade{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 42, .info = {}});
   EXPECT_EQ(t.Events<Refused>(), 0u);
-  EXPECT_EQ(t.Count<StoreConvert>(), 1u) << "the store knows whether it holds";
+  EXPECT_EQ(t.Count<StoreDowngrade>(), 1u) << "the store knows whether it holds";
 }
 
-TEST(Convert, TheSameRequestTwiceIsOne) {
+TEST(Downgrade, TheSameRequestTwiceIsOne) {
   Table t;
   t.StoreComesUp();
   for (int i = 0; i < 2; ++i) {
-    t.Do(Convert{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}});
+    t.Do(Downgrade{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}});
   }
-  ASSERT_EQ(t.Count<StoreConvert>(), 1u);
-  t.Reply(t.Take<StoreConvert>().op, ConvertDone{.result = Result::kConverted, .next = {}});
-  EXPECT_EQ(t.Events<Converted>(), 1u);
+  ASSERT_EQ(t.Count<StoreDowngrade>(), 1u);
+  t.Reply(t.Take<StoreDowngrade>().op, DowngradeDone{.result = Result::kDowngraded, .next = {}});
+  EXPECT_EQ(t.Events<Downgraded>(), 1u);
 }
 
-TEST(Convert, AStoreThatIsSilentIsAskedAgain) {
+TEST(Downgrade, AStoreThatIsSilentIsAskedAgain) {
   Table t;
   t.StoreComesUp();
-  t.Do(Convert{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}});
-  const auto first = t.Take<StoreConvert>();
+  t.Do(Downgrade{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}});
+  const auto first = t.Take<StoreDowngrade>();
   t.Pass(seconds(3));
-  const auto second = t.Take<StoreConvert>();
+  const auto second = t.Take<StoreDowngrade>();
   t.Reply(first.op, StoreUnknown{"reset"});
   t.Pass(milliseconds(500));
-  EXPECT_EQ(t.Count<StoreConvert>(), 0u) << "the second is under way and will tell";
-  t.Reply(second.op, ConvertDone{.result = Result::kConverted, .next = {}});
-  EXPECT_EQ(t.Event<Converted>(9, 1).token, 5u);
+  EXPECT_EQ(t.Count<StoreDowngrade>(), 0u) << "the second is under way and will tell";
+  t.Reply(second.op, DowngradeDone{.result = Result::kDowngraded, .next = {}});
+  EXPECT_EQ(t.Event<Downgraded>(9, 1).token, 5u);
 }
 
-TEST(Convert, WhatTheStoreLastComplainedOfIsSaid) {
+TEST(Downgrade, WhatTheStoreLastComplainedOfIsSaid) {
   Table t;
   t.StoreComesUp();
-  t.Do(Convert{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}});
+  t.Do(Downgrade{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}});
   while (t.Events<Refused>() == 0) {
-    while (t.Count<StoreConvert>() > 0)
-      t.Reply(t.Take<StoreConvert>().op, StoreFailed{FailureKind::kUnavailable, "LOADING"});
+    while (t.Count<StoreDowngrade>() > 0)
+      t.Reply(t.Take<StoreDowngrade>().op, StoreFailed{FailureKind::kUnavailable, "LOADING"});
     t.Pass(milliseconds(100));
   }
   const auto refused = t.Event<Refused>(9, 1);
@@ -216,11 +217,11 @@ TEST(Convert, WhatTheStoreLastComplainedOfIsSaid) {
   EXPECT_EQ(refused.cause.find("LOADING"), 0u) << refused.cause;
 }
 
-TEST(Convert, OfAForeignKeyIsRefusedAtOnce) {
+TEST(Downgrade, OfAForeignKeyIsRefusedAtOnce) {
   Table t;
   t.StoreComesUp();
-  t.Do(Convert{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}});
-  t.Reply(t.Take<StoreConvert>().op, StoreFailed{FailureKind::kForeignKey, "a list"});
+  t.Do(Downgrade{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}});
+  t.Reply(t.Take<StoreDowngrade>().op, StoreFailed{FailureKind::kForeignKey, "a list"});
   const auto refused = t.Event<Refused>(9, 1);
   EXPECT_EQ(refused.reason, RefusalReason::kForeignKey);
   EXPECT_EQ(refused.cause, "a list");

@@ -187,19 +187,19 @@ TEST(Reentry, AReleaseByOwnerEndsItForAll) {
   EXPECT_EQ(t.Count<StoreRelease>(), 1u);
 }
 
-TEST(Reentry, WhatWasTakenTwiceIsNotConverted) {
+TEST(Reentry, WhatWasTakenTwiceIsNotDowngraded) {
   Nested t;
   t.TakenThrice();
-  t.Do(Convert{.session = 1, .request = 20, .acquire = 8, .name = {}, .info = {}});
+  t.Do(Downgrade{.session = 1, .request = 20, .acquire = 8, .name = {}, .info = {}});
   EXPECT_EQ(t.Event<Refused>(1, 20).reason, RefusalReason::kNotSupported);
-  EXPECT_EQ(t.Count<StoreConvert>(), 0u);
+  EXPECT_EQ(t.Count<StoreDowngrade>(), 0u);
 }
 
-TEST(Reentry, WhatIsBeingConvertedIsTakenAgainAsAReaderOnly) {
+TEST(Reentry, WhatIsBeingDowngradedIsTakenAgainAsAReaderOnly) {
   Nested t;
   t.Taken();
-  t.Do(Convert{.session = 1, .request = 20, .acquire = 7, .name = {}, .info = {}});
-  EXPECT_EQ(t.Count<StoreConvert>(), 1u);
+  t.Do(Downgrade{.session = 1, .request = 20, .acquire = 7, .name = {}, .info = {}});
+  EXPECT_EQ(t.Count<StoreDowngrade>(), 1u);
   t.Do(t.Again(8, 2));
   EXPECT_EQ(t.Event<Refused>(1, 8).reason, RefusalReason::kNotSupported);
   Acquire reader = t.Again(9, 3);
@@ -237,7 +237,7 @@ TEST(Reentry, OtherwiseThanItIsHeldIsRefusedAndSaysWhatToDo) {
   };
   const Case cases[] = {
       {"a reader as writer", reader, writer, "release it, acquire EXCLUSIVE"},
-      {"a writer as reader", writer, reader, "convert it to SHARED"},
+      {"a writer as reader", writer, reader, "downgrade it to SHARED"},
       {"a writer with permits", writer, two, "as it is held"},
       {"a reader with permits", reader, two, "as it is held"},
       {"permits as reader", two, reader, "as it is held"},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The common base of Renew, Convert and ForceRelease calls, without any of them.
+// The common base of Renew, Downgrade and ForceRelease calls, without any of them.
 #include "core/retrying_calls.h"
 
 #include "alone.h"
@@ -11,10 +11,10 @@ namespace {
 
 struct ProbeCall : RetryingCall {
   ProbeCall() : RetryingCall(TimerKind::kDowngrade) {}
-  Convert request;
+  Downgrade request;
 };
 
-Convert From(SessionId session, RequestId request) {
+Downgrade From(SessionId session, RequestId request) {
   return {.session = session, .request = request, .name = Name("a"), .owner = Owner(1), .info = {}};
 }
 
@@ -74,7 +74,7 @@ TEST(RetryingCalls, AnAnswerEndsTheCallAndARefusalGoesOnRecord) {
   Calls t;
   t.calls.AwaitStore(*t.calls.Begin(From(1, 2), seconds(5)));
   t.calls.AwaitStore(*t.calls.Begin(From(1, 3), seconds(5)));
-  t.calls.Answer(*t.calls.Find({1, 2}), Converted{Name("a"), Owner(1), 5});
+  t.calls.Answer(*t.calls.Find({1, 2}), Downgraded{Name("a"), Owner(1), 5});
   EXPECT_TRUE(t.Take<Fact>().empty());
   t.calls.Refuse(*t.calls.Find({1, 3}), RefusalReason::kNotHolder, "gone");
   const auto facts = t.Take<Fact>();
@@ -82,7 +82,7 @@ TEST(RetryingCalls, AnAnswerEndsTheCallAndARefusalGoesOnRecord) {
   EXPECT_EQ(facts[0].refusal, RefusalReason::kNotHolder);
   const auto told = t.Take<Notify>();
   ASSERT_EQ(told.size(), 2u);
-  EXPECT_TRUE(std::holds_alternative<Converted>(told[0].event));
+  EXPECT_TRUE(std::holds_alternative<Downgraded>(told[0].event));
   EXPECT_EQ(std::get<Refused>(told[1].event).cause, "gone");
   EXPECT_TRUE(t.calls.empty());
   EXPECT_EQ(t.core.timers.size(), 0u);

@@ -279,17 +279,17 @@ TEST(Drain, WaitsForConversionsAndForcedReleases) {
   for (const bool conversion_last : {true, false}) {
     Table t;
     t.StoreComesUp();
-    t.Do(Convert{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}});
+    t.Do(Downgrade{.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}});
     t.Do(ForceRelease{
         .session = 9, .request = 2, .name = Name("b"), .owner = Owner(2), .token = 6, .broker_id = {}, .reason = {}});
-    const StoreReply converted{t.Take<StoreConvert>().op,
-                               ConvertDone{.result = ConvertDone::Result::kConverted, .next = {}}};
+    const StoreReply downgraded{t.Take<StoreDowngrade>().op,
+                                DowngradeDone{.result = DowngradeDone::Result::kDowngraded, .next = {}}};
     const StoreReply forced{t.Take<StoreForce>().op, ForceDone{.result = ForceDone::Result::kReleased, .next = {}}};
     t.Do(Drain{seconds(10)});
     EXPECT_EQ(t.drains, 0);
-    t.Do(conversion_last ? forced : converted);
+    t.Do(conversion_last ? forced : downgraded);
     EXPECT_EQ(t.drains, 0);
-    t.Do(conversion_last ? converted : forced);
+    t.Do(conversion_last ? downgraded : forced);
     EXPECT_EQ(t.drains, 1);
   }
 }

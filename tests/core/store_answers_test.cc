@@ -16,7 +16,7 @@ Renew DetachedRenewal(SessionId session, Duration ttl = kT) {
           .hold_until = {}};
 }
 
-Convert Conversion() {
+Downgrade Conversion() {
   return {.session = 9, .request = 1, .name = Name("a"), .owner = Owner(1), .token = 5, .info = {}};
 }
 
@@ -37,8 +37,8 @@ TEST(StoreAnswers, WhatIsUnderWayIsNotAskedTwiceWhenTheStoreIsBack) {
   EXPECT_EQ(t.Event<Released>(8, 1).outcome, ReleaseOutcome::kReleased);
   t.Reply(t.Take<StoreRenew>().op, RenewDoneBatch{{RenewResult::kRenewed}});
   t.Event<RenewDone>(10, 1);
-  t.Reply(t.Take<StoreConvert>().op, ConvertDone{.result = ConvertDone::Result::kConverted, .next = {}});
-  t.Event<Converted>(9, 1);
+  t.Reply(t.Take<StoreDowngrade>().op, DowngradeDone{.result = DowngradeDone::Result::kDowngraded, .next = {}});
+  t.Event<Downgraded>(9, 1);
 }
 
 TEST(StoreAnswers, ASecondAnswerToOneCommandIsNone) {

@@ -139,8 +139,9 @@ class Client:
     def release(self, lease_id, timeout=PATIENCE_S):
         return self.unary("Release", api().ReleaseRequest(lease_id=lease_id), api().ReleaseResponse, timeout).outcome
 
-    def convert(self, lease_id, mode, timeout=PATIENCE_S):
-        return self.unary("Convert", api().ConvertRequest(lease_id=lease_id, mode=mode), api().ConvertResponse, timeout)
+    def downgrade(self, lease_id, timeout=PATIENCE_S):
+        request = api().DowngradeRequest(lease_id=lease_id)
+        return self.unary("Downgrade", request, api().DowngradeResponse, timeout)
 
     def force_release(self, key, holder_id="", reason="", namespace="", timeout=PATIENCE_S):
         request = api().ForceReleaseRequest(namespace=namespace, key=key, holder_id=holder_id, reason=reason)
@@ -264,7 +265,7 @@ class Session(Stream):
                                      api().SessionResponse.FromString)
         super().__init__(call(iter(self.commands.get, None)))
         self.sent_at[0] = boot_now()
-        self.opened = self.wait_for(self.send(open=api().Open(client="test")), "opened")
+        self.opened = self.wait_for(self.send(open=api().OpenSession(client="test")), "opened")
         self.validity = seconds(self.opened.validity)
         if heartbeats:
             threading.Thread(target=self._beat_on, daemon=True).start()
@@ -273,7 +274,7 @@ class Session(Stream):
         """Sends one command as a message of its own, and returns its id."""
         with self._lock:
             self._last_id += 1
-            self.commands.put(api().SessionRequest(commands=[api().Command(id=self._last_id, **command)]))
+            self.commands.put(api().SessionRequest(commands=[api().SessionCommand(id=self._last_id, **command)]))
             return self._last_id
 
     def send_all(self, commands):
@@ -282,7 +283,7 @@ class Session(Stream):
             first = self._last_id + 1
             self._last_id += len(commands)
             ids = list(range(first, self._last_id + 1))
-            batch = [api().Command(id=i, **c) for i, c in zip(ids, commands)]
+            batch = [api().SessionCommand(id=i, **c) for i, c in zip(ids, commands)]
             self.commands.put(api().SessionRequest(commands=batch))
             return ids
 
@@ -294,7 +295,7 @@ class Session(Stream):
         return self.send(release=api().ReleaseLease(acquire_id=acquire_id))
 
     def cancel_acquire(self, acquire_id):
-        return self.send(cancel=api().Cancel(acquire_id=acquire_id))
+        return self.send(cancel=api().CancelAcquire(acquire_id=acquire_id))
 
     def goodbye(self):
         return self.send(goodbye=api().Goodbye())
@@ -307,7 +308,7 @@ class Session(Stream):
             self._last_seq += 1
             seq = self._last_seq
             self.sent_at[seq] = boot_now()
-            self.commands.put(api().SessionRequest(commands=[api().Command(heartbeat=api().Heartbeat(seq=seq))]))
+            self.commands.put(api().SessionRequest(commands=[api().SessionCommand(heartbeat=api().Heartbeat(seq=seq))]))
         return seq
 
     def fall_silent(self):

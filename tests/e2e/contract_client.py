@@ -44,24 +44,24 @@ class Rules:
         self.session_deadline = now() + OPEN_PATIENCE_S
         self.leases, self.heartbeat_due, self.validity, self.interval = {}, float("inf"), None, None
         self.broken = False
-        send(api().Command(id=next(self.ids), open=api().Open(client="contract client")))
+        send(api().SessionCommand(id=next(self.ids), open=api().OpenSession(client="contract client")))
 
     def acquire(self, lease):
         lease_id = next(self.ids)
         self.leases[lease_id] = lease
-        self.send(api().Command(id=lease_id, acquire=lease.spec))
+        self.send(api().SessionCommand(id=lease_id, acquire=lease.spec))
         return lease_id
 
     def release(self, lease_id):
         if self.leases.pop(lease_id, None) is not None:
-            self.send(api().Command(id=next(self.ids), release=api().ReleaseLease(acquire_id=lease_id)))
+            self.send(api().SessionCommand(id=next(self.ids), release=api().ReleaseLease(acquire_id=lease_id)))
 
     def heartbeat(self):
         self.seq += 1
         self.sent[self.seq] = self.now()
         self.sent.pop(self.seq - 64, None)
         self.heartbeat_due = self.now() + self.interval
-        self.send(api().Command(heartbeat=api().Heartbeat(seq=self.seq)))
+        self.send(api().SessionCommand(heartbeat=api().Heartbeat(seq=self.seq)))
 
     def hear(self, event):
         on = getattr(self, "on_" + (event.WhichOneof("event") or "nothing"), None)
@@ -122,7 +122,7 @@ class Rules:
             lease.program.lost(lease, why)
         if why == "EXPIRED":
             release = api().ReleaseLease(acquire_id=lease_id, lapsed=True)
-            self.send(api().Command(id=next(self.ids), release=release))
+            self.send(api().SessionCommand(id=next(self.ids), release=release))
 
     def timer(self):
         if self.now() >= self.session_deadline:

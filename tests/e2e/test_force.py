@@ -103,21 +103,18 @@ def test_a_downgrade_admits_the_first_readers_and_no_writer(pair):
     reader.wait_for("queued")
     other = there.hold(there.spec("k"))
     other.wait_for("queued")
-    here.convert(granted.lease_id, shared())
+    here.downgrade(granted.lease_id)
     assert reader.wait_for("granted").fencing_token > granted.fencing_token
     assert {h.mode for h in there.lock("k").holders} == {shared()}
     assert granted.fencing_token in {h.fencing_token for h in there.lock("k").holders}
     assert failure(there.acquire, there.spec("k", 0)).reason == "LOCK_HELD"
-    here.convert(granted.lease_id, shared())
+    here.downgrade(granted.lease_id)
     here.release(granted.lease_id)
-    assert failure(here.convert, granted.lease_id, shared()).reason == "NOT_HOLDER"
+    assert failure(here.downgrade, granted.lease_id).reason == "NOT_HOLDER"
     assert failure(there.acquire, there.spec("k", 0)).reason == "LOCK_HELD", "the reader still holds it"
 
 
-def test_an_upgrade_is_refused(pair):
+def test_a_permit_is_not_downgraded(pair):
     here, _ = pair
-    grant = here.acquire(here.spec("k", mode=shared()))
-    refused = failure(here.convert, grant.lease_id, api().LOCK_MODE_EXCLUSIVE)
-    assert refused.code == grpc.StatusCode.UNIMPLEMENTED and "release it" in refused.message
     permit = here.acquire(here.spec("p", mode=api().LOCK_MODE_PERMIT, limit=2))
-    assert failure(here.convert, permit.lease_id, shared()).reason == "NOT_SUPPORTED"
+    assert failure(here.downgrade, permit.lease_id).reason == "NOT_SUPPORTED"

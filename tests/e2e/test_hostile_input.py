@@ -121,15 +121,15 @@ def test_a_message_that_is_too_big_is_refused_and_the_connection_lives(world, da
 def test_a_session_must_use_its_ids_correctly(world, daemon):
     client = world.client(daemon.url)
     session = client.session()
-    session.send(open=api().Open())  # the second Open
+    session.send(open=api().OpenSession())  # the second Open
     assert session.wait_end().code == grpc.StatusCode.INVALID_ARGUMENT
     session = client.session()
-    session.commands.put(api().SessionRequest(commands=[api().Command(id=0, acquire=client.spec("k"))]))
+    session.commands.put(api().SessionRequest(commands=[api().SessionCommand(id=0, acquire=client.spec("k"))]))
     assert session.wait_end().code == grpc.StatusCode.INVALID_ARGUMENT
     session = client.session()
     session.send(release=api().ReleaseLease(acquire_id=4711))
     session.wait(lambda: session.all("released"), "released")
-    session.send(cancel=api().Cancel(acquire_id=4711))
+    session.send(cancel=api().CancelAcquire(acquire_id=4711))
     session.send(release=api().ReleaseLease(lease_id="no lease"))
     session.wait(lambda: session.all("refused"), "refused")
     session.wait_ack(session.beat())

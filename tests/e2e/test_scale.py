@@ -40,8 +40,8 @@ async def one_session(channel, name, n, holding, let_go):
                                  api().SessionResponse.FromString)()
     m = api()
     await call.write(m.SessionRequest(commands=[
-        m.Command(id=1, open=m.Open()), m.Command(id=2, acquire=m.LockSpec(key=f"own-{name}-{n}")),
-        m.Command(id=3, acquire=m.LockSpec(key=f"shared{n % 20}"))]))
+        m.SessionCommand(id=1, open=m.OpenSession()), m.SessionCommand(id=2, acquire=m.LockSpec(key=f"own-{name}-{n}")),
+        m.SessionCommand(id=3, acquire=m.LockSpec(key=f"shared{n % 20}"))]))
     seen = set()
     while not (2, "granted") in seen or not {(3, "granted"), (3, "queued")} & seen:
         for event in (await call.read()).events:
@@ -49,7 +49,7 @@ async def one_session(channel, name, n, holding, let_go):
     holding.append(n)
     await let_go.wait()
     if n % 3 == 0:
-        await call.write(m.SessionRequest(commands=[m.Command(id=4, goodbye=m.Goodbye())]))
+        await call.write(m.SessionRequest(commands=[m.SessionCommand(id=4, goodbye=m.Goodbye())]))
         while await call.read() is not grpc.aio.EOF:
             pass
     elif n % 3 == 1:

@@ -130,7 +130,7 @@ class World {
     const size_t slot = bytes_.Byte();
     v1::SessionRequest request;
     for (size_t count = bytes_.Below(3) + 1; count > 0; --count) {
-      v1::Command& command = *request.add_commands();
+      v1::SessionCommand& command = *request.add_commands();
       command.set_id(bytes_.Below(12));
       switch (bytes_.Below(8)) {
         case 0:

@@ -102,13 +102,13 @@ void Callers::Session(size_t slot, const v1::SessionRequest& request) {
   }
   const core::SessionId id = stream->id;
   if (stream->kind != Kind::kSession) return;
-  for (const v1::Command& command : request.commands()) {
+  for (const v1::SessionCommand& command : request.commands()) {
     if (!streams_.contains(id)) return;
     Command(*stream, command);
   }
 }
 
-void Callers::Command(Stream& stream, const v1::Command& command) {
+void Callers::Command(Stream& stream, const v1::SessionCommand& command) {
   if (command.has_heartbeat()) {
     stream.seq = std::max(stream.seq, command.heartbeat().seq());
     if (!stream.leaving) inputs_.emplace_back(core::Heartbeat{stream.id, command.heartbeat().seq()});
@@ -132,7 +132,7 @@ void Callers::Command(Stream& stream, const v1::Command& command) {
   if (command.has_release()) return ReleaseOn(stream, command);
 }
 
-void Callers::AcquireOn(Stream& stream, const v1::Command& command) {
+void Callers::AcquireOn(Stream& stream, const v1::SessionCommand& command) {
   contract::Validator check(limits_);
   core::Acquire acquire = check.Spec(command.acquire(), "acquire", /*detached=*/false);
   if (!check.ok()) return CheckRefusal(check.Refusal());
@@ -145,7 +145,7 @@ void Callers::AcquireOn(Stream& stream, const v1::Command& command) {
   inputs_.emplace_back(std::move(acquire));
 }
 
-void Callers::AcquireAllOn(Stream& stream, const v1::Command& command) {
+void Callers::AcquireAllOn(Stream& stream, const v1::SessionCommand& command) {
   const auto& locks = command.acquire_all().locks();
   if (locks.empty() || locks.size() > static_cast<int>(core::kMaxTogether)) return;
   std::vector<const v1::LockSpec*> specs;
@@ -168,7 +168,7 @@ void Callers::AcquireAllOn(Stream& stream, const v1::Command& command) {
   inputs_.emplace_back(std::move(all));
 }
 
-void Callers::ReleaseOn(Stream& stream, const v1::Command& command) {
+void Callers::ReleaseOn(Stream& stream, const v1::SessionCommand& command) {
   core::Release release{.session = stream.id,
                         .request = command.id(),
                         .acquire = command.release().acquire_id(),

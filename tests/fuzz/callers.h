@@ -66,10 +66,10 @@ class Callers {
   Stream* At(size_t slot);
   Stream& Open(Kind kind);
   void End(core::SessionId id);
-  void Command(Stream& stream, const v1::Command& command);
-  void AcquireOn(Stream& stream, const v1::Command& command);
-  void AcquireAllOn(Stream& stream, const v1::Command& command);
-  void ReleaseOn(Stream& stream, const v1::Command& command);
+  void Command(Stream& stream, const v1::SessionCommand& command);
+  void AcquireOn(Stream& stream, const v1::SessionCommand& command);
+  void AcquireAllOn(Stream& stream, const v1::SessionCommand& command);
+  void ReleaseOn(Stream& stream, const v1::SessionCommand& command);
   void CheckAnswer(Stream& stream, const core::Notify& notify);
   void CheckPromise(const Stream& stream, const core::Event& event) const;
   void Push(Stream& stream, rpc::Outgoing out);

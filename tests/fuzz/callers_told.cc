@@ -30,7 +30,7 @@ void Callers::Told(core::Notify notify) {
   if (stream.kind == Kind::kWatch) {
     DISTLOCK_CHECK((Is<core::Changed, core::Refused, core::EndStream>(notify.event)));
     if (!Is<core::Changed>(notify.event)) return End(stream.id);
-    v1::Lock read;
+    v1::LockInfo read;
     DISTLOCK_CHECK(
         read.ParseFromString(contract::LockOf(std::get<core::Changed>(notify.event).view).SerializeAsString()));
     return;
@@ -109,8 +109,8 @@ void Callers::Flush(Stream& stream) {
   rpc::Pack(batch, &packed);
   DISTLOCK_CHECK(read.ParseFromString(packed.SerializeAsString()));
   DISTLOCK_CHECK(batch.empty());
-  for (const v1::Event& event : read.events()) {
-    DISTLOCK_CHECK(event.event_case() != v1::Event::EVENT_NOT_SET);
+  for (const v1::SessionEvent& event : read.events()) {
+    DISTLOCK_CHECK(event.event_case() != v1::SessionEvent::EVENT_NOT_SET);
     if (event.has_granted()) Remember(event.granted());
   }
 }

@@ -74,8 +74,8 @@ struct CheckOutcome {
     for (const core::AcquireGranted& grant : out.grants) DISTLOCK_CHECK(grant.token > 0);
   }
   void operator()(const core::AcquireQueueFull&) const { Expect(SentCommand::Verb::kAcquire); }
-  void operator()(const core::ConvertDone& out) const {
-    Expect(SentCommand::Verb::kConvert);
+  void operator()(const core::DowngradeDone& out) const {
+    Expect(SentCommand::Verb::kDowngrade);
     CheckHolders(out.next);
   }
   void operator()(const core::ForceDone& out) const {
@@ -124,9 +124,9 @@ void DecodeAs(const store::Codec& codec, const redisReply& reply, SentCommand::V
 void DecodeEveryWay(const redisReply& reply) {
   static const store::ServerClock clock(500);
   static const store::Codec codec({.broker_id = "00000000000000aa"}, clock);
-  for (const auto verb :
-       {SentCommand::Verb::kAcquire, SentCommand::Verb::kRelease, SentCommand::Verb::kWithdraw,
-        SentCommand::Verb::kTend, SentCommand::Verb::kWatch, SentCommand::Verb::kConvert, SentCommand::Verb::kForce}) {
+  for (const auto verb : {SentCommand::Verb::kAcquire, SentCommand::Verb::kRelease, SentCommand::Verb::kWithdraw,
+                          SentCommand::Verb::kTend, SentCommand::Verb::kWatch, SentCommand::Verb::kDowngrade,
+                          SentCommand::Verb::kForce}) {
     DecodeAs(codec, reply, verb, 0);
   }
   for (const size_t items : {size_t{1}, size_t{3}, core::kMaxRenewBatch}) {

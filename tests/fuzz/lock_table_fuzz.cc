@@ -133,7 +133,7 @@ class Program {
   void Hear(std::string_view bytes) {
     v1::SessionResponse response;
     if (!streaming_ || !response.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
-    for (const v1::Event& event : response.events()) table_.OnEvent(event, now_, fx_);
+    for (const v1::SessionEvent& event : response.events()) table_.OnEvent(event, now_, fx_);
   }
 
   google::protobuf::Duration Span() {
@@ -157,7 +157,7 @@ class Program {
 
   // What a broker says about a command of ours, rightly or not.
   void HearComposed() {
-    v1::Event event;
+    v1::SessionEvent event;
     event.set_id(bytes_.Below(16));
     switch (bytes_.Below(10)) {
       case 0:

@@ -178,9 +178,9 @@ ToyStore::Outcome ToyStore::FittingOutcome(const core::StoreCommand& command, By
     Outcome operator()(const core::StoreWatch&) const {
       return core::WatchDone{{.holders = {store.Holder(bytes, now)}, .holder_count = 1}};
     }
-    Outcome operator()(const core::StoreConvert&) const {
-      return core::ConvertDone{
-          static_cast<core::ConvertDone::Result>(bytes.Below(3)), bytes.Flag(), {store.Holder(bytes, now)}};
+    Outcome operator()(const core::StoreDowngrade&) const {
+      return core::DowngradeDone{
+          static_cast<core::DowngradeDone::Result>(bytes.Below(3)), bytes.Flag(), {store.Holder(bytes, now)}};
     }
     Outcome operator()(const core::StoreForce&) const {
       return core::ForceDone{
@@ -225,8 +225,8 @@ core::StoreReply ToyStore::AnswerWell(Instant now) {
     // Nobody waits in a store where every lock is free: the waiters have to ask again.
     Outcome operator()(const core::StoreTend&) const { return core::TendDone{.slot_was_gone = true, .holders = {}}; }
     Outcome operator()(const core::StoreWatch&) const { return core::WatchDone{}; }
-    Outcome operator()(const core::StoreConvert&) const {
-      return core::ConvertDone{.result = core::ConvertDone::Result::kConverted, .next = {}};
+    Outcome operator()(const core::StoreDowngrade&) const {
+      return core::DowngradeDone{.result = core::DowngradeDone::Result::kDowngraded, .next = {}};
     }
     Outcome operator()(const core::StoreForce&) const {
       return core::ForceDone{.result = core::ForceDone::Result::kReleased, .next = {}};

@@ -84,11 +84,11 @@ def test_session(locks, pb):
     commands = queue.SimpleQueue()
 
     def send(**command):
-        commands.put(pb.SessionRequest(commands=[pb.Command(**command)]))
+        commands.put(pb.SessionRequest(commands=[pb.SessionCommand(**command)]))
 
     stream = locks.Session(iter(commands.get, None))
     events = (event for response in stream for event in response.events)
-    send(id=1, open=pb.Open(client="python"))
+    send(id=1, open=pb.OpenSession(client="python"))
     opened = next(events).opened
     assert opened.heartbeat_interval.ToNanoseconds() * 3 == opened.validity.ToNanoseconds()
 
@@ -98,7 +98,8 @@ def test_session(locks, pb):
     assert ack.seq == 1 and not ack.limits
     believe_until = sent_at + ack.valid_for.ToNanoseconds() / 1e9
 
-    commands.put(pb.SessionRequest(commands=[pb.Command(id=i, acquire=pb.LockSpec(key=f"s{i}")) for i in (2, 3)]))
+    two = [pb.SessionCommand(id=i, acquire=pb.LockSpec(key=f"s{i}")) for i in (2, 3)]
+    commands.put(pb.SessionRequest(commands=two))
     grants = {event.id: event.granted for event in (next(events), next(events))}
     assert set(grants) == {2, 3} and all(g.echo_seq == 1 for g in grants.values())
     assert time.clock_gettime(time.CLOCK_BOOTTIME) < believe_until

@@ -9,10 +9,10 @@ import pathlib
 from resp import Connection, ReplyError
 
 LUA = pathlib.Path(__file__).resolve().parents[2] / "lua"
-VERBS = ("acquire", "acquire_all", "batch", "renew", "release", "withdraw", "tend", "inspect", "watch", "convert",
+VERBS = ("acquire", "acquire_all", "batch", "renew", "release", "withdraw", "tend", "inspect", "watch", "downgrade",
          "force")
 (GRANTED, QUEUED, HELD, LATE, FOREIGN, QUEUE_FULL, RELEASED, NOT_HOLDER, WITHDRAWN, GONE, TENDED, RENEWED,
- INSPECTED, MISMATCH, CONVERTED, TOLD) = range(1, 17)
+ INSPECTED, MISMATCH, DOWNGRADED, TOLD) = range(1, 17)
 KEEP_MS = 86_400_000
 SLOT_MS = 30_000
 TTL_MS = 15_000
@@ -165,8 +165,8 @@ class Lock:
     def watch(self, at=1, slot=SLOT_MS, limit=100):
         return one_holder(self.call("watch", limit, 100, broker(at), slot))
 
-    def convert(self, n, at=1, token=0, more=""):
-        return self.call("convert", owner(n), token, KEEP_MS, self.trusted, broker(at), more)
+    def downgrade(self, n, at=1, token=0, more=""):
+        return self.call("downgrade", owner(n), token, KEEP_MS, self.trusted, broker(at), more)
 
     def force(self, n, of=1, at=1, token=0, reason="why"):
         """`of`: the broker that owner n has it through; None: it is not known."""

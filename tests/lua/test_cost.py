@@ -153,13 +153,13 @@ def test_commands_of_conversion_and_force(redis, listen):
     listen(2)
     rw = RwLock(redis, check_ttl=False)
     rw.write(1)
-    assert commands(redis, lambda: rw.convert(1)) == 7
-    assert commands(redis, lambda: rw.convert(1)) == 3
+    assert commands(redis, lambda: rw.downgrade(1)) == 7
+    assert commands(redis, lambda: rw.downgrade(1)) == 3
     rw.give_back(1)
     rw.write(1)
     rw.read(3)
     rw.read(4)
-    assert commands(redis, lambda: rw.convert(1)) == 22
+    assert commands(redis, lambda: rw.downgrade(1)) == 22
     rw.give_back(1), rw.give_back(3)
     assert commands(redis, lambda: rw.force(4, of=2)) == 4
     assert commands(redis, lambda: rw.force(4)) == 6

@@ -155,7 +155,7 @@ bool TestSession::Send() {
   return sent;
 }
 
-v1::Event TestSession::Next() {
+v1::SessionEvent TestSession::Next() {
   while (at_ == response_.events_size()) {
     at_ = 0;
     response_.Clear();
@@ -166,7 +166,7 @@ v1::Event TestSession::Next() {
 }
 
 grpc::Status TestSession::Finish() {
-  while (Next().event_case() != v1::Event::EVENT_NOT_SET) {
+  while (Next().event_case() != v1::SessionEvent::EVENT_NOT_SET) {
   }
   finished_ = true;
   return stream_->Finish();

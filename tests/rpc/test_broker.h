@@ -76,15 +76,15 @@ class TestSession {
   TestSession& Cancel(uint64_t acquire);
   TestSession& Heartbeat(uint64_t seq);
   TestSession& Goodbye();
-  v1::Command& Add(uint64_t id = 0) {
-    v1::Command& command = *request_.add_commands();
+  v1::SessionCommand& Add(uint64_t id = 0) {
+    v1::SessionCommand& command = *request_.add_commands();
     command.set_id(id);
     return command;
   }
   bool Send();
 
   // The next event, or an empty one when the stream has ended.
-  v1::Event Next();
+  v1::SessionEvent Next();
   bool HalfClose() { return stream_->WritesDone(); }
   grpc::Status Finish();  // reads the remaining events first
   grpc::ClientContext& context() { return context_; }

@@ -26,7 +26,7 @@ core::StoreAcquire Permit(uint8_t owner, uint32_t permits) {
   return permit;
 }
 
-core::StoreConvert Convert(uint8_t owner, uint64_t token = 0) {
+core::StoreDowngrade Downgrade(uint8_t owner, uint64_t token = 0) {
   return {.name = Lock("k"), .owner = Owner(owner), .token = token};
 }
 
@@ -56,7 +56,7 @@ TEST_P(StoreConformance, TakesSeveralThatAreFreeOrNone) {
   AskFor<core::AcquireLate>(a, 3, late);
 }
 
-TEST_P(StoreConformance, AConvertedHolderSharesWithTheReadersThatWaitInFront) {
+TEST_P(StoreConformance, ADowngradedHolderSharesWithTheReadersThatWaitInFront) {
   Broker a = MakeBroker(kBrokerA);
   const auto held = AskFor<core::AcquireGranted>(a, 1, MakeAcquire(1, Lock("k"), Owner(1)));
   AskFor<core::AcquireQueued>(a, 2, Reader(2, "k", 2, true));
@@ -64,8 +64,8 @@ TEST_P(StoreConformance, AConvertedHolderSharesWithTheReadersThatWaitInFront) {
   writer.wait = true;
   AskFor<core::AcquireQueued>(a, 3, writer);
   for (const core::OpId op : {core::OpId{4}, core::OpId{5}}) {
-    const auto done = AskFor<core::ConvertDone>(a, op, core::StoreConvert{op, Lock("k"), Owner(1), held.token, {}});
-    EXPECT_EQ(done.result, core::ConvertDone::Result::kConverted);
+    const auto done = AskFor<core::DowngradeDone>(a, op, core::StoreDowngrade{op, Lock("k"), Owner(1), held.token, {}});
+    EXPECT_EQ(done.result, core::DowngradeDone::Result::kDowngraded);
     ASSERT_EQ(done.next.size(), op == 4 ? 1u : 0u) << "again changes nothing";
     if (!done.next.empty()) {
       EXPECT_EQ(done.next[0].owner, Owner(2));
@@ -74,8 +74,8 @@ TEST_P(StoreConformance, AConvertedHolderSharesWithTheReadersThatWaitInFront) {
   const auto view = Inspect(a, Lock("k"));
   EXPECT_EQ(view->holder_count, 2u);
   EXPECT_EQ(view->queue_length, 1u) << "the writer goes on waiting";
-  const auto strange = AskFor<core::ConvertDone>(a, 6, core::StoreConvert{6, Lock("k"), Owner(9), 0, {}});
-  EXPECT_EQ(strange.result, core::ConvertDone::Result::kNotHolder);
+  const auto strange = AskFor<core::DowngradeDone>(a, 6, core::StoreDowngrade{6, Lock("k"), Owner(9), 0, {}});
+  EXPECT_EQ(strange.result, core::DowngradeDone::Result::kNotHolder);
 }
 
 TEST_P(StoreConformance, WhoIsForcedIsToldThroughItsBrokerOrReleased) {
@@ -153,39 +153,39 @@ TEST_P(StoreConformance, TokensOfSeveralGrow) {
   }
 }
 
-TEST_P(StoreConformance, OnlyItsHolderConvertsALock) {
+TEST_P(StoreConformance, OnlyItsHolderDowngradesALock) {
   Broker a = MakeBroker(kBrokerA);
-  using Result = core::ConvertDone::Result;
-  EXPECT_EQ(Do<core::ConvertDone>(a, Convert(1)).result, Result::kNotHolder) << "nobody's";
+  using Result = core::DowngradeDone::Result;
+  EXPECT_EQ(Do<core::DowngradeDone>(a, Downgrade(1)).result, Result::kNotHolder) << "nobody's";
   const auto held = Do<core::AcquireGranted>(a, MakeAcquire(0, Lock("k"), Owner(1)));
   for (int again = 0; again < 2; ++again) {
-    EXPECT_EQ(Do<core::ConvertDone>(a, Convert(2)).result, Result::kNotHolder);
-    EXPECT_EQ(Do<core::ConvertDone>(a, Convert(1, held.token + 1)).result, Result::kNotHolder) << "another grant";
+    EXPECT_EQ(Do<core::DowngradeDone>(a, Downgrade(2)).result, Result::kNotHolder);
+    EXPECT_EQ(Do<core::DowngradeDone>(a, Downgrade(1, held.token + 1)).result, Result::kNotHolder) << "another grant";
     if (again == 0) {
       Do<core::AcquireHeld>(a, Reader(0, "k", 3, false));
-      EXPECT_EQ(Do<core::ConvertDone>(a, Convert(1)).result, Result::kConverted);
+      EXPECT_EQ(Do<core::DowngradeDone>(a, Downgrade(1)).result, Result::kDowngraded);
     }
   }
   EXPECT_EQ(HoldersOf(a), std::vector<int>{1});
   Do<core::GiveBackDone>(a, core::StoreRelease{.name = Lock("k"), .owner = Owner(1), .block = seconds(20)});
-  EXPECT_EQ(Do<core::ConvertDone>(a, Convert(1)).result, Result::kNotHolder) << "blocked";
+  EXPECT_EQ(Do<core::DowngradeDone>(a, Downgrade(1)).result, Result::kNotHolder) << "blocked";
 }
 
-TEST_P(StoreConformance, PermitsAreNotConverted) {
+TEST_P(StoreConformance, PermitsAreNotDowngraded) {
   Broker a = MakeBroker(kBrokerA);
   Do<core::AcquireGranted>(a, Permit(1, 1));
-  EXPECT_EQ(Do<core::ConvertDone>(a, Convert(1)).result, core::ConvertDone::Result::kAnotherMode);
+  EXPECT_EQ(Do<core::DowngradeDone>(a, Downgrade(1)).result, core::DowngradeDone::Result::kAnotherMode);
   Do<core::AcquireGranted>(a, Permit(2, 2));
 }
 
-TEST_P(StoreConformance, AConvertedHoldIsTheSameGrantAndSharedForGood) {
+TEST_P(StoreConformance, ADowngradedHoldIsTheSameGrantAndSharedForGood) {
   Broker a = MakeBroker(kBrokerA);
   core::StoreAcquire writer = MakeAcquire(0, Lock("k"), Owner(1));
   writer.lock_delay = seconds(1);
   const auto held = Do<core::AcquireGranted>(a, writer);
-  core::StoreConvert convert = Convert(1, held.token);
-  convert.info = "+more";
-  for (int again = 0; again < 2; ++again) Do<core::ConvertDone>(a, convert);
+  core::StoreDowngrade downgrade = Downgrade(1, held.token);
+  downgrade.info = "+more";
+  for (int again = 0; again < 2; ++again) Do<core::DowngradeDone>(a, downgrade);
   const auto view = Inspect(a, Lock("k"));
   ASSERT_EQ(view->holders.size(), 1u);
   EXPECT_EQ(view->holders[0].token, held.token);
@@ -202,12 +202,12 @@ TEST_P(StoreConformance, AConvertedHoldIsTheSameGrantAndSharedForGood) {
   EXPECT_EQ(HoldersOf(a), std::vector<int>{2});
 }
 
-TEST_P(StoreConformance, AWriterInFrontKeepsReadersOutOfAConvertedLock) {
+TEST_P(StoreConformance, AWriterInFrontKeepsReadersOutOfADowngradedLock) {
   Broker a = MakeBroker(kBrokerA);
   Do<core::AcquireGranted>(a, MakeAcquire(0, Lock("k"), Owner(1)));
   Do<core::AcquireQueued>(a, MakeAcquire(0, Lock("k"), Owner(2), true));
   Do<core::AcquireQueued>(a, Reader(0, "k", 3, true));
-  EXPECT_TRUE(Do<core::ConvertDone>(a, Convert(1)).next.empty());
+  EXPECT_TRUE(Do<core::DowngradeDone>(a, Downgrade(1)).next.empty());
   EXPECT_EQ(HoldersOf(a), std::vector<int>{1});
   EXPECT_EQ(WaitersOf(a), (std::vector<int>{2, 3}));
   EXPECT_EQ(GiveBack(a, 1), std::vector<int>{2});

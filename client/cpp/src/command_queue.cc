@@ -29,7 +29,7 @@ Batch::Batch()
       arena_(OptionsWith(block_.get(), kFirstBlock)),
       message_(google::protobuf::Arena::CreateMessage<v1::SessionRequest>(&arena_)) {}
 
-v1::Command* Batch::Add(size_t bytes) {
+v1::SessionCommand* Batch::Add(size_t bytes) {
   bytes_ += bytes + kCommandBytes;
   return message_->add_commands();
 }
@@ -41,47 +41,46 @@ void Batch::Clear() {
 }
 
 void CommandQueue::Open(uint64_t id, const std::string& label) {
-  v1::Command* command = Add(label.size());
+  v1::SessionCommand* command = Add(label.size());
   command->set_id(id);
   command->mutable_open()->set_client(label);
 }
 
 void CommandQueue::Acquire(uint64_t id, const v1::LockSpec& spec, size_t bytes, int64_t max_wait_ns) {
-  v1::Command* command = Add(bytes);
+  v1::SessionCommand* command = Add(bytes);
   command->set_id(id);
   SetLock(spec, max_wait_ns, command->mutable_acquire());
 }
 
 void CommandQueue::AcquireAll(uint64_t id, const std::vector<const v1::LockSpec*>& locks, size_t bytes,
                               int64_t max_wait_ns) {
-  v1::Command* command = Add(bytes + locks.size() * kCommandBytes);
+  v1::SessionCommand* command = Add(bytes + locks.size() * kCommandBytes);
   command->set_id(id);
   for (const v1::LockSpec* lock : locks) SetLock(*lock, max_wait_ns, command->mutable_acquire_all()->add_locks());
 }
 
 void CommandQueue::Release(uint64_t id, uint64_t acquire_id, bool lapsed) {
-  v1::Command* command = Add(0);
+  v1::SessionCommand* command = Add(0);
   command->set_id(id);
   command->mutable_release()->set_acquire_id(acquire_id);
   command->mutable_release()->set_lapsed(lapsed);
 }
 
 void CommandQueue::Cancel(uint64_t id, uint64_t acquire_id) {
-  v1::Command* command = Add(0);
+  v1::SessionCommand* command = Add(0);
   command->set_id(id);
   command->mutable_cancel()->set_acquire_id(acquire_id);
 }
 
 void CommandQueue::Downgrade(uint64_t id, uint64_t acquire_id) {
-  v1::Command* command = Add(0);
+  v1::SessionCommand* command = Add(0);
   command->set_id(id);
-  command->mutable_convert()->set_acquire_id(acquire_id);
-  command->mutable_convert()->set_mode(v1::LOCK_MODE_SHARED);
+  command->mutable_downgrade()->set_acquire_id(acquire_id);
 }
 
 void CommandQueue::Heartbeat(uint64_t seq) {
   // Into the batch that leaves next, however full it is: the deadlines count from now.
-  v1::Command* command = waiting_.empty() ? Add(0) : waiting_.front()->Add(0);
+  v1::SessionCommand* command = waiting_.empty() ? Add(0) : waiting_.front()->Add(0);
   command->mutable_heartbeat()->set_seq(seq);
 }
 
@@ -104,7 +103,7 @@ void CommandQueue::Clear() {
   while (!waiting_.empty()) Recycle(Take());
 }
 
-v1::Command* CommandQueue::Add(size_t bytes) {
+v1::SessionCommand* CommandQueue::Add(size_t bytes) {
   if (waiting_.empty() || waiting_.back()->bytes() + bytes > kBatchBytes) {
     if (spare_.empty()) spare_.push_back(std::make_unique<Batch>());
     waiting_.push_back(std::move(spare_.back()));

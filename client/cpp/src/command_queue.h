@@ -25,7 +25,7 @@ inline constexpr size_t kBatchBytes = wire::kMostMessageBytes - (16 << 10);
 class Batch {
  public:
   Batch();
-  v1::Command* Add(size_t bytes);
+  v1::SessionCommand* Add(size_t bytes);
   void Clear();
   const v1::SessionRequest& message() const { return *message_; }
   size_t bytes() const { return bytes_; }
@@ -61,7 +61,7 @@ class CommandQueue {
  private:
   static constexpr size_t kSpareBatches = 4;
 
-  v1::Command* Add(size_t bytes);
+  v1::SessionCommand* Add(size_t bytes);
 
   std::deque<std::unique_ptr<Batch>> waiting_;
   std::vector<std::unique_ptr<Batch>> spare_;

@@ -134,7 +134,7 @@ Refusal ToRefusal(const v1::Refusal& wire) {
   return refusal;
 }
 
-QueuedInfo ToQueued(const v1::Queued& wire) {
+QueuedInfo ToQueued(const v1::AcquireQueued& wire) {
   QueuedInfo queued{.position = wire.position()};
   for (const v1::Holder& holder : wire.holders()) queued.holders.push_back(ToHolder(holder));
   return queued;

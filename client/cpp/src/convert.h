@@ -46,7 +46,7 @@ std::string CleanLabel(std::string label);
 int64_t ToNs(const google::protobuf::Duration& duration);
 Holder ToHolder(const v1::Holder& wire);
 Refusal ToRefusal(const v1::Refusal& wire);
-QueuedInfo ToQueued(const v1::Queued& wire);
+QueuedInfo ToQueued(const v1::AcquireQueued& wire);
 EndCause ToEndCause(v1::LostReason reason);
 ReleaseOutcome ToOutcome(v1::ReleaseOutcome outcome);
 

@@ -81,7 +81,7 @@ void Core::OnResponse(Stream* stream, const v1::SessionResponse& response, Effec
     absl::MutexLock lock(&mu_);
     if (stream != stream_) return;
     const int64_t now_ns = BootNow();
-    for (const v1::Event& event : response.events()) table_.OnEvent(event, now_ns, fx);
+    for (const v1::SessionEvent& event : response.events()) table_.OnEvent(event, now_ns, fx);
     if (table_.acked()) reconnects_.Reset();
     Arm();
   }

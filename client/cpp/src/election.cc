@@ -29,7 +29,7 @@ std::shared_ptr<const Spec> CandidateSpec(std::string name, std::string value, L
   return refused;
 }
 
-std::optional<Leader> LeaderOf(const v1::Lock& lock) {
+std::optional<Leader> LeaderOf(const v1::LockInfo& lock) {
   for (const v1::Holder& wire : lock.holders()) {
     if (wire.blocked()) continue;  // nobody leads: a lock_delay is running
     const Holder holder = internal::ToHolder(wire);
@@ -73,7 +73,7 @@ Result<std::optional<Leader>> Election::Look() {
   if (Core::OnLibraryThread()) {
     return Refusal{.reason = RefusalReason::kWouldDeadlock, .message = "called from a callback; look from a thread"};
   }
-  const Result<v1::Lock> lock = lookup_->Look();
+  const Result<v1::LockInfo> lock = lookup_->Look();
   if (!lock.ok()) return lock.refusal();
   return LeaderOf(*lock);
 }
@@ -84,7 +84,7 @@ Refusal Election::Observe(const std::function<void(const std::optional<Leader>&)
   }
   bool told_any = false;
   std::optional<Leader> told;
-  const auto tell = [&](const v1::Lock& lock) {
+  const auto tell = [&](const v1::LockInfo& lock) {
     const std::optional<Leader> leader = LeaderOf(lock);
     if ((told_any && told == leader) || stop.stop_requested()) return;
     told_any = true;

@@ -30,11 +30,11 @@ LeaderLookup::LeaderLookup(std::shared_ptr<Core> core, const std::string& name_s
   watch_.set_key(key);
 }
 
-Result<v1::Lock> LeaderLookup::Look() {
+Result<v1::LockInfo> LeaderLookup::Look() {
   if (auto refusal = core_->Unusable()) return *std::move(refusal);
   const std::shared_ptr<Connection> connection = core_->lookups().Connect();
   if (connection == nullptr) return ClosedRefusal();
-  v1::Lock lock;
+  v1::LockInfo lock;
   const grpc::Status status = Look(*connection, &lock, core_->lookups().closing());
   if (status.ok()) return lock;
   if (auto refusal = core_->Unusable()) return *std::move(refusal);
@@ -52,7 +52,7 @@ Refusal LeaderLookup::Observe(const TellLock& tell, const std::stop_token& stop)
     const std::shared_ptr<Connection> connection = core_->lookups().Connect();
     if (connection == nullptr) break;
     const bool watching = looks_before_watch == 0;
-    v1::Lock lock;
+    v1::LockInfo lock;
     const int64_t began_ns = BootNow();
     const grpc::Status status =
         watching ? Watch(*connection, tell, end.get_token()) : Look(*connection, &lock, end.get_token());
@@ -79,7 +79,7 @@ Refusal LeaderLookup::Observe(const TellLock& tell, const std::stop_token& stop)
   return {.reason = RefusalReason::kCancelled, .message = "stopped by the caller"};
 }
 
-grpc::Status LeaderLookup::Look(Connection& connection, v1::Lock* lock, const std::stop_token& stop) const {
+grpc::Status LeaderLookup::Look(Connection& connection, v1::LockInfo* lock, const std::stop_token& stop) const {
   grpc::ClientContext call;
   const std::stop_callback on_stop(stop, [&] { call.TryCancel(); });
   call.set_deadline(std::chrono::system_clock::now() + kLookTimeout);

@@ -20,19 +20,19 @@ class LeaderLookup {
   LeaderLookup(std::shared_ptr<Core> core, const std::string& name_space, const std::string& key);
 
   // One round trip, at most 5 s.
-  Result<v1::Lock> Look();
+  Result<v1::LockInfo> Look();
 
   // Calls `tell` on this thread with the lock's present state and after each change. Returns when `stop` is requested
   // (kCancelled), when the Client is destroyed (kClientClosed), or with an answer that no further attempt can change.
   // Failed attempts are repeated with back-off. A broker that cannot report changes is asked every second. Passes on
   // what `tell` throws.
-  Refusal Observe(const std::function<void(const v1::Lock&)>& tell, const std::stop_token& stop);
+  Refusal Observe(const std::function<void(const v1::LockInfo&)>& tell, const std::stop_token& stop);
 
  private:
   using Connection = Lookups::Connection;
-  using TellLock = std::function<void(const v1::Lock&)>;
+  using TellLock = std::function<void(const v1::LockInfo&)>;
 
-  grpc::Status Look(Connection& connection, v1::Lock* lock, const std::stop_token& stop) const;
+  grpc::Status Look(Connection& connection, v1::LockInfo* lock, const std::stop_token& stop) const;
   grpc::Status Watch(Connection& connection, const TellLock& tell, const std::stop_token& stop) const;
 
   const std::shared_ptr<Core> core_;

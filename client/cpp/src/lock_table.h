@@ -59,7 +59,7 @@ class LockTable {
 
   // Events of the stream, which lives from OnStarted to OnBroken.
   void OnStarted(int64_t now_ns);
-  void OnEvent(const v1::Event& event, int64_t now_ns, Effects& fx);
+  void OnEvent(const v1::SessionEvent& event, int64_t now_ns, Effects& fx);
   void OnBroken(EndCause cause, const std::string& why, int64_t now_ns, Effects& fx);
   // The status of a stream that broke.
   void OnStatus(Refusal why, Effects& fx);
@@ -83,14 +83,14 @@ class LockTable {
  private:
   using Live = std::map<uint64_t, LeasePtr>;  // by id, so callbacks run in the order of the requests
 
-  void OnOpened(const v1::Opened& opened, int64_t now_ns);
+  void OnOpened(const v1::SessionOpened& opened, int64_t now_ns);
   void OnGrant(uint64_t id, const v1::Grant& grant, int64_t now_ns, Effects& fx);
   void OnRefused(uint64_t id, const v1::Refusal& refusal, int64_t now_ns, Effects& fx);
   void OnReleased(uint64_t id, ReleaseOutcome outcome, Effects& fx);
   bool OnDowngraded(uint64_t id, std::optional<Refusal> refusal, Effects& fx);
   void OnReleasedByLeaseId(uint64_t id, Effects& fx);
   void OnAck(const v1::HeartbeatAck& ack, int64_t now_ns, Effects& fx);
-  void OnLost(uint64_t id, const v1::Lost& lost, Effects& fx);
+  void OnLost(uint64_t id, const v1::LeaseLost& lost, Effects& fx);
   void LoseBeforeUse(const LeasePtr& lease, const std::string& how, Effects& fx);
 
   LeasePtr Find(uint64_t id) const;

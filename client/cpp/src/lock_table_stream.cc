@@ -24,24 +24,24 @@ void LockTable::OnStarted(int64_t now_ns) {
   if (closed_) Leave();
 }
 
-void LockTable::OnEvent(const v1::Event& event, int64_t now_ns, Effects& fx) {
+void LockTable::OnEvent(const v1::SessionEvent& event, int64_t now_ns, Effects& fx) {
   switch (event.event_case()) {
-    case v1::Event::kGranted:
+    case v1::SessionEvent::kGranted:
       return OnGrant(event.id(), event.granted(), now_ns, fx);
-    case v1::Event::kReleased:
+    case v1::SessionEvent::kReleased:
       return OnReleased(event.id(), ToOutcome(event.released().outcome()), fx);
-    case v1::Event::kConverted:
+    case v1::SessionEvent::kDowngraded:
       OnDowngraded(event.id(), std::nullopt, fx);
       return;
-    case v1::Event::kRefused:
+    case v1::SessionEvent::kRefused:
       return OnRefused(event.id(), event.refused(), now_ns, fx);
-    case v1::Event::kHeartbeatAck:
+    case v1::SessionEvent::kHeartbeatAck:
       return OnAck(event.heartbeat_ack(), now_ns, fx);
-    case v1::Event::kLost:
+    case v1::SessionEvent::kLost:
       return OnLost(event.id(), event.lost(), fx);
-    case v1::Event::kOpened:
+    case v1::SessionEvent::kOpened:
       return OnOpened(event.opened(), now_ns);
-    case v1::Event::kDraining:
+    case v1::SessionEvent::kDraining:
       draining_ = true;
       fx.draining = Duration(ToNs(event.draining().time_left()));
       return;
@@ -64,7 +64,7 @@ void LockTable::OnEvent(const v1::Event& event, int64_t now_ns, Effects& fx) {
   }
 }
 
-void LockTable::OnOpened(const v1::Opened& opened, int64_t now_ns) {
+void LockTable::OnOpened(const v1::SessionOpened& opened, int64_t now_ns) {
   opened_ = true;
   validity_ns_ = ToNs(opened.validity());
   if (validity_ns_ <= 0) validity_ns_ = kDefaultValidity;
@@ -188,7 +188,7 @@ void LockTable::OnAck(const v1::HeartbeatAck& ack, int64_t now_ns, Effects& fx) 
   Wake(heartbeat_at_ns_);
 }
 
-void LockTable::OnLost(uint64_t id, const v1::Lost& lost, Effects& fx) {
+void LockTable::OnLost(uint64_t id, const v1::LeaseLost& lost, Effects& fx) {
   const LeasePtr lease = Find(id);
   if (lease == nullptr || !lease->sent) return;
   if (lease->phase != Lease::Phase::kHeld) return LoseBeforeUse(lease, lost.message(), fx);

@@ -208,21 +208,21 @@ void ReleaseCall::OnEvent(core::Event& event) {
 }
 
 void DowngradeCall::Start(const grpc::ByteBuffer& bytes) {
-  v1::ConvertRequest request;
+  v1::DowngradeRequest request;
   if (!Read(bytes, &request)) return;
-  auto checked = contract::CheckDowngrade(frontend().limits, 0, request.lease_id(), request.mode(), "");
+  auto checked = contract::CheckDowngrade(frontend().limits, 0, request.lease_id(), "");
   if (const auto* refusal = std::get_if<v1::Refusal>(&checked)) return void(Refuse(*refusal));
-  auto& convert = std::get<core::Convert>(checked);
-  name_ = convert.name;
-  convert.session = session();
-  convert.request = kOnly;
+  auto& downgrade = std::get<core::Downgrade>(checked);
+  name_ = downgrade.name;
+  downgrade.session = session();
+  downgrade.request = kOnly;
   const int shard = shards().ShardOf(name_);
-  Ask(shard, std::move(convert));
+  Ask(shard, std::move(downgrade));
 }
 
 void DowngradeCall::OnEvent(core::Event& event) {
-  if (std::holds_alternative<core::Converted>(event)) {
-    Answer(v1::ConvertResponse());
+  if (std::holds_alternative<core::Downgraded>(event)) {
+    Answer(v1::DowngradeResponse());
   } else if (const auto* refused = std::get_if<core::Refused>(&event)) {
     Refuse(contract::RefusalOf(*refused, name_), name_);
   }

@@ -71,7 +71,7 @@ core::LockName CommandBook::OnEvent(core::RequestId id, const core::Event& event
     Forget(id);
     if (name != nullptr) return std::move(*name);
   } else if (refused != nullptr || std::holds_alternative<core::Released>(event) ||
-             std::holds_alternative<core::Converted>(event)) {
+             std::holds_alternative<core::Downgraded>(event)) {
     // The core goes on repeating an unconfirmed release in the background, so its lease has ended, too.
     const core::RequestId target = entry.target;
     const bool over = refused == nullptr || refused->reason == core::RefusalReason::kStoreUnavailable;

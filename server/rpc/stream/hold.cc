@@ -54,7 +54,7 @@ void HoldCall::Start() {
 }
 
 void HoldCall::DescribeMore(v1::SessionInfo* info) const {
-  info->set_hold(true);
+  info->set_kind(v1::STREAM_KIND_HOLD);
   info->set_client(owner_);
   info->set_leases(granted_ && !ended() ? 1 : 0);
   info->set_waiters(!granted_ && shard_ >= 0 && !ended() ? 1 : 0);
@@ -118,7 +118,7 @@ grpc::ByteBuffer HoldCall::Render() {
     // A Hold never queues these.
     void operator()(const core::Refused&) const {}
     void operator()(const core::RenewDone&) const {}
-    void operator()(const core::Converted&) const {}
+    void operator()(const core::Downgraded&) const {}
     void operator()(const core::HeartbeatAck&) const {}
     void operator()(const core::Changed&) const {}
     void operator()(const core::EndStream&) const {}

@@ -11,7 +11,7 @@ namespace {
 
 struct Filler {
   const core::LockName& about;
-  v1::Event& out;
+  v1::SessionEvent& out;
 
   void operator()(const core::Queued& event) const { *out.mutable_queued() = contract::QueuedOf(event); }
   void operator()(const core::Granted& event) const { contract::Fill(event, {}, out.mutable_granted()); }
@@ -22,7 +22,7 @@ struct Filler {
   void operator()(const core::AtRisk& event) const { *out.mutable_at_risk() = contract::AtRiskOf(event); }
   void operator()(const core::Lost& event) const { *out.mutable_lost() = contract::LostOf(event); }
   void operator()(const core::Draining& event) const { *out.mutable_draining() = contract::DrainingOf(event); }
-  void operator()(const core::Converted& event) const { *out.mutable_converted() = contract::ConvertedOf(event); }
+  void operator()(const core::Downgraded& event) const { *out.mutable_downgraded() = contract::DowngradedOf(event); }
   // These are never put into a session's outbox.
   void operator()(const core::RenewDone&) const {}
   void operator()(const core::Changed&) const {}
@@ -95,7 +95,7 @@ void Pack(std::deque<Outgoing>& batch, v1::SessionResponse* response) {
   while (!batch.empty() && bytes < kFullMessageBytes &&
          static_cast<size_t>(response->events_size()) < kMaxEventsPerMessage) {
     Outgoing& out = batch.front();
-    v1::Event* event = response->add_events();
+    v1::SessionEvent* event = response->add_events();
     if (out.made != nullptr) {
       event->Swap(out.made.get());
     } else {

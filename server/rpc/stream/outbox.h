@@ -28,8 +28,8 @@ inline constexpr size_t kOutboxEventsPerMessage = 100;
 struct Outgoing {
   core::RequestId id = 0;
   core::Event event;
-  core::LockName about;             // the lock of a Refused, which does not name it
-  std::unique_ptr<v1::Event> made;  // instead of `event`, for an answer that rpc itself made
+  core::LockName about;                    // the lock of a Refused, which does not name it
+  std::unique_ptr<v1::SessionEvent> made;  // instead of `event`, for an answer that rpc itself made
 };
 
 class Outbox {

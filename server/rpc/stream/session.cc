@@ -75,7 +75,7 @@ void SessionCall::OnReadDone(bool ok) {
 void SessionCall::Handle(const v1::SessionRequest& request) {
   std::vector<Ready> ready;
   ready.reserve(request.commands_size());
-  for (const v1::Command& command : request.commands()) {
+  for (const v1::SessionCommand& command : request.commands()) {
     if (!opened_ || command.has_open()) {
       if (!Open(command)) return;
       continue;
@@ -94,13 +94,14 @@ void SessionCall::Handle(const v1::SessionRequest& request) {
 
 void SessionCall::DescribeMore(v1::SessionInfo* info) const {
   const size_t waiting = book_.waiting();
+  info->set_kind(v1::STREAM_KIND_SESSION);
   info->set_client(client_);
   info->set_leases(static_cast<uint32_t>(book_.acquires() - waiting));
   info->set_waiters(static_cast<uint32_t>(waiting));
 }
 
 // False: the stream has been ended.
-bool SessionCall::Open(const v1::Command& command) {
+bool SessionCall::Open(const v1::SessionCommand& command) {
   std::string problem;
   if (!command.has_open()) problem = "the first command of a session must be Open";
   if (opened_) problem = "Open came twice; open another stream for another session";
@@ -122,7 +123,7 @@ bool SessionCall::Open(const v1::Command& command) {
     if (ended()) return false;
     posted = OpenOn(0);
     client_ = command.open().client();
-    auto event = std::make_unique<v1::Event>();
+    auto event = std::make_unique<v1::SessionEvent>();
     event->mutable_opened()->set_session_id(public_id());
     event->mutable_opened()->set_broker_id(frontend_.broker_id);
     *event->mutable_opened()->mutable_validity() = contract::ToProto(frontend_.limits.validity);
@@ -180,8 +181,8 @@ std::string SessionCall::RouteOne(Ready& command) {
     RouteAcquireAll(std::move(*all));
   } else if (auto* release = std::get_if<core::Release>(&command.what)) {
     RouteRelease(command.id, std::move(*release));
-  } else if (auto* convert = std::get_if<core::Convert>(&command.what)) {
-    RouteDowngrade(command.id, std::move(*convert));
+  } else if (auto* downgrade = std::get_if<core::Downgrade>(&command.what)) {
+    RouteDowngrade(command.id, std::move(*downgrade));
   }
   return "";
 }
@@ -259,18 +260,18 @@ void SessionCall::RouteRelease(core::RequestId id, core::Release release) {
   PostNow(*shard, std::move(release));
 }
 
-void SessionCall::RouteDowngrade(core::RequestId id, core::Convert convert) {
+void SessionCall::RouteDowngrade(core::RequestId id, core::Downgrade downgrade) {
   if (auto refusal = TooManyUnanswered()) return Refused(id, *std::move(refusal));
-  const auto known = book_.ShardOf(convert.acquire != 0 ? convert.acquire : book_.AcquireOf(convert.owner));
-  const auto shard = convert.acquire == 0 && !known ? shards_.ShardOf(convert.name) : known;
+  const auto known = book_.ShardOf(downgrade.acquire != 0 ? downgrade.acquire : book_.AcquireOf(downgrade.owner));
+  const auto shard = downgrade.acquire == 0 && !known ? shards_.ShardOf(downgrade.name) : known;
   if (!shard) {
     return Refused(
-        id, contract::MakeRefusal(RefusalReason::kNotHolder, absl::StrCat("convert.acquire_id ", convert.acquire,
+        id, contract::MakeRefusal(RefusalReason::kNotHolder, absl::StrCat("downgrade.acquire_id ", downgrade.acquire,
                                                                           " is no lease of this session (any more)")));
   }
   if (!OpenOn(*shard)) return Refused(id, contract::OverloadRefusal());
   book_.AddRelease(id, 0, *shard);  // target 0: its answer ends no acquire
-  PostNow(*shard, std::move(convert));
+  PostNow(*shard, std::move(downgrade));
 }
 
 void SessionCall::RouteHeartbeat(uint64_t seq) {

@@ -40,7 +40,7 @@ class SessionCall final : public StreamCall<BidiReactor> {
   struct Ready {
     core::RequestId id = 0;
     core::RequestId ids = 1;  // how many ids, from `id` on, a refusal answers
-    std::variant<core::Acquire, core::AcquireAll, core::Release, core::Convert, core::Cancel, core::Heartbeat,
+    std::variant<core::Acquire, core::AcquireAll, core::Release, core::Downgrade, core::Cancel, core::Heartbeat,
                  core::Goodbye, v1::Refusal>
         what;
   };
@@ -60,15 +60,15 @@ class SessionCall final : public StreamCall<BidiReactor> {
   // Reading side: called by OnReadDone, which runs once at a time.
   void Protocol(std::string problem);
   void Handle(const v1::SessionRequest& request);
-  bool Open(const v1::Command& command);
+  bool Open(const v1::SessionCommand& command);
   void OnOpenTimeout();
-  Ready Check(const v1::Command& command);
-  Ready CheckAcquire(const v1::Command& command);
-  Ready CheckAcquireAll(const v1::Command& command);
+  Ready Check(const v1::SessionCommand& command);
+  Ready CheckAcquire(const v1::SessionCommand& command);
+  Ready CheckAcquireAll(const v1::SessionCommand& command);
   std::optional<v1::Refusal> RateOrDrainRefusal();
   std::optional<v1::Refusal> TooManyUnanswered() const;
-  Ready CheckRelease(const v1::Command& command);
-  Ready CheckDowngrade(const v1::Command& command);
+  Ready CheckRelease(const v1::SessionCommand& command);
+  Ready CheckDowngrade(const v1::SessionCommand& command);
 
   // Under mu_. Route and RouteOne return how the protocol was broken; "": it was not.
   std::string Route(std::vector<Ready>& commands);
@@ -76,7 +76,7 @@ class SessionCall final : public StreamCall<BidiReactor> {
   void RouteAcquire(core::Acquire acquire);
   void RouteAcquireAll(core::AcquireAll all);
   void RouteRelease(core::RequestId id, core::Release release);
-  void RouteDowngrade(core::RequestId id, core::Convert convert);
+  void RouteDowngrade(core::RequestId id, core::Downgrade downgrade);
   void RouteHeartbeat(uint64_t seq);
   bool OpenOn(int shard);
   void Flush(int shard);

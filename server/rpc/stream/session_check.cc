@@ -18,22 +18,22 @@ namespace distlock::rpc {
 
 using core::RefusalReason;
 
-SessionCall::Ready SessionCall::Check(const v1::Command& command) {
+SessionCall::Ready SessionCall::Check(const v1::SessionCommand& command) {
   switch (command.command_case()) {
-    case v1::Command::kAcquire:
+    case v1::SessionCommand::kAcquire:
       return CheckAcquire(command);
-    case v1::Command::kAcquireAll:
+    case v1::SessionCommand::kAcquireAll:
       return CheckAcquireAll(command);
-    case v1::Command::kRelease:
+    case v1::SessionCommand::kRelease:
       return CheckRelease(command);
-    case v1::Command::kConvert:
+    case v1::SessionCommand::kDowngrade:
       return CheckDowngrade(command);
-    case v1::Command::kCancel:
+    case v1::SessionCommand::kCancel:
       rate_.Charge(shard::BootNow());
       return {command.id(), 1, core::Cancel{session_, command.cancel().acquire_id()}};
-    case v1::Command::kHeartbeat:
+    case v1::SessionCommand::kHeartbeat:
       return {0, 1, core::Heartbeat{session_, command.heartbeat().seq()}};
-    case v1::Command::kGoodbye:
+    case v1::SessionCommand::kGoodbye:
       return {0, 1, core::Goodbye{session_}};
     default:
       return {command.id(), 1,
@@ -52,7 +52,7 @@ std::optional<v1::Refusal> SessionCall::RateOrDrainRefusal() {
   return std::nullopt;
 }
 
-SessionCall::Ready SessionCall::CheckAcquire(const v1::Command& command) {
+SessionCall::Ready SessionCall::CheckAcquire(const v1::SessionCommand& command) {
   if (auto refusal = RateOrDrainRefusal()) return {command.id(), 1, *std::move(refusal)};
   contract::Validator check(frontend_.limits);
   core::Acquire acquire = check.Spec(command.acquire(), "acquire", /*detached=*/false);
@@ -64,7 +64,7 @@ SessionCall::Ready SessionCall::CheckAcquire(const v1::Command& command) {
   return {command.id(), 1, std::move(acquire)};
 }
 
-SessionCall::Ready SessionCall::CheckAcquireAll(const v1::Command& command) {
+SessionCall::Ready SessionCall::CheckAcquireAll(const v1::SessionCommand& command) {
   const auto& locks = command.acquire_all().locks();
   const auto ids = static_cast<core::RequestId>(locks.size());
   contract::Validator check(frontend_.limits);
@@ -88,7 +88,7 @@ SessionCall::Ready SessionCall::CheckAcquireAll(const v1::Command& command) {
   return {command.id(), ids, std::move(all)};
 }
 
-SessionCall::Ready SessionCall::CheckRelease(const v1::Command& command) {
+SessionCall::Ready SessionCall::CheckRelease(const v1::SessionCommand& command) {
   rate_.Charge(shard::BootNow());
   core::Release release{.session = session_,
                         .request = command.id(),
@@ -108,16 +108,15 @@ SessionCall::Ready SessionCall::CheckRelease(const v1::Command& command) {
   return {command.id(), 1, std::move(release)};
 }
 
-SessionCall::Ready SessionCall::CheckDowngrade(const v1::Command& command) {
+SessionCall::Ready SessionCall::CheckDowngrade(const v1::SessionCommand& command) {
   rate_.Charge(shard::BootNow());
-  const v1::ConvertLease& wanted = command.convert();
-  auto checked =
-      contract::CheckDowngrade(frontend_.limits, wanted.acquire_id(), wanted.lease_id(), wanted.mode(), "convert");
+  const v1::DowngradeLease& wanted = command.downgrade();
+  auto checked = contract::CheckDowngrade(frontend_.limits, wanted.acquire_id(), wanted.lease_id(), "downgrade");
   if (auto* refusal = std::get_if<v1::Refusal>(&checked)) return {command.id(), 1, std::move(*refusal)};
-  auto& convert = std::get<core::Convert>(checked);
-  convert.session = session_;
-  convert.request = command.id();
-  return {command.id(), 1, std::move(convert)};
+  auto& downgrade = std::get<core::Downgrade>(checked);
+  downgrade.session = session_;
+  downgrade.request = command.id();
+  return {command.id(), 1, std::move(downgrade)};
 }
 
 }  // namespace distlock::rpc

@@ -85,7 +85,7 @@ void SessionCall::Answer(Outgoing out) {
 
 void SessionCall::Refused(core::RequestId id, v1::Refusal refusal) {
   if (frontend_.observer != nullptr) frontend_.observer->OnRefusedHere(contract::ReasonOf(refusal.reason()));
-  auto event = std::make_unique<v1::Event>();
+  auto event = std::make_unique<v1::SessionEvent>();
   event->mutable_refused()->Swap(&refusal);
   Answer({.id = id, .event = {}, .about = {}, .made = std::move(event)});
 }

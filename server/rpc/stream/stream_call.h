@@ -85,7 +85,7 @@ class StreamCall : public Base,
 
   bool ended() const { return end_.has_value(); }  // under mu_
 
-  // The stream's id in Opened.session_id and in ListSessions.
+  // The stream's id in SessionOpened.session_id and in ListSessions.
   std::string public_id() const { return absl::StrCat(frontend_.broker_id, "-", session_); }
 
   // Under mu_. Decides how the stream ends. Waiting events are still written; the caller must call Pump.

@@ -32,7 +32,7 @@ class WatchCall final : public StreamCall<WriteReactor> {
   void Clear() override { newest_.reset(); }
   void EndShards() override;
   // A watch has no leases, and its request does not name the client.
-  void DescribeMore(v1::SessionInfo*) const override {}
+  void DescribeMore(v1::SessionInfo* info) const override { info->set_kind(v1::STREAM_KIND_WATCH); }
   void Take(core::Event event);
 
   // Guarded by mu_; name_ and shard_ are constant once posted.

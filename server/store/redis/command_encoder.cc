@@ -151,11 +151,11 @@ struct Encoder {
     return {{Verb::kWatch, in.op, 0}, &lua::kWatch, std::move(command).Build()};
   }
 
-  Encoded operator()(const core::StoreConvert& in) const {
-    CommandBuilder command = CallOnLock(lua::kConvert, keys, in.name);
+  Encoded operator()(const core::StoreDowngrade& in) const {
+    CommandBuilder command = CallOnLock(lua::kDowngrade, keys, in.name);
     command.Arg(HexOfOwner(in.owner)).Arg(Cat(in.token)).Arg(CeilMs(options.token_keep)).Arg(Trusted());
     command.Arg(options.broker_id).Arg(in.info);
-    return {{Verb::kConvert, in.op, 0}, &lua::kConvert, std::move(command).Build()};
+    return {{Verb::kDowngrade, in.op, 0}, &lua::kDowngrade, std::move(command).Build()};
   }
 
   Encoded operator()(const core::StoreForce& in) const {

@@ -22,7 +22,7 @@ enum ReplyCode : int64_t {
   kRenewed = 12,
   kInspected = 13,
   kMismatch = 14,
-  kConverted = 15,
+  kDowngraded = 15,
   kTold = 16,
 };
 

@@ -207,18 +207,18 @@ std::optional<Outcome> ReadGiveBack(int64_t code, const ReplyArray& reply, Verb 
   return done;
 }
 
-std::optional<Outcome> ReadConvert(int64_t code, const ReplyArray& reply) {
-  using Result = core::ConvertDone::Result;
+std::optional<Outcome> ReadDowngrade(int64_t code, const ReplyArray& reply) {
+  using Result = core::DowngradeDone::Result;
   if (code == kGone || code == kNotHolder) {
-    return reply.size() == 2 ? std::optional<Outcome>(core::ConvertDone{}) : std::nullopt;
+    return reply.size() == 2 ? std::optional<Outcome>(core::DowngradeDone{}) : std::nullopt;
   }
   if (code == kMismatch && ModeOf(reply.String(2).value_or("")) && Count(reply, 3) && reply.size() == 4) {
-    return core::ConvertDone{.result = Result::kAnotherMode};
+    return core::DowngradeDone{.result = Result::kAnotherMode};
   }
   const auto word = reply.String(2);
   auto grants = ReadGrants(reply, 3);
-  if (code != kConverted || !word || (!word->empty() && *word != "look") || !grants) return std::nullopt;
-  return core::ConvertDone{.result = Result::kConverted, .look = !word->empty(), .next = *std::move(grants)};
+  if (code != kDowngraded || !word || (!word->empty() && *word != "look") || !grants) return std::nullopt;
+  return core::DowngradeDone{.result = Result::kDowngraded, .look = !word->empty(), .next = *std::move(grants)};
 }
 
 std::optional<Outcome> ReadForce(int64_t code, const ReplyArray& reply) {
@@ -298,8 +298,8 @@ std::optional<Outcome> ReadByVerb(const SentCommand& sent, int64_t code, const R
       return ReadTend(code, reply);
     case Verb::kWatch:
       return ReadWatch(code, reply);
-    case Verb::kConvert:
-      return ReadConvert(code, reply);
+    case Verb::kDowngrade:
+      return ReadDowngrade(code, reply);
     case Verb::kForce:
       return ReadForce(code, reply);
   }

@@ -49,11 +49,11 @@ TEST(ListSessions, ShowsStreamsWithTheirLeasesAndWaiters) {
   EXPECT_EQ(first.client(), "worker-7");
   EXPECT_EQ(first.leases(), 1u);
   EXPECT_EQ(first.waiters(), 0u);
-  EXPECT_FALSE(first.hold());
+  EXPECT_EQ(first.kind(), v1::STREAM_KIND_SESSION);
   EXPECT_GT(first.since().seconds(), 1'700'000'000);
   EXPECT_FALSE(first.peer().empty());
   const v1::SessionInfo& second = listed.sessions(1);
-  EXPECT_TRUE(second.hold());
+  EXPECT_EQ(second.kind(), v1::STREAM_KIND_HOLD);
   EXPECT_EQ(second.client(), "ann");
   EXPECT_EQ(second.leases(), 0u);
   EXPECT_EQ(second.waiters(), 1u);

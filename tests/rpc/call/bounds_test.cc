@@ -45,7 +45,7 @@ TEST(Bounds, LocksWithManyHoldersFitIntoAMessage) {
   do {
     const auto [status, page] = Call<v1::ListLocksResponse>(broker.locks(), &v1::LockService::Stub::ListLocks, list);
     ASSERT_TRUE(status.ok()) << status.error_message();
-    for (const v1::Lock& one : page.locks()) {
+    for (const v1::LockInfo& one : page.locks()) {
       EXPECT_EQ(one.holders_size(), 16);
       EXPECT_TRUE(listed.emplace(one.key(), one.holder_count()).second) << one.key();
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Convert and ForceRelease as calls: the checks, the inputs of the core, the answers.
+// Downgrade and ForceRelease as calls: the checks, the inputs of the core, the answers.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -38,13 +38,12 @@ class Log final : public CallObserver {
   std::vector<ForcedRelease> lines_;
 };
 
-grpc::Status Convert(TestBroker& broker, const std::string& lease_id, v1::LockMode mode) {
+grpc::Status Downgrade(TestBroker& broker, const std::string& lease_id) {
   grpc::ClientContext context;
-  v1::ConvertRequest request;
+  v1::DowngradeRequest request;
   request.set_lease_id(lease_id);
-  request.set_mode(mode);
-  v1::ConvertResponse response;
-  return broker.locks().Convert(&context, request, &response);
+  v1::DowngradeResponse response;
+  return broker.locks().Downgrade(&context, request, &response);
 }
 
 std::pair<grpc::Status, uint32_t> Force(TestBroker& broker, const std::string& key, const std::string& holder_id = "",
@@ -68,29 +67,30 @@ v1::LockMode ModeShown(TestBroker& broker, const std::string& key) {
   return response.lock().holders_size() == 1 ? response.lock().holders(0).mode() : v1::LOCK_MODE_UNSPECIFIED;
 }
 
-TEST(Convert, MakesADetachedLeaseSharedAndShowsIt) {
+TEST(Downgrade, MakesADetachedLeaseSharedAndShowsIt) {
   TestBroker broker;
   const v1::Grant grant = broker.Take("a");
   EXPECT_EQ(ModeShown(broker, "a"), v1::LOCK_MODE_EXCLUSIVE);
-  for (int i = 0; i < 2; ++i) EXPECT_TRUE(Convert(broker, grant.lease_id(), v1::LOCK_MODE_SHARED).ok());
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(Downgrade(broker, grant.lease_id()).ok());
   EXPECT_EQ(ModeShown(broker, "a"), v1::LOCK_MODE_SHARED);
 }
 
-TEST(Convert, AnUpgradeIsRefusedWithTheReason) {
+TEST(Downgrade, OfAPermitIsRefusedAndABadLeaseIdIsNamed) {
   TestBroker broker;
-  const v1::Grant grant = broker.Take("a");
-  for (const auto mode : {v1::LOCK_MODE_EXCLUSIVE, v1::LOCK_MODE_PERMIT}) {
-    const grpc::Status status = Convert(broker, grant.lease_id(), mode);
-    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
-    EXPECT_EQ(Details(status).reason, "NOT_SUPPORTED");
-  }
-  EXPECT_THAT(Convert(broker, grant.lease_id(), v1::LOCK_MODE_EXCLUSIVE).error_message(),
-              testing::HasSubstr("release it, acquire EXCLUSIVE"));
-  EXPECT_THAT(Details(Convert(broker, "x", v1::LOCK_MODE_UNSPECIFIED)).fields,
-              testing::ElementsAre("lease_id", "mode"));
+  grpc::ClientContext context;
+  v1::AcquireRequest request;
+  request.mutable_lock()->set_key("a");
+  request.mutable_lock()->set_mode(v1::LOCK_MODE_PERMIT);
+  request.mutable_lock()->set_limit(2);
+  v1::AcquireResponse response;
+  ASSERT_TRUE(broker.locks().Acquire(&context, request, &response).ok());
+  const grpc::Status status = Downgrade(broker, response.grant().lease_id());
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_EQ(Details(status).reason, "NOT_SUPPORTED");
+  EXPECT_THAT(Details(Downgrade(broker, "x")).fields, testing::ElementsAre("lease_id"));
 }
 
-TEST(Convert, ALeaseThatHasEndedIsNotHeld) {
+TEST(Downgrade, ALeaseThatHasEndedIsNotHeld) {
   TestBroker broker;
   const v1::Grant grant = broker.Take("a");
   grpc::ClientContext context;
@@ -98,40 +98,31 @@ TEST(Convert, ALeaseThatHasEndedIsNotHeld) {
   request.set_lease_id(grant.lease_id());
   v1::ReleaseResponse response;
   ASSERT_TRUE(broker.locks().Release(&context, request, &response).ok());
-  EXPECT_EQ(Details(Convert(broker, grant.lease_id(), v1::LOCK_MODE_SHARED)).reason, "NOT_HOLDER");
+  EXPECT_EQ(Details(Downgrade(broker, grant.lease_id())).reason, "NOT_HOLDER");
 }
 
-TEST(Convert, OnASession) {
+TEST(Downgrade, OnASession) {
   TestBroker broker({.shards = 3});
   TestSession session(broker.locks());
   session.Open().Acquire(2, "a").Send();
   session.Next();
-  const v1::Event granted = session.Next();
+  const v1::SessionEvent granted = session.Next();
   ASSERT_TRUE(granted.has_granted());
-  auto* convert = session.Add(3).mutable_convert();
-  convert->set_acquire_id(2);
-  convert->set_mode(v1::LOCK_MODE_SHARED);
+  auto* downgrade = session.Add(3).mutable_downgrade();
+  downgrade->set_acquire_id(2);
   session.Send();
-  const v1::Event converted = session.Next();
-  EXPECT_EQ(converted.id(), 3u);
-  EXPECT_EQ(converted.converted().mode(), v1::LOCK_MODE_SHARED);
-  EXPECT_EQ(converted.converted().lease().fencing_token(), granted.granted().fencing_token());
+  const v1::SessionEvent downgraded = session.Next();
+  EXPECT_EQ(downgraded.id(), 3u);
+  EXPECT_EQ(downgraded.downgraded().lease().fencing_token(), granted.granted().fencing_token());
 
-  convert = session.Add(3).mutable_convert();  // the id is free again
-  convert->set_lease_id(granted.granted().lease_id());
-  convert->set_mode(v1::LOCK_MODE_SHARED);
+  downgrade = session.Add(3).mutable_downgrade();  // the id is free again
+  downgrade->set_lease_id(granted.granted().lease_id());
   session.Send();
-  EXPECT_TRUE(session.Next().has_converted());
-  convert = session.Add(4).mutable_convert();
-  convert->set_acquire_id(99);
-  convert->set_mode(v1::LOCK_MODE_SHARED);
+  EXPECT_TRUE(session.Next().has_downgraded());
+  downgrade = session.Add(4).mutable_downgrade();
+  downgrade->set_acquire_id(99);
   session.Send();
   EXPECT_EQ(session.Next().refused().reason(), v1::REFUSAL_REASON_NOT_HOLDER);
-  convert = session.Add(5).mutable_convert();
-  convert->set_acquire_id(2);
-  convert->set_mode(v1::LOCK_MODE_EXCLUSIVE);
-  session.Send();
-  EXPECT_EQ(session.Next().refused().reason(), v1::REFUSAL_REASON_NOT_SUPPORTED);
   session.Release(6, 2).Send();
   EXPECT_EQ(session.Next().released().outcome(), v1::RELEASE_OUTCOME_RELEASED);
 }

@@ -35,9 +35,9 @@ TEST(SessionLimits, Leases) {
   TestBroker broker(options);
   TestSession session(broker.locks());
   session.Open().Acquire(2, "a").Acquire(3, "b").Acquire(4, "c").Send();
-  std::map<uint64_t, v1::Event> by_id;
+  std::map<uint64_t, v1::SessionEvent> by_id;
   while (by_id.size() < 4) {
-    const v1::Event event = session.Next();
+    const v1::SessionEvent event = session.Next();
     by_id[event.id()] = event;
   }
   EXPECT_EQ(by_id[4].refused().reason(), v1::REFUSAL_REASON_QUOTA_EXCEEDED);
@@ -54,7 +54,7 @@ TEST(SessionLimits, Requests) {
   hurried.Send();
   int refused = 0;
   for (int answers = 0; answers < 20;) {
-    const v1::Event event = hurried.Next();
+    const v1::SessionEvent event = hurried.Next();
     if (event.has_granted() || event.has_refused()) ++answers;
     if (!event.has_refused()) continue;
     ++refused;
@@ -77,8 +77,8 @@ TEST(SessionLimits, ReleasesCountAndAreNeverRefused) {
   int released = 0;
   bool refused = false;
   while (released < 30 || !refused) {
-    const v1::Event event = session.Next();
-    ASSERT_NE(event.event_case(), v1::Event::EVENT_NOT_SET);
+    const v1::SessionEvent event = session.Next();
+    ASSERT_NE(event.event_case(), v1::SessionEvent::EVENT_NOT_SET);
     if (event.has_released()) ++released;
     if (!event.has_refused()) continue;
     EXPECT_EQ(event.id(), 99u);
@@ -111,10 +111,10 @@ TEST(SessionLimits, AStreamThatHasSentOpenMayStay) {
   spec.set_key("a");
   spec.mutable_max_wait()->set_seconds(2);
   session.Send();
-  v1::Event event;
+  v1::SessionEvent event;
   while (!event.has_refused()) {
     event = session.Next();
-    ASSERT_NE(event.event_case(), v1::Event::EVENT_NOT_SET) << "it ended";
+    ASSERT_NE(event.event_case(), v1::SessionEvent::EVENT_NOT_SET) << "it ended";
   }
   EXPECT_EQ(event.refused().reason(), v1::REFUSAL_REASON_WAIT_TIMEOUT);
 }

@@ -21,7 +21,7 @@ TEST_P(SessionOnShards, OpensFirst) {
   TestBroker broker(Options());
   TestSession session(broker.locks());
   session.Open(7).Send();
-  const v1::Event opened = session.Next();
+  const v1::SessionEvent opened = session.Next();
   EXPECT_EQ(opened.id(), 7u);
   EXPECT_EQ(opened.opened().broker_id(), "00112233445566aa");
   EXPECT_EQ(opened.opened().validity().seconds(), 3);
@@ -37,15 +37,15 @@ TEST_P(SessionOnShards, ABatchOfLocksInOneMessage) {
   session.Send();
   std::set<uint64_t> granted;
   while (granted.size() < kLocks) {
-    const v1::Event event = session.Next();
-    ASSERT_NE(event.event_case(), v1::Event::EVENT_NOT_SET);
+    const v1::SessionEvent event = session.Next();
+    ASSERT_NE(event.event_case(), v1::SessionEvent::EVENT_NOT_SET);
     if (event.has_granted() && !granted.insert(event.id()).second) ADD_FAILURE() << event.id() << " twice";
   }
   for (uint64_t i = 0; i < kLocks; ++i) session.Release(1000 + i, 10 + i);
   session.Send();
   std::set<uint64_t> released;
   while (released.size() < kLocks) {
-    const v1::Event event = session.Next();
+    const v1::SessionEvent event = session.Next();
     ASSERT_TRUE(event.has_released()) << event.ShortDebugString();
     EXPECT_EQ(event.released().outcome(), v1::RELEASE_OUTCOME_RELEASED);
     EXPECT_TRUE(released.insert(event.id()).second);
@@ -58,10 +58,10 @@ TEST_P(SessionOnShards, CommandsOfOneMessageKeepTheirOrder) {
   TestBroker broker(Options());
   TestSession session(broker.locks());
   session.Open().Acquire(2, "a").Release(3, 2).Acquire(4, "a").Cancel(4).Acquire(5, "a").Send();
-  std::map<uint64_t, v1::Event> last;
+  std::map<uint64_t, v1::SessionEvent> last;
   while (!last[5].has_granted()) {
-    const v1::Event event = session.Next();
-    ASSERT_NE(event.event_case(), v1::Event::EVENT_NOT_SET);
+    const v1::SessionEvent event = session.Next();
+    ASSERT_NE(event.event_case(), v1::SessionEvent::EVENT_NOT_SET);
     last[event.id()] = event;
   }
   EXPECT_TRUE(last[3].has_released());
@@ -79,8 +79,8 @@ TEST_P(SessionOnShards, OneAckForAllShards) {
   std::vector<uint64_t> acks;
   int granted = 0;
   while (granted < 16 || acks.empty() || acks.back() < 2) {
-    const v1::Event event = session.Next();
-    ASSERT_NE(event.event_case(), v1::Event::EVENT_NOT_SET);
+    const v1::SessionEvent event = session.Next();
+    ASSERT_NE(event.event_case(), v1::SessionEvent::EVENT_NOT_SET);
     if (event.has_granted()) ++granted;
     if (!event.has_heartbeat_ack()) continue;
     EXPECT_EQ(event.id(), 0u);
@@ -102,12 +102,12 @@ TEST_P(SessionOnShards, ShortLeasesAreLimits) {
   session.Acquire(6, "long").Send();
   std::set<uint64_t> granted;
   while (granted.size() < 2) {
-    const v1::Event event = session.Next();
-    ASSERT_NE(event.event_case(), v1::Event::EVENT_NOT_SET);
+    const v1::SessionEvent event = session.Next();
+    ASSERT_NE(event.event_case(), v1::SessionEvent::EVENT_NOT_SET);
     if (event.has_granted()) granted.insert(event.id());
   }
   session.Heartbeat(1).Send();
-  v1::Event ack = session.Next();
+  v1::SessionEvent ack = session.Next();
   while (!ack.has_heartbeat_ack()) ack = session.Next();
   ASSERT_EQ(ack.heartbeat_ack().limits_size(), 1) << ack.ShortDebugString();
   EXPECT_EQ(ack.heartbeat_ack().limits(0).acquire_id(), 5u);
@@ -161,7 +161,7 @@ TEST_P(SessionOnShards, ReleaseByLeaseIdFreesTheAcquiresId) {
   TestBroker broker(Options());
   TestSession session(broker.locks());
   session.Open().Acquire(2, "a").Send();
-  v1::Event event = session.Next();
+  v1::SessionEvent event = session.Next();
   while (!event.has_granted()) event = session.Next();
   session.Add(3).mutable_release()->set_lease_id(event.granted().lease_id());
   session.Send();
@@ -176,7 +176,7 @@ TEST(Session, AReleaseByAnotherCallerIsReported) {
   TestBroker broker;
   TestSession session(broker.locks());
   session.Open().Acquire(2, "a").Send();
-  v1::Event event = session.Next();
+  v1::SessionEvent event = session.Next();
   while (!event.has_granted()) event = session.Next();
   v1::ReleaseRequest request;
   request.set_lease_id(event.granted().lease_id());
@@ -196,10 +196,10 @@ TEST(Session, RefusesAWrongCommandUnderItsId) {
   session.Add(5);
   session.Add(6).mutable_release()->set_lease_id("nonsense");
   session.Send();
-  std::map<uint64_t, v1::Event> by_id;
+  std::map<uint64_t, v1::SessionEvent> by_id;
   while (by_id.size() < 6) {
-    const v1::Event event = session.Next();
-    ASSERT_NE(event.event_case(), v1::Event::EVENT_NOT_SET);
+    const v1::SessionEvent event = session.Next();
+    ASSERT_NE(event.event_case(), v1::SessionEvent::EVENT_NOT_SET);
     by_id[event.id()] = event;
   }
   EXPECT_EQ(by_id[2].refused().reason(), v1::REFUSAL_REASON_INVALID_ARGUMENT);
@@ -263,8 +263,8 @@ TEST(Session, AFullMailboxOnlyRefuses) {
   session.Send();
   int refused = 0;
   for (int answers = 0; answers < 100;) {
-    const v1::Event event = session.Next();
-    ASSERT_NE(event.event_case(), v1::Event::EVENT_NOT_SET);
+    const v1::SessionEvent event = session.Next();
+    ASSERT_NE(event.event_case(), v1::SessionEvent::EVENT_NOT_SET);
     if (event.has_granted() || event.has_refused()) ++answers;
     refused += event.has_refused();
     EXPECT_TRUE(!event.has_refused() || event.refused().reason() == v1::REFUSAL_REASON_QUOTA_EXCEEDED);

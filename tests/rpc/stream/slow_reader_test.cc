@@ -93,8 +93,8 @@ TEST(SlowReader, ManyAnswersComeInBoundedMessages) {
   for (uint64_t i = 0; i < kTries; ++i) session.Acquire(10 + i, "held", /*one_try=*/true);
   session.Send();
   for (uint64_t refused = 0; refused < kTries;) {
-    const v1::Event event = session.Next();
-    ASSERT_NE(event.event_case(), v1::Event::EVENT_NOT_SET);
+    const v1::SessionEvent event = session.Next();
+    ASSERT_NE(event.event_case(), v1::SessionEvent::EVENT_NOT_SET);
     refused += event.has_refused();
   }
   EXPECT_LT(session.largest_message(), size_t{1} << 20);

@@ -13,14 +13,14 @@ class Watching {
     request.set_key(key);
     stream_ = broker.locks().WatchLock(&context_, request);
   }
-  v1::Lock Next() {
+  v1::LockInfo Next() {
     v1::WatchLockResponse response;
     stream_->Read(&response);
     return response.lock();
   }
   // The next event with so many holders and waiters. Skips events before it, as fast changes may be sent as one.
-  v1::Lock NextWith(int holders, uint32_t waiters) {
-    v1::Lock lock = Next();
+  v1::LockInfo NextWith(int holders, uint32_t waiters) {
+    v1::LockInfo lock = Next();
     while (!lock.key().empty() && (lock.holders_size() != holders || lock.queue_length() != waiters)) lock = Next();
     return lock;
   }
@@ -39,12 +39,12 @@ bool AwaitWatches(TestBroker& broker, size_t count) {
 TEST(Watch, ASnapshotAndThenTheChanges) {
   TestBroker broker;
   Watching watch(broker, "a");
-  const v1::Lock first = watch.Next();
+  const v1::LockInfo first = watch.Next();
   EXPECT_EQ(first.key(), "a");
   EXPECT_EQ(first.namespace_(), "default");
   EXPECT_EQ(first.holders_size(), 0);
   const v1::Grant grant = broker.Take("a");
-  const v1::Lock held = watch.NextWith(1, 0);
+  const v1::LockInfo held = watch.NextWith(1, 0);
   ASSERT_EQ(held.holders_size(), 1);
   EXPECT_EQ(held.holders(0).holder_id(), grant.holder_id());
   EXPECT_EQ(held.holders(0).owner(), "taker");
@@ -53,7 +53,7 @@ TEST(Watch, ASnapshotAndThenTheChanges) {
   session.Open().Acquire(2, "a").Send();
   EXPECT_EQ(watch.NextWith(1, 1).queue_length(), 1u);
   broker.Release(grant.lease_id());
-  const v1::Lock handed = watch.NextWith(1, 0);
+  const v1::LockInfo handed = watch.NextWith(1, 0);
   ASSERT_EQ(handed.holders_size(), 1);
   EXPECT_GT(handed.fencing_token(), grant.fencing_token());
 }
@@ -131,7 +131,7 @@ TEST(Watch, ASlowReaderGetsTheNewest) {
     last = response.grant().fencing_token();
     if (i < 99) broker.Release(response.grant().lease_id());
   }
-  v1::Lock lock = watch.Next();
+  v1::LockInfo lock = watch.Next();
   while (lock.fencing_token() < last && !lock.key().empty()) lock = watch.Next();
   EXPECT_EQ(lock.fencing_token(), last);
   EXPECT_EQ(lock.holders_size(), 1);

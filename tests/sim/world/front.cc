@@ -45,7 +45,7 @@ void Front::StreamOver(core::SessionId id) {
 // ---- Session ----
 
 void Front::Session(core::SessionId id, const v1::SessionRequest& request) {
-  for (const v1::Command& command : request.commands()) {
+  for (const v1::SessionCommand& command : request.commands()) {
     const auto found = streams_.find(id);
     if (found == streams_.end() || found->second->over) return;
     Handle(*found->second, command);
@@ -54,13 +54,13 @@ void Front::Session(core::SessionId id, const v1::SessionRequest& request) {
   if (found != streams_.end()) Pump(*found->second);
 }
 
-void Front::Handle(Stream& stream, const v1::Command& command) {
+void Front::Handle(Stream& stream, const v1::SessionCommand& command) {
   if (!stream.opened) {
     if (!command.has_open()) return env_.Fail("a client's session does not begin with Open");
     stream.opened = stream.told_core = true;
     stream.kind = Kind::kSession;
     post_(core::OpenSession{stream.id, core::SessionKind::kSession});
-    auto event = std::make_unique<v1::Event>();
+    auto event = std::make_unique<v1::SessionEvent>();
     *event->mutable_opened()->mutable_validity() = contract::ToProto(limits_.validity);
     *event->mutable_opened()->mutable_heartbeat_interval() = contract::ToProto(limits_.validity / 3);
     return Push(stream, {.id = command.id(), .event = {}, .about = {}, .made = std::move(event)});
@@ -84,10 +84,10 @@ void Front::Handle(Stream& stream, const v1::Command& command) {
   if (command.has_acquire()) return HandleAcquire(stream, command);
   if (command.has_acquire_all()) return HandleAcquireAll(stream, command);
   if (command.has_release()) return HandleRelease(stream, command);
-  if (command.has_convert()) return HandleConvert(stream, command);
+  if (command.has_downgrade()) return HandleDowngrade(stream, command);
 }
 
-void Front::HandleAcquire(Stream& stream, const v1::Command& command) {
+void Front::HandleAcquire(Stream& stream, const v1::SessionCommand& command) {
   if (draining_) return Refuse(stream, command.id(), contract::DrainingRefusal());
   contract::Validator check(limits_);
   core::Acquire acquire = check.Spec(command.acquire(), "acquire", /*detached=*/false);
@@ -101,7 +101,7 @@ void Front::HandleAcquire(Stream& stream, const v1::Command& command) {
   post_(std::move(acquire));
 }
 
-void Front::HandleAcquireAll(Stream& stream, const v1::Command& command) {
+void Front::HandleAcquireAll(Stream& stream, const v1::SessionCommand& command) {
   std::vector<const v1::LockSpec*> specs;
   for (const v1::LockSpec& spec : command.acquire_all().locks()) specs.push_back(&spec);
   if (draining_) {
@@ -123,7 +123,7 @@ void Front::HandleAcquireAll(Stream& stream, const v1::Command& command) {
   post_(std::move(all));
 }
 
-void Front::HandleRelease(Stream& stream, const v1::Command& command) {
+void Front::HandleRelease(Stream& stream, const v1::SessionCommand& command) {
   const core::RequestId target = command.release().acquire_id();
   if (!stream.book.ShardOf(target)) {
     return Push(stream, {.id = command.id(),
@@ -141,24 +141,24 @@ void Front::HandleRelease(Stream& stream, const v1::Command& command) {
                       .lapsed = command.release().lapsed()});
 }
 
-void Front::HandleConvert(Stream& stream, const v1::Command& command) {
-  const v1::ConvertLease& wanted = command.convert();
-  auto checked = contract::CheckDowngrade(limits_, wanted.acquire_id(), wanted.lease_id(), wanted.mode(), "convert");
-  auto* convert = std::get_if<core::Convert>(&checked);
-  if (convert == nullptr) return env_.Fail("a client asks for a conversion that there is none of");
-  if (!stream.book.ShardOf(convert->acquire)) {
+void Front::HandleDowngrade(Stream& stream, const v1::SessionCommand& command) {
+  const v1::DowngradeLease& wanted = command.downgrade();
+  auto checked = contract::CheckDowngrade(limits_, wanted.acquire_id(), wanted.lease_id(), "downgrade");
+  auto* downgrade = std::get_if<core::Downgrade>(&checked);
+  if (downgrade == nullptr) return env_.Fail("a client asks for a downgrade that there is none of");
+  if (!stream.book.ShardOf(downgrade->acquire)) {
     return Refuse(stream, command.id(),
                   contract::MakeRefusal(core::RefusalReason::kNotHolder, "it is no lease of this session"));
   }
-  convert->session = stream.id;
-  convert->request = command.id();
+  downgrade->session = stream.id;
+  downgrade->request = command.id();
   stream.book.AddRelease(command.id(), 0, 0);
   stream.answers[command.id()] = Answered::kNot;
-  post_(std::move(*convert));
+  post_(std::move(*downgrade));
 }
 
 void Front::Refuse(Stream& stream, core::RequestId id, v1::Refusal refusal) {
-  auto event = std::make_unique<v1::Event>();
+  auto event = std::make_unique<v1::SessionEvent>();
   event->mutable_refused()->Swap(&refusal);
   Push(stream, {.id = id, .event = {}, .about = {}, .made = std::move(event)});
 }

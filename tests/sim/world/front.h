@@ -30,7 +30,7 @@ class Listener {
   virtual ~Listener() = default;
   virtual void OnSession(const v1::SessionResponse& /*response*/) {}
   virtual void OnHold(const core::Event& /*event*/) {}
-  virtual void OnLock(const v1::Lock& /*lock*/) {}
+  virtual void OnLock(const v1::LockInfo& /*lock*/) {}
   virtual void OnGrant(const v1::Grant& /*grant*/) {}
   virtual void OnRenewed(Duration /*valid_for*/) {}
   virtual void OnReleased(core::ReleaseOutcome /*outcome*/) {}
@@ -81,11 +81,11 @@ class Front {
     std::map<core::RequestId, Answered> answers;
   };
 
-  void Handle(Stream& stream, const v1::Command& command);
-  void HandleAcquire(Stream& stream, const v1::Command& command);
-  void HandleAcquireAll(Stream& stream, const v1::Command& command);
-  void HandleRelease(Stream& stream, const v1::Command& command);
-  void HandleConvert(Stream& stream, const v1::Command& command);
+  void Handle(Stream& stream, const v1::SessionCommand& command);
+  void HandleAcquire(Stream& stream, const v1::SessionCommand& command);
+  void HandleAcquireAll(Stream& stream, const v1::SessionCommand& command);
+  void HandleRelease(Stream& stream, const v1::SessionCommand& command);
+  void HandleDowngrade(Stream& stream, const v1::SessionCommand& command);
   void Refuse(Stream& stream, core::RequestId id, v1::Refusal refusal);
   void Push(Stream& stream, rpc::Outgoing out);
   void Pump(Stream& stream);

@@ -51,7 +51,7 @@ void LibraryClient::Connect() {
 
 void LibraryClient::Send(std::unique_ptr<internal::Batch> batch) {
   auto request = std::make_shared<v1::SessionRequest>(batch->message());
-  for (v1::Command& command : *request->mutable_commands()) {
+  for (v1::SessionCommand& command : *request->mutable_commands()) {
     if (command.has_acquire()) command.mutable_acquire()->set_owner(LabelOnWire(command.id()));
     if (!command.has_acquire_all()) continue;
     uint64_t id = command.id();
@@ -89,7 +89,7 @@ void LibraryClient::Flush() {
 
 void LibraryClient::OnResponse(const v1::SessionResponse& response) {
   const int64_t now_ns = Now();
-  for (const v1::Event& event : response.events()) table_->OnEvent(event, now_ns, fx_);
+  for (const v1::SessionEvent& event : response.events()) table_->OnEvent(event, now_ns, fx_);
   if (table_->acked()) failures_ = 0;
   Settle();
 }

@@ -61,7 +61,7 @@ void SessionClient::Open() {
   });
   session.sent[0] = LocalTime();
   session.deadline = LocalTime() + kOpenPatience;
-  v1::Command open;
+  v1::SessionCommand open;
   open.set_id(next_id_++);
   open.mutable_open()->set_client(name());
   Send(std::move(open));
@@ -71,7 +71,7 @@ void SessionClient::Open() {
   Arm();
 }
 
-void SessionClient::Send(v1::Command command) {
+void SessionClient::Send(v1::SessionCommand command) {
   auto request = std::make_shared<v1::SessionRequest>();
   *request->add_commands() = std::move(command);
   session_->wire->Send(Wire::kClient, [broker = session_->broker, id = session_->id, request] {
@@ -91,7 +91,7 @@ std::optional<uint64_t> SessionClient::AcquireOf(const Wish& wish) const {
 
 void SessionClient::Ask(Wish& wish) {
   if (session_ == nullptr) return;  // the next session asks
-  v1::Command command;
+  v1::SessionCommand command;
   command.set_id(next_id_++);
   *command.mutable_acquire() = SpecOf(wish);
   session_->leases[command.id()] = {.wish = wish.id};
@@ -101,7 +101,7 @@ void SessionClient::Ask(Wish& wish) {
 void SessionClient::GiveUp(Wish& wish) {
   const std::optional<uint64_t> id = AcquireOf(wish);
   if (id && session_->leases.at(*id).state == State::kWaiting) {
-    v1::Command command;
+    v1::SessionCommand command;
     command.mutable_cancel()->set_acquire_id(*id);
     Send(std::move(command));
   } else if (id) {
@@ -119,7 +119,7 @@ void SessionClient::GiveBack(Wish& wish) {
 }
 
 void SessionClient::Release(uint64_t acquire, bool lapsed, int64_t wish) {
-  v1::Command command;
+  v1::SessionCommand command;
   command.set_id(next_id_++);
   command.mutable_release()->set_acquire_id(acquire);
   command.mutable_release()->set_lapsed(lapsed);
@@ -141,7 +141,7 @@ void SessionClient::Leave() {
   for (const auto& [id, wish] : wishes()) all.push_back(id);
   for (const int64_t id : all) Forget(*Find(id));
   if (session_ == nullptr) return;
-  v1::Command goodbye;
+  v1::SessionCommand goodbye;
   goodbye.mutable_goodbye();
   Send(std::move(goodbye));
 }
@@ -153,20 +153,20 @@ void SessionClient::SendHeartbeat() {
   session.sent[++session.seq] = LocalTime();
   while (session.sent.size() > kRemembered) session.sent.erase(session.sent.begin());
   session.heartbeat_due = LocalTime() + session.heartbeat_interval;
-  v1::Command command;
+  v1::SessionCommand command;
   command.mutable_heartbeat()->set_seq(session.seq);
   Send(std::move(command));
 }
 
 void SessionClient::OnResponse(const v1::SessionResponse& response) {
-  for (const v1::Event& event : response.events()) {
+  for (const v1::SessionEvent& event : response.events()) {
     if (session_ == nullptr) return;
     OnEvent(event);
   }
   Arm();
 }
 
-void SessionClient::OnEvent(const v1::Event& event) {
+void SessionClient::OnEvent(const v1::SessionEvent& event) {
   if (event.has_opened()) return OnOpened(event.opened());
   if (event.has_granted()) return OnGrant(event.id(), event.granted());
   if (event.has_heartbeat_ack()) return OnAck(event.heartbeat_ack());
@@ -175,7 +175,7 @@ void SessionClient::OnEvent(const v1::Event& event) {
   if (event.has_released()) return OnRelease(event.id(), event.released());
 }
 
-void SessionClient::OnOpened(const v1::Opened& opened) {
+void SessionClient::OnOpened(const v1::SessionOpened& opened) {
   Session& session = *session_;
   session.validity = FromProto(opened.validity());
   session.heartbeat_interval = FromProto(opened.heartbeat_interval());
@@ -243,7 +243,7 @@ void SessionClient::OnRefusal(uint64_t id, const v1::Refusal& refusal) {
   }
 }
 
-void SessionClient::OnLoss(uint64_t id, const v1::Lost& lost) {
+void SessionClient::OnLoss(uint64_t id, const v1::LeaseLost& lost) {
   const auto found = session_->leases.find(id);
   if (found == session_->leases.end()) return;
   if (found->second.state == State::kHeld) return End(id, EndedWhy::kLost, static_cast<int>(lost.reason()));
@@ -252,7 +252,7 @@ void SessionClient::OnLoss(uint64_t id, const v1::Lost& lost) {
   OnRefused(*wish, core::RefusalReason::kLeaseLost);
 }
 
-void SessionClient::OnRelease(uint64_t id, const v1::Released& released) {
+void SessionClient::OnRelease(uint64_t id, const v1::LeaseReleased& released) {
   const auto release = session_->releases.extract(id);
   if (release.empty()) return;
   if (Wish* wish = Find(release.mapped())) {

@@ -57,17 +57,17 @@ class SessionClient : public ClientProcess {
   void OnResumed() override;
 
   void Open();
-  void Send(v1::Command command);
+  void Send(v1::SessionCommand command);
   void Release(uint64_t acquire, bool lapsed, int64_t wish);
   void SendHeartbeat();
   void OnResponse(const v1::SessionResponse& response);
-  void OnEvent(const v1::Event& event);
-  void OnOpened(const v1::Opened& opened);
+  void OnEvent(const v1::SessionEvent& event);
+  void OnOpened(const v1::SessionOpened& opened);
   void OnGrant(uint64_t id, const v1::Grant& grant);
   void OnAck(const v1::HeartbeatAck& ack);
   void OnRefusal(uint64_t id, const v1::Refusal& refusal);
-  void OnLoss(uint64_t id, const v1::Lost& lost);
-  void OnRelease(uint64_t id, const v1::Released& released);
+  void OnLoss(uint64_t id, const v1::LeaseLost& lost);
+  void OnRelease(uint64_t id, const v1::LeaseReleased& released);
   void SetDeadline(uint64_t id, Duration deadline);
   void End(uint64_t id, EndedWhy why, int64_t value = 0);
   void Broken();

@@ -17,7 +17,7 @@ std::string Words(const StoreObserver::Sight& sight) {
 class Watcher::Ears : public Listener {
  public:
   Ears(Watcher* watcher, WirePtr wire) : watcher_(watcher), wire_(std::move(wire)) {}
-  void OnLock(const v1::Lock& lock) override {
+  void OnLock(const v1::LockInfo& lock) override {
     if (watcher_->wire_ != wire_) return;
     StoreObserver::Sight sight{.tokens = {}, .waiting = lock.queue_length()};
     for (const v1::Holder& holder : lock.holders()) {

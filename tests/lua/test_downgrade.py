@@ -4,7 +4,7 @@
 import pytest
 
 from kinds import RwLock
-from lock import CONVERTED, FOREIGN, HELD, QUEUED, RELEASED, owner
+from lock import DOWNGRADED, FOREIGN, HELD, QUEUED, RELEASED, owner
 
 
 @pytest.fixture
@@ -15,8 +15,8 @@ def rw(redis):
 def test_it_keeps_its_token_its_info_and_its_end(rw, redis):
     token = rw.write(1, ttl=20_000, delay=500, info="a;b\x00\ninfo")[2]
     left = redis("PTTL", rw.h)
-    reply = rw.convert(1, token=token, more="+more")
-    assert reply[0] == CONVERTED and reply[2:] == [""]
+    reply = rw.downgrade(1, token=token, more="+more")
+    assert reply[0] == DOWNGRADED and reply[2:] == [""]
     assert rw.holders() == {1: 1} and rw.token_of(1) == token
     assert left - 1_000 < redis("PTTL", rw.h) <= left
     expiry, _, _, ttl, delay, permits, info = redis("HGET", rw.h, owner(1)).split(b";", 6)
@@ -26,12 +26,12 @@ def test_it_keeps_its_token_its_info_and_its_end(rw, redis):
 
 def test_repeating_it_changes_nothing(rw, redis):
     token = rw.write(1)[2]
-    rw.convert(1, token=token, more="+")
+    rw.downgrade(1, token=token, more="+")
     before = rw.snapshot()
-    assert rw.convert(1, token=token, more="+")[0] == CONVERTED and rw.convert(1)[0] == CONVERTED
+    assert rw.downgrade(1, token=token, more="+")[0] == DOWNGRADED and rw.downgrade(1)[0] == DOWNGRADED
     assert rw.snapshot() == before
     rw.read(2)
-    assert rw.convert(1)[0] == CONVERTED and list(rw.holders()) == [1, 2]
+    assert rw.downgrade(1)[0] == DOWNGRADED and list(rw.holders()) == [1, 2]
 
 
 def test_readers_in_front_enter_and_a_writer_goes_on_waiting(rw, listen, redis):
@@ -41,8 +41,8 @@ def test_readers_in_front_enter_and_a_writer_goes_on_waiting(rw, listen, redis):
         assert rw.read(n, at=at)[0] == QUEUED
     rw.write(5)
     rw.read(6)
-    reply = rw.convert(1)
-    assert reply[0] == CONVERTED and [int(who, 16) for who in reply[3::5]] == [2, 4]
+    reply = rw.downgrade(1)
+    assert reply[0] == DOWNGRADED and [int(who, 16) for who in reply[3::5]] == [2, 4]
     assert [notice[1] for notice in ear.heard()] == [3]
     assert list(rw.holders()) == [1, 2, 3, 4] and rw.waiters() == [5, 6]
     assert int(rw.token_of(1)) < int(rw.token_of(2)) and int(redis("GET", rw.t)) == int(rw.token_of(4))
@@ -56,14 +56,14 @@ def test_tokens_grow_though_the_last_one_was_lost(rw, redis):
     token = int(rw.write(1)[2])
     rw.read(2)
     redis("DEL", rw.t)
-    rw.convert(1)
+    rw.downgrade(1)
     assert int(rw.token_of(2)) > token
 
 
 def test_renewals_find_it_in_either_shape(rw, redis):
     token = rw.write(1, ttl=5_000)[2]
     assert rw.renew((rw, 1, 30_000, token))[2:] == [1]
-    rw.convert(1)
+    rw.downgrade(1)
     assert redis("PTTL", rw.h) > 25_000, "what a renewal before it gave is kept"
     assert rw.renew((rw, 1, 60_000, token))[2:] == [1] and redis("PTTL", rw.h) > 55_000
     rw.read(2)
@@ -72,7 +72,7 @@ def test_renewals_find_it_in_either_shape(rw, redis):
 
 def test_it_ends_when_it_would_have_ended(rw, until):
     rw.write(1, ttl=80)
-    rw.convert(1)
+    rw.downgrade(1)
     assert rw.write(2)[0] == QUEUED
     until(lambda: rw.look(2)[2] == [2])
 
@@ -82,7 +82,7 @@ def test_foreign_types_are_left_alone(rw, redis, kind):
     redis(*{"list": ("RPUSH", rw.h, "x"), "set": ("SADD", rw.h, "x"), "zset": ("ZADD", rw.h, "1", "x")}[kind])
     redis("PEXPIRE", rw.h, 10_000)
     before = rw.snapshot()
-    for reply in (rw.convert(1), rw.force(1)):
+    for reply in (rw.downgrade(1), rw.force(1)):
         assert reply[0] == FOREIGN and reply[3] == kind
     assert rw.snapshot() == before
 
@@ -91,15 +91,15 @@ def test_foreign_queues_stop_the_hand_off_only(rw, redis):
     rw.write(1)
     redis("RPUSH", rw.q, "x")
     redis("PEXPIRE", rw.q, 10_000)
-    assert rw.convert(1)[0] == CONVERTED and rw.holders() == {1: 1} and redis("TYPE", rw.q) == "list"
+    assert rw.downgrade(1)[0] == DOWNGRADED and rw.holders() == {1: 1} and redis("TYPE", rw.q) == "list"
 
 
 def test_no_memory_does_not_lose_it(rw, redis):
     token = rw.write(1)[2]
     rw.read(2)
     redis("CONFIG", "SET", "maxmemory", "1")
-    reply = rw.convert(1, token=token)
-    assert reply[0] == CONVERTED and int(reply[3], 16) == 2
+    reply = rw.downgrade(1, token=token)
+    assert reply[0] == DOWNGRADED and int(reply[3], 16) == 2
     assert list(rw.holders()) == [1, 2] and rw.token_of(1) == token
 
 
@@ -107,7 +107,7 @@ def test_a_crowd_of_readers_enters_in_bounded_scripts(rw):
     rw.write(1)
     for n in range(2, 202):
         rw.read(n)
-    reply = rw.convert(1)
+    reply = rw.downgrade(1)
     assert reply[2] == "look" and len(reply[3:]) == 5 * 100
     while rw.waiters():
         rw.look(rw.waiters()[0])
@@ -119,5 +119,5 @@ def test_adaptive_readers_enter_too(redis, listen):
     rw = RwLock(redis, "adaptive")
     rw.write(1)
     rw.read(2)
-    reply = rw.convert(1)
+    reply = rw.downgrade(1)
     assert [int(who, 16) for who in reply[3::5]] == [2]

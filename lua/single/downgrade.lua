@@ -2,7 +2,7 @@
 -- Turns an EXCLUSIVE hold into a SHARED one, with the same token and end.
 -- KEYS holder, last token, queue, waiters
 -- ARGV owner_id, token (0: any), token_keep_ms, trusted, broker_id (the caller's), more (appended to its info)
--- {CONVERTED, time, "" or "look", next holders as of release}   also when it has the lock SHARED already
+-- {DOWNGRADED, time, "" or "look", next holders as of release}   also when it has the lock SHARED already
 -- {MISMATCH, time, kind, limit}   it has it in another mode
 -- {NOT_HOLDER, time}   {GONE, time}   {FOREIGN, time, key, type or "shape"}
 -- include parts/head.lua
@@ -14,7 +14,7 @@ local owner, token, keep, trusted, broker, more = unpack(ARGV)
 local value, watchers = unpack(redis.call('MGET', HOLDER, WATCHERS))
 local h, bad = read_own_hold(value, owner, token)
 if bad then return bad end
-if h.kind == 's' then return {CONVERTED, NOW, ''} end
+if h.kind == 's' then return {DOWNGRADED, NOW, ''} end
 if h.kind ~= 'x' then return {MISMATCH, NOW, h.kind, h.limit} end
 
 local px = redis.call('PTTL', HOLDER)
@@ -30,4 +30,4 @@ redis.call('PEXPIRE', HOLDER, str(px))
 tell(watchers)
 local grants, tend_again =
   pass_on(h, {keep = keep, trusted = trusted == '1', broker = broker, quiet = true}, tonumber(h.token))
-return list({CONVERTED, NOW, tend_again and 'look' or ''}, grants)
+return list({DOWNGRADED, NOW, tend_again and 'look' or ''}, grants)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import descriptors  # noqa: E402
+import lint  # noqa: E402
+
+GOOD = """
+syntax = "proto3";
+package distlock.v1;
+import "google/protobuf/timestamp.proto";
+// What it is.
+message Thing {
+  int64 fencing_token = 1 [jstype = JS_NUMBER];  // of the grant
+  google.protobuf.Timestamp grant_time = 2;      // by the store's clock
+  repeated string names = 3;                     // all of them
+}
+// How it is.
+enum State {
+  STATE_UNSPECIFIED = 0;
+  STATE_UP = 1;  // it answers
+}
+// What it does.
+service ThingService {
+  // Gets one.
+  rpc GetThing(GetThingRequest) returns (GetThingResponse);
+}
+message GetThingRequest {}
+message GetThingResponse {}
+"""
+
+# What is replaced by what, and the problem that must be found.
+BAD = [
+    ("  // of the grant", "", "Thing.fencing_token: has no comment"),
+    ("// What it is.\n", "", "Thing: has no comment"),
+    ("  // Gets one.\n", "", "GetThing: has no comment"),
+    ("  // it answers", "", "STATE_UP: has no comment"),
+    ("google.protobuf.Timestamp grant_time", "string grant_time", "is no Timestamp"),
+    ("string names", "string camelNames", "is not lower_snake_case"),
+    ("STATE_UP", "UP", "does not begin with STATE_"),
+    ("STATE_UNSPECIFIED", "STATE_NONE", "and not STATE_UNSPECIFIED"),
+    ("message Thing {", "message Event {", "collides with a name"),
+    ("message Thing {", "message thing_x {", "is not CamelCase"),
+    ("service ThingService", "service Things", "does not end in Service"),
+    ("GetThing(GetThingRequest)", "GetThing(GetThingResponse)", "not its own GetThingRequest"),
+]
+
+
+def problems_of(folder, text):
+    path = folder / "distlock" / "v1" / "thing.proto"
+    path.parent.mkdir(parents=True)
+    path.write_text(text, encoding="utf-8")
+    return list(lint.problems(descriptors.declared(descriptors.read(folder))))
+
+
+def test_the_contract_follows_the_rules():
+    assert not list(lint.problems(descriptors.declared(descriptors.read())))
+
+
+def test_good_declarations_have_no_problems(tmp_path):
+    assert problems_of(tmp_path, GOOD) == []
+
+
+@pytest.mark.parametrize("old, new, problem", BAD)
+def test_each_rule_sees_its_fault(tmp_path, old, new, problem):
+    assert old in GOOD
+    found = problems_of(tmp_path, GOOD.replace(old, new))
+    assert any(problem in one for one in found), found
