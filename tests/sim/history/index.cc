@@ -288,4 +288,14 @@ int64_t Index::DeathHeard(int32_t client, int64_t at) const {
   return heard;
 }
 
+int64_t Index::BreakHeard(int32_t client, int64_t at) const {
+  int64_t heard = at;
+  for (const Trouble& trouble : troubles) {
+    const bool of_links = trouble.kind == FaultKind::kLinkReset || trouble.kind == FaultKind::kLinkSilent ||
+                          trouble.kind == FaultKind::kLinkOneWay;
+    if (of_links && trouble.actor == client && trouble.from <= at) heard = std::max(heard, trouble.until);
+  }
+  return heard;
+}
+
 }  // namespace distlock::sim

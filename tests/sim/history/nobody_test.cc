@@ -75,5 +75,24 @@ TEST(Recovery, FromAClientThatStandsStillTakesAValidity) {
   EXPECT_VIOLATED(StoodStill(false, 2300), "");
 }
 
+// ann's deadline passes at 1500, on a connection that broke at 700; the store lets go at `freed`.
+HistoryBuilder LeftOnABrokenLink(bool by_heartbeat, int64_t freed) {
+  HistoryBuilder b;
+  const int64_t ann = b.Asks(0, "ann", {.ttl = 20000, .freed_by_promise = true, .by_heartbeat = by_heartbeat});
+  b.Took(9, ann, 5);
+  b.Granted(10, ann, 5, 1500);
+  b.Fault(700, FaultKind::kLinkReset, 4000, "ann");
+  b.Ended(1500, ann, EndedWhy::kDeadline);
+  b.Freed(freed, ann);
+  return b;
+}
+
+TEST(Recovery, FromABrokenLinkWaitsUntilTheBrokerOfAHoldHearsOfIt) {
+  EXPECT_VIOLATED(LeftOnABrokenLink(true, 2900), "");
+  EXPECT_VIOLATED(LeftOnABrokenLink(true, 3500), "I7");
+  EXPECT_VIOLATED(LeftOnABrokenLink(false, 6100), "");
+  EXPECT_VIOLATED(LeftOnABrokenLink(false, 6800), "I7");
+}
+
 }  // namespace
 }  // namespace distlock::sim

@@ -81,7 +81,9 @@ Bound BoundOf(const Index& index, const Tenure& tenure, int64_t freed) {
   // Only the client failed, so its broker frees the lock.
   const bool client_left = tenure.ended != kNotSeen && tenure.why != EndedWhy::kLost;
   if (terms.freed_by_promise && client_left && index.TroubledUntil(freed, terms.client) <= over) {
-    const int64_t heard = tenure.why == EndedWhy::kClientDied ? index.DeathHeard(terms.client, tenure.ended) : over;
+    // The client of a Hold sends nothing that its broker could miss.
+    const int64_t left = terms.by_heartbeat ? over : index.BreakHeard(terms.client, over);
+    const int64_t heard = tenure.why == EndedWhy::kClientDied ? index.DeathHeard(terms.client, tenure.ended) : left;
     return {std::max(over, heard) + index.history.validity_ns + terms.lock_delay_ns + slack,
             "a validity and its lock_delay after its client's end"};
   }
