@@ -22,7 +22,7 @@ void HoldClient::Ask(Wish& wish) {
     MoveHome();
     return OnRefused(wish, core::RefusalReason::kStoreUnavailable);
   }
-  const WirePtr wire = Wire::Connect(env_, *this, broker);
+  const WirePtr wire = Wire::Connect(env_, *this, broker, /*local=*/true);
   claims_[id] = {.wire = wire, .granted_at = LocalTime()};
   wire->on_closed[Wire::kClient] = [this, id] { OnStreamOver(id); };
   wire->Send(Wire::kClient, [&broker, wire, ears = std::make_shared<Ears>(this, id), spec = SpecOf(wish)] {
@@ -36,7 +36,7 @@ void HoldClient::Hear(int64_t id, const core::Event& event) {
   if (const auto* granted = std::get_if<core::Granted>(&event)) {
     claims_.at(id).granted_at += granted->waited;
     const Duration until = DeadlineOf(*wish, granted->since_granted.value(), granted->valid_for);
-    if (until - LocalTime() < granted->valid_for / 2) return AskAfresh(*wish);
+    if (until - LocalTime() < granted->valid_for * 3 / 4) return AskAfresh(*wish);
     OnGranted(*wish, granted->token);
     return OnBelief(*wish, until);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A program that takes its locks by Hold streams, without the library. It does what proto/distlock/v1/session.md says
-// about Hold, and nothing more.
+// about Hold, and nothing more. It runs on its broker's machine.
 #pragma once
 
 #include <map>
