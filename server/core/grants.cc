@@ -57,7 +57,7 @@ void Grants::Grant(Waiter& waiter, const GrantNews& news) {
 
 void Grants::GrantDetached(Waiter& waiter, Granted granted, Instant deadline) {
   for (const Caller& caller : waiter.callers) {
-    // It counts from when it sent the request, so no delay of the answer can lengthen its belief.
+    // The caller counts from when it sent the request, so no delay of the answer can lengthen its belief.
     granted.waited = core_.Shortened(core_.now - caller.arrived);
     granted.valid_for = core_.Shortened(deadline - core_.now);
     core_.Tell(caller.listener, granted);

@@ -20,7 +20,7 @@ inline constexpr Duration kRenewPace = std::chrono::milliseconds(5);
 inline constexpr double kRenewJitter = 0.1;
 // Beyond the drift: scheduling and clock granularity.
 inline constexpr Duration kMarginFloor = std::chrono::milliseconds(2);
-// What a drift loses by whole-number arithmetic, at most: 2 ppm x 10 000 of 1 ms and the rest.
+// CoreContext::Drift counts whole milliseconds: of the rest it misses at most twice 10 000 ppm, the largest drift.
 inline constexpr Duration kDriftRounding = std::chrono::microseconds(20);
 // The part of a promise to a Hold that its client is not told of, for a network that delays every message.
 inline constexpr int kHoldReserve = 10;

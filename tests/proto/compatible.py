@@ -11,8 +11,7 @@ import sys
 
 from google.protobuf import descriptor_pb2
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-import descriptors  # noqa: E402
+import descriptors
 
 RELEASED = pathlib.Path(__file__).parent / "released"
 

@@ -24,6 +24,14 @@ def read(root=PROTO, folder="distlock"):
         return descriptor_pb2.FileDescriptorSet.FromString(pathlib.Path(out.name).read_bytes())
 
 
+def of_text(folder, text):
+    """As read, of one file with this text, which is written into the empty `folder`."""
+    path = folder / "distlock" / "v1" / "thing.proto"
+    path.parent.mkdir(parents=True)
+    path.write_text(text, encoding="utf-8")
+    return read(folder)
+
+
 @dataclasses.dataclass
 class Declared:
     kind: str     # message, field, enum, value, service, method

@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-import pathlib
-import sys
-
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-import compatible  # noqa: E402
-import descriptors  # noqa: E402
+import compatible
+import descriptors
 
 BEFORE = """
 syntax = "proto3";
@@ -42,13 +38,6 @@ BAD = [
 ]
 
 
-def described(folder, text):
-    path = folder / "distlock" / "v1" / "thing.proto"
-    path.parent.mkdir(parents=True)
-    path.write_text(text, encoding="utf-8")
-    return descriptors.read(folder)
-
-
 def test_the_contract_understands_every_release():
     now = descriptors.read()
     for version, before in compatible.released():
@@ -57,12 +46,14 @@ def test_the_contract_understands_every_release():
 
 def test_what_is_added_breaks_nothing(tmp_path):
     more = BEFORE.replace("  string two = 2;\n", "  string two = 2;\n  string five = 5;\n")
-    assert not list(compatible.problems(described(tmp_path / "a", BEFORE), described(tmp_path / "b", more)))
+    before, now = descriptors.of_text(tmp_path / "a", BEFORE), descriptors.of_text(tmp_path / "b", more)
+    assert not list(compatible.problems(before, now))
 
 
 @pytest.mark.parametrize("old, new, problem", BAD)
 def test_each_rule_sees_its_fault(tmp_path, old, new, problem):
     assert old in BEFORE
-    before, now = described(tmp_path / "a", BEFORE), described(tmp_path / "b", BEFORE.replace(old, new))
+    before = descriptors.of_text(tmp_path / "a", BEFORE)
+    now = descriptors.of_text(tmp_path / "b", BEFORE.replace(old, new))
     found = list(compatible.problems(before, now))
     assert any(problem in one for one in found), found

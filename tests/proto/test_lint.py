@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-import pathlib
-import sys
-
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-import descriptors  # noqa: E402
-import lint  # noqa: E402
+import descriptors
+import lint
 
 GOOD = """
 syntax = "proto3";
@@ -50,10 +46,7 @@ BAD = [
 
 
 def problems_of(folder, text):
-    path = folder / "distlock" / "v1" / "thing.proto"
-    path.parent.mkdir(parents=True)
-    path.write_text(text, encoding="utf-8")
-    return list(lint.problems(descriptors.declared(descriptors.read(folder))))
+    return list(lint.problems(descriptors.declared(descriptors.of_text(folder, text))))
 
 
 def test_the_contract_follows_the_rules():

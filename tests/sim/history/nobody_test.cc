@@ -58,15 +58,21 @@ TEST(TakenForNobody, WaitsForTheConnectionsThatMatter) {
   EXPECT_VIOLATED(b, "");
 }
 
-// ann believes until 1500 and stands still from 700 on; the store lets go at `freed`.
-HistoryBuilder StoodStill(bool by_heartbeat, int64_t freed) {
+// ann believes until 1500; `fault` hits her from 700 to 4700, and she leaves at `ended`, if that is not 0. The store
+// lets go at `freed`.
+HistoryBuilder HitAt700(FaultKind fault, bool by_heartbeat, int64_t ended, int64_t freed) {
   HistoryBuilder b;
   const int64_t ann = b.Asks(0, "ann", {.ttl = 20000, .freed_by_promise = true, .by_heartbeat = by_heartbeat});
   b.Took(9, ann, 5);
   b.Granted(10, ann, 5, 1500);
-  b.Fault(700, FaultKind::kClientPaused, 4000, "ann");
+  b.Fault(700, fault, 4000, "ann");
+  if (ended != 0) b.Ended(ended, ann, EndedWhy::kDeadline);
   b.Freed(freed, ann);
   return b;
+}
+
+HistoryBuilder StoodStill(bool by_heartbeat, int64_t freed) {
+  return HitAt700(FaultKind::kClientPaused, by_heartbeat, 0, freed);
 }
 
 TEST(Recovery, FromAClientThatStandsStillTakesAValidity) {
@@ -75,16 +81,8 @@ TEST(Recovery, FromAClientThatStandsStillTakesAValidity) {
   EXPECT_VIOLATED(StoodStill(false, 2300), "");
 }
 
-// ann's deadline passes at 1500, on a connection that broke at 700; the store lets go at `freed`.
 HistoryBuilder LeftOnABrokenLink(bool by_heartbeat, int64_t freed) {
-  HistoryBuilder b;
-  const int64_t ann = b.Asks(0, "ann", {.ttl = 20000, .freed_by_promise = true, .by_heartbeat = by_heartbeat});
-  b.Took(9, ann, 5);
-  b.Granted(10, ann, 5, 1500);
-  b.Fault(700, FaultKind::kLinkReset, 4000, "ann");
-  b.Ended(1500, ann, EndedWhy::kDeadline);
-  b.Freed(freed, ann);
-  return b;
+  return HitAt700(FaultKind::kLinkReset, by_heartbeat, 1500, freed);
 }
 
 TEST(Recovery, FromABrokenLinkWaitsUntilTheBrokerOfAHoldHearsOfIt) {
