@@ -61,8 +61,8 @@ run_preset() {
   [ -n "$long" ] || select+=(-LE '^long$')
   # A filter may well name tests that the later presets do not have.
   [ -z "$filter" ] || [ "$preset" = "${presets[0]}" ] || select+=(--no-tests=ignore)
-  # The others compile each file alone, and so find includes that are missing.
-  [ "$preset" = release ] && unity=ON || unity=OFF
+  # The others compile each file alone, and so find includes that are missing; as clang-tidy does.
+  case $preset in release | tsan) unity=ON ;; *) unity=OFF ;; esac
   say "$preset: configure"
   cmake --preset "$preset" -DDISTLOCK_TESTS=ON -DDISTLOCK_UNITY=$unity >/dev/null
   say "$preset: build"

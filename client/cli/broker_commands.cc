@@ -35,32 +35,33 @@ grpc::Status GetStatus(const Context& context, const std::shared_ptr<grpc::Chann
 
 std::vector<std::string> StatusAsText(const v1::GetStatusResponse& status) {
   const bool up = status.store_state() == v1::STORE_STATE_UP;
-  return {absl::StrCat("broker    ", status.broker_id(), ", version ", status.version(),
-                       status.draining() ? ", DRAINING" : ""),
-          absl::StrCat("started   ", FormatTime(status.started()), ", up ", FormatDuration(FromProto(status.uptime()))),
-          absl::StrCat("listen    ", absl::StrJoin(status.listen(), " ")),
-          absl::StrCat("store     ", status.store_url(), up ? ", up" : ", DOWN: ", up ? "" : status.store_problem()),
-          absl::StrCat("sessions  ", status.sessions()),
-          absl::StrCat("leases    ", status.leases()),
-          absl::StrCat("waiters   ", status.waiters()),
-          absl::StrCat("shards    ", status.shards()),
-          absl::StrCat("validity  ", FormatDuration(FromProto(status.validity())))};
+  return {
+      absl::StrCat("broker    ", status.broker_id(), ", version ", status.version(),
+                   status.draining() ? ", DRAINING" : ""),
+      absl::StrCat("started   ", FormatTime(status.start_time()), ", up ", FormatDuration(FromProto(status.uptime()))),
+      absl::StrCat("listen    ", absl::StrJoin(status.listen_addresses(), " ")),
+      absl::StrCat("store     ", status.store_url(), up ? ", up" : ", DOWN: ", up ? "" : status.store_problem()),
+      absl::StrCat("sessions  ", status.sessions()),
+      absl::StrCat("leases    ", status.leases()),
+      absl::StrCat("waiters   ", status.waiters()),
+      absl::StrCat("shards    ", status.shards()),
+      absl::StrCat("validity  ", FormatDuration(FromProto(status.validity())))};
 }
 
 Json StatusAsJson(const v1::GetStatusResponse& status) {
   return Json()
       .Text("version", status.version())
       .Text("broker_id", status.broker_id())
-      .Text("started", FormatTime(status.started()))
+      .Text("started", FormatTime(status.start_time()))
       .Number("uptime_ms", FromProto(status.uptime()).count())
-      .Texts("listen", {status.listen().begin(), status.listen().end()})
+      .Texts("listen", {status.listen_addresses().begin(), status.listen_addresses().end()})
       .Text("store_url", status.store_url())
       .Text("store_state", status.store_state() == v1::STORE_STATE_UP ? "up" : "down")
       .Text("store_problem", status.store_problem())
       .Flag("draining", status.draining())
-      .Number("sessions", static_cast<int64_t>(status.sessions()))
-      .Number("leases", static_cast<int64_t>(status.leases()))
-      .Number("waiters", static_cast<int64_t>(status.waiters()))
+      .Number("sessions", status.sessions())
+      .Number("leases", status.leases())
+      .Number("waiters", status.waiters())
       .Number("shards", status.shards())
       .Number("validity_ms", FromProto(status.validity()).count());
 }
@@ -126,7 +127,7 @@ int Drain(const Context& context, const DrainArgs& args) {
                                      Json()
                                          .Text("event", "draining")
                                          .Text("broker_id", before.broker_id())
-                                         .Number("leases", static_cast<int64_t>(response.leases()))
+                                         .Number("leases", response.leases())
                                          .Number("timeout_ms", timeout.count()));
   if (!printed) return kExitInternal;
   if (!args.wait) return kExitOk;
@@ -152,7 +153,7 @@ int ForceRelease(const Context& context, const ForceArgs& args) {
   call.set_deadline(std::chrono::system_clock::now() + context.connect_timeout + kForcePatience);
   const grpc::Status status = v1::AdminService::NewStub(channel)->ForceRelease(&call, request, &response);
   if (!status.ok()) return context.Fail(FailureFrom(status));
-  const uint32_t count = response.released();
+  const int32_t count = response.released();
   const std::string text =
       count == 0 ? absl::StrCat(args.lock.Name(), " was held by nobody", args.holder_id.empty() ? "" : " with that id")
                  : absl::StrCat(args.lock.Name(), " was taken from ", count, count == 1 ? " holder" : " holders");

@@ -17,7 +17,8 @@ void AddElect(CLI::App& app, Context& context, const std::vector<std::string>& c
 void AddHold(CLI::App& app, Context& context);
 void AddLeaseCommands(CLI::App& app, Context& context);    // acquire, renew, release
 void AddInspectCommands(CLI::App& app, Context& context);  // show, ls, watch
-void AddBrokerCommands(CLI::App& app, Context& context);   // status, drain, force-release
+void AddCheckToken(CLI::App& app, Context& context);
+void AddBrokerCommands(CLI::App& app, Context& context);  // status, drain, force-release
 void AddTop(CLI::App& app, Context& context);
 void AddCompletion(CLI::App& app, Context& context);
 

@@ -42,12 +42,12 @@ std::string SinceAsText(std::chrono::system_clock::time_point since) {
 
 bool PrintLeader(const Context& context, const LockFlags& lock, const std::optional<Leader>& leader) {
   if (!leader) return context.Print("no leader", EventJson("leader", lock).Null("leader"));
-  const std::string since = SinceAsText(leader->since);
+  const std::string since = SinceAsText(leader->acquire_time);
   const Json json = Json()
                         .Text("value", leader->value)
                         .Text("owner", leader->owner)
                         .Text("holder_id", leader->holder_id)
-                        .Number("token", static_cast<int64_t>(leader->token))
+                        .Number("token", leader->token)
                         .Text("since", since);
   return context.Print(absl::StrCat("leader ", leader->value.empty() ? "-" : leader->value, "  owner ", leader->owner,
                                     "  token ", leader->token, "  since ", since),
@@ -105,7 +105,7 @@ bool PrintElected(const Context& context, const ElectArgs& args, const MultiGuar
                        EventJson("elected", args.lock)
                            .Text("value", args.value)
                            .Text("holder_id", guard.part(0).holder_id())
-                           .Number("token", static_cast<int64_t>(guard.token(0))));
+                           .Number("token", guard.token(0)));
 }
 
 bool Leads(const MultiGuard& guard) {

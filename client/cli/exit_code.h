@@ -7,7 +7,7 @@
 namespace distlock::cli {
 
 inline constexpr int kExitOk = 0;
-inline constexpr int kExitBusy = 1;          // another holds the lock, or the wait ran out; -E changes it
+inline constexpr int kExitBusy = 1;          // another holds the lock, the wait ran out, or the token is not the newest
 inline constexpr int kExitUsage = 64;        // a wrong flag or value, or a request that this broker does not support
 inline constexpr int kExitUnavailable = 69;  // the broker or its store cannot be reached or cannot serve
 inline constexpr int kExitInternal = 70;     // a malformed answer, or the machine has no process or no output left

@@ -82,7 +82,7 @@ LockSet LockKeeper::Wanted() {
   wanted.MaxWait(options.max_wait);
   for (const std::string& key : flags_.Keys()) {
     if (flags_.limit > 0) {
-      wanted.Permits(key, flags_.limit, std::max(flags_.permits, 1U), options);
+      wanted.Permits(key, flags_.limit, std::max(flags_.permits, 1), options);
     } else {
       flags_.shared ? wanted.Shared(key, options) : wanted.Exclusive(key, options);
     }
@@ -131,7 +131,6 @@ void LockKeeper::WatchEnd(const MultiGuard& guard) {
 }
 
 std::string HeldBy(const Holder& holder) {
-  if (holder.blocked) return "kept by the lock_delay of an earlier holder";
   return absl::StrCat("held by ", holder.owner.empty() ? holder.holder_id : holder.owner);
 }
 

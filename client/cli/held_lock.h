@@ -79,7 +79,7 @@ class LockKeeper {
   Client client_;
 };
 
-// Why a lock is not free, for people: "held by bob", or a lock_delay.
+// For people: "held by bob".
 std::string HeldBy(const Holder& holder);
 std::string EndReason(const MultiGuard& guard);  // "EXPIRED"
 Failure FailureFrom(const Context& context, const Refusal& refusal);

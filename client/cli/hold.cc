@@ -53,7 +53,7 @@ class Holding {
                        guard.part(0).holder_id()),
           EventJson("granted", args_.lock)
               .Text("holder_id", guard.part(0).holder_id())
-              .Number("token", static_cast<int64_t>(guard.token(0)))
+              .Number("token", guard.token(0))
               .Number("waited_ms", waited.count()));
     keeper_.WatchEnd(guard);
     while (printing_works_ && !wanted_to_end_ && Alive(guard)) WaitForEvent();

@@ -27,9 +27,13 @@ constexpr int kListedLocks = 1000;
 
 struct ListArgs {
   std::string name_space;
+  bool all_namespaces = false;
   std::string prefix;
   bool all = false;
 };
+
+// As a namespace of ListLocks.
+constexpr char kAllNamespaces[] = "-";
 
 const char* ModeName(v1::LockMode mode) {
   switch (mode) {
@@ -43,7 +47,7 @@ const char* ModeName(v1::LockMode mode) {
 }
 
 // For people: the mode, or the number of permits.
-std::string ShareAsText(v1::LockMode mode, uint64_t permits) {
+std::string ShareAsText(v1::LockMode mode, int64_t permits) {
   if (mode != v1::LOCK_MODE_PERMIT) return ModeName(mode);
   return absl::StrCat(permits, permits == 1 ? " permit" : " permits");
 }
@@ -73,12 +77,19 @@ Json HolderAsJson(const v1::Holder& holder) {
       .Object("metadata", MetadataAsJson(holder.metadata()))
       .Text("mode", ModeName(holder.mode()))
       .Number("permits", holder.permits())
-      .Number("token", static_cast<int64_t>(holder.fencing_token()));
-  AddSince(json, holder.since());
+      .Number("token", holder.fencing_token());
+  AddSince(json, holder.acquire_time());
   return json.Number("time_left_ms", FromProto(holder.time_left()).count())
       .Number("ttl_ms", FromProto(holder.ttl()).count())
-      .Text("broker_id", holder.broker_id())
-      .Flag("blocked", holder.blocked());
+      .Text("broker_id", holder.broker_id());
+}
+
+void AddBlock(Json& json, const v1::LockInfo& lock) {
+  if (!lock.has_block()) return void(json.Null("block"));
+  Json block;
+  block.Text("owner", lock.block().owner());
+  AddSince(block, lock.block().start_time());
+  json.Object("block", block.Number("time_left_ms", FromProto(lock.block().time_left()).count()));
 }
 
 Json WaiterAsJson(const v1::Waiter& waiter) {
@@ -88,24 +99,17 @@ Json WaiterAsJson(const v1::Waiter& waiter) {
       .Object("metadata", MetadataAsJson(waiter.metadata()))
       .Text("mode", ModeName(waiter.mode()))
       .Number("permits", waiter.permits());
-  AddSince(json, waiter.since());
+  AddSince(json, waiter.start_time());
   return json.Text("broker_id", waiter.broker_id());
 }
 
-// The number of holders; the answer may list fewer. An older broker leaves holder_count 0.
-uint32_t HolderCount(const v1::LockInfo& lock) {
-  return std::max(lock.holder_count(), static_cast<uint32_t>(lock.holders_size()));
-}
-
-uint32_t UnlistedHolders(const v1::LockInfo& lock) {
-  return HolderCount(lock) - static_cast<uint32_t>(lock.holders_size());
-}
+int UnlistedHolders(const v1::LockInfo& lock) { return lock.holder_count() - lock.holders_size(); }
 
 // The mode or the permits of all holders together.
 std::string HeldShareAsText(const v1::LockInfo& lock) {
   const v1::LockMode mode = lock.holders(0).mode();
   if (UnlistedHolders(lock) > 0) return ModeName(mode);
-  uint64_t permits = 0;
+  int64_t permits = 0;
   for (const v1::Holder& holder : lock.holders()) permits += holder.permits();
   return ShareAsText(mode, permits);
 }
@@ -116,10 +120,11 @@ Json LockAsJson(const v1::LockInfo& lock, bool with_waiters, Json json = {}) {
   for (const v1::Holder& holder : lock.holders()) holders.push_back(HolderAsJson(holder));
   json.Text("namespace", lock.namespace_())
       .Text("key", lock.key())
-      .Number("token", static_cast<int64_t>(lock.fencing_token()))
+      .Number("token", lock.fencing_token())
       .Number("queue_length", lock.queue_length())
-      .Number("holder_count", HolderCount(lock))
-      .List("holders", holders);
+      .Number("holder_count", lock.holder_count());
+  AddBlock(json, lock);
+  json.List("holders", holders);
   if (!with_waiters) return json;
   std::vector<Json> waiters;
   for (const v1::Waiter& waiter : lock.waiters()) waiters.push_back(WaiterAsJson(waiter));
@@ -135,20 +140,15 @@ std::string MetadataAsText(const google::protobuf::Map<std::string, std::string>
 }
 
 std::string StateName(const v1::LockInfo& lock) {
-  if (lock.holders().empty()) return "free";
-  const bool nobody = std::all_of(lock.holders().begin(), lock.holders().end(),
-                                  [](const v1::Holder& holder) { return holder.blocked(); });
-  return nobody ? "blocked" : "held";
+  if (!lock.holders().empty()) return "held";
+  return lock.has_block() ? "blocked" : "free";
 }
 
 std::string HolderAsText(const v1::Holder& holder) {
-  if (holder.blocked()) {
-    return absl::StrCat("  blocked for another ", FormatDuration(FromProto(holder.time_left())), " (lock delay of ",
-                        holder.owner(), ")");
-  }
   return absl::StrCat("  holder ", holder.owner(), "  ", ShareAsText(holder.mode(), holder.permits()),
-                      SinceAsText(holder.since()), "  left ", FormatDuration(FromProto(holder.time_left())), "  token ",
-                      holder.fencing_token(), "  id ", holder.holder_id(), MetadataAsText(holder.metadata()));
+                      SinceAsText(holder.acquire_time()), "  left ", FormatDuration(FromProto(holder.time_left())),
+                      "  token ", holder.fencing_token(), "  id ", holder.holder_id(),
+                      MetadataAsText(holder.metadata()));
 }
 
 std::vector<std::string> LockAsText(const v1::LockInfo& lock) {
@@ -156,26 +156,36 @@ std::vector<std::string> LockAsText(const v1::LockInfo& lock) {
       absl::StrCat(lock.namespace_(), "/", lock.key(), "  ", StateName(lock), ", ", lock.queue_length(), " waiting")};
   for (const v1::Holder& holder : lock.holders()) lines.push_back(HolderAsText(holder));
   if (UnlistedHolders(lock) > 0) lines.push_back(absl::StrCat("  and ", UnlistedHolders(lock), " more holders"));
+  if (lock.has_block()) {
+    lines.push_back(absl::StrCat("  blocked for another ", FormatDuration(FromProto(lock.block().time_left())),
+                                 " (lock delay of ", lock.block().owner(), ")"));
+  }
   int place = 0;
   for (const v1::Waiter& waiter : lock.waiters()) {
     lines.push_back(absl::StrCat("  waiter ", ++place, " ", waiter.owner(), "  ",
-                                 ShareAsText(waiter.mode(), waiter.permits()), SinceAsText(waiter.since()), "  id ",
-                                 waiter.waiter_id(), MetadataAsText(waiter.metadata())));
+                                 ShareAsText(waiter.mode(), waiter.permits()), SinceAsText(waiter.start_time()),
+                                 "  id ", waiter.waiter_id(), MetadataAsText(waiter.metadata())));
   }
-  const int unseen = static_cast<int>(lock.queue_length()) - lock.waiters_size();
+  const int unseen = lock.queue_length() - lock.waiters_size();
   if (unseen > 0) lines.push_back(absl::StrCat("  and ", unseen, " more waiters"));
   return lines;
 }
 
-std::string LockAsRow(const v1::LockInfo& lock) {
-  const std::string name = absl::StrCat(lock.namespace_(), "/", lock.key());
-  if (lock.holders().empty()) {
-    return absl::StrFormat("%-40s %-8s %-10s %5d waiting", name, StateName(lock), "", lock.queue_length());
-  }
-  const v1::Holder& holder = lock.holders(0);
-  const std::string others = HolderCount(lock) > 1 ? absl::StrCat(" and ", HolderCount(lock) - 1, " more") : "";
-  return absl::StrFormat("%-40s %-8s %-10s %5d waiting  left %-8s %s%s", name, StateName(lock), HeldShareAsText(lock),
-                         lock.queue_length(), FormatDuration(FromProto(holder.time_left())), holder.owner(), others);
+// `name`: the first columns.
+std::string LockAsRow(const v1::LockInfo& lock, const std::string& name) {
+  const std::string share = lock.holders().empty() ? "" : HeldShareAsText(lock);
+  const std::string row =
+      absl::StrFormat("%s %-8s %-10s %5d waiting", name, StateName(lock), share, lock.queue_length());
+  if (lock.holders().empty() && !lock.has_block()) return row;
+  const auto& left = lock.holders().empty() ? lock.block().time_left() : lock.holders(0).time_left();
+  const std::string& owner = lock.holders().empty() ? lock.block().owner() : lock.holders(0).owner();
+  const std::string others = lock.holder_count() > 1 ? absl::StrCat(" and ", lock.holder_count() - 1, " more") : "";
+  return absl::StrFormat("%s  left %-8s %s%s", row, FormatDuration(FromProto(left)), owner, others);
+}
+
+std::string NameAsColumns(const v1::LockInfo& lock, bool with_namespace_column) {
+  if (with_namespace_column) return absl::StrFormat("%-20s %-40s", lock.namespace_(), lock.key());
+  return absl::StrFormat("%-40s", absl::StrCat(lock.namespace_(), "/", lock.key()));
 }
 
 // One line with at most kHolders holders.
@@ -185,11 +195,11 @@ std::string ChangeAsText(const v1::LockInfo& lock, const std::string& time) {
                                  lock.queue_length(), " waiting");
   for (int i = 0; i < std::min(lock.holders_size(), kHolders); ++i) {
     const v1::Holder& holder = lock.holders(i);
-    absl::StrAppend(&out, holder.blocked() ? "; lock delay of " : "; holder ", holder.owner(), "  ",
-                    ShareAsText(holder.mode(), holder.permits()), "  token ", holder.fencing_token());
-    if (!holder.holder_id().empty()) absl::StrAppend(&out, "  id ", holder.holder_id());
+    absl::StrAppend(&out, "; holder ", holder.owner(), "  ", ShareAsText(holder.mode(), holder.permits()), "  token ",
+                    holder.fencing_token(), "  id ", holder.holder_id());
   }
-  if (HolderCount(lock) > kHolders) absl::StrAppend(&out, "; and ", HolderCount(lock) - kHolders, " more holders");
+  if (lock.holder_count() > kHolders) absl::StrAppend(&out, "; and ", lock.holder_count() - kHolders, " more holders");
+  if (lock.has_block()) absl::StrAppend(&out, "; lock delay of ", lock.block().owner());
   return out;
 }
 
@@ -268,7 +278,7 @@ int List(const Context& context, const ListArgs& args) {
   if (!channel) return kExitUnavailable;
   const auto stub = v1::LockService::NewStub(channel);
   v1::ListLocksRequest request;
-  request.set_namespace_(args.name_space);
+  request.set_namespace_(args.all_namespaces ? kAllNamespaces : args.name_space);
   request.set_key_prefix(args.prefix);
   request.set_page_size(1000);
   int printed = 0;
@@ -284,7 +294,8 @@ int List(const Context& context, const ListArgs& args) {
         context.Warn(absl::StrCat("there are more than these ", kListedLocks, " locks: --all lists every one"));
         return kExitOk;
       }
-      if (!context.Print(LockAsRow(lock), LockAsJson(lock, false))) return kExitInternal;
+      const std::string row = LockAsRow(lock, NameAsColumns(lock, args.all_namespaces));
+      if (!context.Print(row, LockAsJson(lock, false))) return kExitInternal;
       ++printed;
     }
     request.set_page_token(page.next_page_token());
@@ -319,14 +330,20 @@ void AddInspectCommands(CLI::App& app, Context& context) {
 
   auto* list = app.add_subcommand("ls", "List the locks that are held");
   auto args = std::make_shared<ListArgs>();
-  list->add_option("--namespace", args->name_space, "Namespace to list (default \"default\")")->type_name("NAME");
-  list->add_option("--prefix", args->prefix, "List only keys that begin with P")->type_name("P");
+  auto* one =
+      list->add_option("--namespace", args->name_space, "Namespace to list (default \"default\")")->option_text("NAME");
+  auto* prefix = list->add_option("--prefix", args->prefix, "List only keys that begin with P")->option_text("P");
+  list->add_flag("-A,--all-namespaces", args->all_namespaces, "List all namespaces, with a column for the namespace")
+      ->excludes(one)
+      ->excludes(prefix)
+      ->option_text(" ");
   list->add_flag("--all", args->all, "List every lock, not only the first 1000");
   AddContextFlags(*list, context);
   list->footer(
       "Examples:\n"
       "  distlockctl ls --prefix deploy/\n"
-      "  distlockctl ls --all -o json | jq -r .key");
+      "  distlockctl ls --all -o json | jq -r .key\n"
+      "  distlockctl ls -A");
   list->callback([&context, args] { context.command = [&context, args] { return List(context, *args); }; });
 }
 

@@ -69,7 +69,7 @@ Json GrantAsJson(const v1::Grant& grant, Millis left) {
       .Text("key", grant.key())
       .Text("lease_id", grant.lease_id())
       .Text("holder_id", grant.holder_id())
-      .Number("token", static_cast<int64_t>(grant.fencing_token()))
+      .Number("token", grant.fencing_token())
       .Number("ttl_ms", FromProto(grant.ttl()).count())
       .Number("valid_for_ms", left.count())
       .Number("waited_ms", FromProto(grant.waited()).count());
@@ -121,7 +121,7 @@ grpc::Status AcquireUntilAnswered(const Context& context, std::shared_ptr<grpc::
     grpc::ClientContext call;
     if (flags.max_wait) {
       const auto left = std::max(Millis(0), std::chrono::duration_cast<Millis>(give_up_waiting - Clock::now()));
-      *request.mutable_lock()->mutable_max_wait() = ToProto(left);
+      *request.mutable_locks(0)->mutable_max_wait() = ToProto(left);
       call.set_deadline(std::chrono::system_clock::now() + left + context.connect_timeout);
     }
     const grpc::Status status = v1::LockService::NewStub(channel)->Acquire(&call, request, response);
@@ -139,12 +139,19 @@ void GiveBack(const Context& context, const std::shared_ptr<grpc::Channel>& chan
   v1::LockService::NewStub(channel)->Release(&call, request, &response);
 }
 
+Failure NotOneGrant(int grants) {
+  Failure failure;
+  failure.reason = "INTERNAL";
+  failure.message = absl::StrCat("the broker answered the request for one lock with ", grants, " grants");
+  return failure;
+}
+
 int Acquire(const Context& context, const LeaseArgs& args) {
   // Without -w the call has no deadline: only keepalive pings show that the broker's machine is gone.
   auto channel = Connect(context, Patience::kLong);
   if (!channel) return kExitUnavailable;
   v1::AcquireRequest request;
-  *request.mutable_lock() = args.lock.ToSpec();
+  *request.add_locks() = args.lock.ToSpec();
   request.set_request_id(args.request_id.empty() ? RandomUuid() : args.request_id);
   v1::AcquireResponse response;
   Millis sent{};
@@ -152,7 +159,8 @@ int Acquire(const Context& context, const LeaseArgs& args) {
   if (IsBroken(status)) return context.Fail(Unreachable(context, status.error_message()));
   if (!status.ok()) return context.Fail(FailureFrom(status));
 
-  const v1::Grant& grant = response.grant();
+  if (response.grants_size() != 1) return context.Fail(NotOneGrant(response.grants_size()));
+  const v1::Grant& grant = response.grants(0);
   const std::string text = GrantAsEnvironment(grant) + "\n";
   const Millis left = LeftOf(sent + FromProto(grant.waited()) + FromProto(grant.valid_for()));
   const std::string json = GrantAsJson(grant, left).Line() + "\n";

@@ -35,12 +35,12 @@ std::string UserName() {
 }
 
 void AddModeFlags(CLI::App& command, LockFlags& flags) {
-  const CLI::Range counts(uint32_t{1}, std::numeric_limits<uint32_t>::max());
+  const CLI::Range counts(int32_t{1}, std::numeric_limits<int32_t>::max());
   auto* shared =
       command.add_flag("-s,--shared", flags.shared, "Share the lock with other --shared holders, as a reader");
   auto* exclusive = command.add_flag("-x,--exclusive", flags.exclusive, "Hold the lock alone, as a writer (default)");
   auto* limit =
-      command.add_option("--limit", flags.limit, "Take permits of a semaphore of N; all callers must use the same N")
+      command.add_option("--limit", flags.limit, "Take permits of a semaphore of N; all callers should use the same N")
           ->option_text("N")
           ->check(counts);
   command.add_option("--permits", flags.permits, "With --limit, take this many permits (default 1)")

@@ -25,8 +25,8 @@ struct LockFlags {
   std::vector<std::string> more_keys;  // taken together with `key`, which may then be empty
   bool shared = false;
   bool exclusive = false;          // the default, named on the command line
-  uint32_t limit = 0;              // of a semaphore; 0: no semaphore
-  uint32_t permits = 0;            // 0 = 1
+  int32_t limit = 0;               // of a semaphore; 0: no semaphore
+  int32_t permits = 0;             // 0 = 1
   std::optional<Millis> max_wait;  // unset: wait until granted; 0: one try
   std::optional<Millis> ttl;
   Millis max_hold{0};

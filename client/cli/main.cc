@@ -23,7 +23,8 @@ constexpr char kFooter[] =
     "distlockctl COMMAND --help explains each command, with examples:\n"
     "  distlockctl run nightly -n -- /usr/local/bin/backup\n"
     "  distlockctl show nightly\n\n"
-    "Exit codes: 0 done; 1 another holds the lock; 64 wrong usage, or not supported by this broker;\n"
+    "Exit codes: 0 done; 1 another holds the lock, or has a newer token; 64 wrong usage, or not supported by this "
+    "broker;\n"
     "69 broker or store unavailable; 70 internal error; 75 the lock was lost; 77 denied; 128 + a signal.";
 
 // `run` and `elect` take a command to run after "--"; for other commands "--" has its usual meaning.
@@ -76,6 +77,7 @@ int main(int argc, char** argv) {
   distlock::cli::AddHold(app, context);
   distlock::cli::AddLeaseCommands(app, context);
   distlock::cli::AddInspectCommands(app, context);
+  distlock::cli::AddCheckToken(app, context);
   distlock::cli::AddBrokerCommands(app, context);
   distlock::cli::AddTop(app, context);
   distlock::cli::AddCompletion(app, context);

@@ -21,15 +21,11 @@ const char* ModeName(v1::LockMode mode) {
   return mode == v1::LOCK_MODE_PERMIT ? "permit" : "exclusive";
 }
 
-size_t HolderCount(const v1::LockInfo& lock) {
-  return std::max<size_t>(lock.holder_count(), static_cast<size_t>(lock.holders_size()));
-}
-
 bool Before(const v1::LockInfo& a, const v1::LockInfo& b, View::Order order) {
   const auto by = [&](const v1::LockInfo& lock) {
-    const auto queue = -static_cast<int64_t>(lock.queue_length());
-    const auto holders = -static_cast<int64_t>(HolderCount(lock));
-    if (order == View::Order::kName) return std::make_tuple(int64_t{0}, int64_t{0}, lock.key());
+    const int32_t queue = -lock.queue_length();
+    const int32_t holders = -lock.holder_count();
+    if (order == View::Order::kName) return std::make_tuple(0, 0, lock.key());
     if (order == View::Order::kHolders) return std::make_tuple(holders, queue, lock.key());
     return std::make_tuple(queue, holders, lock.key());
   };
@@ -43,17 +39,21 @@ const char* OrderName(View::Order order) {
 
 std::string Row(const v1::LockInfo& lock) {
   const std::string key = Printable(lock.key());
-  if (lock.holders().empty()) return absl::StrFormat("%-40s %7d %7d", key, lock.queue_length(), 0);
+  const std::string counts = absl::StrFormat("%-40s %7d %7d", key, lock.queue_length(), lock.holder_count());
+  if (lock.holders().empty() && !lock.has_block()) return counts;
+  if (lock.holders().empty()) {
+    return absl::StrFormat("%s  %-9s %9s  %s", counts, "blocked", FormatDuration(FromProto(lock.block().time_left())),
+                           Printable(lock.block().owner()));
+  }
   const v1::Holder& holder = lock.holders(0);
-  return absl::StrFormat("%-40s %7d %7d  %-9s %9s  %s%s", key, lock.queue_length(), HolderCount(lock),
-                         holder.blocked() ? "blocked" : ModeName(holder.mode()),
+  return absl::StrFormat("%s  %-9s %9s  %s%s", counts, ModeName(holder.mode()),
                          FormatDuration(FromProto(holder.time_left())), Printable(holder.owner()),
-                         HolderCount(lock) > 1 ? absl::StrCat(" and ", HolderCount(lock) - 1, " more") : "");
+                         lock.holder_count() > 1 ? absl::StrCat(" and ", lock.holder_count() - 1, " more") : "");
 }
 
 std::vector<std::string> Head(const Seen& seen, const View& view) {
   const v1::GetStatusResponse& status = seen.status;
-  size_t waiting = 0;
+  int64_t waiting = 0;
   for (const v1::LockInfo& lock : seen.locks) waiting += lock.queue_length();
   std::vector<std::string> lines;
   lines.push_back(absl::StrCat("distlock ", Printable(status.version()), "  broker ", Printable(status.broker_id()),
@@ -124,7 +124,7 @@ grpc::Status LockSource::LookAtSessions() {
     const grpc::Status status = stub->ListSessions(&call, request, &page);
     // An older broker cannot list its streams, but counts them.
     if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
-      streams = seen_.status.sessions();
+      streams = static_cast<size_t>(seen_.status.sessions());
       break;
     }
     if (!status.ok()) return status;
@@ -137,7 +137,7 @@ grpc::Status LockSource::LookAtSessions() {
 
 void LockSource::CountGrants(const std::vector<v1::LockInfo>& before) {
   const auto now = std::chrono::steady_clock::now();
-  std::map<std::pair<std::string, std::string>, uint64_t> tokens;
+  std::map<std::pair<std::string, std::string>, int64_t> tokens;
   for (const v1::LockInfo& lock : before) tokens[{lock.namespace_(), lock.key()}] = lock.fencing_token();
   size_t grants = 0;
   for (const v1::LockInfo& lock : seen_.locks) {

@@ -14,7 +14,7 @@ namespace {
 // Fills in the command's environment. DISTLOCK_KEY and DISTLOCK_TOKEN are those of the first lock.
 void Describe(const LockFlags& lock, const MultiGuard& guard, Supervision& plan) {
   plan.keys = lock.Keys();
-  std::vector<uint64_t> tokens;
+  std::vector<int64_t> tokens;
   for (size_t i = 0; i < guard.size(); ++i) tokens.push_back(guard.token(i));
   const std::vector<std::pair<std::string, std::string>> env = {
       {"DISTLOCK_KEY", plan.keys.front()},

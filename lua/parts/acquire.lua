@@ -26,9 +26,10 @@ if h.mine and h.kind == me.kind then
   return {GRANTED, NOW, h.mine.token, h.mine.since}
 end
 drop_expired(h)
--- EXCLUSIVE and SHARED may follow each other in one queue; a PERMIT only permits of the same limit.
+-- EXCLUSIVE and SHARED stand beside each other as readers and writers do; a PERMIT only beside the same limit. Who does
+-- not mix waits until the holders are gone; then its own kind and limit count.
 local mixes = not h.kind or (me.kind == 'p') == (h.kind == 'p') and (h.kind ~= 'p' or me.limit == h.limit)
-if h.mine or not mixes then return {MISMATCH, NOW, h.kind, h.limit or 0} end
+if h.mine or not mixes and wait ~= '1' then return {MISMATCH, NOW, h.kind, h.limit or 0} end
 
 local place, is_preferred = length > 0 and redis.call('ZRANK', QUEUE, owner), preferred == '1'
 local function count_in_front()

@@ -8,8 +8,17 @@ local function inspect(max_waiters, max_holders)
   if not bad then length, bad = try('ZCARD', QUEUE) end
   if not bad then _, bad = try('HLEN', WAITERS) end
   if bad then return bad end
-  local slots = h.many and read_slots(h) or {}
-  local reply = {INSPECTED, NOW, str(last), length, h.kind == 'x' and 1 or #slots, 0}
+  local slots, block = {}, nil
+  for _, slot in ipairs(h.many and read_slots(h) or {}) do
+    if string.sub(slot.owner, 1, #BLOCKED) ~= BLOCKED then
+      slots[#slots + 1] = slot
+    elseif not block or slot.expiry > block.expiry then
+      block = slot
+    end
+  end
+  local holders = h.kind == 'x' and (h.owner == string.rep('0', 32) and 0 or 1) or #slots
+  if block then table.insert(slots, 1, block) end
+  local reply = {INSPECTED, NOW, str(last), length, holders, 0}
   if h.kind == 'x' then
     reply[6], reply[7], reply[8] = 1, redis.call('PTTL', HOLDER), value
   else

@@ -2,8 +2,9 @@
 -- Shows a lock.
 -- KEYS holder, last token, queue, waiters (only read)
 -- ARGV max_waiters, max_holders
--- {INSPECTED, time, last_token or "0", queue_length, number of holders, how many of them follow, then of each: left_ms,
---      value; then of each of the first max_waiters: owner_id, entry in B:w or ""}
+-- {INSPECTED, time, last_token or "0", queue_length, number of holders, how many follow, then of each: left_ms, value;
+--      then of each of the first max_waiters: owner_id, entry in B:w or ""}   first of those that follow is the block
+--      that lasts longest, which is no holder, if there is one
 -- {FOREIGN, time, key, type or "shape"}
 -- include parts/head.lua
 -- include parts/values.lua

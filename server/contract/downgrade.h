@@ -12,9 +12,9 @@
 
 namespace distlock::contract {
 
-// Sets everything but session and request. `lease_id` names the lease when `acquire` is 0, and is ignored otherwise.
+// Sets everything but session and request. `lease_id` names the lease when `acquire_id` is 0, and is ignored otherwise.
 // `path` is the enclosing field in the names of bad fields, such as "downgrade"; may be empty.
-std::variant<core::Downgrade, v1::Refusal> CheckDowngrade(const Limits& limits, core::RequestId acquire,
+std::variant<core::Downgrade, v1::Refusal> CheckDowngrade(const Limits& limits, int64_t acquire_id,
                                                           std::string_view lease_id, std::string_view path);
 
 }  // namespace distlock::contract

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "contract/error_details.h"
 
+#include <google/protobuf/util/time_util.h>
+
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -14,7 +16,6 @@
 #include "contract/utf8.h"
 #include "distlock/wire/names.h"
 #include "distlock/wire/status_details.h"
-#include "google/rpc/error_details.pb.h"
 
 namespace distlock::contract {
 namespace {
@@ -73,76 +74,79 @@ absl::StatusCode CodeOf(RefusalReason reason) {
   return absl::StatusCode::kInternal;
 }
 
-void AddResource(const v1::Refusal& refusal, const core::LockName& about, google::rpc::Status* status) {
+void AddResource(const v1::Refusal& refusal, const core::LockName& about, wire::RpcStatus* status) {
   if (about.empty()) return;
   const auto [ns, key] = about.Decode();
-  google::rpc::ResourceInfo resource;
+  wire::ResourceInfo resource;
   resource.set_resource_type("lock");
   resource.set_resource_name(Cut(CleanText(absl::StrCat(ns, "/", key)), kMaxNameBytes));
   if (refusal.holders_size() > 0) {
     resource.set_owner(Cut(refusal.holders(0).owner(), kMaxOwnerBytes));
-    resource.set_description(refusal.holders(0).blocked()
-                                 ? std::string("nobody holds it: a lock_delay is running")
-                                 : absl::StrCat("held by holder ", refusal.holders(0).holder_id()));
+    resource.set_description(absl::StrCat("held by holder ", refusal.holders(0).holder_id()));
+  } else if (refusal.has_block()) {
+    resource.set_description("nobody holds it: a lock_delay is running");
   }
-  status->add_details()->PackFrom(resource);
+  wire::PackDetail(resource, status->add_details());
 }
 
-google::rpc::Status LostWith(v1::LostReason reason, const std::string& message, const core::LockName& about) {
-  google::rpc::Status status;
+wire::RpcStatus LostWith(v1::LostReason reason, const std::string& message, const core::LockName& about) {
+  wire::RpcStatus status;
   status.set_code(static_cast<int>(absl::StatusCode::kAborted));
   status.set_message(Message(message));
-  google::rpc::ErrorInfo info;
+  wire::ErrorInfo info;
   info.set_reason(std::string(wire::NameOf(v1::REFUSAL_REASON_LEASE_LOST)));
   info.set_domain(wire::kErrorDomain);
   (*info.mutable_metadata())["lost_reason"] = std::string(wire::NameOf(reason));
-  status.add_details()->PackFrom(info);
+  wire::PackDetail(info, status.add_details());
   AddResource({}, about, &status);
   return status;
 }
 
 }  // namespace
 
-google::rpc::Status ErrorOf(const v1::Refusal& refusal, const core::LockName& about) {
-  google::rpc::Status status;
+wire::RpcStatus ErrorOf(const v1::Refusal& refusal, const core::LockName& about) {
+  wire::RpcStatus status;
   status.set_code(static_cast<int>(CodeOf(ReasonOf(refusal.reason()))));
   status.set_message(Message(refusal.message()));
-  google::rpc::ErrorInfo info;
+  wire::ErrorInfo info;
   info.set_reason(std::string(wire::NameOf(refusal.reason())));
   info.set_domain(wire::kErrorDomain);
   if (refusal.queue_length() > 0) (*info.mutable_metadata())["queue_length"] = absl::StrCat(refusal.queue_length());
   if (refusal.holders_size() > 0) {
     auto& facts = *info.mutable_metadata();
-    if (refusal.holders(0).blocked()) facts["blocked"] = "true";
-    if (!refusal.holders(0).holder_id().empty()) facts["holder_id"] = refusal.holders(0).holder_id();
+    facts["holder_id"] = refusal.holders(0).holder_id();
     facts["fencing_token"] = absl::StrCat(refusal.holders(0).fencing_token());
   }
-  status.add_details()->PackFrom(info);
+  if (refusal.has_block()) {
+    (*info.mutable_metadata())["block_time_left"] =
+        google::protobuf::util::TimeUtil::ToString(refusal.block().time_left());
+  }
+  wire::PackDetail(info, status.add_details());
   if (refusal.has_retry_after()) {
-    google::rpc::RetryInfo retry;
+    wire::RetryInfo retry;
     *retry.mutable_retry_delay() = refusal.retry_after();
-    status.add_details()->PackFrom(retry);
+    wire::PackDetail(retry, status.add_details());
   }
   if (refusal.field_problems_size() > 0) {
-    google::rpc::BadRequest bad;
+    wire::BadRequest bad;
     for (const v1::FieldProblem& problem : refusal.field_problems()) {
-      google::rpc::BadRequest::FieldViolation violation;
+      wire::BadRequest::FieldViolation violation;
       violation.set_field(problem.field());
       violation.set_description(Cut(problem.description(), kMaxDescriptionBytes));
       if (bad.ByteSizeLong() + violation.ByteSizeLong() > kMaxViolationsBytes) break;
       *bad.add_field_violations() = std::move(violation);
     }
-    status.add_details()->PackFrom(bad);
+    wire::PackDetail(bad, status.add_details());
   }
   AddResource(refusal, about, &status);
   return status;
 }
 
-google::rpc::Status LostError(const core::Lost& lost) {
+wire::RpcStatus LostError(const core::Lost& lost) {
   return LostWith(LostReasonOf(lost.reason), LostMessage(lost), lost.name);
 }
 
-google::rpc::Status LapsedError(core::Duration validity) {
+wire::RpcStatus LapsedError(core::Duration validity) {
   return LostWith(v1::LOST_REASON_EXPIRED,
                   absl::StrCat("no heartbeat came for ", Show(validity),
                                ": the session has lapsed and its leases are given up; send Heartbeat every ",

@@ -21,7 +21,7 @@ std::string MakeInfo(const v1::LockSpec& spec, std::string_view broker_id, int s
   facts.set_owner(spec.owner());
   *facts.mutable_metadata() = spec.metadata();
   facts.set_mode(spec.mode() == v1::LOCK_MODE_UNSPECIFIED ? v1::LOCK_MODE_EXCLUSIVE : spec.mode());
-  if (spec.mode() == v1::LOCK_MODE_PERMIT) facts.set_permits(std::max<uint32_t>(spec.permits(), 1));
+  if (spec.mode() == v1::LOCK_MODE_PERMIT) facts.set_permits(std::max(spec.permits(), 1));
   facts.set_broker_id(shard == 0 ? std::string(broker_id) : absl::StrCat(std::string(broker_id), "/", shard));
   return facts.SerializeAsString();
 }
@@ -47,7 +47,7 @@ v1::Holder ParseInfo(std::string_view info) {
 
 core::Want WantOf(const core::HolderView& holder) {
   const v1::Holder facts = ParseInfo(holder.info);
-  return {.mode = FromProto(facts.mode()), .permits = facts.permits()};
+  return {.mode = FromProto(facts.mode()), .permits = static_cast<uint32_t>(std::max(facts.permits(), 0))};
 }
 
 std::string ChannelBrokerOf(std::string_view info) {

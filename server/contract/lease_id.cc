@@ -11,8 +11,8 @@
 namespace distlock::contract {
 namespace {
 
-constexpr char kVersion = 2;
-constexpr size_t kHead = 1 + 16 + 4 + 8 + 8 + 1;
+constexpr char kVersion = 3;
+constexpr size_t kHead = 1 + 16 + 4 + 8 + 8;
 constexpr size_t kCheck = sizeof(uint32_t);
 // No lease id is longer, whatever the limits are, since escaping at most triples a name.
 constexpr size_t kMaxText = 256 * 1024;
@@ -45,7 +45,6 @@ std::string EncodeLeaseId(const LeaseId& lease) {
   PutBigEndian(raw, static_cast<uint32_t>(std::chrono::floor<std::chrono::milliseconds>(lease.ttl).count()));
   PutBigEndian(raw, static_cast<uint64_t>(lease.hold_until.us));
   PutBigEndian(raw, lease.token);
-  PutBigEndian(raw, lease.depth);
   raw.append(lease.name.escaped());
   PutBigEndian(raw, CheckOf(raw));
   return absl::WebSafeBase64Escape(raw);
@@ -68,10 +67,10 @@ std::optional<LeaseId> DecodeLeaseId(std::string_view text) {
   lease.ttl = std::chrono::milliseconds(TakeBigEndian<uint32_t>(in));
   const auto hold_until = TakeBigEndian<uint64_t>(in);
   lease.token = TakeBigEndian<uint64_t>(in);
-  lease.depth = TakeBigEndian<uint8_t>(in);
   const auto name = core::LockName::FromEscaped(in);
-  // An owner of all zeros stands for a lock_delay, not for a lease.
-  if (!name || lease.owner == core::OwnerId{} || lease.ttl <= core::Duration::zero() || lease.depth == 0 ||
+  // An owner of all zeros stands for a lock_delay, not for a lease. To the store, token 0 would be any grant of the
+  // owner.
+  if (!name || lease.owner == core::OwnerId{} || lease.token == 0 || lease.ttl <= core::Duration::zero() ||
       hold_until > static_cast<uint64_t>(core::kMaxStoreTime.us)) {
     return {};
   }

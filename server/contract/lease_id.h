@@ -2,7 +2,7 @@
 //
 // The lease id: all that Renew and Release need to know, as one word of base64url. Secret, because it holds the owner
 // id.
-//   version(1) owner(16) ttl_ms(4) hold_until_us(8) token(8) depth(1) escaped lock name, check(4); numbers big-endian
+//   version(1) owner(16) ttl_ms(4) hold_until_us(8) token(8) escaped lock name, check(4); numbers big-endian
 // The check is a CRC-32 of everything before it. It tells a damaged id from the id of a lease that has ended; it is not
 // a signature. Pure; any thread.
 #pragma once
@@ -21,8 +21,7 @@ struct LeaseId {
   core::OwnerId owner{};
   core::Duration ttl{};        // whole milliseconds, at most 2^32 - 1 of them
   core::StoreTime hold_until;  // when max_hold ends it; us = 0: no max_hold
-  uint64_t token = 0;
-  uint8_t depth = 1;  // 1: the first id of the lease, which frees it. N: the id of its N-th hold
+  uint64_t token = 0;          // greater than 0
   friend bool operator==(const LeaseId&, const LeaseId&) = default;
 };
 

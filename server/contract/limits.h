@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "core/limits.h"
 #include "core/types.h"
@@ -44,6 +45,10 @@ struct Limits {
   uint32_t clock_drift_ppm = 500;
   // How long a Session may take to send Open. INVALID_ARGUMENT
   core::Duration open_timeout = std::chrono::seconds(10);
+  // Of a request message. gRPC refuses a larger one.
+  size_t max_message_bytes = wire::kMostMessageBytes;
+  // The store can keep semaphores.
+  bool has_permits = true;
   // How long GetLock and ListLocks wait for the store.
   core::Duration store_timeout = std::chrono::seconds(5);
 };
@@ -52,6 +57,8 @@ struct Limits {
 inline constexpr core::Duration kMaxHoldBound = std::chrono::hours(24 * 3650);
 inline constexpr size_t kMinRequestIdBytes = 16;
 inline constexpr size_t kMaxRequestIdBytes = 64;
+// As the namespace of ListLocks; no lock may be in it.
+inline constexpr std::string_view kAllNamespaces = "-";
 inline constexpr uint32_t kDefaultPage = 100;
 inline constexpr uint32_t kMaxPage = 1000;
 // The core includes nothing of the contract, and has a number of its own.

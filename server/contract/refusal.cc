@@ -27,8 +27,9 @@ std::string HeldBy(const std::vector<core::HolderView>& views) {
   const auto named = std::find_if(views.begin(), views.end(), [](const auto& view) { return !IsBlocked(view.owner); });
   if (named == views.end()) return "blocked by the lock_delay of its last holder";
   const v1::Holder holder = HolderOf(*named);
+  const auto others = std::count_if(named + 1, views.end(), [](const auto& view) { return !IsBlocked(view.owner); });
   const char* const and_more = views.size() < kMostHolders ? " and " : " and at least ";
-  const std::string more = views.size() > 1 ? absl::StrCat(and_more, views.size() - 1, " more") : "";
+  const std::string more = others > 0 ? absl::StrCat(and_more, others, " more") : "";
   const std::string id = absl::StrCat("holder ", holder.holder_id());
   if (holder.owner().empty()) return absl::StrCat("held by ", id, more);
   return absl::StrCat("held by \"", Shorten(holder.owner(), kShownOwnerBytes), "\" (", id, ")", more);
@@ -68,7 +69,7 @@ std::string MessageOf(const core::Refused& refused, const std::string& lock) {
     case RefusalReason::kLimitMismatch:
       return absl::StrCat(lock, " cannot be taken so now", because,
                           "; EXCLUSIVE and SHARED mix, PERMIT only with the same limit, and a request_id keeps its "
-                          "mode: use one way, or another key");
+                          "mode: set max_wait to wait until its holders are gone, or use another key");
     case RefusalReason::kForeignKey:
       return absl::StrCat("the store has something else under the name of ", lock, because,
                           "; delete that key, or give the broker another --key-prefix");
@@ -101,11 +102,11 @@ v1::Refusal RefusalOf(const core::Refused& refused, const core::LockName& about)
   const core::LockName& lock = refused.about.empty() ? about : refused.about;
   v1::Refusal refusal = MakeRefusal(refused.reason, MessageOf(refused, Show(lock)), refused.retry_after);
   *refusal.mutable_waited() = ToProto(refused.waited);
-  // Statuses name the first holder, so holders come before blocked shares.
-  std::vector<core::HolderView> holders = refused.holders;
-  std::stable_partition(holders.begin(), holders.end(), [](const auto& view) { return !IsBlocked(view.owner); });
-  for (const core::HolderView& holder : holders) *refusal.add_holders() = HolderOf(holder);
-  refusal.set_queue_length(refused.queue_length);
+  for (const core::HolderView& holder : refused.holders) {
+    if (!IsBlocked(holder.owner)) *refusal.add_holders() = HolderOf(holder);
+  }
+  if (const auto block = BlockOf(refused.holders)) *refusal.mutable_block() = *block;
+  refusal.set_queue_length(static_cast<int32_t>(refused.queue_length));
   return refusal;
 }
 

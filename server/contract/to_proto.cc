@@ -38,7 +38,7 @@ void FillRef(const core::LockName& name, const core::OwnerId& owner, uint64_t to
   if (name.empty()) return;
   SetName(name, ref);
   ref->set_holder_id(HolderIdOf(owner));
-  ref->set_fencing_token(token);
+  ref->set_fencing_token(static_cast<int64_t>(token));
 }
 
 v1::Waiter WaiterOf(const core::LockView::WaiterView& view) {
@@ -50,7 +50,7 @@ v1::Waiter WaiterOf(const core::LockView::WaiterView& view) {
   waiter.set_mode(facts.mode());
   waiter.set_permits(facts.permits());
   waiter.set_broker_id(view.broker_id);
-  if (view.since.us != 0) *waiter.mutable_since() = ToProto(view.since);
+  if (view.since.us != 0) *waiter.mutable_start_time() = ToProto(view.since);
   return waiter;
 }
 
@@ -59,15 +59,18 @@ v1::LockInfo LockWith(const core::LockView& view, size_t max_holders) {
   v1::LockInfo lock;
   SetName(view.name, &lock);
   size_t bytes = 0;
-  for (size_t i = 0; i < std::min(view.holders.size(), max_holders); ++i) {
-    v1::Holder holder = HolderOf(view.holders[i]);
+  for (const core::HolderView& shown : view.holders) {
+    if (static_cast<size_t>(lock.holders_size()) == max_holders) break;
+    if (IsBlocked(shown.owner)) continue;
+    v1::Holder holder = HolderOf(shown);
     bytes += holder.ByteSizeLong();
-    if (bytes > kMaxLockBytes / 2 && i > 0) break;
+    if (bytes > kMaxLockBytes / 2 && lock.holders_size() > 0) break;
     *lock.add_holders() = std::move(holder);
   }
-  lock.set_holder_count(view.holder_count);
-  lock.set_fencing_token(view.last_token);
-  lock.set_queue_length(view.queue_length);
+  lock.set_holder_count(static_cast<int32_t>(view.holder_count));
+  lock.set_fencing_token(static_cast<int64_t>(view.last_token));
+  lock.set_queue_length(static_cast<int32_t>(view.queue_length));
+  if (const auto block = BlockOf(view.holders)) *lock.mutable_block() = *block;
   return lock;
 }
 
@@ -117,16 +120,28 @@ v1::LockMode ModeOf(core::Mode mode) {
 
 v1::Holder HolderOf(const core::HolderView& view) {
   v1::Holder holder = ParseInfo(view.info);
-  if (IsBlocked(view.owner)) {
-    holder.set_blocked(true);
-  } else {
-    holder.set_holder_id(HolderIdOf(view.owner));
-  }
-  holder.set_fencing_token(view.token);
-  *holder.mutable_since() = ToProto(view.since);
+  holder.set_holder_id(HolderIdOf(view.owner));
+  holder.set_fencing_token(static_cast<int64_t>(view.token));
+  *holder.mutable_acquire_time() = ToProto(view.since);
   *holder.mutable_time_left() = ToProto(view.time_left);
   *holder.mutable_ttl() = ToProto(view.ttl);
   return holder;
+}
+
+std::optional<v1::LockBlock> BlockOf(const std::vector<core::HolderView>& views) {
+  const core::HolderView* longest = nullptr;
+  for (const core::HolderView& view : views) {
+    if (IsBlocked(view.owner) && (longest == nullptr || view.time_left > longest->time_left)) longest = &view;
+  }
+  if (longest == nullptr) return std::nullopt;
+  v1::LockBlock block;
+  const core::Duration ran = std::max(longest->lock_delay - longest->time_left, core::Duration::zero());
+  const core::Duration held = std::max(longest->held_for - ran, core::Duration::zero());
+  *block.mutable_start_time() =
+      ToProto(core::StoreTime{longest->since.us + std::chrono::floor<std::chrono::microseconds>(held).count()});
+  *block.mutable_time_left() = ToProto(longest->time_left);
+  block.set_owner(ParseInfo(longest->info).owner());
+  return block;
 }
 
 v1::LeaseRef RefOf(const core::LockName& name, const core::OwnerId& owner, uint64_t token) {
@@ -150,14 +165,14 @@ void Fill(const core::Granted& granted, core::Duration max_hold, v1::Grant* gran
                                      .hold_until = HoldUntil(granted.since, max_hold),
                                      .token = granted.token}));
   grant->set_holder_id(HolderIdOf(granted.owner));
-  grant->set_fencing_token(granted.token);
+  grant->set_fencing_token(static_cast<int64_t>(granted.token));
   Fill(granted.valid_for, grant->mutable_valid_for());
-  grant->set_echo_seq(granted.echo_seq);
+  grant->set_echo_seq(static_cast<int64_t>(granted.echo_seq));
   if (granted.since_granted) Fill(*granted.since_granted, grant->mutable_since_granted());
   Fill(granted.ttl, grant->mutable_ttl());
   Fill(granted.waited, grant->mutable_waited());
-  grant->set_hold_count(granted.hold_count);
-  grant->set_replicas_acked(granted.replicas);
+  grant->set_hold_count(static_cast<int32_t>(granted.hold_count));
+  grant->set_replicas_acked(static_cast<int32_t>(granted.replicas));
 }
 
 void Fill(const core::Released& released, v1::LeaseReleased* out) {
@@ -167,8 +182,11 @@ void Fill(const core::Released& released, v1::LeaseReleased* out) {
 
 v1::AcquireQueued QueuedOf(const core::Queued& queued) {
   v1::AcquireQueued proto;
-  proto.set_position(queued.position);
-  for (const core::HolderView& holder : queued.holders) *proto.add_holders() = HolderOf(holder);
+  proto.set_position(static_cast<int32_t>(queued.position));
+  for (const core::HolderView& holder : queued.holders) {
+    if (!IsBlocked(holder.owner)) *proto.add_holders() = HolderOf(holder);
+  }
+  if (const auto block = BlockOf(queued.holders)) *proto.mutable_block() = *block;
   return proto;
 }
 
@@ -209,11 +227,11 @@ v1::LeaseDowngraded DowngradedOf(const core::Downgraded& downgraded) {
 
 v1::HeartbeatAck AckOf(const core::HeartbeatAck& ack) {
   v1::HeartbeatAck proto;
-  proto.set_seq(ack.seq);
+  proto.set_seq(static_cast<int64_t>(ack.seq));
   *proto.mutable_valid_for() = ToProto(ack.valid_for);
   for (const core::LeaseLimit& limit : ack.limits) {
     v1::LeaseLimit* added = proto.add_limits();
-    added->set_acquire_id(limit.acquire);
+    added->set_acquire_id(static_cast<int64_t>(limit.acquire));
     *added->mutable_valid_for() = ToProto(limit.valid_for);
   }
   return proto;
@@ -223,7 +241,7 @@ v1::BrokerDraining DrainingOf(const core::Draining& draining) {
   v1::BrokerDraining proto;
   *proto.mutable_time_left() = ToProto(draining.time_left);
   const absl::Time deadline = absl::Now() + absl::FromChrono(draining.time_left);
-  *proto.mutable_deadline() = ToProto(core::StoreTime{absl::ToUnixMicros(deadline)});
+  *proto.mutable_deadline_time() = ToProto(core::StoreTime{absl::ToUnixMicros(deadline)});
   return proto;
 }
 

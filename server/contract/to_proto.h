@@ -7,7 +7,9 @@
 #include <google/protobuf/duration.pb.h>
 #include <google/protobuf/timestamp.pb.h>
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "core/lock_view.h"
 #include "core/messages.h"
@@ -25,7 +27,10 @@ core::RefusalReason ReasonOf(v1::RefusalReason reason);
 v1::LostReason LostReasonOf(core::LostReason reason);
 
 v1::LockMode ModeOf(core::Mode mode);
+// `view` is a holder, not a block.
 v1::Holder HolderOf(const core::HolderView& view);
+// The block among `views` that lasts longest. Its start is known no better than by the lock_delay of its holder.
+std::optional<v1::LockBlock> BlockOf(const std::vector<core::HolderView>& views);
 v1::LeaseRef RefOf(const core::LockName& name, const core::OwnerId& owner, uint64_t token);
 
 // `max_hold` is kept in the lease id of a detached lease. Zero for a lease of a stream, which the broker ends.

@@ -50,6 +50,7 @@ void Validator::Text(std::string_view value, size_t max_bytes, FieldPath field) 
 core::LockName Validator::Name(std::string_view ns, std::string_view key, std::string_view path) {
   if (ns.empty()) ns = kDefaultNamespace;
   Text(ns, limits_.max_namespace_bytes, FieldPath(path, "namespace"));
+  if (ns == kAllNamespaces) Bad(FieldPath(path, "namespace"), "is \"-\", which stands for all namespaces; name one");
   Text(key, limits_.max_key_bytes, FieldPath(path, "key"));
   if (key.empty()) {
     Bad(FieldPath(path, "key"), absl::StrCat("is empty; give 1..", limits_.max_key_bytes, " bytes of UTF-8"));
@@ -74,9 +75,18 @@ LeaseId Validator::Lease(std::string_view text, FieldPath field) {
   return {};
 }
 
-uint32_t Validator::Page(uint32_t size, FieldPath field) {
-  if (size > kMaxPage) Bad(field, absl::StrCat("is ", size, "; at most ", kMaxPage, " are allowed"));
-  return size == 0 ? kDefaultPage : size;
+void Validator::AcquireId(int64_t id, FieldPath field) {
+  if (id < 0) Bad(field, absl::StrCat("is ", id, "; ids of commands start at 1"));
+}
+
+uint32_t Validator::Page(int32_t size, FieldPath field) {
+  return size == 0 ? kDefaultPage : Count(size, kMaxPage, field);
+}
+
+uint32_t Validator::Count(int32_t value, uint32_t most, FieldPath field) {
+  if (value >= 0 && static_cast<uint32_t>(value) <= most) return static_cast<uint32_t>(value);
+  Bad(field, absl::StrCat("is ", value, "; 0..", most, " are allowed"));
+  return 0;
 }
 
 core::Duration Validator::Time(const google::protobuf::Duration& value, core::Duration min, core::Duration max,
@@ -103,12 +113,13 @@ core::Want Validator::ModeAndPolicy(const v1::LockSpec& spec, std::string_view p
     Bad(FieldPath(path, "mode"),
         absl::StrCat("is ", static_cast<int>(spec.mode()), ", which this version does not know"));
   } else if (spec.mode() == v1::LOCK_MODE_PERMIT) {
-    if (spec.limit() == 0 || spec.limit() < spec.permits()) {
+    if (spec.permits() < 0) Bad(FieldPath(path, "permits"), absl::StrCat("is ", spec.permits(), "; 1 is the least"));
+    if (spec.limit() < 1 || spec.limit() < spec.permits()) {
       Bad(FieldPath(path, "limit"),
           absl::StrCat("is ", spec.limit(), "; it must be at least 1 and at least permits (", spec.permits(), ")"));
     }
-    want.permits = std::max<uint32_t>(spec.permits(), 1);
-    want.limit = spec.limit();
+    want.permits = static_cast<uint32_t>(std::max(spec.permits(), 1));
+    want.limit = static_cast<uint32_t>(std::max(spec.limit(), 1));
   } else {
     if (spec.permits() != 0) Bad(FieldPath(path, "permits"), "is for mode PERMIT only");
     if (spec.limit() != 0) Bad(FieldPath(path, "limit"), "is for mode PERMIT only");
@@ -149,6 +160,9 @@ core::Acquire Validator::Spec(const v1::LockSpec& spec, std::string_view path, b
   if (spec.reentrant() && spec.owner().empty()) {
     Bad(FieldPath(path, "owner"), "is empty; whoever takes a lock again is known by the owner it gives");
   }
+  if (spec.reentrant() && detached) {
+    Bad(FieldPath(path, "reentrant"), "is for Session only: a detached lease does not know who asks again");
+  }
   if (spec.reentrant() && !detached) acquire.reentry = spec.owner();
   size_t metadata_bytes = 0;
   bool metadata_utf8 = true;
@@ -172,18 +186,24 @@ core::Acquire Validator::Spec(const v1::LockSpec& spec, std::string_view path, b
   return acquire;
 }
 
-std::vector<core::Acquire> Validator::Specs(const std::vector<const v1::LockSpec*>& specs,
-                                            const std::function<std::string(size_t)>& path, bool detached) {
+std::vector<core::Acquire> Validator::Locks(const google::protobuf::RepeatedPtrField<v1::LockSpec>& specs,
+                                            std::string_view path, bool detached) {
+  if (specs.empty() || specs.size() > static_cast<int>(core::kMaxTogether)) {
+    Bad(path, absl::StrCat("has ", specs.size(), " locks; 1..", core::kMaxTogether, " are allowed"));
+    return {};
+  }
   std::vector<core::Acquire> parts;
   std::set<core::LockName> names;
-  for (size_t i = 0; i < specs.size(); ++i) {
-    const std::string field = path(i);
-    parts.push_back(Spec(*specs[i], field, detached));
-    if (!names.insert(parts[i].name).second) Bad(FieldPath(field, "key"), "names a lock of this request a second time");
-    if (parts[i].max_wait != parts[0].max_wait) {
-      Bad(FieldPath(field, "max_wait"), absl::StrCat("is not that of ", path(0), "; it counts for all locks together"));
+  for (int i = 0; i < specs.size(); ++i) {
+    const std::string field = absl::StrCat(std::string(path), "[", i, "]");
+    const core::Acquire& part = parts.emplace_back(Spec(specs[i], field, detached));
+    if (specs.size() == 1) break;
+    if (!names.insert(part.name).second) Bad(FieldPath(field, "key"), "names a lock of this request a second time");
+    if (part.max_wait != parts.front().max_wait) {
+      Bad(FieldPath(field, "max_wait"),
+          absl::StrCat("is not that of ", std::string(path), "[0]; it counts for all locks together"));
     }
-    if (specs[i]->reentrant()) Bad(FieldPath(field, "reentrant"), "is for one lock only");
+    if (specs[i].reentrant()) Bad(FieldPath(field, "reentrant"), "is for one lock only");
   }
   return parts;
 }

@@ -7,7 +7,6 @@
 // ok().
 #pragma once
 
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,15 +38,20 @@ class Validator {
   // Sets everything but session, request, owner and info. `path` is the field of the spec, such as "lock".
   core::Acquire Spec(const v1::LockSpec& spec, std::string_view path, bool detached);
 
-  // Several locks of one request: each checked by Spec, all different, with the same max_wait, none reentrant. `path`
-  // names spec i.
-  std::vector<core::Acquire> Specs(const std::vector<const v1::LockSpec*>& specs,
-                                   const std::function<std::string(size_t)>& path, bool detached);
+  // The locks of one request, 1..core::kMaxTogether: each checked by Spec. Several must be different, with the same
+  // max_wait, and none reentrant. Empty when there are too few or too many. `path` is the field, such as "locks".
+  std::vector<core::Acquire> Locks(const google::protobuf::RepeatedPtrField<v1::LockSpec>& specs, std::string_view path,
+                                   bool detached);
 
   core::LockName Name(std::string_view ns, std::string_view key, std::string_view path);
   void RequestId(std::string_view id);
   LeaseId Lease(std::string_view text, FieldPath field);
-  uint32_t Page(uint32_t size, FieldPath field);
+  // Of an earlier command; 0: none is named.
+  void AcquireId(int64_t id, FieldPath field);
+  // How many to list: `size`, which 0 leaves to us.
+  uint32_t Page(int32_t size, FieldPath field);
+  // 0..most.
+  uint32_t Count(int32_t value, uint32_t most, FieldPath field);
   void Text(std::string_view value, size_t max_bytes, FieldPath field);
   core::Duration Time(const google::protobuf::Duration& value, core::Duration min, core::Duration max, FieldPath field);
   void Bad(FieldPath field, std::string description);

@@ -14,8 +14,9 @@ namespace distlock::core {
 // Secrets are inside: convert before it leaves the process.
 struct LockView {
   LockName name;
-  std::vector<HolderView> holders;  // the first 1000, in the order of their grants
-  uint32_t holder_count = 0;        // all of them
+  // The block that lasts longest, if a lock_delay runs; then the first 1000 holders, in the order of their grants.
+  std::vector<HolderView> holders;
+  uint32_t holder_count = 0;  // all of them; a block is none
   uint64_t last_token = 0;
   uint32_t queue_length = 0;
   struct WaiterView {

@@ -47,7 +47,7 @@ ops::PageSection BrokerSection(const v1::GetStatusResponse& status) {
           .rows = {{"version", status.version()},
                    {"broker_id", status.broker_id()},
                    {"uptime", absl::FormatDuration(uptime)},
-                   {"listen", absl::StrJoin(status.listen(), ", ")},
+                   {"listen", absl::StrJoin(status.listen_addresses(), ", ")},
                    {"store", absl::StrCat(status.store_url(),
                                           up ? " (up)" : " (down: ", up ? "" : status.store_problem(), up ? "" : ")")},
                    {"draining", status.draining() ? "yes" : "no"},
@@ -74,11 +74,12 @@ ops::PageSection LockSection(shard::ShardSet& shards) {
   }
   for (const store::LockView& view : page->locks) {
     const v1::LockInfo lock = contract::LockOf(view);
-    if (lock.holders_size() == 0) continue;
-    const v1::Holder& holder = lock.holders(0);
+    if (lock.holders_size() == 0 && !lock.has_block()) continue;
+    const bool is_held = lock.holders_size() > 0;
+    const v1::Holder& holder = is_held ? lock.holders(0) : v1::Holder::default_instance();
     const std::string more = lock.holder_count() > 1 ? absl::StrCat(" and ", lock.holder_count() - 1, " more") : "";
-    section.rows.push_back({lock.key(), absl::StrCat(holder.owner(), more),
-                            holder.blocked() ? "lock_delay" : holder.holder_id(), absl::StrCat(lock.fencing_token()),
+    section.rows.push_back({lock.key(), is_held ? absl::StrCat(holder.owner(), more) : lock.block().owner(),
+                            is_held ? holder.holder_id() : "lock_delay", absl::StrCat(lock.fencing_token()),
                             contract::Show(view.holders[0].time_left), absl::StrCat(lock.queue_length())});
   }
   return section;

@@ -80,7 +80,7 @@ int Serve(const ops::Options& options) {
   // the shards.
   const absl::Cleanup stop_shards = [&shards] { shards.Stop(); };
   auto server = rpc::Server::Start(
-      ServerOptionsOf(options, broker_id, &recorder), shards,
+      ServerOptionsOf(options, store::TraitsOf(setup->options.url), broker_id, &recorder), shards,
       {.version = DISTLOCK_VERSION,
        .store_url = setup->shown,
        .started = absl::Now(),

@@ -18,8 +18,8 @@ core::BrokerConfig BrokerConfigOf(const ops::Options& options, const core::Store
           .seed = seed};
 }
 
-rpc::ServerOptions ServerOptionsOf(const ops::Options& options, const std::string& broker_id,
-                                   rpc::CallObserver* observer) {
+rpc::ServerOptions ServerOptionsOf(const ops::Options& options, const core::StoreTraits& store,
+                                   const std::string& broker_id, rpc::CallObserver* observer) {
   rpc::ServerOptions server{.listen = options.listen, .limits = {}, .broker_id = broker_id, .observer = observer};
   contract::Limits& limits = server.limits;
   limits.default_ttl = ToCore(options.default_ttl);
@@ -41,8 +41,9 @@ rpc::ServerOptions ServerOptionsOf(const ops::Options& options, const std::strin
   limits.validity = ToCore(options.validity);
   limits.clock_drift_ppm = static_cast<uint32_t>(options.clock_drift);
   limits.store_timeout = ToCore(options.store_timeout);
+  limits.max_message_bytes = options.max_message_bytes;
+  limits.has_permits = store.has_permits;
 
-  server.max_message_bytes = options.max_message_bytes;
   server.max_connection_streams = static_cast<int>(options.ConnectionStreams());
   server.keepalive_time = ToCore(options.keepalive_time);
   server.keepalive_timeout = ToCore(options.keepalive_timeout);

@@ -18,7 +18,7 @@ inline constexpr int kExitConfiguration = 78;
 
 core::Duration ToCore(absl::Duration duration);
 core::BrokerConfig BrokerConfigOf(const ops::Options& options, const core::StoreTraits& store, uint64_t seed);
-rpc::ServerOptions ServerOptionsOf(const ops::Options& options, const std::string& broker_id,
-                                   rpc::CallObserver* observer);
+rpc::ServerOptions ServerOptionsOf(const ops::Options& options, const core::StoreTraits& store,
+                                   const std::string& broker_id, rpc::CallObserver* observer);
 
 }  // namespace distlock

@@ -27,6 +27,8 @@ void LockService::Open(CallThreads& threads) {
                     [this](auto call) { UnaryCall::Serve<GetLockCall>(frontend_, std::move(call)); });
   threads.OpenUnary(*this, &LockService::RequestListLocks,
                     [this](auto call) { UnaryCall::Serve<ListLocksCall>(frontend_, std::move(call)); });
+  threads.OpenUnary(*this, &LockService::RequestCheckToken,
+                    [this](auto call) { UnaryCall::Serve<CheckTokenCall>(frontend_, std::move(call)); });
 }
 
 }  // namespace distlock::rpc

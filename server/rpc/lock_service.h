@@ -14,9 +14,10 @@ template <typename Base>
 using RawLockStreams = v1::LockService::WithRawMethod_Hold<
     v1::LockService::WithRawMethod_Session<v1::LockService::WithRawMethod_WatchLock<Base>>>;
 template <typename Base>
-using RawLockCalls = v1::LockService::WithRawMethod_Acquire<
-    v1::LockService::WithRawMethod_Renew<v1::LockService::WithRawMethod_Release<v1::LockService::WithRawMethod_GetLock<
-        v1::LockService::WithRawMethod_ListLocks<v1::LockService::WithRawMethod_Downgrade<Base>>>>>>;
+using RawLockCalls =
+    v1::LockService::WithRawMethod_Acquire<v1::LockService::WithRawMethod_Renew<v1::LockService::WithRawMethod_Release<
+        v1::LockService::WithRawMethod_GetLock<v1::LockService::WithRawMethod_ListLocks<
+            v1::LockService::WithRawMethod_CheckToken<v1::LockService::WithRawMethod_Downgrade<Base>>>>>>>;
 
 class LockService final : public RawLockStreams<RawLockCalls<v1::LockService::Service>> {
  public:

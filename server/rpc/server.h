@@ -17,7 +17,6 @@
 
 #include "absl/status/statusor.h"
 #include "contract/limits.h"
-#include "distlock/wire/limits.h"
 #include "rpc/admin_service.h"
 #include "rpc/engine/call_threads.h"
 #include "rpc/frontend.h"
@@ -32,7 +31,6 @@ struct ServerOptions {
   std::string broker_id;
   CallObserver* observer = nullptr;  // may be null; outlives the server
 
-  size_t max_message_bytes = wire::kMostMessageBytes;
   size_t max_header_bytes = 8 * 1024;
   int max_connection_streams = 2'000;
   core::Duration keepalive_time = std::chrono::seconds(10);

@@ -47,6 +47,7 @@ class StoreReader {
   // `timeout`, FailedPrecondition for a foreign key.
   virtual void Inspect(const core::LockName& name, uint32_t max_waiters, core::Duration timeout,
                        std::function<void(absl::StatusOr<LockView>)> done) = 0;
+  // An empty namespace stands for all of them.
   virtual void List(std::string escaped_namespace, std::string escaped_key_prefix, uint32_t page_size,
                     std::string page_token, core::Duration timeout,
                     std::function<void(absl::StatusOr<LockPage>)> done) = 0;

@@ -67,7 +67,7 @@ class SessionLoad final : public Load {
     std::string acquire;
     std::string release;
     bool holding = false;
-    uint64_t last_token = 0;
+    int64_t last_token = 0;
     int64_t sent = 0;
   };
 
@@ -75,7 +75,7 @@ class SessionLoad final : public Load {
   // and its lease is over.
   static Slot MakeSlot(size_t s, size_t i) {
     Slot slot;
-    const uint64_t id = 2 * i + 1;
+    const auto id = static_cast<int64_t>(2 * i + 1);
     slot.acquire = EncodeAcquire(id, Spec("lock-" + std::to_string(s) + "-" + std::to_string(i)));
     slot.release = EncodeRelease(id + 1, id);
     return slot;
@@ -94,8 +94,8 @@ class SessionLoad final : public Load {
 
   void AskKept(Session& session) {
     if (asked_ == kept_.leases) return;
-    const uint64_t first_id = 2 * workers_[0].size() + 1;  // after those of the slots
-    session.Send(EncodeAcquire(first_id + asked_, HoardSpec(0, asked_, kept_.ttl_seconds)));
+    const size_t first_id = 2 * workers_[0].size() + 1;  // after those of the slots
+    session.Send(EncodeAcquire(static_cast<int64_t>(first_id + asked_), HoardSpec(0, asked_, kept_.ttl_seconds)));
     ++asked_;
   }
 
@@ -116,8 +116,8 @@ class SessionLoad final : public Load {
 
   void Handle(size_t s, Session& session, const SeenEvent& event) {
     std::vector<Slot>& slots = workers_[s];
-    const size_t index = (event.id - 1) / 2;
-    if (event.id == 0 || index >= slots.size()) return OnOther(session, event);
+    const auto index = static_cast<size_t>((event.id - 1) / 2);
+    if (event.id <= 0 || index >= slots.size()) return OnOther(session, event);
     Slot& slot = slots[index];
     const bool granted = event.kind == v1::SessionEvent::kGranted && event.token > slot.last_token;
     const bool released = event.kind == v1::SessionEvent::kReleased && event.outcome == v1::RELEASE_OUTCOME_RELEASED;

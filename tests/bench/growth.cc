@@ -107,14 +107,14 @@ class LongQueue final : public Load {
   const Daemon& broker_;
   const size_t waiters_;
   const v1::LockSpec spec_;
-  std::vector<uint64_t> next_id_;  // each guarded by its session's own lock
-  std::mutex mu_;                  // taken inside a session's own lock, never the other way round
+  std::vector<int64_t> next_id_;  // each guarded by its session's own lock
+  std::mutex mu_;                 // taken inside a session's own lock, never the other way round
   std::condition_variable changed_;
   bool running_ = false;  // guarded by mu_, as all below
   bool holding_ = false;
   size_t queued_ = 0;
-  uint64_t held_id_ = 0;
-  uint64_t last_token_ = 0;
+  int64_t held_id_ = 0;
+  int64_t last_token_ = 0;
   int64_t released_at_ = 0;
   std::vector<std::unique_ptr<Session>> sessions_;
   std::optional<Pulse> pulse_;

@@ -90,7 +90,7 @@ void Hoard::GoodbyeInTurn() {
 void Hoard::AskNext(size_t s, Session& session) {
   if (asked_[s] == per_session_) return;
   const v1::LockSpec spec = HoardSpec(s, asked_[s], ttl_seconds_);
-  session.Send(EncodeAcquire(++asked_[s] + 1, spec));
+  session.Send(EncodeAcquire(static_cast<int64_t>(++asked_[s] + 1), spec));
 }
 
 void Hoard::Handle(size_t s, Session& session, const SeenEvent& event) {

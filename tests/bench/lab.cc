@@ -35,8 +35,8 @@ v1::GetStatusResponse Status(const std::string& target) {
 
 // The broker's first answers may come before it knows its port, and before the store is connected.
 v1::GetStatusResponse Complete(v1::GetStatusResponse status) {
-  for (const std::string& listen : status.listen()) {
-    if (listen.ends_with(":0")) throw std::runtime_error("GetStatus.listen names no port yet: " + listen);
+  for (const std::string& listen : status.listen_addresses()) {
+    if (listen.ends_with(":0")) throw std::runtime_error("GetStatus.listen_addresses names no port yet: " + listen);
   }
   if (status.store_state() != v1::STORE_STATE_UP) throw std::runtime_error("store: " + status.store_problem());
   return status;
@@ -103,13 +103,14 @@ Daemon::Daemon(const Setup& setup, const std::string& store_url, const std::stri
   version_ = status.version();
   target_ = unix_target_;
   if (!setup.clients_on_tcp) return;
-  for (const std::string& listen : status.listen()) {
+  for (const std::string& listen : status.listen_addresses()) {
     if (!listen.starts_with("unix:")) target_ = "ipv4:" + listen;
   }
-  if (target_ == unix_target_) throw std::runtime_error("GetStatus.listen names no TCP address of " + setup.daemon);
+  if (target_ == unix_target_)
+    throw std::runtime_error("GetStatus.listen_addresses names no TCP address of " + setup.daemon);
 }
 
-uint64_t Daemon::Leases() const { return Status(unix_target_).leases(); }
+size_t Daemon::Leases() const { return static_cast<size_t>(Status(unix_target_).leases()); }
 
 Lab::Lab(Setup setup) : setup_(std::move(setup)) {
   // Brokers are started while gRPC is in use. gRPC's fork handlers would stop and restart it then, and it would restart

@@ -71,7 +71,7 @@ class Daemon {
   const std::string& key_prefix() const { return key_prefix_; }
   const std::string& version() const { return version_; }
   double start_seconds() const { return start_seconds_; }  // from its start to its first answer
-  uint64_t Leases() const;                                 // by the broker's own count
+  size_t Leases() const;                                   // by the broker's own count
   void AskToStop() { child_->AskToStop(); }
   // False: it had to be killed.
   bool Stop(std::chrono::seconds patience = std::chrono::seconds(60)) { return child_->Stop(patience); }

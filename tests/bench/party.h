@@ -45,8 +45,8 @@ class Parties {
   enum class State { kIdle, kAsked, kQueued, kHolding, kReleasing };
   struct Place {
     State state = State::kIdle;
-    uint64_t acquire_id = 0;
-    uint64_t next_id = 2;
+    int64_t acquire_id = 0;
+    int64_t next_id = 2;
   };
 
   void Handle(size_t party, Session& session, const SeenEvent& event);
@@ -66,7 +66,7 @@ class Parties {
   std::vector<Place> places_;  // guarded by mu_, as all below
   std::vector<uint64_t> grants_;
   std::deque<size_t> holders_;  // granted, and not yet returned by WaitGranted
-  uint64_t last_token_ = 0;
+  int64_t last_token_ = 0;
   bool held_ = false;
   int64_t released_at_ = 0;
   int64_t granted_at_ = 0;

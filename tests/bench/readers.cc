@@ -15,8 +15,8 @@ namespace {
 
 constexpr auto kPatience = std::chrono::seconds(10);
 constexpr size_t kParties = 64;
-constexpr uint64_t kAcquireId = 1;  // free again once its lease is over
-constexpr uint64_t kReleaseId = 2;
+constexpr int64_t kAcquireId = 1;  // free again once its lease is over
+constexpr int64_t kReleaseId = 2;
 
 // One lock: its commands, made beforehand, and the latest tokens that clients have seen.
 struct Shelf {
@@ -31,8 +31,8 @@ struct Shelf {
   std::string read;
   std::string write;
   std::mutex mu;
-  uint64_t last = 0;        // guarded by mu, as below
-  uint64_t last_write = 0;  // of a writer
+  int64_t last = 0;        // guarded by mu, as below
+  int64_t last_write = 0;  // of a writer
 };
 
 class ReadersLoad final : public Load {
@@ -85,8 +85,8 @@ class ReadersLoad final : public Load {
   struct Party {
     Party(size_t seed, size_t locks) : random(static_cast<uint32_t>(seed)), last_token(locks) {}
 
-    std::mt19937 random;               // NOLINT: the same choices in every round
-    std::vector<uint64_t> last_token;  // by lock
+    std::mt19937 random;              // NOLINT: the same choices in every round
+    std::vector<int64_t> last_token;  // by lock
     Histogram write_latency;
     size_t lock = 0;
     bool writing = false;
@@ -134,7 +134,7 @@ class ReadersLoad final : public Load {
 
   // Holders release only after they have seen their grant. So holders see their grants in the order of the grants; only
   // readers that share the lock may see theirs in another order.
-  static bool IsInOrder(Shelf& shelf, bool writing, uint64_t token) {
+  static bool IsInOrder(Shelf& shelf, bool writing, int64_t token) {
     std::lock_guard lock(shelf.mu);
     const bool in_order = token > (writing ? shelf.last : shelf.last_write);
     shelf.last = std::max(shelf.last, token);

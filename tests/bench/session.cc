@@ -37,14 +37,14 @@ std::string Encode(const v1::SessionCommand& command) {
   return request.SerializeAsString();  // requests add up by concatenation
 }
 
-std::string EncodeAcquire(uint64_t id, const v1::LockSpec& spec) {
+std::string EncodeAcquire(int64_t id, const v1::LockSpec& spec) {
   v1::SessionCommand command;
   command.set_id(id);
-  *command.mutable_acquire() = spec;
+  *command.mutable_acquire()->add_locks() = spec;
   return Encode(command);
 }
 
-std::string EncodeRelease(uint64_t id, uint64_t acquire_id) {
+std::string EncodeRelease(int64_t id, int64_t acquire_id) {
   v1::SessionCommand command;
   command.set_id(id);
   command.mutable_release()->set_acquire_id(acquire_id);

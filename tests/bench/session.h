@@ -31,10 +31,10 @@ namespace distlock::bench {
 
 // The parts of an event that the bench reads.
 struct SeenEvent {
-  uint64_t id = 0;
+  int64_t id = 0;
   v1::SessionEvent::EventCase kind = v1::SessionEvent::EVENT_NOT_SET;
-  uint64_t token = 0;      // granted
-  uint64_t outcome = 0;    // released
+  int64_t token = 0;       // granted
+  int64_t outcome = 0;     // released
   std::string_view bytes;  // the whole event, for a message about an unexpected one
 };
 
@@ -49,8 +49,8 @@ grpc::ByteBuffer Bytes(const std::string& text);
 
 // Bytes of one command, ready for Session::Send.
 std::string Encode(const v1::SessionCommand& command);
-std::string EncodeAcquire(uint64_t id, const v1::LockSpec& spec);
-std::string EncodeRelease(uint64_t id, uint64_t acquire_id);
+std::string EncodeAcquire(int64_t id, const v1::LockSpec& spec);
+std::string EncodeRelease(int64_t id, int64_t acquire_id);
 
 // One try for `key` with the broker's default ttl; or, with `wait`, until granted.
 v1::LockSpec Spec(const std::string& key, bool wait = false);
@@ -100,7 +100,7 @@ class Session final : public internal::BidiCall<grpc::ByteBuffer, grpc::ByteBuff
   bool ended_ = false;
   bool done_ = false;
   bool failed_ = false;
-  uint64_t beats_ = 0;
+  int64_t beats_ = 0;
   grpc::Status status_;
 };
 

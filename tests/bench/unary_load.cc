@@ -50,7 +50,7 @@ class UnaryLoad final : public Load {
   struct Slot final : internal::CallTag {
     Slot(UnaryLoad* of, size_t i) : owner(of), index(i) {
       v1::AcquireRequest request;
-      *request.mutable_lock() = Spec("unary-" + std::to_string(i));
+      *request.add_locks() = Spec("unary-" + std::to_string(i));
       acquire = Bytes(request.SerializeAsString());
     }
 
@@ -67,7 +67,7 @@ class UnaryLoad final : public Load {
     std::unique_ptr<grpc::GenericClientAsyncResponseReader> call;
     grpc::Status status;
     bool (UnaryLoad::*then)(Slot&, std::string_view) = nullptr;
-    uint64_t last_token = 0;
+    int64_t last_token = 0;
     int64_t sent = 0;
   };
 
@@ -103,10 +103,10 @@ class UnaryLoad final : public Load {
 
   // These say whether the slot goes on.
   bool OnAcquired(Slot& slot, std::string_view answer) {
-    uint64_t token = 0;
+    int64_t token = 0;
     std::string_view lease_id;
     for (WireCursor response(answer); response.Next();) {
-      if (response.field() != v1::AcquireResponse::kGrantFieldNumber) continue;
+      if (response.field() != v1::AcquireResponse::kGrantsFieldNumber) continue;
       for (WireCursor grant(response.bytes()); grant.Next();) {
         if (grant.field() == v1::Grant::kFencingTokenFieldNumber) token = grant.varint();
         if (grant.field() == v1::Grant::kLeaseIdFieldNumber) lease_id = grant.bytes();
@@ -125,7 +125,7 @@ class UnaryLoad final : public Load {
   }
 
   bool OnReleased(Slot& slot, std::string_view answer) {
-    uint64_t outcome = 0;
+    int64_t outcome = 0;
     for (WireCursor response(answer); response.Next();) {
       if (response.field() == v1::ReleaseResponse::kOutcomeFieldNumber) outcome = response.varint();
     }

@@ -7,8 +7,8 @@ namespace {
 enum WireType { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
 // The number of a varint field; 0, as protobuf has it, when it is absent.
-uint64_t Number(std::string_view message, int field) {
-  uint64_t value = 0;
+int64_t Number(std::string_view message, int field) {
+  int64_t value = 0;
   WireCursor cursor(message);
   while (cursor.Next()) {
     if (cursor.field() == field) value = cursor.varint();
@@ -26,7 +26,7 @@ bool WireCursor::Next() {
   bytes_ = {};
   switch (tag & 7) {
     case kVarint:
-      varint_ = Varint();
+      varint_ = static_cast<int64_t>(Varint());
       break;
     case kBytes:
       bytes_ = Take(Varint());

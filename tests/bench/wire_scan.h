@@ -20,7 +20,7 @@ class WireCursor {
   bool Next();
   bool ok() const { return ok_; }
   int field() const { return field_; }
-  uint64_t varint() const { return varint_; }
+  int64_t varint() const { return varint_; }
   std::string_view bytes() const { return bytes_; }
 
  private:
@@ -31,7 +31,7 @@ class WireCursor {
   const char* end_;
   bool ok_ = true;
   int field_ = 0;
-  uint64_t varint_ = 0;
+  int64_t varint_ = 0;
   std::string_view bytes_;
 };
 

@@ -41,18 +41,19 @@ class Broker:
         return call(self.api.GetLockRequest(namespace=namespace, key=key), timeout=PATIENCE_S).lock
 
     def held(self, key, namespace="default"):
-        return any(not h.blocked for h in self.lock(key, namespace).holders)
+        return bool(self.lock(key, namespace).holders)
 
     def free(self, key, namespace="default"):
-        return not self.lock(key, namespace).holders
+        lock = self.lock(key, namespace)
+        return not lock.holders and not lock.HasField("block")
 
     def take(self, keys):
         """Takes a detached lease of an hour on each key."""
         call = self.channel.unary_unary("/distlock.v1.LockService/Acquire", lambda m: m.SerializeToString())
-        requests = [self.api.AcquireRequest(lock=self.api.LockSpec(key=key), request_id=uuid.uuid4().hex)
+        requests = [self.api.AcquireRequest(locks=[self.api.LockSpec(key=key)], request_id=uuid.uuid4().hex)
                     for key in keys]
         for request in requests:
-            request.lock.ttl.FromSeconds(3600)
+            request.locks[0].ttl.FromSeconds(3600)
         for answer in [call.future(request, timeout=PATIENCE_S) for request in requests]:
             answer.result()
 

@@ -16,20 +16,21 @@ import broker as brokers
 from ctl import Ctl
 
 PROTO = pathlib.Path(__file__).resolve().parents[2] / "proto"
+MODULES = ("distlock.v1.lock_pb2", "distlock.v1.lock_service_pb2", "distlock.v1.admin_service_pb2",
+           "google.rpc.status_pb2", "google.rpc.error_details_pb2")
 
 
 @pytest.fixture(scope="session")
 def api(tmp_path_factory):
     """All messages of the contract in one place."""
     out = tmp_path_factory.mktemp("stubs")
-    files = [str(p.relative_to(PROTO)) for p in PROTO.rglob("*.proto")]
-    subprocess.run(["protoc", f"-I{PROTO}", f"--python_out={out}", *files], check=True)
+    files = [name.removesuffix("_pb2").replace(".", "/") + ".proto" for name in MODULES]
+    subprocess.run(["protoc", f"-I{PROTO}", f"-I{PROTO}/third_party", f"--python_out={out}", *files], check=True)
     sys.path.insert(0, str(out))
     # google.rpc is generated here, but the package google is the one that protobuf installed.
     importlib.import_module("google").__path__.append(str(out / "google"))
     found = {}
-    for name in ("distlock.v1.lock_pb2", "distlock.v1.lock_service_pb2", "distlock.v1.admin_service_pb2",
-                 "google.rpc.status_pb2", "google.rpc.error_details_pb2"):
+    for name in MODULES:
         found.update(vars(importlib.import_module(name)))
     return types.SimpleNamespace(**found)
 

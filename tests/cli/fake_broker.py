@@ -12,6 +12,7 @@ from concurrent import futures
 import grpc
 
 from fake_lease import Lease
+from fake_look import Look
 from fake_together import Together
 
 VALIDITY_MS = 3000
@@ -26,12 +27,14 @@ class Stream:
         self.echo_seq = 0
 
 
-class FakeBroker(Together):
+class FakeBroker(Look, Together):
     def __init__(self, api):
         self.api = api
         self.lock = threading.RLock()
         self.tokens = itertools.count(1_700_000_000_000_000)
         self.queues = collections.defaultdict(list)  # (namespace, key) -> leases: the holders, then the waiters
+        self.newest = {}  # (namespace, key) -> the last token
+        self.blocks = {}  # (namespace, key) -> LockBlock, which is only shown
         self.bundles = []  # requests that wait for several locks
         self.watches = 0  # the number of WatchLock calls so far
         self.stopping = False
@@ -42,6 +45,7 @@ class FakeBroker(Together):
         self.drained_with = None
         self.on_drain = None
         self.on_acquire = lambda spec: None
+        self.grants_nothing = False  # answers Acquire without a grant
         self.metadata_seen = []
         self.server = None
 
@@ -53,7 +57,8 @@ class FakeBroker(Together):
         self._serve("LockService", {
             "Acquire": (self._acquire, v1.AcquireRequest), "Renew": (self._renew, v1.RenewRequest),
             "Release": (self._release, v1.ReleaseRequest), "GetLock": (self._get_lock, v1.GetLockRequest),
-            "ListLocks": (self._list_locks, v1.ListLocksRequest)}, {"Session": (self._session, v1.SessionRequest)},
+            "ListLocks": (self._list_locks, v1.ListLocksRequest),
+            "CheckToken": (self._check_token, v1.CheckTokenRequest)}, {"Session": (self._session, v1.SessionRequest)},
             {"WatchLock": (self._watch_lock, v1.WatchLockRequest)})
         self._serve("AdminService", {"GetStatus": (self._get_status, v1.GetStatusRequest),
                                      "Drain": (self._drain, v1.DrainRequest),
@@ -100,6 +105,13 @@ class FakeBroker(Together):
         with self.lock:
             return self.queues[(namespace, key)][0].lease_id
 
+    def block(self, key, owner, left_ms, namespace="default"):
+        """Shows a lock_delay."""
+        with self.lock:
+            block = self.blocks[(namespace, key)] = self.api.LockBlock(owner=owner)
+            block.start_time.GetCurrentTime()
+            block.time_left.FromMilliseconds(left_ms)
+
     def at_risk(self, key, namespace="default"):
         with self.lock:
             lease = self.queues[(namespace, key)][0]
@@ -119,7 +131,7 @@ class FakeBroker(Together):
         for lease in self.queues[name][len(self._holders(name)):]:
             if not lease.fits(self._holders(name)):
                 return
-            lease.token = next(self.tokens)
+            lease.token = self.newest[name] = next(self.tokens)
             lease.since = time.time()
             lease.granted.set()
             if lease.stream:
@@ -156,28 +168,6 @@ class FakeBroker(Together):
         grant.hold_count = 1
         return grant
 
-    def _holder_of(self, lease):
-        holder = self.api.Holder(holder_id=lease.holder_id, owner=lease.spec.owner, mode=lease.mode(),
-                                 permits=lease.permits(), fencing_token=lease.token, broker_id=self.broker_id)
-        holder.metadata.update(lease.spec.metadata)
-        holder.since.FromMilliseconds(int(lease.since * 1000))
-        holder.time_left.FromMilliseconds(lease.ttl_ms())
-        holder.ttl.FromMilliseconds(lease.ttl_ms())
-        return holder
-
-    def _lock_of(self, name):
-        holders = self._holders(name)
-        waiters = self.queues[name][len(holders):]
-        lock = self.api.LockInfo(namespace=name[0], key=name[1], queue_length=len(waiters), holder_count=len(holders))
-        for lease in holders:
-            lock.holders.append(self._holder_of(lease))
-            lock.fencing_token = lease.token
-        for lease in waiters:
-            waiter = lock.waiters.add(waiter_id=lease.holder_id, owner=lease.spec.owner, mode=lease.mode(),
-                                      permits=lease.permits(), broker_id=self.broker_id)
-            waiter.since.FromMilliseconds(int(lease.since * 1000))
-        return lock
-
     # --- Session ---
 
     def _event(self, stream, command_id, **event):
@@ -211,14 +201,15 @@ class FakeBroker(Together):
     def _command(self, stream, command):
         v1, kind = self.api, command.WhichOneof("command")
         if kind == "open":
-            opened = v1.SessionOpened(session_id="s", broker_id=self.broker_id)
+            opened = v1.SessionOpened(session_id="s", broker_id=self.broker_id, max_message_bytes=65536,
+                                      max_leases=10000, features=["permit"])
             opened.validity.FromMilliseconds(VALIDITY_MS)
             opened.heartbeat_interval.FromMilliseconds(VALIDITY_MS // 3)
             self._event(stream, command.id, opened=opened)
+        elif kind == "acquire" and len(command.acquire.locks) > 1:
+            self._session_acquire_together(stream, command)
         elif kind == "acquire":
             self._session_acquire(stream, command)
-        elif kind == "acquire_all":
-            self._session_acquire_all(stream, command)
         elif kind == "release":
             lease = self._mine(stream, command.release.acquire_id)
             left = lease is not None and self._leave(lease)
@@ -243,7 +234,7 @@ class FakeBroker(Together):
                      if lease.stream is stream and lease.command_id == command_id), None)
 
     def _session_acquire(self, stream, command):
-        v1, spec = self.api, command.acquire
+        v1, spec = self.api, command.acquire.locks[0]
         self.on_acquire(spec)
         if self.refusal:
             reason, message, fields = self.refusal
@@ -256,10 +247,8 @@ class FakeBroker(Together):
         present, leases = self._holders(lease.name()), self.queues[lease.name()]
         holders = [self._holder_of(h) for h in present]
         limited = spec.HasField("max_wait")
-        reason = None if lease.mixes(present) else v1.REFUSAL_REASON_LIMIT_MISMATCH
         if limited and spec.max_wait.ToMilliseconds() == 0 and (leases != present or not lease.fits(present)):
-            reason = reason or v1.REFUSAL_REASON_LOCK_HELD
-        if reason:
+            reason = v1.RefusalReason.Value("REFUSAL_REASON_" + lease.refused_beside(present))
             self._event(stream, command.id, refused=v1.Refusal(reason=reason, message="it is held", holders=holders))
             return
         if self._enter(lease):
@@ -295,28 +284,26 @@ class FakeBroker(Together):
         context.abort(code, message)
 
     def _acquire(self, request, context):
-        self.on_acquire(request.lock)
+        [spec] = request.locks
+        self.on_acquire(spec)
         if self.refusal:
             reason, message, fields = self.refusal
             self._abort(context, grpc.StatusCode.INVALID_ARGUMENT, reason, message, fields)
-        lease = Lease(request.lock, request_id=request.request_id)
+        lease = Lease(spec, request_id=request.request_id)
         with self.lock:
-            leases = self.queues[lease.name()]
-            same = next((h for h in leases if h.request_id == request.request_id), None)
+            leases, reason = self.queues[lease.name()], lease.refused_beside(self._holders(lease.name()))
+            same = next((h for h in leases if h.request_id and h.request_id == request.request_id), None)
             lease = same or lease
-            mixes = lease.mixes(self._holders(lease.name()))
-            granted = bool(lease.token) or (mixes and same is None and self._enter(lease))
+            granted = bool(lease.token) or (same is None and self._enter(lease))
             holder = leases[0]
-        if not mixes:
-            self._abort(context, grpc.StatusCode.FAILED_PRECONDITION, "LIMIT_MISMATCH", "it is held in another way")
-        if not granted:
-            limit = request.lock.max_wait.ToMilliseconds() / 1000 if request.lock.HasField("max_wait") else 60
-            if not lease.granted.wait(limit):
-                self._leave(lease)
-                reason = "WAIT_TIMEOUT" if limit else "LOCK_HELD"
-                self._abort(context, grpc.StatusCode.ABORTED, reason, "it is held", owner=holder.spec.owner,
-                            retry_ms=holder.ttl_ms())
-        return self.api.AcquireResponse(grant=self._grant_of(lease))
+        limit = spec.max_wait.ToMilliseconds() / 1000 if spec.HasField("max_wait") else 60
+        if not granted and not lease.granted.wait(limit):
+            self._leave(lease)
+            reason = "WAIT_TIMEOUT" if limit else reason
+            mismatch = reason == "LIMIT_MISMATCH"
+            self._abort(context, grpc.StatusCode.FAILED_PRECONDITION if mismatch else grpc.StatusCode.ABORTED, reason,
+                        "it is held", owner=holder.spec.owner, retry_ms=holder.ttl_ms())
+        return self.api.AcquireResponse(grants=[] if self.grants_nothing else [self._grant_of(lease)])
 
     def _renew(self, request, context):
         with self.lock:
@@ -338,40 +325,10 @@ class FakeBroker(Together):
                 self._event(lease.stream, lease.command_id, released=released)
         return v1.ReleaseResponse(outcome=v1.RELEASE_OUTCOME_RELEASED if left else v1.RELEASE_OUTCOME_ALREADY_GONE)
 
-    def _get_lock(self, request, _):
-        with self.lock:
-            return self.api.GetLockResponse(lock=self._lock_of((request.namespace or "default", request.key)))
-
-    def _watch_lock(self, request, context):
-        told, self.watches = None, self.watches + 1
-        while context.is_active() and not self.stopping:
-            if self.refusal:
-                reason, message, fields = self.refusal
-                self._abort(context, grpc.StatusCode.UNAVAILABLE, reason, message, fields)
-            with self.lock:
-                lock = self._lock_of((request.namespace or "default", request.key))
-            seen = ([h.holder_id for h in lock.holders], [w.waiter_id for w in lock.waiters])
-            if seen != told:
-                told = seen
-                yield self.api.WatchLockResponse(lock=lock)
-            time.sleep(0.005)
-        if context.is_active():
-            self._abort(context, grpc.StatusCode.UNAVAILABLE, "DRAINING", "this broker is going down", {})
-
-    def _list_locks(self, request, _):
-        """First an empty page, as a store with many other keys may return, then pages of a hundred locks."""
-        with self.lock:
-            names = sorted(n for n, leases in self.queues.items() if leases and n[0] == (request.namespace or "default")
-                           and n[1].startswith(request.key_prefix))
-            start = int(request.page_token or -100)
-            response = self.api.ListLocksResponse(locks=[self._lock_of(n) for n in names[max(start, 0):start + 100]])
-            response.next_page_token = str(start + 100) if start + 100 < len(names) else ""
-            return response
-
     def _get_status(self, _, __):
         v1 = self.api
         response = v1.GetStatusResponse(version="fake", broker_id=self.broker_id, store_url="memory", shards=1,
-                                        listen=["here"], draining=self.drained_with is not None)
+                                        listen_addresses=["here"], draining=self.drained_with is not None)
         response.store_state = v1.STORE_STATE_UP if self.store_up else v1.STORE_STATE_DOWN
         response.store_problem = "" if self.store_up else "connection refused"
         return response

@@ -32,10 +32,14 @@ class Lease:
         """Whether the modes may be used on one lock: EXCLUSIVE with SHARED, PERMIT with the same limit."""
         return all(holder.spec.limit == self.spec.limit for holder in holders)
 
+    def refused_beside(self, holders):
+        """The reason that one try hears when it does not get the lock."""
+        return "LOCK_HELD" if self.mixes(holders) else "LIMIT_MISMATCH"
+
     def fits(self, holders):
         """Whether it can hold the lock beside these holders."""
-        if not holders:
-            return True
+        if not holders or not self.mixes(holders):
+            return not holders
         if self.mode() == PERMIT:
             return sum(h.permits() for h in holders) + self.permits() <= self.spec.limit
         return self.mode() == SHARED and holders[0].mode() == SHARED

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fake broker's acquire_all: several locks, all or nothing."""
+"""The fake broker's requests for several locks, all or nothing."""
 import threading
 
 from fake_lease import Lease
@@ -8,9 +8,9 @@ from fake_lease import Lease
 class Together:
     """A part of FakeBroker: uses its queues; `bundles` has the requests that wait for several locks."""
 
-    def _session_acquire_all(self, stream, command):
+    def _session_acquire_together(self, stream, command):
         """Unlike a real broker, holds none of the locks while it waits; no test depends on that."""
-        leases = [Lease(spec, stream, command.id + i) for i, spec in enumerate(command.acquire_all.locks)]
+        leases = [Lease(spec, stream, command.id + i) for i, spec in enumerate(command.acquire.locks)]
         spec = leases[0].spec
         if self._enter_all(leases):
             return

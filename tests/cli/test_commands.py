@@ -11,8 +11,8 @@ import pytest
 from broker import eventually
 from ctl import ends, line
 
-COMMANDS = ["run", "elect", "hold", "acquire", "renew", "release", "show", "ls", "watch", "status", "drain", "top",
-            "force-release", "completion"]
+COMMANDS = ["run", "elect", "hold", "acquire", "renew", "release", "show", "ls", "watch", "check-token", "status",
+            "drain", "top", "force-release", "completion"]
 LEASE_FIELDS = {"namespace", "key", "lease_id", "holder_id", "token", "ttl_ms", "valid_for_ms", "waited_ms"}
 
 
@@ -153,17 +153,22 @@ class TestLease:
         said = waiter.stderr.read()
         assert said.startswith(f"distlockctl: cannot reach the broker at {broker.address} within 500ms: ")
 
+    def test_an_answer_without_a_grant(self, ctl, fake):
+        fake.fake.grants_nothing = True
+        done = ctl("acquire", "k")
+        assert (done.returncode, done.stdout) == (70, "") and "with 0 grants" in done.stderr
+
     def test_without_a_lease_id(self, ctl, broker):
         for command in ("renew", "release"):
             assert ctl(command).returncode == 64
             assert ctl(command, "-").returncode == 64
 
     def test_each_bad_field_is_named(self, ctl, fake):
-        problems = [("lock.ttl", "too short"), ("lock.key", "too long")]
+        problems = [("locks[0].ttl", "too short"), ("locks[0].key", "too long")]
         fake.fake.refusal = ("INVALID_ARGUMENT", "2 fields are wrong", problems)
         done = ctl("acquire", "k")
         assert done.returncode == 64
-        assert "  lock.ttl: too short\n  lock.key: too long\n" in done.stderr
+        assert "  locks[0].ttl: too short\n  locks[0].key: too long\n" in done.stderr
         error = json.loads(ctl("acquire", "k", "-o", "json").stderr)["error"]
         assert [(bad["field"], bad["problem"]) for bad in error["fields"]] == problems
 
@@ -178,7 +183,9 @@ class TestShowAndLs:
         assert text.startswith("default/k  held, 1 waiting\n  holder bob  exclusive  since 20") and "why=test" in text
         assert "\n  waiter 1 eve  exclusive  since 20" in text
         [lock] = ctl.json("show", "k")
-        assert list(lock) == ["namespace", "key", "token", "queue_length", "holder_count", "holders", "waiters"]
+        assert list(lock) == ["namespace", "key", "token", "queue_length", "holder_count", "block", "holders",
+                              "waiters"]
+        assert lock["block"] is None and "blocked" not in lock["holders"][0]
         assert lock["holders"][0]["owner"] == "bob" and lock["holders"][0]["metadata"] == {"why": "test"}
         assert lock["waiters"][0]["owner"] == "eve" and lock["waiters"][0]["since"].startswith("20")
 
@@ -192,6 +199,17 @@ class TestShowAndLs:
         assert sorted(lock["key"] for lock in ctl.json("ls", "--prefix", "a/", "--all")) == ["a/1", "a/2", "a/3"]
         assert len(ctl("ls", "--all").stdout.splitlines()) == 4
         assert [lock["key"] for lock in ctl.json("ls", "--namespace", "other")] == ["a/9"]
+
+    def test_ls_of_all_namespaces(self, ctl, broker):
+        for namespace in ("default", "other"):
+            ctl("acquire", "k", "--namespace", namespace)
+        ctl("acquire", "another", "--namespace", "other")
+        rows = sorted(row.split()[:3] for row in ctl("ls", "-A").stdout.splitlines())
+        assert rows == [["default", "k", "held"], ["other", "another", "held"], ["other", "k", "held"]]
+        locks = ctl.json("ls", "--all-namespaces")
+        assert sorted([lock["namespace"], lock["key"]] for lock in locks) == [row[:2] for row in rows]
+        for flags in (["--namespace", "other"], ["--prefix", "k"]):
+            assert ctl("ls", "-A", *flags).returncode == 64
 
     def test_ls_goes_through_all_pages(self, ctl, fake):
         fake.take(["a", "b", "c"])
@@ -274,7 +292,7 @@ class TestShared:
         assert json.loads(ctl("show", "-o", "json").stderr)["error"]["exit_code"] == 64
 
     @pytest.mark.parametrize("args", [["show", "k"], ["ls"], ["watch", "k"], ["status"], ["drain"], ["acquire", "k"],
-                                      ["renew", "x"], ["release", "x"]])
+                                      ["renew", "x"], ["release", "x"], ["check-token", "k", "1"]])
     def test_no_broker(self, ctl, broker, args):
         timeout = "--connect-timeout" if args[0] == "drain" else "--timeout"
         done = ctl(*args, "--server", "unix:///nowhere/there.sock", timeout, "300ms")
@@ -298,4 +316,7 @@ class TestShared:
         assert complete("distlockctl", "show", "k", "-o", "j") == ["json"]
         assert complete("distlockctl", "drain", "--wa") == ["--wait"]
         assert complete("distlockctl", "acquire", "k", "--sh") == ["--shared"]
+        assert complete("distlockctl", "ls", "--all") == ["--all-namespaces", "--all"]
+        assert complete("distlockctl", "che") == ["check-token"]
+        assert "--namespace" in complete("distlockctl", "check-token", "k", "--na")
         assert complete("distlockctl", "hold", "k", "--policy", "read") == ["reader-preferring"]

@@ -94,16 +94,30 @@ class TestLimit:
         assert ends(waiter) == 0
 
     @pytest.mark.parametrize("command", [["run", "k", "-c", "true"], ["hold", "k"], ["acquire", "k"]])
-    def test_another_limit_or_mode_is_a_mismatch(self, ctl, broker, inside, command):
+    def test_one_try_with_another_limit_or_mode_is_a_mismatch(self, ctl, broker, inside, command):
         held = inside("--limit", "2")
         for flags in (["--limit", "3"], ["-x"], ["-s"]):
-            done = ctl(*command, *flags)
+            done = ctl(*command, "-n", *flags)
             assert done.returncode == 64 and "LIMIT_MISMATCH" in done.stderr, flags
+            done = ctl(*command, "-w", "50ms", *flags)
+            assert done.returncode == 1 and "WAIT_TIMEOUT" in done.stderr, flags
         leave(held)
+
+    @pytest.mark.parametrize("flags", [["--limit", "3"], ["-x"], ["-s"]])
+    def test_another_limit_or_mode_waits_for_the_holders(self, ctl, broker, inside, flags):
+        held = inside("--limit", "2")
+        waiter = ctl.start("run", "k", *flags, "--", "echo", "mine")
+        eventually(lambda: broker.queue_length("k") == 1)
+        newcomer = ctl.start("run", "k", "--limit", "2", "--", "true")
+        eventually(lambda: broker.queue_length("k") == 2)
+        assert waiter.poll() is None
+        leave(held)
+        assert ends(waiter) == ends(newcomer) == 0 and waiter.stdout.read() == "mine\n"
 
     def test_more_permits_than_there_are(self, ctl, broker):
         if not broker.real:
-            broker.fake.refusal = ("INVALID_ARGUMENT", "wrong request", [("lock.limit", "is 2; less than permits")])
+            problem = ("acquire.locks[0].limit", "is 2; less than permits")
+            broker.fake.refusal = ("INVALID_ARGUMENT", "wrong request", [problem])
         done = ctl("run", "k", "--limit", "2", "--permits", "3", "--", "true")
         assert done.returncode == 64
         assert "INVALID_ARGUMENT" in done.stderr and ".limit: is 2" in done.stderr
@@ -112,7 +126,8 @@ class TestLimit:
 @pytest.mark.parametrize("command", [["run", "k", "-c", "true"], ["hold", "k"], ["acquire", "k"]])
 def test_wrong_usage(ctl, broker, command):
     for flags in ("-s --limit 2", "-x --limit 2", "-s -x", "--permits 2", "-s --permits 2", "--limit 0", "--limit -1",
-                  "--limit many", "--limit 5000000000", "--limit 2 --permits 0", "--policy random", "--ttl 0"):
+                  "--limit many", "--limit 5000000000", "--limit 2147483648", "--limit 2 --permits 0",
+                  "--policy random", "--ttl 0"):
         done = ctl(*command, *flags.split())
         assert done.returncode == 64 and len(done.stderr) < 200, flags
         assert done.stderr.startswith("distlockctl: ") and done.stderr.count("\n") == 1, flags
@@ -180,5 +195,5 @@ class TestShowAndLs:
 
 def test_a_mismatch_as_json(ctl, broker):
     ctl("acquire", "k", "--limit", "2")
-    error = json.loads(ctl("acquire", "k", "--limit", "3", "-o", "json").stderr)["error"]
+    error = json.loads(ctl("acquire", "k", "-n", "--limit", "3", "-o", "json").stderr)["error"]
     assert (error["reason"], error["exit_code"]) == ("LIMIT_MISMATCH", 64)

@@ -4,10 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "distlock/wire/status_details.h"
 #include "duration.h"
 #include "failure.h"
-#include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
 #include "json.h"
 
 namespace distlock::cli {
@@ -59,17 +58,17 @@ TEST(JsonLine, KeepsTheOrder) {
 }
 
 grpc::Status WithReason(grpc::StatusCode code, const std::string& reason) {
-  google::rpc::Status details;
-  google::rpc::ErrorInfo info;
+  wire::RpcStatus details;
+  wire::ErrorInfo info;
   info.set_domain("distlock");
   info.set_reason(reason);
-  details.add_details()->PackFrom(info);
-  google::rpc::RetryInfo retry;
+  wire::PackDetail(info, details.add_details());
+  wire::RetryInfo retry;
   retry.mutable_retry_delay()->set_seconds(12);
-  details.add_details()->PackFrom(retry);
-  google::rpc::ResourceInfo resource;
+  wire::PackDetail(retry, details.add_details());
+  wire::ResourceInfo resource;
   resource.set_owner("bob");
-  details.add_details()->PackFrom(resource);
+  wire::PackDetail(resource, details.add_details());
   return grpc::Status(code, "the broker's words", details.SerializeAsString());
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <random>
 #include <vector>
@@ -19,7 +20,7 @@ TEST(SessionBelief, CountsFromSendingAndOnlyKnowsWhatWasSent) {
   SessionBelief session(100 * kMs, kV);
   EXPECT_EQ(session.DeadlineOf(0, kV), 100 * kMs + kV);
   EXPECT_EQ(session.DeadlineOf(1, kV), 0);
-  EXPECT_EQ(session.Send(1100 * kMs), 1u);
+  EXPECT_EQ(session.Send(1100 * kMs), 1);
   EXPECT_EQ(session.DeadlineOf(1, kV), 1100 * kMs + kV);
   for (int i = 0; i < 100; ++i) session.Send((1200 + i) * kMs);
   EXPECT_EQ(session.DeadlineOf(1, kV), 0) << "forgotten";
@@ -28,7 +29,7 @@ TEST(SessionBelief, CountsFromSendingAndOnlyKnowsWhatWasSent) {
 TEST(SessionBelief, AckTable) {
   struct Row {
     const char* name;
-    uint64_t seq;
+    int64_t seq;
     int64_t valid_for;
     int64_t now;
     bool counts;
@@ -40,6 +41,8 @@ TEST(SessionBelief, AckTable) {
       {"one left out", 2, kV, 2100 * kMs, true, 2000 * kMs + kV},
       {"repeated", 0, kV, 1100 * kMs, false, opened},
       {"never sent", 3, kV, 2100 * kMs, false, opened},
+      {"no number of a heartbeat", -1, kV, 2100 * kMs, false, opened},
+      {"the least number", std::numeric_limits<int64_t>::min(), kV, 2100 * kMs, false, opened},
       {"less than before", 1, 100 * kMs, 1100 * kMs, true, opened},
       {"at the deadline", 2, kV, opened, false, opened},
       {"long after it", 2, kV, 9000 * kMs, false, opened},
@@ -121,9 +124,9 @@ void RunInterleaving(uint64_t seed) {
   int64_t now = pick(0, 1000) * kMs;
   SessionBelief session(now, 5000 * kMs);
   LeaseBelief lease;
-  std::map<uint64_t, int64_t> sent{{0, now}};
+  std::map<int64_t, int64_t> sent{{0, now}};
   struct Answer {
-    uint64_t seq;
+    int64_t seq;
     int64_t valid_for;
     bool limited;
   };
@@ -138,7 +141,7 @@ void RunInterleaving(uint64_t seed) {
     EXPECT_FALSE(lease.Believes(now) && (now >= promised || ended));
     ended = ended || !lease.Believes(now);
     if (pick(0, 1) == 0) {
-      const uint64_t seq = session.Send(now);
+      const int64_t seq = session.Send(now);
       sent[seq] = now;
       const bool limited = pick(0, 3) == 0;
       if (pick(0, 5) != 0) in_flight.push_back({seq, limited ? pick(0, 1000) * kMs : kV, limited});

@@ -100,7 +100,7 @@ TEST(Faults, BrokenStreamLosesAtOnceAndWaitsGoOn) {
   ExpectLost(guard, guard.stop_token(), EndCause::kDisconnected);
   EXPECT_LT(BootNow(), deadline) << "at once, not at the deadline";
   ASSERT_TRUE(broker.WaitFor([](FakeBroker& b) { return b.Count(SessionCommand::kAcquire) == 3; }));
-  const v1::LockSpec again = broker.Commands(SessionCommand::kAcquire).back().acquire();
+  const v1::LockSpec again = broker.Commands(SessionCommand::kAcquire).back().acquire().locks(0);
   EXPECT_LT(again.max_wait().seconds(), 100) << "what is left of it";
   broker.Free("b");
   granted.WaitForNotification();

@@ -38,7 +38,7 @@ TEST_F(ClientTest, LockAndRelease) {
   ASSERT_TRUE(guard.ok());
   EXPECT_EQ(guard->state(), LockState::kHeld);
   EXPECT_EQ(guard->end_cause(), EndCause::kNotEnded);
-  EXPECT_EQ(guard->token(), 101u);
+  EXPECT_EQ(guard->token(), 101);
   EXPECT_EQ(guard->holder_id(), "holder-101");
   EXPECT_EQ(guard->lease_id(), "secret-101");
   EXPECT_GT(guard->valid_until(), BootNow());
@@ -85,7 +85,7 @@ TEST_F(ClientTest, OneTryIsRefusedWithTheHolder) {
 
 TEST_F(ClientTest, WaitsItsTurn) {
   broker_.Hold("a");
-  std::atomic<uint32_t> position{99};
+  std::atomic<int32_t> position{99};
   Mutex mutex = client_->MakeMutex("a", {.on_queued = [&](const QueuedInfo& info) { position = info.position; }});
   std::thread freer([&] {
     EXPECT_TRUE(broker_.WaitFor([&](FakeBroker&) { return position == 0; }));
@@ -105,7 +105,7 @@ TEST_F(ClientTest, TheSpecArrivesAsAsked) {
                .owner = "me",
                .metadata = {{"host", "h1"}}});
   ASSERT_TRUE(mutex.TryLockFor(milliseconds(1500)).ok());
-  const v1::LockSpec spec = broker_.Commands(SessionCommand::kAcquire).at(0).acquire();
+  const v1::LockSpec spec = broker_.Commands(SessionCommand::kAcquire).at(0).acquire().locks(0);
   EXPECT_EQ(spec.namespace_(), "ns");
   EXPECT_EQ(spec.ttl().seconds(), 5);
   EXPECT_EQ(spec.max_hold().nanos(), 500'000'000);

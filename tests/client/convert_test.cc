@@ -3,24 +3,27 @@
 
 #include <gtest/gtest.h>
 
-#include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
+#include <chrono>
+#include <utility>
+
+#include "distlock/wire/status_details.h"
+#include "distlock/wire/times.h"
 
 namespace distlock::internal {
 namespace {
 
 template <class Detail>
-void Add(google::rpc::Status& status, const Detail& detail) {
-  status.add_details()->PackFrom(detail);
+void Add(wire::RpcStatus& status, const Detail& detail) {
+  wire::PackDetail(detail, status.add_details());
 }
 
-grpc::Status Pack(grpc::StatusCode code, const google::rpc::Status& details) {
+grpc::Status Pack(grpc::StatusCode code, const wire::RpcStatus& details) {
   return {code, "the broker's words", details.SerializeAsString()};
 }
 
-google::rpc::Status WithReason(const char* reason) {
-  google::rpc::Status status;
-  google::rpc::ErrorInfo info;
+wire::RpcStatus WithReason(const char* reason) {
+  wire::RpcStatus status;
+  wire::ErrorInfo info;
   info.set_reason(reason);
   info.set_domain("distlock");
   if (reason == std::string("LOCK_HELD")) {
@@ -33,8 +36,8 @@ google::rpc::Status WithReason(const char* reason) {
 }
 
 TEST(ToRefusal, KeepsTheFieldsThatWereWrong) {
-  google::rpc::Status status = WithReason("INVALID_ARGUMENT");
-  google::rpc::BadRequest bad;
+  wire::RpcStatus status = WithReason("INVALID_ARGUMENT");
+  wire::BadRequest bad;
   auto* violation = bad.add_field_violations();
   violation->set_field("key");
   violation->set_description("is empty");
@@ -47,24 +50,82 @@ TEST(ToRefusal, KeepsTheFieldsThatWereWrong) {
 }
 
 TEST(ToRefusal, KeepsWhoHoldsTheLock) {
-  google::rpc::Status status = WithReason("LOCK_HELD");
-  google::rpc::ResourceInfo resource;
+  wire::RpcStatus status = WithReason("LOCK_HELD");
+  wire::ResourceInfo resource;
   resource.set_resource_name("default/k");
   resource.set_owner("bob");
   Add(status, resource);
-  google::rpc::RetryInfo retry;
+  wire::RetryInfo retry;
   retry.mutable_retry_delay()->set_seconds(2);
   Add(status, retry);
   const Refusal refusal = ToRefusal(Pack(grpc::StatusCode::ABORTED, status));
   EXPECT_EQ(refusal.reason, RefusalReason::kLockHeld);
   EXPECT_EQ(refusal.message, "the broker's words");
   EXPECT_EQ(refusal.retry_after, std::chrono::seconds(2));
-  EXPECT_EQ(refusal.queue_length, 3u);
+  EXPECT_EQ(refusal.queue_length, 3);
   ASSERT_EQ(refusal.holders.size(), 1u);
   EXPECT_EQ(refusal.holders[0].owner, "bob");
   EXPECT_EQ(refusal.holders[0].holder_id, "0123456789abcdef");
-  EXPECT_EQ(refusal.holders[0].fencing_token, 42u);
-  EXPECT_FALSE(refusal.holders[0].blocked);
+  EXPECT_EQ(refusal.holders[0].fencing_token, 42);
+  EXPECT_FALSE(refusal.block);
+}
+
+TEST(ToRefusal, ABlockIsNoHolder) {
+  wire::RpcStatus status;
+  wire::ErrorInfo info;
+  info.set_reason("LOCK_HELD");
+  info.set_domain("distlock");
+  auto& time_left = (*info.mutable_metadata())["block_time_left"];
+  const std::pair<const char*, Duration> kTexts[] = {{"1.5s", std::chrono::milliseconds(1500)},
+                                                     {"0s", Duration(0)},
+                                                     {"-1s", Duration(0)},
+                                                     {"inf", std::chrono::seconds(wire::kMostSeconds)},
+                                                     {"soon", Duration(0)}};
+  for (const auto& [text, expected] : kTexts) {
+    time_left = text;
+    status.clear_details();
+    Add(status, info);
+    const Refusal refusal = ToRefusal(Pack(grpc::StatusCode::ABORTED, status));
+    EXPECT_TRUE(refusal.holders.empty()) << text;
+    ASSERT_TRUE(refusal.block) << text;
+    EXPECT_EQ(refusal.block->time_left, expected) << text;
+  }
+}
+
+TEST(ToRefusal, OfASessionTellsTheBlockBesideTheHolders) {
+  v1::Refusal wire;
+  wire.set_reason(v1::REFUSAL_REASON_LOCK_HELD);
+  v1::Holder* holder = wire.add_holders();
+  holder->set_owner("bob");
+  holder->set_permits(2);
+  holder->mutable_acquire_time()->set_seconds(5);
+  EXPECT_FALSE(ToRefusal(wire).block);
+  wire.mutable_block()->mutable_start_time()->set_seconds(7);
+  wire.mutable_block()->mutable_time_left()->set_seconds(3);
+  wire.mutable_block()->set_owner("ann");
+  const Refusal refusal = ToRefusal(wire);
+  ASSERT_EQ(refusal.holders.size(), 1u);
+  EXPECT_EQ(refusal.holders[0].owner, "bob");
+  EXPECT_EQ(refusal.holders[0].permits, 2);
+  EXPECT_EQ(refusal.holders[0].acquire_time.time_since_epoch(), std::chrono::seconds(5));
+  ASSERT_TRUE(refusal.block);
+  EXPECT_EQ(refusal.block->owner, "ann");
+  EXPECT_EQ(refusal.block->start_time.time_since_epoch(), std::chrono::seconds(7));
+  EXPECT_EQ(refusal.block->time_left, std::chrono::seconds(3));
+}
+
+TEST(ToQueued, TellsTheBlock) {
+  v1::AcquireQueued wire;
+  wire.set_position(4);
+  EXPECT_FALSE(ToQueued(wire).block);
+  wire.mutable_block()->set_owner("ann");
+  wire.mutable_block()->mutable_time_left()->set_seconds(3);
+  const QueuedInfo queued = ToQueued(wire);
+  EXPECT_EQ(queued.position, 4);
+  EXPECT_TRUE(queued.holders.empty());
+  ASSERT_TRUE(queued.block);
+  EXPECT_EQ(queued.block->owner, "ann");
+  EXPECT_EQ(queued.block->time_left, std::chrono::seconds(3));
 }
 
 // Without the broker's details, only codes about who is let in may be permanent.

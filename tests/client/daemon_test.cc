@@ -4,6 +4,7 @@
 #include <atomic>
 #include <future>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
@@ -81,7 +82,7 @@ TEST_F(DaemonTest, ASemaphoreOfTwoLetsTwoInAndTheThirdWaits) {
   const Result<Guard> refused = semaphore.TryAcquire();
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.refusal().holders.at(0).mode, LockMode::kPermit);
-  EXPECT_EQ(refused.refusal().holders.at(0).permits, 1u);
+  EXPECT_EQ(refused.refusal().holders.at(0).permits, 1);
 
   Waiting third({}, [&](LockOptions options, LockCallback tell) {
     two_.MakeSemaphore("pool", 2, std::move(options)).AcquireAsync(std::move(tell));
@@ -102,6 +103,27 @@ TEST_F(DaemonTest, AllPermitsAtOnceExcludeEverybody) {
   EXPECT_EQ(all->Release(), ReleaseOutcome::kReleased);
   EXPECT_TRUE(semaphore.TryAcquire().ok());
   EXPECT_EQ(semaphore.TryAcquire(4).refusal().reason, RefusalReason::kInvalidArgument);
+  EXPECT_EQ(semaphore.TryAcquire(-1).refusal().reason, RefusalReason::kInvalidArgument);
+  EXPECT_EQ(one_.MakeSemaphore("other", -1).TryAcquire().refusal().reason, RefusalReason::kInvalidArgument);
+}
+
+TEST_F(DaemonTest, ARefusalNamesTheLockDelayAndNoHolder) {
+  const LockOptions options{.max_hold = seconds(1), .lock_delay = seconds(60), .owner = "ann"};
+  Result<Guard> lost = one_.MakeMutex("k", options).Lock();
+  ASSERT_TRUE(lost.ok()) << lost.refusal().message;
+  std::promise<void> ended;
+  const std::stop_callback on_end(lost->stop_token(), [&] { ended.set_value(); });
+  ASSERT_EQ(ended.get_future().wait_for(kPatience), std::future_status::ready);
+  std::optional<Refusal> blocked;
+  const auto ask = [&] { return blocked.emplace(two_.MakeMutex("k").TryLock().refusal()).holders.empty(); };
+  while (!ask()) std::this_thread::yield();  // the client's own deadline is earlier than the broker's end of the lease
+  EXPECT_EQ(blocked->reason, RefusalReason::kLockHeld);
+  ASSERT_TRUE(blocked->block);
+  EXPECT_EQ(blocked->block->owner, "ann");
+  EXPECT_GT(blocked->block->time_left, seconds(0));
+  EXPECT_LE(blocked->block->time_left, seconds(60));
+  EXPECT_GT(blocked->block->start_time.time_since_epoch(), seconds(0));
+  EXPECT_FALSE(two_.MakeElection("k").Look().value().has_value()) << "nobody leads";
 }
 
 TEST_F(DaemonTest, AnotherLimitOrModeIsAMismatch) {

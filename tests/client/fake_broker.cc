@@ -11,8 +11,7 @@
 #include <system_error>
 #include <utility>
 
-#include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
+#include "distlock/wire/status_details.h"
 
 namespace distlock::testing {
 namespace {
@@ -29,7 +28,7 @@ void SetMillis(int64_t ms, google::protobuf::Duration* to) {
   to->set_nanos(static_cast<int32_t>(ms % 1000 * 1'000'000));
 }
 
-void AddRefusal(uint64_t id, v1::RefusalReason reason, const std::string& message, v1::SessionResponse& out) {
+void AddRefusal(int64_t id, v1::RefusalReason reason, const std::string& message, v1::SessionResponse& out) {
   v1::SessionEvent* event = out.add_events();
   event->set_id(id);
   event->mutable_refused()->set_reason(reason);
@@ -40,17 +39,17 @@ void AddRefusal(uint64_t id, v1::RefusalReason reason, const std::string& messag
 
 grpc::Status StatusWith(grpc::StatusCode code, const std::string& message, const std::string& reason,
                         std::chrono::milliseconds retry_delay) {
-  google::rpc::Status status;
+  wire::RpcStatus status;
   status.set_code(code);
   status.set_message(message);
-  google::rpc::ErrorInfo info;
+  wire::ErrorInfo info;
   info.set_reason(reason);
-  info.set_domain("distlock");
-  status.add_details()->PackFrom(info);
+  info.set_domain(wire::kErrorDomain);
+  wire::PackDetail(info, status.add_details());
   if (retry_delay.count() > 0) {
-    google::rpc::RetryInfo retry;
+    wire::RetryInfo retry;
     SetMillis(retry_delay.count(), retry.mutable_retry_delay());
-    status.add_details()->PackFrom(retry);
+    wire::PackDetail(retry, status.add_details());
   }
   return {code, message, status.SerializeAsString()};
 }
@@ -100,7 +99,7 @@ void FakeBroker::Send(const v1::SessionEvent& event) {
   if (!sessions_.empty()) sessions_.back()->stream->Write(out);
 }
 
-uint64_t FakeBroker::LastAcquireId() {
+int64_t FakeBroker::LastAcquireId() {
   absl::MutexLock lock(&mu_);
   return last_acquire_;
 }
@@ -255,7 +254,7 @@ void FakeBroker::Acquire(Peer& session, const v1::SessionCommand& command, v1::S
     return AddRefusal(command.id(), v1::REFUSAL_REASON_DRAINING, "the broker is going down", out);
   }
   if (!behaviour_.grant) return;
-  const v1::LockSpec& spec = command.acquire();
+  const v1::LockSpec& spec = command.acquire().locks(0);
   std::deque<Owner>& queue = locks_[spec.key()].queue;
   const bool one_try = spec.has_max_wait() && spec.max_wait().seconds() == 0 && spec.max_wait().nanos() == 0;
   if (!queue.empty() && one_try) {
@@ -267,7 +266,7 @@ void FakeBroker::Acquire(Peer& session, const v1::SessionCommand& command, v1::S
   if (queue.size() == 1) return Grant(spec.key(), queue.front(), out);
   v1::SessionEvent* event = out.add_events();
   event->set_id(command.id());
-  event->mutable_queued()->set_position(static_cast<uint32_t>(queue.size()) - 2);
+  event->mutable_queued()->set_position(static_cast<int32_t>(queue.size()) - 2);
 }
 
 void FakeBroker::Grant(const std::string& key, const Owner& owner, v1::SessionResponse& out) {

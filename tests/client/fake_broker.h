@@ -76,7 +76,7 @@ class FakeBroker final : public v1::LockService::Service {
   void BreakStreams();
   // Sent to the newest session. `id`: of the newest acquire, for events about a lease.
   void Send(const v1::SessionEvent& event);
-  uint64_t LastAcquireId();
+  int64_t LastAcquireId();
   void Hold(const std::string& key);  // another client takes the lock
   void Free(const std::string& key);  // takes the lock from its holder without telling it; the next waiter gets it
   bool HeldByAnybody(const std::string& key);
@@ -95,15 +95,15 @@ class FakeBroker final : public v1::LockService::Service {
   struct Peer {
     Writer* stream;
     grpc::ServerContext* context;
-    uint64_t last_seq = 0;
+    int64_t last_seq = 0;
     bool opened = false;
     bool left = false;
     std::string broken_rule;
-    std::set<uint64_t> ids{0};
+    std::set<int64_t> ids{0};
   };
   struct Owner {
     Peer* session;  // null: another client
-    uint64_t acquire_id;
+    int64_t acquire_id;
   };
   struct Locked {
     std::deque<Owner> queue;  // the front is the holder
@@ -135,8 +135,8 @@ class FakeBroker final : public v1::LockService::Service {
   bool stopping_ = false;
   size_t messages_ = 0;
   size_t streams_ = 0;
-  uint64_t token_ = 100;
-  uint64_t last_acquire_ = 0;
+  int64_t token_ = 100;
+  int64_t last_acquire_ = 0;
 };
 
 }  // namespace distlock::testing

@@ -52,11 +52,11 @@ class LockTableTest : public ::testing::Test {
     Settle();
   }
 
-  void Grant(const LeasePtr& lease, uint64_t echo_seq = 0, int64_t valid_for_ms = 3000) {
+  void Grant(const LeasePtr& lease, int64_t echo_seq = 0, int64_t valid_for_ms = 3000) {
     Grant(lease->id, echo_seq, valid_for_ms);
   }
 
-  void Grant(uint64_t id, uint64_t echo_seq = 0, int64_t valid_for_ms = 3000) {
+  void Grant(int64_t id, int64_t echo_seq = 0, int64_t valid_for_ms = 3000) {
     Say("id: " + std::to_string(id) + " granted { fencing_token: 7 echo_seq: " + std::to_string(echo_seq) +
         " valid_for { seconds: " + std::to_string(valid_for_ms / 1000) +
         " nanos: " + std::to_string(valid_for_ms % 1000 * kMs) + " } }");
@@ -68,7 +68,7 @@ class LockTableTest : public ::testing::Test {
     Settle();
   }
 
-  // The commands to send, e.g. "acquire 2", "heartbeat 1".
+  // The commands to send, e.g. "acquire 2", "acquire 3 of 5", "heartbeat 1".
   std::vector<std::string> Drain() {
     std::vector<std::string> sent;
     while (std::unique_ptr<Batch> batch = table_.Pack(now_)) {
@@ -77,13 +77,11 @@ class LockTableTest : public ::testing::Test {
           case v1::SessionCommand::kOpen:
             sent.push_back("open");
             break;
-          case v1::SessionCommand::kAcquire:
-            sent.push_back("acquire " + std::to_string(c.id()));
+          case v1::SessionCommand::kAcquire: {
+            const int locks = c.acquire().locks_size();
+            sent.push_back("acquire " + std::to_string(c.id()) + (locks == 1 ? "" : " of " + std::to_string(locks)));
             break;
-          case v1::SessionCommand::kAcquireAll:
-            sent.push_back("acquire_all " + std::to_string(c.id()) + " of " +
-                           std::to_string(c.acquire_all().locks_size()));
-            break;
+          }
           case v1::SessionCommand::kRelease:
             sent.push_back((c.release().lapsed() ? "lapsed " : "release ") + std::to_string(c.release().acquire_id()));
             break;
@@ -139,7 +137,7 @@ class LockTableTest : public ::testing::Test {
                     .connect_timeout_ns = 5000 * kMs,
                     .reissue_waits = true}};
   Strings answers_;
-  std::map<uint64_t, LeasePtr> held_;  // granted leases, also those that have ended
+  std::map<int64_t, LeasePtr> held_;  // granted leases, also those that have ended
 };
 
 }  // namespace distlock::internal

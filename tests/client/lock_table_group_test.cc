@@ -8,7 +8,7 @@ namespace {
 
 TEST_F(LockTableTest, AGroupIsAskedForInOneCommandAndGrantedInOneStep) {
   AcquireAll({"a", "b", "c"});
-  EXPECT_EQ(Drain(), Strings{"acquire_all 2 of 3"});
+  EXPECT_EQ(Drain(), Strings{"acquire 2 of 3"});
   Grant(3);
   Grant(2);
   EXPECT_EQ(answers_, Strings{}) << "two of three are nothing";
@@ -29,10 +29,10 @@ TEST_F(LockTableTest, AGroupsWaitGoesOverTheWireInEachOfItsLocks) {
   AcquireAll({"a", "b"}, std::chrono::seconds(2));
   AcquireAll({"c", "d"}, std::chrono::seconds(0));
   const std::unique_ptr<Batch> batch = table_.Pack(now_);
-  for (const v1::LockSpec& lock : batch->message().commands(0).acquire_all().locks()) {
+  for (const v1::LockSpec& lock : batch->message().commands(0).acquire().locks()) {
     EXPECT_EQ(lock.max_wait().seconds(), 2);
   }
-  for (const v1::LockSpec& lock : batch->message().commands(1).acquire_all().locks()) {
+  for (const v1::LockSpec& lock : batch->message().commands(1).acquire().locks()) {
     EXPECT_TRUE(lock.has_max_wait());
     EXPECT_EQ(lock.max_wait().seconds(), 0);
   }
@@ -114,8 +114,8 @@ TEST_F(LockTableTest, AReconnectAsksForAGroupAgainInOneCommand) {
   table_.OnStarted(now_);
   const std::unique_ptr<Batch> batch = table_.Pack(now_);
   ASSERT_EQ(batch->message().commands_size(), 2);
-  EXPECT_EQ(batch->message().commands(1).id(), 2u);
-  const v1::AcquireAll& again = batch->message().commands(1).acquire_all();
+  EXPECT_EQ(batch->message().commands(1).id(), 2);
+  const v1::AcquireLocks& again = batch->message().commands(1).acquire();
   ASSERT_EQ(again.locks_size(), 2);
   EXPECT_EQ(again.locks(1).key(), "b");
   EXPECT_EQ(again.locks(1).max_wait().nanos(), 500'000'000);
@@ -139,7 +139,7 @@ TEST_F(LockTableTest, ADrainingBrokerIsLeftWithTheWholeGroup) {
   EXPECT_EQ(Drain(), Strings{"goodbye"});
   table_.OnBroken(EndCause::kDisconnected, "", now_, fx_);
   table_.OnStarted(now_);
-  EXPECT_EQ(Drain(), (Strings{"open", "acquire_all 2 of 2"}));
+  EXPECT_EQ(Drain(), (Strings{"open", "acquire 2 of 2"}));
 }
 
 TEST_F(LockTableTest, StaleGrantsOfAGroupWaitForTheHeartbeatTogether) {
@@ -169,7 +169,7 @@ TEST_F(LockTableTest, LossBeforeUseIsARefusalOfAll) {
 
 TEST_F(LockTableTest, OnceGrantedEachIsALeaseOfItsOwn) {
   AcquireAll({"a", "b", "c"});
-  for (const uint64_t id : {2, 3, 4}) Grant(id);
+  for (const int64_t id : {2, 3, 4}) Grant(id);
   ASSERT_EQ(held_.size(), 3u);
   Drain();
   Say("id: 3 lost { reason: LOST_REASON_TAKEN }");
@@ -189,13 +189,52 @@ TEST_F(LockTableTest, MoreThanAMessageTakesIsRefusedHere) {
   EXPECT_EQ(Drain(), Strings{});
 }
 
+TEST_F(LockTableTest, ABrokerThatTakesLargerMessagesIsAskedForMore) {
+  const std::vector<std::string> keys(64, std::string(1000, 'k'));
+  table_.OnBroken(EndCause::kDisconnected, "cut", now_, fx_);
+  table_.OnStarted(now_);
+  AcquireAll(keys);
+  EXPECT_EQ(Drain(), Strings{"open"}) << "held back until the broker tells its limit";
+  Say("opened { validity { seconds: 3 } max_message_bytes: 131072 }");
+  const std::unique_ptr<Batch> batch = table_.Pack(now_);
+  EXPECT_EQ(batch->message().commands(0).acquire().locks_size(), 64);
+  EXPECT_LE(batch->message().ByteSizeLong(), 131072u);
+  EXPECT_EQ(answers_, Strings{});
+  AcquireAll(keys);
+  EXPECT_EQ(Drain(), Strings{"acquire 67 of 64"}) << "the limit is known";
+
+  table_.OnBroken(EndCause::kDisconnected, "cut", now_, fx_);
+  table_.OnStarted(now_);
+  EXPECT_EQ(Drain(), Strings{"open"}) << "the next broker may take less";
+  Acquire("a");
+  Say("opened { validity { seconds: 3 } max_message_bytes: 65536 }");
+  EXPECT_EQ(answers_, Strings(128, "INVALID_ARGUMENT"));
+  EXPECT_EQ(Drain(), Strings{"acquire 132"});
+}
+
+TEST_F(LockTableTest, AGroupThatIsHeldBackWaitsNoLongerThanItMay) {
+  const std::vector<std::string> keys(64, std::string(1000, 'k'));
+  table_.OnBroken(EndCause::kDisconnected, "cut", now_, fx_);
+  table_.OnStarted(now_);
+  AcquireAll(keys, std::chrono::milliseconds(100));
+  const LeasePtr cancelled = AcquireAll(keys);
+  table_.Cancel(cancelled, fx_);
+  Settle();
+  EXPECT_EQ(answers_, Strings(64, "CANCELLED"));
+  TickAt(100 * kMs);
+  EXPECT_EQ(answers_.size(), 128u);
+  EXPECT_EQ(answers_.back(), "UNREACHABLE");
+  Say("opened { validity { seconds: 3 } max_message_bytes: 131072 }");
+  EXPECT_EQ(Drain(), Strings{"open"});
+}
+
 TEST_F(LockTableTest, TakenAgainEachGrantIsGivenBackByItself) {
   const LeasePtr first = Acquire("a");
   const LeasePtr again = Acquire("a");
   Grant(first);
   Say("id: 3 granted { fencing_token: 7 hold_count: 2 valid_for { seconds: 3 } }");
-  EXPECT_EQ(first->hold_count, 1u);
-  EXPECT_EQ(again->hold_count, 2u);
+  EXPECT_EQ(first->hold_count, 1);
+  EXPECT_EQ(again->hold_count, 2);
   Drain();
   std::vector<ReleaseOutcome> outcomes;
   const auto note = [&](ReleaseOutcome outcome) { outcomes.push_back(outcome); };

@@ -21,11 +21,11 @@ TEST_F(LockTableTest, BrokenStreamLosesLeasesAndKeepsWaits) {
   table_.OnStarted(now_);
   std::unique_ptr<Batch> batch = table_.Pack(now_);
   ASSERT_EQ(batch->message().commands_size(), 3);
-  const v1::LockSpec& again = batch->message().commands(1).acquire();
+  const v1::LockSpec& again = batch->message().commands(1).acquire().locks(0);
   EXPECT_EQ(again.key(), "b");
   EXPECT_EQ(again.max_wait().seconds(), 1);
   EXPECT_EQ(again.max_wait().nanos(), 400'000'000);
-  EXPECT_FALSE(batch->message().commands(2).acquire().has_max_wait());
+  EXPECT_FALSE(batch->message().commands(2).acquire().locks(0).has_max_wait());
 }
 
 TEST_F(LockTableTest, WithoutABrokerAWaitEndsAtItsBoundOrTheTimeout) {
@@ -87,6 +87,19 @@ TEST_F(LockTableTest, ThousandsOfCommandsStayBelowTheMessageLimit) {
   EXPECT_EQ(commands, 5000u);
 }
 
+TEST_F(LockTableTest, BatchesAreAsLargeAsTheBrokerAllows) {
+  for (const size_t most : {size_t{16} << 10, size_t{256} << 10}) {
+    Say("opened { validity { seconds: 3 } max_message_bytes: " + std::to_string(most) + " }");
+    for (int i = 0; i < 5000; ++i) Acquire(std::string(100, 'k'));
+    size_t largest = 0;
+    while (std::unique_ptr<Batch> batch = table_.Pack(now_)) {
+      largest = std::max(largest, batch->message().ByteSizeLong());
+    }
+    EXPECT_LE(largest, most);
+    EXPECT_GT(largest, most / 2);
+  }
+}
+
 TEST_F(LockTableTest, CloseAnswersEverybody) {
   const LeasePtr held = Acquire("a");
   Grant(held);
@@ -108,7 +121,7 @@ TEST_F(LockTableTest, NumbersOfABrokerGoneMadDoNotOverflow) {
   Say("opened { validity { seconds: 9223372036854775807 nanos: 2147483647 } }");
   const LeasePtr refused = Acquire("a");
   Say("id: " + std::to_string(refused->id) +
-      " refused { reason: REFUSAL_REASON_LOCK_HELD holders { since { seconds: 9223372036854775807 } } }");
+      " refused { reason: REFUSAL_REASON_LOCK_HELD holders { acquire_time { seconds: 9223372036854775807 } } }");
   const LeasePtr granted = Acquire("b");
   Say("id: " + std::to_string(granted->id) + " granted { valid_for { seconds: 9223372036 nanos: 2147483647 } }");
   EXPECT_EQ(answers_, (Strings{"LOCK_HELD", "granted"}));
@@ -133,7 +146,7 @@ TEST_F(LockTableTest, ADowngradeIsAnsweredOnce) {
   const std::string downgrade = "downgrade " + std::to_string(lease->id);
   EXPECT_EQ(Drain(), (Strings{downgrade, downgrade, downgrade}));
   EXPECT_TRUE(told.empty());
-  const auto id = [&](int n) { return "id: " + std::to_string(lease->id + static_cast<uint64_t>(n)); };
+  const auto id = [&](int n) { return "id: " + std::to_string(lease->id + n); };
   Say(id(2) + " downgraded {}");
   Say(id(2) + " downgraded {}");
   Say(id(1) + " refused { reason: REFUSAL_REASON_STORE_UNAVAILABLE }");

@@ -13,7 +13,7 @@ TEST_F(LockTableTest, GrantIsBelievedFromTheEchoedHeartbeat) {
   Grant(lease);
   EXPECT_EQ(answers_, Strings{"granted"});
   EXPECT_EQ(lease->deadline_ns, kV);
-  EXPECT_EQ(lease->token, 7u);
+  EXPECT_EQ(lease->token, 7);
   EXPECT_EQ(Drain(), Strings{}) << "enough belief is left: no extra heartbeat";
 }
 

@@ -33,7 +33,7 @@ class ModesTest : public ::testing::Test {
   using Async = std::function<PendingLock(LockCallback)>;
 
   // The last spec that arrived.
-  v1::LockSpec Asked() { return broker_.Commands(SessionCommand::kAcquire).back().acquire(); }
+  v1::LockSpec Asked() { return broker_.Commands(SessionCommand::kAcquire).back().acquire().locks(0); }
 
   void ExpectAsked(const Result<Guard>& guard, v1::LockMode mode, Waits waits) {
     ASSERT_TRUE(guard.ok()) << guard.refusal().message;
@@ -64,8 +64,8 @@ TEST_F(ModesTest, ReadersAskForShared) {
   EXPECT_EQ(Asked().key(), "k");
   EXPECT_EQ(Asked().owner(), "me");
   EXPECT_EQ(Asked().policy(), v1::QUEUE_POLICY_READER_PREFERRING);
-  EXPECT_EQ(Asked().permits(), 0u);
-  EXPECT_EQ(Asked().limit(), 0u);
+  EXPECT_EQ(Asked().permits(), 0);
+  EXPECT_EQ(Asked().limit(), 0);
   ExpectAsked(lock.TryReadLock(), v1::LOCK_MODE_SHARED, Waits::kOneTry);
   ExpectAsked(lock.TryReadLockFor(kPatience), v1::LOCK_MODE_SHARED, Waits::kBounded);
   const auto shared = v1::LOCK_MODE_SHARED;
@@ -92,23 +92,23 @@ TEST_F(ModesTest, SemaphoresAskForPermitsOutOfTheirLimit) {
   Semaphore semaphore = client_.MakeSemaphore("k", 5, {.max_wait = kPatience, .owner = "me"});
   const auto permit = v1::LOCK_MODE_PERMIT;
   ExpectAsked(semaphore.Acquire(), permit, Waits::kBounded);
-  EXPECT_EQ(Asked().permits(), 1u);
-  EXPECT_EQ(Asked().limit(), 5u);
+  EXPECT_EQ(Asked().permits(), 1);
+  EXPECT_EQ(Asked().limit(), 5);
   ExpectAsked(semaphore.Acquire(3), permit, Waits::kBounded);
-  EXPECT_EQ(Asked().permits(), 3u);
-  EXPECT_EQ(Asked().limit(), 5u);
+  EXPECT_EQ(Asked().permits(), 3);
+  EXPECT_EQ(Asked().limit(), 5);
   EXPECT_EQ(Asked().owner(), "me") << "all else is the same";
   ExpectAsked(semaphore.TryAcquire(5), permit, Waits::kOneTry);
-  EXPECT_EQ(Asked().permits(), 5u);
+  EXPECT_EQ(Asked().permits(), 5);
   ExpectAsked(semaphore.TryAcquireFor(kPatience, 2), permit, Waits::kBounded);
-  EXPECT_EQ(Asked().permits(), 2u);
+  EXPECT_EQ(Asked().permits(), 2);
   ExpectAsked(Answer([&](const auto& tell) { return semaphore.AcquireAsync(tell, 4); }), permit, Waits::kBounded);
-  EXPECT_EQ(Asked().permits(), 4u);
+  EXPECT_EQ(Asked().permits(), 4);
   ExpectAsked(Answer([&](const auto& tell) { return semaphore.TryAcquireAsync(tell); }), permit, Waits::kOneTry);
-  EXPECT_EQ(Asked().permits(), 1u);
+  EXPECT_EQ(Asked().permits(), 1);
   ExpectAsked(Answer([&](const auto& tell) { return semaphore.TryAcquireForAsync(kPatience, tell, 2); }), permit,
               Waits::kBounded);
-  EXPECT_EQ(Asked().permits(), 2u);
+  EXPECT_EQ(Asked().permits(), 2);
 }
 
 TEST_F(ModesTest, NoPermitsAreRefusedBeforeTheWireTakesThemForOne) {
@@ -120,9 +120,15 @@ TEST_F(ModesTest, NoPermitsAreRefusedBeforeTheWireTakesThemForOne) {
   EXPECT_EQ(broker_.Count(SessionCommand::kAcquire), 0u);
 }
 
+TEST_F(ModesTest, NegativeNumbersAreTheBrokersToRefuse) {
+  (void)client_.MakeSemaphore("k", -5).TryAcquire(-1);
+  EXPECT_EQ(Asked().permits(), -1);
+  EXPECT_EQ(Asked().limit(), -5);
+}
+
 TEST_F(ModesTest, WhatIsWrongWithTheNameIsSaidOfEveryNumberOfPermits) {
   Semaphore semaphore = client_.MakeSemaphore("\xff", 5);
-  for (const uint32_t permits : {0u, 1u, 2u}) {
+  for (const int32_t permits : {0, 1, 2}) {
     const Result<Guard> guard = semaphore.TryAcquire(permits);
     ASSERT_FALSE(guard.ok());
     EXPECT_EQ(guard.refusal().field_problems.at(0).field, "lock.key");

@@ -24,7 +24,7 @@ TEST_F(DaemonTest, SeveralLocksAreGrantedTogetherAndGivenBackTogether) {
   EXPECT_EQ(all->end_cause(), EndCause::kNotEnded);
   EXPECT_FALSE(all->stop_token().stop_requested());
   for (size_t i = 0; i < all->size(); ++i) {
-    EXPECT_GT(all->token(i), 0u);
+    EXPECT_GT(all->token(i), 0);
     EXPECT_GE(all->part(i).valid_until(), all->valid_until());
   }
   for (const char* key : {"a", "b", "c"}) {
@@ -173,8 +173,8 @@ TEST_F(DaemonTest, TheSameOwnerTakesAReentrantLockAgain) {
   Result<Guard> inner = mutex.TryLock();
   ASSERT_TRUE(inner.ok()) << inner.refusal().message;
   EXPECT_EQ(inner->token(), outer->token());
-  EXPECT_EQ(outer->hold_count(), 1u);
-  EXPECT_EQ(inner->hold_count(), 2u);
+  EXPECT_EQ(outer->hold_count(), 1);
+  EXPECT_EQ(inner->hold_count(), 2);
   EXPECT_FALSE(one_.MakeMutex("k", {.owner = "worker 2", .reentrant = true}).TryLock().ok());
   EXPECT_EQ(outer->Release(), ReleaseOutcome::kStillHeld) << "in any order";
   EXPECT_EQ(inner->state(), LockState::kHeld);

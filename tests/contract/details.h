@@ -7,20 +7,19 @@
 #include <string>
 #include <vector>
 
-#include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
+#include "distlock/wire/status_details.pb.h"
 
 namespace distlock::contract {
 
 struct Details {
-  explicit Details(const google::rpc::Status& error);
+  explicit Details(const wire::RpcStatus& error);
   int code = 0;
   std::string message;
   std::string reason;
   std::map<std::string, std::string> facts;
-  google::rpc::RetryInfo retry;
-  google::rpc::BadRequest bad;
-  google::rpc::ResourceInfo resource;
+  wire::RetryInfo retry;
+  wire::BadRequest bad;
+  wire::ResourceInfo resource;
   std::vector<std::string> fields;  // of `bad`
 };
 

@@ -29,10 +29,21 @@ TEST(ToProto, Durations) {
 TEST(ToProto, ABlockedLockHasNoHolder) {
   core::HolderView view = Holder("gone");
   view.owner = {};
-  const v1::Holder holder = HolderOf(view);
-  EXPECT_TRUE(holder.blocked());
-  EXPECT_EQ(holder.holder_id(), "");
-  EXPECT_EQ(holder.time_left().nanos(), 500'000'000);
+  view.since = {1'000'000'000'000};
+  view.held_for = seconds(10);
+  view.lock_delay = seconds(3);
+  core::HolderView ends_sooner = view;
+  ends_sooner.time_left = milliseconds(100);
+  const core::LockView lock{
+      .name = kName, .holders = {ends_sooner, view, Holder("ann")}, .holder_count = 1, .waiters = {}};
+  const v1::LockInfo shown = LockOf(lock);
+  ASSERT_EQ(shown.holders_size(), 1);
+  EXPECT_EQ(shown.holders(0).owner(), "ann");
+  EXPECT_EQ(shown.holder_count(), 1);
+  EXPECT_EQ(shown.block().owner(), "gone");
+  EXPECT_EQ(shown.block().time_left().nanos(), 500'000'000) << "the one that lasts longest";
+  EXPECT_EQ(shown.block().start_time().seconds(), 1'000'009) << "10 s after the grant, and 0.5 of 3 s ago";
+  EXPECT_FALSE(LockOf({.name = kName, .holders = {Holder("ann")}, .waiters = {}}).has_block());
 }
 
 TEST(ToProto, MaxHoldOfADetachedLeaseIsInItsId) {

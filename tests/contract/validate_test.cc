@@ -6,6 +6,8 @@
 
 #include <functional>
 
+#include "distlock/v1/lock_service.pb.h"
+
 namespace distlock::contract {
 namespace {
 
@@ -112,6 +114,12 @@ struct BadField {
   std::function<void(v1::LockSpec&)> change;
 };
 
+void Permit(v1::LockSpec& spec, int32_t permits, int32_t limit) {
+  spec.set_mode(v1::LOCK_MODE_PERMIT);
+  spec.set_permits(permits);
+  spec.set_limit(limit);
+}
+
 TEST(Validate, NamesTheBadField) {
   const std::vector<BadField> table = {
       {"lock.key", [](v1::LockSpec& s) { s.clear_key(); }},
@@ -139,6 +147,12 @@ TEST(Validate, NamesTheBadField) {
       {"lock.lock_delay", [](v1::LockSpec& s) { *s.mutable_lock_delay() = Time(61); }},
       {"lock.permits", [](v1::LockSpec& s) { s.set_permits(1); }},
       {"lock.limit", [](v1::LockSpec& s) { s.set_limit(2); }},
+      {"lock.permits", [](v1::LockSpec& s) { s.set_permits(-1); }},
+      {"lock.limit", [](v1::LockSpec& s) { s.set_limit(-1); }},
+      {"lock.permits", [](v1::LockSpec& s) { Permit(s, -1, 3); }},
+      {"lock.limit", [](v1::LockSpec& s) { Permit(s, 1, -3); }},
+      {"lock.limit", [](v1::LockSpec& s) { Permit(s, 0, 0); }},
+      {"lock.namespace", [](v1::LockSpec& s) { s.set_namespace_("-"); }},
       {"lock.mode", [](v1::LockSpec& s) { s.set_mode(static_cast<v1::LockMode>(77)); }},
       {"lock.policy", [](v1::LockSpec& s) { s.set_policy(static_cast<v1::QueuePolicy>(77)); }},
       {"lock.on_disconnect", [](v1::LockSpec& s) { s.set_on_disconnect(static_cast<v1::OnDisconnect>(77)); }},
@@ -173,8 +187,45 @@ TEST(Validate, WhoTakesALockAgainNeedsAName) {
   EXPECT_THAT(verdict.fields, testing::ElementsAre("lock.owner"));
 }
 
+TEST(Validate, ADetachedLeaseIsNotTakenAgain) {
+  const auto again = [](v1::LockSpec& spec) {
+    spec.set_owner("me");
+    spec.set_reentrant(true);
+  };
+  EXPECT_TRUE(Check(again, /*detached=*/false).ok);
+  EXPECT_THAT(Check(again, /*detached=*/true).fields, testing::ElementsAre("lock.reentrant"));
+}
+
+TEST(Validate, LocksOfOneRequest) {
+  const Limits limits;
+  const auto fields = [&](const std::function<void(v1::AcquireLocks&)>& change, int locks = 2) {
+    v1::AcquireLocks request;
+    for (int i = 0; i < locks; ++i) request.add_locks()->set_key(std::to_string(i));
+    change(request);
+    Validator check(limits);
+    check.Locks(request.locks(), "locks", /*detached=*/false);
+    std::vector<std::string> bad;
+    const v1::Refusal refusal = check.Refusal();
+    for (const auto& problem : refusal.field_problems()) bad.push_back(problem.field());
+    return bad;
+  };
+  const auto nothing = [](v1::AcquireLocks&) {};
+  EXPECT_THAT(fields(nothing, 1), ElementsAre());
+  EXPECT_THAT(fields(nothing, core::kMaxTogether), ElementsAre());
+  EXPECT_THAT(fields(nothing, 0), ElementsAre("locks"));
+  EXPECT_THAT(fields(nothing, core::kMaxTogether + 1), ElementsAre("locks"));
+  EXPECT_THAT(fields([](auto& all) { all.mutable_locks(1)->set_key("0"); }), ElementsAre("locks[1].key"));
+  EXPECT_THAT(fields([](auto& all) { all.mutable_locks(1)->mutable_max_wait(); }), ElementsAre("locks[1].max_wait"));
+  const auto reentrant = [](v1::AcquireLocks& all) {
+    all.mutable_locks(0)->set_owner("me");
+    all.mutable_locks(0)->set_reentrant(true);
+  };
+  EXPECT_THAT(fields(reentrant), ElementsAre("locks[0].reentrant"));
+  EXPECT_THAT(fields(reentrant, 1), ElementsAre());
+}
+
 TEST(Validate, TurnsModesAndPoliciesIntoWhatIsWanted) {
-  const auto want = [](v1::LockMode mode, v1::QueuePolicy policy, uint32_t permits = 0, uint32_t limit = 0) {
+  const auto want = [](v1::LockMode mode, v1::QueuePolicy policy, int32_t permits = 0, int32_t limit = 0) {
     v1::LockSpec spec;
     spec.set_key("k");
     spec.set_mode(mode);
@@ -232,6 +283,10 @@ TEST(Validate, RequestIdsLeaseIdsAndPages) {
   EXPECT_EQ(problems([](Validator& v) { EXPECT_EQ(v.Page(0, "p"), 100u); }), 0);
   EXPECT_EQ(problems([](Validator& v) { EXPECT_EQ(v.Page(1000, "p"), 1000u); }), 0);
   EXPECT_EQ(problems([](Validator& v) { v.Page(1001, "p"); }), 1);
+  EXPECT_EQ(problems([](Validator& v) { v.Page(-1, "p"); }), 1);
+  EXPECT_EQ(problems([](Validator& v) { EXPECT_EQ(v.Count(0, 5, "p"), 0u); }), 0);
+  EXPECT_EQ(problems([](Validator& v) { EXPECT_EQ(v.Count(5, 5, "p"), 5u); }), 0);
+  EXPECT_EQ(problems([](Validator& v) { v.Count(6, 5, "p"); }), 1);
 }
 
 }  // namespace

@@ -22,7 +22,8 @@ from proxy import PATIENCE_S
 
 PROTO = pathlib.Path(__file__).resolve().parents[2] / "proto"
 MODULES = ("distlock.v1.lock_pb2", "distlock.v1.lock_service_pb2", "distlock.v1.admin_service_pb2",
-           "google.rpc.status_pb2", "google.rpc.error_details_pb2", "google.protobuf.duration_pb2")
+           "google.rpc.status_pb2", "google.rpc.error_details_pb2")
+FILES = [name.removesuffix("_pb2").replace(".", "/") + ".proto" for name in MODULES]
 SERVING = 1
 CHANNEL_OPTIONS = (("grpc.use_local_subchannel_pool", 1),  # each client has a connection of its own
                    ("grpc.initial_reconnect_backoff_ms", 50), ("grpc.min_reconnect_backoff_ms", 500),
@@ -34,13 +35,12 @@ def api():
     """All messages and enum values of the contract in one place."""
     out = tempfile.mkdtemp(prefix="distlock-stubs-")
     atexit.register(shutil.rmtree, out, ignore_errors=True)
-    files = [str(p.relative_to(PROTO)) for p in PROTO.rglob("*.proto")]
-    subprocess.run(["protoc", f"-I{PROTO}", f"--python_out={out}", *files], check=True)
+    subprocess.run(["protoc", f"-I{PROTO}", f"-I{PROTO}/third_party", f"--python_out={out}", *FILES], check=True)
     sys.path.insert(0, out)
     # google.rpc is generated here, but the package google is the one that protobuf installed.
     importlib.import_module("google").__path__.append(f"{out}/google")
     found = {}
-    for name in MODULES:
+    for name in (*MODULES, "google.protobuf.duration_pb2"):
         found.update(vars(importlib.import_module(name)))
     return types.SimpleNamespace(**found)
 
@@ -130,8 +130,11 @@ class Client:
         return spec
 
     def acquire(self, spec, request_id="", timeout=PATIENCE_S):
-        return self.unary("Acquire", api().AcquireRequest(lock=spec, request_id=request_id), api().AcquireResponse,
-                          timeout).grant
+        return self.acquire_all([spec], request_id, timeout)[0]
+
+    def acquire_all(self, specs, request_id="", timeout=PATIENCE_S):
+        request = api().AcquireRequest(locks=specs, request_id=request_id)
+        return list(self.unary("Acquire", request, api().AcquireResponse, timeout).grants)
 
     def renew(self, lease_id, timeout=PATIENCE_S):
         return self.unary("Renew", api().RenewRequest(lease_id=lease_id), api().RenewResponse, timeout)
@@ -147,7 +150,7 @@ class Client:
         request = api().ForceReleaseRequest(namespace=namespace, key=key, holder_id=holder_id, reason=reason)
         return self.unary("ForceRelease", request, api().ForceReleaseResponse, timeout, service="AdminService").released
 
-    def lock(self, key, namespace="", max_waiters=0):
+    def lock(self, key, namespace="", max_waiters=None):
         request = api().GetLockRequest(namespace=namespace, key=key, max_waiters=max_waiters)
         return self.unary("GetLock", request, api().GetLockResponse).lock
 
@@ -155,6 +158,10 @@ class Client:
         request = api().ListLocksRequest(namespace=namespace, key_prefix=key_prefix, page_size=page_size,
                                          page_token=page_token)
         return self.unary("ListLocks", request, api().ListLocksResponse)
+
+    def check_token(self, key, token, namespace=""):
+        request = api().CheckTokenRequest(namespace=namespace, key=key, fencing_token=token)
+        return self.unary("CheckToken", request, api().CheckTokenResponse)
 
     def status(self):
         return self.unary("GetStatus", api().GetStatusRequest(), api().GetStatusResponse, service="AdminService")
@@ -270,25 +277,36 @@ class Session(Stream):
         if heartbeats:
             threading.Thread(target=self._beat_on, daemon=True).start()
 
+    def _new_ids(self, count):
+        first = self._last_id + 1
+        self._last_id += count
+        return list(range(first, first + count))
+
     def send(self, **command):
         """Sends one command as a message of its own, and returns its id."""
         with self._lock:
-            self._last_id += 1
-            self.commands.put(api().SessionRequest(commands=[api().SessionCommand(id=self._last_id, **command)]))
-            return self._last_id
-
-    def send_all(self, commands):
-        """Sends several commands, each a dict as for send, in one message, and returns their ids."""
-        with self._lock:
-            first = self._last_id + 1
-            self._last_id += len(commands)
-            ids = list(range(first, self._last_id + 1))
-            batch = [api().SessionCommand(id=i, **c) for i, c in zip(ids, commands)]
-            self.commands.put(api().SessionRequest(commands=batch))
-            return ids
+            [command_id] = self._new_ids(1)
+            self.commands.put(api().SessionRequest(commands=[api().SessionCommand(id=command_id, **command)]))
+        return command_id
 
     def acquire(self, spec):
-        return self.send(acquire=spec)
+        return self.send(acquire=api().AcquireLocks(locks=[spec]))
+
+    def acquire_each(self, specs):
+        """Sends a command for each, all in one message, and returns their ids."""
+        with self._lock:
+            ids = self._new_ids(len(specs))
+            commands = [api().SessionCommand(id=i, acquire=api().AcquireLocks(locks=[s])) for i, s in zip(ids, specs)]
+            self.commands.put(api().SessionRequest(commands=commands))
+        return ids
+
+    def acquire_all(self, specs):
+        """Sends one command for all of them, all or nothing, and returns their ids."""
+        with self._lock:
+            ids = self._new_ids(len(specs))
+            command = api().SessionCommand(id=ids[0], acquire=api().AcquireLocks(locks=specs))
+            self.commands.put(api().SessionRequest(commands=[command]))
+        return ids
 
     def release(self, acquire_id):
         self.believed_until.pop(acquire_id, None)

@@ -49,7 +49,7 @@ class Rules:
     def acquire(self, lease):
         lease_id = next(self.ids)
         self.leases[lease_id] = lease
-        self.send(api().SessionCommand(id=lease_id, acquire=lease.spec))
+        self.send(api().SessionCommand(id=lease_id, acquire=api().AcquireLocks(locks=[lease.spec])))
         return lease_id
 
     def release(self, lease_id):

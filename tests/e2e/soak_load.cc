@@ -123,7 +123,7 @@ class Wish {
     const LockState state = guard_->state();
     return state == LockState::kHeld || state == LockState::kAtRisk;
   }
-  uint64_t token() const { return guard_->token(); }
+  int64_t token() const { return guard_->token(); }
   bool held() const { return guard_.has_value(); }
 
   // Releases the lock, and waits for the answer or not.
@@ -264,7 +264,7 @@ class Worker {
       std::this_thread::sleep_until(std::min(end, std::chrono::steady_clock::now() + kLook));
     }
     Write(wish, lock);
-    const uint64_t token = wish.token();
+    const int64_t token = wish.token();
     wish.GiveBack(dice_.Chance(0.9));
     if (!dice_.Chance(0.02)) return;
     // Acts like a program that did not notice the end of the lock; the fenced store must reject its write.

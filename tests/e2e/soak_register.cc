@@ -40,7 +40,7 @@ int RunRegister(const std::string& path, const std::string& history) {
   const int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   const sockaddr_un address = AddressOf(path);
   if (sock < 0 || bind(sock, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) Fail(path.c_str());
-  std::map<std::string, uint64_t> seen;
+  std::map<std::string, int64_t> seen;
   char buffer[512];
   while (true) {
     const ssize_t size = recv(sock, buffer, sizeof buffer, 0);
@@ -50,9 +50,9 @@ int RunRegister(const std::string& path, const std::string& history) {
     std::string actor;
     std::string lease;
     std::string lock;
-    uint64_t token = 0;
+    int64_t token = 0;
     write >> actor >> lease >> lock >> token;
-    uint64_t& greatest = seen[lock];
+    int64_t& greatest = seen[lock];
     const bool accepted = token >= greatest;
     if (accepted) greatest = token;
     log.Write(now_ns, "wrote",
@@ -68,7 +68,7 @@ RegisterClient::RegisterClient(const std::string& path, std::string actor) : act
 
 RegisterClient::~RegisterClient() { close(sock_); }
 
-void RegisterClient::Write(const std::string& lease, const std::string& lock, uint64_t token) {
+void RegisterClient::Write(const std::string& lease, const std::string& lock, int64_t token) {
   const std::string text = actor_ + " " + lease + " " + lock + " " + std::to_string(token);
   if (send(sock_, text.data(), text.size(), MSG_NOSIGNAL) < 0) Fail("writing to the register");
 }

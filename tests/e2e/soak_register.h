@@ -20,7 +20,7 @@ class RegisterClient {
   RegisterClient& operator=(const RegisterClient&) = delete;
 
   // Does not wait for an answer; the register records its decision.
-  void Write(const std::string& lease, const std::string& lock, uint64_t token);
+  void Write(const std::string& lease, const std::string& lock, int64_t token);
 
  private:
   const std::string actor_;

@@ -61,11 +61,51 @@ def test_every_bad_field_is_named_at_once(world, daemon):
     named = {f.split(".")[-1] for f in refused.fields}
     assert named >= {"key", "namespace", "owner", "metadata", "ttl", "max_wait", "max_hold", "lock_delay", "mode",
                      "policy", "on_disconnect", "request_id"}, " ".join(refused.fields)
-    assert failure(client.acquire, client.spec("k", permits=2)).fields == ["lock.permits"]
+    assert failure(client.acquire, client.spec("k", permits=2)).fields == ["locks[0].permits"]
     session = client.session()
     answer = session.wait_for(session.acquire(spec), "refused")
-    assert {p.field.split(".")[-1] for p in answer.field_problems} >= {"key", "ttl", "mode"}
-    assert client.hold(spec).wait_end().reason == "INVALID_ARGUMENT"
+    assert {p.field for p in answer.field_problems} >= {f"acquire.locks[0].{name}" for name in ("key", "ttl", "mode")}
+    ended = client.hold(spec).wait_end()
+    assert ended.reason == "INVALID_ARGUMENT" and {"lock.key", "lock.ttl", "lock.mode"} <= set(ended.fields)
+
+
+def test_negative_numbers(world, daemon):
+    client = world.client(daemon.url)
+    refused = failure(client.acquire, client.spec("k", mode=api().LOCK_MODE_PERMIT, limit=2, permits=-1))
+    assert refused.code == grpc.StatusCode.INVALID_ARGUMENT and refused.fields == ["locks[0].permits"]
+    assert "locks[0].permits is -1" in refused.message
+    refused = failure(client.acquire, client.spec("k", mode=api().LOCK_MODE_PERMIT, limit=-2**31))
+    assert "locks[0].limit" in refused.fields, refused
+    assert failure(client.lock, "k", max_waiters=-1).fields == ["max_waiters"]
+    assert failure(client.locks, page_size=-1).fields == ["page_size"]
+    sessions = api().ListSessionsRequest(page_size=-1)
+    assert failure(client.unary, "ListSessions", sessions, api().ListSessionsResponse,
+                   service="AdminService").fields == ["page_size"]
+    for token in (0, -1, -2**63):
+        assert failure(client.check_token, "k", token).fields == ["fencing_token"]
+
+
+def test_negative_numbers_of_a_session(world, daemon):
+    client = world.client(daemon.url)
+    session = client.session()
+    for kind, make in (("release", api().ReleaseLease), ("downgrade", api().DowngradeLease)):
+        refused = session.wait_for(session.send(**{kind: make(acquire_id=-1)}), "refused")
+        assert refused.reason == api().REFUSAL_REASON_INVALID_ARGUMENT
+        assert [p.field for p in refused.field_problems] == [f"{kind}.acquire_id"]
+    session.wait_ack(session.beat())
+    for bad in (api().SessionCommand(id=-1, acquire=api().AcquireLocks(locks=[client.spec("k")])),
+                api().SessionCommand(heartbeat=api().Heartbeat(seq=-1))):
+        session = client.session(heartbeats=False)
+        session.commands.put(api().SessionRequest(commands=[bad]))
+        assert session.wait_end().code == grpc.StatusCode.INVALID_ARGUMENT, bad
+    assert not client.lock("k").holders
+
+
+def test_what_only_a_session_can_take_again(world, daemon):
+    client = world.client(daemon.url)
+    spec = client.spec("k", owner="me", reentrant=True)
+    assert failure(client.acquire, spec).fields == ["locks[0].reentrant"]
+    assert client.hold(spec).wait_end().fields == ["lock.reentrant"]
 
 
 @pytest.mark.parametrize("field, seconds, nanos", [
@@ -77,16 +117,16 @@ def test_durations_out_of_range(world, daemon, field, seconds, nanos):
     spec = client.spec("k")
     getattr(spec, field).CopyFrom(api().Duration(seconds=seconds, nanos=nanos))
     refused = failure(client.acquire, spec)
-    assert refused.reason == "INVALID_ARGUMENT" and refused.fields == [f"lock.{field}"], refused
+    assert refused.reason == "INVALID_ARGUMENT" and refused.fields == [f"locks[0].{field}"], refused
     assert refused.message.count(field) >= 1
 
 
 def test_keys_that_are_too_long_or_not_utf8(world, daemon):
     client = world.client(daemon.url)
-    assert failure(client.acquire, client.spec("x" * 513)).fields == ["lock.key"]
-    assert failure(client.acquire, client.spec("\u00e9" * 257)).fields == ["lock.key"]
+    assert failure(client.acquire, client.spec("x" * 513)).fields == ["locks[0].key"]
+    assert failure(client.acquire, client.spec("\u00e9" * 257)).fields == ["locks[0].key"]
     acquire = client.channel.unary_unary("/distlock.v1.LockService/Acquire")
-    not_utf8 = b"\x0a\x04\x12\x02\xff\xfe"  # AcquireRequest{lock{key: ff fe}}
+    not_utf8 = b"\x0a\x04\x12\x02\xff\xfe"  # AcquireRequest{locks{key: ff fe}}
     refused = failure(acquire, not_utf8, timeout=10)
     assert refused.code == grpc.StatusCode.INVALID_ARGUMENT, refused
     assert failure(acquire, b"\xff\xff\xff", timeout=10).code == grpc.StatusCode.INVALID_ARGUMENT
@@ -98,7 +138,7 @@ def test_a_broken_message_ends_its_own_session_only(world, daemon):
     lock = session.acquire(client.spec("k"))
     session.wait_for(lock, "granted")
     raw = client.channel.stream_stream("/distlock.v1.LockService/Session")
-    for broken in (b"\xff\xff\xff", b"\x0a\x02\x08\x01", b"", b"\x0a\x06\x08\x01\x1a\x02\x12\x00"):
+    for broken in (b"\xff\xff\xff", b"\x0a\x02\x08\x01", b"", b"\x0a\x08\x08\x01\x1a\x04\x0a\x02\x12\x00"):
         with pytest.raises(grpc.RpcError) as error:
             list(raw(iter([broken, b"\x0a\x02\x08\x01"]), timeout=10))
         assert error.value.code() == grpc.StatusCode.INVALID_ARGUMENT
@@ -124,7 +164,8 @@ def test_a_session_must_use_its_ids_correctly(world, daemon):
     session.send(open=api().OpenSession())  # the second Open
     assert session.wait_end().code == grpc.StatusCode.INVALID_ARGUMENT
     session = client.session()
-    session.commands.put(api().SessionRequest(commands=[api().SessionCommand(id=0, acquire=client.spec("k"))]))
+    acquire = api().AcquireLocks(locks=[client.spec("k")])
+    session.commands.put(api().SessionRequest(commands=[api().SessionCommand(id=0, acquire=acquire)]))
     assert session.wait_end().code == grpc.StatusCode.INVALID_ARGUMENT
     session = client.session()
     session.send(release=api().ReleaseLease(acquire_id=4711))

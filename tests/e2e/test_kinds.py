@@ -7,7 +7,8 @@ import threading
 import grpc
 import pytest
 
-from client import Failure, api, boot_now, failure
+from asking import Asking, ByAcquire, ByHold, BySession
+from client import api, boot_now, failure, seconds
 from harness import eventually
 from proxy import PATIENCE_S
 
@@ -15,89 +16,6 @@ from proxy import PATIENCE_S
 @pytest.fixture
 def daemon(world):
     return world.distlockd(world.redis().url)
-
-
-class ByHold:
-    def __init__(self, client, spec):
-        self.client, self.stream = client, client.hold(spec)
-
-    def granted(self):
-        return self.stream.wait_for("granted")
-
-    def leave(self):
-        self.client.release(self.granted().lease_id)
-        self.stream.wait_for("released")
-
-
-class BySession:
-    def __init__(self, client, spec):
-        self.session = client.session()
-        self.command = self.session.acquire(spec)
-
-    def granted(self):
-        return self.session.wait_for(self.command, "granted")
-
-    def leave(self):
-        self.granted()
-        self.session.wait_for(self.session.release(self.command), "released")
-
-
-class ByAcquire:
-    def __init__(self, client, spec):
-        self.client, self.grant = client, concurrent.futures.Future()
-        threading.Thread(target=self._acquire, args=(spec,), daemon=True).start()
-
-    def _acquire(self, spec):
-        try:
-            self.grant.set_result(self.client.acquire(spec))
-        except grpc.RpcError as error:
-            self.grant.set_exception(error)
-
-    def granted(self):
-        return self.grant.result(PATIENCE_S)
-
-    def leave(self):
-        assert self.client.release(self.granted().lease_id) == api().RELEASE_OUTCOME_RELEASED
-
-
-class Asking:
-    """Takes the lock k in one way; an owner label names each caller."""
-
-    def __init__(self, client, way, **fields):
-        self.client, self.way, self.fields = client, way, fields
-
-    def _spec(self, owner, mode, **fields):
-        return self.client.spec("k", owner=owner, mode=mode, **{**self.fields, **fields})
-
-    def reader(self, owner, **fields):
-        return self.way(self.client, self._spec(owner, api().LOCK_MODE_SHARED, **fields))
-
-    def writer(self, owner, **fields):
-        return self.way(self.client, self._spec(owner, api().LOCK_MODE_EXCLUSIVE, **fields))
-
-    def permits(self, owner, permits, limit, **fields):
-        return self.way(self.client, self._spec(owner, api().LOCK_MODE_PERMIT, permits=permits, limit=limit, **fields))
-
-    def await_queue(self, *owners):
-        """Waits until these callers wait, in this order."""
-        eventually(lambda: self.shown()[1] == list(owners), f"{owners} waiting")
-
-    def shown(self):
-        """(holders, waiters), in the order of the store."""
-        lock = self.client.lock("k")
-        assert lock.holder_count == len(lock.holders) and lock.queue_length == len(lock.waiters)
-        return [h.owner for h in lock.holders], [w.owner for w in lock.waiters]
-
-    def one_try(self, mode, **fields):
-        """Tries once. The reason of the refusal; None when the lock was granted, which is then released."""
-        spec = self._spec("one try", mode, **fields)
-        spec.max_wait.CopyFrom(api().Duration())
-        try:
-            grant = self.client.acquire(spec)
-        except grpc.RpcError as error:
-            return Failure(error).reason
-        self.client.release(grant.lease_id)
-        return None
 
 
 @pytest.fixture(params=[ByHold, BySession, ByAcquire])
@@ -232,7 +150,7 @@ def test_permits_are_given_up_to_the_limit_in_order(asking):
     assert asking.one_try(api().LOCK_MODE_PERMIT, permits=5, limit=5) == "LOCK_HELD"
 
 
-def test_another_limit_or_mode_is_refused_while_the_lock_is_held(world, daemon):
+def test_another_limit_or_mode_is_refused_to_one_try_and_waits_otherwise(world, daemon):
     client = world.client(daemon.url)
     permit, exclusive, shared = (getattr(api(), "LOCK_MODE_" + name) for name in ("PERMIT", "EXCLUSIVE", "SHARED"))
     takes = {"two": dict(mode=permit, limit=2), "three": dict(mode=permit, limit=3), "exclusive": dict(mode=exclusive),
@@ -242,17 +160,51 @@ def test_another_limit_or_mode_is_refused_while_the_lock_is_held(world, daemon):
         if frozenset((held, other)) in mixing:
             continue
         holder = client.acquire(client.spec("k", **takes[held]))
-        for max_wait in (None, 0, 5):  # refused even with time left to wait
-            refused = failure(client.acquire, client.spec("k", max_wait, **takes[other]))
-            assert refused.code == grpc.StatusCode.FAILED_PRECONDITION, (held, other, refused)
-            assert refused.reason == "LIMIT_MISMATCH", (held, other, refused)
-        ended = client.hold(client.spec("k", **takes[other])).wait_end()
-        assert ended.code == grpc.StatusCode.FAILED_PRECONDITION and ended.reason == "LIMIT_MISMATCH"
+        once = client.spec("k", 0, **takes[other])
+        refused, ended = failure(client.acquire, once), client.hold(once).wait_end()
+        for one in (refused, ended):
+            assert one.code == grpc.StatusCode.FAILED_PRECONDITION, (held, other, one)
+            assert one.reason == "LIMIT_MISMATCH", (held, other, one)
         session = client.session()
-        answer = session.wait_for(session.acquire(client.spec("k", **takes[other])), "refused")
+        answer = session.wait_for(session.acquire(once), "refused")
         assert answer.reason == api().REFUSAL_REASON_LIMIT_MISMATCH
+        assert failure(client.acquire, client.spec("k", 0.2, **takes[other])).reason == "WAIT_TIMEOUT", (held, other)
+        waiting = client.hold(client.spec("k", **takes[other]))
+        waiting.wait_for("queued")
+        assert not waiting.all("granted")
         client.release(holder.lease_id)
-        client.release(client.acquire(client.spec("k", 0, **takes[other])).lease_id)
+        grant = waiting.wait_for("granted")
+        assert (grant.mode, grant.fencing_token > holder.fencing_token) == (takes[other]["mode"], True)
+        client.release(grant.lease_id)
+
+
+def test_another_limit_counts_when_the_holders_of_the_old_one_have_left(asking):
+    permit = api().LOCK_MODE_PERMIT
+    old = []
+    for owner in ("old1", "old2"):
+        old.append(asking.permits(owner, 1, 2))
+        old[-1].granted()
+    wide = asking.permits("wide", 3, 5)
+    asking.await_queue("wide")
+    also_wide = asking.permits("also wide", 2, 5)
+    asking.await_queue("wide", "also wide")
+    assert asking.one_try(permit, permits=1, limit=5) == "LIMIT_MISMATCH"
+    old[0].leave()
+    # A permit of the old limit is free, but the first in the queue waits for another one: nobody passes it.
+    assert asking.one_try(permit, permits=1, limit=2) == "LOCK_HELD"
+    newcomer = asking.permits("newcomer", 1, 2)
+    asking.await_queue("wide", "also wide", "newcomer")
+    assert asking.shown()[0] == ["old2"]
+    old[1].leave()
+    assert wide.granted().fencing_token < also_wide.granted().fencing_token
+    assert asking.shown() == (["wide", "also wide"], ["newcomer"])
+    assert asking.one_try(permit, permits=1, limit=2) == "LIMIT_MISMATCH"
+    wide.leave()
+    assert asking.shown() == (["also wide"], ["newcomer"])
+    also_wide.leave()
+    newcomer.granted()
+    assert asking.shown() == (["newcomer"], [])
+    assert asking.one_try(permit, permits=1, limit=2) is None
 
 
 @pytest.mark.parametrize("way", [ByHold, BySession])
@@ -314,7 +266,9 @@ def test_a_lock_delay_keeps_a_lost_readers_place_from_writers_only(world, daemon
     asking = Asking(world.client(daemon.url), ByHold)
     asking.reader("lost", max_hold=0.2, lock_delay=1).stream.wait_for("lost")
     before = boot_now()
-    eventually(lambda: [h.blocked for h in asking.client.lock("k").holders] == [True], "the delay")
+    block = eventually(lambda: (lock := asking.client.lock("k")).HasField("block") and lock.block, "the delay")
+    assert block.owner == "lost" and 0 < seconds(block.time_left) <= 1
+    assert asking.shown() == ([], [])
     assert asking.one_try(api().LOCK_MODE_SHARED) is None
     asking.writer("w").granted()
     assert boot_now() - before > 0.7

@@ -118,15 +118,26 @@ def test_a_waiter_at_another_broker_gets_the_lock_when_a_lock_delay_ends(world):
 
 def test_a_lock_delay_applies_after_a_loss_and_not_after_a_release(world, daemon):
     client = world.client(daemon.url)
-    hold = client.hold(client.spec("k", max_hold=0.2, lock_delay=1))
-    hold.wait_for("granted")
+    hold = client.hold(client.spec("k", max_hold=0.2, lock_delay=1, owner="ann"))
+    granted = hold.wait_for("granted")
     hold.wait_for("lost")
     before = boot_now()
-    shown = eventually(lambda: [h for h in client.lock("k").holders if h.blocked], "the delay")
-    assert not shown[0].owner
-    assert failure(client.acquire, client.spec("k", 0)).reason == "LOCK_HELD"
+    shown = eventually(lambda: (lock := client.lock("k")).HasField("block") and lock, "the delay")
+    assert not shown.holders and shown.holder_count == 0 and shown.fencing_token == granted.fencing_token
+    assert shown.block.owner == "ann" and 0 < seconds(shown.block.time_left) <= 1
+    # Both times are the store's.
+    now = client.acquire(client.spec("now")) and client.lock("now").holders[0].acquire_time
+    assert 0 <= now.ToNanoseconds() - shown.block.start_time.ToNanoseconds() < 60e9
+    refused = failure(client.acquire, client.spec("k", 0))
+    assert refused.reason == "LOCK_HELD" and not {"holder_id", "blocked"} & set(refused.facts)
+    left = refused.facts["block_time_left"]
+    assert left.endswith("s") and 0 < float(left[:-1]) <= 1
+    session = client.session()
+    answer = session.wait_for(session.acquire(client.spec("k", 0)), "refused")
+    assert answer.block.owner == "ann" and not answer.holders
     grant = client.acquire(client.spec("k", 20, lock_delay=60))
     assert boot_now() - before > 0.7
+    assert not client.lock("k").HasField("block")
     client.release(grant.lease_id)
     client.acquire(client.spec("k", 0))
 
@@ -178,7 +189,7 @@ def test_fifty_waiters_cause_few_store_commands(world, daemon):
     holder = sessions[0].acquire(client.spec("k"))
     sessions[0].wait_for(holder, "granted")
     for session in sessions:
-        for command in session.send_all([{"acquire": client.spec("k")}] * 10):
+        for command in session.acquire_each([client.spec("k")] * 10):
             session.wait_for(command, "queued")
 
     def total():
@@ -215,7 +226,7 @@ def test_locks_are_listed_by_prefix_in_pages_without_secrets(world, daemon):
     client = world.client(daemon.url)
     session = client.session()
     keys = {f"job/{i}" for i in range(250)} | {"other", "job*?[x]"}
-    for command in session.send_all([{"acquire": client.spec(k, owner="o")} for k in sorted(keys)]):
+    for command in session.acquire_each([client.spec(k, owner="o") for k in sorted(keys)]):
         grant = session.wait_for(command, "granted")
     found, token = [], ""
     while True:
@@ -229,6 +240,65 @@ def test_locks_are_listed_by_prefix_in_pages_without_secrets(world, daemon):
     assert set(found) == keys - {"other"}
     assert {lock.key for lock in client.locks(key_prefix="job*").locks} == {"job*?[x]"}
     assert not client.locks(namespace="elsewhere").locks
+
+
+def test_all_namespaces_are_listed_together(world):
+    client = world.client(world.distlockd(world.redis().url, "--shards", "4").url)
+    taken = {(namespace, key) for namespace in ("default", "a/b", "*", "--") for key in ("one", "two*")}
+    for namespace, key in taken:
+        client.acquire(client.spec(key, namespace=namespace))
+    found, page = [], client.locks(namespace="-", page_size=3)
+    while True:
+        found += [(lock.namespace, lock.key) for lock in page.locks]
+        if not page.next_page_token:
+            break
+        page = client.locks(namespace="-", page_size=3, page_token=page.next_page_token)
+    assert set(found) == taken
+    assert failure(client.acquire, client.spec("k", namespace="-")).fields == ["locks[0].namespace"]
+    assert failure(client.lock, "k", namespace="-").fields == ["namespace"]
+    assert failure(client.locks, namespace="-", key_prefix="o").fields == ["key_prefix"]
+
+
+def test_as_many_waiters_are_shown_as_are_asked_for(world, daemon):
+    client = world.client(daemon.url)
+    client.acquire(client.spec("k"))
+    session = client.session()
+    for command in session.acquire_each([client.spec("k")] * 101):
+        session.wait_for(command, "queued")
+    for asked, shown in ((None, 100), (0, 0), (1, 1), (1000, 101)):
+        lock = client.lock("k", max_waiters=asked)
+        assert (len(lock.waiters), lock.queue_length) == (shown, 101), asked
+
+
+def test_whether_a_token_is_the_newest_is_the_same_at_every_broker(world):
+    redis = world.redis()
+    here, there = (world.client(world.distlockd(redis.url, name=name).url) for name in "ab")
+
+    def told(key, token, **at):
+        answers = [client.check_token(key, token, **at) for client in (here, there)]
+        assert answers[0] == answers[1]
+        return answers[0].newest, answers[0].newest_token
+    first = here.acquire(here.spec("k", namespace="ns"))
+    assert told("k", first.fencing_token, namespace="ns") == (True, first.fencing_token)
+    here.release(first.lease_id)
+    assert told("k", first.fencing_token, namespace="ns") == (True, first.fencing_token), "no newer one was given"
+    second = there.acquire(there.spec("k", namespace="ns"))
+    assert told("k", first.fencing_token, namespace="ns") == (False, second.fencing_token)
+    assert told("k", second.fencing_token, namespace="ns") == (True, second.fencing_token)
+    assert not told("k", second.fencing_token + 1, namespace="ns")[0], "a token that was never given"
+    assert told("k", first.fencing_token) == (False, 0), "another lock, which nobody took"
+
+
+def test_a_session_is_told_its_limits(world):
+    daemon = world.distlockd(world.redis().url, "--max-message-bytes", "131072", "--max-leases-per-session", "3")
+    client = world.client(daemon.url)
+    session = client.session()
+    assert (session.opened.max_message_bytes, session.opened.max_leases) == (131072, 3)
+    assert "permit" in session.opened.features
+    *most, last = session.acquire_each([client.spec(f"k{i}") for i in range(4)])
+    for command in most:
+        session.wait_for(command, "granted")
+    assert session.wait_for(last, "refused").reason == api().REFUSAL_REASON_QUOTA_EXCEEDED
 
 
 def test_a_request_cancelled_at_one_broker_goes_on_at_the_other(world):

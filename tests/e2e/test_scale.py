@@ -18,7 +18,7 @@ def test_ten_thousand_leases_on_one_session_are_kept(world):
     session = client.session()
     commands = []
     for start in range(0, 10_000, 1000):
-        commands += session.send_all([{"acquire": client.spec(f"k{i}", ttl=TTL_S)} for i in range(start, start + 1000)])
+        commands += session.acquire_each([client.spec(f"k{i}", ttl=TTL_S) for i in range(start, start + 1000)])
     session.wait(lambda: len(session.all("granted")) == 10_000, "10 000 grants")
     one_more = session.wait_for(session.acquire(client.spec("one more")), "refused")
     assert one_more.reason == api().REFUSAL_REASON_QUOTA_EXCEEDED
@@ -39,9 +39,10 @@ async def one_session(channel, name, n, holding, let_go):
     call = channel.stream_stream("/distlock.v1.LockService/Session", api().SessionRequest.SerializeToString,
                                  api().SessionResponse.FromString)()
     m = api()
+    own, shared = (m.AcquireLocks(locks=[m.LockSpec(key=key)]) for key in (f"own-{name}-{n}", f"shared{n % 20}"))
     await call.write(m.SessionRequest(commands=[
-        m.SessionCommand(id=1, open=m.OpenSession()), m.SessionCommand(id=2, acquire=m.LockSpec(key=f"own-{name}-{n}")),
-        m.SessionCommand(id=3, acquire=m.LockSpec(key=f"shared{n % 20}"))]))
+        m.SessionCommand(id=1, open=m.OpenSession()), m.SessionCommand(id=2, acquire=own),
+        m.SessionCommand(id=3, acquire=shared)]))
     seen = set()
     while not (2, "granted") in seen or not {(3, "granted"), (3, "queued")} & seen:
         for event in (await call.read()).events:

@@ -259,7 +259,7 @@ def test_the_log_soon_counts_suppressed_losses(world):
     session = client.session()
 
     def lose_eight(losing):
-        ids = session.send_all([{"acquire": client.spec(f"k{i}", ttl=3)} for i in range(8)])
+        ids = session.acquire_each([client.spec(f"k{i}", ttl=3) for i in range(8)])
         for acquire_id in ids:
             session.wait_for(acquire_id, "granted")
         losing()

@@ -19,27 +19,13 @@ def pair(world, request):
     ]
 
 
-def acquire_all(client, specs, request_id="", timeout=20):
-    request = api().AcquireRequest(lock=specs[0], more=specs[1:], request_id=request_id)
-    reply = client.unary("Acquire", request, api().AcquireResponse, timeout)
-    return [reply.grant, *reply.more]
-
-
-def ask_all(session, specs):
-    """Sends one request for all; the ids of its acquires."""
-    first = session.send(acquire_all=api().AcquireAll(locks=specs))
-    with session._lock:
-        session._last_id += len(specs) - 1
-    return list(range(first, first + len(specs)))
-
-
 def held(client, *keys):
     return [len(client.lock(key).holders) for key in keys]
 
 
 def test_detached_locks_are_all_granted_each_with_its_token(pair):
     here, there = pair
-    grants = acquire_all(here, [here.spec(key, owner="me") for key in "cab"])
+    grants = here.acquire_all([here.spec(key, owner="me") for key in "cab"])
     assert [grant.key for grant in grants] == ["c", "a", "b"], "in the order of the request"
     assert len({grant.lease_id for grant in grants}) == 3 and all(grant.fencing_token for grant in grants)
     assert held(there, "a", "b", "c") == [1, 1, 1]
@@ -51,10 +37,10 @@ def test_detached_locks_are_all_granted_each_with_its_token(pair):
 def test_when_one_is_held_none_is_taken(pair):
     here, there = pair
     there.acquire(there.spec("b", owner="bob"))
-    refused = failure(acquire_all, here, [here.spec(key, max_wait=0) for key in "abc"])
+    refused = failure(here.acquire_all, [here.spec(key, max_wait=0) for key in "abc"])
     assert refused.reason == "LOCK_HELD" and '"default/b"' in refused.message, refused
     eventually(lambda: held(there, "a", "b", "c") == [0, 1, 0])
-    refused = failure(acquire_all, here, [here.spec(key, max_wait=0.3) for key in "abc"])
+    refused = failure(here.acquire_all, [here.spec(key, max_wait=0.3) for key in "abc"])
     assert refused.reason == "WAIT_TIMEOUT", refused
     eventually(lambda: held(there, "a", "b", "c") == [0, 1, 0])
 
@@ -62,25 +48,26 @@ def test_when_one_is_held_none_is_taken(pair):
 def test_a_repeat_gets_the_same_grants(pair):
     here, there = pair
     specs = [here.spec(key) for key in "ab"]
-    first = acquire_all(here, specs, "a-request-id-of-two-locks")
-    again = acquire_all(there, specs, "a-request-id-of-two-locks")
+    first = here.acquire_all(specs, "a-request-id-of-two-locks")
+    again = there.acquire_all(specs, "a-request-id-of-two-locks")
     assert [grant.fencing_token for grant in again] == [grant.fencing_token for grant in first]
 
 
 def test_wrong_requests_name_each_field(pair):
     here, _ = pair
-    refused = failure(acquire_all, here, [here.spec("a"), here.spec("a"), here.spec("b", max_wait=1)])
+    refused = failure(here.acquire_all, [here.spec("a"), here.spec("a"), here.spec("b", max_wait=1)])
     assert refused.code == grpc.StatusCode.INVALID_ARGUMENT
-    assert set(refused.fields) == {"more[0].key", "more[1].max_wait"}
-    refused = failure(acquire_all, here, [here.spec(str(i)) for i in range(65)])
-    assert refused.code == grpc.StatusCode.INVALID_ARGUMENT and "63" in refused.message
+    assert set(refused.fields) == {"locks[1].key", "locks[2].max_wait"}
+    refused = failure(here.acquire_all, [here.spec(str(i)) for i in range(65)])
+    assert refused.code == grpc.StatusCode.INVALID_ARGUMENT and "64" in refused.message
+    assert failure(here.acquire_all, []).fields == refused.fields == ["locks"]
 
 
 def test_on_a_session_each_is_a_lease_like_any_other(pair):
     here, there = pair
     first = there.acquire(there.spec("b"))
     session = here.session()
-    ids = ask_all(session, [here.spec(key) for key in "abc"])
+    ids = session.acquire_all([here.spec(key) for key in "abc"])
     session.wait_for(ids[1], "queued")
     assert not session.all("granted")
     there.release(first.lease_id)
@@ -98,7 +85,7 @@ def test_opposite_orders_do_not_deadlock(pair):
     def take(client, keys):
         try:
             for _ in range(20):
-                for grant in acquire_all(client, [client.spec(key) for key in keys], timeout=60):
+                for grant in client.acquire_all([client.spec(key) for key in keys], timeout=60):
                     client.release(grant.lease_id)
         except grpc.RpcError as error:
             failures.append(Failure(error))
@@ -124,28 +111,6 @@ def test_a_session_reenters_its_lock(pair):
     assert held(there, "k") == [1]
     assert session.wait_for(session.release(two), "released").outcome == api().RELEASE_OUTCOME_RELEASED
     assert held(there, "k") == [0]
-
-
-def test_reentry_among_more_holders_than_the_store_lists(pair):
-    here, there = pair
-
-    def read():
-        return here.acquire(here.spec("k", owner="me", mode=api().LOCK_MODE_SHARED, reentrant=True)).lease_id
-
-    def again(lease_id):
-        spec = there.spec("k", owner="me", mode=api().LOCK_MODE_SHARED, reentrant=True)
-        return there.unary("Acquire", api().AcquireRequest(lock=spec, lease_id=lease_id), api().AcquireResponse).grant
-
-    leases = [read() for _ in range(1001)]
-    assert again(leases[999]).hold_count == 2
-    refused = failure(again, leases[1000])
-    assert refused.reason == "QUOTA_EXCEEDED" and "1001 holders" in refused.message, refused
-    here.release(leases[0])
-    nested = again(leases[1000]).lease_id
-    leases[0] = read()
-    assert there.release(nested) == api().RELEASE_OUTCOME_STILL_HELD
-    assert there.release(leases[1000]) == api().RELEASE_OUTCOME_RELEASED
-    assert there.release(nested) == api().RELEASE_OUTCOME_ALREADY_GONE
 
 
 def test_no_writer_starves_among_readers_under_fair(pair):

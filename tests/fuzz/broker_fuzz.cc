@@ -136,7 +136,8 @@ class World {
         case 0:
         case 1:
         case 2:
-          *command.mutable_acquire() = Spec();
+          *command.mutable_acquire()->add_locks() = Spec();
+          if (bytes_.Below(8) == 0) *command.mutable_acquire()->add_locks() = Spec();
           break;
         case 3:
           command.mutable_release()->set_acquire_id(bytes_.Below(12));
@@ -160,7 +161,8 @@ class World {
 
   void AcquireDetached() {
     v1::AcquireRequest request;
-    *request.mutable_lock() = Spec();
+    *request.add_locks() = Spec();
+    if (bytes_.Below(8) == 0) *request.add_locks() = Spec();
     if (bytes_.Flag()) request.set_request_id(std::string(16, static_cast<char>('a' + bytes_.Below(3))));
     callers_.Acquire(request);
   }

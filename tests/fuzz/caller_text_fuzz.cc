@@ -41,7 +41,7 @@ void CheckMadeLeaseId(Bytes& bytes) {
   lease.owner[15] |= 1;  // all zeros is nobody
   lease.ttl = std::chrono::milliseconds(std::max<uint32_t>(bytes.Number<uint32_t>(), 1));
   lease.hold_until.us = bytes.Number<uint32_t>();
-  lease.token = bytes.Number<uint64_t>();
+  lease.token = std::max<uint64_t>(bytes.Number<uint64_t>(), 1);
   std::string text = distlock::contract::EncodeLeaseId(lease);
   DISTLOCK_CHECK(distlock::contract::DecodeLeaseId(text) == lease);
 
@@ -56,7 +56,7 @@ void CheckMadeLeaseId(Bytes& bytes) {
 void CheckInfo(std::string_view text) {
   const v1::Holder read = distlock::contract::ParseInfo(text);
   DISTLOCK_CHECK(v1::LockMode_IsValid(read.mode()) && read.mode() != v1::LOCK_MODE_UNSPECIFIED);
-  DISTLOCK_CHECK(read.holder_id().empty() && !read.blocked());
+  DISTLOCK_CHECK(read.holder_id().empty());
   v1::LockSpec spec;
   spec.set_owner(read.owner());
   *spec.mutable_metadata() = read.metadata();

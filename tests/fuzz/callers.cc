@@ -110,8 +110,9 @@ void Callers::Session(size_t slot, const v1::SessionRequest& request) {
 
 void Callers::Command(Stream& stream, const v1::SessionCommand& command) {
   if (command.has_heartbeat()) {
-    stream.seq = std::max(stream.seq, command.heartbeat().seq());
-    if (!stream.leaving) inputs_.emplace_back(core::Heartbeat{stream.id, command.heartbeat().seq()});
+    const auto seq = static_cast<uint64_t>(command.heartbeat().seq());
+    stream.seq = std::max(stream.seq, seq);
+    if (!stream.leaving) inputs_.emplace_back(core::Heartbeat{stream.id, seq});
     return;
   }
   // What breaks the protocol ends the stream.
@@ -128,50 +129,43 @@ void Callers::Command(Stream& stream, const v1::SessionCommand& command) {
   }
   if (command.id() == 0 || stream.book.Has(command.id())) return End(stream.id);
   if (command.has_acquire()) return AcquireOn(stream, command);
-  if (command.has_acquire_all()) return AcquireAllOn(stream, command);
   if (command.has_release()) return ReleaseOn(stream, command);
 }
 
 void Callers::AcquireOn(Stream& stream, const v1::SessionCommand& command) {
+  const auto& locks = command.acquire().locks();
   contract::Validator check(limits_);
-  core::Acquire acquire = check.Spec(command.acquire(), "acquire", /*detached=*/false);
+  core::AcquireAll all{check.Locks(locks, "acquire.locks", /*detached=*/false)};
   if (!check.ok()) return CheckRefusal(check.Refusal());
-  acquire.session = stream.id;
-  acquire.request = command.id();
-  acquire.owner = NewOwner();
-  acquire.info = contract::MakeInfo(command.acquire(), kBrokerId, 0);
-  stream.book.AddAcquire(command.id(), acquire.name, acquire.owner, 0);
-  stream.answers[command.id()] = Answered::kNot;
-  inputs_.emplace_back(std::move(acquire));
-}
-
-void Callers::AcquireAllOn(Stream& stream, const v1::SessionCommand& command) {
-  const auto& locks = command.acquire_all().locks();
-  if (locks.empty() || locks.size() > static_cast<int>(core::kMaxTogether)) return;
-  std::vector<const v1::LockSpec*> specs;
-  for (const v1::LockSpec& spec : locks) specs.push_back(&spec);
-  contract::Validator check(limits_);
-  core::AcquireAll all{check.Specs(specs, [](size_t i) { return "locks." + std::to_string(i); }, /*detached=*/false)};
-  if (!check.ok()) return CheckRefusal(check.Refusal());
+  const auto first = static_cast<core::RequestId>(command.id());
   for (size_t i = 0; i < all.parts.size(); ++i) {
-    if (stream.book.Has(command.id() + i)) return End(stream.id);
+    if (stream.book.Has(first + i)) return End(stream.id);
   }
   for (size_t i = 0; i < all.parts.size(); ++i) {
     core::Acquire& part = all.parts[i];
     part.session = stream.id;
-    part.request = command.id() + i;
+    part.request = first + i;
     part.owner = NewOwner();
-    part.info = contract::MakeInfo(*specs[i], kBrokerId, 0);
+    part.info = contract::MakeInfo(locks[static_cast<int>(i)], kBrokerId, 0);
     stream.book.AddAcquire(part.request, part.name, part.owner, 0);
     stream.answers[part.request] = Answered::kNot;
   }
-  inputs_.emplace_back(std::move(all));
+  Post(std::move(all));
+}
+
+// One lock is asked for alone.
+void Callers::Post(core::AcquireAll all) {
+  if (all.parts.size() == 1) {
+    inputs_.emplace_back(std::move(all.parts.front()));
+  } else {
+    inputs_.emplace_back(std::move(all));
+  }
 }
 
 void Callers::ReleaseOn(Stream& stream, const v1::SessionCommand& command) {
   core::Release release{.session = stream.id,
-                        .request = command.id(),
-                        .acquire = command.release().acquire_id(),
+                        .request = static_cast<core::RequestId>(command.id()),
+                        .acquire = static_cast<core::RequestId>(command.release().acquire_id()),
                         .name = {},
                         .lapsed = command.release().lapsed()};
   core::RequestId target = release.acquire;
@@ -220,10 +214,7 @@ void Callers::Watch(const std::string& key) {
 
 void Callers::Acquire(const v1::AcquireRequest& request) {
   contract::Validator check(limits_);
-  std::vector<const v1::LockSpec*> specs{&request.lock()};
-  for (const v1::LockSpec& spec : request.more()) specs.push_back(&spec);
-  if (specs.size() > core::kMaxTogether) return;
-  core::AcquireAll all{check.Specs(specs, [](size_t i) { return "lock." + std::to_string(i); }, /*detached=*/true)};
+  core::AcquireAll all{check.Locks(request.locks(), "locks", /*detached=*/true)};
   check.RequestId(request.request_id());
   if (!check.ok()) return CheckRefusal(check.Refusal());
   Stream& stream = Open(Kind::kAcquire);
@@ -235,13 +226,9 @@ void Callers::Acquire(const v1::AcquireRequest& request) {
     acquire.request = kOnly + i;
     stream.answers[acquire.request] = Answered::kNot;
     acquire.owner = request.request_id().empty() ? NewOwner() : contract::OwnerIdOf(acquire.name, request.request_id());
-    acquire.info = contract::MakeInfo(*specs[i], kBrokerId, 0);
+    acquire.info = contract::MakeInfo(request.locks(static_cast<int>(i)), kBrokerId, 0);
   }
-  if (all.parts.size() == 1) {
-    inputs_.emplace_back(std::move(all.parts.front()));
-  } else {
-    inputs_.emplace_back(std::move(all));
-  }
+  Post(std::move(all));
 }
 
 void Callers::Renew(std::string_view lease_id) {

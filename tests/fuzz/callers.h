@@ -68,7 +68,7 @@ class Callers {
   void End(core::SessionId id);
   void Command(Stream& stream, const v1::SessionCommand& command);
   void AcquireOn(Stream& stream, const v1::SessionCommand& command);
-  void AcquireAllOn(Stream& stream, const v1::SessionCommand& command);
+  void Post(core::AcquireAll all);
   void ReleaseOn(Stream& stream, const v1::SessionCommand& command);
   void CheckAnswer(Stream& stream, const core::Notify& notify);
   void CheckPromise(const Stream& stream, const core::Event& event) const;

@@ -149,8 +149,8 @@ class Program {
 
   v1::Holder Holder() {
     v1::Holder holder;
-    holder.mutable_since()->set_seconds(bytes_.Number<int64_t>());
-    holder.mutable_since()->set_nanos(bytes_.Number<int32_t>());
+    holder.mutable_acquire_time()->set_seconds(bytes_.Number<int64_t>());
+    holder.mutable_acquire_time()->set_nanos(bytes_.Number<int32_t>());
     *holder.mutable_time_left() = Span();
     return holder;
   }

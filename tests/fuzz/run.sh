@@ -46,7 +46,7 @@ fi
 
 build=${DISTLOCK_FUZZ_BUILD:-build/fuzz}
 say "build ${#targets[@]} fuzzers"
-cmake --preset fuzz -B "$build" >/dev/null
+cmake --preset fuzz -B "$build" -DDISTLOCK_UNITY=ON >/dev/null
 cmake --build "$build" --target "${targets[@]/%/_fuzz}" | tail -n 1
 
 # What is found stays outside the repository until --grow.

@@ -98,7 +98,7 @@ def test_session(locks, pb):
     assert ack.seq == 1 and not ack.limits
     believe_until = sent_at + ack.valid_for.ToNanoseconds() / 1e9
 
-    two = [pb.SessionCommand(id=i, acquire=pb.LockSpec(key=f"s{i}")) for i in (2, 3)]
+    two = [pb.SessionCommand(id=i, acquire=pb.AcquireLocks(locks=[pb.LockSpec(key=f"s{i}")])) for i in (2, 3)]
     commands.put(pb.SessionRequest(commands=two))
     grants = {event.id: event.granted for event in (next(events), next(events))}
     assert set(grants) == {2, 3} and all(g.echo_seq == 1 for g in grants.values())
@@ -106,7 +106,7 @@ def test_session(locks, pb):
 
     try_once = pb.LockSpec(key="s2")
     try_once.max_wait.seconds = 0
-    send(id=4, acquire=try_once)
+    send(id=4, acquire=pb.AcquireLocks(locks=[try_once]))
     refused = next(events)
     assert refused.id == 4 and refused.refused.holders[0].holder_id == grants[2].holder_id
     send(id=5, release=pb.ReleaseLease(acquire_id=2))
@@ -120,12 +120,12 @@ def test_detached(locks, pb):
     lock = pb.LockSpec(key="detached")
     lock.ttl.seconds = 5
     lock.max_wait.seconds = 0
-    request = pb.AcquireRequest(lock=lock, request_id=str(uuid.uuid4()))
-    grant = locks.Acquire(request).grant
-    assert locks.Acquire(request).grant.fencing_token == grant.fencing_token, "a repeat gets the same grant"
+    request = pb.AcquireRequest(locks=[lock], request_id=str(uuid.uuid4()))
+    grant, = locks.Acquire(request).grants
+    assert locks.Acquire(request).grants[0].fencing_token == grant.fencing_token, "a repeat gets the same grant"
     assert 4 <= locks.Renew(pb.RenewRequest(lease_id=grant.lease_id)).valid_for.ToNanoseconds() / 1e9 <= 5
     with pytest.raises(grpc.RpcError) as busy:
-        locks.Acquire(pb.AcquireRequest(lock=lock))
+        locks.Acquire(pb.AcquireRequest(locks=[lock]))
     assert busy.value.code() == grpc.StatusCode.ABORTED
     assert locks.Release(pb.ReleaseRequest(lease_id=grant.lease_id)).outcome == pb.RELEASE_OUTCOME_RELEASED
     assert locks.Release(pb.ReleaseRequest(lease_id=grant.lease_id)).outcome == pb.RELEASE_OUTCOME_ALREADY_GONE

@@ -13,6 +13,8 @@ message Thing {
   int64 fencing_token = 1 [jstype = JS_NUMBER];  // of the grant
   google.protobuf.Timestamp grant_time = 2;      // by the store's clock
   repeated string names = 3;                     // all of them
+  map<string, string> metadata = 4;              // as it was given
+  string page_token = 5;                         // where the next page begins
 }
 // How it is.
 enum State {
@@ -35,7 +37,16 @@ BAD = [
     ("  // Gets one.\n", "", "GetThing: has no comment"),
     ("  // it answers", "", "STATE_UP: has no comment"),
     ("google.protobuf.Timestamp grant_time", "string grant_time", "is no Timestamp"),
+    ("google.protobuf.Timestamp grant_time", "google.protobuf.Timestamp since", "does not end in _time"),
     ("string names", "string camelNames", "is not lower_snake_case"),
+    ("string names", "string name", "name is no plural"),
+    ("string names", "string address", "name is no plural"),
+    ("string names", "uint32 names", "is unsigned"),
+    ("string names", "fixed64 names", "is unsigned"),
+    ("int64 fencing_token", "uint64 fencing_token", "is unsigned"),
+    (" [jstype = JS_NUMBER]", "", "is a token without jstype"),
+    ("int64 fencing_token = 1 [jstype = JS_NUMBER]", "int64 newest_token = 1 [jstype = JS_STRING]",
+     "is a token without jstype"),
     ("STATE_UP", "UP", "does not begin with STATE_"),
     ("STATE_UNSPECIFIED", "STATE_NONE", "and not STATE_UNSPECIFIED"),
     ("message Thing {", "message Event {", "collides with a name"),

@@ -102,8 +102,8 @@ TEST(ServerTest, AnEarlyCallWaitsForThePort) {
       grpc::ClientContext context;
       context.set_wait_for_ready(true);
       ASSERT_TRUE(admin->GetStatus(&context, {}, &status).ok());
-      ASSERT_EQ(status.listen_size(), 2);
-      EXPECT_THAT(status.listen(1), testing::Not(testing::EndsWith(":0")));
+      ASSERT_EQ(status.listen_addresses_size(), 2);
+      EXPECT_THAT(status.listen_addresses(1), testing::Not(testing::EndsWith(":0")));
     });
     TestOptions options;
     options.server.listen = {socket, "127.0.0.1:0"};

@@ -62,15 +62,16 @@ std::shared_ptr<grpc::Channel> TestBroker::NewChannel() const {
 
 v1::Grant TestBroker::Take(const std::string& key, const std::string& request_id) {
   v1::AcquireRequest request;
-  request.mutable_lock()->set_key(key);
-  request.mutable_lock()->set_owner("taker");
-  request.mutable_lock()->mutable_max_wait();
+  v1::LockSpec& lock = *request.add_locks();
+  lock.set_key(key);
+  lock.set_owner("taker");
+  lock.mutable_max_wait();
   request.set_request_id(request_id);
   v1::AcquireResponse response;
   grpc::ClientContext context;
   const grpc::Status status = locks_->Acquire(&context, request, &response);
   EXPECT_TRUE(status.ok()) << status.error_message();
-  return response.grant();
+  return response.grants(0);
 }
 
 void TestBroker::Release(const std::string& lease_id) {
@@ -122,7 +123,7 @@ TestSession& TestSession::Open(uint64_t id) {
 }
 
 TestSession& TestSession::Acquire(uint64_t id, const std::string& key, bool one_try) {
-  v1::LockSpec& spec = *Add(id).mutable_acquire();
+  v1::LockSpec& spec = *Add(id).mutable_acquire()->add_locks();
   spec.set_key(key);
   spec.set_owner("owner of " + key);
   if (one_try) spec.mutable_max_wait();
@@ -177,8 +178,8 @@ Details::Details(const grpc::Status& status) : contract::Details(Read(status)) {
   EXPECT_EQ(message, status.error_message());
 }
 
-google::rpc::Status Details::Read(const grpc::Status& status) {
-  google::rpc::Status all;
+wire::RpcStatus Details::Read(const grpc::Status& status) {
+  wire::RpcStatus all;
   EXPECT_TRUE(all.ParseFromString(status.error_details()));
   return all;
 }

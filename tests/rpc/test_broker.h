@@ -105,7 +105,7 @@ struct Details : contract::Details {
   explicit Details(const grpc::Status& status);
 
  private:
-  static google::rpc::Status Read(const grpc::Status& status);
+  static wire::RpcStatus Read(const grpc::Status& status);
 };
 
 }  // namespace distlock::rpc

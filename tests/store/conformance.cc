@@ -243,6 +243,9 @@ TEST_P(StoreConformance, ABlockedLockStaysTakenByNobody) {
   ASSERT_EQ(held.holders.size(), 1u);
   EXPECT_EQ(held.holders[0].owner, core::OwnerId{});
   EXPECT_GT(held.holders[0].time_left, seconds(10));
+  const auto view = Inspect(a, Lock("k"));
+  EXPECT_EQ(view->holder_count, 0u);
+  EXPECT_EQ(NumbersOf(view->holders), std::vector{0});
   AskFor<core::AcquireHeld>(a, 4, MakeAcquire(4, Lock("k"), Owner(1)));
   AskFor<core::AcquireQueued>(a, 5, MakeAcquire(5, Lock("k"), Owner(2), true));
 }

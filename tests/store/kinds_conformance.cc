@@ -234,17 +234,36 @@ TEST_P(StoreConformance, ABigPermitThatLeavesLetsThoseBehindItIn) {
 TEST_P(StoreConformance, LimitsAndModesDoNotMix) {
   Broker a = MakeBroker(kBrokerA);
   Do<core::AcquireGranted>(a, Permit(1, 1, 3));
-  for (const core::StoreAcquire& wanted : {Permit(2, 1, 4), Write(2), Read(2), OneTry(Write(2))}) {
-    const auto mismatch = Do<core::AcquireMismatch>(a, wanted);
+  for (const core::StoreAcquire& wanted : {Permit(2, 1, 4), Write(2), Read(2)}) {
+    const auto mismatch = Do<core::AcquireMismatch>(a, OneTry(wanted));
     EXPECT_EQ(mismatch.mode, Mode::kPermit);
     EXPECT_EQ(mismatch.limit, 3u);
   }
+  EXPECT_EQ(Do<core::AcquireMismatch>(a, Write(1)).mode, Mode::kPermit) << "its own hold, which it would wait for";
   GiveBack(a, 1);
   Do<core::AcquireGranted>(a, Write(1));
-  EXPECT_EQ(Do<core::AcquireMismatch>(a, Permit(2)).mode, Mode::kExclusive);
+  EXPECT_EQ(Do<core::AcquireMismatch>(a, OneTry(Permit(2))).mode, Mode::kExclusive);
   EXPECT_EQ(WaitersOf(a), Numbers{});
   GiveBack(a, 1);
   Do<core::AcquireGranted>(a, Permit(2, 1, 9));
+}
+
+TEST_P(StoreConformance, WhoDoesNotMixWaitsUntilTheHoldersAreGone) {
+  Broker a = MakeBroker(kBrokerA);
+  Do<core::AcquireGranted>(a, Permit(1, 1, 3));
+  Do<core::AcquireGranted>(a, Permit(2, 1, 3));
+  Do<core::AcquireQueued>(a, Permit(3, 1, 4));
+  Do<core::AcquireQueued>(a, Permit(4, 4, 4));
+  Do<core::AcquireQueued>(a, Write(5));
+  Do<core::AcquireQueued>(a, Permit(6, 1, 3));
+  Do<core::AcquireHeld>(a, OneTry(Permit(7, 1, 3)));
+  EXPECT_EQ(GiveBack(a, 1), Numbers{}) << "not all of them are gone";
+  EXPECT_EQ(GiveBack(a, 2), Numbers{3}) << "the new limit is 4, and 4 does not fit beside it";
+  EXPECT_EQ(Do<core::AcquireMismatch>(a, OneTry(Permit(7, 1, 3))).limit, 4u);
+  EXPECT_EQ(GiveBack(a, 3), Numbers{4});
+  EXPECT_EQ(GiveBack(a, 4), Numbers{5});
+  EXPECT_EQ(GiveBack(a, 5), Numbers{6});
+  EXPECT_EQ(WaitersOf(a), Numbers{});
 }
 
 TEST_P(StoreConformance, RenewalsOfManyHoldersAreEachTheirOwn) {
@@ -357,6 +376,9 @@ TEST_P(StoreConformanceOverTime, ABlockedShareKeepsOthersOutForTheDelay) {
     EXPECT_TRUE(Do<core::GiveBackDone>(a, block).was_holder);
     EXPECT_EQ(Do<core::RenewDoneBatch>(a, Renew(1)).results, std::vector{core::RenewResult::kAnothers});
     EXPECT_FALSE(Do<core::GiveBackDone>(a, block).was_holder);
+    const auto view = Inspect(a, Lock("k"));
+    EXPECT_EQ(view->holder_count, 1u) << "a block is no holder";
+    EXPECT_EQ(NumbersOf(view->holders), (Numbers{0, 2})) << "the block first";
     EXPECT_EQ(GiveBack(a, 2), Numbers{});
     const auto early = Do<core::TendDone>(a, tend);
     EXPECT_TRUE(early.holders.empty());

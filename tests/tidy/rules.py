@@ -13,6 +13,7 @@ LINES_MAX = 400
 COLUMNS_MAX = 120
 MANUAL = "server/ops/README.md"  # has the tables of flags and metrics
 GENERATED = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*.pb.go", "*_pb.js", "*_pb.d.ts")
+OTHERS = "proto/third_party/"  # files of other projects stay as those wrote them
 
 # What each room may include of the project, and the outside worlds that it must not include: heads of names, or ends
 # where they begin with *. A folder or a file of a room that has a row of its own is a room of its own: "store" is only
@@ -43,7 +44,7 @@ MAY_INCLUDE = {
                              ("grpc", "*.grpc.pb.h", "hiredis", "uv.h")),
     "server/rpc/call": ({"core", "contract", "store", "shard", "rpc/call", "rpc/engine", "rpc/frontend"},
                         ("*.grpc.pb.h", "hiredis", "uv.h")),
-    "server/rpc/engine": ({"shard", "rpc/engine"}, ("distlock/", "hiredis", "uv.h")),
+    "server/rpc/engine": ({"shard", "rpc/engine"}, ("distlock/v1/", "hiredis", "uv.h")),
     "server/rpc/frontend": ({"core", "contract", "shard", "rpc/admission", "rpc/frontend"},
                             ("grpc", "*.grpc.pb.h", "hiredis", "uv.h")),
     "server/rpc/rate_limit": ({"core", "rpc/rate_limit"}, ("grpc", "distlock/", "hiredis", "uv.h")),
@@ -94,8 +95,8 @@ class Tree:
         for path in self.files:
             name = os.path.basename(path)
             is_code = name.endswith(CODE) or name == "CMakeLists.txt"
-            is_generated = any(fnmatch.fnmatch(name, g) for g in GENERATED)
-            if is_code and not is_generated and (not patterns or any(fnmatch.fnmatch(path, p) for p in patterns)):
+            is_ours = not any(fnmatch.fnmatch(name, g) for g in GENERATED) and not path.startswith(OTHERS)
+            if is_code and is_ours and (not patterns or any(fnmatch.fnmatch(path, p) for p in patterns)):
                 yield path
 
     def has(self, path):

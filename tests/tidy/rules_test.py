@@ -40,6 +40,12 @@ class RulesTest(unittest.TestCase):
     def test_clean_tree_has_no_faults(self):
         self.assertEqual(self.faults(), [])
 
+    def test_files_of_others_stay_as_they_are(self):
+        bad = "syntax = 'proto3'; // " + "x" * 120
+        extra = {"proto/README.md": "x\n", "proto/third_party/google/status.proto": bad}
+        self.assertEqual(self.faults(extra), [])
+        self.assertEqual(len(self.faults({"proto/README.md": "x\n", "proto/ours/status.proto": bad})), 2)
+
     def test_each_rule_sees_its_fault(self):
         for rule, path, text in [
                 (rules.top_level, "scripts/x.sh", f"# {SPDX}"),

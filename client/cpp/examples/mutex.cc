@@ -32,10 +32,8 @@ int main(int argc, char** argv) {
   distlock::Result<distlock::Guard> guard = mutex.TryLockFor(std::chrono::seconds(10));
   if (!guard.ok()) {
     std::cerr << distlock::Name(guard.refusal().reason) << ": " << guard.refusal().message << '\n';
-    for (const distlock::Holder& holder : guard.refusal().holders) {
-      std::cerr << (holder.blocked ? "blocked by the lock_delay of its last holder" : "held by " + holder.owner)
-                << '\n';
-    }
+    for (const distlock::Holder& holder : guard.refusal().holders) std::cerr << "held by " << holder.owner << '\n';
+    if (guard.refusal().block) std::cerr << "blocked by the lock_delay of " << guard.refusal().block->owner << '\n';
     return 1;
   }
   const int code = Work(*guard);

@@ -24,12 +24,9 @@ int main(int argc, char** argv) {
   if (!guard.ok()) {
     std::cerr << distlock::Name(guard.refusal().reason) << ": " << guard.refusal().message << '\n';
     for (const distlock::Holder& holder : guard.refusal().holders) {
-      if (holder.blocked) {
-        std::cerr << "blocked by the lock_delay of its last holder\n";
-      } else {
-        std::cerr << "held by " << holder.owner << ", " << distlock::Name(holder.mode) << '\n';
-      }
+      std::cerr << "held by " << holder.owner << ", " << distlock::Name(holder.mode) << '\n';
     }
+    if (guard.refusal().block) std::cerr << "blocked by the lock_delay of " << guard.refusal().block->owner << '\n';
     return 1;
   }
   std::cout << side << " under token " << guard->token() << " after "

@@ -10,8 +10,8 @@
 #include <thread>
 
 int main(int argc, char** argv) {
-  constexpr uint32_t kLimit = 4;
-  const auto permits = argc > 1 ? static_cast<uint32_t>(std::strtoul(argv[1], nullptr, 10)) : 1;
+  constexpr int32_t kLimit = 4;
+  const auto permits = argc > 1 ? static_cast<int32_t>(std::strtol(argv[1], nullptr, 10)) : 1;
   distlock::Client client({.client_label = "example"});
   distlock::Semaphore downloads = client.MakeSemaphore(argc > 2 ? argv[2] : "downloads", kLimit, {.owner = "example"});
 
@@ -19,8 +19,9 @@ int main(int argc, char** argv) {
   if (!guard.ok()) {
     std::cerr << distlock::Name(guard.refusal().reason) << ": " << guard.refusal().message << '\n';
     for (const distlock::Holder& holder : guard.refusal().holders) {
-      std::cerr << (holder.blocked ? "a lock_delay blocks" : holder.owner + " has") << ' ' << holder.permits << '\n';
+      std::cerr << holder.owner << " has " << holder.permits << '\n';
     }
+    if (guard.refusal().block) std::cerr << "the lock_delay of " << guard.refusal().block->owner << " blocks some\n";
     return 1;
   }
   std::cout << permits << " of " << kLimit << " under token " << guard->token() << '\n';

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace distlock::internal {
@@ -60,22 +61,22 @@ class SessionBelief {
   SessionBelief(int64_t now_ns, int64_t grace_ns) : deadline_ns_(now_ns + grace_ns) { sent_[0] = {0, now_ns}; }
 
   // A heartbeat is about to be handed to the stream; returns its seq.
-  uint64_t Send(int64_t now_ns) {
+  int64_t Send(int64_t now_ns) {
     ++last_sent_;
-    sent_[last_sent_ % kRemembered] = {last_sent_, now_ns};
+    sent_[static_cast<size_t>(last_sent_) % kRemembered] = {last_sent_, now_ns};
     return last_sent_;
   }
 
-  // The deadline of a promise of `valid_for_ns` that answers heartbeat `seq`; 0 when that heartbeat is forgotten or was
-  // never sent.
-  int64_t DeadlineOf(uint64_t seq, int64_t valid_for_ns) const {
-    const Sent& sent = sent_[seq % kRemembered];
+  // The deadline of a promise of `valid_for_ns` that answers heartbeat `seq`, whatever the broker says `seq` is; 0 when
+  // that heartbeat is forgotten or was never sent.
+  int64_t DeadlineOf(int64_t seq, int64_t valid_for_ns) const {
+    const Sent& sent = sent_[static_cast<size_t>(seq) % kRemembered];
     return seq <= last_sent_ && sent.seq == seq ? sent.at_ns + valid_for_ns : 0;
   }
 
   // The answer to heartbeat `seq`. False: it is not new, or comes after the session has lapsed; it must then extend no
   // lease.
-  bool Ack(uint64_t seq, int64_t valid_for_ns, int64_t now_ns) {
+  bool Ack(int64_t seq, int64_t valid_for_ns, int64_t now_ns) {
     const int64_t deadline_ns = DeadlineOf(seq, valid_for_ns);
     if (Lapsed(now_ns) || deadline_ns == 0 || (acked_any_ && seq <= last_acked_)) return false;
     // The grace of the Open is no promise: the first answer replaces it.
@@ -91,20 +92,20 @@ class SessionBelief {
     return lapsed_;
   }
 
-  uint64_t unanswered() const { return last_sent_ - last_acked_; }
-  int64_t last_sent_ns() const { return sent_[last_sent_ % kRemembered].at_ns; }
+  int64_t unanswered() const { return last_sent_ - last_acked_; }
+  int64_t last_sent_ns() const { return sent_[static_cast<size_t>(last_sent_) % kRemembered].at_ns; }
   int64_t deadline_ns() const { return deadline_ns_; }
 
  private:
-  static constexpr uint64_t kRemembered = 64;
+  static constexpr size_t kRemembered = 64;
   struct Sent {
-    uint64_t seq = 0;
+    int64_t seq = 0;
     int64_t at_ns = 0;
   };
 
   std::array<Sent, kRemembered> sent_{};
-  uint64_t last_sent_ = 0;
-  uint64_t last_acked_ = 0;
+  int64_t last_sent_ = 0;
+  int64_t last_acked_ = 0;
   bool acked_any_ = false;
   bool lapsed_ = false;
   int64_t deadline_ns_ = 0;

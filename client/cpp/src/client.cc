@@ -37,7 +37,7 @@ RwLock Client::MakeRwLock(std::string key, LockOptions options) {
   return RwLock(*this, std::move(key), std::move(options));
 }
 
-Semaphore Client::MakeSemaphore(std::string key, uint32_t limit, LockOptions options) {
+Semaphore Client::MakeSemaphore(std::string key, int32_t limit, LockOptions options) {
   return Semaphore(*this, std::move(key), limit, std::move(options));
 }
 
@@ -142,9 +142,9 @@ EndCause Guard::end_cause() const {
 
 std::string Guard::end_message() const { return lease_ == nullptr ? std::string() : core_->EndMessage(lease_); }
 
-uint64_t Guard::token() const { return lease_ == nullptr ? 0 : lease_->token; }
+int64_t Guard::token() const { return lease_ == nullptr ? 0 : lease_->token; }
 
-uint32_t Guard::hold_count() const { return lease_ == nullptr ? 0 : lease_->hold_count; }
+int32_t Guard::hold_count() const { return lease_ == nullptr ? 0 : lease_->hold_count; }
 
 const std::string& Guard::lease_id() const {
   static const std::string none;

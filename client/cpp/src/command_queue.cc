@@ -8,18 +8,13 @@
 namespace distlock::internal {
 namespace {
 
-constexpr size_t kCommandBytes = 32;  // tags, ids and lengths around a command's content
+constexpr size_t kCommandBytes = 32;  // tags, ids and lengths around the content of a command, or of a lock in it
 
 google::protobuf::ArenaOptions OptionsWith(char* block, size_t size) {
   google::protobuf::ArenaOptions options;
   options.initial_block = block;
   options.initial_block_size = size;
   return options;
-}
-
-void SetLock(const v1::LockSpec& spec, int64_t max_wait_ns, v1::LockSpec* to) {
-  *to = spec;
-  if (max_wait_ns >= 0) *to->mutable_max_wait() = wire::ToProto(std::chrono::nanoseconds(max_wait_ns));
 }
 
 }  // namespace
@@ -40,51 +35,52 @@ void Batch::Clear() {
   bytes_ = 0;
 }
 
-void CommandQueue::Open(uint64_t id, const std::string& label) {
+void CommandQueue::Open(int64_t id, const std::string& label) {
   v1::SessionCommand* command = Add(label.size());
   command->set_id(id);
   command->mutable_open()->set_client(label);
 }
 
-void CommandQueue::Acquire(uint64_t id, const v1::LockSpec& spec, size_t bytes, int64_t max_wait_ns) {
-  v1::SessionCommand* command = Add(bytes);
-  command->set_id(id);
-  SetLock(spec, max_wait_ns, command->mutable_acquire());
-}
-
-void CommandQueue::AcquireAll(uint64_t id, const std::vector<const v1::LockSpec*>& locks, size_t bytes,
-                              int64_t max_wait_ns) {
+void CommandQueue::Acquire(int64_t id, std::span<const v1::LockSpec* const> locks, size_t bytes, int64_t max_wait_ns) {
   v1::SessionCommand* command = Add(bytes + locks.size() * kCommandBytes);
   command->set_id(id);
-  for (const v1::LockSpec* lock : locks) SetLock(*lock, max_wait_ns, command->mutable_acquire_all()->add_locks());
+  for (const v1::LockSpec* lock : locks) {
+    v1::LockSpec* to = command->mutable_acquire()->add_locks();
+    *to = *lock;
+    if (max_wait_ns >= 0) *to->mutable_max_wait() = wire::ToProto(std::chrono::nanoseconds(max_wait_ns));
+  }
 }
 
-void CommandQueue::Release(uint64_t id, uint64_t acquire_id, bool lapsed) {
+void CommandQueue::Release(int64_t id, int64_t acquire_id, bool lapsed) {
   v1::SessionCommand* command = Add(0);
   command->set_id(id);
   command->mutable_release()->set_acquire_id(acquire_id);
   command->mutable_release()->set_lapsed(lapsed);
 }
 
-void CommandQueue::Cancel(uint64_t id, uint64_t acquire_id) {
+void CommandQueue::Cancel(int64_t id, int64_t acquire_id) {
   v1::SessionCommand* command = Add(0);
   command->set_id(id);
   command->mutable_cancel()->set_acquire_id(acquire_id);
 }
 
-void CommandQueue::Downgrade(uint64_t id, uint64_t acquire_id) {
+void CommandQueue::Downgrade(int64_t id, int64_t acquire_id) {
   v1::SessionCommand* command = Add(0);
   command->set_id(id);
   command->mutable_downgrade()->set_acquire_id(acquire_id);
 }
 
-void CommandQueue::Heartbeat(uint64_t seq) {
+void CommandQueue::Heartbeat(int64_t seq) {
   // Into the batch that leaves next, however full it is: the deadlines count from now.
   v1::SessionCommand* command = waiting_.empty() ? Add(0) : waiting_.front()->Add(0);
   command->mutable_heartbeat()->set_seq(seq);
 }
 
 void CommandQueue::Goodbye() { Add(0)->mutable_goodbye(); }
+
+void CommandQueue::SetMessageBytes(int32_t message_bytes) {
+  batch_bytes_ = BatchBytes(message_bytes > 0 ? static_cast<size_t>(message_bytes) : wire::kMostMessageBytes);
+}
 
 std::unique_ptr<Batch> CommandQueue::Take() {
   if (waiting_.empty()) return nullptr;
@@ -101,10 +97,11 @@ void CommandQueue::Recycle(std::unique_ptr<Batch> batch) {
 
 void CommandQueue::Clear() {
   while (!waiting_.empty()) Recycle(Take());
+  SetMessageBytes(0);
 }
 
 v1::SessionCommand* CommandQueue::Add(size_t bytes) {
-  if (waiting_.empty() || waiting_.back()->bytes() + bytes > kBatchBytes) {
+  if (waiting_.empty() || waiting_.back()->bytes() + bytes > batch_bytes_) {
     if (spare_.empty()) spare_.push_back(std::make_unique<Batch>());
     waiting_.push_back(std::move(spare_.back()));
     spare_.pop_back();

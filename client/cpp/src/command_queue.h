@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The commands that wait to be sent, packed into batches: each Batch is one SessionRequest below the broker's message
-// limit. A batch lives on an arena of its own and is reused, so that a busy client does not allocate memory for each
-// command. Not thread-safe. A batch that was taken belongs to the taker until Recycle.
+// limit, which is wire::kMostMessageBytes until the broker has told its own. A batch lives on an arena of its own and
+// is reused, so that a busy client does not allocate memory for each command. Not thread-safe. A batch that was taken
+// belongs to the taker until Recycle.
 #pragma once
 
 #include <google/protobuf/arena.h>
@@ -11,6 +12,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,8 +21,9 @@
 
 namespace distlock::internal {
 
-// The difference is room for the framing of each command and of each lock in it.
-inline constexpr size_t kBatchBytes = wire::kMostMessageBytes - (16 << 10);
+// How much of a message of at most `message_bytes` the content of commands may take. The rest is room for the framing
+// of each command and of each lock in it.
+constexpr size_t BatchBytes(size_t message_bytes) { return message_bytes - message_bytes / 4; }
 
 class Batch {
  public:
@@ -41,21 +44,25 @@ class Batch {
 
 class CommandQueue {
  public:
-  void Open(uint64_t id, const std::string& label);
-  // `bytes`: the serialized size of `spec`. `max_wait_ns` < 0: wait until granted.
-  void Acquire(uint64_t id, const v1::LockSpec& spec, size_t bytes, int64_t max_wait_ns);
-  // `locks[i]` becomes the acquire `id` + i; `bytes`: of all of them.
-  void AcquireAll(uint64_t id, const std::vector<const v1::LockSpec*>& locks, size_t bytes, int64_t max_wait_ns);
-  void Release(uint64_t id, uint64_t acquire_id, bool lapsed = false);
-  void Cancel(uint64_t id, uint64_t acquire_id);
-  void Downgrade(uint64_t id, uint64_t acquire_id);
-  void Heartbeat(uint64_t seq);
+  void Open(int64_t id, const std::string& label);
+  // `locks[i]` becomes the acquire `id` + i. `bytes`: the serialized size of all of them, at most batch_bytes().
+  // `max_wait_ns` < 0: wait until granted.
+  void Acquire(int64_t id, std::span<const v1::LockSpec* const> locks, size_t bytes, int64_t max_wait_ns);
+  void Release(int64_t id, int64_t acquire_id, bool lapsed = false);
+  void Cancel(int64_t id, int64_t acquire_id);
+  void Downgrade(int64_t id, int64_t acquire_id);
+  void Heartbeat(int64_t seq);
   void Goodbye();
+
+  // SessionOpened.max_message_bytes, for the commands that are added from now on. 0: the broker has not told it.
+  void SetMessageBytes(int32_t message_bytes);
+  size_t batch_bytes() const { return batch_bytes_; }
 
   bool empty() const { return waiting_.empty(); }
   // The oldest batch, or null.
   std::unique_ptr<Batch> Take();
   void Recycle(std::unique_ptr<Batch> batch);
+  // For the next stream, whose broker has told nothing yet.
   void Clear();
 
  private:
@@ -63,6 +70,7 @@ class CommandQueue {
 
   v1::SessionCommand* Add(size_t bytes);
 
+  size_t batch_bytes_ = BatchBytes(wire::kMostMessageBytes);
   std::deque<std::unique_ptr<Batch>> waiting_;
   std::vector<std::unique_ptr<Batch>> spare_;
 };

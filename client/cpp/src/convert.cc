@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "convert.h"
 
+#include <absl/time/time.h>
+
+#include <algorithm>
 #include <utility>
 
 #include "distlock/wire/names.h"
@@ -39,6 +42,17 @@ std::optional<Refusal> FindProblem(const Spec& spec) {
   const FieldProblem& first = refusal.field_problems.front();
   refusal.message = first.field + " " + first.description;
   return refusal;
+}
+
+// Of a text such as "1.5s"; 0 when it cannot be read.
+Duration ToDuration(const std::string& text) {
+  absl::Duration duration;
+  if (!absl::ParseDuration(text, &duration)) return {};
+  return std::clamp<Duration>(absl::ToChronoNanoseconds(duration), {}, std::chrono::seconds(wire::kMostSeconds));
+}
+
+LockBlock ToBlock(const v1::LockBlock& wire) {
+  return {.start_time = FromProto(wire.start_time()), .time_left = FromProto(wire.time_left()), .owner = wire.owner()};
 }
 
 // The reason of a status that has no distlock details: gRPC made it, or a proxy. A proxy may decide for good who is let
@@ -82,7 +96,7 @@ std::shared_ptr<const Spec> MakeSpec(std::string key, LockOptions options, Reque
   return spec;
 }
 
-std::shared_ptr<const Spec> WithPermits(const std::shared_ptr<const Spec>& spec, uint32_t permits) {
+std::shared_ptr<const Spec> WithPermits(const std::shared_ptr<const Spec>& spec, int32_t permits) {
   if (permits == spec->wire.permits()) return spec;
   auto other = std::make_shared<Spec>(*spec);
   other->wire.set_permits(permits);
@@ -99,15 +113,14 @@ Holder ToHolder(const v1::Holder& wire) {
   holder.holder_id = wire.holder_id();
   holder.owner = wire.owner();
   holder.metadata.insert(wire.metadata().begin(), wire.metadata().end());
-  // An older broker leaves the mode of an EXCLUSIVE holder unset.
+  // An unset mode means EXCLUSIVE.
   if (wire.mode() != v1::LOCK_MODE_UNSPECIFIED) holder.mode = static_cast<LockMode>(wire.mode());
   holder.permits = wire.permits();
   holder.fencing_token = wire.fencing_token();
-  holder.since = FromProto(wire.since());
+  holder.acquire_time = FromProto(wire.acquire_time());
   holder.time_left = FromProto(wire.time_left());
   holder.ttl = FromProto(wire.ttl());
   holder.broker_id = wire.broker_id();
-  holder.blocked = wire.blocked();
   return holder;
 }
 
@@ -131,12 +144,14 @@ Refusal ToRefusal(const v1::Refusal& wire) {
   for (const v1::FieldProblem& problem : wire.field_problems()) {
     refusal.field_problems.push_back({problem.field(), problem.description()});
   }
+  if (wire.has_block()) refusal.block = ToBlock(wire.block());
   return refusal;
 }
 
 QueuedInfo ToQueued(const v1::AcquireQueued& wire) {
   QueuedInfo queued{.position = wire.position()};
   for (const v1::Holder& holder : wire.holders()) queued.holders.push_back(ToHolder(holder));
+  if (wire.has_block()) queued.block = ToBlock(wire.block());
   return queued;
 }
 
@@ -171,12 +186,12 @@ Refusal ToRefusal(const grpc::Status& status) {
   for (const auto& [field, description] : details.field_violations) {
     refusal.field_problems.push_back({field, description});
   }
-  if (!details.holder_id.empty() || !details.owner.empty() || details.blocked) {
+  if (!details.holder_id.empty() || !details.owner.empty()) {
     Holder holder{.holder_id = details.holder_id, .owner = details.owner};
     holder.fencing_token = details.fencing_token;
-    holder.blocked = details.blocked;
     refusal.holders.push_back(std::move(holder));
   }
+  if (!details.block_time_left.empty()) refusal.block = LockBlock{.time_left = ToDuration(details.block_time_left)};
   return refusal;
 }
 

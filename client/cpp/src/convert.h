@@ -31,13 +31,13 @@ struct Spec {
 // How a lock is taken: `permits` and `limit` are of PERMIT only.
 struct RequestedMode {
   v1::LockMode mode = v1::LOCK_MODE_EXCLUSIVE;
-  uint32_t permits = 0;
-  uint32_t limit = 0;
+  int32_t permits = 0;
+  int32_t limit = 0;
 };
 std::shared_ptr<const Spec> MakeSpec(std::string key, LockOptions options, RequestedMode requested = {});
 
 // The PERMIT spec with this number of permits.
-std::shared_ptr<const Spec> WithPermits(const std::shared_ptr<const Spec>& spec, uint32_t permits);
+std::shared_ptr<const Spec> WithPermits(const std::shared_ptr<const Spec>& spec, int32_t permits);
 
 // The label as the broker accepts it: cut to 256 bytes, and empty when it is not UTF-8.
 std::string CleanLabel(std::string label);

@@ -30,17 +30,14 @@ std::shared_ptr<const Spec> CandidateSpec(std::string name, std::string value, L
 }
 
 std::optional<Leader> LeaderOf(const v1::LockInfo& lock) {
-  for (const v1::Holder& wire : lock.holders()) {
-    if (wire.blocked()) continue;  // nobody leads: a lock_delay is running
-    const Holder holder = internal::ToHolder(wire);
-    const auto value = holder.metadata.find(kElectionValue);
-    return Leader{.value = value == holder.metadata.end() ? "" : value->second,
-                  .owner = holder.owner,
-                  .holder_id = holder.holder_id,
-                  .token = holder.fencing_token,
-                  .since = holder.since};
-  }
-  return std::nullopt;
+  if (lock.holders().empty()) return std::nullopt;
+  const Holder holder = internal::ToHolder(lock.holders(0));
+  const auto value = holder.metadata.find(kElectionValue);
+  return Leader{.value = value == holder.metadata.end() ? "" : value->second,
+                .owner = holder.owner,
+                .holder_id = holder.holder_id,
+                .token = holder.fencing_token,
+                .acquire_time = holder.acquire_time};
 }
 
 }  // namespace

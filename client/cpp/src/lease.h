@@ -31,25 +31,25 @@ struct Lease {
 
   // The acquires of one request, all or nothing: `size` ids from `first` on.
   struct Group {
-    uint64_t first;
-    size_t size;
+    int64_t first;
+    int64_t size;
   };
 
-  Lease(uint64_t id_, std::shared_ptr<const Spec> spec_) : Lease(id_, std::move(spec_), {id_, 1}) {}
-  Lease(uint64_t id_, std::shared_ptr<const Spec> spec_, Group group_)
+  Lease(int64_t id_, std::shared_ptr<const Spec> spec_) : Lease(id_, std::move(spec_), {id_, 1}) {}
+  Lease(int64_t id_, std::shared_ptr<const Spec> spec_, Group group_)
       : id(id_), group(group_), spec(std::move(spec_)) {}
 
   // The first lease of a group has the group's command and timeout.
   bool leads() const { return id == group.first; }
 
-  const uint64_t id;  // of the acquire command, on every stream it is sent through
+  const int64_t id;   // of the acquire command, on every stream it is sent through
   const Group group;  // matters until the lease is held
   const std::shared_ptr<const Spec> spec;
 
   std::string lease_id;
   std::string holder_id;
-  uint64_t token = 0;
-  uint32_t hold_count = 1;
+  int64_t token = 0;
+  int32_t hold_count = 1;
   int64_t waited_ns = 0;
 
   std::atomic<int64_t> deadline_ns{0};
@@ -66,7 +66,7 @@ struct Lease {
   int64_t wait_until_ns = kNever;
   int64_t stranded_ns = kNever;  // since when no broker has this acquire; kNever: one has
   int64_t wake_ns = kNever;      // its time in LockTable::timeouts_
-  uint64_t limited_by_seq = 0;   // the last ack whose limits named this lease
+  int64_t limited_by_seq = 0;    // the last ack whose limits named this lease
   LockCallback callback;
   LeaseBelief belief;
   std::stop_source stop{std::nostopstate};   // made at the first call of stop_token()

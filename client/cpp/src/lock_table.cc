@@ -69,7 +69,7 @@ void LockTable::Release(const LeasePtr& lease, ReleaseCallback callback, int64_t
     return;
   }
   const bool believed = lease->belief.Believes(now_ns);
-  const uint64_t id = next_id_++;
+  const int64_t id = next_id_++;
   commands_.Release(id, lease->id);
   if (callback) releases_.emplace(id, std::move(callback));
   End(*lease, believed ? EndCause::kReleased : EndCause::kLapsed, believed ? "" : "released after its deadline", fx);
@@ -82,7 +82,7 @@ void LockTable::Downgrade(const LeasePtr& lease, DowngradeCallback callback, Eff
                                Refusal{.reason = RefusalReason::kNotHolder, .message = "the lock has ended"});
     return;
   }
-  const uint64_t id = next_id_++;
+  const int64_t id = next_id_++;
   commands_.Downgrade(id, lease->id);
   downgrades_.emplace(id, std::move(callback));
 }
@@ -158,7 +158,7 @@ std::unique_ptr<Batch> LockTable::Pack(int64_t now_ns) {
   return commands_.Take();
 }
 
-LeasePtr LockTable::Find(uint64_t id) const {
+LeasePtr LockTable::Find(int64_t id) const {
   const auto found = live_.find(id);
   return found == live_.end() ? nullptr : found->second;
 }
@@ -167,16 +167,21 @@ void LockTable::Send(Lease& lease, int64_t now_ns) {
   if (!lease.leads()) return;
   const int64_t left_ns = lease.wait_until_ns == kNever ? -1 : std::max(lease.wait_until_ns - now_ns, kSmallestWait);
   const int64_t max_wait_ns = lease.one_try ? 0 : left_ns;
-  lease.sent = true;
-  if (lease.group.size == 1) return commands_.Acquire(lease.id, lease.spec->wire, lease.spec->wire_bytes, max_wait_ns);
+  if (lease.group.size == 1) {
+    lease.sent = true;
+    const v1::LockSpec* const lock = &lease.spec->wire;
+    return commands_.Acquire(lease.id, {&lock, 1}, lease.spec->wire_bytes, max_wait_ns);
+  }
+  const std::vector<LeasePtr> parts = GroupOf(lease);
   std::vector<const v1::LockSpec*> locks;
   size_t bytes = 0;
-  for (const LeasePtr& part : GroupOf(lease)) {
-    part->sent = true;
+  for (const LeasePtr& part : parts) {
     locks.push_back(&part->spec->wire);
     bytes += part->spec->wire_bytes;
   }
-  commands_.AcquireAll(lease.id, locks, bytes, max_wait_ns);
+  if (bytes > commands_.batch_bytes()) return;
+  for (const LeasePtr& part : parts) part->sent = true;
+  commands_.Acquire(lease.id, locks, bytes, max_wait_ns);
 }
 
 void LockTable::Schedule(Lease& lease, int64_t at_ns) {

@@ -81,24 +81,28 @@ class LockTable {
   bool quiet() const { return quiet_.load(std::memory_order_relaxed); }
 
  private:
-  using Live = std::map<uint64_t, LeasePtr>;  // by id, so callbacks run in the order of the requests
+  using Live = std::map<int64_t, LeasePtr>;  // by id, so callbacks run in the order of the requests
 
-  void OnOpened(const v1::SessionOpened& opened, int64_t now_ns);
-  void OnGrant(uint64_t id, const v1::Grant& grant, int64_t now_ns, Effects& fx);
-  void OnRefused(uint64_t id, const v1::Refusal& refusal, int64_t now_ns, Effects& fx);
-  void OnReleased(uint64_t id, ReleaseOutcome outcome, Effects& fx);
-  bool OnDowngraded(uint64_t id, std::optional<Refusal> refusal, Effects& fx);
-  void OnReleasedByLeaseId(uint64_t id, Effects& fx);
+  void OnOpened(const v1::SessionOpened& opened, int64_t now_ns, Effects& fx);
+  void OnGrant(int64_t id, const v1::Grant& grant, int64_t now_ns, Effects& fx);
+  void OnRefused(int64_t id, const v1::Refusal& refusal, int64_t now_ns, Effects& fx);
+  void OnReleased(int64_t id, ReleaseOutcome outcome, Effects& fx);
+  bool OnDowngraded(int64_t id, std::optional<Refusal> refusal, Effects& fx);
+  void OnReleasedByLeaseId(int64_t id, Effects& fx);
   void OnAck(const v1::HeartbeatAck& ack, int64_t now_ns, Effects& fx);
-  void OnLost(uint64_t id, const v1::LeaseLost& lost, Effects& fx);
+  void OnLost(int64_t id, const v1::LeaseLost& lost, Effects& fx);
   void LoseBeforeUse(const LeasePtr& lease, const std::string& how, Effects& fx);
 
-  LeasePtr Find(uint64_t id) const;
+  LeasePtr Find(int64_t id) const;
   std::vector<LeasePtr> GroupOf(const Lease& lease) const;
   Lease& LeaderOf(Lease& lease) const;
   void RefuseGroup(const Lease& lease, const Refusal& refusal, Effects& fx);
   void DeliverGroup(const LeasePtr& lease, int64_t now_ns, Effects& fx);
+  // Sends a group that fits into a message of this broker. A larger one stays unsent: held back until the broker has
+  // told its limit.
   void Send(Lease& lease, int64_t now_ns);
+  void SendHeldBack(int64_t now_ns, Effects& fx);
+  Refusal TooLarge(size_t bytes) const;
   void Schedule(Lease& lease, int64_t at_ns);
   void Reschedule(Lease& lease);
   void Deliver(const LeasePtr& lease, Effects& fx);
@@ -114,11 +118,11 @@ class LockTable {
 
   const Options options_;
 
-  Live live_;                                               // in any phase but kEnded
-  std::map<uint64_t, ReleaseCallback> releases_;            // by the release command's id
-  std::map<uint64_t, DowngradeCallback> downgrades_;        // by the command's id
-  absl::btree_set<std::pair<int64_t, uint64_t>> timeouts_;  // of waiting acquires
-  uint64_t next_id_ = 1;
+  Live live_;                                              // in any phase but kEnded
+  std::map<int64_t, ReleaseCallback> releases_;            // by the release command's id
+  std::map<int64_t, DowngradeCallback> downgrades_;        // by the command's id
+  absl::btree_set<std::pair<int64_t, int64_t>> timeouts_;  // of waiting acquires
+  int64_t next_id_ = 1;
   size_t held_ = 0;
   bool closed_ = false;
   int64_t wake_ns_ = kNever;

@@ -6,34 +6,34 @@
 namespace distlock::internal {
 namespace {
 
-// Specs that are each within their limit can together exceed that of a message.
 std::optional<Refusal> FindProblem(const std::vector<std::shared_ptr<const Spec>>& specs) {
-  size_t bytes = 0;
   for (const auto& spec : specs) {
     if (spec->problem) return spec->problem;
-    bytes += spec->wire_bytes;
   }
-  if (specs.size() == 1 || bytes <= kBatchBytes) return std::nullopt;
-  Refusal refusal{.reason = RefusalReason::kInvalidArgument,
-                  .message = "the locks take " + std::to_string(bytes) + " bytes together, of at most " +
-                             std::to_string(kBatchBytes) + "; ask for fewer, or shorten their metadata"};
-  refusal.field_problems.push_back({"acquire_all.locks", refusal.message});
-  return refusal;
+  return std::nullopt;
+}
+
+size_t BytesOf(const std::vector<std::shared_ptr<const Spec>>& specs) {
+  size_t bytes = 0;
+  for (const auto& spec : specs) bytes += spec->wire_bytes;
+  return bytes;
 }
 
 }  // namespace
 
 LeasePtr LockTable::AcquireAll(const std::vector<std::shared_ptr<const Spec>>& specs, std::optional<Duration> max_wait,
                                std::vector<LockCallback> callbacks, int64_t now_ns, Effects& fx) {
-  const Lease::Group group{next_id_, specs.size()};
-  next_id_ += specs.size();
+  const Lease::Group group{next_id_, static_cast<int64_t>(specs.size())};
+  next_id_ += group.size;
   std::vector<LeasePtr> parts;
   for (size_t i = 0; i < specs.size(); ++i) {
-    parts.push_back(std::make_shared<Lease>(group.first + i, specs[i], group));
+    parts.push_back(std::make_shared<Lease>(group.first + static_cast<int64_t>(i), specs[i], group));
     parts[i]->callback = std::move(callbacks[i]);
     parts[i]->asked_ns = now_ns;
   }
   std::optional<Refusal> refusal = FindProblem(specs);
+  const size_t bytes = BytesOf(specs);
+  if (!refusal && opened_ && specs.size() > 1 && bytes > commands_.batch_bytes()) refusal = TooLarge(bytes);
   if (closed_) refusal = ClosedRefusal();
   if (refusal) {
     for (const LeasePtr& part : parts) Refuse(*part, *refusal, fx);
@@ -47,6 +47,30 @@ LeasePtr LockTable::AcquireAll(const std::vector<std::shared_ptr<const Spec>>& s
   if (streaming_ && !leaving_) Send(leader, now_ns);
   Reschedule(leader);
   return parts.front();
+}
+
+// Specs that are each within their limit can together exceed that of a message.
+Refusal LockTable::TooLarge(size_t bytes) const {
+  Refusal refusal{.reason = RefusalReason::kInvalidArgument,
+                  .message = "the locks take " + std::to_string(bytes) + " bytes together, of at most " +
+                             std::to_string(commands_.batch_bytes()) + "; ask for fewer, or shorten their metadata"};
+  refusal.field_problems.push_back({"acquire.locks", refusal.message});
+  return refusal;
+}
+
+void LockTable::SendHeldBack(int64_t now_ns, Effects& fx) {
+  if (leaving_) return;
+  std::vector<LeasePtr> leaders;
+  for (const auto& [id, lease] : live_) {
+    if (!lease->sent && lease->leads()) leaders.push_back(lease);
+  }
+  for (const LeasePtr& leader : leaders) {
+    Send(*leader, now_ns);
+    if (leader->sent) continue;
+    size_t bytes = 0;
+    for (const LeasePtr& part : GroupOf(*leader)) bytes += part->spec->wire_bytes;
+    RefuseGroup(*leader, TooLarge(bytes), fx);
+  }
 }
 
 // The members of the lease's group that have not ended.

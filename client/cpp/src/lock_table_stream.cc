@@ -40,7 +40,7 @@ void LockTable::OnEvent(const v1::SessionEvent& event, int64_t now_ns, Effects& 
     case v1::SessionEvent::kLost:
       return OnLost(event.id(), event.lost(), fx);
     case v1::SessionEvent::kOpened:
-      return OnOpened(event.opened(), now_ns);
+      return OnOpened(event.opened(), now_ns, fx);
     case v1::SessionEvent::kDraining:
       draining_ = true;
       fx.draining = Duration(ToNs(event.draining().time_left()));
@@ -64,7 +64,7 @@ void LockTable::OnEvent(const v1::SessionEvent& event, int64_t now_ns, Effects& 
   }
 }
 
-void LockTable::OnOpened(const v1::SessionOpened& opened, int64_t now_ns) {
+void LockTable::OnOpened(const v1::SessionOpened& opened, int64_t now_ns, Effects& fx) {
   opened_ = true;
   validity_ns_ = ToNs(opened.validity());
   if (validity_ns_ <= 0) validity_ns_ = kDefaultValidity;
@@ -73,6 +73,8 @@ void LockTable::OnOpened(const v1::SessionOpened& opened, int64_t now_ns) {
   heartbeat_at_ns_ = AddNs(session_.last_sent_ns(), heartbeat_interval_ns_);
   session_.Ack(0, validity_ns_, now_ns);
   Wake(std::min(heartbeat_at_ns_, session_.deadline_ns()));
+  commands_.SetMessageBytes(opened.max_message_bytes());
+  SendHeldBack(now_ns, fx);
   for (auto& [id, lease] : live_) {
     if (!lease->sent || lease->turned_away || lease->stranded_ns == kNever) continue;
     lease->stranded_ns = kNever;
@@ -80,7 +82,7 @@ void LockTable::OnOpened(const v1::SessionOpened& opened, int64_t now_ns) {
   }
 }
 
-void LockTable::OnGrant(uint64_t id, const v1::Grant& grant, int64_t now_ns, Effects& fx) {
+void LockTable::OnGrant(int64_t id, const v1::Grant& grant, int64_t now_ns, Effects& fx) {
   const LeasePtr lease = Find(id);
   if (lease == nullptr || !lease->sent || lease->phase != Lease::Phase::kWaiting) return;
   Schedule(*lease, kNever);
@@ -99,12 +101,12 @@ void LockTable::OnGrant(uint64_t id, const v1::Grant& grant, int64_t now_ns, Eff
   lease->belief.Set(deadline_ns, now_ns);
   lease->deadline_ns.store(deadline_ns, std::memory_order_release);
   if (deadline_ns - now_ns < validity_ns_ / 2) AskForHeartbeat(now_ns);
-  lease->hold_count = std::max(grant.hold_count(), 1U);  // an older broker leaves it 0
+  lease->hold_count = std::max(grant.hold_count(), 1);  // whatever the broker says
   lease->phase = Lease::Phase::kGranted;
   DeliverGroup(lease, now_ns, fx);
 }
 
-void LockTable::OnRefused(uint64_t id, const v1::Refusal& wire, int64_t now_ns, Effects& fx) {
+void LockTable::OnRefused(int64_t id, const v1::Refusal& wire, int64_t now_ns, Effects& fx) {
   const LeasePtr lease = Find(id);
   if (lease == nullptr) {
     if (OnDowngraded(id, ToRefusal(wire), fx)) return;
@@ -130,14 +132,14 @@ void LockTable::OnRefused(uint64_t id, const v1::Refusal& wire, int64_t now_ns, 
   RefuseGroup(*lease, refusal, fx);
 }
 
-void LockTable::OnReleased(uint64_t id, ReleaseOutcome outcome, Effects& fx) {
+void LockTable::OnReleased(int64_t id, ReleaseOutcome outcome, Effects& fx) {
   const auto found = releases_.find(id);
   if (found == releases_.end()) return OnReleasedByLeaseId(id, fx);
   fx.released.emplace_back(std::move(found->second), outcome);
   releases_.erase(found);
 }
 
-bool LockTable::OnDowngraded(uint64_t id, std::optional<Refusal> refusal, Effects& fx) {
+bool LockTable::OnDowngraded(int64_t id, std::optional<Refusal> refusal, Effects& fx) {
   const auto found = downgrades_.find(id);
   if (found == downgrades_.end()) return false;
   fx.downgraded.emplace_back(std::move(found->second), std::move(refusal));
@@ -146,7 +148,7 @@ bool LockTable::OnDowngraded(uint64_t id, std::optional<Refusal> refusal, Effect
 }
 
 // A Released event under the acquire's own id: another program that knows the lease_id released the lease.
-void LockTable::OnReleasedByLeaseId(uint64_t id, Effects& fx) {
+void LockTable::OnReleasedByLeaseId(int64_t id, Effects& fx) {
   const LeasePtr lease = Find(id);
   if (lease == nullptr || !lease->sent) return;
   if (lease->phase == Lease::Phase::kHeld) {
@@ -188,7 +190,7 @@ void LockTable::OnAck(const v1::HeartbeatAck& ack, int64_t now_ns, Effects& fx) 
   Wake(heartbeat_at_ns_);
 }
 
-void LockTable::OnLost(uint64_t id, const v1::LeaseLost& lost, Effects& fx) {
+void LockTable::OnLost(int64_t id, const v1::LeaseLost& lost, Effects& fx) {
   const LeasePtr lease = Find(id);
   if (lease == nullptr || !lease->sent) return;
   if (lease->phase != Lease::Phase::kHeld) return LoseBeforeUse(lease, lost.message(), fx);

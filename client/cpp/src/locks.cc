@@ -66,28 +66,28 @@ PendingLock RwLock::TryWriteLockForAsync(Duration max_wait, LockCallback callbac
   return Acquirer(core_, write_).TryAcquireForAsync(max_wait, std::move(callback));
 }
 
-Semaphore::Semaphore(Client& client, std::string key, uint32_t limit, LockOptions options)
+Semaphore::Semaphore(Client& client, std::string key, int32_t limit, LockOptions options)
     : core_(client.core_),
       one_permit_(
           MakeSpec(std::move(key), std::move(options), {.mode = v1::LOCK_MODE_PERMIT, .permits = 1, .limit = limit})) {}
 
-Result<Guard> Semaphore::Acquire(uint32_t permits, std::stop_token cancel) {
+Result<Guard> Semaphore::Acquire(int32_t permits, std::stop_token cancel) {
   return Acquirer(core_, WithPermits(one_permit_, permits)).Acquire(cancel);
 }
-Result<Guard> Semaphore::TryAcquire(uint32_t permits) {
+Result<Guard> Semaphore::TryAcquire(int32_t permits) {
   return Acquirer(core_, WithPermits(one_permit_, permits)).TryAcquire();
 }
-Result<Guard> Semaphore::TryAcquireFor(Duration max_wait, uint32_t permits, std::stop_token cancel) {
+Result<Guard> Semaphore::TryAcquireFor(Duration max_wait, int32_t permits, std::stop_token cancel) {
   return Acquirer(core_, WithPermits(one_permit_, permits)).TryAcquireFor(max_wait, cancel);
 }
 
-PendingLock Semaphore::AcquireAsync(LockCallback callback, uint32_t permits) {
+PendingLock Semaphore::AcquireAsync(LockCallback callback, int32_t permits) {
   return Acquirer(core_, WithPermits(one_permit_, permits)).AcquireAsync(std::move(callback));
 }
-PendingLock Semaphore::TryAcquireAsync(LockCallback callback, uint32_t permits) {
+PendingLock Semaphore::TryAcquireAsync(LockCallback callback, int32_t permits) {
   return Acquirer(core_, WithPermits(one_permit_, permits)).TryAcquireAsync(std::move(callback));
 }
-PendingLock Semaphore::TryAcquireForAsync(Duration max_wait, LockCallback callback, uint32_t permits) {
+PendingLock Semaphore::TryAcquireForAsync(Duration max_wait, LockCallback callback, int32_t permits) {
   return Acquirer(core_, WithPermits(one_permit_, permits)).TryAcquireForAsync(max_wait, std::move(callback));
 }
 

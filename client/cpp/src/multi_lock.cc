@@ -36,7 +36,7 @@ Refusal WrongSize(size_t size) {
   Refusal refusal{.reason = RefusalReason::kInvalidArgument,
                   .message = std::to_string(size) + " locks are asked for together; 1.." +
                              std::to_string(wire::kMostLocksTogether) + " are allowed"};
-  refusal.field_problems.push_back({"acquire_all.locks", refusal.message});
+  refusal.field_problems.push_back({"acquire.locks", refusal.message});
   return refusal;
 }
 
@@ -70,7 +70,7 @@ LockSet& LockSet::Shared(std::string key, LockOptions options) {
   return *this;
 }
 
-LockSet& LockSet::Permits(std::string key, uint32_t limit, uint32_t permits, LockOptions options) {
+LockSet& LockSet::Permits(std::string key, int32_t limit, int32_t permits, LockOptions options) {
   const auto one =
       MakeSpec(std::move(key), std::move(options), {.mode = v1::LOCK_MODE_PERMIT, .permits = 1, .limit = limit});
   locks_.push_back(internal::WithPermits(one, permits));

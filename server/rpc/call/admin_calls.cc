@@ -26,7 +26,7 @@ void DrainCall::Start(const grpc::ByteBuffer& bytes) {
   if (!check.ok()) return void(Refuse(check.Refusal()));
   v1::DrainResponse response;
   for (const shard::ShardStatus& shard : shards().Status()) {
-    response.set_leases(response.leases() + shard.stats.leases);
+    response.set_leases(response.leases() + static_cast<int64_t>(shard.stats.leases));
   }
   *response.mutable_timeout() = contract::ToProto(facts_.drain(timeout));
   Answer(response);
@@ -62,24 +62,24 @@ v1::GetStatusResponse BrokerStatus(const Frontend& frontend, const BrokerFacts& 
   v1::GetStatusResponse status;
   status.set_version(facts.version);
   status.set_broker_id(frontend.broker_id);
-  *status.mutable_started() = contract::ToProto(core::StoreTime{absl::ToUnixMicros(facts.started)});
+  *status.mutable_start_time() = contract::ToProto(core::StoreTime{absl::ToUnixMicros(facts.started)});
   *status.mutable_uptime() = contract::ToProto(absl::ToChronoNanoseconds(absl::Now() - facts.started));
   status.set_store_url(facts.store_url);
   status.set_store_state(v1::STORE_STATE_UP);
   status.set_draining(frontend.admission.draining());
-  status.set_sessions(frontend.admission.streams());
+  status.set_sessions(static_cast<int64_t>(frontend.admission.streams()));
   const auto shards = frontend.shards.Status();
   for (const shard::ShardStatus& shard : shards) {
     if (!shard.store_up) {
       status.set_store_state(v1::STORE_STATE_DOWN);
       status.set_store_problem(contract::CleanText(shard.store_problem));
     }
-    status.set_leases(status.leases() + shard.stats.leases);
-    status.set_waiters(status.waiters() + shard.stats.waiters);
+    status.set_leases(status.leases() + static_cast<int64_t>(shard.stats.leases));
+    status.set_waiters(status.waiters() + static_cast<int64_t>(shard.stats.waiters));
     if (shard.stats.draining) status.set_draining(true);
   }
-  status.set_shards(static_cast<uint32_t>(shards.size()));
-  for (const std::string& address : facts.listen.get()) status.add_listen(address);
+  status.set_shards(static_cast<int32_t>(shards.size()));
+  for (const std::string& address : facts.listen.get()) status.add_listen_addresses(address);
   *status.mutable_validity() = contract::ToProto(frontend.limits.validity);
   return status;
 }

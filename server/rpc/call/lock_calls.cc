@@ -14,8 +14,6 @@
 #include "contract/show.h"
 #include "contract/to_proto.h"
 #include "contract/validate.h"
-#include "core/detached_reentry.h"
-#include "core/limits.h"
 #include "distlock/v1/lock_service.pb.h"
 #include "shard/boot_clock.h"
 
@@ -23,27 +21,8 @@ namespace distlock::rpc {
 namespace {
 
 constexpr core::RequestId kOnly = 1;
-constexpr uint8_t kMaxDepth = 255;
-
-core::DetachedLease LeaseOf(const contract::LeaseId& id) {
-  return {.owner = id.owner, .token = id.token, .ttl = id.ttl, .hold_count = id.depth};
-}
 
 }  // namespace
-
-std::vector<core::Acquire> AcquireCall::CheckSpecs(const v1::AcquireRequest& request,
-                                                   contract::Validator& check) const {
-  if (request.more_size() >= static_cast<int>(core::kMaxTogether)) {
-    check.Bad("more",
-              absl::StrCat("has ", request.more_size(), " locks; at most ", core::kMaxTogether - 1, " are allowed"));
-    return {};
-  }
-  if (request.more().empty()) return {check.Spec(request.lock(), "lock", /*detached=*/true)};
-  std::vector<const v1::LockSpec*> specs{&request.lock()};
-  for (const v1::LockSpec& spec : request.more()) specs.push_back(&spec);
-  return check.Specs(
-      specs, [](size_t i) { return i == 0 ? "lock" : absl::StrCat("more[", i - 1, "]"); }, /*detached=*/true);
-}
 
 void AcquireCall::Start(const grpc::ByteBuffer& bytes) {
   v1::AcquireRequest request;
@@ -52,20 +31,10 @@ void AcquireCall::Start(const grpc::ByteBuffer& bytes) {
   if (const auto refusal = frontend().admission.AdmitCall(peer_, shard::BootNow())) return void(Refuse(*refusal));
   admitted_ = true;
   contract::Validator check(frontend().limits);
-  core::AcquireAll all{CheckSpecs(request, check)};
+  core::AcquireAll all{check.Locks(request.locks(), "locks", /*detached=*/true)};
   const core::LockName name = all.parts.empty() ? core::LockName() : all.parts.front().name;
   check.RequestId(request.request_id());
-  contract::LeaseId taken;
-  if (!request.lease_id().empty()) {
-    taken = check.Lease(request.lease_id(), "lease_id");
-    if (!request.lock().reentrant()) check.Bad("lock.reentrant", "must be set to take again what lease_id names");
-    if (!request.request_id().empty()) check.Bad("request_id", "is not for taking again; a repeat of that is harmless");
-    if (!request.more().empty()) check.Bad("more", "is not for taking again");
-    if (check.ok() && taken.name != name) check.Bad("lease_id", "is of another lock");
-    if (check.ok() && taken.depth == kMaxDepth) check.Bad("lease_id", "was taken 255 times, the most there is");
-  }
   if (!check.ok()) return void(Refuse(check.Refusal(), name));
-  if (!request.lease_id().empty()) return TakeAgain(std::move(taken), all.parts.front().want);
   if (frontend().admission.draining()) return void(Refuse(contract::DrainingRefusal(), name));
 
   repeatable_ = !request.request_id().empty();
@@ -76,33 +45,10 @@ void AcquireCall::Start(const grpc::ByteBuffer& bytes) {
     acquire.session = session();
     acquire.request = kOnly + i;
     acquire.owner = repeatable_ ? contract::OwnerIdOf(acquire.name, request.request_id()) : contract::RandomOwnerId();
-    const v1::LockSpec& spec = i == 0 ? request.lock() : request.more(static_cast<int>(i) - 1);
-    acquire.info = contract::MakeInfo(spec, frontend().broker_id, home_);
+    acquire.info = contract::MakeInfo(request.locks(static_cast<int>(i)), frontend().broker_id, home_);
     parts_.push_back({acquire.name, acquire.owner, acquire.ttl, acquire.max_hold, {}});
   }
   all.parts.size() == 1 ? Ask(home_, std::move(all.parts.front())) : Ask(home_, std::move(all));
-}
-
-// Re-entry of a detached lease. It does not renew the lease; the caller does.
-void AcquireCall::TakeAgain(contract::LeaseId id, const core::Want& want) {
-  auto self = std::static_pointer_cast<AcquireCall>(shared_from_this());
-  const core::LockName name = id.name;
-  const contract::Limits& limits = frontend().limits;
-  shards().Inspect(
-      name, 1, limits.store_timeout,
-      [self, id = std::move(id), want, drift = limits.clock_drift_ppm](absl::StatusOr<store::LockView> view) mutable {
-        if (!view.ok()) return void(self->Refuse(contract::StoreRefusal(view.status(), id.name), id.name));
-        view->name = id.name;
-        auto decided = core::TakeDetachedAgain(*view, LeaseOf(id), want, contract::WantOf, drift);
-        if (const auto* refused = std::get_if<core::Refused>(&decided)) {
-          return void(self->Refuse(contract::RefusalOf(*refused, id.name), id.name));
-        }
-        ++id.depth;
-        v1::AcquireResponse response;
-        *response.mutable_grant() = contract::GrantOf(std::get<core::Granted>(decided), {});
-        response.mutable_grant()->set_lease_id(contract::EncodeLeaseId(id));
-        self->Answer(response);
-      });
 }
 
 void AcquireCall::OnEnd() {
@@ -118,9 +64,7 @@ void AcquireCall::OnEvent(core::Event& event) {
     }
     if (!all) return;
     v1::AcquireResponse response;
-    for (size_t i = 0; i < parts_.size(); ++i) {
-      (i == 0 ? response.mutable_grant() : response.add_more())->Swap(&*parts_[i].grant);
-    }
+    for (Part& part : parts_) response.add_grants()->Swap(&*part.grant);
     granted_.store(true, std::memory_order_release);
     if (!Answer(response)) AnswerLost();
   } else if (const auto* refused = std::get_if<core::Refused>(&event)) {
@@ -171,7 +115,6 @@ void ReleaseCall::Start(const grpc::ByteBuffer& bytes) {
   contract::Validator check(frontend().limits);
   contract::LeaseId lease = check.Lease(request.lease_id(), "lease_id");
   if (!check.ok()) return void(Refuse(check.Refusal()));
-  if (lease.depth > 1) return LeaveOne(lease);
   name_ = lease.name;
   const int shard = shards().ShardOf(name_);
   AskSurely(shard, core::Release{.session = session(),
@@ -181,20 +124,6 @@ void ReleaseCall::Start(const grpc::ByteBuffer& bytes) {
                                  .owner = lease.owner,
                                  .token = lease.token,
                                  .ttl = lease.ttl});
-}
-
-// Releases one of several holds of a lease. The store does not count holds, so this only reads whether the lease is
-// still held. The read lists a limited number of holders, in the order of their tokens; a lease that was listed when it
-// was re-entered is therefore listed until it ends.
-void ReleaseCall::LeaveOne(const contract::LeaseId& id) {
-  auto self = std::static_pointer_cast<ReleaseCall>(shared_from_this());
-  shards().Inspect(id.name, 1, frontend().limits.store_timeout, [self, id](absl::StatusOr<store::LockView> view) {
-    if (!view.ok()) return void(self->Refuse(contract::StoreRefusal(view.status(), id.name), id.name));
-    v1::ReleaseResponse response;
-    response.set_outcome(contract::OutcomeOf(core::IsHeld(*view, LeaseOf(id)) ? core::ReleaseOutcome::kStillHeld
-                                                                              : core::ReleaseOutcome::kAlreadyGone));
-    self->Answer(response);
-  });
 }
 
 void ReleaseCall::OnEvent(core::Event& event) {
@@ -233,7 +162,9 @@ void GetLockCall::Start(const grpc::ByteBuffer& bytes) {
   if (!Read(bytes, &request)) return;
   contract::Validator check(frontend().limits);
   const core::LockName name = check.Name(request.namespace_(), request.key(), "");
-  const uint32_t max_waiters = check.Page(request.max_waiters(), "max_waiters");
+  const uint32_t max_waiters = request.has_max_waiters()
+                                   ? check.Count(request.max_waiters(), contract::kMaxPage, "max_waiters")
+                                   : contract::kDefaultPage;
   if (!check.ok()) return void(Refuse(check.Refusal(), name));
   auto self = std::static_pointer_cast<GetLockCall>(shared_from_this());
   shards().Inspect(name, max_waiters, frontend().limits.store_timeout,
@@ -246,6 +177,24 @@ void GetLockCall::Start(const grpc::ByteBuffer& bytes) {
                    });
 }
 
+void CheckTokenCall::Start(const grpc::ByteBuffer& bytes) {
+  v1::CheckTokenRequest request;
+  if (!Read(bytes, &request)) return;
+  contract::Validator check(frontend().limits);
+  const core::LockName name = check.Name(request.namespace_(), request.key(), "");
+  const int64_t token = request.fencing_token();
+  if (token <= 0) check.Bad("fencing_token", absl::StrCat("is ", token, "; pass the fencing_token of a Grant"));
+  if (!check.ok()) return void(Refuse(check.Refusal(), name));
+  auto self = std::static_pointer_cast<CheckTokenCall>(shared_from_this());
+  shards().Inspect(name, 0, frontend().limits.store_timeout, [self, name, token](absl::StatusOr<store::LockView> view) {
+    if (!view.ok()) return void(self->Refuse(contract::StoreRefusal(view.status(), name), name));
+    v1::CheckTokenResponse response;
+    response.set_newest_token(static_cast<int64_t>(view->last_token));
+    response.set_newest(response.newest_token() == token);
+    self->Answer(response);
+  });
+}
+
 void ListLocksCall::Start(const grpc::ByteBuffer& bytes) {
   v1::ListLocksRequest request;
   if (!Read(bytes, &request)) return;
@@ -254,8 +203,14 @@ void ListLocksCall::Start(const grpc::ByteBuffer& bytes) {
   check.Text(request.namespace_(), limits.max_namespace_bytes, "namespace");
   check.Text(request.key_prefix(), limits.max_key_bytes, "key_prefix");
   const uint32_t page_size = check.Page(request.page_size(), "page_size");
+  const bool all_namespaces = request.namespace_() == contract::kAllNamespaces;
+  if (all_namespaces && !request.key_prefix().empty()) {
+    check.Bad("key_prefix", "is for one namespace; leave it out, or name the namespace");
+  }
   if (!check.ok()) return void(Refuse(check.Refusal()));
-  namespace_ = core::EscapeNamespace(request.namespace_().empty() ? "default" : request.namespace_());
+  if (!all_namespaces) {
+    namespace_ = core::EscapeNamespace(request.namespace_().empty() ? "default" : request.namespace_());
+  }
   prefix_ = core::EscapeKey(request.key_prefix());
   page_token_ = request.page_token();
   store_timeout_ = limits.store_timeout;

@@ -23,8 +23,6 @@ class AcquireCall final : public UnaryCall {
   void OnEvent(core::Event& event) override;
   void OnEnd() override;
   void AnswerLost() override;
-  void TakeAgain(contract::LeaseId id, const core::Want& want);
-  std::vector<core::Acquire> CheckSpecs(const v1::AcquireRequest& request, contract::Validator& check) const;
 
   // The locks of the request, in its order, and the grants so far. Written by Start, then by OnEvent.
   struct Part {
@@ -54,7 +52,6 @@ class ReleaseCall final : public UnaryCall {
  private:
   void Start(const grpc::ByteBuffer& request) override;
   void OnEvent(core::Event& event) override;
-  void LeaveOne(const contract::LeaseId& id);
 
   core::LockName name_;
 };
@@ -72,6 +69,11 @@ class GetLockCall final : public UnaryCall {
   void Start(const grpc::ByteBuffer& request) override;
 };
 
+class CheckTokenCall final : public UnaryCall {
+ private:
+  void Start(const grpc::ByteBuffer& request) override;
+};
+
 class ListLocksCall final : public UnaryCall {
  private:
   void Start(const grpc::ByteBuffer& request) override;
@@ -79,7 +81,7 @@ class ListLocksCall final : public UnaryCall {
   void OnPage(absl::StatusOr<store::LockPage> page);
 
   // Set by Start.
-  std::string namespace_;  // escaped
+  std::string namespace_;  // escaped; "": all
   std::string prefix_;     // escaped
   std::string page_token_;
   core::Duration store_timeout_{};

@@ -3,7 +3,7 @@
 
 namespace distlock::rpc {
 
-grpc::Status ToStatus(const google::rpc::Status& error) {
+grpc::Status ToStatus(const wire::RpcStatus& error) {
   return {static_cast<grpc::StatusCode>(error.code()), error.message(), error.SerializeAsString()};
 }
 

@@ -5,10 +5,10 @@
 
 #include <grpcpp/support/status.h>
 
-#include "google/rpc/status.pb.h"
+#include "distlock/wire/status_details.pb.h"
 
 namespace distlock::rpc {
 
-grpc::Status ToStatus(const google::rpc::Status& error);
+grpc::Status ToStatus(const wire::RpcStatus& error);
 
 }  // namespace distlock::rpc

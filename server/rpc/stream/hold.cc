@@ -29,8 +29,7 @@ void HoldCall::Start() {
   }
   contract::Validator check(frontend_.limits);
   core::Acquire acquire = check.Spec(request.lock(), "lock", /*detached=*/false);
-  if (request.lock().reentrant())
-    check.Bad("lock.reentrant", "is not for Hold, whose stream has one lock; use Session");
+  if (request.lock().reentrant()) check.Bad("lock.reentrant", "is for Session only: the stream of a Hold has one lock");
   if (!check.ok()) return Refuse(check.Refusal(), StreamClose::kFinished, acquire.name);
   acquire.session = session_;
   acquire.request = 1;

@@ -3,6 +3,7 @@
 // SessionCall: reading and routing. session_check.cc checks commands, session_events.cc sends events.
 #include "rpc/stream/session.h"
 
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,14 @@
 namespace distlock::rpc {
 
 using core::RefusalReason;
+
+namespace {
+
+constexpr uint64_t kMaxId = std::numeric_limits<int64_t>::max();
+
+std::string BadId(int64_t id) { return absl::StrCat("commands.id is ", id, "; ids of commands start at 1"); }
+
+}  // namespace
 
 SessionCall::SessionCall(Frontend& frontend, Call arrival)
     : StreamCall(frontend, std::move(arrival)),
@@ -38,7 +47,7 @@ void SessionCall::OnOpenTimeout() {
     if (ended() || open_on_ != 0) return;
     const auto seconds = std::chrono::duration<double>(frontend_.limits.open_timeout).count();
     const std::string problem =
-        absl::StrCat("no Open has come for ", seconds, " s; it must be a session's first command");
+        absl::StrCat("no OpenSession has come for ", seconds, " s; it must be a session's first command");
     const v1::Refusal refusal = contract::MakeRefusal(RefusalReason::kInvalidArgument, problem);
     Decide(ToStatus(contract::ErrorOf(refusal)), StreamClose::kProtocol);
     if (frontend_.observer != nullptr) frontend_.observer->OnRefusedHere(RefusalReason::kInvalidArgument);
@@ -96,16 +105,16 @@ void SessionCall::DescribeMore(v1::SessionInfo* info) const {
   const size_t waiting = book_.waiting();
   info->set_kind(v1::STREAM_KIND_SESSION);
   info->set_client(client_);
-  info->set_leases(static_cast<uint32_t>(book_.acquires() - waiting));
-  info->set_waiters(static_cast<uint32_t>(waiting));
+  info->set_leases(static_cast<int32_t>(book_.acquires() - waiting));
+  info->set_waiters(static_cast<int32_t>(waiting));
 }
 
 // False: the stream has been ended.
 bool SessionCall::Open(const v1::SessionCommand& command) {
   std::string problem;
-  if (!command.has_open()) problem = "the first command of a session must be Open";
-  if (opened_) problem = "Open came twice; open another stream for another session";
-  if (problem.empty() && command.id() == 0) problem = "commands.id is 0; ids of commands start at 1";
+  if (!command.has_open()) problem = "the first command of a session must be OpenSession";
+  if (opened_) problem = "OpenSession came twice; open another stream for another session";
+  if (problem.empty() && command.id() <= 0) problem = BadId(command.id());
   if (!problem.empty()) {
     Protocol(std::move(problem));
     return false;
@@ -128,7 +137,12 @@ bool SessionCall::Open(const v1::SessionCommand& command) {
     event->mutable_opened()->set_broker_id(frontend_.broker_id);
     *event->mutable_opened()->mutable_validity() = contract::ToProto(frontend_.limits.validity);
     *event->mutable_opened()->mutable_heartbeat_interval() = contract::ToProto(frontend_.limits.validity / 3);
-    if (posted) Answer({.id = command.id(), .event = {}, .about = {}, .made = std::move(event)});
+    event->mutable_opened()->set_max_message_bytes(static_cast<int32_t>(frontend_.limits.max_message_bytes));
+    event->mutable_opened()->set_max_leases(static_cast<int32_t>(frontend_.limits.max_leases_per_session));
+    if (frontend_.limits.has_permits) event->mutable_opened()->add_features("permit");
+    if (posted) {
+      Answer({.id = static_cast<uint64_t>(command.id()), .event = {}, .about = {}, .made = std::move(event)});
+    }
   }
   open_timeout_.Cancel();
   if (!posted) Refuse(contract::OverloadRefusal(), StreamClose::kQuota);
@@ -149,6 +163,9 @@ std::string SessionCall::Route(std::vector<Ready>& commands) {
 
 std::string SessionCall::RouteOne(Ready& command) {
   if (auto* heartbeat = std::get_if<core::Heartbeat>(&command.what)) {
+    if (heartbeat->seq > kMaxId) {
+      return absl::StrCat("heartbeat.seq is ", static_cast<int64_t>(heartbeat->seq), "; it counts 1, 2, 3, ...");
+    }
     if (!leaving_) RouteHeartbeat(heartbeat->seq);
     return "";
   }
@@ -164,14 +181,14 @@ std::string SessionCall::RouteOne(Ready& command) {
     if (const auto shard = book_.ShardOf(cancel->acquire)) PostNow(*shard, *cancel);
     return "";
   }
-  if (command.id == 0) return "commands.id is 0; ids of commands start at 1";
-  if (command.id + (command.ids - 1) < command.id) {
+  if (command.id == 0 || command.id > kMaxId) return BadId(static_cast<int64_t>(command.id));
+  if (command.ids - 1 > kMaxId - command.id) {
     return absl::StrCat("commands.id ", command.id, " leaves no ids for ", command.ids, " locks; take a smaller one");
   }
   for (core::RequestId id = command.id; id - command.id < command.ids; ++id) {
     if (!book_.Has(id)) continue;
     return absl::StrCat("commands.id ", id, " is in use by an unanswered command or a living acquire; ",
-                        "take a new one for each command, and for each lock of acquire_all");
+                        "take a new one for each command, and for each lock of an acquire");
   }
   if (auto* refusal = std::get_if<v1::Refusal>(&command.what)) {
     for (core::RequestId i = 0; i < command.ids; ++i) Refused(command.id + i, *refusal);

@@ -64,7 +64,6 @@ class SessionCall final : public StreamCall<BidiReactor> {
   void OnOpenTimeout();
   Ready Check(const v1::SessionCommand& command);
   Ready CheckAcquire(const v1::SessionCommand& command);
-  Ready CheckAcquireAll(const v1::SessionCommand& command);
   std::optional<v1::Refusal> RateOrDrainRefusal();
   std::optional<v1::Refusal> TooManyUnanswered() const;
   Ready CheckRelease(const v1::SessionCommand& command);

@@ -50,7 +50,7 @@ class StreamCall : public Base,
     v1::SessionInfo info;
     info.set_session_id(public_id());
     info.set_peer(peer_);
-    *info.mutable_since() = contract::ToProto(since_);
+    *info.mutable_open_time() = contract::ToProto(since_);
     std::lock_guard lock(mu_);
     DescribeMore(&info);
     return info;

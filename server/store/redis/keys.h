@@ -30,6 +30,7 @@ class Keys {
   // For SCAN: matches the holder keys of a namespace, of locks whose keys begin with a prefix. Both are escaped
   // already.
   std::string HolderPattern(std::string_view escaped_namespace, std::string_view escaped_key_prefix) const {
+    if (escaped_namespace.empty()) return Cat(GlobEscape(prefix_), ":{*}:h");
     return Cat(GlobEscape(prefix_), ":{", GlobEscape(escaped_namespace), "/", GlobEscape(escaped_key_prefix), "*}:h");
   }
 

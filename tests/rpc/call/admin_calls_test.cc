@@ -50,7 +50,7 @@ TEST(ListSessions, ShowsStreamsWithTheirLeasesAndWaiters) {
   EXPECT_EQ(first.leases(), 1u);
   EXPECT_EQ(first.waiters(), 0u);
   EXPECT_EQ(first.kind(), v1::STREAM_KIND_SESSION);
-  EXPECT_GT(first.since().seconds(), 1'700'000'000);
+  EXPECT_GT(first.open_time().seconds(), 1'700'000'000);
   EXPECT_FALSE(first.peer().empty());
   const v1::SessionInfo& second = listed.sessions(1);
   EXPECT_EQ(second.kind(), v1::STREAM_KIND_HOLD);

@@ -25,8 +25,8 @@ TEST(Bounds, LocksWithManyHoldersFitIntoAMessage) {
   for (int i = 0; i < 12; ++i) held["key" + std::to_string(i)] = kGroup;
   for (const auto& [key, readers] : held) {
     v1::AcquireRequest request = OneTry(key);
-    request.mutable_lock()->set_mode(v1::LOCK_MODE_SHARED);
-    (*request.mutable_lock()->mutable_metadata())["m"] = std::string(16'000, 'x');
+    request.mutable_locks(0)->set_mode(v1::LOCK_MODE_SHARED);
+    (*request.mutable_locks(0)->mutable_metadata())["m"] = std::string(16'000, 'x');
     for (uint32_t i = 0; i < readers; ++i) {
       ASSERT_TRUE(Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request).first.ok());
     }
@@ -65,17 +65,17 @@ TEST(Bounds, ARefusalReachesItsCallerDespiteLongNames) {
   std::string wide;
   for (int i = 0; i < 2048; ++i) wide += "\xc3\xa9";
   v1::AcquireRequest request = OneTry(wide);
-  request.mutable_lock()->set_namespace_(std::string(1024, '%'));
-  request.mutable_lock()->set_owner(wide);
+  request.mutable_locks(0)->set_namespace_(std::string(1024, '%'));
+  request.mutable_locks(0)->set_owner(wide);
   const auto [taken, grant] = Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request);
   ASSERT_TRUE(taken.ok()) << taken.error_message();
   const auto [held, none] = Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request);
   EXPECT_EQ(held.error_code(), grpc::StatusCode::ABORTED) << held.error_message();
   EXPECT_EQ(Details(held).reason, "LOCK_HELD");
-  EXPECT_EQ(Details(held).facts["holder_id"], grant.grant().holder_id());
+  EXPECT_EQ(Details(held).facts["holder_id"], grant.grants(0).holder_id());
 
   for (int i = 0; i < 63; ++i) {
-    v1::LockSpec& bad = *request.add_more();
+    v1::LockSpec& bad = *request.add_locks();
     bad.set_key(std::to_string(i));
     bad.mutable_ttl()->set_seconds(-1);
     bad.mutable_max_hold()->set_seconds(-1);
@@ -83,7 +83,7 @@ TEST(Bounds, ARefusalReachesItsCallerDespiteLongNames) {
   }
   const auto [invalid, nothing] = Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request);
   EXPECT_EQ(invalid.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << invalid.error_message();
-  EXPECT_THAT(Details(invalid).fields, testing::Contains("more[0].ttl"));
+  EXPECT_THAT(Details(invalid).fields, testing::Contains("locks[1].ttl"));
 }
 
 TEST(Bounds, WaitingCallsOfAPeerAreLimited) {
@@ -92,13 +92,13 @@ TEST(Bounds, WaitingCallsOfAPeerAreLimited) {
   TestBroker broker(options);
   const v1::Grant first = broker.Take("a");
   v1::AcquireRequest wait;
-  wait.mutable_lock()->set_key("a");
+  wait.add_locks()->set_key("a");
   std::vector<std::thread> waiters;
   for (int i = 0; i < 2; ++i) {
     waiters.emplace_back([&] {
       const auto [status, granted] = Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, wait);
       ASSERT_TRUE(status.ok()) << status.error_message();
-      broker.Release(granted.grant().lease_id());
+      broker.Release(granted.grants(0).lease_id());
     });
   }
   ASSERT_TRUE(broker.Await([](const core::BrokerStats& stats) { return stats.waiters == 2; }));
@@ -125,7 +125,7 @@ TEST(Bounds, AcquiresOfAPeerAreRateLimited) {
     const auto [status, granted] =
         Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, OneTry("key" + std::to_string(i)));
     if (status.ok()) {
-      broker.Release(granted.grant().lease_id());
+      broker.Release(granted.grants(0).lease_id());
       continue;
     }
     ++refused;

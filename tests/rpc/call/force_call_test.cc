@@ -79,12 +79,12 @@ TEST(Downgrade, OfAPermitIsRefusedAndABadLeaseIdIsNamed) {
   TestBroker broker;
   grpc::ClientContext context;
   v1::AcquireRequest request;
-  request.mutable_lock()->set_key("a");
-  request.mutable_lock()->set_mode(v1::LOCK_MODE_PERMIT);
-  request.mutable_lock()->set_limit(2);
+  request.add_locks()->set_key("a");
+  request.mutable_locks(0)->set_mode(v1::LOCK_MODE_PERMIT);
+  request.mutable_locks(0)->set_limit(2);
   v1::AcquireResponse response;
   ASSERT_TRUE(broker.locks().Acquire(&context, request, &response).ok());
-  const grpc::Status status = Downgrade(broker, response.grant().lease_id());
+  const grpc::Status status = Downgrade(broker, response.grants(0).lease_id());
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
   EXPECT_EQ(Details(status).reason, "NOT_SUPPORTED");
   EXPECT_THAT(Details(Downgrade(broker, "x")).fields, testing::ElementsAre("lease_id"));

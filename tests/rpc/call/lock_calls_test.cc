@@ -88,12 +88,12 @@ TEST(Unary, ALeaseIdBelongsToOneGrant) {
 TEST(Unary, BadFieldsAreNamedInTheDetails) {
   TestBroker broker;
   v1::AcquireRequest request;
-  request.mutable_lock()->mutable_ttl()->set_seconds(-1);
+  request.add_locks()->mutable_ttl()->set_seconds(-1);
   request.set_request_id("short");
   const auto [status, response] = Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(Details(status).reason, "INVALID_ARGUMENT");
-  EXPECT_THAT(Details(status).fields, testing::UnorderedElementsAre("lock.key", "lock.ttl", "request_id"));
+  EXPECT_THAT(Details(status).fields, testing::UnorderedElementsAre("locks[0].key", "locks[0].ttl", "request_id"));
 }
 
 TEST(Unary, AMangledLeaseIdIsInvalidNotGone) {
@@ -106,72 +106,82 @@ TEST(Unary, AMangledLeaseIdIsInvalidNotGone) {
   EXPECT_TRUE(broker.IsHeld("a"));
 }
 
-TEST(Unary, AReenteredLeaseIsFreedByItsFirstId) {
+TEST(Unary, SeveralLocksAreAnsweredInTheirOrder) {
   TestBroker broker;
-  v1::AcquireRequest request = OneTry("a");
-  request.mutable_lock()->set_owner("me");
-  request.mutable_lock()->set_reentrant(true);
-  const auto [taken, first] = Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request);
+  v1::AcquireRequest request = OneTry("b");
+  request.add_locks()->set_key("a");
+  request.mutable_locks(1)->mutable_max_wait();
+  const auto [taken, response] = Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request);
   ASSERT_TRUE(taken.ok()) << taken.error_message();
-  request.set_lease_id(first.grant().lease_id());
-  const auto [again, second] = Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request);
-  ASSERT_TRUE(again.ok()) << again.error_message();
-  EXPECT_EQ(second.grant().fencing_token(), first.grant().fencing_token());
-  EXPECT_EQ(second.grant().holder_id(), first.grant().holder_id());
-  EXPECT_EQ(second.grant().hold_count(), 2u);
-  EXPECT_NE(second.grant().lease_id(), first.grant().lease_id());
-  EXPECT_GT(second.grant().valid_for().seconds(), 0);
-  EXPECT_LE(second.grant().valid_for().seconds(), first.grant().valid_for().seconds());
-
-  const auto release = [&](const v1::Grant& grant) {
-    v1::ReleaseRequest out;
-    out.set_lease_id(grant.lease_id());
-    return Call<v1::ReleaseResponse>(broker.locks(), &v1::LockService::Stub::Release, out).second.outcome();
-  };
-  EXPECT_EQ(release(second.grant()), v1::RELEASE_OUTCOME_STILL_HELD);
-  EXPECT_TRUE(broker.IsHeld("a"));
-  EXPECT_EQ(release(first.grant()), v1::RELEASE_OUTCOME_RELEASED);
-  EXPECT_FALSE(broker.IsHeld("a"));
-  EXPECT_EQ(release(second.grant()), v1::RELEASE_OUTCOME_ALREADY_GONE);
-  const auto [gone, third] = Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request);
-  EXPECT_EQ(Details(gone).reason, "NOT_HOLDER");
-  EXPECT_FALSE(broker.IsHeld("a")) << "what is gone is never taken anew under an old lease";
+  ASSERT_EQ(response.grants_size(), 2);
+  EXPECT_EQ(response.grants(0).key(), "b");
+  EXPECT_EQ(response.grants(1).key(), "a");
+  const auto [refused, none] =
+      Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, v1::AcquireRequest());
+  EXPECT_THAT(Details(refused).fields, testing::ElementsAre("locks"));
 }
 
-TEST(Unary, ReentryPromisesLessWhenClocksMayDifferMore) {
-  TestOptions options;
-  options.core.clock_drift_ppm = 10'000;
-  TestBroker broker(options);
-  v1::AcquireRequest request = OneTry("a");
-  request.mutable_lock()->set_owner("me");
-  request.mutable_lock()->set_reentrant(true);
-  const auto [taken, first] = Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request);
-  request.set_lease_id(first.grant().lease_id());
-  const auto [again, second] = Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request);
-  ASSERT_TRUE(again.ok()) << again.error_message();
-  // By the store, all of the 15 s are left. Both clocks may be wrong by 1 %.
-  const auto& valid_for = second.grant().valid_for();
-  EXPECT_LE(valid_for.seconds() * 1000 + valid_for.nanos() / 1'000'000, 15'000 * 98 / 100);
-  EXPECT_GE(valid_for.seconds(), 14);
-}
-
-TEST(Unary, ReentryInAnotherModeIsRefused) {
+TEST(Unary, CheckTokenKnowsTheNewest) {
   TestBroker broker;
-  v1::AcquireRequest request = OneTry("a");
-  request.mutable_lock()->set_mode(v1::LOCK_MODE_SHARED);
-  request.mutable_lock()->set_owner("me");
-  const auto [taken, first] = Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request);
-  request.set_lease_id(first.grant().lease_id());
-  const auto reason = [&] {
-    return Details(Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request).first).reason;
+  const v1::Grant first = broker.Take("a");
+  const auto ask = [&](int64_t token) {
+    v1::CheckTokenRequest request;
+    request.set_key("a");
+    request.set_fencing_token(token);
+    return Call<v1::CheckTokenResponse>(broker.locks(), &v1::LockService::Stub::CheckToken, request);
   };
-  EXPECT_EQ(reason(), "INVALID_ARGUMENT") << "not reentrant";
-  request.mutable_lock()->set_reentrant(true);
-  EXPECT_EQ(reason(), "");
-  request.mutable_lock()->set_mode(v1::LOCK_MODE_EXCLUSIVE);
-  EXPECT_EQ(reason(), "NOT_SUPPORTED");
-  request.mutable_lock()->set_key("b");
-  EXPECT_EQ(reason(), "INVALID_ARGUMENT") << "another lock";
+  EXPECT_TRUE(ask(first.fencing_token()).second.newest());
+  broker.Release(first.lease_id());
+  EXPECT_TRUE(ask(first.fencing_token()).second.newest()) << "no newer one has been given";
+  const v1::Grant second = broker.Take("a");
+  EXPECT_FALSE(ask(first.fencing_token()).second.newest());
+  EXPECT_EQ(ask(first.fencing_token()).second.newest_token(), second.fencing_token());
+  EXPECT_TRUE(ask(second.fencing_token()).second.newest());
+  EXPECT_FALSE(ask(second.fencing_token() + 1).second.newest()) << "nobody has been given that one";
+  EXPECT_THAT(Details(ask(0).first).fields, testing::ElementsAre("fencing_token"));
+  EXPECT_THAT(Details(ask(-1).first).fields, testing::ElementsAre("fencing_token"));
+}
+
+TEST(Unary, ListShowsAllNamespaces) {
+  TestBroker broker;
+  for (const char* ns : {"one", "two"}) {
+    v1::AcquireRequest request = OneTry("a");
+    request.mutable_locks(0)->set_namespace_(ns);
+    ASSERT_TRUE(Call<v1::AcquireResponse>(broker.locks(), &v1::LockService::Stub::Acquire, request).first.ok());
+  }
+  v1::ListLocksRequest list;
+  list.set_namespace_("-");
+  const auto [listed, page] = Call<v1::ListLocksResponse>(broker.locks(), &v1::LockService::Stub::ListLocks, list);
+  std::set<std::string> seen;
+  for (const v1::LockInfo& lock : page.locks()) seen.insert(lock.namespace_());
+  EXPECT_THAT(seen, testing::ElementsAre("one", "two"));
+  list.set_key_prefix("a");
+  const auto [refused, none] = Call<v1::ListLocksResponse>(broker.locks(), &v1::LockService::Stub::ListLocks, list);
+  EXPECT_THAT(Details(refused).fields, testing::ElementsAre("key_prefix"));
+}
+
+TEST(Unary, GetLockListsAsManyWaitersAsAsked) {
+  TestBroker broker;
+  const v1::Grant grant = broker.Take("a");
+  TestSession session(broker.locks());
+  session.Open().Acquire(2, "a").Acquire(3, "a").Send();
+  ASSERT_TRUE(broker.Await([](const core::BrokerStats& stats) { return stats.waiters == 2; }));
+  for (int queued = 0; queued < 2;) queued += session.Next().has_queued() ? 1 : 0;
+  v1::GetLockRequest get;
+  get.set_key("a");
+  const auto listed = [&] {
+    const auto lock = Call<v1::GetLockResponse>(broker.locks(), &v1::LockService::Stub::GetLock, get).second.lock();
+    EXPECT_EQ(lock.queue_length(), 2);
+    return lock.waiters_size();
+  };
+  EXPECT_EQ(listed(), 2) << "unset: up to 100";
+  get.set_max_waiters(1);
+  EXPECT_EQ(listed(), 1);
+  get.set_max_waiters(0);
+  EXPECT_EQ(listed(), 0);
+  get.set_max_waiters(-1);
+  const auto refused = Call<v1::GetLockResponse>(broker.locks(), &v1::LockService::Stub::GetLock, get).first;
+  EXPECT_THAT(Details(refused).fields, testing::ElementsAre("max_waiters"));
 }
 
 TEST(Unary, GetAndListShowHoldersWithoutSecrets) {
@@ -201,7 +211,7 @@ TEST(Unary, StatusAndDrain) {
       Call<v1::GetStatusResponse>(broker.admin(), &v1::AdminService::Stub::GetStatus, v1::GetStatusRequest());
   ASSERT_TRUE(got.ok());
   EXPECT_EQ(status.broker_id(), "00112233445566aa");
-  EXPECT_EQ(status.listen(0), broker.address());
+  EXPECT_EQ(status.listen_addresses(0), broker.address());
   EXPECT_EQ(status.validity().seconds(), 3);
   const auto [drained, left] =
       Call<v1::DrainResponse>(broker.admin(), &v1::AdminService::Stub::Drain, v1::DrainRequest());
@@ -233,7 +243,7 @@ TEST(Unary, AGrantAfterCancelIsReleased) {
   broker.store().HoldReplies(true);
   grpc::ClientContext context;
   v1::AcquireRequest request;
-  request.mutable_lock()->set_key("a");
+  request.add_locks()->set_key("a");
   v1::AcquireResponse response;
   grpc::Status status;
   std::thread caller([&] { status = broker.locks().Acquire(&context, request, &response); });

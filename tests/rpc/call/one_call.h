@@ -23,8 +23,9 @@ std::pair<grpc::Status, Response> Call(Stub& stub, Method method, const Request&
 // One try for `key`, which never queues.
 inline v1::AcquireRequest OneTry(const std::string& key) {
   v1::AcquireRequest request;
-  request.mutable_lock()->set_key(key);
-  request.mutable_lock()->mutable_max_wait();
+  v1::LockSpec& lock = *request.add_locks();
+  lock.set_key(key);
+  lock.mutable_max_wait();
   return request;
 }
 

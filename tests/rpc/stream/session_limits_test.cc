@@ -96,7 +96,7 @@ TEST(SessionLimits, AStreamThatNeverSendsOpenIsEnded) {
   const grpc::Status status = session.Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(Details(status).reason, "INVALID_ARGUMENT");
-  EXPECT_THAT(status.error_message(), HasSubstr("no Open has come for 0.001 s"));
+  EXPECT_THAT(status.error_message(), HasSubstr("no OpenSession has come for 0.001 s"));
 }
 
 TEST(SessionLimits, AStreamThatHasSentOpenMayStay) {
@@ -107,7 +107,7 @@ TEST(SessionLimits, AStreamThatHasSentOpenMayStay) {
   broker.Take("a");
   TestSession session(broker.locks());
   session.Open();
-  v1::LockSpec& spec = *session.Add(2).mutable_acquire();
+  v1::LockSpec& spec = *session.Add(2).mutable_acquire()->add_locks();
   spec.set_key("a");
   spec.mutable_max_wait()->set_seconds(2);
   session.Send();

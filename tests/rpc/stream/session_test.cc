@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
+#include <limits>
 #include <map>
 #include <set>
 
@@ -96,7 +97,7 @@ TEST_P(SessionOnShards, ShortLeasesAreLimits) {
   TestBroker broker(Options());
   TestSession session(broker.locks());
   session.Open();
-  v1::LockSpec& spec = *session.Add(5).mutable_acquire();
+  v1::LockSpec& spec = *session.Add(5).mutable_acquire()->add_locks();
   spec.set_key("short");
   spec.mutable_ttl()->set_seconds(1);
   session.Acquire(6, "long").Send();
@@ -203,7 +204,7 @@ TEST(Session, RefusesAWrongCommandUnderItsId) {
     by_id[event.id()] = event;
   }
   EXPECT_EQ(by_id[2].refused().reason(), v1::REFUSAL_REASON_INVALID_ARGUMENT);
-  EXPECT_EQ(by_id[2].refused().field_problems(0).field(), "acquire.key");
+  EXPECT_EQ(by_id[2].refused().field_problems(0).field(), "acquire.locks[0].key");
   EXPECT_EQ(by_id[3].refused().reason(), v1::REFUSAL_REASON_LOCK_HELD);
   EXPECT_EQ(by_id[3].refused().holders(0).owner(), "taker");
   EXPECT_THAT(by_id[3].refused().message(), HasSubstr("default/held"));
@@ -219,16 +220,18 @@ struct Breach {
 
 TEST(Session, AProtocolBreachEndsTheStream) {
   const std::vector<Breach> table = {
-      {"must be Open", [](TestSession& s) { s.Acquire(1, "a"); }},
-      {"must be Open", [](TestSession& s) { s.Heartbeat(1); }},
-      {"Open came twice", [](TestSession& s) { s.Open(1).Open(2); }},
+      {"must be OpenSession", [](TestSession& s) { s.Acquire(1, "a"); }},
+      {"must be OpenSession", [](TestSession& s) { s.Heartbeat(1); }},
+      {"OpenSession came twice", [](TestSession& s) { s.Open(1).Open(2); }},
       {"commands.id is 0", [](TestSession& s) { s.Open(0); }},
       {"commands.id is 0", [](TestSession& s) { s.Open().Acquire(0, "a"); }},
+      {"heartbeat.seq is -1", [](TestSession& s) { s.Open().Heartbeat(~uint64_t{0}); }},
+      {"commands.id is -1", [](TestSession& s) { s.Open().Acquire(~uint64_t{0}, "a"); }},
       {"commands.id 5 is in use", [](TestSession& s) { s.Open().Acquire(5, "a").Acquire(5, "b"); }},
       {"commands.id 5 is in use", [](TestSession& s) { s.Open().Acquire(5, "a").Release(5, 5); }},
       {"leaves no ids for 2 locks",
        [](TestSession& s) {
-         v1::AcquireAll& all = *s.Open().Add(~uint64_t{0}).mutable_acquire_all();
+         v1::AcquireLocks& all = *s.Open().Add(std::numeric_limits<int64_t>::max()).mutable_acquire();
          for (const char* key : {"a", "b"}) all.add_locks()->set_key(key);
        }},
       {"after Goodbye", [](TestSession& s) { s.Open().Goodbye().Acquire(5, "a"); }},

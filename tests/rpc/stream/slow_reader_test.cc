@@ -18,7 +18,7 @@ TestOptions WithLongValidity() {
 // Opens the session and takes the lock "precious", which is to be freed as soon as the stream ends.
 void TakePrecious(TestSession& session) {
   session.Open();
-  v1::LockSpec& spec = *session.Add(2).mutable_acquire();
+  v1::LockSpec& spec = *session.Add(2).mutable_acquire()->add_locks();
   spec.set_key("precious");
   spec.set_on_disconnect(v1::ON_DISCONNECT_RELEASE);
   session.Send();
@@ -81,8 +81,8 @@ TEST(SlowReader, ManyAnswersComeInBoundedMessages) {
   options.server.limits.max_metadata_bytes = 8192;
   TestBroker broker(options);
   v1::AcquireRequest request;
-  request.mutable_lock()->set_key("held");
-  (*request.mutable_lock()->mutable_metadata())["m"] = std::string(8000, 'x');
+  request.add_locks()->set_key("held");
+  (*request.mutable_locks(0)->mutable_metadata())["m"] = std::string(8000, 'x');
   v1::AcquireResponse response;
   grpc::ClientContext context;
   ASSERT_TRUE(broker.locks().Acquire(&context, request, &response).ok());

@@ -19,7 +19,7 @@ class Watching {
     return response.lock();
   }
   // The next event with so many holders and waiters. Skips events before it, as fast changes may be sent as one.
-  v1::LockInfo NextWith(int holders, uint32_t waiters) {
+  v1::LockInfo NextWith(int holders, int waiters) {
     v1::LockInfo lock = Next();
     while (!lock.key().empty() && (lock.holders_size() != holders || lock.queue_length() != waiters)) lock = Next();
     return lock;
@@ -120,16 +120,16 @@ TEST(Watch, ASlowReaderGetsTheNewest) {
   options.server.limits.max_metadata_bytes = 60'000;
   TestBroker broker(options);
   Watching watch(broker, "a");
-  uint64_t last = 0;
+  int64_t last = 0;
   for (int i = 0; i < 100; ++i) {
     v1::AcquireRequest request;
-    request.mutable_lock()->set_key("a");
-    (*request.mutable_lock()->mutable_metadata())["m"] = std::string(50'000, 'x');
+    request.add_locks()->set_key("a");
+    (*request.mutable_locks(0)->mutable_metadata())["m"] = std::string(50'000, 'x');
     v1::AcquireResponse response;
     grpc::ClientContext context;
     ASSERT_TRUE(broker.locks().Acquire(&context, request, &response).ok());
-    last = response.grant().fencing_token();
-    if (i < 99) broker.Release(response.grant().lease_id());
+    last = response.grants(0).fencing_token();
+    if (i < 99) broker.Release(response.grants(0).lease_id());
   }
   v1::LockInfo lock = watch.Next();
   while (lock.fencing_token() < last && !lock.key().empty()) lock = watch.Next();

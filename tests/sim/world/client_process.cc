@@ -174,8 +174,8 @@ v1::LockSpec ClientProcess::SpecOf(const Wish& wish) const {
   spec.set_mode(static_cast<v1::LockMode>(static_cast<int>(wish.want.mode) + 1));
   spec.set_policy(static_cast<v1::QueuePolicy>(static_cast<int>(wish.want.policy) + 1));
   if (wish.want.mode == core::Mode::kPermit) {
-    spec.set_permits(wish.want.permits);
-    spec.set_limit(wish.want.limit);
+    spec.set_permits(static_cast<int32_t>(wish.want.permits));
+    spec.set_limit(static_cast<int32_t>(wish.want.limit));
   }
   spec.set_on_disconnect(static_cast<v1::OnDisconnect>(static_cast<int>(wish.on_disconnect) + 1));
   return spec;

@@ -96,12 +96,13 @@ void DetachedClient::OnGrant(int64_t id, uint64_t call, Duration sent, const v1:
   Claim* claim = Waiting(id, call);
   Wish* wish = Find(id);
   if (claim == nullptr || wish == nullptr || wish->stage != Stage::kAsking) return;
-  if (grant.fencing_token() <= claim->released) return GiveUp(*wish);
+  const auto token = static_cast<uint64_t>(grant.fencing_token());
+  if (token <= claim->released) return GiveUp(*wish);
   EndCall(*claim);
   claim->lease_id = grant.lease_id();
   const Duration until = sent + ToDuration(grant.waited()) + ToDuration(grant.valid_for());
-  if (until > LocalTime()) return Hold(*wish, grant.fencing_token(), until);
-  claim->token = grant.fencing_token();
+  if (until > LocalTime()) return Hold(*wish, token, until);
+  claim->token = token;
   const auto renew = [lease_id = claim->lease_id](Front& front, core::SessionId at) { front.Renew(at, lease_id); };
   if (!Call(id, wish->ttl, renew)) PostAfter(milliseconds(200), [this, id] { Try(id); });
 }

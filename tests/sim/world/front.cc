@@ -5,8 +5,14 @@
 #include "contract/refusal.h"
 #include "contract/to_proto.h"
 #include "contract/validate.h"
+#include "distlock/wire/limits.h"
 
 namespace distlock::sim {
+namespace {
+
+core::RequestId IdOf(const v1::SessionCommand& command) { return static_cast<core::RequestId>(command.id()); }
+
+}  // namespace
 
 Front::Front(Env& env, Process& broker, std::string broker_id, std::function<void(core::Input)> post)
     : env_(env), broker_(broker), broker_id_(std::move(broker_id)), post_(std::move(post)) {
@@ -63,10 +69,11 @@ void Front::Handle(Stream& stream, const v1::SessionCommand& command) {
     auto event = std::make_unique<v1::SessionEvent>();
     *event->mutable_opened()->mutable_validity() = contract::ToProto(limits_.validity);
     *event->mutable_opened()->mutable_heartbeat_interval() = contract::ToProto(limits_.validity / 3);
-    return Push(stream, {.id = command.id(), .event = {}, .about = {}, .made = std::move(event)});
+    event->mutable_opened()->set_max_message_bytes(static_cast<int32_t>(wire::kMostMessageBytes));
+    return Push(stream, {.id = IdOf(command), .event = {}, .about = {}, .made = std::move(event)});
   }
   if (command.has_heartbeat()) {
-    if (!stream.leaving) post_(core::Heartbeat{stream.id, command.heartbeat().seq()});
+    if (!stream.leaving) post_(core::Heartbeat{stream.id, static_cast<uint64_t>(command.heartbeat().seq())});
     return;
   }
   if (stream.leaving) return env_.Fail("a client sends a command after Goodbye");
@@ -75,67 +82,54 @@ void Front::Handle(Stream& stream, const v1::SessionCommand& command) {
     return post_(core::Goodbye{stream.id});
   }
   if (command.has_cancel()) {
-    if (stream.book.ShardOf(command.cancel().acquire_id())) {
-      post_(core::Cancel{stream.id, command.cancel().acquire_id()});
-    }
+    const auto acquire = static_cast<core::RequestId>(command.cancel().acquire_id());
+    if (stream.book.ShardOf(acquire)) post_(core::Cancel{stream.id, acquire});
     return;
   }
-  if (stream.book.Has(command.id())) return env_.Fail("a client uses a command id twice");
+  if (stream.book.Has(IdOf(command))) return env_.Fail("a client uses a command id twice");
   if (command.has_acquire()) return HandleAcquire(stream, command);
-  if (command.has_acquire_all()) return HandleAcquireAll(stream, command);
   if (command.has_release()) return HandleRelease(stream, command);
   if (command.has_downgrade()) return HandleDowngrade(stream, command);
 }
 
 void Front::HandleAcquire(Stream& stream, const v1::SessionCommand& command) {
-  if (draining_) return Refuse(stream, command.id(), contract::DrainingRefusal());
-  contract::Validator check(limits_);
-  core::Acquire acquire = check.Spec(command.acquire(), "acquire", /*detached=*/false);
-  if (!check.ok()) return Refuse(stream, command.id(), check.Refusal());
-  acquire.session = stream.id;
-  acquire.request = command.id();
-  acquire.owner = NewOwner();
-  acquire.info = InfoOf(command.acquire());
-  stream.book.AddAcquire(command.id(), acquire.name, acquire.owner, 0);
-  stream.answers[command.id()] = Answered::kNot;
-  post_(std::move(acquire));
-}
-
-void Front::HandleAcquireAll(Stream& stream, const v1::SessionCommand& command) {
-  std::vector<const v1::LockSpec*> specs;
-  for (const v1::LockSpec& spec : command.acquire_all().locks()) specs.push_back(&spec);
+  const auto& specs = command.acquire().locks();
   if (draining_) {
-    for (size_t i = 0; i < specs.size(); ++i) Refuse(stream, command.id() + i, contract::DrainingRefusal());
+    for (int i = 0; i < specs.size(); ++i) {
+      Refuse(stream, IdOf(command) + static_cast<core::RequestId>(i), contract::DrainingRefusal());
+    }
     return;
   }
   contract::Validator check(limits_);
-  core::AcquireAll all{check.Specs(specs, [](size_t i) { return "locks." + std::to_string(i); }, /*detached=*/false)};
+  core::AcquireAll all{check.Locks(specs, "acquire.locks", /*detached=*/false)};
+  if (!check.ok() && specs.size() == 1) return Refuse(stream, IdOf(command), check.Refusal());
   if (!check.ok()) return env_.Fail("a client asks wrongly for several locks: " + check.Refusal().message());
   for (size_t i = 0; i < all.parts.size(); ++i) {
     core::Acquire& part = all.parts[i];
     part.session = stream.id;
-    part.request = command.id() + i;
+    part.request = IdOf(command) + i;
     part.owner = NewOwner();
-    part.info = InfoOf(*specs[i]);
+    part.info = InfoOf(specs[static_cast<int>(i)]);
     stream.book.AddAcquire(part.request, part.name, part.owner, 0);
     stream.answers[part.request] = Answered::kNot;
   }
+  if (all.parts.size() == 1) return post_(std::move(all.parts.front()));
   post_(std::move(all));
 }
 
 void Front::HandleRelease(Stream& stream, const v1::SessionCommand& command) {
-  const core::RequestId target = command.release().acquire_id();
+  const auto target = static_cast<core::RequestId>(command.release().acquire_id());
   if (!stream.book.ShardOf(target)) {
-    return Push(stream, {.id = command.id(),
+    return Push(stream, {.id = IdOf(command),
                          .event = core::Released{.outcome = core::ReleaseOutcome::kAlreadyGone, .name = {}},
                          .about = {},
                          .made = nullptr});
   }
   if (stream.book.IsWaiting(target)) post_(core::Cancel{stream.id, target});
-  stream.book.AddRelease(command.id(), target, 0);
-  stream.answers[command.id()] = Answered::kNot;
+  stream.book.AddRelease(IdOf(command), target, 0);
+  stream.answers[IdOf(command)] = Answered::kNot;
   post_(core::Release{.session = stream.id,
-                      .request = command.id(),
+                      .request = IdOf(command),
                       .acquire = target,
                       .name = {},
                       .lapsed = command.release().lapsed()});
@@ -143,17 +137,18 @@ void Front::HandleRelease(Stream& stream, const v1::SessionCommand& command) {
 
 void Front::HandleDowngrade(Stream& stream, const v1::SessionCommand& command) {
   const v1::DowngradeLease& wanted = command.downgrade();
-  auto checked = contract::CheckDowngrade(limits_, wanted.acquire_id(), wanted.lease_id(), "downgrade");
+  const auto acquire = static_cast<core::RequestId>(wanted.acquire_id());
+  auto checked = contract::CheckDowngrade(limits_, acquire, wanted.lease_id(), "downgrade");
   auto* downgrade = std::get_if<core::Downgrade>(&checked);
   if (downgrade == nullptr) return env_.Fail("a client asks for a downgrade that there is none of");
   if (!stream.book.ShardOf(downgrade->acquire)) {
-    return Refuse(stream, command.id(),
+    return Refuse(stream, IdOf(command),
                   contract::MakeRefusal(core::RefusalReason::kNotHolder, "it is no lease of this session"));
   }
   downgrade->session = stream.id;
-  downgrade->request = command.id();
-  stream.book.AddRelease(command.id(), 0, 0);
-  stream.answers[command.id()] = Answered::kNot;
+  downgrade->request = IdOf(command);
+  stream.book.AddRelease(IdOf(command), 0, 0);
+  stream.answers[IdOf(command)] = Answered::kNot;
   post_(std::move(*downgrade));
 }
 

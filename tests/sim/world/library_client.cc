@@ -123,10 +123,11 @@ void LibraryClient::AskTogether(const std::vector<int64_t>& ids) {
     refusals.push_back(ToldOf(id));
   }
   const auto first = table_->AcquireAll(specs, Find(ids.front())->max_wait, std::move(refusals), Now(), fx_);
-  for (size_t i = 0; i < ids.size(); ++i) {
-    leases_[ids[i]] = first;  // cancels all of them; each gets its own lease with its grant
-    wish_of_[first->id + i] = ids[i];
-    labels_[first->id + i] = LabelOf(*Find(ids[i]));
+  int64_t lease = first->id;
+  for (const int64_t id : ids) {
+    leases_[id] = first;  // cancels all of them; each gets its own lease with its grant
+    wish_of_[lease] = id;
+    labels_[lease++] = LabelOf(*Find(id));
   }
   Settle();
 }
@@ -147,7 +148,7 @@ void LibraryClient::OnTwin(int64_t id, const internal::LeasePtr& lease) {
   const auto twin = twins_.find(id);
   if (wish == nullptr || twin == twins_.end() || twin->second.lease != lease)
     return table_->Release(lease, nullptr, Now(), fx_);
-  if (wish->stage == Stage::kHeld && wish->token != lease->token)
+  if (wish->stage == Stage::kHeld && wish->token != static_cast<uint64_t>(lease->token))
     env_.Fail(name() + " took a lock again and got another token");
   twin->second.held = true;
 }
@@ -236,7 +237,7 @@ void LibraryClient::Settle() {
       Wish* wish = found == wish_of_.end() ? nullptr : Find(found->second);
       if (wish == nullptr) continue;
       leases_[wish->id] = lease;
-      OnGranted(*wish, lease->token);
+      OnGranted(*wish, static_cast<uint64_t>(lease->token));
     }
     for (auto& [callback, refusal] : fx.refused) callback(Result<Guard>(refusal));
     for (auto& [callback, outcome] : fx.released) {

@@ -55,7 +55,7 @@ class LibraryClient : public ClientProcess {
   void AskTwin(const Wish& wish, const std::shared_ptr<const internal::Spec>& spec);
   void OnTwin(int64_t id, const internal::LeasePtr& lease);
   void LeaveTwin(int64_t id);
-  const std::string& LabelOnWire(uint64_t lease_id);
+  const std::string& LabelOnWire(int64_t lease_id);
 
   int64_t Now() const { return LocalTime().count(); }
   void Connect();
@@ -76,10 +76,10 @@ class LibraryClient : public ClientProcess {
   std::unique_ptr<internal::LockTable> table_;
   internal::Effects fx_;
   std::map<int64_t, internal::LeasePtr> leases_;  // by wish
-  std::map<uint64_t, int64_t> wish_of_;           // by the table's lease id; also of ended wishes
+  std::map<int64_t, int64_t> wish_of_;            // by the table's lease id; also of ended wishes
   std::map<int64_t, Twin> twins_;                 // by wish
-  std::map<uint64_t, int64_t> twin_of_;           // wishes, by the lease id of their twin in the table
-  std::map<uint64_t, std::string> labels_;        // by the table's lease id: the last label that was sent
+  std::map<int64_t, int64_t> twin_of_;            // wishes, by the lease id of their twin in the table
+  std::map<int64_t, std::string> labels_;         // by the table's lease id: the last label that was sent
   std::unique_ptr<Stream> stream_;
   int failures_ = 0;
   int64_t reconnect_at_ns_ = 0;

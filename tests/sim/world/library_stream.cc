@@ -52,10 +52,9 @@ void LibraryClient::Connect() {
 void LibraryClient::Send(std::unique_ptr<internal::Batch> batch) {
   auto request = std::make_shared<v1::SessionRequest>(batch->message());
   for (v1::SessionCommand& command : *request->mutable_commands()) {
-    if (command.has_acquire()) command.mutable_acquire()->set_owner(LabelOnWire(command.id()));
-    if (!command.has_acquire_all()) continue;
-    uint64_t id = command.id();
-    for (v1::LockSpec& spec : *command.mutable_acquire_all()->mutable_locks()) spec.set_owner(LabelOnWire(id++));
+    if (!command.has_acquire()) continue;
+    int64_t id = command.id();
+    for (v1::LockSpec& spec : *command.mutable_acquire()->mutable_locks()) spec.set_owner(LabelOnWire(id++));
   }
   table_->Recycle(std::move(batch));
   stream_->writing = true;
@@ -74,7 +73,7 @@ void LibraryClient::Send(std::unique_ptr<internal::Batch> batch) {
 }
 
 // A wish that is requested again after its stream broke is another lease to the store.
-const std::string& LibraryClient::LabelOnWire(uint64_t lease_id) {
+const std::string& LibraryClient::LabelOnWire(int64_t lease_id) {
   const auto twin = twin_of_.find(lease_id);
   const Wish* wish = Find(twin != twin_of_.end() ? twin->second : wish_of_.at(lease_id));
   if (wish != nullptr) labels_[lease_id] = LabelOf(*wish);

@@ -81,7 +81,7 @@ void SessionClient::Send(v1::SessionCommand command) {
 
 // ---- The program ----
 
-std::optional<uint64_t> SessionClient::AcquireOf(const Wish& wish) const {
+std::optional<int64_t> SessionClient::AcquireOf(const Wish& wish) const {
   if (session_ == nullptr) return std::nullopt;
   for (const auto& [id, lease] : session_->leases) {
     if (lease.wish == wish.id) return id;
@@ -93,13 +93,13 @@ void SessionClient::Ask(Wish& wish) {
   if (session_ == nullptr) return;  // the next session asks
   v1::SessionCommand command;
   command.set_id(next_id_++);
-  *command.mutable_acquire() = SpecOf(wish);
+  *command.mutable_acquire()->add_locks() = SpecOf(wish);
   session_->leases[command.id()] = {.wish = wish.id};
   Send(std::move(command));
 }
 
 void SessionClient::GiveUp(Wish& wish) {
-  const std::optional<uint64_t> id = AcquireOf(wish);
+  const std::optional<int64_t> id = AcquireOf(wish);
   if (id && session_->leases.at(*id).state == State::kWaiting) {
     v1::SessionCommand command;
     command.mutable_cancel()->set_acquire_id(*id);
@@ -112,13 +112,13 @@ void SessionClient::GiveUp(Wish& wish) {
 }
 
 void SessionClient::GiveBack(Wish& wish) {
-  const std::optional<uint64_t> id = AcquireOf(wish);
+  const std::optional<int64_t> id = AcquireOf(wish);
   if (!id) return Forget(wish);
   Release(*id, LocalTime() >= session_->leases.at(*id).deadline, wish.id);
   session_->leases.erase(*id);
 }
 
-void SessionClient::Release(uint64_t acquire, bool lapsed, int64_t wish) {
+void SessionClient::Release(int64_t acquire, bool lapsed, int64_t wish) {
   v1::SessionCommand command;
   command.set_id(next_id_++);
   command.mutable_release()->set_acquire_id(acquire);
@@ -128,7 +128,7 @@ void SessionClient::Release(uint64_t acquire, bool lapsed, int64_t wish) {
 }
 
 bool SessionClient::Checks(Wish& wish) {
-  const std::optional<uint64_t> id = AcquireOf(wish);
+  const std::optional<int64_t> id = AcquireOf(wish);
   if (!id) return false;
   if (LocalTime() < session_->leases.at(*id).deadline) return true;
   if (!wish.releasing) End(*id, EndedWhy::kDeadline);
@@ -185,11 +185,11 @@ void SessionClient::OnOpened(const v1::SessionOpened& opened) {
   if (LocalTime() - session.sent.at(0) > session.validity / 6) SendHeartbeat();
 }
 
-void SessionClient::OnGrant(uint64_t id, const v1::Grant& grant) {
+void SessionClient::OnGrant(int64_t id, const v1::Grant& grant) {
   const auto found = session_->leases.find(id);
   if (found == session_->leases.end()) return;
   found->second.state = State::kGranted;
-  found->second.token = grant.fencing_token();
+  found->second.token = static_cast<uint64_t>(grant.fencing_token());
   const auto sent = session_->sent.find(grant.echo_seq());
   if (sent != session_->sent.end()) SetDeadline(id, sent->second + FromProto(grant.valid_for()));
 }
@@ -203,7 +203,7 @@ void SessionClient::OnAck(const v1::HeartbeatAck& ack) {
   session.acked = ack.seq();
   const Duration deadline = sent->second + FromProto(ack.valid_for());
   session.deadline = std::max(session.deadline, deadline);
-  std::map<uint64_t, Duration> deadlines;
+  std::map<int64_t, Duration> deadlines;
   for (const auto& [id, lease] : session.leases) {
     if (lease.state != State::kWaiting) deadlines[id] = std::max(lease.deadline, deadline);
   }
@@ -215,7 +215,7 @@ void SessionClient::OnAck(const v1::HeartbeatAck& ack) {
   for (const auto& [id, until] : deadlines) SetDeadline(id, until);
 }
 
-void SessionClient::SetDeadline(uint64_t id, Duration deadline) {
+void SessionClient::SetDeadline(int64_t id, Duration deadline) {
   const auto found = session_->leases.find(id);
   if (found == session_->leases.end()) return;
   Lease& lease = found->second;
@@ -231,7 +231,7 @@ void SessionClient::SetDeadline(uint64_t id, Duration deadline) {
   session_->heartbeat_due = std::min(session_->heartbeat_due, half_way);
 }
 
-void SessionClient::OnRefusal(uint64_t id, const v1::Refusal& refusal) {
+void SessionClient::OnRefusal(int64_t id, const v1::Refusal& refusal) {
   if (const auto release = session_->releases.extract(id); !release.empty()) {
     if (Wish* wish = Find(release.mapped())) Forget(*wish);
     return;
@@ -243,7 +243,7 @@ void SessionClient::OnRefusal(uint64_t id, const v1::Refusal& refusal) {
   }
 }
 
-void SessionClient::OnLoss(uint64_t id, const v1::LeaseLost& lost) {
+void SessionClient::OnLoss(int64_t id, const v1::LeaseLost& lost) {
   const auto found = session_->leases.find(id);
   if (found == session_->leases.end()) return;
   if (found->second.state == State::kHeld) return End(id, EndedWhy::kLost, static_cast<int>(lost.reason()));
@@ -252,7 +252,7 @@ void SessionClient::OnLoss(uint64_t id, const v1::LeaseLost& lost) {
   OnRefused(*wish, core::RefusalReason::kLeaseLost);
 }
 
-void SessionClient::OnRelease(uint64_t id, const v1::LeaseReleased& released) {
+void SessionClient::OnRelease(int64_t id, const v1::LeaseReleased& released) {
   const auto release = session_->releases.extract(id);
   if (release.empty()) return;
   if (Wish* wish = Find(release.mapped())) {
@@ -261,7 +261,7 @@ void SessionClient::OnRelease(uint64_t id, const v1::LeaseReleased& released) {
   }
 }
 
-void SessionClient::End(uint64_t id, EndedWhy why, int64_t value) {
+void SessionClient::End(int64_t id, EndedWhy why, int64_t value) {
   Wish* const wish = Find(session_->leases.at(id).wish);
   session_->leases.erase(id);
   if (why == EndedWhy::kDeadline) Release(id, /*lapsed=*/true, 0);
@@ -295,11 +295,11 @@ void SessionClient::ReopenLater() {
 void SessionClient::OnTimer() {
   if (session_ == nullptr) return;
   if (LocalTime() >= session_->deadline) return Broken();
-  std::vector<uint64_t> ended;
+  std::vector<int64_t> ended;
   for (const auto& [id, lease] : session_->leases) {
     if (lease.state == State::kHeld && LocalTime() >= lease.deadline) ended.push_back(id);
   }
-  for (const uint64_t id : ended) End(id, EndedWhy::kDeadline);
+  for (const int64_t id : ended) End(id, EndedWhy::kDeadline);
   if (LocalTime() >= session_->heartbeat_due && !leaving_) SendHeartbeat();
   Arm();
 }

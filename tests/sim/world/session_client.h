@@ -36,15 +36,15 @@ class SessionClient : public ClientProcess {
     std::shared_ptr<Ears> ears;
     std::shared_ptr<core::SessionId> id = std::make_shared<core::SessionId>(0);
     BrokerProcess* broker = nullptr;
-    std::map<uint64_t, Duration> sent;  // by seq
-    uint64_t seq = 0;
-    std::optional<uint64_t> acked;
+    std::map<int64_t, Duration> sent;  // by seq
+    int64_t seq = 0;
+    std::optional<int64_t> acked;
     Duration deadline{};
     Duration validity{};
     Duration heartbeat_interval{};
     Duration heartbeat_due = Duration::max();
-    std::map<uint64_t, Lease> leases;      // by the id of the acquire
-    std::map<uint64_t, int64_t> releases;  // wishes, by the id of the release
+    std::map<int64_t, Lease> leases;      // by the id of the acquire
+    std::map<int64_t, int64_t> releases;  // wishes, by the id of the release
   };
 
   void Ask(Wish& wish) override;
@@ -58,26 +58,26 @@ class SessionClient : public ClientProcess {
 
   void Open();
   void Send(v1::SessionCommand command);
-  void Release(uint64_t acquire, bool lapsed, int64_t wish);
+  void Release(int64_t acquire, bool lapsed, int64_t wish);
   void SendHeartbeat();
   void OnResponse(const v1::SessionResponse& response);
   void OnEvent(const v1::SessionEvent& event);
   void OnOpened(const v1::SessionOpened& opened);
-  void OnGrant(uint64_t id, const v1::Grant& grant);
+  void OnGrant(int64_t id, const v1::Grant& grant);
   void OnAck(const v1::HeartbeatAck& ack);
-  void OnRefusal(uint64_t id, const v1::Refusal& refusal);
-  void OnLoss(uint64_t id, const v1::LeaseLost& lost);
-  void OnRelease(uint64_t id, const v1::LeaseReleased& released);
-  void SetDeadline(uint64_t id, Duration deadline);
-  void End(uint64_t id, EndedWhy why, int64_t value = 0);
+  void OnRefusal(int64_t id, const v1::Refusal& refusal);
+  void OnLoss(int64_t id, const v1::LeaseLost& lost);
+  void OnRelease(int64_t id, const v1::LeaseReleased& released);
+  void SetDeadline(int64_t id, Duration deadline);
+  void End(int64_t id, EndedWhy why, int64_t value = 0);
   void Broken();
   void ReopenLater();
   void OnTimer();
   void Arm();
-  std::optional<uint64_t> AcquireOf(const Wish& wish) const;
+  std::optional<int64_t> AcquireOf(const Wish& wish) const;
 
   std::unique_ptr<Session> session_;  // null: none
-  uint64_t next_id_ = 1;
+  int64_t next_id_ = 1;
   uint64_t timer_ = 0;
   int failures_ = 0;
   bool leaving_ = false;

@@ -19,9 +19,9 @@ class Watcher::Ears : public Listener {
   Ears(Watcher* watcher, WirePtr wire) : watcher_(watcher), wire_(std::move(wire)) {}
   void OnLock(const v1::LockInfo& lock) override {
     if (watcher_->wire_ != wire_) return;
-    StoreObserver::Sight sight{.tokens = {}, .waiting = lock.queue_length()};
+    StoreObserver::Sight sight{.tokens = {}, .waiting = static_cast<size_t>(lock.queue_length())};
     for (const v1::Holder& holder : lock.holders()) {
-      if (!holder.blocked()) sight.tokens.push_back(holder.fencing_token());
+      sight.tokens.push_back(static_cast<uint64_t>(holder.fencing_token()));
     }
     std::sort(sight.tokens.begin(), sight.tokens.end());
     watcher_->env_.Log([&] { return "  " + watcher_->name() + " sees " + lock.key() + ": " + Words(sight); });

@@ -86,7 +86,7 @@ class Client {
 
   Mutex MakeMutex(std::string key, LockOptions options = {});
   RwLock MakeRwLock(std::string key, LockOptions options = {});
-  Semaphore MakeSemaphore(std::string key, uint32_t limit, LockOptions options = {});
+  Semaphore MakeSemaphore(std::string key, int32_t limit, LockOptions options = {});
   MultiLock MakeMultiLock(LockSet locks);
   Election MakeElection(std::string name, std::string value = "", LockOptions options = {});
 

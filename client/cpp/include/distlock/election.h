@@ -38,8 +38,8 @@ struct Leader {
   std::string value;
   std::string owner;
   std::string holder_id;
-  uint64_t token = 0;
-  std::chrono::system_clock::time_point since;  // by the store's clock
+  int64_t token = 0;
+  std::chrono::system_clock::time_point acquire_time;  // when its term began, by the store's clock
 
   // True for the same term of the same leader.
   bool operator==(const Leader& other) const { return holder_id == other.holder_id && token == other.token; }
@@ -57,7 +57,7 @@ class Leadership {
   LockState state() const { return guard_.state(); }
   std::stop_token stop_token() const { return guard_.stop_token(); }
   EndCause end_cause() const { return guard_.end_cause(); }
-  uint64_t token() const { return guard_.token(); }
+  int64_t token() const { return guard_.token(); }
   const Guard& guard() const { return guard_; }
 
  private:

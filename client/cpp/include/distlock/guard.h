@@ -68,8 +68,8 @@ class Guard {
   EndCause end_cause() const;       // kNotEnded while held
   std::string end_message() const;  // how it ended, for people
 
-  uint64_t token() const;                // the fencing token: hand it to the resource you protect
-  uint32_t hold_count() const;           // 1; for a reentrant lock the number of its guards, this one included
+  int64_t token() const;                 // the fencing token: hand it to the resource you protect
+  int32_t hold_count() const;            // 1; for a reentrant lock the number of its guards, this one included
   const std::string& lease_id() const;   // secret: whoever knows it can release the lock
   const std::string& holder_id() const;  // public
   int64_t valid_until() const;           // CLOCK_BOOTTIME nanoseconds; grows while the broker is heard

@@ -31,7 +31,7 @@ class LockSet {
   // Each adds one lock. LockOptions::max_wait is ignored, see MaxWait; `reentrant` is refused.
   LockSet& Exclusive(std::string key, LockOptions options = {});
   LockSet& Shared(std::string key, LockOptions options = {});
-  LockSet& Permits(std::string key, uint32_t limit, uint32_t permits = 1, LockOptions options = {});
+  LockSet& Permits(std::string key, int32_t limit, int32_t permits = 1, LockOptions options = {});
 
   // How long MultiLock::Lock waits for all locks together: unset waits until granted, 0 tries once.
   LockSet& MaxWait(std::optional<Duration> max_wait);
@@ -69,11 +69,11 @@ class MultiGuard {
   std::string end_message() const;  // of the same lock
 
   size_t size() const;
-  uint64_t token(size_t i) const { return part(i).token(); }  // REQUIRES: i < size()
-  const Guard& part(size_t i) const;                          // REQUIRES: i < size()
-  Guard& part(size_t i);                                      // to give one of them back before the others
-  int64_t valid_until() const;                                // the earliest of all
-  Duration waited() const;                                    // for all together
+  int64_t token(size_t i) const { return part(i).token(); }  // REQUIRES: i < size()
+  const Guard& part(size_t i) const;                         // REQUIRES: i < size()
+  Guard& part(size_t i);                                     // to give one of them back before the others
+  int64_t valid_until() const;                               // the earliest of all
+  Duration waited() const;                                   // for all together
 
  private:
   friend class MultiLock;

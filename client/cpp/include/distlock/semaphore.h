@@ -6,9 +6,11 @@
 // more permits while it holds some may wait for itself. A Semaphore may outlive its Client; acquires are then refused
 // with kClientClosed.
 //
-// All callers must use the same limit: while the lock is held, another limit is refused with kLimitMismatch, and so are
-// a Mutex and an RwLock of that name. Permits are given in the order of arrival: callers that want few permits do not
-// overtake a caller that wants many, except under kAdaptive.
+// All callers should use the same limit. While the lock is held, an acquire with another limit waits until all holders
+// are gone, and so does a Mutex or an RwLock of that name; one try is refused with kLimitMismatch. Permits are given in
+// the order of arrival: callers that want few permits do not overtake a caller that wants many, except under kAdaptive.
+//
+// A limit below 1, permits below 1 and permits above the limit are refused with kInvalidArgument.
 #pragma once
 
 #include <cstdint>
@@ -26,25 +28,25 @@ class Client;
 
 class Semaphore {
  public:
-  Semaphore(Client& client, std::string key, uint32_t limit, LockOptions options = {});
+  Semaphore(Client& client, std::string key, int32_t limit, LockOptions options = {});
 
   // Waits until the permits are granted, or for options.max_wait. `cancel` withdraws the wait: the answer is then
   // kCancelled, and nothing is held. `permits`: 1 .. limit; anything else is refused with kInvalidArgument.
-  Result<Guard> Acquire(uint32_t permits = 1, std::stop_token cancel = {});
+  Result<Guard> Acquire(int32_t permits = 1, std::stop_token cancel = {});
 
   // Tries once and never queues.
-  Result<Guard> TryAcquire(uint32_t permits = 1);
+  Result<Guard> TryAcquire(int32_t permits = 1);
 
   // Waits at most this long. When the broker falls silent, it waits half a second longer for an answer that may be on
   // its way.
-  Result<Guard> TryAcquireFor(Duration max_wait, uint32_t permits = 1, std::stop_token cancel = {});
+  Result<Guard> TryAcquireFor(Duration max_wait, int32_t permits = 1, std::stop_token cancel = {});
 
   // The same three without blocking. `callback` is called exactly once, on a thread of the library (see client.h),
   // perhaps before this returns. It must neither block nor throw. It may start acquires and releases, which then leave
   // together.
-  PendingLock AcquireAsync(LockCallback callback, uint32_t permits = 1);
-  PendingLock TryAcquireAsync(LockCallback callback, uint32_t permits = 1);
-  PendingLock TryAcquireForAsync(Duration max_wait, LockCallback callback, uint32_t permits = 1);
+  PendingLock AcquireAsync(LockCallback callback, int32_t permits = 1);
+  PendingLock TryAcquireAsync(LockCallback callback, int32_t permits = 1);
+  PendingLock TryAcquireForAsync(Duration max_wait, LockCallback callback, int32_t permits = 1);
 
  private:
   std::shared_ptr<internal::Core> core_;

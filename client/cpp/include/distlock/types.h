@@ -67,13 +67,20 @@ struct Holder {
   std::string owner;
   std::map<std::string, std::string> metadata;
   LockMode mode = LockMode::kExclusive;
-  uint32_t permits = 0;  // kPermit only
-  uint64_t fencing_token = 0;
-  std::chrono::system_clock::time_point since;  // by the store's clock
+  int32_t permits = 0;  // kPermit only
+  int64_t fencing_token = 0;
+  std::chrono::system_clock::time_point acquire_time;  // by the store's clock
   Duration time_left{0};
   Duration ttl{0};
   std::string broker_id;
-  bool blocked = false;  // nobody holds the lock, but a lock_delay keeps it taken
+};
+
+// A lock_delay that runs: the last holder ended abnormally, and nobody may have what it held. Of several, the one that
+// lasts longest.
+struct LockBlock {
+  std::chrono::system_clock::time_point start_time;  // when that holder ended, by the store's clock
+  Duration time_left{0};                             // until others may have it
+  std::string owner;                                 // of that holder
 };
 
 struct FieldProblem {
@@ -87,14 +94,16 @@ struct Refusal {
   std::optional<Duration> retry_after;
   Duration waited{0};
   std::vector<Holder> holders;  // as far as known, at most 16
-  uint32_t queue_length = 0;
+  int32_t queue_length = 0;
   std::vector<FieldProblem> field_problems;
+  std::optional<LockBlock> block;  // set when a lock_delay keeps the lock, or a part of it
 };
 
 // The place in the queue at the moment of joining it.
 struct QueuedInfo {
-  uint32_t position = 0;  // how many wait in front
+  int32_t position = 0;  // how many wait in front
   std::vector<Holder> holders;
+  std::optional<LockBlock> block;  // as in Refusal
 };
 
 // Who goes next when several wait. Applies to the request that names it.

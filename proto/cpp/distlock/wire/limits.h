@@ -7,7 +7,7 @@
 
 namespace distlock::wire {
 
-// Locks of one AcquireAll or Acquire.
+// Locks of one AcquireLocks or AcquireRequest.
 inline constexpr size_t kMostLocksTogether = 64;
 // The largest message from a client, unless a broker's --max-message-bytes is higher.
 inline constexpr size_t kMostMessageBytes = 64 * 1024;

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the fake broker shows of its locks: GetLock, ListLocks, WatchLock, CheckToken."""
+import time
+
+import grpc
+
+
+class Look:
+    """A part of FakeBroker: reads its queues, tokens and blocks."""
+
+    def _holder_of(self, lease):
+        holder = self.api.Holder(holder_id=lease.holder_id, owner=lease.spec.owner, mode=lease.mode(),
+                                 permits=lease.permits(), fencing_token=lease.token, broker_id=self.broker_id)
+        holder.metadata.update(lease.spec.metadata)
+        holder.acquire_time.FromMilliseconds(int(lease.since * 1000))
+        holder.time_left.FromMilliseconds(lease.ttl_ms())
+        holder.ttl.FromMilliseconds(lease.ttl_ms())
+        return holder
+
+    def _lock_of(self, name):
+        holders = self._holders(name)
+        waiters = self.queues[name][len(holders):]
+        lock = self.api.LockInfo(namespace=name[0], key=name[1], queue_length=len(waiters), holder_count=len(holders),
+                                 fencing_token=self.newest.get(name, 0), block=self.blocks.get(name))
+        lock.holders.extend(self._holder_of(lease) for lease in holders)
+        for lease in waiters:
+            waiter = lock.waiters.add(waiter_id=lease.holder_id, owner=lease.spec.owner, mode=lease.mode(),
+                                      permits=lease.permits(), broker_id=self.broker_id)
+            waiter.start_time.FromMilliseconds(int(lease.since * 1000))
+        return lock
+
+    def _get_lock(self, request, _):
+        with self.lock:
+            return self.api.GetLockResponse(lock=self._lock_of((request.namespace or "default", request.key)))
+
+    def _watch_lock(self, request, context):
+        told, self.watches = None, self.watches + 1
+        while context.is_active() and not self.stopping:
+            if self.refusal:
+                reason, message, fields = self.refusal
+                self._abort(context, grpc.StatusCode.UNAVAILABLE, reason, message, fields)
+            with self.lock:
+                lock = self._lock_of((request.namespace or "default", request.key))
+            seen = ([h.holder_id for h in lock.holders], [w.waiter_id for w in lock.waiters], lock.HasField("block"))
+            if seen != told:
+                told = seen
+                yield self.api.WatchLockResponse(lock=lock)
+            time.sleep(0.005)
+        if context.is_active():
+            self._abort(context, grpc.StatusCode.UNAVAILABLE, "DRAINING", "this broker is going down", {})
+
+    def _list_locks(self, request, context):
+        """First an empty page, as a store with many other keys may return, then pages of a hundred locks."""
+        if request.namespace == "-" and request.key_prefix:
+            self._abort(context, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_ARGUMENT", "key_prefix is wrong",
+                        [("key_prefix", "is for one namespace")])
+        with self.lock:
+            taken = {name for name, leases in self.queues.items() if leases} | set(self.blocks)
+            names = sorted(n for n in taken if (request.namespace or "default") in ("-", n[0])
+                           and n[1].startswith(request.key_prefix))
+            start = int(request.page_token or -100)
+            response = self.api.ListLocksResponse(locks=[self._lock_of(n) for n in names[max(start, 0):start + 100]])
+            response.next_page_token = str(start + 100) if start + 100 < len(names) else ""
+            return response
+
+    def _check_token(self, request, _):
+        with self.lock:
+            newest = self.newest.get((request.namespace or "default", request.key), 0)
+        return self.api.CheckTokenResponse(newest=request.fencing_token == newest, newest_token=newest)
