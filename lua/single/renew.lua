@@ -4,7 +4,8 @@
 -- ARGV ttl_ms, and for each key in turn either "1;owner_id;token;", which is how the value of an EXCLUSIVE holder
 --      begins and is renewed for ttl_ms, or "owner_id;token;ttl_ms;hold_until_us" (end by max_hold; 0: none).
 --      Token 0: any
--- {RENEWED, time, results}   a digit for each key: 1 renewed, 0 gone, 2 another's, under another token, or foreign.
+-- {RENEWED, time, results}   a digit for each key: 1 renewed, 0 gone, 2 another's, under another token, or foreign; 3
+--      the same grant, which another owner has taken over (adopt).
 --      A key that is gone is not made again. A key, or one slot of many, lives for its ttl, cut at hold_until, and
 --      then for its holder's delay.
 -- include parts/head.lua
@@ -35,7 +36,14 @@ end
 local function renew_slot(key, owner, token, ttl, hold_until)
   local got = redis.pcall('HMGET', key, 'holders', owner)
   local slot = not got.err and parse_slot(owner, got[2])
-  if not slot or not is_held_by(slot, owner, token) then return redis.call('EXISTS', key) == 1 and 2 or 0 end
+  if not slot or not is_held_by(slot, owner, token) then
+    local slots = redis.pcall('HGETALL', key)
+    for i = 1, #slots, 2 do
+      local other = string.match(slots[i], '^%x+$') and slots[i] ~= owner and parse_slot(slots[i], slots[i + 1])
+      if other and other.token == token then return 3 end
+    end
+    return redis.call('EXISTS', key) == 1 and 2 or 0
+  end
   local px = tonumber(ttl)
   if hold_until ~= '0' then px = math.min(px, math.floor((tonumber(hold_until) - now) / 1000)) end
   if px <= 0 then return 0 end
@@ -50,7 +58,11 @@ local function renew_slot(key, owner, token, ttl, hold_until)
 end
 
 local function renew_holder(key, holder, owner, token, ttl, hold_until)
-  if not holder or not is_held_by(holder, owner, token) then return 2 end
+  if not holder then return 2 end
+  if not is_held_by(holder, owner, token) then
+    local is_moved = holder.token == token and holder.owner ~= owner and string.find(holder.owner, '[^0]')
+    return is_moved and 3 or 2
+  end
   local px = tonumber(ttl)
   if hold_until ~= '0' then px = math.min(px, math.floor((tonumber(hold_until) - now) / 1000)) end
   -- Past its end: what is left of its delay is not cut short.

@@ -152,6 +152,8 @@ std::string LostMessage(const core::Lost& lost) {
       return absl::StrCat("the max_hold of ", lock, " passed; finish sooner, or ask for a longer one");
     case core::LostReason::kDrained:
       return absl::StrCat("the broker went down and its drain timeout passed; acquire ", lock, " again elsewhere");
+    case core::LostReason::kMoved:
+      return absl::StrCat("another session adopted the lease of ", lock, " and holds it under the same fencing token");
   }
   return absl::StrCat("the lease of ", lock, " was lost", because);
 }

@@ -58,10 +58,10 @@ core::LockName Validator::Name(std::string_view ns, std::string_view key, std::s
   return core::LockName::Encode(ns, key);
 }
 
-void Validator::RequestId(std::string_view id) {
+void Validator::RequestId(std::string_view id, FieldPath field) {
   if (id.empty() || (id.size() >= kMinRequestIdBytes && id.size() <= kMaxRequestIdBytes)) return;
-  Bad("request_id", absl::StrCat("has ", id.size(), " bytes; send a random UUID of ", kMinRequestIdBytes, "..",
-                                 kMaxRequestIdBytes, ", or none"));
+  Bad(field, absl::StrCat("has ", id.size(), " bytes; send a random UUID of ", kMinRequestIdBytes, "..",
+                          kMaxRequestIdBytes, ", or none"));
 }
 
 LeaseId Validator::Lease(std::string_view text, FieldPath field) {

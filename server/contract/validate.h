@@ -44,7 +44,7 @@ class Validator {
                                    bool detached);
 
   core::LockName Name(std::string_view ns, std::string_view key, std::string_view path);
-  void RequestId(std::string_view id);
+  void RequestId(std::string_view id, FieldPath field = "request_id");
   LeaseId Lease(std::string_view text, FieldPath field);
   // Of an earlier command; 0: none is named.
   void AcquireId(int64_t id, FieldPath field);

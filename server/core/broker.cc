@@ -57,6 +57,9 @@ void Broker::ExpireDue() {
       case TimerKind::kDowngrade:
         downgrades_.OnTimer(static_cast<DowngradeCall&>(*due));
         break;
+      case TimerKind::kAdopt:
+        adoptions_.OnTimer(static_cast<AdoptCall&>(*due));
+        break;
       case TimerKind::kForceCall:
         force_calls_.OnTimer(static_cast<ForceCall&>(*due));
         break;
@@ -74,6 +77,7 @@ void Broker::Handle(const Cancel& in) {
     if (leases_.LeaveOne(*lease->second, in.acquire)) return;
     return leases_.Release(*lease->second, Listener{}, Duration::zero());
   }
+  if (adoptions_.Cancel(in.session, in.acquire)) return;
   if (const auto bundle = session->bundles.find(in.acquire); bundle != session->bundles.end()) {
     return bundles_.Refuse(*bundle->second, Refused{.reason = RefusalReason::kCancelled, .cause = {}, .holders = {}});
   }
@@ -90,6 +94,7 @@ void Broker::Handle(const StoreUp&) {
   watches_.LookAtAll();
   renew_calls_.OnStoreUp();
   downgrades_.OnStoreUp();
+  adoptions_.OnStoreUp();
 }
 
 void Broker::Handle(const StoreDown& in) {
@@ -138,6 +143,8 @@ void Broker::RouteReply(const Op& op, StoreReply& reply) {
     case Op::Sender::kDowngrades:
       if (const auto* done = std::get_if<DowngradeDone>(&reply.outcome)) grants_.HandOffAll(op, done->next, done->look);
       return downgrades_.OnReply(op, reply.op, reply);
+    case Op::Sender::kAdoptions:
+      return adoptions_.OnReply(op, reply.op, reply);
     case Op::Sender::kForceCalls:
       if (const auto* done = std::get_if<ForceDone>(&reply.outcome)) grants_.HandOffAll(op, done->next, done->look);
       return force_calls_.OnReply(op, reply.op, reply);

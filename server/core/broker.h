@@ -17,6 +17,7 @@
 
 #include <vector>
 
+#include "core/adoptions.h"
 #include "core/broker_config.h"
 #include "core/bundles.h"
 #include "core/core_context.h"
@@ -63,6 +64,7 @@ class Broker {
   void Handle(const WatchLock& in) { watches_.Handle(in); }
   void Handle(const Heartbeat& in) { sessions_.Handle(in); }
   void Handle(Downgrade& in) { downgrades_.Handle(in); }
+  void Handle(Adopt& in) { adoptions_.Handle(in); }
   void Handle(ForceRelease& in) { force_calls_.Handle(in); }
   void Handle(const StoreUp& in);
   void Handle(const StoreDown& in);
@@ -110,6 +112,7 @@ class Broker {
   Watches watches_{core_};
   RenewCalls renew_calls_{core_, past_grants_, queues_};
   Downgrades downgrades_{core_, sessions_, leases_, releases_};
+  Adoptions adoptions_{core_, sessions_, leases_, releases_};
   ForceCalls force_calls_{core_, {leases_, waiters_, bundles_, releases_, past_grants_}};
 };
 

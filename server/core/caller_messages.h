@@ -92,6 +92,26 @@ struct Downgrade {
   std::string info;    // appended to what the holder says of itself
 };
 
+// Takes over a lease that another stream has, or had, or that was detached: the same grant, for this session. Answered
+// Granted or Refused to (session, request), (session, request + 1), ... for each hold.
+struct Adopt {
+  SessionId session = 0;
+  RequestId request = 0;
+  LockName name;
+  OwnerId from{};      // who has it
+  uint64_t token = 0;  // its grant; not 0
+  // Who takes it: new in each try, but with a first half that all tries of the request share. Then a repeat takes it
+  // from the try before, and what ends that try's session later does not touch it.
+  OwnerId owner{};
+  Duration ttl{};  // the lease's, as its id says
+  Want want;       // how it is held
+  Duration max_hold{};
+  OnDisconnect on_disconnect = OnDisconnect::kSafe;
+  std::string info;
+  std::string reentry;      // as in Acquire
+  uint32_t hold_count = 1;  // by so many requests; more than 1 only with `reentry`
+};
+
 // Takes a lock from one holder; answered to (session, request): Released once the store has confirmed that it holds it
 // no more, or Refused when that is not known in time. `broker_id`: through which it has the lock; "" when that is not
 // known.

@@ -14,9 +14,11 @@ namespace distlock::core {
 enum class FactKind : uint8_t {
   kGranted,      // value: waited
   kRefused,      // refusal; value: waited
+  kAdopted,      // taken over from another stream
   kReleased,     // as asked for; value: held, 0 of a detached lease
   kLost,         // lost; value: held
   kAbandoned,    // its stream ended; value: held
+  kMoved,        // another session has taken it over; value: held
   kHandedOff,    // by reply, notice or tend; see handoff
   kAtRisk,       // a renewal failed with time left to try again
   kRenewed,      // count: answered by one command

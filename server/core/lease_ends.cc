@@ -63,7 +63,8 @@ void Leases::End(Lease& lease) {
   lease.ending = true;
   if (lease.at_risk) at_risk_.erase(lease.serial);
   lease.at_risk = false;
-  switch (lease.on_disconnect) {
+  const bool former_believes = core_.now < lease.former_believes_until;
+  switch (former_believes && lease.on_disconnect == OnDisconnect::kSafe ? OnDisconnect::kExpire : lease.on_disconnect) {
     case OnDisconnect::kExpire:
       NoteEnd(lease, FactKind::kAbandoned, LostReason{}, "");
       // The ttl ends it. An answer to an earlier attempt, or a late notice, is no reason to release it.
@@ -76,6 +77,14 @@ void Leases::End(Lease& lease) {
       lease.free_at = promised;
       return Arm(lease);
   }
+}
+
+void Leases::Move(Lease& lease) {
+  if (lease.bundle != nullptr) return kept_parts_.LosePart(lease, "another session took it over");
+  const std::string cause = "another session took it over";
+  if (!lease.ending) TellHolder(lease, Lost{lease.name, lease.owner, lease.token, LostReason::kMoved, cause});
+  NoteEnd(lease, FactKind::kMoved, LostReason::kMoved, cause);
+  Forget(lease);
 }
 
 void Leases::Forget(Lease& lease) {

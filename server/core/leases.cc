@@ -99,6 +99,10 @@ void Leases::OnRenewReply(const Op& op, OpId id, StoreReply& reply) {
       Arm(lease);
       continue;
     }
+    if (done->results[i] == RenewResult::kMoved) {
+      Move(lease);
+      continue;
+    }
     if (done->results[i] != RenewResult::kRenewed) {
       Lose(lease, LostReason::kTaken,
            done->results[i] == RenewResult::kGone ? "the store no longer has it" : "the store has another holder");

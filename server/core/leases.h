@@ -60,6 +60,8 @@ class Leases {
   void NoteEnd(Lease& lease, FactKind kind, LostReason reason, const std::string& cause);
   // An administrator takes it: its client is told now, and the lock is freed when its belief has ended.
   void Force(Lease& lease, const std::string& reason);
+  // Another session has taken the lease over: its client is told, and the store nothing.
+  void Move(Lease& lease);
   // Forgets the lease. The store is told nothing.
   void Forget(Lease& lease);
 

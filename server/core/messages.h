@@ -16,9 +16,9 @@ namespace distlock::core {
 // Time passed; nothing else happened.
 struct Tick {};
 
-using Input = std::variant<Tick, OpenSession, Acquire, AcquireAll, Cancel, Release, Renew, Downgrade, ForceRelease,
-                           WatchLock, Heartbeat, Goodbye, StreamEnded, Drain, StoreUp, StoreDown, StoreClockStep,
-                           ChannelUp, GrantNotice, ChangeNotice, ForceNotice, StoreReply>;
+using Input = std::variant<Tick, OpenSession, Acquire, AcquireAll, Cancel, Release, Renew, Downgrade, Adopt,
+                           ForceRelease, WatchLock, Heartbeat, Goodbye, StreamEnded, Drain, StoreUp, StoreDown,
+                           StoreClockStep, ChannelUp, GrantNotice, ChangeNotice, ForceNotice, StoreReply>;
 
 // Nothing is held or waiting any more after Drain.
 struct DrainComplete {};

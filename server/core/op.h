@@ -29,16 +29,17 @@ struct Op {
     kQueues,
     kWatches,
     kDowngrades,
-    kForceCalls
+    kForceCalls,
+    kAdoptions
   };
   Sender sender = Sender::kWaiters;
   Instant sent{};
   Instant runs_until{};         // acquire: its run_before
   OwnerId owner{};              // acquire, release
   uint64_t waiter = 0;          // acquire: serial of the waiter or bundle that asked
-  LockName name;                // release, tend, watch, downgrade, force
+  LockName name;                // release, tend, watch, downgrade, force, adopt
   std::vector<LockName> names;  // acquire all
-  Listener caller;              // renew call, downgrade, force
+  Listener caller;              // renew call, downgrade, force, adopt
   std::vector<OwnerId> owners;  // renew, acquire all
 };
 

@@ -72,6 +72,8 @@ struct Lease : Timed {
   Instant next_renew{};
   Instant free_at = kNever;
   Instant promised_until{};  // Hold streams; sessions promise for all their leases at once
+  // It was taken over from another stream, whose promise may still be believed in until then: not freed earlier.
+  Instant former_believes_until{};
   Instant may_run_until{};
   OpId renew_op = 0;                 // the renewal in flight
   uint64_t due_place = 0;            // in Renewals, if renew_due

@@ -61,9 +61,10 @@ void RenewCalls::OnReply(const Op& op, OpId id, StoreReply& reply) {
   const Duration kept = KeptBy(renew, *done);
   if (done->results[0] != RenewResult::kRenewed) {
     return calls_.Refuse(call, RefusalReason::kNotHolder,
-                         kept <= Duration::zero()                 ? "it was held for max_hold"
-                         : done->results[0] == RenewResult::kGone ? "the store no longer has it"
-                                                                  : "the store has another holder");
+                         kept <= Duration::zero()                  ? "it was held for max_hold"
+                         : done->results[0] == RenewResult::kGone  ? "the store no longer has it"
+                         : done->results[0] == RenewResult::kMoved ? "a session has taken it over"
+                                                                   : "the store has another holder");
   }
   const Instant deadline = op.sent + kept - core_.Margin(kept);
   if (core_.now >= deadline && kept < renew.ttl) {

@@ -102,6 +102,11 @@ class RetryingCalls {
       core_.Note({.kind = FactKind::kRefused, .refusal = refused->reason, .name = call.request.name, .detail = {}});
     }
     core_.Tell(caller, std::move(answer));
+    End(call, caller);
+  }
+
+  // Forgets the call of `caller`, which somebody else answers.
+  void End(Call& call, const Listener& caller) {
     core_.timers.Cancel(call);
     calls_.erase({caller.session, caller.request});
   }

@@ -31,6 +31,7 @@ enum class Verb : uint8_t {
   kWatch,
   kDowngrade,
   kForce,
+  kAdopt,
 };
 
 // ---- Commands ------------------------------------------------------------------------------------------------------
@@ -125,8 +126,22 @@ struct StoreForce {
   std::string reason;
 };
 
+// Gives a hold another owner, who has it under the same token for a whole ttl.
+struct StoreAdopt {
+  static constexpr Verb kVerb = Verb::kAdopt;
+  OpId op = 0;
+  LockName name;
+  OwnerId from{};
+  uint64_t token = 0;  // the grant that is meant; not 0
+  // An earlier try of the same request may have given it to another owner with the same first half: taken from that.
+  OwnerId owner{};
+  Want want;                    // how it is held; anything else changes nothing
+  Instant run_before = kNever;  // as in StoreAcquire
+  std::string info;             // what the holder says of itself from now on
+};
+
 using StoreCommand = std::variant<StoreAcquire, StoreAcquireAll, StoreRenew, StoreRelease, StoreWithdraw, StoreTend,
-                                  StoreWatch, StoreDowngrade, StoreForce>;
+                                  StoreWatch, StoreDowngrade, StoreForce, StoreAdopt>;
 
 inline Verb VerbOf(const StoreCommand& command) {
   return std::visit([](const auto& one) { return one.kVerb; }, command);
@@ -230,8 +245,9 @@ struct AcquireAllDone {
   std::vector<AcquireGranted> grants;
 };
 
-// kUnanswered: whether it was renewed is not known, as when one of several servers did not answer.
-enum class RenewResult : uint8_t { kRenewed, kGone, kAnothers, kUnanswered };
+// kMoved: another owner has taken over the same grant. kUnanswered: whether it was renewed is not known, as when one of
+// several servers did not answer.
+enum class RenewResult : uint8_t { kRenewed, kGone, kAnothers, kMoved, kUnanswered };
 
 struct RenewDoneBatch {
   std::vector<RenewResult> results;  // in the order of StoreRenew::items
@@ -277,12 +293,23 @@ struct ForceDone {
   std::vector<HolderView> next;  // as in GiveBackDone
 };
 
+// kGone: nobody has that grant, or somebody else. The rest is of kAdopted, but for `mode`, which is of kAnotherMode.
+struct AdoptDone {
+  enum class Result : uint8_t { kAdopted, kGone, kAnotherMode };
+  Result result = Result::kGone;
+  Mode mode = Mode::kExclusive;
+  StoreTime since;
+  Duration held_for{};  // as in HolderView
+  Duration ttl{};       // begins with this
+  Duration lock_delay{};
+};
+
 // The answer to the store command `op`; exactly one for each.
 struct StoreReply {
   OpId op = 0;
   std::variant<StoreUnknown, StoreFailed, AcquireGranted, AcquireQueued, AcquireHeld, AcquireLate, AcquireQueueFull,
                AcquireMismatch, AcquireAllDone, RenewDoneBatch, GiveBackDone, TendDone, WatchDone, DowngradeDone,
-               ForceDone>
+               ForceDone, AdoptDone>
       outcome;
 };
 

@@ -70,6 +70,7 @@ void Broker::Close(Session& session, StreamEnd why) {
 void Broker::DropCalls(SessionId session) {
   downgrades_.Drop(session);
   force_calls_.Drop(session);
+  adoptions_.Drop(session);
 }
 
 void Broker::Handle(const Drain& in) {
@@ -113,7 +114,7 @@ void Broker::EndDrain() {
 void Broker::FinishDrainWhenEmpty() {
   if (!core_.draining || drained_) return;
   if (leases_.size() + waiters_.size() + releases_.size() > 0) return;
-  if (!renew_calls_.empty() || !downgrades_.empty() || !force_calls_.empty()) return;
+  if (!renew_calls_.empty() || !downgrades_.empty() || !adoptions_.empty() || !force_calls_.empty()) return;
   FinishDrain();
 }
 

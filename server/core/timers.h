@@ -31,6 +31,7 @@ enum class TimerKind : uint8_t {
   kDrain,
   kBundle,
   kDowngrade,
+  kAdopt,
   kForceCall,
   kPace
 };

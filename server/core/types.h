@@ -51,7 +51,7 @@ using OpId = uint64_t;
 
 enum class OnDisconnect : uint8_t { kSafe, kRelease, kExpire };
 enum class ReleaseOutcome : uint8_t { kReleased, kStillHeld, kAlreadyGone };
-enum class LostReason : uint8_t { kExpired, kTaken, kForced, kMaxHold, kDrained };
+enum class LostReason : uint8_t { kExpired, kTaken, kForced, kMaxHold, kDrained, kMoved };
 
 enum class RefusalReason : uint8_t {
   kLockHeld,
@@ -72,7 +72,7 @@ enum class RefusalReason : uint8_t {
   kCancelled,
 };
 inline constexpr int kRefusalReasonCount = 16;
-inline constexpr int kLostReasonCount = 5;
+inline constexpr int kLostReasonCount = 6;
 
 // How a lock is taken: by one holder, by many readers, or `permits` out of `limit` by many.
 enum class Mode : uint8_t { kExclusive, kShared, kPermit };

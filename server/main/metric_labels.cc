@@ -55,6 +55,8 @@ ops::LostReason LabelOf(core::LostReason value) {
       return ops::LostReason::kMaxHold;
     case core::LostReason::kDrained:
       return ops::LostReason::kDrained;
+    case core::LostReason::kMoved:
+      break;  // goes on record as FactKind::kMoved
   }
   std::abort();
 }
@@ -91,6 +93,8 @@ ops::StoreVerb LabelOf(core::Verb value) {
       return ops::StoreVerb::kDowngrade;
     case core::Verb::kForce:
       return ops::StoreVerb::kForce;
+    case core::Verb::kAdopt:
+      return ops::StoreVerb::kAdopt;
   }
   std::abort();
 }

@@ -25,6 +25,8 @@ const char* NameOf(core::LostReason reason) {
       return "max_hold";
     case core::LostReason::kDrained:
       return "drained";
+    case core::LostReason::kMoved:
+      return "moved";
   }
   return "unknown";
 }
@@ -76,6 +78,12 @@ void Recorder::OnFact(const core::Fact& fact) {
       metrics_.lost[LabelOf(fact.lost)].Increment();
       metrics_.hold_seconds.Observe(Seconds(fact.value));
       return LogLost(fact);
+    case core::FactKind::kMoved:
+      metrics_.releases[ops::ReleaseOutcome::kMoved].Increment();
+      metrics_.hold_seconds.Observe(Seconds(fact.value));
+      return;
+    case core::FactKind::kAdopted:
+      return metrics_.adoptions.Increment();
     case core::FactKind::kHandedOff:
       return metrics_.handoffs[LabelOf(fact.handoff)].Increment();
     case core::FactKind::kAtRisk:

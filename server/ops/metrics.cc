@@ -17,11 +17,11 @@ constexpr std::string_view kRefusalReasons[] = {
     "invalid_argument", "not_supported",   "quota_exceeded",    "store_full", "store_unavailable", "quorum_not_reached",
     "draining",         "unauthenticated", "permission_denied", "cancelled"};
 constexpr std::string_view kLostReasons[] = {"expired", "taken", "forced", "max_hold", "drained"};
-constexpr std::string_view kReleaseOutcomes[] = {"released", "already_gone", "disconnected", "given_back"};
+constexpr std::string_view kReleaseOutcomes[] = {"released", "already_gone", "disconnected", "given_back", "moved"};
 constexpr std::string_view kRenewalOutcomes[] = {"renewed", "gone", "unanswered"};
 constexpr std::string_view kHandoffPaths[] = {"reply", "notice", "tend"};
 constexpr std::string_view kStoreVerbs[] = {"acquire", "acquire_all", "renew", "release", "withdraw", "tend",
-                                            "watch",   "downgrade",   "force", "inspect", "list"};
+                                            "watch",   "downgrade",   "force", "adopt",   "inspect",  "list"};
 constexpr std::string_view kStoreErrors[] = {"unsent", "unavailable", "full", "foreign_key", "unknown"};
 constexpr std::string_view kStreamEnds[] = {"client",  "broken", "lapsed",   "overflow",
                                             "drained", "quota",  "finished", "protocol"};
@@ -32,7 +32,7 @@ constexpr bool EndsWith(Labels names, Enum last) {
 }
 static_assert(EndsWith(kRefusalReasons, RefusalReason::kCancelled));
 static_assert(EndsWith(kLostReasons, LostReason::kDrained));
-static_assert(EndsWith(kReleaseOutcomes, ReleaseOutcome::kGivenBack));
+static_assert(EndsWith(kReleaseOutcomes, ReleaseOutcome::kMoved));
 static_assert(EndsWith(kRenewalOutcomes, RenewalOutcome::kUnanswered));
 static_assert(EndsWith(kHandoffPaths, HandoffPath::kTend));
 static_assert(EndsWith(kStoreVerbs, StoreVerb::kList));
@@ -100,6 +100,7 @@ Metrics::Metrics(std::string_view version)
                        kReleaseOutcomes)),
       lost(CountBy(registry_, "distlock_lost_total", "Leases that ended against their holder's will, by reason.",
                    "reason", kLostReasons)),
+      adoptions(Count(registry_, "distlock_adoptions_total", "Leases taken over from another stream.")),
       at_risk(Count(registry_, "distlock_at_risk_total", "Leases whose renewal failed with time left to try again.")),
       renewals(
           CountBy(registry_, "distlock_renewals_total", "Lease renewals, by outcome.", "outcome", kRenewalOutcomes)),

@@ -43,8 +43,8 @@ enum class RefusalReason {
 enum class LostReason { kExpired, kTaken, kForced, kMaxHold, kDrained };
 
 // kReleased, kAlreadyGone: the caller released. kDisconnected: the caller's stream ended. kGivenBack: the grant came
-// too late, and the broker released it.
-enum class ReleaseOutcome { kReleased, kAlreadyGone, kDisconnected, kGivenBack };
+// too late, and the broker released it. kMoved: another session has adopted it.
+enum class ReleaseOutcome { kReleased, kAlreadyGone, kDisconnected, kGivenBack, kMoved };
 
 // kGone: the store does not have the lease, or another holder has the lock. kUnanswered: the renewal failed, or its
 // outcome is unknown.
@@ -65,6 +65,7 @@ enum class StoreVerb {
   kWatch,
   kDowngrade,
   kForce,
+  kAdopt,
   kInspect,
   kList
 };
@@ -113,6 +114,7 @@ class Metrics {
   const ByLabel<RefusalReason, Counter> refusals;
   const ByLabel<ReleaseOutcome, Counter> releases;
   const ByLabel<LostReason, Counter> lost;
+  Counter& adoptions;
   Counter& at_risk;
   const ByLabel<RenewalOutcome, Counter> renewals;
   const ByLabel<HandoffPath, Counter> handoffs;

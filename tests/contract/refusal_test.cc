@@ -143,7 +143,8 @@ TEST(Refusals, LostLeasesSayWhy) {
                                                                       {LostReason::kTaken, "TAKEN"},
                                                                       {LostReason::kForced, "FORCED"},
                                                                       {LostReason::kMaxHold, "MAX_HOLD"},
-                                                                      {LostReason::kDrained, "DRAINED"}}) {
+                                                                      {LostReason::kDrained, "DRAINED"},
+                                                                      {LostReason::kMoved, "MOVED"}}) {
     const wire::RpcStatus status = LostError({.name = kName, .reason = reason});
     EXPECT_EQ(static_cast<absl::StatusCode>(status.code()), absl::StatusCode::kAborted);
     EXPECT_EQ(Details(status).reason, "LEASE_LOST");

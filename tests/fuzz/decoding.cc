@@ -66,7 +66,8 @@ struct CheckOutcome {
     CheckLeft(out.left);
   }
   void operator()(const core::AcquireLate&) const {
-    DISTLOCK_CHECK(sent.verb == SentCommand::Verb::kAcquire || sent.verb == SentCommand::Verb::kAcquireAll);
+    DISTLOCK_CHECK(sent.verb == SentCommand::Verb::kAcquire || sent.verb == SentCommand::Verb::kAcquireAll ||
+                   sent.verb == SentCommand::Verb::kAdopt);
   }
   void operator()(const core::AcquireAllDone& out) const {
     Expect(SentCommand::Verb::kAcquireAll);
@@ -81,6 +82,11 @@ struct CheckOutcome {
   void operator()(const core::ForceDone& out) const {
     Expect(SentCommand::Verb::kForce);
     CheckHolders(out.next);
+  }
+  void operator()(const core::AdoptDone& out) const {
+    Expect(SentCommand::Verb::kAdopt);
+    CheckSpan(out.ttl);
+    CheckSpan(out.lock_delay);
   }
   void operator()(const core::RenewDoneBatch& out) const {
     Expect(SentCommand::Verb::kRenew);
@@ -126,7 +132,7 @@ void DecodeEveryWay(const redisReply& reply) {
   static const store::Codec codec({.broker_id = "00000000000000aa"}, clock);
   for (const auto verb : {SentCommand::Verb::kAcquire, SentCommand::Verb::kRelease, SentCommand::Verb::kWithdraw,
                           SentCommand::Verb::kTend, SentCommand::Verb::kWatch, SentCommand::Verb::kDowngrade,
-                          SentCommand::Verb::kForce}) {
+                          SentCommand::Verb::kForce, SentCommand::Verb::kAdopt}) {
     DecodeAs(codec, reply, verb, 0);
   }
   for (const size_t items : {size_t{1}, size_t{3}, core::kMaxRenewBatch}) {

@@ -186,6 +186,13 @@ ToyStore::Outcome ToyStore::FittingOutcome(const core::StoreCommand& command, By
       return core::ForceDone{
           static_cast<core::ForceDone::Result>(bytes.Below(3)), bytes.Flag(), {store.Holder(bytes, now)}};
     }
+    Outcome operator()(const core::StoreAdopt& in) const {
+      return core::AdoptDone{.result = static_cast<core::AdoptDone::Result>(bytes.Below(3)),
+                             .mode = in.want.mode,
+                             .since = TrueTime(now),
+                             .held_for = std::chrono::milliseconds(bytes.Number<uint16_t>()),
+                             .ttl = std::chrono::seconds(15)};
+    }
     Outcome GivenBack() const {
       core::GiveBackDone done{.was_holder = true, .was_waiter = false, .next = {}};
       while (done.next.size() < 3 && bytes.Flag()) done.next.push_back(store.Holder(bytes, now));
@@ -231,6 +238,7 @@ core::StoreReply ToyStore::AnswerWell(Instant now) {
     Outcome operator()(const core::StoreForce&) const {
       return core::ForceDone{.result = core::ForceDone::Result::kReleased, .next = {}};
     }
+    Outcome operator()(const core::StoreAdopt&) const { return core::AdoptDone{}; }
   };
   const auto at = open_.begin();
   core::StoreReply reply{at->first, std::visit(Choose{*this, now}, at->second)};

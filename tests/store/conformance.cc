@@ -54,6 +54,11 @@ std::vector<int> StoreConformance::WaitersOf(Broker& broker) {
   return view.ok() ? NumbersOf(view->waiters) : std::vector<int>{};
 }
 
+core::RenewResult StoreConformance::RenewAs(Broker& broker, const core::OwnerId& owner, uint64_t token) {
+  const core::StoreRenew renew{.items = {{Lock("k"), owner, token, std::chrono::seconds(30)}}};
+  return Do<core::RenewDoneBatch>(broker, renew).results.at(0);
+}
+
 std::vector<int> StoreConformance::GiveBack(Broker& broker, uint8_t owner) {
   const auto done = Do<core::GiveBackDone>(broker, core::StoreRelease{.name = Lock("k"), .owner = Owner(owner)});
   EXPECT_TRUE(done.was_holder);

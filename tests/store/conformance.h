@@ -99,6 +99,7 @@ class StoreConformance : public testing::TestWithParam<StoreKind> {
   // Of Lock("k"), by n of Owner(n), in order; 0 is nobody, for whom it is blocked.
   std::vector<int> HoldersOf(Broker& broker);
   std::vector<int> WaitersOf(Broker& broker);
+  core::RenewResult RenewAs(Broker& broker, const core::OwnerId& owner, uint64_t token);
   // Releases a hold of it. Who of this broker's waiters is next.
   std::vector<int> GiveBack(Broker& broker, uint8_t owner);
 

@@ -138,6 +138,7 @@ bool SessionCall::Open(const v1::SessionCommand& command) {
     *event->mutable_opened()->mutable_validity() = contract::ToProto(frontend_.limits.validity);
     *event->mutable_opened()->mutable_heartbeat_interval() = contract::ToProto(frontend_.limits.validity / 3);
     event->mutable_opened()->set_max_message_bytes(static_cast<int32_t>(frontend_.limits.max_message_bytes));
+    event->mutable_opened()->add_features("adopt");
     event->mutable_opened()->set_max_leases(static_cast<int32_t>(frontend_.limits.max_leases_per_session));
     if (frontend_.limits.has_permits) event->mutable_opened()->add_features("permit");
     if (posted) {
@@ -196,6 +197,8 @@ std::string SessionCall::RouteOne(Ready& command) {
     RouteAcquire(std::move(*acquire));
   } else if (auto* all = std::get_if<core::AcquireAll>(&command.what)) {
     RouteAcquireAll(std::move(*all));
+  } else if (auto* adopt = std::get_if<core::Adopt>(&command.what)) {
+    RouteAdopt(std::move(*adopt));
   } else if (auto* release = std::get_if<core::Release>(&command.what)) {
     RouteRelease(command.id, std::move(*release));
   } else if (auto* downgrade = std::get_if<core::Downgrade>(&command.what)) {
@@ -204,16 +207,18 @@ std::string SessionCall::RouteOne(Ready& command) {
   return "";
 }
 
-void SessionCall::RouteAcquire(core::Acquire acquire) {
+// A refusal when so many more leases and waiters would be too many.
+std::optional<v1::Refusal> SessionCall::RoomFor(size_t more) const {
   const size_t most = frontend_.limits.max_leases_per_session;
-  if (book_.acquires() >= most) {
-    return Refused(
-        acquire.request,
-        contract::MakeRefusal(RefusalReason::kQuotaExceeded,
-                              absl::StrCat("this session has ", most,
-                                           " leases and waiters, the most it may (--max-leases-per-session); release "
-                                           "some, or open another session")));
-  }
+  if (book_.acquires() + more <= most) return std::nullopt;
+  return contract::MakeRefusal(
+      RefusalReason::kQuotaExceeded,
+      absl::StrCat("this session has ", book_.acquires(), " leases and waiters and may have ", most,
+                   " (--max-leases-per-session); release some, or open another session"));
+}
+
+void SessionCall::RouteAcquire(core::Acquire acquire) {
+  if (auto refusal = RoomFor(1)) return Refused(acquire.request, *std::move(refusal));
   const int shard = shards_.ShardOf(acquire.name);
   if (!OpenOn(shard)) return Refused(acquire.request, contract::OverloadRefusal());
   book_.AddAcquire(acquire.request, acquire.name, acquire.owner, shard);
@@ -224,14 +229,7 @@ void SessionCall::RouteAcquire(core::Acquire acquire) {
 // All leases live on the shard of the first lock. To the store each shard is a broker of its own, so any shard can hold
 // any lock.
 void SessionCall::RouteAcquireAll(core::AcquireAll all) {
-  const size_t most = frontend_.limits.max_leases_per_session;
-  std::optional<v1::Refusal> refusal;
-  if (book_.acquires() + all.parts.size() > most) {
-    refusal =
-        contract::MakeRefusal(RefusalReason::kQuotaExceeded,
-                              absl::StrCat("this session has ", book_.acquires(), " leases and waiters and may have ",
-                                           most, " (--max-leases-per-session); release some, or open another session"));
-  }
+  std::optional<v1::Refusal> refusal = RoomFor(all.parts.size());
   const int shard = shards_.ShardOf(all.parts.front().name);
   if (!refusal && !OpenOn(shard)) refusal = contract::OverloadRefusal();
   if (refusal) {
@@ -243,6 +241,21 @@ void SessionCall::RouteAcquireAll(core::AcquireAll all) {
     batches_[shard].acquires.push_back(part.request);
   }
   batches_[shard].inputs.emplace_back(std::move(all));
+}
+
+void SessionCall::RouteAdopt(core::Adopt adopt) {
+  std::optional<v1::Refusal> refusal = RoomFor(adopt.hold_count);
+  const int shard = shards_.ShardOf(adopt.name);
+  if (!refusal && !OpenOn(shard)) refusal = contract::OverloadRefusal();
+  for (core::RequestId id = adopt.request; id - adopt.request < adopt.hold_count; ++id) {
+    if (refusal) {
+      Refused(id, *refusal);
+      continue;
+    }
+    book_.AddAcquire(id, adopt.name, adopt.owner, shard);
+    batches_[shard].acquires.push_back(id);
+  }
+  if (!refusal) batches_[shard].inputs.emplace_back(std::move(adopt));
 }
 
 // Releases and downgrades wait while the store is down. This bounds how many of a client's may wait.

@@ -40,8 +40,8 @@ class SessionCall final : public StreamCall<BidiReactor> {
   struct Ready {
     core::RequestId id = 0;
     core::RequestId ids = 1;  // how many ids, from `id` on, a refusal answers
-    std::variant<core::Acquire, core::AcquireAll, core::Release, core::Downgrade, core::Cancel, core::Heartbeat,
-                 core::Goodbye, v1::Refusal>
+    std::variant<core::Acquire, core::AcquireAll, core::Adopt, core::Release, core::Downgrade, core::Cancel,
+                 core::Heartbeat, core::Goodbye, v1::Refusal>
         what;
   };
   // Acquires and heartbeats for one shard, posted together.
@@ -66,14 +66,17 @@ class SessionCall final : public StreamCall<BidiReactor> {
   Ready CheckAcquire(const v1::SessionCommand& command);
   std::optional<v1::Refusal> RateOrDrainRefusal();
   std::optional<v1::Refusal> TooManyUnanswered() const;
+  std::optional<v1::Refusal> RoomFor(size_t more) const;
   Ready CheckRelease(const v1::SessionCommand& command);
   Ready CheckDowngrade(const v1::SessionCommand& command);
+  Ready CheckAdopt(const v1::SessionCommand& command);
 
   // Under mu_. Route and RouteOne return how the protocol was broken; "": it was not.
   std::string Route(std::vector<Ready>& commands);
   std::string RouteOne(Ready& command);
   void RouteAcquire(core::Acquire acquire);
   void RouteAcquireAll(core::AcquireAll all);
+  void RouteAdopt(core::Adopt adopt);
   void RouteRelease(core::RequestId id, core::Release release);
   void RouteDowngrade(core::RequestId id, core::Downgrade downgrade);
   void RouteHeartbeat(uint64_t seq);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "contract/adopt.h"
 #include "contract/downgrade.h"
 #include "contract/holder_info.h"
 #include "contract/ids.h"
@@ -33,6 +34,8 @@ SessionCall::Ready SessionCall::Check(const v1::SessionCommand& command) {
       return CheckRelease(command);
     case v1::SessionCommand::kDowngrade:
       return CheckDowngrade(command);
+    case v1::SessionCommand::kAdopt:
+      return CheckAdopt(command);
     case v1::SessionCommand::kCancel:
       rate_.Charge(shard::BootNow());
       return {IdOf(command), 1, core::Cancel{session_, static_cast<uint64_t>(command.cancel().acquire_id())}};
@@ -106,6 +109,19 @@ SessionCall::Ready SessionCall::CheckDowngrade(const v1::SessionCommand& command
   downgrade.session = session_;
   downgrade.request = IdOf(command);
   return {IdOf(command), 1, std::move(downgrade)};
+}
+
+SessionCall::Ready SessionCall::CheckAdopt(const v1::SessionCommand& command) {
+  auto checked = contract::CheckAdopt(frontend_.limits, command.adopt(), "adopt");
+  const auto* adopt = std::get_if<core::Adopt>(&checked);
+  const core::RequestId ids = adopt != nullptr ? adopt->hold_count : 1;
+  if (auto refusal = RateOrDrainRefusal()) return {IdOf(command), ids, *std::move(refusal)};
+  if (auto* refusal = std::get_if<v1::Refusal>(&checked)) return {IdOf(command), 1, std::move(*refusal)};
+  core::Adopt ready = std::get<core::Adopt>(std::move(checked));
+  ready.session = session_;
+  ready.request = IdOf(command);
+  ready.info = contract::MakeInfo(command.adopt().lock(), frontend_.broker_id, shards_.ShardOf(ready.name));
+  return {IdOf(command), ids, std::move(ready)};
 }
 
 }  // namespace distlock::rpc

@@ -173,6 +173,13 @@ struct Encoder {
         .Arg(FairAfterUs());
     return {{Verb::kForce, in.op, 0}, &lua::kForce, std::move(command).Build()};
   }
+
+  Encoded operator()(const core::StoreAdopt& in) const {
+    CommandBuilder command = CallOnLock(lua::kAdopt, keys, in.name);
+    command.Arg(HexOfOwner(in.from)).Arg(Cat(in.token)).Arg(HexOfOwner(in.owner)).Arg(NotAfterUs(clock, in.run_before));
+    command.Arg(WantText(in.want)).Arg(in.info);
+    return {{Verb::kAdopt, in.op, 0}, &lua::kAdopt, std::move(command).Build()};
+  }
 };
 
 // Writes one item of batch.lua.

@@ -24,6 +24,7 @@ enum ReplyCode : int64_t {
   kMismatch = 14,
   kDowngraded = 15,
   kTold = 16,
+  kAdopted = 17,
 };
 
 }  // namespace distlock::store

@@ -6,6 +6,7 @@
 #include "store/redis/codec.h"
 #include "store/redis/error_class.h"
 #include "store/redis/reply_code.h"
+#include "store/redis/reply_parts.h"
 #include "store/redis/resp.h"
 #include "store/redis/wire_value.h"
 #include "store/text.h"
@@ -15,37 +16,6 @@ namespace {
 
 using Verb = SentCommand::Verb;
 using Outcome = decltype(core::StoreReply::outcome);
-
-std::optional<uint64_t> Number(const ReplyArray& reply, size_t i) {
-  const auto text = reply.String(i);
-  return text ? ParseNumber(*text) : std::nullopt;
-}
-
-std::optional<uint32_t> Count(const ReplyArray& reply, size_t i) {
-  const auto n = reply.Integer(i);
-  if (!n || *n < 0 || *n > std::numeric_limits<uint32_t>::max()) return std::nullopt;
-  return static_cast<uint32_t>(*n);
-}
-
-// How long ago `since_us` was when the script ran; every reply of a script has TIME behind its code.
-core::Duration HeldFor(const ReplyArray& reply, core::StoreTime since) {
-  return std::chrono::microseconds(AsStoreTime(Number(reply, 1).value_or(0)).us - since.us);
-}
-
-// left_ms and value of each holder, from `i` up to `end`.
-std::optional<std::vector<core::HolderView>> ReadHolders(const ReplyArray& reply, size_t i, size_t end) {
-  std::vector<core::HolderView> holders;
-  if (i > end || (end - i) % 2 != 0) return std::nullopt;
-  for (; i < end; i += 2) {
-    const auto left = reply.Integer(i);
-    const auto value = reply.String(i + 1);
-    auto holder = left && value ? ParseHolder(*value, *left) : std::nullopt;
-    if (!holder) return std::nullopt;
-    holder->held_for = HeldFor(reply, holder->since);
-    holders.push_back(*std::move(holder));
-  }
-  return holders;
-}
 
 // The holders of a lock and the length of its queue: left_ms at `i`, the length behind it, holders up to the end.
 struct Holding {
@@ -73,44 +43,6 @@ uint64_t AsOf(const ReplyArray& reply, uint64_t last_token, const std::vector<co
   uint64_t as_of = std::max(last_token, time == 0 ? 0 : time - 1);
   for (const core::HolderView& holder : holders) as_of = std::max(as_of, holder.token);
   return as_of;
-}
-
-std::optional<core::Mode> ModeOf(std::string_view kind) {
-  if (kind == "x") return core::Mode::kExclusive;
-  if (kind == "s") return core::Mode::kShared;
-  if (kind == "p") return core::Mode::kPermit;
-  return std::nullopt;
-}
-
-// owner, token, since, ttl and delay as five strings from `i` on.
-std::optional<core::HolderView> ReadHolderFields(const ReplyArray& reply, size_t i) {
-  const auto hex = reply.String(i);
-  const auto owner = hex ? ParseOwner(*hex) : std::nullopt;
-  const auto token = Number(reply, i + 1);
-  const auto since = Number(reply, i + 2);
-  const auto ttl = Number(reply, i + 3);
-  const auto delay = Number(reply, i + 4);
-  if (!owner || !token || !since || !ttl || !delay) return std::nullopt;
-  core::HolderView view;
-  view.owner = *owner;
-  view.token = *token;
-  view.since = AsStoreTime(*since);
-  view.held_for = HeldFor(reply, view.since);
-  view.ttl = FromMs(*ttl);
-  view.lock_delay = FromMs(*delay);
-  view.time_left = FromMs(*ttl) + FromMs(*delay);
-  return view;
-}
-
-// From `i` to the end, five fields each.
-std::optional<std::vector<core::HolderView>> ReadGrants(const ReplyArray& reply, size_t i) {
-  std::vector<core::HolderView> grants;
-  for (; i < reply.size(); i += 5) {
-    auto grant = ReadHolderFields(reply, i);
-    if (!grant) return std::nullopt;
-    grants.push_back(*std::move(grant));
-  }
-  return grants;
 }
 
 std::optional<Outcome> ReadAcquire(int64_t code, const ReplyArray& reply) {
@@ -182,11 +114,26 @@ std::optional<Outcome> ReadRenew(int64_t code, const ReplyArray& reply, const Se
       batch.results.push_back(core::RenewResult::kGone);
     } else if (result == '2') {
       batch.results.push_back(core::RenewResult::kAnothers);
+    } else if (result == '3') {
+      batch.results.push_back(core::RenewResult::kMoved);
     } else {
       return std::nullopt;
     }
   }
   return batch;
+}
+
+// What a hold that ends, or is shared, lets in: "" or "look", then the next holders.
+struct PassedOn {
+  bool look = false;
+  std::vector<core::HolderView> next;
+};
+
+std::optional<PassedOn> ReadPassedOn(const ReplyArray& reply) {
+  const auto word = reply.String(2);
+  auto grants = ReadGrants(reply, 3);
+  if (!word || (!word->empty() && *word != "look") || !grants) return std::nullopt;
+  return PassedOn{!word->empty(), *std::move(grants)};
 }
 
 std::optional<Outcome> ReadGiveBack(int64_t code, const ReplyArray& reply, Verb verb) {
@@ -196,14 +143,12 @@ std::optional<Outcome> ReadGiveBack(int64_t code, const ReplyArray& reply, Verb 
   }
   done.was_holder = code == kReleased;
   done.was_waiter = code == kWithdrawn && verb == Verb::kWithdraw;
-  const auto word = reply.String(2);
-  if ((!done.was_holder && !done.was_waiter) || !word) return std::nullopt;
-  if (*word == "blocked") return reply.size() == 3 ? std::optional<Outcome>(done) : std::nullopt;
-  if (!word->empty() && *word != "look") return std::nullopt;
-  done.look = *word == "look";
-  auto grants = ReadGrants(reply, 3);
-  if (!grants) return std::nullopt;
-  done.next = *std::move(grants);
+  if (!done.was_holder && !done.was_waiter) return std::nullopt;
+  if (reply.String(2) == "blocked") return reply.size() == 3 ? std::optional<Outcome>(done) : std::nullopt;
+  auto passed_on = ReadPassedOn(reply);
+  if (!passed_on) return std::nullopt;
+  done.look = passed_on->look;
+  done.next = std::move(passed_on->next);
   return done;
 }
 
@@ -215,10 +160,10 @@ std::optional<Outcome> ReadDowngrade(int64_t code, const ReplyArray& reply) {
   if (code == kMismatch && ModeOf(reply.String(2).value_or("")) && Count(reply, 3) && reply.size() == 4) {
     return core::DowngradeDone{.result = Result::kAnotherMode};
   }
-  const auto word = reply.String(2);
-  auto grants = ReadGrants(reply, 3);
-  if (code != kDowngraded || !word || (!word->empty() && *word != "look") || !grants) return std::nullopt;
-  return core::DowngradeDone{.result = Result::kDowngraded, .look = !word->empty(), .next = *std::move(grants)};
+  auto passed_on = ReadPassedOn(reply);
+  if (code != kDowngraded || !passed_on) return std::nullopt;
+  return core::DowngradeDone{
+      .result = Result::kDowngraded, .look = passed_on->look, .next = std::move(passed_on->next)};
 }
 
 std::optional<Outcome> ReadForce(int64_t code, const ReplyArray& reply) {
@@ -227,10 +172,30 @@ std::optional<Outcome> ReadForce(int64_t code, const ReplyArray& reply) {
     if (reply.size() != 2) return std::nullopt;
     return core::ForceDone{.result = code == kTold ? Result::kTold : Result::kGone};
   }
-  const auto word = reply.String(2);
-  auto grants = ReadGrants(reply, 3);
-  if (code != kReleased || !word || (!word->empty() && *word != "look") || !grants) return std::nullopt;
-  return core::ForceDone{.result = Result::kReleased, .look = !word->empty(), .next = *std::move(grants)};
+  auto passed_on = ReadPassedOn(reply);
+  if (code != kReleased || !passed_on) return std::nullopt;
+  return core::ForceDone{.result = Result::kReleased, .look = passed_on->look, .next = std::move(passed_on->next)};
+}
+
+std::optional<Outcome> ReadAdopt(int64_t code, const ReplyArray& reply) {
+  using Result = core::AdoptDone::Result;
+  if (code == kLate && reply.size() == 2) return core::AcquireLate{};
+  if (code == kGone || code == kNotHolder) {
+    return reply.size() == 2 ? std::optional<Outcome>(core::AdoptDone{}) : std::nullopt;
+  }
+  if (const auto mode = ModeOf(reply.String(2).value_or("")); code == kMismatch && mode && reply.size() == 4) {
+    return core::AdoptDone{.result = Result::kAnotherMode, .mode = *mode};
+  }
+  const auto since = Number(reply, 2);
+  const auto ttl = Number(reply, 3);
+  const auto delay = Number(reply, 4);
+  if (code != kAdopted || !since || !ttl || !delay || reply.size() != 5) return std::nullopt;
+  const core::StoreTime granted = AsStoreTime(*since);
+  return core::AdoptDone{.result = Result::kAdopted,
+                         .since = granted,
+                         .held_for = HeldFor(reply, granted),
+                         .ttl = FromMs(*ttl),
+                         .lock_delay = FromMs(*delay)};
 }
 
 std::optional<Outcome> ReadTend(int64_t code, const ReplyArray& reply) {
@@ -302,6 +267,8 @@ std::optional<Outcome> ReadByVerb(const SentCommand& sent, int64_t code, const R
       return ReadDowngrade(code, reply);
     case Verb::kForce:
       return ReadForce(code, reply);
+    case Verb::kAdopt:
+      return ReadAdopt(code, reply);
   }
   return std::nullopt;
 }

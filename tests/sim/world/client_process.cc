@@ -91,25 +91,27 @@ void ClientProcess::Draw(Wish& wish) {
   wish.on_disconnect = dice.Chance(0.7)   ? core::OnDisconnect::kSafe
                        : dice.Chance(0.5) ? core::OnDisconnect::kRelease
                                           : core::OnDisconnect::kExpire;
+  wish.moves = can_move() && wish.on_disconnect != core::OnDisconnect::kRelease && dice.Chance(temper.moves);
 }
 
 void ClientProcess::Number(Wish& wish) {
   wish.lease = static_cast<int64_t>(env_.history.leases.size());
-  env_.history.leases.push_back({.lock = wish.lock,
-                                 .client = actor(),
-                                 .ttl_ns = wish.ttl.count(),
-                                 .lock_delay_ns = wish.lock_delay.count(),
-                                 .max_hold_ns = wish.max_hold.count(),
-                                 .detached = detached(),
-                                 .risky = !detached() && wish.on_disconnect == core::OnDisconnect::kRelease,
-                                 .freed_by_promise = !detached() && wish.on_disconnect != core::OnDisconnect::kExpire,
-                                 .by_heartbeat = by_heartbeat(),
-                                 .together = wish.together,
-                                 .kind = static_cast<HoldKind>(wish.want.mode),
-                                 .permits = wish.want.permits,
-                                 .limit = wish.want.limit,
-                                 .preferred = core::IsPreferred(wish.want),
-                                 .adaptive = wish.want.policy == core::Policy::kAdaptive});
+  env_.history.leases.push_back(
+      {.lock = wish.lock,
+       .client = actor(),
+       .ttl_ns = wish.ttl.count(),
+       .lock_delay_ns = wish.lock_delay.count(),
+       .max_hold_ns = wish.max_hold.count(),
+       .detached = detached(),
+       .risky = !detached() && wish.on_disconnect == core::OnDisconnect::kRelease,
+       .freed_by_promise = !detached() && wish.on_disconnect != core::OnDisconnect::kExpire && !wish.moves,
+       .by_heartbeat = by_heartbeat(),
+       .together = wish.together,
+       .kind = static_cast<HoldKind>(wish.want.mode),
+       .permits = wish.want.permits,
+       .limit = wish.want.limit,
+       .preferred = core::IsPreferred(wish.want),
+       .adaptive = wish.want.policy == core::Policy::kAdaptive});
   Note(wish, {.kind = RecordKind::kAsked, .value = wish.max_wait ? wish.max_wait->count() : -1});
   env_.Log([&] { return name() + " wants " + wish.key + " as " + LabelOf(wish); });
 }

@@ -67,6 +67,7 @@ class ClientProcess : public Process {
     core::Want want;
     bool reentrant = false;  // acquired twice, by re-entry
     bool together = false;   // one of several locks of one request
+    bool moves = false;      // adopted by the next session when this one breaks
     Stage stage = Stage::kAsking;
     bool releasing = false;
     bool downgrades = false;  // will downgrade the lock after its grant
@@ -85,6 +86,7 @@ class ClientProcess : public Process {
   virtual size_t most_wishes() const { return 1; }
   virtual bool detached() const { return false; }
   virtual bool by_heartbeat() const { return false; }
+  virtual bool can_move() const { return false; }
   // Requests several locks, all or nothing. These wishes have the same max_wait. Only for kinds that support it.
   virtual bool takes_together() const { return false; }
   virtual void AskTogether(const std::vector<int64_t>& /*ids*/) {}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "world/front.h"
 
+#include "contract/adopt.h"
 #include "contract/downgrade.h"
 #include "contract/refusal.h"
 #include "contract/to_proto.h"
@@ -90,6 +91,7 @@ void Front::Handle(Stream& stream, const v1::SessionCommand& command) {
   if (command.has_acquire()) return HandleAcquire(stream, command);
   if (command.has_release()) return HandleRelease(stream, command);
   if (command.has_downgrade()) return HandleDowngrade(stream, command);
+  if (command.has_adopt()) return HandleAdopt(stream, command);
 }
 
 void Front::HandleAcquire(Stream& stream, const v1::SessionCommand& command) {
@@ -150,6 +152,24 @@ void Front::HandleDowngrade(Stream& stream, const v1::SessionCommand& command) {
   stream.book.AddRelease(IdOf(command), 0, 0);
   stream.answers[IdOf(command)] = Answered::kNot;
   post_(std::move(*downgrade));
+}
+
+void Front::HandleAdopt(Stream& stream, const v1::SessionCommand& command) {
+  if (draining_) return Refuse(stream, IdOf(command), contract::DrainingRefusal());
+  auto checked = contract::CheckAdopt(limits_, command.adopt(), "adopt");
+  auto* adopt = std::get_if<core::Adopt>(&checked);
+  if (adopt == nullptr) {
+    return env_.Fail("a client adopts wrongly: " + std::get<v1::Refusal>(checked).message());
+  }
+  adopt->session = stream.id;
+  adopt->request = IdOf(command);
+  // The half that is new in each try, from the world's dice.
+  const core::OwnerId fresh = NewOwner();
+  std::copy(fresh.begin() + fresh.size() / 2, fresh.end(), adopt->owner.begin() + fresh.size() / 2);
+  adopt->info = InfoOf(command.adopt().lock());
+  stream.book.AddAcquire(adopt->request, adopt->name, adopt->owner, 0);
+  stream.answers[adopt->request] = Answered::kNot;
+  post_(std::move(*adopt));
 }
 
 void Front::Refuse(Stream& stream, core::RequestId id, v1::Refusal refusal) {

@@ -84,6 +84,7 @@ class Front {
   void Handle(Stream& stream, const v1::SessionCommand& command);
   void HandleAcquire(Stream& stream, const v1::SessionCommand& command);
   void HandleRelease(Stream& stream, const v1::SessionCommand& command);
+  void HandleAdopt(Stream& stream, const v1::SessionCommand& command);
   void HandleDowngrade(Stream& stream, const v1::SessionCommand& command);
   void Refuse(Stream& stream, core::RequestId id, v1::Refusal refusal);
   void Push(Stream& stream, rpc::Outgoing out);

@@ -40,6 +40,7 @@ void SessionClient::Start() {
 void SessionClient::Vanish() {
   if (session_ != nullptr) session_->ears->Close();
   session_.reset();
+  moving_.clear();
   ++timer_;
 }
 
@@ -65,6 +66,7 @@ void SessionClient::Open() {
   open.set_id(next_id_++);
   open.mutable_open()->set_client(name());
   Send(std::move(open));
+  AdoptAll();
   for (auto& [id, wish] : wishes()) {
     if (wish.stage == Stage::kAsking) Ask(wish);
   }
@@ -113,7 +115,11 @@ void SessionClient::GiveUp(Wish& wish) {
 
 void SessionClient::GiveBack(Wish& wish) {
   const std::optional<int64_t> id = AcquireOf(wish);
-  if (!id) return Forget(wish);
+  if (!id) {
+    // The next session adopts nothing that is not wanted any more; the ttl ends it.
+    std::erase_if(moving_, [&](const Lease& lease) { return lease.wish == wish.id; });
+    return Forget(wish);
+  }
   Release(*id, LocalTime() >= session_->leases.at(*id).deadline, wish.id);
   session_->leases.erase(*id);
 }
@@ -129,7 +135,10 @@ void SessionClient::Release(int64_t acquire, bool lapsed, int64_t wish) {
 
 bool SessionClient::Checks(Wish& wish) {
   const std::optional<int64_t> id = AcquireOf(wish);
-  if (!id) return false;
+  if (!id) {
+    return std::any_of(moving_.begin(), moving_.end(),
+                       [&](const Lease& lease) { return lease.wish == wish.id && LocalTime() < lease.deadline; });
+  }
   if (LocalTime() < session_->leases.at(*id).deadline) return true;
   if (!wish.releasing) End(*id, EndedWhy::kDeadline);
   return false;
@@ -140,6 +149,7 @@ void SessionClient::Leave() {
   std::vector<int64_t> all;
   for (const auto& [id, wish] : wishes()) all.push_back(id);
   for (const int64_t id : all) Forget(*Find(id));
+  moving_.clear();
   if (session_ == nullptr) return;
   v1::SessionCommand goodbye;
   goodbye.mutable_goodbye();
@@ -173,6 +183,14 @@ void SessionClient::OnEvent(const v1::SessionEvent& event) {
   if (event.has_refused()) return OnRefusal(event.id(), event.refused());
   if (event.has_lost()) return OnLoss(event.id(), event.lost());
   if (event.has_released()) return OnRelease(event.id(), event.released());
+  if (event.has_draining() && !leaving_ &&
+      std::any_of(session_->leases.begin(), session_->leases.end(), [this](auto& one) {
+        const Wish* const wish = Find(one.second.wish);
+        return wish != nullptr && wish->moves;
+      })) {
+    MoveHome();
+    Broken();
+  }
 }
 
 void SessionClient::OnOpened(const v1::SessionOpened& opened) {
@@ -188,10 +206,54 @@ void SessionClient::OnOpened(const v1::SessionOpened& opened) {
 void SessionClient::OnGrant(int64_t id, const v1::Grant& grant) {
   const auto found = session_->leases.find(id);
   if (found == session_->leases.end()) return;
+  if (found->second.state == State::kAdopting) return OnAdopted(id, grant);
   found->second.state = State::kGranted;
   found->second.token = static_cast<uint64_t>(grant.fencing_token());
+  found->second.lease_id = grant.lease_id();
   const auto sent = session_->sent.find(grant.echo_seq());
   if (sent != session_->sent.end()) SetDeadline(id, sent->second + FromProto(grant.valid_for()));
+}
+
+// ---- Moving a lease ----
+
+void SessionClient::AdoptAll() {
+  for (Lease& lease : std::exchange(moving_, {})) {
+    const Wish* const wish = Find(lease.wish);
+    if (wish == nullptr) continue;
+    if (lease.request_id.empty()) {
+      lease.request_id = name() + " request " + std::to_string(next_request_++);
+      lease.request_id.resize(std::max<size_t>(lease.request_id.size(), 16), '.');
+    }
+    lease.state = State::kAdopting;
+    v1::SessionCommand command;
+    command.set_id(next_id_++);
+    command.mutable_adopt()->set_lease_id(lease.lease_id);
+    command.mutable_adopt()->set_request_id(lease.request_id);
+    *command.mutable_adopt()->mutable_lock() = SpecOf(*wish);
+    session_->leases[command.id()] = lease;
+    Send(std::move(command));
+  }
+}
+
+void SessionClient::OnAdopted(int64_t id, const v1::Grant& grant) {
+  Lease& lease = session_->leases.at(id);
+  if (static_cast<uint64_t>(grant.fencing_token()) != lease.token) env_.Fail("an adopted lease has another token");
+  lease.state = State::kHeld;
+  lease.lease_id = grant.lease_id();
+  lease.request_id.clear();
+  const auto sent = session_->sent.find(grant.echo_seq());
+  if (sent != session_->sent.end()) SetDeadline(id, sent->second + FromProto(grant.valid_for()));
+}
+
+void SessionClient::OnAdoptionRefused(Lease lease, core::RefusalReason reason) {
+  Wish* const wish = Find(lease.wish);
+  if (wish == nullptr) return;
+  const bool is_final = reason == core::RefusalReason::kNotHolder || reason == core::RefusalReason::kNotSupported;
+  if (is_final || LocalTime() >= lease.deadline) return OnEnded(*wish, EndedWhy::kStreamBroke);
+  moving_.push_back(std::move(lease));
+  PostAfter(kLeastPause, [this] {
+    if (session_ != nullptr) AdoptAll();
+  });
 }
 
 void SessionClient::OnAck(const v1::HeartbeatAck& ack) {
@@ -205,7 +267,8 @@ void SessionClient::OnAck(const v1::HeartbeatAck& ack) {
   session.deadline = std::max(session.deadline, deadline);
   std::map<int64_t, Duration> deadlines;
   for (const auto& [id, lease] : session.leases) {
-    if (lease.state != State::kWaiting) deadlines[id] = std::max(lease.deadline, deadline);
+    if (lease.state == State::kGranted || lease.state == State::kHeld)
+      deadlines[id] = std::max(lease.deadline, deadline);
   }
   for (const v1::LeaseLimit& limit : ack.limits()) {
     if (deadlines.contains(limit.acquire_id())) {
@@ -238,6 +301,9 @@ void SessionClient::OnRefusal(int64_t id, const v1::Refusal& refusal) {
   }
   const auto node = session_->leases.extract(id);
   if (node.empty()) return;
+  if (node.mapped().state == State::kAdopting) {
+    return OnAdoptionRefused(node.mapped(), static_cast<core::RefusalReason>(static_cast<int>(refusal.reason()) - 1));
+  }
   if (Wish* wish = Find(node.mapped().wish)) {
     OnRefused(*wish, static_cast<core::RefusalReason>(static_cast<int>(refusal.reason()) - 1));
   }
@@ -278,12 +344,15 @@ void SessionClient::Broken() {
   for (const auto& [id, lease] : session->leases) {
     Wish* const wish = Find(lease.wish);
     if (wish == nullptr) continue;
-    if (lease.state == State::kHeld) {
+    if (IsBelieved(lease) && wish->moves && !wish->releasing && LocalTime() < lease.deadline) {
+      moving_.push_back(lease);
+    } else if (IsBelieved(lease)) {
       OnEnded(*wish, LocalTime() < lease.deadline ? EndedWhy::kStreamBroke : EndedWhy::kDeadline);
     } else {
       AskAnew(*wish);
     }
   }
+  Arm();
   ReopenLater();
 }
 
@@ -293,11 +362,16 @@ void SessionClient::ReopenLater() {
 }
 
 void SessionClient::OnTimer() {
-  if (session_ == nullptr) return;
+  for (const Lease& lease : std::vector<Lease>(moving_)) {
+    if (LocalTime() < lease.deadline) continue;
+    std::erase_if(moving_, [&](const Lease& one) { return one.wish == lease.wish; });
+    if (Wish* const wish = Find(lease.wish)) OnEnded(*wish, EndedWhy::kDeadline);
+  }
+  if (session_ == nullptr) return Arm();
   if (LocalTime() >= session_->deadline) return Broken();
   std::vector<int64_t> ended;
   for (const auto& [id, lease] : session_->leases) {
-    if (lease.state == State::kHeld && LocalTime() >= lease.deadline) ended.push_back(id);
+    if (IsBelieved(lease) && LocalTime() >= lease.deadline) ended.push_back(id);
   }
   for (const int64_t id : ended) End(id, EndedWhy::kDeadline);
   if (LocalTime() >= session_->heartbeat_due && !leaving_) SendHeartbeat();
@@ -307,10 +381,14 @@ void SessionClient::OnTimer() {
 void SessionClient::OnResumed() { OnTimer(); }
 
 void SessionClient::Arm() {
-  if (session_ == nullptr) return;
-  Duration at = leaving_ ? session_->deadline : std::min(session_->deadline, session_->heartbeat_due);
-  for (const auto& [id, lease] : session_->leases) {
-    if (lease.state == State::kHeld) at = std::min(at, lease.deadline);
+  if (session_ == nullptr && moving_.empty()) return;
+  Duration at = Duration::max();
+  for (const Lease& lease : moving_) at = std::min(at, lease.deadline);
+  if (session_ != nullptr) {
+    at = std::min(at, leaving_ ? session_->deadline : std::min(session_->deadline, session_->heartbeat_due));
+    for (const auto& [id, lease] : session_->leases) {
+      if (IsBelieved(lease)) at = std::min(at, lease.deadline);
+    }
   }
   PostAt(at, [this, timer = ++timer_] {
     if (timer == timer_) OnTimer();

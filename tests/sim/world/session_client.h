@@ -7,6 +7,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "distlock/v1/lock_service.pb.h"
 #include "world/client_process.h"
@@ -23,12 +25,14 @@ class SessionClient : public ClientProcess {
 
  private:
   class Ears;
-  enum class State : uint8_t { kWaiting, kGranted, kHeld };
+  enum class State : uint8_t { kWaiting, kGranted, kHeld, kAdopting };
   struct Lease {
     int64_t wish = 0;
     State state = State::kWaiting;
     uint64_t token = 0;
     Duration deadline{};
+    std::string lease_id;
+    std::string request_id;  // of the adoption that is not answered
   };
   // One session, from Open on.
   struct Session {
@@ -53,6 +57,7 @@ class SessionClient : public ClientProcess {
   void Vanish() override;
   bool Checks(Wish& wish) override;
   bool by_heartbeat() const override { return true; }
+  bool can_move() const override { return true; }
   size_t most_wishes() const override { return 2; }
   void OnResumed() override;
 
@@ -65,6 +70,9 @@ class SessionClient : public ClientProcess {
   void OnOpened(const v1::SessionOpened& opened);
   void OnGrant(int64_t id, const v1::Grant& grant);
   void OnAck(const v1::HeartbeatAck& ack);
+  void OnAdopted(int64_t id, const v1::Grant& grant);
+  void OnAdoptionRefused(Lease lease, core::RefusalReason reason);
+  void AdoptAll();
   void OnRefusal(int64_t id, const v1::Refusal& refusal);
   void OnLoss(int64_t id, const v1::LeaseLost& lost);
   void OnRelease(int64_t id, const v1::LeaseReleased& released);
@@ -75,9 +83,12 @@ class SessionClient : public ClientProcess {
   void OnTimer();
   void Arm();
   std::optional<int64_t> AcquireOf(const Wish& wish) const;
+  static bool IsBelieved(const Lease& lease) { return lease.state == State::kHeld || lease.state == State::kAdopting; }
 
   std::unique_ptr<Session> session_;  // null: none
+  std::vector<Lease> moving_;         // believed in, and for the next session to adopt
   int64_t next_id_ = 1;
+  int64_t next_request_ = 1;
   uint64_t timer_ = 0;
   int failures_ = 0;
   bool leaving_ = false;

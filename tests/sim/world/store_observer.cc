@@ -148,15 +148,17 @@ StoreObserver::Holders StoreObserver::HoldersOf(const std::string& key) {
   return holders;
 }
 
-bool StoreObserver::Has(const Holders& holders, const std::string& owner, const Holder& holder) {
-  const auto found = holders.find(owner);
-  return found != holders.end() && found->second.token == holder.token && found->second.lease == holder.lease;
+// Also under another owner, who has adopted the grant.
+bool StoreObserver::Has(const Holders& holders, const Holder& holder) {
+  return std::any_of(holders.begin(), holders.end(), [&](const auto& one) {
+    return one.second.token == holder.token && one.second.lease == holder.lease;
+  });
 }
 
 void StoreObserver::NoteFreed(int32_t index, const Holders& now, bool forgotten) {
   const Lock& lock = locks_[static_cast<size_t>(index)];
   for (const auto& [owner, before] : lock.holders) {
-    if (Has(now, owner, before)) continue;
+    if (Has(now, before)) continue;
     const bool expired = lock.expired || (before.ends_us != 0 && before.ends_us <= store_->model().now_us());
     const FreedHow how = forgotten                          ? FreedHow::kForgotten
                          : expired                          ? FreedHow::kExpired
@@ -199,7 +201,7 @@ std::optional<core::ForceRelease> StoreObserver::Force() {
 void StoreObserver::NoteTaken(int32_t index, const Holders& now, const Holders& before) {
   std::vector<Holder> fresh;
   for (const auto& [owner, holder] : now) {
-    if (!Has(before, owner, holder)) fresh.push_back(holder);
+    if (!Has(before, holder)) fresh.push_back(holder);
   }
   std::sort(fresh.begin(), fresh.end(), [](const Holder& a, const Holder& b) { return a.token < b.token; });
   for (const Holder& holder : fresh) {

@@ -72,7 +72,7 @@ class StoreObserver {
   void OnChange(std::string_view key, ChangeKind kind);
   void LookAt(int32_t index, bool forgotten);
   Holders HoldersOf(const std::string& key);
-  static bool Has(const Holders& holders, const std::string& owner, const Holder& holder);
+  static bool Has(const Holders& holders, const Holder& holder);
   void NoteFreed(int32_t index, const Holders& now, bool forgotten);
   void NoteDowngraded(int32_t index, const Holders& before);
   void NoteTaken(int32_t index, const Holders& now, const Holders& before);

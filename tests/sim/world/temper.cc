@@ -62,6 +62,7 @@ void DrawClients(Dice& dice, Temper& temper) {
   temper.impatient = dice.Chance(0.5) ? 0 : 0.2;
   temper.careless = dice.Chance(0.4) ? 0 : 0.5;
   temper.max_hold = dice.Chance(0.6) ? 0 : 0.2;
+  temper.moves = dice.Chance(0.3) ? 0 : dice.Chance(0.5) ? 1 : 0.5;
   temper.lock_delay = dice.Chance(0.6) ? 0 : 0.3;
   temper.downgrade = dice.Chance(0.5) ? 0 : 0.3;
   temper.reentrant = dice.Chance(0.5) ? 0 : 0.3;

@@ -53,6 +53,7 @@ struct Temper {
   double impatient = 0;  // fraction of wishes that are cancelled
   double careless = 0;   // fraction of clients that end without a goodbye
   double max_hold = 0;
+  double moves = 0;  // leases of a session that another session adopts when theirs breaks or drains
   double lock_delay = 0;
   double downgrade = 0;     // fraction of EXCLUSIVE leases that are downgraded
   double reentrant = 0;     // fraction of wishes that are acquired twice by one owner

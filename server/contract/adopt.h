@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The AdoptLease command as the core's input. Pure, except for the random half of an owner id; any thread.
+#pragma once
+
+#include <string_view>
+#include <variant>
+
+#include "contract/limits.h"
+#include "core/messages.h"
+#include "distlock/v1/lock_service.pb.h"
+
+namespace distlock::contract {
+
+// Sets everything but session, request and info, or names every bad field. `path` is the field of the command.
+std::variant<core::Adopt, v1::Refusal> CheckAdopt(const Limits& limits, const v1::AdoptLease& wanted,
+                                                  std::string_view path);
+
+}  // namespace distlock::contract

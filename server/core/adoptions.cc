@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/adoptions.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "core/check.h"
+#include "core/limits.h"
+#include "core/refusal_causes.h"
+
+namespace distlock::core {
+namespace {
+
+const char* NameOf(Mode mode) {
+  return mode == Mode::kExclusive ? "EXCLUSIVE" : mode == Mode::kShared ? "SHARED" : "PERMIT";
+}
+
+}  // namespace
+
+void Adoptions::Handle(Adopt& in) {
+  const Session* const session = sessions_.Find(in.session);
+  if (session == nullptr) return;  // ended meanwhile: its end answers everything
+  if (core_.draining) return RefuseAtOnce(in, RefusalReason::kDraining, "");
+  if (!core_.Supports(in.want)) return RefuseAtOnce(in, RefusalReason::kNotSupported, kNoPermits);
+  if (session->leases.size() + session->waiters.size() + session->bundles.size() + in.hold_count >
+      core_.config.max_leases_per_session) {
+    return RefuseAtOnce(
+        in, RefusalReason::kQuotaExceeded,
+        "the session has " + std::to_string(core_.config.max_leases_per_session) + " leases and waiters");
+  }
+  if (!in.reentry.empty() && session->reentrant.contains({in.name, in.reentry})) {
+    return RefuseAtOnce(in, RefusalReason::kInvalidArgument,
+                        "this session has the lock, or waits for it, under the same owner already");
+  }
+  const Lease* const former = leases_.Find(in.from);
+  if (former != nullptr && former->listener.session == in.session) {
+    return RefuseAtOnce(in, RefusalReason::kInvalidArgument, "this session has the lease already");
+  }
+  if (releases_.IsReleasing(in.from, in.token)) {
+    return RefuseAtOnce(in, RefusalReason::kNotHolder, "it is being given back");
+  }
+  AdoptCall* const call = calls_.Begin(std::move(in), core_.config.store_timeout);
+  if (call != nullptr) Send(*call);
+}
+
+bool Adoptions::Cancel(SessionId session, RequestId request) {
+  AdoptCall* const call = calls_.Find({session, request});
+  if (call == nullptr) return false;
+  call->cancelled = true;
+  return true;
+}
+
+void Adoptions::RefuseAtOnce(const Adopt& in, RefusalReason reason, std::string cause) {
+  core_.Note({.kind = FactKind::kRefused, .refusal = reason, .name = in.name, .detail = {}});
+  const Refused refused{.reason = reason, .cause = std::move(cause), .holders = {}};
+  for (uint32_t i = 0; i < in.hold_count; ++i) core_.Tell({in.session, in.request + i}, refused);
+}
+
+void Adoptions::Refuse(AdoptCall& call, RefusalReason reason, const std::string& cause) {
+  const Adopt in = call.request;
+  const Refused refused{.reason = call.cancelled ? RefusalReason::kCancelled : reason, .cause = cause, .holders = {}};
+  calls_.Answer(call, refused);
+  for (uint32_t i = 1; i < in.hold_count; ++i) core_.Tell({in.session, in.request + i}, refused);
+}
+
+void Adoptions::OnStoreUp() {
+  calls_.ForEachWithoutAttempt([this](AdoptCall& call) { Send(call); });
+}
+
+void Adoptions::Send(AdoptCall& call) {
+  if (!core_.store_up) return calls_.AwaitStore(call);
+  const Adopt& adopt = call.request;
+  const Duration timeout = CoreContext::AttemptTimeout(adopt.ttl);
+  Op op;
+  op.sender = Op::Sender::kAdoptions;
+  op.name = adopt.name;
+  const OpId id = calls_.BeginAttempt(call, std::move(op), timeout);
+  ++call.attempts;
+  core_.Command(StoreAdopt{.op = id,
+                           .name = adopt.name,
+                           .from = adopt.from,
+                           .token = adopt.token,
+                           .owner = adopt.owner,
+                           .want = adopt.want,
+                           .run_before = core_.now + timeout,
+                           .info = adopt.info});
+}
+
+void Adoptions::OnTimer(AdoptCall& call) {
+  if (core_.now >= call.until) {
+    return Refuse(call, RefusalReason::kStoreUnavailable,
+                  calls_.Trouble(call) + "; whether it was taken over is not known: repeat with the same request_id");
+  }
+  Send(call);
+}
+
+void Adoptions::OnReply(const Op& op, OpId id, StoreReply& reply) {
+  AdoptCall* const call = calls_.Find(op.caller);
+  if (call == nullptr) return;
+  const auto* done = std::get_if<AdoptDone>(&reply.outcome);
+  if (done == nullptr) {
+    if (call->op != id) return;
+    const auto* failed = std::get_if<StoreFailed>(&reply.outcome);
+    if (failed != nullptr && failed->kind == FailureKind::kForeignKey) {
+      return Refuse(*call, RefusalReason::kForeignKey, failed->cause);
+    }
+    return calls_.RetryAfter(*call, reply, call->attempts);
+  }
+  switch (done->result) {
+    case AdoptDone::Result::kAdopted:
+      return OnAdopted(*call, *done, op.sent);
+    case AdoptDone::Result::kGone:
+      return Refuse(*call, RefusalReason::kNotHolder, "the store has no such holder");
+    case AdoptDone::Result::kAnotherMode:
+      return Refuse(*call, RefusalReason::kNotSupported,
+                    std::string("it is held ") + NameOf(done->mode) + "; adopt it as it is held");
+  }
+}
+
+void Adoptions::OnAdopted(AdoptCall& call, const AdoptDone& done, Instant sent) {
+  const bool over = call.request.max_hold > Duration::zero() && done.held_for >= call.request.max_hold;
+  if (!over && !call.cancelled) {
+    // Too late to be believed; asking again begins the ttl anew.
+    if (core_.now >= sent + done.ttl - core_.Margin(done.ttl)) return Send(call);
+    const Adopt in = std::move(call.request);
+    calls_.End(call, {in.session, in.request});
+    ForgetFormer(in);
+    return Grant(in, done, sent);
+  }
+  ForgetFormer(call.request);
+  const Adopt in = call.request;
+  const bool cancelled = call.cancelled;
+  Refuse(call, RefusalReason::kNotHolder, "it was held for max_hold");
+  // Its client gave it up. Else the former stream's belief, whose max_hold began a little later, ends before the ttl.
+  if (!cancelled) return;
+  releases_.Pursue(
+      releases_.Start(in.name, in.owner, /*waiting=*/false, Duration::zero(), done.ttl + done.lock_delay, in.token));
+}
+
+// The lease may have been this broker's, on a stream that is still here or has just broken.
+void Adoptions::ForgetFormer(const Adopt& in) {
+  Lease* const former = leases_.Find(in.from);
+  if (former == nullptr || former->token != in.token) return;
+  leases_.Move(*former);
+}
+
+void Adoptions::Grant(const Adopt& in, const AdoptDone& done, Instant sent) {
+  Session* const found = sessions_.Find(in.session);
+  DISTLOCK_CHECK(found != nullptr);
+  Session& session = *found;
+  const Duration held_for = std::max<Duration>(done.held_for, Duration::zero());
+
+  auto owned = std::make_unique<Lease>();
+  Lease& lease = *owned;
+  lease.name = in.name;
+  lease.owner = in.owner;
+  lease.listener = {in.session, in.request};
+  lease.token = in.token;
+  lease.ttl = done.ttl;
+  lease.lock_delay = done.lock_delay;
+  lease.granted = core_.now;
+  lease.deadline = sent + done.ttl - core_.Margin(done.ttl);
+  // The store's reckoning is as old as its answer may be.
+  if (in.max_hold > Duration::zero()) lease.hold_until = sent + in.max_hold - held_for;
+  lease.former_believes_until = core_.now + done.ttl;
+  lease.on_disconnect = in.on_disconnect;
+  if (!in.reentry.empty()) {
+    lease.reentry = std::make_unique<Reentry>(Reentry{.label = in.reentry, .want = in.want, .others = {}});
+    session.reentrant[{in.name, in.reentry}] = in.owner;
+  }
+  leases_.Keep(std::move(owned), sent);
+  session.leases.emplace(in.request, &lease);
+  session.least_belief = std::min(session.least_belief, BelieveUntil(lease));
+  Granted granted{.name = in.name,
+                  .mode = in.want.mode,
+                  .owner = in.owner,
+                  .token = in.token,
+                  .since = done.since,
+                  .ttl = done.ttl,
+                  .replicas = core_.config.store.replicas};
+  sessions_.Promise(session, lease, granted);
+  core_.Note({.kind = FactKind::kAdopted, .name = in.name, .detail = {}});
+  core_.Tell(lease.listener, std::move(granted));
+  for (uint32_t i = 1; i < in.hold_count; ++i) leases_.Reacquire(session, lease, in.request + i, Duration::zero());
+  leases_.Arm(lease);
+}
+
+}  // namespace distlock::core

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Adopt calls: a session takes over a lease from another stream, perhaps of another broker. The store replaces the
+// owner under the same token, so whatever the former broker renews or releases under the former owner finds nothing.
+//
+// The former stream's client may go on believing in its last promise until the ttl that its broker last began has
+// passed. That is no later than the ttl that the adoption begins: Lease::former_believes_until. A broken stream frees
+// nothing before; a Release or Goodbye does, since then the client believes in nothing any more.
+//
+// An adoption whose caller is gone before it is answered is left to its ttl: the caller may ask again through another
+// broker, and meanwhile still hold the former promise.
+//
+// Thread: the shard's.
+#pragma once
+
+#include <string>
+
+#include "core/core_context.h"
+#include "core/leases.h"
+#include "core/pending_releases.h"
+#include "core/retrying_calls.h"
+#include "core/sessions.h"
+
+namespace distlock::core {
+
+struct AdoptCall : RetryingCall {
+  AdoptCall() : RetryingCall(TimerKind::kAdopt) {}
+  Adopt request;
+  bool cancelled = false;  // its caller does not want it any more: released as soon as it has been adopted
+};
+
+class Adoptions {
+ public:
+  Adoptions(CoreContext& core, Sessions& sessions, Leases& leases, PendingReleases& releases)
+      : core_(core), sessions_(sessions), leases_(leases), releases_(releases), calls_(core) {}
+
+  void Handle(Adopt& in);
+  // False: there is no such call.
+  bool Cancel(SessionId session, RequestId request);
+  void OnStoreUp();
+  void OnTimer(AdoptCall& call);
+  void OnReply(const Op& op, OpId id, StoreReply& reply);
+  // The stream that asked is over.
+  void Drop(SessionId session) { calls_.Drop(session); }
+
+  bool empty() const { return calls_.empty(); }
+
+ private:
+  void RefuseAtOnce(const Adopt& in, RefusalReason reason, std::string cause);
+  void Refuse(AdoptCall& call, RefusalReason reason, const std::string& cause);
+  void Send(AdoptCall& call);
+  void OnAdopted(AdoptCall& call, const AdoptDone& done, Instant sent);
+  void Grant(const Adopt& in, const AdoptDone& done, Instant sent);
+  void ForgetFormer(const Adopt& in);
+
+  CoreContext& core_;
+  Sessions& sessions_;
+  Leases& leases_;
+  PendingReleases& releases_;
+  RetryingCalls<AdoptCall> calls_;
+};
+
+}  // namespace distlock::core

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Leases that move: a session adopts what another stream holds, through another broker of the same store."""
+import contextlib
+import threading
+import uuid
+
+import grpc
+import pytest
+
+from client import Failure, api, boot_now, failure
+from harness import eventually
+
+LEASES = 200
+
+
+@pytest.fixture
+def redis(world):
+    return world.redis()
+
+
+def two_brokers(world, redis, *args):
+    return [world.distlockd(redis.url, *args, name=name) for name in ("left", "right")]
+
+
+def adopt(session, grant, spec, request_id=None, **fields):
+    """Sends the command, and returns its id."""
+    return session.send(adopt=api().AdoptLease(lease_id=grant.lease_id, lock=spec,
+                                               request_id=request_id or uuid.uuid4().hex, **fields))
+
+
+@contextlib.contextmanager
+def prober(client, keys):
+    """Tries to take one of `keys` after the other, all the time. None must ever be free."""
+    other, tries, over = [], [0], threading.Event()
+
+    def probe():
+        while not over.is_set():
+            key = keys[tries[0] % len(keys)]
+            try:
+                other.append((key, client.acquire(client.spec(key, max_wait=0))))
+            except grpc.RpcError as error:
+                if Failure(error).reason != "LOCK_HELD":
+                    other.append((key, Failure(error)))
+            tries[0] += 1
+    thread = threading.Thread(target=probe)
+    thread.start()
+    try:
+        yield tries
+    finally:
+        over.set()
+        thread.join()
+    assert not other
+
+
+def hold_many(client, session, keys, **fields):
+    """{key: grant}"""
+    specs = [client.spec(key, **fields) for key in keys]
+    ids = session.acquire_each(specs)
+    return {key: session.wait_for(i, "granted") for key, i in zip(keys, ids)}
+
+
+def test_leases_move_from_a_draining_broker_and_none_is_ever_free(world, redis):
+    left, right = two_brokers(world, redis, "--drain-timeout", "60s")
+    keys = [f"k{i}" for i in range(LEASES)]
+    old, probe = world.client(left.url), world.client(right.url)
+    former = old.session()
+    grants = hold_many(old, former, keys)
+    with prober(probe, keys) as tries:
+        eventually(lambda: tries[0] > 10, "some tries")
+        left.terminate()
+        former.wait(lambda: former.all("draining"), "draining")
+        new = world.client(right.url)
+        heir = new.session()
+        ids = {key: adopt(heir, grants[key], new.spec(key)) for key in keys}
+        for key in keys:
+            moved = heir.wait_for(ids[key], "granted")
+            assert moved.fencing_token == grants[key].fencing_token
+            assert moved.lease_id != grants[key].lease_id
+            assert heir.believes(ids[key])
+        former.goodbye()
+        assert left.exit_code() == 0, "the drain is over: nothing is left"
+        seen = tries[0]
+        eventually(lambda: tries[0] > seen + 2 * LEASES, "two rounds of tries")
+    assert all(heir.believes(i) for i in ids.values())
+    assert not heir.all("lost")
+    assert right.metric("distlock_adoptions_total") == LEASES
+
+
+def test_a_lease_outlives_its_killed_broker(world, redis):
+    left, right = two_brokers(world, redis)
+    old, new = world.client(left.url), world.client(right.url)
+    former = old.session()
+    grant = former.wait_for(former.acquire(old.spec("k", ttl=10)), "granted")
+    left.kill()
+    former.wait_end()
+    heir = new.session()
+    heir_id = adopt(heir, grant, new.spec("k", owner="heir"))
+    assert heir.wait_for(heir_id, "granted").fencing_token == grant.fencing_token
+    start = boot_now()
+    eventually(lambda: boot_now() - start > 10.5, "the former ttl to pass")
+    assert heir.believes(heir_id)
+    assert [h.owner for h in new.lock("k").holders] == ["heir"]
+    heir.wait_for(heir.release(heir_id), "released")
+    assert not new.lock("k").holders
+
+
+def test_a_broker_restarted_in_place_gives_back_what_expires_by_itself(world, redis):
+    broker = world.distlockd(redis.url, "--drain-timeout", "1s")
+    client = world.client(broker.url)
+    session = client.session()
+    spec = client.spec("k", on_disconnect=api().ON_DISCONNECT_EXPIRE)
+    grant = session.wait_for(session.acquire(spec), "granted")
+    assert broker.drain() == 0
+    session.wait_end()
+    broker.start()
+    client = world.client(broker.url)
+    heir = client.session()
+    assert heir.wait_for(adopt(heir, grant, spec), "granted").fencing_token == grant.fencing_token
+
+
+def test_the_former_session_hears_that_its_lease_has_moved(world, redis):
+    left, right = two_brokers(world, redis)
+    old, new = world.client(left.url), world.client(right.url)
+    former = old.session()
+    for mode in (api().LOCK_MODE_EXCLUSIVE, api().LOCK_MODE_SHARED):
+        key = f"k{mode}"
+        former_id = former.acquire(old.spec(key, mode=mode, ttl=3))
+        grant = former.wait_for(former_id, "granted")
+        heir = new.session()
+        heir_id = adopt(heir, grant, new.spec(key, mode=mode))
+        heir.wait_for(heir_id, "granted")
+        lost = former.wait_for(former_id, "lost")
+        assert lost.reason == api().LOST_REASON_MOVED
+        assert old.release(grant.lease_id) == api().RELEASE_OUTCOME_ALREADY_GONE
+        assert heir.believes(heir_id)
+        assert len(new.lock(key).holders) == 1
+
+
+def test_a_repeated_adoption_takes_it_from_the_first_try(world, redis):
+    left, right = two_brokers(world, redis)
+    clients = [world.client(broker.url) for broker in (left, right, left)]
+    grant = clients[0].acquire(clients[0].spec("k"))
+    request_id, sessions, ids = uuid.uuid4().hex, [], []
+    for client in clients:
+        sessions.append(client.session())
+        ids.append(adopt(sessions[-1], grant, client.spec("k"), request_id))
+        assert sessions[-1].wait_for(ids[-1], "granted").fencing_token == grant.fencing_token
+    # What happens to the sessions of earlier tries does not touch it.
+    sessions[0].goodbye()
+    sessions[1].call.cancel()
+    for session in sessions[:2]:
+        session.wait_end()
+    start = boot_now()
+    eventually(lambda: boot_now() - start > 4, "longer than the validity")
+    assert sessions[2].believes(ids[2])
+    assert len(clients[2].lock("k").holders) == 1
+    assert failure(clients[0].renew, grant.lease_id).reason == "NOT_HOLDER"
