@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "context.h"
 
+#include <absl/strings/ascii.h>
 #include <absl/strings/match.h>
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+#include <absl/strings/str_split.h>
+#include <absl/strings/string_view.h>
 #include <distlock/client.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -30,10 +35,18 @@ std::string CauseOf(const std::shared_ptr<grpc::Channel>& channel) {
 
 }  // namespace
 
-std::string Context::Target() const {
-  const std::string target = server.empty() ? DefaultAddress() : server;
-  return absl::StartsWith(target, "/") ? absl::StrCat("unix://", target) : target;
+std::vector<std::string> Context::Targets() const {
+  std::vector<std::string> targets;
+  const std::string all = server.empty() ? DefaultAddress() : server;
+  for (const absl::string_view address : absl::StrSplit(all, ',', absl::SkipWhitespace())) {
+    const absl::string_view target = absl::StripAsciiWhitespace(address);
+    targets.push_back(absl::StrCat(absl::StartsWith(target, "/") ? "unix://" : "", target));
+  }
+  if (targets.empty()) targets.push_back(all);
+  return targets;
 }
+
+std::string Context::Target() const { return absl::StrJoin(Targets(), ","); }
 
 bool Context::Print(std::string_view text_line, const Json& json_line) const {
   return PrintText((json ? json_line.Line() : Printable(text_line)) + "\n");
@@ -82,7 +95,8 @@ CLI::Option* AddDurationFlag(CLI::App& command, const std::string& names, std::f
 void AddContextFlags(CLI::App& command, Context& context, bool own_timeout) {
   command
       .add_option("--server", context.server,
-                  "unix:///path or host:port (default: DISTLOCK_SERVER, else the local broker)")
+                  "unix:///path or host:port; several brokers with commas (default: DISTLOCK_SERVER,\n"
+                  "else the local broker)")
       ->type_name("ADDRESS");
   command
       .add_option_function<std::string>(
@@ -119,10 +133,20 @@ std::shared_ptr<grpc::Channel> Connect(const Context& context, Patience patience
     // Otherwise gRPC stops its pings after the second one.
     args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   }
-  auto channel = grpc::CreateCustomChannel(context.Target(), grpc::InsecureChannelCredentials(), args);
+  std::vector<std::shared_ptr<grpc::Channel>> channels;
+  for (const std::string& target : context.Targets()) {
+    channels.push_back(grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), args));
+    channels.back()->GetState(/*try_to_connect=*/true);
+  }
   const auto deadline = std::chrono::system_clock::now() + context.connect_timeout;
-  if (channel->WaitForConnected(deadline)) return channel;
-  context.Fail(Unreachable(context, CauseOf(channel)));
+  do {
+    for (const auto& channel : channels) {
+      // One after the other, for a moment each; they all connect meanwhile.
+      const auto moment = std::chrono::system_clock::now() + std::chrono::milliseconds(20);
+      if (channel->WaitForConnected(channels.size() == 1 ? deadline : std::min(deadline, moment))) return channel;
+    }
+  } while (std::chrono::system_clock::now() < deadline);
+  context.Fail(Unreachable(context, CauseOf(channels.front())));
   return nullptr;
 }
 

@@ -30,7 +30,10 @@ struct Context {
   bool json = false;
   std::function<int()> command;  // set by the subcommand on the command line
 
-  // The gRPC target: --server, else DISTLOCK_SERVER, else the default socket if it exists, else the default port.
+  // The gRPC targets: --server, else DISTLOCK_SERVER, else the default socket if it exists, else the default port.
+  // Several are brokers of one store. Never empty.
+  std::vector<std::string> Targets() const;
+  // The same, with commas between them.
   std::string Target() const;
 
   // Prints to stdout. False when that fails (closed, disk full), which it reports on stderr. Control characters in a
@@ -59,7 +62,8 @@ CLI::Option* AddDurationFlag(CLI::App& command, const std::string& names, std::f
 // kLong: for a call that may be silent for hours. Keepalive pings end it when the broker's machine has disappeared.
 enum class Patience { kShort, kLong };
 
-// A channel that has been connected once; null after context.Fail has reported why not.
+// A channel that has been connected once, to the first broker that answers; null after context.Fail has reported why
+// not.
 std::shared_ptr<grpc::Channel> Connect(const Context& context, Patience patience = Patience::kShort);
 
 // The failure of Connect, for commands that do not connect by it.

@@ -22,6 +22,7 @@ LockOptions LockOptionsFor(const LockFlags& flags, std::function<void(const Queu
   options.policy = static_cast<QueuePolicy>(flags.policy);
   options.owner = flags.owner.empty() ? DefaultOwner() : flags.owner;
   options.metadata = flags.metadata;
+  options.resume = flags.resume;
   options.on_queued = std::move(on_queued);
   return options;
 }

@@ -141,6 +141,7 @@ void AddHold(CLI::App& app, Context& context) {
   auto* hold = app.add_subcommand("hold", "Hold a lock until a signal, and print each event of it");
   auto args = std::make_shared<HoldArgs>();
   AddLockFlags(*hold, args->lock);
+  AddResumeFlag(*hold, args->lock);
   hold->add_flag("--until-eof", args->until_eof, "Also release the lock when stdin ends");
   AddContextFlags(*hold, context);
   hold->footer(

@@ -117,6 +117,11 @@ void AddKeyFlags(CLI::App& command, LockFlags& flags) {
   AddNamespaceFlag(command, flags.name_space);
 }
 
+void AddResumeFlag(CLI::App& command, LockFlags& flags) {
+  command.add_flag("--resume", flags.resume, "When the connection breaks, try to keep the lock through another broker")
+      ->option_text(" ");
+}
+
 void AddNamespaceFlag(CLI::App& command, std::string& name_space) {
   command.add_option("--namespace", name_space, "Namespace of the lock (default \"default\")")->type_name("NAME");
 }

@@ -31,6 +31,7 @@ struct LockFlags {
   std::optional<Millis> ttl;
   Millis max_hold{0};
   Millis lock_delay{0};
+  bool resume = false;  // LockOptions::resume
   v1::QueuePolicy policy = v1::QUEUE_POLICY_UNSPECIFIED;
   std::string owner;
   std::map<std::string, std::string> metadata;
@@ -54,6 +55,9 @@ void AddLocksFlags(CLI::App& command, LockFlags& flags);
 
 // Only KEY and --namespace, for commands that do not take the lock.
 void AddKeyFlags(CLI::App& command, LockFlags& flags);
+
+// --resume, for commands that hold the lock by a stream.
+void AddResumeFlag(CLI::App& command, LockFlags& flags);
 
 void AddNamespaceFlag(CLI::App& command, std::string& name_space);
 

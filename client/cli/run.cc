@@ -61,6 +61,7 @@ void AddRun(CLI::App& app, Context& context, const std::vector<std::string>& com
   auto* run = app.add_subcommand("run", "Run a command while holding a lock: run KEY [flags] -- CMD ARGS");
   auto args = std::make_shared<RunArgs>();
   AddLocksFlags(*run, args->lock);
+  AddResumeFlag(*run, args->lock);
   run->add_option("-c,--command", args->shell_line, "Run this line with /bin/sh -c")->type_name("LINE");
   run->add_option("-E,--conflict-exit-code", args->busy_code,
                   "Exit code when another holds the lock or the wait ran out (default 1)")

@@ -2,7 +2,9 @@
 #include "fake_broker.h"
 
 #include <absl/strings/match.h>
+#include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
+#include <absl/strings/str_split.h>
 #include <grpcpp/server_builder.h>
 #include <stdlib.h>
 
@@ -97,6 +99,16 @@ void FakeBroker::Send(const v1::SessionEvent& event) {
   v1::SessionResponse out;
   *out.add_events() = event;
   if (!sessions_.empty()) sessions_.back()->stream->Write(out);
+}
+
+void FakeBroker::Drain() {
+  Set([](Behaviour& b) {
+    b.draining = true;
+    b.open_status = StatusWith(grpc::StatusCode::UNAVAILABLE, "going down", "DRAINING");
+  });
+  v1::SessionEvent draining;
+  draining.mutable_draining()->mutable_time_left()->set_seconds(30);
+  Send(draining);
 }
 
 int64_t FakeBroker::LastAcquireId() {
@@ -215,12 +227,15 @@ void FakeBroker::Handle(Peer& session, const v1::SessionCommand& command, v1::Se
       if (!behaviour_.answer_open) return;
       v1::SessionOpened* opened = out.add_events()->mutable_opened();
       SetMillis(behaviour_.validity_ms, opened->mutable_validity());
+      opened->add_features("adopt");
       const int64_t interval_ms = behaviour_.heartbeat_interval_ms;
       SetMillis(interval_ms > 0 ? interval_ms : behaviour_.validity_ms / 3, opened->mutable_heartbeat_interval());
       return;
     }
     case v1::SessionCommand::kAcquire:
       return Acquire(session, command, out);
+    case v1::SessionCommand::kAdopt:
+      return Adopt(session, command, out);
     case v1::SessionCommand::kRelease:
       return Release(session, command, out);
     case v1::SessionCommand::kCancel:
@@ -279,6 +294,24 @@ void FakeBroker::Grant(const std::string& key, const Owner& owner, v1::SessionRe
   grant->set_holder_id(absl::StrCat("holder-", token_));
   grant->set_echo_seq(owner.session->last_seq);
   SetMillis(behaviour_.grant_stale ? 0 : behaviour_.validity_ms, grant->mutable_valid_for());
+}
+
+void FakeBroker::Adopt(Peer& session, const v1::SessionCommand& command, v1::SessionResponse& out) {
+  if (!behaviour_.answer_adoptions) return;
+  if (behaviour_.refuse_adoptions != v1::REFUSAL_REASON_UNSPECIFIED) {
+    return AddRefusal(command.id(), behaviour_.refuse_adoptions, "not here", out);
+  }
+  const v1::AdoptLease& adopt = command.adopt();
+  std::deque<Owner>& queue = locks_[adopt.lock().key()].queue;
+  if (!queue.empty()) queue.pop_front();
+  queue.push_front({&session, command.id()});
+  Grant(adopt.lock().key(), queue.front(), out);
+  v1::Grant* const grant = out.mutable_events()->rbegin()->mutable_granted();
+  // "secret-101", or "secret-101 moved": the token is the same.
+  const std::vector<std::string> parts = absl::StrSplit(adopt.lease_id(), absl::ByAnyChar("- "));
+  int64_t token = 0;
+  if (parts.size() > 1 && absl::SimpleAtoi(parts[1], &token)) grant->set_fencing_token(token);
+  grant->set_lease_id(absl::StrCat("secret-", token, " moved"));
 }
 
 void FakeBroker::Release(Peer& session, const v1::SessionCommand& command, v1::SessionResponse& out) {

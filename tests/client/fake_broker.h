@@ -49,6 +49,9 @@ class FakeBroker final : public v1::LockService::Service {
     bool grant = true;  // false: acquires get no answer
     bool answer_releases = true;
     bool answer_cancels = true;
+    bool answer_adoptions = true;
+    // Of each adoption; unspecified: it is granted, whoever had the lease before.
+    v1::RefusalReason refuse_adoptions = v1::REFUSAL_REASON_UNSPECIFIED;
     bool draining = false;                         // refuses acquires with DRAINING
     bool grant_stale = false;                      // grants have no time left
     int64_t limit_ms = -1;                         // >= 0: every ack limits every lease to this
@@ -76,6 +79,8 @@ class FakeBroker final : public v1::LockService::Service {
   void BreakStreams();
   // Sent to the newest session. `id`: of the newest acquire, for events about a lease.
   void Send(const v1::SessionEvent& event);
+  // Tells the newest session that the broker drains, and refuses everything new from now on.
+  void Drain();
   int64_t LastAcquireId();
   void Hold(const std::string& key);  // another client takes the lock
   void Free(const std::string& key);  // takes the lock from its holder without telling it; the next waiter gets it
@@ -116,6 +121,7 @@ class FakeBroker final : public v1::LockService::Service {
                          grpc::ServerWriter<v1::WatchLockResponse>* stream) override;
   void Handle(Peer& session, const v1::SessionCommand& command, v1::SessionResponse& out);
   void Acquire(Peer& session, const v1::SessionCommand& command, v1::SessionResponse& out);
+  void Adopt(Peer& session, const v1::SessionCommand& command, v1::SessionResponse& out);
   void Release(Peer& session, const v1::SessionCommand& command, v1::SessionResponse& out);
   void Cancel(Peer& session, const v1::SessionCommand& command, v1::SessionResponse& out);
   void Grant(const std::string& key, const Owner& owner, v1::SessionResponse& out);

@@ -23,14 +23,15 @@ inline constexpr int64_t kV = 3000 * kMs;
 // A table on a stream that was opened at time 0 with V = 3 s.
 class LockTableTest : public ::testing::Test {
  protected:
-  LockTableTest() {
+  LockTableTest() : LockTableTest(1) {}
+  explicit LockTableTest(size_t brokers) : brokers_(brokers) {
     table_.OnStarted(0);
-    Say("opened { validity { seconds: 3 } heartbeat_interval { seconds: 1 } }");
+    Say(kOpened);
     Drain();
   }
 
-  LeasePtr Acquire(const std::string& key, std::optional<Duration> max_wait = std::nullopt) {
-    const LeasePtr lease = table_.Acquire(MakeSpec(key, {}), max_wait, Answering(), now_, fx_);
+  LeasePtr Acquire(const std::string& key, std::optional<Duration> max_wait = std::nullopt, LockOptions options = {}) {
+    const LeasePtr lease = table_.Acquire(MakeSpec(key, std::move(options)), max_wait, Answering(), now_, fx_);
     Settle();
     return lease;
   }
@@ -45,10 +46,10 @@ class LockTableTest : public ::testing::Test {
     return first;
   }
 
-  void Say(const std::string& text) {
+  void Say(const std::string& text, int link = 0) {
     v1::SessionEvent event;
     ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &event)) << text;
-    table_.OnEvent(event, now_, fx_);
+    table_.OnEvent(event, now_, fx_, link);
     Settle();
   }
 
@@ -57,9 +58,15 @@ class LockTableTest : public ::testing::Test {
   }
 
   void Grant(int64_t id, int64_t echo_seq = 0, int64_t valid_for_ms = 3000) {
-    Say("id: " + std::to_string(id) + " granted { fencing_token: 7 echo_seq: " + std::to_string(echo_seq) +
-        " valid_for { seconds: " + std::to_string(valid_for_ms / 1000) +
-        " nanos: " + std::to_string(valid_for_ms % 1000 * kMs) + " } }");
+    SayGranted(id, 0, echo_seq, valid_for_ms);
+  }
+
+  void SayGranted(int64_t id, int link, int64_t echo_seq = 0, int64_t valid_for_ms = 3000) {
+    const std::string number = std::to_string(id);
+    Say("id: " + number + " granted { fencing_token: 7 lease_id: 'lease-" + number +
+            "' echo_seq: " + std::to_string(echo_seq) + " valid_for { seconds: " + std::to_string(valid_for_ms / 1000) +
+            " nanos: " + std::to_string(valid_for_ms % 1000 * kMs) + " } }",
+        link);
   }
 
   void TickAt(int64_t now_ns) {
@@ -68,10 +75,10 @@ class LockTableTest : public ::testing::Test {
     Settle();
   }
 
-  // The commands to send, e.g. "acquire 2", "acquire 3 of 5", "heartbeat 1".
-  std::vector<std::string> Drain() {
+  // The commands to send, e.g. "acquire 2", "acquire 3 of 5", "heartbeat 1", "adopt 4: lease-2 as request 1".
+  std::vector<std::string> Drain(int link = 0) {
     std::vector<std::string> sent;
-    while (std::unique_ptr<Batch> batch = table_.Pack(now_)) {
+    while (std::unique_ptr<Batch> batch = table_.Pack(now_, link)) {
       for (const v1::SessionCommand& c : batch->message().commands()) {
         switch (c.command_case()) {
           case v1::SessionCommand::kOpen:
@@ -88,6 +95,13 @@ class LockTableTest : public ::testing::Test {
           case v1::SessionCommand::kCancel:
             sent.push_back("cancel " + std::to_string(c.cancel().acquire_id()));
             break;
+          case v1::SessionCommand::kAdopt: {
+            const v1::AdoptLease& adopt = c.adopt();
+            sent.push_back("adopt " + std::to_string(c.id()) + ": " + adopt.lease_id() + " as " + adopt.request_id() +
+                           (adopt.lock().mode() == v1::LOCK_MODE_SHARED ? ", shared" : "") +
+                           (adopt.hold_count() > 0 ? ", " + std::to_string(adopt.hold_count()) + " holds" : ""));
+            break;
+          }
           case v1::SessionCommand::kHeartbeat:
             sent.push_back("heartbeat " + std::to_string(c.heartbeat().seq()));
             break;
@@ -101,7 +115,7 @@ class LockTableTest : public ::testing::Test {
             sent.push_back("nothing");
         }
       }
-      table_.Recycle(std::move(batch));
+      table_.Recycle(std::move(batch), link);
     }
     return sent;
   }
@@ -118,6 +132,7 @@ class LockTableTest : public ::testing::Test {
       if (callback) callback(refusal);
     }
     for (auto& stop : fx_.stopped) stop.request_stop();
+    if (fx_.draining) drains_.push_back(fx_.draining->count());
     fx_.Clear();
   }
 
@@ -129,14 +144,22 @@ class LockTableTest : public ::testing::Test {
 
   using Strings = std::vector<std::string>;
 
+  static constexpr char kOpened[] =
+      "opened { validity { seconds: 3 } heartbeat_interval { seconds: 1 } features: 'adopt' }";
+
+  const size_t brokers_;
+  int requests_ = 0;
   int64_t now_ = 0;
   Effects fx_;
   LockTable table_{{.address = "nowhere",
+                    .brokers = brokers_,
                     .label = "test",
                     .unreachable_timeout_ns = 10'000 * kMs,
                     .connect_timeout_ns = 5000 * kMs,
-                    .reissue_waits = true}};
+                    .reissue_waits = true,
+                    .random_id = [this] { return "request " + std::to_string(++requests_); }}};
   Strings answers_;
+  std::vector<int64_t> drains_;       // what the program was told of a drain
   std::map<int64_t, LeasePtr> held_;  // granted leases, also those that have ended
 };
 

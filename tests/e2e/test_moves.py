@@ -8,6 +8,7 @@ import grpc
 import pytest
 
 from client import Failure, api, boot_now, failure
+from faults import ctl
 from harness import eventually
 
 LEASES = 200
@@ -155,3 +156,30 @@ def test_a_repeated_adoption_takes_it_from_the_first_try(world, redis):
     assert sessions[2].believes(ids[2])
     assert len(clients[2].lock("k").holders) == 1
     assert failure(clients[0].renew, grant.lease_id).reason == "NOT_HOLDER"
+
+
+# ---- distlockctl ----
+
+def start_run(world, brokers, *flags):
+    """`run long -- sleep 6` through these brokers, and the one that it has the lock through."""
+    running = ctl(world, ",".join(b.url for b in brokers), "run", "long", *flags, "--", "sleep", "6")
+    by_id = {world.client(b.url).status().broker_id: b for b in brokers}
+    client = world.client(brokers[0].url)
+    eventually(lambda: client.lock("long").holders, "the grant")
+    return running, by_id[client.lock("long").holders[0].broker_id]
+
+
+def test_a_command_goes_on_while_its_broker_drains(world, redis):
+    brokers = two_brokers(world, redis, "--drain-timeout", "60s")
+    running, broker = start_run(world, brokers)
+    assert broker.drain() == 0, "long before the command ends"
+    [other] = [b for b in brokers if b is not broker]
+    assert len(world.client(other.url).lock("long").holders) == 1
+    assert running.exit_code() == 0
+
+
+@pytest.mark.parametrize("flags, code", [(["--resume"], 0), ([], 75)])
+def test_a_command_outlives_its_broker_when_it_may_resume(world, redis, flags, code):
+    running, broker = start_run(world, two_brokers(world, redis), *flags)
+    broker.kill()
+    assert running.exit_code() == code

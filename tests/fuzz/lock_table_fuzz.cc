@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The client's lock table against a broker that says anything at any time: each acquire and each release is answered
+// The client's lock table against two brokers that say anything at any time: each acquire and each release is answered
 // exactly once, what has ended stays ended, time never stands still, and no number overflows. The program's own calls
 // come from the input too.
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bytes.h"
@@ -46,7 +48,9 @@ class Program {
     }
     table_.Close(now_, fx_);
     Settle();
-    if (streaming_) Break();
+    for (int link = 0; link < LockTable::kLinks; ++link) {
+      if (streaming_[link]) Break(link);
+    }
     Settle();
     for (const auto& wish : wishes_) DISTLOCK_CHECK(wish->answers == 1);
     for (const auto& answers : releases_) DISTLOCK_CHECK(*answers == 1);
@@ -65,8 +69,11 @@ class Program {
         return WithWish([this](Wish& wish) { table_.Notice(wish.lease, now_, fx_); });
       case 4:
         return WithWish([this](Wish& wish) { TakeToken(wish); });
-      case 5:
-        return streaming_ ? Break() : Start();
+      case 5: {
+        const int link = AnyLink();
+        if (streaming_[link]) return Break(link);
+        return link == table_.present() ? Start() : Downgrade();
+      }
       case 6:
         return Send();
       case 7:
@@ -86,6 +93,8 @@ class Program {
     Wish* const asked = wish.get();
     distlock::LockOptions options;
     if (bytes_.Flag()) options.max_hold = Duration(bytes_.Number<uint32_t>() * kMs);
+    options.resume = bytes_.Flag();
+    options.reentrant = bytes_.Flag();
     options.on_queued = [](const distlock::QueuedInfo&) {};
     std::optional<Duration> max_wait;
     if (bytes_.Flag()) max_wait = Duration(bytes_.Number<int64_t>());
@@ -113,27 +122,41 @@ class Program {
     });
   }
 
+  void Downgrade() {
+    WithWish([this](Wish& wish) {
+      auto answers = std::make_shared<int>(0);
+      table_.Downgrade(wish.lease, [answers](const std::optional<distlock::Refusal>&) { ++*answers; }, fx_);
+      releases_.push_back(std::move(answers));
+    });
+  }
+
+  int AnyLink() { return static_cast<int>(bytes_.Below(LockTable::kLinks)); }
+
   void Start() {
-    streaming_ = true;
+    const int link = table_.present();
+    if (std::exchange(streaming_[link], true)) return;
     table_.OnStarted(now_);
   }
 
-  void Break() {
-    streaming_ = false;
-    table_.OnBroken(distlock::EndCause::kDisconnected, "broken", now_, fx_);
+  void Break(int link) {
+    streaming_[link] = false;
+    table_.OnBroken(distlock::EndCause::kDisconnected, "broken", now_, fx_, link);
   }
 
   void Send() {
-    while (auto batch = table_.Pack(now_)) {
-      DISTLOCK_CHECK(batch->message().commands_size() > 0);
-      table_.Recycle(std::move(batch));
+    for (int link = 0; link < LockTable::kLinks; ++link) {
+      while (auto batch = table_.Pack(now_, link)) {
+        DISTLOCK_CHECK(batch->message().commands_size() > 0);
+        table_.Recycle(std::move(batch), link);
+      }
     }
   }
 
   void Hear(std::string_view bytes) {
     v1::SessionResponse response;
-    if (!streaming_ || !response.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
-    for (const v1::SessionEvent& event : response.events()) table_.OnEvent(event, now_, fx_);
+    const int link = AnyLink();
+    if (!streaming_[link] || !response.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
+    for (const v1::SessionEvent& event : response.events()) table_.OnEvent(event, now_, fx_, link);
   }
 
   google::protobuf::Duration Span() {
@@ -158,10 +181,12 @@ class Program {
   // What a broker says about a command of ours, rightly or not.
   void HearComposed() {
     v1::SessionEvent event;
-    event.set_id(bytes_.Below(16));
+    const int link = AnyLink();
+    event.set_id(bytes_.Below(32));
     switch (bytes_.Below(10)) {
       case 0:
         *event.mutable_opened()->mutable_validity() = Span();
+        if (bytes_.Flag()) event.mutable_opened()->add_features("adopt");
         if (bytes_.Flag()) *event.mutable_opened()->mutable_heartbeat_interval() = Span();
         break;
       case 1:
@@ -170,7 +195,7 @@ class Program {
       case 2:
       case 3:
         event.mutable_granted()->set_echo_seq(bytes_.Below(4));
-        event.mutable_granted()->set_fencing_token(bytes_.Number<uint64_t>());
+        event.mutable_granted()->set_fencing_token(bytes_.Below(3));
         *event.mutable_granted()->mutable_valid_for() = Span();
         break;
       case 4:
@@ -186,7 +211,7 @@ class Program {
         *ack.mutable_valid_for() = Span();
         for (size_t n = bytes_.Below(3); n > 0; --n) {
           auto& limit = *ack.add_limits();
-          limit.set_acquire_id(bytes_.Below(16));
+          limit.set_acquire_id(bytes_.Below(32));
           *limit.mutable_valid_for() = Span();
         }
         break;
@@ -202,11 +227,11 @@ class Program {
         *event.mutable_draining()->mutable_time_left() = Span();
         break;
     }
-    if (streaming_) table_.OnEvent(event, now_, fx_);
+    if (streaming_[link]) table_.OnEvent(event, now_, fx_, link);
   }
 
   void Status() {
-    if (streaming_) Break();
+    if (streaming_[table_.present()]) Break(table_.present());
     distlock::Refusal why;
     why.reason = static_cast<distlock::RefusalReason>(bytes_.Below(20));
     table_.OnStatus(std::move(why), fx_);
@@ -227,7 +252,9 @@ class Program {
         break;
     }
     if (now_ > kLatest) now_ = kLatest;
-    if (streaming_ && table_.Lapsed(now_)) Break();
+    for (int link = 0; link < LockTable::kLinks; ++link) {
+      if (streaming_[link] && table_.Lapsed(now_, link)) Break(link);
+    }
     table_.Tick(now_, fx_);
     Settle();
     Send();
@@ -240,6 +267,7 @@ class Program {
     for (auto& [callback, refusal] : fx_.refused) callback(distlock::Result<distlock::Guard>(refusal));
     for (auto& stop : fx_.stopped) stop.request_stop();
     for (auto& [callback, outcome] : fx_.released) callback(outcome);
+    for (auto& [callback, refusal] : fx_.downgraded) callback(refusal);
     fx_.Clear();
     for (const auto& wish : wishes_) Check(*wish);
   }
@@ -266,13 +294,16 @@ class Program {
 
   Bytes bytes_;
   int64_t now_ = 400 * kDay;
-  bool streaming_ = false;
+  bool streaming_[LockTable::kLinks] = {};
+  int requests_ = 0;
   Effects fx_;
   LockTable table_{{.address = "nowhere",
+                    .brokers = 2,
                     .label = "fuzz",
                     .unreachable_timeout_ns = 10'000 * kMs,
                     .connect_timeout_ns = 5000 * kMs,
-                    .reissue_waits = true}};
+                    .reissue_waits = true,
+                    .random_id = [this] { return std::to_string(++requests_); }}};
   std::vector<std::unique_ptr<Wish>> wishes_;
   std::vector<std::shared_ptr<int>> releases_;
 };

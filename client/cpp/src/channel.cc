@@ -22,7 +22,7 @@ int Millis(Duration duration) {
 
 }  // namespace
 
-std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options) {
+std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options, const std::string& address) {
   grpc::ChannelArguments args;
   args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
@@ -37,13 +37,21 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options) {
   args.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
   args.SetMaxReceiveMessageSize(kMessageBytes);
   args.SetMaxSendMessageSize(kMessageBytes);
-  return grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), args);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), args);
+}
+
+void Lookups::Follow(const std::string& address) {
+  std::shared_ptr<Connection> last;  // its calls keep it
+  absl::MutexLock lock(&mu_);
+  if (address == address_) return;
+  address_ = address;
+  last.swap(connection_);
 }
 
 std::shared_ptr<Lookups::Connection> Lookups::Connect() {
   absl::MutexLock lock(&mu_);
   if (connection_ == nullptr && !closed_) {
-    connection_ = v1::LockService::NewStub(MakeChannel(options_));
+    connection_ = v1::LockService::NewStub(MakeChannel(options_, address_));
   }
   return connection_;
 }

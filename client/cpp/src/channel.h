@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The connections of a Client: channels to its address, each with a connection of its own. Lookups is the connection
-// that all read-only calls share; the stream has another.
+// The connections of a Client: channels to its brokers, each with a connection of its own. Lookups is the connection
+// that all read-only calls share; each stream has another.
 #pragma once
 
 #include <absl/synchronization/mutex.h>
@@ -9,13 +9,15 @@
 
 #include <memory>
 #include <stop_token>
+#include <string>
+#include <utility>
 
 #include "distlock/client.h"
 #include "distlock/v1/lock_service.grpc.pb.h"
 
 namespace distlock::internal {
 
-std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options);
+std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options, const std::string& address);
 
 // Thread-safe. No method may be called in a child of fork.
 class Lookups {
@@ -23,9 +25,12 @@ class Lookups {
   using Connection = v1::LockService::Stub;
 
   // `options` must outlive this.
-  explicit Lookups(const ClientOptions& options) : options_(options) {}
+  Lookups(const ClientOptions& options, std::string address) : options_(options), address_(std::move(address)) {}
 
-  // The first call makes the connection. Null after Close.
+  // Later connections go to this broker.
+  void Follow(const std::string& address);
+
+  // The first call after construction and after another address makes the connection. Null after Close.
   std::shared_ptr<Connection> Connect();
 
   // Calls in flight must end when this token stops.
@@ -37,6 +42,7 @@ class Lookups {
   std::stop_source closing_;
   absl::Mutex mu_;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  std::string address_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<Connection> connection_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distlock/client.h"
 
+#include <absl/strings/str_join.h>
 #include <absl/synchronization/notification.h>
 #include <errno.h>
 
@@ -17,7 +18,7 @@ using internal::TellOn;
 
 ClientOptions Complete(ClientOptions options) {
   if (options.address.empty()) options.address = DefaultAddress();
-  if (options.address.front() == '/') options.address.insert(0, "unix://");
+  options.address = absl::StrJoin(internal::SplitAddresses(options.address), ",");
   if (options.client_label.empty()) options.client_label = program_invocation_short_name;
   return options;
 }
@@ -148,12 +149,12 @@ int32_t Guard::hold_count() const { return lease_ == nullptr ? 0 : lease_->hold_
 
 const std::string& Guard::lease_id() const {
   static const std::string none;
-  return lease_ == nullptr ? none : lease_->lease_id;
+  return lease_ == nullptr ? none : lease_->names.load(std::memory_order_acquire)->lease_id;
 }
 
 const std::string& Guard::holder_id() const {
   static const std::string none;
-  return lease_ == nullptr ? none : lease_->holder_id;
+  return lease_ == nullptr ? none : lease_->names.load(std::memory_order_acquire)->holder_id;
 }
 
 int64_t Guard::valid_until() const {

@@ -51,6 +51,18 @@ void CommandQueue::Acquire(int64_t id, std::span<const v1::LockSpec* const> lock
   }
 }
 
+void CommandQueue::Adopt(int64_t id, const Adoption& adoption) {
+  v1::SessionCommand* command =
+      Add(adoption.lock.ByteSizeLong() + adoption.lease_id.size() + adoption.request_id.size() + kCommandBytes);
+  command->set_id(id);
+  v1::AdoptLease& adopt = *command->mutable_adopt();
+  adopt.set_lease_id(adoption.lease_id);
+  *adopt.mutable_lock() = adoption.lock;
+  if (adoption.downgraded) adopt.mutable_lock()->set_mode(v1::LOCK_MODE_SHARED);
+  adopt.set_request_id(adoption.request_id);
+  if (adoption.holds > 1) adopt.set_hold_count(static_cast<int32_t>(adoption.holds));
+}
+
 void CommandQueue::Release(int64_t id, int64_t acquire_id, bool lapsed) {
   v1::SessionCommand* command = Add(0);
   command->set_id(id);

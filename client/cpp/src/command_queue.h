@@ -48,6 +48,14 @@ class CommandQueue {
   // `locks[i]` becomes the acquire `id` + i. `bytes`: the serialized size of all of them, at most batch_bytes().
   // `max_wait_ns` < 0: wait until granted.
   void Acquire(int64_t id, std::span<const v1::LockSpec* const> locks, size_t bytes, int64_t max_wait_ns);
+  struct Adoption {
+    const std::string& lease_id;
+    const v1::LockSpec& lock;  // as it was acquired
+    bool downgraded;           // it is SHARED now
+    const std::string& request_id;
+    size_t holds;  // how often it is held; they become the acquires `id`, `id` + 1, ...
+  };
+  void Adopt(int64_t id, const Adoption& adoption);
   void Release(int64_t id, int64_t acquire_id, bool lapsed = false);
   void Cancel(int64_t id, int64_t acquire_id);
   void Downgrade(int64_t id, int64_t acquire_id);

@@ -91,6 +91,7 @@ std::shared_ptr<const Spec> MakeSpec(std::string key, LockOptions options, Reque
   wire.set_reentrant(options.reentrant);
   spec->wire_bytes = wire.ByteSizeLong();
   spec->max_wait = options.max_wait;
+  spec->resume = options.resume;
   spec->on_queued = std::move(options.on_queued);
   spec->problem = FindProblem(*spec);
   return spec;
@@ -165,6 +166,8 @@ EndCause ToEndCause(v1::LostReason reason) {
       return EndCause::kMaxHold;
     case v1::LOST_REASON_DRAINED:
       return EndCause::kDrained;
+    case v1::LOST_REASON_MOVED:
+      return EndCause::kTaken;
     default:
       return EndCause::kExpired;
   }

@@ -12,6 +12,7 @@ namespace {
 
 LockTable::Options TableOptions(const ClientOptions& options) {
   return {.address = options.address,
+          .brokers = SplitAddresses(options.address).size(),
           .label = CleanLabel(options.client_label),
           .unreachable_timeout_ns = options.unreachable_timeout.count(),
           .connect_timeout_ns = options.connect_timeout.count(),
@@ -33,12 +34,12 @@ constexpr uint64_t kNowhere = ~uint64_t{0};
 Core::Core(ClientOptions options)
     : options_(std::move(options)),
       made_in_(GrpcIsTheParents() ? kNowhere : ForkCount()),
-      lookups_(options_),
+      addresses_(options_.address),
+      lookups_(options_, addresses_.at(0)),
       table_(TableOptions(options_)),
       reconnects_(options_.reconnect_initial, options_.reconnect_max) {
   if (Forked()) return;
-  channel_ = MakeChannel(options_);
-  stub_ = v1::LockService::NewStub(channel_);
+  for (size_t i = 0; i < addresses_.size(); ++i) brokers_.push_back({addresses_.at(i), nullptr, nullptr});
   call_thread_ = std::make_unique<CallThread>();
 }
 
@@ -98,6 +99,7 @@ void Core::Release(const LeasePtr& lease, ReleaseCallback callback, TellOn where
   } else {
     absl::MutexLock lock(&mu_);
     table_.Release(lease, std::move(callback), BootNow(), fx);
+    Arm();
   }
   Answer(fx, where);
 }
@@ -206,25 +208,25 @@ void Core::Close() {
   }
   thread_.join();
   const absl::Duration patience = absl::FromChrono(options_.close_timeout);
-  Stream* stream = nullptr;
+  std::vector<Stream*> streams;
   {
     absl::MutexLock lock(&mu_);
     // A broker that has not even answered the Open holds no lock of this client and will not answer the goodbye.
     if (table_.opened()) mu_.AwaitWithTimeout(absl::Condition(this, &Core::Ended), patience);
-    if (stream_ != nullptr) {
-      stream = stream_;
-      ++stream->use.operations;
+    for (const Line& line : lines_) {
+      if (line.stream == nullptr) continue;
+      streams.push_back(line.stream);
+      ++line.stream->use.operations;
     }
   }
-  if (stream != nullptr) CancelStream(stream);
+  for (Stream* stream : streams) CancelStream(stream);
   {
     absl::MutexLock lock(&mu_);
     // A stream that is not done keeps a reference to the Core, with all that it needs, until OnDone.
     if (!mu_.AwaitWithTimeout(absl::Condition(this, &Core::Ended), patience)) return;
   }
   call_thread_.reset();
-  stub_.reset();
-  channel_.reset();
+  brokers_.clear();
 }
 
 }  // namespace distlock::internal

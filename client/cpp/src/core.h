@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The inside of a Client: the lock table under one mutex, the stream, and the thread that wakes for deadlines,
+// The inside of a Client: the lock table under one mutex, its streams, and the thread that wakes for deadlines,
 // heartbeats and reconnects. Every call does the same: it changes the table under the mutex, unlocks it, runs the
 // callbacks that this led to (Effects), and sends the commands that have gathered (Flush). Thread-safe.
 //
 // 1. The mutex is never held across a gRPC operation or the program's code.
-// 2. One write is in flight at a time; commands that gather meanwhile leave together. A thread that runs callbacks
-//    sends only after the last of them, so that all their commands leave in one message.
+// 2. One write is in flight at a time on each stream; commands that gather meanwhile leave together. A thread that runs
+//    callbacks sends only after the last of them, so that all their commands leave in one message.
 // 3. Guards and mutexes share the Core; only Close (the Client's destructor) ends it.
 // 4. The program's callbacks run on a thread of the library, never on a caller's. After Close, and in a child of fork,
 //    the library has no thread: a callback then gets a thread that ends with it. Only a lock's stop tokens are stopped
@@ -18,6 +18,7 @@
 #include <absl/synchronization/mutex.h>
 #include <grpcpp/channel.h>
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -25,6 +26,7 @@
 #include <thread>
 #include <vector>
 
+#include "addresses.h"
 #include "backoff.h"
 #include "boot_clock.h"
 #include "call_thread.h"
@@ -85,7 +87,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void OnResponse(Stream* stream, const v1::SessionResponse& response, Effects& fx);
   void OnWritten(Stream* stream, bool ok);
   void OnReadEnd(Stream* stream);
-  void OnStreamDone(const grpc::Status& status);
+  void OnStreamDone(int link, const grpc::Status& status);
 
  private:
   bool quiet() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return table_.quiet(); }  // an atomic
@@ -103,36 +105,56 @@ class Core : public std::enable_shared_from_this<Core> {
   void Flush();
   void Run();
   void StartStream();
+  v1::LockService::Stub& StubOf(size_t broker);
+  // The stream of one of the table's links.
+  struct Line {
+    Stream* stream = nullptr;  // in use; null between streams
+    int streams = 0;           // not done yet, at most one
+    size_t broker = 0;         // where the last one went to
+    bool left = false;         // the table goes on with the other link: how this stream ends does not matter
+  };
+
   // When the broker has been silent for too long: breaks the stream and returns it, with the caller counted in
   // use.operations. Else null.
-  Stream* BreakIfLapsed(int64_t now_ns, Effects& fx) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Break(EndCause cause, const std::string& why, int64_t now_ns, Effects& fx) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Stream* BreakIfLapsed(int link, int64_t now_ns, Effects& fx) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Break(int link, EndCause cause, const std::string& why, int64_t now_ns, Effects& fx)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Goes on with the next broker, at once, when the table has left the present one.
+  void FollowTable() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Line& LineOf(int link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return lines_[static_cast<size_t>(link)]; }
   void Arm() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Wakes the thread at once.
   void WakeThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Cancels a stream whose use.operations the caller has raised, and lowers it again.
   void CancelStream(Stream* stream);
-  bool Ended() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return streams_ == 0; }
+  // After an attempt that failed, or a stream that ended, with `status`.
+  void PlanReconnect(const grpc::Status& status, Effects& fx) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool Ended() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return lines_[0].streams + lines_[1].streams == 0; }
 
   // Constant after construction.
   const ClientOptions options_;
   const uint64_t made_in_;
-  Lookups lookups_;
 
   BootTimer timer_;
 
   // Used by the thread, and by Close after it has joined the thread. Null in a child that was forked while its parent
   // used gRPC.
-  std::shared_ptr<grpc::Channel> channel_;
-  std::unique_ptr<v1::LockService::Stub> stub_;
+  struct Broker {
+    std::string address;
+    std::shared_ptr<grpc::Channel> channel;
+    std::unique_ptr<v1::LockService::Stub> stub;
+  };
+  std::vector<Broker> brokers_;              // in the order of addresses_; connected when first tried
   std::unique_ptr<CallThread> call_thread_;  // runs the streams
   std::thread thread_;
 
   absl::Mutex mu_;
+  Addresses addresses_ ABSL_GUARDED_BY(mu_);
+  Lookups lookups_;  // thread-safe
   LockTable table_ ABSL_GUARDED_BY(mu_);
-  Stream* stream_ ABSL_GUARDED_BY(mu_) = nullptr;  // in use; null between streams
-  int streams_ ABSL_GUARDED_BY(mu_) = 0;           // not done yet, at most one
-  int64_t reconnect_at_ns_ ABSL_GUARDED_BY(mu_) = 0;
+  std::array<Line, LockTable::kLinks> lines_ ABSL_GUARDED_BY(mu_);
+  int present_ ABSL_GUARDED_BY(mu_) = 0;              // the table's link that is started next, or was last
+  int64_t reconnect_at_ns_ ABSL_GUARDED_BY(mu_) = 0;  // of that link
   Backoff reconnects_ ABSL_GUARDED_BY(mu_);
   int64_t armed_ns_ ABSL_GUARDED_BY(mu_) = kNever;
   bool closing_ ABSL_GUARDED_BY(mu_) = false;

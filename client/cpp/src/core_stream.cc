@@ -7,13 +7,19 @@
 #include "core.h"
 
 namespace distlock::internal {
+namespace {
+
+// Short, because leases wait for a session that adopts them, and their last promises run out.
+constexpr int64_t kPauseWhileMoving = 200'000'000;
+
+}  // namespace
 
 void Core::Run() {
   bool last = false;
   while (!last) {
     timer_.Wait();
     Effects fx;
-    Stream* lapsed = nullptr;
+    std::array<Stream*, LockTable::kLinks> lapsed{};
     bool start = false;
     {
       absl::MutexLock lock(&mu_);
@@ -22,69 +28,102 @@ void Core::Run() {
       if (!last) {
         const int64_t now_ns = BootNow();
         armed_ns_ = kNever;
-        lapsed = BreakIfLapsed(now_ns, fx);
+        for (int link = 0; link < LockTable::kLinks; ++link) {
+          lapsed[static_cast<size_t>(link)] = BreakIfLapsed(link, now_ns, fx);
+        }
         table_.Tick(now_ns, fx);
-        start = streams_ == 0 && now_ns >= reconnect_at_ns_;
+        FollowTable();
+        start = LineOf(present_).streams == 0 && now_ns >= reconnect_at_ns_;
         Arm();
       }
     }
-    if (lapsed != nullptr) CancelStream(lapsed);
+    for (Stream* stream : lapsed) {
+      if (stream != nullptr) CancelStream(stream);
+    }
     Tell(fx);
     if (start) StartStream();
   }
 }
 
-Stream* Core::BreakIfLapsed(int64_t now_ns, Effects& fx) {
-  if (stream_ == nullptr || !table_.Lapsed(now_ns)) return nullptr;
-  Stream* const stream = stream_;
+Stream* Core::BreakIfLapsed(int link, int64_t now_ns, Effects& fx) {
+  Stream* const stream = LineOf(link).stream;
+  if (stream == nullptr || !table_.Lapsed(now_ns, link)) return nullptr;
   ++stream->use.operations;
-  const char* const why = table_.opened() ? "the broker was not heard for the whole validity"
-                                          : "no answer to Open within the connect timeout";
-  Break(EndCause::kLapsed, why, now_ns, fx);
+  const char* const why = table_.opened(link) ? "the broker was not heard for the whole validity"
+                                              : "no answer to Open within the connect timeout";
+  Break(link, EndCause::kLapsed, why, now_ns, fx);
   return stream;
 }
 
 void Core::StartStream() {
-  grpc::experimental::ChannelResetConnectionBackoff(channel_.get());
-  Stream* const stream = new Stream(shared_from_this());
   std::unique_ptr<Batch> first;
+  Stream* stream = nullptr;
+  size_t broker = 0;
   {
     absl::MutexLock lock(&mu_);
+    stream = new Stream(shared_from_this(), present_);
+    broker = addresses_.present();
     const int64_t now_ns = BootNow();
     table_.OnStarted(now_ns);
-    first = table_.Pack(now_ns);
-    stream_ = stream;
-    ++streams_;
+    first = table_.Pack(now_ns, present_);
+    Line& line = LineOf(present_);
+    line = {.stream = stream, .streams = line.streams + 1, .broker = broker};
     reconnect_at_ns_ = kNever;
     Arm();
   }
-  stream->Start(*stub_, *call_thread_, std::move(first));
+  stream->Start(StubOf(broker), *call_thread_, std::move(first));
+}
+
+v1::LockService::Stub& Core::StubOf(size_t broker) {
+  Broker& to = brokers_[broker];
+  if (to.stub == nullptr) {
+    to.channel = MakeChannel(options_, to.address);
+    to.stub = v1::LockService::NewStub(to.channel);
+  }
+  grpc::experimental::ChannelResetConnectionBackoff(to.channel.get());
+  return *to.stub;
 }
 
 void Core::Flush() {
-  Stream* stream = nullptr;
-  std::unique_ptr<Batch> batch;
+  struct {
+    Stream* stream = nullptr;
+    std::unique_ptr<Batch> batch;
+  } ready[LockTable::kLinks];
   {
     absl::MutexLock lock(&mu_);
-    if (stream_ == nullptr || stream_->use.writing) return;
-    batch = table_.Pack(BootNow());
-    if (batch == nullptr) return;
-    stream = stream_;
-    stream->use.writing = true;
-    ++stream->use.operations;
+    for (int link = 0; link < LockTable::kLinks; ++link) {
+      Stream* const stream = LineOf(link).stream;
+      if (stream == nullptr || stream->use.writing) continue;
+      auto batch = table_.Pack(BootNow(), link);
+      if (batch == nullptr) continue;
+      stream->use.writing = true;
+      ++stream->use.operations;
+      ready[link] = {stream, std::move(batch)};
+    }
   }
-  stream->Write(std::move(batch));
+  for (auto& [stream, batch] : ready) {
+    if (stream != nullptr) stream->Write(std::move(batch));
+  }
 }
 
 void Core::OnResponse(Stream* stream, const v1::SessionResponse& response, Effects& fx) {
+  const int link = stream->link();
+  std::optional<std::string> opened_at;
   {
     absl::MutexLock lock(&mu_);
-    if (stream != stream_) return;
+    if (stream != LineOf(link).stream) return;
     const int64_t now_ns = BootNow();
-    for (const v1::SessionEvent& event : response.events()) table_.OnEvent(event, now_ns, fx);
-    if (table_.acked()) reconnects_.Reset();
+    const bool was_open = table_.opened(link);
+    for (const v1::SessionEvent& event : response.events()) table_.OnEvent(event, now_ns, fx, link);
+    if (link == present_ && table_.acked()) {
+      reconnects_.Reset();
+      addresses_.Succeed();
+    }
+    if (!was_open && table_.opened(link)) opened_at = addresses_.at(LineOf(link).broker);
+    FollowTable();
     Arm();
   }
+  if (opened_at) lookups_.Follow(*opened_at);
   Tell(fx);
 }
 
@@ -93,7 +132,7 @@ void Core::OnWritten(Stream* stream, bool ok) {
   bool unused = false;
   {
     absl::MutexLock lock(&mu_);
-    table_.Recycle(std::move(written));
+    table_.Recycle(std::move(written), stream->link());
     stream->use.writing = false;
     --stream->use.operations;
     unused = stream->use.Ends();
@@ -111,7 +150,10 @@ void Core::OnReadEnd(Stream* stream) {
   bool writing = false;
   {
     absl::MutexLock lock(&mu_);
-    if (stream == stream_) Break(EndCause::kDisconnected, "the stream to the broker ended", BootNow(), fx);
+    const int link = stream->link();
+    if (stream == LineOf(link).stream) {
+      Break(link, EndCause::kDisconnected, "the stream to the broker ended", BootNow(), fx);
+    }
     writing = stream->use.writing;
     unused = stream->use.Ends();
     Arm();
@@ -122,26 +164,45 @@ void Core::OnReadEnd(Stream* stream) {
   Tell(fx);
 }
 
-void Core::OnStreamDone(const grpc::Status& status) {
+void Core::OnStreamDone(int link, const grpc::Status& status) {
   Effects fx;
   {
     absl::MutexLock lock(&mu_);
-    --streams_;
-    std::optional<Duration> asked_for;
-    if (!status.ok()) {
-      Refusal why = ToRefusal(status);
-      asked_for = why.retry_after;
-      table_.OnStatus(std::move(why), fx);
-    }
-    reconnect_at_ns_ = AddNs(BootNow(), reconnects_.Next(asked_for).count());
+    --LineOf(link).streams;
+    if (!LineOf(link).left) PlanReconnect(status, fx);
     Arm();
   }
   Tell(fx);
 }
 
-void Core::Break(EndCause cause, const std::string& why, int64_t now_ns, Effects& fx) {
-  std::exchange(stream_, nullptr)->use.broken = true;
-  table_.OnBroken(cause, absl::StrCat(why, " (", options_.address, ")"), now_ns, fx);
+void Core::PlanReconnect(const grpc::Status& status, Effects& fx) {
+  std::optional<Duration> asked_for;
+  bool another_may_do = true;
+  if (!status.ok()) {
+    Refusal why = ToRefusal(status);
+    asked_for = why.retry_after;
+    another_may_do = why.reason == RefusalReason::kUnreachable || why.reason == RefusalReason::kDraining;
+    table_.OnStatus(std::move(why), fx);
+  }
+  const bool at_once = addresses_.Next() && another_may_do;
+  int64_t pause_ns = at_once ? 0 : reconnects_.Next(asked_for).count();
+  if (table_.moving()) pause_ns = std::min(pause_ns, kPauseWhileMoving);
+  reconnect_at_ns_ = AddNs(BootNow(), pause_ns);
+}
+
+void Core::FollowTable() {
+  if (table_.present() == present_) return;
+  LineOf(present_).left = true;
+  present_ = table_.present();
+  addresses_.Next();
+  reconnect_at_ns_ = 0;
+}
+
+void Core::Break(int link, EndCause cause, const std::string& why, int64_t now_ns, Effects& fx) {
+  Line& line = LineOf(link);
+  std::exchange(line.stream, nullptr)->use.broken = true;
+  table_.OnBroken(cause, absl::StrCat(why, " (", addresses_.at(line.broker), ")"), now_ns, fx, link);
+  FollowTable();
 }
 
 void Core::CancelStream(Stream* stream) {
@@ -156,7 +217,8 @@ void Core::CancelStream(Stream* stream) {
 }
 
 void Core::Arm() {
-  const int64_t at_ns = std::min(table_.wake_ns(), reconnect_at_ns_);
+  int64_t at_ns = table_.wake_ns();
+  if (LineOf(present_).streams == 0) at_ns = std::min(at_ns, reconnect_at_ns_);
   if (closing_ || at_ns >= armed_ns_) return;
   armed_ns_ = at_ns;
   timer_.Set(at_ns);

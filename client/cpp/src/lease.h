@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <forward_list>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -21,12 +22,21 @@
 
 namespace distlock::internal {
 
+struct Link;
+struct Move;
+
 struct Lease {
   enum class Phase : uint8_t {
     kWaiting,  // not answered yet
     kGranted,  // granted, but its deadline has passed already: the next ack may extend it, then a guard gets it
     kHeld,     // a guard holds it
     kEnded,
+  };
+
+  // By what a lease is known to others. Both are new after a move.
+  struct Names {
+    std::string lease_id;
+    std::string holder_id;
   };
 
   // The acquires of one request, all or nothing: `size` ids from `first` on.
@@ -42,12 +52,13 @@ struct Lease {
   // The first lease of a group has the group's command and timeout.
   bool leads() const { return id == group.first; }
 
-  const int64_t id;   // of the acquire command, on every stream it is sent through
+  int64_t id;         // of the acquire command, on every stream it is sent through; of the adoption once it has moved
   const Group group;  // matters until the lease is held
   const std::shared_ptr<const Spec> spec;
 
-  std::string lease_id;
-  std::string holder_id;
+  Names granted;                              // as they were granted
+  std::forward_list<Names> moved;             // of each session that adopted it; the newest is the first
+  std::atomic<const Names*> names{&granted};  // the present ones; a guard may still refer to older ones
   int64_t token = 0;
   int32_t hold_count = 1;
   int64_t waited_ns = 0;
@@ -58,15 +69,21 @@ struct Lease {
 
   Phase phase = Phase::kWaiting;
   bool one_try = false;
-  bool sent = false;         // through the present stream
   bool cancelling = false;   // the program withdrew it, and the broker has not answered yet
   bool turned_away = false;  // refused by a draining broker; the Opened of the next stream does not end stranded_ns
   bool abandoned = false;    // refused here, because no answer came in time; a later grant is released
+  bool downgraded = false;   // it is SHARED now
+  bool mode_unsure = false;  // a downgrade has failed, or perhaps not
+  bool stays = false;        // no session can adopt it
   int64_t asked_ns = 0;
   int64_t wait_until_ns = kNever;
   int64_t stranded_ns = kNever;  // since when no broker has this acquire; kNever: one has
   int64_t wake_ns = kNever;      // its time in LockTable::timeouts_
   int64_t limited_by_seq = 0;    // the last ack whose limits named this lease
+  // The session that it was sent or is held through; null: none. Of a held lease that means: its session is over, and
+  // the belief that is left is all it has.
+  Link* link = nullptr;
+  std::shared_ptr<Move> move;  // null: no session has been asked to adopt it, or it has been adopted
   LockCallback callback;
   LeaseBelief belief;
   std::stop_source stop{std::nostopstate};   // made at the first call of stop_token()

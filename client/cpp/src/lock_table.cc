@@ -43,8 +43,8 @@ LeasePtr LockTable::Acquire(std::shared_ptr<const Spec> spec, std::optional<Dura
     return lease;
   }
   live_.emplace(lease->id, lease);
-  if (!opened_) lease->stranded_ns = now_ns;
-  if (streaming_ && !leaving_) Send(*lease, now_ns);
+  if (!current().opened) lease->stranded_ns = now_ns;
+  if (current().streaming && !current().leaving) Send(*lease, now_ns);
   Reschedule(*lease);
   return lease;
 }
@@ -56,8 +56,8 @@ void LockTable::Cancel(const LeasePtr& lease, Effects& fx) {
     part->cancelling = true;
     any_granted = any_granted || part->phase == Lease::Phase::kGranted;
   }
-  if (lease->sent && !any_granted) {
-    commands_.Cancel(next_id_++, lease->id);
+  if (lease->link != nullptr && !any_granted) {
+    lease->link->commands.Cancel(next_id_++, lease->id);
     return;  // the callback runs when the broker has answered
   }
   RefuseGroup(*lease, {.reason = RefusalReason::kCancelled, .message = "cancelled by the caller"}, fx);
@@ -69,39 +69,37 @@ void LockTable::Release(const LeasePtr& lease, ReleaseCallback callback, int64_t
     return;
   }
   const bool believed = lease->belief.Believes(now_ns);
-  const int64_t id = next_id_++;
-  commands_.Release(id, lease->id);
-  if (callback) releases_.emplace(id, std::move(callback));
+  RememberLeftover(lease, /*lapsed=*/false);
+  GiveBack(lease, /*lapsed=*/false, std::move(callback), fx);
   End(*lease, believed ? EndCause::kReleased : EndCause::kLapsed, believed ? "" : "released after its deadline", fx);
   live_.erase(lease->id);
 }
 
 void LockTable::Downgrade(const LeasePtr& lease, DowngradeCallback callback, Effects& fx) {
-  if (lease->phase != Lease::Phase::kHeld || leaving_) {
+  if (lease->phase != Lease::Phase::kHeld || (lease->link != nullptr && lease->link->leaving)) {
     fx.downgraded.emplace_back(std::move(callback),
                                Refusal{.reason = RefusalReason::kNotHolder, .message = "the lock has ended"});
     return;
   }
-  const int64_t id = next_id_++;
-  commands_.Downgrade(id, lease->id);
-  downgrades_.emplace(id, std::move(callback));
+  downgrades_.emplace(next_id_++, PendingDowngrade{std::move(callback), lease, nullptr});
+  SendDowngrades(*lease);
 }
 
 void LockTable::Notice(const LeasePtr& lease, int64_t now_ns, Effects& fx) {
   if (lease->phase != Lease::Phase::kHeld) return;
   lease->belief.Notice(now_ns);
   if (!lease->belief.lapsed()) return;
-  commands_.Release(next_id_++, lease->id, /*lapsed=*/true);
-  const bool heard = streaming_ && now_ns < session_.deadline_ns();
+  RememberLeftover(lease, /*lapsed=*/true);
+  const Link& link = lease->link != nullptr ? *lease->link : current();
+  const bool heard = link.streaming && link.opened && now_ns < link.session.deadline_ns();
   if (heard && lease->at_risk.load(std::memory_order_relaxed)) {
-    End(*lease, EndCause::kExpired, absl::StrCat("could not be renewed in time: ", lease->risk), fx);
-  } else if (heard && lease->spec->wire.has_max_hold()) {
+    Lose(lease, EndCause::kExpired, absl::StrCat("could not be renewed in time: ", lease->risk), fx);
+  } else if (heard && lease->link != nullptr && lease->spec->wire.has_max_hold()) {
     // While the session is alive and no renewal has failed, only max_hold lets the deadline of a single lease pass.
-    End(*lease, EndCause::kMaxHold, "held for max_hold", fx);
+    Lose(lease, EndCause::kMaxHold, "held for max_hold", fx);
   } else {
-    End(*lease, EndCause::kLapsed, "the broker was not heard until the deadline", fx);
+    Lose(lease, EndCause::kLapsed, "the broker was not heard until the deadline", fx);
   }
-  live_.erase(lease->id);
 }
 
 std::stop_token LockTable::StopToken(Lease& lease) {
@@ -130,32 +128,39 @@ void LockTable::Close(int64_t now_ns, Effects& fx) {
     }
   }
   live_.clear();
-  if (streaming_ && !leaving_) Leave();
+  for (Link& link : links_) {
+    if (link.streaming && !link.leaving) Leave(link);
+  }
 }
 
 void LockTable::Tick(int64_t now_ns, Effects& fx) {
-  wake_ns_ = kNever;
-  if (streaming_) {
-    Wake(session_.deadline_ns());
-    CheckHeartbeat(now_ns);
-  }
   if (now_ns >= lease_deadline_ns_) SweepLeases(now_ns, fx);
-  Wake(lease_deadline_ns_);
+  if (now_ns >= moves_at_ns_) SendMoves(now_ns, fx);
   while (!timeouts_.empty() && timeouts_.begin()->first <= now_ns) {
     const LeasePtr lease = Find(timeouts_.begin()->second);
     Schedule(*lease, kNever);
     TimeOut(*lease, now_ns, fx);
   }
+  wake_ns_ = kNever;
+  for (Link& link : links_) {
+    if (!link.streaming) continue;
+    Wake(link.session.deadline_ns());
+    CheckHeartbeat(link, now_ns);
+  }
+  Wake(lease_deadline_ns_);
+  Wake(moves_at_ns_);
   if (!timeouts_.empty()) Wake(timeouts_.begin()->first);
 }
 
-std::unique_ptr<Batch> LockTable::Pack(int64_t now_ns) {
-  if (heartbeat_due_) {
-    heartbeat_due_ = false;
-    commands_.Heartbeat(session_.Send(now_ns));
-    heartbeat_at_ns_ = AddNs(now_ns, heartbeat_interval_ns_);
+std::unique_ptr<Batch> LockTable::Pack(int64_t now_ns, int number) {
+  Link& link = at(number);
+  if (number != present_) LeaveWhenEmpty(link);
+  if (link.heartbeat_due) {
+    link.heartbeat_due = false;
+    link.commands.Heartbeat(link.session.Send(now_ns));
+    link.heartbeat_at_ns = AddNs(now_ns, link.heartbeat_interval_ns);
   }
-  return commands_.Take();
+  return link.commands.Take();
 }
 
 LeasePtr LockTable::Find(int64_t id) const {
@@ -164,13 +169,14 @@ LeasePtr LockTable::Find(int64_t id) const {
 }
 
 void LockTable::Send(Lease& lease, int64_t now_ns) {
-  if (!lease.leads()) return;
+  if (!lease.leads() || HeldElsewhere(lease)) return;
+  Link& link = current();
   const int64_t left_ns = lease.wait_until_ns == kNever ? -1 : std::max(lease.wait_until_ns - now_ns, kSmallestWait);
   const int64_t max_wait_ns = lease.one_try ? 0 : left_ns;
   if (lease.group.size == 1) {
-    lease.sent = true;
+    lease.link = &link;
     const v1::LockSpec* const lock = &lease.spec->wire;
-    return commands_.Acquire(lease.id, {&lock, 1}, lease.spec->wire_bytes, max_wait_ns);
+    return link.commands.Acquire(lease.id, {&lock, 1}, lease.spec->wire_bytes, max_wait_ns);
   }
   const std::vector<LeasePtr> parts = GroupOf(lease);
   std::vector<const v1::LockSpec*> locks;
@@ -179,9 +185,9 @@ void LockTable::Send(Lease& lease, int64_t now_ns) {
     locks.push_back(&part->spec->wire);
     bytes += part->spec->wire_bytes;
   }
-  if (bytes > commands_.batch_bytes()) return;
-  for (const LeasePtr& part : parts) part->sent = true;
-  commands_.Acquire(lease.id, locks, bytes, max_wait_ns);
+  if (bytes > link.commands.batch_bytes()) return;
+  for (const LeasePtr& part : parts) part->link = &link;
+  link.commands.Acquire(lease.id, locks, bytes, max_wait_ns);
 }
 
 void LockTable::Schedule(Lease& lease, int64_t at_ns) {
@@ -206,7 +212,6 @@ void LockTable::Reschedule(Lease& lease) {
 
 void LockTable::Deliver(const LeasePtr& lease, Effects& fx) {
   lease->phase = Lease::Phase::kHeld;
-  ++held_;
   lease_deadline_ns_ = std::min(lease_deadline_ns_, lease->belief.deadline_ns());
   Wake(lease_deadline_ns_);
   fx.granted.emplace_back(lease, std::move(lease->callback));
@@ -222,7 +227,16 @@ void LockTable::Refuse(Lease& lease, Refusal refusal, Effects& fx) {
 
 void LockTable::End(Lease& lease, EndCause cause, std::string message, Effects& fx) {
   lease.phase = Lease::Phase::kEnded;
-  --held_;
+  lease.move = nullptr;
+  for (auto it = downgrades_.begin(); it != downgrades_.end();) {
+    const auto waits = it++;
+    if (waits->second.link != nullptr || waits->second.lease.get() != &lease) continue;
+    const Refusal ended{.reason = RefusalReason::kNotHolder, .message = "the lock has ended"};
+    fx.downgraded.emplace_back(std::move(waits->second.callback), ended);
+    downgrades_.erase(waits);
+  }
+  // An acquire of the same lock and owner may have waited for its arrival.
+  if (moving_ && lease.spec->wire.reentrant()) Wake(moves_at_ns_ = 0);
   lease.end_message = std::move(message);
   lease.cause.store(cause, std::memory_order_release);
   if (lease.stop.stop_possible()) fx.stopped.push_back(lease.stop);
@@ -241,17 +255,18 @@ void LockTable::TimeOut(Lease& lease, int64_t now_ns, Effects& fx) {
                .message = absl::StrCat("no answer within max_wait of ", Millis(lease.wait_until_ns - lease.asked_ns))};
   }
   refusal.waited = Duration(now_ns - lease.asked_ns);
-  if (lease.sent && !lease.cancelling) commands_.Cancel(next_id_++, lease.id);
+  if (lease.link != nullptr && !lease.cancelling) lease.link->commands.Cancel(next_id_++, lease.id);
   RefuseGroup(lease, refusal, fx);
 }
 
 // Says goodbye, so that the broker ends the stream in good order. Waiting acquires go to the next stream.
-void LockTable::Leave() {
-  leaving_ = true;
-  heartbeat_due_ = false;
-  commands_.Goodbye();
+void LockTable::Leave(Link& link) {
+  link.leaving = true;
+  link.heartbeat_due = false;
+  link.commands.Goodbye();
   for (auto& [id, lease] : live_) {
-    lease->sent = false;
+    if (lease->link != &link) continue;
+    lease->link = nullptr;
     // The goodbye gives back a grant that was not delivered yet; its acquire waits again on the next stream.
     if (lease->phase == Lease::Phase::kGranted) lease->phase = Lease::Phase::kWaiting;
   }
@@ -259,30 +274,38 @@ void LockTable::Leave() {
 
 void LockTable::SweepLeases(int64_t now_ns, Effects& fx) {
   lease_deadline_ns_ = kNever;
+  bool elsewhere = false;
   for (auto it = live_.begin(); it != live_.end();) {
     const LeasePtr lease = it++->second;
     if (lease->phase != Lease::Phase::kHeld) continue;
     Notice(lease, now_ns, fx);
-    if (lease->phase == Lease::Phase::kHeld) {
-      lease_deadline_ns_ = std::min(lease_deadline_ns_, lease->belief.deadline_ns());
-    }
+    if (lease->phase != Lease::Phase::kHeld) continue;
+    lease_deadline_ns_ = std::min(lease_deadline_ns_, lease->belief.deadline_ns());
+    elsewhere = elsewhere || lease->link != &current();
   }
+  moving_ = moving_ && elsewhere;
 }
 
-void LockTable::CheckHeartbeat(int64_t now_ns) {
-  if (!opened_ || leaving_) return;
-  if (now_ns >= heartbeat_at_ns_) {
-    quiet_.store(session_.unanswered() >= 2, std::memory_order_relaxed);
-    heartbeat_due_ = true;
-    heartbeat_at_ns_ = AddNs(now_ns, heartbeat_interval_ns_);
+void LockTable::CheckHeartbeat(Link& link, int64_t now_ns) {
+  if (!link.opened || link.leaving) return;
+  if (now_ns >= link.heartbeat_at_ns) {
+    SetQuiet(link, link.session.unanswered() >= 2);
+    link.heartbeat_due = true;
+    link.heartbeat_at_ns = AddNs(now_ns, link.heartbeat_interval_ns);
   }
-  Wake(heartbeat_at_ns_);
+  Wake(link.heartbeat_at_ns);
 }
 
-void LockTable::AskForHeartbeat(int64_t now_ns) {
+void LockTable::AskForHeartbeat(Link& link, int64_t now_ns) {
   // A recent heartbeat that is not answered yet is enough.
-  if (leaving_ || (session_.unanswered() > 0 && now_ns - session_.last_sent_ns() < validity_ns_ / 6)) return;
-  heartbeat_due_ = true;
+  if (link.leaving) return;
+  if (link.session.unanswered() > 0 && now_ns - link.session.last_sent_ns() < link.validity_ns / 6) return;
+  link.heartbeat_due = true;
+}
+
+void LockTable::SetQuiet(Link& link, bool quiet) {
+  link.quiet = quiet;
+  quiet_.store(links_[0].quiet || links_[1].quiet, std::memory_order_relaxed);
 }
 
 Refusal LockTable::Unreachable(int64_t since_ns, int64_t now_ns) const {

@@ -6,15 +6,22 @@
 //
 // 1. Each acquire is answered exactly once, and so is each release and downgrade that has a callback. Acquires of one
 //    request are all granted in one step, or all refused.
-// 2. A lease lives on one stream only and ends with it.
+// 2. A lease lives on one stream only. It ends with it, unless it is on its way to another one: then it ends with the
+//    last promise of the former stream.
 // 3. A lease that ends here while its stream lives is also released at the broker, which would keep it for ever
-//    otherwise.
+//    otherwise. So is one that another stream was asked to adopt.
+//
+// There are two links, each with a stream or none. New acquires go through the present link. When its broker drains and
+// another broker is known, the other link becomes the present one; the former keeps its stream until all that is held
+// through it has moved (lock_table_moves.cc).
 #pragma once
 
 #include <absl/container/btree_set.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -26,18 +33,24 @@
 #include "command_queue.h"
 #include "effects.h"
 #include "lease.h"
+#include "link.h"
 
 namespace distlock::internal {
+
+std::string RandomId();
 
 class LockTable {
  public:
   struct Options {
     std::string address;  // for messages
+    size_t brokers = 1;   // how many addresses these are
     std::string label;
     int64_t unreachable_timeout_ns;
     int64_t connect_timeout_ns;
     bool reissue_waits;
+    std::function<std::string()> random_id = RandomId;  // of 32 hexadecimal digits
   };
+  static constexpr int kLinks = 2;
   explicit LockTable(Options options) : options_(std::move(options)) {}
 
   // Calls of the program.
@@ -57,10 +70,13 @@ class LockTable {
   bool StopsAlso(Lease& lease, std::stop_source stop);
   void Close(int64_t now_ns, Effects& fx);
 
-  // Events of the stream, which lives from OnStarted to OnBroken.
+  // The link that wants a stream when it has none. Another one after a broker has told that it drains, or has ended.
+  int present() const { return present_; }
+
+  // Events of a link's stream, which lives from OnStarted to OnBroken. Only the present link gets a new one.
   void OnStarted(int64_t now_ns);
-  void OnEvent(const v1::SessionEvent& event, int64_t now_ns, Effects& fx);
-  void OnBroken(EndCause cause, const std::string& why, int64_t now_ns, Effects& fx);
+  void OnEvent(const v1::SessionEvent& event, int64_t now_ns, Effects& fx, int link = 0);
+  void OnBroken(EndCause cause, const std::string& why, int64_t now_ns, Effects& fx, int link = 0);
   // The status of a stream that broke.
   void OnStatus(Refusal why, Effects& fx);
 
@@ -68,30 +84,83 @@ class LockTable {
   void Tick(int64_t now_ns, Effects& fx);
   int64_t wake_ns() const { return wake_ns_; }
   // The broker has not been heard for too long: the stream must be ended.
-  bool Lapsed(int64_t now_ns) { return streaming_ && session_.Lapsed(now_ns); }
+  bool Lapsed(int64_t now_ns, int link = 0) { return at(link).streaming && at(link).session.Lapsed(now_ns); }
 
   // The next message, or null. Heartbeats are stamped here: now is before it is handed to the stream.
-  std::unique_ptr<Batch> Pack(int64_t now_ns);
-  void Recycle(std::unique_ptr<Batch> batch) { commands_.Recycle(std::move(batch)); }
+  std::unique_ptr<Batch> Pack(int64_t now_ns, int link = 0);
+  void Recycle(std::unique_ptr<Batch> batch, int link = 0) { at(link).commands.Recycle(std::move(batch)); }
 
-  bool opened() const { return opened_; }
-  bool acked() const { return acked_; }  // the broker has answered a heartbeat: the stream counts as a success
-  bool draining() const { return draining_; }
+  bool opened(int link) const { return at(link).opened; }
+  bool opened() const { return opened(0) || opened(1); }
+  // The broker of the present link has answered a heartbeat: its stream counts as a success.
+  bool acked() const { return at(present_).acked; }
+  bool draining() const { return at(present_).draining; }
+  // Something is held that the present link does not hold yet: each moment counts.
+  bool moving() const { return moving_; }
   // At least two heartbeats are unanswered. Any thread.
   bool quiet() const { return quiet_.load(std::memory_order_relaxed); }
 
  private:
   using Live = std::map<int64_t, LeasePtr>;  // by id, so callbacks run in the order of the requests
 
-  void OnOpened(const v1::SessionOpened& opened, int64_t now_ns, Effects& fx);
-  void OnGrant(int64_t id, const v1::Grant& grant, int64_t now_ns, Effects& fx);
-  void OnRefused(int64_t id, const v1::Refusal& refusal, int64_t now_ns, Effects& fx);
-  void OnReleased(int64_t id, ReleaseOutcome outcome, Effects& fx);
-  bool OnDowngraded(int64_t id, std::optional<Refusal> refusal, Effects& fx);
-  void OnReleasedByLeaseId(int64_t id, Effects& fx);
-  void OnAck(const v1::HeartbeatAck& ack, int64_t now_ns, Effects& fx);
-  void OnLost(int64_t id, const v1::LeaseLost& lost, Effects& fx);
+  // A release that is not answered. Of two for one lease, at both of its sessions, the later answer ends both.
+  struct PendingRelease {
+    ReleaseCallback callback;
+    const Link* link;
+    int64_t twin = 0;                       // the other one; 0: none
+    std::optional<ReleaseOutcome> of_twin;  // once that is answered
+  };
+  struct PendingDowngrade {
+    DowngradeCallback callback;
+    LeasePtr lease;
+    const Link* link;  // null: not sent, because the lease is on its way
+  };
+
+  struct Leftover {
+    LeasePtr lease;
+    std::string request_id;
+    bool lapsed;
+  };
+
+  Link& at(int link) { return links_[static_cast<size_t>(link)]; }
+  const Link& at(int link) const { return links_[static_cast<size_t>(link)]; }
+  Link& current() { return at(present_); }
+
+  void OnOpened(Link& link, const v1::SessionOpened& opened, int64_t now_ns, Effects& fx);
+  void OnDraining(Link& link, Duration time_left, int64_t now_ns, Effects& fx);
+  void OnGrant(Link& link, int64_t id, const v1::Grant& grant, int64_t now_ns, Effects& fx);
+  void OnRefused(Link& link, int64_t id, const v1::Refusal& refusal, int64_t now_ns, Effects& fx);
+  void OnReleased(const Link& link, int64_t id, ReleaseOutcome outcome, Effects& fx);
+  bool OnDowngraded(int64_t id, std::optional<Refusal> refusal, int64_t now_ns, Effects& fx);
+  void OnReleasedByLeaseId(const Link& link, int64_t id, Effects& fx);
+  void OnAck(Link& link, const v1::HeartbeatAck& ack, int64_t now_ns, Effects& fx);
+  void OnLost(Link& link, int64_t id, const v1::LeaseLost& lost, int64_t now_ns, Effects& fx);
+  void OnNews(const Link& link, const v1::SessionEvent& event, Effects& fx);
   void LoseBeforeUse(const LeasePtr& lease, const std::string& how, Effects& fx);
+  void AnswerPending(const Link& link, const std::string& why, Effects& fx);
+  bool TurnAway(Link& link, Lease& lease, const v1::Refusal& refusal, int64_t now_ns);
+
+  // Moves.
+  void MoveOn(int64_t now_ns);
+  void SendMoves(int64_t now_ns, Effects& fx);
+  bool MayMove(const Lease& lease) const;
+  void SendMove(const std::shared_ptr<Move>& move);
+  std::shared_ptr<Move> FindMove(const Link& link, int64_t id) const;
+  void EndMove(Move& move);
+  bool OnAdopted(Link& link, int64_t id, const v1::Grant& grant, int64_t now_ns, Effects& fx);
+  void Arrive(const LeasePtr& lease, Link& link, int64_t id, const v1::Grant& grant, int64_t now_ns, Effects& fx);
+  bool OnNotAdopted(Link& link, int64_t id, const v1::Refusal& wire, int64_t now_ns, Effects& fx);
+  void Stay(Lease& lease, int64_t now_ns, Effects& fx);
+  bool Survives(const Lease& lease, int64_t now_ns) const;
+  void Orphan(Lease& lease, const std::string& why);
+  void GiveBack(const LeasePtr& lease, bool lapsed, ReleaseCallback callback, Effects& fx);
+  void RememberLeftover(const LeasePtr& lease, bool lapsed);
+  void GiveBackLeftovers();
+  void Lose(const LeasePtr& lease, EndCause cause, const std::string& message, Effects& fx);
+  void LeaveWhenEmpty(Link& link);
+  std::vector<LeasePtr> HoldsOf(const LeasePtr& lease) const;
+  bool HeldElsewhere(const Lease& lease) const;
+  void SendDowngrades(const Lease& lease);
 
   LeasePtr Find(int64_t id) const;
   std::vector<LeasePtr> GroupOf(const Lease& lease) const;
@@ -110,37 +179,32 @@ class LockTable {
   void End(Lease& lease, EndCause cause, std::string message, Effects& fx);
   void Wake(int64_t at_ns) { wake_ns_ = at_ns < wake_ns_ ? at_ns : wake_ns_; }
   void TimeOut(Lease& lease, int64_t now_ns, Effects& fx);
-  void Leave();
+  void Leave(Link& link);
   void SweepLeases(int64_t now_ns, Effects& fx);
-  void CheckHeartbeat(int64_t now_ns);
-  void AskForHeartbeat(int64_t now_ns);
+  void CheckHeartbeat(Link& link, int64_t now_ns);
+  static void AskForHeartbeat(Link& link, int64_t now_ns);
+  void SetQuiet(Link& link, bool quiet);
+  bool HoldsAnything(const Link& link) const;
   Refusal Unreachable(int64_t since_ns, int64_t now_ns) const;
 
   const Options options_;
 
   Live live_;                                              // in any phase but kEnded
-  std::map<int64_t, ReleaseCallback> releases_;            // by the release command's id
-  std::map<int64_t, DowngradeCallback> downgrades_;        // by the command's id
+  std::map<int64_t, PendingRelease> releases_;             // by the release command's id
+  std::map<int64_t, PendingDowngrade> downgrades_;         // by the command's id
+  std::map<int64_t, std::shared_ptr<Move>> moves_;         // that are sent, by the command's id
+  std::vector<Leftover> leftovers_;                        // that ended while no session had them
   absl::btree_set<std::pair<int64_t, int64_t>> timeouts_;  // of waiting acquires
   int64_t next_id_ = 1;
-  size_t held_ = 0;
   bool closed_ = false;
   int64_t wake_ns_ = kNever;
   int64_t lease_deadline_ns_ = kNever;  // not later than the earliest deadline of a held lease
+  int64_t moves_at_ns_ = kNever;        // when leases are to be moved again
+  bool moving_ = false;                 // a lease may be held outside of the present link
   std::optional<Refusal> last_failure_;
 
-  // The present stream.
-  CommandQueue commands_;
-  SessionBelief session_;
-  bool streaming_ = false;
-  bool opened_ = false;
-  bool acked_ = false;
-  bool draining_ = false;
-  bool leaving_ = false;  // goodbye is said; new acquires wait for the next stream
-  bool heartbeat_due_ = false;
-  int64_t validity_ns_ = 0;
-  int64_t heartbeat_interval_ns_ = 0;
-  int64_t heartbeat_at_ns_ = kNever;
+  std::array<Link, kLinks> links_;
+  int present_ = 0;
   std::atomic<bool> quiet_{false};
 };
 

@@ -33,7 +33,8 @@ LeasePtr LockTable::AcquireAll(const std::vector<std::shared_ptr<const Spec>>& s
   }
   std::optional<Refusal> refusal = FindProblem(specs);
   const size_t bytes = BytesOf(specs);
-  if (!refusal && opened_ && specs.size() > 1 && bytes > commands_.batch_bytes()) refusal = TooLarge(bytes);
+  const Link& link = current();
+  if (!refusal && link.opened && specs.size() > 1 && bytes > link.commands.batch_bytes()) refusal = TooLarge(bytes);
   if (closed_) refusal = ClosedRefusal();
   if (refusal) {
     for (const LeasePtr& part : parts) Refuse(*part, *refusal, fx);
@@ -43,30 +44,31 @@ LeasePtr LockTable::AcquireAll(const std::vector<std::shared_ptr<const Spec>>& s
   Lease& leader = *parts.front();
   leader.one_try = max_wait && *max_wait <= Duration::zero();
   if (max_wait && !leader.one_try) leader.wait_until_ns = AddNs(now_ns, max_wait->count());
-  if (!opened_) leader.stranded_ns = now_ns;
-  if (streaming_ && !leaving_) Send(leader, now_ns);
+  if (!link.opened) leader.stranded_ns = now_ns;
+  if (link.streaming && !link.leaving) Send(leader, now_ns);
   Reschedule(leader);
   return parts.front();
 }
 
 // Specs that are each within their limit can together exceed that of a message.
 Refusal LockTable::TooLarge(size_t bytes) const {
+  const size_t most = links_[static_cast<size_t>(present_)].commands.batch_bytes();
   Refusal refusal{.reason = RefusalReason::kInvalidArgument,
                   .message = "the locks take " + std::to_string(bytes) + " bytes together, of at most " +
-                             std::to_string(commands_.batch_bytes()) + "; ask for fewer, or shorten their metadata"};
+                             std::to_string(most) + "; ask for fewer, or shorten their metadata"};
   refusal.field_problems.push_back({"acquire.locks", refusal.message});
   return refusal;
 }
 
 void LockTable::SendHeldBack(int64_t now_ns, Effects& fx) {
-  if (leaving_) return;
+  if (!current().opened || current().leaving) return;
   std::vector<LeasePtr> leaders;
   for (const auto& [id, lease] : live_) {
-    if (!lease->sent && lease->leads()) leaders.push_back(lease);
+    if (lease->phase == Lease::Phase::kWaiting && lease->link == nullptr && lease->leads()) leaders.push_back(lease);
   }
   for (const LeasePtr& leader : leaders) {
     Send(*leader, now_ns);
-    if (leader->sent) continue;
+    if (leader->link != nullptr || HeldElsewhere(*leader)) continue;
     size_t bytes = 0;
     for (const LeasePtr& part : GroupOf(*leader)) bytes += part->spec->wire_bytes;
     RefuseGroup(*leader, TooLarge(bytes), fx);
@@ -93,14 +95,14 @@ Lease& LockTable::LeaderOf(Lease& lease) const {
 // in the table, marked as abandoned, until it has answered.
 void LockTable::RefuseGroup(const Lease& lease, const Refusal& refusal, Effects& fx) {
   for (const LeasePtr& part : GroupOf(lease)) {
-    if (part->sent && part->phase == Lease::Phase::kWaiting) {
+    if (part->link != nullptr && part->phase == Lease::Phase::kWaiting) {
       part->abandoned = true;
       if (part->callback) fx.refused.emplace_back(std::move(part->callback), refusal);
       part->callback = nullptr;
       Schedule(*part, kNever);
       continue;
     }
-    if (part->phase == Lease::Phase::kGranted) commands_.Release(next_id_++, part->id);
+    if (part->phase == Lease::Phase::kGranted) part->link->commands.Release(next_id_++, part->id);
     Refuse(*part, refusal, fx);
     live_.erase(part->id);
   }

@@ -14,42 +14,48 @@ constexpr int64_t kShortestInterval = 5'000'000;
 }  // namespace
 
 void LockTable::OnStarted(int64_t now_ns) {
-  session_ = SessionBelief(now_ns, AddNs(now_ns, options_.connect_timeout_ns) - now_ns);  // the timeout may be endless
-  streaming_ = true;
-  opened_ = acked_ = draining_ = leaving_ = heartbeat_due_ = false;
-  commands_.Clear();
-  commands_.Open(next_id_++, options_.label);
-  Wake(session_.deadline_ns());
-  for (auto& [id, lease] : live_) Send(*lease, now_ns);  // in the order of the requests
-  if (closed_) Leave();
+  Link& link = current();
+  link.session = SessionBelief(now_ns, AddNs(now_ns, options_.connect_timeout_ns) - now_ns);  // it may be endless
+  link.streaming = true;
+  link.opened = link.acked = link.adopts = link.draining = link.leaving = link.heartbeat_due = false;
+  link.commands.Clear();
+  link.commands.Open(next_id_++, options_.label);
+  Wake(link.session.deadline_ns());
+  for (auto& [id, lease] : live_) {  // in the order of the requests
+    lease->stays = false;
+    if (lease->phase == Lease::Phase::kWaiting && lease->link == nullptr) Send(*lease, now_ns);
+  }
+  if (closed_) Leave(link);
 }
 
-void LockTable::OnEvent(const v1::SessionEvent& event, int64_t now_ns, Effects& fx) {
+void LockTable::OnEvent(const v1::SessionEvent& event, int64_t now_ns, Effects& fx, int number) {
+  Link& link = at(number);
   switch (event.event_case()) {
     case v1::SessionEvent::kGranted:
-      return OnGrant(event.id(), event.granted(), now_ns, fx);
+      return OnGrant(link, event.id(), event.granted(), now_ns, fx);
     case v1::SessionEvent::kReleased:
-      return OnReleased(event.id(), ToOutcome(event.released().outcome()), fx);
+      return OnReleased(link, event.id(), ToOutcome(event.released().outcome()), fx);
     case v1::SessionEvent::kDowngraded:
-      OnDowngraded(event.id(), std::nullopt, fx);
+      OnDowngraded(event.id(), std::nullopt, now_ns, fx);
       return;
     case v1::SessionEvent::kRefused:
-      return OnRefused(event.id(), event.refused(), now_ns, fx);
+      return OnRefused(link, event.id(), event.refused(), now_ns, fx);
     case v1::SessionEvent::kHeartbeatAck:
-      return OnAck(event.heartbeat_ack(), now_ns, fx);
+      return OnAck(link, event.heartbeat_ack(), now_ns, fx);
     case v1::SessionEvent::kLost:
-      return OnLost(event.id(), event.lost(), fx);
+      return OnLost(link, event.id(), event.lost(), now_ns, fx);
     case v1::SessionEvent::kOpened:
-      return OnOpened(event.opened(), now_ns, fx);
+      return OnOpened(link, event.opened(), now_ns, fx);
     case v1::SessionEvent::kDraining:
-      draining_ = true;
-      fx.draining = Duration(ToNs(event.draining().time_left()));
-      return;
+      return OnDraining(link, Duration(ToNs(event.draining().time_left())), now_ns, fx);
     default:
-      break;
+      return OnNews(link, event, fx);
   }
+}
+
+void LockTable::OnNews(const Link& link, const v1::SessionEvent& event, Effects& fx) {
   const LeasePtr lease = Find(event.id());
-  if (lease == nullptr || !lease->sent) return;
+  if (lease == nullptr || lease->link != &link) return;
   if (event.has_at_risk()) {
     lease->at_risk.store(true, std::memory_order_relaxed);
     lease->risk = event.at_risk().cause();
@@ -64,138 +70,180 @@ void LockTable::OnEvent(const v1::SessionEvent& event, int64_t now_ns, Effects& 
   }
 }
 
-void LockTable::OnOpened(const v1::SessionOpened& opened, int64_t now_ns, Effects& fx) {
-  opened_ = true;
-  validity_ns_ = ToNs(opened.validity());
-  if (validity_ns_ <= 0) validity_ns_ = kDefaultValidity;
-  const int64_t interval_ns = opened.has_heartbeat_interval() ? ToNs(opened.heartbeat_interval()) : validity_ns_ / 3;
-  heartbeat_interval_ns_ = std::max(interval_ns, kShortestInterval);
-  heartbeat_at_ns_ = AddNs(session_.last_sent_ns(), heartbeat_interval_ns_);
-  session_.Ack(0, validity_ns_, now_ns);
-  Wake(std::min(heartbeat_at_ns_, session_.deadline_ns()));
-  commands_.SetMessageBytes(opened.max_message_bytes());
-  SendHeldBack(now_ns, fx);
+void LockTable::OnOpened(Link& link, const v1::SessionOpened& opened, int64_t now_ns, Effects& fx) {
+  link.opened = true;
+  link.adopts = std::find(opened.features().begin(), opened.features().end(), "adopt") != opened.features().end();
+  link.validity_ns = ToNs(opened.validity());
+  if (link.validity_ns <= 0) link.validity_ns = kDefaultValidity;
+  const int64_t interval_ns =
+      opened.has_heartbeat_interval() ? ToNs(opened.heartbeat_interval()) : link.validity_ns / 3;
+  link.heartbeat_interval_ns = std::max(interval_ns, kShortestInterval);
+  link.heartbeat_at_ns = AddNs(link.session.last_sent_ns(), link.heartbeat_interval_ns);
+  link.session.Ack(0, link.validity_ns, now_ns);
+  Wake(std::min(link.heartbeat_at_ns, link.session.deadline_ns()));
+  link.commands.SetMessageBytes(opened.max_message_bytes());
+  if (&link == &current()) SendMoves(now_ns, fx);
   for (auto& [id, lease] : live_) {
-    if (!lease->sent || lease->turned_away || lease->stranded_ns == kNever) continue;
+    if (lease->link != &link || lease->turned_away || lease->stranded_ns == kNever) continue;
     lease->stranded_ns = kNever;
     Reschedule(*lease);
   }
 }
 
-void LockTable::OnGrant(int64_t id, const v1::Grant& grant, int64_t now_ns, Effects& fx) {
+void LockTable::OnGrant(Link& link, int64_t id, const v1::Grant& grant, int64_t now_ns, Effects& fx) {
   const LeasePtr lease = Find(id);
-  if (lease == nullptr || !lease->sent || lease->phase != Lease::Phase::kWaiting) return;
+  if (lease == nullptr && OnAdopted(link, id, grant, now_ns, fx)) return;
+  if (lease == nullptr || lease->link != &link || lease->phase != Lease::Phase::kWaiting) return;
   Schedule(*lease, kNever);
   if (lease->cancelling || lease->abandoned) {
-    commands_.Release(next_id_++, id);
+    link.commands.Release(next_id_++, id);
     Refuse(*lease,
            {.reason = RefusalReason::kCancelled, .message = "cancelled; the grant that crossed it is given back"}, fx);
     live_.erase(id);
     return;
   }
-  lease->lease_id = grant.lease_id();
-  lease->holder_id = grant.holder_id();
+  lease->granted = {grant.lease_id(), grant.holder_id()};
   lease->token = grant.fencing_token();
   lease->waited_ns = ToNs(grant.waited());
-  const int64_t deadline_ns = session_.DeadlineOf(grant.echo_seq(), ToNs(grant.valid_for()));
+  const int64_t deadline_ns = link.session.DeadlineOf(grant.echo_seq(), ToNs(grant.valid_for()));
   lease->belief.Set(deadline_ns, now_ns);
   lease->deadline_ns.store(deadline_ns, std::memory_order_release);
-  if (deadline_ns - now_ns < validity_ns_ / 2) AskForHeartbeat(now_ns);
+  if (deadline_ns - now_ns < link.validity_ns / 2) AskForHeartbeat(link, now_ns);
   lease->hold_count = std::max(grant.hold_count(), 1);  // whatever the broker says
   lease->phase = Lease::Phase::kGranted;
   DeliverGroup(lease, now_ns, fx);
 }
 
-void LockTable::OnRefused(int64_t id, const v1::Refusal& wire, int64_t now_ns, Effects& fx) {
+void LockTable::OnRefused(Link& link, int64_t id, const v1::Refusal& wire, int64_t now_ns, Effects& fx) {
   const LeasePtr lease = Find(id);
   if (lease == nullptr) {
-    if (OnDowngraded(id, ToRefusal(wire), fx)) return;
+    if (OnNotAdopted(link, id, wire, now_ns, fx) || OnDowngraded(id, ToRefusal(wire), now_ns, fx)) return;
     const bool gone = wire.reason() == v1::REFUSAL_REASON_NOT_HOLDER;
-    OnReleased(id, gone ? ReleaseOutcome::kAlreadyGone : ReleaseOutcome::kUnknown, fx);
+    OnReleased(link, id, gone ? ReleaseOutcome::kAlreadyGone : ReleaseOutcome::kUnknown, fx);
     return;
   }
-  if (!lease->sent || lease->phase == Lease::Phase::kHeld) return;
-  const bool wanted = !lease->cancelling && !lease->abandoned;
-  if (wire.reason() == v1::REFUSAL_REASON_DRAINING && wanted && options_.reissue_waits && held_ == 0) {
-    // This client holds nothing at the draining broker: leave it and ask the next one.
-    last_failure_ = ToRefusal(wire);
-    Lease& leader = LeaderOf(*lease);
-    leader.turned_away = true;
-    if (leader.stranded_ns == kNever) leader.stranded_ns = now_ns;
-    Reschedule(leader);
-    Leave();
-    return;
-  }
+  if (lease->link != &link || lease->phase == Lease::Phase::kHeld) return;
+  if (wire.reason() == v1::REFUSAL_REASON_DRAINING && TurnAway(link, *lease, wire, now_ns)) return;
   const Refusal refusal = ToRefusal(wire);
   Refuse(*lease, refusal, fx);
   live_.erase(id);
   RefuseGroup(*lease, refusal, fx);
 }
 
-void LockTable::OnReleased(int64_t id, ReleaseOutcome outcome, Effects& fx) {
-  const auto found = releases_.find(id);
-  if (found == releases_.end()) return OnReleasedByLeaseId(id, fx);
-  fx.released.emplace_back(std::move(found->second), outcome);
-  releases_.erase(found);
+// The broker drains: has the acquire ask another one. False: the refusal is the answer to it.
+bool LockTable::TurnAway(Link& link, Lease& lease, const v1::Refusal& refusal, int64_t now_ns) {
+  if (lease.cancelling || lease.abandoned || !options_.reissue_waits) return false;
+  if (options_.brokers == 1 && HoldsAnything(link)) return false;
+  last_failure_ = ToRefusal(refusal);
+  Lease& leader = LeaderOf(lease);
+  leader.turned_away = true;
+  if (leader.stranded_ns == kNever) leader.stranded_ns = now_ns;
+  Reschedule(leader);
+  if (options_.brokers == 1) {
+    Leave(link);
+    return true;
+  }
+  for (const LeasePtr& part : GroupOf(lease)) part->link = nullptr;
+  link.draining = true;
+  MoveOn(now_ns);
+  if (&link != &current() && current().streaming) Send(leader, now_ns);
+  return true;
 }
 
-bool LockTable::OnDowngraded(int64_t id, std::optional<Refusal> refusal, Effects& fx) {
+bool LockTable::HoldsAnything(const Link& link) const {
+  return std::any_of(live_.begin(), live_.end(), [&link](const auto& entry) {
+    return entry.second->phase == Lease::Phase::kHeld && entry.second->link == &link;
+  });
+}
+
+void LockTable::OnReleased(const Link& link, int64_t id, ReleaseOutcome outcome, Effects& fx) {
+  const auto found = releases_.find(id);
+  if (found == releases_.end()) return OnReleasedByLeaseId(link, id, fx);
+  PendingRelease answered = std::move(found->second);
+  releases_.erase(found);
+  if (const auto twin = releases_.find(answered.twin); twin != releases_.end()) {
+    if (answered.callback) twin->second.callback = std::move(answered.callback);  // one of them has it
+    twin->second.of_twin = outcome;
+    return;
+  }
+  // Only one of the sessions had the lease.
+  if (answered.of_twin && outcome == ReleaseOutcome::kAlreadyGone) outcome = *answered.of_twin;
+  if (answered.of_twin == ReleaseOutcome::kReleased) outcome = ReleaseOutcome::kReleased;
+  fx.released.emplace_back(std::move(answered.callback), outcome);
+}
+
+bool LockTable::OnDowngraded(int64_t id, std::optional<Refusal> refusal, int64_t now_ns, Effects& fx) {
   const auto found = downgrades_.find(id);
-  if (found == downgrades_.end()) return false;
-  fx.downgraded.emplace_back(std::move(found->second), std::move(refusal));
+  if (found == downgrades_.end() || found->second.link == nullptr) return false;
+  PendingDowngrade answered = std::move(found->second);
   downgrades_.erase(found);
+  for (const LeasePtr& hold : HoldsOf(answered.lease)) {
+    if (refusal) {
+      hold->mode_unsure = true;
+    } else {
+      hold->downgraded = true;
+    }
+  }
+  fx.downgraded.emplace_back(std::move(answered.callback), std::move(refusal));
+  if (moving_) SendMoves(now_ns, fx);
   return true;
 }
 
 // A Released event under the acquire's own id: another program that knows the lease_id released the lease.
-void LockTable::OnReleasedByLeaseId(int64_t id, Effects& fx) {
+void LockTable::OnReleasedByLeaseId(const Link& link, int64_t id, Effects& fx) {
   const LeasePtr lease = Find(id);
-  if (lease == nullptr || !lease->sent) return;
+  if (lease == nullptr || lease->link != &link) return;
   if (lease->phase == Lease::Phase::kHeld) {
-    End(*lease, EndCause::kReleased, "released by its lease_id", fx);
-    live_.erase(id);
+    lease->link = nullptr;  // this session has nothing to give back
+    Lose(lease, EndCause::kReleased, "released by its lease_id", fx);
   } else if (lease->phase == Lease::Phase::kGranted) {
     LoseBeforeUse(lease, "released by its lease_id", fx);
   }
 }
 
-void LockTable::OnAck(const v1::HeartbeatAck& ack, int64_t now_ns, Effects& fx) {
-  if (!session_.Ack(ack.seq(), ToNs(ack.valid_for()), now_ns)) return;
-  acked_ = true;
+void LockTable::OnAck(Link& link, const v1::HeartbeatAck& ack, int64_t now_ns, Effects& fx) {
+  if (!link.session.Ack(ack.seq(), ToNs(ack.valid_for()), now_ns)) return;
+  link.acked = true;
   last_failure_.reset();
-  quiet_.store(false, std::memory_order_relaxed);
+  SetQuiet(link, false);
   for (const v1::LeaseLimit& limit : ack.limits()) {
     const LeasePtr lease = Find(limit.acquire_id());
-    if (lease == nullptr) continue;
+    if (lease == nullptr || lease->link != &link) continue;
     lease->limited_by_seq = ack.seq();
-    lease->belief.Set(session_.DeadlineOf(ack.seq(), ToNs(limit.valid_for())), now_ns);
+    lease->belief.Set(link.session.DeadlineOf(ack.seq(), ToNs(limit.valid_for())), now_ns);
   }
-  const int64_t deadline_ns = session_.DeadlineOf(ack.seq(), ToNs(ack.valid_for()));
+  const int64_t deadline_ns = link.session.DeadlineOf(ack.seq(), ToNs(ack.valid_for()));
+  int64_t first_ns = kNever;
   for (auto& [id, lease] : live_) {
-    if (lease->phase == Lease::Phase::kWaiting) continue;
+    if (lease->link != &link || lease->phase == Lease::Phase::kWaiting) continue;
     if (lease->limited_by_seq != ack.seq()) lease->belief.Extend(deadline_ns, now_ns);
-    if (!lease->belief.lapsed()) {
-      lease->deadline_ns.store(lease->belief.deadline_ns(), std::memory_order_release);
-    }
+    if (lease->belief.lapsed()) continue;
+    lease->deadline_ns.store(lease->belief.deadline_ns(), std::memory_order_release);
+    first_ns = std::min(first_ns, lease->belief.deadline_ns());
   }
   for (auto& [id, lease] : live_) {
-    if (lease->phase == Lease::Phase::kGranted) DeliverGroup(lease, now_ns, fx);
+    if (lease->link == &link && lease->phase == Lease::Phase::kGranted) DeliverGroup(lease, now_ns, fx);
   }
   SweepLeases(now_ns, fx);
   Wake(lease_deadline_ns_);
   // A lease with a short ttl may have a deadline within the heartbeat interval: it needs its next ack sooner.
-  if (lease_deadline_ns_ == kNever) return;
-  const int64_t half_way_ns = now_ns + std::max((lease_deadline_ns_ - now_ns) / 2, kShortestInterval);
-  heartbeat_at_ns_ = std::min(heartbeat_at_ns_, half_way_ns);
-  Wake(heartbeat_at_ns_);
+  if (first_ns == kNever) return;
+  const int64_t half_way_ns = now_ns + std::max((first_ns - now_ns) / 2, kShortestInterval);
+  link.heartbeat_at_ns = std::min(link.heartbeat_at_ns, half_way_ns);
+  Wake(link.heartbeat_at_ns);
 }
 
-void LockTable::OnLost(int64_t id, const v1::LeaseLost& lost, Effects& fx) {
+void LockTable::OnLost(Link& link, int64_t id, const v1::LeaseLost& lost, int64_t now_ns, Effects& fx) {
   const LeasePtr lease = Find(id);
-  if (lease == nullptr || !lease->sent) return;
+  if (lease == nullptr || lease->link != &link) return;
   if (lease->phase != Lease::Phase::kHeld) return LoseBeforeUse(lease, lost.message(), fx);
-  End(*lease, ToEndCause(lost.reason()), lost.message(), fx);
-  live_.erase(id);
+  if (lost.reason() == v1::LOST_REASON_MOVED && lease->move != nullptr) {
+    lease->link = nullptr;  // by the move that is under way: no later ack of this session speaks for the lease
+    return;
+  }
+  if (lost.reason() == v1::LOST_REASON_DRAINED && Survives(*lease, now_ns)) return Orphan(*lease, lost.message());
+  lease->link = nullptr;  // this session has nothing to give back
+  Lose(lease, ToEndCause(lost.reason()), lost.message(), fx);
 }
 
 void LockTable::LoseBeforeUse(const LeasePtr& lease, const std::string& how, Effects& fx) {
@@ -205,44 +253,74 @@ void LockTable::LoseBeforeUse(const LeasePtr& lease, const std::string& how, Eff
   RefuseGroup(*lease, refusal, fx);
 }
 
-void LockTable::OnBroken(EndCause cause, const std::string& why, int64_t now_ns, Effects& fx) {
-  streaming_ = opened_ = draining_ = leaving_ = heartbeat_due_ = false;
-  quiet_.store(false, std::memory_order_relaxed);
-  commands_.Clear();
-  lease_deadline_ns_ = kNever;
+void LockTable::OnBroken(EndCause cause, const std::string& why, int64_t now_ns, Effects& fx, int number) {
+  Link& link = at(number);
+  for (auto it = moves_.begin(); it != moves_.end();) {
+    const std::shared_ptr<Move> move = it++->second;
+    if (move->through == &link) EndMove(*move);  // to be asked again
+  }
   for (auto it = live_.begin(); it != live_.end();) {
-    const auto current = it++;
-    Lease& lease = *current->second;
-    if (lease.phase == Lease::Phase::kHeld) {
-      End(lease, lease.belief.Believes(now_ns) ? cause : EndCause::kLapsed, why, fx);
-    } else if (lease.cancelling) {
-      Refuse(lease, {.reason = RefusalReason::kCancelled, .message = "cancelled by the caller"}, fx);
-    } else if (lease.abandoned) {
-      Refuse(lease, {}, fx);
-    } else if (!options_.reissue_waits) {
-      Refuse(lease, {.reason = RefusalReason::kUnreachable, .message = why}, fx);
-    } else {
-      lease.phase = Lease::Phase::kWaiting;
-      lease.sent = false;
-      if (lease.stranded_ns == kNever) lease.stranded_ns = now_ns;
-      Reschedule(lease);
+    const LeasePtr lease = it++->second;
+    const bool unsent = lease->link == nullptr && lease->phase == Lease::Phase::kWaiting;
+    if (lease->link != &link && !(unsent && number == present_)) continue;
+    if (lease->phase == Lease::Phase::kHeld) {
+      if (Survives(*lease, now_ns)) {
+        Orphan(*lease, why);
+        continue;
+      }
+      const EndCause end = lease->belief.Believes(now_ns) ? cause : EndCause::kLapsed;
+      lease->link = nullptr;
+      Lose(lease, end, why, fx);
       continue;
     }
-    live_.erase(current);
+    if (lease->cancelling) {
+      Refuse(*lease, {.reason = RefusalReason::kCancelled, .message = "cancelled by the caller"}, fx);
+    } else if (lease->abandoned) {
+      Refuse(*lease, {}, fx);
+    } else if (!options_.reissue_waits) {
+      Refuse(*lease, {.reason = RefusalReason::kUnreachable, .message = why}, fx);
+    } else {
+      lease->phase = Lease::Phase::kWaiting;
+      lease->link = nullptr;
+      if (lease->stranded_ns == kNever) lease->stranded_ns = now_ns;
+      Reschedule(*lease);
+      continue;
+    }
+    live_.erase(lease->id);
   }
-  for (auto& [id, callback] : releases_) fx.released.emplace_back(std::move(callback), ReleaseOutcome::kUnknown);
-  releases_.clear();
-  for (auto& [id, callback] : downgrades_) {
-    fx.downgraded.emplace_back(std::move(callback), Refusal{.reason = RefusalReason::kUnreachable, .message = why});
+  link.streaming = link.opened = link.draining = link.leaving = link.heartbeat_due = false;
+  SetQuiet(link, false);
+  link.commands.Clear();
+  AnswerPending(link, why, fx);
+  MoveOn(now_ns);
+}
+
+// Answers the releases and downgrades that the broker of this link will not answer any more.
+void LockTable::AnswerPending(const Link& link, const std::string& why, Effects& fx) {
+  std::vector<int64_t> unanswered;
+  for (const auto& [id, release] : releases_) {
+    if (release.link == &link) unanswered.push_back(id);
   }
-  downgrades_.clear();
+  for (const int64_t id : unanswered) OnReleased(link, id, ReleaseOutcome::kUnknown, fx);
+  for (auto it = downgrades_.begin(); it != downgrades_.end();) {
+    const auto current = it++;
+    if (current->second.link != &link) continue;
+    for (const LeasePtr& hold : HoldsOf(current->second.lease)) hold->mode_unsure = true;
+    fx.downgraded.emplace_back(std::move(current->second.callback),
+                               Refusal{.reason = RefusalReason::kUnreachable, .message = why});
+    downgrades_.erase(current);
+  }
 }
 
 void LockTable::OnStatus(Refusal why, Effects& fx) {
   last_failure_ = std::move(why);
   if (!IsPermanent(last_failure_->reason)) return;
-  for (auto& [id, lease] : live_) Refuse(*lease, *last_failure_, fx);
-  live_.clear();
+  for (auto it = live_.begin(); it != live_.end();) {
+    const auto current = it++;
+    if (current->second->phase == Lease::Phase::kHeld || current->second->link != nullptr) continue;
+    Refuse(*current->second, *last_failure_, fx);
+    live_.erase(current);
+  }
 }
 
 }  // namespace distlock::internal

@@ -17,8 +17,11 @@ google::protobuf::ArenaOptions ArenaOptionsWith(char* block, size_t size) {
 
 }  // namespace
 
-Stream::Stream(std::shared_ptr<Core> core)
-    : core_(std::move(core)), block_(new char[kFirstBlock]), arena_(ArenaOptionsWith(block_.get(), kFirstBlock)) {}
+Stream::Stream(std::shared_ptr<Core> core, int link)
+    : core_(std::move(core)),
+      link_(link),
+      block_(new char[kFirstBlock]),
+      arena_(ArenaOptionsWith(block_.get(), kFirstBlock)) {}
 
 void Stream::Start(v1::LockService::Stub& stub, CallThread& thread, std::unique_ptr<Batch> first) {
   writing_ = std::move(first);
@@ -49,8 +52,9 @@ void Stream::OnWriteDone(bool ok) { core_->OnWritten(this, ok); }
 void Stream::OnDone(const grpc::Status& status) {
   // The call's context refers to the channel, so it must be gone before Close learns that the stream is done.
   const std::shared_ptr<Core> core = core_;
+  const int link = link_;
   delete this;
-  core->OnStreamDone(status);
+  core->OnStreamDone(link, status);
 }
 
 }  // namespace distlock::internal

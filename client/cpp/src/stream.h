@@ -24,13 +24,15 @@ class Core;
 
 class Stream final : public BidiCall<v1::SessionRequest, v1::SessionResponse> {
  public:
-  explicit Stream(std::shared_ptr<Core> core);
+  // `link`: of the table, that it serves.
+  Stream(std::shared_ptr<Core> core, int link);
 
   // Opens the call with `first` as its first message. Once.
   void Start(v1::LockService::Stub& stub, CallThread& thread, std::unique_ptr<Batch> first);
   void Write(std::unique_ptr<Batch> batch);
   std::unique_ptr<Batch> TakeWritten() { return std::move(writing_); }
   void Cancel() { context().TryCancel(); }
+  int link() const { return link_; }
 
   // How the Core uses the stream. Guarded by the Core's mutex.
   struct Use {
@@ -54,6 +56,7 @@ class Stream final : public BidiCall<v1::SessionRequest, v1::SessionResponse> {
   static constexpr size_t kFirstBlock = 32 << 10;
 
   const std::shared_ptr<Core> core_;
+  const int link_;
   std::unique_ptr<Batch> writing_;
   const std::unique_ptr<char[]> block_;
   google::protobuf::Arena arena_;  // of the response that is read

@@ -4,8 +4,12 @@
 // program needs one Client. From its construction on it connects in the background and reconnects by itself.
 // Thread-safe.
 //
-// When the stream breaks, every lock held through it is lost at once (Guard::state() is kLost, stop tokens stop). Waits
-// go on through the next stream with what is left of their max_wait.
+// When the stream breaks, every lock held through it is lost at once (Guard::state() is kLost, stop tokens stop); only
+// LockOptions::resume keeps one. Waits go on through the next stream with what is left of their max_wait.
+//
+// When the broker is about to go down and another one is known (ClientOptions::address), the client goes to that one by
+// itself, with all its locks: guards and tokens stay the same, and the program hears nothing. Waits lose their place in
+// the queue.
 //
 // Callbacks. Every callback that is given to this library runs on a thread of the library, never on the thread of the
 // call that it was given to; two may run at the same time. The thread of a call may therefore hold a mutex that the
@@ -43,7 +47,9 @@ namespace distlock {
 std::string DefaultAddress();
 
 struct ClientOptions {
-  std::string address;       // a gRPC target: "unix:///path" or "host:port"; "" = DefaultAddress()
+  // Brokers of one store, separated by commas, each a gRPC target: "unix:///path" or "host:port". The client uses one,
+  // in a random order; when it cannot be reached or goes down, the next one at once. "" = DefaultAddress()
+  std::string address;
   std::string client_label;  // shown by ListSessions; up to 256 bytes; "" = the program's name
 
   // How long an acquire keeps looking for a broker before it is refused with kUnreachable, but never beyond its
@@ -54,16 +60,16 @@ struct ClientOptions {
   // them with kUnreachable.
   bool reissue_waits = true;
 
-  // The pause before the n-th attempt to connect is random between zero and min(max, initial * 2^n), plus the pause
-  // that the broker has asked for, cut to reconnect_max.
+  // After an attempt at each address the client pauses. The n-th pause is random between zero and
+  // min(max, initial * 2^n), plus the pause that the broker has asked for, cut to reconnect_max.
   Duration reconnect_initial = std::chrono::milliseconds(50);
   Duration reconnect_max = std::chrono::seconds(2);
 
   Duration connect_timeout = std::chrono::seconds(5);  // of one attempt
   Duration close_timeout = std::chrono::seconds(1);    // how long the destructor waits for the broker's answer
 
-  // Called when the broker is about to go down: locks that are not released within `time_left` are lost. A callback as
-  // above.
+  // Called when the broker is about to go down, and locks cannot move to another one: those that are not released
+  // within `time_left` are lost. A callback as above.
   std::function<void(Duration time_left)> on_draining;
 };
 
@@ -94,9 +100,9 @@ class Client {
   // serves many acquires.
   PendingLock LockAsync(LockRequest request, LockCallback callback);
 
-  bool connected() const;  // a session is open at this moment
-  bool draining() const;   // the present broker is about to go down
-  const std::string& address() const;
+  bool connected() const;              // a session is open at this moment
+  bool draining() const;               // the broker that new locks are asked of is about to go down
+  const std::string& address() const;  // all of them, as ClientOptions::address
 
  private:
   friend class Election;

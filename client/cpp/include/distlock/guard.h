@@ -70,8 +70,8 @@ class Guard {
 
   int64_t token() const;                 // the fencing token: hand it to the resource you protect
   int32_t hold_count() const;            // 1; for a reentrant lock the number of its guards, this one included
-  const std::string& lease_id() const;   // secret: whoever knows it can release the lock
-  const std::string& holder_id() const;  // public
+  const std::string& lease_id() const;   // secret: whoever knows it can release the lock; new once it has moved
+  const std::string& holder_id() const;  // public; new once the lock has moved
   int64_t valid_until() const;           // CLOCK_BOOTTIME nanoseconds; grows while the broker is heard
   Duration waited() const;               // from the acquire's arrival at the broker until the grant
 

@@ -129,6 +129,10 @@ struct LockOptions {
   // another Guard with the same token and a hold_count one greater. The lock is free when the last of these guards is
   // released; ttl, max_hold, lock_delay and on_disconnect stay those of the first. Not for MultiLock.
   bool reentrant = false;
+  // When the stream to the broker breaks, the lock is lost at once. With `resume` it is kAtRisk instead, for as long as
+  // the broker's last promise holds (at most 3 s), and goes on under the same token when a broker of the same store is
+  // reached in time: another one, or the same one after a restart. Has no effect with OnDisconnect::kRelease.
+  bool resume = false;
   // Called when an acquire has to queue, on a thread of the library. It must neither block nor throw.
   std::function<void(const QueuedInfo&)> on_queued;
 };
@@ -136,7 +140,7 @@ struct LockOptions {
 // The state of a lock. kLost and kReleased are final.
 enum class LockState {
   kHeld,
-  kAtRisk,  // still held, but renewals or heartbeats fail: finish before the deadline
+  kAtRisk,  // still held, but renewals or heartbeats fail, or its stream broke: finish before the deadline
   kLost,
   kReleased,
 };
@@ -145,7 +149,7 @@ enum class LockState {
 enum class EndCause {
   kNotEnded = 0,
   kExpired = 1,       // the broker could not renew it in time
-  kTaken = 2,         // the store has no such lock any more, or another holder has it
+  kTaken = 2,         // the store has no such lock any more, or another holder or session has it
   kForced = 3,        // an administrator released it
   kMaxHold = 4,       // LockOptions::max_hold passed
   kDrained = 5,       // the broker shut down
