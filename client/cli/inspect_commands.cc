@@ -174,8 +174,7 @@ std::vector<std::string> LockAsText(const v1::LockInfo& lock) {
 // `name`: the first columns.
 std::string LockAsRow(const v1::LockInfo& lock, const std::string& name) {
   const std::string share = lock.holders().empty() ? "" : HeldShareAsText(lock);
-  const std::string row =
-      absl::StrFormat("%s %-8s %-10s %5d waiting", name, StateName(lock), share, lock.queue_length());
+  std::string row = absl::StrFormat("%s %-8s %-10s %5d waiting", name, StateName(lock), share, lock.queue_length());
   if (lock.holders().empty() && !lock.has_block()) return row;
   const auto& left = lock.holders().empty() ? lock.block().time_left() : lock.holders(0).time_left();
   const std::string& owner = lock.holders().empty() ? lock.block().owner() : lock.holders(0).owner();

@@ -246,29 +246,28 @@ void LockTable::Orphan(Lease& lease, const std::string& why) {
 
 // Releases the lease at every session that may have it. Does not end it.
 void LockTable::GiveBack(const LeasePtr& lease, bool lapsed, ReleaseCallback callback, Effects& fx) {
-  const bool asked = callback != nullptr;
-  int64_t here = 0;
-  if (lease->link != nullptr) {
-    here = next_id_++;
-    lease->link->commands.Release(here, lease->id, lapsed);
-    if (asked) releases_.emplace(here, PendingRelease{std::move(callback), lease->link, 0, {}});
-  }
+  const auto release = [&](Link& link, int64_t acquire) {
+    const int64_t id = next_id_++;
+    link.commands.Release(id, acquire, lapsed);
+    return id;
+  };
+  const int64_t here = lease->link != nullptr ? release(*lease->link, lease->id) : 0;
+  int64_t there = 0;
   Move* const move = lease->move.get();
-  if (move == nullptr || move->through == nullptr) {
-    if (asked && here == 0) fx.released.emplace_back(std::move(callback), ReleaseOutcome::kUnknown);
-    return;
+  if (move != nullptr && move->through != nullptr) {
+    const auto hold = std::find(move->holds.begin(), move->holds.end(), lease);
+    there = release(*move->through, move->id + (hold - move->holds.begin()));
+    *hold = nullptr;
   }
-  const auto hold = std::find(move->holds.begin(), move->holds.end(), lease);
-  const int64_t there = next_id_++;
-  move->through->commands.Release(there, move->id + (hold - move->holds.begin()), lapsed);
-  *hold = nullptr;
-  if (!asked) return;
-  if (here == 0) {
+  if (callback == nullptr) return;
+  if (here != 0) {
+    releases_.emplace(here, PendingRelease{std::move(callback), lease->link, there, {}});
+    if (there != 0) releases_.emplace(there, PendingRelease{nullptr, move->through, here, {}});
+  } else if (there != 0) {
     releases_.emplace(there, PendingRelease{std::move(callback), move->through, 0, {}});
-    return;
+  } else {
+    fx.released.emplace_back(std::move(callback), ReleaseOutcome::kUnknown);
   }
-  releases_.at(here).twin = there;
-  releases_.emplace(there, PendingRelease{nullptr, move->through, here, {}});
 }
 
 // Ends a held lease that is not released by the program.
