@@ -5,7 +5,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "contract/from_proto.h"
 #include "contract/ids.h"
 
 namespace distlock::contract {
@@ -43,11 +42,6 @@ v1::Holder ParseInfo(std::string_view info) {
   if (v1::LockMode_IsValid(read.mode()) && read.mode() != v1::LOCK_MODE_UNSPECIFIED) facts.set_mode(read.mode());
   facts.set_permits(read.permits());
   return facts;
-}
-
-core::Want WantOf(const core::HolderView& holder) {
-  const v1::Holder facts = ParseInfo(holder.info);
-  return {.mode = FromProto(facts.mode()), .permits = static_cast<uint32_t>(std::max(facts.permits(), 0))};
 }
 
 std::string ChannelBrokerOf(std::string_view info) {

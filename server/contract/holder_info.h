@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 
-#include "core/types.h"
 #include "distlock/v1/lock.pb.h"
 
 namespace distlock::contract {
@@ -19,9 +18,6 @@ std::string ModeOverride(v1::LockMode mode);
 
 // Leaves fields that cannot be read empty: anybody with access to the store may have written `info`.
 v1::Holder ParseInfo(std::string_view info);
-
-// Mode and permits of a holder.
-core::Want WantOf(const core::HolderView& holder);
 
 // The id by which the store knows the caller's shard; "": not known.
 std::string ChannelBrokerOf(std::string_view info);

@@ -41,8 +41,6 @@ struct Limits {
 
   // How long a client may believe after a heartbeat.
   core::Duration validity = std::chrono::seconds(3);
-  // Bound on the rate error of any machine's clock, in millionths.
-  uint32_t clock_drift_ppm = 500;
   // How long a Session may take to send Open. INVALID_ARGUMENT
   core::Duration open_timeout = std::chrono::seconds(10);
   // Of a request message. gRPC refuses a larger one.

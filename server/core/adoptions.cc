@@ -16,6 +16,10 @@ const char* NameOf(Mode mode) {
   return mode == Mode::kExclusive ? "EXCLUSIVE" : mode == Mode::kShared ? "SHARED" : "PERMIT";
 }
 
+bool IsCancelled(const AdoptCall& call, RequestId hold) {
+  return std::find(call.cancelled.begin(), call.cancelled.end(), hold) != call.cancelled.end();
+}
+
 }  // namespace
 
 void Adoptions::Handle(Adopt& in) {
@@ -45,9 +49,9 @@ void Adoptions::Handle(Adopt& in) {
 }
 
 bool Adoptions::Cancel(SessionId session, RequestId request) {
-  AdoptCall* const call = calls_.Find({session, request});
-  if (call == nullptr) return false;
-  call->cancelled = true;
+  AdoptCall* const call = calls_.FindUpTo({session, request});
+  if (call == nullptr || request - call->request.request >= call->request.hold_count) return false;
+  if (!IsCancelled(*call, request)) call->cancelled.push_back(request);
   return true;
 }
 
@@ -58,10 +62,13 @@ void Adoptions::RefuseAtOnce(const Adopt& in, RefusalReason reason, std::string 
 }
 
 void Adoptions::Refuse(AdoptCall& call, RefusalReason reason, const std::string& cause) {
-  const Adopt in = call.request;
-  const Refused refused{.reason = call.cancelled ? RefusalReason::kCancelled : reason, .cause = cause, .holders = {}};
-  calls_.Answer(call, refused);
-  for (uint32_t i = 1; i < in.hold_count; ++i) core_.Tell({in.session, in.request + i}, refused);
+  const Adopt& in = call.request;
+  const auto answer = [&](RequestId hold) {
+    return Refused{
+        .reason = IsCancelled(call, hold) ? RefusalReason::kCancelled : reason, .cause = cause, .holders = {}};
+  };
+  for (uint32_t i = 1; i < in.hold_count; ++i) core_.Tell({in.session, in.request + i}, answer(in.request + i));
+  calls_.Answer(call, answer(in.request));
 }
 
 void Adoptions::OnStoreUp() {
@@ -120,20 +127,29 @@ void Adoptions::OnReply(const Op& op, OpId id, StoreReply& reply) {
 
 void Adoptions::OnAdopted(AdoptCall& call, const AdoptDone& done, Instant sent) {
   const bool over = call.request.max_hold > Duration::zero() && done.held_for >= call.request.max_hold;
-  if (!over && !call.cancelled) {
-    // Too late to be believed; asking again begins the ttl anew.
-    if (core_.now >= sent + done.ttl - core_.Margin(done.ttl)) return Send(call);
+  const std::vector<RequestId> cancelled = call.cancelled;
+  const bool is_wanted = cancelled.size() < call.request.hold_count;
+  // Too late to be believed; asking again begins the ttl anew.
+  if (!over && is_wanted && core_.now >= sent + done.ttl - core_.Margin(done.ttl)) return Send(call);
+  ForgetFormer(call.request);
+  if (!over && is_wanted) {
+    std::vector<RequestId> holds;
+    for (uint32_t i = 0; i < call.request.hold_count; ++i) {
+      if (!IsCancelled(call, call.request.request + i)) holds.push_back(call.request.request + i);
+    }
     const Adopt in = std::move(call.request);
     calls_.End(call, {in.session, in.request});
-    ForgetFormer(in);
-    return Grant(in, done, sent);
+    // The grants first: a refusal before them would be taken for that of all holds.
+    Grant(in, holds, done, sent);
+    for (const RequestId hold : cancelled) {
+      core_.Tell({in.session, hold}, Refused{.reason = RefusalReason::kCancelled, .cause = {}, .holders = {}});
+    }
+    return;
   }
-  ForgetFormer(call.request);
   const Adopt in = call.request;
-  const bool cancelled = call.cancelled;
   Refuse(call, RefusalReason::kNotHolder, "it was held for max_hold");
   // Its client gave it up. Else the former stream's belief, whose max_hold began a little later, ends before the ttl.
-  if (!cancelled) return;
+  if (is_wanted) return;
   releases_.Pursue(
       releases_.Start(in.name, in.owner, /*waiting=*/false, Duration::zero(), done.ttl + done.lock_delay, in.token));
 }
@@ -145,7 +161,7 @@ void Adoptions::ForgetFormer(const Adopt& in) {
   leases_.Move(*former);
 }
 
-void Adoptions::Grant(const Adopt& in, const AdoptDone& done, Instant sent) {
+void Adoptions::Grant(const Adopt& in, const std::vector<RequestId>& holds, const AdoptDone& done, Instant sent) {
   Session* const found = sessions_.Find(in.session);
   DISTLOCK_CHECK(found != nullptr);
   Session& session = *found;
@@ -155,7 +171,7 @@ void Adoptions::Grant(const Adopt& in, const AdoptDone& done, Instant sent) {
   Lease& lease = *owned;
   lease.name = in.name;
   lease.owner = in.owner;
-  lease.listener = {in.session, in.request};
+  lease.listener = {in.session, holds.front()};
   lease.token = in.token;
   lease.ttl = done.ttl;
   lease.lock_delay = done.lock_delay;
@@ -170,7 +186,7 @@ void Adoptions::Grant(const Adopt& in, const AdoptDone& done, Instant sent) {
     session.reentrant[{in.name, in.reentry}] = in.owner;
   }
   leases_.Keep(std::move(owned), sent);
-  session.leases.emplace(in.request, &lease);
+  session.leases.emplace(holds.front(), &lease);
   session.least_belief = std::min(session.least_belief, BelieveUntil(lease));
   Granted granted{.name = in.name,
                   .mode = in.want.mode,
@@ -182,7 +198,7 @@ void Adoptions::Grant(const Adopt& in, const AdoptDone& done, Instant sent) {
   sessions_.Promise(session, lease, granted);
   core_.Note({.kind = FactKind::kAdopted, .name = in.name, .detail = {}});
   core_.Tell(lease.listener, std::move(granted));
-  for (uint32_t i = 1; i < in.hold_count; ++i) leases_.Reacquire(session, lease, in.request + i, Duration::zero());
+  for (size_t i = 1; i < holds.size(); ++i) leases_.Reacquire(session, lease, holds[i], Duration::zero());
   leases_.Arm(lease);
 }
 

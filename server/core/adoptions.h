@@ -14,6 +14,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "core/core_context.h"
 #include "core/leases.h"
@@ -26,7 +27,7 @@ namespace distlock::core {
 struct AdoptCall : RetryingCall {
   AdoptCall() : RetryingCall(TimerKind::kAdopt) {}
   Adopt request;
-  bool cancelled = false;  // its caller does not want it any more: released as soon as it has been adopted
+  std::vector<RequestId> cancelled;  // the holds that its caller does not want any more
 };
 
 class Adoptions {
@@ -35,7 +36,8 @@ class Adoptions {
       : core_(core), sessions_(sessions), leases_(leases), releases_(releases), calls_(core) {}
 
   void Handle(Adopt& in);
-  // False: there is no such call.
+  // Gives up one hold. When all are given up, the lease is released as soon as it has been adopted. False: no such hold
+  // is waited for.
   bool Cancel(SessionId session, RequestId request);
   void OnStoreUp();
   void OnTimer(AdoptCall& call);
@@ -50,7 +52,8 @@ class Adoptions {
   void Refuse(AdoptCall& call, RefusalReason reason, const std::string& cause);
   void Send(AdoptCall& call);
   void OnAdopted(AdoptCall& call, const AdoptDone& done, Instant sent);
-  void Grant(const Adopt& in, const AdoptDone& done, Instant sent);
+  // `holds`: the requests that still want it, at least one.
+  void Grant(const Adopt& in, const std::vector<RequestId>& holds, const AdoptDone& done, Instant sent);
   void ForgetFormer(const Adopt& in);
 
   CoreContext& core_;

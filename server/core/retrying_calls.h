@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Requests of callers that one store command answers: Renew, Downgrade and ForceRelease. The command may safely run
-// twice, so it is sent again until it is answered or the caller's patience ends. This is what the three have in common;
-// what is sent, what an answer means and how long to pause is theirs.
+// Requests of callers that one store command answers: Renew, Downgrade, Adopt and ForceRelease. The command may safely
+// run twice, so it is sent again until it is answered or the caller's patience ends. This is what the four have in
+// common; what is sent, what an answer means and how long to pause is theirs.
 //
 // Thread: the shard's.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -49,6 +50,13 @@ class RetryingCalls {
   Call* Find(const Listener& caller) const {
     const auto found = calls_.find({caller.session, caller.request});
     return found == calls_.end() ? nullptr : found->second.get();
+  }
+
+  // The last call of the session that begins with this request or an earlier one. Null: there is none.
+  Call* FindUpTo(const Listener& caller) const {
+    const auto behind = calls_.upper_bound({caller.session, caller.request});
+    if (behind == calls_.begin() || std::prev(behind)->first.first != caller.session) return nullptr;
+    return std::prev(behind)->second.get();
   }
 
   bool HasAnyOf(SessionId session) const {

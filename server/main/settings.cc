@@ -39,7 +39,6 @@ rpc::ServerOptions ServerOptionsOf(const ops::Options& options, const core::Stor
   limits.outbox_messages = options.outbox_messages;
   limits.requests_per_second = static_cast<uint32_t>(options.requests_per_second);
   limits.validity = ToCore(options.validity);
-  limits.clock_drift_ppm = static_cast<uint32_t>(options.clock_drift);
   limits.store_timeout = ToCore(options.store_timeout);
   limits.max_message_bytes = options.max_message_bytes;
   limits.has_permits = store.has_permits;

@@ -201,6 +201,27 @@ TEST(Adoptions, OneThatIsCancelledIsReleasedWhenItIsKnownToBeOurs) {
   EXPECT_EQ(t.broker.Stats().leases, 0u);
 }
 
+TEST(Adoptions, AHoldThatIsCancelledLeavesTheOthers) {
+  for (const RequestId given_up : {7, 8, 9}) {
+    OneSession t;
+    Adopt adopt = Taking();
+    adopt.reentry = "me";
+    adopt.hold_count = 3;
+    t.Do(adopt);
+    t.Do(Cancel{.session = 1, .acquire = given_up});
+    t.Reply(t.Take<StoreAdopt>().op, Adopted(t));
+    EXPECT_EQ(t.Event<Refused>(1, given_up).reason, RefusalReason::kCancelled);
+    EXPECT_EQ(t.Count<StoreRelease>(), 0u) << "two holds are left";
+    uint32_t holds = 0;
+    for (const RequestId hold : {7, 8, 9}) {
+      if (hold == given_up) continue;
+      EXPECT_EQ(t.Event<Granted>(1, hold).hold_count, ++holds);
+      t.Do(Release{.session = 1, .request = 20 + hold, .acquire = hold, .name = {}});
+    }
+    EXPECT_EQ(t.Take<StoreRelease>().owner, Owner(6)) << "with the last of them";
+  }
+}
+
 TEST(Adoptions, MaxHoldCountsFromTheFirstGrant) {
   Adopt adopt = Taking();
   adopt.max_hold = seconds(22);

@@ -17,7 +17,6 @@ TestBroker::TestBroker(TestOptions options) {
   if (options.server.listen.empty()) options.server.listen = {"unix://" + folder_ + "/broker.sock"};
   if (options.server.broker_id.empty()) options.server.broker_id = "00112233445566aa";
   options.core.validity = options.server.limits.validity;
-  options.server.limits.clock_drift_ppm = options.core.clock_drift_ppm;
   options.core.store = shard::ModelStores::kTraits;
   const auto broker_id_of = [id = options.server.broker_id](int shard) { return contract::ShardBrokerId(id, shard); };
   shards_ = std::make_unique<shard::ShardSet>(shard::ShardSetOptions{.shards = options.shards,
