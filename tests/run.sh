@@ -51,7 +51,7 @@ if [ "${#presets[@]}" -gt 0 ]; then
   [ -z "$all" ] || die "--all names its own presets; leave out --preset, --asan and --tsan"
 else
   presets=(release)
-  [ -z "$all$long" ] || { presets+=(tsan); fuzz='--runs 20000'; }
+  [ -z "$all$long" ] || { presets+=(tsan); fuzz='--runs 5000'; }
 fi
 [ -z "$long" ] || fuzz='--seconds 60'
 
