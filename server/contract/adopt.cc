@@ -45,6 +45,7 @@ std::variant<core::Adopt, v1::Refusal> CheckAdopt(const Limits& limits, const v1
                      .want = terms.want,
                      .max_hold = terms.max_hold,
                      .on_disconnect = terms.on_disconnect,
+                     .resume = terms.resume,
                      .info = {},
                      .reentry = std::move(terms.reentry),
                      .hold_count = holds};

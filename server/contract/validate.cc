@@ -183,6 +183,10 @@ core::Acquire Validator::Spec(const v1::LockSpec& spec, std::string_view path, b
     Bad(FieldPath(path, "on_disconnect"), "is for Hold and Session only: a detached lease has no stream to lose");
   }
   acquire.on_disconnect = FromProto(spec.on_disconnect());
+  if (spec.resume() && detached) {
+    Bad(FieldPath(path, "resume"), "is for Hold and Session only: a detached lease has no stream to lose");
+  }
+  acquire.resume = spec.resume();
   return acquire;
 }
 

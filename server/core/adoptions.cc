@@ -181,6 +181,7 @@ void Adoptions::Grant(const Adopt& in, const std::vector<RequestId>& holds, cons
   if (in.max_hold > Duration::zero()) lease.hold_until = sent + in.max_hold - held_for;
   lease.former_believes_until = core_.now + done.ttl;
   lease.on_disconnect = in.on_disconnect;
+  lease.resume = in.resume;
   if (!in.reentry.empty()) {
     lease.reentry = std::make_unique<Reentry>(Reentry{.label = in.reentry, .want = in.want, .others = {}});
     session.reentrant[{in.name, in.reentry}] = in.owner;

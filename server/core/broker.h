@@ -97,6 +97,7 @@ class Broker {
 
   CoreContext core_;
   bool drained_ = false;
+  bool drain_timed_out_ = false;
   Instant drain_deadline_ = kNever;
   DrainTimer drain_timer_;
 

@@ -37,7 +37,8 @@ struct Acquire {
   Duration max_hold{};               // 0 = none
   Duration lock_delay{};
   OnDisconnect on_disconnect = OnDisconnect::kSafe;
-  std::string info;  // public facts about the caller, opaque here, shown to others
+  bool resume = false;  // the client adopts the lease when its stream has ended
+  std::string info;     // public facts about the caller, opaque here, shown to others
   // Not empty: the same session may take the lock again under the same label while it has it. Not of a detached lease.
   std::string reentry;
 };
@@ -107,6 +108,7 @@ struct Adopt {
   Want want;       // how it is held
   Duration max_hold{};
   OnDisconnect on_disconnect = OnDisconnect::kSafe;
+  bool resume = false;  // as in Acquire
   std::string info;
   std::string reentry;      // as in Acquire
   uint32_t hold_count = 1;  // by so many requests; more than 1 only with `reentry`

@@ -64,7 +64,10 @@ void Leases::End(Lease& lease) {
   if (lease.at_risk) at_risk_.erase(lease.serial);
   lease.at_risk = false;
   const bool former_believes = core_.now < lease.former_believes_until;
-  switch (former_believes && lease.on_disconnect == OnDisconnect::kSafe ? OnDisconnect::kExpire : lease.on_disconnect) {
+  // This broker is about to go, and cannot know when the next one comes.
+  const bool next_adopts = lease.resume && core_.draining;
+  const bool safe = lease.on_disconnect == OnDisconnect::kSafe;
+  switch (safe && (former_believes || next_adopts) ? OnDisconnect::kExpire : lease.on_disconnect) {
     case OnDisconnect::kExpire:
       NoteEnd(lease, FactKind::kAbandoned, LostReason{}, "");
       // The ttl ends it. An answer to an earlier attempt, or a late notice, is no reason to release it.
@@ -94,6 +97,11 @@ void Leases::Forget(Lease& lease) {
   Unlist(lease);
   const OwnerId owner = lease.owner;
   leases_.erase(owner);
+}
+
+bool Leases::AllAreResumed() const {
+  return std::all_of(leases_.begin(), leases_.end(),
+                     [](const auto& entry) { return entry.second->resume && !entry.second->ending; });
 }
 
 void Leases::Handle(const core::Release& in) {

@@ -78,6 +78,8 @@ class Leases {
   Lease* Find(const OwnerId& owner) const;
   bool Contains(const OwnerId& owner) const { return leases_.contains(owner); }
   size_t size() const { return leases_.size(); }
+  // The clients of all leases that are left adopt them when their streams end. Looks at each of them.
+  bool AllAreResumed() const;
 
  private:
   void OnRenewed(Lease& lease, Instant sent);

@@ -90,32 +90,37 @@ void Broker::Handle(const Drain& in) {
   waiters_.RefuseAllDetached(draining);
 }
 
-// The drain timeout passed: the leases that are left are lost, and freed when belief in them has ended. A store that
-// does not answer cannot delay the drain for longer than its timeout: the ttl frees what it could not confirm.
+// The drain timeout passed: the leases that are left are lost, and freed when belief in them has ended. Those that
+// their clients resume are kept and renewed to the very end. A store that does not answer cannot delay the drain for
+// longer than its timeout: the ttl frees what it could not confirm.
 void Broker::EndDrain() {
   const Instant last = drain_deadline_ + core_.config.validity + core_.config.store_timeout;
   if (core_.now >= last) return FinishDrain();
   core_.Arm(drain_timer_, last);
-  while (!sessions_.all().empty()) {
-    Session& session = *sessions_.all().begin()->second;
+  drain_timed_out_ = true;
+  std::vector<SessionId> sessions;
+  for (const auto& [id, session] : sessions_.all()) sessions.push_back(id);
+  for (const SessionId id : sessions) {
+    Session& session = *sessions_.Find(id);
     for (Lease* lease : Leases::Of(session)) {
+      if (lease->resume) continue;
       leases_.NoteEnd(*lease, FactKind::kLost, LostReason::kDrained, "drain timeout");
       leases_.TellHolder(*lease, Lost{lease->name, lease->owner, lease->token, LostReason::kDrained,
                                       "the broker shut down and its drain timeout passed"});
       // Its client lives and believes until it hears of this.
       if (lease->on_disconnect == OnDisconnect::kRelease) lease->on_disconnect = OnDisconnect::kSafe;
+      leases_.End(*lease);
     }
-    EndLeases(session);
     EndWaiters(session, nullptr);
-    Close(session, StreamEnd::kDrained);
+    if (session.leases.empty()) Close(session, StreamEnd::kDrained);
   }
 }
 
 void Broker::FinishDrainWhenEmpty() {
   if (!core_.draining || drained_) return;
-  if (leases_.size() + waiters_.size() + releases_.size() > 0) return;
+  if (waiters_.size() + releases_.size() > 0) return;
   if (!renew_calls_.empty() || !downgrades_.empty() || !adoptions_.empty() || !force_calls_.empty()) return;
-  FinishDrain();
+  if (leases_.size() == 0 || (drain_timed_out_ && leases_.AllAreResumed())) FinishDrain();
 }
 
 void Broker::FinishDrain() {

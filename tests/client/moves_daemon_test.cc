@@ -24,7 +24,7 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr int kLeases = 200;
+constexpr int kLeases = 1000;
 constexpr int64_t kValidity = 3'000'000'000;
 
 int64_t NowNs() {
@@ -69,11 +69,11 @@ class MovesDaemonTest : public ::testing::Test {
   MovesDaemonTest() { StartFirst(); }
 
   std::string Socket(const std::string& name) const { return "unix://" + folder_.path() + "/" + name; }
-  void StartFirst() { first_.emplace(Command("first")); }
-  void StartSecond() { second_.emplace(Command("second")); }
-  std::vector<std::string> Command(const std::string& name) const {
-    return {DISTLOCKD,          "--listen", Socket(name), "--redis",     Socket("redis"),
-            "--wait-for-store", "--http",   "",           "--log-level", "error"};
+  void StartFirst(const std::string& drain_timeout = "30s") { first_.emplace(Command("first", drain_timeout)); }
+  void StartSecond() { second_.emplace(Command("second", "30s")); }
+  std::vector<std::string> Command(const std::string& name, const std::string& drain_timeout) const {
+    return {DISTLOCKD,     "--listen",         Socket(name), "--redis", Socket("redis"), "--drain-timeout",
+            drain_timeout, "--wait-for-store", "--http",     "",        "--log-level",   "error"};
   }
 
   // Waits until this broker serves, by taking a lock.
@@ -156,6 +156,21 @@ TEST_F(MovesDaemonTest, ABrokerThatIsReplacedInPlaceLosesNothingThatResumes) {
   ExpectAllHeld("first");
   EXPECT_EQ(at_once.state(), LockState::kLost);
   EXPECT_EQ(at_once.end_cause(), EndCause::kDisconnected);
+}
+
+TEST_F(MovesDaemonTest, ABrokerThatIsRestartedInPlaceLosesNothingThatResumes) {
+  StartFirst("100ms");
+  AwaitServing("first");
+  Client client({.address = Socket("first"), .unreachable_timeout = seconds(60)});
+  TakeAll(client, {.resume = true});
+  Guard at_once = client.MakeMutex("not resumed").Lock().value();
+  first_->Send(SIGTERM);
+  first_->Wait();
+  while (at_once.state() != LockState::kLost) std::this_thread::yield();
+  EXPECT_EQ(at_once.end_cause(), EndCause::kDrained);
+  StartFirst();
+  ExpectAllGoOn(NowNs());
+  ExpectAllHeld("first");
 }
 
 TEST_F(MovesDaemonTest, WithoutABrokerWhatResumesEndsWithItsLastPromise) {

@@ -264,6 +264,8 @@ TEST(Validate, OnDisconnectMeansNothingToADetachedLease) {
   EXPECT_TRUE(Check([](v1::LockSpec& s) { s.set_on_disconnect(v1::ON_DISCONNECT_SAFE); }, true).ok);
   EXPECT_THAT(Check([](v1::LockSpec& s) { s.set_on_disconnect(v1::ON_DISCONNECT_RELEASE); }, true).fields,
               ElementsAre("lock.on_disconnect"));
+  EXPECT_THAT(Check([](v1::LockSpec& s) { s.set_resume(true); }, true).fields, ElementsAre("lock.resume"));
+  EXPECT_TRUE(Check([](v1::LockSpec& s) { s.set_resume(true); }, false).acquire.resume);
 }
 
 TEST(Validate, RequestIdsLeaseIdsAndPages) {

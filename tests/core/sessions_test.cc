@@ -191,6 +191,67 @@ TEST(Drain, WhatIsLeftAtItsEndIsLostAndFreedWhenBeliefHasEnded) {
   EXPECT_EQ(t.drains, 1);
 }
 
+// The next process adopts it, and nobody knows when that comes.
+TEST(Drain, LeavesToItsTtlWhatItsClientResumes) {
+  for (const bool stream_breaks : {true, false}) {
+    OneSession t;
+    auto want = t.Want(1, 7, "a", 1);
+    want.resume = true;
+    t.Do(want);
+    t.GrantNext(42);
+    t.Do(Drain{seconds(1)});
+    if (!stream_breaks) t.Pass(seconds(1));
+    t.Do(StreamEnded{1});
+    EXPECT_EQ(t.drains, 1) << "nothing is left to be done";
+    t.Pass(seconds(60));
+    EXPECT_EQ(t.Count<StoreRelease>() + t.Count<StoreWithdraw>(), 0u);
+  }
+}
+
+// Otherwise its client's belief could end before the next process serves.
+TEST(Drain, RenewsWhatItsClientResumesUntilAllElseIsFreed) {
+  OneSession t;
+  auto want = t.Want(1, 7, "a", 1);
+  want.resume = true;
+  t.Do(want);
+  t.GrantNext(42);
+  t.Hold(1, 8, "b", 2);
+  t.Do(Drain{seconds(1)});
+  t.Pass(seconds(1));
+  EXPECT_EQ(t.Event<Lost>(1, 8).reason, LostReason::kDrained);
+  EXPECT_EQ(t.Events<Lost>(), 0u);
+  EXPECT_EQ(t.Events<EndStream>(), 0u);
+  t.Pass(seconds(1));
+  t.Do(Heartbeat{1, 1});
+  EXPECT_EQ(t.Event<HeartbeatAck>(1, 0).valid_for, Told(kV));
+  EXPECT_EQ(t.drains, 0);
+  t.Pass(seconds(1));
+  t.Reply(t.Take<StoreRelease>().op, GiveBackDone{.was_holder = true});
+  EXPECT_EQ(t.drains, 1);
+}
+
+TEST(Drain, GivesBackWhatIsReleasedThoughItsClientWouldResumeIt) {
+  OneSession t;
+  auto want = t.Want(1, 7, "a", 1);
+  want.resume = true;
+  t.Do(want);
+  t.GrantNext(42);
+  t.Do(Drain{seconds(1)});
+  t.Do(Goodbye{1});
+  EXPECT_EQ(t.Count<StoreRelease>(), 1u);
+}
+
+TEST(Session, ABrokerThatGoesOnFreesWhatNobodyResumed) {
+  OneSession t;
+  auto want = t.Want(1, 7, "a", 1);
+  want.resume = true;
+  t.Do(want);
+  t.GrantNext(42);
+  t.Do(StreamEnded{1});
+  t.Pass(kV);
+  EXPECT_EQ(t.Count<StoreRelease>(), 1u);
+}
+
 TEST(Drain, IsNotHeldUpByAStoreThatDoesNotAnswer) {
   OneSession t;
   t.Hold(1, 7, "a", 1);

@@ -105,11 +105,12 @@ def test_a_lease_outlives_its_killed_broker(world, redis):
     assert not new.lock("k").holders
 
 
-def test_a_broker_restarted_in_place_gives_back_what_expires_by_itself(world, redis):
+@pytest.mark.parametrize("terms", [{"resume": True}, {"on_disconnect": 3}], ids=["resume", "expire"])
+def test_a_broker_restarted_in_place_leaves_what_is_adopted_from_the_next(world, redis, terms):
     broker = world.distlockd(redis.url, "--drain-timeout", "1s")
     client = world.client(broker.url)
     session = client.session()
-    spec = client.spec("k", on_disconnect=api().ON_DISCONNECT_EXPIRE)
+    spec = client.spec("k", **terms)
     grant = session.wait_for(session.acquire(spec), "granted")
     assert broker.drain() == 0
     session.wait_end()

@@ -89,9 +89,9 @@ std::shared_ptr<const Spec> MakeSpec(std::string key, LockOptions options, Reque
   if (options.lock_delay != Duration::zero()) *wire.mutable_lock_delay() = ToProto(options.lock_delay);
   wire.set_on_disconnect(static_cast<v1::OnDisconnect>(options.on_disconnect));
   wire.set_reentrant(options.reentrant);
+  wire.set_resume(options.resume);
   spec->wire_bytes = wire.ByteSizeLong();
   spec->max_wait = options.max_wait;
-  spec->resume = options.resume;
   spec->on_queued = std::move(options.on_queued);
   spec->problem = FindProblem(*spec);
   return spec;

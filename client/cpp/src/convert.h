@@ -22,7 +22,6 @@ struct Spec {
   v1::LockSpec wire;  // without max_wait
   size_t wire_bytes = 0;
   std::optional<Duration> max_wait;  // for Lock() and its like
-  bool resume = false;
   std::function<void(const QueuedInfo&)> on_queued;
   // Set when the broker could not even read the request (not UTF-8, larger than a message), which would end the stream
   // and all its locks.

@@ -233,7 +233,7 @@ void LockTable::Stay(Lease& lease, int64_t now_ns, Effects& fx) {
 bool LockTable::Survives(const Lease& lease, int64_t now_ns) const {
   if (closed_ || lease.stays || !lease.link->adopts || !lease.belief.Believes(now_ns)) return false;
   if (lease.spec->wire.on_disconnect() == v1::ON_DISCONNECT_RELEASE) return false;
-  return lease.spec->resume || lease.move != nullptr || lease.link != &links_[static_cast<size_t>(present_)];
+  return lease.spec->wire.resume() || lease.move != nullptr || lease.link != &links_[static_cast<size_t>(present_)];
 }
 
 void LockTable::Orphan(Lease& lease, const std::string& why) {
