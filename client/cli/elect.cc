@@ -159,7 +159,7 @@ int Elect(const Context& context, ElectArgs& args, const std::vector<std::string
   if (args.observe) return Observe(context, args.lock);
   if (args.lock.metadata.count(kElectionValue) > 0) {
     return context.Fail(
-        UsageFailure("--metadata must not set value, which others see as the leader's value: use --value"));
+        UsageFailure("--metadata must not set distlock.election, which others see as the leader's value: use --value"));
   }
   args.lock.metadata[kElectionValue] = args.value;
   if (command_line.empty()) return Campaign(context, args);

@@ -38,8 +38,8 @@ void Adoptions::Handle(Adopt& in) {
                         "this session has the lock, or waits for it, under the same owner already");
   }
   const Lease* const former = leases_.Find(in.from);
-  if (former != nullptr && former->listener.session == in.session) {
-    return RefuseAtOnce(in, RefusalReason::kInvalidArgument, "this session has the lease already");
+  if (former != nullptr && former->listener.session == in.session && former->reentry != nullptr) {
+    return RefuseAtOnce(in, RefusalReason::kInvalidArgument, "this session has the lease already, and it is reentrant");
   }
   if (releases_.IsReleasing(in.from, in.token)) {
     return RefuseAtOnce(in, RefusalReason::kNotHolder, "it is being given back");
@@ -131,7 +131,7 @@ void Adoptions::OnAdopted(AdoptCall& call, const AdoptDone& done, Instant sent) 
   const bool is_wanted = cancelled.size() < call.request.hold_count;
   // Too late to be believed; asking again begins the ttl anew.
   if (!over && is_wanted && core_.now >= sent + done.ttl - core_.Margin(done.ttl)) return Send(call);
-  ForgetFormer(call.request);
+  const Instant former_believes_until = ForgetFormer(call.request, done.ttl);
   if (!over && is_wanted) {
     std::vector<RequestId> holds;
     for (uint32_t i = 0; i < call.request.hold_count; ++i) {
@@ -140,7 +140,7 @@ void Adoptions::OnAdopted(AdoptCall& call, const AdoptDone& done, Instant sent) 
     const Adopt in = std::move(call.request);
     calls_.End(call, {in.session, in.request});
     // The grants first: a refusal before them would be taken for that of all holds.
-    Grant(in, holds, done, sent);
+    Grant(in, holds, done, sent, former_believes_until);
     for (const RequestId hold : cancelled) {
       core_.Tell({in.session, hold}, Refused{.reason = RefusalReason::kCancelled, .cause = {}, .holders = {}});
     }
@@ -154,14 +154,18 @@ void Adoptions::OnAdopted(AdoptCall& call, const AdoptDone& done, Instant sent) 
       releases_.Start(in.name, in.owner, /*waiting=*/false, Duration::zero(), done.ttl + done.lock_delay, in.token));
 }
 
-// The lease may have been this broker's, on a stream that is still here or has just broken.
-void Adoptions::ForgetFormer(const Adopt& in) {
+// The lease may have been this broker's, on a stream that is still here or has just broken. Returns until when another
+// stream's promise may be believed in: of the same session there is none.
+Instant Adoptions::ForgetFormer(const Adopt& in, Duration ttl) {
   Lease* const former = leases_.Find(in.from);
-  if (former == nullptr || former->token != in.token) return;
+  if (former == nullptr || former->token != in.token) return core_.now + ttl;
+  const Instant of_others = former->listener.session == in.session ? former->former_believes_until : core_.now + ttl;
   leases_.Move(*former);
+  return of_others;
 }
 
-void Adoptions::Grant(const Adopt& in, const std::vector<RequestId>& holds, const AdoptDone& done, Instant sent) {
+void Adoptions::Grant(const Adopt& in, const std::vector<RequestId>& holds, const AdoptDone& done, Instant sent,
+                      Instant former_believes_until) {
   Session* const found = sessions_.Find(in.session);
   DISTLOCK_CHECK(found != nullptr);
   Session& session = *found;
@@ -179,7 +183,7 @@ void Adoptions::Grant(const Adopt& in, const std::vector<RequestId>& holds, cons
   lease.deadline = sent + done.ttl - core_.Margin(done.ttl);
   // The store's reckoning is as old as its answer may be.
   if (in.max_hold > Duration::zero()) lease.hold_until = sent + in.max_hold - held_for;
-  lease.former_believes_until = core_.now + done.ttl;
+  lease.former_believes_until = former_believes_until;
   lease.on_disconnect = in.on_disconnect;
   lease.resume = in.resume;
   if (!in.reentry.empty()) {

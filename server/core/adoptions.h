@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Adopt calls: a session takes over a lease from another stream, perhaps of another broker. The store replaces the
-// owner under the same token, so whatever the former broker renews or releases under the former owner finds nothing.
+// owner under the same token, so whatever the former broker renews or releases under the former owner finds nothing. A
+// session may also adopt a lease of its own, to change what is shown of it.
 //
 // The former stream's client may go on believing in its last promise until the ttl that its broker last began has
 // passed. That is no later than the ttl that the adoption begins: Lease::former_believes_until. A broken stream frees
@@ -53,8 +54,9 @@ class Adoptions {
   void Send(AdoptCall& call);
   void OnAdopted(AdoptCall& call, const AdoptDone& done, Instant sent);
   // `holds`: the requests that still want it, at least one.
-  void Grant(const Adopt& in, const std::vector<RequestId>& holds, const AdoptDone& done, Instant sent);
-  void ForgetFormer(const Adopt& in);
+  void Grant(const Adopt& in, const std::vector<RequestId>& holds, const AdoptDone& done, Instant sent,
+             Instant former_believes_until);
+  Instant ForgetFormer(const Adopt& in, Duration ttl);
 
   CoreContext& core_;
   Sessions& sessions_;

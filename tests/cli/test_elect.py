@@ -22,7 +22,7 @@ def leader(ctl, broker):
 
 def test_it_leads_until_a_signal_and_resigns(ctl, broker, leader):
     [holder] = broker.lock("boss").holders
-    assert (holder.owner, dict(holder.metadata)) == ("ann", {"value": "10.0.0.7:9000"})
+    assert (holder.owner, dict(holder.metadata)) == ("ann", {"distlock.election": "10.0.0.7:9000"})
     leader.send_signal(signal.SIGINT)
     assert ends(leader) == 0
     assert leader.stdout.read() == "resigned: released\n"
@@ -46,7 +46,7 @@ def test_the_next_candidate_follows(ctl, broker, leader):
     leader.send_signal(signal.SIGTERM)
     assert line(candidate).startswith("elected: ")
     assert ends(leader) == 0
-    assert broker.lock("boss").holders[0].metadata["value"] == "next"
+    assert broker.lock("boss").holders[0].metadata["distlock.election"] == "next"
 
 
 def test_a_candidate_can_withdraw(ctl, broker, leader):
@@ -63,7 +63,7 @@ def test_a_command_runs_while_leading(ctl, broker):
     leader = ctl.start("elect", "boss", "--value", "v", *STAYS, stdin=subprocess.PIPE)
     _, _, token = line(leader).split()
     assert int(token) == broker.lock("boss").fencing_token
-    assert broker.lock("boss").holders[0].metadata["value"] == "v"
+    assert broker.lock("boss").holders[0].metadata["distlock.election"] == "v"
     leader.stdin.close()
     assert ends(leader) == 3
     assert leader.stderr.read().startswith("distlockctl: elected: default/boss, token ")
@@ -136,9 +136,9 @@ def test_wrong_usage(ctl, broker, flags):
 
 
 def test_the_value_is_not_given_as_metadata(ctl, broker):
-    done = ctl("elect", "boss", "--value", "v", "--metadata", "value=mine")
+    done = ctl("elect", "boss", "--value", "v", "--metadata", "distlock.election=mine")
     assert done.returncode == 64 and "--value" in done.stderr and done.stderr.count("\n") == 1
-    done = ctl("elect", "boss", "--metadata", "value=mine", "--", "true")
+    done = ctl("elect", "boss", "--metadata", "distlock.election=mine", "--", "true")
     assert done.returncode == 64
     assert broker.free("boss")
 

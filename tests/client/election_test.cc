@@ -75,11 +75,16 @@ TEST_F(DaemonTest, ObserversAreToldWhoLeads) {
     ASSERT_TRUE(seen.WaitForLast("nobody"));
     Result<Leadership> leading = election.Campaign();
     ASSERT_TRUE(seen.WaitForLast("first"));
+    EXPECT_EQ(leading->Proclaim(std::string(2000, 'v'))->reason, RefusalReason::kInvalidArgument);
+    EXPECT_EQ(leading->Proclaim("second"), std::nullopt);
+    ASSERT_TRUE(seen.WaitForLast("second"));
+    EXPECT_EQ(leading->state(), LockState::kHeld);
+    EXPECT_EQ(election.Look().value()->token, leading->token());
     EXPECT_EQ(leading->Resign(), ReleaseOutcome::kReleased);
     ASSERT_TRUE(seen.WaitForLast("nobody"));
   }
   EXPECT_EQ(end.reason, RefusalReason::kCancelled);
-  EXPECT_EQ(seen.All(), (std::vector<std::string>{"nobody", "first", "nobody"}));
+  EXPECT_EQ(seen.All(), (std::vector<std::string>{"nobody", "first", "second", "nobody"}));
 }
 
 TEST_F(DaemonTest, ALookThatIsRefusedNamesTheField) {

@@ -128,7 +128,7 @@ class LockTableTest : public ::testing::Test {
     for (auto& [callback, outcome] : fx_.released) {
       if (callback) callback(outcome);
     }
-    for (auto& [callback, refusal] : fx_.downgraded) {
+    for (auto& [callback, refusal] : fx_.changed) {
       if (callback) callback(refusal);
     }
     for (auto& stop : fx_.stopped) stop.request_stop();

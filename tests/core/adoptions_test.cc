@@ -271,13 +271,40 @@ TEST(Adoptions, ALeaseWhoseStreamHasBrokenHereIsAdopted) {
   EXPECT_EQ(t.Count<StoreRelease>(), 0u) << "what was planned when the stream broke is off";
 }
 
-TEST(Adoptions, ALeaseOnItsWayBackOrOfTheSameSessionIsNotAdopted) {
+// It changes what is shown of the lease, and nothing else.
+TEST(Adoptions, ASessionAdoptsItsOwnLease) {
   OneSession t;
   const auto granted = t.Hold(1, 9, "a", 5);
   Adopt adopt = Taking();
   adopt.token = granted.token;
   t.Do(adopt);
+  t.Reply(t.Take<StoreAdopt>().op, Adopted(t));
+  EXPECT_EQ(t.Event<Lost>(1, 9).reason, LostReason::kMoved);
+  EXPECT_EQ(t.Event<Granted>(1, 7).token, granted.token);
+  EXPECT_EQ(t.broker.Stats().leases, 1u);
+  t.Do(StreamEnded{1});
+  t.Pass(kV);
+  EXPECT_EQ(t.Take<StoreRelease>().owner, Owner(6)) << "no other stream's promise is waited for";
+}
+
+TEST(Adoptions, ASessionDoesNotAdoptItsOwnReentrantLease) {
+  OneSession t;
+  auto want = t.Want(1, 9, "a", 5);
+  want.reentry = "me";
+  t.Do(want);
+  t.GrantNext(42);
+  Adopt adopt = Taking();
+  adopt.token = 42;
+  t.Do(adopt);
   EXPECT_EQ(t.Event<Refused>(1, 7).reason, RefusalReason::kInvalidArgument);
+  EXPECT_EQ(t.Count<StoreAdopt>(), 0u);
+}
+
+TEST(Adoptions, ALeaseOnItsWayBackIsNotAdopted) {
+  OneSession t;
+  const auto granted = t.Hold(1, 9, "a", 5);
+  Adopt adopt = Taking();
+  adopt.token = granted.token;
   t.Do(Release{.session = 1, .request = 10, .acquire = 9, .name = {}});
   t.Do(adopt);
   EXPECT_EQ(t.Event<Refused>(1, 7).reason, RefusalReason::kNotHolder);

@@ -267,7 +267,7 @@ class Program {
     for (auto& [callback, refusal] : fx_.refused) callback(distlock::Result<distlock::Guard>(refusal));
     for (auto& stop : fx_.stopped) stop.request_stop();
     for (auto& [callback, outcome] : fx_.released) callback(outcome);
-    for (auto& [callback, refusal] : fx_.downgraded) callback(refusal);
+    for (auto& [callback, refusal] : fx_.changed) callback(refusal);
     fx_.Clear();
     for (const auto& wish : wishes_) Check(*wish);
   }

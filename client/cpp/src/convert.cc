@@ -97,6 +97,14 @@ std::shared_ptr<const Spec> MakeSpec(std::string key, LockOptions options, Reque
   return spec;
 }
 
+std::shared_ptr<const Spec> WithMetadata(const Spec& spec, const std::string& name, std::string value) {
+  auto other = std::make_shared<Spec>(spec);
+  (*other->wire.mutable_metadata())[name] = std::move(value);
+  other->wire_bytes = other->wire.ByteSizeLong();
+  other->problem = FindProblem(*other);
+  return other;
+}
+
 std::shared_ptr<const Spec> WithPermits(const std::shared_ptr<const Spec>& spec, int32_t permits) {
   if (permits == spec->wire.permits()) return spec;
   auto other = std::make_shared<Spec>(*spec);

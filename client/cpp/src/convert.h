@@ -39,6 +39,9 @@ std::shared_ptr<const Spec> MakeSpec(std::string key, LockOptions options, Reque
 // The PERMIT spec with this number of permits.
 std::shared_ptr<const Spec> WithPermits(const std::shared_ptr<const Spec>& spec, int32_t permits);
 
+// The spec with this entry among its metadata.
+std::shared_ptr<const Spec> WithMetadata(const Spec& spec, const std::string& name, std::string value);
+
 // The label as the broker accepts it: cut to 256 bytes, and empty when it is not UTF-8.
 std::string CleanLabel(std::string label);
 

@@ -107,10 +107,23 @@ void Core::Release(const LeasePtr& lease, ReleaseCallback callback, TellOn where
 void Core::Downgrade(const LeasePtr& lease, DowngradeCallback callback, TellOn where) {
   Effects fx;
   if (Forked()) {
-    fx.downgraded.emplace_back(std::move(callback), ForkedRefusal());
+    fx.changed.emplace_back(std::move(callback), ForkedRefusal());
   } else {
     absl::MutexLock lock(&mu_);
     table_.Downgrade(lease, std::move(callback), fx);
+  }
+  Answer(fx, where);
+}
+
+void Core::Proclaim(const LeasePtr& lease, const std::string& name, std::string value, ChangeCallback callback,
+                    TellOn where) {
+  Effects fx;
+  if (Forked()) {
+    fx.changed.emplace_back(std::move(callback), ForkedRefusal());
+  } else {
+    absl::MutexLock lock(&mu_);
+    table_.Proclaim(lease, WithMetadata(*lease->spec, name, std::move(value)), std::move(callback), BootNow(), fx);
+    WakeThread();
   }
   Answer(fx, where);
 }

@@ -59,6 +59,9 @@ class Core : public std::enable_shared_from_this<Core> {
   void Cancel(const LeasePtr& lease, TellOn where = TellOn::kLibraryThread);
   void Release(const LeasePtr& lease, ReleaseCallback callback, TellOn where = TellOn::kLibraryThread);
   void Downgrade(const LeasePtr& lease, DowngradeCallback callback, TellOn where = TellOn::kLibraryThread);
+  // Has others see `value` under this name among the lease's metadata.
+  void Proclaim(const LeasePtr& lease, const std::string& name, std::string value, ChangeCallback callback,
+                TellOn where = TellOn::kLibraryThread);
   // Calls `callback` with `refusal`, on a thread of the library.
   void Refuse(LockCallback callback, Refusal refusal);
 

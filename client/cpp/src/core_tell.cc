@@ -66,7 +66,7 @@ void Core::RunCallbacks(Effects& fx) noexcept {
   for (auto& [callback, outcome] : fx.released) {
     if (callback) callback(outcome);
   }
-  for (auto& [callback, refusal] : fx.downgraded) {
+  for (auto& [callback, refusal] : fx.changed) {
     if (callback) callback(std::move(refusal));
   }
   if (fx.draining && options_.on_draining) options_.on_draining(*fx.draining);

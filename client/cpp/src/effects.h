@@ -21,7 +21,7 @@ struct Effects {
   std::vector<std::pair<LockCallback, Refusal>> refused;
   std::vector<std::stop_source> stopped;
   std::vector<std::pair<ReleaseCallback, ReleaseOutcome>> released;
-  std::vector<std::pair<DowngradeCallback, std::optional<Refusal>>> downgraded;
+  std::vector<std::pair<ChangeCallback, std::optional<Refusal>>> changed;
   std::optional<Duration> draining;
 
   // Keeps the capacity, so that a stream's effects are allocated once.
@@ -31,16 +31,16 @@ struct Effects {
     refused.clear();
     stopped.clear();
     released.clear();
-    downgraded.clear();
+    changed.clear();
     draining.reset();
   }
 
   // The callbacks that a call of the program itself can lead to.
-  bool HasCallbacks() const { return !refused.empty() || !released.empty() || !downgraded.empty(); }
+  bool HasCallbacks() const { return !refused.empty() || !released.empty() || !changed.empty(); }
   void MoveCallbacksTo(Effects& other) {
     Move(refused, other.refused);
     Move(released, other.released);
-    Move(downgraded, other.downgraded);
+    Move(changed, other.changed);
   }
 
  private:

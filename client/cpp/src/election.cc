@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distlock/election.h"
 
+#include <future>
 #include <utility>
 
 #include "acquirer.h"
@@ -22,7 +23,8 @@ std::shared_ptr<const Spec> CandidateSpec(std::string name, std::string value, L
   if (!clash || spec->problem) return spec;
   Refusal problem{.reason = RefusalReason::kInvalidArgument};
   problem.field_problems.push_back(
-      {"lock.metadata", "has an entry \"value\", under which an election shows its value: give that as the value"});
+      {"lock.metadata", std::string("has an entry \"") + kElectionValue +
+                            "\", under which an election shows its value: give that as the value"});
   problem.message = problem.field_problems.front().field + " " + problem.field_problems.front().description;
   auto refused = std::make_shared<Spec>(*spec);
   refused->problem = std::move(problem);
@@ -41,6 +43,27 @@ std::optional<Leader> LeaderOf(const v1::LockInfo& lock) {
 }
 
 }  // namespace
+
+std::optional<Refusal> Leadership::Proclaim(std::string value) {
+  if (Core::OnLibraryThread()) {
+    return Refusal{
+        .reason = RefusalReason::kWouldDeadlock,
+        .message = "Proclaim waits for the broker and must not be called from a callback; use ProclaimAsync"};
+  }
+  std::promise<std::optional<Refusal>> answer;
+  ProclaimAsync(std::move(value), [&answer](std::optional<Refusal> refusal) { answer.set_value(std::move(refusal)); });
+  return answer.get_future().get();
+}
+
+void Leadership::ProclaimAsync(std::string value, ProclaimCallback callback) {
+  if (guard_.lease_ != nullptr) {
+    return guard_.core_->Proclaim(guard_.lease_, kElectionValue, std::move(value), std::move(callback));
+  }
+  if (!callback) return;
+  Core::RunApart([callback = std::move(callback)] {
+    callback(Refusal{.reason = RefusalReason::kNotHolder, .message = "this Leadership leads nothing"});
+  });
+}
 
 Election::Election(Client& client, std::string name, std::string value, LockOptions options)
     : core_(client.core_),

@@ -25,6 +25,15 @@ namespace distlock::internal {
 struct Link;
 struct Move;
 
+using ChangeCallback = DowngradeCallback;  // of a downgrade or a proclamation
+
+// What a leader shows instead of its first value.
+struct Proclamation {
+  std::shared_ptr<const Spec> shown;      // null: still the lease's own
+  std::shared_ptr<const Spec> asked;      // to be shown next; null: nothing
+  std::vector<ChangeCallback> callbacks;  // told the fate of `asked`
+};
+
 struct Lease {
   enum class Phase : uint8_t {
     kWaiting,  // not answered yet
@@ -83,7 +92,8 @@ struct Lease {
   // The session that it was sent or is held through; null: none. Of a held lease that means: its session is over, and
   // the belief that is left is all it has.
   Link* link = nullptr;
-  std::shared_ptr<Move> move;  // null: no session has been asked to adopt it, or it has been adopted
+  std::shared_ptr<Move> move;                  // null: no session has been asked to adopt it, or it has been adopted
+  std::unique_ptr<Proclamation> proclamation;  // null: others see what was asked for at first
   LockCallback callback;
   LeaseBelief belief;
   std::stop_source stop{std::nostopstate};   // made at the first call of stop_token()

@@ -35,10 +35,11 @@ struct Link {
 
 // From the first AdoptLease until it is answered. All holds of a reentrant lease move together.
 struct Move {
-  std::string request_id;       // the same in every try: a try whose answer was lost may have succeeded
-  Link* through = nullptr;      // the session that was asked; null: none, or its answer is lost
-  int64_t id = 0;               // of the command; hold i is answered under id + i
-  std::vector<LeasePtr> holds;  // of this try; null: answered, or given up
+  std::string request_id;            // the same in every try: a try whose answer was lost may have succeeded
+  Link* through = nullptr;           // the session that was asked; null: none, or its answer is lost
+  int64_t id = 0;                    // of the command; hold i is answered under id + i
+  std::vector<LeasePtr> holds;       // of this try; null: answered, or given up
+  std::shared_ptr<const Spec> spec;  // as this try names it
 };
 
 }  // namespace distlock::internal

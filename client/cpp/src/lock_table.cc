@@ -77,8 +77,8 @@ void LockTable::Release(const LeasePtr& lease, ReleaseCallback callback, int64_t
 
 void LockTable::Downgrade(const LeasePtr& lease, DowngradeCallback callback, Effects& fx) {
   if (lease->phase != Lease::Phase::kHeld || (lease->link != nullptr && lease->link->leaving)) {
-    fx.downgraded.emplace_back(std::move(callback),
-                               Refusal{.reason = RefusalReason::kNotHolder, .message = "the lock has ended"});
+    fx.changed.emplace_back(std::move(callback),
+                            Refusal{.reason = RefusalReason::kNotHolder, .message = "the lock has ended"});
     return;
   }
   downgrades_.emplace(next_id_++, PendingDowngrade{std::move(callback), lease, nullptr});
@@ -228,11 +228,12 @@ void LockTable::Refuse(Lease& lease, Refusal refusal, Effects& fx) {
 void LockTable::End(Lease& lease, EndCause cause, std::string message, Effects& fx) {
   lease.phase = Lease::Phase::kEnded;
   lease.move = nullptr;
+  OnNotShown(lease, {.reason = RefusalReason::kNotHolder, .message = "the lock has ended"}, fx);
   for (auto it = downgrades_.begin(); it != downgrades_.end();) {
     const auto waits = it++;
     if (waits->second.link != nullptr || waits->second.lease.get() != &lease) continue;
     const Refusal ended{.reason = RefusalReason::kNotHolder, .message = "the lock has ended"};
-    fx.downgraded.emplace_back(std::move(waits->second.callback), ended);
+    fx.changed.emplace_back(std::move(waits->second.callback), ended);
     downgrades_.erase(waits);
   }
   // An acquire of the same lock and owner may have waited for its arrival.

@@ -63,6 +63,10 @@ class LockTable {
   void Cancel(const LeasePtr& lease, Effects& fx);
   void Release(const LeasePtr& lease, ReleaseCallback callback, int64_t now_ns, Effects& fx);
   void Downgrade(const LeasePtr& lease, DowngradeCallback callback, Effects& fx);
+  // Has others see `spec` instead, which differs in metadata only. Of several that are not answered the newest counts,
+  // for all of them.
+  void Proclaim(const LeasePtr& lease, std::shared_ptr<const Spec> spec, ChangeCallback callback, int64_t now_ns,
+                Effects& fx);
   // Ends the lease if its deadline has passed.
   void Notice(const LeasePtr& lease, int64_t now_ns, Effects& fx);
   std::stop_token StopToken(Lease& lease);
@@ -161,6 +165,10 @@ class LockTable {
   std::vector<LeasePtr> HoldsOf(const LeasePtr& lease) const;
   bool HeldElsewhere(const Lease& lease) const;
   void SendDowngrades(const Lease& lease);
+  // Proclamations: a session adopts its own lease.
+  static const std::shared_ptr<const Spec>& NextSpec(const Lease& lease);
+  void OnShown(Lease& lease, const std::shared_ptr<const Spec>& spec, int64_t now_ns, Effects& fx);
+  bool OnNotShown(Lease& lease, const Refusal& refusal, Effects& fx);
 
   LeasePtr Find(int64_t id) const;
   std::vector<LeasePtr> GroupOf(const Lease& lease) const;

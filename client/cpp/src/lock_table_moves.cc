@@ -87,8 +87,10 @@ void LockTable::SendMoves(int64_t now_ns, Effects& fx) {
   std::map<std::tuple<int64_t, std::string_view, std::string_view>, std::shared_ptr<Move>> reentrant;
   std::vector<std::shared_ptr<Move>> moves;
   for (auto& [id, lease] : live_) {
-    if (lease->phase != Lease::Phase::kHeld || lease->link == &link) continue;
-    moving_ = true;
+    const bool here = lease->link == &link;
+    const bool changes = lease->proclamation != nullptr && lease->proclamation->asked != nullptr;
+    if (lease->phase != Lease::Phase::kHeld || (here && !changes)) continue;
+    moving_ = moving_ || !here;
     if (!ready || !MayMove(*lease)) continue;
     if (!link.adopts) {
       Stay(*lease, now_ns, fx);
@@ -128,8 +130,9 @@ void LockTable::SendMove(const std::shared_ptr<Move>& move) {
   next_id_ += static_cast<int64_t>(move->holds.size());
   moves_.emplace(move->id, move);
   const Lease& lease = *move->holds.front();
+  move->spec = NextSpec(lease);
   move->through->commands.Adopt(move->id, {.lease_id = lease.names.load()->lease_id,
-                                           .lock = lease.spec->wire,
+                                           .lock = move->spec->wire,
                                            .downgraded = lease.downgraded,
                                            .request_id = move->request_id,
                                            .holds = move->holds.size()});
@@ -157,7 +160,10 @@ bool LockTable::OnAdopted(Link& link, int64_t id, const v1::Grant& grant, int64_
   // Too late when the former promise is over: that loses the lease, and releases it here as well.
   if (hold != nullptr) Notice(LeasePtr(hold), now_ns, fx);
   const LeasePtr lease = std::exchange(hold, nullptr);
-  if (lease != nullptr && lease->phase == Lease::Phase::kHeld) Arrive(lease, link, id, grant, now_ns, fx);
+  if (lease != nullptr && lease->phase == Lease::Phase::kHeld) {
+    Arrive(lease, link, id, grant, now_ns, fx);
+    OnShown(*lease, move->spec, now_ns, fx);
+  }
   const auto settled = [](const LeasePtr& one) { return one == nullptr; };
   if (std::all_of(move->holds.begin(), move->holds.end(), settled)) EndMove(*move);
   return true;
@@ -208,7 +214,7 @@ bool LockTable::OnNotAdopted(Link& link, int64_t id, const v1::Refusal& wire, in
       hold->mode_unsure = false;
       hold->downgraded = !hold->downgraded;
       moves_at_ns_ = now_ns;
-    } else {
+    } else if (!OnNotShown(*hold, refusal, fx)) {
       Stay(*hold, now_ns, fx);
     }
   }

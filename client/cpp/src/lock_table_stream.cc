@@ -184,7 +184,7 @@ bool LockTable::OnDowngraded(int64_t id, std::optional<Refusal> refusal, int64_t
       hold->downgraded = true;
     }
   }
-  fx.downgraded.emplace_back(std::move(answered.callback), std::move(refusal));
+  fx.changed.emplace_back(std::move(answered.callback), std::move(refusal));
   if (moving_) SendMoves(now_ns, fx);
   return true;
 }
@@ -306,8 +306,8 @@ void LockTable::AnswerPending(const Link& link, const std::string& why, Effects&
     const auto current = it++;
     if (current->second.link != &link) continue;
     for (const LeasePtr& hold : HoldsOf(current->second.lease)) hold->mode_unsure = true;
-    fx.downgraded.emplace_back(std::move(current->second.callback),
-                               Refusal{.reason = RefusalReason::kUnreachable, .message = why});
+    fx.changed.emplace_back(std::move(current->second.callback),
+                            Refusal{.reason = RefusalReason::kUnreachable, .message = why});
     downgrades_.erase(current);
   }
 }

@@ -30,20 +30,22 @@ namespace internal {
 class LeaderLookup;
 }
 
-// The metadata entry that holds the leader's value.
-inline constexpr char kElectionValue[] = "value";
+// The metadata entry that holds the leader's value, in every language.
+inline constexpr char kElectionValue[] = "distlock.election";
 
 // Who leads, as others see it.
 struct Leader {
   std::string value;
   std::string owner;
-  std::string holder_id;
+  std::string holder_id;  // another one after Leadership::Proclaim
   int64_t token = 0;
   std::chrono::system_clock::time_point acquire_time;  // when its term began, by the store's clock
 
-  // True for the same term of the same leader.
-  bool operator==(const Leader& other) const { return holder_id == other.holder_id && token == other.token; }
+  // True for the same term, each of which has a token of its own, with the same value.
+  bool operator==(const Leader& other) const { return token == other.token && value == other.value; }
 };
+
+using ProclaimCallback = std::function<void(std::optional<Refusal>)>;
 
 // One term of a leader. Move-only; its destructor resigns without waiting for the answer.
 class Leadership {
@@ -52,6 +54,15 @@ class Leadership {
 
   // Gives the leadership to the next candidate and waits for the answer.
   ReleaseOutcome Resign() { return guard_.Release(); }
+
+  // Shows `value` to observers from now on, and waits for the answer: nothing on success, else the reason. kNotHolder:
+  // the term is over. kInvalidArgument: the broker does not take the value, and the former one stays. While no broker
+  // or store is reached it waits until one is, or the term ends. Of several calls at a time the last value counts.
+  std::optional<Refusal> Proclaim(std::string value);
+
+  // The same without blocking. `callback` is called exactly once, on a thread of the library, perhaps before this
+  // returns. It must neither block nor throw.
+  void ProclaimAsync(std::string value, ProclaimCallback callback);
 
   // As for Guard: kHeld and kAtRisk mean that this program still leads; the stop token stops when the term ends.
   LockState state() const { return guard_.state(); }

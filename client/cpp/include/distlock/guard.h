@@ -77,6 +77,7 @@ class Guard {
 
  private:
   friend class internal::Core;
+  friend class Leadership;
   friend class MultiGuard;
   Guard(std::shared_ptr<internal::Core> core, std::shared_ptr<internal::Lease> lease);
   void StopsAlso(std::stop_source stop) const;
