@@ -32,7 +32,13 @@ struct ListArgs {
   bool all = false;
 };
 
-// As a namespace of ListLocks.
+struct WatchArgs {
+  std::string key;
+  ListArgs search;
+  bool many = false;  // all locks of `search`, instead of `key`
+};
+
+// As a namespace of ListLocks and WatchLocks.
 constexpr char kAllNamespaces[] = "-";
 
 const char* ModeName(v1::LockMode mode) {
@@ -234,27 +240,49 @@ class EndBySignal {
   std::thread thread_;
 };
 
-int Watch(const Context& context, const LockFlags& flags) {
-  Signals signals;
-  const auto channel = Connect(context, Patience::kLong);
-  if (!channel) return kExitUnavailable;
-  v1::WatchLockRequest request;
-  request.set_namespace_(flags.name_space);
-  request.set_key(flags.key);
-  grpc::ClientContext call;
-  const auto stream = v1::LockService::NewStub(channel)->WatchLock(&call, request);
+bool PrintChange(const Context& context, const v1::LockInfo& lock) {
+  const std::string time = FormatTime(google::protobuf::util::TimeUtil::GetCurrentTime());
+  return context.Print(ChangeAsText(lock, time), LockAsJson(lock, true, Json().Text("time", time)));
+}
+
+bool PrintChange(const Context& context, const v1::WatchLockResponse& change) {
+  return PrintChange(context, change.lock());
+}
+
+bool PrintChange(const Context& context, const v1::WatchLocksResponse& changes) {
+  return std::ranges::all_of(changes.locks(), [&](const auto& lock) { return PrintChange(context, lock); });
+}
+
+// Reads and prints until the stream of `call` or this process is to end.
+template <typename Response>
+int PrintChanges(const Context& context, Signals& signals, grpc::ClientContext& call,
+                 const std::unique_ptr<grpc::ClientReader<Response>>& stream) {
   EndBySignal end(signals, call);
   bool printed = true;
-  v1::WatchLockResponse change;
-  while (printed && stream->Read(&change)) {
-    const std::string time = FormatTime(google::protobuf::util::TimeUtil::GetCurrentTime());
-    const Json json = LockAsJson(change.lock(), true, Json().Text("time", time));
-    printed = context.Print(ChangeAsText(change.lock(), time), json);
-  }
+  Response change;
+  while (printed && stream->Read(&change)) printed = PrintChange(context, change);
   if (!printed) call.TryCancel();
   const grpc::Status status = stream->Finish();
   if (!printed) return kExitInternal;
   return end.came() || status.ok() ? kExitOk : context.Fail(FailureFrom(status));
+}
+
+int Watch(const Context& context, const WatchArgs& args) {
+  Signals signals;
+  const auto channel = Connect(context, Patience::kLong);
+  if (!channel) return kExitUnavailable;
+  const auto stub = v1::LockService::NewStub(channel);
+  grpc::ClientContext call;
+  if (!args.many) {
+    v1::WatchLockRequest request;
+    request.set_namespace_(args.search.name_space);
+    request.set_key(args.key);
+    return PrintChanges(context, signals, call, stub->WatchLock(&call, request));
+  }
+  v1::WatchLocksRequest request;
+  request.set_namespace_(args.search.all_namespaces ? kAllNamespaces : args.search.name_space);
+  request.set_key_prefix(args.search.prefix);
+  return PrintChanges(context, signals, call, stub->WatchLocks(&call, request));
 }
 
 int Show(const Context& context, const LockFlags& flags) {
@@ -302,6 +330,18 @@ int List(const Context& context, const ListArgs& args) {
   return kExitOk;
 }
 
+// --namespace, --prefix and -A.
+void AddSearchFlags(CLI::App& command, ListArgs& args, const std::string& of_namespace, const std::string& of_prefix) {
+  auto* one = command.add_option("--namespace", args.name_space, of_namespace + " (default \"default\")");
+  auto* prefix = command.add_option("--prefix", args.prefix, of_prefix);
+  one->option_text("NAME");
+  prefix->option_text("P");
+  command.add_flag("-A,--all-namespaces", args.all_namespaces, "All namespaces")
+      ->excludes(one)
+      ->excludes(prefix)
+      ->option_text(" ");
+}
+
 }  // namespace
 
 void AddInspectCommands(CLI::App& app, Context& context) {
@@ -316,26 +356,32 @@ void AddInspectCommands(CLI::App& app, Context& context) {
   show->callback([&context, flags] { context.command = [&context, flags] { return Show(context, *flags); }; });
 
   auto* watch = app.add_subcommand("watch", "Print a line for each change of a lock's holders and waiters");
-  auto watched = std::make_shared<LockFlags>();
-  AddKeyFlags(*watch, *watched);
+  auto watched = std::make_shared<WatchArgs>();
+  auto* watched_key = watch->add_option("KEY", watched->key, "Key of the lock")->option_text(" ");
+  AddSearchFlags(*watch, watched->search, "Namespace of the lock or the prefix", "Watch all locks that begin with P");
   AddContextFlags(*watch, context);
   watch->footer(
       "The first line shows the present state. Renewals print nothing, and several fast changes may print one line.\n"
+      "Of --prefix and -A: first a line for each lock that is taken, in any order. A lock that is taken later is "
+      "found\n"
+      "by looking at the store once a second, and less often in a large store.\n"
       "Exit code: 0 ended by a signal; 69 the broker went away or drains: start again with another broker.\n\n"
       "Examples:\n"
       "  distlockctl watch deploy\n"
-      "  distlockctl watch deploy -o json | jq -r '[.time, .holders[].owner] | @tsv'");
-  watch->callback([&context, watched] { context.command = [&context, watched] { return Watch(context, *watched); }; });
+      "  distlockctl watch deploy -o json | jq -r '[.time, .holders[].owner] | @tsv'\n"
+      "  distlockctl watch --prefix deploy/\n"
+      "  distlockctl watch -A");
+  watch->callback([&context, watch, watched, watched_key] {
+    watched->many = watch->count("--prefix") + watch->count("--all-namespaces") > 0;
+    if (watched->many == (watched_key->count() > 0)) {
+      throw CLI::ValidationError("KEY", "give one KEY, or --prefix or -A instead");
+    }
+    context.command = [&context, watched] { return Watch(context, *watched); };
+  });
 
   auto* list = app.add_subcommand("ls", "List the locks that are held");
   auto args = std::make_shared<ListArgs>();
-  auto* one =
-      list->add_option("--namespace", args->name_space, "Namespace to list (default \"default\")")->option_text("NAME");
-  auto* prefix = list->add_option("--prefix", args->prefix, "List only keys that begin with P")->option_text("P");
-  list->add_flag("-A,--all-namespaces", args->all_namespaces, "List all namespaces, with a column for the namespace")
-      ->excludes(one)
-      ->excludes(prefix)
-      ->option_text(" ");
+  AddSearchFlags(*list, *args, "Namespace to list", "List only keys that begin with P");
   list->add_flag("--all", args->all, "List every lock, not only the first 1000");
   AddContextFlags(*list, context);
   list->footer(

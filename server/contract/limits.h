@@ -30,7 +30,9 @@ struct Limits {
   size_t max_leases_per_session = 10'000;
   size_t max_sessions = 10'000;
   size_t max_sessions_per_peer = 1'000;
-  size_t outbox_messages = 256;  // unwritten events of one session, in units of kOutboxEventsPerMessage
+  size_t max_watched_locks = 1'000;  // of one WatchLocks
+  size_t max_prefix_watches = 32;    // WatchLocks streams, each of which lists locks again and again
+  size_t outbox_messages = 256;      // unwritten events of one session, in units of kOutboxEventsPerMessage
   // Commands of one session: all but Open, Heartbeat and Goodbye count. Acquires beyond the limit are refused; Release,
   // Cancel and Downgrade are carried out all the same. Calls of one peer: every Acquire counts. 0 = no limit.
   uint32_t requests_per_second = 0;

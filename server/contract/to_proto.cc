@@ -247,6 +247,14 @@ v1::BrokerDraining DrainingOf(const core::Draining& draining) {
 
 v1::LockInfo ListedLockOf(const core::LockView& view) { return LockWith(view, kMaxListedHolders); }
 
+v1::LockInfo WatchedLockOf(const core::LockView& view) {
+  v1::LockInfo lock = ListedLockOf(view);
+  for (size_t i = 0; i < std::min(view.waiters.size(), kMaxListedHolders); ++i) {
+    *lock.add_waiters() = WaiterOf(view.waiters[i]);
+  }
+  return lock;
+}
+
 v1::LockInfo LockOf(const core::LockView& view) {
   v1::LockInfo lock = LockWith(view, view.holders.size());
   size_t bytes = 0;

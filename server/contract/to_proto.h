@@ -56,5 +56,7 @@ inline constexpr size_t kMaxListedHolders = 16;
 v1::LockInfo LockOf(const core::LockView& view);
 // For a page of locks: with at most kMaxListedHolders holders.
 v1::LockInfo ListedLockOf(const core::LockView& view);
+// For WatchLocks: with at most kMaxListedHolders holders and as many waiters.
+v1::LockInfo WatchedLockOf(const core::LockView& view);
 
 }  // namespace distlock::contract

@@ -58,6 +58,16 @@ core::LockName Validator::Name(std::string_view ns, std::string_view key, std::s
   return core::LockName::Encode(ns, key);
 }
 
+LockSearch Validator::Search(std::string_view ns, std::string_view key_prefix) {
+  Text(ns, limits_.max_namespace_bytes, "namespace");
+  Text(key_prefix, limits_.max_key_bytes, "key_prefix");
+  if (ns == kAllNamespaces) {
+    if (!key_prefix.empty()) Bad("key_prefix", "is for one namespace; leave it out, or name the namespace");
+    return {};
+  }
+  return {core::EscapeNamespace(ns.empty() ? kDefaultNamespace : ns), core::EscapeKey(key_prefix)};
+}
+
 void Validator::RequestId(std::string_view id, FieldPath field) {
   if (id.empty() || (id.size() >= kMinRequestIdBytes && id.size() <= kMaxRequestIdBytes)) return;
   Bad(field, absl::StrCat("has ", id.size(), " bytes; send a random UUID of ", kMinRequestIdBytes, "..",

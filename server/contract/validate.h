@@ -31,6 +31,12 @@ struct FieldPath {
   std::string Text() const;
 };
 
+// Which locks are listed or watched, in the escaped form of LockName.
+struct LockSearch {
+  std::string escaped_namespace;  // "": all
+  std::string escaped_prefix;
+};
+
 class Validator {
  public:
   explicit Validator(const Limits& limits) : limits_(limits) {}
@@ -44,6 +50,8 @@ class Validator {
                                    bool detached);
 
   core::LockName Name(std::string_view ns, std::string_view key, std::string_view path);
+  // Of ListLocks and WatchLocks.
+  LockSearch Search(std::string_view ns, std::string_view key_prefix);
   void RequestId(std::string_view id, FieldPath field = "request_id");
   LeaseId Lease(std::string_view text, FieldPath field);
   // Of an earlier command; 0: none is named.

@@ -34,6 +34,8 @@ rpc::ServerOptions ServerOptionsOf(const ops::Options& options, const core::Stor
   limits.max_leases_per_session = options.max_leases_per_session;
   limits.max_sessions = options.max_sessions;
   limits.max_sessions_per_peer = options.max_sessions_per_peer;
+  limits.max_watched_locks = options.max_watched_locks;
+  limits.max_prefix_watches = options.max_prefix_watches;
   limits.max_waiting_calls = options.max_waiting_calls;
   limits.max_waiting_calls_per_peer = options.max_waiting_calls_per_peer;
   limits.outbox_messages = options.outbox_messages;

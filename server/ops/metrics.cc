@@ -115,7 +115,7 @@ Metrics::Metrics(std::string_view version)
                             "How many were ahead of a request when it had to queue.", kPositionBuckets)),
       waiters(Level(registry_, "distlock_waiters", "Requests waiting in this broker.")),
       leases(Level(registry_, "distlock_leases", "Leases renewed by this broker.")),
-      sessions(Level(registry_, "distlock_sessions", "Open Session, Hold and WatchLock streams.")),
+      sessions(Level(registry_, "distlock_sessions", "Open Session, Hold, WatchLock and WatchLocks streams.")),
       streams_closed(
           CountBy(registry_, "distlock_streams_closed_total", "Streams that ended, by cause.", "cause", kStreamEnds)),
       store_up(Level(registry_, "distlock_store_up", "1 when every shard can send commands to the store, else 0.")),

@@ -65,6 +65,8 @@ struct Options {
   int64_t max_waiters_per_lock = 0;
   int64_t max_sessions = 0;
   int64_t max_sessions_per_peer = 0;
+  int64_t max_watched_locks = 0;
+  int64_t max_prefix_watches = 0;
   int64_t max_waiting_calls = 0;
   int64_t max_waiting_calls_per_peer = 0;
   int64_t max_connection_streams = 0;  // 0 = twice max_sessions_per_peer; use ConnectionStreams()

@@ -52,6 +52,23 @@ void Admission::Leave(const std::string& peer, uint64_t id) {
   }
 }
 
+std::optional<v1::Refusal> Admission::AdmitPrefixWatch() {
+  std::lock_guard lock(mu_);
+  if (prefix_watches_ >= limits_.max_prefix_watches) {
+    return contract::MakeRefusal(
+        core::RefusalReason::kQuotaExceeded,
+        absl::StrCat("this broker serves at most ", limits_.max_prefix_watches,
+                     " WatchLocks streams (--max-prefix-watches); watch single locks, or ask another broker"));
+  }
+  ++prefix_watches_;
+  return std::nullopt;
+}
+
+void Admission::LeavePrefixWatch() {
+  std::lock_guard lock(mu_);
+  --prefix_watches_;
+}
+
 std::optional<v1::Refusal> Admission::AdmitCall(const std::string& peer, core::Instant now) {
   using core::RefusalReason;
   std::lock_guard lock(mu_);

@@ -23,7 +23,7 @@
 
 namespace distlock::rpc {
 
-// An open Hold, Session or WatchLock, for ListSessions and for the end of the server.
+// An open Hold, Session, WatchLock or WatchLocks, for ListSessions and for the end of the server.
 class OpenStream {
  public:
   virtual ~OpenStream() = default;
@@ -46,6 +46,10 @@ class Admission {
   // nullopt: `stream` counts until Leave(peer, id).
   std::optional<v1::Refusal> Admit(const std::string& peer, uint64_t id, std::weak_ptr<OpenStream> stream);
   void Leave(const std::string& peer, uint64_t id);
+
+  // nullopt: a WatchLocks, which counts as a stream, too, counts until LeavePrefixWatch.
+  std::optional<v1::Refusal> AdmitPrefixWatch();
+  void LeavePrefixWatch();
 
   // nullopt: an Acquire call of `peer` counts until LeaveCall(peer). Does not check for draining.
   std::optional<v1::Refusal> AdmitCall(const std::string& peer, core::Instant now);
@@ -83,6 +87,7 @@ class Admission {
   mutable std::mutex mu_;
   absl::flat_hash_map<uint64_t, std::weak_ptr<OpenStream>> streams_;
   absl::flat_hash_map<std::string, Peer> peers_;  // by PeerHost
+  size_t prefix_watches_ = 0;
   size_t calls_ = 0;
   size_t sweep_at_ = kFirstSweep;  // size of peers_
 };

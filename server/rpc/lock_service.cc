@@ -5,6 +5,7 @@
 #include "rpc/stream/hold.h"
 #include "rpc/stream/session.h"
 #include "rpc/stream/watch.h"
+#include "rpc/stream/watch_locks.h"
 
 namespace distlock::rpc {
 
@@ -15,6 +16,8 @@ void LockService::Open(CallThreads& threads) {
                      [this](auto call) { HoldCall::Serve<HoldCall>(frontend_, std::move(call)); });
   threads.OpenStream(*this, &LockService::RequestWatchLock,
                      [this](auto call) { WatchCall::Serve<WatchCall>(frontend_, std::move(call)); });
+  threads.OpenStream(*this, &LockService::RequestWatchLocks,
+                     [this](auto call) { WatchLocksCall::Serve<WatchLocksCall>(frontend_, std::move(call)); });
   threads.OpenUnary(*this, &LockService::RequestAcquire,
                     [this](auto call) { UnaryCall::Serve<AcquireCall>(frontend_, std::move(call)); });
   threads.OpenUnary(*this, &LockService::RequestRenew,

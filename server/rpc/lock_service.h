@@ -11,8 +11,8 @@
 namespace distlock::rpc {
 
 template <typename Base>
-using RawLockStreams = v1::LockService::WithRawMethod_Hold<
-    v1::LockService::WithRawMethod_Session<v1::LockService::WithRawMethod_WatchLock<Base>>>;
+using RawLockStreams = v1::LockService::WithRawMethod_Hold<v1::LockService::WithRawMethod_Session<
+    v1::LockService::WithRawMethod_WatchLock<v1::LockService::WithRawMethod_WatchLocks<Base>>>>;
 template <typename Base>
 using RawLockCalls =
     v1::LockService::WithRawMethod_Acquire<v1::LockService::WithRawMethod_Renew<v1::LockService::WithRawMethod_Release<

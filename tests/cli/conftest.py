@@ -16,8 +16,8 @@ import broker as brokers
 from ctl import Ctl
 
 PROTO = pathlib.Path(__file__).resolve().parents[2] / "proto"
-MODULES = ("distlock.v1.lock_pb2", "distlock.v1.lock_service_pb2", "distlock.v1.admin_service_pb2",
-           "google.rpc.status_pb2", "google.rpc.error_details_pb2")
+MODULES = ("distlock.v1.lock_pb2", "distlock.v1.look_pb2", "distlock.v1.lock_service_pb2",
+           "distlock.v1.admin_service_pb2", "google.rpc.status_pb2", "google.rpc.error_details_pb2")
 
 
 @pytest.fixture(scope="session")

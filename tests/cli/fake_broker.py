@@ -59,7 +59,8 @@ class FakeBroker(Look, Together):
             "Release": (self._release, v1.ReleaseRequest), "GetLock": (self._get_lock, v1.GetLockRequest),
             "ListLocks": (self._list_locks, v1.ListLocksRequest),
             "CheckToken": (self._check_token, v1.CheckTokenRequest)}, {"Session": (self._session, v1.SessionRequest)},
-            {"WatchLock": (self._watch_lock, v1.WatchLockRequest)})
+            {"WatchLock": (self._watch_lock, v1.WatchLockRequest),
+             "WatchLocks": (self._watch_locks, v1.WatchLocksRequest)})
         self._serve("AdminService", {"GetStatus": (self._get_status, v1.GetStatusRequest),
                                      "Drain": (self._drain, v1.DrainRequest),
                                      "ForceRelease": (self._force_release, v1.ForceReleaseRequest)}, {})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the fake broker shows of its locks: GetLock, ListLocks, WatchLock, CheckToken."""
+"""What the fake broker shows of its locks: GetLock, ListLocks, WatchLock, WatchLocks, CheckToken."""
 import time
 
 import grpc
@@ -41,23 +41,44 @@ class Look:
                 self._abort(context, grpc.StatusCode.UNAVAILABLE, reason, message, fields)
             with self.lock:
                 lock = self._lock_of((request.namespace or "default", request.key))
-            seen = ([h.holder_id for h in lock.holders], [w.waiter_id for w in lock.waiters], lock.HasField("block"))
-            if seen != told:
-                told = seen
+            if self._seen(lock) != told:
+                told = self._seen(lock)
                 yield self.api.WatchLockResponse(lock=lock)
             time.sleep(0.005)
         if context.is_active():
             self._abort(context, grpc.StatusCode.UNAVAILABLE, "DRAINING", "this broker is going down", {})
 
-    def _list_locks(self, request, context):
-        """First an empty page, as a store with many other keys may return, then pages of a hundred locks."""
+    @staticmethod
+    def _seen(lock):
+        return [h.holder_id for h in lock.holders], [w.waiter_id for w in lock.waiters], lock.HasField("block")
+
+    def _watch_locks(self, request, context):
+        told = {}
+        while context.is_active() and not self.stopping:
+            with self.lock:
+                names = set(self._found(request, context)) | set(told)
+                locks = {name: self._lock_of(name) for name in names}
+            changed = [name for name, lock in locks.items() if self._seen(lock) != told.get(name)]
+            told.update((name, self._seen(locks[name])) for name in changed)
+            if changed:
+                yield self.api.WatchLocksResponse(locks=[locks[name] for name in changed])
+            time.sleep(0.005)
+        if context.is_active():
+            self._abort(context, grpc.StatusCode.UNAVAILABLE, "DRAINING", "this broker is going down", {})
+
+    def _found(self, request, context):
+        """The names of the taken locks that a search is for."""
         if request.namespace == "-" and request.key_prefix:
             self._abort(context, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_ARGUMENT", "key_prefix is wrong",
                         [("key_prefix", "is for one namespace")])
+        taken = {name for name, leases in self.queues.items() if leases} | set(self.blocks)
+        return sorted(n for n in taken if (request.namespace or "default") in ("-", n[0])
+                      and n[1].startswith(request.key_prefix))
+
+    def _list_locks(self, request, context):
+        """First an empty page, as a store with many other keys may return, then pages of a hundred locks."""
         with self.lock:
-            taken = {name for name, leases in self.queues.items() if leases} | set(self.blocks)
-            names = sorted(n for n in taken if (request.namespace or "default") in ("-", n[0])
-                           and n[1].startswith(request.key_prefix))
+            names = self._found(request, context)
             start = int(request.page_token or -100)
             response = self.api.ListLocksResponse(locks=[self._lock_of(n) for n in names[max(start, 0):start + 100]])
             response.next_page_token = str(start + 100) if start + 100 < len(names) else ""

@@ -291,8 +291,8 @@ class TestShared:
     def test_wrong_usage_as_json(self, ctl, broker):
         assert json.loads(ctl("show", "-o", "json").stderr)["error"]["exit_code"] == 64
 
-    @pytest.mark.parametrize("args", [["show", "k"], ["ls"], ["watch", "k"], ["status"], ["drain"], ["acquire", "k"],
-                                      ["renew", "x"], ["release", "x"], ["check-token", "k", "1"]])
+    @pytest.mark.parametrize("args", [["show", "k"], ["ls"], ["watch", "k"], ["watch", "-A"], ["status"], ["drain"],
+                                      ["acquire", "k"], ["renew", "x"], ["release", "x"], ["check-token", "k", "1"]])
     def test_no_broker(self, ctl, broker, args):
         timeout = "--connect-timeout" if args[0] == "drain" else "--timeout"
         done = ctl(*args, "--server", "unix:///nowhere/there.sock", timeout, "300ms")

@@ -65,6 +65,26 @@ def test_the_broker_drains(ctl, fake):
     assert "DRAINING" in process.stderr.read()
 
 
-@pytest.mark.parametrize("args", [[], ["k", "l"], ["k", "--nonsense"]])
+def test_a_prefix(ctl, broker):
+    for key in ("deploy/a", "deploy/b", "backup"):
+        ctl("acquire", key, "--owner", "bob")
+    process = ctl.start("watch", "--prefix", "deploy/", "-o", "json")
+    taken = {json.loads(line(process))["key"] for _ in range(2)}
+    assert taken == {"deploy/a", "deploy/b"}
+    ctl("acquire", "deploy/c", "--owner", "eve")
+    later = json.loads(line(process))
+    assert (later["key"], later["holders"][0]["owner"]) == ("deploy/c", "eve")
+    process.send_signal(signal.SIGINT)
+    assert ends(process) == 0
+
+
+def test_all_namespaces(ctl, broker):
+    ctl("acquire", "k", "--namespace", "there")
+    process = ctl.start("watch", "-A")
+    assert re.match(r"20\S+  there/k  held, 0 waiting; holder ", line(process))
+
+
+@pytest.mark.parametrize("args", [[], ["k", "l"], ["k", "--nonsense"], ["k", "--prefix", "p"], ["k", "-A"],
+                                  ["-A", "--prefix", "p"]])
 def test_wrong_usage(ctl, broker, args):
     assert ctl("watch", *args).returncode == 64

@@ -291,5 +291,17 @@ TEST(Validate, RequestIdsLeaseIdsAndPages) {
   EXPECT_EQ(problems([](Validator& v) { v.Count(6, 5, "p"); }), 1);
 }
 
+TEST(Validate, ASearchIsOfOneNamespaceOrOfAll) {
+  const Limits limits;
+  Validator check(limits);
+  EXPECT_EQ(check.Search("", "a{b").escaped_namespace, "default");
+  EXPECT_EQ(check.Search("n/m", "a{b").escaped_namespace, "n%2Fm");
+  EXPECT_EQ(check.Search("", "a{b").escaped_prefix, "a%7Bb");
+  EXPECT_EQ(check.Search("-", "").escaped_namespace, "");
+  EXPECT_TRUE(check.ok());
+  check.Search("-", "p");
+  EXPECT_FALSE(check.ok());
+}
+
 }  // namespace
 }  // namespace distlock::contract

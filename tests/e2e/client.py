@@ -21,8 +21,8 @@ import grpc
 from proxy import PATIENCE_S
 
 PROTO = pathlib.Path(__file__).resolve().parents[2] / "proto"
-MODULES = ("distlock.v1.lock_pb2", "distlock.v1.lock_service_pb2", "distlock.v1.admin_service_pb2",
-           "google.rpc.status_pb2", "google.rpc.error_details_pb2")
+MODULES = ("distlock.v1.lock_pb2", "distlock.v1.look_pb2", "distlock.v1.lock_service_pb2",
+           "distlock.v1.admin_service_pb2", "google.rpc.status_pb2", "google.rpc.error_details_pb2")
 FILES = [name.removesuffix("_pb2").replace(".", "/") + ".proto" for name in MODULES]
 SERVING = 1
 CHANNEL_OPTIONS = (("grpc.use_local_subchannel_pool", 1),  # each client has a connection of its own

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""WatchLock through real brokers and a real store."""
+"""WatchLock and WatchLocks through real brokers and a real store."""
 import grpc
 import pytest
 
@@ -22,6 +22,31 @@ class Watch(Stream):
             when, lock = self.events[-1] if self.events else (0, None)
             return lock is not None and (len(lock.holders), lock.queue_length) == (holders, waiters) and (when, lock)
         return self.wait(latest, f"{holders} holders and {waiters} waiters")
+
+
+class WatchMany(Stream):
+    """The events are responses; `locks` has each lock as it was told last."""
+
+    def __init__(self, client, prefix="", namespace=""):
+        self.locks = {}
+        call = client.channel.unary_stream("/distlock.v1.LockService/WatchLocks",
+                                           api().WatchLocksRequest.SerializeToString,
+                                           api().WatchLocksResponse.FromString)
+        super().__init__(call(api().WatchLocksRequest(namespace=namespace, key_prefix=prefix)))
+
+    def unpack(self, response):
+        self.locks.update((lock.key, lock) for lock in response.locks)
+        return [response]
+
+    def wait_until_listed(self):
+        self.wait(lambda: any(response.listed for _, response in self.events), "that all are listed")
+
+    def wait_for(self, key, holders, waiters=0):
+        """The lock, with these counts."""
+        def there():
+            lock = self.locks.get(key)
+            return lock is not None and (len(lock.holders), lock.queue_length) == (holders, waiters) and lock
+        return self.wait(there, f"{key} with {holders} holders and {waiters} waiters")
 
 
 @pytest.fixture
@@ -104,3 +129,65 @@ def test_a_drain_ends_it(world):
     daemon.terminate()
     assert daemon.exit_code() == 0
     assert watch.wait_end().code == grpc.StatusCode.UNAVAILABLE
+
+
+def test_all_locks_under_a_prefix_whichever_broker_takes_them(pair):
+    here, there = pair
+    first = there.acquire(there.spec("job/1", owner="bob"))
+    there.acquire(there.spec("other"))
+    watch = WatchMany(here, "job/")
+    watch.wait_until_listed()
+    assert list(watch.locks) == ["job/1"] and watch.locks["job/1"].holders[0].owner == "bob"
+    there.release(first.lease_id)
+    watch.wait_for("job/1", 0)
+    second = there.acquire(there.spec("job/2"))
+    watch.wait_for("job/2", 1)
+    waiting = here.session()
+    command = waiting.acquire(here.spec("job/2", owner="eve"))
+    watch.wait_for("job/2", 1, 1)
+    there.release(second.lease_id)
+    waiting.wait_for(command, "granted")
+    assert watch.wait_for("job/2", 1).holders[0].owner == "eve"
+    waiting.goodbye()
+    watch.wait_for("job/2", 0)
+    assert "other" not in watch.locks
+    assert sum(response.listed for _, response in watch.events) == 1
+
+
+def test_many_locks_are_listed_in_several_messages(world):
+    redis = world.redis()
+    a, b = world.distlockd(redis.url, "--shards=3", name="a"), world.distlockd(redis.url, name="b")
+    here, there, count = world.client(a.url), world.client(b.url), 900
+    session = there.session()
+    commands = [session.acquire(there.spec(f"k{i}", metadata={"m": "x" * 900})) for i in range(count)]
+    for command in commands:
+        session.wait_for(command, "granted")
+    watch = WatchMany(here)
+    watch.wait_until_listed()
+    assert len(watch.locks) == count and all(len(lock.holders) == 1 for lock in watch.locks.values())
+    session.goodbye()
+    for i in range(count):
+        watch.wait_for(f"k{i}", 0)
+
+
+def test_too_many_locks_end_it(world):
+    redis = world.redis()
+    daemon = world.distlockd(redis.url, "--max-watched-locks=2")
+    client = world.client(daemon.url)
+    for key in ("a", "b", "c"):
+        client.acquire(client.spec(key))
+    end = WatchMany(client).wait_end()
+    assert (end.code, end.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUOTA_EXCEEDED")
+
+
+def test_locks_are_found_while_the_store_comes_and_goes(world):
+    redis = world.redis()
+    net = world.proxy(redis.url)
+    a, b = world.distlockd(net.url, name="a"), world.distlockd(redis.url, name="b")
+    here, there = world.client(a.url), world.client(b.url)
+    watch = WatchMany(here)
+    watch.wait_until_listed()
+    net.pause()
+    there.acquire(there.spec("k"))
+    net.resume()
+    watch.wait_for("k", 1)

@@ -18,7 +18,7 @@ DISTLOCKD = os.environ.get("DISTLOCKD", str(REPOSITORY / "build/release/bin/dist
 
 @pytest.fixture(scope="module")
 def pb(tmp_path_factory):
-    """The messages of lock_service.proto and lock.proto."""
+    """The messages of lock_service.proto, look.proto and lock.proto."""
     out = tmp_path_factory.mktemp("stubs")
     proto = REPOSITORY / "proto"
     subprocess.run(["protoc", f"-I{proto}", f"--python_out={out}",
@@ -26,6 +26,7 @@ def pb(tmp_path_factory):
     sys.path.insert(0, str(out))
     service = importlib.import_module("distlock.v1.lock_service_pb2")
     service.LockSpec = importlib.import_module("distlock.v1.lock_pb2").LockSpec
+    vars(service).update(vars(importlib.import_module("distlock.v1.look_pb2")))
     return service
 
 

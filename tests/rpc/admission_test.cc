@@ -69,5 +69,18 @@ TEST(AdmissionTest, ARateOutlivesTheCallsOfItsHost) {
   EXPECT_FALSE(call("ipv4:1.1.1.1:5"));
 }
 
+TEST(AdmissionTest, PrefixWatchesAreCounted) {
+  contract::Limits limits;
+  limits.max_prefix_watches = 1;
+  Admission admission(limits);
+  EXPECT_FALSE(admission.AdmitPrefixWatch());
+  const auto refusal = admission.AdmitPrefixWatch();
+  ASSERT_TRUE(refusal);
+  EXPECT_EQ(refusal->reason(), v1::REFUSAL_REASON_QUOTA_EXCEEDED);
+  EXPECT_NE(refusal->message().find("--max-prefix-watches"), std::string::npos);
+  admission.LeavePrefixWatch();
+  EXPECT_FALSE(admission.AdmitPrefixWatch());
+}
+
 }  // namespace
 }  // namespace distlock::rpc

@@ -200,18 +200,9 @@ void ListLocksCall::Start(const grpc::ByteBuffer& bytes) {
   if (!Read(bytes, &request)) return;
   const contract::Limits& limits = frontend().limits;
   contract::Validator check(limits);
-  check.Text(request.namespace_(), limits.max_namespace_bytes, "namespace");
-  check.Text(request.key_prefix(), limits.max_key_bytes, "key_prefix");
+  search_ = check.Search(request.namespace_(), request.key_prefix());
   const uint32_t page_size = check.Page(request.page_size(), "page_size");
-  const bool all_namespaces = request.namespace_() == contract::kAllNamespaces;
-  if (all_namespaces && !request.key_prefix().empty()) {
-    check.Bad("key_prefix", "is for one namespace; leave it out, or name the namespace");
-  }
   if (!check.ok()) return void(Refuse(check.Refusal()));
-  if (!all_namespaces) {
-    namespace_ = core::EscapeNamespace(request.namespace_().empty() ? "default" : request.namespace_());
-  }
-  prefix_ = core::EscapeKey(request.key_prefix());
   page_token_ = request.page_token();
   store_timeout_ = limits.store_timeout;
   AskForPage(page_size);
@@ -219,7 +210,7 @@ void ListLocksCall::Start(const grpc::ByteBuffer& bytes) {
 
 void ListLocksCall::AskForPage(uint32_t page_size) {
   auto self = std::static_pointer_cast<ListLocksCall>(shared_from_this());
-  shards().List(namespace_, prefix_, page_size, page_token_, store_timeout_,
+  shards().List(search_.escaped_namespace, search_.escaped_prefix, page_size, page_token_, store_timeout_,
                 [self](absl::StatusOr<store::LockPage> page) { self->OnPage(std::move(page)); });
 }
 

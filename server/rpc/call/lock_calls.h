@@ -81,8 +81,7 @@ class ListLocksCall final : public UnaryCall {
   void OnPage(absl::StatusOr<store::LockPage> page);
 
   // Set by Start.
-  std::string namespace_;  // escaped; "": all
-  std::string prefix_;     // escaped
+  contract::LockSearch search_;
   std::string page_token_;
   core::Duration store_timeout_{};
 };

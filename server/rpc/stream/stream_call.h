@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The base of Hold, Session and WatchLock: writing and ending. Made by Serve; lives until OnDone, and as long as a
-// shard has it as a sink, which may be longer than the gRPC call. After OnDone it does nothing. `Base` is a Reactor.
+// The base of Hold, Session, WatchLock and WatchLocks: writing and ending. Made by Serve; lives until OnDone, and as
+// long as a shard has it as a sink, which may be longer than the gRPC call. After OnDone it does nothing. `Base` is a
+// Reactor.
 //
 // Invariants:
 //  1. At most one write is in flight. Finish comes once, and only while no write is in flight.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rpc/stream/watch.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "contract/error_details.h"
@@ -10,6 +9,7 @@
 #include "contract/validate.h"
 #include "rpc/engine/status.h"
 #include "rpc/engine/wire.h"
+#include "rpc/stream/watched_locks.h"
 #include "shard/boot_clock.h"
 
 namespace distlock::rpc {
@@ -70,9 +70,7 @@ bool WatchCall::TakeNext() {
 
 grpc::ByteBuffer WatchCall::Render() {
   const core::Duration age = shard::BootNow() - writing_now_.since;
-  for (core::HolderView& holder : writing_now_.view.holders) {
-    holder.time_left = std::max(holder.time_left - age, core::Duration::zero());
-  }
+  SubtractAge(&writing_now_.view, age);
   v1::WatchLockResponse response;
   *response.mutable_lock() = contract::LockOf(writing_now_.view);
   return Serialize(response);
