@@ -39,6 +39,9 @@ local function parse_holder(value)
   return {kind = 'x', owner = owner, token = token, since = since, ttl = ttl, delay = delay, value = value}
 end
 
+-- What an EXCLUSIVE holder says of itself.
+local function info_of(holder) return string.match(holder.value, '^1;%x+;%d+;%d+;%d+;%d+;(.*)$') end
+
 -- Whether `holder` is `owner` under `token`. Token 0 is any: a caller that lost an answer does not know it.
 local function is_held_by(holder, owner, token)
   return holder.owner == owner and (token == '0' or holder.token == token)

@@ -3,8 +3,8 @@
 -- KEYS holder, last token, queue, waiters
 -- ARGV owner_id that has it, token, owner_id that takes it, not_after_us (0: never late), want (see lua/README.md),
 --      info
--- {ADOPTED, time, since_us, ttl_ms, delay_ms}   also when an owner_id with the same first half as the new one has it:
---      an earlier try of the same request
+-- {ADOPTED, time, since_us, ttl_ms, delay_ms, max_hold_ms (0: none)}   also when an owner_id with the same first half
+--      as the new one has it: an earlier try of the same request
 -- {MISMATCH, time, kind, limit}   it is held otherwise than `want`
 -- {NOT_HOLDER, time}   {GONE, time}   {LATE, time}   {FOREIGN, time, key, type or "shape"}
 -- include parts/head.lua
@@ -30,6 +30,10 @@ if as.kind ~= h.kind or h.kind == 'p' and (as.limit ~= h.limit or as.permits ~= 
   return {MISMATCH, NOW, h.kind, h.limit or 0}
 end
 
+-- The bound of the hold stays.
+local hold = string.match(h.kind == 'x' and info_of(h) or held.info, '^h(%d+);')
+if hold then info = 'h' .. hold .. ';' .. info end
+
 -- The ttl stays: a shorter one would end the hold before the belief of its former owner. First the write that maxmemory
 -- never refuses.
 local px = tonumber(held.ttl) + tonumber(held.delay)
@@ -46,4 +50,4 @@ else
   write_header(h)
 end
 tell(watchers)
-return {ADOPTED, NOW, held.since, held.ttl, held.delay}
+return {ADOPTED, NOW, held.since, held.ttl, held.delay, hold or '0'}

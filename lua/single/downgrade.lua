@@ -21,7 +21,7 @@ local px = redis.call('PTTL', HOLDER)
 if px < 0 then px = math.min(tonumber(h.ttl) + tonumber(h.delay), MAX_PX) end
 px = math.max(px, 1)
 local slot = {token = h.token, since = h.since, ttl = h.ttl, delay = h.delay, permits = 1,
-  info = string.match(value, '^1;%x+;%d+;%d+;%d+;%d+;(.*)$') .. more}
+  info = info_of(h) .. more}
 h.many, h.kind, h.limit, h.used, h.soonest = true, 's', 0, 1, now + px * 1000
 -- One key cannot be both shapes. DEL is never refused by maxmemory, and after it the next write is not either.
 redis.call('DEL', HOLDER)

@@ -1,13 +1,17 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Renews holds of many locks.
 -- KEYS holder keys of up to 100 locks, one slot
--- ARGV ttl_ms, and for each key in turn either "1;owner_id;token;", which is how the value of an EXCLUSIVE holder
---      begins and is renewed for ttl_ms, or "owner_id;token;ttl_ms;hold_until_us" (end by max_hold; 0: none).
+-- ARGV ttl_ms, and for each key in turn one of
+--      "1;owner_id;token;": how the value of an EXCLUSIVE holder begins; renewed for ttl_ms
+--      "owner_id;token;ttl_ms;-": for a ttl of its own
+--      "owner_id;token;ttl_ms;until_us": of a caller; cut at until_us (0: not), and at the max_hold in its holder's
+--      info
 --      Token 0: any
 -- {RENEWED, time, results}   a digit for each key: 1 renewed, 0 gone, 2 another's, under another token, or foreign; 3
---      the same grant, which another owner has taken over (adopt).
---      A key that is gone is not made again. A key, or one slot of many, lives for its ttl, cut at hold_until, and
---      then for its holder's delay.
+--      the same grant, which another owner has taken over (adopt). Of a single key that max_hold bounds, one element
+--      more: what is left of that, in ms.
+--      A key that is gone is not made again. A key, or one slot of many, lives for its ttl, and then for its holder's
+--      delay.
 -- include parts/head.lua
 local call, find = redis.call, string.find
 local values, results, done = call('MGET', unpack(KEYS)), {}, 0
@@ -32,6 +36,20 @@ local function tell_of_cut(key)
   if type(watchers) == 'string' then tell(watchers, key) end
 end
 
+-- For how long a hold may be renewed now.
+local hold_left
+local function px_of(ttl, hold_until, since, info)
+  local px = tonumber(ttl)
+  if hold_until == '-' then return px end
+  local hold = string.match(info, '^h(%d+);')
+  if hold then
+    local left = math.floor((tonumber(since) - now) / 1000) + tonumber(hold)
+    px, hold_left = math.min(px, left), #KEYS == 1 and math.max(left, 0) or nil
+  end
+  if hold_until ~= '0' then px = math.min(px, math.floor((tonumber(hold_until) - now) / 1000)) end
+  return px
+end
+
 -- One of many holders: only its own slot, whose expiry may come before all others only by max_hold.
 local function renew_slot(key, owner, token, ttl, hold_until)
   local got = redis.pcall('HMGET', key, 'holders', owner)
@@ -44,8 +62,7 @@ local function renew_slot(key, owner, token, ttl, hold_until)
     end
     return redis.call('EXISTS', key) == 1 and 2 or 0
   end
-  local px = tonumber(ttl)
-  if hold_until ~= '0' then px = math.min(px, math.floor((tonumber(hold_until) - now) / 1000)) end
+  local px = px_of(ttl, hold_until, slot.since, slot.info)
   if px <= 0 then return 0 end
   px = px + tonumber(slot.delay)
   -- First the write that maxmemory never refuses.
@@ -63,8 +80,7 @@ local function renew_holder(key, holder, owner, token, ttl, hold_until)
     local is_moved = holder.token == token and holder.owner ~= owner and string.find(holder.owner, '[^0]')
     return is_moved and 3 or 2
   end
-  local px = tonumber(ttl)
-  if hold_until ~= '0' then px = math.min(px, math.floor((tonumber(hold_until) - now) / 1000)) end
+  local px = px_of(ttl, hold_until, holder.since, info_of(holder))
   -- Past its end: what is left of its delay is not cut short.
   if px <= 0 then return 0 end
   local renewed = redis.call('PEXPIRE', key, str(px + tonumber(holder.delay)))
@@ -73,9 +89,9 @@ local function renew_holder(key, holder, owner, token, ttl, hold_until)
 end
 
 local function renew(key, value, grant)
-  local ttl, hold_until = ARGV[1], '0'
+  local ttl, hold_until = ARGV[1], '-'
   local owner, token = string.match(grant, '^1;(%x+);(%d+);$')
-  if not owner then owner, token, ttl, hold_until = string.match(grant, '^(%x+);(%d+);(%d+);(%d+)$') end
+  if not owner then owner, token, ttl, hold_until = string.match(grant, '^(%x+);(%d+);(%d+);([%d-]+)$') end
   if not value then return renew_slot(key, owner, token, ttl, hold_until) end
   return renew_holder(key, parse_holder(value), owner, token, ttl, hold_until)
 end
@@ -83,4 +99,6 @@ end
 for i, key in ipairs(KEYS) do
   results[i] = results[i] or str(renew(key, values[i], ARGV[i + 1]))
 end
-return {RENEWED, NOW, table.concat(results)}
+local reply = {RENEWED, NOW, table.concat(results)}
+if hold_left then reply[4] = str(hold_left) end
+return reply

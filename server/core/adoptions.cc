@@ -126,6 +126,10 @@ void Adoptions::OnReply(const Op& op, OpId id, StoreReply& reply) {
 }
 
 void Adoptions::OnAdopted(AdoptCall& call, const AdoptDone& done, Instant sent) {
+  Duration& max_hold = call.request.max_hold;
+  if (done.max_hold > Duration::zero()) {
+    max_hold = max_hold > Duration::zero() ? std::min(max_hold, done.max_hold) : done.max_hold;
+  }
   const bool over = call.request.max_hold > Duration::zero() && done.held_for >= call.request.max_hold;
   const std::vector<RequestId> cancelled = call.cancelled;
   const bool is_wanted = cancelled.size() < call.request.hold_count;

@@ -110,6 +110,7 @@ void Bundles::TryAll(Bundle& bundle) {
                                      .owner = part.spec.owner,
                                      .ttl = part.spec.ttl,
                                      .lock_delay = part.spec.lock_delay,
+                                     .max_hold = part.spec.max_hold,
                                      .info = part.spec.info});
   }
   bundle.may_run_until = op.runs_until;

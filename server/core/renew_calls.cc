@@ -36,7 +36,7 @@ void RenewCalls::Send(RenewCall& call) {
   op.sender = Op::Sender::kRenewCalls;
   StoreRenew command;
   command.op = calls_.BeginAttempt(call, std::move(op), CoreContext::AttemptTimeout(renew.ttl));
-  command.items.push_back(RenewItem{renew.name, renew.owner, renew.token, renew.ttl, renew.hold_until});
+  command.items.push_back(RenewItem{renew.name, renew.owner, renew.token, renew.ttl, /*ours=*/false, renew.hold_until});
   core_.Command(std::move(command));
 }
 

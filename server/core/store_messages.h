@@ -44,6 +44,7 @@ struct StoreAcquire {
   OwnerId owner{};
   Duration ttl{};
   Duration lock_delay{};
+  Duration max_hold{};          // the store itself renews no caller's lease for longer than this; 0: no bound
   Instant run_before = kNever;  // at or after it the store must do nothing
   bool wait = false;
   std::string info;
@@ -54,7 +55,7 @@ struct StoreAcquireAll {
   static constexpr Verb kVerb = Verb::kAcquireAll;
   OpId op = 0;
   Instant run_before = kNever;      // as in StoreAcquire
-  std::vector<StoreAcquire> items;  // 1..kMaxTogether; of each: name, want, owner, ttl, lock_delay and info
+  std::vector<StoreAcquire> items;  // 1..kMaxTogether; of each: name, want, owner, ttl, lock_delay, max_hold, info
 };
 
 struct RenewItem {
@@ -62,7 +63,10 @@ struct RenewItem {
   OwnerId owner{};
   uint64_t token = 0;  // kAnothers when the owner has it under another; 0: any
   Duration ttl{};
-  StoreTime hold_until;  // the ttl is cut there; us = 0: none. A stamp that the store once gave, and max_hold
+  // This broker keeps the lease, and ends it by max_hold. Else a caller renews it, and the store cuts the ttl at the
+  // end of the grant's max_hold.
+  bool ours = true;
+  StoreTime hold_until;  // not ours: the ttl is cut here, too; us = 0: not. A stamp that the store once gave
 };
 
 struct StoreRenew {
@@ -251,7 +255,7 @@ enum class RenewResult : uint8_t { kRenewed, kGone, kAnothers, kMoved, kUnanswer
 
 struct RenewDoneBatch {
   std::vector<RenewResult> results;  // in the order of StoreRenew::items
-  // In the same order, what was left until hold_until by the store's clock; empty: no item has one.
+  // In the same order, what was left of max_hold by the store's clock; empty: no item has one.
   std::vector<Duration> hold_left;
   std::string trouble;  // why some are kUnanswered
 };
@@ -302,6 +306,7 @@ struct AdoptDone {
   Duration held_for{};  // as in HolderView
   Duration ttl{};       // begins with this
   Duration lock_delay{};
+  Duration max_hold{};  // as the store has it; 0: it has none
 };
 
 // The answer to the store command `op`; exactly one for each.

@@ -87,6 +87,8 @@ void Waiters::Ask(Waiter& waiter) {
                                .owner = spec.owner,
                                .ttl = spec.ttl,
                                .lock_delay = spec.lock_delay,
+                               // That of one of several locks counts from the grant of the last one.
+                               .max_hold = waiter.bundle == nullptr ? spec.max_hold : Duration::zero(),
                                .run_before = core_.now + timeout,
                                .wait = waiter.waits,
                                .info = spec.info});

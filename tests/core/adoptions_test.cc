@@ -287,6 +287,21 @@ TEST(Adoptions, ASessionAdoptsItsOwnLease) {
   EXPECT_EQ(t.Take<StoreRelease>().owner, Owner(6)) << "no other stream's promise is waited for";
 }
 
+TEST(Adoptions, TheStoresMaxHoldCountsWhateverTheClientSays) {
+  for (const Duration said : {Duration(0), Duration(seconds(600))}) {
+    OneSession t;
+    Adopt adopt = Taking();
+    adopt.max_hold = said;
+    t.Do(adopt);
+    AdoptDone done = Adopted(t, seconds(20));
+    done.max_hold = seconds(22);
+    t.Reply(t.Take<StoreAdopt>().op, done);
+    EXPECT_LE(t.Event<Granted>(1, 7).valid_for, seconds(2));
+    t.Pass(seconds(2));
+    EXPECT_EQ(t.Event<Lost>(1, 7).reason, LostReason::kMaxHold);
+  }
+}
+
 TEST(Adoptions, ASessionDoesNotAdoptItsOwnReentrantLease) {
   OneSession t;
   auto want = t.Want(1, 9, "a", 5);

@@ -27,6 +27,7 @@ TEST(Lease, IsRenewedAtAThirdOfItsTtl) {
   Beat(t, milliseconds(1500));
   ASSERT_EQ(t.Count<StoreRenew>(), 1u);
   const auto renew = t.Take<StoreRenew>();
+  EXPECT_TRUE(renew.items.at(0).ours);
   ASSERT_EQ(renew.items.size(), 1u);
   EXPECT_EQ(renew.items[0].ttl, kT);
   EXPECT_EQ(renew.items[0].token, granted.token);
@@ -227,6 +228,7 @@ TEST(Lease, DetachedMaxHoldEndsByTheStoresClockAlone) {
   const auto renew = t.Take<StoreRenew>();
   EXPECT_EQ(renew.items[0].ttl, kT);
   EXPECT_EQ(renew.items[0].hold_until, end);
+  EXPECT_FALSE(renew.items[0].ours) << "the store cuts it at max_hold";
   t.Reply(renew.op, RenewDoneBatch{{RenewResult::kRenewed}, {seconds(1)}});
   const auto done = t.Event<RenewDone>(5, 1);
   EXPECT_LE(done.ttl, seconds(1));

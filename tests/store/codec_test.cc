@@ -123,13 +123,14 @@ TEST(CodecEncode, AcquireSaysHowTheLockIsWantedAndWhoGoesFirst) {
 TEST(CodecEncode, RenewAndReleaseNameTheGrantByItsToken) {
   const auto name = core::LockName::Encode("ns", "k");
   const uint64_t big = std::numeric_limits<uint64_t>::max();
-  const auto renew = Argv(
-      core::StoreRenew{1, {{name, {}, 7, std::chrono::seconds(2), {1'700'000'000'000'000}}, {name, {}, big, {}, {}}}});
+  const core::StoreTime end{1'700'000'000'000'000};
+  const auto renew =
+      Argv(core::StoreRenew{1, {{name, {}, 7, std::chrono::seconds(2), /*ours=*/false, end}, {name, {}, big}}});
   const std::string owner(32, '0');
   EXPECT_THAT(std::vector(renew.begin() + 5, renew.end()),
-              ElementsAre("2000", owner + ";7;2000;1700000000000000", owner + ";18446744073709551615;1;0"));
-  const auto usual = Argv(
-      core::StoreRenew{1, {{name, {}, 7, std::chrono::seconds(2), {}}, {name, {}, big, std::chrono::seconds(2), {}}}});
+              ElementsAre("2000", owner + ";7;2000;1700000000000000", owner + ";18446744073709551615;1;-"));
+  const auto usual =
+      Argv(core::StoreRenew{1, {{name, {}, 7, std::chrono::seconds(2)}, {name, {}, big, std::chrono::seconds(2)}}});
   EXPECT_THAT(std::vector(usual.begin() + 5, usual.end()),
               ElementsAre("2000", "1;" + owner + ";7;", "1;" + owner + ";18446744073709551615;"));
   const auto release = Argv(core::StoreRelease{1, name, {}, 42, std::chrono::seconds(3)});
@@ -196,15 +197,16 @@ TEST(CodecDecode, Renew) {
   EXPECT_TRUE(Decode(Verb::kRenew, Array({":12", "5", "1"}), 2).malformed);
   EXPECT_TRUE(Decode(Verb::kRenew, Array({":12", "5", "4"}), 1).malformed);
   EXPECT_TRUE(Decode(Verb::kRenew, Array({":12", "5", ":1"}), 1).malformed);
-  EXPECT_TRUE(Decode(Verb::kRenew, Array({":12", "5", "1", "1"}), 1).malformed);
+  EXPECT_TRUE(Decode(Verb::kRenew, Array({":12", "5", "1", "x"}), 1).malformed);
 }
 
 TEST(CodecDecode, Adopt) {
-  const auto done = Expect<core::AdoptDone>(Decode(Verb::kAdopt, Array({":17", "5000000", "2000000", "9000", "70"})));
+  const auto done =
+      Expect<core::AdoptDone>(Decode(Verb::kAdopt, Array({":17", "5000000", "2000000", "9000", "70", "0"})));
   EXPECT_EQ(done.held_for, std::chrono::seconds(3));
   EXPECT_EQ(done.ttl - done.lock_delay, std::chrono::milliseconds(9000 - 70));
   EXPECT_EQ(Expect<core::AdoptDone>(Decode(Verb::kAdopt, Array({":14", "5", "s", ":0"}))).mode, core::Mode::kShared);
-  EXPECT_TRUE(Decode(Verb::kAdopt, Array({":17", "5", "2", "x", "7"})).malformed);
+  EXPECT_TRUE(Decode(Verb::kAdopt, Array({":17", "5", "2", "x", "7", "0"})).malformed);
 }
 
 TEST(CodecDecode, GiveBack) {

@@ -33,7 +33,7 @@ TEST_P(StoreConformance, ARenewalTellsWhatIsLeftOfMaxHold) {
   Broker a = MakeBroker(kBrokerA);
   const auto grant = AskFor<core::AcquireGranted>(a, 1, MakeAcquire(1, Lock("k"), Owner(1)));
   EXPECT_EQ(grant.held_for, core::Duration::zero());
-  core::StoreRenew renew{.op = 2, .items = {{.name = Lock("k"), .owner = Owner(1), .ttl = seconds(15)}}};
+  core::StoreRenew renew{.op = 2, .items = {{.name = Lock("k"), .owner = Owner(1), .ttl = seconds(15), .ours = false}}};
   EXPECT_TRUE(AskFor<core::RenewDoneBatch>(a, 2, renew).hold_left.empty()) << "none was asked for";
   renew.op = 3;
   renew.items[0].hold_until = {grant.since.us + 9'000'000};

@@ -53,7 +53,7 @@ TEST_P(StoreConformanceOverTime, ARenewalEndsAtHoldUntilAndKeepsTheDelay) {
   wanted.lock_delay = seconds(2);
   const auto first = AskFor<core::AcquireGranted>(a, 1, wanted);
   const core::StoreTime until{first.since.us + 5'000'000};
-  const core::StoreRenew renew{2, {{Lock("k"), Owner(1), first.token, seconds(30), until}}};
+  const core::StoreRenew renew{2, {{Lock("k"), Owner(1), first.token, seconds(30), /*ours=*/false, until}}};
   EXPECT_EQ(AskFor<core::RenewDoneBatch>(a, 2, renew).results, std::vector{core::RenewResult::kRenewed});
   EXPECT_LE(Inspect(a, Lock("k"))->holders.at(0).time_left, seconds(7));
   world_->Advance(seconds(5) + kInstants);

@@ -49,6 +49,11 @@ std::string WantText(const core::Want& want) {
 
 int64_t DelayMs(core::Duration delay) { return delay > core::Duration::zero() ? CeilMs(delay) : 0; }
 
+// The info as it is stored: behind the bound of the hold, if there is one.
+std::string StoredInfo(const core::StoreAcquire& in) {
+  return in.max_hold > core::Duration::zero() ? Cat("h", CeilMs(in.max_hold), ";", in.info) : in.info;
+}
+
 // The stamp from which on the scripts refuse; 0: never.
 int64_t NotAfterUs(const ServerClock& clock, core::Instant run_before) {
   return run_before == core::kNever ? 0 : clock.ShownBy(run_before).us;
@@ -72,7 +77,7 @@ struct Encoder {
         .Arg(in.wait ? "1" : "0")
         .Arg(options.broker_id)
         .Arg(CeilMs(options.queue_slot))
-        .Arg(in.info)
+        .Arg(StoredInfo(in))
         .Arg(CeilMs(options.token_keep))
         .Arg(Trusted())
         .Arg(static_cast<int64_t>(options.max_waiters))
@@ -90,7 +95,7 @@ struct Encoder {
     for (const auto& item : in.items) {
       command.Arg(HexOfOwner(item.owner)).Arg(CeilMs(item.ttl));
       command.Arg(DelayMs(item.lock_delay));
-      command.Arg(WantText(item.want)).Arg(item.info);
+      command.Arg(WantText(item.want)).Arg(StoredInfo(item));
     }
     return {{Verb::kAcquireAll, in.op, in.items.size()}, &lua::kAcquireAll, std::move(command).Build()};
   }
@@ -107,10 +112,10 @@ struct Encoder {
     }
     for (const auto& item : in.items) {
       const auto own_ttl = CeilMs(item.ttl);
-      const bool usual = own_ttl == ttl && item.hold_until.us == 0;
+      const bool usual = own_ttl == ttl && item.ours;
       const auto owner = HexOfOwner(item.owner);
       command.Arg(usual ? Cat("1;", owner, ";", item.token, ";")
-                        : Cat(owner, ";", item.token, ";", own_ttl, ";", item.hold_until.us));
+                        : Cat(owner, ";", item.token, ";", own_ttl, ";", item.ours ? "-" : Cat(item.hold_until.us)));
     }
     return {std::move(sent), &lua::kRenew, std::move(command).Build()};
   }
@@ -197,7 +202,7 @@ struct ItemEncoder {
     const int64_t ttl = CeilMs(in.ttl), delay = DelayMs(in.lock_delay);
     Append(text, "a", HexOfOwner(in.owner), in.wait ? "1" : "0", core::IsPreferred(in.want) ? "1" : "0",
            NotAfterUs(clock, in.run_before), ";", ttl + delay, ";", WantText(in.want), ";", ttl, ";", delay, ";",
-           in.info);
+           StoredInfo(in));
     return {{Verb::kAcquire, in.op, 0}, keys.Holder(in.name)};
   }
   Item operator()(const core::StoreRelease& in) {

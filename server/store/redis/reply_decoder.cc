@@ -100,12 +100,18 @@ std::optional<Outcome> ReadAcquireAll(int64_t code, const ReplyArray& reply, siz
 }
 
 std::optional<Outcome> ReadRenew(int64_t code, const ReplyArray& reply, const SentCommand& sent) {
-  const auto results = reply.size() == 3 ? reply.String(2) : std::nullopt;
+  const auto results = reply.size() == 3 || reply.size() == 4 ? reply.String(2) : std::nullopt;
   if (code != kRenewed || !results || results->size() != sent.items) return std::nullopt;
+  const auto left = Number(reply, 3);
+  if (reply.size() == 4 && (!left || sent.items != 1)) return std::nullopt;
   core::RenewDoneBatch batch;
   batch.results.reserve(sent.items);
   for (const core::StoreTime until : sent.hold_untils) {
     batch.hold_left.push_back(until.us == 0 ? core::Duration::max() : -HeldFor(reply, until));
+  }
+  if (left) {
+    batch.hold_left.resize(1, core::Duration::max());
+    batch.hold_left[0] = std::min<core::Duration>(batch.hold_left[0], FromMs(*left));
   }
   for (const char result : *results) {
     if (result == '1') {
@@ -189,13 +195,15 @@ std::optional<Outcome> ReadAdopt(int64_t code, const ReplyArray& reply) {
   const auto since = Number(reply, 2);
   const auto ttl = Number(reply, 3);
   const auto delay = Number(reply, 4);
-  if (code != kAdopted || !since || !ttl || !delay || reply.size() != 5) return std::nullopt;
+  const auto max_hold = Number(reply, 5);
+  if (code != kAdopted || !since || !ttl || !delay || !max_hold || reply.size() != 6) return std::nullopt;
   const core::StoreTime granted = AsStoreTime(*since);
   return core::AdoptDone{.result = Result::kAdopted,
                          .since = granted,
                          .held_for = HeldFor(reply, granted),
                          .ttl = FromMs(*ttl),
-                         .lock_delay = FromMs(*delay)};
+                         .lock_delay = FromMs(*delay),
+                         .max_hold = FromMs(*max_hold)};
 }
 
 std::optional<Outcome> ReadTend(int64_t code, const ReplyArray& reply) {

@@ -25,6 +25,15 @@ std::optional<uint64_t> TakeNumber(std::string_view& rest) {
   return field ? ParseNumber(*field) : std::nullopt;
 }
 
+// The info of a holder or waiter, without the bound of the hold in front of it.
+std::string WithoutBound(std::string_view info) {
+  if (info.starts_with('h')) {
+    std::string_view rest = info.substr(1);
+    if (TakeNumber(rest)) return std::string(rest);
+  }
+  return std::string(info);
+}
+
 }  // namespace
 
 std::string HexOfOwner(const core::OwnerId& owner) {
@@ -93,7 +102,7 @@ std::optional<core::HolderView> ParseHolder(std::string_view value, int64_t pttl
   view.ttl = FromMs(*ttl);
   view.lock_delay = FromMs(*delay);
   view.time_left = FromPttl(pttl_ms);
-  view.info = std::string(value);
+  view.info = WithoutBound(value);
   return view;
 }
 
@@ -109,7 +118,7 @@ LockView::WaiterView ParseWaiter(const core::OwnerId& owner, std::string_view va
   view.broker_id = std::string(*broker);
   view.ttl = FromMs(*ttl);
   view.since = AsStoreTime(*since);
-  view.info = std::string(value);
+  view.info = WithoutBound(value);
   return view;
 }
 

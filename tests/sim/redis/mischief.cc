@@ -204,6 +204,7 @@ core::StoreCommand Mischief::Command(const Action& action, Deed verb) const {
     core::StoreAcquire acquire{.name = lock, .owner = Owner(action), .wait = action.a % 4 != 0};
     acquire.ttl = milliseconds(Pick(kTtlMs, action.b));
     acquire.lock_delay = milliseconds(Pick(kDelayMs, action.c));
+    acquire.max_hold = milliseconds(Pick(kDelayMs, action.a + action.b));
     if (action.a % 5 == 0) {
       acquire.run_before = core::Instant(microseconds(twins_->model().now_us() + Pick(kLateByUs, action.b + action.c)));
     }
@@ -217,6 +218,7 @@ core::StoreCommand Mischief::Command(const Action& action, Deed verb) const {
       const core::LockName& one = locks_[(action.lock + i) % kLocks];
       renew.items.push_back({.name = one, .owner = Holder(action, one), .token = Token(action, one)});
       renew.items.back().ttl = milliseconds(Pick(kTtlMs, action.b + i));
+      renew.items.back().ours = action.c % 3 == 1;
       if (action.c % 3 == 0)
         renew.items.back().hold_until.us = twins_->model().now_us() + Pick(kLateByUs, action.c + i);
     }
