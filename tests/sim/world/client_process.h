@@ -104,6 +104,7 @@ class ClientProcess : public Process {
   void AskAnew(Wish& wish);
   static std::string LabelOf(const Wish& wish) { return "lease " + std::to_string(wish.lease); }
   std::map<int64_t, Wish>& wishes() { return wishes_; }
+  const std::map<int64_t, Wish>& wishes() const { return wishes_; }
   v1::LockSpec SpecOf(const Wish& wish) const;
   // Any broker that is alive; null when none is.
   BrokerProcess* LiveBroker();

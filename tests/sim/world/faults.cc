@@ -136,7 +136,7 @@ void FlushScripts(World& world) {
 }
 
 void ResetLink(World& world) {
-  const WirePtr wire = world.AnyWire(/*also_local=*/true);
+  const WirePtr wire = world.AnyWire();
   if (wire == nullptr) return;
   const Duration within = HeardWithin(world);
   world.env().NoteFault(FaultKind::kLinkReset, wire->end(Wire::kClient).actor(), within);

@@ -22,7 +22,7 @@ void HoldClient::Ask(Wish& wish) {
     MoveHome();
     return OnRefused(wish, core::RefusalReason::kStoreUnavailable);
   }
-  const WirePtr wire = Wire::Connect(env_, *this, broker, /*local=*/true);
+  const WirePtr wire = Wire::Connect(env_, *this, broker);
   claims_[id] = {.wire = wire, .granted_at = LocalTime()};
   wire->on_closed[Wire::kClient] = [this, id] { OnStreamOver(id); };
   wire->Send(Wire::kClient, [&broker, wire, ears = std::make_shared<Ears>(this, id), spec = SpecOf(wish)] {

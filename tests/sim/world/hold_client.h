@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A program that takes its locks by Hold streams, without the library. It counts its belief as
-// proto/distlock/v1/session.md says, and gives a lock back by ending the stream. It runs on its broker's machine.
+// proto/distlock/v1/session.md says, and gives a lock back by ending the stream.
 #pragma once
 
 #include <map>

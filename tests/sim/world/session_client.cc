@@ -9,26 +9,9 @@ namespace distlock::sim {
 namespace {
 
 constexpr Duration kOpenPatience = seconds(10);
-constexpr Duration kLeastPause = milliseconds(10);
 constexpr size_t kRemembered = 64;
 
-Duration FromProto(const google::protobuf::Duration& proto) {
-  return seconds(proto.seconds()) + std::chrono::nanoseconds(proto.nanos());
-}
-
 }  // namespace
-
-class SessionClient::Ears : public Listener {
- public:
-  explicit Ears(SessionClient* client) : client_(client) {}
-  void OnSession(const v1::SessionResponse& response) override {
-    if (client_ != nullptr) client_->OnResponse(response);
-  }
-  void Close() { client_ = nullptr; }
-
- private:
-  SessionClient* client_;
-};
 
 void SessionClient::Start() {
   failures_ = 0;
@@ -40,6 +23,7 @@ void SessionClient::Start() {
 void SessionClient::Vanish() {
   if (session_ != nullptr) session_->ears->Close();
   session_.reset();
+  CloseFormer();
   moving_.clear();
   ++timer_;
 }
@@ -55,7 +39,8 @@ void SessionClient::Open() {
   session.wire = Wire::Connect(env_, *this, broker);
   session.ears = std::make_shared<Ears>(this);
   session.wire->on_closed[Wire::kClient] = [this, wire = session.wire.get()] {
-    if (session_ != nullptr && session_->wire.get() == wire) Broken();
+    if (session_ != nullptr && session_->wire.get() == wire) return Broken();
+    if (former_ != nullptr && former_->wire.get() == wire) CloseFormer();
   };
   session.wire->Send(Wire::kClient, [&broker, wire = session.wire, ears = session.ears, id = session.id] {
     *id = broker.front().Accept(wire, ears);
@@ -65,7 +50,7 @@ void SessionClient::Open() {
   v1::SessionCommand open;
   open.set_id(next_id_++);
   open.mutable_open()->set_client(name());
-  Send(std::move(open));
+  Send(*session_, std::move(open));
   AdoptAll();
   for (auto& [id, wish] : wishes()) {
     if (wish.stage == Stage::kAsking) Ask(wish);
@@ -73,12 +58,11 @@ void SessionClient::Open() {
   Arm();
 }
 
-void SessionClient::Send(v1::SessionCommand command) {
+void SessionClient::Send(Session& session, v1::SessionCommand command) {
   auto request = std::make_shared<v1::SessionRequest>();
   *request->add_commands() = std::move(command);
-  session_->wire->Send(Wire::kClient, [broker = session_->broker, id = session_->id, request] {
-    broker->front().Session(*id, *request);
-  });
+  session.wire->Send(Wire::kClient,
+                     [broker = session.broker, id = session.id, request] { broker->front().Session(*id, *request); });
 }
 
 // ---- The program ----
@@ -97,7 +81,7 @@ void SessionClient::Ask(Wish& wish) {
   command.set_id(next_id_++);
   *command.mutable_acquire()->add_locks() = SpecOf(wish);
   session_->leases[command.id()] = {.wish = wish.id};
-  Send(std::move(command));
+  Send(*session_, std::move(command));
 }
 
 void SessionClient::GiveUp(Wish& wish) {
@@ -105,7 +89,7 @@ void SessionClient::GiveUp(Wish& wish) {
   if (id && session_->leases.at(*id).state == State::kWaiting) {
     v1::SessionCommand command;
     command.mutable_cancel()->set_acquire_id(*id);
-    Send(std::move(command));
+    Send(*session_, std::move(command));
   } else if (id) {
     Release(*id, /*lapsed=*/false, 0);
   }
@@ -117,9 +101,13 @@ void SessionClient::GiveBack(Wish& wish) {
   const std::optional<int64_t> id = AcquireOf(wish);
   if (!id) {
     // The next session adopts nothing that is not wanted any more; the ttl ends it.
+    for (const Lease& lease : moving_) {
+      if (lease.wish == wish.id) ReleaseAtFormer(lease, /*lapsed=*/false);
+    }
     std::erase_if(moving_, [&](const Lease& lease) { return lease.wish == wish.id; });
     return Forget(wish);
   }
+  ReleaseAtFormer(session_->leases.at(*id), /*lapsed=*/false);
   Release(*id, LocalTime() >= session_->leases.at(*id).deadline, wish.id);
   session_->leases.erase(*id);
 }
@@ -130,7 +118,7 @@ void SessionClient::Release(int64_t acquire, bool lapsed, int64_t wish) {
   command.mutable_release()->set_acquire_id(acquire);
   command.mutable_release()->set_lapsed(lapsed);
   if (wish != 0) session_->releases[command.id()] = wish;
-  Send(std::move(command));
+  Send(*session_, std::move(command));
 }
 
 bool SessionClient::Checks(Wish& wish) {
@@ -150,28 +138,31 @@ void SessionClient::Leave() {
   for (const auto& [id, wish] : wishes()) all.push_back(id);
   for (const int64_t id : all) Forget(*Find(id));
   moving_.clear();
+  LeaveFormer();
   if (session_ == nullptr) return;
   v1::SessionCommand goodbye;
   goodbye.mutable_goodbye();
-  Send(std::move(goodbye));
+  Send(*session_, std::move(goodbye));
 }
 
 // ---- session.md ----
 
-void SessionClient::SendHeartbeat() {
-  Session& session = *session_;
+void SessionClient::SendHeartbeat(Session& session) {
   session.sent[++session.seq] = LocalTime();
   while (session.sent.size() > kRemembered) session.sent.erase(session.sent.begin());
   session.heartbeat_due = LocalTime() + session.heartbeat_interval;
   v1::SessionCommand command;
   command.mutable_heartbeat()->set_seq(session.seq);
-  Send(std::move(command));
+  Send(session, std::move(command));
 }
 
-void SessionClient::OnResponse(const v1::SessionResponse& response) {
+void SessionClient::OnResponse(const Ears* from, const v1::SessionResponse& response) {
   for (const v1::SessionEvent& event : response.events()) {
-    if (session_ == nullptr) return;
-    OnEvent(event);
+    if (session_ != nullptr && session_->ears.get() == from) {
+      OnEvent(event);
+    } else if (former_ != nullptr && former_->ears.get() == from) {
+      OnFormerEvent(event);
+    }
   }
   Arm();
 }
@@ -189,18 +180,18 @@ void SessionClient::OnEvent(const v1::SessionEvent& event) {
         return wish != nullptr && wish->moves;
       })) {
     MoveHome();
-    Broken();
+    MayRetire() ? Retire() : Broken();
   }
 }
 
 void SessionClient::OnOpened(const v1::SessionOpened& opened) {
   Session& session = *session_;
-  session.validity = FromProto(opened.validity());
-  session.heartbeat_interval = FromProto(opened.heartbeat_interval());
+  session.validity = ToDuration(opened.validity());
+  session.heartbeat_interval = ToDuration(opened.heartbeat_interval());
   session.deadline = session.sent.at(0) + session.validity;
   session.heartbeat_due = session.sent.at(0) + session.heartbeat_interval;
   failures_ = 0;
-  if (LocalTime() - session.sent.at(0) > session.validity / 6) SendHeartbeat();
+  if (LocalTime() - session.sent.at(0) > session.validity / 6) SendHeartbeat(*session_);
 }
 
 void SessionClient::OnGrant(int64_t id, const v1::Grant& grant) {
@@ -211,49 +202,7 @@ void SessionClient::OnGrant(int64_t id, const v1::Grant& grant) {
   found->second.token = static_cast<uint64_t>(grant.fencing_token());
   found->second.lease_id = grant.lease_id();
   const auto sent = session_->sent.find(grant.echo_seq());
-  if (sent != session_->sent.end()) SetDeadline(id, sent->second + FromProto(grant.valid_for()));
-}
-
-// ---- Moving a lease ----
-
-void SessionClient::AdoptAll() {
-  for (Lease& lease : std::exchange(moving_, {})) {
-    const Wish* const wish = Find(lease.wish);
-    if (wish == nullptr) continue;
-    if (lease.request_id.empty()) {
-      lease.request_id = name() + " request " + std::to_string(next_request_++);
-      lease.request_id.resize(std::max<size_t>(lease.request_id.size(), 16), '.');
-    }
-    lease.state = State::kAdopting;
-    v1::SessionCommand command;
-    command.set_id(next_id_++);
-    command.mutable_adopt()->set_lease_id(lease.lease_id);
-    command.mutable_adopt()->set_request_id(lease.request_id);
-    *command.mutable_adopt()->mutable_lock() = SpecOf(*wish);
-    session_->leases[command.id()] = lease;
-    Send(std::move(command));
-  }
-}
-
-void SessionClient::OnAdopted(int64_t id, const v1::Grant& grant) {
-  Lease& lease = session_->leases.at(id);
-  if (static_cast<uint64_t>(grant.fencing_token()) != lease.token) env_.Fail("an adopted lease has another token");
-  lease.state = State::kHeld;
-  lease.lease_id = grant.lease_id();
-  lease.request_id.clear();
-  const auto sent = session_->sent.find(grant.echo_seq());
-  if (sent != session_->sent.end()) SetDeadline(id, sent->second + FromProto(grant.valid_for()));
-}
-
-void SessionClient::OnAdoptionRefused(Lease lease, core::RefusalReason reason) {
-  Wish* const wish = Find(lease.wish);
-  if (wish == nullptr) return;
-  const bool is_final = reason == core::RefusalReason::kNotHolder || reason == core::RefusalReason::kNotSupported;
-  if (is_final || LocalTime() >= lease.deadline) return OnEnded(*wish, EndedWhy::kStreamBroke);
-  moving_.push_back(std::move(lease));
-  PostAfter(kLeastPause, [this] {
-    if (session_ != nullptr) AdoptAll();
-  });
+  if (sent != session_->sent.end()) SetDeadline(id, sent->second + ToDuration(grant.valid_for()));
 }
 
 void SessionClient::OnAck(const v1::HeartbeatAck& ack) {
@@ -263,7 +212,7 @@ void SessionClient::OnAck(const v1::HeartbeatAck& ack) {
     return;
   }
   session.acked = ack.seq();
-  const Duration deadline = sent->second + FromProto(ack.valid_for());
+  const Duration deadline = sent->second + ToDuration(ack.valid_for());
   session.deadline = std::max(session.deadline, deadline);
   std::map<int64_t, Duration> deadlines;
   for (const auto& [id, lease] : session.leases) {
@@ -272,10 +221,15 @@ void SessionClient::OnAck(const v1::HeartbeatAck& ack) {
   }
   for (const v1::LeaseLimit& limit : ack.limits()) {
     if (deadlines.contains(limit.acquire_id())) {
-      deadlines[limit.acquire_id()] = sent->second + FromProto(limit.valid_for());
+      deadlines[limit.acquire_id()] = sent->second + ToDuration(limit.valid_for());
     }
   }
   for (const auto& [id, until] : deadlines) SetDeadline(id, until);
+  // A program may move its leases whenever it likes.
+  if (!leaving_ && env_.temper.moves > 0 && env_.dice.Chance(0.02) && MayRetire()) {
+    MoveHome();
+    Retire();
+  }
 }
 
 void SessionClient::SetDeadline(int64_t id, Duration deadline) {
@@ -329,6 +283,7 @@ void SessionClient::OnRelease(int64_t id, const v1::LeaseReleased& released) {
 
 void SessionClient::End(int64_t id, EndedWhy why, int64_t value) {
   Wish* const wish = Find(session_->leases.at(id).wish);
+  ReleaseAtFormer(session_->leases.at(id), why == EndedWhy::kDeadline);
   session_->leases.erase(id);
   if (why == EndedWhy::kDeadline) Release(id, /*lapsed=*/true, 0);
   if (wish != nullptr) OnEnded(*wish, why, value);
@@ -364,9 +319,11 @@ void SessionClient::ReopenLater() {
 void SessionClient::OnTimer() {
   for (const Lease& lease : std::vector<Lease>(moving_)) {
     if (LocalTime() < lease.deadline) continue;
+    ReleaseAtFormer(lease, /*lapsed=*/true);
     std::erase_if(moving_, [&](const Lease& one) { return one.wish == lease.wish; });
     if (Wish* const wish = Find(lease.wish)) OnEnded(*wish, EndedWhy::kDeadline);
   }
+  OnFormerTimer();
   if (session_ == nullptr) return Arm();
   if (LocalTime() >= session_->deadline) return Broken();
   std::vector<int64_t> ended;
@@ -374,16 +331,17 @@ void SessionClient::OnTimer() {
     if (IsBelieved(lease) && LocalTime() >= lease.deadline) ended.push_back(id);
   }
   for (const int64_t id : ended) End(id, EndedWhy::kDeadline);
-  if (LocalTime() >= session_->heartbeat_due && !leaving_) SendHeartbeat();
+  if (LocalTime() >= session_->heartbeat_due && !leaving_) SendHeartbeat(*session_);
   Arm();
 }
 
 void SessionClient::OnResumed() { OnTimer(); }
 
 void SessionClient::Arm() {
-  if (session_ == nullptr && moving_.empty()) return;
+  if (session_ == nullptr && former_ == nullptr && moving_.empty()) return;
   Duration at = Duration::max();
   for (const Lease& lease : moving_) at = std::min(at, lease.deadline);
+  if (former_ != nullptr) at = std::min({at, former_->deadline, former_->heartbeat_due});
   if (session_ != nullptr) {
     at = std::min(at, leaving_ ? session_->deadline : std::min(session_->deadline, session_->heartbeat_due));
     for (const auto& [id, lease] : session_->leases) {

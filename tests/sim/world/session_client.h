@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A program that speaks Session without the library. It does what the pseudo code of proto/distlock/v1/session.md says,
-// under the same names, and nothing more.
+// under the same names, and nothing more. It moves its leases when a broker drains, when a stream breaks, and at will.
 #pragma once
 
 #include <map>
@@ -24,7 +24,17 @@ class SessionClient : public ClientProcess {
   void Leave() override;
 
  private:
-  class Ears;
+  class Ears : public Listener {
+   public:
+    explicit Ears(SessionClient* client) : client_(client) {}
+    void OnSession(const v1::SessionResponse& response) override {
+      if (client_ != nullptr) client_->OnResponse(this, response);
+    }
+    void Close() { client_ = nullptr; }
+
+   private:
+    SessionClient* client_;
+  };
   enum class State : uint8_t { kWaiting, kGranted, kHeld, kAdopting };
   struct Lease {
     int64_t wish = 0;
@@ -33,6 +43,7 @@ class SessionClient : public ClientProcess {
     Duration deadline{};
     std::string lease_id;
     std::string request_id;  // of the adoption that is not answered
+    int64_t former = 0;      // its acquire in the former session, while that extends it
   };
   // One session, from Open on.
   struct Session {
@@ -62,10 +73,10 @@ class SessionClient : public ClientProcess {
   void OnResumed() override;
 
   void Open();
-  void Send(v1::SessionCommand command);
+  void Send(Session& session, v1::SessionCommand command);
   void Release(int64_t acquire, bool lapsed, int64_t wish);
-  void SendHeartbeat();
-  void OnResponse(const v1::SessionResponse& response);
+  void SendHeartbeat(Session& session);
+  void OnResponse(const Ears* from, const v1::SessionResponse& response);
   void OnEvent(const v1::SessionEvent& event);
   void OnOpened(const v1::SessionOpened& opened);
   void OnGrant(int64_t id, const v1::Grant& grant);
@@ -73,6 +84,17 @@ class SessionClient : public ClientProcess {
   void OnAdopted(int64_t id, const v1::Grant& grant);
   void OnAdoptionRefused(Lease lease, core::RefusalReason reason);
   void AdoptAll();
+  bool MayRetire() const;
+  void Retire();
+  std::vector<Lease*> OfFormer();
+  bool HasFormer() { return !OfFormer().empty(); }
+  void OnFormerEvent(const v1::SessionEvent& event);
+  void OnFormerAck(const v1::HeartbeatAck& ack);
+  void OnFormerTimer();
+  void EndMoving(const Lease& lease, EndedWhy why, int64_t value);
+  void ReleaseAtFormer(const Lease& lease, bool lapsed);
+  void LeaveFormer();
+  void CloseFormer();
   void OnRefusal(int64_t id, const v1::Refusal& refusal);
   void OnLoss(int64_t id, const v1::LeaseLost& lost);
   void OnRelease(int64_t id, const v1::LeaseReleased& released);
@@ -85,7 +107,13 @@ class SessionClient : public ClientProcess {
   std::optional<int64_t> AcquireOf(const Wish& wish) const;
   static bool IsBelieved(const Lease& lease) { return lease.state == State::kHeld || lease.state == State::kAdopting; }
 
+  static constexpr Duration kLeastPause = milliseconds(10);
+  static Duration ToDuration(const google::protobuf::Duration& proto) {
+    return seconds(proto.seconds()) + std::chrono::nanoseconds(proto.nanos());
+  }
+
   std::unique_ptr<Session> session_;  // null: none
+  std::unique_ptr<Session> former_;   // goes on until all that it had has moved; null: none
   std::vector<Lease> moving_;         // believed in, and for the next session to adopt
   int64_t next_id_ = 1;
   int64_t next_request_ = 1;

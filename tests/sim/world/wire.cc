@@ -26,8 +26,8 @@ void Process::HangUp(Duration longest) {
   wires_.clear();
 }
 
-WirePtr Wire::Connect(Env& env, Process& client, Process& server, bool local) {
-  WirePtr wire(new Wire(env, client, server, local));
+WirePtr Wire::Connect(Env& env, Process& client, Process& server) {
+  WirePtr wire(new Wire(env, client, server));
   client.AddWire(wire);
   server.AddWire(wire);
   return wire;
@@ -35,7 +35,7 @@ WirePtr Wire::Connect(Env& env, Process& client, Process& server, bool local) {
 
 Instant Wire::NextArrival(Way& way) {
   const Duration lag = env_.trouble ? way.lag : Duration(0);
-  const Duration delay = lag + (local_ ? microseconds(20) : env_.Delay());
+  const Duration delay = lag + env_.Delay();
   const Instant at = std::max(env_.now(), way.silent_until) + delay;
   way.last_arrival = std::max(way.last_arrival, at);
   return way.last_arrival;

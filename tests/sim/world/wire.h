@@ -18,8 +18,7 @@ class Wire : public std::enable_shared_from_this<Wire> {
  public:
   enum Side : int { kClient = 0, kServer = 1 };
 
-  // `local`: both ends are on one machine, where messages take no time.
-  static std::shared_ptr<Wire> Connect(Env& env, Process& client, Process& server, bool local = false);
+  static std::shared_ptr<Wire> Connect(Env& env, Process& client, Process& server);
 
   // Sends a message: runs `arrive` at the other end. Returns the message's number on this side, from 1.
   uint64_t Send(Side from, Timeline::What arrive);
@@ -44,7 +43,6 @@ class Wire : public std::enable_shared_from_this<Wire> {
   void Lag(Side from, Duration by) { ways_[from].lag = by; }
 
   bool open() const { return !closed_[0] && !closed_[1] && !ways_[0].cut; }
-  bool local() const { return local_; }
   bool open_at(Side side) const { return !closed_[side]; }
   const Process& end(Side side) const { return *ends_[side].process; }
 
@@ -52,8 +50,8 @@ class Wire : public std::enable_shared_from_this<Wire> {
   std::function<void()> on_closed[2];
 
  private:
-  Wire(Env& env, Process& client, Process& server, bool local)
-      : env_(env), local_(local), ends_{{&client, client.life()}, {&server, server.life()}} {}
+  Wire(Env& env, Process& client, Process& server)
+      : env_(env), ends_{{&client, client.life()}, {&server, server.life()}} {}
 
   struct Way {
     uint64_t sent = 0;
@@ -77,7 +75,6 @@ class Wire : public std::enable_shared_from_this<Wire> {
   void TellClosed(Side side);
 
   Env& env_;
-  const bool local_;
   Peer ends_[2];
   Way ways_[2];
   bool closed_[2] = {false, false};

@@ -125,12 +125,10 @@ void World::For(Duration lasts, std::function<void()> undo) {
   });
 }
 
-WirePtr World::AnyWire(bool also_local) {
+WirePtr World::AnyWire() {
   std::vector<WirePtr> all;
   for (const auto& broker : brokers_) {
-    for (const WirePtr& wire : broker->Wires()) {
-      if (also_local || !wire->local()) all.push_back(wire);
-    }
+    for (const WirePtr& wire : broker->Wires()) all.push_back(wire);
   }
   return all.empty() ? nullptr : dice().Pick(all);
 }

@@ -36,8 +36,8 @@ class World {
   StoreObserver& observer() { return *observer_; }
   BrokerProcess& AnyBroker() { return *brokers_[static_cast<size_t>(dice().Roll(static_cast<int>(brokers_.size())))]; }
   ClientProcess& AnyClient() { return *clients_[static_cast<size_t>(dice().Roll(static_cast<int>(clients_.size())))]; }
-  // A random open connection between two machines; null: there is none. `also_local`: or within one machine.
-  WirePtr AnyWire(bool also_local = false);
+  // A random open connection; null: there is none.
+  WirePtr AnyWire();
   // Calls `undo` when `lasts` has passed, or when all faults are healed.
   void For(Duration lasts, std::function<void()> undo);
   Duration clock_set_back{};  // in total, of the store's clock
