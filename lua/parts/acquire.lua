@@ -29,14 +29,31 @@ drop_expired(h)
 -- EXCLUSIVE and SHARED stand beside each other as readers and writers do; a PERMIT only beside the same limit. Who does
 -- not mix waits until the holders are gone; then its own kind and limit count.
 local mixes = not h.kind or (me.kind == 'p') == (h.kind == 'p') and (h.kind ~= 'p' or me.limit == h.limit)
-if h.mine or not mixes and wait ~= '1' then return {MISMATCH, NOW, h.kind, h.limit or 0} end
+if h.mine or not mixes and wait == '0' then return {MISMATCH, NOW, h.kind, h.limit or 0} end
+
+-- Another try of the same request may have a place: this one takes it over, unless it had one of its own before. When
+-- the other try holds the lock, this one waits in front of all others: the other's broker gives it back.
+local request, holds = wait ~= '0' and request_of(owner), false
+local other = request and length > 0 and redis.call('HGET', WAITERS, request)
+local rank = other and other ~= owner and redis.call('ZRANK', QUEUE, other)
+if rank and wait == '2' then return show(h, left_ms(h), {HELD, NOW, left_ms(h), length}) end
+if rank then
+  redis.call('ZADD', QUEUE, redis.call('ZRANGE', QUEUE, rank, rank, 'WITHSCORES')[2], owner)
+  redis.call('HSET', WAITERS, owner, redis.call('HGET', WAITERS, other) or '', request, owner)
+  redis.call('ZREM', QUEUE, other)
+  redis.call('HDEL', WAITERS, other)
+elseif request and wait == '1' and h.kind and length > 0 then
+  for _, hold in ipairs(h.kind == 'x' and {h} or h.used <= MOST_SHOWN and read_slots(h) or {}) do
+    holds = holds or request_of(hold.owner) == request
+  end
+end
 
 local place, is_preferred = length > 0 and redis.call('ZRANK', QUEUE, owner), preferred == '1'
 local function count_in_front()
   return is_preferred and length > 0 and redis.call('ZCOUNT', QUEUE, '-inf', '(0') or length
 end
 local in_front = count_in_front()
-if not place then me.ahead = in_front end
+if not place then me.ahead = holds and 0 or in_front end
 if fits(h, me) then
   if length == 0 then
     local token = str(math.max(last + 1, now))
@@ -57,7 +74,7 @@ if fits(h, me) then
   in_front = count_in_front()
 end
 local left = left_ms(h)
-if wait ~= '1' then return show(h, left, {HELD, NOW, left, length}) end
+if wait == '0' then return show(h, left, {HELD, NOW, left, length}) end
 
 local dead, since, limit, entry = {}, NOW, tonumber(max_waiters), nil
 if place then
@@ -69,12 +86,14 @@ else
   if length - #dead >= limit then return {QUEUE_FULL, NOW, length} end
   local base, at = is_preferred and -FIRST_PLACE or 0, is_preferred and in_front - 1 or -1
   local tail = is_preferred and in_front == 0 and {} or redis.call('ZRANGE', QUEUE, at, at, 'WITHSCORES')
-  redis.call('ZADD', QUEUE, str(math.max(tonumber(tail[2] or base), base) + 1), owner)
+  local number = math.max(tonumber(tail[2] or base), base) + 1
+  if holds then number, in_front = tonumber(redis.call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')[2] or number) - 1, 0 end
+  redis.call('ZADD', QUEUE, str(number), owner)
   if length == 0 and entries > 0 then redis.call('DEL', WAITERS) end -- left behind by a queue that was deleted
   place, length = math.max(in_front - #dead, 0), length - #dead + 1
 end
 local new_entry = table.concat({broker, ttl, delay, want, since, info}, ';')
-redis.call('HSET', WAITERS, owner, new_entry)
+redis.call('HSET', WAITERS, owner, new_entry, unpack(request and {request, owner} or {}))
 redis.call('SET', slot_key(broker), '1', 'PX', slot_ms)
 remove(dead)
 redis.call('PEXPIRE', QUEUE, slot_ms)

@@ -7,6 +7,7 @@ local GRANTED, QUEUED, HELD, LATE, FOREIGN, QUEUE_FULL, RELEASED = 1, 2, 3, 4, 5
 local NOT_HOLDER, WITHDRAWN, GONE, TENDED, RENEWED, INSPECTED, MISMATCH = 8, 9, 10, 11, 12, 13, 14
 local DOWNGRADED, TOLD, ADOPTED = 15, 16, 17
 local MAX_TOKEN, MAX_PX, MAX_WATCHERS, WATCHER = 9007199254740991, 2147483647, 100, '(%x+);(%d+),'
+local TRY = 'fe' -- how the owner_id of a try of a request begins
 local HOLDER, TOKEN, QUEUE, WAITERS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local WATCHERS = string.sub(HOLDER, 1, -2) .. 'v'
 

@@ -58,6 +58,8 @@ local function remove(ids)
   for i = 1, #ids, CHUNK do
     local last = math.min(i + CHUNK - 1, #ids)
     redis.call('ZREM', QUEUE, unpack(ids, i, last))
-    redis.call('HDEL', WAITERS, unpack(ids, i, last))
+    local fields = {unpack(ids, i, last)}
+    for at = i, last do fields[#fields + 1] = request_of(ids[at]) end
+    redis.call('HDEL', WAITERS, unpack(fields))
   end
 end

@@ -32,6 +32,9 @@ local function is_px(ttl, delay)
   return px > 0 and px <= MAX_PX
 end
 
+-- What all tries of a request have in common: the first half of their owner_ids. nil: of no request.
+local function request_of(owner) return string.sub(owner, 1, 2) == TRY and string.sub(owner, 1, 16) or nil end
+
 -- The EXCLUSIVE holder from its value, 1;owner;token;since_us;ttl_ms;delay_ms;info. nil: the value has another shape.
 local function parse_holder(value)
   local owner, token, since, ttl, delay = string.match(value, '^1;(%x+);(%d+);(%d+);(%d+);(%d+);')

@@ -24,7 +24,7 @@ if entry and string.match(entry, '^(%x+);') ~= broker then return {GONE, NOW} en
 local removed
 removed, bad = try('ZREM', QUEUE, owner)
 if bad then return bad end
-redis.call('HDEL', WAITERS, owner)
+redis.call('HDEL', WAITERS, unpack({owner, removed == 1 and request_of(owner) or nil}))
 if removed == 0 then return {GONE, NOW} end
 local grants, tend_again = {}, false
 if h and h.kind ~= 'x' then

@@ -19,7 +19,7 @@ core::OwnerId OwnerOfTry(const core::LockName& name, std::string_view request_id
   core::OwnerId owner = RandomOwnerId();
   const core::OwnerId shared = OwnerIdOf(name, request_id);
   std::copy_n(shared.begin() + 1, owner.size() / 2, owner.begin());
-  if (core::IsRepeatable(owner)) owner[0] = 0;
+  if (core::IsRepeatable(owner) || core::IsTry(owner)) owner[0] = 0;
   return owner;
 }
 

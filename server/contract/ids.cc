@@ -22,6 +22,14 @@ void RandomBytes(uint8_t* out, size_t count) {
   std::abort();
 }
 
+core::OwnerId Derived(std::string_view purpose, const core::LockName& name, std::string_view request_id) {
+  // An escaped name has no newline, so no two pairs give the same text.
+  const auto digest = Sha256(absl::StrCat(std::string(purpose), "\n", name.escaped(), "\n", std::string(request_id)));
+  core::OwnerId owner;
+  std::copy_n(digest.begin(), owner.size(), owner.begin());
+  return owner;
+}
+
 }  // namespace
 
 core::OwnerId RandomOwnerId() {
@@ -36,7 +44,7 @@ core::OwnerId RandomOwnerId() {
   std::memcpy(owner.data(), pool.data() + used, owner.size());
   std::memset(pool.data() + used, 0, owner.size());
   used += owner.size();
-  if (core::IsRepeatable(owner)) owner[0] = 0;
+  if (core::IsRepeatable(owner) || core::IsTry(owner)) owner[0] = 0;
   return owner;
 }
 
@@ -47,12 +55,16 @@ std::string RandomHex(size_t bytes) {
 }
 
 core::OwnerId OwnerIdOf(const core::LockName& name, std::string_view request_id) {
-  // An escaped name has no newline, so no two pairs give the same text.
-  const std::string text = "distlock owner v1\n" + name.escaped() + "\n" + std::string(request_id);
-  const auto digest = Sha256(text);
-  core::OwnerId owner;
-  std::copy_n(digest.begin(), owner.size(), owner.begin());
+  core::OwnerId owner = Derived("distlock owner v1", name, request_id);
   owner[0] = core::kRepeatableMark;
+  return owner;
+}
+
+core::OwnerId OwnerIdOfTry(const core::LockName& name, std::string_view request_id) {
+  core::OwnerId owner = RandomOwnerId();
+  const core::OwnerId shared = Derived("distlock try v1", name, request_id);
+  std::copy_n(shared.begin(), owner.size() / 2, owner.begin());
+  owner[0] = core::kTryMark;
   return owner;
 }
 

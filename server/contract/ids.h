@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Ids of owners and brokers. An owner id is the secret that proves ownership in the store; a holder id is its public
-// digest. Pure, except RandomOwnerId and RandomHex; any thread.
+// digest. Pure, except RandomOwnerId, OwnerIdOfTry and RandomHex; any thread.
 #pragma once
 
 #include <string>
@@ -20,6 +20,9 @@ std::string RandomHex(size_t bytes);
 
 // Every broker makes the same id from the same lock and request id. It is as hard to guess as the request id.
 core::OwnerId OwnerIdOf(const core::LockName& name, std::string_view request_id);
+
+// Of one try of an acquire on a stream: see core::IsTry. New in each call; the first half is derived as above.
+core::OwnerId OwnerIdOfTry(const core::LockName& name, std::string_view request_id);
 
 // 16 hex digits that tell holders apart and reveal nothing of the owner id.
 std::string HolderIdOf(const core::OwnerId& owner);

@@ -84,7 +84,8 @@ class Broker {
   void Handle(const Drain& in);
   void OnTimer(Session& session);
   void EndLeases(const Session& session);
-  void EndWaiters(const Session& session, const Refused* refused);
+  static std::vector<Waiter*> WaitersOf(const Session& session);
+  void OrphanWaiters(const Session& session, const Refused* refused);
   void Close(Session& session, StreamEnd why);
   void DropCalls(SessionId session);
   void EndDrain();

@@ -236,16 +236,23 @@ void Bundles::DropCaller(Bundle& bundle, SessionId session, const Refused* refus
   Arm(bundle);
 }
 
-void Bundles::EndAllOf(Session& session, const Refused* refused) {
+void Bundles::OrphanAllOf(Session& session, const Refused* refused) {
   while (!session.bundles.empty()) {
     Bundle& bundle = *session.bundles.begin()->second;
-    refused != nullptr ? Refuse(bundle, *refused) : End(bundle);
+    for (const Caller& caller : bundle.callers) {
+      if (refused != nullptr) TellCaller(bundle, caller, *refused);
+    }
+    End(bundle, /*keep=*/true);
   }
+}
+
+void Bundles::EndAllOf(Session& session) {
+  while (!session.bundles.empty()) End(*session.bundles.begin()->second);
 }
 
 // Releases what the bundle has taken or may have taken. No caller has been told of it, so no belief has to be waited
 // out; but a repeat of the request may have the same grants through another broker.
-void Bundles::End(Bundle& bundle) {
+void Bundles::End(Bundle& bundle, bool keep) {
   const uint64_t serial = bundle.serial;
   for (const Bundle::Part& part : bundle.parts) {
     const OwnerId& owner = part.spec.owner;
@@ -255,18 +262,20 @@ void Bundles::End(Bundle& bundle) {
       if (IsRepeatable(owner)) {
         to_.past_grants.Remember(owner, core_.now + lease.ttl);
         to_.leases.Forget(lease);
+      } else if (keep && IsTry(owner)) {
+        to_.leases.ReleaseLater(lease, core_.KeepForNextTry());
       } else {
         to_.leases.Release(lease, Listener{}, Duration::zero());
       }
     } else if (Waiter* const waiter = to_.waiters.Find(owner); waiter != nullptr && waiter->bundle == &bundle) {
       waiter->bundle = nullptr;
-      to_.waiters.Withdraw(*waiter);
+      keep ? to_.waiters.Orphan(*waiter, nullptr) : to_.waiters.Withdraw(*waiter);
     } else if (bundle.may_run_until != Instant{} && !to_.leases.Contains(owner)) {
       PendingRelease& release = to_.releases.Start(part.spec.name, owner, /*waiting=*/true, Duration::zero(),
                                                    part.spec.ttl + part.spec.lock_delay);
       release.may_run_until = std::max(release.may_run_until, bundle.may_run_until);
       release.order_lost |= bundle.may_run_until > core_.now;
-      to_.releases.Pursue(release);
+      keep&& IsTry(owner) ? to_.releases.PursueLater(release, core_.KeepForNextTry()) : to_.releases.Pursue(release);
     }
   }
   for (const Caller& caller : bundle.callers) {

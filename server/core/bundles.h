@@ -54,8 +54,11 @@ class Bundles final : public KeptParts {
   void DropCaller(Bundle& bundle, SessionId session, const Refused* refused);
   // A detached call is over. False: no call of that session waits for a bundle.
   bool DropCall(SessionId session);
-  // Ends all bundles of a stream. `refused`: what it is told; null: it has gone.
-  void EndAllOf(Session& session, const Refused* refused);
+  // Ends all bundles of a stream. `refused`: what it is told; null: it has gone. Its client did not give them up: what
+  // the tries of a request have is kept for the next ones. See Waiters::Orphan.
+  void OrphanAllOf(Session& session, const Refused* refused);
+  // The client has said goodbye.
+  void EndAllOf(Session& session);
 
   // Whether a bundle here takes, or has taken, a lock for `owner`.
   bool HasOwner(const OwnerId& owner) const;
@@ -73,7 +76,8 @@ class Bundles final : public KeptParts {
   void GrantAll(Bundle& bundle);
   void RefuseIdInUse(Bundle& bundle);
   void TellCaller(const Bundle& bundle, const Caller& caller, const Refused& refused);
-  void End(Bundle& bundle);
+  // `keep`: for the next tries of its request.
+  void End(Bundle& bundle, bool keep = false);
 
   CoreContext& core_;
   const Neighbours to_;

@@ -161,13 +161,7 @@ bool Waiters::TurnAway(Waiter& waiter, Over over, Why why) {
       if (last) return false;
       continue;
     }
-    refused.waited = core_.now - caller.arrived;
-    core_.Note({.kind = FactKind::kRefused,
-                .value = refused.waited,
-                .refusal = refused.reason,
-                .name = waiter.spec.name,
-                .detail = {}});
-    core_.Tell(caller.listener, std::move(refused));
+    TellRefused(waiter, caller, std::move(refused));
     if (last) {
       Withdraw(waiter);
       return false;
@@ -176,6 +170,16 @@ bool Waiters::TurnAway(Waiter& waiter, Over over, Why why) {
     waiter.callers.erase(waiter.callers.begin() + static_cast<std::ptrdiff_t>(i));
   }
   return true;
+}
+
+void Waiters::TellRefused(const Waiter& waiter, const Caller& caller, Refused refused) {
+  refused.waited = core_.now - caller.arrived;
+  core_.Note({.kind = FactKind::kRefused,
+              .value = refused.waited,
+              .refusal = refused.reason,
+              .name = waiter.spec.name,
+              .detail = {}});
+  core_.Tell(caller.listener, std::move(refused));
 }
 
 void Waiters::Refuse(Waiter& waiter, const Refused& refused) {

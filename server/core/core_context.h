@@ -83,6 +83,8 @@ class CoreContext {
   Duration Margin(Duration ttl) const { return Drift(ttl) + kMarginFloor; }
   // How long one attempt of a command about a lease of `ttl` is waited for.
   static Duration AttemptTimeout(Duration ttl);
+  // So long what a request has is kept after the end of its stream. The store keeps the place for longer.
+  Duration KeepForNextTry() const { return std::min(config.validity, config.queue_slot / 2); }
   // The pause before the next attempt: random, and longer on average the more attempts have failed.
   Duration BackOff(int attempts);
   double Random();  // [0, 1)

@@ -43,6 +43,15 @@ void Leases::Release(Lease& lease, Listener listener, Duration block) {
   releases_.Pursue(release);
 }
 
+void Leases::ReleaseLater(Lease& lease, Duration time) {
+  PendingRelease& release =
+      releases_.Start(lease.name, lease.owner, /*waiting=*/false, Duration::zero(), lease.ttl + lease.lock_delay);
+  release.order_lost = lease.may_run_until > core_.now;
+  release.may_run_until = lease.may_run_until;
+  Forget(lease);
+  releases_.PursueLater(release, time);
+}
+
 // The client releases the lease: it is done, or (`lapsed`) its clock was the first to see that the lease is over.
 void Leases::EndByClient(Lease& lease, Listener listener, bool lapsed) {
   if (!lapsed) return Release(lease, listener, Duration::zero());

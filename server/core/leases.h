@@ -54,6 +54,8 @@ class Leases {
   // Ends the lease here at once and has the store free it; `listener` is told the outcome. `block`: so long nobody gets
   // it.
   void Release(Lease& lease, Listener listener, Duration block);
+  // Ends a lease that no caller was told of: renewed no more, and freed when `time` has passed.
+  void ReleaseLater(Lease& lease, Duration time);
   // The stream broke: stops renewing now, and frees the lease when nobody can believe in it any more.
   void End(Lease& lease);
   // The end of a lease goes on record once, whatever happens to it afterwards.

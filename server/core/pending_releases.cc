@@ -46,7 +46,28 @@ void PendingReleases::Release(const core::Release& in) {
   Pursue(release);
 }
 
-void PendingReleases::Pursue(PendingRelease& release) { return release.op == 0 ? Send(release) : Arm(release); }
+void PendingReleases::Pursue(PendingRelease& release) {
+  if (core_.now < release.not_before) release.retry_at = release.not_before;
+  return release.op == 0 && core_.now >= release.not_before ? Send(release) : Arm(release);
+}
+
+void PendingReleases::PursueLater(PendingRelease& release, Duration time) {
+  release.not_before = core_.now + time;
+  release.until += time;
+  Pursue(release);
+}
+
+void PendingReleases::Hurry(const OwnerId& owner) {
+  if (!IsKept(owner)) return;
+  PendingRelease& release = *Find(owner);
+  release.not_before = {};
+  Pursue(release);
+}
+
+bool PendingReleases::IsKept(const OwnerId& owner) const {
+  const PendingRelease* const release = Find(owner);
+  return release != nullptr && core_.now < release->not_before;
+}
 
 PendingRelease* PendingReleases::Find(const OwnerId& owner) const {
   const auto found = releases_.find(owner);
@@ -63,7 +84,8 @@ void PendingReleases::OnStoreUp() {
   std::vector<PendingRelease*> unsent;
   for (auto& [owner, release] : releases_) {
     // One that waits until a late acquire must have run would be too early.
-    if (release->op == 0 && release->retry_at != release->may_run_until) unsent.push_back(release.get());
+    const bool early = release->retry_at == release->may_run_until || core_.now < release->not_before;
+    if (release->op == 0 && !early) unsent.push_back(release.get());
   }
   std::sort(unsent.begin(), unsent.end(),
             [](const PendingRelease* a, const PendingRelease* b) { return a->owner < b->owner; });

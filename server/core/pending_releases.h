@@ -31,6 +31,7 @@ struct PendingRelease : Timed {
   Instant answer_until{};   // the end of the listener's patience
   uint64_t token = 0;       // of a lease of ours, for the answer
   uint64_t only_token = 0;  // the grant a caller named; 0: whatever the owner has
+  Instant not_before{};     // of an orphan: another try of its request may take it over until then
   Instant until{};          // the store has forgotten it by itself then
   Instant retry_at = kNever;
   Instant
@@ -54,6 +55,10 @@ class PendingReleases {
                         uint64_t only_token = 0);
   // Sends it now, or after the answer to the command in flight.
   void Pursue(PendingRelease& release);
+  // Withdraws or releases it once `time` has passed: its request may come again until then. See Pursue.
+  void PursueLater(PendingRelease& release, Duration time);
+  // Another try of the same request has come: gives up now what `owner` has and was to be kept for it.
+  void Hurry(const OwnerId& owner);
   // A caller releases a detached lease, or one that this broker does not know.
   void Release(const core::Release& in);
 
@@ -71,6 +76,8 @@ class PendingReleases {
   bool Contains(const OwnerId& owner) const { return releases_.contains(owner); }
   // Whether the grant of `owner` with this token (0: any) is on its way back to the store.
   bool IsReleasing(const OwnerId& owner, uint64_t token) const;
+  // Whether what `owner` has is kept for another try of its request.
+  bool IsKept(const OwnerId& owner) const;
   size_t size() const { return releases_.size(); }
 
  private:

@@ -47,6 +47,8 @@ struct StoreAcquire {
   Duration max_hold{};          // the store itself renews no caller's lease for longer than this; 0: no bound
   Instant run_before = kNever;  // at or after it the store must do nothing
   bool wait = false;
+  // It has been answered before: what another try of its request has is left alone. See IsTry.
+  bool again = false;
   std::string info;
 };
 

@@ -21,17 +21,17 @@ void Broker::OnTimer(Session& session) {
     leases_.TellHolder(*lease, Lost{lease->name, lease->owner, lease->token, LostReason::kExpired, cause});
     leases_.NoteEnd(*lease, FactKind::kLost, LostReason::kExpired, cause);
   }
-  bundles_.EndAllOf(session, nullptr);
+  bundles_.OrphanAllOf(session, nullptr);
   EndLeases(session);
-  EndWaiters(session, nullptr);
+  OrphanWaiters(session, nullptr);
   Close(session, StreamEnd::kLapsed);
 }
 
 void Broker::Handle(const Goodbye& in) {
   Session* const session = sessions_.Find(in.session);
   if (session == nullptr) return;
-  bundles_.EndAllOf(*session, nullptr);
-  EndWaiters(*session, nullptr);
+  bundles_.EndAllOf(*session);
+  for (Waiter* waiter : WaitersOf(*session)) waiters_.Withdraw(*waiter);
   for (Lease* lease : Leases::Of(*session)) leases_.Release(*lease, Listener{}, Duration::zero());
   Close(*session, StreamEnd::kGoodbye);
 }
@@ -39,8 +39,8 @@ void Broker::Handle(const Goodbye& in) {
 void Broker::Handle(const StreamEnded& in) {
   DropCalls(in.session);
   if (Session* const session = sessions_.Find(in.session); session != nullptr) {
-    bundles_.EndAllOf(*session, nullptr);
-    EndWaiters(*session, nullptr);
+    bundles_.OrphanAllOf(*session, nullptr);
+    OrphanWaiters(*session, nullptr);
     EndLeases(*session);
     return sessions_.Forget(*session);
   }
@@ -52,13 +52,17 @@ void Broker::EndLeases(const Session& session) {
   for (Lease* lease : Leases::Of(session)) leases_.End(*lease);
 }
 
-// `refused`: what each waiter's callers are told; null: they have gone.
-void Broker::EndWaiters(const Session& session, const Refused* refused) {
+std::vector<Waiter*> Broker::WaitersOf(const Session& session) {
   std::vector<Waiter*> waiters;
   for (const auto& [request, waiter] : session.waiters) {
     if (waiter->callers.front().listener.request == request) waiters.push_back(waiter);
   }
-  for (Waiter* waiter : waiters) refused != nullptr ? waiters_.Refuse(*waiter, *refused) : waiters_.Withdraw(*waiter);
+  return waiters;
+}
+
+// Their clients did not give them up: see Waiters::Orphan.
+void Broker::OrphanWaiters(const Session& session, const Refused* refused) {
+  for (Waiter* waiter : WaitersOf(session)) waiters_.Orphan(*waiter, refused);
 }
 
 void Broker::Close(Session& session, StreamEnd why) {
@@ -82,8 +86,8 @@ void Broker::Handle(const Drain& in) {
   const Refused draining = IsDraining();
   for (const auto& [id, session] : sessions_.all()) {
     core_.Tell({id, 0}, Draining{in.timeout});
-    bundles_.EndAllOf(*session, &draining);
-    EndWaiters(*session, &draining);
+    bundles_.OrphanAllOf(*session, &draining);
+    OrphanWaiters(*session, &draining);
   }
   bundles_.RefuseEvery(draining);
   watches_.EndAll();
@@ -111,7 +115,7 @@ void Broker::EndDrain() {
       if (lease->on_disconnect == OnDisconnect::kRelease) lease->on_disconnect = OnDisconnect::kSafe;
       leases_.End(*lease);
     }
-    EndWaiters(session, nullptr);
+    OrphanWaiters(session, nullptr);
     if (session.leases.empty()) Close(session, StreamEnd::kDrained);
   }
 }

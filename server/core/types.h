@@ -6,6 +6,7 @@
 // store's wall clock, which the core passes on. Nothing here can read either.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -41,6 +42,15 @@ using OwnerId = std::array<uint8_t, 16>;
 // so whoever gives the request up must not free a lock on its behalf. Random owners never look like this.
 inline constexpr uint8_t kRepeatableMark = 0xff;
 inline bool IsRepeatable(const OwnerId& owner) { return owner[0] == kRepeatableMark; }
+
+// Of an acquire on a stream with a request_id. All tries of the request share the first half, the second is random: so
+// a try takes over the place that another one has in the store's queue, and whatever is done for the other try later,
+// by whichever broker, touches nothing of this one. Other owners never look like this.
+inline constexpr uint8_t kTryMark = 0xfe;
+inline bool IsTry(const OwnerId& owner) { return owner[0] == kTryMark; }
+inline bool IsSameRequest(const OwnerId& a, const OwnerId& b) {
+  return IsTry(a) && std::equal(a.begin(), a.begin() + a.size() / 2, b.begin());
+}
 
 // A stream or unary call that listens for answers; unique in the process, never reused. 0 = nobody listens.
 using SessionId = uint64_t;

@@ -37,6 +37,7 @@ void Waiters::Handle(Acquire& in) {
                     "the session has " + std::to_string(core_.config.max_leases_per_session) + " leases and waiters");
     }
     if (!in.reentry.empty() && Reenter(*session, in)) return;
+    EndOtherTry(in);
   } else if (JoinRepeat(in)) {
     return;
   }
@@ -56,9 +57,29 @@ void Waiters::Handle(Acquire& in) {
     detached_.emplace(listener.session, &waiter);
   }
   unplaced_.emplace(waiter.serial, &waiter);
+  if (IsTry(waiter.spec.owner)) tries_.emplace(waiter.spec.owner, &waiter);
   const bool fresh = waiters_.emplace(waiter.spec.owner, std::move(owned)).second;
   DISTLOCK_CHECK(fresh);
   Ask(waiter);
+}
+
+// The client has sent the request again before this broker noticed that the stream of an earlier try is over.
+void Waiters::EndOtherTry(const Acquire& in) {
+  if (!IsTry(in.owner)) return;
+  OwnerId least = in.owner;
+  std::fill(least.begin() + least.size() / 2, least.end(), uint8_t{0});
+  const auto other = tries_.lower_bound(least);
+  if (other == tries_.end() || !IsSameRequest(other->first, in.owner)) return;
+  const Refused moved{
+      .reason = RefusalReason::kCancelled, .cause = "its request_id has been sent again", .holders = {}};
+  Orphan(*other->second, &moved);
+}
+
+// An earlier try may have been granted the lock after its stream was over. Nobody was told; it is kept for this one.
+void Waiters::HurryOtherTries(const Waiter& waiter, const std::vector<HolderView>& holders) {
+  for (const HolderView& holder : holders) {
+    if (IsSameRequest(holder.owner, waiter.spec.owner)) to_.releases.Hurry(holder.owner);
+  }
 }
 
 void Waiters::Ask(Waiter& waiter) {
@@ -91,6 +112,7 @@ void Waiters::Ask(Waiter& waiter) {
                                .max_hold = waiter.bundle == nullptr ? spec.max_hold : Duration::zero(),
                                .run_before = core_.now + timeout,
                                .wait = waiter.waits,
+                               .again = waiter.answered,
                                .info = spec.info});
   }
   Arm(waiter);
@@ -154,6 +176,7 @@ void Waiters::OnReply(const Op& op, OpId id, StoreReply& reply) {
   if (auto* held = std::get_if<AcquireHeld>(&reply.outcome)) {
     if (!TurnAwayOneTries(waiter, held->holders, LookIn(held->left, held->holders), held->queue_length)) return;
     if (!waiter.waits) return Ask(waiter);  // for those who have joined it since
+    return RetryLater(waiter, "another session has sent the same request_id");
   }
   if (const auto* full = std::get_if<AcquireQueueFull>(&reply.outcome)) {
     return Refuse(waiter, Refused{.reason = RefusalReason::kQuotaExceeded,
@@ -215,6 +238,7 @@ void Waiters::OnQueued(Waiter& waiter, AcquireQueued& queued, const Op& op, OpId
     if (queue.op == 0 && end < queue.at) core_.Arm(queue, end);
     queue.holders = queued.holders;
   }
+  HurryOtherTries(waiter, queued.holders);
   if (TurnAwayOneTries(waiter, queued.holders, look_in, queued.queue_length)) Arm(waiter);
 }
 
@@ -248,6 +272,25 @@ void Waiters::RetryLater(Waiter& waiter, std::string trouble) {
 }
 
 void Waiters::Withdraw(Waiter& waiter) {
+  if (PendingRelease* const release = GiveUp(waiter); release != nullptr) to_.releases.Pursue(*release);
+  Forget(waiter);
+}
+
+void Waiters::Orphan(Waiter& waiter, const Refused* refused) {
+  if (!IsTry(waiter.spec.owner)) {
+    return refused != nullptr ? Refuse(waiter, *refused) : Withdraw(waiter);
+  }
+  if (refused != nullptr) {
+    for (const Caller& caller : waiter.callers) TellRefused(waiter, caller, *refused);
+  }
+  if (PendingRelease* const release = GiveUp(waiter); release != nullptr) {
+    to_.releases.PursueLater(*release, core_.KeepForNextTry());
+  }
+  Forget(waiter);
+}
+
+// What must be undone in the store. Null: nothing.
+PendingRelease* Waiters::GiveUp(Waiter& waiter) {
   const Instant may_run_until = LatestRun(waiter);
   // A repeat must not release what its request was granted. For a repeatable owner, withdrawing spares its grants, and
   // must be done: when that grant has been released through another broker, the repeat may have a place in the queue.
@@ -259,9 +302,9 @@ void Waiters::Withdraw(Waiter& waiter) {
                                                  Duration::zero(), waiter.spec.ttl + waiter.spec.lock_delay);
     release.may_run_until = std::max(release.may_run_until, may_run_until);
     release.order_lost |= waiter.may_run_until > core_.now;
-    to_.releases.Pursue(release);
+    return &release;
   }
-  Forget(waiter);
+  return nullptr;
 }
 
 void Waiters::Forget(Waiter& waiter) {
@@ -274,6 +317,7 @@ void Waiters::Forget(Waiter& waiter) {
     session->reentrant.erase({waiter.spec.name, waiter.spec.reentry});
   }
   const OwnerId owner = waiter.spec.owner;
+  tries_.erase(owner);
   waiters_.erase(owner);
 }
 

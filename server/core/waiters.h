@@ -66,6 +66,9 @@ class Waiters {
   void Cancel(Waiter& waiter, RequestId request);
   // Ends the waiter here and, where it may exist there, in the store.
   void Withdraw(Waiter& waiter);
+  // Ends the waiter here; of one that is a try of a request, the store keeps the place, or the grant that it gets
+  // meanwhile, until another try has had time to come. `refused`: what its callers are told; null: they have gone.
+  void Orphan(Waiter& waiter, const Refused* refused);
   // Forgets the waiter. The store is told nothing.
   void Forget(Waiter& waiter);
   // A detached call is over. False: no call of that session waits.
@@ -90,6 +93,9 @@ class Waiters {
   bool Reenter(Session& session, const Acquire& in);
   bool JoinRepeat(const Acquire& in);
   void Unlist(const Waiter& waiter, const Listener& listener);
+  PendingRelease* GiveUp(Waiter& waiter);
+  void EndOtherTry(const Acquire& in);
+  void HurryOtherTries(const Waiter& waiter, const std::vector<HolderView>& holders);
   void Arm(Waiter& waiter);
   void LeaveAttempt(Waiter& waiter);
   Instant Patience(const Waiter& waiter, const Caller& caller) const;
@@ -102,6 +108,7 @@ class Waiters {
   void RetryLater(Waiter& waiter, std::string trouble);
   template <typename Over, typename Why>
   bool TurnAway(Waiter& waiter, Over over, Why why);
+  void TellRefused(const Waiter& waiter, const Caller& caller, Refused refused);
   bool RefuseOverdue(Waiter& waiter);
   bool TurnAwayOneTries(Waiter& waiter, const std::vector<HolderView>& holders, std::optional<Duration> look_in,
                         uint32_t queue_length);
@@ -111,6 +118,7 @@ class Waiters {
   absl::flat_hash_map<OwnerId, std::unique_ptr<Waiter>> waiters_;
   absl::btree_map<uint64_t, Waiter*> unplaced_;   // by serial: without a place in the store's queue
   absl::btree_map<SessionId, Waiter*> detached_;  // calls that wait for a detached grant
+  absl::btree_map<OwnerId, Waiter*> tries_;       // of requests, by owner: those of one request stand beside each other
 };
 
 }  // namespace distlock::core

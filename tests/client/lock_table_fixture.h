@@ -19,6 +19,9 @@
 namespace distlock::internal {
 inline constexpr int64_t kMs = 1'000'000;
 inline constexpr int64_t kV = 3000 * kMs;
+// The links of a table whose broker drains.
+inline constexpr int kFormer = 0;
+inline constexpr int kNext = 1;
 
 // A table on a stream that was opened at time 0 with V = 3 s.
 class LockTableTest : public ::testing::Test {

@@ -8,8 +8,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -143,6 +145,60 @@ TEST_F(MovesDaemonTest, NoLeaseIsLostWhenBrokersDrainAndDieInTurn) {
   ExpectAllGoOn(NowNs());
   ExpectAllHeld("first");
   for (Guard& guard : guards_) EXPECT_EQ(guard.Release(), ReleaseOutcome::kReleased);
+}
+
+// 200 waiters of one client, and one of another behind them: 201 grants in the order of arrival, although both brokers
+// have drained in between.
+TEST_F(MovesDaemonTest, NoPlaceIsLostWhenBrokersDrainInTurn) {
+  AwaitServing("first");
+  const ClientOptions both{.address = Socket("first") + "," + Socket("second"), .unreachable_timeout = seconds(60)};
+  Client holder(both);
+  Client waiters(both);
+  Client other(both);
+  Guard gate = holder.MakeMutex("gate").Lock().value();
+  TakeAll(waiters);
+  std::atomic<int> queued = 0;
+  std::mutex mutex;
+  std::vector<int> order;
+  const LockOptions counted{.on_queued = [&](const QueuedInfo&) { ++queued; }};
+  const auto wait_as = [&](Client& client, int number) {
+    client.MakeMutex("gate", counted).LockAsync([&, number](Result<Guard> guard) {
+      const std::lock_guard lock(mutex);
+      order.push_back(guard.ok() ? number : -1);
+      if (guard.ok()) guard->ReleaseAsync(nullptr);
+    });
+  };
+  const auto await_queued = [&](int count) {
+    while (queued < count) std::this_thread::yield();
+  };
+  std::vector<int> expected;
+  for (int i = 0; i <= kLeases; ++i) {
+    wait_as(i < kLeases ? waiters : other, i);
+    if (i == kLeases - 1) await_queued(kLeases);
+    expected.push_back(i);
+  }
+  await_queued(kLeases + 1);
+
+  const auto drain = [&](std::optional<Process>& broker, int round) {
+    broker->Send(SIGTERM);
+    await_queued((round + 1) * (kLeases + 1));
+    EXPECT_EQ(broker->Wait(), 0);
+  };
+  StartSecond();
+  AwaitServing("second");
+  drain(first_, 1);
+  StartFirst();
+  AwaitServing("first");
+  drain(second_, 2);
+
+  ExpectAllGoOn(NowNs());
+  EXPECT_EQ(gate.Release(), ReleaseOutcome::kReleased);
+  const auto granted = [&] {
+    const std::lock_guard lock(mutex);
+    return order.size();
+  };
+  while (granted() < expected.size()) std::this_thread::yield();
+  EXPECT_EQ(order, expected);
 }
 
 TEST_F(MovesDaemonTest, ABrokerThatIsReplacedInPlaceLosesNothingThatResumes) {

@@ -35,6 +35,20 @@ TEST(Ids, TheOwnerOfARequestIdDependsOnBothParts) {
   EXPECT_NE(OwnerIdOf(a, "0123456789abcdef"), OwnerIdOf(a, "0123456789abcdeg"));
 }
 
+TEST(Ids, TriesOfARequestShareHalfAnOwner) {
+  const auto a = core::LockName::Encode("n", "a");
+  const auto b = core::LockName::Encode("n", "b");
+  const core::OwnerId first = OwnerIdOfTry(a, "0123456789abcdef");
+  const core::OwnerId second = OwnerIdOfTry(a, "0123456789abcdef");
+  EXPECT_TRUE(core::IsTry(first));
+  EXPECT_NE(first, second) << "what is done for one must not touch the other";
+  EXPECT_TRUE(core::IsSameRequest(first, second));
+  EXPECT_FALSE(core::IsSameRequest(first, OwnerIdOfTry(b, "0123456789abcdef")));
+  EXPECT_FALSE(core::IsSameRequest(first, OwnerIdOfTry(a, "0123456789abcdeg")));
+  EXPECT_FALSE(core::IsSameRequest(first, OwnerIdOf(a, "0123456789abcdef"))) << "a detached request is another";
+  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(core::IsTry(RandomOwnerId()));
+}
+
 TEST(Ids, HolderIdIsTheHeadOfTheDigest) {
   // printf '\0%.0s' {1..16} | sha256sum
   EXPECT_EQ(HolderIdOf({}), "374708fff7719dd5");

@@ -41,9 +41,11 @@ void CommandQueue::Open(int64_t id, const std::string& label) {
   command->mutable_open()->set_client(label);
 }
 
-void CommandQueue::Acquire(int64_t id, std::span<const v1::LockSpec* const> locks, size_t bytes, int64_t max_wait_ns) {
-  v1::SessionCommand* command = Add(bytes + locks.size() * kCommandBytes);
+void CommandQueue::Acquire(int64_t id, std::span<const v1::LockSpec* const> locks, size_t bytes, int64_t max_wait_ns,
+                           const std::string& request_id) {
+  v1::SessionCommand* command = Add(bytes + request_id.size() + locks.size() * kCommandBytes);
   command->set_id(id);
+  if (!request_id.empty()) command->mutable_acquire()->set_request_id(request_id);
   for (const v1::LockSpec* lock : locks) {
     v1::LockSpec* to = command->mutable_acquire()->add_locks();
     *to = *lock;

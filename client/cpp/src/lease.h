@@ -84,6 +84,7 @@ struct Lease {
   bool downgraded = false;   // it is SHARED now
   bool mode_unsure = false;  // a downgrade has failed, or perhaps not
   bool stays = false;        // no session can adopt it
+  bool crossed = false;      // `former` has granted it: to be given back there when the next broker has the request
   int64_t asked_ns = 0;
   int64_t wait_until_ns = kNever;
   int64_t stranded_ns = kNever;  // since when no broker has this acquire; kNever: one has
@@ -92,7 +93,8 @@ struct Lease {
   // The session that it was sent or is held through; null: none. Of a held lease that means: its session is over, and
   // the belief that is left is all it has.
   Link* link = nullptr;
-  std::shared_ptr<Move> move;                  // null: no session has been asked to adopt it, or it has been adopted
+  Link* former = nullptr;      // of a waiting one: the session that it has left, until the next broker has answered
+  std::shared_ptr<Move> move;  // null: no session has been asked to adopt it, or it has been adopted
   std::unique_ptr<Proclamation> proclamation;  // null: others see what was asked for at first
   LockCallback callback;
   LeaseBelief belief;

@@ -176,7 +176,7 @@ void LockTable::Send(Lease& lease, int64_t now_ns) {
   if (lease.group.size == 1) {
     lease.link = &link;
     const v1::LockSpec* const lock = &lease.spec->wire;
-    return link.commands.Acquire(lease.id, {&lock, 1}, lease.spec->wire_bytes, max_wait_ns);
+    return link.commands.Acquire(lease.id, {&lock, 1}, lease.spec->wire_bytes, max_wait_ns, RequestIdOf(lease));
   }
   const std::vector<LeasePtr> parts = GroupOf(lease);
   std::vector<const v1::LockSpec*> locks;
@@ -187,7 +187,11 @@ void LockTable::Send(Lease& lease, int64_t now_ns) {
   }
   if (bytes > link.commands.batch_bytes()) return;
   for (const LeasePtr& part : parts) part->link = &link;
-  link.commands.Acquire(lease.id, locks, bytes, max_wait_ns);
+  link.commands.Acquire(lease.id, locks, bytes, max_wait_ns, RequestIdOf(lease));
+}
+
+std::string LockTable::RequestIdOf(const Lease& leader) const {
+  return leader.one_try ? std::string() : absl::StrCat(options_.request_prefix, leader.group.first);
 }
 
 void LockTable::Schedule(Lease& lease, int64_t at_ns) {

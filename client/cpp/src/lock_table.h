@@ -49,6 +49,7 @@ class LockTable {
     int64_t connect_timeout_ns;
     bool reissue_waits;
     std::function<std::string()> random_id = RandomId;  // of 32 hexadecimal digits
+    std::string request_prefix = RandomId();            // of the request_ids of this table's acquires
   };
   static constexpr int kLinks = 2;
   explicit LockTable(Options options) : options_(std::move(options)) {}
@@ -147,6 +148,8 @@ class LockTable {
   // Moves.
   void MoveOn(int64_t now_ns);
   void SendMoves(int64_t now_ns, Effects& fx);
+  void OnGrantByFormer(Link& link, int64_t id, Lease* lease);
+  void HasArrived(Lease& lease);
   bool MayMove(const Lease& lease) const;
   void SendMove(const std::shared_ptr<Move>& move);
   std::shared_ptr<Move> FindMove(const Link& link, int64_t id) const;
@@ -173,6 +176,8 @@ class LockTable {
   LeasePtr Find(int64_t id) const;
   std::vector<LeasePtr> GroupOf(const Lease& lease) const;
   Lease& LeaderOf(Lease& lease) const;
+  // Names the acquire to whichever broker it is sent, so that it keeps its place. "": it has no place to keep.
+  std::string RequestIdOf(const Lease& leader) const;
   void RefuseGroup(const Lease& lease, const Refusal& refusal, Effects& fx);
   void DeliverGroup(const LeasePtr& lease, int64_t now_ns, Effects& fx);
   // Sends a group that fits into a message of this broker. A larger one stays unsent: held back until the broker has

@@ -62,19 +62,36 @@ void LockTable::MoveOn(int64_t now_ns) {
   if (options_.brokers == 1 || closed_ || !from.streaming || !from.draining || at(1 - present_).streaming) return;
   present_ = 1 - present_;
   moving_ = true;
-  // A draining broker serves no queue. What waits there asks the next broker; its place in the queue is lost.
+  // What waits there asks the next broker, which takes over its place in the queue. What was granted meanwhile is given
+  // back when that broker has the request, or with the goodbye: then it comes to the place that it has there.
   for (auto& [id, lease] : live_) {
     if (lease->link != &from || lease->phase == Lease::Phase::kHeld) continue;
     if (lease->cancelling || lease->abandoned || !options_.reissue_waits) continue;
-    if (lease->phase == Lease::Phase::kGranted) {
-      from.commands.Release(next_id_++, id);
-    } else {
-      from.commands.Cancel(next_id_++, id);  // each of a group: the grants may be on their way
-    }
+    lease->crossed = lease->phase == Lease::Phase::kGranted;
     lease->phase = Lease::Phase::kWaiting;
+    lease->former = &from;
     lease->link = nullptr;
     if (lease->stranded_ns == kNever) lease->stranded_ns = now_ns;
     Reschedule(*lease);
+  }
+}
+
+// A former session has granted what it was asked for before the request went to another one: never believed in.
+void LockTable::OnGrantByFormer(Link& link, int64_t id, Lease* lease) {
+  if (lease != nullptr && lease->former == &link) {
+    lease->crossed = true;
+  } else if (!link.leaving) {
+    link.commands.Release(next_id_++, id);
+  }
+}
+
+// The present broker has the request, and so its place: the former session matters no more.
+void LockTable::HasArrived(Lease& lease) {
+  for (const LeasePtr& part : GroupOf(lease)) {
+    if (part->former == nullptr || (part->crossed && part.get() != &lease)) continue;
+    if (part->crossed && !part->former->leaving) part->former->commands.Release(next_id_++, part->id);
+    part->former = nullptr;
+    part->crossed = false;
   }
 }
 
@@ -309,7 +326,7 @@ void LockTable::LeaveWhenEmpty(Link& link) {
   if (!link.streaming || link.leaving) return;
   const auto here = [&link](const auto& entry) { return entry.second.link == &link; };
   for (const auto& [id, lease] : live_) {
-    if (lease->link == &link) return;
+    if (lease->link == &link || lease->former == &link) return;
   }
   for (const auto& [id, move] : moves_) {
     if (move->through == &link) return;

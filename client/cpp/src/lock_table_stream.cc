@@ -65,6 +65,7 @@ void LockTable::OnNews(const Link& link, const v1::SessionEvent& event, Effects&
     Lease& leader = LeaderOf(*lease);
     leader.stranded_ns = kNever;
     leader.turned_away = false;
+    HasArrived(*lease);
     Reschedule(leader);
     if (lease->spec->on_queued && !lease->abandoned) fx.queued.emplace_back(lease->spec, ToQueued(event.queued()));
   }
@@ -93,7 +94,10 @@ void LockTable::OnOpened(Link& link, const v1::SessionOpened& opened, int64_t no
 void LockTable::OnGrant(Link& link, int64_t id, const v1::Grant& grant, int64_t now_ns, Effects& fx) {
   const LeasePtr lease = Find(id);
   if (lease == nullptr && OnAdopted(link, id, grant, now_ns, fx)) return;
+  if (&link != &current() && (lease == nullptr || lease->link != &link)) return OnGrantByFormer(link, id, lease.get());
   if (lease == nullptr || lease->link != &link || lease->phase != Lease::Phase::kWaiting) return;
+  lease->former = nullptr;
+  lease->crossed = false;
   Schedule(*lease, kNever);
   if (lease->cancelling || lease->abandoned) {
     link.commands.Release(next_id_++, id);
@@ -261,6 +265,10 @@ void LockTable::OnBroken(EndCause cause, const std::string& why, int64_t now_ns,
   }
   for (auto it = live_.begin(); it != live_.end();) {
     const LeasePtr lease = it++->second;
+    if (lease->former == &link) {
+      lease->former = nullptr;
+      lease->crossed = false;
+    }
     const bool unsent = lease->link == nullptr && lease->phase == Lease::Phase::kWaiting;
     if (lease->link != &link && !(unsent && number == present_)) continue;
     if (lease->phase == Lease::Phase::kHeld) {

@@ -64,16 +64,21 @@ SessionCall::Ready SessionCall::CheckAcquire(const v1::SessionCommand& command) 
   const auto& locks = command.acquire().locks();
   contract::Validator check(frontend_.limits);
   core::AcquireAll all{check.Locks(locks, "acquire.locks", /*detached=*/false)};
+  const std::string& request_id = command.acquire().request_id();
+  check.RequestId(request_id, "acquire.request_id");
   // Too few or too many: answered under the command's id alone.
   if (all.parts.empty()) return {IdOf(command), 1, check.Refusal()};
   const auto ids = static_cast<core::RequestId>(locks.size());
   if (auto refusal = RateOrDrainRefusal()) return {IdOf(command), ids, *std::move(refusal)};
   if (!check.ok()) return {IdOf(command), ids, check.Refusal()};
   const int shard = shards_.ShardOf(all.parts.front().name);
+  // One try has no place to keep.
+  const bool keeps_place = !request_id.empty() && all.parts.front().max_wait != core::Duration::zero();
   for (size_t i = 0; i < all.parts.size(); ++i) {
     all.parts[i].session = session_;
     all.parts[i].request = IdOf(command) + i;
-    all.parts[i].owner = contract::RandomOwnerId();
+    all.parts[i].owner =
+        keeps_place ? contract::OwnerIdOfTry(all.parts[i].name, request_id) : contract::RandomOwnerId();
     all.parts[i].info = contract::MakeInfo(locks[static_cast<int>(i)], frontend_.broker_id, shard);
   }
   if (ids == 1) return {IdOf(command), 1, std::move(all.parts.front())};

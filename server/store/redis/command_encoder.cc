@@ -47,6 +47,9 @@ std::string WantText(const core::Want& want) {
   return want.policy == core::Policy::kAdaptive ? text + "a" : text;
 }
 
+// As lua/single/acquire.lua reads it.
+std::string_view WaitText(const core::StoreAcquire& in) { return !in.wait ? "0" : in.again ? "2" : "1"; }
+
 int64_t DelayMs(core::Duration delay) { return delay > core::Duration::zero() ? CeilMs(delay) : 0; }
 
 // The info as it is stored: behind the bound of the hold, if there is one.
@@ -74,7 +77,7 @@ struct Encoder {
         .Arg(CeilMs(in.ttl))
         .Arg(DelayMs(in.lock_delay))
         .Arg(NotAfterUs(clock, in.run_before))
-        .Arg(in.wait ? "1" : "0")
+        .Arg(WaitText(in))
         .Arg(options.broker_id)
         .Arg(CeilMs(options.queue_slot))
         .Arg(StoredInfo(in))
@@ -200,7 +203,7 @@ struct ItemEncoder {
 
   Item operator()(const core::StoreAcquire& in) {
     const int64_t ttl = CeilMs(in.ttl), delay = DelayMs(in.lock_delay);
-    Append(text, "a", HexOfOwner(in.owner), in.wait ? "1" : "0", core::IsPreferred(in.want) ? "1" : "0",
+    Append(text, "a", HexOfOwner(in.owner), WaitText(in), core::IsPreferred(in.want) ? "1" : "0",
            NotAfterUs(clock, in.run_before), ";", ttl + delay, ";", WantText(in.want), ";", ttl, ";", delay, ";",
            StoredInfo(in));
     return {{Verb::kAcquire, in.op, 0}, keys.Holder(in.name)};

@@ -28,7 +28,7 @@ enum class RecordKind : uint8_t {
   kQueued,      // it got a place in the queue [value: its arrival number there, by the store's count]
   kUnqueued,    // it lost its place without a grant
   kTook,        // it holds the lock from now on; `token`
-  kFreed,       // it does not hold the lock any more [code: FreedHow]
+  kFreed,       // it does not hold the lock any more [code: FreedHow]; `token`, or 0: any
   kDowngraded,  // it held the lock EXCLUSIVE, and holds it SHARED from now on
   kForced,      // an administrator has begun to take the lock from it
   // Of the run.
@@ -112,7 +112,9 @@ struct LeaseTerms {
   uint32_t permits = 1;  // kPermit: of `limit`
   uint32_t limit = 0;
   bool preferred = false;  // queues in front of waiters that are not preferred
-  bool adaptive = false;   // may take a free lock before waiters that have not waited for long
+  bool keeps_place =
+      false;              // its request goes on as the same in the next session, at once, with its place in the queue
+  bool adaptive = false;  // may take a free lock before waiters that have not waited for long
 };
 
 // Whether both may hold the lock at the same time; permits only as long as there are enough.

@@ -32,6 +32,7 @@ struct Terms {
   uint32_t permits = 1;
   uint32_t limit = 0;
   bool preferred = false;
+  bool keeps_place = false;
   bool adaptive = false;
 };
 
@@ -65,6 +66,7 @@ class HistoryBuilder {
                                .permits = terms.permits,
                                .limit = terms.limit,
                                .preferred = terms.preferred,
+                               .keeps_place = terms.keeps_place,
                                .adaptive = terms.adaptive});
     const int64_t max_wait = terms.max_wait > 0 ? Ms(terms.max_wait) : terms.max_wait;
     Add(at, RecordKind::kAsked, lease, {.value = max_wait});

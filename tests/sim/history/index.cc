@@ -2,6 +2,7 @@
 #include "history/index.h"
 
 #include <algorithm>
+#include <set>
 
 #include "core/types.h"
 
@@ -100,7 +101,7 @@ void Index::Read(const Record& record, int32_t number) {
       sees_store = true;
       for (int32_t i = fate->first; i >= 0; i = tenures[static_cast<size_t>(i)].next) {
         Tenure& tenure = tenures[static_cast<size_t>(i)];
-        if (tenure.took == kNotSeen || tenure.freed != kNotSeen) continue;
+        if (tenure.took == kNotSeen || tenure.freed != kNotSeen || IsOfAnother(record, tenure)) continue;
         tenure.freed = record.at_ns;
         if (tenure.freed_first == kNotSeen) tenure.freed_first = record.at_ns;
         tenure.how = static_cast<FreedHow>(record.code);
@@ -111,7 +112,7 @@ void Index::Read(const Record& record, int32_t number) {
     case RecordKind::kForced: {
       for (int32_t i = fate->first; i >= 0; i = tenures[static_cast<size_t>(i)].next) {
         Tenure& tenure = tenures[static_cast<size_t>(i)];
-        if (tenure.took == kNotSeen || tenure.freed != kNotSeen) continue;
+        if (tenure.took == kNotSeen || tenure.freed != kNotSeen || IsOfAnother(record, tenure)) continue;
         int64_t& since = record.kind == RecordKind::kForced ? tenure.forced
                          : fate->yielded == kNotSeen        ? tenure.downgraded_unasked
                                                             : tenure.downgraded;
@@ -185,6 +186,11 @@ void Index::ReadFault(const Record& record) {
   trouble_end_.push_back(trouble_end_.empty() ? over : std::max(over, trouble_end_.back()));
 }
 
+// A request that was sent again may be granted twice for a while, to two of its tries. Not each record says which.
+bool Index::IsOfAnother(const Record& record, const Tenure& tenure) {
+  return record.token != 0 && record.token != tenure.token;
+}
+
 Tenure& Index::TenureOf(const Record& record) {
   Fate& fate = fates[static_cast<size_t>(record.lease)];
   for (int32_t i = fate.first; i >= 0; i = tenures[static_cast<size_t>(i)].next) {
@@ -228,6 +234,23 @@ bool Index::MayBeDeaf(int32_t lock, int64_t from, int64_t until) const {
     if (trouble.until + Aftermath() >= from) return true;
   }
   return Forgot(lock, from, until);
+}
+
+bool Index::MayLosePlace(int64_t lease, int64_t from, int64_t until) const {
+  std::set<int32_t> drained;
+  for (const Trouble& trouble : troubles) {
+    if (trouble.from > until) break;
+    if (trouble.kind == FaultKind::kClientKilled || trouble.kind == FaultKind::kScriptsFlushed) continue;
+    if (trouble.kind == FaultKind::kBrokerDrained) {
+      if (trouble.until >= from) drained.insert(trouble.actor);
+    } else if (trouble.until + Aftermath() >= from) {
+      return true;
+    }
+  }
+  // Somewhere else must be a broker to go to.
+  const auto is_broker = [](const Actor& actor) { return actor.kind == Actor::Kind::kBroker; };
+  const auto brokers = std::ranges::count_if(history.actors, is_broker);
+  return std::ssize(drained) >= brokers || Forgot(TermsOf(lease).lock, from, until);
 }
 
 int64_t Index::WentBack(int64_t from, int64_t until) const {

@@ -118,6 +118,9 @@ class Index {
   // Whether a fault in [from, until] can have made a broker miss a grant to one of its waiters, or lose the waiter's
   // place.
   bool MayBeDeaf(int32_t lock, int64_t from, int64_t until) const;
+  // Whether a fault in [from, until] can have cost this lease a place that it should keep: the store or its broker lost
+  // it, or its client could not ask again in time.
+  bool MayLosePlace(int64_t lease, int64_t from, int64_t until) const;
   // By how much the store's clock went back in [from, until]: its locks last so much longer.
   int64_t WentBack(int64_t from, int64_t until) const;
   // Whether the store may have lost a token of time `first`, and its clock may have gone back since, so that tokens up
@@ -148,6 +151,7 @@ class Index {
     if (fate.answered == kNotSeen) fate.answered = at;
   }
   Tenure& TenureOf(const Record& record);
+  static bool IsOfAnother(const Record& record, const Tenure& tenure);
 
   std::vector<int32_t> open_belief_;  // by tenure: index into beliefs
   std::vector<int64_t> trouble_end_;  // the latest end among the first n troubles, after-effects included

@@ -24,6 +24,9 @@ struct LockState {
   int64_t told_by = kNotSeen;     // until when no waiter need know of that
 };
 
+// What is wrong with brokers so long before a place is lost may be its cause.
+constexpr int64_t kMoveTime = 10'000'000'000;
+
 // ADAPTIVE: newcomers may come first for so long.
 constexpr int64_t kFairAfter = 100'000'000;
 
@@ -31,7 +34,11 @@ constexpr int64_t kFairAfter = 100'000'000;
 class StoreQueues {
  public:
   StoreQueues(const Index& index, Report& report)
-      : index_(index), report_(report), locks_(index.history.locks.size()), arrivals_(index.fates.size(), kUnplaced) {}
+      : index_(index),
+        report_(report),
+        locks_(index.history.locks.size()),
+        arrivals_(index.fates.size(), kUnplaced),
+        lost_(index.fates.size(), 0) {}
 
   void Run() {
     const std::vector<Record>& records = index_.history.records;
@@ -65,6 +72,7 @@ class StoreQueues {
  private:
   void Queue(const Record& record) {
     CheckArrival(record);
+    CheckKept(record);
     locks_[static_cast<size_t>(record.lock)].queue.push_back({record.lease, record.value, record.at_ns});
     arrivals_[static_cast<size_t>(record.lease)] = record.value;
   }
@@ -77,6 +85,8 @@ class StoreQueues {
     }
     for (const Place& place : locks_[static_cast<size_t>(record.lock)].queue) {
       if (place.arrival < record.value || place.since == record.at_ns || place.lease == record.lease) continue;
+      // The request was granted to a session that its client had left: it waits in front until that is given back.
+      if (std::ranges::count(locks_[static_cast<size_t>(record.lock)].holders, record.lease) > 0) continue;
       if (index_.TermsOf(record.lease).preferred && !index_.TermsOf(place.lease).preferred) continue;
       if (index_.Forgot(record.lock, place.since, record.at_ns)) continue;
       report_.Add("I4", record.lock, {place.lease, record.lease}, record.at_ns,
@@ -84,6 +94,19 @@ class StoreQueues {
                       std::to_string(record.value) + ", before " + report_.Lease(place.lease) + ", number " +
                       std::to_string(place.arrival) + " since " + Report::At(place.since));
     }
+  }
+
+  // I4: a request that goes on in another session has the place that it had.
+  void CheckKept(const Record& record) {
+    const int64_t before = arrivals_[static_cast<size_t>(record.lease)];
+    if (!index_.TermsOf(record.lease).keeps_place || before == kUnplaced || before >= record.value) return;
+    const Fate& fate = index_.fates[static_cast<size_t>(record.lease)];
+    if (fate.answered != kNotSeen && fate.answered <= record.at_ns) return;
+    if (index_.MayLosePlace(record.lease, lost_[static_cast<size_t>(record.lease)] - kMoveTime, record.at_ns)) return;
+    report_.Add("I4", record.lock, {record.lease}, record.at_ns,
+                report_.Lease(record.lease) + " was number " + std::to_string(before) + " in the queue for " +
+                    report_.Lock(record.lock) + ", and is number " + std::to_string(record.value) +
+                    " now: its place was lost");
   }
 
   // A lease may have two places, one of them through a stream that has ended; that place goes first.
@@ -94,11 +117,14 @@ class StoreQueues {
     if (place != queue.end()) queue.erase(place);
     LockState& lock = locks_[static_cast<size_t>(record.lock)];
     lock.free_since = std::max(lock.free_since, record.at_ns);
+    lost_[static_cast<size_t>(record.lease)] = record.at_ns;
   }
 
   void Free(const Record& record) {
     LockState& lock = locks_[static_cast<size_t>(record.lock)];
-    if (std::erase(lock.holders, record.lease) == 0) return;
+    const auto holder = std::ranges::find(lock.holders, record.lease);
+    if (holder == lock.holders.end()) return;
+    lock.holders.erase(holder);
     lock.free_since = record.at_ns;
     const int64_t delay = index_.history.leases[static_cast<size_t>(record.lease)].lock_delay_ns;
     // When a lease expires, or a lock_delay blocks the lock first, brokers find out when they tend the queue: at the
@@ -219,6 +245,7 @@ class StoreQueues {
   Report& report_;
   std::vector<LockState> locks_;
   std::vector<int64_t> arrivals_;  // by lease: its last arrival number
+  std::vector<int64_t> lost_;      // by lease: when it had no place any more
   std::set<int64_t> shared_;       // leases that were downgraded
 };
 

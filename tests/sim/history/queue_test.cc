@@ -55,6 +55,27 @@ TEST(Fifo, UnlessTheStoreForgotHim) {
   EXPECT_VIOLATED(b, "");
 }
 
+// bob is number 2, has no place for a moment, and another one then.
+TEST(Fifo, ARequestThatGoesOnElsewhereKeepsItsPlace) {
+  for (const int64_t again : {2, 3}) {
+    for (const FaultKind fault : {FaultKind::kBrokerDrained, FaultKind::kBrokerKilled}) {
+      for (const bool keeps : {true, false}) {
+        HistoryBuilder b;
+        b.Fault(15, fault, 10, "broker 1");
+        b.Fault(15, FaultKind::kScriptsFlushed, 0, "broker 2");
+        b.HoldsInStore(10, 50, b.Asks(0, "ann"), 5);
+        const int64_t bob = b.Asks(1, "bob", {.keeps_place = keeps});
+        b.Queued(20, bob, 2);
+        b.Unqueued(30, bob);
+        b.Queued(31, bob, again);
+        b.HoldsInStore(52, 90, bob, 6);
+        const bool lost = keeps && again > 2 && fault == FaultKind::kBrokerDrained;
+        EXPECT_VIOLATED(b, lost ? "I4" : "");
+      }
+    }
+  }
+}
+
 TEST(Fifo, OneTryIsNotQueued) {
   for (const int64_t max_wait : {0, 100}) {
     HistoryBuilder b;

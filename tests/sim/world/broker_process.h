@@ -33,6 +33,7 @@ class BrokerProcess : public Process, private store::StoreListener {
 
   // The calls of clients, in this process; only while it is alive.
   Front& front() { return *front_; }
+  bool draining() const { return front_ != nullptr && front_->draining(); }
   // Its connections to the store; only while it is alive.
   const SimDialer& dialer() const { return *dialer_; }
   core::BrokerStats Stats() const { return core_->Stats(); }

@@ -48,6 +48,15 @@ void ClientProcess::MoveHome() {
   home_ = static_cast<size_t>(env_.dice.Roll(static_cast<int>(neighbours_.brokers->size())));
 }
 
+void ClientProcess::MoveOn() {
+  std::vector<size_t> open;
+  for (size_t i = 0; i < neighbours_.brokers->size(); ++i) {
+    const BrokerProcess& broker = *(*neighbours_.brokers)[i];
+    if (broker.alive() && !broker.draining()) open.push_back(i);
+  }
+  if (!open.empty()) home_ = env_.dice.Pick(open);
+}
+
 BrokerProcess* ClientProcess::LiveBroker() {
   std::vector<BrokerProcess*> live;
   for (const auto& broker : *neighbours_.brokers) {
@@ -111,9 +120,14 @@ void ClientProcess::Number(Wish& wish) {
        .permits = wish.want.permits,
        .limit = wish.want.limit,
        .preferred = core::IsPreferred(wish.want),
+       .keeps_place = keeps_places() && KeepsPlace(wish) && !wish.together,
        .adaptive = wish.want.policy == core::Policy::kAdaptive});
   Note(wish, {.kind = RecordKind::kAsked, .value = wish.max_wait ? wish.max_wait->count() : -1});
   env_.Log([&] { return name() + " wants " + wish.key + " as " + LabelOf(wish); });
+}
+
+std::string ClientProcess::PrefixOfRequests() {
+  return "requests of " + name() + " in life " + std::to_string(++lives_) + ": ";
 }
 
 void ClientProcess::AskAnew(Wish& wish) {

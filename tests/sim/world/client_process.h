@@ -87,6 +87,7 @@ class ClientProcess : public Process {
   virtual bool detached() const { return false; }
   virtual bool by_heartbeat() const { return false; }
   virtual bool can_move() const { return false; }
+  virtual bool keeps_places() const { return false; }  // waits go on in the next session, which it opens at once
   // Requests several locks, all or nothing. These wishes have the same max_wait. Only for kinds that support it.
   virtual bool takes_together() const { return false; }
   virtual void AskTogether(const std::vector<int64_t>& /*ids*/) {}
@@ -102,6 +103,10 @@ class ClientProcess : public Process {
   Wish* Find(int64_t id);
   // Requests a waiting lock anew, as another owner: for the store and the history that is another lease.
   void AskAnew(Wish& wish);
+  // Whether its request is sent again under the same request_id: for the store and the history it is the same lease.
+  static bool KeepsPlace(const Wish& wish) { return wish.max_wait != Duration(0); }
+  // Begins the request_ids of this life of the process.
+  std::string PrefixOfRequests();
   static std::string LabelOf(const Wish& wish) { return "lease " + std::to_string(wish.lease); }
   std::map<int64_t, Wish>& wishes() { return wishes_; }
   const std::map<int64_t, Wish>& wishes() const { return wishes_; }
@@ -110,6 +115,8 @@ class ClientProcess : public Process {
   BrokerProcess* LiveBroker();
   BrokerProcess& Home() { return *(*neighbours_.brokers)[home_]; }
   void MoveHome();
+  // To a broker that lives and does not drain, if there is one.
+  void MoveOn();
 
  private:
   void Act();
@@ -126,6 +133,7 @@ class ClientProcess : public Process {
   size_t home_ = 0;
   std::map<int64_t, Wish> wishes_;  // by id; only wishes that have not ended
   int64_t next_id_ = 1;
+  int lives_ = 0;
 };
 
 }  // namespace distlock::sim

@@ -3,6 +3,7 @@
 
 #include "contract/adopt.h"
 #include "contract/downgrade.h"
+#include "contract/ids.h"
 #include "contract/refusal.h"
 #include "contract/to_proto.h"
 #include "contract/validate.h"
@@ -23,7 +24,7 @@ Front::Front(Env& env, Process& broker, std::string broker_id, std::function<voi
 core::OwnerId Front::NewOwner() {
   core::OwnerId owner;
   for (uint8_t& byte : owner) byte = static_cast<uint8_t>(env_.dice.Next());
-  if (core::IsRepeatable(owner)) owner[0] = 0;
+  if (core::IsRepeatable(owner) || core::IsTry(owner)) owner[0] = 0;
   return owner;
 }
 
@@ -111,6 +112,12 @@ void Front::HandleAcquire(Stream& stream, const v1::SessionCommand& command) {
     part.session = stream.id;
     part.request = IdOf(command) + i;
     part.owner = NewOwner();
+    const std::string& id = command.acquire().request_id();
+    if (!id.empty() && part.max_wait != core::Duration::zero()) {
+      // The half that all tries share is derived; the other one comes from the world's dice.
+      const core::OwnerId derived = contract::OwnerIdOfTry(part.name, id);
+      std::copy_n(derived.begin(), derived.size() / 2, part.owner.begin());
+    }
     part.info = InfoOf(specs[static_cast<int>(i)]);
     stream.book.AddAcquire(part.request, part.name, part.owner, 0);
     stream.answers[part.request] = Answered::kNot;

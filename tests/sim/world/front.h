@@ -53,6 +53,7 @@ class Front {
   void Release(core::SessionId id, const std::string& lease_id);
 
   void StartDrain() { draining_ = true; }
+  bool draining() const { return draining_; }
   void Tell(core::Notify notify);
   // Names a request of a live stream that has no answer; "": there is none.
   std::string Unanswered() const;

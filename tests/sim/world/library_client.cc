@@ -30,7 +30,8 @@ void LibraryClient::Start() {
                                                           .label = name(),
                                                           .unreachable_timeout_ns = 10'000'000'000,
                                                           .connect_timeout_ns = 5'000'000'000,
-                                                          .reissue_waits = env_.dice.Chance(0.8)});
+                                                          .reissue_waits = env_.dice.Chance(0.8),
+                                                          .request_prefix = PrefixOfRequests()});
   failures_ = 0;
   reconnect_at_ns_ = 0;
   armed_ns_ = internal::kNever;
@@ -227,7 +228,7 @@ void LibraryClient::Settle() {
   while (true) {
     internal::Effects fx = std::move(fx_);
     fx_ = internal::Effects();
-    if (fx.granted.empty() && fx.refused.empty() && fx.released.empty() && fx.downgraded.empty()) break;
+    if (fx.granted.empty() && fx.refused.empty() && fx.released.empty() && fx.changed.empty()) break;
     for (auto& [lease, callback] : fx.granted) {
       if (const auto twin = twin_of_.find(lease->id); twin != twin_of_.end()) {
         OnTwin(twin->second, lease);
@@ -243,7 +244,7 @@ void LibraryClient::Settle() {
     for (auto& [callback, outcome] : fx.released) {
       if (callback) callback(outcome);
     }
-    for (auto& [callback, refusal] : fx.downgraded) callback(refusal);
+    for (auto& [callback, refusal] : fx.changed) callback(refusal);
   }
   SyncBeliefs();
   settling_ = false;

@@ -116,7 +116,7 @@ void LibraryClient::Break(EndCause cause, const char* why) {
   table_->OnBroken(cause, why, Now(), fx_);
   Settle();
   for (auto& [id, wish] : wishes()) {
-    if (wish.stage == Stage::kAsking) AskAnew(wish);
+    if (wish.stage == Stage::kAsking && !KeepsPlace(wish)) AskAnew(wish);
   }
 }
 

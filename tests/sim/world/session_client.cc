@@ -16,6 +16,7 @@ constexpr size_t kRemembered = 64;
 void SessionClient::Start() {
   failures_ = 0;
   leaving_ = false;
+  requests_ = PrefixOfRequests();
   ClientProcess::Start();
   Open();
 }
@@ -31,6 +32,7 @@ void SessionClient::Vanish() {
 void SessionClient::Open() {
   if (session_ != nullptr || leaving_) return;
   if (env_.dice.Chance(0.3)) MoveHome();
+  if (!Home().alive() || Home().draining()) MoveOn();
   BrokerProcess& broker = Home();
   if (!broker.alive()) return ReopenLater();
   session_ = std::make_unique<Session>();
@@ -80,6 +82,7 @@ void SessionClient::Ask(Wish& wish) {
   v1::SessionCommand command;
   command.set_id(next_id_++);
   *command.mutable_acquire()->add_locks() = SpecOf(wish);
+  command.mutable_acquire()->set_request_id(requests_ + LabelOf(wish));
   session_->leases[command.id()] = {.wish = wish.id};
   Send(*session_, std::move(command));
 }
@@ -177,9 +180,8 @@ void SessionClient::OnEvent(const v1::SessionEvent& event) {
   if (event.has_draining() && !leaving_ &&
       std::any_of(session_->leases.begin(), session_->leases.end(), [this](auto& one) {
         const Wish* const wish = Find(one.second.wish);
-        return wish != nullptr && wish->moves;
+        return wish != nullptr && (wish->moves || (wish->stage == Stage::kAsking && KeepsPlace(*wish)));
       })) {
-    MoveHome();
     MayRetire() ? Retire() : Broken();
   }
 }
@@ -303,7 +305,7 @@ void SessionClient::Broken() {
       moving_.push_back(lease);
     } else if (IsBelieved(lease)) {
       OnEnded(*wish, LocalTime() < lease.deadline ? EndedWhy::kStreamBroke : EndedWhy::kDeadline);
-    } else {
+    } else if (!KeepsPlace(*wish)) {
       AskAnew(*wish);
     }
   }

@@ -69,6 +69,7 @@ class SessionClient : public ClientProcess {
   bool Checks(Wish& wish) override;
   bool by_heartbeat() const override { return true; }
   bool can_move() const override { return true; }
+  bool keeps_places() const override { return true; }
   size_t most_wishes() const override { return 2; }
   void OnResumed() override;
 
@@ -117,6 +118,7 @@ class SessionClient : public ClientProcess {
   std::vector<Lease> moving_;         // believed in, and for the next session to adopt
   int64_t next_id_ = 1;
   int64_t next_request_ = 1;
+  std::string requests_;
   uint64_t timer_ = 0;
   int failures_ = 0;
   bool leaving_ = false;

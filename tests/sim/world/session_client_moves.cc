@@ -59,8 +59,13 @@ bool SessionClient::MayRetire() const {
   if (former_ != nullptr || session_ == nullptr) return false;
   bool any = false;
   for (const auto& [id, lease] : session_->leases) {
-    if (lease.state == State::kWaiting) continue;
     const auto wish = wishes().find(lease.wish);
+    // A place that moves is the next session's before the former one says Goodbye: a drain takes care of that.
+    if (lease.state == State::kWaiting && wish != wishes().end() && KeepsPlace(wish->second) &&
+        !session_->broker->draining()) {
+      return false;
+    }
+    if (lease.state == State::kWaiting) continue;
     if (wish == wishes().end() || lease.state != State::kHeld || !wish->second.moves || wish->second.releasing ||
         LocalTime() >= lease.deadline) {
       return false;
@@ -78,10 +83,12 @@ void SessionClient::Retire() {
       moving_.back().former = id;
       continue;
     }
+    Wish* const wish = Find(lease.wish);
+    if (wish != nullptr && KeepsPlace(*wish)) continue;
     v1::SessionCommand command;
     command.mutable_cancel()->set_acquire_id(id);
     Send(*former_, std::move(command));
-    if (Wish* const wish = Find(lease.wish)) AskAnew(*wish);
+    if (wish != nullptr) AskAnew(*wish);
   }
   former_->leases.clear();
   ReopenLater();

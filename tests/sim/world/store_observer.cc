@@ -108,7 +108,7 @@ void StoreObserver::LookAt(int32_t index, bool forgotten) {
   }
   std::optional<Places> places;
   if (std::exchange(lock.queue_changed, false)) places = PlacesOf(lock);
-  if (places) NoteUnqueued(index, *places);
+  if (places) NoteUnqueued(index, *places, before);
   if (holder_changed) NoteTaken(index, lock.holders, before);
   if (places) {
     NoteQueued(index, *places);
@@ -134,7 +134,8 @@ StoreObserver::Holders StoreObserver::HoldersOf(const std::string& key) {
     const int64_t said = LeaseOf(value);
     if (said >= 0) lease_of_.insert_or_assign(std::string(owner), said);
     const auto known = lease_of_.find(owner);
-    const std::string_view info_first = Part(value, 6);  // in both formats: after owner or expiry, and five more parts
+    // In both formats: after owner or expiry, and five more parts. The bound of the hold may stand in front of it.
+    const std::string_view info_first = Part(value, Part(value, 6).starts_with('h') ? 7 : 6);
     holders.emplace(owner, Holder{known == lease_of_.end() ? -1 : known->second, Number<uint64_t>(token), ends_us,
                                   std::string(info_first)});
   };
@@ -164,7 +165,7 @@ void StoreObserver::NoteFreed(int32_t index, const Holders& now, bool forgotten)
                          : expired                          ? FreedHow::kExpired
                          : store_->script() == &lua::kForce ? FreedHow::kForced
                                                             : FreedHow::kReleased;
-    Note(RecordKind::kFreed, index, before.lease, {.code = static_cast<uint8_t>(how)});
+    Note(RecordKind::kFreed, index, before.lease, {.code = static_cast<uint8_t>(how), .token = before.token});
   }
 }
 
@@ -174,7 +175,7 @@ void StoreObserver::NoteDowngraded(int32_t index, const Holders& before) {
     const auto was = before.find(owner);
     if (was == before.end() || was->second.token != holder.token || was->second.ends_us != 0 || holder.ends_us == 0)
       continue;
-    Note(RecordKind::kDowngraded, index, holder.lease);
+    Note(RecordKind::kDowngraded, index, holder.lease, {.token = holder.token});
   }
 }
 
@@ -189,7 +190,7 @@ std::optional<core::ForceRelease> StoreObserver::Force() {
   const auto& [lock, holder] = env_.dice.Pick(all);
   const auto owner = store::ParseOwner(holder->first);
   if (!owner) return std::nullopt;
-  Note(RecordKind::kForced, lock, holder->second.lease);
+  Note(RecordKind::kForced, lock, holder->second.lease, {.token = holder->second.token});
   return core::ForceRelease{.name = core::LockName::Encode("default", env_.history.locks[static_cast<size_t>(lock)]),
                             .owner = *owner,
                             .token = holder->second.token,
@@ -251,22 +252,31 @@ StoreObserver::Places StoreObserver::PlacesOf(const Lock& lock) {
   return places;
 }
 
+// Whether the same request has this place, perhaps by another try of it, whose owner differs.
+bool StoreObserver::HasPlace(const Places& places, const Place& place) {
+  return std::any_of(places.begin(), places.end(), [&](const auto& one) {
+    return one.second.lease == place.lease && one.second.arrival == place.arrival;
+  });
+}
+
 // Records waiters that are neither queued nor holders now. A waiter at another place came from another server's data.
-void StoreObserver::NoteUnqueued(int32_t index, const Places& now) {
+void StoreObserver::NoteUnqueued(int32_t index, const Places& now, const Holders& before) {
   const Lock& lock = locks_[static_cast<size_t>(index)];
   for (const auto& [owner, place] : lock.queue) {
-    const auto still = now.find(owner);
-    if (still == now.end() ? !lock.holders.contains(owner) : still->second != place) {
-      Note(RecordKind::kUnqueued, index, place.lease);
-    }
+    if (HasPlace(now, place)) continue;
+    const bool granted = std::any_of(lock.holders.begin(), lock.holders.end(), [&](const auto& one) {
+      // A try that had no place of its own was granted the lock in this one.
+      const bool by_another = one.second.lease == place.lease && !lock.queue.contains(one.first);
+      return one.first == owner || (by_another && !Has(before, one.second));
+    });
+    if (now.contains(owner) || !granted) Note(RecordKind::kUnqueued, index, place.lease);
   }
 }
 
 void StoreObserver::NoteQueued(int32_t index, const Places& now) {
   const Lock& lock = locks_[static_cast<size_t>(index)];
   for (const auto& [owner, place] : now) {
-    const auto old = lock.queue.find(owner);
-    if (old == lock.queue.end() || old->second != place) {
+    if (!HasPlace(lock.queue, place)) {
       Note(RecordKind::kQueued, index, place.lease, {.value = place.arrival});
     }
   }

@@ -78,7 +78,8 @@ class StoreObserver {
   void NoteTaken(int32_t index, const Holders& now, const Holders& before);
   void CheckHears(int32_t index, const Place& place);
   Places PlacesOf(const Lock& lock);
-  void NoteUnqueued(int32_t index, const Places& now);
+  static bool HasPlace(const Places& places, const Place& place);
+  void NoteUnqueued(int32_t index, const Places& now, const Holders& before);
   void NoteQueued(int32_t index, const Places& now);
   void SeeAgain(int32_t index);
   void Note(RecordKind kind, int32_t lock, int64_t lease, Record record = {});

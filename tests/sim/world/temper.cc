@@ -22,6 +22,18 @@ void MakeMild(Dice& dice, Temper& temper) {
   temper.locks = std::max(temper.locks, temper.clients);
 }
 
+// Brokers drain one after the other, and nothing else is wrong: no waiter may lose its place.
+void MakeRolling(Temper& temper) {
+  const std::vector<Fault>& all = Faults();
+  temper.mild = true;
+  temper.faults.clear();
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].kind == FaultKind::kBrokerDrained) temper.faults.push_back(static_cast<int>(i));
+  }
+  temper.fault_every = seconds(4);
+  temper.brokers = 3;
+}
+
 void DrawFaults(Dice& dice, Temper& temper) {
   const std::vector<Fault>& all = Faults();
   temper.fault_every = dice.Pick<Duration>({milliseconds(300), seconds(1), seconds(4)});
@@ -30,6 +42,7 @@ void DrawFaults(Dice& dice, Temper& temper) {
     if (dice.Chance(share)) temper.faults.push_back(static_cast<int>(i));
   }
   if (dice.Chance(0.2)) MakeMild(dice, temper);
+  if (dice.Chance(0.1)) MakeRolling(temper);
   if (temper.faults.empty()) temper.faults.push_back(dice.Roll(static_cast<int>(all.size())));
   // A store that loses its tokens and whose clock goes back gives the same tokens again; no lock service can prevent
   // that.

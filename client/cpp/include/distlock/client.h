@@ -8,8 +8,10 @@
 // LockOptions::resume keeps one. Waits go on through the next stream with what is left of their max_wait.
 //
 // When the broker is about to go down and another one is known (ClientOptions::address), the client goes to that one by
-// itself, with all its locks: guards and tokens stay the same, and the program hears nothing. Waits lose their place in
-// the queue.
+// itself, with all its locks: guards and tokens stay the same, and the program hears nothing.
+//
+// Waits keep their place in the queue when they go on at another broker, or through another stream within the
+// validity (3 s) of the broker.
 //
 // Callbacks. Every callback that is given to this library runs on a thread of the library, never on the thread of the
 // call that it was given to; two may run at the same time. The thread of a call may therefore hold a mutex that the
