@@ -28,6 +28,38 @@ absl::Status UseEmbedded(const ops::Options& options, StoreSetup& setup) {
   return absl::OkStatus();
 }
 
+// The log-in of `user` with the password in `file`, which is read again at each connect, so that a rotated password
+// works without a restart.
+absl::StatusOr<std::function<store::Credentials()>> LogInFrom(const std::string& user, const std::string& file) {
+  auto password = ops::ReadSecretFile(file);
+  if (!password.ok()) return absl::InvalidArgumentError(password.status().message());
+  return [user, first = *std::move(password), file] {
+    auto now = ops::ReadSecretFile(file);
+    return store::Credentials{user, now.ok() ? *std::move(now) : first};
+  };
+}
+
+absl::Status UseSentinels(const ops::Options& options, StoreSetup& setup) {
+  const bool logs_in = !options.sentinel_user.empty() || !options.sentinel_password_file.empty();
+  if (setup.options.url.topology != store::StoreUrl::Topology::kSentinel) {
+    if (!logs_in) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("--sentinel-user and --sentinel-password-file have no effect with --redis ", setup.shown,
+                     ", which names no sentinels: remove them, or write redis+sentinel://host,host,host/name"));
+  }
+  setup.options.few_sentinels_suffice = !options.wait_for_store;
+  setup.options.usual_ttl = ToCore(options.default_ttl);
+  if (options.sentinel_password_file.empty()) {
+    if (!logs_in) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("--sentinel-user '", options.sentinel_user, "' has no password: set --sentinel-password-file"));
+  }
+  auto log_in = LogInFrom(options.sentinel_user, options.sentinel_password_file);
+  if (!log_in.ok()) return log_in.status();
+  setup.options.sentinel_credentials = *std::move(log_in);
+  return absl::OkStatus();
+}
+
 absl::Status UseUrl(const ops::Options& options, StoreSetup& setup) {
   setup.shown = ops::RedactedUrl(options.redis);
   auto url = store::ParseStoreUrl(options.redis);
@@ -35,6 +67,7 @@ absl::Status UseUrl(const ops::Options& options, StoreSetup& setup) {
     return absl::Status(url.status().code(), absl::StrCat("--redis ", setup.shown, ": ", url.status().message()));
   }
   setup.options.url = *std::move(url);
+  if (auto status = UseSentinels(options, setup); !status.ok()) return status;
   if (!options.redis_user.empty()) setup.options.url.user = options.redis_user;
   if (options.redis_password_file.empty()) {
     // The store's client sends no user without a password, so that the store would treat the broker as its default
@@ -44,15 +77,10 @@ absl::Status UseUrl(const ops::Options& options, StoreSetup& setup) {
         absl::StrCat("--redis-user '", options.redis_user,
                      "' has no password: set --redis-password-file, or write redis://:password@host in --redis"));
   }
-  auto password = ops::ReadSecretFile(options.redis_password_file);
-  if (!password.ok()) return absl::InvalidArgumentError(password.status().message());
-  setup.options.url.password = *std::move(password);
-  // Read again at each connect, so that a rotated password works without a restart.
-  setup.options.credentials = [user = setup.options.url.user, first = setup.options.url.password,
-                               file = options.redis_password_file] {
-    auto now = ops::ReadSecretFile(file);
-    return store::Credentials{user, now.ok() ? *std::move(now) : first};
-  };
+  auto log_in = LogInFrom(setup.options.url.user, options.redis_password_file);
+  if (!log_in.ok()) return log_in.status();
+  setup.options.url.password = (*log_in)().password;
+  setup.options.credentials = *std::move(log_in);
   return absl::OkStatus();
 }
 

@@ -62,12 +62,16 @@ constexpr OptionRow kTable[] = {
      "threads that own locks, each with its own store connections; one is enough for most machines"},
 
     {"redis", kStore, &O::redis, "", "",
-     "the store's URL: redis://, rediss:// (with ?ca= &cert= &key= &sni=) or unix://; empty: an embedded server, for "
-     "one machine only",
+     "the store's URL: redis://, rediss:// (with ?ca= &cert= &key= &sni=), unix://, or redis+sentinel:// and "
+     "rediss+sentinel:// with the sentinels and the primary's name; empty: an embedded server, for one machine only",
      nullptr, true},
     {"redis-user", kStore, &O::redis_user, "", "",
      "the store's ACL user, which needs a password; empty: the store's default user"},
     {"redis-password-file", kStore, &O::redis_password_file, "", "", "file whose content is the store's password"},
+    {"sentinel-user", kStore, &O::sentinel_user, "", "",
+     "the sentinels' ACL user, which needs a password; empty: their default user"},
+    {"sentinel-password-file", kStore, &O::sentinel_password_file, "", "",
+     "file whose content is the sentinels' password; empty: they want none"},
     {"embedded-server", kStore, &O::embedded_server, "", "",
      "program to start as the embedded server; empty: redis-server or valkey-server from PATH"},
     {"embedded-dir", kStore, &O::embedded_dir, "", "",

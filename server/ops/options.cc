@@ -53,6 +53,8 @@ absl::Status CheckStore(const Options& o) {
       return Clash(
           "--redis-password-file needs --redis: the embedded server has no "
           "password");
+    if (!o.sentinel_user.empty()) return Clash("--sentinel-user needs --redis with the sentinels");
+    if (!o.sentinel_password_file.empty()) return Clash("--sentinel-password-file needs --redis with the sentinels");
   } else {
     if (!o.embedded_server.empty()) return useless("embedded-server", "with --redis");
     if (!o.embedded_dir.empty()) return useless("embedded-dir", "with --redis");

@@ -40,6 +40,8 @@ struct Options {
   std::string embedded_dir;     // "" = a private temporary folder
   std::string redis_user;
   std::string redis_password_file;
+  std::string sentinel_user;
+  std::string sentinel_password_file;
   std::string key_prefix;
   bool wait_for_store = false;
   absl::Duration store_timeout;

@@ -59,7 +59,8 @@ std::string RedactedQuery(std::string_view query) {
     const size_t equals = std::min(pair.find('='), pair.size());
     const std::string_view key = pair.substr(0, equals);
     const std::string_view value = pair.substr(std::min(equals + 1, pair.size()));
-    const bool known = key == "ca" || key == "cert" || key == "key" || key == "sni";
+    const std::string_view file = key.starts_with("sentinel_") ? key.substr(std::string_view("sentinel_").size()) : key;
+    const bool known = file == "ca" || file == "cert" || file == "key" || file == "sni" || key == "sentinel_tls";
     const bool shown = key == "db" ? IsNumber(value, kPortDigits + 2) : known && IsWord(value, "./-_");
     const bool named = equals < pair.size() && IsWord(key, "-_");
     out += Cat(out.empty() ? "?" : "&", named ? pair.substr(0, equals + 1) : "", shown ? value : kHidden);

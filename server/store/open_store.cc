@@ -7,42 +7,59 @@
 #include "store/redis/socket_dialer.h"
 #include "store/redis/tls.h"
 #include "store/redis/uv_timers.h"
+#include "store/sentinel/sentinel_store.h"
 #include "store/single/single_store.h"
 #include "store/text.h"
 
 namespace distlock::store {
 namespace {
 
-Network SocketNetwork(uv_loop_t* loop, const StoreUrl& url) {
-  const bool tls = url.transport == StoreUrl::Transport::kTls;
-  return {.dialer = std::make_shared<SocketDialer>(loop, tls ? std::optional(url.tls) : std::nullopt),
-          .timers = std::make_shared<UvTimers>(loop)};
+using Topology = StoreUrl::Topology;
+
+std::optional<TlsFiles> StoreTls(const StoreUrl& url) {
+  return url.transport == StoreUrl::Transport::kTls ? std::optional(url.tls) : std::nullopt;
+}
+
+std::optional<TlsFiles> SentinelTls(const StoreUrl& url) {
+  return url.sentinel_tls ? std::optional(url.sentinel_tls_files) : std::nullopt;
+}
+
+Network SocketNetwork(uv_loop_t* loop, const std::optional<TlsFiles>& tls) {
+  return {.dialer = std::make_shared<SocketDialer>(loop, tls), .timers = std::make_shared<UvTimers>(loop)};
+}
+
+absl::Status CheckTls(const std::optional<TlsFiles>& files, const StoreUrl& url, std::string_view whose) {
+  if (!files) return absl::OkStatus();
+  const auto tls = NewTls(*files, url.address.host);
+  return absl::Status(tls.status().code(), Cat(url.Masked(), ": ", whose, tls.status().message()));
 }
 
 }  // namespace
 
 core::StoreTraits TraitsOf(const StoreUrl& url) {
   switch (url.topology) {
-    case StoreUrl::Topology::kSingle:
+    case Topology::kSingle:
       return SingleStore::kTraits;
+    case Topology::kSentinel:
+      return SentinelStore::kTraits;
   }
   return {};
 }
 
 std::unique_ptr<Store> OpenStore(uv_loop_t* loop, const StoreOptions& options) {
   switch (options.url.topology) {
-    case StoreUrl::Topology::kSingle:
-      return std::make_unique<SingleStore>(SocketNetwork(loop, options.url), options);
+    case Topology::kSingle:
+      return std::make_unique<SingleStore>(SocketNetwork(loop, StoreTls(options.url)), options);
+    case Topology::kSentinel:
+      return std::make_unique<SentinelStore>(SocketNetwork(loop, StoreTls(options.url)),
+                                             SocketNetwork(loop, SentinelTls(options.url)), options);
   }
   return nullptr;
 }
 
 absl::StatusOr<std::vector<std::string>> CheckStore(StoreOptions options, core::Duration timeout, CheckWatch watch) {
-  if (options.url.transport == StoreUrl::Transport::kTls) {
-    if (auto tls = NewTls(options.url.tls, options.url.address.host); !tls.ok()) {
-      return absl::Status(tls.status().code(), Cat(options.url.Masked(), ": ", tls.status().message()));
-    }
-  }
+  if (auto status = CheckTls(StoreTls(options.url), options.url, ""); !status.ok()) return status;
+  if (auto status = CheckTls(SentinelTls(options.url), options.url, "sentinels: "); !status.ok()) return status;
   return CheckStore(OpenStore, std::move(options), timeout, std::move(watch));
 }
 

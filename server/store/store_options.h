@@ -36,9 +36,16 @@ struct StoreOptions {
   StoreUrl url;
   // Asked at each connect, so that a changed password is used; unset: those of the URL.
   std::function<Credentials()> credentials;
+  // As `credentials`, of the sentinels; unset: none.
+  std::function<Credentials()> sentinel_credentials;
+  // A primary may be chosen by the sentinels that answer, when a majority of them does not.
+  bool few_sentinels_suffice = true;
+  core::Duration usual_ttl = std::chrono::seconds(15);  // of a lease; for warnings
   core::Duration connect_timeout = std::chrono::seconds(3);
   LockOptions locks;
   uint64_t seed = 1;  // of the back-off's jitter
+  // A grant counts only once so many replicas have confirmed it; 0: none is asked.
+  int wait_replicas = 0;
   // For the log. on_problem is called when a problem is new, for refused commands once a minute. Unavailable may pass
   // by itself; for other codes somebody has to change something.
   std::function<void(const absl::Status&)> on_problem;

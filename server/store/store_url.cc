@@ -16,8 +16,9 @@ constexpr int kMaxDb = 1'000'000;
 
 // Shows no part of the text: a part in the wrong place may be a password.
 absl::Status Wrong(std::string_view why) {
-  return absl::InvalidArgumentError(
-      Cat(why, "; write redis://[user:password@]host[:port][/db], rediss://... or unix:///path[?db=N]"));
+  return absl::InvalidArgumentError(Cat(why,
+                                        "; write redis://[user:password@]host[:port][/db], rediss://..., "
+                                        "unix:///path[?db=N] or redis+sentinel://[user:password@]host,host,host/name"));
 }
 
 std::optional<std::string> PercentDecode(std::string_view in) {
@@ -39,11 +40,16 @@ std::optional<std::string> PercentDecode(std::string_view in) {
 }
 
 // Known, so that the error can say that they come later.
-constexpr std::string_view kNotSupportedYet[] = {"redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster",
-                                                 "redlock",        "redlocks",        "etcd",          "etcds"};
+constexpr std::string_view kNotSupportedYet[] = {"redis+cluster", "rediss+cluster", "redlock",
+                                                 "redlocks",      "etcd",           "etcds"};
 
 absl::Status SetScheme(std::string_view scheme, StoreUrl& url) {
   using Transport = StoreUrl::Transport;
+  if (scheme.ends_with("+sentinel")) {
+    url.topology = StoreUrl::Topology::kSentinel;
+    scheme.remove_suffix(std::string_view("+sentinel").size());
+    if (scheme == "unix") return Wrong("unknown scheme");
+  }
   if (scheme == "redis") {
     url.transport = Transport::kTcp;
   } else if (scheme == "rediss") {
@@ -53,7 +59,7 @@ absl::Status SetScheme(std::string_view scheme, StoreUrl& url) {
   } else if (std::find(std::begin(kNotSupportedYet), std::end(kNotSupportedYet), scheme) !=
              std::end(kNotSupportedYet)) {
     return absl::UnimplementedError(
-        Cat(scheme, ":// is not supported yet by this version; use redis://, rediss:// or unix://"));
+        Cat(scheme, ":// is not supported yet by this version; use redis://, rediss://, unix:// or redis+sentinel://"));
   } else {
     return Wrong("unknown scheme");
   }
@@ -73,26 +79,39 @@ absl::Status SetUserInfo(std::string_view info, StoreUrl& url) {
   return absl::OkStatus();
 }
 
-absl::Status SetHostPort(std::string_view host_port, StoreUrl& url) {
+absl::Status ReadHostPort(std::string_view host_port, ServerAddress& address) {
   std::string_view port;
   if (host_port.starts_with("[")) {
     const size_t end = host_port.find(']');
     if (end == std::string_view::npos) return Wrong("'[' without ']'");
-    url.address.host = std::string(host_port.substr(1, end - 1));
+    address.host = std::string(host_port.substr(1, end - 1));
     port = host_port.substr(end + 1);
   } else {
     const size_t colon = host_port.find(':');
-    url.address.host = std::string(host_port.substr(0, colon));
+    address.host = std::string(host_port.substr(0, colon));
     if (colon != std::string_view::npos) port = host_port.substr(colon);
     if (port.find(':', 1) != std::string_view::npos) return Wrong("an IPv6 address needs brackets: [::1]");
   }
-  if (url.address.host.empty()) return Wrong("no host");
-  if (url.address.host.find_first_of(", \t/") != std::string::npos) return Wrong("one host only, without spaces");
+  if (address.host.empty()) return Wrong("no host");
+  if (address.host.find_first_of(", \t/") != std::string::npos) return Wrong("one host only, without spaces");
   if (port.empty()) return absl::OkStatus();
-  if (port[0] != ':' || !ReadInt(port.substr(1), &url.address.port) || url.address.port < 1 ||
-      url.address.port > 65535) {
+  if (port[0] != ':' || !ReadInt(port.substr(1), &address.port) || address.port < 1 || address.port > 65535) {
     return Wrong("the port is not :1 to :65535");
   }
+  return absl::OkStatus();
+}
+
+absl::Status SetSentinels(std::string_view places, StoreUrl& url) {
+  for (const std::string_view place : Split(places, ",")) {
+    ServerAddress address{.port = kSentinelPort};
+    if (auto status = ReadHostPort(place, address); !status.ok()) return status;
+    if (std::find(url.sentinels.begin(), url.sentinels.end(), address) != url.sentinels.end()) {
+      return Wrong("the same sentinel twice");
+    }
+    url.sentinels.push_back(std::move(address));
+  }
+  if (url.sentinels.empty()) return Wrong("no host");
+  if (url.sentinels.size() > kMaxAddresses) return Wrong(Cat("more than ", kMaxAddresses, " sentinels"));
   return absl::OkStatus();
 }
 
@@ -103,29 +122,66 @@ absl::Status SetDb(std::string_view db, StoreUrl& url) {
   return absl::OkStatus();
 }
 
+// The field of a TLS file; null: there is none of that name.
+std::string* FileField(std::string_view name, TlsFiles& files) {
+  if (name == "ca") return &files.ca;
+  if (name == "cert") return &files.cert;
+  if (name == "key") return &files.key;
+  if (name == "sni") return &files.sni;
+  return nullptr;
+}
+
+absl::Status SetParameter(std::string_view name, std::string value, StoreUrl& url) {
+  const bool sentinel = url.topology == StoreUrl::Topology::kSentinel;
+  if (name == "db" && url.transport == StoreUrl::Transport::kUnix) return SetDb(value, url);
+  if (sentinel && name == "sentinel_tls") {
+    if (value != "on" && value != "off") return Wrong("sentinel_tls is on or off");
+    url.sentinel_tls = value == "on";
+    return absl::OkStatus();
+  }
+  std::string* file = nullptr;
+  if (sentinel && name.starts_with("sentinel_")) {
+    file = FileField(name.substr(std::string_view("sentinel_").size()), url.sentinel_tls_files);
+  } else if (url.transport == StoreUrl::Transport::kTls) {
+    file = FileField(name, url.tls);
+  }
+  if (file == nullptr) {
+    return Wrong(
+        "an unknown parameter (rediss:// knows ca, cert, key, sni; unix:// knows db; redis+sentinel:// knows "
+        "sentinel_tls, sentinel_ca, sentinel_cert, sentinel_key, sentinel_sni)");
+  }
+  *file = std::move(value);
+  return absl::OkStatus();
+}
+
 absl::Status SetQuery(std::string_view query, StoreUrl& url) {
+  url.sentinel_tls = url.topology == StoreUrl::Topology::kSentinel && url.transport == StoreUrl::Transport::kTls;
   for (const std::string_view pair : Split(query, "&")) {
     if (pair.empty()) continue;
     const auto parts = Cut(pair, '=');
     auto value = PercentDecode(parts.second);
     if (!value || value->empty()) return Wrong("a parameter without a value");
-    const bool tls = url.transport == StoreUrl::Transport::kTls;
-    if (parts.first == "db" && url.transport == StoreUrl::Transport::kUnix) {
-      if (auto status = SetDb(*value, url); !status.ok()) return status;
-    } else if (tls && parts.first == "ca") {
-      url.tls.ca = *std::move(value);
-    } else if (tls && parts.first == "cert") {
-      url.tls.cert = *std::move(value);
-    } else if (tls && parts.first == "key") {
-      url.tls.key = *std::move(value);
-    } else if (tls && parts.first == "sni") {
-      url.tls.sni = *std::move(value);
-    } else {
-      return Wrong("an unknown parameter (rediss:// knows ca, cert, key, sni; unix:// knows db)");
-    }
+    if (auto status = SetParameter(parts.first, *std::move(value), url); !status.ok()) return status;
   }
   if (url.tls.cert.empty() != url.tls.key.empty()) return Wrong("cert and key go together");
+  const TlsFiles& files = url.sentinel_tls_files;
+  if (files.cert.empty() != files.key.empty()) return Wrong("sentinel_cert and sentinel_key go together");
+  if (!url.sentinel_tls && !(files == TlsFiles{})) return Wrong("files for sentinels that are not asked over TLS");
   return absl::OkStatus();
+}
+
+// rest: host[:port],.../name[/db]
+absl::Status SetSentinelPlace(std::string_view rest, StoreUrl& url) {
+  const auto [places, path] = Cut(rest, '/');
+  if (auto status = SetSentinels(places, url); !status.ok()) return status;
+  const auto [name, db] = Cut(path, '/');
+  auto decoded = PercentDecode(name);
+  if (!decoded || decoded->empty()) return Wrong("no name of the primary after the sentinels");
+  if (!std::all_of(decoded->begin(), decoded->end(), [](char c) { return c > ' ' && c < 0x7f; })) {
+    return Wrong("the primary's name has a space or a character beyond ASCII");
+  }
+  url.primary_name = *std::move(decoded);
+  return db.empty() ? absl::OkStatus() : SetDb(db, url);
 }
 
 absl::Status SetPlace(std::string_view rest, StoreUrl& url) {
@@ -136,11 +192,12 @@ absl::Status SetPlace(std::string_view rest, StoreUrl& url) {
     url.address.path = *std::move(path);
     return absl::OkStatus();
   }
+  if (url.topology == StoreUrl::Topology::kSentinel) return SetSentinelPlace(rest, url);
   const size_t slash = rest.find('/');
   if (slash != std::string_view::npos && slash + 1 < rest.size()) {
     if (auto status = SetDb(rest.substr(slash + 1), url); !status.ok()) return status;
   }
-  return SetHostPort(rest.substr(0, slash), url);
+  return ReadHostPort(rest.substr(0, slash), url.address);
 }
 
 }  // namespace
@@ -168,17 +225,23 @@ absl::StatusOr<StoreUrl> ParseStoreUrl(std::string_view text) {
   return url;
 }
 
+std::string ServerAddress::Text() const {
+  if (!path.empty()) return path;
+  const bool v6 = host.find(':') != std::string::npos;
+  return Cat(v6 ? "[" : "", host, v6 ? "]:" : ":", port);
+}
+
 std::string StoreUrl::Masked() const {
-  std::string out = transport == Transport::kTcp ? "redis://" : transport == Transport::kTls ? "rediss://" : "unix://";
+  std::string out = transport == Transport::kTcp ? "redis" : transport == Transport::kTls ? "rediss" : "unix";
+  Append(out, topology == Topology::kSentinel ? "+sentinel://" : "://");
   if (!password.empty()) Append(out, user, ":***@");
-  if (transport == Transport::kUnix) {
-    Append(out, address.path);
-    if (db != 0) Append(out, "?db=", db);
-    return out;
+  if (topology == Topology::kSentinel) {
+    for (size_t i = 0; i < sentinels.size(); ++i) Append(out, i == 0 ? "" : ",", sentinels[i].Text());
+    Append(out, "/", primary_name);
+  } else {
+    Append(out, address.Text());
   }
-  const bool v6 = address.host.find(':') != std::string::npos;
-  Append(out, v6 ? "[" : "", address.host, v6 ? "]:" : ":", address.port);
-  if (db != 0) Append(out, "/", db);
+  if (db != 0) Append(out, transport == Transport::kUnix ? "?db=" : "/", db);
   return out;
 }
 

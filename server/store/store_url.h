@@ -4,16 +4,25 @@
 //   redis://[user[:password]@]host[:port][/db]
 //   rediss://...   over TLS, with ?ca=FILE &cert=FILE &key=FILE &sni=NAME
 //   unix:///path[?db=N]   (user and password as above, before the path)
+//   redis+sentinel://[user[:password]@]host[:port][,host[:port]...]/name[/db]
+//   rediss+sentinel://...   the store over TLS as with rediss://, and the sentinels, too
+// The addresses of redis+sentinel are the sentinels' (default port 26379), user and password the store's. Both kinds
+// know ?sentinel_tls=on|off and, with it on, &sentinel_ca= &sentinel_cert= &sentinel_key= &sentinel_sni=, apart from
+// the store's files.
 // The schemes of topologies that this version does not serve are known and refused by name. Values; any thread.
 // Masked() shows no password, and an error shows no part of the text.
 #pragma once
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
 namespace distlock::store {
+
+inline constexpr int kSentinelPort = 26379;
+inline constexpr size_t kMaxAddresses = 16;
 
 // Where one server listens: a host and a port, or a unix socket.
 struct ServerAddress {
@@ -21,7 +30,11 @@ struct ServerAddress {
   int port = 6379;
   std::string path;  // of a unix socket
 
+  // host:port, [v6]:port or the path.
+  std::string Text() const;
+
   bool operator==(const ServerAddress&) const = default;
+  auto operator<=>(const ServerAddress&) const = default;
 };
 
 struct TlsFiles {
@@ -29,18 +42,24 @@ struct TlsFiles {
   std::string cert;  // client certificate chain, PEM; with `key`
   std::string key;
   std::string sni;  // the name to ask for and to verify; "" = the host
+
+  bool operator==(const TlsFiles&) const = default;
 };
 
 struct StoreUrl {
-  enum class Topology { kSingle };
+  enum class Topology { kSingle, kSentinel };
   enum class Transport { kTcp, kTls, kUnix };
   Topology topology = Topology::kSingle;
   Transport transport = Transport::kTcp;
-  ServerAddress address;
+  ServerAddress address;                 // kSingle
+  std::vector<ServerAddress> sentinels;  // kSentinel: 1..kMaxAddresses, none twice
+  std::string primary_name;              // kSentinel: as the sentinels call it
   int db = 0;
   std::string user;      // "" = the server's default user
   std::string password;  // "" = none
   TlsFiles tls;          // kTls
+  bool sentinel_tls = false;
+  TlsFiles sentinel_tls_files;
 
   std::string Masked() const;
 };

@@ -18,7 +18,11 @@ void CheckSilence(std::string_view text) { DISTLOCK_CHECK(text.find(distlock::fu
 
 void CheckMeaning(const StoreUrl& url) {
   DISTLOCK_CHECK(url.address.port > 0 && url.address.port <= 65535 && url.db >= 0);
-  DISTLOCK_CHECK((url.transport == StoreUrl::Transport::kUnix) == url.address.host.empty());
+  const bool several = url.topology == StoreUrl::Topology::kSentinel;
+  DISTLOCK_CHECK((url.transport == StoreUrl::Transport::kUnix || several) == url.address.host.empty());
+  DISTLOCK_CHECK(several == !url.sentinels.empty() && several == !url.primary_name.empty());
+  DISTLOCK_CHECK(url.sentinels.size() <= distlock::store::kMaxAddresses);
+  for (const auto& one : url.sentinels) DISTLOCK_CHECK(!one.host.empty() && one.port > 0 && one.port <= 65535);
   DISTLOCK_CHECK((url.transport == StoreUrl::Transport::kUnix) == !url.address.path.empty());
   DISTLOCK_CHECK(url.address.path.find('\0') == std::string::npos && url.password.find('\0') == std::string::npos);
   const std::string masked = url.Masked();

@@ -54,6 +54,15 @@ TEST(Fitness, OtherModesAreNotServed) {
   EXPECT_EQ(JudgeFitness(ServerInfo(Info("redis_mode:sentinel")), "").status.code(), absl::StatusCode::kUnimplemented);
 }
 
+// Valkey says server_mode, unless it is told to imitate Redis.
+TEST(Fitness, OtherModesOfValkeyAreNotServed) {
+  for (const std::string mode : {"cluster", "sentinel"}) {
+    std::string info = Info("redis_mode:" + mode);
+    info.replace(info.find("redis_mode"), std::string("redis_mode").size(), "server_mode");
+    EXPECT_EQ(JudgeFitness(ServerInfo(info), "").status.code(), absl::StatusCode::kUnimplemented) << mode;
+  }
+}
+
 TEST(Fitness, WarnsOfAServerThatForgets) {
   EXPECT_EQ(JudgeFitness(ServerInfo(Info("aof_enabled:0")), "").warnings.size(), 1u);
   EXPECT_EQ(JudgeFitness(ServerInfo(Info("aof_enabled:0")), "?").warnings.size(), 1u);

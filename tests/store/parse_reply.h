@@ -19,4 +19,13 @@ inline ReplyPtr Parse(std::string_view bytes) {
   return ReplyPtr(static_cast<redisReply*>(reply));
 }
 
+// Bytes of a bulk string, and of an array of them.
+inline std::string BulkOf(std::string_view text) { return Cat("$", text.size(), "\r\n", text, "\r\n"); }
+
+inline std::string ArrayOf(const std::vector<std::string>& texts) {
+  std::string out = Cat("*", texts.size(), "\r\n");
+  for (const std::string& text : texts) out += BulkOf(text);
+  return out;
+}
+
 }  // namespace distlock::store

@@ -68,6 +68,37 @@ TEST(StoreUrl, Tls) {
   EXPECT_EQ(url->tls.sni, "name");
 }
 
+TEST(StoreUrl, Sentinels) {
+  const auto url = ParseStoreUrl("redis+sentinel://us:pw@s1,s2:26380,[::1]:7/the.locks/3");
+  ASSERT_TRUE(url.ok()) << url.status();
+  EXPECT_EQ(url->topology, StoreUrl::Topology::kSentinel);
+  EXPECT_EQ(url->transport, Transport::kTcp);
+  const std::vector<ServerAddress> expected = {
+      {.host = "s1", .port = 26379}, {.host = "s2", .port = 26380}, {.host = "::1", .port = 7}};
+  EXPECT_EQ(url->sentinels, expected);
+  EXPECT_EQ(url->primary_name, "the.locks");
+  EXPECT_EQ(url->db, 3);
+  EXPECT_EQ(url->password, "pw");
+  EXPECT_FALSE(url->sentinel_tls);
+  EXPECT_EQ(url->Masked(), "redis+sentinel://us:***@s1:26379,s2:26380,[::1]:7/the.locks/3");
+  EXPECT_EQ(ParseStoreUrl("redis+sentinel://h/n%2Fm")->primary_name, "n/m");
+}
+
+TEST(StoreUrl, SentinelsHaveTlsOfTheirOwn) {
+  const auto url = ParseStoreUrl(
+      "rediss+sentinel://s1/n?ca=/store.pem&sentinel_ca=/s.pem&sentinel_cert=/c&sentinel_key=/k&sentinel_sni=name");
+  ASSERT_TRUE(url.ok()) << url.status();
+  EXPECT_EQ(url->transport, Transport::kTls);
+  EXPECT_TRUE(url->sentinel_tls) << "as the store";
+  EXPECT_EQ(url->tls, (TlsFiles{.ca = "/store.pem"}));
+  EXPECT_EQ(url->sentinel_tls_files, (TlsFiles{.ca = "/s.pem", .cert = "/c", .key = "/k", .sni = "name"}));
+  EXPECT_FALSE(ParseStoreUrl("rediss+sentinel://s1/n?sentinel_tls=off")->sentinel_tls);
+  const auto mixed = ParseStoreUrl("redis+sentinel://s1/n?sentinel_tls=on&sentinel_ca=/s.pem");
+  ASSERT_TRUE(mixed.ok()) << mixed.status();
+  EXPECT_EQ(mixed->transport, Transport::kTcp);
+  EXPECT_TRUE(mixed->sentinel_tls);
+}
+
 // An error says what is wrong, and nothing of the text: any part of it may be a password in the wrong place.
 TEST(StoreUrl, WrongOnesAreRefusedWithoutTheirPassword) {
   for (const std::string bad : {"",
@@ -105,7 +136,22 @@ TEST(StoreUrl, WrongOnesAreRefusedWithoutTheirPassword) {
                                 "rediss://:secret@h?ca=",
                                 "redis://:secret%zz@h",
                                 "unix:///p?db=x",
-                                "redis://:secret%00@h"}) {
+                                "redis://:secret%00@h",
+                                "redis+sentinel://:secret@s1,s2",
+                                "redis+sentinel://:secret@s1,s2/",
+                                "redis+sentinel://:secret@/name",
+                                "redis+sentinel://:secret@s1,,s2/name",
+                                "redis+sentinel://:secret@s1,s1:26379/name",
+                                "redis+sentinel://:secret@s1:0/name",
+                                "redis+sentinel://:secret@a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q/name",
+                                "redis+sentinel://s/a secret",
+                                "redis+sentinel://s/name/secret",
+                                "redis+sentinel://s/name?ca=secret",
+                                "redis+sentinel://s/name?sentinel_tls=secret",
+                                "redis+sentinel://s/name?sentinel_ca=secret",
+                                "rediss+sentinel://s/name?sentinel_cert=secret",
+                                "redis://s/0?sentinel_tls=on",
+                                "unix+sentinel://s/secret"}) {
     const auto url = ParseStoreUrl(bad);
     EXPECT_EQ(url.status().code(), absl::StatusCode::kInvalidArgument) << bad;
     EXPECT_EQ(url.status().ToString().find("secret"), std::string::npos) << url.status();
@@ -113,8 +159,8 @@ TEST(StoreUrl, WrongOnesAreRefusedWithoutTheirPassword) {
 }
 
 TEST(StoreUrl, OtherTopologiesAreNamedAsSuch) {
-  for (const std::string other :
-       {"redis+sentinel://:secret@a,b/name", "redis+cluster://a,b", "redlock://a,b,c", "rediss+cluster://a"}) {
+  for (const std::string other : {"redis+cluster://:secret@a,b", "redlock://a,b,c", "rediss+cluster://a", "etcd://a",
+                                  "redlocks://a", "etcds://a"}) {
     const auto url = ParseStoreUrl(other);
     EXPECT_EQ(url.status().code(), absl::StatusCode::kUnimplemented) << other;
     EXPECT_EQ(url.status().ToString().find("secret"), std::string::npos);

@@ -168,6 +168,56 @@ TEST_F(VirtualLinkTest, ASilenceWhileNotReadyIsTheConnectTimeouts) {
   EXPECT_EQ(dials(), 2u);
 }
 
+// What was sent to the old server is unknown, even though it may still answer.
+TEST_F(VirtualLinkTest, AMoveLeavesTheOldServerAtOnce) {
+  Start();
+  Send("a");
+  wire().room = wire().appended();
+  link_.Flush();
+  Send("b");
+  FakeTransport& old = wire();
+  link_.MoveTo({.host = "other", .port = 8}, absl::UnavailableError("moved"));
+  EXPECT_FALSE(old.open());
+  Advance(core::Duration::zero());
+  EXPECT_EQ(events_, (Events{"down: moved", "a: unknown", "b: not sent"}));
+  ASSERT_EQ(dials(), 2u);
+  EXPECT_EQ(net_.dialer->addresses.back(), (ServerAddress{.host = "other", .port = 8}));
+}
+
+TEST_F(VirtualLinkTest, AfterAMoveItTriesWithoutBackOffForAWhile) {
+  Start();
+  wire().Drop("gone");
+  for (int i = 0; i < 8; ++i) {
+    Advance(seconds(2));
+    wire().Drop("refused");
+  }
+  const size_t before = dials();
+  const core::Instant moved = net_.timers->Now();
+  link_.MoveTo({.host = "other"}, absl::UnavailableError("moved"));
+  Advance(core::Duration::zero());
+  EXPECT_EQ(dials(), before + 1) << "at once, although the next attempt was seconds away";
+  while (net_.timers->Now() - moved < kHurry - milliseconds(200)) {
+    const size_t tries = dials();
+    wire().Drop("refused");
+    Advance(milliseconds(101));
+    ASSERT_GT(dials(), tries);
+  }
+  wire().Drop("refused");
+  Advance(seconds(2));
+  wire().Drop("refused");
+  const size_t tries = dials();
+  Advance(milliseconds(400));
+  EXPECT_EQ(dials(), tries) << "the back-off is as it was";
+}
+
+TEST_F(VirtualLinkTest, AMoveBeforeTheStartOnlyNotesTheAddress) {
+  link_.MoveTo({.host = "other"}, absl::UnavailableError("moved"));
+  Advance(seconds(1));
+  EXPECT_EQ(dials(), 0u);
+  Start();
+  EXPECT_EQ(net_.dialer->addresses.back().host, "other");
+}
+
 TEST_F(VirtualLinkTest, NothingComesAfterStop) {
   Start();
   Send("a");

@@ -18,9 +18,12 @@ bool OldVersion(std::string_view version) {
 }
 
 absl::Status Judge(const ServerInfo& info) {
-  const std::string_view mode = info.Get("redis_mode");
+  // Redis and Valkey name the field differently.
+  const std::string_view mode = info.Get(info.Get("redis_mode").empty() ? "server_mode" : "redis_mode");
   if (mode == "sentinel") {
-    return absl::UnimplementedError("it is a Sentinel, which keeps no keys; give the URL of the server itself");
+    return absl::UnimplementedError(
+        "it is a Sentinel, which keeps no keys; to follow the primary it watches, write "
+        "redis+sentinel://host:port,host:port/name with all sentinels and the primary's name");
   }
   if (mode == "cluster") {
     return absl::UnimplementedError(

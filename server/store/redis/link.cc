@@ -12,6 +12,7 @@ namespace {
 
 constexpr core::Duration kFirstDelay = std::chrono::milliseconds(50);
 constexpr core::Duration kLongestDelay = std::chrono::seconds(2);
+constexpr core::Duration kHurriedDelay = std::chrono::milliseconds(100);
 
 bool IsMessage(const redisReply& reply) {
   const ReplyArray array(reply);
@@ -25,6 +26,7 @@ Link::Link(const Network& network, LinkOptions options, Owner* owner)
       timers_(network.timers),
       options_(std::move(options)),
       owner_(owner),
+      address_(options_.address),
       random_(options_.seed),
       connect_timer_(timers_->Make([this] { Connect(); })),
       patience_timer_(timers_->Make([this] {
@@ -57,7 +59,7 @@ void Link::Stop() {
 void Link::Connect() {
   if (stopped_ || connection_ != nullptr) return;
   patience_timer_->Start(options_.connect_timeout);
-  connection_ = dialer_->Dial(options_.address, this);
+  connection_ = dialer_->Dial(address_, this);
 }
 
 void Link::OnConnected() { LogIn(); }
@@ -92,7 +94,7 @@ void Link::CheckLogIn(const Answer& answer, std::string_view step) {
   std::string message = Cat("the server refuses ", step, ": ", text);
   absl::Status why = absl::UnavailableError(message);
   if (text.starts_with("NOAUTH") || text.starts_with("WRONGPASS") || Contains(text, "AUTH")) {
-    why = absl::UnauthenticatedError(Cat(message, "; check the user and the password of the store"));
+    why = absl::UnauthenticatedError(Cat(message, "; check the user and the password"));
   } else if (ClassifyError(text) == ErrorClass::kDenied) {
     why = absl::PermissionDeniedError(Cat(message, "; lua/README.md lists the rights that are needed"));
   } else if (text.starts_with("ERR DB index") || text.starts_with("ERR invalid DB")) {
@@ -177,6 +179,20 @@ void Link::Reconnect(const absl::Status& why) {
   }
 }
 
+void Link::MoveTo(const ServerAddress& address, const absl::Status& why) {
+  address_ = address;
+  if (connection_ != nullptr) {
+    failures_ = 0;
+    Reconnect(why);
+  }
+  Hurry();
+}
+
+void Link::Hurry() {
+  hurry_until_ = timers_->Now() + kHurry;
+  if (connect_timer_->active()) connect_timer_->Start(core::Duration::zero());
+}
+
 // Ends the connection. The next Deliver answers the pending commands.
 void Link::Drop(const absl::Status& why) {
   if (connection_ == nullptr) return;
@@ -209,7 +225,8 @@ void Link::Deliver() {
 }
 
 core::Duration Link::NextDelay() {
-  const core::Duration full = std::min(kLongestDelay, kFirstDelay * (1 << std::min(failures_, 6)));
+  const core::Duration longest = timers_->Now() < hurry_until_ ? kHurriedDelay : kLongestDelay;
+  const core::Duration full = std::min(longest, kFirstDelay * (1 << std::min(failures_, 6)));
   // Between half and all of it, so that many brokers do not reconnect at the same moment.
   std::uniform_int_distribution<int64_t> jitter(full.count() / 2, full.count());
   return core::Duration(jitter(random_));

@@ -31,6 +31,8 @@ namespace distlock::store {
 
 // A server that is silent for so long while a command waits is taken for dead.
 inline constexpr core::Duration kSilence = std::chrono::seconds(1);
+// A server that was named a moment ago may become ready at any time: for so long it is tried without back-off.
+inline constexpr core::Duration kHurry = std::chrono::seconds(2);
 
 struct LinkOptions {
   ServerAddress address;
@@ -68,6 +70,11 @@ class Link : public CommandSender, private Transport::Owner {
   void MarkReady();
   // Drops the connection and makes a new one: at once, or after the usual back-off when `why` is not Unavailable.
   void Reconnect(const absl::Status& why);
+  // From now on the server is at `address`. Drops the connection, even one that works, and makes a new one at once;
+  // for kHurry, retries come each 100 ms at the latest. Before Start it only notes the address.
+  void MoveTo(const ServerAddress& address, const absl::Status& why);
+  // The server may be back: the next attempt comes at once, and retries as after MoveTo.
+  void Hurry();
   void Stop();
 
   // Logged in; Send works.
@@ -104,6 +111,8 @@ class Link : public CommandSender, private Transport::Owner {
   const LinkOptions options_;
   Owner* const owner_;
 
+  ServerAddress address_;
+  core::Instant hurry_until_{};
   std::shared_ptr<Transport> connection_;
   bool logged_in_ = false;
   bool ready_ = false;

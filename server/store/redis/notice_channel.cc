@@ -35,6 +35,11 @@ void NoticeChannel::Renew(const std::string& why) {
   if (std::exchange(subscribed_, false)) link_.Reconnect(absl::UnavailableError(why));
 }
 
+void NoticeChannel::MoveTo(const ServerAddress& address, const std::string& why) {
+  subscribed_ = false;
+  link_.MoveTo(address, absl::UnavailableError(why));
+}
+
 void NoticeChannel::OnLinkConnected() {
   link_.Send(MakeCommand({"INFO"}), [this](const Answer& answer) { OnInfo(answer); });
   link_.Send(MakeCommand({"SUBSCRIBE", channel_}), [this](const Answer& answer) { OnSubscribed(answer); });

@@ -31,6 +31,9 @@ class NoticeChannel : private Link::Owner {
 
   void Start() { link_.Start(); }
   void Stop();
+  // As of Link.
+  void MoveTo(const ServerAddress& address, const std::string& why);
+  void Hurry() { link_.Hurry(); }
   // Ends the subscription and makes a new one on a new connection. Does nothing while there is none.
   void Renew(const std::string& why);
 

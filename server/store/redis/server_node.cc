@@ -36,17 +36,19 @@ LinkOptions MakeLinkOptions(const ServerAddress& address, const StoreOptions& op
 
 }  // namespace
 
-ServerNode::ServerNode(const Network& network, const ServerAddress& address, StoreOptions options, Owner* owner)
+ServerNode::ServerNode(const Network& network, const std::optional<ServerAddress>& address, StoreOptions options,
+                       Owner* owner)
     : options_(std::move(options)),
       timers_(network.timers),
       ask_time_after_(AskTimeAfter(options_.locks.clock_drift_ppm)),
       owner_(owner),
+      has_address_(address.has_value()),
       clock_(options_.locks.clock_drift_ppm),
       codec_(options_.locks, clock_),
-      link_(network, MakeLinkOptions(address, options_, 0), this),
+      link_(network, MakeLinkOptions(address.value_or(ServerAddress{}), options_, 0), this),
       scripts_(&link_),
       batch_(&codec_, &scripts_, [this](const SentCommand& sent, const Answer& answer) { OnAnswer(sent, answer); }),
-      channel_(network, MakeLinkOptions(address, options_, 1), codec_.grant_channel(), this),
+      channel_(network, MakeLinkOptions(address.value_or(ServerAddress{}), options_, 1), codec_.grant_channel(), this),
       queries_(network.timers),
       bind_timer_(network.timers->Make([this] { Rebind(); })),
       clock_timer_(network.timers->Make([this] { AskTime(); })) {}
@@ -56,7 +58,22 @@ ServerNode::~ServerNode() { Stop(); }
 void ServerNode::Start() {
   started_ = true;
   // First the channel, so that no grant can be handed to this broker before it listens.
-  channel_.Start();
+  if (has_address_) channel_.Start();
+}
+
+void ServerNode::MoveTo(const ServerAddress& address) {
+  const std::string why = Cat("the primary is at ", address.Text(), " now");
+  const bool first = !std::exchange(has_address_, true);
+  up_ = false;
+  down_cause_ = why;
+  link_.MoveTo(address, absl::UnavailableError(why));
+  channel_.MoveTo(address, why);
+  if (first && started_) channel_.Start();
+}
+
+void ServerNode::Hurry() {
+  link_.Hurry();
+  channel_.Hurry();
 }
 
 void ServerNode::Stop() {

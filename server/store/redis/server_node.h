@@ -44,8 +44,8 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner {
     virtual void OnNodeInput(core::Input&& input) = 0;
   };
 
-  // The server at `address`; all else as the options say.
-  ServerNode(const Network& network, const ServerAddress& address, StoreOptions options, Owner* owner);
+  // The server at `address`; all else as the options say. Without an address the node waits for MoveTo.
+  ServerNode(const Network& network, const std::optional<ServerAddress>& address, StoreOptions options, Owner* owner);
   ~ServerNode() override;
 
   // As the methods of Store.
@@ -57,6 +57,12 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner {
   void List(const std::string& escaped_namespace, const std::string& escaped_key_prefix, uint32_t page_size,
             const std::string& page_token, core::Duration timeout, std::function<void(absl::StatusOr<LockPage>)> done);
   void Stop();
+
+  // The server is at `address` now. Both connections to the old one are dropped at once, even if they work: what was
+  // sent there and not answered is unknown, the rest not sent.
+  void MoveTo(const ServerAddress& address);
+  // The server may be ready now: a connection that waits for its next attempt makes it at once.
+  void Hurry();
 
   // The link is ready for commands.
   bool up() const { return up_; }
@@ -94,7 +100,8 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner {
   const core::Duration ask_time_after_;  // of silence
   Owner* const owner_;
 
-  bool started_ = false;  // and not stopped
+  bool started_ = false;      // and not stopped
+  bool has_address_ = false;  // and so the channel has begun to connect, once started
   bool up_ = false;
   bool channel_seen_ = false;  // subscribed at least once
   bool first_up_done_ = false;
