@@ -5,7 +5,7 @@
 local granted, refusal
 -- include parts/token_check.lua
 -- Fast path: EXCLUSIVE, no holder, empty queue.
-if not value and string.byte(want) == 120 and now_is_next and redis.pcall('ZCARD', QUEUE) == 0 then
+if hold_off == '0' and not value and string.byte(want) == 120 and now_is_next and redis.pcall('ZCARD', QUEUE) == 0 then
   local mine = '1;' .. owner .. ';' .. NOW .. ';' .. NOW .. ';' .. ttl .. ';' .. delay .. ';' .. info
   local px = delay == '0' and ttl or string.format('%.0f', tonumber(ttl) + tonumber(delay))
 -- include parts/fast_grant.lua

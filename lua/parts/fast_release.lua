@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Step, the fast paths of a release: the caller holds the lock EXCLUSIVE, nobody watches, and either nobody waits, or
 -- the next waiter wants it EXCLUSIVE, too, and waits at the caller's broker, which needs no notice. Uses owner, token,
--- broker, keep, and what MGET said of the lock: value (B:h), stored (B:t), watchers (B:v). Returns the reply. Anything
--- else goes on behind it, with nothing written; `waiting`, which the caller declares, may then be the length of the
--- queue.
+-- broker, keep, hold_off, and what MGET said of the lock: value (B:h), stored (B:t), watchers (B:v). Returns the
+-- reply. Anything else goes on behind it, with nothing written; `waiting`, which the caller declares, may then be the
+-- length of the queue.
 local held = not watchers and value and string.sub(value, 1, 35) == '1;' .. owner .. ';' and
   string.match(value, '^(%d+);%d+;%d+;%d+;', 36)
 if held and #held <= 16 and (token == '0' or token == held) then
@@ -13,7 +13,7 @@ if held and #held <= 16 and (token == '0' or token == held) then
     return {RELEASED, NOW, ''}
   elseif type(waiting) ~= 'number' then
     waiting = nil
-  elseif stored and #held == #NOW and held < NOW then
+  elseif hold_off == '0' and stored and #held == #NOW and held < NOW then
 -- include parts/token_check.lua
     local first = now_is_next and redis.call('ZRANGE', QUEUE, 0, 0)[1]
     local entry = first and redis.pcall('HGET', WAITERS, first)

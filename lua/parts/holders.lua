@@ -86,16 +86,32 @@ local function write_header(h)
   h.expired, h.stale = nil, nil
 end
 
+-- The hold-off: see hold_off.lua. 0: there is none.
+local held_off_from, held_off_until, is_confirmed = 0, 0, false
+
+-- Nobody but h.mine can have this lock EXCLUSIVE: its next holders are given it as ever.
+local function lift_hold_off(h)
+  if h.kind == 'x' and (is_confirmed or tonumber(h.mine.since) >= held_off_from) then held_off_until = 0 end
+end
+
 local function fits(h, want)
+  if now < held_off_until then return false end
   if not h.kind then return true end
   if want.kind ~= h.kind or h.kind == 'x' then return false end
   return h.kind == 's' or (want.limit == h.limit and h.used + want.permits <= h.limit)
 end
 
--- When the holder, or the first of many, may have expired. -2: nobody holds the lock.
+-- When the holder, or the first of many, may have expired, or the hold-off ends. -2: nobody holds the lock. A hold-off
+-- whose end is not known yet is worth another look every second.
 local function left_ms(h)
-  if not h.kind then return -2 end
-  return h.kind == 'x' and redis.call('PTTL', HOLDER) or math.max(math.ceil((h.soonest - now) / 1000), 0)
+  local left = -2
+  if h.kind then
+    left = h.kind == 'x' and redis.call('PTTL', HOLDER) or math.max(math.ceil((h.soonest - now) / 1000), 0)
+  end
+  if now >= held_off_until then return left end
+  local held_off = math.ceil((held_off_until - now) / 1000)
+  if held_off > MAX_PX then held_off = 1000 end
+  return left < 0 and held_off or math.min(left, held_off)
 end
 
 -- Writes one more holder. Its first write is one that maxmemory refuses.

@@ -1,7 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Turns an EXCLUSIVE hold into a SHARED one, with the same token and end.
 -- KEYS holder, last token, queue, waiters
--- ARGV owner_id, token (0: any), token_keep_ms, trusted, broker_id (the caller's), more (appended to its info)
+-- ARGV owner_id, token (0: any), token_keep_ms, trusted, broker_id (the caller's), more (appended to its info),
+--      hold_off (see parts/hold_off.lua)
 -- {DOWNGRADED, time, "" or "look", next holders as of release}   also when it has the lock SHARED already
 -- {MISMATCH, time, kind, limit}   it has it in another mode
 -- {NOT_HOLDER, time}   {GONE, time}   {FOREIGN, time, key, type or "shape"}
@@ -10,13 +11,15 @@
 -- include parts/holders.lua
 -- include parts/queue.lua
 -- include parts/hand_off.lua
-local owner, token, keep, trusted, broker, more = unpack(ARGV)
+local owner, token, keep, trusted, broker, more, hold_off = unpack(ARGV)
+-- include parts/hold_off.lua
 local value, watchers = unpack(redis.call('MGET', HOLDER, WATCHERS))
 local h, bad = read_own_hold(value, owner, token)
 if bad then return bad end
 if h.kind == 's' then return {DOWNGRADED, NOW, ''} end
 if h.kind ~= 'x' then return {MISMATCH, NOW, h.kind, h.limit} end
 
+lift_hold_off(h)
 local px = redis.call('PTTL', HOLDER)
 if px < 0 then px = math.min(tonumber(h.ttl) + tonumber(h.delay), MAX_PX) end
 px = math.max(px, 1)

@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- A broker keeps its waiters' places, and learns which of them hold the lock.
 -- KEYS holder, last token, queue, waiters
--- ARGV broker_id (the caller's), slot_ms, token_keep_ms, trusted, then owner_id of 1 to 100 of the caller's waiters,
---      beginning with the first in its queue
+-- ARGV broker_id (the caller's), slot_ms, token_keep_ms, trusted, hold_off (see parts/hold_off.lua),
+--      then owner_id of 1 to 100 of the caller's waiters, beginning with the first in its queue
 -- {TENDED, time, left_ms (-2: free), more (1: tend again), last token, then owner_id, token, since_us, ttl_ms and
 --      delay_ms of holders}   an EXCLUSIVE holder always; of many, those that were asked for, and waiters of the
 --      caller's broker that hold it since this call
@@ -13,8 +13,9 @@
 -- include parts/holders.lua
 -- include parts/queue.lua
 -- include parts/hand_off.lua
-local broker, slot_ms, keep, trusted = unpack(ARGV, 1, 4)
-local asked, last, place, entries = {unpack(ARGV, 5)}
+local broker, slot_ms, keep, trusted, hold_off = unpack(ARGV, 1, 5)
+-- include parts/hold_off.lua
+local asked, last, place, entries = {unpack(ARGV, 6)}
 local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
 local h, bad = read_holders(value, asked[1])
 if not bad and h.kind ~= 'x' then last, bad = last_token(stored) end

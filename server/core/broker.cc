@@ -85,9 +85,9 @@ void Broker::Handle(const Cancel& in) {
   if (waiter != session->waiters.end()) waiters_.Cancel(*waiter->second, in.acquire);
 }
 
-void Broker::Handle(const StoreUp&) {
+void Broker::Handle(const StoreUp& in) {
   core_.store_up = true;
-  leases_.RenewAtRisk();
+  in.renew_all ? RenewAll() : leases_.RenewAtRisk();
   waiters_.OnStoreUp();
   releases_.OnStoreUp();
   queues_.TendAll();
@@ -116,6 +116,10 @@ void Broker::Handle(StoreReply& in) {
 void Broker::Handle(const StoreClockStep& in) {
   core_.Note({.kind = FactKind::kClockStep, .value = in.by, .name = {}, .detail = {}});
   // A step forward has shortened every key's life: start all of them anew.
+  RenewAll();
+}
+
+void Broker::RenewAll() {
   for (const auto& [id, session] : sessions_.all()) {
     for (auto& [request, lease] : session->leases) leases_.RenewSoon(*lease);
   }

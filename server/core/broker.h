@@ -76,6 +76,7 @@ class Broker {
   void Handle(StoreReply& in);
   void ExpireDue();
   void OnTimer(PendingRelease& release);
+  void RenewAll();
   void RouteReply(const Op& op, StoreReply& reply);
 
   // stream_ends.cc: what the end of a stream, or of the broker, means for all parts

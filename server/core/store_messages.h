@@ -156,7 +156,9 @@ inline Verb VerbOf(const StoreCommand& command) {
 // ---- Told unasked --------------------------------------------------------------------------------------------------
 
 // Commands can be sent. May be told again.
-struct StoreUp {};
+struct StoreUp {
+  bool renew_all = false;  // another server, or another run of it, which may have forgotten some leases
+};
 struct StoreDown {
   std::string cause;
 };

@@ -14,6 +14,8 @@ struct StoreTraits {
   bool counts_listeners = true;
   // PERMIT is one of its modes; EXCLUSIVE and SHARED always are. Without it such requests are refused as not supported.
   bool has_permits = true;
+  // A replica may take over, which may not know the latest grants.
+  bool can_fail_over = false;
   // So many replicas have confirmed each grant before it is told.
   uint32_t replicas = 0;
 };

@@ -63,11 +63,12 @@ int Serve(const ops::Options& options) {
     if (const absl::Status opened = open_http(); !opened.ok()) return Fail(opened, kExitConfiguration);
     ops::Info("distlockd starts", {{"http", http_shown()}});
   }
-  const auto setup = PrepareStore(options, broker_id, wakeups);
+  auto setup = PrepareStore(options, broker_id, wakeups);
   if (absl::IsCancelled(setup.status())) return 0;
   if (!setup.ok()) return Fail(setup.status(), StoreExitCode(setup.status()));
 
   Recorder recorder(metrics, static_cast<int>(options.shards));
+  setup->options.on_node_status = [&recorder](const store::NodeStatus& status) { recorder.OnNodeStatus(status); };
   shard::ShardSet shards(
       {.shards = static_cast<int>(options.shards),
        .mailbox_capacity = static_cast<size_t>(options.mailbox_capacity),

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include "absl/time/time.h"
 #include "main/metric_labels.h"
@@ -158,6 +159,19 @@ void Recorder::OnForceRelease(const rpc::ForcedRelease& forced) {
 }
 
 void Recorder::OnQueued(uint32_t position) { metrics_.queue_position.Observe(position); }
+
+void Recorder::OnNodeStatus(const store::NodeStatus& status) {
+  for (size_t state = 0; state < metrics_.store_nodes.size(); ++state) {
+    metrics_.store_nodes[state]->Set(state == static_cast<size_t>(status.state) ? 1 : 0);
+  }
+  metrics_.store_hold_off_seconds.Set(status.hold_off_left ? Seconds(*status.hold_off_left)
+                                                           : std::numeric_limits<double>::infinity());
+  std::lock_guard lock(mu_);
+  if (status.primary_changes > primary_changes_) {
+    metrics_.store_primary_changes.Increment(static_cast<double>(status.primary_changes - primary_changes_));
+    primary_changes_ = status.primary_changes;
+  }
+}
 
 void Recorder::Watch(rpc::Server* server) {
   std::lock_guard lock(mu_);

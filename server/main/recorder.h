@@ -18,6 +18,7 @@
 #include "ops/metrics.h"
 #include "rpc/server.h"
 #include "shard/shard_set.h"
+#include "store/node_status.h"
 
 namespace distlock {
 
@@ -37,6 +38,9 @@ class Recorder final : public shard::Observer, public rpc::CallObserver {
   void OnQueued(uint32_t position) override;
   void OnReleasedNothing() override;
   void OnForceRelease(const rpc::ForcedRelease& forced) override;
+
+  // Of the store's one server, from its first shard's connections.
+  void OnNodeStatus(const store::NodeStatus& status);
 
   // The server whose health follows the store.
   void Watch(rpc::Server* server);
@@ -65,6 +69,7 @@ class Recorder final : public shard::Observer, public rpc::CallObserver {
   std::condition_variable changed_;
   std::vector<bool> up_;
   bool was_up_ = false;
+  uint64_t primary_changes_ = 0;
   rpc::Server* server_ = nullptr;
 };
 

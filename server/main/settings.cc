@@ -24,7 +24,7 @@ rpc::ServerOptions ServerOptionsOf(const ops::Options& options, const core::Stor
   contract::Limits& limits = server.limits;
   limits.default_ttl = ToCore(options.default_ttl);
   limits.min_ttl = ToCore(options.min_ttl);
-  limits.max_ttl = ToCore(options.max_ttl);
+  limits.max_ttl = ToCore(options.LongestTtl());
   limits.max_wait = ToCore(options.max_wait);
   limits.max_lock_delay = ToCore(options.max_lock_delay);
   limits.max_key_bytes = options.max_key_bytes;

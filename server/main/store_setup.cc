@@ -60,6 +60,21 @@ absl::Status UseSentinels(const ops::Options& options, StoreSetup& setup) {
   return absl::OkStatus();
 }
 
+store::HoldOffOptions HoldOffOf(const ops::Options& options, const store::StoreUrl& url) {
+  using Kind = store::HoldOffOptions::Kind;
+  store::HoldOffOptions hold_off{.longest_ttl = ToCore(options.LongestTtl()),
+                                 .nodes = static_cast<int>(options.store_nodes),
+                                 .can_fail_over = store::TraitsOf(url).can_fail_over};
+  absl::Duration fixed;
+  if (options.failover_hold_off == "auto" || (options.failover_hold_off.empty() && hold_off.can_fail_over)) {
+    hold_off.kind = Kind::kAuto;
+  } else if (absl::ParseDuration(options.failover_hold_off, &fixed) && fixed > absl::ZeroDuration()) {
+    hold_off.kind = Kind::kFixed;
+    hold_off.fixed = ToCore(fixed);
+  }
+  return hold_off;
+}
+
 absl::Status UseUrl(const ops::Options& options, StoreSetup& setup) {
   setup.shown = ops::RedactedUrl(options.redis);
   auto url = store::ParseStoreUrl(options.redis);
@@ -101,6 +116,7 @@ absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::
                          .max_waiters = static_cast<uint32_t>(options.max_waiters_per_lock)};
   absl::Status chosen = options.redis.empty() ? UseEmbedded(options, setup) : UseUrl(options, setup);
   if (!chosen.ok()) return chosen;
+  setup.options.locks.hold_off = HoldOffOf(options, setup.options.url);
 
   const auto warn = [](const absl::Status& problem) {
     static ops::LogLimit limit(absl::Seconds(10));
@@ -135,6 +151,7 @@ std::function<std::unique_ptr<store::Store>(int shard, uv_loop_t* loop)> StoreFa
     store::StoreOptions options = setup.options;
     options.locks.broker_id = contract::ShardBrokerId(options.locks.broker_id, shard);
     options.seed = static_cast<uint64_t>(shard) + 1;
+    if (shard != 0) options.on_node_status = nullptr;
     // Only shard 0 logs warnings, as all shards have the same. For an embedded store its start has logged them already.
     if (shard == 0 && setup.embedded == nullptr) {
       options.on_warning = [](const std::string& warning) { ops::Warn("store", {{"warning", warning}}); };

@@ -49,6 +49,8 @@ const Buckets kLagBuckets = {0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5,
 
 using RegistryPtr = std::unique_ptr<prometheus::Registry>;
 
+constexpr std::string_view kNodeStates[] = {"down", "up", "held_off"};
+
 // The family functions below let the constructor read as the table it is.
 template <typename Builder>
 auto& Family(Builder builder, const RegistryPtr& registry, const char* name, const char* help) {
@@ -119,6 +121,14 @@ Metrics::Metrics(std::string_view version)
       streams_closed(
           CountBy(registry_, "distlock_streams_closed_total", "Streams that ended, by cause.", "cause", kStreamEnds)),
       store_up(Level(registry_, "distlock_store_up", "1 when every shard can send commands to the store, else 0.")),
+      store_hold_off_seconds(Level(registry_, "distlock_store_hold_off_seconds",
+                                   "For how long the store still grants nobody a lock newly; +Inf while its end is not "
+                                   "known.")),
+      store_primary_changes(Count(registry_, "distlock_store_primary_changes_total",
+                                  "Times that the store was another server, or another run of it.")),
+      store_nodes(Series<prometheus::Gauge>(Family(prometheus::BuildGauge(), registry_, "distlock_store_nodes",
+                                                   "Servers of the store that take commands, by state."),
+                                            "state", kNodeStates)),
       store_commands(CountBy(registry_, "distlock_store_commands_total", "Commands sent to the store, by verb.", "verb",
                              kStoreVerbs)),
       store_errors(CountBy(registry_, "distlock_store_errors_total", "Store commands without a usable reply, by kind.",

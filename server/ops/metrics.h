@@ -130,6 +130,9 @@ class Metrics {
 
   // Store
   Gauge& store_up;
+  Gauge& store_hold_off_seconds;
+  prometheus::Counter& store_primary_changes;
+  std::vector<Gauge*> store_nodes;  // down, up, held off
   const ByLabel<StoreVerb, Counter> store_commands;
   const ByLabel<StoreError, Counter> store_errors;
   const ByLabel<StoreVerb, Histogram> store_latency_seconds;

@@ -24,6 +24,15 @@ absl::Status CheckKeyPrefix(std::string_view value) {
   return absl::OkStatus();
 }
 
+absl::Status CheckHoldOff(std::string_view value) {
+  absl::Duration length;
+  if (value.empty() || value == "auto") return absl::OkStatus();
+  if (absl::ParseDuration(std::string(value), &length) && length >= absl::ZeroDuration() && length <= absl::Hours(25)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("must be auto, 0, or a duration of at most 25h such as 30s");
+}
+
 // The table: name, group, field, default, allowed, help. An option is defined here and nowhere else.
 constexpr OptionRow kTable[] = {
     {"config", kGeneral, &O::config, "", "",
@@ -84,6 +93,15 @@ constexpr OptionRow kTable[] = {
      "how long the store may leave a request unanswered before it is refused with STORE_UNAVAILABLE"},
     {"queue-slot", kStore, &O::queue_slot, "30s", "1s..1h",
      "how long a broker that fell silent keeps the places of its waiters in the queues"},
+    {"failover-hold-off", kStore, &O::failover_hold_off, "", "",
+     "for how long nobody is newly granted a lock by a server that was restarted or promoted, and so may have "
+     "forgotten "
+     "who holds it; renewals go on: auto (--max-ttl and what the servers' settings leave open), 0 (never: a forgotten "
+     "lock may get a second holder) or a duration; empty: auto where a replica can take over, else 0",
+     CheckHoldOff},
+    {"store-nodes", kStore, &O::store_nodes, "0", "0..64",
+     "servers that may become the primary, the present one included, as --failover-hold-off auto counts them; 0: as "
+     "many as are seen"},
 
     {"validity", kTime, &O::validity, "3s", "500ms..30s",
      "how long a client may rely on its locks after it last heard from the broker; a vanished client's locks are freed "
@@ -96,7 +114,10 @@ constexpr OptionRow kTable[] = {
      "how wrong the rate of any machine's clock may be, in millionths"},
 
     {"min-ttl", kLimits, &O::min_ttl, "1s", "100ms..1h", "shortest ttl a request may ask for"},
-    {"max-ttl", kLimits, &O::max_ttl, "1h", "1s..24h", "longest ttl a request may ask for"},
+    {"max-ttl", kLimits, &O::max_ttl, "0s", "0s..24h",
+     "longest ttl a request may ask for; 0: 1h, or 30s where a replica of the store can take over, since nobody is "
+     "newly "
+     "granted a lock for so long after a failover"},
     {"max-wait", kLimits, &O::max_wait, "24h", "1s..720h", "longest max_wait a request may ask for"},
     {"max-lock-delay", kLimits, &O::max_lock_delay, "60s", "0s..1h", "longest lock_delay a request may ask for"},
     {"max-key-bytes", kLimits, &O::max_key_bytes, "512", "1..4096", "longest key"},

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "ops/address.h"
 #include "ops/option_table.h"
 #include "ops/text.h"
@@ -64,17 +65,27 @@ absl::Status CheckStore(const Options& o) {
 
 absl::Status CheckTimes(const Options& o) {
   const auto text = [](absl::Duration d) { return absl::FormatDuration(d); };
-  if (o.min_ttl > o.max_ttl) {
-    return Clash("--min-ttl: ", text(o.min_ttl), " is more than --max-ttl, which is ", text(o.max_ttl));
+  if (o.min_ttl > o.LongestTtl()) {
+    return Clash("--min-ttl: ", text(o.min_ttl), " is more than --max-ttl, which is ", text(o.LongestTtl()));
   }
-  if (o.default_ttl < o.min_ttl || o.default_ttl > o.max_ttl) {
+  if (o.default_ttl < o.min_ttl || o.default_ttl > o.LongestTtl()) {
     return Clash("--default-ttl: ", text(o.default_ttl), " is outside of --min-ttl..--max-ttl, which is ",
-                 text(o.min_ttl), "..", text(o.max_ttl));
+                 text(o.min_ttl), "..", text(o.LongestTtl()));
   }
   if (o.validity >= o.default_ttl) {
     return Clash("--validity: ", text(o.validity), " must be less than --default-ttl, which is ", text(o.default_ttl));
   }
   return absl::OkStatus();
+}
+
+void WarnOfHoldOff(const Options& o, std::vector<std::string>* warnings) {
+  const bool holds_off = o.failover_hold_off == "auto" || (o.failover_hold_off.empty() && o.UsesSentinels());
+  if (holds_off && o.LongestTtl() > absl::Minutes(5)) {
+    warnings->push_back(
+        Cat("--failover-hold-off auto: after each restart or failover of the store nobody is newly "
+            "granted a lock for as long as --max-ttl, which is ",
+            absl::FormatDuration(o.LongestTtl()), ": a smaller --max-ttl makes that shorter"));
+  }
 }
 
 void WarnOfStreams(const Options& o, std::vector<std::string>* warnings) {
@@ -91,6 +102,15 @@ int64_t Options::ConnectionStreams() const {
   return max_connection_streams > 0 ? max_connection_streams : 2 * max_sessions_per_peer;
 }
 
+bool Options::UsesSentinels() const {
+  return absl::StartsWith(redis, "redis+sentinel://") || absl::StartsWith(redis, "rediss+sentinel://");
+}
+
+absl::Duration Options::LongestTtl() const {
+  if (max_ttl > absl::ZeroDuration()) return max_ttl;
+  return UsesSentinels() ? absl::Seconds(30) : absl::Hours(1);
+}
+
 bool Options::ReflectionEnabled() const {
   if (reflection != Reflection::kAuto) return reflection == Reflection::kOn;
   return std::all_of(listen.begin(), listen.end(), [](const std::string& a) { return IsUnixAddress(a); });
@@ -101,6 +121,7 @@ absl::Status CheckTogether(const Options& options, std::vector<std::string>* war
   status.Update(CheckStore(options));
   status.Update(CheckTimes(options));
   WarnOfStreams(options, warnings);
+  WarnOfHoldOff(options, warnings);
   return status;
 }
 

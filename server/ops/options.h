@@ -46,6 +46,8 @@ struct Options {
   bool wait_for_store = false;
   absl::Duration store_timeout;
   absl::Duration queue_slot;
+  std::string failover_hold_off;  // "", "auto" or a duration, checked
+  int64_t store_nodes = 0;        // 0 = as many as are seen
 
   // Time
   absl::Duration validity;
@@ -55,7 +57,7 @@ struct Options {
 
   // Limits
   absl::Duration min_ttl;
-  absl::Duration max_ttl;
+  absl::Duration max_ttl;  // 0 = by the kind of store; use LongestTtl()
   absl::Duration max_wait;
   absl::Duration max_lock_delay;
   int64_t max_key_bytes = 0;
@@ -83,6 +85,8 @@ struct Options {
   // max_connection_streams, with 0 resolved. Greater than max_sessions_per_peer, so that a stream beyond that limit is
   // refused with a reason instead of waiting inside gRPC, and a release is never blocked.
   int64_t ConnectionStreams() const;
+  bool UsesSentinels() const;
+  absl::Duration LongestTtl() const;
 
   // reflection, with kAuto resolved: on when every address is a unix socket.
   bool ReflectionEnabled() const;

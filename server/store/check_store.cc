@@ -67,6 +67,8 @@ class Checker : public StoreListener {
   StoreOptions Wire(StoreOptions options) {
     options.locks.token_keep = kProbeLife;
     options.locks.queue_slot = kProbeLife;
+    // Else a server that is new would grant the probe nothing, and a missing right stay hidden.
+    options.locks.hold_off = {};
     options.on_problem = [this](const absl::Status& why) {
       last_problem_ = why;
       if (!absl::IsUnavailable(why)) return End(why);

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "core/types.h"
+#include "store/node_status.h"
 #include "store/store_url.h"
 
 namespace distlock::store {
@@ -17,6 +18,19 @@ namespace distlock::store {
 struct Credentials {
   std::string user;
   std::string password;
+};
+
+// Whether, and for how long, nobody is newly granted a lock after a restart or a failover: census.h.
+struct HoldOffOptions {
+  // kAuto: as long as a forgotten belief may last; nothing when the server cannot have forgotten any.
+  enum class Kind : uint8_t { kOff, kAuto, kFixed };
+  Kind kind = Kind::kOff;
+  core::Duration fixed{};                              // kFixed
+  core::Duration longest_ttl = std::chrono::hours(1);  // of any request at any broker
+  int nodes = 0;                                       // the primary and its replicas; 0: as many as are seen
+  bool can_fail_over = false;                          // a replica may be made the primary
+  // How long a primary that was replaced may go on granting when nothing else ends that.
+  core::Duration unguarded = std::chrono::seconds(12);
 };
 
 // How the store keeps locks and queues.
@@ -30,6 +44,7 @@ struct LockOptions {
   // ADAPTIVE: once a waiter has waited for so long, no newcomer takes a free lock until the queue has drained.
   core::Duration fair_after = std::chrono::milliseconds(100);
   bool counts_listeners = true;  // PUBLISH counts every subscriber, as one server does: see core::StoreTraits
+  HoldOffOptions hold_off;
 };
 
 struct StoreOptions {
@@ -46,6 +61,9 @@ struct StoreOptions {
   uint64_t seed = 1;  // of the back-off's jitter
   // A grant counts only once so many replicas have confirmed it; 0: none is asked.
   int wait_replicas = 0;
+  core::Duration wait_timeout = std::chrono::milliseconds(100);
+  // Called from Store::Start on, when it has changed and about once a second while there is a hold-off.
+  std::function<void(const NodeStatus&)> on_node_status;
   // For the log. on_problem is called when a problem is new, for refused commands once a minute. Unavailable may pass
   // by itself; for other codes somebody has to change something.
   std::function<void(const absl::Status&)> on_problem;

@@ -25,17 +25,18 @@ class RwLock(Lock):
 
     def give_back(self, n, block=0, at=1, token=0):
         """(word, numbers of the next holders at the same broker)"""
-        argv = (owner(n), token, block, KEEP_MS, self.trusted, broker(at), FAIR_AFTER_US)
+        argv = (owner(n), token, block, KEEP_MS, self.trusted, broker(at), FAIR_AFTER_US, self.hold_off)
         code, _, word, *grants = self.call("release", *argv)
         return word, [int(who, 16) for who in grants[0::5]]
 
     def leave(self, n, at=1):
-        code, _, *rest = self.call("withdraw", owner(n), KEEP_MS, self.trusted, broker(at), 0, FAIR_AFTER_US)
+        code, _, *rest = self.call("withdraw", owner(n), KEEP_MS, self.trusted, broker(at), 0, FAIR_AFTER_US,
+                                  self.hold_off)
         return code, [int(who, 16) for who in rest[1::5]]
 
     def look(self, *asked, at=1, slot=30_000):
         """(left, more, numbers of the holders named), or the whole reply when it is another one"""
-        reply = self.call("tend", broker(at), slot, KEEP_MS, self.trusted, *(owner(n) for n in asked))
+        reply = self.call("tend", broker(at), slot, KEEP_MS, self.trusted, self.hold_off, *(owner(n) for n in asked))
         return (reply[2], reply[3], [int(who, 16) for who in reply[5::5]]) if reply[0] == TENDED else reply
 
     def holders(self):

@@ -10,7 +10,7 @@ from resp import Connection, ReplyError
 
 LUA = pathlib.Path(__file__).resolve().parents[2] / "lua"
 VERBS = ("acquire", "acquire_all", "batch", "renew", "release", "withdraw", "tend", "inspect", "watch", "downgrade",
-         "force")
+         "force", "census")
 (GRANTED, QUEUED, HELD, LATE, FOREIGN, QUEUE_FULL, RELEASED, NOT_HOLDER, WITHDRAWN, GONE, TENDED, RENEWED,
  INSPECTED, MISMATCH, DOWNGRADED, TOLD) = range(1, 17)
 KEEP_MS = 86_400_000
@@ -77,6 +77,7 @@ def one_holder(reply):
 
 class Lock:
     through_batch = False  # acquires and releases go as the only item of a batch
+    hold_off = 0  # the argument of all that may grant
     by_token = False  # a release that would be of any grant names the one there is
 
     def __init__(self, redis, name="default/k", prefix="dl", trusted=1, check_ttl=True):
@@ -97,13 +98,13 @@ class Lock:
         """An acquire or a release, given its own arguments, as batch takes it."""
         if verb == "release":
             return f"1;{argv[0]};{argv[1]};" if argv[1] else f"1;{argv[0]};"
-        who, ttl, delay, not_after, wait, _, _, info, _, _, _, want, preferred, _ = argv
+        who, ttl, delay, not_after, wait, _, _, info, _, _, _, want, preferred, _, _ = argv
         return f"a{who}{wait}{preferred}{not_after};{int(ttl) + int(delay)};{want};{ttl};{delay};{info}"
 
     def batch_command(self, verb, *argv):
         """The batch of one item."""
         if verb == "release":
-            keep, trusted, at, fair_after = argv[3:]
+            keep, trusted, at, fair_after, _ = argv[3:]
             common = (at, SLOT_MS, trusted, 10_000, fair_after)
         else:
             common = (argv[5], argv[6], argv[9], argv[10], argv[13])
@@ -138,7 +139,7 @@ class Lock:
     def acquire_argv(self, n, wait=0, at=1, ttl=TTL_MS, delay=0, not_after=0, info="info", limit=10_000, slot=SLOT_MS,
                      want="x", preferred=0, fair_after=FAIR_AFTER_US):
         return (owner(n), ttl, delay, not_after, wait, broker(at), slot, info, KEEP_MS, self.trusted, limit, want,
-                preferred, fair_after)
+                preferred, fair_after, self.hold_off)
 
     def acquire(self, n, **how):
         return one_holder(self.call("acquire", *self.acquire_argv(n, **how)))
@@ -147,17 +148,18 @@ class Lock:
         return self.acquire(n, wait=1, **how)
 
     def release(self, n, block=0, at=1, token=0):
-        argv = (owner(n), token, block, KEEP_MS, self.trusted, broker(at), FAIR_AFTER_US)
+        argv = (owner(n), token, block, KEEP_MS, self.trusted, broker(at), FAIR_AFTER_US, self.hold_off)
         return one_holder(self.call("release", *argv))
 
     def withdraw(self, n, at=1, keep_grant=0):
-        return one_holder(self.call("withdraw", owner(n), KEEP_MS, self.trusted, broker(at), keep_grant, FAIR_AFTER_US))
+        return one_holder(self.call("withdraw", owner(n), KEEP_MS, self.trusted, broker(at), keep_grant, FAIR_AFTER_US,
+                                    self.hold_off))
 
     def tend(self, at=1, slot=SLOT_MS, first=None):
         if first is None:  # the first one who waits
             usable = self.redis("TYPE", self.q) in ("zset", b"zset")
             first = next(iter(self.waiters()), 0) if usable else 0
-        return one_holder(self.call("tend", broker(at), slot, KEEP_MS, self.trusted, owner(first)))
+        return one_holder(self.call("tend", broker(at), slot, KEEP_MS, self.trusted, self.hold_off, owner(first)))
 
     def inspect(self, limit=100):
         return one_holder(self.call("inspect", limit, 100))
@@ -166,12 +168,13 @@ class Lock:
         return one_holder(self.call("watch", limit, 100, broker(at), slot))
 
     def downgrade(self, n, at=1, token=0, more=""):
-        return self.call("downgrade", owner(n), token, KEEP_MS, self.trusted, broker(at), more)
+        return self.call("downgrade", owner(n), token, KEEP_MS, self.trusted, broker(at), more, self.hold_off)
 
     def force(self, n, of=1, at=1, token=0, reason="why"):
         """`of`: the broker that owner n has it through; None: it is not known."""
         through = "" if of is None else broker(of)
-        return self.call("force", owner(n), token, through, reason, KEEP_MS, self.trusted, broker(at), FAIR_AFTER_US)
+        return self.call("force", owner(n), token, through, reason, KEEP_MS, self.trusted, broker(at), FAIR_AFTER_US,
+                         self.hold_off)
 
     def renew(self, *pairs):
         """pairs: (lock, n, ttl), or (lock, n, ttl, token), or (lock, n, ttl, token, hold_until)"""

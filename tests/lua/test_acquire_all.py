@@ -17,7 +17,8 @@ def acquire_all(locks, *, first=1, wants=None, not_after=0, ttl=TTL_MS, delay=0)
     argv = []
     for i, _ in enumerate(locks):
         argv += [owner(first + i), ttl, delay, (wants or ["x"] * len(locks))[i], f"info {i}"]
-    return locks[0].call("acquire_all", not_after, KEEP_MS, *argv, keys=[key for lock in locks for key in lock.keys])
+    keys = [key for lock in locks for key in lock.keys]
+    return locks[0].call("acquire_all", not_after, KEEP_MS, locks[0].hold_off, *argv, keys=keys)
 
 
 def test_all_free_are_all_taken_as_acquire_takes_them(three, redis):

@@ -65,7 +65,7 @@ class World:
                 self.wants[who] = want
             self.judge_ask(reply, who, want, holders, queue)
         elif verb == "release":
-            reply = self.rw.call("release", owner(who), 0, 0, 1000, 1, broker(at), 0)
+            reply = self.rw.call("release", owner(who), 0, 0, 1000, 1, broker(at), 0, 0)
             self.handed_on = reply[0] == RELEASED
             assert self.handed_on == (who in holders)
         elif verb == "leave":
@@ -73,7 +73,7 @@ class World:
             self.handed_on = code == WITHDRAWN
             assert not self.handed_on or who in queue
         elif verb == "look":
-            self.handed_on = self.rw.call("tend", broker(at), 30_000, 1000, 1, owner(who))[0] == TENDED
+            self.handed_on = self.rw.call("tend", broker(at), 30_000, 1000, 1, 0, owner(who))[0] == TENDED
         elif holders:
             self.expire(choose.choice(list(holders)))
         self.judge(holders, queue)

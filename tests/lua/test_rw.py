@@ -80,7 +80,7 @@ def test_tend_tells_of_each_waiter_that_was_asked_for(rw):
     for n in (2, 3, 4):
         rw.read(n, at=2)
     rw.write(5, at=2)
-    rw.call("release", owner(1), 0, 0, 1000, 0, broker(1), 0)  # not trusted: the notices count as heard
+    rw.call("release", owner(1), 0, 0, 1000, 0, broker(1), 0, 0)  # not trusted: the notices count as heard
     assert rw.look(2, 3, 4, 5, at=2)[2] == [2, 3, 4]
     assert rw.look(5, at=2)[2] == [] and rw.look(5, 99, at=2)[0] == GONE
 

@@ -67,10 +67,7 @@ std::vector<std::string> Argv(const core::StoreCommand& command) {
 }
 
 TEST(CodecEncode, AcquireCarriesEveryArgument) {
-  core::StoreAcquire acquire;
-  acquire.op = 9;
-  acquire.name = core::LockName::Encode("ns", "a{b}");
-  acquire.owner = {0x01, 0xff};
+  core::StoreAcquire acquire{.op = 9, .name = core::LockName::Encode("ns", "a{b}"), .owner = {0x01, 0xff}};
   acquire.ttl = std::chrono::microseconds(1'500'001);
   acquire.run_before = core::Instant(std::chrono::microseconds(77));
   acquire.wait = true;
@@ -100,7 +97,8 @@ TEST(CodecEncode, AcquireCarriesEveryArgument) {
                                              "10000",
                                              "p2/5a",
                                              "0",
-                                             "100000"};
+                                             "100000",
+                                             "0"};
   EXPECT_EQ(Argv(acquire), expected);
 }
 
@@ -134,15 +132,16 @@ TEST(CodecEncode, RenewAndReleaseNameTheGrantByItsToken) {
   EXPECT_THAT(std::vector(usual.begin() + 5, usual.end()),
               ElementsAre("2000", "1;" + owner + ";7;", "1;" + owner + ";18446744073709551615;"));
   const auto release = Argv(core::StoreRelease{1, name, {}, 42, std::chrono::seconds(3)});
-  ASSERT_EQ(release.size(), 14u);
+  ASSERT_EQ(release.size(), 15u);
   EXPECT_EQ(release[8], "42");
   EXPECT_EQ(release[9], "3000");
 }
 
 TEST(CodecEncode, TendNamesTheWaitersAskedFor) {
   const auto tend = Argv(core::StoreTend{1, core::LockName::Encode("ns", "k"), {{0x01, 0xff}, {0x02}}});
-  ASSERT_EQ(tend.size(), 13u);
-  EXPECT_EQ(tend[11], "01ff0000000000000000000000000000");
+  ASSERT_EQ(tend.size(), 14u);
+  EXPECT_EQ(tend[11], "0");
+  EXPECT_EQ(tend[12], "01ff0000000000000000000000000000");
 }
 
 TEST(CodecEncode, WatchNamesTheBrokerAndItsSlot) {

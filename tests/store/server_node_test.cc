@@ -32,7 +32,10 @@ std::string Bulk(std::string_view text) { return Cat("$", text.size(), "\r\n", t
 class ServerNodeTest : public testing::Test, public StoreListener {
  protected:
   void OnStoreInput(core::Input&& input) override {
-    ups_ += std::holds_alternative<core::StoreUp>(input);
+    if (const auto* up = std::get_if<core::StoreUp>(&input)) {
+      ++ups_;
+      renews_ += up->renew_all;
+    }
     downs_ += std::holds_alternative<core::StoreDown>(input);
     channel_ups_ += std::holds_alternative<core::ChannelUp>(input);
     if (const auto* step = std::get_if<core::StoreClockStep>(&input)) steps_.push_back(step->by);
@@ -64,6 +67,7 @@ class ServerNodeTest : public testing::Test, public StoreListener {
   FakeNetwork net_;
   SingleStore store_{net_.network, Options()};
   int ups_ = 0;
+  int renews_ = 0;
   int downs_ = 0;
   int channel_ups_ = 0;
   std::vector<core::Duration> steps_;
@@ -128,6 +132,9 @@ TEST_F(ServerNodeTest, TheChannelFollowsTheCommandsToAnotherServer) {
   EXPECT_FALSE(wire(0).open());
   Play(3, kNew);
   EXPECT_EQ(channel_ups_, 2);
+  EXPECT_EQ(TrustOfNextAcquire(2), "0") << "other brokers may still be on their way";
+  Play(2, kNew);
+  net_.timers->Advance(seconds(2));
   EXPECT_EQ(TrustOfNextAcquire(2), "1");
 }
 
@@ -154,6 +161,9 @@ TEST_F(ServerNodeTest, TheCommandsFollowTheChannelToAnotherPrimary) {
   EXPECT_EQ(downs_, 1);
   Play(3, kNew);
   EXPECT_EQ(ups_, 2);
+  EXPECT_EQ(renews_, 1) << "of all leases, at another server";
+  Play(3, kNew);
+  net_.timers->Advance(seconds(2));
   EXPECT_EQ(TrustOfNextAcquire(3), "1");
   EXPECT_EQ(dials(), 4u);
 }

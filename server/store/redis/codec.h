@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "core/messages.h"
 #include "lua/scripts_data.h"
+#include "store/redis/census.h"
 #include "store/redis/command_sender.h"
 #include "store/redis/keys.h"
 #include "store/redis/server_clock.h"
@@ -36,6 +37,7 @@ struct SentCommand {
   core::OpId op = 0;
   size_t items = 0;                          // kRenew, kAcquireAll
   std::vector<core::StoreTime> hold_untils;  // kRenew, of each item; empty: none has one
+  std::vector<core::OwnerId> owners;         // kRenew during a hold-off, of each item; zeros: not this broker's
 };
 
 struct Encoded {
@@ -65,11 +67,16 @@ class Codec {
   // forbid it.
   void TrustPublish(bool trust);
 
+  // Whose hold-off scripts are told of; null: none. Outlives the codec.
+  void Obey(const Census* census) { census_ = census; }
+  bool holds_off() const { return census_ != nullptr && census_->holds_off(); }
+
   Encoded Encode(const core::StoreCommand& command) const;
   Decoded Decode(const SentCommand& sent, const redisReply& reply) const;
   Decoded Decode(const SentCommand& sent, const Answer& answer) const;
 
-  // As one call of batch.lua. All of different locks; acquires, and releases that do not block.
+  // As one call of batch.lua. All of different locks; acquires, and releases that do not block. REQUIRES:
+  // !holds_off(); batch.lua knows no hold-off.
   EncodedBatch EncodeBatch(const std::vector<core::StoreCommand>& commands) const;
 
   std::string EncodeInspect(const core::LockName& name, uint32_t max_waiters,
@@ -89,6 +96,7 @@ class Codec {
   const ServerClock& clock_;
   Keys keys_;
 
+  const Census* census_ = nullptr;
   bool trusts_publish_ = true;
   std::string common_;  // the argument of batch.lua that is the same for all items
 };

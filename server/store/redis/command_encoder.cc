@@ -67,7 +67,11 @@ struct Encoder {
   const ServerClock& clock;
   const Keys& keys;
   bool trusts_publish;
+  const Census* census;
 
+  std::string HoldOff(const core::OwnerId& owner = {}) const {
+    return census == nullptr ? "0" : census->ScriptArgument(owner);
+  }
   std::string_view Trusted() const { return trusts_publish ? "1" : "0"; }
   int64_t FairAfterUs() const { return std::chrono::floor<std::chrono::microseconds>(options.fair_after).count(); }
 
@@ -86,7 +90,8 @@ struct Encoder {
         .Arg(static_cast<int64_t>(options.max_waiters))
         .Arg(WantText(in.want))
         .Arg(core::IsPreferred(in.want) ? "1" : "0")
-        .Arg(FairAfterUs());
+        .Arg(FairAfterUs())
+        .Arg(HoldOff());
     return {{Verb::kAcquire, in.op, 0}, &lua::kAcquire, std::move(command).Build()};
   }
 
@@ -94,7 +99,7 @@ struct Encoder {
     DISTLOCK_CHECK(!in.items.empty() && in.items.size() <= core::kMaxTogether);
     CommandBuilder command = CallScript(lua::kAcquireAll, 4 * in.items.size());
     for (const auto& item : in.items) AddKeys(command, keys, item.name);
-    command.Arg(NotAfterUs(clock, in.run_before)).Arg(CeilMs(options.token_keep));
+    command.Arg(NotAfterUs(clock, in.run_before)).Arg(CeilMs(options.token_keep)).Arg(HoldOff());
     for (const auto& item : in.items) {
       command.Arg(HexOfOwner(item.owner)).Arg(CeilMs(item.ttl));
       command.Arg(DelayMs(item.lock_delay));
@@ -109,7 +114,10 @@ struct Encoder {
     for (const auto& item : in.items) command.Arg(keys.Holder(item.name));
     const auto ttl = CeilMs(in.items.front().ttl);
     command.Arg(ttl);
-    SentCommand sent{Verb::kRenew, in.op, in.items.size(), {}};
+    SentCommand sent{Verb::kRenew, in.op, in.items.size(), {}, {}};
+    if (census != nullptr && census->holds_off()) {
+      for (const auto& item : in.items) sent.owners.push_back(item.ours ? item.owner : core::OwnerId{});
+    }
     if (std::ranges::any_of(in.items, [](const auto& item) { return item.hold_until.us != 0; })) {
       for (const auto& item : in.items) sent.hold_untils.push_back(item.hold_until);
     }
@@ -131,20 +139,22 @@ struct Encoder {
         .Arg(CeilMs(options.token_keep))
         .Arg(Trusted())
         .Arg(options.broker_id)
-        .Arg(FairAfterUs());
+        .Arg(FairAfterUs())
+        .Arg(HoldOff(in.owner));
     return {{Verb::kRelease, in.op, 0}, &lua::kRelease, std::move(command).Build()};
   }
 
   Encoded operator()(const core::StoreWithdraw& in) const {
     CommandBuilder command = CallOnLock(lua::kWithdraw, keys, in.name);
     command.Arg(HexOfOwner(in.owner)).Arg(CeilMs(options.token_keep)).Arg(Trusted()).Arg(options.broker_id);
-    command.Arg(in.keep_grant ? "1" : "0").Arg(FairAfterUs());
+    command.Arg(in.keep_grant ? "1" : "0").Arg(FairAfterUs()).Arg(HoldOff());
     return {{Verb::kWithdraw, in.op, 0}, &lua::kWithdraw, std::move(command).Build()};
   }
 
   Encoded operator()(const core::StoreTend& in) const {
     CommandBuilder command = CallOnLock(lua::kTend, keys, in.name);
     command.Arg(options.broker_id).Arg(CeilMs(options.queue_slot)).Arg(CeilMs(options.token_keep)).Arg(Trusted());
+    command.Arg(HoldOff());
     DISTLOCK_CHECK(!in.asked.empty() && in.asked.size() <= core::kMaxAsked);
     for (const core::OwnerId& owner : in.asked) command.Arg(HexOfOwner(owner));
     return {{Verb::kTend, in.op, 0}, &lua::kTend, std::move(command).Build()};
@@ -162,7 +172,7 @@ struct Encoder {
   Encoded operator()(const core::StoreDowngrade& in) const {
     CommandBuilder command = CallOnLock(lua::kDowngrade, keys, in.name);
     command.Arg(HexOfOwner(in.owner)).Arg(Cat(in.token)).Arg(CeilMs(options.token_keep)).Arg(Trusted());
-    command.Arg(options.broker_id).Arg(in.info);
+    command.Arg(options.broker_id).Arg(in.info).Arg(HoldOff(in.owner));
     return {{Verb::kDowngrade, in.op, 0}, &lua::kDowngrade, std::move(command).Build()};
   }
 
@@ -178,7 +188,8 @@ struct Encoder {
         .Arg(CeilMs(options.token_keep))
         .Arg(Trusted())
         .Arg(options.broker_id)
-        .Arg(FairAfterUs());
+        .Arg(FairAfterUs())
+        .Arg(HoldOff());
     return {{Verb::kForce, in.op, 0}, &lua::kForce, std::move(command).Build()};
   }
 
@@ -231,16 +242,17 @@ Codec::Codec(LockOptions options, const ServerClock& clock)
 
 void Codec::TrustPublish(bool trust) {
   trusts_publish_ = trust && options_.counts_listeners;
-  const Encoder encoder{options_, clock_, keys_, trusts_publish_};
+  const Encoder encoder{options_, clock_, keys_, trusts_publish_, nullptr};
   common_ = Cat(options_.broker_id, ";", CeilMs(options_.queue_slot), ";", encoder.Trusted(), ";", options_.max_waiters,
                 ";", encoder.FairAfterUs());
 }
 
 Encoded Codec::Encode(const core::StoreCommand& command) const {
-  return std::visit(Encoder{options_, clock_, keys_, trusts_publish_}, command);
+  return std::visit(Encoder{options_, clock_, keys_, trusts_publish_, census_}, command);
 }
 
 EncodedBatch Codec::EncodeBatch(const std::vector<core::StoreCommand>& commands) const {
+  DISTLOCK_CHECK(!holds_off());
   EncodedBatch batch;
   CommandBuilder command = CallScript(lua::kBatch, commands.size(), CommandBuilder(commands.size() * kUsualBatchBytes));
   std::vector<std::string> items;

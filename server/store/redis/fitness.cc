@@ -60,7 +60,8 @@ Fitness JudgeFitness(const ServerInfo& info, std::string_view save_points) {
                              "without either, a restart forgets all locks"
                            : "the store has neither append-only file nor snapshots: when it restarts, all locks are "
                              "forgotten and may be "
-                             "given again while their old holders still believe; run CONFIG SET appendonly yes");
+                             "given again while their old holders still believe; run CONFIG SET appendonly yes, or "
+                             "set --failover-hold-off");
   }
   return fitness;
 }

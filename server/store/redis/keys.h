@@ -25,6 +25,8 @@ class Keys {
   std::string Token(const core::LockName& name) const { return Key(name, kToken); }
   std::string Queue(const core::LockName& name) const { return Key(name, kQueue); }
   std::string Waiters(const core::LockName& name) const { return Key(name, kWaiters); }
+  // Since when the server's data are known to have been complete.
+  std::string Marker() const { return Cat(prefix_, ":m"); }
   std::string GrantChannel(std::string_view broker_id) const { return Cat(prefix_, ":grant:", broker_id); }
 
   // For SCAN: matches the holder keys of a namespace, of locks whose keys begin with a prefix. Both are escaped

@@ -25,6 +25,7 @@ enum ReplyCode : int64_t {
   kDowngraded = 15,
   kTold = 16,
   kAdopted = 17,
+  kCensused = 18,
 };
 
 }  // namespace distlock::store

@@ -35,12 +35,15 @@ bool ScriptBatch::Joins(const core::StoreCommand& command) const {
 
 void ScriptBatch::Add(core::StoreCommand&& command) {
   if (!Joins(command)) Send();
-  if (LockOf(command) == nullptr) return SendAlone(command);
+  if (LockOf(command) == nullptr || codec_->holds_off()) return SendAlone(command);
   gathered_.push_back(std::move(command));
 }
 
 void ScriptBatch::Send() {
-  if (gathered_.size() > 1) {
+  // What was gathered before a hold-off goes alone, too.
+  if (gathered_.size() > 1 && codec_->holds_off()) {
+    for (const core::StoreCommand& one : gathered_) SendAlone(one);
+  } else if (gathered_.size() > 1) {
     EncodedBatch encoded = codec_->EncodeBatch(gathered_);
     scripts_->Call(lua::kBatch, std::move(encoded.bytes),
                    [this, sent = std::move(encoded.sent)](const Answer& answer) { Answered(sent, answer); });

@@ -21,7 +21,8 @@ std::string_view ServerInfo::Get(std::string_view name) const {
 ServerIdentity IdentityOf(const ServerInfo& info) {
   return {.run_id = std::string(info.Get("run_id")),
           .role = std::string(info.Get("role")),
-          .version = std::string(info.Get("redis_version"))};
+          .version = std::string(info.Get("redis_version")),
+          .replid = std::string(info.Get("master_replid"))};
 }
 
 }  // namespace distlock::store

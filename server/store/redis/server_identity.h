@@ -24,6 +24,13 @@ struct ServerIdentity {
   std::string run_id;  // of this run of the server; a restart makes a new one
   std::string role;    // "master" or "slave", as the server says it
   std::string version;
+  std::string replid;  // of the data's history; a promotion makes a new one
+
+  // Of the data: another one after each restart and each promotion.
+  std::string DataIdentity() const { return run_id + ":" + replid; }
+
+  // For people, who compare it with another.
+  std::string Short() const { return (replid.empty() ? run_id : replid).substr(0, 8); }
 
   bool operator==(const ServerIdentity&) const = default;
 };

@@ -12,6 +12,8 @@ namespace {
 
 constexpr core::Duration kFirstBindDelay = std::chrono::milliseconds(50);
 constexpr core::Duration kLongestBindDelay = std::chrono::seconds(2);
+// Brokers that listened to the old primary come to the new one within this time.
+constexpr core::Duration kOthersCome = std::chrono::seconds(2);
 // While nothing is heard, the drift makes what is known of the server's clock doubtful by ever more. The clock is asked
 // for at so much doubt: after 30 s at 500 ppm.
 constexpr core::Duration kMostDoubt = std::chrono::milliseconds(30);
@@ -50,8 +52,12 @@ ServerNode::ServerNode(const Network& network, const std::optional<ServerAddress
       batch_(&codec_, &scripts_, [this](const SentCommand& sent, const Answer& answer) { OnAnswer(sent, answer); }),
       channel_(network, MakeLinkOptions(address.value_or(ServerAddress{}), options_, 1), codec_.grant_channel(), this),
       queries_(network.timers),
+      census_(&link_, &scripts_, network.timers, options_, this),
       bind_timer_(network.timers->Make([this] { Rebind(); })),
-      clock_timer_(network.timers->Make([this] { AskTime(); })) {}
+      clock_timer_(network.timers->Make([this] { AskTime(); })),
+      trust_timer_(network.timers->Make([this] { Trust(); })) {
+  if (census_.on()) codec_.Obey(&census_.census());
+}
 
 ServerNode::~ServerNode() { Stop(); }
 
@@ -66,6 +72,8 @@ void ServerNode::MoveTo(const ServerAddress& address) {
   const bool first = !std::exchange(has_address_, true);
   up_ = false;
   down_cause_ = why;
+  prepared_.reset();
+  census_.Stop();
   link_.MoveTo(address, absl::UnavailableError(why));
   channel_.MoveTo(address, why);
   if (first && started_) channel_.Start();
@@ -81,6 +89,8 @@ void ServerNode::Stop() {
   up_ = false;
   bind_timer_->Stop();
   clock_timer_->Stop();
+  trust_timer_->Stop();
+  census_.Stop();
   channel_.Stop();
   link_.Stop();
   queries_.RefuseAll(absl::CancelledError("the broker is stopping"));
@@ -103,27 +113,75 @@ void ServerNode::OnLinkConnected() {
 
 void ServerNode::OnPrepared(const absl::StatusOr<Prepared>& prepared) {
   if (!prepared.ok()) return link_.Reconnect(prepared.status());
+  if (!census_.on()) return BecomeUp(*prepared);
+  prepared_ = *prepared;
+  census_.Begin(prepared->identity);
+}
+
+void ServerNode::OnCensusReady() {
+  const Prepared prepared = *std::exchange(prepared_, std::nullopt);
+  BecomeUp(prepared);
+}
+
+void ServerNode::BecomeUp(const Prepared& prepared) {
   link_.MarkReady();
   up_ = true;
   channel_is_younger_ = false;
-  identity_ = prepared->identity;
+  const bool another = !identity_.run_id.empty() && identity_ != prepared.identity;
+  if (another) {
+    ++primary_changes_;
+    trust_from_ = timers_->Now() + kOthersCome;
+  }
+  identity_ = prepared.identity;
   told_cause_.clear();
   last_problem_.clear();
   if (options_.on_warning) {
-    for (const auto& warning : prepared->warnings) options_.on_warning(warning);
+    for (const auto& warning : prepared.warnings) options_.on_warning(warning);
   }
-  if (bound() && prepared->listeners == 0) channel_.Renew("the server does not know the subscription");
+  if (bound() && prepared.listeners == 0) channel_.Renew("the server does not know the subscription");
   Bind();
   const bool first = !std::exchange(first_up_done_, true);
   clock_timer_->Start(ask_time_after_);
-  Tell(core::StoreUp{});
-  LearnTime(prepared->sent, prepared->received, prepared->time);
+  Tell(core::StoreUp{.renew_all = another});
+  LearnTime(prepared.sent, prepared.received, prepared.time);
   if (first) Tell(core::ChannelUp{});
+  TellStatus();
+}
+
+void ServerNode::OnHoldOffChanged() { Tell(core::ChannelUp{}); }
+
+void ServerNode::OnCensusRefused(const std::string& cause) { ReportRefusal({core::FailureKind::kUnavailable, cause}); }
+
+void ServerNode::OnCensusWarning(const std::string& warning) {
+  if (options_.on_warning) options_.on_warning(warning);
+}
+
+void ServerNode::TellStatus() {
+  if (!options_.on_node_status) return;
+  const Census& census = census_.census();
+  NodeStatus status{.address = options_.url.Masked(),
+                    .state = !up_                 ? NodeStatus::State::kDown
+                             : census.holds_off() ? NodeStatus::State::kHeldOff
+                                                  : NodeStatus::State::kUp,
+                    .problem = up_ ? "" : down_cause_,
+                    .role = identity_.role,
+                    .version = identity_.version,
+                    .identity = identity_.Short(),
+                    .hold_off_left = core::Duration::zero(),
+                    .guard = census_.on() ? std::string(GuardName(census.guard())) : "",
+                    .replicas = census_.replicas(),
+                    .primary_changes = primary_changes_};
+  const core::Duration left = census.Left(clock_.ShownBy(timers_->Now()));
+  status.hold_off_left = left == core::Duration::max() ? std::nullopt : std::optional(left);
+  options_.on_node_status(status);
 }
 
 void ServerNode::LearnTime(core::Instant sent, core::Instant received, core::StoreTime time) {
   time_learned_ = received;
-  if (const auto step = clock_.Learn(sent, received, time)) Tell(core::StoreClockStep{*step});
+  const auto step = clock_.Learn(sent, received, time);
+  if (!step) return;
+  census_.OnClockStep(*step);
+  Tell(core::StoreClockStep{*step});
 }
 
 void ServerNode::AskTime() {
@@ -140,13 +198,17 @@ void ServerNode::AskTime() {
 
 void ServerNode::OnLinkDown(const absl::Status& why) {
   up_ = false;
+  prepared_.reset();
+  census_.Stop();
   codec_.TrustPublish(false);
   ReportProblem(last_problem_, "", why);
   TellDown(std::string(why.message()));
+  TellStatus();
 }
 
 void ServerNode::LeaveServer(const std::string& cause) {
   up_ = false;
+  census_.Stop();
   down_cause_ = cause;
   link_.Reconnect(absl::UnavailableError(cause));
 }
@@ -166,8 +228,14 @@ void ServerNode::OnChannelDown(const absl::Status& why) {
   if (!channel_seen_) TellDown(std::string(why.message()));
 }
 
+void ServerNode::Trust() {
+  const core::Duration left = trust_from_ - timers_->Now();
+  codec_.TrustPublish(bound() && left <= core::Duration::zero());
+  if (left > core::Duration::zero()) trust_timer_->Start(left);
+}
+
 void ServerNode::Bind() {
-  codec_.TrustPublish(bound());
+  Trust();
   bind_timer_->Stop();
   if (bound()) {
     bind_failures_ = 0;
@@ -233,6 +301,9 @@ void ServerNode::OnAnswer(const SentCommand& sent, const Answer& answer) {
   Decoded decoded = codec_.Decode(sent, answer);
   if (decoded.time.us > 0) LearnTime(answer.sent, answer.received, decoded.time);
   if (!decoded.reconnect.empty()) LeaveServer(decoded.reconnect);
+  if (const auto* renewed = std::get_if<core::RenewDoneBatch>(&decoded.reply.outcome)) {
+    census_.OnRenewed(sent, *renewed, decoded.time);
+  }
   if (const auto* failed = std::get_if<core::StoreFailed>(&decoded.reply.outcome)) ReportRefusal(*failed);
   Tell(std::move(decoded.reply));
 }

@@ -19,6 +19,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "store/redis/census_round.h"
 #include "store/redis/codec.h"
 #include "store/redis/link.h"
 #include "store/redis/lock_listing.h"
@@ -35,7 +36,7 @@
 
 namespace distlock::store {
 
-class ServerNode : private Link::Owner, private NoticeChannel::Owner {
+class ServerNode : private Link::Owner, private NoticeChannel::Owner, private CensusRound::Owner {
  public:
   // Outlives the node. Gets the inputs of the core, as StoreListener does: none from within Submit, none after Stop.
   class Owner {
@@ -68,6 +69,8 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner {
   bool up() const { return up_; }
   // While up: the server that takes the commands.
   const ServerIdentity& identity() const { return identity_; }
+  // So many servers there are, by those who know: the census counts with it.
+  void Servers(int count) { census_.Servers(count); }
 
  private:
   void OnLinkConnected() override;
@@ -76,7 +79,19 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner {
   void OnChannelDown(const absl::Status& why) override;
   void OnChannelMessage(std::string_view payload) override;
 
+  void OnCensusReady() override;
+  void OnHoldOffChanged() override;
+  void OnCensusTaken() override { TellStatus(); }
+  void OnServerLeft(const std::string& cause) override { LeaveServer(cause); }
+  void OnCensusRefused(const std::string& cause) override;
+  void OnCensusWarning(const std::string& warning) override;
+
   void OnPrepared(const absl::StatusOr<Prepared>& prepared);
+  // All is known of the server: commands can be sent.
+  void BecomeUp(const Prepared& prepared);
+  // Whether PUBLISH counts all who listen: not before the others have had the time to come to a new server, too.
+  void Trust();
+  void TellStatus();
   // Compares the servers of the two connections and makes one anew when they differ, later each time.
   void Bind();
   void Rebind();
@@ -105,7 +120,10 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner {
   bool up_ = false;
   bool channel_seen_ = false;  // subscribed at least once
   bool first_up_done_ = false;
+  std::optional<Prepared> prepared_;  // while the census is awaited
   ServerIdentity identity_;
+  uint64_t primary_changes_ = 0;
+  core::Instant trust_from_{};
   bool channel_is_younger_ = false;  // than the link's connection
   int bind_failures_ = 0;            // since the two connections last had the same server
   std::string down_cause_ = "not connected yet";
@@ -121,8 +139,10 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner {
   ScriptBatch batch_;
   NoticeChannel channel_;
   PendingQueries queries_;
+  CensusRound census_;
   const std::unique_ptr<Timer> bind_timer_;
   const std::unique_ptr<Timer> clock_timer_;
+  const std::unique_ptr<Timer> trust_timer_;
 };
 
 }  // namespace distlock::store

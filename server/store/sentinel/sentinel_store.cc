@@ -138,6 +138,7 @@ void SentinelStore::OnSentinelDown(SentinelId id, const absl::Status& why) {
 
 void SentinelStore::OnSentinelReport(SentinelId id, SentinelReport report, SetFacts facts) {
   Peer& peer = peers_.at(id);
+  node_.Servers(facts.replica_count + 1);
   if (!facts.replicas) facts.replicas = std::move(peer.facts.replicas);
   peer.facts = std::move(facts);
   peer.cause.clear();

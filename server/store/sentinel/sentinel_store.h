@@ -24,7 +24,8 @@ namespace distlock::store {
 class SentinelStore : public Store, private ServerNode::Owner, private SentinelLink::Owner {
  public:
   // The primary has all locks and all subscribers.
-  static constexpr core::StoreTraits kTraits{.takes_many_at_once = true, .counts_listeners = true};
+  static constexpr core::StoreTraits kTraits{
+      .takes_many_at_once = true, .counts_listeners = true, .can_fail_over = true};
 
   // `network` leads to the primary, `sentinels` to the sentinels: each has its own TLS.
   SentinelStore(const Network& network, const Network& sentinels, const StoreOptions& options);

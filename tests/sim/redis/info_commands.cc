@@ -57,6 +57,9 @@ void Info(Call& call) {
       field("master_host", server.primary_host);
       field("master_port", store::Cat(server.primary_port));
     }
+    field("connected_slaves", "0");
+    field("master_replid", server.ReplicationId());
+    field("second_repl_offset", server.promotions == 0 ? "-1" : "1");
   }
   call.reply.Bulk(text);
 }

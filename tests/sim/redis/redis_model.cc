@@ -57,6 +57,12 @@ std::string Server::RunId() const {
   return text;
 }
 
+std::string Server::ReplicationId() const {
+  char text[41];
+  std::snprintf(text, sizeof text, "%08" PRIx32 "%024" PRIx64 "%08" PRIx32, promotions, number, restarts);
+  return text;
+}
+
 RedisModel::RedisModel(int64_t now_us, uint64_t number) : server_(std::make_unique<Server>()) {
   server_->keys.now_us = now_us;
   server_->number = number;
@@ -125,7 +131,10 @@ void RedisModel::BecomeReplica(std::string host, int port) {
   server_->primary_host = std::move(host);
   server_->primary_port = port;
 }
-void RedisModel::Promote() { server_->keys.replica = false; }
+void RedisModel::Promote() {
+  server_->promotions += server_->keys.replica ? 1 : 0;
+  server_->keys.replica = false;
+}
 bool RedisModel::is_replica() const { return server_->keys.replica; }
 
 void RedisModel::OnChange(std::function<void(std::string_view, ChangeKind)> on_change) {

@@ -28,6 +28,7 @@ class Server {
   uint64_t max_memory = 0;
   uint64_t number = 0;       // tells servers apart
   uint32_t restarts = 0;     // tells the lives of a server apart
+  uint32_t promotions = 0;   // tells the histories of its data apart
   std::string primary_host;  // of a replica, as INFO shows it
   int primary_port = 0;
 
@@ -47,6 +48,7 @@ class Server {
   int64_t CountSubscriptions(int client) const;
   bool loading() const { return refuse_all.starts_with("LOADING"); }
   std::string RunId() const;
+  std::string ReplicationId() const;
 };
 
 // One running command.

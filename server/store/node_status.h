@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How one server of the store is doing, for status pages and metrics. A value.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/types.h"
+
+namespace distlock::store {
+
+struct ReplicaStatus {
+  std::string address;  // as the primary names it
+  bool online = false;
+  core::Duration lag{};  // since it last confirmed what it has; whole seconds
+};
+
+struct NodeStatus {
+  enum class State : uint8_t { kDown, kUp, kHeldOff };  // kHeldOff: up, and nobody is newly granted a lock
+  std::string address;
+  State state = State::kDown;
+  std::string problem;  // why it is down
+  std::string role;     // as the server says it: "master" or "slave"
+  std::string version;
+  std::string identity;  // 8 hex digits that another run, or another primary, does not share; "" before it was up
+  // Of a hold-off; nullopt: its end is not known yet.
+  std::optional<core::Duration> hold_off_left;
+  std::string guard;                    // what bounds the hold-off, for people; "": hold-offs are off
+  std::vector<ReplicaStatus> replicas;  // while hold-offs are on
+  uint64_t primary_changes = 0;         // to another run of the server, or to another server
+};
+
+}  // namespace distlock::store

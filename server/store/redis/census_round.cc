@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/redis/census_round.h"
+
+#include <utility>
+
+#include "store/redis/keys.h"
+#include "store/redis/reply_code.h"
+#include "store/redis/reply_parts.h"
+#include "store/redis/resp.h"
+#include "store/redis/wire_value.h"
+#include "store/text.h"
+
+namespace distlock::store {
+namespace {
+
+constexpr core::Duration kEvery = std::chrono::seconds(1);
+constexpr core::Duration kMarkerLives = std::chrono::hours(7 * 24);
+
+int IntOf(std::string_view text) {
+  int value = 0;
+  return ReadInt(text, &value) ? value : 0;
+}
+
+// "ip=10.0.0.7,port=6379,state=online,offset=42,lag=0"
+ReplicaStatus ReadReplica(std::string_view text) {
+  ReplicaStatus replica;
+  std::string port;
+  for (const std::string_view field : Split(text, ",")) {
+    const size_t equals = field.find('=');
+    if (equals == std::string_view::npos) continue;
+    const std::string_view name = field.substr(0, equals), value = field.substr(equals + 1);
+    if (name == "ip") replica.address = std::string(value);
+    if (name == "port") port = std::string(value);
+    if (name == "state") replica.online = value == "online";
+    if (name == "lag") replica.lag = std::chrono::seconds(IntOf(value));
+  }
+  replica.address = Cat(replica.address, ":", port);
+  return replica;
+}
+
+std::optional<Census::Count> ReadCount(const redisReply& raw) {
+  const ReplyArray reply(raw);
+  const auto time = Number(reply, 1), since = Number(reply, 2), hold_off = Number(reply, 3), ttl = Number(reply, 4);
+  if (reply.size() != 5 || reply.Integer(0) != kCensused || !time || !since || !hold_off || !ttl) return std::nullopt;
+  return Census::Count{AsStoreTime(*time), AsStoreTime(*since), FromMs(*hold_off), FromMs(*ttl)};
+}
+
+}  // namespace
+
+CensusRound::CensusRound(CommandSender* sender, ScriptCaller* scripts, const std::shared_ptr<Timers>& timers,
+                         const StoreOptions& options, Owner* owner)
+    : sender_(sender),
+      scripts_(scripts),
+      owner_(owner),
+      marker_(Keys(options.locks.key_prefix).Marker()),
+      wait_replicas_(options.wait_replicas),
+      wait_timeout_(options.wait_timeout),
+      census_(options.locks.hold_off, options.wait_replicas),
+      timer_(timers->Make([this] { Ask(); })) {}
+
+void CensusRound::Begin(const ServerIdentity& server) {
+  ++connection_;
+  server_ = server;
+  ready_ = false;
+  Ask();
+}
+
+void CensusRound::Stop() {
+  ++connection_;
+  timer_->Stop();
+}
+
+CommandSender::Done CensusRound::InRound(std::function<void(const Answer&)> handler) {
+  return [this, connection = connection_, handler = std::move(handler)](const Answer& answer) {
+    if (connection == connection_ && answer.kind == Answer::Kind::kReply) handler(answer);
+  };
+}
+
+void CensusRound::Ask() {
+  facts_ = {};
+  appends_ = false;
+  sender_->Send(MakeCommand({"INFO", "replication"}),
+                InRound([this](const Answer& answer) { ReadReplication(*answer.reply); }));
+  sender_->Send(MakeCommand({"CONFIG", "GET", "min-replicas-*"}),
+                InRound([this](const Answer& answer) { ReadConfig(*answer.reply); }));
+  sender_->Send(MakeCommand({"CONFIG", "GET", "append*"}), InRound([this](const Answer& answer) {
+                  ReadConfig(*answer.reply);
+                  Judge();
+                }));
+  sender_->Flush();
+}
+
+void CensusRound::ReadReplication(const redisReply& reply) {
+  if (IsError(reply)) return owner_->OnCensusRefused(Cat("INFO: ", Text(reply)));
+  const ServerInfo info(Text(reply));
+  const std::string_view role = info.Get("role");
+  if (role != "master") return owner_->OnServerLeft(Cat("its role is now '", role, "'"));
+  if (const auto replid = info.Get("master_replid"); replid != server_.replid) {
+    return owner_->OnServerLeft("it was a replica meanwhile, and may have forgotten locks");
+  }
+  facts_.identity = server_.DataIdentity();
+  facts_.replicas = IntOf(info.Get("connected_slaves"));
+  const auto second = info.Get("second_repl_offset");
+  facts_.promoted = !second.empty() && second != "-1";
+  replicas_.clear();
+  for (int i = 0; i < facts_.replicas; ++i) {
+    if (const auto text = info.Get(Cat("slave", i)); !text.empty()) replicas_.push_back(ReadReplica(text));
+  }
+}
+
+// A user who may not ask is taken for one whose server promises nothing.
+void CensusRound::ReadConfig(const redisReply& reply) {
+  if (IsError(reply)) return;
+  const ReplyArray pairs(reply);
+  for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+    const std::string_view name = pairs.String(i).value_or("");
+    const std::string_view value = pairs.String(i + 1).value_or("");
+    if (name == "min-replicas-to-write") facts_.min_replicas = IntOf(value);
+    if (name == "min-replicas-max-lag") facts_.max_lag = std::chrono::seconds(IntOf(value));
+    if (name == "appendonly") appends_ = value == "yes";
+    if (name == "appendfsync") facts_.aof_always = value == "always";
+  }
+}
+
+void CensusRound::Judge() {
+  if (facts_.identity.empty()) return EndRound();
+  facts_.aof_always = facts_.aof_always && appends_;
+  census_.Meet(facts_);
+  if (census_.guard() == Census::Guard::kNone) {
+    std::string warning =
+        "a failover may give a lock to a second holder while the primary that was cut off goes on: nothing makes most "
+        "of the servers confirm a grant; set --store-nodes, and --wait-replicas or the servers' min-replicas-to-write";
+    if (std::exchange(last_warning_, warning) != warning) owner_->OnCensusWarning(warning);
+  }
+  Count();
+}
+
+void CensusRound::Count() {
+  const Census::Request request = census_.Next();
+  CommandBuilder call;
+  call.Arg("EVALSHA").Arg(lua::kCensus.sha1).Arg("1").Arg(marker_);
+  call.Arg(request.identity).Arg(Cat(request.known_since.us)).Arg(request.confirm ? "1" : "0");
+  call.Arg(CeilMs(kMarkerLives)).Arg(request.hold_off == core::Duration::zero() ? "0" : Cat(CeilMs(request.hold_off)));
+  call.Arg(CeilMs(request.longest_ttl));
+  scripts_->Call(lua::kCensus, std::move(call).Build(), InRound([this](const Answer& answer) { OnCounted(answer); }));
+  sender_->Flush();
+}
+
+void CensusRound::OnCounted(const Answer& answer) {
+  const auto count = IsError(*answer.reply) ? std::nullopt : ReadCount(*answer.reply);
+  if (!count) {
+    // What is known of this server stays; of a new one nothing is, so nobody new is granted a lock.
+    owner_->OnCensusRefused(Cat("the census: ", Text(*answer.reply)));
+    return EndRound();
+  }
+  census_.OnCount(*count);
+  if (census_.AwaitsReplicas()) Confirm();
+  EndRound();
+}
+
+// Behind the marker on the same connection, so that who confirms this has the marker.
+void CensusRound::Confirm() {
+  const auto done = [this, connection = connection_](int confirmed) {
+    if (connection != connection_) return;
+    census_.OnReplicas(confirmed);
+    if (!census_.AwaitsReplicas()) Count();
+  };
+  if (ask_replicas_) return ask_replicas_(done);
+  sender_->Send(MakeCommand({"WAIT", Cat(wait_replicas_), Cat(CeilMs(wait_timeout_))}),
+                InRound([done](const Answer& answer) {
+                  if (!IsError(*answer.reply)) done(static_cast<int>(answer.reply->integer));
+                }));
+  sender_->Flush();
+}
+
+void CensusRound::EndRound() {
+  timer_->Start(kEvery);
+  std::string argument = census_.ScriptArgument({});
+  const bool changed = std::exchange(last_argument_, argument) != argument;
+  if (!std::exchange(ready_, true)) return owner_->OnCensusReady();
+  if (changed) owner_->OnHoldOffChanged();
+  owner_->OnCensusTaken();
+}
+
+void CensusRound::OnRenewed(const SentCommand& sent, const core::RenewDoneBatch& done, core::StoreTime time) {
+  for (size_t i = 0; i < sent.owners.size() && i < done.results.size(); ++i) {
+    const bool ours = sent.owners[i] != core::OwnerId{};
+    if (ours && done.results[i] == core::RenewResult::kRenewed) census_.OnRenewed(sent.owners[i], time);
+  }
+}
+
+}  // namespace distlock::store

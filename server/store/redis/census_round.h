@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Takes the census of one server, at each preparation and then every second: asks who the server is and what its
+// replicas do, writes the marker, has the replicas confirm it where that counts, and keeps the hold-off that follows.
+//
+// Thread: the loop's. Ownership: the sender, caller and timers outlive it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "store/node_status.h"
+#include "store/redis/census.h"
+#include "store/redis/codec.h"
+#include "store/redis/script_caller.h"
+#include "store/redis/server_identity.h"
+#include "store/redis/transport.h"
+
+namespace distlock::store {
+
+class CensusRound {
+ public:
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    // The first census since Begin has been answered, or refused.
+    virtual void OnCensusReady() = 0;
+    // There is a hold-off, or another one, or none any more: whoever waits is to look again.
+    virtual void OnHoldOffChanged() = 0;
+    // A census after the first has ended.
+    virtual void OnCensusTaken() = 0;
+    // This is not the server that was prepared any more.
+    virtual void OnServerLeft(const std::string& cause) = 0;
+    virtual void OnCensusRefused(const std::string& cause) = 0;
+    virtual void OnCensusWarning(const std::string& warning) = 0;
+  };
+  // Asks the replicas to confirm all that was sent before, and tells how many have. Replaces a plain WAIT.
+  using AskReplicas = std::function<void(std::function<void(int confirmed)> done)>;
+
+  CensusRound(CommandSender* sender, ScriptCaller* scripts, const std::shared_ptr<Timers>& timers,
+              const StoreOptions& options, Owner* owner);
+
+  void AskReplicasBy(AskReplicas ask) { ask_replicas_ = std::move(ask); }
+
+  // The connection is ready to be used, and leads to `server`. OnCensusReady follows, later, unless Stop comes first.
+  // REQUIRES: on().
+  void Begin(const ServerIdentity& server);
+  // The connection has ended.
+  void Stop();
+  // So many servers there are, by those who know.
+  void Servers(int count) { census_.Servers(count); }
+
+  bool on() const { return census_.on(); }
+  const Census& census() const { return census_; }
+  const std::vector<ReplicaStatus>& replicas() const { return replicas_; }
+
+  void OnClockStep(core::Duration by) { census_.OnClockStep(by); }
+  // A script has answered, at `time`.
+  void OnRenewed(const SentCommand& sent, const core::RenewDoneBatch& done, core::StoreTime time);
+
+ private:
+  void Ask();
+  // Each takes one answer of the round under way.
+  void ReadReplication(const redisReply& reply);
+  void ReadConfig(const redisReply& reply);
+  void Judge();
+  void Count();
+  void OnCounted(const Answer& answer);
+  void Confirm();
+  void EndRound();
+  // Wraps a handler so that it runs only in the round that asked.
+  CommandSender::Done InRound(std::function<void(const Answer&)> handler);
+
+  // Const after construction.
+  CommandSender* const sender_;
+  ScriptCaller* const scripts_;
+  Owner* const owner_;
+  const std::string marker_;
+  const int wait_replicas_;
+  const core::Duration wait_timeout_;
+
+  Census census_;
+  AskReplicas ask_replicas_;
+  uint64_t connection_ = 0;  // counts Begin and Stop
+  bool ready_ = false;       // OnCensusReady was called
+  ServerIdentity server_;
+  CensusFacts facts_;  // of the round under way
+  std::vector<ReplicaStatus> replicas_;
+  bool appends_ = false;
+  std::string last_argument_;  // of scripts, as it was told
+  std::string last_warning_;
+  const std::unique_ptr<Timer> timer_;
+};
+
+}  // namespace distlock::store

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hold-off: nobody new fits, whoever has a lock keeps it, and a confirmed EXCLUSIVE holder hands it on as ever."""
+
+import time
+
+import pytest
+
+from kinds import RwLock
+from lock import GONE, GRANTED, HELD, KEEP_MS, QUEUED, RELEASED, SHA, TENDED, WITHDRAWN, Lock, owner
+
+OPEN = "9007199254740991;9007199254740991;0"
+CENSUSED = 18
+
+
+@pytest.fixture
+def lock(redis):
+    return RwLock(redis)
+
+
+def server_us(redis):
+    seconds, micros = redis("TIME")
+    return int(seconds) * 1_000_000 + int(micros)
+
+
+def hold_off(redis, lock, ms=10_000, confirmed=0, since=None):
+    since = server_us(redis) if since is None else since
+    lock.hold_off = f"{since};{since + ms * 1000};{confirmed}"
+    return since
+
+
+def test_a_free_lock_is_not_granted_and_says_when_to_look_again(lock, redis):
+    hold_off(redis, lock)
+    code, _, left, length = lock.write(1, wait=0)
+    assert code == HELD and 9_000 < left <= 10_000 and length == 0
+    code, _, place, left, length, _ = lock.write(2)
+    assert code == QUEUED and (place, length) == (0, 1) and 9_000 < left <= 10_000
+    assert lock.read(3)[0] == QUEUED and lock.ask(4, "p1/2")[0] == QUEUED
+    left, more, holders = lock.look(2)
+    assert 9_000 < left <= 10_000 and more == 0 and holders == []
+    lock.hold_off = 0
+    assert lock.look(2)[2] == [2]
+
+
+def test_an_end_that_is_not_known_is_looked_for_every_second(lock):
+    lock.hold_off = OPEN
+    assert lock.write(1, wait=0)[2] == 1000 and lock.write(2)[3] == 1000 and lock.look(2)[0] == 1000
+
+
+def test_a_hold_off_that_is_over_holds_nobody_off(lock, redis):
+    hold_off(redis, lock, ms=10, since=server_us(redis) - 10_001)
+    assert lock.write(1, wait=0)[0] == GRANTED and lock.release(1)[0] == RELEASED
+    assert lock.read(2, wait=0)[0] == GRANTED
+
+
+@pytest.mark.parametrize("kind", ["x", "s", "p1/3"])
+def test_an_owners_repeat_is_granted(lock, redis, kind):
+    token = lock.ask(1, kind)[2]
+    hold_off(redis, lock)
+    assert lock.ask(1, kind)[:1] == [GRANTED] and lock.ask(1, kind)[2] == token
+
+
+def test_readers_and_permits_are_held_off_beside_others(lock, redis):
+    lock.read(1)
+    hold_off(redis, lock)
+    reply = lock.read(2)
+    assert reply[0] == QUEUED and reply[3] <= 10_000
+    assert lock.read(3, wait=0)[0] == HELD
+
+
+def test_all_or_none_takes_none(redis):
+    locks = [Lock(redis, name=f"default/{i}") for i in range(2)]
+    hold_off(redis, locks[0])
+    argv = [argument for n in (1, 2) for argument in (owner(n), 15_000, 0, "x", "info")]
+    reply = locks[0].call("acquire_all", 0, KEEP_MS, locks[0].hold_off, *argv, keys=[*locks[0].keys, *locks[1].keys])
+    assert reply[0] == HELD and reply[2] == 1 and redis("KEYS", "*") == []
+
+
+def test_a_confirmed_holder_hands_on(lock, redis):
+    lock.write(1)
+    lock.write(2)
+    hold_off(redis, lock, confirmed=1)
+    assert lock.give_back(1) == ("", [2])
+
+
+def test_who_was_granted_it_after_the_census_is_confirmed(lock, redis):
+    lock.write(1)
+    lock.write(2)
+    lock.write(3)
+    since = hold_off(redis, lock, confirmed=1)
+    assert lock.give_back(1) == ("", [2])
+    hold_off(redis, lock, since=since)
+    assert lock.give_back(2) == ("", [3]), "granted during the hold-off"
+
+
+def test_an_unconfirmed_release_frees_and_hands_on_nothing(lock, redis):
+    lock.write(1)
+    lock.write(2)
+    lock.write(3)
+    hold_off(redis, lock)
+    assert lock.give_back(1) == ("", [])
+    assert lock.waiters() == [2, 3] and lock.look(2)[2] == []
+    assert lock.write(4, wait=0)[0] == HELD
+    lock.hold_off = 0
+    assert lock.look(2)[2] == [2], "in their old order"
+
+
+@pytest.mark.parametrize("kind", ["s", "p1/1"])
+def test_a_reader_or_a_permit_is_never_confirmed(lock, redis, kind):
+    lock.ask(1, kind)
+    lock.write(2)
+    hold_off(redis, lock, confirmed=1)
+    assert lock.give_back(1) == ("", [])
+
+
+def test_a_withdrawn_holder_and_a_withdrawn_waiter_let_nobody_in(lock, redis):
+    lock.write(1)
+    lock.write(2)
+    hold_off(redis, lock, confirmed=1)
+    assert lock.leave(1) == (RELEASED, [])
+    lock.hold_off = 0
+    assert lock.look(2)[2] == [2] and lock.release(2)[0] == RELEASED
+    lock.read(3)
+    lock.write(4)
+    lock.read(5)
+    hold_off(redis, lock)
+    assert lock.leave(4) == (WITHDRAWN, [])
+    lock.hold_off = 0
+    assert lock.look(5)[2] == [5]
+
+
+def test_a_downgrade_lets_readers_in_only_when_confirmed(lock, redis):
+    for confirmed, let_in in ((0, []), (1, [2])):
+        redis("FLUSHALL")
+        lock.hold_off = 0
+        lock.write(1)
+        lock.read(2)
+        hold_off(redis, lock, confirmed=confirmed)
+        assert [int(who, 16) for who in lock.downgrade(1)[3::5]] == let_in
+
+
+def test_force_frees_and_hands_on_nothing(lock, redis):
+    lock.write(1)
+    lock.write(2)
+    hold_off(redis, lock, confirmed=1)
+    assert lock.force(1, of=None)[:1] == [RELEASED] and lock.waiters() == [2]
+    assert lock.renew((lock, 1, 15_000))[2] == 0 and lock.release(1)[0] == GONE
+
+
+def count(redis, identity="run:replid", known=0, confirm=1, hold=5_000, ttl=3_000):
+    reply = redis("EVALSHA", SHA["census"], 1, "dl:m", identity, known, confirm, 60_000, hold, ttl)
+    assert reply[0] == CENSUSED and 0 < redis("PTTL", "dl:m") <= 60_000
+    return [int(field) for field in reply[1:]]
+
+
+def test_the_marker_keeps_since_when(redis):
+    now, since, hold, ttl = count(redis)
+    assert (since, hold, ttl) == (now, 5_000, 3_000)
+    time.sleep(0.001)
+    assert count(redis, hold=4_000, ttl=9_000)[1:] == [since, 5_000, 9_000], "the longest that any broker has named"
+    now, since, hold, ttl = count(redis, identity="other:replid", hold=1_000)
+    assert (since, hold, ttl) == (now, 1_000, 3_000)
+
+
+def test_it_stays_open_until_it_is_confirmed(redis):
+    assert count(redis, confirm=0)[1] == 0 and count(redis, confirm=0)[1] == 0
+    now, since, _, _ = count(redis)
+    assert since == now
+    time.sleep(0.001)
+    assert count(redis, confirm=0)[1] == since
+
+
+def test_a_lost_marker_comes_back_as_it_is_known(redis):
+    assert count(redis, known=12345)[1] == 12345 and count(redis)[1] == 12345

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The part of the suite that is about a store which may have forgotten who holds what.
+#include "conformance.h"
+
+namespace distlock::store {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr char kBrokerA[] = "00000000000000aa";
+constexpr char kBrokerB[] = "00000000000000bb";
+constexpr core::Duration kHoldOff = seconds(60);
+
+LockOptions With(const std::string& broker_id, core::Duration hold_off) {
+  return {.broker_id = broker_id, .hold_off = {.kind = HoldOffOptions::Kind::kFixed, .fixed = hold_off}};
+}
+
+}  // namespace
+
+TEST_P(StoreConformance, AServerThatIsNewGrantsNobodyALock) {
+  Broker a = MakeBroker(With(kBrokerA, kHoldOff));
+  const auto queued = AskFor<core::AcquireQueued>(a, 1, MakeAcquire(1, Lock("k"), Owner(1), true));
+  EXPECT_TRUE(queued.holders.empty());
+  ASSERT_TRUE(queued.left.has_value());
+  EXPECT_GT(*queued.left, kHoldOff / 2);
+  EXPECT_LE(*queued.left, kHoldOff);
+  const auto held = AskFor<core::AcquireHeld>(a, 2, MakeAcquire(2, Lock("free"), Owner(2)));
+  EXPECT_TRUE(held.holders.empty() && held.left.has_value());
+  const auto tended = AskFor<core::TendDone>(a, 3, core::StoreTend{3, Lock("k"), {Owner(1)}});
+  EXPECT_TRUE(tended.holders.empty() && !tended.more && tended.left.has_value());
+  core::StoreAcquireAll both{.op = 4,
+                             .items = {MakeAcquire(0, Lock("x"), Owner(3)), MakeAcquire(0, Lock("y"), Owner(4))}};
+  EXPECT_TRUE(AskFor<core::AcquireAllDone>(a, 4, both).grants.empty());
+  Broker b = MakeBroker(With(kBrokerB, kHoldOff));
+  AskFor<core::AcquireHeld>(b, 1, MakeAcquire(1, Lock("free"), Owner(5)));
+}
+
+// A holder from before: it goes on, and hands on once this broker's server has renewed its own lease.
+TEST_P(StoreConformance, HoldersGoOnAndHandOnWhenTheyAreConfirmed) {
+  Broker before = MakeBroker(kBrokerB);  // without hold-offs
+  const auto first = AskFor<core::AcquireGranted>(before, 1, MakeAcquire(1, Lock("k"), Owner(1)));
+  const auto other = AskFor<core::AcquireGranted>(before, 2, MakeAcquire(2, Lock("other"), Owner(7)));
+  Broker a = MakeBroker(With(kBrokerA, kHoldOff));
+  AskFor<core::AcquireQueued>(a, 1, MakeAcquire(1, Lock("k"), Owner(2), true));
+  AskFor<core::AcquireQueued>(a, 2, MakeAcquire(2, Lock("other"), Owner(8), true));
+  EXPECT_EQ(RenewAs(a, Owner(1), first.token), core::RenewResult::kRenewed);
+  const auto given = AskFor<core::GiveBackDone>(a, 3, core::StoreRelease{3, Lock("k"), Owner(1), first.token, {}});
+  EXPECT_EQ(NumbersOf(given.next), std::vector{2});
+  const auto freed = AskFor<core::GiveBackDone>(a, 4, core::StoreRelease{4, Lock("other"), Owner(7), other.token, {}});
+  EXPECT_TRUE(freed.was_holder);
+  EXPECT_TRUE(freed.next.empty()) << "somebody else may have it";
+  const auto next = AskFor<core::GiveBackDone>(a, 5, core::StoreRelease{5, Lock("k"), Owner(2), 0, {}});
+  EXPECT_TRUE(next.was_holder);
+  AskFor<core::AcquireHeld>(a, 6, MakeAcquire(6, Lock("k"), Owner(3)));
+}
+
+TEST_P(StoreConformanceOverTime, AFreeLockIsGrantedAfterTheHoldOff) {
+  Broker a = MakeBroker(With(kBrokerA, kHoldOff));
+  const auto queued = AskFor<core::AcquireQueued>(a, 1, MakeAcquire(1, Lock("k"), Owner(1), true));
+  core::Duration waited{};
+  for (core::OpId op = 2; waited < *queued.left - seconds(5); waited += seconds(5)) {
+    world_->Advance(seconds(5));
+    EXPECT_TRUE(AskFor<core::TendDone>(a, op, core::StoreTend{op, Lock("k"), {Owner(1)}}).holders.empty());
+    ++op;
+  }
+  world_->Advance(*queued.left - waited);
+  const auto tended = AskFor<core::TendDone>(a, 100, core::StoreTend{100, Lock("k"), {Owner(1)}});
+  EXPECT_EQ(NumbersOf(tended.holders), std::vector{1});
+  // Another broker finds since when this server has all its data.
+  Broker b = MakeBroker(With(kBrokerB, kHoldOff));
+  AskFor<core::AcquireGranted>(b, 1, MakeAcquire(1, Lock("free"), Owner(2)));
+}
+
+}  // namespace distlock::store
