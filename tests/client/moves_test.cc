@@ -136,7 +136,7 @@ TEST_F(Moves, WaitersGoOnAtTheNextBroker) {
   EXPECT_TRUE(client_.MakeMutex("a").Lock().ok());
   drainer.join();
   EXPECT_EQ(to.Count(SessionCommand::kAcquire), 1u);
-  EXPECT_EQ(from.Count(SessionCommand::kCancel), 1u);
+  EXPECT_EQ(from.Count(SessionCommand::kCancel), 0u) << "that would give up its place";
 }
 
 TEST_F(Moves, TheClientMayCloseInTheMiddle) {

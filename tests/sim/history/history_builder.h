@@ -180,7 +180,7 @@ class HistoryBuilder {
     for (size_t i = 0; i < history_.actors.size(); ++i) {
       if (history_.actors[i].name == name) return static_cast<int32_t>(i);
     }
-    history_.actors.push_back({Actor::Kind::kClient, name});
+    history_.actors.push_back({name.starts_with("broker") ? Actor::Kind::kBroker : Actor::Kind::kClient, name});
     return static_cast<int32_t>(history_.actors.size()) - 1;
   }
 

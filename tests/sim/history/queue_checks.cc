@@ -102,6 +102,12 @@ class StoreQueues {
     if (!index_.TermsOf(record.lease).keeps_place || before == kUnplaced || before >= record.value) return;
     const Fate& fate = index_.fates[static_cast<size_t>(record.lease)];
     if (fate.answered != kNotSeen && fate.answered <= record.at_ns) return;
+    // Its turn had come, for a session that its client had left: it waits in front until that is given back.
+    const LockState& lock = locks_[static_cast<size_t>(record.lock)];
+    const auto in_front = [&](const Place& place) {
+      return place.lease != record.lease && place.arrival < record.value && !index_.TermsOf(place.lease).preferred;
+    };
+    if (std::ranges::count(lock.holders, record.lease) > 0 && std::ranges::none_of(lock.queue, in_front)) return;
     if (index_.MayLosePlace(record.lease, lost_[static_cast<size_t>(record.lease)] - kMoveTime, record.at_ns)) return;
     report_.Add("I4", record.lock, {record.lease}, record.at_ns,
                 report_.Lease(record.lease) + " was number " + std::to_string(before) + " in the queue for " +
