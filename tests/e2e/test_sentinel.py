@@ -21,6 +21,11 @@ def servers(world):
     return SentinelSet(world)
 
 
+def start(world, url, *args, **how):
+    """A broker without hold-offs, which test_hold_off.py is about: they would make each failover here a long wait."""
+    return world.distlockd(url, "--failover-hold-off", "0", *args, **how)
+
+
 @pytest.fixture
 def listen(world):
     return "--listen", f"unix://{world.folder}/d.sock", "--http", ""
@@ -56,7 +61,7 @@ def stop(servers, old):
 
 @pytest.mark.parametrize("fail", [kill, command, stop])
 def test_leases_and_waiters_survive_a_failover(world, servers, fail):
-    broker = world.distlockd(servers.url)
+    broker = start(world, servers.url)
     with broker.client() as client:
         holder = Holder(client, "session", ttl=TTL_S).granted()
         waiting = waiter(client, ttl=TTL_S)
@@ -75,7 +80,7 @@ def test_leases_and_waiters_survive_a_failover(world, servers, fail):
 
 
 def test_failovers_in_a_row(world, servers):
-    broker = world.distlockd(servers.url)
+    broker = start(world, servers.url)
     last = 0
     with broker.client() as client:
         holder = Holder(client, "hold", key="held", ttl=TTL_S).granted()
@@ -95,7 +100,7 @@ def test_failovers_in_a_row(world, servers):
 
 # A primary that was cut off comes back as one and is demoted some seconds later: nobody may go to it meanwhile.
 def test_an_old_primary_that_comes_back_is_left_alone(world, servers):
-    broker = world.distlockd(servers.url)
+    broker = start(world, servers.url)
     with broker.client() as client:
         old = servers.primary()
         old.stop()
@@ -108,7 +113,7 @@ def test_an_old_primary_that_comes_back_is_left_alone(world, servers):
 
 
 def test_locks_go_on_without_sentinels(world, servers):
-    broker = world.distlockd(servers.url)
+    broker = start(world, servers.url)
     with broker.client() as client:
         holder = Holder(client, "session", ttl=6.0).granted()
         for sentinel in servers.sentinels:
@@ -139,9 +144,9 @@ def test_a_sentinel_under_the_url_of_a_server_is_told_how_to_write_it(world, ser
 def test_one_sentinel_of_three_is_enough_with_a_warning_unless_the_broker_may_wait(world, servers):
     for sentinel in servers.sentinels[1:]:
         sentinel.kill()
-    broker = world.distlockd(servers.url)
+    broker = start(world, servers.url)
     assert "only 1 of 3 sentinels answer" in broker.log()
-    patient = world.distlockd(servers.url, "--wait-for-store", name="patient", await_ready=False)
+    patient = start(world, servers.url, "--wait-for-store", name="patient", await_ready=False)
     eventually(lambda: "1 of 3 sentinels answer, 2 must agree" in patient.log(), "the reason why it waits")
     assert patient.alive() and not patient.serving()
     servers.sentinels[1].start()
@@ -158,7 +163,7 @@ def test_no_sentinel_at_all(world, servers, listen):
 def test_leases_that_do_not_survive_a_failover_are_warned_of(world, servers):
     for sentinel in servers.sentinels:
         sentinel.command("SENTINEL", "SET", NAME, "down-after-milliseconds", 30000)
-    broker = world.distlockd(servers.url)
+    broker = start(world, servers.url)
     assert "leases of 15000 ms do not survive a failover here: down-after-milliseconds is 30000 ms" in broker.log()
 
 
@@ -172,7 +177,7 @@ def test_the_log_in_at_the_sentinels_is_apart_from_the_stores(world, listen):
         secret = world.folder / "secret"
         secret.write_text(text)
         if right:
-            world.distlockd(servers.url, "--sentinel-password-file", secret)
+            start(world, servers.url, "--sentinel-password-file", secret)
         else:
             code, line = complaint(*listen, "--redis", servers.url, "--sentinel-password-file", secret)
             assert code == UNAVAILABLE and "--sentinel-password-file" in line and "WRONGPASS" in line, line
@@ -183,7 +188,7 @@ def test_few_rights_at_the_sentinels_suffice_and_a_new_password_is_used(world):
     servers = SentinelSet(world, sentinel_settings=(LOGIN,))
     secret = world.folder / "secret"
     secret.write_text("first")
-    broker = world.distlockd(servers.url, "--sentinel-user", "app", "--sentinel-password-file", secret)
+    broker = start(world, servers.url, "--sentinel-user", "app", "--sentinel-password-file", secret)
     secret.write_text("second")
     for sentinel in servers.sentinels:
         sentinel.command("ACL", "SETUSER", "app", "resetpass", ">second")
@@ -220,6 +225,6 @@ def test_sentinels_have_tls_and_an_authority_of_their_own(world, listen):
     assert code == UNAVAILABLE and "certificate" in line, line
     code, line = complaint(*listen, "--redis", f"{url}&sentinel_ca=/nowhere.pem")
     assert code == CONFIG and "/nowhere.pem" in line and "sentinels" in line, line
-    broker = world.distlockd(f"{url}&sentinel_ca={ca}")
+    broker = start(world, f"{url}&sentinel_ca={ca}")
     with broker.client() as client:
         must_grant_there(client, primary, "k")
