@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Locks that are held in an event loop, and how they are asked for."""
+import asyncio
+import collections
+import functools
+import threading
+import time
+import weakref
+from typing import Any, Callable, Deque, Generic, List, Optional, Sequence, Tuple, TypeVar, cast
+
+from distlock import _convert
+from distlock._held import Holding, closed_or
+from distlock._options import ELECTION_VALUE, Base, mode_name
+from distlock.errors import Refused
+from distlock.types import Outcome, Queued
+from distlock.v1 import lock_pb2
+
+H = TypeVar("H")
+
+
+class Bridge:
+    """Brings answers from the client's threads to one event loop, all that gather in one wake-up."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._gathered: Deque[Tuple[Callable[..., object], Tuple[Any, ...]]] = collections.deque()
+        self._mutex = threading.Lock()
+        self._woken = False
+
+    def post(self, callback: Callable[..., object], *values: Any) -> None:
+        self._gathered.append((callback, values))
+        with self._mutex:
+            if self._woken:
+                return
+            self._woken = True
+        try:
+            self._loop.call_soon_threadsafe(self._run)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            self._gathered.clear()
+
+    def _run(self) -> None:
+        with self._mutex:
+            self._woken = False
+        while self._gathered:
+            callback, values = self._gathered.popleft()
+            callback(*values)
+
+
+_bridges: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Bridge]" = weakref.WeakKeyDictionary()
+
+
+def bridge_here() -> Bridge:
+    loop = asyncio.get_running_loop()
+    bridge = _bridges.get(loop)
+    if bridge is None:
+        bridge = _bridges[loop] = Bridge(loop)
+    return bridge
+
+
+def settle(future: "asyncio.Future[Any]", value: Any) -> None:
+    if not future.done():
+        future.set_result(value)
+
+
+class Held(Holding):
+    """A lock that is held. For the event loop that took it."""
+
+    _lost: Optional[asyncio.Event] = None
+
+    @property
+    def lost(self) -> asyncio.Event:
+        """Set when the lock is lost; never by a release. `is_held` looks at the clock, too."""
+        if self._lost is None:
+            self._lost = asyncio.Event()
+            self._on_end(functools.partial(bridge_here().post, self._lost.set))
+        return self._lost
+
+    def on_loss(self, callback: Callable[["Held"], object]) -> None:
+        """Calls `callback(self)` in this event loop when the lock is lost; soon when it is already."""
+        self._on_end(functools.partial(bridge_here().post, callback, self))
+
+    async def release(self) -> Outcome:
+        """Gives the lock back, and waits for the broker's answer. ALREADY_GONE: it had ended before."""
+        if self.cause == "FORKED":
+            return Outcome.ALREADY_GONE
+        bridge, future = bridge_here(), asyncio.get_running_loop().create_future()
+        self._core.release(self._lease, lambda outcome: bridge.post(settle, future, outcome))
+        self._observe_release()
+        return cast(Outcome, await future)
+
+    def release_soon(self) -> None:
+        """Sends the release and does not wait. Commands keep their order, so that the next acquire of the same lock by
+        this client finds it free."""
+        if self.cause != "FORKED":
+            self._core.release(self._lease)
+            self._observe_release()
+
+    async def downgrade(self) -> None:
+        """Makes an exclusive lock shared, without a gap. There is no way back. Raises Refused."""
+        self.check()
+        bridge, future = bridge_here(), asyncio.get_running_loop().create_future()
+        self._core.downgrade(self._lease, lambda refused: bridge.post(settle, future, refused))
+        refused = await future
+        if refused is not None:
+            raise closed_or(refused)
+
+    async def proclaim(self, value: str) -> None:
+        """Changes the value that observers are told of a leader, in office. The token stays. Raises Refused."""
+        self.check()
+        bridge, future = bridge_here(), asyncio.get_running_loop().create_future()
+        self._core.proclaim(self._lease, {ELECTION_VALUE: value}, lambda refused: bridge.post(settle, future, refused))
+        refused = await future
+        if refused is not None:
+            raise closed_or(refused)
+
+
+class HeldAll(Sequence[Held]):
+    """Several locks that were taken together, in the order of the request."""
+
+    def __init__(self, parts: List[Held]) -> None:
+        self.parts = parts
+
+    @property
+    def tokens(self) -> List[int]:
+        return [part.token for part in self.parts]
+
+    @property
+    def is_held(self) -> bool:
+        """Whether all are held at this moment."""
+        return all(part.is_held for part in self.parts)
+
+    def check(self) -> None:
+        """Raises LockLost unless all are held at this moment."""
+        for part in self.parts:
+            part.check()
+
+    async def release(self) -> List[Outcome]:
+        """Gives all back, and waits for the answers."""
+        return list(await asyncio.gather(*(part.release() for part in self.parts)))
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.parts[index]
+
+
+class Body:
+    """One `async with` body: cancels its task when a lock of it is lost."""
+
+    def __init__(self, held: List[Held]) -> None:
+        self.held = held
+        self._task = asyncio.current_task()
+        self._cancelled = self._over = False
+        post = bridge_here().post
+        for one in held:
+            one._on_end(functools.partial(post, self._lose))
+
+    def _lose(self) -> None:
+        if not self._over and not self._cancelled and self._task is not None:
+            self._cancelled = True
+            self._task.cancel()
+
+    async def leave(self, error: Optional[BaseException]) -> None:
+        self._over = True
+        lost = next((one for one in self.held if one._was_lost), None)
+        for one in self.held:
+            one.release_soon()
+        if self._cancelled:
+            error = await self._uncancel(error)
+        if lost is not None and (error is None or (self._cancelled and isinstance(error, asyncio.CancelledError))):
+            raise lost._loss() from None
+
+    async def _uncancel(self, error: Optional[BaseException]) -> Optional[BaseException]:
+        """Takes our cancellation back. Returns the error that is left when somebody else has cancelled, too."""
+        uncancel = getattr(self._task, "uncancel", None)  # from Python 3.11 on
+        if error is None:  # the body ended before it could arrive: have it arrive here
+            try:
+                await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                pass
+        if uncancel is not None and uncancel() > 0 and isinstance(error, (asyncio.CancelledError, type(None))):
+            raise asyncio.CancelledError
+        return error
+
+
+class Acquire(Generic[H]):
+    """A request that is not sent yet: use it in `async with`, or await acquire(). It may be used again and again."""
+
+    def __init__(self, client: Base, specs: List[lock_pb2.LockSpec], wait: Optional[float],
+                 wrap: Callable[[List[Held]], H], on_loss: Optional[Callable[[Held], object]],
+                 on_queued: Optional[Callable[[Queued], object]]) -> None:
+        self._client, self._specs, self._wrap = client, specs, wrap
+        self._wait = _convert.wait_of(wait)
+        self._on_loss, self._on_queued = on_loss, on_queued
+        self._bodies: List[Tuple[Optional["asyncio.Task[Any]"], Body]] = []
+
+    async def acquire(self) -> H:
+        """Waits for the lock as `wait` says. Raises Busy, Unavailable, InvalidRequest, another Refused or ClientClosed.
+        Cancelling the task withdraws the request."""
+        return self._wrap(await self._acquire())
+
+    async def _acquire(self) -> List[Held]:
+        core, observer = self._client._core, self._client._observer
+        cookie = observer.acquiring([spec.key for spec in self._specs], mode_name(self._specs)) if observer else None
+        began = time.monotonic()
+        bridge, future = bridge_here(), asyncio.get_running_loop().create_future()
+        tell = self._on_queued
+        on_queued = None if tell is None else (lambda queued: bridge.post(tell, _convert.queued(queued)))
+        copies = [lock_pb2.LockSpec.FromString(spec.SerializeToString()) for spec in self._specs]
+        request = core.acquire(copies, self._wait, lambda answer: bridge.post(settle, future, answer), on_queued)
+        try:
+            refused: Optional[Refused] = await future
+        except BaseException:
+            core.cancel(request)
+            raise
+        if observer is not None:
+            observer.answered(cookie, refused.reason if refused else "GRANTED", time.monotonic() - began)
+        if refused is not None:
+            raise closed_or(refused)
+        held = [Held(core, lease, observer, cookie) for lease in request.leases]
+        for one in held:
+            if self._on_loss is not None:
+                one.on_loss(self._on_loss)
+        return held
+
+    async def __aenter__(self) -> H:
+        held = await self._acquire()
+        self._bodies.append((asyncio.current_task(), Body(held)))
+        return self._wrap(held)
+
+    async def __aexit__(self, kind: Any, error: Optional[BaseException], trace: Any) -> None:
+        """Gives the lock back without waiting for the answer. Raises LockLost when it was lost, unless the body raised
+        something itself."""
+        task = asyncio.current_task()
+        index = max(i for i, (owner, _) in enumerate(self._bodies) if owner is task)
+        _, body = self._bodies.pop(index)
+        await body.leave(error)

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections to brokers, in this process or by way of another one."""
+import os
+import random
+import stat
+from typing import Any, Callable, Iterator, List, Optional
+
+import grpc
+
+from distlock import _fork
+from distlock._relay import RelayChannel
+from distlock.v1 import lock_service_pb2 as wire
+from distlock.v1 import look_pb2 as look
+
+SOCKET = "/run/distlock/distlock.sock"
+LOOPBACK = "127.0.0.1:7420"
+SERVICE = "/distlock.v1.LockService/"
+OPTIONS = [
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.use_local_subchannel_pool", 1),  # a connection of its own
+    ("grpc.enable_retries", 0),  # the lock table decides what is sent again
+    ("grpc.enable_http_proxy", 0),  # http_proxy is meant for the web, not for the broker
+    ("grpc.service_config_disable_resolution", 1),
+    ("grpc.max_receive_message_length", 4 << 20),
+    ("grpc.max_send_message_length", 4 << 20),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+]
+
+
+def default_address() -> str:
+    """DISTLOCK_SERVER, else unix:///run/distlock/distlock.sock where that socket exists, else 127.0.0.1:7420."""
+    named = os.environ.get("DISTLOCK_SERVER")
+    if named:
+        return named
+    try:
+        return f"unix://{SOCKET}" if stat.S_ISSOCK(os.stat(SOCKET).st_mode) else LOOPBACK
+    except OSError:
+        return LOOPBACK
+
+
+def split_addresses(text: str) -> List[str]:
+    """The targets of a list that is separated by commas, each once."""
+    found: List[str] = []
+    for part in (one.strip() for one in text.split(",")):
+        target = f"unix://{part}" if part.startswith("/") else part
+        if target and target not in found:
+            found.append(target)
+    return found or [text]
+
+
+class Addresses:
+    """The brokers in a random order, and which one is to be tried next."""
+
+    def __init__(self, text: str, shuffle: Callable[[List[str]], None] = random.shuffle) -> None:
+        self.all = split_addresses(text)
+        shuffle(self.all)
+        self._present = self._tried = 0
+
+    @property
+    def present(self) -> str:
+        return self.all[self._present]
+
+    def next(self) -> bool:
+        """After an attempt that failed. False: each has been tried since the last success, so pause."""
+        self._present = (self._present + 1) % len(self.all)
+        self._tried += 1
+        if self._tried < len(self.all):
+            return True
+        self._tried = 0
+        return False
+
+    def succeed(self) -> None:
+        self._tried = 0
+
+
+_used_in: Optional[int] = None  # the generation of processes that has used gRPC first
+
+
+def open_channel(address: str) -> Any:
+    """A grpc.Channel; or its like, when an ancestor of this process has used gRPC."""
+    global _used_in
+    if _used_in is None:
+        _used_in = _fork.generation
+    if _used_in != _fork.generation:
+        return RelayChannel(address)
+    return grpc.insecure_channel(address, options=OPTIONS)
+
+
+def open_session(channel: Any, requests: Iterator[wire.SessionRequest]) -> Any:
+    method = channel.stream_stream(SERVICE + "Session", request_serializer=wire.SessionRequest.SerializeToString,
+                                   response_deserializer=wire.SessionResponse.FromString)
+    return method(requests)
+
+
+def unary(channel: Any, name: str) -> Any:
+    """A unary method by its name. Call .future(request, timeout=...)."""
+    room = wire if hasattr(wire, name + "Request") else look
+    request, response = getattr(room, name + "Request"), getattr(room, name + "Response")
+    return channel.unary_unary(SERVICE + name, request_serializer=request.SerializeToString,
+                               response_deserializer=response.FromString)
+
+
+def watch(channel: Any) -> Any:
+    return channel.unary_stream(SERVICE + "WatchLock", request_serializer=look.WatchLockRequest.SerializeToString,
+                                response_deserializer=look.WatchLockResponse.FromString)
+
+
+RpcError = grpc.RpcError

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What both kinds of clients do before a request is sent."""
+import dataclasses
+import os
+import sys
+import threading
+from typing import Any, Callable, Iterable, List, Optional, Sequence, Union
+
+from distlock import _convert, _fork
+from distlock._channel import default_address
+from distlock._clock import nanoseconds
+from distlock._core import Core
+from distlock.errors import ClientClosed, InvalidRequest
+from distlock.hooks import Observer
+from distlock.types import Lock, Mode, Options
+from distlock.v1 import lock_pb2
+
+ELECTION_VALUE = "distlock.election"  # the metadata entry that holds a leader's value
+
+
+class Base:
+    """A client's settings, and the core of this process: a child of fork gets one of its own at its first call."""
+
+    def __init__(self, address: Optional[str], label: Optional[str], unreachable_after: float, options: Options,
+                 on_draining: Optional[Callable[[float], object]], observer: Optional[Observer]) -> None:
+        self.address = address or default_address()
+        self.label = label if label is not None else os.path.basename(sys.argv[0] or "python")
+        self._unreachable_after = nanoseconds(unreachable_after)
+        self._options = options
+        self._on_draining = on_draining
+        self._observer = observer
+        self._made: Optional[Core] = None
+        self._making = threading.Lock()
+        self._made_in = _fork.generation
+        self._closed = False
+
+    @property
+    def _core(self) -> Core:
+        core = self._made
+        if core is not None and core.generation == _fork.generation and not self._closed:
+            return core
+        if self._made_in != _fork.generation:
+            _fork.keep((core, self._making))
+            self._making, self._made_in = threading.Lock(), _fork.generation
+        with self._making:
+            if self._closed:
+                raise ClientClosed("the client was closed; make a new one")
+            if self._made is None or self._made.generation != _fork.generation:
+                session = self._observer.session if self._observer is not None else None
+                self._made = Core(self.address, self.label, self._unreachable_after, self._on_draining, session)
+            return self._made
+
+    @property
+    def connected(self) -> bool:
+        """Whether a session is open at this moment. The first call of this client connects."""
+        core = self._made
+        return core is not None and core.generation == _fork.generation and core.connected
+
+    def _close(self) -> None:
+        self._closed = True
+        core = self._made
+        if core is not None and core.generation == _fork.generation:
+            core.close()
+
+    def _with(self, changes: Any) -> Options:
+        try:
+            return dataclasses.replace(self._options, **changes)
+        except TypeError as error:
+            raise TypeError(f"{error}; the options of a lock are "
+                            f"{', '.join(field.name for field in dataclasses.fields(Options))}") from None
+
+    def _specs(self, locks: Iterable[Union[str, Lock]], changes: Any) -> List[lock_pb2.LockSpec]:
+        options = self._with(changes)
+        made = [lock if isinstance(lock, Lock) else Lock(lock) for lock in locks]
+        return [_convert.spec(lock.key, lock.mode, lock.options or options, lock.permits, lock.limit) for lock in made]
+
+    def _candidate(self, name: str, value: str, changes: Any) -> List[lock_pb2.LockSpec]:
+        options = self._with(changes)
+        if ELECTION_VALUE in options.metadata:
+            problem = f"has an entry {ELECTION_VALUE}, under which an election shows its value: give that as the value"
+            raise InvalidRequest("INVALID_ARGUMENT", f"metadata {problem}", field_problems=(("metadata", problem),))
+        metadata = {**options.metadata, ELECTION_VALUE: value}
+        return [_convert.spec(name, Mode.EXCLUSIVE, dataclasses.replace(options, metadata=metadata))]
+
+
+def mode_name(specs: Sequence[lock_pb2.LockSpec]) -> str:
+    """For observers: the mode, or MULTIPLE."""
+    return Mode(specs[0].mode).name if len(specs) == 1 else "MULTIPLE"

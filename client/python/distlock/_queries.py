@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The calls of the client for threads that are no session: looking at locks, elections, detached leases."""
+import random
+import threading
+from typing import Any, Callable, Iterator, List, Optional, Tuple
+
+from distlock import _channel, _convert, _status
+from distlock import _operations as operations
+from distlock._core import Core
+from distlock._options import ELECTION_VALUE, Base
+from distlock.errors import ClientClosed, Refused
+from distlock.types import Leader, Lock, LockInfo, Mode, Outcome
+from distlock.v1 import look_pb2 as look
+
+PERMANENT = frozenset(("INVALID_ARGUMENT", "NOT_SUPPORTED", "UNAUTHENTICATED", "PERMISSION_DENIED"))
+LONGEST_PAUSE_S = 2.0
+
+
+def attempts(core: Core) -> int:
+    """How often a call is tried: once at each broker, and once more, for a connection that was broken unnoticed."""
+    return len(core.addresses.all) + 1
+
+
+def run(core: Core, operation: "operations.Operation[operations.T]") -> "operations.T":
+    """Drives an operation on this thread."""
+    try:
+        call = next(operation)
+        while True:
+            try:
+                response = _call(core, call)
+            except Refused as refused:
+                call = operation.throw(refused)
+            else:
+                call = operation.send(response)
+    except StopIteration as done:
+        value: "operations.T" = done.value
+        return value
+
+
+def _call(core: Core, call: operations.Call) -> Any:
+    for left in range(attempts(core) - 1, -1, -1):
+        channel = core.lookup()
+        future = _channel.unary(channel, call.name).future(call.request, timeout=call.timeout)
+        try:
+            return future.result()
+        except _channel.RpcError as error:
+            refused = _status.refused(error)
+        except BaseException:
+            future.cancel()
+            raise
+        if refused.reason not in ("UNREACHABLE", "DRAINING") or left == 0:
+            raise refused
+        core.next_lookup(channel)
+    raise AssertionError("a call is tried at least once")
+
+
+def leader_of(lock: LockInfo) -> Optional[Leader]:
+    if not lock.holders:
+        return None
+    holder = lock.holders[0]
+    return Leader(holder.metadata.get(ELECTION_VALUE, ""), holder.owner, holder.holder_id, holder.token,
+                  holder.acquire_time)
+
+
+def changes(locks: Iterator[LockInfo]) -> Iterator[Optional[Leader]]:
+    """Who leads, whenever that has changed."""
+    told: Optional[Tuple[Optional[str], int]] = None
+    for lock in locks:
+        leader = leader_of(lock)
+        term = (leader.holder_id, leader.token) if leader is not None else (None, 0)
+        if term != told:
+            told = term
+            yield leader
+
+
+class Watch:
+    """The states of a lock, over reconnects. close() may be called by any thread."""
+
+    def __init__(self, core: Core, namespace: str, key: str) -> None:
+        self._core = core
+        self._request = look.WatchLockRequest(namespace=namespace, key=key)
+        self._closed = threading.Event()
+        self._call: Any = None
+
+    def close(self) -> None:
+        self._closed.set()
+        if self._call is not None:
+            self._call.cancel()
+
+    def states(self) -> Iterator[LockInfo]:
+        """Blocks between them. Raises a Refused that no further attempt can change."""
+        pause = 0.05
+        try:
+            while not self._closed.is_set():
+                channel = self._core.lookup()
+                try:
+                    self._call = _channel.watch(channel)(self._request)
+                    if self._closed.is_set():
+                        return
+                    for response in self._call:
+                        pause = 0.05
+                        yield _convert.lock_info(response.lock)
+                except _channel.RpcError as error:
+                    refused = _status.refused(error)
+                    if self._closed.is_set():
+                        return
+                    if refused.reason in PERMANENT:
+                        raise refused from None
+                    if refused.reason in ("UNREACHABLE", "DRAINING"):
+                        self._core.next_lookup(channel)
+                except ValueError:  # another thread has closed the channel
+                    pass
+                self._closed.wait(random.uniform(0, pause))
+                pause = min(2 * pause, LONGEST_PAUSE_S)
+        except ClientClosed:
+            return
+        finally:
+            self.close()
+
+
+class Detached(operations.DetachedState):
+    """A lease without a stream: this program renews it, at any broker of the store, before `valid_for` is over. Its
+    lease_id may be handed to another process, which takes it up with Client.detached."""
+
+    _core: Core
+
+    def renew(self) -> float:
+        """Extends the lease to its full ttl; seconds until the new deadline. Raises LockLost, Unavailable."""
+        return run(self._core, self._renew())
+
+    def release(self) -> Outcome:
+        """Gives the lock back. Raises Unavailable: then the ttl ends it."""
+        return run(self._core, self._release())
+
+
+class Queries(Base):
+    """Each raises a Refused, such as Unavailable after about 5 s without an answer, and ClientClosed."""
+
+    def inspect(self, key: str, *, namespace: str = "", max_waiters: Optional[int] = None) -> LockInfo:
+        """Who holds a lock and who waits for it. max_waiters: 0 to 1000, None: 100."""
+        return run(self._core, operations.inspect(namespace, key, max_waiters))
+
+    def list(self, prefix: str = "", *, namespace: str = "") -> Iterator[LockInfo]:
+        """The held locks of a namespace, in no particular order; namespace "-": of all namespaces."""
+        token = ""
+        while True:
+            locks, token = run(self._core, operations.page(namespace, prefix, token))
+            yield from locks
+            if not token:
+                return
+
+    def watch(self, key: str, *, namespace: str = "") -> Iterator[LockInfo]:
+        """The lock as it is, then again after each change of its holders or waiters. Never ends by itself."""
+        return Watch(self._core, namespace, key).states()
+
+    def leader(self, election: str, *, namespace: str = "") -> Optional[Leader]:
+        """Who leads an election; None between two terms."""
+        return leader_of(self.inspect(election, namespace=namespace, max_waiters=0))
+
+    def observe(self, election: str, *, namespace: str = "") -> Iterator[Optional[Leader]]:
+        """Who leads, at once and after each change. Never ends by itself."""
+        return changes(self.watch(election, namespace=namespace))
+
+    def check_token(self, key: str, token: int, *, namespace: str = "") -> bool:
+        """Whether no newer token was given. For resources that cannot compare tokens themselves."""
+        return run(self._core, operations.check_token(namespace, key, token))
+
+    def acquire_detached(self, key: str, *, mode: Mode = Mode.EXCLUSIVE, permits: int = 0, limit: int = 0,
+                         wait: Optional[float] = None, **options: Any) -> Detached:
+        """A lease that outlives this process's connection: nobody renews it but the caller."""
+        core = self._core
+        specs = self._specs([Lock(key, mode, permits, limit)], options)
+        found: List[Detached] = run(core, operations.acquire_detached(specs, _convert.wait_of(wait),
+                                                                      self._maker(core)))
+        return found[0]
+
+    def detached(self, lease_id: str, key: str = "") -> Detached:
+        """A detached lease that another process has acquired. Call renew() before use. key: for messages only."""
+        return self._maker(self._core)(key, lease_id)
+
+    @staticmethod
+    def _maker(core: Core) -> Callable[..., Detached]:
+        def make(*values: Any) -> Detached:
+            made = Detached(*values)
+            made._core = core
+            return made
+        return make

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client for asyncio. It reads like the one for threads: `async with dl.lock("report", wait=10) as held`.
+
+    dl = distlock.aio.connect()
+    async with dl.lock("report", wait=10) as held:
+        await save(rows, token=held.token)
+
+When the lock is lost, the task that entered the body is cancelled, and leaving the body raises LockLost.
+A client may be used by several event loops. Its session runs on threads of its own.
+"""
+import asyncio
+import functools
+import threading
+from typing import Any, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Optional, Tuple, TypeVar, Union, cast
+
+from distlock import _channel, _convert, _queries, _status
+from distlock import _operations as operations
+from distlock._aio_held import Acquire, Bridge, Held, HeldAll, bridge_here, settle
+from distlock._core import Core
+from distlock._options import Base
+from distlock.errors import Busy, Refused
+from distlock.hooks import Observer
+from distlock.types import Leader, Lock, LockInfo, Mode, Options, Outcome, Queued
+
+__all__ = ["Acquire", "Client", "Detached", "Held", "HeldAll", "connect"]
+
+F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
+T = TypeVar("T")
+Key = Union[str, Callable[..., str]]
+
+
+class Detached(operations.DetachedState):
+    """A lease without a stream: this program renews it, at any broker of the store, before `valid_for` is over."""
+
+    _core: Core
+
+    async def renew(self) -> float:
+        """Extends the lease to its full ttl; seconds until the new deadline. Raises LockLost, Unavailable."""
+        return await run(self._core, self._renew())
+
+    async def release(self) -> Outcome:
+        """Gives the lock back. Raises Unavailable: then the ttl ends it."""
+        return await run(self._core, self._release())
+
+
+async def run(core: Core, operation: "operations.Operation[T]") -> T:
+    """Drives an operation in this event loop."""
+    try:
+        call = next(operation)
+        while True:
+            try:
+                response = await _call(core, call)
+            except Refused as refused:
+                call = operation.throw(refused)
+            else:
+                call = operation.send(response)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+
+
+def _over(bridge: Bridge, over: "asyncio.Future[Any]", _: Any) -> None:
+    bridge.post(settle, over, None)
+
+
+async def _call(core: Core, call: operations.Call) -> Any:
+    for left in range(_queries.attempts(core) - 1, -1, -1):
+        bridge, over = bridge_here(), asyncio.get_running_loop().create_future()
+        channel = core.lookup()
+        future = _channel.unary(channel, call.name).future(call.request, timeout=call.timeout)
+        future.add_done_callback(functools.partial(_over, bridge, over))
+        try:
+            await over
+        except BaseException:
+            future.cancel()
+            raise
+        try:
+            return future.result()
+        except _channel.RpcError as error:
+            refused = _status.refused(error)
+        if refused.reason not in ("UNREACHABLE", "DRAINING") or left == 0:
+            raise refused
+        core.next_lookup(channel)
+    raise AssertionError("a call is tried at least once")
+
+
+async def _pump(make: Callable[[], Iterator[T]], close: Callable[[], None]) -> AsyncIterator[T]:
+    """A blocking iterator, which is read on a thread of its own."""
+    items: "asyncio.Queue[Tuple[bool, Any]]" = asyncio.Queue()
+    post = bridge_here().post
+
+    def read() -> None:
+        try:
+            for item in make():
+                post(items.put_nowait, (True, item))
+            post(items.put_nowait, (False, None))
+        except BaseException as error:
+            post(items.put_nowait, (False, error))
+
+    threading.Thread(target=read, name="distlock-watch", daemon=True).start()
+    try:
+        while True:
+            more, item = await items.get()
+            if not more:
+                if item is not None:
+                    raise item
+                return
+            yield item
+    finally:
+        close()
+
+
+class Client(Base):
+    """As distlock.Client, for asyncio."""
+
+    def lock(self, key: str, *, wait: Optional[float] = None, on_loss: Optional[Callable[[Held], object]] = None,
+             on_queued: Optional[Callable[[Queued], object]] = None, **options: Any) -> Acquire[Held]:
+        """An exclusive lock. wait: None until granted, 0 one try, or seconds."""
+        return self._one(Lock(key), wait, on_loss, on_queued, options)
+
+    def shared(self, key: str, *, wait: Optional[float] = None, on_loss: Optional[Callable[[Held], object]] = None,
+               on_queued: Optional[Callable[[Queued], object]] = None, **options: Any) -> Acquire[Held]:
+        """The lock for reading: beside other readers, and never beside lock(key)."""
+        return self._one(Lock(key, Mode.SHARED), wait, on_loss, on_queued, options)
+
+    def permits(self, key: str, *, limit: int, n: int = 1, wait: Optional[float] = None,
+                on_loss: Optional[Callable[[Held], object]] = None,
+                on_queued: Optional[Callable[[Queued], object]] = None, **options: Any) -> Acquire[Held]:
+        """n permits of a semaphore that has `limit`."""
+        return self._one(Lock(key, Mode.PERMIT, n, limit), wait, on_loss, on_queued, options)
+
+    def all(self, locks: Iterable[Union[str, Lock]], *, wait: Optional[float] = None,
+            on_loss: Optional[Callable[[Held], object]] = None,
+            on_queued: Optional[Callable[[Queued], object]] = None, **options: Any) -> Acquire[HeldAll]:
+        """Up to 64 different locks, all or nothing."""
+        return Acquire(self, self._specs(locks, options), wait, HeldAll, on_loss, on_queued)
+
+    def campaign(self, name: str, value: str = "", *, wait: Optional[float] = None,
+                 on_loss: Optional[Callable[[Held], object]] = None, **options: Any) -> Acquire[Held]:
+        """Leadership of the election `name`. value: what observers are told."""
+        return Acquire(self, self._candidate(name, value, options), wait, lambda held: held[0], on_loss, None)
+
+    def locked(self, key: Key, *, wait: Optional[float] = None, busy: Any = None, **options: Any) -> Callable[[F], F]:
+        """Decorates a coroutine function, as Client.locked of distlock."""
+
+        def decorate(function: F) -> F:
+            @functools.wraps(function)
+            async def call(*args: Any, **kwargs: Any) -> Any:
+                name = key(*args, **kwargs) if callable(key) else key
+                request = self.lock(name, wait=wait, **options)
+                try:
+                    await request.__aenter__()
+                except Busy:
+                    if busy is None:
+                        raise
+                    return busy
+                try:
+                    result = await function(*args, **kwargs)
+                except BaseException as error:
+                    await request.__aexit__(type(error), error, error.__traceback__)
+                    raise
+                await request.__aexit__(None, None, None)
+                return result
+
+            return cast(F, call)
+
+        return decorate
+
+    async def inspect(self, key: str, *, namespace: str = "", max_waiters: Optional[int] = None) -> LockInfo:
+        """Who holds a lock and who waits for it."""
+        return await run(self._core, operations.inspect(namespace, key, max_waiters))
+
+    async def list(self, prefix: str = "", *, namespace: str = "") -> AsyncIterator[LockInfo]:
+        """The held locks of a namespace, in no particular order; namespace "-": of all namespaces."""
+        token = ""
+        while True:
+            locks, token = await run(self._core, operations.page(namespace, prefix, token))
+            for lock in locks:
+                yield lock
+            if not token:
+                return
+
+    def watch(self, key: str, *, namespace: str = "") -> AsyncIterator[LockInfo]:
+        """The lock as it is, then again after each change of its holders or waiters. Never ends by itself."""
+        watch = _queries.Watch(self._core, namespace, key)
+        return _pump(watch.states, watch.close)
+
+    async def leader(self, election: str, *, namespace: str = "") -> Optional[Leader]:
+        """Who leads an election; None between two terms."""
+        return _queries.leader_of(await self.inspect(election, namespace=namespace, max_waiters=0))
+
+    def observe(self, election: str, *, namespace: str = "") -> AsyncIterator[Optional[Leader]]:
+        """Who leads, at once and after each change. Never ends by itself."""
+        watch = _queries.Watch(self._core, namespace, election)
+        return _pump(lambda: _queries.changes(watch.states()), watch.close)
+
+    async def check_token(self, key: str, token: int, *, namespace: str = "") -> bool:
+        """Whether no newer token was given."""
+        return await run(self._core, operations.check_token(namespace, key, token))
+
+    async def acquire_detached(self, key: str, *, mode: Mode = Mode.EXCLUSIVE, permits: int = 0, limit: int = 0,
+                               wait: Optional[float] = None, **options: Any) -> Detached:
+        """A lease that outlives this process's connection: nobody renews it but the caller."""
+        core = self._core
+        specs = self._specs([Lock(key, mode, permits, limit)], options)
+        found = await run(core, operations.acquire_detached(specs, _convert.wait_of(wait), self._maker(core)))
+        return cast(Detached, found[0])
+
+    def detached(self, lease_id: str, key: str = "") -> Detached:
+        """A detached lease that another process has acquired. Await renew() before use. key: for messages only."""
+        return self._maker(self._core)(key, lease_id)
+
+    @staticmethod
+    def _maker(core: Core) -> Callable[..., Detached]:
+        def make(*values: Any) -> Detached:
+            made = Detached(*values)
+            made._core = core
+            return made
+        return make
+
+    async def close(self) -> None:
+        """Gives all locks back and waits at most a second for the broker's answer."""
+        await asyncio.get_running_loop().run_in_executor(None, self._close)
+
+    async def __aenter__(self) -> "Client":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def _one(self, lock: Lock, wait: Optional[float], on_loss: Optional[Callable[[Held], object]],
+             on_queued: Optional[Callable[[Queued], object]], options: Any) -> Acquire[Held]:
+        return Acquire(self, self._specs([lock], options), wait, lambda held: held[0], on_loss, on_queued)
+
+
+def connect(address: Optional[str] = None, *, label: Optional[str] = None, unreachable_after: float = 10.0,
+            options: Optional[Options] = None, on_draining: Optional[Callable[[float], object]] = None,
+            observer: Optional[Observer] = None) -> Client:
+    """A client for asyncio, with the arguments of distlock.connect. on_draining is called on a thread of the client."""
+    return Client(address, label, unreachable_after, options or Options(), on_draining, observer)

@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client for threads. distlock.aio has the one for asyncio; both read alike."""
+import functools
+import threading
+import time
+from typing import Any, Callable, Generic, Iterable, List, Optional, Sequence, TypeVar, Union, cast
+
+from distlock import _convert
+from distlock._core import Core
+from distlock._held import Holding, closed_or
+from distlock._lease import Request
+from distlock._options import ELECTION_VALUE, Base, mode_name
+from distlock._queries import Queries
+from distlock.errors import Busy, LockLost, Refused
+from distlock.hooks import Observer
+from distlock.types import Lock, Mode, Options, Outcome, Queued
+from distlock.v1 import lock_pb2
+
+Key = Union[str, Callable[..., str]]
+F = TypeVar("F", bound=Callable[..., Any])
+H = TypeVar("H")
+
+
+class Skip:
+    """What a decorated function returns when the lock is busy and busy=SKIP was given. False."""
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return "distlock.SKIP"
+
+
+SKIP = Skip()
+
+
+class Answer:
+    """Wakes one thread, once. A lock is the cheapest thing that a signal can interrupt."""
+
+    def __init__(self) -> None:
+        self._latch = threading.Lock()
+        self._latch.acquire()
+        self.value: Any = None
+
+    def __call__(self, value: Any) -> None:
+        self.value = value
+        self._latch.release()
+
+    def wait(self, timeout: float = -1) -> bool:
+        return self._latch.acquire(timeout=timeout)
+
+
+class Loss:
+    """Whether a lock is lost. Looks at the clock itself, so that it is true after the deadline even before any thread
+    of this package has noticed."""
+
+    def __init__(self, held: "Held") -> None:
+        self._held, self._event = held, threading.Event()
+        held._on_end(self._event.set)
+
+    def is_set(self) -> bool:
+        """True once the lock is lost; never after a release."""
+        return self._held._was_lost
+
+    __bool__ = is_set
+
+    def wait(self, timeout: Optional[float] = None) -> bool:
+        """Waits until the lock is lost, for `timeout` seconds at most. Not woken by a release."""
+        self._event.wait(timeout)
+        return self.is_set()
+
+
+class Held(Holding):
+    """A lock that is held. Thread-safe."""
+
+    _lost: Optional[Loss] = None
+
+    @property
+    def lost(self) -> Loss:
+        """True, and its wait() returns, when the lock is lost."""
+        if self._lost is None:
+            self._lost = Loss(self)
+        return self._lost
+
+    def on_loss(self, callback: Callable[["Held"], object]) -> None:
+        """Calls `callback(self)` when the lock is lost, on the client's thread for callbacks; at once when it is
+        already. A callback that blocks delays other callbacks, and nothing else."""
+        self._on_end(lambda: self._core.tell(lambda: callback(self)))
+
+    def release(self, timeout: Optional[float] = None) -> Outcome:
+        """Gives the lock back, and waits for the broker's answer, for `timeout` seconds at most: then UNKNOWN. The lock
+        is freed in any case. ALREADY_GONE: it had ended before."""
+        return self._outcome(self._send_release(), timeout)
+
+    def _send_release(self) -> Optional[Answer]:
+        if self.cause == "FORKED":
+            return None
+        answer = Answer()
+        self._core.release(self._lease, answer)
+        self._observe_release()
+        return answer
+
+    def _outcome(self, answer: Optional[Answer], timeout: Optional[float]) -> Outcome:
+        if answer is None:
+            return Outcome.ALREADY_GONE
+        return cast(Outcome, answer.value) if answer.wait(-1 if timeout is None else timeout) else Outcome.UNKNOWN
+
+    def release_soon(self) -> None:
+        """Sends the release and does not wait. Commands keep their order, so that the next acquire of the same lock by
+        this client finds it free."""
+        if self.cause != "FORKED":
+            self._core.release(self._lease)
+            self._observe_release()
+
+    def downgrade(self) -> None:
+        """Makes an exclusive lock shared, without a gap. There is no way back. Raises Refused."""
+        self.check()
+        answer = Answer()
+        self._core.downgrade(self._lease, answer)
+        answer.wait()
+        if answer.value is not None:
+            raise closed_or(answer.value)
+
+    def proclaim(self, value: str) -> None:
+        """Changes the value that observers are told of a leader, in office. The token stays. Raises Refused."""
+        self.check()
+        answer = Answer()
+        self._core.proclaim(self._lease, {ELECTION_VALUE: value}, answer)
+        answer.wait()
+        if answer.value is not None:
+            raise closed_or(answer.value)
+
+
+class HeldAll(Sequence[Held]):
+    """Several locks that were taken together, in the order of the request."""
+
+    def __init__(self, parts: List[Held]) -> None:
+        self.parts = parts
+
+    @property
+    def tokens(self) -> List[int]:
+        return [part.token for part in self.parts]
+
+    @property
+    def is_held(self) -> bool:
+        """Whether all are held at this moment."""
+        return all(part.is_held for part in self.parts)
+
+    def check(self) -> None:
+        """Raises LockLost unless all are held at this moment."""
+        for part in self.parts:
+            part.check()
+
+    def on_loss(self, callback: Callable[[Held], object]) -> None:
+        """Calls `callback(lock)` for each lock that is lost."""
+        for part in self.parts:
+            part.on_loss(callback)
+
+    def release(self, timeout: Optional[float] = None) -> List[Outcome]:
+        """Gives all back, and waits for the answers, for `timeout` seconds each at most."""
+        answers = [part._send_release() for part in self.parts]
+        return [part._outcome(answer, timeout) for part, answer in zip(self.parts, answers)]
+
+    def release_soon(self) -> None:
+        """Sends the releases and does not wait."""
+        for part in self.parts:
+            part.release_soon()
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.parts[index]
+
+
+class Acquire(Generic[H]):
+    """A request that is not sent yet: use it in `with`, or call acquire(). It may be used again and again, also by
+    several threads at once, but not nested in itself."""
+
+    def __init__(self, client: Base, specs: List[lock_pb2.LockSpec], wait: Optional[float],
+                 wrap: Callable[[List[Held]], H], on_loss: Optional[Callable[[Held], object]],
+                 on_queued: Optional[Callable[[Queued], object]]) -> None:
+        self._client, self._specs, self._wrap = client, specs, wrap
+        self._wait = _convert.wait_of(wait)
+        self._on_loss, self._on_queued = on_loss, on_queued
+        self._entered = threading.local()
+
+    def acquire(self) -> H:
+        """Waits for the lock as `wait` says. Raises Busy, Unavailable, InvalidRequest, another Refused or ClientClosed.
+        An exception of a signal's handler, such as KeyboardInterrupt, withdraws the request."""
+        return self._wrap(self._acquire())
+
+    def _acquire(self) -> List[Held]:
+        core, observer = self._client._core, self._client._observer
+        cookie = observer.acquiring([spec.key for spec in self._specs], mode_name(self._specs)) if observer else None
+        began = time.monotonic()
+        answer = Answer()
+        copies = [lock_pb2.LockSpec.FromString(spec.SerializeToString()) for spec in self._specs]
+        request = core.acquire(copies, self._wait, answer, self._queued(core))
+        try:
+            answer.wait()
+        except BaseException:
+            core.cancel(request)
+            raise
+        refused: Optional[Refused] = answer.value
+        if observer is not None:
+            observer.answered(cookie, refused.reason if refused else "GRANTED", time.monotonic() - began)
+        if refused is not None:
+            raise closed_or(refused)
+        return self._hold(core, request, observer, cookie)
+
+    def _queued(self, core: Core) -> Optional[Callable[[Any], object]]:
+        tell = self._on_queued
+        if tell is None:
+            return None
+        return lambda queued: core.tell(lambda: tell(_convert.queued(queued)))
+
+    def _hold(self, core: Core, request: Request, observer: Optional[Observer], cookie: object) -> List[Held]:
+        held = [Held(core, lease, observer, cookie) for lease in request.leases]
+        if self._on_loss is not None:
+            for one in held:
+                one.on_loss(self._on_loss)
+        return held
+
+    def __enter__(self) -> H:
+        held = self._acquire()
+        stack: List[List[Held]] = self._entered.__dict__.setdefault("stack", [])
+        stack.append(held)
+        return self._wrap(held)
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        """Gives the lock back without waiting for the answer. Raises LockLost when it was lost, unless the body raised
+        something itself."""
+        held: List[Held] = self._entered.stack.pop()
+        lost = next((one for one in held if one._was_lost), None)
+        for one in held:
+            one.release_soon()
+        if lost is not None and (error is None or isinstance(error, LockLost)):
+            if error is None:
+                raise lost._loss()
+
+
+class Client(Queries):
+    """A connection to the lock brokers: one session for all locks of this process. It connects at its first call, and
+    reconnects by itself. Thread-safe. A child of fork connects anew; locks stay with the parent.
+
+    Waiting: wait=None waits until the lock is granted, 0 tries once, a number waits for that many seconds.
+    `options` of every method are the fields of distlock.Options.
+    """
+
+    def lock(self, key: str, *, wait: Optional[float] = None, on_loss: Optional[Callable[[Held], object]] = None,
+             on_queued: Optional[Callable[[Queued], object]] = None, **options: Any) -> Acquire[Held]:
+        """An exclusive lock."""
+        return self._one(Lock(key), wait, on_loss, on_queued, options)
+
+    def shared(self, key: str, *, wait: Optional[float] = None, on_loss: Optional[Callable[[Held], object]] = None,
+               on_queued: Optional[Callable[[Queued], object]] = None, **options: Any) -> Acquire[Held]:
+        """The lock for reading: beside other readers, and never beside lock(key)."""
+        return self._one(Lock(key, Mode.SHARED), wait, on_loss, on_queued, options)
+
+    def permits(self, key: str, *, limit: int, n: int = 1, wait: Optional[float] = None,
+                on_loss: Optional[Callable[[Held], object]] = None,
+                on_queued: Optional[Callable[[Queued], object]] = None, **options: Any) -> Acquire[Held]:
+        """n permits of a semaphore that has `limit`."""
+        return self._one(Lock(key, Mode.PERMIT, n, limit), wait, on_loss, on_queued, options)
+
+    def all(self, locks: Iterable[Union[str, Lock]], *, wait: Optional[float] = None,
+            on_loss: Optional[Callable[[Held], object]] = None,
+            on_queued: Optional[Callable[[Queued], object]] = None, **options: Any) -> Acquire[HeldAll]:
+        """Up to 64 different locks, all or nothing. The broker takes them in one order, so that callers which name them
+        in different orders do not wait for each other in a circle."""
+        return Acquire(self, self._specs(locks, options), wait, HeldAll, on_loss, on_queued)
+
+    def campaign(self, name: str, value: str = "", *, wait: Optional[float] = None,
+                 on_loss: Optional[Callable[[Held], object]] = None, **options: Any) -> Acquire[Held]:
+        """Leadership of the election `name`, which is the lock of that name. value: what observers are told."""
+        return Acquire(self, self._candidate(name, value, options), wait, lambda held: held[0], on_loss, None)
+
+    def locked(self, key: Key, *, wait: Optional[float] = None, busy: Any = None, **options: Any) -> Callable[[F], F]:
+        """Decorates a function: each call holds the lock. key: may be a function of the call's arguments. busy: what a
+        call returns instead of raising Busy, such as distlock.SKIP."""
+
+        def decorate(function: F) -> F:
+            @functools.wraps(function)
+            def call(*args: Any, **kwargs: Any) -> Any:
+                name = key(*args, **kwargs) if callable(key) else key
+                request = self.lock(name, wait=wait, **options)
+                try:
+                    request.__enter__()
+                except Busy:
+                    if busy is None:
+                        raise
+                    return busy
+                try:
+                    result = function(*args, **kwargs)
+                except BaseException as error:
+                    request.__exit__(type(error), error, error.__traceback__)
+                    raise
+                request.__exit__(None, None, None)
+                return result
+
+            return cast(F, call)
+
+        return decorate
+
+    def close(self) -> None:
+        """Gives all locks back, and waits at most a second for the answer. Calls that wait raise ClientClosed."""
+        self._close()
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _one(self, lock: Lock, wait: Optional[float], on_loss: Optional[Callable[[Held], object]],
+             on_queued: Optional[Callable[[Queued], object]], options: Any) -> Acquire[Held]:
+        return Acquire(self, self._specs([lock], options), wait, lambda held: held[0], on_loss, on_queued)
+
+
+def connect(address: Optional[str] = None, *, label: Optional[str] = None, unreachable_after: float = 10.0,
+            options: Optional[Options] = None, on_draining: Optional[Callable[[float], object]] = None,
+            observer: Optional[Observer] = None) -> Client:
+    """A client for threads. Does not wait for the connection; the first call makes it.
+
+    address: brokers of one store, separated by commas, each a gRPC target: "unix:///path" or "host:port". One is used,
+        in a random order; when it cannot be reached or goes down, the next one. None: DISTLOCK_SERVER, else
+        unix:///run/distlock/distlock.sock where that socket exists, else 127.0.0.1:7420.
+    label: shown by ListSessions, up to 256 bytes. None: the program's name.
+    unreachable_after: seconds that a request looks for a broker before it is refused with UNREACHABLE.
+    options: defaults of all locks.
+    on_draining: called with the seconds that are left when the broker goes down and locks cannot move to another one.
+    observer: hooks for tracing and metrics.
+    """
+    return Client(address, label, unreachable_after, options or Options(), on_draining, observer)
+

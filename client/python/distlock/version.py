@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The version: that of the brokers."""
+__version__ = "0.1.0"
