@@ -17,6 +17,7 @@ constexpr const char* kFencedSet =
 constexpr const char* kTtlMs = "15000";
 constexpr const char* kTokenKeepMs = "86400000";
 constexpr const char* kFairAfterUs = "100000";
+constexpr const char* kNoHoldOff = "0";
 constexpr const char* kBrokerId = "00000000000be9c4";
 constexpr std::string_view kNoToken = "................";  // as long as a token
 constexpr const char* kInfo = "....................";  // as long as a broker's for a request without owner or metadata
@@ -115,19 +116,30 @@ DirectSlot::DirectSlot(DirectKind kind, const std::string& name) : kind_(kind) {
     return;
   }
   const std::string t = base + "t", q = base + "q", w = base + "w";
-  acquire_ = Resp({"EVALSHA",   std::string(lua::kAcquire.sha1),
-                   "4",         h,
-                   t,           q,
-                   w,           owner,
-                   kTtlMs,      "0",
-                   "0",         "0",
-                   kBrokerId,   "30000",
-                   kInfo,       kTokenKeepMs,
-                   "1",         "10000",
-                   "x",         "0",
-                   kFairAfterUs});
+  acquire_ = Resp({"EVALSHA",
+                   std::string(lua::kAcquire.sha1),
+                   "4",
+                   h,
+                   t,
+                   q,
+                   w,
+                   owner,
+                   kTtlMs,
+                   "0",
+                   "0",
+                   "0",
+                   kBrokerId,
+                   "30000",
+                   kInfo,
+                   kTokenKeepMs,
+                   "1",
+                   "10000",
+                   "x",
+                   "0",
+                   kFairAfterUs,
+                   kNoHoldOff});
   release_ = Resp({"EVALSHA", std::string(lua::kRelease.sha1), "4", h, t, q, w, owner, std::string(kNoToken), "0",
-                   kTokenKeepMs, "1", kBrokerId, kFairAfterUs});
+                   kTokenKeepMs, "1", kBrokerId, kFairAfterUs, kNoHoldOff});
   token_at_ = release_.find(kNoToken, release_.rfind(owner) + owner.size());
 }
 

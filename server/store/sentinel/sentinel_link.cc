@@ -30,7 +30,7 @@ struct SentinelLink::Asked {
   bool name_unknown = false;
 };
 
-SentinelLink::SentinelLink(const Network& network, SentinelId id, LinkOptions options, std::string primary_name,
+SentinelLink::SentinelLink(const Network& network, SentinelId id, const LinkOptions& options, std::string primary_name,
                            Owner* owner)
     : id_(id),
       name_(std::move(primary_name)),

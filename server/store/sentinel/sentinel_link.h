@@ -34,7 +34,8 @@ class SentinelLink : private Link::Owner {
     virtual void OnSwitchMaster(SentinelId id) = 0;
   };
 
-  SentinelLink(const Network& network, SentinelId id, LinkOptions options, std::string primary_name, Owner* owner);
+  SentinelLink(const Network& network, SentinelId id, const LinkOptions& options, std::string primary_name,
+               Owner* owner);
 
   void Start();
   void Ask();
