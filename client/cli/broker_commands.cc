@@ -33,9 +33,33 @@ grpc::Status GetStatus(const Context& context, const std::shared_ptr<grpc::Chann
   return v1::AdminService::NewStub(channel)->GetStatus(&call, {}, response);
 }
 
+std::string WordOf(v1::StoreNodeState state) {
+  if (state == v1::STORE_NODE_STATE_UP) return "up";
+  return state == v1::STORE_NODE_STATE_HELD_OFF ? "held off" : "down";
+}
+
+// "primary   10.0.0.7:6379, up, identity 1a2b3c4d, epoch 3", then a line for each replica.
+void AddNode(const v1::StoreNode& node, std::vector<std::string>& lines) {
+  std::string line = absl::StrCat("primary   ", node.address(), ", ", WordOf(node.state()));
+  if (node.state() == v1::STORE_NODE_STATE_HELD_OFF) {
+    const std::string left = node.has_hold_off_left() ? FormatDuration(FromProto(node.hold_off_left())) : "a while";
+    absl::StrAppend(&line, " (no new locks for ", left, ")");
+  }
+  if (!node.problem().empty()) absl::StrAppend(&line, ": ", node.problem());
+  if (!node.version().empty()) absl::StrAppend(&line, ", version ", node.version());
+  if (!node.identity().empty()) absl::StrAppend(&line, ", identity ", node.identity());
+  if (node.epoch() > 0) absl::StrAppend(&line, ", epoch ", node.epoch());
+  if (!node.guard().empty()) absl::StrAppend(&line, ", hold-off after a failover: ", node.guard());
+  lines.push_back(std::move(line));
+  for (const v1::StoreReplica& replica : node.replicas()) {
+    lines.push_back(absl::StrCat("replica   ", replica.address(), replica.online() ? ", online" : ", not in step",
+                                 ", lag ", FormatDuration(FromProto(replica.lag()))));
+  }
+}
+
 std::vector<std::string> StatusAsText(const v1::GetStatusResponse& status) {
   const bool up = status.store_state() == v1::STORE_STATE_UP;
-  return {
+  std::vector<std::string> lines = {
       absl::StrCat("broker    ", status.broker_id(), ", version ", status.version(),
                    status.draining() ? ", DRAINING" : ""),
       absl::StrCat("started   ", FormatTime(status.start_time()), ", up ", FormatDuration(FromProto(status.uptime()))),
@@ -46,9 +70,41 @@ std::vector<std::string> StatusAsText(const v1::GetStatusResponse& status) {
       absl::StrCat("waiters   ", status.waiters()),
       absl::StrCat("shards    ", status.shards()),
       absl::StrCat("validity  ", FormatDuration(FromProto(status.validity())))};
+  if (status.wait_replicas() > 0) {
+    lines.push_back(absl::StrCat("confirm   ", status.wait_replicas(), " of the replicas must have each grant"));
+  }
+  for (const v1::StoreNode& node : status.store_nodes()) AddNode(node, lines);
+  return lines;
+}
+
+Json NodeAsJson(const v1::StoreNode& node) {
+  std::vector<Json> replicas;
+  for (const v1::StoreReplica& replica : node.replicas()) {
+    replicas.push_back(Json()
+                           .Text("address", replica.address())
+                           .Flag("online", replica.online())
+                           .Number("lag_ms", FromProto(replica.lag()).count()));
+  }
+  Json json = Json()
+                  .Text("address", node.address())
+                  .Text("state", node.state() == v1::STORE_NODE_STATE_HELD_OFF ? "held_off" : WordOf(node.state()))
+                  .Text("problem", node.problem())
+                  .Text("role", node.role())
+                  .Text("version", node.version())
+                  .Text("identity", node.identity())
+                  .Number("epoch", node.epoch())
+                  .Text("guard", node.guard());
+  if (node.has_hold_off_left()) {
+    json.Number("hold_off_left_ms", FromProto(node.hold_off_left()).count());
+  } else {
+    json.Null("hold_off_left_ms");
+  }
+  return json.List("replicas", replicas).Number("primary_changes", node.primary_changes());
 }
 
 Json StatusAsJson(const v1::GetStatusResponse& status) {
+  std::vector<Json> nodes;
+  for (const v1::StoreNode& node : status.store_nodes()) nodes.push_back(NodeAsJson(node));
   return Json()
       .Text("version", status.version())
       .Text("broker_id", status.broker_id())
@@ -63,7 +119,9 @@ Json StatusAsJson(const v1::GetStatusResponse& status) {
       .Number("leases", status.leases())
       .Number("waiters", status.waiters())
       .Number("shards", status.shards())
-      .Number("validity_ms", FromProto(status.validity()).count());
+      .Number("validity_ms", FromProto(status.validity()).count())
+      .Number("wait_replicas", status.wait_replicas())
+      .List("store_nodes", nodes);
 }
 
 // A broker whose store is down cannot serve, so the exit code is the same as for a broker that cannot be reached.

@@ -69,10 +69,11 @@ int Serve(const ops::Options& options) {
 
   Recorder recorder(metrics, static_cast<int>(options.shards));
   setup->options.on_node_status = [&recorder](const store::NodeStatus& status) { recorder.OnNodeStatus(status); };
+  setup->options.on_wait = [&recorder](core::Duration took, bool confirmed) { recorder.OnWait(took, confirmed); };
   shard::ShardSet shards(
       {.shards = static_cast<int>(options.shards),
        .mailbox_capacity = static_cast<size_t>(options.mailbox_capacity),
-       .broker = BrokerConfigOf(options, store::TraitsOf(setup->options.url), absl::GetCurrentTimeNanos()),
+       .broker = BrokerConfigOf(options, store::TraitsOf(setup->options), absl::GetCurrentTimeNanos()),
        .make_store = StoreFactory(*setup),
        .observer = &recorder});
   Drainer drainer(shards, metrics, wakeups, ToCore(options.drain_timeout));
@@ -81,10 +82,12 @@ int Serve(const ops::Options& options) {
   // the shards.
   const absl::Cleanup stop_shards = [&shards] { shards.Stop(); };
   auto server = rpc::Server::Start(
-      ServerOptionsOf(options, store::TraitsOf(setup->options.url), broker_id, &recorder), shards,
+      ServerOptionsOf(options, store::TraitsOf(setup->options), broker_id, &recorder), shards,
       {.version = DISTLOCK_VERSION,
        .store_url = setup->shown,
        .started = absl::Now(),
+       .wait_replicas = setup->options.wait_replicas,
+       .store_nodes = [&recorder] { return recorder.StoreNodes(); },
        .listen = {},
        .drain = [&drainer](std::optional<core::Duration> timeout) { return drainer.Begin(timeout); }});
   if (!server.ok()) return Fail(server.status(), kExitConfiguration);

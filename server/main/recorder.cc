@@ -167,10 +167,21 @@ void Recorder::OnNodeStatus(const store::NodeStatus& status) {
   metrics_.store_hold_off_seconds.Set(status.hold_off_left ? Seconds(*status.hold_off_left)
                                                            : std::numeric_limits<double>::infinity());
   std::lock_guard lock(mu_);
-  if (status.primary_changes > primary_changes_) {
-    metrics_.store_primary_changes.Increment(static_cast<double>(status.primary_changes - primary_changes_));
-    primary_changes_ = status.primary_changes;
+  const uint64_t known = node_ ? node_->primary_changes : 0;
+  if (status.primary_changes > known) {
+    metrics_.store_primary_changes.Increment(static_cast<double>(status.primary_changes - known));
   }
+  node_ = status;
+}
+
+std::vector<store::NodeStatus> Recorder::StoreNodes() {
+  std::lock_guard lock(mu_);
+  return node_ ? std::vector{*node_} : std::vector<store::NodeStatus>{};
+}
+
+void Recorder::OnWait(core::Duration took, bool confirmed) {
+  metrics_.store_wait_seconds.Observe(Seconds(took));
+  if (!confirmed) metrics_.store_wait_short.Increment();
 }
 
 void Recorder::Watch(rpc::Server* server) {

@@ -41,6 +41,10 @@ class Recorder final : public shard::Observer, public rpc::CallObserver {
 
   // Of the store's one server, from its first shard's connections.
   void OnNodeStatus(const store::NodeStatus& status);
+  // As last told; empty before. Any thread.
+  std::vector<store::NodeStatus> StoreNodes();
+  // The replicas were asked to confirm what a shard wrote.
+  void OnWait(core::Duration took, bool confirmed);
 
   // The server whose health follows the store.
   void Watch(rpc::Server* server);
@@ -69,7 +73,7 @@ class Recorder final : public shard::Observer, public rpc::CallObserver {
   std::condition_variable changed_;
   std::vector<bool> up_;
   bool was_up_ = false;
-  uint64_t primary_changes_ = 0;
+  std::optional<store::NodeStatus> node_;
   rpc::Server* server_ = nullptr;
 };
 

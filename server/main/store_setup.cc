@@ -16,6 +16,11 @@ namespace {
 constexpr absl::Duration kRetryCheck = absl::Seconds(1);
 
 absl::Status UseEmbedded(const ops::Options& options, StoreSetup& setup) {
+  if (options.wait_replicas > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--wait-replicas is ", options.wait_replicas,
+                     ", but the embedded store has no replicas: remove it, or set --redis"));
+  }
   auto started = store::EmbeddedServer::Start({.server = options.embedded_server, .dir = options.embedded_dir});
   if (!started.ok()) return started.status();
   setup.embedded = *std::move(started);
@@ -60,11 +65,11 @@ absl::Status UseSentinels(const ops::Options& options, StoreSetup& setup) {
   return absl::OkStatus();
 }
 
-store::HoldOffOptions HoldOffOf(const ops::Options& options, const store::StoreUrl& url) {
+store::HoldOffOptions HoldOffOf(const ops::Options& options, const store::StoreOptions& store) {
   using Kind = store::HoldOffOptions::Kind;
   store::HoldOffOptions hold_off{.longest_ttl = ToCore(options.LongestTtl()),
                                  .nodes = static_cast<int>(options.store_nodes),
-                                 .can_fail_over = store::TraitsOf(url).can_fail_over};
+                                 .can_fail_over = store::TraitsOf(store).can_fail_over};
   absl::Duration fixed;
   if (options.failover_hold_off == "auto" || (options.failover_hold_off.empty() && hold_off.can_fail_over)) {
     hold_off.kind = Kind::kAuto;
@@ -116,7 +121,9 @@ absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::
                          .max_waiters = static_cast<uint32_t>(options.max_waiters_per_lock)};
   absl::Status chosen = options.redis.empty() ? UseEmbedded(options, setup) : UseUrl(options, setup);
   if (!chosen.ok()) return chosen;
-  setup.options.locks.hold_off = HoldOffOf(options, setup.options.url);
+  setup.options.wait_replicas = static_cast<int>(options.wait_replicas);
+  setup.options.wait_timeout = ToCore(options.wait_timeout);
+  setup.options.locks.hold_off = HoldOffOf(options, setup.options);
 
   const auto warn = [](const absl::Status& problem) {
     static ops::LogLimit limit(absl::Seconds(10));

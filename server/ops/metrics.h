@@ -132,6 +132,8 @@ class Metrics {
   Gauge& store_up;
   Gauge& store_hold_off_seconds;
   prometheus::Counter& store_primary_changes;
+  Histogram& store_wait_seconds;  // until replicas confirmed, or were given up
+  Counter& store_wait_short;
   std::vector<Gauge*> store_nodes;  // down, up, held off
   const ByLabel<StoreVerb, Counter> store_commands;
   const ByLabel<StoreError, Counter> store_errors;

@@ -102,6 +102,10 @@ constexpr OptionRow kTable[] = {
     {"store-nodes", kStore, &O::store_nodes, "0", "0..64",
      "servers that may become the primary, the present one included, as --failover-hold-off auto counts them; 0: as "
      "many as are seen"},
+    {"wait-replicas", kStore, &O::wait_replicas, "0", "0..15",
+     "a grant or a renewal counts only once so many replicas of the primary have confirmed it; 0: none is asked"},
+    {"wait-timeout", kStore, &O::wait_timeout, "100ms", "10ms..500ms",
+     "how long the replicas may take to confirm; what they have not confirmed by then is not taken for granted"},
 
     {"validity", kTime, &O::validity, "3s", "500ms..30s",
      "how long a client may rely on its locks after it last heard from the broker; a vanished client's locks are freed "

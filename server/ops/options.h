@@ -48,6 +48,8 @@ struct Options {
   absl::Duration queue_slot;
   std::string failover_hold_off;  // "", "auto" or a duration, checked
   int64_t store_nodes = 0;        // 0 = as many as are seen
+  int64_t wait_replicas = 0;
+  absl::Duration wait_timeout;
 
   // Time
   absl::Duration validity;

@@ -37,6 +37,7 @@ class Checker : public StoreListener {
       : loop_(loop),
         watch_(std::move(watch)),
         url_(options.url.Masked()),
+        wait_replicas_(options.wait_replicas),
         probe_(ProbeCommands(core::LockName::Encode("distlock", Cat("start-up check of ", options.locks.broker_id)))),
         store_(make(loop, Wire(std::move(options)))),
         timer_(loop,
@@ -112,7 +113,9 @@ class Checker : public StoreListener {
     }
     if (const auto* granted = std::get_if<core::AcquireGranted>(&reply.outcome)) token_ = granted->token;
     if (trouble.empty()) return SendNext();
-    const std::string message = Cat(url_, ": a script fails: ", trouble);
+    const std::string message = Cat(
+        url_, wait_replicas_ > 0 ? ": a script fails, or --wait-replicas asks for too much: " : ": a script fails: ",
+        trouble);
     if (Contains(trouble, "can't run this command") || Contains(trouble, "can't access") ||
         Contains(trouble, "NOPERM") || Contains(trouble, "ACL failure")) {
       return End(absl::PermissionDeniedError(
@@ -131,6 +134,7 @@ class Checker : public StoreListener {
   uv_loop_t* const loop_;
   const CheckWatch watch_;
   const std::string url_;
+  const int wait_replicas_;
   const std::vector<core::StoreCommand> probe_;
   size_t next_ = 0;
   uint64_t token_ = 0;  // of the probe's grant

@@ -20,7 +20,7 @@ struct ReplicaStatus {
 
 struct NodeStatus {
   enum class State : uint8_t { kDown, kUp, kHeldOff };  // kHeldOff: up, and nobody is newly granted a lock
-  std::string address;
+  std::string address;                                  // host:port, or the path of its socket
   State state = State::kDown;
   std::string problem;  // why it is down
   std::string role;     // as the server says it: "master" or "slave"
@@ -30,6 +30,7 @@ struct NodeStatus {
   std::optional<core::Duration> hold_off_left;
   std::string guard;                    // what bounds the hold-off, for people; "": hold-offs are off
   std::vector<ReplicaStatus> replicas;  // while hold-offs are on
+  uint64_t epoch = 0;                   // of the sentinels' choice of it; 0: none are asked
   uint64_t primary_changes = 0;         // to another run of the server, or to another server
 };
 

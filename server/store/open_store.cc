@@ -36,14 +36,11 @@ absl::Status CheckTls(const std::optional<TlsFiles>& files, const StoreUrl& url,
 
 }  // namespace
 
-core::StoreTraits TraitsOf(const StoreUrl& url) {
-  switch (url.topology) {
-    case Topology::kSingle:
-      return SingleStore::kTraits;
-    case Topology::kSentinel:
-      return SentinelStore::kTraits;
-  }
-  return {};
+core::StoreTraits TraitsOf(const StoreOptions& options) {
+  core::StoreTraits traits =
+      options.url.topology == Topology::kSentinel ? SentinelStore::kTraits : SingleStore::kTraits;
+  traits.replicas = static_cast<uint32_t>(options.wait_replicas);
+  return traits;
 }
 
 std::unique_ptr<Store> OpenStore(uv_loop_t* loop, const StoreOptions& options) {

@@ -62,6 +62,8 @@ struct StoreOptions {
   // A grant counts only once so many replicas have confirmed it; 0: none is asked.
   int wait_replicas = 0;
   core::Duration wait_timeout = std::chrono::milliseconds(100);
+  // Called for each question to the replicas: how long it took, and whether enough of them confirmed.
+  std::function<void(core::Duration took, bool confirmed)> on_wait;
   // Called from Store::Start on, when it has changed and about once a second while there is a hold-off.
   std::function<void(const NodeStatus&)> on_node_status;
   // For the log. on_problem is called when a problem is new, for refused commands once a minute. Unavailable may pass

@@ -58,6 +58,43 @@ void ListSessionsCall::Start(const grpc::ByteBuffer& bytes) {
   Answer(response);
 }
 
+namespace {
+
+v1::StoreNodeState StateOf(const store::NodeStatus& node) {
+  switch (node.state) {
+    case store::NodeStatus::State::kDown:
+      return v1::STORE_NODE_STATE_DOWN;
+    case store::NodeStatus::State::kUp:
+      return v1::STORE_NODE_STATE_UP;
+    case store::NodeStatus::State::kHeldOff:
+      return v1::STORE_NODE_STATE_HELD_OFF;
+  }
+  return v1::STORE_NODE_STATE_UNSPECIFIED;
+}
+
+void Describe(const store::NodeStatus& node, v1::StoreNode& out) {
+  out.set_address(contract::CleanText(node.address));
+  out.set_state(StateOf(node));
+  out.set_problem(contract::CleanText(node.problem));
+  out.set_role(contract::CleanText(node.role));
+  out.set_version(contract::CleanText(node.version));
+  out.set_identity(contract::CleanText(node.identity));
+  out.set_epoch(static_cast<int64_t>(node.epoch));
+  if (node.state == store::NodeStatus::State::kHeldOff && node.hold_off_left) {
+    *out.mutable_hold_off_left() = contract::ToProto(*node.hold_off_left);
+  }
+  out.set_guard(node.guard);
+  for (const store::ReplicaStatus& replica : node.replicas) {
+    v1::StoreReplica& shown = *out.add_replicas();
+    shown.set_address(contract::CleanText(replica.address));
+    shown.set_online(replica.online);
+    *shown.mutable_lag() = contract::ToProto(replica.lag);
+  }
+  out.set_primary_changes(static_cast<int64_t>(node.primary_changes));
+}
+
+}  // namespace
+
 v1::GetStatusResponse BrokerStatus(const Frontend& frontend, const BrokerFacts& facts) {
   v1::GetStatusResponse status;
   status.set_version(facts.version);
@@ -81,6 +118,10 @@ v1::GetStatusResponse BrokerStatus(const Frontend& frontend, const BrokerFacts& 
   status.set_shards(static_cast<int32_t>(shards.size()));
   for (const std::string& address : facts.listen.get()) status.add_listen_addresses(address);
   *status.mutable_validity() = contract::ToProto(frontend.limits.validity);
+  status.set_wait_replicas(facts.wait_replicas);
+  if (facts.store_nodes) {
+    for (const store::NodeStatus& node : facts.store_nodes()) Describe(node, *status.add_store_nodes());
+  }
   return status;
 }
 

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "distlock/v1/admin_service.pb.h"
 #include "rpc/call/unary_call.h"
+#include "store/node_status.h"
 
 namespace distlock::rpc {
 
@@ -20,6 +21,9 @@ struct BrokerFacts {
   std::string version;
   std::string store_url;  // without secrets
   absl::Time started;
+  int wait_replicas = 0;  // that confirm each grant
+  // The servers of the store as they are now. Any thread.
+  std::function<std::vector<store::NodeStatus>()> store_nodes;
   // Addresses as bound. Set by the Server; ready soon after its first calls come in.
   std::shared_future<std::vector<std::string>> listen;
   // Starts the same drain as SIGTERM. `timeout` unset: the daemon's own. Returns the timeout in force.

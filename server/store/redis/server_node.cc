@@ -52,11 +52,15 @@ ServerNode::ServerNode(const Network& network, const std::optional<ServerAddress
       batch_(&codec_, &scripts_, [this](const SentCommand& sent, const Answer& answer) { OnAnswer(sent, answer); }),
       channel_(network, MakeLinkOptions(address.value_or(ServerAddress{}), options_, 1), codec_.grant_channel(), this),
       queries_(network.timers),
+      confirmation_(&link_, *network.timers, options_, [this](core::StoreReply&& reply) { Tell(std::move(reply)); }),
       census_(&link_, &scripts_, network.timers, options_, this),
       bind_timer_(network.timers->Make([this] { Rebind(); })),
       clock_timer_(network.timers->Make([this] { AskTime(); })),
       trust_timer_(network.timers->Make([this] { Trust(); })) {
   if (census_.on()) codec_.Obey(&census_.census());
+  if (confirmation_.on()) {
+    census_.AskReplicasBy([this](std::function<void(int)> done) { confirmation_.Ask(std::move(done)); });
+  }
 }
 
 ServerNode::~ServerNode() { Stop(); }
@@ -91,6 +95,7 @@ void ServerNode::Stop() {
   clock_timer_->Stop();
   trust_timer_->Stop();
   census_.Stop();
+  confirmation_.Stop();
   channel_.Stop();
   link_.Stop();
   queries_.RefuseAll(absl::CancelledError("the broker is stopping"));
@@ -125,6 +130,7 @@ void ServerNode::OnCensusReady() {
 
 void ServerNode::BecomeUp(const Prepared& prepared) {
   link_.MarkReady();
+  confirmation_.OnServer();
   up_ = true;
   channel_is_younger_ = false;
   const bool another = !identity_.run_id.empty() && identity_ != prepared.identity;
@@ -159,7 +165,7 @@ void ServerNode::OnCensusWarning(const std::string& warning) {
 void ServerNode::TellStatus() {
   if (!options_.on_node_status) return;
   const Census& census = census_.census();
-  NodeStatus status{.address = options_.url.Masked(),
+  NodeStatus status{.address = options_.url.address.Text(),
                     .state = !up_                 ? NodeStatus::State::kDown
                              : census.holds_off() ? NodeStatus::State::kHeldOff
                                                   : NodeStatus::State::kUp,
@@ -170,6 +176,7 @@ void ServerNode::TellStatus() {
                     .hold_off_left = core::Duration::zero(),
                     .guard = census_.on() ? std::string(GuardName(census.guard())) : "",
                     .replicas = census_.replicas(),
+                    .epoch = 0,
                     .primary_changes = primary_changes_};
   const core::Duration left = census.Left(clock_.ShownBy(timers_->Now()));
   status.hold_off_left = left == core::Duration::max() ? std::nullopt : std::optional(left);
@@ -259,6 +266,8 @@ void ServerNode::OnChannelMessage(std::string_view payload) {
   if (!notice) return;
   if (auto* grant = std::get_if<core::GrantNotice>(&*notice)) {
     grant->made = clock_.Earliest(grant->since, timers_->Now());
+    // Another broker's connection made this grant, so no WAIT of ours covers it: our own look at the lock does.
+    if (confirmation_.on()) *grant = {.name = std::move(grant->name)};
   }
   Tell(*std::move(notice));
 }
@@ -287,13 +296,17 @@ void ServerNode::ReportProblem(std::string& last, std::string_view who, const ab
 // ---- Commands ----
 
 void ServerNode::Submit(core::StoreCommand&& command) {
-  if (up_) return batch_.Add(std::move(command));
-  link_.Reject([this, sent = codec_.Encode(command).sent](const Answer& answer) { OnAnswer(sent, answer); },
-               down_cause_);
+  const std::string refusal = up_ ? confirmation_.Refusal(command) : down_cause_;
+  if (up_ && refusal.empty()) {
+    confirmation_.OnSent(command);
+    return batch_.Add(std::move(command));
+  }
+  link_.Reject([this, sent = codec_.Encode(command).sent](const Answer& answer) { OnAnswer(sent, answer); }, refusal);
 }
 
 void ServerNode::Flush() {
   batch_.Send();
+  confirmation_.Flush();
   link_.Flush();
 }
 
@@ -305,7 +318,7 @@ void ServerNode::OnAnswer(const SentCommand& sent, const Answer& answer) {
     census_.OnRenewed(sent, *renewed, decoded.time);
   }
   if (const auto* failed = std::get_if<core::StoreFailed>(&decoded.reply.outcome)) ReportRefusal(*failed);
-  Tell(std::move(decoded.reply));
+  confirmation_.OnAnswer(std::move(decoded.reply));
 }
 
 // ---- Queries ----

@@ -26,6 +26,7 @@
 #include "store/redis/notice_channel.h"
 #include "store/redis/pending_queries.h"
 #include "store/redis/preparation.h"
+#include "store/redis/replica_confirmation.h"
 #include "store/redis/script_batch.h"
 #include "store/redis/script_caller.h"
 #include "store/redis/server_clock.h"
@@ -139,6 +140,7 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner, private Ce
   ScriptBatch batch_;
   NoticeChannel channel_;
   PendingQueries queries_;
+  ReplicaConfirmation confirmation_;
   CensusRound census_;
   const std::unique_ptr<Timer> bind_timer_;
   const std::unique_ptr<Timer> clock_timer_;

@@ -23,7 +23,20 @@ SentinelStore::SentinelStore(const Network& network, const Network& sentinels, c
         Step(SentinelView::Tick{});
         TellUnsettled();
       })),
-      node_(network, std::nullopt, options, this) {}
+      node_(network, std::nullopt, NodeOptions(), this) {}
+
+StoreOptions SentinelStore::NodeOptions() {
+  StoreOptions options = options_;
+  if (options.on_node_status) {
+    options.on_node_status = [this](const NodeStatus& status) {
+      NodeStatus of_primary = status;
+      if (primary_) of_primary.address = primary_->Text();
+      of_primary.epoch = epoch_;
+      options_.on_node_status(of_primary);
+    };
+  }
+  return options;
+}
 
 void SentinelStore::Start(StoreListener* listener) {
   listener_ = listener;
@@ -92,12 +105,16 @@ void SentinelStore::Drop(SentinelId id) {
 }
 
 void SentinelStore::Follow(const SentinelView::PrimaryAt& primary) {
-  if (primary_ == primary.address) return node_.Hurry();
+  if (primary_ == primary.address) {
+    epoch_ = primary.epoch;
+    return node_.Hurry();
+  }
   const auto by = peers_.find(primary.by);
   if (by != peers_.end()) Judge(by->second.facts);
   if (listener_ == nullptr) return;  // whoever heard of the problem has stopped the store
   if (primary_) Warn(Cat("the primary is ", primary.address.Text(), " now, by epoch ", primary.epoch));
   primary_ = primary.address;
+  epoch_ = primary.epoch;
   node_.MoveTo(primary.address);
 }
 

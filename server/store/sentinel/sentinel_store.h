@@ -69,6 +69,8 @@ class SentinelStore : public Store, private ServerNode::Owner, private SentinelL
   void Judge(const SetFacts& facts);
   void TellWrongName(const std::vector<std::string>& known);
   void SetTimer();
+  // Those of the node, whose status the sentinels' part is added to.
+  StoreOptions NodeOptions();
   // Why no primary is known yet, for people.
   std::string Unsettled() const;
   void TellUnsettled();
@@ -84,6 +86,7 @@ class SentinelStore : public Store, private ServerNode::Owner, private SentinelL
   std::map<SentinelId, Peer> peers_;
   std::vector<std::unique_ptr<SentinelLink>> ended_;  // destroyed by timer_, outside of their own callbacks
   std::optional<ServerAddress> primary_;              // where the node is
+  uint64_t epoch_ = 0;                                // of that choice
   std::string told_unsettled_;
   const std::unique_ptr<Timer> timer_;
   ServerNode node_;
