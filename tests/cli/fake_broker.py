@@ -41,6 +41,7 @@ class FakeBroker(Look, Together):
         self.silent = False
         self.refusal = None  # (reason, message, fields) for every acquire
         self.store_up = True
+        self.store_nodes = []
         self.broker_id = uuid.uuid4().hex[:16]
         self.drained_with = None
         self.on_drain = None
@@ -332,6 +333,8 @@ class FakeBroker(Look, Together):
                                         listen_addresses=["here"], draining=self.drained_with is not None)
         response.store_state = v1.STORE_STATE_UP if self.store_up else v1.STORE_STATE_DOWN
         response.store_problem = "" if self.store_up else "connection refused"
+        response.store_nodes.extend(self.store_nodes)
+        response.wait_replicas = 1 if self.store_nodes else 0
         return response
 
     def _force_release(self, request, context):

@@ -237,6 +237,26 @@ class TestBroker:
         [status] = ctl.json("status")
         assert status["store_state"] == "up" and not status["draining"]
 
+    def test_status_shows_the_stores_server_and_its_replicas(self, ctl, fake):
+        v1 = fake.fake.api
+        node = v1.StoreNode(address="10.0.0.7:6379", state=v1.STORE_NODE_STATE_HELD_OFF, role="master", version="7.2.4",
+                            identity="1a2b3c4d", epoch=3, guard="min-replicas", primary_changes=2)
+        node.hold_off_left.seconds = 12
+        node.replicas.add(address="10.0.0.8:6379", online=True).lag.seconds = 1
+        fake.fake.store_nodes = [node]
+        assert ctl("status").stdout.endswith("""\
+confirm   1 of the replicas must have each grant
+primary   10.0.0.7:6379, held off (no new locks for 12s), version 7.2.4, identity 1a2b3c4d, epoch 3, \
+hold-off after a failover: min-replicas
+replica   10.0.0.8:6379, online, lag 1s
+""")
+        [status] = ctl.json("status")
+        assert status["wait_replicas"] == 1
+        assert status["store_nodes"] == [{
+            "address": "10.0.0.7:6379", "state": "held_off", "problem": "", "role": "master", "version": "7.2.4",
+            "identity": "1a2b3c4d", "epoch": 3, "guard": "min-replicas", "hold_off_left_ms": 12000,
+            "replicas": [{"address": "10.0.0.8:6379", "online": True, "lag_ms": 1000}], "primary_changes": 2}]
+
     def test_status_of_a_broker_without_store(self, ctl, fake):
         fake.fake.store_up = False
         done = ctl("status")
