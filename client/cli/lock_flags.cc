@@ -118,7 +118,9 @@ void AddKeyFlags(CLI::App& command, LockFlags& flags) {
 }
 
 void AddResumeFlag(CLI::App& command, LockFlags& flags) {
-  command.add_flag("--resume", flags.resume, "When the connection breaks, try to keep the lock through another broker")
+  command
+      .add_flag("--resume", flags.resume,
+                "When the connection breaks, try to keep the lock through the broker that answers first")
       ->option_text(" ");
 }
 

@@ -31,6 +31,23 @@ size_t Answer(Table& t) {
   return renew.items.size();
 }
 
+// Another server may have forgotten any of them; the same one has not, and nothing is due yet.
+TEST(Renewals, AllLeasesAreRenewedAtAnotherServerAndNoneAtTheSameOne) {
+  for (const bool another : {true, false}) {
+    Table t;
+    t.StoreComesUp();
+    t.Open(1);
+    for (size_t i = 1; i <= 3; ++i) t.Hold(1, i, "k" + std::to_string(i), static_cast<int>(i));
+    t.Pass(std::chrono::milliseconds(100));
+    t.Do(StoreDown{"the primary is at another address now"});
+    t.Do(StoreUp{.renew_all = another});
+    t.Pass(std::chrono::milliseconds(10));
+    size_t renewed = 0;
+    while (t.Count<StoreRenew>() > 0) renewed += Answer(t);
+    EXPECT_EQ(renewed, another ? 3u : 0u);
+  }
+}
+
 TEST(Renewals, OfManyLeasesAreCallsOfAHundredTwoAtATime) {
   Table t;
   AllDue(t);

@@ -5,6 +5,7 @@ import pytest
 
 from client import api, boot_now
 from faults import Holder, waiter
+from harness import eventually
 
 MAX_TTL_S = 4
 HOLD_OFF = ("--failover-hold-off", "auto", "--max-ttl", f"{MAX_TTL_S}s", "--default-ttl", "3s", "--validity", "1s")
@@ -48,3 +49,12 @@ def test_who_is_off_is_warned_and_has_no_marker(world):
     assert Holder(client, "session", ttl=3).granted()
     assert redis.command("EXISTS", "dl:m") == 0
     assert "--failover-hold-off" in daemon.log()
+
+
+def test_a_broker_with_a_shorter_max_ttl_than_another_is_told_of_it(world):
+    redis = world.redis()
+    world.distlockd(redis.url, *HOLD_OFF, name="first")
+    shorter = ("--failover-hold-off", "auto", "--max-ttl", "3s", "--default-ttl", "3s", "--validity", "1s")
+    second = world.distlockd(redis.url, *shorter, name="second")
+    eventually(lambda: "leases of up to 4000 ms, this one of up to 3000 ms: give all brokers the same --max-ttl"
+               in second.log(), "the warning")

@@ -127,10 +127,9 @@ void CensusRound::Judge() {
   facts_.aof_always = facts_.aof_always && appends_;
   census_.Meet(facts_);
   if (census_.guard() == Census::Guard::kNone) {
-    std::string warning =
+    Warn(
         "a failover may give a lock to a second holder while the primary that was cut off goes on: nothing makes most "
-        "of the servers confirm a grant; set --store-nodes, and --wait-replicas or the servers' min-replicas-to-write";
-    if (std::exchange(last_warning_, warning) != warning) owner_->OnCensusWarning(warning);
+        "of the servers confirm a grant; set --store-nodes, and --wait-replicas or the servers' min-replicas-to-write");
   }
   Count();
 }
@@ -142,20 +141,29 @@ void CensusRound::Count() {
   call.Arg(request.identity).Arg(Cat(request.known_since.us)).Arg(request.confirm ? "1" : "0");
   call.Arg(CeilMs(kMarkerLives)).Arg(request.hold_off == core::Duration::zero() ? "0" : Cat(CeilMs(request.hold_off)));
   call.Arg(CeilMs(request.longest_ttl));
-  scripts_->Call(lua::kCensus, std::move(call).Build(), InRound([this](const Answer& answer) { OnCounted(answer); }));
+  scripts_->Call(lua::kCensus, std::move(call).Build(),
+                 InRound([this, own = request.longest_ttl](const Answer& answer) { OnCounted(own, answer); }));
   sender_->Flush();
 }
 
-void CensusRound::OnCounted(const Answer& answer) {
+void CensusRound::OnCounted(core::Duration own_longest, const Answer& answer) {
   const auto count = IsError(*answer.reply) ? std::nullopt : ReadCount(*answer.reply);
   if (!count) {
     // What is known of this server stays; of a new one nothing is, so nobody new is granted a lock.
     owner_->OnCensusRefused(Cat("the census: ", Text(*answer.reply)));
     return EndRound();
   }
+  if (count->longest_ttl > own_longest) {
+    Warn(Cat("a broker of this store has leases of up to ", CeilMs(count->longest_ttl), " ms, this one of up to ",
+             CeilMs(own_longest), " ms: give all brokers the same --max-ttl"));
+  }
   census_.OnCount(*count);
   if (census_.AwaitsReplicas()) Confirm();
   EndRound();
+}
+
+void CensusRound::Warn(std::string warning) {
+  if (warned_.insert(warning).second) owner_->OnCensusWarning(warning);
 }
 
 // Behind the marker on the same connection, so that who confirms this has the marker.

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,7 +70,9 @@ class CensusRound {
   void ReadConfig(const redisReply& reply);
   void Judge();
   void Count();
-  void OnCounted(const Answer& answer);
+  void OnCounted(core::Duration own_longest, const Answer& answer);
+  // Each text once.
+  void Warn(std::string warning);
   void Confirm();
   void EndRound();
   // Wraps a handler so that it runs only in the round that asked.
@@ -92,7 +95,7 @@ class CensusRound {
   std::vector<ReplicaStatus> replicas_;
   bool appends_ = false;
   std::string last_argument_;  // of scripts, as it was told
-  std::string last_warning_;
+  std::set<std::string> warned_;
   const std::unique_ptr<Timer> timer_;
 };
 
