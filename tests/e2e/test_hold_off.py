@@ -27,6 +27,7 @@ def test_a_restarted_store_grants_nobody_what_it_may_have_forgotten(world, flags
     granted = waiting.granted()
     assert boot_now() - killed >= MAX_TTL_S, "the old holder's ttl could have lasted until then"
     assert granted.token > holder.token and killed >= started
+    assert "append-only" not in daemon.log(), "warned of what the hold-off takes care of"
 
 
 def test_a_store_that_lost_only_its_connections_holds_nobody_off(world):

@@ -22,7 +22,7 @@ struct Prepared {
   core::Instant received{};
   ServerIdentity identity;
   int64_t listeners = 0;  // subscribers of our channel, as PUBLISH counts them
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings;  // of locks that a restart forgets
 };
 
 // TIME answers with seconds and microseconds.

@@ -141,7 +141,8 @@ void ServerNode::BecomeUp(const Prepared& prepared) {
   identity_ = prepared.identity;
   told_cause_.clear();
   last_problem_.clear();
-  if (options_.on_warning) {
+  // All of them are about a restart that forgets locks, and a hold-off is the remedy.
+  if (options_.on_warning && !census_.on()) {
     for (const auto& warning : prepared.warnings) options_.on_warning(warning);
   }
   if (bound() && prepared.listeners == 0) channel_.Renew("the server does not know the subscription");
