@@ -87,7 +87,10 @@ else
   local base, at = is_preferred and -FIRST_PLACE or 0, is_preferred and in_front - 1 or -1
   local tail = is_preferred and in_front == 0 and {} or redis.call('ZRANGE', QUEUE, at, at, 'WITHSCORES')
   local number = math.max(tonumber(tail[2] or base), base) + 1
-  if holds then number, in_front = tonumber(redis.call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')[2] or number) - 1, 0 end
+  if holds then -- preferred or not, also before a preferred waiter that comes later
+    local first = tonumber(redis.call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')[2] or number)
+    number, in_front = math.min(number, first - 1), 0
+  end
   redis.call('ZADD', QUEUE, str(number), owner)
   if length == 0 and entries > 0 then redis.call('DEL', WAITERS) end -- left behind by a queue that was deleted
   place, length = math.max(in_front - #dead, 0), length - #dead + 1

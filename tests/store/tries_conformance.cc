@@ -43,6 +43,11 @@ core::StoreAcquire Shared(core::StoreAcquire acquire) {
   return acquire;
 }
 
+core::StoreAcquire WriterFirst(core::StoreAcquire acquire) {
+  acquire.want.policy = core::Policy::kWriterPreferring;
+  return acquire;
+}
+
 }  // namespace
 
 using Tries = std::vector<core::OwnerId>;
@@ -111,6 +116,16 @@ TEST_P(StoreConformance, AGrantThatCrossesTheMoveIsNotSharedAndTheNextTryComesFi
   const auto view = Inspect(a, Lock("k"));
   EXPECT_EQ(Owners(view->holders), Tries{TryOf(1, 2)});
   EXPECT_GT(view->holders.at(0).token, granted.token);
+}
+
+TEST_P(StoreConformance, APreferredTryAfterACrossingGrantStaysBeforeLaterPreferredOnes) {
+  Broker a = MakeBroker(kBrokerA);
+  Broker b = MakeBroker(kBrokerB);
+  Do<core::AcquireGranted>(a, WriterFirst(Queue(TryOf(1, 1))));
+  Do<core::AcquireQueued>(a, Shared(WriterFirst(Queue(Owner(2)))));
+  EXPECT_EQ(Do<core::AcquireQueued>(b, WriterFirst(Queue(TryOf(1, 2)))).position, 0u);
+  EXPECT_EQ(Do<core::AcquireQueued>(a, WriterFirst(Queue(Owner(3)))).position, 1u);
+  EXPECT_EQ(Owners(Inspect(a, Lock("k"))->waiters), (Tries{TryOf(1, 2), Owner(3), Owner(2)}));
 }
 
 TEST_P(StoreConformance, ReadersKeepTheirPlacesToo) {
