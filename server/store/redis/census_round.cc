@@ -162,7 +162,7 @@ void CensusRound::OnCounted(core::Duration own_longest, const Answer& answer) {
   EndRound();
 }
 
-void CensusRound::Warn(std::string warning) {
+void CensusRound::Warn(const std::string& warning) {
   if (warned_.insert(warning).second) owner_->OnCensusWarning(warning);
 }
 

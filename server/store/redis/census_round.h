@@ -72,7 +72,7 @@ class CensusRound {
   void Count();
   void OnCounted(core::Duration own_longest, const Answer& answer);
   // Each text once.
-  void Warn(std::string warning);
+  void Warn(const std::string& warning);
   void Confirm();
   void EndRound();
   // Wraps a handler so that it runs only in the round that asked.

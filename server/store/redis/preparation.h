@@ -21,7 +21,7 @@ struct Prepared {
   core::Instant sent{};
   core::Instant received{};
   ServerIdentity identity;
-  int64_t listeners = 0;  // subscribers of our channel, as PUBLISH counts them
+  int64_t listeners = 0;              // subscribers of our channel, as PUBLISH counts them
   std::vector<std::string> warnings;  // of locks that a restart forgets
 };
 
