@@ -7,6 +7,7 @@
 #include "redis/redis_model.h"
 #include "store/single/single_store.h"
 #include "world/network.h"
+#include "world/store_process.h"
 
 namespace distlock::store {
 namespace {
