@@ -178,11 +178,18 @@ Duration ReplicaSet::UntilReachable(const Process& process) const {
 
 void ReplicaSet::TellSentinels() {
   for (const auto& sentinel : sentinels_) {
-    const Duration after = UntilReachable(*sentinel) + env_.dice.Between(Duration(0), kLongestNews);
-    env_.time.After(after, [&sentinel = *sentinel, host = primary().host(), epoch = epoch_] {
-      sentinel.Post([&sentinel, host, epoch] { sentinel.Tell(host, ReplicaServer::kPort, epoch); });
-    });
+    TellLater(*sentinel, UntilReachable(*sentinel) + env_.dice.Between(Duration(0), kLongestNews));
   }
+}
+
+// Sentinels tell each other, also one that was away.
+void ReplicaSet::TellLater(SentinelProcess& sentinel, Duration after) {
+  env_.time.After(after, [this, &sentinel] {
+    if (!sentinel.running() || CutAway(sentinel)) {
+      return TellLater(sentinel, std::max<Duration>(UntilReachable(sentinel), milliseconds(500)));
+    }
+    sentinel.Tell(primary().host(), ReplicaServer::kPort, epoch_);
+  });
 }
 
 void ReplicaSet::DemoteLater(ReplicaServer& server, Duration after) {

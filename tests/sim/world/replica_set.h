@@ -58,6 +58,7 @@ class ReplicaSet {
   bool CutAway(const Process& process) const;
   Duration UntilReachable(const Process& process) const;
   void TellSentinels();
+  void TellLater(SentinelProcess& sentinel, Duration after);
   // Makes `server` a follower of the primary, once it can be reached and `after` has passed.
   void DemoteLater(ReplicaServer& server, Duration after);
   void NotePromoted(Duration lasts);
