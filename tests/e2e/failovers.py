@@ -8,6 +8,7 @@ the broker has no descriptor more in the end. Prints medians and percentiles; fa
 figure is large.
 """
 import argparse
+import contextlib
 import os
 import pathlib
 import socket
@@ -18,7 +19,7 @@ import threading
 
 from client import boot_now
 from faults import Holder, waiter
-from harness import World, eventually, read_reply
+from harness import RedisError, World, eventually, read_reply
 from proxy import PATIENCE_S
 from sentinel_set import NAME, SentinelSet
 
@@ -51,8 +52,13 @@ class SwitchWatch:
 
 def promoted_at(servers, old):
     """When another server said that it is the primary; polled each few milliseconds."""
+    def leads(server):
+        # A server ends the connections of its clients when its role changes.
+        with contextlib.suppress(OSError, RedisError):
+            return server.command("ROLE")[0] == "master"
+        return False
     others = [s for s in servers.servers if s is not old]
-    new = eventually(lambda: next((s for s in others if s.command("ROLE")[0] == "master"), None), "a promotion")
+    new = eventually(lambda: next((s for s in others if leads(s)), None), "a promotion")
     return new, boot_now()
 
 
