@@ -120,10 +120,14 @@ class SentinelSet:
     def await_whole(self):
         """Every living server follows the primary that all sentinels name, so that the next failover can begin."""
         def whole():
-            primary = self.primary()
-            living = [s for s in self.servers if s.alive() and s is not primary]
-            linked = all(s.command("ROLE")[:4] == ["slave", primary.host, primary.port, "connected"] for s in living)
-            return linked and all("failover_in_progress" not in s.fields()["flags"] for s in self.sentinels)
+            # A server ends the connections of its clients when its role changes.
+            with contextlib.suppress(OSError, RedisError):
+                primary = self.primary()
+                living = [s for s in self.servers if s.alive() and s is not primary]
+                linked = all(s.command("ROLE")[:4] == ["slave", primary.host, primary.port, "connected"]
+                             for s in living)
+                return linked and all("failover_in_progress" not in s.fields()["flags"] for s in self.sentinels)
+            return False
         eventually(whole, "all servers following the primary")
 
     def _replicas_in_step(self, count):
