@@ -83,8 +83,14 @@ wanted() {
     printf '%s\n' "${COMPILE[@]}" "${LIBRARIES[@]}"
     [ "$debian" -lt 13 ] || printf 'libhiredis-dev\n'
   fi
-  case "$want" in test | peers) printf '%s\n' "${TEST[@]}" ;; esac
+  case "$want" in test | peers) printf '%s\n' "${TEST[@]}"; java_packages ;; esac
   [ "$want" != peers ] || peer_packages
+}
+
+# For client/java-example. A JDK and a Maven from another source do as well.
+java_packages() {
+  command -v javac >/dev/null || printf 'default-jdk-headless\n'
+  command -v mvn >/dev/null || printf 'maven\n'
 }
 
 # A Node.js from another source has its own npm, which conflicts with Debian's.
