@@ -4,7 +4,7 @@ import random
 import threading
 from typing import Any, Callable, Iterator, List, Optional, Tuple
 
-from distlock import _channel, _convert, _status
+from distlock import _channel, _convert, _fork, _status
 from distlock import _operations as operations
 from distlock._core import Core
 from distlock._options import ELECTION_VALUE, Base
@@ -81,6 +81,14 @@ class Watch:
         self._request = look.WatchLockRequest(namespace=namespace, key=key)
         self._closed = threading.Event()
         self._call: Any = None
+        _fork.watch(self)
+
+    def after_fork(self) -> None:
+        """In a child: the call is the parent's."""
+        _fork.keep(self._call)
+        self._call = None
+        self._closed = threading.Event()
+        self._closed.set()
 
     def close(self) -> None:
         self._closed.set()
