@@ -5,8 +5,8 @@ import random
 import stat
 from typing import Any, Callable, Iterator, List, Optional
 
-# gRPC reads this once. Its own support for forks is on by default: when it meets no thread of a session at work, it stops
-# all threads of gRPC for the fork. A child of this package does not use the parent's gRPC: see open_channel().
+# gRPC reads this once. Its own support for forks is on by default: when it meets no thread of a session at work, it
+# stops all threads of gRPC for the fork. A child does not use the parent's gRPC here: see open_channel().
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 import grpc
@@ -82,8 +82,8 @@ class Addresses:
 
 
 class _Anchor:
-    """Keeps gRPC running from its first use on. Older versions stop their threads with their last channel, and abort when
-    the program forks at that moment."""
+    """Keeps gRPC running from its first use on. Version 1.51 stops its threads with its last channel; a program that
+    forks at that moment hangs in fork() for ever, or is aborted."""
 
     used_in: Optional[int] = None  # the generation of processes that has used gRPC first
     channel: Any = None
@@ -121,9 +121,11 @@ def unary(channel: Any, name: str) -> Any:
                                response_deserializer=response.FromString)
 
 
-def watch(channel: Any) -> Any:
-    return channel.unary_stream(SERVICE + "WatchLock", request_serializer=look.WatchLockRequest.SerializeToString,
-                                response_deserializer=look.WatchLockResponse.FromString)
+def server_stream(channel: Any, name: str) -> Any:
+    """WatchLock or WatchLocks."""
+    request, response = getattr(look, name + "Request"), getattr(look, name + "Response")
+    return channel.unary_stream(SERVICE + name, request_serializer=request.SerializeToString,
+                                response_deserializer=response.FromString)
 
 
 RpcError = grpc.RpcError

@@ -8,8 +8,18 @@ import threading
 from typing import Any, Dict, Optional
 
 from distlock import _channel, _status
-from distlock._relay import (CANCEL, CLOSE, END, MESSAGE, OPEN, STARTED, pack_texts, read_frames, unpack_texts,
-                             write_frame)
+from distlock._relay import (
+    CANCEL,
+    CLOSE,
+    END,
+    MESSAGE,
+    OPEN,
+    STARTED,
+    pack_texts,
+    read_frames,
+    unpack_texts,
+    write_frame,
+)
 
 
 class Relayed:

@@ -5,8 +5,8 @@ import java.util.function.LongSupplier;
 
 /**
  * The clock that deadlines are counted by, in nanoseconds. Java's only steady clock may stop while the machine is
- * suspended. So when the wall clock has moved further than it by more than a second, or back, this clock jumps ahead by a
- * day, which ends belief in every lock. Thread-safe.
+ * suspended. So when the wall clock has moved further than it by more than a second, or back, this clock jumps ahead
+ * by a day, which ends belief in every lock. Thread-safe.
  */
 public final class Clock {
   private static final long SECOND = 1_000_000_000L;

@@ -84,7 +84,7 @@ final class HeldLock implements AutoCloseable, ClientResponseObserver<HoldReques
       if (request != null) {
         LockServiceGrpc.newBlockingStub(channel).withDeadlineAfter(PATIENCE_S, TimeUnit.SECONDS).release(request);
       }
-    } catch (StatusRuntimeException unknown) {  // then the broker frees it when it sees the stream's end, or the ttl does
+    } catch (StatusRuntimeException unknown) {  // the end of the stream frees it, or the ttl
     } finally {
       call.cancel("given back", null);
     }

@@ -34,7 +34,7 @@ public final class Main {
     LockSpec.Builder spec = LockSpec.newBuilder().setKey(args[1]).setOwner("java-example");
     if (args.length > 2) spec.setMaxWait(Duration.newBuilder().setSeconds(Long.parseLong(args[2])));
     try (HeldLock lock = HeldLock.take(channel, spec.build())) {
-      System.out.println("held " + lock.token());  // what the lock protects refuses a token smaller than one it has seen
+      System.out.println("held " + lock.token());  // to be passed to what the lock protects
       CompletableFuture<Object> over = CompletableFuture.anyOf(lock.lost, CompletableFuture.runAsync(Main::readInput));
       over.join();
       if (!lock.isHeld()) {
