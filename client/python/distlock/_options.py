@@ -64,6 +64,8 @@ class Base:
             core.close()
 
     def _with(self, changes: Any) -> Options:
+        if not changes:
+            return self._options
         try:
             return dataclasses.replace(self._options, **changes)
         except TypeError as error:
