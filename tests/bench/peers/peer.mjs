@@ -118,10 +118,10 @@ function options() {
   const {values} = parseArgs({
     options: {
       system: text, work: text, redis: text, callers: text, seconds: text, warm: text, pauses: text, runs: text,
-      waiters: text, hold: text,
+      waiters: text, hold: text, broker: text,
     },
   });
-  const {system, work, redis, pauses = '', ...rest} = values;
+  const {system, work, redis, broker, pauses = '', ...rest} = values;
   const numbers = Object.fromEntries(Object.entries(rest).map(([name, value]) => [name, Number(value)]));
   return {system, work, redis, shape: {...numbers, pauses: pauses.split(',').map(Number)}};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/node_peer.h"
+#include "bench/library_peer.h"
 
 #include <algorithm>
 #include <chrono>
@@ -30,11 +30,19 @@ json ReadJson(const std::string& path) {
 }
 
 // The missing program or package; "": none.
-std::string Missing(const std::string& library) {
+std::string Missing(const Library& library) {
   const char* remedy = " is not installed; deploy/install-deps.sh --peers";
-  if (!HasProgram("node")) return std::string("node") + remedy;
-  if (!std::filesystem::exists(Folder() + "/node_modules/" + library)) return library + remedy;
+  const std::string program = library.language == "python" ? "bash" : library.language;
+  if (!HasProgram(program)) return program + remedy;
+  const bool of_npm = library.language == "node" && library.system != "distlock";
+  if (of_npm && !std::filesystem::exists(Folder() + "/node_modules/" + library.system)) return library.system + remedy;
   return "";
+}
+
+// The program, which the others than Node.js's must find or build first.
+std::vector<std::string> Program(const Library& library) {
+  if (library.language == "node") return {"node", Folder() + "/peer.mjs"};
+  return {"bash", Folder() + "/" + library.language + ".sh"};
 }
 
 double WarmSeconds(const Size& size) {
@@ -47,11 +55,12 @@ std::string Joined(const std::vector<std::chrono::milliseconds>& pauses) {
   return text;
 }
 
-std::vector<std::string> Arguments(const Lab& lab, const std::string& library, PeerWork work, size_t callers) {
+std::vector<std::string> Arguments(const Lab& lab, const Library& library, PeerWork work, size_t callers) {
   const Size& size = lab.size();
-  std::vector<std::string> args{"node", Folder() + "/peer.mjs", "--system", library, "--redis"};
-  args.push_back(lab.setup().clients_on_tcp ? "redis://127.0.0.1:" + std::to_string(lab.port()) : lab.unix_path());
+  std::vector<std::string> args = Program(library);
   const auto add = [&args](std::initializer_list<std::string> more) { args.insert(args.end(), more); };
+  add({"--system", library.system, "--broker", lab.broker(0).target(), "--redis"});
+  args.push_back(lab.setup().clients_on_tcp ? "redis://127.0.0.1:" + std::to_string(lab.port()) : lab.unix_path());
   switch (work) {
     case PeerWork::kPairs:
       add({"--work", "pairs", "--callers", std::to_string(callers), "--seconds", std::to_string(size.seconds), "--warm",
@@ -68,10 +77,12 @@ std::vector<std::string> Arguments(const Lab& lab, const std::string& library, P
   return args;
 }
 
-// Parses the script's output, which is one line of JSON if all went well.
-Sample Parse(const std::string& output, const std::string& tail) {
+// Parses the program's output, whose last line is JSON if all went well.
+Sample Parse(std::string output, const std::string& tail) {
   Sample sample;
-  const json answer = json::parse(output, nullptr, false);
+  while (!output.empty() && output.back() == '\n') output.pop_back();
+  const size_t line = output.rfind('\n');
+  const json answer = json::parse(line == std::string::npos ? output : output.substr(line + 1), nullptr, false);
   if (!answer.is_object() || !(answer.contains("values") || answer.contains("error"))) {
     sample.not_run = "it did not answer; its last words: " + tail;
     return sample;
@@ -89,7 +100,18 @@ Sample Parse(const std::string& output, const std::string& tail) {
 
 }  // namespace
 
-Sample NodePeer(const Lab& lab, const std::string& library, PeerWork work, size_t callers) {
+const std::vector<Library>& Libraries() {
+  static const std::vector<Library> libraries{
+      {"redis-semaphore", "node", "redis-semaphore"},
+      {"redlock", "node", "redlock"},
+      {"redis-py", "python", "redis-py"},
+      {"distlock for Python, threads", "python", "distlock", false, "redis-py"},
+      {"distlock for Python, asyncio", "python", "distlock-asyncio", true, "redis-py"},
+  };
+  return libraries;
+}
+
+Sample LibraryPeer(const Lab& lab, const Library& library, PeerWork work, size_t callers) {
   Sample sample;
   sample.not_run = Missing(library);
   if (!sample.not_run.empty()) return sample;
@@ -104,7 +126,7 @@ Sample NodePeer(const Lab& lab, const std::string& library, PeerWork work, size_
   return Parse(child.Log(), child.LogTail());
 }
 
-std::string NodePeerVersions() {
+std::string LibraryVersions() {
   std::string text;
   const json wanted = ReadJson(Folder() + "/package.json");
   if (!wanted.is_object()) return "";
