@@ -50,6 +50,7 @@ func (t *Table) onNews(link *Link, event *pb.SessionEvent, fx *Effects) {
 		request.stranded, request.turnedAway = Never, false
 		t.schedule(request)
 		if tell := request.onQueued; tell != nil {
+			request.onQueued = nil
 			*fx = append(*fx, func() { tell(what.Queued) })
 		}
 	}
@@ -122,6 +123,7 @@ func (t *Table) deliver(request *Request, now time.Duration, fx *Effects) {
 		}
 	}
 	for _, lease := range request.Leases {
+		lease.HeldAt = now
 		lease.setPhase(Held)
 		t.leaseDeadline = min(t.leaseDeadline, lease.Deadline())
 	}

@@ -62,8 +62,9 @@ func (r *Request) Answered() bool { return r.answer == nil }
 
 func (r *Request) first() int64 { return r.Leases[0].id }
 
-// Lease is one lock, from its request to its end. Phase and Deadline may be read by any goroutine, Token, HoldCount and
-// Waited by the one that had the answer, Cause and Message once Phase is Ended; the rest is guarded by the table's mutex.
+// Lease is one lock, from its request to its end. Phase and Deadline may be read by any goroutine; Token, HoldCount,
+// Waited and HeldAt by the one that had the answer; Cause and Message once Phase is Ended. The rest is guarded by the
+// table's mutex.
 type Lease struct {
 	Spec      *pb.LockSpec
 	LeaseID   string
@@ -71,6 +72,7 @@ type Lease struct {
 	Token     int64
 	HoldCount int32
 	Waited    time.Duration
+	HeldAt    time.Duration // when the program was given it
 	Cause     string
 	Message   string
 	OnEnd     func() // called once, when it ends after it was held, unless the program released it

@@ -102,7 +102,10 @@ func (t *Table) TakeDraining() (time.Duration, bool) {
 	return t.drainingFor, was
 }
 
-func (t *Table) cannotFollow(timeLeft time.Duration) { t.draining, t.drainingFor = true, timeLeft }
+func (t *Table) cannotFollow(timeLeft time.Duration) {
+	t.draining, t.drainingFor = true, timeLeft
+	t.wakeAt(0)
+}
 
 func (t *Table) takeIDs(count int) int64 {
 	first := t.nextID
