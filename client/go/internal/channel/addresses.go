@@ -35,9 +35,9 @@ func Split(text string) ([]string, error) {
 		if strings.HasPrefix(part, "/") {
 			part = "unix://" + part
 		}
-		if scheme, _, has := strings.Cut(part, "://"); has && scheme != "unix" && scheme != "dns" {
-			return nil, fmt.Errorf("distlock: the address %q has the scheme %s; write host:port or unix:///path", part,
-				scheme)
+		scheme, rest, has := strings.Cut(part, "://")
+		if has && (rest == "" || (scheme != "unix" && scheme != "dns")) {
+			return nil, fmt.Errorf("distlock: the address %q is not known; write host:port or unix:///path", part)
 		}
 		if part != "" && !slices.Contains(found, part) {
 			found = append(found, part)
