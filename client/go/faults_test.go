@@ -64,7 +64,7 @@ func TestALateGrantIsGivenWithTheNextAck(t *testing.T) {
 func TestAShortTTLIsKeptByMoreHeartbeats(t *testing.T) {
 	t.Parallel()
 	broker := fakebroker.New(t)
-	const ttl = 300 * time.Millisecond
+	const ttl = 900 * time.Millisecond // less than the interval of heartbeats
 	short := func(grant *pb.Grant) { grant.ValidFor = durationpb.New(ttl) }
 	broker.OnAcquire = func(s *fakebroker.Session, command *pb.SessionCommand) { s.Grant(command.Id, "k", short) }
 	dl := dial(t, broker.Address)
@@ -88,7 +88,7 @@ func TestAShortTTLIsKeptByMoreHeartbeats(t *testing.T) {
 	s := broker.Session(1)
 	broker.Do(func() { s.AnswersHeartbeats = false })
 	ready <- s
-	s.Await("heartbeat", 8)
+	s.Await("heartbeat", 5)
 	check(t, held.Valid(), "it is held")
 }
 
