@@ -21,10 +21,10 @@ export function splitAddresses(text: string): string[] {
   return targets.size > 0 ? [...targets] : [text];
 }
 
-function shuffle<T>(items: T[]): void {
+function shuffle(items: string[]): void {
   for (let i = items.length - 1; i > 0; --i) {
     const j = randomInt(i + 1);
-    [items[i], items[j]] = [items[j] as T, items[i] as T];
+    [items[i], items[j]] = [items[j] as string, items[i] as string];
   }
 }
 

@@ -97,7 +97,8 @@ export class Connection {
   }
 
   session(): SessionCall {
-    return this.client.makeBidiStreamRequest(`${SERVICE}Session`, asBuffer, SessionResponse.decode, new Metadata());
+    return this.client.makeBidiStreamRequest(`${SERVICE}Session`, asBuffer, bytes => SessionResponse.decode(bytes),
+      new Metadata());
   }
 
   /** A unary call. timeout: milliseconds, or Infinity. Rejects with a ServiceError. */

@@ -233,7 +233,7 @@ export class Client implements AsyncDisposable {
   private async take(specs: LockSpec[], {wait, signal, onQueued}: LockOptions): Promise<Held[]> {
     const millis = waitOf(wait);
     if (isAborted(signal)) throw new AbortError(signal);
-    if (this.core.closing) throw this.core.closedError();
+    if (this.core.isClosing()) throw this.core.closedError();
     const {observer} = this;
     const cookie = observer === undefined ? undefined : guarded('observer.acquiring', () => (
       observer.acquiring?.(specs.map(({key}) => key), specs.length === 1 ? MODES[specs[0]?.mode ?? 1] ?? 'EXCLUSIVE'

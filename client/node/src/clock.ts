@@ -10,8 +10,8 @@ const LONGEST_DRIFT = SECOND; // of the wall clock from the monotonic one
 const FORWARD = 24 * 3600 * SECOND; // longer than any promise
 
 /**
- * When the wall clock has moved further than the monotonic one by more than a second, or back, this clock jumps ahead by
- * a day, which ends all belief.
+ * When the wall clock has moved further than the monotonic one by more than a second, or back, this clock jumps ahead
+ * by a day, which ends all belief.
  */
 export class WatchedClock {
   /** By how much it has jumped so far. */

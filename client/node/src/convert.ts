@@ -42,7 +42,9 @@ export function milliseconds(value: Duration, field: string): number {
 function parse(text: string): number {
   if (!/^(\d+(\.\d+)?(ms|s|m|h))+$/.test(text)) return NaN;
   let sum = 0;
-  for (const [, number, unit] of text.matchAll(/([\d.]+)(ms|s|m|h)/g)) sum += Number(number) * (UNITS[unit as string] ?? NaN);
+  for (const [, number, unit = ''] of text.matchAll(/([\d.]+)(ms|s|m|h)/g)) {
+    sum += Number(number) * (UNITS[unit] ?? NaN);
+  }
   return sum;
 }
 
@@ -68,10 +70,9 @@ function count(value: unknown, field: string): number {
   return value as number;
 }
 
-function oneOf<T extends string>(values: Record<T, number>, value: T, field: string): number {
-  const found = Object.hasOwn(values, value) ? values[value] : undefined;
-  if (found === undefined) throw invalid(field, `is ${String(value)}; it must be one of ${Object.keys(values).join(', ')}`);
-  return found;
+function oneOf<T extends string, V>(values: Record<T, V>, value: T, field: string): V {
+  if (Object.hasOwn(values, value)) return values[value];
+  throw invalid(field, `is ${value}; it must be one of ${Object.keys(values).join(', ')}`);
 }
 
 /** Throws for an option that does not exist. */
@@ -102,12 +103,12 @@ export function specOf(lock: LockRequest): wire.LockSpec {
     permits: mode === 'PERMIT' || lock.n !== undefined ? count(lock.n ?? 1, 'n') : 0,
     limit: mode === 'PERMIT' || lock.limit !== undefined ? count(lock.limit, 'limit') : 0,
     ttl: duration('ttl'),
-    policy: lock.policy === undefined ? 0 : oneOf(POLICIES, lock.policy, 'policy'),
+    policy: lock.policy === undefined ? wire.QueuePolicy.UNSPECIFIED : oneOf(POLICIES, lock.policy, 'policy'),
     owner: text(lock.owner ?? '', 'owner'),
     metadata: metadataOf(lock),
     maxHold: duration('maxHold'),
     lockDelay: duration('lockDelay'),
-    onDisconnect: lock.onDisconnect === undefined ? 0 : oneOf(ON_DISCONNECT, lock.onDisconnect, 'onDisconnect'),
+    onDisconnect: oneOf(ON_DISCONNECT, lock.onDisconnect ?? 'SAFE', 'onDisconnect'),
     reentrant: lock.reentrant ?? false,
     resume: lock.resume ?? false,
   };

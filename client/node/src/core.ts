@@ -49,7 +49,8 @@ export function guarded(name: string, callback: () => unknown): unknown {
   try {
     return callback();
   } catch (error) {
-    process.emitWarning(`distlock: ${name} failed: ${error instanceof Error ? error.stack ?? error.message : String(error)}`);
+    const what = error instanceof Error ? error.stack ?? error.message : String(error);
+    process.emitWarning(`distlock: ${name} failed: ${what}`);
     return undefined;
   }
 }
@@ -57,7 +58,7 @@ export function guarded(name: string, callback: () => unknown): unknown {
 export class Core {
   readonly addresses: Addresses;
   readonly table: LockTable;
-  closing = false;
+  private closing = false;
   private readonly streams: [Stream | undefined, Stream | undefined] = [undefined, undefined];
   private present: 0 | 1 = 0;
   private reconnectAt = 0;
@@ -149,6 +150,10 @@ export class Core {
   whenClosed(end: () => void): () => void {
     this.others.add(end);
     return () => this.others.delete(end);
+  }
+
+  isClosing(): boolean {
+    return this.closing;
   }
 
   closedError(): DistlockError {
@@ -300,7 +305,7 @@ export class Core {
       stream.writing = false;
       if (stream.over) return;
       this.flush(stream);
-      if (!stream.writing) this.changed();
+      this.changed();
     });
   }
 

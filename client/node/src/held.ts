@@ -162,8 +162,8 @@ export class Held implements AsyncDisposable {
   /**
    * Leaves the scope: as releaseSoon.
    *
-   * @throws LockLostError when the lock was lost, and the program has neither taken `signal` nor been told by `isHeld` or
-   * `check`
+   * @throws LockLostError when the lock was lost, and the program has neither taken `signal` nor been told by `isHeld`
+   * or `check`
    */
   [Symbol.asyncDispose](): Promise<void> {
     const {told} = this;

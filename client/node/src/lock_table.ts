@@ -140,7 +140,8 @@ export class LockTable extends ListeningTable {
       refusal = this.unreachable(request.stranded, now);
     } else {
       const wait = ((request.waitUntil - request.asked) / 1000).toFixed(3);
-      refusal = {reason: 'WAIT_TIMEOUT', message: `no answer within the wait of ${wait} s`, waited: now - request.asked};
+      const message = `no answer within the wait of ${wait} s`;
+      refusal = {reason: 'WAIT_TIMEOUT', message, waited: now - request.asked};
     }
     this.withdraw(request);
     this.refuse(request, refusal);

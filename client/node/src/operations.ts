@@ -26,7 +26,7 @@ const FIRST_PAUSE = 50;
 const LONGEST_PAUSE = 2000;
 
 /**
- * One unary call: once at each broker, and once more, for a connection that was broken unnoticed. `request` is asked for
+ * One unary call: once at each broker, and once more, for a connection that was broken unnoticed. `request` is made
  * anew at each attempt; timeout: milliseconds.
  */
 async function call<Q, A>(core: Core, name: string, query: Codec<Q>, answer: Codec<A>, request: () => Q,
@@ -38,7 +38,7 @@ async function call<Q, A>(core: Core, name: string, query: Codec<Q>, answer: Cod
       return await connection.unary(name, query, answer, request(), timeout, signal);
     } catch (error) {
       if (isAborted(signal)) throw new AbortError(signal);
-      if (core.closing) throw core.closedError();
+      if (core.isClosing()) throw core.closedError();
       const refusal = refusalOfStatus(error as ServiceError);
       if ((refusal.reason !== 'UNREACHABLE' && refusal.reason !== 'DRAINING') || left === 0) throw errorOf(refusal);
       core.nextLookup(connection);
@@ -51,7 +51,8 @@ export async function inspect(core: Core, namespace: string, key: string, maxWai
   return lockInfoOf((await call(core, 'GetLock', GetLockRequest, GetLockResponse, () => request)).lock);
 }
 
-export async function* list(core: Core, namespace: string, keyPrefix: string): AsyncGenerator<LockInfo, void, undefined> {
+export async function* list(core: Core, namespace: string, keyPrefix: string,
+): AsyncGenerator<LockInfo, void, undefined> {
   let pageToken = '';
   do {
     const request = {namespace, keyPrefix, pageSize: LOCKS_A_PAGE, pageToken};
@@ -70,7 +71,7 @@ export async function checkToken(core: Core, namespace: string, key: string, fen
 export async function* watch(core: Core, namespace: string, key: string, signal: AbortSignal | undefined,
 ): AsyncGenerator<LockInfo, void, undefined> {
   let pause = FIRST_PAUSE;
-  while (!isAborted(signal) && !core.closing) {
+  while (!isAborted(signal) && !core.isClosing()) {
     const connection = core.lookup();
     const stream = connection.stream('WatchLock', WatchLockRequest, WatchLockResponse, {namespace, key});
     stream.on('error', () => undefined); // the iteration below throws it; after that nobody else needs it
@@ -83,7 +84,7 @@ export async function* watch(core: Core, namespace: string, key: string, signal:
         yield lockInfoOf((state as WatchLockResponse).lock);
       }
     } catch (error) {
-      if (isAborted(signal) || core.closing) break;
+      if (isAborted(signal) || core.isClosing()) break;
       const refusal = refusalOfStatus(error as ServiceError);
       if (PERMANENT.includes(refusal.reason)) throw errorOf(refusal);
       if (refusal.reason === 'UNREACHABLE' || refusal.reason === 'DRAINING') core.nextLookup(connection);
@@ -138,7 +139,8 @@ export class DetachedLease {
 
   /** @throws LockLostError unless it is held at this moment */
   check(): void {
-    if (!this.isHeld) throw new LockLostError(this.key, this.cause || 'UNKNOWN', this.unsure ? 'renew it before use' : '');
+    if (this.isHeld) return;
+    throw new LockLostError(this.key, this.cause || 'UNKNOWN', this.unsure ? 'renew it before use' : '');
   }
 
   /**
@@ -211,7 +213,8 @@ export async function acquireDetached(core: Core, spec: LockSpec, wait: number |
 async function detachedOf(core: Core, grant: Grant, sent: number): Promise<DetachedLease> {
   const deadline = sent + fromWire(grant.waited) + fromWire(grant.validFor);
   const late = clock.now() >= deadline; // after a wait of hundreds of ttls
-  const lease = new DetachedLease(core, grant.key, grant.leaseId, grant.holderId, grant.fencingToken, late ? 0 : deadline);
+  const lease = new DetachedLease(core, grant.key, grant.leaseId, grant.holderId, grant.fencingToken,
+    late ? 0 : deadline);
   if (late) await lease.renew();
   return lease;
 }

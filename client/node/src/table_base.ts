@@ -16,7 +16,8 @@ import {type Answer, Lease, Link, type Move, Phase, Request, type TellOutcome} f
 import {Timeouts} from './timeouts.js';
 import type {Outcome} from './types.js';
 
-const ANSWER_GRACE = SECOND / 2; // the broker ends a bounded wait; when it stays silent, the client does, this much later
+// The broker ends a bounded wait. When it stays silent, the client does, this much later.
+const ANSWER_GRACE = SECOND / 2;
 const LEAST_WAIT = 1; // 0 would turn a bounded wait into one try
 export const LEAST_PAUSE = 10;
 
@@ -273,7 +274,7 @@ export class TableBase {
     const reason = failure !== undefined && told.includes(failure.reason) ? failure.reason : 'UNREACHABLE';
     const why = failure === undefined || failure.message === '' ? '' : `: ${failure.message}`;
     const waited = now - since;
-    return {reason, waited, message: `no broker at ${this.settings.address} took it within ${Math.floor(waited)} ms${why}; `
-      + 'check that distlockd runs there, or set DISTLOCK_SERVER'};
+    const where = `no broker at ${this.settings.address} took it within ${Math.floor(waited)} ms${why}`;
+    return {reason, waited, message: `${where}; check that distlockd runs there, or set DISTLOCK_SERVER`};
   }
 }
