@@ -109,6 +109,7 @@ async function pauseUnless(signal: AbortSignal | undefined, pause: number): Prom
  */
 export class DetachedLease {
   private cause = '';
+  private gaveBack = false;
 
   /** @internal `deadline` 0: handed over by another process, to be renewed before use. */
   constructor(
@@ -149,8 +150,8 @@ export class DetachedLease {
    * @throws LockLostError, UnavailableError and other RefusedErrors
    */
   async renew(): Promise<number> {
-    if (this.cause === '' && !this.unsure && !this.isHeld) await this.giveBack();
-    if (this.cause !== '') throw new LockLostError(this.key, this.cause, 'its deadline has passed, which is final');
+    if (this.cause === '' && !this.unsure && !this.isHeld) this.cause = 'LAPSED';
+    if (this.cause !== '') throw await this.lapsed('its deadline has passed, which is final');
     let sent = 0;
     const request = (): RenewRequest => {
       sent = clock.now();
@@ -164,12 +165,15 @@ export class DetachedLease {
       this.cause = 'TAKEN';
       throw new LockLostError(this.key, 'TAKEN', error.message);
     }
-    if (!this.unsure && !this.isHeld) { // the answer came after the deadline
-      await this.giveBack();
-      throw new LockLostError(this.key, 'LAPSED', 'the answer to the renewal came after the deadline');
-    }
+    if (!this.unsure && !this.isHeld) throw await this.lapsed('the answer to the renewal came after the deadline');
     this.deadline = sent + fromWire(response.validFor);
     return this.validFor;
+  }
+
+  /** Gives back what lapsed, once, so that the lock need not wait for its ttl. Without an answer that ends it. */
+  private async lapsed(why: string): Promise<LockLostError> {
+    if (this.cause === 'LAPSED' && !this.gaveBack) await this.giveBack().catch(() => undefined);
+    return new LockLostError(this.key, this.cause, why);
   }
 
   /**
@@ -183,6 +187,7 @@ export class DetachedLease {
   }
 
   private async giveBack(): Promise<Outcome> {
+    this.gaveBack = true;
     const request = {leaseId: this.leaseId};
     return outcomeOf((await call(this.core, 'Release', ReleaseRequest, ReleaseResponse, () => request)).outcome);
   }
