@@ -8,7 +8,9 @@ import {says} from './contract.mjs';
 import {eventually, rejected, stand} from './fake_broker.mjs';
 import {channel, addresses, convert, distlock, duration, grpc, message, refusalOfStatus, wire} from './package.mjs';
 
-const {AbortError, BusyError, ClientClosedError, InvalidRequestError, LockLostError, RefusedError, UnavailableError} = distlock;
+const {
+  AbortError, BusyError, ClientClosedError, InvalidRequestError, LockLostError, RefusedError, UnavailableError,
+} = distlock;
 
 /** Resolves when the signal is aborted. */
 const aborted = signal => new Promise(resolve => {
@@ -22,7 +24,8 @@ test('a lock', async context => {
   const held = await dl.lock('k', {wait: '10s', owner: 'me', metadata: {a: 'b'}});
   assert.ok(held.isHeld && held.token === 1 && held.validFor > 0 && held.validFor <= 3000 && held.cause === '');
   assert.equal(held.signal.aborted, false);
-  for (const shown of [inspect(held), JSON.stringify(held), String(held)]) assert.ok(!shown.includes(held.leaseId), shown);
+  const shown = [inspect(held), JSON.stringify(held), String(held)];
+  assert.ok(shown.every(text => !text.includes(held.leaseId)), 'the lease id is secret');
   await held[Symbol.asyncDispose]();
   const session = await broker.session();
   const [{key, owner, metadata, maxWait}] = session.got('acquire')[0].locks;
@@ -47,7 +50,8 @@ test('busy names the holders', async context => {
     session.refuse(id, 'LOCK_HELD', {message: 'held by host 7', queueLength: 3, holders, retryAfter: duration(1500)});
   };
   const busy = await rejected(connect(broker.url).lock('k', {wait: 0}), BusyError);
-  assert.deepEqual([busy.holders[0].owner, busy.queueLength, busy.retryAfter, busy.reason], ['host 7', 3, 1500, 'LOCK_HELD']);
+  const told = [busy.holders[0].owner, busy.queueLength, busy.retryAfter, busy.reason];
+  assert.deepEqual(told, ['host 7', 3, 1500, 'LOCK_HELD']);
   assert.match(busy.stack, /client\.test\.mjs/, 'the stack leads to the caller');
 });
 
@@ -120,7 +124,7 @@ test('using', async context => {
   await rejected(failed, RangeError);
 });
 
-says('`granted` may cross it: then CANCELLED follows, and nothing is held.', 'a signal ends the wait', async context => {
+says('`granted` may cross it: then CANCELLED follows, and nothing is held.', 'a signal ends a wait', async context => {
   const {broker, connect} = await stand(context);
   broker.onAcquire = () => undefined;
   const dl = connect(broker.url);
@@ -309,7 +313,8 @@ test('details of a failed call', () => {
   const any = (name, type, fields) => (
     {typeUrl: `type.googleapis.com/google.rpc.${name}`, value: type.encode(message(type, fields)).finish()});
   const details = [
-    any('ErrorInfo', wire.ErrorInfo, {reason: 'LOCK_HELD', metadata: {holder_id: 'h7', fencing_token: '12', queue_length: '2'}}),
+    any('ErrorInfo', wire.ErrorInfo, {reason: 'LOCK_HELD',
+      metadata: {holder_id: 'h7', fencing_token: '12', queue_length: '2'}}),
     any('ResourceInfo', wire.ResourceInfo, {owner: 'host 7'}),
     any('RetryInfo', wire.RetryInfo, {retryDelay: duration(2000)}),
     any('BadRequest', wire.BadRequest, {fieldViolations: [{field: 'lock.ttl', description: 'too short', reason: ''}]}),

@@ -14,7 +14,7 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import {distlock, duration, grpc, message, wire} from './package.mjs';
 
 const PATIENCE = 20_000; // milliseconds; only ends a test that hangs
-const VALIDITY = 3000;
+const EVENTS_A_MESSAGE = 1000;
 
 /** The condition's first true value. */
 export async function eventually(condition, what = 'the condition') {
@@ -31,6 +31,8 @@ export async function eventually(condition, what = 'the condition') {
 class FakeSession {
   commands = [];
   sizes = [];
+  outbox = [];
+  heard = 0; // the last heartbeat
   answersHeartbeats = true;
   ended = false;
   halfClosed = false;
@@ -52,13 +54,19 @@ class FakeSession {
   }
 
   event($case, fields, id = 0) {
-    if (!this.call.cancelled) this.call.write({events: [{id, event: {$case, [$case]: fields}}]});
+    if (this.outbox.length === 0) setImmediate(() => { this.flush(); });
+    this.outbox.push({id, event: {$case, [$case]: fields}});
+  }
+
+  flush() {
+    const events = this.outbox.splice(0);
+    while (events.length > 0 && !this.call.cancelled) this.call.write({events: events.splice(0, EVENTS_A_MESSAGE)});
   }
 
   grant(id, key = '', more = {}) {
     const {broker} = this;
     const granted = message(wire.Grant, {leaseId: `${broker.url} ${broker.leases++}`, holderId: 'h', holdCount: 1, key,
-      fencingToken: broker.tokens++, validFor: duration(VALIDITY), echoSeq: this.got('heartbeat').at(-1)?.seq ?? 0,
+      fencingToken: broker.tokens++, validFor: duration(broker.validity), echoSeq: this.heard,
       ...more});
     this.event('granted', granted, id);
   }
@@ -76,6 +84,7 @@ class FakeSession {
   }
 
   end(code = grpc.status.OK, details = '', metadata = new grpc.Metadata()) {
+    this.flush();
     if (code === grpc.status.OK) this.call.end();
     else this.call.emit('error', {code, details, metadata});
   }
@@ -92,10 +101,12 @@ class FakeSession {
 
   obey(one) {
     const {broker} = this;
+    if (one.kind === 'heartbeat') this.heard = one.seq;
     if (broker.frozen) return;
     if (one.kind === 'open') {
       const opened = message(wire.SessionOpened, {sessionId: 's', brokerId: 'b', maxMessageBytes: broker.maxBytes,
-        maxLeases: 10_000, features: broker.features, validity: duration(VALIDITY), heartbeatInterval: duration(1000)});
+        maxLeases: 10_000, features: broker.features, validity: duration(broker.validity),
+        heartbeatInterval: duration(broker.interval)});
       this.event('opened', opened, one.id);
     } else if (one.kind === 'acquire') {
       broker.onAcquire(this, one);
@@ -106,7 +117,7 @@ class FakeSession {
     } else if (one.kind === 'downgrade') {
       this.event('downgraded', {lease: undefined}, one.id);
     } else if (one.kind === 'heartbeat' && this.answersHeartbeats) {
-      this.event('heartbeatAck', {seq: one.seq, validFor: duration(VALIDITY), limits: []});
+      this.event('heartbeatAck', {seq: one.seq, validFor: duration(broker.validity), limits: []});
     } else if (one.kind === 'cancel') {
       this.refuse(one.acquireId, 'CANCELLED');
     } else if (one.kind === 'goodbye') {
@@ -143,6 +154,8 @@ export class FakeBroker {
   adoptedToken = 1;
   features = ['permit', 'adopt'];
   maxBytes = 64 << 10;
+  validity = 3000; // milliseconds, as the next
+  interval = 1000;
   refuseSessions; // {code, details, metadata}
   frozen = false;
   sessions = [];

@@ -58,7 +58,7 @@ says('Until then keep both sessions alive with heartbeats.', 'both sessions beat
   assert.deepEqual(stage.names(stage.sent(stage.former)), ['heartbeat']);
 });
 
-says('What waits at the former broker is sent to the next one, and keeps its place.', 'waiters keep their places', () => {
+says('What waits at the former broker is sent to the next one, and keeps its place.', 'waiters move', () => {
   const stage = new Left();
   assert.deepEqual(stage.left, []);
   assert.equal(stage.again.requestId, stage.first.requestId);
@@ -99,7 +99,7 @@ says('One try has no place: send it without a `request_id`.', 'one try has no pl
   assert.equal(of(stage.sent(), 'acquire')[0].requestId, '');
 });
 
-says('Ask again for what was not granted yet, under the same `request_id`s, at once.', 'a break keeps the place', () => {
+says('Ask again for what was not granted yet, under the same `request_id`s, at once.', 'a break', () => {
   const stage = new Stage();
   stage.acquire();
   const [{requestId}] = of(stage.sent(), 'acquire');
@@ -134,8 +134,8 @@ says('A session may adopt its own lease as well, unless it is reentrant: so owne
     assert.deepEqual(told.slice(2), ['NOT_SUPPORTED', 'NOT_HOLDER']);
   });
 
-says("The former session's promise counts until `granted` of the adoption arrives, or it ends. Only that session's acks "
-  + 'extend it', 'acks of the former session count until the move', () => {
+says("The former session's promise counts until `granted` of the adoption arrives, or it ends. Only that session's "
+  + 'acks extend it', 'acks of the former session count until the move', () => {
   const stage = new Drained();
   const {held, former} = stage;
   const before = held.lease.deadline;
@@ -168,7 +168,7 @@ says("Otherwise only the new session's anchors count from `granted` on, also whe
     assert.equal(stage.held.lease.deadline, stage.now + SECOND);
   });
 
-says('LeaseLost(MOVED), of a lease whose adoption was asked for, is no loss.', 'moved is no loss when asked for', () => {
+says('LeaseLost(MOVED), of a lease whose adoption was asked for, is no loss.', 'moved when asked for', () => {
   const stage = new Drained();
   stage.lose(stage.held, 'MOVED', stage.former);
   assert.ok(stage.held.held && stage.held.lost === 0);
@@ -231,7 +231,7 @@ says('NOT_HOLDER means lost.', 'not holder', () => {
   assert.ok(stage.held.lost === 1 && stage.held.lease.cause === 'TAKEN');
 });
 
-says('NOT_SUPPORTED, INVALID_ARGUMENT and the like: the lease stays where it is', 'a lease that cannot move stays', () => {
+says('NOT_SUPPORTED, INVALID_ARGUMENT and the like: the lease stays where it is', 'one that stays', () => {
   const stage = new Drained();
   stage.refuse(stage.adopt.id, 'NOT_SUPPORTED');
   assert.ok(stage.held.held && stage.held.lease.link === stage.former);

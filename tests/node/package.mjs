@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The package under test: that of the source tree, built by tests/node/build.sh; its inner parts, and its generated code.
+// The package under test: that of the source tree, built by tests/node/build.sh; its inner parts, and its
+// generated code.
 import {createRequire} from 'node:module';
 import {fileURLToPath} from 'node:url';
 

@@ -9,7 +9,7 @@ import {of, Stage} from './stage.mjs';
 
 const millis = ({maxWait}) => (maxWait === undefined ? undefined : convert.fromWire(maxWait));
 
-says('OpenSession first, within 10 s; other commands may follow at once', 'waiting requests leave with the open', () => {
+says('OpenSession first, within 10 s; other commands may follow at once', 'waits leave with the open', () => {
   const stage = new Stage({opened: false});
   stage.acquire();
   assert.deepEqual(stage.names(stage.start()), ['open', 'acquire']);

@@ -13,6 +13,14 @@ const COMMANDS_TAG = (1 << 3) | 2; // SessionRequest.commands
 const FRAME = 6; // of a command in its message: tag and length, at most
 const FIRST_MAX_BYTES = 64 << 10;
 
+// One for all, because each allocates a buffer. finish() empties it.
+const writer = new BinaryWriter();
+
+function encode(command: SessionCommand): Uint8Array {
+  writer.finish(); // what an encoding that failed has left
+  return SessionCommand.encode(command, writer).finish();
+}
+
 export enum Phase {
   WAITING, // not answered yet
   GRANTED, // granted, but its deadline has passed already, or others of its request are missing
@@ -136,7 +144,7 @@ export class Link {
 
   /** False, and nothing is sent: it is too large for a message. */
   send(id: number, command: Command): boolean {
-    const encoded = SessionCommand.encode({id, command}).finish();
+    const encoded = encode({id, command});
     if (encoded.length + FRAME > this.maxBytes) return false;
     this.commands.push(encoded);
     return true;
@@ -156,20 +164,19 @@ export class Link {
     if (this.heartbeatDue) {
       this.heartbeatDue = false;
       const heartbeat = {seq: this.session.send(now)};
-      this.commands.unshift(SessionCommand.encode({id: 0, command: {$case: 'heartbeat', heartbeat}}).finish());
+      this.commands.unshift(encode({id: 0, command: {$case: 'heartbeat', heartbeat}}));
       this.heartbeatAt = now + this.interval;
     }
     if (this.commands.length === 0) return undefined;
-    const message = new BinaryWriter(); // a SessionRequest; its commands are encoded already
     let count = 0;
     let left = this.maxBytes;
     for (const command of this.commands) {
       left -= command.length + FRAME;
       if (left < 0 && count > 0) break;
-      message.uint32(COMMANDS_TAG).bytes(command);
+      writer.uint32(COMMANDS_TAG).bytes(command);
       count += 1;
     }
     this.commands = this.commands.slice(count);
-    return message.finish();
+    return writer.finish(); // a SessionRequest
   }
 }
