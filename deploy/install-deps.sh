@@ -102,11 +102,14 @@ peer_packages() {
 
 install_peer_libraries() {
   local lock=$PEERS/package-lock.json as_caller=()
-  [ ! "$PEERS/node_modules/.package-lock.json" -nt "$lock" ] || return 0
   # The packages may need root, but the files in the checkout must belong to its owner.
-  [ -z "${SUDO_USER:-}" ] || as_caller=(sudo -u "$SUDO_USER" --)
-  say "installing the libraries of $lock"
-  "${as_caller[@]}" npm ci --prefix "$PEERS" --ignore-scripts --no-audit --no-fund --loglevel error >&2
+  [ -z "${SUDO_USER:-}" ] || as_caller=(sudo -H -u "$SUDO_USER" --)
+  if [ ! "$PEERS/node_modules/.package-lock.json" -nt "$lock" ]; then
+    say "installing the libraries of $lock"
+    "${as_caller[@]}" npm ci --prefix "$PEERS" --ignore-scripts --no-audit --no-fund --loglevel error >&2
+  fi
+  "${as_caller[@]}" "$PEERS/../../node/build.sh" || say "client/node cannot be built; its rows will say so"
+  "${as_caller[@]}" "$PEERS/../../python/tools.sh" >/dev/null || say "redis-py cannot be installed; its rows will say so"
 }
 
 # A failure is not fatal: a machine without PyPI can still run the other tests.

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -29,14 +30,25 @@ json ReadJson(const std::string& path) {
   return json::parse(file, nullptr, false);
 }
 
+// What stands behind `mark` in a file, up to the next space; "": nothing.
+std::string WordBehind(const std::string& path, const std::string& mark) {
+  std::ifstream file(path);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const size_t found = text.find(mark);
+  if (found == std::string::npos) return "";
+  const size_t begin = found + mark.size();
+  return text.substr(begin, text.find_first_of(" \n)", begin) - begin);
+}
+
 // The missing program or package; "": none.
 std::string Missing(const Library& library) {
   const char* remedy = " is not installed; deploy/install-deps.sh --peers";
   const std::string program = library.language == "python" ? "bash" : library.language;
   if (!HasProgram(program)) return program + remedy;
-  const bool of_npm = library.language == "node" && library.system != "distlock";
-  if (of_npm && !std::filesystem::exists(Folder() + "/node_modules/" + library.system)) return library.system + remedy;
-  return "";
+  if (library.language != "node") return "";
+  const bool ours = library.system == "distlock";
+  const std::string needed = ours ? "/../../../client/node/dist/index.mjs" : "/node_modules/" + library.system;
+  return std::filesystem::exists(Folder() + needed) ? "" : library.name + remedy;
 }
 
 // The program, which the others than Node.js's must find or build first.
@@ -102,11 +114,14 @@ Sample Parse(std::string output, const std::string& tail) {
 
 const std::vector<Library>& Libraries() {
   static const std::vector<Library> libraries{
-      {"redis-semaphore", "node", "redis-semaphore"},
-      {"redlock", "node", "redlock"},
-      {"redis-py", "python", "redis-py"},
+      {"redis-semaphore", "node", "redis-semaphore", false, ""},
+      {"redlock", "node", "redlock", false, ""},
+      {"distlock for Node.js", "node", "distlock", false, "redis-semaphore"},
+      {"redis-py", "python", "redis-py", false, ""},
       {"distlock for Python, threads", "python", "distlock", false, "redis-py"},
       {"distlock for Python, asyncio", "python", "distlock-asyncio", true, "redis-py"},
+      {"redsync", "go", "redsync", false, ""},
+      {"distlock for Go", "go", "distlock", false, "redsync"},
   };
   return libraries;
 }
@@ -128,14 +143,17 @@ Sample LibraryPeer(const Lab& lab, const Library& library, PeerWork work, size_t
 
 std::string LibraryVersions() {
   std::string text;
+  const auto add = [&text](const std::string& name, const std::string& version) {
+    if (!version.empty()) text += (text.empty() ? "" : ", ") + name + " " + version;
+  };
   const json wanted = ReadJson(Folder() + "/package.json");
-  if (!wanted.is_object()) return "";
-  const json dependencies = wanted.value("dependencies", json::object());
+  const json dependencies = wanted.is_object() ? wanted.value("dependencies", json::object()) : json::object();
   for (const auto& [name, version] : dependencies.items()) {
     const json package = ReadJson(Folder() + "/node_modules/" + name + "/package.json");
-    if (!package.is_object()) continue;
-    text += (text.empty() ? "" : ", ") + name + " " + package.value("version", "");
+    if (package.is_object()) add(name, package.value("version", ""));
   }
+  add("redis-py", WordBehind(Folder() + "/../../python/tools.sh", " redis=="));
+  if (HasProgram("go")) add("redsync", WordBehind(Folder() + "/go/go.mod", "go-redsync/redsync/v4 v"));
   return text;
 }
 

@@ -58,8 +58,8 @@ Section Pairs(const Setup& setup) {
       {"pairs/s", "p50 µs", "p99 µs"},
       {},
       {},
-      "Callers of one process, each on a lock of its own; latency is of a whole pair. The packages for Python do not "
-      "wait for the answer to a release. "
+      "Callers of one process, each on a lock of its own; latency is of a whole pair. The packages for Python and Go "
+      "do not wait for the answer to a release. "
       "etcd writes every step to its log on disk before it answers; Redis is volatile here, for all others."};
   for (const size_t callers : {1, 16, 64}) {
     if (setup.size.smoke && callers > 16) continue;
