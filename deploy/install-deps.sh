@@ -109,7 +109,8 @@ install_peer_libraries() {
     "${as_caller[@]}" npm ci --prefix "$PEERS" --ignore-scripts --no-audit --no-fund --loglevel error >&2
   fi
   "${as_caller[@]}" "$PEERS/../../node/build.sh" || say "client/node cannot be built; its rows will say so"
-  "${as_caller[@]}" "$PEERS/../../python/tools.sh" >/dev/null || say "redis-py cannot be installed; its rows will say so"
+  "${as_caller[@]}" "$PEERS/../../python/tools.sh" >/dev/null ||
+    say "redis-py cannot be installed; its rows will say so"
 }
 
 # A failure is not fatal: a machine without PyPI can still run the other tests.
