@@ -71,7 +71,9 @@ std::vector<std::string> Arguments(const Lab& lab, const Library& library, PeerW
   const Size& size = lab.size();
   std::vector<std::string> args = Program(library);
   const auto add = [&args](std::initializer_list<std::string> more) { args.insert(args.end(), more); };
-  add({"--system", library.system, "--broker", lab.broker(0).target(), "--redis"});
+  std::string broker = lab.broker(0).target();
+  if (broker.starts_with("ipv4:")) broker.erase(0, 5);  // gRPC for Go does not know that scheme
+  add({"--system", library.system, "--broker", broker, "--redis"});
   args.push_back(lab.setup().clients_on_tcp ? "redis://127.0.0.1:" + std::to_string(lab.port()) : lab.unix_path());
   switch (work) {
     case PeerWork::kPairs:
