@@ -117,6 +117,8 @@ class Watch:
                     for response in self._call:
                         pause = 0.05
                         yield from self.take(response)
+                        if self._closed.is_set():  # also in a child of fork, which must not touch the call
+                            return
                 except _channel.RpcError as error:
                     refused = _status.refused(error)
                     if self._closed.is_set():

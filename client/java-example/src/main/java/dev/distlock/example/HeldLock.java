@@ -136,7 +136,7 @@ final class HeldLock implements AutoCloseable, ClientResponseObserver<HoldReques
   private void lose(String reason) {
     if (!held) return;
     held = false;
-    lost.complete(reason);
+    lost.completeAsync(() -> reason);  // what waits for it does not run under our monitor
     CompletableFuture.runAsync(this::close);
   }
 
