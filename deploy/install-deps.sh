@@ -4,8 +4,8 @@
 # Installs the Debian packages that distlock needs, on Debian 12 or 13. Idempotent; returns at once when nothing is
 # missing. There are two exceptions on Debian 12, both fetched and verified through the Debian archive that this machine
 # already uses: its hiredis is too old, so Debian 13's source package is built, and it has no Valkey, so the tests' one
-# comes from its backports. npm installs the libraries of --peers, and pip the format tools of --test, from their
-# configured sources.
+# comes from its backports. npm installs the libraries of --peers, and pip the format tools of --test and what the
+# Python package is tested beside, from their configured sources. client/java-example takes its libraries from Maven's.
 set -euo pipefail
 
 usage() {
@@ -83,8 +83,14 @@ wanted() {
     printf '%s\n' "${COMPILE[@]}" "${LIBRARIES[@]}"
     [ "$debian" -lt 13 ] || printf 'libhiredis-dev\n'
   fi
-  case "$want" in test | peers) printf '%s\n' "${TEST[@]}" ;; esac
+  case "$want" in test | peers) printf '%s\n' "${TEST[@]}"; java_packages ;; esac
   [ "$want" != peers ] || peer_packages
+}
+
+# For client/java-example. A JDK and a Maven from another source do as well.
+java_packages() {
+  command -v javac >/dev/null || printf 'default-jdk-headless\n'
+  command -v mvn >/dev/null || printf 'maven\n'
 }
 
 # A Node.js from another source has its own npm, which conflicts with Debian's.
@@ -96,19 +102,26 @@ peer_packages() {
 
 install_peer_libraries() {
   local lock=$PEERS/package-lock.json as_caller=()
-  [ ! "$PEERS/node_modules/.package-lock.json" -nt "$lock" ] || return 0
   # The packages may need root, but the files in the checkout must belong to its owner.
-  [ -z "${SUDO_USER:-}" ] || as_caller=(sudo -u "$SUDO_USER" --)
-  say "installing the libraries of $lock"
-  "${as_caller[@]}" npm ci --prefix "$PEERS" --ignore-scripts --no-audit --no-fund --loglevel error >&2
+  [ -z "${SUDO_USER:-}" ] || as_caller=(sudo -H -u "$SUDO_USER" --)
+  if [ ! "$PEERS/node_modules/.package-lock.json" -nt "$lock" ]; then
+    say "installing the libraries of $lock"
+    "${as_caller[@]}" npm ci --prefix "$PEERS" --ignore-scripts --no-audit --no-fund --loglevel error >&2
+  fi
+  "${as_caller[@]}" "$PEERS/../../node/build.sh" || say "client/node cannot be built; its rows will say so"
+  "${as_caller[@]}" "$PEERS/../../python/tools.sh" >/dev/null ||
+    say "redis-py cannot be installed; its rows will say so"
 }
 
-# A failure is not fatal: they check only changed files, so a machine without PyPI can still run the tests.
-install_lint_tools() {
-  local as_caller=()
+# A failure is not fatal: a machine without PyPI can still run the other tests.
+install_python_tools() {
+  local as_caller=() root
+  root=$(dirname "${BASH_SOURCE[0]}")/..
   [ -z "${SUDO_USER:-}" ] || as_caller=(sudo -H -u "$SUDO_USER" --)
-  "${as_caller[@]}" "$(dirname "${BASH_SOURCE[0]}")/lint-tools.sh" >/dev/null ||
+  "${as_caller[@]}" "$root/deploy/lint-tools.sh" >/dev/null ||
     say "clang-format and clang-tidy cannot be installed from PyPI; the check of changed files will fail"
+  "${as_caller[@]}" "$root/tests/python/tools.sh" >/dev/null ||
+    say "gunicorn, celery and redis-py cannot be installed from PyPI; the tests of the Python package will fail"
 }
 
 need_apt_lists() { [ -z "$(apt-cache search --names-only '^libgrpc\+\+-dev$' 2>/dev/null)" ]; }
@@ -136,7 +149,7 @@ nothing_to_do() {
 missing=()
 if nothing_to_do; then
   [ "$want" != peers ] || install_peer_libraries
-  [ "$want" != test ] || install_lint_tools
+  [ "$want" != test ] || install_python_tools
   say "everything is installed"
   exit 0
 fi
@@ -299,5 +312,5 @@ if [ "$want" != run ] && ! hiredis_ok; then
 fi
 if need_valkey_backport; then install_valkey_backport; fi
 if [ "$want" = peers ]; then install_peer_libraries; fi
-if [ "$want" = test ]; then install_lint_tools; fi
+if [ "$want" = test ]; then install_python_tools; fi
 say "done$([ "$want" = run ] || printf ' (hiredis %s)' "$(pkg-config --modversion hiredis)")"

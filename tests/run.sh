@@ -12,7 +12,7 @@ Without options: builds the release preset, runs all of its tests, and runs clan
 on the C++ files that changed.
 
   --all           also core and shard under ThreadSanitizer, a short search of the fuzzers, clang-format on all files,
-                  clang-tidy on server, client and proto
+                  clang-tidy on server, client and proto, ruff and mypy on the Python package
   --preset P      only preset P: dev, release, asan or tsan (may be repeated)
   --asan          as --preset asan: all tests under AddressSanitizer and UndefinedBehaviorSanitizer
   --tsan          as --preset tsan: core and shard under ThreadSanitizer
@@ -77,6 +77,7 @@ run_lint() {
   [ -z "$long" ] || scope=(--all)
   say "format and lint"
   /usr/bin/python3 -B tests/tidy/lint.py "${scope[@]}"
+  [ -z "$all$long" ] || client/python/lint.sh
 }
 
 deploy/install-deps.sh --test

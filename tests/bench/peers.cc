@@ -9,14 +9,13 @@
 #include "bench/broker_load.h"
 #include "bench/etcd_load.h"
 #include "bench/handoff.h"
-#include "bench/node_peer.h"
+#include "bench/library_peer.h"
 #include "bench/process.h"
 
 namespace distlock::bench {
 namespace {
 
 constexpr const char* kEtcd = "etcd";
-constexpr const char* kLibraries[] = {"redis-semaphore", "redlock"};
 constexpr const char* kOurs = "through the broker";
 
 // The columns of a pair, from a load whose latency is that of pairs.
@@ -59,7 +58,8 @@ Section Pairs(const Setup& setup) {
       {"pairs/s", "p50 µs", "p99 µs"},
       {},
       {},
-      "Callers of one process on one connection, each on a lock of its own; latency is of a whole pair. "
+      "Callers of one process, each on a lock of its own; latency is of a whole pair. The packages for Python and Go "
+      "do not wait for the answer to a release. "
       "etcd writes every step to its log on disk before it answers; Redis is volatile here, for all others."};
   for (const size_t callers : {1, 16, 64}) {
     if (setup.size.smoke && callers > 16) continue;
@@ -68,9 +68,13 @@ Section Pairs(const Setup& setup) {
                                const auto load = BrokerSessions(lab.broker(0).target(), 1, callers, Timed::kPair);
                                return OfPairs(Measure(lab, *load, true));
                              }});
-    for (const std::string library : kLibraries) {
+    for (const Library& library : Libraries()) {
       section.cases.push_back(
-          {prefix + library, [=](Lab& lab) { return NodePeer(lab, library, PeerWork::kPairs, callers); }});
+          {prefix + library.name, [=](Lab& lab) { return LibraryPeer(lab, library, PeerWork::kPairs, callers); }});
+      if (library.beside.empty()) continue;
+      section.comparisons.push_back({absl::StrCat(prefix, library.name, " against ", library.beside),
+                                     Comparison::Kind::kRatio, prefix + library.name, prefix + library.beside,
+                                     "pairs/s", "", ""});
     }
     section.cases.push_back({prefix + kEtcd, [=](Lab& lab) {
                                return WithEtcd(lab, [&](EtcdServer& server) {
@@ -78,7 +82,7 @@ Section Pairs(const Setup& setup) {
                                  return OfPairs(Measure(lab, *load, false));
                                });
                              }});
-    for (const std::string peer : {kLibraries[0], kLibraries[1], kEtcd}) {
+    for (const std::string peer : {"redis-semaphore", "redlock", kEtcd}) {
       section.comparisons.push_back({absl::StrCat(prefix, "ours against ", peer), Comparison::Kind::kRatio,
                                      prefix + kOurs, prefix + peer, "pairs/s", "", ""});
     }
@@ -88,8 +92,9 @@ Section Pairs(const Setup& setup) {
 
 std::vector<Case> Contended(PeerWork work, Sample (*ours)(const Lab&), Sample (*etcd)(EtcdServer&, const Size&)) {
   std::vector<Case> cases{{kOurs, ours}};
-  for (const std::string library : kLibraries) {
-    cases.push_back({library, [=](Lab& lab) { return NodePeer(lab, library, work); }});
+  for (const Library& library : Libraries()) {
+    if (library.only_pairs) continue;
+    cases.push_back({library.name, [=](Lab& lab) { return LibraryPeer(lab, library, work); }});
   }
   cases.push_back(
       {kEtcd, [=](Lab& lab) { return WithEtcd(lab, [&](EtcdServer& server) { return etcd(server, lab.size()); }); }});
@@ -140,7 +145,7 @@ void AppendPeers(const Setup& setup, std::vector<Section>* sections) {
 std::string PeerVersions() {
   const std::string node = FirstLineOfVersion("node");
   std::string text;
-  for (const std::string& part : {node.empty() ? "" : "node " + node, NodePeerVersions(), FirstLineOfVersion(kEtcd)}) {
+  for (const std::string& part : {node.empty() ? "" : "node " + node, LibraryVersions(), FirstLineOfVersion(kEtcd)}) {
     if (!part.empty()) text += (text.empty() ? "" : ", ") + part;
   }
   return text.empty() ? "none is installed" : text;

@@ -85,6 +85,52 @@ async def test_cancelling_a_wait_withdraws_it(broker, dl):
     assert cancel.cancel.acquire_id == acquired.id
 
 
+def test_an_observer_hears_of_a_cancelled_wait(broker):
+    heard = []
+
+    class Seen(distlock.Observer):
+        def acquiring(self, keys, mode):
+            return "cookie"
+
+        def answered(self, cookie, outcome, waited):
+            heard.append((cookie, outcome))
+
+    async def whole():
+        broker.on_acquire = lambda session, command: None
+        async with distlock.aio.connect(broker.url, observer=Seen()) as dl:
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(dl.lock("k").acquire(), 0.2)
+
+    asyncio.run(whole())
+    assert heard == [("cookie", "CANCELLED")]
+
+
+@in_loop
+async def test_what_else_a_body_may_hold_is_cancelled_on_loss(broker, dl):
+    """shared, permits, several at once, an election, and the decorator."""
+    @dl.locked(lambda number: f"job/{number}")
+    async def job(number):
+        await asyncio.sleep(60)
+
+    def lose():
+        session = broker.session()
+        session.lose(session.got("acquire")[-1].id, "FORCED")
+
+    requests = dl.shared("t"), dl.permits("p", limit=2), dl.all(["a", "b"]), dl.campaign("e")
+    for count, request in enumerate(requests, 1):
+        with pytest.raises(distlock.LockLost, match="FORCED"):
+            async with request:
+                await elsewhere(lambda: broker.session().await_command("acquire", count))
+                lose()
+                await asyncio.sleep(60)
+    task = asyncio.ensure_future(job(7))
+    acquired = await elsewhere(lambda: broker.session().await_command("acquire", 5))
+    assert acquired.acquire.locks[0].key == "job/7"
+    lose()
+    with pytest.raises(distlock.LockLost):
+        await task
+
+
 @in_loop
 async def test_the_error_of_the_body_is_kept(broker, dl):
     with pytest.raises(KeyError):

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package belongs to this repository: its version, its stubs, and what it is built into."""
+"""The package belongs to this repository: its version, its stubs, and that both clients read alike."""
+import inspect
 import re
 import subprocess
-import sys
-import zipfile
 
 import distlock
 import pytest
@@ -39,26 +38,6 @@ def test_the_stubs_are_those_of_the_contract(tmp_path, name, module):
     assert found == wanted, "run client/python/stubs.sh"
 
 
-def test_the_wheel_holds_all(tmp_path):
-    built = subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation",
-                            "--no-index", "-w", tmp_path, copy_of_package(tmp_path)],
-                           capture_output=True, text=True)
-    assert built.returncode == 0, built.stderr
-    names = set(zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist())
-    sources = {str(path.relative_to(PACKAGE)) for path in (PACKAGE / "distlock").rglob("*.py*")
-               if path.suffix in (".py", ".pyi")}
-    assert sources | {"distlock/py.typed"} <= names
-    assert any(name.startswith(f"distlock-{distlock.__version__}") for name in names)
-
-
-def copy_of_package(tmp_path):
-    """Building writes into the folder of the sources."""
-    import shutil
-    target = tmp_path / "source"
-    shutil.copytree(PACKAGE, target, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
-    return target
-
-
 def test_everything_public_is_documented():
     for name in distlock.__all__:
         thing = getattr(distlock, name)
@@ -67,3 +46,21 @@ def test_everything_public_is_documented():
             for part, value in vars(thing).items():
                 if not part.startswith("_") and callable(value) and part not in ("count", "index"):
                     assert value.__doc__ or part in ("tokens",), f"{name}.{part}"
+
+
+def public(thing):
+    return {name: value for name, value in inspect.getmembers(thing) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("name", ["Client", "Held", "HeldAll", "Detached", "Acquire"])
+def test_the_client_for_asyncio_has_what_the_one_for_threads_has(name):
+    threads, loop = public(getattr(distlock, name)), public(getattr(distlock.aio, name))
+    assert set(threads) == set(loop)
+    for part, value in threads.items():
+        if inspect.isfunction(value):
+            here = set(inspect.signature(value).parameters)
+            if part == "release":
+                here.discard("timeout")  # asyncio.wait_for does it
+            assert here == set(inspect.signature(loop[part]).parameters), f"{name}.{part}"
+    assert inspect.signature(distlock.connect).parameters.keys() == inspect.signature(
+        distlock.aio.connect).parameters.keys()

@@ -99,6 +99,31 @@ def test_elections(one, connect):
     eventually(lambda: dl.leader("boss") is None)  # leaving does not wait
 
 
+def test_watching_all_locks_under_a_prefix(world, one, connect):
+    dl, other = connect(one.url), connect(one.url)
+    early = dl.lock("job/early").acquire()
+    dl.lock("elsewhere").acquire()
+    seen, listed = [], threading.Event()
+
+    def watch():
+        for lock in other.watch_locks("job/", on_listed=listed.set):
+            seen.append((lock.key, lock.is_free))
+
+    threading.Thread(target=watch, daemon=True).start()
+    assert listed.wait(60) and seen == [("job/early", False)]
+    with dl.lock("job/late"):
+        eventually(lambda: ("job/late", False) in seen)
+    eventually(lambda: seen[-1] == ("job/late", True))
+    listed.clear()
+    one.kill()
+    assert early.lost.wait(20)
+    next(process for process in world.processes if process.name == "redis").command("FLUSHALL")
+    one.start()  # the watch goes on, and tells what has become free while no broker was there
+    eventually(listed.is_set)
+    eventually(lambda: ("job/early", True) in seen)
+    assert "elsewhere" not in {key for key, _ in seen}
+
+
 def test_detached(one, connect):
     dl = connect(one.url)
     lease = dl.acquire_detached("d", ttl=5, wait=1)
@@ -203,6 +228,17 @@ def test_asyncio(one):
                 async for leader in dl.observe("boss"):
                     assert leader.value == "me"
                     break
+            async with dl.shared("t"), dl.permits("p", limit=2, n=2), dl.all(["x", "y"]) as both:
+                assert both.is_held and (await dl.leader("t")).token
+                seen = set()
+                async for lock in dl.watch_locks():
+                    seen.add(lock.key)
+                    if {"t", "p", "x", "y"} <= seen:
+                        break
+                async for lock in dl.watch("p"):
+                    assert lock.holders[0].permits == 2
+                    break
+                assert await dl.check_token("x", both.tokens[0])
             lease = await dl.acquire_detached("d", ttl=5)
             assert await lease.renew() > 4
             assert await lease.release() is distlock.Outcome.RELEASED

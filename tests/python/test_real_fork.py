@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import threading
 
 import distlock
 import pytest
@@ -70,6 +71,29 @@ def test_a_child_that_leaves_the_body_of_its_parent(one, connect):
     with dl.lock("parent") as held:
         assert in_child(held.release_soon) is None
         assert held.is_held and dl.inspect("parent").holder_count == 1
+
+
+def test_a_child_of_the_body_of_a_watch(one, connect):
+    dl = connect(one.url)
+    watch = dl.watch("k")
+    next(watch)
+    assert in_child(lambda: list(watch)) == []
+    with dl.lock("k"):
+        assert next(watch).holder_count == 1
+
+
+def test_a_callback_that_is_set_in_a_child(one, connect):
+    """The lock is lost there, so it is called at once, on a thread of the child."""
+    dl = connect(one.url)
+    held = dl.lock("parent").acquire()
+
+    def child():
+        heard = threading.Event()
+        held.on_loss(lambda lost: heard.set())
+        return heard.wait(30)
+
+    assert in_child(child) is True
+    assert held.is_held
 
 
 def test_a_grandchild(one, connect):

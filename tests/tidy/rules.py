@@ -8,7 +8,7 @@ import subprocess
 TOP_LEVEL = {"CMakeLists.txt", "CMakePresets.json", "Dockerfile", "README.md",
              "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
              "proto", "server", "client", "lua", "deploy", "tests", "helm", ".ci"}
-CODE = (".cc", ".h", ".lua", ".py", ".sh", ".proto", ".cmake", ".go", ".js", ".mjs", ".ts")
+CODE = (".cc", ".h", ".lua", ".py", ".sh", ".proto", ".cmake", ".go", ".java", ".js", ".mjs", ".ts")
 LINES_MAX = 400
 COLUMNS_MAX = 120
 MANUAL = "server/ops/README.md"  # has the tables of flags and metrics

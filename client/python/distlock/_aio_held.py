@@ -134,9 +134,19 @@ class HeldAll(Sequence[Held]):
         for part in self.parts:
             part.check()
 
+    def on_loss(self, callback: Callable[[Held], object]) -> None:
+        """Calls `callback(lock)` in this event loop for each lock that is lost."""
+        for part in self.parts:
+            part.on_loss(callback)
+
     async def release(self) -> List[Outcome]:
         """Gives all back, and waits for the answers."""
         return list(await asyncio.gather(*(part.release() for part in self.parts)))
+
+    def release_soon(self) -> None:
+        """Sends the releases and does not wait."""
+        for part in self.parts:
+            part.release_soon()
 
     def __len__(self) -> int:
         return len(self.parts)
@@ -213,6 +223,8 @@ class Acquire(Generic[H]):
             refused: Optional[Refused] = await future
         except BaseException:
             core.cancel(request)
+            if observer is not None:
+                observer.answered(cookie, "CANCELLED", time.monotonic() - began)
             raise
         if observer is not None:
             observer.answered(cookie, refused.reason if refused else "GRANTED", time.monotonic() - began)

@@ -5,6 +5,10 @@ import random
 import stat
 from typing import Any, Callable, Iterator, List, Optional
 
+# gRPC reads this once. Its own support for forks is on by default: when it meets no thread of a session at work, it
+# stops all threads of gRPC for the fork. A child does not use the parent's gRPC here: see open_channel().
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 import grpc
 
 from distlock import _fork
@@ -77,15 +81,28 @@ class Addresses:
         self._tried = 0
 
 
-_used_in: Optional[int] = None  # the generation of processes that has used gRPC first
+class _Anchor:
+    """Keeps gRPC running from its first use on. Version 1.51 stops its threads with its last channel; a program that
+    forks at that moment hangs in fork() for ever, or is aborted."""
+
+    used_in: Optional[int] = None  # the generation of processes that has used gRPC first
+    channel: Any = None
+
+    def after_fork(self) -> None:
+        if self.channel is not None:
+            _fork.keep(self.channel)
+
+
+_anchor = _Anchor()
+_fork.watch(_anchor)
 
 
 def open_channel(address: str) -> Any:
     """A grpc.Channel; or its like, when an ancestor of this process has used gRPC."""
-    global _used_in
-    if _used_in is None:
-        _used_in = _fork.generation
-    if _used_in != _fork.generation:
+    if _anchor.used_in is None:
+        _anchor.used_in = _fork.generation
+        _anchor.channel = grpc.insecure_channel("unix:///nowhere", options=OPTIONS)  # does not connect without a call
+    if _anchor.used_in != _fork.generation:
         return RelayChannel(address)
     return grpc.insecure_channel(address, options=OPTIONS)
 
@@ -104,9 +121,11 @@ def unary(channel: Any, name: str) -> Any:
                                response_deserializer=response.FromString)
 
 
-def watch(channel: Any) -> Any:
-    return channel.unary_stream(SERVICE + "WatchLock", request_serializer=look.WatchLockRequest.SerializeToString,
-                                response_deserializer=look.WatchLockResponse.FromString)
+def server_stream(channel: Any, name: str) -> Any:
+    """WatchLock or WatchLocks."""
+    request, response = getattr(look, name + "Request"), getattr(look, name + "Response")
+    return channel.unary_stream(SERVICE + name, request_serializer=request.SerializeToString,
+                                response_deserializer=response.FromString)
 
 
 RpcError = grpc.RpcError

@@ -106,6 +106,7 @@ class Core:
         self._lookup: Any = None
         self._lookup_address = ""
         _all.add(self)
+        _fork.watch(self)
         self._thread = self._spawn(self._run, "distlock-timer")
 
     @staticmethod
@@ -176,6 +177,9 @@ class Core:
 
     def tell(self, callback: Callable[[], object]) -> None:
         """Runs a callback of the program on the thread for those."""
+        if self.generation != _fork.generation:  # a child of fork has neither that thread nor the use of the mutex
+            self._spawn(callback, "distlock-callback")
+            return
         with self.mutex:
             if self._teller is None:
                 self._teller = self._spawn(self._run_told, "distlock-callbacks")
@@ -203,6 +207,10 @@ class Core:
     @property
     def connected(self) -> bool:
         return self.table.link.opened
+
+    def after_fork(self) -> None:
+        """In a child: nothing of this can be used, nor destroyed."""
+        _fork.keep(self)
 
     def close(self) -> None:
         """Gives all back and waits up to a second for the broker's answer."""

@@ -35,7 +35,7 @@ class ListeningTable(MovingTable):
         elif kind == "opened":
             self.on_opened(link, event.opened, now, fx)
         elif kind == "draining":
-            self.on_draining(link, event.draining.time_left.ToNanoseconds(), now, fx)
+            self.on_draining(link, _convert.duration_ns(event.draining.time_left), now, fx)
         elif kind == "downgraded":
             self.on_downgraded(event.id, None, now, fx)
         else:
@@ -61,8 +61,8 @@ class ListeningTable(MovingTable):
         link.opened = True
         link.adopts = "adopt" in opened.features
         link.broker_id = opened.broker_id
-        link.validity = opened.validity.ToNanoseconds() or DEFAULT_VALIDITY
-        link.interval = max(opened.heartbeat_interval.ToNanoseconds() or link.validity // 3, LEAST_PAUSE)
+        link.validity = _convert.duration_ns(opened.validity) or DEFAULT_VALIDITY
+        link.interval = max(_convert.duration_ns(opened.heartbeat_interval) or link.validity // 3, LEAST_PAUSE)
         sent = link.session.last_sent_at
         link.session.ack(0, link.validity, now)
         link.heartbeat_at = sent + link.interval
@@ -90,9 +90,9 @@ class ListeningTable(MovingTable):
             return
         lease.former, lease.crossed = None, False
         lease.lease_id, lease.holder_id, lease.token = grant.lease_id, grant.holder_id, grant.fencing_token
-        lease.waited = grant.waited.ToNanoseconds()
+        lease.waited = _convert.duration_ns(grant.waited)
         lease.hold_count = max(grant.hold_count, 1)
-        lease.deadline = link.session.deadline_of(grant.echo_seq, grant.valid_for.ToNanoseconds())
+        lease.deadline = link.session.deadline_of(grant.echo_seq, _convert.duration_ns(grant.valid_for))
         lease.phase = Phase.GRANTED
         if lease.deadline - now < link.validity // 2:
             self.ask_for_heartbeat(link, now)
@@ -118,11 +118,11 @@ class ListeningTable(MovingTable):
             link.heartbeat_due = True
 
     def on_ack(self, link: Link, ack: wire.HeartbeatAck, now: int, fx: Effects) -> None:
-        if not link.session.ack(ack.seq, ack.valid_for.ToNanoseconds(), now):
+        if not link.session.ack(ack.seq, _convert.duration_ns(ack.valid_for), now):
             return
         link.acked, link.quiet, self.last_failure = True, False, None
-        limits = {limit.acquire_id: limit.valid_for.ToNanoseconds() for limit in ack.limits}
-        promised = link.session.deadline_of(ack.seq, ack.valid_for.ToNanoseconds())
+        limits = {limit.acquire_id: _convert.duration_ns(limit.valid_for) for limit in ack.limits}
+        promised = link.session.deadline_of(ack.seq, _convert.duration_ns(ack.valid_for))
         first = NEVER
         for lease in list(self.live.values()):
             if lease.link is not link or lease.phase == Phase.WAITING:

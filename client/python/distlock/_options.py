@@ -31,17 +31,18 @@ class Base:
         self._observer = observer
         self._made: Optional[Core] = None
         self._making = threading.Lock()
-        self._made_in = _fork.generation
         self._closed = False
+        _fork.watch(self)
+
+    def after_fork(self) -> None:
+        """In a child: the mutex may be a lost thread's."""
+        self._making = threading.Lock()
 
     @property
     def _core(self) -> Core:
         core = self._made
         if core is not None and core.generation == _fork.generation and not self._closed:
             return core
-        if self._made_in != _fork.generation:
-            _fork.keep((core, self._making))
-            self._making, self._made_in = threading.Lock(), _fork.generation
         with self._making:
             if self._closed:
                 raise ClientClosed("the client was closed; make a new one")
@@ -63,6 +64,8 @@ class Base:
             core.close()
 
     def _with(self, changes: Any) -> Options:
+        if not changes:
+            return self._options
         try:
             return dataclasses.replace(self._options, **changes)
         except TypeError as error:

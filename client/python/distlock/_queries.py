@@ -2,9 +2,9 @@
 """The calls of the client for threads that are no session: looking at locks, elections, detached leases."""
 import random
 import threading
-from typing import Any, Callable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Iterator, List, Optional, Set, Tuple
 
-from distlock import _channel, _convert, _status
+from distlock import _channel, _convert, _fork, _status
 from distlock import _operations as operations
 from distlock._core import Core
 from distlock._options import ELECTION_VALUE, Base
@@ -76,16 +76,32 @@ def changes(locks: Iterator[LockInfo]) -> Iterator[Optional[Leader]]:
 class Watch:
     """The states of a lock, over reconnects. close() may be called by any thread."""
 
-    def __init__(self, core: Core, namespace: str, key: str) -> None:
-        self._core = core
-        self._request = look.WatchLockRequest(namespace=namespace, key=key)
+    method = "WatchLock"
+    final = PERMANENT
+
+    def __init__(self, core: Core, request: Any) -> None:
+        self._core, self._request = core, request
         self._closed = threading.Event()
         self._call: Any = None
+        _fork.watch(self)
+
+    def after_fork(self) -> None:
+        """In a child: the call is the parent's."""
+        _fork.keep(self._call)
+        self._call = None
+        self._closed = threading.Event()
+        self._closed.set()
 
     def close(self) -> None:
         self._closed.set()
         if self._call is not None:
             self._call.cancel()
+
+    def begin(self) -> None:
+        """A stream begins, the first or one after a reconnect."""
+
+    def take(self, response: Any) -> Iterator[LockInfo]:
+        yield _convert.lock_info(response.lock)
 
     def states(self) -> Iterator[LockInfo]:
         """Blocks between them. Raises a Refused that no further attempt can change."""
@@ -94,17 +110,20 @@ class Watch:
             while not self._closed.is_set():
                 channel = self._core.lookup()
                 try:
-                    self._call = _channel.watch(channel)(self._request)
+                    self._call = _channel.server_stream(channel, self.method)(self._request)
+                    self.begin()
                     if self._closed.is_set():
                         return
                     for response in self._call:
                         pause = 0.05
-                        yield _convert.lock_info(response.lock)
+                        yield from self.take(response)
+                        if self._closed.is_set():  # also in a child of fork, which must not touch the call
+                            return
                 except _channel.RpcError as error:
                     refused = _status.refused(error)
                     if self._closed.is_set():
                         return
-                    if refused.reason in PERMANENT:
+                    if refused.reason in self.final:
                         raise refused from None
                     if refused.reason in ("UNREACHABLE", "DRAINING"):
                         self._core.next_lookup(channel)
@@ -116,6 +135,37 @@ class Watch:
             return
         finally:
             self.close()
+
+
+class WatchPrefix(Watch):
+    """The states of all locks under a prefix. What became free while no stream was there is told after the next one has
+    listed what is taken."""
+
+    method = "WatchLocks"
+    final = PERMANENT | {"QUOTA_EXCEEDED"}
+
+    def __init__(self, core: Core, request: Any, on_listed: Optional[Callable[[], object]]) -> None:
+        super().__init__(core, request)
+        self._on_listed = on_listed
+        self._taken: Set[Tuple[str, str]] = set()
+        self._unseen: Set[Tuple[str, str]] = set()  # taken before this stream, and not told of by it yet
+
+    def begin(self) -> None:
+        self._unseen = set(self._taken)
+
+    def take(self, response: Any) -> Iterator[LockInfo]:
+        for lock in map(_convert.lock_info, response.locks):
+            name = (lock.namespace, lock.key)
+            self._unseen.discard(name)
+            (self._taken.discard if lock.is_free else self._taken.add)(name)
+            yield lock
+        if response.listed:
+            gone, self._unseen = self._unseen, set()
+            self._taken -= gone
+            for namespace, key in sorted(gone):
+                yield LockInfo(namespace, key, (), (), 0, 0, 0, None)
+            if self._on_listed is not None:
+                self._on_listed()
 
 
 class Detached(operations.DetachedState):
@@ -151,7 +201,15 @@ class Queries(Base):
 
     def watch(self, key: str, *, namespace: str = "") -> Iterator[LockInfo]:
         """The lock as it is, then again after each change of its holders or waiters. Never ends by itself."""
-        return Watch(self._core, namespace, key).states()
+        return Watch(self._core, look.WatchLockRequest(namespace=namespace, key=key)).states()
+
+    def watch_locks(self, prefix: str = "", *, namespace: str = "",
+                    on_listed: Optional[Callable[[], object]] = None) -> Iterator[LockInfo]:
+        """All locks whose keys begin with `prefix`: first each that is taken, as it is, then each change of one, also
+        of locks that are taken later; lock.is_free tells of its end. Fast changes come as one. namespace "-": all.
+        on_listed is called, on this thread, whenever all that are taken have been told. Never ends by itself."""
+        request = look.WatchLocksRequest(namespace=namespace, key_prefix=prefix)
+        return WatchPrefix(self._core, request, on_listed).states()
 
     def leader(self, election: str, *, namespace: str = "") -> Optional[Leader]:
         """Who leads an election; None between two terms."""

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """gRPC by another process. gRPC does not survive a fork: its threads are the parent's, and its own support for forks
 stops the parent's sessions for seconds, or hangs. So a child whose parent has used gRPC starts a fresh interpreter,
-which makes the calls for it (_relay_main.py). When either of the two ends, so do the calls.
+which makes all calls for it (_relay_main.py). When either of the two ends, so do the calls.
 
-RelayChannel has what this package uses of grpc.Channel. A frame is: length, call, kind, bytes.
+RelayChannel has what this package uses of grpc.Channel. A frame is: length, number, kind, bytes. The number is that of
+a call, or with CLOSE of a channel.
 """
 import os
 import queue
@@ -15,14 +16,16 @@ from typing import IO, Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from grpc import RpcError, StatusCode
 
+from distlock import _fork
+
 HEAD = struct.Struct("!IQB")
-OPEN, MESSAGE, END, CANCEL = range(4)
-STARTED = struct.Struct("!Bd")  # is it a stream of requests; timeout in seconds, negative: none
+OPEN, MESSAGE, END, CANCEL, CLOSE = range(5)
+STARTED = struct.Struct("!QBd")  # the channel; is it a stream of requests; timeout in seconds, negative: none
 
 
-def write_frame(pipe: IO[bytes], mutex: threading.Lock, call: int, kind: int, data: bytes = b"") -> None:
+def write_frame(pipe: IO[bytes], mutex: threading.Lock, number: int, kind: int, data: bytes = b"") -> None:
     with mutex:
-        pipe.write(HEAD.pack(len(data), call, kind) + data)
+        pipe.write(HEAD.pack(len(data), number, kind) + data)
         pipe.flush()
 
 
@@ -31,11 +34,11 @@ def read_frames(pipe: IO[bytes]) -> Iterator[Tuple[int, int, bytes]]:
         head = pipe.read(HEAD.size)
         if len(head) < HEAD.size:
             return
-        length, call, kind = HEAD.unpack(head)
+        length, number, kind = HEAD.unpack(head)
         data = pipe.read(length)
         if len(data) < length:
             return
-        yield call, kind, data
+        yield number, kind, data
 
 
 def pack_texts(*texts: bytes) -> bytes:
@@ -75,11 +78,15 @@ class RelayError(RpcError):  # type: ignore[misc]
         return (("grpc-status-details-bin", self._trailer),) if self._trailer else ()
 
 
+def _ended() -> RelayError:
+    return RelayError("UNAVAILABLE", "the process that makes the calls has ended")
+
+
 class RelayCall:
     """A call of any kind."""
 
-    def __init__(self, channel: "RelayChannel", number: int, decode: Callable[[bytes], Any]) -> None:
-        self._channel, self._number, self._decode = channel, number, decode
+    def __init__(self, process: "RelayProcess", number: int, decode: Callable[[bytes], Any]) -> None:
+        self._process, self._number, self._decode = process, number, decode
         self._answers: "queue.SimpleQueue[Tuple[bool, Any]]" = queue.SimpleQueue()
         self._mutex = threading.Lock()
         self._done = False
@@ -104,7 +111,7 @@ class RelayCall:
         return answer
 
     def cancel(self) -> None:
-        self._channel.send(self._number, CANCEL)
+        self._process.send(self._number, CANCEL)
         self.finish(RelayError("CANCELLED", "cancelled"))
 
     def add_done_callback(self, tell: Callable[[Any], object]) -> None:
@@ -127,46 +134,33 @@ class RelayCall:
             tell(self)
 
 
-class RelayMethod:
-    def __init__(self, channel: "RelayChannel", path: str, streams: bool, encode: Callable[[Any], bytes],
-                 decode: Callable[[bytes], Any]) -> None:
-        self._channel, self._path, self._streams, self._encode, self._decode = channel, path, streams, encode, decode
+class RelayProcess:
+    """The process that makes the calls of all channels of this one."""
 
-    def __call__(self, request: Any, timeout: Optional[float] = None) -> RelayCall:
-        call = self._channel.open(self._path, self._streams, timeout, self._decode)
-        if not self._streams:
-            self._channel.send(call._number, MESSAGE, self._encode(request))
-            return call
-        threading.Thread(target=self._send_all, args=(call._number, request), daemon=True).start()
-        return call
-
-    future = __call__
-
-    def _send_all(self, number: int, requests: Iterator[Any]) -> None:
-        for request in requests:
-            self._channel.send(number, MESSAGE, self._encode(request))
-
-
-class RelayChannel:
-    """A process that makes the calls."""
-
-    def __init__(self, address: str) -> None:
+    def __init__(self) -> None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        self._process = subprocess.Popen([interpreter(), "-m", "distlock._relay_main", address],
+        self._process = subprocess.Popen([interpreter(), "-m", "distlock._relay_main"],
                                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         self._mutex = threading.Lock()
         self._calls: Dict[int, RelayCall] = {}
-        self._over = False
+        self._numbers = threading.Lock()
         self._last = 0
+        self.generation = _fork.generation
+        self.over = False
+        _fork.watch(self)
         threading.Thread(target=self._read, name="distlock-relay", daemon=True).start()
 
-    def open(self, path: str, streams: bool, timeout: Optional[float], decode: Callable[[bytes], Any]) -> RelayCall:
-        with self._mutex:
+    def take_number(self) -> int:
+        with self._numbers:
             self._last += 1
-            call = self._calls[self._last] = RelayCall(self, self._last, decode)
-        if self._over:
-            call.finish(RelayError("UNAVAILABLE", "the process that makes the calls has ended"))
-        self.send(call._number, OPEN, STARTED.pack(streams, -1 if timeout is None else timeout) + path.encode())
+            return self._last
+
+    def open(self, started: bytes, decode: Callable[[bytes], Any]) -> RelayCall:
+        number = self.take_number()
+        call = self._calls[number] = RelayCall(self, number, decode)
+        if self.over:
+            call.finish(_ended())
+        self.send(number, OPEN, started)
         return call
 
     def send(self, number: int, kind: int, data: bytes = b"") -> None:
@@ -190,10 +184,70 @@ class RelayChannel:
                                 RelayError(code.decode(), details.decode(errors="replace"), trailer))
         except (OSError, ValueError):
             pass
-        self._over = True
+        self.over = True
         for call in list(self._calls.values()):
-            call.finish(RelayError("UNAVAILABLE", "the process that makes the calls has ended"))
+            call.finish(_ended())
         self._process.wait()
+
+    def after_fork(self) -> None:
+        """The pipes must end with the process that uses them, not with its children."""
+        _fork.keep(self)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None and not pipe.closed:
+                os.dup2(nothing, pipe.fileno())  # not closed: what is buffered is written when it is destroyed
+        os.close(nothing)
+
+
+_shared: Optional[RelayProcess] = None
+_sharing = threading.Lock()
+
+
+def _shared_process() -> RelayProcess:
+    global _shared
+    with _sharing:
+        if _shared is None or _shared.over or _shared.generation != _fork.generation:
+            _shared = RelayProcess()
+        return _shared
+
+
+def _renew_mutex() -> None:
+    global _sharing
+    _sharing = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_mutex)
+
+
+class RelayMethod:
+    def __init__(self, channel: "RelayChannel", path: str, streams: bool, encode: Callable[[Any], bytes],
+                 decode: Callable[[bytes], Any]) -> None:
+        self._channel, self._path, self._streams, self._encode, self._decode = channel, path, streams, encode, decode
+
+    def __call__(self, request: Any, timeout: Optional[float] = None) -> RelayCall:
+        process = self._channel.process
+        started = STARTED.pack(self._channel.number, self._streams, -1 if timeout is None else timeout)
+        call = process.open(started + pack_texts(self._channel.address.encode(), self._path.encode()), self._decode)
+        if not self._streams:
+            process.send(call._number, MESSAGE, self._encode(request))
+            return call
+        threading.Thread(target=self._send_all, args=(process, call._number, request), daemon=True).start()
+        return call
+
+    future = __call__
+
+    def _send_all(self, process: RelayProcess, number: int, requests: Iterator[Any]) -> None:
+        for request in requests:
+            process.send(number, MESSAGE, self._encode(request))
+
+
+class RelayChannel:
+    """A channel of the shared process; a connection of its own."""
+
+    def __init__(self, address: str) -> None:
+        self.address, self.process = address, _shared_process()
+        self.number = self.process.take_number()
 
     def stream_stream(self, path: str, request_serializer: Any, response_deserializer: Any) -> RelayMethod:
         return RelayMethod(self, path, True, request_serializer, response_deserializer)
@@ -204,8 +258,4 @@ class RelayChannel:
     unary_stream = unary_unary
 
     def close(self) -> None:
-        try:
-            assert self._process.stdin is not None
-            self._process.stdin.close()
-        except OSError:
-            pass
+        self.process.send(self.number, CLOSE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes gRPC calls for a process that cannot: see _relay.py. Runs until its input ends. The argument: the address."""
+"""Makes gRPC calls for a process that cannot: see _relay.py. Runs until its input ends."""
 import os
 import queue
 import signal
@@ -8,17 +8,31 @@ import threading
 from typing import Any, Dict, Optional
 
 from distlock import _channel, _status
-from distlock._relay import CANCEL, END, MESSAGE, OPEN, STARTED, pack_texts, read_frames, write_frame
+from distlock._relay import (
+    CANCEL,
+    CLOSE,
+    END,
+    MESSAGE,
+    OPEN,
+    STARTED,
+    pack_texts,
+    read_frames,
+    unpack_texts,
+    write_frame,
+)
 
 
 class Relayed:
     """One call, on a thread of its own."""
 
-    def __init__(self, channel: Any, number: int, data: bytes, mutex: threading.Lock) -> None:
+    def __init__(self, channels: Dict[int, Any], number: int, data: bytes, mutex: threading.Lock) -> None:
         self.number, self._mutex = number, mutex
         self._requests: "queue.SimpleQueue[Optional[bytes]]" = queue.SimpleQueue()
-        streams, timeout = STARTED.unpack_from(data)
-        path = data[STARTED.size:].decode()
+        self.channel, streams, timeout = STARTED.unpack_from(data)
+        address, path = (text.decode() for text in unpack_texts(data[STARTED.size:]))
+        if self.channel not in channels:
+            channels[self.channel] = _channel.open_channel(address)
+        channel = channels[self.channel]
         self._timeout = None if timeout < 0 else timeout
         self._streams = bool(streams)
         open_call = channel.stream_stream if streams else channel.unary_stream
@@ -60,11 +74,16 @@ class Relayed:
 def main() -> None:
     for stop in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # meant for the group: the other process decides
         signal.signal(stop, signal.SIG_IGN)
-    channel, mutex = _channel.open_channel(sys.argv[1]), threading.Lock()
+    mutex = threading.Lock()
+    channels: Dict[int, Any] = {}
     calls: Dict[int, Relayed] = {}
     for number, kind, data in read_frames(sys.stdin.buffer):
         if kind == OPEN:
-            calls[number] = Relayed(channel, number, data, mutex)
+            calls[number] = Relayed(channels, number, data, mutex)
+        elif kind == CLOSE:
+            channel = channels.pop(number, None)
+            if channel is not None:
+                channel.close()
         elif number in calls and kind == MESSAGE:
             calls[number].send(data)
         elif number in calls and kind == CANCEL:

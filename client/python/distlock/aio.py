@@ -21,6 +21,7 @@ from distlock._options import Base
 from distlock.errors import Busy, Refused
 from distlock.hooks import Observer
 from distlock.types import Leader, Lock, LockInfo, Mode, Options, Outcome, Queued
+from distlock.v1 import look_pb2 as look
 
 __all__ = ["Acquire", "Client", "Detached", "Held", "HeldAll", "connect"]
 
@@ -182,8 +183,20 @@ class Client(Base):
 
     def watch(self, key: str, *, namespace: str = "") -> AsyncIterator[LockInfo]:
         """The lock as it is, then again after each change of its holders or waiters. Never ends by itself."""
-        watch = _queries.Watch(self._core, namespace, key)
+        watch = self._watch(namespace, key)
         return _pump(watch.states, watch.close)
+
+    def watch_locks(self, prefix: str = "", *, namespace: str = "",
+                    on_listed: Optional[Callable[[], object]] = None) -> AsyncIterator[LockInfo]:
+        """All locks whose keys begin with `prefix`, as distlock.Client.watch_locks. on_listed is called in this event
+        loop, behind the locks that it is about."""
+        request = look.WatchLocksRequest(namespace=namespace, key_prefix=prefix)
+        tell = None if on_listed is None else functools.partial(bridge_here().post, on_listed)
+        watch = _queries.WatchPrefix(self._core, request, tell)
+        return _pump(watch.states, watch.close)
+
+    def _watch(self, namespace: str, key: str) -> _queries.Watch:
+        return _queries.Watch(self._core, look.WatchLockRequest(namespace=namespace, key=key))
 
     async def leader(self, election: str, *, namespace: str = "") -> Optional[Leader]:
         """Who leads an election; None between two terms."""
@@ -191,7 +204,7 @@ class Client(Base):
 
     def observe(self, election: str, *, namespace: str = "") -> AsyncIterator[Optional[Leader]]:
         """Who leads, at once and after each change. Never ends by itself."""
-        watch = _queries.Watch(self._core, namespace, election)
+        watch = self._watch(namespace, election)
         return _pump(lambda: _queries.changes(watch.states()), watch.close)
 
     async def check_token(self, key: str, token: int, *, namespace: str = "") -> bool:

@@ -201,6 +201,8 @@ class Acquire(Generic[H]):
             answer.wait()
         except BaseException:
             core.cancel(request)
+            if observer is not None:
+                observer.answered(cookie, "CANCELLED", time.monotonic() - began)
             raise
         refused: Optional[Refused] = answer.value
         if observer is not None:

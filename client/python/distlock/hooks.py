@@ -11,8 +11,8 @@ class Observer:
         return None
 
     def answered(self, cookie: object, outcome: str, waited: float) -> None:
-        """The request is over, on the caller's thread or task. outcome: GRANTED, or the reason of a Refused. waited:
-        seconds, as the caller saw them."""
+        """The request is over, on the caller's thread or task. outcome: GRANTED, the reason of a Refused, or CANCELLED
+        when the caller gave up. waited: seconds, as the caller saw them."""
 
     def ended(self, cookie: object, cause: str, held_for: float) -> None:
         """One lock of the request has ended, on any thread. cause: GIVEN_BACK, or that of LockLost. held_for: in s."""

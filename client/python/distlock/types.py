@@ -132,6 +132,11 @@ class LockInfo:
     holder_count: int
     block: Optional[Block]
 
+    @property
+    def is_free(self) -> bool:
+        """Nobody holds it, waits for it, or is kept from it."""
+        return not self.holder_count and not self.queue_length and self.block is None
+
 
 @dataclass(frozen=True)
 class Queued:

@@ -3,7 +3,7 @@
 // One measurement of one lock library: peer.mjs --system redlock --work pairs --redis redis://127.0.0.1:6379 ...
 // (pauses and hold in ms, warm in seconds). Prints one line of JSON: {"values": {column: number}} or
 // {"error": "why there are none"}. The libraries keep their own defaults; all callers of the process share one ioredis
-// connection, as they would in a program.
+// connection, or one client of this project's package, as they would in a program.
 import {setTimeout as sleep} from 'node:timers/promises';
 import {parseArgs} from 'node:util';
 import Redis from 'ioredis';
@@ -15,6 +15,14 @@ const QUEUE_UP_MS = 300;  // time for the waiters to queue; the libraries do not
 
 // Makes acquire(key), which resolves to release().
 const systems = {
+  'distlock': async (redis, broker) => {
+    const {connect} = await import('../../../client/node/dist/index.mjs');
+    const dl = connect(broker);
+    return async key => {
+      const held = await dl.lock(key);
+      return () => held.release();
+    };
+  },
   'redis-semaphore': redis => async key => {
     const mutex = new Mutex(redis, key);
     await mutex.acquire();
@@ -118,19 +126,19 @@ function options() {
   const {values} = parseArgs({
     options: {
       system: text, work: text, redis: text, callers: text, seconds: text, warm: text, pauses: text, runs: text,
-      waiters: text, hold: text,
+      waiters: text, hold: text, broker: text,
     },
   });
-  const {system, work, redis, pauses = '', ...rest} = values;
+  const {system, work, redis, broker, pauses = '', ...rest} = values;
   const numbers = Object.fromEntries(Object.entries(rest).map(([name, value]) => [name, Number(value)]));
-  return {system, work, redis, shape: {...numbers, pauses: pauses.split(',').map(Number)}};
+  return {system, work, redis, broker, shape: {...numbers, pauses: pauses.split(',').map(Number)}};
 }
 
 async function main() {
-  const {system, work, redis: url, shape} = options();
+  const {system, work, redis: url, broker, shape} = options();
   const redis = new Redis(url);
   try {
-    return {values: await works[work](systems[system](redis), shape)};
+    return {values: await works[work](await systems[system](redis, broker), shape)};
   } finally {
     redis.disconnect();
   }

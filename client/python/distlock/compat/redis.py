@@ -15,6 +15,7 @@
 - A token is the fencing token, as text. Locks of redis-py and of distlock do not exclude each other: stop all users of
   the one before the first of the other starts, or hold both.
 """
+import logging
 import threading
 from typing import Any, Optional, Type, Union
 
@@ -23,24 +24,42 @@ from distlock.errors import Busy
 from distlock.types import Outcome
 
 Number = Union[int, float]
+log = logging.getLogger("distlock")
 
 
-class LockError(ValueError):
-    """As redis.exceptions.LockError."""
+try:  # so that programs which catch redis-py's exceptions catch these
+    from redis import exceptions as _theirs
+    _LockError: Any = _theirs.LockError
+    _NotOwned: Any = _theirs.LockNotOwnedError
+except ImportError:
+    _LockError, _NotOwned = ValueError, object
+
+
+class LockError(_LockError):  # type: ignore[misc]
+    """As redis.exceptions.LockError, and one of these where redis-py is installed."""
 
     def __init__(self, message: Optional[str] = None, lock_name: Optional[str] = None) -> None:
-        super().__init__(message)
+        Exception.__init__(self, message)  # older versions of theirs take other arguments
         self.message, self.lock_name = message, lock_name
 
 
-class LockNotOwnedError(LockError):
+class LockNotOwnedError(LockError, _NotOwned):  # type: ignore[misc]
     """As redis.exceptions.LockNotOwnedError: the lock is not, or no longer, held."""
 
 
-class _Shared:
-    """Instead of thread-local storage when thread_local=False."""
+class _Place:
+    """Where a Lock keeps what it holds: for all threads, when thread_local=False."""
 
     held: Optional[Held] = None
+
+    @property
+    def token(self) -> Optional[bytes]:
+        """The fencing token as text; None when nothing is held."""
+        return str(self.held.token).encode() if self.held is not None else None
+
+
+class _ThreadsPlace(_Place, threading.local):
+    """One for each thread."""
 
 
 class Lock:
@@ -58,19 +77,12 @@ class Lock:
         self.thread_local = bool(thread_local)
         self.raise_on_release_error = raise_on_release_error
         self._options = options
-        self.local: Any = threading.local() if self.thread_local else _Shared()
-        self.local.held = None
-
-    @property
-    def _held(self) -> Optional[Held]:
-        held: Optional[Held] = getattr(self.local, "held", None)
-        return held
+        self.local: _Place = _ThreadsPlace() if self.thread_local else _Place()
 
     @property
     def token(self) -> Optional[bytes]:
-        """The fencing token as text; None when this lock is not held."""
-        held = self._held
-        return str(held.token).encode() if held is not None else None
+        """The fencing token as text, as in local.token; None when this lock is not held."""
+        return self.local.token
 
     def acquire(self, sleep: Optional[Number] = None, blocking: Optional[bool] = None,
                 blocking_timeout: Optional[Number] = None, token: Optional[str] = None) -> bool:
@@ -94,12 +106,12 @@ class Lock:
 
     def owned(self) -> bool:
         """Whether this Lock holds it, by the clock, at this moment."""
-        held = self._held
+        held = self.local.held
         return held is not None and held.is_held
 
     def release(self) -> None:
         """Raises LockNotOwnedError when the lock was lost before, LockError when it was not acquired."""
-        held = self._held
+        held = self.local.held
         if held is None:
             raise LockError("Cannot release a lock that's not owned or is already unlocked.", self.name)
         self.local.held = None
@@ -120,7 +132,7 @@ class Lock:
         return self._prolong("reacquire")
 
     def _prolong(self, what: str) -> bool:
-        held = self._held
+        held = self.local.held
         if held is None:
             raise LockError(f"Cannot {what} an unlocked lock", self.name)
         if not held.is_held:
@@ -141,3 +153,4 @@ class Lock:
         except LockError:
             if self.raise_on_release_error:
                 raise
+            log.warning("the lock %r was lost or given back before its body was left", self.name)
