@@ -83,7 +83,8 @@ func TestALockAndItsRelease(t *testing.T) {
 	check(t, held.Valid() && held.Err() == nil && held.Context().Err() == nil, "it is held")
 	check(t, held.ValidFor() > 0 && held.ValidFor() <= 3*time.Second && !held.Deadline().IsZero(), "its deadline")
 	spec := broker.Session(1).Got("acquire")[0].GetAcquire().Locks[0]
-	check(t, spec.Namespace == "n" && spec.Owner == "me" && spec.Ttl.AsDuration() == 5*time.Second && spec.MaxWait == nil &&
+	check(t, spec.Namespace == "n" && spec.Owner == "me" && spec.Ttl.AsDuration() == 5*time.Second &&
+		spec.MaxWait == nil &&
 		spec.MaxHold.AsDuration() == time.Minute && spec.Metadata["a"] == "b" && spec.LockDelay.AsDuration() == time.Second &&
 		spec.Policy == pb.QueuePolicy_QUEUE_POLICY_ADAPTIVE && spec.Resume &&
 		spec.OnDisconnect == pb.OnDisconnect_ON_DISCONNECT_EXPIRE, "the options are sent: %v", spec)
@@ -374,8 +375,9 @@ func TestTheObserverSeesAll(t *testing.T) {
 	broker.Session(1).Lose(broker.Session(1).Got("acquire")[1].Id, pb.LostReason_LOST_REASON_FORCED)
 	_ = ends(t, lost)
 	_ = dl.Close()
-	want := "session true <nil>,acquiring [k] EXCLUSIVE,answered span <nil>,ended span k distlock: the lock was released " +
-		"true,acquiring [l] EXCLUSIVE,answered span <nil>,ended span l distlock: the lock \"l\" is lost (FORCED): by the " +
+	want := "session true <nil>,acquiring [k] EXCLUSIVE,answered span <nil>," +
+		"ended span k distlock: the lock was released true," +
+		"acquiring [l] EXCLUSIVE,answered span <nil>,ended span l distlock: the lock \"l\" is lost (FORCED): by the " +
 		"test true,session false <nil>"
 	fakebroker.Eventually(t, "the last one", func() bool {
 		seen.mu.Lock()

@@ -5,6 +5,7 @@ package tests
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -218,7 +219,7 @@ func TestADrainMovesWhatIsHeldAndWhatWaits(t *testing.T) {
 	dl, brokers := pair(t)
 	var held []*distlock.Lock
 	for i := range 200 {
-		held = append(held, lock(t, dl, string(rune('A'+i))))
+		held = append(held, lock(t, dl, fmt.Sprint("key ", i)))
 	}
 	used, other := through(t, dl, held[0], brokers)
 	blocker := lock(t, dial(t, other.address), "w")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fakebroker is a broker in the test's process that grants everything, and misbehaves on command. Only tests may
-// import it.
+// Package fakebroker is a broker in the test's process that grants everything, and misbehaves on command. Only tests
+// may import it.
 package fakebroker
 
 import (
@@ -205,7 +205,8 @@ func (s service) GetLock(ctx context.Context, request *pb.GetLockRequest) (*pb.G
 	return unary[pb.GetLockResponse](ctx, s.broker, "GetLock", request)
 }
 
-func (s service) WatchLock(request *pb.WatchLockRequest, stream grpc.ServerStreamingServer[pb.WatchLockResponse]) error {
+func (s service) WatchLock(request *pb.WatchLockRequest,
+	stream grpc.ServerStreamingServer[pb.WatchLockResponse]) error {
 	response, err := unary[pb.WatchLockResponse](stream.Context(), s.broker, "WatchLock", request)
 	if err != nil {
 		return err
