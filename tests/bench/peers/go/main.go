@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Measures the Go package beside redsync, uncontended: pairs of one acquire and one release per second, each caller with
-// a lock of its own. The broker and the Redis that it uses must run already.
+// Measures the Go package beside redsync, uncontended: pairs of one acquire and one release per second, each caller
+// with a lock of its own. The broker and the Redis that it uses must run already.
 //
 //	go run . -broker unix:///run/distlock/distlock.sock -redis /run/redis.sock
 package main
