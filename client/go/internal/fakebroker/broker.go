@@ -130,6 +130,13 @@ func (b *Broker) Session(number int) *Session {
 	return found
 }
 
+// Last is the newest session.
+func (b *Broker) Last() *Session {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.sessions[len(b.sessions)-1]
+}
+
 // session serves one call.
 func (b *Broker) session(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.SessionResponse]) error {
 	s := &Session{broker: b, more: make(chan struct{}, 1), Ended: make(chan struct{}), AnswersHeartbeats: true}
