@@ -227,8 +227,10 @@ func TestAGrantThatCrossesTheCancel(t *testing.T) {
 func TestABoundedWaitDoesNotDependOnTheBroker(t *testing.T) {
 	t.Parallel()
 	broker := fakebroker.New(t)
-	broker.OnAcquire = fakebroker.Hold
-	_, err := dial(t, broker.Address).Lock(background, "k", distlock.Wait(50*time.Millisecond))
+	dl := dial(t, broker.Address)
+	_ = lock(t, dl, "to connect").Close()
+	broker.Do(func() { broker.OnAcquire = fakebroker.Hold })
+	_, err := dl.Lock(background, "k", distlock.Wait(50*time.Millisecond))
 	var busy *distlock.BusyError
 	check(t, errors.As(err, &busy) && busy.Reason == distlock.ReasonWaitTimeout, "%v", err)
 }
@@ -315,9 +317,11 @@ func TestDowngradeAndProclaim(t *testing.T) {
 	broker := fakebroker.New(t)
 	dl := dial(t, broker.Address)
 	held := must[*distlock.Lock](t)(dl.Campaign(background, "e", "one"))
-	broker.OnAdopt = func(s *fakebroker.Session, command *pb.SessionCommand) {
-		s.Grant(command.Id, "e", func(grant *pb.Grant) { grant.FencingToken = held.Token() })
-	}
+	broker.Do(func() {
+		broker.OnAdopt = func(s *fakebroker.Session, command *pb.SessionCommand) {
+			s.Grant(command.Id, "e", func(grant *pb.Grant) { grant.FencingToken = held.Token() })
+		}
+	})
 	before := held.LeaseID()
 	if err := held.Proclaim(background, "two"); err != nil {
 		t.Fatal(err)

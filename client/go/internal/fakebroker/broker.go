@@ -21,8 +21,7 @@ import (
 )
 
 const (
-	// Validity of the sessions of a fake broker.
-	Validity = 3 * time.Second
+	validity = 3 * time.Second
 	patience = 20 * time.Second
 )
 
@@ -43,7 +42,8 @@ type Broker struct {
 	OnAdopt   func(*Session, *pb.SessionCommand)
 	Features  []string
 	MaxBytes  int32
-	Refuse    error // sessions end with this status, if it is set
+	Validity  time.Duration // of sessions, three intervals of heartbeats
+	Refuse    error         // sessions end with this status, if it is set
 	OnUnary   map[string]func(context.Context, any) (any, error)
 	Frozen    atomic.Bool // reads commands, and answers none
 
@@ -63,8 +63,9 @@ func New(t testing.TB) *Broker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &Broker{t: t, path: filepath.Join(folder, "s"), MaxBytes: 64 << 10, Features: []string{"permit", "adopt"},
-		OnUnary: map[string]func(context.Context, any) (any, error){}}
+	b := &Broker{t: t, path: filepath.Join(folder, "s"), MaxBytes: 64 << 10, Validity: validity,
+		Features: []string{"permit", "adopt"},
+		OnUnary:  map[string]func(context.Context, any) (any, error){}}
 	b.Address = "unix://" + b.path
 	b.OnAcquire = GrantAll
 	b.OnAdopt = func(s *Session, command *pb.SessionCommand) {
