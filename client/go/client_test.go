@@ -88,8 +88,10 @@ func TestALockAndItsRelease(t *testing.T) {
 		spec.MaxHold.AsDuration() == time.Minute && spec.Metadata["a"] == "b" && spec.LockDelay.AsDuration() == time.Second &&
 		spec.Policy == pb.QueuePolicy_QUEUE_POLICY_ADAPTIVE && spec.Resume &&
 		spec.OnDisconnect == pb.OnDisconnect_ON_DISCONNECT_EXPIRE, "the options are sent: %v", spec)
+	done := held.Context().Done()
 	outcome, err := held.Release(background)
 	check(t, outcome == distlock.Released && err == nil, "%v %v", outcome, err)
+	<-done // also without another look at the lock
 	check(t, !held.Valid() && held.Err() == distlock.ErrReleased && held.ValidFor() == 0, "it is not held any more")
 	check(t, errors.Is(ends(t, held), distlock.ErrReleased), "its context has ended")
 	outcome, err = held.Release(background)
