@@ -11,8 +11,8 @@ import (
 	pb "distlock.dev/client/go/distlockv1"
 )
 
-// Lock takes a lock alone, and waits for it as Wait or Try say, otherwise until ctx ends. Then the request is withdrawn,
-// and the error wraps ctx's. Other errors are a *BusyError, *UnavailableError, *InvalidRequestError, another
+// Lock takes a lock alone, and waits for it as Wait or Try say, otherwise until ctx ends. Then the request is
+// withdrawn, and the error wraps ctx's. Other errors are a *BusyError, *UnavailableError, *InvalidRequestError, another
 // *RefusedError, or ErrClosed.
 //
 // Lock.Context derives from ctx: to bound the wait alone use Wait rather than a deadline of ctx.
@@ -25,8 +25,8 @@ func (c *Client) RLock(ctx context.Context, key string, options ...Option) (*Loc
 	return c.one(ctx, Want{Key: key, Mode: ModeShared}, options)
 }
 
-// Permits takes n permits of a semaphore that has limit. A caller with another limit waits until the present holders are
-// gone; from then on its limit counts. Errors are those of Lock.
+// Permits takes n permits of a semaphore that has limit. A caller with another limit waits until the present holders
+// are gone; from then on its limit counts. Errors are those of Lock.
 func (c *Client) Permits(ctx context.Context, key string, limit, n int, options ...Option) (*Lock, error) {
 	return c.one(ctx, Permit(key, limit, n), options)
 }
@@ -52,9 +52,9 @@ func (c *Client) one(ctx context.Context, want Want, options []Option) (*Lock, e
 	return held[0], nil
 }
 
-// LockAll takes up to 64 different locks, all or nothing. The broker takes them in one order, so that callers which name
-// them in different orders do not wait for each other in a circle. options are those of all; see Keys, Shared and Permit.
-// Errors are those of Lock.
+// LockAll takes up to 64 different locks, all or nothing. The broker takes them in one order, so that callers which
+// name them in different orders do not wait for each other in a circle. options are those of all; see Keys, Shared and
+// Permit. Errors are those of Lock.
 func (c *Client) LockAll(ctx context.Context, wants []Want, options ...Option) (Locks, error) {
 	if len(wants) == 0 {
 		return nil, invalid("wants", "is empty; name at least one lock")
@@ -116,8 +116,8 @@ func (c *Client) acquire(ctx context.Context, locks Locks, specs []*pb.LockSpec,
 	return c.core.acquire(ctx, locks, specs, call.wait, onQueued)
 }
 
-// Do calls f while it holds the lock. f's context is Lock.Context: it ends when the lock is lost. Afterwards the lock is
-// given back, without waiting for the answer. When it was lost, the error wraps a *LostError, together with what f
+// Do calls f while it holds the lock. f's context is Lock.Context: it ends when the lock is lost. Afterwards the lock
+// is given back, without waiting for the answer. When it was lost, the error wraps a *LostError, together with what f
 // returned, if that is something else than the end of its context. Other errors are f's, or those of Lock.
 func (c *Client) Do(ctx context.Context, key string, f func(ctx context.Context, token int64) error,
 	options ...Option) error {
@@ -162,8 +162,8 @@ func (l Locks) Err() error {
 	return nil
 }
 
-// Context ends when any of them ends, with that one's cause. It derives from the first one's context. Call stop when you
-// are done with it.
+// Context ends when any of them ends, with that one's cause. It derives from the first one's context. Call stop when
+// you are done with it.
 func (l Locks) Context() (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(l[0].Context())
 	var stops []func() bool

@@ -57,8 +57,8 @@ func OnDraining(f func(timeLeft time.Duration)) DialOption {
 	return func(s *settings) { s.onDraining = f }
 }
 
-// WithGRPC adds options of gRPC, such as credentials or interceptors. They override this package's own, which follow the
-// contract: leave keepalive, retries and message sizes as they are.
+// WithGRPC adds options of gRPC, such as credentials or interceptors. They override this package's own, which follow
+// the contract: leave keepalive, retries and message sizes as they are.
 func WithGRPC(options ...grpc.DialOption) DialOption {
 	return func(s *settings) { s.grpcOptions = append(s.grpcOptions, options...) }
 }

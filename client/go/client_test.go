@@ -83,12 +83,15 @@ func TestALockAndItsRelease(t *testing.T) {
 	check(t, held.Valid() && held.Err() == nil && held.Context().Err() == nil, "it is held")
 	check(t, held.ValidFor() > 0 && held.ValidFor() <= 3*time.Second && !held.Deadline().IsZero(), "its deadline")
 	spec := broker.Session(1).Got("acquire")[0].GetAcquire().Locks[0]
-	check(t, spec.Namespace == "n" && spec.Owner == "me" && spec.Ttl.AsDuration() == 5*time.Second && spec.MaxWait == nil &&
+	check(t, spec.Namespace == "n" && spec.Owner == "me" && spec.Ttl.AsDuration() == 5*time.Second &&
+		spec.MaxWait == nil &&
 		spec.MaxHold.AsDuration() == time.Minute && spec.Metadata["a"] == "b" && spec.LockDelay.AsDuration() == time.Second &&
 		spec.Policy == pb.QueuePolicy_QUEUE_POLICY_ADAPTIVE && spec.Resume &&
 		spec.OnDisconnect == pb.OnDisconnect_ON_DISCONNECT_EXPIRE, "the options are sent: %v", spec)
+	done := held.Context().Done()
 	outcome, err := held.Release(background)
 	check(t, outcome == distlock.Released && err == nil, "%v %v", outcome, err)
+	<-done // also without another look at the lock
 	check(t, !held.Valid() && held.Err() == distlock.ErrReleased && held.ValidFor() == 0, "it is not held any more")
 	check(t, errors.Is(ends(t, held), distlock.ErrReleased), "its context has ended")
 	outcome, err = held.Release(background)
@@ -226,8 +229,10 @@ func TestAGrantThatCrossesTheCancel(t *testing.T) {
 func TestABoundedWaitDoesNotDependOnTheBroker(t *testing.T) {
 	t.Parallel()
 	broker := fakebroker.New(t)
-	broker.OnAcquire = fakebroker.Hold
-	_, err := dial(t, broker.Address).Lock(background, "k", distlock.Wait(50*time.Millisecond))
+	dl := dial(t, broker.Address)
+	_ = lock(t, dl, "to connect").Close()
+	broker.Do(func() { broker.OnAcquire = fakebroker.Hold })
+	_, err := dl.Lock(background, "k", distlock.Wait(50*time.Millisecond))
 	var busy *distlock.BusyError
 	check(t, errors.As(err, &busy) && busy.Reason == distlock.ReasonWaitTimeout, "%v", err)
 }
@@ -314,9 +319,11 @@ func TestDowngradeAndProclaim(t *testing.T) {
 	broker := fakebroker.New(t)
 	dl := dial(t, broker.Address)
 	held := must[*distlock.Lock](t)(dl.Campaign(background, "e", "one"))
-	broker.OnAdopt = func(s *fakebroker.Session, command *pb.SessionCommand) {
-		s.Grant(command.Id, "e", func(grant *pb.Grant) { grant.FencingToken = held.Token() })
-	}
+	broker.Do(func() {
+		broker.OnAdopt = func(s *fakebroker.Session, command *pb.SessionCommand) {
+			s.Grant(command.Id, "e", func(grant *pb.Grant) { grant.FencingToken = held.Token() })
+		}
+	})
 	before := held.LeaseID()
 	if err := held.Proclaim(background, "two"); err != nil {
 		t.Fatal(err)
@@ -374,8 +381,9 @@ func TestTheObserverSeesAll(t *testing.T) {
 	broker.Session(1).Lose(broker.Session(1).Got("acquire")[1].Id, pb.LostReason_LOST_REASON_FORCED)
 	_ = ends(t, lost)
 	_ = dl.Close()
-	want := "session true <nil>,acquiring [k] EXCLUSIVE,answered span <nil>,ended span k distlock: the lock was released " +
-		"true,acquiring [l] EXCLUSIVE,answered span <nil>,ended span l distlock: the lock \"l\" is lost (FORCED): by the " +
+	want := "session true <nil>,acquiring [k] EXCLUSIVE,answered span <nil>," +
+		"ended span k distlock: the lock was released true," +
+		"acquiring [l] EXCLUSIVE,answered span <nil>,ended span l distlock: the lock \"l\" is lost (FORCED): by the " +
 		"test true,session false <nil>"
 	fakebroker.Eventually(t, "the last one", func() bool {
 		seen.mu.Lock()

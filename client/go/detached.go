@@ -20,8 +20,8 @@ const repeats = 3 // of an acquire whose answer was lost
 
 var errToBeRenewed = errors.New("distlock: the lease is of another process: renew it before use")
 
-// Detached is a lease without a stream: this program renews it, at any broker of the store, before ValidFor is over. Its
-// LeaseID may be handed to another process, which takes it up with Client.Detached. Any goroutine may use it.
+// Detached is a lease without a stream: this program renews it, at any broker of the store, before ValidFor is over.
+// Its LeaseID may be handed to another process, which takes it up with Client.Detached. Any goroutine may use it.
 type Detached struct {
 	core     *core
 	key      string
@@ -136,8 +136,8 @@ func (d *Detached) ValidFor() time.Duration {
 	return max(d.deadline-clock.Now(), 0)
 }
 
-// Renew extends the lease to its full ttl, and returns ValidFor. A *LostError is final; after an *UnavailableError it is
-// not known whether it was extended, and the former deadline counts: try again.
+// Renew extends the lease to its full ttl, and returns ValidFor. A *LostError is final; after an *UnavailableError it
+// is not known whether it was extended, and the former deadline counts: try again.
 func (d *Detached) Renew(ctx context.Context) (time.Duration, error) {
 	if err := d.Err(); err != nil && err != errToBeRenewed {
 		if err != ErrReleased {

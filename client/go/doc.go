@@ -20,5 +20,6 @@
 //
 // What a lock promises: Lock.Valid, Lock.Err and Lock.Context look at a clock that goes on while the machine is
 // suspended; they never say that a lock is held after its deadline. What no lock service can promise is that nothing
-// happens between such a look and what you do next: pass the token to what you protect, and let that refuse smaller ones.
+// happens between such a look and what you do next: pass the token to what you protect, and let that refuse smaller
+// ones.
 package distlock

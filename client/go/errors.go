@@ -46,8 +46,8 @@ const (
 	ReasonUnreachable      Reason = locktable.Unreachable // no broker answered in time
 )
 
-// RefusedError: no lock was given, or an operation on a lease could not be done. BusyError, UnavailableError and
-// InvalidRequestError wrap one, so that errors.As finds it in each of them.
+// RefusedError says that no lock was given, or that an operation on a lease could not be done. BusyError,
+// UnavailableError and InvalidRequestError wrap one, so that errors.As finds it in each of them.
 type RefusedError struct {
 	Reason        Reason
 	Message       string         // English; names the value that was wrong and what to do next
@@ -72,20 +72,20 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("distlock: %s: %s", e.Reason, e.Message)
 }
 
-// BusyError: others have the lock (LOCK_HELD, WAIT_TIMEOUT or LIMIT_MISMATCH). Holders names them.
+// BusyError says that others have the lock (LOCK_HELD, WAIT_TIMEOUT or LIMIT_MISMATCH). Holders names them.
 type BusyError struct{ RefusedError }
 
 // Unwrap gives the RefusedError.
 func (e *BusyError) Unwrap() error { return &e.RefusedError }
 
-// UnavailableError: no broker or no store answered in time (UNREACHABLE, STORE_UNAVAILABLE, QUORUM_NOT_REACHED or
-// DRAINING). Of calls other than an acquire, the outcome may be unknown.
+// UnavailableError says that no broker or no store answered in time (UNREACHABLE, STORE_UNAVAILABLE,
+// QUORUM_NOT_REACHED or DRAINING). Of calls other than an acquire, the outcome may be unknown.
 type UnavailableError struct{ RefusedError }
 
 // Unwrap gives the RefusedError.
 func (e *UnavailableError) Unwrap() error { return &e.RefusedError }
 
-// InvalidRequestError: a value is wrong. FieldProblems names each.
+// InvalidRequestError says that a value is wrong. FieldProblems names each.
 type InvalidRequestError struct{ RefusedError }
 
 // Unwrap gives the RefusedError.
@@ -109,7 +109,7 @@ const (
 	CauseClientClosed Cause = locktable.CauseClientClosed // Client.Close was called
 )
 
-// LostError: a lock ended before this program had given it back.
+// LostError says that a lock ended before this program had given it back.
 type LostError struct {
 	Key     string
 	Cause   Cause

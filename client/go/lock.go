@@ -89,8 +89,8 @@ func (l *Lock) ValidFor() time.Duration {
 	return max(l.lease.Deadline()-clock.Now(), 0)
 }
 
-// Deadline is ValidFor from now, by time.Now, which may jump and stands still in suspend: for people. The zero time when
-// the lock is not held.
+// Deadline is ValidFor from now, by time.Now, which may jump and stands still in suspend: for people. The zero time
+// when the lock is not held.
 func (l *Lock) Deadline() time.Time {
 	left := l.ValidFor()
 	if left == 0 {
@@ -99,7 +99,8 @@ func (l *Lock) Deadline() time.Time {
 	return time.Now().Add(left)
 }
 
-// AtRisk: held, but renewals or heartbeats fail, or its stream broke. Finish before the deadline.
+// AtRisk tells whether the lock is held, but renewals or heartbeats fail, or its stream broke. Finish before the
+// deadline.
 func (l *Lock) AtRisk() bool {
 	l.core.mu.Lock()
 	risk := l.lease.AtRisk() || l.core.table.Quiet()
@@ -160,8 +161,8 @@ func (l *Lock) awaitRelease(ctx context.Context, answer chan Outcome) (Outcome, 
 	}
 }
 
-// Close sends the release and waits for nothing. Commands keep their order, so that the next acquire of the lock by this
-// client finds it free. The error is a *LostError when the lock was lost before; closing twice does nothing.
+// Close sends the release and waits for nothing. Commands keep their order, so that the next acquire of the lock by
+// this client finds it free. The error is a *LostError when the lock was lost before; closing twice does nothing.
 func (l *Lock) Close() error {
 	if l.release(nil) {
 		return nil

@@ -31,8 +31,8 @@ func (c *Client) Locker(key string, options ...Option) *Locker {
 	return &Locker{client: c, key: key, options: options}
 }
 
-// Lock waits until the lock is granted, however long no broker or store answers. It panics when that can never be: after
-// Close, and for a request that the broker refuses for another reason, such as a key that is too long.
+// Lock waits until the lock is granted, however long no broker or store answers. It panics when that can never be:
+// after Close, and for a request that the broker refuses for another reason, such as a key that is too long.
 func (l *Locker) Lock() {
 	l.inside.Lock()
 	options := append(l.options[:len(l.options):len(l.options)], forever)

@@ -23,12 +23,12 @@ type pair struct {
 func newPair(t *testing.T, options ...distlock.DialOption) pair {
 	t.Helper()
 	a, b := fakebroker.New(t), fakebroker.New(t)
+	for _, broker := range []*fakebroker.Broker{a, b} {
+		broker.OnAdopt = adoptAs(map[string]int64{})
+	}
 	p := pair{dl: dial(t, a.Address+","+b.Address, options...), first: a, second: b}
 	if _ = lock(t, p.dl, "to connect").Close(); a.Sessions() == 0 {
 		p.first, p.second = b, a
-	}
-	for _, broker := range []*fakebroker.Broker{a, b} {
-		broker.OnAdopt = adoptAs(map[string]int64{})
 	}
 	return p
 }
@@ -50,7 +50,7 @@ func TestADrainMovesLocksAndTheProgramHearsNothing(t *testing.T) {
 		held = append(held, lock(t, p.dl, fmt.Sprint(i)))
 		tokens[held[i].Key()] = held[i].Token()
 	}
-	p.second.OnAdopt = adoptAs(tokens)
+	p.second.Do(func() { p.second.OnAdopt = adoptAs(tokens) })
 	p.first.Session(1).Drain()
 	next := p.second.Session(1)
 	next.Await("adopt", 100)
@@ -124,7 +124,7 @@ func TestResumeThroughAnotherBroker(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	held := lock(t, p.dl, "k", distlock.Resume())
-	p.second.OnAdopt = adoptAs(map[string]int64{"k": held.Token()})
+	p.second.Do(func() { p.second.OnAdopt = adoptAs(map[string]int64{"k": held.Token()}) })
 	p.first.Session(1).End(status.Error(codes.Unavailable, "by the test"))
 	p.second.Session(1).Await("adopt", 1)
 	fakebroker.Eventually(t, "the adoption", func() bool { return held.Valid() && !held.AtRisk() })
@@ -134,7 +134,7 @@ func TestAReleaseWhileTheLockMoves(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	held := lock(t, p.dl, "k")
-	p.second.OnAdopt = fakebroker.Hold
+	p.second.Do(func() { p.second.OnAdopt = fakebroker.Hold })
 	p.first.Session(1).Drain()
 	adopt := p.second.Session(1).Await("adopt", 1)
 	outcome, err := held.Release(background)

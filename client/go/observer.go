@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Observer has hooks for tracing and metrics, such as OpenTelemetry's, without a dependency. Its methods must not block,
-// and are called by several goroutines at once. Embed NopObserver, and define those that you need.
+// Observer has hooks for tracing and metrics, such as OpenTelemetry's, without a dependency. Its methods must not
+// block, and are called by several goroutines at once. Embed NopObserver, and define those that you need.
 type Observer interface {
 	// Acquiring: a request begins, on the caller's goroutine. The context that it returns, with a span say, goes to the
 	// other methods, and Lock.Context derives from it.

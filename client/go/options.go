@@ -61,8 +61,8 @@ func (r *request) number(field string, n int) int32 {
 	return int32(n)
 }
 
-// Wait bounds the wait: when it is over, the call returns a BusyError. Without it, and without Try, the call waits until
-// the lock is granted or its context ends. d is up to 24 h; 0 is Try.
+// Wait bounds the wait: when it is over, the call returns a BusyError. Without it, and without Try, the call waits
+// until the lock is granted or its context ends. d is up to 24 h; 0 is Try.
 func Wait(d time.Duration) Option {
 	return option(func(r *request) {
 		if r.wait = d; d < 0 {
@@ -137,8 +137,8 @@ func Metadata(entries map[string]string) Option {
 	})
 }
 
-// Reentrant: while this client holds the lock, another acquire with the same Owner, which must not be empty, succeeds at
-// once and has the same token. Each hold is given back on its own. Not for several locks at once.
+// Reentrant has another acquire with the same Owner, which must not be empty, succeed at once while this client holds
+// the lock, with the same token. Each hold is given back on its own. Not for several locks at once.
 func Reentrant() Option { return option(func(r *request) { r.spec.Reentrant = true }) }
 
 // Resume has the lock outlive a broken stream, or the restart of the only broker, when a broker of the same store is

@@ -67,8 +67,8 @@ func (c *Client) CheckToken(ctx context.Context, key string, token int64, option
 }
 
 // Watch yields the lock as it is, then again after each change of its holders or waiters, over reconnects, until ctx
-// ends or the loop is left. An error that no further attempt can change is the last thing that it yields; the end of ctx
-// is none.
+// ends or the loop is left. An error that no further attempt can change is the last thing that it yields; the end of
+// ctx is none.
 func (c *Client) Watch(ctx context.Context, key string, options ...QueryOption) iter.Seq2[*LockInfo, error] {
 	request := &pb.WatchLockRequest{Namespace: queryOf(options).namespace, Key: key}
 	return watch(ctx, c.core, func(ctx context.Context, client pb.LockServiceClient) (receiver, error) {
@@ -81,8 +81,8 @@ func (c *Client) Watch(ctx context.Context, key string, options ...QueryOption) 
 }
 
 // WatchPrefix yields the locks under a prefix that are held, waited for or blocked, as they are, then each change of
-// their holders or waiters, also of locks that are taken later. A lock without holders, waiters and block is free. After
-// a reconnect it begins anew, and a lock that was freed meanwhile is not told of. Errors as of Watch.
+// their holders or waiters, also of locks that are taken later. A lock without holders, waiters and block is free.
+// After a reconnect it begins anew, and a lock that was freed meanwhile is not told of. Errors as of Watch.
 func (c *Client) WatchPrefix(ctx context.Context, prefix string, options ...QueryOption) iter.Seq2[*LockInfo, error] {
 	request := &pb.WatchLocksRequest{Namespace: queryOf(options).namespace, KeyPrefix: prefix}
 	return watch(ctx, c.core, func(ctx context.Context, client pb.LockServiceClient) (receiver, error) {

@@ -14,15 +14,15 @@
 //   - The broker renews the lock. WithExpiry is no longer the time after which the lock is lost when nobody extends it:
 //     it becomes max_hold, the most that one Lock may last, 1 s or more. Without it the lock lasts until it is unlocked
 //     or its process ends.
-//   - Extend cannot move the end of a max_hold: it returns ErrExtendFailed when WithExpiry was given; without it there is
-//     nothing to extend, and it returns true while the lock is held.
+//   - Extend cannot move the end of a max_hold: it returns ErrExtendFailed when WithExpiry was given; without it there
+//     is nothing to extend, and it returns true while the lock is held.
 //   - Lock does not poll: it waits in line for as long as its tries would have taken, (tries - 1) times the delay; by
 //     default 31 times 150 ms. WithWait names another bound. With one try it does not queue.
 //   - A lock that was lost is lost at once: Valid looks at the clock, and needs no connection.
 //   - Value is the lease id; it cannot be chosen, so there is no WithValue. To hand a lock to another process use
 //     distlock.Client.AcquireDetached. Mutex.Held has the fencing token, the context and the rest.
-//   - WithDriftFactor, WithTimeoutFactor, WithFailFast, WithShufflePools, WithGenValueFunc and WithSetNXOnExtend have no
-//     effect.
+//   - WithDriftFactor, WithTimeoutFactor, WithFailFast, WithShufflePools, WithGenValueFunc and WithSetNXOnExtend have
+//     no effect.
 //
 // Locks of redsync and of distlock do not exclude each other: stop all users of the one before the first of the other
 // starts, or hold both.
@@ -54,7 +54,7 @@ var (
 	ErrLockAlreadyExpired = errors.New("redsync: failed to unlock, lock was already expired")
 )
 
-// ErrTaken: others hold the lock. It wraps ErrFailed. Nodes is always that of the broker: 0.
+// ErrTaken says that others hold the lock. It wraps ErrFailed. Nodes is always that of the broker: 0.
 type ErrTaken struct {
 	Nodes []int
 	busy  *distlock.BusyError
@@ -169,7 +169,8 @@ func (m *Mutex) Value() string {
 	return ""
 }
 
-// Until is when the lock ends without further word from the broker, which prolongs it; the zero time when it is not held.
+// Until is when the lock ends without further word from the broker, which prolongs it; the zero time when it is not
+// held.
 func (m *Mutex) Until() time.Time {
 	if held := m.Held(); held != nil {
 		return held.Deadline()

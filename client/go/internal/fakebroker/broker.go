@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fakebroker is a broker in the test's process that grants everything, and misbehaves on command. Only tests may
-// import it.
+// Package fakebroker is a broker in the test's process that grants everything, and misbehaves on command. Only tests
+// may import it.
 package fakebroker
 
 import (
@@ -21,8 +21,7 @@ import (
 )
 
 const (
-	// Validity of the sessions of a fake broker.
-	Validity = 3 * time.Second
+	validity = 3 * time.Second
 	patience = 20 * time.Second
 )
 
@@ -43,7 +42,8 @@ type Broker struct {
 	OnAdopt   func(*Session, *pb.SessionCommand)
 	Features  []string
 	MaxBytes  int32
-	Refuse    error // sessions end with this status, if it is set
+	Validity  time.Duration // of sessions, three intervals of heartbeats
+	Refuse    error         // sessions end with this status, if it is set
 	OnUnary   map[string]func(context.Context, any) (any, error)
 	Frozen    atomic.Bool // reads commands, and answers none
 
@@ -63,8 +63,9 @@ func New(t testing.TB) *Broker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &Broker{t: t, path: filepath.Join(folder, "s"), MaxBytes: 64 << 10, Features: []string{"permit", "adopt"},
-		OnUnary: map[string]func(context.Context, any) (any, error){}}
+	b := &Broker{t: t, path: filepath.Join(folder, "s"), MaxBytes: 64 << 10, Validity: validity,
+		Features: []string{"permit", "adopt"},
+		OnUnary:  map[string]func(context.Context, any) (any, error){}}
 	b.Address = "unix://" + b.path
 	b.OnAcquire = GrantAll
 	b.OnAdopt = func(s *Session, command *pb.SessionCommand) {
@@ -128,6 +129,13 @@ func (b *Broker) Session(number int) *Session {
 	b.mu.Unlock()
 	found.Await("open", 1)
 	return found
+}
+
+// Last is the newest session.
+func (b *Broker) Last() *Session {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.sessions[len(b.sessions)-1]
 }
 
 // session serves one call.
@@ -205,7 +213,8 @@ func (s service) GetLock(ctx context.Context, request *pb.GetLockRequest) (*pb.G
 	return unary[pb.GetLockResponse](ctx, s.broker, "GetLock", request)
 }
 
-func (s service) WatchLock(request *pb.WatchLockRequest, stream grpc.ServerStreamingServer[pb.WatchLockResponse]) error {
+func (s service) WatchLock(request *pb.WatchLockRequest,
+	stream grpc.ServerStreamingServer[pb.WatchLockResponse]) error {
 	response, err := unary[pb.WatchLockResponse](stream.Context(), s.broker, "WatchLock", request)
 	if err != nil {
 		return err

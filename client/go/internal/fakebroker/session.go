@@ -3,7 +3,9 @@
 package fakebroker
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -61,7 +63,7 @@ func (s *Session) Grant(id int64, key string, change func(*pb.Grant)) {
 	s.mu.Unlock()
 	grant := &pb.Grant{
 		Key: key, LeaseId: fmt.Sprintf("lease %d of %s", s.broker.leases.Add(1), s.broker.path), HolderId: "h",
-		FencingToken: s.broker.tokens.Add(1), HoldCount: 1, ValidFor: durationpb.New(Validity), EchoSeq: echo}
+		FencingToken: s.broker.tokens.Add(1), HoldCount: 1, ValidFor: durationpb.New(s.broker.Validity), EchoSeq: echo}
 	if change != nil {
 		change(grant)
 	}
@@ -132,7 +134,7 @@ func (s *Session) read(stream grpc.BidiStreamingServer[pb.SessionRequest, pb.Ses
 		request, err := stream.Recv()
 		if err != nil {
 			s.mu.Lock()
-			s.halfClosed = err.Error() == "EOF"
+			s.halfClosed = errors.Is(err, io.EOF)
 			s.mu.Unlock()
 			return
 		}
@@ -157,8 +159,8 @@ func (s *Session) obey(command *pb.SessionCommand) {
 	b.mu.Lock()
 	onAcquire, onAdopt, answers := b.OnAcquire, b.OnAdopt, s.AnswersHeartbeats
 	opened := &pb.SessionOpened{
-		SessionId: "s", BrokerId: "b", Validity: durationpb.New(Validity), MaxMessageBytes: b.MaxBytes,
-		HeartbeatInterval: durationpb.New(Validity / 3), MaxLeases: 10_000, Features: b.Features}
+		SessionId: "s", BrokerId: "b", Validity: durationpb.New(b.Validity), MaxMessageBytes: b.MaxBytes,
+		HeartbeatInterval: durationpb.New(b.Validity / 3), MaxLeases: 10_000, Features: b.Features}
 	b.mu.Unlock()
 	switch kind(command) {
 	case "open":
@@ -187,5 +189,5 @@ func (s *Session) obey(command *pb.SessionCommand) {
 // Ack answers a heartbeat.
 func (s *Session) Ack(seq int64) {
 	s.Send(&pb.SessionEvent{Event: &pb.SessionEvent_HeartbeatAck{HeartbeatAck: &pb.HeartbeatAck{
-		Seq: seq, ValidFor: durationpb.New(Validity)}}})
+		Seq: seq, ValidFor: durationpb.New(s.broker.Validity)}}})
 }

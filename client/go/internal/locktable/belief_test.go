@@ -87,7 +87,8 @@ func TestAConflatedAckCoversTheOlderHeartbeats(t *testing.T) {
 }
 
 func TestLimitsCountAlsoWhenTheyAreShorter(t *testing.T) {
-	says(t, "`heartbeat_ack` extends every lease whose `granted` stands before it on the stream, and limits those it names.")
+	says(t, "`heartbeat_ack` extends every lease whose `granted` stands before it on the stream, and limits "+
+		"those it names.")
 	s := opened(t)
 	one, other := s.hold(key("one"), nil), s.hold(key("other"), nil)
 	s.wait(second)
@@ -169,7 +170,8 @@ func TestALateAckDoesNotReviveTheSession(t *testing.T) {
 }
 
 func TestALateGrantIsHandedOutAfterTheNextAck(t *testing.T) {
-	says(t, "is not handed to the program. It is still held: send a heartbeat, and hand it out if the next ack makes it good.")
+	says(t, "is not handed to the program. It is still held: send a heartbeat, and hand it out if the next ack "+
+		"makes it good.")
 	s := opened(t)
 	h := s.acquire("k", Forever)
 	s.sent()

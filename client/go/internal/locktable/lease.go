@@ -134,8 +134,8 @@ type leftover struct {
 	lapsed    bool
 }
 
-// pendingRelease is a release that is not answered. Of two for one lease, at both of its sessions, the later answer ends
-// both.
+// pendingRelease is a release that is not answered. Of two for one lease, at both of its sessions, the later answer
+// ends both.
 type pendingRelease struct {
 	tell   func(pb.ReleaseOutcome)
 	link   *Link
