@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs the pinned packages of package-lock.json into node_modules, unless they are there. They come from npm's cache,
-# or from the registry that npm is set up with.
+# Installs the pinned packages of package-lock.json into node_modules, unless they are there. They come from npm's
+# cache, or from the registry that npm is set up with.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 for tool in node npm; do

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Real processes: a redis-server, and distlockd (DISTLOCKD, default build/release/bin/distlockd). All end with the test,
-// even when that is killed.
+// Real processes: a redis-server, and distlockd (DISTLOCKD, default build/release/bin/distlockd). All end with the
+// test, even when that is killed.
 import {spawn} from 'node:child_process';
 import {once} from 'node:events';
 import {closeSync, mkdtempSync, openSync, readFileSync, rmSync} from 'node:fs';

@@ -31,7 +31,9 @@ function program(context) {
   const root = folder(context);
   const target = join(root, 'node_modules/distlock');
   mkdirSync(target, {recursive: true});
-  for (const name of ['package.json', ...MANIFEST.files]) cpSync(`${PACKAGE}${name}`, join(target, name), {recursive: true});
+  for (const name of ['package.json', ...MANIFEST.files]) {
+    cpSync(`${PACKAGE}${name}`, join(target, name), {recursive: true});
+  }
   for (const name of readdirSync(`${PACKAGE}node_modules`)) {
     if (!name.startsWith('.')) symlinkSync(`${PACKAGE}node_modules/${name}`, join(root, 'node_modules', name));
   }
@@ -119,9 +121,9 @@ test('the types are those of the README, also for a strict program that checks i
     void dl.lock('p', {policy: 'LIFO'});`);
   writeFileSync(join(root, 'main.cts'), `
     import distlock = require('distlock');
-    export const busy = (error: unknown): boolean => error instanceof distlock.BusyError && error.holders.length > 0;`);
+    export const busy = (error: unknown): boolean => error instanceof distlock.BusyError && error.queueLength > 0;`);
   writeFileSync(join(root, 'tsconfig.json'), JSON.stringify({compilerOptions: {
-    strict: true, module: 'node16', target: 'es2022', lib: ['es2022', 'esnext.disposable'], noEmit: true, types: ['node'],
+    export const busy = (error: unknown): boolean => error instanceof distlock.BusyError && error.waited > 0;`);
   }}));
   const tsc = `${PACKAGE}node_modules/typescript/bin/tsc`;
   await run(process.execPath, [tsc, '-p', root]).catch(error => { assert.fail(error.stdout); });

@@ -2,7 +2,8 @@
 //
 // A small service that several hosts run at once: POST /transfer?from=7&to=9&amount=5.
 //
-// Each transfer holds both accounts, whichever host serves it. One of the hosts, the leader, writes a report each minute.
+// Each transfer holds both accounts, whichever host serves it. One of the hosts, the leader, writes a report each
+// minute.
 //   DISTLOCK_SERVER=10.0.0.1:7420,10.0.0.2:7420 node examples/service.mjs 8080
 import {createServer} from 'node:http';
 import {hostname} from 'node:os';
