@@ -123,7 +123,8 @@ test('the types are those of the README, also for a strict program that checks i
     import distlock = require('distlock');
     export const busy = (error: unknown): boolean => error instanceof distlock.BusyError && error.queueLength > 0;`);
   writeFileSync(join(root, 'tsconfig.json'), JSON.stringify({compilerOptions: {
-    export const busy = (error: unknown): boolean => error instanceof distlock.BusyError && error.waited > 0;`);
+    strict: true, noEmit: true, module: 'node16', target: 'es2022', lib: ['es2022', 'esnext.disposable'],
+    types: ['node'],
   }}));
   const tsc = `${PACKAGE}node_modules/typescript/bin/tsc`;
   await run(process.execPath, [tsc, '-p', root]).catch(error => { assert.fail(error.stdout); });
