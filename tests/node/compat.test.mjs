@@ -30,7 +30,7 @@ test('redlock: acquire and release', async context => {
   const locks = await asked(broker);
   assert.deepEqual(locks.map(({key}) => key), ['a', 'b']);
   assert.equal(convert.fromWire(locks[0].maxHold), 5000);
-  assert.ok(Math.abs(convert.fromWire(locks[0].maxWait) - 500) < 100);
+  assert.ok(convert.fromWire(locks[0].maxWait) > 0 && convert.fromWire(locks[0].maxWait) <= 500);
   assert.ok(lock instanceof Lock && lock.expiration >= before + 5000 && lock.value === '1');
   assert.deepEqual([lock.resources, lock.tokens], [['a', 'b'], [1, 2]]);
   assert.deepEqual(await lock.release(), {attempts: []});
@@ -79,7 +79,7 @@ test('redis-semaphore: a mutex', async context => {
   await mutex.acquire();
   const [{owner, ttl, maxHold, maxWait}] = await asked(broker);
   assert.deepEqual([owner, convert.fromWire(ttl), maxHold], ['me', 5000, undefined]);
-  assert.ok(convert.fromWire(maxWait) > 1500);
+  assert.ok(convert.fromWire(maxWait) > 0 && convert.fromWire(maxWait) <= 2000);
   assert.ok(mutex.isAcquired && mutex.token === 1);
   await mutex.release();
   await mutex.release();

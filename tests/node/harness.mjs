@@ -131,15 +131,15 @@ export function world(context) {
     distlockd: (redis, {name = 'distlockd', args = []} = {}) => (
       add(new Distlockd(folder, name, ['--redis', redis.url, ...args]))),
     /** With a store of its own. */
-    embedded: () => add(new Distlockd(folder, 'distlockd', [])),
+    embedded: args => add(new Distlockd(folder, 'distlockd', args)),
     logs: () => processes.map(one => one.logText()).join('\n----\n'),
   };
 }
 
 /** A broker on its own embedded store. */
-export async function one(context) {
+export async function one(context, ...args) {
   const made = world(context);
-  return {...made, broker: await made.embedded()};
+  return {...made, broker: await made.embedded(args)};
 }
 
 /** Two brokers of one store. */

@@ -7,7 +7,7 @@ const dl = distlock.connect(); // one client for a process; it connects at its f
 
 // A mutex. wait: undefined until granted, 0 one try, or a duration.
 const held = await dl.lock('report', {wait: '10s', owner: 'host 7'});
-console.log('held:', held.isHeld, 'for', Math.round(held.validFor / 1000), 's unless renewed');
+console.log('held:', held.isHeld, 'at risk:', held.atRisk);
 try {
   await dl.lock('report', {wait: 0});
 } catch (error) {
@@ -45,7 +45,7 @@ console.log('leader:', await dl.leader('scheduler'));
 
 // A lease without a stream, which the caller renews; leaseId hands it to another process.
 const lease = await dl.acquireDetached('deploy', {ttl: '30s'});
-console.log('renewed for', Math.round(await lease.renew() / 1000), 's;', await lease.release());
+console.log('renewed for', Math.ceil(await lease.renew() / 1000), 's;', await lease.release());
 
 // A lock that is lost: who knows the leaseId can release it.
 const victim = await dl.lock('report');
