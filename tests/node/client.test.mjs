@@ -142,6 +142,29 @@ says('`granted` may cross it: then CANCELLED follows, and nothing is held.', 'a 
   assert.ok((await dl.lock('k', {signal: new AbortController().signal})).isHeld);
 });
 
+test('a signal that comes between the grant and the program', async context => {
+  const {broker, connect} = await stand(context);
+  const ended = [];
+  const dl = connect(broker.url, {observer: {ended: (_, cause) => ended.push(cause)}});
+  const first = await dl.lock('a');
+  const controller = new AbortController();
+  first.signal.addEventListener('abort', () => { controller.abort(); });
+  const session = await broker.session();
+  broker.onAcquire = (one, {id}) => { // one message: the grant, and the loss whose listener aborts the wait
+    one.grant(id, 'b');
+    one.lose(one.got('acquire')[0].id, 'FORCED');
+  };
+  await rejected(dl.lock('b', {signal: controller.signal}), AbortError);
+  assert.equal((await session.awaitCommand('release')).acquireId, session.got('acquire')[1].id);
+  broker.onAcquire = (one, {id}) => {
+    one.grant(id, 'c');
+    one.lose(id, 'TAKEN');
+  };
+  const lost = await dl.lock('c');
+  assert.ok(!lost.isHeld && lost.signal.aborted && lost.cause === 'TAKEN');
+  assert.deepEqual(ended, ['FORCED', 'TAKEN']);
+});
+
 test('several locks', async context => {
   const {broker, connect} = await stand(context);
   const dl = connect(broker.url);
