@@ -210,6 +210,20 @@ test('a wait survives a jump of the clock, a lock does not', async context => {
   assert.equal(broker.sessions.length, 2);
 });
 
+says('Both sides pack all they have into one message.', 'what is asked for together leaves together', async context => {
+  const {broker, connect} = await stand(context);
+  const dl = connect(broker.url);
+  const held = await dl.lock('k');
+  const session = await broker.session();
+  const before = session.sizes.length;
+  await held[Symbol.asyncDispose]();
+  await Promise.all(Array.from({length: 20}, (_, i) => dl.lock(`k${i}`)));
+  const beats = session.got('heartbeat').length;
+  assert.ok(session.sizes.length - before <= 1 + beats, `${session.sizes.length - before} messages`);
+  const order = session.commands.map(({kind}) => kind).filter(kind => kind !== 'heartbeat');
+  assert.deepEqual(order.slice(0, 4), ['open', 'acquire', 'release', 'acquire']);
+});
+
 test('10 000 locks: one session, one timer, packed messages', async context => {
   const {broker, connect} = await stand(context);
   broker.validity = 30_000; // the broker is in this process, which is busy
