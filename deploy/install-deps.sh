@@ -34,8 +34,8 @@ readonly LIBRARIES=(libabsl-dev libcivetweb-dev libcli11-dev libgrpc++-dev libgr
   zlib1g-dev)
 readonly RUN=(ca-certificates redis-server redis-tools)
 readonly TEST=(clang libbenchmark-dev libclang-rt-dev libgmock-dev libgtest-dev liblua5.1-0-dev librapidcheck-dev llvm
-  iptables nlohmann-json3-dev openssl python3 python3-grpcio python3-pip python3-protobuf python3-pytest python3-setuptools
-  python3-venv python3-wheel)
+  iptables nlohmann-json3-dev openssl python3 python3-grpcio python3-pip python3-protobuf python3-pytest
+  python3-setuptools python3-venv python3-wheel)
 PEERS=$(dirname "${BASH_SOURCE[0]}")/../tests/bench/peers
 readonly PEERS
 
@@ -92,9 +92,15 @@ wanted() {
     printf '%s\n' "${COMPILE[@]}" "${LIBRARIES[@]}"
     [ "$debian" -lt 13 ] || printf 'libhiredis-dev\n'
   fi
-  case "$want" in test | peers) printf '%s\n' "${TEST[@]}"; java_packages ;; esac
-  [[ $want != test && $want != peers ]] || [ "$debian" -lt 13 ] || go_ok || printf 'golang-go\n'
-  [ "$want" != peers ] || peer_packages
+  case "$want" in
+    test | peers)
+      printf '%s\n' "${TEST[@]}"
+      java_packages
+      node_packages
+      [ "$debian" -lt 13 ] || go_ok || printf 'golang-go\n'
+      ;;
+  esac
+  [ "$want" != peers ] || printf 'etcd-server\n'
 }
 
 # For client/java-example. A JDK and a Maven from another source do as well.
@@ -103,9 +109,9 @@ java_packages() {
   command -v mvn >/dev/null || printf 'maven\n'
 }
 
-# A Node.js from another source has its own npm, which conflicts with Debian's.
-peer_packages() {
-  printf 'etcd-server\n'
+# For the tests of client/node, and for --peers. A Node.js from another source has its own npm, which conflicts with
+# Debian's.
+node_packages() {
   command -v node >/dev/null || printf 'nodejs\n'
   command -v npm >/dev/null || printf 'npm\n'
 }

@@ -21,7 +21,7 @@ const aborted = signal => new Promise(resolve => {
 test('a lock', async context => {
   const {broker, connect} = await stand(context);
   const dl = connect(broker.url, {label: 'tests'});
-  const held = await dl.lock('k', {wait: '10s', owner: 'me', metadata: {a: 'b'}});
+  const held = await dl.lock('k', {wait: '60s', owner: 'me', metadata: {a: 'b'}});
   assert.ok(held.isHeld && held.token === 1 && held.validFor > 0 && held.validFor <= 3000 && held.cause === '');
   assert.equal(held.signal.aborted, false);
   const shown = [inspect(held), JSON.stringify(held), String(held)];
@@ -30,7 +30,7 @@ test('a lock', async context => {
   const session = await broker.session();
   const [{key, owner, metadata, maxWait}] = session.got('acquire')[0].locks;
   assert.deepEqual([key, owner, metadata], ['k', 'me', {a: 'b'}]);
-  assert.ok(convert.fromWire(maxWait) > 9000);
+  assert.ok(convert.fromWire(maxWait) > 0 && convert.fromWire(maxWait) <= 60_000);
   assert.equal(session.got('open')[0].client, 'tests');
   assert.ok(!held.isHeld && !held.signal.aborted && held.cause === 'GIVEN_BACK');
   assert.equal((await session.awaitCommand('release')).lapsed, false);
@@ -94,7 +94,7 @@ test('leaving the scope tells of a loss that the program was not told of', async
 test('using', async context => {
   const {broker, connect} = await stand(context);
   const dl = connect(broker.url);
-  const result = await dl.using(['a', 'b'], {wait: '5s'}, (signal, tokens) => {
+  const result = await dl.using(['a', 'b'], {wait: '60s'}, (signal, tokens) => {
     assert.ok(!signal.aborted && tokens.length === 2);
     return 'done';
   });
@@ -140,6 +140,29 @@ says('`granted` may cross it: then CANCELLED follows, and nothing is held.', 'a 
   assert.equal((await session.awaitCommand('cancel')).acquireId, id);
   broker.onAcquire = (one, command) => { one.grant(command.id); };
   assert.ok((await dl.lock('k', {signal: new AbortController().signal})).isHeld);
+});
+
+test('a signal that comes between the grant and the program', async context => {
+  const {broker, connect} = await stand(context);
+  const ended = [];
+  const dl = connect(broker.url, {observer: {ended: (_, cause) => ended.push(cause)}});
+  const first = await dl.lock('a');
+  const controller = new AbortController();
+  first.signal.addEventListener('abort', () => { controller.abort(); });
+  const session = await broker.session();
+  broker.onAcquire = (one, {id}) => { // one message: the grant, and the loss whose listener aborts the wait
+    one.grant(id, 'b');
+    one.lose(one.got('acquire')[0].id, 'FORCED');
+  };
+  await rejected(dl.lock('b', {signal: controller.signal}), AbortError);
+  assert.equal((await session.awaitCommand('release')).acquireId, session.got('acquire')[1].id);
+  broker.onAcquire = (one, {id}) => {
+    one.grant(id, 'c');
+    one.lose(id, 'TAKEN');
+  };
+  const lost = await dl.lock('c');
+  assert.ok(!lost.isHeld && lost.signal.aborted && lost.cause === 'TAKEN');
+  assert.deepEqual(ended, ['FORCED', 'TAKEN']);
 });
 
 test('several locks', async context => {
@@ -242,17 +265,21 @@ test('detached leases repeat what had no answer, and end by the clock', async co
   broker.unary.Acquire = request => {
     asked.push(request.requestId);
     if (asked.length < 3) throw {code: grpc.status.UNAVAILABLE, details: 'gone'};
-    return {grants: [message(wire.Grant, {leaseId: 'l', fencingToken: 5, validFor: duration(60)})]};
+    return {grants: [message(wire.Grant, {leaseId: 'l', fencingToken: 5, validFor: duration(20_000)})]};
   };
-  broker.unary.Renew = () => ({validFor: duration(50), ttl: duration(50)});
+  let validFor = duration(20_000);
+  broker.unary.Renew = () => ({validFor, ttl: validFor});
   let released = 0;
   broker.unary.Release = () => (released += 1, {outcome: wire.ReleaseOutcome.RELEASED});
-  const lease = await dl.acquireDetached('d', {ttl: '5s', wait: '1s'});
+  const lease = await dl.acquireDetached('d', {ttl: '5s', wait: '20s'});
   assert.equal(new Set(asked).size, 1);
   assert.ok(lease.token === 5 && await lease.renew() > 0);
+  validFor = duration(20);
+  await lease.renew();
   await eventually(() => !lease.isHeld);
   assert.equal((await rejected(lease.renew(), LockLostError)).cause, 'LAPSED');
   assert.equal(released, 1);
+  validFor = duration(20_000);
   const handed = dl.detached('l', 'd');
   assert.throws(() => { handed.check(); }, /renew it/);
   await handed.renew();

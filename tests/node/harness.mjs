@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Real processes: a redis-server, and distlockd (DISTLOCKD, default build/release/bin/distlockd). All end with the test,
-// even when that is killed.
+// Real processes: a redis-server, and distlockd (DISTLOCKD, default build/release/bin/distlockd). All end with the
+// test, even when that is killed.
 import {spawn} from 'node:child_process';
 import {once} from 'node:events';
 import {closeSync, mkdtempSync, openSync, readFileSync, rmSync} from 'node:fs';
@@ -131,15 +131,15 @@ export function world(context) {
     distlockd: (redis, {name = 'distlockd', args = []} = {}) => (
       add(new Distlockd(folder, name, ['--redis', redis.url, ...args]))),
     /** With a store of its own. */
-    embedded: () => add(new Distlockd(folder, 'distlockd', [])),
+    embedded: args => add(new Distlockd(folder, 'distlockd', args)),
     logs: () => processes.map(one => one.logText()).join('\n----\n'),
   };
 }
 
 /** A broker on its own embedded store. */
-export async function one(context) {
+export async function one(context, ...args) {
   const made = world(context);
-  return {...made, broker: await made.embedded()};
+  return {...made, broker: await made.embedded(args)};
 }
 
 /** Two brokers of one store. */

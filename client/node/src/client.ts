@@ -240,18 +240,23 @@ export class Client implements AsyncDisposable {
         : 'MULTIPLE')));
     const began = performance.now();
     let stop = (): void => undefined;
+    const asked = {stopped: false};
     let request: Request | undefined;
     const refusal = await new Promise<Refusal | undefined>(resolve => {
       request = this.core.acquire(specs, millis, resolve, onQueued && (queued => {
         guarded('onQueued', () => { onQueued(queuedOf(queued)); });
       }));
-      stop = () => { this.core.cancel(request as Request); };
+      stop = () => {
+        asked.stopped = true;
+        this.core.cancel(request as Request);
+      };
       signal?.addEventListener('abort', stop, {once: true});
     });
     signal?.removeEventListener('abort', stop);
-    const aborted = refusal?.reason === 'CANCELLED' && isAborted(signal);
+    // Also when it was granted just before, in the same turn: then the cancel has given it back.
+    const aborted = asked.stopped && (refusal === undefined || refusal.reason === 'CANCELLED');
     if (observer !== undefined) {
-      const outcome = refusal === undefined ? 'GRANTED' : aborted ? 'ABORTED' : refusal.reason;
+      const outcome = aborted ? 'ABORTED' : refusal?.reason ?? 'GRANTED';
       guarded('observer.answered', () => observer.answered?.(cookie, outcome, performance.now() - began));
     }
     if (aborted) throw new AbortError(signal);

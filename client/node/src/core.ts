@@ -2,7 +2,7 @@
 //
 // The inside of a client: the lock table, its streams, and the one timer, for deadlines, heartbeats and reconnects.
 //
-// 1. Commands that gather within a turn of the event loop, or while a message is being written, leave together.
+// 1. Commands that gather while one event is handled, or while a message is being written, leave together.
 // 2. The program's callbacks run when the table is in order again.
 // 3. While nothing is held, waited for or unanswered, neither the timer nor a socket keeps the process alive, and a
 //    session that ends is opened again only by the next call.
@@ -201,7 +201,7 @@ export class Core {
     this.runEffects();
     if (!this.flushing) {
       this.flushing = true;
-      setImmediate(() => {
+      process.nextTick(() => { // after all that the present event has resolved
         this.flushing = false;
         this.proceed();
       });
@@ -305,7 +305,7 @@ export class Core {
       stream.writing = false;
       if (stream.over) return;
       this.flush(stream);
-      this.changed();
+      if (this.table.idle) this.changed(); // the process need not be kept alive any more
     });
   }
 

@@ -30,7 +30,9 @@ export class Held implements AsyncDisposable {
     private readonly observer: Observer | undefined,
     private readonly cookie: unknown,
   ) {
-    if (observer?.ended !== undefined) lease.onEnd.push(() => { this.observeEnd(); });
+    if (observer === undefined) return;
+    if (lease.phase === Phase.ENDED) this.observeEnd(); // in the same message that granted it
+    else lease.onEnd.push(() => { this.observeEnd(); });
   }
 
   /** The lock's name. */

@@ -130,7 +130,10 @@ export abstract class Lock {
     }
     const {onLockLost = throwIt} = this.options;
     const lost = new LostLockError(`Lost ${this.constructor.name} for key ${this.key}`);
-    this.held.signal.addEventListener('abort', () => { onLockLost.call(this, lost); }, {once: true});
+    const {held} = this;
+    held.signal.addEventListener('abort', () => {
+      if (held.cause !== 'CLIENT_CLOSED') onLockLost.call(this, lost); // the program has closed it itself
+    }, {once: true});
     return true;
   }
 
