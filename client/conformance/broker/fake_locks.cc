@@ -24,8 +24,14 @@ void AddRefusal(int64_t id, v1::RefusalReason reason, const std::string& message
 }  // namespace
 
 void FakeBroker::Handle(Peer& session, const v1::SessionCommand& command, v1::SessionResponse& out) {
-  const bool needs_id = !command.has_heartbeat() && !command.has_goodbye();
-  if (needs_id && !session.ids.insert(command.id()).second) session.broken_rule = "an id that is 0 or was used before";
+  const bool needs_id = !command.has_heartbeat() && !command.has_goodbye() && !command.has_cancel();
+  if ((needs_id || command.id() != 0) && !session.ids.insert(command.id()).second)
+    session.broken_rule = "an id that is 0 or was used before";
+  // A request of several locks takes an id for each.
+  const int more = command.has_acquire() ? command.acquire().locks_size() : command.adopt().hold_count();
+  for (int i = 1; i < more; ++i) {
+    if (!session.ids.insert(command.id() + i).second) session.broken_rule = "an id of several that was used before";
+  }
   if (session.left) session.broken_rule = "a command after Goodbye";
   if (!session.opened && !command.has_open()) session.broken_rule = "no Open first";
   session.opened = true;

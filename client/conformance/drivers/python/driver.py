@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "client/python"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "python"))
 
 import distlock  # noqa: E402
 from distlock import aio  # noqa: E402
