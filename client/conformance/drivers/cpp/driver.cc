@@ -59,8 +59,8 @@ class Entry {
 
   void Answered(Result<Guard> result) {
     if (!result.ok()) return Refused(result.refusal());
-    const std::lock_guard lock(mutex_);
     guard_ = std::move(result).value();
+    granted_.store(true, std::memory_order_release);
     Print({{"event", "granted"},
            {"lock", name_},
            {"token", guard_->token()},
@@ -125,8 +125,7 @@ class Entry {
   };
 
   Guard& Guarded() {
-    const std::lock_guard lock(mutex_);
-    if (!guard_) throw std::invalid_argument(name_ + " was not granted");
+    if (!granted_.load(std::memory_order_acquire)) throw std::invalid_argument(name_ + " was not granted");
     return *guard_;
   }
 
@@ -138,8 +137,8 @@ class Entry {
 
   const std::string name_;
   PendingLock pending_;
-  std::mutex mutex_;
-  std::optional<Guard> guard_;  // once set, it stays
+  std::optional<Guard> guard_;  // stays as it is once granted_ is true; no mutex, which a child of fork might find locked
+  std::atomic<bool> granted_ = false;
   std::optional<std::stop_callback<Watch>> watch_;
   std::atomic<bool> releasing_ = false;
 };
