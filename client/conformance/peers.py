@@ -46,13 +46,15 @@ class Peer:
 
     def _read(self):
         for text in self.process.stdout:
-            event = with_numbers(json.loads(text))
-            with self.changed:
-                self.events.append(event)
-                self.fresh.append(event)
-                self.changed.notify_all()
+            self.hear(with_numbers(json.loads(text)))
         with self.changed:
             self.over = True
+            self.changed.notify_all()
+
+    def hear(self, event):
+        with self.changed:
+            self.events.append(event)
+            self.fresh.append(event)
             self.changed.notify_all()
 
     def _read_errors(self):
