@@ -66,8 +66,6 @@ class Play:
             for event in list(broker.events):
                 if event["event"] == "broken_rule":
                     raise Failed(f"the client broke a rule: {event['rule']}")
-                if event["event"] == "half_closed":
-                    raise Failed("the client closed its side of the stream without Goodbye")
                 if event["event"] == "message" and event["bytes"] > most:
                     raise Failed(f"a message of {event['bytes']} bytes, where the broker takes {most}")
 
@@ -272,10 +270,9 @@ class Play:
     def happens(self, name):
         def wait(arguments):
             given = {"at": arguments} if isinstance(arguments, str) else dict(arguments or {})
-            broker, number = self._broker(given.get("at")), given.get("session")
-            event = broker.take(lambda event: event["event"] == name and number in (None, event["session"]),
-                                f"{name} {number or ''}")
-            self._keep(given.get("as"), event)
+            broker = self._broker(given.pop("at", None))
+            wanted = {"event": name, **given}
+            broker.take(lambda event: matches(wanted, event), f"{wanted}")
         return wait
 
 

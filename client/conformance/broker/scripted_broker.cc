@@ -66,10 +66,9 @@ void Tell(const Sight& sight) {
       line["command"] = AsJson(*sight.command);
       break;
     case Sight::Kind::kHalfClosed:
-      line["event"] = "half_closed";
-      break;
     case Sight::Kind::kOver:
       line["event"] = "over";
+      line["half_closed"] = sight.kind == Sight::Kind::kHalfClosed;
       break;
     case Sight::Kind::kBrokenRule:
       line["event"] = "broken_rule";

@@ -123,7 +123,7 @@ class Driver:
                 request = self.client.lock(key, **more)
             entry.granted(await request.acquire())
 
-        entry.task = self.start(self.tell([entry], work()))
+        self.ask([entry], work())
 
     def acquire_all(self, line):
         """Lock i of the request is called NAME.i."""
@@ -133,20 +133,20 @@ class Driver:
             for entry, held in zip(entries, await self.client.all(line["keys"], **self.options(line)).acquire()):
                 entry.granted(held)
 
-        task = self.start(self.tell(entries, work()))
+        self.ask(entries, work())
+
+    def ask(self, entries, work):
+        def tell(task):  # also of a task that was cancelled before it ran
+            for entry in entries:
+                if task.cancelled():
+                    say("refused", lock=entry.name, reason="CANCELLED", message="", holders=[])
+                elif task.exception() is not None:
+                    entry.refused(task.exception())
+
+        task = self.start(work)
+        task.add_done_callback(tell)
         for entry in entries:
             entry.task = task
-
-    @staticmethod
-    async def tell(entries, work):
-        try:
-            await work
-        except asyncio.CancelledError:
-            for entry in entries:
-                say("refused", lock=entry.name, reason="CANCELLED", message="", holders=[])
-        except distlock.DistlockError as error:
-            for entry in entries:
-                entry.refused(error)
 
     def cancel(self, line):
         self.entries[line["lock"]].task.cancel()
