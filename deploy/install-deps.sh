@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Installs the Debian packages that distlock needs, on Debian 12 or 13. Idempotent; returns at once when nothing is
-# missing. There are two exceptions on Debian 12, both fetched and verified through the Debian archive that this machine
-# already uses: its hiredis is too old, so Debian 13's source package is built, and it has no Valkey, so the tests' one
-# comes from its backports. npm installs the libraries of --peers, and pip the format tools of --test, from their
-# configured sources.
+# missing. There are two exceptions on Debian 12, both fetched and verified through the Debian archive that this
+# machine already uses: its hiredis is too old, so Debian 13's source package is built; and it has no Valkey and an
+# old Go, so the tests' ones come from its backports. npm installs the libraries of --peers, and pip the format tools
+# of --test, from their configured sources.
 set -euo pipefail
 
 usage() {
@@ -20,6 +20,7 @@ TEXT
 }
 
 readonly HIREDIS_MIN=1.1
+readonly GO_MIN=1.23
 readonly HIREDIS_SUITE=trixie
 readonly POLICY=/usr/sbin/policy-rc.d
 readonly POLICY_SAVED=$POLICY.before-distlock
@@ -58,6 +59,13 @@ fi
 
 hiredis_ok() { pkg-config --atleast-version="$HIREDIS_MIN" hiredis hiredis_ssl 2>/dev/null; }
 
+# Also one from another source. Whatever it prints, sort -V takes the smaller version first.
+go_ok() {
+  local version
+  version=$(go env GOVERSION 2>/dev/null) || return 1
+  [ "$(printf '%s\n' "$GO_MIN" "${version#go}" | sort -V | head -1)" = "$GO_MIN" ]
+}
+
 missing_of() {
   local have
   have=$(dpkg-query -W -f '${db:Status-Status} ${binary:Package} ${Package}\n' "$@" 2>/dev/null |
@@ -84,6 +92,7 @@ wanted() {
     [ "$debian" -lt 13 ] || printf 'libhiredis-dev\n'
   fi
   case "$want" in test | peers) printf '%s\n' "${TEST[@]}" ;; esac
+  [[ $want != test && $want != peers ]] || [ "$debian" -lt 13 ] || go_ok || printf 'golang-go\n'
   [ "$want" != peers ] || peer_packages
 }
 
@@ -123,14 +132,17 @@ compute_missing() {
   missing=($list)
 }
 
-need_valkey_backport() {
-  [[ $want = test || $want = peers ]] && [ "$debian" -lt 13 ] && [ -n "$(missing_of valkey-server)" ]
+# What Debian 12 takes from its backports.
+backports() {
+  [[ $want = test || $want = peers ]] && [ "$debian" -lt 13 ] || return 0
+  missing_of valkey-server
+  go_ok || printf 'golang-go\n'
 }
 
 nothing_to_do() {
   [ "$want" = run ] && need_apt_lists && return 1
   compute_missing
-  [ "${#missing[@]}" -eq 0 ] && { [ "$want" = run ] || hiredis_ok; } && ! need_valkey_backport
+  [ "${#missing[@]}" -eq 0 ] && { [ "$want" = run ] || hiredis_ok; } && [ -z "$(backports)" ]
 }
 
 missing=()
@@ -269,24 +281,26 @@ build_hiredis() {
   } >>"$log" 2>&1
 }
 
-install_valkey_backport() {
-  local uri done=
-  say "installing valkey-server from $codename-backports"
+install_backport() {
+  local package=$1 uri done=
+  say "installing $package from $codename-backports"
   [ -n "$(archives)" ] || apt_update
   forbid_service_starts
   for uri in $(archives); do
     if use_archive "$uri" deb "$codename" "$codename-backports" &&
       apt_source install -y --no-install-recommends -o Dpkg::Options::=--force-confold \
-        -t "$codename-backports" valkey-server; then
+        -t "$codename-backports" "$package"; then
       done=yes
       break
     fi
   done
   restore_policy
   if [ -n "$done" ]; then
-    disable_services valkey-server
-  else
+    disable_services "$package"
+  elif [ "$package" = valkey-server ]; then
     say "no valkey-server in the backports of: $(archives | xargs); the tests will run on redis-server alone"
+  else
+    die "no usable $package in the backports of: $(archives | xargs); install Go >= $GO_MIN by hand"
   fi
 }
 
@@ -297,7 +311,7 @@ if [ "$want" != run ] && ! hiredis_ok; then
   build_hiredis
   hiredis_ok || die "hiredis was built, yet pkg-config finds $(pkg-config --modversion hiredis 2>&1 | head -1)"
 fi
-if need_valkey_backport; then install_valkey_backport; fi
+for package in $(backports); do install_backport "$package"; done
 if [ "$want" = peers ]; then install_peer_libraries; fi
 if [ "$want" = test ]; then install_lint_tools; fi
 say "done$([ "$want" = run ] || printf ' (hiredis %s)' "$(pkg-config --modversion hiredis)")"

@@ -4,7 +4,7 @@
 set(TSAN_LEFT_OUT
     proto client server/contract server/rpc server/main
     tests/main tests/tidy tests/store tests/lua tests/contract tests/rpc tests/ops tests/client tests/cli tests/e2e
-    tests/interop tests/bench tests/sim/history tests/sim/world tests/sim/small tests/fuzz)
+    tests/go tests/interop tests/bench tests/sim/history tests/sim/world tests/sim/small tests/fuzz)
 
 function(add_rooms)
   foreach(room IN LISTS ARGN)

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package distlock
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	pb "distlock.dev/client/go/distlockv1"
+	"distlock.dev/client/go/internal/channel"
+	"distlock.dev/client/go/internal/clock"
+	"distlock.dev/client/go/internal/locktable"
+	"google.golang.org/grpc"
+)
+
+const (
+	reconnectInitial = 20 * time.Millisecond
+	reconnectMax     = 2 * time.Second
+	connectTimeout   = 5 * time.Second
+	pauseWhileMoving = 200 * time.Millisecond // leases wait for a session, and their last promises run out
+	closePatience    = time.Second
+	longestSleep     = time.Hour
+)
+
+// core is the inside of a client: the lock table under one mutex, its streams, and the goroutine that wakes for
+// deadlines, heartbeats and reconnects. Each call changes the table under the mutex, then runs the effects.
+//
+//  1. The mutex is never held across a gRPC operation or an effect.
+//  2. Commands that gather while a message is being written leave in the next one, together.
+//  3. Callbacks of the program run on a goroutine of their own (tell), so that one that blocks costs no lock.
+type core struct {
+	settings
+	addresses *channel.Addresses
+
+	mu            sync.Mutex
+	table         *locktable.Table
+	streams       [2]*stream // by the index of their links
+	present       int        // the link that new streams are for
+	reconnectAt   time.Duration
+	bound         time.Duration // of the pause before the next reconnect
+	armed         time.Duration // when the timer wakes
+	started       bool
+	closing       bool
+	wake          chan struct{} // has the timer look again
+	told          []func()
+	telling       bool
+	lookup        *grpc.ClientConn // for calls that are no session
+	lookupAddress string
+}
+
+func newCore(settings settings, targets []string) *core {
+	return &core{
+		settings: settings, addresses: channel.NewAddresses(targets), bound: reconnectInitial,
+		wake: make(chan struct{}, 1),
+		table: locktable.New(locktable.Config{
+			Address: settings.address, Brokers: len(targets), Label: settings.label,
+			UnreachableAfter: settings.unreachableAfter, ConnectTimeout: connectTimeout}),
+	}
+}
+
+// do calls one method of the table under the mutex, has the streams send what it leads to, and runs its effects.
+func (c *core) do(call func(now time.Duration, fx *locktable.Effects)) {
+	var fx locktable.Effects
+	c.mu.Lock()
+	call(clock.Now(), &fx)
+	c.flush()
+	c.mu.Unlock()
+	fx.Run()
+}
+
+// acquire takes all of specs or none, one for each of locks, and waits for the answer.
+func (c *core) acquire(ctx context.Context, locks []*Lock, specs []*pb.LockSpec, wait locktable.Wait,
+	onQueued func(*pb.AcquireQueued)) error {
+	answer := make(chan *locktable.Refusal, 1)
+	var request *locktable.Request
+	c.do(func(now time.Duration, fx *locktable.Effects) {
+		c.start()
+		request = c.table.Acquire(specs, wait, func(refusal *locktable.Refusal) { answer <- refusal }, onQueued, now, fx)
+		for i, lock := range locks {
+			lock.lease = request.Leases[i]
+			lock.lease.OnEnd = lock.lost
+		}
+	})
+	select {
+	case refusal := <-answer:
+		if refusal != nil {
+			return refusedError(refusal)
+		}
+		return nil
+	case <-ctx.Done():
+		c.giveUp(request)
+		return ended(ctx)
+	}
+}
+
+// ended is the error of a call whose context has ended.
+func ended(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	if err := ctx.Err(); cause != err {
+		return fmt.Errorf("distlock: %w: %w", err, cause)
+	}
+	return fmt.Errorf("distlock: %w", cause)
+}
+
+// giveUp withdraws a request, also when it is granted at this moment.
+func (c *core) giveUp(request *locktable.Request) {
+	c.do(func(now time.Duration, fx *locktable.Effects) {
+		if !request.Answered() {
+			c.table.Cancel(request, fx)
+			return
+		}
+		for _, lease := range request.Leases {
+			lease.OnEnd = nil
+			c.table.Release(lease, nil, now, fx)
+		}
+	})
+}
+
+// held compares the deadline with the clock, at this moment.
+func (c *core) held(lease *locktable.Lease) bool {
+	if lease.Phase() != locktable.Held || clock.Now() < lease.Deadline() {
+		return lease.Phase() == locktable.Held
+	}
+	held := false
+	// Under the mutex, so that an ack of this moment cannot extend a lease that is reported as lost.
+	c.do(func(now time.Duration, fx *locktable.Effects) { held = c.table.Notice(lease, now, fx) })
+	return held
+}
+
+// tell runs a callback of the program on the goroutine for those, which ends when there is none left.
+func (c *core) tell(callback func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.told = append(c.told, callback)
+	if c.telling {
+		return
+	}
+	c.telling = true
+	go func() {
+		for {
+			c.mu.Lock()
+			if len(c.told) == 0 {
+				c.telling = false
+				c.mu.Unlock()
+				return
+			}
+			next := c.told[0]
+			c.told = c.told[1:]
+			c.mu.Unlock()
+			next()
+		}
+	}()
+}
+
+// close gives all back, and waits up to a second for the broker's answer.
+func (c *core) close() {
+	var open []*stream
+	var lookup *grpc.ClientConn
+	c.do(func(now time.Duration, fx *locktable.Effects) {
+		if c.closing {
+			return
+		}
+		c.closing = true
+		c.table.Close(now, fx)
+		for _, stream := range c.streams {
+			if stream != nil {
+				stream.opened = stream.link.Opened()
+				open = append(open, stream)
+			}
+		}
+		lookup, c.lookup = c.lookup, nil
+		c.signal()
+	})
+	patience, cancel := context.WithTimeout(context.Background(), closePatience)
+	defer cancel()
+	for _, stream := range open {
+		if stream.opened { // one that has not even answered the opening holds nothing
+			select {
+			case <-stream.ended:
+			case <-patience.Done():
+			}
+		}
+		stream.cancel()
+		<-stream.ended
+	}
+	if lookup != nil {
+		_ = lookup.Close()
+	}
+}
+
+// The rest is called under the mutex, except where it says otherwise.
+
+// start begins with the first request.
+func (c *core) start() {
+	if !c.started && !c.closing {
+		c.started = true
+		c.armed = locktable.Never
+		go c.run()
+	}
+}
+
+// flush has the streams send, and the timer wake in time.
+func (c *core) flush() {
+	for _, stream := range c.streams {
+		if stream != nil && c.table.Ready(stream.link) {
+			notify(stream.more)
+		}
+	}
+	c.arm()
+}
+
+func notify(waits chan struct{}) {
+	select {
+	case waits <- struct{}{}:
+	default:
+	}
+}
+
+func (c *core) signal() { notify(c.wake) }
+
+func (c *core) arm() {
+	if c.due() < c.armed || c.table.Present() != c.present {
+		c.armed = 0
+		c.signal()
+	}
+}
+
+// due is when the timer has something to do.
+func (c *core) due() time.Duration {
+	due := c.table.Wake()
+	if c.streams[c.present] == nil && !c.closing {
+		due = min(due, c.reconnectAt)
+	}
+	return due
+}
+
+// breakOff tells the table that a stream has ended, or must end.
+func (c *core) breakOff(s *stream, cause, why string, failure *locktable.Refusal, now time.Duration,
+	fx *locktable.Effects) {
+	if s.over {
+		return
+	}
+	s.over = true
+	notify(s.more)
+	c.table.OnBroken(s.link, cause, why, now, fx)
+	c.streams[s.index] = nil
+	if s.index == c.present {
+		c.planReconnect(failure, now)
+	}
+}
+
+func (c *core) planReconnect(failure *locktable.Refusal, now time.Duration) {
+	c.reconnectAt = 0
+	another := failure == nil || failure.Reason == locktable.Unreachable || failure.Reason == string(ReasonDraining)
+	if c.addresses.Next() && another {
+		return
+	}
+	pause := rand.N(c.bound)
+	if failure != nil {
+		pause += min(max(failure.Wire.RetryAfter.AsDuration(), 0), reconnectMax)
+	}
+	c.bound = min(2*c.bound, reconnectMax)
+	if c.table.Moving() {
+		pause = min(pause, pauseWhileMoving)
+	}
+	c.reconnectAt = now + pause
+}
+
+// run is the timer's goroutine; it takes the mutex itself.
+func (c *core) run() {
+	timer := time.NewTimer(longestSleep)
+	defer timer.Stop()
+	for {
+		c.mu.Lock()
+		now := clock.Now()
+		var fx locktable.Effects
+		lapsed := c.endLapsed(now, &fx)
+		c.table.Tick(now, &fx)
+		if c.table.Present() != c.present { // go on with the next broker, at once
+			c.present = c.table.Present()
+			c.addresses.Next()
+			c.reconnectAt = 0
+		}
+		if c.streams[c.present] == nil && now >= c.reconnectAt && !c.closing {
+			c.streams[c.present] = newStream(c, c.present)
+			c.table.Start(now, &fx)
+			go c.streams[c.present].run()
+		}
+		timeLeft, draining := c.table.TakeDraining()
+		c.armed = 0 // flush need not signal: the due time is read below
+		c.flush()
+		c.armed = c.due()
+		pause := min(c.armed-clock.Now(), longestSleep)
+		closing := c.closing
+		c.mu.Unlock()
+
+		for _, stream := range lapsed {
+			stream.cancel()
+		}
+		if draining && c.onDraining != nil {
+			c.tell(func() { c.onDraining(timeLeft) })
+		}
+		fx.Run()
+		if closing {
+			return
+		}
+		if pause <= 0 {
+			continue
+		}
+		timer.Reset(pause)
+		select {
+		case <-timer.C:
+		case <-c.wake:
+		}
+	}
+}
+
+func (c *core) endLapsed(now time.Duration, fx *locktable.Effects) []*stream {
+	var lapsed []*stream
+	for _, stream := range c.streams {
+		if stream == nil || !c.table.Lapsed(stream.link, now) {
+			continue
+		}
+		why := "no answer to OpenSession within the connect timeout"
+		if stream.link.Opened() {
+			why = "the broker was not heard for the whole validity"
+		}
+		c.breakOff(stream, locktable.CauseLapsed, why, nil, now, fx)
+		lapsed = append(lapsed, stream)
+	}
+	return lapsed
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package locktable
+
+import (
+	"fmt"
+	"time"
+
+	pb "distlock.dev/client/go/distlockv1"
+	"google.golang.org/protobuf/proto"
+)
+
+// Wait is how long a request may wait: Forever, OneTry, or a duration.
+type Wait = time.Duration
+
+// The two waits that are no duration.
+const (
+	Forever = Never
+	OneTry  = Wait(0)
+)
+
+// Acquire takes all of specs or none. The table owns specs from now on. onQueued may be nil.
+func (t *Table) Acquire(specs []*pb.LockSpec, wait Wait, answer func(*Refusal), onQueued func(*pb.AcquireQueued),
+	now time.Duration, fx *Effects) *Request {
+	request := t.newRequest(specs, wait, answer, onQueued, now)
+	if t.closed {
+		t.refuse(request, Refuse(ClientClosed, "the client was closed"), fx)
+		return request
+	}
+	for _, lease := range request.Leases {
+		t.live[lease.id] = lease
+	}
+	if !t.Link().opened {
+		request.stranded = now
+	}
+	if t.Link().usable() {
+		t.send(request, now, fx)
+	}
+	if !request.Answered() {
+		t.schedule(request)
+	}
+	return request
+}
+
+func (t *Table) newRequest(specs []*pb.LockSpec, wait Wait, answer func(*Refusal),
+	onQueued func(*pb.AcquireQueued), now time.Duration) *Request {
+	request := &Request{
+		Leases: make([]*Lease, len(specs)), answer: answer, onQueued: onQueued, asked: now, waitUntil: Never,
+		oneTry: wait <= OneTry, stranded: Never, timeout: timeout{at: Never, index: -1}, bytes: 64,
+	}
+	first := t.takeIDs(len(specs))
+	leases := make([]Lease, len(specs))
+	for i, spec := range specs {
+		lease := &leases[i]
+		lease.id, lease.request, lease.Spec = first+int64(i), request, spec
+		request.Leases[i] = lease
+		request.bytes += proto.Size(spec) + frame
+	}
+	if wait > OneTry && wait != Forever {
+		request.waitUntil = now + min(wait, longestSpan)
+	}
+	if !request.oneTry {
+		request.requestID = t.requestID(first)
+	}
+	return request
+}
+
+// Cancel withdraws a request that is not answered; nothing is held then. Afterwards release its leases instead.
+func (t *Table) Cancel(request *Request, fx *Effects) {
+	if request.Answered() {
+		return
+	}
+	t.withdraw(request)
+	t.refuse(request, Refuse("CANCELLED", "withdrawn by the caller"), fx)
+}
+
+// Release gives a lease back. It ends for the program at once; tell hears the broker's answer, and may be nil.
+func (t *Table) Release(lease *Lease, tell func(pb.ReleaseOutcome), now time.Duration, fx *Effects) {
+	if lease.Phase() != Held {
+		if tell != nil {
+			*fx = append(*fx, func() { tell(pb.ReleaseOutcome_RELEASE_OUTCOME_ALREADY_GONE) })
+		}
+		return
+	}
+	believed := now < lease.Deadline()
+	t.rememberLeftover(lease, !believed)
+	t.giveBack(lease, !believed, tell, fx)
+	if believed {
+		t.end(lease, CauseGivenBack, "", fx, false)
+	} else {
+		t.end(lease, CauseLapsed, "released after its deadline", fx, true)
+	}
+}
+
+// Downgrade makes an exclusive lease shared.
+func (t *Table) Downgrade(lease *Lease, tell func(*Refusal), fx *Effects) {
+	if lease.Phase() != Held || (lease.link != nil && lease.link.leaving) {
+		*fx = append(*fx, func() { tell(hasEnded()) })
+		return
+	}
+	id := t.takeIDs(1)
+	t.downgrades[id] = &pendingDowngrade{id: id, tell: tell, lease: lease}
+	t.sendDowngrades(lease)
+}
+
+// Close gives all back and refuses what waits.
+func (t *Table) Close(now time.Duration, fx *Effects) {
+	t.closed = true
+	for _, request := range t.waiting() {
+		t.refuse(request, Refuse(ClientClosed, "the client was closed while this waited"), fx)
+	}
+	for _, lease := range t.ordered() {
+		cause := CauseClientClosed
+		if now >= lease.Deadline() {
+			cause = CauseLapsed
+		}
+		t.end(lease, cause, "the client was closed", fx, true)
+	}
+	for _, link := range t.links {
+		if link.usable() {
+			t.leave(link)
+		}
+	}
+}
+
+// Start gives the present link a new stream.
+func (t *Table) Start(now time.Duration, fx *Effects) {
+	link := t.Link()
+	link.start(now, t.config.ConnectTimeout)
+	link.add(&pb.SessionCommand{Id: t.takeIDs(1), Command: &pb.SessionCommand_Open{
+		Open: &pb.OpenSession{Client: t.config.Label}}})
+	t.wakeAt(link.session.deadline)
+	for _, lease := range t.live {
+		lease.stays = false
+	}
+	t.sendHeldBack(now, fx)
+	if t.closed {
+		t.leave(link)
+	}
+}
+
+// Lapsed tells whether the broker has not been heard for too long: the stream must be ended.
+func (t *Table) Lapsed(link *Link, now time.Duration) bool {
+	return link.streaming && link.session.lapsed(now)
+}
+
+// Pack makes the next message for this link's stream, or returns nil.
+func (t *Table) Pack(link *Link, now time.Duration) *pb.SessionRequest {
+	if link != t.Link() {
+		t.leaveWhenEmpty(link)
+	}
+	return link.pack(now)
+}
+
+// Ready tells whether Pack would have something.
+func (t *Table) Ready(link *Link) bool {
+	if link != t.Link() {
+		t.leaveWhenEmpty(link)
+	}
+	return link.heartbeatDue || len(link.commands) > 0
+}
+
+// Tick handles timeouts, deadlines and heartbeats. Due at Wake; earlier calls are harmless.
+func (t *Table) Tick(now time.Duration, fx *Effects) {
+	if now >= t.leaseDeadline {
+		t.sweep(now, fx)
+	}
+	if now >= t.movesAt {
+		t.sendMoves(now, fx)
+	}
+	for len(t.timeouts) > 0 && t.timeouts[0].timeout.at <= now {
+		request := t.timeouts[0]
+		t.unschedule(request)
+		t.timeOut(request, now, fx)
+	}
+	t.wake = min(t.leaseDeadline, t.movesAt)
+	if len(t.timeouts) > 0 {
+		t.wakeAt(t.timeouts[0].timeout.at)
+	}
+	for _, link := range t.links {
+		if !link.streaming {
+			continue
+		}
+		t.wakeAt(link.session.deadline)
+		if !link.opened || link.leaving {
+			continue
+		}
+		if now >= link.heartbeatAt {
+			link.quiet = link.session.unanswered() >= 1 // beside the one that leaves now
+			link.heartbeatDue = true
+			link.heartbeatAt = now + link.interval
+		}
+		t.wakeAt(link.heartbeatAt)
+	}
+}
+
+func (t *Table) timeOut(request *Request, now time.Duration, fx *Effects) {
+	refusal := Refuse("WAIT_TIMEOUT", fmt.Sprintf("no answer within the wait of %.3f s",
+		(request.waitUntil-request.asked).Seconds())).waited(now - request.asked)
+	if request.stranded != Never {
+		refusal = t.unreachable(request.stranded, now)
+	}
+	t.withdraw(request)
+	t.refuse(request, refusal, fx)
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package locktable
+
+import (
+	"testing"
+
+	pb "distlock.dev/client/go/distlockv1"
+)
+
+// Leases that outlive their stream, and what is shown of a lease.
+
+func TestResumeAfterABreak(t *testing.T) {
+	says(t, "and the program wants the lease to outlive that: adopt it in the next session, wherever that is.")
+	s := opened(t)
+	h := s.hold(&pb.LockSpec{Key: "k", Resume: true}, &pb.Grant{LeaseId: "kept"})
+	other := s.hold(key("other"), nil)
+	s.breaks(s.table.Link())
+	s.check(h.held() && h.lost == 0 && h.lease.AtRisk() && s.table.Moving(), "it is held, at risk")
+	s.check(other.lost == 1 && other.lease.Cause == CauseDisconnected, "the other one is not")
+	s.wait(second)
+	s.start()
+	s.open()
+	adopt := s.only(s.sent(), "adopt")
+	s.check(adopt.GetAdopt().LeaseId == "kept", "it is asked for")
+	s.grantBy(s.table.Link(), adopt.Id, &pb.Grant{})
+	s.check(h.held() && !h.lease.AtRisk(), "it is safe")
+}
+
+func TestResumeHasNoEffectWithReleaseOnDisconnect(t *testing.T) {
+	says(t, "Not with ON_DISCONNECT_RELEASE: that broker frees the lock at once.")
+	s := opened(t)
+	h := s.hold(&pb.LockSpec{Key: "k", Resume: true, OnDisconnect: pb.OnDisconnect_ON_DISCONNECT_RELEASE}, nil)
+	s.breaks(s.table.Link())
+	s.check(h.lost == 1, "it is lost")
+}
+
+func TestABrokerWithoutAdoptHasLeasesThatStay(t *testing.T) {
+	says(t, "When to move, if the broker that has the lease tells `adopt`, too")
+	s := newStage(t, 1)
+	s.start()
+	s.open("permit")
+	h := s.hold(&pb.LockSpec{Key: "k", Resume: true}, nil)
+	s.breaks(s.table.Link())
+	s.check(h.lost == 1, "it is lost")
+}
+
+func TestALeaseThatEndedBetweenTwoSessionsIsFreedByTheNext(t *testing.T) {
+	says(t, "The same, with `lapsed`, for one that is lost meanwhile.")
+	s := opened(t)
+	h := s.hold(&pb.LockSpec{Key: "k", Resume: true}, nil)
+	s.breaks(s.table.Link())
+	s.tick(3 * second)
+	s.check(h.lost == 1, "its promise is over")
+	s.start()
+	s.open()
+	sent := s.sent()
+	s.expect(sent, "adopt release")
+	s.check(sent[1].GetRelease().AcquireId == sent[0].Id && sent[1].GetRelease().Lapsed, "it is freed")
+}
+
+func proclaim(s *stage, h *hold, value string, told *[]*Refusal) []*pb.SessionCommand {
+	s.do(func(fx *Effects) {
+		s.table.Proclaim(h.lease, map[string]string{"v": value}, func(r *Refusal) { *told = append(*told, r) }, s.now, fx)
+	})
+	return s.tick(0)
+}
+
+func TestWhatIsShownOfALeaseChanges(t *testing.T) {
+	says(t, "A session may adopt its own lease as well, unless it is reentrant: so owner and metadata change")
+	s := opened(t)
+	var told []*Refusal
+	h := s.hold(key("k"), nil)
+	asked := s.only(proclaim(s, h, "new", &told), "adopt")
+	s.check(asked.GetAdopt().Lock.Metadata["v"] == "new" && len(told) == 0, "it is asked for")
+	s.loseBy(s.table.Link(), h, "MOVED")
+	s.check(h.held(), "that is no loss")
+	s.grantBy(s.table.Link(), asked.Id, &pb.Grant{LeaseId: "second"})
+	s.check(h.held() && len(told) == 1 && told[0] == nil && h.lease.LeaseID == "second", "it is shown")
+	asked = s.only(proclaim(s, h, "refused", &told), "adopt")
+	s.refuse(asked.Id, "INVALID_ARGUMENT")
+	s.check(h.held() && len(told) == 2 && told[1].Reason == "INVALID_ARGUMENT", "a refusal loses nothing")
+	reentrant := s.hold(&pb.LockSpec{Key: "r", Owner: "me", Reentrant: true}, nil)
+	proclaim(s, reentrant, "x", &told)
+	s.check(len(told) == 3 && told[2].Reason == "NOT_SUPPORTED", "not of a reentrant one")
+	s.only(proclaim(s, h, "late", &told), "adopt")
+	s.lose(h, "FORCED")
+	s.check(len(told) == 4 && told[3].Reason == "NOT_HOLDER", "a lost one shows nothing any more")
+}
