@@ -91,14 +91,18 @@ wanted() {
     printf '%s\n' "${COMPILE[@]}" "${LIBRARIES[@]}"
     [ "$debian" -lt 13 ] || printf 'libhiredis-dev\n'
   fi
-  case "$want" in test | peers) printf '%s\n' "${TEST[@]}" ;; esac
-  [[ $want != test && $want != peers ]] || [ "$debian" -lt 13 ] || go_ok || printf 'golang-go\n'
-  [ "$want" != peers ] || peer_packages
+  case "$want" in test | peers)
+    printf '%s\n' "${TEST[@]}"
+    node_packages
+    [ "$debian" -lt 13 ] || go_ok || printf 'golang-go\n'
+    ;;
+  esac
+  [ "$want" != peers ] || printf 'etcd-server\n'
 }
 
-# A Node.js from another source has its own npm, which conflicts with Debian's.
-peer_packages() {
-  printf 'etcd-server\n'
+# For the tests of client/node, and for --peers. A Node.js from another source has its own npm, which conflicts with
+# Debian's.
+node_packages() {
   command -v node >/dev/null || printf 'nodejs\n'
   command -v npm >/dev/null || printf 'npm\n'
 }

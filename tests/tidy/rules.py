@@ -12,7 +12,8 @@ CODE = (".cc", ".h", ".lua", ".py", ".sh", ".proto", ".cmake", ".go", ".js", ".m
 LINES_MAX = 400
 COLUMNS_MAX = 120
 MANUAL = "server/ops/README.md"  # has the tables of flags and metrics
-GENERATED = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*.pb.go", "*_pb.js", "*_pb.d.ts")
+GENERATED = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*.pb.go", "*_pb.js", "*_pb.d.ts", "*_pb.ts")
+NOT_OURS = (".git", "build", "dist", "node_modules", "__pycache__", ".pytest_cache", ".cache")
 OTHERS = "proto/third_party/"  # files of other projects stay as those wrote them
 
 # What each room may include of the project, and the outside worlds that it must not include: heads of names, or ends
@@ -84,7 +85,7 @@ class Tree:
     def _from_disk(self):
         found = []
         for folder, folders, names in os.walk(self.root):
-            folders[:] = [f for f in folders if f not in (".git", "build", "__pycache__", ".pytest_cache", ".cache")]
+            folders[:] = [f for f in folders if f not in NOT_OURS]
             found += [os.path.relpath(os.path.join(folder, n), self.root) for n in names]
         return found
 

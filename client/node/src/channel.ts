@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Connections to brokers.
+import type {Socket} from 'node:net';
+import {ChannelCredentials, Client, type ClientDuplexStream, type ClientReadableStream, credentials, Metadata,
+  type ServiceError} from '@grpc/grpc-js';
+import type {BinaryReader, BinaryWriter} from '@bufbuild/protobuf/wire';
+import {SessionResponse} from './generated/distlock/v1/lock_service_pb.js';
+
+const SERVICE = '/distlock.v1.LockService/';
+
+/** "Messages and connection" in proto/distlock/v1/session.md. */
+export const OPTIONS = {
+  'grpc.keepalive_time_ms': 10_000,
+  'grpc.keepalive_timeout_ms': 5_000,
+  'grpc.keepalive_permit_without_calls': 1,
+  'grpc.use_local_subchannel_pool': 1, // a connection of its own
+  'grpc.enable_retries': 0, // the lock table decides what is sent again
+  'grpc.enable_http_proxy': 0, // http_proxy is meant for the web, not for the broker
+  'grpc.service_config_disable_resolution': 1,
+  'grpc.max_receive_message_length': 4 << 20,
+  'grpc.max_send_message_length': 4 << 20,
+  'grpc.initial_reconnect_backoff_ms': 50,
+  'grpc.max_reconnect_backoff_ms': 2_000,
+};
+
+/** Generated code of one message. */
+export interface Codec<T> {
+  encode(message: T, writer?: BinaryWriter): BinaryWriter;
+  decode(input: BinaryReader | Uint8Array, length?: number): T;
+}
+
+export type SessionCall = ClientDuplexStream<Uint8Array, SessionResponse>;
+
+type ConnectorArguments = Parameters<ChannelCredentials['_createSecureConnector']>;
+type Connector = ReturnType<ChannelCredentials['_createSecureConnector']>;
+
+/** Plain credentials that tell of each socket: gRPC itself cannot let a process end while a stream is open. */
+class TellingCredentials extends ChannelCredentials {
+  private readonly plain = credentials.createInsecure();
+
+  constructor(private readonly tell: (socket: Socket) => void) {
+    super();
+  }
+
+  override _isSecure(): boolean {
+    return false;
+  }
+
+  override _equals(other: ChannelCredentials): boolean {
+    return this === other;
+  }
+
+  override _createSecureConnector(...values: ConnectorArguments): Connector {
+    const connector = this.plain._createSecureConnector(...values);
+    const {tell} = this;
+    return {
+      async connect(socket) {
+        tell(socket);
+        return connector.connect(socket);
+      },
+      waitForReady: async () => connector.waitForReady(),
+      getCallCredentials: () => connector.getCallCredentials(),
+      destroy: () => { connector.destroy(); },
+    };
+  }
+}
+
+function asBuffer(bytes: Uint8Array): Buffer {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}
+
+/** A channel to one broker. */
+export class Connection {
+  private readonly client: Client;
+  private readonly sockets = new Set<Socket>();
+  private keeps = true;
+
+  constructor(readonly address: string) {
+    this.client = new Client(address, new TellingCredentials(socket => { this.add(socket); }), OPTIONS);
+  }
+
+  private add(socket: Socket): void {
+    this.sockets.add(socket);
+    socket.once('close', () => this.sockets.delete(socket));
+    if (!this.keeps) socket.unref();
+  }
+
+  /** Whether an open stream keeps the process alive. */
+  keepAlive(keeps: boolean): void {
+    if (keeps === this.keeps) return;
+    this.keeps = keeps;
+    for (const socket of this.sockets) {
+      if (keeps) socket.ref();
+      else socket.unref();
+    }
+  }
+
+  session(): SessionCall {
+    return this.client.makeBidiStreamRequest(`${SERVICE}Session`, asBuffer, bytes => SessionResponse.decode(bytes),
+      new Metadata());
+  }
+
+  /** A unary call. timeout: milliseconds, or Infinity. Rejects with a ServiceError. */
+  async unary<Q, A>(name: string, query: Codec<Q>, answer: Codec<A>, request: Q, timeout: number,
+    signal: AbortSignal | undefined): Promise<A> {
+    const options = timeout === Infinity ? {} : {deadline: Date.now() + timeout};
+    let stop = (): void => undefined;
+    try {
+      return await new Promise<A>((resolve, reject) => {
+        const done = (error: ServiceError | null, value?: A): void => {
+          if (error !== null) reject(error);
+          else resolve(value as A);
+        };
+        const encode = (message: Q): Buffer => asBuffer(query.encode(message).finish());
+        const call = this.client.makeUnaryRequest(`${SERVICE}${name}`, encode, bytes => answer.decode(bytes), request,
+          new Metadata(), options, done);
+        stop = () => { call.cancel(); };
+        signal?.addEventListener('abort', stop, {once: true});
+      });
+    } finally {
+      signal?.removeEventListener('abort', stop);
+    }
+  }
+
+  stream<Q, A>(name: string, query: Codec<Q>, answer: Codec<A>, request: Q): ClientReadableStream<A> {
+    const encode = (message: Q): Buffer => asBuffer(query.encode(message).finish());
+    return this.client.makeServerStreamRequest(`${SERVICE}${name}`, encode, bytes => answer.decode(bytes), request,
+      new Metadata());
+  }
+
+  close(): void {
+    this.client.close();
+  }
+}

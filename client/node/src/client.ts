@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The client: what a program calls.
+import {basename} from 'node:path';
+import {defaultAddress} from './addresses.js';
+import {checkNames, milliseconds, queuedOf, specOf} from './convert.js';
+import {Core, guarded} from './core.js';
+import {AbortError, type DistlockError, errorOf, invalid, isAborted, type Refusal} from './errors.js';
+import type {LockSpec} from './generated/distlock/v1/lock_pb.js';
+import {ELECTION_VALUE, Held, HeldAll} from './held.js';
+import type {Request} from './lease.js';
+import * as operations from './operations.js';
+import type {Duration, Leader, LockInfo, LockOptions, LockRequest, LockSettings, Mode, Observer, PermitOptions,
+} from './types.js';
+
+const CALL_NAMES = ['wait', 'signal', 'onQueued'];
+
+/** How a client connects. */
+export interface ConnectOptions {
+  /** Shown by ListSessions, up to 256 bytes. Default: the program's name. */
+  label?: string;
+  /** How long a request looks for a broker before it is refused with UNREACHABLE. Default 10 s. */
+  unreachableAfter?: Duration;
+  /** Defaults of all locks. */
+  defaults?: LockSettings;
+  /** Told when the broker goes down in `timeLeft` milliseconds and locks cannot move to another one. */
+  onDraining?: (timeLeft: number) => void;
+  /** Hooks for tracing and metrics. */
+  observer?: Observer;
+}
+
+/** Which lock, for calls that look at one. */
+export interface Place {
+  /** '' is "default"; for `list`, '-' is all namespaces. */
+  namespace?: string;
+}
+
+export type Routine<T> = (signal: AbortSignal, tokens: number[]) => Promise<T> | T;
+
+/** All locks of a client share one session. Make one client for a process. */
+export class Client implements AsyncDisposable {
+  /** The brokers' addresses, as given or found. */
+  readonly address: string;
+  private readonly core: Core;
+  private readonly defaults: LockSettings;
+  private readonly observer: Observer | undefined;
+
+  /** @internal Use `connect`. */
+  constructor(address: string, options: ConnectOptions) {
+    const {label, unreachableAfter = '10s', defaults = {}, onDraining, observer} = options;
+    checkNames(defaults, []);
+    this.address = address;
+    this.defaults = defaults;
+    this.observer = observer;
+    this.core = new Core({
+      address,
+      label: label ?? basename(process.argv[1] ?? 'node'),
+      unreachableAfter: milliseconds(unreachableAfter, 'unreachableAfter'),
+      onDraining,
+      onSession: observer?.session?.bind(observer),
+    });
+  }
+
+  /** Whether a session is open at this moment. The first call that takes a lock opens one. */
+  get connected(): boolean {
+    return this.core.connected;
+  }
+
+  /**
+   * Takes an exclusive lock.
+   *
+   * @throws BusyError when others hold it after `wait`; UnavailableError when no broker or store answers;
+   * InvalidRequestError; another RefusedError; AbortError by `signal`; ClientClosedError
+   */
+  async lock(key: string, options: LockOptions = {}): Promise<Held> {
+    return this.one({...this.settings(options), key}, options);
+  }
+
+  /** Takes the lock for reading: beside other readers, and never beside lock(key). Throws as `lock`. */
+  async shared(key: string, options: LockOptions = {}): Promise<Held> {
+    return this.one({...this.settings(options), key, mode: 'SHARED'}, options);
+  }
+
+  /** Takes n permits of a semaphore that has `limit`. Throws as `lock`. */
+  async permits(key: string, options: PermitOptions): Promise<Held> {
+    const {limit, n = 1} = options;
+    return this.one({...this.settings(options, ['limit', 'n']), key, mode: 'PERMIT', limit, n}, options);
+  }
+
+  /** Takes several locks, up to 64: all or nothing. Throws as `lock`. */
+  async all(locks: Iterable<string | LockRequest>, options: LockOptions = {}): Promise<HeldAll> {
+    return new HeldAll(await this.take(this.specs(locks, options), options));
+  }
+
+  /**
+   * Runs `routine` under one lock or several, and gives them back when it has settled, without waiting for the answer.
+   * The signal is aborted when one of them is lost. Resolves to what the routine returns.
+   *
+   * @throws what the routine throws; LockLostError when a lock was lost and the routine succeeded, or failed because of
+   * the signal; and as `lock`
+   */
+  async using<T>(keys: string | Iterable<string | LockRequest>, routine: Routine<T>): Promise<T>;
+  async using<T>(keys: string | Iterable<string | LockRequest>, options: LockOptions, routine: Routine<T>): Promise<T>;
+  async using<T>(keys: string | Iterable<string | LockRequest>, options: LockOptions | Routine<T>,
+    routine?: Routine<T>): Promise<T> {
+    if (typeof options === 'function') return this.using(keys, {}, options);
+    if (routine === undefined) throw new TypeError('using() needs a function to run under the locks');
+    const held = await this.all(typeof keys === 'string' ? [keys] : keys, options);
+    const {signal} = held;
+    let result: T;
+    try {
+      result = await routine(signal, held.tokens);
+    } catch (error) {
+      const stopped = error === signal.reason || (error instanceof Error && error.name === 'AbortError');
+      throw (stopped ? lossOf(held) : undefined) ?? error;
+    } finally {
+      held.releaseSoon();
+    }
+    const loss = lossOf(held);
+    if (loss !== undefined) throw loss;
+    return result;
+  }
+
+  /** Waits to lead the election `name`, which is the lock of that name. value: what observers are told. */
+  async campaign(name: string, value: string, options: LockOptions = {}): Promise<Held> {
+    const settings = this.settings(options);
+    if (settings.metadata !== undefined && ELECTION_VALUE in settings.metadata) {
+      throw invalid('metadata', `has an entry ${ELECTION_VALUE}, under which an election shows its value: give that as `
+        + 'the value');
+    }
+    const metadata = {...settings.metadata, [ELECTION_VALUE]: value};
+    return this.one({...settings, metadata, key: name}, options);
+  }
+
+  /** Changes a leader's value in office: as `term.proclaim(value)`. */
+  async proclaim(term: Held, value: string): Promise<void> {
+    await term.proclaim(value);
+  }
+
+  /** Who leads an election; undefined between two terms. */
+  async leader(name: string, place: Place = {}): Promise<Leader | undefined> {
+    return leaderOf(await operations.inspect(this.core, this.namespace(place), name, 0));
+  }
+
+  /** Who leads, at once and after each change. Ends only with the client; `signal` ends it with an AbortError. */
+  async* observe(name: string, options: Place & {signal?: AbortSignal} = {},
+  ): AsyncGenerator<Leader | undefined, void, undefined> {
+    let told: string | undefined;
+    for await (const lock of this.watch(name, options)) {
+      const leader = leaderOf(lock);
+      const term = JSON.stringify([leader?.holderId, leader?.token, leader?.value]);
+      if (term === told) continue;
+      told = term;
+      yield leader;
+    }
+  }
+
+  /** Who holds a lock and who waits for it. maxWaiters: 0 to 1000, default 100. */
+  async inspect(key: string, options: Place & {maxWaiters?: number} = {}): Promise<LockInfo> {
+    return operations.inspect(this.core, this.namespace(options), key, options.maxWaiters);
+  }
+
+  /** The held locks of a namespace, in no particular order. */
+  list(prefix = '', place: Place = {}): AsyncGenerator<LockInfo, void, undefined> {
+    return operations.list(this.core, this.namespace(place), prefix);
+  }
+
+  /**
+   * The lock as it is, then again after each change of its holders or waiters. Ends only with the client; `signal` ends
+   * it with an AbortError.
+   */
+  watch(key: string, options: Place & {signal?: AbortSignal} = {}): AsyncGenerator<LockInfo, void, undefined> {
+    return operations.watch(this.core, this.namespace(options), key, options.signal);
+  }
+
+  /** Whether no newer token was given. For resources that cannot compare tokens themselves. */
+  async checkToken(key: string, token: number, place: Place = {}): Promise<boolean> {
+    return operations.checkToken(this.core, this.namespace(place), key, token);
+  }
+
+  /**
+   * A lease that outlives this process's connection: nobody renews it but the caller. Default mode: EXCLUSIVE.
+   * Throws as `lock`.
+   */
+  async acquireDetached(key: string, options: Omit<LockOptions, 'onQueued'> & Pick<LockRequest, 'mode' | 'n' | 'limit'>
+    = {}): Promise<operations.DetachedLease> {
+    const {mode, n, limit, wait, signal} = options;
+    const settings = this.settings(options, ['mode', 'n', 'limit']);
+    const spec = specOf({...settings, key, ...(mode && {mode}), ...(n !== undefined && {n}),
+      ...(limit !== undefined && {limit})});
+    return operations.acquireDetached(this.core, spec, waitOf(wait), signal);
+  }
+
+  /** A detached lease that another process has acquired. Call renew() before use. key: for messages only. */
+  detached(leaseId: string, key = ''): operations.DetachedLease {
+    return new operations.DetachedLease(this.core, key, leaseId);
+  }
+
+  /** Gives all locks back, and waits at most a second for the answer. Calls that wait throw ClientClosedError. */
+  async close(): Promise<void> {
+    await this.core.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  private namespace({namespace}: Place): string {
+    return namespace ?? this.defaults.namespace ?? '';
+  }
+
+  /** The settings of a lock, without the options of the call. */
+  private settings(options: LockOptions, also: string[] = []): LockSettings {
+    checkNames(options, [...CALL_NAMES, ...also]);
+    const {wait: _, signal: __, onQueued: ___, ...settings} = options;
+    return {...this.defaults, ...settings};
+  }
+
+  private specs(locks: Iterable<string | LockRequest>, options: LockOptions): LockSpec[] {
+    const settings = this.settings(options);
+    return [...locks].map(lock => {
+      if (typeof lock === 'string') return specOf({...settings, key: lock});
+      checkNames(lock, ['key', 'mode', 'n', 'limit']);
+      return specOf({...settings, ...lock});
+    });
+  }
+
+  private async one(lock: LockRequest, options: LockOptions): Promise<Held> {
+    const [held] = await this.take([specOf(lock)], options);
+    return held as Held;
+  }
+
+  private async take(specs: LockSpec[], {wait, signal, onQueued}: LockOptions): Promise<Held[]> {
+    const millis = waitOf(wait);
+    if (isAborted(signal)) throw new AbortError(signal);
+    if (this.core.isClosing()) throw this.core.closedError();
+    const {observer} = this;
+    const cookie = observer === undefined ? undefined : guarded('observer.acquiring', () => (
+      observer.acquiring?.(specs.map(({key}) => key), specs.length === 1 ? MODES[specs[0]?.mode ?? 1] ?? 'EXCLUSIVE'
+        : 'MULTIPLE')));
+    const began = performance.now();
+    let stop = (): void => undefined;
+    let request: Request | undefined;
+    const refusal = await new Promise<Refusal | undefined>(resolve => {
+      request = this.core.acquire(specs, millis, resolve, onQueued && (queued => {
+        guarded('onQueued', () => { onQueued(queuedOf(queued)); });
+      }));
+      stop = () => { this.core.cancel(request as Request); };
+      signal?.addEventListener('abort', stop, {once: true});
+    });
+    signal?.removeEventListener('abort', stop);
+    const aborted = refusal?.reason === 'CANCELLED' && isAborted(signal);
+    if (observer !== undefined) {
+      const outcome = refusal === undefined ? 'GRANTED' : aborted ? 'ABORTED' : refusal.reason;
+      guarded('observer.answered', () => observer.answered?.(cookie, outcome, performance.now() - began));
+    }
+    if (aborted) throw new AbortError(signal);
+    if (refusal !== undefined) throw errorOf(refusal);
+    return (request as Request).leases.map(lease => new Held(this.core, lease, observer, cookie));
+  }
+}
+
+const MODES: Record<number, Mode> = {1: 'EXCLUSIVE', 2: 'SHARED', 3: 'PERMIT'};
+
+function waitOf(wait: Duration | undefined): number | undefined {
+  return wait === undefined ? undefined : milliseconds(wait, 'wait');
+}
+
+function lossOf(held: HeldAll): DistlockError | undefined {
+  return held.parts.map(part => part.lossSoFar).find(loss => loss !== undefined);
+}
+
+function leaderOf(lock: LockInfo): Leader | undefined {
+  const [holder] = lock.holders;
+  if (holder === undefined) return undefined;
+  const {owner, holderId, token, acquireTime, metadata} = holder;
+  return {value: metadata[ELECTION_VALUE] ?? '', owner, holderId, token, acquireTime};
+}
+
+/**
+ * A client of a broker. Does not wait for the connection; the first call makes it.
+ *
+ * @param address brokers of one store, separated by commas, each a gRPC target: 'unix:///path' or 'host:port'. One is
+ * used, in a random order; when it cannot be reached or goes down, the next one. Default: DISTLOCK_SERVER, else
+ * unix:///run/distlock/distlock.sock where that socket exists, else 127.0.0.1:7420.
+ */
+export function connect(address?: string, options?: ConnectOptions): Client;
+export function connect(options?: ConnectOptions): Client;
+export function connect(first?: string | ConnectOptions, second: ConnectOptions = {}): Client {
+  const [address, options] = typeof first === 'object' ? [undefined, first] : [first, second];
+  return new Client(address === undefined || address === '' ? defaultAddress() : address, options);
+}

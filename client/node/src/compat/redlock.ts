@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+/**
+ * The classes of the redlock package, over a distlock broker.
+ *
+ * ```ts
+ * import Redlock from 'distlock/compat/redlock';   // instead of 'redlock'
+ * const redlock = new Redlock([dl], {retryCount: 10});
+ * await redlock.using(['a', 'b'], 5000, async signal => { ... });
+ * ```
+ *
+ * `dl` is a distlock client in the place of the redis clients. Redlock has the methods of version 5 (`acquire`,
+ * `release`, `using`, `lock.release`) and the names of version 4 (`lock`, `unlock`, `lock.unlock`), with promises.
+ * What differs:
+ *
+ * - The broker renews locks. `duration` no longer is the time after which a lock is lost when nobody extends it: it
+ *   becomes `maxHold`, the most that one acquire may last. `using` extended by itself, so that there it has no effect.
+ * - `extend` goes: it throws. Leave `duration` away (0 or undefined) for a lock that lasts until it is released.
+ * - Waiters are served in their order, for `retryCount` times `retryDelay` at most; retryCount -1: without end.
+ *   driftFactor, retryJitter and automaticExtensionThreshold have no effect.
+ * - Nothing is emitted as an 'error' event. A failed acquire throws an ExecutionError with distlock's error as `cause`.
+ * - `lock.value` is the first fencing token, as text; `lock.tokens` and `lock.signal` are new. `disposer` and scripts
+ *   go.
+ * - Locks of redlock and of distlock do not exclude each other: stop all users of the one before the first of the other
+ *   starts, or hold both.
+ *
+ * @packageDocumentation
+ */
+import {EventEmitter} from 'node:events';
+import {Client} from '../client.js';
+import type {HeldAll} from '../held.js';
+
+/** Times in milliseconds. */
+export interface Settings {
+  readonly driftFactor: number;
+  readonly retryCount: number;
+  readonly retryDelay: number;
+  readonly retryJitter: number;
+  readonly automaticExtensionThreshold: number;
+}
+
+/** `attempts` is always empty: the broker does them. */
+export interface ExecutionResult {
+  attempts: readonly never[];
+}
+
+export type RedlockAbortSignal = AbortSignal & {error?: Error};
+
+export type Routine<T> = (signal: RedlockAbortSignal) => Promise<T>;
+
+const DEFAULTS: Settings = {
+  driftFactor: 0.01, retryCount: 10, retryDelay: 200, retryJitter: 100, automaticExtensionThreshold: 500,
+};
+
+/** A lock was not given, or was lost before its release. `cause`: distlock's error. */
+export class ExecutionError extends Error {
+  override name = 'ExecutionError';
+  readonly attempts: readonly never[] = [];
+}
+
+/** The name of version 4. */
+export {ExecutionError as LockError};
+
+/** What `acquire` gives. */
+export class Lock {
+  readonly attempts: readonly never[] = [];
+  readonly value: string;
+
+  /** `expiration`: milliseconds since 1970, when maxHold ends the lock; Infinity without one. */
+  constructor(readonly redlock: Redlock, readonly resources: string[], private readonly held: HeldAll,
+    readonly expiration: number) {
+    this.value = String(held.tokens[0]);
+  }
+
+  /** The fencing tokens, in the order of `resources`. */
+  get tokens(): number[] {
+    return this.held.tokens;
+  }
+
+  /** Aborted when the lock is lost. */
+  get signal(): AbortSignal {
+    return this.held.signal;
+  }
+
+  /** @throws ExecutionError when it was lost before */
+  async release(): Promise<ExecutionResult> {
+    const outcomes = await this.held.release();
+    if (outcomes.includes('ALREADY_GONE')) {
+      throw new ExecutionError(`the lock on ${this.resources.join(', ')} was lost before its release`);
+    }
+    return {attempts: []};
+  }
+
+  async unlock(): Promise<ExecutionResult> {
+    return this.release();
+  }
+
+  /** Throws: see the top of this file. */
+  async extend(_duration: number): Promise<Lock> {
+    return Promise.reject(new ExecutionError('distlock renews locks itself, and the duration is the most that one '
+      + 'acquire may last: leave extend() out, and the duration of acquire() as well when the lock may last longer'));
+  }
+}
+
+export class Redlock extends EventEmitter {
+  static readonly LockError = ExecutionError;
+  readonly settings: Settings;
+  private readonly client: Client;
+
+  constructor(clients: Client | Iterable<Client>, settings: Partial<Settings> = {}) {
+    super();
+    const [client] = clients instanceof Client ? [clients] : clients;
+    if (!(client instanceof Client)) throw new TypeError('give a distlock client in the place of the redis ones');
+    this.client = client;
+    this.settings = {...DEFAULTS, ...settings};
+  }
+
+  /** @throws ExecutionError */
+  async acquire(resources: string | string[], duration = 0, settings: Partial<Settings> = {}): Promise<Lock> {
+    const keys = typeof resources === 'string' ? [resources] : resources;
+    const held = await this.take(keys, settings, duration);
+    return new Lock(this, keys, held, duration > 0 ? Date.now() + duration : Infinity);
+  }
+
+  private async take(keys: string[], settings: Partial<Settings>, maxHold: number): Promise<HeldAll> {
+    const {retryCount, retryDelay} = {...this.settings, ...settings};
+    try {
+      return await this.client.all(keys, {maxHold, wait: retryCount < 0 ? undefined : retryCount * retryDelay});
+    } catch (cause) {
+      const why = cause instanceof Error ? cause.message : String(cause);
+      throw new ExecutionError(`no lock on ${keys.join(', ')}: ${why}`, {cause});
+    }
+  }
+
+  async lock(resources: string | string[], duration = 0): Promise<Lock> {
+    return this.acquire(resources, duration);
+  }
+
+  async release(lock: Lock): Promise<ExecutionResult> {
+    return lock.release();
+  }
+
+  async unlock(lock: Lock): Promise<ExecutionResult> {
+    return lock.release();
+  }
+
+  async extend(lock: Lock, duration: number): Promise<Lock> {
+    return lock.extend(duration);
+  }
+
+  /** `duration` has no effect: the lock lasts as long as the routine. The signal is aborted when it is lost. */
+  async using<T>(resources: string[], duration: number, routine: Routine<T>): Promise<T>;
+  async using<T>(resources: string[], duration: number, settings: Partial<Settings>, routine: Routine<T>): Promise<T>;
+  async using<T>(resources: string[], _duration: number, settings: Partial<Settings> | Routine<T>,
+    routine?: Routine<T>): Promise<T> {
+    const [options, run] = typeof settings === 'function' ? [{}, settings] : [settings, routine];
+    if (typeof run !== 'function') throw new TypeError('using() needs a function to run under the locks');
+    const held = await this.take(resources, options, 0);
+    const {signal} = held;
+    Object.defineProperty(signal, 'error', {get: () => signal.reason as unknown});
+    const lock = new Lock(this, resources, held, Infinity);
+    try {
+      return await run(signal);
+    } finally {
+      await lock.release();
+    }
+  }
+
+  /** Closes the client. */
+  async quit(): Promise<void> {
+    await this.client.close();
+  }
+}
+
+export default Redlock;

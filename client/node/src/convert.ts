@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Converts between the wire's messages and this package's values. Durations are milliseconds here.
+import {invalid, type Refusal} from './errors.js';
+import * as wire from './generated/distlock/v1/lock_pb.js';
+import {type AcquireQueued, ReleaseOutcome} from './generated/distlock/v1/lock_service_pb.js';
+import type {Duration as WireDuration} from './generated/google/protobuf/duration_pb.js';
+import type {Block, Duration, Holder, LockInfo, LockRequest, LockSettings, Mode, OnDisconnect, Outcome, Policy, Queued,
+} from './types.js';
+
+const UNITS: Record<string, number> = {ms: 1, s: 1000, m: 60_000, h: 3_600_000};
+const LONGEST = 1e12; // milliseconds; the broker's own limits are far below
+const LABEL_BYTES = 256;
+
+const MODES: Record<Mode, wire.LockMode> = {
+  EXCLUSIVE: wire.LockMode.EXCLUSIVE, SHARED: wire.LockMode.SHARED, PERMIT: wire.LockMode.PERMIT,
+};
+const POLICIES: Record<Policy, wire.QueuePolicy> = {
+  FAIR: wire.QueuePolicy.FAIR, WRITER_PREFERRING: wire.QueuePolicy.WRITER_PREFERRING,
+  READER_PREFERRING: wire.QueuePolicy.READER_PREFERRING, ADAPTIVE: wire.QueuePolicy.ADAPTIVE,
+};
+const ON_DISCONNECT: Record<OnDisconnect, wire.OnDisconnect> = {
+  SAFE: wire.OnDisconnect.SAFE, RELEASE: wire.OnDisconnect.RELEASE, EXPIRE: wire.OnDisconnect.EXPIRE,
+};
+const OUTCOMES: Record<number, Outcome> = {
+  [ReleaseOutcome.RELEASED]: 'RELEASED', [ReleaseOutcome.STILL_HELD]: 'STILL_HELD',
+  [ReleaseOutcome.ALREADY_GONE]: 'ALREADY_GONE',
+};
+const SETTINGS = ['namespace', 'ttl', 'maxHold', 'lockDelay', 'policy', 'onDisconnect', 'owner', 'metadata',
+  'reentrant', 'resume'];
+
+/** Milliseconds of a caller's duration. `field` names it in the error. */
+export function milliseconds(value: Duration, field: string): number {
+  const found = typeof value === 'string' ? parse(value) : value;
+  if (typeof found !== 'number' || !(found >= 0 && found <= LONGEST)) {
+    const text = typeof value === 'string' ? `'${value}'` : String(value);
+    throw invalid(field, `is ${text}; it must be milliseconds, 0 or more, or a text such as '10s', '1.5m' or '500ms'`);
+  }
+  return found;
+}
+
+function parse(text: string): number {
+  if (!/^(\d+(\.\d+)?(ms|s|m|h))+$/.test(text)) return NaN;
+  let sum = 0;
+  for (const [, number, unit = ''] of text.matchAll(/([\d.]+)(ms|s|m|h)/g)) {
+    sum += Number(number) * (UNITS[unit] ?? NaN);
+  }
+  return sum;
+}
+
+export function toWire(millis: number): WireDuration {
+  const seconds = Math.floor(millis / 1000);
+  const nanos = Math.round((millis - seconds * 1000) * 1e6);
+  return nanos < 1e9 ? {seconds, nanos} : {seconds: seconds + 1, nanos: 0};
+}
+
+export function fromWire(duration: WireDuration | undefined): number {
+  return duration === undefined ? 0 : duration.seconds * 1000 + duration.nanos / 1e6;
+}
+
+function text(value: unknown, field: string): string {
+  if (typeof value !== 'string') throw invalid(field, `is ${String(value)}; it must be a string`);
+  return value;
+}
+
+function count(value: unknown, field: string): number {
+  if (!Number.isInteger(value) || (value as number) < 0 || (value as number) >= 2 ** 31) {
+    throw invalid(field, `is ${String(value)}; it must be a whole number, 0 or more`);
+  }
+  return value as number;
+}
+
+function oneOf<T extends string, V>(values: Record<T, V>, value: T, field: string): V {
+  if (Object.hasOwn(values, value)) return values[value];
+  throw invalid(field, `is ${value}; it must be one of ${Object.keys(values).join(', ')}`);
+}
+
+/** Throws for an option that does not exist. */
+export function checkNames(options: object, also: readonly string[]): void {
+  for (const name of Object.keys(options)) {
+    if (!SETTINGS.includes(name) && !also.includes(name)) {
+      throw new TypeError(`there is no option ${name}; the options are ${[...also, ...SETTINGS].join(', ')}`);
+    }
+  }
+}
+
+function metadataOf(settings: LockSettings): Record<string, string> {
+  const entries = Object.entries(settings.metadata ?? {});
+  return Object.fromEntries(entries.map(([name, value]) => [name, text(value, `metadata.${name}`)]));
+}
+
+/** Throws InvalidRequestError for what cannot be sent; the broker judges the rest. */
+export function specOf(lock: LockRequest): wire.LockSpec {
+  const duration = (field: 'ttl' | 'maxHold' | 'lockDelay'): WireDuration | undefined => {
+    const millis = milliseconds(lock[field] ?? 0, field);
+    return millis === 0 ? undefined : toWire(millis); // 0 means the same as nothing
+  };
+  const {mode = 'EXCLUSIVE'} = lock;
+  return {
+    namespace: text(lock.namespace ?? '', 'namespace'),
+    key: text(lock.key, 'key'),
+    mode: oneOf(MODES, mode, 'mode'),
+    permits: mode === 'PERMIT' || lock.n !== undefined ? count(lock.n ?? 1, 'n') : 0,
+    limit: mode === 'PERMIT' || lock.limit !== undefined ? count(lock.limit, 'limit') : 0,
+    ttl: duration('ttl'),
+    policy: lock.policy === undefined ? wire.QueuePolicy.UNSPECIFIED : oneOf(POLICIES, lock.policy, 'policy'),
+    owner: text(lock.owner ?? '', 'owner'),
+    metadata: metadataOf(lock),
+    maxHold: duration('maxHold'),
+    lockDelay: duration('lockDelay'),
+    onDisconnect: oneOf(ON_DISCONNECT, lock.onDisconnect ?? 'SAFE', 'onDisconnect'),
+    reentrant: lock.reentrant ?? false,
+    resume: lock.resume ?? false,
+  };
+}
+
+/** At most 256 bytes of it. */
+export function cutLabel(label: string): string {
+  const bytes = Buffer.from(label).subarray(0, LABEL_BYTES);
+  return bytes.toString().replace(/\uFFFD+$/, '');
+}
+
+function modeOf(mode: wire.LockMode): Mode {
+  if (mode === wire.LockMode.SHARED) return 'SHARED';
+  return mode === wire.LockMode.PERMIT ? 'PERMIT' : 'EXCLUSIVE';
+}
+
+function holderOf(holder: wire.Holder): Holder {
+  const {holderId, owner, metadata, mode, permits, fencingToken, acquireTime, timeLeft, ttl, brokerId} = holder;
+  return {holderId, owner, metadata, mode: modeOf(mode), permits, token: fencingToken, acquireTime,
+    timeLeft: fromWire(timeLeft), ttl: fromWire(ttl), brokerId};
+}
+
+function blockOf(block: wire.LockBlock | undefined): Block | undefined {
+  if (block === undefined) return undefined;
+  return {startTime: block.startTime, timeLeft: fromWire(block.timeLeft), owner: block.owner};
+}
+
+export function lockInfoOf(lock: wire.LockInfo | undefined): LockInfo {
+  const from = lock ?? wire.LockInfo.decode(new Uint8Array());
+  const waiters = from.waiters.map(({waiterId, owner, metadata, mode, permits, startTime, brokerId}) => (
+    {waiterId, owner, metadata, mode: modeOf(mode), permits, startTime, brokerId}));
+  return {namespace: from.namespace, key: from.key, holders: from.holders.map(holderOf), waiters,
+    token: from.fencingToken, queueLength: from.queueLength, holderCount: from.holderCount,
+    block: blockOf(from.block)};
+}
+
+export function queuedOf(queued: AcquireQueued): Queued {
+  return {position: queued.position, holders: queued.holders.map(holderOf), block: blockOf(queued.block)};
+}
+
+/** Without the prefix; a value of a newer contract is named by its number. */
+function nameOf(names: Record<number, string>, value: number): string {
+  return names[value] ?? `UNKNOWN_${value}`;
+}
+
+export function lostReasonOf(reason: number): string {
+  return nameOf(wire.LostReason, reason);
+}
+
+export function outcomeOf(outcome: number): Outcome {
+  return OUTCOMES[outcome] ?? 'UNKNOWN';
+}
+
+export function refusalOf(refusal: wire.Refusal): Refusal {
+  return {
+    reason: nameOf(wire.RefusalReason, refusal.reason),
+    message: refusal.message,
+    retryAfter: refusal.retryAfter === undefined ? undefined : fromWire(refusal.retryAfter),
+    waited: fromWire(refusal.waited),
+    holders: refusal.holders.map(holderOf),
+    queueLength: refusal.queueLength,
+    fieldProblems: refusal.fieldProblems,
+    block: blockOf(refusal.block),
+  };
+}

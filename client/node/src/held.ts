@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Locks that are held.
+import {clock} from './clock.js';
+import {type Core, guarded} from './core.js';
+import {LockLostError} from './errors.js';
+import {type Lease, Phase} from './lease.js';
+import type {Observer, Outcome} from './types.js';
+
+/** The metadata entry that holds a leader's value: LockSpec.metadata in proto/distlock/v1/lock.proto. */
+export const ELECTION_VALUE = 'distlock.election';
+
+// Node.js has it from 18.18 on. `await using` of TypeScript and of Babel needs it, too.
+if ((Symbol.asyncDispose as symbol | undefined) === undefined) {
+  Object.defineProperty(Symbol, 'asyncDispose', {value: Symbol('Symbol.asyncDispose')});
+}
+
+/**
+ * A lock that is held. With `await using` it is given back at the end of the scope; else call `release`.
+ */
+export class Held implements AsyncDisposable {
+  private controller: AbortController | undefined;
+  private told = false; // the program knows how it hears of a loss, or has heard
+  private readonly since = performance.now();
+
+  /** @internal */
+  constructor(
+    private readonly core: Core,
+    private readonly lease: Lease,
+    private readonly observer: Observer | undefined,
+    private readonly cookie: unknown,
+  ) {
+    if (observer?.ended !== undefined) lease.onEnd.push(() => { this.observeEnd(); });
+  }
+
+  /** The lock's name. */
+  get key(): string {
+    return this.lease.spec.key;
+  }
+
+  /**
+   * The fencing token: it grows with each grant of this lock. Pass it to the resource that the lock protects, and let
+   * that refuse smaller ones. A number, because tokens stay below 2^53; a column for it must have 64 bits.
+   */
+  get token(): number {
+    return this.lease.token;
+  }
+
+  /** This holder's public name. A new one after a move to another broker. */
+  get holderId(): string {
+    return this.lease.holderId;
+  }
+
+  /** Secret: whoever knows it can release the lock. A new one after a move to another broker. */
+  get leaseId(): string {
+    return this.lease.leaseId;
+  }
+
+  /** 1; greater when the lock was taken again by re-entry. */
+  get holdCount(): number {
+    return this.lease.holdCount;
+  }
+
+  /** Milliseconds that the broker let this request wait. */
+  get waited(): number {
+    return this.lease.waited;
+  }
+
+  /** Milliseconds until the present deadline, 0 when the lock is not held. Renewals move the deadline. */
+  get validFor(): number {
+    return this.core.held(this.lease) ? Math.max(this.lease.deadline - clock.now(), 0) : 0;
+  }
+
+  /**
+   * Whether the lock is held, by the clock, at this moment: never true after its deadline, even when the event loop was
+   * blocked in between. False after a release.
+   */
+  get isHeld(): boolean {
+    const held = this.core.held(this.lease);
+    this.told ||= !held;
+    return held;
+  }
+
+  /** Held, but renewals or heartbeats fail, or its stream broke: finish before the deadline. */
+  get atRisk(): boolean {
+    return (this.lease.risk !== undefined || this.core.table.quiet) && this.core.held(this.lease);
+  }
+
+  /** How the lock ended: a cause of LockLostError, GIVEN_BACK after a release, '' while it is held. */
+  get cause(): string {
+    return this.core.held(this.lease) ? '' : this.lease.cause;
+  }
+
+  /**
+   * Aborted when the lock is lost, with a LockLostError as its reason; not by a release. Reading it looks at the clock;
+   * a signal that was read before is aborted when the event loop runs.
+   */
+  get signal(): AbortSignal {
+    this.told = true;
+    if (this.controller === undefined) {
+      const controller = new AbortController();
+      this.controller = controller;
+      this.lease.onEnd.push(() => { controller.abort(this.loss()); });
+      // A lease that has ended calls nobody any more.
+      if (this.lease.phase === Phase.ENDED && this.wasLost) controller.abort(this.loss());
+    }
+    this.core.held(this.lease);
+    return this.controller.signal;
+  }
+
+  /**
+   * Cheap: no call to the broker.
+   *
+   * @throws LockLostError unless the lock is held at this moment
+   */
+  check(): void {
+    if (!this.isHeld) throw this.loss();
+  }
+
+  /**
+   * Gives the lock back, and waits for the broker's answer. The lock is freed in any case. ALREADY_GONE: it had ended
+   * before.
+   */
+  async release(): Promise<Outcome> {
+    return new Promise(resolve => { this.giveBack(resolve); });
+  }
+
+  /**
+   * Sends the release and does not wait. Commands keep their order, so that the next acquire of the same lock by this
+   * client finds it free.
+   */
+  releaseSoon(): void {
+    this.giveBack(undefined);
+  }
+
+  private giveBack(tell: ((outcome: Outcome) => void) | undefined): void {
+    const wasHeld = this.lease.phase === Phase.HELD;
+    this.core.release(this.lease, tell);
+    if (wasHeld && this.lease.cause === 'GIVEN_BACK' && this.observer !== undefined) this.observeEnd();
+  }
+
+  /**
+   * Makes an exclusive lock shared, without a gap. There is no way back.
+   *
+   * @throws RefusedError, LockLostError
+   */
+  async downgrade(): Promise<void> {
+    this.check();
+    await this.core.downgrade(this.lease);
+  }
+
+  /**
+   * Changes the value that observers are told of a leader, in office. The token stays.
+   *
+   * @throws RefusedError, LockLostError
+   */
+  async proclaim(value: string): Promise<void> {
+    this.check();
+    await this.core.proclaim(this.lease, {[ELECTION_VALUE]: value});
+  }
+
+  /**
+   * Leaves the scope: as releaseSoon.
+   *
+   * @throws LockLostError when the lock was lost, and the program has neither taken `signal` nor been told by `isHeld`
+   * or `check`
+   */
+  [Symbol.asyncDispose](): Promise<void> {
+    const {told} = this;
+    this.releaseSoon();
+    return this.wasLost && !told ? Promise.reject(this.loss()) : Promise.resolve();
+  }
+
+  /** @internal The error that tells of the loss; undefined: it was not lost. */
+  get lossSoFar(): LockLostError | undefined {
+    return this.wasLost ? this.loss() : undefined;
+  }
+
+  private get wasLost(): boolean {
+    return !this.core.held(this.lease) && this.lease.cause !== 'GIVEN_BACK';
+  }
+
+  private loss(): LockLostError {
+    return new LockLostError(this.key, this.lease.cause, this.lease.message);
+  }
+
+  private observeEnd(): void {
+    const {observer, cookie, lease} = this;
+    guarded('observer.ended', () => observer?.ended?.(cookie, lease.cause, performance.now() - this.since));
+  }
+
+  /** For logs: no secret. */
+  toString(): string {
+    return `${this.key} token=${this.token} ${this.core.held(this.lease) ? 'held' : this.lease.cause}`;
+  }
+
+  /** For util.inspect: the fields have the secret lease id. */
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return `Held { ${this.toString()} }`;
+  }
+
+  toJSON(): object {
+    const {key, token, holderId, cause} = this;
+    return {key, token, holderId, cause};
+  }
+}
+
+/** Several locks that were taken together, in the order of the request. */
+export class HeldAll implements AsyncDisposable {
+  private together: AbortSignal | undefined;
+
+  /** @internal */
+  constructor(readonly parts: readonly Held[]) {}
+
+  get tokens(): number[] {
+    return this.parts.map(part => part.token);
+  }
+
+  /** Whether all are held at this moment. */
+  get isHeld(): boolean {
+    return this.parts.every(part => part.isHeld);
+  }
+
+  /** Aborted when one of them is lost, with a LockLostError as its reason. */
+  get signal(): AbortSignal {
+    const signals = this.parts.map(part => part.signal);
+    if (this.together === undefined) {
+      const controller = new AbortController();
+      this.together = controller.signal;
+      for (const signal of signals) {
+        const follow = (): void => { controller.abort(signal.reason); };
+        if (signal.aborted) follow();
+        else signal.addEventListener('abort', follow, {once: true});
+      }
+    }
+    return this.together;
+  }
+
+  /** @throws LockLostError unless all are held at this moment */
+  check(): void {
+    for (const part of this.parts) part.check();
+  }
+
+  /** Gives all back, and waits for the answers. */
+  async release(): Promise<Outcome[]> {
+    return Promise.all(this.parts.map(async part => part.release()));
+  }
+
+  /** Sends the releases and does not wait. */
+  releaseSoon(): void {
+    for (const part of this.parts) part.releaseSoon();
+  }
+
+  /** As that of Held, for the first that was lost. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    const left = await Promise.allSettled(this.parts.map(async part => part[Symbol.asyncDispose]()));
+    const lost = left.find(one => one.status === 'rejected');
+    if (lost !== undefined) throw lost.reason;
+  }
+
+  [Symbol.iterator](): Iterator<Held> {
+    return this.parts[Symbol.iterator]();
+  }
+}

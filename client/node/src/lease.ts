@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the lock table keeps of a request, of each lock that it asks for, of a session, and of a lease that moves.
+import {BinaryWriter} from '@bufbuild/protobuf/wire';
+import {SessionBelief} from './belief.js';
+import {NEVER} from './clock.js';
+import type {Refusal} from './errors.js';
+import type {LockSpec} from './generated/distlock/v1/lock_pb.js';
+import {type AcquireQueued, SessionCommand} from './generated/distlock/v1/lock_service_pb.js';
+import type {Outcome} from './types.js';
+
+const COMMANDS_TAG = (1 << 3) | 2; // SessionRequest.commands
+const FRAME = 6; // of a command in its message: tag and length, at most
+const FIRST_MAX_BYTES = 64 << 10;
+
+// One for all, because each allocates a buffer. finish() empties it.
+const writer = new BinaryWriter();
+
+function encode(command: SessionCommand): Uint8Array {
+  writer.finish(); // what an encoding that failed has left
+  return SessionCommand.encode(command, writer).finish();
+}
+
+export enum Phase {
+  WAITING, // not answered yet
+  GRANTED, // granted, but its deadline has passed already, or others of its request are missing
+  HELD, // the program has it
+  ENDED,
+}
+
+export type Answer = (refusal: Refusal | undefined) => void;
+export type TellOutcome = (outcome: Outcome) => void;
+export type Command = NonNullable<SessionCommand['command']>;
+
+/** One acquire of one lock or of several, until its answer. */
+export class Request {
+  leases: Lease[] = [];
+  waitUntil = NEVER;
+  oneTry = false;
+  stranded = NEVER; // since when no broker has this request; NEVER: one has
+  wake = NEVER; // its entry in the table's timeouts
+  link: Link | undefined; // the session it was sent through
+  turnedAway = false; // refused by a draining broker
+  requestId = '';
+
+  /** `answer`: called once. */
+  constructor(
+    public asked: number,
+    public answer: Answer | undefined,
+    readonly onQueued: ((queued: AcquireQueued) => void) | undefined,
+  ) {}
+
+  get first(): Lease {
+    return this.leases[0] as Lease; // a request has at least one lock
+  }
+}
+
+/** One lock, from its request to its end. */
+export class Lease {
+  phase = Phase.WAITING;
+  deadline = 0;
+  leaseId = '';
+  holderId = '';
+  token = 0;
+  waited = 0;
+  holdCount = 1;
+  cause = ''; // how it ended; '': it has not
+  message = '';
+  risk: string | undefined; // why renewals fail
+  downgraded = false;
+  modeUnsure = false;
+  stays = false; // no session can adopt it
+  link: Link | undefined; // the session that has it; undefined: its former promise is all that is left
+  move: Move | undefined;
+  former: Link | undefined; // of a waiting one: the session it has left, until the next has its place
+  crossed = false; // that session has granted it: to be given back there
+  change: Change | undefined;
+  onEnd: (() => void)[] = []; // told once, when it ends after it was held, other than by a release
+
+  constructor(
+    public id: number,
+    readonly request: Request,
+    public spec: LockSpec,
+  ) {}
+
+  /** Two holds of one reentrant lease. */
+  same(other: Lease): boolean {
+    const [a, b] = [this.spec, other.spec];
+    return this === other || (a.reentrant && b.reentrant && this.token === other.token && a.key === b.key
+      && a.namespace === b.namespace);
+  }
+}
+
+/** What others are to see of a lease, until a session shows it. `told`: called once each. */
+export class Change {
+  sent: LockSpec | undefined; // by the adoption that is under way
+  told: Answer[] = [];
+
+  constructor(public spec: LockSpec) {}
+}
+
+/** An adoption, from the first AdoptLease until it is answered. All holds of a reentrant lease move together. */
+export class Move {
+  through: Link | undefined; // the session that was asked
+  id = 0;
+  holds: (Lease | undefined)[] = [];
+
+  /** `requestId`: the same in every try: a try whose answer was lost may have succeeded. */
+  constructor(readonly requestId: string) {}
+}
+
+/** A session with a broker, or the place for the next one; and the commands that it has not sent yet. */
+export class Link {
+  session = new SessionBelief(0, 0);
+  streaming = false;
+  opened = false;
+  acked = false;
+  adopts = false;
+  draining = false;
+  leaving = false;
+  heartbeatDue = false;
+  quiet = false; // at least two heartbeats are unanswered
+  validity = 0;
+  interval = 0;
+  heartbeatAt = NEVER;
+  drainedAt = NEVER;
+  brokerId = '';
+  maxBytes = FIRST_MAX_BYTES;
+  private commands: Uint8Array[] = [];
+
+  start(now: number, grace: number): void {
+    this.end();
+    this.session = new SessionBelief(now, grace);
+    this.streaming = true;
+    this.acked = this.adopts = false;
+    this.heartbeatAt = this.drainedAt = NEVER;
+    this.maxBytes = FIRST_MAX_BYTES;
+  }
+
+  end(): void {
+    this.streaming = this.opened = this.draining = this.leaving = this.heartbeatDue = this.quiet = false;
+    this.commands = [];
+  }
+
+  /** False, and nothing is sent: it is too large for a message. */
+  send(id: number, command: Command): boolean {
+    const encoded = encode({id, command});
+    if (encoded.length + FRAME > this.maxBytes) return false;
+    this.commands.push(encoded);
+    return true;
+  }
+
+  /** Whether pack() has something. */
+  get ready(): boolean {
+    return this.heartbeatDue || this.commands.length > 0;
+  }
+
+  get empty(): boolean {
+    return this.commands.length === 0;
+  }
+
+  /** The next message, or undefined. Takes the time of a heartbeat now, before the message is handed to gRPC. */
+  pack(now: number): Uint8Array | undefined {
+    if (this.heartbeatDue) {
+      this.heartbeatDue = false;
+      const heartbeat = {seq: this.session.send(now)};
+      this.commands.unshift(encode({id: 0, command: {$case: 'heartbeat', heartbeat}}));
+      this.heartbeatAt = now + this.interval;
+    }
+    if (this.commands.length === 0) return undefined;
+    let count = 0;
+    let left = this.maxBytes;
+    for (const command of this.commands) {
+      left -= command.length + FRAME;
+      if (left < 0 && count > 0) break;
+      writer.uint32(COMMANDS_TAG).bytes(command);
+      count += 1;
+    }
+    this.commands = this.commands.slice(count);
+    return writer.finish(); // a SessionRequest
+  }
+}
