@@ -60,7 +60,7 @@ def parse(argv):
                                                            str(PROGRAMS / "distlock_scripted_broker")),
                         help="distlock_scripted_broker (default: DISTLOCK_SCRIPTED_BROKER, else of build/release)")
     parser.add_argument("--only", default="", help="cases whose name or area contains this")
-    parser.add_argument("--jobs", type=int, default=12, help="cases at the same time; most of them only wait")
+    parser.add_argument("--jobs", type=int, default=8, help="cases at the same time; most of them only wait")
     parser.add_argument("--verbose", action="store_true", help="a line for each case")
     parser.add_argument("--real", action="store_true", help="against two real brokers (DISTLOCKD) and a redis-server")
     parser.add_argument("--seconds", type=float, default=20, help="--real: how long faults go on coming")
