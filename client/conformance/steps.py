@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps that a case may take; README.md lists them. Each is a method of Play that returns when its step is done, and
-raises Failed when it cannot come true."""
+"""The steps that a case may take; README.md lists them. Each is a method of Play that returns when its step is done,
+and raises Failed when it cannot come true."""
 import re
 import signal
 import time

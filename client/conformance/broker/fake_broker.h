@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A broker in this process: LockService.Session with locks in a map, strict FIFO, and switches for faults. Listens on a
-// unix socket in a folder of its own, or where it is told. Thread-safe; stops with its destructor. A watcher may look at
-// everything that arrives, and Send and End say what no switch does.
+// unix socket in a folder of its own, or where it is told. Thread-safe; stops with its destructor. A watcher may look
+// at everything that arrives, and Send and End say what no switch does.
 #pragma once
 
 #include <absl/synchronization/mutex.h>

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// distlock_scripted_broker: a FakeBroker in a process of its own, so that clients in any language can be run against it,
-// and so that it can be killed and frozen. Commands come as JSON lines on stdin, each answered by a line `done` or
-// `error` on stdout; what the clients send is told there, too. client/conformance/README.md lists both. Ends with stdin.
-#include <CLI/CLI.hpp>
+// distlock_scripted_broker: a FakeBroker in a process of its own, so that clients in any language can be run against
+// it, and so that it can be killed and frozen. Commands come as JSON lines on stdin, each answered by a line `done` or
+// `error` on stdout; what the clients send is told there, too. client/conformance/README.md has the steps that lead to
+// these commands. Ends with stdin.
 #include <absl/strings/escaping.h>
 #include <google/protobuf/util/json_util.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <functional>
 #include <iostream>
@@ -161,7 +162,8 @@ void Obey(FakeBroker& broker, const json& line) {
 int Main(int argc, char** argv) {
   std::string listen;
   CLI::App app("A broker for tests of clients: it does what the JSON lines on its stdin say.");
-  app.add_option("--listen", listen, "a gRPC target such as unix:///path or 127.0.0.1:0; a socket of its own by default");
+  app.add_option("--listen", listen,
+                 "a gRPC target such as unix:///path or 127.0.0.1:0; a socket of its own by default");
   CLI11_PARSE(app, argc, argv);
   FakeBroker broker({}, listen, Tell);
   Print({{"event", "listening"}, {"address", broker.address()}});

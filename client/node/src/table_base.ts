@@ -269,8 +269,8 @@ export class TableBase {
   }
 
   /**
-   * For a lease that was granted until `deadline`: when half of what is left is gone, and at once when it is short. Then a
-   * recent heartbeat that is not answered yet is enough.
+   * For a lease that was granted until `deadline`: when half of what is left is gone, and at once when it is short.
+   * Then a recent heartbeat that is not answered yet is enough.
    */
   askForHeartbeat(link: Link, deadline: number, now: number): void {
     const recent = link.session.unanswered > 0 && now - link.session.lastSentAt < link.validity / 6;

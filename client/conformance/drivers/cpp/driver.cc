@@ -75,7 +75,8 @@ class Entry {
                  {"reason", Name(refusal.reason)},
                  {"message", refusal.message},
                  {"holders", json::array()}};
-    if (refusal.retry_after) line["retry_after_ms"] = std::chrono::duration<double, std::milli>(*refusal.retry_after).count();
+    if (refusal.retry_after)
+      line["retry_after_ms"] = std::chrono::duration<double, std::milli>(*refusal.retry_after).count();
     for (const Holder& holder : refusal.holders) line["holders"].push_back(holder.owner);
     Print(line);
   }
@@ -132,12 +133,14 @@ class Entry {
   // By the thread that ends the lock, perhaps inside of Answered.
   void Ended() {
     if (releasing_ && guard_->end_cause() == EndCause::kReleased) return;
-    Print({{"event", "lost"}, {"lock", name_}, {"cause", Name(guard_->end_cause())}, {"message", guard_->end_message()}});
+    Print(
+        {{"event", "lost"}, {"lock", name_}, {"cause", Name(guard_->end_cause())}, {"message", guard_->end_message()}});
   }
 
   const std::string name_;
   PendingLock pending_;
-  std::optional<Guard> guard_;  // stays as it is once granted_ is true; no mutex, which a child of fork might find locked
+  std::optional<Guard>
+      guard_;  // stays as it is once granted_ is true; no mutex, which a child of fork might find locked
   std::atomic<bool> granted_ = false;
   std::optional<std::stop_callback<Watch>> watch_;
   std::atomic<bool> releasing_ = false;
@@ -169,7 +172,8 @@ class Driver {
     ClientOptions options;
     options.address = line.at("address").get<std::string>();
     options.client_label = "conformance";
-    if (line.contains("unreachable_ms")) options.unreachable_timeout = milliseconds(line["unreachable_ms"].get<int64_t>());
+    if (line.contains("unreachable_ms"))
+      options.unreachable_timeout = milliseconds(line["unreachable_ms"].get<int64_t>());
     options.on_draining = [](Duration left) {
       Print({{"event", "draining"}, {"time_left_ms", std::chrono::duration<double, std::milli>(left).count()}});
     };

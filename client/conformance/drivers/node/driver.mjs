@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The Node.js package, as client/conformance drives it. Commands come as JSON lines on stdin; what the package says goes
-// out as JSON lines on stdout. client/conformance/README.md lists both.
+// The Node.js package, as client/conformance drives it. Commands come as JSON lines on stdin; what the package says
+// goes out as JSON lines on stdout. client/conformance/README.md lists both.
 import {writeSync} from 'node:fs';
 import {createInterface} from 'node:readline';
 import * as distlock from '../../../node/dist/index.mjs';
@@ -67,7 +67,8 @@ function refused(lock, error) {
 function optionsOf(line) {
   const names = {wait_ms: 'wait', ttl_ms: 'ttl', max_hold_ms: 'maxHold', lock_delay_ms: 'lockDelay', owner: 'owner',
     on_disconnect: 'onDisconnect', reentrant: 'reentrant', resume: 'resume'};
-  return Object.fromEntries(Object.entries(names).filter(([from]) => from in line).map(([from, to]) => [to, line[from]]));
+  const given = Object.entries(names).filter(([from]) => from in line);
+  return Object.fromEntries(given.map(([from, to]) => [to, line[from]]));
 }
 
 const commands = {

@@ -16,6 +16,7 @@ import distlock  # noqa: E402
 from distlock import aio  # noqa: E402
 
 PR_SET_PDEATHSIG = 1
+COMMANDS = ("connect", "close", "acquire", "acquire_all", "fork", "cancel", "release", "downgrade", "state")
 OPTIONS = {"ttl_ms": "ttl", "max_hold_ms": "max_hold", "lock_delay_ms": "lock_delay", "owner": "owner",
            "reentrant": "reentrant", "resume": "resume"}
 
@@ -75,10 +76,9 @@ class Driver:
         return task
 
     def obey(self, line):
-        what = line["do"]
-        if what not in ("connect", "close", "acquire", "acquire_all", "fork", "cancel", "release", "downgrade", "state"):
-            raise ValueError(f"cannot do {what}")
-        getattr(self, what)(line)
+        if line["do"] not in COMMANDS:
+            raise ValueError(f"cannot do {line['do']}")
+        getattr(self, line["do"])(line)
 
     def connect(self, line):
         self.address = line["address"]
