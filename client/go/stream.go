@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime"
 
 	pb "distlock.dev/client/go/distlockv1"
 	"distlock.dev/client/go/internal/channel"
@@ -70,6 +71,7 @@ func (s *stream) read(conn *grpc.ClientConn) error {
 // the broker ends the call.
 func (s *stream) write(call grpc.BidiStreamingClient[pb.SessionRequest, pb.SessionResponse]) {
 	for {
+		runtime.Gosched() // lets callers add what they have to say
 		message, isLast := s.next()
 		if message != nil && call.Send(message) != nil {
 			return // the reader has the status
