@@ -11,5 +11,10 @@ for tool in node npm; do
     exit 1
   }
 done
+version=$(node -p process.versions.node)
+[ "${version%%.*}" -ge 18 ] || {
+  printf 'client/node/install.sh: node is %s, and the package needs 18 or newer\n' "$version" >&2
+  exit 1
+}
 [ package-lock.json -nt node_modules/.package-lock.json ] || exit 0
 npm ci --ignore-scripts --prefer-offline --no-audit --no-fund --loglevel error >&2

@@ -305,7 +305,7 @@ export class Core {
       stream.writing = false;
       if (stream.over) return;
       this.flush(stream);
-      this.changed();
+      if (this.table.idle) this.changed(); // the process need not be kept alive any more
     });
   }
 
