@@ -217,18 +217,16 @@ class Play:
 
     def _grant(self, given):
         command = self.value(given["of"])
-        kind = "acquire" if "acquire" in command else "adopt"
         token = self.value(given.get("token", 7))
         grant = {"key": given.get("key", "k"), "lease_id": self.value(given.get("lease_id", f"secret {token}")),
                  "holder_id": "h", "fencing_token": token, "valid_for": proto_duration(given.get("valid_for", "30s")),
                  "echo_seq": self.value(given.get("echo", 0)), "hold_count": 1}
-        assert kind in command
         return {"id": command["id"] + given.get("part", 0), "granted": grant}
 
     def grants(self, arguments):
-        """Grants what a command has asked for. then: an event that leaves in the same message."""
-        events = [self._grant(arguments)] + [self.value(one) for one in arguments.get("then", ())]
-        self._broker(arguments.get("at")).do(do="send", session=self.value(arguments.get("session", 0)), events=events)
+        """Grants what a command has asked for. part: which of its locks."""
+        self._broker(arguments.get("at")).do(do="send", session=self.value(arguments.get("session", 0)),
+                                             events=[self._grant(arguments)])
 
     def acks(self, arguments):
         ack = {"seq": self.value(arguments["seq"]), "valid_for": proto_duration(arguments.get("valid_for", "30s")),
