@@ -116,6 +116,9 @@ class Play:
     def command(self, verb):
         def write(arguments):
             given = {"lock": arguments} if isinstance(arguments, str) else dict(arguments or {})
+            if "padded_to" in given:  # long keys
+                length = given.pop("padded_to")
+                given["keys"] = [key.ljust(length, "x") for key in given["keys"]]
             self.driver.write({"do": verb, **self.value(given)})
         return write
 
