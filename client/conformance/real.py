@@ -58,11 +58,12 @@ class Load(Peer):
     """One driver, and the queues of those who wait for what it says of their lock."""
 
     def __init__(self, name, argv):
-        self.heard, self.ready = {}, threading.Event()
+        self.heard, self.ready, self.features = {}, threading.Event(), ()
         super().__init__(name, argv, threading.Condition())
 
     def hear(self, event):
         if event["event"] == "ready":
+            self.features = event["features"]
             self.ready.set()
         elif event.get("lock") in self.heard:
             self.heard[event["lock"]].put(event)
@@ -93,7 +94,7 @@ class Wish:
         self.note("asked", lock=self.lock, ttl=int(TTL_S * SECOND),
                   max_wait=-1 if wait_ms is None else wait_ms * 1_000_000)
         self.load.tell(do="acquire", lock=self.lease, key=self.lock, **options)
-        if self.dice.random() < 0.1:
+        if "cancel" in self.load.features and self.dice.random() < 0.1:
             time.sleep(self.dice.uniform(0, 0.3))
             self.note("gave_up")
             self.load.tell(do="cancel", lock=self.lease)

@@ -303,7 +303,7 @@ func (d *driver) obey(line command) error {
 }
 
 func main() {
-	say("ready", object{"language": "Go", "features": []string{"queued", "many"}})
+	say("ready", object{"language": "Go", "features": []string{"cancel", "queued", "many"}})
 	made := driver{entries: map[string]*entry{}}
 	lines := bufio.NewReader(os.Stdin)
 	for {

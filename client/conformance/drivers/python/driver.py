@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python package, as client/conformance drives it. Commands come as JSON lines on stdin; what the package says goes
-out as JSON lines on stdout. client/conformance/README.md lists both."""
+"""The Python package, as client/conformance drives it: its client for asyncio, or with --threads the one for threads.
+Commands come as JSON lines on stdin; what the package says goes out as JSON lines on stdout.
+client/conformance/README.md lists both."""
 import asyncio
 import ctypes
 import json
@@ -8,6 +9,7 @@ import os
 import pathlib
 import signal
 import sys
+import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "python"))
@@ -109,19 +111,22 @@ class Driver:
         self.entries[name] = Entry(name)
         return self.entries[name]
 
+    def request(self, line, more):
+        """What to acquire, with either client."""
+        key, mode = line["key"], line.get("mode", "EXCLUSIVE")
+        if mode == "SHARED":
+            return self.client.shared(key, **more)
+        if mode == "PERMIT":
+            return self.client.permits(key, limit=line["limit"], n=line.get("permits", 1), **more)
+        return self.client.lock(key, **more)
+
     def acquire(self, line):
-        entry, key, mode = self.add(line["lock"]), line["key"], line.get("mode", "EXCLUSIVE")
+        entry = self.add(line["lock"])
         more = self.options(line)
         more["on_queued"] = lambda queued: say("queued", lock=entry.name, position=queued.position)
 
         async def work():
-            if mode == "SHARED":
-                request = self.client.shared(key, **more)
-            elif mode == "PERMIT":
-                request = self.client.permits(key, limit=line["limit"], n=line.get("permits", 1), **more)
-            else:
-                request = self.client.lock(key, **more)
-            entry.granted(await request.acquire())
+            entry.granted(await self.request(line, more).acquire())
 
         self.ask([entry], work())
 
@@ -180,7 +185,7 @@ class Driver:
         """A child that asks whether it holds the parent's locks, and takes one of its own."""
         child = os.fork()
         if child:
-            asyncio.get_running_loop().run_in_executor(None, os.waitpid, child, 0)
+            threading.Thread(target=os.waitpid, args=(child, 0), daemon=True).start()
             return
         try:
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -196,12 +201,80 @@ class Driver:
             os._exit(0)
 
 
+class ThreadDriver(Driver):
+    """The client for threads: each call that waits has a thread."""
+
+    def start(self, work):
+        threading.Thread(target=work, daemon=True).start()
+
+    def connect(self, line):
+        self.address = line["address"]
+        more = {"unreachable_after": line["unreachable_ms"] / 1000} if "unreachable_ms" in line else {}
+        self.client = distlock.connect(self.address, label="conformance",
+                                       on_draining=lambda left: say("draining", time_left_ms=left * 1000), **more)
+
+    def close(self, line):
+        def work():
+            self.client.close()
+            say("closed")
+
+        self.start(work)
+
+    def ask(self, entries, work):
+        def take():
+            try:
+                held = work()
+                for entry, one in zip(entries, held if isinstance(held, distlock.HeldAll) else [held]):
+                    entry.granted(one)
+            except distlock.DistlockError as error:
+                for entry in entries:
+                    entry.refused(error)
+
+        self.start(take)
+
+    def acquire(self, line):
+        entry, more = self.add(line["lock"]), self.options(line)
+        more["on_queued"] = lambda queued: say("queued", lock=entry.name, position=queued.position)
+        self.ask([entry], lambda: self.request(line, more).acquire())
+
+    def acquire_all(self, line):
+        entries = [self.add(f"{line['lock']}.{i}") for i in range(len(line["keys"]))]
+        self.ask(entries, lambda: self.client.all(line["keys"], **self.options(line)).acquire())
+
+    def release(self, line):
+        entry, since = self.entries[line["lock"]], boot_now()
+        self.start(lambda: say("released", lock=entry.name, outcome=entry.held.release().name, since=since))
+
+    def downgrade(self, line):
+        entry = self.entries[line["lock"]]
+
+        def work():
+            try:
+                entry.held.downgrade()
+                say("downgraded", lock=entry.name)
+            except distlock.DistlockError as error:
+                say("not_downgraded", lock=entry.name, reason=getattr(error, "reason", "LOST"))
+
+        self.start(work)
+
+
+def main_of_threads():
+    driver = ThreadDriver()
+    say("ready", language="Python, threads", features=["fork", "queued"])
+    for text in sys.stdin:
+        try:
+            driver.obey(json.loads(text))
+        except Exception as error:
+            say("failed", line=text, message=repr(error))
+    os._exit(0)
+
+
 async def main():
     loop = asyncio.get_running_loop()
     lines = asyncio.StreamReader(limit=1 << 24)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     driver = Driver()
-    say("ready", language="Python", features=["fork", "queued", "many"])
+    say("ready", language="Python, asyncio", features=["cancel", "fork", "queued", "many"])
     async for text in lines:
         try:
             driver.obey(json.loads(text))
@@ -211,4 +284,6 @@ async def main():
 
 
 if __name__ == "__main__":
+    if "--threads" in sys.argv:
+        main_of_threads()
     asyncio.run(main())
