@@ -62,7 +62,7 @@ TEST(Faults, UnansweredHeartbeatsAreARiskThenLostByTheOwnClock) {
 
 // state() must notice the deadline by itself, without a thread of the library.
 TEST(Faults, StateKnowsTheDeadlineWithoutAnyThread) {
-  FakeBroker broker(FakeBroker::Behaviour{.validity_ms = 1000, .heartbeat_interval_ms = 3'600'000});
+  FakeBroker broker(FakeBroker::Behaviour{.validity_ms = 1000, .answer_heartbeats = false});
   Client client(Options(broker));
   Guard guard = client.MakeMutex("a").Lock().value();
   const int64_t deadline = guard.valid_until();
@@ -254,7 +254,7 @@ ClientOptions Patient(const FakeBroker& broker) {
 
 // The caller of state() may hold a mutex that the program's callbacks take.
 TEST(Faults, LookingAtALockRunsNoCallbacks) {
-  FakeBroker broker(FakeBroker::Behaviour{.validity_ms = 1000, .heartbeat_interval_ms = 3'600'000});
+  FakeBroker broker(FakeBroker::Behaviour{.validity_ms = 1000, .answer_heartbeats = false});
   Client client(Options(broker));
   Guard guard = client.MakeMutex("a").Lock().value();
   std::atomic<std::thread::id> told_on{};

@@ -128,6 +128,13 @@ TEST(ToQueued, TellsTheBlock) {
   EXPECT_EQ(queued.block->time_left, std::chrono::seconds(3));
 }
 
+TEST(ToOutcome, OfANewerBrokerIsNotKnown) {
+  EXPECT_EQ(ToOutcome(v1::RELEASE_OUTCOME_RELEASED), ReleaseOutcome::kReleased);
+  EXPECT_EQ(ToOutcome(v1::RELEASE_OUTCOME_STILL_HELD), ReleaseOutcome::kStillHeld);
+  EXPECT_EQ(ToOutcome(v1::RELEASE_OUTCOME_ALREADY_GONE), ReleaseOutcome::kAlreadyGone);
+  EXPECT_EQ(ToOutcome(static_cast<v1::ReleaseOutcome>(99)), ReleaseOutcome::kUnknown);
+}
+
 // Without the broker's details, only codes about who is let in may be permanent.
 TEST(ToRefusal, OfAStatusThatIsNotTheBrokers) {
   const auto reason_of = [](grpc::StatusCode code) { return ToRefusal(grpc::Status(code, "")).reason; };

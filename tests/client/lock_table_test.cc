@@ -17,6 +17,27 @@ TEST_F(LockTableTest, GrantIsBelievedFromTheEchoedHeartbeat) {
   EXPECT_EQ(Drain(), Strings{}) << "enough belief is left: no extra heartbeat";
 }
 
+// An interval that tells this rule from the regular heartbeat.
+TEST_F(LockTableTest, ALongGrantAsksAgainHalfWay) {
+  Say("opened { validity { seconds: 3 } heartbeat_interval { seconds: 100 } }");
+  Grant(Acquire("a"), 0, 2000);
+  Drain();
+  TickAt(999 * kMs);
+  EXPECT_EQ(Drain(), Strings{});
+  TickAt(1000 * kMs);
+  EXPECT_EQ(Drain(), Strings{"heartbeat 1"});
+}
+
+TEST_F(LockTableTest, ALateOpenedIsFollowedByAHeartbeatAtOnce) {
+  table_.OnBroken(EndCause::kDisconnected, "cut", now_, fx_);
+  table_.OnStarted(now_);
+  Drain();
+  now_ = 501 * kMs;
+  Say(kOpened);
+  TickAt(now_);
+  EXPECT_EQ(Drain(), Strings{"heartbeat 1"});
+}
+
 // ttl 1 s, validity 3 s: the next regular heartbeat would come after the end of belief.
 TEST_F(LockTableTest, AShortLeaseAsksAgainHalfWay) {
   const LeasePtr lease = Acquire("a");

@@ -25,6 +25,14 @@ says('end belief in everything when it has moved further than the monotonic cloc
     }
   });
 
+test('a pause between the readings of both clocks is no jump', () => {
+  let monotonic = 0;
+  const wall = () => monotonic += 5 * SECOND; // a wall clock that is right, read after a pause
+  const clock = new WatchedClock(() => monotonic, wall);
+  for (let i = 0; i < 3; ++i) clock.now();
+  assert.equal(clock.jumped, 0);
+});
+
 test('a jump of the clock does not end waits', () => {
   const stage = new Stage();
   const [bounded, held] = [stage.acquire('w', {wait: 20}), stage.hold('h')];
@@ -157,6 +165,15 @@ says('when half of what a grant or a limit leaves you is gone', 'a short ttl kee
     for (const {seq} of of(stage.tick(0.05), 'heartbeat')) stage.ack(seq, {limits: [[hold, 0.9]]});
   }
   assert.ok(hold.held);
+});
+
+says('when half of what a grant or a limit leaves you is gone', 'a long grant asks half-way', () => {
+  const stage = new Stage();
+  stage.table.link.interval = 100 * SECOND;
+  stage.table.link.heartbeatAt = stage.now + 100 * SECOND;
+  stage.hold('k', {validFor: 2});
+  assert.deepEqual(stage.names(stage.tick(0.99)), []);
+  assert.deepEqual(stage.names(stage.tick(0.01)), ['heartbeat']);
 });
 
 says('Send one every `SessionOpened.heartbeat_interval`, counted from the sending of the last',

@@ -150,6 +150,15 @@ def test_a_short_grant_asks_for_a_heartbeat_in_time():
     assert hold.held
 
 
+@says("when half of what a grant or a limit leaves you is gone")
+def test_a_long_grant_asks_for_a_heartbeat_half_way():
+    stage = Stage()
+    stage.table.link.interval, stage.table.link.heartbeat_at = 100 * SECOND, 100 * SECOND + stage.now
+    stage.hold(valid_for=2)
+    assert stage.names(stage.tick(0.99)) == []
+    assert stage.names(stage.tick(0.01)) == ["heartbeat"]
+
+
 @says("Send one every `SessionOpened.heartbeat_interval`, counted from the sending of the last")
 def test_heartbeats_come_in_the_interval():
     stage = Stage()

@@ -182,8 +182,16 @@ EndCause ToEndCause(v1::LostReason reason) {
 }
 
 ReleaseOutcome ToOutcome(v1::ReleaseOutcome outcome) {
-  if (outcome == v1::RELEASE_OUTCOME_STILL_HELD) return ReleaseOutcome::kStillHeld;
-  return outcome == v1::RELEASE_OUTCOME_ALREADY_GONE ? ReleaseOutcome::kAlreadyGone : ReleaseOutcome::kReleased;
+  switch (outcome) {
+    case v1::RELEASE_OUTCOME_RELEASED:
+      return ReleaseOutcome::kReleased;
+    case v1::RELEASE_OUTCOME_STILL_HELD:
+      return ReleaseOutcome::kStillHeld;
+    case v1::RELEASE_OUTCOME_ALREADY_GONE:
+      return ReleaseOutcome::kAlreadyGone;
+    default:
+      return ReleaseOutcome::kUnknown;  // of a newer broker
+  }
 }
 
 Refusal ToRefusal(const grpc::Status& status) {

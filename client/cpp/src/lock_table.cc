@@ -301,11 +301,12 @@ void LockTable::CheckHeartbeat(Link& link, int64_t now_ns) {
   Wake(link.heartbeat_at_ns);
 }
 
-void LockTable::AskForHeartbeat(Link& link, int64_t now_ns) {
-  // A recent heartbeat that is not answered yet is enough.
+void LockTable::AskForHeartbeat(Link& link, int64_t deadline_ns, int64_t now_ns) {
   if (link.leaving) return;
-  if (link.session.unanswered() > 0 && now_ns - link.session.last_sent_ns() < link.validity_ns / 6) return;
-  link.heartbeat_due = true;
+  // A recent heartbeat that is not answered yet is enough.
+  const bool recent = link.session.unanswered() > 0 && now_ns - link.session.last_sent_ns() < link.validity_ns / 6;
+  if (deadline_ns - now_ns < link.validity_ns / 2 && !recent) link.heartbeat_due = true;
+  if (now_ns < deadline_ns) BeatHalfWay(link, deadline_ns, now_ns);
 }
 
 void LockTable::SetQuiet(Link& link, bool quiet) {

@@ -195,7 +195,10 @@ class LockTable {
   void Leave(Link& link);
   void SweepLeases(int64_t now_ns, Effects& fx);
   void CheckHeartbeat(Link& link, int64_t now_ns);
-  static void AskForHeartbeat(Link& link, int64_t now_ns);
+  // For a lease that was granted until `deadline_ns`.
+  void AskForHeartbeat(Link& link, int64_t deadline_ns, int64_t now_ns);
+  // Sends the next heartbeat at the latest when half of what is left until the deadline is gone.
+  void BeatHalfWay(Link& link, int64_t deadline_ns, int64_t now_ns);
   void SetQuiet(Link& link, bool quiet);
   bool HoldsAnything(const Link& link) const;
   Refusal Unreachable(int64_t since_ns, int64_t now_ns) const;

@@ -208,7 +208,7 @@ void LockTable::Arrive(const LeasePtr& lease, Link& link, int64_t id, const v1::
   if (lease->phase != Lease::Phase::kHeld) return;
   lease_deadline_ns_ = std::min(lease_deadline_ns_, deadline_ns);
   Wake(lease_deadline_ns_);
-  if (deadline_ns - now_ns < link.validity_ns / 2) AskForHeartbeat(link, now_ns);
+  AskForHeartbeat(link, deadline_ns, now_ns);
   SendDowngrades(*lease);
   if (lease->spec->wire.reentrant()) SendHeldBack(now_ns, fx);
   if (&link != &current()) Wake(moves_at_ns_ = now_ns);  // that broker drains already

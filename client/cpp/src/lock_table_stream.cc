@@ -80,6 +80,8 @@ void LockTable::OnOpened(Link& link, const v1::SessionOpened& opened, int64_t no
       opened.has_heartbeat_interval() ? ToNs(opened.heartbeat_interval()) : link.validity_ns / 3;
   link.heartbeat_interval_ns = std::max(interval_ns, kShortestInterval);
   link.heartbeat_at_ns = AddNs(link.session.last_sent_ns(), link.heartbeat_interval_ns);
+  // Late: much of what this session may be believed in is gone already.
+  if (now_ns - link.session.last_sent_ns() > link.validity_ns / 6) link.heartbeat_at_ns = now_ns;
   link.session.Ack(0, link.validity_ns, now_ns);
   Wake(std::min(link.heartbeat_at_ns, link.session.deadline_ns()));
   link.commands.SetMessageBytes(opened.max_message_bytes());
@@ -112,7 +114,7 @@ void LockTable::OnGrant(Link& link, int64_t id, const v1::Grant& grant, int64_t 
   const int64_t deadline_ns = link.session.DeadlineOf(grant.echo_seq(), ToNs(grant.valid_for()));
   lease->belief.Set(deadline_ns, now_ns);
   lease->deadline_ns.store(deadline_ns, std::memory_order_release);
-  if (deadline_ns - now_ns < link.validity_ns / 2) AskForHeartbeat(link, now_ns);
+  AskForHeartbeat(link, deadline_ns, now_ns);
   lease->hold_count = std::max(grant.hold_count(), 1);  // whatever the broker says
   lease->phase = Lease::Phase::kGranted;
   DeliverGroup(lease, now_ns, fx);
@@ -231,8 +233,11 @@ void LockTable::OnAck(Link& link, const v1::HeartbeatAck& ack, int64_t now_ns, E
   SweepLeases(now_ns, fx);
   Wake(lease_deadline_ns_);
   // A lease with a short ttl may have a deadline within the heartbeat interval: it needs its next ack sooner.
-  if (first_ns == kNever) return;
-  const int64_t half_way_ns = now_ns + std::max((first_ns - now_ns) / 2, kShortestInterval);
+  if (first_ns != kNever) BeatHalfWay(link, first_ns, now_ns);
+}
+
+void LockTable::BeatHalfWay(Link& link, int64_t deadline_ns, int64_t now_ns) {
+  const int64_t half_way_ns = now_ns + std::max((deadline_ns - now_ns) / 2, kShortestInterval);
   link.heartbeat_at_ns = std::min(link.heartbeat_at_ns, half_way_ns);
   Wake(link.heartbeat_at_ns);
 }

@@ -26,8 +26,11 @@ export class WatchedClock {
   }
 
   now(): number {
+    const before = this.monotonic();
+    const wall = this.wall();
     const monotonic = this.monotonic();
-    const apart = this.wall() - monotonic;
+    // Between the readings this process may have had to wait: only what no moment between them explains is a jump.
+    const apart = Math.min(Math.max(this.apart, wall - monotonic), wall - before);
     if (Math.abs(apart - this.apart) > LONGEST_DRIFT) {
       this.apart = apart;
       this.jumped += FORWARD;

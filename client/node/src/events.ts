@@ -88,7 +88,7 @@ export abstract class ListeningTable extends MovingTable {
     lease.holdCount = Math.max(grant.holdCount, 1);
     lease.deadline = link.session.deadlineOf(grant.echoSeq, fromWire(grant.validFor));
     lease.phase = Phase.GRANTED;
-    if (lease.deadline - now < link.validity / 2) this.askForHeartbeat(link, now);
+    this.askForHeartbeat(link, lease.deadline, now);
     this.deliver(lease.request, now);
   }
 
@@ -102,12 +102,6 @@ export abstract class ListeningTable extends MovingTable {
     }
     this.wakeAt(this.leaseDeadline);
     this.answer(request, undefined);
-  }
-
-  /** A recent heartbeat that is not answered yet is enough. */
-  askForHeartbeat(link: Link, now: number): void {
-    const recent = link.session.unanswered > 0 && now - link.session.lastSentAt < link.validity / 6;
-    if (!link.leaving && !recent) link.heartbeatDue = true;
   }
 
   private onAck(link: Link, ack: HeartbeatAck, now: number): void {
@@ -130,10 +124,8 @@ export abstract class ListeningTable extends MovingTable {
       if (lease.phase !== Phase.ENDED) first = Math.min(first, lease.deadline);
     }
     this.sweep(now);
-    if (first !== NEVER) { // a lease with a short ttl needs its next ack before the interval is over
-      link.heartbeatAt = Math.min(link.heartbeatAt, now + Math.max((first - now) / 2, LEAST_PAUSE));
-      this.wakeAt(link.heartbeatAt);
-    }
+    // A lease with a short ttl needs its next ack before the interval is over.
+    if (first !== NEVER) this.beatHalfWay(link, first, now);
   }
 
   private onRefused(link: Link, id: number, refused: WireRefusal, now: number): void {

@@ -17,8 +17,6 @@ export abstract class MovingTable extends TableBase {
   /** Set when the broker goes down and something cannot follow: in milliseconds. */
   drainingFor: number | undefined;
 
-  abstract askForHeartbeat(link: Link, now: number): void;
-
   onDraining(link: Link, timeLeft: number, now: number): void {
     link.draining = true;
     link.drainedAt = now + timeLeft;
@@ -152,7 +150,7 @@ export abstract class MovingTable extends TableBase {
     if (!this.notice(lease, now)) return;
     this.leaseDeadline = Math.min(this.leaseDeadline, lease.deadline);
     this.wakeAt(this.leaseDeadline);
-    if (lease.deadline - now < link.validity / 2) this.askForHeartbeat(link, now);
+    this.askForHeartbeat(link, lease.deadline, now);
     this.sendDowngrades(lease);
     if (lease.spec.reentrant) this.sendHeldBack(now);
     if (link !== this.link) this.moveSoon(now); // that broker drains already

@@ -268,6 +268,22 @@ export class TableBase {
     return [...this.live.values()].filter(other => other.phase === Phase.HELD && lease.same(other));
   }
 
+  /**
+   * For a lease that was granted until `deadline`: when half of what is left is gone, and at once when it is short.
+   * Then a recent heartbeat that is not answered yet is enough.
+   */
+  askForHeartbeat(link: Link, deadline: number, now: number): void {
+    const recent = link.session.unanswered > 0 && now - link.session.lastSentAt < link.validity / 6;
+    if (deadline - now < link.validity / 2 && !link.leaving && !recent) link.heartbeatDue = true;
+    if (now < deadline) this.beatHalfWay(link, deadline, now);
+  }
+
+  /** Sends the next heartbeat at the latest when half of what is left until the deadline is gone. */
+  beatHalfWay(link: Link, deadline: number, now: number): void {
+    link.heartbeatAt = Math.min(link.heartbeatAt, now + Math.max((deadline - now) / 2, LEAST_PAUSE));
+    this.wakeAt(link.heartbeatAt);
+  }
+
   unreachable(since: number, now: number): Refusal {
     const failure = this.lastFailure;
     const told = ['DRAINING', 'QUOTA_EXCEEDED', 'STORE_UNAVAILABLE', 'QUORUM_NOT_REACHED'];

@@ -94,8 +94,7 @@ class ListeningTable(MovingTable):
         lease.hold_count = max(grant.hold_count, 1)
         lease.deadline = link.session.deadline_of(grant.echo_seq, _convert.duration_ns(grant.valid_for))
         lease.phase = Phase.GRANTED
-        if lease.deadline - now < link.validity // 2:
-            self.ask_for_heartbeat(link, now)
+        self.ask_for_heartbeat(link, lease.deadline, now)
         self._deliver(lease.request, now, fx)
 
     def _deliver(self, request: Request, now: int, fx: Effects) -> None:
@@ -110,12 +109,6 @@ class ListeningTable(MovingTable):
         if request.answer is not None:
             fx.append((request.answer, (None,)))
             request.answer = None
-
-    def ask_for_heartbeat(self, link: Link, now: int) -> None:
-        """A recent heartbeat that is not answered yet is enough."""
-        recent = link.session.unanswered > 0 and now - link.session.last_sent_at < link.validity // 6
-        if not link.leaving and not recent:
-            link.heartbeat_due = True
 
     def on_ack(self, link: Link, ack: wire.HeartbeatAck, now: int, fx: Effects) -> None:
         if not link.session.ack(ack.seq, _convert.duration_ns(ack.valid_for), now):
@@ -142,8 +135,7 @@ class ListeningTable(MovingTable):
                 first = min(first, lease.deadline)
         self.sweep(now, fx)
         if first != NEVER:  # a lease with a short ttl needs its next ack before the interval is over
-            link.heartbeat_at = min(link.heartbeat_at, now + max((first - now) // 2, LEAST_PAUSE))
-            self.wake_at(link.heartbeat_at)
+            self.beat_half_way(link, first, now)
 
     def on_refused(self, link: Link, command: int, refused: lock_pb2.Refusal, now: int, fx: Effects) -> None:
         refusal = _convert.refusal(refused)

@@ -153,8 +153,7 @@ class MovingTable(TableBase):
             return
         self.lease_deadline = min(self.lease_deadline, lease.deadline)
         self.wake_at(self.lease_deadline)
-        if lease.deadline - now < link.validity // 2:
-            self.ask_for_heartbeat(link, now)
+        self.ask_for_heartbeat(link, lease.deadline, now)
         self.send_downgrades(lease)
         if lease.spec.reentrant:
             self.send_held_back(now, fx)
@@ -291,9 +290,6 @@ class MovingTable(TableBase):
         lease.change.told.append(tell)
         self.moves_at = now
         self.wake_at(now)
-
-    def ask_for_heartbeat(self, link: Link, now: int) -> None:
-        raise NotImplementedError
 
     def sweep(self, now: int, fx: Effects) -> None:
         """Ends the leases whose deadlines have passed."""

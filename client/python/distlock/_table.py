@@ -253,6 +253,20 @@ class TableBase:
             return [lease]
         return [other for other in self.live.values() if other.phase == Phase.HELD and lease.same(other)]
 
+    def ask_for_heartbeat(self, link: Link, deadline: int, now: int) -> None:
+        """For a lease that was granted until `deadline`: when half of what is left is gone, and at once when it is
+        short. Then a recent heartbeat that is not answered yet is enough."""
+        recent = link.session.unanswered > 0 and now - link.session.last_sent_at < link.validity // 6
+        if deadline - now < link.validity // 2 and not link.leaving and not recent:
+            link.heartbeat_due = True
+        if now < deadline:
+            self.beat_half_way(link, deadline, now)
+
+    def beat_half_way(self, link: Link, deadline: int, now: int) -> None:
+        """Sends the next heartbeat at the latest when half of what is left until the deadline is gone."""
+        link.heartbeat_at = min(link.heartbeat_at, now + max((deadline - now) // 2, LEAST_PAUSE))
+        self.wake_at(link.heartbeat_at)
+
     def unreachable(self, since: int, now: int) -> Refused:
         failure = self.last_failure
         told = failure is not None and failure.reason in ("DRAINING", "QUOTA_EXCEEDED", "STORE_UNAVAILABLE",
