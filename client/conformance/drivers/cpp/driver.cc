@@ -286,7 +286,7 @@ class Driver {
 
 int Main() {
   std::signal(SIGPIPE, SIG_IGN);
-  Print({{"event", "ready"}, {"language", "C++"}, {"features", {"cancel", "fork", "queued", "many"}}});
+  Print({{"event", "ready"}, {"language", "C++"}, {"features", {"cancel", "fork", "queued", "many", "ordered"}}});
   Driver driver;
   std::string text;
   while (std::getline(std::cin, text)) {

@@ -138,7 +138,7 @@ const commands = {
   },
 };
 
-say('ready', {language: 'Node.js', features: ['cancel', 'queued', 'many']});
+say('ready', {language: 'Node.js', features: ['cancel', 'queued', 'many', 'ordered']});
 const lines = createInterface({input: process.stdin});
 lines.on('line', async text => {
   try {

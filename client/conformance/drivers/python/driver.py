@@ -274,7 +274,7 @@ async def main():
     lines = asyncio.StreamReader(limit=1 << 24)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     driver = Driver()
-    say("ready", language="Python, asyncio", features=["cancel", "fork", "queued", "many"])
+    say("ready", language="Python, asyncio", features=["cancel", "fork", "queued", "many", "ordered"])
     async for text in lines:
         try:
             driver.obey(json.loads(text))
