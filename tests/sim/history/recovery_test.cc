@@ -283,7 +283,7 @@ TEST(Losses, AreExplainedByWhatCostsThem) {
       {FaultKind::kScriptsFlushed, false, false, false}, {FaultKind::kLinkReset, true, false, false},
       {FaultKind::kLinkSlow, true, false, false},        {FaultKind::kLinkSilent, true, false, false},
       {FaultKind::kLinkOneWay, true, false, false},      {FaultKind::kChannelLost, false, false, false},
-      {FaultKind::kNoticesLost, false, false, false},
+      {FaultKind::kNoticesLost, false, false, false},    {FaultKind::kPromoted, true, true, false},
   };
   static_assert(std::size(rows) == static_cast<size_t>(FaultKind::kCount));
   for (const Row& row : rows) {
