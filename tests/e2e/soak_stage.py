@@ -213,8 +213,8 @@ class Stage:
 
     def _broker(self, url, name):
         times = self.times
-        return self.world.distlockd(url, *self._broker_args(), "--wait-for-store", "--validity", f"{times.validity}s", "--queue-slot",
-                                    f"{times.slot}s", "--drain-timeout", f"{times.drain}s", name=name)
+        return self.world.distlockd(url, *self._broker_args(), "--wait-for-store", "--validity", f"{times.validity}s",
+                                    "--queue-slot", f"{times.slot}s", "--drain-timeout", f"{times.drain}s", name=name)
 
     # A broker has made its threads and pollers when it has served a client.
     def _warm_up(self):

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The world of the conformance suite in which brokers reach the simulator's modelled servers over its simulated network,
-// in virtual time. The production stores of one server and of a primary with sentinels run on it.
+// The world of the conformance suite in which brokers reach the simulator's modelled servers over its simulated
+// network, in virtual time. The production stores of one server and of a primary with sentinels run on it.
 #pragma once
 
 #include <memory>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A Redis server that replicates: a primary streams its writes to the servers that follow it, over wires of the world,
-// counts what they have confirmed (WAIT, min-replicas-to-write), and goes on as it is until somebody tells it otherwise.
-// A follower copies all data first. Who follows whom is the ReplicaSet's to say.
+// counts what they have confirmed (WAIT, min-replicas-to-write), and goes on until somebody tells it otherwise. A
+// follower copies all data first. Who follows whom is the ReplicaSet's to say.
 #pragma once
 
 #include <deque>
