@@ -4,9 +4,12 @@ local MAX_WALK, FIRST_PLACE = 10001, 4503599627370496
 
 local function slot_key(broker) return string.sub(HOLDER, 1, -2) .. 'b:' .. broker end
 
+-- Of the channels of brokers, as far as they are known: the caller's, and those whose slots walk() has seen.
+local tag_of = {}
+
 local function publish(broker, text)
   local prefix, name = string.match(HOLDER, '^(.-):{(.*)}:h$')
-  return redis.call('PUBLISH', prefix .. ':grant:' .. broker, name .. '\n' .. text) > 0
+  return send(prefix, broker, tag_of[broker] or '', name .. '\n' .. text) > 0
 end
 
 -- A waiter from its entry in B:w. nil: no entry, or an unusable one.
@@ -34,7 +37,9 @@ local function walk(brokers, me, visit)
     for i, id in ipairs(ids) do
       local broker, who = string.match(entries[i] or '', '^(%x+);'), nil
       if broker and not brokers[broker] then
-        brokers[broker] = redis.call('EXISTS', slot_key(broker)) == 1 and 'alive' or 'dead'
+        local slot = redis.pcall('GET', slot_key(broker))
+        brokers[broker] = slot and 'alive' or 'dead'
+        tag_of[broker] = type(slot) == 'string' and string.match(slot, '^{.*}$') or ''
       end
       if me and me.owner == id then
         who = me
