@@ -34,12 +34,13 @@ void LockLanes::Answered(const core::LockName& lock, CommandId id, NodeNumber no
   DISTLOCK_CHECK(std::ranges::find(items, id, &Item::id) != items.end());
   // What came before and has not run must not run after this one.
   bool before = true;
-  std::erase_if(items, [&](const Item& item) {
+  const auto ends = [&](const Item& item) {
     if (item.id == id) return !(before = false);
     const bool overtaken = before && item.state == Item::State::kRedirected;
     if (overtaken) steps.push_back({Step::What::kFail, item.id});
     return overtaken;
-  });
+  };
+  items.erase(std::remove_if(items.begin(), items.end(), ends), items.end());
   if (!AnyOut(found->second)) GoOn(lock, node, steps);
 }
 

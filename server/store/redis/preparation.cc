@@ -28,7 +28,7 @@ struct Progress {
 absl::Status Refused(std::string_view step, const redisReply& reply) {
   const std::string_view text = Text(reply);
   const std::string message = Cat("the server refuses ", step, ": ", text);
-  if (IsNonLocalKey(text)) return absl::UnavailableError(kRefusesAllScripts);
+  if (IsNonLocalKey(text)) return absl::UnavailableError(std::string(kRefusesAllScripts));
   if (Contains(text, "NOAUTH")) {
     return absl::UnauthenticatedError(Cat(message, "; give distlock the store's password"));
   }

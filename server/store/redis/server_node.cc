@@ -386,7 +386,7 @@ void ServerNode::Suspect() {
                   suspecting_ = false;
                   if (answer.kind != Answer::Kind::kReply) return;
                   refuses_all_ = IsError(*answer.reply) && IsNonLocalKey(Text(*answer.reply));
-                  if (refuses_all_) ReportProblem(last_problem_, "", absl::UnavailableError(kRefusesAllScripts));
+                  if (refuses_all_) ReportProblem(last_problem_, "", absl::UnavailableError(std::string(kRefusesAllScripts)));
                 });
   link_.Flush();
 }
