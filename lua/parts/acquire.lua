@@ -6,7 +6,7 @@ if granted then
   tell(watchers)
   return {GRANTED, NOW, NOW, NOW}
 end
-tag_of[broker] = channel
+own_tag = channel
 local h, bad = read_holders(value, owner)
 if bad then return bad end
 local px = tonumber(ttl) + tonumber(delay)

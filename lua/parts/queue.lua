@@ -4,12 +4,21 @@ local MAX_WALK, FIRST_PLACE = 10001, 4503599627370496
 
 local function slot_key(broker) return string.sub(HOLDER, 1, -2) .. 'b:' .. broker end
 
--- Of the channels of brokers, as far as they are known: the caller's, and those whose slots walk() has seen.
-local tag_of = {}
+-- Where servers have channels for each shard: the tags of the channels of brokers whose slots walk() has seen, and the
+-- tag at which, as far as the caller knows, every broker listens here.
+local tag_of, own_tag = {}, nil
 
+-- Whether the broker received the text, or may have: the shard of the channel that it once named may have left this
+-- server together with others, and then it is not known where it listens now.
 local function publish(broker, text)
   local prefix, name = string.match(HOLDER, '^(.-):{(.*)}:h$')
-  return send(prefix, broker, tag_of[broker] or '', name .. '\n' .. text) > 0
+  local tag = tag_of[broker] or own_tag or ''
+  local heard = send(prefix, broker, tag, name .. '\n' .. text)
+  if heard < 1 and own_tag and own_tag ~= tag then
+    local here = send(prefix, broker, own_tag, name .. '\n' .. text)
+    heard = here > 0 and here or heard
+  end
+  return heard ~= 0
 end
 
 -- A waiter from its entry in B:w. nil: no entry, or an unusable one.

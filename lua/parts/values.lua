@@ -17,11 +17,11 @@ local function try(command, key, ...)
 end
 
 -- Sends a notice to a broker; how many received it. `tag` is of the broker's channel: "" is a channel that PUBLISH
--- knows, else it is a shard's. When that shard has left this server, nobody hears.
+-- knows, else it is a shard's. -1: that shard has left this server.
 local function send(prefix, broker, tag, text)
   if tag == '' then return redis.call('PUBLISH', prefix .. ':grant:' .. broker, text) end
   local heard = redis.pcall('SPUBLISH', prefix .. ':grant:' .. broker .. ':' .. tag, text)
-  return type(heard) == 'number' and heard or 0
+  return type(heard) == 'number' and heard or -1
 end
 
 -- Tells the brokers that watch that holders or waiters have changed. `watchers` is what MGET said of B:v; `holder` is

@@ -2,8 +2,8 @@
 -- Ends a hold on an administrator's order.
 -- KEYS holder, last token, queue, waiters
 -- ARGV owner_id, token (0: any), broker_id that it has the lock through ("": not known), reason (any bytes),
---      token_keep_ms, trusted, broker_id (the caller's), fair_after_us, hold_off (see parts/hold_off.lua), and the tag of
---      that broker's channel if it is a shard's
+--      token_keep_ms, trusted, broker_id (the caller's), fair_after_us, hold_off (see parts/hold_off.lua), and
+--      the tag of the broker's channel if that is a shard's
 -- {TOLD, time}   that broker has been told to release the lock, at once or when its holder no longer believes in it
 -- {RELEASED, ...}   as release: nobody received that broker's notice, or it is the caller, which has no such lease
 -- {NOT_HOLDER, time}   {GONE, time}   {FOREIGN, time, key, type or "shape"}
@@ -14,12 +14,12 @@
 -- include parts/hand_off.lua
 local owner, token, through, reason, keep, trusted, broker, fair_after, hold_off,
   channel = unpack(ARGV)
+own_tag = channel
 -- include parts/hold_off.lua
 local value, watchers = unpack(redis.call('MGET', HOLDER, WATCHERS))
 local h, bad = read_own_hold(value, owner, token)
 if bad then return bad end
 if through ~= '' and through ~= broker then
-  tag_of[through] = channel
   local heard = publish(through, table.concat({'force', owner, h.mine.token, reason}, ';'))
   if heard or trusted ~= '1' then return {TOLD, NOW} end
 end

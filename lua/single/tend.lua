@@ -16,7 +16,8 @@
 -- include parts/hand_off.lua
 local broker, slot_ms, keep, trusted, hold_off = unpack(ARGV, 1, 5)
 -- include parts/hold_off.lua
-local channel = string.byte(ARGV[#ARGV]) == 123 and table.remove(ARGV)
+local channel = string.byte(ARGV[#ARGV]) == 123 and table.remove(ARGV) or nil
+own_tag = channel
 local asked, last, place, entries = {unpack(ARGV, 6)}
 local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
 local h, bad = read_holders(value, asked[1])

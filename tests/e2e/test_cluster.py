@@ -302,7 +302,7 @@ def test_tls(world, listen):
     ca, key, cert = certificate(world.folder, "nodes")
     tls = [free_port() for _ in range(3)]
     cluster = ClusterSet(world, replicas=0, server_args=(
-        "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca, "--tls-auth-clients", "no"),
+        "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca, "--tls-auth-clients", "no", "--tls-cluster", "yes"),
         node_args=lambda i: ("--tls-port", tls[i]))
     url = "rediss+cluster://" + ",".join(f"127.0.0.1:{port}" for port in tls) + "?sni=localhost&ca="
     code, line = complaint(*listen, "--redis", url + "/nowhere.pem")

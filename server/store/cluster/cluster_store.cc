@@ -13,6 +13,8 @@ namespace {
 
 // A part of the Cluster that is not up after this time does not hold up the others.
 constexpr core::Duration kSettle = std::chrono::seconds(1);
+// Slots that move one after the other are told of together.
+constexpr core::Duration kSlotsMoved = std::chrono::seconds(1);
 // A slot that is on its way is asked for again after this time.
 constexpr core::Duration kLookAgain = std::chrono::milliseconds(20);
 
@@ -33,6 +35,9 @@ ClusterStore::ClusterStore(const Network& network, const StoreOptions& options)
       })),
       settle_timer_(network.timers->Make([this] {
         if (!told_up_ && nodes_.any_up()) TellUp();
+      })),
+      moved_timer_(network.timers->Make([this] {
+        if (told_up_) Tell(core::ChannelUp{});
       })) {}
 
 void ClusterStore::Start(StoreListener* listener) {
@@ -44,6 +49,7 @@ void ClusterStore::Stop() {
   listener_ = nullptr;
   later_timer_->Stop();
   settle_timer_->Stop();
+  moved_timer_->Stop();
   nodes_.Stop();
   commands_.Stop();
   later_.clear();
@@ -75,6 +81,13 @@ void ClusterStore::OnNodeInput(NodeNumber /*from*/, core::Input&& input) {
   const bool of_the_whole =
       std::holds_alternative<core::ChannelUp>(input) || std::holds_alternative<core::StoreClockStep>(input);
   if (told_up_ || !of_the_whole) Tell(std::move(input));
+}
+
+void ClusterStore::OnNodesChanged() {
+  Settle();
+  // A notice may have gone to where a slot was: the core is to look at its queues, once for many slots.
+  if (std::exchange(told_changes_, nodes_.map().changes()) == nodes_.map().changes()) return;
+  if (told_up_ && !moved_timer_->active()) moved_timer_->Start(kSlotsMoved);
 }
 
 void ClusterStore::Settle() {

@@ -50,7 +50,7 @@ class ClusterStore : public Store, private ClusterNodes::Owner {
 
   void OnNodeInput(NodeNumber from, core::Input&& input) override;
   bool OnNodeRedirect(NodeNumber from, core::OpId op, std::string_view error) override;
-  void OnNodesChanged() override { Settle(); }
+  void OnNodesChanged() override;
 
   // Tells that the store is up: once all of it is, or a part of it has been for a while.
   void Settle();
@@ -69,9 +69,11 @@ class ClusterStore : public Store, private ClusterNodes::Owner {
   ClusterNodes nodes_;
   ClusterCommands commands_;
   PendingQueries queries_;
+  uint64_t told_changes_ = 0;  // of the map
   std::vector<std::function<void()>> later_;
   const std::unique_ptr<Timer> later_timer_;
   const std::unique_ptr<Timer> settle_timer_;
+  const std::unique_ptr<Timer> moved_timer_;
 };
 
 }  // namespace distlock::store

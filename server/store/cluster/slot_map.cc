@@ -34,6 +34,7 @@ SlotMap::Verdict SlotMap::Adopt(const SlotsReport& report, const std::string& fr
     }
   }
   doubted_.reset();
+  const auto before = at_;
   at_.fill(kNoNode);
   for (auto& node : nodes_) {
     if (node) node->replicas = 0;
@@ -44,12 +45,13 @@ SlotMap::Verdict SlotMap::Adopt(const SlotsReport& report, const std::string& fr
     std::fill(at_.begin() + range.first, at_.begin() + range.last + 1, number);
   }
   Recount();
+  changes_ += before != at_;
   return Verdict::kAdopted;
 }
 
 NodeNumber SlotMap::Patch(Slot slot, const ServerAddress& to) {
   const NodeNumber number = NodeAt(to);
-  at_[slot] = number;
+  changes_ += std::exchange(at_[slot], number) != number;
   Recount();
   return number;
 }

@@ -72,6 +72,8 @@ class SlotMap {
   // By their numbers; nullopt where a node was forgotten.
   const std::vector<std::optional<Node>>& nodes() const { return nodes_; }
   size_t covered() const { return covered_; }
+  // Grows when a slot has got another node.
+  uint64_t changes() const { return changes_; }
 
  private:
   NodeNumber Add(Node node);
@@ -81,6 +83,7 @@ class SlotMap {
   std::array<NodeNumber, kSlots> at_;
   std::vector<std::optional<Node>> nodes_;
   size_t covered_ = 0;
+  uint64_t changes_ = 0;
   std::optional<SlotsReport> doubted_;
   std::string doubted_from_;
 };

@@ -147,6 +147,7 @@ struct Encoder {
         .Arg(options.broker_id)
         .Arg(FairAfterUs())
         .Arg(HoldOff(in.owner));
+    AddChannel(command);
     return {{Verb::kRelease, in.op, 0}, &lua::kRelease, std::move(command).Build()};
   }
 
@@ -154,6 +155,7 @@ struct Encoder {
     CommandBuilder command = CallOnLock(lua::kWithdraw, keys, in.name);
     command.Arg(HexOfOwner(in.owner)).Arg(CeilMs(options.token_keep)).Arg(Trusted()).Arg(options.broker_id);
     command.Arg(in.keep_grant ? "1" : "0").Arg(FairAfterUs()).Arg(HoldOff());
+    AddChannel(command);
     return {{Verb::kWithdraw, in.op, 0}, &lua::kWithdraw, std::move(command).Build()};
   }
 
@@ -181,6 +183,7 @@ struct Encoder {
     CommandBuilder command = CallOnLock(lua::kDowngrade, keys, in.name);
     command.Arg(HexOfOwner(in.owner)).Arg(Cat(in.token)).Arg(CeilMs(options.token_keep)).Arg(Trusted());
     command.Arg(options.broker_id).Arg(in.info).Arg(HoldOff(in.owner));
+    AddChannel(command);
     return {{Verb::kDowngrade, in.op, 0}, &lua::kDowngrade, std::move(command).Build()};
   }
 
