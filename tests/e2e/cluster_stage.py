@@ -37,6 +37,7 @@ class ClusterStage:
             self.cluster.url, "--validity", f"{self.times.validity}s", "--queue-slot", f"{self.times.slot}s",
             "--default-ttl", "4s", "--max-ttl", f"{MAX_TTL_S}s", "--failover-hold-off", hold_off,
             name=f"broker-{i}") for i in range(brokers)]
+        self._await_no_hold_off()
         self.client_nets = [self.brokers[i % brokers] for i in range(clients)]
         self.clients = []
 
@@ -45,6 +46,13 @@ class ClusterStage:
 
     def __exit__(self, *_):
         self.world.__exit__()
+
+    def _await_no_hold_off(self):
+        """A server that is new grants nobody a lock for a while."""
+        with self.brokers[0].client() as client:
+            for node in self.cluster.primaries():
+                key = next(f"w{i}" for i in range(10_000) if self.cluster.primary_of(f"w{i}") is node)
+                client.release(client.acquire(client.spec(key, ttl=2.0, max_wait=60.0), timeout=90).lease_id)
 
     def load(self):
         """Starts the clients, and returns once locks change hands."""

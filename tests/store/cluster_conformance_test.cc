@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cluster_servers.h"
 #include "conformance.h"
@@ -17,11 +18,16 @@ namespace {
 class ClusterWorld : public StoreWorld {
  public:
   explicit ClusterWorld(const std::string& binary) : servers_(ServersOf(binary)) { servers_.Clean(); }
+  ~ClusterWorld() override {
+    if (!testing::Test::HasFailure()) return;
+    for (const std::string& problem : problems_) ADD_FAILURE() << problem;
+  }
 
   std::unique_ptr<Store> MakeStore(const LockOptions& locks) override {
     StoreOptions options;
     options.url = servers_.Url();
     options.locks = locks;
+    options.on_problem = [this](const absl::Status& why) { problems_.emplace_back(why.ToString()); };
     return OpenStore(loop_.get(), options);
   }
   bool RunUntil(const std::function<bool()>& done) override { return loop_.RunUntil(done); }
@@ -55,6 +61,7 @@ class ClusterWorld : public StoreWorld {
   }
 
   ClusterServers& servers_;
+  std::vector<std::string> problems_;
   TestLoop loop_;
 };
 

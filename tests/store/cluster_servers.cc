@@ -23,16 +23,22 @@ namespace {
 constexpr std::chrono::seconds kPatience{30};
 constexpr int kSlotCount = 16384;
 
-int FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
-  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  close(fd);
-  return ntohs(address.sin_port);
+// All different.
+std::vector<int> FreePorts(int count) {
+  std::vector<int> sockets, ports;
+  for (int i = 0; i < count; ++i) {
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    sockets.push_back(fd);
+    ports.push_back(ntohs(address.sin_port));
+  }
+  for (const int fd : sockets) close(fd);
+  return ports;
 }
 
 // False after kPatience.
@@ -48,11 +54,13 @@ bool Eventually(Condition condition) {
 
 }  // namespace
 
-ClusterServers::ClusterServers(const std::string& binary) : nodes_(kNodes) {
+ClusterServers::ClusterServers(const std::string& binary)
+    : has_shard_ids_(Contains(binary, "valkey")), nodes_(kNodes) {
+  const std::vector<int> ports = FreePorts(2 * kNodes);
   for (int i = 0; i < kNodes; ++i) {
     nodes_[i].id = std::string(40, static_cast<char>('a' + i));
-    nodes_[i].port = FreePort();
-    nodes_[i].bus_port = FreePort();
+    nodes_[i].port = ports[i];
+    nodes_[i].bus_port = ports[kNodes + i];
   }
   for (int i = 0; i < kNodes; ++i) Spawn(binary, i);
   for (int i = 0; i < kNodes; ++i) {
@@ -83,7 +91,9 @@ std::string ClusterServers::NodesFile(int of) const {
   std::string text;
   for (int i = 0; i < kNodes; ++i) {
     const Node& node = nodes_[i];
-    Append(text, node.id, " 127.0.0.1:", node.port, "@", node.bus_port, i == of ? " myself,master" : " master",
+    // Redis 7.0 knows no shards' ids in this file, and Valkey 8.0 ends at the first SPUBLISH without them.
+    Append(text, node.id, " 127.0.0.1:", node.port, "@", node.bus_port,
+           has_shard_ids_ ? Cat(",,tls-port=0,shard-id=", std::string(40, static_cast<char>('1' + i))) : "", i == of ? " myself,master" : " master",
            " - 0 0 ", i + 1, " connected ", kSlotCount * i / kNodes, "-", kSlotCount * (i + 1) / kNodes - 1, "\n");
   }
   return Cat(text, "vars currentEpoch ", kNodes, " lastVoteEpoch 0\n");
@@ -119,7 +129,7 @@ StoreUrl ClusterServers::Url() const {
 
 void ClusterServers::Clean() {
   for (Node& node : nodes_) {
-    node.admin->Do({"FLUSHALL"});
+    EXPECT_EQ(node.admin->Str({"FLUSHALL"}), "OK");
     node.admin->Do({"SCRIPT", "FLUSH"});
   }
 }

@@ -46,6 +46,7 @@ class ClusterServers {
   std::string NodesFile(int of) const;
   void Spawn(const std::string& binary, int node);
 
+  const bool has_shard_ids_;
   TempDir folder_;
   std::vector<Node> nodes_;
 };
