@@ -106,14 +106,16 @@ class Process:
 
 
 class Redis(Process):
-    """One redis-server without persistence, on a unix socket and, with tcp, on a fixed port of 127.0.0.1."""
+    """One redis-server without persistence, on a unix socket and, with tcp, on a fixed port of `host`, which is an
+    address of this machine."""
 
-    def __init__(self, folder, name="redis", tcp=False, args=()):
+    def __init__(self, folder, name="redis", tcp=False, args=(), host="127.0.0.1"):
+        self.host = host
         self.folder = pathlib.Path(folder)
         self.path = self.folder / f"{name}.sock"
         self.port = free_port() if tcp else 0
-        self.url = f"redis://127.0.0.1:{self.port}" if tcp else f"unix://{self.path}"
-        super().__init__(name, [REDIS_SERVER, "--port", self.port, "--bind", "127.0.0.1", "--unixsocket", self.path,
+        self.url = f"redis://{host}:{self.port}" if tcp else f"unix://{self.path}"
+        super().__init__(name, [REDIS_SERVER, "--port", self.port, "--bind", host, "--unixsocket", self.path,
                                 "--save", "", "--appendonly", "no", "--dir", self.folder, "--dbfilename", f"{name}.rdb",
                                 "--maxmemory-policy", "noeviction", "--enable-debug-command", "local", *args], folder)
 
@@ -254,8 +256,8 @@ class World:
         self._stack.callback(process.kill)
         return process
 
-    def redis(self, name="redis", tcp=False, args=()):
-        return self._add(Redis(self.folder, name, tcp, args)).start()
+    def redis(self, name="redis", tcp=False, args=(), host="127.0.0.1"):
+        return self._add(Redis(self.folder, name, tcp, args, host)).start()
 
     def distlockd(self, redis_url, *args, name="distlockd", listen=None, await_ready=True):
         return self._add(Distlockd(self.folder, redis_url, *args, name=name, listen=listen)).start(await_ready)

@@ -17,9 +17,9 @@ NAME = "locks"
 DOWN_AFTER_MS = 1000
 
 
-def ask(port, *args, password=None):
+def ask(port, *args, password=None, host="127.0.0.1"):
     """One command on a connection of its own. Raises RedisError for an error reply."""
-    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as sock, sock.makefile("rb") as stream:
+    with socket.create_connection((host, port), timeout=PATIENCE_S) as sock, sock.makefile("rb") as stream:
         for command in ([("AUTH", password)] if password else []) + [args]:
             parts = [str(part).encode() for part in command]
             sock.sendall(b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in parts))
@@ -28,15 +28,15 @@ def ask(port, *args, password=None):
 
 
 class Sentinel(Process):
-    """One sentinel that watches `primary_port` under NAME. Its file of settings survives a restart."""
+    """One sentinel that watches `primary` under NAME. Its file of settings survives a restart."""
 
-    def __init__(self, folder, name, primary_port, quorum, password=None, settings=(), tls=None):
+    def __init__(self, folder, name, primary, quorum, password=None, settings=(), tls=None, host="127.0.0.1"):
         """tls: (certificate, key) of a second port, which speaks TLS."""
-        self.port, self.password = free_port(), password
+        self.port, self.password, self.host = free_port(), password, host
         self.tls_port = free_port() if tls else 0
         self.file = folder / f"{name}.conf"
-        lines = [f"port {self.port}", "bind 127.0.0.1", f"dir {folder}",
-                 f"sentinel monitor {NAME} 127.0.0.1 {primary_port} {quorum}",
+        lines = [f"port {self.port}", f"bind {host}", f"bind-source-addr {host}", "protected-mode no", f"dir {folder}",
+                 f"sentinel monitor {NAME} {primary.host} {primary.port} {quorum}",
                  f"sentinel down-after-milliseconds {NAME} {DOWN_AFTER_MS}",
                  f"sentinel failover-timeout {NAME} 4000", f"sentinel parallel-syncs {NAME} 2", *settings]
         if password:
@@ -53,7 +53,7 @@ class Sentinel(Process):
         return self
 
     def command(self, *args):
-        return ask(self.port, *args, password=self.password)
+        return ask(self.port, *args, password=self.password, host=self.host)
 
     def fields(self):
         flat = self.command("SENTINEL", "MASTER", NAME)
@@ -68,15 +68,23 @@ class Sentinel(Process):
 class SentinelSet:
     """Started and settled: every replica is in step and every sentinel knows all the others."""
 
-    def __init__(self, world, replicas=2, sentinels=3, server_args=(), sentinel_password=None, sentinel_settings=()):
+    def __init__(self, world, replicas=2, sentinels=3, server_args=(), sentinel_password=None, sentinel_settings=(),
+                 host_of=lambda name: "127.0.0.1"):
+        """host_of: the address of the server or sentinel of that name, which also its own connections come from."""
         self.world = world
-        self.servers = [world.redis(name="server0", tcp=True, args=server_args)]
+
+        def server(i, *args):
+            host = host_of(f"server{i}")
+            self.servers.append(world.redis(name=f"server{i}", tcp=True, host=host, args=(
+                "--bind-source-addr", host, "--protected-mode", "no", *args, *server_args)))
+        self.servers = []
+        server(0)
         for i in range(1, replicas + 1):
-            self.servers.append(world.redis(name=f"server{i}", tcp=True, args=(
-                "--replicaof", "127.0.0.1", self.servers[0].port, *server_args)))
+            server(i, "--replicaof", self.servers[0].host, self.servers[0].port)
         eventually(lambda: self._replicas_in_step(replicas), "the replicas being in step")
-        self.sentinels = [world._add(Sentinel(world.folder, f"sentinel{i}", self.servers[0].port, sentinels // 2 + 1,
-                                             sentinel_password, sentinel_settings)).start()
+        self.sentinels = [world._add(Sentinel(world.folder, f"sentinel{i}", self.servers[0], sentinels // 2 + 1,
+                                             sentinel_password, sentinel_settings,
+                                             host=host_of(f"sentinel{i}"))).start()
                           for i in range(sentinels)]
         eventually(lambda: all(self._settled(s, replicas, sentinels) for s in self.sentinels),
                    "the sentinels knowing each other")
@@ -86,7 +94,7 @@ class SentinelSet:
         return self.url_of(NAME)
 
     def url_of(self, name):
-        return "redis+sentinel://" + ",".join(f"127.0.0.1:{s.port}" for s in self.sentinels) + f"/{name}"
+        return "redis+sentinel://" + ",".join(f"{s.host}:{s.port}" for s in self.sentinels) + f"/{name}"
 
     def primary(self):
         """The server that most of the living sentinels call the primary."""
@@ -104,7 +112,9 @@ class SentinelSet:
             if len(names) != 1 or names == {than.port}:
                 return None
             server = self.by_port(names.pop())
-            return server if server.alive() and server.command("ROLE")[0] == "master" else None
+            with contextlib.suppress(OSError, RedisError):
+                return server if server.command("ROLE")[0] == "master" else None
+            return None
         return eventually(agreed, "another primary")
 
     def await_whole(self):
@@ -112,7 +122,7 @@ class SentinelSet:
         def whole():
             primary = self.primary()
             living = [s for s in self.servers if s.alive() and s is not primary]
-            linked = all(s.command("ROLE")[:4] == ["slave", "127.0.0.1", primary.port, "connected"] for s in living)
+            linked = all(s.command("ROLE")[:4] == ["slave", primary.host, primary.port, "connected"] for s in living)
             return linked and all("failover_in_progress" not in s.fields()["flags"] for s in self.sentinels)
         eventually(whole, "all servers following the primary")
 

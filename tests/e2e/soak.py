@@ -18,6 +18,7 @@ import threading
 import time
 
 from soak_faults import Fault
+from soak_sentinel import SENTINEL_ROWS, SentinelStage
 from soak_stage import BIN, Stage, boot_now
 from soak_table import rows_for
 
@@ -27,7 +28,8 @@ WARM_S = 3.0
 class Soak:
     def __init__(self, stage, options, dice):
         self.stage, self.options, self.dice = stage, options, dice
-        self.rows = [row for row in rows_for(dice, stage.store.can_step) if options.only in row.name]
+        rows = SENTINEL_ROWS if options.sentinel else rows_for(dice, stage.store.can_step)
+        self.rows = [row for row in rows if options.only in row.name]
         self.unused = []
         self.done, self.active = [], []
         self.calm_grants, self.calm_s = 0, 0.0
@@ -173,6 +175,7 @@ def parse(argv):
     parser.add_argument("--store",
                         default="",
                         help="redis-server or valkey-server; default: as the seed has it, of those installed")
+    parser.add_argument("--sentinel", action="store_true", help="behind Sentinel, with the faults of such a set")
     parser.add_argument("--min-rate",
                         type=float,
                         default=100.0,
@@ -198,7 +201,8 @@ def main(argv):
     folder = pathlib.Path(options.keep or tempfile.mkdtemp(prefix="dlsoak"))
     folder.mkdir(exist_ok=True)
     print(f"seed {options.seed}, {program}, in {folder}", flush=True)
-    with Stage(folder, options.seed, program, options.short, brokers=3, clients=5) as stage:
+    stage_kind = SentinelStage if options.sentinel else Stage
+    with stage_kind(folder, options.seed, program, options.short, brokers=3, clients=5) as stage:
         soak = Soak(stage, options, dice)
         soak.run()
         code = judge(stage, soak, options)

@@ -161,7 +161,7 @@ class Stage:
         self.workers, self.pause_ms = 6, 110
         self.register_path = str(self.folder / "register.sock")
         self.world = World(self.folder)
-        self.store = Store(self.folder, program)
+        self.program, self.store = program, None
         self.brokers, self.store_nets, self.client_nets, self.clients = [], [], [], []
         self.stalls = 0
         self._closing = threading.Event()
@@ -171,12 +171,9 @@ class Stage:
 
     def __enter__(self):
         world, (brokers, clients) = self.world, self._count
-        world._add(self.store).start()
-        self.store.mark()
+        self._open_store()
         for number in range(brokers):
-            net = world.proxy(self.store.url)
-            self.store_nets.append(net)
-            self.brokers.append(self._broker(net, f"broker-{number}"))
+            self.brokers.append(self._broker(self._store_url(), f"broker-{number}"))
         self._warm_up()
         self.fds = [self._fds(broker) for broker in self.brokers]
         register = Process("register", [
@@ -201,9 +198,22 @@ class Stage:
         """Runs `start`, which launches a process, on a thread that lasts."""
         return self._starter.submit(start, *args, **kwargs).result()
 
-    def _broker(self, net, name):
+    def _open_store(self):
+        self.store = Store(self.folder, self.program)
+        self.world._add(self.store).start()
+        self.store.mark()
+
+    def _store_url(self):
+        """Of the store for one more broker, each through a proxy of its own."""
+        self.store_nets.append(self.world.proxy(self.store.url))
+        return self.store_nets[-1].url
+
+    def _broker_args(self):
+        return ()
+
+    def _broker(self, url, name):
         times = self.times
-        return self.world.distlockd(net.url, "--wait-for-store", "--validity", f"{times.validity}s", "--queue-slot",
+        return self.world.distlockd(url, *self._broker_args(), "--wait-for-store", "--validity", f"{times.validity}s", "--queue-slot",
                                     f"{times.slot}s", "--drain-timeout", f"{times.drain}s", name=name)
 
     # A broker has made its threads and pollers when it has served a client.

@@ -218,7 +218,7 @@ def test_sentinels_have_tls_and_an_authority_of_their_own(world, listen):
     ca, key, cert = certificate(world.folder, "sentinels")
     other_ca, _, _ = certificate(world.folder, "others")
     primary = world.redis(tcp=True)
-    sentinel = Sentinel(world.folder, "sentinel", primary.port, 1, tls=(cert, key))
+    sentinel = Sentinel(world.folder, "sentinel", primary, 1, tls=(cert, key))
     world._add(sentinel).start()
     url = f"redis+sentinel://127.0.0.1:{sentinel.tls_port}/{NAME}?sentinel_tls=on&sentinel_sni=localhost"
     code, line = complaint(*listen, "--redis", f"{url}&sentinel_ca={other_ca}", "--store-timeout", "2s")

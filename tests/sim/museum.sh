@@ -98,7 +98,9 @@ run_worlds() {
   local binary=$1 first=$2 count=$3 text status
   # The limit is processor time, because worlds are slow on a busy machine without hanging.
   text=$(ulimit -S -t $((HANG_SECONDS + count / WORLDS_A_SECOND))
-    exec nice "$binary" --seeds "$count" --seed "$first" --quiet 2>&1)
+    # Its options are words: splitting is meant.
+    # shellcheck disable=SC2086
+    exec nice "$binary" $worlds --seeds "$count" --seed "$first" --quiet 2>&1)
   status=$?
   [ $status -ne 0 ] || return 0
   if [ $status -eq 1 ] && [[ $text =~ VIOLATION\ seed\ ([0-9]+)\ [^:]*:[^:]*\):\ ([^$'\n']*) ]]; then
@@ -155,9 +157,10 @@ judge() {
 }
 
 visit() {
-  local one=$1 name number touched files
+  local one=$1 name number touched files worlds
   name=$(basename "$one" .patch) number=${name%%[!0-9]*}
   changes_nothing "$one" || tried=$((tried + 1))
+  worlds=$(mutate worlds "$one") || return
   touched=$(mutate --tree "$tree" apply "$one") || { fault 'DOES NOT APPLY' "$name" 'see above'; return; }
   mapfile -t files <<<"$touched"
   if ! build "${files[@]}"; then

@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "redis/redis_model.h"
+#include "store/sentinel/sentinel_store.h"
 #include "store/single/single_store.h"
 #include "world/network.h"
+#include "world/replica_set.h"
 
 namespace distlock::store {
 namespace {
@@ -29,17 +31,33 @@ class Host : public sim::Process {
 
 class ModelWorld : public StoreWorld {
  public:
-  ModelWorld() { directory_.Lead(kHost, server_); }
+  explicit ModelWorld(bool with_sentinels) {
+    // Messages take some time, so that answers do not come in the instant of the question.
+    env_.temper.shortest_delay = microseconds(50);
+    env_.temper.usual_delay = milliseconds(1);
+    env_.temper.ttls = {seconds(15)};
+    if (with_sentinels) {
+      replica_set_ = std::make_unique<sim::ReplicaSet>(env_, directory_, [] { return std::vector<sim::Process*>(); });
+    } else {
+      server_ = std::make_unique<sim::StoreProcess>(env_, 1);
+      directory_.Lead(kHost, *server_);
+    }
+  }
   ~ModelWorld() override { EXPECT_EQ(env_.failure, ""); }
 
   std::unique_ptr<Store> MakeStore(const LockOptions& locks) override {
     sim::Process& host = *hosts_.emplace_back(std::make_unique<Host>(env_, locks.broker_id));
     StoreOptions options;
-    options.url.address.host = kHost;
     options.locks = locks;
     options.seed = env_.dice.Next();
     const Network network{.dialer = std::make_shared<sim::SimDialer>(env_, host, directory_),
                           .timers = std::make_shared<sim::SimTimers>(env_, host)};
+    if (replica_set_ != nullptr) {
+      options.url.sentinels = replica_set_->SentinelAddresses();
+      options.url.primary_name = sim::SentinelProcess::kPrimaryName;
+      return std::make_unique<SentinelStore>(network, network, options);
+    }
+    options.url.address.host = kHost;
     return std::make_unique<SingleStore>(network, options);
   }
 
@@ -57,29 +75,26 @@ class ModelWorld : public StoreWorld {
   }
 
   std::string Command(std::initializer_list<std::string_view> argv) override {
-    server_.Sync();
-    const ReplyPtr reply = server_.model().Execute(kAdministrator, argv);
-    server_.Sync();
+    server().Sync();
+    const ReplyPtr reply = server().model().Execute(kAdministrator, argv);
+    server().Sync();
     return reply->type == REDIS_REPLY_INTEGER ? Cat(reply->integer) : std::string(Text(*reply));
   }
-  void HangUp() override { server_.HangUp(milliseconds(1)); }
+  void HangUp() override { server().HangUp(milliseconds(1)); }
 
  private:
-  // Messages take some time, so that answers do not come in the instant of the question.
-  static sim::Env& WithDelays(sim::Env& env) {
-    env.temper.shortest_delay = microseconds(50);
-    env.temper.usual_delay = milliseconds(1);
-    return env;
-  }
+  sim::StoreProcess& server() { return replica_set_ != nullptr ? replica_set_->primary() : *server_; }
 
   sim::Env env_{kSeed, false};
-  sim::StoreProcess server_{WithDelays(env_), 1};
   sim::Directory directory_;
+  std::unique_ptr<sim::StoreProcess> server_;  // null with a replica set
+  std::unique_ptr<sim::ReplicaSet> replica_set_;
   std::vector<std::unique_ptr<Host>> hosts_;
 };
 
 }  // namespace
 
-std::unique_ptr<StoreWorld> MakeModelWorld() { return std::make_unique<ModelWorld>(); }
+std::unique_ptr<StoreWorld> MakeModelWorld() { return std::make_unique<ModelWorld>(false); }
+std::unique_ptr<StoreWorld> MakeSentinelModelWorld() { return std::make_unique<ModelWorld>(true); }
 
 }  // namespace distlock::store

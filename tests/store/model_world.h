@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The world of the conformance suite in which brokers reach the simulator's modelled server over its simulated network,
-// in virtual time. The production store of one server runs on it.
+// The world of the conformance suite in which brokers reach the simulator's modelled servers over its simulated network,
+// in virtual time. The production stores of one server and of a primary with sentinels run on it.
 #pragma once
 
 #include <memory>
@@ -10,6 +10,9 @@
 
 namespace distlock::store {
 
+// One server.
 std::unique_ptr<StoreWorld> MakeModelWorld();
+// Three sentinels that watch a primary and its two replicas.
+std::unique_ptr<StoreWorld> MakeSentinelModelWorld();
 
 }  // namespace distlock::store

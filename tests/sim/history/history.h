@@ -68,6 +68,7 @@ enum class FaultKind : uint8_t {
   kLinkOneWay,
   kChannelLost,
   kNoticesLost,
+  kPromoted,  // a replica becomes the primary, and brokers hold off: nothing that a holder relies on is forgotten
   kCount
 };
 

@@ -103,10 +103,12 @@ class Index {
 
   const LeaseTerms& TermsOf(int64_t lease) const { return history.leases[static_cast<size_t>(lease)]; }
   const LeaseTerms& TermsOf(const Tenure& tenure) const { return TermsOf(tenure.lease); }
-  // The terms at that time: those of the request, but SHARED after a downgrade.
+  // The terms at that time: those of the request, but SHARED after a downgrade; where the store cannot be observed,
+  // from when the client asked for that.
   LeaseTerms TermsAt(const Tenure& tenure, int64_t at) const {
     LeaseTerms terms = TermsOf(tenure);
-    if (tenure.downgraded != kNotSeen && tenure.downgraded <= at) terms.kind = HoldKind::kShared;
+    const int64_t from = sees_store ? tenure.downgraded : fates[static_cast<size_t>(tenure.lease)].yielded;
+    if (from != kNotSeen && from <= at) terms.kind = HoldKind::kShared;
     return terms;
   }
   // The earliest time at which the store can have granted it.

@@ -39,6 +39,7 @@ Costs CostsOf(FaultKind kind) {
     case FaultKind::kKeyDeleted:
     case FaultKind::kStoreClock:
     case FaultKind::kFailover:
+    case FaultKind::kPromoted:
       return Costs::kKeys;
     // A full store accepts renewals and releases, brokers load scripts again, and holders need no notices.
     case FaultKind::kStoreFull:

@@ -38,7 +38,7 @@ Names FaultNames() {
       "client_killed", "client_paused", "client_clock",    "broker_killed",   "broker_paused", "broker_drained",
       "broker_clock",  "store_paused",  "store_restarted", "store_emptied",   "key_deleted",   "store_clock",
       "store_full",    "store_refuses", "failover",        "scripts_flushed", "link_reset",    "link_slow",
-      "link_silent",   "link_one_way",  "channel_lost",    "notices_lost"};
+      "link_silent",   "link_one_way",  "channel_lost",    "notices_lost",    "promoted"};
   return kNames;
 }
 

@@ -240,6 +240,12 @@ class Museum:
             chosen += found
         return chosen or list(self.bugs)
 
+    def worlds(self, name):
+        """Options of distlock_sim for the worlds that can show it; '': any."""
+        bug = self.bugs[name]
+        lines = [] if isinstance(bug, str) else [line for line in bug.text if line.startswith("Worlds: ")]
+        return lines[0].removeprefix("Worlds: ") if lines else ""
+
     def apply(self, name, root):
         """Returns the files that it has changed, below `root`."""
         bug = self.bugs[name]
@@ -266,8 +272,9 @@ def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--museum", default=HERE, help="folder of mutations.txt and patches (default: this one)")
     parser.add_argument("--tree", default=os.path.join(HERE, "..", "..", ".."), help="root of the sources")
-    parser.add_argument("command", choices=("list", "check", "apply"),
-                        help="list: names; check: can each be put in?; apply: put one in, print the files changed")
+    parser.add_argument("command", choices=("list", "check", "apply", "worlds"),
+                        help="list: names; check: can each be put in?; apply: put one in, print the files changed; "
+                             "worlds: the options of the simulator for one")
     parser.add_argument("bugs", nargs="*", help="numbers, names or patch files (default: all)")
     options = parser.parse_args(arguments)
     root = os.path.abspath(options.tree)
@@ -280,6 +287,8 @@ def main(arguments):
             if len(names) != 1 or not options.bugs:
                 raise MuseumError("apply needs one bug")
             print("\n".join(museum.apply(names[0], root)))
+        elif options.command == "worlds":
+            print("\n".join(museum.worlds(name) for name in names))
         else:
             tree = Tree(root)
             stale = [(name, why) for name in names if (why := museum.why_not(name, tree))]

@@ -64,6 +64,13 @@ class MutateTest(unittest.TestCase):
     def why_not(self, body):
         return self.museum_of(self.row(body)).why_not("01-wrong", mutate.Tree(self.root))
 
+    def test_worlds_are_those_that_the_row_names(self):
+        body = "in server/core\n- Arm(lease);\n"
+        named = self.row("Worlds: --topology sentinel\n\n" + body, "02-named")
+        museum = self.museum_of(self.row(body), named)
+        self.assertEqual(museum.worlds("01-wrong"), "")
+        self.assertEqual(museum.worlds("02-named"), "--topology sentinel")
+
     def test_finds_its_text_in_any_file_of_the_room(self):
         changed = self.apply("in server\n- op.sent + lease.ttl\n+ now_ + lease.ttl")
         self.assertEqual(changed, ["server/core/a/broker.cc"])

@@ -57,7 +57,8 @@ void Info(Call& call) {
       field("master_host", server.primary_host);
       field("master_port", store::Cat(server.primary_port));
     }
-    field("connected_slaves", "0");
+    field("connected_slaves", store::Cat(server.replicas.size()));
+    for (size_t i = 0; i < server.replicas.size(); ++i) field(store::Cat("slave", i), server.replicas[i]);
     field("master_replid", server.ReplicationId());
     field("second_repl_offset", server.promotions == 0 ? "-1" : "1");
   }
@@ -66,12 +67,24 @@ void Info(Call& call) {
 
 // The configuration of a server without snapshots.
 void Config(Call& call) {
-  if (!SameWord(call.arg(1), "get") || call.argv.size() != 3 || !SameWord(call.arg(2), "save")) {
-    return call.reply.Error("ERR the model knows no CONFIG but GET save");
+  const Server& server = call.server;
+  std::vector<std::pair<std::string_view, std::string>> found;
+  const bool get = SameWord(call.arg(1), "get") && call.argv.size() == 3;
+  if (get && SameWord(call.arg(2), "save")) {
+    found = {{"save", ""}};
+  } else if (get && SameWord(call.arg(2), "min-replicas-*")) {
+    found = {{"min-replicas-max-lag", store::Cat(server.max_lag_seconds)},
+             {"min-replicas-to-write", store::Cat(server.min_replicas)}};
+  } else if (get && SameWord(call.arg(2), "append*")) {
+    found = {{"appendfsync", "everysec"}, {"appendonly", "no"}};
+  } else {
+    return call.reply.Error("ERR the model knows no CONFIG but GET save, min-replicas-* and append*");
   }
-  call.reply.Array(2);
-  call.reply.Bulk("save");
-  call.reply.Bulk("");
+  call.reply.Array(2 * found.size());
+  for (const auto& [name, value] : found) {
+    call.reply.Bulk(name);
+    call.reply.Bulk(value);
+  }
 }
 
 void Client(Call& call) {

@@ -136,6 +136,11 @@ void RedisModel::Promote() {
   server_->keys.replica = false;
 }
 bool RedisModel::is_replica() const { return server_->keys.replica; }
+void RedisModel::SetReplicas(std::vector<std::string> lines) { server_->replicas = std::move(lines); }
+void RedisModel::SetMinReplicas(int count, int max_lag_seconds) {
+  server_->min_replicas = count;
+  server_->max_lag_seconds = max_lag_seconds;
+}
 
 void RedisModel::OnChange(std::function<void(std::string_view, ChangeKind)> on_change) {
   server_->keys.on_change = std::move(on_change);

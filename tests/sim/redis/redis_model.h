@@ -126,6 +126,10 @@ class RedisModel {
   // Makes it a primary with its present data. Scripts were never replicated.
   void Promote();
   bool is_replica() const;
+  // The replicas that follow it, as INFO shows each: "ip=..,port=..,state=online,offset=..,lag=..".
+  void SetReplicas(std::vector<std::string> lines);
+  // What CONFIG GET shows of min-replicas-to-write and min-replicas-max-lag. To refuse writes is the caller's part.
+  void SetMinReplicas(int count, int max_lag_seconds);
 
   // ---- Observation ----
 

@@ -31,6 +31,9 @@ class Server {
   uint32_t promotions = 0;   // tells the histories of its data apart
   std::string primary_host;  // of a replica, as INFO shows it
   int primary_port = 0;
+  std::vector<std::string> replicas;  // as INFO shows them
+  int min_replicas = 0;
+  int max_lag_seconds = 10;
 
   // State of the running script.
   bool script_wrote = false;

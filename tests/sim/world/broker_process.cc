@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "world/broker_process.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <utility>
 
+#include "store/sentinel/sentinel_store.h"
 #include "store/single/single_store.h"
+#include "world/sentinel_process.h"
 
 namespace distlock::sim {
 namespace {
@@ -13,8 +17,12 @@ constexpr int kMostTicks = 200;
 
 }  // namespace
 
-BrokerProcess::BrokerProcess(Env& env, int number, const Directory& directory)
-    : Process(env, Actor::Kind::kBroker, "broker " + std::to_string(number)), number_(number), directory_(directory) {}
+BrokerProcess::BrokerProcess(Env& env, int number, const Directory& directory,
+                             std::vector<store::ServerAddress> sentinels)
+    : Process(env, Actor::Kind::kBroker, "broker " + std::to_string(number)),
+      number_(number),
+      directory_(directory),
+      sentinels_(std::move(sentinels)) {}
 
 BrokerProcess::~BrokerProcess() = default;
 
@@ -36,7 +44,6 @@ void BrokerProcess::Start() {
 
 void BrokerProcess::OpenStore() {
   store::StoreOptions options;
-  options.url.address.host = kStoreHost;
   options.seed = env_.dice.Next();
   options.locks.broker_id = broker_id_;
   options.locks.queue_slot = env_.temper.queue_slot;
@@ -45,10 +52,25 @@ void BrokerProcess::OpenStore() {
     env_.Log([&] { return name() + " says: " + std::string(problem.message()); });
   };
   dialer_ = std::make_shared<SimDialer>(env_, *this, directory_);
-  const store::Network network{.dialer = dialer_, .timers = std::make_shared<SimTimers>(env_, *this)};
-  store_ = std::make_unique<store::SingleStore>(network, options);
+  store_ = MakeStore(std::move(options));
   submitted_ = flush_waits_ = false;
   store_->Start(this);
+}
+
+std::unique_ptr<store::Store> BrokerProcess::MakeStore(store::StoreOptions options) {
+  const store::Network network{.dialer = dialer_, .timers = std::make_shared<SimTimers>(env_, *this)};
+  if (sentinels_.empty()) {
+    options.url.address.host = kStoreHost;
+    return std::make_unique<store::SingleStore>(network, options);
+  }
+  options.url.sentinels = sentinels_;
+  options.url.primary_name = SentinelProcess::kPrimaryName;
+  options.locks.hold_off = {
+      .kind = env_.temper.hold_off ? store::HoldOffOptions::Kind::kAuto : store::HoldOffOptions::Kind::kOff,
+      .longest_ttl = *std::max_element(env_.temper.ttls.begin(), env_.temper.ttls.end()),
+      .can_fail_over = true};
+  options.wait_replicas = env_.temper.guard == FailoverGuard::kConfirmed ? 1 : 0;
+  return std::make_unique<store::SentinelStore>(network, network, options);
 }
 
 void BrokerProcess::Kill(Duration heard_within) {

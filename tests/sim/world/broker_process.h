@@ -12,6 +12,7 @@
 
 #include "core/broker.h"
 #include "store/store.h"
+#include "store/store_options.h"
 #include "world/front.h"
 #include "world/network.h"
 
@@ -19,8 +20,8 @@ namespace distlock::sim {
 
 class BrokerProcess : public Process, private store::StoreListener {
  public:
-  // The directory leads to its store, at kStoreHost.
-  BrokerProcess(Env& env, int number, const Directory& directory);
+  // The directory leads to its store, at kStoreHost, or to the sentinels at these addresses and what they name.
+  BrokerProcess(Env& env, int number, const Directory& directory, std::vector<store::ServerAddress> sentinels = {});
   static constexpr const char* kStoreHost = "store";
   ~BrokerProcess() override;
 
@@ -47,6 +48,7 @@ class BrokerProcess : public Process, private store::StoreListener {
   void Perform();
   void FlushStore();
   void OpenStore();
+  std::unique_ptr<store::Store> MakeStore(store::StoreOptions options);
   void ArmTimer();
   void OnTimer();
   void OnResumed() override;
@@ -54,6 +56,7 @@ class BrokerProcess : public Process, private store::StoreListener {
 
   const int number_;
   const Directory& directory_;
+  const std::vector<store::ServerAddress> sentinels_;
   std::string broker_id_;
   std::unique_ptr<core::Broker> core_;
   std::shared_ptr<SimDialer> dialer_;

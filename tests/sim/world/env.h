@@ -32,6 +32,16 @@ class Env {
   bool acting = false;                              // clients make new requests now
   std::set<std::string, std::less<>> dead_brokers;  // their ids; a restarted broker has a new one
 
+  // Processes that hear nothing from the others, nor the others from them, until apart_until; clients reach all.
+  std::set<int32_t> apart;  // by actor
+  Instant apart_until{};
+  bool Apart(int32_t a, int32_t b) const {
+    const auto is_client = [&](int32_t actor) {
+      return history.actors[static_cast<size_t>(actor)].kind == Actor::Kind::kClient;
+    };
+    return time.now() < apart_until && apart.contains(a) != apart.contains(b) && !is_client(a) && !is_client(b);
+  }
+
   Instant now() const { return time.now(); }
   int64_t now_ns() const { return (now() - kDawn).count(); }
   static int64_t Ns(Instant at) { return (at - kDawn).count(); }

@@ -203,6 +203,29 @@ void LoseNotices(World& world) {
   world.For(time, [&store] { store.LoseNotices(0); });
 }
 
+// ---- Of Sentinel worlds ----
+
+void AskFailover(World& world) { world.replica_set().LosePrimary(ReplicaSet::Cause::kManual); }
+void KillPrimary(World& world) { world.replica_set().LosePrimary(ReplicaSet::Cause::kKilled); }
+void HangPrimary(World& world) { world.replica_set().LosePrimary(ReplicaSet::Cause::kPaused); }
+void CutOffPrimary(World& world) { world.replica_set().LosePrimary(ReplicaSet::Cause::kCutOff); }
+void EmptyPrimary(World& world) { world.replica_set().EmptyPrimary(); }
+
+void HangSentinel(World& world) {
+  SentinelProcess& sentinel = world.replica_set().AnySentinel();
+  const Duration time = Some(world);
+  world.env().NoteFault(FaultKind::kStorePaused, sentinel.actor(), time);
+  sentinel.Pause(time);
+}
+
+void RestartSentinel(World& world) {
+  SentinelProcess& sentinel = world.replica_set().AnySentinel();
+  if (!sentinel.alive()) return;
+  const Duration down = Some(world);
+  world.env().NoteFault(FaultKind::kStoreRestarted, sentinel.actor(), down);
+  sentinel.Restart(down);
+}
+
 }  // namespace
 
 const std::vector<Fault>& Faults() {
@@ -213,19 +236,45 @@ const std::vector<Fault>& Faults() {
       {.kind = FaultKind::kBrokerPaused, .name = "a broker stands still", .cause = PauseBroker},
       {.kind = FaultKind::kBrokerDrained, .name = "a broker drains", .cause = DrainBroker},
       {.kind = FaultKind::kStorePaused, .name = "the store stands still", .cause = PauseStore},
-      {.kind = FaultKind::kStoreRestarted, .name = "the store restarts", .cause = RestartStore},
-      {.kind = FaultKind::kStoreEmptied, .name = "the store is emptied", .forgets = true, .cause = EmptyStore},
-      {.kind = FaultKind::kStoreEmptied, .name = "the store restarts empty", .forgets = true, .cause = LoseStore},
-      {.kind = FaultKind::kKeyDeleted, .name = "somebody deletes a key", .forgets = true, .cause = DeleteKey},
-      {.kind = FaultKind::kStoreClock, .name = "the store's clock jumps", .cause = ClockForward},
+      {.kind = FaultKind::kStoreRestarted,
+       .name = "the store restarts",
+       .where = Where::kSingle,
+       .cause = RestartStore},
+      {.kind = FaultKind::kStoreEmptied,
+       .name = "the store is emptied",
+       .forgets = true,
+       .where = Where::kSingle,
+       .cause = EmptyStore},
+      {.kind = FaultKind::kStoreEmptied,
+       .name = "the store restarts empty",
+       .forgets = true,
+       .where = Where::kSingle,
+       .cause = LoseStore},
+      {.kind = FaultKind::kKeyDeleted,
+       .name = "somebody deletes a key",
+       .forgets = true,
+       .where = Where::kSingle,
+       .cause = DeleteKey},
+      {.kind = FaultKind::kStoreClock,
+       .name = "the store's clock jumps",
+       .where = Where::kSingle,
+       .cause = ClockForward},
       {.kind = FaultKind::kStoreClock,
        .name = "the store's clock goes back",
        .clock_goes_back = true,
+       .where = Where::kSingle,
        .cause = ClockBack},
       {.kind = FaultKind::kStoreFull, .name = "the store is full", .cause = FillStore},
-      {.kind = FaultKind::kStoreRefuses, .name = "the store refuses writes", .cause = RefuseWrites},
+      {.kind = FaultKind::kStoreRefuses,
+       .name = "the store refuses writes",
+       .where = Where::kSingle,
+       .cause = RefuseWrites},
       {.kind = FaultKind::kStoreRefuses, .name = "the store refuses all", .cause = RefuseAll},
-      {.kind = FaultKind::kFailover, .name = "a replica takes over", .forgets = true, .cause = FailOver},
+      {.kind = FaultKind::kFailover,
+       .name = "a replica takes over",
+       .forgets = true,
+       .where = Where::kSingle,
+       .cause = FailOver},
       {.kind = FaultKind::kScriptsFlushed, .name = "the scripts are flushed", .mild = true, .cause = FlushScripts},
       {.kind = FaultKind::kLinkReset, .name = "a connection is reset", .mild = true, .cause = ResetLink},
       {.kind = FaultKind::kLinkReset,
@@ -238,6 +287,25 @@ const std::vector<Fault>& Faults() {
       {.kind = FaultKind::kLinkSilent, .name = "a connection's last answers are late", .cause = DelayLastAnswers},
       {.kind = FaultKind::kChannelLost, .name = "a hand-off channel is lost", .mild = true, .cause = LoseChannel},
       {.kind = FaultKind::kNoticesLost, .name = "notices are lost", .mild = true, .cause = LoseNotices},
+      {.kind = FaultKind::kPromoted,
+       .name = "a failover is asked for",
+       .where = Where::kSentinel,
+       .cause = AskFailover},
+      {.kind = FaultKind::kPromoted, .name = "the primary is killed", .where = Where::kSentinel, .cause = KillPrimary},
+      {.kind = FaultKind::kPromoted, .name = "the primary hangs", .where = Where::kSentinel, .cause = HangPrimary},
+      {.kind = FaultKind::kPromoted,
+       .name = "the primary is cut off",
+       .where = Where::kSentinel,
+       .cause = CutOffPrimary},
+      {.kind = FaultKind::kPromoted,
+       .name = "the primary restarts empty",
+       .where = Where::kSentinel,
+       .cause = EmptyPrimary},
+      {.kind = FaultKind::kStorePaused, .name = "a sentinel hangs", .where = Where::kSentinel, .cause = HangSentinel},
+      {.kind = FaultKind::kStoreRestarted,
+       .name = "a sentinel restarts",
+       .where = Where::kSentinel,
+       .cause = RestartSentinel},
   };
   return kAll;
 }

@@ -11,6 +11,9 @@ namespace distlock::sim {
 
 class World;
 
+// The worlds in which a fault may happen.
+enum class Where : uint8_t { kEverywhere, kSingle, kSentinel };
+
 struct Fault {
   FaultKind kind;
   const char* name;
@@ -18,6 +21,7 @@ struct Fault {
   bool clock_goes_back = false;  // the store's
   bool mild = false;             // brokers and the store survive: no lock need wait for its ttl
   bool late = false;             // a command may run after its broker has repeated it
+  Where where = Where::kEverywhere;
   void (*cause)(World& world) = nullptr;
 };
 

@@ -18,7 +18,8 @@ struct Wishes {
   uint64_t seed = 0;
   uint64_t seeds = 0;
   double minutes = 0;
-  Workload workload = Workload::kMixed;
+  WorldWishes world;
+  bool no_hold_off = false;
   bool log = false;
   bool keep_going = false;
   bool quiet = false;
@@ -32,7 +33,7 @@ double CpuSeconds() {
 
 // Prints one world in full.
 int Replay(const Wishes& wishes) {
-  World world(wishes.seed, wishes.workload, true);
+  World world(wishes.seed, wishes.world, true);
   const Outcome outcome = world.Run();
   for (const std::string& line : world.env().log) std::printf("%s\n", line.c_str());
   for (const std::string& story : outcome.violations) std::printf("VIOLATION %s\n", story.c_str());
@@ -89,7 +90,7 @@ int RunMany(const Wishes& wishes) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(wishes.minutes * 60);
   for (uint64_t i = 0; wishes.minutes > 0 ? std::chrono::steady_clock::now() < end : i < wishes.seeds; ++i) {
     const uint64_t seed = wishes.seed + i;
-    tally.Add(seed, World(seed, wishes.workload, false).Run());
+    tally.Add(seed, World(seed, wishes.world, false).Run());
     if (!wishes.quiet) tally.Progress();
     if (tally.violations() > 0 && !wishes.keep_going) break;
   }
@@ -100,6 +101,7 @@ int RunMany(const Wishes& wishes) {
 int Main(int argc, char** argv) {
   Wishes wishes;
   std::map<std::string, Workload> workloads(Workloads().begin(), Workloads().end());
+  std::map<std::string, Topology> topologies(Topologies().begin(), Topologies().end());
   CLI::App app("Runs simulated worlds of brokers, clients and stores, and judges each.");
   app.footer(
       "Without --seeds or --minutes the one seed is replayed with its log.\n"
@@ -108,10 +110,14 @@ int Main(int argc, char** argv) {
   app.add_option("--seed", wishes.first_seed, "the first seed; a random one, which is printed, if there is none");
   app.add_option("--seeds", wishes.seeds, "how many worlds");
   app.add_option("--minutes", wishes.minutes, "run worlds for so long");
-  app.add_option("--workload", wishes.workload, "what clients do")->transform(CLI::CheckedTransformer(workloads));
+  app.add_option("--workload", wishes.world.workload, "what clients do")->transform(CLI::CheckedTransformer(workloads));
+  app.add_option("--topology", wishes.world.topology, "what locks are kept in; drawn, if it is not given")
+      ->transform(CLI::CheckedTransformer(topologies));
+  app.add_flag("--no-hold-off", wishes.no_hold_off, "brokers grant at once after a failover: expect violations");
   app.add_flag("--keep-going", wishes.keep_going, "do not stop at the first violation");
   app.add_flag("--quiet", wishes.quiet, "no progress lines");
   CLI11_PARSE(app, argc, argv);
+  wishes.world.hold_off = !wishes.no_hold_off;
   // Short seeds are easy to copy, and two runs with random seeds rarely overlap.
   wishes.seed = wishes.first_seed ? *wishes.first_seed : std::random_device()() * 1000ULL;
   return wishes.seeds == 0 && wishes.minutes <= 0 ? Replay(wishes) : RunMany(wishes);

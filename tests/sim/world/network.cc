@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "redis/redis_model.h"
 #include "redis/reply_sink.h"
 #include "store/redis/script_caller.h"
 
@@ -122,7 +123,7 @@ void SimDialer::CountRefusal() {
 WireTransport::WireTransport(Env& env, Process& broker, SimDialer* dialer, Owner* owner)
     : env_(env), broker_(broker), dialer_(dialer), room_(env.dice.Pick<size_t>({0, 2, 20, 1000})), owner_(owner) {}
 
-void WireTransport::Begin(StoreProcess* server) {
+void WireTransport::Begin(Endpoint* server) {
   if (server == nullptr || !server->alive()) {
     return broker_.PostAfter(env_.Delay(), [weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->Fail("connection refused");
@@ -186,11 +187,16 @@ void WireTransport::SendOne(std::string command) {
   const uint64_t message =
       wire_->Send(Wire::kClient, [&env = env_, &broker = broker_, server = server_, connection = connection_,
                                   wire = wire_.get(), weak = weak_from_this(), command = std::move(command)] {
-        store::ReplyPtr reply = server->Run(connection, command);
-        env.Log([&] { return "    " + server->name() + " for " + broker.name() + ": " + Say(command, *reply); });
-        wire->Send(Wire::kServer, [weak, reply = std::move(reply)]() mutable {
-          if (const auto self = weak.lock()) self->Deliver(std::move(reply));
-        });
+        server->Run(
+            connection, command,
+            [&env, &broker, server, wire = wire->weak_from_this(), weak, command](store::ReplyPtr reply) {
+              const WirePtr back = wire.lock();
+              if (back == nullptr) return;
+              env.Log([&] { return "    " + server->name() + " for " + broker.name() + ": " + Say(command, *reply); });
+              back->Send(Wire::kServer, [weak, reply = std::move(reply)]() mutable {
+                if (const auto self = weak.lock()) self->Deliver(std::move(reply));
+              });
+            });
       });
   for (; !sent_.empty() && sent_.front().message <= wire_->arrived(Wire::kClient); sent_.pop_front()) {
     arrived_ = sent_.front().end;

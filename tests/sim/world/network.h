@@ -14,22 +14,22 @@
 #include <vector>
 
 #include "store/redis/transport.h"
-#include "world/store_process.h"
+#include "world/endpoint.h"
 #include "world/wire.h"
 
 namespace distlock::sim {
 
 class Directory {
  public:
-  void Lead(std::string host, StoreProcess& server) { servers_[std::move(host)] = &server; }
+  void Lead(std::string host, Endpoint& server) { servers_[std::move(host)] = &server; }
   // Null: the host does not exist.
-  StoreProcess* Find(std::string_view host) const {
+  Endpoint* Find(std::string_view host) const {
     const auto found = servers_.find(host);
     return found == servers_.end() ? nullptr : found->second;
   }
 
  private:
-  std::map<std::string, StoreProcess*, std::less<>> servers_;
+  std::map<std::string, Endpoint*, std::less<>> servers_;
 };
 
 class WireTransport;
@@ -81,7 +81,7 @@ class WireTransport : public store::Transport, public std::enable_shared_from_th
   WireTransport(Env& env, Process& broker, SimDialer* dialer, Owner* owner);
 
   // `server`: null when no server listens at the address.
-  void Begin(StoreProcess* server);
+  void Begin(Endpoint* server);
 
   void Append(std::string_view command) override;
   void Flush() override;
@@ -99,7 +99,6 @@ class WireTransport : public store::Transport, public std::enable_shared_from_th
   };
 
   void SendOne(std::string command);
-  void RunThere(Wire& wire, const std::string& command);
   void Deliver(store::ReplyPtr reply);
   void Fail(const std::string& cause);
   // True when the socket's buffer is full because the peer reads nothing.
@@ -110,7 +109,7 @@ class WireTransport : public store::Transport, public std::enable_shared_from_th
   SimDialer* const dialer_;
   const size_t room_;  // messages that fit into the socket's buffer while the peer reads none
   Owner* owner_;       // null once the connection is over
-  StoreProcess* server_ = nullptr;
+  Endpoint* server_ = nullptr;
   int connection_ = 0;
   WirePtr wire_;
   bool subscribed_ = false;

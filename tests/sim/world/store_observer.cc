@@ -299,10 +299,11 @@ void StoreObserver::Note(RecordKind kind, int32_t lock, int64_t lease, Record re
   });
 }
 
-std::vector<std::string> StoreObserver::Leftovers() const {
+std::vector<std::string> StoreObserver::Leftovers(const RedisModel& model) {
   std::vector<std::string> left;
-  for (const KeyFacts& facts : store_->model().Keys()) {
-    if (!facts.key.ends_with("}:t")) left.emplace_back(facts.key);
+  for (const KeyFacts& facts : model.Keys()) {
+    const bool stays = facts.key.ends_with("}:t") || facts.key == "dl:m";
+    if (!stays) left.emplace_back(facts.key);
   }
   return left;
 }

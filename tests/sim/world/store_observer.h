@@ -41,7 +41,7 @@ class StoreObserver {
   std::optional<core::ForceRelease> Force();
 
   // Keys that idle locks left behind; there should be none.
-  std::vector<std::string> Leftovers() const;
+  static std::vector<std::string> Leftovers(const RedisModel& model);
   static std::string KeyOf(const std::string& lock, std::string_view part);
 
  private:

@@ -9,7 +9,7 @@ constexpr Duration kWallClock = std::chrono::hours(400'000);
 }  // namespace
 
 StoreProcess::StoreProcess(Env& env, int number)
-    : Process(env, Actor::Kind::kStore, "store " + std::to_string(number)),
+    : Endpoint(env, Actor::Kind::kStore, "store " + std::to_string(number)),
       model_(0, static_cast<uint64_t>(number)),
       wall_(kDawn, kWallClock + env.dice.Between(Duration(0), milliseconds(3)),
             env.dice.Roll(2 * env.temper.drift_ppm + 1) - env.temper.drift_ppm) {
@@ -23,7 +23,7 @@ StoreProcess::StoreProcess(Env& env, int number)
   });
 }
 
-store::ReplyPtr StoreProcess::Run(int connection, std::string_view bytes) {
+store::ReplyPtr StoreProcess::Execute(int connection, std::string_view bytes) {
   Sync();
   const Argv argv = ParseCommand(bytes);
   store::ReplyPtr reply = model_.Execute(connection, argv);
@@ -79,6 +79,7 @@ void StoreProcess::Restart(Duration down, bool keeps_data) {
   env_.time.After(down, [this] {
     Live();
     Sync();
+    OnStarted();
   });
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A Redis server of a world: the model with the production scripts, with its own clock, pauses, restarts and replicas.
-// Run returns the reply at the same virtual time.
 #pragma once
 
 #include <deque>
@@ -11,32 +10,29 @@
 
 #include "redis/redis_model.h"
 #include "store/redis/script_caller.h"
-#include "world/process.h"
+#include "world/endpoint.h"
 
 namespace distlock::sim {
 
-class StoreProcess : public Process {
+class StoreProcess : public Endpoint {
  public:
   // Its clock shows wall-clock time; `number` tells servers apart.
   StoreProcess(Env& env, int number);
 
   RedisModel& model() { return model_; }
-  int NewConnection() { return next_connection_++; }
-  // Runs the command `bytes` for a connection now.
-  store::ReplyPtr Run(int connection, std::string_view bytes);
-  void Disconnect(int connection) {
+  int NewConnection() override { return next_connection_++; }
+  // Answers at once.
+  void Run(int connection, std::string_view command, Answer answer) override { answer(Execute(connection, command)); }
+  void Disconnect(int connection) override {
     model_.Disconnect(connection);
     listeners_.erase(connection);
   }
-
-  // Messages for a connection that subscribes.
-  using Hear = std::function<void(std::string_view channel, std::string_view payload)>;
-  void OnMessage(int connection, Hear hear) { listeners_[connection] = std::move(hear); }
+  void OnMessage(int connection, Hear hear) override { listeners_[connection] = std::move(hear); }
   // The fraction of messages that get lost although PUBLISH counted their receivers.
   void LoseNotices(double part) { lost_notices_ = part; }
 
   // The process ends and starts again after `down`, with its data or without.
-  void Restart(Duration down, bool keeps_data);
+  virtual void Restart(Duration down, bool keeps_data);
   void StepClock(Duration by);
   // All writes reach `replica` after about `lag`.
   void ReplicateTo(StoreProcess* replica, Duration lag);
@@ -57,7 +53,12 @@ class StoreProcess : public Process {
   // Sets the model's clock and lets due keys expire.
   void Sync();
 
+ protected:
+  store::ReplyPtr Execute(int connection, std::string_view bytes);
+
  private:
+  // The process runs again after a restart.
+  virtual void OnStarted() {}
   void ScheduleExpiry();
   void OnResumed() override { Sync(); }
 

@@ -39,11 +39,15 @@ void DrawFaults(Dice& dice, Temper& temper) {
   temper.fault_every = dice.Pick<Duration>({milliseconds(300), seconds(1), seconds(4)});
   const double share = dice.Pick<double>({0.12, 0.3, 0.6});
   for (size_t i = 0; i < all.size(); ++i) {
-    if (dice.Chance(share)) temper.faults.push_back(static_cast<int>(i));
+    const bool happens = dice.Chance(share);
+    if (happens && all[i].where != Where::kSentinel) temper.faults.push_back(static_cast<int>(i));
   }
   if (dice.Chance(0.2)) MakeMild(dice, temper);
   if (dice.Chance(0.1)) MakeRolling(temper);
-  if (temper.faults.empty()) temper.faults.push_back(dice.Roll(static_cast<int>(all.size())));
+  while (temper.faults.empty()) {
+    const int fault = dice.Roll(static_cast<int>(all.size()));
+    if (all[static_cast<size_t>(fault)].where != Where::kSentinel) temper.faults.push_back(fault);
+  }
   // A store that loses its tokens and whose clock goes back gives the same tokens again; no lock service can prevent
   // that.
   const auto forgets = [&](int fault) { return all[static_cast<size_t>(fault)].forgets; };
@@ -116,6 +120,28 @@ void MakeWide(Dice& dice, Temper& temper) {
   temper.ttls = {dice.Chance(0.5) ? seconds(1) : seconds(2)};
 }
 
+// Failovers, of which every lock of every holder that relies on it must come out unharmed.
+void MakeSentinel(Dice& dice, Temper& temper) {
+  const std::vector<Fault>& all = Faults();
+  temper.topology = Topology::kSentinel;
+  temper.hold_off = true;
+  temper.guard = static_cast<FailoverGuard>(dice.Roll(3));
+  temper.replicas = 0;
+  temper.mild = false;
+  temper.ttls = {dice.Chance(0.5) ? seconds(1) : seconds(2)};
+  if (dice.Chance(0.3)) temper.ttls.push_back(seconds(5));
+  temper.busy_time = dice.Between(seconds(20), seconds(60));
+  // Nothing new is granted for a while after each failover, and for longer where nothing guards it.
+  temper.fault_every = temper.guard == FailoverGuard::kNone
+                           ? dice.Pick<Duration>({seconds(4), seconds(10), seconds(20)})
+                           : dice.Pick<Duration>({seconds(1), seconds(4), seconds(10)});
+  temper.force_every = Duration(0);  // a holder whose broker is deaf, taken by force: the one that hold-offs leave out
+  std::erase_if(temper.faults, [&](int fault) { return all[static_cast<size_t>(fault)].where == Where::kSingle; });
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].where == Where::kSentinel && dice.Chance(0.5)) temper.faults.push_back(static_cast<int>(i));
+  }
+}
+
 void AllowOnly(bool (*these)(const Fault&), Temper& temper) {
   const std::vector<Fault>& all = Faults();
   temper.faults.clear();
@@ -145,9 +171,17 @@ const std::vector<std::pair<std::string, Workload>>& Workloads() {
   return kAll;
 }
 
-Temper DrawTemper(uint64_t seed, Dice& dice, Workload wanted) {
+const std::vector<std::pair<std::string, Topology>>& Topologies() {
+  static const std::vector<std::pair<std::string, Topology>> kAll = {{"single", Topology::kSingle},
+                                                                     {"sentinel", Topology::kSentinel}};
+  return kAll;
+}
+
+Temper DrawTemper(uint64_t seed, Dice& dice, const WorldWishes& wishes) {
+  const Workload wanted = wishes.workload;
   Temper temper;
-  temper.calm = seed % 2 == 0;
+  const bool sentinel = wishes.topology ? *wishes.topology == Topology::kSentinel : seed % 8 == 7;
+  temper.calm = seed % 2 == 0 && !sentinel;
   temper.workload = wanted;
   if (wanted == Workload::kMixed && dice.Chance(0.6)) temper.workload = static_cast<Workload>(1 + dice.Roll(7));
   temper.brokers = 1 + dice.Roll(3);
@@ -177,6 +211,8 @@ Temper DrawTemper(uint64_t seed, Dice& dice, Workload wanted) {
     AllowOnly([](const Fault& fault) { return fault.kind == FaultKind::kKeyDeleted; }, temper);
   }
   if (!temper.calm && seed / 4 % 8 == 0) MakeBusy(temper);
+  if (sentinel) MakeSentinel(dice, temper);
+  temper.hold_off = temper.hold_off && wishes.hold_off;
   DrawWays(dice, temper);  // after the number of locks is drawn
   if (seed / 2 % 2 == 1) temper.gather = milliseconds(2);
   return temper;

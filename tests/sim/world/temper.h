@@ -4,7 +4,9 @@
 // most faults out, so that the others can have effects ("swarm testing", Groce et al. 2012). Every other world is calm.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "world/dice.h"
@@ -19,6 +21,20 @@ using std::chrono::seconds;
 enum class Workload : uint8_t { kMixed, kMutex, kQueue, kChurn, kDetached, kHold, kRw, kPermit };
 const std::vector<std::pair<std::string, Workload>>& Workloads();
 
+// What the locks are kept in.
+enum class Topology : uint8_t { kSingle, kSentinel };
+const std::vector<std::pair<std::string, Topology>>& Topologies();
+
+// What makes a failover of a Sentinel world safe: as Census::Guard, of which these are the kinds.
+enum class FailoverGuard : uint8_t { kNone, kMinReplicas, kConfirmed };
+
+// What a world must be like; the rest is drawn.
+struct WorldWishes {
+  Workload workload = Workload::kMixed;
+  std::optional<Topology> topology;
+  bool hold_off = true;  // false: brokers do not hold off, so that a failover shows violations
+};
+
 // The modes and the policy of a lock.
 struct Way {
   core::Policy policy = core::Policy::kFair;
@@ -29,6 +45,9 @@ struct Way {
 struct Temper {
   bool calm = true;
   Workload workload = Workload::kMixed;
+  Topology topology = Topology::kSingle;
+  FailoverGuard guard = FailoverGuard::kNone;  // of a Sentinel world
+  bool hold_off = false;
   int brokers = 1;
   int clients = 1;
   int locks = 1;
@@ -65,6 +84,6 @@ struct Temper {
   Duration fault_every{};
 };
 
-Temper DrawTemper(uint64_t seed, Dice& dice, Workload wanted);
+Temper DrawTemper(uint64_t seed, Dice& dice, const WorldWishes& wishes);
 
 }  // namespace distlock::sim

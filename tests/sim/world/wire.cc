@@ -30,6 +30,7 @@ WirePtr Wire::Connect(Env& env, Process& client, Process& server) {
   WirePtr wire(new Wire(env, client, server));
   client.AddWire(wire);
   server.AddWire(wire);
+  if (env.Apart(client.actor(), server.actor())) wire->SilenceBoth(env.apart_until);
   return wire;
 }
 

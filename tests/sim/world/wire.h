@@ -34,6 +34,11 @@ class Wire : public std::enable_shared_from_this<Wire> {
   // No message from that side arrives until then.
   void Silence(Side from, Instant until) { ways_[from].silent_until = std::max(ways_[from].silent_until, until); }
 
+  void SilenceBoth(Instant until) {
+    Silence(kClient, until);
+    Silence(kServer, until);
+  }
+
   Instant silent_until(Side from) const { return ways_[from].silent_until; }
   // The numbers of that side's messages in flight, and of those that have arrived or are lost.
   size_t under_way(Side from) const { return ways_[from].under_way.size(); }

@@ -18,8 +18,8 @@ constexpr Duration kNewsTime = seconds(1);       // until a watcher must know of
 
 }  // namespace
 
-World::World(uint64_t seed, Workload workload, bool with_log) : env_(seed, with_log) {
-  env_.temper = DrawTemper(seed, env_.dice, workload);
+World::World(uint64_t seed, const WorldWishes& wishes, bool with_log) : env_(seed, with_log) {
+  env_.temper = DrawTemper(seed, env_.dice, wishes);
   env_.history.calm = env_.temper.calm;
   env_.history.validity_ns = env_.temper.validity.count();
   for (const Duration ttl : env_.temper.ttls) {
@@ -28,13 +28,24 @@ World::World(uint64_t seed, Workload workload, bool with_log) : env_(seed, with_
   for (int i = 0; i < env_.temper.locks; ++i) env_.history.locks.emplace_back(1, static_cast<char>('a' + i));
   MakeStores();
   for (int i = 0; i < env_.temper.brokers; ++i) {
-    brokers_.push_back(std::make_unique<BrokerProcess>(env_, i, directory_));
+    brokers_.push_back(std::make_unique<BrokerProcess>(
+        env_, i, directory_,
+        replica_set_ == nullptr ? std::vector<store::ServerAddress>() : replica_set_->SentinelAddresses()));
   }
   MakeClients();
   MakeWatchers();
 }
 
 void World::MakeStores() {
+  observer_ = std::make_unique<StoreObserver>(env_);
+  if (env_.temper.topology == Topology::kSentinel) {
+    replica_set_ = std::make_unique<ReplicaSet>(env_, directory_, [this] {
+      std::vector<Process*> brokers;
+      for (const auto& broker : brokers_) brokers.push_back(broker.get());
+      return brokers;
+    });
+    return;
+  }
   const int count = 1 + (env_.temper.calm ? 0 : env_.temper.replicas);
   for (int i = 0; i < count; ++i) {
     stores_.push_back(std::make_unique<StoreProcess>(env_, i));
@@ -42,7 +53,6 @@ void World::MakeStores() {
       if (static_cast<size_t>(i) == primary_) observer_->Look();
     });
   }
-  observer_ = std::make_unique<StoreObserver>(env_);
   observer_->Watch(primary());
   directory_.Lead(BrokerProcess::kStoreHost, primary());
   for (size_t i = 1; i < stores_.size(); ++i) AddReplica(i);
@@ -80,7 +90,7 @@ void World::MakeWatchers() {
 // A change after `since`, or a very recent one, need not have been reported yet.
 void World::CheckWatchers(int32_t lock, Instant since, Duration due) {
   const StoreObserver::Sight& sight = observer_->SightOf(lock);
-  if (!told_in_time_ || sight.since != since || since > env_.now() - due) return;
+  if (replica_set_ != nullptr || !told_in_time_ || sight.since != since || since > env_.now() - due) return;
   for (const auto& watcher : watchers_) {
     if (watcher->lock() != lock || watcher->begun() > env_.now() - kNewsTime) continue;
     const std::string wrong = watcher->Wrong(sight);
@@ -165,6 +175,7 @@ void World::Heal() {
   for (const auto& undo : undo_) {
     if (*undo) std::exchange(*undo, nullptr)();
   }
+  if (replica_set_ != nullptr) replica_set_->Heal();
   // Waits until paused processes run, slow messages have arrived, and broken connections are noticed.
   if (!env_.temper.calm) RunUntil(kLongestPause + seconds(10), false);
   env_.Note({.kind = RecordKind::kHealed});
@@ -261,7 +272,7 @@ void World::ExpectNothingLeft() {
     Left("timers in " + broker->name(), stats.timers);
   }
   primary().Sync();
-  for (const std::string& key : observer_->Leftovers()) Left("key " + key, 1);
+  for (const std::string& key : StoreObserver::Leftovers(primary().model())) Left("key " + key, 1);
 }
 
 }  // namespace distlock::sim

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "world/client_process.h"
+#include "world/replica_set.h"
 #include "world/store_observer.h"
 #include "world/watcher.h"
 
@@ -26,13 +27,16 @@ struct Outcome {
 
 class World {
  public:
-  World(uint64_t seed, Workload workload, bool with_log);
+  World(uint64_t seed, const WorldWishes& wishes, bool with_log);
+  World(uint64_t seed, Workload workload, bool with_log) : World(seed, {.workload = workload}, with_log) {}
   Outcome Run();
 
   // The objects that faults act on.
   Env& env() { return env_; }
   Dice& dice() { return env_.dice; }
-  StoreProcess& primary() { return *stores_[primary_]; }
+  StoreProcess& primary() { return replica_set_ == nullptr ? *stores_[primary_] : replica_set_->primary(); }
+  // Of a Sentinel world only.
+  ReplicaSet& replica_set() { return *replica_set_; }
   StoreObserver& observer() { return *observer_; }
   BrokerProcess& AnyBroker() { return *brokers_[static_cast<size_t>(dice().Roll(static_cast<int>(brokers_.size())))]; }
   ClientProcess& AnyClient() { return *clients_[static_cast<size_t>(dice().Roll(static_cast<int>(clients_.size())))]; }
@@ -64,6 +68,7 @@ class World {
   Directory directory_;
   std::vector<std::unique_ptr<StoreProcess>> stores_;
   size_t primary_ = 0;
+  std::unique_ptr<ReplicaSet> replica_set_;  // of a Sentinel world, which has no stores_
   std::unique_ptr<StoreObserver> observer_;
   std::unique_ptr<FencedRegister> data_;
   std::vector<std::unique_ptr<BrokerProcess>> brokers_;

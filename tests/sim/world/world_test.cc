@@ -60,6 +60,23 @@ TEST(World, EveryFaultAndEveryKindOfRecordComesUp) {
   }
 }
 
+// Else worlds would not be cruel enough to show what the hold-off is for.
+TEST(World, AFailoverWithoutHoldOffShowsTwoHolders) {
+  const WorldWishes wishes{.topology = Topology::kSentinel, .hold_off = false};
+  bool shown = false;
+  for (uint64_t seed = 0; seed < 1000 && !shown; ++seed) {
+    for (const std::string& story : World(seed, wishes, false).Run().violations) shown |= story.starts_with("I1:");
+  }
+  EXPECT_TRUE(shown);
+}
+
+TEST(World, AFailoverWithHoldOffRunsClean) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const Outcome outcome = World(seed, {.topology = Topology::kSentinel}, false).Run();
+    EXPECT_TRUE(outcome.violations.empty()) << "seed " << seed << ": " << outcome.violations.front();
+  }
+}
+
 TEST(World, EachWorkloadRunsClean) {
   for (const auto& [name, workload] : Workloads()) {
     for (uint64_t seed = 500; seed < 520; ++seed) {

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A Redis server that replicates: a primary streams its writes to the servers that follow it, over wires of the world,
+// counts what they have confirmed (WAIT, min-replicas-to-write), and goes on as it is until somebody tells it otherwise.
+// A follower copies all data first. Who follows whom is the ReplicaSet's to say.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "world/store_process.h"
+#include "world/wire.h"
+
+namespace distlock::sim {
+
+class ReplicaServer : public StoreProcess {
+ public:
+  ReplicaServer(Env& env, int number, std::string host);
+
+  const std::string& host() const { return host_; }
+  static constexpr int kPort = 6379;
+  // Fewer followers than `count` that were heard within `max_lag`, and it refuses writes.
+  void DemandReplicas(int count, Duration max_lag);
+
+  // Becomes a follower of `primary`, as REPLICAOF has it. Its clients' connections end when `hangs_up`.
+  void Follow(ReplicaServer& primary, bool hangs_up);
+  // Becomes a primary with the data that it has.
+  void Promote();
+  bool leads() { return !model().is_replica(); }
+  // Of a follower: it has copied its primary's data at least once.
+  bool has_copy() const { return has_copy_; }
+  // How much it has written or followed; grows with each write.
+  uint64_t offset() const { return offset_; }
+
+  void Run(int connection, std::string_view command, Answer answer) override;
+  void Disconnect(int connection) override;
+  void Restart(Duration down, bool keeps_data) override;
+
+ private:
+  struct Follower {
+    ReplicaServer* server;
+    std::weak_ptr<Wire> wire;
+    uint64_t confirmed = 0;
+    Instant heard;
+  };
+  // A connection whose WAIT is not answered yet; the server reads nothing else from it meanwhile.
+  struct Waiting {
+    uint64_t offset;
+    int replicas;
+    uint64_t serial;
+    Answer answer;
+    std::deque<std::pair<std::string, Answer>> behind;
+  };
+
+  void OnStarted() override;
+  void Connect();
+  void Attach(ReplicaServer* follower, const WirePtr& wire);
+  void OnConfirmed(const ReplicaServer* follower, uint64_t offset);
+  void OnCopied(const RedisModel& data, uint64_t offset);
+  void OnStreamed(const Effects& effects, uint64_t offset);
+  void Confirm();
+  void ConfirmEachSecond();
+  // Counts the followers; at least every second.
+  void Count();
+  void CountEachSecond();
+
+  void Wait(int connection, const Argv& argv, Answer answer);
+  int Confirmed(uint64_t offset) const;
+  void AnswerWaits();
+  void EndWait(int connection, store::ReplyPtr reply);
+  void UnblockAll();
+
+  const std::string host_;
+  uint64_t offset_ = 0;
+  int min_replicas_ = 0;
+  Duration max_lag_{};
+
+  // As a primary.
+  std::vector<Follower> followers_;
+  std::map<int, uint64_t> wrote_;  // by connection: the offset after its last write
+  std::map<int, Waiting> waiting_;
+  uint64_t waits_ = 0;
+
+  // As a follower.
+  ReplicaServer* primary_ = nullptr;
+  WirePtr up_;
+  uint64_t attempt_ = 0;  // counts connections
+  bool has_copy_ = false;
+};
+
+}  // namespace distlock::sim

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "world/replica_set.h"
+
+#include <algorithm>
+
+namespace distlock::sim {
+namespace {
+
+constexpr Duration kDownAfter = seconds(1);
+// From the moment when sentinels call a server the primary until the old one has been told, measured on real ones.
+constexpr Duration kLongestDemotion = seconds(11);
+constexpr Duration kLongestNews = seconds(2);  // from a promotion until the last sentinel tells of it
+
+}  // namespace
+
+ReplicaSet::ReplicaSet(Env& env, Directory& directory, std::function<std::vector<Process*>()> brokers)
+    : env_(env), brokers_(std::move(brokers)) {
+  for (int i = 0; i < kServers; ++i) {
+    servers_.push_back(std::make_unique<ReplicaServer>(env, i, "server-" + std::to_string(i)));
+    directory.Lead(servers_.back()->host(), *servers_.back());
+  }
+  std::vector<std::string> hosts;
+  for (int i = 0; i < kSentinels; ++i) {
+    sentinels_.push_back(std::make_unique<SentinelProcess>(env, i, "sentinel-" + std::to_string(i), kServers - 1));
+    directory.Lead(sentinels_.back()->host(), *sentinels_.back());
+    hosts.push_back(sentinels_.back()->host());
+  }
+  for (const auto& sentinel : sentinels_) {
+    std::vector<std::string> peers = hosts;
+    std::erase(peers, sentinel->host());
+    sentinel->Meet(std::move(peers));
+    sentinel->Tell(primary().host(), ReplicaServer::kPort, epoch_);
+  }
+  for (const auto& server : servers_) {
+    server->DemandReplicas(env.temper.guard == FailoverGuard::kMinReplicas ? 1 : 0, seconds(1));
+    if (server.get() != &primary()) server->Follow(primary(), false);
+  }
+  NotePromoted(hold_off() + seconds(5));
+}
+
+std::vector<store::ServerAddress> ReplicaSet::SentinelAddresses() const {
+  std::vector<store::ServerAddress> addresses;
+  for (const auto& sentinel : sentinels_)
+    addresses.push_back({.host = sentinel->host(), .port = SentinelProcess::kPort});
+  return addresses;
+}
+
+SentinelProcess& ReplicaSet::AnySentinel() { return *sentinels_[static_cast<size_t>(env_.dice.Roll(kSentinels))]; }
+
+Duration ReplicaSet::hold_off() const {
+  const Duration longest_ttl = *std::max_element(env_.temper.ttls.begin(), env_.temper.ttls.end());
+  switch (env_.temper.guard) {
+    case FailoverGuard::kConfirmed:
+      return longest_ttl;
+    case FailoverGuard::kMinReplicas:
+      return longest_ttl + seconds(2);
+    case FailoverGuard::kNone:
+      break;
+  }
+  return longest_ttl + seconds(12);
+}
+
+// ---- How a primary is lost ----
+
+void ReplicaSet::LosePrimary(Cause cause) {
+  if (std::exchange(failing_, true)) return;
+  attempts_ = 0;
+  ReplicaServer& old = primary();
+  const Duration noticed = kDownAfter + env_.dice.Between(Duration(0), milliseconds(1500));
+  Duration old_lives = env_.dice.Between(Duration(0), kLongestDemotion);
+  Duration promoted_after = noticed;
+  switch (cause) {
+    case Cause::kManual:
+      promoted_after = env_.dice.Between(Duration(0), milliseconds(300));
+      break;
+    case Cause::kKilled:
+      env_.NoteFault(FaultKind::kStoreRestarted, old.actor(), seconds(20));
+      old.Restart(env_.dice.Between(seconds(1), seconds(20)), env_.dice.Chance(0.5));
+      break;
+    case Cause::kPaused: {
+      const Duration time = env_.dice.Between(seconds(1), seconds(20));
+      env_.NoteFault(FaultKind::kStorePaused, old.actor(), time);
+      old.Pause(time);
+      break;
+    }
+    case Cause::kCutOff:
+      // Without a guard, what a primary grants while it is cut off is bounded by nothing but the time of the cut.
+      CutOff(env_.temper.guard == FailoverGuard::kNone ? env_.dice.Between(seconds(2), seconds(8))
+                                                       : env_.dice.Between(seconds(2), seconds(30)));
+      if (env_.temper.guard == FailoverGuard::kNone) old_lives = env_.dice.Between(Duration(0), seconds(1));
+      break;
+  }
+  env_.time.After(promoted_after, [this, old_lives] { Promote(old_lives); });
+}
+
+void ReplicaSet::CutOff(Duration time) {
+  env_.apart = {primary().actor()};
+  env_.apart_until = env_.now() + time;
+  const auto cut = [&](const Process& process) { env_.apart.insert(process.actor()); };
+  const bool with_brokers = env_.dice.Chance(0.8);
+  for (const Process* broker : brokers_()) {
+    if (with_brokers && env_.dice.Chance(0.5)) cut(*broker);
+  }
+  // A replica and a majority of the sentinels stay on the other side.
+  for (const auto& server : servers_) {
+    if (server.get() == &primary() || !env_.dice.Chance(0.3)) continue;
+    cut(*server);
+    break;
+  }
+  if (env_.dice.Chance(0.5)) cut(AnySentinel());
+  for (const auto& server : servers_) env_.NoteFault(FaultKind::kLinkSilent, server->actor(), time);
+  for (const Process* broker : brokers_()) env_.NoteFault(FaultKind::kLinkSilent, broker->actor(), time);
+  std::vector<Process*> all = brokers_();
+  for (const auto& server : servers_) all.push_back(server.get());
+  for (const auto& sentinel : sentinels_) all.push_back(sentinel.get());
+  for (Process* process : all) {
+    for (const WirePtr& wire : process->Wires()) {
+      if (env_.Apart(wire->end(Wire::kClient).actor(), wire->end(Wire::kServer).actor())) {
+        wire->SilenceBoth(env_.apart_until);
+      }
+    }
+  }
+}
+
+bool ReplicaSet::CutAway(const Process& process) const {
+  return env_.now() < env_.apart_until && env_.apart.contains(process.actor());
+}
+
+void ReplicaSet::EmptyPrimary() {
+  if (failing_ || !primary().alive()) return;
+  const Duration down = env_.dice.Between(milliseconds(1), milliseconds(800));
+  NotePromoted(down + hold_off() + seconds(5));
+  primary().Restart(down, false);
+}
+
+// ---- What the sentinels do ----
+
+ReplicaServer* ReplicaSet::Candidate() {
+  std::vector<ReplicaServer*> fit;
+  for (const auto& server : servers_) {
+    if (server.get() == &primary() || server->leads() || !server->running() || !server->has_copy()) continue;
+    if (!CutAway(*server)) fit.push_back(server.get());
+  }
+  if (fit.empty()) return nullptr;
+  // Sentinels go by what they saw last, and by priorities, so it is not always the one with the newest data.
+  if (env_.dice.Chance(0.4)) return env_.dice.Pick(fit);
+  return *std::max_element(fit.begin(), fit.end(),
+                           [](const auto* a, const auto* b) { return a->offset() < b->offset(); });
+}
+
+void ReplicaSet::Promote(Duration old_primary_lives) {
+  ReplicaServer* const next = Candidate();
+  if (next == nullptr) {
+    if (++attempts_ > 20) failing_ = false;
+    if (failing_) env_.time.After(milliseconds(500), [this, old_primary_lives] { Promote(old_primary_lives); });
+    return;
+  }
+  ReplicaServer& old = primary();
+  env_.Log([&] { return next->name() + " is promoted"; });
+  primary_ = static_cast<int>(
+      std::find_if(servers_.begin(), servers_.end(), [&](const auto& one) { return one.get() == next; }) -
+      servers_.begin());
+  ++epoch_;
+  NotePromoted(std::max(Duration(0), env_.apart_until - env_.now()) + kLongestDemotion + seconds(20) + hold_off() +
+               seconds(5));
+  next->Promote();
+  TellSentinels();
+  for (const auto& server : servers_) {
+    if (server.get() == next) continue;
+    DemoteLater(*server, server.get() == &old ? old_primary_lives : env_.dice.Between(Duration(0), seconds(2)));
+  }
+  env_.time.After(kLongestNews, [this] { failing_ = false; });
+}
+
+Duration ReplicaSet::UntilReachable(const Process& process) const {
+  return CutAway(process) ? env_.apart_until - env_.now() : Duration(0);
+}
+
+void ReplicaSet::TellSentinels() {
+  for (const auto& sentinel : sentinels_) {
+    TellLater(*sentinel, UntilReachable(*sentinel) + env_.dice.Between(Duration(0), kLongestNews));
+  }
+}
+
+// Sentinels tell each other, also one that was away.
+void ReplicaSet::TellLater(SentinelProcess& sentinel, Duration after) {
+  env_.time.After(after, [this, &sentinel] {
+    if (!sentinel.running() || CutAway(sentinel)) {
+      return TellLater(sentinel, std::max<Duration>(UntilReachable(sentinel), milliseconds(500)));
+    }
+    sentinel.Tell(primary().host(), ReplicaServer::kPort, epoch_);
+  });
+}
+
+void ReplicaSet::DemoteLater(ReplicaServer& server, Duration after) {
+  env_.time.After(after, [this, &server] {
+    if (&server == &primary()) return;
+    if (!server.running() || CutAway(server)) {
+      return DemoteLater(server, std::max<Duration>(UntilReachable(server), milliseconds(200)));
+    }
+    // Sentinels end the connections of a server's clients when they demote it; an administrator may not.
+    server.Follow(primary(), env_.dice.Chance(0.8));
+  });
+}
+
+void ReplicaSet::Heal() { env_.apart_until = env_.now(); }
+
+void ReplicaSet::NotePromoted(Duration lasts) { env_.NoteFault(FaultKind::kPromoted, primary().actor(), lasts); }
+
+}  // namespace distlock::sim
