@@ -2,8 +2,8 @@
 -- Ends a hold.
 -- KEYS holder, last token, queue, waiters
 -- ARGV owner_id, token (0: any), block_ms (0: free at once; else nobody gets the owner's share for so long),
---      token_keep_ms, trusted, broker_id (the caller's), fair_after_us, hold_off (see parts/hold_off.lua), and the tag of
---      the broker's channel if that is a shard's
+--      token_keep_ms, trusted, broker_id (the caller's), fair_after_us, hold_off (see parts/hold_off.lua), and the
+--      tag of the broker's channel if that is a shard's
 -- {RELEASED, time, "blocked"}
 -- {RELEASED, time, "" or "look" (the caller's broker is to tend), then owner_id, token, since_us, ttl_ms and delay_ms
 --      of each next holder that waits at the caller's broker}   other brokers learn of their grants from their channel

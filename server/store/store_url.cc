@@ -63,7 +63,8 @@ absl::Status SetScheme(std::string_view scheme, StoreUrl& url) {
   } else if (std::find(std::begin(kNotSupportedYet), std::end(kNotSupportedYet), scheme) !=
              std::end(kNotSupportedYet)) {
     return absl::UnimplementedError(
-        Cat(scheme, ":// is not supported yet by this version; use redis://, rediss://, unix://, redis+sentinel:// or "
+        Cat(scheme,
+            ":// is not supported yet by this version; use redis://, rediss://, unix://, redis+sentinel:// or "
             "redis+cluster://"));
   } else {
     return Wrong("unknown scheme");
@@ -248,7 +249,9 @@ std::string ServerAddress::Text() const {
 
 std::string StoreUrl::Masked() const {
   std::string out = transport == Transport::kTcp ? "redis" : transport == Transport::kTls ? "rediss" : "unix";
-  Append(out, topology == Topology::kSentinel ? "+sentinel://" : topology == Topology::kCluster ? "+cluster://" : "://");
+  Append(out, topology == Topology::kSentinel  ? "+sentinel://"
+              : topology == Topology::kCluster ? "+cluster://"
+                                               : "://");
   if (!password.empty()) Append(out, user, ":***@");
   const auto append_all = [&out](const std::vector<ServerAddress>& addresses) {
     for (size_t i = 0; i < addresses.size(); ++i) Append(out, i == 0 ? "" : ",", addresses[i].Text());

@@ -119,7 +119,8 @@ def test_leases_and_waiters_survive_a_failover_of_each_primary(world, cluster, f
             waiting = waiter(client, key=key, ttl=TTL_S)
             cluster.replica_of(old)
             fail(cluster, old)
-            new = cluster.await_other_primary(key, old) if fail is not stop else stopped_primary(cluster, key, old, asked)
+            new = (stopped_primary(cluster, key, old, asked) if fail is stop
+                   else cluster.await_other_primary(key, old))
             before = new.command("PEXPIRETIME", new.key(key, "h"))
             assert before > 0, "the lease is not there"
             eventually(lambda n=new, k=key, b=before: n.command("PEXPIRETIME", n.key(k, "h")) > b,
@@ -302,7 +303,8 @@ def test_tls(world, listen):
     ca, key, cert = certificate(world.folder, "nodes")
     tls = [free_port() for _ in range(3)]
     cluster = ClusterSet(world, replicas=0, server_args=(
-        "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca, "--tls-auth-clients", "no", "--tls-cluster", "yes"),
+        "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca, "--tls-auth-clients", "no",
+        "--tls-cluster", "yes"),
         node_args=lambda i: ("--tls-port", tls[i]))
     url = "rediss+cluster://" + ",".join(f"127.0.0.1:{port}" for port in tls) + "?sni=localhost&ca="
     code, line = complaint(*listen, "--redis", url + "/nowhere.pem")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The store of a Cluster passes the suite, on each kind of server. All cases of a kind share one Cluster of real servers.
+// The store of a Cluster passes the suite, on each kind of server. All cases of a kind share one Cluster of real
+// servers.
 #include <chrono>
 #include <map>
 #include <memory>

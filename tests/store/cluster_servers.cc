@@ -54,8 +54,7 @@ bool Eventually(Condition condition) {
 
 }  // namespace
 
-ClusterServers::ClusterServers(const std::string& binary)
-    : has_shard_ids_(Contains(binary, "valkey")), nodes_(kNodes) {
+ClusterServers::ClusterServers(const std::string& binary) : has_shard_ids_(Contains(binary, "valkey")), nodes_(kNodes) {
   const std::vector<int> ports = FreePorts(2 * kNodes);
   for (int i = 0; i < kNodes; ++i) {
     nodes_[i].id = std::string(40, static_cast<char>('a' + i));
@@ -93,8 +92,9 @@ std::string ClusterServers::NodesFile(int of) const {
     const Node& node = nodes_[i];
     // Redis 7.0 knows no shards' ids in this file, and Valkey 8.0 ends at the first SPUBLISH without them.
     Append(text, node.id, " 127.0.0.1:", node.port, "@", node.bus_port,
-           has_shard_ids_ ? Cat(",,tls-port=0,shard-id=", std::string(40, static_cast<char>('1' + i))) : "", i == of ? " myself,master" : " master",
-           " - 0 0 ", i + 1, " connected ", kSlotCount * i / kNodes, "-", kSlotCount * (i + 1) / kNodes - 1, "\n");
+           has_shard_ids_ ? Cat(",,tls-port=0,shard-id=", std::string(40, static_cast<char>('1' + i))) : "",
+           i == of ? " myself,master" : " master", " - 0 0 ", i + 1, " connected ", kSlotCount * i / kNodes, "-",
+           kSlotCount * (i + 1) / kNodes - 1, "\n");
   }
   return Cat(text, "vars currentEpoch ", kNodes, " lastVoteEpoch 0\n");
 }
@@ -103,13 +103,29 @@ void ClusterServers::Spawn(const std::string& binary, int node) {
   const std::string folder = Cat(folder_.path(), "/", node);
   std::filesystem::create_directory(folder);
   std::ofstream(folder + "/nodes.conf") << NodesFile(node);
-  const std::vector<std::string> argv = {
-      binary,         "--port",       Cat(nodes_[node].port),  "--cluster-port", Cat(nodes_[node].bus_port),
-      "--bind",       "127.0.0.1",    "--unixsocket",          Cat(folder_.path(), "/", node, ".sock"),
-      "--dir",        folder,         "--logfile",             folder + "/log",
-      "--save",       "",             "--cluster-enabled",     "yes",
-      "--loglevel",   "warning",      "--maxmemory-policy",    "noeviction",
-      "--cluster-node-timeout", "5000"};
+  const std::vector<std::string> argv = {binary,
+                                         "--port",
+                                         Cat(nodes_[node].port),
+                                         "--cluster-port",
+                                         Cat(nodes_[node].bus_port),
+                                         "--bind",
+                                         "127.0.0.1",
+                                         "--unixsocket",
+                                         Cat(folder_.path(), "/", node, ".sock"),
+                                         "--dir",
+                                         folder,
+                                         "--logfile",
+                                         folder + "/log",
+                                         "--save",
+                                         "",
+                                         "--cluster-enabled",
+                                         "yes",
+                                         "--loglevel",
+                                         "warning",
+                                         "--maxmemory-policy",
+                                         "noeviction",
+                                         "--cluster-node-timeout",
+                                         "5000"};
   std::vector<char*> raw;
   for (const std::string& one : argv) raw.push_back(const_cast<char*>(one.c_str()));
   raw.push_back(nullptr);

@@ -39,8 +39,8 @@ struct Sim {
   };
 
   LockLanes lanes;
-  NodeNumber map = 0;     // where the router believes the slot is
-  NodeNumber owner = 0;   // where it is
+  NodeNumber map = 0;       // where the router believes the slot is
+  NodeNumber owner = 0;     // where it is
   bool on_its_way = false;  // the lock's keys are at the other node already
   std::array<std::deque<Sent>, 2> inbox;
   std::array<std::deque<Reply>, 2> replies;
@@ -149,7 +149,8 @@ struct Search {
       go([](Sim& s) { s.on_its_way = true; }, moved + 1, stepped + 1, refreshed);
     }
     if (sim.on_its_way) {
-      go([](Sim& s) { s.on_its_way = false, s.owner = static_cast<NodeNumber>(1 - s.owner); }, moved, stepped, refreshed);
+      go([](Sim& s) { s.on_its_way = false, s.owner = static_cast<NodeNumber>(1 - s.owner); }, moved, stepped,
+         refreshed);
     }
     if (refreshed < refreshes && sim.map != sim.owner) {
       go([](Sim& s) { s.map = s.owner; }, moved, stepped, refreshed + 1);

@@ -47,14 +47,13 @@ StoreFailed Unavailable(std::string_view cause) { return {FailureKind::kUnavaila
 
 ClusterCommands::ClusterCommands(const std::shared_ptr<Timers>& timers, const std::string& key_prefix,
                                  ClusterNodes* nodes, Pass pass)
-    : nodes_(nodes),
-      pass_(std::move(pass)),
-      key_head_(Cat(key_prefix, ":{")),
-      late_timer_(timers->Make([this] {
+    : nodes_(nodes), pass_(std::move(pass)), key_head_(Cat(key_prefix, ":{")), late_timer_(timers->Make([this] {
         for (core::StoreReply& reply : std::exchange(late_, {})) OnReply(std::move(reply));
       })) {}
 
-Slot ClusterCommands::SlotOfLock(const core::LockName& lock) const { return SlotOf(Cat(key_head_, lock.escaped(), "}")); }
+Slot ClusterCommands::SlotOfLock(const core::LockName& lock) const {
+  return SlotOf(Cat(key_head_, lock.escaped(), "}"));
+}
 
 void ClusterCommands::Stop() {
   late_timer_->Stop();

@@ -29,9 +29,9 @@ Fitness JudgeCluster(const ClusterReport& report, const ClusterWishes& wishes) {
   if (wishes.wait_replicas == 0) return fitness;
   for (const auto& range : report.slots.ranges) {
     if (range.replicas >= wishes.wait_replicas) continue;
-    fitness.status = absl::FailedPreconditionError(
-        Cat("--wait-replicas is ", wishes.wait_replicas, ", but the primary ", range.primary.Text(), " has ",
-            range.replicas, " replicas: add replicas, or ask for fewer"));
+    fitness.status = absl::FailedPreconditionError(Cat("--wait-replicas is ", wishes.wait_replicas,
+                                                       ", but the primary ", range.primary.Text(), " has ",
+                                                       range.replicas, " replicas: add replicas, or ask for fewer"));
     break;
   }
   return fitness;

@@ -128,6 +128,7 @@ StoreOptions ClusterNodes::OptionsOf(NodeNumber number) {
   if (options_.on_node_status) {
     options.on_node_status = [this, number](const NodeStatus& status) {
       NodeStatus of_node = status;
+      of_node.number = number;
       if (const auto& node = map_.nodes()[number]) of_node.address = node->address.Text();
       options_.on_node_status(of_node);
     };
@@ -160,6 +161,7 @@ void ClusterNodes::Retire(NodeNumber number) {
   member->node->Stop();
   ended_.push_back(std::move(member));
   map_.Forget(number);
+  if (options_.on_node_status) options_.on_node_status({.number = number, .gone = true});
   if (prefers_ == number) prefers_.reset();
   if (asked_ == number) OnReport(absl::UnavailableError("the node has no slots any more"));
 }
@@ -247,7 +249,8 @@ void ClusterNodes::OnReport(absl::StatusOr<ClusterReport> report) {
     const auto verdict = map_.Adopt(report->slots, report->from);
     adopted = verdict == SlotMap::Verdict::kAdopted;
     if (verdict == SlotMap::Verdict::kEmpty) {
-      trouble_ = Cat(report->from, " knows of no slots that are served; create the Cluster, or ask another of its nodes");
+      trouble_ =
+          Cat(report->from, " knows of no slots that are served; create the Cluster, or ask another of its nodes");
       Report(absl::UnavailableError(trouble_));
     }
   }
@@ -265,7 +268,8 @@ void ClusterNodes::OnReport(absl::StatusOr<ClusterReport> report) {
 bool ClusterNodes::Unserved() const { return map_.covered() < kSlots || !all_up(); }
 
 void ClusterNodes::Judge(const ClusterReport& report) {
-  const Fitness fitness = JudgeCluster(report, {.usual_ttl = options_.usual_ttl, .wait_replicas = options_.wait_replicas});
+  const Fitness fitness =
+      JudgeCluster(report, {.usual_ttl = options_.usual_ttl, .wait_replicas = options_.wait_replicas});
   if (!fitness.status.ok()) Report(fitness.status);
   for (const std::string& warning : fitness.warnings) Warn(warning);
 }

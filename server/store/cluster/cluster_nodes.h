@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The nodes of a Cluster that have slots, as far as this broker knows: which they are, and a connection to each. The map
-// is asked for at any of them; at the seeds only while none can be asked.
+// The nodes of a Cluster that have slots, as far as this broker knows: which they are, and a connection to each. The
+// map is asked for at any of them; at the seeds only while none can be asked.
 //
 // Thread: the loop's. A node stays until it has had no slot and no command out for a while.
 #pragma once
@@ -76,11 +76,11 @@ class ClusterNodes {
     const NodeNumber number;
     ServerAddress address;
     std::unique_ptr<ServerNode> node;
-    std::optional<Slot> lowest, highest;    // of the slots that it was told of
-    bool later = false;                     // the Cluster was known before it
+    std::optional<Slot> lowest, highest;  // of the slots that it was told of
+    bool later = false;                   // the Cluster was known before it
     bool started = false;
     bool up = false;
-    size_t out = 0;                         // commands
+    size_t out = 0;                           // commands
     std::optional<core::Instant> idle_since;  // when it was seen without slots
   };
 
@@ -116,7 +116,7 @@ class ClusterNodes {
   std::vector<std::unique_ptr<Member>> ended_;    // destroyed by timer_, outside of their own callbacks
   std::unique_ptr<Scout> scout_;
   std::vector<std::unique_ptr<Scout>> ended_scouts_;
-  uint64_t ask_ = 0;  // counts questions
+  uint64_t ask_ = 0;                   // counts questions
   std::optional<NodeNumber> asked_;    // of the question under way
   std::optional<NodeNumber> prefers_;  // who knows more than others
   size_t next_seed_ = 0;

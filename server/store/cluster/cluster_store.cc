@@ -127,22 +127,24 @@ void ClusterStore::InspectAt(const std::shared_ptr<Question>& question) {
   const NodeNumber number = nodes_.At(commands_.SlotOfLock(question->name));
   ServerNode* const node = nodes_.Node(number);
   if (node == nullptr) {
-    return RefuseSoon(question->id, absl::UnavailableError(nodes_.any_up() ? "no node of the Cluster has the lock's slot"
-                                                                           : nodes_.trouble()));
+    return RefuseSoon(
+        question->id,
+        absl::UnavailableError(nodes_.any_up() ? "no node of the Cluster has the lock's slot" : nodes_.trouble()));
   }
   const auto redirected = [this, question, number](std::string_view error) {
     const auto redirect = ParseRedirect(error, nodes_.Address(number));
-    const bool moved = redirect && redirect->kind == Redirect::Kind::kMoved && redirect->to &&
-                       redirect->to != nodes_.Address(number);
+    const bool moved =
+        redirect && redirect->kind == Redirect::Kind::kMoved && redirect->to && redirect->to != nodes_.Address(number);
     if (moved) nodes_.Moved(redirect->slot, *redirect->to, number);
     InspectLater(question);
     return true;
   };
-  node->Inspect(question->name, question->max_waiters, question->timeout,
-                [this, question](absl::StatusOr<LockView> view) {
-                  if (queries_.Take(question->id)) question->done(std::move(view));
-                },
-                redirected);
+  node->Inspect(
+      question->name, question->max_waiters, question->timeout,
+      [this, question](absl::StatusOr<LockView> view) {
+        if (queries_.Take(question->id)) question->done(std::move(view));
+      },
+      redirected);
 }
 
 void ClusterStore::InspectLater(const std::shared_ptr<Question>& question) {

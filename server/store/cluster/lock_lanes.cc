@@ -44,8 +44,8 @@ void LockLanes::Answered(const core::LockName& lock, CommandId id, NodeNumber no
   if (!AnyOut(found->second)) GoOn(lock, node, steps);
 }
 
-void LockLanes::Redirected(const core::LockName& lock, CommandId id, std::optional<NodeNumber> ask_at,
-                           NodeNumber node, Steps& steps) {
+void LockLanes::Redirected(const core::LockName& lock, CommandId id, std::optional<NodeNumber> ask_at, NodeNumber node,
+                           Steps& steps) {
   const auto found = lanes_.find(lock);
   DISTLOCK_CHECK(found != lanes_.end());
   auto& items = found->second.items;

@@ -63,8 +63,8 @@ class LockLanes {
     std::optional<NodeNumber> ask_at;  // the next time it is sent, behind ASKING
   };
   struct Lane {
-    NodeNumber node = kNoNode;  // where commands are out
-    bool alone = false;         // the one that is out was sent behind ASKING
+    NodeNumber node = kNoNode;           // where commands are out
+    bool alone = false;                  // the one that is out was sent behind ASKING
     absl::InlinedVector<Item, 1> items;  // in the order in which they came
   };
 

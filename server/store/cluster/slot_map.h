@@ -46,7 +46,7 @@ class SlotMap {
     ServerAddress address;
     std::string id;  // "": not known yet
     int replicas = 0;
-    size_t slots = 0;          // how many it has
+    size_t slots = 0;            // how many it has
     std::optional<Slot> lowest;  // of them
     std::optional<Slot> highest;
   };

@@ -50,7 +50,8 @@ void NoticeChannel::MoveTo(const ServerAddress& address, const std::string& why)
 
 void NoticeChannel::OnLinkConnected() {
   link_.Send(MakeCommand({"INFO"}), [this](const Answer& answer) { OnInfo(answer); });
-  link_.Send(MakeCommand({sharded_ ? "SSUBSCRIBE" : "SUBSCRIBE", channel_}), [this](const Answer& answer) { OnSubscribed(answer); });
+  link_.Send(MakeCommand({sharded_ ? "SSUBSCRIBE" : "SUBSCRIBE", channel_}),
+             [this](const Answer& answer) { OnSubscribed(answer); });
   link_.Flush();
 }
 

@@ -82,34 +82,6 @@ void ServerNode::MoveTo(const ServerAddress& address) {
   if (first && started_) channel_.Start();
 }
 
-void ServerNode::Place(const Shard& shard) {
-  if (shard_ == shard) return;
-  const bool other_channel = !shard_ || shard_->tag != shard.tag;
-  shard_ = shard;
-  if (!other_channel) return;
-  census_.MarkAt(codec_.keys().Marker(shard.tag));
-  UseShard();
-  if (!started_) return;
-  AwaitOthers();
-  Trust();
-}
-
-void ServerNode::UseShard() {
-  codec_.ListenAt(HasShardChannel() ? shard_->tag : "");
-  channel_.Listen(codec_.grant_channel(), HasShardChannel());
-}
-
-void ServerNode::DoWithoutShardChannels(const std::string& why) {
-  if (!shard_ || !std::exchange(shard_channels_, false)) return;
-  UseShard();
-  Trust();
-  if (!options_.on_warning) return;
-  options_.on_warning(
-      Cat("hand-offs go through PUBLISH to all nodes, because scripts cannot send to a shard's channel (", why,
-          "): each costs every node some time, and waiters of a broker that has died may hold up a lock for as long as "
-          "their ttl; Redis 7.0, Valkey 7.2 and newer have such channels"));
-}
-
 void ServerNode::Hurry() {
   link_.Hurry();
   channel_.Hurry();
@@ -140,7 +112,8 @@ void ServerNode::TellDown(const std::string& cause) {
 // ---- The two connections ----
 
 void ServerNode::OnLinkConnected() {
-  PreparationOptions options{.grant_channel = codec_.grant_channel(), .of_cluster = shard_.has_value(), .probe_key = {}};
+  PreparationOptions options{
+      .grant_channel = codec_.grant_channel(), .of_cluster = shard_.has_value(), .probe_key = {}};
   if (HasShardChannel()) options.probe_key = codec_.keys().Marker(shard_->other_tag);
   Prepare(link_, options, [this](const absl::StatusOr<Prepared>& prepared) { OnPrepared(prepared); });
 }
@@ -338,14 +311,6 @@ void ServerNode::Submit(core::StoreCommand&& command) {
   Refuse(command, refusal);
 }
 
-void ServerNode::SubmitAlone(const core::StoreCommand& command, bool asking) {
-  const std::string refusal = up_ ? confirmation_.Refusal(command) : down_cause_;
-  if (!up_ || !refusal.empty()) return Refuse(command, refusal);
-  confirmation_.OnSent(command);
-  if (asking) link_.Send(MakeCommand({"ASKING"}), [](const Answer&) {});
-  batch_.SendAlone(command);
-}
-
 void ServerNode::Refuse(const core::StoreCommand& command, std::string_view cause) {
   link_.Reject([this, sent = codec_.Encode(command).sent](const Answer& answer) { OnAnswer(sent, answer); }, cause);
 }
@@ -376,19 +341,6 @@ void ServerNode::OnAnswer(const SentCommand& sent, const Answer& answer) {
   }
   if (const auto* failed = std::get_if<core::StoreFailed>(&decoded.reply.outcome)) ReportRefusal(*failed);
   confirmation_.OnAnswer(std::move(decoded.reply));
-}
-
-void ServerNode::Suspect() {
-  if (!up_ || std::exchange(suspecting_, true)) return;
-  const std::string key = codec_.keys().Marker(shard_->tag);
-  scripts_.Call(lua::kProbe, MakeCommand({"EVALSHA", lua::kProbe.sha1, "1", key, codec_.grant_channel()}),
-                [this](const Answer& answer) {
-                  suspecting_ = false;
-                  if (answer.kind != Answer::Kind::kReply) return;
-                  refuses_all_ = IsError(*answer.reply) && IsNonLocalKey(Text(*answer.reply));
-                  if (refuses_all_) ReportProblem(last_problem_, "", absl::UnavailableError(std::string(kRefusesAllScripts)));
-                });
-  link_.Flush();
 }
 
 // ---- Queries ----

@@ -164,10 +164,10 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner, private Ce
   ServerIdentity identity_;
   uint64_t primary_changes_ = 0;
   core::Instant trust_from_{};
-  std::optional<Shard> shard_;   // of a Cluster's node
-  bool shard_channels_ = true;   // the server can have them
-  bool refuses_all_ = false;     // the server refuses every script: kRefusesAllScripts
-  bool suspecting_ = false;      // that is being found out
+  std::optional<Shard> shard_;       // of a Cluster's node
+  bool shard_channels_ = true;       // the server can have them
+  bool refuses_all_ = false;         // the server refuses every script: kRefusesAllScripts
+  bool suspecting_ = false;          // that is being found out
   bool channel_is_younger_ = false;  // than the link's connection
   int bind_failures_ = 0;            // since the two connections last had the same server
   std::string down_cause_ = "not connected yet";
