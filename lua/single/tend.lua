@@ -36,9 +36,9 @@ for i in ipairs(asked) do
   if slots[i] then holders[#holders + 1] = slots[i] end
 end
 if redis.call('PEXPIRE', slot_key(broker), slot_ms) == 0 or not known then return {GONE, NOW} end
-if channel then redis.call('SET', slot_key(broker), channel, 'PX', slot_ms) end
 redis.call('PEXPIRE', QUEUE, slot_ms)
 redis.call('PEXPIRE', WAITERS, slot_ms)
+if channel then redis.call('SET', slot_key(broker), channel, 'PX', slot_ms) end
 
 local tend_again = false
 if h.kind == 'x' then
