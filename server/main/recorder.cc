@@ -2,10 +2,9 @@
 #include "main/recorder.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <limits>
-#include <tuple>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "main/metric_labels.h"
@@ -170,7 +169,7 @@ void Recorder::OnNodeStatus(const store::NodeStatus& status) {
   }
   node = status;
   if (status.gone) nodes_.erase(status.number);
-  std::array<int, std::tuple_size_v<decltype(metrics_.store_nodes)>> in_state{};
+  std::vector<int> in_state(metrics_.store_nodes.size());
   double hold_off = 0;
   for (const auto& [number, one] : nodes_) {
     ++in_state[static_cast<size_t>(one.state)];

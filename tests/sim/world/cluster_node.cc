@@ -11,7 +11,7 @@
 namespace distlock::sim {
 namespace {
 
-store::ReplyPtr ErrorReply(std::string_view text) {
+store::ReplyPtr RefusalOf(std::string_view text) {
   ReplyTree reply;
   reply.Error(text);
   return reply.Take();
@@ -83,10 +83,10 @@ void ClusterNode::Run(int connection, std::string_view command, Answer answer) {
   }
   if (argv[0] == "SSUBSCRIBE" && owner_of_[store::SlotOf(argv[1])] != number_) {
     const Slot slot = store::SlotOf(argv[1]);
-    return answer(ErrorReply(store::Cat("MOVED ", slot, " ", HostOf(std::max<int>(owner_of_[slot], 0)), ":", kPort)));
+    return answer(RefusalOf(store::Cat("MOVED ", slot, " ", HostOf(std::max<int>(owner_of_[slot], 0)), ":", kPort)));
   }
   if (const std::string error = Redirection(KeysOfCall(argv), asking); !error.empty()) {
-    return answer(ErrorReply(error));
+    return answer(RefusalOf(error));
   }
   script_asking_ = asking;
   StoreProcess::Run(connection, command, std::move(answer));
