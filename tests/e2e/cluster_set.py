@@ -86,12 +86,14 @@ class ClusterSet:
         return node.command("CLUSTER", "MYID")
 
     def replica_of(self, primary):
-        """A living one that is in step."""
+        """A living one that has all that the primary has written."""
         def found():
+            _, written, followers = primary.command("ROLE")
             for node in self.living():
                 role = node.command("ROLE")
                 if role[0] == "slave" and role[2] == primary.port and role[3] == "connected":
-                    return node
+                    confirmed = [int(offset) for _, port, offset in followers if int(port) == node.port]
+                    return node if confirmed and confirmed[0] >= written else None
             return None
         return eventually(found, "a replica in step")
 

@@ -3,6 +3,7 @@
 settings.
 """
 import re
+import time
 
 import pytest
 
@@ -313,3 +314,25 @@ def test_tls(world, listen):
     with broker.client() as client:
         for node in cluster.primaries():
             Holder(client, "session", key=lock_on(cluster, node), ttl=TTL_S).granted()
+
+
+def test_one_moved_makes_the_whole_map_right(world, cluster):
+    broker = start(world, cluster.url)
+    source, target, _ = cluster.primaries()
+    names = [name for name in (f"m{i}" for i in range(10_000)) if cluster.primary_of(name) is source][:20]
+    with broker.client() as client:
+        def moves():
+            found = re.search(r"errorstat_MOVED:count=(\d+)", source.command("INFO", "errorstats"))
+            return int(found.group(1)) if found else 0
+
+        def take_without_a_move():
+            before = moves()
+            client.release(client.acquire(client.spec(names.pop(), ttl=TTL_S)).lease_id)
+            return moves() == before
+        for name in names:
+            cluster.move_slot(slot_of_lock(name), source, target)
+        assert not take_without_a_move(), "the broker knew of the move before"
+        began = time.monotonic()
+        eventually(take_without_a_move, "a lock of a moved slot being taken without MOVED")
+        print(f"right within {1000 * (time.monotonic() - began):.0f} ms after the first MOVED")
+        assert len(names) >= 10, "each slot was found by a MOVED of its own"

@@ -23,6 +23,9 @@ store::ReplyPtr TextReply(std::string_view text, bool status) {
   return reply.Take();
 }
 
+// No connection has it.
+constexpr int kAdministrator = 1'000'000;
+
 // The keys of a client's command.
 std::span<const std::string_view> KeysOfCall(std::span<const std::string_view> argv) {
   size_t count = 0;
@@ -131,8 +134,14 @@ std::vector<std::string> ClusterNode::KeysOf(Slot slot) {
   return keys;
 }
 
+bool ClusterNode::CanMoveTo(ClusterNode& to) {
+  if (!running() || !to.running()) return false;
+  const bool takes = !store::IsError(*to.model().Execute(kAdministrator, {"SET", "probe", "1"}));
+  to.model().Execute(kAdministrator, {"DEL", "probe"});
+  return takes && !store::IsError(*model().Execute(kAdministrator, {"DEL", "probe"}));
+}
+
 void ClusterNode::MoveKey(const std::string& key, ClusterNode& to) {
-  constexpr int kAdministrator = 1'000'000;
   Sync();
   to.Sync();
   const int64_t left = model().Pttl(key);

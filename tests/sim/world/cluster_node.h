@@ -42,7 +42,9 @@ class ClusterNode : public StoreProcess {
 
   // The keys of a slot that it has.
   std::vector<std::string> KeysOf(Slot slot);
-  // As MIGRATE: the key, its value and what is left of its ttl.
+  // Whether MIGRATE can move keys: both nodes run and take writes now.
+  bool CanMoveTo(ClusterNode& to);
+  // As MIGRATE: the key, its value and what is left of its ttl. REQUIRES: CanMoveTo(to).
   void MoveKey(const std::string& key, ClusterNode& to);
 
   void Run(int connection, std::string_view command, Answer answer) override;

@@ -75,8 +75,8 @@ void ClusterSet::Reshard() {
 
 void ClusterSet::Step(Slot slot, ClusterNode& from, ClusterNode& to) {
   std::vector<std::string> keys = from.KeysOf(slot);
-  // A node that stands still or is down takes part later.
-  const bool both = from.running() && to.running();
+  // A node that stands still, is down or is full takes part later.
+  const bool both = from.CanMoveTo(to);
   if (both && keys.empty()) return Hand(slot, from, to);
   if (both) {
     from.MoveKey(env_.dice.Pick(keys), to);
@@ -112,7 +112,7 @@ void ClusterSet::MoveAtOnce() {
   const Slot slot = AnySlot();
   ClusterNode& from = Owner(slot);
   ClusterNode& to = Another(from);
-  if (healed_ || moving_.contains(slot) || !from.running() || !to.running()) return;
+  if (healed_ || moving_.contains(slot) || !from.CanMoveTo(to)) return;
   env_.Log([&] { return "slot " + std::to_string(slot) + " is at " + to.name() + " now"; });
   Note(from, Duration(0));
   // Nobody looks between two keys.
