@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,6 +42,16 @@ std::vector<int> FreePorts(int count) {
   return ports;
 }
 
+bool Listens(const std::string& path) {
+  const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  const bool listens = connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+  close(fd);
+  return listens;
+}
+
 // False after kPatience.
 template <typename Condition>
 bool Eventually(Condition condition) {
@@ -65,7 +76,7 @@ ClusterServers::ClusterServers(const std::string& binary) : has_shard_ids_(Conta
   for (int i = 0; i < kNodes; ++i) {
     StoreUrl url;
     url.address.path = Cat(folder_.path(), "/", i, ".sock");
-    EXPECT_TRUE(Eventually([&] { return std::filesystem::exists(url.address.path); }));
+    EXPECT_TRUE(Eventually([&] { return Listens(url.address.path); })) << binary << " does not start";
     nodes_[i].admin = std::make_unique<Admin>(url);
   }
   EXPECT_TRUE(Eventually([&] {

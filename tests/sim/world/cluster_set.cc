@@ -40,10 +40,10 @@ ClusterNode* ClusterSet::NodeOf(const std::string& lock) {
   if (!moving_.contains(slot)) return &Owner(slot);
   std::vector<ClusterNode*> with_keys;
   for (const auto& node : nodes_) {
-    const auto& all = node->model().Keys();
-    if (std::ranges::any_of(all, [slot](const KeyFacts& fact) { return store::SlotOf(fact.key) == slot; })) {
-      with_keys.push_back(node.get());
-    }
+    const auto has = [&](const char* part) {
+      return node->model().Type(StoreObserver::KeyOf(lock, part)) != KeyType::kNone;
+    };
+    if (has("h") || has("t") || has("q") || has("w")) with_keys.push_back(node.get());
   }
   return with_keys.empty() ? &Owner(slot) : with_keys.size() == 1 ? with_keys.front() : nullptr;
 }

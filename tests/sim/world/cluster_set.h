@@ -27,7 +27,7 @@ class ClusterSet {
   std::vector<store::ServerAddress> Seeds() const;
   ClusterNode& AnyNode() { return *nodes_[static_cast<size_t>(env_.dice.Roll(kNodes))]; }
   const std::vector<std::unique_ptr<ClusterNode>>& nodes() const { return nodes_; }
-  // Where all keys of a lock are; null while they are at two nodes.
+  // Where the keys of a lock are that its calls name; null while they are at two nodes.
   ClusterNode* NodeOf(const std::string& lock);
 
   // A slot of a lock goes to another node, key by key: it does not matter which keys go first.
