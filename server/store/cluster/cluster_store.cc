@@ -157,7 +157,8 @@ void ClusterStore::List(std::string escaped_namespace, std::string escaped_key_p
                         std::function<void(absl::StatusOr<LockPage>)> done) {
   const auto id = queries_.Open(timeout, done);
   const auto [at, inner] = Cut(page_token, '.');
-  if (!page_token.empty() && at.empty()) return RefuseSoon(id, BadToken());
+  const bool names_node = page_token.find('.') != std::string::npos && !at.empty();
+  if (!page_token.empty() && !names_node) return RefuseSoon(id, BadToken());
   // The node that the token names, or, when it is gone, the one behind it.
   NodeNumber here = kNoNode;
   std::string here_id, next_id;
