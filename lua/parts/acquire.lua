@@ -6,6 +6,7 @@ if granted then
   tell(watchers)
   return {GRANTED, NOW, NOW, NOW}
 end
+own_tag = channel
 local h, bad = read_holders(value, owner)
 if bad then return bad end
 local px = tonumber(ttl) + tonumber(delay)
@@ -97,7 +98,7 @@ else
 end
 local new_entry = table.concat({broker, ttl, delay, want, since, info}, ';')
 redis.call('HSET', WAITERS, owner, new_entry, unpack(request and {request, owner} or {}))
-redis.call('SET', slot_key(broker), '1', 'PX', slot_ms)
+redis.call('SET', slot_key(broker), channel or '1', 'PX', slot_ms)
 remove(dead)
 redis.call('PEXPIRE', QUEUE, slot_ms)
 redis.call('PEXPIRE', WAITERS, slot_ms)

@@ -23,7 +23,7 @@ elseif value and not watchers and wait == '1' and want == 'x' and preferred == '
     if redis.call('ZADD', QUEUE, 'NX', string.format('%.0f', math.max(tonumber(tail), 0) + 1), owner) == 1 then
       redis.call('HSET', WAITERS, owner, table.concat({broker, ttl, delay, want, NOW, info}, ';'),
         unpack(request and {request, owner} or {}))
-      redis.call('SET', string.sub(HOLDER, 1, -2) .. 'b:' .. broker, '1', 'PX', slot_ms)
+      redis.call('SET', string.sub(HOLDER, 1, -2) .. 'b:' .. broker, channel or '1', 'PX', slot_ms)
       redis.call('PEXPIRE', QUEUE, slot_ms)
       redis.call('PEXPIRE', WAITERS, slot_ms)
       local left = redis.call('PTTL', HOLDER)

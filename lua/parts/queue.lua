@@ -4,9 +4,21 @@ local MAX_WALK, FIRST_PLACE = 10001, 4503599627370496
 
 local function slot_key(broker) return string.sub(HOLDER, 1, -2) .. 'b:' .. broker end
 
+-- Where servers have channels for each shard: the tags of the channels of brokers whose slots walk() has seen, and the
+-- tag at which, as far as the caller knows, every broker listens here.
+local tag_of, own_tag = {}, nil
+
+-- Whether the broker received the text, or may have: the shard of the channel that it once named may have left this
+-- server together with others, and then it is not known where it listens now.
 local function publish(broker, text)
   local prefix, name = string.match(HOLDER, '^(.-):{(.*)}:h$')
-  return redis.call('PUBLISH', prefix .. ':grant:' .. broker, name .. '\n' .. text) > 0
+  local tag = tag_of[broker] or own_tag or ''
+  local heard = send(prefix, broker, tag, name .. '\n' .. text)
+  if heard < 1 and own_tag and own_tag ~= tag then
+    local here = send(prefix, broker, own_tag, name .. '\n' .. text)
+    heard = here > 0 and here or heard
+  end
+  return heard ~= 0
 end
 
 -- A waiter from its entry in B:w. nil: no entry, or an unusable one.
@@ -34,7 +46,9 @@ local function walk(brokers, me, visit)
     for i, id in ipairs(ids) do
       local broker, who = string.match(entries[i] or '', '^(%x+);'), nil
       if broker and not brokers[broker] then
-        brokers[broker] = redis.call('EXISTS', slot_key(broker)) == 1 and 'alive' or 'dead'
+        local slot = redis.pcall('GET', slot_key(broker))
+        brokers[broker] = slot and 'alive' or 'dead'
+        tag_of[broker] = type(slot) == 'string' and string.match(slot, '^{.*}$') or ''
       end
       if me and me.owner == id then
         who = me

@@ -16,13 +16,21 @@ local function try(command, key, ...)
   return nil, got
 end
 
+-- Sends a notice to a broker; how many received it. `tag` is of the broker's channel: "" is a channel that PUBLISH
+-- knows, else it is a shard's. -1: that shard has left this server.
+local function send(prefix, broker, tag, text)
+  if tag == '' then return redis.call('PUBLISH', prefix .. ':grant:' .. broker, text) end
+  local heard = redis.pcall('SPUBLISH', prefix .. ':grant:' .. broker .. ':' .. tag, text)
+  return type(heard) == 'number' and heard or -1
+end
+
 -- Tells the brokers that watch that holders or waiters have changed. `watchers` is what MGET said of B:v; `holder` is
 -- B:h of the lock, if not HOLDER.
 local function tell(watchers, holder)
-  if not watchers or #watchers > MAX_WATCHERS * 34 then return end
+  if not watchers or #watchers > MAX_WATCHERS * 44 then return end
   local prefix, name = string.match(holder or HOLDER, '^(.-):{(.*)}:h$')
-  for broker, until_us in string.gmatch(watchers, WATCHER) do
-    if tonumber(until_us) > now then redis.call('PUBLISH', prefix .. ':grant:' .. broker, name .. '\n' .. NOW) end
+  for broker, tag, until_us in string.gmatch(watchers, WATCHER) do
+    if tonumber(until_us) > now then send(prefix, broker, tag, name .. '\n' .. NOW) end
   end
 end
 

@@ -11,6 +11,7 @@
 -- include parts/head.lua
 local sub, byte, match, find = string.sub, string.byte, string.match, string.find
 local keep, n, freed, rest = ARGV[1], #KEYS, 0, {}
+local channel -- servers with channels for each shard are not called with batches
 local hold_off = '0' -- during a hold-off brokers call each item's own script
 -- These tables begin at their full length: to grow them would take longer than what is done with them.
 local replies, asked, noticed = {NOW, unpack(KEYS)}, {unpack(KEYS)}, {unpack(KEYS)}

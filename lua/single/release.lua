@@ -2,14 +2,15 @@
 -- Ends a hold.
 -- KEYS holder, last token, queue, waiters
 -- ARGV owner_id, token (0: any), block_ms (0: free at once; else nobody gets the owner's share for so long),
---      token_keep_ms, trusted, broker_id (the caller's), fair_after_us, hold_off (see parts/hold_off.lua)
+--      token_keep_ms, trusted, broker_id (the caller's), fair_after_us, hold_off (see parts/hold_off.lua), and the
+--      tag of the broker's channel if that is a shard's
 -- {RELEASED, time, "blocked"}
 -- {RELEASED, time, "" or "look" (the caller's broker is to tend), then owner_id, token, since_us, ttl_ms and delay_ms
 --      of each next holder that waits at the caller's broker}   other brokers learn of their grants from their channel
 -- {NOT_HOLDER, time}   also when the owner has it under another token
 -- {GONE, time}   {FOREIGN, time, key, type or "shape"}
 -- include parts/head.lua
-local owner, token, block_ms, keep, trusted, broker, fair_after, hold_off = unpack(ARGV)
+local owner, token, block_ms, keep, trusted, broker, fair_after, hold_off, channel = unpack(ARGV)
 local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
 local waiting
 if block_ms == '0' then
@@ -20,6 +21,7 @@ end
 -- include parts/hold_off.lua
 -- include parts/queue.lua
 -- include parts/hand_off.lua
+own_tag = channel
 local h, bad = read_own_hold(value, owner, token)
 if bad then return bad end
 if block_ms == '0' then

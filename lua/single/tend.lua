@@ -2,7 +2,8 @@
 -- A broker keeps its waiters' places, and learns which of them hold the lock.
 -- KEYS holder, last token, queue, waiters
 -- ARGV broker_id (the caller's), slot_ms, token_keep_ms, trusted, hold_off (see parts/hold_off.lua),
---      then owner_id of 1 to 100 of the caller's waiters, beginning with the first in its queue
+--      then owner_id of 1 to 100 of the caller's waiters, beginning with the first in its queue; then, if it has a
+--      shard's channel, the tag of that
 -- {TENDED, time, left_ms (-2: free), more (1: tend again), last token, then owner_id, token, since_us, ttl_ms and
 --      delay_ms of holders}   an EXCLUSIVE holder always; of many, those that were asked for, and waiters of the
 --      caller's broker that hold it since this call
@@ -15,6 +16,8 @@
 -- include parts/hand_off.lua
 local broker, slot_ms, keep, trusted, hold_off = unpack(ARGV, 1, 5)
 -- include parts/hold_off.lua
+local channel = string.byte(ARGV[#ARGV]) == 123 and table.remove(ARGV) or nil
+own_tag = channel
 local asked, last, place, entries = {unpack(ARGV, 6)}
 local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
 local h, bad = read_holders(value, asked[1])
@@ -35,6 +38,7 @@ end
 if redis.call('PEXPIRE', slot_key(broker), slot_ms) == 0 or not known then return {GONE, NOW} end
 redis.call('PEXPIRE', QUEUE, slot_ms)
 redis.call('PEXPIRE', WAITERS, slot_ms)
+if channel then redis.call('SET', slot_key(broker), channel, 'PX', slot_ms) end
 
 local tend_again = false
 if h.kind == 'x' then

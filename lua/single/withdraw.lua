@@ -2,7 +2,7 @@
 -- Ends a request whose outcome the caller does not know: a waiter, or a holder already.
 -- KEYS holder, last token, queue, waiters
 -- ARGV owner_id, token_keep_ms, trusted, broker_id (the caller's), keep_grant (1: a holder keeps the lock),
---      fair_after_us, hold_off (see parts/hold_off.lua)
+--      fair_after_us, hold_off (see parts/hold_off.lua), and the tag of the broker's channel if that is a shard's
 -- {WITHDRAWN, time, ...}   it was queued; the rest as of release, since waiters behind it may fit beside the holders
 -- {RELEASED, ...}          it was a holder already, without keep_grant: as release
 -- {GONE, time}             neither, or it has its place through another broker   {FOREIGN, time, key, type}
@@ -11,7 +11,8 @@
 -- include parts/holders.lua
 -- include parts/queue.lua
 -- include parts/hand_off.lua
-local owner, keep, trusted, broker, keep_grant, fair_after, hold_off = unpack(ARGV)
+local owner, keep, trusted, broker, keep_grant, fair_after, hold_off, channel = unpack(ARGV)
+own_tag = channel
 -- include parts/hold_off.lua
 local value, watchers = unpack(redis.call('MGET', HOLDER, WATCHERS))
 local h = read_holders(value, owner)

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "main/metric_labels.h"
@@ -161,22 +162,29 @@ void Recorder::OnForceRelease(const rpc::ForcedRelease& forced) {
 void Recorder::OnQueued(uint32_t position) { metrics_.queue_position.Observe(position); }
 
 void Recorder::OnNodeStatus(const store::NodeStatus& status) {
-  for (size_t state = 0; state < metrics_.store_nodes.size(); ++state) {
-    metrics_.store_nodes[state]->Set(state == static_cast<size_t>(status.state) ? 1 : 0);
-  }
-  metrics_.store_hold_off_seconds.Set(status.hold_off_left ? Seconds(*status.hold_off_left)
-                                                           : std::numeric_limits<double>::infinity());
   std::lock_guard lock(mu_);
-  const uint64_t known = node_ ? node_->primary_changes : 0;
-  if (status.primary_changes > known) {
-    metrics_.store_primary_changes.Increment(static_cast<double>(status.primary_changes - known));
+  store::NodeStatus& node = nodes_[status.number];
+  if (status.primary_changes > node.primary_changes) {
+    metrics_.store_primary_changes.Increment(static_cast<double>(status.primary_changes - node.primary_changes));
   }
-  node_ = status;
+  node = status;
+  if (status.gone) nodes_.erase(status.number);
+  std::vector<int> in_state(metrics_.store_nodes.size());
+  double hold_off = 0;
+  for (const auto& [number, one] : nodes_) {
+    ++in_state[static_cast<size_t>(one.state)];
+    const double left = one.hold_off_left ? Seconds(*one.hold_off_left) : std::numeric_limits<double>::infinity();
+    hold_off = std::max(hold_off, left);
+  }
+  for (size_t state = 0; state < in_state.size(); ++state) metrics_.store_nodes[state]->Set(in_state[state]);
+  metrics_.store_hold_off_seconds.Set(hold_off);
 }
 
 std::vector<store::NodeStatus> Recorder::StoreNodes() {
   std::lock_guard lock(mu_);
-  return node_ ? std::vector{*node_} : std::vector<store::NodeStatus>{};
+  std::vector<store::NodeStatus> nodes;
+  for (const auto& [number, node] : nodes_) nodes.push_back(node);
+  return nodes;
 }
 
 void Recorder::OnWait(core::Duration took, bool confirmed) {

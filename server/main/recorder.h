@@ -9,6 +9,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -73,7 +74,7 @@ class Recorder final : public shard::Observer, public rpc::CallObserver {
   std::condition_variable changed_;
   std::vector<bool> up_;
   bool was_up_ = false;
-  std::optional<store::NodeStatus> node_;
+  std::map<int, store::NodeStatus> nodes_;  // by number
   rpc::Server* server_ = nullptr;
 };
 

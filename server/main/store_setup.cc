@@ -53,7 +53,6 @@ absl::Status UseSentinels(const ops::Options& options, StoreSetup& setup) {
                      ", which names no sentinels: remove them, or write redis+sentinel://host,host,host/name"));
   }
   setup.options.few_sentinels_suffice = !options.wait_for_store;
-  setup.options.usual_ttl = ToCore(options.default_ttl);
   if (options.sentinel_password_file.empty()) {
     if (!logs_in) return absl::OkStatus();
     return absl::InvalidArgumentError(
@@ -121,6 +120,7 @@ absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::
                          .max_waiters = static_cast<uint32_t>(options.max_waiters_per_lock)};
   absl::Status chosen = options.redis.empty() ? UseEmbedded(options, setup) : UseUrl(options, setup);
   if (!chosen.ok()) return chosen;
+  setup.options.usual_ttl = ToCore(options.default_ttl);
   setup.options.wait_replicas = static_cast<int>(options.wait_replicas);
   setup.options.wait_timeout = ToCore(options.wait_timeout);
   setup.options.locks.hold_off = HoldOffOf(options, setup.options);

@@ -71,8 +71,10 @@ constexpr OptionRow kTable[] = {
      "threads that own locks, each with its own store connections; one is enough for most machines"},
 
     {"redis", kStore, &O::redis, "", "",
-     "the store's URL: redis://, rediss:// (with ?ca= &cert= &key= &sni=), unix://, or redis+sentinel:// and "
-     "rediss+sentinel:// with the sentinels and the primary's name; empty: an embedded server, for one machine only",
+     "the store's URL: redis://, rediss:// (with ?ca= &cert= &key= &sni=), unix://, redis+sentinel:// and "
+     "rediss+sentinel:// with the sentinels and the primary's name, or redis+cluster:// and rediss+cluster:// with "
+     "some "
+     "nodes of a Cluster; empty: an embedded server, for one machine only",
      nullptr, true},
     {"redis-user", kStore, &O::redis_user, "", "",
      "the store's ACL user, which needs a password; empty: the store's default user"},

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <iterator>
 #include <set>
 
 #include "absl/status/status.h"
@@ -79,7 +80,7 @@ absl::Status CheckTimes(const Options& o) {
 }
 
 void WarnOfHoldOff(const Options& o, std::vector<std::string>* warnings) {
-  const bool holds_off = o.failover_hold_off == "auto" || (o.failover_hold_off.empty() && o.UsesSentinels());
+  const bool holds_off = o.failover_hold_off == "auto" || (o.failover_hold_off.empty() && o.CanFailOver());
   if (holds_off && o.LongestTtl() > absl::Minutes(5)) {
     warnings->push_back(
         Cat("--failover-hold-off auto: after each restart or failover of the store nobody is newly "
@@ -102,13 +103,16 @@ int64_t Options::ConnectionStreams() const {
   return max_connection_streams > 0 ? max_connection_streams : 2 * max_sessions_per_peer;
 }
 
-bool Options::UsesSentinels() const {
-  return absl::StartsWith(redis, "redis+sentinel://") || absl::StartsWith(redis, "rediss+sentinel://");
+bool Options::CanFailOver() const {
+  static constexpr absl::string_view kSchemes[] = {"redis+sentinel://", "rediss+sentinel://", "redis+cluster://",
+                                                   "rediss+cluster://"};
+  return std::any_of(std::begin(kSchemes), std::end(kSchemes),
+                     [this](absl::string_view scheme) { return absl::StartsWith(redis, scheme); });
 }
 
 absl::Duration Options::LongestTtl() const {
   if (max_ttl > absl::ZeroDuration()) return max_ttl;
-  return UsesSentinels() ? absl::Seconds(30) : absl::Hours(1);
+  return CanFailOver() ? absl::Seconds(30) : absl::Hours(1);
 }
 
 bool Options::ReflectionEnabled() const {

@@ -87,7 +87,8 @@ struct Options {
   // max_connection_streams, with 0 resolved. Greater than max_sessions_per_peer, so that a stream beyond that limit is
   // refused with a reason instead of waiting inside gRPC, and a release is never blocked.
   int64_t ConnectionStreams() const;
-  bool UsesSentinels() const;
+  // Another server may take over the store: it is watched by Sentinels, or a Cluster.
+  bool CanFailOver() const;
   absl::Duration LongestTtl() const;
 
   // reflection, with kAuto resolved: on when every address is a unix socket.

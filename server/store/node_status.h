@@ -20,7 +20,9 @@ struct ReplicaStatus {
 
 struct NodeStatus {
   enum class State : uint8_t { kDown, kUp, kHeldOff };  // kHeldOff: up, and nobody is newly granted a lock
-  std::string address;                                  // host:port, or the path of its socket
+  int number = 0;                                       // tells the servers of one store apart
+  bool gone = false;    // it is no part of the store any more, and its number may be another's
+  std::string address;  // host:port, or the path of its socket
   State state = State::kDown;
   std::string problem;  // why it is down
   std::string role;     // as the server says it: "master" or "slave"

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "store/cluster/cluster_store.h"
 #include "store/redis/socket_dialer.h"
 #include "store/redis/tls.h"
 #include "store/redis/uv_timers.h"
@@ -37,8 +38,9 @@ absl::Status CheckTls(const std::optional<TlsFiles>& files, const StoreUrl& url,
 }  // namespace
 
 core::StoreTraits TraitsOf(const StoreOptions& options) {
-  core::StoreTraits traits =
-      options.url.topology == Topology::kSentinel ? SentinelStore::kTraits : SingleStore::kTraits;
+  core::StoreTraits traits = SingleStore::kTraits;
+  if (options.url.topology == Topology::kSentinel) traits = SentinelStore::kTraits;
+  if (options.url.topology == Topology::kCluster) traits = ClusterStore::kTraits;
   traits.replicas = static_cast<uint32_t>(options.wait_replicas);
   return traits;
 }
@@ -50,6 +52,8 @@ std::unique_ptr<Store> OpenStore(uv_loop_t* loop, const StoreOptions& options) {
     case Topology::kSentinel:
       return std::make_unique<SentinelStore>(SocketNetwork(loop, StoreTls(options.url)),
                                              SocketNetwork(loop, SentinelTls(options.url)), options);
+    case Topology::kCluster:
+      return std::make_unique<ClusterStore>(SocketNetwork(loop, StoreTls(options.url)), options);
   }
   return nullptr;
 }

@@ -18,7 +18,8 @@ constexpr int kMaxDb = 1'000'000;
 absl::Status Wrong(std::string_view why) {
   return absl::InvalidArgumentError(Cat(why,
                                         "; write redis://[user:password@]host[:port][/db], rediss://..., "
-                                        "unix:///path[?db=N] or redis+sentinel://[user:password@]host,host,host/name"));
+                                        "unix:///path[?db=N], redis+sentinel://[user:password@]host,host,host/name or "
+                                        "redis+cluster://[user:password@]host,host,host"));
 }
 
 std::optional<std::string> PercentDecode(std::string_view in) {
@@ -40,14 +41,17 @@ std::optional<std::string> PercentDecode(std::string_view in) {
 }
 
 // Known, so that the error can say that they come later.
-constexpr std::string_view kNotSupportedYet[] = {"redis+cluster", "rediss+cluster", "redlock",
-                                                 "redlocks",      "etcd",           "etcds"};
+constexpr std::string_view kNotSupportedYet[] = {"redlock", "redlocks", "etcd", "etcds"};
 
 absl::Status SetScheme(std::string_view scheme, StoreUrl& url) {
   using Transport = StoreUrl::Transport;
   if (scheme.ends_with("+sentinel")) {
     url.topology = StoreUrl::Topology::kSentinel;
     scheme.remove_suffix(std::string_view("+sentinel").size());
+    if (scheme == "unix") return Wrong("unknown scheme");
+  } else if (scheme.ends_with("+cluster")) {
+    url.topology = StoreUrl::Topology::kCluster;
+    scheme.remove_suffix(std::string_view("+cluster").size());
     if (scheme == "unix") return Wrong("unknown scheme");
   }
   if (scheme == "redis") {
@@ -59,7 +63,9 @@ absl::Status SetScheme(std::string_view scheme, StoreUrl& url) {
   } else if (std::find(std::begin(kNotSupportedYet), std::end(kNotSupportedYet), scheme) !=
              std::end(kNotSupportedYet)) {
     return absl::UnimplementedError(
-        Cat(scheme, ":// is not supported yet by this version; use redis://, rediss://, unix:// or redis+sentinel://"));
+        Cat(scheme,
+            ":// is not supported yet by this version; use redis://, rediss://, unix://, redis+sentinel:// or "
+            "redis+cluster://"));
   } else {
     return Wrong("unknown scheme");
   }
@@ -101,17 +107,19 @@ absl::Status ReadHostPort(std::string_view host_port, ServerAddress& address) {
   return absl::OkStatus();
 }
 
-absl::Status SetSentinels(std::string_view places, StoreUrl& url) {
+// `whose`: what is at an address.
+absl::Status SetAddresses(std::string_view places, int usual_port, std::string_view whose,
+                          std::vector<ServerAddress>& addresses) {
   for (const std::string_view place : Split(places, ",")) {
-    ServerAddress address{.port = kSentinelPort};
+    ServerAddress address{.port = usual_port};
     if (auto status = ReadHostPort(place, address); !status.ok()) return status;
-    if (std::find(url.sentinels.begin(), url.sentinels.end(), address) != url.sentinels.end()) {
-      return Wrong("the same sentinel twice");
+    if (std::find(addresses.begin(), addresses.end(), address) != addresses.end()) {
+      return Wrong(Cat("the same ", whose, " twice"));
     }
-    url.sentinels.push_back(std::move(address));
+    addresses.push_back(std::move(address));
   }
-  if (url.sentinels.empty()) return Wrong("no host");
-  if (url.sentinels.size() > kMaxAddresses) return Wrong(Cat("more than ", kMaxAddresses, " sentinels"));
+  if (addresses.empty()) return Wrong("no host");
+  if (addresses.size() > kMaxAddresses) return Wrong(Cat("more than ", kMaxAddresses, " ", whose, "s"));
   return absl::OkStatus();
 }
 
@@ -173,7 +181,7 @@ absl::Status SetQuery(std::string_view query, StoreUrl& url) {
 // rest: host[:port],.../name[/db]
 absl::Status SetSentinelPlace(std::string_view rest, StoreUrl& url) {
   const auto [places, path] = Cut(rest, '/');
-  if (auto status = SetSentinels(places, url); !status.ok()) return status;
+  if (auto status = SetAddresses(places, kSentinelPort, "sentinel", url.sentinels); !status.ok()) return status;
   const auto [name, db] = Cut(path, '/');
   auto decoded = PercentDecode(name);
   if (!decoded || decoded->empty()) return Wrong("no name of the primary after the sentinels");
@@ -182,6 +190,13 @@ absl::Status SetSentinelPlace(std::string_view rest, StoreUrl& url) {
   }
   url.primary_name = *std::move(decoded);
   return db.empty() ? absl::OkStatus() : SetDb(db, url);
+}
+
+// rest: host[:port],...[/]
+absl::Status SetClusterPlace(std::string_view rest, StoreUrl& url) {
+  const auto [places, path] = Cut(rest, '/');
+  if (!path.empty() && path != "0") return Wrong("a Cluster has only the database 0");
+  return SetAddresses(places, ServerAddress{}.port, "node", url.seeds);
 }
 
 absl::Status SetPlace(std::string_view rest, StoreUrl& url) {
@@ -193,6 +208,7 @@ absl::Status SetPlace(std::string_view rest, StoreUrl& url) {
     return absl::OkStatus();
   }
   if (url.topology == StoreUrl::Topology::kSentinel) return SetSentinelPlace(rest, url);
+  if (url.topology == StoreUrl::Topology::kCluster) return SetClusterPlace(rest, url);
   const size_t slash = rest.find('/');
   if (slash != std::string_view::npos && slash + 1 < rest.size()) {
     if (auto status = SetDb(rest.substr(slash + 1), url); !status.ok()) return status;
@@ -233,11 +249,18 @@ std::string ServerAddress::Text() const {
 
 std::string StoreUrl::Masked() const {
   std::string out = transport == Transport::kTcp ? "redis" : transport == Transport::kTls ? "rediss" : "unix";
-  Append(out, topology == Topology::kSentinel ? "+sentinel://" : "://");
+  Append(out, topology == Topology::kSentinel  ? "+sentinel://"
+              : topology == Topology::kCluster ? "+cluster://"
+                                               : "://");
   if (!password.empty()) Append(out, user, ":***@");
+  const auto append_all = [&out](const std::vector<ServerAddress>& addresses) {
+    for (size_t i = 0; i < addresses.size(); ++i) Append(out, i == 0 ? "" : ",", addresses[i].Text());
+  };
   if (topology == Topology::kSentinel) {
-    for (size_t i = 0; i < sentinels.size(); ++i) Append(out, i == 0 ? "" : ",", sentinels[i].Text());
+    append_all(sentinels);
     Append(out, "/", primary_name);
+  } else if (topology == Topology::kCluster) {
+    append_all(seeds);
   } else {
     Append(out, address.Text());
   }

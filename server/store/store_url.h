@@ -6,6 +6,8 @@
 //   unix:///path[?db=N]   (user and password as above, before the path)
 //   redis+sentinel://[user[:password]@]host[:port][,host[:port]...]/name[/db]
 //   rediss+sentinel://...   the store over TLS as with rediss://, and the sentinels, too
+//   redis+cluster://[user[:password]@]host[:port][,host[:port]...]   some of its nodes, of any role
+//   rediss+cluster://...   over TLS, with the parameters of rediss://
 // The addresses of redis+sentinel are the sentinels' (default port 26379), user and password the store's. Both kinds
 // know ?sentinel_tls=on|off and, with it on, &sentinel_ca= &sentinel_cert= &sentinel_key= &sentinel_sni=, apart from
 // the store's files.
@@ -47,13 +49,14 @@ struct TlsFiles {
 };
 
 struct StoreUrl {
-  enum class Topology { kSingle, kSentinel };
+  enum class Topology { kSingle, kSentinel, kCluster };
   enum class Transport { kTcp, kTls, kUnix };
   Topology topology = Topology::kSingle;
   Transport transport = Transport::kTcp;
   ServerAddress address;                 // kSingle
   std::vector<ServerAddress> sentinels;  // kSentinel: 1..kMaxAddresses, none twice
   std::string primary_name;              // kSentinel: as the sentinels call it
+  std::vector<ServerAddress> seeds;      // kCluster: 1..kMaxAddresses, none twice
   int db = 0;
   std::string user;      // "" = the server's default user
   std::string password;  // "" = none

@@ -37,7 +37,7 @@ def test_wrong_options(world, listen):
                         (["--shards", "0"], "--shards"), (["stray"], "stray"),
                         (["--listen", "0.0.0.0:7420"], "0.0.0.0"),
                         (["--redis", "http://x"], "http"), (["--redis", "redlock://a,b,c"], "redlock"),
-                        (["--redis", "redis+cluster://a,b"], "cluster")]:
+                        (["--redis", "redis+cluster://a,b/1"], "database 0")]:
         code, line = complaint(*args)
         assert code in (USAGE, CONFIG) and named in line, (args, code, line)
     code, line = complaint(env={"DISTLOCK_VALIDITY": "-1s"})

@@ -2,6 +2,9 @@
 #include "conformance.h"
 
 #include <chrono>
+#include <map>
+#include <string>
+#include <utility>
 
 namespace distlock::store {
 
@@ -285,7 +288,22 @@ TEST_P(StoreConformance, TendHandsOnALockThatLapsed) {
   }));
 }
 
-TEST_P(StoreConformance, CommandsOfOneTurnAreAnsweredInOrder) {
+TEST_P(StoreConformance, CommandsForOneLockAreAnsweredInOrder) {
+  Broker a = MakeBroker(kBrokerA);
+  std::map<std::string, core::OpId> last;
+  const auto key_of = [](core::OpId op) { return std::to_string(op % 10); };
+  for (core::OpId op = 1; op <= 500; ++op) a.store->Submit(MakeAcquire(op, Lock(key_of(op)), Owner(1)));
+  a.store->Flush();
+  ASSERT_TRUE(Await([&] { return a.seen->Count<core::StoreReply>() == 500; }));
+  for (const auto& input : a.seen->inputs) {
+    const auto* reply = std::get_if<core::StoreReply>(&input);
+    if (reply != nullptr) {
+      EXPECT_GT(reply->op, std::exchange(last[key_of(reply->op)], reply->op));
+    }
+  }
+}
+
+TEST_P(StoreConformanceOfOneServer, CommandsOfOneTurnAreAnsweredInOrder) {
   Broker a = MakeBroker(kBrokerA);
   for (core::OpId op = 1; op <= 500; ++op) a.store->Submit(MakeAcquire(op, Lock(std::to_string(op)), Owner(1)));
   a.store->Flush();
@@ -339,9 +357,10 @@ TEST_P(StoreConformance, NothingIsDeliveredAfterStopAndQuestionsAreCancelled) {
   ASSERT_TRUE(view && page);
   EXPECT_EQ(view->status().code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(page->status().code(), absl::StatusCode::kCancelled);
-  // What comes later would have come by the time that another broker has connected and has its answer.
+  // What comes later would have come by the time that another broker has connected and has its answer. (Whether the
+  // commands have run is not known: the end of a connection may discard what the server has not read yet.)
   Broker b = MakeBroker(kBrokerB);
-  AskFor<core::AcquireHeld>(b, 1, MakeAcquire(1, Lock("k"), Owner(2)));
+  Ask(b, 1, MakeAcquire(1, Lock("k"), Owner(2)));
   EXPECT_EQ(a.seen->inputs.size(), before);
 }
 

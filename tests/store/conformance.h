@@ -40,6 +40,7 @@ class StoreWorld {
 // What decides which cases run in a world.
 struct WorldTraits {
   bool virtual_time = false;  // time passes when the case says so, so half a minute costs nothing
+  bool one_server = true;     // it has all locks
 };
 
 struct StoreKind {
@@ -114,6 +115,9 @@ std::vector<int> NumbersOf(const Views& views) {
   for (const auto& view : views) numbers.push_back(view.owner[0]);
   return numbers;
 }
+
+// Needs one_server: these cases take several locks in one command, or need one order of all that is sent.
+class StoreConformanceOfOneServer : public StoreConformance {};
 
 // Needs virtual_time: these cases wait for half a minute and more.
 class StoreConformanceOverTime : public StoreConformance {};

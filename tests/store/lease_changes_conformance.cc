@@ -43,7 +43,7 @@ core::StoreAcquire Reader(core::OpId op, const std::string& key, uint8_t owner, 
 
 }  // namespace
 
-TEST_P(StoreConformance, TakesSeveralThatAreFreeOrNone) {
+TEST_P(StoreConformanceOfOneServer, TakesSeveralThatAreFreeOrNone) {
   Broker a = MakeBroker(kBrokerA);
   const auto done = AskFor<core::AcquireAllDone>(a, 1, All(1, {"a", "b", "c"}, 1));
   ASSERT_EQ(done.grants.size(), 3u);
@@ -97,7 +97,7 @@ TEST_P(StoreConformance, WhoIsForcedIsToldThroughItsBrokerOrReleased) {
   EXPECT_EQ(Inspect(b, Lock("k"))->holder_count, 0u);
 }
 
-TEST_P(StoreConformance, SeveralOfWhichOneIsNotFreeLeaveAllAlone) {
+TEST_P(StoreConformanceOfOneServer, SeveralOfWhichOneIsNotFreeLeaveAllAlone) {
   Broker a = MakeBroker(kBrokerA);
   const std::vector<std::string> keys = {"a", "b", "c"};
   for (size_t taken = 0; taken < keys.size(); ++taken) {
@@ -115,7 +115,7 @@ TEST_P(StoreConformance, SeveralOfWhichOneIsNotFreeLeaveAllAlone) {
   }
 }
 
-TEST_P(StoreConformance, SeveralAreTakenAsOneByOne) {
+TEST_P(StoreConformanceOfOneServer, SeveralAreTakenAsOneByOne) {
   Broker a = MakeBroker(kBrokerA);
   core::StoreAcquireAll all = All(0, {"a", "k"}, 1);
   all.items[0].ttl = seconds(200);
@@ -137,7 +137,7 @@ TEST_P(StoreConformance, SeveralAreTakenAsOneByOne) {
   Do<core::AcquireQueued>(a, Permit(9, 1));
 }
 
-TEST_P(StoreConformance, TokensOfSeveralGrow) {
+TEST_P(StoreConformanceOfOneServer, TokensOfSeveralGrow) {
   Broker a = MakeBroker(kBrokerA);
   std::vector<std::string> keys(core::kMaxTogether);
   for (size_t i = 0; i < keys.size(); ++i) keys[i] = std::to_string(i);

@@ -94,7 +94,7 @@ TEST_P(StoreConformance, AnAdoptionKeepsTheBound) {
   }
 }
 
-TEST_P(StoreConformance, LocksThatAreTakenTogetherAreBounded) {
+TEST_P(StoreConformanceOfOneServer, LocksThatAreTakenTogetherAreBounded) {
   Broker a = MakeBroker(kBroker);
   core::StoreAcquireAll all{.items = {Bounded(1, Mode::kExclusive), Bounded(2, Mode::kShared)}};
   all.items[1].name = Lock("l");

@@ -14,6 +14,7 @@ std::vector<StoreKind> SentinelKinds() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sentinel, StoreConformance, testing::ValuesIn(SentinelKinds()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Sentinel, StoreConformanceOfOneServer, testing::ValuesIn(SentinelKinds()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Sentinel, StoreConformanceOverTime, testing::ValuesIn(SentinelKinds()), NameOf);
 
 }  // namespace

@@ -21,6 +21,7 @@ std::vector<StoreKind> Kinds() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Single, StoreConformance, testing::ValuesIn(Kinds()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Single, StoreConformanceOfOneServer, testing::ValuesIn(Kinds()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Single, StoreConformanceOverTime,
                          testing::ValuesIn(KindsWith(&WorldTraits::virtual_time, Kinds())), NameOf);
 

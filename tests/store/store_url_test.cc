@@ -158,9 +158,34 @@ TEST(StoreUrl, WrongOnesAreRefusedWithoutTheirPassword) {
   }
 }
 
+TEST(StoreUrl, Clusters) {
+  const auto url = ParseStoreUrl("redis+cluster://u:hush@a,b:7000,[::1]:7001");
+  ASSERT_TRUE(url.ok()) << url.status();
+  EXPECT_EQ(url->topology, StoreUrl::Topology::kCluster);
+  EXPECT_EQ(url->transport, StoreUrl::Transport::kTcp);
+  ASSERT_EQ(url->seeds.size(), 3u);
+  EXPECT_EQ(url->seeds[0], (ServerAddress{.host = "a", .port = 6379, .path = {}}));
+  EXPECT_EQ(url->seeds[2].Text(), "[::1]:7001");
+  EXPECT_EQ(url->Masked(), "redis+cluster://u:***@a:6379,b:7000,[::1]:7001");
+  EXPECT_TRUE(ParseStoreUrl("redis+cluster://a/").ok());
+  EXPECT_TRUE(ParseStoreUrl("redis+cluster://a/0").ok());
+  const auto tls = ParseStoreUrl("rediss+cluster://a?ca=/ca.pem");
+  ASSERT_TRUE(tls.ok()) << tls.status();
+  EXPECT_EQ(tls->transport, StoreUrl::Transport::kTls);
+  EXPECT_EQ(tls->tls.ca, "/ca.pem");
+}
+
+TEST(StoreUrl, ClustersHaveOneDatabase) {
+  const auto status = ParseStoreUrl("redis+cluster://a/1").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("only the database 0"), std::string::npos);
+  for (const char* wrong : {"redis+cluster://", "redis+cluster://a,a", "redis+cluster://a,,b", "unix+cluster:///s"}) {
+    EXPECT_EQ(ParseStoreUrl(wrong).status().code(), absl::StatusCode::kInvalidArgument) << wrong;
+  }
+}
+
 TEST(StoreUrl, OtherTopologiesAreNamedAsSuch) {
-  for (const std::string other : {"redis+cluster://:secret@a,b", "redlock://a,b,c", "rediss+cluster://a", "etcd://a",
-                                  "redlocks://a", "etcds://a"}) {
+  for (const std::string other : {"redlock://:secret@a,b,c", "etcd://a", "redlocks://a", "etcds://a"}) {
     const auto url = ParseStoreUrl(other);
     EXPECT_EQ(url.status().code(), absl::StatusCode::kUnimplemented) << other;
     EXPECT_EQ(url.status().ToString().find("secret"), std::string::npos);

@@ -52,9 +52,9 @@ CensusRound::CensusRound(CommandSender* sender, ScriptCaller* scripts, const std
     : sender_(sender),
       scripts_(scripts),
       owner_(owner),
-      marker_(Keys(options.locks.key_prefix).Marker()),
       wait_replicas_(options.wait_replicas),
       wait_timeout_(options.wait_timeout),
+      marker_(Keys(options.locks.key_prefix).Marker()),
       census_(options.locks.hold_off, options.wait_replicas),
       timer_(timers->Make([this] { Ask(); })) {}
 

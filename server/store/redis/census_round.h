@@ -52,6 +52,8 @@ class CensusRound {
   void Begin(const ServerIdentity& server);
   // The connection has ended.
   void Stop();
+  // The marker is this key from the next census on.
+  void MarkAt(std::string marker) { marker_ = std::move(marker); }
   // So many servers there are, by those who know.
   void Servers(int count) { census_.Servers(count); }
 
@@ -82,10 +84,10 @@ class CensusRound {
   CommandSender* const sender_;
   ScriptCaller* const scripts_;
   Owner* const owner_;
-  const std::string marker_;
   const int wait_replicas_;
   const core::Duration wait_timeout_;
 
+  std::string marker_;
   Census census_;
   AskReplicas ask_replicas_;
   uint64_t connection_ = 0;  // counts Begin and Stop

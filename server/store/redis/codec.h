@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -88,7 +89,10 @@ class Codec {
   static std::optional<core::Input> DecodeNotice(std::string_view payload);
 
   const Keys& keys() const { return keys_; }
-  std::string grant_channel() const { return keys_.GrantChannel(options_.broker_id); }
+  // This broker listens to the channel of the shard with this tag, and the lock's other brokers on this server do, too;
+  // "": the channel that PUBLISH reaches.
+  void ListenAt(std::string tag) { channel_tag_ = std::move(tag); }
+  std::string grant_channel() const { return keys_.GrantChannel(options_.broker_id, channel_tag_); }
 
  private:
   // Const after construction.
@@ -97,6 +101,7 @@ class Codec {
   Keys keys_;
 
   const Census* census_ = nullptr;
+  std::string channel_tag_;
   bool trusts_publish_ = true;
   std::string common_;  // the argument of batch.lua that is the same for all items
 };

@@ -68,11 +68,16 @@ struct Encoder {
   const Keys& keys;
   bool trusts_publish;
   const Census* census;
+  std::string_view channel_tag;
 
   std::string HoldOff(const core::OwnerId& owner = {}) const {
     return census == nullptr ? "0" : census->ScriptArgument(owner);
   }
   std::string_view Trusted() const { return trusts_publish ? "1" : "0"; }
+  // Only where it is a shard's.
+  void AddChannel(CommandBuilder& command) const {
+    if (!channel_tag.empty()) command.Arg(channel_tag);
+  }
   int64_t FairAfterUs() const { return std::chrono::floor<std::chrono::microseconds>(options.fair_after).count(); }
 
   Encoded operator()(const core::StoreAcquire& in) const {
@@ -92,6 +97,7 @@ struct Encoder {
         .Arg(core::IsPreferred(in.want) ? "1" : "0")
         .Arg(FairAfterUs())
         .Arg(HoldOff());
+    AddChannel(command);
     return {{Verb::kAcquire, in.op, 0}, &lua::kAcquire, std::move(command).Build()};
   }
 
@@ -141,6 +147,7 @@ struct Encoder {
         .Arg(options.broker_id)
         .Arg(FairAfterUs())
         .Arg(HoldOff(in.owner));
+    AddChannel(command);
     return {{Verb::kRelease, in.op, 0}, &lua::kRelease, std::move(command).Build()};
   }
 
@@ -148,6 +155,7 @@ struct Encoder {
     CommandBuilder command = CallOnLock(lua::kWithdraw, keys, in.name);
     command.Arg(HexOfOwner(in.owner)).Arg(CeilMs(options.token_keep)).Arg(Trusted()).Arg(options.broker_id);
     command.Arg(in.keep_grant ? "1" : "0").Arg(FairAfterUs()).Arg(HoldOff());
+    AddChannel(command);
     return {{Verb::kWithdraw, in.op, 0}, &lua::kWithdraw, std::move(command).Build()};
   }
 
@@ -157,6 +165,7 @@ struct Encoder {
     command.Arg(HoldOff());
     DISTLOCK_CHECK(!in.asked.empty() && in.asked.size() <= core::kMaxAsked);
     for (const core::OwnerId& owner : in.asked) command.Arg(HexOfOwner(owner));
+    AddChannel(command);
     return {{Verb::kTend, in.op, 0}, &lua::kTend, std::move(command).Build()};
   }
 
@@ -166,6 +175,7 @@ struct Encoder {
         .Arg(int64_t{kMaxShownHolders})
         .Arg(options.broker_id)
         .Arg(CeilMs(options.queue_slot));
+    AddChannel(command);
     return {{Verb::kWatch, in.op, 0}, &lua::kWatch, std::move(command).Build()};
   }
 
@@ -173,6 +183,7 @@ struct Encoder {
     CommandBuilder command = CallOnLock(lua::kDowngrade, keys, in.name);
     command.Arg(HexOfOwner(in.owner)).Arg(Cat(in.token)).Arg(CeilMs(options.token_keep)).Arg(Trusted());
     command.Arg(options.broker_id).Arg(in.info).Arg(HoldOff(in.owner));
+    AddChannel(command);
     return {{Verb::kDowngrade, in.op, 0}, &lua::kDowngrade, std::move(command).Build()};
   }
 
@@ -190,6 +201,7 @@ struct Encoder {
         .Arg(options.broker_id)
         .Arg(FairAfterUs())
         .Arg(HoldOff());
+    AddChannel(command);
     return {{Verb::kForce, in.op, 0}, &lua::kForce, std::move(command).Build()};
   }
 
@@ -242,13 +254,13 @@ Codec::Codec(LockOptions options, const ServerClock& clock)
 
 void Codec::TrustPublish(bool trust) {
   trusts_publish_ = trust && options_.counts_listeners;
-  const Encoder encoder{options_, clock_, keys_, trusts_publish_, nullptr};
+  const Encoder encoder{options_, clock_, keys_, trusts_publish_, nullptr, channel_tag_};
   common_ = Cat(options_.broker_id, ";", CeilMs(options_.queue_slot), ";", encoder.Trusted(), ";", options_.max_waiters,
                 ";", encoder.FairAfterUs());
 }
 
 Encoded Codec::Encode(const core::StoreCommand& command) const {
-  return std::visit(Encoder{options_, clock_, keys_, trusts_publish_, census_}, command);
+  return std::visit(Encoder{options_, clock_, keys_, trusts_publish_, census_, channel_tag_}, command);
 }
 
 EncodedBatch Codec::EncodeBatch(const std::vector<core::StoreCommand>& commands) const {

@@ -57,6 +57,13 @@ ErrorClass ClassifyError(std::string_view text) {
   return code->meaning;
 }
 
+bool IsRedirect(std::string_view text) {
+  const std::string_view word = FirstWord(text);
+  return word == "MOVED" || word == "ASK" || word == "TRYAGAIN" || word == "CLUSTERDOWN";
+}
+
+bool IsNonLocalKey(std::string_view text) { return Contains(text, "non local key"); }
+
 bool NeedsNewConnection(std::string_view text) {
   return ClassifyError(text) == ErrorClass::kWrongServer || text.starts_with("NOAUTH");
 }

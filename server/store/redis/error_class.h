@@ -22,6 +22,18 @@ enum class ErrorClass {
 
 ErrorClass ClassifyError(std::string_view text);
 
+// A node of a Cluster names another one (MOVED, ASK), or none can run it now (TRYAGAIN, CLUSTERDOWN). Not run.
+bool IsRedirect(std::string_view text);
+
+// A node of a Cluster says of a script that it has touched a key of another node. All keys of a lock have one slot, so
+// either the slot is on its way, or the node is not right (Valkey 9.1: after a script of anybody's with keys of two
+// slots, it says so of every script).
+bool IsNonLocalKey(std::string_view text);
+// What to say of such a node.
+inline constexpr std::string_view kRefusesAllScripts =
+    "it refuses every script, because somebody's script has used keys of two slots there (Valkey 9.1 then says 'non "
+    "local key' until it is restarted): restart this node, and keep such scripts away from it";
+
 // After such an error the connection is of no use: a new one may reach the primary, or log in.
 bool NeedsNewConnection(std::string_view text);
 

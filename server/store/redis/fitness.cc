@@ -17,7 +17,7 @@ bool OldVersion(std::string_view version) {
   return major < kMinMajor || (major == kMinMajor && minor < kMinMinor);
 }
 
-absl::Status Judge(const ServerInfo& info) {
+absl::Status Judge(const ServerInfo& info, bool of_cluster) {
   // Redis and Valkey name the field differently.
   const std::string_view mode = info.Get(info.Get("redis_mode").empty() ? "server_mode" : "redis_mode");
   if (mode == "sentinel") {
@@ -25,9 +25,14 @@ absl::Status Judge(const ServerInfo& info) {
         "it is a Sentinel, which keeps no keys; to follow the primary it watches, write "
         "redis+sentinel://host:port,host:port/name with all sentinels and the primary's name");
   }
-  if (mode == "cluster") {
+  if (mode == "cluster" && !of_cluster) {
     return absl::UnimplementedError(
-        "it is a node of a Redis Cluster, which this version does not serve; use a single server");
+        "it is a node of a Cluster and has only some of the locks; write redis+cluster://host:port,host:port with some "
+        "of its nodes, or rediss+cluster:// over TLS");
+  }
+  if (mode != "cluster" && of_cluster) {
+    return absl::UnimplementedError(
+        "it is not a node of a Cluster; for one server write redis://host:port, or rediss:// over TLS");
   }
   const std::string_view version = info.Get("redis_version");
   if (OldVersion(version)) {
@@ -50,8 +55,8 @@ absl::Status Judge(const ServerInfo& info) {
 
 }  // namespace
 
-Fitness JudgeFitness(const ServerInfo& info, std::string_view save_points) {
-  Fitness fitness{Judge(info), {}};
+Fitness JudgeFitness(const ServerInfo& info, std::string_view save_points, bool of_cluster) {
+  Fitness fitness{Judge(info, of_cluster), {}};
   if (!fitness.status.ok()) return fitness;
   if (info.Get("aof_enabled") == "0" && (save_points.empty() || save_points == "?")) {
     fitness.warnings.push_back(

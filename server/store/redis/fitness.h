@@ -19,7 +19,8 @@ struct Fitness {
   std::vector<std::string> warnings;
 };
 
-// `save_points` is the reply to CONFIG GET save, or "?" when the user may not ask.
-Fitness JudgeFitness(const ServerInfo& info, std::string_view save_points);
+// `save_points` is the reply to CONFIG GET save, or "?" when the user may not ask. `of_cluster`: it is to be a node of
+// a Cluster; else it must not be one.
+Fitness JudgeFitness(const ServerInfo& info, std::string_view save_points, bool of_cluster = false);
 
 }  // namespace distlock::store

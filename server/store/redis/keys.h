@@ -25,9 +25,12 @@ class Keys {
   std::string Token(const core::LockName& name) const { return Key(name, kToken); }
   std::string Queue(const core::LockName& name) const { return Key(name, kQueue); }
   std::string Waiters(const core::LockName& name) const { return Key(name, kWaiters); }
-  // Since when the server's data are known to have been complete.
-  std::string Marker() const { return Cat(prefix_, ":m"); }
-  std::string GrantChannel(std::string_view broker_id) const { return Cat(prefix_, ":grant:", broker_id); }
+  // Since when the server's data are known to have been complete. `tag`, braces included, puts the key into a slot of a
+  // Cluster's node; "" where there are no slots.
+  std::string Marker(std::string_view tag = "") const { return Cat(prefix_, ":", tag, tag.empty() ? "" : ":", "m"); }
+  std::string GrantChannel(std::string_view broker_id, std::string_view tag = "") const {
+    return Cat(prefix_, ":grant:", broker_id, tag.empty() ? "" : ":", tag);
+  }
 
   // For SCAN: matches the holder keys of a namespace, of locks whose keys begin with a prefix. Both are escaped
   // already.

@@ -40,7 +40,7 @@ struct LinkOptions {
   std::function<Credentials()> credentials;
   int db = 0;
   core::Duration connect_timeout = std::chrono::seconds(3);  // from the first packet to MarkReady
-  bool subscriber = false;                                   // "message" arrays are pushes, not replies
+  bool subscriber = false;                                   // messages arrive unasked, and are no replies
   uint64_t seed = 1;                                         // of the back-off's jitter
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "store/redis/error_class.h"
 #include "store/redis/wire_value.h"
 #include "store/text.h"
 
@@ -134,7 +135,8 @@ void LockListing::OnInspected(const core::LockName& name, const Answer& answer) 
   --inspecting_;
   if (answer.kind != Answer::Kind::kReply) return Finish(absl::UnavailableError(answer.cause));
   auto view = Codec::DecodeInspect(name, *answer.reply);
-  // Skips foreign keys, and locks that were freed meanwhile.
+  // Skips foreign keys, locks that were freed meanwhile, and those whose slot has just left this node.
+  if (IsError(*answer.reply) && IsRedirect(Text(*answer.reply))) view = LockView{};
   if (!view.ok() && !absl::IsFailedPrecondition(view.status())) return Finish(view.status());
   if (view.ok() && (!view->holders.empty() || view->queue_length > 0)) page_.locks.push_back(*std::move(view));
   if (inspecting_ == 0) Step();

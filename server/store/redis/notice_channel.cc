@@ -35,6 +35,14 @@ void NoticeChannel::Renew(const std::string& why) {
   if (std::exchange(subscribed_, false)) link_.Reconnect(absl::UnavailableError(why));
 }
 
+void NoticeChannel::Listen(std::string channel, bool sharded) {
+  if (channel_ == channel && sharded_ == sharded) return;
+  channel_ = std::move(channel);
+  sharded_ = sharded;
+  subscribed_ = false;
+  if (link_.connected()) link_.Reconnect(absl::UnavailableError("another channel is needed"));
+}
+
 void NoticeChannel::MoveTo(const ServerAddress& address, const std::string& why) {
   subscribed_ = false;
   link_.MoveTo(address, absl::UnavailableError(why));
@@ -42,7 +50,8 @@ void NoticeChannel::MoveTo(const ServerAddress& address, const std::string& why)
 
 void NoticeChannel::OnLinkConnected() {
   link_.Send(MakeCommand({"INFO"}), [this](const Answer& answer) { OnInfo(answer); });
-  link_.Send(MakeCommand({"SUBSCRIBE", channel_}), [this](const Answer& answer) { OnSubscribed(answer); });
+  link_.Send(MakeCommand({sharded_ ? "SSUBSCRIBE" : "SUBSCRIBE", channel_}),
+             [this](const Answer& answer) { OnSubscribed(answer); });
   link_.Flush();
 }
 
@@ -67,9 +76,15 @@ void NoticeChannel::Refused(std::string_view step, const redisReply& error) {
 
 void NoticeChannel::OnSubscribed(const Answer& answer) {
   if (answer.kind != Answer::Kind::kReply) return;
-  if (IsError(*answer.reply)) return Refused(Cat("SUBSCRIBE ", channel_), *answer.reply);
+  if (IsError(*answer.reply)) {
+    const std::string_view text = Text(*answer.reply);
+    if (sharded_ && text.starts_with("MOVED")) owner_->OnChannelMoved();
+    if (sharded_ && Contains(text, "unknown command")) return owner_->OnNoShardChannels();
+    return Refused(Cat(sharded_ ? "SSUBSCRIBE " : "SUBSCRIBE ", channel_), *answer.reply);
+  }
   const ReplyArray reply(*answer.reply);
-  if (reply.size() != 3 || reply.String(0) != "subscribe" || reply.String(1) != channel_) {
+  const std::string_view kind = sharded_ ? "ssubscribe" : "subscribe";
+  if (reply.size() != 3 || reply.String(0) != kind || reply.String(1) != channel_) {
     return link_.Reconnect(absl::UnavailableError("the server's answer to SUBSCRIBE has an unknown shape"));
   }
   link_.MarkReady();
@@ -92,6 +107,10 @@ void NoticeChannel::OnLinkDown(const absl::Status& why) {
 
 void NoticeChannel::OnLinkPush(const redisReply& push) {
   const ReplyArray message(push);
+  if (message.String(0) == "sunsubscribe") {
+    Renew("the channel's shard has left the server");
+    return owner_->OnChannelMoved();
+  }
   const std::string_view payload = message.String(2).value_or("");
   // Empty: somebody only tried whether it may publish.
   if (message.String(1) == channel_ && !payload.empty()) owner_->OnChannelMessage(payload);

@@ -2,6 +2,7 @@
 //
 // The connection on which one server tells this broker of locks that were handed to its waiters. It says which server
 // it reaches, subscribes again after every loss, and sends a PING now and then, so that the link notices a dead peer.
+// In a Cluster it is the channel of one shard, one to a connection, so that no other node takes part.
 //
 // Thread: the loop's. The owner outlives it. Notices are hints: any may be lost, and each new subscription says so.
 #pragma once
@@ -25,12 +26,18 @@ class NoticeChannel : private Link::Owner {
     virtual void OnChannelUp() = 0;
     virtual void OnChannelDown(const absl::Status& why) = 0;
     virtual void OnChannelMessage(std::string_view payload) = 0;
+    // The shard of the channel is not at this server any more.
+    virtual void OnChannelMoved() {}
+    // The server knows no channels of shards.
+    virtual void OnNoShardChannels() {}
   };
 
   NoticeChannel(const Network& network, LinkOptions options, std::string channel, Owner* owner);
 
   void Start() { link_.Start(); }
   void Stop();
+  // From now on it is this channel, of a shard (`sharded`) or one that PUBLISH reaches.
+  void Listen(std::string channel, bool sharded);
   // As of Link.
   void MoveTo(const ServerAddress& address, const std::string& why);
   void Hurry() { link_.Hurry(); }
@@ -50,7 +57,8 @@ class NoticeChannel : private Link::Owner {
   void Refused(std::string_view step, const redisReply& error);
   void Ping();
 
-  const std::string channel_;
+  std::string channel_;
+  bool sharded_ = false;
   Owner* const owner_;
   bool subscribed_ = false;
   ServerIdentity server_;

@@ -22,13 +22,20 @@ struct Prepared {
   core::Instant received{};
   ServerIdentity identity;
   int64_t listeners = 0;              // subscribers of our channel, as PUBLISH counts them
+  std::string no_shard_channels;      // why scripts cannot send to the shard's channel; "": they can
   std::vector<std::string> warnings;  // of locks that a restart forgets
 };
 
 // TIME answers with seconds and microseconds.
 absl::StatusOr<core::StoreTime> ReadTime(const redisReply& reply);
 
+struct PreparationOptions {
+  std::string grant_channel;
+  bool of_cluster = false;
+  std::string probe_key;  // not "": the channel is a shard's, and scripts are tried that have this key
+};
+
 // `done` runs once, or never when the connection is lost first: then the link tells its owner.
-void Prepare(Link& link, const std::string& grant_channel, std::function<void(absl::StatusOr<Prepared>)> done);
+void Prepare(Link& link, const PreparationOptions& options, std::function<void(absl::StatusOr<Prepared>)> done);
 
 }  // namespace distlock::store

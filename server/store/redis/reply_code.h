@@ -26,6 +26,7 @@ enum ReplyCode : int64_t {
   kTold = 16,
   kAdopted = 17,
   kCensused = 18,
+  kProbed = 19,
 };
 
 }  // namespace distlock::store

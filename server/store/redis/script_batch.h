@@ -26,12 +26,13 @@ class ScriptBatch {
   ScriptBatch(const Codec* codec, ScriptCaller* scripts, OnAnswer on_answer);
 
   void Add(core::StoreCommand&& command);
+  // Passes one command to the script caller, as a call of its own.
+  void SendAlone(const core::StoreCommand& command);
   // Passes to the script caller what was added and has not been passed yet.
   void Send();
 
  private:
   bool Joins(const core::StoreCommand& command) const;
-  void SendAlone(const core::StoreCommand& command);
   void Answered(const std::vector<SentCommand>& sent, const Answer& answer) const;
 
   // Const after construction.

@@ -5,6 +5,7 @@
 #include <utility>
 #include <variant>
 
+#include "store/redis/error_class.h"
 #include "store/text.h"
 
 namespace distlock::store {
@@ -12,8 +13,6 @@ namespace {
 
 constexpr core::Duration kFirstBindDelay = std::chrono::milliseconds(50);
 constexpr core::Duration kLongestBindDelay = std::chrono::seconds(2);
-// Brokers that listened to the old primary come to the new one within this time.
-constexpr core::Duration kOthersCome = std::chrono::seconds(2);
 // While nothing is heard, the drift makes what is known of the server's clock doubtful by ever more. The clock is asked
 // for at so much doubt: after 30 s at 500 ppm.
 constexpr core::Duration kMostDoubt = std::chrono::milliseconds(30);
@@ -113,7 +112,10 @@ void ServerNode::TellDown(const std::string& cause) {
 // ---- The two connections ----
 
 void ServerNode::OnLinkConnected() {
-  Prepare(link_, codec_.grant_channel(), [this](const absl::StatusOr<Prepared>& prepared) { OnPrepared(prepared); });
+  PreparationOptions options{
+      .grant_channel = codec_.grant_channel(), .of_cluster = shard_.has_value(), .probe_key = {}};
+  if (HasShardChannel()) options.probe_key = codec_.keys().Marker(shard_->other_tag);
+  Prepare(link_, options, [this](const absl::StatusOr<Prepared>& prepared) { OnPrepared(prepared); });
 }
 
 void ServerNode::OnPrepared(const absl::StatusOr<Prepared>& prepared) {
@@ -139,6 +141,9 @@ void ServerNode::BecomeUp(const Prepared& prepared) {
     trust_from_ = timers_->Now() + kOthersCome;
   }
   identity_ = prepared.identity;
+  refuses_all_ = false;
+  suspecting_ = false;
+  if (!prepared.no_shard_channels.empty()) DoWithoutShardChannels(prepared.no_shard_channels);
   told_cause_.clear();
   last_problem_.clear();
   // All of them are about a restart that forgets locks, and a hold-off is the remedy.
@@ -238,7 +243,8 @@ void ServerNode::OnChannelDown(const absl::Status& why) {
 
 void ServerNode::Trust() {
   const core::Duration left = trust_from_ - timers_->Now();
-  codec_.TrustPublish(bound() && left <= core::Duration::zero());
+  // In a Cluster PUBLISH counts only those who listen at this node.
+  codec_.TrustPublish(bound() && left <= core::Duration::zero() && (!shard_ || HasShardChannel()));
   if (left > core::Duration::zero()) trust_timer_->Start(left);
 }
 
@@ -302,7 +308,11 @@ void ServerNode::Submit(core::StoreCommand&& command) {
     confirmation_.OnSent(command);
     return batch_.Add(std::move(command));
   }
-  link_.Reject([this, sent = codec_.Encode(command).sent](const Answer& answer) { OnAnswer(sent, answer); }, refusal);
+  Refuse(command, refusal);
+}
+
+void ServerNode::Refuse(const core::StoreCommand& command, std::string_view cause) {
+  link_.Reject([this, sent = codec_.Encode(command).sent](const Answer& answer) { OnAnswer(sent, answer); }, cause);
 }
 
 void ServerNode::Flush() {
@@ -312,6 +322,17 @@ void ServerNode::Flush() {
 }
 
 void ServerNode::OnAnswer(const SentCommand& sent, const Answer& answer) {
+  const bool refused = answer.reply != nullptr && IsError(*answer.reply);
+  const std::string_view error = refused ? Text(*answer.reply) : "";
+  if (refused && shard_ && IsRedirect(error) && owner_->OnNodeRedirect(sent.op, error)) return;
+  if (refused && shard_ && IsNonLocalKey(error)) {
+    Suspect();
+    // The script's first call is refused then, so nothing has run.
+    if (refuses_all_) {
+      const core::StoreFailed failed{core::FailureKind::kUnavailable, std::string(kRefusesAllScripts)};
+      return confirmation_.OnAnswer({sent.op, failed});
+    }
+  }
   Decoded decoded = codec_.Decode(sent, answer);
   if (decoded.time.us > 0) LearnTime(answer.sent, answer.received, decoded.time);
   if (!decoded.reconnect.empty()) LeaveServer(decoded.reconnect);
@@ -329,12 +350,17 @@ void ServerNode::RefuseSoon(PendingQueries::Id id, absl::Status why) {
 }
 
 void ServerNode::Inspect(const core::LockName& name, uint32_t max_waiters, core::Duration timeout,
-                         std::function<void(absl::StatusOr<LockView>)> done) {
+                         std::function<void(absl::StatusOr<LockView>)> done,
+                         std::function<bool(std::string_view)> redirected) {
   const auto id = queries_.Open(timeout, done);
   if (!up_) return RefuseSoon(id, absl::UnavailableError(down_cause_));
   scripts_.Call(lua::kInspect, codec_.EncodeInspect(name, max_waiters),
-                [this, id, name, done = std::move(done)](const Answer& answer) {
+                [this, id, name, done = std::move(done), redirected = std::move(redirected)](const Answer& answer) {
                   if (!queries_.Take(id)) return;
+                  const bool refused = answer.kind == Answer::Kind::kReply && IsError(*answer.reply);
+                  if (refused && redirected && IsRedirect(Text(*answer.reply)) && redirected(Text(*answer.reply))) {
+                    return;
+                  }
                   if (answer.kind != Answer::Kind::kReply) return done(absl::UnavailableError(answer.cause));
                   done(Codec::DecodeInspect(name, *answer.reply));
                 });

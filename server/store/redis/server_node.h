@@ -44,6 +44,19 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner, private Ce
    public:
     virtual ~Owner() = default;
     virtual void OnNodeInput(core::Input&& input) = 0;
+
+    // Of a Cluster's node only. The server has not run the command `op`, and says so by `error`: MOVED, ASK, TRYAGAIN
+    // or CLUSTERDOWN. True: the owner answers for it from now on; it gets no StoreReply.
+    virtual bool OnNodeRedirect(core::OpId /*op*/, std::string_view /*error*/) { return false; }
+    // Slots have left the node.
+    virtual void OnNodeMoved() {}
+  };
+
+  // Where the node's own keys and channel are in a Cluster.
+  struct Shard {
+    std::string tag;        // of the channel and the census: a slot of the node; "": it has none
+    std::string other_tag;  // of another slot of it, if it has more than one
+    bool operator==(const Shard&) const = default;
   };
 
   // The server at `address`; all else as the options say. Without an address the node waits for MoveTo.
@@ -54,8 +67,10 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner, private Ce
   void Start();
   void Submit(core::StoreCommand&& command);
   void Flush();
+  // `redirected`, if set, hears of a redirect; when it returns true, `done` is not called.
   void Inspect(const core::LockName& name, uint32_t max_waiters, core::Duration timeout,
-               std::function<void(absl::StatusOr<LockView>)> done);
+               std::function<void(absl::StatusOr<LockView>)> done,
+               std::function<bool(std::string_view error)> redirected = nullptr);
   void List(const std::string& escaped_namespace, const std::string& escaped_key_prefix, uint32_t page_size,
             const std::string& page_token, core::Duration timeout, std::function<void(absl::StatusOr<LockPage>)> done);
   void Stop();
@@ -63,6 +78,17 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner, private Ce
   // The server is at `address` now. Both connections to the old one are dropped at once, even if they work: what was
   // sent there and not answered is unknown, the rest not sent.
   void MoveTo(const ServerAddress& address);
+  // The node has these slots of a Cluster now. Before Start, and again when they have changed.
+  void Place(const Shard& shard);
+  // Other brokers may not listen here yet, because the node has just got its first slots.
+  void AwaitOthers() { trust_from_ = timers_->Now() + kOthersCome; }
+  // As Submit, but as a call of its own, never together with others; and behind ASKING if `asking`.
+  void SubmitAlone(const core::StoreCommand& command, bool asking);
+  // Where other commands than the scripts' may be sent. REQUIRES: up().
+  CommandSender& sender() { return link_; }
+  // The connection is of no use, for this cause: another one is made.
+  void Leave(const std::string& cause) { LeaveServer(cause); }
+
   // The server may be ready now: a connection that waits for its next attempt makes it at once.
   void Hurry();
 
@@ -74,11 +100,16 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner, private Ce
   void Servers(int count) { census_.Servers(count); }
 
  private:
+  // Brokers that listened to the old primary come to the new one within this time.
+  static constexpr core::Duration kOthersCome = std::chrono::seconds(2);
+
   void OnLinkConnected() override;
   void OnLinkDown(const absl::Status& why) override;
   void OnChannelUp() override;
   void OnChannelDown(const absl::Status& why) override;
   void OnChannelMessage(std::string_view payload) override;
+  void OnChannelMoved() override { owner_->OnNodeMoved(); }
+  void OnNoShardChannels() override { DoWithoutShardChannels("the server does not know SSUBSCRIBE"); }
 
   void OnCensusReady() override;
   void OnHoldOffChanged() override;
@@ -106,7 +137,15 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner, private Ce
   // each time.
   void ReportProblem(std::string& last, std::string_view who, const absl::Status& why);
   void ReportRefusal(const core::StoreFailed& failed);
+  bool HasShardChannel() const { return shard_ && shard_channels_ && !shard_->tag.empty(); }
+  // The channel and the codec use what Place has said.
+  void UseShard();
+  void DoWithoutShardChannels(const std::string& why);
+  // A script was refused for a key that is not here. Finds out whether every script is.
+  void Suspect();
   void TellDown(const std::string& cause);
+  // Answers "not sent", later.
+  void Refuse(const core::StoreCommand& command, std::string_view cause);
   void RefuseSoon(PendingQueries::Id id, absl::Status why);
   void Tell(core::Input&& input);
 
@@ -125,6 +164,10 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner, private Ce
   ServerIdentity identity_;
   uint64_t primary_changes_ = 0;
   core::Instant trust_from_{};
+  std::optional<Shard> shard_;       // of a Cluster's node
+  bool shard_channels_ = true;       // the server can have them
+  bool refuses_all_ = false;         // the server refuses every script: kRefusesAllScripts
+  bool suspecting_ = false;          // that is being found out
   bool channel_is_younger_ = false;  // than the link's connection
   int bind_failures_ = 0;            // since the two connections last had the same server
   std::string down_cause_ = "not connected yet";

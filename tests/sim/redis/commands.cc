@@ -58,6 +58,8 @@ constexpr Command kCommands[] = {
     {"time", 1, kReads | kLoading, commands::Time},
     {"role", 1, kNoScript | kLoading, commands::Role},
     {"publish", 3, kReads | kLoading, commands::Publish},
+    {"spublish", 3, kReads | kLoading, commands::SPublish},
+    {"ssubscribe", -2, kNoScript | kLoading | Command::kSubscribed, commands::SSubscribe},
     {"subscribe", -2, kNoScript | kLoading | Command::kSubscribed, commands::Subscribe},
     {"unsubscribe", -1, kNoScript | kLoading | Command::kSubscribed, commands::Unsubscribe},
     {"script", -2, kNoScript, commands::ScriptCommand},
@@ -143,6 +145,9 @@ void RunForScript(Server& server, int client, Words argv, ReplySink& reply) {
   }
   if ((command->flags & Command::kNoScript) != 0) {
     return reply.Error("ERR This Redis command is not allowed from script");
+  }
+  if (server.may_script_run && !server.may_script_run(argv)) {
+    return reply.Error("ERR Script attempted to access a non local key in a cluster node");
   }
   // A script that has begun to write may finish.
   if (!server.script_wrote) {

@@ -37,7 +37,7 @@ void Info(Call& call) {
   if (Wants(call, "server")) {
     section("Server");
     field("redis_version", kVersion);
-    field("redis_mode", "standalone");
+    field("redis_mode", call.server.may_script_run ? "cluster" : "standalone");
     field("run_id", server.RunId());
   }
   if (Wants(call, "memory")) {

@@ -81,6 +81,10 @@ void RedisModel::Disconnect(int client) {
   std::erase_if(server_->subscriptions, [&](const auto& subscription) { return subscription.second == client; });
 }
 
+void RedisModel::GateScripts(std::function<bool(std::span<const std::string_view>)> may_run) {
+  server_->may_script_run = std::move(may_run);
+}
+
 void RedisModel::OnMessage(std::function<void(int, std::string_view, std::string_view)> on_message) {
   server_->on_message = std::move(on_message);
 }

@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -53,6 +54,9 @@ struct KeyFacts {
   std::optional<int64_t> expires_ms;  // since 1970; unset: never
 };
 
+// Channels of shards have names of their own: here with this byte in front, also towards OnMessage.
+inline constexpr char kShardChannel = '\x01';
+
 class Server;
 
 class RedisModel {
@@ -69,6 +73,10 @@ class RedisModel {
   // error reply with the text of Redis 7. A client that has subscribed may, as in RESP2, only (un)subscribe and PING.
   // SUBSCRIBE and UNSUBSCRIBE take one channel a call, since a call has one reply.
   store::ReplyPtr Execute(int client, const Argv& argv);
+
+  // Of a Cluster's node: asked for each command of a script; on false it fails for a key that is not here. Unset: all
+  // keys are here.
+  void GateScripts(std::function<bool(std::span<const std::string_view> command)> may_run);
 
   // Ends the connection and its subscriptions.
   void Disconnect(int client);

@@ -34,6 +34,7 @@ class Server {
   std::vector<std::string> replicas;  // as INFO shows them
   int min_replicas = 0;
   int max_lag_seconds = 10;
+  std::function<bool(Words)> may_script_run;  // of a Cluster's node; unset: scripts may run all
 
   // State of the running script.
   bool script_wrote = false;
@@ -163,7 +164,9 @@ void Ping(Call& call);
 void Time(Call& call);
 void Role(Call& call);
 void Publish(Call& call);
+void SPublish(Call& call);
 void Subscribe(Call& call);
+void SSubscribe(Call& call);
 void Unsubscribe(Call& call);
 void ScriptCommand(Call& call);
 void Eval(Call& call);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "redis/redis_model.h"
 #include "redis/server.h"
 #include "store/text.h"
 
@@ -90,6 +91,20 @@ void Role(Call& call) {
 void Publish(Call& call) {
   call.keys().Record(call.argv);
   call.reply.Integer(call.server.Publish(call.arg(1), call.arg(2)));
+}
+
+void SPublish(Call& call) {
+  call.reply.Integer(call.server.Publish(store::Cat(std::string(1, kShardChannel), call.arg(1)), call.arg(2)));
+}
+
+void SSubscribe(Call& call) {
+  if (call.argv.size() != 2) return call.reply.Error("ERR the model takes one channel a call");
+  const std::string channel = store::Cat(std::string(1, kShardChannel), call.arg(1));
+  auto& all = call.server.subscriptions;
+  const bool known = std::any_of(all.begin(), all.end(),
+                                 [&](const auto& one) { return one.first == channel && one.second == call.client; });
+  if (!known) all.emplace_back(channel, call.client);
+  ReplySubscription(call, "ssubscribe", call.arg(1));
 }
 
 void Subscribe(Call& call) {

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "store/cluster/cluster_store.h"
 #include "store/sentinel/sentinel_store.h"
 #include "store/single/single_store.h"
 #include "world/sentinel_process.h"
@@ -18,11 +19,12 @@ constexpr int kMostTicks = 200;
 }  // namespace
 
 BrokerProcess::BrokerProcess(Env& env, int number, const Directory& directory,
-                             std::vector<store::ServerAddress> sentinels)
+                             std::vector<store::ServerAddress> sentinels, std::vector<store::ServerAddress> cluster)
     : Process(env, Actor::Kind::kBroker, "broker " + std::to_string(number)),
       number_(number),
       directory_(directory),
-      sentinels_(std::move(sentinels)) {}
+      sentinels_(std::move(sentinels)),
+      cluster_(std::move(cluster)) {}
 
 BrokerProcess::~BrokerProcess() = default;
 
@@ -37,6 +39,7 @@ void BrokerProcess::Start() {
   config.queue_slot = env_.temper.queue_slot;
   config.store_timeout = env_.temper.store_timeout;
   config.seed = env_.dice.Next();
+  if (!cluster_.empty()) config.store = store::ClusterStore::kTraits;
   core_ = std::make_unique<core::Broker>(config);
   front_ = std::make_unique<Front>(env_, *this, broker_id_, [this](core::Input in) { Enqueue(std::move(in)); });
   OpenStore();
@@ -59,6 +62,11 @@ void BrokerProcess::OpenStore() {
 
 std::unique_ptr<store::Store> BrokerProcess::MakeStore(store::StoreOptions options) {
   const store::Network network{.dialer = dialer_, .timers = std::make_shared<SimTimers>(env_, *this)};
+  if (!cluster_.empty()) {
+    options.url.topology = store::StoreUrl::Topology::kCluster;
+    options.url.seeds = cluster_;
+    return std::make_unique<store::ClusterStore>(network, options);
+  }
   if (sentinels_.empty()) {
     options.url.address.host = kStoreHost;
     return std::make_unique<store::SingleStore>(network, options);

@@ -20,8 +20,10 @@ namespace distlock::sim {
 
 class BrokerProcess : public Process, private store::StoreListener {
  public:
-  // The directory leads to its store, at kStoreHost, or to the sentinels at these addresses and what they name.
-  BrokerProcess(Env& env, int number, const Directory& directory, std::vector<store::ServerAddress> sentinels = {});
+  // The directory leads to its store, at kStoreHost, or to the sentinels at these addresses and what they name,
+  // or to the nodes of a Cluster.
+  BrokerProcess(Env& env, int number, const Directory& directory, std::vector<store::ServerAddress> sentinels = {},
+                std::vector<store::ServerAddress> cluster = {});
   static constexpr const char* kStoreHost = "store";
   ~BrokerProcess() override;
 
@@ -57,6 +59,7 @@ class BrokerProcess : public Process, private store::StoreListener {
   const int number_;
   const Directory& directory_;
   const std::vector<store::ServerAddress> sentinels_;
+  const std::vector<store::ServerAddress> cluster_;
   std::string broker_id_;
   std::unique_ptr<core::Broker> core_;
   std::shared_ptr<SimDialer> dialer_;

@@ -226,6 +226,22 @@ void RestartSentinel(World& world) {
   sentinel.Restart(down);
 }
 
+// ---- Of Cluster worlds ----
+
+void Reshard(World& world) { world.cluster_set().Reshard(); }
+void MoveAtOnce(World& world) { world.cluster_set().MoveAtOnce(); }
+void StormSlots(World& world) { world.cluster_set().Storm(); }
+void UncoverSlot(World& world) { world.cluster_set().Uncover(); }
+void IsolateNode(World& world) { world.cluster_set().Isolate(); }
+
+void RestartNode(World& world) {
+  StoreProcess& node = world.cluster_set().AnyNode();
+  if (!node.alive()) return;
+  const Duration down = Some(world);
+  world.env().NoteFault(FaultKind::kStoreRestarted, node.actor(), down);
+  node.Restart(down, true);
+}
+
 }  // namespace
 
 const std::vector<Fault>& Faults() {
@@ -306,6 +322,15 @@ const std::vector<Fault>& Faults() {
        .name = "a sentinel restarts",
        .where = Where::kSentinel,
        .cause = RestartSentinel},
+      {.kind = FaultKind::kStoreRefuses, .name = "a slot is resharded", .where = Where::kCluster, .cause = Reshard},
+      {.kind = FaultKind::kStoreRefuses, .name = "a slot moves at once", .where = Where::kCluster, .cause = MoveAtOnce},
+      {.kind = FaultKind::kStoreRefuses, .name = "slots go to and fro", .where = Where::kCluster, .cause = StormSlots},
+      {.kind = FaultKind::kStoreRefuses, .name = "a slot is nobody's", .where = Where::kCluster, .cause = UncoverSlot},
+      {.kind = FaultKind::kStoreRefuses,
+       .name = "a node knows only itself",
+       .where = Where::kCluster,
+       .cause = IsolateNode},
+      {.kind = FaultKind::kStoreRestarted, .name = "a node restarts", .where = Where::kCluster, .cause = RestartNode},
   };
   return kAll;
 }

@@ -13,7 +13,7 @@ namespace {
 // So many refusals within so short a time mean that a broker repeats commands without a pause.
 constexpr int kMostRefusals = 1000;
 constexpr Duration kRefusalsWithin = milliseconds(100);
-constexpr std::string_view kSubscribe = "$9\r\nSUBSCRIBE\r\n";
+constexpr std::string_view kSubscribe = "SUBSCRIBE\r\n";
 
 class SimTimer : public store::Timer {
  public:
@@ -78,8 +78,9 @@ std::string Say(std::string_view bytes, const redisReply& reply) {
 store::ReplyPtr MessageOf(std::string_view channel, std::string_view payload) {
   ReplyTree reply;
   reply.Array(3);
-  reply.Bulk("message");
-  reply.Bulk(channel);
+  const bool of_shard = channel.starts_with(kShardChannel);
+  reply.Bulk(of_shard ? "smessage" : "message");
+  reply.Bulk(of_shard ? channel.substr(1) : channel);
   reply.Bulk(payload);
   return reply.Take();
 }

@@ -55,6 +55,35 @@ void StoreObserver::Watch(StoreProcess& store) {
   Look(true);
 }
 
+void StoreObserver::WatchAll(const std::vector<StoreProcess*>& stores, std::function<StoreProcess*(int32_t)> of) {
+  stores_ = stores;
+  of_ = std::move(of);
+  store_ = stores_.front();
+  for (StoreProcess* store : stores_) {
+    store->model().OnChange([this](std::string_view key, ChangeKind kind) { OnChange(key, kind); });
+  }
+  SeeMoves();
+}
+
+void StoreObserver::SeeMoves() {
+  OnChange("", ChangeKind::kFlushed);
+  Look();
+}
+
+void StoreObserver::AwaitEnds() {
+  std::map<StoreProcess*, int64_t> first;
+  for (int32_t i = 0; i < static_cast<int32_t>(locks_.size()); ++i) {
+    StoreProcess* const store = of_(i);
+    if (store == nullptr) continue;
+    for (const auto& [owner, holder] : locks_[static_cast<size_t>(i)].holders) {
+      if (holder.ends_us <= store->model().now_us()) continue;
+      int64_t& at = first[store];
+      if (at == 0 || holder.ends_us < at) at = holder.ends_us;
+    }
+  }
+  for (StoreProcess* store : stores_) store->LookAt(first.contains(store) ? first[store] : 0);
+}
+
 void StoreObserver::OnChange(std::string_view key, ChangeKind kind) {
   changed_ = true;
   for (Lock& lock : locks_) {
@@ -72,6 +101,24 @@ void StoreObserver::OnChange(std::string_view key, ChangeKind kind) {
 }
 
 void StoreObserver::Look(bool forgotten) {
+  if (of_) {
+    // As below: one of many holders may have expired.
+    for (Lock& lock : locks_) {
+      const bool many = std::any_of(lock.holders.begin(), lock.holders.end(),
+                                    [](const auto& holder) { return holder.second.ends_us != 0; });
+      lock.holder_changed |= many;
+      changed_ |= many;
+    }
+    if (!std::exchange(changed_, false)) return;
+    for (int32_t i = 0; i < static_cast<int32_t>(locks_.size()); ++i) {
+      StoreProcess* const store = of_(i);
+      if (store == nullptr) continue;
+      store_ = store;
+      LookAt(i, forgotten);
+      locks_[static_cast<size_t>(i)].expired = false;
+    }
+    return AwaitEnds();
+  }
   const int64_t now_us = store_->model().now_us();
   if (ends_us_ != 0 && ends_us_ <= now_us) {
     // One of many holders may expire without a change of a key.

@@ -22,6 +22,11 @@ class StoreObserver {
 
   // Makes `store` the primary. Records as forgotten the part of the present state that it does not have.
   void Watch(StoreProcess& store);
+  // The locks are in several stores: `of` says where all keys of a lock are, null while they are at two of them. Then
+  // the lock is looked at later.
+  void WatchAll(const std::vector<StoreProcess*>& stores, std::function<StoreProcess*(int32_t lock)> of);
+  // Locks may be in other stores now.
+  void SeeMoves();
   // Called after each call: records the changes. `forgotten`: the change was not made by a script.
   void Look(bool forgotten = false);
   // The store need not keep the present holders and waiters any more.
@@ -71,6 +76,8 @@ class StoreObserver {
 
   void OnChange(std::string_view key, ChangeKind kind);
   void LookAt(int32_t index, bool forgotten);
+  // When the first of many holders of each store expires.
+  void AwaitEnds();
   Holders HoldersOf(const std::string& key);
   static bool Has(const Holders& holders, const Holder& holder);
   void NoteFreed(int32_t index, const Holders& now, bool forgotten);
@@ -85,7 +92,9 @@ class StoreObserver {
   void Note(RecordKind kind, int32_t lock, int64_t lease, Record record = {});
 
   Env& env_;
-  StoreProcess* store_ = nullptr;
+  StoreProcess* store_ = nullptr;  // of the lock that is looked at
+  std::vector<StoreProcess*> stores_;
+  std::function<StoreProcess*(int32_t)> of_;
   std::function<void(int32_t)> on_sight_;
   std::vector<Lock> locks_;
   std::map<std::string, int64_t, std::less<>> lease_of_;  // by owner id: every holder and waiter so far

@@ -38,14 +38,17 @@ void DrawFaults(Dice& dice, Temper& temper) {
   const std::vector<Fault>& all = Faults();
   temper.fault_every = dice.Pick<Duration>({milliseconds(300), seconds(1), seconds(4)});
   const double share = dice.Pick<double>({0.12, 0.3, 0.6});
-  for (size_t i = 0; i < all.size(); ++i) {
+  // Those of Cluster worlds are the last rows.
+  const auto rows = static_cast<size_t>(
+      std::ranges::count_if(all, [](const Fault& fault) { return fault.where != Where::kCluster; }));
+  for (size_t i = 0; i < rows; ++i) {
     const bool happens = dice.Chance(share);
     if (happens && all[i].where != Where::kSentinel) temper.faults.push_back(static_cast<int>(i));
   }
   if (dice.Chance(0.2)) MakeMild(dice, temper);
   if (dice.Chance(0.1)) MakeRolling(temper);
   while (temper.faults.empty()) {
-    const int fault = dice.Roll(static_cast<int>(all.size()));
+    const int fault = dice.Roll(static_cast<int>(rows));
     if (all[static_cast<size_t>(fault)].where != Where::kSentinel) temper.faults.push_back(fault);
   }
   // A store that loses its tokens and whose clock goes back gives the same tokens again; no lock service can prevent
@@ -142,6 +145,22 @@ void MakeSentinel(Dice& dice, Temper& temper) {
   }
 }
 
+// Slots that move from node to node. Nobody loses a lock by it.
+void MakeCluster(Dice& dice, Temper& temper) {
+  const std::vector<Fault>& all = Faults();
+  temper.topology = Topology::kCluster;
+  temper.replicas = 0;
+  temper.mild = false;
+  temper.locks = std::max(temper.locks, 1 + dice.Roll(5));
+  temper.skewed_nodes = dice.Chance(0.5);
+  std::erase_if(temper.faults, [&](int fault) { return all[static_cast<size_t>(fault)].where == Where::kSingle; });
+  if (temper.calm) return;
+  temper.fault_every = dice.Pick<Duration>({milliseconds(300), seconds(1), seconds(4)});
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].where == Where::kCluster && dice.Chance(0.7)) temper.faults.push_back(static_cast<int>(i));
+  }
+}
+
 void AllowOnly(bool (*these)(const Fault&), Temper& temper) {
   const std::vector<Fault>& all = Faults();
   temper.faults.clear();
@@ -172,8 +191,8 @@ const std::vector<std::pair<std::string, Workload>>& Workloads() {
 }
 
 const std::vector<std::pair<std::string, Topology>>& Topologies() {
-  static const std::vector<std::pair<std::string, Topology>> kAll = {{"single", Topology::kSingle},
-                                                                     {"sentinel", Topology::kSentinel}};
+  static const std::vector<std::pair<std::string, Topology>> kAll = {
+      {"single", Topology::kSingle}, {"sentinel", Topology::kSentinel}, {"cluster", Topology::kCluster}};
   return kAll;
 }
 
@@ -212,8 +231,14 @@ Temper DrawTemper(uint64_t seed, Dice& dice, const WorldWishes& wishes) {
   }
   if (!temper.calm && seed / 4 % 8 == 0) MakeBusy(temper);
   if (sentinel) MakeSentinel(dice, temper);
+  if (wishes.topology == Topology::kCluster) MakeCluster(dice, temper);
   temper.hold_off = temper.hold_off && wishes.hold_off;
   DrawWays(dice, temper);  // after the number of locks is drawn
+  // Each of many holders has an end by the clock of the node that granted it, so there clocks must be kept together.
+  if (std::ranges::any_of(temper.ways, [](const Way& way) { return way.readers > 0 || way.limit > 0; })) {
+    temper.skewed_nodes = false;
+  }
+  if (temper.skewed_nodes) temper.downgrade = temper.max_hold = 0;
   if (seed / 2 % 2 == 1) temper.gather = milliseconds(2);
   return temper;
 }

@@ -22,7 +22,7 @@ enum class Workload : uint8_t { kMixed, kMutex, kQueue, kChurn, kDetached, kHold
 const std::vector<std::pair<std::string, Workload>>& Workloads();
 
 // What the locks are kept in.
-enum class Topology : uint8_t { kSingle, kSentinel };
+enum class Topology : uint8_t { kSingle, kSentinel, kCluster };
 const std::vector<std::pair<std::string, Topology>>& Topologies();
 
 // What makes a failover of a Sentinel world safe: as Census::Guard, of which these are the kinds.
@@ -48,6 +48,7 @@ struct Temper {
   Topology topology = Topology::kSingle;
   FailoverGuard guard = FailoverGuard::kNone;  // of a Sentinel world
   bool hold_off = false;
+  bool skewed_nodes = false;  // of a Cluster world: their clocks are up to 200 ms off
   int brokers = 1;
   int clients = 1;
   int locks = 1;

@@ -30,7 +30,8 @@ World::World(uint64_t seed, const WorldWishes& wishes, bool with_log) : env_(see
   for (int i = 0; i < env_.temper.brokers; ++i) {
     brokers_.push_back(std::make_unique<BrokerProcess>(
         env_, i, directory_,
-        replica_set_ == nullptr ? std::vector<store::ServerAddress>() : replica_set_->SentinelAddresses()));
+        replica_set_ == nullptr ? std::vector<store::ServerAddress>() : replica_set_->SentinelAddresses(),
+        cluster_set_ == nullptr ? std::vector<store::ServerAddress>() : cluster_set_->Seeds()));
   }
   MakeClients();
   MakeWatchers();
@@ -46,6 +47,7 @@ void World::MakeStores() {
     });
     return;
   }
+  if (env_.temper.topology == Topology::kCluster) return MakeCluster();
   const int count = 1 + (env_.temper.calm ? 0 : env_.temper.replicas);
   for (int i = 0; i < count; ++i) {
     stores_.push_back(std::make_unique<StoreProcess>(env_, i));
@@ -56,6 +58,17 @@ void World::MakeStores() {
   observer_->Watch(primary());
   directory_.Lead(BrokerProcess::kStoreHost, primary());
   for (size_t i = 1; i < stores_.size(); ++i) AddReplica(i);
+}
+
+void World::MakeCluster() {
+  cluster_set_ = std::make_unique<ClusterSet>(env_, directory_, [this] { observer_->SeeMoves(); });
+  std::vector<StoreProcess*> nodes;
+  for (const auto& node : cluster_set_->nodes()) {
+    nodes.push_back(node.get());
+    node->AfterCall([this] { observer_->Look(); });
+  }
+  observer_->WatchAll(
+      nodes, [this](int32_t lock) { return cluster_set_->NodeOf(env_.history.locks[static_cast<size_t>(lock)]); });
 }
 
 void World::AddReplica(size_t index) {
@@ -90,7 +103,9 @@ void World::MakeWatchers() {
 // A change after `since`, or a very recent one, need not have been reported yet.
 void World::CheckWatchers(int32_t lock, Instant since, Duration due) {
   const StoreObserver::Sight& sight = observer_->SightOf(lock);
-  if (replica_set_ != nullptr || !told_in_time_ || sight.since != since || since > env_.now() - due) return;
+  if (replica_set_ != nullptr || cluster_set_ != nullptr || !told_in_time_ || sight.since != since ||
+      since > env_.now() - due)
+    return;
   for (const auto& watcher : watchers_) {
     if (watcher->lock() != lock || watcher->begun() > env_.now() - kNewsTime) continue;
     const std::string wrong = watcher->Wrong(sight);
@@ -176,6 +191,7 @@ void World::Heal() {
     if (*undo) std::exchange(*undo, nullptr)();
   }
   if (replica_set_ != nullptr) replica_set_->Heal();
+  if (cluster_set_ != nullptr) cluster_set_->Heal();
   // Waits until paused processes run, slow messages have arrived, and broken connections are noticed.
   if (!env_.temper.calm) RunUntil(kLongestPause + seconds(10), false);
   env_.Note({.kind = RecordKind::kHealed});
@@ -270,6 +286,13 @@ void World::ExpectNothingLeft() {
     Left("watches in " + broker->name(), stats.watches);
     Left("store commands in " + broker->name(), stats.ops);
     Left("timers in " + broker->name(), stats.timers);
+  }
+  if (cluster_set_ != nullptr) {
+    for (const auto& node : cluster_set_->nodes()) {
+      node->Sync();
+      for (const std::string& key : StoreObserver::Leftovers(node->model())) Left("key " + key, 1);
+    }
+    return;
   }
   primary().Sync();
   for (const std::string& key : StoreObserver::Leftovers(primary().model())) Left("key " + key, 1);

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a node of a Cluster answers instead of running a command. None of them has run. Pure; any thread.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "store/cluster/hash_slot.h"
+#include "store/store_url.h"
+
+namespace distlock::store {
+
+struct Redirect {
+  enum class Kind : uint8_t {
+    kMoved,        // the slot is at `to`
+    kAsk,          // this once it is to be asked for at `to`, behind ASKING
+    kTryAgain,     // the slot is on its way, and the keys of the lock are at two nodes
+    kClusterDown,  // the Cluster, or this slot, is not served now
+  };
+  Kind kind = Kind::kTryAgain;
+  Slot slot = 0;                    // kMoved, kAsk
+  std::optional<ServerAddress> to;  // kMoved, kAsk; nullopt: the node does not know the address either
+};
+
+// From an error reply of the node at `asked`, whose host stands for an empty one. nullopt: another error, or a redirect
+// of unknown shape.
+std::optional<Redirect> ParseRedirect(std::string_view error, const ServerAddress& asked);
+
+}  // namespace distlock::store

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Cluster of real processes on free ports of 127.0.0.1, made by the server's own tool: three primaries, and a replica
+of each.
+
+    cluster = ClusterSet(world)
+    daemon = world.distlockd(cluster.url)
+    old = cluster.primary_of("k")
+    old.kill()
+    new = cluster.await_other_primary("k", old)
+"""
+import binascii
+import os
+import re
+import subprocess
+
+from harness import REDIS_SERVER, RedisError, eventually, free_port
+
+NODE_TIMEOUT_MS = 2000
+SLOTS = 16384
+CLI = os.environ.get("REDIS_CLI", re.sub(r"-server$", "-cli", REDIS_SERVER))
+
+
+def slot_of_lock(lock, namespace="default"):
+    """The slot of a lock's keys. `lock` and `namespace` must need no escaping."""
+    return binascii.crc_hqx(f"{namespace}/{lock}".encode(), 0) % SLOTS
+
+
+class ClusterSet:
+    """Started and settled: every node knows all slots and all others."""
+
+    def __init__(self, world, primaries=3, replicas=1, server_args=(), node_args=None):
+        """node_args(i): more arguments of node i."""
+        self.world, self.replicas = world, replicas
+        self.nodes = []
+        for i in range(primaries * (1 + replicas)):
+            self.nodes.append(self.add_node(f"node{i}", (*server_args, *(node_args(i) if node_args else ()))))
+        self.cli("--cluster", "create", *(f"127.0.0.1:{n.port}" for n in self.nodes), "--cluster-replicas", replicas,
+                 "--cluster-yes")
+        self.await_whole()
+
+    def add_node(self, name, args=()):
+        """A node of no Cluster yet."""
+        folder = self.world.folder / name
+        folder.mkdir()
+        node = self.world.redis(name=name, tcp=True, args=(
+            "--cluster-enabled", "yes", "--cluster-node-timeout", NODE_TIMEOUT_MS, "--dir", folder,
+            "--cluster-require-full-coverage", "no", "--cluster-port", free_port(), "--repl-diskless-sync-delay", "0",
+            *args))
+        return node
+
+    def cli(self, *args):
+        done = subprocess.run([CLI, *map(str, args)], capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, f"{CLI} {args}: {done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    @property
+    def url(self):
+        return self.url_of(self.nodes)
+
+    @staticmethod
+    def url_of(nodes, scheme="redis+cluster"):
+        return f"{scheme}://" + ",".join(f"127.0.0.1:{n.port}" for n in nodes)
+
+    def living(self):
+        return [n for n in self.nodes if n.alive()]
+
+    def map_of(self, node):
+        """(first, last, port of the primary) of each range."""
+        return sorted((r[0], r[1], r[2][1]) for r in node.command("CLUSTER", "SLOTS"))
+
+    def by_port(self, port):
+        return next(n for n in self.nodes if n.port == port)
+
+    def primaries(self, asked=None):
+        asked = asked or self.living()[0]
+        return [self.by_port(port) for port in sorted({port for _, _, port in self.map_of(asked)})]
+
+    def primary_of(self, lock, asked=None):
+        slot = slot_of_lock(lock)
+        for first, last, port in self.map_of(asked or self.living()[0]):
+            if first <= slot <= last:
+                return self.by_port(port)
+        return None
+
+    def id_of(self, node):
+        return node.command("CLUSTER", "MYID")
+
+    def replica_of(self, primary):
+        """A living one that has all that the primary has written."""
+        def found():
+            _, written, followers = primary.command("ROLE")
+            for node in self.living():
+                role = node.command("ROLE")
+                if role[0] == "slave" and role[2] == primary.port and role[3] == "connected":
+                    confirmed = [int(offset) for _, port, offset in followers if int(port) == node.port]
+                    return node if confirmed and confirmed[0] >= written else None
+            return None
+        return eventually(found, "a replica in step")
+
+    def await_other_primary(self, lock, than):
+        """The node that has the lock's slot instead of `than`, once all living nodes say so and it takes writes."""
+        def agreed():
+            living = [n for n in self.living() if n is not than]
+            names = {self.primary_of(lock, n) for n in living}
+            if len(names) != 1 or names & {than, None}:
+                return None
+            node = names.pop()
+            return node if node.command("ROLE")[0] == "master" else None
+        return eventually(agreed, "another primary")
+
+    def await_whole(self):
+        """All nodes that run agree on the map, all slots are served, and each primary has its replicas in step."""
+        def whole():
+            maps = {tuple(self.map_of(n)) for n in self.living()}
+            if len(maps) != 1 or sum(last - first + 1 for first, last, _ in maps.pop()) != SLOTS:
+                return False
+            states = [n.command("CLUSTER", "INFO") for n in self.living()]
+            if any("cluster_state:ok" not in s or "cluster_slots_ok:16384" not in s for s in states):
+                return False
+            roles = [n.command("ROLE") for n in self.living()]
+            return all(r[3] == "connected" for r in roles if r[0] == "slave")
+        eventually(whole, "the Cluster being whole")
+
+    # ---- Moving slots ----
+
+    def move_slot(self, slot, source, target, keys_at_a_time=1, between=None):
+        """As redis-cli reshards: step by step, the keys one by one. `between` is called between two keys."""
+        target.command("CLUSTER", "SETSLOT", slot, "IMPORTING", self.id_of(source))
+        source.command("CLUSTER", "SETSLOT", slot, "MIGRATING", self.id_of(target))
+        while keys := source.command("CLUSTER", "GETKEYSINSLOT", slot, keys_at_a_time):
+            source.command("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
+            if between:
+                between(keys)
+        for node in (target, source, *self.primaries()):
+            node.command("CLUSTER", "SETSLOT", slot, "NODE", self.id_of(target))
+
+    def reshard(self, source, target, slots):
+        self.cli("--cluster", "reshard", f"127.0.0.1:{target.port}", "--cluster-from", self.id_of(source),
+                 "--cluster-to", self.id_of(target), "--cluster-slots", slots, "--cluster-yes")
+
+
+__all__ = ["CLI", "ClusterSet", "NODE_TIMEOUT_MS", "RedisError", "slot_of_lock"]

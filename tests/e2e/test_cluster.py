@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A broker whose store is a Cluster: it finds the nodes, follows slots and failovers, and says what is wrong with its
+settings.
+"""
+import re
+import time
+
+import pytest
+
+from cluster_set import ClusterSet, slot_of_lock
+from faults import Holder, waiter
+from harness import REPOSITORY, eventually, free_port
+from test_sentinel import certificate
+from test_start import CONFIG, UNAVAILABLE, complaint
+
+TTL_S = 12.0  # far longer than a failover takes here
+
+
+@pytest.fixture
+def cluster(world):
+    return ClusterSet(world)
+
+
+def start(world, url, *args, **how):
+    """A broker without hold-offs: they would make each failover here a long wait."""
+    return world.distlockd(url, "--failover-hold-off", "0", "--default-ttl", f"{TTL_S:.0f}s", *args, **how)
+
+
+def lock_on(cluster, node, prefix="k"):
+    """The name of a lock whose slot the node has."""
+    return next(name for name in (f"{prefix}{i}" for i in range(10_000)) if cluster.primary_of(name) is node)
+
+
+def test_it_serves_locks_of_every_node(world, cluster):
+    broker = start(world, cluster.url)
+    with broker.client() as client:
+        for node in cluster.primaries():
+            key = lock_on(cluster, node)
+            holder = Holder(client, "session", key=key, ttl=TTL_S).granted()
+            assert node.command("EXISTS", node.key(key, "h")) == 1
+            waiting = waiter(client, key=key, ttl=TTL_S)
+            holder.release()
+            assert waiting.granted().token > holder.token
+
+
+def test_a_lock_goes_from_broker_to_broker_by_the_channel_of_its_shard(world, cluster):
+    """And no other node hears of it."""
+    brokers = [start(world, cluster.url, name=f"broker{i}") for i in range(2)]
+    first, second = (world.client(b.url) for b in brokers)
+    node = cluster.primary_of("k")
+    eventually(lambda: len(node.command("PUBSUB", "SHARDCHANNELS")) == 2, "both brokers listening at the node")
+    published = {n: n.command("INFO", "commandstats").count("cmdstat_publish:") for n in cluster.nodes}
+    holder = Holder(first, "session", ttl=TTL_S).granted()
+    waiting = waiter(second, ttl=TTL_S)
+    began = holder.stream.events[-1][0]
+    holder.release()
+    assert waiting.granted().token > holder.token
+    assert waiting.at("granted") - began < TTL_S / 2, "found by looking, not told"
+    assert {n: n.command("INFO", "commandstats").count("cmdstat_publish:") for n in cluster.nodes} == published
+
+
+def test_several_locks_of_several_slots_are_taken_one_after_the_other(world, cluster):
+    broker = start(world, cluster.url)
+    with broker.client() as client:
+        keys = [lock_on(cluster, node) for node in cluster.primaries()]
+        grants = client.acquire_all([client.spec(key, ttl=TTL_S) for key in keys])
+        assert len(grants) == len(keys)
+        for key in keys:
+            assert cluster.primary_of(key).command("EXISTS", cluster.nodes[0].key(key, "h")) == 1
+
+
+def test_all_locks_are_listed_node_after_node(world, cluster):
+    broker = start(world, cluster.url)
+    with broker.client() as client:
+        session = client.session()
+        wanted = {f"item{i}" for i in range(60)}
+        for key in sorted(wanted):
+            session.wait_for(session.acquire(client.spec(key, ttl=TTL_S)), "granted")
+        seen, token, pages = set(), "", 0
+        while True:
+            page = client.locks(page_size=7, page_token=token)
+            seen |= {lock.key for lock in page.locks}
+            token, pages = page.next_page_token, pages + 1
+            if not token:
+                break
+        assert seen == wanted and pages >= 9
+        assert client.lock("item5").holders
+
+
+# ---- Failovers ----
+
+def kill(cluster, old):
+    old.kill()
+
+
+def stop(cluster, old):
+    old.stop()
+
+
+def command(cluster, old):
+    cluster.replica_of(old).command("CLUSTER", "FAILOVER")
+
+
+def force(cluster, old):
+    cluster.replica_of(old).command("CLUSTER", "FAILOVER", "FORCE")
+
+
+def takeover(cluster, old):
+    cluster.replica_of(old).command("CLUSTER", "FAILOVER", "TAKEOVER")
+
+
+@pytest.mark.parametrize("fail", [kill, stop, command, force, takeover])
+def test_leases_and_waiters_survive_a_failover_of_each_primary(world, cluster, fail):
+    broker = start(world, cluster.url)
+    with broker.client() as client:
+        for number, old in enumerate(cluster.primaries()):
+            asked = next(n for n in cluster.living() if n is not old)
+            key = lock_on(cluster, old, f"k{number}-")
+            holder = Holder(client, "session", key=key, ttl=TTL_S).granted()
+            waiting = waiter(client, key=key, ttl=TTL_S)
+            cluster.replica_of(old)
+            fail(cluster, old)
+            new = (stopped_primary(cluster, key, old, asked) if fail is stop
+                   else cluster.await_other_primary(key, old))
+            before = new.command("PEXPIRETIME", new.key(key, "h"))
+            assert before > 0, "the lease is not there"
+            eventually(lambda n=new, k=key, b=before: n.command("PEXPIRETIME", n.key(k, "h")) > b,
+                       "the lease being renewed there")
+            assert holder.believes() and not holder.all("lost") and not waiting.all("granted")
+            holder.release()
+            assert waiting.granted().token > holder.token
+            if fail is stop:
+                old.cont()
+            if fail is kill:
+                old.start()
+            eventually(lambda n=old: n.command("ROLE")[0] == "slave", "the old primary following")
+            cluster.await_whole()
+
+
+def stopped_primary(cluster, key, old, asked):
+    def other():
+        node = cluster.primary_of(key, asked)
+        return node if node not in (None, old) and node.command("ROLE")[0] == "master" else None
+    return eventually(other, "another primary")
+
+
+def test_while_one_primary_is_away_the_locks_of_the_others_go_on(world, cluster):
+    broker = start(world, cluster.url)
+    with broker.client() as client:
+        old, other, _ = cluster.primaries()
+        cluster.replica_of(old).kill()  # nobody takes over
+        key = lock_on(cluster, old)
+        old.stop()
+        for i in range(50):
+            client.release(client.acquire(client.spec(lock_on(cluster_without(cluster, old), other, f"o{i}-"),
+                                                      ttl=TTL_S)).lease_id)
+        waiting = Holder(client, "session", key=key, ttl=TTL_S, max_wait=60.0)
+        old.cont()
+        waiting.granted()
+
+
+class cluster_without:
+    """The same Cluster, asked at another node than one that does not answer."""
+
+    def __init__(self, cluster, node):
+        self.asked, self.cluster = next(n for n in cluster.nodes if n is not node and n.alive()), cluster
+
+    def primary_of(self, lock):
+        return self.cluster.primary_of(lock, self.asked)
+
+
+# ---- Slots that move ----
+
+def test_a_held_lock_with_waiters_moves_key_by_key(world, cluster):
+    brokers = [start(world, cluster.url, name=f"broker{i}") for i in range(2)]
+    first, second = (world.client(b.url) for b in brokers)
+    source, target, _ = cluster.primaries()
+    key = lock_on(cluster, source)
+    holder = Holder(first, "session", key=key, ttl=3.0).granted()
+    waiting = [waiter(second, key=key, ttl=3.0), waiter(first, key=key, ttl=3.0)]
+
+    def a_renewal_later(moved):
+        begun = holder.until()
+        eventually(lambda: holder.until() > begun + 0.5, f"a renewal after {moved} has moved")
+    cluster.move_slot(slot_of_lock(key), source, target, between=a_renewal_later)
+    assert holder.believes() and not holder.all("lost")
+    assert target.command("EXISTS", target.key(key, "h")) == 1
+    holder.release()
+    assert waiting[0].granted().token > holder.token
+    waiting[0].stream.cancel()
+    assert waiting[1].granted().token > waiting[0].token
+
+
+def test_a_lock_is_released_while_its_slot_is_on_its_way(world, cluster):
+    broker = start(world, cluster.url)
+    with broker.client() as client:
+        source, target, _ = cluster.primaries()
+        key = lock_on(cluster, source)
+        holder = Holder(client, "session", key=key, ttl=TTL_S).granted()
+        waiting = waiter(client, key=key, ttl=TTL_S)
+        sent = []
+
+        def release(_):
+            if not sent:
+                sent.append(holder.stream.release(holder.id))
+        cluster.move_slot(slot_of_lock(key), source, target, between=release)
+        assert waiting.granted().token > holder.token
+
+
+def test_a_new_node_gets_slots(world, cluster):
+    broker = start(world, cluster.url)
+    with broker.client() as client:
+        source = cluster.primaries()[0]
+        key = lock_on(cluster, source)
+        holder = Holder(client, "session", key=key, ttl=TTL_S).granted()
+        new = cluster.add_node("new")
+        cluster.nodes.append(new)
+        cluster.cli("--cluster", "add-node", f"127.0.0.1:{new.port}", f"127.0.0.1:{source.port}")
+        cluster.await_whole()
+        cluster.move_slot(slot_of_lock(key), source, new)
+        waiting = waiter(client, key=key, ttl=TTL_S)
+        eventually(lambda: new.command("PUBSUB", "SHARDCHANNELS"), "the broker listening at the new node")
+        holder.release()
+        assert waiting.granted().token > holder.token
+
+
+# ---- The start ----
+
+@pytest.fixture
+def listen(world):
+    return "--listen", f"unix://{world.folder}/d.sock", "--http", ""
+
+
+def test_each_kind_of_server_is_told_which_url_to_use(world, cluster, listen):
+    code, line = complaint(*listen, "--redis", f"redis://127.0.0.1:{cluster.nodes[0].port}")
+    assert code == CONFIG and "redis+cluster://" in line, line
+    single = world.redis(tcp=True)
+    code, line = complaint(*listen, "--redis", f"redis+cluster://127.0.0.1:{single.port}")
+    assert code == CONFIG and "redis://host:port" in line, line
+    code, line = complaint(*listen, "--redis", cluster.url + "/3")
+    assert code == CONFIG and "database 0" in line, line
+    empty = cluster.add_node("empty")
+    code, line = complaint(*listen, "--redis", cluster.url_of([empty]), "--store-timeout", "2s")
+    assert code == UNAVAILABLE and "slots" in line, line
+
+
+def test_any_node_shows_the_way_and_one_is_enough(world, cluster):
+    replica = cluster.replica_of(cluster.primaries()[0])
+    start(world, f"redis+cluster://127.0.0.1:1,127.0.0.1:{replica.port}")
+
+
+def test_what_a_failover_would_cost_is_warned_of(world, cluster):
+    for node in cluster.nodes:
+        node.command("CONFIG", "SET", "cluster-node-timeout", 15000)
+        node.command("CONFIG", "SET", "cluster-require-full-coverage", "yes")
+    log = start(world, cluster.url).log()
+    assert f"leases of {TTL_S * 1000:.0f} ms do not survive a failover here: cluster-node-timeout is 15000 ms" in log
+    assert "cluster-require-full-coverage is yes" in log
+    assert "PUBLISH to all nodes" not in log
+
+
+def test_a_user_with_the_rights_of_the_readme_suffices(world, listen):
+    rule = re.search(r"ACL SETUSER distlock (.*)", (REPOSITORY / "lua/README.md").read_text()).group(1)
+    cluster = ClusterSet(world, replicas=0)
+    for node in cluster.nodes:
+        node.command("ACL", "SETUSER", "distlock", *rule.replace("PASSWORD", "pw").split())
+    start(world, cluster.url.replace("://", "://distlock:pw@"))
+    for node in cluster.nodes:
+        node.command("ACL", "SETUSER", "distlock", "-spublish")
+    code, line = complaint(*listen, "--redis", cluster.url.replace("://", "://distlock:pw@"))
+    assert code != 0 and "spublish" in line.lower() and "lua/README.md" in line, line
+
+
+# ---- Names of nodes ----
+
+def test_nodes_that_are_known_by_host_names(world):
+    names = ("--cluster-announce-hostname", "localhost", "--cluster-preferred-endpoint-type", "hostname")
+    cluster = ClusterSet(world, replicas=0, server_args=names)
+    assert cluster.nodes[0].command("CLUSTER", "SLOTS")[0][2][0] == "localhost"
+    broker = start(world, cluster.url)
+    source, target, _ = cluster.primaries()
+    key = lock_on(cluster, source)
+    with broker.client() as client:
+        holder = Holder(client, "session", key=key, ttl=TTL_S).granted()
+        cluster.move_slot(slot_of_lock(key), source, target)
+        holder.release()
+        Holder(client, "session", key=key, ttl=TTL_S).granted()
+
+
+def test_nodes_that_do_not_tell_their_hosts(world):
+    cluster = ClusterSet(world, replicas=0, server_args=("--cluster-preferred-endpoint-type", "unknown-endpoint"))
+    assert cluster.nodes[0].command("CLUSTER", "SLOTS")[0][2][0] is None
+    broker = start(world, cluster.url_of(cluster.nodes[:1]))
+    source, target, _ = cluster.primaries()
+    key = lock_on(cluster, source)
+    with broker.client() as client:
+        holder = Holder(client, "session", key=key, ttl=TTL_S).granted()
+        cluster.move_slot(slot_of_lock(key), source, target)
+        holder.release()
+        Holder(client, "session", key=key, ttl=TTL_S).granted()
+
+
+def test_tls(world, listen):
+    ca, key, cert = certificate(world.folder, "nodes")
+    tls = [free_port() for _ in range(3)]
+    cluster = ClusterSet(world, replicas=0, server_args=(
+        "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca, "--tls-auth-clients", "no",
+        "--tls-cluster", "yes"),
+        node_args=lambda i: ("--tls-port", tls[i]))
+    url = "rediss+cluster://" + ",".join(f"127.0.0.1:{port}" for port in tls) + "?sni=localhost&ca="
+    code, line = complaint(*listen, "--redis", url + "/nowhere.pem")
+    assert code == CONFIG and "/nowhere.pem" in line, line
+    broker = start(world, url + str(ca))
+    with broker.client() as client:
+        for node in cluster.primaries():
+            Holder(client, "session", key=lock_on(cluster, node), ttl=TTL_S).granted()
+
+
+def test_one_moved_makes_the_whole_map_right(world, cluster):
+    broker = start(world, cluster.url)
+    source, target, _ = cluster.primaries()
+    names = [name for name in (f"m{i}" for i in range(10_000)) if cluster.primary_of(name) is source][:20]
+    with broker.client() as client:
+        def moves():
+            found = re.search(r"errorstat_MOVED:count=(\d+)", source.command("INFO", "errorstats"))
+            return int(found.group(1)) if found else 0
+
+        def take_without_a_move():
+            before = moves()
+            client.release(client.acquire(client.spec(names.pop(), ttl=TTL_S)).lease_id)
+            return moves() == before
+        for name in names:
+            cluster.move_slot(slot_of_lock(name), source, target)
+        assert not take_without_a_move(), "the broker knew of the move before"
+        began = time.monotonic()
+        eventually(take_without_a_move, "a lock of a moved slot being taken without MOVED")
+        print(f"right within {1000 * (time.monotonic() - began):.0f} ms after the first MOVED")
+        assert len(names) >= 10, "each slot was found by a MOVED of its own"

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "world/cluster_node.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "redis/reply_sink.h"
+#include "store/text.h"
+
+namespace distlock::sim {
+namespace {
+
+store::ReplyPtr RefusalOf(std::string_view text) {
+  ReplyTree reply;
+  reply.Error(text);
+  return reply.Take();
+}
+
+store::ReplyPtr TextReply(std::string_view text, bool status) {
+  ReplyTree reply;
+  status ? reply.Status(text) : reply.Bulk(text);
+  return reply.Take();
+}
+
+// No connection has it.
+constexpr int kAdministrator = 1'000'000;
+
+// The keys of a client's command.
+std::span<const std::string_view> KeysOfCall(std::span<const std::string_view> argv) {
+  size_t count = 0;
+  if (argv.size() < 4 || (argv[0] != "EVALSHA" && argv[0] != "EVAL")) return {};
+  std::from_chars(argv[2].data(), argv[2].data() + argv[2].size(), count);
+  return argv.subspan(3, std::min(count, argv.size() - 3));
+}
+
+// The keys of a script's command.
+std::span<const std::string_view> KeysOfScriptCommand(std::span<const std::string_view> argv) {
+  if (argv[0] == "MGET" || argv[0] == "DEL" || argv[0] == "EXISTS") return argv.subspan(1);
+  if (argv[0] == "TIME" || argv[0] == "PUBLISH" || argv[0] == "SPUBLISH" || argv.size() < 2) return {};
+  return argv.subspan(1, 1);
+}
+
+}  // namespace
+
+void ClusterNode::Set(std::map<Slot, int>& slots, Slot slot, std::optional<int> node) {
+  slots.erase(slot);
+  if (node) slots.emplace(slot, *node);
+}
+
+void ClusterNode::Gate() {
+  model().GateScripts([this](Command argv) {
+    if (argv[0] == "SPUBLISH") return owner_of_[store::SlotOf(argv[1])] == number_;
+    return Redirection(KeysOfScriptCommand(argv), script_asking_).empty();
+  });
+}
+
+std::string ClusterNode::Redirection(Command keys, bool asking) {
+  if (keys.empty()) return "";
+  const Slot slot = store::SlotOf(keys.front());
+  const auto here = std::ranges::count_if(keys, [this](std::string_view key) { return Has(key); });
+  const bool all = here == static_cast<std::ptrdiff_t>(keys.size());
+  constexpr std::string_view kTryAgain = "TRYAGAIN Multiple keys request during rehashing of slot";
+  if (owner_of_[slot] == number_) {
+    const auto to = migrating_.find(slot);
+    if (to == migrating_.end() || all) return "";
+    if (here > 0) return std::string(kTryAgain);
+    return store::Cat("ASK ", slot, " ", HostOf(to->second), ":", kPort);
+  }
+  if (asking && importing_.contains(slot)) return keys.size() > 1 && !all ? std::string(kTryAgain) : "";
+  if (owner_of_[slot] == kNobody) return "CLUSTERDOWN Hash slot not served";
+  return store::Cat("MOVED ", slot, " ", HostOf(owner_of_[slot]), ":", kPort);
+}
+
+void ClusterNode::Run(int connection, std::string_view command, Answer answer) {
+  Sync();
+  std::string_view bytes = command;
+  const Argv argv = ParseCommand(bytes);
+  const bool asking = asking_.erase(connection) > 0;
+  if (argv[0] == "ASKING") {
+    asking_.insert(connection);
+    return answer(TextReply("OK", true));
+  }
+  if (argv[0] == "CLUSTER") {
+    return answer(argv.size() == 2 && argv[1] == "SLOTS" ? Slots() : TextReply("id-" + HostOf(number_), false));
+  }
+  if (argv[0] == "SSUBSCRIBE" && owner_of_[store::SlotOf(argv[1])] != number_) {
+    const Slot slot = store::SlotOf(argv[1]);
+    return answer(RefusalOf(store::Cat("MOVED ", slot, " ", HostOf(std::max<int>(owner_of_[slot], 0)), ":", kPort)));
+  }
+  if (const std::string error = Redirection(KeysOfCall(argv), asking); !error.empty()) {
+    return answer(RefusalOf(error));
+  }
+  script_asking_ = asking;
+  StoreProcess::Run(connection, command, std::move(answer));
+  script_asking_ = false;
+}
+
+store::ReplyPtr ClusterNode::Slots() const {
+  struct Range {
+    size_t first, last;
+    int8_t owner;
+  };
+  std::vector<Range> ranges;
+  for (size_t slot = 0; slot < store::kSlots; ++slot) {
+    const int8_t owner = owner_of_[slot];
+    if (owner == kNobody || (alone_ && owner != number_)) continue;
+    if (!ranges.empty() && ranges.back().owner == owner && ranges.back().last + 1 == slot) {
+      ranges.back().last = slot;
+    } else {
+      ranges.push_back({slot, slot, owner});
+    }
+  }
+  ReplyTree reply;
+  reply.Array(ranges.size());
+  for (const Range& range : ranges) {
+    reply.Array(3);
+    reply.Integer(static_cast<int64_t>(range.first));
+    reply.Integer(static_cast<int64_t>(range.last));
+    reply.Array(3);
+    reply.Bulk(HostOf(range.owner));
+    reply.Integer(kPort);
+    reply.Bulk("id-" + HostOf(range.owner));
+  }
+  return reply.Take();
+}
+
+std::vector<std::string> ClusterNode::KeysOf(Slot slot) {
+  Sync();
+  std::vector<std::string> keys;
+  for (const KeyFacts& fact : model().Keys()) {
+    if (store::SlotOf(fact.key) == slot) keys.emplace_back(fact.key);
+  }
+  return keys;
+}
+
+bool ClusterNode::CanMoveTo(ClusterNode& to) {
+  if (!running() || !to.running()) return false;
+  const bool takes = !store::IsError(*to.model().Execute(kAdministrator, {"SET", "probe", "1"}));
+  to.model().Execute(kAdministrator, {"DEL", "probe"});
+  return takes && !store::IsError(*model().Execute(kAdministrator, {"DEL", "probe"}));
+}
+
+void ClusterNode::MoveKey(const std::string& key, ClusterNode& to) {
+  Sync();
+  to.Sync();
+  const int64_t left = model().Pttl(key);
+  const auto run = [&](RedisModel& at, std::vector<std::string> words) {
+    at.Execute(kAdministrator, Argv(words.begin(), words.end()));
+  };
+  run(to.model(), {"DEL", key});
+  if (const auto text = model().String(key)) run(to.model(), {"SET", key, std::string(*text)});
+  for (const auto& [member, score] : model().Zset(key)) {
+    run(to.model(), {"ZADD", key, store::Cat(static_cast<int64_t>(score)), std::string(member)});
+  }
+  for (const auto& [field, value] : model().Hash(key)) {
+    run(to.model(), {"HSET", key, std::string(field), std::string(value)});
+  }
+  if (left >= 0) run(to.model(), {"PEXPIRE", key, store::Cat(std::max<int64_t>(left, 1))});
+  run(model(), {"DEL", key});
+  Sync();
+  to.Sync();
+}
+
+}  // namespace distlock::sim
