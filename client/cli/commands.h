@@ -11,7 +11,7 @@
 
 namespace distlock::cli {
 
-// `command_line`: the words after "--", which the parser does not see.
+// `command_line`: the command and its arguments, which the parser does not see (command_line.h).
 void AddRun(CLI::App& app, Context& context, const std::vector<std::string>& command_line);
 void AddElect(CLI::App& app, Context& context, const std::vector<std::string>& command_line);
 void AddHold(CLI::App& app, Context& context);

@@ -183,7 +183,7 @@ constexpr char kFooter[] =
     "Exit code: that of the command, or 0 after resigning; 75 leadership lost; 1 another leads (-n, -w), or with\n"
     "--leader nobody leads; 128 + the signal that came before the election.\n\n"
     "Examples:\n"
-    "  distlockctl elect scheduler --value 10.0.0.7:9000 -- ./scheduler\n"
+    "  distlockctl elect scheduler --value 10.0.0.7:9000 ./scheduler\n"
     "  distlockctl elect scheduler --leader -o json | jq -r .leader.value\n"
     "  distlockctl elect scheduler --observe";
 

@@ -66,6 +66,33 @@ def test_words_after_the_dashes_belong_to_the_command(ctl, broker):
     assert ctl("run", "k", "--", "echo", "-n", "--", "--verbose").stdout == "-- --verbose"
 
 
+@pytest.mark.parametrize("words", [
+    ["k", "printf", "%s|", "-n", "--", "--verbose"], ["k", "--", "printf", "%s|", "-n", "--", "--verbose"],
+    ["-w", "5", "k", "printf", "%s|", "-n", "--", "--verbose"], ["k", "-n", "printf", "%s|", "-n", "--", "--verbose"],
+    ["k", "-sw", "5", "printf", "%s|", "-n", "--", "--verbose"], ["k", "--wait=5", "printf", "%s|", "-n", "--", "--verbose"],
+    ["k", "-k", "l", "printf", "%s|", "-n", "--", "--verbose"]])
+def test_the_command_needs_no_dashes(ctl, broker, words):
+    """From its first word on everything is the command's own, whatever flags are in front of it."""
+    done = ctl("run", *words)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "-n|--|--verbose|", "")
+
+
+def test_the_command_may_be_named_as_a_subcommand_or_flag_value(ctl, broker):
+    assert ctl("run", "run", "echo", "run").stdout == "run\n"
+    assert ctl("-o", "text", "run", "k", "--owner", "echo", "echo", "-o", "json").stdout == "-o json\n"
+
+
+def test_after_k_a_command_needs_the_dashes(ctl, broker):
+    done = ctl("run", "-k", "a", "echo", "hi")
+    assert (done.returncode, done.stdout) == (64, "")
+    assert "'echo' may be the command or one more KEY: write -- before the command" in done.stderr
+
+
+def test_a_wrong_flag_is_no_command(ctl, broker):
+    done = ctl("run", "k", "--verbsoe", "true")
+    assert done.returncode == 64 and "--verbsoe" in done.stderr and broker.free("k")
+
+
 def test_signal_mask_and_ignored_signals_are_the_callers(ctl, broker):
     ignoring = ("env", "--ignore-signal=HUP")
     look = ("grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status")
@@ -126,7 +153,7 @@ class TestBusy:
 
 
 @pytest.mark.parametrize("args", [
-    [], ["--", "true"], ["k"], ["k", "true"], ["k", "--nonsense", "--", "true"], ["k", "-w", "soon", "--", "true"],
+    [], ["--", "true"], ["k"], ["k", "-k", "l"], ["-k", "l", "true"], ["k", "--nonsense", "--", "true"], ["k", "-w", "soon", "--", "true"],
     ["k", "-w", "-5", "--", "true"], ["k", "-n", "-w", "5", "--", "true"], ["k", "-s", "-x", "--", "true"],
     ["k", "--permits", "2", "--", "true"], ["k", "-c", "true", "--", "true"], ["k", "-E", "256", "--", "true"],
     ["k", "--policy", "random", "--", "true"], ["k", "--metadata", "novalue", "--", "true"]])
