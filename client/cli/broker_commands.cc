@@ -237,7 +237,7 @@ void AddBrokerCommands(CLI::App& app, Context& context) {
       *drain, "--timeout", [args](Millis value) { args->timeout = value; },
       "How long holders may keep their locks (default: the broker's --drain-timeout)");
   drain->add_flag("--wait", args->wait, "Return when the broker has exited");
-  AddContextFlags(*drain, context, /*own_timeout=*/true);
+  AddContextFlags(*drain, context);
   drain->footer(
       "Exit code: 0 the broker drains, or with --wait has exited; 69 it was not reached, or with --wait stopped\n"
       "answering.\n\n"

@@ -19,6 +19,7 @@
 #include <cstring>
 
 #include "distlock/v1/admin_service.grpc.pb.h"
+#include "flag_words.h"
 #include "printable.h"
 
 namespace distlock::cli {
@@ -65,19 +66,21 @@ bool Context::PrintText(std::string_view text) const {
   return false;
 }
 
-int Context::Fail(const Failure& failure) const {
+int Context::Fail(const Failure& of_broker) const {
+  Failure failure = of_broker;
+  SpeakOfFlags(failure);
   const std::string text = json ? DescribeJson(failure) : DescribeText(failure);
   std::fwrite(text.data(), 1, text.size(), stderr);
   return failure.exit_code;
 }
 
-void Context::Note(std::string_view line) const {
-  if (!json) std::fprintf(stderr, "distlockctl: %s\n", Printable(line).c_str());
+void Context::Tell(std::string_view text_line, const Json& json_line) const {
+  const std::string line = json ? json_line.Line() : "distlockctl: " + Printable(text_line);
+  std::fprintf(stderr, "%s\n", line.c_str());
 }
 
 void Context::Warn(std::string_view line) const {
-  Note(line);
-  if (json) std::fprintf(stderr, "%s\n", Json().Object("warning", Json().Text("message", line)).Line().c_str());
+  Tell(line, Json().Object("warning", Json().Text("message", line)));
 }
 
 CLI::Option* AddDurationFlag(CLI::App& command, const std::string& names, std::function<void(Millis)> set,
@@ -92,7 +95,7 @@ CLI::Option* AddDurationFlag(CLI::App& command, const std::string& names, std::f
   return command.add_option_function<std::string>(names, parse, help)->option_text("DURATION");
 }
 
-void AddContextFlags(CLI::App& command, Context& context, bool own_timeout) {
+void AddContextFlags(CLI::App& command, Context& context) {
   command
       .add_option("--server", context.server,
                   "unix:///path or host:port; several brokers with commas (default: DISTLOCK_SERVER,\n"
@@ -105,7 +108,7 @@ void AddContextFlags(CLI::App& command, Context& context, bool own_timeout) {
       ->option_text("text|json")
       ->check(CLI::IsMember({"text", "json"}));
   AddDurationFlag(
-      command, own_timeout ? "--connect-timeout" : "--timeout,--connect-timeout",
+      command, "--connect-timeout",
       [&context](Millis value) { context.connect_timeout = value; },
       "Try to reach the broker for at most this long (default 5s)");
 }
@@ -123,7 +126,7 @@ Failure Unreachable(const Context& context, const std::string& cause) {
 std::shared_ptr<grpc::Channel> Connect(const Context& context, Patience patience) {
   grpc::ChannelArguments args;
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // The first retries come quickly, so that a short --timeout is enough for a broker that is just starting.
+  // The first retries come quickly, so that a short --connect-timeout is enough for a broker that is just starting.
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);

@@ -22,7 +22,6 @@ struct ElectArgs {
   Supervision plan;
   bool observe = false;
   bool leader = false;
-  bool verbose = false;
 };
 
 Json EventJson(std::string_view event, const LockFlags& lock) {
@@ -147,7 +146,7 @@ int Campaign(const Context& context, const ElectArgs& args) {
   if (const auto* interrupted = std::get_if<LockKeeper::Interrupted>(&outcome)) {
     return kExitSignalBase + interrupted->signo;
   }
-  if (const auto* failure = std::get_if<Failure>(&outcome)) return context.Fail(*failure);
+  if (const auto* failure = std::get_if<Failure>(&outcome)) return FailToTake(context, args.lock, *failure);
   return Lead(context, args, std::move(std::get<MultiGuard>(outcome)), keeper, signals);
 }
 
@@ -164,15 +163,7 @@ int Elect(const Context& context, ElectArgs& args, const std::vector<std::string
   args.lock.metadata[kElectionValue] = args.value;
   if (command_line.empty()) return Campaign(context, args);
   args.plan.command = command_line;
-  args.plan.verbose = [&](std::string_view line) {
-    if (args.verbose) context.Note(line);
-  };
-  // On stderr: stdout belongs to the command.
-  const auto say_elected = [&](const MultiGuard& guard) {
-    context.Note(absl::StrCat("elected: ", args.lock.Name(), ", token ", guard.token(0)));
-    return true;
-  };
-  return RunUnderLock(context, {.lock = args.lock, .plan = args.plan, .granted = say_elected});
+  return RunUnderLock(context, {.lock = args.lock, .plan = args.plan});
 }
 
 constexpr char kFooter[] =
@@ -206,7 +197,11 @@ void AddElect(CLI::App& app, Context& context, const std::vector<std::string>& c
       ->add_option("--on-lost", args->plan.on_lost,
                    "Run LINE with /bin/sh -c when leadership is lost; it gets DISTLOCK_LOST_REASON and has 30s")
       ->type_name("LINE");
-  elect->add_flag("--verbose", args->verbose, "Print on stderr what happens to the lock");
+  elect
+      ->add_flag("--wait-group", args->plan.wait_group,
+                 "Lead until the processes that CMD left in the background have ended, too")
+      ->option_text(" ");
+  elect->add_flag("--verbose", args->plan.verbose, "Print on stderr what happens to the lock");
   AddContextFlags(*elect, context);
   elect->footer(kFooter);
   elect->callback([&context, args, &command_line] {

@@ -102,7 +102,11 @@ LockKeeper::Outcome LockKeeper::Wait(Signals& signals, const std::function<void(
     pollfd fds[2] = {{wake_fd_, POLLIN, 0}, {signals.fd(), POLLIN, 0}};
     ::poll(fds, 2, -1);
     Clear();
-    while (const auto event = TakeEvent()) on_event(*event);
+    while (const auto event = TakeEvent()) {
+      const auto own = event->kind == LockEvent::kQueued ? HeldByOwnJob(flags_) : std::nullopt;
+      if (own) context_.Warn(*own);
+      on_event(*event);
+    }
     while (const auto signo = signals.Take()) {
       if (*signo == SIGTSTP) StopAsBy(SIGTSTP);
       if (!EndsAProcess(*signo)) continue;
@@ -133,6 +137,24 @@ void LockKeeper::WatchEnd(const MultiGuard& guard) {
 
 std::string HeldBy(const Holder& holder) {
   return absl::StrCat("held by ", holder.owner.empty() ? holder.holder_id : holder.owner);
+}
+
+std::string QueuedAsText(const LockFlags& lock, const QueuedInfo& queued) {
+  return absl::StrCat(lock.Name(), ", ", queued.position, " ahead", queued.holders.empty() ? "" : ", ",
+                      queued.holders.empty() ? "" : HeldBy(queued.holders.front()));
+}
+
+Json QueuedEvent(const LockFlags& lock, const QueuedInfo& queued) {
+  std::vector<std::string> owners;
+  for (const Holder& holder : queued.holders) owners.push_back(holder.owner);
+  return lock.Event("queued").Number("position", queued.position).Texts("holders", owners);
+}
+
+Json GrantedEvent(const LockFlags& lock, const MultiGuard& guard) {
+  return lock.Event("granted")
+      .Text("holder_id", guard.part(0).holder_id())
+      .Number("token", guard.token(0))
+      .Number("waited_ms", std::chrono::duration_cast<Millis>(guard.waited()).count());
 }
 
 std::string EndReason(const MultiGuard& guard) { return absl::AsciiStrToUpper(std::string(Name(guard.end_cause()))); }

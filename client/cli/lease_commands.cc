@@ -148,6 +148,8 @@ Failure NotOneGrant(int grants) {
 
 int Acquire(const Context& context, const LeaseArgs& args) {
   // Without -w the call has no deadline: only keepalive pings show that the broker's machine is gone.
+  const bool waits_alone = !args.lock.shared && args.lock.limit == 0 && args.lock.max_wait != Millis(0);
+  if (const auto own = waits_alone ? HeldByOwnJob(args.lock) : std::nullopt) context.Warn(*own);
   auto channel = Connect(context, Patience::kLong);
   if (!channel) return kExitUnavailable;
   v1::AcquireRequest request;
@@ -157,7 +159,7 @@ int Acquire(const Context& context, const LeaseArgs& args) {
   Millis sent{};
   const grpc::Status status = AcquireUntilAnswered(context, channel, request, args.lock, &response, &sent);
   if (IsBroken(status)) return context.Fail(Unreachable(context, status.error_message()));
-  if (!status.ok()) return context.Fail(FailureFrom(status));
+  if (!status.ok()) return FailToTake(context, args.lock, FailureFrom(status));
 
   if (response.grants_size() != 1) return context.Fail(NotOneGrant(response.grants_size()));
   const v1::Grant& grant = response.grants(0);

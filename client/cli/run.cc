@@ -15,7 +15,6 @@ struct RunArgs {
   Supervision plan;
   std::string shell_line;
   int busy_code = kExitBusy;
-  bool verbose = false;
 };
 
 int Run(const Context& context, RunArgs& args, const std::vector<std::string>& command_line) {
@@ -31,9 +30,6 @@ int Run(const Context& context, RunArgs& args, const std::vector<std::string>& c
   if (args.plan.command.empty()) {
     return context.Fail(UsageFailure("no command: distlockctl run KEY [flags] CMD ARGS, or -c LINE"));
   }
-  args.plan.verbose = [&](std::string_view line) {
-    if (args.verbose) context.Note(line);
-  };
   return RunUnderLock(context, {.lock = args.lock, .plan = args.plan, .busy_code = args.busy_code});
 }
 
@@ -74,7 +70,10 @@ void AddRun(CLI::App& app, Context& context, const std::vector<std::string>& com
   run->add_option("--on-lost", args->plan.on_lost,
                   "Run LINE with /bin/sh -c when the lock is lost; it gets DISTLOCK_LOST_REASON and has 30s")
       ->type_name("LINE");
-  run->add_flag("--verbose", args->verbose, "Print on stderr what happens to the lock");
+  run->add_flag("--wait-group", args->plan.wait_group,
+                "Hold the lock until the processes that CMD left in the background have ended, too")
+      ->option_text(" ");
+  run->add_flag("--verbose", args->plan.verbose, "Print on stderr what happens to the lock");
   AddContextFlags(*run, context);
   run->footer(kFooter);
   run->callback([&context, args, &command_line] {
