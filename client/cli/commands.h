@@ -15,11 +15,13 @@ namespace distlock::cli {
 void AddRun(CLI::App& app, Context& context, const std::vector<std::string>& command_line);
 void AddElect(CLI::App& app, Context& context, const std::vector<std::string>& command_line);
 void AddHold(CLI::App& app, Context& context);
-void AddLeaseCommands(CLI::App& app, Context& context);    // acquire, renew, release
-void AddInspectCommands(CLI::App& app, Context& context);  // show, ls, watch
+void AddLeaseCommands(CLI::App& app, Context& context);    // acquire, renew, downgrade, release
+void AddInspectCommands(CLI::App& app, Context& context);  // show, ls
+void AddWatch(CLI::App& app, Context& context);
 void AddCheckToken(CLI::App& app, Context& context);
-void AddBrokerCommands(CLI::App& app, Context& context);  // status, drain, force-release
+void AddBrokerCommands(CLI::App& app, Context& context);  // status, sessions, drain, force-release
 void AddTop(CLI::App& app, Context& context);
 void AddCompletion(CLI::App& app, Context& context);
+void AddMan(CLI::App& app, Context& context);
 
 }  // namespace distlock::cli

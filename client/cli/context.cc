@@ -18,6 +18,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "address.h"
 #include "distlock/v1/admin_service.grpc.pb.h"
 #include "flag_words.h"
 #include "printable.h"
@@ -113,17 +114,20 @@ void AddContextFlags(CLI::App& command, Context& context) {
       "Try to reach the broker for at most this long (default 5s)");
 }
 
-Failure Unreachable(const Context& context, const std::string& cause) {
-  Failure failure;
-  failure.reason = "UNAVAILABLE";
-  failure.exit_code = kExitUnavailable;
-  failure.message = absl::StrCat("cannot reach the broker at ", context.Target(), " within ",
-                                 FormatDuration(context.connect_timeout), cause.empty() ? "" : ": ", cause,
-                                 "; is distlockd running there? --server or DISTLOCK_SERVER says where");
-  return failure;
+Failure Unreachable(const Context& context, const std::string& cause, Millis tried) {
+  const std::string socket = MissingDefaultSocket(context);
+  const std::string no_socket = socket.empty() ? "" : absl::StrCat("; there is no socket ", socket, " either");
+  return OwnFailure("UNAVAILABLE",
+                    absl::StrCat("cannot reach the broker at ", context.Target(), " within ", FormatDuration(tried),
+                                 cause.empty() ? "" : ": ", cause, no_socket,
+                                 "; is distlockd running there? --server or DISTLOCK_SERVER says where"),
+                    kExitUnavailable);
 }
 
-std::shared_ptr<grpc::Channel> Connect(const Context& context, Patience patience) {
+Connection Connect(const Context& context, Patience patience) {
+  if (const auto useless = UselessAddress(context)) {
+    return {nullptr, context.Fail(*useless)};
+  }
   grpc::ChannelArguments args;
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   // The first retries come quickly, so that a short --connect-timeout is enough for a broker that is just starting.
@@ -146,11 +150,10 @@ std::shared_ptr<grpc::Channel> Connect(const Context& context, Patience patience
     for (const auto& channel : channels) {
       // One after the other, for a moment each; they all connect meanwhile.
       const auto moment = std::chrono::system_clock::now() + std::chrono::milliseconds(20);
-      if (channel->WaitForConnected(channels.size() == 1 ? deadline : std::min(deadline, moment))) return channel;
+      if (channel->WaitForConnected(channels.size() == 1 ? deadline : std::min(deadline, moment))) return {channel};
     }
   } while (std::chrono::system_clock::now() < deadline);
-  context.Fail(Unreachable(context, CauseOf(channels.front())));
-  return nullptr;
+  return {nullptr, context.Fail(Unreachable(context, CauseOf(channels.front()), context.connect_timeout))};
 }
 
 }  // namespace distlock::cli

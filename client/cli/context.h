@@ -61,11 +61,15 @@ CLI::Option* AddDurationFlag(CLI::App& command, const std::string& names, std::f
 // kLong: for a call that may be silent for hours. Keepalive pings end it when the broker's machine has disappeared.
 enum class Patience { kShort, kLong };
 
-// A channel that has been connected once, to the first broker that answers; null after context.Fail has reported why
-// not.
-std::shared_ptr<grpc::Channel> Connect(const Context& context, Patience patience = Patience::kShort);
+struct Connection {
+  std::shared_ptr<grpc::Channel> channel;  // has been connected once; null after context.Fail has reported why not
+  int exit_code = kExitOk;                 // of that failure
+};
 
-// The failure of Connect, for commands that do not connect by it.
-Failure Unreachable(const Context& context, const std::string& cause);
+// Connects to the first broker that answers.
+Connection Connect(const Context& context, Patience patience = Patience::kShort);
+
+// The failure of Connect, for commands that do not connect by it. `tried`: for how long.
+Failure Unreachable(const Context& context, const std::string& cause, Millis tried);
 
 }  // namespace distlock::cli

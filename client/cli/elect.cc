@@ -54,7 +54,7 @@ bool PrintLeader(const Context& context, const LockFlags& lock, const std::optio
 }
 
 int ShowLeader(const Context& context, const LockFlags& lock) {
-  if (!Connect(context)) return kExitUnavailable;
+  if (const int failed = Connect(context).exit_code; failed != kExitOk) return failed;
   Client client(ClientOptionsFor(context));
   auto looked = client.MakeElection(lock.key, "", {.lock_namespace = lock.name_space}).Look();
   if (!looked.ok()) return context.Fail(FailureFrom(context, looked.refusal()));
@@ -64,7 +64,7 @@ int ShowLeader(const Context& context, const LockFlags& lock) {
 
 int Observe(const Context& context, const LockFlags& lock) {
   Signals signals;
-  if (!Connect(context)) return kExitUnavailable;
+  if (const int failed = Connect(context).exit_code; failed != kExitOk) return failed;
   const int ended_fd = ::eventfd(0, EFD_CLOEXEC);
   int exit_code = kExitOk;
   Client client(ClientOptionsFor(context));

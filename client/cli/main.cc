@@ -11,6 +11,7 @@
 
 #include "command_line.h"
 #include "commands.h"
+#include "complete.h"
 #include "context.h"
 #include "exit_code.h"
 
@@ -66,11 +67,16 @@ int main(int argc, char** argv) {
   distlock::cli::AddHold(app, context);
   distlock::cli::AddLeaseCommands(app, context);
   distlock::cli::AddInspectCommands(app, context);
+  distlock::cli::AddWatch(app, context);
   distlock::cli::AddCheckToken(app, context);
   distlock::cli::AddBrokerCommands(app, context);
   distlock::cli::AddTop(app, context);
   distlock::cli::AddCompletion(app, context);
+  distlock::cli::AddMan(app, context);
 
+  if (!args.empty() && args.front() == "__complete") {
+    return distlock::cli::Complete(app, context, {args.begin() + 1, args.end()});
+  }
   if (const auto problem = distlock::cli::TakeCommand(app, args, command_line)) {
     context.json = WantsJson(args);
     return context.Fail(distlock::cli::UsageFailure(*problem + "; see distlockctl run --help"));

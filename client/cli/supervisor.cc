@@ -3,6 +3,7 @@
 
 #include <absl/strings/str_cat.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -40,6 +41,7 @@ int Supervisor::Run() {
 }
 
 bool Supervisor::Start(int* exit_code) {
+  if (plan_.wait_group) ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   if (!child_.Fork({plan_.command, plan_.env, signals_.original_mask()})) {
     *exit_code = plan_.context->Fail(CannotStart(errno));
     return false;
@@ -173,7 +175,9 @@ std::string Supervisor::LostKey() const {
 bool Supervisor::Done() {
   if (!end_status_) return false;
   if (lost_) return LossSettled();
-  return !plan_.wait_group || !child_.GroupAlive();
+  if (!plan_.wait_group) return true;
+  child_.ReapOrphans();
+  return !child_.GroupAlive();
 }
 
 bool Supervisor::LossSettled() {
