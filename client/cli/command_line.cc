@@ -30,6 +30,13 @@ bool TakesNextArgument(const CLI::App& command, const std::string& arg) {
   return false;
 }
 
+const CLI::App* FindSubcommand(const CLI::App& app, const std::string& name) {
+  for (const CLI::App* command : app.get_subcommands(nullptr)) {
+    if (command->get_name() == name) return command;
+  }
+  return nullptr;
+}
+
 size_t SubcommandIndex(const CLI::App& app, const std::vector<std::string>& args) {
   size_t i = 0;
   while (i < args.size() && IsFlag(args[i])) i += TakesNextArgument(app, args[i]) ? 2 : 1;

@@ -23,6 +23,9 @@ std::optional<std::string> TakeCommand(const CLI::App& app, std::vector<std::str
 // Whether the argument is a flag whose value is the next argument: "-w", "--wait", "-nw"; not "-w5", "--wait=5".
 bool TakesNextArgument(const CLI::App& command, const std::string& arg);
 
+// nullptr when there is none of that name.
+const CLI::App* FindSubcommand(const CLI::App& app, const std::string& name);
+
 // The index of the subcommand's name; args.size() when there is none.
 size_t SubcommandIndex(const CLI::App& app, const std::vector<std::string>& args);
 

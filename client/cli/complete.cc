@@ -32,7 +32,7 @@ class Completion {
       : app_(app), context_(context), partial_(std::move(words.back())), words_(std::move(words)) {
     words_.pop_back();
     command_at_ = SubcommandIndex(app_, words_);
-    sub_ = command_at_ < words_.size() ? app_.get_subcommand_no_throw(words_[command_at_]) : nullptr;
+    sub_ = command_at_ < words_.size() ? FindSubcommand(app_, words_[command_at_]) : nullptr;
   }
 
   std::string Answer() {

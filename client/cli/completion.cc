@@ -10,7 +10,7 @@
 namespace distlock::cli {
 namespace {
 
-constexpr char kBash[] = R"(# bash completion of distlockctl; load it with: source <(distlockctl completion bash)
+constexpr char kBash[] = R"sh(# bash completion of distlockctl; load it with: source <(distlockctl completion bash)
 _distlockctl() {
   local line=${COMP_LINE:0:COMP_POINT} words out first cut row
   read -ra words <<< "$line"
@@ -33,9 +33,9 @@ _distlockctl() {
   done <<< "${out#"$first"}"
 }
 complete -F _distlockctl distlockctl
-)";
+)sh";
 
-constexpr char kZsh[] = R"(#compdef distlockctl
+constexpr char kZsh[] = R"sh(#compdef distlockctl
 # zsh completion of distlockctl; a file _distlockctl in a folder of fpath, or: source <(distlockctl completion zsh)
 _distlockctl() {
   local -a out candidates
@@ -66,9 +66,9 @@ if [[ $funcstack[1] == _distlockctl ]]; then
 else
   compdef _distlockctl distlockctl
 fi
-)";
+)sh";
 
-constexpr char kFish[] = R"(# fish completion of distlockctl; load it with: distlockctl completion fish | source
+constexpr char kFish[] = R"sh(# fish completion of distlockctl; load it with: distlockctl completion fish | source
 function __distlockctl_complete
     set -l words (commandline -opc)
     set -l typed "$(commandline -ct)"
@@ -84,7 +84,7 @@ function __distlockctl_complete
     end
 end
 complete -c distlockctl -f -a '(__distlockctl_complete)'
-)";
+)sh";
 
 const std::map<std::string, const char*> kScripts = {{"bash", kBash}, {"zsh", kZsh}, {"fish", kFish}};
 

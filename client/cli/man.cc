@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "command_line.h"
 #include "commands.h"
 
 namespace distlock::cli {
@@ -108,7 +109,7 @@ void AddMan(CLI::App& app, Context& context) {
       "  distlockctl man > /usr/local/share/man/man1/distlockctl.1");
   man->callback([&app, &context, name] {
     context.command = [&app, &context, name] {
-      const CLI::App* command = name->empty() ? nullptr : app.get_subcommand_no_throw(*name);
+      const CLI::App* command = name->empty() ? nullptr : FindSubcommand(app, *name);
       if (command == nullptr && !name->empty()) {
         return context.Fail(UsageFailure("'" + *name + "' is not a command; see distlockctl --help"));
       }
