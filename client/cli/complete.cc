@@ -57,11 +57,14 @@ class Completion {
   // Where the command of run or elect begins, when it has begun before or with the last word.
   std::optional<size_t> OtherCommand() const {
     Words args = words_;
-    args.push_back(partial_);
     Words command;
+    // What begins with "-" may still become a flag, unless the command has begun before it.
+    const bool may_be_flag = partial_.rfind('-', 0) == 0 && (words_.empty() || words_.back() != "--");
+    if (!may_be_flag) args.push_back(partial_);
+    const size_t words = args.size();
     const bool unclear = TakeCommand(app_, args, command).has_value();
     if (!unclear && command.empty()) return std::nullopt;
-    return std::min(words_.size(), words_.size() + 1 - command.size());
+    return std::min(words_.size(), words - command.size());
   }
 
   void Add(const std::string& word, const std::string& meaning = "") {
@@ -71,7 +74,9 @@ class Completion {
   }
 
   void AddValues(const CLI::App& parser, const std::string& flag) {
-    const CLI::Option* option = parser.get_option_no_throw(flag.rfind("--", 0) == 0 ? flag : "-" + flag.substr(flag.size() - 1));
+    // Of "-nw" the last letter takes the value.
+    const bool is_long = flag.rfind("--", 0) == 0;
+    const CLI::Option* option = parser.get_option_no_throw(is_long ? flag : std::string("-") + flag.back());
     const std::string name = option == nullptr || option->get_lnames().empty() ? "" : option->get_lnames().front();
     if (name == "key") AddKeys();
     files_ = name == "lease-file";

@@ -155,7 +155,7 @@ class TestBusy:
         assert "give -w to wait in the queue" in said and "max_wait" not in said
 
     def test_a_job_that_waits_for_itself_is_warned(self, ctl, broker):
-        inner = f'exec "{ctl.program}" run -k b -k a -w 100ms "$@" -- true'
+        inner = f'exec "{ctl.program}" run a -w 100ms "$@" true'
         for flags, warns in (([], True), (["--namespace", "other"], False)):
             done = ctl("run", "a", "--", "sh", "-c", inner, "sh", *flags)
             assert ("this waits for default/a, which the job that it runs in holds" in done.stderr) == warns, flags
