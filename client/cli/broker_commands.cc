@@ -279,7 +279,8 @@ void AddBrokerCommands(CLI::App& app, Context& context) {
       "  distlockctl status --server 10.0.0.5:7420 -o json | jq .leases");
   status->callback([&context] { context.command = [&context] { return Status(context); }; });
 
-  auto* sessions = app.add_subcommand("sessions", "List the streams that clients have open at the broker, oldest first");
+  auto* sessions =
+      app.add_subcommand("sessions", "List the streams that clients have open at the broker, oldest first");
   AddContextFlags(*sessions, context);
   sessions->footer(
       "Kinds: session (a program that uses a library, run, elect, hold), hold (the RPC of one lock), watch. Detached\n"

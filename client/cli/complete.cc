@@ -92,7 +92,8 @@ class Completion {
       for (const std::string& value : values->second) Add(value);
     }
     if (sub_ == nullptr || positional == "COMMAND") {
-      for (const CLI::App* command : app_.get_subcommands(nullptr)) Add(command->get_name(), command->get_description());
+      for (const CLI::App* command : app_.get_subcommands(nullptr))
+        Add(command->get_name(), command->get_description());
     }
     for (const CLI::Option* option : parser.get_options()) {
       const std::string meaning = FirstLine(option->get_description());

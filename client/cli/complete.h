@@ -12,8 +12,8 @@
 namespace distlock::cli {
 
 // `words`: those after "distlockctl", the last one as far as it is typed. Prints first "words", "files", or "command N"
-// (another command begins at word N, "distlockctl" being word 0), then one candidate a line, with a tab in front of what
-// it means. Asks the broker for the names of held locks, for half a second at most. Returns the exit code.
+// (another command begins at word N, "distlockctl" being word 0), then one candidate a line, with a tab in front of
+// what it means. Asks the broker for the names of held locks, for half a second at most. Returns the exit code.
 int Complete(const CLI::App& app, Context& context, std::vector<std::string> words);
 
 }  // namespace distlock::cli

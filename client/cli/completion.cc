@@ -105,9 +105,7 @@ void AddCompletion(CLI::App& app, Context& context) {
       "  distlockctl completion zsh > /usr/local/share/zsh/site-functions/_distlockctl\n"
       "  distlockctl completion fish > /etc/fish/completions/distlockctl.fish");
   completion->callback([&context, shell] {
-    context.command = [&context, shell] {
-      return context.PrintText(kScripts.at(*shell)) ? kExitOk : kExitInternal;
-    };
+    context.command = [&context, shell] { return context.PrintText(kScripts.at(*shell)) ? kExitOk : kExitInternal; };
   });
 }
 

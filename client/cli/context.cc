@@ -80,9 +80,7 @@ void Context::Tell(std::string_view text_line, const Json& json_line) const {
   std::fprintf(stderr, "%s\n", line.c_str());
 }
 
-void Context::Warn(std::string_view line) const {
-  Tell(line, Json().Object("warning", Json().Text("message", line)));
-}
+void Context::Warn(std::string_view line) const { Tell(line, Json().Object("warning", Json().Text("message", line))); }
 
 CLI::Option* AddDurationFlag(CLI::App& command, const std::string& names, std::function<void(Millis)> set,
                              const std::string& help) {
@@ -109,8 +107,7 @@ void AddContextFlags(CLI::App& command, Context& context) {
       ->option_text("text|json")
       ->check(CLI::IsMember({"text", "json"}));
   AddDurationFlag(
-      command, "--connect-timeout",
-      [&context](Millis value) { context.connect_timeout = value; },
+      command, "--connect-timeout", [&context](Millis value) { context.connect_timeout = value; },
       "Try to reach the broker for at most this long (default 5s)");
 }
 

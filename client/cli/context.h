@@ -43,7 +43,7 @@ struct Context {
   // Prints the text unchanged.
   bool PrintText(std::string_view text) const;
 
-  // Prints the failure on stderr in the chosen format and in the words of flags (flag_words.h), and returns its exit code.
+  // Prints the failure on stderr in the chosen format and in the words of flags (flag_words.h). Returns its exit code.
   int Fail(const Failure& failure) const;
 
   // Prints what happens on stderr in the chosen format, when stdout belongs to a command.

@@ -86,9 +86,7 @@ Failure FailureFrom(const grpc::Status& status) {
   return failure;
 }
 
-Failure UsageFailure(std::string message) {
-  return OwnFailure("INVALID_ARGUMENT", std::move(message), kExitUsage);
-}
+Failure UsageFailure(std::string message) { return OwnFailure("INVALID_ARGUMENT", std::move(message), kExitUsage); }
 
 Failure OwnFailure(std::string reason, std::string message, int exit_code) {
   Failure failure;

@@ -23,7 +23,7 @@ struct Failure {
   std::string holder;   // the owner label of the lock's holder
   std::optional<Millis> retry_after;
   std::vector<std::pair<std::string, std::string>> fields;  // each bad field and its problem
-  std::string lost_reason;  // a LostReason without its prefix, when a lock was lost
+  std::string lost_reason;                                  // a LostReason without its prefix, when a lock was lost
   int exit_code = kExitInternal;
   bool is_plain = false;     // the message says all: as text it stands without the reason
   bool from_broker = false;  // true: the broker's answer; false: a proxy's, or a broken connection
@@ -41,7 +41,8 @@ Failure CannotStart(int error);  // fork or pipe failed with this errno
 // The exit code of a RefusalReason's name; kExitInternal for a name this version does not know.
 int ExitCodeOf(std::string_view reason);
 
-// "distlockctl: ..." in one line, or one line per bad field; or, for json, one object {"error":{...}}. With the line end.
+// "distlockctl: ..." in one line, or one line per bad field; or, for json, one object {"error":{...}}. With the
+// line end.
 std::string DescribeText(const Failure& failure);
 std::string DescribeJson(const Failure& failure);
 

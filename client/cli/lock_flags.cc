@@ -188,7 +188,8 @@ std::optional<std::string> HeldByOwnJob(const LockFlags& flags) {
   const std::vector<std::string> held = absl::StrSplit(keys, '\n');
   for (const std::string& key : flags.Keys()) {
     if (std::ranges::find(held, key) == held.end()) continue;
-    return absl::StrCat("this waits for ", wanted_in, "/", key, ", which the job that it runs in holds (DISTLOCK_KEYS): "
+    return absl::StrCat("this waits for ", wanted_in, "/", key,
+                        ", which the job that it runs in holds (DISTLOCK_KEYS): "
                         "it may wait for ever");
   }
   return std::nullopt;

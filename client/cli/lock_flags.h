@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "distlock/v1/lock.pb.h"
 #include "context.h"
+#include "distlock/v1/lock.pb.h"
 #include "duration.h"
 #include "exit_code.h"
 

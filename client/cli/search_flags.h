@@ -18,7 +18,7 @@ struct ListArgs {
   std::string name_space;
   bool all_namespaces = false;
   std::string prefix;
-  bool all = false;    // ls only: also beyond the first thousand
+  bool all = false;  // ls only: also beyond the first thousand
 };
 
 // --namespace, --prefix and -A. `args` must outlive the parsing of `command`.

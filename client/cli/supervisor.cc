@@ -149,8 +149,8 @@ void Supervisor::Lose() {
   const std::string reason = EndReason(guard_);
   const std::string cause = guard_.end_message();
   const std::string which = guard_.size() == 1 ? "the lock" : LostKey();
-  Failure lost = OwnFailure("LEASE_LOST", absl::StrCat(which, " is lost (", reason, ")", cause.empty() ? "" : ": ", cause),
-                            kExitLost);
+  Failure lost = OwnFailure(
+      "LEASE_LOST", absl::StrCat(which, " is lost (", reason, ")", cause.empty() ? "" : ": ", cause), kExitLost);
   lost.lost_reason = reason;
   // Printed without --verbose and with --quiet too: the exit code alone does not say why.
   plan_.context->Fail(lost);

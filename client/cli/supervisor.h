@@ -28,7 +28,7 @@ struct Supervision {
   const Context* context = nullptr;
   const LockFlags* lock = nullptr;  // its keys are those of the guard's parts
   std::vector<std::string> command;
-  std::string on_lost;            // for sh -c; "" = none
+  std::string on_lost;  // for sh -c; "" = none
   Millis kill_after{5000};
   std::vector<std::pair<std::string, std::string>> env;
   bool verbose = false;

@@ -24,18 +24,17 @@ void Describe(const LockFlags& lock, const MultiGuard& guard, Supervision& plan)
   plan.env.insert(plan.env.end(), env.begin(), env.end());
 }
 
-int RunHolding(const Context& context, const UnderLock& what, MultiGuard guard, LockKeeper& keeper, Signals& signals, Watchdog& watchdog) {
+int RunHolding(const Context& context, const UnderLock& what, MultiGuard guard, LockKeeper& keeper, Signals& signals,
+               Watchdog& watchdog) {
   const auto waited = std::chrono::duration_cast<Millis>(guard.waited());
-  what.plan.Say(
-      absl::StrCat("got ", what.lock.Name(), " after ", FormatDuration(waited), ", token ", guard.token(0)),
-      GrantedEvent(what.lock, guard));
+  what.plan.Say(absl::StrCat("got ", what.lock.Name(), " after ", FormatDuration(waited), ", token ", guard.token(0)),
+                GrantedEvent(what.lock, guard));
   Describe(what.lock, guard, what.plan);
   const int exit_code = Supervisor(what.plan, guard, keeper, signals, watchdog).Run();
   watchdog.Disarm();
   if (exit_code == kExitLost && guard.end_cause() != EndCause::kNotEnded) return exit_code;
   const ReleaseOutcome outcome = guard.Release();
-  what.plan.Say("release: " + OutcomeName(outcome),
-                what.lock.Event("released").Text("outcome", OutcomeName(outcome)));
+  what.plan.Say("release: " + OutcomeName(outcome), what.lock.Event("released").Text("outcome", OutcomeName(outcome)));
   // The lock had ended in the store before this process noticed: the last part of the command ran without it.
   if (outcome == ReleaseOutcome::kAlreadyGone) {
     return context.Fail(OwnFailure("LEASE_LOST", "the lock was gone before it was released", kExitLost));

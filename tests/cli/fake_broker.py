@@ -333,7 +333,7 @@ class FakeBroker(Look, Together):
         with self.lock:
             lease = self._find(request.lease_id)
             if lease is None:
-                self._abort(context, grpc.StatusCode.FAILED_PRECONDITION, "NOT_HOLDER", "that lease is not held any more")
+                self._abort(context, grpc.StatusCode.FAILED_PRECONDITION, "NOT_HOLDER", "that lease is not held")
             lease.spec.mode = self.api.LOCK_MODE_SHARED
             self._grant_next(lease.name())
         return self.api.DowngradeResponse()

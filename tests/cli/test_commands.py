@@ -181,7 +181,8 @@ class TestLease:
         assert done.returncode == 64
         assert done.stderr == "distlockctl: --ttl too short\ndistlockctl: KEY too long\n"
         error = json.loads(ctl("acquire", "k", "-o", "json").stderr)["error"]
-        assert [(bad["field"], bad["problem"]) for bad in error["fields"]] == [("--ttl", "too short"), ("KEY", "too long")]
+        fields = [(bad["field"], bad["problem"]) for bad in error["fields"]]
+        assert fields == [("--ttl", "too short"), ("KEY", "too long")]
         assert error["message"] == "--ttl too short; KEY too long"
 
 
@@ -285,7 +286,8 @@ replica   10.0.0.8:6379, online, lag 1s
             ("session", "distlockctl", 0, 1), ("session", "distlockctl", 1, 0), ("session", "distlockctl", 1, 0)]
         assert all(s["session_id"] and s["peer"].startswith("unix:") and s["since"].startswith("20") for s in found)
         rows = ctl("sessions").stdout.splitlines()
-        assert len(rows) == 3 and all(re.search(r" session +\d leases, \d waiters  since 20\S+  from unix:", r) for r in rows)
+        row = r"\S+ +session +\d leases, \d waiters  since 20\S+  from unix:.*"
+        assert len(rows) == 3 and all(re.fullmatch(row, r) for r in rows)
         assert waiter.poll() is None
 
     def test_drain(self, ctl, broker):
@@ -338,7 +340,8 @@ class TestShared:
         assert json.loads(ctl("show", "-o", "json").stderr)["error"]["exit_code"] == 64
 
     @pytest.mark.parametrize("args", [["show", "k"], ["ls"], ["watch", "k"], ["watch", "-A"], ["status"], ["drain"],
-                                      ["acquire", "k"], ["renew", "x"], ["release", "x"], ["sessions"], ["downgrade", "x"], ["check-token", "k", "1"]])
+                                      ["acquire", "k"], ["renew", "x"], ["release", "x"], ["sessions"],
+                                      ["downgrade", "x"], ["check-token", "k", "1"]])
     def test_no_broker(self, ctl, broker, args):
         done = ctl(*args, "--server", "unix:///nowhere/there.sock", "--connect-timeout", "300ms")
         assert done.returncode == 69

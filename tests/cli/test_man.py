@@ -12,8 +12,8 @@ def read_by_man(folder, text, *flags):
     path = f"{folder}/page.1"
     with open(path, "w", encoding="utf-8") as f:
         f.write(text)
-    return subprocess.run(["man", *flags, "-E", "UTF-8", "-l", "-Tutf8", path], check=True, capture_output=True, text=True,
-                          env={"PATH": "/usr/bin:/bin", "MANWIDTH": "100", "LC_ALL": "C.UTF-8", "MAN_KEEP_FORMATTING": ""})
+    return subprocess.run(["man", *flags, "-E", "UTF-8", "-l", "-Tutf8", path], check=True, capture_output=True,
+                          text=True, env={"PATH": "/usr/bin:/bin", "MANWIDTH": "100", "LC_ALL": "C.UTF-8"})
 
 
 @pytest.mark.parametrize("command", [None, *COMMANDS])

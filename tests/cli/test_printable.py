@@ -56,7 +56,8 @@ def test_characters_that_show_nothing_or_turn_the_text_are_made_visible(ctl, bro
     assert ctl.json("show", UNSEEN)[0]["key"] == UNSEEN
 
 
-@pytest.mark.parametrize("command, column", [(["ls"], "held"), (["ls", "-A"], "held"), (["top", "--once"], "exclusive")])
+@pytest.mark.parametrize("command, column", [(["ls"], "held"), (["ls", "-A"], "held"),
+                                             (["top", "--once"], "exclusive")])
 def test_columns_stand_below_each_other_in_any_script(ctl, broker, command, column):
     """A letter of Cyrillic has two bytes, a combining one no column, a Chinese one two columns."""
     keys = {"plain": 0, "\u0431\u044d\u043a\u0430\u043f": 0, "e\u0301te\u0301": -2, "\u5099\u4efd": 2}

@@ -69,7 +69,8 @@ def test_words_after_the_dashes_belong_to_the_command(ctl, broker):
 @pytest.mark.parametrize("words", [
     ["k", "printf", "%s|", "-n", "--", "--verbose"], ["k", "--", "printf", "%s|", "-n", "--", "--verbose"],
     ["-w", "5", "k", "printf", "%s|", "-n", "--", "--verbose"], ["k", "-n", "printf", "%s|", "-n", "--", "--verbose"],
-    ["k", "-sw", "5", "printf", "%s|", "-n", "--", "--verbose"], ["k", "--wait=5", "printf", "%s|", "-n", "--", "--verbose"],
+    ["k", "-sw", "5", "printf", "%s|", "-n", "--", "--verbose"],
+    ["k", "--wait=5", "printf", "%s|", "-n", "--", "--verbose"],
     ["k", "-k", "l", "printf", "%s|", "-n", "--", "--verbose"]])
 def test_the_command_needs_no_dashes(ctl, broker, words):
     """From its first word on everything is the command's own, whatever flags are in front of it."""
@@ -184,7 +185,8 @@ class TestBusy:
 
 
 @pytest.mark.parametrize("args", [
-    [], ["--", "true"], ["k"], ["k", "-k", "l"], ["-k", "l", "true"], ["k", "--nonsense", "--", "true"], ["k", "-w", "soon", "--", "true"],
+    [], ["--", "true"], ["k"], ["k", "-k", "l"], ["-k", "l", "true"],
+    ["k", "--nonsense", "--", "true"], ["k", "-w", "soon", "--", "true"],
     ["k", "-w", "-5", "--", "true"], ["k", "-n", "-w", "5", "--", "true"], ["k", "-s", "-x", "--", "true"],
     ["k", "--permits", "2", "--", "true"], ["k", "-c", "true", "--", "true"], ["k", "-E", "256", "--", "true"],
     ["k", "--policy", "random", "--", "true"], ["k", "--metadata", "novalue", "--", "true"]])

@@ -109,7 +109,8 @@ TEST(FlagWords, NameFlagsInsteadOfFields) {
   const std::pair<const char*, const char*> kExpected[] = {
       {"k is held; retry later, or set max_wait to wait in the queue",
        "k is held; retry later, or give -w to wait in the queue"},
-      {"k was not free within max_wait (waited 1s): held by \"a\"", "k was not free within the wait (waited 1s): held by \"a\""},
+      {"k was not free within max_wait (waited 1s): held by \"a\"",
+       "k was not free within the wait (waited 1s): held by \"a\""},
       {"and a request_id keeps its mode", "and a --request-id keeps its mode"},
       {"default/max_wait is held by \"max_wait\"", "default/max_wait is held by \"max_wait\""},
       {"the key and its limit", "the key and its limit"},
@@ -135,7 +136,8 @@ TEST(Width, CountsColumns) {
 }
 
 TEST(Printable, ShowsWhatCannotBeSeen) {
-  EXPECT_EQ(Printable("a\x1b[m\u009b\u202e\u2066\u200b\ufeff\U000e0041"), "a?[m?<U+202E><U+2066><U+200B><U+FEFF><U+E0041>");
+  EXPECT_EQ(Printable("a\x1b[m\u009b\u202e\u2066\u200b\ufeff\U000e0041"),
+            "a?[m?<U+202E><U+2066><U+200B><U+FEFF><U+E0041>");
   EXPECT_EQ(Printable("\u00e9\u20ac\U0001f512"), "\u00e9\u20ac\U0001f512");
   EXPECT_EQ(Printable("a\xff\xc3"), "a??");
 }
