@@ -162,6 +162,9 @@ class TestBusy:
             assert ("this waits for default/a, which the job that it runs in holds" in done.stderr) == warns, flags
         done = ctl("run", "a", "--", "sh", "-c", inner, "sh", "-o", "json")
         assert "default/a" in json.loads(done.stderr.splitlines()[0])["warning"]["message"]
+        if broker.real:  # the fake does not tell who waits for several locks
+            done = ctl("run", "a", "--", ctl.program, "run", "-k", "b", "-k", "a", "-w", "100ms", "--", "true")
+            assert "this waits for default/a" in done.stderr
         done = ctl("run", "a", "--", ctl.program, "acquire", "a", "-w", "100ms")
         assert done.returncode == 1 and "this waits for default/a" in done.stderr
 
