@@ -17,4 +17,4 @@ healthz() {
 http=${DISTLOCK_HTTP-127.0.0.1:9420}
 if [ -n "$http" ] && healthz "$http" 2>/dev/null; then exit 0; fi
 # This also fails while the store is down, but then stdout names the state of the store.
-[ -n "$(distlockctl status --timeout 2s 2>/dev/null)" ] || exit 1
+[ -n "$(distlockctl status --connect-timeout 2s 2>/dev/null)" ] || exit 1

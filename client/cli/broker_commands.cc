@@ -11,6 +11,7 @@
 #include "commands.h"
 #include "distlock/v1/admin_service.grpc.pb.h"
 #include "lock_flags.h"
+#include "printable.h"
 
 namespace distlock::cli {
 namespace {
@@ -126,8 +127,8 @@ Json StatusAsJson(const v1::GetStatusResponse& status) {
 
 // A broker whose store is down cannot serve, so the exit code is the same as for a broker that cannot be reached.
 int Status(const Context& context) {
-  const auto channel = Connect(context);
-  if (!channel) return kExitUnavailable;
+  const auto [channel, failed] = Connect(context);
+  if (!channel) return failed;
   v1::GetStatusResponse response;
   const grpc::Status status = GetStatus(context, channel, &response);
   if (!status.ok()) return context.Fail(FailureFrom(status));
@@ -165,9 +166,56 @@ std::optional<Failure> WaitUntilGone(const Context& context, const std::shared_p
   }
 }
 
+const char* KindName(v1::StreamKind kind) {
+  switch (kind) {
+    case v1::STREAM_KIND_SESSION:
+      return "session";
+    case v1::STREAM_KIND_HOLD:
+      return "hold";
+    case v1::STREAM_KIND_WATCH:
+      return "watch";
+    default:
+      return "unknown";
+  }
+}
+
+bool PrintSession(const Context& context, const v1::SessionInfo& session) {
+  const std::string since = FormatTime(session.open_time());
+  return context.Print(absl::StrCat(Column(session.session_id(), 20), " ", Column(KindName(session.kind()), 7), "  ",
+                                    session.leases(), " leases, ", session.waiters(), " waiters  since ", since,
+                                    "  from ", session.peer(), "  ", session.client()),
+                       Json()
+                           .Text("session_id", session.session_id())
+                           .Text("kind", KindName(session.kind()))
+                           .Text("client", session.client())
+                           .Text("peer", session.peer())
+                           .Text("since", since)
+                           .Number("leases", session.leases())
+                           .Number("waiters", session.waiters()));
+}
+
+int Sessions(const Context& context) {
+  const auto [channel, failed] = Connect(context);
+  if (!channel) return failed;
+  v1::ListSessionsRequest request;
+  request.set_page_size(1000);
+  do {
+    v1::ListSessionsResponse page;
+    grpc::ClientContext call;
+    call.set_deadline(std::chrono::system_clock::now() + context.connect_timeout);
+    const grpc::Status status = v1::AdminService::NewStub(channel)->ListSessions(&call, request, &page);
+    if (!status.ok()) return context.Fail(FailureFrom(status));
+    for (const v1::SessionInfo& session : page.sessions()) {
+      if (!PrintSession(context, session)) return kExitInternal;
+    }
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  return kExitOk;
+}
+
 int Drain(const Context& context, const DrainArgs& args) {
-  const auto channel = Connect(context);
-  if (!channel) return kExitUnavailable;
+  const auto [channel, failed] = Connect(context);
+  if (!channel) return failed;
   v1::GetStatusResponse before;
   if (const grpc::Status status = GetStatus(context, channel, &before); !status.ok()) {
     return context.Fail(FailureFrom(status));
@@ -199,8 +247,8 @@ int Drain(const Context& context, const DrainArgs& args) {
 constexpr auto kForcePatience = std::chrono::seconds(30);
 
 int ForceRelease(const Context& context, const ForceArgs& args) {
-  const auto channel = Connect(context);
-  if (!channel) return kExitUnavailable;
+  const auto [channel, failed] = Connect(context);
+  if (!channel) return failed;
   v1::ForceReleaseRequest request;
   request.set_namespace_(args.lock.name_space);
   request.set_key(args.lock.key);
@@ -231,13 +279,24 @@ void AddBrokerCommands(CLI::App& app, Context& context) {
       "  distlockctl status --server 10.0.0.5:7420 -o json | jq .leases");
   status->callback([&context] { context.command = [&context] { return Status(context); }; });
 
+  auto* sessions =
+      app.add_subcommand("sessions", "List the streams that clients have open at the broker, oldest first");
+  AddContextFlags(*sessions, context);
+  sessions->footer(
+      "Kinds: session (a program that uses a library, run, elect, hold), hold (the RPC of one lock), watch. Detached\n"
+      "leases, which acquire takes, have no stream.\n\n"
+      "Examples:\n"
+      "  distlockctl sessions\n"
+      "  distlockctl sessions -o json | jq -r 'select(.leases > 0) | .peer'");
+  sessions->callback([&context] { context.command = [&context] { return Sessions(context); }; });
+
   auto* drain = app.add_subcommand("drain", "Make the broker refuse new locks, wait for the present holders, and exit");
   auto args = std::make_shared<DrainArgs>();
   AddDurationFlag(
       *drain, "--timeout", [args](Millis value) { args->timeout = value; },
       "How long holders may keep their locks (default: the broker's --drain-timeout)");
   drain->add_flag("--wait", args->wait, "Return when the broker has exited");
-  AddContextFlags(*drain, context, /*own_timeout=*/true);
+  AddContextFlags(*drain, context);
   drain->footer(
       "Exit code: 0 the broker drains, or with --wait has exited; 69 it was not reached, or with --wait stopped\n"
       "answering.\n\n"

@@ -28,8 +28,8 @@ std::string AnswerAsText(const TokenArgs& args, const v1::CheckTokenResponse& an
 }
 
 int CheckToken(const Context& context, const TokenArgs& args) {
-  const auto channel = Connect(context);
-  if (!channel) return kExitUnavailable;
+  const auto [channel, failed] = Connect(context);
+  if (!channel) return failed;
   v1::CheckTokenRequest request;
   request.set_namespace_(args.lock.name_space);
   request.set_key(args.lock.key);

@@ -123,6 +123,12 @@ std::optional<int> Child::Reap() {
   return status;
 }
 
+void Child::ReapOrphans() const {
+  if (!ended_) return;
+  while (::waitpid(-pid_, nullptr, WNOHANG) > 0) {
+  }
+}
+
 bool Child::SignalGroup(int signo) const { return pid_ > 0 && (::kill(-pid_, signo) == 0 || errno == EPERM); }
 
 int ExitCodeOfStatus(int status) {

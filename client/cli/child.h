@@ -46,6 +46,10 @@ class Child {
   // The status of waitpid when the child has ended or stopped since the last call; never blocks.
   std::optional<int> Reap();
 
+  // Reaps processes of the group that became this process's own children when their parents ended, as they do with
+  // PR_SET_CHILD_SUBREAPER: otherwise the group would never be empty. Only after the child's own end.
+  void ReapOrphans() const;
+
   // Signals every process of the child's group, also after the child's own end. False when the group has no process
   // left.
   bool SignalGroup(int signo) const;

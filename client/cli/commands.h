@@ -11,15 +11,17 @@
 
 namespace distlock::cli {
 
-// `command_line`: the words after "--", which the parser does not see.
+// `command_line`: the command and its arguments, which the parser does not see (command_line.h).
 void AddRun(CLI::App& app, Context& context, const std::vector<std::string>& command_line);
 void AddElect(CLI::App& app, Context& context, const std::vector<std::string>& command_line);
 void AddHold(CLI::App& app, Context& context);
-void AddLeaseCommands(CLI::App& app, Context& context);    // acquire, renew, release
-void AddInspectCommands(CLI::App& app, Context& context);  // show, ls, watch
+void AddLeaseCommands(CLI::App& app, Context& context);    // acquire, renew, downgrade, release
+void AddInspectCommands(CLI::App& app, Context& context);  // show, ls
+void AddWatch(CLI::App& app, Context& context);
 void AddCheckToken(CLI::App& app, Context& context);
-void AddBrokerCommands(CLI::App& app, Context& context);  // status, drain, force-release
+void AddBrokerCommands(CLI::App& app, Context& context);  // status, sessions, drain, force-release
 void AddTop(CLI::App& app, Context& context);
 void AddCompletion(CLI::App& app, Context& context);
+void AddMan(CLI::App& app, Context& context);
 
 }  // namespace distlock::cli

@@ -18,7 +18,9 @@
 #include <cstdio>
 #include <cstring>
 
+#include "address.h"
 #include "distlock/v1/admin_service.grpc.pb.h"
+#include "flag_words.h"
 #include "printable.h"
 
 namespace distlock::cli {
@@ -65,20 +67,20 @@ bool Context::PrintText(std::string_view text) const {
   return false;
 }
 
-int Context::Fail(const Failure& failure) const {
+int Context::Fail(const Failure& of_broker) const {
+  Failure failure = of_broker;
+  SpeakOfFlags(failure);
   const std::string text = json ? DescribeJson(failure) : DescribeText(failure);
   std::fwrite(text.data(), 1, text.size(), stderr);
   return failure.exit_code;
 }
 
-void Context::Note(std::string_view line) const {
-  if (!json) std::fprintf(stderr, "distlockctl: %s\n", Printable(line).c_str());
+void Context::Tell(std::string_view text_line, const Json& json_line) const {
+  const std::string line = json ? json_line.Line() : "distlockctl: " + Printable(text_line);
+  std::fprintf(stderr, "%s\n", line.c_str());
 }
 
-void Context::Warn(std::string_view line) const {
-  Note(line);
-  if (json) std::fprintf(stderr, "%s\n", Json().Object("warning", Json().Text("message", line)).Line().c_str());
-}
+void Context::Warn(std::string_view line) const { Tell(line, Json().Object("warning", Json().Text("message", line))); }
 
 CLI::Option* AddDurationFlag(CLI::App& command, const std::string& names, std::function<void(Millis)> set,
                              const std::string& help) {
@@ -92,7 +94,7 @@ CLI::Option* AddDurationFlag(CLI::App& command, const std::string& names, std::f
   return command.add_option_function<std::string>(names, parse, help)->option_text("DURATION");
 }
 
-void AddContextFlags(CLI::App& command, Context& context, bool own_timeout) {
+void AddContextFlags(CLI::App& command, Context& context) {
   command
       .add_option("--server", context.server,
                   "unix:///path or host:port; several brokers with commas (default: DISTLOCK_SERVER,\n"
@@ -105,25 +107,27 @@ void AddContextFlags(CLI::App& command, Context& context, bool own_timeout) {
       ->option_text("text|json")
       ->check(CLI::IsMember({"text", "json"}));
   AddDurationFlag(
-      command, own_timeout ? "--connect-timeout" : "--timeout,--connect-timeout",
-      [&context](Millis value) { context.connect_timeout = value; },
+      command, "--connect-timeout", [&context](Millis value) { context.connect_timeout = value; },
       "Try to reach the broker for at most this long (default 5s)");
 }
 
-Failure Unreachable(const Context& context, const std::string& cause) {
-  Failure failure;
-  failure.reason = "UNAVAILABLE";
-  failure.exit_code = kExitUnavailable;
-  failure.message = absl::StrCat("cannot reach the broker at ", context.Target(), " within ",
-                                 FormatDuration(context.connect_timeout), cause.empty() ? "" : ": ", cause,
-                                 "; is distlockd running there? --server or DISTLOCK_SERVER says where");
-  return failure;
+Failure Unreachable(const Context& context, const std::string& cause, Millis tried) {
+  const std::string socket = MissingDefaultSocket(context);
+  const std::string no_socket = socket.empty() ? "" : absl::StrCat("; there is no socket ", socket, " either");
+  return OwnFailure("UNAVAILABLE",
+                    absl::StrCat("cannot reach the broker at ", context.Target(), " within ", FormatDuration(tried),
+                                 cause.empty() ? "" : ": ", cause, no_socket,
+                                 "; is distlockd running there? --server or DISTLOCK_SERVER says where"),
+                    kExitUnavailable);
 }
 
-std::shared_ptr<grpc::Channel> Connect(const Context& context, Patience patience) {
+Connection Connect(const Context& context, Patience patience) {
+  if (const auto useless = UselessAddress(context)) {
+    return {nullptr, context.Fail(*useless)};
+  }
   grpc::ChannelArguments args;
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // The first retries come quickly, so that a short --timeout is enough for a broker that is just starting.
+  // The first retries come quickly, so that a short --connect-timeout is enough for a broker that is just starting.
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
@@ -143,11 +147,10 @@ std::shared_ptr<grpc::Channel> Connect(const Context& context, Patience patience
     for (const auto& channel : channels) {
       // One after the other, for a moment each; they all connect meanwhile.
       const auto moment = std::chrono::system_clock::now() + std::chrono::milliseconds(20);
-      if (channel->WaitForConnected(channels.size() == 1 ? deadline : std::min(deadline, moment))) return channel;
+      if (channel->WaitForConnected(channels.size() == 1 ? deadline : std::min(deadline, moment))) return {channel};
     }
   } while (std::chrono::system_clock::now() < deadline);
-  context.Fail(Unreachable(context, CauseOf(channels.front())));
-  return nullptr;
+  return {nullptr, context.Fail(Unreachable(context, CauseOf(channels.front()), context.connect_timeout))};
 }
 
 }  // namespace distlock::cli

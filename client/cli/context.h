@@ -43,18 +43,17 @@ struct Context {
   // Prints the text unchanged.
   bool PrintText(std::string_view text) const;
 
-  // Prints the failure on stderr in the chosen format, and returns its exit code.
+  // Prints the failure on stderr in the chosen format and in the words of flags (flag_words.h). Returns its exit code.
   int Fail(const Failure& failure) const;
 
-  // Prints a line for people on stderr, in the text format only.
-  void Note(std::string_view line) const;
+  // Prints what happens on stderr in the chosen format, when stdout belongs to a command.
+  void Tell(std::string_view text_line, const Json& json_line) const;
   // Prints a warning on stderr in the chosen format.
   void Warn(std::string_view line) const;
 };
 
-// Adds --server, --output and --timeout to a command. `own_timeout`: the command has a --timeout with another meaning,
-// so --connect-timeout is added in its place.
-void AddContextFlags(CLI::App& command, Context& context, bool own_timeout = false);
+// Adds --server, --output and --connect-timeout to a command.
+void AddContextFlags(CLI::App& command, Context& context);
 
 CLI::Option* AddDurationFlag(CLI::App& command, const std::string& names, std::function<void(Millis)> set,
                              const std::string& help);
@@ -62,11 +61,15 @@ CLI::Option* AddDurationFlag(CLI::App& command, const std::string& names, std::f
 // kLong: for a call that may be silent for hours. Keepalive pings end it when the broker's machine has disappeared.
 enum class Patience { kShort, kLong };
 
-// A channel that has been connected once, to the first broker that answers; null after context.Fail has reported why
-// not.
-std::shared_ptr<grpc::Channel> Connect(const Context& context, Patience patience = Patience::kShort);
+struct Connection {
+  std::shared_ptr<grpc::Channel> channel;  // has been connected once; null after context.Fail has reported why not
+  int exit_code = kExitOk;                 // of that failure
+};
 
-// The failure of Connect, for commands that do not connect by it.
-Failure Unreachable(const Context& context, const std::string& cause);
+// Connects to the first broker that answers.
+Connection Connect(const Context& context, Patience patience = Patience::kShort);
+
+// The failure of Connect, for commands that do not connect by it. `tried`: for how long.
+Failure Unreachable(const Context& context, const std::string& cause, Millis tried);
 
 }  // namespace distlock::cli

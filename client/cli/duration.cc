@@ -23,7 +23,7 @@ std::string FormatDuration(Millis value) { return absl::FormatDuration(absl::Fro
 std::string FormatTime(const google::protobuf::Timestamp& value) {
   if (value.seconds() == 0 && value.nanos() == 0) return "";
   const absl::Time time = absl::FromUnixSeconds(value.seconds()) + absl::Nanoseconds(value.nanos());
-  return absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", time, absl::UTCTimeZone());
+  return absl::FormatTime(kRfc3339Millis, time, absl::UTCTimeZone());
 }
 
 }  // namespace distlock::cli

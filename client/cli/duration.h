@@ -27,6 +27,9 @@ inline Millis FromProto(const google::protobuf::Duration& value) {
   return std::chrono::duration_cast<Millis>(wire::FromProto(value));
 }
 
+// For absl::FormatTime.
+inline constexpr char kRfc3339Millis[] = "%Y-%m-%dT%H:%M:%E3SZ";
+
 // RFC 3339 in UTC with milliseconds; "" for the epoch, which means "not known".
 std::string FormatTime(const google::protobuf::Timestamp& value);
 

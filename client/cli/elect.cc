@@ -22,7 +22,6 @@ struct ElectArgs {
   Supervision plan;
   bool observe = false;
   bool leader = false;
-  bool verbose = false;
 };
 
 Json EventJson(std::string_view event, const LockFlags& lock) {
@@ -55,7 +54,7 @@ bool PrintLeader(const Context& context, const LockFlags& lock, const std::optio
 }
 
 int ShowLeader(const Context& context, const LockFlags& lock) {
-  if (!Connect(context)) return kExitUnavailable;
+  if (const int failed = Connect(context).exit_code; failed != kExitOk) return failed;
   Client client(ClientOptionsFor(context));
   auto looked = client.MakeElection(lock.key, "", {.lock_namespace = lock.name_space}).Look();
   if (!looked.ok()) return context.Fail(FailureFrom(context, looked.refusal()));
@@ -65,7 +64,7 @@ int ShowLeader(const Context& context, const LockFlags& lock) {
 
 int Observe(const Context& context, const LockFlags& lock) {
   Signals signals;
-  if (!Connect(context)) return kExitUnavailable;
+  if (const int failed = Connect(context).exit_code; failed != kExitOk) return failed;
   const int ended_fd = ::eventfd(0, EFD_CLOEXEC);
   int exit_code = kExitOk;
   Client client(ClientOptionsFor(context));
@@ -147,7 +146,7 @@ int Campaign(const Context& context, const ElectArgs& args) {
   if (const auto* interrupted = std::get_if<LockKeeper::Interrupted>(&outcome)) {
     return kExitSignalBase + interrupted->signo;
   }
-  if (const auto* failure = std::get_if<Failure>(&outcome)) return context.Fail(*failure);
+  if (const auto* failure = std::get_if<Failure>(&outcome)) return FailToTake(context, args.lock, *failure);
   return Lead(context, args, std::move(std::get<MultiGuard>(outcome)), keeper, signals);
 }
 
@@ -164,15 +163,7 @@ int Elect(const Context& context, ElectArgs& args, const std::vector<std::string
   args.lock.metadata[kElectionValue] = args.value;
   if (command_line.empty()) return Campaign(context, args);
   args.plan.command = command_line;
-  args.plan.verbose = [&](std::string_view line) {
-    if (args.verbose) context.Note(line);
-  };
-  // On stderr: stdout belongs to the command.
-  const auto say_elected = [&](const MultiGuard& guard) {
-    context.Note(absl::StrCat("elected: ", args.lock.Name(), ", token ", guard.token(0)));
-    return true;
-  };
-  return RunUnderLock(context, {.lock = args.lock, .plan = args.plan, .granted = say_elected});
+  return RunUnderLock(context, {.lock = args.lock, .plan = args.plan});
 }
 
 constexpr char kFooter[] =
@@ -183,7 +174,7 @@ constexpr char kFooter[] =
     "Exit code: that of the command, or 0 after resigning; 75 leadership lost; 1 another leads (-n, -w), or with\n"
     "--leader nobody leads; 128 + the signal that came before the election.\n\n"
     "Examples:\n"
-    "  distlockctl elect scheduler --value 10.0.0.7:9000 -- ./scheduler\n"
+    "  distlockctl elect scheduler --value 10.0.0.7:9000 ./scheduler\n"
     "  distlockctl elect scheduler --leader -o json | jq -r .leader.value\n"
     "  distlockctl elect scheduler --observe";
 
@@ -206,7 +197,11 @@ void AddElect(CLI::App& app, Context& context, const std::vector<std::string>& c
       ->add_option("--on-lost", args->plan.on_lost,
                    "Run LINE with /bin/sh -c when leadership is lost; it gets DISTLOCK_LOST_REASON and has 30s")
       ->type_name("LINE");
-  elect->add_flag("--verbose", args->verbose, "Print on stderr what happens to the lock");
+  elect
+      ->add_flag("--wait-group", args->plan.wait_group,
+                 "Lead until the processes that CMD left in the background have ended, too")
+      ->option_text(" ");
+  elect->add_flag("--verbose", args->plan.verbose, "Print on stderr what happens to the lock");
   AddContextFlags(*elect, context);
   elect->footer(kFooter);
   elect->callback([&context, args, &command_line] {

@@ -3,6 +3,8 @@
 
 #include <absl/strings/str_cat.h>
 
+#include <cstring>
+
 #include "distlock/wire/names.h"
 #include "distlock/wire/status_details.h"
 #include "json.h"
@@ -84,17 +86,30 @@ Failure FailureFrom(const grpc::Status& status) {
   return failure;
 }
 
-Failure UsageFailure(std::string message) {
+Failure UsageFailure(std::string message) { return OwnFailure("INVALID_ARGUMENT", std::move(message), kExitUsage); }
+
+Failure OwnFailure(std::string reason, std::string message, int exit_code) {
   Failure failure;
-  failure.reason = "INVALID_ARGUMENT";
+  failure.reason = std::move(reason);
   failure.message = std::move(message);
-  failure.exit_code = kExitUsage;
+  failure.exit_code = exit_code;
+  failure.is_plain = true;
   return failure;
 }
 
+Failure CannotStart(int error) {
+  return OwnFailure("CANNOT_START", absl::StrCat("cannot start a process: ", std::strerror(error)), kExitInternal);
+}
+
 std::string DescribeText(const Failure& failure) {
-  std::string out = "distlockctl: ";
+  std::string out;
+  for (const auto& [field, problem] : failure.fields) {
+    absl::StrAppend(&out, "distlockctl: ", Printable(field), " ", Printable(problem), "\n");
+  }
+  if (!out.empty()) return out;
+  out = "distlockctl: ";
   absl::StrAppend(&out, Printable(failure.message.empty() ? failure.reason : failure.message));
+  if (failure.is_plain) return out + "\n";
   std::string facts;
   if (!failure.holder.empty() && failure.message.find(failure.holder) == std::string::npos) {
     absl::StrAppend(&facts, "held by ", Printable(failure.holder));
@@ -103,15 +118,13 @@ std::string DescribeText(const Failure& failure) {
     absl::StrAppend(&facts, facts.empty() ? "" : ", ", "retry after ", FormatDuration(*failure.retry_after));
   }
   absl::StrAppend(&out, " (", Printable(failure.reason), facts.empty() ? "" : "; ", facts, ")\n");
-  for (const auto& [field, problem] : failure.fields) {
-    absl::StrAppend(&out, "  ", Printable(field), ": ", Printable(problem), "\n");
-  }
   return out;
 }
 
 std::string DescribeJson(const Failure& failure) {
   Json error;
   error.Text("reason", failure.reason).Text("message", failure.message).Number("exit_code", failure.exit_code);
+  if (!failure.lost_reason.empty()) error.Text("lost_reason", failure.lost_reason);
   if (!failure.holder.empty()) error.Text("holder", failure.holder);
   if (failure.retry_after) error.Number("retry_after_ms", failure.retry_after->count());
   std::vector<Json> fields;

@@ -23,7 +23,9 @@ struct Failure {
   std::string holder;   // the owner label of the lock's holder
   std::optional<Millis> retry_after;
   std::vector<std::pair<std::string, std::string>> fields;  // each bad field and its problem
+  std::string lost_reason;                                  // a LostReason without its prefix, when a lock was lost
   int exit_code = kExitInternal;
+  bool is_plain = false;     // the message says all: as text it stands without the reason
   bool from_broker = false;  // true: the broker's answer; false: a proxy's, or a broken connection
 };
 
@@ -31,10 +33,16 @@ Failure FailureFrom(const grpc::Status& status);
 
 Failure UsageFailure(std::string message);
 
+// Trouble of this process or its machine, such as CANNOT_RUN.
+Failure OwnFailure(std::string reason, std::string message, int exit_code);
+
+Failure CannotStart(int error);  // fork or pipe failed with this errno
+
 // The exit code of a RefusalReason's name; kExitInternal for a name this version does not know.
 int ExitCodeOf(std::string_view reason);
 
-// "distlockctl: ..." and one line per bad field; or, for json, one object {"error":{...}}. With the line end.
+// "distlockctl: ..." in one line, or one line per bad field; or, for json, one object {"error":{...}}. With the
+// line end.
 std::string DescribeText(const Failure& failure);
 std::string DescribeJson(const Failure& failure);
 

@@ -9,6 +9,8 @@
 
 #include <algorithm>
 
+#include "address.h"
+
 namespace distlock::cli {
 namespace {
 
@@ -25,6 +27,16 @@ LockOptions LockOptionsFor(const LockFlags& flags, std::function<void(const Queu
   options.resume = flags.resume;
   options.on_queued = std::move(on_queued);
   return options;
+}
+
+// The library's message names the address, the time and a remedy beside the cause, each of which this program says in
+// its own words.
+std::string CauseIn(const std::string& message) {
+  constexpr std::string_view kBefore = " ms: ";
+  const size_t before = message.find(kBefore);
+  if (before == std::string::npos) return "";
+  const size_t begin = before + kBefore.size();
+  return message.substr(begin, message.rfind("; ") - begin);
 }
 
 }  // namespace
@@ -92,6 +104,8 @@ LockSet LockKeeper::Wanted() {
 }
 
 LockKeeper::Outcome LockKeeper::Wait(Signals& signals, const std::function<void(const LockEvent&)>& on_event) {
+  if (auto useless = UselessAddress(context_)) return *std::move(useless);
+  const auto since = Clock::now();
   PendingLock pending = client_.MakeMultiLock(Wanted()).LockAsync([this](Answer answer) {
     const std::lock_guard lock(mu_);
     answer_ = std::move(answer);
@@ -102,7 +116,11 @@ LockKeeper::Outcome LockKeeper::Wait(Signals& signals, const std::function<void(
     pollfd fds[2] = {{wake_fd_, POLLIN, 0}, {signals.fd(), POLLIN, 0}};
     ::poll(fds, 2, -1);
     Clear();
-    while (const auto event = TakeEvent()) on_event(*event);
+    while (const auto event = TakeEvent()) {
+      const auto own = event->kind == LockEvent::kQueued ? HeldByOwnJob(flags_) : std::nullopt;
+      if (own) context_.Warn(*own);
+      on_event(*event);
+    }
     while (const auto signo = signals.Take()) {
       if (*signo == SIGTSTP) StopAsBy(SIGTSTP);
       if (!EndsAProcess(*signo)) continue;
@@ -111,20 +129,16 @@ LockKeeper::Outcome LockKeeper::Wait(Signals& signals, const std::function<void(
     }
     std::optional<Answer> answer = TakeAnswer();
     if (!answer) continue;
-    if (!interrupted_by) return OutcomeOf(std::move(*answer));
+    if (!interrupted_by) return OutcomeOf(std::move(*answer), since);
     // The grant may have left the broker before the cancel arrived.
     if (answer->ok()) (*answer)->Release();
     return Interrupted{*interrupted_by};
   }
 }
 
-LockKeeper::Outcome LockKeeper::OutcomeOf(Answer answer) const {
+LockKeeper::Outcome LockKeeper::OutcomeOf(Answer answer, Clock::time_point since) const {
   if (answer.ok()) return std::move(answer).value();
-  const Refusal& refusal = answer.refusal();
-  Failure failure = FailureFrom(context_, refusal);
-  // The library's message names the address, how long it tried (-w may have shortened that), the cause and the remedy.
-  if (refusal.reason == RefusalReason::kUnreachable) failure.message = refusal.message;
-  return failure;
+  return FailureFrom(context_, answer.refusal(), std::chrono::duration_cast<Millis>(Clock::now() - since));
 }
 
 void LockKeeper::WatchEnd(const MultiGuard& guard) {
@@ -135,10 +149,30 @@ std::string HeldBy(const Holder& holder) {
   return absl::StrCat("held by ", holder.owner.empty() ? holder.holder_id : holder.owner);
 }
 
+std::string QueuedAsText(const LockFlags& lock, const QueuedInfo& queued) {
+  return absl::StrCat(lock.Name(), ", ", queued.position, " ahead", queued.holders.empty() ? "" : ", ",
+                      queued.holders.empty() ? "" : HeldBy(queued.holders.front()));
+}
+
+Json QueuedEvent(const LockFlags& lock, const QueuedInfo& queued) {
+  std::vector<std::string> owners;
+  for (const Holder& holder : queued.holders) owners.push_back(holder.owner);
+  return lock.Event("queued").Number("position", queued.position).Texts("holders", owners);
+}
+
+Json GrantedEvent(const LockFlags& lock, const MultiGuard& guard) {
+  return lock.Event("granted")
+      .Text("holder_id", guard.part(0).holder_id())
+      .Number("token", guard.token(0))
+      .Number("waited_ms", std::chrono::duration_cast<Millis>(guard.waited()).count());
+}
+
 std::string EndReason(const MultiGuard& guard) { return absl::AsciiStrToUpper(std::string(Name(guard.end_cause()))); }
 
-Failure FailureFrom(const Context& context, const Refusal& refusal) {
-  if (refusal.reason == RefusalReason::kUnreachable) return Unreachable(context, refusal.message);
+Failure FailureFrom(const Context& context, const Refusal& refusal, std::optional<Millis> tried) {
+  if (refusal.reason == RefusalReason::kUnreachable) {
+    return Unreachable(context, CauseIn(refusal.message), tried.value_or(context.connect_timeout));
+  }
   Failure failure;
   failure.reason = Name(refusal.reason);
   failure.message = refusal.message;

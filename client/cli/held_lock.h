@@ -60,10 +60,11 @@ class LockKeeper {
 
  private:
   using Answer = Result<MultiGuard>;
+  using Clock = std::chrono::steady_clock;
 
   LockSet Wanted();
   std::optional<Answer> TakeAnswer();
-  Outcome OutcomeOf(Answer answer) const;
+  Outcome OutcomeOf(Answer answer, Clock::time_point since) const;
   void Wake();
 
   const Context& context_;
@@ -81,8 +82,13 @@ class LockKeeper {
 
 // For people: "held by bob".
 std::string HeldBy(const Holder& holder);
+// "default/k, 2 ahead, held by bob", and the events queued and granted of -o json.
+std::string QueuedAsText(const LockFlags& lock, const QueuedInfo& queued);
+Json QueuedEvent(const LockFlags& lock, const QueuedInfo& queued);
+Json GrantedEvent(const LockFlags& lock, const MultiGuard& guard);
 std::string EndReason(const MultiGuard& guard);  // "EXPIRED"
-Failure FailureFrom(const Context& context, const Refusal& refusal);
+// `tried`: for how long to reach a broker; --connect-timeout when it is not given.
+Failure FailureFrom(const Context& context, const Refusal& refusal, std::optional<Millis> tried = std::nullopt);
 std::string OutcomeName(ReleaseOutcome outcome);  // "released", as the release command prints it
 
 }  // namespace distlock::cli

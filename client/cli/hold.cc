@@ -22,13 +22,6 @@ struct HoldArgs {
   bool until_eof = false;
 };
 
-Json EventJson(std::string_view event, const LockFlags& lock) {
-  return Json()
-      .Text("event", event)
-      .Text("namespace", lock.name_space.empty() ? "default" : lock.name_space)
-      .Text("key", lock.key);
-}
-
 class Holding {
  public:
   Holding(const Context& context, const HoldArgs& args, LockKeeper& keeper, Signals& signals)
@@ -37,24 +30,16 @@ class Holding {
   void PrintEvent(const LockEvent& event) {
     if (event.kind == LockEvent::kDraining) {
       Print(absl::StrCat("draining: the broker goes down in ", FormatDuration(event.time_left)),
-            EventJson("draining", args_.lock).Number("time_left_ms", event.time_left.count()));
+            args_.lock.Event("draining").Number("time_left_ms", event.time_left.count()));
       return;
     }
-    std::vector<std::string> owners;
-    for (const Holder& holder : event.queued.holders) owners.push_back(holder.owner);
-    Print(absl::StrCat("queued: ", args_.lock.Name(), ", ", event.queued.position, " ahead", owners.empty() ? "" : ", ",
-                       owners.empty() ? "" : HeldBy(event.queued.holders.front())),
-          EventJson("queued", args_.lock).Number("position", event.queued.position).Texts("holders", owners));
+    Print("queued: " + QueuedAsText(args_.lock, event.queued), QueuedEvent(args_.lock, event.queued));
   }
 
   int KeepUntilTheEnd(MultiGuard guard) {
-    const auto waited = std::chrono::duration_cast<Millis>(guard.waited());
     Print(absl::StrCat("granted: ", args_.lock.Name(), ", token ", guard.token(0), ", holder ",
                        guard.part(0).holder_id()),
-          EventJson("granted", args_.lock)
-              .Text("holder_id", guard.part(0).holder_id())
-              .Number("token", guard.token(0))
-              .Number("waited_ms", waited.count()));
+          GrantedEvent(args_.lock, guard));
     keeper_.WatchEnd(guard);
     while (printing_works_ && !wanted_to_end_ && Alive(guard)) WaitForEvent();
     if (!Alive(guard)) return Lost(guard);
@@ -71,7 +56,7 @@ class Holding {
       at_risk_ = at_risk;
       Print(
           at_risk ? "at risk: the lease could not be renewed, it may be lost soon" : "renewed: the lease is safe again",
-          EventJson(at_risk ? "at_risk" : "renewed", args_.lock));
+          args_.lock.Event(at_risk ? "at_risk" : "renewed"));
     }
     return true;
   }
@@ -99,13 +84,13 @@ class Holding {
   int Lost(const MultiGuard& guard) {
     const std::string message = guard.end_message();
     Print(absl::StrCat("lost: ", EndReason(guard), message.empty() ? "" : ", ", message),
-          EventJson("lost", args_.lock).Text("reason", EndReason(guard)).Text("message", message));
+          args_.lock.Event("lost").Text("reason", EndReason(guard)).Text("message", message));
     return kExitLost;
   }
 
   int GiveBack(MultiGuard& guard) {
     const ReleaseOutcome outcome = guard.Release();
-    Print("released: " + OutcomeName(outcome), EventJson("released", args_.lock).Text("outcome", OutcomeName(outcome)));
+    Print("released: " + OutcomeName(outcome), args_.lock.Event("released").Text("outcome", OutcomeName(outcome)));
     if (outcome == ReleaseOutcome::kAlreadyGone) return kExitLost;
     return printing_works_ ? kExitOk : kExitInternal;
   }
@@ -131,7 +116,7 @@ int Hold(const Context& context, const HoldArgs& args) {
   if (const auto* interrupted = std::get_if<LockKeeper::Interrupted>(&outcome)) {
     return kExitSignalBase + interrupted->signo;
   }
-  if (const auto* failure = std::get_if<Failure>(&outcome)) return context.Fail(*failure);
+  if (const auto* failure = std::get_if<Failure>(&outcome)) return FailToTake(context, args.lock, *failure);
   return holding.KeepUntilTheEnd(std::move(std::get<MultiGuard>(outcome)));
 }
 

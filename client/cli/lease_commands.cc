@@ -148,16 +148,18 @@ Failure NotOneGrant(int grants) {
 
 int Acquire(const Context& context, const LeaseArgs& args) {
   // Without -w the call has no deadline: only keepalive pings show that the broker's machine is gone.
-  auto channel = Connect(context, Patience::kLong);
-  if (!channel) return kExitUnavailable;
+  const bool waits_alone = !args.lock.shared && args.lock.limit == 0 && args.lock.max_wait != Millis(0);
+  if (const auto own = waits_alone ? HeldByOwnJob(args.lock) : std::nullopt) context.Warn(*own);
+  auto [channel, failed] = Connect(context, Patience::kLong);
+  if (!channel) return failed;
   v1::AcquireRequest request;
   *request.add_locks() = args.lock.ToSpec();
   request.set_request_id(args.request_id.empty() ? RandomUuid() : args.request_id);
   v1::AcquireResponse response;
   Millis sent{};
   const grpc::Status status = AcquireUntilAnswered(context, channel, request, args.lock, &response, &sent);
-  if (IsBroken(status)) return context.Fail(Unreachable(context, status.error_message()));
-  if (!status.ok()) return context.Fail(FailureFrom(status));
+  if (IsBroken(status)) return context.Fail(Unreachable(context, status.error_message(), context.connect_timeout));
+  if (!status.ok()) return FailToTake(context, args.lock, FailureFrom(status));
 
   if (response.grants_size() != 1) return context.Fail(NotOneGrant(response.grants_size()));
   const v1::Grant& grant = response.grants(0);
@@ -195,8 +197,8 @@ int Renew(const Context& context, const LeaseArgs& args) {
   v1::RenewRequest request;
   request.set_lease_id(LeaseIdFrom(args));
   if (request.lease_id().empty()) return NoLeaseId(context);
-  const auto channel = Connect(context);
-  if (!channel) return kExitUnavailable;
+  const auto [channel, failed] = Connect(context);
+  if (!channel) return failed;
   v1::RenewResponse response;
   grpc::ClientContext call;
   call.set_deadline(std::chrono::system_clock::now() + context.connect_timeout);
@@ -209,6 +211,20 @@ int Renew(const Context& context, const LeaseArgs& args) {
       absl::StrCat("renewed, valid for ", FormatDuration(valid_for)),
       Json().Text("outcome", "renewed").Number("valid_for_ms", valid_for.count()).Number("ttl_ms", ttl.count()));
   return printed ? kExitOk : kExitInternal;
+}
+
+int Downgrade(const Context& context, const LeaseArgs& args) {
+  v1::DowngradeRequest request;
+  request.set_lease_id(LeaseIdFrom(args));
+  if (request.lease_id().empty()) return NoLeaseId(context);
+  const auto [channel, failed] = Connect(context);
+  if (!channel) return failed;
+  v1::DowngradeResponse response;
+  grpc::ClientContext call;
+  call.set_deadline(std::chrono::system_clock::now() + context.connect_timeout);
+  const grpc::Status status = v1::LockService::NewStub(channel)->Downgrade(&call, request, &response);
+  if (!status.ok()) return context.Fail(FailureFrom(status));
+  return context.Print("downgraded", Json().Text("outcome", "downgraded")) ? kExitOk : kExitInternal;
 }
 
 const char* OutcomeName(v1::ReleaseOutcome outcome) {
@@ -228,8 +244,8 @@ int Release(const Context& context, const LeaseArgs& args) {
   v1::ReleaseRequest request;
   request.set_lease_id(LeaseIdFrom(args));
   if (request.lease_id().empty()) return NoLeaseId(context);
-  const auto channel = Connect(context);
-  if (!channel) return kExitUnavailable;
+  const auto [channel, failed] = Connect(context);
+  if (!channel) return failed;
   v1::ReleaseResponse response;
   grpc::ClientContext call;
   call.set_deadline(std::chrono::system_clock::now() + context.connect_timeout);
@@ -285,6 +301,21 @@ void AddLeaseCommands(CLI::App& app, Context& context) {
       "  distlockctl renew - < /run/nightly/lease");
   renew->callback(
       [&context, renew_args] { context.command = [&context, renew_args] { return Renew(context, *renew_args); }; });
+
+  auto* downgrade =
+      app.add_subcommand("downgrade", "Make an exclusive lease a shared one, so that readers enter beside it");
+  auto downgrade_args = std::make_shared<LeaseArgs>();
+  AddLeaseId(*downgrade, *downgrade_args);
+  AddContextFlags(*downgrade, context);
+  downgrade->footer(
+      "The lease keeps its token and its ttl, and nobody holds the lock alone in between. There is no way back.\n"
+      "Exit code: 0 it is shared, also when it already was; 75 it is not held any more; 64 it cannot be shared.\n\n"
+      "Examples:\n"
+      "  distlockctl downgrade                   # DISTLOCK_LEASE_ID\n"
+      "  distlockctl downgrade - < /run/nightly/lease");
+  downgrade->callback([&context, downgrade_args] {
+    context.command = [&context, downgrade_args] { return Downgrade(context, *downgrade_args); };
+  });
 
   auto* release = app.add_subcommand("release", "Release a lease; exit code 0 also when it has already ended");
   auto release_args = std::make_shared<LeaseArgs>();

@@ -3,16 +3,16 @@
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
+#include <absl/strings/str_split.h>
 #include <pwd.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
 #include <vector>
-
-#include "context.h"
 
 namespace distlock::cli {
 namespace {
@@ -55,10 +55,11 @@ void AddWaitFlags(CLI::App& command, LockFlags& flags) {
   auto* once = command.add_flag_callback(
       "-n,--nonblock", [&flags] { flags.max_wait = Millis(0); }, "Fail at once if another holds the lock");
   AddDurationFlag(
-      command, "-w,--wait", [&flags](Millis value) { flags.max_wait = value; },
+      command, "-w,--wait,--timeout", [&flags](Millis value) { flags.max_wait = value; },
       "Wait at most this long (default: until the lock is granted)")
       ->excludes(once);
   once->option_text(" ");
+  command.add_flag("-q,--quiet", flags.quiet, "Print nothing when another holds the lock")->option_text(" ");
 }
 
 void AddLeaseFlags(CLI::App& command, LockFlags& flags) {
@@ -162,6 +163,36 @@ std::vector<std::string> LockFlags::Keys() const {
 std::string LockFlags::Name() const {
   const std::string prefix = absl::StrCat(name_space.empty() ? "default" : name_space, "/");
   return absl::StrCat(prefix, absl::StrJoin(Keys(), absl::StrCat(", ", prefix)));
+}
+
+Json LockFlags::Event(std::string_view event) const {
+  const std::vector<std::string> keys = Keys();
+  Json json;
+  json.Text("event", event).Text("namespace", name_space.empty() ? "default" : name_space).Text("key", keys.front());
+  if (keys.size() > 1) json.Texts("keys", keys);
+  return json;
+}
+
+int FailToTake(const Context& context, const LockFlags& flags, Failure failure, int busy_code) {
+  if (failure.exit_code != kExitBusy) return context.Fail(failure);
+  failure.exit_code = busy_code;
+  return flags.quiet ? busy_code : context.Fail(failure);
+}
+
+std::optional<std::string> HeldByOwnJob(const LockFlags& flags) {
+  const char* const keys = std::getenv("DISTLOCK_KEYS");
+  const char* const name_space = std::getenv("DISTLOCK_NAMESPACE");
+  if (keys == nullptr || name_space == nullptr) return std::nullopt;
+  const std::string wanted_in = flags.name_space.empty() ? "default" : flags.name_space;
+  if (wanted_in != name_space) return std::nullopt;
+  const std::vector<std::string> held = absl::StrSplit(keys, '\n');
+  for (const std::string& key : flags.Keys()) {
+    if (std::ranges::find(held, key) == held.end()) continue;
+    return absl::StrCat("this waits for ", wanted_in, "/", key,
+                        ", which the job that it runs in holds (DISTLOCK_KEYS): "
+                        "it may wait for ever");
+  }
+  return std::nullopt;
 }
 
 v1::LockSpec LockFlags::ToSpec() const {

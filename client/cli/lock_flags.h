@@ -10,8 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "context.h"
 #include "distlock/v1/lock.pb.h"
 #include "duration.h"
+#include "exit_code.h"
 
 namespace CLI {
 class App;
@@ -28,6 +30,7 @@ struct LockFlags {
   int32_t limit = 0;               // of a semaphore; 0: no semaphore
   int32_t permits = 0;             // 0 = 1
   std::optional<Millis> max_wait;  // unset: wait until granted; 0: one try
+  bool quiet = false;              // a lock that others hold is not reported, only the exit code says it
   std::optional<Millis> ttl;
   Millis max_hold{0};
   Millis lock_delay{0};
@@ -41,6 +44,8 @@ struct LockFlags {
   std::vector<std::string> Keys() const;
   // For messages: "default/deploy"; several keys: "default/deploy, default/database".
   std::string Name() const;
+  // {"event":...} about the lock, with `keys` when there are several.
+  Json Event(std::string_view event) const;
 };
 
 // `flags` must outlive the parsing of `command`.
@@ -60,6 +65,14 @@ void AddKeyFlags(CLI::App& command, LockFlags& flags);
 void AddResumeFlag(CLI::App& command, LockFlags& flags);
 
 void AddNamespaceFlag(CLI::App& command, std::string& name_space);
+
+// Reports why the lock was not taken, but with `quiet` not that others hold it. Returns the exit code: `busy_code` when
+// others hold it.
+int FailToTake(const Context& context, const LockFlags& flags, Failure failure, int busy_code = kExitBusy);
+
+// What to warn of when the lock must be waited for: that a `run` around this process holds it, by the environment which
+// that gave to it. Such a wait may never end.
+std::optional<std::string> HeldByOwnJob(const LockFlags& flags);
 
 // user@host:pid: the owner label when --owner is not given.
 std::string DefaultOwner();

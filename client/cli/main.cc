@@ -5,12 +5,13 @@
 #include <google/protobuf/stubs/logging.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "command_line.h"
 #include "commands.h"
+#include "complete.h"
 #include "context.h"
 #include "exit_code.h"
 
@@ -21,22 +22,11 @@ using distlock::cli::Context;
 constexpr char kFooter[] =
     "Default address: unix:///run/distlock/distlock.sock if that socket exists, else 127.0.0.1:7420.\n"
     "distlockctl COMMAND --help explains each command, with examples:\n"
-    "  distlockctl run nightly -n -- /usr/local/bin/backup\n"
+    "  distlockctl run nightly -n /usr/local/bin/backup\n"
     "  distlockctl show nightly\n\n"
     "Exit codes: 0 done; 1 another holds the lock, or has a newer token; 64 wrong usage, or not supported by this "
     "broker;\n"
     "69 broker or store unavailable; 70 internal error; 75 the lock was lost; 77 denied; 128 + a signal.";
-
-// `run` and `elect` take a command to run after "--"; for other commands "--" has its usual meaning.
-std::vector<std::string> TakeCommandLine(std::vector<std::string>& args) {
-  const auto run =
-      std::find_if(args.begin(), args.end(), [](const auto& arg) { return arg == "run" || arg == "elect"; });
-  const auto dashes = std::find(args.begin(), args.end(), "--");
-  if (run == args.end() || dashes == args.end() || dashes < run) return {};
-  std::vector<std::string> command_line(dashes + 1, args.end());
-  args.erase(dashes, args.end());
-  return command_line;
-}
 
 // The parser reports a wrong usage before it has stored any flag, so this looks for -o json itself.
 bool WantsJson(const std::vector<std::string>& args) {
@@ -64,7 +54,7 @@ int main(int argc, char** argv) {
   // Keeps protobuf from printing a message of its own about invalid UTF-8: the broker's refusal says what to do.
   google::protobuf::SetLogHandler(nullptr);
   std::vector<std::string> args(argv + 1, argv + argc);
-  const std::vector<std::string> command_line = TakeCommandLine(args);
+  std::vector<std::string> command_line;
 
   Context context;
   CLI::App app("Takes and shows locks of a distlock broker.", "distlockctl");
@@ -77,11 +67,20 @@ int main(int argc, char** argv) {
   distlock::cli::AddHold(app, context);
   distlock::cli::AddLeaseCommands(app, context);
   distlock::cli::AddInspectCommands(app, context);
+  distlock::cli::AddWatch(app, context);
   distlock::cli::AddCheckToken(app, context);
   distlock::cli::AddBrokerCommands(app, context);
   distlock::cli::AddTop(app, context);
   distlock::cli::AddCompletion(app, context);
+  distlock::cli::AddMan(app, context);
 
+  if (!args.empty() && args.front() == "__complete") {
+    return distlock::cli::Complete(app, context, {args.begin() + 1, args.end()});
+  }
+  if (const auto problem = distlock::cli::TakeCommand(app, args, command_line)) {
+    context.json = WantsJson(args);
+    return context.Fail(distlock::cli::UsageFailure(*problem + "; see distlockctl run --help"));
+  }
   try {
     std::vector<std::string> reversed(args.rbegin(), args.rend());
     app.parse(reversed);

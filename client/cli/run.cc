@@ -15,42 +15,40 @@ struct RunArgs {
   Supervision plan;
   std::string shell_line;
   int busy_code = kExitBusy;
-  bool verbose = false;
 };
 
 int Run(const Context& context, RunArgs& args, const std::vector<std::string>& command_line) {
   if (!args.shell_line.empty() && !command_line.empty()) {
-    return context.Fail(UsageFailure("give either -c LINE or -- CMD ARGS, not both"));
+    return context.Fail(UsageFailure("give either -c LINE or CMD ARGS, not both"));
   }
   if (args.lock.key.empty() && args.lock.more_keys.empty()) {
     return context.Fail(
-        UsageFailure("KEY is required: distlockctl run KEY [flags] -- CMD ARGS, or -k KEY -k KEY for several"));
+        UsageFailure("KEY is required: distlockctl run KEY [flags] CMD ARGS, or -k KEY -k KEY for several"));
   }
   args.plan.command =
       args.shell_line.empty() ? command_line : std::vector<std::string>{"/bin/sh", "-c", args.shell_line};
   if (args.plan.command.empty()) {
-    return context.Fail(UsageFailure("no command: distlockctl run KEY [flags] -- CMD ARGS, or -c LINE"));
+    return context.Fail(UsageFailure("no command: distlockctl run KEY [flags] CMD ARGS, or -c LINE"));
   }
-  args.plan.verbose = [&](std::string_view line) {
-    if (args.verbose) context.Note(line);
-  };
   return RunUnderLock(context, {.lock = args.lock, .plan = args.plan, .busy_code = args.busy_code});
 }
 
 constexpr char kFooter[] =
+    "From CMD on everything belongs to the command; -- in front of it is allowed, and needed after -k without KEY.\n"
     "The command inherits stdin, stdout and stderr, and gets DISTLOCK_KEY, DISTLOCK_NAMESPACE, DISTLOCK_TOKEN and\n"
     "DISTLOCK_HOLDER_ID. It runs in a process group of its own; run passes its signals on to that group. The lock is\n"
-    "released when the command itself has ended, even if it left processes in the background.\n\n"
+    "released when the command itself has ended; processes that it left in the background go on without it, unless\n"
+    "--wait-group is given.\n\n"
     "Several locks (-k) are taken all or nothing, and the loss of one is the loss of all. The variables above\n"
     "describe the first lock; DISTLOCK_KEYS and DISTLOCK_TOKENS name all of them, one per line.\n\n"
     "Exit code: that of the command, or 128 + the signal that ended it; CODE of -E (1) if the lock was not\n"
     "granted; 75 if it was lost; 64 wrong usage; 69 broker or store unavailable; 77 denied; 126 and 127 as in a\n"
     "shell.\n\n"
     "Examples:\n"
-    "  distlockctl run nightly -n -- /usr/local/bin/backup --full\n"
-    "  distlockctl run deploy/web -w 10m --verbose -- ./deploy.sh\n"
-    "  distlockctl run catalog -s -- ./search        # beside other readers; -x (default) is for writers\n"
-    "  distlockctl run encode --limit 4 -- ./encode  # at most four at a time; all use the same limit\n"
+    "  distlockctl run nightly -n /usr/local/bin/backup --full\n"
+    "  distlockctl run deploy/web -w 10m --verbose ./deploy.sh\n"
+    "  distlockctl run catalog -s ./search           # beside other readers; -x (default) is for writers\n"
+    "  distlockctl run encode --limit 4 ./encode     # at most four at a time; all use the same limit\n"
     "  distlockctl run -k account/7 -k account/9 -- ./transfer\n"
     "  distlockctl run report -w 30s -E 99 -c 'make report | mail -s report team'\n"
     "  distlockctl run ledger --on-lost 'logger lock lost: $DISTLOCK_LOST_REASON' -- ./ledger";
@@ -58,7 +56,7 @@ constexpr char kFooter[] =
 }  // namespace
 
 void AddRun(CLI::App& app, Context& context, const std::vector<std::string>& command_line) {
-  auto* run = app.add_subcommand("run", "Run a command while holding a lock: run KEY [flags] -- CMD ARGS");
+  auto* run = app.add_subcommand("run", "Run a command while holding a lock: run KEY [flags] CMD ARGS");
   auto args = std::make_shared<RunArgs>();
   AddLocksFlags(*run, args->lock);
   AddResumeFlag(*run, args->lock);
@@ -73,7 +71,10 @@ void AddRun(CLI::App& app, Context& context, const std::vector<std::string>& com
   run->add_option("--on-lost", args->plan.on_lost,
                   "Run LINE with /bin/sh -c when the lock is lost; it gets DISTLOCK_LOST_REASON and has 30s")
       ->type_name("LINE");
-  run->add_flag("--verbose", args->verbose, "Print on stderr what happens to the lock");
+  run->add_flag("--wait-group", args->plan.wait_group,
+                "Hold the lock until the processes that CMD left in the background have ended, too")
+      ->option_text(" ");
+  run->add_flag("--verbose", args->plan.verbose, "Print on stderr what happens to the lock");
   AddContextFlags(*run, context);
   run->footer(kFooter);
   run->callback([&context, args, &command_line] {

@@ -3,15 +3,14 @@
 
 #include <absl/strings/str_cat.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 
 #include "exit_code.h"
-#include "printable.h"
 
 namespace distlock::cli {
 namespace {
@@ -31,7 +30,7 @@ Supervisor::Supervisor(const Supervision& plan, const MultiGuard& guard, LockKee
 int Supervisor::Run() {
   int exit_code = kExitInternal;
   if (!Start(&exit_code)) return exit_code;
-  while (!end_status_ || (lost_ && !LossSettled())) {
+  while (!Done()) {
     WaitForEvent();
     TakeChildren();
     LookAtLock();
@@ -42,9 +41,9 @@ int Supervisor::Run() {
 }
 
 bool Supervisor::Start(int* exit_code) {
+  if (plan_.wait_group) ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   if (!child_.Fork({plan_.command, plan_.env, signals_.original_mask()})) {
-    std::fprintf(stderr, "distlockctl: cannot start a process: %s\n", std::strerror(errno));
-    *exit_code = kExitInternal;
+    *exit_code = plan_.context->Fail(CannotStart(errno));
     return false;
   }
   watchdog_.Arm(child_.pid(), plan_.kill_after);
@@ -53,13 +52,15 @@ bool Supervisor::Start(int* exit_code) {
   const int error = child_.Go();
   if (error == 0) return true;
   terminal_.TakeBack(child_.pid(), false);
-  std::fprintf(stderr, "distlockctl: cannot run %s: %s\n", plan_.command[0].c_str(), std::strerror(error));
-  *exit_code = error == ENOENT ? kExitNotFound : kExitNotExecutable;
+  *exit_code = plan_.context->Fail(OwnFailure("CANNOT_RUN",
+                                              absl::StrCat("cannot run ", plan_.command[0], ": ", std::strerror(error)),
+                                              error == ENOENT ? kExitNotFound : kExitNotExecutable));
   return false;
 }
 
 void Supervisor::WaitForEvent() {
   auto wait = std::chrono::milliseconds(-1);
+  if (!lost_ && end_status_) wait = kBetweenLooksAtGroup;
   if (lost_) {
     wait = end_status_ && child_.GroupAlive()
                ? kBetweenLooksAtGroup
@@ -73,7 +74,8 @@ void Supervisor::WaitForEvent() {
   keeper_.Clear();
   while (const auto event = keeper_.TakeEvent()) {
     if (event->kind == LockEvent::kDraining) {
-      plan_.verbose(absl::StrCat("the broker goes down in ", FormatDuration(event->time_left)));
+      plan_.Say(absl::StrCat("the broker goes down in ", FormatDuration(event->time_left)),
+                plan_.lock->Event("draining").Number("time_left_ms", event->time_left.count()));
     }
   }
 }
@@ -102,8 +104,8 @@ void Supervisor::TakeSignals() {
       LookAtLock();
       terminal_.Give(child_.pid());
     }
-    // After the command's end only the handling of a loss still signals the group.
-    if (child_.running()) child_.SignalGroup(*signo);
+    // After the command's end only the handling of a loss still signals the group, unless its rest is waited for.
+    if (child_.running() || plan_.wait_group) child_.SignalGroup(*signo);
   }
 }
 
@@ -128,11 +130,13 @@ bool Supervisor::LockHeld() const {
 }
 
 void Supervisor::LookAtLock() {
-  if (!lost_ && !end_status_ && !LockHeld()) Lose();
+  if (!lost_ && !Done() && !LockHeld()) Lose();
   if (!lost_) return;
   if (!killed_ && Clock::now() >= kill_at_) {
     killed_ = true;
-    if (!end_status_ || child_.GroupAlive()) plan_.verbose("the command is still there: SIGKILL");
+    if (!end_status_ || child_.GroupAlive()) {
+      plan_.Say("the command is still there: SIGKILL", plan_.lock->Event("killed"));
+    }
     child_.SignalGroup(SIGKILL);
   }
   if (on_lost_.running() && Clock::now() >= on_lost_until_) on_lost_.SignalGroup(SIGKILL);
@@ -143,26 +147,37 @@ void Supervisor::Lose() {
   kill_at_ = Clock::now() + plan_.kill_after;
   on_lost_until_ = Clock::now() + kOnLostPatience;
   const std::string reason = EndReason(guard_);
-  // Printed without --verbose too: the exit code alone does not say why.
-  const std::string message = guard_.end_message();
+  const std::string cause = guard_.end_message();
   const std::string which = guard_.size() == 1 ? "the lock" : LostKey();
-  std::fprintf(stderr, "distlockctl: %s is lost (%s)%s%s\n", Printable(which).c_str(), reason.c_str(),
-               message.empty() ? "" : ": ", Printable(message).c_str());
+  Failure lost = OwnFailure(
+      "LEASE_LOST", absl::StrCat(which, " is lost (", reason, ")", cause.empty() ? "" : ": ", cause), kExitLost);
+  lost.lost_reason = reason;
+  // Printed without --verbose and with --quiet too: the exit code alone does not say why.
+  plan_.context->Fail(lost);
   child_.SignalGroup(SIGTERM);
   child_.SignalGroup(SIGCONT);
   if (plan_.on_lost.empty()) return;
   CommandLine notice{{"/bin/sh", "-c", plan_.on_lost}, plan_.env, signals_.original_mask(), /*stdin_from_null=*/true};
   notice.extra_env.emplace_back("DISTLOCK_LOST_REASON", reason);
   const int error = on_lost_.Fork(notice) ? on_lost_.Go() : errno;
-  if (error != 0) std::fprintf(stderr, "distlockctl: cannot run --on-lost: %s\n", std::strerror(error));
+  if (error != 0) plan_.context->Warn(absl::StrCat("cannot run --on-lost: ", std::strerror(error)));
 }
 
 std::string Supervisor::LostKey() const {
-  for (size_t i = 0; i < guard_.size() && i < plan_.keys.size(); ++i) {
+  const std::vector<std::string> keys = plan_.lock->Keys();
+  for (size_t i = 0; i < guard_.size() && i < keys.size(); ++i) {
     const LockState state = guard_.part(i).state();
-    if (state == LockState::kLost || state == LockState::kReleased) return plan_.keys[i];
+    if (state == LockState::kLost || state == LockState::kReleased) return keys[i];
   }
   return "a lock";
+}
+
+bool Supervisor::Done() {
+  if (!end_status_) return false;
+  if (lost_) return LossSettled();
+  if (!plan_.wait_group) return true;
+  child_.ReapOrphans();
+  return !child_.GroupAlive();
 }
 
 bool Supervisor::LossSettled() {

@@ -4,6 +4,7 @@
 // thread only.
 //
 // 1. The exit code is the command's own if the lock was held when the command ended, else kExitLost.
+//    With wait_group it is still held until the last process of the command's group has ended.
 // 2. When the lock ends first: starts --on-lost, and sends the group SIGTERM and --kill-after later SIGKILL. Run() then
 //    returns when the whole group has ended, not only the command.
 // 3. Signals go to the group. When the terminal stops the command, distlockctl stops too, so that the shell notices. No
@@ -24,12 +25,19 @@
 namespace distlock::cli {
 
 struct Supervision {
+  const Context* context = nullptr;
+  const LockFlags* lock = nullptr;  // its keys are those of the guard's parts
   std::vector<std::string> command;
-  std::vector<std::string> keys;  // one for each part of the guard
-  std::string on_lost;            // for sh -c; "" = none
+  std::string on_lost;  // for sh -c; "" = none
   Millis kill_after{5000};
   std::vector<std::pair<std::string, std::string>> env;
-  std::function<void(std::string_view)> verbose;
+  bool verbose = false;
+  bool wait_group = false;  // the command ends when the last process of its group has ended
+
+  // With `verbose`, prints on stderr what happens: a line of text, or an event as `hold` prints it.
+  void Say(std::string_view text, const Json& event) const {
+    if (verbose) context->Tell(text, event);
+  }
 };
 
 class Supervisor {
@@ -37,7 +45,7 @@ class Supervisor {
   Supervisor(const Supervision& plan, const MultiGuard& guard, LockKeeper& keeper, Signals& signals,
              Watchdog& watchdog);
 
-  // Returns the exit code when the command has ended and, after a loss, its whole group.
+  // Returns the exit code when the command has ended and, with wait_group or after a loss, its whole group.
   int Run();
 
  private:
@@ -51,6 +59,7 @@ class Supervisor {
   void LookAtLock();
   void Lose();
   std::string LostKey() const;
+  bool Done();
   bool LossSettled();
   bool LockHeld() const;
 

@@ -138,8 +138,8 @@ int RunTop(const Context& context, const TopArgs& args) {
     return context.Fail(UsageFailure("top needs a terminal; --once prints one frame as plain text"));
   }
   Signals signals;
-  auto channel = Connect(context);
-  if (!channel) return kExitUnavailable;
+  auto [channel, failed] = Connect(context);
+  if (!channel) return failed;
   if (args.once) return PrintOnce(context, args, std::move(channel));
   return Top(context, args, signals, std::move(channel)).Run();
 }

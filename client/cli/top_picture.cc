@@ -38,8 +38,8 @@ const char* OrderName(View::Order order) {
 }
 
 std::string Row(const v1::LockInfo& lock) {
-  const std::string key = Printable(lock.key());
-  std::string counts = absl::StrFormat("%-40s %7d %7d", key, lock.queue_length(), lock.holder_count());
+  const std::string key = Column(lock.key(), 40);
+  std::string counts = absl::StrFormat("%s %7d %7d", key, lock.queue_length(), lock.holder_count());
   if (lock.holders().empty() && !lock.has_block()) return counts;
   if (lock.holders().empty()) {
     return absl::StrFormat("%s  %-9s %9s  %s", counts, "blocked", FormatDuration(FromProto(lock.block().time_left())),

@@ -46,6 +46,7 @@ class FakeBroker(Look, Together):
         self.drained_with = None
         self.on_drain = None
         self.on_acquire = lambda spec: None
+        self.clock_ahead_s = 0  # of the store
         self.grants_nothing = False  # answers Acquire without a grant
         self.metadata_seen = []
         self.server = None
@@ -57,13 +58,14 @@ class FakeBroker(Look, Together):
         v1 = self.api
         self._serve("LockService", {
             "Acquire": (self._acquire, v1.AcquireRequest), "Renew": (self._renew, v1.RenewRequest),
-            "Release": (self._release, v1.ReleaseRequest), "GetLock": (self._get_lock, v1.GetLockRequest),
-            "ListLocks": (self._list_locks, v1.ListLocksRequest),
+            "Release": (self._release, v1.ReleaseRequest), "Downgrade": (self._downgrade, v1.DowngradeRequest),
+            "GetLock": (self._get_lock, v1.GetLockRequest), "ListLocks": (self._list_locks, v1.ListLocksRequest),
             "CheckToken": (self._check_token, v1.CheckTokenRequest)}, {"Session": (self._session, v1.SessionRequest)},
             {"WatchLock": (self._watch_lock, v1.WatchLockRequest),
              "WatchLocks": (self._watch_locks, v1.WatchLocksRequest)})
         self._serve("AdminService", {"GetStatus": (self._get_status, v1.GetStatusRequest),
                                      "Drain": (self._drain, v1.DrainRequest),
+                                     "ListSessions": (self._list_sessions, v1.ListSessionsRequest),
                                      "ForceRelease": (self._force_release, v1.ForceReleaseRequest)}, {})
         self.server.add_insecure_port(address)
         self.server.start()
@@ -134,7 +136,7 @@ class FakeBroker(Look, Together):
             if not lease.fits(self._holders(name)):
                 return
             lease.token = self.newest[name] = next(self.tokens)
-            lease.since = time.time()
+            lease.since = time.time() + self.clock_ahead_s
             lease.granted.set()
             if lease.stream:
                 self._event(lease.stream, lease.command_id, granted=self._grant_of(lease))
@@ -326,6 +328,15 @@ class FakeBroker(Look, Together):
                 released = v1.LeaseReleased(outcome=v1.RELEASE_OUTCOME_RELEASED)
                 self._event(lease.stream, lease.command_id, released=released)
         return v1.ReleaseResponse(outcome=v1.RELEASE_OUTCOME_RELEASED if left else v1.RELEASE_OUTCOME_ALREADY_GONE)
+
+    def _downgrade(self, request, context):
+        with self.lock:
+            lease = self._find(request.lease_id)
+            if lease is None:
+                self._abort(context, grpc.StatusCode.FAILED_PRECONDITION, "NOT_HOLDER", "that lease is not held")
+            lease.spec.mode = self.api.LOCK_MODE_SHARED
+            self._grant_next(lease.name())
+        return self.api.DowngradeResponse()
 
     def _get_status(self, _, __):
         v1 = self.api

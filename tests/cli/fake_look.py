@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the fake broker shows of its locks: GetLock, ListLocks, WatchLock, WatchLocks, CheckToken."""
+import itertools
 import time
 
 import grpc
@@ -82,6 +83,23 @@ class Look:
             start = int(request.page_token or -100)
             response = self.api.ListLocksResponse(locks=[self._lock_of(n) for n in names[max(start, 0):start + 100]])
             response.next_page_token = str(start + 100) if start + 100 < len(names) else ""
+            return response
+
+    def _list_sessions(self, request, _):
+        """A page for each stream."""
+        with self.lock:
+            streams = []
+            for lease in itertools.chain(*self.queues.values()):
+                if lease.stream and lease.stream not in streams:
+                    streams.append(lease.stream)
+            at = int(request.page_token or 0)
+            response = self.api.ListSessionsResponse(next_page_token=str(at + 1) if at + 1 < len(streams) else "")
+            for i, stream in enumerate(streams[at:at + 1], at):
+                mine = [lease for leases in self.queues.values() for lease in leases if lease.stream is stream]
+                held = sum(1 for lease in mine if lease.token)
+                info = response.sessions.add(session_id=f"s{i}", client="distlockctl", peer="unix:", leases=held,
+                                             waiters=len(mine) - held, kind=self.api.STREAM_KIND_SESSION)
+                info.open_time.GetCurrentTime()
             return response
 
     def _check_token(self, request, _):

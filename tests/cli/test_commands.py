@@ -4,15 +4,14 @@ import json
 import os
 import re
 import stat
-import subprocess
 
 import pytest
 
 from broker import eventually
 from ctl import ends, line
 
-COMMANDS = ["run", "elect", "hold", "acquire", "renew", "release", "show", "ls", "watch", "check-token", "status",
-            "drain", "top", "force-release", "completion"]
+COMMANDS = ["run", "elect", "hold", "acquire", "renew", "downgrade", "release", "show", "ls", "watch", "check-token",
+            "status", "sessions", "drain", "top", "force-release", "completion", "man"]
 LEASE_FIELDS = {"namespace", "key", "lease_id", "holder_id", "token", "ttl_ms", "valid_for_ms", "waited_ms"}
 
 
@@ -80,6 +79,18 @@ class TestLease:
         late = ctl("renew", extra_env=lease)
         assert late.returncode == 75 and "NOT_HOLDER" in late.stderr
 
+    def test_downgrade_lets_readers_in(self, ctl, broker):
+        lease = environment(ctl("acquire", "k").stdout)
+        reader = ctl.start("acquire", "k", "-s")
+        eventually(lambda: broker.queue_length("k") == 1)
+        assert ctl("downgrade", extra_env=lease).stdout == "downgraded\n"
+        assert ends(reader) == 0
+        assert ctl.json("downgrade", "-", text=lease["DISTLOCK_LEASE_ID"]) == [{"outcome": "downgraded"}]
+        assert [h.mode for h in broker.lock("k").holders] == [2, 2]
+        ctl("release", extra_env=lease)
+        assert ctl("downgrade", extra_env=lease).returncode == 75
+        assert ctl("downgrade").returncode == 64
+
     def test_as_json_and_through_stdin(self, ctl, broker):
         [lease] = ctl.json("acquire", "k")
         assert set(lease) == LEASE_FIELDS
@@ -146,7 +157,7 @@ class TestLease:
         if not broker.real:
             pytest.skip("only a process can be stopped so that its kernel alone answers")
         ctl("acquire", "k")
-        waiter = ctl.start("acquire", "k", *wait, "--timeout", "500ms")
+        waiter = ctl.start("acquire", "k", *wait, "--connect-timeout", "500ms")
         eventually(lambda: broker.queue_length("k") == 1)
         broker.fall_silent()
         assert ends(waiter) == 69
@@ -168,9 +179,11 @@ class TestLease:
         fake.fake.refusal = ("INVALID_ARGUMENT", "2 fields are wrong", problems)
         done = ctl("acquire", "k")
         assert done.returncode == 64
-        assert "  locks[0].ttl: too short\n  locks[0].key: too long\n" in done.stderr
+        assert done.stderr == "distlockctl: --ttl too short\ndistlockctl: KEY too long\n"
         error = json.loads(ctl("acquire", "k", "-o", "json").stderr)["error"]
-        assert [(bad["field"], bad["problem"]) for bad in error["fields"]] == problems
+        fields = [(bad["field"], bad["problem"]) for bad in error["fields"]]
+        assert fields == [("--ttl", "too short"), ("KEY", "too long")]
+        assert error["message"] == "--ttl too short; KEY too long"
 
 
 class TestShowAndLs:
@@ -263,6 +276,20 @@ replica   10.0.0.8:6379, online, lag 1s
         assert done.returncode == 69
         assert "DOWN: connection refused" in done.stdout
 
+    def test_sessions(self, ctl, broker):
+        holders = [ctl.start("hold", key) for key in "ab"]
+        assert all(line(holder).startswith("granted") for holder in holders)
+        waiter = ctl.start("hold", "a")
+        eventually(lambda: broker.queue_length("a") == 1)
+        found = ctl.json("sessions")
+        assert sorted((s["kind"], s["client"], s["leases"], s["waiters"]) for s in found) == [
+            ("session", "distlockctl", 0, 1), ("session", "distlockctl", 1, 0), ("session", "distlockctl", 1, 0)]
+        assert all(s["session_id"] and s["peer"].startswith("unix:") and s["since"].startswith("20") for s in found)
+        rows = ctl("sessions").stdout.splitlines()
+        row = r"\S+ +session +\d leases, \d waiters  since 20\S+  from unix:.*"
+        assert len(rows) == 3 and all(re.fullmatch(row, r) for r in rows)
+        assert waiter.poll() is None
+
     def test_drain(self, ctl, broker):
         [draining] = ctl.json("drain", "--timeout", "7s")
         assert draining["event"] == "draining" and draining["timeout_ms"] == 7000
@@ -302,7 +329,8 @@ class TestShared:
         assert [c for c in COMMANDS if not re.search(rf"^  {c} ", done.stdout, re.M)] == []
 
     @pytest.mark.parametrize("args", [[], ["nonsense"], ["show"], ["ls", "--nonsense"], ["status", "-o", "xml"],
-                                      ["show", "k", "--timeout", "never"], ["completion", "tcsh"]])
+                                      ["show", "k", "--connect-timeout", "never"], ["show", "k", "--timeout", "5"],
+                                      ["completion", "tcsh"], ["man", "nonsense"]])
     def test_wrong_usage(self, ctl, broker, args):
         done = ctl(*args)
         assert done.returncode == 64
@@ -312,10 +340,10 @@ class TestShared:
         assert json.loads(ctl("show", "-o", "json").stderr)["error"]["exit_code"] == 64
 
     @pytest.mark.parametrize("args", [["show", "k"], ["ls"], ["watch", "k"], ["watch", "-A"], ["status"], ["drain"],
-                                      ["acquire", "k"], ["renew", "x"], ["release", "x"], ["check-token", "k", "1"]])
+                                      ["acquire", "k"], ["renew", "x"], ["release", "x"], ["sessions"],
+                                      ["downgrade", "x"], ["check-token", "k", "1"]])
     def test_no_broker(self, ctl, broker, args):
-        timeout = "--connect-timeout" if args[0] == "drain" else "--timeout"
-        done = ctl(*args, "--server", "unix:///nowhere/there.sock", timeout, "300ms")
+        done = ctl(*args, "--server", "unix:///nowhere/there.sock", "--connect-timeout", "300ms")
         assert done.returncode == 69
         assert done.stderr.startswith("distlockctl: cannot reach the broker at unix:///nowhere/there.sock within 300ms")
         assert done.stderr.count("\n") == 1
@@ -323,20 +351,3 @@ class TestShared:
     def test_flags_in_front_of_the_command(self, ctl, broker):
         done = ctl("--server", broker.address, "-o", "json", "status", extra_env={"DISTLOCK_SERVER": "unix:///nowhere"})
         assert json.loads(done.stdout)["store_state"] == "up"
-
-    def test_bash_completion(self, ctl, broker):
-        def complete(*words):
-            script = (f'source <({ctl.program} completion bash); COMP_WORDS=({" ".join(words)}); '
-                      f'COMP_CWORD={len(words) - 1}; _distlockctl; echo "${{COMPREPLY[@]}}"')
-            return subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout.split()
-
-        assert complete("distlockctl", "re") == ["renew", "release"]
-        assert complete("distlockctl", "--server", "x", "sta") == ["status"]
-        assert "--on-lost" in complete("distlockctl", "run", "k", "--on")
-        assert complete("distlockctl", "show", "k", "-o", "j") == ["json"]
-        assert complete("distlockctl", "drain", "--wa") == ["--wait"]
-        assert complete("distlockctl", "acquire", "k", "--sh") == ["--shared"]
-        assert complete("distlockctl", "ls", "--all") == ["--all-namespaces", "--all"]
-        assert complete("distlockctl", "che") == ["check-token"]
-        assert "--namespace" in complete("distlockctl", "check-token", "k", "--na")
-        assert complete("distlockctl", "hold", "k", "--policy", "read") == ["reader-preferring"]

@@ -43,6 +43,31 @@ def test_show_ls_and_watch(ctl, broker, holder):
     assert waiter.poll() is None
 
 
+UNSEEN = "a\u202egpj.exe\u2066\u200bz\ufeff\u00ad\U000e0041"
+UNSEEN_SHOWN = "a<U+202E>gpj.exe<U+2066><U+200B>z<U+FEFF><U+00AD><U+E0041>"
+
+
+def test_characters_that_show_nothing_or_turn_the_text_are_made_visible(ctl, broker):
+    ctl("acquire", UNSEEN, "--owner", UNSEEN)
+    assert ctl("show", UNSEEN).stdout.startswith(f"default/{UNSEEN_SHOWN}  held, 0 waiting\n  holder {UNSEEN_SHOWN}  ")
+    for command in (["ls"], ["top", "--once"]):
+        assert f"{UNSEEN_SHOWN} " in ctl(*command).stdout
+    assert UNSEEN_SHOWN in ctl("acquire", UNSEEN, "-n").stderr
+    assert ctl.json("show", UNSEEN)[0]["key"] == UNSEEN
+
+
+@pytest.mark.parametrize("command, column", [(["ls"], "held"), (["ls", "-A"], "held"),
+                                             (["top", "--once"], "exclusive")])
+def test_columns_stand_below_each_other_in_any_script(ctl, broker, command, column):
+    """A letter of Cyrillic has two bytes, a combining one no column, a Chinese one two columns."""
+    keys = {"plain": 0, "\u0431\u044d\u043a\u0430\u043f": 0, "e\u0301te\u0301": -2, "\u5099\u4efd": 2}
+    for key in keys:
+        ctl("acquire", key)
+    rows = {key: next(row for row in ctl(*command).stdout.splitlines() if key in row) for key in keys}
+    begins = {key: rows[key].index(column) + wider for key, wider in keys.items()}
+    assert len(set(begins.values())) == 1, begins
+
+
 def test_json_has_names_and_texts_unchanged(ctl, broker, holder):
     for command in (["show", *IT], ["ls", "--namespace", "ns"]):
         [lock] = ctl.json(*command)
@@ -89,7 +114,7 @@ def test_a_lost_lock(ctl, fake):
 def test_the_message_of_a_refusal(ctl, fake):
     fake.fake.refusal = ("INVALID_ARGUMENT", EVIL.replace("\n", "\t"), [(EVIL, EVIL)])
     for command in (["acquire", "k"], ["run", "k", "--", "true"]):
-        clean(ctl(*command).stderr, 2)
+        clean(ctl(*command).stderr, 1)
 
 
 def test_output_for_shells_is_unchanged(ctl, broker):

@@ -66,6 +66,34 @@ def test_words_after_the_dashes_belong_to_the_command(ctl, broker):
     assert ctl("run", "k", "--", "echo", "-n", "--", "--verbose").stdout == "-- --verbose"
 
 
+@pytest.mark.parametrize("words", [
+    ["k", "printf", "%s|", "-n", "--", "--verbose"], ["k", "--", "printf", "%s|", "-n", "--", "--verbose"],
+    ["-w", "5", "k", "printf", "%s|", "-n", "--", "--verbose"], ["k", "-n", "printf", "%s|", "-n", "--", "--verbose"],
+    ["k", "-sw", "5", "printf", "%s|", "-n", "--", "--verbose"],
+    ["k", "--wait=5", "printf", "%s|", "-n", "--", "--verbose"],
+    ["k", "-k", "l", "printf", "%s|", "-n", "--", "--verbose"]])
+def test_the_command_needs_no_dashes(ctl, broker, words):
+    """From its first word on everything is the command's own, whatever flags are in front of it."""
+    done = ctl("run", *words)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "-n|--|--verbose|", "")
+
+
+def test_the_command_may_be_named_as_a_subcommand_or_flag_value(ctl, broker):
+    assert ctl("run", "run", "echo", "run").stdout == "run\n"
+    assert ctl("-o", "text", "run", "k", "--owner", "echo", "echo", "-o", "json").stdout == "-o json\n"
+
+
+def test_after_k_a_command_needs_the_dashes(ctl, broker):
+    done = ctl("run", "-k", "a", "echo", "hi")
+    assert (done.returncode, done.stdout) == (64, "")
+    assert "'echo' may be the command or one more KEY: write -- before the command" in done.stderr
+
+
+def test_a_wrong_flag_is_no_command(ctl, broker):
+    done = ctl("run", "k", "--verbsoe", "true")
+    assert done.returncode == 64 and "--verbsoe" in done.stderr and broker.free("k")
+
+
 def test_signal_mask_and_ignored_signals_are_the_callers(ctl, broker):
     ignoring = ("env", "--ignore-signal=HUP")
     look = ("grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status")
@@ -106,6 +134,40 @@ class TestBusy:
         error = json.loads(done.stderr)["error"]
         assert (error["reason"], error["holder"], error["exit_code"]) == ("LOCK_HELD", "bob", 1)
 
+    def test_the_process_ends_as_the_json_says(self, ctl, broker):
+        done = ctl("run", "k", "-n", "-E", "99", "-o", "json", "--", "echo", "no")
+        assert done.returncode == 99 and json.loads(done.stderr)["error"]["exit_code"] == 99
+
+    @pytest.mark.parametrize("command", [["run", "k", "true"], ["hold", "k"], ["acquire", "k"], ["elect", "k"]])
+    @pytest.mark.parametrize("flags", [["-n", "-q"], ["-nq"], ["--timeout", "50ms", "--quiet"]])
+    def test_quiet_and_busy(self, ctl, broker, command, flags):
+        done = ctl(*command[:2], *flags, *command[2:])
+        assert (done.returncode, done.stdout.replace("queued: default/k, 0 ahead, held by bob\n", ""), done.stderr) == (
+            1, "", "")
+
+    def test_timeout_is_the_wait(self, ctl, broker):
+        done = ctl("run", "k", "--timeout", "50ms", "echo", "no")
+        assert done.returncode == 1 and "WAIT_TIMEOUT" in done.stderr and "max_wait" not in done.stderr
+
+    def test_the_remedy_is_a_flag(self, ctl, broker):
+        if not broker.real:
+            broker.fake.refusal = ("LOCK_HELD", "x is held; retry later, or set max_wait to wait in the queue", [])
+        said = ctl("run", "k", "-n", "--", "true").stderr
+        assert "give -w to wait in the queue" in said and "max_wait" not in said
+
+    def test_a_job_that_waits_for_itself_is_warned(self, ctl, broker):
+        inner = f'exec "{ctl.program}" run a -w 100ms "$@" true'
+        for flags, warns in (([], True), (["--namespace", "other"], False)):
+            done = ctl("run", "a", "--", "sh", "-c", inner, "sh", *flags)
+            assert ("this waits for default/a, which the job that it runs in holds" in done.stderr) == warns, flags
+        done = ctl("run", "a", "--", "sh", "-c", inner, "sh", "-o", "json")
+        assert "default/a" in json.loads(done.stderr.splitlines()[0])["warning"]["message"]
+        if broker.real:  # the fake does not tell who waits for several locks
+            done = ctl("run", "a", "--", ctl.program, "run", "-k", "b", "-k", "a", "-w", "100ms", "--", "true")
+            assert "this waits for default/a" in done.stderr
+        done = ctl("run", "a", "--", ctl.program, "acquire", "a", "-w", "100ms")
+        assert done.returncode == 1 and "this waits for default/a" in done.stderr
+
     def test_the_next_one_gets_it(self, ctl, broker):
         waiter = ctl.start("run", "k", "-w", "60s", "--verbose", "--", "echo", "mine")
         eventually(lambda: broker.queue_length("k") == 1)
@@ -126,7 +188,8 @@ class TestBusy:
 
 
 @pytest.mark.parametrize("args", [
-    [], ["--", "true"], ["k"], ["k", "true"], ["k", "--nonsense", "--", "true"], ["k", "-w", "soon", "--", "true"],
+    [], ["--", "true"], ["k"], ["k", "-k", "l"], ["-k", "l", "true"],
+    ["k", "--nonsense", "--", "true"], ["k", "-w", "soon", "--", "true"],
     ["k", "-w", "-5", "--", "true"], ["k", "-n", "-w", "5", "--", "true"], ["k", "-s", "-x", "--", "true"],
     ["k", "--permits", "2", "--", "true"], ["k", "-c", "true", "--", "true"], ["k", "-E", "256", "--", "true"],
     ["k", "--policy", "random", "--", "true"], ["k", "--metadata", "novalue", "--", "true"]])
@@ -139,7 +202,8 @@ def test_wrong_usage(ctl, broker, args):
 def test_a_value_the_broker_refuses(ctl, broker):
     done = ctl("run", "k" * 600, "--", "true") if broker.real else refused(ctl, broker)
     assert done.returncode == 64
-    assert "INVALID_ARGUMENT" in done.stderr and "key" in done.stderr
+    assert done.stderr.startswith("distlockctl: KEY ") and done.stderr.count("\n") == 1
+    assert "600 bytes" in done.stderr and "INVALID_ARGUMENT" not in done.stderr
 
 
 def refused(ctl, broker):
@@ -156,8 +220,29 @@ def test_refusals(ctl, fake, reason, code):
     assert "the broker's words" in done.stderr and reason in done.stderr
 
 
+def test_run_keeps_to_json(ctl, broker):
+    """Whatever happens is an object on stderr; stdout is the command's."""
+    missing = ctl("run", "k", "-o", "json", "--verbose", "no-such-command-here")
+    events = [json.loads(row) for row in missing.stderr.splitlines()]
+    assert [e.get("event") for e in events] == ["granted", None, "released"]
+    assert (events[0]["key"], events[0]["namespace"], events[2]["outcome"]) == ("k", "default", "released")
+    error = events[1]["error"]
+    assert (error["reason"], error["exit_code"], missing.returncode) == ("CANNOT_RUN", 127, 127)
+    assert "no-such-command-here" in error["message"]
+    done = ctl("run", "-k", "k", "-k", "l", "-o", "json", "--verbose", "--", "echo", "hi")
+    assert done.stdout == "hi\n" and json.loads(done.stderr.splitlines()[0])["keys"] == ["k", "l"]
+
+
+@pytest.mark.parametrize("field, flag", [
+    ("acquire.limit", "--limit"), ("acquire.locks[1].key", "-k"), ("locks[0].max_wait", "-w"), ("lock.key", "KEY"),
+    ("locks[0].metadata", "--metadata"), ("something.new", "something.new")])
+def test_a_wrong_field_is_called_by_its_flag(ctl, fake, field, flag):
+    fake.fake.refusal = ("INVALID_ARGUMENT", f"{field} is wrong", [(field, "is wrong")])
+    assert ctl("run", "k", "--", "true").stderr == f"distlockctl: {flag} is wrong\n"
+
+
 def test_no_broker(ctl, broker):
-    done = ctl("run", "k", "--server", "unix:///nowhere/there.sock", "--timeout", "0.3", "--", "true")
+    done = ctl("run", "k", "--server", "unix:///nowhere/there.sock", "--connect-timeout", "0.3", "--", "true")
     assert done.returncode == 69
     assert "unix:///nowhere/there.sock" in done.stderr and done.stderr.count("\n") == 1
 
@@ -166,5 +251,5 @@ def test_no_broker(ctl, broker):
 def test_a_missing_broker_is_reported_in_one_sentence(ctl, broker, command):
     done = ctl(*command[:2], "-w", "200ms", "--server", "unix:///nowhere/there.sock", *command[2:])
     assert done.returncode == 69
-    assert re.match(r"distlockctl: no broker at unix:///nowhere/there.sock took it within \d+ ms: ", done.stderr)
+    assert re.match(r"distlockctl: cannot reach the broker at unix:///nowhere/there.sock within \d+ms: ", done.stderr)
     assert done.stderr.count("within") == done.stderr.count("DISTLOCK_SERVER") == 1 and "5s" not in done.stderr

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """run: the lock is lost while the command runs."""
+import json
 import os
 import signal
 import subprocess
@@ -25,6 +26,24 @@ def test_the_command_gets_sigterm(ctl, broker):
     assert line(process) == "told"
     assert ends(process) == 75  # although the command ended with 0
     assert "lost" in process.stderr.read()
+
+
+def test_as_json(ctl, broker):
+    process = ctl.start(*RUN, "-q", "-o", "json", "--on-lost", "exit 1", *shell("echo up", FOR_EVER))
+    assert line(process) == "up"
+    broker.lose("k")
+    assert ends(process) == 75
+    error = json.loads(process.stderr.read())["error"]
+    assert (error["reason"], error["lost_reason"], error["exit_code"]) == ("LEASE_LOST", "TAKEN", 75)
+    assert "is lost (TAKEN)" in error["message"]
+
+
+def test_a_loss_is_reported_with_quiet(ctl, broker):
+    process = ctl.start(*RUN, "--quiet", *shell("echo up", FOR_EVER))
+    assert line(process) == "up"
+    broker.lose("k")
+    assert ends(process) == 75
+    assert process.stderr.read().startswith("distlockctl: the lock is lost (TAKEN)")
 
 
 def test_a_command_that_ignores_sigterm_is_killed_with_its_group(ctl, broker):

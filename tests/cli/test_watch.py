@@ -42,6 +42,25 @@ def test_as_text(ctl, broker):
     assert ends(process) == 0
 
 
+def test_its_time_has_milliseconds_and_is_not_before_what_it_tells_of(ctl, broker):
+    process = ctl.start("watch", "k", "-o", "json")
+    times = [json.loads(line(process))["time"]]
+    for i in range(3):
+        ctl("acquire", "k", "-s", "--owner", str(i))
+        lock = next_with(process, i + 1, 0)
+        assert lock["time"] >= max(holder["since"] for holder in lock["holders"])
+        times.append(lock["time"])
+    assert all(re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", time) for time in times)
+    assert len(set(times)) > 1 and not all(time.endswith(".000Z") for time in times)
+
+
+def test_a_store_whose_clock_is_ahead(ctl, fake):
+    fake.fake.clock_ahead_s = 3600
+    ctl("acquire", "k")
+    lock = json.loads(line(ctl.start("watch", "k", "-o", "json")))
+    assert lock["time"] == lock["holders"][0]["since"]
+
+
 def test_readers_on_one_line(ctl, broker):
     for owner in ("ann", "bob"):
         ctl("acquire", "k", "--shared", "--owner", owner)

@@ -7,7 +7,9 @@
 #include "distlock/wire/status_details.h"
 #include "duration.h"
 #include "failure.h"
+#include "flag_words.h"
 #include "json.h"
+#include "printable.h"
 
 namespace distlock::cli {
 namespace {
@@ -101,6 +103,43 @@ TEST(FailureOf, AStatusWithoutBrokerDetails) {
   const Failure garbled = FailureFrom(grpc::Status(grpc::StatusCode::UNAVAILABLE, "reset", "\xff\xff"));
   EXPECT_FALSE(garbled.from_broker);
   EXPECT_THAT(DescribeText(garbled), HasSubstr("reset (UNAVAILABLE)"));
+}
+
+TEST(FlagWords, NameFlagsInsteadOfFields) {
+  const std::pair<const char*, const char*> kExpected[] = {
+      {"k is held; retry later, or set max_wait to wait in the queue",
+       "k is held; retry later, or give -w to wait in the queue"},
+      {"k was not free within max_wait (waited 1s): held by \"a\"",
+       "k was not free within the wait (waited 1s): held by \"a\""},
+      {"and a request_id keeps its mode", "and a --request-id keeps its mode"},
+      {"default/max_wait is held by \"max_wait\"", "default/max_wait is held by \"max_wait\""},
+      {"the key and its limit", "the key and its limit"},
+      {"", ""},
+  };
+  for (const auto& [broker, people] : kExpected) {
+    Failure failure;
+    failure.message = broker;
+    SpeakOfFlags(failure);
+    EXPECT_EQ(failure.message, people);
+  }
+}
+
+TEST(Width, CountsColumns) {
+  EXPECT_EQ(DisplayWidth(""), 0U);
+  EXPECT_EQ(DisplayWidth("plain"), 5U);
+  EXPECT_EQ(DisplayWidth("\u0431\u044d\u043a"), 3U);
+  EXPECT_EQ(DisplayWidth("e\u0301"), 1U) << "a combining accent";
+  EXPECT_EQ(DisplayWidth("\u5099"), 2U);
+  EXPECT_EQ(DisplayWidth("\xff\xe9"), 2U) << "not UTF-8";
+  EXPECT_EQ(Column("\u5099", 4), "\u5099  ");
+  EXPECT_EQ(Column("long", 2), "long");
+}
+
+TEST(Printable, ShowsWhatCannotBeSeen) {
+  EXPECT_EQ(Printable("a\x1b[m\u009b\u202e\u2066\u200b\ufeff\U000e0041"),
+            "a?[m?<U+202E><U+2066><U+200B><U+FEFF><U+E0041>");
+  EXPECT_EQ(Printable("\u00e9\u20ac\U0001f512"), "\u00e9\u20ac\U0001f512");
+  EXPECT_EQ(Printable("a\xff\xc3"), "a??");
 }
 
 }  // namespace

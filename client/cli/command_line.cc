@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+namespace distlock::cli {
+namespace {
+
+bool IsFlag(const std::string& arg) { return arg.size() > 1 && arg[0] == '-'; }
+
+bool TakesValue(const CLI::App& command, const std::string& name) {
+  const CLI::Option* option = command.get_option_no_throw(name);
+  return option != nullptr && option->get_items_expected_max() > 0;
+}
+
+bool NamesKey(const std::string& arg) {
+  return arg.rfind("-k", 0) == 0 || arg == "--key" || arg.rfind("--key=", 0) == 0;
+}
+
+}  // namespace
+
+bool TakesNextArgument(const CLI::App& command, const std::string& arg) {
+  if (!IsFlag(arg)) return false;
+  if (arg[1] == '-') return arg.find('=') == std::string::npos && TakesValue(command, arg);
+  for (size_t i = 1; i < arg.size(); ++i) {
+    // The rest of "-w5" is the value.
+    if (TakesValue(command, std::string("-") + arg[i])) return i + 1 == arg.size();
+  }
+  return false;
+}
+
+const CLI::App* FindSubcommand(const CLI::App& app, const std::string& name) {
+  for (const CLI::App* command : app.get_subcommands(nullptr)) {
+    if (command->get_name() == name) return command;
+  }
+  return nullptr;
+}
+
+size_t SubcommandIndex(const CLI::App& app, const std::vector<std::string>& args) {
+  size_t i = 0;
+  while (i < args.size() && IsFlag(args[i])) i += TakesNextArgument(app, args[i]) ? 2 : 1;
+  return std::min(i, args.size());
+}
+
+std::optional<std::string> TakeCommand(const CLI::App& app, std::vector<std::string>& args,
+                                       std::vector<std::string>& command) {
+  const size_t at = SubcommandIndex(app, args);
+  if (at == args.size() || (args[at] != "run" && args[at] != "elect")) return std::nullopt;
+  const CLI::App& sub = *app.get_subcommand(args[at]);
+  std::string key;
+  bool key_flag_first = false;
+  size_t begin = at + 1;
+  for (; begin < args.size() && args[begin] != "--"; ++begin) {
+    const std::string& arg = args[begin];
+    if (IsFlag(arg)) {
+      key_flag_first = key_flag_first || (key.empty() && NamesKey(arg));
+      begin += TakesNextArgument(sub, arg) ? 1 : 0;
+    } else if (key.empty()) {
+      key = arg;
+    } else if (key_flag_first) {
+      return "after -k, '" + key + "' may be the command or one more KEY: write -- before the command";
+    } else {
+      break;
+    }
+  }
+  begin = std::min(begin, args.size());
+  command.assign(args.begin() + static_cast<std::ptrdiff_t>(begin), args.end());
+  args.resize(begin);
+  if (!command.empty() && command.front() == "--") command.erase(command.begin());
+  return std::nullopt;
+}
+
+}  // namespace distlock::cli
