@@ -33,7 +33,7 @@ std::string FlagHeading(const CLI::Option& option) {
   for (const std::string& name : option.get_snames()) names.push_back("\\fB" + Roff("-" + name) + "\\fR");
   for (const std::string& name : option.get_lnames()) names.push_back("\\fB" + Roff("--" + name) + "\\fR");
   if (names.empty()) names.push_back("\\fI" + Roff(option.get_name(true)) + "\\fR");
-  const std::string text = option.get_option_text();
+  const std::string& text = option.get_option_text();
   const std::string value = !text.empty() ? text : option.get_type_name();
   const bool has_value = option.get_items_expected_max() > 0 && !value.empty() && value != " ";
   return absl::StrJoin(names, ", ") + (has_value ? " \\fI" + Roff(value) + "\\fR" : "");

@@ -74,7 +74,8 @@ NodeNumber ClusterNodes::NodeAt(const ServerAddress& address) {
 
 void ClusterNodes::Follow() {
   const core::Instant now = network_.timers->Now();
-  for (NodeNumber number = 0; number < map_.nodes().size(); ++number) {
+  const auto known = static_cast<NodeNumber>(map_.nodes().size());
+  for (NodeNumber number = 0; number < known; ++number) {
     const auto& node = map_.nodes()[number];
     if (!node) continue;
     if (Node(number) == nullptr) Add(number);
@@ -150,7 +151,8 @@ void ClusterNodes::OnInput(Member& member, core::Input&& input) {
 
 void ClusterNodes::RetireIdle() {
   const core::Instant now = network_.timers->Now();
-  for (NodeNumber number = 0; number < members_.size(); ++number) {
+  const auto known = static_cast<NodeNumber>(members_.size());
+  for (NodeNumber number = 0; number < known; ++number) {
     const auto& member = members_[number];
     if (member && member->idle_since && member->out == 0 && now - *member->idle_since >= kIdle) Retire(number);
   }

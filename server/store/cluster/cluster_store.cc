@@ -162,7 +162,8 @@ void ClusterStore::List(std::string escaped_namespace, std::string escaped_key_p
   // The node that the token names, or, when it is gone, the one behind it.
   NodeNumber here = kNoNode;
   std::string here_id, next_id;
-  for (NodeNumber number = 0; number < nodes_.map().nodes().size(); ++number) {
+  const auto known = static_cast<NodeNumber>(nodes_.map().nodes().size());
+  for (NodeNumber number = 0; number < known; ++number) {
     const auto& node = nodes_.map().nodes()[number];
     if (!node || node->slots == 0 || node->id.empty() || node->id < at) continue;
     if (here == kNoNode || node->id < here_id) {
