@@ -27,6 +27,7 @@ px = math.max(px, 1)
 local slot = {token = h.token, since = h.since, ttl = h.ttl, delay = h.delay, permits = 1,
   info = info_of(h) .. more}
 h.many, h.kind, h.limit, h.used, h.soonest = true, 's', 0, 1, now + px * 1000
+-- include parts/slot_stays.lua
 -- One key cannot be both shapes. DEL is never refused by maxmemory, and after it the next write is not either.
 redis.call('DEL', HOLDER)
 redis.call('HSET', HOLDER, 'holders', header(h), owner, slot_value(slot, h.soonest))
