@@ -68,8 +68,10 @@ struct Encoder {
   const Keys& keys;
   bool trusts_publish;
   const Census* census;
+  uint64_t least_token;
 
   std::string HoldOff(const core::OwnerId& owner = {}) const {
+    if (least_token != 0) return Cat("t", least_token);
     return census == nullptr ? "0" : census->ScriptArgument(owner);
   }
   std::string_view Trusted() const { return trusts_publish ? "1" : "0"; }
@@ -242,13 +244,13 @@ Codec::Codec(LockOptions options, const ServerClock& clock)
 
 void Codec::TrustPublish(bool trust) {
   trusts_publish_ = trust && options_.counts_listeners;
-  const Encoder encoder{options_, clock_, keys_, trusts_publish_, nullptr};
+  const Encoder encoder{options_, clock_, keys_, trusts_publish_, nullptr, 0};
   common_ = Cat(options_.broker_id, ";", CeilMs(options_.queue_slot), ";", encoder.Trusted(), ";", options_.max_waiters,
                 ";", encoder.FairAfterUs());
 }
 
-Encoded Codec::Encode(const core::StoreCommand& command) const {
-  return std::visit(Encoder{options_, clock_, keys_, trusts_publish_, census_}, command);
+Encoded Codec::Encode(const core::StoreCommand& command, uint64_t least_token) const {
+  return std::visit(Encoder{options_, clock_, keys_, trusts_publish_, census_, least_token}, command);
 }
 
 EncodedBatch Codec::EncodeBatch(const std::vector<core::StoreCommand>& commands) const {
