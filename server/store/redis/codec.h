@@ -66,6 +66,7 @@ class Codec {
   // Whether scripts may take a broker for unreachable when PUBLISH finds no listener. Stays false when the options
   // forbid it.
   void TrustPublish(bool trust);
+  bool trusts_publish() const { return trusts_publish_; }
 
   // Whose hold-off scripts are told of; null: none. Outlives the codec.
   void Obey(const Census* census) { census_ = census; }

@@ -73,7 +73,8 @@ absl::StatusOr<core::StoreTime> ReadTime(const redisReply& reply) {
   return AsStoreTime(*seconds * 1'000'000 + *micros);
 }
 
-void Prepare(Link& link, const std::string& grant_channel, std::function<void(absl::StatusOr<Prepared>)> done) {
+void Prepare(Link& link, const std::string& grant_channel, const std::vector<const lua::ScriptSource*>& scripts,
+             std::function<void(absl::StatusOr<Prepared>)> done) {
   auto progress = std::make_shared<Progress>();
   progress->done = std::move(done);
   link.Send(MakeCommand({"INFO"}),
@@ -82,7 +83,7 @@ void Prepare(Link& link, const std::string& grant_channel, std::function<void(ab
     if (answer.kind != Answer::Kind::kReply || IsError(*answer.reply)) return;
     progress->save_points = std::string(ReplyArray(*answer.reply).String(1).value_or("?"));
   });
-  for (const lua::ScriptSource* script : AllScripts()) {
+  for (const lua::ScriptSource* script : scripts) {
     link.Send(LoadCommand(*script), Step(progress, "SCRIPT LOAD", [script](Progress& p, const redisReply& reply) {
                 if (Text(reply) != script->sha1 && p.trouble.ok()) {
                   p.trouble = absl::UnavailableError(

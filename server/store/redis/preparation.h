@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Prepares a new command connection: judges the server's fitness, loads all scripts, reads the server's clock, and
+// Prepares a new command connection: judges the server's fitness, loads the scripts, reads the server's clock, and
 // publishes one empty notice to this broker's own channel, which shows whether it may and whether the server knows the
 // subscription. One pipeline, one round trip. Thread: the loop's.
 #pragma once
@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/types.h"
+#include "lua/scripts_data.h"
 #include "store/redis/link.h"
 #include "store/redis/server_identity.h"
 
@@ -29,6 +30,7 @@ struct Prepared {
 absl::StatusOr<core::StoreTime> ReadTime(const redisReply& reply);
 
 // `done` runs once, or never when the connection is lost first: then the link tells its owner.
-void Prepare(Link& link, const std::string& grant_channel, std::function<void(absl::StatusOr<Prepared>)> done);
+void Prepare(Link& link, const std::string& grant_channel, const std::vector<const lua::ScriptSource*>& scripts,
+             std::function<void(absl::StatusOr<Prepared>)> done);
 
 }  // namespace distlock::store

@@ -26,6 +26,10 @@ enum ReplyCode : int64_t {
   kTold = 16,
   kAdopted = 17,
   kCensused = 18,
+  kConfirmed = 19,
+  kLow = 20,
+  kJoined = 21,
+  kYielded = 22,
 };
 
 }  // namespace distlock::store

@@ -5,6 +5,9 @@
 #include <utility>
 #include <variant>
 
+#include "store/redis/error_class.h"
+#include "store/redis/reply_parts.h"
+#include "store/redis/wire_value.h"
 #include "store/text.h"
 
 namespace distlock::store {
@@ -39,11 +42,12 @@ LinkOptions MakeLinkOptions(const ServerAddress& address, const StoreOptions& op
 }  // namespace
 
 ServerNode::ServerNode(const Network& network, const std::optional<ServerAddress>& address, StoreOptions options,
-                       Owner* owner)
+                       Owner* owner, const std::vector<const lua::ScriptSource*>& more_scripts)
     : options_(std::move(options)),
       timers_(network.timers),
       ask_time_after_(AskTimeAfter(options_.locks.clock_drift_ppm)),
       owner_(owner),
+      scripts_to_load_(AllScripts()),
       has_address_(address.has_value()),
       clock_(options_.locks.clock_drift_ppm),
       codec_(options_.locks, clock_),
@@ -57,6 +61,7 @@ ServerNode::ServerNode(const Network& network, const std::optional<ServerAddress
       bind_timer_(network.timers->Make([this] { Rebind(); })),
       clock_timer_(network.timers->Make([this] { AskTime(); })),
       trust_timer_(network.timers->Make([this] { Trust(); })) {
+  scripts_to_load_.insert(scripts_to_load_.end(), more_scripts.begin(), more_scripts.end());
   if (census_.on()) codec_.Obey(&census_.census());
   if (confirmation_.on()) {
     census_.AskReplicasBy([this](std::function<void(int)> done) { confirmation_.Ask(std::move(done)); });
@@ -113,7 +118,8 @@ void ServerNode::TellDown(const std::string& cause) {
 // ---- The two connections ----
 
 void ServerNode::OnLinkConnected() {
-  Prepare(link_, codec_.grant_channel(), [this](const absl::StatusOr<Prepared>& prepared) { OnPrepared(prepared); });
+  Prepare(link_, codec_.grant_channel(), scripts_to_load_,
+          [this](const absl::StatusOr<Prepared>& prepared) { OnPrepared(prepared); });
 }
 
 void ServerNode::OnPrepared(const absl::StatusOr<Prepared>& prepared) {
@@ -296,13 +302,32 @@ void ServerNode::ReportProblem(std::string& last, std::string_view who, const ab
 
 // ---- Commands ----
 
-void ServerNode::Submit(core::StoreCommand&& command) {
+void ServerNode::Submit(core::StoreCommand&& command, uint64_t least_token) {
   const std::string refusal = up_ ? confirmation_.Refusal(command) : down_cause_;
   if (up_ && refusal.empty()) {
     confirmation_.OnSent(command);
-    return batch_.Add(std::move(command));
+    if (least_token == 0) return batch_.Add(std::move(command));
+    batch_.Send();
+    Encoded encoded = codec_.Encode(command, least_token);
+    return scripts_.Call(*encoded.script, std::move(encoded.bytes),
+                         [this, sent = encoded.sent](const Answer& answer) { OnAnswer(sent, answer); });
   }
   link_.Reject([this, sent = codec_.Encode(command).sent](const Answer& answer) { OnAnswer(sent, answer); }, refusal);
+}
+
+void ServerNode::Call(const lua::ScriptSource& script, std::string call, CommandSender::Done done) {
+  if (!up_) return link_.Reject(std::move(done), down_cause_);
+  batch_.Send();
+  scripts_.Call(script, std::move(call), [this, done = std::move(done)](const Answer& answer) mutable {
+    if (answer.kind == Answer::Kind::kReply) {
+      const uint64_t time = Number(ReplyArray(*answer.reply), 1).value_or(0);
+      if (time > 0) LearnTime(answer.sent, answer.received, AsStoreTime(time));
+      if (IsError(*answer.reply) && NeedsNewConnection(Text(*answer.reply))) {
+        LeaveServer(std::string(Text(*answer.reply)));
+      }
+    }
+    done(answer);
+  });
 }
 
 void ServerNode::Flush() {

@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "store/redis/census_round.h"
@@ -47,13 +48,19 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner, private Ce
   };
 
   // The server at `address`; all else as the options say. Without an address the node waits for MoveTo.
-  ServerNode(const Network& network, const std::optional<ServerAddress>& address, StoreOptions options, Owner* owner);
+  // `more_scripts`: of Call; they live for as long as the process.
+  ServerNode(const Network& network, const std::optional<ServerAddress>& address, StoreOptions options, Owner* owner,
+             const std::vector<const lua::ScriptSource*>& more_scripts = {});
   ~ServerNode() override;
 
   // As the methods of Store.
   void Start();
-  void Submit(core::StoreCommand&& command);
+  void Submit(core::StoreCommand&& command, uint64_t least_token = 0);  // least_token as of Codec::Encode
   void Flush();
+  // One of more_scripts, in an encoding of the caller's. `done` runs once, when Submit would have answered.
+  void Call(const lua::ScriptSource& script, std::string call, CommandSender::Done done);
+  // The connection is of no use any more.
+  void LeaveServer(const std::string& cause);
   void Inspect(const core::LockName& name, uint32_t max_waiters, core::Duration timeout,
                std::function<void(absl::StatusOr<LockView>)> done);
   void List(const std::string& escaped_namespace, const std::string& escaped_key_prefix, uint32_t page_size,
@@ -70,6 +77,11 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner, private Ce
   bool up() const { return up_; }
   // While up: the server that takes the commands.
   const ServerIdentity& identity() const { return identity_; }
+  const ServerClock& clock() const { return clock_; }
+  // Scripts may take a broker for unreachable when PUBLISH finds no listener.
+  bool trusts_publish() const { return codec_.trusts_publish(); }
+  // Whether it may have forgotten locks whose holders still believe.
+  bool holds_off() const { return codec_.holds_off(); }
   // So many servers there are, by those who know: the census counts with it.
   void Servers(int count) { census_.Servers(count); }
 
@@ -97,7 +109,6 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner, private Ce
   void Bind();
   void Rebind();
   bool bound() const { return up_ && channel_.subscribed() && channel_.server() == identity_; }
-  void LeaveServer(const std::string& cause);
   // Tells of a clock that was set.
   void LearnTime(core::Instant sent, core::Instant received, core::StoreTime time);
   void AskTime();
@@ -115,6 +126,7 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner, private Ce
   const std::shared_ptr<Timers> timers_;
   const core::Duration ask_time_after_;  // of silence
   Owner* const owner_;
+  std::vector<const lua::ScriptSource*> scripts_to_load_;
 
   bool started_ = false;      // and not stopped
   bool has_address_ = false;  // and so the channel has begun to connect, once started
