@@ -155,8 +155,11 @@ void ServerNode::BecomeUp(const Prepared& prepared) {
   Bind();
   const bool first = !std::exchange(first_up_done_, true);
   clock_timer_->Start(ask_time_after_);
+  // Known to those who hear that it is up; that it was set, only afterwards.
+  const auto step = clock_.Learn(prepared.sent, prepared.received, prepared.time);
+  time_learned_ = prepared.received;
   Tell(core::StoreUp{.renew_all = another});
-  LearnTime(prepared.sent, prepared.received, prepared.time);
+  if (step) TellClockStep(*step);
   if (first) Tell(core::ChannelUp{});
   TellStatus();
 }
@@ -192,10 +195,12 @@ void ServerNode::TellStatus() {
 
 void ServerNode::LearnTime(core::Instant sent, core::Instant received, core::StoreTime time) {
   time_learned_ = received;
-  const auto step = clock_.Learn(sent, received, time);
-  if (!step) return;
-  census_.OnClockStep(*step);
-  Tell(core::StoreClockStep{*step});
+  if (const auto step = clock_.Learn(sent, received, time)) TellClockStep(*step);
+}
+
+void ServerNode::TellClockStep(core::Duration by) {
+  census_.OnClockStep(by);
+  Tell(core::StoreClockStep{by});
 }
 
 void ServerNode::AskTime() {

@@ -111,6 +111,7 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner, private Ce
   bool bound() const { return up_ && channel_.subscribed() && channel_.server() == identity_; }
   // Tells of a clock that was set.
   void LearnTime(core::Instant sent, core::Instant received, core::StoreTime time);
+  void TellClockStep(core::Duration by);
   void AskTime();
   void OnAnswer(const SentCommand& sent, const Answer& answer);
   // `last`: the problem that this connection reported last. Each has its own, so that two problems in turn are not new

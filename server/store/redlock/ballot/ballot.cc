@@ -81,7 +81,7 @@ void Ballot::TellState(bool renew_all) {
 // ---- The servers ----
 
 void Ballot::Handle(NodeUp& in) {
-  context_.nodes.Up(in.node);
+  context_.nodes.Up(in.node, in.clock);
   context_.nodes.Refresh(context_.now);
   // What is owed goes first: nothing of a candidate that is over may come back.
   debts_.OnNodeUp(in.node);

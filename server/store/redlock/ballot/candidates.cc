@@ -71,11 +71,6 @@ void Candidates::Forget(Candidate& candidate) {
   candidates_.erase(owner);
 }
 
-template <typename Answer>
-void Candidates::AnswerAll(Candidate& candidate, const Answer& answer) {
-  for (const auto& question : std::exchange(candidate.questions, {})) context_.Answer(question.op, answer);
-}
-
 // ---- A round of votes ----
 
 void Candidates::Ask(Candidate& candidate) {

@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -71,7 +72,9 @@ class Candidates {
   void OnTimer(Candidate& candidate);
   Bench BenchFor(const Candidate& candidate) const;
   template <typename Answer>
-  void AnswerAll(Candidate& candidate, const Answer& answer);
+  void AnswerAll(Candidate& candidate, const Answer& answer) {
+    for (const auto& question : std::exchange(candidate.questions, {})) context_.Answer(question.op, answer);
+  }
 
   // candidate_answers.cc
   void OnVoteReply(Candidate& candidate, const Sent& sent, Outcome& outcome, core::StoreTime time);

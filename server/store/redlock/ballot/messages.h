@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/messages.h"
+#include "store/redis/server_clock.h"
 
 namespace distlock::store::ballot {
 
@@ -136,10 +137,11 @@ using Outcome =
 
 struct Tick {};
 
-// Commands can be sent. `forgot`: another run of the server, whose data are not those of before.
+// Commands can be sent. `forgot`: another run of the server, whose data are not those of before. `clock`: known.
 struct NodeUp {
   NodeIndex node = 0;
   bool forgot = false;
+  ServerClock clock;
 };
 struct NodeDown {
   NodeIndex node = 0;

@@ -16,7 +16,8 @@ Nodes::Nodes(const Config& config)
   DISTLOCK_CHECK(config.nodes % 2 == 1 && config.nodes <= kMaxNodes);
 }
 
-void Nodes::Up(NodeIndex node) {
+void Nodes::Up(NodeIndex node, const ServerClock& clock) {
+  nodes_[node].clock = clock;
   nodes_[node].up = true;
   up_ |= uint32_t{1} << node;
 }

@@ -23,7 +23,7 @@ class Nodes {
   size_t size() const { return nodes_.size(); }
   size_t quorum() const { return nodes_.size() / 2 + 1; }
 
-  void Up(NodeIndex node);
+  void Up(NodeIndex node, const ServerClock& clock);
   void Down(NodeIndex node, std::string cause);
   void Judge(const NodeFitness& fitness);
   // An answer that was asked for at `sent`. Returns by how much the server's clock was set, if it was.
