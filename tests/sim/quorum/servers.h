@@ -84,6 +84,7 @@ class Server {
   uint64_t run = 0;               // lives so far
   int64_t held_off_until_us = 0;  // by its clock
   Instant paused_until{};
+  Duration set_by{};  // of its clock
 
  private:
   Course& course_;

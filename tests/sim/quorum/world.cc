@@ -51,6 +51,7 @@ class World : public Judge {
   void DrawRequests();
   void DrawFaults();
   void OneFault();
+  static void SetClock(Server& server, Duration by);
   void OnGranted(Request& request) override;
   void OnEnded(Request& request) override;
   void OnDone(Request& request, const std::string& how) override;
@@ -161,6 +162,8 @@ void World::DrawFaults() {
   course_.At(faults_end_, [this] {
     weather_.lost_notices = 0;
     weather_.spikes = 0;
+    // Somebody sets the clocks right.
+    for (auto& server : servers_) SetClock(*server, -server->set_by);
   });
 }
 
@@ -188,10 +191,17 @@ void World::OneFault() {
     case 5: {
       const Duration step = dice_.Pick(
           std::vector<Duration>{milliseconds(100), ttl_ / 2, ttl_ * 2, -milliseconds(100), -ttl_, -std::chrono::hours(1)});
-      server.clock.offset += step;
+      SetClock(server, step);
       return Log("the clock of " + name + " is set by " + std::to_string(step / milliseconds(1)) + " ms");
     }
   }
+}
+
+void World::SetClock(Server& server, Duration by) {
+  server.clock.offset += by;
+  server.set_by += by;
+  // The census counts by the new clock.
+  server.held_off_until_us += std::chrono::duration_cast<microseconds>(by).count();
 }
 
 void World::OnGranted(Request& request) {
