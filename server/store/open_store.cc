@@ -7,6 +7,7 @@
 #include "store/redis/socket_dialer.h"
 #include "store/redis/tls.h"
 #include "store/redis/uv_timers.h"
+#include "store/redlock/redlock_store.h"
 #include "store/sentinel/sentinel_store.h"
 #include "store/single/single_store.h"
 #include "store/text.h"
@@ -37,8 +38,9 @@ absl::Status CheckTls(const std::optional<TlsFiles>& files, const StoreUrl& url,
 }  // namespace
 
 core::StoreTraits TraitsOf(const StoreOptions& options) {
-  core::StoreTraits traits =
-      options.url.topology == Topology::kSentinel ? SentinelStore::kTraits : SingleStore::kTraits;
+  core::StoreTraits traits = options.url.topology == Topology::kSentinel ? SentinelStore::kTraits
+                             : options.url.topology == Topology::kQuorum ? RedlockStore::kTraits
+                                                                         : SingleStore::kTraits;
   traits.replicas = static_cast<uint32_t>(options.wait_replicas);
   return traits;
 }
@@ -50,6 +52,8 @@ std::unique_ptr<Store> OpenStore(uv_loop_t* loop, const StoreOptions& options) {
     case Topology::kSentinel:
       return std::make_unique<SentinelStore>(SocketNetwork(loop, StoreTls(options.url)),
                                              SocketNetwork(loop, SentinelTls(options.url)), options);
+    case Topology::kQuorum:
+      return std::make_unique<RedlockStore>(SocketNetwork(loop, StoreTls(options.url)), options);
   }
   return nullptr;
 }

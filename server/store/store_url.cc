@@ -18,7 +18,8 @@ constexpr int kMaxDb = 1'000'000;
 absl::Status Wrong(std::string_view why) {
   return absl::InvalidArgumentError(Cat(why,
                                         "; write redis://[user:password@]host[:port][/db], rediss://..., "
-                                        "unix:///path[?db=N] or redis+sentinel://[user:password@]host,host,host/name"));
+                                        "unix:///path[?db=N], redis+sentinel://[user:password@]host,host,host/name or "
+                                        "redlock://[user:password@]host,host,host"));
 }
 
 std::optional<std::string> PercentDecode(std::string_view in) {
@@ -40,8 +41,7 @@ std::optional<std::string> PercentDecode(std::string_view in) {
 }
 
 // Known, so that the error can say that they come later.
-constexpr std::string_view kNotSupportedYet[] = {"redis+cluster", "rediss+cluster", "redlock",
-                                                 "redlocks",      "etcd",           "etcds"};
+constexpr std::string_view kNotSupportedYet[] = {"redis+cluster", "rediss+cluster", "etcd", "etcds"};
 
 absl::Status SetScheme(std::string_view scheme, StoreUrl& url) {
   using Transport = StoreUrl::Transport;
@@ -50,7 +50,10 @@ absl::Status SetScheme(std::string_view scheme, StoreUrl& url) {
     scheme.remove_suffix(std::string_view("+sentinel").size());
     if (scheme == "unix") return Wrong("unknown scheme");
   }
-  if (scheme == "redis") {
+  if (scheme == "redlock" || scheme == "redlocks") {
+    url.topology = StoreUrl::Topology::kQuorum;
+    url.transport = scheme == "redlock" ? Transport::kTcp : Transport::kTls;
+  } else if (scheme == "redis") {
     url.transport = Transport::kTcp;
   } else if (scheme == "rediss") {
     url.transport = Transport::kTls;
@@ -59,7 +62,7 @@ absl::Status SetScheme(std::string_view scheme, StoreUrl& url) {
   } else if (std::find(std::begin(kNotSupportedYet), std::end(kNotSupportedYet), scheme) !=
              std::end(kNotSupportedYet)) {
     return absl::UnimplementedError(
-        Cat(scheme, ":// is not supported yet by this version; use redis://, rediss://, unix:// or redis+sentinel://"));
+        Cat(scheme, ":// is not supported yet by this version; use redis://, rediss://, unix://, redis+sentinel:// or redlock://"));
   } else {
     return Wrong("unknown scheme");
   }
@@ -101,16 +104,31 @@ absl::Status ReadHostPort(std::string_view host_port, ServerAddress& address) {
   return absl::OkStatus();
 }
 
-absl::Status SetSentinels(std::string_view places, StoreUrl& url) {
+// Addresses with commas between them. `what`: of one, for people.
+absl::Status ReadAddresses(std::string_view places, int usual_port, std::string_view what,
+                           std::vector<ServerAddress>& addresses) {
   for (const std::string_view place : Split(places, ",")) {
-    ServerAddress address{.port = kSentinelPort};
+    ServerAddress address{.port = usual_port};
     if (auto status = ReadHostPort(place, address); !status.ok()) return status;
-    if (std::find(url.sentinels.begin(), url.sentinels.end(), address) != url.sentinels.end()) {
-      return Wrong("the same sentinel twice");
+    if (std::find(addresses.begin(), addresses.end(), address) != addresses.end()) {
+      return Wrong(Cat("the same ", what, " twice"));
     }
-    url.sentinels.push_back(std::move(address));
+    addresses.push_back(std::move(address));
   }
-  if (url.sentinels.empty()) return Wrong("no host");
+  return addresses.empty() ? Wrong("no host") : absl::OkStatus();
+}
+
+absl::Status SetServers(std::string_view places, StoreUrl& url) {
+  if (auto status = ReadAddresses(places, ServerAddress{}.port, "server", url.servers); !status.ok()) return status;
+  const size_t count = url.servers.size();
+  if (count < kMinServers || count > kMaxServers || count % 2 == 0) {
+    return Wrong(Cat("a quorum has 3, 5, 7 or 9 servers, not ", count));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetSentinels(std::string_view places, StoreUrl& url) {
+  if (auto status = ReadAddresses(places, kSentinelPort, "sentinel", url.sentinels); !status.ok()) return status;
   if (url.sentinels.size() > kMaxAddresses) return Wrong(Cat("more than ", kMaxAddresses, " sentinels"));
   return absl::OkStatus();
 }
@@ -197,6 +215,7 @@ absl::Status SetPlace(std::string_view rest, StoreUrl& url) {
   if (slash != std::string_view::npos && slash + 1 < rest.size()) {
     if (auto status = SetDb(rest.substr(slash + 1), url); !status.ok()) return status;
   }
+  if (url.topology == StoreUrl::Topology::kQuorum) return SetServers(rest.substr(0, slash), url);
   return ReadHostPort(rest.substr(0, slash), url.address);
 }
 
@@ -233,11 +252,14 @@ std::string ServerAddress::Text() const {
 
 std::string StoreUrl::Masked() const {
   std::string out = transport == Transport::kTcp ? "redis" : transport == Transport::kTls ? "rediss" : "unix";
+  if (topology == Topology::kQuorum) out = transport == Transport::kTls ? "redlocks" : "redlock";
   Append(out, topology == Topology::kSentinel ? "+sentinel://" : "://");
   if (!password.empty()) Append(out, user, ":***@");
   if (topology == Topology::kSentinel) {
     for (size_t i = 0; i < sentinels.size(); ++i) Append(out, i == 0 ? "" : ",", sentinels[i].Text());
     Append(out, "/", primary_name);
+  } else if (topology == Topology::kQuorum) {
+    for (size_t i = 0; i < servers.size(); ++i) Append(out, i == 0 ? "" : ",", servers[i].Text());
   } else {
     Append(out, address.Text());
   }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "redis/redis_model.h"
+#include "store/redlock/redlock_store.h"
 #include "store/single/single_store.h"
 #include "world/network.h"
 
@@ -27,20 +28,32 @@ class Host : public sim::Process {
   Host(sim::Env& env, std::string name) : Process(env, sim::Actor::Kind::kBroker, std::move(name)) { Live(); }
 };
 
+// One server, or several independent ones.
 class ModelWorld : public StoreWorld {
  public:
-  ModelWorld() { directory_.Lead(kHost, server_); }
+  explicit ModelWorld(size_t servers) {
+    WithDelays(env_);
+    for (size_t i = 0; i < servers; ++i) {
+      servers_.push_back(std::make_unique<sim::StoreProcess>(env_, i + 1));
+      directory_.Lead(HostOf(i), *servers_.back());
+    }
+  }
   ~ModelWorld() override { EXPECT_EQ(env_.failure, ""); }
 
   std::unique_ptr<Store> MakeStore(const LockOptions& locks) override {
     sim::Process& host = *hosts_.emplace_back(std::make_unique<Host>(env_, locks.broker_id));
     StoreOptions options;
-    options.url.address.host = kHost;
     options.locks = locks;
     options.seed = env_.dice.Next();
     const Network network{.dialer = std::make_shared<sim::SimDialer>(env_, host, directory_),
                           .timers = std::make_shared<sim::SimTimers>(env_, host)};
-    return std::make_unique<SingleStore>(network, options);
+    if (servers_.size() == 1) {
+      options.url.address.host = HostOf(0);
+      return std::make_unique<SingleStore>(network, options);
+    }
+    options.url.topology = StoreUrl::Topology::kQuorum;
+    for (size_t i = 0; i < servers_.size(); ++i) options.url.servers.push_back({.host = HostOf(i), .path = ""});
+    return std::make_unique<RedlockStore>(network, options);
   }
 
   // One event at a time: done() may itself run the world.
@@ -57,29 +70,36 @@ class ModelWorld : public StoreWorld {
   }
 
   std::string Command(std::initializer_list<std::string_view> argv) override {
-    server_.Sync();
-    const ReplyPtr reply = server_.model().Execute(kAdministrator, argv);
-    server_.Sync();
-    return reply->type == REDIS_REPLY_INTEGER ? Cat(reply->integer) : std::string(Text(*reply));
+    std::string first;
+    for (auto& server : servers_) {
+      server->Sync();
+      const ReplyPtr reply = server->model().Execute(kAdministrator, argv);
+      server->Sync();
+      if (!first.empty()) continue;
+      first = reply->type == REDIS_REPLY_INTEGER ? Cat(reply->integer) : std::string(Text(*reply));
+    }
+    return first;
   }
-  void HangUp() override { server_.HangUp(milliseconds(1)); }
+  void HangUp() override {
+    for (auto& server : servers_) server->HangUp(milliseconds(1));
+  }
 
  private:
+  static std::string HostOf(size_t server) { return server == 0 ? kHost : Cat(kHost, server); }
   // Messages take some time, so that answers do not come in the instant of the question.
-  static sim::Env& WithDelays(sim::Env& env) {
+  static void WithDelays(sim::Env& env) {
     env.temper.shortest_delay = microseconds(50);
     env.temper.usual_delay = milliseconds(1);
-    return env;
   }
 
   sim::Env env_{kSeed, false};
-  sim::StoreProcess server_{WithDelays(env_), 1};
+  std::vector<std::unique_ptr<sim::StoreProcess>> servers_;
   sim::Directory directory_;
   std::vector<std::unique_ptr<Host>> hosts_;
 };
 
 }  // namespace
 
-std::unique_ptr<StoreWorld> MakeModelWorld() { return std::make_unique<ModelWorld>(); }
+std::unique_ptr<StoreWorld> MakeModelWorld(size_t servers) { return std::make_unique<ModelWorld>(servers); }
 
 }  // namespace distlock::store
