@@ -5,6 +5,11 @@
 #include <utility>
 
 namespace distlock::store::ballot {
+namespace {
+
+constexpr Duration kFirstPatience = std::chrono::milliseconds(300);
+
+}  // namespace
 
 Ballot::Ballot(const Config& config)
     : context_(config),
@@ -17,6 +22,7 @@ void Ballot::Step(Instant now, Input&& input, std::vector<Effect>& effects) {
   context_.Begin(now, effects);
   std::visit([this](auto& in) { Handle(in); }, input);
   if (const uint32_t begun = context_.nodes.Refresh(context_.now); begun != 0) candidates_.OnCounting(begun);
+  if (context_.now >= up_at_) TellState(false);
   debts_.OnTick();
   candidates_.OnTick();
   renewals_.OnTick();
@@ -24,7 +30,7 @@ void Ballot::Step(Instant now, Input&& input, std::vector<Effect>& effects) {
 }
 
 Instant Ballot::NextDeadline() const {
-  return std::min({debts_.NextDeadline(), candidates_.NextDeadline(), renewals_.NextDeadline(), rounds_.NextDeadline(),
+  return std::min({debts_.NextDeadline(), candidates_.NextDeadline(), renewals_.NextDeadline(), rounds_.NextDeadline(), up_at_,
                    context_.nodes.NextChange(context_.now)});
 }
 
@@ -50,8 +56,8 @@ void Ballot::Handle(core::StoreCommand& command) {
 
 void Ballot::GiveBack(core::OpId op, const LockName& name, const OwnerId& owner, uint64_t token, Duration block,
                       bool keep_grant) {
-  Candidate* const candidate = candidates_.Find(owner);
-  Debts::Due due{.name = name, .owner = owner, .token = token, .block = block, .keep_grant = keep_grant};
+  Candidate* const candidate = candidates_.Find({name, owner});
+  Debts::Due due{.claim = {name, owner}, .token = token, .block = block, .keep_grant = keep_grant};
   due.life = std::chrono::seconds(1);
   if (candidate == nullptr) return debts_.Owe(op, due, nullptr);
   const bool holds = candidate->phase == Candidate::Phase::kHeld;
@@ -68,14 +74,24 @@ void Ballot::GiveBack(core::OpId op, const LockName& name, const OwnerId& owner,
   candidates_.Forget(*candidate);
 }
 
+// Up once a quorum can be reached; the first time all are waited for a little, so that the first grants are at each.
 void Ballot::TellState(bool renew_all) {
-  const bool up = context_.nodes.CountUp() >= context_.nodes.quorum();
-  const std::string trouble = up ? "" : context_.nodes.Trouble();
-  const bool is_news = up != told_up_ || trouble != told_trouble_ || (up && renew_all);
-  if (!is_news) return;
-  told_up_ = up;
-  told_trouble_ = trouble;
-  up ? context_.Tell(core::StoreUp{.renew_all = renew_all}) : context_.Tell(core::StoreDown{trouble});
+  const size_t count = context_.nodes.CountUp();
+  const bool enough = count >= context_.nodes.quorum();
+  if (!enough) {
+    up_at_ = core::kNever;
+    if (told_up_ || !told_down_) context_.Tell(core::StoreDown{context_.nodes.Trouble()});
+    told_up_ = false;
+    told_down_ = true;
+    return;
+  }
+  const bool was_up = told_up_;
+  if (!was_up && up_at_ == core::kNever) up_at_ = context_.now + (was_ever_up_ ? Duration::zero() : kFirstPatience);
+  if (!was_up && count < context_.nodes.size() && context_.now < up_at_) return;
+  if (was_up && !renew_all) return;
+  told_up_ = was_ever_up_ = true;
+  up_at_ = core::kNever;
+  context_.Tell(core::StoreUp{.renew_all = renew_all});
 }
 
 // ---- The servers ----
@@ -123,11 +139,14 @@ void Ballot::Handle(NodeReply& in) {
     case Sent::By::kYield:
       candidates_.OnReply(*sent, in.outcome, in.time);
       if (const auto* gave = std::get_if<GaveBack>(&in.outcome); gave != nullptr && gave->look) {
-        rounds_.TendAgain(sent->node, sent->name);
+        rounds_.TendAgain(sent->node, sent->claim.name);
       }
       return;
     case Sent::By::kDebt:
-      return debts_.OnReply(*sent, in.outcome);
+      // Who is next may be told with the answer of the release.
+      context_.HoldGrants(true);
+      debts_.OnReply(*sent, in.outcome);
+      return context_.HoldGrants(false);
     case Sent::By::kRound:
       return rounds_.OnReply(*sent, in.outcome);
     case Sent::By::kRenewal:

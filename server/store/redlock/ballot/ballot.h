@@ -58,7 +58,7 @@ class Ballot : private VoteNews {
 
   void OnNext(NodeIndex node, const LockName& name, Instant sent, const std::vector<core::HolderView>& next,
               bool look) override;
-  void OnSettled(NodeIndex node, const OwnerId& owner) override { candidates_.OnSettled(node, owner); }
+  void OnSettled(NodeIndex node, const Claim& claim) override { candidates_.OnSettled(node, claim); }
 
   Context context_;
   Debts debts_;
@@ -66,7 +66,9 @@ class Ballot : private VoteNews {
   Renewals renewals_;
   Rounds rounds_;
   bool told_up_ = false;
-  std::string told_trouble_;
+  bool told_down_ = false;
+  bool was_ever_up_ = false;
+  Instant up_at_ = core::kNever;  // a quorum can be reached, and the rest is waited for until then
 };
 
 }  // namespace distlock::store::ballot

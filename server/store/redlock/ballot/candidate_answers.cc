@@ -18,9 +18,9 @@ using StandAnswer = Stand::Answer;
 void Candidates::OnReply(const Sent& sent, Outcome& outcome, core::StoreTime time) {
   // What a yield passes on may be for another candidate.
   if (auto* gave = std::get_if<GaveBack>(&outcome)) {
-    for (const core::HolderView& next : gave->next) OnVote(sent.node, sent.name, next, sent.at);
+    for (const core::HolderView& next : gave->next) OnVote(sent.node, sent.claim.name, next, sent.at);
   }
-  Candidate* const candidate = Find(sent.owner);
+  Candidate* const candidate = Find(sent.claim);
   // It was given up, and what it has is owed.
   if (candidate == nullptr || candidate->serial != sent.candidate) return;
   if (std::holds_alternative<core::StoreUnknown>(outcome)) {
@@ -125,10 +125,11 @@ bool Candidates::MovePlace(Candidate& candidate, const NotVoted& answer) {
 
 void Candidates::OnVote(NodeIndex node, const LockName& name, const core::HolderView& vote,
                         std::optional<Instant> from) {
-  if (debts_.Blocks(node, vote.owner)) return;  // it is being given back
-  Candidate* const found = Find(vote.owner);
+  const Claim claim{name, vote.owner};
+  if (debts_.Blocks(node, claim)) return;  // it is being given back
+  Candidate* const found = Find(claim);
   if (found == nullptr) {
-    return debts_.OweOne(node, {.name = name, .owner = vote.owner, .life = vote.ttl + vote.lock_delay});
+    return debts_.OweOne(node, {.claim = claim, .life = vote.ttl + vote.lock_delay});
   }
   Candidate& candidate = *found;
   Stand& stand = candidate.stands[node];
@@ -157,7 +158,7 @@ void Candidates::OnTended(NodeIndex node, const LockName& name, const std::vecto
     return AskAllOf(node, name);
   }
   for (const OwnerId& owner : asked) {
-    Candidate* const candidate = Find(owner);
+    Candidate* const candidate = Find({name, owner});
     const bool holds = std::any_of(done.holders.begin(), done.holders.end(),
                                    [&](const core::HolderView& holder) { return holder.owner == owner; });
     if (candidate == nullptr || holds) continue;
@@ -165,7 +166,7 @@ void Candidates::OnTended(NodeIndex node, const LockName& name, const std::vecto
     if (stand.queued && stand.token == 0) stand.waits_from = std::max(stand.waits_from, sent);
   }
   for (const core::HolderView& holder : done.holders) {
-    if (Find(holder.owner) != nullptr) OnVote(node, name, holder, std::nullopt);
+    if (Find({name, holder.owner}) != nullptr) OnVote(node, name, holder, std::nullopt);
   }
 }
 

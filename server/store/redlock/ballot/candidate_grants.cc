@@ -40,7 +40,7 @@ void Candidates::Win(Candidate& candidate, uint64_t token, Instant from) {
   if (!all) candidate.join_at = context_.now + context_.Trips(kGatherTrips);
   Arm(candidate);
   if (candidate.questions.empty()) {
-    context_.Tell(core::GrantNotice{.name = spec.name,
+    context_.TellGrant(core::GrantNotice{.name = spec.name,
                                     .owner = spec.owner,
                                     .token = token,
                                     .since = since,
@@ -63,7 +63,7 @@ void Candidates::Confirm(Candidate& candidate, uint64_t token) {
   for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
     if (candidate.stands[node].token == 0 || !context_.nodes.IsUp(node)) continue;
     candidate.confirm_asked |= Bit(node);
-    context_.Send({.by = Sent::By::kConfirm, .node = node, .owner = spec.owner, .name = spec.name, .candidate = candidate.serial, .token = token},
+    context_.Send({.by = Sent::By::kConfirm, .node = node, .claim = spec.claim(), .candidate = candidate.serial, .token = token},
                   ConfirmVote{spec.name, spec.owner, token, spec.ttl + spec.lock_delay});
   }
   candidate.ask_at = context_.now + std::max(context_.Trips(kPatienceTrips), context_.config.node_timeout);
@@ -81,7 +81,7 @@ void Candidates::Yield(Candidate& candidate) {
     stand.queued = true;
     stand.waits_from = context_.now;
     context_.Send(
-        {.by = Sent::By::kYield, .node = node, .owner = spec.owner, .name = spec.name, .candidate = candidate.serial, .token = stand.yielded},
+        {.by = Sent::By::kYield, .node = node, .claim = spec.claim(), .candidate = candidate.serial, .token = stand.yielded},
         YieldVote{spec, stand.yielded, context_.nodes.Proposal(context_.now)});
   }
   Arm(candidate);
@@ -95,12 +95,11 @@ void Candidates::JoinRest(Candidate& candidate) {
   const Spec& spec = candidate.spec;
   for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
     if (candidate.stands[node].token == candidate.token || !context_.nodes.IsUp(node)) continue;
-    if (debts_.Blocks(node, spec.owner)) continue;
+    if (debts_.Blocks(node, spec.claim())) continue;
     context_.Send({.by = Sent::By::kJoin,
                    .node = node,
                    .run_before = run_before,
-                   .owner = spec.owner,
-                   .name = spec.name,
+                   .claim = spec.claim(),
                    .candidate = candidate.serial,
                    .token = candidate.token},
                   JoinGrant{spec, candidate.token, run_before});
@@ -108,7 +107,7 @@ void Candidates::JoinRest(Candidate& candidate) {
 }
 
 void Candidates::Hold(Spec spec, uint64_t token, Instant from, uint32_t voters) {
-  auto& slot = candidates_[spec.owner];
+  auto& slot = candidates_[spec.claim()];
   if (!slot) {
     slot = std::make_unique<Candidate>();
     slot->serial = ++last_serial_;

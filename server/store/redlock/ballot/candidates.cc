@@ -33,9 +33,9 @@ Spec SpecOf(const core::StoreAcquire& in, Place place) {
 }  // namespace
 
 void Candidates::Acquire(const core::StoreAcquire& in) {
-  auto& slot = candidates_[in.owner];
+  auto& slot = candidates_[Claim{in.name, in.owner}];
   if (!slot) {
-    debts_.OnAskedAgain(in.owner);
+    debts_.OnAskedAgain({in.name, in.owner});
     slot = std::make_unique<Candidate>();
     slot->serial = ++last_serial_;
     slot->spec.place = context_.nodes.NextPlace(context_.now, core::IsPreferred(in.want));
@@ -55,8 +55,8 @@ void Candidates::Acquire(const core::StoreAcquire& in) {
   Ask(candidate);
 }
 
-Candidate* Candidates::Find(const OwnerId& owner) const {
-  const auto found = candidates_.find(owner);
+Candidate* Candidates::Find(const Claim& claim) const {
+  const auto found = candidates_.find(claim);
   return found == candidates_.end() ? nullptr : found->second.get();
 }
 
@@ -67,8 +67,8 @@ void Candidates::Forget(Candidate& candidate) {
   lock->second.erase(candidate.serial);
   if (lock->second.empty()) by_lock_.erase(lock);
   by_serial_.erase(candidate.serial);
-  const OwnerId owner = candidate.spec.owner;
-  candidates_.erase(owner);
+  const Claim claim = candidate.spec.claim();
+  candidates_.erase(claim);
 }
 
 // ---- A round of votes ----
@@ -84,7 +84,7 @@ void Candidates::Ask(Candidate& candidate) {
     stand.rivals.clear();
     stand.left.reset();
     stand.queue_length = stand.position = 0;
-    if (context_.nodes.IsUp(node) && !debts_.Blocks(node, candidate.spec.owner)) SendAsk(candidate, node);
+    if (context_.nodes.IsUp(node) && !debts_.Blocks(node, candidate.spec.claim())) SendAsk(candidate, node);
   }
   Consider(candidate);
 }
@@ -98,8 +98,7 @@ void Candidates::SendAsk(Candidate& candidate, NodeIndex node) {
   context_.Send({.by = Sent::By::kVote,
                  .node = node,
                  .run_before = run_before,
-                 .owner = candidate.spec.owner,
-                 .name = candidate.spec.name,
+                 .claim = candidate.spec.claim(),
                  .candidate = candidate.serial,
                  .id = candidate.round},
                 AskVote{.spec = candidate.spec,
@@ -168,6 +167,9 @@ void Candidates::Consider(Candidate& candidate) {
       return Split(candidate);
     case Kind::kNoQuorum:
       return OnNoQuorum(candidate);
+    case Kind::kLate:
+      AnswerAll(candidate, core::AcquireLate{});
+      return candidate.acked ? Close(candidate) : End(candidate);
     case Kind::kFail:
       return Fail(candidate, candidate.stands[verdict.node].refusal);
     default:
@@ -197,8 +199,7 @@ void Candidates::Split(Candidate& candidate) {
     stand.yielded = std::max(stand.yielded, stand.token);
     stand.token = 0;
     debts_.OweOne(node,
-                  {.name = candidate.spec.name,
-                   .owner = candidate.spec.owner,
+                  {.claim = candidate.spec.claim(),
                    .life = candidate.spec.ttl + candidate.spec.lock_delay},
                   stand.may_run_until);
   }
@@ -243,8 +244,7 @@ void Candidates::End(Candidate& candidate) {
     const bool has_nothing = stand.answer == StandAnswer::kNotVoted && stand.token == 0 && !stand.queued;
     if (has_nothing && stand.may_run_until <= context_.now) continue;
     debts_.OweOne(node,
-                  {.name = candidate.spec.name,
-                   .owner = candidate.spec.owner,
+                  {.claim = candidate.spec.claim(),
                    .life = candidate.spec.ttl + candidate.spec.lock_delay},
                   stand.may_run_until);
   }
@@ -280,7 +280,7 @@ void Candidates::OnTimer(Candidate& candidate) {
   candidate.phase = Phase::kVoting;
   for (NodeIndex node = 0; node < candidate.stands.size() && !candidate.waits; ++node) {
     // What it gave back is on its way yet.
-    if (!debts_.Blocks(node, candidate.spec.owner) || !context_.nodes.IsUp(node)) continue;
+    if (!debts_.Blocks(node, candidate.spec.claim()) || !context_.nodes.IsUp(node)) continue;
     if (candidate.questions.empty() || context_.now >= candidate.run_before) break;
     candidate.ask_at = context_.now + context_.Trips(1);
     return Arm(candidate);
@@ -305,15 +305,15 @@ void Candidates::OnNodeUp(NodeIndex node, bool forgot) {
       if (stand.token == candidate->token) continue;
       candidate->join_at = std::min(candidate->join_at, context_.now + context_.Trips(1));
       Arm(*candidate);
-    } else if (candidate->waits && !stand.queued && stand.token == 0 && !debts_.Blocks(node, candidate->spec.owner)) {
+    } else if (candidate->waits && !stand.queued && stand.token == 0 && !debts_.Blocks(node, candidate->spec.claim())) {
       SendAsk(*candidate, node);
     }
   }
 }
 
-void Candidates::OnSettled(NodeIndex node, const OwnerId& owner) {
-  Candidate* const candidate = Find(owner);
-  if (candidate == nullptr || !context_.nodes.IsUp(node) || debts_.Blocks(node, owner)) return;
+void Candidates::OnSettled(NodeIndex node, const Claim& claim) {
+  Candidate* const candidate = Find(claim);
+  if (candidate == nullptr || !context_.nodes.IsUp(node) || debts_.Blocks(node, claim)) return;
   Stand& stand = candidate->stands[node];
   if (candidate->phase != Phase::kVoting || !candidate->waits || stand.answer != StandAnswer::kNothing) return;
   SendAsk(*candidate, node);
@@ -325,7 +325,7 @@ void Candidates::AskAllOf(NodeIndex node, const LockName& name) {
   for (const auto& [serial, candidate] : lock->second) {
     const Stand& stand = candidate->stands[node];
     if (candidate->phase == Phase::kHeld || !candidate->waits || stand.answer == StandAnswer::kAsked) continue;
-    if (!debts_.Blocks(node, candidate->spec.owner)) SendAsk(*candidate, node);
+    if (!debts_.Blocks(node, candidate->spec.claim())) SendAsk(*candidate, node);
   }
 }
 
@@ -373,10 +373,10 @@ Scene SceneOf(const Candidate& candidate, size_t quorum) {
       if (one.count++ == 0 || rival.view.time_left > one.view.time_left) one.view = rival.view;
     }
   }
-  const bool any_elected =
-      std::any_of(seen.begin(), seen.end(), [&](const auto& one) { return one.second.count >= quorum; });
+  size_t most = 0;
+  for (const auto& [owner, one] : seen) most = std::max(most, one.count);
   for (const auto& [owner, one] : seen) {
-    if (!any_elected || one.count >= quorum) scene.holders.push_back(one.view);
+    if (one.count >= std::min(most, quorum)) scene.holders.push_back(one.view);
   }
   std::sort(scene.holders.begin(), scene.holders.end(),
             [](const auto& a, const auto& b) { return std::pair(a.token, a.owner) < std::pair(b.token, b.owner); });

@@ -38,14 +38,14 @@ class Candidates {
   // Whoever else waits here is looked for again.
   void AskAllOf(NodeIndex node, const LockName& name);
   void OnNodeUp(NodeIndex node, bool forgot);
-  void OnSettled(NodeIndex node, const OwnerId& owner);
+  void OnSettled(NodeIndex node, const Claim& claim);
   // These servers (bits) have begun to count.
   void OnCounting(uint32_t nodes);
   void OnTick();
   Instant NextDeadline() const { return timers_.Earliest(); }
 
   // Null: none is known.
-  Candidate* Find(const OwnerId& owner) const;
+  Candidate* Find(const Claim& claim) const;
   // It has another owner, or no candidate, from now on.
   void Forget(Candidate& candidate);
   // A grant that came without votes of this ballot: by adoption.
@@ -93,7 +93,7 @@ class Candidates {
 
   Context& context_;
   Debts& debts_;
-  absl::flat_hash_map<OwnerId, std::unique_ptr<Candidate>> candidates_;
+  absl::flat_hash_map<Claim, std::unique_ptr<Candidate>> candidates_;
   absl::btree_map<LockName, absl::btree_map<uint64_t, Candidate*>> by_lock_;  // by serial
   absl::btree_map<uint64_t, Candidate*> by_serial_;
   core::Timers timers_;

@@ -20,8 +20,7 @@ struct Sent {
   NodeIndex node = 0;
   Instant at{};
   Instant run_before{};  // of a vote or a join
-  OwnerId owner{};       // of a candidate or a debt
-  LockName name;         // of what may hand the lock on
+  Claim claim;           // of a candidate or a debt; the name alone of what may hand the lock on
   uint64_t candidate = 0;  // its serial
   uint64_t id = 0;       // of the round, or of the attempt of a debt
   uint64_t token = 0;    // of a confirm or a join
@@ -54,6 +53,29 @@ class Context {
   size_t in_flight() const { return sent_.size(); }
 
   void Tell(core::Input&& input) { effects_->emplace_back(TellCore{std::move(input)}); }
+  // Grants that are told while this is on are kept, until they are taken or it is off.
+  void HoldGrants(bool on) {
+    holds_grants_ = on;
+    for (core::GrantNotice& grant : std::exchange(held_grants_, {})) TellGrant(std::move(grant));
+  }
+  void TellGrant(core::GrantNotice&& grant) {
+    holds_grants_ ? held_grants_.push_back(std::move(grant)) : Tell(std::move(grant));
+  }
+  // Those of a lock whose lives count from `since` or later.
+  std::vector<core::HolderView> TakeGrants(const LockName& name, Instant since) {
+    std::vector<core::HolderView> taken;
+    std::erase_if(held_grants_, [&](const core::GrantNotice& grant) {
+      if (grant.name != name || *grant.counted_from < since) return false;
+      core::HolderView view;
+      view.owner = grant.owner;
+      view.token = grant.token;
+      view.since = grant.since;
+      view.ttl = grant.ttl;
+      taken.push_back(std::move(view));
+      return true;
+    });
+    return taken;
+  }
   template <typename Outcome>
   void Answer(core::OpId op, Outcome outcome) {
     Tell(core::StoreReply{.op = op, .outcome = std::move(outcome)});
@@ -87,6 +109,8 @@ class Context {
   uint64_t random_;
   NodeOp next_op_ = 1;
   std::vector<Effect>* effects_ = nullptr;
+  bool holds_grants_ = false;
+  std::vector<core::GrantNotice> held_grants_;
   absl::flat_hash_map<NodeOp, Sent> sent_;
 };
 

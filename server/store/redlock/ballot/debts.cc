@@ -14,13 +14,14 @@ constexpr Duration kRetry = std::chrono::milliseconds(100);
 
 void Debts::Owe(core::OpId op, const Due& due, const Candidate* candidate) {
   if (op != 0) {
-    Call& call = calls_[due.owner];
+    Call& call = calls_[due.claim];
     if (call.serial == 0) call.serial = ++last_serial_;
     call.ops.push_back(op);
     call.due = due;
     call.acked = call.later = 0;
     call.answered = false;
     call.released = 0;
+    call.begun = context_.now;
     call.until = context_.now + kAttempt;
     call.patience = context_.now + context_.Trips(kPatienceTrips);
     call_timers_.Set(call, call.patience);
@@ -33,7 +34,7 @@ void Debts::Owe(core::OpId op, const Due& due, const Candidate* candidate) {
 void Debts::OweOne(NodeIndex node, const Due& due, Instant may_run_until) { Put(node, due, may_run_until); }
 
 void Debts::Put(NodeIndex node, const Due& due, Instant may_run_until) {
-  Debt& debt = nodes_[node][due.owner];
+  Debt& debt = nodes_[node][due.claim];
   if (debt.serial == 0) debt.serial = ++last_serial_;
   debt.node = node;
   debt.may_run_until = std::max(debt.may_run_until, may_run_until);
@@ -50,9 +51,9 @@ void Debts::Send(Debt& debt) {
   if (context_.nodes.IsUp(debt.node)) {
     const Due& due = debt.due;
     debt.attempt = ++last_attempt_;
-    context_.Send({.by = Sent::By::kDebt, .node = debt.node, .owner = due.owner, .name = due.name, .id = debt.attempt},
-                  ReleaseAll{.name = due.name,
-                             .owner = due.owner,
+    context_.Send({.by = Sent::By::kDebt, .node = debt.node, .claim = due.claim, .id = debt.attempt},
+                  ReleaseAll{.name = due.claim.name,
+                             .owner = due.claim.owner,
                              .token = due.token,
                              .block = due.block,
                              .keep_grant = due.keep_grant,
@@ -65,9 +66,9 @@ void Debts::Arm(Debt& debt) {
   debt_timers_.Set(debt, debt.attempt != 0 ? core::kNever : std::min(debt.until, debt.retry_at));
 }
 
-void Debts::OnAskedAgain(const OwnerId& owner) {
+void Debts::OnAskedAgain(const Claim& claim) {
   for (NodeIndex node = 0; node < context_.nodes.size(); ++node) {
-    const auto found = nodes_[node].find(owner);
+    const auto found = nodes_[node].find(claim);
     if (found == nodes_[node].end()) continue;
     found->second.may_run_until = {};
     // It was confirmed once, and waited to be repeated.
@@ -79,21 +80,21 @@ void Debts::OnAskedAgain(const OwnerId& owner) {
 }
 
 void Debts::OnNodeUp(NodeIndex node) {
-  for (auto& [owner, debt] : nodes_[node]) Send(debt);
+  for (auto& [claim, debt] : nodes_[node]) Send(debt);
 }
 
 void Debts::OnReply(const Sent& sent, Outcome& outcome) {
   auto* gave = std::get_if<GaveBack>(&outcome);
-  if (gave != nullptr) news_.OnNext(sent.node, sent.name, sent.at, gave->next, gave->look);
-  const auto found = nodes_[sent.node].find(sent.owner);
+  if (gave != nullptr) news_.OnNext(sent.node, sent.claim.name, sent.at, gave->next, gave->look);
+  const auto found = nodes_[sent.node].find(sent.claim);
   if (found == nodes_[sent.node].end() || found->second.attempt != sent.id) return;
   Debt& debt = found->second;
   debt.attempt = 0;
   if (gave != nullptr) return OnGaveBack(debt, sent, *gave);
   const auto* failed = std::get_if<core::StoreFailed>(&outcome);
   if (failed != nullptr && failed->kind == core::FailureKind::kForeignKey) {
-    Ack(sent.node, sent.owner, {});
-    return Settle(sent.node, sent.owner);
+    Ack(sent.node, sent.claim, {});
+    return Settle(sent.node, sent.claim);
   }
   // A server that is down is told when it is up.
   debt.retry_at = context_.nodes.IsUp(sent.node) ? context_.now + kRetry : core::kNever;
@@ -101,23 +102,23 @@ void Debts::OnReply(const Sent& sent, Outcome& outcome) {
 }
 
 void Debts::OnGaveBack(Debt& debt, const Sent& sent, const GaveBack& gave) {
-  const OwnerId owner = debt.due.owner;
+  const Claim claim = debt.due.claim;
   if (gave.later_token != 0) {
-    const auto call = calls_.find(owner);
-    if (call == calls_.end()) return Settle(sent.node, owner);
+    const auto call = calls_.find(claim);
+    if (call == calls_.end()) return Settle(sent.node, claim);
     debt.later_token = gave.later_token;
     Arm(debt);
     call->second.later |= Bit(sent.node);
-    return Ack(sent.node, owner, gave);
+    return Ack(sent.node, claim, gave);
   }
   if (debt.may_run_until > sent.at) {
     debt.retry_at = std::max(context_.now, debt.may_run_until);
     debt.may_run_until = {};
     Arm(debt);
-    return Ack(sent.node, owner, gave);
+    return Ack(sent.node, claim, gave);
   }
-  Settle(sent.node, owner);
-  Ack(sent.node, owner, gave);
+  Settle(sent.node, claim);
+  Ack(sent.node, claim, gave);
 }
 
 // At q servers the owner has a later grant, which is not meant. At fewer that is a vote that nobody counted.
@@ -126,30 +127,30 @@ void Debts::JudgeLater(const Call& call) {
   const bool is_grant = static_cast<size_t>(__builtin_popcount(call.later)) >= quorum;
   const bool is_stray = static_cast<size_t>(__builtin_popcount(call.acked & ~call.later)) >= quorum;
   if (!is_grant && !is_stray) return;
-  const OwnerId owner = call.due.owner;
+  const Claim claim = call.due.claim;
   for (NodeIndex node = 0; node < context_.nodes.size(); ++node) {
-    const auto found = nodes_[node].find(owner);
+    const auto found = nodes_[node].find(claim);
     if (found == nodes_[node].end() || found->second.later_token == 0) continue;
     found->second.due.token = std::exchange(found->second.later_token, 0);
-    is_grant ? Settle(node, owner) : Send(found->second);
+    is_grant ? Settle(node, claim) : Send(found->second);
   }
 }
 
-void Debts::Settle(NodeIndex node, const OwnerId& owner) {
-  const auto found = nodes_[node].find(owner);
+void Debts::Settle(NodeIndex node, Claim claim) {
+  const auto found = nodes_[node].find(claim);
   debt_timers_.Cancel(found->second);
   nodes_[node].erase(found);
-  news_.OnSettled(node, owner);
+  news_.OnSettled(node, claim);
 }
 
-void Debts::Forget(OwnerId owner) {
-  const auto found = calls_.find(owner);
+void Debts::Forget(Claim claim) {
+  const auto found = calls_.find(claim);
   call_timers_.Cancel(found->second);
   calls_.erase(found);
 }
 
-void Debts::Ack(NodeIndex node, const OwnerId& owner, const GaveBack& gave) {
-  const auto found = calls_.find(owner);
+void Debts::Ack(NodeIndex node, const Claim& claim, const GaveBack& gave) {
+  const auto found = calls_.find(claim);
   if (found == calls_.end() || (found->second.acked & Bit(node)) != 0) return;
   Call& call = found->second;
   call.acked |= Bit(node);
@@ -157,7 +158,7 @@ void Debts::Ack(NodeIndex node, const OwnerId& owner, const GaveBack& gave) {
   call.was_waiter |= gave.was_waiter;
   JudgeLater(call);
   TryAnswer(call);
-  if (call.answered && static_cast<size_t>(__builtin_popcount(call.acked)) == context_.nodes.size()) Forget(owner);
+  if (call.answered && static_cast<size_t>(__builtin_popcount(call.acked)) == context_.nodes.size()) Forget(claim);
 }
 
 void Debts::TryAnswer(Call& call) {
@@ -170,7 +171,9 @@ void Debts::TryAnswer(Call& call) {
   call.answered = true;
   const bool was_holder = released > 0 && released + silent >= quorum;
   for (const core::OpId op : std::exchange(call.ops, {})) {
-    context_.Answer(op, core::GiveBackDone{.was_holder = was_holder, .was_waiter = call.was_waiter, .next = {}});
+    context_.Answer(op, core::GiveBackDone{.was_holder = was_holder,
+                                           .was_waiter = call.was_waiter,
+                                           .next = context_.TakeGrants(call.due.claim.name, call.begun)});
   }
 }
 
@@ -185,11 +188,11 @@ void Debts::OnTick() {
     const std::string cause = std::to_string(__builtin_popcount(call.acked)) + " of " +
                               std::to_string(context_.nodes.size()) + " servers have confirmed it";
     for (const core::OpId op : call.ops) context_.Answer(op, core::StoreUnknown{cause});
-    Forget(call.due.owner);
+    Forget(call.due.claim);
   }
   while (core::Timed* due = debt_timers_.PopDue(context_.now)) {
     Debt& debt = static_cast<Debt&>(*due);
-    context_.now >= debt.until ? Settle(debt.node, debt.due.owner) : Send(debt);
+    context_.now >= debt.until ? Settle(debt.node, debt.due.claim) : Send(debt);
   }
 }
 

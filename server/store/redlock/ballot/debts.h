@@ -24,7 +24,7 @@ class VoteNews {
   virtual void OnNext(NodeIndex node, const LockName& name, Instant sent, const std::vector<core::HolderView>& next,
                       bool look) = 0;
   // Nothing is owed to the server for this owner any more.
-  virtual void OnSettled(NodeIndex node, const OwnerId& owner) = 0;
+  virtual void OnSettled(NodeIndex node, const Claim& claim) = 0;
 
  protected:
   ~VoteNews() = default;
@@ -33,8 +33,7 @@ class VoteNews {
 class Debts {
  public:
   struct Due {
-    LockName name;
-    OwnerId owner{};
+    Claim claim;
     uint64_t token = 0;  // as in ReleaseAll
     Duration block{};
     bool keep_grant = false;
@@ -51,9 +50,9 @@ class Debts {
   void OweOne(NodeIndex node, const Due& due, Instant may_run_until = {});
 
   // The owner asks for the lock anew: what may still run is not to be undone any more.
-  void OnAskedAgain(const OwnerId& owner);
+  void OnAskedAgain(const Claim& claim);
   // Something is owed to the server for this owner: it is not to be asked for a vote.
-  bool Blocks(NodeIndex node, const OwnerId& owner) const { return nodes_[node].contains(owner); }
+  bool Blocks(NodeIndex node, const Claim& claim) const { return nodes_[node].contains(claim); }
 
   void OnNodeUp(NodeIndex node);
   void OnReply(const Sent& sent, Outcome& outcome);
@@ -77,6 +76,7 @@ class Debts {
     Call() : Timed(core::TimerKind::kForceCall) {}
     std::vector<core::OpId> ops;
     Due due;
+    Instant begun{};
     Instant until{};
     Instant patience{};
     uint32_t acked = 0;  // bits
@@ -89,17 +89,17 @@ class Debts {
   void Put(NodeIndex node, const Due& due, Instant may_run_until);
   void Send(Debt& debt);
   void Arm(Debt& debt);
-  void Settle(NodeIndex node, const OwnerId& owner);
+  void Settle(NodeIndex node, Claim claim);
   void OnGaveBack(Debt& debt, const Sent& sent, const GaveBack& gave);
-  void Ack(NodeIndex node, const OwnerId& owner, const GaveBack& gave);
+  void Ack(NodeIndex node, const Claim& claim, const GaveBack& gave);
   void TryAnswer(Call& call);
   void JudgeLater(const Call& call);
-  void Forget(OwnerId owner);
+  void Forget(Claim claim);
 
   Context& context_;
   VoteNews& news_;
-  std::array<std::map<OwnerId, Debt>, kMaxNodes> nodes_;
-  std::map<OwnerId, Call> calls_;
+  std::array<std::map<Claim, Debt>, kMaxNodes> nodes_;
+  std::map<Claim, Call> calls_;
   core::Timers debt_timers_;
   core::Timers call_timers_;
   uint64_t last_attempt_ = 0;

@@ -135,6 +135,7 @@ Verdict Judge(const Candidate& candidate, const Bench& bench) {
                                       [](const Stand& stand) { return stand.answer == Answer::kRefused; });
     return {.kind = Kind::kFail, .node = static_cast<NodeIndex>(refuses - candidate.stands.begin())};
   }
+  if (CountAnswers(candidate, {Answer::kLate}) > bench.nodes - bench.quorum) return {.kind = Kind::kLate};
   if (!candidate.waits) return JudgeTry(candidate, bench);
   // Another try of its request has the place.
   const size_t displaced =

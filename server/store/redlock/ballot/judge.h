@@ -38,6 +38,7 @@ struct Verdict {
     kRefuse,    // one try: it is held
     kSplit,     // one try: nobody has it, give all back and try again
     kNoQuorum,  // too few servers answer
+    kLate,      // too many servers have got it too late
     kFail,      // too many servers refuse, as `node` does
   };
   Kind kind = Kind::kAwait;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -33,6 +34,18 @@ inline constexpr Place kPreferredShift = -(Place{1} << 52);
 // Of a holder whose place is not known: earlier than any other.
 inline constexpr Place kFirstPlace = kPreferredShift * 2;
 
+// One owner and one lock.
+struct Claim {
+  LockName name;
+  OwnerId owner{};
+
+  friend auto operator<=>(const Claim&, const Claim&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const Claim& claim) {
+    return H::combine(std::move(h), claim.name, claim.owner);
+  }
+};
+
 // What an owner wants of a lock, as each server is told it.
 struct Spec {
   LockName name;
@@ -43,6 +56,8 @@ struct Spec {
   Duration max_hold{};
   std::string info;
   Place place = 0;
+
+  Claim claim() const { return {name, owner}; }
 };
 
 // ---- Commands to one server. `least_token`: no hand-off in this call gives a smaller token -------------------------

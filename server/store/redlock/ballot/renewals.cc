@@ -25,11 +25,14 @@ void Renewals::Renew(core::StoreRenew&& in) {
   for (NodeIndex node = 0; node < context_.nodes.size(); ++node) {
     if (!context_.nodes.IsUp(node)) continue;
     round.waiting |= Bit(node);
-    context_.Send({.by = Sent::By::kRenewal, .node = node, .owner = {}, .name = {}, .id = id},
+    context_.Send({.by = Sent::By::kRenewal, .node = node, .claim = {}, .id = id},
                   Plain{core::StoreRenew{.op = 0, .items = in.items}});
   }
   timers_.Set(round, context_.now + std::min<Duration>(context_.config.node_timeout, shortest / 10));
-  if (round.waiting == 0) TryAnswer(round, /*at_once=*/true);
+  if (round.waiting != 0) return;
+  TryAnswer(round, /*at_once=*/true);
+  timers_.Cancel(round);
+  rounds_.erase(id);
 }
 
 void Renewals::OnReply(const Sent& sent, const Outcome& outcome) {
@@ -103,7 +106,7 @@ void Renewals::TryAnswer(Round& round, bool at_once) {
 void Renewals::Repair(Round& round) {
   for (Item& item : round.items) {
     if (ResultOf(item) != RenewResult::kRenewed || (item.is_done && item.lacks == 0)) continue;
-    Candidate* const candidate = candidates_.Find(item.asked.owner);
+    Candidate* const candidate = candidates_.Find({item.asked.name, item.asked.owner});
     const bool is_meant = candidate != nullptr && candidate->phase == Candidate::Phase::kHeld &&
                           (item.asked.token == 0 || item.asked.token == candidate->token);
     if (is_meant) candidates_.OnRenewed(*candidate, round.sent, item.renewed, item.lacks);

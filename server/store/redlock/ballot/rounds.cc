@@ -55,7 +55,7 @@ void Rounds::Begin(core::OpId op, core::StoreCommand&& command) {
 void Rounds::Send(Round& round, NodeIndex node) {
   round.waiting |= Bit(node);
   const LockName frees = Frees(round.command);
-  context_.Send({.by = Sent::By::kRound, .node = node, .owner = {}, .name = frees, .id = round.serial},
+  context_.Send({.by = Sent::By::kRound, .node = node, .claim = {.name = frees}, .id = round.serial},
                 Plain{round.command, frees.empty() ? 0 : context_.nodes.Proposal(context_.now)});
 }
 
@@ -114,8 +114,8 @@ void Rounds::OnAnswer(Round& round, const Sent& sent, const Outcome& outcome) {
     if (round.answered) return OnAdoptedLate(round, sent.node);
     if (context_.nodes.HasCountedSince(sent.node, sent.at)) round.adopted |= Bit(sent.node);
   }
-  for (const core::HolderView& view : next) candidates_.OnVote(sent.node, sent.name, view, sent.at);
-  if (look) TendAgain(sent.node, sent.name);
+  for (const core::HolderView& view : next) candidates_.OnVote(sent.node, sent.claim.name, view, sent.at);
+  if (look) TendAgain(sent.node, sent.claim.name);
 }
 
 void Rounds::OnTick() {
@@ -188,6 +188,7 @@ void Rounds::TryAnswer(Round& round, bool is_late) {
 }
 
 bool Rounds::AnswerTend(Round& round, bool) {
+  const auto& tend = std::get<core::StoreTend>(round.command);
   const size_t quorum = context_.nodes.quorum();
   if (CountOf<core::TendDone>(round) < quorum) return false;
   struct Seen {
@@ -207,8 +208,10 @@ bool Rounds::AnswerTend(Round& round, bool) {
   }
   core::TendDone merged;
   for (const auto& [owner, one] : seen) {
-    // What this ballot's own candidates have is told by grants.
-    if (one.count >= quorum && candidates_.Find(owner) == nullptr) merged.holders.push_back(one.view);
+    // One that this ballot has not elected has nothing yet.
+    const Candidate* const ours = candidates_.Find({tend.name, owner});
+    const bool is_elected = ours == nullptr || ours->phase == Candidate::Phase::kHeld;
+    if (one.count >= quorum && is_elected) merged.holders.push_back(one.view);
   }
   std::sort(lefts.begin(), lefts.end());
   merged.left = std::max<Duration>(lefts[quorum - 1], kFreeLook / 25);
@@ -234,7 +237,7 @@ bool Rounds::AnswerDowngrade(Round& round, bool) {
   const size_t most_others = context_.nodes.size() - context_.nodes.quorum();
   const auto& downgrade = std::get<core::StoreDowngrade>(round.command);
   if (counts[static_cast<size_t>(Result::kDowngraded)] >= context_.nodes.quorum()) {
-    if (Candidate* const candidate = candidates_.Find(downgrade.owner); candidate != nullptr) {
+    if (Candidate* const candidate = candidates_.Find({downgrade.name, downgrade.owner}); candidate != nullptr) {
       candidate->spec.want.mode = core::Mode::kShared;
       candidate->spec.info += downgrade.info;
     }
@@ -288,7 +291,7 @@ bool Rounds::AnswerAdopt(Round& round, bool) {
   }
   if (static_cast<size_t>(__builtin_popcount(round.adopted)) >= context_.nodes.quorum()) {
     merged.result = Result::kAdopted;
-    if (Candidate* const former = candidates_.Find(adopt.from); former != nullptr) candidates_.Forget(*former);
+    if (Candidate* const former = candidates_.Find({adopt.name, adopt.from}); former != nullptr) candidates_.Forget(*former);
     Spec spec{.name = adopt.name,
               .owner = adopt.owner,
               .want = adopt.want,
@@ -299,7 +302,7 @@ bool Rounds::AnswerAdopt(Round& round, bool) {
     spec.place = TakePlace(spec.info);
     for (NodeIndex node = 0; node < context_.nodes.size(); ++node) {
       if ((round.adopted & Bit(node)) != 0) continue;
-      debts_.OweOne(node, {.name = adopt.name, .owner = adopt.from, .life = merged.ttl + merged.lock_delay});
+      debts_.OweOne(node, {.claim = {adopt.name, adopt.from}, .life = merged.ttl + merged.lock_delay});
     }
     candidates_.Hold(std::move(spec), adopt.token, round.sent, round.adopted);
     return Answer(round, std::move(merged));
@@ -309,14 +312,14 @@ bool Rounds::AnswerAdopt(Round& round, bool) {
     return Answer(round, core::AcquireLate{});
   }
   // A server or two may have taken it over.
-  debts_.OweAll({.name = adopt.name, .owner = adopt.owner, .life = std::chrono::seconds(1)}, nullptr);
+  debts_.OweAll({.claim = {adopt.name, adopt.owner}, .life = std::chrono::seconds(1)}, nullptr);
   return Answer(round, of_another_mode != nullptr ? *of_another_mode : core::AdoptDone{});
 }
 
 // It is held, or refused, by now.
 void Rounds::OnAdoptedLate(Round& round, NodeIndex node) {
   const auto& adopt = std::get<core::StoreAdopt>(round.command);
-  Candidate* const candidate = candidates_.Find(adopt.owner);
+  Candidate* const candidate = candidates_.Find({adopt.name, adopt.owner});
   if (candidate == nullptr || candidate->token != adopt.token) return;
   candidate->stands[node].token = adopt.token;
   candidate->stands[node].from = round.sent;
