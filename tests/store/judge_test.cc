@@ -108,7 +108,9 @@ void Check(const std::vector<Case>& cases) {
     SCOPED_TRACE(one.what);
     const Verdict verdict = JudgeCase(one);
     EXPECT_EQ(static_cast<int>(verdict.kind), static_cast<int>(one.kind));
-    if (one.token != 0) EXPECT_EQ(verdict.token, one.token);
+    if (one.token != 0) {
+      EXPECT_EQ(verdict.token, one.token);
+    }
   }
 }
 

@@ -296,10 +296,16 @@ void Broker::SendRelease(Request& request, bool withdraw) {
     });
   };
   if (!up_) return again(milliseconds(200));
-  const core::OpId op = NewOp([this, owner, withdraw, again](core::StoreReply& reply) {
+  const core::OpId op = NewOp([this, owner, withdraw, again, sent = LocalTime()](core::StoreReply& reply) {
+    const auto* done = std::get_if<core::GiveBackDone>(&reply.outcome);
+    for (const core::HolderView& next : done == nullptr ? std::vector<core::HolderView>{} : done->next) {
+      const auto waiter = requests_.find(next.owner);
+      if (waiter == requests_.end() || waiter->second->state != State::kQueued) continue;
+      Grant(*waiter->second, next.token, sent + next.ttl - (next.ttl / 1000 + milliseconds(2)), false);
+    }
     const auto found = requests_.find(owner);
     if (found == requests_.end()) return;
-    if (!std::holds_alternative<core::GiveBackDone>(reply.outcome)) return again(milliseconds(100));
+    if (done == nullptr) return again(milliseconds(100));
     Finish(*found->second, withdraw ? "withdrawn" : "released");
   });
   if (withdraw) {
