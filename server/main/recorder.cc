@@ -161,22 +161,29 @@ void Recorder::OnForceRelease(const rpc::ForcedRelease& forced) {
 void Recorder::OnQueued(uint32_t position) { metrics_.queue_position.Observe(position); }
 
 void Recorder::OnNodeStatus(const store::NodeStatus& status) {
-  for (size_t state = 0; state < metrics_.store_nodes.size(); ++state) {
-    metrics_.store_nodes[state]->Set(state == static_cast<size_t>(status.state) ? 1 : 0);
-  }
-  metrics_.store_hold_off_seconds.Set(status.hold_off_left ? Seconds(*status.hold_off_left)
-                                                           : std::numeric_limits<double>::infinity());
   std::lock_guard lock(mu_);
-  const uint64_t known = node_ ? node_->primary_changes : 0;
-  if (status.primary_changes > known) {
-    metrics_.store_primary_changes.Increment(static_cast<double>(status.primary_changes - known));
+  const auto known = nodes_.find(status.index);
+  const uint64_t changes = known == nodes_.end() ? 0 : known->second.primary_changes;
+  if (status.primary_changes > changes) {
+    metrics_.store_primary_changes.Increment(static_cast<double>(status.primary_changes - changes));
   }
-  node_ = status;
+  nodes_[status.index] = status;
+  std::vector<int> counts(metrics_.store_nodes.size());
+  double longest = 0;
+  for (const auto& [index, node] : nodes_) {
+    ++counts[static_cast<size_t>(node.state)];
+    longest = std::max(longest, node.hold_off_left ? Seconds(*node.hold_off_left)
+                                                   : std::numeric_limits<double>::infinity());
+  }
+  for (size_t state = 0; state < counts.size(); ++state) metrics_.store_nodes[state]->Set(counts[state]);
+  metrics_.store_hold_off_seconds.Set(longest);
 }
 
 std::vector<store::NodeStatus> Recorder::StoreNodes() {
   std::lock_guard lock(mu_);
-  return node_ ? std::vector{*node_} : std::vector<store::NodeStatus>{};
+  std::vector<store::NodeStatus> nodes;
+  for (const auto& [index, node] : nodes_) nodes.push_back(node);
+  return nodes;
 }
 
 void Recorder::OnWait(core::Duration took, bool confirmed) {

@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -73,7 +74,7 @@ class Recorder final : public shard::Observer, public rpc::CallObserver {
   std::condition_variable changed_;
   std::vector<bool> up_;
   bool was_up_ = false;
-  std::optional<store::NodeStatus> node_;
+  std::map<int, store::NodeStatus> nodes_;  // by index
   rpc::Server* server_ = nullptr;
 };
 

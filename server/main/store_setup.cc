@@ -71,7 +71,7 @@ store::HoldOffOptions HoldOffOf(const ops::Options& options, const store::StoreO
                                  .nodes = static_cast<int>(options.store_nodes),
                                  .can_fail_over = store::TraitsOf(store).can_fail_over};
   absl::Duration fixed;
-  if (options.failover_hold_off == "auto" || (options.failover_hold_off.empty() && hold_off.can_fail_over)) {
+  if (options.failover_hold_off == "auto" || (options.failover_hold_off.empty() && (hold_off.can_fail_over || options.UsesQuorum()))) {
     hold_off.kind = Kind::kAuto;
   } else if (absl::ParseDuration(options.failover_hold_off, &fixed) && fixed > absl::ZeroDuration()) {
     hold_off.kind = Kind::kFixed;
@@ -123,6 +123,8 @@ absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::
   if (!chosen.ok()) return chosen;
   setup.options.wait_replicas = static_cast<int>(options.wait_replicas);
   setup.options.wait_timeout = ToCore(options.wait_timeout);
+  setup.options.quorum_is_new = options.quorum_new;
+  setup.options.node_timeout = ToCore(options.quorum_node_timeout);
   setup.options.locks.hold_off = HoldOffOf(options, setup.options);
 
   const auto warn = [](const absl::Status& problem) {

@@ -79,7 +79,7 @@ absl::Status CheckTimes(const Options& o) {
 }
 
 void WarnOfHoldOff(const Options& o, std::vector<std::string>* warnings) {
-  const bool holds_off = o.failover_hold_off == "auto" || (o.failover_hold_off.empty() && o.UsesSentinels());
+  const bool holds_off = o.failover_hold_off == "auto" || (o.failover_hold_off.empty() && (o.UsesSentinels() || o.UsesQuorum()));
   if (holds_off && o.LongestTtl() > absl::Minutes(5)) {
     warnings->push_back(
         Cat("--failover-hold-off auto: after each restart or failover of the store nobody is newly "
@@ -106,9 +106,13 @@ bool Options::UsesSentinels() const {
   return absl::StartsWith(redis, "redis+sentinel://") || absl::StartsWith(redis, "rediss+sentinel://");
 }
 
+bool Options::UsesQuorum() const {
+  return absl::StartsWith(redis, "redlock://") || absl::StartsWith(redis, "redlocks://");
+}
+
 absl::Duration Options::LongestTtl() const {
   if (max_ttl > absl::ZeroDuration()) return max_ttl;
-  return UsesSentinels() ? absl::Seconds(30) : absl::Hours(1);
+  return UsesSentinels() || UsesQuorum() ? absl::Seconds(30) : absl::Hours(1);
 }
 
 bool Options::ReflectionEnabled() const {

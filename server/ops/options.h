@@ -48,6 +48,8 @@ struct Options {
   absl::Duration queue_slot;
   std::string failover_hold_off;  // "", "auto" or a duration, checked
   int64_t store_nodes = 0;        // 0 = as many as are seen
+  bool quorum_new = false;
+  absl::Duration quorum_node_timeout;
   int64_t wait_replicas = 0;
   absl::Duration wait_timeout;
 
@@ -88,6 +90,7 @@ struct Options {
   // refused with a reason instead of waiting inside gRPC, and a release is never blocked.
   int64_t ConnectionStreams() const;
   bool UsesSentinels() const;
+  bool UsesQuorum() const;
   absl::Duration LongestTtl() const;
 
   // reflection, with kAuto resolved: on when every address is a unix socket.

@@ -20,6 +20,7 @@ struct ReplicaStatus {
 
 struct NodeStatus {
   enum class State : uint8_t { kDown, kUp, kHeldOff };  // kHeldOff: up, and nobody is newly granted a lock
+  int index = 0;  // of several independent servers, from 0
   std::string address;                                  // host:port, or the path of its socket
   State state = State::kDown;
   std::string problem;  // why it is down

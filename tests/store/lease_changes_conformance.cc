@@ -44,6 +44,7 @@ core::StoreAcquire Reader(core::OpId op, const std::string& key, uint8_t owner, 
 }  // namespace
 
 TEST_P(StoreConformance, TakesSeveralThatAreFreeOrNone) {
+  if (!GetParam().traits.takes_many_at_once) GTEST_SKIP() << "it takes them one by one";
   Broker a = MakeBroker(kBrokerA);
   const auto done = AskFor<core::AcquireAllDone>(a, 1, All(1, {"a", "b", "c"}, 1));
   ASSERT_EQ(done.grants.size(), 3u);
@@ -116,6 +117,7 @@ TEST_P(StoreConformance, SeveralOfWhichOneIsNotFreeLeaveAllAlone) {
 }
 
 TEST_P(StoreConformance, SeveralAreTakenAsOneByOne) {
+  if (!GetParam().traits.takes_many_at_once) GTEST_SKIP() << "it takes them one by one";
   Broker a = MakeBroker(kBrokerA);
   core::StoreAcquireAll all = All(0, {"a", "k"}, 1);
   all.items[0].ttl = seconds(200);
@@ -138,6 +140,7 @@ TEST_P(StoreConformance, SeveralAreTakenAsOneByOne) {
 }
 
 TEST_P(StoreConformance, TokensOfSeveralGrow) {
+  if (!GetParam().traits.takes_many_at_once) GTEST_SKIP() << "it takes them one by one";
   Broker a = MakeBroker(kBrokerA);
   std::vector<std::string> keys(core::kMaxTogether);
   for (size_t i = 0; i < keys.size(); ++i) keys[i] = std::to_string(i);
@@ -246,6 +249,7 @@ TEST_P(StoreConformance, WhoIsToldToEndAHoldIsToldEachTimeAndAnothersIsLeftAlone
 }
 
 TEST_P(StoreConformance, OneOfManyIsForcedAndTheOthersStay) {
+  if (!GetParam().traits.has_permits) GTEST_SKIP() << "it has no permits";
   Broker a = MakeBroker(kBrokerA);
   for (const uint8_t reader : {1, 2}) Do<core::AcquireGranted>(a, Reader(0, "k", reader, false));
   Do<core::AcquireQueued>(a, MakeAcquire(0, Lock("k"), Owner(3), true));

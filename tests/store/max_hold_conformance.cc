@@ -95,6 +95,7 @@ TEST_P(StoreConformance, AnAdoptionKeepsTheBound) {
 }
 
 TEST_P(StoreConformance, LocksThatAreTakenTogetherAreBounded) {
+  if (!GetParam().traits.takes_many_at_once) GTEST_SKIP() << "it takes them one by one";
   Broker a = MakeBroker(kBroker);
   core::StoreAcquireAll all{.items = {Bounded(1, Mode::kExclusive), Bounded(2, Mode::kShared)}};
   all.items[1].name = Lock("l");
