@@ -172,8 +172,8 @@ void Recorder::OnNodeStatus(const store::NodeStatus& status) {
   double longest = 0;
   for (const auto& [index, node] : nodes_) {
     ++counts[static_cast<size_t>(node.state)];
-    longest = std::max(longest, node.hold_off_left ? Seconds(*node.hold_off_left)
-                                                   : std::numeric_limits<double>::infinity());
+    longest =
+        std::max(longest, node.hold_off_left ? Seconds(*node.hold_off_left) : std::numeric_limits<double>::infinity());
   }
   for (size_t state = 0; state < counts.size(); ++state) metrics_.store_nodes[state]->Set(counts[state]);
   metrics_.store_hold_off_seconds.Set(longest);

@@ -9,8 +9,8 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>

@@ -71,7 +71,8 @@ store::HoldOffOptions HoldOffOf(const ops::Options& options, const store::StoreO
                                  .nodes = static_cast<int>(options.store_nodes),
                                  .can_fail_over = store::TraitsOf(store).can_fail_over};
   absl::Duration fixed;
-  if (options.failover_hold_off == "auto" || (options.failover_hold_off.empty() && (hold_off.can_fail_over || options.UsesQuorum()))) {
+  if (options.failover_hold_off == "auto" ||
+      (options.failover_hold_off.empty() && (hold_off.can_fail_over || options.UsesQuorum()))) {
     hold_off.kind = Kind::kAuto;
   } else if (absl::ParseDuration(options.failover_hold_off, &fixed) && fixed > absl::ZeroDuration()) {
     hold_off.kind = Kind::kFixed;

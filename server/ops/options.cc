@@ -79,7 +79,8 @@ absl::Status CheckTimes(const Options& o) {
 }
 
 void WarnOfHoldOff(const Options& o, std::vector<std::string>* warnings) {
-  const bool holds_off = o.failover_hold_off == "auto" || (o.failover_hold_off.empty() && (o.UsesSentinels() || o.UsesQuorum()));
+  const bool holds_off =
+      o.failover_hold_off == "auto" || (o.failover_hold_off.empty() && (o.UsesSentinels() || o.UsesQuorum()));
   if (holds_off && o.LongestTtl() > absl::Minutes(5)) {
     warnings->push_back(
         Cat("--failover-hold-off auto: after each restart or failover of the store nobody is newly "

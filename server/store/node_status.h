@@ -20,7 +20,7 @@ struct ReplicaStatus {
 
 struct NodeStatus {
   enum class State : uint8_t { kDown, kUp, kHeldOff };  // kHeldOff: up, and nobody is newly granted a lock
-  int index = 0;  // of several independent servers, from 0
+  int index = 0;                                        // of several independent servers, from 0
   std::string address;                                  // host:port, or the path of its socket
   State state = State::kDown;
   std::string problem;  // why it is down
@@ -36,7 +36,7 @@ struct NodeStatus {
   // and by how much its clock is ahead of the median of all, unset when that is not known.
   std::string not_counted;
   std::optional<core::Duration> clock_skew;
-  uint64_t primary_changes = 0;         // to another run of the server, or to another server
+  uint64_t primary_changes = 0;  // to another run of the server, or to another server
 };
 
 }  // namespace distlock::store

@@ -61,8 +61,9 @@ absl::Status SetScheme(std::string_view scheme, StoreUrl& url) {
     url.transport = Transport::kUnix;
   } else if (std::find(std::begin(kNotSupportedYet), std::end(kNotSupportedYet), scheme) !=
              std::end(kNotSupportedYet)) {
-    return absl::UnimplementedError(
-        Cat(scheme, ":// is not supported yet by this version; use redis://, rediss://, unix://, redis+sentinel:// or redlock://"));
+    return absl::UnimplementedError(Cat(
+        scheme,
+        ":// is not supported yet by this version; use redis://, rediss://, unix://, redis+sentinel:// or redlock://"));
   } else {
     return Wrong("unknown scheme");
   }

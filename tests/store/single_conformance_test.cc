@@ -14,7 +14,8 @@ std::vector<StoreKind> Kinds() {
     kinds.push_back({sim::KindOfServer(binary), {}, [binary] { return MakeServerWorld(binary); }});
   }
   for (const bool in_company : {false, true}) {
-    kinds.push_back({in_company ? "ModelInCompany" : "Model", {.virtual_time = true}, [] { return MakeModelWorld(); }, in_company});
+    kinds.push_back(
+        {in_company ? "ModelInCompany" : "Model", {.virtual_time = true}, [] { return MakeModelWorld(); }, in_company});
   }
   return kinds;
 }
