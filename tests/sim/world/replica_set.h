@@ -8,7 +8,6 @@
 
 #include <functional>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -47,10 +46,10 @@ class ReplicaSet {
   void EmptyPrimary();
   // No faults from now on; what is under way goes on.
   void Heal();
-  // Nothing new is granted for so long after a server began to have the data to itself.
-  Duration hold_off() const;
 
  private:
+  // Nothing new is granted for so long after a server began to have the data to itself.
+  Duration hold_off() const;
   void CutOff(Duration time);
   void Promote(Duration old_primary_lives);
   // The replica that a failover takes; null: none can be reached.
