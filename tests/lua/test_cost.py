@@ -153,7 +153,7 @@ def test_commands_of_conversion_and_force(redis, listen):
     listen(2)
     rw = RwLock(redis, check_ttl=False)
     rw.write(1)
-    assert commands(redis, lambda: rw.downgrade(1)) == 7
+    assert commands(redis, lambda: rw.downgrade(1)) == 8
     assert commands(redis, lambda: rw.downgrade(1)) == 3
     rw.give_back(1)
     rw.write(1)
