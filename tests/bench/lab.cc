@@ -151,7 +151,7 @@ void Lab::StartRedis() {
                                   "--port",
                                   std::to_string(port_),
                                   "--unixsocket",
-                                  unix_path(),
+                                  setup_.store_delay_us > 0 ? dir_ + "/near.sock" : unix_path(),
                                   "--save",
                                   "",
                                   "--dir",
@@ -161,12 +161,26 @@ void Lab::StartRedis() {
     }
     redis_ = std::make_unique<Child>(args, dir_ + "/redis.log");
     try {
+      if (setup_.store_delay_us > 0) StartDelayProxy();
       UntilServing(*redis_, setup_.redis_server, [this] { return Connect() != nullptr; });
       return;
     } catch (const std::runtime_error&) {
       if (attempt == 4) throw;
     }
   }
+}
+
+void Lab::StartDelayProxy() {
+  UntilServing(*redis_, setup_.redis_server, [this] {
+    if (!Listens(dir_ + "/near.sock")) throw std::runtime_error("nobody listens at its socket");
+    return true;
+  });
+  port_ = FreePort();
+  delay_proxy_ = std::make_unique<Child>(
+      std::vector<std::string>{"/proc/self/exe", "--delay-proxy", std::to_string(port_), unix_path(),
+                               dir_ + "/near.sock", std::to_string(setup_.store_delay_us)},
+      dir_ + "/delay_proxy.log");
+  UntilServing(*delay_proxy_, "the delay proxy", [this] { return Connect() != nullptr; });
 }
 
 std::string Lab::StoreUrl() const {
@@ -257,6 +271,7 @@ double Lab::OursCpuSeconds() const {
 
 double Lab::ServersCpuSeconds() const {
   double seconds = CpuSeconds(redis_->pid());
+  if (delay_proxy_ != nullptr) seconds += CpuSeconds(delay_proxy_->pid());
   for (const auto& broker : brokers_) seconds += CpuSeconds(broker->pid());
   return seconds;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lab: the servers under measurement, in a private folder: one volatile Redis on loopback TCP and a unix socket, two
-// brokers on it, each on loopback TCP and a unix socket. Durable() makes a second Lab on demand, with one broker on a
+// Lab: the servers under measurement, in a private folder: one volatile Redis on loopback TCP and a unix socket, behind
+// a delay proxy if asked for, two brokers on it, each on loopback TCP and a unix socket. Durable() makes a second Lab on demand, with one broker on a
 // durable Redis. All servers end with the Lab. Main thread only, except for const reads.
 #pragma once
 
@@ -40,6 +40,7 @@ struct Setup {
   bool peers = false;          // measure other lock systems, too
   bool durable = false;        // Redis writes and syncs before it answers
   bool growth = false;         // also the rows that take minutes
+  int store_delay_us = 0;      // round trip to Redis that a proxy adds for everybody; 0: there is no proxy
   Size size;
 };
 
@@ -109,6 +110,7 @@ class Lab {
   // A connection like those of direct clients; throws std::runtime_error.
   RedisConnection Connect(Transport over = Transport::kAsSetUp) const;
   bool OnTcp(Transport over) const { return setup_.clients_on_tcp && over != Transport::kUnix; }
+  // Where clients of Redis connect: Redis itself, or the delay proxy.
   std::string unix_path() const { return dir_ + "/redis.sock"; }
   int port() const { return port_; }
   const std::string& folder() const { return dir_; }  // for files that end with the Lab
@@ -126,6 +128,7 @@ class Lab {
 
  private:
   void StartRedis();
+  void StartDelayProxy();
   double ServersCpuSeconds() const;
   std::string StoreUrl() const;
 
@@ -133,6 +136,7 @@ class Lab {
   std::string dir_;
   int port_ = 0;
   std::unique_ptr<Child> redis_;
+  std::unique_ptr<Child> delay_proxy_;
   std::vector<std::unique_ptr<Daemon>> brokers_;
   std::unique_ptr<Lab> durable_;
 };
