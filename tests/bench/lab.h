@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Lab: the servers under measurement, in a private folder: one volatile Redis on loopback TCP and a unix socket, behind
-// a delay proxy if asked for, two brokers on it, each on loopback TCP and a unix socket. Durable() makes a second Lab on demand, with one broker on a
-// durable Redis. All servers end with the Lab. Main thread only, except for const reads.
+// a delay proxy if asked for, two brokers on it, each on loopback TCP and a unix socket. Durable() makes a second Lab
+// on demand, with one broker on a durable Redis. All servers end with the Lab. Main thread only, except for const
+// reads.
 #pragma once
 
 #include <hiredis/hiredis.h>
