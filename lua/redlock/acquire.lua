@@ -62,10 +62,13 @@ if rank then
   had_place = redis.call('ZRANK', QUEUE, owner)
 elseif request and wait == '1' and h.kind and length > 0 then
   for _, hold in ipairs(h.kind == 'x' and {h} or h.used <= MOST_SHOWN and read_slots(h) or {}) do
-    if request_of(hold.owner) == request then place = math.min(place, score(0) - 1) end
+    if request_of(hold.owner) == request and had_place ~= 0 then place = math.min(place, score(0) - 1) end
   end
 end
 if had_place and score(had_place) ~= place then
+  -- A repeat through another broker keeps the place; its own broker may move it.
+  local through = string.match(redis.call('HGET', WAITERS, owner) or '', '^(%x+);')
+  if through ~= broker then place = math.min(place, score(had_place)) end
   redis.call('ZADD', QUEUE, str(place), owner)
   had_place = redis.call('ZRANK', QUEUE, owner)
 end

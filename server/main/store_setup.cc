@@ -66,11 +66,13 @@ absl::Status UseSentinels(const ops::Options& options, StoreSetup& setup) {
 
 store::HoldOffOptions HoldOffOf(const ops::Options& options, const store::StoreOptions& store) {
   using Kind = store::HoldOffOptions::Kind;
+  const core::StoreTraits traits = store::TraitsOf(store);
   store::HoldOffOptions hold_off{.longest_ttl = ToCore(options.LongestTtl()),
                                  .nodes = static_cast<int>(options.store_nodes),
-                                 .can_fail_over = store::TraitsOf(store).can_fail_over};
+                                 .can_fail_over = traits.can_fail_over};
+  const bool by_default = traits.can_fail_over || traits.is_quorum;
   absl::Duration fixed;
-  if (options.failover_hold_off == "auto" || (options.failover_hold_off.empty() && hold_off.can_fail_over)) {
+  if (options.failover_hold_off == "auto" || (options.failover_hold_off.empty() && by_default)) {
     hold_off.kind = Kind::kAuto;
   } else if (absl::ParseDuration(options.failover_hold_off, &fixed) && fixed > absl::ZeroDuration()) {
     hold_off.kind = Kind::kFixed;
@@ -123,6 +125,8 @@ absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::
   setup.options.usual_ttl = ToCore(options.default_ttl);
   setup.options.wait_replicas = static_cast<int>(options.wait_replicas);
   setup.options.wait_timeout = ToCore(options.wait_timeout);
+  setup.options.quorum_is_new = options.quorum_new;
+  setup.options.node_timeout = ToCore(options.quorum_node_timeout);
   setup.options.locks.hold_off = HoldOffOf(options, setup.options);
 
   const auto warn = [](const absl::Status& problem) {

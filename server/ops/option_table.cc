@@ -104,6 +104,10 @@ constexpr OptionRow kTable[] = {
     {"store-nodes", kStore, &O::store_nodes, "0", "0..64",
      "servers that may become the primary, the present one included, as --failover-hold-off auto counts them; 0: as "
      "many as are seen"},
+    {"quorum-new", kStore, &O::quorum_new, "false", "",
+     "of redlock://: nobody can hold a lock of these servers yet, so they count at once although they are new"},
+    {"quorum-node-timeout", kStore, &O::quorum_node_timeout, "200ms", "10ms..5s",
+     "of redlock://: a server that has not answered by then is not waited for"},
     {"wait-replicas", kStore, &O::wait_replicas, "0", "0..15",
      "a grant or a renewal counts only once so many replicas of the primary have confirmed it; 0: none is asked"},
     {"wait-timeout", kStore, &O::wait_timeout, "100ms", "10ms..500ms",

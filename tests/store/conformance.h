@@ -39,11 +39,10 @@ class StoreWorld {
 
 // What decides which cases run in a world.
 struct WorldTraits {
-  bool virtual_time = false;       // time passes when the case says so, so half a minute costs nothing
-  bool one_server = true;          // it has all locks
-  bool has_permits = true;         // as of core::StoreTraits
-  bool takes_many_at_once = true;  // as of core::StoreTraits
-  bool is_quorum = false;          // as of core::StoreTraits
+  bool virtual_time = false;  // time passes when the case says so, so half a minute costs nothing
+  bool one_server = true;     // it has all locks
+  bool has_permits = true;    // as of core::StoreTraits
+  bool is_quorum = false;     // as of core::StoreTraits
 };
 
 struct StoreKind {

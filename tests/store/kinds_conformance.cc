@@ -232,6 +232,7 @@ TEST_P(StoreConformance, ABigPermitThatLeavesLetsThoseBehindItIn) {
 }
 
 TEST_P(StoreConformance, LimitsAndModesDoNotMix) {
+  if (!GetParam().traits.has_permits) GTEST_SKIP() << "it has no permits";
   Broker a = MakeBroker(kBrokerA);
   Do<core::AcquireGranted>(a, Permit(1, 1, 3));
   for (const core::StoreAcquire& wanted : {Permit(2, 1, 4), Write(2), Read(2)}) {
@@ -249,6 +250,7 @@ TEST_P(StoreConformance, LimitsAndModesDoNotMix) {
 }
 
 TEST_P(StoreConformance, WhoDoesNotMixWaitsUntilTheHoldersAreGone) {
+  if (!GetParam().traits.has_permits) GTEST_SKIP() << "it has no permits";
   Broker a = MakeBroker(kBrokerA);
   Do<core::AcquireGranted>(a, Permit(1, 1, 3));
   Do<core::AcquireGranted>(a, Permit(2, 1, 3));
@@ -291,6 +293,7 @@ TEST_P(StoreConformanceOverTime, AReadersShorterRenewalLeavesTheOthersHolds) {
 }
 
 TEST_P(StoreConformanceOverTime, AdaptiveNewcomersTakeAFreeLockUntilAWaiterHasWaitedForLong) {
+  if (GetParam().traits.is_quorum) GTEST_SKIP() << "it fetches what it is invited to";
   Broker a = MakeBroker(kBrokerA);
   Broker b = MakeBroker(kBrokerB);
   constexpr Policy kAdaptive = Policy::kAdaptive;

@@ -191,7 +191,11 @@ void RedlockStore::TellStatus(const Node& node) {
   if (!options_.on_node_status) return;
   NodeStatus status = node.status;
   const core::Instant now = timers_->Now();
+  status.index = static_cast<int>(node.index);
   status.not_counted = ballot_.nodes().WhyNot(node.index, now);
+  if (status.state != NodeStatus::State::kDown && !status.not_counted.empty()) {
+    status.problem = Cat("its votes do not count: ", status.not_counted);
+  }
   status.clock_skew = ballot_.nodes().Skew(node.index, now);
   options_.on_node_status(status);
 }

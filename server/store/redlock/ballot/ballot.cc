@@ -61,6 +61,7 @@ void Ballot::GiveBack(core::OpId op, const LockName& name, const OwnerId& owner,
   due.life = std::chrono::seconds(1);
   if (candidate == nullptr) return debts_.Owe(op, due, nullptr);
   const bool holds = candidate->phase == Candidate::Phase::kHeld;
+  if (token != 0 && holds && candidate->token < token) return context_.Answer(op, core::GiveBackDone{});
   // A late release of an earlier grant leaves this one alone.
   if (token != 0 && candidate->token > token) return debts_.Owe(op, due, nullptr);
   due.life = candidate->spec.ttl + candidate->spec.lock_delay;
@@ -148,7 +149,9 @@ void Ballot::Handle(NodeReply& in) {
       debts_.OnReply(*sent, in.outcome);
       return context_.HoldGrants(false);
     case Sent::By::kRound:
-      return rounds_.OnReply(*sent, in.outcome);
+      context_.HoldGrants(true);
+      rounds_.OnReply(*sent, in.outcome);
+      return context_.HoldGrants(false);
     case Sent::By::kRenewal:
       return renewals_.OnReply(*sent, in.outcome);
     case Sent::By::kNobody:

@@ -57,6 +57,8 @@ void Candidates::OnVoteReply(Candidate& candidate, const Sent& sent, Outcome& ou
     } else if (repeats || std::holds_alternative<core::AcquireQueueFull>(outcome) ||
                std::holds_alternative<core::AcquireMismatch>(outcome)) {
       stand.answer = StandAnswer::kRefused;
+      // What it holds there is in another mode: no vote for what it wants now.
+      if (std::holds_alternative<core::AcquireMismatch>(outcome)) stand.token = 0;
       stand.refusal = std::move(outcome);
     } else {
       stand.answer = StandAnswer::kFailed;
@@ -99,6 +101,7 @@ bool Candidates::OnNotVoted(Candidate& candidate, const Sent& sent, NotVoted& an
       Rival rival;
       rival.place = TakePlace(view.info);
       rival.view = std::move(view);
+      rival.view.since = SinceOf(rival.view.token);
       stand.rivals.push_back(std::move(rival));
     }
   }
@@ -155,7 +158,7 @@ void Candidates::OnTended(NodeIndex node, const LockName& name, const std::vecto
     const auto lock = by_lock_.find(name);
     if (lock == by_lock_.end()) return;
     for (const auto& [serial, candidate] : lock->second) candidate->stands[node].queued = false;
-    return AskAllOf(node, name);
+    return;
   }
   for (const OwnerId& owner : asked) {
     Candidate* const candidate = Find({name, owner});

@@ -27,13 +27,12 @@ void Candidates::Win(Candidate& candidate, uint64_t token, Instant from) {
   candidate.join_at = candidate.ask_at = core::kNever;
   candidate.is_open = false;
   candidate.back_off = candidate.splits = 0;
-  core::StoreTime since;
+  const core::StoreTime since = SinceOf(token);
   Duration held_for{};
   bool all = true;
   for (const Stand& stand : candidate.stands) {
     all &= stand.token == token;
     if (stand.token != token) continue;
-    if (since.us == 0) since = stand.since;
     held_for = std::max(held_for, stand.held_for);
   }
   // The votes of the others may be on their way.
@@ -46,7 +45,8 @@ void Candidates::Win(Candidate& candidate, uint64_t token, Instant from) {
                                     .since = since,
                                     .ttl = spec.ttl,
                                     .made = from,
-                                    .counted_from = from});
+                                    .counted_from = from},
+                       spec.lock_delay);
   } else {
     AnswerAll(candidate, core::AcquireGranted{.token = token, .since = since, .held_for = held_for});
   }

@@ -241,7 +241,8 @@ void Candidates::Refuse(Candidate& candidate) {
 void Candidates::End(Candidate& candidate) {
   for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
     const Stand& stand = candidate.stands[node];
-    const bool has_nothing = stand.answer == StandAnswer::kNotVoted && stand.token == 0 && !stand.queued;
+    const bool has_nothing = (stand.answer == StandAnswer::kNotVoted && stand.token == 0 && !stand.queued) ||
+                             stand.answer == StandAnswer::kRefused;
     if (has_nothing && stand.may_run_until <= context_.now) continue;
     debts_.OweOne(node,
                   {.claim = candidate.spec.claim(),

@@ -32,7 +32,7 @@ class Candidates {
   // The server gave its vote to a waiter of this broker. `from`: the vote's life began no earlier; unset: that is not
   // known. An owner that is no candidate does not want it any more.
   void OnVote(NodeIndex node, const LockName& name, const core::HolderView& vote, std::optional<Instant> from);
-  // A tend that was sent at `sent` shows who has a place or a vote there. GONE: places of this lock are missing there.
+  // A tend that was sent at `sent` shows who has a place or a vote there.
   void OnTended(NodeIndex node, const LockName& name, const std::vector<OwnerId>& asked, const core::TendDone& done,
                 Instant sent);
   // Whoever else waits here is looked for again.

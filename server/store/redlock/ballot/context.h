@@ -56,21 +56,23 @@ class Context {
   // Grants that are told while this is on are kept, until they are taken or it is off.
   void HoldGrants(bool on) {
     holds_grants_ = on;
-    for (core::GrantNotice& grant : std::exchange(held_grants_, {})) TellGrant(std::move(grant));
+    for (HeldGrant& grant : std::exchange(held_grants_, {})) TellGrant(std::move(grant.notice), grant.lock_delay);
   }
-  void TellGrant(core::GrantNotice&& grant) {
-    holds_grants_ ? held_grants_.push_back(std::move(grant)) : Tell(std::move(grant));
+  void TellGrant(core::GrantNotice&& grant, Duration lock_delay) {
+    holds_grants_ ? held_grants_.push_back({std::move(grant), lock_delay}) : Tell(std::move(grant));
   }
   // Those of a lock whose lives count from `since` or later.
   std::vector<core::HolderView> TakeGrants(const LockName& name, Instant since) {
     std::vector<core::HolderView> taken;
-    std::erase_if(held_grants_, [&](const core::GrantNotice& grant) {
+    std::erase_if(held_grants_, [&](const HeldGrant& held) {
+      const core::GrantNotice& grant = held.notice;
       if (grant.name != name || *grant.counted_from < since) return false;
       core::HolderView view;
       view.owner = grant.owner;
       view.token = grant.token;
       view.since = grant.since;
       view.ttl = grant.ttl;
+      view.lock_delay = held.lock_delay;
       taken.push_back(std::move(view));
       return true;
     });
@@ -106,11 +108,16 @@ class Context {
   Nodes nodes;
 
  private:
+  struct HeldGrant {
+    core::GrantNotice notice;
+    Duration lock_delay{};
+  };
+
   uint64_t random_;
   NodeOp next_op_ = 1;
   std::vector<Effect>* effects_ = nullptr;
   bool holds_grants_ = false;
-  std::vector<core::GrantNotice> held_grants_;
+  std::vector<HeldGrant> held_grants_;
   absl::flat_hash_map<NodeOp, Sent> sent_;
 };
 

@@ -31,6 +31,7 @@ void AddHolder(core::HolderView&& view, absl::btree_map<OwnerId, Seen>& seen) {
   // The token of most servers is the one that the holder has; of two it is the later one.
   if (one.count++ == 0 || view.token > one.view.token) {
     one.view = std::move(view);
+    one.view.since = SinceOf(one.view.token);
     one.place = place;
   }
 }

@@ -46,6 +46,9 @@ struct Claim {
   }
 };
 
+// When a grant was made, by the median of the clocks, which its token is taken from: each server has another stamp.
+inline core::StoreTime SinceOf(uint64_t token) { return {static_cast<int64_t>(token)}; }
+
 // What an owner wants of a lock, as each server is told it.
 struct Spec {
   LockName name;

@@ -102,6 +102,8 @@ void Rounds::OnAnswer(Round& round, const Sent& sent, const Outcome& outcome) {
   if (const auto* tended = std::get_if<core::TendDone>(&outcome)) {
     const auto& tend = std::get<core::StoreTend>(round.command);
     candidates_.OnTended(sent.node, tend.name, tend.asked, *tended, sent.at);
+    // Places that most servers have lost, the core asks for anew.
+    if (tended->slot_was_gone && round.answered && !round.all_gone) candidates_.AskAllOf(sent.node, tend.name);
     look = tended->more;
   } else if (const auto* downgraded = std::get_if<core::DowngradeDone>(&outcome)) {
     next = downgraded->next;
@@ -197,16 +199,24 @@ bool Rounds::AnswerTend(Round& round, bool) {
   };
   absl::btree_map<OwnerId, Seen> seen;
   std::vector<Duration> lefts;
-  for (const auto& answer : round.answers) {
+  std::vector<NodeIndex> gone;
+  for (NodeIndex node = 0; node < context_.nodes.size(); ++node) {
+    const auto& answer = round.answers[node];
     const auto* done = answer ? std::get_if<core::TendDone>(&*answer) : nullptr;
     if (done == nullptr) continue;
+    if (done->slot_was_gone) gone.push_back(node);
     lefts.push_back(done->slot_was_gone ? kFreeLook : done->left.value_or(kFreeLook));
     for (const core::HolderView& holder : done->holders) {
       Seen& one = seen[holder.owner];
       if (one.count++ == 0) one.view = holder;
+      one.view.since = SinceOf(one.view.token);
     }
   }
   core::TendDone merged;
+  merged.slot_was_gone = round.all_gone = gone.size() >= quorum;
+  for (const NodeIndex node : gone) {
+    if (!round.all_gone) candidates_.AskAllOf(node, tend.name);
+  }
   for (const auto& [owner, one] : seen) {
     // One that this ballot has not elected has nothing yet.
     const Candidate* const ours = candidates_.Find({tend.name, owner});
@@ -241,7 +251,9 @@ bool Rounds::AnswerDowngrade(Round& round, bool) {
       candidate->spec.want.mode = core::Mode::kShared;
       candidate->spec.info += downgrade.info;
     }
-    return Answer(round, core::DowngradeDone{.result = Result::kDowngraded, .look = false, .next = {}});
+    return Answer(round, core::DowngradeDone{.result = Result::kDowngraded,
+                                             .look = false,
+                                             .next = context_.TakeGrants(downgrade.name, round.sent)});
   }
   for (const Result result : {Result::kNotHolder, Result::kAnotherMode}) {
     if (counts[static_cast<size_t>(result)] > most_others) {
@@ -260,9 +272,13 @@ bool Rounds::AnswerForce(Round& round, bool) {
   }
   const auto of = [&](Result result) { return counts[static_cast<size_t>(result)]; };
   const auto answer = [&](Result result) {
-    return Answer(round, core::ForceDone{.result = result, .look = false, .next = {}});
+    const LockName& name = std::get<core::StoreForce>(round.command).name;
+    return Answer(round,
+                  core::ForceDone{.result = result, .look = false, .next = context_.TakeGrants(name, round.sent)});
   };
   if (of(Result::kTold) > 0) return answer(Result::kTold);
+  // The holder has lost q votes; the rest is asked all the same.
+  if (of(Result::kReleased) >= context_.nodes.quorum()) return answer(Result::kReleased);
   if (round.waiting != 0 || round.unasked != 0) return false;
   if (of(Result::kReleased) + of(Result::kGone) < context_.nodes.quorum()) return false;
   return answer(of(Result::kReleased) > 0 ? Result::kReleased : Result::kGone);
@@ -283,7 +299,7 @@ bool Rounds::AnswerAdopt(Round& round, bool) {
       gone += context_.nodes.HasCountedSince(node, round.sent);
       continue;
     }
-    merged.since = std::max(merged.since, done->since);
+    merged.since = SinceOf(adopt.token);
     merged.held_for = std::max(merged.held_for, done->held_for);
     merged.ttl = done->ttl;
     merged.lock_delay = done->lock_delay;

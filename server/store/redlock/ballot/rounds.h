@@ -41,6 +41,7 @@ class Rounds {
     uint32_t unasked = 0;  // bits: of a force
     uint32_t adopted = 0;  // bits
     bool answered = false;
+    bool all_gone = false;  // of a tend: the core asks for the places anew
     std::array<std::optional<Outcome>, kMaxNodes> answers;
   };
 
