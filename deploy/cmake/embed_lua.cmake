@@ -2,8 +2,8 @@
 # The assembler of the scripts: the only place where a verb and the parts it names become one text.
 #   cmake -D LUA=<the folder lua> -D VERBS=<files> -D OUT=<folder> -P embed_lua.cmake
 # A line "-- include parts/<name>.lua", without indentation, is replaced by that file; a part may include other parts.
-# Comment lines are left out of the result. A verb in another folder than `single` has that folder's name in front of its
-# own. Writes OUT/<verb>.lua, which is exactly what the server runs, and
+# Comment lines are left out of the result. A verb in another folder than `single` has that folder's name in front of
+# its own. Writes OUT/<verb>.lua, which is exactly what the server runs, and
 # OUT/scripts_data.{h,cc} with all of them and their SHA-1.
 cmake_policy(VERSION 3.25)
 

@@ -105,7 +105,7 @@ class CoreContext {
   // What is not available of several servers is their quorum.
   RefusalReason NameOf(RefusalReason reason) const {
     return config.store.is_quorum && reason == RefusalReason::kStoreUnavailable ? RefusalReason::kQuorumNotReached
-                                                                               : reason;
+                                                                                : reason;
   }
 
   uint64_t random_state_;

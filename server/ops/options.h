@@ -89,8 +89,8 @@ struct Options {
   // max_connection_streams, with 0 resolved. Greater than max_sessions_per_peer, so that a stream beyond that limit is
   // refused with a reason instead of waiting inside gRPC, and a release is never blocked.
   int64_t ConnectionStreams() const;
-  // Another server may take over the store, since it is watched by Sentinels or a Cluster, or several independent servers
-  // decide, of which one may forget: hold-offs are on, unless an option says otherwise.
+  // Another server may take over the store, since it is watched by Sentinels or a Cluster, or several independent
+  // servers decide, of which one may forget: hold-offs are on, unless an option says otherwise.
   bool HoldsOffByDefault() const;
   absl::Duration LongestTtl() const;
 

@@ -37,7 +37,7 @@ struct NodeStatus {
   // and by how much its clock is ahead of the median of all, unset when that is not known.
   std::string not_counted;
   std::optional<core::Duration> clock_skew;
-  uint64_t primary_changes = 0;         // to another run of the server, or to another server
+  uint64_t primary_changes = 0;  // to another run of the server, or to another server
 };
 
 }  // namespace distlock::store

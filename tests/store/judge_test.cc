@@ -71,8 +71,8 @@ struct Case {
   uint64_t token = 0;
   bool waits = true;
   bool shares = false;
-  bool asked_now = false;   // the core waits for an answer
-  bool patient = true;      // the round is young
+  bool asked_now = false;  // the core waits for an answer
+  bool patient = true;     // the round is young
   uint32_t counts = 0xff;
   int splits = 0;
   uint64_t told_token = 0;
@@ -135,11 +135,28 @@ TEST(Judge, J1BelievesFromTheVoteThatCompletesTheQuorum) {
 
 TEST(Judge, VotesOfServersThatDoNotCountAreNone) {
   Check({
-      {"one of two does not count", {Voted(900), Voted(900), InLine()}, Kind::kKeep, 0, true, false, false, false, 0b101},
-      {"the third makes up for it", {Voted(900), Voted(900), Voted(900)}, Kind::kGrant, 900, true, false, false, true,
+      {"one of two does not count",
+       {Voted(900), Voted(900), InLine()},
+       Kind::kKeep,
+       0,
+       true,
+       false,
+       false,
+       false,
        0b101},
-      {"it counts since, and its vote is from before: the token is to be a new one", {Voted(900), Stale(900), Silent()},
-       Kind::kConfirm, 2000},
+      {"the third makes up for it",
+       {Voted(900), Voted(900), Voted(900)},
+       Kind::kGrant,
+       900,
+       true,
+       false,
+       false,
+       true,
+       0b101},
+      {"it counts since, and its vote is from before: the token is to be a new one",
+       {Voted(900), Stale(900), Silent()},
+       Kind::kConfirm,
+       2000},
   });
 }
 
@@ -147,14 +164,35 @@ TEST(Judge, J2HasTheGreatestTokenConfirmed) {
   Check({
       {"two tokens", {Voted(900), Voted(902), Silent()}, Kind::kConfirm, 902},
       {"at once, whoever else is asked", {Voted(900), Voted(902), Asked()}, Kind::kConfirm, 902},
-      {"too old to leave enough belief", {Voted(900, seconds(13)), Voted(900, seconds(13)), Silent()}, Kind::kConfirm,
+      {"too old to leave enough belief",
+       {Voted(900, seconds(13)), Voted(900, seconds(13)), Silent()},
+       Kind::kConfirm,
        900},
-      {"older than the question", {Voted(900, seconds(1)), Voted(900, seconds(1)), Silent()}, Kind::kConfirm, 900, true,
-       false, true},
-      {"older than the question, and asked again", {Voted(900, seconds(1)), Voted(900, seconds(1)), Asked()},
-       Kind::kAwait, 0, true, false, true},
-      {"the core was told 900: the third may have it", {Voted(900), Voted(902), Asked()}, Kind::kAwait, 0, true, false,
-       false, true, 0xff, 0, 900},
+      {"older than the question",
+       {Voted(900, seconds(1)), Voted(900, seconds(1)), Silent()},
+       Kind::kConfirm,
+       900,
+       true,
+       false,
+       true},
+      {"older than the question, and asked again",
+       {Voted(900, seconds(1)), Voted(900, seconds(1)), Asked()},
+       Kind::kAwait,
+       0,
+       true,
+       false,
+       true},
+      {"the core was told 900: the third may have it",
+       {Voted(900), Voted(902), Asked()},
+       Kind::kAwait,
+       0,
+       true,
+       false,
+       false,
+       true,
+       0xff,
+       0,
+       900},
   });
 }
 
@@ -168,8 +206,14 @@ TEST(Judge, J3YieldsToWhoeverCameEarlierOrHasAQuorum) {
       {"a block at one server is nobody's place", {Voted(900), Behind(0, kFirstPlace), InLine()}, Kind::kKeep},
       {"a block at a quorum", {Voted(900), Behind(0, 0), Behind(0, 0)}, Kind::kYield},
       {"not before all have answered", {Voted(900), Behind(2, 400), Asked()}, Kind::kAwait},
-      {"but with a quorum of answers not later than patience lasts", {Voted(900), Behind(2, 400), Asked()},
-       Kind::kYield, 0, true, false, false, false},
+      {"but with a quorum of answers not later than patience lasts",
+       {Voted(900), Behind(2, 400), Asked()},
+       Kind::kYield,
+       0,
+       true,
+       false,
+       false,
+       false},
       {"no votes, nothing to yield", {Behind(2, 400), Behind(2, 400), InLine()}, Kind::kStand},
   });
 }
@@ -196,7 +240,15 @@ TEST(Judge, ASingleTryIsHeldSplitOrWithoutAQuorum) {
   Check({
       {"a holder with a quorum, at once", {held(2), held(2), Asked()}, Kind::kRefuse, 0, false, false, true},
       {"split", {Voted(900), held(2), held(3)}, Kind::kSplit, 0, false, false, true},
-      {"split for the last time", {Voted(900), held(2), held(3)}, Kind::kRefuse, 0, false, false, true, true, 0xff,
+      {"split for the last time",
+       {Voted(900), held(2), held(3)},
+       Kind::kRefuse,
+       0,
+       false,
+       false,
+       true,
+       true,
+       0xff,
        kSplitRetries},
       {"others wait for it", {waited_for(), waited_for(), Voted(900)}, Kind::kRefuse, 0, false, false, true},
       {"a majority is silent", {Voted(900), Silent(), Silent()}, Kind::kNoQuorum, 0, false, false, true},

@@ -79,7 +79,8 @@ void LockPages::OnView(uint64_t id, size_t server, absl::StatusOr<LockView> view
   } else if (query.trouble.ok() || absl::IsFailedPrecondition(view.status())) {
     query.trouble = view.status();
   }
-  const size_t seen = std::count_if(query.views.begin(), query.views.end(), [](const auto& one) { return one.has_value(); });
+  const size_t seen =
+      std::count_if(query.views.begin(), query.views.end(), [](const auto& one) { return one.has_value(); });
   if (query.waiting == 0) return Finish(id);
   if (seen == query.servers / 2 + 1) query.patience->Start(kPatience);
 }
@@ -88,10 +89,11 @@ void LockPages::Finish(uint64_t id) {
   auto node = queries_.extract(id);
   if (node.empty()) return;
   Query& query = node.mapped();
-  const size_t seen = std::count_if(query.views.begin(), query.views.end(), [](const auto& one) { return one.has_value(); });
+  const size_t seen =
+      std::count_if(query.views.begin(), query.views.end(), [](const auto& one) { return one.has_value(); });
   if (seen > query.servers / 2) return query.done(std::move(query.views));
-  query.done(absl::Status(query.trouble.code(), Cat("only ", seen, " of ", query.servers, " servers show it: ",
-                                                    View(query.trouble.message()))));
+  query.done(absl::Status(query.trouble.code(), Cat("only ", seen, " of ", query.servers,
+                                                    " servers show it: ", View(query.trouble.message()))));
 }
 
 // ---- Many ----

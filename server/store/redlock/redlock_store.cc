@@ -46,8 +46,8 @@ RedlockStore::RedlockStore(const Network& network, const StoreOptions& options)
     nodes_.push_back(std::make_unique<Node>(this, index));
     Node& node = *nodes_.back();
     node.told.node = index;
-    node.server = std::make_unique<ServerNode>(network, options.url.servers[index], OptionsFor(index), &node,
-                                               RedlockScripts());
+    node.server =
+        std::make_unique<ServerNode>(network, options.url.servers[index], OptionsFor(index), &node, RedlockScripts());
   }
 }
 

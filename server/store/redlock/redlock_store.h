@@ -48,10 +48,10 @@ class RedlockStore : public Store {
     RedlockStore* const store;
     const ballot::NodeIndex index;
     std::unique_ptr<ServerNode> server;
-    NodeStatus status;        // the last that it told
-    std::string first_run;    // its run when it was met for the first time
+    NodeStatus status;      // the last that it told
+    std::string first_run;  // its run when it was met for the first time
     ballot::NodeFitness told;
-    bool forgot = false;      // of the StoreUp that is told next
+    bool forgot = false;  // of the StoreUp that is told next
   };
 
   static ballot::Config ConfigFor(const StoreOptions& options);

@@ -73,9 +73,8 @@ struct Encoder {
 }  // namespace
 
 const std::vector<const lua::ScriptSource*>& RedlockScripts() {
-  static const auto* const kAll =
-      new std::vector<const lua::ScriptSource*>{&lua::kRedlockAcquire, &lua::kRedlockConfirm, &lua::kRedlockJoin,
-                                                &lua::kRedlockRelease, &lua::kRedlockYield};
+  static const auto* const kAll = new std::vector<const lua::ScriptSource*>{
+      &lua::kRedlockAcquire, &lua::kRedlockConfirm, &lua::kRedlockJoin, &lua::kRedlockRelease, &lua::kRedlockYield};
   return *kAll;
 }
 

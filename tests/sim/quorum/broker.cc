@@ -26,8 +26,8 @@ Broker::Broker(Course& course, Dice& dice, const Weather& weather, const std::ve
     : course_(course), dice_(dice), setting_(setting), judge_(judge), ballot_(setting.config) {
   for (size_t node = 0; node < servers.size(); ++node) {
     wires_.push_back(std::make_unique<Wire>(course, dice, weather, *servers[node], setting.number * 100 + 1, node,
-                                            store::LockOptions{.broker_id = BrokerId(setting.number)},
-                                            setting.hold_off, static_cast<Wire::Owner*>(this)));
+                                            store::LockOptions{.broker_id = BrokerId(setting.number)}, setting.hold_off,
+                                            static_cast<Wire::Owner*>(this)));
   }
 }
 
@@ -72,9 +72,8 @@ void Broker::Step(ballot::Input&& input) {
   for (ballot::Effect& effect : effects) {
     auto* tell = std::get_if<ballot::TellCore>(&effect);
     if (tell == nullptr) continue;
-    course_.After(Duration(0), [this, told = std::make_shared<core::Input>(std::move(tell->input))] {
-      OnCore(std::move(*told));
-    });
+    course_.After(Duration(0),
+                  [this, told = std::make_shared<core::Input>(std::move(tell->input))] { OnCore(std::move(*told)); });
   }
   Wake();
 }
@@ -188,7 +187,8 @@ void Broker::OnAcquire(Request& request, core::OpId op, core::StoreReply& reply,
     if (request.acked == Instant{}) request.acked = course_.now();
     request.again = true;
     judge_->Log("#" + std::to_string(request.number) + " is queued");
-    return TendBy(request.name, std::min<Duration>(queued->left.value_or(milliseconds(50)) + milliseconds(3), seconds(10)));
+    return TendBy(request.name,
+                  std::min<Duration>(queued->left.value_or(milliseconds(50)) + milliseconds(3), seconds(10)));
   }
   if (!is_current) return;
   if (std::holds_alternative<core::AcquireHeld>(reply.outcome) && !request.waits) return Finish(request, "held");

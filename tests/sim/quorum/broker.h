@@ -27,12 +27,12 @@ struct Request {
   Instant gives_up = core::kNever;  // true time
 
   State state = State::kAsking;
-  core::OpId op = 0;       // of the acquire in flight
+  core::OpId op = 0;  // of the acquire in flight
   bool again = false;
   int attempts = 0;
   uint64_t token = 0;
-  Instant deadline{};  // by the broker's clock
-  uint64_t tenure = 0; // counts grants, so that timers of earlier ones do nothing
+  Instant deadline{};   // by the broker's clock
+  uint64_t tenure = 0;  // counts grants, so that timers of earlier ones do nothing
   core::OpId renew_op = 0;
   Instant renew_sent{};
   uint64_t only_token = 0;  // of the release

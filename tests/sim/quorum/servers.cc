@@ -103,14 +103,14 @@ void Wire::Send(ballot::NodeOp op, const ballot::NodeCommand& command) {
   }
   if (!open_) {
     course_.After(Duration(0), [this, op] {
-      owner_->OnInput(
-          ballot::NodeReply{op, core::StoreFailed{core::FailureKind::kNotSent, "not connected"}, {}});
+      owner_->OnInput(ballot::NodeReply{op, core::StoreFailed{core::FailureKind::kNotSent, "not connected"}, {}});
     });
     return;
   }
   outstanding_[op] = owner_->LocalTime();
   last_arrival_ = std::max(last_arrival_, course_.now() + Delay());
-  course_.At(last_arrival_, [this, generation = generation_, op, bytes, flying] { Arrive(generation, op, bytes, flying); });
+  course_.At(last_arrival_,
+             [this, generation = generation_, op, bytes, flying] { Arrive(generation, op, bytes, flying); });
 }
 
 void Wire::Arrive(uint64_t generation, ballot::NodeOp op, const std::string& bytes, const Flying& flying) {
@@ -120,7 +120,8 @@ void Wire::Arrive(uint64_t generation, ballot::NodeOp op, const std::string& byt
                          [this, generation, op, bytes, flying] { Arrive(generation, op, bytes, flying); });
   }
   if (server_.paused_until > course_.now()) {
-    return course_.At(server_.paused_until, [this, generation, op, bytes, flying] { Arrive(generation, op, bytes, flying); });
+    return course_.At(server_.paused_until,
+                      [this, generation, op, bytes, flying] { Arrive(generation, op, bytes, flying); });
   }
   std::shared_ptr<redisReply> reply(server_.Run(client_, bytes).release(), store::ReplyDeleter());
   if (generation != generation_) return;

@@ -44,9 +44,7 @@ class Course {
     Instant at;
     uint64_t serial;
     std::function<void()> what;
-    friend bool operator<(const Entry& a, const Entry& b) {
-      return a.at != b.at ? a.at > b.at : a.serial > b.serial;
-    }
+    friend bool operator<(const Entry& a, const Entry& b) { return a.at != b.at ? a.at > b.at : a.serial > b.serial; }
   };
   Instant now_{std::chrono::hours(1)};
   uint64_t last_ = 0;
@@ -65,7 +63,7 @@ struct SkewedClock {
 
 struct Weather {
   Duration trip = std::chrono::microseconds(500);
-  double spikes = 0;       // chance of a long delay
+  double spikes = 0;  // chance of a long delay
   double lost_notices = 0;
 };
 

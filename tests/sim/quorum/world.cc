@@ -83,7 +83,10 @@ class World : public Judge {
 
 void World::Log(const std::string& text) {
   if (!log_) return;
-  std::printf("%12.3f ms  %s\n", std::chrono::duration<double, std::milli>(course_.now().time_since_epoch() - std::chrono::hours(1)).count(), text.c_str());
+  std::printf(
+      "%12.3f ms  %s\n",
+      std::chrono::duration<double, std::milli>(course_.now().time_since_epoch() - std::chrono::hours(1)).count(),
+      text.c_str());
 }
 
 void World::Draw() {
@@ -126,7 +129,10 @@ void World::DrawRequests() {
   const double tries = dice_.Pick(std::vector<double>{0, 0, 0.3});
   const int policy = dice_.Pick(std::vector<int>{0, 0, 0, 1, 2, 3});
   const int locks = dice_.Pick(std::vector<int>{1, 1, 2});
-  const auto holds = std::vector<Duration>{Duration(0), weather_.trip, weather_.trip * 5, milliseconds(50),
+  const auto holds = std::vector<Duration>{Duration(0),
+                                           weather_.trip,
+                                           weather_.trip * 5,
+                                           milliseconds(50),
                                            faults_ ? Duration(seconds(2)) : Duration(milliseconds(50)),
                                            faults_ ? ttl_ * 2 : Duration(milliseconds(20))};
   for (size_t i = 0; i < total_; ++i) {
@@ -189,8 +195,8 @@ void World::OneFault() {
       broker.wire(node).Break(dice_.Between(milliseconds(1), seconds(1)));
       return Log("the connection of a broker to " + name + " breaks");
     case 5: {
-      const Duration step = dice_.Pick(
-          std::vector<Duration>{milliseconds(100), ttl_ / 2, ttl_ * 2, -milliseconds(100), -ttl_, -std::chrono::hours(1)});
+      const Duration step = dice_.Pick(std::vector<Duration>{milliseconds(100), ttl_ / 2, ttl_ * 2, -milliseconds(100),
+                                                             -ttl_, -std::chrono::hours(1)});
       SetClock(server, step);
       return Log("the clock of " + name + " is set by " + std::to_string(step / milliseconds(1)) + " ms");
     }
@@ -227,10 +233,10 @@ void World::OnGranted(Request& request) {
     }
   }
   believers_.push_back({request.number, request.want, request.name, broker, request.owner});
-  grants_.push_back({request.number, request.want, request.name, request.token,
-                     request.waits && request.want.policy == core::Policy::kFair &&
-                         request.want.mode == core::Mode::kExclusive,
-                     request.began, request.acked, request.granted});
+  grants_.push_back(
+      {request.number, request.want, request.name, request.token,
+       request.waits && request.want.policy == core::Policy::kFair && request.want.mode == core::Mode::kExclusive,
+       request.began, request.acked, request.granted});
 }
 
 void World::OnEnded(Request& request) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One world from one seed, in virtual time: brokers with the production ballot, encoding and decoding, and servers that
-// are the Redis model with the production scripts, each with a clock of its own. What stands above the ballot is a plain
-// client that believes as the core does: until the last promise ends, by its broker's clock.
+// are the Redis model with the production scripts, each with a clock of its own. What stands above the ballot is a
+// plain client that believes as the core does: until the last promise ends, by its broker's clock.
 //
 // Between them connections are slow, break with commands in them (which may still run later), and lose notices; servers
 // pause, fall silent towards one broker, are restarted empty, and have their clocks set. Checked are

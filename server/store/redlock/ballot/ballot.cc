@@ -30,8 +30,8 @@ void Ballot::Step(Instant now, Input&& input, std::vector<Effect>& effects) {
 }
 
 Instant Ballot::NextDeadline() const {
-  return std::min({debts_.NextDeadline(), candidates_.NextDeadline(), renewals_.NextDeadline(), rounds_.NextDeadline(), up_at_,
-                   context_.nodes.NextChange(context_.now)});
+  return std::min({debts_.NextDeadline(), candidates_.NextDeadline(), renewals_.NextDeadline(), rounds_.NextDeadline(),
+                   up_at_, context_.nodes.NextChange(context_.now)});
 }
 
 // ---- The core ----

@@ -22,16 +22,16 @@ struct Stand {
   // What the present round has heard of it. kNothing: it was not asked. kRefused: an error that asking again repeats.
   enum class Answer : uint8_t { kNothing, kAsked, kVoted, kNotVoted, kLate, kFailed, kRefused };
 
-  uint64_t token = 0;     // of its vote; 0: it has none, as far as is known
-  Instant from{};         // the vote's life began no earlier
-  bool is_fresh = false;  // the server counted when the vote was given, or confirmed
-  Instant asked_from{};   // it was asked for its vote then for the first time
-  bool queued = false;    // it has a place there
-  Instant waits_from{};   // it was sent something then that was answered: it waits. A later vote began no earlier
-  uint64_t yielded = 0;   // the vote under this token was given back: no earlier one counts either
-  core::StoreTime since;      // of its vote, by the server's clock
-  Duration held_for{};        // of its vote, when the server last told of it
-  Instant may_run_until{};    // what was sent over a connection that broke may run until then
+  uint64_t token = 0;       // of its vote; 0: it has none, as far as is known
+  Instant from{};           // the vote's life began no earlier
+  bool is_fresh = false;    // the server counted when the vote was given, or confirmed
+  Instant asked_from{};     // it was asked for its vote then for the first time
+  bool queued = false;      // it has a place there
+  Instant waits_from{};     // it was sent something then that was answered: it waits. A later vote began no earlier
+  uint64_t yielded = 0;     // the vote under this token was given back: no earlier one counts either
+  core::StoreTime since;    // of its vote, by the server's clock
+  Duration held_for{};      // of its vote, when the server last told of it
+  Instant may_run_until{};  // what was sent over a connection that broke may run until then
 
   Answer answer = Answer::kNothing;
   bool shares = false;  // its holders are SHARED
@@ -75,9 +75,9 @@ struct Candidate : core::Timed {
   uint32_t confirmed = 0;
 
   // Held.
-  uint64_t token = 0;               // the last one that the core was told
-  Instant deadline{};               // D, as the ballot knows it
-  Instant join_at = core::kNever;   // servers that have not voted are asked to join
+  uint64_t token = 0;              // the last one that the core was told
+  Instant deadline{};              // D, as the ballot knows it
+  Instant join_at = core::kNever;  // servers that have not voted are asked to join
   Instant forget_at = core::kNever;
 
   const Question* LastQuestion() const { return questions.empty() ? nullptr : &questions.back(); }

@@ -50,8 +50,8 @@ void Candidates::OnVoteReply(Candidate& candidate, const Sent& sent, Outcome& ou
     if (OnNotVoted(candidate, sent, *not_voted, time)) return Ask(candidate);
   } else if (is_current) {
     const auto* failed = std::get_if<core::StoreFailed>(&outcome);
-    const bool repeats = failed != nullptr && (failed->kind == core::FailureKind::kForeignKey ||
-                                               failed->kind == core::FailureKind::kFull);
+    const bool repeats = failed != nullptr &&
+                         (failed->kind == core::FailureKind::kForeignKey || failed->kind == core::FailureKind::kFull);
     if (std::holds_alternative<core::AcquireLate>(outcome)) {
       stand.answer = StandAnswer::kLate;
     } else if (repeats || std::holds_alternative<core::AcquireQueueFull>(outcome) ||
@@ -175,8 +175,8 @@ void Candidates::OnTended(NodeIndex node, const LockName& name, const std::vecto
 
 void Candidates::OnConfirmReply(Candidate& candidate, const Sent& sent, const Outcome& outcome) {
   Stand& stand = candidate.stands[sent.node];
-  const bool is_current = candidate.phase == Phase::kConfirming && sent.token == candidate.confirming &&
-                          sent.at == candidate.confirm_sent;
+  const bool is_current =
+      candidate.phase == Phase::kConfirming && sent.token == candidate.confirming && sent.at == candidate.confirm_sent;
   if (std::holds_alternative<NotHeld>(outcome)) stand.token = 0;
   if (std::holds_alternative<Confirmed>(outcome) && sent.token >= stand.token) {
     stand.token = sent.token;

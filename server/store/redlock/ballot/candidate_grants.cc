@@ -40,12 +40,12 @@ void Candidates::Win(Candidate& candidate, uint64_t token, Instant from) {
   Arm(candidate);
   if (candidate.questions.empty()) {
     context_.TellGrant(core::GrantNotice{.name = spec.name,
-                                    .owner = spec.owner,
-                                    .token = token,
-                                    .since = since,
-                                    .ttl = spec.ttl,
-                                    .made = from,
-                                    .counted_from = from},
+                                         .owner = spec.owner,
+                                         .token = token,
+                                         .since = since,
+                                         .ttl = spec.ttl,
+                                         .made = from,
+                                         .counted_from = from},
                        spec.lock_delay);
   } else {
     AnswerAll(candidate, core::AcquireGranted{.token = token, .since = since, .held_for = held_for});
@@ -63,8 +63,9 @@ void Candidates::Confirm(Candidate& candidate, uint64_t token) {
   for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
     if (candidate.stands[node].token == 0 || !context_.nodes.IsUp(node)) continue;
     candidate.confirm_asked |= Bit(node);
-    context_.Send({.by = Sent::By::kConfirm, .node = node, .claim = spec.claim(), .candidate = candidate.serial, .token = token},
-                  ConfirmVote{spec.name, spec.owner, token, spec.ttl + spec.lock_delay});
+    context_.Send(
+        {.by = Sent::By::kConfirm, .node = node, .claim = spec.claim(), .candidate = candidate.serial, .token = token},
+        ConfirmVote{spec.name, spec.owner, token, spec.ttl + spec.lock_delay});
   }
   candidate.ask_at = context_.now + std::max(context_.Trips(kPatienceTrips), context_.config.node_timeout);
   Arm(candidate);
@@ -80,9 +81,12 @@ void Candidates::Yield(Candidate& candidate) {
     stand.yielded = std::exchange(stand.token, 0);
     stand.queued = true;
     stand.waits_from = context_.now;
-    context_.Send(
-        {.by = Sent::By::kYield, .node = node, .claim = spec.claim(), .candidate = candidate.serial, .token = stand.yielded},
-        YieldVote{spec, stand.yielded, context_.nodes.Proposal(context_.now)});
+    context_.Send({.by = Sent::By::kYield,
+                   .node = node,
+                   .claim = spec.claim(),
+                   .candidate = candidate.serial,
+                   .token = stand.yielded},
+                  YieldVote{spec, stand.yielded, context_.nodes.Proposal(context_.now)});
   }
   Arm(candidate);
 }

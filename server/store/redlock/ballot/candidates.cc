@@ -198,9 +198,7 @@ void Candidates::Split(Candidate& candidate) {
     if (stand.answer == StandAnswer::kNothing) continue;
     stand.yielded = std::max(stand.yielded, stand.token);
     stand.token = 0;
-    debts_.OweOne(node,
-                  {.claim = candidate.spec.claim(),
-                   .life = candidate.spec.ttl + candidate.spec.lock_delay},
+    debts_.OweOne(node, {.claim = candidate.spec.claim(), .life = candidate.spec.ttl + candidate.spec.lock_delay},
                   stand.may_run_until);
   }
   ++candidate.splits;
@@ -244,9 +242,7 @@ void Candidates::End(Candidate& candidate) {
     const bool has_nothing = (stand.answer == StandAnswer::kNotVoted && stand.token == 0 && !stand.queued) ||
                              stand.answer == StandAnswer::kRefused;
     if (has_nothing && stand.may_run_until <= context_.now) continue;
-    debts_.OweOne(node,
-                  {.claim = candidate.spec.claim(),
-                   .life = candidate.spec.ttl + candidate.spec.lock_delay},
+    debts_.OweOne(node, {.claim = candidate.spec.claim(), .life = candidate.spec.ttl + candidate.spec.lock_delay},
                   stand.may_run_until);
   }
   Forget(candidate);
@@ -382,7 +378,8 @@ Scene SceneOf(const Candidate& candidate, size_t quorum) {
   std::sort(scene.holders.begin(), scene.holders.end(),
             [](const auto& a, const auto& b) { return std::pair(a.token, a.owner) < std::pair(b.token, b.owner); });
   std::sort(lefts.begin(), lefts.end());
-  scene.left = lefts.empty() ? kFreeLook : std::max<Duration>(lefts[std::min(lefts.size(), quorum) - 1], kFreeLook / 25);
+  scene.left =
+      lefts.empty() ? kFreeLook : std::max<Duration>(lefts[std::min(lefts.size(), quorum) - 1], kFreeLook / 25);
   return scene;
 }
 

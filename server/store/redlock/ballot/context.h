@@ -19,11 +19,11 @@ struct Sent {
   By by = By::kNobody;
   NodeIndex node = 0;
   Instant at{};
-  Instant run_before{};  // of a vote or a join
-  Claim claim;           // of a candidate or a debt; the name alone of what may hand the lock on
+  Instant run_before{};    // of a vote or a join
+  Claim claim;             // of a candidate or a debt; the name alone of what may hand the lock on
   uint64_t candidate = 0;  // its serial
-  uint64_t id = 0;       // of the round, or of the attempt of a debt
-  uint64_t token = 0;    // of a confirm or a join
+  uint64_t id = 0;         // of the round, or of the attempt of a debt
+  uint64_t token = 0;      // of a confirm or a join
 };
 
 class Context {
@@ -83,9 +83,7 @@ class Context {
     Tell(core::StoreReply{.op = op, .outcome = std::move(outcome)});
   }
 
-  Duration Drift(Duration time) const {
-    return time / 1'000'000 * (2 * static_cast<int64_t>(config.clock_drift_ppm));
-  }
+  Duration Drift(Duration time) const { return time / 1'000'000 * (2 * static_cast<int64_t>(config.clock_drift_ppm)); }
   // As core::CoreContext::Margin.
   Duration Margin(Duration ttl) const { return Drift(ttl) + kMarginFloor; }
   Duration Trips(int count) const { return nodes.Trip() * count; }

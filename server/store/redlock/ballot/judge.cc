@@ -42,9 +42,9 @@ Opposition Against(const Candidate& candidate, const Bench& bench) {
       against.is_earlier |= !IsNobody(rival) && std::pair(rival.place, rival.view.owner) < mine;
       size_t votes = 0;
       for (const Stand& other : candidate.stands) {
-        votes += Conflicts(candidate, other) && std::any_of(other.rivals.begin(), other.rivals.end(), [&](const Rival& r) {
-                   return r.view.owner == rival.view.owner;
-                 });
+        votes += Conflicts(candidate, other) &&
+                 std::any_of(other.rivals.begin(), other.rivals.end(),
+                             [&](const Rival& r) { return r.view.owner == rival.view.owner; });
       }
       against.has_quorum |= votes >= bench.quorum;
     }
@@ -97,9 +97,9 @@ Verdict JudgeTry(const Candidate& candidate, const Bench& bench) {
   if (!IsRoundOver(candidate, bench)) return {};
   if (CountAnswers(candidate, {Answer::kVoted, Answer::kNotVoted}) < bench.quorum) return {.kind = Kind::kNoQuorum};
   // Most servers have waiters that come first, or most must not count yet.
-  const size_t free_but_queued = std::count_if(
-      candidate.stands.begin(), candidate.stands.end(),
-      [&](const Stand& stand) { return stand.answer == Answer::kNotVoted && stand.rivals.empty(); });
+  const size_t free_but_queued =
+      std::count_if(candidate.stands.begin(), candidate.stands.end(),
+                    [&](const Stand& stand) { return stand.answer == Answer::kNotVoted && stand.rivals.empty(); });
   const bool is_waited_for = free_but_queued > bench.nodes - bench.quorum;
   const bool may_not_count = static_cast<size_t>(__builtin_popcount(bench.counts)) < bench.quorum;
   if (is_waited_for || may_not_count || candidate.splits >= kSplitRetries) return {.kind = Kind::kRefuse};
@@ -138,9 +138,9 @@ Verdict Judge(const Candidate& candidate, const Bench& bench) {
   if (CountAnswers(candidate, {Answer::kLate}) > bench.nodes - bench.quorum) return {.kind = Kind::kLate};
   if (!candidate.waits) return JudgeTry(candidate, bench);
   // Another try of its request has the place.
-  const size_t displaced =
-      std::count_if(candidate.stands.begin(), candidate.stands.end(),
-                    [](const Stand& stand) { return stand.answer == Answer::kNotVoted && !stand.queued; });
+  const size_t displaced = std::count_if(candidate.stands.begin(), candidate.stands.end(), [](const Stand& stand) {
+    return stand.answer == Answer::kNotVoted && !stand.queued;
+  });
   if (displaced > bench.nodes - bench.quorum) return {.kind = Kind::kRefuse};
   if (!IsRoundOver(candidate, bench)) return {};
   if (!candidate.questions.empty() && !HasPlace(candidate, bench)) return {.kind = Kind::kNoQuorum};

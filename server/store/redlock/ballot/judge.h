@@ -20,10 +20,10 @@ struct Bench {
   uint32_t up = 0;      // bits: can be reached
   uint32_t counts = 0;  // bits: votes count
   Instant now{};
-  Instant patience{};      // of the round: with q answers the others are not waited for any longer
-  Instant silence{};       // of the round: who has not answered by then is silent
-  Duration margin{};       // between the candidate's belief and the end of its keys
-  Duration enough{};       // of belief that a grant by notice must leave
+  Instant patience{};  // of the round: with q answers the others are not waited for any longer
+  Instant silence{};   // of the round: who has not answered by then is silent
+  Duration margin{};   // between the candidate's belief and the end of its keys
+  Duration enough{};   // of belief that a grant by notice must leave
   uint64_t proposal = 0;
 };
 

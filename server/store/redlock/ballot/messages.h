@@ -121,8 +121,8 @@ struct Voted {
 struct NotVoted {
   bool queued = false;  // it has a place there now, which is `place`
   Place place = 0;
-  Place tail = 0;  // of the last of its kind that was there before; 0: none, or it was there already
-  std::optional<core::Mode> mode;         // of the holders
+  Place tail = 0;                  // of the last of its kind that was there before; 0: none, or it was there already
+  std::optional<core::Mode> mode;  // of the holders
   std::vector<core::HolderView> holders;  // at most 16
   uint32_t position = 0;
   uint32_t queue_length = 0;
@@ -146,10 +146,10 @@ struct GaveBack {
   std::vector<core::HolderView> next;
 };
 
-using Outcome =
-    std::variant<core::StoreUnknown, core::StoreFailed, core::AcquireLate, core::AcquireQueueFull, core::AcquireMismatch,
-                 Voted, NotVoted, Confirmed, TooLow, NotHeld, Joined, Conflict, GaveBack, core::TendDone,
-                 core::RenewDoneBatch, core::WatchDone, core::DowngradeDone, core::ForceDone, core::AdoptDone>;
+using Outcome = std::variant<core::StoreUnknown, core::StoreFailed, core::AcquireLate, core::AcquireQueueFull,
+                             core::AcquireMismatch, Voted, NotVoted, Confirmed, TooLow, NotHeld, Joined, Conflict,
+                             GaveBack, core::TendDone, core::RenewDoneBatch, core::WatchDone, core::DowngradeDone,
+                             core::ForceDone, core::AdoptDone>;
 
 // ---- What happens --------------------------------------------------------------------------------------------------
 
@@ -188,7 +188,8 @@ struct NodeNotice {
   core::GrantNotice notice;
 };
 
-using Input = std::variant<Tick, core::StoreCommand, NodeUp, NodeDown, NodeFitness, NodeClockStep, NodeReply, NodeNotice>;
+using Input =
+    std::variant<Tick, core::StoreCommand, NodeUp, NodeDown, NodeFitness, NodeClockStep, NodeReply, NodeNotice>;
 
 // ---- What the ballot wants -----------------------------------------------------------------------------------------
 

@@ -55,7 +55,7 @@ class Nodes {
   }
   // By how much its clock is ahead of the median; nullopt: not known.
   std::optional<Duration> Skew(NodeIndex node, Instant now) const;
-  // The least token to propose: the same for all servers, and greater than the tokens of before unless clocks went back.
+  // The least token to propose: the same for all servers, and greater than those of before unless clocks went back.
   uint64_t Proposal(Instant now) const { return static_cast<uint64_t>(Time(now)); }
   // A place for who comes now; each is another, and later than the one before.
   Place NextPlace(Instant now, bool preferred);

@@ -95,8 +95,8 @@ void Renewals::TryAnswer(Round& round, bool at_once) {
   for (const Item& item : round.items) {
     done.results.push_back(ResultOf(item));
     if (done.results.back() == RenewResult::kUnanswered) {
-      done.trouble = std::to_string(__builtin_popcount(item.renewed)) + " of " +
-                     std::to_string(context_.nodes.size()) + " servers have renewed it; " + context_.nodes.Trouble();
+      done.trouble = std::to_string(__builtin_popcount(item.renewed)) + " of " + std::to_string(context_.nodes.size()) +
+                     " servers have renewed it; " + context_.nodes.Trouble();
     }
   }
   context_.Answer(round.op, std::move(done));

@@ -307,7 +307,8 @@ bool Rounds::AnswerAdopt(Round& round, bool) {
   }
   if (static_cast<size_t>(__builtin_popcount(round.adopted)) >= context_.nodes.quorum()) {
     merged.result = Result::kAdopted;
-    if (Candidate* const former = candidates_.Find({adopt.name, adopt.from}); former != nullptr) candidates_.Forget(*former);
+    if (Candidate* const former = candidates_.Find({adopt.name, adopt.from}); former != nullptr)
+      candidates_.Forget(*former);
     Spec spec{.name = adopt.name,
               .owner = adopt.owner,
               .want = adopt.want,
