@@ -59,8 +59,7 @@ def test_a_minority_that_is_gone_changes_nothing(world, quorum, fault):
         waiting = waiter(other, ttl=TTL_S, max_wait=60.0)
         for server in quorum.minority():
             getattr(server, fault)()
-        renewed = len(quorum.servers)
-        assert holder.believes(), renewed
+        assert holder.believes()
         assert client.acquire(client.spec("free", ttl=TTL_S)).fencing_token > 0
         holder.release()
         waiting.granted()
@@ -79,13 +78,8 @@ def test_without_a_majority_nothing_is_granted_and_with_it_again(world, quorum):
         assert refused.reason == "QUORUM_NOT_REACHED", refused
         for server in quorum.majority():
             server.cont()
-        again = eventually(lambda: _try(client, "k"), "the lock being granted again")
+        again = client.acquire(client.spec("k", ttl=TTL_S, max_wait=30.0), timeout=60)
         assert again.fencing_token > first.fencing_token
-
-
-def _try(client, key):
-    got = failure(client.acquire, client.spec(key, ttl=TTL_S, max_wait=5.0))
-    return None if got else client.acquire(client.spec(key + "2", ttl=TTL_S))
 
 
 def test_a_server_that_was_restarted_empty_gets_the_lock_again(world, quorum):

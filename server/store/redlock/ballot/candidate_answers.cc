@@ -70,7 +70,8 @@ void Candidates::OnVoteReply(Candidate& candidate, const Sent& sent, Outcome& ou
 void Candidates::OnVoted(Candidate& candidate, const Sent& sent, const Voted& voted) {
   Stand& stand = candidate.stands[sent.node];
   if (voted.token <= stand.yielded) return;
-  const bool counted = context_.nodes.HasCountedSince(sent.node, sent.at - voted.held_for);
+  // A trip more or less does not matter: a server begins to count long after what it may have forgotten has ended.
+  const bool counted = context_.nodes.HasCountedSince(sent.node, context_.now - voted.held_for);
   if (stand.token != voted.token) stand.is_fresh = counted;
   stand.from = stand.token == voted.token ? std::max(stand.from, sent.at) : sent.at;
   stand.token = voted.token;

@@ -34,6 +34,7 @@ void Rounds::Begin(core::OpId op, core::StoreCommand&& command) {
   round.op = op;
   round.command = std::move(command);
   round.sent = context_.now;
+  round.least_token = context_.nodes.Proposal(context_.now);
   round.patience = context_.now + context_.Trips(kPatienceTrips);
   round.silence = context_.now + std::max(context_.config.node_timeout, context_.Trips(kPatienceTrips));
   if (auto* adopt = std::get_if<core::StoreAdopt>(&round.command)) {
@@ -56,7 +57,7 @@ void Rounds::Send(Round& round, NodeIndex node) {
   round.waiting |= Bit(node);
   const LockName frees = Frees(round.command);
   context_.Send({.by = Sent::By::kRound, .node = node, .claim = {.name = frees}, .id = round.serial},
-                Plain{round.command, frees.empty() ? 0 : context_.nodes.Proposal(context_.now)});
+                Plain{round.command, frees.empty() ? 0 : round.least_token});
 }
 
 void Rounds::SendNext(Round& round) {
@@ -75,6 +76,7 @@ void Rounds::TendAgain(NodeIndex node, const LockName& name) {
   slot->serial = id;
   slot->command = core::StoreTend{.op = 0, .name = name, .asked = std::move(asked)};
   slot->sent = context_.now;
+  slot->least_token = context_.nodes.Proposal(context_.now);
   slot->answered = true;
   Send(*slot, node);
 }

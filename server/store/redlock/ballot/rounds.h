@@ -35,6 +35,7 @@ class Rounds {
     core::OpId op = 0;  // 0: nobody waits for an answer
     core::StoreCommand command;
     Instant sent{};
+    uint64_t least_token = 0;  // the same for all servers, whenever they are asked
     Instant patience{};
     Instant silence{};
     uint32_t waiting = 0;  // bits: asked, and not answered
