@@ -56,6 +56,7 @@ class World : public Judge {
   void OnEnded(Request& request) override;
   void OnDone(Request& request, const std::string& how) override;
   void Log(const std::string& text) override;
+  void LogServers();
   void CheckOrder();
   void CheckLeft();
   void Fail(const std::string& what) {
@@ -250,6 +251,24 @@ void World::OnDone(Request& request, const std::string& how) {
   Log("#" + std::to_string(request.number) + " is done: " + how);
 }
 
+// What every server has, for the log.
+void World::LogServers() {
+  for (auto& server : servers_) {
+    server->Sync();
+    for (const KeyFacts& facts : server->model.Keys()) {
+      std::string text(facts.key);
+      if (const auto value = server->model.String(facts.key)) text += " = " + std::string(*value);
+      for (const auto& [member, score] : server->model.Zset(facts.key)) {
+        text += " " + std::string(member.substr(0, 4)) + "@" + std::to_string(static_cast<int64_t>(score));
+      }
+      for (const auto& [field, value] : server->model.Hash(facts.key)) {
+        text += " " + std::string(field.substr(0, 4)) + "=" + std::string(value);
+      }
+      Log(text);
+    }
+  }
+}
+
 void World::CheckOrder() {
   for (const Grant& first : grants_) {
     for (const Grant& second : grants_) {
@@ -291,6 +310,7 @@ Findings World::Run() {
   if (findings_.fault.empty() && done_ < total_) {
     std::string who;
     for (auto& broker : brokers_) who += broker->Unfinished();
+    LogServers();
     Fail("service: not over after " + std::to_string(patience / seconds(1)) + " s:" + who);
   }
   if (findings_.fault.empty()) {
