@@ -355,6 +355,14 @@ void Broker::Tend(const core::LockName& name) {
   const core::OpId op = NewOp([this, name](core::StoreReply& reply) {
     const auto* done = std::get_if<core::TendDone>(&reply.outcome);
     if (done == nullptr) return TendBy(name, milliseconds(80));
+    if (done->slot_was_gone) {
+      std::vector<Request*> waiting;
+      for (auto& [owner, request] : requests_) {
+        if (request->state == State::kQueued && request->name == name) waiting.push_back(request.get());
+      }
+      for (Request* request : waiting) Ask(*request);
+      return;
+    }
     TendBy(name, done->left.value_or(milliseconds(50)) + milliseconds(3));
   });
   Step(core::StoreCommand(core::StoreTend{op, name, std::move(asked)}));

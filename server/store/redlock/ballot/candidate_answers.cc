@@ -45,7 +45,7 @@ void Candidates::OnVoteReply(Candidate& candidate, const Sent& sent, Outcome& ou
   Stand& stand = candidate.stands[sent.node];
   const bool is_current = sent.id == candidate.round;
   if (const auto* voted = std::get_if<Voted>(&outcome)) {
-    OnVoted(candidate, sent, *voted);
+    OnVoted(candidate, sent, *voted, time);
   } else if (auto* not_voted = std::get_if<NotVoted>(&outcome)) {
     if (OnNotVoted(candidate, sent, *not_voted, time)) return Ask(candidate);
   } else if (is_current) {
@@ -67,7 +67,7 @@ void Candidates::OnVoteReply(Candidate& candidate, const Sent& sent, Outcome& ou
   Consider(candidate);
 }
 
-void Candidates::OnVoted(Candidate& candidate, const Sent& sent, const Voted& voted) {
+void Candidates::OnVoted(Candidate& candidate, const Sent& sent, const Voted& voted, core::StoreTime time) {
   Stand& stand = candidate.stands[sent.node];
   if (voted.token <= stand.yielded) return;
   // A trip more or less does not matter: a server begins to count long after what it may have forgotten has ended.
@@ -76,7 +76,9 @@ void Candidates::OnVoted(Candidate& candidate, const Sent& sent, const Voted& vo
   stand.from = stand.token == voted.token ? std::max(stand.from, sent.at) : sent.at;
   stand.token = voted.token;
   stand.since = voted.since;
-  stand.held_for = std::max<Duration>(voted.held_for, Duration::zero());
+  // Counted as the grant's stamp is, from its token.
+  const Duration held_for = std::chrono::microseconds(time.us - SinceOf(voted.token).us);
+  stand.held_for = voted.held_for > Duration::zero() ? std::max(voted.held_for, held_for) : Duration::zero();
   stand.queued = false;
   if (sent.id == candidate.round) stand.answer = StandAnswer::kVoted;
   if (candidate.phase == Phase::kHeld && stand.token != candidate.token) {

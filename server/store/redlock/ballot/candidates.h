@@ -78,7 +78,7 @@ class Candidates {
 
   // candidate_answers.cc
   void OnVoteReply(Candidate& candidate, const Sent& sent, Outcome& outcome, core::StoreTime time);
-  void OnVoted(Candidate& candidate, const Sent& sent, const Voted& voted);
+  void OnVoted(Candidate& candidate, const Sent& sent, const Voted& voted, core::StoreTime time);
   bool OnNotVoted(Candidate& candidate, const Sent& sent, NotVoted& answer, core::StoreTime time);
   bool MovePlace(Candidate& candidate, const NotVoted& answer);
   void OnConfirmReply(Candidate& candidate, const Sent& sent, const Outcome& outcome);
