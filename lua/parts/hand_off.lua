@@ -15,7 +15,8 @@ end
 -- me (the caller who asks: granted without a notice), fair_after (if set, an ADAPTIVE waiter is invited to fetch the
 -- lock, unless it has waited for longer), stop_at (a waiter that gets nothing, nor those behind it). Returns the grants
 -- to waiters of o.broker, and tend_again: that broker is to tend, since there is more for it to do, or dead waiters are
--- left. Sets o.last, and o.changed when there was anything to do. A holder is written before anything is removed, so that a caller refused by maxmemory has changed nothing.
+-- left. Sets o.last, and o.changed when there was anything to do. A holder is written before anything is removed, so
+-- that a caller refused by maxmemory has changed nothing.
 local function hand_off(h, o)
   local brokers, granted, mine, last = {}, {}, {}, o.last
   local tend_again, count, adaptive = false, 0, false

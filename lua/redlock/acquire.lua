@@ -2,8 +2,8 @@
 -- One server's vote: the lock, or a place in its queue, which is the same at all servers.
 -- KEYS holder, last token, queue, waiters
 -- ARGV owner_id, ttl_ms, delay_ms, not_after_us (0: never late), wait, broker_id, slot_ms, info, token_keep_ms,
---      trusted, max_waiters, want, fair_after_us: as acquire of one server has them; place (negative: preferred), hold_off (with
---      the least token)
+--      trusted, max_waiters, want, fair_after_us: as acquire of one server has them; place (negative: preferred),
+--      hold_off (with the least token)
 -- {GRANTED, time, token, since_us}   also when the owner has it already
 -- {QUEUED, time, position, left_ms, queue_length, last token, place (before the given one if another try of the request
 --      had that), place of the last waiter of its kind that was there before ("0": none), kind of the holders or "",
