@@ -99,7 +99,7 @@ struct Options {
 };
 
 struct Invocation {
-  enum class Action { kServe, kHelp, kVersion, kPrintConfig };
+  enum class Action { kServe, kHelp, kVersion, kPrintConfig, kQuorumInit };
   Action action = Action::kServe;
   Options options;                    // not filled for kHelp and kVersion
   std::vector<std::string> warnings;  // one line each, to be logged or printed

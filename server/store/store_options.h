@@ -62,8 +62,12 @@ struct StoreOptions {
   // A grant counts only once so many replicas have confirmed it; 0: none is asked.
   int wait_replicas = 0;
   core::Duration wait_timeout = std::chrono::milliseconds(100);
-  // Of a quorum: nobody can hold a lock of its servers yet, so those that are new count at once.
+  // Of a quorum whose servers belong to none yet: nobody can hold a lock of theirs, so they count at once.
   bool quorum_is_new = false;
+  // Of the start-up check. kNew: the servers must not belong to a quorum yet. kReplace: they belong to this one from
+  // now on, whatever they belonged to; no lock may be held.
+  enum class QuorumCheck : uint8_t { kAny, kNew, kReplace };
+  QuorumCheck quorum_check = QuorumCheck::kAny;
   // Of a quorum: a server that has not answered by then is not waited for.
   core::Duration node_timeout = std::chrono::milliseconds(200);
   // Called for each question to the replicas: how long it took, and whether enough of them confirmed.

@@ -31,6 +31,7 @@ enum ReplyCode : int64_t {
   kLow = 21,
   kJoined = 22,
   kYielded = 23,
+  kMember = 24,
 };
 
 }  // namespace distlock::store

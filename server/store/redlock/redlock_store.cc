@@ -11,6 +11,18 @@ namespace distlock::store {
 namespace {
 
 constexpr uint64_t kSeedStep = 1000;  // so that no two links of a store share their jitter
+// Servers that are no members are asked again.
+constexpr core::Duration kAskMarkEvery = std::chrono::seconds(1);
+constexpr core::Duration kListTimeout = std::chrono::seconds(5);
+
+using MarkHow = VoteCodec::MarkHow;
+
+std::vector<std::string> TextsOf(const std::vector<ServerAddress>& servers) {
+  std::vector<std::string> texts;
+  texts.reserve(servers.size());
+  for (const ServerAddress& server : servers) texts.push_back(server.Text());
+  return texts;
+}
 
 }  // namespace
 
@@ -39,8 +51,10 @@ RedlockStore::RedlockStore(const Network& network, const StoreOptions& options)
       timers_(network.timers),
       codec_(options.locks),
       ballot_(ConfigFor(options)),
+      members_(TextsOf(options.url.servers)),
       timer_(network.timers->Make([this] { Step(ballot::Tick{}); })),
       deliver_timer_(network.timers->Make([this] { Deliver(); })),
+      members_timer_(network.timers->Make([this] { ReportMembers(); })),
       pages_(network.timers) {
   for (ballot::NodeIndex index = 0; index < options.url.servers.size(); ++index) {
     nodes_.push_back(std::make_unique<Node>(this, index));
@@ -60,6 +74,7 @@ void RedlockStore::Stop() {
   listener_ = nullptr;
   timer_->Stop();
   deliver_timer_->Stop();
+  members_timer_->Stop();
   for_core_.clear();
   for (auto& node : nodes_) node->server->Stop();
   pages_.Stop();
@@ -138,8 +153,11 @@ void RedlockStore::OnNodeInput(Node& node, core::Input&& input) {
     const ballot::NodeOp op = reply->op;
     Step(ballot::NodeReply{op, OutcomeOf(std::move(*reply)), {}});
   } else if (const auto* up = std::get_if<core::StoreUp>(&input)) {
-    Step(ballot::NodeUp{node.index, up->renew_all, node.server->clock()});
+    node.forgot |= up->renew_all;
+    AskMark(node, "", MarkHow::kFirst);
   } else if (auto* down = std::get_if<core::StoreDown>(&input)) {
+    members_.OnDown(node.index);
+    node.is_in = node.asked = false;
     Step(ballot::NodeDown{node.index, Cat(options_.url.servers[node.index].Text(), ": ", down->cause)});
   } else if (const auto* step = std::get_if<core::StoreClockStep>(&input)) {
     Step(ballot::NodeClockStep{node.index, step->by});
@@ -155,8 +173,105 @@ void RedlockStore::OnNodeInput(Node& node, core::Input&& input) {
 void RedlockStore::OnNodeStatus(Node& node, const NodeStatus& status) {
   node.status = status;
   node.status.address = options_.url.servers[node.index].Text();
+  if (!status.replicas.empty() && !std::exchange(node.warned, true) && options_.on_warning) {
+    options_.on_warning(
+        Cat(node.status.address,
+            " has replicas: if one of them takes its place, it may have forgotten votes without anybody "
+            "knowing; a quorum needs none, so detach them"));
+  }
   SyncFitness(node);
   TellStatus(node);
+}
+
+// ---- Members ----
+
+void RedlockStore::AskMark(Node& node, std::string_view mark, MarkHow how) {
+  if (!node.server->up() || std::exchange(node.asked, true)) return;
+  node.server->Call(lua::kRedlockMember, codec_.EncodeMember(mark, how, node.server->identity().DataIdentity()),
+                    [this, &node](const Answer& answer) { OnMark(node, answer); });
+  node.server->Flush();
+  if (!members_timer_->active()) members_timer_->Start(kAskMarkEvery);
+}
+
+void RedlockStore::OnMark(Node& node, const Answer& answer) {
+  if (!node.asked || !node.server->up() || listener_ == nullptr) return;
+  node.asked = false;
+  const auto mark = VoteCodec::DecodeMember(answer);
+  if (!mark.ok()) {
+    return Report(
+        absl::UnavailableError(Cat(options_.url.servers[node.index].Text(),
+                                   ": to which quorum it belongs cannot be read: ", mark.status().message())));
+  }
+  if (options_.quorum_check == StoreOptions::QuorumCheck::kNew && !marked_ && !mark->empty()) {
+    return Report(absl::FailedPreconditionError(
+        Cat("--quorum-new says that nobody can hold a lock of these servers, but ",
+            options_.url.servers[node.index].Text(), " belongs to a quorum already: start without --quorum-new")));
+  }
+  members_.OnMark(node.index, *mark);
+  SettleMembers();
+}
+
+void RedlockStore::SettleMembers() {
+  if (options_.quorum_check == StoreOptions::QuorumCheck::kReplace && !marked_) return ReplaceMarks();
+  for (const auto& node : nodes_) {
+    if (!node->told.misfit.empty()) return;  // the same server twice
+  }
+  const bool is_first = !members_.established();
+  MarkServers(members_.ToMark(), is_first && options_.quorum_is_new ? MarkHow::kNew : MarkHow::kFirst);
+  for (auto& node : nodes_) {
+    if (node->is_in || !node->server->up() || !members_.IsMember(node->index)) continue;
+    node->is_in = true;
+    node->told_why.clear();
+    Step(ballot::NodeUp{node->index, std::exchange(node->forgot, false), node->server->clock()});
+  }
+}
+
+void RedlockStore::MarkServers(uint32_t nodes, MarkHow how) {
+  for (auto& node : nodes_) {
+    if ((nodes >> node->index & 1) == 0 || node->asked) continue;
+    marked_ = true;
+    AskMark(*node, members_.mark(), how);
+  }
+}
+
+void RedlockStore::ReplaceMarks() {
+  if (!members_.all_seen() || without_locks_ > 0) return;
+  for (auto& node : nodes_) {
+    node->server->List("", "", 1, "", kListTimeout,
+                       [this, &node = *node](absl::StatusOr<LockPage> page) { OnHeldLocks(node, page); });
+  }
+}
+
+void RedlockStore::OnHeldLocks(const Node& node, const absl::StatusOr<LockPage>& page) {
+  if (!page.ok()) return Report(page.status());
+  if (!page->locks.empty()) {
+    return Report(absl::FailedPreconditionError(Cat(options_.url.servers[node.index].Text(), " still has the lock '",
+                                                    page->locks.front().name.escaped(),
+                                                    "': stop all brokers, and wait until every lock's ttl is over")));
+  }
+  if (++without_locks_ == nodes_.size()) MarkServers(~uint32_t{0}, MarkHow::kReplace);
+}
+
+void RedlockStore::ReportMembers() {
+  bool all_in = true;
+  for (auto& node : nodes_) {
+    if (!node->server->up() || node->is_in) continue;
+    all_in = false;
+    const std::string why = members_.WhyNot(node->index);
+    if (!why.empty() && node->told_why != why) {
+      node->told_why = why;
+      Step(ballot::NodeDown{node->index, why});
+      Report(members_.IsAnothers(node->index) ? absl::FailedPreconditionError(why) : absl::UnavailableError(why));
+    }
+    AskMark(*node, "", MarkHow::kFirst);
+  }
+  if (!all_in) members_timer_->Start(kAskMarkEvery);
+}
+
+void RedlockStore::Report(const absl::Status& problem) {
+  if (options_.on_problem) {
+    options_.on_problem(absl::Status(problem.code(), Cat(options_.url.Masked(), ": ", problem.message())));
+  }
 }
 
 std::string RedlockStore::Misfit(const Node& node) const {
@@ -173,15 +288,10 @@ std::string RedlockStore::Misfit(const Node& node) const {
 
 void RedlockStore::SyncFitness(Node& node) {
   if (!node.server->up()) return;
-  const std::string& run = node.server->identity().run_id;
-  if (node.first_run.empty()) node.first_run = run;
-  const bool is_new = options_.quorum_is_new && run == node.first_run;
-  ballot::NodeFitness fitness{
-      .node = node.index, .held_off = node.server->holds_off() && !is_new, .misfit = Misfit(node)};
+  ballot::NodeFitness fitness{.node = node.index, .held_off = node.server->holds_off(), .misfit = Misfit(node)};
   if (fitness.held_off == node.told.held_off && fitness.misfit == node.told.misfit) return;
-  if (!fitness.misfit.empty() && fitness.misfit != node.told.misfit && options_.on_problem) {
-    options_.on_problem(
-        absl::FailedPreconditionError(Cat(options_.url.Masked(), ": ", fitness.misfit, "; name each server once")));
+  if (!fitness.misfit.empty() && fitness.misfit != node.told.misfit) {
+    Report(absl::FailedPreconditionError(Cat(fitness.misfit, "; name each server once")));
   }
   node.told = fitness;
   Step(std::move(fitness));
@@ -191,11 +301,10 @@ void RedlockStore::TellStatus(const Node& node) {
   if (!options_.on_node_status) return;
   NodeStatus status = node.status;
   const core::Instant now = timers_->Now();
-  status.index = static_cast<int>(node.index);
+  status.number = static_cast<int>(node.index);
+  status.independent = true;
   status.not_counted = ballot_.nodes().WhyNot(node.index, now);
-  if (status.state != NodeStatus::State::kDown && !status.not_counted.empty()) {
-    status.problem = Cat("its votes do not count: ", status.not_counted);
-  }
+  if (status.state != NodeStatus::State::kDown && !node.is_in) status.not_counted = members_.WhyNot(node.index);
   status.clock_skew = ballot_.nodes().Skew(node.index, now);
   options_.on_node_status(status);
 }

@@ -14,6 +14,7 @@
 #include "core/store_traits.h"
 #include "store/redis/server_node.h"
 #include "store/redlock/ballot/ballot.h"
+#include "store/redlock/ballot/membership.h"
 #include "store/redlock/lock_pages.h"
 #include "store/redlock/vote_codec.h"
 #include "store/store.h"
@@ -48,10 +49,13 @@ class RedlockStore : public Store {
     RedlockStore* const store;
     const ballot::NodeIndex index;
     std::unique_ptr<ServerNode> server;
-    NodeStatus status;      // the last that it told
-    std::string first_run;  // its run when it was met for the first time
+    NodeStatus status;  // the last that it told
     ballot::NodeFitness told;
-    bool forgot = false;  // of the StoreUp that is told next
+    bool is_in = false;    // the ballot has been told that it is up
+    bool forgot = false;   // since the ballot was told so last, it came up as another run
+    bool asked = false;    // for its mark
+    std::string told_why;  // why it is no member, as it was reported last
+    bool warned = false;   // of its replicas
   };
 
   static ballot::Config ConfigFor(const StoreOptions& options);
@@ -61,6 +65,16 @@ class RedlockStore : public Store {
   // Tells the ballot whether the server counts, if that has changed.
   void SyncFitness(Node& node);
   std::string Misfit(const Node& node) const;
+  // A server takes part once it carries the mark of this quorum.
+  void AskMark(Node& node, std::string_view mark, VoteCodec::MarkHow how);
+  void OnMark(Node& node, const Answer& answer);
+  void SettleMembers();
+  void ReportMembers();
+  void MarkServers(uint32_t nodes, VoteCodec::MarkHow how);
+  // Marks all anew, if no server has a lock that is held.
+  void ReplaceMarks();
+  void OnHeldLocks(const Node& node, const absl::StatusOr<LockPage>& page);
+  void Report(const absl::Status& problem);
   void TellStatus(const Node& node);
   LockPages::Servers Servers() const;
 
@@ -77,12 +91,16 @@ class RedlockStore : public Store {
 
   StoreListener* listener_ = nullptr;  // null before Start and after Stop
   ballot::Ballot ballot_;
+  ballot::Membership members_;
+  bool marked_ = false;       // by this store
+  size_t without_locks_ = 0;  // servers on which no lock is held, of ReplaceMarks
   std::vector<std::unique_ptr<Node>> nodes_;
   std::deque<core::Input> for_core_;
   bool delivering_ = false;
   bool submitting_ = false;
   const std::unique_ptr<Timer> timer_;
   const std::unique_ptr<Timer> deliver_timer_;
+  const std::unique_ptr<Timer> members_timer_;
   LockPages pages_;
 };
 

@@ -7,8 +7,10 @@
 #include <hiredis/hiredis.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "lua/scripts_data.h"
 #include "store/redis/command_sender.h"
 #include "store/redis/keys.h"
@@ -39,6 +41,12 @@ class VoteCodec {
   Encoded Encode(const ballot::NodeCommand& command, const ServerClock& clock, bool trusts_publish) const;
   // `script`: of the command that is answered.
   static Decoded Decode(const lua::ScriptSource& script, const Answer& answer);
+
+  // Of lua::kRedlockMember. `mark` "": only look. `identity`: of the server's data.
+  enum class MarkHow : uint8_t { kFirst, kNew, kReplace };
+  std::string EncodeMember(std::string_view mark, MarkHow how, const std::string& identity) const;
+  // The mark that the server has now. An error: it could not be read or written.
+  static absl::StatusOr<std::string> DecodeMember(const Answer& answer);
 
  private:
   // Const after construction.

@@ -156,6 +156,15 @@ VoteCodec::Decoded VoteCodec::Decode(const lua::ScriptSource& script, const Answ
   return out;
 }
 
+absl::StatusOr<std::string> VoteCodec::DecodeMember(const Answer& answer) {
+  if (answer.kind != Answer::Kind::kReply) return absl::UnavailableError(answer.cause);
+  if (IsError(*answer.reply)) return absl::UnavailableError(std::string(Text(*answer.reply)));
+  const ReplyArray reply(*answer.reply);
+  const auto mark = reply.String(2);
+  if (reply.Integer(0) != kMember || !mark) return absl::UnavailableError("an answer of unknown shape");
+  return std::string(*mark);
+}
+
 ballot::Outcome OutcomeOf(core::StoreReply&& reply) {
   return std::visit(
       [](auto&& outcome) -> ballot::Outcome {

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "store/redis/census.h"
 #include "store/redis/script_arguments.h"
 #include "store/redlock/ballot/place.h"
 #include "store/redlock/vote_codec.h"
@@ -73,14 +74,23 @@ struct Encoder {
 }  // namespace
 
 const std::vector<const lua::ScriptSource*>& RedlockScripts() {
-  static const auto* const kAll = new std::vector<const lua::ScriptSource*>{
-      &lua::kRedlockAcquire, &lua::kRedlockConfirm, &lua::kRedlockJoin, &lua::kRedlockRelease, &lua::kRedlockYield};
+  static const auto* const kAll =
+      new std::vector<const lua::ScriptSource*>{&lua::kRedlockAcquire, &lua::kRedlockConfirm, &lua::kRedlockJoin,
+                                                &lua::kRedlockMember,  &lua::kRedlockRelease, &lua::kRedlockYield};
   return *kAll;
 }
 
 VoteCodec::Encoded VoteCodec::Encode(const ballot::NodeCommand& command, const ServerClock& clock,
                                      bool trusts_publish) const {
   return std::visit(Encoder{options_, keys_, clock, trusts_publish}, command);
+}
+
+std::string VoteCodec::EncodeMember(std::string_view mark, MarkHow how, const std::string& identity) const {
+  static constexpr std::string_view kHow[] = {"first", "new", "replace"};
+  CommandBuilder command = CallScript(lua::kRedlockMember, 2);
+  command.Arg(keys_.Members()).Arg(keys_.Marker());
+  command.Arg(mark).Arg(kHow[static_cast<size_t>(how)]).Arg(identity).Arg(CeilMs(kMarkerLives));
+  return std::move(command).Build();
 }
 
 }  // namespace distlock::store
