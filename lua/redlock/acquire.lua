@@ -16,6 +16,21 @@ local owner, ttl, delay, not_after, wait, broker, slot_ms, info, keep, trusted, 
   hold_off = unpack(ARGV)
 if not_after ~= '0' and now >= tonumber(not_after) then return {LATE, NOW} end
 local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
+-- Fast path: EXCLUSIVE, no holder, empty queue, nobody watches. MGET shows SHARED holders and foreign types as missing,
+-- and NX finds them; then, and when the server refuses, nothing is written, and the rest finds out why.
+local least = string.sub(hold_off, 2)
+if not value and not watchers and string.byte(want) == 120 and
+  (not stored or #stored == #least and stored < least and not string.find(stored, '%D')) and
+  redis.pcall('ZCARD', QUEUE) == 0 then
+  local px = delay == '0' and ttl or string.format('%.0f', tonumber(ttl) + tonumber(delay))
+  local mine = '1;' .. owner .. ';' .. least .. ';' .. NOW .. ';' .. ttl .. ';' .. delay .. ';' .. info
+  local set = redis.pcall('SET', HOLDER, mine, 'PX', px, 'NX')
+  if set and set.ok then
+    set = redis.pcall('SET', TOKEN, least, 'PX', keep, unpack(stored and {} or {'NX'}))
+    if set and set.ok then return {GRANTED, NOW, least, NOW} end
+    redis.call('DEL', HOLDER)
+  end
+end
 -- include parts/values.lua
 -- include parts/holders.lua
 -- include parts/hold_off.lua

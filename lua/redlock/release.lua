@@ -10,6 +10,14 @@
 -- include parts/head.lua
 local owner, token, block_ms, keep, trusted, broker, fair_after, keep_grant, hold_off = unpack(ARGV)
 local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
+-- Fast path: it holds the lock EXCLUSIVE, nobody waits, nobody watches.
+local held = block_ms == '0' and keep_grant ~= '1' and value and not watchers and
+  string.sub(value, 1, 35) == '1;' .. owner .. ';' and string.match(value, '^(%d+);%d+;%d+;%d+;', 36)
+if held and #held <= 16 and (token == '0' or tonumber(held) <= tonumber(token)) and
+  redis.pcall('ZCARD', QUEUE) == 0 then
+  redis.call('DEL', HOLDER)
+  return {RELEASED, NOW, ''}
+end
 -- include parts/values.lua
 -- include parts/holders.lua
 -- include parts/hold_off.lua
