@@ -121,6 +121,13 @@ std::vector<int> NumbersOf(const Views& views) {
 // Needs one_server: these cases take several locks in one command, or need one order of all that is sent.
 class StoreConformanceOfOneServer : public StoreConformance {};
 
+// Needs has_permits.
+class StoreConformanceOfPermits : public StoreConformance {};
+
+// Not for is_quorum: in these cases one server alone decides about a lock, and tells of it once.
+class StoreConformanceOfPrimaries : public StoreConformance {};
+class StoreConformanceOfPrimariesOverTime : public StoreConformance {};  // needs virtual_time, too
+
 // Needs virtual_time: these cases wait for half a minute and more.
 class StoreConformanceOverTime : public StoreConformance {};
 

@@ -138,8 +138,7 @@ TEST_P(StoreConformanceOverTime, WaitersOfABrokerThatIsGoneKeepTheirPlacesForAsL
   EXPECT_EQ(Inspect(a, Lock("k"))->queue_length, 0u);
 }
 
-TEST_P(StoreConformanceOverTime, AWatchLastsAsLongAsItsSlot) {
-  if (GetParam().traits.is_quorum) GTEST_SKIP() << "each server tells";
+TEST_P(StoreConformanceOfPrimariesOverTime, AWatchLastsAsLongAsItsSlot) {
   Broker a = MakeBroker(kBrokerA);
   Broker b = MakeBroker(kBrokerB);
   const auto told = [&] { return b.seen->Count<core::ChangeNotice>(); };

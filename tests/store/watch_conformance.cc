@@ -52,8 +52,7 @@ TEST_P(StoreConformance, WhoWatchesIsToldOfChangesThroughAnotherBroker) {
   EXPECT_EQ(a.seen->Count<core::ChangeNotice>(), 0u) << "it does not watch";
 }
 
-TEST_P(StoreConformance, EachBrokerThatWatchesIsToldOnceAndOfNoOtherLock) {
-  if (GetParam().traits.is_quorum) GTEST_SKIP() << "each server tells";
+TEST_P(StoreConformanceOfPrimaries, EachBrokerThatWatchesIsToldOnceAndOfNoOtherLock) {
   Broker a = MakeBroker(kBrokerA);
   Broker b = MakeBroker(kBrokerB);
   for (Broker* broker : {&a, &b, &a}) Do<core::WatchDone>(*broker, core::StoreWatch{.name = Lock("k")});
