@@ -117,6 +117,17 @@ int Serve(const ops::Options& options) {
   return 0;
 }
 
+// Makes the servers one quorum, and does not serve.
+int InitQuorum(ops::Options options) {
+  Wakeups wakeups;
+  options.wait_for_store = false;
+  const auto setup = PrepareStore(options, contract::RandomHex(8), wakeups, store::StoreOptions::QuorumCheck::kReplace);
+  if (absl::IsCancelled(setup.status())) return 0;
+  if (!setup.ok()) return Fail(setup.status(), StoreExitCode(setup.status()));
+  ops::Info("the servers are one quorum now; brokers may start", {{"redis", setup->shown}});
+  return 0;
+}
+
 int Run(const std::vector<std::string>& args) {
   const auto invocation = ops::ParseOptions(args, ops::ProcessEnvironment());
   if (!invocation.ok()) {
@@ -134,7 +145,7 @@ int Run(const std::vector<std::string>& args) {
   }
   ops::ConfigureLog(invocation->options.log_level, invocation->options.log_format);
   for (const std::string& warning : invocation->warnings) ops::Warn("option", {{"warning", warning}});
-  return Serve(invocation->options);
+  return invocation->action == Action::kQuorumInit ? InitQuorum(invocation->options) : Serve(invocation->options);
 }
 
 }  // namespace

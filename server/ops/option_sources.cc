@@ -112,7 +112,10 @@ absl::StatusOr<CommandLine> ReadFlags(const std::vector<std::string>& args) {
     if (row->places == OptionPlaces::kNowhereElse) {
       if (equals != name.npos) return Usage(source, " takes no value");
       using Action = Invocation::Action;
-      const Action asked = key == "help" ? Action::kHelp : key == "version" ? Action::kVersion : Action::kPrintConfig;
+      const Action asked = key == "help"          ? Action::kHelp
+                           : key == "version"     ? Action::kVersion
+                           : key == "quorum-init" ? Action::kQuorumInit
+                                                  : Action::kPrintConfig;
       if (result.action != Action::kHelp) result.action = asked;
     } else if (equals != name.npos) {
       AddSetting(&result.settings, row, std::string(name.substr(equals + 1)), source);

@@ -47,6 +47,15 @@ constexpr OptionRow kTable[] = {
      nullptr,
      false,
      OptionPlaces::kNowhereElse},
+    {"quorum-init",
+     kGeneral,
+     {},
+     "",
+     "",
+     "make the servers of redlock:// one quorum, whatever they belonged to, and exit; only while no broker runs",
+     nullptr,
+     false,
+     OptionPlaces::kNowhereElse},
     {"version", kGeneral, {}, "", "", "print the version and exit", nullptr, false, OptionPlaces::kNowhereElse},
     {"help", kGeneral, {}, "", "", "print this and exit", nullptr, false, OptionPlaces::kNowhereElse},
 
@@ -104,6 +113,11 @@ constexpr OptionRow kTable[] = {
     {"store-nodes", kStore, &O::store_nodes, "0", "0..64",
      "servers that may become the primary, the present one included, as --failover-hold-off auto counts them; 0: as "
      "many as are seen"},
+    {"quorum-new", kStore, &O::quorum_new, "false", "",
+     "of redlock://, for the first start: nobody can hold a lock of these servers yet, so they count at once although "
+     "they are new; refused when one of them belongs to a quorum already"},
+    {"quorum-node-timeout", kStore, &O::quorum_node_timeout, "200ms", "10ms..5s",
+     "of redlock://: a server that has not answered by then is not waited for"},
     {"wait-replicas", kStore, &O::wait_replicas, "0", "0..15",
      "a grant or a renewal counts only once so many replicas of the primary have confirmed it; 0: none is asked"},
     {"wait-timeout", kStore, &O::wait_timeout, "100ms", "10ms..500ms",

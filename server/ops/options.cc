@@ -80,7 +80,7 @@ absl::Status CheckTimes(const Options& o) {
 }
 
 void WarnOfHoldOff(const Options& o, std::vector<std::string>* warnings) {
-  const bool holds_off = o.failover_hold_off == "auto" || (o.failover_hold_off.empty() && o.CanFailOver());
+  const bool holds_off = o.failover_hold_off == "auto" || (o.failover_hold_off.empty() && o.HoldsOffByDefault());
   if (holds_off && o.LongestTtl() > absl::Minutes(5)) {
     warnings->push_back(
         Cat("--failover-hold-off auto: after each restart or failover of the store nobody is newly "
@@ -103,16 +103,16 @@ int64_t Options::ConnectionStreams() const {
   return max_connection_streams > 0 ? max_connection_streams : 2 * max_sessions_per_peer;
 }
 
-bool Options::CanFailOver() const {
+bool Options::HoldsOffByDefault() const {
   static constexpr absl::string_view kSchemes[] = {"redis+sentinel://", "rediss+sentinel://", "redis+cluster://",
-                                                   "rediss+cluster://"};
+                                                   "rediss+cluster://", "redlock://",         "redlocks://"};
   return std::any_of(std::begin(kSchemes), std::end(kSchemes),
                      [this](absl::string_view scheme) { return absl::StartsWith(redis, scheme); });
 }
 
 absl::Duration Options::LongestTtl() const {
   if (max_ttl > absl::ZeroDuration()) return max_ttl;
-  return CanFailOver() ? absl::Seconds(30) : absl::Hours(1);
+  return HoldsOffByDefault() ? absl::Seconds(30) : absl::Hours(1);
 }
 
 bool Options::ReflectionEnabled() const {

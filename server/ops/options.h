@@ -48,6 +48,8 @@ struct Options {
   absl::Duration queue_slot;
   std::string failover_hold_off;  // "", "auto" or a duration, checked
   int64_t store_nodes = 0;        // 0 = as many as are seen
+  bool quorum_new = false;
+  absl::Duration quorum_node_timeout;
   int64_t wait_replicas = 0;
   absl::Duration wait_timeout;
 
@@ -87,8 +89,9 @@ struct Options {
   // max_connection_streams, with 0 resolved. Greater than max_sessions_per_peer, so that a stream beyond that limit is
   // refused with a reason instead of waiting inside gRPC, and a release is never blocked.
   int64_t ConnectionStreams() const;
-  // Another server may take over the store: it is watched by Sentinels, or a Cluster.
-  bool CanFailOver() const;
+  // Another server may take over the store, since it is watched by Sentinels or a Cluster, or several independent
+  // servers decide, of which one may forget: hold-offs are on, unless an option says otherwise.
+  bool HoldsOffByDefault() const;
   absl::Duration LongestTtl() const;
 
   // reflection, with kAuto resolved: on when every address is a unix socket.
@@ -96,7 +99,7 @@ struct Options {
 };
 
 struct Invocation {
-  enum class Action { kServe, kHelp, kVersion, kPrintConfig };
+  enum class Action { kServe, kHelp, kVersion, kPrintConfig, kQuorumInit };
   Action action = Action::kServe;
   Options options;                    // not filled for kHelp and kVersion
   std::vector<std::string> warnings;  // one line each, to be logged or printed

@@ -62,10 +62,18 @@ struct StoreOptions {
   // A grant counts only once so many replicas have confirmed it; 0: none is asked.
   int wait_replicas = 0;
   core::Duration wait_timeout = std::chrono::milliseconds(100);
+  // Of a quorum whose servers belong to none yet: nobody can hold a lock of theirs, so they count at once.
+  bool quorum_is_new = false;
+  // Of the start-up check. kNew: the servers must not belong to a quorum yet. kReplace: they belong to this one from
+  // now on, whatever they belonged to; no lock may be held.
+  enum class QuorumCheck : uint8_t { kAny, kNew, kReplace };
+  QuorumCheck quorum_check = QuorumCheck::kAny;
+  // Of a quorum: a server that has not answered by then is not waited for.
+  core::Duration node_timeout = std::chrono::milliseconds(200);
   // Called for each question to the replicas: how long it took, and whether enough of them confirmed.
   std::function<void(core::Duration took, bool confirmed)> on_wait;
   // Called from Store::Start on, when it has changed and about once a second while there is a hold-off.
-  std::function<void(const NodeStatus&)> on_node_status;
+  std::function<void(const NodeStatus&)> on_node_status;  // of several servers: for each
   // For the log. on_problem is called when a problem is new, for refused commands once a minute. Unavailable may pass
   // by itself; for other codes somebody has to change something.
   std::function<void(const absl::Status&)> on_problem;

@@ -9,9 +9,11 @@
 #include <hiredis/hiredis.h>
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "bench/process.h"
@@ -42,6 +44,8 @@ struct Setup {
   bool durable = false;        // Redis writes and syncs before it answers
   bool growth = false;         // also the rows that take minutes
   int store_delay_us = 0;      // round trip to Redis that a proxy adds for everybody; 0: there is no proxy
+  size_t servers = 1;          // independent ones, of a quorum if there are several
+  bool one_stopped = false;    // the last of them stands still
   Size size;
 };
 
@@ -108,6 +112,10 @@ class Lab {
   // A Lab with one broker on a Redis that syncs every write. The first call starts it.
   Lab& Durable();
 
+  // A Lab with two brokers that reach so many servers over TCP: one, or a quorum of independent ones. The first call
+  // starts it.
+  Lab& Quorum(size_t servers, bool one_stopped);
+
   // A connection like those of direct clients; throws std::runtime_error.
   RedisConnection Connect(Transport over = Transport::kAsSetUp) const;
   bool OnTcp(Transport over) const { return setup_.clients_on_tcp && over != Transport::kUnix; }
@@ -130,6 +138,7 @@ class Lab {
  private:
   void StartRedis();
   void StartDelayProxy();
+  void StartOtherServers();
   double ServersCpuSeconds() const;
   std::string StoreUrl() const;
 
@@ -138,8 +147,11 @@ class Lab {
   int port_ = 0;
   std::unique_ptr<Child> redis_;
   std::unique_ptr<Child> delay_proxy_;
+  std::vector<std::unique_ptr<Child>> others_;  // of a quorum, behind the first
+  std::vector<int> other_ports_;
   std::vector<std::unique_ptr<Daemon>> brokers_;
   std::unique_ptr<Lab> durable_;
+  std::map<std::pair<size_t, bool>, std::unique_ptr<Lab>> quorums_;
 };
 
 }  // namespace distlock::bench

@@ -335,12 +335,15 @@ TEST_P(StoreConformance, AHangUpEndsEveryCommandOnceAndItComesUpAgain) {
   for (core::OpId op = 1; op <= 50; ++op) a.store->Submit(MakeAcquire(op, Lock(std::to_string(op)), Owner(1)));
   a.store->Flush();
   world_->HangUp();
+  const bool is_quorum = GetParam().traits.is_quorum;  // it may be up again before the last server has hung up
   ASSERT_TRUE(Await([&] { return a.seen->Count<core::StoreDown>() == 1; }));
   a.store->Submit(MakeAcquire(51, Lock("after"), Owner(1)));
   ASSERT_TRUE(Await([&] { return a.seen->Count<core::StoreReply>() == 51; }));
   for (core::OpId op = 1; op <= 51; ++op) EXPECT_EQ(a.seen->Replies(op), 1u) << op;
-  EXPECT_TRUE(Await([&] { return a.seen->Count<core::StoreUp>() == 2; }));
-  EXPECT_EQ(a.seen->Count<core::StoreDown>(), 1u);
+  EXPECT_TRUE(Await([&] { return a.seen->Count<core::StoreUp>() >= 2 && a.seen->Up(); }));
+  if (!is_quorum) {
+    EXPECT_EQ(a.seen->Count<core::StoreDown>(), 1u);
+  }
   AskFor<core::AcquireGranted>(a, 60, MakeAcquire(60, Lock("k"), Owner(9)));
 }
 

@@ -91,6 +91,9 @@ void Describe(const store::NodeStatus& node, v1::StoreNode& out) {
     *shown.mutable_lag() = contract::ToProto(replica.lag);
   }
   out.set_primary_changes(static_cast<int64_t>(node.primary_changes));
+  out.set_independent(node.independent);
+  out.set_not_counted(contract::CleanText(node.not_counted));
+  if (node.clock_skew) *out.mutable_clock_skew() = contract::ToProto(*node.clock_skew);
 }
 
 }  // namespace

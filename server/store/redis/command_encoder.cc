@@ -6,6 +6,7 @@
 #include "core/limits.h"
 #include "store/redis/codec.h"
 #include "store/redis/resp.h"
+#include "store/redis/script_arguments.h"
 #include "store/redis/wire_value.h"
 
 namespace distlock::store {
@@ -19,49 +20,6 @@ constexpr size_t kUsualBatchBytes = 200;
 
 constexpr int64_t kMaxWatchedWaiters = 100;
 
-CommandBuilder CallScript(const lua::ScriptSource& script, size_t keys, CommandBuilder command = CommandBuilder()) {
-  command.Arg("EVALSHA").Arg(script.sha1).Arg(static_cast<int64_t>(keys));
-  return command;
-}
-
-void AddKeys(CommandBuilder& command, const Keys& keys, const core::LockName& name) {
-  std::string key = keys.Holder(name);
-  command.Arg(key);
-  for (const char part : {Keys::kToken, Keys::kQueue, Keys::kWaiters}) {
-    key.back() = part;
-    command.Arg(key);
-  }
-}
-
-// EVALSHA of a script that knows one lock.
-CommandBuilder CallOnLock(const lua::ScriptSource& script, const Keys& keys, const core::LockName& name) {
-  CommandBuilder command = CallScript(script, 4);
-  AddKeys(command, keys, name);
-  return command;
-}
-
-// As lua/queue.lua reads it.
-std::string WantText(const core::Want& want) {
-  std::string text(1, want.mode == core::Mode::kExclusive ? 'x' : want.mode == core::Mode::kShared ? 's' : 'p');
-  if (want.mode == core::Mode::kPermit) text = Cat("p", uint64_t{want.permits}, "/", uint64_t{want.limit});
-  return want.policy == core::Policy::kAdaptive ? text + "a" : text;
-}
-
-// As lua/single/acquire.lua reads it.
-std::string_view WaitText(const core::StoreAcquire& in) { return !in.wait ? "0" : in.again ? "2" : "1"; }
-
-int64_t DelayMs(core::Duration delay) { return delay > core::Duration::zero() ? CeilMs(delay) : 0; }
-
-// The info as it is stored: behind the bound of the hold, if there is one.
-std::string StoredInfo(const core::StoreAcquire& in) {
-  return in.max_hold > core::Duration::zero() ? Cat("h", CeilMs(in.max_hold), ";", in.info) : in.info;
-}
-
-// The stamp from which on the scripts refuse; 0: never.
-int64_t NotAfterUs(const ServerClock& clock, core::Instant run_before) {
-  return run_before == core::kNever ? 0 : clock.ShownBy(run_before).us;
-}
-
 struct Encoder {
   const LockOptions& options;
   const ServerClock& clock;
@@ -69,8 +27,10 @@ struct Encoder {
   bool trusts_publish;
   const Census* census;
   std::string_view channel_tag;
+  uint64_t least_token;
 
   std::string HoldOff(const core::OwnerId& owner = {}) const {
+    if (least_token != 0) return Cat("t", least_token);
     return census == nullptr ? "0" : census->ScriptArgument(owner);
   }
   std::string_view Trusted() const { return trusts_publish ? "1" : "0"; }
@@ -86,10 +46,10 @@ struct Encoder {
         .Arg(CeilMs(in.ttl))
         .Arg(DelayMs(in.lock_delay))
         .Arg(NotAfterUs(clock, in.run_before))
-        .Arg(WaitText(in))
+        .Arg(WaitText(in.wait, in.again))
         .Arg(options.broker_id)
         .Arg(CeilMs(options.queue_slot))
-        .Arg(StoredInfo(in))
+        .Arg(StoredInfo(in.max_hold, in.info))
         .Arg(CeilMs(options.token_keep))
         .Arg(Trusted())
         .Arg(static_cast<int64_t>(options.max_waiters))
@@ -109,7 +69,7 @@ struct Encoder {
     for (const auto& item : in.items) {
       command.Arg(HexOfOwner(item.owner)).Arg(CeilMs(item.ttl));
       command.Arg(DelayMs(item.lock_delay));
-      command.Arg(WantText(item.want)).Arg(StoredInfo(item));
+      command.Arg(WantText(item.want)).Arg(StoredInfo(item.max_hold, item.info));
     }
     return {{Verb::kAcquireAll, in.op, in.items.size()}, &lua::kAcquireAll, std::move(command).Build()};
   }
@@ -226,9 +186,9 @@ struct ItemEncoder {
 
   Item operator()(const core::StoreAcquire& in) {
     const int64_t ttl = CeilMs(in.ttl), delay = DelayMs(in.lock_delay);
-    Append(text, "a", HexOfOwner(in.owner), WaitText(in), core::IsPreferred(in.want) ? "1" : "0",
+    Append(text, "a", HexOfOwner(in.owner), WaitText(in.wait, in.again), core::IsPreferred(in.want) ? "1" : "0",
            NotAfterUs(clock, in.run_before), ";", ttl + delay, ";", WantText(in.want), ";", ttl, ";", delay, ";",
-           StoredInfo(in));
+           StoredInfo(in.max_hold, in.info));
     return {{Verb::kAcquire, in.op, 0}, keys.Holder(in.name)};
   }
   Item operator()(const core::StoreRelease& in) {
@@ -254,13 +214,13 @@ Codec::Codec(LockOptions options, const ServerClock& clock)
 
 void Codec::TrustPublish(bool trust) {
   trusts_publish_ = trust && options_.counts_listeners;
-  const Encoder encoder{options_, clock_, keys_, trusts_publish_, nullptr, channel_tag_};
+  const Encoder encoder{options_, clock_, keys_, trusts_publish_, nullptr, channel_tag_, 0};
   common_ = Cat(options_.broker_id, ";", CeilMs(options_.queue_slot), ";", encoder.Trusted(), ";", options_.max_waiters,
                 ";", encoder.FairAfterUs());
 }
 
-Encoded Codec::Encode(const core::StoreCommand& command) const {
-  return std::visit(Encoder{options_, clock_, keys_, trusts_publish_, census_, channel_tag_}, command);
+Encoded Codec::Encode(const core::StoreCommand& command, uint64_t least_token) const {
+  return std::visit(Encoder{options_, clock_, keys_, trusts_publish_, census_, channel_tag_, least_token}, command);
 }
 
 EncodedBatch Codec::EncodeBatch(const std::vector<core::StoreCommand>& commands) const {

@@ -106,7 +106,7 @@ void Prepare(Link& link, const PreparationOptions& options, std::function<void(a
     if (answer.kind != Answer::Kind::kReply || IsError(*answer.reply)) return;
     progress->save_points = std::string(ReplyArray(*answer.reply).String(1).value_or("?"));
   });
-  for (const lua::ScriptSource* script : AllScripts()) {
+  for (const lua::ScriptSource* script : options.scripts) {
     link.Send(LoadCommand(*script), Step(progress, "SCRIPT LOAD", [script](Progress& p, const redisReply& reply) {
                 if (Text(reply) != script->sha1 && p.trouble.ok()) {
                   p.trouble = absl::UnavailableError(

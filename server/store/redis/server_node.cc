@@ -6,6 +6,8 @@
 #include <variant>
 
 #include "store/redis/error_class.h"
+#include "store/redis/reply_parts.h"
+#include "store/redis/wire_value.h"
 #include "store/text.h"
 
 namespace distlock::store {
@@ -38,11 +40,12 @@ LinkOptions MakeLinkOptions(const ServerAddress& address, const StoreOptions& op
 }  // namespace
 
 ServerNode::ServerNode(const Network& network, const std::optional<ServerAddress>& address, StoreOptions options,
-                       Owner* owner)
+                       Owner* owner, const std::vector<const lua::ScriptSource*>& more_scripts)
     : options_(std::move(options)),
       timers_(network.timers),
       ask_time_after_(AskTimeAfter(options_.locks.clock_drift_ppm)),
       owner_(owner),
+      scripts_to_load_(AllScripts()),
       has_address_(address.has_value()),
       clock_(options_.locks.clock_drift_ppm),
       codec_(options_.locks, clock_),
@@ -56,6 +59,7 @@ ServerNode::ServerNode(const Network& network, const std::optional<ServerAddress
       bind_timer_(network.timers->Make([this] { Rebind(); })),
       clock_timer_(network.timers->Make([this] { AskTime(); })),
       trust_timer_(network.timers->Make([this] { Trust(); })) {
+  scripts_to_load_.insert(scripts_to_load_.end(), more_scripts.begin(), more_scripts.end());
   if (census_.on()) codec_.Obey(&census_.census());
   if (confirmation_.on()) {
     census_.AskReplicasBy([this](std::function<void(int)> done) { confirmation_.Ask(std::move(done)); });
@@ -112,8 +116,10 @@ void ServerNode::TellDown(const std::string& cause) {
 // ---- The two connections ----
 
 void ServerNode::OnLinkConnected() {
-  PreparationOptions options{
-      .grant_channel = codec_.grant_channel(), .of_cluster = shard_.has_value(), .probe_key = {}};
+  PreparationOptions options{.grant_channel = codec_.grant_channel(),
+                             .scripts = scripts_to_load_,
+                             .of_cluster = shard_.has_value(),
+                             .probe_key = {}};
   if (HasShardChannel()) options.probe_key = codec_.keys().Marker(shard_->other_tag);
   Prepare(link_, options, [this](const absl::StatusOr<Prepared>& prepared) { OnPrepared(prepared); });
 }
@@ -154,8 +160,11 @@ void ServerNode::BecomeUp(const Prepared& prepared) {
   Bind();
   const bool first = !std::exchange(first_up_done_, true);
   clock_timer_->Start(ask_time_after_);
+  // Known to those who hear that it is up; that it was set, only afterwards.
+  const auto step = clock_.Learn(prepared.sent, prepared.received, prepared.time);
+  time_learned_ = prepared.received;
   Tell(core::StoreUp{.renew_all = another});
-  LearnTime(prepared.sent, prepared.received, prepared.time);
+  if (step) TellClockStep(*step);
   if (first) Tell(core::ChannelUp{});
   TellStatus();
 }
@@ -191,10 +200,12 @@ void ServerNode::TellStatus() {
 
 void ServerNode::LearnTime(core::Instant sent, core::Instant received, core::StoreTime time) {
   time_learned_ = received;
-  const auto step = clock_.Learn(sent, received, time);
-  if (!step) return;
-  census_.OnClockStep(*step);
-  Tell(core::StoreClockStep{*step});
+  if (const auto step = clock_.Learn(sent, received, time)) TellClockStep(*step);
+}
+
+void ServerNode::TellClockStep(core::Duration by) {
+  census_.OnClockStep(by);
+  Tell(core::StoreClockStep{by});
 }
 
 void ServerNode::AskTime() {
@@ -302,17 +313,36 @@ void ServerNode::ReportProblem(std::string& last, std::string_view who, const ab
 
 // ---- Commands ----
 
-void ServerNode::Submit(core::StoreCommand&& command) {
+void ServerNode::Submit(core::StoreCommand&& command, uint64_t least_token) {
   const std::string refusal = up_ ? confirmation_.Refusal(command) : down_cause_;
   if (up_ && refusal.empty()) {
     confirmation_.OnSent(command);
-    return batch_.Add(std::move(command));
+    if (least_token == 0) return batch_.Add(std::move(command));
+    batch_.Send();
+    Encoded encoded = codec_.Encode(command, least_token);
+    return scripts_.Call(*encoded.script, std::move(encoded.bytes),
+                         [this, sent = encoded.sent](const Answer& answer) { OnAnswer(sent, answer); });
   }
   Refuse(command, refusal);
 }
 
 void ServerNode::Refuse(const core::StoreCommand& command, std::string_view cause) {
   link_.Reject([this, sent = codec_.Encode(command).sent](const Answer& answer) { OnAnswer(sent, answer); }, cause);
+}
+
+void ServerNode::Call(const lua::ScriptSource& script, std::string call, CommandSender::Done done) {
+  if (!up_) return link_.Reject(std::move(done), down_cause_);
+  batch_.Send();
+  scripts_.Call(script, std::move(call), [this, done = std::move(done)](const Answer& answer) mutable {
+    if (answer.kind == Answer::Kind::kReply) {
+      const uint64_t time = Number(ReplyArray(*answer.reply), 1).value_or(0);
+      if (time > 0) LearnTime(answer.sent, answer.received, AsStoreTime(time));
+      if (IsError(*answer.reply) && NeedsNewConnection(Text(*answer.reply))) {
+        LeaveServer(std::string(Text(*answer.reply)));
+      }
+    }
+    done(answer);
+  });
 }
 
 void ServerNode::Flush() {

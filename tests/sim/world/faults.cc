@@ -2,6 +2,7 @@
 #include "world/faults.h"
 
 #include "store/redis/resp.h"
+#include "world/quorum_faults.h"
 #include "world/world.h"
 
 namespace distlock::sim {
@@ -331,6 +332,25 @@ const std::vector<Fault>& Faults() {
        .where = Where::kCluster,
        .cause = IsolateNode},
       {.kind = FaultKind::kStoreRestarted, .name = "a node restarts", .where = Where::kCluster, .cause = RestartNode},
+      {.kind = FaultKind::kStoreRestarted,
+       .name = "a server restarts",
+       .where = Where::kQuorum,
+       .cause = RestartServer},
+      {.kind = FaultKind::kStorePaused, .name = "a server stands still", .where = Where::kQuorum, .cause = PauseServer},
+      {.kind = FaultKind::kLinkSilent, .name = "a server is cut off", .where = Where::kQuorum, .cause = CutOffServer},
+      {.kind = FaultKind::kLinkOneWay,
+       .name = "a server is cut off one way",
+       .where = Where::kQuorum,
+       .cause = HalfCutOffServer},
+      {.kind = FaultKind::kLinkSlow, .name = "a server is slow", .where = Where::kQuorum, .cause = SlowServer},
+      {.kind = FaultKind::kStoreRefuses,
+       .name = "a server's clock is set",
+       .where = Where::kQuorum,
+       .cause = SetServerClock},
+      {.kind = FaultKind::kStoreRefuses,
+       .name = "a server refuses writes",
+       .where = Where::kQuorum,
+       .cause = RefuseAtServer},
   };
   return kAll;
 }

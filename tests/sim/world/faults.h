@@ -12,7 +12,7 @@ namespace distlock::sim {
 class World;
 
 // The worlds in which a fault may happen.
-enum class Where : uint8_t { kEverywhere, kSingle, kSentinel, kCluster };
+enum class Where : uint8_t { kEverywhere, kSingle, kSentinel, kCluster, kQuorum };
 
 struct Fault {
   FaultKind kind;

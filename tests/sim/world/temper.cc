@@ -38,9 +38,9 @@ void DrawFaults(Dice& dice, Temper& temper) {
   const std::vector<Fault>& all = Faults();
   temper.fault_every = dice.Pick<Duration>({milliseconds(300), seconds(1), seconds(4)});
   const double share = dice.Pick<double>({0.12, 0.3, 0.6});
-  // Those of Cluster worlds are the last rows.
-  const auto rows = static_cast<size_t>(
-      std::ranges::count_if(all, [](const Fault& fault) { return fault.where != Where::kCluster; }));
+  // Those of Cluster and of Quorum worlds are the last rows.
+  const auto rows = static_cast<size_t>(std::ranges::count_if(
+      all, [](const Fault& fault) { return fault.where != Where::kCluster && fault.where != Where::kQuorum; }));
   for (size_t i = 0; i < rows; ++i) {
     const bool happens = dice.Chance(share);
     if (happens && all[i].where != Where::kSentinel) temper.faults.push_back(static_cast<int>(i));
@@ -161,6 +161,32 @@ void MakeCluster(Dice& dice, Temper& temper) {
   }
 }
 
+// Servers that stop, forget, are slow or cannot be reached, and whose clocks are set.
+void MakeQuorum(Dice& dice, Temper& temper) {
+  const std::vector<Fault>& all = Faults();
+  temper.topology = Topology::kQuorum;
+  temper.nodes = dice.Chance(0.6) ? 3 : 5;
+  temper.hold_off = true;
+  temper.replicas = 0;
+  temper.mild = false;
+  if (temper.workload == Workload::kPermit) temper.workload = Workload::kRw;
+  std::erase_if(temper.faults, [&](int fault) { return all[static_cast<size_t>(fault)].where == Where::kSingle; });
+  if (temper.calm) return;
+  temper.fault_every = dice.Pick<Duration>({milliseconds(300), seconds(1), seconds(4)});
+  temper.minority = dice.Chance(0.3);
+  if (temper.minority) {
+    temper.faults.clear();
+    temper.slow = temper.careless = 0;
+    temper.notice_lag = Duration(0);
+    // A server that was restarted is not counted for as long as the longest ttl.
+    temper.ttls = {dice.Chance(0.5) ? seconds(1) : seconds(2)};
+    temper.busy_time = dice.Between(seconds(10), seconds(30));
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].where == Where::kQuorum && dice.Chance(0.7)) temper.faults.push_back(static_cast<int>(i));
+  }
+}
+
 void AllowOnly(bool (*these)(const Fault&), Temper& temper) {
   const std::vector<Fault>& all = Faults();
   temper.faults.clear();
@@ -191,8 +217,10 @@ const std::vector<std::pair<std::string, Workload>>& Workloads() {
 }
 
 const std::vector<std::pair<std::string, Topology>>& Topologies() {
-  static const std::vector<std::pair<std::string, Topology>> kAll = {
-      {"single", Topology::kSingle}, {"sentinel", Topology::kSentinel}, {"cluster", Topology::kCluster}};
+  static const std::vector<std::pair<std::string, Topology>> kAll = {{"single", Topology::kSingle},
+                                                                     {"sentinel", Topology::kSentinel},
+                                                                     {"cluster", Topology::kCluster},
+                                                                     {"quorum", Topology::kQuorum}};
   return kAll;
 }
 
@@ -232,8 +260,12 @@ Temper DrawTemper(uint64_t seed, Dice& dice, const WorldWishes& wishes) {
   if (!temper.calm && seed / 4 % 8 == 0) MakeBusy(temper);
   if (sentinel) MakeSentinel(dice, temper);
   if (wishes.topology == Topology::kCluster) MakeCluster(dice, temper);
+  if (wishes.topology == Topology::kQuorum) MakeQuorum(dice, temper);
   temper.hold_off = temper.hold_off && wishes.hold_off;
   DrawWays(dice, temper);  // after the number of locks is drawn
+  if (temper.topology == Topology::kQuorum) {
+    for (Way& way : temper.ways) way.limit = 0;  // there are no permits
+  }
   // Each of many holders has an end by the clock of the node that granted it, so there clocks must be kept together.
   if (std::ranges::any_of(temper.ways, [](const Way& way) { return way.readers > 0 || way.limit > 0; })) {
     temper.skewed_nodes = false;

@@ -22,7 +22,7 @@ enum class Workload : uint8_t { kMixed, kMutex, kQueue, kChurn, kDetached, kHold
 const std::vector<std::pair<std::string, Workload>>& Workloads();
 
 // What the locks are kept in.
-enum class Topology : uint8_t { kSingle, kSentinel, kCluster };
+enum class Topology : uint8_t { kSingle, kSentinel, kCluster, kQuorum };
 const std::vector<std::pair<std::string, Topology>>& Topologies();
 
 // What makes a failover of a Sentinel world safe: as Census::Guard, of which these are the kinds.
@@ -49,6 +49,10 @@ struct Temper {
   FailoverGuard guard = FailoverGuard::kNone;  // of a Sentinel world
   bool hold_off = false;
   bool skewed_nodes = false;  // of a Cluster world: their clocks are up to 200 ms off
+  int nodes = 3;              // of a Quorum world
+  // Of a Quorum world: nothing is wrong but with a minority of the servers, so no lock may be lost, and no request
+  // refused for the store's sake.
+  bool minority = false;
   int brokers = 1;
   int clients = 1;
   int locks = 1;

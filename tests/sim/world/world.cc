@@ -28,10 +28,7 @@ World::World(uint64_t seed, const WorldWishes& wishes, bool with_log) : env_(see
   for (int i = 0; i < env_.temper.locks; ++i) env_.history.locks.emplace_back(1, static_cast<char>('a' + i));
   MakeStores();
   for (int i = 0; i < env_.temper.brokers; ++i) {
-    brokers_.push_back(std::make_unique<BrokerProcess>(
-        env_, i, directory_,
-        replica_set_ == nullptr ? std::vector<store::ServerAddress>() : replica_set_->SentinelAddresses(),
-        cluster_set_ == nullptr ? std::vector<store::ServerAddress>() : cluster_set_->Seeds()));
+    brokers_.push_back(std::make_unique<BrokerProcess>(env_, i, directory_, StoreAddresses()));
   }
   MakeClients();
   MakeWatchers();
@@ -48,6 +45,7 @@ void World::MakeStores() {
     return;
   }
   if (env_.temper.topology == Topology::kCluster) return MakeCluster();
+  if (of_quorum()) return MakeQuorum();
   const int count = 1 + (env_.temper.calm ? 0 : env_.temper.replicas);
   for (int i = 0; i < count; ++i) {
     stores_.push_back(std::make_unique<StoreProcess>(env_, i));
@@ -69,6 +67,16 @@ void World::MakeCluster() {
   }
   observer_->WatchAll(
       nodes, [this](int32_t lock) { return cluster_set_->NodeOf(env_.history.locks[static_cast<size_t>(lock)]); });
+}
+
+std::vector<store::ServerAddress> World::StoreAddresses() const {
+  if (replica_set_ != nullptr) return replica_set_->SentinelAddresses();
+  if (cluster_set_ != nullptr) return cluster_set_->Seeds();
+  std::vector<store::ServerAddress> addresses;
+  for (size_t i = 0; of_quorum() && i < stores_.size(); ++i) {
+    addresses.push_back({.host = "server" + std::to_string(i), .path = ""});
+  }
+  return addresses;
 }
 
 void World::AddReplica(size_t index) {
@@ -103,9 +111,8 @@ void World::MakeWatchers() {
 // A change after `since`, or a very recent one, need not have been reported yet.
 void World::CheckWatchers(int32_t lock, Instant since, Duration due) {
   const StoreObserver::Sight& sight = observer_->SightOf(lock);
-  if (replica_set_ != nullptr || cluster_set_ != nullptr || !told_in_time_ || sight.since != since ||
-      since > env_.now() - due)
-    return;
+  const bool is_one_store = replica_set_ == nullptr && cluster_set_ == nullptr && !of_quorum();
+  if (!is_one_store || !told_in_time_ || sight.since != since || since > env_.now() - due) return;
   for (const auto& watcher : watchers_) {
     if (watcher->lock() != lock || watcher->begun() > env_.now() - kNewsTime) continue;
     const std::string wrong = watcher->Wrong(sight);
@@ -133,7 +140,7 @@ void World::Administer() {
     if (!env_.acting) return;
     BrokerProcess& broker = AnyBroker();
     if (broker.alive()) {
-      if (auto force = observer_->Force()) {
+      if (auto force = of_quorum() ? ForceAtQuorum() : observer_->Force()) {
         force->request = ++forces_;
         broker.Force(*std::move(force));
       }
@@ -231,6 +238,7 @@ Outcome World::Run() {
   if (env_.temper.slow > 0) env_.NoteFault(FaultKind::kLinkSlow, -1, env_.temper.busy_time + env_.temper.slowest_delay);
   CauseFaults();
   Administer();
+  if (of_quorum() && (env_.temper.calm || env_.temper.minority)) CheckStrays();
   RunUntil(env_.temper.busy_time, false);
   Heal();
   RunUntil(kPatience, true);
@@ -254,6 +262,7 @@ Outcome World::Run() {
     env_.Note({.kind = RecordKind::kQuiet});
     ExpectNothingLeft();
   }
+  if (env_.temper.minority) ExpectServed();
   Outcome outcome{.hash = env_.hash(),
                   .events = env_.time.events_run(),
                   .records = env_.history.records.size(),
@@ -291,6 +300,13 @@ void World::ExpectNothingLeft() {
     for (const auto& node : cluster_set_->nodes()) {
       node->Sync();
       for (const std::string& key : StoreObserver::Leftovers(node->model())) Left("key " + key, 1);
+    }
+    return;
+  }
+  if (of_quorum()) {
+    for (const auto& server : stores_) {
+      server->Sync();
+      for (const std::string& key : StoreObserver::Leftovers(server->model())) Left("key " + key, 1);
     }
     return;
   }

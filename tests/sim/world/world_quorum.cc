@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// World: what is different in a Quorum world.
+#include <algorithm>
+
+#include "world/world.h"
+
+namespace distlock::sim {
+namespace {
+
+constexpr Duration kStrayTime = seconds(3);  // until each server of a quorum must know of a release
+constexpr Duration kReconnect = seconds(8);  // until brokers have met a server of a quorum that is well again
+
+}  // namespace
+
+// Servers that nobody has used yet, and that belong together. Nobody observes them: a lock is where most say it is.
+void World::MakeQuorum() {
+  const auto count = static_cast<size_t>(env_.temper.nodes);
+  for (size_t i = 0; i < count; ++i) {
+    stores_.push_back(std::make_unique<StoreProcess>(env_, static_cast<int>(i)));
+    stores_.back()->StepClock(dice().Between(milliseconds(-40), milliseconds(40)));
+    directory_.Lead("server" + std::to_string(i), *stores_.back());
+  }
+  well_at_.resize(count);
+}
+
+Duration World::longest_ttl() const { return *std::ranges::max_element(env_.temper.ttls); }
+
+StoreProcess* World::Ail(FaultKind kind, Duration lasts) {
+  const auto index = static_cast<size_t>(dice().Roll(static_cast<int>(stores_.size())));
+  StoreProcess& server = *stores_[index];
+  if (!server.alive()) return nullptr;
+  if (!env_.temper.minority) {
+    env_.NoteFault(kind, server.actor(), lasts + kReconnect);
+    return &server;
+  }
+  // Until then brokers have met it again, and holders that it does not know have been renewed there.
+  const auto ill = std::ranges::count_if(well_at_, [this](Instant at) { return at > env_.now(); });
+  if (well_at_[index] <= env_.now() && 2 * (ill + 1) > static_cast<std::ptrdiff_t>(stores_.size())) return nullptr;
+  well_at_[index] = std::max(well_at_[index], env_.now() + lasts + kReconnect + longest_ttl());
+  return &server;
+}
+
+std::optional<core::ForceRelease> World::ForceAtQuorum() {
+  std::vector<StoreProcess*> servers;
+  for (const auto& server : stores_) servers.push_back(server.get());
+  return observer_->ForceAtMost(servers);
+}
+
+void World::CheckStrays() {
+  if (!env_.acting || !env_.failure.empty()) return;
+  const std::vector<Record>& records = env_.history.records;
+  for (; over_read_ < records.size(); ++over_read_) {
+    const Record& record = records[over_read_];
+    if (record.kind == RecordKind::kAsked) over_.erase(record.lease);
+    if (record.kind == RecordKind::kRefused || record.kind == RecordKind::kReleased) {
+      over_.emplace(record.lease, env_.now());
+    }
+  }
+  for (size_t i = 0; i < stores_.size(); ++i) {
+    if (well_at_[i] > env_.now() - kStrayTime) continue;
+    stores_[i]->Sync();
+    for (int32_t lock = 0; lock < env_.temper.locks; ++lock) {
+      for (const int64_t lease : observer_->LeasesAt(*stores_[i], lock)) {
+        const auto over = over_.find(lease);
+        if (over == over_.end() || over->second > env_.now() - kStrayTime) continue;
+        env_.Fail(stores_[i]->name() + " still has a vote for lease " + std::to_string(lease) + ", which was over " +
+                  std::to_string((env_.now() - over->second) / milliseconds(1)) + " ms ago");
+      }
+    }
+  }
+  env_.time.After(seconds(1), [this] { CheckStrays(); });
+}
+
+void World::ExpectServed() {
+  for (const Record& record : env_.history.records) {
+    if (record.kind != RecordKind::kRefused) continue;
+    const auto reason = static_cast<core::RefusalReason>(record.code);
+    if (reason == core::RefusalReason::kStoreUnavailable || reason == core::RefusalReason::kQuorumNotReached) {
+      return env_.Fail("lease " + std::to_string(record.lease) + " was refused for the store's sake at " +
+                       std::to_string(record.at_ns / 1'000'000) + " ms, although most servers were well");
+    }
+  }
+}
+
+}  // namespace distlock::sim
