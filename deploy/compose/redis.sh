@@ -5,9 +5,13 @@
 # arguments go to redis-server.
 set -eu
 password=$(cat "${SECRET:-/run/secrets/redis_password}")
+rights="+evalsha +script|load +time +get +mget +set +del +exists +type +pexpire +pexpireat +pttl +zadd +zrem
+  +zrange +zcard +zrank +zcount +hset +hdel +hget +hgetall +hexists +hlen +hmget +publish +spublish
+  +subscribe +ssubscribe +psubscribe +unsubscribe +punsubscribe +ping +scan +config|get +info +role
+  +wait +cluster +asking +client|setname"
 acl=$(mktemp)
-cat >"$acl" <<RULES
-user default on nopass nocommands +ping
-user distlock reset on >$password ~dl:* resetchannels &dl:* -@all +evalsha +script|load +time +get +mget +set +del +exists +type +pexpire +pexpireat +pttl +zadd +zrem +zrange +zcard +zrank +zcount +hset +hdel +hget +hgetall +hexists +hlen +hmget +publish +spublish +subscribe +ssubscribe +psubscribe +unsubscribe +punsubscribe +ping +scan +config|get +info +role +wait +cluster +asking +client|setname
-RULES
+echo 'user default on nopass nocommands +ping' >"$acl"
+# A user is one line: the words are split on purpose.
+# shellcheck disable=SC2086
+printf 'user distlock reset on >%s ~dl:* resetchannels &dl:* -@all %s\n' "$password" "$(echo $rights)" >>"$acl"
 exec redis-server --aclfile "$acl" --appendonly yes --appendfsync everysec --save '' --maxmemory-policy noeviction "$@"
