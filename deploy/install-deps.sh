@@ -98,7 +98,6 @@ wanted() {
       java_packages
       node_packages
       [ "$debian" -lt 13 ] || go_ok || printf 'golang-go\n'
-      [ "$debian" -lt 13 ] || printf 'promtool\n'
       ;;
   esac
   [ "$want" != peers ] || printf 'etcd-server\n'
