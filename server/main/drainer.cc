@@ -27,6 +27,7 @@ core::Duration Drainer::Begin(std::optional<core::Duration> timeout) {
   const core::Duration left = deadline - now;
   ops::Info("draining", {{"timeout", absl::FromChrono(left)}});
   metrics_.draining.Set(1);
+  supervisor_.Stopping();
   if (server_ != nullptr) server_->Drain();
   shards_.Drain(left, [this] {
     {

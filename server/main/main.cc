@@ -16,6 +16,7 @@
 #include "main/recorder.h"
 #include "main/settings.h"
 #include "main/store_setup.h"
+#include "main/supervisor.h"
 #include "main/wakeups.h"
 #include "ops/http.h"
 #include "ops/log.h"
@@ -43,6 +44,7 @@ int StoreExitCode(const absl::Status& status) {
 }
 
 int Serve(const ops::Options& options) {
+  const Supervisor supervisor;
   Wakeups wakeups;
   RaiseFileLimit();
   const std::string broker_id = contract::RandomHex(8);
@@ -62,6 +64,7 @@ int Serve(const ops::Options& options) {
   if (options.wait_for_store) {
     if (const absl::Status opened = open_http(); !opened.ok()) return Fail(opened, kExitConfiguration);
     ops::Info("distlockd starts", {{"http", http_shown()}});
+    supervisor.Starting("waiting for the store");
   }
   auto setup = PrepareStore(options, broker_id, wakeups);
   if (absl::IsCancelled(setup.status())) return 0;
@@ -76,7 +79,7 @@ int Serve(const ops::Options& options) {
        .broker = BrokerConfigOf(options, store::TraitsOf(setup->options), absl::GetCurrentTimeNanos()),
        .make_store = StoreFactory(*setup),
        .observer = &recorder});
-  Drainer drainer(shards, metrics, wakeups, ToCore(options.drain_timeout));
+  Drainer drainer(shards, metrics, supervisor, wakeups, ToCore(options.drain_timeout));
   shards.Start();
   // Declared after the drainer and before the server: the shards call the drainer, and the server's last calls post to
   // the shards.
@@ -105,8 +108,13 @@ int Serve(const ops::Options& options) {
                                 {"http", http_shown()},
                                 {"redis", setup->shown},
                                 {"broker_id", broker_id}});
+  supervisor.Ready();
 
-  const absl::Status ended = drainer.AwaitEnd(setup->embedded.get(), [&recorder] { recorder.LogHeldBack(); });
+  Watchdog watchdog(supervisor, shards);
+  const absl::Status ended = drainer.AwaitEnd(setup->embedded.get(), [&] {
+    recorder.LogHeldBack();
+    watchdog.Feed();
+  });
   wakeups.LetGo();
   recorder.Unwatch();  // from here on health stays NOT_SERVING
   http.reset();
