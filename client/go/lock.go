@@ -103,7 +103,7 @@ func (l *Lock) Deadline() time.Time {
 // deadline.
 func (l *Lock) AtRisk() bool {
 	l.core.mu.Lock()
-	risk := l.lease.AtRisk() || l.core.table.Quiet()
+	risk := l.core.table.AtRisk(l.lease, clock.Now())
 	l.core.mu.Unlock()
 	return risk && l.Valid()
 }

@@ -12,6 +12,7 @@ import type {Request} from './lease.js';
 import * as operations from './operations.js';
 import type {Duration, Leader, LockInfo, LockOptions, LockRequest, LockSettings, Mode, Observer, PermitOptions,
 } from './types.js';
+import {watch, watchLocks} from './watch.js';
 
 const CALL_NAMES = ['wait', 'signal', 'onQueued'];
 
@@ -170,7 +171,18 @@ export class Client implements AsyncDisposable {
    * it with an AbortError.
    */
   watch(key: string, options: Place & {signal?: AbortSignal} = {}): AsyncGenerator<LockInfo, void, undefined> {
-    return operations.watch(this.core, this.namespace(options), key, options.signal);
+    return watch(this.core, this.namespace(options), key, options.signal);
+  }
+
+  /**
+   * All locks whose keys begin with `prefix`: first each that is taken, as it is, then each change of one, also of locks
+   * that are taken later; `isFree` tells of its end. Fast changes come as one. Namespace '-': of all namespaces.
+   * onListed is called whenever all that are taken have been told, at first and after each reconnect. Ends only with
+   * the client; `signal` ends it with an AbortError.
+   */
+  watchLocks(prefix = '', options: Place & {signal?: AbortSignal; onListed?: () => void} = {},
+  ): AsyncGenerator<LockInfo, void, undefined> {
+    return watchLocks(this.core, this.namespace(options), prefix, options.signal, options.onListed);
   }
 
   /** Whether no newer token was given. For resources that cannot compare tokens themselves. */

@@ -85,7 +85,7 @@ export class Held implements AsyncDisposable {
 
   /** Held, but renewals or heartbeats fail, or its stream broke: finish before the deadline. */
   get atRisk(): boolean {
-    return (this.lease.risk !== undefined || this.core.table.quiet) && this.core.held(this.lease);
+    return this.core.held(this.lease) && this.core.table.atRisk(this.lease, clock.now());
   }
 
   /** How the lock ended: a cause of LockLostError, GIVEN_BACK after a release, '' while it is held. */

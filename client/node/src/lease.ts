@@ -119,7 +119,6 @@ export class Link {
   draining = false;
   leaving = false;
   heartbeatDue = false;
-  quiet = false; // at least two heartbeats are unanswered
   validity = 0;
   interval = 0;
   heartbeatAt = NEVER;
@@ -138,7 +137,7 @@ export class Link {
   }
 
   end(): void {
-    this.streaming = this.opened = this.draining = this.leaving = this.heartbeatDue = this.quiet = false;
+    this.streaming = this.opened = this.draining = this.leaving = this.heartbeatDue = false;
     this.commands = [];
   }
 

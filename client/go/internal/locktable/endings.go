@@ -70,7 +70,7 @@ func (t *Table) OnBroken(link *Link, cause, why string, now time.Duration, fx *E
 		}
 	}
 	link.streaming, link.opened, link.draining, link.leaving = false, false, false, false
-	link.heartbeatDue, link.quiet = false, false
+	link.heartbeatDue = false
 	link.commands = nil
 	for id, pending := range t.releases {
 		if pending.link == link {

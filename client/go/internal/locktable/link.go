@@ -27,7 +27,6 @@ type Link struct {
 	draining     bool
 	leaving      bool
 	heartbeatDue bool
-	quiet        bool
 	validity     time.Duration
 	interval     time.Duration
 	heartbeatAt  time.Duration

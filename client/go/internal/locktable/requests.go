@@ -186,7 +186,6 @@ func (t *Table) Tick(now time.Duration, fx *Effects) {
 			continue
 		}
 		if now >= link.heartbeatAt {
-			link.quiet = link.session.unanswered() >= 1 // beside the one that leaves now
 			link.heartbeatDue = true
 			link.heartbeatAt = now + link.interval
 		}

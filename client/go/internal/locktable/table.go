@@ -92,8 +92,11 @@ func (t *Table) Wake() time.Duration { return t.wake }
 // Moving tells whether leases wait for a session that adopts them.
 func (t *Table) Moving() bool { return t.moving }
 
-// Quiet tells whether at least two heartbeats are unanswered.
-func (t *Table) Quiet() bool { return t.links[0].quiet || t.links[1].quiet }
+// AtRisk tells whether renewals of a held lease fail, its stream has broken, or the broker leaves a heartbeat unanswered
+// for too long.
+func (t *Table) AtRisk(lease *Lease, now time.Duration) bool {
+	return lease.risk != "" || (lease.link != nil && lease.link.session.overdue(lease.Deadline(), now))
+}
 
 // TakeDraining tells, once, that the broker goes down and not all can follow, and what time is left.
 func (t *Table) TakeDraining() (time.Duration, bool) {
