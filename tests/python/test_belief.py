@@ -260,7 +260,7 @@ def test_the_heartbeats_of_a_short_lease_put_no_other_lease_at_risk():
 def test_a_short_lease_is_at_risk_in_time():
     stage = Stage()
     hold, long = stage.hold("k", valid_for=1), stage.hold("long")
-    stage.live(0.5, answer=False)
+    stage.live(0.4, answer=False)
     assert not stage.at_risk(hold)
-    stage.live(0.3, answer=False)
+    stage.live(0.2, answer=False)
     assert hold.held and stage.at_risk(hold) and not stage.at_risk(long)

@@ -175,8 +175,8 @@ export class Client implements AsyncDisposable {
   }
 
   /**
-   * All locks whose keys begin with `prefix`: first each that is taken, as it is, then each change of one, also of locks
-   * that are taken later; `isFree` tells of its end. Fast changes come as one. Namespace '-': of all namespaces.
+   * All locks whose keys begin with `prefix`: first each that is taken, as it is, then each change of one, also of
+   * locks that are taken later; `isFree` tells of its end. Fast changes come as one. Namespace '-': of all namespaces.
    * onListed is called whenever all that are taken have been told, at first and after each reconnect. Ends only with
    * the client; `signal` ends it with an AbortError.
    */

@@ -2,7 +2,7 @@
 """The lock table: what the program calls, and the timer. See _table.py."""
 from typing import Callable, Optional, Sequence
 
-from distlock._clock import SECOND
+from distlock._clock import NEVER, SECOND
 from distlock._events import ListeningTable
 from distlock._lease import Effects, Lease, Link, Phase, Request
 from distlock._table import Downgraded, PendingDowngrade, Released, new_request

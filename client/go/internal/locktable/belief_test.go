@@ -203,9 +203,9 @@ func TestAtRiskAndRenewed(t *testing.T) {
 	h := s.hold(key("k"), nil)
 	risk := &pb.SessionEvent{Id: h.id(), Event: &pb.SessionEvent_AtRisk{AtRisk: &pb.LeaseAtRisk{Cause: "slow"}}}
 	s.hearBy(s.table.Link(), risk)
-	s.check(h.held() && h.lease.AtRisk(), "it is at risk")
+	s.check(h.held() && s.table.AtRisk(h.lease, s.now), "it is at risk")
 	s.hearBy(s.table.Link(), &pb.SessionEvent{Id: h.id(), Event: &pb.SessionEvent_Renewed{Renewed: &pb.LeaseRenewed{}}})
-	s.check(h.held() && !h.lease.AtRisk(), "it is safe again")
+	s.check(h.held() && !s.table.AtRisk(h.lease, s.now), "it is safe again")
 	s.hearBy(s.table.Link(), risk)
 	s.ack(s.beat(), 3*second, limit(h, second/2))
 	s.tick(second / 2)
