@@ -137,12 +137,13 @@ void Core::Refuse(LockCallback callback, Refusal refusal) {
 LockState Core::StateOf(const LeasePtr& lease) {
   // The deadline first: one that was raised for a later stream comes with the end of this lease.
   const int64_t deadline_ns = lease->deadline_ns.load(std::memory_order_acquire);
+  const int64_t now_ns = BootNow();
   EndCause cause = lease->cause.load(std::memory_order_acquire);
   if (cause == EndCause::kNotEnded && Forked()) {
     cause = EndCause::kClientClosed;
     lease->cause.store(cause, std::memory_order_release);  // the child's copy
   }
-  if (cause == EndCause::kNotEnded && BootNow() >= deadline_ns) {
+  if (cause == EndCause::kNotEnded && now_ns >= deadline_ns) {
     // Under the mutex, so that an ack that arrives at this moment cannot extend a lease that is reported as lost.
     absl::MutexLock lock(&mu_);
     Effects fx;
@@ -154,7 +155,8 @@ LockState Core::StateOf(const LeasePtr& lease) {
   }
   if (cause == EndCause::kReleased) return LockState::kReleased;
   if (cause != EndCause::kNotEnded) return LockState::kLost;
-  return lease->at_risk.load(std::memory_order_relaxed) || quiet() ? LockState::kAtRisk : LockState::kHeld;
+  const bool at_risk = lease->at_risk.load(std::memory_order_relaxed) || Overdue(deadline_ns, now_ns);
+  return at_risk ? LockState::kAtRisk : LockState::kHeld;
 }
 
 std::stop_token Core::StopToken(const LeasePtr& lease) {

@@ -93,7 +93,9 @@ class Core : public std::enable_shared_from_this<Core> {
   void OnStreamDone(int link, const grpc::Status& status);
 
  private:
-  bool quiet() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return table_.quiet(); }  // an atomic
+  bool Overdue(int64_t deadline_ns, int64_t now_ns) const ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return table_.Overdue(deadline_ns, now_ns);  // an atomic
+  }
 
   // After a call of the program: sends the commands that have gathered, and runs the callbacks or has them run, by
   // `where`.

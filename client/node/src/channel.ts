@@ -5,7 +5,8 @@ import type {Socket} from 'node:net';
 import {ChannelCredentials, Client, type ClientDuplexStream, type ClientReadableStream, credentials, Metadata,
   type ServiceError} from '@grpc/grpc-js';
 import type {BinaryReader, BinaryWriter} from '@bufbuild/protobuf/wire';
-import {SessionResponse} from './generated/distlock/v1/lock_service_pb.js';
+import type {SessionResponse} from './generated/distlock/v1/lock_service_pb.js';
+import {readEvents} from './session_codec.js';
 
 const SERVICE = '/distlock.v1.LockService/';
 
@@ -97,7 +98,7 @@ export class Connection {
   }
 
   session(): SessionCall {
-    return this.client.makeBidiStreamRequest(`${SERVICE}Session`, asBuffer, bytes => SessionResponse.decode(bytes),
+    return this.client.makeBidiStreamRequest(`${SERVICE}Session`, asBuffer, bytes => ({events: readEvents(bytes)}),
       new Metadata());
   }
 
