@@ -20,8 +20,9 @@ RUN ldconfig \
  && install -d -o distlock -g distlock -m 0755 /run/distlock
 USER 10001:10001
 # By default the broker serves a unix socket: share the volume /run/distlock with the containers that take locks.
-# For TCP set DISTLOCK_LISTEN=0.0.0.0:7420 and DISTLOCK_INSECURE_LISTEN=true; for /metrics, /healthz and /readyz from
-# outside set DISTLOCK_HTTP=0.0.0.0:9420.
+# For TCP set DISTLOCK_LISTEN=0.0.0.0:7420,unix:///run/distlock/distlock.sock and DISTLOCK_INSECURE_LISTEN=true. Drain and
+# force-release are for the socket alone: `docker exec CONTAINER distlockctl drain`. For /metrics, /healthz and /readyz
+# from outside set DISTLOCK_HTTP=0.0.0.0:9420.
 VOLUME /run/distlock
 EXPOSE 7420 9420
 COPY deploy/healthcheck.sh /usr/local/bin/distlock-healthcheck
