@@ -1,6 +1,5 @@
-# SPDX-License-Identifier: Apache-2.0
-# Finds all external dependencies once. deploy/README.md lists the target names that rooms link. A project that has built
-# one of the client's by itself keeps it.
+# SPDX-License-Identifier: Apache-2.0 Finds all external dependencies once. deploy/README.md lists the target names that
+# rooms link. A project that has built one of the client's by itself keeps it.
 find_package(Threads REQUIRED)
 if(NOT TARGET absl::strings)
   find_package(absl REQUIRED CONFIG)

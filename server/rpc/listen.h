@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Listens, and says in one line why it cannot. gRPC itself would only log an error, would take over a unix socket that is
-// in use, and would share a TCP port with another process. Called at start, by one thread.
+// Listens, and says in one line why it cannot. gRPC itself would only log an error, would take over a unix socket that
+// is in use, and would share a TCP port with another process. Called at start, by one thread.
 #pragma once
 
 #include <grpcpp/impl/server_builder_option.h>

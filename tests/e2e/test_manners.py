@@ -62,7 +62,8 @@ def test_an_address_of_listen_may_serve_them(world):
     daemon = world.distlockd(redis.url, "--listen", address, "--admin-listen", address)
     assert world.client(address).force_release("k") == 0
     assert refused(world.client(daemon.url))
-    code, line = complaint("--redis", redis.url, "--listen", "127.0.0.1:0", "--http", "", "--admin-listen", "10.0.0.1:1")
+    code, line = complaint("--redis", redis.url, "--listen", "127.0.0.1:0", "--http", "",
+                           "--admin-listen", "10.0.0.1:1")
     assert code == CONFIG and "--admin-listen" in line and "--insecure-listen" in line
 
 

@@ -13,8 +13,7 @@ namespace {
 
 constexpr core::Duration kFirstBindDelay = std::chrono::milliseconds(50);
 constexpr core::Duration kLongestBindDelay = std::chrono::seconds(2);
-// After so much silence the server is asked for its time. The answer shows that it lives (the link gives one up that
-// does not answer for kSilence), and whether somebody has set its clock, which shortens or prolongs the life of keys.
+// After so much silence the server is asked for its time: it must live, and its clock, which ends keys, may be set.
 constexpr core::Duration kAskTimeAfter = std::chrono::seconds(1);
 constexpr core::Duration kCountKeysEach = std::chrono::seconds(15);
 // A notice that is older or younger than this by what is known of the server's clock tells of a clock that was set.
@@ -201,9 +200,8 @@ void ServerNode::LearnTime(core::Instant sent, core::Instant received, core::Sto
 void ServerNode::AskTimeAfterSilence() {
   if (!up_) return;  // the next preparation asks
   const core::Duration quiet = timers_->Now() - time_learned_;
-  if (quiet < kAskTimeAfter) return clock_timer_->Start(kAskTimeAfter - quiet);
-  AskTime();
-  clock_timer_->Start(kAskTimeAfter);
+  if (quiet >= kAskTimeAfter) AskTime();
+  clock_timer_->Start(quiet < kAskTimeAfter ? kAskTimeAfter - quiet : kAskTimeAfter);
 }
 
 void ServerNode::AskTime() {
@@ -291,8 +289,7 @@ void ServerNode::OnChannelMessage(std::string_view payload) {
   if (auto* grant = std::get_if<core::GrantNotice>(&*notice)) {
     const core::Instant now = timers_->Now();
     grant->made = clock_.Earliest(grant->since, now);
-    // By a clock that was set since, a grant may look older than its ttl. So the clock first, and then, by the step, the
-    // waiters.
+    // By a clock that was set, a grant may look older than its ttl: first the clock, then, by its step, the waiters.
     if (up_ && (now - grant->made > kPlausibleNotice || clock_.Ahead(grant->since, now) > kPlausibleNotice)) AskTime();
     // Another broker's connection made this grant, so no WAIT of ours covers it: our own look at the lock does.
     if (confirmation_.on()) *grant = {.name = std::move(grant->name)};
@@ -310,9 +307,8 @@ void ServerNode::ReportRefusal(const core::StoreFailed& failed) {
   const core::Instant now = timers_->Now();
   if (refusal_at_ && now - *refusal_at_ < kAgain) return;
   refusal_at_ = now;
-  if (options_.on_problem) {
-    options_.on_problem(absl::UnavailableError(Cat(options_.url.Masked(), ": refuses: ", failed.cause)));
-  }
+  if (!options_.on_problem) return;
+  options_.on_problem(absl::UnavailableError(Cat(options_.url.Masked(), ": refuses: ", failed.cause)));
 }
 
 void ServerNode::ReportProblem(std::string& last, std::string_view who, const absl::Status& why) {

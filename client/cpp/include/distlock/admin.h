@@ -71,9 +71,9 @@ class Admin {
   Result<BrokerStatus> Status();
   Result<StreamPage> Streams(const std::string& page_token = "", int32_t page_size = 1000);
 
-  // Takes the lock from all who hold it, or from the holder with this id, and returns from how many. It answers when the
-  // last promise to them has ended, after a few seconds; kUnreachable: the outcome is not known. `reason` is for the
-  // broker's log and for the holders, up to 256 bytes.
+  // Takes the lock from all who hold it, or from the holder with this id, and returns from how many. It answers when
+  // the last promise to them has ended, after a few seconds; kUnreachable: the outcome is not known. `reason` is for
+  // the broker's log and for the holders, up to 256 bytes.
   Result<int32_t> ForceRelease(const std::string& key, const std::string& lock_namespace = "",
                                const std::string& holder_id = "", const std::string& reason = "");
 

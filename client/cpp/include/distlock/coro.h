@@ -2,8 +2,8 @@
 //
 // Coroutines: `Result<Guard> guard = co_await distlock::Await(mutex);`. Header only, for any coroutine type.
 //
-// The coroutine goes on where the callback of an Async call would run: on ClientOptions::executor, or, without one, on a
-// thread of the library, which it must not block before its next co_await (blocking calls are refused there:
+// The coroutine goes on where the callback of an Async call would run: on ClientOptions::executor, or, without one, on
+// a thread of the library, which it must not block before its next co_await (blocking calls are refused there:
 // kWouldDeadlock). Set an executor, or let the first thing that the coroutine does be to go elsewhere.
 //
 // An awaitable is awaited once. A coroutine must not be destroyed while it waits: have `cancel` end the wait instead.

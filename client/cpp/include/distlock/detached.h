@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // DetachedLocks: locks that belong to no stream and to no process, so that one program can take a lock and another can
-// give it back. Nobody renews them: the holder does, or lets the ttl end. Whoever knows the lease_id is the holder: keep
-// it secret. Prefer Mutex and its like where one process holds the lock.
+// give it back. Nobody renews them: the holder does, or lets the ttl end. Whoever knows the lease_id is the holder:
+// keep it secret. Prefer Mutex and its like where one process holds the lock.
 //
 // Bound to a client; copies are cheap and equal. Thread-safe. May outlive its Client; calls are then refused with
 // kClientClosed. Each call blocks its thread; refused with kWouldDeadlock in a callback of the library.
@@ -48,8 +48,8 @@ class DetachedLocks {
   explicit DetachedLocks(Client& client);
 
   // Waits for options.max_wait; unset waits until granted. When an answer is lost it asks again under the same
-  // request_id for ClientOptions::unreachable_timeout, which gets the same grant. `request_id`: 16..64 bytes, random and
-  // secret; "" makes one. `cancel` withdraws the wait (kCancelled): a grant that was on its way lasts for its ttl.
+  // request_id for ClientOptions::unreachable_timeout, which gets the same grant. `request_id`: 16..64 bytes, random
+  // and secret; "" makes one. `cancel` withdraws the wait (kCancelled): a grant that was on its way lasts for its ttl.
   // kUnreachable: whether it was granted is not known.
   Result<DetachedLease> Acquire(const std::string& key, const LockOptions& options = {}, DetachedMode mode = {},
                                 const std::string& request_id = "", std::stop_token cancel = {});

@@ -86,8 +86,8 @@ class Inspector {
   Refusal Watch(const std::string& key, const std::function<void(const LockInfo&)>& on_change, std::stop_token stop,
                 const std::string& lock_namespace = "");
 
-  // The same for all locks of a prefix: first those that are taken, in any order, then each that changes. A lock that is
-  // free has no holder, waiter or block. After an interruption all that are taken are told again.
+  // The same for all locks of a prefix: first those that are taken, in any order, then each that changes. A lock that
+  // is free has no holder, waiter or block. After an interruption all that are taken are told again.
   Refusal WatchAll(const std::string& key_prefix, const std::function<void(const LockInfo&)>& on_change,
                    std::stop_token stop, const std::string& lock_namespace = "");
 

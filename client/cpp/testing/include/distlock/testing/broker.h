@@ -30,7 +30,7 @@ class Broker {
 
   // Somebody else takes the lock, or waits for it behind those who came before.
   void Hold(const std::string& key);
-  // Takes the lock from whoever has it, without telling the holder; the next in line gets it. Gives back what Hold took.
+  // Takes the lock from whoever has it, without telling the holder; the next in line gets it. Undoes Hold.
   void Free(const std::string& key);
   bool IsHeld(const std::string& key);
 
