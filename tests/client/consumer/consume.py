@@ -12,9 +12,10 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-# What only the broker, the command line and the tests need.
+# What only the broker, the command line and the tests need. The broker finds the rest, such as hiredis, by pkg-config,
+# which gRPC's own package file needs, too.
 NOT_NEEDED = ("spdlog", "CLI11", "prometheus-cpp", "civetweb", "Curses", "GTest", "benchmark", "nlohmann_json",
-              "rapidcheck", "PkgConfig", "Python3")
+              "rapidcheck", "Python3")
 
 
 def run(*args, **options):
@@ -61,6 +62,9 @@ def main():
         folder = pathlib.Path(name)
         if what == "configure":
             configure_alone(source, folder)
+            cache = (folder / "CMakeCache.txt").read_text(encoding="utf-8").lower()
+            for name in ("hiredis", "libuv", "yamlcpp", "jemalloc", "ncurses"):
+                assert f"{name}_found" not in cache, f"{name} is looked for"
         else:
             {"installed": installed, "fetched": fetched}[what](source, folder)
 

@@ -63,53 +63,50 @@ auto AsyncCall(Start start, Token&& token) {
       token, std::move(start));
 }
 
-// Each waits as the Async call of that name does. The lock object may be a temporary.
+// Each waits as the Async call of that name does. The lock object may be a temporary. By reference, because GCC 12
+// destroys twice what a co_await expression passes by value.
 template <class Token>
-auto AsyncLock(Mutex mutex, Token&& token) {
+auto AsyncLock(const Mutex& mutex, Token&& token) {
   return AsyncCall<Result<Guard>>(
-      [mutex = std::move(mutex)](LockCallback done) mutable { return mutex.LockAsync(std::move(done)); },
+      [mutex = mutex](LockCallback done) mutable { return mutex.LockAsync(std::move(done)); },
       std::forward<Token>(token));
 }
 template <class Token>
-auto AsyncTryLockFor(Mutex mutex, Duration max_wait, Token&& token) {
+auto AsyncTryLockFor(const Mutex& mutex, Duration max_wait, Token&& token) {
   return AsyncCall<Result<Guard>>(
-      [mutex = std::move(mutex), max_wait](LockCallback done) mutable {
-        return mutex.TryLockForAsync(max_wait, std::move(done));
-      },
+      [mutex = mutex, max_wait](LockCallback done) mutable { return mutex.TryLockForAsync(max_wait, std::move(done)); },
       std::forward<Token>(token));
 }
 template <class Token>
-auto AsyncReadLock(RwLock lock, Token&& token) {
+auto AsyncReadLock(const RwLock& lock, Token&& token) {
   return AsyncCall<Result<Guard>>(
-      [lock = std::move(lock)](LockCallback done) mutable { return lock.ReadLockAsync(std::move(done)); },
+      [lock = lock](LockCallback done) mutable { return lock.ReadLockAsync(std::move(done)); },
       std::forward<Token>(token));
 }
 template <class Token>
-auto AsyncWriteLock(RwLock lock, Token&& token) {
+auto AsyncWriteLock(const RwLock& lock, Token&& token) {
   return AsyncCall<Result<Guard>>(
-      [lock = std::move(lock)](LockCallback done) mutable { return lock.WriteLockAsync(std::move(done)); },
+      [lock = lock](LockCallback done) mutable { return lock.WriteLockAsync(std::move(done)); },
       std::forward<Token>(token));
 }
 template <class Token>
-auto AsyncAcquire(Semaphore semaphore, int32_t permits, Token&& token) {
+auto AsyncAcquire(const Semaphore& semaphore, int32_t permits, Token&& token) {
   return AsyncCall<Result<Guard>>(
-      [semaphore = std::move(semaphore), permits](LockCallback done) mutable {
+      [semaphore = semaphore, permits](LockCallback done) mutable {
         return semaphore.AcquireAsync(std::move(done), permits);
       },
       std::forward<Token>(token));
 }
 template <class Token>
-auto AsyncLock(MultiLock locks, Token&& token) {
+auto AsyncLock(const MultiLock& locks, Token&& token) {
   return AsyncCall<Result<MultiGuard>>(
-      [locks = std::move(locks)](MultiLockCallback done) mutable { return locks.LockAsync(std::move(done)); },
+      [locks = locks](MultiLockCallback done) mutable { return locks.LockAsync(std::move(done)); },
       std::forward<Token>(token));
 }
 template <class Token>
-auto AsyncCampaign(Election election, Token&& token) {
+auto AsyncCampaign(const Election& election, Token&& token) {
   return AsyncCall<Result<Leadership>>(
-      [election = std::move(election)](CampaignCallback done) mutable {
-        return election.CampaignAsync(std::move(done));
-      },
+      [election = election](CampaignCallback done) mutable { return election.CampaignAsync(std::move(done)); },
       std::forward<Token>(token));
 }
 

@@ -92,51 +92,43 @@ class Awaitable {
 
 // For any Async call: `co_await Await<Result<Guard>>([&](auto done) { return rw.ReadLockAsync(std::move(done)); })`.
 template <class Answer, class Start>
-Awaitable<Answer, Start> Await(Start start, std::stop_token cancel = {}) {
-  return {std::move(start), std::move(cancel)};
+Awaitable<Answer, Start> Await(Start start, const std::stop_token& cancel = {}) {
+  return {std::move(start), cancel};
 }
 
-// Each waits as the Async call of that name does. The lock object may be a temporary.
-inline auto Await(Mutex mutex, std::stop_token cancel = {}) {
-  return Await<Result<Guard>>(
-      [mutex = std::move(mutex)](LockCallback done) mutable { return mutex.LockAsync(std::move(done)); },
-      std::move(cancel));
+// Each waits as the Async call of that name does. The lock object may be a temporary. By reference, because GCC 12
+// destroys twice what a co_await expression passes by value.
+inline auto Await(const Mutex& mutex, const std::stop_token& cancel = {}) {
+  return Await<Result<Guard>>([mutex = mutex](LockCallback done) mutable { return mutex.LockAsync(std::move(done)); },
+                              cancel);
 }
-inline auto AwaitFor(Mutex mutex, Duration max_wait, std::stop_token cancel = {}) {
+inline auto AwaitFor(const Mutex& mutex, Duration max_wait, const std::stop_token& cancel = {}) {
   return Await<Result<Guard>>(
-      [mutex = std::move(mutex), max_wait](LockCallback done) mutable {
-        return mutex.TryLockForAsync(max_wait, std::move(done));
-      },
-      std::move(cancel));
+      [mutex = mutex, max_wait](LockCallback done) mutable { return mutex.TryLockForAsync(max_wait, std::move(done)); },
+      cancel);
 }
-inline auto AwaitRead(RwLock lock, std::stop_token cancel = {}) {
-  return Await<Result<Guard>>(
-      [lock = std::move(lock)](LockCallback done) mutable { return lock.ReadLockAsync(std::move(done)); },
-      std::move(cancel));
+inline auto AwaitRead(const RwLock& lock, const std::stop_token& cancel = {}) {
+  return Await<Result<Guard>>([lock = lock](LockCallback done) mutable { return lock.ReadLockAsync(std::move(done)); },
+                              cancel);
 }
-inline auto AwaitWrite(RwLock lock, std::stop_token cancel = {}) {
-  return Await<Result<Guard>>(
-      [lock = std::move(lock)](LockCallback done) mutable { return lock.WriteLockAsync(std::move(done)); },
-      std::move(cancel));
+inline auto AwaitWrite(const RwLock& lock, const std::stop_token& cancel = {}) {
+  return Await<Result<Guard>>([lock = lock](LockCallback done) mutable { return lock.WriteLockAsync(std::move(done)); },
+                              cancel);
 }
-inline auto Await(Semaphore semaphore, int32_t permits = 1, std::stop_token cancel = {}) {
+inline auto Await(const Semaphore& semaphore, int32_t permits = 1, const std::stop_token& cancel = {}) {
   return Await<Result<Guard>>(
-      [semaphore = std::move(semaphore), permits](LockCallback done) mutable {
+      [semaphore = semaphore, permits](LockCallback done) mutable {
         return semaphore.AcquireAsync(std::move(done), permits);
       },
-      std::move(cancel));
+      cancel);
 }
-inline auto Await(MultiLock locks, std::stop_token cancel = {}) {
+inline auto Await(const MultiLock& locks, const std::stop_token& cancel = {}) {
   return Await<Result<MultiGuard>>(
-      [locks = std::move(locks)](MultiLockCallback done) mutable { return locks.LockAsync(std::move(done)); },
-      std::move(cancel));
+      [locks = locks](MultiLockCallback done) mutable { return locks.LockAsync(std::move(done)); }, cancel);
 }
-inline auto Await(Election election, std::stop_token cancel = {}) {
+inline auto Await(const Election& election, const std::stop_token& cancel = {}) {
   return Await<Result<Leadership>>(
-      [election = std::move(election)](CampaignCallback done) mutable {
-        return election.CampaignAsync(std::move(done));
-      },
-      std::move(cancel));
+      [election = election](CampaignCallback done) mutable { return election.CampaignAsync(std::move(done)); }, cancel);
 }
 
 // Gives the lock back. The guard must outlive the wait.
