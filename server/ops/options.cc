@@ -154,7 +154,6 @@ absl::Status CheckTogether(const Options& options, std::vector<std::string>* war
 Options DefaultOptions() {
   Options options;
   for (const OptionRow& row : OptionTable()) {
-    if (IsRepeated(row) && row.fallback.empty()) continue;
     [[maybe_unused]] const absl::Status status = SetOption(row, {std::string(row.fallback)}, &options);
     assert(status.ok());
   }
