@@ -52,8 +52,9 @@ COPY --from=build /image/broker/ /
 COPY --from=build --chown=10001:10001 /image/run/ /run/
 ENV PATH=/usr/local/bin:/usr/bin
 # By default the broker serves a unix socket: share /run/distlock with the containers that take locks, and give them the
-# group 10001. For TCP set DISTLOCK_LISTEN=0.0.0.0:7420 and DISTLOCK_INSECURE_LISTEN=true; for /metrics, /healthz and
-# /readyz from outside set DISTLOCK_HTTP=0.0.0.0:9420.
+# group 10001. For TCP set DISTLOCK_LISTEN=0.0.0.0:7420,unix:///run/distlock/distlock.sock and
+# DISTLOCK_INSECURE_LISTEN=true. Drain and force-release are for the socket alone. For /metrics, /healthz and /readyz
+# from outside set DISTLOCK_HTTP=0.0.0.0:9420.
 USER 10001:10001
 EXPOSE 7420 9420
 # SIGTERM drains for DISTLOCK_DRAIN_TIMEOUT, 30s by default. Docker kills after 10 s unless told otherwise, and killed

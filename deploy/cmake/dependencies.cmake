@@ -1,10 +1,22 @@
-# SPDX-License-Identifier: Apache-2.0
-# Finds all external dependencies once. deploy/README.md lists the target names that rooms link.
-find_package(PkgConfig REQUIRED)
+# SPDX-License-Identifier: Apache-2.0 Finds all external dependencies once. deploy/README.md lists the target names that
+# rooms link. A project that has built one of the client's by itself keeps it.
 find_package(Threads REQUIRED)
+if(NOT TARGET absl::strings)
+  find_package(absl REQUIRED CONFIG)
+endif()
+if(NOT TARGET protobuf::libprotobuf)
+  find_package(Protobuf REQUIRED)
+endif()
+if(NOT TARGET gRPC::grpc++)
+  find_package(gRPC REQUIRED CONFIG)
+endif()
+if(DISTLOCK_CLIENT_ONLY)
+  return()
+endif()
+
+find_package(PkgConfig REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(ZLIB REQUIRED)
-find_package(absl REQUIRED CONFIG)
 find_package(spdlog REQUIRED CONFIG)
 find_package(CLI11 REQUIRED CONFIG)
 find_package(prometheus-cpp REQUIRED CONFIG)
@@ -17,11 +29,6 @@ pkg_check_modules(YAMLCPP REQUIRED IMPORTED_TARGET yaml-cpp)
 # A sanitizer brings an allocator of its own.
 if(NOT DISTLOCK_SANITIZE)
   pkg_check_modules(JEMALLOC REQUIRED IMPORTED_TARGET jemalloc)
-endif()
-
-if(NOT DISTLOCK_SANITIZE STREQUAL thread)
-  find_package(Protobuf REQUIRED)
-  find_package(gRPC REQUIRED CONFIG)
 endif()
 
 if(DISTLOCK_TESTS)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // distlockd: the life of the process, in order.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -18,6 +19,7 @@
 #include "main/store_setup.h"
 #include "main/supervisor.h"
 #include "main/wakeups.h"
+#include "ops/address.h"
 #include "ops/http.h"
 #include "ops/log.h"
 #include "ops/options.h"
@@ -43,13 +45,26 @@ int StoreExitCode(const absl::Status& status) {
   return misconfigured ? kExitConfiguration : kExitStoreUnavailable;
 }
 
+// Where operators drain and force-release.
+std::string AdminShown(const ops::Options& options, const rpc::Server& server) {
+  std::vector<std::string> shown = server.admin_addresses();
+  for (size_t i = 0; i < options.listen.size(); ++i) {
+    const bool serves = options.admin_listen.empty()
+                            ? ops::IsUnixAddress(options.listen[i])
+                            : std::find(options.admin_listen.begin(), options.admin_listen.end(), options.listen[i]) !=
+                                  options.admin_listen.end();
+    if (serves) shown.push_back(server.addresses()[i]);
+  }
+  return shown.empty() ? "off" : absl::StrJoin(shown, ",");
+}
+
 int Serve(const ops::Options& options) {
   const Supervisor supervisor;
   Wakeups wakeups;
   RaiseFileLimit();
   const std::string broker_id = contract::RandomHex(8);
   ops::Metrics metrics(DISTLOCK_VERSION);
-  HttpPages pages(metrics);
+  HttpPages pages(metrics, options.PageShowsLocks());
   std::unique_ptr<ops::HttpServer> http;
   const auto open_http = [&] {
     if (http != nullptr || options.http.empty()) return absl::OkStatus();
@@ -105,6 +120,7 @@ int Serve(const ops::Options& options) {
   if (const absl::Status opened = open_http(); !opened.ok()) return Fail(opened, kExitConfiguration);
   if (!recorder.AwaitStore(kStoreUpGrace)) ops::Warn("the store is not up yet; serving, NOT_SERVING by health");
   ops::Info("distlockd ready", {{"listen", absl::StrJoin((*server)->addresses(), ",")},
+                                {"admin", AdminShown(options, **server)},
                                 {"http", http_shown()},
                                 {"redis", setup->shown},
                                 {"broker_id", broker_id}});

@@ -171,13 +171,16 @@ void Recorder::OnNodeStatus(const store::NodeStatus& status) {
   if (status.gone) nodes_.erase(status.number);
   std::vector<int> in_state(metrics_.store_nodes.size());
   double hold_off = 0;
+  uint64_t keys = 0;
   for (const auto& [number, one] : nodes_) {
     ++in_state[static_cast<size_t>(one.state)];
+    keys += one.keys.value_or(0);
     const double left = one.hold_off_left ? Seconds(*one.hold_off_left) : std::numeric_limits<double>::infinity();
     hold_off = std::max(hold_off, left);
   }
   for (size_t state = 0; state < in_state.size(); ++state) metrics_.store_nodes[state]->Set(in_state[state]);
   metrics_.store_hold_off_seconds.Set(hold_off);
+  metrics_.store_keys.Set(static_cast<double>(keys));
 }
 
 std::vector<store::NodeStatus> Recorder::StoreNodes() {

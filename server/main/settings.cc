@@ -20,7 +20,11 @@ core::BrokerConfig BrokerConfigOf(const ops::Options& options, const core::Store
 
 rpc::ServerOptions ServerOptionsOf(const ops::Options& options, const core::StoreTraits& store,
                                    const std::string& broker_id, rpc::CallObserver* observer) {
-  rpc::ServerOptions server{.listen = options.listen, .limits = {}, .broker_id = broker_id, .observer = observer};
+  rpc::ServerOptions server{.listen = options.listen,
+                            .admin_listen = options.admin_listen,
+                            .limits = {},
+                            .broker_id = broker_id,
+                            .observer = observer};
   contract::Limits& limits = server.limits;
   limits.default_ttl = ToCore(options.default_ttl);
   limits.min_ttl = ToCore(options.min_ttl);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "contract/ids.h"
+#include "core/lock_name.h"
 #include "main/settings.h"
 #include "ops/log.h"
 #include "ops/secrets.h"
@@ -131,6 +132,9 @@ absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::
                          .queue_slot = ToCore(options.queue_slot),
                          .clock_drift_ppm = static_cast<uint32_t>(options.clock_drift),
                          .max_waiters = static_cast<uint32_t>(options.max_waiters_per_lock)};
+  for (const auto& [name, keep] : options.TokenKeeps()) {
+    setup.options.locks.token_keep_of[core::EscapeNamespace(name)] = ToCore(keep);
+  }
   absl::Status chosen = options.redis.empty() ? UseEmbedded(options, setup) : UseUrl(options, setup);
   if (!chosen.ok()) return chosen;
   if (absl::Status fits = CheckQuorumOptions(options, setup, quorum_check); !fits.ok()) return fits;

@@ -124,6 +124,9 @@ Metrics::Metrics(std::string_view version)
       store_hold_off_seconds(Level(registry_, "distlock_store_hold_off_seconds",
                                    "For how long the store still grants nobody a lock newly; +Inf while its end is not "
                                    "known.")),
+      store_keys(Level(registry_, "distlock_store_keys",
+                       "Keys in the store's database, whoever wrote them. Each lock leaves one for 24 h after its last "
+                       "use, or as --namespace-token-keep says.")),
       store_primary_changes(Count(registry_, "distlock_store_primary_changes_total",
                                   "Times that the store was another server, or another run of it.")),
       store_wait_seconds(Spread(registry_, "distlock_store_wait_seconds",

@@ -131,6 +131,7 @@ class Metrics {
   // Store
   Gauge& store_up;
   Gauge& store_hold_off_seconds;
+  Gauge& store_keys;
   prometheus::Counter& store_primary_changes;
   Histogram& store_wait_seconds;  // until replicas confirmed, or were given up
   Counter& store_wait_short;

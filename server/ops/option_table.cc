@@ -24,6 +24,19 @@ absl::Status CheckKeyPrefix(std::string_view value) {
   return absl::OkStatus();
 }
 
+absl::Status CheckTokenKeep(std::string_view value) {
+  const size_t equals = value.rfind('=');
+  if (equals == value.npos || equals == 0) {
+    return absl::InvalidArgumentError("has no namespace: write NAMESPACE=DURATION, such as builds=10m");
+  }
+  absl::Duration keep;
+  if (!absl::ParseDuration(std::string(value.substr(equals + 1)), &keep) || keep < absl::Minutes(1) ||
+      keep > absl::Hours(24)) {
+    return absl::InvalidArgumentError("must end in a duration in 1m..24h, such as builds=10m");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckHoldOff(std::string_view value) {
   absl::Duration length;
   if (value.empty() || value == "auto") return absl::OkStatus();
@@ -64,10 +77,16 @@ constexpr OptionRow kTable[] = {
     {"insecure-listen", kServing, &O::insecure_listen, "false", "",
      "allow --listen on addresses that other machines can reach; everybody who reaches them may take and release "
      "locks, in plain text"},
+    {"admin-listen", kServing, &O::admin_listen, "", "",
+     "where drain and force-release are served: addresses of --listen, or others, which then serve AdminService alone; "
+     "may be given several times; empty: the unix sockets of --listen",
+     CheckListenAddress},
     {"reflection", kServing, &O::reflection, "auto", "auto|on|off",
      "gRPC server reflection; auto: only when every --listen is a unix socket"},
     {"http", kServing, &O::http, "127.0.0.1:9420", "",
      "where /metrics, /healthz, /readyz and the status page are served; empty: nowhere", CheckHttp},
+    {"http-page", kServing, &O::http_page, "auto", "auto|on|off",
+     "whether the status page shows held locks, with their owners; auto: only when --http is loopback"},
     {"drain-timeout", kServing, &O::drain_timeout, "30s", "0s..24h",
      "how long holders have to finish after SIGTERM before their locks are released"},
     {"keepalive-time", kServing, &O::keepalive_time, "10s", "1s..2h",
@@ -98,6 +117,11 @@ constexpr OptionRow kTable[] = {
      "folder for the embedded server's socket and log; empty: a private temporary one; its locks end with the server"},
     {"key-prefix", kStore, &O::key_prefix, "dl", "",
      "prefix of every key in the store; brokers that share locks must use the same one", CheckKeyPrefix},
+    {"namespace-token-keep", kStore, &O::namespace_token_keep, "", "",
+     "NAMESPACE=DURATION: for how long after its last grant the store remembers a lock of that namespace that nobody "
+     "uses, 1m..24h, instead of 24h; may be given several times. For namespaces whose names are never used again. "
+     "Should the store's clock be set back by more than that, tokens of such locks may repeat",
+     CheckTokenKeep},
     {"wait-for-store", kStore, &O::wait_for_store, "false", "",
      "at the start, keep trying to reach the store instead of giving up"},
     {"store-timeout", kStore, &O::store_timeout, "5s", "100ms..5m",

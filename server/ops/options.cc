@@ -25,24 +25,31 @@ absl::Status Clash(const Parts&... parts) {
   return absl::FailedPreconditionError(Cat(parts...));
 }
 
-absl::Status CheckListen(const Options& o, std::vector<std::string>* warnings) {
-  if (o.listen.empty()) return Clash("--listen: nothing to listen on: name a unix:///path or a host:port");
+absl::Status CheckAddresses(std::string_view option, const std::vector<std::string>& addresses, std::string_view what,
+                            bool insecure_listen, std::vector<std::string>* warnings) {
   std::set<std::string> seen;
-  for (const std::string& address : o.listen) {
-    if (!seen.insert(address).second) return Clash("--listen: ", JsonQuoted(address), " is given twice");
+  for (const std::string& address : addresses) {
+    if (!seen.insert(address).second) return Clash("--", option, ": ", JsonQuoted(address), " is given twice");
     if (IsUnixAddress(address)) continue;
     const absl::StatusOr<HostPort> parsed = ParseHostPort(address);
     if (!parsed.ok()) return parsed.status();
     if (IsLoopback(parsed->host)) continue;
-    if (!o.insecure_listen) {
-      return Clash("--listen: ", JsonQuoted(address),
-                   " is not loopback and would serve locks in plain text to everybody "
+    if (!insecure_listen) {
+      return Clash("--", option, ": ", JsonQuoted(address), " is not loopback and would serve ", what,
+                   " in plain text to everybody "
                    "who reaches it: listen on 127.0.0.1 or a unix socket, or accept that with --insecure-listen");
     }
-    warnings->push_back(
-        Cat("--insecure-listen: ", JsonQuoted(address), " serves locks in plain text to everybody who reaches it"));
+    warnings->push_back(Cat("--insecure-listen: ", JsonQuoted(address), " serves ", what,
+                            " in plain text to everybody who reaches it"));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckListen(const Options& o, std::vector<std::string>* warnings) {
+  if (o.listen.empty()) return Clash("--listen: nothing to listen on: name a unix:///path or a host:port");
+  absl::Status status = CheckAddresses("listen", o.listen, "locks", o.insecure_listen, warnings);
+  status.Update(CheckAddresses("admin-listen", o.admin_listen, "drain and force-release", o.insecure_listen, warnings));
+  return status;
 }
 
 absl::Status CheckStore(const Options& o) {
@@ -116,8 +123,23 @@ absl::Duration Options::LongestTtl() const {
 }
 
 bool Options::ReflectionEnabled() const {
-  if (reflection != Reflection::kAuto) return reflection == Reflection::kOn;
+  if (reflection != AutoOnOff::kAuto) return reflection == AutoOnOff::kOn;
   return std::all_of(listen.begin(), listen.end(), [](const std::string& a) { return IsUnixAddress(a); });
+}
+
+bool Options::PageShowsLocks() const {
+  if (http_page != AutoOnOff::kAuto) return http_page == AutoOnOff::kOn;
+  const absl::StatusOr<HostPort> at = ParseHostPort(http);
+  return at.ok() && IsLoopback(at->host);
+}
+
+std::map<std::string, absl::Duration> Options::TokenKeeps() const {
+  std::map<std::string, absl::Duration> keeps;
+  for (const std::string& entry : namespace_token_keep) {
+    const size_t equals = entry.rfind('=');
+    absl::ParseDuration(entry.substr(equals + 1), &keeps[entry.substr(0, equals)]);
+  }
+  return keeps;
 }
 
 absl::Status CheckTogether(const Options& options, std::vector<std::string>* warnings) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,7 +18,7 @@
 
 namespace distlock::ops {
 
-enum class Reflection { kAuto, kOn, kOff };
+enum class AutoOnOff { kAuto, kOn, kOff };
 
 // Fields are named after the flags; the defaults are in the table alone: start from DefaultOptions().
 struct Options {
@@ -26,8 +27,10 @@ struct Options {
   // Serving
   std::vector<std::string> listen;  // unix:///path or host:port, checked
   bool insecure_listen = false;
-  Reflection reflection = Reflection::kAuto;
+  std::vector<std::string> admin_listen;  // as listen; empty: the unix sockets of listen
+  AutoOnOff reflection = AutoOnOff::kAuto;
   std::string http;  // host:port, or "" for none
+  AutoOnOff http_page = AutoOnOff::kAuto;
   absl::Duration drain_timeout;
   absl::Duration keepalive_time;
   absl::Duration keepalive_timeout;
@@ -43,6 +46,7 @@ struct Options {
   std::string sentinel_user;
   std::string sentinel_password_file;
   std::string key_prefix;
+  std::vector<std::string> namespace_token_keep;  // NAMESPACE=DURATION, checked; use TokenKeeps()
   bool wait_for_store = false;
   absl::Duration store_timeout;
   absl::Duration queue_slot;
@@ -89,6 +93,8 @@ struct Options {
   // max_connection_streams, with 0 resolved. Greater than max_sessions_per_peer, so that a stream beyond that limit is
   // refused with a reason instead of waiting inside gRPC, and a release is never blocked.
   int64_t ConnectionStreams() const;
+  // namespace_token_keep by namespace.
+  std::map<std::string, absl::Duration> TokenKeeps() const;
   // Another server may take over the store, since it is watched by Sentinels or a Cluster, or several independent
   // servers decide, of which one may forget: hold-offs are on, unless an option says otherwise.
   bool HoldsOffByDefault() const;
@@ -96,6 +102,8 @@ struct Options {
 
   // reflection, with kAuto resolved: on when every address is a unix socket.
   bool ReflectionEnabled() const;
+  // http_page, with kAuto resolved: on when --http is loopback.
+  bool PageShowsLocks() const;
 };
 
 struct Invocation {

@@ -30,10 +30,18 @@ void AdminService::Open(CallThreads& threads) {
                     [this](auto call) { UnaryCall::Serve<ListSessionsCall>(frontend_, std::move(call)); });
   threads.OpenUnary(*this, &AdminService::RequestForceRelease, [this](auto call) {
     std::string caller = CallerOf(call->context);
+    if (!gate_.Admits(call->context.peer())) {
+      return UnaryCall::Serve<RefusedCall>(frontend_, std::move(call), AdminGate::Refusal("ForceRelease", caller));
+    }
     UnaryCall::Serve<ForceReleaseCall>(frontend_, std::move(call), std::move(caller));
   });
-  threads.OpenUnary(*this, &AdminService::RequestDrain,
-                    [this](auto call) { UnaryCall::Serve<DrainCall>(frontend_, std::move(call), facts_); });
+  threads.OpenUnary(*this, &AdminService::RequestDrain, [this](auto call) {
+    if (!gate_.Admits(call->context.peer())) {
+      return UnaryCall::Serve<RefusedCall>(frontend_, std::move(call),
+                                           AdminGate::Refusal("Drain", CallerOf(call->context)));
+    }
+    UnaryCall::Serve<DrainCall>(frontend_, std::move(call), facts_);
+  });
 }
 
 }  // namespace distlock::rpc

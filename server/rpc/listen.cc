@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -32,8 +33,39 @@ class Socket {
   const int fd_;
 };
 
+// The daemon's user and group may connect.
+constexpr mode_t kSocketMode = 0660;
+
+// Sets the umask during a bind, so that the socket is never open to everybody, not even for a moment.
+class ScopedUmask {
+ public:
+  explicit ScopedUmask(mode_t mask) : before_(umask(mask)) {}
+  ~ScopedUmask() { umask(before_); }
+  ScopedUmask(const ScopedUmask&) = delete;
+  ScopedUmask& operator=(const ScopedUmask&) = delete;
+
+ private:
+  const mode_t before_;
+};
+
 absl::Status CannotListen(const std::string& address, const std::string& why) {
   return absl::FailedPreconditionError(absl::StrCat("cannot listen on ", address, ": ", why));
+}
+
+// gRPC does not say why a bind has failed, so it is tried before.
+absl::Status TryToBind(const std::string& path, const std::filesystem::path& folder, const std::string& address) {
+  const Socket trial(AF_UNIX, 0);
+  sockaddr_un where{};
+  where.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(where.sun_path)) return CannotListen(address, "the path is too long for a unix socket");
+  std::memcpy(where.sun_path, path.c_str(), path.size() + 1);
+  if (bind(trial.fd(), reinterpret_cast<const sockaddr*>(&where), sizeof(where)) == 0) {
+    unlink(path.c_str());
+    return absl::OkStatus();
+  }
+  if (errno != EACCES && errno != EROFS) return CannotListen(address, strerror(errno));
+  return CannotListen(address, absl::StrCat("user ", geteuid(), " cannot make a socket in ", folder.string(), ": ",
+                                            strerror(errno), "; let it write there, or choose another --listen"));
 }
 
 }  // namespace
@@ -56,7 +88,7 @@ absl::Status ClaimUnixSocket(const std::string& path) {
   }
   struct stat found{};
   if (lstat(path.c_str(), &found) != 0) {
-    return errno == ENOENT ? absl::OkStatus() : CannotListen(address, strerror(errno));
+    return errno == ENOENT ? TryToBind(path, folder, address) : CannotListen(address, strerror(errno));
   }
   if (!S_ISSOCK(found.st_mode)) return CannotListen(address, "something that is no socket has this name; remove it");
 
@@ -72,7 +104,7 @@ absl::Status ClaimUnixSocket(const std::string& path) {
   if (unlink(path.c_str()) != 0 && errno != ENOENT) {
     return CannotListen(address, absl::StrCat("cannot remove the socket that a dead process left: ", strerror(errno)));
   }
-  return absl::OkStatus();
+  return TryToBind(path, folder, address);
 }
 
 absl::Status ProbeTcp(const std::string& address) {
@@ -102,6 +134,36 @@ absl::Status ProbeTcp(const std::string& address) {
     if (errno == EADDRINUSE) why += "; another process has this port: stop it, or choose another --listen";
   }
   return CannotListen(address, why);
+}
+
+void WithoutReflection::UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) {
+  std::erase_if(*plugins, [](const auto& plugin) { return plugin->name() == "proto_server_reflection"; });
+}
+
+absl::StatusOr<BoundServer> BuildAndListen(grpc::ServerBuilder& builder, const std::vector<std::string>& addresses) {
+  std::vector<int> ports(addresses.size(), 0);
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    const std::string path = UnixPath(addresses[i]);
+    absl::Status claimed = path.empty() ? ProbeTcp(addresses[i]) : ClaimUnixSocket(path);
+    if (!claimed.ok()) return claimed;
+    builder.AddListeningPort(path.empty() ? addresses[i] : absl::StrCat("unix:", path),
+                             grpc::InsecureServerCredentials(), &ports[i]);
+  }
+  BoundServer bound{.server = nullptr, .addresses = addresses};
+  {
+    const ScopedUmask restricted(0777 & ~kSocketMode);
+    bound.server = builder.BuildAndStart();
+  }
+  for (size_t i = 0; i < ports.size(); ++i) {
+    std::string& address = bound.addresses[i];
+    if (UnixPath(address).empty()) address = absl::StrCat(address.substr(0, address.rfind(':') + 1), ports[i]);
+  }
+  const auto unbound = std::find(ports.begin(), ports.end(), 0);
+  if (bound.server == nullptr || unbound != ports.end()) {
+    const size_t which = std::min<size_t>(unbound - ports.begin(), ports.size() - 1);
+    return CannotListen(addresses[which], "another process took it just now; try again");
+  }
+  return bound;
 }
 
 }  // namespace distlock::rpc

@@ -2,35 +2,19 @@
 #include "rpc/server.h"
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
-#include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/server_builder.h>
-#include <sys/stat.h>
 
-#include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "rpc/engine/wire.h"
 #include "rpc/listen.h"
 
 namespace distlock::rpc {
 namespace {
 
-// The daemon's user and group may connect.
-constexpr mode_t kSocketMode = 0660;
-
 int Milliseconds(core::Duration duration) {
   return static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
 }
-
-// The reflection library adds itself to every server of a process that links it; this option removes it.
-class WithoutReflection final : public grpc::ServerBuilderOption {
- public:
-  void UpdateArguments(grpc::ChannelArguments*) override {}
-  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
-    std::erase_if(*plugins, [](const auto& plugin) { return plugin->name() == "proto_server_reflection"; });
-  }
-};
 
 void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.limits.max_message_bytes));
@@ -51,25 +35,13 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 2);
 }
 
-// Sets the umask during a bind, so that the socket is never open to everybody, not even for a moment.
-class ScopedUmask {
- public:
-  explicit ScopedUmask(mode_t mask) : before_(umask(mask)) {}
-  ~ScopedUmask() { umask(before_); }
-  ScopedUmask(const ScopedUmask&) = delete;
-  ScopedUmask& operator=(const ScopedUmask&) = delete;
-
- private:
-  const mode_t before_;
-};
-
 }  // namespace
 
-Server::Server(const ServerOptions& options, shard::ShardSet& shards, BrokerFacts facts)
+Server::Server(const ServerOptions& options, shard::ShardSet& shards, BrokerFacts facts, const AdminGate::Plan& admin)
     : frontend_(shards, options.limits, options.broker_id, options.observer),
       facts_(std::move(facts)),
       locks_(frontend_),
-      admin_service_(frontend_, facts_),
+      admin_service_(frontend_, facts_, admin.gate),
       health_({v1::LockService::service_full_name(), v1::AdminService::service_full_name()}) {
   facts_.listen = bound_.get_future().share();
 }
@@ -77,8 +49,17 @@ Server::Server(const ServerOptions& options, shard::ShardSet& shards, BrokerFact
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, shard::ShardSet& shards,
                                                       BrokerFacts facts) {
   TakeOverParserLog();
-  std::unique_ptr<Server> server(new Server(options, shards, std::move(facts)));
+  AdminGate::Plan admin;
+  if (absl::Status planned = AdminGate::MakePlan(options.listen, options.admin_listen, &admin); !planned.ok()) {
+    return planned;
+  }
+  std::unique_ptr<Server> server(new Server(options, shards, std::move(facts), admin));
   if (absl::Status bound = server->Bind(options); !bound.ok()) return bound;
+  if (!admin.own.empty()) {
+    auto own = AdminListener::Start(admin.own, server->frontend_, server->facts_);
+    if (!own.ok()) return own.status();
+    server->own_admin_ = *std::move(own);
+  }
   return server;
 }
 
@@ -95,30 +76,11 @@ absl::Status Server::Bind(const ServerOptions& options) {
   builder.RegisterService(&health_);
   threads_ = std::make_unique<CallThreads>(builder);
 
-  std::vector<int> ports(options.listen.size(), 0);
-  for (size_t i = 0; i < options.listen.size(); ++i) {
-    const std::string path = UnixPath(options.listen[i]);
-    absl::Status claimed = path.empty() ? ProbeTcp(options.listen[i]) : ClaimUnixSocket(path);
-    if (!claimed.ok()) return claimed;
-    builder.AddListeningPort(path.empty() ? options.listen[i] : absl::StrCat("unix:", path),
-                             grpc::InsecureServerCredentials(), &ports[i]);
-  }
-  {
-    const ScopedUmask restricted(0777 & ~kSocketMode);
-    server_ = builder.BuildAndStart();
-  }
-  std::vector<std::string> bound = options.listen;
-  for (size_t i = 0; i < ports.size(); ++i) {
-    std::string& address = bound[i];
-    if (UnixPath(address).empty()) address = absl::StrCat(address.substr(0, address.rfind(':') + 1), ports[i]);
-  }
-  bound_.set_value(std::move(bound));  // calls may wait for the addresses already
-  const auto unbound = std::find(ports.begin(), ports.end(), 0);
-  if (server_ == nullptr || unbound != ports.end()) {
-    const size_t which = std::min<size_t>(unbound - ports.begin(), ports.size() - 1);
-    return absl::FailedPreconditionError(
-        absl::StrCat("cannot listen on ", options.listen[which], ": another process took it just now; try again"));
-  }
+  auto bound = BuildAndListen(builder, options.listen);
+  // Calls may wait for the addresses already.
+  bound_.set_value(bound.ok() ? bound->addresses : std::vector<std::string>());
+  if (!bound.ok()) return bound.status();
+  server_ = std::move(bound->server);
   locks_.Open(*threads_);
   admin_service_.Open(*threads_);
   health_.Open(*threads_);
@@ -148,6 +110,7 @@ void Server::Stop(core::Duration grace) {
   Drain();
   frontend_.admission.StopStreams();
   health_.Stop();
+  if (own_admin_ != nullptr) own_admin_->Stop(grace);
   server_->Shutdown(std::chrono::system_clock::now() + std::chrono::duration_cast<std::chrono::microseconds>(grace));
   threads_->Stop();
   server_.reset();

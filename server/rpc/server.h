@@ -17,6 +17,8 @@
 
 #include "absl/status/statusor.h"
 #include "contract/limits.h"
+#include "rpc/admin_gate.h"
+#include "rpc/admin_listener.h"
 #include "rpc/admin_service.h"
 #include "rpc/engine/call_threads.h"
 #include "rpc/frontend.h"
@@ -27,6 +29,9 @@ namespace distlock::rpc {
 
 struct ServerOptions {
   std::vector<std::string> listen;  // unix:///path or host:port; port 0 lets the kernel choose
+  // Where Drain and ForceRelease are served: addresses of `listen`, or others, which then serve AdminService alone.
+  // Empty: the unix sockets of `listen`.
+  std::vector<std::string> admin_listen;
   contract::Limits limits;
   std::string broker_id;
   CallObserver* observer = nullptr;  // may be null; outlives the server
@@ -50,6 +55,10 @@ class Server {
 
   // As bound, with the port that the kernel chose.
   const std::vector<std::string>& addresses() const { return facts_.listen.get(); }
+  // Those of admin_listen that are not in `listen`, as bound.
+  std::vector<std::string> admin_addresses() const {
+    return own_admin_ == nullptr ? std::vector<std::string>() : own_admin_->addresses();
+  }
   v1::GetStatusResponse Status() const { return BrokerStatus(frontend_, facts_); }
 
   void SetStoreUp(bool up);
@@ -60,7 +69,7 @@ class Server {
   void Stop(core::Duration grace);
 
  private:
-  Server(const ServerOptions& options, shard::ShardSet& shards, BrokerFacts facts);
+  Server(const ServerOptions& options, shard::ShardSet& shards, BrokerFacts facts, const AdminGate::Plan& admin);
   absl::Status Bind(const ServerOptions& options);
   void ShowHealth();
 
@@ -73,6 +82,7 @@ class Server {
   HealthService health_;
   std::unique_ptr<CallThreads> threads_;  // outlives server_
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<AdminListener> own_admin_;  // null: no address of its own
   std::atomic<bool> store_up_ = false;
 };
 

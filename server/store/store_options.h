@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 
 #include "absl/status/status.h"
@@ -40,7 +41,9 @@ struct LockOptions {
   core::Duration queue_slot = std::chrono::seconds(30);  // how long waiters of a silent broker keep their places
   uint32_t clock_drift_ppm = 500;                        // bound on the rate error of any machine's clock
   core::Duration token_keep = std::chrono::hours(24);    // how long the last token outlives its grant
-  uint32_t max_waiters = 10'000;                         // per lock
+  // Of the locks in these namespaces, escaped, instead.
+  std::map<std::string, core::Duration> token_keep_of;
+  uint32_t max_waiters = 10'000;  // per lock
   // ADAPTIVE: once a waiter has waited for so long, no newcomer takes a free lock until the queue has drained.
   core::Duration fair_after = std::chrono::milliseconds(100);
   bool counts_listeners = true;  // PUBLISH counts every subscriber, as one server does: see core::StoreTraits

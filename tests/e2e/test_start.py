@@ -13,8 +13,8 @@ from harness import DISTLOCKD, Redis, eventually, free_port
 USAGE, UNAVAILABLE, STORE_DIED, CONFIG = 64, 69, 70, 78
 
 
-def run(*args, env=None):
-    done = subprocess.run([DISTLOCKD, *map(str, args)], capture_output=True, text=True, timeout=60,
+def run(*args, env=None, before=()):
+    done = subprocess.run([*before, DISTLOCKD, *map(str, args)], capture_output=True, text=True, timeout=60,
                           env={**os.environ, **(env or {})}, check=False)
     return done.returncode, done.stdout, done.stderr
 

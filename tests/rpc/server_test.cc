@@ -10,7 +10,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "rpc/listen.h"
 #include "rpc/test_broker.h"
@@ -117,6 +119,27 @@ TEST(ServerTest, ASocketIsForUserAndGroup) {
   struct stat found{};
   ASSERT_EQ(stat(UnixPath(broker.address()).c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 0777, 0660u);
+}
+
+AdminGate::Plan PlanOf(const std::vector<std::string>& listen, const std::vector<std::string>& admin_listen) {
+  AdminGate::Plan plan;
+  EXPECT_TRUE(AdminGate::MakePlan(listen, admin_listen, &plan).ok());
+  return plan;
+}
+
+TEST(AdminGate, WhereDrainAndForceReleaseAreServed) {
+  const std::string socket = "unix:///run/d.sock", tcp = "127.0.0.1:1", own = "127.0.0.1:2";
+  const auto usual = PlanOf({socket, tcp}, {});
+  EXPECT_TRUE(usual.gate.Admits("unix:") && !usual.gate.Admits("ipv4:127.0.0.1:9") && usual.own.empty());
+  const auto apart = PlanOf({socket, tcp}, {own});
+  EXPECT_TRUE(!apart.gate.Admits("unix:") && !apart.gate.Admits("ipv4:127.0.0.1:9"));
+  EXPECT_THAT(apart.own, testing::ElementsAre(own));
+  const auto both = PlanOf({socket, tcp}, {tcp, own});
+  EXPECT_TRUE(!both.gate.Admits("unix:") && both.gate.Admits("ipv6:[::1]:9"));
+  EXPECT_THAT(both.own, testing::ElementsAre(own));
+  AdminGate::Plan plan;
+  EXPECT_THAT(std::string(AdminGate::MakePlan({socket, tcp, "127.0.0.1:3"}, {tcp}, &plan).message()),
+              HasSubstr("but not 127.0.0.1:3"));
 }
 
 bool HasReflection(TestBroker& broker) {

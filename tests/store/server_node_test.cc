@@ -192,17 +192,50 @@ TEST_F(ServerNodeTest, TheServersClockIsAskedForWhileNothingElseIs) {
   Play(0, kOld);
   Play(1, kOld);
   const size_t before = wire(1).commands.size();
-  net_.timers->Advance(seconds(29));
+  net_.timers->Advance(milliseconds(999));
   EXPECT_EQ(wire(1).commands.size(), before);
-  net_.timers->Advance(seconds(1));
+  net_.timers->Advance(milliseconds(1));
   ASSERT_EQ(wire(1).commands.size(), before + 1);
   EXPECT_NE(wire(1).commands.back().find("TIME"), std::string::npos);
-  Play(1, {.run_id = "old", .seconds = kOld.seconds + 30});
+  Play(1, {.run_id = "old", .seconds = kOld.seconds + 1});
   EXPECT_TRUE(steps_.empty());
-  net_.timers->Advance(seconds(30));
-  Play(1, {.run_id = "old", .seconds = kOld.seconds + 65});
+  net_.timers->Advance(seconds(1));
+  Play(1, {.run_id = "old", .seconds = kOld.seconds + 7});
   ASSERT_EQ(steps_.size(), 1u);
   EXPECT_NEAR(static_cast<double>(steps_[0].count()), 5e9, 5e7) << "somebody set it";
+}
+
+TEST_F(ServerNodeTest, AServerThatHangsWhileNobodyAsksItIsNoticed) {
+  store_.Start(this);
+  Play(0, kOld);
+  Play(1, kOld);
+  net_.timers->Advance(milliseconds(1900));
+  EXPECT_EQ(downs_, 0);
+  net_.timers->Advance(milliseconds(200));
+  EXPECT_EQ(downs_, 1);
+}
+
+// A waiter would else wait until its broker looks at the queue by itself.
+TEST_F(ServerNodeTest, ANoticeOfAnotherTimeHasTheClockAskedForAtOnce) {
+  const auto notice = [](std::string_view since_us) {
+    return Cat("*3\r\n", Bulk("message"), Bulk("dl:grant:00000000000000b1"),
+               Bulk(Cat("ns/k\n000000000000000000000000000000aa;7;", since_us, ";9000;0")));
+  };
+  store_.Start(this);
+  Play(0, kOld);
+  Play(1, kOld);
+  const size_t before = wire(1).commands.size();
+  wire(0).Reply(notice("1700000000000005"));
+  EXPECT_EQ(wire(1).commands.size(), before) << "it is of this moment";
+  wire(0).Reply(notice("1699999980000005"));
+  ASSERT_EQ(wire(1).commands.size(), before + 1);
+  Play(1, {.run_id = "old", .seconds = kOld.seconds - 20});
+  ASSERT_EQ(steps_.size(), 1u);
+  EXPECT_LT(steps_[0], -seconds(19));
+  wire(0).Reply(notice("1700000060000005"));
+  Play(1, {.run_id = "old", .seconds = kOld.seconds + 60});
+  ASSERT_EQ(steps_.size(), 2u);
+  EXPECT_GT(steps_[1], seconds(79));
 }
 
 TEST_F(ServerNodeTest, AClockThatDiffersAfterAReconnectIsTold) {

@@ -42,16 +42,18 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options, const s
 
 void Lookups::Follow(const std::string& address) {
   std::shared_ptr<Connection> last;  // its calls keep it
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   if (address == address_) return;
   address_ = address;
   last.swap(connection_);
 }
 
 std::shared_ptr<Lookups::Connection> Lookups::Connect() {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   if (connection_ == nullptr && !closed_) {
-    connection_ = v1::LockService::NewStub(MakeChannel(options_, address_));
+    const std::shared_ptr<grpc::Channel> channel = MakeChannel(options_, address_);
+    connection_ =
+        std::make_shared<Connection>(Connection{v1::LockService::NewStub(channel), v1::AdminService::NewStub(channel)});
   }
   return connection_;
 }
@@ -59,7 +61,7 @@ std::shared_ptr<Lookups::Connection> Lookups::Connect() {
 void Lookups::Close() {
   std::shared_ptr<Connection> last;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     closed_ = true;
     last.swap(connection_);
   }

@@ -7,6 +7,7 @@
 #include <future>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -51,6 +52,17 @@ class DrainCall final : public UnaryCall {
   void Start(const grpc::ByteBuffer& request) override;
 
   const BrokerFacts& facts_;
+};
+
+// Answers with a refusal that was decided before.
+class RefusedCall final : public UnaryCall {
+ public:
+  explicit RefusedCall(v1::Refusal refusal) : refusal_(std::move(refusal)) {}
+
+ private:
+  void Start(const grpc::ByteBuffer&) override { Refuse(refusal_); }
+
+  const v1::Refusal refusal_;
 };
 
 class ListSessionsCall final : public UnaryCall {

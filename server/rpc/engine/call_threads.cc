@@ -45,8 +45,8 @@ void RunAfterTurn(CallTag& tag) {
   after_turn->push_back(&tag);
 }
 
-CallThreads::CallThreads(grpc::ServerBuilder& builder) {
-  const unsigned threads = std::clamp(std::thread::hardware_concurrency() / 2, 1u, kMaxThreads);
+CallThreads::CallThreads(grpc::ServerBuilder& builder, unsigned threads) {
+  if (threads == 0) threads = std::clamp(std::thread::hardware_concurrency() / 2, 1u, kMaxThreads);
   for (unsigned i = 0; i < threads; ++i) queues_.push_back(builder.AddCompletionQueue());
 }
 

@@ -27,8 +27,8 @@ namespace distlock::rpc {
 
 class CallThreads {
  public:
-  // One thread for each two cores, at least 1, at most 16.
-  explicit CallThreads(grpc::ServerBuilder& builder);
+  // `threads`: 0 is one for each two cores, at least 1, at most 16.
+  explicit CallThreads(grpc::ServerBuilder& builder, unsigned threads = 0);
   ~CallThreads();  // Stop
   CallThreads(const CallThreads&) = delete;
   CallThreads& operator=(const CallThreads&) = delete;

@@ -79,8 +79,11 @@ class Codec {
   Decoded Decode(const SentCommand& sent, const redisReply& reply) const;
   Decoded Decode(const SentCommand& sent, const Answer& answer) const;
 
-  // As one call of batch.lua. All of different locks; acquires, and releases that do not block. REQUIRES:
-  // !holds_off(); batch.lua knows no hold-off.
+  // For how long the lock's token outlives its grant.
+  core::Duration TokenKeep(const core::LockName& name) const;
+
+  // As one call of batch.lua. All of different locks with one TokenKeep; acquires, and releases that do not block.
+  // REQUIRES: !holds_off(); batch.lua knows no hold-off.
   EncodedBatch EncodeBatch(const std::vector<core::StoreCommand>& commands) const;
 
   std::string EncodeInspect(const core::LockName& name, uint32_t max_waiters,

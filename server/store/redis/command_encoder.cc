@@ -38,6 +38,7 @@ struct Encoder {
   void AddChannel(CommandBuilder& command) const {
     if (!channel_tag.empty()) command.Arg(channel_tag);
   }
+  int64_t KeepMs(const core::LockName& name) const { return CeilMs(TokenKeepOf(options, name)); }
   int64_t FairAfterUs() const { return std::chrono::floor<std::chrono::microseconds>(options.fair_after).count(); }
 
   Encoded operator()(const core::StoreAcquire& in) const {
@@ -50,7 +51,7 @@ struct Encoder {
         .Arg(options.broker_id)
         .Arg(CeilMs(options.queue_slot))
         .Arg(StoredInfo(in.max_hold, in.info))
-        .Arg(CeilMs(options.token_keep))
+        .Arg(KeepMs(in.name))
         .Arg(Trusted())
         .Arg(static_cast<int64_t>(options.max_waiters))
         .Arg(WantText(in.want))
@@ -64,8 +65,12 @@ struct Encoder {
   Encoded operator()(const core::StoreAcquireAll& in) const {
     DISTLOCK_CHECK(!in.items.empty() && in.items.size() <= core::kMaxTogether);
     CommandBuilder command = CallScript(lua::kAcquireAll, 4 * in.items.size());
-    for (const auto& item : in.items) AddKeys(command, keys, item.name);
-    command.Arg(NotAfterUs(clock, in.run_before)).Arg(CeilMs(options.token_keep)).Arg(HoldOff());
+    core::Duration keep{};
+    for (const auto& item : in.items) {
+      AddKeys(command, keys, item.name);
+      keep = std::max(keep, TokenKeepOf(options, item.name));
+    }
+    command.Arg(NotAfterUs(clock, in.run_before)).Arg(CeilMs(keep)).Arg(HoldOff());
     for (const auto& item : in.items) {
       command.Arg(HexOfOwner(item.owner)).Arg(CeilMs(item.ttl));
       command.Arg(DelayMs(item.lock_delay));
@@ -102,7 +107,7 @@ struct Encoder {
     command.Arg(HexOfOwner(in.owner))
         .Arg(Cat(in.token))
         .Arg(DelayMs(in.block))
-        .Arg(CeilMs(options.token_keep))
+        .Arg(KeepMs(in.name))
         .Arg(Trusted())
         .Arg(options.broker_id)
         .Arg(FairAfterUs())
@@ -113,7 +118,7 @@ struct Encoder {
 
   Encoded operator()(const core::StoreWithdraw& in) const {
     CommandBuilder command = CallOnLock(lua::kWithdraw, keys, in.name);
-    command.Arg(HexOfOwner(in.owner)).Arg(CeilMs(options.token_keep)).Arg(Trusted()).Arg(options.broker_id);
+    command.Arg(HexOfOwner(in.owner)).Arg(KeepMs(in.name)).Arg(Trusted()).Arg(options.broker_id);
     command.Arg(in.keep_grant ? "1" : "0").Arg(FairAfterUs()).Arg(HoldOff());
     AddChannel(command);
     return {{Verb::kWithdraw, in.op, 0}, &lua::kWithdraw, std::move(command).Build()};
@@ -121,7 +126,7 @@ struct Encoder {
 
   Encoded operator()(const core::StoreTend& in) const {
     CommandBuilder command = CallOnLock(lua::kTend, keys, in.name);
-    command.Arg(options.broker_id).Arg(CeilMs(options.queue_slot)).Arg(CeilMs(options.token_keep)).Arg(Trusted());
+    command.Arg(options.broker_id).Arg(CeilMs(options.queue_slot)).Arg(KeepMs(in.name)).Arg(Trusted());
     command.Arg(HoldOff());
     DISTLOCK_CHECK(!in.asked.empty() && in.asked.size() <= core::kMaxAsked);
     for (const core::OwnerId& owner : in.asked) command.Arg(HexOfOwner(owner));
@@ -141,7 +146,7 @@ struct Encoder {
 
   Encoded operator()(const core::StoreDowngrade& in) const {
     CommandBuilder command = CallOnLock(lua::kDowngrade, keys, in.name);
-    command.Arg(HexOfOwner(in.owner)).Arg(Cat(in.token)).Arg(CeilMs(options.token_keep)).Arg(Trusted());
+    command.Arg(HexOfOwner(in.owner)).Arg(Cat(in.token)).Arg(KeepMs(in.name)).Arg(Trusted());
     command.Arg(options.broker_id).Arg(in.info).Arg(HoldOff(in.owner));
     AddChannel(command);
     return {{Verb::kDowngrade, in.op, 0}, &lua::kDowngrade, std::move(command).Build()};
@@ -156,7 +161,7 @@ struct Encoder {
         .Arg(Cat(in.token))
         .Arg(known ? in.broker_id : "")
         .Arg(in.reason)
-        .Arg(CeilMs(options.token_keep))
+        .Arg(KeepMs(in.name))
         .Arg(Trusted())
         .Arg(options.broker_id)
         .Arg(FairAfterUs())
@@ -170,6 +175,16 @@ struct Encoder {
     command.Arg(HexOfOwner(in.from)).Arg(Cat(in.token)).Arg(HexOfOwner(in.owner)).Arg(NotAfterUs(clock, in.run_before));
     command.Arg(WantText(in.want)).Arg(in.info);
     return {{Verb::kAdopt, in.op, 0}, &lua::kAdopt, std::move(command).Build()};
+  }
+};
+
+struct NameOfItem {
+  const core::LockName& operator()(const core::StoreAcquire& in) const { return in.name; }
+  const core::LockName& operator()(const core::StoreRelease& in) const { return in.name; }
+  template <typename Other>
+  const core::LockName& operator()(const Other&) const {
+    static const core::LockName none;
+    return none;
   }
 };
 
@@ -223,6 +238,8 @@ Encoded Codec::Encode(const core::StoreCommand& command, uint64_t least_token) c
   return std::visit(Encoder{options_, clock_, keys_, trusts_publish_, census_, channel_tag_, least_token}, command);
 }
 
+core::Duration Codec::TokenKeep(const core::LockName& name) const { return TokenKeepOf(options_, name); }
+
 EncodedBatch Codec::EncodeBatch(const std::vector<core::StoreCommand>& commands) const {
   DISTLOCK_CHECK(!holds_off());
   EncodedBatch batch;
@@ -238,7 +255,8 @@ EncodedBatch Codec::EncodeBatch(const std::vector<core::StoreCommand>& commands)
     command.Arg(key);
     items.push_back(std::move(encoder.text));
   }
-  command.Arg(CeilMs(options_.token_keep)).Arg(common_);
+  const core::LockName& first = std::visit(NameOfItem{}, commands.front());
+  command.Arg(CeilMs(TokenKeep(first))).Arg(common_);
   for (const std::string& item : items) command.Arg(item);
   batch.bytes = std::move(command).Build();
   return batch;

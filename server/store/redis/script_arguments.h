@@ -14,6 +14,7 @@
 #include "store/redis/resp.h"
 #include "store/redis/server_clock.h"
 #include "store/redis/wire_value.h"
+#include "store/store_options.h"
 
 namespace distlock::store {
 
@@ -58,6 +59,14 @@ inline std::string StoredInfo(core::Duration max_hold, const std::string& info) 
 // The stamp from which on the scripts refuse; 0: never.
 inline int64_t NotAfterUs(const ServerClock& clock, core::Instant run_before) {
   return run_before == core::kNever ? 0 : clock.ShownBy(run_before).us;
+}
+
+// For how long the lock's last token is kept after its last use.
+inline core::Duration TokenKeepOf(const LockOptions& options, const core::LockName& name) {
+  if (options.token_keep_of.empty()) return options.token_keep;
+  const std::string& escaped = name.escaped();
+  const auto found = options.token_keep_of.find(escaped.substr(0, escaped.find('/')));
+  return found == options.token_keep_of.end() ? options.token_keep : found->second;
 }
 
 }  // namespace distlock::store

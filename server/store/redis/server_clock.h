@@ -35,6 +35,9 @@ class ServerClock {
   // The earliest broker time at which the server's clock can have shown `time`, and never after `now`.
   core::Instant Earliest(core::StoreTime time, core::Instant now) const;
 
+  // By how much `time` is surely later than what the server's clock can show at `now`; zero: it is not.
+  core::Duration Ahead(core::StoreTime time, core::Instant now) const;
+
  private:
   core::Duration High(core::Instant now) const;
   core::Duration Low(core::Instant now) const;

@@ -143,7 +143,9 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner, private Ce
   // Tells of a clock that was set.
   void LearnTime(core::Instant sent, core::Instant received, core::StoreTime time);
   void TellClockStep(core::Duration by);
+  void AskTimeAfterSilence();
   void AskTime();
+  void CountKeys();
   void OnAnswer(const SentCommand& sent, const Answer& answer);
   // `last`: the problem that this connection reported last. Each has its own, so that two problems in turn are not new
   // each time.
@@ -164,7 +166,6 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner, private Ce
   // Const after construction.
   const StoreOptions options_;
   const std::shared_ptr<Timers> timers_;
-  const core::Duration ask_time_after_;  // of silence
   Owner* const owner_;
   std::vector<const lua::ScriptSource*> scripts_to_load_;
 
@@ -176,6 +177,7 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner, private Ce
   std::optional<Prepared> prepared_;  // while the census is awaited
   ServerIdentity identity_;
   uint64_t primary_changes_ = 0;
+  std::optional<uint64_t> keys_;
   core::Instant trust_from_{};
   std::optional<Shard> shard_;       // of a Cluster's node
   bool shard_channels_ = true;       // the server can have them
@@ -200,6 +202,7 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner, private Ce
   CensusRound census_;
   const std::unique_ptr<Timer> bind_timer_;
   const std::unique_ptr<Timer> clock_timer_;
+  const std::unique_ptr<Timer> count_timer_;
   const std::unique_ptr<Timer> trust_timer_;
 };
 

@@ -18,7 +18,7 @@ struct Encoder {
 
   std::string_view Trusted() const { return trusts_publish ? "1" : "0"; }
   int64_t SlotMs() const { return CeilMs(options.queue_slot); }
-  int64_t KeepMs() const { return CeilMs(options.token_keep); }
+  int64_t KeepMs(const core::LockName& name) const { return CeilMs(TokenKeepOf(options, name)); }
   int64_t FairAfterUs() const { return std::chrono::floor<std::chrono::microseconds>(options.fair_after).count(); }
   static std::string Info(const ballot::Spec& spec) {
     return StoredInfo(spec.max_hold, ballot::WithPlace(spec.place, spec.info));
@@ -30,14 +30,18 @@ struct Encoder {
     CommandBuilder command = CallOnLock(lua::kRedlockAcquire, keys, spec.name);
     command.Arg(HexOfOwner(spec.owner)).Arg(CeilMs(spec.ttl)).Arg(DelayMs(spec.lock_delay));
     command.Arg(NotAfterUs(clock, in.run_before)).Arg(WaitText(in.wait, in.again)).Arg(options.broker_id);
-    command.Arg(SlotMs()).Arg(Info(spec)).Arg(KeepMs()).Arg(Trusted()).Arg(static_cast<int64_t>(options.max_waiters));
+    command.Arg(SlotMs())
+        .Arg(Info(spec))
+        .Arg(KeepMs(spec.name))
+        .Arg(Trusted())
+        .Arg(static_cast<int64_t>(options.max_waiters));
     command.Arg(WantText(spec.want)).Arg(FairAfterUs()).Arg(spec.place).Arg(Least(in.least_token));
     return {&lua::kRedlockAcquire, std::move(command).Build()};
   }
 
   VoteCodec::Encoded operator()(const ballot::ConfirmVote& in) const {
     CommandBuilder command = CallOnLock(lua::kRedlockConfirm, keys, in.name);
-    command.Arg(HexOfOwner(in.owner)).Arg(Cat(in.token)).Arg(CeilMs(in.life)).Arg(KeepMs());
+    command.Arg(HexOfOwner(in.owner)).Arg(Cat(in.token)).Arg(CeilMs(in.life)).Arg(KeepMs(in.name));
     return {&lua::kRedlockConfirm, std::move(command).Build()};
   }
 
@@ -45,7 +49,7 @@ struct Encoder {
     const ballot::Spec& spec = in.spec;
     CommandBuilder command = CallOnLock(lua::kRedlockJoin, keys, spec.name);
     command.Arg(HexOfOwner(spec.owner)).Arg(Cat(in.token)).Arg(WantText(spec.want)).Arg(CeilMs(spec.ttl));
-    command.Arg(DelayMs(spec.lock_delay)).Arg(NotAfterUs(clock, in.run_before)).Arg(Info(spec)).Arg(KeepMs());
+    command.Arg(DelayMs(spec.lock_delay)).Arg(NotAfterUs(clock, in.run_before)).Arg(Info(spec)).Arg(KeepMs(spec.name));
     return {&lua::kRedlockJoin, std::move(command).Build()};
   }
 
@@ -54,13 +58,13 @@ struct Encoder {
     CommandBuilder command = CallOnLock(lua::kRedlockYield, keys, spec.name);
     command.Arg(HexOfOwner(spec.owner)).Arg(Cat(in.token)).Arg(spec.place).Arg(CeilMs(spec.ttl));
     command.Arg(DelayMs(spec.lock_delay)).Arg(WantText(spec.want)).Arg(Info(spec)).Arg(options.broker_id);
-    command.Arg(SlotMs()).Arg(KeepMs()).Arg(Trusted()).Arg(Least(in.least_token));
+    command.Arg(SlotMs()).Arg(KeepMs(spec.name)).Arg(Trusted()).Arg(Least(in.least_token));
     return {&lua::kRedlockYield, std::move(command).Build()};
   }
 
   VoteCodec::Encoded operator()(const ballot::ReleaseAll& in) const {
     CommandBuilder command = CallOnLock(lua::kRedlockRelease, keys, in.name);
-    command.Arg(HexOfOwner(in.owner)).Arg(Cat(in.token)).Arg(DelayMs(in.block)).Arg(KeepMs()).Arg(Trusted());
+    command.Arg(HexOfOwner(in.owner)).Arg(Cat(in.token)).Arg(DelayMs(in.block)).Arg(KeepMs(in.name)).Arg(Trusted());
     command.Arg(options.broker_id).Arg(FairAfterUs()).Arg(in.keep_grant ? "1" : "0").Arg(Least(in.least_token));
     return {&lua::kRedlockRelease, std::move(command).Build()};
   }
