@@ -6,9 +6,11 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace distlock::access {
@@ -19,6 +21,10 @@ struct UnixPeer {
   uint32_t gid = 0;
   std::vector<uint32_t> groups;  // supplementary
 };
+
+// Who is at the other end of the connection that gRPC names so; nullopt: it is no unix socket, or the connection is gone.
+// Any thread.
+using UnixPeerOf = std::function<std::optional<UnixPeer>(std::string_view grpc_peer)>;
 
 // From a client certificate whose chain was verified.
 struct TlsPeer {

@@ -54,6 +54,11 @@ bool Account::IsIdle(int64_t now_ns) const {
   return sessions() == 0 && leases() == 0 && waiters() == 0 && free_at_ns_.load(std::memory_order_relaxed) <= now_ns;
 }
 
+void Accounts::Free(const std::string& name) {
+  const auto found = accounts_.find(name);
+  if (found != accounts_.end()) found->second->SetQuota({});
+}
+
 std::shared_ptr<Account> Accounts::Of(const std::string& name, const Quota& quota, int64_t now_ns) {
   if (accounts_.size() >= sweep_at_) {
     absl::erase_if(accounts_, [now_ns](const auto& one) {

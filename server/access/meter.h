@@ -62,6 +62,8 @@ class Accounts {
  public:
   // The account of this caller, made where there is none, with this quota.
   std::shared_ptr<Account> Of(const std::string& name, const Quota& quota, int64_t now_ns);
+  // The caller has no quota any more.
+  void Free(const std::string& name);
   size_t size() const { return accounts_.size(); }
 
  private:

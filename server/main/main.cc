@@ -11,9 +11,12 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "contract/ids.h"
+#include "main/access_files.h"
+#include "main/audit.h"
 #include "main/drainer.h"
 #include "main/http_pages.h"
 #include "main/recorder.h"
+#include "main/reload.h"
 #include "main/settings.h"
 #include "main/store_setup.h"
 #include "main/wakeups.h"
@@ -21,6 +24,7 @@
 #include "ops/log.h"
 #include "ops/options.h"
 #include "rpc/server.h"
+#include "shard/boot_clock.h"
 #include "store/open_store.h"
 
 namespace distlock {
@@ -81,19 +85,34 @@ int Serve(const ops::Options& options) {
   // Declared after the drainer and before the server: the shards call the drainer, and the server's last calls post to
   // the shards.
   const absl::Cleanup stop_shards = [&shards] { shards.Stop(); };
+  AuditLog audit(metrics, options.audit);
+  rpc::Gate gate({.asks = options.AsksIdentities(),
+                  .allow_all = options.allow_all,
+                  .on_access = [&audit](const rpc::AccessEvent& event) { audit.OnAccess(event); },
+                  .unix_seconds = [] { return absl::ToUnixSeconds(absl::Now()); },
+                  .boot_ns = [] { return shard::BootNow().time_since_epoch().count(); }});
+  Reloader reloader(metrics, wakeups);
+  AddAccessUnits(options, gate, reloader);
+  // Before anybody can call.
+  if (const absl::Status loaded = reloader.Begin(); !loaded.ok()) return Fail(loaded, kExitConfiguration);
+  rpc::ServerOptions server_options =
+      ServerOptionsOf(options, store::TraitsOf(setup->options), broker_id, &recorder);
+  server_options.gate = &gate;
   auto server = rpc::Server::Start(
-      ServerOptionsOf(options, store::TraitsOf(setup->options), broker_id, &recorder), shards,
+      server_options, shards,
       {.version = DISTLOCK_VERSION,
        .store_url = setup->shown,
        .started = absl::Now(),
        .wait_replicas = setup->options.wait_replicas,
        .store_nodes = [&recorder] { return recorder.StoreNodes(); },
        .listen = {},
-       .drain = [&drainer](std::optional<core::Duration> timeout) { return drainer.Begin(timeout); }});
+       .drain = [&drainer](std::optional<core::Duration> timeout) { return drainer.Begin(timeout); },
+       .reload = [&reloader](Reloader::Answer answer) { reloader.Ask(std::move(answer)); }});
   if (!server.ok()) return Fail(server.status(), kExitConfiguration);
   recorder.Watch(server->get());
   const absl::Cleanup unwatch = [&recorder] { recorder.Unwatch(); };
   drainer.Attach(server->get());
+  reloader.OnChange([&server] { (*server)->Review(); });
 
   const HttpPages::Serving serving{**server, shards};
   // The HTTP threads must end before the objects that their pages show.
@@ -106,7 +125,10 @@ int Serve(const ops::Options& options) {
                                 {"redis", setup->shown},
                                 {"broker_id", broker_id}});
 
-  const absl::Status ended = drainer.AwaitEnd(setup->embedded.get(), [&recorder] { recorder.LogHeldBack(); });
+  const absl::Status ended = drainer.AwaitEnd(setup->embedded.get(), [&](Wake wake) {
+    recorder.LogHeldBack();
+    reloader.OnWake(wake == Wake::kReload, shard::BootNow());
+  });
   wakeups.LetGo();
   recorder.Unwatch();  // from here on health stays NOT_SERVING
   http.reset();

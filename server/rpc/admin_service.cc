@@ -5,35 +5,23 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "rpc/call/access_call.h"
 #include "rpc/call/force_call.h"
 
 namespace distlock::rpc {
-namespace {
-
-// The address of the caller, and its name if the connection has authenticated one.
-std::string CallerOf(const grpc::ServerContext& context) {
-  std::string caller = context.peer();
-  const auto auth = context.auth_context();
-  if (auth == nullptr || !auth->IsPeerAuthenticated()) return caller;
-  for (const grpc::string_ref& name : auth->GetPeerIdentity()) {
-    absl::StrAppend(&caller, " ", std::string(name.data(), name.size()));
-  }
-  return caller;
-}
-
-}  // namespace
-
 void AdminService::Open(CallThreads& threads) {
   threads.OpenUnary(*this, &AdminService::RequestGetStatus,
                     [this](auto call) { UnaryCall::Serve<GetStatusCall>(frontend_, std::move(call), facts_); });
   threads.OpenUnary(*this, &AdminService::RequestListSessions,
                     [this](auto call) { UnaryCall::Serve<ListSessionsCall>(frontend_, std::move(call)); });
-  threads.OpenUnary(*this, &AdminService::RequestForceRelease, [this](auto call) {
-    std::string caller = CallerOf(call->context);
-    UnaryCall::Serve<ForceReleaseCall>(frontend_, std::move(call), std::move(caller));
-  });
+  threads.OpenUnary(*this, &AdminService::RequestForceRelease,
+                    [this](auto call) { UnaryCall::Serve<ForceReleaseCall>(frontend_, std::move(call)); });
   threads.OpenUnary(*this, &AdminService::RequestDrain,
                     [this](auto call) { UnaryCall::Serve<DrainCall>(frontend_, std::move(call), facts_); });
+  threads.OpenUnary(*this, &AdminService::RequestCheckAccess,
+                    [this](auto call) { UnaryCall::Serve<CheckAccessCall>(frontend_, std::move(call)); });
+  threads.OpenUnary(*this, &AdminService::RequestReload,
+                    [this](auto call) { UnaryCall::Serve<ReloadCall>(frontend_, std::move(call), facts_); });
 }
 
 }  // namespace distlock::rpc

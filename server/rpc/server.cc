@@ -66,7 +66,8 @@ class ScopedUmask {
 }  // namespace
 
 Server::Server(const ServerOptions& options, shard::ShardSet& shards, BrokerFacts facts)
-    : frontend_(shards, options.limits, options.broker_id, options.observer),
+    : frontend_(shards, options.limits, options.broker_id, options.observer,
+                options.gate == nullptr ? open_ : *options.gate, options.unix_peer_of),
       facts_(std::move(facts)),
       locks_(frontend_),
       admin_service_(frontend_, facts_),
@@ -136,6 +137,23 @@ void Server::ShowHealth() {
 
 void Server::SetStoreUp(bool up) {
   if (store_up_.exchange(up, std::memory_order_relaxed) != up) ShowHealth();
+}
+
+void Server::Review() {
+  constexpr size_t kTogether = 1000;
+  uint64_t after = 0;
+  while (true) {
+    const auto streams = frontend_.admission.StreamsAfter(after, kTogether);
+    for (const auto& [id, stream] : streams) stream->Review();
+    if (streams.size() < kTogether) return;
+    after = streams.back().first;
+  }
+}
+
+bool Server::MayEverybodyList(const std::string& ns) const {
+  if (!frontend_.gate.asks()) return true;
+  const Visitor nobody = frontend_.gate.As({});
+  return nobody.rights == nullptr || nobody.rights->MayAll(access::Verb::kList, ns, "").allowed;
 }
 
 void Server::Drain() {
