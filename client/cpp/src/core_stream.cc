@@ -59,10 +59,12 @@ void Core::StartStream() {
   std::unique_ptr<Batch> first;
   Stream* stream = nullptr;
   size_t broker = 0;
+  std::string address;
   {
     absl::MutexLock lock(&mu_);
     stream = new Stream(shared_from_this(), present_);
     broker = addresses_.present();
+    address = addresses_.at(broker);
     const int64_t now_ns = BootNow();
     table_.OnStarted(now_ns);
     first = table_.Pack(now_ns, present_);
@@ -71,6 +73,7 @@ void Core::StartStream() {
     reconnect_at_ns_ = kNever;
     Arm();
   }
+  stream->Authorize(address);
   stream->Start(StubOf(broker), *call_thread_, std::move(first));
 }
 

@@ -11,6 +11,7 @@
 #include <grpcpp/client_context.h>
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "bidi_call.h"
@@ -29,6 +30,8 @@ class Stream final : public BidiCall<v1::SessionRequest, v1::SessionResponse> {
 
   // Opens the call with `first` as its first message. Once.
   void Start(v1::LockService::Stub& stub, CallThread& thread, std::unique_ptr<Batch> first);
+  // Before Start: shows the broker at `address` who this is, if DISTLOCK_TOKEN_FILE says so.
+  void Authorize(const std::string& address);
   void Write(std::unique_ptr<Batch> batch);
   std::unique_ptr<Batch> TakeWritten() { return std::move(writing_); }
   void Cancel() { context().TryCancel(); }
