@@ -358,6 +358,15 @@ TEST(Access, ARefusedCommandIsNotTheEndOfTheSession) {
   EXPECT_EQ(good, 3);
 }
 
+TEST(Access, ALeasesLockIsComparedAsItsOwnBytes) {
+  const Guarded guarded("rules:\n- {name: r, who: ['uid:7'], locks: ['default:50%', 'default:\\{x*'], may: [acquire]}\n");
+  for (const char* key : {"50%", "{x}"}) {
+    v1::ReleaseRequest request;
+    request.set_lease_id(LeaseOf(key));
+    EXPECT_TRUE(Unary(guarded.broker->locks(), &v1::LockService::Stub::Release, request).ok()) << key;
+  }
+}
+
 TEST(Access, WhoProvesNothingIsToldSo) {
   const Guarded guarded("rules:\n- {name: r, who: [authenticated], locks: ['*'], may: [look]}\n");
   guarded.broker->Stop();
