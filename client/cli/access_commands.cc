@@ -73,8 +73,8 @@ int CanI(const Context& context, const CanIArgs& args) {
   if (args.verb.empty() && !args.list) return context.Fail(UsageFailure("name a verb, or --list"));
   const auto verb = access::VerbOf(args.verb);
   if (!args.verb.empty() && !verb) {
-    return context.Fail(
-        UsageFailure(absl::StrCat("'", args.verb, "' is no verb; there are ", absl::StrJoin(access::kVerbNames, ", "))));
+    return context.Fail(UsageFailure(
+        absl::StrCat("'", args.verb, "' is no verb; there are ", absl::StrJoin(access::kVerbNames, ", "))));
   }
   if (verb && access::IsLockVerb(*verb)) {
     if (const auto wrong = FillLock(args.lock, &request)) return context.Fail(*wrong);
@@ -93,11 +93,9 @@ int CanI(const Context& context, const CanIArgs& args) {
                           : answer.identity().empty() ? "the broker asks nobody for an identity"
                                                       : "no rule allows it";
   const std::string who = answer.identity().empty() ? "" : absl::StrCat(" for ", answer.identity());
-  const bool printed = context.Print(absl::StrCat(answer.allowed() ? "yes" : "no", " (", why, ")", who),
-                                     Json()
-                                         .Flag("allowed", answer.allowed())
-                                         .Text("rule", answer.rule())
-                                         .Text("identity", answer.identity()));
+  const bool printed = context.Print(
+      absl::StrCat(answer.allowed() ? "yes" : "no", " (", why, ")", who),
+      Json().Flag("allowed", answer.allowed()).Text("rule", answer.rule()).Text("identity", answer.identity()));
   if (!printed) return kExitInternal;
   return answer.allowed() ? kExitOk : kExitDenied;
 }
@@ -213,7 +211,9 @@ void AddToken(CLI::App& app, Context& context) {
   auto* token = app.add_subcommand("token", "Make a static token for a broker's --token-file");
   auto args = std::make_shared<TokenArgs>();
   token->add_option("ACTION", args->action, "new")->required()->check(CLI::IsMember({"new"}));
-  token->add_option("NAME", args->name, "Who will show it: the policy names it token:NAME")->required()->option_text(" ");
+  token->add_option("NAME", args->name, "Who will show it: the policy names it token:NAME")
+      ->required()
+      ->option_text(" ");
   AddContextFlags(*token, context);
   token->footer(
       "Prints the token, and the line for the broker, which holds only its hash. Put the token into a file that its\n"

@@ -22,8 +22,8 @@ struct UnixPeer {
   std::vector<uint32_t> groups;  // supplementary
 };
 
-// Who is at the other end of the connection that gRPC names so; nullopt: it is no unix socket, or the connection is gone.
-// Any thread.
+// Who is at the other end of the connection that gRPC names so; nullopt: it is no unix socket, or the connection is
+// gone. Any thread.
 using UnixPeerOf = std::function<std::optional<UnixPeer>(std::string_view grpc_peer)>;
 
 // From a client certificate whose chain was verified.
@@ -34,11 +34,11 @@ struct TlsPeer {
 };
 
 struct PeerFacts {
-  std::string peer;                       // as gRPC names it, for the audit log
-  bool known = true;                      // false: the connection is gone, and nothing can be said of it
-  std::optional<UnixPeer> unix_peer;      // unset: no unix socket, or the kernel's word is not at hand
-  std::optional<TlsPeer> tls;             // unset: no client certificate
-  bool keeps_secrets = false;             // what is sent stays on this machine, or is encrypted
+  std::string peer;                        // as gRPC names it, for the audit log
+  bool known = true;                       // false: the connection is gone, and nothing can be said of it
+  std::optional<UnixPeer> unix_peer;       // unset: no unix socket, or the kernel's word is not at hand
+  std::optional<TlsPeer> tls;              // unset: no client certificate
+  bool keeps_secrets = false;              // what is sent stays on this machine, or is encrypted
   std::vector<std::string> authorization;  // values of the call's metadata `authorization`
 };
 
@@ -56,10 +56,10 @@ struct Principal {
 using Digest = std::array<uint8_t, 32>;  // SHA-256
 
 struct Caller {
-  std::vector<Principal> principals;  // strongest first; empty: anonymous
-  std::string name;                   // of the strongest; "anonymous" without any
-  std::string peer;                   // PeerFacts::peer
-  std::optional<Digest> token;        // of the static token it has shown
+  std::vector<Principal> principals;                            // strongest first; empty: anonymous
+  std::string name;                                             // of the strongest; "anonymous" without any
+  std::string peer;                                             // PeerFacts::peer
+  std::optional<Digest> token;                                  // of the static token it has shown
   int64_t proof_until_s = std::numeric_limits<int64_t>::max();  // Unix time; when the first of its proofs ends
 
   bool anonymous() const { return principals.empty(); }

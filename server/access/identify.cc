@@ -101,8 +101,9 @@ absl::StatusOr<Principal> BearerOf(const PeerFacts& facts, const Proofs& proofs,
   const std::string_view header = facts.authorization.front();
   if (LowerCase(header.substr(0, kBearer.size())) != kBearer) return Wrong("is no bearer token");
   if (!facts.keeps_secrets) {
-    return Wrong("a token came in plain text from another machine, so it counts for nothing and is not secret any more:"
-                 " use TLS, and replace the token");
+    return Wrong(
+        "a token came in plain text from another machine, so it counts for nothing and is not secret any more:"
+        " use TLS, and replace the token");
   }
   const std::string_view token = header.substr(kBearer.size());
   if (token.starts_with(kTokenHead)) {

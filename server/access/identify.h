@@ -19,7 +19,7 @@ namespace distlock::access {
 struct Proofs {
   const Tokens* tokens = nullptr;
   const JwtKeys* jwt = nullptr;
-  JwtCache* cache = nullptr;                                 // may be null
+  JwtCache* cache = nullptr;                                // may be null
   const std::vector<std::string>* trust_domains = nullptr;  // null: every trust domain counts
 };
 

@@ -40,9 +40,7 @@ struct Algorithm {
 constexpr Algorithm kAlgorithms[] = {
     {"RS256", CJOSE_JWK_KTY_RSA}, {"PS256", CJOSE_JWK_KTY_RSA}, {"ES256", CJOSE_JWK_KTY_EC}};
 
-absl::Status Bad(std::string why) {
-  return absl::UnauthenticatedError(Cat("authorization: the JSON web token ", why));
-}
+absl::Status Bad(std::string why) { return absl::UnauthenticatedError(Cat("authorization: the JSON web token ", why)); }
 
 // Nothing may follow the value, and no name may come twice.
 Json ParseJson(std::string_view text) {
@@ -116,7 +114,8 @@ absl::StatusOr<std::shared_ptr<const JwtKeys>> JwtKeys::Parse(std::string_view j
     if ((kind != "RSA" && kind != "EC") || (use && use != "sig")) continue;
     const auto id = TextOf(one, "kid");
     if (!id || id->empty()) return bad(Cat("keys[", i, "] has no kid; tokens name their key by it"));
-    if (json_object_get(one, "d") != nullptr) return bad(Cat("keys[", i, "] holds a private key; publish the public one"));
+    if (json_object_get(one, "d") != nullptr)
+      return bad(Cat("keys[", i, "] holds a private key; publish the public one"));
     char* const text = json_dumps(one, JSON_COMPACT);
     cjose_err error;
     Jwk key(text == nullptr ? nullptr : cjose_jwk_import(text, std::string_view(text).size(), &error));
@@ -181,7 +180,8 @@ std::optional<JwtClaims> JwtCache::Find(const Digest& token, int64_t now_s) cons
 }
 
 void JwtCache::Add(const Digest& token, const JwtClaims& claims, int64_t now_s) {
-  if (known_.size() >= kMost) absl::erase_if(known_, [now_s](const auto& one) { return now_s >= one.second.expires_s; });
+  if (known_.size() >= kMost)
+    absl::erase_if(known_, [now_s](const auto& one) { return now_s >= one.second.expires_s; });
   if (known_.size() >= kMost) known_.clear();
   known_[token] = claims;
 }

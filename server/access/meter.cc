@@ -61,9 +61,8 @@ void Accounts::Free(const std::string& name) {
 
 std::shared_ptr<Account> Accounts::Of(const std::string& name, const Quota& quota, int64_t now_ns) {
   if (accounts_.size() >= sweep_at_) {
-    absl::erase_if(accounts_, [now_ns](const auto& one) {
-      return one.second.use_count() == 1 && one.second->IsIdle(now_ns);
-    });
+    absl::erase_if(accounts_,
+                   [now_ns](const auto& one) { return one.second.use_count() == 1 && one.second->IsIdle(now_ns); });
     sweep_at_ = std::max(kFirstSweep, 2 * accounts_.size());
   }
   std::shared_ptr<Account>& account = accounts_[name];

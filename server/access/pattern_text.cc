@@ -22,8 +22,8 @@ struct PlaceholderName {
   Part part;
 };
 constexpr PlaceholderName kPlaceholders[] = {
-    {"k8s.ns", Part::kK8sNamespace}, {"k8s.sa", Part::kK8sAccount}, {"dns", Part::kDns},
-    {"uid", Part::kUid},             {"token", Part::kToken},
+    {"k8s.ns", Part::kK8sNamespace}, {"k8s.sa", Part::kK8sAccount}, {"dns", Part::kDns}, {"uid", Part::kUid},
+    {"token", Part::kToken},
 };
 constexpr std::string_view kSpiffePart = "spiffe.";
 

@@ -77,8 +77,7 @@ std::vector<std::string> Patterns::Shown(size_t most) const {
   if (all_) shown.emplace_back("*");
   for (const Entry& entry : entries_) {
     if (shown.size() == most) break;
-    shown.push_back(Show(
-        {.ns = {{.literal = entry.ns}}, .key = {{.literal = entry.key}}, .prefix = entry.prefix}));
+    shown.push_back(Show({.ns = {{.literal = entry.ns}}, .key = {{.literal = entry.key}}, .prefix = entry.prefix}));
   }
   return shown;
 }

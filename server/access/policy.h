@@ -34,9 +34,9 @@ inline constexpr int kVerbs = 12;
 inline constexpr int kLockVerbs = 7;
 inline constexpr int kAcquireVerbs = 3;
 
-inline constexpr std::array<std::string_view, kVerbs> kVerbNames = {
-    "exclusive", "shared", "permit",   "look",  "watch",  "list",
-    "force-release", "status", "sessions", "drain", "reload", "access"};
+inline constexpr std::array<std::string_view, kVerbs> kVerbNames = {"exclusive", "shared", "permit",        "look",
+                                                                    "watch",     "list",   "force-release", "status",
+                                                                    "sessions",  "drain",  "reload",        "access"};
 inline constexpr std::string_view kAcquireWord = "acquire";  // the three verbs that take a lock
 
 constexpr std::string_view NameOf(Verb verb) { return kVerbNames[static_cast<size_t>(verb)]; }

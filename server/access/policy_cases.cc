@@ -21,7 +21,8 @@ class CaseReader {
       : policy_(std::move(policy)), source_(file), file_(file) {}
 
   std::vector<CaseOutcome> Run(const YAML::Node& root) {
-    if (!root.IsSequence()) source_.Fail(root, "is no list of cases; write - {who: ..., verb: ..., lock: ..., expect: ...}");
+    if (!root.IsSequence())
+      source_.Fail(root, "is no list of cases; write - {who: ..., verb: ..., lock: ..., expect: ...}");
     std::vector<CaseOutcome> outcomes;
     for (const YAML::Node& one : root) outcomes.push_back(RunOne(one));
     return outcomes;

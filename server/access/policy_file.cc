@@ -30,7 +30,8 @@ class Reader {
     source_.Fields(root, {"version", "trust_domains", "groups", "rules", "limits"});
     const YAML::Node version = root["version"];
     if (!version) source_.Fail(root, "has no version; write version: 1");
-    if (!version.IsScalar() || version.Scalar() != "1") source_.Fail(version, "is not a version that is known; write 1");
+    if (!version.IsScalar() || version.Scalar() != "1")
+      source_.Fail(version, "is not a version that is known; write 1");
     for (const YAML::Node& one : source_.List(root["trust_domains"], "trust_domains")) {
       const std::string& domain = source_.Text(one);
       if (!IsTrustDomain(domain)) source_.Fail(one, "is no trust domain; write one such as example.org");
@@ -38,7 +39,8 @@ class Reader {
     }
     ReadGroups(root["groups"]);
     const YAML::Node rules = root["rules"];
-    if (rules.IsDefined() && rules.size() > kMostRules) source_.Fail(rules, Cat("has more than ", kMostRules, " rules"));
+    if (rules.IsDefined() && rules.size() > kMostRules)
+      source_.Fail(rules, Cat("has more than ", kMostRules, " rules"));
     for (const YAML::Node& rule : source_.List(rules, "rules")) ReadRule(rule);
     for (const YAML::Node& quota : source_.List(root["limits"], "limits")) ReadQuota(quota);
     return std::move(policy_);
@@ -187,8 +189,8 @@ class Reader {
 
 absl::StatusOr<Policy> ParsePolicy(std::string_view text, std::string_view file) {
   if (text.size() > kMostPolicyBytes) {
-    return absl::InvalidArgumentError(Cat(file, ": has ", text.size(), " bytes; at most ", kMostPolicyBytes,
-                                          " are allowed"));
+    return absl::InvalidArgumentError(
+        Cat(file, ": has ", text.size(), " bytes; at most ", kMostPolicyBytes, " are allowed"));
   }
   return ReadYaml(text, file, [file](const YAML::Node& root) { return Reader(file).Read(root); });
 }

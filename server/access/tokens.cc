@@ -37,9 +37,7 @@ Digest Sha256(std::string_view text) {
   return digest;
 }
 
-std::string TokenOf(const Digest& random) {
-  return Cat(kTokenHead, absl::WebSafeBase64Escape(Bytes(random)));
-}
+std::string TokenOf(const Digest& random) { return Cat(kTokenHead, absl::WebSafeBase64Escape(Bytes(random))); }
 
 std::string TokenLine(std::string_view name, std::string_view token) {
   return Cat(name, ":", absl::BytesToHexString(Bytes(Sha256(token))));
@@ -55,7 +53,9 @@ absl::StatusOr<Tokens> Tokens::Parse(std::string_view text, std::string_view fil
     ++number;
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.empty() || line.starts_with('#')) continue;
-    const auto bad = [&](std::string_view why) { return absl::InvalidArgumentError(Cat(file, ":", number, ": ", why)); };
+    const auto bad = [&](std::string_view why) {
+      return absl::InvalidArgumentError(Cat(file, ":", number, ": ", why));
+    };
     const size_t colon = line.find(':');
     if (colon == line.npos) return bad("is not of the form name:sha256; distlockctl token new NAME prints such a line");
     const std::string_view name = line.substr(0, colon);

@@ -55,8 +55,8 @@ class Shape final : public YAML::EventHandler {
 
 void YamlText::Fail(const YAML::Node& node, std::string_view why) const {
   const YAML::Mark mark = node.Mark();
-  throw YamlError(Cat(file_, ":", std::max(mark.line, 0) + 1, ":", std::max(mark.column, 0) + 1, ": ", Shown(node), " ",
-                      why));
+  throw YamlError(
+      Cat(file_, ":", std::max(mark.line, 0) + 1, ":", std::max(mark.column, 0) + 1, ": ", Shown(node), " ", why));
 }
 
 void YamlText::Fields(const YAML::Node& node, std::initializer_list<std::string_view> allowed) const {

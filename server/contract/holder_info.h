@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The public facts about a caller, as the store keeps them beside the owner id: a distlock.v1.Holder with only owner,
-// metadata, mode, permits, broker_id and identity set. "/shard" follows broker_id, except for shard 0. Pure; any thread.
+// metadata, mode, permits, broker_id and identity set. "/shard" follows broker_id, except for shard 0. Pure; any
+// thread.
 #pragma once
 
 #include <string>

@@ -63,10 +63,7 @@ absl::Status Load(const std::string& option, const std::string& file, bool secre
 
 void AddAccessUnits(const ops::Options& options, rpc::Gate& gate, Reloader& reloader) {
   if (!options.token_file.empty()) {
-    reloader.Add({.part = ops::ReloadPart::kTokens,
-                  .name = "tokens",
-                  .files = {options.token_file},
-                  .load = [&] {
+    reloader.Add({.part = ops::ReloadPart::kTokens, .name = "tokens", .files = {options.token_file}, .load = [&] {
                     const std::string& file = options.token_file;
                     return Load(
                         "--token-file", file, true, [&](auto& text) { return access::Tokens::Parse(text, file); },
@@ -76,26 +73,17 @@ void AddAccessUnits(const ops::Options& options, rpc::Gate& gate, Reloader& relo
                   }});
   }
   if (!options.jwt_keys.empty()) {
-    reloader.Add({.part = ops::ReloadPart::kJwtKeys,
-                  .name = "jwt-keys",
-                  .files = {options.jwt_keys},
-                  .load = [&] {
-                    const std::string& file = options.jwt_keys;
-                    return Load(
-                        "--jwt-keys", file, false,
-                        [&](auto& text) {
-                          return access::JwtKeys::Parse(text, file, options.jwt_issuer, options.jwt_audience);
-                        },
-                        [&](std::shared_ptr<const access::JwtKeys> keys) {
-                          gate.Replace(nullptr, nullptr, std::move(keys));
-                        });
-                  }});
+    reloader.Add(
+        {.part = ops::ReloadPart::kJwtKeys, .name = "jwt-keys", .files = {options.jwt_keys}, .load = [&] {
+           const std::string& file = options.jwt_keys;
+           return Load(
+               "--jwt-keys", file, false,
+               [&](auto& text) { return access::JwtKeys::Parse(text, file, options.jwt_issuer, options.jwt_audience); },
+               [&](std::shared_ptr<const access::JwtKeys> keys) { gate.Replace(nullptr, nullptr, std::move(keys)); });
+         }});
   }
   if (!options.policy.empty()) {
-    reloader.Add({.part = ops::ReloadPart::kPolicy,
-                  .name = "policy",
-                  .files = {options.policy},
-                  .load = [&] {
+    reloader.Add({.part = ops::ReloadPart::kPolicy, .name = "policy", .files = {options.policy}, .load = [&] {
                     const std::string& file = options.policy;
                     return Load(
                         "--policy", file, false, [&](auto& text) { return access::ParsePolicy(text, file); },

@@ -95,19 +95,18 @@ int Serve(const ops::Options& options) {
   AddAccessUnits(options, gate, reloader);
   // Before anybody can call.
   if (const absl::Status loaded = reloader.Begin(); !loaded.ok()) return Fail(loaded, kExitConfiguration);
-  rpc::ServerOptions server_options =
-      ServerOptionsOf(options, store::TraitsOf(setup->options), broker_id, &recorder);
+  rpc::ServerOptions server_options = ServerOptionsOf(options, store::TraitsOf(setup->options), broker_id, &recorder);
   server_options.gate = &gate;
-  auto server = rpc::Server::Start(
-      server_options, shards,
-      {.version = DISTLOCK_VERSION,
-       .store_url = setup->shown,
-       .started = absl::Now(),
-       .wait_replicas = setup->options.wait_replicas,
-       .store_nodes = [&recorder] { return recorder.StoreNodes(); },
-       .listen = {},
-       .drain = [&drainer](std::optional<core::Duration> timeout) { return drainer.Begin(timeout); },
-       .reload = [&reloader](Reloader::Answer answer) { reloader.Ask(std::move(answer)); }});
+  auto server =
+      rpc::Server::Start(server_options, shards,
+                         {.version = DISTLOCK_VERSION,
+                          .store_url = setup->shown,
+                          .started = absl::Now(),
+                          .wait_replicas = setup->options.wait_replicas,
+                          .store_nodes = [&recorder] { return recorder.StoreNodes(); },
+                          .listen = {},
+                          .drain = [&drainer](std::optional<core::Duration> timeout) { return drainer.Begin(timeout); },
+                          .reload = [&reloader](Reloader::Answer answer) { reloader.Ask(std::move(answer)); }});
   if (!server.ok()) return Fail(server.status(), kExitConfiguration);
   recorder.Watch(server->get());
   const absl::Cleanup unwatch = [&recorder] { recorder.Unwatch(); };

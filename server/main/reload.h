@@ -27,9 +27,9 @@ namespace distlock {
 
 struct ReloadUnit {
   ops::ReloadPart part;
-  std::string name;                     // as ReloadedUnit.unit
-  std::vector<std::string> files;       // that are looked at
-  std::function<absl::Status()> load;   // reads the files and uses them, or says why not and changes nothing
+  std::string name;                    // as ReloadedUnit.unit
+  std::vector<std::string> files;      // that are looked at
+  std::function<absl::Status()> load;  // reads the files and uses them, or says why not and changes nothing
 };
 
 class Reloader {

@@ -23,12 +23,12 @@ constexpr std::string_view kHandoffPaths[] = {"reply", "notice", "tend"};
 constexpr std::string_view kStoreVerbs[] = {"acquire", "acquire_all", "renew", "release", "withdraw", "tend",
                                             "watch",   "downgrade",   "force", "adopt",   "inspect",  "list"};
 constexpr std::string_view kStoreErrors[] = {"unsent", "unavailable", "full", "foreign_key", "unknown"};
-constexpr std::string_view kStreamEnds[] = {"client",  "broken", "lapsed",   "overflow",
-                                            "drained", "quota",  "finished", "protocol",
-                                            "denied",  "revoked"};
+constexpr std::string_view kStreamEnds[] = {"client", "broken",   "lapsed",   "overflow", "drained",
+                                            "quota",  "finished", "protocol", "denied",   "revoked"};
 constexpr std::string_view kAccessDecisions[] = {"allowed", "denied", "would_deny"};
-constexpr std::string_view kAccessVerbs[] = {"exclusive", "shared", "permit", "look", "watch", "list", "force-release",
-                                             "status", "sessions", "drain", "reload", "access", "proof"};
+constexpr std::string_view kAccessVerbs[] = {"exclusive", "shared",        "permit", "look",     "watch",
+                                             "list",      "force-release", "status", "sessions", "drain",
+                                             "reload",    "access",        "proof"};
 constexpr std::string_view kReloadParts[] = {"policy", "tokens", "jwt-keys"};
 constexpr std::string_view kReloadOutcomes[] = {"reloaded", "refused"};
 

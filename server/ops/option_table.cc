@@ -80,7 +80,8 @@ constexpr OptionRow kTable[] = {
      "variable, because DISTLOCK_TOKEN_FILE is the clients'",
      nullptr, false, OptionPlaces::kFile},
     {"jwt-keys", kAccess, &O::jwt_keys, "", "",
-     "file with the JSON web key set (JWKS) that signs bearer tokens, such as those of Kubernetes service accounts; read "
+     "file with the JSON web key set (JWKS) that signs bearer tokens, such as those of Kubernetes service accounts; "
+     "read "
      "again as --policy is"},
     {"jwt-issuer", kAccess, &O::jwt_issuer, "", "", "what such tokens must name as their issuer (iss)"},
     {"jwt-audience", kAccess, &O::jwt_audience, "", "", "what such tokens must be meant for (aud)"},

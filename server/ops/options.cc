@@ -57,7 +57,8 @@ absl::Status CheckAccess(const Options& o, std::vector<std::string>* warnings) {
   if (has_jwt != !o.jwt_issuer.empty() || has_jwt != !o.jwt_audience.empty()) {
     return Clash("--jwt-keys, --jwt-issuer and --jwt-audience need each other: give all three or none");
   }
-  if (Contains(o.jwt_issuer, "|")) return Clash("--jwt-issuer: ", JsonQuoted(o.jwt_issuer), " holds a |, which no issuer may");
+  if (Contains(o.jwt_issuer, "|"))
+    return Clash("--jwt-issuer: ", JsonQuoted(o.jwt_issuer), " holds a |, which no issuer may");
   if (!o.AsksIdentities()) return absl::OkStatus();
   for (const std::string& address : o.listen) {
     if (IsUnixAddress(address)) continue;
@@ -146,7 +147,8 @@ absl::Duration Options::LongestTtl() const {
 
 bool Options::ReflectionEnabled() const {
   if (reflection != Reflection::kAuto) return reflection == Reflection::kOn;
-  return !AsksIdentities() && std::all_of(listen.begin(), listen.end(), [](const std::string& a) { return IsUnixAddress(a); });
+  return !AsksIdentities() &&
+         std::all_of(listen.begin(), listen.end(), [](const std::string& a) { return IsUnixAddress(a); });
 }
 
 absl::Status CheckTogether(const Options& options, std::vector<std::string>* warnings) {

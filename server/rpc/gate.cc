@@ -95,8 +95,8 @@ Visitor Gate::As(std::vector<access::Principal> principals) {
   visitor.caller = std::make_shared<const access::Caller>(access::CallerOf(std::move(principals), ""));
   std::lock_guard lock(mu_);
   visitor.generation = generation();
-  visitor.rights = book_.policy == nullptr ? nullptr
-                                           : std::make_shared<const access::Rights>(book_.policy, *visitor.caller);
+  visitor.rights =
+      book_.policy == nullptr ? nullptr : std::make_shared<const access::Rights>(book_.policy, *visitor.caller);
   return visitor;
 }
 
@@ -191,7 +191,8 @@ Gate::Answer Gate::Answered(const Visitor& visitor, access::Verb verb, std::stri
         .problem = {}});
   if (outcome != AccessOutcome::kDenied) return std::nullopt;
   if (caller.anonymous()) return Unproven();
-  std::string why = decision.rule.empty() ? "no rule allows it" : absl::StrCat("rule ", Text(decision.rule), " denies it");
+  std::string why =
+      decision.rule.empty() ? "no rule allows it" : absl::StrCat("rule ", Text(decision.rule), " denies it");
   if (!allowed.empty()) absl::StrAppend(&why, "; allowed are ", absl::StrJoin(allowed, ", "));
   v1::Refusal refusal = contract::MakeRefusal(
       core::RefusalReason::kPermissionDenied,

@@ -38,7 +38,7 @@ struct ServerOptions {
   core::Duration min_ping_interval = std::chrono::seconds(5);
   bool reflection = false;
 
-  Gate* gate = nullptr;  // who may do what; null: everybody may do everything. Outlives the server
+  Gate* gate = nullptr;             // who may do what; null: everybody may do everything. Outlives the server
   access::UnixPeerOf unix_peer_of;  // may be empty: then nobody has a uid
 };
 

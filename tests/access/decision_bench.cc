@@ -27,7 +27,8 @@ const Caller kWorker = CallerOf({*ParsePrincipal("k8s:shop/worker")}, "");
 void BM_Decision(benchmark::State& state) {
   const Rights rights(LargePolicy(static_cast<int>(state.range(0)), 1000 - static_cast<int>(state.range(0))), kWorker);
   std::vector<std::string> keys;
-  for (int i = 0; i < 64; ++i) keys.push_back("orders/region-" + std::to_string(i * 7 % 110) + "/order-" + std::to_string(i));
+  for (int i = 0; i < 64; ++i)
+    keys.push_back("orders/region-" + std::to_string(i * 7 % 110) + "/order-" + std::to_string(i));
   size_t next = 0;
   for (auto _ : state) {
     benchmark::DoNotOptimize(rights.May(Verb::kExclusive, "shop", keys[++next % keys.size()]));

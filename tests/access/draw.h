@@ -20,17 +20,18 @@ struct Draw {
 
   std::string Word() {
     std::string word;
-    for (size_t length = below(4); length > 0; --length) word += One({"a", "b", "/", "*", ":", "{", "\\", "%", "\xc3\xa9"});
+    for (size_t length = below(4); length > 0; --length)
+      word += One({"a", "b", "/", "*", ":", "{", "\\", "%", "\xc3\xa9"});
     return word;
   }
 
   std::vector<WhoPattern> Who() {
     std::vector<WhoPattern> who;
     for (size_t count = 1 + below(2); count > 0; --count) {
-      const auto parsed = ParseWho(One({"uid:1", "uid:2", "uid:*", "gid:7", "token:ops", "token:*", "k8s:a/w", "k8s:*/w",
-                                        "k8s:a/*", "k8s:a/**", "spiffe://td/a/w", "spiffe://td/*/w", "spiffe://td/**",
-                                        "dns:a", "dns:*", "jwt:iss|sub", "jwt:iss|*", "anyone", "anonymous",
-                                        "authenticated"}));
+      const auto parsed = ParseWho(
+          One({"uid:1",   "uid:2",       "uid:*",     "gid:7",           "token:ops",       "token:*",        "k8s:a/w",
+               "k8s:*/w", "k8s:a/*",     "k8s:a/**",  "spiffe://td/a/w", "spiffe://td/*/w", "spiffe://td/**", "dns:a",
+               "dns:*",   "jwt:iss|sub", "jwt:iss|*", "anyone",          "anonymous",       "authenticated"}));
       who.push_back(*parsed);
     }
     return who;
@@ -72,9 +73,9 @@ struct Draw {
   Caller AnyCaller() {
     std::vector<Principal> principals;
     for (size_t count = below(4); count > 0; --count) {
-      const auto one = ParsePrincipal(One({"uid:1", "uid:2", "gid:7", "token:ops", "token:a", "k8s:a/w", "k8s:b/a",
-                                           "spiffe://td/a/w", "spiffe://td/b/w/x", "spiffe://td", "dns:a", "dns:b",
-                                           "jwt:iss|sub", "jwt:iss|a|b"}));
+      const auto one = ParsePrincipal(
+          One({"uid:1", "uid:2", "gid:7", "token:ops", "token:a", "k8s:a/w", "k8s:b/a", "spiffe://td/a/w",
+               "spiffe://td/b/w/x", "spiffe://td", "dns:a", "dns:b", "jwt:iss|sub", "jwt:iss|a|b"}));
       bool again = false;
       for (const Principal& other : principals) {
         const bool several = one->kind == Kind::kSpiffe || one->kind == Kind::kDns || one->kind == Kind::kGid;

@@ -24,7 +24,8 @@ const Tokens& TheTokens() {
 }
 
 std::vector<std::string> Names(const absl::StatusOr<Caller>& caller) {
-  if (!caller.ok()) return {"error: " + std::string(caller.status().message().data(), caller.status().message().size())};
+  if (!caller.ok())
+    return {"error: " + std::string(caller.status().message().data(), caller.status().message().size())};
   std::vector<std::string> names;
   for (const Principal& principal : caller->principals) names.push_back(principal.text);
   return names;
@@ -38,9 +39,7 @@ PeerFacts Cert(std::vector<std::string> uris, std::vector<std::string> dns = {})
   return {.peer = "p", .tls = TlsPeer{std::move(uris), std::move(dns), kNow + 1}, .keeps_secrets = true};
 }
 
-PeerFacts Bearer(const std::string& header) {
-  return {.peer = "p", .keeps_secrets = true, .authorization = {header}};
-}
+PeerFacts Bearer(const std::string& header) { return {.peer = "p", .keeps_secrets = true, .authorization = {header}}; }
 
 TEST(Identify, WhoProvesNothingIsAnonymous) {
   const auto caller = Who({.peer = "ipv4:1.2.3.4:5"});
@@ -127,8 +126,7 @@ TEST(Identify, AJsonWebTokenNamesItsSubject) {
   const auto keys = *JwtKeys::Parse(key.Set(), "jwks", "https://i", "distlock");
   JwtCache cache;
   const auto who = [&](const std::string& subject, int64_t now_s = kNow) {
-    const std::string claims =
-        R"({"iss":"https://i","aud":"distlock","exp":1700000600,"sub":")" + subject + "\"}";
+    const std::string claims = R"({"iss":"https://i","aud":"distlock","exp":1700000600,"sub":")" + subject + "\"}";
     return Identify(Bearer("Bearer " + key.Sign(claims, "ES256", "k")),
                     {.jwt = keys.get(), .cache = &cache, .trust_domains = &kDomains}, now_s);
   };
@@ -143,8 +141,8 @@ TEST(Identify, AJsonWebTokenNamesItsSubject) {
     EXPECT_THAT(Names(who(bad))[0], HasSubstr("service account that cannot be")) << bad;
   }
   EXPECT_THAT(Names(who("ann", 1700000700))[0], HasSubstr("expired"));
-  const std::string token = "Bearer " + key.Sign(R"({"iss":"https://i","aud":"distlock","exp":1700000600,"sub":"bob"})",
-                                                 "ES256", "k");
+  const std::string token =
+      "Bearer " + key.Sign(R"({"iss":"https://i","aud":"distlock","exp":1700000600,"sub":"bob"})", "ES256", "k");
   for (const int64_t now_s : {kNow, kNow + 1}) {
     EXPECT_THAT(Names(Identify(Bearer(token), {.jwt = keys.get(), .cache = &cache}, now_s)),
                 ElementsAre("jwt:https://i|bob"));
@@ -156,20 +154,33 @@ TEST(Identify, AJsonWebTokenNamesItsSubject) {
 }
 
 TEST(Spiffe, TakesWhatTheSpecificationTakes) {
-  for (const char* good : {"spiffe://td", "spiffe://example.org/a", "spiffe://a_b-c.9/Payments/mysql-x_Y.z", "spiffe://1.2.3.4/a"}) {
+  for (const char* good :
+       {"spiffe://td", "spiffe://example.org/a", "spiffe://a_b-c.9/Payments/mysql-x_Y.z", "spiffe://1.2.3.4/a"}) {
     EXPECT_TRUE(ParseSpiffeId(good)) << good;
   }
   const auto id = ParseSpiffeId("spiffe://td/a/b");
   EXPECT_EQ(id->trust_domain, "td");
   EXPECT_THAT(id->segments, ElementsAre("a", "b"));
-  for (const std::string& bad :
-       {std::string(""), std::string("spiffe://"), std::string("spiffe:///a"), std::string("SPIFFE://td/a"),
-        std::string("http://td/a"), std::string("spiffe://TD/a"), std::string("spiffe://td/"), std::string("spiffe://td//a"),
-        std::string("spiffe://td/a/"), std::string("spiffe://td/."), std::string("spiffe://td/../a"),
-        std::string("spiffe://td:80/a"), std::string("spiffe://u@td/a"), std::string("spiffe://td/a?b"),
-        std::string("spiffe://td/a#b"), std::string("spiffe://td/a%41"), std::string("spiffe://td/\xc3\xa9"),
-        std::string("spiffe://td/a\0b", 15), "spiffe://td/" + std::string(2048, 'a'),
-        "spiffe://" + std::string(256, 'a')}) {
+  for (const std::string& bad : {std::string(""),
+                                 std::string("spiffe://"),
+                                 std::string("spiffe:///a"),
+                                 std::string("SPIFFE://td/a"),
+                                 std::string("http://td/a"),
+                                 std::string("spiffe://TD/a"),
+                                 std::string("spiffe://td/"),
+                                 std::string("spiffe://td//a"),
+                                 std::string("spiffe://td/a/"),
+                                 std::string("spiffe://td/."),
+                                 std::string("spiffe://td/../a"),
+                                 std::string("spiffe://td:80/a"),
+                                 std::string("spiffe://u@td/a"),
+                                 std::string("spiffe://td/a?b"),
+                                 std::string("spiffe://td/a#b"),
+                                 std::string("spiffe://td/a%41"),
+                                 std::string("spiffe://td/\xc3\xa9"),
+                                 std::string("spiffe://td/a\0b", 15),
+                                 "spiffe://td/" + std::string(2048, 'a'),
+                                 "spiffe://" + std::string(256, 'a')}) {
     EXPECT_FALSE(ParseSpiffeId(bad)) << bad;
   }
 }
@@ -180,8 +191,8 @@ TEST(Tokens, ReadsTheirFile) {
     const auto tokens = Tokens::Parse(text, "t");
     return tokens.ok() ? "" : std::string(tokens.status().message().data(), tokens.status().message().size());
   };
-  const auto tokens =
-      Tokens::Parse("# comment\n\n" + TokenLine("a", "one") + "\r\n" + TokenLine("a", "two") + "\n" + TokenLine("a", "two"), "t");
+  const auto tokens = Tokens::Parse(
+      "# comment\n\n" + TokenLine("a", "one") + "\r\n" + TokenLine("a", "two") + "\n" + TokenLine("a", "two"), "t");
   ASSERT_TRUE(tokens.ok()) << tokens.status();
   EXPECT_EQ(tokens->size(), 2u);
   EXPECT_EQ(tokens->NameOf(Sha256("two")), "a");

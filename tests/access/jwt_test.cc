@@ -38,8 +38,8 @@ std::string ErrorOf(const absl::StatusOr<JwtClaims>& claims) {
 std::string Verify(const std::string& token, int64_t now_s = kNow) { return ErrorOf(Keys()->Verify(token, now_s)); }
 
 TEST(Jwt, TakesWhatTheKeysHaveSigned) {
-  for (const auto& token : {Rsa().Sign(kClaims, "RS256", "rsa"), Rsa().Sign(kClaims, "PS256", "rsa"),
-                            Ec().Sign(kClaims, "ES256", "ec")}) {
+  for (const auto& token :
+       {Rsa().Sign(kClaims, "RS256", "rsa"), Rsa().Sign(kClaims, "PS256", "rsa"), Ec().Sign(kClaims, "ES256", "ec")}) {
     const auto claims = Keys()->Verify(token, kNow);
     ASSERT_TRUE(claims.ok()) << claims.status();
     EXPECT_EQ(claims->subject, "me");

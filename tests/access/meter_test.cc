@@ -84,8 +84,8 @@ TEST(Account, IsIdleWhenNothingIsLeft) {
 }
 
 TEST(Quota, TheFirstThatMatchesCounts) {
-  const auto policy = ParsePolicy(
-      "version: 1\nlimits:\n- {who: ['uid:1'], sessions: 1}\n- {who: [authenticated], sessions: 2}\n", "p");
+  const auto policy =
+      ParsePolicy("version: 1\nlimits:\n- {who: ['uid:1'], sessions: 1}\n- {who: [authenticated], sessions: 2}\n", "p");
   ASSERT_TRUE(policy.ok()) << policy.status();
   const auto sessions = [&](std::vector<Principal> who) {
     const Quota* quota = QuotaOf(*policy, {.principals = std::move(who), .name = "", .peer = "", .token = {}});
@@ -97,34 +97,35 @@ TEST(Quota, TheFirstThatMatchesCounts) {
 }
 
 TEST(PolicyCases, SayWhichHoldAndWhichDoNot) {
-  const auto policy = std::make_shared<const Policy>(*ParsePolicy(
-      "version: 1\nrules:\n- {name: r, who: ['k8s:shop/*'], locks: ['shop:a*'], may: [look, list]}\n"
-      "- {name: ops, who: ['token:ops'], broker: [drain]}\n",
-      "p"));
+  const auto policy = std::make_shared<const Policy>(
+      *ParsePolicy("version: 1\nrules:\n- {name: r, who: ['k8s:shop/*'], locks: ['shop:a*'], may: [look, list]}\n"
+                   "- {name: ops, who: ['token:ops'], broker: [drain]}\n",
+                   "p"));
   const auto run = [&](const std::string& text) { return RunCases(policy, text, "c.yaml"); };
-  const auto outcomes = run(
-      "- {who: 'k8s:shop/w', verb: look, lock: 'shop:ab', expect: allow, rule: r}\n"
-      "- {who: 'k8s:shop/w', verb: list, lock: 'shop:ab*', expect: allow}\n"
-      "- {who: 'k8s:shop/w', verb: list, lock: '*', expect: deny}\n"
-      "- {who: anonymous, verb: look, lock: 'shop:ab', expect: deny}\n"
-      "- {who: ['uid:1', 'token:ops'], verb: drain, expect: allow}\n"
-      "- {who: 'uid:1', verb: drain, expect: allow}\n"
-      "- {who: 'k8s:shop/w', verb: look, lock: 'shop:ab', expect: allow, rule: ops}\n");
+  const auto outcomes =
+      run("- {who: 'k8s:shop/w', verb: look, lock: 'shop:ab', expect: allow, rule: r}\n"
+          "- {who: 'k8s:shop/w', verb: list, lock: 'shop:ab*', expect: allow}\n"
+          "- {who: 'k8s:shop/w', verb: list, lock: '*', expect: deny}\n"
+          "- {who: anonymous, verb: look, lock: 'shop:ab', expect: deny}\n"
+          "- {who: ['uid:1', 'token:ops'], verb: drain, expect: allow}\n"
+          "- {who: 'uid:1', verb: drain, expect: allow}\n"
+          "- {who: 'k8s:shop/w', verb: look, lock: 'shop:ab', expect: allow, rule: ops}\n");
   ASSERT_TRUE(outcomes.ok()) << outcomes.status();
   for (size_t i = 0; i < 5; ++i) EXPECT_TRUE((*outcomes)[i].passed) << (*outcomes)[i].text;
   EXPECT_EQ((*outcomes)[5].text, "c.yaml:6: uid:1 drain: deny (no rule allows it), expected allow");
   EXPECT_EQ((*outcomes)[6].text, "c.yaml:7: k8s:shop/w look shop:ab: allow (rule r), expected allow by rule ops");
   EXPECT_FALSE((*outcomes)[6].passed);
-  for (const char* bad : {"a: b", "- {verb: look}", "- {who: 'uid:*', verb: look, lock: 'a:b', expect: allow}",
-                          "- {who: anonymous, verb: acquire, lock: 'a:b', expect: allow}",
-                          "- {who: anonymous, verb: look, expect: allow}",
-                          "- {who: anonymous, verb: look, lock: b, expect: allow}",
-                          "- {who: anonymous, verb: look, lock: 'a:{uid}', expect: allow}",
-                          "- {who: anonymous, verb: drain, lock: 'a:b', expect: allow}",
-                          "- {who: anonymous, verb: drain, expect: maybe}"}) {
+  for (const char* bad :
+       {"a: b", "- {verb: look}", "- {who: 'uid:*', verb: look, lock: 'a:b', expect: allow}",
+        "- {who: anonymous, verb: acquire, lock: 'a:b', expect: allow}",
+        "- {who: anonymous, verb: look, expect: allow}", "- {who: anonymous, verb: look, lock: b, expect: allow}",
+        "- {who: anonymous, verb: look, lock: 'a:{uid}', expect: allow}",
+        "- {who: anonymous, verb: drain, lock: 'a:b', expect: allow}",
+        "- {who: anonymous, verb: drain, expect: maybe}"}) {
     const auto outcome = run(bad);
     EXPECT_FALSE(outcome.ok()) << bad;
-    EXPECT_THAT(std::string(outcome.status().message().data(), outcome.status().message().size()), HasSubstr("c.yaml:1:"));
+    EXPECT_THAT(std::string(outcome.status().message().data(), outcome.status().message().size()),
+                HasSubstr("c.yaml:1:"));
   }
   EXPECT_FALSE(run(std::string((1 << 20) + 1, ' ')).ok());
 }

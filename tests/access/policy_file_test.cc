@@ -123,18 +123,26 @@ TEST(PolicyFile, BoundsWhatAliasesMultiply) {
 }
 
 TEST(PatternText, ReadsLocks) {
-  const std::pair<const char*, const char*> good[] = {
-      {"n:k", "n:k"},         {"n:k*", "n:k*"},       {"*", "*"},           {"n:*", "n:*"},        {":k", "default:k"},
-      {"n:a:b", "n:a:b"},     {"a\\:b:k", "a\\:b:k"}, {"n:\\*", "n:\\*"},   {"n:\\{a}", "n:\\{a}"}, {"n:\\\\", "n:\\\\"},
-      {"{k8s.ns}:{k8s.sa}/*", "{k8s.ns}:{k8s.sa}/*"}, {"n:{spiffe.9}", "n:{spiffe.9}"},
-      {"n:{dns}{uid}{token}", "n:{dns}{uid}{token}"}};
+  const std::pair<const char*, const char*> good[] = {{"n:k", "n:k"},
+                                                      {"n:k*", "n:k*"},
+                                                      {"*", "*"},
+                                                      {"n:*", "n:*"},
+                                                      {":k", "default:k"},
+                                                      {"n:a:b", "n:a:b"},
+                                                      {"a\\:b:k", "a\\:b:k"},
+                                                      {"n:\\*", "n:\\*"},
+                                                      {"n:\\{a}", "n:\\{a}"},
+                                                      {"n:\\\\", "n:\\\\"},
+                                                      {"{k8s.ns}:{k8s.sa}/*", "{k8s.ns}:{k8s.sa}/*"},
+                                                      {"n:{spiffe.9}", "n:{spiffe.9}"},
+                                                      {"n:{dns}{uid}{token}", "n:{dns}{uid}{token}"}};
   for (const auto& [text, shown] : good) {
     const auto lock = ParseLock(text);
     ASSERT_TRUE(lock.ok()) << text << lock.status();
     EXPECT_EQ(Show(*lock), shown);
   }
-  for (const char* text : {"", "k", "n:", "*:k", "n*:k", "n:a*b", "n:\\", "n:{", "n:{x}", "n:{spiffe.0}", "n:{spiffe.10}",
-                           "n:{spiffe.x}", "n:{}", "{:k", "n:**"}) {
+  for (const char* text : {"", "k", "n:", "*:k", "n*:k", "n:a*b", "n:\\", "n:{", "n:{x}", "n:{spiffe.0}",
+                           "n:{spiffe.10}", "n:{spiffe.x}", "n:{}", "{:k", "n:**"}) {
     EXPECT_FALSE(ParseLock(text).ok()) << text;
   }
   EXPECT_EQ(Show(*ParseLock("a:b", "x:*")), "a\\:b:x:*");
@@ -143,15 +151,37 @@ TEST(PatternText, ReadsLocks) {
 }
 
 TEST(PatternText, ReadsPrincipalPatterns) {
-  for (const char* text :
-       {"uid:0", "uid:*", "gid:4294967295", "token:a.b-C_9", "dns:a.example", "dns:*", "k8s:a/b", "k8s:*/*", "k8s:a/**",
-        "spiffe://td", "spiffe://td/a/*/b", "spiffe://td/**", "jwt:https://i/|s", "jwt:i|*", "authenticated", "anyone"}) {
+  for (const char* text : {"uid:0", "uid:*", "gid:4294967295", "token:a.b-C_9", "dns:a.example", "dns:*", "k8s:a/b",
+                           "k8s:*/*", "k8s:a/**", "spiffe://td", "spiffe://td/a/*/b", "spiffe://td/**",
+                           "jwt:https://i/|s", "jwt:i|*", "authenticated", "anyone"}) {
     EXPECT_TRUE(ParseWho(text).ok()) << text;
   }
-  for (const char* text :
-       {"", "uid:", "uid:-1", "uid:01", "uid:4294967296", "uid:1/2", "token:", "token:a b", "dns:", "dns:A", "dns:*.a",
-        "k8s:a", "k8s:a/b/c", "k8s:a/", "k8s:A/b", "spiffe://", "spiffe://*/a", "spiffe://TD/a", "spiffe://td/",
-        "spiffe://td/..", "spiffe://td/a%20", "jwt:i", "jwt:|s", "jwt:i|", "any", "user:1"}) {
+  for (const char* text : {"",
+                           "uid:",
+                           "uid:-1",
+                           "uid:01",
+                           "uid:4294967296",
+                           "uid:1/2",
+                           "token:",
+                           "token:a b",
+                           "dns:",
+                           "dns:A",
+                           "dns:*.a",
+                           "k8s:a",
+                           "k8s:a/b/c",
+                           "k8s:a/",
+                           "k8s:A/b",
+                           "spiffe://",
+                           "spiffe://*/a",
+                           "spiffe://TD/a",
+                           "spiffe://td/",
+                           "spiffe://td/..",
+                           "spiffe://td/a%20",
+                           "jwt:i",
+                           "jwt:|s",
+                           "jwt:i|",
+                           "any",
+                           "user:1"}) {
     EXPECT_FALSE(ParseWho(text).ok()) << text;
   }
 }
@@ -162,8 +192,8 @@ TEST(PatternText, APrincipalHasNoWildcards) {
     ASSERT_TRUE(principal) << text;
     EXPECT_EQ(principal->text, text);
   }
-  for (const char* text : {"", "uid:*", "k8s:*/b", "k8s:a", "spiffe://td/*", "spiffe://td/", "jwt:i", "jwt:", "token:",
-                           "anyone", "dns:*"}) {
+  for (const char* text : {"", "uid:*", "k8s:*/b", "k8s:a", "spiffe://td/*", "spiffe://td/", "jwt:i",
+                           "jwt:", "token:", "anyone", "dns:*"}) {
     EXPECT_FALSE(ParsePrincipal(text)) << text;
   }
 }

@@ -72,16 +72,17 @@ TEST(Rights, AcquireIsTheThreeVerbsThatTakeALock) {
 }
 
 TEST(Rights, ALeaseOfUnknownModeNeedsOneVerb) {
-  const Rights rights = Of(
-      "- {name: r, who: [anyone], locks: ['n:k'], may: [permit]}\n"
-      "- {name: no, who: [anyone], locks: ['n:*'], deny: [exclusive]}\n",
-      {});
+  const Rights rights =
+      Of("- {name: r, who: [anyone], locks: ['n:k'], may: [permit]}\n"
+         "- {name: no, who: [anyone], locks: ['n:*'], deny: [exclusive]}\n",
+         {});
   EXPECT_TRUE(rights.MayTake("n", "k").allowed);
   EXPECT_EQ(rights.MayTake("n", "other").rule, "no");
 }
 
 TEST(Rights, PatternsEndWhereTheyEnd) {
-  const Rights rights = Of("- {name: r, who: [anyone], locks: ['n:a/*', 'n:b', 'm:*', 'n:\\*x', 'q:*'], may: [look]}\n", {});
+  const Rights rights =
+      Of("- {name: r, who: [anyone], locks: ['n:a/*', 'n:b', 'm:*', 'n:\\*x', 'q:*'], may: [look]}\n", {});
   const auto may = [&](const char* ns, const std::string& key) { return rights.May(Verb::kLook, ns, key).allowed; };
   EXPECT_TRUE(may("n", "a/"));
   EXPECT_TRUE(may("n", "a/b/c"));
@@ -163,10 +164,10 @@ TEST(Rights, AListNeedsOnePatternAroundAllAndNoDenialInside) {
   const Rights everything = Of("- {name: all, who: [anyone], locks: ['*'], may: [list]}\n", {});
   EXPECT_TRUE(everything.MayAll(Verb::kList, std::nullopt, "").allowed);
   EXPECT_TRUE(everything.MayAll(Verb::kList, "n", "").allowed);
-  const Rights nothing = Of(
-      "- {name: all, who: [anyone], locks: ['*'], may: [list]}\n- {name: no, who: [anyone], locks: ['*'], deny: "
-      "[list]}\n",
-      {});
+  const Rights nothing =
+      Of("- {name: all, who: [anyone], locks: ['*'], may: [list]}\n- {name: no, who: [anyone], locks: ['*'], deny: "
+         "[list]}\n",
+         {});
   EXPECT_EQ(nothing.MayAll(Verb::kList, "n", "").rule, "no");
   EXPECT_FALSE(nothing.MayAnywhere(Verb::kList));
 }
@@ -188,11 +189,12 @@ TEST(Rights, SayWhatIsLeftAnywhere) {
 }
 
 TEST(Rights, NarrowPatternsInsideWideOnesChangeNothing) {
-  const Rights rights = Of(
-      "- {name: exact, who: [anyone], locks: ['n:ab', 'n:ab*', 'n:abc', 'n:a'], may: [look]}\n"
-      "- {name: again, who: [anyone], locks: ['n:ab', 'n:abd*'], may: [look]}\n",
-      {});
-  for (const char* key : {"a", "ab", "abc", "abcd", "abd", "abdx"}) EXPECT_TRUE(rights.May(Verb::kLook, "n", key).allowed);
+  const Rights rights =
+      Of("- {name: exact, who: [anyone], locks: ['n:ab', 'n:ab*', 'n:abc', 'n:a'], may: [look]}\n"
+         "- {name: again, who: [anyone], locks: ['n:ab', 'n:abd*'], may: [look]}\n",
+         {});
+  for (const char* key : {"a", "ab", "abc", "abcd", "abd", "abdx"})
+    EXPECT_TRUE(rights.May(Verb::kLook, "n", key).allowed);
   EXPECT_FALSE(rights.May(Verb::kLook, "n", "ac").allowed);
   EXPECT_THAT(rights.Allowed(Verb::kLook, 9), ElementsAre("n:a", "n:ab*"));
 }
@@ -212,7 +214,8 @@ TEST(Rights, AgreeWithThePlainDecisionOnRandomPolicies) {
       const std::string ns = draw.Namespace();
       const std::string key = draw.Key();
       const Decision decision = IsLockVerb(verb) ? rights.May(verb, ns, key) : rights.MayAtBroker(verb);
-      ASSERT_EQ(decision.allowed, oracle.May(verb, ns, key)) << world << ": " << NameOf(verb) << " " << ns << ":" << key;
+      ASSERT_EQ(decision.allowed, oracle.May(verb, ns, key))
+          << world << ": " << NameOf(verb) << " " << ns << ":" << key;
       (decision.allowed ? allowed : denied) += 1;
       // Whoever may list a prefix may list each lock inside it.
       if (IsLockVerb(verb) && rights.MayAll(verb, ns, key).allowed) {

@@ -30,7 +30,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   check(policy.status());
   if (!policy.ok()) return 0;
   const auto shared = std::make_shared<const Policy>(*std::move(policy));
-  for (const Caller& caller : {CallerOf({}, ""), CallerOf({{Kind::kK8s, "k8s:shop/worker"}, {Kind::kUid, "uid:0"}}, "")}) {
+  for (const Caller& caller :
+       {CallerOf({}, ""), CallerOf({{Kind::kK8s, "k8s:shop/worker"}, {Kind::kUid, "uid:0"}}, "")}) {
     const Rights rights(shared, caller);
     for (int verb = 0; verb < kLockVerbs; ++verb) {
       DISTLOCK_CHECK(!rights.May(static_cast<Verb>(verb), "shop", "k").allowed ||

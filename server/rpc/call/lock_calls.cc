@@ -37,7 +37,8 @@ void AcquireCall::Start(const grpc::ByteBuffer& bytes) {
   check.RequestId(request.request_id());
   if (!check.ok()) return void(Refuse(check.Refusal(), name));
   for (int i = 0; i < request.locks_size(); ++i) {
-    if (Denied(frontend().gate.CheckAcquire(visitor(), request.locks(i)), all.parts[static_cast<size_t>(i)].name)) return;
+    if (Denied(frontend().gate.CheckAcquire(visitor(), request.locks(i)), all.parts[static_cast<size_t>(i)].name))
+      return;
   }
   if (frontend().admission.draining()) return void(Refuse(contract::DrainingRefusal(), name));
   if (Metered(all.parts.size())) return;

@@ -4,8 +4,8 @@
 #include <iterator>
 
 #include "contract/error_details.h"
-#include "rpc/callers.h"
 #include "contract/to_proto.h"
+#include "rpc/callers.h"
 #include "rpc/engine/status.h"
 
 namespace distlock::rpc {

@@ -54,7 +54,7 @@ class WatchLocksCall final : public StreamCall<WriteReactor> {
   // Guarded by mu_.
   WatchedLocks watched_;
   std::optional<v1::WatchLocksRequest> asked_;  // once it was found valid
-  bool admitted_ = false;  // counts as a prefix watch
+  bool admitted_ = false;                       // counts as a prefix watch
   std::string page_token_;
   core::Instant round_began_{};
   bool all_posted_ = true;  // every lock that this round found is watched
