@@ -209,17 +209,19 @@ const char* KindName(v1::StreamKind kind) {
 
 bool PrintSession(const Context& context, const v1::SessionInfo& session) {
   const std::string since = FormatTime(session.open_time());
-  return context.Print(absl::StrCat(Column(session.session_id(), 20), " ", Column(KindName(session.kind()), 7), "  ",
-                                    session.leases(), " leases, ", session.waiters(), " waiters  since ", since,
-                                    "  from ", session.peer(), "  ", session.client()),
-                       Json()
-                           .Text("session_id", session.session_id())
-                           .Text("kind", KindName(session.kind()))
-                           .Text("client", session.client())
-                           .Text("peer", session.peer())
-                           .Text("since", since)
-                           .Number("leases", session.leases())
-                           .Number("waiters", session.waiters()));
+  return context.Print(
+      absl::StrCat(Column(session.session_id(), 20), " ", Column(KindName(session.kind()), 7), "  ", session.leases(),
+                   " leases, ", session.waiters(), " waiters  since ", since, "  from ", session.peer(),
+                   session.identity().empty() ? "" : " as ", session.identity(), "  ", session.client()),
+      Json()
+          .Text("session_id", session.session_id())
+          .Text("kind", KindName(session.kind()))
+          .Text("client", session.client())
+          .Text("peer", session.peer())
+          .Text("identity", session.identity())
+          .Text("since", since)
+          .Number("leases", session.leases())
+          .Number("waiters", session.waiters()));
 }
 
 int Sessions(const Context& context) {

@@ -34,8 +34,8 @@ class Drainer {
 
   // Serves the main thread's wakeups until the drain is complete. SIGTERM begins the drain or joins it; a second
   // SIGTERM ends the process at once. Returns an error when `embedded`, which may be null, has ended by itself. Calls
-  // `each_second` about once a second.
-  absl::Status AwaitEnd(store::EmbeddedServer* embedded, const std::function<void()>& each_second);
+  // `on_wake` after each wakeup, and about once a second.
+  absl::Status AwaitEnd(store::EmbeddedServer* embedded, const std::function<void(Wake)>& on_wake);
 
  private:
   bool done() const;

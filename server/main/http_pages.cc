@@ -112,8 +112,12 @@ ops::HttpHandlers HttpPages::Handlers() {
                 using Sections = std::vector<ops::PageSection>;
                 if (at == nullptr)
                   return Sections{{.title = "Broker", .columns = {}, .rows = {{"store", "not reached yet"}}}};
-                return Sections{BrokerSection(at->server.Status()),
-                                shows_locks_ ? LockSection(at->shards) : NoLocksSection()};
+                Sections sections{BrokerSection(at->server.Status())};
+                // Whoever opens the page has proven nothing.
+                if (at->server.MayEverybodyList(kNamespaceShown)) {
+                  sections.push_back(shows_locks_ ? LockSection(at->shards) : NoLocksSection());
+                }
+                return sections;
               }};
 }
 

@@ -12,9 +12,12 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "contract/ids.h"
+#include "main/access_files.h"
+#include "main/audit.h"
 #include "main/drainer.h"
 #include "main/http_pages.h"
 #include "main/recorder.h"
+#include "main/reload.h"
 #include "main/settings.h"
 #include "main/store_setup.h"
 #include "main/supervisor.h"
@@ -24,6 +27,7 @@
 #include "ops/log.h"
 #include "ops/options.h"
 #include "rpc/server.h"
+#include "shard/boot_clock.h"
 #include "store/open_store.h"
 
 namespace distlock {
@@ -99,19 +103,33 @@ int Serve(const ops::Options& options) {
   // Declared after the drainer and before the server: the shards call the drainer, and the server's last calls post to
   // the shards.
   const absl::Cleanup stop_shards = [&shards] { shards.Stop(); };
-  auto server = rpc::Server::Start(
-      ServerOptionsOf(options, store::TraitsOf(setup->options), broker_id, &recorder), shards,
-      {.version = DISTLOCK_VERSION,
-       .store_url = setup->shown,
-       .started = absl::Now(),
-       .wait_replicas = setup->options.wait_replicas,
-       .store_nodes = [&recorder] { return recorder.StoreNodes(); },
-       .listen = {},
-       .drain = [&drainer](std::optional<core::Duration> timeout) { return drainer.Begin(timeout); }});
+  AuditLog audit(metrics, options.audit);
+  rpc::Gate gate({.asks = options.AsksIdentities(),
+                  .allow_all = options.allow_all,
+                  .on_access = [&audit](const rpc::AccessEvent& event) { audit.OnAccess(event); },
+                  .unix_seconds = [] { return absl::ToUnixSeconds(absl::Now()); },
+                  .boot_ns = [] { return shard::BootNow().time_since_epoch().count(); }});
+  Reloader reloader(metrics, wakeups);
+  AddAccessUnits(options, gate, reloader);
+  // Before anybody can call.
+  if (const absl::Status loaded = reloader.Begin(); !loaded.ok()) return Fail(loaded, kExitConfiguration);
+  rpc::ServerOptions server_options = ServerOptionsOf(options, store::TraitsOf(setup->options), broker_id, &recorder);
+  server_options.gate = &gate;
+  auto server =
+      rpc::Server::Start(server_options, shards,
+                         {.version = DISTLOCK_VERSION,
+                          .store_url = setup->shown,
+                          .started = absl::Now(),
+                          .wait_replicas = setup->options.wait_replicas,
+                          .store_nodes = [&recorder] { return recorder.StoreNodes(); },
+                          .listen = {},
+                          .drain = [&drainer](std::optional<core::Duration> timeout) { return drainer.Begin(timeout); },
+                          .reload = [&reloader](Reloader::Answer answer) { reloader.Ask(std::move(answer)); }});
   if (!server.ok()) return Fail(server.status(), kExitConfiguration);
   recorder.Watch(server->get());
   const absl::Cleanup unwatch = [&recorder] { recorder.Unwatch(); };
   drainer.Attach(server->get());
+  reloader.OnChange([&server] { (*server)->Review(); });
 
   const HttpPages::Serving serving{**server, shards};
   // The HTTP threads must end before the objects that their pages show.
@@ -127,9 +145,10 @@ int Serve(const ops::Options& options) {
   supervisor.Ready();
 
   Watchdog watchdog(supervisor, shards);
-  const absl::Status ended = drainer.AwaitEnd(setup->embedded.get(), [&] {
+  const absl::Status ended = drainer.AwaitEnd(setup->embedded.get(), [&](Wake wake) {
     recorder.LogHeldBack();
     watchdog.Feed();
+    reloader.OnWake(wake == Wake::kReload, shard::BootNow());
   });
   wakeups.LetGo();
   recorder.Unwatch();  // from here on health stays NOT_SERVING

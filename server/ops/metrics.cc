@@ -23,8 +23,14 @@ constexpr std::string_view kHandoffPaths[] = {"reply", "notice", "tend"};
 constexpr std::string_view kStoreVerbs[] = {"acquire", "acquire_all", "renew", "release", "withdraw", "tend",
                                             "watch",   "downgrade",   "force", "adopt",   "inspect",  "list"};
 constexpr std::string_view kStoreErrors[] = {"unsent", "unavailable", "full", "foreign_key", "unknown"};
-constexpr std::string_view kStreamEnds[] = {"client",  "broken", "lapsed",   "overflow",
-                                            "drained", "quota",  "finished", "protocol"};
+constexpr std::string_view kStreamEnds[] = {"client", "broken",   "lapsed",   "overflow", "drained",
+                                            "quota",  "finished", "protocol", "denied",   "revoked"};
+constexpr std::string_view kAccessDecisions[] = {"allowed", "denied", "would_deny"};
+constexpr std::string_view kAccessVerbs[] = {"exclusive", "shared",        "permit", "look",     "watch",
+                                             "list",      "force-release", "status", "sessions", "drain",
+                                             "reload",    "access",        "proof"};
+constexpr std::string_view kReloadParts[] = {"policy", "tokens", "jwt-keys"};
+constexpr std::string_view kReloadOutcomes[] = {"reloaded", "refused"};
 
 template <typename Enum>
 constexpr bool EndsWith(Labels names, Enum last) {
@@ -37,7 +43,11 @@ static_assert(EndsWith(kRenewalOutcomes, RenewalOutcome::kUnanswered));
 static_assert(EndsWith(kHandoffPaths, HandoffPath::kTend));
 static_assert(EndsWith(kStoreVerbs, StoreVerb::kList));
 static_assert(EndsWith(kStoreErrors, StoreError::kUnknown));
-static_assert(EndsWith(kStreamEnds, StreamEnd::kProtocol));
+static_assert(EndsWith(kStreamEnds, StreamEnd::kRevoked));
+static_assert(EndsWith(kAccessDecisions, AccessDecision::kWouldDeny));
+static_assert(EndsWith(kAccessVerbs, AccessVerb::kProof));
+static_assert(EndsWith(kReloadParts, ReloadPart::kJwtKeys));
+static_assert(EndsWith(kReloadOutcomes, ReloadOutcome::kRefused));
 
 // A grant of a free lock takes well under a millisecond; waits and holds run up to the limits of an hour and a day.
 const Buckets kWaitBuckets = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 3600, 86400};
@@ -70,6 +80,22 @@ auto& Count(const RegistryPtr& in, const char* name, const char* help) {
 
 auto CountBy(const RegistryPtr& in, const char* name, const char* help, const char* label, Labels values) {
   return Series<prometheus::Counter>(Family(prometheus::BuildCounter(), in, name, help), label, values);
+}
+
+template <typename First, typename Second>
+ByLabels<First, Second, prometheus::Counter> CountByTwo(const RegistryPtr& in, const char* name, const char* help,
+                                                        const char* label, Labels values, const char* second,
+                                                        Labels second_values) {
+  auto& family = Family(prometheus::BuildCounter(), in, name, help);
+  std::vector<ByLabel<Second, prometheus::Counter>> all;
+  for (const std::string_view value : values) {
+    std::vector<prometheus::Counter*> series;
+    for (const std::string_view other : second_values) {
+      series.push_back(&family.Add({{label, std::string(value)}, {second, std::string(other)}}));
+    }
+    all.emplace_back(std::move(series));
+  }
+  return ByLabels<First, Second, prometheus::Counter>(std::move(all));
 }
 
 auto& Level(const RegistryPtr& in, const char* name, const char* help, const prometheus::Labels& labels = {}) {
@@ -120,6 +146,13 @@ Metrics::Metrics(std::string_view version)
       sessions(Level(registry_, "distlock_sessions", "Open Session, Hold, WatchLock and WatchLocks streams.")),
       streams_closed(
           CountBy(registry_, "distlock_streams_closed_total", "Streams that ended, by cause.", "cause", kStreamEnds)),
+      access(CountByTwo<AccessDecision, AccessVerb>(
+          registry_, "distlock_access_total",
+          "Questions about rights, by decision and verb; the verb proof: a proof of identity was wrong.", "decision",
+          kAccessDecisions, "verb", kAccessVerbs)),
+      reloads(CountByTwo<ReloadOutcome, ReloadPart>(registry_, "distlock_reloads_total",
+                                                    "Files read again, by outcome and unit.", "outcome",
+                                                    kReloadOutcomes, "unit", kReloadParts)),
       store_up(Level(registry_, "distlock_store_up", "1 when every shard can send commands to the store, else 0.")),
       store_hold_off_seconds(Level(registry_, "distlock_store_hold_off_seconds",
                                    "For how long the store still grants nobody a lock newly; +Inf while its end is not "

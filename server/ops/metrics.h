@@ -75,7 +75,41 @@ enum class StoreError { kUnsent, kUnavailable, kFull, kForeignKey, kUnknown };
 
 // kClient: the client ended it, by goodbye or half-close. kBroken: cancelled or cut off. kLapsed: no heartbeat.
 // kFinished: a Hold whose lease ended or was refused. kProtocol: the client broke the protocol.
-enum class StreamEnd { kClient, kBroken, kLapsed, kOverflow, kDrained, kQuota, kFinished, kProtocol };
+// kDenied: the caller may not open it. kRevoked: the policy withdrew what it needs.
+enum class StreamEnd {
+  kClient,
+  kBroken,
+  kLapsed,
+  kOverflow,
+  kDrained,
+  kQuota,
+  kFinished,
+  kProtocol,
+  kDenied,
+  kRevoked
+};
+
+// kWouldDeny: by --policy, if --allow-all were not given.
+enum class AccessDecision { kAllowed, kDenied, kWouldDeny };
+// The verbs of access::Verb, in their order, and kProof: a proof of identity was wrong.
+enum class AccessVerb {
+  kExclusive,
+  kShared,
+  kPermit,
+  kLook,
+  kWatch,
+  kList,
+  kForceRelease,
+  kStatus,
+  kSessions,
+  kDrain,
+  kReload,
+  kAccess,
+  kProof
+};
+
+enum class ReloadPart { kPolicy, kTokens, kJwtKeys };
+enum class ReloadOutcome { kReloaded, kRefused };
 
 // One metric per value of an enum.
 template <typename Enum, typename Metric>
@@ -90,6 +124,21 @@ class ByLabel {
 
  private:
   const std::vector<Metric*> series_;
+};
+
+// One metric per value of two enums.
+template <typename First, typename Second, typename Metric>
+class ByLabels {
+ public:
+  explicit ByLabels(std::vector<ByLabel<Second, Metric>> series) : series_(std::move(series)) {}
+  const ByLabel<Second, Metric>& operator[](First value) const {
+    const auto index = static_cast<size_t>(value);
+    assert(index < series_.size());
+    return series_[index];
+  }
+
+ private:
+  const std::vector<ByLabel<Second, Metric>> series_;
 };
 
 class Metrics {
@@ -127,6 +176,10 @@ class Metrics {
   // Streams
   Gauge& sessions;
   const ByLabel<StreamEnd, Counter> streams_closed;
+
+  // Access
+  const ByLabels<AccessDecision, AccessVerb, Counter> access;
+  const ByLabels<ReloadOutcome, ReloadPart, Counter> reloads;
 
   // Store
   Gauge& store_up;

@@ -82,7 +82,7 @@ constexpr OptionRow kTable[] = {
      "may be given several times; empty: the unix sockets of --listen",
      CheckListenAddress},
     {"reflection", kServing, &O::reflection, "auto", "auto|on|off",
-     "gRPC server reflection; auto: only when every --listen is a unix socket"},
+     "gRPC server reflection; auto: only when every --listen is a unix socket, and without --policy and --allow-all"},
     {"http", kServing, &O::http, "127.0.0.1:9420", "",
      "where /metrics, /healthz, /readyz and the status page are served; empty: nowhere", CheckHttp},
     {"http-page", kServing, &O::http_page, "auto", "auto|on|off",
@@ -97,6 +97,24 @@ constexpr OptionRow kTable[] = {
      "a connection on which a client pings more often than this is closed"},
     {"shards", kServing, &O::shards, "1", "1..64",
      "threads that own locks, each with its own store connections; one is enough for most machines"},
+
+    {"policy", kAccess, &O::policy, "", "",
+     "file that says who may do what; with it, whatever no rule allows is refused; read again on SIGHUP and when it "
+     "changes"},
+    {"allow-all", kAccess, &O::allow_all, "false", "",
+     "ask callers for their identities, log what --policy would deny, and refuse nothing"},
+    {"token-file", kAccess, &O::token_file, "", "",
+     "file of static tokens, a line name:sha256 each, as distlockctl token new prints; read again as --policy is; no "
+     "variable, because DISTLOCK_TOKEN_FILE is the clients'",
+     nullptr, false, OptionPlaces::kFile},
+    {"jwt-keys", kAccess, &O::jwt_keys, "", "",
+     "file with the JSON web key set (JWKS) that signs bearer tokens, such as those of Kubernetes service accounts; "
+     "read "
+     "again as --policy is"},
+    {"jwt-issuer", kAccess, &O::jwt_issuer, "", "", "what such tokens must name as their issuer (iss)"},
+    {"jwt-audience", kAccess, &O::jwt_audience, "", "", "what such tokens must be meant for (aud)"},
+    {"audit", kAccess, &O::audit, "changes", "changes|all",
+     "what is logged of access: denials, forced releases, drains and reloads, or every decision"},
 
     {"redis", kStore, &O::redis, "", "",
      "the store's URL: redis://, rediss:// (with ?ca= &cert= &key= &sni=), unix://, redis+sentinel:// and "

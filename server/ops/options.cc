@@ -52,6 +52,36 @@ absl::Status CheckListen(const Options& o, std::vector<std::string>* warnings) {
   return status;
 }
 
+absl::Status CheckAccess(const Options& o, std::vector<std::string>* warnings) {
+  const bool has_jwt = !o.jwt_keys.empty();
+  if (!o.AsksIdentities()) {
+    const auto needs = [](std::string_view option) {
+      return Clash("--", option, " needs --policy FILE, which says who may do what, or --allow-all");
+    };
+    if (!o.token_file.empty()) return needs("token-file");
+    if (has_jwt) return needs("jwt-keys");
+  }
+  if (has_jwt != !o.jwt_issuer.empty() || has_jwt != !o.jwt_audience.empty()) {
+    return Clash("--jwt-keys, --jwt-issuer and --jwt-audience need each other: give all three or none");
+  }
+  if (Contains(o.jwt_issuer, "|"))
+    return Clash("--jwt-issuer: ", JsonQuoted(o.jwt_issuer), " holds a |, which no issuer may");
+  if (!o.AsksIdentities()) return absl::OkStatus();
+  for (const std::string& address : o.listen) {
+    if (IsUnixAddress(address)) continue;
+    const absl::StatusOr<HostPort> parsed = ParseHostPort(address);
+    if (!parsed.ok() || IsLoopback(parsed->host) || o.allow_all) continue;
+    return Clash("--policy: ", JsonQuoted(address),
+                 " is plain text on addresses that other machines reach, where nothing proves who calls: rights need "
+                 "proof, so listen on 127.0.0.1 or a unix socket (--insecure-listen does not help)");
+  }
+  if (o.allow_all) warnings->push_back("--allow-all: everybody may do everything; what --policy would deny is logged");
+  if (o.reflection == AutoOnOff::kOn) {
+    warnings->push_back("--reflection on: the API's description is shown to everybody who connects");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckStore(const Options& o) {
   const auto useless = [](std::string_view option, std::string_view when) {
     return Clash("--", option, " has no effect ", when, ": remove one of the two");
@@ -124,7 +154,8 @@ absl::Duration Options::LongestTtl() const {
 
 bool Options::ReflectionEnabled() const {
   if (reflection != AutoOnOff::kAuto) return reflection == AutoOnOff::kOn;
-  return std::all_of(listen.begin(), listen.end(), [](const std::string& a) { return IsUnixAddress(a); });
+  return !AsksIdentities() &&
+         std::all_of(listen.begin(), listen.end(), [](const std::string& a) { return IsUnixAddress(a); });
 }
 
 bool Options::PageShowsLocks() const {
@@ -144,6 +175,7 @@ std::map<std::string, absl::Duration> Options::TokenKeeps() const {
 
 absl::Status CheckTogether(const Options& options, std::vector<std::string>* warnings) {
   absl::Status status = CheckListen(options, warnings);
+  status.Update(CheckAccess(options, warnings));
   status.Update(CheckStore(options));
   status.Update(CheckTimes(options));
   WarnOfStreams(options, warnings);

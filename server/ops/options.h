@@ -19,6 +19,7 @@
 namespace distlock::ops {
 
 enum class AutoOnOff { kAuto, kOn, kOff };
+enum class Audit { kChanges, kAll };
 
 // Fields are named after the flags; the defaults are in the table alone: start from DefaultOptions().
 struct Options {
@@ -36,6 +37,15 @@ struct Options {
   absl::Duration keepalive_timeout;
   absl::Duration min_ping_interval;
   int64_t shards = 0;
+
+  // Access
+  std::string policy;
+  bool allow_all = false;
+  std::string token_file;
+  std::string jwt_keys;
+  std::string jwt_issuer;
+  std::string jwt_audience;
+  Audit audit = Audit::kChanges;
 
   // Store
   std::string redis;            // "" = embedded; may hold a password: show it by RedactedUrl() only
@@ -100,7 +110,10 @@ struct Options {
   bool HoldsOffByDefault() const;
   absl::Duration LongestTtl() const;
 
-  // reflection, with kAuto resolved: on when every address is a unix socket.
+  // Identities are asked for: there is a policy, or allow_all.
+  bool AsksIdentities() const { return allow_all || !policy.empty(); }
+
+  // reflection, with kAuto resolved: on when every address is a unix socket and nobody's identity is asked for.
   bool ReflectionEnabled() const;
   // http_page, with kAuto resolved: on when --http is loopback.
   bool PageShowsLocks() const;

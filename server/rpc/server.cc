@@ -38,7 +38,8 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
 }  // namespace
 
 Server::Server(const ServerOptions& options, shard::ShardSet& shards, BrokerFacts facts, const AdminGate::Plan& admin)
-    : frontend_(shards, options.limits, options.broker_id, options.observer),
+    : frontend_(shards, options.limits, options.broker_id, options.observer,
+                options.gate == nullptr ? open_ : *options.gate, options.unix_peer_of),
       facts_(std::move(facts)),
       locks_(frontend_),
       admin_service_(frontend_, facts_, admin.gate),
@@ -53,6 +54,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   if (absl::Status planned = AdminGate::MakePlan(options.listen, options.admin_listen, &admin); !planned.ok()) {
     return planned;
   }
+  // Whoever calls has proven to be somebody then, and the policy says what that one may do.
+  if (options.admin_listen.empty() && options.gate != nullptr && options.gate->enforces()) admin.gate.tcp_peers = true;
   std::unique_ptr<Server> server(new Server(options, shards, std::move(facts), admin));
   if (absl::Status bound = server->Bind(options); !bound.ok()) return bound;
   if (!admin.own.empty()) {
@@ -98,6 +101,23 @@ void Server::ShowHealth() {
 
 void Server::SetStoreUp(bool up) {
   if (store_up_.exchange(up, std::memory_order_relaxed) != up) ShowHealth();
+}
+
+void Server::Review() {
+  constexpr size_t kTogether = 1000;
+  uint64_t after = 0;
+  while (true) {
+    const auto streams = frontend_.admission.StreamsAfter(after, kTogether);
+    for (const auto& [id, stream] : streams) stream->Review();
+    if (streams.size() < kTogether) return;
+    after = streams.back().first;
+  }
+}
+
+bool Server::MayEverybodyList(const std::string& ns) const {
+  if (!frontend_.gate.asks()) return true;
+  const Visitor nobody = frontend_.gate.As({});
+  return nobody.rights == nullptr || nobody.rights->MayAll(access::Verb::kList, ns, "").allowed;
 }
 
 void Server::Drain() {

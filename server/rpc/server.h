@@ -30,7 +30,7 @@ namespace distlock::rpc {
 struct ServerOptions {
   std::vector<std::string> listen;  // unix:///path or host:port; port 0 lets the kernel choose
   // Where Drain and ForceRelease are served: addresses of `listen`, or others, which then serve AdminService alone.
-  // Empty: the unix sockets of `listen`.
+  // Empty: the unix sockets of `listen`, and with a policy all of `listen`.
   std::vector<std::string> admin_listen;
   contract::Limits limits;
   std::string broker_id;
@@ -42,6 +42,9 @@ struct ServerOptions {
   core::Duration keepalive_timeout = std::chrono::seconds(5);
   core::Duration min_ping_interval = std::chrono::seconds(5);
   bool reflection = false;
+
+  Gate* gate = nullptr;             // who may do what; null: everybody may do everything. Outlives the server
+  access::UnixPeerOf unix_peer_of;  // may be empty: then nobody has a uid
 };
 
 class Server {
@@ -62,6 +65,10 @@ class Server {
   v1::GetStatusResponse Status() const { return BrokerStatus(frontend_, facts_); }
 
   void SetStoreUp(bool up);
+  // What the gate knows has changed: ends the streams whose callers may not have them any more.
+  void Review();
+  // What whoever has proven nothing may see on the status page.
+  bool MayEverybodyList(const std::string& ns) const;
   // NOT_SERVING from now on; new Hold, Session and Acquire are refused. Open streams and calls go on.
   void Drain();
   // Ends all streams with DRAINING, gives calls `grace` to end by themselves, cancels the rest, and returns when the
@@ -73,6 +80,7 @@ class Server {
   absl::Status Bind(const ServerOptions& options);
   void ShowHealth();
 
+  Gate open_{{}};  // when no other is given
   Frontend frontend_;
   std::promise<std::vector<std::string>> bound_;
   BrokerFacts facts_;

@@ -8,6 +8,8 @@
 #include <limits>
 #include <utility>
 
+#include "distlock/wire/bearer.h"
+
 namespace distlock::internal {
 namespace {
 
@@ -56,6 +58,15 @@ std::shared_ptr<Lookups::Connection> Lookups::Connect() {
         std::make_shared<Connection>(Connection{v1::LockService::NewStub(channel), v1::AdminService::NewStub(channel)});
   }
   return connection_;
+}
+
+void Lookups::Authorize(grpc::ClientContext& call) {
+  std::string address;
+  {
+    absl::MutexLock lock(&mu_);
+    address = address_;
+  }
+  if (const auto bearer = wire::BearerFor(address)) call.AddMetadata(wire::kAuthorization, *bearer);
 }
 
 void Lookups::Close() {

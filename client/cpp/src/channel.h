@@ -5,6 +5,7 @@
 #pragma once
 
 #include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
 
 #include <memory>
 #include <stop_token>
@@ -36,6 +37,8 @@ class Lookups {
 
   // The first call after construction and after another address makes the connection. Null after Close.
   std::shared_ptr<Connection> Connect();
+  // For each call of a connection: as Stream::Authorize.
+  void Authorize(grpc::ClientContext& call);
 
   // Calls in flight must end when this token stops.
   std::stop_token closing() const { return closing_.get_token(); }

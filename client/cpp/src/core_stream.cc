@@ -58,10 +58,12 @@ void Core::StartStream() {
   std::unique_ptr<Batch> first;
   Stream* stream = nullptr;
   size_t broker = 0;
+  std::string address;
   {
     MutexLock lock(&mu_);
     stream = transport_->NewStream(shared_from_this(), present_);
     broker = addresses_.present();
+    address = addresses_.at(broker);
     const int64_t now_ns = BootNow();
     table_.OnStarted(now_ns);
     first = table_.Pack(now_ns, present_);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core.h"
+#include "distlock/wire/bearer.h"
 
 namespace distlock::internal {
 namespace {
@@ -27,6 +28,10 @@ void GrpcStream::Start(v1::LockService::Stub& stub, CallThread& thread, std::uni
   writing_ = std::move(first);
   StartCall(stub.PrepareAsyncSession(&context(), thread.queue()), writing_->message());
   Read();
+}
+
+void GrpcStream::Authorize(const std::string& address) {
+  if (const auto bearer = wire::BearerFor(address)) context().AddMetadata(wire::kAuthorization, *bearer);
 }
 
 void GrpcStream::Write(std::unique_ptr<Batch> batch) {

@@ -7,6 +7,7 @@
 #include <grpcpp/client_context.h>
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "bidi_call.h"
@@ -20,6 +21,8 @@ class GrpcStream final : public BidiCall<v1::SessionRequest, v1::SessionResponse
  public:
   GrpcStream(std::shared_ptr<Core> core, int link);
 
+  // Before Start: shows the broker at `address` who this is, if DISTLOCK_TOKEN_FILE says so.
+  void Authorize(const std::string& address);
   // Opens the call with `first` as its first message. Once.
   void Start(v1::LockService::Stub& stub, CallThread& thread, std::unique_ptr<Batch> first);
   void Write(std::unique_ptr<Batch> batch) override;

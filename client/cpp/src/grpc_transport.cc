@@ -21,7 +21,9 @@ class GrpcTransport final : public Transport {
   Stream* NewStream(std::shared_ptr<Core> core, int link) override { return new GrpcStream(std::move(core), link); }
 
   void Start(Stream* stream, size_t broker, std::unique_ptr<Batch> first) override {
-    static_cast<GrpcStream*>(stream)->Start(StubOf(broker), call_thread_, std::move(first));
+    GrpcStream& call = *static_cast<GrpcStream*>(stream);
+    call.Authorize(brokers_[broker].address);
+    call.Start(StubOf(broker), call_thread_, std::move(first));
   }
 
  private:

@@ -105,6 +105,7 @@ Refusal LeaderLookup::Observe(const TellLock& tell, const std::stop_token& stop)
 
 grpc::Status LeaderLookup::Look(Connection& connection, v1::LockInfo* lock, const std::stop_token& stop) const {
   grpc::ClientContext call;
+  core_->lookups().Authorize(call);
   const std::stop_callback on_stop(stop, [&] { call.TryCancel(); });
   call.set_deadline(std::chrono::system_clock::now() + kLookTimeout);
   call.set_wait_for_ready(true);
@@ -116,6 +117,7 @@ grpc::Status LeaderLookup::Look(Connection& connection, v1::LockInfo* lock, cons
 
 grpc::Status LeaderLookup::Watch(Connection& connection, const TellLock& tell, const std::stop_token& stop) const {
   grpc::ClientContext call;
+  core_->lookups().Authorize(call);
   const std::stop_callback on_stop(stop, [&] { call.TryCancel(); });
   const auto stream = connection.locks->WatchLock(&call, watch_);
   v1::WatchLockResponse response;

@@ -5,6 +5,7 @@ import type {Socket} from 'node:net';
 import {ChannelCredentials, Client, type ClientDuplexStream, type ClientReadableStream, credentials, Metadata,
   type ServiceError} from '@grpc/grpc-js';
 import type {BinaryReader, BinaryWriter} from '@bufbuild/protobuf/wire';
+import {bearer} from './bearer.js';
 import type {SessionResponse} from './generated/distlock/v1/lock_service_pb.js';
 import {readEvents} from './session_codec.js';
 
@@ -99,7 +100,15 @@ export class Connection {
 
   session(): SessionCall {
     return this.client.makeBidiStreamRequest(`${SERVICE}Session`, asBuffer, bytes => ({events: readEvents(bytes)}),
-      new Metadata());
+      this.metadata());
+  }
+
+  /** A new one for each call, because the token's file may have been replaced. */
+  private metadata(): Metadata {
+    const metadata = new Metadata();
+    const shown = bearer(this.address);
+    if (shown !== undefined) metadata.set('authorization', shown);
+    return metadata;
   }
 
   /** A unary call. timeout: milliseconds, or Infinity. Rejects with a ServiceError. */
@@ -115,7 +124,7 @@ export class Connection {
         };
         const encode = (message: Q): Buffer => asBuffer(query.encode(message).finish());
         const call = this.client.makeUnaryRequest(`${SERVICE}${name}`, encode, bytes => answer.decode(bytes), request,
-          new Metadata(), options, done);
+          this.metadata(), options, done);
         stop = () => { call.cancel(); };
         signal?.addEventListener('abort', stop, {once: true});
       });
@@ -127,7 +136,7 @@ export class Connection {
   stream<Q, A>(name: string, query: Codec<Q>, answer: Codec<A>, request: Q): ClientReadableStream<A> {
     const encode = (message: Q): Buffer => asBuffer(query.encode(message).finish());
     return this.client.makeServerStreamRequest(`${SERVICE}${name}`, encode, bytes => answer.decode(bytes), request,
-      new Metadata());
+      this.metadata());
   }
 
   close(): void {

@@ -34,7 +34,7 @@ class UnaryCall : public UnaryReactor, public shard::Sink, public std::enable_sh
     base.frontend_ = &frontend;
     base.shards_ = &frontend.shards;
     base.self_ = call;
-    base.Start(base.request());
+    if (base.Arrive()) base.Start(base.request());
   }
 
   void OnEvents(int shard, std::vector<core::Notify> events) final;
@@ -54,6 +54,9 @@ class UnaryCall : public UnaryReactor, public shard::Sink, public std::enable_sh
   bool Answer(const google::protobuf::MessageLite& response);
   bool Refuse(const v1::Refusal& refusal, const core::LockName& about = {});
 
+  // False: nullopt, and nothing happens. True: the call is refused.
+  bool Denied(const std::optional<v1::Refusal>& refusal, const core::LockName& about = {});
+
   // Parses the request. False: it was malformed, and the call is refused.
   bool Read(const grpc::ByteBuffer& request, google::protobuf::MessageLite* message);
 
@@ -68,8 +71,12 @@ class UnaryCall : public UnaryReactor, public shard::Sink, public std::enable_sh
   Frontend& frontend() { return *frontend_; }
   shard::ShardSet& shards() { return *shards_; }
   core::SessionId session();
+  // Who calls. During Start only.
+  Visitor& visitor() { return visitor_; }
 
  private:
+  // Reads who calls. False: a proof of identity is wrong, and the call is refused.
+  bool Arrive();
   void OnCancel() final;
   void OnDone() final;
   bool Claim() { return !answered_.exchange(true, std::memory_order_acq_rel); }
@@ -78,6 +85,7 @@ class UnaryCall : public UnaryReactor, public shard::Sink, public std::enable_sh
   Frontend* frontend_ = nullptr;
   shard::ShardSet* shards_ = nullptr;
   core::SessionId session_ = 0;
+  Visitor visitor_;
   std::optional<int> shard_;  // the shard that was asked
 
   // Guarded by heard_mu_.

@@ -18,6 +18,7 @@ const largestMessage = 4 << 20
 func Open(target string, more []grpc.DialOption) (*grpc.ClientConn, error) {
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithPerRPCCredentials(bearer{target}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
 			Time: 10 * time.Second, Timeout: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.WithDisableRetry(), // the lock table decides what is sent again
