@@ -62,6 +62,13 @@ void BrokerProcess::OpenStore() {
 
 std::unique_ptr<store::Store> BrokerProcess::MakeStore(store::StoreOptions options) {
   const store::Network network{.dialer = dialer_, .timers = std::make_shared<SimTimers>(env_, *this)};
+  if (!sentinels_.empty() || env_.temper.failing_nodes) {
+    options.locks.hold_off = {
+        .kind = env_.temper.hold_off ? store::HoldOffOptions::Kind::kAuto : store::HoldOffOptions::Kind::kOff,
+        .longest_ttl = *std::max_element(env_.temper.ttls.begin(), env_.temper.ttls.end()),
+        .can_fail_over = true};
+    options.wait_replicas = env_.temper.guard == FailoverGuard::kConfirmed ? 1 : 0;
+  }
   if (!cluster_.empty()) {
     options.url.topology = store::StoreUrl::Topology::kCluster;
     options.url.seeds = cluster_;
@@ -73,11 +80,6 @@ std::unique_ptr<store::Store> BrokerProcess::MakeStore(store::StoreOptions optio
   }
   options.url.sentinels = sentinels_;
   options.url.primary_name = SentinelProcess::kPrimaryName;
-  options.locks.hold_off = {
-      .kind = env_.temper.hold_off ? store::HoldOffOptions::Kind::kAuto : store::HoldOffOptions::Kind::kOff,
-      .longest_ttl = *std::max_element(env_.temper.ttls.begin(), env_.temper.ttls.end()),
-      .can_fail_over = true};
-  options.wait_replicas = env_.temper.guard == FailoverGuard::kConfirmed ? 1 : 0;
   return std::make_unique<store::SentinelStore>(network, network, options);
 }
 

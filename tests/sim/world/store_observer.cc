@@ -349,7 +349,7 @@ void StoreObserver::Note(RecordKind kind, int32_t lock, int64_t lease, Record re
 std::vector<std::string> StoreObserver::Leftovers(const RedisModel& model) {
   std::vector<std::string> left;
   for (const KeyFacts& facts : model.Keys()) {
-    const bool stays = facts.key.ends_with("}:t") || facts.key == "dl:m";
+    const bool stays = facts.key.ends_with("}:t") || facts.key == "dl:m" || facts.key.ends_with("}:m");
     if (!stays) left.emplace_back(facts.key);
   }
   return left;

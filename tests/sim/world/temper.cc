@@ -39,8 +39,8 @@ void DrawFaults(Dice& dice, Temper& temper) {
   temper.fault_every = dice.Pick<Duration>({milliseconds(300), seconds(1), seconds(4)});
   const double share = dice.Pick<double>({0.12, 0.3, 0.6});
   // Those of Cluster worlds are the last rows.
-  const auto rows = static_cast<size_t>(
-      std::ranges::count_if(all, [](const Fault& fault) { return fault.where != Where::kCluster; }));
+  const auto rows =
+      static_cast<size_t>(std::ranges::count_if(all, [](const Fault& fault) { return fault.where < Where::kCluster; }));
   for (size_t i = 0; i < rows; ++i) {
     const bool happens = dice.Chance(share);
     if (happens && all[i].where != Where::kSentinel) temper.faults.push_back(static_cast<int>(i));
@@ -124,13 +124,9 @@ void MakeWide(Dice& dice, Temper& temper) {
 }
 
 // Failovers, of which every lock of every holder that relies on it must come out unharmed.
-void MakeSentinel(Dice& dice, Temper& temper) {
-  const std::vector<Fault>& all = Faults();
-  temper.topology = Topology::kSentinel;
+void MakeFailing(Dice& dice, Temper& temper) {
   temper.hold_off = true;
   temper.guard = static_cast<FailoverGuard>(dice.Roll(3));
-  temper.replicas = 0;
-  temper.mild = false;
   temper.ttls = {dice.Chance(0.5) ? seconds(1) : seconds(2)};
   if (dice.Chance(0.3)) temper.ttls.push_back(seconds(5));
   temper.busy_time = dice.Between(seconds(20), seconds(60));
@@ -139,13 +135,21 @@ void MakeSentinel(Dice& dice, Temper& temper) {
                            ? dice.Pick<Duration>({seconds(4), seconds(10), seconds(20)})
                            : dice.Pick<Duration>({seconds(1), seconds(4), seconds(10)});
   temper.force_every = Duration(0);  // a holder whose broker is deaf, taken by force: the one that hold-offs leave out
+}
+
+void MakeSentinel(Dice& dice, Temper& temper) {
+  const std::vector<Fault>& all = Faults();
+  temper.topology = Topology::kSentinel;
+  temper.replicas = 0;
+  temper.mild = false;
+  MakeFailing(dice, temper);
   std::erase_if(temper.faults, [&](int fault) { return all[static_cast<size_t>(fault)].where == Where::kSingle; });
   for (size_t i = 0; i < all.size(); ++i) {
     if (all[i].where == Where::kSentinel && dice.Chance(0.5)) temper.faults.push_back(static_cast<int>(i));
   }
 }
 
-// Slots that move from node to node. Nobody loses a lock by it.
+// Slots that move from node to node, by which nobody loses a lock. In some worlds nodes fail over, too.
 void MakeCluster(Dice& dice, Temper& temper) {
   const std::vector<Fault>& all = Faults();
   temper.topology = Topology::kCluster;
@@ -156,8 +160,13 @@ void MakeCluster(Dice& dice, Temper& temper) {
   std::erase_if(temper.faults, [&](int fault) { return all[static_cast<size_t>(fault)].where == Where::kSingle; });
   if (temper.calm) return;
   temper.fault_every = dice.Pick<Duration>({milliseconds(300), seconds(1), seconds(4)});
+  temper.failing_nodes = dice.Chance(0.4);
+  if (temper.failing_nodes) MakeFailing(dice, temper);
+  temper.full_coverage = temper.failing_nodes && dice.Chance(0.5);
+  const Where not_here = temper.failing_nodes ? Where::kSteadyCluster : Where::kFailingCluster;
   for (size_t i = 0; i < all.size(); ++i) {
-    if (all[i].where == Where::kCluster && dice.Chance(0.7)) temper.faults.push_back(static_cast<int>(i));
+    const bool may = all[i].where >= Where::kCluster && all[i].where != not_here;
+    if (may && dice.Chance(0.7)) temper.faults.push_back(static_cast<int>(i));
   }
 }
 

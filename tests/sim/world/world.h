@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "world/client_process.h"
+#include "world/cluster_failover.h"
 #include "world/cluster_set.h"
 #include "world/replica_set.h"
 #include "world/store_observer.h"
@@ -35,7 +36,7 @@ class World {
   // The objects that faults act on.
   Env& env() { return env_; }
   Dice& dice() { return env_.dice; }
-  // Of a Cluster: any of them.
+  // Of a Cluster: any primary.
   StoreProcess& primary() {
     if (cluster_set_ != nullptr) return cluster_set_->AnyNode();
     return replica_set_ == nullptr ? *stores_[primary_] : replica_set_->primary();
@@ -43,6 +44,8 @@ class World {
   // Of a Sentinel world only.
   ReplicaSet& replica_set() { return *replica_set_; }
   ClusterSet& cluster_set() { return *cluster_set_; }
+  // Of a Cluster world whose nodes fail over.
+  ClusterFailover& cluster_failover() { return *cluster_failover_; }
   StoreObserver& observer() { return *observer_; }
   BrokerProcess& AnyBroker() { return *brokers_[static_cast<size_t>(dice().Roll(static_cast<int>(brokers_.size())))]; }
   ClientProcess& AnyClient() { return *clients_[static_cast<size_t>(dice().Roll(static_cast<int>(clients_.size())))]; }
@@ -57,6 +60,7 @@ class World {
  private:
   void MakeStores();
   void MakeCluster();
+  std::vector<Process*> Brokers() const;
   void MakeClients();
   void MakeWatchers();
   void CheckWatchers(int32_t lock, Instant since, Duration due);
@@ -76,6 +80,7 @@ class World {
   std::vector<std::unique_ptr<StoreProcess>> stores_;
   size_t primary_ = 0;
   std::unique_ptr<ClusterSet> cluster_set_;  // of a Cluster world, which has no stores_
+  std::unique_ptr<ClusterFailover> cluster_failover_;
   std::unique_ptr<ReplicaSet> replica_set_;  // of a Sentinel world, which has no stores_
   std::unique_ptr<StoreObserver> observer_;
   std::unique_ptr<FencedRegister> data_;
