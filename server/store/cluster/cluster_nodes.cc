@@ -233,13 +233,14 @@ void ClusterNodes::Ask() {
 }
 
 void ClusterNodes::OnReport(absl::StatusOr<ClusterReport> report) {
+  using Refresh = ClusterEvents::Refresh;
   ++ask_;
   asked_.reset();
   if (scout_) {
     scout_->Stop();
     ended_scouts_.push_back(std::move(scout_));
   }
-  bool adopted = false;
+  Refresh result = Refresh::kFailed;
   if (!report.ok()) {
     if (!any_up()) {
       trouble_ = std::string(report.status().message());
@@ -249,7 +250,8 @@ void ClusterNodes::OnReport(absl::StatusOr<ClusterReport> report) {
     // Before any node is made: it needs to know the node-timeout.
     if (report->node_timeout) node_timeout_ = report->node_timeout;
     const auto verdict = map_.Adopt(report->slots, report->from);
-    adopted = verdict == SlotMap::Verdict::kAdopted;
+    if (verdict == SlotMap::Verdict::kAdopted) result = Refresh::kAdopted;
+    if (verdict == SlotMap::Verdict::kDoubted) result = Refresh::kDoubted;
     if (verdict == SlotMap::Verdict::kEmpty) {
       trouble_ =
           Cat(report->from, " knows of no slots that are served; create the Cluster, or ask another of its nodes");
@@ -257,6 +259,8 @@ void ClusterNodes::OnReport(absl::StatusOr<ClusterReport> report) {
     }
   }
   if (!started_) return;
+  if (options_.cluster_events.on_refresh) options_.cluster_events.on_refresh(result);
+  const bool adopted = result == Refresh::kAdopted;
   if (adopted) {
     Follow();
     if (!std::exchange(has_map_, true)) Judge(*report);

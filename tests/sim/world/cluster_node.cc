@@ -58,6 +58,9 @@ void ClusterNode::Gate() {
 std::string ClusterNode::Redirection(Command keys, bool asking) {
   if (keys.empty()) return "";
   const Slot slot = store::SlotOf(keys.front());
+  if (std::ranges::any_of(keys, [slot](std::string_view key) { return store::SlotOf(key) != slot; })) {
+    return "CROSSSLOT Keys in request don't hash to the same slot";
+  }
   const auto here = std::ranges::count_if(keys, [this](std::string_view key) { return Has(key); });
   const bool all = here == static_cast<std::ptrdiff_t>(keys.size());
   constexpr std::string_view kTryAgain = "TRYAGAIN Multiple keys request during rehashing of slot";
@@ -132,7 +135,7 @@ store::ReplyPtr ClusterNode::Slots() const {
     reply.Integer(static_cast<int64_t>(range.last));
     for (const int node : nodes) {
       reply.Array(3);
-      reply.Bulk(HostOf(node));
+      reply.Bulk(node == number_ && env_.temper.nameless_nodes ? "" : HostOf(node));
       reply.Integer(kPort);
       reply.Bulk("id-" + HostOf(node));
     }

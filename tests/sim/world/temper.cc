@@ -157,6 +157,7 @@ void MakeCluster(Dice& dice, Temper& temper) {
   temper.mild = false;
   temper.locks = std::max(temper.locks, 1 + dice.Roll(5));
   temper.skewed_nodes = dice.Chance(0.5);
+  temper.nameless_nodes = dice.Chance(0.3);
   std::erase_if(temper.faults, [&](int fault) { return all[static_cast<size_t>(fault)].where == Where::kSingle; });
   if (temper.calm) return;
   temper.fault_every = dice.Pick<Duration>({milliseconds(300), seconds(1), seconds(4)});

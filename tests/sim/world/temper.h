@@ -49,9 +49,10 @@ struct Temper {
   FailoverGuard guard = FailoverGuard::kNone;  // of a world with failovers
   bool hold_off = false;
   // Of a Cluster world.
-  bool skewed_nodes = false;   // their clocks are up to 200 ms off
-  bool failing_nodes = false;  // they have replicas, which take over
-  bool full_coverage = false;  // while a primary is away, all refuse
+  bool skewed_nodes = false;    // their clocks are up to 200 ms off
+  bool failing_nodes = false;   // they have replicas, which take over
+  bool nameless_nodes = false;  // each knows its own host by no name: who asks has reached it
+  bool full_coverage = false;   // while a primary is away, all refuse
   int brokers = 1;
   int clients = 1;
   int locks = 1;
