@@ -26,6 +26,7 @@ using std::chrono::seconds;
 // The other end of every connection to one node.
 struct PlayedNode {
   Slot first = 0, last = 0;
+  bool has_slots = true;
   std::string answer = "NOREPLICAS not now";  // an error, to every script that is not of the list below
   bool poisoned = false;                      // refuses every script
   bool knows_ssubscribe = true;
@@ -52,7 +53,10 @@ class ClusterStoreTest : public testing::Test, public StoreListener {
   }
 
   void OnStoreInput(core::Input&& input) override {
-    up_ |= std::holds_alternative<core::StoreUp>(input);
+    if (const auto* up = std::get_if<core::StoreUp>(&input)) {
+      up_ = true;
+      renews_ += up->renew_all;
+    }
     if (auto* reply = std::get_if<core::StoreReply>(&input)) replies_.push_back(std::move(*reply));
     if (const auto* notice = std::get_if<core::GrantNotice>(&input)) notices_.push_back(*notice);
   }
@@ -67,13 +71,12 @@ class ClusterStoreTest : public testing::Test, public StoreListener {
 
   // Asks for a lock of that node, and returns the words of the command that went out for it.
   std::vector<std::string> Acquire(const std::string& host) {
-    for (const auto& wire : net_.dialer->dialed) wire->commands.reserve(wire->commands.size() + 1);
     store_->Submit(core::StoreAcquire{.op = ++op_, .name = LockOf(host), .ttl = seconds(9)});
     store_->Flush();
     std::vector<std::string> words;
     for (size_t i = 0; i < net_.dialer->dialed.size(); ++i) {
       const FakeTransport& wire = *net_.dialer->dialed[i];
-      if (!wire.open() || answered_[i] == wire.commands.size()) continue;
+      if (!wire.open() || i >= answered_.size() || answered_[i] == wire.commands.size()) continue;
       EXPECT_EQ(net_.dialer->addresses[i].host, host);
       const ReplyPtr argv = Parse(wire.commands.back());
       for (size_t word = 0; word < argv->elements; ++word) words.emplace_back(Text(*argv->element[word]));
@@ -116,6 +119,7 @@ class ClusterStoreTest : public testing::Test, public StoreListener {
   std::map<std::string, PlayedNode> played_;
   std::unique_ptr<ClusterStore> store_;
   bool up_ = false;
+  int renews_ = 0;
   std::vector<core::StoreReply> replies_;
   std::vector<core::GrantNotice> notices_;
   std::vector<std::string> problems_, warnings_;
@@ -165,8 +169,10 @@ class ClusterStoreTest : public testing::Test, public StoreListener {
 
   std::string Slots(PlayedNode& asked) {
     ++asked.asked_for_slots;
-    std::string text = Cat("*", played_.size(), "\r\n");
+    std::string text =
+        Cat("*", std::ranges::count_if(played_, [](const auto& one) { return one.second.has_slots; }), "\r\n");
     for (const auto& [host, node] : played_) {
+      if (!node.has_slots) continue;
       Append(text, "*3\r\n:", node.first, "\r\n:", node.last, "\r\n*3\r\n", BulkOf(host), ":6379\r\n",
              BulkOf(Cat("id", node.first)));
     }
@@ -208,6 +214,28 @@ TEST_F(ClusterStoreTest, ANodeThatAnswersMovedToItselfGetsANewConnection) {
   EXPECT_GT(played_["a"].asked_for_slots + played_["b"].asked_for_slots, asked) << "the map is in doubt";
   Acquire("a");
   EXPECT_NE(Cause().find("NOREPLICAS"), std::string::npos) << Cause();
+}
+
+// A failover and another one back: too short for the question of each second to notice.
+TEST_F(ClusterStoreTest, ANodeThatHasSlotsAgainIsAskedAnewWhoItIs) {
+  Make();
+  Pass(seconds(5));
+  const size_t dials = Dials("b");
+  const auto change = [&](Slot last_of_a, bool b_has_slots) {
+    played_["a"].last = last_of_a;
+    played_["b"].has_slots = b_has_slots;
+    played_["a"].answer = "CLUSTERDOWN for a moment";
+    Acquire("a");
+    Pass(milliseconds(500));
+  };
+  change(16383, false);
+  EXPECT_EQ(Open("b"), 2u) << "it is left later";
+  EXPECT_EQ(Dials("b"), dials);
+  EXPECT_EQ(renews_, 0);
+  change(8191, true);
+  EXPECT_EQ(Open("b"), 2u);
+  EXPECT_EQ(Dials("b"), dials + 1);
+  EXPECT_EQ(renews_, 1) << "of all leases";
 }
 
 // ---- Hand-offs without channels of shards ----

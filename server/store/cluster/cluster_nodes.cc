@@ -85,6 +85,11 @@ void ClusterNodes::Follow() {
       member.node->MoveTo(node->address);
     }
     if (node->slots > 0) {
+      // It had slots, none, and has some again: it may have been a replica meanwhile that missed the latest grants.
+      if (member.idle_since && member.lowest && member.up) {
+        member.later = true;
+        member.node->Leave("it has slots again, and may have forgotten locks meanwhile");
+      }
       member.idle_since.reset();
       if (node->replicas > 0) member.node->Servers(node->replicas + 1);
     } else if (!member.idle_since) {

@@ -154,7 +154,7 @@ std::vector<std::string> ClusterNode::KeysOf(Slot slot) {
 
 bool ClusterNode::CanMoveTo(ClusterNode& to) {
   if (!running() || !to.running() || !leads() || !to.leads()) return false;
-  const bool takes = !store::IsError(*to.model().Execute(kAdministrator, {"SET", "probe", "1"}));
+  const bool takes = !store::IsError(*to.model().Execute(kAdministrator, {"SET", "probe", "1", "PX", "1000"}));
   to.model().Execute(kAdministrator, {"DEL", "probe"});
   return takes && !store::IsError(*model().Execute(kAdministrator, {"DEL", "probe"}));
 }

@@ -150,7 +150,7 @@ void MakeSentinel(Dice& dice, Temper& temper) {
 }
 
 // Slots that move from node to node, by which nobody loses a lock. In some worlds nodes fail over, too.
-void MakeCluster(Dice& dice, Temper& temper) {
+void MakeCluster(Dice& dice, Temper& temper, bool fails) {
   const std::vector<Fault>& all = Faults();
   temper.topology = Topology::kCluster;
   temper.replicas = 0;
@@ -161,7 +161,7 @@ void MakeCluster(Dice& dice, Temper& temper) {
   std::erase_if(temper.faults, [&](int fault) { return all[static_cast<size_t>(fault)].where == Where::kSingle; });
   if (temper.calm) return;
   temper.fault_every = dice.Pick<Duration>({milliseconds(300), seconds(1), seconds(4)});
-  temper.failing_nodes = dice.Chance(0.4);
+  temper.failing_nodes = dice.Chance(0.4) || fails;
   if (temper.failing_nodes) MakeFailing(dice, temper);
   temper.full_coverage = temper.failing_nodes && dice.Chance(0.5);
   const Where not_here = temper.failing_nodes ? Where::kSteadyCluster : Where::kFailingCluster;
@@ -210,7 +210,10 @@ Temper DrawTemper(uint64_t seed, Dice& dice, const WorldWishes& wishes) {
   const Workload wanted = wishes.workload;
   Temper temper;
   const bool sentinel = wishes.topology ? *wishes.topology == Topology::kSentinel : seed % 8 == 7;
-  temper.calm = seed % 2 == 0 && !sentinel;
+  const bool cluster = wishes.topology == Topology::kCluster;
+  // Without a failover nothing shows what the hold-off is for.
+  const bool fails = cluster && !wishes.hold_off;
+  temper.calm = seed % 2 == 0 && !sentinel && !fails;
   temper.workload = wanted;
   if (wanted == Workload::kMixed && dice.Chance(0.6)) temper.workload = static_cast<Workload>(1 + dice.Roll(7));
   temper.brokers = 1 + dice.Roll(3);
@@ -241,7 +244,7 @@ Temper DrawTemper(uint64_t seed, Dice& dice, const WorldWishes& wishes) {
   }
   if (!temper.calm && seed / 4 % 8 == 0) MakeBusy(temper);
   if (sentinel) MakeSentinel(dice, temper);
-  if (wishes.topology == Topology::kCluster) MakeCluster(dice, temper);
+  if (cluster) MakeCluster(dice, temper, fails);
   temper.hold_off = temper.hold_off && wishes.hold_off;
   DrawWays(dice, temper);  // after the number of locks is drawn
   // Each of many holders has an end by the clock of the node that granted it, so there clocks must be kept together.
