@@ -92,6 +92,9 @@ int Serve(const ops::Options& options) {
   Recorder recorder(metrics, static_cast<int>(options.shards));
   setup->options.on_node_status = [&recorder](const store::NodeStatus& status) { recorder.OnNodeStatus(status); };
   setup->options.on_wait = [&recorder](core::Duration took, bool confirmed) { recorder.OnWait(took, confirmed); };
+  setup->options.cluster_events = {
+      .on_redirect = [&recorder](store::ClusterEvents::Redirect redirect) { recorder.OnRedirect(redirect); },
+      .on_refresh = [&recorder](store::ClusterEvents::Refresh refresh) { recorder.OnSlotMapRefresh(refresh); }};
   shard::ShardSet shards(
       {.shards = static_cast<int>(options.shards),
        .mailbox_capacity = static_cast<size_t>(options.mailbox_capacity),

@@ -195,6 +195,15 @@ void Recorder::OnWait(core::Duration took, bool confirmed) {
   if (!confirmed) metrics_.store_wait_short.Increment();
 }
 
+void Recorder::OnRedirect(store::ClusterEvents::Redirect redirect) {
+  metrics_.store_redirects[static_cast<ops::StoreRedirect>(redirect)].Increment();
+}
+
+void Recorder::OnSlotMapRefresh(store::ClusterEvents::Refresh refresh) {
+  metrics_.slot_map_refreshes[static_cast<ops::SlotMapRefresh>(refresh)].Increment();
+  if (refresh == store::ClusterEvents::Refresh::kAdopted) metrics_.slot_map_time_seconds.SetToCurrentTime();
+}
+
 void Recorder::Watch(rpc::Server* server) {
   std::lock_guard lock(mu_);
   server_ = server;

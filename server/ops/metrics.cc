@@ -23,6 +23,8 @@ constexpr std::string_view kHandoffPaths[] = {"reply", "notice", "tend"};
 constexpr std::string_view kStoreVerbs[] = {"acquire", "acquire_all", "renew", "release", "withdraw", "tend",
                                             "watch",   "downgrade",   "force", "adopt",   "inspect",  "list"};
 constexpr std::string_view kStoreErrors[] = {"unsent", "unavailable", "full", "foreign_key", "unknown"};
+constexpr std::string_view kStoreRedirects[] = {"moved", "ask", "tryagain", "clusterdown"};
+constexpr std::string_view kSlotMapRefreshes[] = {"adopted", "doubted", "failed"};
 constexpr std::string_view kStreamEnds[] = {"client", "broken",   "lapsed",   "overflow", "drained",
                                             "quota",  "finished", "protocol", "denied",   "revoked"};
 constexpr std::string_view kAccessDecisions[] = {"allowed", "denied", "would_deny"};
@@ -43,6 +45,8 @@ static_assert(EndsWith(kRenewalOutcomes, RenewalOutcome::kUnanswered));
 static_assert(EndsWith(kHandoffPaths, HandoffPath::kTend));
 static_assert(EndsWith(kStoreVerbs, StoreVerb::kList));
 static_assert(EndsWith(kStoreErrors, StoreError::kUnknown));
+static_assert(EndsWith(kStoreRedirects, StoreRedirect::kClusterDown));
+static_assert(EndsWith(kSlotMapRefreshes, SlotMapRefresh::kFailed));
 static_assert(EndsWith(kStreamEnds, StreamEnd::kRevoked));
 static_assert(EndsWith(kAccessDecisions, AccessDecision::kWouldDeny));
 static_assert(EndsWith(kAccessVerbs, AccessVerb::kProof));
@@ -170,6 +174,14 @@ Metrics::Metrics(std::string_view version)
       store_nodes(Series<prometheus::Gauge>(Family(prometheus::BuildGauge(), registry_, "distlock_store_nodes",
                                                    "Servers of the store that take commands, by state."),
                                             "state", kNodeStates)),
+      store_redirects(CountBy(registry_, "distlock_store_redirects_total",
+                              "Answers of a Cluster's node that did not run a command, by kind.", "kind",
+                              kStoreRedirects)),
+      slot_map_refreshes(CountBy(registry_, "distlock_store_slot_map_refreshes_total",
+                                 "Times that a Cluster was asked who has which slot, by outcome.", "outcome",
+                                 kSlotMapRefreshes)),
+      slot_map_time_seconds(Level(registry_, "distlock_store_slot_map_time_seconds",
+                                  "When a Cluster last told who has which slot, in Unix time; 0: never.")),
       store_commands(CountBy(registry_, "distlock_store_commands_total", "Commands sent to the store, by verb.", "verb",
                              kStoreVerbs)),
       store_errors(CountBy(registry_, "distlock_store_errors_total", "Store commands without a usable reply, by kind.",

@@ -73,6 +73,12 @@ enum class StoreVerb {
 // kUnsent .. kForeignKey as core's FailureKind: known to have changed nothing. kUnknown: it may have run.
 enum class StoreError { kUnsent, kUnavailable, kFull, kForeignKey, kUnknown };
 
+// What a node of a Cluster answers instead of running a command, as store::ClusterEvents::Redirect.
+enum class StoreRedirect { kMoved, kAsk, kTryAgain, kClusterDown };
+
+// What became of a question for a Cluster's slots, as store::ClusterEvents::Refresh.
+enum class SlotMapRefresh { kAdopted, kDoubted, kFailed };
+
 // kClient: the client ended it, by goodbye or half-close. kBroken: cancelled or cut off. kLapsed: no heartbeat.
 // kFinished: a Hold whose lease ended or was refused. kProtocol: the client broke the protocol.
 // kDenied: the caller may not open it. kRevoked: the policy withdrew what it needs.
@@ -189,6 +195,9 @@ class Metrics {
   Histogram& store_wait_seconds;  // until replicas confirmed, or were given up
   Counter& store_wait_short;
   std::vector<Gauge*> store_nodes;  // down, up, held off
+  const ByLabel<StoreRedirect, Counter> store_redirects;
+  const ByLabel<SlotMapRefresh, Counter> slot_map_refreshes;
+  Gauge& slot_map_time_seconds;  // Unix time
   const ByLabel<StoreVerb, Counter> store_commands;
   const ByLabel<StoreError, Counter> store_errors;
   const ByLabel<StoreVerb, Histogram> store_latency_seconds;

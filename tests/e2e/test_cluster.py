@@ -336,3 +336,6 @@ def test_one_moved_makes_the_whole_map_right(world, cluster):
         eventually(take_without_a_move, "a lock of a moved slot being taken without MOVED")
         print(f"right within {1000 * (time.monotonic() - began):.0f} ms after the first MOVED")
         assert len(names) >= 10, "each slot was found by a MOVED of its own"
+    assert broker.metric("distlock_store_redirects_total", kind="moved") >= 1
+    assert broker.metric("distlock_store_slot_map_refreshes_total", outcome="adopted") >= 2
+    assert abs(broker.metric("distlock_store_slot_map_time_seconds") - time.time()) < 60

@@ -113,6 +113,8 @@ void Prepare(Link& link, const PreparationOptions& options, std::function<void(a
                       Cat("the server answers SCRIPT LOAD with '", Text(reply), "' instead of the script's SHA-1"));
                 }
               }));
+    // All scripts in one buffer would take more memory than a connection ever needs again.
+    link.Flush();
   }
   if (options.probe_key.empty()) {
     link.Send(MakeCommand({"PUBLISH", options.grant_channel, ""}),

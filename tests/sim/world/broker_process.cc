@@ -66,7 +66,9 @@ std::unique_ptr<store::Store> BrokerProcess::MakeStore(store::StoreOptions optio
   options.locks.hold_off = {
       .kind = env_.temper.hold_off ? store::HoldOffOptions::Kind::kAuto : store::HoldOffOptions::Kind::kOff,
       .longest_ttl = *std::max_element(env_.temper.ttls.begin(), env_.temper.ttls.end()),
-      .can_fail_over = env_.temper.topology == Topology::kSentinel};
+      .can_fail_over = env_.temper.topology == Topology::kSentinel || env_.temper.failing_nodes};
+  const bool confirms = env_.temper.guard == FailoverGuard::kConfirmed;
+  options.wait_replicas = options.locks.hold_off.can_fail_over && confirms ? 1 : 0;
   switch (env_.temper.topology) {
     case Topology::kSingle:
       options.url.address.host = kStoreHost;
@@ -74,7 +76,6 @@ std::unique_ptr<store::Store> BrokerProcess::MakeStore(store::StoreOptions optio
     case Topology::kSentinel:
       options.url.sentinels = servers_;
       options.url.primary_name = SentinelProcess::kPrimaryName;
-      options.wait_replicas = env_.temper.guard == FailoverGuard::kConfirmed ? 1 : 0;
       return std::make_unique<store::SentinelStore>(network, network, options);
     case Topology::kCluster:
       options.url.topology = store::StoreUrl::Topology::kCluster;

@@ -58,6 +58,9 @@ void ClusterNode::Gate() {
 std::string ClusterNode::Redirection(Command keys, bool asking) {
   if (keys.empty()) return "";
   const Slot slot = store::SlotOf(keys.front());
+  if (std::ranges::any_of(keys, [slot](std::string_view key) { return store::SlotOf(key) != slot; })) {
+    return "CROSSSLOT Keys in request don't hash to the same slot";
+  }
   const auto here = std::ranges::count_if(keys, [this](std::string_view key) { return Has(key); });
   const bool all = here == static_cast<std::ptrdiff_t>(keys.size());
   constexpr std::string_view kTryAgain = "TRYAGAIN Multiple keys request during rehashing of slot";
@@ -72,7 +75,7 @@ std::string ClusterNode::Redirection(Command keys, bool asking) {
   return store::Cat("MOVED ", slot, " ", HostOf(owner_of_[slot]), ":", kPort);
 }
 
-void ClusterNode::Run(int connection, std::string_view command, Answer answer) {
+void ClusterNode::RunNow(int connection, std::string_view command, Answer answer) {
   Sync();
   std::string_view bytes = command;
   const Argv argv = ParseCommand(bytes);
@@ -88,12 +91,23 @@ void ClusterNode::Run(int connection, std::string_view command, Answer answer) {
     const Slot slot = store::SlotOf(argv[1]);
     return answer(RefusalOf(store::Cat("MOVED ", slot, " ", HostOf(std::max<int>(owner_of_[slot], 0)), ":", kPort)));
   }
-  if (const std::string error = Redirection(KeysOfCall(argv), asking); !error.empty()) {
-    return answer(RefusalOf(error));
-  }
+  if (argv[0] == "CONFIG" && argv.back() == "cluster-*") return answer(Configuration());
+  const Command keys = KeysOfCall(argv);
+  if (!keys.empty() && env_.now() < refuses_until_) return answer(RefusalOf("CLUSTERDOWN The cluster is down"));
+  if (const std::string error = Redirection(keys, asking); !error.empty()) return answer(RefusalOf(error));
   script_asking_ = asking;
-  StoreProcess::Run(connection, command, std::move(answer));
+  ReplicaServer::RunNow(connection, command, std::move(answer));
   script_asking_ = false;
+}
+
+store::ReplyPtr ClusterNode::Configuration() const {
+  ReplyTree reply;
+  reply.Array(4);
+  reply.Bulk("cluster-node-timeout");
+  reply.Bulk(store::Cat(std::chrono::duration_cast<milliseconds>(kNodeTimeout).count()));
+  reply.Bulk("cluster-require-full-coverage");
+  reply.Bulk(env_.temper.full_coverage ? "yes" : "no");
+  return reply.Take();
 }
 
 store::ReplyPtr ClusterNode::Slots() const {
@@ -114,13 +128,17 @@ store::ReplyPtr ClusterNode::Slots() const {
   ReplyTree reply;
   reply.Array(ranges.size());
   for (const Range& range : ranges) {
-    reply.Array(3);
+    std::vector<int> nodes = replicas_of_(range.owner);
+    nodes.insert(nodes.begin(), range.owner);
+    reply.Array(2 + nodes.size());
     reply.Integer(static_cast<int64_t>(range.first));
     reply.Integer(static_cast<int64_t>(range.last));
-    reply.Array(3);
-    reply.Bulk(HostOf(range.owner));
-    reply.Integer(kPort);
-    reply.Bulk("id-" + HostOf(range.owner));
+    for (const int node : nodes) {
+      reply.Array(3);
+      reply.Bulk(node == number_ && env_.temper.nameless_nodes ? "" : HostOf(node));
+      reply.Integer(kPort);
+      reply.Bulk("id-" + HostOf(node));
+    }
   }
   return reply.Take();
 }
@@ -135,8 +153,8 @@ std::vector<std::string> ClusterNode::KeysOf(Slot slot) {
 }
 
 bool ClusterNode::CanMoveTo(ClusterNode& to) {
-  if (!running() || !to.running()) return false;
-  const bool takes = !store::IsError(*to.model().Execute(kAdministrator, {"SET", "probe", "1"}));
+  if (!running() || !to.running() || !leads() || !to.leads()) return false;
+  const bool takes = !store::IsError(*to.model().Execute(kAdministrator, {"SET", "probe", "1", "PX", "1000"}));
   to.model().Execute(kAdministrator, {"DEL", "probe"});
   return takes && !store::IsError(*model().Execute(kAdministrator, {"DEL", "probe"}));
 }

@@ -37,11 +37,7 @@ World::World(uint64_t seed, const WorldWishes& wishes, bool with_log) : env_(see
 void World::MakeStores() {
   observer_ = std::make_unique<StoreObserver>(env_);
   if (env_.temper.topology == Topology::kSentinel) {
-    replica_set_ = std::make_unique<ReplicaSet>(env_, directory_, [this] {
-      std::vector<Process*> brokers;
-      for (const auto& broker : brokers_) brokers.push_back(broker.get());
-      return brokers;
-    });
+    replica_set_ = std::make_unique<ReplicaSet>(env_, directory_, [this] { return Brokers(); });
     return;
   }
   if (env_.temper.topology == Topology::kCluster) return MakeCluster();
@@ -58,8 +54,22 @@ void World::MakeStores() {
   for (size_t i = 1; i < stores_.size(); ++i) AddReplica(i);
 }
 
+std::vector<Process*> World::Brokers() const {
+  std::vector<Process*> brokers;
+  for (const auto& broker : brokers_) brokers.push_back(broker.get());
+  return brokers;
+}
+
 void World::MakeCluster() {
-  cluster_set_ = std::make_unique<ClusterSet>(env_, directory_, [this] { observer_->SeeMoves(); });
+  const bool fails = env_.temper.failing_nodes;
+  cluster_set_ = std::make_unique<ClusterSet>(env_, directory_, [this, fails] {
+    if (!fails) observer_->SeeMoves();
+  });
+  // Then two primaries of a lock may be at work.
+  if (fails) {
+    cluster_failover_ = std::make_unique<ClusterFailover>(env_, *cluster_set_, [this] { return Brokers(); });
+    return;
+  }
   std::vector<StoreProcess*> nodes;
   for (const auto& node : cluster_set_->nodes()) {
     nodes.push_back(node.get());
@@ -199,6 +209,7 @@ void World::Heal() {
   }
   if (replica_set_ != nullptr) replica_set_->Heal();
   if (cluster_set_ != nullptr) cluster_set_->Heal();
+  if (cluster_failover_ != nullptr) cluster_failover_->Heal();
   // Waits until paused processes run, slow messages have arrived, and broken connections are noticed.
   if (!env_.temper.calm) RunUntil(kLongestPause + seconds(10), false);
   env_.Note({.kind = RecordKind::kHealed});
@@ -297,7 +308,7 @@ void World::ExpectNothingLeft() {
     Left("timers in " + broker->name(), stats.timers);
   }
   if (cluster_set_ != nullptr) {
-    for (const auto& node : cluster_set_->nodes()) {
+    for (ClusterNode* const node : cluster_set_->primaries()) {
       node->Sync();
       for (const std::string& key : StoreObserver::Leftovers(node->model())) Left("key " + key, 1);
     }

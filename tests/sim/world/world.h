@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "world/client_process.h"
+#include "world/cluster_failover.h"
 #include "world/cluster_set.h"
 #include "world/replica_set.h"
 #include "world/store_observer.h"
@@ -46,6 +47,8 @@ class World {
   // Of a Sentinel world only.
   ReplicaSet& replica_set() { return *replica_set_; }
   ClusterSet& cluster_set() { return *cluster_set_; }
+  // Of a Cluster world whose nodes fail over.
+  ClusterFailover& cluster_failover() { return *cluster_failover_; }
   StoreObserver& observer() { return *observer_; }
   BrokerProcess& AnyBroker() { return *brokers_[static_cast<size_t>(dice().Roll(static_cast<int>(brokers_.size())))]; }
   ClientProcess& AnyClient() { return *clients_[static_cast<size_t>(dice().Roll(static_cast<int>(clients_.size())))]; }
@@ -73,6 +76,7 @@ class World {
   std::optional<core::ForceRelease> ForceAtQuorum();
   // Of a quorum that is well: no server keeps a vote for a lease that was over some time ago.
   void CheckStrays();
+  std::vector<Process*> Brokers() const;
   void MakeClients();
   void MakeWatchers();
   void CheckWatchers(int32_t lock, Instant since, Duration due);
@@ -92,6 +96,7 @@ class World {
   std::vector<std::unique_ptr<StoreProcess>> stores_;
   size_t primary_ = 0;
   std::unique_ptr<ClusterSet> cluster_set_;  // of a Cluster world, which has no stores_
+  std::unique_ptr<ClusterFailover> cluster_failover_;
   std::unique_ptr<ReplicaSet> replica_set_;  // of a Sentinel world, which has no stores_
   std::unique_ptr<StoreObserver> observer_;
   std::unique_ptr<FencedRegister> data_;
