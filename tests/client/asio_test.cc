@@ -37,7 +37,8 @@ TEST_F(AsioTest, ACallbackRunsInTheContext) {
 }
 
 asio::awaitable<ReleaseOutcome> LockAndRelease(Client& client) {
-  Result<Guard> guard = co_await AsyncLock(client.MakeMutex("a"), asio::use_awaitable);
+  Mutex mutex = client.MakeMutex("a");
+  Result<Guard> guard = co_await AsyncLock(mutex, asio::use_awaitable);
   if (!guard.ok()) co_return ReleaseOutcome::kUnknown;
   co_return co_await AsyncRelease(*guard, asio::use_awaitable);
 }

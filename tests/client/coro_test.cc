@@ -50,7 +50,8 @@ TEST_F(CoroTest, ACoroutineWaitsForALockAndGivesItBack) {
 }
 
 Fire WaitFor(Client& client, std::stop_token cancel, std::promise<RefusalReason>& done) {
-  Result<Guard> guard = co_await Await(client.MakeMutex("a"), cancel);
+  Mutex mutex = client.MakeMutex("a");
+  Result<Guard> guard = co_await Await(mutex, cancel);
   done.set_value(guard.ok() ? RefusalReason::kUnspecified : guard.refusal().reason);
 }
 
@@ -76,9 +77,12 @@ TEST_F(CoroTest, AWaitThatIsCancelledBeforeItBegins) {
 Fire TakeOneOfEach(Client& client, std::promise<int>& done) {
   int taken = 0;
   {
-    Result<Guard> reader = co_await AwaitRead(client.MakeRwLock("r"));
-    Result<Guard> permit = co_await Await(client.MakeSemaphore("s", 2));
-    Result<Leadership> leader = co_await Await(client.MakeElection("e"));
+    RwLock lock = client.MakeRwLock("r");
+    Semaphore semaphore = client.MakeSemaphore("s", 2);
+    Election election = client.MakeElection("e");
+    Result<Guard> reader = co_await AwaitRead(lock);
+    Result<Guard> permit = co_await Await(semaphore);
+    Result<Leadership> leader = co_await Await(election);
     taken = reader.ok() + permit.ok() + leader.ok();
   }
   done.set_value(taken);

@@ -63,8 +63,8 @@ auto AsyncCall(Start start, Token&& token) {
       token, std::move(start));
 }
 
-// Each waits as the Async call of that name does. The lock object may be a temporary. By reference, because GCC 12
-// destroys twice what a co_await expression passes by value.
+// Each waits as the Async call of that name does. Make the lock object in a statement of its own: GCC 12 destroys
+// twice what is passed by value in a co_await expression, such as the key in MakeMutex("k").
 template <class Token>
 auto AsyncLock(const Mutex& mutex, Token&& token) {
   return AsyncCall<Result<Guard>>(

@@ -96,8 +96,8 @@ Awaitable<Answer, Start> Await(Start start, const std::stop_token& cancel = {}) 
   return {std::move(start), cancel};
 }
 
-// Each waits as the Async call of that name does. The lock object may be a temporary. By reference, because GCC 12
-// destroys twice what a co_await expression passes by value.
+// Each waits as the Async call of that name does. Make the lock object in a statement of its own: GCC 12 destroys
+// twice what is passed by value in a co_await expression, such as the key in MakeMutex("k").
 inline auto Await(const Mutex& mutex, const std::stop_token& cancel = {}) {
   return Await<Result<Guard>>([mutex = mutex](LockCallback done) mutable { return mutex.LockAsync(std::move(done)); },
                               cancel);
