@@ -144,6 +144,22 @@ def stopped_primary(cluster, key, old, asked):
     return eventually(other, "another primary")
 
 
+def test_the_status_shows_each_primary_and_not_the_one_that_was_replaced(world, cluster):
+    broker = start(world, cluster.url)
+    with broker.client() as client:
+        def shown():
+            nodes = client.status().store_nodes
+            known = [node for node in nodes if node.role == "master" and node.version and len(node.identity) == 8]
+            return {node.address for node in known} if len(known) == len(nodes) else set()
+
+        def primaries():
+            return {f"127.0.0.1:{node.port}" for node in cluster.primaries()}
+        before = primaries()
+        assert shown() == before
+        cluster.replica_of(cluster.primaries()[0]).command("CLUSTER", "FAILOVER", "FORCE")
+        eventually(lambda: primaries() != before and shown() == primaries(), "the new primary alone in the status")
+
+
 def test_while_one_primary_is_away_the_locks_of_the_others_go_on(world, cluster):
     broker = start(world, cluster.url)
     with broker.client() as client:

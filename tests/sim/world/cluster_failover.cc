@@ -42,7 +42,7 @@ ClusterNode& ClusterFailover::PrimaryOf(const ClusterNode& node) {
 // ---- How a primary is lost ----
 
 void ClusterFailover::LosePrimary(Cause cause) {
-  ClusterNode& old = set_.AnyNode();
+  ClusterNode& old = set_.AnyNodeWithLock();
   if (failing_ || !old.alive() || set_.Moves(old)) return;
   failing_ = true;
   attempts_ = 0;
@@ -97,7 +97,7 @@ void ClusterFailover::RefuseEverywhere(Duration time) {
 }
 
 void ClusterFailover::EmptyPrimary() {
-  ClusterNode& node = set_.AnyNode();
+  ClusterNode& node = set_.AnyNodeWithLock();
   if (failing_ || !node.alive() || set_.Moves(node)) return;
   const Duration down = env_.dice.Between(milliseconds(1), milliseconds(800));
   NotePromoted(node, down + ClusterNode::kRejoins + hold_off() + seconds(5));

@@ -31,6 +31,8 @@ class ClusterSet {
   std::vector<store::ServerAddress> Seeds() const;
   // A primary.
   ClusterNode& AnyNode() { return *env_.dice.Pick(primaries_); }
+  // One that has a lock's slot.
+  ClusterNode& AnyNodeWithLock() { return Owner(AnySlot()); }
   const std::vector<std::unique_ptr<ClusterNode>>& nodes() const { return nodes_; }
   // Where the keys of a lock are that its calls name; null while they are at two nodes.
   ClusterNode* NodeOf(const std::string& lock);

@@ -162,7 +162,10 @@ void MakeCluster(Dice& dice, Temper& temper, bool fails) {
   if (temper.calm) return;
   temper.fault_every = dice.Pick<Duration>({milliseconds(300), seconds(1), seconds(4)});
   temper.failing_nodes = dice.Chance(0.4) || fails;
-  if (temper.failing_nodes) MakeFailing(dice, temper);
+  if (temper.failing_nodes) {
+    MakeFailing(dice, temper);
+    temper.fault_every = dice.Pick<Duration>({seconds(1), seconds(2), seconds(4)});
+  }
   temper.full_coverage = temper.failing_nodes && dice.Chance(0.5);
   const Where not_here = temper.failing_nodes ? Where::kSteadyCluster : Where::kFailingCluster;
   for (size_t i = 0; i < all.size(); ++i) {
