@@ -55,7 +55,7 @@ bool PrintRights(const Context& context, const v1::CheckAccessResponse& answer) 
   std::vector<Json> rights;
   for (const v1::AccessRight& right : answer.rights()) {
     const std::vector<std::string> locks(right.locks().begin(), right.locks().end());
-    const std::vector<std::string> denied(right.denied().begin(), right.denied().end());
+    const std::vector<std::string> denied(right.denied_locks().begin(), right.denied_locks().end());
     lines.push_back(absl::StrCat(right.verb(), locks.empty() ? "" : "  ", absl::StrJoin(locks, " "),
                                  denied.empty() ? "" : "  but not ", absl::StrJoin(denied, " ")));
     rights.push_back(Json().Text("verb", right.verb()).Texts("locks", locks).Texts("denied", denied));

@@ -23,7 +23,7 @@ void AddRights(const access::Rights& rights, v1::CheckAccessResponse* response) 
     right.set_verb(std::string(access::NameOf(verb)));
     if (!of_locks) continue;
     for (std::string& one : rights.Allowed(verb, kMostPatterns)) right.add_locks(contract::CleanText(one));
-    for (std::string& one : rights.Denied(verb, kMostPatterns)) right.add_denied(contract::CleanText(one));
+    for (std::string& one : rights.Denied(verb, kMostPatterns)) right.add_denied_locks(contract::CleanText(one));
   }
 }
 
