@@ -4,6 +4,7 @@ package locktable
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	pb "distlock.dev/client/go/distlockv1"
@@ -209,4 +210,23 @@ func (t *Table) timeOut(request *Request, now time.Duration, fx *Effects) {
 	}
 	t.withdraw(request)
 	t.refuse(request, refusal, fx)
+}
+
+func (t *Table) unreachable(since, now time.Duration) *Refusal {
+	reason, why := Unreachable, ""
+	if failure := t.lastFailure; failure != nil {
+		if failure.is("DRAINING", "QUOTA_EXCEEDED", "STORE_UNAVAILABLE", "QUORUM_NOT_REACHED") {
+			reason = failure.Reason
+		}
+		if failure.Wire.Message != "" {
+			why = ": " + failure.Wire.Message
+		}
+	}
+	return Refuse(reason, fmt.Sprintf("no broker at %s took it within %d ms%s; check that distlockd runs there, or set "+
+		"DISTLOCK_SERVER", t.config.Address, (now-since).Milliseconds(), why)).waited(now - since)
+}
+
+func (t *Table) requestID(first int64) string {
+	var buffer [64]byte
+	return string(strconv.AppendInt(append(buffer[:0], t.prefix...), first, 10))
 }
