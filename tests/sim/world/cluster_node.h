@@ -58,7 +58,8 @@ class ClusterNode : public ReplicaServer {
   // Whether MIGRATE can move keys: both nodes run and take writes now.
   bool CanMoveTo(ClusterNode& to);
   // As MIGRATE: the key, its value and what is left of its ttl; but where MIGRATE may take up to a millisecond of that
-  // away, this adds it, because a lock may move here more often than the broker's margin has milliseconds. REQUIRES: CanMoveTo(to).
+  // away, this adds it, because a lock may move here more often than
+  // the broker's margin has milliseconds. REQUIRES: CanMoveTo(to).
   void MoveKey(const std::string& key, ClusterNode& to);
 
   void Disconnect(int connection) override {
