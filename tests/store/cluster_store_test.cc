@@ -244,7 +244,7 @@ TEST_F(ClusterStoreTest, ChannelsOfShardsAreUsedAndTheirListenersCounted) {
   Make();
   Pass(seconds(5));
   EXPECT_EQ(Acquire("a").at(7 + 9), "1");
-  Say("a", "smessage", Cat(LockOf("a").escaped(), "\n0"));
+  Say("a", "smessage", Cat(LockOf("a").escaped(), "\n1700000000000005;0"));
   EXPECT_EQ(notices_.size(), 1u);
   EXPECT_TRUE(warnings_.empty()) << warnings_[0];
 }
@@ -255,7 +255,7 @@ TEST_F(ClusterStoreTest, AServerWithoutSsubscribeIsListenedToByPublishWhoseCount
   Pass(seconds(5));
   EXPECT_TRUE(up_);
   EXPECT_EQ(Acquire("a").at(7 + 9), "0");
-  Say("a", "message", Cat(LockOf("a").escaped(), "\n0"));
+  Say("a", "message", Cat(LockOf("a").escaped(), "\n1700000000000005;0"));
   EXPECT_EQ(notices_.size(), 1u);
   ASSERT_EQ(warnings_.size(), 1u) << "once, not once a node";
   EXPECT_NE(warnings_[0].find("does not know SSUBSCRIBE"), std::string::npos) << warnings_[0];
@@ -267,7 +267,7 @@ TEST_F(ClusterStoreTest, SoIsOneWhoseScriptsMayNotPublishToAShard) {
   Pass(seconds(5));
   EXPECT_EQ(Acquire("b").at(7 + 9), "0");
   EXPECT_EQ(Acquire("a").at(7 + 9), "1") << "each node by itself";
-  Say("b", "message", Cat(LockOf("b").escaped(), "\n0"));
+  Say("b", "message", Cat(LockOf("b").escaped(), "\n1700000000000005;0"));
   EXPECT_EQ(notices_.size(), 1u);
   ASSERT_EQ(warnings_.size(), 1u);
   EXPECT_NE(warnings_[0].find("non local key"), std::string::npos) << warnings_[0];

@@ -26,6 +26,16 @@ store::ReplyPtr TextReply(std::string_view text, bool status) {
 // No connection has it.
 constexpr int kAdministrator = 1'000'000;
 
+// As RESTORE: the whole key at once, so that no replica has a part of it. KEYS the key, ARGV its ttl in ms or 0, then
+// three words for each part of its value.
+constexpr const char* kRestore = R"(
+redis.call('DEL', KEYS[1])
+for i = 2, #ARGV, 3 do
+  if ARGV[i] == 'SET' then redis.call('SET', KEYS[1], ARGV[i + 2])
+  else redis.call(ARGV[i], KEYS[1], ARGV[i + 1], ARGV[i + 2]) end
+end
+if ARGV[1] ~= '0' then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end)";
+
 // The keys of a client's command.
 std::span<const std::string_view> KeysOfCall(std::span<const std::string_view> argv) {
   size_t count = 0;
@@ -50,6 +60,7 @@ void ClusterNode::Set(std::map<Slot, int>& slots, Slot slot, std::optional<int> 
 
 void ClusterNode::Gate() {
   model().GateScripts([this](Command argv) {
+    if (restoring_) return true;
     if (argv[0] == "SPUBLISH") return owner_of_[store::SlotOf(argv[1])] == number_;
     return Redirection(KeysOfScriptCommand(argv), script_asking_).empty();
   });
@@ -163,19 +174,18 @@ void ClusterNode::MoveKey(const std::string& key, ClusterNode& to) {
   Sync();
   to.Sync();
   const int64_t left = model().Pttl(key);
-  const auto run = [&](RedisModel& at, std::vector<std::string> words) {
-    at.Execute(kAdministrator, Argv(words.begin(), words.end()));
-  };
-  run(to.model(), {"DEL", key});
-  if (const auto text = model().String(key)) run(to.model(), {"SET", key, std::string(*text)});
+  std::vector<std::string> words = {"EVAL", kRestore, "1", key, left < 0 ? "0" : store::Cat(left + 1)};
+  if (const auto text = model().String(key)) words.insert(words.end(), {"SET", "", std::string(*text)});
   for (const auto& [member, score] : model().Zset(key)) {
-    run(to.model(), {"ZADD", key, store::Cat(static_cast<int64_t>(score)), std::string(member)});
+    words.insert(words.end(), {"ZADD", store::Cat(static_cast<int64_t>(score)), std::string(member)});
   }
   for (const auto& [field, value] : model().Hash(key)) {
-    run(to.model(), {"HSET", key, std::string(field), std::string(value)});
+    words.insert(words.end(), {"HSET", std::string(field), std::string(value)});
   }
-  if (left >= 0) run(to.model(), {"PEXPIRE", key, store::Cat(std::max<int64_t>(left, 1))});
-  run(model(), {"DEL", key});
+  to.restoring_ = true;
+  to.model().Execute(kAdministrator, Argv(words.begin(), words.end()));
+  to.restoring_ = false;
+  model().Execute(kAdministrator, {"DEL", key});
   Sync();
   to.Sync();
 }

@@ -57,7 +57,9 @@ class ClusterNode : public ReplicaServer {
   std::vector<std::string> KeysOf(Slot slot);
   // Whether MIGRATE can move keys: both nodes run and take writes now.
   bool CanMoveTo(ClusterNode& to);
-  // As MIGRATE: the key, its value and what is left of its ttl. REQUIRES: CanMoveTo(to).
+  // As MIGRATE: the key, its value and what is left of its ttl; but where MIGRATE may take up to a millisecond of that
+  // away, this adds it, because a lock may move here more often than
+  // the broker's margin has milliseconds. REQUIRES: CanMoveTo(to).
   void MoveKey(const std::string& key, ClusterNode& to);
 
   void Disconnect(int connection) override {
@@ -89,6 +91,7 @@ class ClusterNode : public ReplicaServer {
   bool alone_ = false;
   Instant refuses_until_{};
   std::set<int> asking_;        // connections whose next command comes behind ASKING
+  bool restoring_ = false;      // a key is moved here
   bool script_asking_ = false;  // the running script's call did
 };
 

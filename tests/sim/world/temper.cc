@@ -165,6 +165,7 @@ void MakeCluster(Dice& dice, Temper& temper, bool fails) {
   if (temper.failing_nodes) {
     MakeFailing(dice, temper);
     temper.fault_every = dice.Pick<Duration>({seconds(1), seconds(2), seconds(4)});
+    temper.together = 0;  // taken one by one, and only who observes the store sees that the first ones are held
   }
   temper.full_coverage = temper.failing_nodes && dice.Chance(0.5);
   const Where not_here = temper.failing_nodes ? Where::kSteadyCluster : Where::kFailingCluster;
