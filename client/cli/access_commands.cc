@@ -73,8 +73,9 @@ int CanI(const Context& context, const CanIArgs& args) {
   if (args.verb.empty() && !args.list) return context.Fail(UsageFailure("name a verb, or --list"));
   const auto verb = access::VerbOf(args.verb);
   if (!args.verb.empty() && !verb) {
-    return context.Fail(UsageFailure(
-        absl::StrCat("'", args.verb, "' is no verb; there are ", absl::StrJoin(access::kVerbNames, ", "))));
+    const std::vector<std::string> known(access::kVerbNames.begin(), access::kVerbNames.end());
+    return context.Fail(
+        UsageFailure(absl::StrCat("'", args.verb, "' is no verb; there are ", absl::StrJoin(known, ", "))));
   }
   if (verb && access::IsLockVerb(*verb)) {
     if (const auto wrong = FillLock(args.lock, &request)) return context.Fail(*wrong);
