@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// quorum-init: becomes distlockd, which alone speaks with stores, to mark their servers. No broker may run meanwhile, so
-// none can be asked.
+// quorum-init: becomes distlockd, which alone speaks with stores, to mark their servers. No broker may run meanwhile,
+// so none can be asked.
 #include <unistd.h>
 
 #include <cerrno>

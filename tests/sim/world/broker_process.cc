@@ -86,7 +86,6 @@ std::unique_ptr<store::Store> BrokerProcess::MakeStore(store::StoreOptions optio
   }
   options.url.topology = store::StoreUrl::Topology::kQuorum;
   options.url.servers = servers_;
-  options.quorum_is_new = env_.now() == kDawn;
   return std::make_unique<store::RedlockStore>(network, options);
 }
 

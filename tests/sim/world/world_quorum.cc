@@ -2,18 +2,25 @@
 //
 // World: what is different in a Quorum world.
 #include <algorithm>
+#include <set>
 
+#include "store/redis/script_caller.h"
+#include "store/redis/server_identity.h"
+#include "store/redlock/ballot/membership.h"
+#include "store/redlock/vote_codec.h"
 #include "world/world.h"
 
 namespace distlock::sim {
 namespace {
 
 constexpr Duration kStrayTime = seconds(3);  // until each server of a quorum must know of a release
+constexpr Duration kStartTime = seconds(1);  // until each broker has met most servers
 constexpr Duration kReconnect = seconds(8);  // until brokers have met a server of a quorum that is well again
 
 }  // namespace
 
-// Servers that nobody has used yet, and that belong together. Nobody observes them: a lock is where most say it is.
+// Servers that nobody has used yet, and that were marked as new, as the start-up check of the first broker does it.
+// Nobody observes them: a lock is where most say it is.
 void World::MakeQuorum() {
   const auto count = static_cast<size_t>(env_.temper.nodes);
   for (size_t i = 0; i < count; ++i) {
@@ -22,6 +29,17 @@ void World::MakeQuorum() {
     directory_.Lead("server" + std::to_string(i), *stores_.back());
   }
   well_at_.resize(count);
+  std::vector<std::string> texts;
+  for (const store::ServerAddress& address : StoreAddresses()) texts.push_back(address.Text());
+  const std::string mark = store::ballot::Membership(texts).mark();
+  const store::VoteCodec codec({});
+  for (const auto& server : stores_) {
+    const auto run = [&server](std::string_view bytes) { return server->model().Execute(0, ParseCommand(bytes)); };
+    const store::ReplyPtr info = server->model().Execute(0, {"INFO"});
+    const std::string identity = store::IdentityOf(store::ServerInfo(store::Text(*info))).DataIdentity();
+    run(store::LoadCommand(lua::kRedlockMember));
+    run(codec.EncodeMember(mark, store::VoteCodec::MarkHow::kNew, identity));
+  }
 }
 
 Duration World::longest_ttl() const { return *std::ranges::max_element(env_.temper.ttls); }
@@ -73,8 +91,11 @@ void World::CheckStrays() {
 }
 
 void World::ExpectServed() {
+  std::set<int64_t> forced;  // the refusal may be what its client hears of that
   for (const Record& record : env_.history.records) {
-    if (record.kind != RecordKind::kRefused) continue;
+    if (record.kind == RecordKind::kForced) forced.insert(record.lease);
+    const bool starting = record.at_ns < kStartTime.count();
+    if (record.kind != RecordKind::kRefused || starting || forced.contains(record.lease)) continue;
     const auto reason = static_cast<core::RefusalReason>(record.code);
     if (reason == core::RefusalReason::kStoreUnavailable || reason == core::RefusalReason::kQuorumNotReached) {
       return env_.Fail("lease " + std::to_string(record.lease) + " was refused for the store's sake at " +

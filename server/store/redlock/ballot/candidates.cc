@@ -267,6 +267,19 @@ void Candidates::OnTick() {
   while (core::Timed* due = timers_.PopDue(context_.now)) OnTimer(static_cast<Candidate&>(*due));
 }
 
+// What a try gave back is on its way yet: to all for a little, then to so many that the others are too few. A slow server
+// delays nobody.
+bool Candidates::AwaitsGivenBack(const Candidate& candidate) const {
+  size_t free = 0;
+  size_t blocked = 0;
+  for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
+    if (!context_.nodes.IsUp(node)) continue;
+    ++(debts_.Blocks(node, candidate.spec.claim()) ? blocked : free);
+  }
+  if (blocked == 0 || context_.now >= candidate.run_before) return false;
+  return free < context_.nodes.quorum() || context_.now < candidate.asked + context_.Trips(2 * kPatienceTrips);
+}
+
 void Candidates::OnTimer(Candidate& candidate) {
   if (candidate.phase == Phase::kHeld) {
     if (context_.now >= candidate.forget_at) return Forget(candidate);
@@ -275,14 +288,11 @@ void Candidates::OnTimer(Candidate& candidate) {
   }
   if (context_.now < candidate.ask_at) return Consider(candidate);
   candidate.phase = Phase::kVoting;
-  for (NodeIndex node = 0; node < candidate.stands.size() && !candidate.waits; ++node) {
-    // What it gave back is on its way yet.
-    if (!debts_.Blocks(node, candidate.spec.claim()) || !context_.nodes.IsUp(node)) continue;
-    if (candidate.questions.empty() || context_.now >= candidate.run_before) break;
+  if (!candidate.waits && candidate.questions.empty()) return End(candidate);
+  if (!candidate.waits && AwaitsGivenBack(candidate)) {
     candidate.ask_at = context_.now + context_.Trips(1);
     return Arm(candidate);
   }
-  if (!candidate.waits && candidate.questions.empty()) return End(candidate);
   Ask(candidate);
 }
 

@@ -70,6 +70,7 @@ class Candidates {
   void End(Candidate& candidate);
   void Arm(Candidate& candidate);
   void OnTimer(Candidate& candidate);
+  bool AwaitsGivenBack(const Candidate& candidate) const;
   Bench BenchFor(const Candidate& candidate) const;
   template <typename Answer>
   void AnswerAll(Candidate& candidate, const Answer& answer) {
