@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The world of the conformance suite in which brokers reach the simulator's modelled servers over its simulated
-// network, in virtual time. The production stores of one server, of a quorum of several, and of a primary with sentinels
-// run on it.
+// network, in virtual time. The production stores of one server, of a quorum of several, and of a primary with
+// sentinels run on it.
 #pragma once
 
 #include <memory>

@@ -223,6 +223,7 @@ void RedlockStore::SettleMembers() {
     node->is_in = true;
     node->told_why.clear();
     Step(ballot::NodeUp{node->index, std::exchange(node->forgot, false), node->server->clock()});
+    TellStatus(*node);
   }
 }
 

@@ -25,8 +25,8 @@ func TestSplit(t *testing.T) {
 	if err != nil || !slices.Equal(found, want) {
 		t.Fatalf("%v %v", found, err)
 	}
-	for _, wrong := range []string{"", " , ", "http://a:1", "unix://", "ipv4:localhost:1", "ipv4:[::1]:1", "ipv6:1.2.3.4:1",
-		"ipv4:1.2.3.4", "ipv6:"} {
+	for _, wrong := range []string{"", " , ", "http://a:1", "unix://", "ipv4:localhost:1", "ipv4:[::1]:1",
+		"ipv6:1.2.3.4:1", "ipv4:1.2.3.4", "ipv6:"} {
 		if found, err := Split(wrong); err == nil {
 			t.Errorf("%q is taken for %v", wrong, found)
 		}

@@ -91,8 +91,8 @@ func (t *Table) Wake() time.Duration { return t.wake }
 // Moving tells whether leases wait for a session that adopts them.
 func (t *Table) Moving() bool { return t.moving }
 
-// AtRisk tells whether renewals of a held lease fail, its stream has broken, or the broker leaves a heartbeat unanswered
-// for too long.
+// AtRisk tells whether renewals of a held lease fail, its stream has broken, or the broker leaves a heartbeat
+// unanswered for too long.
 func (t *Table) AtRisk(lease *Lease, now time.Duration) bool {
 	return lease.risk != "" || (lease.link != nil && lease.link.session.overdue(lease.Deadline(), now))
 }

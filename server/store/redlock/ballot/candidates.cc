@@ -267,8 +267,8 @@ void Candidates::OnTick() {
   while (core::Timed* due = timers_.PopDue(context_.now)) OnTimer(static_cast<Candidate&>(*due));
 }
 
-// What a try gave back is on its way yet: to all for a little, then to so many that the others are too few. A slow server
-// delays nobody.
+// What a try gave back is on its way yet: to anybody for a little, then to so many that the others are too few. A slow
+// server delays nobody.
 bool Candidates::AwaitsGivenBack(const Candidate& candidate) const {
   size_t free = 0;
   size_t blocked = 0;
