@@ -10,7 +10,8 @@ const bytesOf = events => Buffer.from(wire.SessionResponse.encode({events}).fini
 
 const grant = message(wire.Grant, {namespace: 'n', key: 'k', mode: wire.LockMode.SHARED, leaseId: 'secret',
   holderId: 'é', fencingToken: Number.MAX_SAFE_INTEGER, validFor: {seconds: -3, nanos: -5}, echoSeq: 300,
-  ttl: duration(15_000), waited: {seconds: 2 ** 40, nanos: 999_999_999}, holdCount: 2, replicasAcked: 3, sinceGranted: duration(4)});
+  ttl: duration(15_000), waited: {seconds: 2 ** 40, nanos: 999_999_999},
+  holdCount: 2, replicasAcked: 3, sinceGranted: duration(4)});
 const unread = {namespace: '', key: '', mode: 0, ttl: undefined, replicasAcked: 0, sinceGranted: undefined};
 const granted = (fields, id = 7) => ({id, event: {$case: 'granted', granted: fields}});
 const released = {id: 2 ** 40, event: {$case: 'released',
