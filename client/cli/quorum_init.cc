@@ -65,7 +65,7 @@ void AddQuorumInit(CLI::App& app, Context& context) {
       "servers must be reachable. It runs distlockd, whose exit codes it has: 69 a server cannot be reached, 78 a "
       "lock\n"
       "is held, or the URL is none of a quorum.\n\n"
-      "Example:\n"
+      "Examples:\n"
       "  distlockctl quorum-init --redis redlock://h1,h2,h3,h4,h5");
   init->callback([&context, args] { context.command = [&context, args] { return QuorumInit(context, *args); }; });
 }

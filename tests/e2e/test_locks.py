@@ -199,7 +199,7 @@ def test_fifty_waiters_cause_few_store_commands(world, daemon):
     before, start = total(), boot_now()
     eventually(lambda: boot_now() - start >= 10, "ten seconds of waiting")
     rate = (total() - before) / (boot_now() - start)
-    assert rate < 2, f"{rate} commands a second"
+    assert rate < 2 + 1, f"{rate} commands a second, one of which asks for the time, with waiters or without"
     print(f"{rate:.2f} commands a second while 50 wait")
 
 

@@ -185,6 +185,56 @@ func (StreamKind) EnumDescriptor() ([]byte, []int) {
 	return file_distlock_v1_admin_service_proto_rawDescGZIP(), []int{2}
 }
 
+// What a reload did to one unit.
+type ReloadOutcome int32
+
+const (
+	ReloadOutcome_RELOAD_OUTCOME_UNSPECIFIED ReloadOutcome = 0
+	ReloadOutcome_RELOAD_OUTCOME_RELOADED    ReloadOutcome = 1 // what the file says is in force
+	ReloadOutcome_RELOAD_OUTCOME_REFUSED     ReloadOutcome = 2 // the file is wrong; the old content is in force
+)
+
+// Enum value maps for ReloadOutcome.
+var (
+	ReloadOutcome_name = map[int32]string{
+		0: "RELOAD_OUTCOME_UNSPECIFIED",
+		1: "RELOAD_OUTCOME_RELOADED",
+		2: "RELOAD_OUTCOME_REFUSED",
+	}
+	ReloadOutcome_value = map[string]int32{
+		"RELOAD_OUTCOME_UNSPECIFIED": 0,
+		"RELOAD_OUTCOME_RELOADED":    1,
+		"RELOAD_OUTCOME_REFUSED":     2,
+	}
+)
+
+func (x ReloadOutcome) Enum() *ReloadOutcome {
+	p := new(ReloadOutcome)
+	*p = x
+	return p
+}
+
+func (x ReloadOutcome) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ReloadOutcome) Descriptor() protoreflect.EnumDescriptor {
+	return file_distlock_v1_admin_service_proto_enumTypes[3].Descriptor()
+}
+
+func (ReloadOutcome) Type() protoreflect.EnumType {
+	return &file_distlock_v1_admin_service_proto_enumTypes[3]
+}
+
+func (x ReloadOutcome) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ReloadOutcome.Descriptor instead.
+func (ReloadOutcome) EnumDescriptor() ([]byte, []int) {
+	return file_distlock_v1_admin_service_proto_rawDescGZIP(), []int{3}
+}
+
 type GetStatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -222,25 +272,26 @@ func (*GetStatusRequest) Descriptor() ([]byte, []int) {
 }
 
 type GetStatusResponse struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Version         string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`                                                      // of distlockd, such as 0.1.0
-	BrokerId        string                 `protobuf:"bytes,2,opt,name=broker_id,json=brokerId,proto3" json:"broker_id,omitempty"`                                    // public; a new one at each start
-	StartTime       *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`                                 // by the broker's clock
-	Uptime          *durationpb.Duration   `protobuf:"bytes,4,opt,name=uptime,proto3" json:"uptime,omitempty"`                                                        // since then, by a clock that nobody sets
-	StoreUrl        string                 `protobuf:"bytes,5,opt,name=store_url,json=storeUrl,proto3" json:"store_url,omitempty"`                                    // without secrets
-	StoreState      StoreState             `protobuf:"varint,6,opt,name=store_state,json=storeState,proto3,enum=distlock.v1.StoreState" json:"store_state,omitempty"` // as the broker's connections see it
-	StoreProblem    string                 `protobuf:"bytes,7,opt,name=store_problem,json=storeProblem,proto3" json:"store_problem,omitempty"`                        // why it is down; "" when up
-	Draining        bool                   `protobuf:"varint,8,opt,name=draining,proto3" json:"draining,omitempty"`                                                   // it takes no new locks and will exit
-	Sessions        int64                  `protobuf:"varint,9,opt,name=sessions,proto3" json:"sessions,omitempty"`                                                   // open Session, Hold, WatchLock and WatchLocks streams
-	Leases          int64                  `protobuf:"varint,10,opt,name=leases,proto3" json:"leases,omitempty"`                                                      // leases renewed by this broker
-	Waiters         int64                  `protobuf:"varint,11,opt,name=waiters,proto3" json:"waiters,omitempty"`                                                    // acquires waiting in this broker
-	Shards          int32                  `protobuf:"varint,12,opt,name=shards,proto3" json:"shards,omitempty"`                                                      // threads that the locks are spread over
-	ListenAddresses []string               `protobuf:"bytes,13,rep,name=listen_addresses,json=listenAddresses,proto3" json:"listen_addresses,omitempty"`              // the addresses that it serves, such as unix:///run/distlock.sock
-	Validity        *durationpb.Duration   `protobuf:"bytes,14,opt,name=validity,proto3" json:"validity,omitempty"`                                                   // the longest promise to a client
-	StoreNodes      []*StoreNode           `protobuf:"bytes,15,rep,name=store_nodes,json=storeNodes,proto3" json:"store_nodes,omitempty"`                             // the servers that take the broker's commands
-	WaitReplicas    int32                  `protobuf:"varint,16,opt,name=wait_replicas,json=waitReplicas,proto3" json:"wait_replicas,omitempty"`                      // so many replicas confirm each grant before it counts; 0: none is asked
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Version          string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`                                                      // of distlockd, such as 0.1.0
+	BrokerId         string                 `protobuf:"bytes,2,opt,name=broker_id,json=brokerId,proto3" json:"broker_id,omitempty"`                                    // public; a new one at each start
+	StartTime        *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`                                 // by the broker's clock
+	Uptime           *durationpb.Duration   `protobuf:"bytes,4,opt,name=uptime,proto3" json:"uptime,omitempty"`                                                        // since then, by a clock that nobody sets
+	StoreUrl         string                 `protobuf:"bytes,5,opt,name=store_url,json=storeUrl,proto3" json:"store_url,omitempty"`                                    // without secrets
+	StoreState       StoreState             `protobuf:"varint,6,opt,name=store_state,json=storeState,proto3,enum=distlock.v1.StoreState" json:"store_state,omitempty"` // as the broker's connections see it
+	StoreProblem     string                 `protobuf:"bytes,7,opt,name=store_problem,json=storeProblem,proto3" json:"store_problem,omitempty"`                        // why it is down; "" when up
+	Draining         bool                   `protobuf:"varint,8,opt,name=draining,proto3" json:"draining,omitempty"`                                                   // it takes no new locks and will exit
+	Sessions         int64                  `protobuf:"varint,9,opt,name=sessions,proto3" json:"sessions,omitempty"`                                                   // open Session, Hold, WatchLock and WatchLocks streams
+	Leases           int64                  `protobuf:"varint,10,opt,name=leases,proto3" json:"leases,omitempty"`                                                      // leases renewed by this broker
+	Waiters          int64                  `protobuf:"varint,11,opt,name=waiters,proto3" json:"waiters,omitempty"`                                                    // acquires waiting in this broker
+	Shards           int32                  `protobuf:"varint,12,opt,name=shards,proto3" json:"shards,omitempty"`                                                      // threads that the locks are spread over
+	ListenAddresses  []string               `protobuf:"bytes,13,rep,name=listen_addresses,json=listenAddresses,proto3" json:"listen_addresses,omitempty"`              // the addresses that it serves, such as unix:///run/distlock.sock
+	Validity         *durationpb.Duration   `protobuf:"bytes,14,opt,name=validity,proto3" json:"validity,omitempty"`                                                   // the longest promise to a client
+	StoreNodes       []*StoreNode           `protobuf:"bytes,15,rep,name=store_nodes,json=storeNodes,proto3" json:"store_nodes,omitempty"`                             // the servers that take the broker's commands
+	WaitReplicas     int32                  `protobuf:"varint,16,opt,name=wait_replicas,json=waitReplicas,proto3" json:"wait_replicas,omitempty"`                      // so many replicas confirm each grant before it counts; 0: none is asked
+	PolicyGeneration int64                  `protobuf:"varint,19,opt,name=policy_generation,json=policyGeneration,proto3" json:"policy_generation,omitempty"`          // counts what was read of policy, tokens and keys; 0: nobody's identity is asked for
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *GetStatusResponse) Reset() {
@@ -381,6 +432,13 @@ func (x *GetStatusResponse) GetStoreNodes() []*StoreNode {
 func (x *GetStatusResponse) GetWaitReplicas() int32 {
 	if x != nil {
 		return x.WaitReplicas
+	}
+	return 0
+}
+
+func (x *GetStatusResponse) GetPolicyGeneration() int64 {
+	if x != nil {
+		return x.PolicyGeneration
 	}
 	return 0
 }
@@ -710,6 +768,7 @@ type SessionInfo struct {
 	Leases        int32                  `protobuf:"varint,5,opt,name=leases,proto3" json:"leases,omitempty"`                         // held now
 	Waiters       int32                  `protobuf:"varint,6,opt,name=waiters,proto3" json:"waiters,omitempty"`                       // acquires not answered yet
 	Kind          StreamKind             `protobuf:"varint,7,opt,name=kind,proto3,enum=distlock.v1.StreamKind" json:"kind,omitempty"` // which call it is
+	Identity      string                 `protobuf:"bytes,8,opt,name=identity,proto3" json:"identity,omitempty"`                      // what the caller has proven to be, such as k8s:shop/worker; "": the broker asks nobody
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -791,6 +850,13 @@ func (x *SessionInfo) GetKind() StreamKind {
 		return x.Kind
 	}
 	return StreamKind_STREAM_KIND_UNSPECIFIED
+}
+
+func (x *SessionInfo) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
 }
 
 type ForceReleaseRequest struct {
@@ -1001,12 +1067,358 @@ func (x *DrainResponse) GetLeases() int64 {
 	return 0
 }
 
+type CheckAccessRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Verb          string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"`           // such as exclusive, look or drain; "": none, `rights` is all that is wanted
+	Namespace     string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"` // "" = "default"; of a verb of locks
+	Key           string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`             // of the lock; of a verb of locks
+	Prefix        bool                   `protobuf:"varint,4,opt,name=prefix,proto3" json:"prefix,omitempty"`      // all locks whose keys begin with `key`; false: the one lock
+	Principal     string                 `protobuf:"bytes,5,opt,name=principal,proto3" json:"principal,omitempty"` // a principal, such as k8s:shop/worker, or anonymous; "": whoever calls
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckAccessRequest) Reset() {
+	*x = CheckAccessRequest{}
+	mi := &file_distlock_v1_admin_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckAccessRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckAccessRequest) ProtoMessage() {}
+
+func (x *CheckAccessRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_distlock_v1_admin_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckAccessRequest.ProtoReflect.Descriptor instead.
+func (*CheckAccessRequest) Descriptor() ([]byte, []int) {
+	return file_distlock_v1_admin_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *CheckAccessRequest) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
+}
+
+func (x *CheckAccessRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *CheckAccessRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *CheckAccessRequest) GetPrefix() bool {
+	if x != nil {
+		return x.Prefix
+	}
+	return false
+}
+
+func (x *CheckAccessRequest) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+type CheckAccessResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Allowed       bool                   `protobuf:"varint,1,opt,name=allowed,proto3" json:"allowed,omitempty"`  // also true when the broker asks for no identities
+	Rule          string                 `protobuf:"bytes,2,opt,name=rule,proto3" json:"rule,omitempty"`         // that decides; "": no rule allows it
+	Identity      string                 `protobuf:"bytes,3,opt,name=identity,proto3" json:"identity,omitempty"` // whose rights these are
+	Rights        []*AccessRight         `protobuf:"bytes,4,rep,name=rights,proto3" json:"rights,omitempty"`     // all verbs that are allowed for something
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckAccessResponse) Reset() {
+	*x = CheckAccessResponse{}
+	mi := &file_distlock_v1_admin_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckAccessResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckAccessResponse) ProtoMessage() {}
+
+func (x *CheckAccessResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_distlock_v1_admin_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckAccessResponse.ProtoReflect.Descriptor instead.
+func (*CheckAccessResponse) Descriptor() ([]byte, []int) {
+	return file_distlock_v1_admin_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *CheckAccessResponse) GetAllowed() bool {
+	if x != nil {
+		return x.Allowed
+	}
+	return false
+}
+
+func (x *CheckAccessResponse) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *CheckAccessResponse) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *CheckAccessResponse) GetRights() []*AccessRight {
+	if x != nil {
+		return x.Rights
+	}
+	return nil
+}
+
+// What one verb is allowed for.
+type AccessRight struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Verb          string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"`                                  // such as exclusive or drain
+	Locks         []string               `protobuf:"bytes,2,rep,name=locks,proto3" json:"locks,omitempty"`                                // patterns as in the policy file, at most 100; empty for a verb of the broker
+	DeniedLocks   []string               `protobuf:"bytes,3,rep,name=denied_locks,json=deniedLocks,proto3" json:"denied_locks,omitempty"` // patterns that win over those, at most 100
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccessRight) Reset() {
+	*x = AccessRight{}
+	mi := &file_distlock_v1_admin_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccessRight) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccessRight) ProtoMessage() {}
+
+func (x *AccessRight) ProtoReflect() protoreflect.Message {
+	mi := &file_distlock_v1_admin_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccessRight.ProtoReflect.Descriptor instead.
+func (*AccessRight) Descriptor() ([]byte, []int) {
+	return file_distlock_v1_admin_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *AccessRight) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
+}
+
+func (x *AccessRight) GetLocks() []string {
+	if x != nil {
+		return x.Locks
+	}
+	return nil
+}
+
+func (x *AccessRight) GetDeniedLocks() []string {
+	if x != nil {
+		return x.DeniedLocks
+	}
+	return nil
+}
+
+type ReloadRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReloadRequest) Reset() {
+	*x = ReloadRequest{}
+	mi := &file_distlock_v1_admin_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReloadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReloadRequest) ProtoMessage() {}
+
+func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_distlock_v1_admin_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReloadRequest.ProtoReflect.Descriptor instead.
+func (*ReloadRequest) Descriptor() ([]byte, []int) {
+	return file_distlock_v1_admin_service_proto_rawDescGZIP(), []int{14}
+}
+
+type ReloadResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Units         []*ReloadedUnit        `protobuf:"bytes,1,rep,name=units,proto3" json:"units,omitempty"` // each file that the broker was given
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReloadResponse) Reset() {
+	*x = ReloadResponse{}
+	mi := &file_distlock_v1_admin_service_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReloadResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReloadResponse) ProtoMessage() {}
+
+func (x *ReloadResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_distlock_v1_admin_service_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReloadResponse.ProtoReflect.Descriptor instead.
+func (*ReloadResponse) Descriptor() ([]byte, []int) {
+	return file_distlock_v1_admin_service_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ReloadResponse) GetUnits() []*ReloadedUnit {
+	if x != nil {
+		return x.Units
+	}
+	return nil
+}
+
+// A part of the configuration that can be read again.
+type ReloadedUnit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Unit          string                 `protobuf:"bytes,1,opt,name=unit,proto3" json:"unit,omitempty"`                                       // such as policy, tokens or jwt-keys
+	Outcome       ReloadOutcome          `protobuf:"varint,2,opt,name=outcome,proto3,enum=distlock.v1.ReloadOutcome" json:"outcome,omitempty"` // what the reload did to it
+	Problem       string                 `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`                                 // why it was refused: file, line and what to do; "" when it was not
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReloadedUnit) Reset() {
+	*x = ReloadedUnit{}
+	mi := &file_distlock_v1_admin_service_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReloadedUnit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReloadedUnit) ProtoMessage() {}
+
+func (x *ReloadedUnit) ProtoReflect() protoreflect.Message {
+	mi := &file_distlock_v1_admin_service_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReloadedUnit.ProtoReflect.Descriptor instead.
+func (*ReloadedUnit) Descriptor() ([]byte, []int) {
+	return file_distlock_v1_admin_service_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ReloadedUnit) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *ReloadedUnit) GetOutcome() ReloadOutcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return ReloadOutcome_RELOAD_OUTCOME_UNSPECIFIED
+}
+
+func (x *ReloadedUnit) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 var File_distlock_v1_admin_service_proto protoreflect.FileDescriptor
 
 const file_distlock_v1_admin_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1fdistlock/v1/admin_service.proto\x12\vdistlock.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x12\n" +
-	"\x10GetStatusRequest\"\xf6\x04\n" +
+	"\x10GetStatusRequest\"\xa3\x05\n" +
 	"\x11GetStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1b\n" +
 	"\tbroker_id\x18\x02 \x01(\tR\bbrokerId\x129\n" +
@@ -1027,7 +1439,8 @@ const file_distlock_v1_admin_service_proto_rawDesc = "" +
 	"\bvalidity\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\bvalidity\x127\n" +
 	"\vstore_nodes\x18\x0f \x03(\v2\x16.distlock.v1.StoreNodeR\n" +
 	"storeNodes\x12#\n" +
-	"\rwait_replicas\x18\x10 \x01(\x05R\fwaitReplicas\"\x84\x04\n" +
+	"\rwait_replicas\x18\x10 \x01(\x05R\fwaitReplicas\x12+\n" +
+	"\x11policy_generation\x18\x13 \x01(\x03R\x10policyGeneration\"\x84\x04\n" +
 	"\tStoreNode\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x121\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1b.distlock.v1.StoreNodeStateR\x05state\x12\x18\n" +
@@ -1056,7 +1469,7 @@ const file_distlock_v1_admin_service_proto_rawDesc = "" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\"t\n" +
 	"\x14ListSessionsResponse\x124\n" +
 	"\bsessions\x18\x01 \x03(\v2\x18.distlock.v1.SessionInfoR\bsessions\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xf0\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x8c\x02\n" +
 	"\vSessionInfo\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x16\n" +
@@ -1065,7 +1478,8 @@ const file_distlock_v1_admin_service_proto_rawDesc = "" +
 	"\topen_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\bopenTime\x12\x16\n" +
 	"\x06leases\x18\x05 \x01(\x05R\x06leases\x12\x18\n" +
 	"\awaiters\x18\x06 \x01(\x05R\awaiters\x12+\n" +
-	"\x04kind\x18\a \x01(\x0e2\x17.distlock.v1.StreamKindR\x04kind\"z\n" +
+	"\x04kind\x18\a \x01(\x0e2\x17.distlock.v1.StreamKindR\x04kind\x12\x1a\n" +
+	"\bidentity\x18\b \x01(\tR\bidentity\"z\n" +
 	"\x13ForceReleaseRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x1b\n" +
@@ -1077,7 +1491,29 @@ const file_distlock_v1_admin_service_proto_rawDesc = "" +
 	"\atimeout\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"\\\n" +
 	"\rDrainResponse\x123\n" +
 	"\atimeout\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x16\n" +
-	"\x06leases\x18\x02 \x01(\x03R\x06leases*S\n" +
+	"\x06leases\x18\x02 \x01(\x03R\x06leases\"\x8e\x01\n" +
+	"\x12CheckAccessRequest\x12\x12\n" +
+	"\x04verb\x18\x01 \x01(\tR\x04verb\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\x12\x16\n" +
+	"\x06prefix\x18\x04 \x01(\bR\x06prefix\x12\x1c\n" +
+	"\tprincipal\x18\x05 \x01(\tR\tprincipal\"\x91\x01\n" +
+	"\x13CheckAccessResponse\x12\x18\n" +
+	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x12\n" +
+	"\x04rule\x18\x02 \x01(\tR\x04rule\x12\x1a\n" +
+	"\bidentity\x18\x03 \x01(\tR\bidentity\x120\n" +
+	"\x06rights\x18\x04 \x03(\v2\x18.distlock.v1.AccessRightR\x06rights\"Z\n" +
+	"\vAccessRight\x12\x12\n" +
+	"\x04verb\x18\x01 \x01(\tR\x04verb\x12\x14\n" +
+	"\x05locks\x18\x02 \x03(\tR\x05locks\x12!\n" +
+	"\fdenied_locks\x18\x03 \x03(\tR\vdeniedLocks\"\x0f\n" +
+	"\rReloadRequest\"A\n" +
+	"\x0eReloadResponse\x12/\n" +
+	"\x05units\x18\x01 \x03(\v2\x19.distlock.v1.ReloadedUnitR\x05units\"r\n" +
+	"\fReloadedUnit\x12\x12\n" +
+	"\x04unit\x18\x01 \x01(\tR\x04unit\x124\n" +
+	"\aoutcome\x18\x02 \x01(\x0e2\x1a.distlock.v1.ReloadOutcomeR\aoutcome\x12\x18\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem*S\n" +
 	"\n" +
 	"StoreState\x12\x1b\n" +
 	"\x17STORE_STATE_UNSPECIFIED\x10\x00\x12\x12\n" +
@@ -1093,12 +1529,18 @@ const file_distlock_v1_admin_service_proto_rawDesc = "" +
 	"\x17STREAM_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13STREAM_KIND_SESSION\x10\x01\x12\x14\n" +
 	"\x10STREAM_KIND_HOLD\x10\x02\x12\x15\n" +
-	"\x11STREAM_KIND_WATCH\x10\x032\xc4\x02\n" +
+	"\x11STREAM_KIND_WATCH\x10\x03*h\n" +
+	"\rReloadOutcome\x12\x1e\n" +
+	"\x1aRELOAD_OUTCOME_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17RELOAD_OUTCOME_RELOADED\x10\x01\x12\x1a\n" +
+	"\x16RELOAD_OUTCOME_REFUSED\x10\x022\xd9\x03\n" +
 	"\fAdminService\x12J\n" +
 	"\tGetStatus\x12\x1d.distlock.v1.GetStatusRequest\x1a\x1e.distlock.v1.GetStatusResponse\x12S\n" +
 	"\fListSessions\x12 .distlock.v1.ListSessionsRequest\x1a!.distlock.v1.ListSessionsResponse\x12S\n" +
 	"\fForceRelease\x12 .distlock.v1.ForceReleaseRequest\x1a!.distlock.v1.ForceReleaseResponse\x12>\n" +
-	"\x05Drain\x12\x19.distlock.v1.DrainRequest\x1a\x1a.distlock.v1.DrainResponseBA\n" +
+	"\x05Drain\x12\x19.distlock.v1.DrainRequest\x1a\x1a.distlock.v1.DrainResponse\x12P\n" +
+	"\vCheckAccess\x12\x1f.distlock.v1.CheckAccessRequest\x1a .distlock.v1.CheckAccessResponse\x12A\n" +
+	"\x06Reload\x12\x1a.distlock.v1.ReloadRequest\x1a\x1b.distlock.v1.ReloadResponseBA\n" +
 	"\x0fdev.distlock.v1P\x01Z,distlock.dev/client/go/distlockv1;distlockv1b\x06proto3"
 
 var (
@@ -1113,55 +1555,69 @@ func file_distlock_v1_admin_service_proto_rawDescGZIP() []byte {
 	return file_distlock_v1_admin_service_proto_rawDescData
 }
 
-var file_distlock_v1_admin_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_distlock_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_distlock_v1_admin_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_distlock_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_distlock_v1_admin_service_proto_goTypes = []any{
 	(StoreState)(0),               // 0: distlock.v1.StoreState
 	(StoreNodeState)(0),           // 1: distlock.v1.StoreNodeState
 	(StreamKind)(0),               // 2: distlock.v1.StreamKind
-	(*GetStatusRequest)(nil),      // 3: distlock.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),     // 4: distlock.v1.GetStatusResponse
-	(*StoreNode)(nil),             // 5: distlock.v1.StoreNode
-	(*StoreReplica)(nil),          // 6: distlock.v1.StoreReplica
-	(*ListSessionsRequest)(nil),   // 7: distlock.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),  // 8: distlock.v1.ListSessionsResponse
-	(*SessionInfo)(nil),           // 9: distlock.v1.SessionInfo
-	(*ForceReleaseRequest)(nil),   // 10: distlock.v1.ForceReleaseRequest
-	(*ForceReleaseResponse)(nil),  // 11: distlock.v1.ForceReleaseResponse
-	(*DrainRequest)(nil),          // 12: distlock.v1.DrainRequest
-	(*DrainResponse)(nil),         // 13: distlock.v1.DrainResponse
-	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
+	(ReloadOutcome)(0),            // 3: distlock.v1.ReloadOutcome
+	(*GetStatusRequest)(nil),      // 4: distlock.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),     // 5: distlock.v1.GetStatusResponse
+	(*StoreNode)(nil),             // 6: distlock.v1.StoreNode
+	(*StoreReplica)(nil),          // 7: distlock.v1.StoreReplica
+	(*ListSessionsRequest)(nil),   // 8: distlock.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),  // 9: distlock.v1.ListSessionsResponse
+	(*SessionInfo)(nil),           // 10: distlock.v1.SessionInfo
+	(*ForceReleaseRequest)(nil),   // 11: distlock.v1.ForceReleaseRequest
+	(*ForceReleaseResponse)(nil),  // 12: distlock.v1.ForceReleaseResponse
+	(*DrainRequest)(nil),          // 13: distlock.v1.DrainRequest
+	(*DrainResponse)(nil),         // 14: distlock.v1.DrainResponse
+	(*CheckAccessRequest)(nil),    // 15: distlock.v1.CheckAccessRequest
+	(*CheckAccessResponse)(nil),   // 16: distlock.v1.CheckAccessResponse
+	(*AccessRight)(nil),           // 17: distlock.v1.AccessRight
+	(*ReloadRequest)(nil),         // 18: distlock.v1.ReloadRequest
+	(*ReloadResponse)(nil),        // 19: distlock.v1.ReloadResponse
+	(*ReloadedUnit)(nil),          // 20: distlock.v1.ReloadedUnit
+	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
 }
 var file_distlock_v1_admin_service_proto_depIdxs = []int32{
-	14, // 0: distlock.v1.GetStatusResponse.start_time:type_name -> google.protobuf.Timestamp
-	15, // 1: distlock.v1.GetStatusResponse.uptime:type_name -> google.protobuf.Duration
+	21, // 0: distlock.v1.GetStatusResponse.start_time:type_name -> google.protobuf.Timestamp
+	22, // 1: distlock.v1.GetStatusResponse.uptime:type_name -> google.protobuf.Duration
 	0,  // 2: distlock.v1.GetStatusResponse.store_state:type_name -> distlock.v1.StoreState
-	15, // 3: distlock.v1.GetStatusResponse.validity:type_name -> google.protobuf.Duration
-	5,  // 4: distlock.v1.GetStatusResponse.store_nodes:type_name -> distlock.v1.StoreNode
+	22, // 3: distlock.v1.GetStatusResponse.validity:type_name -> google.protobuf.Duration
+	6,  // 4: distlock.v1.GetStatusResponse.store_nodes:type_name -> distlock.v1.StoreNode
 	1,  // 5: distlock.v1.StoreNode.state:type_name -> distlock.v1.StoreNodeState
-	15, // 6: distlock.v1.StoreNode.hold_off_left:type_name -> google.protobuf.Duration
-	6,  // 7: distlock.v1.StoreNode.replicas:type_name -> distlock.v1.StoreReplica
-	15, // 8: distlock.v1.StoreNode.clock_skew:type_name -> google.protobuf.Duration
-	15, // 9: distlock.v1.StoreReplica.lag:type_name -> google.protobuf.Duration
-	9,  // 10: distlock.v1.ListSessionsResponse.sessions:type_name -> distlock.v1.SessionInfo
-	14, // 11: distlock.v1.SessionInfo.open_time:type_name -> google.protobuf.Timestamp
+	22, // 6: distlock.v1.StoreNode.hold_off_left:type_name -> google.protobuf.Duration
+	7,  // 7: distlock.v1.StoreNode.replicas:type_name -> distlock.v1.StoreReplica
+	22, // 8: distlock.v1.StoreNode.clock_skew:type_name -> google.protobuf.Duration
+	22, // 9: distlock.v1.StoreReplica.lag:type_name -> google.protobuf.Duration
+	10, // 10: distlock.v1.ListSessionsResponse.sessions:type_name -> distlock.v1.SessionInfo
+	21, // 11: distlock.v1.SessionInfo.open_time:type_name -> google.protobuf.Timestamp
 	2,  // 12: distlock.v1.SessionInfo.kind:type_name -> distlock.v1.StreamKind
-	15, // 13: distlock.v1.DrainRequest.timeout:type_name -> google.protobuf.Duration
-	15, // 14: distlock.v1.DrainResponse.timeout:type_name -> google.protobuf.Duration
-	3,  // 15: distlock.v1.AdminService.GetStatus:input_type -> distlock.v1.GetStatusRequest
-	7,  // 16: distlock.v1.AdminService.ListSessions:input_type -> distlock.v1.ListSessionsRequest
-	10, // 17: distlock.v1.AdminService.ForceRelease:input_type -> distlock.v1.ForceReleaseRequest
-	12, // 18: distlock.v1.AdminService.Drain:input_type -> distlock.v1.DrainRequest
-	4,  // 19: distlock.v1.AdminService.GetStatus:output_type -> distlock.v1.GetStatusResponse
-	8,  // 20: distlock.v1.AdminService.ListSessions:output_type -> distlock.v1.ListSessionsResponse
-	11, // 21: distlock.v1.AdminService.ForceRelease:output_type -> distlock.v1.ForceReleaseResponse
-	13, // 22: distlock.v1.AdminService.Drain:output_type -> distlock.v1.DrainResponse
-	19, // [19:23] is the sub-list for method output_type
-	15, // [15:19] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	22, // 13: distlock.v1.DrainRequest.timeout:type_name -> google.protobuf.Duration
+	22, // 14: distlock.v1.DrainResponse.timeout:type_name -> google.protobuf.Duration
+	17, // 15: distlock.v1.CheckAccessResponse.rights:type_name -> distlock.v1.AccessRight
+	20, // 16: distlock.v1.ReloadResponse.units:type_name -> distlock.v1.ReloadedUnit
+	3,  // 17: distlock.v1.ReloadedUnit.outcome:type_name -> distlock.v1.ReloadOutcome
+	4,  // 18: distlock.v1.AdminService.GetStatus:input_type -> distlock.v1.GetStatusRequest
+	8,  // 19: distlock.v1.AdminService.ListSessions:input_type -> distlock.v1.ListSessionsRequest
+	11, // 20: distlock.v1.AdminService.ForceRelease:input_type -> distlock.v1.ForceReleaseRequest
+	13, // 21: distlock.v1.AdminService.Drain:input_type -> distlock.v1.DrainRequest
+	15, // 22: distlock.v1.AdminService.CheckAccess:input_type -> distlock.v1.CheckAccessRequest
+	18, // 23: distlock.v1.AdminService.Reload:input_type -> distlock.v1.ReloadRequest
+	5,  // 24: distlock.v1.AdminService.GetStatus:output_type -> distlock.v1.GetStatusResponse
+	9,  // 25: distlock.v1.AdminService.ListSessions:output_type -> distlock.v1.ListSessionsResponse
+	12, // 26: distlock.v1.AdminService.ForceRelease:output_type -> distlock.v1.ForceReleaseResponse
+	14, // 27: distlock.v1.AdminService.Drain:output_type -> distlock.v1.DrainResponse
+	16, // 28: distlock.v1.AdminService.CheckAccess:output_type -> distlock.v1.CheckAccessResponse
+	19, // 29: distlock.v1.AdminService.Reload:output_type -> distlock.v1.ReloadResponse
+	24, // [24:30] is the sub-list for method output_type
+	18, // [18:24] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_distlock_v1_admin_service_proto_init() }
@@ -1174,8 +1630,8 @@ func file_distlock_v1_admin_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_distlock_v1_admin_service_proto_rawDesc), len(file_distlock_v1_admin_service_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   11,
+			NumEnums:      4,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -207,6 +207,7 @@ func (OnDisconnect) EnumDescriptor() ([]byte, []int) {
 //	holder_id        of the first holder
 //	fencing_token    of the first holder, decimal
 //	block_time_left  Refusal.block.time_left in seconds, such as 1.5s
+//	identity, verb, namespace, key, rule   of PERMISSION_DENIED: as in AccessDenial
 //
 // google.rpc.ResourceInfo has resource_type "lock", resource_name "namespace/key", the first holder's owner, and its
 // holder_id as text.
@@ -708,6 +709,7 @@ type Refusal struct {
 	QueueLength   int32                  `protobuf:"varint,6,opt,name=queue_length,json=queueLength,proto3" json:"queue_length,omitempty"`      // waiters in the store's queue, as far as known
 	FieldProblems []*FieldProblem        `protobuf:"bytes,7,rep,name=field_problems,json=fieldProblems,proto3" json:"field_problems,omitempty"` // INVALID_ARGUMENT: every bad field
 	Block         *LockBlock             `protobuf:"bytes,8,opt,name=block,proto3" json:"block,omitempty"`                                      // set when a lock_delay keeps the lock, or a part of it
+	Denial        *AccessDenial          `protobuf:"bytes,9,opt,name=denial,proto3" json:"denial,omitempty"`                                    // PERMISSION_DENIED: who was denied what
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -798,6 +800,90 @@ func (x *Refusal) GetBlock() *LockBlock {
 	return nil
 }
 
+func (x *Refusal) GetDenial() *AccessDenial {
+	if x != nil {
+		return x.Denial
+	}
+	return nil
+}
+
+// What the policy of the broker denies.
+type AccessDenial struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Identity      string                 `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`   // what the caller has proven to be, such as k8s:shop/worker
+	Verb          string                 `protobuf:"bytes,2,opt,name=verb,proto3" json:"verb,omitempty"`           // of the policy, such as exclusive
+	Namespace     string                 `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"` // of the lock; "" for a verb of the broker
+	Key           string                 `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`             // of the lock; of list and watch possibly a prefix
+	Rule          string                 `protobuf:"bytes,5,opt,name=rule,proto3" json:"rule,omitempty"`           // that denies it; "": no rule allows it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccessDenial) Reset() {
+	*x = AccessDenial{}
+	mi := &file_distlock_v1_lock_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccessDenial) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccessDenial) ProtoMessage() {}
+
+func (x *AccessDenial) ProtoReflect() protoreflect.Message {
+	mi := &file_distlock_v1_lock_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccessDenial.ProtoReflect.Descriptor instead.
+func (*AccessDenial) Descriptor() ([]byte, []int) {
+	return file_distlock_v1_lock_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *AccessDenial) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *AccessDenial) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
+}
+
+func (x *AccessDenial) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *AccessDenial) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *AccessDenial) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
 // One bad field of a request.
 type FieldProblem struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -809,7 +895,7 @@ type FieldProblem struct {
 
 func (x *FieldProblem) Reset() {
 	*x = FieldProblem{}
-	mi := &file_distlock_v1_lock_proto_msgTypes[3]
+	mi := &file_distlock_v1_lock_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -821,7 +907,7 @@ func (x *FieldProblem) String() string {
 func (*FieldProblem) ProtoMessage() {}
 
 func (x *FieldProblem) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_proto_msgTypes[3]
+	mi := &file_distlock_v1_lock_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -834,7 +920,7 @@ func (x *FieldProblem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldProblem.ProtoReflect.Descriptor instead.
 func (*FieldProblem) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_proto_rawDescGZIP(), []int{3}
+	return file_distlock_v1_lock_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *FieldProblem) GetField() string {
@@ -864,13 +950,14 @@ type Holder struct {
 	TimeLeft      *durationpb.Duration   `protobuf:"bytes,8,opt,name=time_left,json=timeLeft,proto3" json:"time_left,omitempty"`                                                           // what is left of the ttl without another renewal
 	Ttl           *durationpb.Duration   `protobuf:"bytes,9,opt,name=ttl,proto3" json:"ttl,omitempty"`                                                                                     // Grant.ttl
 	BrokerId      string                 `protobuf:"bytes,10,opt,name=broker_id,json=brokerId,proto3" json:"broker_id,omitempty"`                                                          // the broker that took it
+	Identity      string                 `protobuf:"bytes,11,opt,name=identity,proto3" json:"identity,omitempty"`                                                                          // what its caller had proven to that broker; "": nobody was asked, or it is not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_distlock_v1_lock_proto_msgTypes[4]
+	mi := &file_distlock_v1_lock_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -882,7 +969,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_proto_msgTypes[4]
+	mi := &file_distlock_v1_lock_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -895,7 +982,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_proto_rawDescGZIP(), []int{4}
+	return file_distlock_v1_lock_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Holder) GetHolderId() string {
@@ -968,6 +1055,13 @@ func (x *Holder) GetBrokerId() string {
 	return ""
 }
 
+func (x *Holder) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
 // A lock_delay that runs: its last holder ended abnormally, and nobody may have what it held. Of several, the one that
 // lasts longest.
 type LockBlock struct {
@@ -981,7 +1075,7 @@ type LockBlock struct {
 
 func (x *LockBlock) Reset() {
 	*x = LockBlock{}
-	mi := &file_distlock_v1_lock_proto_msgTypes[5]
+	mi := &file_distlock_v1_lock_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -993,7 +1087,7 @@ func (x *LockBlock) String() string {
 func (*LockBlock) ProtoMessage() {}
 
 func (x *LockBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_proto_msgTypes[5]
+	mi := &file_distlock_v1_lock_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1006,7 +1100,7 @@ func (x *LockBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockBlock.ProtoReflect.Descriptor instead.
 func (*LockBlock) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_proto_rawDescGZIP(), []int{5}
+	return file_distlock_v1_lock_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *LockBlock) GetStartTime() *timestamppb.Timestamp {
@@ -1046,7 +1140,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_distlock_v1_lock_proto_msgTypes[6]
+	mi := &file_distlock_v1_lock_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1058,7 +1152,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_proto_msgTypes[6]
+	mi := &file_distlock_v1_lock_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1071,7 +1165,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_proto_rawDescGZIP(), []int{6}
+	return file_distlock_v1_lock_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Waiter) GetWaiterId() string {
@@ -1143,7 +1237,7 @@ type LockInfo struct {
 
 func (x *LockInfo) Reset() {
 	*x = LockInfo{}
-	mi := &file_distlock_v1_lock_proto_msgTypes[7]
+	mi := &file_distlock_v1_lock_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1155,7 +1249,7 @@ func (x *LockInfo) String() string {
 func (*LockInfo) ProtoMessage() {}
 
 func (x *LockInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_proto_msgTypes[7]
+	mi := &file_distlock_v1_lock_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1168,7 +1262,7 @@ func (x *LockInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockInfo.ProtoReflect.Descriptor instead.
 func (*LockInfo) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_proto_rawDescGZIP(), []int{7}
+	return file_distlock_v1_lock_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *LockInfo) GetNamespace() string {
@@ -1269,7 +1363,7 @@ const file_distlock_v1_lock_proto_rawDesc = "" +
 	"\n" +
 	"hold_count\x18\v \x01(\x05R\tholdCount\x12%\n" +
 	"\x0ereplicas_acked\x18\f \x01(\x05R\rreplicasAcked\x12>\n" +
-	"\rsince_granted\x18\r \x01(\v2\x19.google.protobuf.DurationR\fsinceGranted\"\x88\x03\n" +
+	"\rsince_granted\x18\r \x01(\v2\x19.google.protobuf.DurationR\fsinceGranted\"\xbb\x03\n" +
 	"\aRefusal\x122\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x1a.distlock.v1.RefusalReasonR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12:\n" +
@@ -1279,10 +1373,17 @@ const file_distlock_v1_lock_proto_rawDesc = "" +
 	"\aholders\x18\x05 \x03(\v2\x13.distlock.v1.HolderR\aholders\x12!\n" +
 	"\fqueue_length\x18\x06 \x01(\x05R\vqueueLength\x12@\n" +
 	"\x0efield_problems\x18\a \x03(\v2\x19.distlock.v1.FieldProblemR\rfieldProblems\x12,\n" +
-	"\x05block\x18\b \x01(\v2\x16.distlock.v1.LockBlockR\x05block\"F\n" +
+	"\x05block\x18\b \x01(\v2\x16.distlock.v1.LockBlockR\x05block\x121\n" +
+	"\x06denial\x18\t \x01(\v2\x19.distlock.v1.AccessDenialR\x06denial\"\x82\x01\n" +
+	"\fAccessDenial\x12\x1a\n" +
+	"\bidentity\x18\x01 \x01(\tR\bidentity\x12\x12\n" +
+	"\x04verb\x18\x02 \x01(\tR\x04verb\x12\x1c\n" +
+	"\tnamespace\x18\x03 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03key\x18\x04 \x01(\tR\x03key\x12\x12\n" +
+	"\x04rule\x18\x05 \x01(\tR\x04rule\"F\n" +
 	"\fFieldProblem\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12 \n" +
-	"\vdescription\x18\x02 \x01(\tR\vdescription\"\xe6\x03\n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\"\x82\x04\n" +
 	"\x06Holder\x12\x1b\n" +
 	"\tholder_id\x18\x01 \x01(\tR\bholderId\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12=\n" +
@@ -1294,7 +1395,8 @@ const file_distlock_v1_lock_proto_rawDesc = "" +
 	"\ttime_left\x18\b \x01(\v2\x19.google.protobuf.DurationR\btimeLeft\x12+\n" +
 	"\x03ttl\x18\t \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12\x1b\n" +
 	"\tbroker_id\x18\n" +
-	" \x01(\tR\bbrokerId\x1a;\n" +
+	" \x01(\tR\bbrokerId\x12\x1a\n" +
+	"\bidentity\x18\v \x01(\tR\bidentity\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x94\x01\n" +
@@ -1383,7 +1485,7 @@ func file_distlock_v1_lock_proto_rawDescGZIP() []byte {
 }
 
 var file_distlock_v1_lock_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_distlock_v1_lock_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_distlock_v1_lock_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_distlock_v1_lock_proto_goTypes = []any{
 	(LockMode)(0),                 // 0: distlock.v1.LockMode
 	(QueuePolicy)(0),              // 1: distlock.v1.QueuePolicy
@@ -1393,55 +1495,57 @@ var file_distlock_v1_lock_proto_goTypes = []any{
 	(*LockSpec)(nil),              // 5: distlock.v1.LockSpec
 	(*Grant)(nil),                 // 6: distlock.v1.Grant
 	(*Refusal)(nil),               // 7: distlock.v1.Refusal
-	(*FieldProblem)(nil),          // 8: distlock.v1.FieldProblem
-	(*Holder)(nil),                // 9: distlock.v1.Holder
-	(*LockBlock)(nil),             // 10: distlock.v1.LockBlock
-	(*Waiter)(nil),                // 11: distlock.v1.Waiter
-	(*LockInfo)(nil),              // 12: distlock.v1.LockInfo
-	nil,                           // 13: distlock.v1.LockSpec.MetadataEntry
-	nil,                           // 14: distlock.v1.Holder.MetadataEntry
-	nil,                           // 15: distlock.v1.Waiter.MetadataEntry
-	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*AccessDenial)(nil),          // 8: distlock.v1.AccessDenial
+	(*FieldProblem)(nil),          // 9: distlock.v1.FieldProblem
+	(*Holder)(nil),                // 10: distlock.v1.Holder
+	(*LockBlock)(nil),             // 11: distlock.v1.LockBlock
+	(*Waiter)(nil),                // 12: distlock.v1.Waiter
+	(*LockInfo)(nil),              // 13: distlock.v1.LockInfo
+	nil,                           // 14: distlock.v1.LockSpec.MetadataEntry
+	nil,                           // 15: distlock.v1.Holder.MetadataEntry
+	nil,                           // 16: distlock.v1.Waiter.MetadataEntry
+	(*durationpb.Duration)(nil),   // 17: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
 }
 var file_distlock_v1_lock_proto_depIdxs = []int32{
 	0,  // 0: distlock.v1.LockSpec.mode:type_name -> distlock.v1.LockMode
-	16, // 1: distlock.v1.LockSpec.ttl:type_name -> google.protobuf.Duration
-	16, // 2: distlock.v1.LockSpec.max_wait:type_name -> google.protobuf.Duration
+	17, // 1: distlock.v1.LockSpec.ttl:type_name -> google.protobuf.Duration
+	17, // 2: distlock.v1.LockSpec.max_wait:type_name -> google.protobuf.Duration
 	1,  // 3: distlock.v1.LockSpec.policy:type_name -> distlock.v1.QueuePolicy
-	13, // 4: distlock.v1.LockSpec.metadata:type_name -> distlock.v1.LockSpec.MetadataEntry
-	16, // 5: distlock.v1.LockSpec.max_hold:type_name -> google.protobuf.Duration
-	16, // 6: distlock.v1.LockSpec.lock_delay:type_name -> google.protobuf.Duration
+	14, // 4: distlock.v1.LockSpec.metadata:type_name -> distlock.v1.LockSpec.MetadataEntry
+	17, // 5: distlock.v1.LockSpec.max_hold:type_name -> google.protobuf.Duration
+	17, // 6: distlock.v1.LockSpec.lock_delay:type_name -> google.protobuf.Duration
 	2,  // 7: distlock.v1.LockSpec.on_disconnect:type_name -> distlock.v1.OnDisconnect
 	0,  // 8: distlock.v1.Grant.mode:type_name -> distlock.v1.LockMode
-	16, // 9: distlock.v1.Grant.valid_for:type_name -> google.protobuf.Duration
-	16, // 10: distlock.v1.Grant.ttl:type_name -> google.protobuf.Duration
-	16, // 11: distlock.v1.Grant.waited:type_name -> google.protobuf.Duration
-	16, // 12: distlock.v1.Grant.since_granted:type_name -> google.protobuf.Duration
+	17, // 9: distlock.v1.Grant.valid_for:type_name -> google.protobuf.Duration
+	17, // 10: distlock.v1.Grant.ttl:type_name -> google.protobuf.Duration
+	17, // 11: distlock.v1.Grant.waited:type_name -> google.protobuf.Duration
+	17, // 12: distlock.v1.Grant.since_granted:type_name -> google.protobuf.Duration
 	3,  // 13: distlock.v1.Refusal.reason:type_name -> distlock.v1.RefusalReason
-	16, // 14: distlock.v1.Refusal.retry_after:type_name -> google.protobuf.Duration
-	16, // 15: distlock.v1.Refusal.waited:type_name -> google.protobuf.Duration
-	9,  // 16: distlock.v1.Refusal.holders:type_name -> distlock.v1.Holder
-	8,  // 17: distlock.v1.Refusal.field_problems:type_name -> distlock.v1.FieldProblem
-	10, // 18: distlock.v1.Refusal.block:type_name -> distlock.v1.LockBlock
-	14, // 19: distlock.v1.Holder.metadata:type_name -> distlock.v1.Holder.MetadataEntry
-	0,  // 20: distlock.v1.Holder.mode:type_name -> distlock.v1.LockMode
-	17, // 21: distlock.v1.Holder.acquire_time:type_name -> google.protobuf.Timestamp
-	16, // 22: distlock.v1.Holder.time_left:type_name -> google.protobuf.Duration
-	16, // 23: distlock.v1.Holder.ttl:type_name -> google.protobuf.Duration
-	17, // 24: distlock.v1.LockBlock.start_time:type_name -> google.protobuf.Timestamp
-	16, // 25: distlock.v1.LockBlock.time_left:type_name -> google.protobuf.Duration
-	15, // 26: distlock.v1.Waiter.metadata:type_name -> distlock.v1.Waiter.MetadataEntry
-	0,  // 27: distlock.v1.Waiter.mode:type_name -> distlock.v1.LockMode
-	17, // 28: distlock.v1.Waiter.start_time:type_name -> google.protobuf.Timestamp
-	9,  // 29: distlock.v1.LockInfo.holders:type_name -> distlock.v1.Holder
-	11, // 30: distlock.v1.LockInfo.waiters:type_name -> distlock.v1.Waiter
-	10, // 31: distlock.v1.LockInfo.block:type_name -> distlock.v1.LockBlock
-	32, // [32:32] is the sub-list for method output_type
-	32, // [32:32] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	17, // 14: distlock.v1.Refusal.retry_after:type_name -> google.protobuf.Duration
+	17, // 15: distlock.v1.Refusal.waited:type_name -> google.protobuf.Duration
+	10, // 16: distlock.v1.Refusal.holders:type_name -> distlock.v1.Holder
+	9,  // 17: distlock.v1.Refusal.field_problems:type_name -> distlock.v1.FieldProblem
+	11, // 18: distlock.v1.Refusal.block:type_name -> distlock.v1.LockBlock
+	8,  // 19: distlock.v1.Refusal.denial:type_name -> distlock.v1.AccessDenial
+	15, // 20: distlock.v1.Holder.metadata:type_name -> distlock.v1.Holder.MetadataEntry
+	0,  // 21: distlock.v1.Holder.mode:type_name -> distlock.v1.LockMode
+	18, // 22: distlock.v1.Holder.acquire_time:type_name -> google.protobuf.Timestamp
+	17, // 23: distlock.v1.Holder.time_left:type_name -> google.protobuf.Duration
+	17, // 24: distlock.v1.Holder.ttl:type_name -> google.protobuf.Duration
+	18, // 25: distlock.v1.LockBlock.start_time:type_name -> google.protobuf.Timestamp
+	17, // 26: distlock.v1.LockBlock.time_left:type_name -> google.protobuf.Duration
+	16, // 27: distlock.v1.Waiter.metadata:type_name -> distlock.v1.Waiter.MetadataEntry
+	0,  // 28: distlock.v1.Waiter.mode:type_name -> distlock.v1.LockMode
+	18, // 29: distlock.v1.Waiter.start_time:type_name -> google.protobuf.Timestamp
+	10, // 30: distlock.v1.LockInfo.holders:type_name -> distlock.v1.Holder
+	12, // 31: distlock.v1.LockInfo.waiters:type_name -> distlock.v1.Waiter
+	11, // 32: distlock.v1.LockInfo.block:type_name -> distlock.v1.LockBlock
+	33, // [33:33] is the sub-list for method output_type
+	33, // [33:33] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_distlock_v1_lock_proto_init() }
@@ -1456,7 +1560,7 @@ func file_distlock_v1_lock_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_distlock_v1_lock_proto_rawDesc), len(file_distlock_v1_lock_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1324,6 +1324,7 @@ type SessionOpened struct {
 	MaxMessageBytes   int32                  `protobuf:"varint,5,opt,name=max_message_bytes,json=maxMessageBytes,proto3" json:"max_message_bytes,omitempty"`    // of a SessionRequest; a larger one ends the session
 	MaxLeases         int32                  `protobuf:"varint,6,opt,name=max_leases,json=maxLeases,proto3" json:"max_leases,omitempty"`                        // that this session may hold and wait for; beyond that QUOTA_EXCEEDED
 	Features          []string               `protobuf:"bytes,7,rep,name=features,proto3" json:"features,omitempty"`                                            // abilities that not every broker and store has: "permit", "adopt"
+	Identity          string                 `protobuf:"bytes,8,opt,name=identity,proto3" json:"identity,omitempty"`                                            // what the caller has proven to be; "": the broker asks nobody
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -1405,6 +1406,13 @@ func (x *SessionOpened) GetFeatures() []string {
 		return x.Features
 	}
 	return nil
+}
+
+func (x *SessionOpened) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
 }
 
 // In the queue. Sent once, when the place is taken.
@@ -2400,7 +2408,7 @@ const file_distlock_v1_lock_service_proto_rawDesc = "" +
 	"downgradedB\a\n" +
 	"\x05event\">\n" +
 	"\x0fLeaseDowngraded\x12+\n" +
-	"\x05lease\x18\x01 \x01(\v2\x15.distlock.v1.LeaseRefR\x05lease\"\xb3\x02\n" +
+	"\x05lease\x18\x01 \x01(\v2\x15.distlock.v1.LeaseRefR\x05lease\"\xcf\x02\n" +
 	"\rSessionOpened\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1b\n" +
@@ -2410,7 +2418,8 @@ const file_distlock_v1_lock_service_proto_rawDesc = "" +
 	"\x11max_message_bytes\x18\x05 \x01(\x05R\x0fmaxMessageBytes\x12\x1d\n" +
 	"\n" +
 	"max_leases\x18\x06 \x01(\x05R\tmaxLeases\x12\x1a\n" +
-	"\bfeatures\x18\a \x03(\tR\bfeatures\"\x88\x01\n" +
+	"\bfeatures\x18\a \x03(\tR\bfeatures\x12\x1a\n" +
+	"\bidentity\x18\b \x01(\tR\bidentity\"\x88\x01\n" +
 	"\rAcquireQueued\x12\x1a\n" +
 	"\bposition\x18\x01 \x01(\x05R\bposition\x12-\n" +
 	"\aholders\x18\x02 \x03(\v2\x13.distlock.v1.HolderR\aholders\x12,\n" +

@@ -45,6 +45,20 @@ REFUSAL_REASON_UNAUTHENTICATED: RefusalReason
 REFUSAL_REASON_UNSPECIFIED: RefusalReason
 REFUSAL_REASON_WAIT_TIMEOUT: RefusalReason
 
+class AccessDenial(_message.Message):
+    __slots__ = ["identity", "key", "namespace", "rule", "verb"]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    VERB_FIELD_NUMBER: _ClassVar[int]
+    identity: str
+    key: str
+    namespace: str
+    rule: str
+    verb: str
+    def __init__(self, identity: _Optional[str] = ..., verb: _Optional[str] = ..., namespace: _Optional[str] = ..., key: _Optional[str] = ..., rule: _Optional[str] = ...) -> None: ...
+
 class FieldProblem(_message.Message):
     __slots__ = ["description", "field"]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
@@ -84,7 +98,7 @@ class Grant(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., key: _Optional[str] = ..., mode: _Optional[_Union[LockMode, str]] = ..., lease_id: _Optional[str] = ..., holder_id: _Optional[str] = ..., fencing_token: _Optional[int] = ..., valid_for: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., echo_seq: _Optional[int] = ..., ttl: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., waited: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., hold_count: _Optional[int] = ..., replicas_acked: _Optional[int] = ..., since_granted: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Holder(_message.Message):
-    __slots__ = ["acquire_time", "broker_id", "fencing_token", "holder_id", "metadata", "mode", "owner", "permits", "time_left", "ttl"]
+    __slots__ = ["acquire_time", "broker_id", "fencing_token", "holder_id", "identity", "metadata", "mode", "owner", "permits", "time_left", "ttl"]
     class MetadataEntry(_message.Message):
         __slots__ = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -96,6 +110,7 @@ class Holder(_message.Message):
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     FENCING_TOKEN_FIELD_NUMBER: _ClassVar[int]
     HOLDER_ID_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
@@ -106,13 +121,14 @@ class Holder(_message.Message):
     broker_id: str
     fencing_token: int
     holder_id: str
+    identity: str
     metadata: _containers.ScalarMap[str, str]
     mode: LockMode
     owner: str
     permits: int
     time_left: _duration_pb2.Duration
     ttl: _duration_pb2.Duration
-    def __init__(self, holder_id: _Optional[str] = ..., owner: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., mode: _Optional[_Union[LockMode, str]] = ..., permits: _Optional[int] = ..., fencing_token: _Optional[int] = ..., acquire_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., time_left: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., ttl: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., broker_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, holder_id: _Optional[str] = ..., owner: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., mode: _Optional[_Union[LockMode, str]] = ..., permits: _Optional[int] = ..., fencing_token: _Optional[int] = ..., acquire_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., time_left: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., ttl: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., broker_id: _Optional[str] = ..., identity: _Optional[str] = ...) -> None: ...
 
 class LockBlock(_message.Message):
     __slots__ = ["owner", "start_time", "time_left"]
@@ -186,8 +202,9 @@ class LockSpec(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., key: _Optional[str] = ..., mode: _Optional[_Union[LockMode, str]] = ..., permits: _Optional[int] = ..., limit: _Optional[int] = ..., ttl: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., policy: _Optional[_Union[QueuePolicy, str]] = ..., owner: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., max_hold: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., lock_delay: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., on_disconnect: _Optional[_Union[OnDisconnect, str]] = ..., reentrant: bool = ..., resume: bool = ...) -> None: ...
 
 class Refusal(_message.Message):
-    __slots__ = ["block", "field_problems", "holders", "message", "queue_length", "reason", "retry_after", "waited"]
+    __slots__ = ["block", "denial", "field_problems", "holders", "message", "queue_length", "reason", "retry_after", "waited"]
     BLOCK_FIELD_NUMBER: _ClassVar[int]
+    DENIAL_FIELD_NUMBER: _ClassVar[int]
     FIELD_PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     HOLDERS_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
@@ -196,6 +213,7 @@ class Refusal(_message.Message):
     RETRY_AFTER_FIELD_NUMBER: _ClassVar[int]
     WAITED_FIELD_NUMBER: _ClassVar[int]
     block: LockBlock
+    denial: AccessDenial
     field_problems: _containers.RepeatedCompositeFieldContainer[FieldProblem]
     holders: _containers.RepeatedCompositeFieldContainer[Holder]
     message: str
@@ -203,7 +221,7 @@ class Refusal(_message.Message):
     reason: RefusalReason
     retry_after: _duration_pb2.Duration
     waited: _duration_pb2.Duration
-    def __init__(self, reason: _Optional[_Union[RefusalReason, str]] = ..., message: _Optional[str] = ..., retry_after: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., waited: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., holders: _Optional[_Iterable[_Union[Holder, _Mapping]]] = ..., queue_length: _Optional[int] = ..., field_problems: _Optional[_Iterable[_Union[FieldProblem, _Mapping]]] = ..., block: _Optional[_Union[LockBlock, _Mapping]] = ...) -> None: ...
+    def __init__(self, reason: _Optional[_Union[RefusalReason, str]] = ..., message: _Optional[str] = ..., retry_after: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., waited: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., holders: _Optional[_Iterable[_Union[Holder, _Mapping]]] = ..., queue_length: _Optional[int] = ..., field_problems: _Optional[_Iterable[_Union[FieldProblem, _Mapping]]] = ..., block: _Optional[_Union[LockBlock, _Mapping]] = ..., denial: _Optional[_Union[AccessDenial, _Mapping]] = ...) -> None: ...
 
 class Waiter(_message.Message):
     __slots__ = ["broker_id", "metadata", "mode", "owner", "permits", "start_time", "waiter_id"]

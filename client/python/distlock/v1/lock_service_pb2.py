@@ -17,7 +17,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x64istlock/v1/lock_service.proto\x12\x0b\x64istlock.v1\x1a\x16\x64istlock/v1/lock.proto\x1a\x16\x64istlock/v1/look.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"2\n\x0bHoldRequest\x12#\n\x04lock\x18\x01 \x01(\x0b\x32\x15.distlock.v1.LockSpec\"\xd0\x02\n\x0cHoldResponse\x12,\n\x06queued\x18\x01 \x01(\x0b\x32\x1a.distlock.v1.AcquireQueuedH\x00\x12%\n\x07granted\x18\x02 \x01(\x0b\x32\x12.distlock.v1.GrantH\x00\x12,\n\x07renewed\x18\x03 \x01(\x0b\x32\x19.distlock.v1.LeaseRenewedH\x00\x12+\n\x07\x61t_risk\x18\x04 \x01(\x0b\x32\x18.distlock.v1.LeaseAtRiskH\x00\x12&\n\x04lost\x18\x05 \x01(\x0b\x32\x16.distlock.v1.LeaseLostH\x00\x12/\n\x08\x64raining\x18\x06 \x01(\x0b\x32\x1b.distlock.v1.BrokerDrainingH\x00\x12.\n\x08released\x18\x07 \x01(\x0b\x32\x1a.distlock.v1.LeaseReleasedH\x00\x42\x07\n\x05\x65vent\"?\n\x0eSessionRequest\x12-\n\x08\x63ommands\x18\x01 \x03(\x0b\x32\x1b.distlock.v1.SessionCommand\"\x8d\x03\n\x0eSessionCommand\x12\n\n\x02id\x18\x01 \x01(\x03\x12(\n\x04open\x18\x02 \x01(\x0b\x32\x18.distlock.v1.OpenSessionH\x00\x12,\n\x07\x61\x63quire\x18\x03 \x01(\x0b\x32\x19.distlock.v1.AcquireLocksH\x00\x12,\n\x07release\x18\x04 \x01(\x0b\x32\x19.distlock.v1.ReleaseLeaseH\x00\x12,\n\x06\x63\x61ncel\x18\x05 \x01(\x0b\x32\x1a.distlock.v1.CancelAcquireH\x00\x12+\n\theartbeat\x18\x06 \x01(\x0b\x32\x16.distlock.v1.HeartbeatH\x00\x12\'\n\x07goodbye\x18\x07 \x01(\x0b\x32\x14.distlock.v1.GoodbyeH\x00\x12\x30\n\tdowngrade\x18\x08 \x01(\x0b\x32\x1b.distlock.v1.DowngradeLeaseH\x00\x12(\n\x05\x61\x64opt\x18\t \x01(\x0b\x32\x17.distlock.v1.AdoptLeaseH\x00\x42\t\n\x07\x63ommand\"H\n\x0c\x41\x63quireLocks\x12$\n\x05locks\x18\x01 \x03(\x0b\x32\x15.distlock.v1.LockSpec\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"6\n\x0e\x44owngradeLease\x12\x12\n\nacquire_id\x18\x01 \x01(\x03\x12\x10\n\x08lease_id\x18\x02 \x01(\t\"k\n\nAdoptLease\x12\x10\n\x08lease_id\x18\x01 \x01(\t\x12#\n\x04lock\x18\x02 \x01(\x0b\x32\x15.distlock.v1.LockSpec\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x12\n\nhold_count\x18\x04 \x01(\x05\"\x1d\n\x0bOpenSession\x12\x0e\n\x06\x63lient\x18\x01 \x01(\t\"D\n\x0cReleaseLease\x12\x12\n\nacquire_id\x18\x01 \x01(\x03\x12\x10\n\x08lease_id\x18\x02 \x01(\t\x12\x0e\n\x06lapsed\x18\x03 \x01(\x08\"#\n\rCancelAcquire\x12\x12\n\nacquire_id\x18\x01 \x01(\x03\"\x18\n\tHeartbeat\x12\x0b\n\x03seq\x18\x01 \x01(\x03\"\t\n\x07Goodbye\"<\n\x0fSessionResponse\x12)\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x19.distlock.v1.SessionEvent\"\x9b\x04\n\x0cSessionEvent\x12\n\n\x02id\x18\x01 \x01(\x03\x12,\n\x06opened\x18\x02 \x01(\x0b\x32\x1a.distlock.v1.SessionOpenedH\x00\x12,\n\x06queued\x18\x03 \x01(\x0b\x32\x1a.distlock.v1.AcquireQueuedH\x00\x12%\n\x07granted\x18\x04 \x01(\x0b\x32\x12.distlock.v1.GrantH\x00\x12\'\n\x07refused\x18\x05 \x01(\x0b\x32\x14.distlock.v1.RefusalH\x00\x12.\n\x08released\x18\x06 \x01(\x0b\x32\x1a.distlock.v1.LeaseReleasedH\x00\x12\x32\n\rheartbeat_ack\x18\x07 \x01(\x0b\x32\x19.distlock.v1.HeartbeatAckH\x00\x12,\n\x07renewed\x18\x08 \x01(\x0b\x32\x19.distlock.v1.LeaseRenewedH\x00\x12+\n\x07\x61t_risk\x18\t \x01(\x0b\x32\x18.distlock.v1.LeaseAtRiskH\x00\x12&\n\x04lost\x18\n \x01(\x0b\x32\x16.distlock.v1.LeaseLostH\x00\x12/\n\x08\x64raining\x18\x0b \x01(\x0b\x32\x1b.distlock.v1.BrokerDrainingH\x00\x12\x32\n\ndowngraded\x18\x0c \x01(\x0b\x32\x1c.distlock.v1.LeaseDowngradedH\x00\x42\x07\n\x05\x65vent\"7\n\x0fLeaseDowngraded\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.distlock.v1.LeaseRef\"\xdb\x01\n\rSessionOpened\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\t\x12+\n\x08validity\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x35\n\x12heartbeat_interval\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x19\n\x11max_message_bytes\x18\x05 \x01(\x05\x12\x12\n\nmax_leases\x18\x06 \x01(\x05\x12\x10\n\x08\x66\x65\x61tures\x18\x07 \x03(\t\"n\n\rAcquireQueued\x12\x10\n\x08position\x18\x01 \x01(\x05\x12$\n\x07holders\x18\x02 \x03(\x0b\x32\x13.distlock.v1.Holder\x12%\n\x05\x62lock\x18\x03 \x01(\x0b\x32\x16.distlock.v1.LockBlock\"r\n\x0cHeartbeatAck\x12\x0b\n\x03seq\x18\x01 \x01(\x03\x12,\n\tvalid_for\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\'\n\x06limits\x18\x03 \x03(\x0b\x32\x17.distlock.v1.LeaseLimit\"N\n\nLeaseLimit\x12\x12\n\nacquire_id\x18\x01 \x01(\x03\x12,\n\tvalid_for\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"X\n\x08LeaseRef\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x11\n\tholder_id\x18\x03 \x01(\t\x12\x19\n\rfencing_token\x18\x04 \x01(\x03\x42\x02\x30\x02\"\x94\x01\n\x0cLeaseRenewed\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.distlock.v1.LeaseRef\x12,\n\tvalid_for\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rsince_granted\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xa2\x01\n\x0bLeaseAtRisk\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.distlock.v1.LeaseRef\x12,\n\tvalid_for\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05\x63\x61use\x18\x03 \x01(\t\x12\x30\n\rsince_granted\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\"k\n\tLeaseLost\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.distlock.v1.LeaseRef\x12\'\n\x06reason\x18\x02 \x01(\x0e\x32\x17.distlock.v1.LostReason\x12\x0f\n\x07message\x18\x03 \x01(\t\"c\n\rLeaseReleased\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.distlock.v1.LeaseRef\x12,\n\x07outcome\x18\x02 \x01(\x0e\x32\x1b.distlock.v1.ReleaseOutcome\"q\n\x0e\x42rokerDraining\x12,\n\ttime_left\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\rdeadline_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"J\n\x0e\x41\x63quireRequest\x12$\n\x05locks\x18\x01 \x03(\x0b\x32\x15.distlock.v1.LockSpec\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"5\n\x0f\x41\x63quireResponse\x12\"\n\x06grants\x18\x01 \x03(\x0b\x32\x12.distlock.v1.Grant\" \n\x0cRenewRequest\x12\x10\n\x08lease_id\x18\x01 \x01(\t\"e\n\rRenewResponse\x12,\n\tvalid_for\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03ttl\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\"\n\x0eReleaseRequest\x12\x10\n\x08lease_id\x18\x01 \x01(\t\"?\n\x0fReleaseResponse\x12,\n\x07outcome\x18\x01 \x01(\x0e\x32\x1b.distlock.v1.ReleaseOutcome\"$\n\x10\x44owngradeRequest\x12\x10\n\x08lease_id\x18\x01 \x01(\t\"\x13\n\x11\x44owngradeResponse*\x91\x01\n\x0eReleaseOutcome\x12\x1f\n\x1bRELEASE_OUTCOME_UNSPECIFIED\x10\x00\x12\x1c\n\x18RELEASE_OUTCOME_RELEASED\x10\x01\x12\x1e\n\x1aRELEASE_OUTCOME_STILL_HELD\x10\x02\x12 \n\x1cRELEASE_OUTCOME_ALREADY_GONE\x10\x03\x32\xae\x06\n\x0bLockService\x12=\n\x04Hold\x12\x18.distlock.v1.HoldRequest\x1a\x19.distlock.v1.HoldResponse0\x01\x12H\n\x07Session\x12\x1b.distlock.v1.SessionRequest\x1a\x1c.distlock.v1.SessionResponse(\x01\x30\x01\x12\x44\n\x07\x41\x63quire\x12\x1b.distlock.v1.AcquireRequest\x1a\x1c.distlock.v1.AcquireResponse\x12>\n\x05Renew\x12\x19.distlock.v1.RenewRequest\x1a\x1a.distlock.v1.RenewResponse\x12\x44\n\x07Release\x12\x1b.distlock.v1.ReleaseRequest\x1a\x1c.distlock.v1.ReleaseResponse\x12J\n\tDowngrade\x12\x1d.distlock.v1.DowngradeRequest\x1a\x1e.distlock.v1.DowngradeResponse\x12\x44\n\x07GetLock\x12\x1b.distlock.v1.GetLockRequest\x1a\x1c.distlock.v1.GetLockResponse\x12J\n\tListLocks\x12\x1d.distlock.v1.ListLocksRequest\x1a\x1e.distlock.v1.ListLocksResponse\x12M\n\nCheckToken\x12\x1e.distlock.v1.CheckTokenRequest\x1a\x1f.distlock.v1.CheckTokenResponse\x12L\n\tWatchLock\x12\x1d.distlock.v1.WatchLockRequest\x1a\x1e.distlock.v1.WatchLockResponse0\x01\x12O\n\nWatchLocks\x12\x1e.distlock.v1.WatchLocksRequest\x1a\x1f.distlock.v1.WatchLocksResponse0\x01\x42\x41\n\x0f\x64\x65v.distlock.v1P\x01Z,distlock.dev/client/go/distlockv1;distlockv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x64istlock/v1/lock_service.proto\x12\x0b\x64istlock.v1\x1a\x16\x64istlock/v1/lock.proto\x1a\x16\x64istlock/v1/look.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"2\n\x0bHoldRequest\x12#\n\x04lock\x18\x01 \x01(\x0b\x32\x15.distlock.v1.LockSpec\"\xd0\x02\n\x0cHoldResponse\x12,\n\x06queued\x18\x01 \x01(\x0b\x32\x1a.distlock.v1.AcquireQueuedH\x00\x12%\n\x07granted\x18\x02 \x01(\x0b\x32\x12.distlock.v1.GrantH\x00\x12,\n\x07renewed\x18\x03 \x01(\x0b\x32\x19.distlock.v1.LeaseRenewedH\x00\x12+\n\x07\x61t_risk\x18\x04 \x01(\x0b\x32\x18.distlock.v1.LeaseAtRiskH\x00\x12&\n\x04lost\x18\x05 \x01(\x0b\x32\x16.distlock.v1.LeaseLostH\x00\x12/\n\x08\x64raining\x18\x06 \x01(\x0b\x32\x1b.distlock.v1.BrokerDrainingH\x00\x12.\n\x08released\x18\x07 \x01(\x0b\x32\x1a.distlock.v1.LeaseReleasedH\x00\x42\x07\n\x05\x65vent\"?\n\x0eSessionRequest\x12-\n\x08\x63ommands\x18\x01 \x03(\x0b\x32\x1b.distlock.v1.SessionCommand\"\x8d\x03\n\x0eSessionCommand\x12\n\n\x02id\x18\x01 \x01(\x03\x12(\n\x04open\x18\x02 \x01(\x0b\x32\x18.distlock.v1.OpenSessionH\x00\x12,\n\x07\x61\x63quire\x18\x03 \x01(\x0b\x32\x19.distlock.v1.AcquireLocksH\x00\x12,\n\x07release\x18\x04 \x01(\x0b\x32\x19.distlock.v1.ReleaseLeaseH\x00\x12,\n\x06\x63\x61ncel\x18\x05 \x01(\x0b\x32\x1a.distlock.v1.CancelAcquireH\x00\x12+\n\theartbeat\x18\x06 \x01(\x0b\x32\x16.distlock.v1.HeartbeatH\x00\x12\'\n\x07goodbye\x18\x07 \x01(\x0b\x32\x14.distlock.v1.GoodbyeH\x00\x12\x30\n\tdowngrade\x18\x08 \x01(\x0b\x32\x1b.distlock.v1.DowngradeLeaseH\x00\x12(\n\x05\x61\x64opt\x18\t \x01(\x0b\x32\x17.distlock.v1.AdoptLeaseH\x00\x42\t\n\x07\x63ommand\"H\n\x0c\x41\x63quireLocks\x12$\n\x05locks\x18\x01 \x03(\x0b\x32\x15.distlock.v1.LockSpec\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"6\n\x0e\x44owngradeLease\x12\x12\n\nacquire_id\x18\x01 \x01(\x03\x12\x10\n\x08lease_id\x18\x02 \x01(\t\"k\n\nAdoptLease\x12\x10\n\x08lease_id\x18\x01 \x01(\t\x12#\n\x04lock\x18\x02 \x01(\x0b\x32\x15.distlock.v1.LockSpec\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x12\n\nhold_count\x18\x04 \x01(\x05\"\x1d\n\x0bOpenSession\x12\x0e\n\x06\x63lient\x18\x01 \x01(\t\"D\n\x0cReleaseLease\x12\x12\n\nacquire_id\x18\x01 \x01(\x03\x12\x10\n\x08lease_id\x18\x02 \x01(\t\x12\x0e\n\x06lapsed\x18\x03 \x01(\x08\"#\n\rCancelAcquire\x12\x12\n\nacquire_id\x18\x01 \x01(\x03\"\x18\n\tHeartbeat\x12\x0b\n\x03seq\x18\x01 \x01(\x03\"\t\n\x07Goodbye\"<\n\x0fSessionResponse\x12)\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x19.distlock.v1.SessionEvent\"\x9b\x04\n\x0cSessionEvent\x12\n\n\x02id\x18\x01 \x01(\x03\x12,\n\x06opened\x18\x02 \x01(\x0b\x32\x1a.distlock.v1.SessionOpenedH\x00\x12,\n\x06queued\x18\x03 \x01(\x0b\x32\x1a.distlock.v1.AcquireQueuedH\x00\x12%\n\x07granted\x18\x04 \x01(\x0b\x32\x12.distlock.v1.GrantH\x00\x12\'\n\x07refused\x18\x05 \x01(\x0b\x32\x14.distlock.v1.RefusalH\x00\x12.\n\x08released\x18\x06 \x01(\x0b\x32\x1a.distlock.v1.LeaseReleasedH\x00\x12\x32\n\rheartbeat_ack\x18\x07 \x01(\x0b\x32\x19.distlock.v1.HeartbeatAckH\x00\x12,\n\x07renewed\x18\x08 \x01(\x0b\x32\x19.distlock.v1.LeaseRenewedH\x00\x12+\n\x07\x61t_risk\x18\t \x01(\x0b\x32\x18.distlock.v1.LeaseAtRiskH\x00\x12&\n\x04lost\x18\n \x01(\x0b\x32\x16.distlock.v1.LeaseLostH\x00\x12/\n\x08\x64raining\x18\x0b \x01(\x0b\x32\x1b.distlock.v1.BrokerDrainingH\x00\x12\x32\n\ndowngraded\x18\x0c \x01(\x0b\x32\x1c.distlock.v1.LeaseDowngradedH\x00\x42\x07\n\x05\x65vent\"7\n\x0fLeaseDowngraded\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.distlock.v1.LeaseRef\"\xed\x01\n\rSessionOpened\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\t\x12+\n\x08validity\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x35\n\x12heartbeat_interval\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x19\n\x11max_message_bytes\x18\x05 \x01(\x05\x12\x12\n\nmax_leases\x18\x06 \x01(\x05\x12\x10\n\x08\x66\x65\x61tures\x18\x07 \x03(\t\x12\x10\n\x08identity\x18\x08 \x01(\t\"n\n\rAcquireQueued\x12\x10\n\x08position\x18\x01 \x01(\x05\x12$\n\x07holders\x18\x02 \x03(\x0b\x32\x13.distlock.v1.Holder\x12%\n\x05\x62lock\x18\x03 \x01(\x0b\x32\x16.distlock.v1.LockBlock\"r\n\x0cHeartbeatAck\x12\x0b\n\x03seq\x18\x01 \x01(\x03\x12,\n\tvalid_for\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\'\n\x06limits\x18\x03 \x03(\x0b\x32\x17.distlock.v1.LeaseLimit\"N\n\nLeaseLimit\x12\x12\n\nacquire_id\x18\x01 \x01(\x03\x12,\n\tvalid_for\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"X\n\x08LeaseRef\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x11\n\tholder_id\x18\x03 \x01(\t\x12\x19\n\rfencing_token\x18\x04 \x01(\x03\x42\x02\x30\x02\"\x94\x01\n\x0cLeaseRenewed\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.distlock.v1.LeaseRef\x12,\n\tvalid_for\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rsince_granted\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xa2\x01\n\x0bLeaseAtRisk\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.distlock.v1.LeaseRef\x12,\n\tvalid_for\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05\x63\x61use\x18\x03 \x01(\t\x12\x30\n\rsince_granted\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\"k\n\tLeaseLost\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.distlock.v1.LeaseRef\x12\'\n\x06reason\x18\x02 \x01(\x0e\x32\x17.distlock.v1.LostReason\x12\x0f\n\x07message\x18\x03 \x01(\t\"c\n\rLeaseReleased\x12$\n\x05lease\x18\x01 \x01(\x0b\x32\x15.distlock.v1.LeaseRef\x12,\n\x07outcome\x18\x02 \x01(\x0e\x32\x1b.distlock.v1.ReleaseOutcome\"q\n\x0e\x42rokerDraining\x12,\n\ttime_left\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\rdeadline_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"J\n\x0e\x41\x63quireRequest\x12$\n\x05locks\x18\x01 \x03(\x0b\x32\x15.distlock.v1.LockSpec\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"5\n\x0f\x41\x63quireResponse\x12\"\n\x06grants\x18\x01 \x03(\x0b\x32\x12.distlock.v1.Grant\" \n\x0cRenewRequest\x12\x10\n\x08lease_id\x18\x01 \x01(\t\"e\n\rRenewResponse\x12,\n\tvalid_for\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03ttl\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\"\n\x0eReleaseRequest\x12\x10\n\x08lease_id\x18\x01 \x01(\t\"?\n\x0fReleaseResponse\x12,\n\x07outcome\x18\x01 \x01(\x0e\x32\x1b.distlock.v1.ReleaseOutcome\"$\n\x10\x44owngradeRequest\x12\x10\n\x08lease_id\x18\x01 \x01(\t\"\x13\n\x11\x44owngradeResponse*\x91\x01\n\x0eReleaseOutcome\x12\x1f\n\x1bRELEASE_OUTCOME_UNSPECIFIED\x10\x00\x12\x1c\n\x18RELEASE_OUTCOME_RELEASED\x10\x01\x12\x1e\n\x1aRELEASE_OUTCOME_STILL_HELD\x10\x02\x12 \n\x1cRELEASE_OUTCOME_ALREADY_GONE\x10\x03\x32\xae\x06\n\x0bLockService\x12=\n\x04Hold\x12\x18.distlock.v1.HoldRequest\x1a\x19.distlock.v1.HoldResponse0\x01\x12H\n\x07Session\x12\x1b.distlock.v1.SessionRequest\x1a\x1c.distlock.v1.SessionResponse(\x01\x30\x01\x12\x44\n\x07\x41\x63quire\x12\x1b.distlock.v1.AcquireRequest\x1a\x1c.distlock.v1.AcquireResponse\x12>\n\x05Renew\x12\x19.distlock.v1.RenewRequest\x1a\x1a.distlock.v1.RenewResponse\x12\x44\n\x07Release\x12\x1b.distlock.v1.ReleaseRequest\x1a\x1c.distlock.v1.ReleaseResponse\x12J\n\tDowngrade\x12\x1d.distlock.v1.DowngradeRequest\x1a\x1e.distlock.v1.DowngradeResponse\x12\x44\n\x07GetLock\x12\x1b.distlock.v1.GetLockRequest\x1a\x1c.distlock.v1.GetLockResponse\x12J\n\tListLocks\x12\x1d.distlock.v1.ListLocksRequest\x1a\x1e.distlock.v1.ListLocksResponse\x12M\n\nCheckToken\x12\x1e.distlock.v1.CheckTokenRequest\x1a\x1f.distlock.v1.CheckTokenResponse\x12L\n\tWatchLock\x12\x1d.distlock.v1.WatchLockRequest\x1a\x1e.distlock.v1.WatchLockResponse0\x01\x12O\n\nWatchLocks\x12\x1e.distlock.v1.WatchLocksRequest\x1a\x1f.distlock.v1.WatchLocksResponse0\x01\x42\x41\n\x0f\x64\x65v.distlock.v1P\x01Z,distlock.dev/client/go/distlockv1;distlockv1b\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'distlock.v1.lock_service_pb2', globals())
@@ -27,8 +27,8 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._serialized_options = b'\n\017dev.distlock.v1P\001Z,distlock.dev/client/go/distlockv1;distlockv1'
   _LEASEREF.fields_by_name['fencing_token']._options = None
   _LEASEREF.fields_by_name['fencing_token']._serialized_options = b'0\002'
-  _RELEASEOUTCOME._serialized_start=3781
-  _RELEASEOUTCOME._serialized_end=3926
+  _RELEASEOUTCOME._serialized_start=3799
+  _RELEASEOUTCOME._serialized_end=3944
   _HOLDREQUEST._serialized_start=160
   _HOLDREQUEST._serialized_end=210
   _HOLDRESPONSE._serialized_start=213
@@ -60,41 +60,41 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _LEASEDOWNGRADED._serialized_start=2034
   _LEASEDOWNGRADED._serialized_end=2089
   _SESSIONOPENED._serialized_start=2092
-  _SESSIONOPENED._serialized_end=2311
-  _ACQUIREQUEUED._serialized_start=2313
-  _ACQUIREQUEUED._serialized_end=2423
-  _HEARTBEATACK._serialized_start=2425
-  _HEARTBEATACK._serialized_end=2539
-  _LEASELIMIT._serialized_start=2541
-  _LEASELIMIT._serialized_end=2619
-  _LEASEREF._serialized_start=2621
-  _LEASEREF._serialized_end=2709
-  _LEASERENEWED._serialized_start=2712
-  _LEASERENEWED._serialized_end=2860
-  _LEASEATRISK._serialized_start=2863
-  _LEASEATRISK._serialized_end=3025
-  _LEASELOST._serialized_start=3027
-  _LEASELOST._serialized_end=3134
-  _LEASERELEASED._serialized_start=3136
-  _LEASERELEASED._serialized_end=3235
-  _BROKERDRAINING._serialized_start=3237
-  _BROKERDRAINING._serialized_end=3350
-  _ACQUIREREQUEST._serialized_start=3352
-  _ACQUIREREQUEST._serialized_end=3426
-  _ACQUIRERESPONSE._serialized_start=3428
-  _ACQUIRERESPONSE._serialized_end=3481
-  _RENEWREQUEST._serialized_start=3483
-  _RENEWREQUEST._serialized_end=3515
-  _RENEWRESPONSE._serialized_start=3517
-  _RENEWRESPONSE._serialized_end=3618
-  _RELEASEREQUEST._serialized_start=3620
-  _RELEASEREQUEST._serialized_end=3654
-  _RELEASERESPONSE._serialized_start=3656
-  _RELEASERESPONSE._serialized_end=3719
-  _DOWNGRADEREQUEST._serialized_start=3721
-  _DOWNGRADEREQUEST._serialized_end=3757
-  _DOWNGRADERESPONSE._serialized_start=3759
-  _DOWNGRADERESPONSE._serialized_end=3778
-  _LOCKSERVICE._serialized_start=3929
-  _LOCKSERVICE._serialized_end=4743
+  _SESSIONOPENED._serialized_end=2329
+  _ACQUIREQUEUED._serialized_start=2331
+  _ACQUIREQUEUED._serialized_end=2441
+  _HEARTBEATACK._serialized_start=2443
+  _HEARTBEATACK._serialized_end=2557
+  _LEASELIMIT._serialized_start=2559
+  _LEASELIMIT._serialized_end=2637
+  _LEASEREF._serialized_start=2639
+  _LEASEREF._serialized_end=2727
+  _LEASERENEWED._serialized_start=2730
+  _LEASERENEWED._serialized_end=2878
+  _LEASEATRISK._serialized_start=2881
+  _LEASEATRISK._serialized_end=3043
+  _LEASELOST._serialized_start=3045
+  _LEASELOST._serialized_end=3152
+  _LEASERELEASED._serialized_start=3154
+  _LEASERELEASED._serialized_end=3253
+  _BROKERDRAINING._serialized_start=3255
+  _BROKERDRAINING._serialized_end=3368
+  _ACQUIREREQUEST._serialized_start=3370
+  _ACQUIREREQUEST._serialized_end=3444
+  _ACQUIRERESPONSE._serialized_start=3446
+  _ACQUIRERESPONSE._serialized_end=3499
+  _RENEWREQUEST._serialized_start=3501
+  _RENEWREQUEST._serialized_end=3533
+  _RENEWRESPONSE._serialized_start=3535
+  _RENEWRESPONSE._serialized_end=3636
+  _RELEASEREQUEST._serialized_start=3638
+  _RELEASEREQUEST._serialized_end=3672
+  _RELEASERESPONSE._serialized_start=3674
+  _RELEASERESPONSE._serialized_end=3737
+  _DOWNGRADEREQUEST._serialized_start=3739
+  _DOWNGRADEREQUEST._serialized_end=3775
+  _DOWNGRADERESPONSE._serialized_start=3777
+  _DOWNGRADERESPONSE._serialized_end=3796
+  _LOCKSERVICE._serialized_start=3947
+  _LOCKSERVICE._serialized_end=4761
 # @@protoc_insertion_point(module_scope)

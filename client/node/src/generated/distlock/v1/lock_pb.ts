@@ -115,6 +115,15 @@ export interface Refusal {
   queueLength: number;
   fieldProblems: FieldProblem[];
   block: LockBlock | undefined;
+  denial: AccessDenial | undefined;
+}
+
+export interface AccessDenial {
+  identity: string;
+  verb: string;
+  namespace: string;
+  key: string;
+  rule: string;
 }
 
 export interface FieldProblem {
@@ -133,6 +142,7 @@ export interface Holder {
   timeLeft: Duration | undefined;
   ttl: Duration | undefined;
   brokerId: string;
+  identity: string;
 }
 
 export interface Holder_MetadataEntry {
@@ -650,6 +660,7 @@ function createBaseRefusal(): Refusal {
     queueLength: 0,
     fieldProblems: [],
     block: undefined,
+    denial: undefined,
   };
 }
 
@@ -678,6 +689,9 @@ export const Refusal: MessageFns<Refusal> = {
     }
     if (message.block !== undefined) {
       LockBlock.encode(message.block, writer.uint32(66).fork()).join();
+    }
+    if (message.denial !== undefined) {
+      AccessDenial.encode(message.denial, writer.uint32(74).fork()).join();
     }
     return writer;
   },
@@ -757,6 +771,104 @@ export const Refusal: MessageFns<Refusal> = {
             }
 
             message.block = LockBlock.decode(reader, reader.uint32());
+            continue;
+          }
+          case 9: {
+            if (tag !== 74) {
+              break;
+            }
+
+            message.denial = AccessDenial.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseAccessDenial(): AccessDenial {
+  return { identity: "", verb: "", namespace: "", key: "", rule: "" };
+}
+
+export const AccessDenial: MessageFns<AccessDenial> = {
+  encode(message: AccessDenial, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.identity !== "") {
+      writer.uint32(10).string(message.identity);
+    }
+    if (message.verb !== "") {
+      writer.uint32(18).string(message.verb);
+    }
+    if (message.namespace !== "") {
+      writer.uint32(26).string(message.namespace);
+    }
+    if (message.key !== "") {
+      writer.uint32(34).string(message.key);
+    }
+    if (message.rule !== "") {
+      writer.uint32(42).string(message.rule);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): AccessDenial {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAccessDenial();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.identity = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.verb = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.namespace = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.key = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.rule = reader.string();
             continue;
           }
         }
@@ -841,6 +953,7 @@ function createBaseHolder(): Holder {
     timeLeft: undefined,
     ttl: undefined,
     brokerId: "",
+    identity: "",
   };
 }
 
@@ -875,6 +988,9 @@ export const Holder: MessageFns<Holder> = {
     }
     if (message.brokerId !== "") {
       writer.uint32(82).string(message.brokerId);
+    }
+    if (message.identity !== "") {
+      writer.uint32(90).string(message.identity);
     }
     return writer;
   },
@@ -973,6 +1089,14 @@ export const Holder: MessageFns<Holder> = {
             }
 
             message.brokerId = reader.string();
+            continue;
+          }
+          case 11: {
+            if (tag !== 90) {
+              break;
+            }
+
+            message.identity = reader.string();
             continue;
           }
         }

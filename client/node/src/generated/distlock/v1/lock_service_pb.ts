@@ -124,6 +124,7 @@ export interface SessionOpened {
   maxMessageBytes: number;
   maxLeases: number;
   features: string[];
+  identity: string;
 }
 
 export interface AcquireQueued {
@@ -1258,6 +1259,7 @@ function createBaseSessionOpened(): SessionOpened {
     maxMessageBytes: 0,
     maxLeases: 0,
     features: [],
+    identity: "",
   };
 }
 
@@ -1283,6 +1285,9 @@ export const SessionOpened: MessageFns<SessionOpened> = {
     }
     for (const v of message.features) {
       writer.uint32(58).string(v!);
+    }
+    if (message.identity !== "") {
+      writer.uint32(66).string(message.identity);
     }
     return writer;
   },
@@ -1354,6 +1359,14 @@ export const SessionOpened: MessageFns<SessionOpened> = {
             }
 
             message.features.push(reader.string());
+            continue;
+          }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            message.identity = reader.string();
             continue;
           }
         }
