@@ -49,7 +49,7 @@ std::string VoteOf(const v1::StoreNode& node) {
   }
   if (!node.not_counted().empty()) absl::StrAppend(&text, ": ", node.not_counted());
   if (!node.has_clock_skew()) return text;
-  const auto skew = FromProto(node.clock_skew());
+  const auto skew = wire::DifferenceFromProto(node.clock_skew());
   const bool behind = skew < skew.zero();
   return absl::StrCat(text, ", clock ", FormatDuration(behind ? -skew : skew), behind ? " behind" : " ahead");
 }
@@ -127,7 +127,7 @@ Json NodeAsJson(const v1::StoreNode& node) {
   if (!node.independent()) return json;
   json.Flag("counted", node.not_counted().empty()).Text("not_counted", node.not_counted());
   if (!node.has_clock_skew()) return json.Null("clock_skew_us");
-  const auto skew = std::chrono::duration_cast<std::chrono::microseconds>(wire::FromProto(node.clock_skew()));
+  const auto skew = std::chrono::duration_cast<std::chrono::microseconds>(wire::DifferenceFromProto(node.clock_skew()));
   return json.Number("clock_skew_us", skew.count());
 }
 

@@ -31,6 +31,12 @@ inline std::chrono::nanoseconds FromProto(const google::protobuf::Duration& prot
          std::chrono::nanoseconds(std::min(proto.nanos(), kMostNanos));
 }
 
+// The same for a difference, which may be negative: between -kMostSeconds and kMostSeconds.
+inline std::chrono::nanoseconds DifferenceFromProto(const google::protobuf::Duration& proto) {
+  return std::chrono::seconds(std::clamp(proto.seconds(), -kMostSeconds, kMostSeconds)) +
+         std::chrono::nanoseconds(std::clamp(proto.nanos(), -kMostNanos, kMostNanos));
+}
+
 // For any value of the peer: not before the epoch, and at most kMostSeconds after it.
 inline std::chrono::system_clock::time_point FromProto(const google::protobuf::Timestamp& proto) {
   const auto since_epoch = std::chrono::seconds(std::clamp<int64_t>(proto.seconds(), 0, kMostSeconds)) +
