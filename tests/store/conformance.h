@@ -105,6 +105,9 @@ class StoreConformance : public testing::TestWithParam<StoreKind> {
   core::RenewResult RenewAs(Broker& broker, const core::OwnerId& owner, uint64_t token);
   // Releases a hold of it. Who of this broker's waiters is next.
   std::vector<int> GiveBack(Broker& broker, uint8_t owner);
+  // Who is next, as an answer has told. A quorum answers once most servers have, and may tell of the next holder with a
+  // notice behind that; `heard`: how many inputs came before the command.
+  std::vector<int> NextOf(Broker& broker, size_t heard, const std::vector<core::HolderView>& told);
 
   std::unique_ptr<StoreWorld> world_;
 };

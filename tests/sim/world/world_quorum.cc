@@ -96,6 +96,8 @@ void World::ExpectServed() {
     if (record.kind == RecordKind::kForced) forced.insert(record.lease);
     const bool starting = record.at_ns < kStartTime.count();
     if (record.kind != RecordKind::kRefused || starting || forced.contains(record.lease)) continue;
+    // All of a request for several locks hear that one of them was taken by force.
+    if (env_.history.leases[static_cast<size_t>(record.lease)].together) continue;
     const auto reason = static_cast<core::RefusalReason>(record.code);
     if (reason == core::RefusalReason::kStoreUnavailable || reason == core::RefusalReason::kQuorumNotReached) {
       return env_.Fail("lease " + std::to_string(record.lease) + " was refused for the store's sake at " +
