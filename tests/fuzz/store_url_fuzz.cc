@@ -18,11 +18,17 @@ void CheckSilence(std::string_view text) { DISTLOCK_CHECK(text.find(distlock::fu
 
 void CheckMeaning(const StoreUrl& url) {
   DISTLOCK_CHECK(url.address.port > 0 && url.address.port <= 65535 && url.db >= 0);
-  const bool several = url.topology == StoreUrl::Topology::kSentinel;
+  const bool several = url.topology != StoreUrl::Topology::kSingle;
   DISTLOCK_CHECK((url.transport == StoreUrl::Transport::kUnix || several) == url.address.host.empty());
-  DISTLOCK_CHECK(several == !url.sentinels.empty() && several == !url.primary_name.empty());
-  DISTLOCK_CHECK(url.sentinels.size() <= distlock::store::kMaxAddresses);
-  for (const auto& one : url.sentinels) DISTLOCK_CHECK(!one.host.empty() && one.port > 0 && one.port <= 65535);
+  DISTLOCK_CHECK((url.topology == StoreUrl::Topology::kSentinel) == !url.sentinels.empty());
+  DISTLOCK_CHECK((url.topology == StoreUrl::Topology::kCluster) == !url.seeds.empty());
+  DISTLOCK_CHECK((url.topology == StoreUrl::Topology::kQuorum) == !url.servers.empty());
+  DISTLOCK_CHECK(url.sentinels.empty() == url.primary_name.empty());
+  DISTLOCK_CHECK(url.servers.empty() || url.servers.size() % 2 == 1);
+  for (const auto* places : {&url.sentinels, &url.seeds, &url.servers}) {
+    DISTLOCK_CHECK(places->size() <= distlock::store::kMaxAddresses);
+    for (const auto& one : *places) DISTLOCK_CHECK(!one.host.empty() && one.port > 0 && one.port <= 65535);
+  }
   DISTLOCK_CHECK((url.transport == StoreUrl::Transport::kUnix) == !url.address.path.empty());
   DISTLOCK_CHECK(url.address.path.find('\0') == std::string::npos && url.password.find('\0') == std::string::npos);
   const std::string masked = url.Masked();

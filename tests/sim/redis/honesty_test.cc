@@ -28,7 +28,7 @@ constexpr int kLongest = 100;
 constexpr int kEnoughSequences = 300;
 constexpr const char* kMustBeSeen[] = {
     "reply 1",  "reply 2",   "reply 3",     "reply 4",    "reply 5",  "reply 6",  "reply 7",  "reply 8",  "reply 9",
-    "reply 10", "reply 11",  "reply 12",    "reply 13",   "reply 19", "reply 20", "reply 21", "reply 22", "-NOSCRIPT",
+    "reply 10", "reply 11",  "reply 12",    "reply 13",   "reply 20", "reply 21", "reply 22", "reply 23", "-NOSCRIPT",
     "-OOM",     "-READONLY", "-NOREPLICAS", "-WRONGTYPE", "-ERR",     "message",  "INFO",     "SCAN"};
 
 rc::Gen<Deed> AnyDeed() {
