@@ -49,7 +49,7 @@ std::string VoteOf(const v1::StoreNode& node) {
   }
   if (!node.not_counted().empty()) absl::StrAppend(&text, ": ", node.not_counted());
   if (!node.has_clock_skew()) return text;
-  const auto skew = wire::DifferenceFromProto(node.clock_skew());
+  const auto skew = std::chrono::duration_cast<std::chrono::milliseconds>(wire::DifferenceFromProto(node.clock_skew()));
   const bool behind = skew < skew.zero();
   return absl::StrCat(text, ", clock ", FormatDuration(behind ? -skew : skew), behind ? " behind" : " ahead");
 }
