@@ -27,7 +27,7 @@ constexpr PlaceholderName kPlaceholders[] = {
 };
 constexpr std::string_view kSpiffePart = "spiffe.";
 
-absl::Status Bad(std::string why) { return absl::InvalidArgumentError(why); }
+absl::Status Bad(const std::string& why) { return absl::InvalidArgumentError(why); }
 
 bool IsNumber(std::string_view text) {
   uint32_t value = 0;

@@ -175,7 +175,7 @@ Gate::Answer Gate::CheckTakesAny(Visitor& visitor) {
 }
 
 Gate::Answer Gate::Answered(const Visitor& visitor, access::Verb verb, std::string_view ns, std::string_view key,
-                            const access::Decision& decision, std::vector<std::string> allowed) const {
+                            const access::Decision& decision, const std::vector<std::string>& allowed) const {
   const access::Caller& caller = *visitor.caller;
   if (access::IsLockVerb(verb) && ns.empty()) ns = "default";
   const AccessOutcome outcome = decision.allowed     ? AccessOutcome::kAllowed

@@ -113,7 +113,7 @@ class Gate {
   Answer CheckLock(Visitor& visitor, access::Verb verb, std::string_view ns, std::string_view key);
   void Resolve(Visitor& visitor);
   Answer Answered(const Visitor& visitor, access::Verb verb, std::string_view ns, std::string_view key,
-                  const access::Decision& decision, std::vector<std::string> allowed = {}) const;
+                  const access::Decision& decision, const std::vector<std::string>& allowed = {}) const;
   void Tell(const AccessEvent& event) const {
     if (options_.on_access) options_.on_access(event);
   }

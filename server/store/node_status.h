@@ -38,8 +38,8 @@ struct NodeStatus {
   // all, unset when that is not known.
   std::string not_counted;
   std::optional<core::Duration> clock_skew;
-  std::optional<uint64_t> keys;         // of the store's database, whoever wrote them; nullopt: not known yet
-  uint64_t primary_changes = 0;         // to another run of the server, or to another server
+  std::optional<uint64_t> keys;  // of the store's database, whoever wrote them; nullopt: not known yet
+  uint64_t primary_changes = 0;  // to another run of the server, or to another server
 };
 
 }  // namespace distlock::store

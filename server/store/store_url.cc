@@ -19,8 +19,8 @@ absl::Status Wrong(std::string_view why) {
   return absl::InvalidArgumentError(Cat(why,
                                         "; write redis://[user:password@]host[:port][/db], rediss://..., "
                                         "unix:///path[?db=N], redis+sentinel://[user:password@]host,host,host/name or "
-                                         "redis+cluster://[user:password@]host,host,host or "
-                                         "redlock://[user:password@]host,host,host"));
+                                        "redis+cluster://[user:password@]host,host,host or "
+                                        "redlock://[user:password@]host,host,host"));
 }
 
 std::optional<std::string> PercentDecode(std::string_view in) {
@@ -67,7 +67,8 @@ absl::Status SetScheme(std::string_view scheme, StoreUrl& url) {
   } else if (std::find(std::begin(kNotSupportedYet), std::end(kNotSupportedYet), scheme) !=
              std::end(kNotSupportedYet)) {
     return absl::UnimplementedError(
-        Cat(scheme, ":// is not supported yet by this version; use redis://, rediss://, unix://, redis+sentinel://, "
+        Cat(scheme,
+            ":// is not supported yet by this version; use redis://, rediss://, unix://, redis+sentinel://, "
             "redis+cluster:// or redlock://"));
   } else {
     return Wrong("unknown scheme");

@@ -40,17 +40,20 @@ TEST_P(StoreConformance, TheNextHolderHasItsOwnTerms) {
   other.lock_delay = seconds(3);
   other.info = "of the next";
   Do<core::AcquireQueued>(a, other);
+  const size_t heard = a.seen->inputs.size();
   const auto released = Do<core::GiveBackDone>(a, core::StoreRelease{.name = Lock("k"), .owner = Owner(1)});
+  ASSERT_EQ(NextOf(a, heard, released.next), Numbers{2});
   const auto view = Inspect(a, Lock("k"));
-  ASSERT_EQ(released.next.size(), 1u);
   ASSERT_EQ(view->holders.size(), 1u);
-  for (const core::HolderView& next : {released.next[0], view->holders[0]}) {
+  std::vector<core::HolderView> told = released.next;
+  told.push_back(view->holders[0]);
+  for (const core::HolderView& next : told) {
     EXPECT_EQ(next.owner, Owner(2));
     EXPECT_EQ(next.ttl, seconds(300));
     EXPECT_EQ(next.lock_delay, seconds(3));
   }
-  EXPECT_EQ(view->holders[0].token, released.next[0].token);
-  EXPECT_EQ(view->holders[0].since, released.next[0].since);
+  EXPECT_EQ(view->holders[0].token, told[0].token);
+  EXPECT_EQ(view->holders[0].since, told[0].since);
   EXPECT_EQ(view->holders[0].info, "of the next");
   EXPECT_GT(view->holders[0].time_left, seconds(200));
 }

@@ -21,7 +21,7 @@ Admin::Admin(Client& client) : core_(client.core_) {}
 
 Result<BrokerStatus> Admin::Status() {
   const auto answer = internal::Call<v1::GetStatusResponse>(
-      *core_, [](Lookups::Connection& to, auto... args) { return to.admin->GetStatus(args...); },
+      *core_, [](Lookups::Connection& to, auto&&... args) { return to.admin->GetStatus(args...); },
       v1::GetStatusRequest());
   if (!answer.ok()) return answer.refusal();
   return BrokerStatus{.version = answer->version(),
@@ -44,7 +44,7 @@ Result<StreamPage> Admin::Streams(const std::string& page_token, int32_t page_si
   request.set_page_token(page_token);
   request.set_page_size(page_size);
   const auto answer = internal::Call<v1::ListSessionsResponse>(
-      *core_, [](Lookups::Connection& to, auto... args) { return to.admin->ListSessions(args...); }, request);
+      *core_, [](Lookups::Connection& to, auto&&... args) { return to.admin->ListSessions(args...); }, request);
   if (!answer.ok()) return answer.refusal();
   StreamPage page;
   for (const v1::SessionInfo& session : answer->sessions()) {
@@ -69,7 +69,7 @@ Result<int32_t> Admin::ForceRelease(const std::string& key, const std::string& l
   request.set_holder_id(holder_id);
   request.set_reason(reason);
   const auto answer = internal::Call<v1::ForceReleaseResponse>(
-      *core_, [](Lookups::Connection& to, auto... args) { return to.admin->ForceRelease(args...); }, request,
+      *core_, [](Lookups::Connection& to, auto&&... args) { return to.admin->ForceRelease(args...); }, request,
       kForcePatience);
   if (!answer.ok()) return answer.refusal();
   return answer->released();
@@ -79,7 +79,7 @@ Result<DrainBegun> Admin::Drain(std::optional<Duration> timeout) {
   v1::DrainRequest request;
   if (timeout) *request.mutable_timeout() = wire::ToProto(*timeout);
   const auto answer = internal::Call<v1::DrainResponse>(
-      *core_, [](Lookups::Connection& to, auto... args) { return to.admin->Drain(args...); }, request);
+      *core_, [](Lookups::Connection& to, auto&&... args) { return to.admin->Drain(args...); }, request);
   if (!answer.ok()) return answer.refusal();
   return DrainBegun{.timeout = wire::FromProto(answer->timeout()), .leases = answer->leases()};
 }

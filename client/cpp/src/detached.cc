@@ -44,7 +44,7 @@ Result<DetachedLease> DetachedLocks::Acquire(const std::string& key, const LockO
     }
     const int64_t sent_ns = BootNow();
     const auto answer = internal::Call<v1::AcquireResponse>(
-        *core_, [](Lookups::Connection& to, auto... args) { return to.locks->Acquire(args...); }, request, patience,
+        *core_, [](Lookups::Connection& to, auto&&... args) { return to.locks->Acquire(args...); }, request, patience,
         cancel);
     if (!answer.ok()) {
       if (answer.refusal().reason != RefusalReason::kUnreachable || BootNow() >= unreachable_ns)
@@ -74,7 +74,7 @@ Result<DetachedLocks::Renewal> DetachedLocks::Renew(const std::string& lease_id)
   request.set_lease_id(lease_id);
   const int64_t sent_ns = BootNow();
   const auto answer = internal::Call<v1::RenewResponse>(
-      *core_, [](Lookups::Connection& to, auto... args) { return to.locks->Renew(args...); }, request);
+      *core_, [](Lookups::Connection& to, auto&&... args) { return to.locks->Renew(args...); }, request);
   if (!answer.ok()) return answer.refusal();
   return Renewal{.ttl = wire::FromProto(answer->ttl()),
                  .valid_until = AddNs(sent_ns, wire::FromProto(answer->valid_for()).count())};
@@ -84,7 +84,7 @@ Result<ReleaseOutcome> DetachedLocks::Release(const std::string& lease_id) {
   v1::ReleaseRequest request;
   request.set_lease_id(lease_id);
   const auto answer = internal::Call<v1::ReleaseResponse>(
-      *core_, [](Lookups::Connection& to, auto... args) { return to.locks->Release(args...); }, request);
+      *core_, [](Lookups::Connection& to, auto&&... args) { return to.locks->Release(args...); }, request);
   if (!answer.ok()) return answer.refusal();
   return internal::ToOutcome(answer->outcome());
 }
@@ -93,7 +93,7 @@ std::optional<Refusal> DetachedLocks::Downgrade(const std::string& lease_id) {
   v1::DowngradeRequest request;
   request.set_lease_id(lease_id);
   const auto answer = internal::Call<v1::DowngradeResponse>(
-      *core_, [](Lookups::Connection& to, auto... args) { return to.locks->Downgrade(args...); }, request);
+      *core_, [](Lookups::Connection& to, auto&&... args) { return to.locks->Downgrade(args...); }, request);
   if (!answer.ok()) return answer.refusal();
   return std::nullopt;
 }

@@ -56,7 +56,7 @@ Result<LockInfo> Inspector::Look(const std::string& key, const std::string& lock
   request.set_key(key);
   request.set_max_waiters(max_waiters);
   const auto answer = internal::Call<v1::GetLockResponse>(
-      *core_, [](Lookups::Connection& to, auto... args) { return to.locks->GetLock(args...); }, request);
+      *core_, [](Lookups::Connection& to, auto&&... args) { return to.locks->GetLock(args...); }, request);
   if (!answer.ok()) return answer.refusal();
   return ToLockInfo(answer->lock());
 }
@@ -69,7 +69,7 @@ Result<LockPage> Inspector::List(const std::string& key_prefix, const std::strin
   request.set_page_token(page_token);
   request.set_page_size(page_size);
   const auto answer = internal::Call<v1::ListLocksResponse>(
-      *core_, [](Lookups::Connection& to, auto... args) { return to.locks->ListLocks(args...); }, request);
+      *core_, [](Lookups::Connection& to, auto&&... args) { return to.locks->ListLocks(args...); }, request);
   if (!answer.ok()) return answer.refusal();
   LockPage page;
   for (const v1::LockInfo& lock : answer->locks()) page.locks.push_back(ToLockInfo(lock));
@@ -83,7 +83,7 @@ Result<TokenCheck> Inspector::CheckToken(const std::string& key, int64_t token, 
   request.set_key(key);
   request.set_fencing_token(token);
   const auto answer = internal::Call<v1::CheckTokenResponse>(
-      *core_, [](Lookups::Connection& to, auto... args) { return to.locks->CheckToken(args...); }, request);
+      *core_, [](Lookups::Connection& to, auto&&... args) { return to.locks->CheckToken(args...); }, request);
   if (!answer.ok()) return answer.refusal();
   return TokenCheck{.newest = answer->newest(), .newest_token = answer->newest_token()};
 }

@@ -15,7 +15,7 @@ bool UnaryCall::Arrive() {
   auto arrived = frontend_->gate.Arrive(FactsOf(context(), frontend_->unix_peer_of));
   if (auto* visitor = std::get_if<Visitor>(&arrived)) visitor_ = std::move(*visitor);
   return !Denied(std::holds_alternative<Visitor>(arrived) ? std::nullopt
-                                                          : std::optional(std::get<v1::Refusal>(std::move(arrived))));
+                                                          : std::optional(std::get<v1::Refusal>(arrived)));
 }
 
 bool UnaryCall::Denied(const std::optional<v1::Refusal>& refusal, const core::LockName& about) {

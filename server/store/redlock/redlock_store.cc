@@ -239,7 +239,7 @@ void RedlockStore::ReplaceMarks() {
   if (!members_.all_seen() || without_locks_ > 0) return;
   for (auto& node : nodes_) {
     node->server->List("", "", 1, "", kListTimeout,
-                       [this, &node = *node](absl::StatusOr<LockPage> page) { OnHeldLocks(node, page); });
+                       [this, &node = *node](const absl::StatusOr<LockPage>& page) { OnHeldLocks(node, page); });
   }
 }
 

@@ -54,7 +54,8 @@ class Callback<R(Args...)> {
   friend bool operator==(const Callback& callback, std::nullptr_t) { return callback.kind_ == nullptr; }
 
   // Throws std::bad_function_call when empty.
-  R operator()(Args... args) {
+  // As the signature says, so some are values.
+  R operator()(Args... args) {  // NOLINT(performance-unnecessary-value-param)
     if (kind_ == nullptr) throw std::bad_function_call();
     return kind_->call(&room_, std::forward<Args>(args)...);
   }

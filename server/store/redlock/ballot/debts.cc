@@ -136,14 +136,16 @@ void Debts::JudgeLater(const Call& call) {
   }
 }
 
-void Debts::Settle(NodeIndex node, Claim claim) {
+// By value: it may be the key of what is erased.
+void Debts::Settle(NodeIndex node, Claim claim) {  // NOLINT(performance-unnecessary-value-param)
   const auto found = nodes_[node].find(claim);
   debt_timers_.Cancel(found->second);
   nodes_[node].erase(found);
   news_.OnSettled(node, claim);
 }
 
-void Debts::Forget(Claim claim) {
+// By value: it may be the key of what is erased.
+void Debts::Forget(Claim claim) {  // NOLINT(performance-unnecessary-value-param)
   const auto found = calls_.find(claim);
   call_timers_.Cancel(found->second);
   calls_.erase(found);

@@ -10,9 +10,7 @@
 namespace distlock::store::ballot {
 
 Nodes::Nodes(const Config& config)
-    : longest_ttl_(config.longest_ttl),
-      drift_ppm_(config.clock_drift_ppm),
-      nodes_(config.nodes, Node(config.clock_drift_ppm)) {
+    : longest_ttl_(config.longest_ttl), nodes_(config.nodes, Node(config.clock_drift_ppm)) {
   DISTLOCK_CHECK(config.nodes % 2 == 1 && config.nodes <= kMaxNodes);
 }
 

@@ -81,7 +81,6 @@ class Nodes {
   std::optional<Duration> MedianOffset(Instant now) const;
 
   const Duration longest_ttl_;
-  const uint32_t drift_ppm_;
   std::vector<Node> nodes_;
   uint32_t counting_ = 0;
   uint32_t up_ = 0;

@@ -324,7 +324,7 @@ bool Rounds::AnswerAdopt(Round& round, bool) {
       debts_.OweOne(node, {.claim = {adopt.name, adopt.from}, .life = merged.ttl + merged.lock_delay});
     }
     candidates_.Hold(std::move(spec), adopt.token, round.sent, round.adopted);
-    return Answer(round, std::move(merged));
+    return Answer(round, merged);
   }
   if (gone <= context_.nodes.size() - context_.nodes.quorum()) {
     if (CountOf<core::AcquireLate>(round) <= context_.nodes.size() - context_.nodes.quorum()) return false;
