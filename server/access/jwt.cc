@@ -40,7 +40,9 @@ struct Algorithm {
 constexpr Algorithm kAlgorithms[] = {
     {"RS256", CJOSE_JWK_KTY_RSA}, {"PS256", CJOSE_JWK_KTY_RSA}, {"ES256", CJOSE_JWK_KTY_EC}};
 
-absl::Status Bad(const std::string& why) { return absl::UnauthenticatedError(Cat("authorization: the JSON web token ", why)); }
+absl::Status Bad(const std::string& why) {
+  return absl::UnauthenticatedError(Cat("authorization: the JSON web token ", why));
+}
 
 // Nothing may follow the value, and no name may come twice.
 Json ParseJson(std::string_view text) {
