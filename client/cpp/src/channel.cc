@@ -63,7 +63,7 @@ std::shared_ptr<Lookups::Connection> Lookups::Connect() {
 void Lookups::Authorize(grpc::ClientContext& call) {
   std::string address;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     address = address_;
   }
   if (const auto bearer = wire::BearerFor(address)) call.AddMetadata(wire::kAuthorization, *bearer);
