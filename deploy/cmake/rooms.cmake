@@ -5,7 +5,7 @@
 set(TSAN_LEFT_OUT
     deploy/image client/cli client/conformance client/conformance/broker client/cpp/testing server/contract server/rpc
     server/main tests/main tests/tidy tests/store tests/lua tests/contract tests/rpc tests/ops tests/cli tests/e2e
-    tests/deploy tests/go tests/interop tests/bench tests/sim/history tests/sim/world tests/sim/small tests/fuzz)
+    tests/deploy tests/security tests/go tests/interop tests/bench tests/sim/history tests/sim/world tests/sim/small tests/fuzz)
 
 function(add_rooms)
   foreach(room IN LISTS ARGN)
