@@ -148,7 +148,15 @@ TEST(Rights, AListNeedsOnePatternAroundAllAndNoDenialInside) {
       "- {name: r, who: [anyone], locks: ['n:order/*', 'n:cart'], may: [list]}\n"
       "- {name: no, who: ['uid:1'], locks: ['n:order/vault*', 'm:x'], deny: [list]}\n";
   const auto all = [&](const std::vector<std::string>& who, std::optional<std::string_view> ns, const char* prefix) {
-    return Of(rules, who).MayAll(Verb::kList, ns, prefix);
+    struct {
+      bool allowed;
+      std::string rule;  // a copy: the decision's ends with the rights
+    } answer;
+    const Rights of_caller = Of(rules, who);
+    const Decision decision = of_caller.MayAll(Verb::kList, ns, prefix);
+    answer.allowed = decision.allowed;
+    answer.rule = decision.rule;
+    return answer;
   };
   EXPECT_TRUE(all({}, "n", "order/").allowed);
   EXPECT_TRUE(all({}, "n", "order/7").allowed);
