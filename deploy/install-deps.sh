@@ -35,7 +35,7 @@ readonly LIBRARIES=(libabsl-dev libcivetweb-dev libcli11-dev libgrpc++-dev libgr
 readonly RUN=(ca-certificates redis-server redis-tools)
 readonly TEST=(clang libbenchmark-dev libclang-rt-dev libgmock-dev libgtest-dev liblua5.1-0-dev librapidcheck-dev llvm
   fish groff iptables man-db nlohmann-json3-dev openssl python3 python3-grpcio python3-pip python3-protobuf
-  python3-pytest python3-setuptools python3-venv python3-wheel python3-yaml zsh)
+  python3-hpack python3-hyperframe python3-pytest python3-setuptools python3-venv python3-wheel python3-yaml zsh)
 PEERS=$(dirname "${BASH_SOURCE[0]}")/../tests/bench/peers
 readonly PEERS
 

@@ -22,6 +22,16 @@ endif()
 if(NOT DISTLOCK_SANITIZE STREQUAL thread)
   find_package(Protobuf REQUIRED)
   find_package(gRPC REQUIRED CONFIG)
+  # Newer versions take credentials of the C core; before, a class of ours adds the port itself (server/rpc/tls.cc).
+  include(CheckCXXSourceCompiles)
+  set(CMAKE_REQUIRED_LIBRARIES gRPC::grpc++)
+  check_cxx_source_compiles("
+    #include <grpcpp/security/server_credentials.h>
+    struct Wrapped : grpc::ServerCredentials {
+      Wrapped() : grpc::ServerCredentials(static_cast<grpc_server_credentials*>(nullptr)) {}
+    };
+    int main() { Wrapped made; }" DISTLOCK_GRPC_WRAPS_CREDENTIALS)
+  unset(CMAKE_REQUIRED_LIBRARIES)
 endif()
 
 if(DISTLOCK_TESTS)

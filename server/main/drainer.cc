@@ -38,7 +38,8 @@ core::Duration Drainer::Begin(std::optional<core::Duration> timeout) {
   return left;
 }
 
-absl::Status Drainer::AwaitEnd(store::EmbeddedServer* embedded, const std::function<void()>& each_second) {
+absl::Status Drainer::AwaitEnd(store::EmbeddedServer* embedded, const std::function<void()>& each_second,
+                               const std::function<void()>& reload) {
   bool stop_heard = false;
   while (!done()) {
     const Wake wake = wakeups_.Wait(absl::Seconds(1));
@@ -49,7 +50,7 @@ absl::Status Drainer::AwaitEnd(store::EmbeddedServer* embedded, const std::funct
     }
     // AdminService.Drain may have begun the drain already, for example from a hook that runs before the signal.
     if (wake == Wake::kStop) ops::Info("signal to stop", {{"time_left", absl::FromChrono(Begin(std::nullopt))}});
-    if (wake == Wake::kReload) ops::Info("SIGHUP: nothing to reload");
+    if (wake == Wake::kReload) reload();
     // Checked on every wakeup, since SIGCHLD may have come before this loop.
     if (absl::Status alive = CheckAlive(embedded); !alive.ok()) return alive;
   }

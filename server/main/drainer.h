@@ -32,8 +32,9 @@ class Drainer {
 
   // Serves the main thread's wakeups until the drain is complete. SIGTERM begins the drain or joins it; a second
   // SIGTERM ends the process at once. Returns an error when `embedded`, which may be null, has ended by itself. Calls
-  // `each_second` about once a second.
-  absl::Status AwaitEnd(store::EmbeddedServer* embedded, const std::function<void()>& each_second);
+  // `each_second` about once a second, and `reload` upon SIGHUP.
+  absl::Status AwaitEnd(store::EmbeddedServer* embedded, const std::function<void()>& each_second,
+                        const std::function<void()>& reload);
 
  private:
   bool done() const;

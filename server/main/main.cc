@@ -11,11 +11,14 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "contract/ids.h"
+#include "door/listeners.h"
 #include "main/drainer.h"
 #include "main/http_pages.h"
 #include "main/recorder.h"
 #include "main/settings.h"
 #include "main/store_setup.h"
+#include "main/tls_files.h"
+#include "main/tls_reload.h"
 #include "main/wakeups.h"
 #include "ops/http.h"
 #include "ops/log.h"
@@ -42,11 +45,43 @@ int StoreExitCode(const absl::Status& status) {
   return misconfigured ? kExitConfiguration : kExitStoreUnavailable;
 }
 
+// The TLS files in use, and what reads them again.
+struct Tls {
+  Tls(const TlsPaths& paths, const TlsFiles& files, ops::Metrics& metrics)
+      : shelf(files.material), reload(paths, files, shelf, metrics) {}
+  rpc::TlsShelf shelf;
+  TlsReload reload;
+};
+
+// Null without --tls-cert.
+absl::StatusOr<std::unique_ptr<Tls>> LoadTlsOf(const ops::Options& options, ops::Metrics& metrics) {
+  if (options.tls_cert.empty()) return nullptr;
+  const TlsPaths paths{options.tls_cert, options.tls_key, options.tls_client_ca};
+  const auto files = LoadTls(paths, absl::Now());
+  if (!files.ok()) return files.status();
+  return std::make_unique<Tls>(paths, *files, metrics);
+}
+
+void WarnOfDoor(const ops::Options& options, const rpc::Server& server) {
+  if (server.max_connections() < static_cast<size_t>(options.max_connections)) {
+    ops::Warn("fewer connections than --max-connections: each needs two open files",
+              {{"connections", server.max_connections()}, {"max_connections", options.max_connections}});
+  }
+  if (!server.knows_unix_callers()) {
+    ops::Warn("this gRPC does not tell which caller of a unix socket has made a call: all of them count as one");
+  }
+}
+
 int Serve(const ops::Options& options) {
+  if (!options.tls_cert.empty() && options.tls_min_version == ops::TlsMinVersion::k13) rpc::RequireTls13();
+  const std::vector<int> inherited = door::InheritedSockets();  // changes the environment: before any thread
   Wakeups wakeups;
   RaiseFileLimit();
   const std::string broker_id = contract::RandomHex(8);
   ops::Metrics metrics(DISTLOCK_VERSION);
+  const absl::StatusOr<std::unique_ptr<Tls>> loaded = LoadTlsOf(options, metrics);
+  if (!loaded.ok()) return Fail(loaded.status(), kExitConfiguration);
+  Tls* const tls = loaded->get();
   HttpPages pages(metrics);
   std::unique_ptr<ops::HttpServer> http;
   const auto open_http = [&] {
@@ -81,8 +116,13 @@ int Serve(const ops::Options& options) {
   // Declared after the drainer and before the server: the shards call the drainer, and the server's last calls post to
   // the shards.
   const absl::Cleanup stop_shards = [&shards] { shards.Stop(); };
+  rpc::ServerOptions server_options =
+      ServerOptionsOf(options, store::TraitsOf(setup->options), broker_id, &recorder);
+  server_options.door.inherited = inherited;
+  server_options.door.observer = &recorder;
+  if (tls) server_options.tls = &tls->shelf;
   auto server = rpc::Server::Start(
-      ServerOptionsOf(options, store::TraitsOf(setup->options), broker_id, &recorder), shards,
+      server_options, shards,
       {.version = DISTLOCK_VERSION,
        .store_url = setup->shown,
        .started = absl::Now(),
@@ -91,6 +131,7 @@ int Serve(const ops::Options& options) {
        .listen = {},
        .drain = [&drainer](std::optional<core::Duration> timeout) { return drainer.Begin(timeout); }});
   if (!server.ok()) return Fail(server.status(), kExitConfiguration);
+  WarnOfDoor(options, **server);
   recorder.Watch(server->get());
   const absl::Cleanup unwatch = [&recorder] { recorder.Unwatch(); };
   drainer.Attach(server->get());
@@ -106,7 +147,13 @@ int Serve(const ops::Options& options) {
                                 {"redis", setup->shown},
                                 {"broker_id", broker_id}});
 
-  const absl::Status ended = drainer.AwaitEnd(setup->embedded.get(), [&recorder] { recorder.LogHeldBack(); });
+  const absl::Status ended = drainer.AwaitEnd(
+      setup->embedded.get(),
+      [&recorder, tls] {
+        recorder.LogHeldBack();
+        if (tls != nullptr) tls->reload.Look(absl::Now());
+      },
+      [tls] { tls == nullptr ? ops::Info("SIGHUP: nothing to reload") : void(tls->reload.Reload(absl::Now())); });
   wakeups.LetGo();
   recorder.Unwatch();  // from here on health stays NOT_SERVING
   http.reset();

@@ -26,6 +26,12 @@ constexpr std::string_view kStoreErrors[] = {"unsent", "unavailable", "full", "f
 constexpr std::string_view kStreamEnds[] = {"client",  "broken", "lapsed",   "overflow",
                                             "drained", "quota",  "finished", "protocol"};
 
+constexpr std::string_view kRefuseCauses[] = {"connections", "peer_connections", "rate",
+                                              "descriptors", "preface",          "penalty"};
+constexpr std::string_view kTlsCertificates[] = {"server", "client_ca"};
+constexpr std::string_view kReloadOutcomes[] = {"done", "refused"};
+constexpr std::string_view kCutCauses[] = {"early_cancels", "open_calls", "unused_bytes", "revoked"};
+
 template <typename Enum>
 constexpr bool EndsWith(Labels names, Enum last) {
   return names.size() == static_cast<size_t>(last) + 1;
@@ -38,6 +44,10 @@ static_assert(EndsWith(kHandoffPaths, HandoffPath::kTend));
 static_assert(EndsWith(kStoreVerbs, StoreVerb::kList));
 static_assert(EndsWith(kStoreErrors, StoreError::kUnknown));
 static_assert(EndsWith(kStreamEnds, StreamEnd::kProtocol));
+static_assert(EndsWith(kRefuseCauses, RefuseCause::kPenalty));
+static_assert(EndsWith(kCutCauses, CutCause::kRevoked));
+static_assert(EndsWith(kTlsCertificates, TlsCertificate::kClientCa));
+static_assert(EndsWith(kReloadOutcomes, ReloadOutcome::kRefused));
 
 // A grant of a free lock takes well under a millisecond; waits and holds run up to the limits of an hour and a day.
 const Buckets kWaitBuckets = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 3600, 86400};
@@ -120,6 +130,17 @@ Metrics::Metrics(std::string_view version)
       sessions(Level(registry_, "distlock_sessions", "Open Session, Hold, WatchLock and WatchLocks streams.")),
       streams_closed(
           CountBy(registry_, "distlock_streams_closed_total", "Streams that ended, by cause.", "cause", kStreamEnds)),
+      connections(Level(registry_, "distlock_connections", "Open client connections.")),
+      connections_refused(CountBy(registry_, "distlock_connections_refused_total",
+                                  "Client connections that were not let in, by cause.", "cause", kRefuseCauses)),
+      connections_cut(CountBy(registry_, "distlock_connections_cut_total",
+                              "Client connections that the broker ended, by cause.", "cause", kCutCauses)),
+      tls_not_after(Series<prometheus::Gauge>(
+          Family(prometheus::BuildGauge(), registry_, "distlock_tls_not_after_seconds",
+                 "When the certificate in use expires, in Unix time; of several authorities the first; 0: none."),
+          "certificate", kTlsCertificates)),
+      reloads(CountBy(registry_, "distlock_reloads_total", "Times that the TLS files were read again, by outcome.",
+                      "outcome", kReloadOutcomes)),
       store_up(Level(registry_, "distlock_store_up", "1 when every shard can send commands to the store, else 0.")),
       store_hold_off_seconds(Level(registry_, "distlock_store_hold_off_seconds",
                                    "For how long the store still grants nobody a lock newly; +Inf while its end is not "

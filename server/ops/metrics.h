@@ -77,6 +77,13 @@ enum class StoreError { kUnsent, kUnavailable, kFull, kForeignKey, kUnknown };
 // kFinished: a Hold whose lease ended or was refused. kProtocol: the client broke the protocol.
 enum class StreamEnd { kClient, kBroken, kLapsed, kOverflow, kDrained, kQuota, kFinished, kProtocol };
 
+// In the order of the door's enums of the same names.
+enum class RefuseCause { kConnections, kPeerConnections, kRate, kDescriptors, kPreface, kPenalty };
+enum class CutCause { kEarlyCancels, kOpenCalls, kUnusedBytes, kRevoked };
+
+enum class TlsCertificate { kServer, kClientCa };
+enum class ReloadOutcome { kDone, kRefused };
+
 // One metric per value of an enum.
 template <typename Enum, typename Metric>
 class ByLabel {
@@ -127,6 +134,13 @@ class Metrics {
   // Streams
   Gauge& sessions;
   const ByLabel<StreamEnd, Counter> streams_closed;
+
+  // Connections
+  Gauge& connections;
+  const ByLabel<RefuseCause, Counter> connections_refused;
+  const ByLabel<CutCause, Counter> connections_cut;
+  const ByLabel<TlsCertificate, Gauge> tls_not_after;
+  const ByLabel<ReloadOutcome, Counter> reloads;
 
   // Store
   Gauge& store_up;

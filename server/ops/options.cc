@@ -7,12 +7,14 @@
 #include <cassert>
 #include <iterator>
 #include <set>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "ops/address.h"
 #include "ops/option_table.h"
 #include "ops/text.h"
+#include "text/unix_address.h"
 
 namespace distlock::ops {
 namespace {
@@ -25,19 +27,55 @@ absl::Status Clash(const Parts&... parts) {
   return absl::FailedPreconditionError(Cat(parts...));
 }
 
+absl::Status CheckTls(const Options& o, std::vector<std::string>* warnings) {
+  if (o.tls_cert.empty()) {
+    for (const auto& [flag, value] : {std::pair("tls-key", o.tls_key), std::pair("tls-client-ca", o.tls_client_ca)}) {
+      if (!value.empty()) return Clash("--", flag, " needs --tls-cert: give the broker's certificate as well");
+    }
+    if (o.tls_client_auth != TlsClientAuth::kAuto) return Clash("--tls-client-auth has no effect without --tls-cert");
+    return absl::OkStatus();
+  }
+  if (o.tls_key.empty()) return Clash("--tls-cert needs --tls-key: give the private key of the certificate");
+  const bool wants_certificates = o.ClientAuth() != TlsClientAuth::kOff;
+  if (wants_certificates && o.tls_client_ca.empty()) {
+    return Clash("--tls-client-auth needs --tls-client-ca: name the authorities that sign clients' certificates");
+  }
+  if (!o.tls_client_ca.empty() && !wants_certificates) {
+    return Clash("--tls-client-ca has no effect with --tls-client-auth off: remove one of the two");
+  }
+  if (std::all_of(o.listen.begin(), o.listen.end(), [](const std::string& a) { return IsUnixAddress(a); })) {
+    return Clash("--tls-cert has no effect: no --listen is host:port, and unix sockets need no TLS");
+  }
+  if (!o.allow_all) {
+    return Clash("--tls-cert needs --allow-all: whoever can open a TLS connection may take and release every lock");
+  }
+  if (o.ClientAuth() != TlsClientAuth::kRequire) {
+    warnings->push_back(
+        "--tls-client-auth: whoever reaches a TLS port can slow this broker down by malformed headers "
+        "(CVE-2023-33953 of gRPC 1.51): let it require certificates, or keep strangers out by the network");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckListen(const Options& o, std::vector<std::string>* warnings) {
   if (o.listen.empty()) return Clash("--listen: nothing to listen on: name a unix:///path or a host:port");
   std::set<std::string> seen;
   for (const std::string& address : o.listen) {
     if (!seen.insert(address).second) return Clash("--listen: ", JsonQuoted(address), " is given twice");
-    if (IsUnixAddress(address)) continue;
+    if (IsUnixAddress(address)) {
+      if ((text::ParseUnixAddress(address).mode & 0002) == 0) continue;
+      warnings->push_back(Cat("--listen: every user of this machine may take and release locks through ",
+                              JsonQuoted(address), ": leave the last digit of its mode 0 to keep them out"));
+      continue;
+    }
     const absl::StatusOr<HostPort> parsed = ParseHostPort(address);
     if (!parsed.ok()) return parsed.status();
-    if (IsLoopback(parsed->host)) continue;
+    if (IsLoopback(parsed->host) || !o.tls_cert.empty()) continue;
     if (!o.insecure_listen) {
       return Clash("--listen: ", JsonQuoted(address),
                    " is not loopback and would serve locks in plain text to everybody "
-                   "who reaches it: listen on 127.0.0.1 or a unix socket, or accept that with --insecure-listen");
+                   "who reaches it: give --tls-cert, listen on 127.0.0.1 or a unix socket, or accept that with "
+                   "--insecure-listen");
     }
     warnings->push_back(
         Cat("--insecure-listen: ", JsonQuoted(address), " serves locks in plain text to everybody who reaches it"));
@@ -115,6 +153,11 @@ absl::Duration Options::LongestTtl() const {
   return CanFailOver() ? absl::Seconds(30) : absl::Hours(1);
 }
 
+TlsClientAuth Options::ClientAuth() const {
+  if (tls_client_auth != TlsClientAuth::kAuto) return tls_client_auth;
+  return tls_client_ca.empty() ? TlsClientAuth::kOff : TlsClientAuth::kRequire;
+}
+
 bool Options::ReflectionEnabled() const {
   if (reflection != Reflection::kAuto) return reflection == Reflection::kOn;
   return std::all_of(listen.begin(), listen.end(), [](const std::string& a) { return IsUnixAddress(a); });
@@ -122,6 +165,7 @@ bool Options::ReflectionEnabled() const {
 
 absl::Status CheckTogether(const Options& options, std::vector<std::string>* warnings) {
   absl::Status status = CheckListen(options, warnings);
+  status.Update(CheckTls(options, warnings));
   status.Update(CheckStore(options));
   status.Update(CheckTimes(options));
   WarnOfStreams(options, warnings);

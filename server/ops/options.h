@@ -18,20 +18,29 @@
 namespace distlock::ops {
 
 enum class Reflection { kAuto, kOn, kOff };
+enum class TlsClientAuth { kAuto, kRequire, kOptional, kOff };
+enum class TlsMinVersion { k13, k12 };
 
 // Fields are named after the flags; the defaults are in the table alone: start from DefaultOptions().
 struct Options {
   std::string config;
 
   // Serving
-  std::vector<std::string> listen;  // unix:///path or host:port, checked
+  std::vector<std::string> listen;  // unix:///path?mode=&group= or host:port, checked
   bool insecure_listen = false;
   Reflection reflection = Reflection::kAuto;
+  std::string tls_cert;
+  std::string tls_key;
+  std::string tls_client_ca;
+  TlsClientAuth tls_client_auth = TlsClientAuth::kAuto;  // use ClientAuth()
+  TlsMinVersion tls_min_version = TlsMinVersion::k13;
+  bool allow_all = false;
   std::string http;  // host:port, or "" for none
   absl::Duration drain_timeout;
   absl::Duration keepalive_time;
   absl::Duration keepalive_timeout;
   absl::Duration min_ping_interval;
+  absl::Duration idle_timeout;
   int64_t shards = 0;
 
   // Store
@@ -75,6 +84,10 @@ struct Options {
   int64_t max_prefix_watches = 0;
   int64_t max_waiting_calls = 0;
   int64_t max_waiting_calls_per_peer = 0;
+  int64_t max_connections = 0;
+  int64_t max_connections_per_peer = 0;
+  int64_t new_connections_per_peer = 0;  // per second
+  int64_t handshakes_per_second = 0;
   int64_t max_connection_streams = 0;  // 0 = twice max_sessions_per_peer; use ConnectionStreams()
   int64_t outbox_messages = 0;
   int64_t mailbox_capacity = 0;
@@ -90,6 +103,9 @@ struct Options {
   // Another server may take over the store: it is watched by Sentinels, or a Cluster.
   bool CanFailOver() const;
   absl::Duration LongestTtl() const;
+
+  // tls_client_auth, with kAuto resolved: required where there is a CA to check clients with.
+  TlsClientAuth ClientAuth() const;
 
   // reflection, with kAuto resolved: on when every address is a unix socket.
   bool ReflectionEnabled() const;

@@ -11,9 +11,9 @@ namespace distlock::rpc {
 namespace {
 
 // The address of the caller, and its name if the connection has authenticated one.
-std::string CallerOf(const grpc::ServerContext& context) {
-  std::string caller = context.peer();
-  const auto auth = context.auth_context();
+std::string CallerOf(const UnaryReactor::Incoming& call) {
+  std::string caller = call.PeerName();
+  const auto auth = call.context.auth_context();
   if (auth == nullptr || !auth->IsPeerAuthenticated()) return caller;
   for (const grpc::string_ref& name : auth->GetPeerIdentity()) {
     absl::StrAppend(&caller, " ", std::string(name.data(), name.size()));
@@ -29,7 +29,7 @@ void AdminService::Open(CallThreads& threads) {
   threads.OpenUnary(*this, &AdminService::RequestListSessions,
                     [this](auto call) { UnaryCall::Serve<ListSessionsCall>(frontend_, std::move(call)); });
   threads.OpenUnary(*this, &AdminService::RequestForceRelease, [this](auto call) {
-    std::string caller = CallerOf(call->context);
+    std::string caller = CallerOf(*call);
     UnaryCall::Serve<ForceReleaseCall>(frontend_, std::move(call), std::move(caller));
   });
   threads.OpenUnary(*this, &AdminService::RequestDrain,

@@ -4,10 +4,12 @@
 // so a sink may post to them after its call has ended. Any thread.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "contract/limits.h"
 #include "rpc/admission.h"
+#include "rpc/listings.h"
 #include "shard/shard_set.h"
 
 namespace distlock::rpc {
@@ -60,6 +62,7 @@ struct Frontend {
   const std::string broker_id;
   CallObserver* const observer;  // may be null
   Admission admission;
+  const std::shared_ptr<Listings> listings = std::make_shared<Listings>();  // calls may outlive the frontend
 };
 
 }  // namespace distlock::rpc

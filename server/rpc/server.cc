@@ -4,20 +4,16 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/server_builder.h>
-#include <sys/stat.h>
+#include <grpcpp/server_posix.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "rpc/engine/wire.h"
-#include "rpc/listen.h"
+#include "rpc/fd_identity.h"
 
 namespace distlock::rpc {
 namespace {
-
-// The daemon's user and group may connect.
-constexpr mode_t kSocketMode = 0660;
 
 int Milliseconds(core::Duration duration) {
   return static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
@@ -37,8 +33,7 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, static_cast<int>(options.max_header_bytes));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_connection_streams);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5'000);
-  // Two daemons must not share a port by accident.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, Milliseconds(options.idle_timeout));
 
   // A dead peer is found after time + timeout; clients may ping as often as min_ping_interval, also between calls.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(options.keepalive_time));
@@ -50,18 +45,6 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
                              Milliseconds(options.min_ping_interval) * 9 / 10);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 2);
 }
-
-// Sets the umask during a bind, so that the socket is never open to everybody, not even for a moment.
-class ScopedUmask {
- public:
-  explicit ScopedUmask(mode_t mask) : before_(umask(mask)) {}
-  ~ScopedUmask() { umask(before_); }
-  ScopedUmask(const ScopedUmask&) = delete;
-  ScopedUmask& operator=(const ScopedUmask&) = delete;
-
- private:
-  const mode_t before_;
-};
 
 }  // namespace
 
@@ -93,38 +76,46 @@ absl::Status Server::Bind(const ServerOptions& options) {
   builder.RegisterService(&locks_);
   builder.RegisterService(&admin_service_);
   builder.RegisterService(&health_);
-  threads_ = std::make_unique<CallThreads>(builder);
+  threads_ = std::make_unique<CallThreads>(builder, [this](const std::string& peer) {
+    const bool hidden = !knows_unix_callers_ && peer.starts_with("fd:");
+    return hidden ? nullptr : door_->PeerOf(peer);
+  });
 
-  std::vector<int> ports(options.listen.size(), 0);
-  for (size_t i = 0; i < options.listen.size(); ++i) {
-    const std::string path = UnixPath(options.listen[i]);
-    absl::Status claimed = path.empty() ? ProbeTcp(options.listen[i]) : ClaimUnixSocket(path);
-    if (!claimed.ok()) return claimed;
-    builder.AddListeningPort(path.empty() ? options.listen[i] : absl::StrCat("unix:", path),
-                             grpc::InsecureServerCredentials(), &ports[i]);
+  door::DoorOptions door = options.door;
+  door.tls = options.tls != nullptr;
+  auto opened = door::Door::Open(std::move(door));
+  if (!opened.ok()) {
+    bound_.set_value({});
+    return opened.status();
   }
-  {
-    const ScopedUmask restricted(0777 & ~kSocketMode);
-    server_ = builder.BuildAndStart();
+  door_ = *std::move(opened);
+  const std::vector<std::string>& listen = door_->addresses();
+  const auto is_unix = [](const std::string& address) { return !door::UnixPath(address).empty(); };
+  if (!std::all_of(listen.begin(), listen.end(), is_unix)) {
+    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        options.tls == nullptr ? grpc::InsecureServerCredentials()
+                               : MakeBrokerCredentials(*options.tls, options.tls_client_auth));
   }
-  std::vector<std::string> bound = options.listen;
-  for (size_t i = 0; i < ports.size(); ++i) {
-    std::string& address = bound[i];
-    if (UnixPath(address).empty()) address = absl::StrCat(address.substr(0, address.rfind(':') + 1), ports[i]);
-  }
-  bound_.set_value(std::move(bound));  // calls may wait for the addresses already
-  const auto unbound = std::find(ports.begin(), ports.end(), 0);
-  if (server_ == nullptr || unbound != ports.end()) {
-    const size_t which = std::min<size_t>(unbound - ports.begin(), ports.size() - 1);
-    return absl::FailedPreconditionError(
-        absl::StrCat("cannot listen on ", options.listen[which], ": another process took it just now; try again"));
-  }
+  knows_unix_callers_ = NamesByDescriptorHold();
+  server_ = builder.BuildAndStart();
+  bound_.set_value(listen);  // calls may wait for the addresses already
+  if (server_ == nullptr) return absl::FailedPreconditionError("gRPC cannot start its server; its log tells more");
   locks_.Open(*threads_);
   admin_service_.Open(*threads_);
   health_.Open(*threads_);
   threads_->Start();
   ShowHealth();
+  door_->Start([this](int fd, int listener_fd, const door::Visitor& visitor) { HandOver(fd, listener_fd, visitor); });
   return absl::OkStatus();
+}
+
+void Server::HandOver(int fd, int listener_fd, const door::Visitor& visitor) {
+  if (visitor.kind == door::Kind::kUnix) return grpc::AddInsecureChannelFromFd(server_.get(), fd);
+  grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+  connection.listener_fd = listener_fd;
+  connection.fd = fd;
+  acceptor_->HandleNewConnection(&connection);
 }
 
 Server::~Server() { Stop({}); }
@@ -146,6 +137,7 @@ void Server::Drain() {
 void Server::Stop(core::Duration grace) {
   if (server_ == nullptr) return;
   Drain();
+  door_->StopAccepting();
   frontend_.admission.StopStreams();
   health_.Stop();
   server_->Shutdown(std::chrono::system_clock::now() + std::chrono::duration_cast<std::chrono::microseconds>(grace));

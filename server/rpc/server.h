@@ -7,6 +7,7 @@
 #pragma once
 
 #include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
 
 #include <atomic>
 #include <future>
@@ -17,16 +18,20 @@
 
 #include "absl/status/statusor.h"
 #include "contract/limits.h"
+#include "door/door.h"
 #include "rpc/admin_service.h"
 #include "rpc/engine/call_threads.h"
 #include "rpc/frontend.h"
 #include "rpc/health.h"
 #include "rpc/lock_service.h"
+#include "rpc/tls.h"
 
 namespace distlock::rpc {
 
 struct ServerOptions {
-  std::vector<std::string> listen;  // unix:///path or host:port; port 0 lets the kernel choose
+  door::DoorOptions door;         // where to listen, and who may come in
+  const TlsShelf* tls = nullptr;  // null: TCP in plain text. Outlives the server
+  TlsClientAuth tls_client_auth = TlsClientAuth::kOff;
   contract::Limits limits;
   std::string broker_id;
   CallObserver* observer = nullptr;  // may be null; outlives the server
@@ -36,6 +41,7 @@ struct ServerOptions {
   core::Duration keepalive_time = std::chrono::seconds(10);
   core::Duration keepalive_timeout = std::chrono::seconds(5);
   core::Duration min_ping_interval = std::chrono::seconds(5);
+  core::Duration idle_timeout = std::chrono::minutes(10);  // of a connection without calls
   bool reflection = false;
 };
 
@@ -47,6 +53,14 @@ class Server {
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
+
+  // Whether the listeners still accept: "", or the address of one that does not.
+  std::string DeadListener() const { return door_->DeadListener(); }
+  size_t connections() const { return door_->connections(); }
+  // How many connections it may have: fewer than asked for where the limit of open files is low.
+  size_t max_connections() const { return door_->max_connections(); }
+  // False: callers of unix sockets are not told apart, because this gRPC hides which connection a call came on.
+  bool knows_unix_callers() const { return knows_unix_callers_; }
 
   // As bound, with the port that the kernel chose.
   const std::vector<std::string>& addresses() const { return facts_.listen.get(); }
@@ -63,6 +77,7 @@ class Server {
   Server(const ServerOptions& options, shard::ShardSet& shards, BrokerFacts facts);
   absl::Status Bind(const ServerOptions& options);
   void ShowHealth();
+  void HandOver(int fd, int listener_fd, const door::Visitor& visitor);
 
   Frontend frontend_;
   std::promise<std::vector<std::string>> bound_;
@@ -71,7 +86,11 @@ class Server {
   AdminService admin_service_;
   std::mutex health_mu_;  // held while the state is read and set, so that the newest state is set last
   HealthService health_;
+  bool knows_unix_callers_ = false;
+  std::unique_ptr<door::Door> door_;      // outlives all calls
   std::unique_ptr<CallThreads> threads_;  // outlives server_
+  // For TCP connections; null when there are none.
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
   std::atomic<bool> store_up_ = false;
 };

@@ -19,7 +19,7 @@ OTHERS = "proto/third_party/"  # files of other projects stay as those wrote the
 # What each room may include of the project, and the outside worlds that it must not include: heads of names, or ends
 # where they begin with *. A folder or a file of a room that has a row of its own is a room of its own: "store" is only
 # what lies in server/store itself.
-SERVER_ROOMS = ("core", "contract", "store", "shard", "rpc", "ops", "main", "lua", "text")
+SERVER_ROOMS = ("core", "contract", "door", "store", "shard", "rpc", "ops", "main", "lua", "text")
 GRPC = ("grpc", "google/", "distlock/")
 SOCKETS = ("uv.h", "openssl/", "sys/socket.h", "netdb.h", "time.h")
 MAY_INCLUDE = {
@@ -55,15 +55,18 @@ MAY_INCLUDE = {
     "server/store/single": ({"core", "store", "store/redis", "store/single"}, GRPC + SOCKETS),
     "server/shard": ({"core", "store", "shard", "ops"}, GRPC),
     "server/contract": ({"core", "contract"}, ("grpc", "*.grpc.pb.h", "hiredis", "uv.h")),
-    "server/rpc": ({"core", "contract", "store", "shard", "rpc", "rpc/admission", "rpc/call", "rpc/engine",
-                    "rpc/frontend", "rpc/rate_limit", "rpc/stream"}, ("hiredis", "uv.h")),
+    "server/door": ({"door", "text"}, GRPC + ("hiredis", "uv.h")),
+    "server/rpc": ({"core", "contract", "door", "store", "shard", "rpc", "rpc/admission", "rpc/call", "rpc/engine",
+                    "rpc/frontend", "rpc/listings", "rpc/rate_limit", "rpc/stream"}, ("hiredis", "uv.h")),
     "server/rpc/admission": ({"core", "contract", "rpc/admission", "rpc/rate_limit"},
                              ("grpc", "*.grpc.pb.h", "hiredis", "uv.h")),
-    "server/rpc/call": ({"core", "contract", "store", "shard", "rpc/call", "rpc/engine", "rpc/frontend"},
+    "server/rpc/call": ({"core", "contract", "store", "shard", "rpc/call", "rpc/engine", "rpc/frontend",
+                         "rpc/listings"},
                         ("*.grpc.pb.h", "hiredis", "uv.h")),
-    "server/rpc/engine": ({"shard", "rpc/engine"}, ("distlock/v1/", "hiredis", "uv.h")),
-    "server/rpc/frontend": ({"core", "contract", "shard", "rpc/admission", "rpc/frontend"},
+    "server/rpc/engine": ({"door", "shard", "rpc/engine"}, ("distlock/v1/", "hiredis", "uv.h")),
+    "server/rpc/frontend": ({"core", "contract", "shard", "rpc/admission", "rpc/frontend", "rpc/listings"},
                             ("grpc", "*.grpc.pb.h", "hiredis", "uv.h")),
+    "server/rpc/listings": ({"rpc/listings"}, ("grpc", "distlock/", "hiredis", "uv.h")),
     "server/rpc/rate_limit": ({"core", "rpc/rate_limit"}, ("grpc", "distlock/", "hiredis", "uv.h")),
     "server/rpc/stream": ({"core", "contract", "shard", "rpc/engine", "rpc/frontend", "rpc/rate_limit", "rpc/stream"},
                           ("*.grpc.pb.h", "hiredis", "uv.h")),

@@ -12,6 +12,7 @@ import type {Request} from './lease.js';
 import * as operations from './operations.js';
 import type {Duration, Leader, LockInfo, LockOptions, LockRequest, LockSettings, Mode, Observer, PermitOptions,
 } from './types.js';
+import {checkTls} from './tls.js';
 
 const CALL_NAMES = ['wait', 'signal', 'onQueued'];
 
@@ -49,6 +50,7 @@ export class Client implements AsyncDisposable {
   constructor(address: string, options: ConnectOptions) {
     const {label, unreachableAfter = '10s', defaults = {}, onDraining, observer} = options;
     checkNames(defaults, []);
+    checkTls(address);
     this.address = address;
     this.defaults = defaults;
     this.observer = observer;

@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,7 @@ class UnaryCall : public UnaryReactor, public shard::Sink, public std::enable_sh
   static void Serve(Frontend& frontend, Call arrival, Args&&... args) {
     auto call = std::make_shared<Derived>(std::forward<Args>(args)...);
     UnaryCall& base = *call;
+    base.peer_name_ = arrival->PeerName();
     base.Bind(std::move(arrival));
     base.frontend_ = &frontend;
     base.shards_ = &frontend.shards;
@@ -68,6 +70,8 @@ class UnaryCall : public UnaryReactor, public shard::Sink, public std::enable_sh
   Frontend& frontend() { return *frontend_; }
   shard::ShardSet& shards() { return *shards_; }
   core::SessionId session();
+  // The caller's address; during Start only.
+  std::string peer_name() const { return peer_name_; }
 
  private:
   void OnCancel() final;
@@ -78,6 +82,7 @@ class UnaryCall : public UnaryReactor, public shard::Sink, public std::enable_sh
   Frontend* frontend_ = nullptr;
   shard::ShardSet* shards_ = nullptr;
   core::SessionId session_ = 0;
+  std::string peer_name_;
   std::optional<int> shard_;  // the shard that was asked
 
   // Guarded by heard_mu_.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "shard/lent_turns.h"
 
@@ -45,7 +46,7 @@ void RunAfterTurn(CallTag& tag) {
   after_turn->push_back(&tag);
 }
 
-CallThreads::CallThreads(grpc::ServerBuilder& builder) {
+CallThreads::CallThreads(grpc::ServerBuilder& builder, VisitorOf visitor_of) : visitor_of_(std::move(visitor_of)) {
   const unsigned threads = std::clamp(std::thread::hardware_concurrency() / 2, 1u, kMaxThreads);
   for (unsigned i = 0; i < threads; ++i) queues_.push_back(builder.AddCompletionQueue());
 }

@@ -66,11 +66,13 @@ class StreamCall : public Base,
       : frontend_(frontend),
         shards_(frontend.shards),
         session_(frontend.shards.NewSessionId()),
-        peer_(arrival->context.peer()),
+        peer_(arrival->PeerName()),
         since_{absl::ToUnixMicros(absl::Now())} {
     this->Bind(std::move(arrival));
   }
 
+  // Streams that only watch are counted apart, so that watching cannot keep anybody from locking.
+  virtual bool OnlyWatches() const { return false; }
   // Called when the stream is admitted and bound: starts to read, posts, or ends the stream.
   virtual void Start() = 0;
   // Under mu_. Moves the content of the next message to the writing side; false: nothing waits.
@@ -169,7 +171,7 @@ class StreamCall : public Base,
  private:
   static void Admit(StreamCall& call) {
     Admission& admission = call.frontend_.admission;
-    if (auto refusal = admission.Admit(call.peer_, call.session_, call.weak_from_this())) {
+    if (auto refusal = admission.Admit(call.peer_, call.session_, call.weak_from_this(), call.OnlyWatches())) {
       const bool drained = refusal->reason() == v1::REFUSAL_REASON_DRAINING;
       return call.Refuse(*refusal, drained ? StreamClose::kDrained : StreamClose::kQuota);
     }

@@ -36,8 +36,9 @@ func Split(text string) ([]string, error) {
 			part = "unix://" + part
 		}
 		scheme, rest, has := strings.Cut(part, "://")
-		if has && (rest == "" || (scheme != "unix" && scheme != "dns")) {
-			return nil, fmt.Errorf("distlock: the address %q is not known; write host:port or unix:///path", part)
+		if has && (rest == "" || (scheme != "unix" && scheme != "dns" && scheme != "tls")) {
+			return nil, fmt.Errorf("distlock: the address %q is not known; write host:port, tls://host:port or unix:///path",
+				part)
 		}
 		if part != "" && !slices.Contains(found, part) {
 			found = append(found, part)
