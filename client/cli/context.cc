@@ -108,8 +108,9 @@ void AddContextFlags(CLI::App& command, Context& context) {
   const auto add_tls = [&](const char* name, std::string& value, const char* help) {
     command.add_option(name, value, help)->type_name("FILE");
   };
-  add_tls("--tls-ca", context.tls.ca, "PEM file with the authorities of tls:// brokers (default: DISTLOCK_TLS_CA,\n"
-                                      "else the system's)");
+  add_tls("--tls-ca", context.tls.ca,
+          "PEM file with the authorities of tls:// brokers (default: DISTLOCK_TLS_CA,\n"
+          "else the system's)");
   add_tls("--tls-cert", context.tls.cert, "PEM file with the own certificate (default: DISTLOCK_TLS_CERT)");
   add_tls("--tls-key", context.tls.key, "PEM file with its key (default: DISTLOCK_TLS_KEY)");
   command

@@ -5,6 +5,7 @@
 // (exit_code.h) and print only through the Context: results to stdout, failures and progress to stderr.
 #pragma once
 
+#include <distlock/client.h>
 #include <grpcpp/channel.h>
 
 #include <functional>
@@ -12,8 +13,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <distlock/client.h>
 
 #include "duration.h"
 #include "failure.h"

@@ -47,9 +47,7 @@ int OpenDescriptors() {
   return count;
 }
 
-bool MeansNoDescriptor(int error) {
-  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-}
+bool MeansNoDescriptor(int error) { return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM; }
 
 }  // namespace
 
@@ -197,7 +195,8 @@ void Door::Accept(size_t listener, Clock::time_point now) {
 void Door::AcceptWithoutDescriptors(size_t listener, Clock::time_point now) {
   reserve_.Reset();
   const Fd dropped(accept4(listeners_[listener].fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (options_.observer != nullptr) options_.observer->OnRefused(RefuseCause::kDescriptors, listeners_[listener].address);
+  if (options_.observer != nullptr)
+    options_.observer->OnRefused(RefuseCause::kDescriptors, listeners_[listener].address);
   if (!paused_) {
     for (size_t i = 0; i < listeners_.size(); ++i) Watch(listeners_[i].fd.get(), 0, kFirstListenerKey + i, false);
   }
@@ -277,9 +276,8 @@ void Door::LetIn(std::map<uint64_t, Waiting>::iterator at, Clock::time_point now
                 .number = kind == Kind::kUnix ? given.get() : -1,
                 .sampled = sampled_.size()};
   auto who = kind == Kind::kUnix ? CredentialsOf(fd) : std::nullopt;
-  inside.visitor =
-      std::make_shared<Visitor>(id, kind, std::move(waiting.address), std::move(waiting.peer), std::move(who),
-                                waiting.fd.Release(), options_.calls, options_.observer);
+  inside.visitor = std::make_shared<Visitor>(id, kind, std::move(waiting.address), std::move(waiting.peer),
+                                             std::move(who), waiting.fd.Release(), options_.calls, options_.observer);
   const int listener_fd = listeners_[waiting.listener].fd.get();
   waiting_.erase(at);
   if (kind != Kind::kUnix) sampled_.push_back(id);

@@ -84,8 +84,8 @@ class Door {
   // One that is.
   struct Inside {
     std::shared_ptr<Visitor> visitor;
-    std::string name;  // that gRPC gives it
-    int number = -1;   // of a unix connection
+    std::string name;    // that gRPC gives it
+    int number = -1;     // of a unix connection
     size_t sampled = 0;  // its place in sampled_
   };
   enum class FirstBytes { kMore, kRight, kWrong };

@@ -89,8 +89,8 @@ absl::Status BindUnix(const std::string& address, std::vector<Listener>& into) {
   {
     const ScopedUmask restricted(0777 & ~wanted.mode);
     if (bind(listener.fd.get(), reinterpret_cast<const sockaddr*>(&where), sizeof(where)) != 0) {
-      return CannotListen(address, absl::StrCat(strerror(errno), errno == EADDRINUSE
-                                                                     ? "; another process took it just now; try again"
+      return CannotListen(
+          address, absl::StrCat(strerror(errno), errno == EADDRINUSE ? "; another process took it just now; try again"
                                                                      : "; choose another --listen"));
     }
   }

@@ -34,9 +34,7 @@ std::string Bytes(const sockaddr_storage& from, socklen_t size) {
 }  // namespace
 
 Probe::Probe(const Listener& listener)
-    : address(listener.address),
-      is_unix_(listener.is_unix),
-      accepted_(Clock::now().time_since_epoch().count()) {
+    : address(listener.address), is_unix_(listener.is_unix), accepted_(Clock::now().time_since_epoch().count()) {
   where_size_ = sizeof(where_);
   getsockname(listener.fd.get(), reinterpret_cast<sockaddr*>(&where_), &where_size_);
   Narrow(where_);

@@ -114,8 +114,8 @@ class Visitor {
   std::atomic<int64_t> used_bytes_ = 0;
 
   std::mutex mu_;
-  int watched_;            // guarded by mu_, written by the door's thread; -1: closed
-  Ration early_cancels_;   // guarded by mu_
+  int watched_;           // guarded by mu_, written by the door's thread; -1: closed
+  Ration early_cancels_;  // guarded by mu_
 
   // The door's thread only.
   int64_t unused_before_ = 0;

@@ -116,8 +116,7 @@ int Serve(const ops::Options& options) {
   // Declared after the drainer and before the server: the shards call the drainer, and the server's last calls post to
   // the shards.
   const absl::Cleanup stop_shards = [&shards] { shards.Stop(); };
-  rpc::ServerOptions server_options =
-      ServerOptionsOf(options, store::TraitsOf(setup->options), broker_id, &recorder);
+  rpc::ServerOptions server_options = ServerOptionsOf(options, store::TraitsOf(setup->options), broker_id, &recorder);
   server_options.door.inherited = inherited;
   server_options.door.observer = &recorder;
   if (tls) server_options.tls = &tls->shelf;

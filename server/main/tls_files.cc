@@ -36,8 +36,7 @@ using Bytes = std::unique_ptr<BIO, Freed<BIO_free>>;
 using Context = std::unique_ptr<SSL_CTX, Freed<SSL_CTX_free>>;
 
 absl::Status Bad(std::string_view flag, const std::string& path, std::string_view what) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("--", std::string(flag), ": '", path, "' ", std::string(what)));
+  return absl::FailedPreconditionError(absl::StrCat("--", std::string(flag), ": '", path, "' ", std::string(what)));
 }
 
 std::string LastReason() {
@@ -49,7 +48,8 @@ std::string LastReason() {
 
 absl::StatusOr<std::string> Read(std::string_view flag, const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) return Bad(flag, path, absl::StrCat("cannot be opened: ", strerror(errno), "; check the path and who may read it"));
+  if (!file)
+    return Bad(flag, path, absl::StrCat("cannot be opened: ", strerror(errno), "; check the path and who may read it"));
   std::string text(kMostBytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(file.gcount()));
@@ -128,7 +128,8 @@ absl::Status CheckServer(const TlsPaths& paths, const TlsFiles& files, absl::Tim
     if (absl::Status valid = CheckTimes("tls-cert", paths.cert, certificate.get(), now); !valid.ok()) return valid;
   }
   if (!MayServe(chain.front().get())) {
-    return Bad("tls-cert", paths.cert, "is not for servers: its extended key usage lacks serverAuth; issue another one");
+    return Bad("tls-cert", paths.cert,
+               "is not for servers: its extended key usage lacks serverAuth; issue another one");
   }
   const Context context(SSL_CTX_new(TLS_server_method()));
   if (context == nullptr || SSL_CTX_use_certificate(context.get(), chain.front().get()) != 1 ||

@@ -35,7 +35,8 @@ std::string TlsReload::State() const {
 }
 
 void TlsReload::Show(const TlsFiles& files) {
-  metrics_.tls_not_after[ops::TlsCertificate::kServer].Set(static_cast<double>(absl::ToUnixSeconds(files.cert_not_after)));
+  metrics_.tls_not_after[ops::TlsCertificate::kServer].Set(
+      static_cast<double>(absl::ToUnixSeconds(files.cert_not_after)));
   if (paths_.client_ca.empty()) return;
   metrics_.tls_not_after[ops::TlsCertificate::kClientCa].Set(
       static_cast<double>(absl::ToUnixSeconds(files.client_ca_not_after)));
@@ -47,14 +48,15 @@ bool TlsReload::Reload(absl::Time now) {
   auto files = LoadTls(paths_, now);
   if (!files.ok()) {
     metrics_.reloads[ops::ReloadOutcome::kRefused].Increment();
-    ops::Warn("new TLS files refused; the present ones stay in use", {{"error", std::string(files.status().message())}});
+    ops::Warn("new TLS files refused; the present ones stay in use",
+              {{"error", std::string(files.status().message())}});
     return false;
   }
   Show(*files);
   shelf_.Put(std::move(files->material));
   metrics_.reloads[ops::ReloadOutcome::kDone].Increment();
-  ops::Info("TLS files read again", {{"not_after", absl::FormatTime(absl::RFC3339_sec, files->cert_not_after,
-                                                                    absl::UTCTimeZone())}});
+  ops::Info("TLS files read again",
+            {{"not_after", absl::FormatTime(absl::RFC3339_sec, files->cert_not_after, absl::UTCTimeZone())}});
   return true;
 }
 

@@ -26,8 +26,8 @@ class TlsReload {
 
   // True: the new files are in use.
   bool Reload(absl::Time now);
-  // About once a second. Looks at the files each ten seconds, and reads them when two looks a second apart show the same
-  // change, so that half-written ones are not even tried.
+  // About once a second. Looks at the files each ten seconds, and reads them when two looks a second apart show the
+  // same change, so that half-written ones are not even tried.
   void Look(absl::Time now);
 
  private:

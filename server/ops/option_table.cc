@@ -80,7 +80,8 @@ constexpr OptionRow kTable[] = {
      "a connection that leaves a ping unanswered for this long is dead"},
     {"min-ping-interval", kServing, &O::min_ping_interval, "5s", "100ms..1h",
      "a connection on which a client pings more often than this is closed"},
-    {"idle-timeout", kServing, &O::idle_timeout, "10m", "1s..24h", "a connection without any call is closed after this"},
+    {"idle-timeout", kServing, &O::idle_timeout, "10m", "1s..24h",
+     "a connection without any call is closed after this"},
     {"shards", kServing, &O::shards, "1", "1..64",
      "threads that own locks, each with its own store connections; one is enough for most machines"},
 

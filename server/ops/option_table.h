@@ -15,10 +15,10 @@
 
 namespace distlock::ops {
 
-using OptionField = std::variant<std::monostate, bool Options::*, int64_t Options::*, double Options::*,
-                                 absl::Duration Options::*, std::string Options::*, std::vector<std::string> Options::*,
-                                 LogLevel Options::*, LogFormat Options::*, Reflection Options::*, TlsClientAuth Options::*,
-                                 TlsMinVersion Options::*>;
+using OptionField =
+    std::variant<std::monostate, bool Options::*, int64_t Options::*, double Options::*, absl::Duration Options::*,
+                 std::string Options::*, std::vector<std::string> Options::*, LogLevel Options::*, LogFormat Options::*,
+                 Reflection Options::*, TlsClientAuth Options::*, TlsMinVersion Options::*>;
 
 enum class OptionGroup { kGeneral, kServing, kStore, kTime, kLimits, kLog };
 

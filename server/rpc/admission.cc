@@ -123,7 +123,8 @@ Admission::Peer& Admission::PeerOf(const std::string& peer) {
 }
 
 bool Admission::IsIdle(Peer& peer, core::Instant now) const {
-  return peer.streams == 0 && peer.watches == 0 && peer.calls == 0 && (limits_.requests_per_second == 0 || peer.rate.IsFull(now));
+  return peer.streams == 0 && peer.watches == 0 && peer.calls == 0 &&
+         (limits_.requests_per_second == 0 || peer.rate.IsFull(now));
 }
 
 void Admission::Sweep(core::Instant now) {

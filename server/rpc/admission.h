@@ -33,8 +33,8 @@ class OpenStream {
   virtual v1::SessionInfo Describe() = 0;
 };
 
-// Who is counted: the part of a caller's address that is the same for all its connections. An IP address, or the user of
-// a unix socket.
+// Who is counted: the part of a caller's address that is the same for all its connections. An IP address, or the user
+// of a unix socket.
 std::string PeerHost(const std::string& peer);
 
 class Admission {
@@ -43,7 +43,8 @@ class Admission {
   Admission(const Admission&) = delete;
   Admission& operator=(const Admission&) = delete;
 
-  // nullopt: `stream` counts until Leave(peer, id). `watch`: it takes no locks, and is counted apart from those that do.
+  // nullopt: `stream` counts until Leave(peer, id). `watch`: it takes no locks, and is counted apart from those that
+  // do.
   std::optional<v1::Refusal> Admit(const std::string& peer, uint64_t id, std::weak_ptr<OpenStream> stream,
                                    bool watch = false);
   void Leave(const std::string& peer, uint64_t id);

@@ -24,7 +24,7 @@ class Listings {
 
  private:
   std::mutex mu_;
-  size_t running_ = 0;                          // guarded by mu_
+  size_t running_ = 0;                         // guarded by mu_
   std::deque<std::function<void()>> waiting_;  // guarded by mu_
 };
 

@@ -3,7 +3,8 @@
 // TLS of the TCP listeners, with a certificate that can be replaced while connections live. Main reads and checks the
 // files; a handshake only asks whether there is something newer.
 //
-// Why not the certificate providers of gRPC: the one of 1.51 throws away what works before it has looked at what is new.
+// Why not the certificate providers of gRPC: the one of 1.51 throws away what works before it has looked at what is
+// new.
 #pragma once
 
 #include <grpcpp/security/server_credentials.h>
@@ -17,7 +18,7 @@ namespace distlock::rpc {
 
 // PEM, checked.
 struct TlsMaterial {
-  std::string cert;       // the chain, the server's own first
+  std::string cert;  // the chain, the server's own first
   std::string key;
   std::string client_ca;  // "": clients are not asked for certificates
 };

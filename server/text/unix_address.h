@@ -48,7 +48,8 @@ inline UnixAddress ParseUnixAddress(std::string_view text) {
     } else if (name == "group" && !value.empty()) {
       address.group = std::string(value);
     } else {
-      address.problem = "has after its '?' something else than mode= and group=: write unix:///path?mode=0660&group=NAME";
+      address.problem =
+          "has after its '?' something else than mode= and group=: write unix:///path?mode=0660&group=NAME";
     }
     if (!address.problem.empty()) break;
   }

@@ -70,7 +70,8 @@ TEST(Listen, OptionsOfAUnixAddress) {
   EXPECT_EQ(both.mode, 0600u);
   EXPECT_EQ(both.group, "locks");
   EXPECT_EQ(UnixPath("unix:///run/d.sock?mode=0600"), "/run/d.sock");
-  for (const char* wrong : {"mode=", "mode=660x", "mode=8", "mode=01666", "mode=0066", "group=", "user=me", "mode", ""}) {
+  for (const char* wrong :
+       {"mode=", "mode=660x", "mode=8", "mode=01666", "mode=0066", "group=", "user=me", "mode", ""}) {
     EXPECT_NE(text::ParseUnixAddress(std::string("unix:///d.sock?") + wrong).problem, "") << wrong;
   }
 }

@@ -31,8 +31,8 @@ HERE = pathlib.Path(__file__).parent
 P99_MS, GROWTH_MB, BACK_MB, BACK_S = 300, 64, 32, 60
 STRANGER = 4242  # the uid of who attacks a unix socket, when root runs this
 
-NEEDS_HARDENED = ("settings", "settings-unread", "ping", "priority", "window-update", "empty-data", "empty-continuation",
-                  "continuation-big", "continuation-tiny", "hpack-string", "hpack-varint")
+NEEDS_HARDENED = ("settings", "settings-unread", "ping", "priority", "window-update", "empty-data",
+                  "empty-continuation", "continuation-big", "continuation-tiny", "hpack-string", "hpack-varint")
 ROWS = ("none", "busy", *NEEDS_HARDENED, "rapid-reset", "rapid-reset-session", "unacked-streams", "window-0",
         "garbage", "preface-garbage", "idle", "half", "http1", "tls-hello", "plain-hello", "tls-slow", "tls-flood",
         "big-message", "metadata-64k", "bin-rubbish", "acquire-waiting", "watch", "list-unread", "ops-slow")
@@ -233,8 +233,8 @@ def show(row):
     honest = row["honest"]
     did = " ".join(f"{k}={row[k]}" for k in ("connections", "cut", "megabytes") if k in row)
     causes = " ".join(f"{k}:{v}" for k, v in {**row["cuts"], **row["refused"]}.items())
-    return (f"{row['attack']:20} {row['over']:4} lost {honest['lost']:4} p99 {honest['p99']:6.0f} max {honest['max']:6.0f}"
-            f" ms, +{row['grew_mb']:5.0f} MB ({row['kept_mb']:4.0f} kept), cpu {row['cpu_s']:5.1f} s, new caller"
+    return (f"{row['attack']:20} {row['over']:4} lost {honest['lost']:4} p99 {honest['p99']:6.0f}"
+            f" max {honest['max']:6.0f} ms, +{row['grew_mb']:5.0f} MB ({row['kept_mb']:4.0f} kept), cpu {row['cpu_s']:5.1f} s, new caller"
             f" {row['served_s']:4.1f} s: {'HOLDS' if not row['problems'] else 'NOT: ' + '; '.join(row['problems'])}"
             f"   [{did} {causes}]")
 

@@ -156,7 +156,8 @@ def test_a_replaced_file_is_noticed_without_a_signal(world, files, tmp_path):
     (lambda f: (f / "key.pem").write_text(""), "--tls-key: '{}/key.pem' is empty"),
     (lambda f: (f / "cert.pem").write_text("junk"), "--tls-cert: '{}/cert.pem' holds no PEM certificate"),
     (lambda f: shutil.copy(f / "client.key", f / "key.pem"), "does not belong to the certificate in '{}/cert.pem'"),
-    (lambda f: shutil.copy(f / "client.pem", f / "ca.pem"), "--tls-client-ca: '{}/ca.pem' holds a certificate that is no"),
+    (lambda f: shutil.copy(f / "client.pem", f / "ca.pem"),
+     "--tls-client-ca: '{}/ca.pem' holds a certificate that is no"),
 ], ids=["missing", "empty", "junk", "other-key", "no-authority"])
 def test_a_bad_file_is_named_at_the_start(world, files, break_it, said):
     break_it(files)

@@ -21,8 +21,8 @@ namespace {
 
 struct File {
   const char* variable;
-  std::string TlsOptions::*path;
-  std::string grpc::SslCredentialsOptions::*text;
+  std::string TlsOptions::* path;
+  std::string grpc::SslCredentialsOptions::* text;
   const char* begins;  // with this each PEM block of its kind does
 };
 

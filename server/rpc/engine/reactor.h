@@ -190,10 +190,10 @@ class Reactor {
     live.End();
   }
 
-  Call call_;                     // from Bind to OnDone
+  Call call_;                           // from Bind to OnDone
   std::atomic<bool> answered_ = false;  // something was sent
   bool early_ = false;                  // cancelled before that
-  std::atomic<int> unended_ = 2;  // the call itself, Finish, and operations in flight
+  std::atomic<int> unended_ = 2;        // the call itself, Finish, and operations in flight
   ReadTag read_{this};
   DelayedReadTag delayed_read_{this};
   WriteTag write_{this};
