@@ -45,11 +45,6 @@ std::optional<Failure> UselessAddress(const Context& context) {
     return UsageFailure(absl::StrCat("the broker's address ", target, " begins with ", scheme,
                                      "://; give host:port with no scheme, tls://host:port, or unix:///path"));
   }
-  const bool uses_tls = std::ranges::any_of(targets, [](const auto& t) { return t.starts_with(internal::kTlsScheme); });
-  if (uses_tls) {
-    const std::string problem = internal::TlsProblem(internal::WithEnvironment(context.tls));
-    if (!problem.empty()) return UsageFailure(problem);
-  }
   if (!std::ranges::all_of(targets, [](const auto& target) { return IsForbidden(SocketPath(target)); })) {
     return std::nullopt;
   }
@@ -57,6 +52,12 @@ std::optional<Failure> UselessAddress(const Context& context) {
                     absl::StrCat("permission denied: this user must not open the broker's socket at ", context.Target(),
                                  "; join the group that owns it, or give another --server"),
                     kExitDenied);
+}
+
+std::string TlsFilesProblem(const Context& context) {
+  const std::vector<std::string> targets = context.Targets();
+  const bool uses_tls = std::ranges::any_of(targets, [](const auto& t) { return t.starts_with(internal::kTlsScheme); });
+  return uses_tls ? internal::TlsProblem(internal::WithEnvironment(context.tls)) : "";
 }
 
 std::string MissingDefaultSocket(const Context& context) {

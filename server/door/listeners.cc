@@ -27,6 +27,9 @@ namespace distlock::door {
 namespace {
 
 constexpr int kBacklog = 1024;
+// What one connection may send before somebody reads it. gRPC reads all of it before it does anything else, so that a
+// larger buffer is more work for it at one stroke.
+constexpr int kReceiveBytes = 128 << 10;
 constexpr int kFirstInherited = 3;  // as sd_listen_fds(3) has it
 constexpr char kOtherProcess[] = "; another process has this port: stop it, or choose another --listen";
 
@@ -155,6 +158,8 @@ Fd ListenAt(sockaddr* where, socklen_t size) {
   Fd fd(socket(where->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int yes = 1;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  // Accepted connections inherit it.
+  setsockopt(fd.get(), SOL_SOCKET, SO_RCVBUF, &kReceiveBytes, sizeof(kReceiveBytes));
   const int only_v6 = IsAnyV6(where) ? 0 : 1;
   if (where->sa_family == AF_INET6) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &only_v6, sizeof(only_v6));
   if (bind(fd.get(), where, size) != 0 || listen(fd.get(), kBacklog) != 0) {

@@ -47,6 +47,7 @@ void Visitor::OnCall(size_t bytes) {
 void Visitor::OnCallOver(bool early, Clock::time_point now) {
   open_calls_.fetch_sub(1, std::memory_order_relaxed);
   if (!early) return;
+  used_bytes_.fetch_sub(budget_.call_bytes, std::memory_order_relaxed);
   bool too_many = false;
   {
     std::lock_guard lock(mu_);

@@ -61,7 +61,7 @@ struct CallBudget {
   double early_cancels_per_second = 500;
   double early_cancels_at_once = 2'000;
   int64_t unused_bytes_per_second = 1 << 20;
-  int64_t unused_bytes_at_once = 4 << 20;
+  int64_t unused_bytes_at_once = 2 << 20;
   // What a call's headers, and what surrounds a message, may cost without being called unused.
   int64_t call_bytes = 8 << 10;
   int64_t message_bytes = 512;
@@ -94,7 +94,7 @@ class Visitor {
   }
   // A message was sent, which the other end may acknowledge with frames of its own.
   void OnAnswer() { used_bytes_.fetch_add(budget_.message_bytes, std::memory_order_relaxed); }
-  // A call is over. `early`: it was cancelled before its first answer.
+  // A call is over. `early`: it was cancelled before its first answer; its headers then count as unused.
   void OnCallOver(bool early, Clock::time_point now);
 
   // The door's thread only: looks how many bytes the connection has received, and cuts it when too many were unused.

@@ -33,8 +33,9 @@ grpc_ssl_certificate_config_reload_status Fetch(void* user_data, grpc_ssl_server
   const auto [material, number] = given.shelf->Get();
   if (number == given.number) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
   const grpc_ssl_pem_key_cert_pair pair{material->key.c_str(), material->cert.c_str()};
-  const char* const roots = material->client_ca.empty() ? nullptr : material->client_ca.c_str();
-  *config = grpc_ssl_server_certificate_config_create(roots, &pair, 1);
+  // gRPC 1.51 wants authorities also where clients are not asked for certificates; it does not use them then.
+  const std::string& roots = material->client_ca.empty() ? material->cert : material->client_ca;
+  *config = grpc_ssl_server_certificate_config_create(roots.c_str(), &pair, 1);
   given.number = number;
   return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
 }

@@ -25,7 +25,8 @@ SOURCE = "127.0.0.66"
 
 def frame(cls, stream=0, flags=(), **fields):
     made = cls(stream, **fields)
-    made.flags.update(flags)
+    for flag in flags:
+        made.flags.add(flag)
     return made.serialize()
 
 

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attacks on a broker beside honest callers, and what became of both.
 
-    attacks.py [--seconds S] [--over tcp|unix] [--sessions N] [NAME...]
+    attacks.py [--seconds S] [--over tcp|unix] [--sessions N] [--may-fail] [NAME...]
 
 Each attack (all of ROWS without a name) gets a fresh broker and redis-server, and honest sessions of 20 leases on the
 broker's unix socket. An attack *holds* when no honest lease is lost, p99 from heartbeat to ack stays below 300 ms, the
 broker's memory grows by at most 64 MB and is given back within a minute, and a new caller is served at once
-afterwards. Prints a line for each; exits with 1 when one of those that must hold does not.
+afterwards. Prints a line for each; exits with 1 when one does not hold, with --may-fail only when it is none of
+MAY_FAIL.
 
-Not every attack holds with every gRPC: NEEDS_HARDENED are frames that gRPC 1.51 handles without end and without telling
-anybody. By TCP the door cuts such a connection by its bytes; a unix socket does not count them.
+Not every attack holds with every gRPC: NEEDS_HARDENED are frames that gRPC 1.51 handles without end and without
+telling anybody. By TCP the door cuts such a connection by its bytes; a unix socket does not count them.
 """
 import argparse
 import concurrent.futures
@@ -33,6 +34,7 @@ STRANGER = 4242  # the uid of who attacks a unix socket, when root runs this
 
 NEEDS_HARDENED = ("settings", "settings-unread", "ping", "priority", "window-update", "empty-data",
                   "empty-continuation", "continuation-big", "continuation-tiny", "hpack-string", "hpack-varint")
+MAY_FAIL = (*NEEDS_HARDENED, "rapid-reset", "rapid-reset-session", "unacked-streams", "ops-slow")
 ROWS = ("none", "busy", *NEEDS_HARDENED, "rapid-reset", "rapid-reset-session", "unacked-streams", "window-0",
         "garbage", "preface-garbage", "idle", "half", "http1", "tls-hello", "plain-hello", "tls-slow", "tls-flood",
         "big-message", "metadata-64k", "bin-rubbish", "acquire-waiting", "watch", "list-unread", "ops-slow")
@@ -190,7 +192,8 @@ def run_attack(name, seconds, over="tcp", sessions=100):
             else:
                 attacker = stage.assail(name, seconds, over)
                 peak = watch_memory(pid, lambda: attacker.poll() is None)
-                row.update(json.loads(attacker.stdout.read() or "{}"))
+                assert attacker.returncode == 0, "the attack has failed; see above"
+                row.update(json.loads(attacker.stdout.read()))
             row["cpu_s"] = cpu_seconds(pid) - cpu
             row["served_s"] = stage.served_within(15)
             row["honest"] = stage.honest.result()
@@ -245,12 +248,13 @@ def main():
     parser.add_argument("--seconds", type=float, default=9)
     parser.add_argument("--over", choices=("tcp", "unix"), default="tcp")
     parser.add_argument("--sessions", type=int, default=100)
+    parser.add_argument("--may-fail", action="store_true", help="those of MAY_FAIL may")
     args = parser.parse_args()
     failed = []
     for name in args.names or ROWS:
         row = run_attack(name, args.seconds, args.over, args.sessions)
         print(show(row), flush=True)
-        if row["problems"]:
+        if row["problems"] and not (args.may_fail and name in MAY_FAIL):
             failed.append(name)
     return 1 if failed else 0
 

@@ -12,7 +12,7 @@ import pytest
 
 from attacks import make_certificates
 from client import CHANNEL_OPTIONS, Client, api
-from harness import DISTLOCKD, eventually
+from harness import DISTLOCKD, REPOSITORY, eventually
 
 CTL = str(pathlib.Path(DISTLOCKD).parent / "distlockctl")
 
@@ -165,6 +165,23 @@ def test_a_bad_file_is_named_at_the_start(world, files, break_it, said):
     assert daemon.exit_code() == 78
     [line] = [line for line in daemon.log().splitlines() if "cannot serve" in line]
     assert said.format(files) in line.replace("\\u0027", "'")
+
+
+def test_a_python_program_comes_in_by_tls(world, files):
+    _, address = start(world, files)
+    script = "import distlock\nwith distlock.connect() as dl, dl.lock('k', wait=5) as held: print(held.token > 0)"
+    known = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(REPOSITORY / "client/python"), "PYTHONDONTWRITEBYTECODE": "1",
+             "DISTLOCK_SERVER": f"tls://{address}", "DISTLOCK_TLS_CA": str(files / "ca.pem"),
+             "DISTLOCK_TLS_CERT": str(files / "client.pem"), "DISTLOCK_TLS_KEY": str(files / "client.key")}
+
+    def run(**env):
+        return subprocess.run(["/usr/bin/python3", "-c", script], env={**known, **env}, capture_output=True, text=True,
+                              check=False)
+
+    done = run()
+    assert done.stdout == "True\n", done.stderr
+    assert "DISTLOCK_TLS_CA: cannot read '/nowhere'" in run(DISTLOCK_TLS_CA="/nowhere").stderr
+    assert "belong together" in run(DISTLOCK_TLS_KEY="").stderr
 
 
 def test_distlockctl_comes_in_by_tls(world, files):
