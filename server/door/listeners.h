@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The sockets that the door listens on: bound here, or inherited from systemd (LISTEN_FDS). Errors are
-// FailedPrecondition in one line that names the address and what to do. Called at start, by one thread; then the door's.
+// FailedPrecondition in one line that names the address and what to do. Called at start, by one thread; then the
+// door's.
 #pragma once
 
 #include <sys/stat.h>

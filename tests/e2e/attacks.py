@@ -194,8 +194,8 @@ def run_attack(name, seconds, over="tcp", sessions=100):
                 peak = watch_memory(pid, lambda: attacker.poll() is None)
                 assert attacker.returncode == 0, "the attack has failed; see above"
                 row.update(json.loads(attacker.stdout.read()))
-            row["cpu_s"] = cpu_seconds(pid) - cpu
             row["served_s"] = stage.served_within(15)
+            row["cpu_s"] = cpu_seconds(pid) - cpu
             row["honest"] = stage.honest.result()
             row["grew_mb"] = peak - before
             begin = time.monotonic()
@@ -236,10 +236,10 @@ def show(row):
     honest = row["honest"]
     did = " ".join(f"{k}={row[k]}" for k in ("connections", "cut", "megabytes") if k in row)
     causes = " ".join(f"{k}:{v}" for k, v in {**row["cuts"], **row["refused"]}.items())
+    verdict = "NOT: " + "; ".join(row["problems"]) if row["problems"] else "HOLDS"
     return (f"{row['attack']:20} {row['over']:4} lost {honest['lost']:4} p99 {honest['p99']:6.0f}"
-            f" max {honest['max']:6.0f} ms, +{row['grew_mb']:5.0f} MB ({row['kept_mb']:4.0f} kept), cpu {row['cpu_s']:5.1f} s, new caller"
-            f" {row['served_s']:4.1f} s: {'HOLDS' if not row['problems'] else 'NOT: ' + '; '.join(row['problems'])}"
-            f"   [{did} {causes}]")
+            f" max {honest['max']:6.0f} ms, +{row['grew_mb']:5.0f} MB ({row['kept_mb']:4.0f} kept),"
+            f" cpu {row['cpu_s']:5.1f} s, new caller {row['served_s']:4.1f} s: {verdict}   [{did} {causes}]")
 
 
 def main():
