@@ -34,7 +34,8 @@ TEST(MetricTable, EveryFamilyFollowsTheNamingRules) {
 }
 
 TEST(MetricTable, LabelsAreFewAndFixed) {
-  const std::set<std::string> allowed = {"reason", "outcome", "path", "cause", "verb", "state", "kind", "version"};
+  const std::set<std::string> allowed = {"reason", "outcome", "path",    "cause",      "verb",
+                                         "state",  "kind",    "version", "certificate"};
   const Metrics metrics("1.2.3");
   size_t series = 0;
   for (const prometheus::MetricFamily& family : metrics.registry().Collect()) {

@@ -170,7 +170,7 @@ TEST(OptionChecks, TlsFilesGoTogether) {
 TEST(OptionChecks, ASocketForEverybodyIsWarnedOf) {
   EXPECT_THAT(ParseOptions({"--listen=unix:///x?mode=0660&group=g"}, {})->warnings, IsEmpty());
   EXPECT_THAT(ParseOptions({"--listen=unix:///x?mode=0666"}, {})->warnings, ElementsAre(HasSubstr("every user")));
-  EXPECT_THAT(Problem({"--listen=unix:///x?mode=9"}), HasSubstr("mode=9"));
+  EXPECT_THAT(std::string(ParseOptions({"--listen=unix:///x?mode=9"}, {}).status().message()), HasSubstr("mode=9"));
 }
 
 TEST(OptionChecks, ReflectionIsOnByDefaultOnlyOnUnixSockets) {
