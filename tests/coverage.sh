@@ -1,22 +1,25 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Measures which lines and branches of server/core its tests run: unit tests, small world and simulated worlds.
+# Measures which lines and branches of server/core its tests run: unit tests, small world and simulated worlds; and of
+# server/access, by its unit tests.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
   cat <<'TEXT'
-usage: tests/coverage.sh [--seeds N] [--seed S] [--missed]
+usage: tests/coverage.sh [--access] [--seeds N] [--seed S] [--missed]
 
 Builds with clang (preset coverage), runs core_test, sim_small_test and N simulated worlds (default 3000) from seed S on
-(default 1), and prints a table by file. Fails below 98 % of the lines or of the branches.
+(default 1), and prints a table by file. Fails below 98 % of the lines or of the branches. Then the same for
+server/access and access_test; there each branch of what decides (rights, patterns, policy) must be run.
 
+  --access   only server/access
   --missed   also the lines that hold a branch which never went one of its ways
 TEXT
 }
 
 readonly LEAST_LINES=98 LEAST_BRANCHES=98
-seeds=3000 seed=1 missed=''
+seeds=3000 seed=1 missed='' only=''
 while [ $# -gt 0 ]; do
   case "$1" in
     --seeds | --seed)
@@ -25,6 +28,7 @@ while [ $# -gt 0 ]; do
       shift
       ;;
     --missed) missed=yes ;;
+    --access) only=access ;;
     -h | --help) usage; exit 0 ;;
     *) printf "tests/coverage.sh: unknown option '%s'; see --help\n" "$1" >&2; exit 64 ;;
   esac
@@ -32,7 +36,8 @@ while [ $# -gt 0 ]; do
 done
 
 build=build/coverage
-programs=(core_test sim_small_test distlock_sim)
+programs=(access_test core_test sim_small_test distlock_sim)
+[ -z "$only" ] || programs=(access_test)
 printf '== build\n'
 cmake --preset coverage -DDISTLOCK_TESTS=ON >/dev/null
 cmake --build --preset coverage --target "${programs[@]}" | tail -n 1
@@ -44,6 +49,23 @@ run() {
   LLVM_PROFILE_FILE=$build/$name.profraw "$build/bin/$name" "$@" >"$build/$name.log" 2>&1 ||
     { tail -n 20 "$build/$name.log"; printf 'tests/coverage.sh: %s failed\n' "$name" >&2; exit 1; }
 }
+run access_test --gtest_brief=1
+llvm-profdata merge -o "$build/access.profdata" "$build"/access_test.profraw
+access() {
+  local kind=$1
+  shift
+  llvm-cov "$kind" "$build/bin/access_test" -instr-profile="$build/access.profdata" "$@"
+}
+access report -show-region-summary=false server/access | sed 's|^/.*/server/|server/|'
+access export -format=text -summary-only server/access/rights.cc server/access/patterns.cc server/access/policy.cc |
+  python3 -c '
+import json, sys
+totals = json.load(sys.stdin)["data"][0]["totals"]
+lines, branches = totals["lines"]["percent"], totals["branches"]["percent"]
+print(f"access decides: {lines:.2f} % of the lines, {branches:.2f} % of the branches")
+sys.exit(lines < 100 or branches < 100)'
+[ -z "$only" ] || exit 0
+rm -f "$build"/*.profraw
 run core_test --gtest_brief=1
 run sim_small_test --gtest_brief=1
 run distlock_sim --seeds "$seeds" --seed "$seed" --quiet

@@ -39,18 +39,41 @@ std::string WordOf(v1::StoreNodeState state) {
   return state == v1::STORE_NODE_STATE_HELD_OFF ? "held off" : "down";
 }
 
-// "primary   10.0.0.7:6379, up, identity 1a2b3c4d, epoch 3", then a line for each replica.
+// ", up, counted, clock 2ms ahead", or ", up, not counted for 12s: it may have forgotten ...".
+std::string VoteOf(const v1::StoreNode& node) {
+  if (node.state() == v1::STORE_NODE_STATE_DOWN) return ", down";
+  const bool held_off = node.state() == v1::STORE_NODE_STATE_HELD_OFF;
+  std::string text = absl::StrCat(", up, ", node.not_counted().empty() ? "counted" : "not counted");
+  if (held_off && node.has_hold_off_left()) {
+    absl::StrAppend(&text, " for ", FormatDuration(FromProto(node.hold_off_left())));
+  }
+  if (!node.not_counted().empty()) absl::StrAppend(&text, ": ", node.not_counted());
+  if (!node.has_clock_skew()) return text;
+  const auto skew = FromProto(node.clock_skew());
+  const bool behind = skew < skew.zero();
+  return absl::StrCat(text, ", clock ", FormatDuration(behind ? -skew : skew), behind ? " behind" : " ahead");
+}
+
+// "primary   10.0.0.7:6379, up, identity 1a2b3c4d, epoch 3", then a line for each replica. One of several independent
+// servers is a "server", with what its votes are worth.
 void AddNode(const v1::StoreNode& node, std::vector<std::string>& lines) {
-  std::string line = absl::StrCat("primary   ", node.address(), ", ", WordOf(node.state()));
-  if (node.state() == v1::STORE_NODE_STATE_HELD_OFF) {
-    const std::string left = node.has_hold_off_left() ? FormatDuration(FromProto(node.hold_off_left())) : "a while";
-    absl::StrAppend(&line, " (no new locks for ", left, ")");
+  std::string line = absl::StrCat(node.independent() ? "server    " : "primary   ", node.address());
+  if (node.independent()) {
+    line += VoteOf(node);
+  } else {
+    absl::StrAppend(&line, ", ", WordOf(node.state()));
+    if (node.state() == v1::STORE_NODE_STATE_HELD_OFF) {
+      const std::string left = node.has_hold_off_left() ? FormatDuration(FromProto(node.hold_off_left())) : "a while";
+      absl::StrAppend(&line, " (no new locks for ", left, ")");
+    }
   }
   if (!node.problem().empty()) absl::StrAppend(&line, ": ", node.problem());
   if (!node.version().empty()) absl::StrAppend(&line, ", version ", node.version());
   if (!node.identity().empty()) absl::StrAppend(&line, ", identity ", node.identity());
   if (node.epoch() > 0) absl::StrAppend(&line, ", epoch ", node.epoch());
-  if (!node.guard().empty()) absl::StrAppend(&line, ", hold-off after a failover: ", node.guard());
+  if (!node.guard().empty() && !node.independent()) {
+    absl::StrAppend(&line, ", hold-off after a failover: ", node.guard());
+  }
   lines.push_back(std::move(line));
   for (const v1::StoreReplica& replica : node.replicas()) {
     lines.push_back(absl::StrCat("replica   ", replica.address(), replica.online() ? ", online" : ", not in step",
@@ -100,7 +123,12 @@ Json NodeAsJson(const v1::StoreNode& node) {
   } else {
     json.Null("hold_off_left_ms");
   }
-  return json.List("replicas", replicas).Number("primary_changes", node.primary_changes());
+  json.List("replicas", replicas).Number("primary_changes", node.primary_changes());
+  if (!node.independent()) return json;
+  json.Flag("counted", node.not_counted().empty()).Text("not_counted", node.not_counted());
+  if (!node.has_clock_skew()) return json.Null("clock_skew_us");
+  const auto skew = std::chrono::duration_cast<std::chrono::microseconds>(wire::FromProto(node.clock_skew()));
+  return json.Number("clock_skew_us", skew.count());
 }
 
 Json StatusAsJson(const v1::GetStatusResponse& status) {
@@ -181,17 +209,19 @@ const char* KindName(v1::StreamKind kind) {
 
 bool PrintSession(const Context& context, const v1::SessionInfo& session) {
   const std::string since = FormatTime(session.open_time());
-  return context.Print(absl::StrCat(Column(session.session_id(), 20), " ", Column(KindName(session.kind()), 7), "  ",
-                                    session.leases(), " leases, ", session.waiters(), " waiters  since ", since,
-                                    "  from ", session.peer(), "  ", session.client()),
-                       Json()
-                           .Text("session_id", session.session_id())
-                           .Text("kind", KindName(session.kind()))
-                           .Text("client", session.client())
-                           .Text("peer", session.peer())
-                           .Text("since", since)
-                           .Number("leases", session.leases())
-                           .Number("waiters", session.waiters()));
+  return context.Print(
+      absl::StrCat(Column(session.session_id(), 20), " ", Column(KindName(session.kind()), 7), "  ", session.leases(),
+                   " leases, ", session.waiters(), " waiters  since ", since, "  from ", session.peer(),
+                   session.identity().empty() ? "" : " as ", session.identity(), "  ", session.client()),
+      Json()
+          .Text("session_id", session.session_id())
+          .Text("kind", KindName(session.kind()))
+          .Text("client", session.client())
+          .Text("peer", session.peer())
+          .Text("identity", session.identity())
+          .Text("since", since)
+          .Number("leases", session.leases())
+          .Number("waiters", session.waiters()));
 }
 
 int Sessions(const Context& context) {

@@ -20,6 +20,8 @@ void AddInspectCommands(CLI::App& app, Context& context);  // show, ls
 void AddWatch(CLI::App& app, Context& context);
 void AddCheckToken(CLI::App& app, Context& context);
 void AddBrokerCommands(CLI::App& app, Context& context);  // status, sessions, drain, force-release
+void AddQuorumInit(CLI::App& app, Context& context);
+void AddAccessCommands(CLI::App& app, Context& context);  // can-i, reload, token, policy
 void AddTop(CLI::App& app, Context& context);
 void AddCompletion(CLI::App& app, Context& context);
 void AddMan(CLI::App& app, Context& context);

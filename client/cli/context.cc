@@ -9,21 +9,62 @@
 #include <absl/strings/string_view.h>
 #include <distlock/client.h>
 #include <grpcpp/support/channel_arguments.h>
+#include <grpcpp/support/client_interceptor.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <memory>
+#include <utility>
 
 #include "address.h"
 #include "distlock/v1/admin_service.grpc.pb.h"
+#include "distlock/wire/bearer.h"
 #include "flag_words.h"
 #include "printable.h"
 #include "tls_channel.h"
 
 namespace distlock::cli {
 namespace {
+
+// Shows the broker who calls, by DISTLOCK_TOKEN_FILE.
+class ShowToken final : public grpc::experimental::Interceptor {
+ public:
+  explicit ShowToken(std::string bearer) : bearer_(std::move(bearer)) {}
+  void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
+    using Point = grpc::experimental::InterceptionHookPoints;
+    if (methods->QueryInterceptionHookPoint(Point::PRE_SEND_INITIAL_METADATA)) {
+      methods->GetSendInitialMetadata()->emplace(wire::kAuthorization, bearer_);
+    }
+    methods->Proceed();
+  }
+
+ private:
+  const std::string bearer_;
+};
+
+class TokenShower final : public grpc::experimental::ClientInterceptorFactoryInterface {
+ public:
+  explicit TokenShower(std::string address) : address_(std::move(address)) {}
+  grpc::experimental::Interceptor* CreateClientInterceptor(grpc::experimental::ClientRpcInfo*) override {
+    auto bearer = wire::BearerFor(address_);
+    return bearer ? new ShowToken(*std::move(bearer)) : nullptr;
+  }
+
+ private:
+  const std::string address_;
+};
+
+std::shared_ptr<grpc::Channel> NewChannel(const std::string& address, const TlsOptions& tls,
+                                          grpc::ChannelArguments args) {
+  const auto [target, credentials] = internal::FindWay(address, tls, args);
+  if (!wire::BearerFor(address)) return grpc::CreateCustomChannel(target, credentials, args);
+  std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(std::make_unique<TokenShower>(address));
+  return grpc::experimental::CreateCustomChannelWithInterceptors(target, credentials, args, std::move(interceptors));
+}
 
 // The channel does not say why it is not connected. A call that does not wait for the connection fails with the reason.
 std::string CauseOf(const std::shared_ptr<grpc::Channel>& channel) {
@@ -152,7 +193,7 @@ Connection Connect(const Context& context, Patience patience) {
   std::vector<std::shared_ptr<grpc::Channel>> channels;
   const TlsOptions tls = internal::WithEnvironment(context.tls);
   for (const std::string& target : context.Targets()) {
-    channels.push_back(internal::OpenChannel(target, tls, args));
+    channels.push_back(NewChannel(target, tls, args));
     channels.back()->GetState(/*try_to_connect=*/true);
   }
   const auto deadline = std::chrono::system_clock::now() + context.connect_timeout;

@@ -71,6 +71,8 @@ int main(int argc, char** argv) {
   distlock::cli::AddWatch(app, context);
   distlock::cli::AddCheckToken(app, context);
   distlock::cli::AddBrokerCommands(app, context);
+  distlock::cli::AddQuorumInit(app, context);
+  distlock::cli::AddAccessCommands(app, context);
   distlock::cli::AddTop(app, context);
   distlock::cli::AddCompletion(app, context);
   distlock::cli::AddMan(app, context);

@@ -12,7 +12,7 @@ HELD = ("HELD", "AT_RISK")
 # What a case must have asked for: left unheard, they fail it.
 TELLING = ("granted", "refused", "lost", "failed", "draining", "not_downgraded")
 TOLD = ("granted", "refused", "lost", "released", "queued", "downgraded", "not_downgraded", "closed", "child",
-        "draining")
+        "worker", "draining")
 
 
 def nanoseconds(text):
@@ -284,7 +284,8 @@ def _made(maker, *names):
 STEPS = {
     **{name: getattr(Play, name) for name in ("connect", "acquire_many", "state", "becomes", "passes", "start", "set",
                                               "sends", "grants", "acks", "gets", "got_no", "told_no")},
-    **_made("command", "acquire", "acquire_all", "release", "cancel", "downgrade", "close", "fork"),
+    **_made("command", "acquire", "acquire_all", "release", "cancel", "downgrade", "close", "fork",
+            "spawn"),
     **_made("told", *TOLD),
     **_made("happens", "session", "over"),
     **{verb: (lambda play, arguments, what=what: play.broker_does(what)(arguments))

@@ -63,7 +63,16 @@ func (c *Client) LockAll(ctx context.Context, wants []Want, options ...Option) (
 }
 
 func (c *Client) all(ctx context.Context, wants []Want, options []Option) (Locks, error) {
-	specs, keys := make([]*pb.LockSpec, len(wants)), make([]string, len(wants))
+	made := &struct { // one allocation for all that one lock needs
+		lock [1]Lock
+		held [1]*Lock
+		spec [1]*pb.LockSpec
+		key  [1]string
+	}{}
+	locks, held, specs, keys := made.lock[:], Locks(made.held[:]), made.spec[:], made.key[:]
+	if n := len(wants); n > 1 {
+		locks, held, specs, keys = make([]Lock, n), make(Locks, n), make([]*pb.LockSpec, n), make([]string, n)
+	}
 	call, err := c.request(wants, options, specs, keys)
 	if err != nil {
 		return nil, err
@@ -76,9 +85,9 @@ func (c *Client) all(ctx context.Context, wants []Want, options []Option) (Locks
 	}
 	observer, began := c.core.observer, time.Now()
 	ctx = observer.Acquiring(ctx, keys, mode)
-	held := make(Locks, len(specs))
 	for i := range held {
-		held[i] = &Lock{core: c.core, key: keys[i], parent: ctx}
+		held[i] = &locks[i]
+		held[i].core, held[i].key, held[i].parent = c.core, keys[i], ctx
 	}
 	err = c.acquire(ctx, held, specs, call)
 	observer.Answered(ctx, err, time.Since(began))
@@ -91,14 +100,20 @@ func (c *Client) all(ctx context.Context, wants []Want, options []Option) (Locks
 // request makes the specifications of several wants, and what holds for the whole call.
 func (c *Client) request(wants []Want, options []Option, specs []*pb.LockSpec, keys []string) (request, error) {
 	var call request
+	known := false
 	for i, want := range wants {
 		made := want.request(c.core.defaults, options, want.Options)
 		if made.problem != nil {
 			return call, made.problem
 		}
 		specs[i], keys[i] = made.spec, want.Key
+		if len(want.Options) == 0 { // it has what holds for the whole call
+			call, known = made, true
+		}
 	}
-	call = Want{}.request(c.core.defaults, options)
+	if !known {
+		call = Want{}.request(c.core.defaults, options)
+	}
 	return call, nil
 }
 

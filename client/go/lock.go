@@ -103,7 +103,7 @@ func (l *Lock) Deadline() time.Time {
 // deadline.
 func (l *Lock) AtRisk() bool {
 	l.core.mu.Lock()
-	risk := l.lease.AtRisk() || l.core.table.Quiet()
+	risk := l.core.table.AtRisk(l.lease, clock.Now())
 	l.core.mu.Unlock()
 	return risk && l.Valid()
 }
@@ -219,7 +219,9 @@ func (l *Lock) finish(err error) {
 	if cancel != nil {
 		cancel(err)
 	}
-	l.core.observer.Ended(l.parent, l.Key(), err, clock.Now()-l.lease.HeldAt)
+	if l.core.observer != (NopObserver{}) { // saves a system call
+		l.core.observer.Ended(l.parent, l.Key(), err, clock.Now()-l.lease.HeldAt)
+	}
 }
 
 // Downgrade makes an exclusive lock shared, without a gap. There is no way back.

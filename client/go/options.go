@@ -35,6 +35,7 @@ type request struct {
 type query struct {
 	namespace  string
 	maxWaiters *int32
+	onListed   func()
 }
 
 type option func(*request)
@@ -97,6 +98,14 @@ func Namespace(namespace string) NamespaceOption { return namespaceOption(namesp
 
 // MaxWaiters is how many waiters Inspect lists: 0 to 1000. Without it 100.
 func MaxWaiters(n int) QueryOption { return maxWaitersOption(n) }
+
+type onListedOption func()
+
+func (f onListedOption) applyToQuery(q *query) { q.onListed = f }
+
+// OnListed has f called by WatchPrefix, between two yields, whenever all that are taken have been told: at first, and
+// after each reconnect.
+func OnListed(f func()) QueryOption { return onListedOption(f) }
 
 // TTL is how long the store keeps the lock without renewal, which is what a crash of the broker costs: 1 s to 1 h,
 // without it 15 s. The broker renews the lock; of a detached lease it is the caller who does.

@@ -73,29 +73,78 @@ func (c *Client) Watch(ctx context.Context, key string, options ...QueryOption) 
 	request := &pb.WatchLockRequest{Namespace: queryOf(options).namespace, Key: key}
 	return watch(ctx, c.core, func(ctx context.Context, client pb.LockServiceClient) (receiver, error) {
 		call, err := client.WatchLock(ctx, request)
-		return func() ([]*pb.LockInfo, error) {
+		return func() (news, error) {
 			response, err := call.Recv()
-			return []*pb.LockInfo{response.GetLock()}, err
+			return news{locks: []*LockInfo{lockInfoOf(response.GetLock())}}, err
 		}, err
 	})
 }
 
 // WatchPrefix yields the locks under a prefix that are held, waited for or blocked, as they are, then each change of
-// their holders or waiters, also of locks that are taken later. A lock without holders, waiters and block is free.
-// After a reconnect it begins anew, and a lock that was freed meanwhile is not told of. Errors as of Watch.
+// their holders or waiters, also of locks that are taken later; LockInfo.Free tells of their end. Fast changes come as
+// one. After a reconnect it yields all that are taken again, then what has become free meanwhile. Errors as of Watch,
+// and ReasonQuotaExceeded.
 func (c *Client) WatchPrefix(ctx context.Context, prefix string, options ...QueryOption) iter.Seq2[*LockInfo, error] {
-	request := &pb.WatchLocksRequest{Namespace: queryOf(options).namespace, KeyPrefix: prefix}
+	q := queryOf(options)
+	request := &pb.WatchLocksRequest{Namespace: q.namespace, KeyPrefix: prefix}
+	seen := taken{told: map[place]bool{}, onListed: q.onListed}
 	return watch(ctx, c.core, func(ctx context.Context, client pb.LockServiceClient) (receiver, error) {
 		call, err := client.WatchLocks(ctx, request)
-		return func() ([]*pb.LockInfo, error) {
+		seen.begin()
+		return func() (news, error) {
 			response, err := call.Recv()
-			return response.GetLocks(), err
+			return seen.take(response), err
 		}, err
 	})
 }
 
+// news is what one message of a watch tells. listed, if it is set, is to be called afterwards.
+type news struct {
+	locks  []*LockInfo
+	listed func()
+}
+
 // receiver waits for the next message of a call.
-type receiver func() ([]*pb.LockInfo, error)
+type receiver func() (news, error)
+
+type place struct{ namespace, key string }
+
+// taken are the locks that a watch has told as taken. What became free while no stream was there is told when the next
+// one has listed what is taken.
+type taken struct {
+	told     map[place]bool // true: the present stream has told of it, too
+	onListed func()
+}
+
+func (t *taken) begin() {
+	for one := range t.told {
+		t.told[one] = false
+	}
+}
+
+func (t *taken) take(response *pb.WatchLocksResponse) news {
+	var found news
+	for _, wire := range response.GetLocks() {
+		lock := lockInfoOf(wire)
+		found.locks = append(found.locks, lock)
+		if one := (place{lock.Namespace, lock.Key}); lock.Free() {
+			delete(t.told, one)
+		} else {
+			t.told[one] = true
+		}
+	}
+	if !response.GetListed() {
+		return found
+	}
+	for one, again := range t.told {
+		if !again {
+			delete(t.told, one)
+			found.locks = append(found.locks, &LockInfo{Namespace: one.namespace, Key: one.key})
+		}
+	}
+	found.listed = t.onListed
+	return found
+}
 
 // watch calls open again and again, and yields what its calls receive.
 func watch(ctx context.Context, c *core,
@@ -111,15 +160,18 @@ func watch(ctx context.Context, c *core,
 			}
 			receive, err := open(ctx, client)
 			for err == nil {
-				var locks []*pb.LockInfo
-				if locks, err = receive(); err != nil {
+				var found news
+				if found, err = receive(); err != nil {
 					break
 				}
 				pause = watchPause
-				for _, lock := range locks {
-					if !yield(lockInfoOf(lock), nil) {
+				for _, lock := range found.locks {
+					if !yield(lock, nil) {
 						return
 					}
+				}
+				if found.listed != nil {
+					found.listed()
 				}
 			}
 			if ctx.Err() != nil {

@@ -53,7 +53,7 @@ func (s *stream) run() {
 }
 
 func (s *stream) read(conn *grpc.ClientConn) error {
-	call, err := pb.NewLockServiceClient(conn).Session(s.ctx)
+	call, err := pb.NewLockServiceClient(conn).Session(s.ctx, channel.SessionCodec())
 	if err != nil {
 		return err
 	}

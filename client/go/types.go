@@ -112,6 +112,9 @@ type LockInfo struct {
 	Block       *Block // nil: no lock_delay runs
 }
 
+// Free tells whether nobody holds it or waits for it, and no lock_delay runs.
+func (l *LockInfo) Free() bool { return l.HolderCount == 0 && l.QueueLength == 0 && l.Block == nil }
+
 // Queued is the place in the queue at the moment of joining it.
 type Queued struct {
 	Position int // how many wait in front

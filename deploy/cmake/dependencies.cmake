@@ -1,28 +1,21 @@
-# SPDX-License-Identifier: Apache-2.0
-# Finds all external dependencies once. deploy/README.md lists the target names that rooms link.
-find_package(PkgConfig REQUIRED)
+# SPDX-License-Identifier: Apache-2.0 Finds all external dependencies once. deploy/README.md lists the target names that
+# rooms link. A project that has built one of the client's by itself keeps it.
 find_package(Threads REQUIRED)
-find_package(OpenSSL REQUIRED)
-find_package(ZLIB REQUIRED)
-find_package(absl REQUIRED CONFIG)
-find_package(spdlog REQUIRED CONFIG)
-find_package(CLI11 REQUIRED CONFIG)
-find_package(prometheus-cpp REQUIRED CONFIG)
-find_package(civetweb REQUIRED CONFIG)
-pkg_check_modules(HIREDIS REQUIRED IMPORTED_TARGET hiredis>=1.1 hiredis_ssl>=1.1)
-# From 1.44 on uv_backend_timeout counts queued watchers, on which server/shard relies.
-pkg_check_modules(LIBUV REQUIRED IMPORTED_TARGET libuv>=1.44)
-pkg_check_modules(YAMLCPP REQUIRED IMPORTED_TARGET yaml-cpp)
-
-# A sanitizer brings an allocator of its own.
-if(NOT DISTLOCK_SANITIZE)
-  pkg_check_modules(JEMALLOC REQUIRED IMPORTED_TARGET jemalloc)
+if(NOT TARGET absl::strings)
+  find_package(absl REQUIRED CONFIG)
+endif()
+if(NOT TARGET protobuf::libprotobuf)
+  find_package(Protobuf REQUIRED)
+endif()
+if(NOT TARGET gRPC::grpc++)
+  find_package(gRPC REQUIRED CONFIG)
+endif()
+if(DISTLOCK_CLIENT_ONLY)
+  return()
 endif()
 
+# Newer versions take credentials of the C core; before, a class of ours adds the port itself (server/rpc/tls.cc).
 if(NOT DISTLOCK_SANITIZE STREQUAL thread)
-  find_package(Protobuf REQUIRED)
-  find_package(gRPC REQUIRED CONFIG)
-  # Newer versions take credentials of the C core; before, a class of ours adds the port itself (server/rpc/tls.cc).
   include(CheckCXXSourceCompiles)
   set(CMAKE_REQUIRED_LIBRARIES gRPC::grpc++)
   check_cxx_source_compiles("
@@ -32,6 +25,25 @@ if(NOT DISTLOCK_SANITIZE STREQUAL thread)
     };
     int main() { Wrapped made; }" DISTLOCK_GRPC_WRAPS_CREDENTIALS)
   unset(CMAKE_REQUIRED_LIBRARIES)
+endif()
+
+find_package(PkgConfig REQUIRED)
+find_package(OpenSSL REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(spdlog REQUIRED CONFIG)
+find_package(CLI11 REQUIRED CONFIG)
+find_package(prometheus-cpp REQUIRED CONFIG)
+find_package(civetweb REQUIRED CONFIG)
+pkg_check_modules(HIREDIS REQUIRED IMPORTED_TARGET hiredis>=1.1 hiredis_ssl>=1.1)
+# From 1.44 on uv_backend_timeout counts queued watchers, on which server/shard relies.
+pkg_check_modules(LIBUV REQUIRED IMPORTED_TARGET libuv>=1.44)
+pkg_check_modules(YAMLCPP REQUIRED IMPORTED_TARGET yaml-cpp)
+pkg_check_modules(CJOSE REQUIRED IMPORTED_TARGET cjose)
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+
+# A sanitizer brings an allocator of its own.
+if(NOT DISTLOCK_SANITIZE)
+  pkg_check_modules(JEMALLOC REQUIRED IMPORTED_TARGET jemalloc)
 endif()
 
 if(DISTLOCK_TESTS)

@@ -2,7 +2,8 @@
 # The assembler of the scripts: the only place where a verb and the parts it names become one text.
 #   cmake -D LUA=<the folder lua> -D VERBS=<files> -D OUT=<folder> -P embed_lua.cmake
 # A line "-- include parts/<name>.lua", without indentation, is replaced by that file; a part may include other parts.
-# Comment lines are left out of the result. Writes OUT/<verb>.lua, which is exactly what the server runs, and
+# Comment lines are left out of the result. A verb in another folder than `single` has that folder's name in front of
+# its own. Writes OUT/<verb>.lua, which is exactly what the server runs, and
 # OUT/scripts_data.{h,cc} with all of them and their SHA-1.
 cmake_policy(VERSION 3.25)
 
@@ -51,6 +52,11 @@ set(declarations)
 set(definitions)
 foreach(file IN LISTS VERBS)
   get_filename_component(verb ${file} NAME_WE)
+  get_filename_component(folder ${file} DIRECTORY)
+  get_filename_component(folder ${folder} NAME)
+  if(NOT folder STREQUAL "single")
+    set(verb ${folder}_${verb})
+  endif()
   assemble(${file} body)
   constant_name(${verb} constant)
   string(SHA1 sha1 "${body}")

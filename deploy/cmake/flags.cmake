@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# Compiler flags for all code, and the target `distlock_flags` with the warnings for the project's own code.
+# Compiler flags for all code, where this is the project that is built and no part of another.
 include(CheckPIESupported)
 
-set(CMAKE_CXX_STANDARD 20)
-set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
-set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)  # before check_pie_supported
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 check_pie_supported(LANGUAGES C CXX)
 
@@ -59,15 +57,3 @@ if(DISTLOCK_COVERAGE)
   endif()
   add_link_options(-fprofile-instr-generate)
 endif()
-
-# BUILD_INTERFACE: an installed library must not pass its warnings on to its users.
-add_library(distlock_flags INTERFACE)
-set(warnings -Wall -Wextra -Wshadow -Wno-missing-field-initializers)
-if(DISTLOCK_WERROR)
-  list(APPEND warnings -Werror)
-endif()
-if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  # GCC 12 wrongly reports overlaps inside std::string operations.
-  list(APPEND warnings -Wno-restrict)
-endif()
-target_compile_options(distlock_flags INTERFACE "$<BUILD_INTERFACE:${warnings}>")

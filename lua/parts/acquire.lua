@@ -57,7 +57,7 @@ local in_front = count_in_front()
 if not place then me.ahead = holds and 0 or in_front end
 if fits(h, me) then
   if length == 0 then
-    local token = str(math.max(last + 1, now))
+    local token = str(math.max(last + 1, least_token))
     grant(h, me, token, keep, watchers)
     return {GRANTED, NOW, token, NOW}
   end

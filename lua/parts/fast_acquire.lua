@@ -18,11 +18,16 @@ elseif value and not watchers and wait == '1' and want == 'x' and preferred == '
   local request = string.sub(owner, 1, 2) == TRY and string.sub(owner, 1, 16)
   if holder and #holder == 32 and #token <= 16 and holder ~= owner and type(length) == 'number' and
     length < tonumber(max_waiters) and type(entries) == 'number' and (length > 0 or entries == 0) and
-    not (request and (string.sub(holder, 1, 16) == request or redis.call('HEXISTS', WAITERS, request) == 1)) then
+    not (request and (string.sub(holder, 1, 16) == request or
+      entries > 0 and redis.call('HEXISTS', WAITERS, request) == 1)) then
     local tail = length > 0 and redis.call('ZRANGE', QUEUE, -1, -1, 'WITHSCORES')[2] or '0'
     if redis.call('ZADD', QUEUE, 'NX', string.format('%.0f', math.max(tonumber(tail), 0) + 1), owner) == 1 then
-      redis.call('HSET', WAITERS, owner, table.concat({broker, ttl, delay, want, NOW, info}, ';'),
-        unpack(request and {request, owner} or {}))
+      local entry = broker .. ';' .. ttl .. ';' .. delay .. ';' .. want .. ';' .. NOW .. ';' .. info
+      if request then
+        redis.call('HSET', WAITERS, owner, entry, request, owner)
+      else
+        redis.call('HSET', WAITERS, owner, entry)
+      end
       redis.call('SET', string.sub(HOLDER, 1, -2) .. 'b:' .. broker, channel or '1', 'PX', slot_ms)
       redis.call('PEXPIRE', QUEUE, slot_ms)
       redis.call('PEXPIRE', WAITERS, slot_ms)

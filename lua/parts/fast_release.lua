@@ -27,8 +27,11 @@ if held and #held <= 16 and (token == '0' or token == held) then
         'PX', string.format('%.0f', px))
       redis.call('SET', TOKEN, NOW, 'PX', keep)
       redis.call('ZREM', QUEUE, first)
-      local request = string.sub(first, 1, 2) == TRY and string.sub(first, 1, 16) or nil
-      redis.call('HDEL', WAITERS, unpack({first, request}))
+      if string.sub(first, 1, 2) == TRY then
+        redis.call('HDEL', WAITERS, first, string.sub(first, 1, 16))
+      else
+        redis.call('HDEL', WAITERS, first)
+      end
       return {RELEASED, NOW, '', first, NOW, NOW, ttl, delay}
     end
   end

@@ -13,9 +13,10 @@ end
 -- Gives what is free to living waiters, in their order, as long as the next one fits. o: last (token), keep (ms the
 -- token is kept), trusted, broker (the caller's: alive without a slot), quiet (that broker's waiters need no notice),
 -- me (the caller who asks: granted without a notice), fair_after (if set, an ADAPTIVE waiter is invited to fetch the
--- lock, unless it has waited for longer). Returns the grants to waiters of o.broker, and tend_again: that broker is to
--- tend, since there is more for it to do, or dead waiters are left. Sets o.last, and o.changed when there was anything
--- to do. A holder is written before anything is removed, so that a caller refused by maxmemory has changed nothing.
+-- lock, unless it has waited for longer), stop_at (a waiter that gets nothing, nor those behind it). Returns the grants
+-- to waiters of o.broker, and tend_again: that broker is to tend, since there is more for it to do, or dead waiters are
+-- left. Sets o.last, and o.changed when there was anything to do. A holder is written before anything is removed, so
+-- that a caller refused by maxmemory has changed nothing.
 local function hand_off(h, o)
   local brokers, granted, mine, last = {}, {}, {}, o.last
   local tend_again, count, adaptive = false, 0, false
@@ -34,13 +35,14 @@ local function hand_off(h, o)
     return true
   end
   local function visit(who)
+    if who.owner == o.stop_at then return true end
     if not fits(h, who) then return true end
     local may_overtake = o.fair_after and who.adaptive
     if who ~= o.me and (count >= MAX_GRANTS or may_overtake and not turned_fair(who, o.fair_after)) then
       return invite(who)
     end
     adaptive = adaptive or who.adaptive
-    local used, kind, token = h.used, h.kind, str(math.max(last + 1, now))
+    local used, kind, token = h.used, h.kind, str(math.max(last + 1, least_token))
     add_holder(h, who, token)
     if who ~= o.me and not notify(who, table.concat({who.owner, token, NOW, who.ttl, who.delay}, ';')) then
       -- Undone. The waiter keeps its place: its broker may be reachable at the next hand-off.
@@ -92,8 +94,8 @@ local function list(reply, holders)
   return reply
 end
 
--- Ends the caller's hold, h.mine, and passes on what that frees. Returns the reply.
-local function free(h, o)
+-- Takes the caller's hold, h.mine, out of h and the store.
+local function leave(h)
   if h.kind == 'x' then
     redis.call('DEL', HOLDER)
     h.kind = nil
@@ -103,6 +105,11 @@ local function free(h, o)
     if h.used <= 0 then h.kind = nil end
     drop_expired(h)
   end
+end
+
+-- Ends the caller's hold, h.mine, and passes on what that frees. Returns the reply.
+local function free(h, o)
+  leave(h)
   local grants, tend_again = pass_on(h, o, tonumber(h.mine.token))
   tell(o.watchers)
   return list({RELEASED, NOW, tend_again and 'look' or ''}, grants)

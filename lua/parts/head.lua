@@ -6,6 +6,7 @@
 local GRANTED, QUEUED, HELD, LATE, FOREIGN, QUEUE_FULL, RELEASED = 1, 2, 3, 4, 5, 6, 7
 local NOT_HOLDER, WITHDRAWN, GONE, TENDED, RENEWED, INSPECTED, MISMATCH = 8, 9, 10, 11, 12, 13, 14
 local DOWNGRADED, TOLD, ADOPTED, CENSUSED, PROBED = 15, 16, 17, 18, 19
+local CONFIRMED, LOW, JOINED, YIELDED, MEMBER = 20, 21, 22, 23, 24
 local MAX_TOKEN, MAX_PX, MAX_WATCHERS, WATCHER = 9007199254740991, 2147483647, 100, '(%x+):?([^;,]*);(%d+),'
 local TRY = 'fe' -- how the owner_id of a try of a request begins
 local HOLDER, TOKEN, QUEUE, WAITERS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -15,3 +16,4 @@ local WATCHERS = string.sub(HOLDER, 1, -2) .. 'v'
 local time = redis.call('TIME')
 local NOW = time[1] .. string.sub('00000' .. time[2], -6)
 local now = tonumber(NOW)
+local least_token = now -- the next token is this, or the last one + 1 if that is more

@@ -26,7 +26,7 @@ core::OwnerId OwnerOfTry(const core::LockName& name, std::string_view request_id
 }  // namespace
 
 std::variant<core::Adopt, v1::Refusal> CheckAdopt(const Limits& limits, const v1::AdoptLease& wanted,
-                                                  std::string_view path) {
+                                                  std::string_view path, std::string_view identity) {
   const auto at = [&](std::string_view field) { return absl::StrCat(std::string(path), ".", std::string(field)); };
   Validator check(limits);
   LeaseId lease = check.Lease(wanted.lease_id(), at("lease_id"));
@@ -40,7 +40,7 @@ std::variant<core::Adopt, v1::Refusal> CheckAdopt(const Limits& limits, const v1
   return core::Adopt{.name = std::move(lease.name),
                      .from = lease.owner,
                      .token = lease.token,
-                     .owner = OwnerOfTry(terms.name, wanted.request_id()),
+                     .owner = OwnerOfTry(terms.name, RequestOf(identity, wanted.request_id())),
                      .ttl = lease.ttl,
                      .want = terms.want,
                      .max_hold = terms.max_hold,

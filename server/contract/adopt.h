@@ -14,6 +14,6 @@ namespace distlock::contract {
 
 // Sets everything but session, request and info, or names every bad field. `path` is the field of the command.
 std::variant<core::Adopt, v1::Refusal> CheckAdopt(const Limits& limits, const v1::AdoptLease& wanted,
-                                                  std::string_view path);
+                                                  std::string_view path, std::string_view identity = {});
 
 }  // namespace distlock::contract

@@ -121,6 +121,15 @@ wire::RpcStatus ErrorOf(const v1::Refusal& refusal, const core::LockName& about)
     (*info.mutable_metadata())["block_time_left"] =
         google::protobuf::util::TimeUtil::ToString(refusal.block().time_left());
   }
+  if (refusal.has_denial()) {
+    const v1::AccessDenial& denial = refusal.denial();
+    auto& facts = *info.mutable_metadata();
+    facts["identity"] = Cut(denial.identity(), kMaxOwnerBytes);
+    facts["verb"] = denial.verb();
+    facts["namespace"] = denial.namespace_();
+    facts["key"] = Cut(denial.key(), kMaxNameBytes);
+    facts["rule"] = denial.rule();
+  }
   wire::PackDetail(info, status.add_details());
   if (refusal.has_retry_after()) {
     wire::RetryInfo retry;

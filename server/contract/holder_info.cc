@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "contract/ids.h"
+#include "contract/utf8.h"
 
 namespace distlock::contract {
 
@@ -15,13 +16,14 @@ constexpr int kMostShards = 64;
 
 }  // namespace
 
-std::string MakeInfo(const v1::LockSpec& spec, std::string_view broker_id, int shard) {
+std::string MakeInfo(const v1::LockSpec& spec, std::string_view broker_id, int shard, std::string_view identity) {
   v1::Holder facts;
   facts.set_owner(spec.owner());
   *facts.mutable_metadata() = spec.metadata();
   facts.set_mode(spec.mode() == v1::LOCK_MODE_UNSPECIFIED ? v1::LOCK_MODE_EXCLUSIVE : spec.mode());
   if (spec.mode() == v1::LOCK_MODE_PERMIT) facts.set_permits(std::max(spec.permits(), 1));
   facts.set_broker_id(shard == 0 ? std::string(broker_id) : absl::StrCat(std::string(broker_id), "/", shard));
+  facts.set_identity(CleanText(identity));
   return facts.SerializeAsString();
 }
 
@@ -41,6 +43,7 @@ v1::Holder ParseInfo(std::string_view info) {
   facts.set_broker_id(read.broker_id().substr(0, read.broker_id().find('/')));
   if (v1::LockMode_IsValid(read.mode()) && read.mode() != v1::LOCK_MODE_UNSPECIFIED) facts.set_mode(read.mode());
   facts.set_permits(read.permits());
+  facts.set_identity(std::move(*read.mutable_identity()));
   return facts;
 }
 

@@ -54,6 +54,11 @@ std::string RandomHex(size_t bytes) {
   return absl::BytesToHexString(raw);
 }
 
+std::string RequestOf(std::string_view identity, std::string_view request_id) {
+  if (identity.empty() || request_id.empty()) return std::string(request_id);
+  return absl::StrCat(identity.size(), ":", std::string(identity), "\n", std::string(request_id));
+}
+
 core::OwnerId OwnerIdOf(const core::LockName& name, std::string_view request_id) {
   core::OwnerId owner = Derived("distlock owner v1", name, request_id);
   owner[0] = core::kRepeatableMark;

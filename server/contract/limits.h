@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "core/limits.h"
@@ -59,6 +60,10 @@ inline constexpr size_t kMinRequestIdBytes = 16;
 inline constexpr size_t kMaxRequestIdBytes = 64;
 // As the namespace of ListLocks; no lock may be in it.
 inline constexpr std::string_view kAllNamespaces = "-";
+// Of a request that lists or watches: nullopt for all.
+inline std::optional<std::string_view> NamespaceOf(std::string_view ns) {
+  return ns == kAllNamespaces ? std::nullopt : std::optional(ns);
+}
 inline constexpr uint32_t kDefaultPage = 100;
 inline constexpr uint32_t kMaxPage = 1000;
 // The core includes nothing of the contract, and has a number of its own.

@@ -115,8 +115,11 @@ void Broker::Handle(StoreReply& in) {
 
 void Broker::Handle(const StoreClockStep& in) {
   core_.Note({.kind = FactKind::kClockStep, .value = in.by, .name = {}, .detail = {}});
-  // A step forward has shortened every key's life: start all of them anew.
+  // A step forward has shortened every key's life: start all of them anew. What has ended by it hands on nothing, and
+  // what was handed on before the step was seen carries stamps that seem to be of another time: look at each queue.
   RenewAll();
+  queues_.TendAll();
+  watches_.LookAtAll();
 }
 
 void Broker::RenewAll() {

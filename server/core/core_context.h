@@ -36,9 +36,13 @@ class CoreContext {
   // Tells one caller. Nothing happens if `to.session` is 0.
   template <typename T>
   void Tell(const Listener& to, T event) {
+    if constexpr (std::is_same_v<T, Refused>) event.reason = NameOf(event.reason);
     if (to.session != 0) effects_->emplace_back(Notify{to.session, to.request, std::move(event)});
   }
-  void Note(Fact fact) { effects_->emplace_back(std::move(fact)); }
+  void Note(Fact fact) {
+    fact.refusal = NameOf(fact.refusal);
+    effects_->emplace_back(std::move(fact));
+  }
   template <typename T>
   void Command(T command) {
     effects_->emplace_back(std::in_place_type<StoreCommand>, std::move(command));
@@ -98,6 +102,12 @@ class CoreContext {
   bool draining = false;                                         // no new acquires or watches
 
  private:
+  // What is not available of several servers is their quorum.
+  RefusalReason NameOf(RefusalReason reason) const {
+    return config.store.is_quorum && reason == RefusalReason::kStoreUnavailable ? RefusalReason::kQuorumNotReached
+                                                                                : reason;
+  }
+
   uint64_t random_state_;
   std::vector<Effect>* effects_ = nullptr;
   OpId next_op_ = 1;

@@ -120,7 +120,8 @@ void Grants::Handle(const GrantNotice& in) {
       return;
     }
     if (in.token <= waiter.placed_as_of) return;
-    deadline = NoticeDeadline(waiter, in.token, in.ttl);
+    deadline =
+        in.counted_from ? *in.counted_from + in.ttl - core_.Margin(in.ttl) : NoticeDeadline(waiter, in.token, in.ttl);
   }
   HandOff(in.name, in.owner,
           {.token = in.token,

@@ -179,6 +179,8 @@ struct GrantNotice {
   StoreTime since;
   Duration ttl{};
   Instant made{};  // no later than the store made the grant
+  // The store reckons for itself that the ttl counts from then at the earliest; unset: the core does.
+  std::optional<Instant> counted_from;
 };
 
 // The holders or waiters of a lock that this broker watches have changed.

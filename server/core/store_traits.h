@@ -16,6 +16,8 @@ struct StoreTraits {
   bool has_permits = true;
   // A replica may take over, which may not know the latest grants.
   bool can_fail_over = false;
+  // It is several servers, most of which have to answer: what is not available is their quorum.
+  bool is_quorum = false;
   // So many replicas have confirmed each grant before it is told.
   uint32_t replicas = 0;
 };

@@ -27,6 +27,7 @@ core::Duration Drainer::Begin(std::optional<core::Duration> timeout) {
   const core::Duration left = deadline - now;
   ops::Info("draining", {{"timeout", absl::FromChrono(left)}});
   metrics_.draining.Set(1);
+  supervisor_.Stopping();
   if (server_ != nullptr) server_->Drain();
   shards_.Drain(left, [this] {
     {
@@ -38,19 +39,17 @@ core::Duration Drainer::Begin(std::optional<core::Duration> timeout) {
   return left;
 }
 
-absl::Status Drainer::AwaitEnd(store::EmbeddedServer* embedded, const std::function<void()>& each_second,
-                               const std::function<void()>& reload) {
+absl::Status Drainer::AwaitEnd(store::EmbeddedServer* embedded, const std::function<void(Wake)>& on_wake) {
   bool stop_heard = false;
   while (!done()) {
     const Wake wake = wakeups_.Wait(absl::Seconds(1));
-    each_second();
+    on_wake(wake);
     if (wake == Wake::kStop && std::exchange(stop_heard, true)) {
       ops::Warn("second signal: stopping at once, leases are left to their ttl");
       std::_Exit(1);
     }
     // AdminService.Drain may have begun the drain already, for example from a hook that runs before the signal.
     if (wake == Wake::kStop) ops::Info("signal to stop", {{"time_left", absl::FromChrono(Begin(std::nullopt))}});
-    if (wake == Wake::kReload) reload();
     // Checked on every wakeup, since SIGCHLD may have come before this loop.
     if (absl::Status alive = CheckAlive(embedded); !alive.ok()) return alive;
   }

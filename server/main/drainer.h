@@ -3,7 +3,7 @@
 // The daemon's drain, begun by a signal or by AdminService.Drain. Health becomes NOT_SERVING, new work is refused,
 // every stream gets Draining, holders may finish, and leases that are left at the deadline are released.
 //
-// Thread: Begin on any; the rest on main's. `shards` and `wakeups` outlive it; it outlives the server.
+// Thread: Begin on any; the rest on main's. The constructor's arguments outlive it; it outlives the server.
 #pragma once
 
 #include <functional>
@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "absl/status/status.h"
+#include "main/supervisor.h"
 #include "main/wakeups.h"
 #include "ops/metrics.h"
 #include "rpc/server.h"
@@ -21,8 +22,9 @@ namespace distlock {
 
 class Drainer {
  public:
-  Drainer(shard::ShardSet& shards, ops::Metrics& metrics, Wakeups& wakeups, core::Duration timeout)
-      : shards_(shards), metrics_(metrics), wakeups_(wakeups), timeout_(timeout) {}
+  Drainer(shard::ShardSet& shards, ops::Metrics& metrics, const Supervisor& supervisor, Wakeups& wakeups,
+          core::Duration timeout)
+      : shards_(shards), metrics_(metrics), supervisor_(supervisor), wakeups_(wakeups), timeout_(timeout) {}
 
   // Names the server to drain. If a drain has begun already, the server drains at once.
   void Attach(rpc::Server* server);
@@ -32,15 +34,15 @@ class Drainer {
 
   // Serves the main thread's wakeups until the drain is complete. SIGTERM begins the drain or joins it; a second
   // SIGTERM ends the process at once. Returns an error when `embedded`, which may be null, has ended by itself. Calls
-  // `each_second` about once a second, and `reload` upon SIGHUP.
-  absl::Status AwaitEnd(store::EmbeddedServer* embedded, const std::function<void()>& each_second,
-                        const std::function<void()>& reload);
+  // `on_wake` after each wakeup, and about once a second.
+  absl::Status AwaitEnd(store::EmbeddedServer* embedded, const std::function<void(Wake)>& on_wake);
 
  private:
   bool done() const;
 
   shard::ShardSet& shards_;
   ops::Metrics& metrics_;
+  const Supervisor& supervisor_;
   Wakeups& wakeups_;
   const core::Duration timeout_;  // for Begin without a timeout
 

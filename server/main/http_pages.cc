@@ -86,6 +86,14 @@ ops::PageSection LockSection(shard::ShardSet& shards) {
   return section;
 }
 
+// The page has no log-in, and owners and keys may be nobody else's business.
+ops::PageSection NoLocksSection() {
+  return {
+      .title = "Held locks",
+      .columns = {},
+      .rows = {{"not shown", "--http is not loopback; --http-page on shows them to everybody who reaches this page"}}};
+}
+
 }  // namespace
 
 ops::HttpHandlers HttpPages::Handlers() {
@@ -111,7 +119,12 @@ ops::HttpHandlers HttpPages::Handlers() {
                 using Sections = std::vector<ops::PageSection>;
                 if (at == nullptr)
                   return Sections{{.title = "Broker", .columns = {}, .rows = {{"store", "not reached yet"}}}};
-                return Sections{BrokerSection(at->server.Status()), LockSection(at->shards)};
+                Sections sections{BrokerSection(at->server.Status())};
+                // Whoever opens the page has proven nothing.
+                if (at->server.MayEverybodyList(kNamespaceShown)) {
+                  sections.push_back(shows_locks_ ? LockSection(at->shards) : NoLocksSection());
+                }
+                return sections;
               }};
 }
 

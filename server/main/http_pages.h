@@ -15,7 +15,8 @@ namespace distlock {
 
 class HttpPages {
  public:
-  explicit HttpPages(ops::Metrics& metrics) : metrics_(metrics) {}
+  // `shows_locks`: whether the status page lists held locks, with their owners.
+  HttpPages(ops::Metrics& metrics, bool shows_locks) : metrics_(metrics), shows_locks_(shows_locks) {}
   HttpPages(const HttpPages&) = delete;
   HttpPages& operator=(const HttpPages&) = delete;
 
@@ -32,6 +33,7 @@ class HttpPages {
   const Serving* serving() const { return serving_.load(std::memory_order_acquire); }
 
   ops::Metrics& metrics_;
+  const bool shows_locks_;
   std::atomic<const Serving*> serving_ = nullptr;
 };
 

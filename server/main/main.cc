@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // distlockd: the life of the process, in order.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -12,18 +13,23 @@
 #include "absl/time/clock.h"
 #include "contract/ids.h"
 #include "door/listeners.h"
+#include "main/access_files.h"
+#include "main/audit.h"
 #include "main/drainer.h"
 #include "main/http_pages.h"
 #include "main/recorder.h"
+#include "main/reload.h"
 #include "main/settings.h"
 #include "main/store_setup.h"
-#include "main/tls_files.h"
+#include "main/supervisor.h"
 #include "main/tls_reload.h"
 #include "main/wakeups.h"
+#include "ops/address.h"
 #include "ops/http.h"
 #include "ops/log.h"
 #include "ops/options.h"
 #include "rpc/server.h"
+#include "shard/boot_clock.h"
 #include "store/open_store.h"
 
 namespace distlock {
@@ -45,23 +51,6 @@ int StoreExitCode(const absl::Status& status) {
   return misconfigured ? kExitConfiguration : kExitStoreUnavailable;
 }
 
-// The TLS files in use, and what reads them again.
-struct Tls {
-  Tls(const TlsPaths& paths, const TlsFiles& files, ops::Metrics& metrics)
-      : shelf(files.material), reload(paths, files, shelf, metrics) {}
-  rpc::TlsShelf shelf;
-  TlsReload reload;
-};
-
-// Null without --tls-cert.
-absl::StatusOr<std::unique_ptr<Tls>> LoadTlsOf(const ops::Options& options, ops::Metrics& metrics) {
-  if (options.tls_cert.empty()) return nullptr;
-  const TlsPaths paths{options.tls_cert, options.tls_key, options.tls_client_ca};
-  const auto files = LoadTls(paths, absl::Now());
-  if (!files.ok()) return files.status();
-  return std::make_unique<Tls>(paths, *files, metrics);
-}
-
 void WarnOfDoor(const ops::Options& options, const rpc::Server& server) {
   if (server.max_connections() < static_cast<size_t>(options.max_connections)) {
     ops::Warn("fewer connections than --max-connections: each needs two open files",
@@ -72,17 +61,28 @@ void WarnOfDoor(const ops::Options& options, const rpc::Server& server) {
   }
 }
 
+// Where operators drain and force-release.
+std::string AdminShown(const ops::Options& options, const rpc::Server& server) {
+  std::vector<std::string> shown = server.admin_addresses();
+  for (size_t i = 0; i < options.listen.size(); ++i) {
+    const bool serves = options.admin_listen.empty()
+                            ? ops::IsUnixAddress(options.listen[i])
+                            : std::find(options.admin_listen.begin(), options.admin_listen.end(), options.listen[i]) !=
+                                  options.admin_listen.end();
+    if (serves) shown.push_back(server.addresses()[i]);
+  }
+  return shown.empty() ? "off" : absl::StrJoin(shown, ",");
+}
+
 int Serve(const ops::Options& options) {
   if (!options.tls_cert.empty() && options.tls_min_version == ops::TlsMinVersion::k13) rpc::RequireTls13();
   const std::vector<int> inherited = door::InheritedSockets();  // changes the environment: before any thread
+  const Supervisor supervisor;
   Wakeups wakeups;
   RaiseFileLimit();
   const std::string broker_id = contract::RandomHex(8);
   ops::Metrics metrics(DISTLOCK_VERSION);
-  const absl::StatusOr<std::unique_ptr<Tls>> loaded = LoadTlsOf(options, metrics);
-  if (!loaded.ok()) return Fail(loaded.status(), kExitConfiguration);
-  Tls* const tls = loaded->get();
-  HttpPages pages(metrics);
+  HttpPages pages(metrics, options.PageShowsLocks());
   std::unique_ptr<ops::HttpServer> http;
   const auto open_http = [&] {
     if (http != nullptr || options.http.empty()) return absl::OkStatus();
@@ -97,6 +97,7 @@ int Serve(const ops::Options& options) {
   if (options.wait_for_store) {
     if (const absl::Status opened = open_http(); !opened.ok()) return Fail(opened, kExitConfiguration);
     ops::Info("distlockd starts", {{"http", http_shown()}});
+    supervisor.Starting("waiting for the store");
   }
   auto setup = PrepareStore(options, broker_id, wakeups);
   if (absl::IsCancelled(setup.status())) return 0;
@@ -105,35 +106,53 @@ int Serve(const ops::Options& options) {
   Recorder recorder(metrics, static_cast<int>(options.shards));
   setup->options.on_node_status = [&recorder](const store::NodeStatus& status) { recorder.OnNodeStatus(status); };
   setup->options.on_wait = [&recorder](core::Duration took, bool confirmed) { recorder.OnWait(took, confirmed); };
+  setup->options.cluster_events = {
+      .on_redirect = [&recorder](store::ClusterEvents::Redirect redirect) { recorder.OnRedirect(redirect); },
+      .on_refresh = [&recorder](store::ClusterEvents::Refresh refresh) { recorder.OnSlotMapRefresh(refresh); }};
   shard::ShardSet shards(
       {.shards = static_cast<int>(options.shards),
        .mailbox_capacity = static_cast<size_t>(options.mailbox_capacity),
        .broker = BrokerConfigOf(options, store::TraitsOf(setup->options), absl::GetCurrentTimeNanos()),
        .make_store = StoreFactory(*setup),
        .observer = &recorder});
-  Drainer drainer(shards, metrics, wakeups, ToCore(options.drain_timeout));
+  Drainer drainer(shards, metrics, supervisor, wakeups, ToCore(options.drain_timeout));
   shards.Start();
   // Declared after the drainer and before the server: the shards call the drainer, and the server's last calls post to
   // the shards.
   const absl::Cleanup stop_shards = [&shards] { shards.Stop(); };
+  AuditLog audit(metrics, options.audit);
+  rpc::Gate gate({.asks = options.AsksIdentities(),
+                  .allow_all = options.allow_all,
+                  .on_access = [&audit](const rpc::AccessEvent& event) { audit.OnAccess(event); },
+                  .unix_seconds = [] { return absl::ToUnixSeconds(absl::Now()); },
+                  .boot_ns = [] { return shard::BootNow().time_since_epoch().count(); }});
+  Reloader reloader(metrics, wakeups);
+  AddAccessUnits(options, gate, reloader);
+  rpc::TlsShelf tls;
+  AddTlsUnit(options, tls, metrics, reloader);
+  // Before anybody can call.
+  if (const absl::Status loaded = reloader.Begin(); !loaded.ok()) return Fail(loaded, kExitConfiguration);
   rpc::ServerOptions server_options = ServerOptionsOf(options, store::TraitsOf(setup->options), broker_id, &recorder);
+  server_options.gate = &gate;
   server_options.door.inherited = inherited;
   server_options.door.observer = &recorder;
-  if (tls) server_options.tls = &tls->shelf;
-  auto server = rpc::Server::Start(
-      server_options, shards,
-      {.version = DISTLOCK_VERSION,
-       .store_url = setup->shown,
-       .started = absl::Now(),
-       .wait_replicas = setup->options.wait_replicas,
-       .store_nodes = [&recorder] { return recorder.StoreNodes(); },
-       .listen = {},
-       .drain = [&drainer](std::optional<core::Duration> timeout) { return drainer.Begin(timeout); }});
+  if (!options.tls_cert.empty()) server_options.tls = &tls;
+  auto server =
+      rpc::Server::Start(server_options, shards,
+                         {.version = DISTLOCK_VERSION,
+                          .store_url = setup->shown,
+                          .started = absl::Now(),
+                          .wait_replicas = setup->options.wait_replicas,
+                          .store_nodes = [&recorder] { return recorder.StoreNodes(); },
+                          .listen = {},
+                          .drain = [&drainer](std::optional<core::Duration> timeout) { return drainer.Begin(timeout); },
+                          .reload = [&reloader](Reloader::Answer answer) { reloader.Ask(std::move(answer)); }});
   if (!server.ok()) return Fail(server.status(), kExitConfiguration);
   WarnOfDoor(options, **server);
   recorder.Watch(server->get());
   const absl::Cleanup unwatch = [&recorder] { recorder.Unwatch(); };
   drainer.Attach(server->get());
+  reloader.OnChange([&server] { (*server)->Review(); });
 
   const HttpPages::Serving serving{**server, shards};
   // The HTTP threads must end before the objects that their pages show.
@@ -142,17 +161,18 @@ int Serve(const ops::Options& options) {
   if (const absl::Status opened = open_http(); !opened.ok()) return Fail(opened, kExitConfiguration);
   if (!recorder.AwaitStore(kStoreUpGrace)) ops::Warn("the store is not up yet; serving, NOT_SERVING by health");
   ops::Info("distlockd ready", {{"listen", absl::StrJoin((*server)->addresses(), ",")},
+                                {"admin", AdminShown(options, **server)},
                                 {"http", http_shown()},
                                 {"redis", setup->shown},
                                 {"broker_id", broker_id}});
+  supervisor.Ready();
 
-  const absl::Status ended = drainer.AwaitEnd(
-      setup->embedded.get(),
-      [&recorder, tls] {
-        recorder.LogHeldBack();
-        if (tls != nullptr) tls->reload.Look(absl::Now());
-      },
-      [tls] { tls == nullptr ? ops::Info("SIGHUP: nothing to reload") : void(tls->reload.Reload(absl::Now())); });
+  Watchdog watchdog(supervisor, shards);
+  const absl::Status ended = drainer.AwaitEnd(setup->embedded.get(), [&](Wake wake) {
+    recorder.LogHeldBack();
+    watchdog.Feed();
+    reloader.OnWake(wake == Wake::kReload, shard::BootNow());
+  });
   wakeups.LetGo();
   recorder.Unwatch();  // from here on health stays NOT_SERVING
   http.reset();
@@ -160,6 +180,17 @@ int Serve(const ops::Options& options) {
   recorder.LogAllHeldBack();
   if (!ended.ok()) return Fail(ended, kExitStoreDied);
   ops::Info("distlockd stopped");
+  return 0;
+}
+
+// Makes the servers one quorum, and does not serve.
+int InitQuorum(ops::Options options) {
+  Wakeups wakeups;
+  options.wait_for_store = false;
+  const auto setup = PrepareStore(options, contract::RandomHex(8), wakeups, store::StoreOptions::QuorumCheck::kReplace);
+  if (absl::IsCancelled(setup.status())) return 0;
+  if (!setup.ok()) return Fail(setup.status(), StoreExitCode(setup.status()));
+  ops::Info("the servers are one quorum now; brokers may start", {{"redis", setup->shown}});
   return 0;
 }
 
@@ -180,7 +211,7 @@ int Run(const std::vector<std::string>& args) {
   }
   ops::ConfigureLog(invocation->options.log_level, invocation->options.log_format);
   for (const std::string& warning : invocation->warnings) ops::Warn("option", {{"warning", warning}});
-  return Serve(invocation->options);
+  return invocation->action == Action::kQuorumInit ? InitQuorum(invocation->options) : Serve(invocation->options);
 }
 
 }  // namespace

@@ -129,6 +129,10 @@ ops::StreamEnd LabelOf(rpc::StreamClose value) {
       return ops::StreamEnd::kQuota;
     case rpc::StreamClose::kFinished:
       return ops::StreamEnd::kFinished;
+    case rpc::StreamClose::kDenied:
+      return ops::StreamEnd::kDenied;
+    case rpc::StreamClose::kRevoked:
+      return ops::StreamEnd::kRevoked;
     case rpc::StreamClose::kProtocol:
       return ops::StreamEnd::kProtocol;
   }

@@ -219,13 +219,16 @@ void Recorder::OnNodeStatus(const store::NodeStatus& status) {
   if (status.gone) nodes_.erase(status.number);
   std::vector<int> in_state(metrics_.store_nodes.size());
   double hold_off = 0;
+  uint64_t keys = 0;
   for (const auto& [number, one] : nodes_) {
     ++in_state[static_cast<size_t>(one.state)];
+    keys += one.keys.value_or(0);
     const double left = one.hold_off_left ? Seconds(*one.hold_off_left) : std::numeric_limits<double>::infinity();
     hold_off = std::max(hold_off, left);
   }
   for (size_t state = 0; state < in_state.size(); ++state) metrics_.store_nodes[state]->Set(in_state[state]);
   metrics_.store_hold_off_seconds.Set(hold_off);
+  metrics_.store_keys.Set(static_cast<double>(keys));
 }
 
 std::vector<store::NodeStatus> Recorder::StoreNodes() {
@@ -238,6 +241,15 @@ std::vector<store::NodeStatus> Recorder::StoreNodes() {
 void Recorder::OnWait(core::Duration took, bool confirmed) {
   metrics_.store_wait_seconds.Observe(Seconds(took));
   if (!confirmed) metrics_.store_wait_short.Increment();
+}
+
+void Recorder::OnRedirect(store::ClusterEvents::Redirect redirect) {
+  metrics_.store_redirects[static_cast<ops::StoreRedirect>(redirect)].Increment();
+}
+
+void Recorder::OnSlotMapRefresh(store::ClusterEvents::Refresh refresh) {
+  metrics_.slot_map_refreshes[static_cast<ops::SlotMapRefresh>(refresh)].Increment();
+  if (refresh == store::ClusterEvents::Refresh::kAdopted) metrics_.slot_map_time_seconds.SetToCurrentTime();
 }
 
 void Recorder::Watch(rpc::Server* server) {

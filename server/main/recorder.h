@@ -20,6 +20,7 @@
 #include "ops/metrics.h"
 #include "rpc/server.h"
 #include "shard/shard_set.h"
+#include "store/cluster_events.h"
 #include "store/node_status.h"
 
 namespace distlock {
@@ -49,6 +50,10 @@ class Recorder final : public shard::Observer, public rpc::CallObserver, public 
   std::vector<store::NodeStatus> StoreNodes();
   // The replicas were asked to confirm what a shard wrote.
   void OnWait(core::Duration took, bool confirmed);
+
+  // Of the nodes of a Cluster, from every shard's connections.
+  void OnRedirect(store::ClusterEvents::Redirect redirect);
+  void OnSlotMapRefresh(store::ClusterEvents::Refresh refresh);
 
   // The server whose health follows the store.
   void Watch(rpc::Server* server);

@@ -49,7 +49,11 @@ rpc::TlsClientAuth ClientAuthOf(const ops::Options& options) {
 
 rpc::ServerOptions ServerOptionsOf(const ops::Options& options, const core::StoreTraits& store,
                                    const std::string& broker_id, rpc::CallObserver* observer) {
-  rpc::ServerOptions server{.door = DoorOptionsOf(options), .limits = {}, .broker_id = broker_id, .observer = observer};
+  rpc::ServerOptions server{.door = DoorOptionsOf(options),
+                            .admin_listen = options.admin_listen,
+                            .limits = {},
+                            .broker_id = broker_id,
+                            .observer = observer};
   contract::Limits& limits = server.limits;
   limits.default_ttl = ToCore(options.default_ttl);
   limits.min_ttl = ToCore(options.min_ttl);

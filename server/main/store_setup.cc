@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "contract/ids.h"
+#include "core/lock_name.h"
 #include "main/settings.h"
 #include "ops/log.h"
 #include "ops/secrets.h"
@@ -66,11 +67,13 @@ absl::Status UseSentinels(const ops::Options& options, StoreSetup& setup) {
 
 store::HoldOffOptions HoldOffOf(const ops::Options& options, const store::StoreOptions& store) {
   using Kind = store::HoldOffOptions::Kind;
+  const core::StoreTraits traits = store::TraitsOf(store);
   store::HoldOffOptions hold_off{.longest_ttl = ToCore(options.LongestTtl()),
                                  .nodes = static_cast<int>(options.store_nodes),
-                                 .can_fail_over = store::TraitsOf(store).can_fail_over};
+                                 .can_fail_over = traits.can_fail_over};
+  const bool by_default = traits.can_fail_over || traits.is_quorum;
   absl::Duration fixed;
-  if (options.failover_hold_off == "auto" || (options.failover_hold_off.empty() && hold_off.can_fail_over)) {
+  if (options.failover_hold_off == "auto" || (options.failover_hold_off.empty() && by_default)) {
     hold_off.kind = Kind::kAuto;
   } else if (absl::ParseDuration(options.failover_hold_off, &fixed) && fixed > absl::ZeroDuration()) {
     hold_off.kind = Kind::kFixed;
@@ -103,6 +106,16 @@ absl::Status UseUrl(const ops::Options& options, StoreSetup& setup) {
   return absl::OkStatus();
 }
 
+absl::Status CheckQuorumOptions(const ops::Options& options, const StoreSetup& setup,
+                                store::StoreOptions::QuorumCheck check) {
+  if (setup.options.url.topology == store::StoreUrl::Topology::kQuorum) return absl::OkStatus();
+  const bool init = check == store::StoreOptions::QuorumCheck::kReplace;
+  if (!init && !options.quorum_new) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(init ? "--quorum-init" : "--quorum-new",
+                                                 " is for a quorum of independent servers, but the store is ",
+                                                 setup.shown, ": write --redis redlock://host,host,host"));
+}
+
 }  // namespace
 
 absl::Status CheckAlive(store::EmbeddedServer* embedded) {
@@ -111,18 +124,26 @@ absl::Status CheckAlive(store::EmbeddedServer* embedded) {
                             embedded->LogTail());
 }
 
-absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::string& broker_id, Wakeups& wakeups) {
+absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::string& broker_id, Wakeups& wakeups,
+                                        store::StoreOptions::QuorumCheck quorum_check) {
   StoreSetup setup;
   setup.options.locks = {.key_prefix = options.key_prefix,
                          .broker_id = broker_id,
                          .queue_slot = ToCore(options.queue_slot),
                          .clock_drift_ppm = static_cast<uint32_t>(options.clock_drift),
                          .max_waiters = static_cast<uint32_t>(options.max_waiters_per_lock)};
+  for (const auto& [name, keep] : options.TokenKeeps()) {
+    setup.options.locks.token_keep_of[core::EscapeNamespace(name)] = ToCore(keep);
+  }
   absl::Status chosen = options.redis.empty() ? UseEmbedded(options, setup) : UseUrl(options, setup);
   if (!chosen.ok()) return chosen;
+  if (absl::Status fits = CheckQuorumOptions(options, setup, quorum_check); !fits.ok()) return fits;
+  setup.options.quorum_check = quorum_check;
   setup.options.usual_ttl = ToCore(options.default_ttl);
   setup.options.wait_replicas = static_cast<int>(options.wait_replicas);
   setup.options.wait_timeout = ToCore(options.wait_timeout);
+  setup.options.quorum_is_new = options.quorum_new;
+  setup.options.node_timeout = ToCore(options.quorum_node_timeout);
   setup.options.locks.hold_off = HoldOffOf(options, setup.options);
 
   const auto warn = [](const absl::Status& problem) {
@@ -139,7 +160,8 @@ absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::
   if (options.wait_for_store) watch.on_problem = warn;
   while (true) {
     const auto checked = store::CheckStore(setup.options, ToCore(options.store_timeout), watch);
-    if (checked.ok() && !told_to_stop) break;  // the first connection reports its warnings again
+    // The first connection reports its warnings again.
+    if (checked.ok() && !told_to_stop) break;
     const bool may_retry = absl::IsUnavailable(checked.status()) && options.wait_for_store;
     if (may_retry) warn(checked.status());
     const bool ended = over(may_retry ? kRetryCheck : absl::ZeroDuration());
@@ -147,6 +169,8 @@ absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::
     if (ended) return CheckAlive(setup.embedded.get());
     if (!may_retry) return checked.status();
   }
+  // The check has marked the servers. Were they all emptied later, that would not be the first start.
+  setup.options.quorum_is_new = false;
   setup.options.on_problem = [](const absl::Status& problem) {
     ops::Warn("store problem", {{"error", std::string(problem.message())}});
   };

@@ -30,7 +30,9 @@ struct StoreSetup {
 // - Unavailable: cannot be reached. FailedPrecondition, Unimplemented: unfit for locks. InvalidArgument, NotFound: a
 //   wrong option.
 // - Aborted: the embedded server has ended. Cancelled: SIGTERM came first.
-absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::string& broker_id, Wakeups& wakeups);
+absl::StatusOr<StoreSetup> PrepareStore(
+    const ops::Options& options, const std::string& broker_id, Wakeups& wakeups,
+    store::StoreOptions::QuorumCheck quorum_check = store::StoreOptions::QuorumCheck::kAny);
 
 // Ok while `embedded` runs, and always for null. Aborted, with the end of its log, once it has ended by itself.
 absl::Status CheckAlive(store::EmbeddedServer* embedded);

@@ -23,13 +23,20 @@ constexpr std::string_view kHandoffPaths[] = {"reply", "notice", "tend"};
 constexpr std::string_view kStoreVerbs[] = {"acquire", "acquire_all", "renew", "release", "withdraw", "tend",
                                             "watch",   "downgrade",   "force", "adopt",   "inspect",  "list"};
 constexpr std::string_view kStoreErrors[] = {"unsent", "unavailable", "full", "foreign_key", "unknown"};
-constexpr std::string_view kStreamEnds[] = {"client",  "broken", "lapsed",   "overflow",
-                                            "drained", "quota",  "finished", "protocol"};
+constexpr std::string_view kStoreRedirects[] = {"moved", "ask", "tryagain", "clusterdown"};
+constexpr std::string_view kSlotMapRefreshes[] = {"adopted", "doubted", "failed"};
+constexpr std::string_view kStreamEnds[] = {"client", "broken",   "lapsed",   "overflow", "drained",
+                                            "quota",  "finished", "protocol", "denied",   "revoked"};
+constexpr std::string_view kAccessDecisions[] = {"allowed", "denied", "would_deny"};
+constexpr std::string_view kAccessVerbs[] = {"exclusive", "shared",        "permit", "look",     "watch",
+                                             "list",      "force-release", "status", "sessions", "drain",
+                                             "reload",    "access",        "proof"};
+constexpr std::string_view kReloadParts[] = {"policy", "tokens", "jwt-keys", "tls"};
+constexpr std::string_view kReloadOutcomes[] = {"reloaded", "refused"};
 
 constexpr std::string_view kRefuseCauses[] = {"connections", "peer_connections", "rate",
                                               "descriptors", "preface",          "penalty"};
 constexpr std::string_view kTlsCertificates[] = {"server", "client_ca"};
-constexpr std::string_view kReloadOutcomes[] = {"done", "refused"};
 constexpr std::string_view kCutCauses[] = {"early_cancels", "open_calls", "unused_bytes", "revoked"};
 
 template <typename Enum>
@@ -43,10 +50,15 @@ static_assert(EndsWith(kRenewalOutcomes, RenewalOutcome::kUnanswered));
 static_assert(EndsWith(kHandoffPaths, HandoffPath::kTend));
 static_assert(EndsWith(kStoreVerbs, StoreVerb::kList));
 static_assert(EndsWith(kStoreErrors, StoreError::kUnknown));
-static_assert(EndsWith(kStreamEnds, StreamEnd::kProtocol));
 static_assert(EndsWith(kRefuseCauses, RefuseCause::kPenalty));
 static_assert(EndsWith(kCutCauses, CutCause::kRevoked));
 static_assert(EndsWith(kTlsCertificates, TlsCertificate::kClientCa));
+static_assert(EndsWith(kStoreRedirects, StoreRedirect::kClusterDown));
+static_assert(EndsWith(kSlotMapRefreshes, SlotMapRefresh::kFailed));
+static_assert(EndsWith(kStreamEnds, StreamEnd::kRevoked));
+static_assert(EndsWith(kAccessDecisions, AccessDecision::kWouldDeny));
+static_assert(EndsWith(kAccessVerbs, AccessVerb::kProof));
+static_assert(EndsWith(kReloadParts, ReloadPart::kTls));
 static_assert(EndsWith(kReloadOutcomes, ReloadOutcome::kRefused));
 
 // A grant of a free lock takes well under a millisecond; waits and holds run up to the limits of an hour and a day.
@@ -80,6 +92,22 @@ auto& Count(const RegistryPtr& in, const char* name, const char* help) {
 
 auto CountBy(const RegistryPtr& in, const char* name, const char* help, const char* label, Labels values) {
   return Series<prometheus::Counter>(Family(prometheus::BuildCounter(), in, name, help), label, values);
+}
+
+template <typename First, typename Second>
+ByLabels<First, Second, prometheus::Counter> CountByTwo(const RegistryPtr& in, const char* name, const char* help,
+                                                        const char* label, Labels values, const char* second,
+                                                        Labels second_values) {
+  auto& family = Family(prometheus::BuildCounter(), in, name, help);
+  std::vector<ByLabel<Second, prometheus::Counter>> all;
+  for (const std::string_view value : values) {
+    std::vector<prometheus::Counter*> series;
+    for (const std::string_view other : second_values) {
+      series.push_back(&family.Add({{label, std::string(value)}, {second, std::string(other)}}));
+    }
+    all.emplace_back(std::move(series));
+  }
+  return ByLabels<First, Second, prometheus::Counter>(std::move(all));
 }
 
 auto& Level(const RegistryPtr& in, const char* name, const char* help, const prometheus::Labels& labels = {}) {
@@ -130,21 +158,20 @@ Metrics::Metrics(std::string_view version)
       sessions(Level(registry_, "distlock_sessions", "Open Session, Hold, WatchLock and WatchLocks streams.")),
       streams_closed(
           CountBy(registry_, "distlock_streams_closed_total", "Streams that ended, by cause.", "cause", kStreamEnds)),
-      connections(Level(registry_, "distlock_connections", "Open client connections.")),
-      connections_refused(CountBy(registry_, "distlock_connections_refused_total",
-                                  "Client connections that were not let in, by cause.", "cause", kRefuseCauses)),
-      connections_cut(CountBy(registry_, "distlock_connections_cut_total",
-                              "Client connections that the broker ended, by cause.", "cause", kCutCauses)),
-      tls_not_after(Series<prometheus::Gauge>(
-          Family(prometheus::BuildGauge(), registry_, "distlock_tls_not_after_seconds",
-                 "When the certificate in use expires, in Unix time; of several authorities the first; 0: none."),
-          "certificate", kTlsCertificates)),
-      reloads(CountBy(registry_, "distlock_reloads_total", "Times that the TLS files were read again, by outcome.",
-                      "outcome", kReloadOutcomes)),
+      access(CountByTwo<AccessDecision, AccessVerb>(
+          registry_, "distlock_access_total",
+          "Questions about rights, by decision and verb; the verb proof: a proof of identity was wrong.", "decision",
+          kAccessDecisions, "verb", kAccessVerbs)),
+      reloads(CountByTwo<ReloadOutcome, ReloadPart>(registry_, "distlock_reloads_total",
+                                                    "Files read again, by outcome and unit.", "outcome",
+                                                    kReloadOutcomes, "unit", kReloadParts)),
       store_up(Level(registry_, "distlock_store_up", "1 when every shard can send commands to the store, else 0.")),
       store_hold_off_seconds(Level(registry_, "distlock_store_hold_off_seconds",
                                    "For how long the store still grants nobody a lock newly; +Inf while its end is not "
                                    "known.")),
+      store_keys(Level(registry_, "distlock_store_keys",
+                       "Keys in the store's database, whoever wrote them. Each lock leaves one for 24 h after its last "
+                       "use, or as --namespace-token-keep says.")),
       store_primary_changes(Count(registry_, "distlock_store_primary_changes_total",
                                   "Times that the store was another server, or another run of it.")),
       store_wait_seconds(Spread(registry_, "distlock_store_wait_seconds",
@@ -155,6 +182,14 @@ Metrics::Metrics(std::string_view version)
       store_nodes(Series<prometheus::Gauge>(Family(prometheus::BuildGauge(), registry_, "distlock_store_nodes",
                                                    "Servers of the store that take commands, by state."),
                                             "state", kNodeStates)),
+      store_redirects(CountBy(registry_, "distlock_store_redirects_total",
+                              "Answers of a Cluster's node that did not run a command, by kind.", "kind",
+                              kStoreRedirects)),
+      slot_map_refreshes(CountBy(registry_, "distlock_store_slot_map_refreshes_total",
+                                 "Times that a Cluster was asked who has which slot, by outcome.", "outcome",
+                                 kSlotMapRefreshes)),
+      slot_map_time_seconds(Level(registry_, "distlock_store_slot_map_time_seconds",
+                                  "When a Cluster last told who has which slot, in Unix time; 0: never.")),
       store_commands(CountBy(registry_, "distlock_store_commands_total", "Commands sent to the store, by verb.", "verb",
                              kStoreVerbs)),
       store_errors(CountBy(registry_, "distlock_store_errors_total", "Store commands without a usable reply, by kind.",

@@ -73,16 +73,55 @@ enum class StoreVerb {
 // kUnsent .. kForeignKey as core's FailureKind: known to have changed nothing. kUnknown: it may have run.
 enum class StoreError { kUnsent, kUnavailable, kFull, kForeignKey, kUnknown };
 
+// What a node of a Cluster answers instead of running a command, as store::ClusterEvents::Redirect.
+enum class StoreRedirect { kMoved, kAsk, kTryAgain, kClusterDown };
+
+// What became of a question for a Cluster's slots, as store::ClusterEvents::Refresh.
+enum class SlotMapRefresh { kAdopted, kDoubted, kFailed };
+
 // kClient: the client ended it, by goodbye or half-close. kBroken: cancelled or cut off. kLapsed: no heartbeat.
 // kFinished: a Hold whose lease ended or was refused. kProtocol: the client broke the protocol.
-enum class StreamEnd { kClient, kBroken, kLapsed, kOverflow, kDrained, kQuota, kFinished, kProtocol };
+// kDenied: the caller may not open it. kRevoked: the policy withdrew what it needs.
+enum class StreamEnd {
+  kClient,
+  kBroken,
+  kLapsed,
+  kOverflow,
+  kDrained,
+  kQuota,
+  kFinished,
+  kProtocol,
+  kDenied,
+  kRevoked
+};
+
+// kWouldDeny: by --policy, if --allow-all were not given.
+enum class AccessDecision { kAllowed, kDenied, kWouldDeny };
+// The verbs of access::Verb, in their order, and kProof: a proof of identity was wrong.
+enum class AccessVerb {
+  kExclusive,
+  kShared,
+  kPermit,
+  kLook,
+  kWatch,
+  kList,
+  kForceRelease,
+  kStatus,
+  kSessions,
+  kDrain,
+  kReload,
+  kAccess,
+  kProof
+};
+
+enum class ReloadPart { kPolicy, kTokens, kJwtKeys, kTls };
+enum class ReloadOutcome { kReloaded, kRefused };
 
 // In the order of the door's enums of the same names.
 enum class RefuseCause { kConnections, kPeerConnections, kRate, kDescriptors, kPreface, kPenalty };
 enum class CutCause { kEarlyCancels, kOpenCalls, kUnusedBytes, kRevoked };
 
 enum class TlsCertificate { kServer, kClientCa };
-enum class ReloadOutcome { kDone, kRefused };
 
 // One metric per value of an enum.
 template <typename Enum, typename Metric>
@@ -97,6 +136,21 @@ class ByLabel {
 
  private:
   const std::vector<Metric*> series_;
+};
+
+// One metric per value of two enums.
+template <typename First, typename Second, typename Metric>
+class ByLabels {
+ public:
+  explicit ByLabels(std::vector<ByLabel<Second, Metric>> series) : series_(std::move(series)) {}
+  const ByLabel<Second, Metric>& operator[](First value) const {
+    const auto index = static_cast<size_t>(value);
+    assert(index < series_.size());
+    return series_[index];
+  }
+
+ private:
+  const std::vector<ByLabel<Second, Metric>> series_;
 };
 
 class Metrics {
@@ -140,15 +194,21 @@ class Metrics {
   const ByLabel<RefuseCause, Counter> connections_refused;
   const ByLabel<CutCause, Counter> connections_cut;
   const ByLabel<TlsCertificate, Gauge> tls_not_after;
-  const ByLabel<ReloadOutcome, Counter> reloads;
+  // Access
+  const ByLabels<AccessDecision, AccessVerb, Counter> access;
+  const ByLabels<ReloadOutcome, ReloadPart, Counter> reloads;
 
   // Store
   Gauge& store_up;
   Gauge& store_hold_off_seconds;
+  Gauge& store_keys;
   prometheus::Counter& store_primary_changes;
   Histogram& store_wait_seconds;  // until replicas confirmed, or were given up
   Counter& store_wait_short;
   std::vector<Gauge*> store_nodes;  // down, up, held off
+  const ByLabel<StoreRedirect, Counter> store_redirects;
+  const ByLabel<SlotMapRefresh, Counter> slot_map_refreshes;
+  Gauge& slot_map_time_seconds;  // Unix time
   const ByLabel<StoreVerb, Counter> store_commands;
   const ByLabel<StoreError, Counter> store_errors;
   const ByLabel<StoreVerb, Histogram> store_latency_seconds;

@@ -19,9 +19,10 @@ namespace distlock::ops {
 namespace {
 
 // Variables of clients, and of commands that run under a lock. They may also be set where a broker is started.
-constexpr std::string_view kClientVariables[] = {
-    "DISTLOCK_SERVER", "DISTLOCK_KEY",       "DISTLOCK_KEYS",     "DISTLOCK_NAMESPACE", "DISTLOCK_TOKEN",
-    "DISTLOCK_TOKENS", "DISTLOCK_HOLDER_ID", "DISTLOCK_LEASE_ID", "DISTLOCK_TTL",       "DISTLOCK_LOST_REASON"};
+constexpr std::string_view kClientVariables[] = {"DISTLOCK_SERVER",      "DISTLOCK_KEY",       "DISTLOCK_KEYS",
+                                                 "DISTLOCK_NAMESPACE",   "DISTLOCK_TOKEN",     "DISTLOCK_TOKENS",
+                                                 "DISTLOCK_HOLDER_ID",   "DISTLOCK_LEASE_ID",  "DISTLOCK_TTL",
+                                                 "DISTLOCK_LOST_REASON", "DISTLOCK_TOKEN_FILE"};
 
 struct Setting {
   const OptionRow* row;
@@ -112,7 +113,10 @@ absl::StatusOr<CommandLine> ReadFlags(const std::vector<std::string>& args) {
     if (row->places == OptionPlaces::kNowhereElse) {
       if (equals != name.npos) return Usage(source, " takes no value");
       using Action = Invocation::Action;
-      const Action asked = key == "help" ? Action::kHelp : key == "version" ? Action::kVersion : Action::kPrintConfig;
+      const Action asked = key == "help"          ? Action::kHelp
+                           : key == "version"     ? Action::kVersion
+                           : key == "quorum-init" ? Action::kQuorumInit
+                                                  : Action::kPrintConfig;
       if (result.action != Action::kHelp) result.action = asked;
     } else if (equals != name.npos) {
       AddSetting(&result.settings, row, std::string(name.substr(equals + 1)), source);
@@ -153,7 +157,7 @@ Settings ReadVariables(const std::vector<std::string>& environment, std::vector<
     const std::string name = entry.substr(0, equals);
     const std::string option = OptionName(name);
     const OptionRow* row = FindOption(option);
-    if (row != nullptr && row->places != OptionPlaces::kNowhereElse) {
+    if (row != nullptr && HasVariable(row->places)) {
       const std::string value = entry.substr(equals + 1);
       if (!IsRepeated(*row)) {
         settings.push_back({row, {value}, name});
@@ -164,7 +168,7 @@ Settings ReadVariables(const std::vector<std::string>& environment, std::vector<
                std::end(kClientVariables)) {
       // Unknown names are no error: Kubernetes sets DISTLOCK_SERVICE_HOST for a service called distlock.
       const OptionRow* nearest = Nearest(option);
-      if (nearest != nullptr && nearest->places != OptionPlaces::kNowhereElse) {
+      if (nearest != nullptr && HasVariable(nearest->places)) {
         warnings->push_back(
             Cat("variable ", Shown(name), " is unknown and ignored; did you mean ", VariableName(nearest->name), "?"));
       }
@@ -198,7 +202,7 @@ absl::StatusOr<Settings> ReadNodes(const YAML::Node& root, const std::string& fi
     const OptionRow* row = FindOption(name);
     if (row == nullptr) return BadConfig(place, Shown(name), ": unknown option", Suggestion(name, ""));
     const std::string source = place + name;
-    if (row->places != OptionPlaces::kVariableAndFile) return BadConfig(source, ": cannot be set in the file");
+    if (!MayStandInFile(row->places)) return BadConfig(source, ": cannot be set in the file");
     const auto same = [&](const Setting& s) { return s.row == row; };
     if (std::any_of(settings.begin(), settings.end(), same)) return BadConfig(source, ": is set twice");
     absl::StatusOr<std::vector<std::string>> values = FileValues(entry.second, *row, source);

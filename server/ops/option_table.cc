@@ -24,6 +24,19 @@ absl::Status CheckKeyPrefix(std::string_view value) {
   return absl::OkStatus();
 }
 
+absl::Status CheckTokenKeep(std::string_view value) {
+  const size_t equals = value.rfind('=');
+  if (equals == value.npos || equals == 0) {
+    return absl::InvalidArgumentError("has no namespace: write NAMESPACE=DURATION, such as builds=10m");
+  }
+  absl::Duration keep;
+  if (!absl::ParseDuration(std::string(value.substr(equals + 1)), &keep) || keep < absl::Minutes(1) ||
+      keep > absl::Hours(24)) {
+    return absl::InvalidArgumentError("must end in a duration in 1m..24h, such as builds=10m");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckHoldOff(std::string_view value) {
   absl::Duration length;
   if (value.empty() || value == "auto") return absl::OkStatus();
@@ -47,6 +60,15 @@ constexpr OptionRow kTable[] = {
      nullptr,
      false,
      OptionPlaces::kNowhereElse},
+    {"quorum-init",
+     kGeneral,
+     {},
+     "",
+     "",
+     "make the servers of redlock:// one quorum, whatever they belonged to, and exit; only while no broker runs",
+     nullptr,
+     false,
+     OptionPlaces::kNowhereElse},
     {"version", kGeneral, {}, "", "", "print the version and exit", nullptr, false, OptionPlaces::kNowhereElse},
     {"help", kGeneral, {}, "", "", "print this and exit", nullptr, false, OptionPlaces::kNowhereElse},
 
@@ -66,12 +88,16 @@ constexpr OptionRow kTable[] = {
     {"tls-client-auth", kServing, &O::tls_client_auth, "auto", "auto|require|optional|off",
      "whether clients need a certificate; auto: require with --tls-client-ca, else off"},
     {"tls-min-version", kServing, &O::tls_min_version, "1.3", "1.3|1.2", "oldest version of TLS that clients may use"},
-    {"allow-all", kServing, &O::allow_all, "false", "",
-     "identities are known and logged, nothing is refused: the first step of a migration"},
+    {"admin-listen", kServing, &O::admin_listen, "", "",
+     "where drain and force-release are served: addresses of --listen, or others, which then serve AdminService alone; "
+     "may be given several times; empty: the unix sockets of --listen",
+     CheckListenAddress},
     {"reflection", kServing, &O::reflection, "auto", "auto|on|off",
-     "gRPC server reflection; auto: only when every --listen is a unix socket"},
+     "gRPC server reflection; auto: only when every --listen is a unix socket, and without --policy and --allow-all"},
     {"http", kServing, &O::http, "127.0.0.1:9420", "",
      "where /metrics, /healthz, /readyz and the status page are served; empty: nowhere", CheckHttp},
+    {"http-page", kServing, &O::http_page, "auto", "auto|on|off",
+     "whether the status page shows held locks, with their owners; auto: only when --http is loopback"},
     {"drain-timeout", kServing, &O::drain_timeout, "30s", "0s..24h",
      "how long holders have to finish after SIGTERM before their locks are released"},
     {"keepalive-time", kServing, &O::keepalive_time, "10s", "1s..2h",
@@ -84,6 +110,24 @@ constexpr OptionRow kTable[] = {
      "a connection without any call is closed after this"},
     {"shards", kServing, &O::shards, "1", "1..64",
      "threads that own locks, each with its own store connections; one is enough for most machines"},
+
+    {"policy", kAccess, &O::policy, "", "",
+     "file that says who may do what; with it, whatever no rule allows is refused; read again on SIGHUP and when it "
+     "changes"},
+    {"allow-all", kAccess, &O::allow_all, "false", "",
+     "ask callers for their identities, log what --policy would deny, and refuse nothing"},
+    {"token-file", kAccess, &O::token_file, "", "",
+     "file of static tokens, a line name:sha256 each, as distlockctl token new prints; read again as --policy is; no "
+     "variable, because DISTLOCK_TOKEN_FILE is the clients'",
+     nullptr, false, OptionPlaces::kFile},
+    {"jwt-keys", kAccess, &O::jwt_keys, "", "",
+     "file with the JSON web key set (JWKS) that signs bearer tokens, such as those of Kubernetes service accounts; "
+     "read "
+     "again as --policy is"},
+    {"jwt-issuer", kAccess, &O::jwt_issuer, "", "", "what such tokens must name as their issuer (iss)"},
+    {"jwt-audience", kAccess, &O::jwt_audience, "", "", "what such tokens must be meant for (aud)"},
+    {"audit", kAccess, &O::audit, "changes", "changes|all",
+     "what is logged of access: denials, forced releases, drains and reloads, or every decision"},
 
     {"redis", kStore, &O::redis, "", "",
      "the store's URL: redis://, rediss:// (with ?ca= &cert= &key= &sni=), unix://, redis+sentinel:// and "
@@ -104,6 +148,11 @@ constexpr OptionRow kTable[] = {
      "folder for the embedded server's socket and log; empty: a private temporary one; its locks end with the server"},
     {"key-prefix", kStore, &O::key_prefix, "dl", "",
      "prefix of every key in the store; brokers that share locks must use the same one", CheckKeyPrefix},
+    {"namespace-token-keep", kStore, &O::namespace_token_keep, "", "",
+     "NAMESPACE=DURATION: for how long after its last grant the store remembers a lock of that namespace that nobody "
+     "uses, 1m..24h, instead of 24h; may be given several times. For namespaces whose names are never used again. "
+     "Should the store's clock be set back by more than that, tokens of such locks may repeat",
+     CheckTokenKeep},
     {"wait-for-store", kStore, &O::wait_for_store, "false", "",
      "at the start, keep trying to reach the store instead of giving up"},
     {"store-timeout", kStore, &O::store_timeout, "5s", "100ms..5m",
@@ -119,6 +168,11 @@ constexpr OptionRow kTable[] = {
     {"store-nodes", kStore, &O::store_nodes, "0", "0..64",
      "servers that may become the primary, the present one included, as --failover-hold-off auto counts them; 0: as "
      "many as are seen"},
+    {"quorum-new", kStore, &O::quorum_new, "false", "",
+     "of redlock://, for the first start: nobody can hold a lock of these servers yet, so they count at once although "
+     "they are new; refused when one of them belongs to a quorum already"},
+    {"quorum-node-timeout", kStore, &O::quorum_node_timeout, "200ms", "10ms..5s",
+     "of redlock://: a server that has not answered by then is not waited for"},
     {"wait-replicas", kStore, &O::wait_replicas, "0", "0..15",
      "a grant or a renewal counts only once so many replicas of the primary have confirmed it; 0: none is asked"},
     {"wait-timeout", kStore, &O::wait_timeout, "100ms", "10ms..500ms",

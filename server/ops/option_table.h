@@ -18,12 +18,19 @@ namespace distlock::ops {
 using OptionField =
     std::variant<std::monostate, bool Options::*, int64_t Options::*, double Options::*, absl::Duration Options::*,
                  std::string Options::*, std::vector<std::string> Options::*, LogLevel Options::*, LogFormat Options::*,
-                 Reflection Options::*, TlsClientAuth Options::*, TlsMinVersion Options::*>;
+                 AutoOnOff Options::*, Audit Options::*, TlsClientAuth Options::*, TlsMinVersion Options::*>;
 
-enum class OptionGroup { kGeneral, kServing, kStore, kTime, kLimits, kLog };
+enum class OptionGroup { kGeneral, kServing, kAccess, kStore, kTime, kLimits, kLog };
 
 // Where an option may be set besides the command line.
-enum class OptionPlaces { kVariableAndFile, kVariable, kNowhereElse };
+enum class OptionPlaces { kVariableAndFile, kVariable, kFile, kNowhereElse };
+
+inline bool HasVariable(OptionPlaces places) {
+  return places == OptionPlaces::kVariableAndFile || places == OptionPlaces::kVariable;
+}
+inline bool MayStandInFile(OptionPlaces places) {
+  return places == OptionPlaces::kVariableAndFile || places == OptionPlaces::kFile;
+}
 
 struct OptionRow {
   std::string_view name;

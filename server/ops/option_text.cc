@@ -20,6 +20,8 @@ std::string_view GroupTitle(OptionGroup group) {
       return "General";
     case OptionGroup::kServing:
       return "Serving";
+    case OptionGroup::kAccess:
+      return "Access";
     case OptionGroup::kStore:
       return "Store";
     case OptionGroup::kTime:
@@ -58,7 +60,7 @@ std::string OptionHelp(const OptionRow& row) {
   if (Contains(row.allowed, "..")) words.push_back(range);
   const std::string fallback = Cat("[default ", row.fallback, "]");
   if (!row.fallback.empty()) words.push_back(fallback);
-  if (row.places != OptionPlaces::kNowhereElse) {
+  if (HasVariable(row.places)) {
     if (head.size() < 40) head.resize(40, ' ');
     head += Cat("  ", VariableName(row.name));
   }
@@ -88,7 +90,7 @@ std::string ConfigText(const Options& options) {
   YAML::Emitter yaml;
   yaml << YAML::BeginMap;
   for (const OptionRow& row : OptionTable()) {
-    if (row.places != OptionPlaces::kVariableAndFile) continue;
+    if (!MayStandInFile(row.places)) continue;
     yaml << YAML::Key << std::string(row.name) << YAML::Value;
     const std::vector<std::string> values = OptionValues(row, options);
     if (IsRepeated(row)) {

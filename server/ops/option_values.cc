@@ -106,10 +106,14 @@ std::string_view ValueWord(const OptionRow& row) {
 
 absl::Status SetOption(const OptionRow& row, const std::vector<std::string>& values, Options* options) {
   if (IsRepeated(row)) {
+    auto& list = options->*std::get<std::vector<std::string> Options::*>(row.field);
+    list.clear();
+    // Nothing at all is the default of some.
+    if (row.fallback.empty() && values == std::vector<std::string>{""}) return absl::OkStatus();
     for (const std::string& text : values) {
       if (absl::Status status = CheckText(row, text); !status.ok()) return status;
     }
-    options->*std::get<std::vector<std::string> Options::*>(row.field) = values;
+    list = values;
     return absl::OkStatus();
   }
   const std::string& text = values.back();

@@ -43,11 +43,15 @@ absl::Status CheckTls(const Options& o, std::vector<std::string>* warnings) {
   if (!o.tls_client_ca.empty() && !wants_certificates) {
     return Clash("--tls-client-ca has no effect with --tls-client-auth off: remove one of the two");
   }
-  if (std::all_of(o.listen.begin(), o.listen.end(), [](const std::string& a) { return IsUnixAddress(a); })) {
+  const auto is_unix = [](const std::string& address) { return IsUnixAddress(address); };
+  if (std::all_of(o.listen.begin(), o.listen.end(), is_unix) &&
+      std::all_of(o.admin_listen.begin(), o.admin_listen.end(), is_unix)) {
     return Clash("--tls-cert has no effect: no --listen is host:port, and unix sockets need no TLS");
   }
-  if (!o.allow_all) {
-    return Clash("--tls-cert needs --allow-all: whoever can open a TLS connection may take and release every lock");
+  if (!o.AsksIdentities()) {
+    return Clash(
+        "--tls-cert needs --policy FILE, which says who may do what, or --allow-all: otherwise whoever can open a TLS "
+        "connection may take and release every lock");
   }
   if (o.ClientAuth() != TlsClientAuth::kRequire) {
     warnings->push_back(
@@ -57,14 +61,14 @@ absl::Status CheckTls(const Options& o, std::vector<std::string>* warnings) {
   return absl::OkStatus();
 }
 
-absl::Status CheckListen(const Options& o, std::vector<std::string>* warnings) {
-  if (o.listen.empty()) return Clash("--listen: nothing to listen on: name a unix:///path or a host:port");
+absl::Status CheckAddresses(std::string_view option, const std::vector<std::string>& addresses, std::string_view what,
+                            const Options& o, std::vector<std::string>* warnings) {
   std::set<std::string> seen;
-  for (const std::string& address : o.listen) {
-    if (!seen.insert(address).second) return Clash("--listen: ", JsonQuoted(address), " is given twice");
+  for (const std::string& address : addresses) {
+    if (!seen.insert(address).second) return Clash("--", option, ": ", JsonQuoted(address), " is given twice");
     if (IsUnixAddress(address)) {
-      if ((text::ParseUnixAddress(address).mode & 0002) == 0) continue;
-      warnings->push_back(Cat("--listen: every user of this machine may take and release locks through ",
+      if ((text::ParseUnixAddress(address).mode & 0002) == 0 || !o.policy.empty()) continue;
+      warnings->push_back(Cat("--", option, ": every user of this machine reaches ", what, " through ",
                               JsonQuoted(address), ": leave the last digit of its mode 0 to keep them out"));
       continue;
     }
@@ -72,13 +76,50 @@ absl::Status CheckListen(const Options& o, std::vector<std::string>* warnings) {
     if (!parsed.ok()) return parsed.status();
     if (IsLoopback(parsed->host) || !o.tls_cert.empty()) continue;
     if (!o.insecure_listen) {
-      return Clash("--listen: ", JsonQuoted(address),
-                   " is not loopback and would serve locks in plain text to everybody "
-                   "who reaches it: give --tls-cert, listen on 127.0.0.1 or a unix socket, or accept that with "
-                   "--insecure-listen");
+      return Clash("--", option, ": ", JsonQuoted(address), " is not loopback and would serve ", what,
+                   " in plain text to everybody who reaches it: give --tls-cert, listen on 127.0.0.1 or a unix "
+                   "socket, or accept that with --insecure-listen");
     }
-    warnings->push_back(
-        Cat("--insecure-listen: ", JsonQuoted(address), " serves locks in plain text to everybody who reaches it"));
+    warnings->push_back(Cat("--insecure-listen: ", JsonQuoted(address), " serves ", what,
+                            " in plain text to everybody who reaches it"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckListen(const Options& o, std::vector<std::string>* warnings) {
+  if (o.listen.empty()) return Clash("--listen: nothing to listen on: name a unix:///path or a host:port");
+  absl::Status status = CheckAddresses("listen", o.listen, "locks", o, warnings);
+  status.Update(CheckAddresses("admin-listen", o.admin_listen, "drain and force-release", o, warnings));
+  return status;
+}
+
+absl::Status CheckAccess(const Options& o, std::vector<std::string>* warnings) {
+  const bool has_jwt = !o.jwt_keys.empty();
+  if (!o.AsksIdentities()) {
+    const auto needs = [](std::string_view option) {
+      return Clash("--", option, " needs --policy FILE, which says who may do what, or --allow-all");
+    };
+    if (!o.token_file.empty()) return needs("token-file");
+    if (has_jwt) return needs("jwt-keys");
+  }
+  if (has_jwt != !o.jwt_issuer.empty() || has_jwt != !o.jwt_audience.empty()) {
+    return Clash("--jwt-keys, --jwt-issuer and --jwt-audience need each other: give all three or none");
+  }
+  if (Contains(o.jwt_issuer, "|"))
+    return Clash("--jwt-issuer: ", JsonQuoted(o.jwt_issuer), " holds a |, which no issuer may");
+  if (!o.AsksIdentities()) return absl::OkStatus();
+  for (const std::string& address : o.listen) {
+    if (IsUnixAddress(address) || !o.tls_cert.empty()) continue;
+    const absl::StatusOr<HostPort> parsed = ParseHostPort(address);
+    if (!parsed.ok() || IsLoopback(parsed->host) || o.allow_all) continue;
+    return Clash(
+        "--policy: ", JsonQuoted(address),
+        " is plain text on addresses that other machines reach, where nothing proves who calls: rights need "
+        "proof, so give --tls-cert, or listen on 127.0.0.1 or a unix socket (--insecure-listen does not help)");
+  }
+  if (o.allow_all) warnings->push_back("--allow-all: everybody may do everything; what --policy would deny is logged");
+  if (o.reflection == AutoOnOff::kOn) {
+    warnings->push_back("--reflection on: the API's description is shown to everybody who connects");
   }
   return absl::OkStatus();
 }
@@ -118,7 +159,7 @@ absl::Status CheckTimes(const Options& o) {
 }
 
 void WarnOfHoldOff(const Options& o, std::vector<std::string>* warnings) {
-  const bool holds_off = o.failover_hold_off == "auto" || (o.failover_hold_off.empty() && o.CanFailOver());
+  const bool holds_off = o.failover_hold_off == "auto" || (o.failover_hold_off.empty() && o.HoldsOffByDefault());
   if (holds_off && o.LongestTtl() > absl::Minutes(5)) {
     warnings->push_back(
         Cat("--failover-hold-off auto: after each restart or failover of the store nobody is newly "
@@ -141,16 +182,16 @@ int64_t Options::ConnectionStreams() const {
   return max_connection_streams > 0 ? max_connection_streams : 2 * max_sessions_per_peer;
 }
 
-bool Options::CanFailOver() const {
+bool Options::HoldsOffByDefault() const {
   static constexpr absl::string_view kSchemes[] = {"redis+sentinel://", "rediss+sentinel://", "redis+cluster://",
-                                                   "rediss+cluster://"};
+                                                   "rediss+cluster://", "redlock://",         "redlocks://"};
   return std::any_of(std::begin(kSchemes), std::end(kSchemes),
                      [this](absl::string_view scheme) { return absl::StartsWith(redis, scheme); });
 }
 
 absl::Duration Options::LongestTtl() const {
   if (max_ttl > absl::ZeroDuration()) return max_ttl;
-  return CanFailOver() ? absl::Seconds(30) : absl::Hours(1);
+  return HoldsOffByDefault() ? absl::Seconds(30) : absl::Hours(1);
 }
 
 TlsClientAuth Options::ClientAuth() const {
@@ -159,13 +200,30 @@ TlsClientAuth Options::ClientAuth() const {
 }
 
 bool Options::ReflectionEnabled() const {
-  if (reflection != Reflection::kAuto) return reflection == Reflection::kOn;
-  return std::all_of(listen.begin(), listen.end(), [](const std::string& a) { return IsUnixAddress(a); });
+  if (reflection != AutoOnOff::kAuto) return reflection == AutoOnOff::kOn;
+  return !AsksIdentities() &&
+         std::all_of(listen.begin(), listen.end(), [](const std::string& a) { return IsUnixAddress(a); });
+}
+
+bool Options::PageShowsLocks() const {
+  if (http_page != AutoOnOff::kAuto) return http_page == AutoOnOff::kOn;
+  const absl::StatusOr<HostPort> at = ParseHostPort(http);
+  return at.ok() && IsLoopback(at->host);
+}
+
+std::map<std::string, absl::Duration> Options::TokenKeeps() const {
+  std::map<std::string, absl::Duration> keeps;
+  for (const std::string& entry : namespace_token_keep) {
+    const size_t equals = entry.rfind('=');
+    absl::ParseDuration(entry.substr(equals + 1), &keeps[entry.substr(0, equals)]);
+  }
+  return keeps;
 }
 
 absl::Status CheckTogether(const Options& options, std::vector<std::string>* warnings) {
   absl::Status status = CheckListen(options, warnings);
   status.Update(CheckTls(options, warnings));
+  status.Update(CheckAccess(options, warnings));
   status.Update(CheckStore(options));
   status.Update(CheckTimes(options));
   WarnOfStreams(options, warnings);

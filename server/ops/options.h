@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,9 +18,10 @@
 
 namespace distlock::ops {
 
-enum class Reflection { kAuto, kOn, kOff };
 enum class TlsClientAuth { kAuto, kRequire, kOptional, kOff };
 enum class TlsMinVersion { k13, k12 };
+enum class AutoOnOff { kAuto, kOn, kOff };
+enum class Audit { kChanges, kAll };
 
 // Fields are named after the flags; the defaults are in the table alone: start from DefaultOptions().
 struct Options {
@@ -28,20 +30,30 @@ struct Options {
   // Serving
   std::vector<std::string> listen;  // unix:///path?mode=&group= or host:port, checked
   bool insecure_listen = false;
-  Reflection reflection = Reflection::kAuto;
   std::string tls_cert;
   std::string tls_key;
   std::string tls_client_ca;
   TlsClientAuth tls_client_auth = TlsClientAuth::kAuto;  // use ClientAuth()
   TlsMinVersion tls_min_version = TlsMinVersion::k13;
-  bool allow_all = false;
+  std::vector<std::string> admin_listen;  // as listen; empty: the unix sockets of listen
+  AutoOnOff reflection = AutoOnOff::kAuto;
   std::string http;  // host:port, or "" for none
+  AutoOnOff http_page = AutoOnOff::kAuto;
   absl::Duration drain_timeout;
   absl::Duration keepalive_time;
   absl::Duration keepalive_timeout;
   absl::Duration min_ping_interval;
   absl::Duration idle_timeout;
   int64_t shards = 0;
+
+  // Access
+  std::string policy;
+  bool allow_all = false;
+  std::string token_file;
+  std::string jwt_keys;
+  std::string jwt_issuer;
+  std::string jwt_audience;
+  Audit audit = Audit::kChanges;
 
   // Store
   std::string redis;            // "" = embedded; may hold a password: show it by RedactedUrl() only
@@ -52,11 +64,14 @@ struct Options {
   std::string sentinel_user;
   std::string sentinel_password_file;
   std::string key_prefix;
+  std::vector<std::string> namespace_token_keep;  // NAMESPACE=DURATION, checked; use TokenKeeps()
   bool wait_for_store = false;
   absl::Duration store_timeout;
   absl::Duration queue_slot;
   std::string failover_hold_off;  // "", "auto" or a duration, checked
   int64_t store_nodes = 0;        // 0 = as many as are seen
+  bool quorum_new = false;
+  absl::Duration quorum_node_timeout;
   int64_t wait_replicas = 0;
   absl::Duration wait_timeout;
 
@@ -100,19 +115,27 @@ struct Options {
   // max_connection_streams, with 0 resolved. Greater than max_sessions_per_peer, so that a stream beyond that limit is
   // refused with a reason instead of waiting inside gRPC, and a release is never blocked.
   int64_t ConnectionStreams() const;
-  // Another server may take over the store: it is watched by Sentinels, or a Cluster.
-  bool CanFailOver() const;
+  // namespace_token_keep by namespace.
+  std::map<std::string, absl::Duration> TokenKeeps() const;
+  // Another server may take over the store, since it is watched by Sentinels or a Cluster, or several independent
+  // servers decide, of which one may forget: hold-offs are on, unless an option says otherwise.
+  bool HoldsOffByDefault() const;
   absl::Duration LongestTtl() const;
 
   // tls_client_auth, with kAuto resolved: required where there is a CA to check clients with.
   TlsClientAuth ClientAuth() const;
 
-  // reflection, with kAuto resolved: on when every address is a unix socket.
+  // Identities are asked for: there is a policy, or allow_all.
+  bool AsksIdentities() const { return allow_all || !policy.empty(); }
+
+  // reflection, with kAuto resolved: on when every address is a unix socket and nobody's identity is asked for.
   bool ReflectionEnabled() const;
+  // http_page, with kAuto resolved: on when --http is loopback.
+  bool PageShowsLocks() const;
 };
 
 struct Invocation {
-  enum class Action { kServe, kHelp, kVersion, kPrintConfig };
+  enum class Action { kServe, kHelp, kVersion, kPrintConfig, kQuorumInit };
   Action action = Action::kServe;
   Options options;                    // not filled for kHelp and kVersion
   std::vector<std::string> warnings;  // one line each, to be logged or printed

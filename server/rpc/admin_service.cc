@@ -4,36 +4,33 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "rpc/call/access_call.h"
 #include "rpc/call/force_call.h"
 
 namespace distlock::rpc {
-namespace {
-
-// The address of the caller, and its name if the connection has authenticated one.
-std::string CallerOf(const UnaryReactor::Incoming& call) {
-  std::string caller = call.PeerName();
-  const auto auth = call.context.auth_context();
-  if (auth == nullptr || !auth->IsPeerAuthenticated()) return caller;
-  for (const grpc::string_ref& name : auth->GetPeerIdentity()) {
-    absl::StrAppend(&caller, " ", std::string(name.data(), name.size()));
-  }
-  return caller;
-}
-
-}  // namespace
 
 void AdminService::Open(CallThreads& threads) {
   threads.OpenUnary(*this, &AdminService::RequestGetStatus,
                     [this](auto call) { UnaryCall::Serve<GetStatusCall>(frontend_, std::move(call), facts_); });
   threads.OpenUnary(*this, &AdminService::RequestListSessions,
                     [this](auto call) { UnaryCall::Serve<ListSessionsCall>(frontend_, std::move(call)); });
-  threads.OpenUnary(*this, &AdminService::RequestForceRelease, [this](auto call) {
-    std::string caller = CallerOf(*call);
-    UnaryCall::Serve<ForceReleaseCall>(frontend_, std::move(call), std::move(caller));
+  const auto refuses = [this](auto& call, const char* method) {
+    if (gate_.Admits(call->visitor.get())) return false;
+    v1::Refusal refusal = AdminGate::Refusal(method, call->PeerName());
+    UnaryCall::Serve<RefusedCall>(frontend_, std::move(call), std::move(refusal));
+    return true;
+  };
+  threads.OpenUnary(*this, &AdminService::RequestForceRelease, [this, refuses](auto call) {
+    if (!refuses(call, "ForceRelease")) UnaryCall::Serve<ForceReleaseCall>(frontend_, std::move(call));
   });
-  threads.OpenUnary(*this, &AdminService::RequestDrain,
-                    [this](auto call) { UnaryCall::Serve<DrainCall>(frontend_, std::move(call), facts_); });
+  threads.OpenUnary(*this, &AdminService::RequestDrain, [this, refuses](auto call) {
+    if (!refuses(call, "Drain")) UnaryCall::Serve<DrainCall>(frontend_, std::move(call), facts_);
+  });
+  threads.OpenUnary(*this, &AdminService::RequestReload, [this, refuses](auto call) {
+    if (!refuses(call, "Reload")) UnaryCall::Serve<ReloadCall>(frontend_, std::move(call), facts_);
+  });
+  threads.OpenUnary(*this, &AdminService::RequestCheckAccess,
+                    [this](auto call) { UnaryCall::Serve<CheckAccessCall>(frontend_, std::move(call)); });
 }
 
 }  // namespace distlock::rpc

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "distlock/v1/admin_service.grpc.pb.h"
+#include "rpc/admin_gate.h"
 #include "rpc/call/admin_calls.h"
 #include "rpc/engine/call_threads.h"
 #include "rpc/frontend.h"
@@ -13,11 +14,13 @@ namespace distlock::rpc {
 
 template <typename Base>
 using RawAdmin = v1::AdminService::WithRawMethod_GetStatus<v1::AdminService::WithRawMethod_ListSessions<
-    v1::AdminService::WithRawMethod_ForceRelease<v1::AdminService::WithRawMethod_Drain<Base>>>>;
+    v1::AdminService::WithRawMethod_ForceRelease<v1::AdminService::WithRawMethod_Drain<
+        v1::AdminService::WithRawMethod_CheckAccess<v1::AdminService::WithRawMethod_Reload<Base>>>>>>;
 
 class AdminService final : public RawAdmin<v1::AdminService::Service> {
  public:
-  AdminService(Frontend& frontend, const BrokerFacts& facts) : frontend_(frontend), facts_(facts) {}
+  AdminService(Frontend& frontend, const BrokerFacts& facts, AdminGate gate)
+      : frontend_(frontend), facts_(facts), gate_(gate) {}
 
   // Starts to accept calls. The server of this service must run already.
   void Open(CallThreads& threads);
@@ -25,6 +28,7 @@ class AdminService final : public RawAdmin<v1::AdminService::Service> {
  private:
   Frontend& frontend_;
   const BrokerFacts& facts_;
+  const AdminGate gate_;
 };
 
 }  // namespace distlock::rpc

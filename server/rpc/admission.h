@@ -29,6 +29,8 @@ class OpenStream {
   virtual ~OpenStream() = default;
   // The server is about to stop: ends the stream with DRAINING. Any thread; does nothing on a stream that has ended.
   virtual void Stop() = 0;
+  // The policy has changed: ends the stream if its caller may not have it any more. Any thread.
+  virtual void Review() = 0;
   // The stream's row of ListSessions. Any thread.
   virtual v1::SessionInfo Describe() = 0;
 };

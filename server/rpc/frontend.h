@@ -6,9 +6,11 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "contract/limits.h"
 #include "rpc/admission.h"
+#include "rpc/gate.h"
 #include "rpc/listings.h"
 #include "shard/shard_set.h"
 
@@ -24,6 +26,8 @@ enum class StreamClose {
   kQuota,
   kFinished,  // a Hold whose lease ended or was refused
   kProtocol,  // the client broke the protocol
+  kDenied,    // the caller may not open it
+  kRevoked,   // it was open when the policy withdrew what it needs
 };
 
 // A ForceRelease and its outcome.
@@ -50,12 +54,14 @@ class CallObserver {
 
 struct Frontend {
   Frontend(shard::ShardSet& shards_in, const contract::Limits& limits_in, std::string broker_id_in,
-           CallObserver* observer_in)
+           CallObserver* observer_in, Gate& gate_in, access::UnixPeerOf unix_peer_of_in)
       : shards(shards_in),
         limits(limits_in),
         broker_id(std::move(broker_id_in)),
         observer(observer_in),
-        admission(limits) {}
+        admission(limits),
+        gate(gate_in),
+        unix_peer_of(std::move(unix_peer_of_in)) {}
 
   shard::ShardSet& shards;
   const contract::Limits limits;
@@ -63,6 +69,11 @@ struct Frontend {
   CallObserver* const observer;  // may be null
   Admission admission;
   const std::shared_ptr<Listings> listings = std::make_shared<Listings>();  // calls may outlive the frontend
+  Gate& gate;
+  const access::UnixPeerOf unix_peer_of;  // in place of what the door knows; may be empty
+
+  // For contract::RequestOf.
+  std::string OwnerIdentity(const Visitor& visitor) const { return gate.enforces() ? visitor.identity() : ""; }
 };
 
 }  // namespace distlock::rpc

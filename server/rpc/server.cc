@@ -2,15 +2,11 @@
 #include "rpc/server.h"
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
-#include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/server_builder.h>
-#include <grpcpp/server_posix.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "rpc/engine/wire.h"
-#include "rpc/fd_identity.h"
 
 namespace distlock::rpc {
 namespace {
@@ -18,15 +14,6 @@ namespace {
 int Milliseconds(core::Duration duration) {
   return static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
 }
-
-// The reflection library adds itself to every server of a process that links it; this option removes it.
-class WithoutReflection final : public grpc::ServerBuilderOption {
- public:
-  void UpdateArguments(grpc::ChannelArguments*) override {}
-  void UpdatePlugins(std::vector<std::unique_ptr<grpc::ServerBuilderPlugin>>* plugins) override {
-    std::erase_if(*plugins, [](const auto& plugin) { return plugin->name() == "proto_server_reflection"; });
-  }
-};
 
 void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.limits.max_message_bytes));
@@ -46,13 +33,18 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 2);
 }
 
+Encryption EncryptionOf(const ServerOptions& options) {
+  return {.shelf = options.tls, .client_auth = options.tls_client_auth};
+}
+
 }  // namespace
 
-Server::Server(const ServerOptions& options, shard::ShardSet& shards, BrokerFacts facts)
-    : frontend_(shards, options.limits, options.broker_id, options.observer),
+Server::Server(const ServerOptions& options, shard::ShardSet& shards, BrokerFacts facts, const AdminGate::Plan& admin)
+    : frontend_(shards, options.limits, options.broker_id, options.observer,
+                options.gate == nullptr ? open_ : *options.gate, options.unix_peer_of),
       facts_(std::move(facts)),
       locks_(frontend_),
-      admin_service_(frontend_, facts_),
+      admin_service_(frontend_, facts_, admin.gate),
       health_({v1::LockService::service_full_name(), v1::AdminService::service_full_name()}) {
   facts_.listen = bound_.get_future().share();
 }
@@ -60,8 +52,22 @@ Server::Server(const ServerOptions& options, shard::ShardSet& shards, BrokerFact
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, shard::ShardSet& shards,
                                                       BrokerFacts facts) {
   TakeOverParserLog();
-  std::unique_ptr<Server> server(new Server(options, shards, std::move(facts)));
+  AdminGate::Plan admin;
+  if (absl::Status planned = AdminGate::MakePlan(options.door.listen, options.admin_listen, &admin); !planned.ok()) {
+    return planned;
+  }
+  // Whoever calls has proven to be somebody then, and the policy says what that one may do.
+  if (options.admin_listen.empty() && options.gate != nullptr && options.gate->enforces()) admin.gate.tcp_peers = true;
+  std::unique_ptr<Server> server(new Server(options, shards, std::move(facts), admin));
   if (absl::Status bound = server->Bind(options); !bound.ok()) return bound;
+  if (!admin.own.empty()) {
+    door::DoorOptions own_door = options.door;
+    own_door.listen = admin.own;
+    own_door.inherited.clear();
+    auto own = AdminListener::Start(std::move(own_door), EncryptionOf(options), server->frontend_, server->facts_);
+    if (!own.ok()) return own.status();
+    server->own_admin_ = *std::move(own);
+  }
   return server;
 }
 
@@ -76,49 +82,34 @@ absl::Status Server::Bind(const ServerOptions& options) {
   builder.RegisterService(&locks_);
   builder.RegisterService(&admin_service_);
   builder.RegisterService(&health_);
-  threads_ = std::make_unique<CallThreads>(builder, [this](const std::string& peer) {
-    const bool hidden = !knows_unix_callers_ && peer.starts_with("fd:");
-    return hidden ? nullptr : door_->PeerOf(peer);
-  });
-
-  door::DoorOptions door = options.door;
-  door.tls = options.tls != nullptr;
-  auto opened = door::Door::Open(std::move(door));
-  if (!opened.ok()) {
+  threads_ = std::make_unique<CallThreads>(
+      builder, [this](const std::string& grpc_peer) { return entrance_.VisitorOf(grpc_peer); });
+  if (absl::Status opened = entrance_.Open(options.door, EncryptionOf(options), builder); !opened.ok()) {
     bound_.set_value({});
-    return opened.status();
+    return opened;
   }
-  door_ = *std::move(opened);
-  const std::vector<std::string>& listen = door_->addresses();
-  const auto is_unix = [](const std::string& address) { return !door::UnixPath(address).empty(); };
-  if (!std::all_of(listen.begin(), listen.end(), is_unix)) {
-    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
-        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-        options.tls == nullptr ? grpc::InsecureServerCredentials()
-                               : MakeBrokerCredentials(*options.tls, options.tls_client_auth));
-  }
-  knows_unix_callers_ = NamesByDescriptorHold();
   server_ = builder.BuildAndStart();
-  bound_.set_value(listen);  // calls may wait for the addresses already
+  bound_.set_value(entrance_.addresses());  // calls may wait for the addresses already
   if (server_ == nullptr) return absl::FailedPreconditionError("gRPC cannot start its server; its log tells more");
   locks_.Open(*threads_);
   admin_service_.Open(*threads_);
   health_.Open(*threads_);
   threads_->Start();
   ShowHealth();
-  door_->Start([this](int fd, int listener_fd, const door::Visitor& visitor) { HandOver(fd, listener_fd, visitor); });
+  entrance_.Start(*server_);
   return absl::OkStatus();
 }
 
-void Server::HandOver(int fd, int listener_fd, const door::Visitor& visitor) {
-  if (visitor.kind == door::Kind::kUnix) return grpc::AddInsecureChannelFromFd(server_.get(), fd);
-  grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-  connection.listener_fd = listener_fd;
-  connection.fd = fd;
-  acceptor_->HandleNewConnection(&connection);
+Server::~Server() { Stop({}); }
+
+std::string Server::DeadListener() const {
+  std::string dead = entrance_.DeadListener();
+  return dead.empty() && own_admin_ != nullptr ? own_admin_->DeadListener() : dead;
 }
 
-Server::~Server() { Stop({}); }
+size_t Server::connections() const {
+  return entrance_.connections() + (own_admin_ == nullptr ? 0 : own_admin_->connections());
+}
 
 void Server::ShowHealth() {
   std::lock_guard lock(health_mu_);
@@ -129,6 +120,23 @@ void Server::SetStoreUp(bool up) {
   if (store_up_.exchange(up, std::memory_order_relaxed) != up) ShowHealth();
 }
 
+void Server::Review() {
+  constexpr size_t kTogether = 1000;
+  uint64_t after = 0;
+  while (true) {
+    const auto streams = frontend_.admission.StreamsAfter(after, kTogether);
+    for (const auto& [id, stream] : streams) stream->Review();
+    if (streams.size() < kTogether) return;
+    after = streams.back().first;
+  }
+}
+
+bool Server::MayEverybodyList(const std::string& ns) const {
+  if (!frontend_.gate.asks()) return true;
+  const Visitor nobody = frontend_.gate.As({});
+  return nobody.rights == nullptr || nobody.rights->MayAll(access::Verb::kList, ns, "").allowed;
+}
+
 void Server::Drain() {
   frontend_.admission.Drain();
   ShowHealth();
@@ -137,9 +145,10 @@ void Server::Drain() {
 void Server::Stop(core::Duration grace) {
   if (server_ == nullptr) return;
   Drain();
-  door_->StopAccepting();
+  entrance_.StopAccepting();
   frontend_.admission.StopStreams();
   health_.Stop();
+  if (own_admin_ != nullptr) own_admin_->Stop(grace);
   server_->Shutdown(std::chrono::system_clock::now() + std::chrono::duration_cast<std::chrono::microseconds>(grace));
   threads_->Stop();
   server_.reset();

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <grpcpp/server.h>
-#include <grpcpp/server_builder.h>
 
 #include <atomic>
 #include <future>
@@ -18,9 +17,11 @@
 
 #include "absl/status/statusor.h"
 #include "contract/limits.h"
-#include "door/door.h"
+#include "rpc/admin_gate.h"
+#include "rpc/admin_listener.h"
 #include "rpc/admin_service.h"
 #include "rpc/engine/call_threads.h"
+#include "rpc/entrance.h"
 #include "rpc/frontend.h"
 #include "rpc/health.h"
 #include "rpc/lock_service.h"
@@ -32,6 +33,9 @@ struct ServerOptions {
   door::DoorOptions door;         // where to listen, and who may come in
   const TlsShelf* tls = nullptr;  // null: TCP in plain text. Outlives the server
   TlsClientAuth tls_client_auth = TlsClientAuth::kOff;
+  // Where Drain and ForceRelease are served: addresses of `door.listen`, or others, which then serve AdminService
+  // alone. Empty: the unix sockets of `door.listen`, and with a policy all of it.
+  std::vector<std::string> admin_listen;
   contract::Limits limits;
   std::string broker_id;
   CallObserver* observer = nullptr;  // may be null; outlives the server
@@ -43,6 +47,9 @@ struct ServerOptions {
   core::Duration min_ping_interval = std::chrono::seconds(5);
   core::Duration idle_timeout = std::chrono::minutes(10);  // of a connection without calls
   bool reflection = false;
+
+  Gate* gate = nullptr;             // who may do what; null: everybody may do everything. Outlives the server
+  access::UnixPeerOf unix_peer_of;  // in place of what the door knows of unix sockets; may be empty
 };
 
 class Server {
@@ -55,18 +62,26 @@ class Server {
   Server& operator=(const Server&) = delete;
 
   // Whether the listeners still accept: "", or the address of one that does not.
-  std::string DeadListener() const { return door_->DeadListener(); }
-  size_t connections() const { return door_->connections(); }
+  std::string DeadListener() const;
+  size_t connections() const;
   // How many connections it may have: fewer than asked for where the limit of open files is low.
-  size_t max_connections() const { return door_->max_connections(); }
+  size_t max_connections() const { return entrance_.max_connections(); }
   // False: callers of unix sockets are not told apart, because this gRPC hides which connection a call came on.
-  bool knows_unix_callers() const { return knows_unix_callers_; }
+  bool knows_unix_callers() const { return entrance_.knows_unix_callers(); }
 
   // As bound, with the port that the kernel chose.
   const std::vector<std::string>& addresses() const { return facts_.listen.get(); }
+  // Those of admin_listen that are not in `listen`, as bound.
+  std::vector<std::string> admin_addresses() const {
+    return own_admin_ == nullptr ? std::vector<std::string>() : own_admin_->addresses();
+  }
   v1::GetStatusResponse Status() const { return BrokerStatus(frontend_, facts_); }
 
   void SetStoreUp(bool up);
+  // What the gate knows has changed: ends the streams whose callers may not have them any more.
+  void Review();
+  // What whoever has proven nothing may see on the status page.
+  bool MayEverybodyList(const std::string& ns) const;
   // NOT_SERVING from now on; new Hold, Session and Acquire are refused. Open streams and calls go on.
   void Drain();
   // Ends all streams with DRAINING, gives calls `grace` to end by themselves, cancels the rest, and returns when the
@@ -74,11 +89,11 @@ class Server {
   void Stop(core::Duration grace);
 
  private:
-  Server(const ServerOptions& options, shard::ShardSet& shards, BrokerFacts facts);
+  Server(const ServerOptions& options, shard::ShardSet& shards, BrokerFacts facts, const AdminGate::Plan& admin);
   absl::Status Bind(const ServerOptions& options);
   void ShowHealth();
-  void HandOver(int fd, int listener_fd, const door::Visitor& visitor);
 
+  Gate open_{{}};  // when no other is given
   Frontend frontend_;
   std::promise<std::vector<std::string>> bound_;
   BrokerFacts facts_;
@@ -86,12 +101,10 @@ class Server {
   AdminService admin_service_;
   std::mutex health_mu_;  // held while the state is read and set, so that the newest state is set last
   HealthService health_;
-  bool knows_unix_callers_ = false;
-  std::unique_ptr<door::Door> door_;      // outlives all calls
+  Entrance entrance_;                     // outlives all calls
   std::unique_ptr<CallThreads> threads_;  // outlives server_
-  // For TCP connections; null when there are none.
-  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<AdminListener> own_admin_;  // null: no address of its own
   std::atomic<bool> store_up_ = false;
 };
 

@@ -26,16 +26,15 @@ struct TlsMaterial {
 // What the next handshake uses. Any thread. Outlives the server.
 class TlsShelf {
  public:
-  explicit TlsShelf(TlsMaterial material) : material_(std::make_shared<TlsMaterial>(std::move(material))) {}
-
+  // Before the server starts, for the first time.
   void Put(TlsMaterial material);
-  // The newest, and its number.
+  // The newest, and its number. Null before the first Put.
   std::pair<std::shared_ptr<const TlsMaterial>, uint64_t> Get() const;
 
  private:
   mutable std::mutex mu_;
   std::shared_ptr<const TlsMaterial> material_;  // guarded by mu_
-  uint64_t number_ = 1;                          // guarded by mu_
+  uint64_t number_ = 0;                          // guarded by mu_
 };
 
 enum class TlsClientAuth { kRequire, kOptional, kOff };

@@ -140,6 +140,16 @@ void ShardSet::List(std::string escaped_namespace, std::string escaped_key_prefi
   impl_->shards[pick]->Post(Envelope{.what = StoreQuestion(std::move(ask))});
 }
 
+void ShardSet::AfterTurns(std::function<void()> done) {
+  auto left = std::make_shared<std::atomic<size_t>>(impl_->shards.size());
+  auto last = std::make_shared<std::function<void()>>(std::move(done));
+  for (auto& shard : impl_->shards) {
+    shard->Post(Envelope{.what = StoreQuestion([left, last](store::StoreReader*) {
+                           if (left->fetch_sub(1) == 1) (*last)();
+                         })});
+  }
+}
+
 void ShardSet::Drain(core::Duration timeout, std::function<void()> done) {
   bool already = false;
   {

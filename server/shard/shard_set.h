@@ -90,6 +90,9 @@ class ShardSet {
   void List(std::string escaped_namespace, std::string escaped_key_prefix, uint32_t page_size, std::string page_token,
             core::Duration timeout, std::function<void(absl::StatusOr<store::LockPage>)> done);
 
+  // `done` runs once, within a shard's turn, when every shard has had a turn since the call.
+  void AfterTurns(std::function<void()> done);
+
   // Drains every shard. `done` runs once, within a shard's turn, when no lease and no waiter is left. A second call can
   // only shorten the timeout.
   void Drain(core::Duration timeout, std::function<void()> done);

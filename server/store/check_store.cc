@@ -70,6 +70,9 @@ class Checker : public StoreListener {
     options.locks.queue_slot = kProbeLife;
     // Else a server that is new would grant the probe nothing, and a missing right stay hidden.
     options.locks.hold_off = {};
+    if (options.quorum_is_new && options.quorum_check == StoreOptions::QuorumCheck::kAny) {
+      options.quorum_check = StoreOptions::QuorumCheck::kNew;
+    }
     options.on_problem = [this](const absl::Status& why) {
       last_problem_ = why;
       if (!absl::IsUnavailable(why)) return End(why);

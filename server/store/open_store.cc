@@ -8,6 +8,7 @@
 #include "store/redis/socket_dialer.h"
 #include "store/redis/tls.h"
 #include "store/redis/uv_timers.h"
+#include "store/redlock/redlock_store.h"
 #include "store/sentinel/sentinel_store.h"
 #include "store/single/single_store.h"
 #include "store/text.h"
@@ -41,6 +42,7 @@ core::StoreTraits TraitsOf(const StoreOptions& options) {
   core::StoreTraits traits = SingleStore::kTraits;
   if (options.url.topology == Topology::kSentinel) traits = SentinelStore::kTraits;
   if (options.url.topology == Topology::kCluster) traits = ClusterStore::kTraits;
+  if (options.url.topology == Topology::kQuorum) traits = RedlockStore::kTraits;
   traits.replicas = static_cast<uint32_t>(options.wait_replicas);
   return traits;
 }
@@ -54,6 +56,8 @@ std::unique_ptr<Store> OpenStore(uv_loop_t* loop, const StoreOptions& options) {
                                              SocketNetwork(loop, SentinelTls(options.url)), options);
     case Topology::kCluster:
       return std::make_unique<ClusterStore>(SocketNetwork(loop, StoreTls(options.url)), options);
+    case Topology::kQuorum:
+      return std::make_unique<RedlockStore>(SocketNetwork(loop, StoreTls(options.url)), options);
   }
   return nullptr;
 }

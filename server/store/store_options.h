@@ -6,10 +6,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 
 #include "absl/status/status.h"
 #include "core/types.h"
+#include "store/cluster_events.h"
 #include "store/node_status.h"
 #include "store/store_url.h"
 
@@ -40,7 +42,9 @@ struct LockOptions {
   core::Duration queue_slot = std::chrono::seconds(30);  // how long waiters of a silent broker keep their places
   uint32_t clock_drift_ppm = 500;                        // bound on the rate error of any machine's clock
   core::Duration token_keep = std::chrono::hours(24);    // how long the last token outlives its grant
-  uint32_t max_waiters = 10'000;                         // per lock
+  // Of the locks in these namespaces, escaped, instead.
+  std::map<std::string, core::Duration> token_keep_of;
+  uint32_t max_waiters = 10'000;  // per lock
   // ADAPTIVE: once a waiter has waited for so long, no newcomer takes a free lock until the queue has drained.
   core::Duration fair_after = std::chrono::milliseconds(100);
   bool counts_listeners = true;  // PUBLISH counts every subscriber, as one server does: see core::StoreTraits
@@ -62,10 +66,19 @@ struct StoreOptions {
   // A grant counts only once so many replicas have confirmed it; 0: none is asked.
   int wait_replicas = 0;
   core::Duration wait_timeout = std::chrono::milliseconds(100);
+  // Of a quorum whose servers belong to none yet: nobody can hold a lock of theirs, so they count at once.
+  bool quorum_is_new = false;
+  // Of the start-up check. kNew: the servers must not belong to a quorum yet. kReplace: they belong to this one from
+  // now on, whatever they belonged to; no lock may be held.
+  enum class QuorumCheck : uint8_t { kAny, kNew, kReplace };
+  QuorumCheck quorum_check = QuorumCheck::kAny;
+  // Of a quorum: a server that has not answered by then is not waited for.
+  core::Duration node_timeout = std::chrono::milliseconds(200);
   // Called for each question to the replicas: how long it took, and whether enough of them confirmed.
   std::function<void(core::Duration took, bool confirmed)> on_wait;
   // Called from Store::Start on, when it has changed and about once a second while there is a hold-off.
-  std::function<void(const NodeStatus&)> on_node_status;
+  std::function<void(const NodeStatus&)> on_node_status;  // of several servers: for each
+  ClusterEvents cluster_events;
   // For the log. on_problem is called when a problem is new, for refused commands once a minute. Unavailable may pass
   // by itself; for other codes somebody has to change something.
   std::function<void(const absl::Status&)> on_problem;

@@ -19,7 +19,8 @@ absl::Status Wrong(std::string_view why) {
   return absl::InvalidArgumentError(Cat(why,
                                         "; write redis://[user:password@]host[:port][/db], rediss://..., "
                                         "unix:///path[?db=N], redis+sentinel://[user:password@]host,host,host/name or "
-                                        "redis+cluster://[user:password@]host,host,host"));
+                                         "redis+cluster://[user:password@]host,host,host or "
+                                         "redlock://[user:password@]host,host,host"));
 }
 
 std::optional<std::string> PercentDecode(std::string_view in) {
@@ -41,7 +42,7 @@ std::optional<std::string> PercentDecode(std::string_view in) {
 }
 
 // Known, so that the error can say that they come later.
-constexpr std::string_view kNotSupportedYet[] = {"redlock", "redlocks", "etcd", "etcds"};
+constexpr std::string_view kNotSupportedYet[] = {"etcd", "etcds"};
 
 absl::Status SetScheme(std::string_view scheme, StoreUrl& url) {
   using Transport = StoreUrl::Transport;
@@ -54,7 +55,10 @@ absl::Status SetScheme(std::string_view scheme, StoreUrl& url) {
     scheme.remove_suffix(std::string_view("+cluster").size());
     if (scheme == "unix") return Wrong("unknown scheme");
   }
-  if (scheme == "redis") {
+  if (scheme == "redlock" || scheme == "redlocks") {
+    url.topology = StoreUrl::Topology::kQuorum;
+    url.transport = scheme == "redlock" ? Transport::kTcp : Transport::kTls;
+  } else if (scheme == "redis") {
     url.transport = Transport::kTcp;
   } else if (scheme == "rediss") {
     url.transport = Transport::kTls;
@@ -63,9 +67,8 @@ absl::Status SetScheme(std::string_view scheme, StoreUrl& url) {
   } else if (std::find(std::begin(kNotSupportedYet), std::end(kNotSupportedYet), scheme) !=
              std::end(kNotSupportedYet)) {
     return absl::UnimplementedError(
-        Cat(scheme,
-            ":// is not supported yet by this version; use redis://, rediss://, unix://, redis+sentinel:// or "
-            "redis+cluster://"));
+        Cat(scheme, ":// is not supported yet by this version; use redis://, rediss://, unix://, redis+sentinel://, "
+            "redis+cluster:// or redlock://"));
   } else {
     return Wrong("unknown scheme");
   }
@@ -107,19 +110,28 @@ absl::Status ReadHostPort(std::string_view host_port, ServerAddress& address) {
   return absl::OkStatus();
 }
 
-// `whose`: what is at an address.
-absl::Status SetAddresses(std::string_view places, int usual_port, std::string_view whose,
-                          std::vector<ServerAddress>& addresses) {
+// Addresses with commas between them. `what`: of one, for people.
+absl::Status ReadAddresses(std::string_view places, int usual_port, std::string_view what,
+                           std::vector<ServerAddress>& addresses) {
   for (const std::string_view place : Split(places, ",")) {
     ServerAddress address{.port = usual_port};
     if (auto status = ReadHostPort(place, address); !status.ok()) return status;
     if (std::find(addresses.begin(), addresses.end(), address) != addresses.end()) {
-      return Wrong(Cat("the same ", whose, " twice"));
+      return Wrong(Cat("the same ", what, " twice"));
     }
     addresses.push_back(std::move(address));
   }
   if (addresses.empty()) return Wrong("no host");
-  if (addresses.size() > kMaxAddresses) return Wrong(Cat("more than ", kMaxAddresses, " ", whose, "s"));
+  if (addresses.size() > kMaxAddresses) return Wrong(Cat("more than ", kMaxAddresses, " ", what, "s"));
+  return absl::OkStatus();
+}
+
+absl::Status SetServers(std::string_view places, StoreUrl& url) {
+  if (auto status = ReadAddresses(places, ServerAddress{}.port, "server", url.servers); !status.ok()) return status;
+  const size_t count = url.servers.size();
+  if (count < kMinServers || count > kMaxServers || count % 2 == 0) {
+    return Wrong(Cat("a quorum has 3, 5, 7 or 9 servers, not ", count));
+  }
   return absl::OkStatus();
 }
 
@@ -181,7 +193,7 @@ absl::Status SetQuery(std::string_view query, StoreUrl& url) {
 // rest: host[:port],.../name[/db]
 absl::Status SetSentinelPlace(std::string_view rest, StoreUrl& url) {
   const auto [places, path] = Cut(rest, '/');
-  if (auto status = SetAddresses(places, kSentinelPort, "sentinel", url.sentinels); !status.ok()) return status;
+  if (auto status = ReadAddresses(places, kSentinelPort, "sentinel", url.sentinels); !status.ok()) return status;
   const auto [name, db] = Cut(path, '/');
   auto decoded = PercentDecode(name);
   if (!decoded || decoded->empty()) return Wrong("no name of the primary after the sentinels");
@@ -196,7 +208,7 @@ absl::Status SetSentinelPlace(std::string_view rest, StoreUrl& url) {
 absl::Status SetClusterPlace(std::string_view rest, StoreUrl& url) {
   const auto [places, path] = Cut(rest, '/');
   if (!path.empty() && path != "0") return Wrong("a Cluster has only the database 0");
-  return SetAddresses(places, ServerAddress{}.port, "node", url.seeds);
+  return ReadAddresses(places, ServerAddress{}.port, "node", url.seeds);
 }
 
 absl::Status SetPlace(std::string_view rest, StoreUrl& url) {
@@ -213,6 +225,7 @@ absl::Status SetPlace(std::string_view rest, StoreUrl& url) {
   if (slash != std::string_view::npos && slash + 1 < rest.size()) {
     if (auto status = SetDb(rest.substr(slash + 1), url); !status.ok()) return status;
   }
+  if (url.topology == StoreUrl::Topology::kQuorum) return SetServers(rest.substr(0, slash), url);
   return ReadHostPort(rest.substr(0, slash), url.address);
 }
 
@@ -249,6 +262,7 @@ std::string ServerAddress::Text() const {
 
 std::string StoreUrl::Masked() const {
   std::string out = transport == Transport::kTcp ? "redis" : transport == Transport::kTls ? "rediss" : "unix";
+  if (topology == Topology::kQuorum) out = transport == Transport::kTls ? "redlocks" : "redlock";
   Append(out, topology == Topology::kSentinel  ? "+sentinel://"
               : topology == Topology::kCluster ? "+cluster://"
                                                : "://");
@@ -261,6 +275,8 @@ std::string StoreUrl::Masked() const {
     Append(out, "/", primary_name);
   } else if (topology == Topology::kCluster) {
     append_all(seeds);
+  } else if (topology == Topology::kQuorum) {
+    append_all(servers);
   } else {
     Append(out, address.Text());
   }

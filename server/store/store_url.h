@@ -8,6 +8,8 @@
 //   rediss+sentinel://...   the store over TLS as with rediss://, and the sentinels, too
 //   redis+cluster://[user[:password]@]host[:port][,host[:port]...]   some of its nodes, of any role
 //   rediss+cluster://...   over TLS, with the parameters of rediss://
+//   redlock://[user[:password]@]host[:port],host[:port],host[:port][,...][/db]   3, 5, 7 or 9 independent servers
+//   redlocks://...   the same over TLS, as with rediss://
 // The addresses of redis+sentinel are the sentinels' (default port 26379), user and password the store's. Both kinds
 // know ?sentinel_tls=on|off and, with it on, &sentinel_ca= &sentinel_cert= &sentinel_key= &sentinel_sni=, apart from
 // the store's files.
@@ -25,6 +27,9 @@ namespace distlock::store {
 
 inline constexpr int kSentinelPort = 26379;
 inline constexpr size_t kMaxAddresses = 16;
+// Of a quorum.
+inline constexpr size_t kMinServers = 3;
+inline constexpr size_t kMaxServers = 9;
 
 // Where one server listens: a host and a port, or a unix socket.
 struct ServerAddress {
@@ -49,12 +54,13 @@ struct TlsFiles {
 };
 
 struct StoreUrl {
-  enum class Topology { kSingle, kSentinel, kCluster };
+  enum class Topology { kSingle, kSentinel, kCluster, kQuorum };
   enum class Transport { kTcp, kTls, kUnix };
   Topology topology = Topology::kSingle;
   Transport transport = Transport::kTcp;
   ServerAddress address;                 // kSingle
   std::vector<ServerAddress> sentinels;  // kSentinel: 1..kMaxAddresses, none twice
+  std::vector<ServerAddress> servers;    // kQuorum: 3, 5, 7 or 9, none twice
   std::string primary_name;              // kSentinel: as the sentinels call it
   std::vector<ServerAddress> seeds;      // kCluster: 1..kMaxAddresses, none twice
   int db = 0;

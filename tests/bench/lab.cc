@@ -3,6 +3,7 @@
 
 #include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -122,10 +123,14 @@ Lab::Lab(Setup setup) : setup_(std::move(setup)) {
   dir_ = path;
   try {
     StartRedis();
+    StartOtherServers();
     for (const char* name : {"broker1", "broker2"}) {
       if (!brokers_.empty() && setup_.durable) break;
-      brokers_.push_back(std::make_unique<Daemon>(setup_, StoreUrl(), dir_, name, "dl"));
+      std::vector<std::string> flags;
+      if (setup_.servers > 1 && brokers_.empty()) flags.emplace_back("--quorum-new");
+      brokers_.push_back(std::make_unique<Daemon>(setup_, StoreUrl(), dir_, name, "dl", flags));
     }
+    if (setup_.one_stopped) kill(others_.back()->pid(), SIGSTOP);
   } catch (...) {
     brokers_.clear();
     redis_.reset();
@@ -136,8 +141,11 @@ Lab::Lab(Setup setup) : setup_(std::move(setup)) {
 
 Lab::~Lab() {
   durable_.reset();
+  quorums_.clear();
   brokers_.clear();
   redis_.reset();
+  if (setup_.one_stopped) kill(others_.back()->pid(), SIGCONT);
+  others_.clear();
   std::error_code ignored;
   std::filesystem::remove_all(dir_, ignored);
 }
@@ -151,7 +159,7 @@ void Lab::StartRedis() {
                                   "--port",
                                   std::to_string(port_),
                                   "--unixsocket",
-                                  unix_path(),
+                                  setup_.store_delay_us > 0 ? dir_ + "/near.sock" : unix_path(),
                                   "--save",
                                   "",
                                   "--dir",
@@ -161,6 +169,7 @@ void Lab::StartRedis() {
     }
     redis_ = std::make_unique<Child>(args, dir_ + "/redis.log");
     try {
+      if (setup_.store_delay_us > 0) StartDelayProxy();
       UntilServing(*redis_, setup_.redis_server, [this] { return Connect() != nullptr; });
       return;
     } catch (const std::runtime_error&) {
@@ -169,7 +178,44 @@ void Lab::StartRedis() {
   }
 }
 
+void Lab::StartDelayProxy() {
+  UntilServing(*redis_, setup_.redis_server, [this] {
+    if (!Listens(dir_ + "/near.sock")) throw std::runtime_error("nobody listens at its socket");
+    return true;
+  });
+  port_ = FreePort();
+  delay_proxy_ = std::make_unique<Child>(
+      std::vector<std::string>{"/proc/self/exe", "--delay-proxy", std::to_string(port_), unix_path(),
+                               dir_ + "/near.sock", std::to_string(setup_.store_delay_us)},
+      dir_ + "/delay_proxy.log");
+  UntilServing(*delay_proxy_, "the delay proxy", [this] { return Connect() != nullptr; });
+}
+
+void Lab::StartOtherServers() {
+  while (others_.size() + 1 < setup_.servers) {
+    const int port = FreePort();
+    const std::string name = "redis" + std::to_string(others_.size() + 2);
+    const std::string folder = dir_ + "/" + name;
+    std::filesystem::create_directory(folder);
+    auto server = std::make_unique<Child>(std::vector<std::string>{setup_.redis_server, "--bind", "127.0.0.1", "--port",
+                                                                   std::to_string(port), "--save", "", "--dir", folder},
+                                          dir_ + "/" + name + ".log");
+    UntilServing(*server, name, [port] {
+      const RedisConnection context(redisConnect("127.0.0.1", port));
+      if (context == nullptr || context->err != 0) throw std::runtime_error("nobody listens");
+      return true;
+    });
+    others_.push_back(std::move(server));
+    other_ports_.push_back(port);
+  }
+}
+
 std::string Lab::StoreUrl() const {
+  if (setup_.servers > 1) {
+    std::string url = "redlock://127.0.0.1:" + std::to_string(port_);
+    for (const int port : other_ports_) url += ",127.0.0.1:" + std::to_string(port);
+    return url;
+  }
   return setup_.store_on_tcp ? "redis://127.0.0.1:" + std::to_string(port_) : "unix://" + unix_path();
 }
 
@@ -195,6 +241,18 @@ Lab& Lab::Durable() {
     durable_ = std::make_unique<Lab>(std::move(setup));
   }
   return *durable_;
+}
+
+Lab& Lab::Quorum(size_t servers, bool one_stopped) {
+  auto& lab = quorums_[{servers, one_stopped}];
+  if (lab == nullptr) {
+    Setup setup = setup_;
+    setup.servers = servers;
+    setup.one_stopped = one_stopped;
+    setup.store_on_tcp = true;
+    lab = std::make_unique<Lab>(std::move(setup));
+  }
+  return *lab;
 }
 
 RedisConnection Lab::Connect(Transport over) const {
@@ -252,11 +310,14 @@ size_t Lab::RedisKeys(const std::string& pattern, bool remove) const {
 double Lab::OursCpuSeconds() const {
   double seconds = OwnCpuSeconds() + EndedChildrenCpuSeconds() + ServersCpuSeconds();
   if (durable_ != nullptr) seconds += durable_->ServersCpuSeconds();
+  for (const auto& [servers, lab] : quorums_) seconds += lab->ServersCpuSeconds();
   return seconds;
 }
 
 double Lab::ServersCpuSeconds() const {
   double seconds = CpuSeconds(redis_->pid());
+  if (delay_proxy_ != nullptr) seconds += CpuSeconds(delay_proxy_->pid());
+  for (const auto& other : others_) seconds += CpuSeconds(other->pid());
   for (const auto& broker : brokers_) seconds += CpuSeconds(broker->pid());
   return seconds;
 }

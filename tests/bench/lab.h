@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lab: the servers under measurement, in a private folder: one volatile Redis on loopback TCP and a unix socket, two
-// brokers on it, each on loopback TCP and a unix socket. Durable() makes a second Lab on demand, with one broker on a
-// durable Redis. All servers end with the Lab. Main thread only, except for const reads.
+// Lab: the servers under measurement, in a private folder: one volatile Redis on loopback TCP and a unix socket, behind
+// a delay proxy if asked for, two brokers on it, each on loopback TCP and a unix socket. Durable() makes a second Lab
+// on demand, with one broker on a durable Redis. All servers end with the Lab. Main thread only, except for const
+// reads.
 #pragma once
 
 #include <hiredis/hiredis.h>
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "bench/process.h"
@@ -40,6 +43,9 @@ struct Setup {
   bool peers = false;          // measure other lock systems, too
   bool durable = false;        // Redis writes and syncs before it answers
   bool growth = false;         // also the rows that take minutes
+  int store_delay_us = 0;      // round trip to Redis that a proxy adds for everybody; 0: there is no proxy
+  size_t servers = 1;          // independent ones, of a quorum if there are several
+  bool one_stopped = false;    // the last of them stands still
   Size size;
 };
 
@@ -106,9 +112,14 @@ class Lab {
   // A Lab with one broker on a Redis that syncs every write. The first call starts it.
   Lab& Durable();
 
+  // A Lab with two brokers that reach so many servers over TCP: one, or a quorum of independent ones. The first call
+  // starts it.
+  Lab& Quorum(size_t servers, bool one_stopped);
+
   // A connection like those of direct clients; throws std::runtime_error.
   RedisConnection Connect(Transport over = Transport::kAsSetUp) const;
   bool OnTcp(Transport over) const { return setup_.clients_on_tcp && over != Transport::kUnix; }
+  // Where clients of Redis connect: Redis itself, or the delay proxy.
   std::string unix_path() const { return dir_ + "/redis.sock"; }
   int port() const { return port_; }
   const std::string& folder() const { return dir_; }  // for files that end with the Lab
@@ -126,6 +137,8 @@ class Lab {
 
  private:
   void StartRedis();
+  void StartDelayProxy();
+  void StartOtherServers();
   double ServersCpuSeconds() const;
   std::string StoreUrl() const;
 
@@ -133,8 +146,12 @@ class Lab {
   std::string dir_;
   int port_ = 0;
   std::unique_ptr<Child> redis_;
+  std::unique_ptr<Child> delay_proxy_;
+  std::vector<std::unique_ptr<Child>> others_;  // of a quorum, behind the first
+  std::vector<int> other_ports_;
   std::vector<std::unique_ptr<Daemon>> brokers_;
   std::unique_ptr<Lab> durable_;
+  std::map<std::pair<size_t, bool>, std::unique_ptr<Lab>> quorums_;
 };
 
 }  // namespace distlock::bench

@@ -72,7 +72,6 @@ std::vector<std::string> Arguments(const Lab& lab, const Library& library, PeerW
   std::vector<std::string> args = Program(library);
   const auto add = [&args](std::initializer_list<std::string> more) { args.insert(args.end(), more); };
   std::string broker = lab.broker(0).target();
-  if (broker.starts_with("ipv4:")) broker.erase(0, 5);  // gRPC for Go does not know that scheme
   add({"--system", library.system, "--broker", broker, "--redis"});
   args.push_back(lab.setup().clients_on_tcp ? "redis://127.0.0.1:" + std::to_string(lab.port()) : lab.unix_path());
   switch (work) {

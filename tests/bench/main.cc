@@ -14,6 +14,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "bench/delay_proxy.h"
 #include "bench/peers.h"
 #include "bench/relay.h"
 #include "bench/report.h"
@@ -64,6 +65,10 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   app.add_option("--clients", clients, "how clients reach the broker, and direct ones Redis")
       ->check(CLI::IsMember({"tcp", "unix"}));
   app.add_option("--store", store, "how the broker reaches Redis")->check(CLI::IsMember({"tcp", "unix"}));
+  double delay_ms = 0;
+  app.add_option("--store-delay", delay_ms,
+                 "round trip to Redis, in ms, that a proxy adds for the broker and all others")
+      ->check(CLI::Range(0.0, 1000.0));
   app.add_option("--only", arguments->only,
                  "run only what matches this expression as \"section/case\", such as ^lone or 256");
   app.add_option("--rounds", arguments->rounds, "interleaved rounds")->check(CLI::PositiveNumber);
@@ -81,6 +86,7 @@ int Parse(int argc, char** argv, Arguments* arguments) {
   if (arguments->seconds > 0) size.seconds = arguments->seconds;
   arguments->setup.clients_on_tcp = clients == "tcp";
   arguments->setup.store_on_tcp = store == "tcp";
+  arguments->setup.store_delay_us = static_cast<int>(delay_ms * 1000);
   return 0;
 }
 
@@ -98,20 +104,38 @@ std::string CpuModel() {
   return "unknown processor";
 }
 
+// The median of some round trips to Redis.
+double PingMillis(const Lab& lab) {
+  const RedisConnection connection = lab.Connect();
+  std::vector<int64_t> took(101);
+  for (int64_t& one : took) {
+    const int64_t start = NowNanos();
+    const RedisReply reply(static_cast<redisReply*>(redisCommand(connection.get(), "PING")));
+    one = NowNanos() - start;
+  }
+  std::nth_element(took.begin(), took.begin() + 50, took.end());
+  return static_cast<double>(took[50]) * 1e-6;
+}
+
 Conditions Describe(const Lab& lab) {
   const Setup& setup = lab.setup();
   utsname system{};
   uname(&system);
-  return {{"machine", std::to_string(std::thread::hardware_concurrency()) + " cores, " + CpuModel() + ", kernel " +
-                          system.release + "; clients, brokers and Redis share them"},
-          {"versions", "distlockd " + lab.broker(0).version() + ", gRPC " + grpc::Version() + ", hiredis " +
-                           std::to_string(HIREDIS_MAJOR) + "." + std::to_string(HIREDIS_MINOR) + ", Redis " +
-                           lab.RedisInfo("server", "redis_version") + " (volatile: save \"\", appendonly no)"},
-          {"transport", std::string("clients to broker and direct clients to Redis over ") +
-                            (setup.clients_on_tcp ? "loopback TCP" : "unix sockets") + ", broker to Redis over " +
-                            (setup.store_on_tcp ? "loopback TCP" : "a unix socket")},
-          {"rounds", Text("%.0f, closed loops of %.2f s after %.2f s of warm-up; medians (min..max)", setup.size.rounds,
-                          setup.size.seconds, setup.size.warm_seconds)}};
+  return {
+      {"machine", std::to_string(std::thread::hardware_concurrency()) + " cores, " + CpuModel() + ", kernel " +
+                      system.release + "; clients, brokers and Redis share them"},
+      {"versions", "distlockd " + lab.broker(0).version() + ", gRPC " + grpc::Version() + ", hiredis " +
+                       std::to_string(HIREDIS_MAJOR) + "." + std::to_string(HIREDIS_MINOR) + ", Redis " +
+                       lab.RedisInfo("server", "redis_version") + " (volatile: save \"\", appendonly no)"},
+      {"transport", std::string("clients to broker and direct clients to Redis over ") +
+                        (setup.clients_on_tcp ? "loopback TCP" : "unix sockets") + ", broker to Redis over " +
+                        (setup.store_on_tcp ? "loopback TCP" : "a unix socket")},
+      {"distance", setup.store_delay_us > 0 ? Text("a proxy adds a round trip of %.2f ms between Redis and everybody; "
+                                                   "one PING takes %.2f ms",
+                                                   setup.store_delay_us / 1e3, PingMillis(lab))
+                                            : "Redis is on this machine"},
+      {"rounds", Text("%.0f, closed loops of %.2f s after %.2f s of warm-up; medians (min..max)", setup.size.rounds,
+                      setup.size.seconds, setup.size.warm_seconds)}};
 }
 
 // How much of the machine other processes used, per round. The results are not more exact than that.
@@ -217,7 +241,11 @@ int Main(int argc, char** argv) {
 }  // namespace distlock::bench
 
 int main(int argc, char** argv) {
-  // How this program starts itself; see relay.h.
+  // How this program starts itself; see relay.h and delay_proxy.h.
   if (argc == 5 && std::string_view(argv[1]) == "--relay") return distlock::bench::RunRelay(argv[2], argv[4]);
+  if (argc == 6 && std::string_view(argv[1]) == "--delay-proxy") {
+    return distlock::bench::RunDelayProxy(std::atoi(argv[2]), argv[3], argv[4],
+                                          std::chrono::microseconds(std::atoi(argv[5])));
+  }
   return distlock::bench::Main(argc, argv);
 }

@@ -11,7 +11,7 @@ from broker import eventually
 from ctl import ends, line
 
 COMMANDS = ["run", "elect", "hold", "acquire", "renew", "downgrade", "release", "show", "ls", "watch", "check-token",
-            "status", "sessions", "drain", "top", "force-release", "completion", "man"]
+            "status", "sessions", "drain", "top", "force-release", "quorum-init", "completion", "man"]
 LEASE_FIELDS = {"namespace", "key", "lease_id", "holder_id", "token", "ttl_ms", "valid_for_ms", "waited_ms"}
 
 
@@ -269,6 +269,29 @@ replica   10.0.0.8:6379, online, lag 1s
             "address": "10.0.0.7:6379", "state": "held_off", "problem": "", "role": "master", "version": "7.2.4",
             "identity": "1a2b3c4d", "epoch": 3, "guard": "min-replicas", "hold_off_left_ms": 12000,
             "replicas": [{"address": "10.0.0.8:6379", "online": True, "lag_ms": 1000}], "primary_changes": 2}]
+
+    def test_status_shows_what_the_votes_of_each_independent_server_are_worth(self, ctl, fake):
+        v1 = fake.fake.api
+        nodes = [v1.StoreNode(address=f"h{i}:6379", state=v1.STORE_NODE_STATE_UP, role="master", version="7.2.4",
+                              identity="1a2b3c4d", independent=True) for i in range(3)]
+        nodes[0].clock_skew.FromMilliseconds(2)
+        nodes[1].clock_skew.FromMilliseconds(-3)
+        nodes[1].state = v1.STORE_NODE_STATE_HELD_OFF
+        nodes[1].not_counted = "it may have forgotten locks"
+        nodes[1].hold_off_left.seconds = 12
+        nodes[2].state, nodes[2].problem = v1.STORE_NODE_STATE_DOWN, "connection refused"
+        nodes[2].not_counted = "connection refused"
+        fake.fake.store_nodes = nodes
+        assert ctl("status").stdout.endswith("""\
+server    h0:6379, up, counted, clock 2ms ahead, version 7.2.4, identity 1a2b3c4d
+server    h1:6379, up, not counted for 12s: it may have forgotten locks, clock 3ms behind, version 7.2.4, \
+identity 1a2b3c4d
+server    h2:6379, down: connection refused, version 7.2.4, identity 1a2b3c4d
+""")
+        [status] = ctl.json("status")
+        shown = [(n["counted"], n["not_counted"], n["clock_skew_us"]) for n in status["store_nodes"]]
+        assert shown == [(True, "", 2000), (False, "it may have forgotten locks", -3000),
+                         (False, "connection refused", None)]
 
     def test_status_of_a_broker_without_store(self, ctl, fake):
         fake.fake.store_up = False

@@ -4,6 +4,7 @@
 #include <absl/synchronization/notification.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -67,7 +68,7 @@ TEST_F(CallbacksTest, OfAClosedClientThatIsAskedAgainAndAgain) {
   client_.reset();
   int left = 100;
   absl::Notification done;
-  LockCallback again = [&](Result<Guard> result) {
+  std::function<void(Result<Guard>)> again = [&](Result<Guard> result) {
     EXPECT_EQ(result.refusal().reason, RefusalReason::kClientClosed);
     if (--left > 0) {
       mutex.LockAsync(again);

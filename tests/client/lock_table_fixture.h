@@ -43,7 +43,8 @@ class LockTableTest : public ::testing::Test {
   LeasePtr AcquireAll(const std::vector<std::string>& keys, std::optional<Duration> max_wait = std::nullopt) {
     std::vector<std::shared_ptr<const Spec>> specs;
     for (const std::string& key : keys) specs.push_back(MakeSpec(key, {}));
-    std::vector<LockCallback> callbacks(keys.size(), Answering());
+    std::vector<LockCallback> callbacks;
+    for (size_t i = 0; i < keys.size(); ++i) callbacks.push_back(Answering());
     const LeasePtr first = table_.AcquireAll(specs, max_wait, std::move(callbacks), now_, fx_);
     Settle();
     return first;

@@ -233,12 +233,21 @@ TEST_F(LockTableTest, WhatCouldNotBeRenewedIsToldApartFromABrokerThatIsSilent) {
   EXPECT_EQ(lease->end_message, "could not be renewed in time: the store is read-only");
 }
 
-TEST_F(LockTableTest, TwoUnansweredHeartbeatsAreARisk) {
-  for (int i = 1; i <= 3; ++i) {
-    TickAt(i * 1000 * kMs);
-    Drain();
-    EXPECT_EQ(table_.quiet(), i == 3);
-  }
+TEST_F(LockTableTest, AnUnansweredHeartbeatIsARiskWhenHalfOfTheRestIsGone) {
+  Grant(Acquire("a"));
+  Drain();
+  TickAt(1000 * kMs);
+  EXPECT_EQ(Drain(), Strings{"heartbeat 1"});
+  EXPECT_FALSE(table_.Overdue(kV, 1999 * kMs));
+  EXPECT_TRUE(table_.Overdue(kV, 2000 * kMs));
+  EXPECT_TRUE(table_.Overdue(2000 * kMs, 1500 * kMs)) << "one with less left";
+  TickAt(2000 * kMs);
+  EXPECT_EQ(Drain(), Strings{"heartbeat 2"});
+  Say("heartbeat_ack { seq: 1 valid_for { seconds: 3 } }");
+  EXPECT_FALSE(table_.Overdue(4000 * kMs, 2999 * kMs)) << "counts from the second heartbeat";
+  EXPECT_TRUE(table_.Overdue(4000 * kMs, 3000 * kMs));
+  Say("heartbeat_ack { seq: 2 valid_for { seconds: 3 } }");
+  EXPECT_FALSE(table_.Overdue(5000 * kMs, 4999 * kMs));
 }
 
 TEST_F(LockTableTest, CancelWaitsForTheAnswer) {

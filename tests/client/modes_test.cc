@@ -69,9 +69,11 @@ TEST_F(ModesTest, ReadersAskForShared) {
   ExpectAsked(lock.TryReadLock(), v1::LOCK_MODE_SHARED, Waits::kOneTry);
   ExpectAsked(lock.TryReadLockFor(kPatience), v1::LOCK_MODE_SHARED, Waits::kBounded);
   const auto shared = v1::LOCK_MODE_SHARED;
-  ExpectAsked(Answer([&](const auto& tell) { return lock.ReadLockAsync(tell); }), shared, Waits::kUntilGranted);
-  ExpectAsked(Answer([&](const auto& tell) { return lock.TryReadLockAsync(tell); }), shared, Waits::kOneTry);
-  ExpectAsked(Answer([&](const auto& tell) { return lock.TryReadLockForAsync(kPatience, tell); }), shared,
+  ExpectAsked(Answer([&](LockCallback tell) { return lock.ReadLockAsync(std::move(tell)); }), shared,
+              Waits::kUntilGranted);
+  ExpectAsked(Answer([&](LockCallback tell) { return lock.TryReadLockAsync(std::move(tell)); }), shared,
+              Waits::kOneTry);
+  ExpectAsked(Answer([&](LockCallback tell) { return lock.TryReadLockForAsync(kPatience, std::move(tell)); }), shared,
               Waits::kBounded);
 }
 
@@ -82,10 +84,12 @@ TEST_F(ModesTest, WritersAskForExclusive) {
   EXPECT_EQ(Asked().policy(), v1::QUEUE_POLICY_WRITER_PREFERRING);
   ExpectAsked(lock.TryWriteLock(), exclusive, Waits::kOneTry);
   ExpectAsked(lock.TryWriteLockFor(kPatience), exclusive, Waits::kBounded);
-  ExpectAsked(Answer([&](const auto& tell) { return lock.WriteLockAsync(tell); }), exclusive, Waits::kUntilGranted);
-  ExpectAsked(Answer([&](const auto& tell) { return lock.TryWriteLockAsync(tell); }), exclusive, Waits::kOneTry);
-  ExpectAsked(Answer([&](const auto& tell) { return lock.TryWriteLockForAsync(kPatience, tell); }), exclusive,
-              Waits::kBounded);
+  ExpectAsked(Answer([&](LockCallback tell) { return lock.WriteLockAsync(std::move(tell)); }), exclusive,
+              Waits::kUntilGranted);
+  ExpectAsked(Answer([&](LockCallback tell) { return lock.TryWriteLockAsync(std::move(tell)); }), exclusive,
+              Waits::kOneTry);
+  ExpectAsked(Answer([&](LockCallback tell) { return lock.TryWriteLockForAsync(kPatience, std::move(tell)); }),
+              exclusive, Waits::kBounded);
 }
 
 TEST_F(ModesTest, SemaphoresAskForPermitsOutOfTheirLimit) {
@@ -102,12 +106,14 @@ TEST_F(ModesTest, SemaphoresAskForPermitsOutOfTheirLimit) {
   EXPECT_EQ(Asked().permits(), 5);
   ExpectAsked(semaphore.TryAcquireFor(kPatience, 2), permit, Waits::kBounded);
   EXPECT_EQ(Asked().permits(), 2);
-  ExpectAsked(Answer([&](const auto& tell) { return semaphore.AcquireAsync(tell, 4); }), permit, Waits::kBounded);
-  EXPECT_EQ(Asked().permits(), 4);
-  ExpectAsked(Answer([&](const auto& tell) { return semaphore.TryAcquireAsync(tell); }), permit, Waits::kOneTry);
-  EXPECT_EQ(Asked().permits(), 1);
-  ExpectAsked(Answer([&](const auto& tell) { return semaphore.TryAcquireForAsync(kPatience, tell, 2); }), permit,
+  ExpectAsked(Answer([&](LockCallback tell) { return semaphore.AcquireAsync(std::move(tell), 4); }), permit,
               Waits::kBounded);
+  EXPECT_EQ(Asked().permits(), 4);
+  ExpectAsked(Answer([&](LockCallback tell) { return semaphore.TryAcquireAsync(std::move(tell)); }), permit,
+              Waits::kOneTry);
+  EXPECT_EQ(Asked().permits(), 1);
+  ExpectAsked(Answer([&](LockCallback tell) { return semaphore.TryAcquireForAsync(kPatience, std::move(tell), 2); }),
+              permit, Waits::kBounded);
   EXPECT_EQ(Asked().permits(), 2);
 }
 

@@ -105,6 +105,17 @@ TEST(StoreAnswers, AStepOfItsClockRenewsEveryLease) {
   EXPECT_EQ(t.facts.back().value, seconds(3));
 }
 
+// A release that ran under the old clock has told nobody, or told it with a stamp that looks expired.
+TEST(StoreAnswers, AStepOfItsClockLooksAtEveryQueue) {
+  OneSession t;
+  t.Do(t.Want(1, 1, "a", 1));
+  t.QueueNext();
+  EXPECT_EQ(t.Count<StoreTend>(), 0u);
+  t.Do(StoreClockStep{-seconds(3600)});
+  ASSERT_EQ(t.Count<StoreTend>(), 1u);
+  EXPECT_EQ(t.Take<StoreTend>().name, Name("a"));
+}
+
 // One of several servers did not answer.
 TEST(StoreAnswers, ALeaseLeftOutOfARenewalIsAtRiskAndTheOthersAreNot) {
   Table t;

@@ -99,9 +99,23 @@ def failure(call, *args, **kwargs):
     raise AssertionError(f"it should have failed, but answered {result}")
 
 
+class _ShowBearer(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor,
+                  grpc.StreamStreamClientInterceptor):
+    """Sends `authorization: Bearer TOKEN` with each call."""
+
+    def __init__(self, token):
+        self.metadata = (("authorization", f"Bearer {token}"),)
+
+    def _call(self, go_on, details, request):
+        return go_on(details._replace(metadata=self.metadata), request)
+
+    intercept_unary_unary = intercept_unary_stream = intercept_stream_stream = _call
+
+
 class Client:
-    def __init__(self, url):
+    def __init__(self, url, token=None):
         self.channel = grpc.insecure_channel(url, options=CHANNEL_OPTIONS)
+        self.calls = grpc.intercept_channel(self.channel, _ShowBearer(token)) if token else self.channel
 
     def __enter__(self):
         return self
@@ -114,7 +128,7 @@ class Client:
         self.channel.close()
 
     def unary(self, method, request, response, timeout=PATIENCE_S, service="LockService"):
-        call = self.channel.unary_unary(f"/distlock.v1.{service}/{method}", type(request).SerializeToString,
+        call = self.calls.unary_unary(f"/distlock.v1.{service}/{method}", type(request).SerializeToString,
                                         response.FromString)
         return call(request, timeout=timeout)
 
@@ -167,11 +181,11 @@ class Client:
         return self.unary("GetStatus", api().GetStatusRequest(), api().GetStatusResponse, service="AdminService")
 
     def hold(self, spec):
-        return Hold(self.channel, spec)
+        return Hold(self.calls, spec)
 
     def session(self, heartbeats=True):
         """With heartbeats=False the test sends heartbeats itself, by beat()."""
-        return Session(self.channel, heartbeats)
+        return Session(self.calls, heartbeats)
 
 
 class Stream:

@@ -6,6 +6,9 @@ For each: how long after the first +switch-master the lease was renewed at the n
 promotion the waiter of the holder had the lock. Also checks that tokens grow, that the holder loses nothing, and that
 the broker has no descriptor more in the end. Prints medians and percentiles; fails when a promise is broken, not when a
 figure is large.
+
+With --leases it measures one failover under so many leases instead: how long after +switch-master each of them was
+renewed at the new primary.
 """
 import argparse
 import contextlib
@@ -16,6 +19,7 @@ import statistics
 import sys
 import tempfile
 import threading
+import time
 
 from client import boot_now
 from faults import Holder, waiter
@@ -24,6 +28,20 @@ from proxy import PATIENCE_S
 from sentinel_set import NAME, SentinelSet
 
 TTL_S = 12.0
+MANY_TTL_S = 60.0
+SESSIONS = 10
+# How many of the holders' keys end later than ARGV[1] (unix ms).
+RENEWED = """
+local renewed, cursor = 0, '0'
+repeat
+  local page = redis.call('SCAN', cursor, 'MATCH', '*:h', 'COUNT', 1000)
+  cursor = page[1]
+  for _, key in ipairs(page[2]) do
+    if redis.call('PEXPIRETIME', key) > tonumber(ARGV[1]) then renewed = renewed + 1 end
+  end
+until cursor == '0'
+return renewed
+"""
 
 
 class SwitchWatch:
@@ -90,14 +108,57 @@ def one_failover(servers, client, watch, last_token):
     return (max(0.0, renewed - switched) * 1e3, (served - promoted) * 1e3), token
 
 
+def hold_many(client, count):
+    sessions = [client.session() for _ in range(SESSIONS)]
+    for first in range(0, count, 1000):
+        session = sessions[first // 1000 % SESSIONS]
+        session.acquire_each([client.spec(f"many{i}", ttl=MANY_TTL_S) for i in range(first, min(first + 1000, count))])
+        granted = min(first + 1000, count)
+        eventually(lambda n=granted: sum(len(s.all("granted")) for s in sessions) == n, f"{granted} grants")
+    return sessions
+
+
+def when_renewals_paused(broker):
+    """When the last lease was renewed before no other was for two seconds."""
+    count, since = 0, boot_now()
+    while boot_now() - since < 2.0:
+        now_renewed = broker.metric("distlock_renewals_total", outcome="renewed")
+        if now_renewed != count:
+            count, since = now_renewed, boot_now()
+    return since
+
+
+def failover_under_leases(servers, broker, client, watch, count):
+    """How long after +switch-master all leases were renewed at the new primary, ms."""
+    sessions = hold_many(client, count)
+    servers.await_whole()
+    old, began = servers.primary(), boot_now()
+    servers.sentinels[0].command("SENTINEL", "FAILOVER", NAME)
+    switched = watch.first_after(began)
+    last_end = time.time() * 1e3
+    renewed = when_renewals_paused(broker)
+    new = promoted_at(servers, old)[0]
+    # A ttl counts from the renewal, so an end later than the switch plus ttl shows that the renewal came after it.
+    assert new.command("EVAL", RENEWED, 0, int(last_end + MANY_TTL_S * 1e3)) == count, "some were not renewed there"
+    assert not any(s.all("lost") for s in sessions), "a lease was lost"
+    return (renewed - switched) * 1e3
+
+
 def main(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--count", type=int, default=100, help="failovers in a row")
+    parser.add_argument("--leases", type=int, default=0, help="measure one failover under so many leases instead")
     options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="dlfail") as folder, World(pathlib.Path(folder)) as world:
         servers = SentinelSet(world)
-        broker = world.distlockd(servers.url, "--failover-hold-off", "0")
+        broker = world.distlockd(servers.url, "--failover-hold-off", "0", "--max-ttl", "60s",
+                                 "--max-leases-per-session", "100000")
         watch = SwitchWatch(servers.sentinels)
+        if options.leases:
+            with broker.client() as client:
+                took = failover_under_leases(servers, broker, client, watch, options.leases)
+            print(f"{options.leases} leases: the last was renewed {took:.0f} ms after +switch-master, none was lost")
+            return 0
         renewals, services, token, fds = [], [], 0, 0
         with broker.client() as client:
             for i in range(options.count):

@@ -207,9 +207,9 @@ class Distlockd(Process):
         self.terminate()
         return self.exit_code()
 
-    def client(self, url=None):
-        """A client of this broker; `url`: of a proxy before it."""
-        return clients.Client(url or self.url)
+    def client(self, url=None, token=None):
+        """A client of this broker; `url`: of a proxy before it; `token`: that it shows with each call."""
+        return clients.Client(url or self.url, token)
 
     @property
     def http(self):

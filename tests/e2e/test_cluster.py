@@ -144,6 +144,22 @@ def stopped_primary(cluster, key, old, asked):
     return eventually(other, "another primary")
 
 
+def test_the_status_shows_each_primary_and_not_the_one_that_was_replaced(world, cluster):
+    broker = start(world, cluster.url)
+    with broker.client() as client:
+        def shown():
+            nodes = client.status().store_nodes
+            known = [node for node in nodes if node.role == "master" and node.version and len(node.identity) == 8]
+            return {node.address for node in known} if len(known) == len(nodes) else set()
+
+        def primaries():
+            return {f"127.0.0.1:{node.port}" for node in cluster.primaries()}
+        before = primaries()
+        assert shown() == before
+        cluster.replica_of(cluster.primaries()[0]).command("CLUSTER", "FAILOVER", "FORCE")
+        eventually(lambda: primaries() != before and shown() == primaries(), "the new primary alone in the status")
+
+
 def test_while_one_primary_is_away_the_locks_of_the_others_go_on(world, cluster):
     broker = start(world, cluster.url)
     with broker.client() as client:
@@ -336,3 +352,6 @@ def test_one_moved_makes_the_whole_map_right(world, cluster):
         eventually(take_without_a_move, "a lock of a moved slot being taken without MOVED")
         print(f"right within {1000 * (time.monotonic() - began):.0f} ms after the first MOVED")
         assert len(names) >= 10, "each slot was found by a MOVED of its own"
+    assert broker.metric("distlock_store_redirects_total", kind="moved") >= 1
+    assert broker.metric("distlock_store_slot_map_refreshes_total", outcome="adopted") >= 2
+    assert abs(broker.metric("distlock_store_slot_map_time_seconds") - time.time()) < 60

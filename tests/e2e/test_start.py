@@ -13,8 +13,8 @@ from harness import DISTLOCKD, Redis, eventually, free_port
 USAGE, UNAVAILABLE, STORE_DIED, CONFIG = 64, 69, 70, 78
 
 
-def run(*args, env=None):
-    done = subprocess.run([DISTLOCKD, *map(str, args)], capture_output=True, text=True, timeout=60,
+def run(*args, env=None, before=()):
+    done = subprocess.run([*before, DISTLOCKD, *map(str, args)], capture_output=True, text=True, timeout=60,
                           env={**os.environ, **(env or {})}, check=False)
     return done.returncode, done.stdout, done.stderr
 
@@ -36,7 +36,7 @@ def test_wrong_options(world, listen):
     for args, named in [(["--no-such"], "--no-such"), (["--validity", "soon"], "soon"), (["--validity", "1h"], "1h"),
                         (["--shards", "0"], "--shards"), (["stray"], "stray"),
                         (["--listen", "0.0.0.0:7420"], "0.0.0.0"),
-                        (["--redis", "http://x"], "http"), (["--redis", "redlock://a,b,c"], "redlock"),
+                        (["--redis", "http://x"], "http"), (["--redis", "redlock://a,b"], "not 2"),
                         (["--redis", "redis+cluster://a,b/1"], "database 0")]:
         code, line = complaint(*args)
         assert code in (USAGE, CONFIG) and named in line, (args, code, line)

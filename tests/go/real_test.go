@@ -101,6 +101,51 @@ func TestLooking(t *testing.T) {
 	check(t, !open, "the end of its context ends it")
 }
 
+func TestWatchingAllLocksUnderAPrefix(t *testing.T) {
+	w := newWorld(t)
+	b := w.broker("a")
+	dl, other := dial(t, b.address), dial(t, b.address)
+	early := lock(t, dl, "job/early")
+	_ = lock(t, dl, "elsewhere")
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	seen := make(chan string, 1000)
+	go func() {
+		listed := distlock.OnListed(func() { seen <- "listed" })
+		for info, err := range other.WatchPrefix(ctx, "job/", listed) {
+			if err == nil {
+				seen <- fmt.Sprint(info.Key, " ", info.Free())
+			}
+		}
+	}()
+	await := func(wanted string) {
+		t.Helper()
+		for deadline := time.After(20 * time.Second); ; {
+			select {
+			case told := <-seen:
+				check(t, !strings.HasPrefix(told, "elsewhere"), "%v", told)
+				if told == wanted {
+					return
+				}
+			case <-deadline:
+				t.Fatalf("%q was not told", wanted)
+			}
+		}
+	}
+	check(t, <-seen == "job/early false" && <-seen == "listed", "what is taken at the beginning")
+	late := lock(t, dl, "job/late")
+	await("job/late false")
+	_ = late.Close()
+	await("job/late true")
+	b.kill()
+	check(t, ends(t, early) == distlock.CauseDisconnected, "lost")
+	w.flush()
+	b.launch()
+	b.awaitServing()
+	await("job/early true") // it became free while no broker was there
+	await("listed")
+}
+
 func TestReentryDowngradeAndMaxHold(t *testing.T) {
 	b := newWorld(t).broker("a")
 	dl, other := dial(t, b.address), dial(t, b.address)

@@ -7,10 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -121,6 +123,18 @@ func newWorld(t *testing.T) *world {
 		return err == nil
 	})
 	return w
+}
+
+// flush empties the store.
+func (w *world) flush() {
+	w.t.Helper()
+	conn, err := net.Dial("unix", strings.TrimPrefix(w.redis, "unix://"))
+	check(w.t, err == nil, "%v", err)
+	defer conn.Close()
+	_, _ = conn.Write([]byte("FLUSHALL\r\n"))
+	answer := make([]byte, 5)
+	_, err = io.ReadFull(conn, answer)
+	check(w.t, err == nil && string(answer) == "+OK\r\n", "%q %v", answer, err)
 }
 
 func (w *world) start(name string, args ...string) *process {

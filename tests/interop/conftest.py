@@ -32,7 +32,8 @@ def pb(tmp_path_factory):
 @pytest.fixture(scope="module")
 def broker():
     """A daemon on an embedded store; `address` is where it listens."""
-    with subprocess.Popen([DISTLOCKD, "--listen", "127.0.0.1:0", "--http", ""], stderr=subprocess.PIPE,
+    with subprocess.Popen([DISTLOCKD, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
+                           "--http", ""], stderr=subprocess.PIPE,
                           text=True) as daemon:
         for line in daemon.stderr:
             if "distlockd ready" in line:

@@ -159,7 +159,7 @@ def test_commands_of_conversion_and_force(redis, listen):
     rw.write(1)
     rw.read(3)
     rw.read(4)
-    assert commands(redis, lambda: rw.downgrade(1)) == 22
+    assert commands(redis, lambda: rw.downgrade(1)) == 23
     rw.give_back(1), rw.give_back(3)
     assert commands(redis, lambda: rw.force(4, of=2)) == 4
     assert commands(redis, lambda: rw.force(4)) == 6

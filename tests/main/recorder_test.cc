@@ -35,5 +35,23 @@ INSTANTIATE_TEST_SUITE_P(Recorder, EachVerb,
                                          Case{core::Verb::kForce, "force"}, Case{core::Verb::kAdopt, "adopt"}),
                          [](const auto& verb) { return std::string(verb.param.label); });
 
+TEST(RecorderTest, WhatNodesOfAClusterAnswerIsCountedByKind) {
+  using Events = store::ClusterEvents;
+  ops::Metrics metrics("test");
+  Recorder recorder(metrics, 1);
+  EXPECT_NE(metrics.Text().find("distlock_store_slot_map_time_seconds 0\n"), std::string::npos);
+  recorder.OnRedirect(Events::Redirect::kTryAgain);
+  recorder.OnSlotMapRefresh(Events::Refresh::kDoubted);
+  EXPECT_NE(metrics.Text().find("distlock_store_slot_map_time_seconds 0\n"), std::string::npos) << "not adopted";
+  recorder.OnSlotMapRefresh(Events::Refresh::kAdopted);
+  const std::string text = metrics.Text();
+  for (const char* series :
+       {"redirects_total{kind=\"tryagain\"} 1\n", "redirects_total{kind=\"moved\"} 0\n",
+        "slot_map_refreshes_total{outcome=\"doubted\"} 1\n", "slot_map_refreshes_total{outcome=\"adopted\"} 1\n"}) {
+    EXPECT_NE(text.find(std::string("distlock_store_") + series), std::string::npos) << series << text;
+  }
+  EXPECT_EQ(text.find("distlock_store_slot_map_time_seconds 0\n"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace distlock

@@ -244,3 +244,18 @@ says('A renewal failed. The lease is still held, and the broker keeps trying.', 
   assert.equal(hold.lease.cause, 'EXPIRED');
   assert.match(hold.lease.message, /the store is slow/);
 });
+
+says('while a heartbeat is unanswered and half of what the lease had left when it was sent is gone',
+  'a silent broker puts leases at risk before they lapse', () => {
+    const stage = new Stage();
+    const [hold, short] = [stage.hold(), stage.hold('short', {validFor: 1.5})];
+    const atRisk = ({lease}) => stage.table.atRisk(lease, stage.now);
+    stage.tick(1); // a heartbeat, which nobody answers
+    assert.ok(!atRisk(hold) && !atRisk(short));
+    stage.wait(0.25);
+    assert.ok(!atRisk(hold) && atRisk(short));
+    stage.wait(0.75);
+    assert.ok(hold.held && atRisk(hold));
+    stage.ack(stage.beat());
+    assert.ok(hold.held && !atRisk(hold));
+  });

@@ -73,6 +73,14 @@ class Redis extends Process {
     this.url = `unix://${path}`;
   }
 
+  /** The answer to one command, as RESP has it. */
+  async command(text) {
+    const socket = createConnection(this.path, () => { socket.write(`${text}\r\n`); });
+    const [answer] = await once(socket, 'data');
+    socket.destroy();
+    return String(answer);
+  }
+
   async start() {
     this.launch();
     await this.awaitReady(() => new Promise(resolve => {

@@ -17,6 +17,7 @@ export const {WatchedClock, clock, NEVER, SECOND} = part('clock');
 export const {LockTable} = part('lock_table');
 export const {Phase} = part('lease');
 export const {Timeouts} = part('timeouts');
+export const sessionCodec = part('session_codec');
 export const convert = part('convert');
 export const addresses = part('addresses');
 export const channel = part('channel');

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import {test} from 'node:test';
 import {eventually, rejected} from './fake_broker.mjs';
-import {one} from './harness.mjs';
+import {one, world} from './harness.mjs';
 import {distlock} from './package.mjs';
 
 const {BusyError, InvalidRequestError, LockLostError} = distlock;
@@ -38,6 +38,38 @@ test('all kinds of locks', async context => {
   for (const lock of [later, ...readers, ...permits]) assert.equal(await lock.release(), 'RELEASED');
   assert.deepEqual(await listed(dl), []);
   assert.match((await rejected(dl.lock('k', {ttl: 1}), InvalidRequestError)).message, /ttl/);
+});
+
+test('watching all locks under a prefix', async context => {
+  const made = world(context);
+  const redis = await made.redis();
+  const broker = await made.distlockd(redis);
+  const [dl, other] = [made.connect(broker.url), made.connect(broker.url)];
+  const early = await dl.lock('job/early');
+  await dl.lock('elsewhere');
+  const seen = [];
+  const stop = new AbortController();
+  const watching = rejected((async () => {
+    const onListed = () => seen.push('listed');
+    for await (const {key, isFree} of other.watchLocks('job/', {onListed, signal: stop.signal})) {
+      seen.push(`${key} ${isFree}`);
+    }
+  })(), distlock.AbortError);
+  await eventually(() => seen.includes('listed'));
+  assert.deepEqual(seen, ['job/early false', 'listed']);
+  const late = await dl.lock('job/late');
+  await eventually(() => seen.includes('job/late false'));
+  late.releaseSoon();
+  await eventually(() => seen.at(-1) === 'job/late true');
+  await broker.kill();
+  await lossOf(early);
+  assert.equal(await redis.command('FLUSHALL'), '+OK\r\n');
+  await broker.start(); // the watch goes on, and tells what has become free while no broker was there
+  await eventually(() => seen.filter(told => told === 'listed').length === 2);
+  assert.equal(seen.at(-2), 'job/early true');
+  assert.ok(!seen.some(told => told.startsWith('elsewhere')));
+  stop.abort();
+  await watching;
 });
 
 test('a namespace of the client counts for looking, too', async context => {

@@ -59,6 +59,8 @@ TEST(Metrics, AnEnumIndexesItsOwnSeries) {
   metrics.store_commands[StoreVerb::kList].Increment(7);
   metrics.store_errors[StoreError::kUnknown].Increment(8);
   metrics.streams_closed[StreamEnd::kProtocol].Increment(9);
+  metrics.store_redirects[StoreRedirect::kClusterDown].Increment(10);
+  metrics.slot_map_refreshes[SlotMapRefresh::kFailed].Increment(11);
   metrics.store_latency_seconds[StoreVerb::kRenew].Observe(0.003);
   metrics.waiters.Set(11);
 

@@ -84,7 +84,7 @@ TEST(OptionSources, NothingSetGivesTheDefaults) {
   EXPECT_DOUBLE_EQ(o.renew_fraction, 0.333);
   EXPECT_FALSE(o.wait_for_store);
   EXPECT_EQ(o.log_level, LogLevel::kInfo);
-  EXPECT_EQ(o.reflection, Reflection::kAuto);
+  EXPECT_EQ(o.reflection, AutoOnOff::kAuto);
 }
 
 TEST(OptionSources, FlagsInBothSpellings) {
@@ -96,7 +96,7 @@ TEST(OptionSources, FlagsInBothSpellings) {
   EXPECT_EQ(o.log_format, LogFormat::kJson);
   EXPECT_TRUE(o.wait_for_store);
   EXPECT_DOUBLE_EQ(o.renew_fraction, 0.25);
-  EXPECT_EQ(o.reflection, Reflection::kOff);
+  EXPECT_EQ(o.reflection, AutoOnOff::kOff);
 }
 
 TEST(OptionSources, SwitchesTakeAValueOnlyAfterAnEqualsSign) {
@@ -126,7 +126,7 @@ TEST(OptionSources, FileTakesScalarsAndLists) {
   EXPECT_EQ(o.validity, absl::Seconds(1));
   EXPECT_TRUE(o.wait_for_store);
   EXPECT_EQ(o.http, "");
-  EXPECT_EQ(o.reflection, Reflection::kOn);
+  EXPECT_EQ(o.reflection, AutoOnOff::kOn);
   EXPECT_EQ(o.shards, 2);
   EXPECT_THAT(FromFile("listen: unix:///c\n").listen, ElementsAre("unix:///c"));
   EXPECT_EQ(FromFile("").shards, 1);

@@ -68,7 +68,7 @@ TEST(OptionText, HelpListsEveryOptionWithItsVariableRangeAndDefault) {
   for (const std::string_view name : OptionNames()) {
     const OptionRow& row = *FindOption(name);
     EXPECT_THAT(help, HasSubstr("  --" + std::string(name)));
-    const bool has_variable = row.places != OptionPlaces::kNowhereElse;
+    const bool has_variable = HasVariable(row.places);
     EXPECT_EQ(help.find(" " + VariableName(name) + "\n") != help.npos, has_variable) << name;
     EXPECT_THAT(help, HasSubstr(std::string(row.allowed)));
   }

@@ -145,6 +145,9 @@ class Stage:
         assert hold.granted and hold.held
         return hold
 
+    def at_risk(self, hold):
+        return self.table.at_risk(hold.lease, self.now)
+
     def release(self, hold, tell=None):
         fx = []
         self.table.release(hold.lease, tell, self.now, fx)

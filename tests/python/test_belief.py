@@ -228,3 +228,39 @@ def test_at_risk_and_renewed():
     stage.ack(stage.beat(), limits=[(hold, 0.5)])
     stage.tick(0.5)
     assert hold.lease.cause == "EXPIRED" and "the store is slow" in hold.lease.message
+
+
+@says("while a heartbeat is unanswered and half of what the lease had left when it was sent is gone")
+def test_a_silent_broker_puts_leases_at_risk_before_they_lapse():
+    stage = Stage()
+    hold = stage.hold()
+    stage.tick(1)  # a heartbeat, which nobody answers
+    assert not stage.at_risk(hold)
+    stage.tick(0.999)
+    assert not stage.at_risk(hold)
+    stage.tick(0.001)
+    assert hold.held and stage.at_risk(hold)
+    stage.ack(stage.beat())
+    assert hold.held and not stage.at_risk(hold)
+
+
+@says("while a heartbeat is unanswered and half of what the lease had left when it was sent is gone")
+def test_the_heartbeats_of_a_short_lease_put_no_other_lease_at_risk():
+    stage = Stage()
+    other = stage.hold("other")
+    hold = stage.hold("k", max_hold=0.1, valid_for=0.1)
+    beats = 0
+    while hold.held:  # heartbeats every few milliseconds, whose answers take longer
+        beats += stage.names(stage.tick(0.005)).count("heartbeat")
+        assert not stage.at_risk(other)
+    assert beats >= 1
+
+
+@says("while a heartbeat is unanswered and half of what the lease had left when it was sent is gone")
+def test_a_short_lease_is_at_risk_in_time():
+    stage = Stage()
+    hold, long = stage.hold("k", valid_for=1), stage.hold("long")
+    stage.live(0.4, answer=False)
+    assert not stage.at_risk(hold)
+    stage.live(0.2, answer=False)
+    assert hold.held and stage.at_risk(hold) and not stage.at_risk(long)

@@ -2,6 +2,7 @@
 """Requests and their answers: "The stream", "How a session ends" and "Messages" of session.md."""
 import pytest
 from contract import says
+from distlock._clock import NEVER
 from distlock.types import Outcome
 from distlock.v1 import lock_service_pb2 as wire
 from stage import Stage
@@ -268,3 +269,30 @@ def test_ten_thousand_locks():
     assert all(hold.held for hold in holds)
     stage.tick(0.5)
     assert not any(hold.held for hold in holds) and not stage.table.live
+
+
+def test_timeouts_leave_with_their_answers():
+    stage = Stage()
+    for number in range(1000):
+        hold = stage.acquire(str(number), wait=3600)
+        stage.sent()
+        stage.grant(hold)
+        stage.release(hold)
+    assert len(stage.table.timeouts) <= stage.table.timeouts.LEAST_TO_CLEAN
+    assert stage.table.timeouts.next == NEVER
+
+
+def test_timeouts_come_in_their_order():
+    stage = Stage()
+    holds = [stage.acquire(str(number), wait=1 + number * 7919 % 1000) for number in range(1000)]
+    while stage.sent():
+        pass
+    for hold in holds[100:]:
+        stage.refuse(hold.id, "WAIT_TIMEOUT")
+    assert len(stage.table.timeouts) <= 2 * 100 + 1
+    told = []
+    while len(told) < 100:
+        stage.now = stage.table.timeouts.next
+        stage.tick()
+        told += [hold for hold in holds[:100] if hold.refused and hold not in told]
+    assert told == sorted(holds[:100], key=lambda hold: hold.request.wait_until)

@@ -10,7 +10,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "rpc/test_broker.h"
 
@@ -77,6 +79,34 @@ TEST(ServerTest, ASocketIsForUserAndGroup) {
   struct stat found{};
   ASSERT_EQ(stat(door::UnixPath(broker.address()).c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 0777, 0660u);
+}
+
+AdminGate::Plan PlanOf(const std::vector<std::string>& listen, const std::vector<std::string>& admin_listen) {
+  AdminGate::Plan plan;
+  EXPECT_TRUE(AdminGate::MakePlan(listen, admin_listen, &plan).ok());
+  return plan;
+}
+
+TEST(AdminGate, WhereDrainAndForceReleaseAreServed) {
+  const std::string socket = "unix:///run/d.sock", tcp = "127.0.0.1:1", own = "127.0.0.1:2";
+  const auto caller = [](door::Kind kind) {
+    // An address may say anything: the kind decides.
+    return std::make_unique<door::Visitor>(1, kind, "unix:", "unix:", std::nullopt, -1, door::CallBudget(), nullptr);
+  };
+  const auto of_unix = caller(door::Kind::kUnix), of_tcp = caller(door::Kind::kTcp), of_tls = caller(door::Kind::kTls);
+  const auto usual = PlanOf({socket, tcp}, {});
+  EXPECT_TRUE(usual.gate.Admits(of_unix.get()) && usual.own.empty());
+  EXPECT_FALSE(usual.gate.Admits(of_tcp.get()) || usual.gate.Admits(of_tls.get()) || usual.gate.Admits(nullptr));
+  const auto apart = PlanOf({socket, tcp}, {own});
+  EXPECT_FALSE(apart.gate.Admits(of_unix.get()) || apart.gate.Admits(of_tcp.get()));
+  EXPECT_THAT(apart.own, testing::ElementsAre(own));
+  const auto both = PlanOf({socket, tcp}, {tcp, own});
+  EXPECT_TRUE(!both.gate.Admits(of_unix.get()) && both.gate.Admits(of_tcp.get()) && both.gate.Admits(of_tls.get()));
+  EXPECT_FALSE(both.gate.Admits(nullptr));
+  EXPECT_THAT(both.own, testing::ElementsAre(own));
+  AdminGate::Plan plan;
+  EXPECT_THAT(std::string(AdminGate::MakePlan({socket, tcp, "127.0.0.1:3"}, {tcp}, &plan).message()),
+              HasSubstr("but not 127.0.0.1:3"));
 }
 
 bool HasReflection(TestBroker& broker) {

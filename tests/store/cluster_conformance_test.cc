@@ -80,9 +80,12 @@ std::vector<StoreKind> Kinds() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cluster, StoreConformance, testing::ValuesIn(Kinds()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Cluster, StoreConformanceOfPermits, testing::ValuesIn(Kinds()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Cluster, StoreConformanceOfPrimaries, testing::ValuesIn(Kinds()), NameOf);
 // Several locks in one command are what a Cluster cannot do, and half a minute takes half a minute here.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(StoreConformanceOfOneServer);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(StoreConformanceOverTime);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(StoreConformanceOfPrimariesOverTime);
 
 }  // namespace
 }  // namespace distlock::store

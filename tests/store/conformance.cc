@@ -335,12 +335,15 @@ TEST_P(StoreConformance, AHangUpEndsEveryCommandOnceAndItComesUpAgain) {
   for (core::OpId op = 1; op <= 50; ++op) a.store->Submit(MakeAcquire(op, Lock(std::to_string(op)), Owner(1)));
   a.store->Flush();
   world_->HangUp();
+  const bool is_quorum = GetParam().traits.is_quorum;  // it may be up again before the last server has hung up
   ASSERT_TRUE(Await([&] { return a.seen->Count<core::StoreDown>() == 1; }));
   a.store->Submit(MakeAcquire(51, Lock("after"), Owner(1)));
   ASSERT_TRUE(Await([&] { return a.seen->Count<core::StoreReply>() == 51; }));
   for (core::OpId op = 1; op <= 51; ++op) EXPECT_EQ(a.seen->Replies(op), 1u) << op;
-  EXPECT_TRUE(Await([&] { return a.seen->Count<core::StoreUp>() == 2; }));
-  EXPECT_EQ(a.seen->Count<core::StoreDown>(), 1u);
+  EXPECT_TRUE(Await([&] { return a.seen->Count<core::StoreUp>() >= 2 && a.seen->Up(); }));
+  if (!is_quorum) {
+    EXPECT_EQ(a.seen->Count<core::StoreDown>(), 1u);
+  }
   AskFor<core::AcquireGranted>(a, 60, MakeAcquire(60, Lock("k"), Owner(9)));
 }
 
@@ -357,10 +360,13 @@ TEST_P(StoreConformance, NothingIsDeliveredAfterStopAndQuestionsAreCancelled) {
   ASSERT_TRUE(view && page);
   EXPECT_EQ(view->status().code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(page->status().code(), absl::StatusCode::kCancelled);
-  // What comes later would have come by the time that another broker has connected and has its answer. (Whether the
-  // commands have run is not known: the end of a connection may discard what the server has not read yet.)
+  // What comes later would have come by the time that another broker has connected and has its answer.
   Broker b = MakeBroker(kBrokerB);
-  Ask(b, 1, MakeAcquire(1, Lock("k"), Owner(2)));
+  const core::StoreReply reply = Ask(b, 1, MakeAcquire(1, Lock("k"), Owner(2)));
+  // A Cluster's node may still have had an answer about its slots to give: when it finds that nobody takes that any
+  // more, it discards what it has not read yet.
+  const bool discarded = !GetParam().traits.one_server && std::holds_alternative<core::AcquireGranted>(reply.outcome);
+  EXPECT_TRUE(discarded || std::holds_alternative<core::AcquireHeld>(reply.outcome)) << reply.outcome.index();
   EXPECT_EQ(a.seen->inputs.size(), before);
 }
 

@@ -41,6 +41,8 @@ class StoreWorld {
 struct WorldTraits {
   bool virtual_time = false;  // time passes when the case says so, so half a minute costs nothing
   bool one_server = true;     // it has all locks
+  bool has_permits = true;    // as of core::StoreTraits
+  bool is_quorum = false;     // as of core::StoreTraits
 };
 
 struct StoreKind {
@@ -118,6 +120,13 @@ std::vector<int> NumbersOf(const Views& views) {
 
 // Needs one_server: these cases take several locks in one command, or need one order of all that is sent.
 class StoreConformanceOfOneServer : public StoreConformance {};
+
+// Needs has_permits.
+class StoreConformanceOfPermits : public StoreConformance {};
+
+// Not for is_quorum: in these cases one server alone decides about a lock, and tells of it once.
+class StoreConformanceOfPrimaries : public StoreConformance {};
+class StoreConformanceOfPrimariesOverTime : public StoreConformance {};  // needs virtual_time, too
 
 // Needs virtual_time: these cases wait for half a minute and more.
 class StoreConformanceOverTime : public StoreConformance {};

@@ -18,7 +18,7 @@ LockOptions With(const std::string& broker_id, core::Duration hold_off) {
 
 }  // namespace
 
-TEST_P(StoreConformance, AServerThatIsNewGrantsNobodyALock) {
+TEST_P(StoreConformanceOfPrimaries, AServerThatIsNewGrantsNobodyALock) {
   Broker a = MakeBroker(With(kBrokerA, kHoldOff));
   const auto queued = AskFor<core::AcquireQueued>(a, 1, MakeAcquire(1, Lock("k"), Owner(1), true));
   EXPECT_TRUE(queued.holders.empty());
@@ -41,7 +41,7 @@ TEST_P(StoreConformanceOfOneServer, AServerThatIsNewGrantsNobodySeveralLocks) {
 }
 
 // A holder from before: it goes on, and hands on once this broker's server has renewed its own lease.
-TEST_P(StoreConformance, HoldersGoOnAndHandOnWhenTheyAreConfirmed) {
+TEST_P(StoreConformanceOfPrimaries, HoldersGoOnAndHandOnWhenTheyAreConfirmed) {
   Broker before = MakeBroker(kBrokerB);  // without hold-offs
   const auto first = AskFor<core::AcquireGranted>(before, 1, MakeAcquire(1, Lock("k"), Owner(1)));
   const auto other = AskFor<core::AcquireGranted>(before, 2, MakeAcquire(2, Lock("other"), Owner(7)));
@@ -59,7 +59,7 @@ TEST_P(StoreConformance, HoldersGoOnAndHandOnWhenTheyAreConfirmed) {
   AskFor<core::AcquireHeld>(a, 6, MakeAcquire(6, Lock("k"), Owner(3)));
 }
 
-TEST_P(StoreConformanceOverTime, AFreeLockIsGrantedAfterTheHoldOff) {
+TEST_P(StoreConformanceOfPrimariesOverTime, AFreeLockIsGrantedAfterTheHoldOff) {
   Broker a = MakeBroker(With(kBrokerA, kHoldOff));
   const auto queued = AskFor<core::AcquireQueued>(a, 1, MakeAcquire(1, Lock("k"), Owner(1), true));
   core::Duration waited{};

@@ -222,7 +222,7 @@ TEST_P(StoreConformance, WeightedPermitsAreServedInOrderOfArrival) {
   Do<core::AcquireHeld>(a, OneTry(Permit(5, 1, 5)));
 }
 
-TEST_P(StoreConformance, ABigPermitThatLeavesLetsThoseBehindItIn) {
+TEST_P(StoreConformanceOfPermits, ABigPermitThatLeavesLetsThoseBehindItIn) {
   Broker a = MakeBroker(kBrokerA);
   Do<core::AcquireGranted>(a, Permit(1, 2, 3));
   Do<core::AcquireQueued>(a, Permit(2, 2, 3));
@@ -231,7 +231,7 @@ TEST_P(StoreConformance, ABigPermitThatLeavesLetsThoseBehindItIn) {
   EXPECT_EQ(NumbersOf(left.next), Numbers{3});
 }
 
-TEST_P(StoreConformance, LimitsAndModesDoNotMix) {
+TEST_P(StoreConformanceOfPermits, LimitsAndModesDoNotMix) {
   Broker a = MakeBroker(kBrokerA);
   Do<core::AcquireGranted>(a, Permit(1, 1, 3));
   for (const core::StoreAcquire& wanted : {Permit(2, 1, 4), Write(2), Read(2)}) {
@@ -248,7 +248,7 @@ TEST_P(StoreConformance, LimitsAndModesDoNotMix) {
   Do<core::AcquireGranted>(a, Permit(2, 1, 9));
 }
 
-TEST_P(StoreConformance, WhoDoesNotMixWaitsUntilTheHoldersAreGone) {
+TEST_P(StoreConformanceOfPermits, WhoDoesNotMixWaitsUntilTheHoldersAreGone) {
   Broker a = MakeBroker(kBrokerA);
   Do<core::AcquireGranted>(a, Permit(1, 1, 3));
   Do<core::AcquireGranted>(a, Permit(2, 1, 3));
@@ -290,7 +290,7 @@ TEST_P(StoreConformanceOverTime, AReadersShorterRenewalLeavesTheOthersHolds) {
   EXPECT_EQ(HoldersOf(a), Numbers{2});
 }
 
-TEST_P(StoreConformanceOverTime, AdaptiveNewcomersTakeAFreeLockUntilAWaiterHasWaitedForLong) {
+TEST_P(StoreConformanceOfPrimariesOverTime, AdaptiveNewcomersTakeAFreeLockUntilAWaiterHasWaitedForLong) {
   Broker a = MakeBroker(kBrokerA);
   Broker b = MakeBroker(kBrokerB);
   constexpr Policy kAdaptive = Policy::kAdaptive;

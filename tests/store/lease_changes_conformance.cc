@@ -245,7 +245,7 @@ TEST_P(StoreConformance, WhoIsToldToEndAHoldIsToldEachTimeAndAnothersIsLeftAlone
   EXPECT_EQ(HoldersOf(a), std::vector<int>{1});
 }
 
-TEST_P(StoreConformance, OneOfManyIsForcedAndTheOthersStay) {
+TEST_P(StoreConformanceOfPermits, OneOfManyIsForcedAndTheOthersStay) {
   Broker a = MakeBroker(kBrokerA);
   for (const uint8_t reader : {1, 2}) Do<core::AcquireGranted>(a, Reader(0, "k", reader, false));
   Do<core::AcquireQueued>(a, MakeAcquire(0, Lock("k"), Owner(3), true));

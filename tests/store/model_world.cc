@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "redis/redis_model.h"
+#include "store/redlock/redlock_store.h"
 #include "store/sentinel/sentinel_store.h"
 #include "store/single/single_store.h"
 #include "world/network.h"
@@ -29,18 +30,21 @@ class Host : public sim::Process {
   Host(sim::Env& env, std::string name) : Process(env, sim::Actor::Kind::kBroker, std::move(name)) { Live(); }
 };
 
+// One server, or several independent ones.
 class ModelWorld : public StoreWorld {
  public:
-  explicit ModelWorld(bool with_sentinels) {
+  explicit ModelWorld(size_t servers, bool with_sentinels = false) {
     // Messages take some time, so that answers do not come in the instant of the question.
     env_.temper.shortest_delay = microseconds(50);
     env_.temper.usual_delay = milliseconds(1);
     env_.temper.ttls = {seconds(15)};
     if (with_sentinels) {
       replica_set_ = std::make_unique<sim::ReplicaSet>(env_, directory_, [] { return std::vector<sim::Process*>(); });
-    } else {
-      server_ = std::make_unique<sim::StoreProcess>(env_, 1);
-      directory_.Lead(kHost, *server_);
+      return;
+    }
+    for (size_t i = 0; i < servers; ++i) {
+      servers_.push_back(std::make_unique<sim::StoreProcess>(env_, i + 1));
+      directory_.Lead(HostOf(i), *servers_.back());
     }
   }
   ~ModelWorld() override { EXPECT_EQ(env_.failure, ""); }
@@ -57,8 +61,13 @@ class ModelWorld : public StoreWorld {
       options.url.primary_name = sim::SentinelProcess::kPrimaryName;
       return std::make_unique<SentinelStore>(network, network, options);
     }
-    options.url.address.host = kHost;
-    return std::make_unique<SingleStore>(network, options);
+    if (servers_.size() == 1) {
+      options.url.address.host = HostOf(0);
+      return std::make_unique<SingleStore>(network, options);
+    }
+    options.url.topology = StoreUrl::Topology::kQuorum;
+    for (size_t i = 0; i < servers_.size(); ++i) options.url.servers.push_back({.host = HostOf(i), .path = ""});
+    return std::make_unique<RedlockStore>(network, options);
   }
 
   // One event at a time: done() may itself run the world.
@@ -75,26 +84,40 @@ class ModelWorld : public StoreWorld {
   }
 
   std::string Command(std::initializer_list<std::string_view> argv) override {
-    server().Sync();
-    const ReplyPtr reply = server().model().Execute(kAdministrator, argv);
-    server().Sync();
-    return reply->type == REDIS_REPLY_INTEGER ? Cat(reply->integer) : std::string(Text(*reply));
+    std::string first;
+    for (sim::StoreProcess* server : Servers()) {
+      server->Sync();
+      const ReplyPtr reply = server->model().Execute(kAdministrator, argv);
+      server->Sync();
+      if (!first.empty()) continue;
+      first = reply->type == REDIS_REPLY_INTEGER ? Cat(reply->integer) : std::string(Text(*reply));
+    }
+    return first;
   }
-  void HangUp() override { server().HangUp(milliseconds(1)); }
+  void HangUp() override {
+    for (sim::StoreProcess* server : Servers()) server->HangUp(milliseconds(1));
+  }
 
  private:
-  sim::StoreProcess& server() { return replica_set_ != nullptr ? replica_set_->primary() : *server_; }
+  static std::string HostOf(size_t server) { return server == 0 ? kHost : Cat(kHost, server); }
+  // Those that take commands.
+  std::vector<sim::StoreProcess*> Servers() {
+    if (replica_set_ != nullptr) return {&replica_set_->primary()};
+    std::vector<sim::StoreProcess*> all;
+    for (const auto& server : servers_) all.push_back(server.get());
+    return all;
+  }
 
   sim::Env env_{kSeed, false};
+  std::vector<std::unique_ptr<sim::StoreProcess>> servers_;  // empty with a replica set
   sim::Directory directory_;
-  std::unique_ptr<sim::StoreProcess> server_;  // null with a replica set
   std::unique_ptr<sim::ReplicaSet> replica_set_;
   std::vector<std::unique_ptr<Host>> hosts_;
 };
 
 }  // namespace
 
-std::unique_ptr<StoreWorld> MakeModelWorld() { return std::make_unique<ModelWorld>(false); }
-std::unique_ptr<StoreWorld> MakeSentinelModelWorld() { return std::make_unique<ModelWorld>(true); }
+std::unique_ptr<StoreWorld> MakeModelWorld(size_t servers) { return std::make_unique<ModelWorld>(servers); }
+std::unique_ptr<StoreWorld> MakeSentinelModelWorld() { return std::make_unique<ModelWorld>(0, true); }
 
 }  // namespace distlock::store

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The world of the conformance suite in which brokers reach the simulator's modelled servers over its simulated
-// network, in virtual time. The production stores of one server and of a primary with sentinels run on it.
+// network, in virtual time. The production stores of one server, of a quorum of several, and of a primary with sentinels
+// run on it.
 #pragma once
 
 #include <memory>
@@ -10,8 +11,8 @@
 
 namespace distlock::store {
 
-// One server.
-std::unique_ptr<StoreWorld> MakeModelWorld();
+// One server, or several independent ones.
+std::unique_ptr<StoreWorld> MakeModelWorld(size_t servers = 1);
 // Three sentinels that watch a primary and its two replicas.
 std::unique_ptr<StoreWorld> MakeSentinelModelWorld();
 

@@ -16,7 +16,7 @@ constexpr char kBrokerA[] = "00000000000000a1";
 }  // namespace
 
 // Notices and answers come in no common order, so each answer says which grants came before it.
-TEST_P(StoreConformance, AnswersToWaitersTellWhichGrantsCameBefore) {
+TEST_P(StoreConformanceOfPrimaries, AnswersToWaitersTellWhichGrantsCameBefore) {
   Broker a = MakeBroker(kBrokerA);
   const auto first = AskFor<core::AcquireGranted>(a, 1, MakeAcquire(1, Lock("k"), Owner(1)));
   const auto queued = AskFor<core::AcquireQueued>(a, 2, MakeAcquire(2, Lock("k"), Owner(2), true));

@@ -15,6 +15,9 @@ std::vector<StoreKind> SentinelKinds() {
 
 INSTANTIATE_TEST_SUITE_P(Sentinel, StoreConformance, testing::ValuesIn(SentinelKinds()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Sentinel, StoreConformanceOfOneServer, testing::ValuesIn(SentinelKinds()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Sentinel, StoreConformanceOfPermits, testing::ValuesIn(SentinelKinds()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Sentinel, StoreConformanceOfPrimaries, testing::ValuesIn(SentinelKinds()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Sentinel, StoreConformanceOfPrimariesOverTime, testing::ValuesIn(SentinelKinds()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Sentinel, StoreConformanceOverTime, testing::ValuesIn(SentinelKinds()), NameOf);
 
 }  // namespace

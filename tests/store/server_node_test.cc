@@ -25,6 +25,7 @@ struct PlayedServer {
   std::string role = "master";
   int listeners = 1;
   uint64_t seconds = 1'700'000'000;  // by its clock
+  uint64_t us = 5;
 };
 
 std::string Bulk(std::string_view text) { return Cat("$", text.size(), "\r\n", text, "\r\n"); }
@@ -52,6 +53,18 @@ class ServerNodeTest : public testing::Test, public StoreListener {
     if (played_[i] == 0) wire.Connect();
     while (wire.open() && played_[i] < wire.commands.size()) wire.Reply(AnswerOf(wire.commands[played_[i]++], server));
     net_.timers->Advance(core::Duration::zero());
+  }
+
+  // Time passes, by the server's clock, too, and it answers.
+  void Pass(size_t i, PlayedServer server, core::Duration time) {
+    constexpr core::Duration kStep = milliseconds(100);
+    for (core::Duration passed{}; passed < time; passed += kStep) {
+      net_.timers->Advance(kStep);
+      server.us += 100'000;
+      server.seconds += server.us / 1'000'000;
+      server.us %= 1'000'000;
+      Play(i, server);
+    }
   }
 
   std::string NextAcquire(size_t i, size_t argument, core::Instant run_before = core::kNever) {
@@ -96,7 +109,7 @@ class ServerNodeTest : public testing::Test, public StoreListener {
       }
     }
     if (verb == "PUBLISH") return Cat(":", server.listeners, "\r\n");
-    if (verb == "TIME") return Cat("*2\r\n", Bulk(Cat(server.seconds)), Bulk("5"));
+    if (verb == "TIME") return Cat("*2\r\n", Bulk(Cat(server.seconds)), Bulk(Cat(server.us)));
     if (verb == "CONFIG") return Cat("*2\r\n", Bulk("save"), Bulk(""));
     if (verb == "EVALSHA") return "-NOREPLICAS not now\r\n";
     return "+OK\r\n";
@@ -134,7 +147,7 @@ TEST_F(ServerNodeTest, TheChannelFollowsTheCommandsToAnotherServer) {
   EXPECT_EQ(channel_ups_, 2);
   EXPECT_EQ(TrustOfNextAcquire(2), "0") << "other brokers may still be on their way";
   Play(2, kNew);
-  net_.timers->Advance(seconds(2));
+  Pass(2, kNew, seconds(2));
   EXPECT_EQ(TrustOfNextAcquire(2), "1");
 }
 
@@ -163,7 +176,7 @@ TEST_F(ServerNodeTest, TheCommandsFollowTheChannelToAnotherPrimary) {
   EXPECT_EQ(ups_, 2);
   EXPECT_EQ(renews_, 1) << "of all leases, at another server";
   Play(3, kNew);
-  net_.timers->Advance(seconds(2));
+  Pass(3, kNew, seconds(2));
   EXPECT_EQ(TrustOfNextAcquire(3), "1");
   EXPECT_EQ(dials(), 4u);
 }
@@ -192,17 +205,50 @@ TEST_F(ServerNodeTest, TheServersClockIsAskedForWhileNothingElseIs) {
   Play(0, kOld);
   Play(1, kOld);
   const size_t before = wire(1).commands.size();
-  net_.timers->Advance(seconds(29));
+  net_.timers->Advance(milliseconds(999));
   EXPECT_EQ(wire(1).commands.size(), before);
-  net_.timers->Advance(seconds(1));
+  net_.timers->Advance(milliseconds(1));
   ASSERT_EQ(wire(1).commands.size(), before + 1);
   EXPECT_NE(wire(1).commands.back().find("TIME"), std::string::npos);
-  Play(1, {.run_id = "old", .seconds = kOld.seconds + 30});
+  Play(1, {.run_id = "old", .seconds = kOld.seconds + 1});
   EXPECT_TRUE(steps_.empty());
-  net_.timers->Advance(seconds(30));
-  Play(1, {.run_id = "old", .seconds = kOld.seconds + 65});
+  net_.timers->Advance(seconds(1));
+  Play(1, {.run_id = "old", .seconds = kOld.seconds + 7});
   ASSERT_EQ(steps_.size(), 1u);
   EXPECT_NEAR(static_cast<double>(steps_[0].count()), 5e9, 5e7) << "somebody set it";
+}
+
+TEST_F(ServerNodeTest, AServerThatHangsWhileNobodyAsksItIsNoticed) {
+  store_.Start(this);
+  Play(0, kOld);
+  Play(1, kOld);
+  net_.timers->Advance(milliseconds(1900));
+  EXPECT_EQ(downs_, 0);
+  net_.timers->Advance(milliseconds(200));
+  EXPECT_EQ(downs_, 1);
+}
+
+// A waiter would else wait until its broker looks at the queue by itself.
+TEST_F(ServerNodeTest, ANoticeOfAnotherTimeHasTheClockAskedForAtOnce) {
+  const auto notice = [](std::string_view since_us) {
+    return Cat("*3\r\n", Bulk("message"), Bulk("dl:grant:00000000000000b1"),
+               Bulk(Cat("ns/k\n000000000000000000000000000000aa;7;", since_us, ";9000;0")));
+  };
+  store_.Start(this);
+  Play(0, kOld);
+  Play(1, kOld);
+  const size_t before = wire(1).commands.size();
+  wire(0).Reply(notice("1700000000000005"));
+  EXPECT_EQ(wire(1).commands.size(), before) << "it is of this moment";
+  wire(0).Reply(notice("1699999980000005"));
+  ASSERT_EQ(wire(1).commands.size(), before + 1);
+  Play(1, {.run_id = "old", .seconds = kOld.seconds - 20});
+  ASSERT_EQ(steps_.size(), 1u);
+  EXPECT_LT(steps_[0], -seconds(19));
+  wire(0).Reply(notice("1700000060000005"));
+  Play(1, {.run_id = "old", .seconds = kOld.seconds + 60});
+  ASSERT_EQ(steps_.size(), 2u);
+  EXPECT_GT(steps_[1], seconds(79));
 }
 
 TEST_F(ServerNodeTest, AClockThatDiffersAfterAReconnectIsTold) {

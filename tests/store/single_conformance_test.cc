@@ -22,6 +22,10 @@ std::vector<StoreKind> Kinds() {
 
 INSTANTIATE_TEST_SUITE_P(Single, StoreConformance, testing::ValuesIn(Kinds()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Single, StoreConformanceOfOneServer, testing::ValuesIn(Kinds()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Single, StoreConformanceOfPermits, testing::ValuesIn(Kinds()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Single, StoreConformanceOfPrimaries, testing::ValuesIn(Kinds()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Single, StoreConformanceOfPrimariesOverTime,
+                         testing::ValuesIn(KindsWith(&WorldTraits::virtual_time, Kinds())), NameOf);
 INSTANTIATE_TEST_SUITE_P(Single, StoreConformanceOverTime,
                          testing::ValuesIn(KindsWith(&WorldTraits::virtual_time, Kinds())), NameOf);
 

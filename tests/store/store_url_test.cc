@@ -185,10 +185,33 @@ TEST(StoreUrl, ClustersHaveOneDatabase) {
 }
 
 TEST(StoreUrl, OtherTopologiesAreNamedAsSuch) {
-  for (const std::string other : {"redlock://:secret@a,b,c", "etcd://a", "redlocks://a", "etcds://a"}) {
+  for (const std::string other : {"etcd://:secret@a", "etcd://a", "etcds://a"}) {
     const auto url = ParseStoreUrl(other);
     EXPECT_EQ(url.status().code(), absl::StatusCode::kUnimplemented) << other;
     EXPECT_EQ(url.status().ToString().find("secret"), std::string::npos);
+  }
+}
+
+TEST(StoreUrl, NamesTheServersOfAQuorum) {
+  const auto url = ParseStoreUrl("redlock://:secret@a,b:7000,[::1]:7001/2");
+  ASSERT_TRUE(url.ok()) << url.status();
+  EXPECT_EQ(url->topology, StoreUrl::Topology::kQuorum);
+  EXPECT_EQ(url->transport, StoreUrl::Transport::kTcp);
+  ASSERT_EQ(url->servers.size(), 3u);
+  EXPECT_EQ(url->servers[1].Text(), "b:7000");
+  EXPECT_EQ(url->db, 2);
+  EXPECT_EQ(url->Masked(), "redlock://:***@a:6379,b:7000,[::1]:7001/2");
+  const auto tls = ParseStoreUrl("redlocks://a,b,c,d,e?ca=/ca.pem");
+  ASSERT_TRUE(tls.ok()) << tls.status();
+  EXPECT_EQ(tls->transport, StoreUrl::Transport::kTls);
+  EXPECT_EQ(tls->tls.ca, "/ca.pem");
+  EXPECT_EQ(tls->Masked(), "redlocks://a:6379,b:6379,c:6379,d:6379,e:6379");
+}
+
+TEST(StoreUrl, AQuorumHasAnOddNumberOfDifferentServers) {
+  for (const std::string wrong : {"redlock://a", "redlock://a,b", "redlock://a,b,c,d", "redlock://a,b,a",
+                                  "redlock://a,b,c,d,e,f,g,h,i,j,k", "redlock://"}) {
+    EXPECT_EQ(ParseStoreUrl(wrong).status().code(), absl::StatusCode::kInvalidArgument) << wrong;
   }
 }
 

@@ -138,7 +138,7 @@ TEST_P(StoreConformanceOverTime, WaitersOfABrokerThatIsGoneKeepTheirPlacesForAsL
   EXPECT_EQ(Inspect(a, Lock("k"))->queue_length, 0u);
 }
 
-TEST_P(StoreConformanceOverTime, AWatchLastsAsLongAsItsSlot) {
+TEST_P(StoreConformanceOfPrimariesOverTime, AWatchLastsAsLongAsItsSlot) {
   Broker a = MakeBroker(kBrokerA);
   Broker b = MakeBroker(kBrokerB);
   const auto told = [&] { return b.seen->Count<core::ChangeNotice>(); };

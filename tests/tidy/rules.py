@@ -19,7 +19,7 @@ OTHERS = "proto/third_party/"  # files of other projects stay as those wrote the
 # What each room may include of the project, and the outside worlds that it must not include: heads of names, or ends
 # where they begin with *. A folder or a file of a room that has a row of its own is a room of its own: "store" is only
 # what lies in server/store itself.
-SERVER_ROOMS = ("core", "contract", "door", "store", "shard", "rpc", "ops", "main", "lua", "text")
+SERVER_ROOMS = ("core", "access", "contract", "door", "store", "shard", "rpc", "ops", "main", "lua", "text")
 GRPC = ("grpc", "google/", "distlock/")
 SOCKETS = ("uv.h", "openssl/", "sys/socket.h", "netdb.h", "time.h")
 MAY_INCLUDE = {
@@ -29,14 +29,19 @@ MAY_INCLUDE = {
                                  GRPC + ("hiredis", "openssl")),
     "server/store/embedded": ({"store", "store/embedded"}, GRPC + ("hiredis", "openssl", "uv.h")),
     "server/store/open_store": ({"core", "store", "store/check_store", "store/open_store", "store/redis/socket_dialer",
-                                 "store/redis/tls", "store/redis/uv_timers", "store/cluster", "store/sentinel",
-                                 "store/single"},
+                                 "store/redis/tls", "store/redis/uv_timers", "store/cluster", "store/redlock",
+                                 "store/sentinel", "store/single"},
                                 GRPC + ("hiredis", "openssl")),
-    "server/store/redis": ({"core", "store", "store/redis", "lua"}, GRPC + SOCKETS),
+    "server/store/redis": ({"core", "store", "store/redis", "store/redis/server_clock", "lua"}, GRPC + SOCKETS),
+    "server/store/redis/server_clock": ({"core", "store/redis/server_clock"}, GRPC + SOCKETS + ("hiredis",)),
     "server/store/redis/socket_dialer": ({"store", "store/redis", "store/redis/socket_dialer", "store/redis/tls",
                                           "store/redis/uv_timers"}, GRPC),
     "server/store/redis/tls": ({"store", "store/redis/tls"}, GRPC),
     "server/store/redis/uv_timers": ({"core", "store/redis"}, GRPC),
+    "server/store/redlock": ({"core", "store", "store/redis", "store/redis/server_clock", "store/redlock",
+                              "store/redlock/ballot", "lua"}, GRPC + SOCKETS),
+    "server/store/redlock/ballot": ({"core", "store", "store/redis/server_clock", "store/redlock/ballot"},
+                                    GRPC + SOCKETS + ("hiredis",)),
     "server/store/sentinel": ({"core", "store", "store/redis", "store/sentinel", "store/sentinel/sentinel_view"},
                               GRPC + SOCKETS),
     "server/store/sentinel/sentinel_view": ({"core", "store", "store/sentinel/sentinel_view"},
@@ -54,25 +59,34 @@ MAY_INCLUDE = {
                                       GRPC + SOCKETS + ("hiredis",)),
     "server/store/single": ({"core", "store", "store/redis", "store/single"}, GRPC + SOCKETS),
     "server/shard": ({"core", "store", "shard", "ops"}, GRPC),
+    "server/access": ({"access", "text"}, GRPC + ("hiredis", "uv.h", "fstream", "thread", "mutex", "ctime", "chrono")),
     "server/contract": ({"core", "contract"}, ("grpc", "*.grpc.pb.h", "hiredis", "uv.h")),
     "server/door": ({"door", "text"}, GRPC + ("hiredis", "uv.h")),
-    "server/rpc": ({"core", "contract", "door", "store", "shard", "rpc", "rpc/admission", "rpc/call", "rpc/engine",
-                    "rpc/frontend", "rpc/listings", "rpc/rate_limit", "rpc/stream"}, ("hiredis", "uv.h")),
+    "server/rpc": ({"access", "core", "contract", "door", "store", "shard", "rpc", "rpc/admission", "rpc/call",
+                    "rpc/callers", "rpc/engine", "rpc/frontend", "rpc/gate", "rpc/listings", "rpc/rate_limit",
+                    "rpc/stream"}, ("hiredis", "uv.h")),
     "server/rpc/admission": ({"core", "contract", "rpc/admission", "rpc/rate_limit"},
                              ("grpc", "*.grpc.pb.h", "hiredis", "uv.h")),
-    "server/rpc/call": ({"core", "contract", "store", "shard", "rpc/call", "rpc/engine", "rpc/frontend",
-                         "rpc/listings"},
+    "server/rpc/callers": ({"access", "door", "rpc/callers"}, ("distlock/", "hiredis", "uv.h")),
+    "server/rpc/gate": ({"access", "core", "contract", "rpc/gate"}, ("grpc", "*.grpc.pb.h", "hiredis", "uv.h")),
+    "server/rpc/quota": ({"access", "core", "contract", "rpc/quota"}, ("grpc", "*.grpc.pb.h", "hiredis", "uv.h")),
+    "server/rpc/call": ({"access", "core", "contract", "store", "shard", "rpc/call", "rpc/callers", "rpc/engine",
+                         "rpc/frontend", "rpc/listings", "rpc/quota"},
                         ("*.grpc.pb.h", "hiredis", "uv.h")),
     "server/rpc/engine": ({"door", "shard", "rpc/engine"}, ("distlock/v1/", "hiredis", "uv.h")),
-    "server/rpc/frontend": ({"core", "contract", "shard", "rpc/admission", "rpc/frontend", "rpc/listings"},
+    "server/rpc/frontend": ({"access", "core", "contract", "shard", "rpc/admission", "rpc/frontend", "rpc/gate",
+                             "rpc/listings"},
                             ("grpc", "*.grpc.pb.h", "hiredis", "uv.h")),
     "server/rpc/listings": ({"rpc/listings"}, ("grpc", "distlock/", "hiredis", "uv.h")),
     "server/rpc/rate_limit": ({"core", "rpc/rate_limit"}, ("grpc", "distlock/", "hiredis", "uv.h")),
-    "server/rpc/stream": ({"core", "contract", "shard", "rpc/engine", "rpc/frontend", "rpc/rate_limit", "rpc/stream"},
+    "server/rpc/stream": ({"access", "core", "contract", "shard", "rpc/callers", "rpc/engine", "rpc/frontend",
+                           "rpc/quota", "rpc/rate_limit", "rpc/stream"},
                           ("*.grpc.pb.h", "hiredis", "uv.h")),
     "server/ops": ({"ops", "text"}, GRPC + ("hiredis", "uv.h")),
     "server/text": ({"text"}, GRPC + ("absl/", "hiredis", "uv.h")),
-    "server/main": (set(SERVER_ROOMS) | {"store/embedded", "store/open_store"}, ("hiredis",)),
+    "server/main": (set(SERVER_ROOMS) | {"rpc/gate", "store/embedded", "store/open_store"}, ("hiredis",)),
+    # What a policy says is the same with and without a broker.
+    "client/cli/access_commands": ({"access"}, ("hiredis", "uv.h")),
     "client": (set(), ("hiredis", "uv.h")),
 }
 # The core has no threads, no clock and no IO: these would bring them in.

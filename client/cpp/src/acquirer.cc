@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "acquirer.h"
 
-#include <absl/synchronization/notification.h>
-
 #include <utility>
 
 namespace distlock {
@@ -17,7 +15,7 @@ void PendingLock::Cancel() {
 namespace internal {
 
 PendingLock Acquirer::Start(std::optional<Duration> max_wait, LockCallback callback) const {
-  return {core_, core_->Acquire(spec_, max_wait, std::move(callback))};
+  return {core_, core_->Acquire(spec_, max_wait, core_->ForProgram(std::move(callback)))};
 }
 
 Result<Guard> Acquirer::Wait(std::optional<Duration> max_wait, const std::stop_token& cancel) const {
@@ -25,7 +23,7 @@ Result<Guard> Acquirer::Wait(std::optional<Duration> max_wait, const std::stop_t
   if (cancel.stop_requested()) return CancelledBefore();
   struct {
     std::optional<Result<Guard>> result;
-    absl::Notification done;
+    Notification done;
   } answer;
   const LeasePtr lease = core_->Acquire(
       spec_, max_wait,

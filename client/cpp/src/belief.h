@@ -9,9 +9,11 @@
 // 3. A lease whose deadline has passed while it was believed in never comes back, whatever arrives later.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace distlock::internal {
 
@@ -93,6 +95,13 @@ class SessionBelief {
   }
 
   int64_t unanswered() const { return last_sent_ - last_acked_; }
+  // When the oldest heartbeat without an answer was sent, of those that are remembered; the greatest number: all are
+  // answered.
+  int64_t unanswered_since_ns() const {
+    if (unanswered() == 0) return std::numeric_limits<int64_t>::max();
+    const int64_t oldest = std::max(last_acked_ + 1, last_sent_ + 1 - static_cast<int64_t>(kRemembered));
+    return sent_[static_cast<size_t>(oldest) % kRemembered].at_ns;
+  }
   int64_t last_sent_ns() const { return sent_[static_cast<size_t>(last_sent_) % kRemembered].at_ns; }
   int64_t deadline_ns() const { return deadline_ns_; }
 

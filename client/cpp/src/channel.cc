@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "distlock/wire/bearer.h"
 #include "tls_channel.h"
 
 namespace distlock::internal {
@@ -41,24 +42,35 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options, const s
 
 void Lookups::Follow(const std::string& address) {
   std::shared_ptr<Connection> last;  // its calls keep it
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   if (address == address_) return;
   address_ = address;
   last.swap(connection_);
 }
 
 std::shared_ptr<Lookups::Connection> Lookups::Connect() {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   if (connection_ == nullptr && !closed_) {
-    connection_ = v1::LockService::NewStub(MakeChannel(options_, address_));
+    const std::shared_ptr<grpc::Channel> channel = MakeChannel(options_, address_);
+    connection_ =
+        std::make_shared<Connection>(Connection{v1::LockService::NewStub(channel), v1::AdminService::NewStub(channel)});
   }
   return connection_;
+}
+
+void Lookups::Authorize(grpc::ClientContext& call) {
+  std::string address;
+  {
+    absl::MutexLock lock(&mu_);
+    address = address_;
+  }
+  if (const auto bearer = wire::BearerFor(address)) call.AddMetadata(wire::kAuthorization, *bearer);
 }
 
 void Lookups::Close() {
   std::shared_ptr<Connection> last;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     closed_ = true;
     last.swap(connection_);
   }

@@ -3,13 +3,14 @@
 
 #include <absl/strings/match.h>
 #include <absl/strings/str_join.h>
-#include <absl/synchronization/notification.h>
 #include <errno.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
 #include "core.h"
+#include "grpc_transport.h"
 #include "tls_channel.h"
 
 namespace distlock {
@@ -36,7 +37,10 @@ Refusal HoldsNothing() { return {.reason = RefusalReason::kNotHolder, .message =
 
 }  // namespace
 
-Client::Client(ClientOptions options) : core_(std::make_shared<Core>(Complete(std::move(options)))) { core_->Start(); }
+Client::Client(ClientOptions options)
+    : core_(std::make_shared<Core>(Complete(std::move(options)), internal::MakeGrpcTransport)) {
+  core_->Start();
+}
 Client::~Client() { core_->Close(); }
 
 Mutex Client::MakeMutex(std::string key, LockOptions options) {
@@ -87,7 +91,7 @@ ReleaseOutcome Guard::Release() {
   }
   struct {
     ReleaseOutcome outcome = ReleaseOutcome::kUnknown;
-    absl::Notification done;
+    internal::Notification done;
   } answer;
   core_->Release(
       lease_,
@@ -101,8 +105,8 @@ ReleaseOutcome Guard::Release() {
 }
 
 void Guard::ReleaseAsync(ReleaseCallback callback) {
-  if (lease_ != nullptr) return core_->Release(lease_, std::move(callback));
-  if (callback) Core::RunApart([callback = std::move(callback)] { callback(ReleaseOutcome::kAlreadyGone); });
+  if (lease_ != nullptr) return core_->Release(lease_, core_->ForProgram(std::move(callback)));
+  if (callback) Core::RunApart([callback = std::move(callback)]() mutable { callback(ReleaseOutcome::kAlreadyGone); });
 }
 
 std::optional<Refusal> Guard::Downgrade() {
@@ -114,7 +118,7 @@ std::optional<Refusal> Guard::Downgrade() {
   }
   struct {
     std::optional<Refusal> refusal;
-    absl::Notification done;
+    internal::Notification done;
   } answer;
   core_->Downgrade(
       lease_,
@@ -128,8 +132,8 @@ std::optional<Refusal> Guard::Downgrade() {
 }
 
 void Guard::DowngradeAsync(DowngradeCallback callback) {
-  if (lease_ != nullptr) return core_->Downgrade(lease_, std::move(callback));
-  if (callback) Core::RunApart([callback = std::move(callback)] { callback(HoldsNothing()); });
+  if (lease_ != nullptr) return core_->Downgrade(lease_, core_->ForProgram(std::move(callback)));
+  if (callback) Core::RunApart([callback = std::move(callback)]() mutable { callback(HoldsNothing()); });
 }
 
 LockState Guard::state() const { return lease_ == nullptr ? LockState::kReleased : core_->StateOf(lease_); }
@@ -169,6 +173,28 @@ const std::string& Guard::holder_id() const {
 int64_t Guard::valid_until() const {
   return lease_ == nullptr ? 0 : lease_->deadline_ns.load(std::memory_order_acquire);
 }
+
+Duration Guard::time_left() const {
+  if (lease_ == nullptr || core_->StateOf(lease_) > LockState::kAtRisk) return Duration::zero();
+  return std::max(Duration::zero(), Duration(valid_until() - internal::BootNow()));
+}
+
+const std::string& Guard::key() const {
+  static const std::string none;
+  return lease_ == nullptr ? none : lease_->spec->wire.key();
+}
+
+const std::string& Guard::lock_namespace() const {
+  static const std::string none;
+  static const std::string usual = "default";
+  if (lease_ == nullptr) return none;
+  const std::string& given = lease_->spec->wire.namespace_();
+  return given.empty() ? usual : given;
+}
+
+LockMode Guard::mode() const { return lease_ == nullptr ? LockMode::kExclusive : core_->ModeOf(lease_); }
+
+int32_t Guard::permits() const { return lease_ == nullptr ? 0 : lease_->spec->wire.permits(); }
 
 Duration Guard::waited() const { return Duration(lease_ == nullptr ? 0 : lease_->waited_ns); }
 

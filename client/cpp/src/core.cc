@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core.h"
 
-#include <absl/time/time.h>
-
 #include <iterator>
 #include <utility>
 #include <vector>
@@ -26,12 +24,17 @@ Refusal ForkedRefusal() {
               "before the first Client is made"};
 }
 
+// Duration::max() means for ever, which the broker knows as no max_wait.
+std::optional<Duration> Bounded(std::optional<Duration> max_wait) {
+  return max_wait == Duration::max() ? std::nullopt : max_wait;
+}
+
 // ForkCount() never has this value.
 constexpr uint64_t kNowhere = ~uint64_t{0};
 
 }  // namespace
 
-Core::Core(ClientOptions options)
+Core::Core(ClientOptions options, const MakeTransport& make_transport)
     : options_(std::move(options)),
       made_in_(GrpcIsTheParents() ? kNowhere : ForkCount()),
       addresses_(options_.address),
@@ -39,14 +42,15 @@ Core::Core(ClientOptions options)
       table_(TableOptions(options_)),
       reconnects_(options_.reconnect_initial, options_.reconnect_max) {
   if (Forked()) return;
-  for (size_t i = 0; i < addresses_.size(); ++i) brokers_.push_back({addresses_.at(i), nullptr, nullptr});
-  call_thread_ = std::make_unique<CallThread>();
+  std::vector<std::string> addresses;
+  for (size_t i = 0; i < addresses_.size(); ++i) addresses.push_back(addresses_.at(i));
+  transport_ = make_transport(options_, std::move(addresses));
 }
 
 void Core::Start() {
   if (Forked()) return;
   thread_ = std::thread([self = shared_from_this()] { self->Run(); });
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   WakeThread();
 }
 
@@ -58,8 +62,8 @@ LeasePtr Core::Acquire(std::shared_ptr<const Spec> spec, std::optional<Duration>
     lease = std::make_shared<Lease>(0, std::move(spec));
     fx.refused.emplace_back(std::move(callback), ForkedRefusal());
   } else {
-    absl::MutexLock lock(&mu_);
-    lease = table_.Acquire(std::move(spec), max_wait, std::move(callback), BootNow(), fx);
+    MutexLock lock(&mu_);
+    lease = table_.Acquire(std::move(spec), Bounded(max_wait), std::move(callback), BootNow(), fx);
     Arm();
   }
   Answer(fx, where);
@@ -74,8 +78,8 @@ LeasePtr Core::AcquireAll(const std::vector<std::shared_ptr<const Spec>>& specs,
     first = std::make_shared<Lease>(0, specs.front());
     for (LockCallback& callback : callbacks) fx.refused.emplace_back(std::move(callback), ForkedRefusal());
   } else {
-    absl::MutexLock lock(&mu_);
-    first = table_.AcquireAll(specs, max_wait, std::move(callbacks), BootNow(), fx);
+    MutexLock lock(&mu_);
+    first = table_.AcquireAll(specs, Bounded(max_wait), std::move(callbacks), BootNow(), fx);
     Arm();
   }
   Answer(fx, where);
@@ -86,7 +90,7 @@ void Core::Cancel(const LeasePtr& lease, TellOn where) {
   if (Forked()) return;
   Effects fx;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     table_.Cancel(lease, fx);
   }
   Answer(fx, where);
@@ -97,7 +101,7 @@ void Core::Release(const LeasePtr& lease, ReleaseCallback callback, TellOn where
   if (Forked()) {
     if (callback) fx.released.emplace_back(std::move(callback), ReleaseOutcome::kAlreadyGone);
   } else {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     table_.Release(lease, std::move(callback), BootNow(), fx);
     Arm();
   }
@@ -109,7 +113,7 @@ void Core::Downgrade(const LeasePtr& lease, DowngradeCallback callback, TellOn w
   if (Forked()) {
     fx.changed.emplace_back(std::move(callback), ForkedRefusal());
   } else {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     table_.Downgrade(lease, std::move(callback), fx);
   }
   Answer(fx, where);
@@ -121,7 +125,7 @@ void Core::Proclaim(const LeasePtr& lease, const std::string& name, std::string 
   if (Forked()) {
     fx.changed.emplace_back(std::move(callback), ForkedRefusal());
   } else {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     table_.Proclaim(lease, WithMetadata(*lease->spec, name, std::move(value)), std::move(callback), BootNow(), fx);
     WakeThread();
   }
@@ -137,14 +141,15 @@ void Core::Refuse(LockCallback callback, Refusal refusal) {
 LockState Core::StateOf(const LeasePtr& lease) {
   // The deadline first: one that was raised for a later stream comes with the end of this lease.
   const int64_t deadline_ns = lease->deadline_ns.load(std::memory_order_acquire);
+  const int64_t now_ns = BootNow();
   EndCause cause = lease->cause.load(std::memory_order_acquire);
   if (cause == EndCause::kNotEnded && Forked()) {
     cause = EndCause::kClientClosed;
     lease->cause.store(cause, std::memory_order_release);  // the child's copy
   }
-  if (cause == EndCause::kNotEnded && BootNow() >= deadline_ns) {
+  if (cause == EndCause::kNotEnded && now_ns >= deadline_ns) {
     // Under the mutex, so that an ack that arrives at this moment cannot extend a lease that is reported as lost.
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     Effects fx;
     table_.Notice(lease, BootNow(), fx);
     cause = lease->cause.load(std::memory_order_acquire);
@@ -154,7 +159,8 @@ LockState Core::StateOf(const LeasePtr& lease) {
   }
   if (cause == EndCause::kReleased) return LockState::kReleased;
   if (cause != EndCause::kNotEnded) return LockState::kLost;
-  return lease->at_risk.load(std::memory_order_relaxed) || quiet() ? LockState::kAtRisk : LockState::kHeld;
+  const bool at_risk = lease->at_risk.load(std::memory_order_relaxed) || Overdue(deadline_ns, now_ns);
+  return at_risk ? LockState::kAtRisk : LockState::kHeld;
 }
 
 std::stop_token Core::StopToken(const LeasePtr& lease) {
@@ -163,40 +169,47 @@ std::stop_token Core::StopToken(const LeasePtr& lease) {
     stopped.request_stop();
     return stopped.get_token();
   }
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   return table_.StopToken(*lease);
 }
 
 void Core::StopsAlso(const LeasePtr& lease, std::stop_source stop) {
   if (Forked()) return;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     if (table_.StopsAlso(*lease, stop)) return;
   }
   stop.request_stop();
 }
 
+LockMode Core::ModeOf(const LeasePtr& lease) {
+  const auto asked = static_cast<LockMode>(lease->spec->wire.mode());
+  if (Forked()) return asked;  // the mutex may be locked for ever
+  MutexLock lock(&mu_);
+  return lease->downgraded ? LockMode::kShared : asked;
+}
+
 std::string Core::EndMessage(const LeasePtr& lease) {
   if (Forked()) return ForkedRefusal().message;
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   return lease->end_message;
 }
 
 bool Core::connected() {
   if (Forked()) return false;
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   return table_.opened();
 }
 
 bool Core::draining() {
   if (Forked()) return false;
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   return table_.draining();
 }
 
 std::optional<Refusal> Core::Unusable() {
   if (Forked()) return ForkedRefusal();
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   if (closing_) return ClosedRefusal();
   return std::nullopt;
 }
@@ -208,7 +221,7 @@ void Core::Close() {
     return;
   }
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     if (std::exchange(closing_, true)) return;
     table_.Close(BootNow(), posted_);
     timer_.Set(0);
@@ -220,12 +233,12 @@ void Core::Close() {
     return;
   }
   thread_.join();
-  const absl::Duration patience = absl::FromChrono(options_.close_timeout);
+  const auto ended = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return Ended(); };
   std::vector<Stream*> streams;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     // A broker that has not even answered the Open holds no lock of this client and will not answer the goodbye.
-    if (table_.opened()) mu_.AwaitWithTimeout(absl::Condition(this, &Core::Ended), patience);
+    if (table_.opened()) AwaitFor(mu_, ended, options_.close_timeout);
     for (const Line& line : lines_) {
       if (line.stream == nullptr) continue;
       streams.push_back(line.stream);
@@ -234,12 +247,11 @@ void Core::Close() {
   }
   for (Stream* stream : streams) CancelStream(stream);
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     // A stream that is not done keeps a reference to the Core, with all that it needs, until OnDone.
-    if (!mu_.AwaitWithTimeout(absl::Condition(this, &Core::Ended), patience)) return;
+    if (!AwaitFor(mu_, ended, options_.close_timeout)) return;
   }
-  call_thread_.reset();
-  brokers_.clear();
+  transport_.reset();
 }
 
 }  // namespace distlock::internal

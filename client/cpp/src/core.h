@@ -15,25 +15,25 @@
 //    stream and the threads belong to the parent.
 #pragma once
 
-#include <absl/synchronization/mutex.h>
-#include <grpcpp/channel.h>
+#include <absl/strings/str_cat.h>
+#include <grpcpp/support/status.h>
 
 #include <array>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "addresses.h"
 #include "backoff.h"
 #include "boot_clock.h"
-#include "call_thread.h"
 #include "channel.h"
 #include "distlock/client.h"
 #include "fork.h"
 #include "lock_table.h"
+#include "mutex.h"
 #include "stream.h"
 
 namespace distlock::internal {
@@ -47,7 +47,7 @@ enum class TellOn {
 class Core : public std::enable_shared_from_this<Core> {
  public:
   // Throws std::system_error when the system has no descriptor or no thread for it.
-  explicit Core(ClientOptions options);
+  Core(ClientOptions options, const MakeTransport& make_transport);
   void Start();
   void Close();
 
@@ -70,6 +70,7 @@ class Core : public std::enable_shared_from_this<Core> {
   // The lease's end will stop `stop`, too. If the lease has ended already, this call stops it.
   void StopsAlso(const LeasePtr& lease, std::stop_source stop);
   std::string EndMessage(const LeasePtr& lease);
+  LockMode ModeOf(const LeasePtr& lease);
 
   bool connected();
   bool draining();
@@ -84,7 +85,11 @@ class Core : public std::enable_shared_from_this<Core> {
   // True inside a callback of the library. A wait there would block the thread that has to end it.
   static bool OnLibraryThread();
   // Runs `callback` on a new thread, which ends with it and counts as a thread of the library.
-  static void RunApart(std::function<void()> callback);
+  static void RunApart(Callback<void()> callback);
+  // The program's callback, which is then called by the executor of the options, if there is one. Callbacks of the
+  // library itself, which wake a blocked caller, are never left to an executor: the caller may be its only thread.
+  template <class T>
+  Callback<void(T)> ForProgram(Callback<void(T)> callback) const;
 
   // Called by the stream.
   void OnResponse(Stream* stream, const v1::SessionResponse& response, Effects& fx);
@@ -93,7 +98,9 @@ class Core : public std::enable_shared_from_this<Core> {
   void OnStreamDone(int link, const grpc::Status& status);
 
  private:
-  bool quiet() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return table_.quiet(); }  // an atomic
+  bool Overdue(int64_t deadline_ns, int64_t now_ns) const ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return table_.Overdue(deadline_ns, now_ns);  // an atomic
+  }
 
   // After a call of the program: sends the commands that have gathered, and runs the callbacks or has them run, by
   // `where`.
@@ -108,7 +115,6 @@ class Core : public std::enable_shared_from_this<Core> {
   void Flush();
   void Run();
   void StartStream();
-  v1::LockService::Stub& StubOf(size_t broker);
   // The stream of one of the table's links.
   struct Line {
     Stream* stream = nullptr;  // in use; null between streams
@@ -123,8 +129,13 @@ class Core : public std::enable_shared_from_this<Core> {
   void Break(int link, EndCause cause, const std::string& why, int64_t now_ns, Effects& fx)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Goes on with the next broker, at once, when the table has left the present one.
-  void FollowTable() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void FollowTable(Effects& fx) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Line& LineOf(int link) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return lines_[static_cast<size_t>(link)]; }
+  // A line for the program, if it wants any.
+  template <class... Parts>
+  void Log(Effects& fx, LogLevel level, const Parts&... parts) const {
+    if (options_.log) fx.log.emplace_back(level, absl::StrCat(parts...));
+  }
   void Arm() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Wakes the thread at once.
   void WakeThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -142,16 +153,10 @@ class Core : public std::enable_shared_from_this<Core> {
 
   // Used by the thread, and by Close after it has joined the thread. Null in a child that was forked while its parent
   // used gRPC.
-  struct Broker {
-    std::string address;
-    std::shared_ptr<grpc::Channel> channel;
-    std::unique_ptr<v1::LockService::Stub> stub;
-  };
-  std::vector<Broker> brokers_;              // in the order of addresses_; connected when first tried
-  std::unique_ptr<CallThread> call_thread_;  // runs the streams
+  std::unique_ptr<Transport> transport_;
   std::thread thread_;
 
-  absl::Mutex mu_;
+  Mutex mu_;
   Addresses addresses_ ABSL_GUARDED_BY(mu_);
   Lookups lookups_;  // thread-safe
   LockTable table_ ABSL_GUARDED_BY(mu_);
@@ -164,5 +169,13 @@ class Core : public std::enable_shared_from_this<Core> {
   bool thread_ended_ ABSL_GUARDED_BY(mu_) = false;  // it does not read posted_ any more
   Effects posted_ ABSL_GUARDED_BY(mu_);             // callbacks for the thread to run
 };
+
+template <class T>
+Callback<void(T)> Core::ForProgram(Callback<void(T)> callback) const {
+  if (!options_.executor || !callback) return callback;
+  return [executor = options_.executor, callback = std::move(callback)](T answer) mutable {
+    executor([callback = std::move(callback), answer = std::move(answer)]() mutable { callback(std::move(answer)); });
+  };
+}
 
 }  // namespace distlock::internal

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <absl/strings/str_cat.h>
-
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "core.h"
@@ -22,7 +21,7 @@ void Core::Run() {
     std::array<Stream*, LockTable::kLinks> lapsed{};
     bool start = false;
     {
-      absl::MutexLock lock(&mu_);
+      MutexLock lock(&mu_);
       fx = std::exchange(posted_, {});
       last = thread_ended_ = closing_;
       if (!last) {
@@ -32,7 +31,7 @@ void Core::Run() {
           lapsed[static_cast<size_t>(link)] = BreakIfLapsed(link, now_ns, fx);
         }
         table_.Tick(now_ns, fx);
-        FollowTable();
+        FollowTable(fx);
         start = LineOf(present_).streams == 0 && now_ns >= reconnect_at_ns_;
         Arm();
       }
@@ -59,10 +58,12 @@ void Core::StartStream() {
   std::unique_ptr<Batch> first;
   Stream* stream = nullptr;
   size_t broker = 0;
+  std::string address;
   {
-    absl::MutexLock lock(&mu_);
-    stream = new Stream(shared_from_this(), present_);
+    MutexLock lock(&mu_);
+    stream = transport_->NewStream(shared_from_this(), present_);
     broker = addresses_.present();
+    address = addresses_.at(broker);
     const int64_t now_ns = BootNow();
     table_.OnStarted(now_ns);
     first = table_.Pack(now_ns, present_);
@@ -71,17 +72,7 @@ void Core::StartStream() {
     reconnect_at_ns_ = kNever;
     Arm();
   }
-  stream->Start(StubOf(broker), *call_thread_, std::move(first));
-}
-
-v1::LockService::Stub& Core::StubOf(size_t broker) {
-  Broker& to = brokers_[broker];
-  if (to.stub == nullptr) {
-    to.channel = MakeChannel(options_, to.address);
-    to.stub = v1::LockService::NewStub(to.channel);
-  }
-  grpc::experimental::ChannelResetConnectionBackoff(to.channel.get());
-  return *to.stub;
+  transport_->Start(stream, broker, std::move(first));
 }
 
 void Core::Flush() {
@@ -90,7 +81,7 @@ void Core::Flush() {
     std::unique_ptr<Batch> batch;
   } ready[LockTable::kLinks];
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     for (int link = 0; link < LockTable::kLinks; ++link) {
       Stream* const stream = LineOf(link).stream;
       if (stream == nullptr || stream->use.writing) continue;
@@ -110,7 +101,7 @@ void Core::OnResponse(Stream* stream, const v1::SessionResponse& response, Effec
   const int link = stream->link();
   std::optional<std::string> opened_at;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     if (stream != LineOf(link).stream) return;
     const int64_t now_ns = BootNow();
     const bool was_open = table_.opened(link);
@@ -119,8 +110,11 @@ void Core::OnResponse(Stream* stream, const v1::SessionResponse& response, Effec
       reconnects_.Reset();
       addresses_.Succeed();
     }
-    if (!was_open && table_.opened(link)) opened_at = addresses_.at(LineOf(link).broker);
-    FollowTable();
+    if (!was_open && table_.opened(link)) {
+      opened_at = addresses_.at(LineOf(link).broker);
+      Log(fx, LogLevel::kInfo, "connected to ", *opened_at);
+    }
+    FollowTable(fx);
     Arm();
   }
   if (opened_at) lookups_.Follow(*opened_at);
@@ -131,7 +125,7 @@ void Core::OnWritten(Stream* stream, bool ok) {
   std::unique_ptr<Batch> written = stream->TakeWritten();
   bool unused = false;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     table_.Recycle(std::move(written), stream->link());
     stream->use.writing = false;
     --stream->use.operations;
@@ -149,7 +143,7 @@ void Core::OnReadEnd(Stream* stream) {
   bool unused = false;
   bool writing = false;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     const int link = stream->link();
     if (stream == LineOf(link).stream) {
       Break(link, EndCause::kDisconnected, "the stream to the broker ended", BootNow(), fx);
@@ -167,7 +161,7 @@ void Core::OnReadEnd(Stream* stream) {
 void Core::OnStreamDone(int link, const grpc::Status& status) {
   Effects fx;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     --LineOf(link).streams;
     if (!LineOf(link).left) PlanReconnect(status, fx);
     Arm();
@@ -182,34 +176,41 @@ void Core::PlanReconnect(const grpc::Status& status, Effects& fx) {
     Refusal why = ToRefusal(status);
     asked_for = why.retry_after;
     another_may_do = why.reason == RefusalReason::kUnreachable || why.reason == RefusalReason::kDraining;
+    Log(fx, LogLevel::kWarning, "broker ", addresses_.at(addresses_.present()), ": ", why.message);
     table_.OnStatus(std::move(why), fx);
   }
   const bool at_once = addresses_.Next() && another_may_do;
   int64_t pause_ns = at_once ? 0 : reconnects_.Next(asked_for).count();
   if (table_.moving()) pause_ns = std::min(pause_ns, kPauseWhileMoving);
   reconnect_at_ns_ = AddNs(BootNow(), pause_ns);
+  Log(fx, LogLevel::kDebug, "next attempt at ", addresses_.at(addresses_.present()), " in ", pause_ns / 1'000'000,
+      " ms");
 }
 
-void Core::FollowTable() {
+void Core::FollowTable(Effects& fx) {
   if (table_.present() == present_) return;
+  const std::string from = addresses_.at(LineOf(present_).broker);
   LineOf(present_).left = true;
   present_ = table_.present();
   addresses_.Next();
   reconnect_at_ns_ = 0;
+  Log(fx, LogLevel::kInfo, "leaves ", from, " for ", addresses_.at(addresses_.present()));
 }
 
 void Core::Break(int link, EndCause cause, const std::string& why, int64_t now_ns, Effects& fx) {
   Line& line = LineOf(link);
   std::exchange(line.stream, nullptr)->use.broken = true;
-  table_.OnBroken(cause, absl::StrCat(why, " (", addresses_.at(line.broker), ")"), now_ns, fx, link);
-  FollowTable();
+  const std::string message = absl::StrCat(why, " (", addresses_.at(line.broker), ")");
+  Log(fx, LogLevel::kWarning, message);
+  table_.OnBroken(cause, message, now_ns, fx, link);
+  FollowTable(fx);
 }
 
 void Core::CancelStream(Stream* stream) {
   stream->Cancel();
   bool unused = false;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     --stream->use.operations;
     unused = stream->use.Ends();
   }

@@ -15,8 +15,8 @@ thread_local bool library_thread = false;
 
 bool Core::OnLibraryThread() { return library_thread; }
 
-void Core::RunApart(std::function<void()> callback) {
-  std::thread([callback = std::move(callback)]() noexcept {
+void Core::RunApart(Callback<void()> callback) {
+  std::thread([callback = std::move(callback)]() mutable noexcept {
     library_thread = true;
     callback();
   }).detach();
@@ -35,15 +35,14 @@ void Core::Answer(Effects& fx, TellOn where) {
 
 void Core::Post(Effects fx) {
   if (!Forked()) {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     if (!thread_ended_) {
       fx.MoveCallbacksTo(posted_);
       WakeThread();
       return;
     }
   }
-  const auto left = std::make_shared<Effects>(std::move(fx));  // std::function needs a copyable closure
-  RunApart([self = shared_from_this(), left] { self->RunCallbacks(*left); });
+  RunApart([self = shared_from_this(), left = std::move(fx)]() mutable { self->RunCallbacks(left); });
 }
 
 void Core::Tell(Effects& fx) {
@@ -56,7 +55,14 @@ void Core::Tell(Effects& fx) {
 }
 
 void Core::RunCallbacks(Effects& fx) noexcept {
-  for (auto& [spec, info] : fx.queued) spec->on_queued(info);
+  for (const auto& [level, text] : fx.log) options_.log(level, text);
+  for (auto& [spec, info] : fx.queued) {
+    if (options_.executor) {
+      options_.executor([spec = spec, info = std::move(info)] { spec->on_queued(info); });
+    } else {
+      spec->on_queued(info);
+    }
+  }
   for (auto& [lease, callback] : fx.granted) {
     Guard guard(shared_from_this(), std::move(lease));
     if (callback) callback(std::move(guard));
@@ -69,7 +75,13 @@ void Core::RunCallbacks(Effects& fx) noexcept {
   for (auto& [callback, refusal] : fx.changed) {
     if (callback) callback(std::move(refusal));
   }
-  if (fx.draining && options_.on_draining) options_.on_draining(*fx.draining);
+  if (fx.draining && options_.on_draining) {
+    if (options_.executor) {
+      options_.executor([call = options_.on_draining, left = *fx.draining] { call(left); });
+    } else {
+      options_.on_draining(*fx.draining);
+    }
+  }
   fx.Clear();
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct Effects {
   std::vector<std::pair<ReleaseCallback, ReleaseOutcome>> released;
   std::vector<std::pair<ChangeCallback, std::optional<Refusal>>> changed;
   std::optional<Duration> draining;
+  std::vector<std::pair<LogLevel, std::string>> log;  // only where the program wants it
 
   // Keeps the capacity, so that a stream's effects are allocated once.
   void Clear() {
@@ -33,6 +35,7 @@ struct Effects {
     released.clear();
     changed.clear();
     draining.reset();
+    log.clear();
   }
 
   // The callbacks that a call of the program itself can lead to.

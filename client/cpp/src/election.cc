@@ -31,6 +31,8 @@ std::shared_ptr<const Spec> CandidateSpec(std::string name, std::string value, L
   return refused;
 }
 
+Refusal LeadsNothing() { return {.reason = RefusalReason::kNotHolder, .message = "this Leadership leads nothing"}; }
+
 std::optional<Leader> LeaderOf(const v1::LockInfo& lock) {
   if (lock.holders().empty()) return std::nullopt;
   const Holder holder = internal::ToHolder(lock.holders(0));
@@ -50,19 +52,22 @@ std::optional<Refusal> Leadership::Proclaim(std::string value) {
         .reason = RefusalReason::kWouldDeadlock,
         .message = "Proclaim waits for the broker and must not be called from a callback; use ProclaimAsync"};
   }
+  if (guard_.lease_ == nullptr) return LeadsNothing();
   std::promise<std::optional<Refusal>> answer;
-  ProclaimAsync(std::move(value), [&answer](std::optional<Refusal> refusal) { answer.set_value(std::move(refusal)); });
+  guard_.core_->Proclaim(
+      guard_.lease_, kElectionValue, std::move(value),
+      [&answer](std::optional<Refusal> refusal) { answer.set_value(std::move(refusal)); },
+      internal::TellOn::kThisThread);
   return answer.get_future().get();
 }
 
 void Leadership::ProclaimAsync(std::string value, ProclaimCallback callback) {
   if (guard_.lease_ != nullptr) {
-    return guard_.core_->Proclaim(guard_.lease_, kElectionValue, std::move(value), std::move(callback));
+    return guard_.core_->Proclaim(guard_.lease_, kElectionValue, std::move(value),
+                                  guard_.core_->ForProgram(std::move(callback)));
   }
   if (!callback) return;
-  Core::RunApart([callback = std::move(callback)] {
-    callback(Refusal{.reason = RefusalReason::kNotHolder, .message = "this Leadership leads nothing"});
-  });
+  Core::RunApart([callback = std::move(callback)]() mutable { callback(LeadsNothing()); });
 }
 
 Election::Election(Client& client, std::string name, std::string value, LockOptions options)
@@ -79,7 +84,7 @@ Result<Leadership> Election::CampaignFor(Duration max_wait, std::stop_token canc
 }
 
 PendingLock Election::CampaignAsync(CampaignCallback callback) {
-  return Acquirer(core_, spec_).AcquireAsync([callback = std::move(callback)](Result<Guard> answer) {
+  return Acquirer(core_, spec_).AcquireAsync([callback = std::move(callback)](Result<Guard> answer) mutable {
     callback(Elected(std::move(answer)));
   });
 }

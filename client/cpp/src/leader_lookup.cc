@@ -13,6 +13,8 @@ constexpr auto kLookTimeout = std::chrono::seconds(5);
 constexpr auto kBetweenLooks = std::chrono::seconds(1);
 constexpr int kLooksBeforeWatch = 10;  // then try Watch again: the broker or proxy may be another now
 
+}  // namespace
+
 void Pause(Duration length, const std::stop_token& stop) {
   std::mutex mu;
   std::condition_variable_any never;
@@ -20,7 +22,29 @@ void Pause(Duration length, const std::stop_token& stop) {
   never.wait_for(lock, stop, length, [] { return false; });
 }
 
-}  // namespace
+Refusal WatchAgainAndAgain(Core& core,
+                           const std::function<grpc::Status(Lookups::Connection&, const std::stop_token& end)>& watch,
+                           const std::stop_token& stop) {
+  if (auto refusal = core.Unusable()) return *std::move(refusal);
+  std::stop_source end;
+  const std::stop_callback on_stop(stop, [&] { end.request_stop(); });
+  const std::stop_callback on_closing(core.lookups().closing(), [&] { end.request_stop(); });
+  Backoff backoff(core.options().reconnect_initial, core.options().reconnect_max);
+  while (!end.stop_requested()) {
+    const std::shared_ptr<Lookups::Connection> connection = core.lookups().Connect();
+    if (connection == nullptr) break;
+    const int64_t began_ns = BootNow();
+    const grpc::Status status = watch(*connection, end.get_token());
+    if (end.stop_requested()) break;
+    const Refusal why = status.ok() ? Refusal{} : ToRefusal(status);
+    if (IsPermanent(why.reason) || status.error_code() == grpc::StatusCode::UNIMPLEMENTED) return why;
+    // A watch that lived longer than any pause counts as a success.
+    if (BootNow() - began_ns > core.options().reconnect_max.count()) backoff.Reset();
+    Pause(backoff.Next(why.retry_after), end.get_token());
+  }
+  if (!stop.stop_requested()) return core.Unusable().value_or(ClosedRefusal());
+  return {.reason = RefusalReason::kCancelled, .message = "stopped by the caller"};
+}
 
 LeaderLookup::LeaderLookup(std::shared_ptr<Core> core, const std::string& name_space, const std::string& key)
     : core_(std::move(core)) {
@@ -81,19 +105,21 @@ Refusal LeaderLookup::Observe(const TellLock& tell, const std::stop_token& stop)
 
 grpc::Status LeaderLookup::Look(Connection& connection, v1::LockInfo* lock, const std::stop_token& stop) const {
   grpc::ClientContext call;
+  core_->lookups().Authorize(call);
   const std::stop_callback on_stop(stop, [&] { call.TryCancel(); });
   call.set_deadline(std::chrono::system_clock::now() + kLookTimeout);
   call.set_wait_for_ready(true);
   v1::GetLockResponse response;
-  const grpc::Status status = connection.GetLock(&call, look_, &response);
+  const grpc::Status status = connection.locks->GetLock(&call, look_, &response);
   lock->Swap(response.mutable_lock());
   return status;
 }
 
 grpc::Status LeaderLookup::Watch(Connection& connection, const TellLock& tell, const std::stop_token& stop) const {
   grpc::ClientContext call;
+  core_->lookups().Authorize(call);
   const std::stop_callback on_stop(stop, [&] { call.TryCancel(); });
-  const auto stream = connection.WatchLock(&call, watch_);
+  const auto stream = connection.locks->WatchLock(&call, watch_);
   v1::WatchLockResponse response;
   while (stream->Read(&response)) tell(response.lock());
   return stream->Finish();

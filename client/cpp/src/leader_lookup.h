@@ -15,6 +15,14 @@
 
 namespace distlock::internal {
 
+// Returns early when `stop` is requested.
+void Pause(Duration length, const std::stop_token& stop);
+
+// Repeats `watch`, which returns when its stream ends, with back-off, as LeaderLookup::Observe does.
+Refusal WatchAgainAndAgain(Core& core,
+                           const std::function<grpc::Status(Lookups::Connection&, const std::stop_token& end)>& watch,
+                           const std::stop_token& stop);
+
 class LeaderLookup {
  public:
   LeaderLookup(std::shared_ptr<Core> core, const std::string& name_space, const std::string& key);

@@ -26,7 +26,6 @@ struct Link {
   bool draining = false;
   bool leaving = false;  // goodbye is said; new acquires wait for the next stream
   bool heartbeat_due = false;
-  bool quiet = false;  // at least two heartbeats are unanswered
   int64_t validity_ns = 0;
   int64_t heartbeat_interval_ns = 0;
   int64_t heartbeat_at_ns = kNever;

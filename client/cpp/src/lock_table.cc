@@ -158,6 +158,7 @@ std::unique_ptr<Batch> LockTable::Pack(int64_t now_ns, int number) {
   if (link.heartbeat_due) {
     link.heartbeat_due = false;
     link.commands.Heartbeat(link.session.Send(now_ns));
+    NoteSilence();
     link.heartbeat_at_ns = AddNs(now_ns, link.heartbeat_interval_ns);
   }
   return link.commands.Take();
@@ -294,7 +295,6 @@ void LockTable::SweepLeases(int64_t now_ns, Effects& fx) {
 void LockTable::CheckHeartbeat(Link& link, int64_t now_ns) {
   if (!link.opened || link.leaving) return;
   if (now_ns >= link.heartbeat_at_ns) {
-    SetQuiet(link, link.session.unanswered() >= 2);
     link.heartbeat_due = true;
     link.heartbeat_at_ns = AddNs(now_ns, link.heartbeat_interval_ns);
   }
@@ -309,9 +309,12 @@ void LockTable::AskForHeartbeat(Link& link, int64_t deadline_ns, int64_t now_ns)
   if (now_ns < deadline_ns) BeatHalfWay(link, deadline_ns, now_ns);
 }
 
-void LockTable::SetQuiet(Link& link, bool quiet) {
-  link.quiet = quiet;
-  quiet_.store(links_[0].quiet || links_[1].quiet, std::memory_order_relaxed);
+void LockTable::NoteSilence() {
+  int64_t since_ns = kNever;
+  for (const Link& link : links_) {
+    if (link.streaming) since_ns = std::min(since_ns, link.session.unanswered_since_ns());
+  }
+  silent_since_ns_.store(since_ns, std::memory_order_relaxed);
 }
 
 Refusal LockTable::Unreachable(int64_t since_ns, int64_t now_ns) const {

@@ -2,7 +2,7 @@
 //
 // The state of a client: its waiting acquires, its leases and their deadlines, and the commands that the broker must
 // get. No clock, no threads, no IO: each call gets the time, adds the program's callbacks to `fx`, and the broker's
-// commands to the command queue. Guarded by its Core's mutex, except for quiet().
+// commands to the command queue. Guarded by its Core's mutex, except for Overdue().
 //
 // 1. Each acquire is answered exactly once, and so is each release and downgrade that has a callback. Acquires of one
 //    request are all granted in one step, or all refused.
@@ -102,8 +102,11 @@ class LockTable {
   bool draining() const { return at(present_).draining; }
   // Something is held that the present link does not hold yet: each moment counts.
   bool moving() const { return moving_; }
-  // At least two heartbeats are unanswered. Any thread.
-  bool quiet() const { return quiet_.load(std::memory_order_relaxed); }
+  // A heartbeat is unanswered, and half of what was left until `deadline_ns` when it was sent is gone. Any thread.
+  bool Overdue(int64_t deadline_ns, int64_t now_ns) const {
+    const int64_t since_ns = silent_since_ns_.load(std::memory_order_relaxed);
+    return since_ns < now_ns && now_ns - since_ns >= (deadline_ns - since_ns) / 2;
+  }
 
  private:
   using Live = std::map<int64_t, LeasePtr>;  // by id, so callbacks run in the order of the requests
@@ -199,7 +202,7 @@ class LockTable {
   void AskForHeartbeat(Link& link, int64_t deadline_ns, int64_t now_ns);
   // Sends the next heartbeat at the latest when half of what is left until the deadline is gone.
   void BeatHalfWay(Link& link, int64_t deadline_ns, int64_t now_ns);
-  void SetQuiet(Link& link, bool quiet);
+  void NoteSilence();
   bool HoldsAnything(const Link& link) const;
   Refusal Unreachable(int64_t since_ns, int64_t now_ns) const;
 
@@ -221,7 +224,7 @@ class LockTable {
 
   std::array<Link, kLinks> links_;
   int present_ = 0;
-  std::atomic<bool> quiet_{false};
+  std::atomic<int64_t> silent_since_ns_{kNever};  // the oldest unanswered heartbeat of all links
 };
 
 // The answer to an acquire after Close.

@@ -211,7 +211,7 @@ void LockTable::OnAck(Link& link, const v1::HeartbeatAck& ack, int64_t now_ns, E
   if (!link.session.Ack(ack.seq(), ToNs(ack.valid_for()), now_ns)) return;
   link.acked = true;
   last_failure_.reset();
-  SetQuiet(link, false);
+  NoteSilence();
   for (const v1::LeaseLimit& limit : ack.limits()) {
     const LeasePtr lease = Find(limit.acquire_id());
     if (lease == nullptr || lease->link != &link) continue;
@@ -302,7 +302,7 @@ void LockTable::OnBroken(EndCause cause, const std::string& why, int64_t now_ns,
     live_.erase(lease->id);
   }
   link.streaming = link.opened = link.draining = link.leaving = link.heartbeat_due = false;
-  SetQuiet(link, false);
+  NoteSilence();
   link.commands.Clear();
   AnswerPending(link, why, fx);
   MoveOn(now_ns);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distlock/multi_lock.h"
 
-#include <absl/synchronization/notification.h>
-
 #include <algorithm>
 #include <atomic>
 #include <mutex>
@@ -102,7 +100,7 @@ ReleaseOutcome MultiGuard::Release() {
     explicit Answers(size_t size) : outcomes(size, ReleaseOutcome::kUnknown), missing(size) {}
     std::vector<ReleaseOutcome> outcomes;
     std::atomic<size_t> missing;
-    absl::Notification done;
+    internal::Notification done;
   };
   const auto answers = std::make_shared<Answers>(size());
   for (size_t i = 0; i < size(); ++i) {
@@ -169,6 +167,12 @@ int64_t MultiGuard::valid_until() const {
   return first_ns;
 }
 
+Duration MultiGuard::time_left() const {
+  Duration least = size() == 0 ? Duration::zero() : part(0).time_left();
+  for (size_t i = 1; i < size(); ++i) least = std::min(least, part(i).time_left());
+  return least;
+}
+
 Duration MultiGuard::waited() const { return size() == 0 ? Duration(0) : part(0).waited(); }
 
 MultiLock::MultiLock(Client& client, LockSet locks) : core_(client.core_), locks_(std::move(locks)) {}
@@ -202,11 +206,12 @@ std::vector<LockCallback> MultiLock::Gather(size_t size, MultiLockCallback callb
 PendingLock MultiLock::Start(std::optional<Duration> max_wait, MultiLockCallback callback) const {
   const size_t size = locks_.size();
   if (!IsAllowed(size)) {
-    core_->Refuse([callback = std::move(callback)](const Result<Guard>& answer) { callback(answer.refusal()); },
+    core_->Refuse([callback = core_->ForProgram(std::move(callback))](
+                      const Result<Guard>& answer) mutable { callback(answer.refusal()); },
                   WrongSize(size));
     return {};
   }
-  return {core_, core_->AcquireAll(locks_.locks_, max_wait, Gather(size, std::move(callback)))};
+  return {core_, core_->AcquireAll(locks_.locks_, max_wait, Gather(size, core_->ForProgram(std::move(callback))))};
 }
 
 Result<MultiGuard> MultiLock::Wait(std::optional<Duration> max_wait, const std::stop_token& cancel) const {
@@ -215,7 +220,7 @@ Result<MultiGuard> MultiLock::Wait(std::optional<Duration> max_wait, const std::
   if (!IsAllowed(locks_.size())) return WrongSize(locks_.size());
   struct {
     std::optional<Result<MultiGuard>> result;
-    absl::Notification done;
+    internal::Notification done;
   } answer;
   MultiLockCallback callback = [&answer](Result<MultiGuard> result) {
     answer.result.emplace(std::move(result));

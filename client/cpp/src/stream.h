@@ -1,37 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One Session call. Made by the Core, deletes itself in OnDone; keeps the Core alive until then.
-//
-// OnDone comes only after AllowFinish. The Core counts the operations that are being started or in flight. It calls
-// AllowFinish when the stream is broken and none is left, and does not use this object afterwards. At most one write
-// and one read are in flight.
+// What the Core needs of the network: Session calls to brokers. grpc_transport.h is the production side; tests have
+// another.
 #pragma once
 
-#include <google/protobuf/arena.h>
-#include <grpcpp/client_context.h>
-
+#include <cstddef>
+#include <functional>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
-#include "bidi_call.h"
 #include "command_queue.h"
-#include "distlock/v1/lock_service.grpc.pb.h"
-#include "effects.h"
+#include "distlock/client.h"
 
 namespace distlock::internal {
 
 class Core;
 
-class Stream final : public BidiCall<v1::SessionRequest, v1::SessionResponse> {
+// One Session call. Made by a Transport, ends itself; keeps the Core alive until then.
+//
+// It tells the Core, on threads of the transport, one call at a time: OnResponse of each message, OnWritten of each
+// write, OnReadEnd once when no message comes any more, and at last OnStreamDone, which comes only after AllowFinish.
+// The Core counts the operations that are being started or in flight. It calls AllowFinish when the stream is broken
+// and none is left, and does not use the stream afterwards. At most one write is in flight.
+class Stream {
  public:
   // `link`: of the table, that it serves.
-  Stream(std::shared_ptr<Core> core, int link);
+  explicit Stream(int link) : link_(link) {}
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
 
-  // Opens the call with `first` as its first message. Once.
-  void Start(v1::LockService::Stub& stub, CallThread& thread, std::unique_ptr<Batch> first);
-  void Write(std::unique_ptr<Batch> batch);
-  std::unique_ptr<Batch> TakeWritten() { return std::move(writing_); }
-  void Cancel() { context().TryCancel(); }
+  virtual void Write(std::unique_ptr<Batch> batch) = 0;
+  // In OnWritten: what was written.
+  virtual std::unique_ptr<Batch> TakeWritten() = 0;
+  virtual void Cancel() = 0;
+  virtual void AllowFinish() = 0;
   int link() const { return link_; }
 
   // How the Core uses the stream. Guarded by the Core's mutex.
@@ -47,21 +51,25 @@ class Stream final : public BidiCall<v1::SessionRequest, v1::SessionResponse> {
   };
   Use use;
 
+ protected:
+  ~Stream() = default;
+
  private:
-  void OnReadDone(bool ok) override;
-  void OnWriteDone(bool ok) override;
-  void OnDone(const grpc::Status& status) override;
-  void Read();
-
-  static constexpr size_t kFirstBlock = 32 << 10;
-
-  const std::shared_ptr<Core> core_;
   const int link_;
-  std::unique_ptr<Batch> writing_;
-  const std::unique_ptr<char[]> block_;
-  google::protobuf::Arena arena_;  // of the response that is read
-  v1::SessionResponse* response_ = nullptr;
-  Effects fx_;
 };
+
+// Makes the streams. Used by the Core's thread, and destroyed by Close after it has joined that thread.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  // Nothing is sent before Start. The Core holds its mutex.
+  virtual Stream* NewStream(std::shared_ptr<Core> core, int link) = 0;
+  // Opens the call, with `first` as its first message, to the broker of that number (Addresses).
+  virtual void Start(Stream* stream, size_t broker, std::unique_ptr<Batch> first) = 0;
+};
+
+// `addresses`: one for each broker, in the order of their numbers. `options` outlive the transport.
+using MakeTransport =
+    std::function<std::unique_ptr<Transport>(const ClientOptions& options, std::vector<std::string> addresses)>;
 
 }  // namespace distlock::internal

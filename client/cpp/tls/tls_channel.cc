@@ -95,14 +95,16 @@ std::string TlsProblem(const TlsOptions& tls) {
   return ReadAll(tls, ignored);
 }
 
+WayTo FindWay(const std::string& address, const TlsOptions& tls, grpc::ChannelArguments& args) {
+  if (!absl::StartsWith(address, kTlsScheme)) return {address, grpc::InsecureChannelCredentials()};
+  if (!tls.server_name.empty()) args.SetSslTargetNameOverride(tls.server_name);
+  return {std::string(absl::StripPrefix(address, kTlsScheme)), grpc::SslCredentials(Files().Of(tls))};
+}
+
 std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address, const TlsOptions& tls,
                                            grpc::ChannelArguments& args) {
-  if (!absl::StartsWith(address, kTlsScheme)) {
-    return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), args);
-  }
-  const std::string target(absl::StripPrefix(address, kTlsScheme));
-  if (!tls.server_name.empty()) args.SetSslTargetNameOverride(tls.server_name);
-  return grpc::CreateCustomChannel(target, grpc::SslCredentials(Files().Of(tls)), args);
+  const WayTo way = FindWay(address, tls, args);
+  return grpc::CreateCustomChannel(way.target, way.credentials, args);
 }
 
 }  // namespace distlock::internal

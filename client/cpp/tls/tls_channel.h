@@ -4,6 +4,7 @@
 #pragma once
 
 #include <grpcpp/channel.h>
+#include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
 #include <memory>
@@ -21,7 +22,15 @@ TlsOptions WithEnvironment(TlsOptions tls);
 // What is wrong with the files, in one line that names the file and where it was given; "" when they can be used.
 std::string TlsProblem(const TlsOptions& tls);
 
-// Reads the files anew, so that renewed ones are used. Where they cannot be read, those of the last time.
+struct WayTo {
+  std::string target;
+  std::shared_ptr<grpc::ChannelCredentials> credentials;
+};
+
+// How gRPC reaches an address. Reads the files anew, so that renewed ones are used; where they cannot be read, takes
+// those of the last time. May add to `args`.
+WayTo FindWay(const std::string& address, const TlsOptions& tls, grpc::ChannelArguments& args);
+
 std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address, const TlsOptions& tls,
                                            grpc::ChannelArguments& args);
 

@@ -84,7 +84,9 @@ const (
 	StoreNodeState_STORE_NODE_STATE_UNSPECIFIED StoreNodeState = 0
 	StoreNodeState_STORE_NODE_STATE_DOWN        StoreNodeState = 1 // it cannot be used; `problem` says why
 	StoreNodeState_STORE_NODE_STATE_UP          StoreNodeState = 2 // leases are granted and renewed
-	StoreNodeState_STORE_NODE_STATE_HELD_OFF    StoreNodeState = 3 // up: leases are renewed, but nobody is newly granted a lock
+	// Up: leases are renewed, but nobody is newly granted a lock. Of one of several independent servers: it may have
+	// forgotten locks, and is asked but not counted.
+	StoreNodeState_STORE_NODE_STATE_HELD_OFF StoreNodeState = 3
 )
 
 // Enum value maps for StoreNodeState.
@@ -397,8 +399,12 @@ type StoreNode struct {
 	Guard          string                 `protobuf:"bytes,9,opt,name=guard,proto3" json:"guard,omitempty"`                                           // what bounds the hold-off, for people; "": hold-offs are off
 	Replicas       []*StoreReplica        `protobuf:"bytes,10,rep,name=replicas,proto3" json:"replicas,omitempty"`                                    // known while hold-offs are on
 	PrimaryChanges int64                  `protobuf:"varint,11,opt,name=primary_changes,json=primaryChanges,proto3" json:"primary_changes,omitempty"` // times that it was another server, or another run of it
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	Independent    bool                   `protobuf:"varint,12,opt,name=independent,proto3" json:"independent,omitempty"`                             // one of several independent servers, of which most decide
+	NotCounted     string                 `protobuf:"bytes,13,opt,name=not_counted,json=notCounted,proto3" json:"not_counted,omitempty"`              // independent: why its votes do not count now; "": they do
+	// Independent: by how much its clock is ahead of the median of all; unset: not known.
+	ClockSkew     *durationpb.Duration `protobuf:"bytes,14,opt,name=clock_skew,json=clockSkew,proto3" json:"clock_skew,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StoreNode) Reset() {
@@ -506,6 +512,27 @@ func (x *StoreNode) GetPrimaryChanges() int64 {
 		return x.PrimaryChanges
 	}
 	return 0
+}
+
+func (x *StoreNode) GetIndependent() bool {
+	if x != nil {
+		return x.Independent
+	}
+	return false
+}
+
+func (x *StoreNode) GetNotCounted() string {
+	if x != nil {
+		return x.NotCounted
+	}
+	return ""
+}
+
+func (x *StoreNode) GetClockSkew() *durationpb.Duration {
+	if x != nil {
+		return x.ClockSkew
+	}
+	return nil
 }
 
 // A replica of a server of the store, as that server sees it.
@@ -1000,7 +1027,7 @@ const file_distlock_v1_admin_service_proto_rawDesc = "" +
 	"\bvalidity\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\bvalidity\x127\n" +
 	"\vstore_nodes\x18\x0f \x03(\v2\x16.distlock.v1.StoreNodeR\n" +
 	"storeNodes\x12#\n" +
-	"\rwait_replicas\x18\x10 \x01(\x05R\fwaitReplicas\"\x87\x03\n" +
+	"\rwait_replicas\x18\x10 \x01(\x05R\fwaitReplicas\"\x84\x04\n" +
 	"\tStoreNode\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x121\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1b.distlock.v1.StoreNodeStateR\x05state\x12\x18\n" +
@@ -1013,7 +1040,12 @@ const file_distlock_v1_admin_service_proto_rawDesc = "" +
 	"\x05guard\x18\t \x01(\tR\x05guard\x125\n" +
 	"\breplicas\x18\n" +
 	" \x03(\v2\x19.distlock.v1.StoreReplicaR\breplicas\x12'\n" +
-	"\x0fprimary_changes\x18\v \x01(\x03R\x0eprimaryChanges\"m\n" +
+	"\x0fprimary_changes\x18\v \x01(\x03R\x0eprimaryChanges\x12 \n" +
+	"\vindependent\x18\f \x01(\bR\vindependent\x12\x1f\n" +
+	"\vnot_counted\x18\r \x01(\tR\n" +
+	"notCounted\x128\n" +
+	"\n" +
+	"clock_skew\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\tclockSkew\"m\n" +
 	"\fStoreReplica\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x16\n" +
 	"\x06online\x18\x02 \x01(\bR\x06online\x12+\n" +
@@ -1110,25 +1142,26 @@ var file_distlock_v1_admin_service_proto_depIdxs = []int32{
 	1,  // 5: distlock.v1.StoreNode.state:type_name -> distlock.v1.StoreNodeState
 	15, // 6: distlock.v1.StoreNode.hold_off_left:type_name -> google.protobuf.Duration
 	6,  // 7: distlock.v1.StoreNode.replicas:type_name -> distlock.v1.StoreReplica
-	15, // 8: distlock.v1.StoreReplica.lag:type_name -> google.protobuf.Duration
-	9,  // 9: distlock.v1.ListSessionsResponse.sessions:type_name -> distlock.v1.SessionInfo
-	14, // 10: distlock.v1.SessionInfo.open_time:type_name -> google.protobuf.Timestamp
-	2,  // 11: distlock.v1.SessionInfo.kind:type_name -> distlock.v1.StreamKind
-	15, // 12: distlock.v1.DrainRequest.timeout:type_name -> google.protobuf.Duration
-	15, // 13: distlock.v1.DrainResponse.timeout:type_name -> google.protobuf.Duration
-	3,  // 14: distlock.v1.AdminService.GetStatus:input_type -> distlock.v1.GetStatusRequest
-	7,  // 15: distlock.v1.AdminService.ListSessions:input_type -> distlock.v1.ListSessionsRequest
-	10, // 16: distlock.v1.AdminService.ForceRelease:input_type -> distlock.v1.ForceReleaseRequest
-	12, // 17: distlock.v1.AdminService.Drain:input_type -> distlock.v1.DrainRequest
-	4,  // 18: distlock.v1.AdminService.GetStatus:output_type -> distlock.v1.GetStatusResponse
-	8,  // 19: distlock.v1.AdminService.ListSessions:output_type -> distlock.v1.ListSessionsResponse
-	11, // 20: distlock.v1.AdminService.ForceRelease:output_type -> distlock.v1.ForceReleaseResponse
-	13, // 21: distlock.v1.AdminService.Drain:output_type -> distlock.v1.DrainResponse
-	18, // [18:22] is the sub-list for method output_type
-	14, // [14:18] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	15, // 8: distlock.v1.StoreNode.clock_skew:type_name -> google.protobuf.Duration
+	15, // 9: distlock.v1.StoreReplica.lag:type_name -> google.protobuf.Duration
+	9,  // 10: distlock.v1.ListSessionsResponse.sessions:type_name -> distlock.v1.SessionInfo
+	14, // 11: distlock.v1.SessionInfo.open_time:type_name -> google.protobuf.Timestamp
+	2,  // 12: distlock.v1.SessionInfo.kind:type_name -> distlock.v1.StreamKind
+	15, // 13: distlock.v1.DrainRequest.timeout:type_name -> google.protobuf.Duration
+	15, // 14: distlock.v1.DrainResponse.timeout:type_name -> google.protobuf.Duration
+	3,  // 15: distlock.v1.AdminService.GetStatus:input_type -> distlock.v1.GetStatusRequest
+	7,  // 16: distlock.v1.AdminService.ListSessions:input_type -> distlock.v1.ListSessionsRequest
+	10, // 17: distlock.v1.AdminService.ForceRelease:input_type -> distlock.v1.ForceReleaseRequest
+	12, // 18: distlock.v1.AdminService.Drain:input_type -> distlock.v1.DrainRequest
+	4,  // 19: distlock.v1.AdminService.GetStatus:output_type -> distlock.v1.GetStatusResponse
+	8,  // 20: distlock.v1.AdminService.ListSessions:output_type -> distlock.v1.ListSessionsResponse
+	11, // 21: distlock.v1.AdminService.ForceRelease:output_type -> distlock.v1.ForceReleaseResponse
+	13, // 22: distlock.v1.AdminService.Drain:output_type -> distlock.v1.DrainResponse
+	19, // [19:23] is the sub-list for method output_type
+	15, // [15:19] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_distlock_v1_admin_service_proto_init() }

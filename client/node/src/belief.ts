@@ -54,4 +54,12 @@ export class SessionBelief {
   get unanswered(): number {
     return this.lastSent - Math.max(this.lastAcked, 0);
   }
+
+  /** Whether a heartbeat is unanswered, and half of what was left until `deadline` when it was sent is gone. */
+  overdue(deadline: number, now: number): boolean {
+    if (this.unanswered === 0) return false;
+    const oldest = Math.max(this.lastAcked + 1, 1, this.lastSent - REMEMBERED + 1);
+    const since = this.sent.get(oldest) ?? now;
+    return now - since >= (deadline - since) / 2;
+  }
 }

@@ -5,7 +5,9 @@ import type {Socket} from 'node:net';
 import {ChannelCredentials, Client, type ClientDuplexStream, type ClientReadableStream, Metadata,
   type ServiceError} from '@grpc/grpc-js';
 import type {BinaryReader, BinaryWriter} from '@bufbuild/protobuf/wire';
-import {SessionResponse} from './generated/distlock/v1/lock_service_pb.js';
+import {bearer} from './bearer.js';
+import type {SessionResponse} from './generated/distlock/v1/lock_service_pb.js';
+import {readEvents} from './session_codec.js';
 import {transportTo} from './tls.js';
 
 const SERVICE = '/distlock.v1.LockService/';
@@ -98,8 +100,16 @@ export class Connection {
   }
 
   session(): SessionCall {
-    return this.client.makeBidiStreamRequest(`${SERVICE}Session`, asBuffer, bytes => SessionResponse.decode(bytes),
-      new Metadata());
+    return this.client.makeBidiStreamRequest(`${SERVICE}Session`, asBuffer, bytes => ({events: readEvents(bytes)}),
+      this.metadata());
+  }
+
+  /** A new one for each call, because the token's file may have been replaced. */
+  private metadata(): Metadata {
+    const metadata = new Metadata();
+    const shown = bearer(this.address);
+    if (shown !== undefined) metadata.set('authorization', shown);
+    return metadata;
   }
 
   /** A unary call. timeout: milliseconds, or Infinity. Rejects with a ServiceError. */
@@ -115,7 +125,7 @@ export class Connection {
         };
         const encode = (message: Q): Buffer => asBuffer(query.encode(message).finish());
         const call = this.client.makeUnaryRequest(`${SERVICE}${name}`, encode, bytes => answer.decode(bytes), request,
-          new Metadata(), options, done);
+          this.metadata(), options, done);
         stop = () => { call.cancel(); };
         signal?.addEventListener('abort', stop, {once: true});
       });
@@ -127,7 +137,7 @@ export class Connection {
   stream<Q, A>(name: string, query: Codec<Q>, answer: Codec<A>, request: Q): ClientReadableStream<A> {
     const encode = (message: Q): Buffer => asBuffer(query.encode(message).finish());
     return this.client.makeServerStreamRequest(`${SERVICE}${name}`, encode, bytes => answer.decode(bytes), request,
-      new Metadata());
+      this.metadata());
   }
 
   close(): void {

@@ -8,12 +8,14 @@ import {Core, guarded} from './core.js';
 import {AbortError, type DistlockError, errorOf, invalid, isAborted, type Refusal} from './errors.js';
 import type {LockSpec} from './generated/distlock/v1/lock_pb.js';
 import {ELECTION_VALUE, Held, HeldAll} from './held.js';
-import type {Request} from './lease.js';
+import type {Lease, Request} from './lease.js';
 import * as operations from './operations.js';
+import {checkTls} from './tls.js';
 import type {Duration, Leader, LockInfo, LockOptions, LockRequest, LockSettings, Mode, Observer, PermitOptions,
 } from './types.js';
-import {checkTls} from './tls.js';
+import {watch, watchLocks} from './watch.js';
 
+const NOTHING: LockOptions = {}; // of a call without options
 const CALL_NAMES = ['wait', 'signal', 'onQueued'];
 
 /** How a client connects. */
@@ -34,6 +36,12 @@ export interface ConnectOptions {
 export interface Place {
   /** '' is "default"; for `list`, '-' is all namespaces. */
   namespace?: string;
+}
+
+/** A request that was granted, and what its observer has called it. */
+interface Taken {
+  request: Request;
+  cookie: unknown;
 }
 
 export type Routine<T> = (signal: AbortSignal, tokens: number[]) => Promise<T> | T;
@@ -74,24 +82,27 @@ export class Client implements AsyncDisposable {
    * @throws BusyError when others hold it after `wait`; UnavailableError when no broker or store answers;
    * InvalidRequestError; another RefusedError; AbortError by `signal`; ClientClosedError
    */
-  async lock(key: string, options: LockOptions = {}): Promise<Held> {
-    return this.one({...this.settings(options), key}, options);
+  lock(key: string, options: LockOptions = NOTHING): Promise<Held> {
+    return this.one(() => ({...this.settings(options), key}), options);
   }
 
   /** Takes the lock for reading: beside other readers, and never beside lock(key). Throws as `lock`. */
-  async shared(key: string, options: LockOptions = {}): Promise<Held> {
-    return this.one({...this.settings(options), key, mode: 'SHARED'}, options);
+  shared(key: string, options: LockOptions = NOTHING): Promise<Held> {
+    return this.one(() => ({...this.settings(options), key, mode: 'SHARED'}), options);
   }
 
   /** Takes n permits of a semaphore that has `limit`. Throws as `lock`. */
-  async permits(key: string, options: PermitOptions): Promise<Held> {
-    const {limit, n = 1} = options;
-    return this.one({...this.settings(options, ['limit', 'n']), key, mode: 'PERMIT', limit, n}, options);
+  permits(key: string, options: PermitOptions): Promise<Held> {
+    return this.one(() => {
+      const {limit, n = 1} = options;
+      return {...this.settings(options, ['limit', 'n']), key, mode: 'PERMIT', limit, n};
+    }, options);
   }
 
   /** Takes several locks, up to 64: all or nothing. Throws as `lock`. */
   async all(locks: Iterable<string | LockRequest>, options: LockOptions = {}): Promise<HeldAll> {
-    return new HeldAll(await this.take(this.specs(locks, options), options));
+    const {request, cookie} = await this.take(this.specs(locks, options), options);
+    return new HeldAll(request.leases.map(lease => this.held(lease, cookie)));
   }
 
   /**
@@ -131,7 +142,7 @@ export class Client implements AsyncDisposable {
         + 'the value');
     }
     const metadata = {...settings.metadata, [ELECTION_VALUE]: value};
-    return this.one({...settings, metadata, key: name}, options);
+    return this.one(() => ({...settings, metadata, key: name}), options);
   }
 
   /** Changes a leader's value in office: as `term.proclaim(value)`. */
@@ -172,7 +183,18 @@ export class Client implements AsyncDisposable {
    * it with an AbortError.
    */
   watch(key: string, options: Place & {signal?: AbortSignal} = {}): AsyncGenerator<LockInfo, void, undefined> {
-    return operations.watch(this.core, this.namespace(options), key, options.signal);
+    return watch(this.core, this.namespace(options), key, options.signal);
+  }
+
+  /**
+   * All locks whose keys begin with `prefix`: first each that is taken, as it is, then each change of one, also of
+   * locks that are taken later; `isFree` tells of its end. Fast changes come as one. Namespace '-': of all namespaces.
+   * onListed is called whenever all that are taken have been told, at first and after each reconnect. Ends only with
+   * the client; `signal` ends it with an AbortError.
+   */
+  watchLocks(prefix = '', options: Place & {signal?: AbortSignal; onListed?: () => void} = {},
+  ): AsyncGenerator<LockInfo, void, undefined> {
+    return watchLocks(this.core, this.namespace(options), prefix, options.signal, options.onListed);
   }
 
   /** Whether no newer token was given. For resources that cannot compare tokens themselves. */
@@ -213,6 +235,7 @@ export class Client implements AsyncDisposable {
 
   /** The settings of a lock, without the options of the call. */
   private settings(options: LockOptions, also: string[] = []): LockSettings {
+    if (options === NOTHING) return this.defaults;
     checkNames(options, [...CALL_NAMES, ...also]);
     const {wait: _, signal: __, onQueued: ___, ...settings} = options;
     return {...this.defaults, ...settings};
@@ -227,12 +250,17 @@ export class Client implements AsyncDisposable {
     });
   }
 
-  private async one(lock: LockRequest, options: LockOptions): Promise<Held> {
-    const [held] = await this.take([specOf(lock)], options);
-    return held as Held;
+  /** Wrong values, which `lock` may throw for, reject the promise. */
+  private async one(lock: () => LockRequest, options: LockOptions): Promise<Held> {
+    const {request, cookie} = await this.take([specOf(lock())], options);
+    return this.held(request.first, cookie);
   }
 
-  private async take(specs: LockSpec[], {wait, signal, onQueued}: LockOptions): Promise<Held[]> {
+  private held(lease: Lease, cookie: unknown): Held {
+    return new Held(this.core, lease, this.observer, cookie);
+  }
+
+  private async take(specs: LockSpec[], {wait, signal, onQueued}: LockOptions): Promise<Taken> {
     const millis = waitOf(wait);
     if (isAborted(signal)) throw new AbortError(signal);
     if (this.core.isClosing()) throw this.core.closedError();
@@ -240,7 +268,7 @@ export class Client implements AsyncDisposable {
     const cookie = observer === undefined ? undefined : guarded('observer.acquiring', () => (
       observer.acquiring?.(specs.map(({key}) => key), specs.length === 1 ? MODES[specs[0]?.mode ?? 1] ?? 'EXCLUSIVE'
         : 'MULTIPLE')));
-    const began = performance.now();
+    const began = observer === undefined ? 0 : performance.now();
     let stop = (): void => undefined;
     const asked = {stopped: false};
     let request: Request | undefined;
@@ -263,7 +291,7 @@ export class Client implements AsyncDisposable {
     }
     if (aborted) throw new AbortError(signal);
     if (refusal !== undefined) throw errorOf(refusal);
-    return (request as Request).leases.map(lease => new Held(this.core, lease, observer, cookie));
+    return {request: request as Request, cookie};
   }
 }
 

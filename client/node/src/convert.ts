@@ -140,9 +140,9 @@ export function lockInfoOf(lock: wire.LockInfo | undefined): LockInfo {
   const from = lock ?? wire.LockInfo.decode(new Uint8Array());
   const waiters = from.waiters.map(({waiterId, owner, metadata, mode, permits, startTime, brokerId}) => (
     {waiterId, owner, metadata, mode: modeOf(mode), permits, startTime, brokerId}));
-  return {namespace: from.namespace, key: from.key, holders: from.holders.map(holderOf), waiters,
-    token: from.fencingToken, queueLength: from.queueLength, holderCount: from.holderCount,
-    block: blockOf(from.block)};
+  const {namespace, key, fencingToken: token, queueLength, holderCount, block} = from;
+  return {namespace, key, holders: from.holders.map(holderOf), waiters, token, queueLength, holderCount,
+    block: blockOf(block), isFree: holderCount === 0 && queueLength === 0 && block === undefined};
 }
 
 export function queuedOf(queued: AcquireQueued): Queued {

@@ -108,7 +108,6 @@ export abstract class ListeningTable extends MovingTable {
     const validFor = fromWire(ack.validFor);
     if (!link.session.ack(ack.seq, validFor, now)) return;
     link.acked = true;
-    link.quiet = false;
     this.lastFailure = undefined;
     const limits = new Map(ack.limits.map(limit => [limit.acquireId, fromWire(limit.validFor)]));
     const promised = link.session.deadlineOf(ack.seq, validFor);

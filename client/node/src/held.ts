@@ -21,7 +21,7 @@ if ((Symbol.asyncDispose as symbol | undefined) === undefined) {
 export class Held implements AsyncDisposable {
   private controller: AbortController | undefined;
   private told = false; // the program knows how it hears of a loss, or has heard
-  private readonly since = performance.now();
+  private readonly since: number; // for the observer
 
   /** @internal */
   constructor(
@@ -30,6 +30,7 @@ export class Held implements AsyncDisposable {
     private readonly observer: Observer | undefined,
     private readonly cookie: unknown,
   ) {
+    this.since = observer === undefined ? 0 : performance.now();
     if (observer === undefined) return;
     if (lease.phase === Phase.ENDED) this.observeEnd(); // in the same message that granted it
     else lease.onEnd.push(() => { this.observeEnd(); });
@@ -85,7 +86,7 @@ export class Held implements AsyncDisposable {
 
   /** Held, but renewals or heartbeats fail, or its stream broke: finish before the deadline. */
   get atRisk(): boolean {
-    return (this.lease.risk !== undefined || this.core.table.quiet) && this.core.held(this.lease);
+    return this.core.held(this.lease) && this.core.table.atRisk(this.lease, clock.now());
   }
 
   /** How the lock ended: a cause of LockLostError, GIVEN_BACK after a release, '' while it is held. */

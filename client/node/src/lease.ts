@@ -1,25 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the lock table keeps of a request, of each lock that it asks for, of a session, and of a lease that moves.
-import {BinaryWriter} from '@bufbuild/protobuf/wire';
 import {SessionBelief} from './belief.js';
 import {NEVER} from './clock.js';
 import type {Refusal} from './errors.js';
 import type {LockSpec} from './generated/distlock/v1/lock_pb.js';
-import {type AcquireQueued, SessionCommand} from './generated/distlock/v1/lock_service_pb.js';
+import type {AcquireQueued} from './generated/distlock/v1/lock_service_pb.js';
+import {type Command, writeCommand, writeRequest} from './session_codec.js';
 import type {Outcome} from './types.js';
 
-const COMMANDS_TAG = (1 << 3) | 2; // SessionRequest.commands
 const FRAME = 6; // of a command in its message: tag and length, at most
 const FIRST_MAX_BYTES = 64 << 10;
-
-// One for all, because each allocates a buffer. finish() empties it.
-const writer = new BinaryWriter();
-
-function encode(command: SessionCommand): Uint8Array {
-  writer.finish(); // what an encoding that failed has left
-  return SessionCommand.encode(command, writer).finish();
-}
 
 export enum Phase {
   WAITING, // not answered yet
@@ -30,7 +21,6 @@ export enum Phase {
 
 export type Answer = (refusal: Refusal | undefined) => void;
 export type TellOutcome = (outcome: Outcome) => void;
-export type Command = NonNullable<SessionCommand['command']>;
 
 /** One acquire of one lock or of several, until its answer. */
 export class Request {
@@ -119,7 +109,6 @@ export class Link {
   draining = false;
   leaving = false;
   heartbeatDue = false;
-  quiet = false; // at least two heartbeats are unanswered
   validity = 0;
   interval = 0;
   heartbeatAt = NEVER;
@@ -138,13 +127,13 @@ export class Link {
   }
 
   end(): void {
-    this.streaming = this.opened = this.draining = this.leaving = this.heartbeatDue = this.quiet = false;
+    this.streaming = this.opened = this.draining = this.leaving = this.heartbeatDue = false;
     this.commands = [];
   }
 
   /** False, and nothing is sent: it is too large for a message. */
   send(id: number, command: Command): boolean {
-    const encoded = encode({id, command});
+    const encoded = writeCommand(id, command);
     if (encoded.length + FRAME > this.maxBytes) return false;
     this.commands.push(encoded);
     return true;
@@ -164,7 +153,7 @@ export class Link {
     if (this.heartbeatDue) {
       this.heartbeatDue = false;
       const heartbeat = {seq: this.session.send(now)};
-      this.commands.unshift(encode({id: 0, command: {$case: 'heartbeat', heartbeat}}));
+      this.commands.unshift(writeCommand(0, {$case: 'heartbeat', heartbeat}));
       this.heartbeatAt = now + this.interval;
     }
     if (this.commands.length === 0) return undefined;
@@ -173,10 +162,9 @@ export class Link {
     for (const command of this.commands) {
       left -= command.length + FRAME;
       if (left < 0 && count > 0) break;
-      writer.uint32(COMMANDS_TAG).bytes(command);
       count += 1;
     }
-    this.commands = this.commands.slice(count);
-    return writer.finish(); // a SessionRequest
+    const leave = this.commands.splice(0, count);
+    return writeRequest(leave);
   }
 }

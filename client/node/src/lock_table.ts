@@ -92,8 +92,9 @@ export class LockTable extends ListeningTable {
     return link.pack(now);
   }
 
-  get quiet(): boolean {
-    return this.links.some(link => link.quiet);
+  /** Renewals fail, its stream broke, or the broker leaves a heartbeat unanswered for too long. */
+  atRisk(lease: Lease, now: number): boolean {
+    return lease.risk !== undefined || (lease.link?.session.overdue(lease.deadline, now) ?? false);
   }
 
   /** Whether nothing is held, waited for, or to be answered by a broker. */
@@ -127,7 +128,6 @@ export class LockTable extends ListeningTable {
     this.wakeAt(link.session.deadline);
     if (!link.opened || link.leaving) return;
     if (now >= link.heartbeatAt) {
-      link.quiet = link.session.unanswered >= 2;
       link.heartbeatDue = true;
       link.heartbeatAt = now + link.interval;
     }

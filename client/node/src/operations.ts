@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls that are no session: looking at locks, detached leases, watching.
+// Calls that are no session: looking at locks, detached leases.
 import {randomBytes} from 'node:crypto';
-import {setTimeout as sleep} from 'node:timers/promises';
 import type {ServiceError} from '@grpc/grpc-js';
 import type {Codec} from './channel.js';
 import {clock} from './clock.js';
 import {fromWire, lockInfoOf, outcomeOf, toWire} from './convert.js';
 import type {Core} from './core.js';
 import {AbortError, errorOf, isAborted, LockLostError, RefusedError} from './errors.js';
-import {PERMANENT} from './events.js';
 import type {Grant, LockSpec} from './generated/distlock/v1/lock_pb.js';
 import {AcquireRequest, AcquireResponse, ReleaseRequest, ReleaseResponse, RenewRequest, RenewResponse,
 } from './generated/distlock/v1/lock_service_pb.js';
 import {CheckTokenRequest, CheckTokenResponse, GetLockRequest, GetLockResponse, ListLocksRequest, ListLocksResponse,
-  WatchLockRequest, WatchLockResponse} from './generated/distlock/v1/look_pb.js';
+} from './generated/distlock/v1/look_pb.js';
 import {refusalOfStatus} from './status.js';
 import type {LockInfo, Outcome} from './types.js';
 
@@ -22,8 +20,6 @@ const PATIENCE = 5000; // of a call that does not wait for a lock
 const REPEATS = 3;
 const LEAST_WAIT = 1; // 0 would turn a bounded wait into one try
 const LOCKS_A_PAGE = 1000;
-const FIRST_PAUSE = 50;
-const LONGEST_PAUSE = 2000;
 
 /**
  * One unary call: once at each broker, and once more, for a connection that was broken unnoticed. `request` is made
@@ -65,42 +61,6 @@ export async function* list(core: Core, namespace: string, keyPrefix: string,
 export async function checkToken(core: Core, namespace: string, key: string, fencingToken: number): Promise<boolean> {
   const request = {namespace, key, fencingToken};
   return (await call(core, 'CheckToken', CheckTokenRequest, CheckTokenResponse, () => request)).newest;
-}
-
-/** The states of a lock, over reconnects, until `signal` or the end of the client. */
-export async function* watch(core: Core, namespace: string, key: string, signal: AbortSignal | undefined,
-): AsyncGenerator<LockInfo, void, undefined> {
-  let pause = FIRST_PAUSE;
-  while (!isAborted(signal) && !core.isClosing()) {
-    const connection = core.lookup();
-    const stream = connection.stream('WatchLock', WatchLockRequest, WatchLockResponse, {namespace, key});
-    stream.on('error', () => undefined); // the iteration below throws it; after that nobody else needs it
-    const stop = (): void => { stream.cancel(); };
-    const forget = core.whenClosed(stop);
-    signal?.addEventListener('abort', stop, {once: true});
-    try {
-      for await (const state of stream) {
-        pause = FIRST_PAUSE;
-        yield lockInfoOf((state as WatchLockResponse).lock);
-      }
-    } catch (error) {
-      if (isAborted(signal) || core.isClosing()) break;
-      const refusal = refusalOfStatus(error as ServiceError);
-      if (PERMANENT.includes(refusal.reason)) throw errorOf(refusal);
-      if (refusal.reason === 'UNREACHABLE' || refusal.reason === 'DRAINING') core.nextLookup(connection);
-    } finally {
-      signal?.removeEventListener('abort', stop);
-      forget();
-      stop();
-    }
-    await pauseUnless(signal, Math.random() * pause);
-    pause = Math.min(2 * pause, LONGEST_PAUSE);
-  }
-  if (isAborted(signal)) throw new AbortError(signal);
-}
-
-async function pauseUnless(signal: AbortSignal | undefined, pause: number): Promise<void> {
-  await sleep(pause, undefined, signal === undefined ? {} : {signal}).catch(() => undefined);
 }
 
 /**

@@ -137,6 +137,8 @@ export interface LockInfo {
   queueLength: number;
   holderCount: number;
   block: Block | undefined;
+  /** Nobody holds it or waits for it, and no lock_delay runs. */
+  isFree: boolean;
 }
 
 /** The place in the queue at the moment of joining it. `position`: how many wait in front. */

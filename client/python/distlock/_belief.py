@@ -2,6 +2,8 @@
 """Until when a client may believe in a session: "Belief" in proto/distlock/v1/session.md. Numbers only."""
 from collections import OrderedDict
 
+from distlock._clock import NEVER
+
 
 class SessionBelief:
     """One session, from its Open (heartbeat 0) to its end. `grace`: how long the broker has to answer the Open."""
@@ -46,3 +48,15 @@ class SessionBelief:
     @property
     def unanswered(self) -> int:
         return self.last_sent - max(self.last_acked, 0)
+
+    @property
+    def unanswered_since(self) -> int:
+        """When the oldest heartbeat without an answer was sent, of those remembered; NEVER: all are answered."""
+        if self.unanswered == 0:
+            return NEVER
+        return next((at for seq, at in self._sent.items() if seq > self.last_acked), NEVER)
+
+    def overdue(self, deadline: int, now: int) -> bool:
+        """Whether the oldest of these heartbeats has waited for half of what was left then until `deadline`."""
+        since = self.unanswered_since
+        return since != NEVER and now - since >= (deadline - since) // 2

@@ -175,6 +175,13 @@ class Core:
         self._run_callbacks(fx)
         return held
 
+    def at_risk(self, lease: Lease) -> bool:
+        """Whether it is held, and may soon not be."""
+        if not self.held(lease):
+            return False
+        with self.mutex:
+            return self.table.at_risk(lease, clock())
+
     def tell(self, callback: Callable[[], object]) -> None:
         """Runs a callback of the program on the thread for those."""
         if self.generation != _fork.generation:  # a child of fork has neither that thread nor the use of the mutex

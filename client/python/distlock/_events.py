@@ -99,7 +99,7 @@ class ListeningTable(MovingTable):
 
     def _deliver(self, request: Request, now: int, fx: Effects) -> None:
         """Hands a request's locks to the program, when all are granted and none is past its deadline."""
-        request.wake = NEVER  # no answer is missing any more
+        self.timeouts.set(request, NEVER)  # no answer is missing any more
         if any(lease.phase != Phase.GRANTED or now >= lease.deadline for lease in request.leases):
             return
         for lease in request.leases:
@@ -113,7 +113,7 @@ class ListeningTable(MovingTable):
     def on_ack(self, link: Link, ack: wire.HeartbeatAck, now: int, fx: Effects) -> None:
         if not link.session.ack(ack.seq, _convert.duration_ns(ack.valid_for), now):
             return
-        link.acked, link.quiet, self.last_failure = True, False, None
+        link.acked, self.last_failure = True, None
         limits = {limit.acquire_id: _convert.duration_ns(limit.valid_for) for limit in ack.limits}
         promised = link.session.deadline_of(ack.seq, _convert.duration_ns(ack.valid_for))
         first = NEVER
@@ -257,7 +257,7 @@ class ListeningTable(MovingTable):
         for request in self.waiting():
             if request.link is link or (request.link is None and link is self.link):
                 self.strand(request, now)
-        link.streaming = link.opened = link.draining = link.leaving = link.heartbeat_due = link.quiet = False
+        link.streaming = link.opened = link.draining = link.leaving = link.heartbeat_due = False
         link.commands.clear()
         for command, pending in list(self.releases.items()):
             if pending.link is link:

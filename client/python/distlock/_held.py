@@ -75,7 +75,7 @@ class Holding:
     @property
     def at_risk(self) -> bool:
         """Held, but renewals or heartbeats fail, or its stream broke: finish before the deadline."""
-        return (self._lease.risk is not None or self._core.table.quiet) and self.is_held
+        return self._core.at_risk(self._lease)
 
     @property
     def cause(self) -> str:

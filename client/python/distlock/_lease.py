@@ -6,6 +6,7 @@ from typing import Any, Callable, Deque, List, Optional, Tuple
 
 from distlock._belief import SessionBelief
 from distlock._clock import NEVER
+from distlock._timeouts import Entry
 from distlock.errors import Refused
 from distlock.v1 import lock_pb2
 from distlock.v1 import lock_service_pb2 as wire
@@ -26,7 +27,7 @@ class Phase(IntEnum):
 class Request:
     """One acquire of one lock or of several, until its answer. `answer`: called once, with None or a Refused."""
 
-    __slots__ = ("leases", "answer", "on_queued", "asked", "wait_until", "one_try", "stranded", "wake", "link",
+    __slots__ = ("leases", "answer", "on_queued", "asked", "wait_until", "one_try", "stranded", "timeout", "link",
                  "turned_away", "bytes", "request_id")
 
     def __init__(self, asked: int, answer: Callable[[Optional[Refused]], object],
@@ -38,7 +39,7 @@ class Request:
         self.wait_until = NEVER
         self.one_try = False
         self.stranded = NEVER  # since when no broker has this request; NEVER: one has
-        self.wake = NEVER  # its entry in the table's timeouts
+        self.timeout: Optional[Entry] = None  # when it is given up
         self.link: Optional[Link] = None  # the session it was sent through
         self.turned_away = False  # refused by a draining broker
         self.bytes = 0
@@ -101,7 +102,7 @@ class Link:
         self.commands: Deque[wire.SessionCommand] = deque()
         self.session = SessionBelief(0, 0)
         self.streaming = self.opened = self.acked = self.adopts = self.draining = self.leaving = False
-        self.heartbeat_due = self.quiet = False
+        self.heartbeat_due = False
         self.validity = self.interval = 0
         self.heartbeat_at = self.drained_at = NEVER
         self.broker_id = ""
@@ -112,7 +113,7 @@ class Link:
         self.session = SessionBelief(now, grace)
         self.streaming = True
         self.opened = self.acked = self.adopts = self.draining = self.leaving = False
-        self.heartbeat_due = self.quiet = False
+        self.heartbeat_due = False
         self.heartbeat_at = self.drained_at = NEVER
 
     def pack(self, now: int) -> Optional[wire.SessionRequest]:

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """The lock table: what the program calls, and the timer. See _table.py."""
-import heapq
 from typing import Callable, Optional, Sequence
 
 from distlock._clock import NEVER, SECOND
@@ -102,10 +101,9 @@ class LockTable(ListeningTable):
             self.leave_when_empty(link)
         return link.heartbeat_due or bool(link.commands)
 
-    @property
-    def quiet(self) -> bool:
-        """At least two heartbeats are unanswered."""
-        return self.links[0].quiet or self.links[1].quiet
+    def at_risk(self, lease: Lease, now: int) -> bool:
+        """Renewals fail, its stream broke, or the broker leaves a heartbeat unanswered for too long."""
+        return lease.risk is not None or (lease.link is not None and lease.link.session.overdue(lease.deadline, now))
 
     def tick(self, now: int, fx: Effects) -> None:
         """Handles timeouts, deadlines and heartbeats. Due at `wake`; earlier calls are harmless."""
@@ -113,18 +111,15 @@ class LockTable(ListeningTable):
             self.sweep(now, fx)
         if now >= self.moves_at:
             self.send_moves(now, fx)
-        while self.timeouts and self.timeouts[0][0] <= now:
-            at, _, request = heapq.heappop(self.timeouts)
-            if request.wake == at and request.answer is not None:
-                self._time_out(request, now, fx)
-        self.wake = min(self.lease_deadline, self.moves_at, self.timeouts[0][0] if self.timeouts else NEVER)
+        while self.timeouts.next <= now:
+            self._time_out(self.timeouts.take(), now, fx)
+        self.wake = min(self.lease_deadline, self.moves_at, self.timeouts.next)
         for link in self.links:
             if not link.streaming:
                 continue
             self.wake_at(link.session.deadline)
             if link.opened and not link.leaving:
                 if now >= link.heartbeat_at:
-                    link.quiet = link.session.unanswered >= 2
                     link.heartbeat_due = True
                     link.heartbeat_at = now + link.interval
                 self.wake_at(link.heartbeat_at)

@@ -61,6 +61,7 @@ class DetachedState:
         self.deadline = deadline
         self.unsure = deadline == 0  # handed over by another process: to be renewed before use
         self.cause = ""
+        self._gave_back = False
 
     @property
     def is_held(self) -> bool:
@@ -84,29 +85,37 @@ class DetachedState:
         return f"<{type(self).__name__} {self.key!r} token={self.token} {state}>"
 
     def _renew(self) -> "Operation[float]":
-        if self.cause == "" and not self.unsure and not self.is_held:
-            yield from self._release()
-            self.cause = "LAPSED"
-        if self.cause:
-            raise LockLost(self.key, self.cause, "its deadline has passed, which is final")
-        sent = clock()
-        try:
-            response = yield Call("Renew", wire.RenewRequest(lease_id=self.lease_id))
-        except Refused as refused:
-            if refused.reason != "NOT_HOLDER":
-                raise
-            self.cause = "TAKEN"
-            raise LockLost(self.key, "TAKEN", refused.message) from None
-        if not self.unsure and not self.is_held:  # the answer came after the deadline
-            yield from self._release()
-            raise LockLost(self.key, "LAPSED", "the answer to the renewal came after the deadline")
-        self.deadline, self.unsure = sent + response.valid_for.ToNanoseconds(), False
-        return self.valid_for
+        if self.is_held or self.unsure:
+            sent = clock()
+            try:
+                response = yield Call("Renew", wire.RenewRequest(lease_id=self.lease_id))
+            except Refused as refused:
+                if refused.reason != "NOT_HOLDER":
+                    raise
+                self.cause = self.cause or "TAKEN"
+                raise LockLost(self.key, self.cause, refused.message) from None
+            if self.is_held or self.unsure:
+                self.deadline, self.unsure = sent + response.valid_for.ToNanoseconds(), False
+                return self.valid_for
+            why = "the answer to the renewal came after the deadline"
+        else:
+            why = "its deadline has passed, which is final"
+        if self.cause != "LAPSED":
+            raise LockLost(self.key, self.cause)
+        if not self._gave_back:  # so that the lock need not wait for its ttl, which ends it without an answer
+            try:
+                yield from self._give_back()
+            except Refused:
+                pass
+        raise LockLost(self.key, "LAPSED", why)
 
     def _release(self) -> "Operation[Outcome]":
-        self.unsure = False
-        if self.cause == "":
-            self.cause = "GIVEN_BACK"
+        if self.is_held or self.unsure:
+            self.cause, self.unsure = "GIVEN_BACK", False
+        return (yield from self._give_back())
+
+    def _give_back(self) -> "Operation[Outcome]":
+        self._gave_back = True
         response = yield Call("Release", wire.ReleaseRequest(lease_id=self.lease_id))
         return _convert.outcome(response.outcome)
 

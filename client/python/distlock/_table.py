@@ -6,7 +6,6 @@ proto/distlock/v1/session.md. Guarded by its core's mutex.
 There are two links, each with a stream or none. New acquires go through the present link. When its broker drains and
 another one is known, the other link becomes the present one; leases follow by AdoptLease (_moves.py).
 """
-import heapq
 import secrets
 from dataclasses import dataclass
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
@@ -14,6 +13,7 @@ from typing import Callable, Dict, List, Optional, Sequence, Tuple
 from distlock._clock import NEVER, SECOND
 from distlock._convert import cut_label
 from distlock._lease import FRAME, Effects, Lease, Link, Move, Phase, Request
+from distlock._timeouts import Timeouts
 from distlock.errors import Refused, kind_of
 from distlock.types import Outcome
 from distlock.v1 import lock_pb2
@@ -60,7 +60,7 @@ class TableBase:
         self.downgrades: Dict[int, PendingDowngrade] = {}
         self.moves: Dict[int, Move] = {}  # that are sent, by the command's id
         self.leftovers: List[Tuple[Lease, str, bool]] = []  # that ended while no session had them
-        self.timeouts: List[Tuple[int, int, Request]] = []
+        self.timeouts = Timeouts()
         self.next_id = 1
         self.request_prefix = secrets.token_hex(16)  # of the request_ids of this table
         self.closed = self.moving = False
@@ -87,12 +87,8 @@ class TableBase:
             at = at + ANSWER_GRACE if at != NEVER else NEVER
         else:
             at = min(at, request.stranded + self.unreachable_after)
-        if at == request.wake:
-            return
-        request.wake = at
-        if at != NEVER:
-            heapq.heappush(self.timeouts, (at, request.first, request))
-            self.wake_at(at)
+        self.timeouts.set(request, at)
+        self.wake_at(at)
 
     def strand(self, request: Request, now: int) -> None:
         request.link = None
@@ -111,7 +107,7 @@ class TableBase:
         for lease in request.leases:
             self.live.pop(lease.id, None)
             lease.phase = Phase.ENDED
-        request.wake = NEVER
+        self.timeouts.set(request, NEVER)
         if request.answer is not None:
             fx.append((request.answer, (refusal,)))
             request.answer = None

@@ -1,5 +1,13 @@
+{{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
 {{- define "distlock.name" -}}
-{{- printf "%s-distlock" .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- $name := default "distlock" .Values.nameOverride -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "distlock.selector" -}}
@@ -11,4 +19,51 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ include "distlock.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "distlock.image" -}}
+{{- $repository := required "image.repository is required: build the image from the Dockerfile at the root of distlock, and push it to a registry of your cluster" .Values.image.repository -}}
+{{- if .Values.image.digest -}}
+{{- printf "%s@%s" $repository .Values.image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "distlock.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "distlock.name" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "distlock.tlsSecret" -}}
+{{- default (printf "%s-tls" (include "distlock.name" .)) .Values.tls.secretName -}}
+{{- end -}}
+
+{{- define "distlock.hasPolicy" -}}
+{{- if or .Values.policy.rules .Values.policy.configMap.name -}}true{{- end -}}
+{{- end -}}
+
+{{- define "distlock.policyConfigMap" -}}
+{{- default (printf "%s-policy" (include "distlock.name" .)) .Values.policy.configMap.name -}}
+{{- end -}}
+
+{{- define "distlock.isMonitored" -}}
+{{- if or .Values.monitoring.serviceMonitor.enabled .Values.monitoring.podMonitor.enabled -}}true{{- end -}}
+{{- end -}}
+
+{{- /* A security context: the chart's own (base), with the user's fields (over) in their place; null removes one. */ -}}
+{{- define "distlock.securityContext" -}}
+{{- $made := .base -}}
+{{- range $field, $value := .over -}}
+{{- if kindIs "invalid" $value -}}
+{{- $_ := unset $made $field -}}
+{{- else -}}
+{{- $_ := set $made $field $value -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $made -}}
 {{- end -}}

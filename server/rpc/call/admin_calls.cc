@@ -15,7 +15,9 @@ constexpr core::Duration kMaxDrain = std::chrono::hours(24);
 
 }  // namespace
 
-void GetStatusCall::Start(const grpc::ByteBuffer&) { Answer(BrokerStatus(frontend(), facts_)); }
+void GetStatusCall::Start(const grpc::ByteBuffer&) {
+  if (!Denied(frontend().gate.CheckBroker(visitor(), access::Verb::kStatus))) Answer(BrokerStatus(frontend(), facts_));
+}
 
 void DrainCall::Start(const grpc::ByteBuffer& bytes) {
   v1::DrainRequest request;
@@ -24,12 +26,20 @@ void DrainCall::Start(const grpc::ByteBuffer& bytes) {
   std::optional<core::Duration> timeout;
   if (request.has_timeout()) timeout = check.Time(request.timeout(), {}, kMaxDrain, "timeout");
   if (!check.ok()) return void(Refuse(check.Refusal()));
+  if (Denied(frontend().gate.CheckBroker(visitor(), access::Verb::kDrain))) return;
   v1::DrainResponse response;
   for (const shard::ShardStatus& shard : shards().Status()) {
     response.set_leases(response.leases() + static_cast<int64_t>(shard.stats.leases));
   }
   *response.mutable_timeout() = contract::ToProto(facts_.drain(timeout));
   Answer(response);
+}
+
+void ReloadCall::Start(const grpc::ByteBuffer&) {
+  if (Denied(frontend().gate.CheckBroker(visitor(), access::Verb::kReload))) return;
+  if (!facts_.reload) return void(Answer(v1::ReloadResponse()));
+  auto self = std::static_pointer_cast<ReloadCall>(shared_from_this());
+  facts_.reload([self](const v1::ReloadResponse& response) { self->Answer(response); });
 }
 
 void ListSessionsCall::Start(const grpc::ByteBuffer& bytes) {
@@ -42,6 +52,7 @@ void ListSessionsCall::Start(const grpc::ByteBuffer& bytes) {
     check.Bad("page_token", "is none of this service; pass next_page_token unchanged");
   }
   if (!check.ok()) return void(Refuse(check.Refusal()));
+  if (Denied(frontend().gate.CheckBroker(visitor(), access::Verb::kSessions))) return;
   // One more stream than the page shows: it tells whether another page follows.
   const auto streams = frontend().admission.StreamsAfter(after, size_t{size} + 1);
   v1::ListSessionsResponse response;
@@ -91,6 +102,9 @@ void Describe(const store::NodeStatus& node, v1::StoreNode& out) {
     *shown.mutable_lag() = contract::ToProto(replica.lag);
   }
   out.set_primary_changes(static_cast<int64_t>(node.primary_changes));
+  out.set_independent(node.independent);
+  out.set_not_counted(contract::CleanText(node.not_counted));
+  if (node.clock_skew) *out.mutable_clock_skew() = contract::ToProto(*node.clock_skew);
 }
 
 }  // namespace
@@ -119,6 +133,7 @@ v1::GetStatusResponse BrokerStatus(const Frontend& frontend, const BrokerFacts& 
   for (const std::string& address : facts.listen.get()) status.add_listen_addresses(address);
   *status.mutable_validity() = contract::ToProto(frontend.limits.validity);
   status.set_wait_replicas(facts.wait_replicas);
+  status.set_policy_generation(static_cast<int64_t>(frontend.gate.generation()));
   if (facts.store_nodes) {
     for (const store::NodeStatus& node : facts.store_nodes()) Describe(node, *status.add_store_nodes());
   }

@@ -7,6 +7,7 @@
 #include <future>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -16,7 +17,8 @@
 
 namespace distlock::rpc {
 
-// Facts about this broker that main knows. `drain` is called on any thread and returns at once.
+// Facts about this broker that main knows. `drain` and `reload` are called on any thread and return
+// at once.
 struct BrokerFacts {
   std::string version;
   std::string store_url;  // without secrets
@@ -28,6 +30,9 @@ struct BrokerFacts {
   std::shared_future<std::vector<std::string>> listen;
   // Starts the same drain as SIGTERM. `timeout` unset: the daemon's own. Returns the timeout in force.
   std::function<core::Duration(std::optional<core::Duration> timeout)> drain;
+  // Reads what can be read again, and answers on any thread; may drop the answer when the daemon ends. Empty: there is
+  // nothing to read again.
+  std::function<void(std::function<void(const v1::ReloadResponse&)>)> reload;
 };
 
 // The answer of GetStatus; the status page of the HTTP port shows it as well.
@@ -46,6 +51,27 @@ class GetStatusCall final : public UnaryCall {
 class DrainCall final : public UnaryCall {
  public:
   explicit DrainCall(const BrokerFacts& facts) : facts_(facts) {}
+
+ private:
+  void Start(const grpc::ByteBuffer& request) override;
+
+  const BrokerFacts& facts_;
+};
+
+// Answers with a refusal that was decided before.
+class RefusedCall final : public UnaryCall {
+ public:
+  explicit RefusedCall(v1::Refusal refusal) : refusal_(std::move(refusal)) {}
+
+ private:
+  void Start(const grpc::ByteBuffer&) override { Refuse(refusal_); }
+
+  const v1::Refusal refusal_;
+};
+
+class ReloadCall final : public UnaryCall {
+ public:
+  explicit ReloadCall(const BrokerFacts& facts) : facts_(facts) {}
 
  private:
   void Start(const grpc::ByteBuffer& request) override;

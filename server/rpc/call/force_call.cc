@@ -38,6 +38,10 @@ void ForceReleaseCall::Start(const grpc::ByteBuffer& bytes) {
     check.Bad("holder_id", "is none of this service; pass the holder_id that GetLock shows, or none for all holders");
   }
   if (!check.ok()) return void(Refuse(check.Refusal(), name_));
+  const auto verb = access::Verb::kForceRelease;
+  if (Denied(frontend().gate.Check(visitor(), verb, request.namespace_(), request.key()), name_)) return;
+  caller_ = PeerName();
+  if (visitor().caller != nullptr) absl::StrAppend(&caller_, " ", visitor().identity());
   reason_ = request.reason();
   observer_ = frontend().observer;
   store_timeout_ = frontend().limits.store_timeout;

@@ -18,8 +18,6 @@ namespace distlock::rpc {
 
 class ForceReleaseCall final : public UnaryCall {
  public:
-  // `caller`: its address, and its name if the connection has authenticated one.
-  explicit ForceReleaseCall(std::string caller) : caller_(std::move(caller)) {}
   ~ForceReleaseCall() override;
 
  private:
@@ -33,10 +31,9 @@ class ForceReleaseCall final : public UnaryCall {
   void RefuseAll(const v1::Refusal& refusal);
   void Audit(std::string outcome);
 
-  const std::string caller_;
-
   // Set by Start; then used only by the thread that has the turn of the lock's shard.
   CallObserver* observer_ = nullptr;
+  std::string caller_;  // its address, and what it has proven to be
   core::Duration store_timeout_{};
   core::LockName name_;
   std::string holder_id_;

@@ -15,6 +15,7 @@
 #include "contract/to_proto.h"
 #include "contract/validate.h"
 #include "distlock/v1/lock_service.pb.h"
+#include "rpc/quota.h"
 #include "shard/boot_clock.h"
 
 namespace distlock::rpc {
@@ -27,7 +28,7 @@ constexpr core::RequestId kOnly = 1;
 void AcquireCall::Start(const grpc::ByteBuffer& bytes) {
   v1::AcquireRequest request;
   if (!Read(bytes, &request)) return;
-  peer_ = peer_name();
+  peer_ = PeerName();
   if (const auto refusal = frontend().admission.AdmitCall(peer_, shard::BootNow())) return void(Refuse(*refusal));
   admitted_ = true;
   contract::Validator check(frontend().limits);
@@ -35,23 +36,46 @@ void AcquireCall::Start(const grpc::ByteBuffer& bytes) {
   const core::LockName name = all.parts.empty() ? core::LockName() : all.parts.front().name;
   check.RequestId(request.request_id());
   if (!check.ok()) return void(Refuse(check.Refusal(), name));
+  for (int i = 0; i < request.locks_size(); ++i) {
+    if (Denied(frontend().gate.CheckAcquire(visitor(), request.locks(i)), all.parts[static_cast<size_t>(i)].name))
+      return;
+  }
   if (frontend().admission.draining()) return void(Refuse(contract::DrainingRefusal(), name));
+  if (Metered(all.parts.size())) return;
 
   repeatable_ = !request.request_id().empty();
+  const std::string identity = visitor().identity();
+  const std::string request_id = contract::RequestOf(frontend().OwnerIdentity(visitor()), request.request_id());
   // To the store each shard is a broker of its own, so the shard of the first lock can hold all of them.
   home_ = shards().ShardOf(name);
   for (size_t i = 0; i < all.parts.size(); ++i) {
     core::Acquire& acquire = all.parts[i];
     acquire.session = session();
     acquire.request = kOnly + i;
-    acquire.owner = repeatable_ ? contract::OwnerIdOf(acquire.name, request.request_id()) : contract::RandomOwnerId();
-    acquire.info = contract::MakeInfo(request.locks(static_cast<int>(i)), frontend().broker_id, home_);
+    acquire.owner = repeatable_ ? contract::OwnerIdOf(acquire.name, request_id) : contract::RandomOwnerId();
+    acquire.info = contract::MakeInfo(request.locks(static_cast<int>(i)), frontend().broker_id, home_, identity);
     parts_.push_back({acquire.name, acquire.owner, acquire.ttl, acquire.max_hold, {}});
   }
   all.parts.size() == 1 ? Ask(home_, std::move(all.parts.front())) : Ask(home_, std::move(all));
 }
 
+bool AcquireCall::Metered(size_t locks) {
+  account_ = visitor().account;
+  if (account_ == nullptr) return false;
+  const core::Instant now = shard::BootNow();
+  auto refusal = TooFast(*account_, visitor().identity(), now);
+  if (!refusal) refusal = NoRoom(*account_, visitor().identity(), locks);
+  if (refusal) {
+    account_ = nullptr;
+    return Denied(refusal);
+  }
+  waiting_ = static_cast<int64_t>(locks);
+  account_->Count(0, waiting_);
+  return false;
+}
+
 void AcquireCall::OnEnd() {
+  if (account_ != nullptr) account_->Count(0, -waiting_);
   if (admitted_) frontend().admission.LeaveCall(peer_, shard::BootNow());
 }
 
@@ -88,6 +112,7 @@ void RenewCall::Start(const grpc::ByteBuffer& bytes) {
   contract::LeaseId lease = check.Lease(request.lease_id(), "lease_id");
   if (!check.ok()) return void(Refuse(check.Refusal()));
   name_ = lease.name;
+  if (Denied(frontend().gate.CheckLease(visitor(), name_), name_)) return;
   const int shard = shards().ShardOf(name_);
   Ask(shard, core::Renew{.session = session(),
                          .request = kOnly,
@@ -116,6 +141,7 @@ void ReleaseCall::Start(const grpc::ByteBuffer& bytes) {
   contract::LeaseId lease = check.Lease(request.lease_id(), "lease_id");
   if (!check.ok()) return void(Refuse(check.Refusal()));
   name_ = lease.name;
+  if (Denied(frontend().gate.CheckLease(visitor(), name_), name_)) return;
   const int shard = shards().ShardOf(name_);
   AskSurely(shard, core::Release{.session = session(),
                                  .request = kOnly,
@@ -143,6 +169,7 @@ void DowngradeCall::Start(const grpc::ByteBuffer& bytes) {
   if (const auto* refusal = std::get_if<v1::Refusal>(&checked)) return void(Refuse(*refusal));
   auto& downgrade = std::get<core::Downgrade>(checked);
   name_ = downgrade.name;
+  if (Denied(frontend().gate.CheckLease(visitor(), name_), name_)) return;
   downgrade.session = session();
   downgrade.request = kOnly;
   const int shard = shards().ShardOf(name_);
@@ -166,6 +193,7 @@ void GetLockCall::Start(const grpc::ByteBuffer& bytes) {
                                    ? check.Count(request.max_waiters(), contract::kMaxPage, "max_waiters")
                                    : contract::kDefaultPage;
   if (!check.ok()) return void(Refuse(check.Refusal(), name));
+  if (Denied(frontend().gate.Check(visitor(), access::Verb::kLook, request.namespace_(), request.key()), name)) return;
   auto self = std::static_pointer_cast<GetLockCall>(shared_from_this());
   shards().Inspect(name, max_waiters, frontend().limits.store_timeout,
                    [self, name](absl::StatusOr<store::LockView> view) {
@@ -185,6 +213,7 @@ void CheckTokenCall::Start(const grpc::ByteBuffer& bytes) {
   const int64_t token = request.fencing_token();
   if (token <= 0) check.Bad("fencing_token", absl::StrCat("is ", token, "; pass the fencing_token of a Grant"));
   if (!check.ok()) return void(Refuse(check.Refusal(), name));
+  if (Denied(frontend().gate.Check(visitor(), access::Verb::kLook, request.namespace_(), request.key()), name)) return;
   auto self = std::static_pointer_cast<CheckTokenCall>(shared_from_this());
   shards().Inspect(name, 0, frontend().limits.store_timeout, [self, name, token](absl::StatusOr<store::LockView> view) {
     if (!view.ok()) return void(self->Refuse(contract::StoreRefusal(view.status(), name), name));
@@ -203,6 +232,8 @@ void ListLocksCall::Start(const grpc::ByteBuffer& bytes) {
   search_ = check.Search(request.namespace_(), request.key_prefix());
   const uint32_t page_size = check.Page(request.page_size(), "page_size");
   if (!check.ok()) return void(Refuse(check.Refusal()));
+  const auto ns = contract::NamespaceOf(request.namespace_());
+  if (Denied(frontend().gate.CheckAll(visitor(), access::Verb::kList, ns, request.key_prefix()))) return;
   page_token_ = request.page_token();
   store_timeout_ = limits.store_timeout;
   listings_ = frontend().listings;

@@ -23,6 +23,8 @@ class AcquireCall final : public UnaryCall {
   void OnEvent(core::Event& event) override;
   void OnEnd() override;
   void AnswerLost() override;
+  // True: the caller's quota does not let it ask for so many, and the call is refused.
+  bool Metered(size_t locks);
 
   // The locks of the request, in its order, and the grants so far. Written by Start, then by OnEvent.
   struct Part {
@@ -33,8 +35,10 @@ class AcquireCall final : public UnaryCall {
     std::optional<v1::Grant> grant;
   };
   std::vector<Part> parts_;
-  std::string peer_;       // as gRPC names it
-  bool admitted_ = false;  // counts as a waiting call
+  std::string peer_;                          // as gRPC names it
+  bool admitted_ = false;                     // counts as a waiting call
+  std::shared_ptr<access::Account> account_;  // null: no quota
+  int64_t waiting_ = 0;                       // locks that are counted there
   int home_ = 0;
   bool repeatable_ = false;
   std::atomic<bool> granted_ = false;

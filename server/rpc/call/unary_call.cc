@@ -4,9 +4,26 @@
 #include <iterator>
 
 #include "contract/error_details.h"
+#include "contract/to_proto.h"
+#include "rpc/callers.h"
 #include "rpc/engine/status.h"
 
 namespace distlock::rpc {
+
+bool UnaryCall::Arrive() {
+  if (!frontend_->gate.asks()) return true;
+  auto arrived = frontend_->gate.Arrive(FactsOf(context(), connection(), frontend_->unix_peer_of));
+  if (auto* visitor = std::get_if<Visitor>(&arrived)) visitor_ = std::move(*visitor);
+  return !Denied(std::holds_alternative<Visitor>(arrived) ? std::nullopt
+                                                          : std::optional(std::get<v1::Refusal>(std::move(arrived))));
+}
+
+bool UnaryCall::Denied(const std::optional<v1::Refusal>& refusal, const core::LockName& about) {
+  if (!refusal) return false;
+  if (frontend_->observer != nullptr) frontend_->observer->OnRefusedHere(contract::ReasonOf(refusal->reason()));
+  Refuse(*refusal, about);
+  return true;
+}
 
 core::SessionId UnaryCall::session() {
   if (session_ == 0) session_ = shards_->NewSessionId();

@@ -31,12 +31,11 @@ class UnaryCall : public UnaryReactor, public shard::Sink, public std::enable_sh
   static void Serve(Frontend& frontend, Call arrival, Args&&... args) {
     auto call = std::make_shared<Derived>(std::forward<Args>(args)...);
     UnaryCall& base = *call;
-    base.peer_name_ = arrival->PeerName();
     base.Bind(std::move(arrival));
     base.frontend_ = &frontend;
     base.shards_ = &frontend.shards;
     base.self_ = call;
-    base.Start(base.request());
+    if (base.Arrive()) base.Start(base.request());
   }
 
   void OnEvents(int shard, std::vector<core::Notify> events) final;
@@ -56,6 +55,9 @@ class UnaryCall : public UnaryReactor, public shard::Sink, public std::enable_sh
   bool Answer(const google::protobuf::MessageLite& response);
   bool Refuse(const v1::Refusal& refusal, const core::LockName& about = {});
 
+  // False: nullopt, and nothing happens. True: the call is refused.
+  bool Denied(const std::optional<v1::Refusal>& refusal, const core::LockName& about = {});
+
   // Parses the request. False: it was malformed, and the call is refused.
   bool Read(const grpc::ByteBuffer& request, google::protobuf::MessageLite* message);
 
@@ -70,10 +72,12 @@ class UnaryCall : public UnaryReactor, public shard::Sink, public std::enable_sh
   Frontend& frontend() { return *frontend_; }
   shard::ShardSet& shards() { return *shards_; }
   core::SessionId session();
-  // The caller's address; during Start only.
-  std::string peer_name() const { return peer_name_; }
+  // Who calls. During Start only.
+  Visitor& visitor() { return visitor_; }
 
  private:
+  // Reads who calls. False: a proof of identity is wrong, and the call is refused.
+  bool Arrive();
   void OnCancel() final;
   void OnDone() final;
   bool Claim() { return !answered_.exchange(true, std::memory_order_acq_rel); }
@@ -82,7 +86,7 @@ class UnaryCall : public UnaryReactor, public shard::Sink, public std::enable_sh
   Frontend* frontend_ = nullptr;
   shard::ShardSet* shards_ = nullptr;
   core::SessionId session_ = 0;
-  std::string peer_name_;
+  Visitor visitor_;
   std::optional<int> shard_;  // the shard that was asked
 
   // Guarded by heard_mu_.

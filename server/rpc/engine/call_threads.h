@@ -31,8 +31,8 @@ class CallThreads {
   // Who is behind a connection, by the name that gRPC gives it; may return null. Any thread.
   using VisitorOf = std::function<std::shared_ptr<door::Visitor>(const std::string& grpc_peer)>;
 
-  // One thread for each two cores, at least 1, at most 16.
-  CallThreads(grpc::ServerBuilder& builder, VisitorOf visitor_of);
+  // `threads`: 0 is one for each two cores, at least 1, at most 16.
+  CallThreads(grpc::ServerBuilder& builder, VisitorOf visitor_of, unsigned threads = 0);
   ~CallThreads();  // Stop
   CallThreads(const CallThreads&) = delete;
   CallThreads& operator=(const CallThreads&) = delete;

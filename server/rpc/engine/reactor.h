@@ -83,6 +83,9 @@ class Reactor {
   }
 
   grpc::ServerContext& context() { return call_->context; }
+  // As IncomingCall::visitor.
+  const door::Visitor* connection() const { return call_->visitor.get(); }
+  std::string PeerName() const { return call_->PeerName(); }
   const grpc::ByteBuffer& request() const { return call_->request; }
 
   // For a stream of requests.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rpc/stream/command_book.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace distlock::rpc {
@@ -12,6 +11,7 @@ void CommandBook::AddAcquire(core::RequestId id, const core::LockName& name, con
   entry.name = std::make_unique<core::LockName>(name);
   entry.shard = static_cast<uint8_t>(shard);
   ++acquires_;
+  ++waiting_;
   if (by_owner_) by_owner_->emplace(owner, id);
 }
 
@@ -33,11 +33,6 @@ bool CommandBook::IsWaiting(core::RequestId acquire) const {
   return found != entries_.end() && found->second.name != nullptr;
 }
 
-size_t CommandBook::waiting() const {
-  return static_cast<size_t>(
-      std::count_if(entries_.begin(), entries_.end(), [](const auto& entry) { return entry.second.name != nullptr; }));
-}
-
 core::RequestId CommandBook::AcquireOf(const core::OwnerId& owner) {
   if (!by_owner_) {
     by_owner_.emplace();
@@ -54,6 +49,7 @@ void CommandBook::Forget(core::RequestId id) {
   if (found == entries_.end()) return;
   if (!found->second.is_release) {
     --acquires_;
+    if (found->second.name != nullptr) --waiting_;
     if (by_owner_) by_owner_->erase(found->second.owner);
   }
   entries_.erase(found);
@@ -65,9 +61,11 @@ core::LockName CommandBook::OnEvent(core::RequestId id, const core::Event& event
   Entry& entry = found->second;
   const auto* refused = std::get_if<core::Refused>(&event);
   if (std::holds_alternative<core::Granted>(event)) {
+    if (entry.name != nullptr) --waiting_;
     entry.name.reset();
   } else if (refused != nullptr && !entry.is_release) {
     const auto name = std::move(entry.name);
+    if (name != nullptr) --waiting_;
     Forget(id);
     if (name != nullptr) return std::move(*name);
   } else if (refused != nullptr || std::holds_alternative<core::Released>(event) ||

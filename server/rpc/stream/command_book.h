@@ -19,8 +19,8 @@ class CommandBook {
   bool Has(core::RequestId id) const { return entries_.contains(id); }
   size_t size() const { return entries_.size(); }
   size_t acquires() const { return acquires_; }
-  // How many of the acquires have no grant yet. Takes time in proportion to size().
-  size_t waiting() const;
+  // How many of the acquires have no grant yet.
+  size_t waiting() const { return waiting_; }
 
   // `id` must not be in use.
   void AddAcquire(core::RequestId id, const core::LockName& name, const core::OwnerId& owner, int shard);
@@ -50,6 +50,7 @@ class CommandBook {
 
   absl::flat_hash_map<core::RequestId, Entry> entries_;
   size_t acquires_ = 0;
+  size_t waiting_ = 0;  // entries with a name
   // Filled at the first release by lease id and maintained from then on, because most clients release by acquire id.
   std::optional<absl::flat_hash_map<core::OwnerId, core::RequestId>> by_owner_;
 };

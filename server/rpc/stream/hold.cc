@@ -12,6 +12,7 @@
 #include "contract/validate.h"
 #include "rpc/engine/status.h"
 #include "rpc/engine/wire.h"
+#include "shard/boot_clock.h"
 
 namespace distlock::rpc {
 namespace {
@@ -31,11 +32,18 @@ void HoldCall::Start() {
   core::Acquire acquire = check.Spec(request.lock(), "lock", /*detached=*/false);
   if (request.lock().reentrant()) check.Bad("lock.reentrant", "is for Session only: the stream of a Hold has one lock");
   if (!check.ok()) return Refuse(check.Refusal(), StreamClose::kFinished, acquire.name);
+  std::optional<v1::Refusal> denied = frontend_.gate.CheckAcquire(visitor_, request.lock());
+  if (denied) return Refuse(*denied, StreamClose::kDenied, acquire.name);
+  if (account_ != nullptr) {
+    denied = TooFast(*account_, visitor_.identity(), shard::BootNow());
+    if (!denied) denied = NoRoom(*account_, visitor_.identity(), 1);
+    if (denied) return Refuse(*denied, StreamClose::kQuota, acquire.name);
+  }
   acquire.session = session_;
   acquire.request = 1;
   acquire.owner = contract::RandomOwnerId();
   const int shard = shards_.ShardOf(acquire.name);
-  acquire.info = contract::MakeInfo(request.lock(), frontend_.broker_id, shard);
+  acquire.info = contract::MakeInfo(request.lock(), frontend_.broker_id, shard, visitor_.identity());
 
   bool posted = false;
   {
@@ -47,6 +55,7 @@ void HoldCall::Start() {
     if (shards_.TryPost(shard, open, session_, shared_from_this())) {
       shard_ = shard;
       posted = shards_.TryPost(shard, std::move(acquire));
+      Count(0, 1);
     }
   }
   if (!posted) Refuse(contract::OverloadRefusal(), StreamClose::kQuota, name_);
@@ -59,7 +68,12 @@ void HoldCall::DescribeMore(v1::SessionInfo* info) const {
   info->set_waiters(!granted_ && shard_ >= 0 && !ended() ? 1 : 0);
 }
 
+void HoldCall::Count(int64_t leases, int64_t waiters) {
+  if (account_ != nullptr) account_->Count(leases, waiters);
+}
+
 void HoldCall::EndShards() {
+  if (shard_ >= 0) granted_ ? Count(-1, 0) : Count(0, -1);
   if (shard_ >= 0) shards_.Post(shard_, core::StreamEnded{session_});
 }
 
@@ -86,7 +100,7 @@ void HoldCall::Take(core::Event event) {
                       : ToStatus(contract::ErrorOf(contract::DrainingRefusal(), name_)),
                   StreamClose::kDrained);
   }
-  granted_ |= std::holds_alternative<core::Granted>(event);
+  if (std::holds_alternative<core::Granted>(event) && !std::exchange(granted_, true)) Count(1, -1);
   if (IsState(event)) std::erase_if(waiting_, IsState);
   if (const auto* lost = std::get_if<core::Lost>(&event)) {
     Decide(ToStatus(contract::LostError(*lost)), StreamClose::kFinished);

@@ -30,6 +30,8 @@ class HoldCall final : public StreamCall<WriteReactor> {
   void EndShards() override;
   void DescribeMore(v1::SessionInfo* info) const override;
   void Take(core::Event event);
+  // Of the caller's quota, under mu_.
+  void Count(int64_t leases, int64_t waiters);
 
   // Guarded by mu_; name_ and shard_ are constant once posted.
   core::LockName name_;

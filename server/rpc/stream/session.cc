@@ -96,6 +96,7 @@ void SessionCall::Handle(const v1::SessionRequest& request) {
     std::lock_guard lock(mu_);
     if (ended()) return;
     problem = Route(ready);
+    CountUse();
   }
   if (!problem.empty()) return Protocol(std::move(problem));
   Deliver();
@@ -141,6 +142,7 @@ bool SessionCall::Open(const v1::SessionCommand& command) {
     event->mutable_opened()->add_features("adopt");
     event->mutable_opened()->set_max_leases(static_cast<int32_t>(frontend_.limits.max_leases_per_session));
     if (frontend_.limits.has_permits) event->mutable_opened()->add_features("permit");
+    event->mutable_opened()->set_identity(contract::CleanText(visitor_.identity()));
     if (posted) {
       Answer({.id = static_cast<uint64_t>(command.id()), .event = {}, .about = {}, .made = std::move(event)});
     }
@@ -210,11 +212,24 @@ std::string SessionCall::RouteOne(Ready& command) {
 // A refusal when so many more leases and waiters would be too many.
 std::optional<v1::Refusal> SessionCall::RoomFor(size_t more) const {
   const size_t most = frontend_.limits.max_leases_per_session;
-  if (book_.acquires() + more <= most) return std::nullopt;
+  if (book_.acquires() + more <= most) {
+    return account_ == nullptr ? std::nullopt : NoRoom(*account_, visitor_.identity(), more + Uncounted());
+  }
   return contract::MakeRefusal(
       RefusalReason::kQuotaExceeded,
       absl::StrCat("this session has ", book_.acquires(), " leases and waiters and may have ", most,
                    " (--max-leases-per-session); release some, or open another session"));
+}
+
+size_t SessionCall::Uncounted() const { return book_.waiting() - static_cast<size_t>(counted_waiters_); }
+
+void SessionCall::CountUse() {
+  if (account_ == nullptr) return;
+  const auto waiters = ended() ? 0 : static_cast<int64_t>(book_.waiting());
+  const auto leases = ended() ? 0 : static_cast<int64_t>(book_.acquires()) - waiters;
+  account_->Count(leases - counted_leases_, waiters - counted_waiters_);
+  counted_leases_ = leases;
+  counted_waiters_ = waiters;
 }
 
 void SessionCall::RouteAcquire(core::Acquire acquire) {

@@ -67,6 +67,10 @@ class SessionCall final : public StreamCall<BidiReactor> {
   std::optional<v1::Refusal> RateOrDrainRefusal();
   std::optional<v1::Refusal> TooManyUnanswered() const;
   std::optional<v1::Refusal> RoomFor(size_t more) const;
+  // Under mu_: brings the caller's account up to date, after the book has changed or the stream has ended.
+  void CountUse();
+  // Waiting acquires that the account does not know of yet.
+  size_t Uncounted() const;
   Ready CheckRelease(const v1::SessionCommand& command);
   Ready CheckDowngrade(const v1::SessionCommand& command);
   Ready CheckAdopt(const v1::SessionCommand& command);
@@ -108,6 +112,8 @@ class SessionCall final : public StreamCall<BidiReactor> {
   uint64_t open_on_ = 0;        // bit i: shard i knows this session
   uint64_t said_goodbye_ = 0;   // bit i: shard i has given everything back
   bool leaving_ = false;        // Goodbye has come
+  int64_t counted_leases_ = 0;  // of this session, in account_
+  int64_t counted_waiters_ = 0;
   bool overflow_ = false;
 
   // Owned by the writing side.

@@ -56,6 +56,9 @@ std::optional<v1::Refusal> SessionCall::RateOrDrainRefusal() {
                                               " requests per second in this session (--requests-per-second)"),
                                  rate_.Wait());
   }
+  if (account_ != nullptr) {
+    if (auto refusal = TooFast(*account_, visitor_.identity(), shard::BootNow())) return refusal;
+  }
   if (frontend_.admission.draining()) return contract::DrainingRefusal();
   return std::nullopt;
 }
@@ -71,15 +74,19 @@ SessionCall::Ready SessionCall::CheckAcquire(const v1::SessionCommand& command) 
   const auto ids = static_cast<core::RequestId>(locks.size());
   if (auto refusal = RateOrDrainRefusal()) return {IdOf(command), ids, *std::move(refusal)};
   if (!check.ok()) return {IdOf(command), ids, check.Refusal()};
+  for (const v1::LockSpec& lock : locks) {
+    if (auto denied = frontend_.gate.CheckAcquire(visitor_, lock)) return {IdOf(command), ids, *std::move(denied)};
+  }
+  const std::string identity = visitor_.identity();
+  const std::string request = contract::RequestOf(frontend_.OwnerIdentity(visitor_), request_id);
   const int shard = shards_.ShardOf(all.parts.front().name);
   // One try has no place to keep.
   const bool keeps_place = !request_id.empty() && all.parts.front().max_wait != core::Duration::zero();
   for (size_t i = 0; i < all.parts.size(); ++i) {
     all.parts[i].session = session_;
     all.parts[i].request = IdOf(command) + i;
-    all.parts[i].owner =
-        keeps_place ? contract::OwnerIdOfTry(all.parts[i].name, request_id) : contract::RandomOwnerId();
-    all.parts[i].info = contract::MakeInfo(locks[static_cast<int>(i)], frontend_.broker_id, shard);
+    all.parts[i].owner = keeps_place ? contract::OwnerIdOfTry(all.parts[i].name, request) : contract::RandomOwnerId();
+    all.parts[i].info = contract::MakeInfo(locks[static_cast<int>(i)], frontend_.broker_id, shard, identity);
   }
   if (ids == 1) return {IdOf(command), 1, std::move(all.parts.front())};
   return {IdOf(command), ids, std::move(all)};
@@ -98,6 +105,7 @@ SessionCall::Ready SessionCall::CheckRelease(const v1::SessionCommand& command) 
   contract::LeaseId lease;
   if (check.ok()) lease = check.Lease(command.release().lease_id(), "release.lease_id");
   if (!check.ok()) return {IdOf(command), 1, check.Refusal()};
+  if (auto denied = frontend_.gate.CheckLease(visitor_, lease.name)) return {IdOf(command), 1, *std::move(denied)};
   release.name = std::move(lease.name);
   release.owner = lease.owner;
   release.token = lease.token;
@@ -111,21 +119,29 @@ SessionCall::Ready SessionCall::CheckDowngrade(const v1::SessionCommand& command
   auto checked = contract::CheckDowngrade(frontend_.limits, wanted.acquire_id(), wanted.lease_id(), "downgrade");
   if (auto* refusal = std::get_if<v1::Refusal>(&checked)) return {IdOf(command), 1, std::move(*refusal)};
   auto& downgrade = std::get<core::Downgrade>(checked);
+  // Of the session's own lease it gives up more than it takes, so that is always allowed, as its release is.
+  if (auto denied = frontend_.gate.CheckLease(visitor_, downgrade.name)) {
+    return {IdOf(command), 1, *std::move(denied)};
+  }
   downgrade.session = session_;
   downgrade.request = IdOf(command);
   return {IdOf(command), 1, std::move(downgrade)};
 }
 
 SessionCall::Ready SessionCall::CheckAdopt(const v1::SessionCommand& command) {
-  auto checked = contract::CheckAdopt(frontend_.limits, command.adopt(), "adopt");
+  auto checked = contract::CheckAdopt(frontend_.limits, command.adopt(), "adopt", frontend_.OwnerIdentity(visitor_));
   const auto* adopt = std::get_if<core::Adopt>(&checked);
   const core::RequestId ids = adopt != nullptr ? adopt->hold_count : 1;
   if (auto refusal = RateOrDrainRefusal()) return {IdOf(command), ids, *std::move(refusal)};
   if (auto* refusal = std::get_if<v1::Refusal>(&checked)) return {IdOf(command), 1, std::move(*refusal)};
+  if (auto denied = frontend_.gate.CheckAcquire(visitor_, command.adopt().lock())) {
+    return {IdOf(command), ids, *std::move(denied)};
+  }
   core::Adopt ready = std::get<core::Adopt>(std::move(checked));
   ready.session = session_;
   ready.request = IdOf(command);
-  ready.info = contract::MakeInfo(command.adopt().lock(), frontend_.broker_id, shards_.ShardOf(ready.name));
+  ready.info =
+      contract::MakeInfo(command.adopt().lock(), frontend_.broker_id, shards_.ShardOf(ready.name), visitor_.identity());
   return {IdOf(command), ids, std::move(ready)};
 }
 

@@ -26,6 +26,7 @@ void SessionCall::EndShards() {
   for (int shard = 0; shard < static_cast<int>(batches_.size()); ++shard) {
     if ((open_on_ >> shard & 1) != 0) shards_.Post(shard, core::StreamEnded{session_});
   }
+  CountUse();
 }
 
 void SessionCall::OnEvents(int shard, std::vector<core::Notify> events) {
@@ -35,6 +36,7 @@ void SessionCall::OnEvents(int shard, std::vector<core::Notify> events) {
       if (ended()) break;
       Take(shard, std::move(notify));
     }
+    CountUse();
   }
 }
 

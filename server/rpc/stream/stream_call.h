@@ -25,9 +25,12 @@
 #include "contract/error_details.h"
 #include "contract/refusal.h"
 #include "contract/to_proto.h"
+#include "contract/utf8.h"
+#include "rpc/callers.h"
 #include "rpc/engine/reactor.h"
 #include "rpc/engine/status.h"
 #include "rpc/frontend.h"
+#include "rpc/quota.h"
 #include "shard/sink.h"
 
 namespace distlock::rpc {
@@ -51,10 +54,20 @@ class StreamCall : public Base,
     v1::SessionInfo info;
     info.set_session_id(public_id());
     info.set_peer(peer_);
+    info.set_identity(contract::CleanText(visitor_.identity()));
     *info.mutable_open_time() = contract::ToProto(since_);
     std::lock_guard lock(mu_);
     DescribeMore(&info);
     return info;
+  }
+
+  void Review() final {
+    Visitor now{.caller = visitor_.caller};
+    if (now.caller == nullptr) return;
+    frontend_.gate.Refresh(now);
+    if (const auto refusal = Unwelcome(now)) {
+      End(ToStatus(contract::ErrorOf(*refusal)), StreamClose::kRevoked, /*drop=*/true);
+    }
   }
 
   void Stop() final {
@@ -83,6 +96,8 @@ class StreamCall : public Base,
   virtual void Clear() = 0;
   // Under mu_. Adds the client's name, and the numbers of the stream's leases and waiters.
   virtual void DescribeMore(v1::SessionInfo* info) const = 0;
+  // Any thread, without mu_. Why a stream of this kind may not go on, by rights that have changed; nullopt: it may.
+  virtual std::optional<v1::Refusal> Unwelcome(Visitor& visitor) { return frontend_.gate.CheckTakesAny(visitor); }
   // Under mu_, once. Posts StreamEnded to each shard that knows the session.
   virtual void EndShards() = 0;
 
@@ -156,6 +171,7 @@ class StreamCall : public Base,
       std::lock_guard lock(mu_);
       Decide(grpc::Status::CANCELLED, StreamClose::kBroken);
     }
+    if (account_ != nullptr) account_->CloseSession();
     frontend_.admission.Leave(peer_, session_);
   }
 
@@ -166,10 +182,34 @@ class StreamCall : public Base,
   const std::string peer_;
   const core::StoreTime since_;
 
+  // Who calls: set before Start. Its rights are refreshed by the reading side; the rest stays.
+  Visitor visitor_;
+  // Of the caller's quota, which this stream counts in; null: none when the stream was opened.
+  std::shared_ptr<access::Account> account_;
+
   std::mutex mu_;
 
  private:
+  // Reads who calls. False: the stream is refused.
+  bool Arrive() {
+    if (!frontend_.gate.asks()) return true;
+    auto arrived = frontend_.gate.Arrive(FactsOf(this->context(), this->connection(), frontend_.unix_peer_of));
+    if (const auto* refusal = std::get_if<v1::Refusal>(&arrived)) {
+      Refuse(*refusal, StreamClose::kDenied);
+      return false;
+    }
+    visitor_ = std::get<Visitor>(std::move(arrived));
+    if (visitor_.account == nullptr) return true;
+    if (!visitor_.account->OpenSession()) {
+      Refuse(TooManyStreams(*visitor_.account, visitor_.identity()), StreamClose::kQuota);
+      return false;
+    }
+    account_ = visitor_.account;
+    return true;
+  }
+
   static void Admit(StreamCall& call) {
+    if (!call.Arrive()) return;
     Admission& admission = call.frontend_.admission;
     if (auto refusal = admission.Admit(call.peer_, call.session_, call.weak_from_this(), call.OnlyWatches())) {
       const bool drained = refusal->reason() == v1::REFUSAL_REASON_DRAINING;

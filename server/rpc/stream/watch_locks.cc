@@ -27,6 +27,11 @@ void WatchLocksCall::Start() {
   contract::Validator check(frontend_.limits);
   search_ = check.Search(request.namespace_(), request.key_prefix());
   if (!check.ok()) return Refuse(check.Refusal(), StreamClose::kFinished);
+  {
+    std::lock_guard lock(mu_);
+    asked_ = std::move(request);
+  }
+  if (const auto denied = Unwelcome(visitor_)) return Refuse(*denied, StreamClose::kDenied);
   if (const auto refusal = frontend_.admission.AdmitPrefixWatch()) return Refuse(*refusal, StreamClose::kQuota);
   bool already_ended = false;
   {
@@ -38,6 +43,19 @@ void WatchLocksCall::Start() {
     }
   }
   if (already_ended) frontend_.admission.LeavePrefixWatch();
+}
+
+// It tells which locks there are, as ListLocks does, and each change of them, as WatchLock does.
+std::optional<v1::Refusal> WatchLocksCall::Unwelcome(Visitor& visitor) {
+  std::optional<v1::WatchLocksRequest> asked;
+  {
+    std::lock_guard lock(mu_);
+    asked = asked_;
+  }
+  if (!asked) return std::nullopt;  // Start asks by itself
+  const auto ns = contract::NamespaceOf(asked->namespace_());
+  const auto denied = frontend_.gate.CheckAll(visitor, access::Verb::kList, ns, asked->key_prefix());
+  return denied ? denied : frontend_.gate.CheckAll(visitor, access::Verb::kWatch, ns, asked->key_prefix());
 }
 
 void WatchLocksCall::EndShards() {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "contract/validate.h"
+#include "distlock/v1/lock_service.pb.h"
 #include "rpc/stream/stream_call.h"
 #include "rpc/stream/watched_locks.h"
 
@@ -34,6 +35,7 @@ class WatchLocksCall final : public StreamCall<WriteReactor> {
   grpc::ByteBuffer Render() override;
   void Clear() override { cleared_ = true; }
   void EndShards() override;
+  std::optional<v1::Refusal> Unwelcome(Visitor& visitor) override;
   void DescribeMore(v1::SessionInfo* info) const override { info->set_kind(v1::STREAM_KIND_WATCH); }
 
   void OnPage(absl::StatusOr<store::LockPage> page);
@@ -52,7 +54,8 @@ class WatchLocksCall final : public StreamCall<WriteReactor> {
 
   // Guarded by mu_.
   WatchedLocks watched_;
-  bool admitted_ = false;  // counts as a prefix watch
+  std::optional<v1::WatchLocksRequest> asked_;  // once it was found valid
+  bool admitted_ = false;                       // counts as a prefix watch
   std::string page_token_;
   core::Instant round_began_{};
   bool all_posted_ = true;  // every lock that this round found is watched

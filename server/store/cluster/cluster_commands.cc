@@ -133,6 +133,7 @@ void ClusterCommands::OnReply(core::StoreReply&& reply) {
 bool ClusterCommands::OnRedirect(NodeNumber from, core::OpId op, std::string_view error) {
   const auto redirect = ParseRedirect(error, nodes_->Address(from));
   if (!redirect) return false;
+  nodes_->Count(redirect->kind);
   using Kind = Redirect::Kind;
   Out& out = *out_.at(op);
   const bool circular = redirect->to == nodes_->Address(from);

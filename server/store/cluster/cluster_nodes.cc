@@ -85,6 +85,11 @@ void ClusterNodes::Follow() {
       member.node->MoveTo(node->address);
     }
     if (node->slots > 0) {
+      // It had slots, none, and has some again: it may have been a replica meanwhile that missed the latest grants.
+      if (member.idle_since && member.lowest && member.up) {
+        member.later = true;
+        member.node->Leave("it has slots again, and may have forgotten locks meanwhile");
+      }
       member.idle_since.reset();
       if (node->replicas > 0) member.node->Servers(node->replicas + 1);
     } else if (!member.idle_since) {
@@ -233,13 +238,14 @@ void ClusterNodes::Ask() {
 }
 
 void ClusterNodes::OnReport(absl::StatusOr<ClusterReport> report) {
+  using Refresh = ClusterEvents::Refresh;
   ++ask_;
   asked_.reset();
   if (scout_) {
     scout_->Stop();
     ended_scouts_.push_back(std::move(scout_));
   }
-  bool adopted = false;
+  Refresh result = Refresh::kFailed;
   if (!report.ok()) {
     if (!any_up()) {
       trouble_ = std::string(report.status().message());
@@ -249,7 +255,8 @@ void ClusterNodes::OnReport(absl::StatusOr<ClusterReport> report) {
     // Before any node is made: it needs to know the node-timeout.
     if (report->node_timeout) node_timeout_ = report->node_timeout;
     const auto verdict = map_.Adopt(report->slots, report->from);
-    adopted = verdict == SlotMap::Verdict::kAdopted;
+    if (verdict == SlotMap::Verdict::kAdopted) result = Refresh::kAdopted;
+    if (verdict == SlotMap::Verdict::kDoubted) result = Refresh::kDoubted;
     if (verdict == SlotMap::Verdict::kEmpty) {
       trouble_ =
           Cat(report->from, " knows of no slots that are served; create the Cluster, or ask another of its nodes");
@@ -257,6 +264,8 @@ void ClusterNodes::OnReport(absl::StatusOr<ClusterReport> report) {
     }
   }
   if (!started_) return;
+  if (options_.cluster_events.on_refresh) options_.cluster_events.on_refresh(result);
+  const bool adopted = result == Refresh::kAdopted;
   if (adopted) {
     Follow();
     if (!std::exchange(has_map_, true)) Judge(*report);

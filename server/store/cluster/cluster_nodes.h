@@ -53,6 +53,10 @@ class ClusterNodes {
   NodeNumber NodeAt(const ServerAddress& address);
   // The map may be old.
   void Doubt();
+  // A node has answered so, instead of running a command.
+  void Count(ClusterEvents::Redirect redirect) {
+    if (options_.cluster_events.on_redirect) options_.cluster_events.on_redirect(redirect);
+  }
   // A command for the node was taken up, or has ended.
   void Took(NodeNumber number) { ++members_[number]->out; }
   void Ended(NodeNumber number) { --members_[number]->out; }

@@ -133,6 +133,7 @@ void ClusterStore::InspectAt(const std::shared_ptr<Question>& question) {
   }
   const auto redirected = [this, question, number](std::string_view error) {
     const auto redirect = ParseRedirect(error, nodes_.Address(number));
+    if (redirect) nodes_.Count(redirect->kind);
     const bool moved =
         redirect && redirect->kind == Redirect::Kind::kMoved && redirect->to && redirect->to != nodes_.Address(number);
     if (moved) nodes_.Moved(redirect->slot, *redirect->to, number);

@@ -7,17 +7,14 @@
 #include <string_view>
 
 #include "store/cluster/hash_slot.h"
+#include "store/cluster_events.h"
 #include "store/store_url.h"
 
 namespace distlock::store {
 
 struct Redirect {
-  enum class Kind : uint8_t {
-    kMoved,        // the slot is at `to`
-    kAsk,          // this once it is to be asked for at `to`, behind ASKING
-    kTryAgain,     // the slot is on its way, and the keys of the lock are at two nodes
-    kClusterDown,  // the Cluster, or this slot, is not served now
-  };
+  // kMoved: the slot is at `to`. kAsk: this once it is to be asked for at `to`, behind ASKING.
+  using Kind = ClusterEvents::Redirect;
   Kind kind = Kind::kTryAgain;
   Slot slot = 0;                    // kMoved, kAsk
   std::optional<ServerAddress> to;  // kMoved, kAsk; nullopt: the node does not know the address either

@@ -16,6 +16,9 @@
 
 namespace distlock::store {
 
+// How long the marker outlives its last census.
+inline constexpr core::Duration kMarkerLives = std::chrono::hours(7 * 24);
+
 // What a server says of itself.
 struct CensusFacts {
   std::string identity;      // of its data: another one after each restart and each promotion; never ""

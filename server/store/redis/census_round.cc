@@ -14,7 +14,6 @@ namespace distlock::store {
 namespace {
 
 constexpr core::Duration kEvery = std::chrono::seconds(1);
-constexpr core::Duration kMarkerLives = std::chrono::hours(7 * 24);
 
 int IntOf(std::string_view text) {
   int value = 0;

@@ -67,17 +67,23 @@ class Codec {
   // Whether scripts may take a broker for unreachable when PUBLISH finds no listener. Stays false when the options
   // forbid it.
   void TrustPublish(bool trust);
+  bool trusts_publish() const { return trusts_publish_; }
 
   // Whose hold-off scripts are told of; null: none. Outlives the codec.
   void Obey(const Census* census) { census_ = census; }
   bool holds_off() const { return census_ != nullptr && census_->holds_off(); }
 
-  Encoded Encode(const core::StoreCommand& command) const;
+  // `least_token`: of whom this command hands a lock to, instead of the server's clock, and without a hold-off; 0: none
+  // is given.
+  Encoded Encode(const core::StoreCommand& command, uint64_t least_token = 0) const;
   Decoded Decode(const SentCommand& sent, const redisReply& reply) const;
   Decoded Decode(const SentCommand& sent, const Answer& answer) const;
 
-  // As one call of batch.lua. All of different locks; acquires, and releases that do not block. REQUIRES:
-  // !holds_off(); batch.lua knows no hold-off.
+  // For how long the lock's token outlives its grant.
+  core::Duration TokenKeep(const core::LockName& name) const;
+
+  // As one call of batch.lua. All of different locks with one TokenKeep; acquires, and releases that do not block.
+  // REQUIRES: !holds_off(); batch.lua knows no hold-off.
   EncodedBatch EncodeBatch(const std::vector<core::StoreCommand>& commands) const;
 
   std::string EncodeInspect(const core::LockName& name, uint32_t max_waiters,

@@ -6,6 +6,7 @@
 #include "core/limits.h"
 #include "store/redis/codec.h"
 #include "store/redis/resp.h"
+#include "store/redis/script_arguments.h"
 #include "store/redis/wire_value.h"
 
 namespace distlock::store {
@@ -19,49 +20,6 @@ constexpr size_t kUsualBatchBytes = 200;
 
 constexpr int64_t kMaxWatchedWaiters = 100;
 
-CommandBuilder CallScript(const lua::ScriptSource& script, size_t keys, CommandBuilder command = CommandBuilder()) {
-  command.Arg("EVALSHA").Arg(script.sha1).Arg(static_cast<int64_t>(keys));
-  return command;
-}
-
-void AddKeys(CommandBuilder& command, const Keys& keys, const core::LockName& name) {
-  std::string key = keys.Holder(name);
-  command.Arg(key);
-  for (const char part : {Keys::kToken, Keys::kQueue, Keys::kWaiters}) {
-    key.back() = part;
-    command.Arg(key);
-  }
-}
-
-// EVALSHA of a script that knows one lock.
-CommandBuilder CallOnLock(const lua::ScriptSource& script, const Keys& keys, const core::LockName& name) {
-  CommandBuilder command = CallScript(script, 4);
-  AddKeys(command, keys, name);
-  return command;
-}
-
-// As lua/queue.lua reads it.
-std::string WantText(const core::Want& want) {
-  std::string text(1, want.mode == core::Mode::kExclusive ? 'x' : want.mode == core::Mode::kShared ? 's' : 'p');
-  if (want.mode == core::Mode::kPermit) text = Cat("p", uint64_t{want.permits}, "/", uint64_t{want.limit});
-  return want.policy == core::Policy::kAdaptive ? text + "a" : text;
-}
-
-// As lua/single/acquire.lua reads it.
-std::string_view WaitText(const core::StoreAcquire& in) { return !in.wait ? "0" : in.again ? "2" : "1"; }
-
-int64_t DelayMs(core::Duration delay) { return delay > core::Duration::zero() ? CeilMs(delay) : 0; }
-
-// The info as it is stored: behind the bound of the hold, if there is one.
-std::string StoredInfo(const core::StoreAcquire& in) {
-  return in.max_hold > core::Duration::zero() ? Cat("h", CeilMs(in.max_hold), ";", in.info) : in.info;
-}
-
-// The stamp from which on the scripts refuse; 0: never.
-int64_t NotAfterUs(const ServerClock& clock, core::Instant run_before) {
-  return run_before == core::kNever ? 0 : clock.ShownBy(run_before).us;
-}
-
 struct Encoder {
   const LockOptions& options;
   const ServerClock& clock;
@@ -69,8 +27,10 @@ struct Encoder {
   bool trusts_publish;
   const Census* census;
   std::string_view channel_tag;
+  uint64_t least_token;
 
   std::string HoldOff(const core::OwnerId& owner = {}) const {
+    if (least_token != 0) return Cat("t", least_token);
     return census == nullptr ? "0" : census->ScriptArgument(owner);
   }
   std::string_view Trusted() const { return trusts_publish ? "1" : "0"; }
@@ -78,6 +38,7 @@ struct Encoder {
   void AddChannel(CommandBuilder& command) const {
     if (!channel_tag.empty()) command.Arg(channel_tag);
   }
+  int64_t KeepMs(const core::LockName& name) const { return CeilMs(TokenKeepOf(options, name)); }
   int64_t FairAfterUs() const { return std::chrono::floor<std::chrono::microseconds>(options.fair_after).count(); }
 
   Encoded operator()(const core::StoreAcquire& in) const {
@@ -86,11 +47,11 @@ struct Encoder {
         .Arg(CeilMs(in.ttl))
         .Arg(DelayMs(in.lock_delay))
         .Arg(NotAfterUs(clock, in.run_before))
-        .Arg(WaitText(in))
+        .Arg(WaitText(in.wait, in.again))
         .Arg(options.broker_id)
         .Arg(CeilMs(options.queue_slot))
-        .Arg(StoredInfo(in))
-        .Arg(CeilMs(options.token_keep))
+        .Arg(StoredInfo(in.max_hold, in.info))
+        .Arg(KeepMs(in.name))
         .Arg(Trusted())
         .Arg(static_cast<int64_t>(options.max_waiters))
         .Arg(WantText(in.want))
@@ -104,12 +65,16 @@ struct Encoder {
   Encoded operator()(const core::StoreAcquireAll& in) const {
     DISTLOCK_CHECK(!in.items.empty() && in.items.size() <= core::kMaxTogether);
     CommandBuilder command = CallScript(lua::kAcquireAll, 4 * in.items.size());
-    for (const auto& item : in.items) AddKeys(command, keys, item.name);
-    command.Arg(NotAfterUs(clock, in.run_before)).Arg(CeilMs(options.token_keep)).Arg(HoldOff());
+    core::Duration keep{};
+    for (const auto& item : in.items) {
+      AddKeys(command, keys, item.name);
+      keep = std::max(keep, TokenKeepOf(options, item.name));
+    }
+    command.Arg(NotAfterUs(clock, in.run_before)).Arg(CeilMs(keep)).Arg(HoldOff());
     for (const auto& item : in.items) {
       command.Arg(HexOfOwner(item.owner)).Arg(CeilMs(item.ttl));
       command.Arg(DelayMs(item.lock_delay));
-      command.Arg(WantText(item.want)).Arg(StoredInfo(item));
+      command.Arg(WantText(item.want)).Arg(StoredInfo(item.max_hold, item.info));
     }
     return {{Verb::kAcquireAll, in.op, in.items.size()}, &lua::kAcquireAll, std::move(command).Build()};
   }
@@ -142,7 +107,7 @@ struct Encoder {
     command.Arg(HexOfOwner(in.owner))
         .Arg(Cat(in.token))
         .Arg(DelayMs(in.block))
-        .Arg(CeilMs(options.token_keep))
+        .Arg(KeepMs(in.name))
         .Arg(Trusted())
         .Arg(options.broker_id)
         .Arg(FairAfterUs())
@@ -153,7 +118,7 @@ struct Encoder {
 
   Encoded operator()(const core::StoreWithdraw& in) const {
     CommandBuilder command = CallOnLock(lua::kWithdraw, keys, in.name);
-    command.Arg(HexOfOwner(in.owner)).Arg(CeilMs(options.token_keep)).Arg(Trusted()).Arg(options.broker_id);
+    command.Arg(HexOfOwner(in.owner)).Arg(KeepMs(in.name)).Arg(Trusted()).Arg(options.broker_id);
     command.Arg(in.keep_grant ? "1" : "0").Arg(FairAfterUs()).Arg(HoldOff());
     AddChannel(command);
     return {{Verb::kWithdraw, in.op, 0}, &lua::kWithdraw, std::move(command).Build()};
@@ -161,7 +126,7 @@ struct Encoder {
 
   Encoded operator()(const core::StoreTend& in) const {
     CommandBuilder command = CallOnLock(lua::kTend, keys, in.name);
-    command.Arg(options.broker_id).Arg(CeilMs(options.queue_slot)).Arg(CeilMs(options.token_keep)).Arg(Trusted());
+    command.Arg(options.broker_id).Arg(CeilMs(options.queue_slot)).Arg(KeepMs(in.name)).Arg(Trusted());
     command.Arg(HoldOff());
     DISTLOCK_CHECK(!in.asked.empty() && in.asked.size() <= core::kMaxAsked);
     for (const core::OwnerId& owner : in.asked) command.Arg(HexOfOwner(owner));
@@ -181,7 +146,7 @@ struct Encoder {
 
   Encoded operator()(const core::StoreDowngrade& in) const {
     CommandBuilder command = CallOnLock(lua::kDowngrade, keys, in.name);
-    command.Arg(HexOfOwner(in.owner)).Arg(Cat(in.token)).Arg(CeilMs(options.token_keep)).Arg(Trusted());
+    command.Arg(HexOfOwner(in.owner)).Arg(Cat(in.token)).Arg(KeepMs(in.name)).Arg(Trusted());
     command.Arg(options.broker_id).Arg(in.info).Arg(HoldOff(in.owner));
     AddChannel(command);
     return {{Verb::kDowngrade, in.op, 0}, &lua::kDowngrade, std::move(command).Build()};
@@ -196,7 +161,7 @@ struct Encoder {
         .Arg(Cat(in.token))
         .Arg(known ? in.broker_id : "")
         .Arg(in.reason)
-        .Arg(CeilMs(options.token_keep))
+        .Arg(KeepMs(in.name))
         .Arg(Trusted())
         .Arg(options.broker_id)
         .Arg(FairAfterUs())
@@ -213,6 +178,16 @@ struct Encoder {
   }
 };
 
+struct NameOfItem {
+  const core::LockName& operator()(const core::StoreAcquire& in) const { return in.name; }
+  const core::LockName& operator()(const core::StoreRelease& in) const { return in.name; }
+  template <typename Other>
+  const core::LockName& operator()(const Other&) const {
+    static const core::LockName none;
+    return none;
+  }
+};
+
 // Writes one item of batch.lua.
 struct ItemEncoder {
   const ServerClock& clock;
@@ -226,9 +201,9 @@ struct ItemEncoder {
 
   Item operator()(const core::StoreAcquire& in) {
     const int64_t ttl = CeilMs(in.ttl), delay = DelayMs(in.lock_delay);
-    Append(text, "a", HexOfOwner(in.owner), WaitText(in), core::IsPreferred(in.want) ? "1" : "0",
+    Append(text, "a", HexOfOwner(in.owner), WaitText(in.wait, in.again), core::IsPreferred(in.want) ? "1" : "0",
            NotAfterUs(clock, in.run_before), ";", ttl + delay, ";", WantText(in.want), ";", ttl, ";", delay, ";",
-           StoredInfo(in));
+           StoredInfo(in.max_hold, in.info));
     return {{Verb::kAcquire, in.op, 0}, keys.Holder(in.name)};
   }
   Item operator()(const core::StoreRelease& in) {
@@ -254,14 +229,16 @@ Codec::Codec(LockOptions options, const ServerClock& clock)
 
 void Codec::TrustPublish(bool trust) {
   trusts_publish_ = trust && options_.counts_listeners;
-  const Encoder encoder{options_, clock_, keys_, trusts_publish_, nullptr, channel_tag_};
+  const Encoder encoder{options_, clock_, keys_, trusts_publish_, nullptr, channel_tag_, 0};
   common_ = Cat(options_.broker_id, ";", CeilMs(options_.queue_slot), ";", encoder.Trusted(), ";", options_.max_waiters,
                 ";", encoder.FairAfterUs());
 }
 
-Encoded Codec::Encode(const core::StoreCommand& command) const {
-  return std::visit(Encoder{options_, clock_, keys_, trusts_publish_, census_, channel_tag_}, command);
+Encoded Codec::Encode(const core::StoreCommand& command, uint64_t least_token) const {
+  return std::visit(Encoder{options_, clock_, keys_, trusts_publish_, census_, channel_tag_, least_token}, command);
 }
+
+core::Duration Codec::TokenKeep(const core::LockName& name) const { return TokenKeepOf(options_, name); }
 
 EncodedBatch Codec::EncodeBatch(const std::vector<core::StoreCommand>& commands) const {
   DISTLOCK_CHECK(!holds_off());
@@ -278,7 +255,8 @@ EncodedBatch Codec::EncodeBatch(const std::vector<core::StoreCommand>& commands)
     command.Arg(key);
     items.push_back(std::move(encoder.text));
   }
-  command.Arg(CeilMs(options_.token_keep)).Arg(common_);
+  const core::LockName& first = std::visit(NameOfItem{}, commands.front());
+  command.Arg(CeilMs(TokenKeep(first))).Arg(common_);
   for (const std::string& item : items) command.Arg(item);
   batch.bytes = std::move(command).Build();
   return batch;

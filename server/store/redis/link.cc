@@ -32,9 +32,11 @@ Link::Link(const Network& network, LinkOptions options, Owner* owner)
       random_(options_.seed),
       connect_timer_(timers_->Make([this] { Connect(); })),
       patience_timer_(timers_->Make([this] {
+        const std::string awaited = connection_ == nullptr ? "" : connection_->AwaitedStep();
         Drop(absl::UnavailableError(
             Cat("no usable connection within ",
-                std::chrono::duration_cast<std::chrono::milliseconds>(options_.connect_timeout).count(), " ms")));
+                std::chrono::duration_cast<std::chrono::milliseconds>(options_.connect_timeout).count(), " ms",
+                awaited.empty() ? "" : ": ", awaited)));
         Deliver();
       })),
       silence_timer_(timers_->Make([this] { CheckSilence(); })),

@@ -106,13 +106,15 @@ void Prepare(Link& link, const PreparationOptions& options, std::function<void(a
     if (answer.kind != Answer::Kind::kReply || IsError(*answer.reply)) return;
     progress->save_points = std::string(ReplyArray(*answer.reply).String(1).value_or("?"));
   });
-  for (const lua::ScriptSource* script : AllScripts()) {
+  for (const lua::ScriptSource* script : options.scripts) {
     link.Send(LoadCommand(*script), Step(progress, "SCRIPT LOAD", [script](Progress& p, const redisReply& reply) {
                 if (Text(reply) != script->sha1 && p.trouble.ok()) {
                   p.trouble = absl::UnavailableError(
                       Cat("the server answers SCRIPT LOAD with '", Text(reply), "' instead of the script's SHA-1"));
                 }
               }));
+    // All scripts in one buffer would take more memory than a connection ever needs again.
+    link.Flush();
   }
   if (options.probe_key.empty()) {
     link.Send(MakeCommand({"PUBLISH", options.grant_channel, ""}),

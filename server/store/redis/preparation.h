@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Prepares a new command connection: judges the server's fitness, loads all scripts, reads the server's clock, and
+// Prepares a new command connection: judges the server's fitness, loads the scripts, reads the server's clock, and
 // publishes one empty notice to this broker's own channel, which shows whether it may and whether the server knows the
 // subscription. One pipeline, one round trip. Thread: the loop's.
 #pragma once
@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/types.h"
+#include "lua/scripts_data.h"
 #include "store/redis/link.h"
 #include "store/redis/server_identity.h"
 
@@ -31,6 +32,7 @@ absl::StatusOr<core::StoreTime> ReadTime(const redisReply& reply);
 
 struct PreparationOptions {
   std::string grant_channel;
+  std::vector<const lua::ScriptSource*> scripts;  // to load
   bool of_cluster = false;
   std::string probe_key;  // not "": the channel is a shard's, and scripts are tried that have this key
 };

@@ -27,6 +27,11 @@ enum ReplyCode : int64_t {
   kAdopted = 17,
   kCensused = 18,
   kProbed = 19,
+  kConfirmed = 20,
+  kLow = 21,
+  kJoined = 22,
+  kYielded = 23,
+  kMember = 24,
 };
 
 }  // namespace distlock::store

@@ -281,35 +281,12 @@ std::optional<Outcome> ReadByVerb(const SentCommand& sent, int64_t code, const R
   return std::nullopt;
 }
 
-std::string ForeignCause(const ReplyArray& reply) {
-  const std::string_view key = reply.String(2).value_or("?");
-  const std::string_view what = reply.String(3).value_or("?");
-  return Cat("the store has something else under ", key, " (", what == "shape" ? "a value that is not a lock's" : what,
-             "); remove it or use another key");
-}
-
-Outcome ReadError(std::string_view text) {
-  std::string cause(text);
-  switch (ClassifyError(text)) {
-    case ErrorClass::kUnknown:
-      return core::StoreUnknown{std::move(cause)};
-    case ErrorClass::kFull:
-      return core::StoreFailed{core::FailureKind::kFull, std::move(cause)};
-    case ErrorClass::kNoScript:
-    case ErrorClass::kUnavailable:
-    case ErrorClass::kWrongServer:
-    case ErrorClass::kDenied:
-      return core::StoreFailed{core::FailureKind::kUnavailable, std::move(cause)};
-  }
-  return core::StoreUnknown{std::move(cause)};
-}
-
 }  // namespace
 
 Decoded Codec::Decode(const SentCommand& sent, const redisReply& raw) const {
   Decoded out{.reply = {.op = sent.op, .outcome = core::StoreUnknown{}}, .time = {}};
   if (IsError(raw)) {
-    out.reply.outcome = ReadError(Text(raw));
+    std::visit([&](auto&& error) { out.reply.outcome = std::forward<decltype(error)>(error); }, ReadError(Text(raw)));
     if (NeedsNewConnection(Text(raw))) out.reconnect = std::string(Text(raw));
     return out;
   }
@@ -318,7 +295,7 @@ Decoded Codec::Decode(const SentCommand& sent, const redisReply& raw) const {
   const auto time = Number(reply, 1);
   std::optional<Outcome> outcome;
   if (code == kForeign && time && sent.verb != Verb::kRenew && reply.size() == 4) {
-    outcome = core::StoreFailed{core::FailureKind::kForeignKey, ForeignCause(reply)};
+    outcome = ForeignKey(reply);
   } else if (code && time && *time > 0) {
     outcome = ReadByVerb(sent, *code, reply);
   }
@@ -346,7 +323,7 @@ absl::StatusOr<LockView> Codec::DecodeInspect(const core::LockName& name, const 
   if (IsError(raw)) return absl::UnavailableError(Cat("the store answered: ", Text(raw)));
   const ReplyArray reply(raw);
   const auto code = reply.Integer(0);
-  if (code == kForeign && reply.size() == 4) return absl::FailedPreconditionError(ForeignCause(reply));
+  if (code == kForeign && reply.size() == 4) return absl::FailedPreconditionError(ForeignKey(reply).cause);
   auto view = code ? ReadView(*code, reply) : std::nullopt;
   if (!view) return absl::UnavailableError("the store's answer to inspect has an unknown shape");
   view->name = name;

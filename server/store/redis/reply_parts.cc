@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "store/redis/error_class.h"
+#include "store/redis/reply_code.h"
 #include "store/redis/wire_value.h"
 #include "store/text.h"
 
@@ -76,6 +78,30 @@ std::optional<std::vector<core::HolderView>> ReadGrants(const ReplyArray& reply,
     grants.push_back(*std::move(grant));
   }
   return grants;
+}
+
+core::StoreFailed ForeignKey(const ReplyArray& reply) {
+  const std::string_view key = reply.String(2).value_or("?");
+  const std::string_view what = reply.String(3).value_or("?");
+  return {core::FailureKind::kForeignKey,
+          Cat("the store has something else under ", key, " (", what == "shape" ? "a value that is not a lock's" : what,
+              "); remove it or use another key")};
+}
+
+std::variant<core::StoreUnknown, core::StoreFailed> ReadError(std::string_view text) {
+  std::string cause(text);
+  switch (ClassifyError(text)) {
+    case ErrorClass::kUnknown:
+      return core::StoreUnknown{std::move(cause)};
+    case ErrorClass::kFull:
+      return core::StoreFailed{core::FailureKind::kFull, std::move(cause)};
+    case ErrorClass::kNoScript:
+    case ErrorClass::kUnavailable:
+    case ErrorClass::kWrongServer:
+    case ErrorClass::kDenied:
+      return core::StoreFailed{core::FailureKind::kUnavailable, std::move(cause)};
+  }
+  return core::StoreUnknown{std::move(cause)};
 }
 
 }  // namespace distlock::store

@@ -6,9 +6,10 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <variant>
 #include <vector>
 
-#include "core/types.h"
+#include "core/store_messages.h"
 #include "store/redis/resp.h"
 
 namespace distlock::store {
@@ -28,5 +29,10 @@ std::optional<std::vector<core::HolderView>> ReadHolders(const ReplyArray& reply
 
 // From `i` to the end: owner, token, since, ttl and delay of each.
 std::optional<std::vector<core::HolderView>> ReadGrants(const ReplyArray& reply, size_t i);
+
+// Of a reply that says FOREIGN.
+core::StoreFailed ForeignKey(const ReplyArray& reply);
+// What a server's error says of the command.
+std::variant<core::StoreUnknown, core::StoreFailed> ReadError(std::string_view text);
 
 }  // namespace distlock::store

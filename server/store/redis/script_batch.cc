@@ -30,6 +30,7 @@ ScriptBatch::ScriptBatch(const Codec* codec, ScriptCaller* scripts, OnAnswer on_
 bool ScriptBatch::Joins(const core::StoreCommand& command) const {
   const core::LockName* lock = LockOf(command);
   return lock != nullptr && gathered_.size() < kMaxItems &&
+         (gathered_.empty() || codec_->TokenKeep(*LockOf(gathered_.front())) == codec_->TokenKeep(*lock)) &&
          std::none_of(gathered_.begin(), gathered_.end(), [&](const auto& other) { return *LockOf(other) == *lock; });
 }
 

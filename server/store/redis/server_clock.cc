@@ -59,6 +59,11 @@ StoreTime ServerClock::ShownBy(Instant at) const {
   return std::max(kFirst, StoreTime{std::chrono::floor<std::chrono::microseconds>(shown).count()});
 }
 
+Duration ServerClock::Ahead(StoreTime time, Instant now) const {
+  if (!known_) return Duration::zero();
+  return std::max(Duration::zero(), SinceEpoch(time) - (now.time_since_epoch() + High(now)));
+}
+
 Instant ServerClock::Earliest(StoreTime time, Instant now) const {
   return std::min(now, Instant(SinceEpoch(time) - High(now)));
 }

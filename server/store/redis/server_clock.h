@@ -29,8 +29,14 @@ class ServerClock {
   // on does not run at or after `at`. The first stamp of all while nothing is known.
   core::StoreTime ShownBy(core::Instant at) const;
 
+  // By how much the server's clock is ahead of the broker's, most likely. REQUIRES: known().
+  core::Duration Offset(core::Instant now) const { return (Low(now) + High(now)) / 2; }
+
   // The earliest broker time at which the server's clock can have shown `time`, and never after `now`.
   core::Instant Earliest(core::StoreTime time, core::Instant now) const;
+
+  // By how much `time` is surely later than what the server's clock can show at `now`; zero: it is not.
+  core::Duration Ahead(core::StoreTime time, core::Instant now) const;
 
  private:
   core::Duration High(core::Instant now) const;

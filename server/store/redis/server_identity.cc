@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/redis/server_identity.h"
 
+#include <charconv>
+
 #include "store/text.h"
 
 namespace distlock::store {
@@ -16,6 +18,16 @@ ServerInfo::ServerInfo(std::string_view info) {
 std::string_view ServerInfo::Get(std::string_view name) const {
   const auto found = fields_.find(name);
   return found == fields_.end() ? std::string_view() : found->second;
+}
+
+uint64_t ServerInfo::KeysIn(int db) const {
+  std::string_view text = Get(Cat("db", db));  // keys=3,expires=2,avg_ttl=9
+  constexpr std::string_view kKeys = "keys=";
+  if (!text.starts_with(kKeys)) return 0;  // a database without keys is not listed
+  text.remove_prefix(kKeys.size());
+  uint64_t keys = 0;
+  std::from_chars(text.data(), text.data() + text.size(), keys);
+  return keys;
 }
 
 ServerIdentity IdentityOf(const ServerInfo& info) {

@@ -3,6 +3,7 @@
 // Which server is at the other end of a connection, by its own INFO. Pure; any thread.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -15,6 +16,8 @@ class ServerInfo {
   explicit ServerInfo(std::string_view info);
   // "" when there is no such field.
   std::string_view Get(std::string_view name) const;
+  // Of a reply with the section "keyspace": how many keys database `db` has.
+  uint64_t KeysIn(int db) const;
 
  private:
   std::map<std::string_view, std::string_view> fields_;

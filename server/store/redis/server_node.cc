@@ -6,6 +6,8 @@
 #include <variant>
 
 #include "store/redis/error_class.h"
+#include "store/redis/reply_parts.h"
+#include "store/redis/wire_value.h"
 #include "store/text.h"
 
 namespace distlock::store {
@@ -13,14 +15,11 @@ namespace {
 
 constexpr core::Duration kFirstBindDelay = std::chrono::milliseconds(50);
 constexpr core::Duration kLongestBindDelay = std::chrono::seconds(2);
-// While nothing is heard, the drift makes what is known of the server's clock doubtful by ever more. The clock is asked
-// for at so much doubt: after 30 s at 500 ppm.
-constexpr core::Duration kMostDoubt = std::chrono::milliseconds(30);
-
-core::Duration AskTimeAfter(uint32_t drift_ppm) {
-  return std::clamp<core::Duration>(kMostDoubt * 1'000'000 / (2 * std::max(drift_ppm, 1U)), std::chrono::seconds(1),
-                                    std::chrono::seconds(30));
-}
+// After so much silence the server is asked for its time: it must live, and its clock, which ends keys, may be set.
+constexpr core::Duration kAskTimeAfter = std::chrono::seconds(1);
+constexpr core::Duration kCountKeysEach = std::chrono::seconds(15);
+// A notice that is older or younger than this by what is known of the server's clock tells of a clock that was set.
+constexpr core::Duration kPlausibleNotice = std::chrono::milliseconds(250);
 
 LinkOptions MakeLinkOptions(const ServerAddress& address, const StoreOptions& options, uint64_t salt) {
   LinkOptions link{.address = address,
@@ -38,11 +37,11 @@ LinkOptions MakeLinkOptions(const ServerAddress& address, const StoreOptions& op
 }  // namespace
 
 ServerNode::ServerNode(const Network& network, const std::optional<ServerAddress>& address, StoreOptions options,
-                       Owner* owner)
+                       Owner* owner, const std::vector<const lua::ScriptSource*>& more_scripts)
     : options_(std::move(options)),
       timers_(network.timers),
-      ask_time_after_(AskTimeAfter(options_.locks.clock_drift_ppm)),
       owner_(owner),
+      scripts_to_load_(AllScripts()),
       has_address_(address.has_value()),
       clock_(options_.locks.clock_drift_ppm),
       codec_(options_.locks, clock_),
@@ -54,8 +53,10 @@ ServerNode::ServerNode(const Network& network, const std::optional<ServerAddress
       confirmation_(&link_, *network.timers, options_, [this](core::StoreReply&& reply) { Tell(std::move(reply)); }),
       census_(&link_, &scripts_, network.timers, options_, this),
       bind_timer_(network.timers->Make([this] { Rebind(); })),
-      clock_timer_(network.timers->Make([this] { AskTime(); })),
+      clock_timer_(network.timers->Make([this] { AskTimeAfterSilence(); })),
+      count_timer_(network.timers->Make([this] { CountKeys(); })),
       trust_timer_(network.timers->Make([this] { Trust(); })) {
+  scripts_to_load_.insert(scripts_to_load_.end(), more_scripts.begin(), more_scripts.end());
   if (census_.on()) codec_.Obey(&census_.census());
   if (confirmation_.on()) {
     census_.AskReplicasBy([this](std::function<void(int)> done) { confirmation_.Ask(std::move(done)); });
@@ -92,6 +93,7 @@ void ServerNode::Stop() {
   up_ = false;
   bind_timer_->Stop();
   clock_timer_->Stop();
+  count_timer_->Stop();
   trust_timer_->Stop();
   census_.Stop();
   confirmation_.Stop();
@@ -112,8 +114,10 @@ void ServerNode::TellDown(const std::string& cause) {
 // ---- The two connections ----
 
 void ServerNode::OnLinkConnected() {
-  PreparationOptions options{
-      .grant_channel = codec_.grant_channel(), .of_cluster = shard_.has_value(), .probe_key = {}};
+  PreparationOptions options{.grant_channel = codec_.grant_channel(),
+                             .scripts = scripts_to_load_,
+                             .of_cluster = shard_.has_value(),
+                             .probe_key = {}};
   if (HasShardChannel()) options.probe_key = codec_.keys().Marker(shard_->other_tag);
   Prepare(link_, options, [this](const absl::StatusOr<Prepared>& prepared) { OnPrepared(prepared); });
 }
@@ -153,9 +157,13 @@ void ServerNode::BecomeUp(const Prepared& prepared) {
   if (bound() && prepared.listeners == 0) channel_.Renew("the server does not know the subscription");
   Bind();
   const bool first = !std::exchange(first_up_done_, true);
-  clock_timer_->Start(ask_time_after_);
+  clock_timer_->Start(kAskTimeAfter);
+  CountKeys();
+  // Known to those who hear that it is up; that it was set, only afterwards.
+  const auto step = clock_.Learn(prepared.sent, prepared.received, prepared.time);
+  time_learned_ = prepared.received;
   Tell(core::StoreUp{.renew_all = another});
-  LearnTime(prepared.sent, prepared.received, prepared.time);
+  if (step) TellClockStep(*step);
   if (first) Tell(core::ChannelUp{});
   TellStatus();
 }
@@ -183,6 +191,7 @@ void ServerNode::TellStatus() {
                     .guard = census_.on() ? std::string(GuardName(census.guard())) : "",
                     .replicas = census_.replicas(),
                     .epoch = 0,
+                    .keys = keys_,
                     .primary_changes = primary_changes_};
   const core::Duration left = census.Left(clock_.ShownBy(timers_->Now()));
   status.hold_off_left = left == core::Duration::max() ? std::nullopt : std::optional(left);
@@ -191,22 +200,39 @@ void ServerNode::TellStatus() {
 
 void ServerNode::LearnTime(core::Instant sent, core::Instant received, core::StoreTime time) {
   time_learned_ = received;
-  const auto step = clock_.Learn(sent, received, time);
-  if (!step) return;
-  census_.OnClockStep(*step);
-  Tell(core::StoreClockStep{*step});
+  if (const auto step = clock_.Learn(sent, received, time)) TellClockStep(*step);
+}
+
+void ServerNode::TellClockStep(core::Duration by) {
+  census_.OnClockStep(by);
+  Tell(core::StoreClockStep{by});
+}
+
+void ServerNode::AskTimeAfterSilence() {
+  if (!up_) return;  // the next preparation asks
+  const core::Duration quiet = timers_->Now() - time_learned_;
+  if (quiet >= kAskTimeAfter) AskTime();
+  clock_timer_->Start(quiet < kAskTimeAfter ? kAskTimeAfter - quiet : kAskTimeAfter);
 }
 
 void ServerNode::AskTime() {
-  if (!up_) return;  // the next preparation asks
-  const core::Duration quiet = timers_->Now() - time_learned_;
-  if (quiet < ask_time_after_) return clock_timer_->Start(ask_time_after_ - quiet);
   link_.Send(MakeCommand({"TIME"}), [this](const Answer& answer) {
     if (answer.kind != Answer::Kind::kReply || IsError(*answer.reply)) return;
     if (const auto time = ReadTime(*answer.reply); time.ok()) LearnTime(answer.sent, answer.received, *time);
   });
   link_.Flush();
-  clock_timer_->Start(ask_time_after_);
+}
+
+// For operators: what names that are never used again leave behind.
+void ServerNode::CountKeys() {
+  if (!options_.on_node_status || !up_) return;
+  link_.Send(MakeCommand({"INFO", "keyspace"}), [this](const Answer& answer) {
+    if (answer.kind != Answer::Kind::kReply || IsError(*answer.reply)) return;
+    keys_ = ServerInfo(Text(*answer.reply)).KeysIn(options_.url.db);
+    TellStatus();
+  });
+  link_.Flush();
+  count_timer_->Start(kCountKeysEach);
 }
 
 void ServerNode::OnLinkDown(const absl::Status& why) {
@@ -272,7 +298,10 @@ void ServerNode::OnChannelMessage(std::string_view payload) {
   auto notice = Codec::DecodeNotice(payload);
   if (!notice) return;
   if (auto* grant = std::get_if<core::GrantNotice>(&*notice)) {
-    grant->made = clock_.Earliest(grant->since, timers_->Now());
+    const core::Instant now = timers_->Now();
+    grant->made = clock_.Earliest(grant->since, now);
+    // By a clock that was set, a grant may look older than its ttl: first the clock, then, by its step, the waiters.
+    if (up_ && (now - grant->made > kPlausibleNotice || clock_.Ahead(grant->since, now) > kPlausibleNotice)) AskTime();
     // Another broker's connection made this grant, so no WAIT of ours covers it: our own look at the lock does.
     if (confirmation_.on()) *grant = {.name = std::move(grant->name)};
   }
@@ -289,9 +318,8 @@ void ServerNode::ReportRefusal(const core::StoreFailed& failed) {
   const core::Instant now = timers_->Now();
   if (refusal_at_ && now - *refusal_at_ < kAgain) return;
   refusal_at_ = now;
-  if (options_.on_problem) {
-    options_.on_problem(absl::UnavailableError(Cat(options_.url.Masked(), ": refuses: ", failed.cause)));
-  }
+  if (!options_.on_problem) return;
+  options_.on_problem(absl::UnavailableError(Cat(options_.url.Masked(), ": refuses: ", failed.cause)));
 }
 
 void ServerNode::ReportProblem(std::string& last, std::string_view who, const absl::Status& why) {
@@ -302,17 +330,36 @@ void ServerNode::ReportProblem(std::string& last, std::string_view who, const ab
 
 // ---- Commands ----
 
-void ServerNode::Submit(core::StoreCommand&& command) {
+void ServerNode::Submit(core::StoreCommand&& command, uint64_t least_token) {
   const std::string refusal = up_ ? confirmation_.Refusal(command) : down_cause_;
   if (up_ && refusal.empty()) {
     confirmation_.OnSent(command);
-    return batch_.Add(std::move(command));
+    if (least_token == 0) return batch_.Add(std::move(command));
+    batch_.Send();
+    Encoded encoded = codec_.Encode(command, least_token);
+    return scripts_.Call(*encoded.script, std::move(encoded.bytes),
+                         [this, sent = encoded.sent](const Answer& answer) { OnAnswer(sent, answer); });
   }
   Refuse(command, refusal);
 }
 
 void ServerNode::Refuse(const core::StoreCommand& command, std::string_view cause) {
   link_.Reject([this, sent = codec_.Encode(command).sent](const Answer& answer) { OnAnswer(sent, answer); }, cause);
+}
+
+void ServerNode::Call(const lua::ScriptSource& script, std::string call, CommandSender::Done done) {
+  if (!up_) return link_.Reject(std::move(done), down_cause_);
+  batch_.Send();
+  scripts_.Call(script, std::move(call), [this, done = std::move(done)](const Answer& answer) mutable {
+    if (answer.kind == Answer::Kind::kReply) {
+      const uint64_t time = Number(ReplyArray(*answer.reply), 1).value_or(0);
+      if (time > 0) LearnTime(answer.sent, answer.received, AsStoreTime(time));
+      if (IsError(*answer.reply) && NeedsNewConnection(Text(*answer.reply))) {
+        LeaveServer(std::string(Text(*answer.reply)));
+      }
+    }
+    done(answer);
+  });
 }
 
 void ServerNode::Flush() {

@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "store/redis/census_round.h"
@@ -60,13 +61,19 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner, private Ce
   };
 
   // The server at `address`; all else as the options say. Without an address the node waits for MoveTo.
-  ServerNode(const Network& network, const std::optional<ServerAddress>& address, StoreOptions options, Owner* owner);
+  // `more_scripts`: of Call; they live for as long as the process.
+  ServerNode(const Network& network, const std::optional<ServerAddress>& address, StoreOptions options, Owner* owner,
+             const std::vector<const lua::ScriptSource*>& more_scripts = {});
   ~ServerNode() override;
 
   // As the methods of Store.
   void Start();
-  void Submit(core::StoreCommand&& command);
+  void Submit(core::StoreCommand&& command, uint64_t least_token = 0);  // least_token as of Codec::Encode
   void Flush();
+  // One of more_scripts, in an encoding of the caller's. `done` runs once, when Submit would have answered.
+  void Call(const lua::ScriptSource& script, std::string call, CommandSender::Done done);
+  // The connection is of no use any more.
+  void LeaveServer(const std::string& cause);
   // `redirected`, if set, hears of a redirect; when it returns true, `done` is not called.
   void Inspect(const core::LockName& name, uint32_t max_waiters, core::Duration timeout,
                std::function<void(absl::StatusOr<LockView>)> done,
@@ -96,6 +103,11 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner, private Ce
   bool up() const { return up_; }
   // While up: the server that takes the commands.
   const ServerIdentity& identity() const { return identity_; }
+  const ServerClock& clock() const { return clock_; }
+  // Scripts may take a broker for unreachable when PUBLISH finds no listener.
+  bool trusts_publish() const { return codec_.trusts_publish(); }
+  // Whether it may have forgotten locks whose holders still believe.
+  bool holds_off() const { return codec_.holds_off(); }
   // So many servers there are, by those who know: the census counts with it.
   void Servers(int count) { census_.Servers(count); }
 
@@ -128,10 +140,12 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner, private Ce
   void Bind();
   void Rebind();
   bool bound() const { return up_ && channel_.subscribed() && channel_.server() == identity_; }
-  void LeaveServer(const std::string& cause);
   // Tells of a clock that was set.
   void LearnTime(core::Instant sent, core::Instant received, core::StoreTime time);
+  void TellClockStep(core::Duration by);
+  void AskTimeAfterSilence();
   void AskTime();
+  void CountKeys();
   void OnAnswer(const SentCommand& sent, const Answer& answer);
   // `last`: the problem that this connection reported last. Each has its own, so that two problems in turn are not new
   // each time.
@@ -152,8 +166,8 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner, private Ce
   // Const after construction.
   const StoreOptions options_;
   const std::shared_ptr<Timers> timers_;
-  const core::Duration ask_time_after_;  // of silence
   Owner* const owner_;
+  std::vector<const lua::ScriptSource*> scripts_to_load_;
 
   bool started_ = false;      // and not stopped
   bool has_address_ = false;  // and so the channel has begun to connect, once started
@@ -163,6 +177,7 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner, private Ce
   std::optional<Prepared> prepared_;  // while the census is awaited
   ServerIdentity identity_;
   uint64_t primary_changes_ = 0;
+  std::optional<uint64_t> keys_;
   core::Instant trust_from_{};
   std::optional<Shard> shard_;       // of a Cluster's node
   bool shard_channels_ = true;       // the server can have them
@@ -187,6 +202,7 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner, private Ce
   CensusRound census_;
   const std::unique_ptr<Timer> bind_timer_;
   const std::unique_ptr<Timer> clock_timer_;
+  const std::unique_ptr<Timer> count_timer_;
   const std::unique_ptr<Timer> trust_timer_;
 };
 

@@ -276,6 +276,15 @@ uint64_t SocketTransport::sent() const {
   return context_ == nullptr ? appended_ : appended_ - sdslen(context_->obuf);
 }
 
+std::string SocketTransport::AwaitedStep() const {
+  if (resolution_ != nullptr) return Cat("nobody answers the look-up of '", address_.host, "'");
+  if (connecting_fd_ >= 0) return "nothing accepts the connection";
+  if (tls_ != nullptr && !TlsIsOpen(tls_)) {
+    return "the server does not answer the TLS handshake; is this the port on which it speaks TLS?";
+  }
+  return "the server does not answer";
+}
+
 void SocketTransport::UpdateInterest() {
   int wanted = UV_READABLE;
   if (sdslen(context_->obuf) > 0 && (tls_ == nullptr || !TlsWaitsForPeer(tls_))) wanted |= UV_WRITABLE;

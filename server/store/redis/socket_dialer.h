@@ -53,6 +53,7 @@ class SocketTransport : public Transport, public std::enable_shared_from_this<So
   void Flush() override;
   uint64_t appended() const override { return appended_; }
   uint64_t sent() const override;
+  std::string AwaitedStep() const override;
   void Close() override;
 
  private:

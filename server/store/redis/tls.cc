@@ -75,6 +75,8 @@ std::string TlsFailure(const ssl_st* ssl) {
   return reason.empty() ? "" : Cat("TLS: ", reason);
 }
 
+bool TlsIsOpen(const ssl_st* ssl) { return SSL_is_init_finished(ssl) != 0; }
+
 bool TlsWaitsForPeer(const ssl_st* ssl) { return SSL_want_read(ssl); }
 
 bool TlsHasBuffered(const ssl_st* ssl) { return SSL_pending(ssl) > 0; }

@@ -25,6 +25,9 @@ absl::StatusOr<TlsPtr> NewTls(const TlsFiles& files, const std::string& host);
 // Why the session failed, from OpenSSL's error queue and the verification's result; "" when they say nothing.
 std::string TlsFailure(const ssl_st* ssl);
 
+// The handshake is over.
+bool TlsIsOpen(const ssl_st* ssl);
+
 // The session can do nothing more until the peer has sent something.
 bool TlsWaitsForPeer(const ssl_st* ssl);
 bool TlsHasBuffered(const ssl_st* ssl);

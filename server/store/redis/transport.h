@@ -46,6 +46,9 @@ class Transport {
   virtual uint64_t appended() const = 0;
   virtual uint64_t sent() const = 0;
 
+  // What the connection is waiting for, for people; "" when it does not know.
+  virtual std::string AwaitedStep() const { return ""; }
+
   // The owner wants no more and may be destroyed.
   virtual void Close() = 0;
 };

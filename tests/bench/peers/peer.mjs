@@ -20,7 +20,7 @@ const systems = {
     const dl = connect(broker);
     return async key => {
       const held = await dl.lock(key);
-      return () => held.release();
+      return () => held.releaseSoon(); // as leaving a scope does: the next acquire stands behind it
     };
   },
   'redis-semaphore': redis => async key => {

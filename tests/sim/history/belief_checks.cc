@@ -156,6 +156,7 @@ void CheckRegister(const Index& index, Report& report) {
 bool IsTakenUntold(const Index& index, const Tenure& tenure) {
   if (tenure.forced == kNotSeen) return false;
   if (index.TermsOf(tenure).detached) return true;
+  if (!index.sees_store) return !index.history.calm;
   return !index.history.calm && tenure.freed != kNotSeen && tenure.how == FreedHow::kForced;
 }
 

@@ -110,6 +110,12 @@ void Index::Read(const Record& record, int32_t number) {
     }
     case RecordKind::kDowngraded:
     case RecordKind::kForced: {
+      // Where the store is not observed, an administrator may know of a grant before its client does.
+      if (!sees_store && record.token != 0) {
+        Tenure& tenure = TenureOf(record);
+        if (tenure.forced == kNotSeen) tenure.forced = record.at_ns;
+        return;
+      }
       for (int32_t i = fate->first; i >= 0; i = tenures[static_cast<size_t>(i)].next) {
         Tenure& tenure = tenures[static_cast<size_t>(i)];
         if (tenure.took == kNotSeen || tenure.freed != kNotSeen || IsOfAnother(record, tenure)) continue;

@@ -297,10 +297,13 @@ class ClientQueues {
 
   void Run() {
     for (const Belief& belief : index_.beliefs) Occupy(belief);
-    // With many holders a gap proves nothing.
+    // With many holders a gap proves nothing; nor where a request has one of several locks and waits for the next, or a
+    // detached one, whose caller has left, may be repeated.
     std::vector<bool> shared(locks_.size(), false);
     for (const LeaseTerms& terms : index_.history.leases) {
-      if (terms.kind != HoldKind::kExclusive) shared[static_cast<size_t>(terms.lock)] = true;
+      if (terms.kind != HoldKind::kExclusive || terms.together || terms.detached) {
+        shared[static_cast<size_t>(terms.lock)] = true;
+      }
     }
     for (size_t i = 0; i < index_.fates.size(); ++i) {
       const Fate& fate = index_.fates[i];

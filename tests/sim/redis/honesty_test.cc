@@ -26,21 +26,21 @@ constexpr int kLongest = 100;
 
 // In so many sequences each of these comes often; if one is missing, the test does not try that case any more.
 constexpr int kEnoughSequences = 300;
-constexpr const char* kMustBeSeen[] = {"reply 1",  "reply 2",   "reply 3", "reply 4",   "reply 5",     "reply 6",
-                                       "reply 7",  "reply 8",   "reply 9", "reply 10",  "reply 11",    "reply 12",
-                                       "reply 13", "-NOSCRIPT", "-OOM",    "-READONLY", "-NOREPLICAS", "-WRONGTYPE",
-                                       "-ERR",     "message",   "INFO",    "SCAN"};
+constexpr const char* kMustBeSeen[] = {
+    "reply 1",  "reply 2",   "reply 3",     "reply 4",    "reply 5",  "reply 6",  "reply 7",  "reply 8",  "reply 9",
+    "reply 10", "reply 11",  "reply 12",    "reply 13",   "reply 19", "reply 20", "reply 21", "reply 22", "-NOSCRIPT",
+    "-OOM",     "-READONLY", "-NOREPLICAS", "-WRONGTYPE", "-ERR",     "message",  "INFO",     "SCAN"};
 
 rc::Gen<Deed> AnyDeed() {
   return rc::gen::weightedElement<Deed>(
-      {{36, Deed::kAcquire},  {6, Deed::kRenew},    {16, Deed::kRelease},     {8, Deed::kWithdraw},
-       {6, Deed::kTend},      {2, Deed::kInspect},  {3, Deed::kBrokenCall},   {3, Deed::kSnippet},
-       {1, Deed::kPutString}, {1, Deed::kPutOther}, {2, Deed::kPutWaiter},    {2, Deed::kPutEntry},
-       {3, Deed::kRemove},    {2, Deed::kExpire},   {1, Deed::kFlushScripts}, {2, Deed::kLoadScripts},
-       {1, Deed::kFlushAll},  {10, Deed::kListen},  {1, Deed::kUnlisten},     {1, Deed::kHang},
-       {1, Deed::kPublish},   {2, Deed::kMemory},   {1, Deed::kReplica},      {1, Deed::kWantReplicas},
-       {8, Deed::kClock},     {4, Deed::kToExpiry}, {2, Deed::kCompare},      {3, Deed::kPrepare},
-       {2, Deed::kScan}});
+      {{36, Deed::kAcquire},     {6, Deed::kRenew},     {16, Deed::kRelease},   {8, Deed::kWithdraw},
+       {6, Deed::kTend},         {2, Deed::kInspect},   {3, Deed::kBrokenCall}, {3, Deed::kSnippet},
+       {24, Deed::kVote},        {1, Deed::kPutString}, {1, Deed::kPutOther},   {2, Deed::kPutWaiter},
+       {2, Deed::kPutEntry},     {3, Deed::kRemove},    {2, Deed::kExpire},     {1, Deed::kFlushScripts},
+       {2, Deed::kLoadScripts},  {1, Deed::kFlushAll},  {10, Deed::kListen},    {1, Deed::kUnlisten},
+       {1, Deed::kHang},         {1, Deed::kPublish},   {2, Deed::kMemory},     {1, Deed::kReplica},
+       {1, Deed::kWantReplicas}, {8, Deed::kClock},     {4, Deed::kToExpiry},   {2, Deed::kCompare},
+       {3, Deed::kPrepare},      {2, Deed::kScan}});
 }
 
 rc::Gen<Action> AnyAction() {

@@ -21,10 +21,10 @@ using std::chrono::milliseconds;
 using store::Cat;
 
 constexpr std::string_view kDeeds[] = {
-    "acquire",    "renew",     "release",    "withdraw",  "tend",    "inspect", "broken call",   "snippet",
-    "put string", "put other", "put waiter", "put entry", "remove",  "expire",  "flush scripts", "load scripts",
-    "flush all",  "listen",    "unlisten",   "hang",      "publish", "memory",  "replica",       "want replicas",
-    "clock",      "to expiry", "compare",    "scan",      "prepare"};
+    "acquire",       "renew",      "release",   "withdraw",   "tend",      "inspect", "vote",   "broken call",
+    "snippet",       "put string", "put other", "put waiter", "put entry", "remove",  "expire", "flush scripts",
+    "load scripts",  "flush all",  "listen",    "unlisten",   "hang",      "publish", "memory", "replica",
+    "want replicas", "clock",      "to expiry", "compare",    "scan",      "prepare"};
 static_assert(std::size(kDeeds) == static_cast<size_t>(Deed::kCount));
 
 template <typename T, size_t N>
@@ -34,14 +34,14 @@ const T& Pick(const T (&choices)[N], size_t index) {
 
 std::string BrokerId(size_t broker) { return "000000000000000" + Cat(broker + 1); }
 
-store::Codec MakeBroker(size_t broker) {
+store::LockOptions OptionsOf(size_t broker) {
   constexpr int64_t kSlotMs[] = {30'000, 5'000, 50};
   store::LockOptions options;
   options.broker_id = BrokerId(broker);
   options.queue_slot = milliseconds(kSlotMs[broker]);
   options.max_waiters = broker == 1 ? 2 : 10'000;
   options.counts_listeners = broker != 2;
-  return store::Codec(options, KnownClock());
+  return options;
 }
 
 }  // namespace
@@ -55,13 +55,18 @@ Mischief::Mischief(Twins* twins)
     : twins_(twins),
       locks_{core::LockName::Encode("default", "k"), core::LockName::Encode("n", "a{}%/\n"),
              core::LockName::Encode("default", "kk")} {
-  for (size_t i = 0; i < kBrokers; ++i) brokers_.push_back(MakeBroker(i));
+  for (size_t i = 0; i < kBrokers; ++i) {
+    brokers_.emplace_back(OptionsOf(i), KnownClock());
+    voters_.emplace_back(OptionsOf(i));
+  }
 }
 
 void Mischief::Do(const Action& action) {
   if (action.deed <= Deed::kInspect) return RunBytes(CallBytes(action, action.deed));
   if (DoToServer(action)) return;
   switch (action.deed) {
+    case Deed::kVote:
+      return RunBytes(VoteBytes(action));
     case Deed::kBrokenCall:
       return RunBroken(action);
     case Deed::kPutString:
@@ -260,6 +265,43 @@ std::string Mischief::CallBytes(const Action& action, Deed verb) const {
   return Broker(action).Encode(Command(action, verb)).bytes;
 }
 
+std::string Mischief::VoteBytes(const Action& action) const {
+  namespace ballot = store::ballot;
+  constexpr ballot::Place kPlaces[] = {1'000, 2'000, 3, -(ballot::Place{1} << 52) + 5, 2'000};
+  const core::LockName& lock = Lock(action);
+  const auto now = static_cast<uint64_t>(twins_->model().now_us());
+  const uint64_t least = action.c % 3 == 0 ? now + 50 : now - 50;
+  ballot::Spec spec{.name = lock,
+                    .owner = action.b % 2 == 0 ? Owner(action) : Holder(action, lock),
+                    .want = Want(action),
+                    .ttl = milliseconds(Pick(kTtlMs, action.b)),
+                    .lock_delay = milliseconds(Pick(kDelayMs, action.c)),
+                    .info = std::string(Pick(kInfos, action.b)),
+                    .place = Pick(kPlaces, action.c + action.b)};
+  const core::Instant run_before(microseconds(twins_->model().now_us() + Pick(kLateByUs, action.b + action.c)));
+  const uint64_t token = Token(action, lock);
+  ballot::NodeCommand command;
+  switch (action.a % 6) {
+    case 0:
+      command = ballot::ConfirmVote{lock, spec.owner, action.c % 2 == 0 ? token : now, spec.ttl + spec.lock_delay};
+      break;
+    case 1:
+      command = ballot::JoinGrant{spec, action.c % 2 == 0 ? token : now, run_before};
+      break;
+    case 2:
+      command = ballot::YieldVote{spec, token, least};
+      break;
+    case 3:
+      command =
+          ballot::ReleaseAll{lock, spec.owner, token, milliseconds(Pick(kBlockMs, action.b)), action.c % 4 == 0, least};
+      break;
+    default:
+      command = ballot::AskVote{spec, action.c % 5 == 0 ? run_before : core::kNever, action.c % 4 != 0,
+                                action.b % 4 == 0, least};
+  }
+  return voters_[action.broker % kBrokers].Encode(command, KnownClock(), action.c % 2 == 0).bytes;
+}
+
 void Mischief::RunBytes(std::string_view bytes) { twins_->Do(ParseCommand(bytes)); }
 
 void Mischief::RunBroken(const Action& action) {
@@ -313,6 +355,7 @@ void Mischief::Remove(const Action& action) {
 
 void Mischief::LoadScripts() {
   for (const lua::ScriptSource* script : store::AllScripts()) Run({"SCRIPT", "LOAD", script->body});
+  for (const lua::ScriptSource* script : store::RedlockScripts()) Run({"SCRIPT", "LOAD", script->body});
 }
 
 void Mischief::MoveClock(const Action& action) {

@@ -14,6 +14,7 @@
 #include "core/types.h"
 #include "redis/twins.h"
 #include "store/redis/codec.h"
+#include "store/redlock/vote_codec.h"
 
 namespace distlock::sim {
 
@@ -24,6 +25,7 @@ enum class Deed : uint8_t {
   kWithdraw,
   kTend,
   kInspect,
+  kVote,        // a call of a script of one of several servers
   kBrokenCall,  // one of these with a wrong argument
   kSnippet,     // a small script that is not a script of distlock
   kPutString,
@@ -91,6 +93,7 @@ class Mischief {
   std::string LeaseBytes(const Action& action, Deed verb) const;
   // A call of the verb that the deed names, as bytes.
   std::string CallBytes(const Action& action, Deed verb) const;
+  std::string VoteBytes(const Action& action) const;
   core::Want Want(const Action& action) const;
   core::StoreCommand Command(const Action& action, Deed verb) const;
 
@@ -110,6 +113,7 @@ class Mischief {
   Twins* const twins_;
   std::array<core::LockName, kLocks> locks_;
   std::vector<store::Codec> brokers_;
+  std::vector<store::VoteCodec> voters_;  // of the same brokers
 };
 
 }  // namespace distlock::sim

@@ -6,6 +6,7 @@
 #include "absl/container/btree_set.h"
 #include "redis/reply_text.h"
 #include "store/redis/script_caller.h"
+#include "store/redlock/vote_codec.h"
 #include "store/text.h"
 
 namespace distlock::sim {
@@ -89,9 +90,11 @@ void Twins::Reset() {
                                 {"CONFIG", "SET", "maxmemory", "0"},
                                 {"CONFIG", "SET", "min-replicas-to-write", "0"},
                                 {"FLUSHALL"}};
-  for (const lua::ScriptSource* script : store::AllScripts()) {
-    commands.push_back({"SCRIPT", "LOAD", script->body});
-    model_->Execute(kMainClient, commands.back());
+  for (const auto* scripts : {&store::AllScripts(), &store::RedlockScripts()}) {
+    for (const lua::ScriptSource* script : *scripts) {
+      commands.push_back({"SCRIPT", "LOAD", script->body});
+      model_->Execute(kMainClient, commands.back());
+    }
   }
   for (const Argv& command : commands) main_.Send(command);
   for (const Argv& command : commands) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "store/cluster/cluster_store.h"
+#include "store/redlock/redlock_store.h"
 #include "store/sentinel/sentinel_store.h"
 #include "store/single/single_store.h"
 #include "world/sentinel_process.h"
@@ -19,12 +20,11 @@ constexpr int kMostTicks = 200;
 }  // namespace
 
 BrokerProcess::BrokerProcess(Env& env, int number, const Directory& directory,
-                             std::vector<store::ServerAddress> sentinels, std::vector<store::ServerAddress> cluster)
+                             std::vector<store::ServerAddress> servers)
     : Process(env, Actor::Kind::kBroker, "broker " + std::to_string(number)),
       number_(number),
       directory_(directory),
-      sentinels_(std::move(sentinels)),
-      cluster_(std::move(cluster)) {}
+      servers_(std::move(servers)) {}
 
 BrokerProcess::~BrokerProcess() = default;
 
@@ -39,7 +39,8 @@ void BrokerProcess::Start() {
   config.queue_slot = env_.temper.queue_slot;
   config.store_timeout = env_.temper.store_timeout;
   config.seed = env_.dice.Next();
-  if (!cluster_.empty()) config.store = store::ClusterStore::kTraits;
+  if (env_.temper.topology == Topology::kCluster) config.store = store::ClusterStore::kTraits;
+  if (env_.temper.topology == Topology::kQuorum) config.store = store::RedlockStore::kTraits;
   core_ = std::make_unique<core::Broker>(config);
   front_ = std::make_unique<Front>(env_, *this, broker_id_, [this](core::Input in) { Enqueue(std::move(in)); });
   OpenStore();
@@ -62,23 +63,30 @@ void BrokerProcess::OpenStore() {
 
 std::unique_ptr<store::Store> BrokerProcess::MakeStore(store::StoreOptions options) {
   const store::Network network{.dialer = dialer_, .timers = std::make_shared<SimTimers>(env_, *this)};
-  if (!cluster_.empty()) {
-    options.url.topology = store::StoreUrl::Topology::kCluster;
-    options.url.seeds = cluster_;
-    return std::make_unique<store::ClusterStore>(network, options);
-  }
-  if (sentinels_.empty()) {
-    options.url.address.host = kStoreHost;
-    return std::make_unique<store::SingleStore>(network, options);
-  }
-  options.url.sentinels = sentinels_;
-  options.url.primary_name = SentinelProcess::kPrimaryName;
   options.locks.hold_off = {
       .kind = env_.temper.hold_off ? store::HoldOffOptions::Kind::kAuto : store::HoldOffOptions::Kind::kOff,
       .longest_ttl = *std::max_element(env_.temper.ttls.begin(), env_.temper.ttls.end()),
-      .can_fail_over = true};
-  options.wait_replicas = env_.temper.guard == FailoverGuard::kConfirmed ? 1 : 0;
-  return std::make_unique<store::SentinelStore>(network, network, options);
+      .can_fail_over = env_.temper.topology == Topology::kSentinel || env_.temper.failing_nodes};
+  const bool confirms = env_.temper.guard == FailoverGuard::kConfirmed;
+  options.wait_replicas = options.locks.hold_off.can_fail_over && confirms ? 1 : 0;
+  switch (env_.temper.topology) {
+    case Topology::kSingle:
+      options.url.address.host = kStoreHost;
+      return std::make_unique<store::SingleStore>(network, options);
+    case Topology::kSentinel:
+      options.url.sentinels = servers_;
+      options.url.primary_name = SentinelProcess::kPrimaryName;
+      return std::make_unique<store::SentinelStore>(network, network, options);
+    case Topology::kCluster:
+      options.url.topology = store::StoreUrl::Topology::kCluster;
+      options.url.seeds = servers_;
+      return std::make_unique<store::ClusterStore>(network, options);
+    case Topology::kQuorum:
+      break;
+  }
+  options.url.topology = store::StoreUrl::Topology::kQuorum;
+  options.url.servers = servers_;
+  return std::make_unique<store::RedlockStore>(network, options);
 }
 
 void BrokerProcess::Kill(Duration heard_within) {

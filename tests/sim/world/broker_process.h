@@ -20,10 +20,9 @@ namespace distlock::sim {
 
 class BrokerProcess : public Process, private store::StoreListener {
  public:
-  // The directory leads to its store, at kStoreHost, or to the sentinels at these addresses and what they name,
-  // or to the nodes of a Cluster.
-  BrokerProcess(Env& env, int number, const Directory& directory, std::vector<store::ServerAddress> sentinels = {},
-                std::vector<store::ServerAddress> cluster = {});
+  // The directory leads to its store, at kStoreHost; or, by the world's topology, to the sentinels at these addresses
+  // and what they name, to the nodes of a Cluster, or to the servers of a quorum.
+  BrokerProcess(Env& env, int number, const Directory& directory, std::vector<store::ServerAddress> servers = {});
   static constexpr const char* kStoreHost = "store";
   ~BrokerProcess() override;
 
@@ -58,8 +57,7 @@ class BrokerProcess : public Process, private store::StoreListener {
 
   const int number_;
   const Directory& directory_;
-  const std::vector<store::ServerAddress> sentinels_;
-  const std::vector<store::ServerAddress> cluster_;
+  const std::vector<store::ServerAddress> servers_;  // empty: kStoreHost
   std::string broker_id_;
   std::unique_ptr<core::Broker> core_;
   std::shared_ptr<SimDialer> dialer_;

@@ -26,6 +26,16 @@ store::ReplyPtr TextReply(std::string_view text, bool status) {
 // No connection has it.
 constexpr int kAdministrator = 1'000'000;
 
+// As RESTORE: the whole key at once, so that no replica has a part of it. KEYS the key, ARGV its ttl in ms or 0, then
+// three words for each part of its value.
+constexpr const char* kRestore = R"(
+redis.call('DEL', KEYS[1])
+for i = 2, #ARGV, 3 do
+  if ARGV[i] == 'SET' then redis.call('SET', KEYS[1], ARGV[i + 2])
+  else redis.call(ARGV[i], KEYS[1], ARGV[i + 1], ARGV[i + 2]) end
+end
+if ARGV[1] ~= '0' then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end)";
+
 // The keys of a client's command.
 std::span<const std::string_view> KeysOfCall(std::span<const std::string_view> argv) {
   size_t count = 0;
@@ -50,6 +60,7 @@ void ClusterNode::Set(std::map<Slot, int>& slots, Slot slot, std::optional<int> 
 
 void ClusterNode::Gate() {
   model().GateScripts([this](Command argv) {
+    if (restoring_) return true;
     if (argv[0] == "SPUBLISH") return owner_of_[store::SlotOf(argv[1])] == number_;
     return Redirection(KeysOfScriptCommand(argv), script_asking_).empty();
   });
@@ -58,6 +69,9 @@ void ClusterNode::Gate() {
 std::string ClusterNode::Redirection(Command keys, bool asking) {
   if (keys.empty()) return "";
   const Slot slot = store::SlotOf(keys.front());
+  if (std::ranges::any_of(keys, [slot](std::string_view key) { return store::SlotOf(key) != slot; })) {
+    return "CROSSSLOT Keys in request don't hash to the same slot";
+  }
   const auto here = std::ranges::count_if(keys, [this](std::string_view key) { return Has(key); });
   const bool all = here == static_cast<std::ptrdiff_t>(keys.size());
   constexpr std::string_view kTryAgain = "TRYAGAIN Multiple keys request during rehashing of slot";
@@ -72,7 +86,7 @@ std::string ClusterNode::Redirection(Command keys, bool asking) {
   return store::Cat("MOVED ", slot, " ", HostOf(owner_of_[slot]), ":", kPort);
 }
 
-void ClusterNode::Run(int connection, std::string_view command, Answer answer) {
+void ClusterNode::RunNow(int connection, std::string_view command, Answer answer) {
   Sync();
   std::string_view bytes = command;
   const Argv argv = ParseCommand(bytes);
@@ -88,12 +102,23 @@ void ClusterNode::Run(int connection, std::string_view command, Answer answer) {
     const Slot slot = store::SlotOf(argv[1]);
     return answer(RefusalOf(store::Cat("MOVED ", slot, " ", HostOf(std::max<int>(owner_of_[slot], 0)), ":", kPort)));
   }
-  if (const std::string error = Redirection(KeysOfCall(argv), asking); !error.empty()) {
-    return answer(RefusalOf(error));
-  }
+  if (argv[0] == "CONFIG" && argv.back() == "cluster-*") return answer(Configuration());
+  const Command keys = KeysOfCall(argv);
+  if (!keys.empty() && env_.now() < refuses_until_) return answer(RefusalOf("CLUSTERDOWN The cluster is down"));
+  if (const std::string error = Redirection(keys, asking); !error.empty()) return answer(RefusalOf(error));
   script_asking_ = asking;
-  StoreProcess::Run(connection, command, std::move(answer));
+  ReplicaServer::RunNow(connection, command, std::move(answer));
   script_asking_ = false;
+}
+
+store::ReplyPtr ClusterNode::Configuration() const {
+  ReplyTree reply;
+  reply.Array(4);
+  reply.Bulk("cluster-node-timeout");
+  reply.Bulk(store::Cat(std::chrono::duration_cast<milliseconds>(kNodeTimeout).count()));
+  reply.Bulk("cluster-require-full-coverage");
+  reply.Bulk(env_.temper.full_coverage ? "yes" : "no");
+  return reply.Take();
 }
 
 store::ReplyPtr ClusterNode::Slots() const {
@@ -114,13 +139,17 @@ store::ReplyPtr ClusterNode::Slots() const {
   ReplyTree reply;
   reply.Array(ranges.size());
   for (const Range& range : ranges) {
-    reply.Array(3);
+    std::vector<int> nodes = replicas_of_(range.owner);
+    nodes.insert(nodes.begin(), range.owner);
+    reply.Array(2 + nodes.size());
     reply.Integer(static_cast<int64_t>(range.first));
     reply.Integer(static_cast<int64_t>(range.last));
-    reply.Array(3);
-    reply.Bulk(HostOf(range.owner));
-    reply.Integer(kPort);
-    reply.Bulk("id-" + HostOf(range.owner));
+    for (const int node : nodes) {
+      reply.Array(3);
+      reply.Bulk(node == number_ && env_.temper.nameless_nodes ? "" : HostOf(node));
+      reply.Integer(kPort);
+      reply.Bulk("id-" + HostOf(node));
+    }
   }
   return reply.Take();
 }
@@ -135,8 +164,8 @@ std::vector<std::string> ClusterNode::KeysOf(Slot slot) {
 }
 
 bool ClusterNode::CanMoveTo(ClusterNode& to) {
-  if (!running() || !to.running()) return false;
-  const bool takes = !store::IsError(*to.model().Execute(kAdministrator, {"SET", "probe", "1"}));
+  if (!running() || !to.running() || !leads() || !to.leads()) return false;
+  const bool takes = !store::IsError(*to.model().Execute(kAdministrator, {"SET", "probe", "1", "PX", "1000"}));
   to.model().Execute(kAdministrator, {"DEL", "probe"});
   return takes && !store::IsError(*model().Execute(kAdministrator, {"DEL", "probe"}));
 }
@@ -145,19 +174,18 @@ void ClusterNode::MoveKey(const std::string& key, ClusterNode& to) {
   Sync();
   to.Sync();
   const int64_t left = model().Pttl(key);
-  const auto run = [&](RedisModel& at, std::vector<std::string> words) {
-    at.Execute(kAdministrator, Argv(words.begin(), words.end()));
-  };
-  run(to.model(), {"DEL", key});
-  if (const auto text = model().String(key)) run(to.model(), {"SET", key, std::string(*text)});
+  std::vector<std::string> words = {"EVAL", kRestore, "1", key, left < 0 ? "0" : store::Cat(left + 1)};
+  if (const auto text = model().String(key)) words.insert(words.end(), {"SET", "", std::string(*text)});
   for (const auto& [member, score] : model().Zset(key)) {
-    run(to.model(), {"ZADD", key, store::Cat(static_cast<int64_t>(score)), std::string(member)});
+    words.insert(words.end(), {"ZADD", store::Cat(static_cast<int64_t>(score)), std::string(member)});
   }
   for (const auto& [field, value] : model().Hash(key)) {
-    run(to.model(), {"HSET", key, std::string(field), std::string(value)});
+    words.insert(words.end(), {"HSET", std::string(field), std::string(value)});
   }
-  if (left >= 0) run(to.model(), {"PEXPIRE", key, store::Cat(std::max<int64_t>(left, 1))});
-  run(model(), {"DEL", key});
+  to.restoring_ = true;
+  to.model().Execute(kAdministrator, Argv(words.begin(), words.end()));
+  to.restoring_ = false;
+  model().Execute(kAdministrator, {"DEL", key});
   Sync();
   to.Sync();
 }

@@ -4,24 +4,42 @@
 #include <algorithm>
 #include <utility>
 
+#include "store/redis/server_identity.h"
+#include "store/redis/wire_value.h"
+#include "store/text.h"
+#include "world/partition.h"
 #include "world/store_observer.h"
 
 namespace distlock::sim {
 namespace {
 
-constexpr Duration kLongestNews = seconds(2);  // until every node knows of a move
-constexpr Duration kAftermath = seconds(6);    // until brokers have looked for what they may have missed
+// No connection has it.
+constexpr int kAdministrator = 1'000'000;
+constexpr Duration kAftermath = seconds(6);  // until brokers have looked for what they may have missed
 
 }  // namespace
 
 ClusterSet::ClusterSet(Env& env, Directory& directory, std::function<void()> moved)
     : env_(env), moved_(std::move(moved)) {
-  for (int i = 0; i < kNodes; ++i) {
-    nodes_.push_back(std::make_unique<ClusterNode>(env, i));
+  const int count = kPrimaries * (env.temper.failing_nodes ? 1 + kReplicas : 1);
+  const auto replicas_of = [this](int primary) {
+    std::vector<int> numbers;
+    for (const ClusterNode* node : GroupOf(*nodes_[static_cast<size_t>(primary)])) {
+      if (node->number() != primary && node->alive()) numbers.push_back(node->number());
+    }
+    return numbers;
+  };
+  for (int i = 0; i < count; ++i) {
+    nodes_.push_back(std::make_unique<ClusterNode>(env, i, replicas_of));
     directory.Lead(ClusterNode::HostOf(i), *nodes_.back());
+    if (i < kPrimaries) primaries_.push_back(nodes_.back().get());
+  }
+  for (const auto& node : nodes_) {
+    node->DemandReplicas(env.temper.guard == FailoverGuard::kMinReplicas ? 1 : 0, seconds(1));
+    if (node->number() >= kPrimaries) node->Follow(*nodes_[static_cast<size_t>(node->number() % kPrimaries)], false);
   }
   for (size_t slot = 0; slot < store::kSlots; ++slot) {
-    owner_[slot] = static_cast<int8_t>(slot * kNodes / store::kSlots);
+    owner_[slot] = static_cast<int8_t>(slot * kPrimaries / store::kSlots);
     for (const auto& node : nodes_) node->Believe(static_cast<Slot>(slot), owner_[slot]);
   }
   // Clocks of machines that nobody keeps together; only where each holder's end is kept as a time to live.
@@ -31,7 +49,7 @@ ClusterSet::ClusterSet(Env& env, Directory& directory, std::function<void()> mov
 
 std::vector<store::ServerAddress> ClusterSet::Seeds() const {
   std::vector<store::ServerAddress> seeds;
-  for (int i = 0; i < kNodes; ++i) seeds.push_back({.host = ClusterNode::HostOf(i), .port = ClusterNode::kPort});
+  for (int i = 0; i < kPrimaries; ++i) seeds.push_back({.host = ClusterNode::HostOf(i), .port = ClusterNode::kPort});
   return seeds;
 }
 
@@ -51,7 +69,8 @@ ClusterNode* ClusterSet::NodeOf(const std::string& lock) {
 Slot ClusterSet::AnySlot() { return store::SlotOf(StoreObserver::KeyOf(env_.dice.Pick(env_.history.locks), "h")); }
 
 ClusterNode& ClusterSet::Another(const ClusterNode& than) {
-  return *nodes_[static_cast<size_t>((than.number() + 1 + env_.dice.Roll(kNodes - 1)) % kNodes)];
+  const auto at = std::ranges::find(primaries_, &than) - primaries_.begin();
+  return *primaries_[static_cast<size_t>((at + 1 + env_.dice.Roll(kPrimaries - 1)) % kPrimaries)];
 }
 
 // Brokers may miss notices meanwhile, and commands are refused.
@@ -60,11 +79,70 @@ void ClusterSet::Note(const ClusterNode& node, Duration lasts) {
   env_.NoteFault(FaultKind::kChannelLost, node.actor(), lasts + kLongestNews + kAftermath);
 }
 
+// As an operator sees it in the status of a broker; here from the marker that brokers write.
+bool ClusterSet::HoldsOff(ClusterNode& node) {
+  if (!env_.temper.failing_nodes) return false;
+  const store::ReplyPtr info = node.model().Execute(kAdministrator, {"INFO"});
+  const std::string identity = store::IdentityOf(store::ServerInfo(store::Text(*info))).DataIdentity();
+  bool counted = false;
+  for (const KeyFacts& facts : node.model().Keys()) {
+    if (!facts.key.ends_with("}:m")) continue;
+    const std::vector<std::string_view> parts = store::Split(node.model().String(facts.key).value_or(""), ";");
+    if (parts.size() != 4 || parts[0] != identity) continue;
+    const int64_t since_us = store::ParseNumber(parts[1]).value_or(0);
+    const int64_t until_us = since_us + 1000 * store::ParseNumber(parts[2]).value_or(0);
+    if (since_us == 0 || node.model().now_us() < until_us) return true;
+    counted = true;
+  }
+  return !counted;
+}
+
+bool ClusterSet::MayMove(Slot slot, ClusterNode& from, ClusterNode& to) {
+  const auto reached = [this](const ClusterNode& node) { return node.running() && !CutAway(env_, node); };
+  return !healed_ && !moving_.contains(slot) && reached(from) && reached(to) && !HoldsOff(from);
+}
+
+// ---- Failovers ----
+
+std::vector<ClusterNode*> ClusterSet::GroupOf(const ClusterNode& node) const {
+  std::vector<ClusterNode*> group;
+  for (const auto& one : nodes_) {
+    if (one->number() % kPrimaries == node.number() % kPrimaries) group.push_back(one.get());
+  }
+  return group;
+}
+
+bool ClusterSet::Moves(const ClusterNode& node) const {
+  return std::ranges::any_of(moving_,
+                             [&](const auto& move) { return move.second.from == &node || move.second.to == &node; });
+}
+
+void ClusterSet::TakeOver(ClusterNode& old, ClusterNode& next) {
+  std::ranges::replace(primaries_, &old, &next);
+  std::ranges::replace(owner_, static_cast<int8_t>(old.number()), static_cast<int8_t>(next.number()));
+  Learn(next);
+  for (const auto& node : nodes_) {
+    if (node.get() == &old || node.get() == &next) continue;
+    env_.time.After(env_.dice.Between(Duration(0), kLongestNews), [this, node = node.get()] { Learn(*node); });
+  }
+}
+
+void ClusterSet::Learn(ClusterNode& node) {
+  for (size_t slot = 0; slot < store::kSlots; ++slot) {
+    // A slot that nobody has for a while is told of again when that ends.
+    if (node.owner_of(static_cast<Slot>(slot)) == ClusterNode::kNobody) continue;
+    node.Believe(static_cast<Slot>(slot), owner_[slot]);
+  }
+}
+
+// ---- Moves ----
+
 void ClusterSet::Reshard() {
   const Slot slot = AnySlot();
-  if (healed_ || !moving_.insert(slot).second) return;
   ClusterNode& from = Owner(slot);
   ClusterNode& to = Another(from);
+  if (!MayMove(slot, from, to)) return;
+  moving_[slot] = {&from, &to};
   env_.Log([&] { return "slot " + std::to_string(slot) + " moves from " + from.name() + " to " + to.name(); });
   Note(from, seconds(3));
   to.Import(slot, from.number());
@@ -112,11 +190,11 @@ void ClusterSet::MoveAtOnce() {
   const Slot slot = AnySlot();
   ClusterNode& from = Owner(slot);
   ClusterNode& to = Another(from);
-  if (healed_ || moving_.contains(slot) || !from.CanMoveTo(to)) return;
+  if (!MayMove(slot, from, to) || !from.CanMoveTo(to)) return;
   env_.Log([&] { return "slot " + std::to_string(slot) + " is at " + to.name() + " now"; });
   Note(from, Duration(0));
   // Nobody looks between two keys.
-  moving_.insert(slot);
+  moving_[slot] = {&from, &to};
   for (const std::string& key : from.KeysOf(slot)) from.MoveKey(key, to);
   moving_.erase(slot);
   Tell(slot, from, to);
@@ -132,7 +210,8 @@ void ClusterSet::Storm() {
 
 void ClusterSet::Uncover() {
   const Slot slot = AnySlot();
-  if (healed_ || !moving_.insert(slot).second) return;
+  if (healed_ || moving_.contains(slot)) return;
+  moving_[slot] = {&Owner(slot), &Owner(slot)};
   const Duration time = env_.dice.Between(milliseconds(10), seconds(3));
   Note(Owner(slot), time);
   for (const auto& node : nodes_) node->Believe(slot, ClusterNode::kNobody);

@@ -2,6 +2,7 @@
 #include "world/faults.h"
 
 #include "store/redis/resp.h"
+#include "world/quorum_faults.h"
 #include "world/world.h"
 
 namespace distlock::sim {
@@ -238,9 +239,15 @@ void RestartNode(World& world) {
   StoreProcess& node = world.cluster_set().AnyNode();
   if (!node.alive()) return;
   const Duration down = Some(world);
-  world.env().NoteFault(FaultKind::kStoreRestarted, node.actor(), down);
+  world.env().NoteFault(FaultKind::kStoreRestarted, node.actor(), down + ClusterNode::kRejoins);
   node.Restart(down, true);
 }
+
+void ForceTakeover(World& world) { world.cluster_failover().LosePrimary(ClusterFailover::Cause::kForced); }
+void KillNode(World& world) { world.cluster_failover().LosePrimary(ClusterFailover::Cause::kKilled); }
+void HangNode(World& world) { world.cluster_failover().LosePrimary(ClusterFailover::Cause::kPaused); }
+void CutOffNode(World& world) { world.cluster_failover().LosePrimary(ClusterFailover::Cause::kCutOff); }
+void EmptyNode(World& world) { world.cluster_failover().EmptyPrimary(); }
 
 }  // namespace
 
@@ -330,7 +337,40 @@ const std::vector<Fault>& Faults() {
        .name = "a node knows only itself",
        .where = Where::kCluster,
        .cause = IsolateNode},
-      {.kind = FaultKind::kStoreRestarted, .name = "a node restarts", .where = Where::kCluster, .cause = RestartNode},
+      {.kind = FaultKind::kStoreRestarted,
+       .name = "a node restarts",
+       .where = Where::kSteadyCluster,
+       .cause = RestartNode},
+      {.kind = FaultKind::kPromoted,
+       .name = "a replica is told to take over",
+       .where = Where::kFailingCluster,
+       .cause = ForceTakeover},
+      {.kind = FaultKind::kPromoted, .name = "a node is killed", .where = Where::kFailingCluster, .cause = KillNode},
+      {.kind = FaultKind::kPromoted, .name = "a node hangs", .where = Where::kFailingCluster, .cause = HangNode},
+      {.kind = FaultKind::kPromoted, .name = "a node is cut off", .where = Where::kFailingCluster, .cause = CutOffNode},
+      {.kind = FaultKind::kPromoted,
+       .name = "a node restarts empty",
+       .where = Where::kFailingCluster,
+       .cause = EmptyNode},
+      {.kind = FaultKind::kStoreRestarted,
+       .name = "a server restarts",
+       .where = Where::kQuorum,
+       .cause = RestartServer},
+      {.kind = FaultKind::kStorePaused, .name = "a server stands still", .where = Where::kQuorum, .cause = PauseServer},
+      {.kind = FaultKind::kLinkSilent, .name = "a server is cut off", .where = Where::kQuorum, .cause = CutOffServer},
+      {.kind = FaultKind::kLinkOneWay,
+       .name = "a server is cut off one way",
+       .where = Where::kQuorum,
+       .cause = HalfCutOffServer},
+      {.kind = FaultKind::kLinkSlow, .name = "a server is slow", .where = Where::kQuorum, .cause = SlowServer},
+      {.kind = FaultKind::kStoreRefuses,
+       .name = "a server's clock is set",
+       .where = Where::kQuorum,
+       .cause = SetServerClock},
+      {.kind = FaultKind::kStoreRefuses,
+       .name = "a server refuses writes",
+       .where = Where::kQuorum,
+       .cause = RefuseAtServer},
   };
   return kAll;
 }

@@ -12,7 +12,15 @@ namespace distlock::sim {
 class World;
 
 // The worlds in which a fault may happen.
-enum class Where : uint8_t { kEverywhere, kSingle, kSentinel, kCluster };
+enum class Where : uint8_t {
+  kEverywhere,
+  kSingle,
+  kSentinel,
+  kCluster,
+  kSteadyCluster,   // whose nodes have no replicas
+  kFailingCluster,  // whose nodes have
+  kQuorum,
+};
 
 struct Fault {
   FaultKind kind;

@@ -67,6 +67,10 @@ void ReplicaServer::Run(int connection, std::string_view command, Answer answer)
   std::string_view bytes = command;
   const Argv argv = ParseCommand(bytes);
   if (!argv.empty() && argv[0] == "WAIT") return Wait(connection, argv, std::move(answer));
+  RunNow(connection, command, std::move(answer));
+}
+
+void ReplicaServer::RunNow(int connection, std::string_view command, Answer answer) {
   const uint64_t before = offset_;
   store::ReplyPtr reply = Execute(connection, command);
   if (offset_ != before) wrote_[connection] = offset_;

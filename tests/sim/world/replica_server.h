@@ -35,9 +35,14 @@ class ReplicaServer : public StoreProcess {
   // How much it has written or followed; grows with each write.
   uint64_t offset() const { return offset_; }
 
-  void Run(int connection, std::string_view command, Answer answer) override;
+  void Run(int connection, std::string_view command, Answer answer) final;
   void Disconnect(int connection) override;
   void Restart(Duration down, bool keeps_data) override;
+
+ protected:
+  // Answers a command that no WAIT is before.
+  virtual void RunNow(int connection, std::string_view command, Answer answer);
+  void OnStarted() override;
 
  private:
   struct Follower {
@@ -55,7 +60,6 @@ class ReplicaServer : public StoreProcess {
     std::deque<std::pair<std::string, Answer>> behind;
   };
 
-  void OnStarted() override;
   void Connect();
   void Attach(ReplicaServer* follower, const WirePtr& wire);
   void OnConfirmed(const ReplicaServer* follower, uint64_t offset);

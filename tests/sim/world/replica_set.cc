@@ -2,6 +2,9 @@
 #include "world/replica_set.h"
 
 #include <algorithm>
+#include <set>
+
+#include "world/partition.h"
 
 namespace distlock::sim {
 namespace {
@@ -85,45 +88,31 @@ void ReplicaSet::LosePrimary(Cause cause) {
     }
     case Cause::kCutOff:
       // Without a guard, what a primary grants while it is cut off is bounded by nothing but the time of the cut.
-      CutOff(env_.temper.guard == FailoverGuard::kNone ? env_.dice.Between(seconds(2), seconds(8))
-                                                       : env_.dice.Between(seconds(2), seconds(30)));
+      CutOffPrimary(env_.temper.guard == FailoverGuard::kNone ? env_.dice.Between(seconds(2), seconds(8))
+                                                              : env_.dice.Between(seconds(2), seconds(30)));
       if (env_.temper.guard == FailoverGuard::kNone) old_lives = env_.dice.Between(Duration(0), seconds(1));
       break;
   }
   env_.time.After(promoted_after, [this, old_lives] { Promote(old_lives); });
 }
 
-void ReplicaSet::CutOff(Duration time) {
-  env_.apart = {primary().actor()};
-  env_.apart_until = env_.now() + time;
-  const auto cut = [&](const Process& process) { env_.apart.insert(process.actor()); };
+void ReplicaSet::CutOffPrimary(Duration time) {
+  std::set<int32_t> apart = {primary().actor()};
   const bool with_brokers = env_.dice.Chance(0.8);
   for (const Process* broker : brokers_()) {
-    if (with_brokers && env_.dice.Chance(0.5)) cut(*broker);
+    if (with_brokers && env_.dice.Chance(0.5)) apart.insert(broker->actor());
   }
   // A replica and a majority of the sentinels stay on the other side.
   for (const auto& server : servers_) {
     if (server.get() == &primary() || !env_.dice.Chance(0.3)) continue;
-    cut(*server);
+    apart.insert(server->actor());
     break;
   }
-  if (env_.dice.Chance(0.5)) cut(AnySentinel());
-  for (const auto& server : servers_) env_.NoteFault(FaultKind::kLinkSilent, server->actor(), time);
-  for (const Process* broker : brokers_()) env_.NoteFault(FaultKind::kLinkSilent, broker->actor(), time);
+  if (env_.dice.Chance(0.5)) apart.insert(AnySentinel().actor());
   std::vector<Process*> all = brokers_();
   for (const auto& server : servers_) all.push_back(server.get());
   for (const auto& sentinel : sentinels_) all.push_back(sentinel.get());
-  for (Process* process : all) {
-    for (const WirePtr& wire : process->Wires()) {
-      if (env_.Apart(wire->end(Wire::kClient).actor(), wire->end(Wire::kServer).actor())) {
-        wire->SilenceBoth(env_.apart_until);
-      }
-    }
-  }
-}
-
-bool ReplicaSet::CutAway(const Process& process) const {
-  return env_.now() < env_.apart_until && env_.apart.contains(process.actor());
+  CutOff(env_, apart, all, time);
 }
 
 void ReplicaSet::EmptyPrimary() {
@@ -139,7 +128,7 @@ ReplicaServer* ReplicaSet::Candidate() {
   std::vector<ReplicaServer*> fit;
   for (const auto& server : servers_) {
     if (server.get() == &primary() || server->leads() || !server->running() || !server->has_copy()) continue;
-    if (!CutAway(*server)) fit.push_back(server.get());
+    if (!CutAway(env_, *server)) fit.push_back(server.get());
   }
   if (fit.empty()) return nullptr;
   // Sentinels go by what they saw last, and by priorities, so it is not always the one with the newest data.
@@ -172,21 +161,17 @@ void ReplicaSet::Promote(Duration old_primary_lives) {
   env_.time.After(kLongestNews, [this] { failing_ = false; });
 }
 
-Duration ReplicaSet::UntilReachable(const Process& process) const {
-  return CutAway(process) ? env_.apart_until - env_.now() : Duration(0);
-}
-
 void ReplicaSet::TellSentinels() {
   for (const auto& sentinel : sentinels_) {
-    TellLater(*sentinel, UntilReachable(*sentinel) + env_.dice.Between(Duration(0), kLongestNews));
+    TellLater(*sentinel, UntilReachable(env_, *sentinel) + env_.dice.Between(Duration(0), kLongestNews));
   }
 }
 
 // Sentinels tell each other, also one that was away.
 void ReplicaSet::TellLater(SentinelProcess& sentinel, Duration after) {
   env_.time.After(after, [this, &sentinel] {
-    if (!sentinel.running() || CutAway(sentinel)) {
-      return TellLater(sentinel, std::max<Duration>(UntilReachable(sentinel), milliseconds(500)));
+    if (!sentinel.running() || CutAway(env_, sentinel)) {
+      return TellLater(sentinel, std::max<Duration>(UntilReachable(env_, sentinel), milliseconds(500)));
     }
     sentinel.Tell(primary().host(), ReplicaServer::kPort, epoch_);
   });
@@ -195,8 +180,8 @@ void ReplicaSet::TellLater(SentinelProcess& sentinel, Duration after) {
 void ReplicaSet::DemoteLater(ReplicaServer& server, Duration after) {
   env_.time.After(after, [this, &server] {
     if (&server == &primary()) return;
-    if (!server.running() || CutAway(server)) {
-      return DemoteLater(server, std::max<Duration>(UntilReachable(server), milliseconds(200)));
+    if (!server.running() || CutAway(env_, server)) {
+      return DemoteLater(server, std::max<Duration>(UntilReachable(env_, server), milliseconds(200)));
     }
     // Sentinels end the connections of a server's clients when they demote it; an administrator may not.
     server.Follow(primary(), env_.dice.Chance(0.8));

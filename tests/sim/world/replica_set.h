@@ -50,12 +50,10 @@ class ReplicaSet {
  private:
   // Nothing new is granted for so long after a server began to have the data to itself.
   Duration hold_off() const;
-  void CutOff(Duration time);
+  void CutOffPrimary(Duration time);
   void Promote(Duration old_primary_lives);
   // The replica that a failover takes; null: none can be reached.
   ReplicaServer* Candidate();
-  bool CutAway(const Process& process) const;
-  Duration UntilReachable(const Process& process) const;
   void TellSentinels();
   void TellLater(SentinelProcess& sentinel, Duration after);
   // Makes `server` a follower of the primary, once it can be reached and `after` has passed.

@@ -181,8 +181,11 @@ StoreObserver::Holders StoreObserver::HoldersOf(const std::string& key) {
     const int64_t said = LeaseOf(value);
     if (said >= 0) lease_of_.insert_or_assign(std::string(owner), said);
     const auto known = lease_of_.find(owner);
-    // In both formats: after owner or expiry, and five more parts. The bound of the hold may stand in front of it.
-    const std::string_view info_first = Part(value, Part(value, 6).starts_with('h') ? 7 : 6);
+    // In both formats: after owner or expiry, and five more parts. The bound of the hold may stand in front of it, and
+    // the holder's place at one server of a quorum.
+    int at = 6;
+    for (const char front : {'h', 'p'}) at += Part(value, at).starts_with(front) ? 1 : 0;
+    const std::string_view info_first = Part(value, at);
     holders.emplace(owner, Holder{known == lease_of_.end() ? -1 : known->second, Number<uint64_t>(token), ends_us,
                                   std::string(info_first)});
   };
@@ -227,21 +230,49 @@ void StoreObserver::NoteDowngraded(int32_t index, const Holders& before) {
 }
 
 std::optional<core::ForceRelease> StoreObserver::Force() {
-  std::vector<std::pair<int32_t, const Holders::value_type*>> all;
+  std::vector<Held> all;
   for (int32_t i = 0; i < static_cast<int32_t>(locks_.size()); ++i) {
     for (const auto& holder : locks_[static_cast<size_t>(i)].holders) {
-      if (holder.second.lease >= 0) all.emplace_back(i, &holder);
+      if (holder.second.lease >= 0) all.emplace_back(i, holder);
     }
   }
+  return ForceOneOf(all);
+}
+
+std::optional<core::ForceRelease> StoreObserver::ForceAtMost(const std::vector<StoreProcess*>& stores) {
+  std::vector<Held> all;
+  for (int32_t i = 0; i < static_cast<int32_t>(locks_.size()); ++i) {
+    std::map<std::pair<std::string, uint64_t>, size_t> votes;
+    for (StoreProcess* store : stores) {
+      store_ = store;
+      for (const auto& holder : HoldersOf(locks_[static_cast<size_t>(i)].base + "h")) {
+        const size_t count = ++votes[{holder.first, holder.second.token}];
+        if (holder.second.lease >= 0 && count == stores.size() / 2 + 1) all.emplace_back(i, holder);
+      }
+    }
+  }
+  return ForceOneOf(all);
+}
+
+std::vector<int64_t> StoreObserver::LeasesAt(StoreProcess& store, int32_t lock) {
+  store_ = &store;
+  std::vector<int64_t> leases;
+  for (const auto& [owner, holder] : HoldersOf(locks_[static_cast<size_t>(lock)].base + "h")) {
+    leases.push_back(holder.lease);
+  }
+  return leases;
+}
+
+std::optional<core::ForceRelease> StoreObserver::ForceOneOf(const std::vector<Held>& all) {
   if (all.empty()) return std::nullopt;
   const auto& [lock, holder] = env_.dice.Pick(all);
-  const auto owner = store::ParseOwner(holder->first);
+  const auto owner = store::ParseOwner(holder.first);
   if (!owner) return std::nullopt;
-  Note(RecordKind::kForced, lock, holder->second.lease, {.token = holder->second.token});
+  Note(RecordKind::kForced, lock, holder.second.lease, {.token = holder.second.token});
   return core::ForceRelease{.name = core::LockName::Encode("default", env_.history.locks[static_cast<size_t>(lock)]),
                             .owner = *owner,
-                            .token = holder->second.token,
-                            .broker_id = holder->second.broker_id,
+                            .token = holder.second.token,
+                            .broker_id = holder.second.broker_id,
                             .reason = "an administrator"};
 }
 
@@ -349,7 +380,8 @@ void StoreObserver::Note(RecordKind kind, int32_t lock, int64_t lease, Record re
 std::vector<std::string> StoreObserver::Leftovers(const RedisModel& model) {
   std::vector<std::string> left;
   for (const KeyFacts& facts : model.Keys()) {
-    const bool stays = facts.key.ends_with("}:t") || facts.key == "dl:m";
+    const bool is_mark = facts.key == "dl:m" || facts.key == "dl:set" || facts.key.ends_with("}:m");
+    const bool stays = facts.key.ends_with("}:t") || is_mark;
     if (!stays) left.emplace_back(facts.key);
   }
   return left;

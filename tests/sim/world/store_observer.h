@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/messages.h"
@@ -44,6 +45,10 @@ class StoreObserver {
   void OnSight(std::function<void(int32_t lock)> told) { on_sight_ = std::move(told); }
   // Picks a present holder for a forced release, and records that. Unset: no lock is held.
   std::optional<core::ForceRelease> Force();
+  // The same of a quorum of servers, which need not be watched: of what most of them show.
+  std::optional<core::ForceRelease> ForceAtMost(const std::vector<StoreProcess*>& stores);
+  // The leases for which a server, which need not be watched, holds the lock.
+  std::vector<int64_t> LeasesAt(StoreProcess& store, int32_t lock);
 
   // Keys that idle locks left behind; there should be none.
   static std::vector<std::string> Leftovers(const RedisModel& model);
@@ -78,6 +83,8 @@ class StoreObserver {
   void LookAt(int32_t index, bool forgotten);
   // When the first of many holders of each store expires.
   void AwaitEnds();
+  using Held = std::pair<int32_t, Holders::value_type>;  // a lock, and a holder of it
+  std::optional<core::ForceRelease> ForceOneOf(const std::vector<Held>& all);
   Holders HoldersOf(const std::string& key);
   static bool Has(const Holders& holders, const Holder& holder);
   void NoteFreed(int32_t index, const Holders& now, bool forgotten);

@@ -38,9 +38,9 @@ void DrawFaults(Dice& dice, Temper& temper) {
   const std::vector<Fault>& all = Faults();
   temper.fault_every = dice.Pick<Duration>({milliseconds(300), seconds(1), seconds(4)});
   const double share = dice.Pick<double>({0.12, 0.3, 0.6});
-  // Those of Cluster worlds are the last rows.
-  const auto rows = static_cast<size_t>(
-      std::ranges::count_if(all, [](const Fault& fault) { return fault.where != Where::kCluster; }));
+  // Those of Cluster and of Quorum worlds are the last rows.
+  const auto rows =
+      static_cast<size_t>(std::ranges::count_if(all, [](const Fault& fault) { return fault.where < Where::kCluster; }));
   for (size_t i = 0; i < rows; ++i) {
     const bool happens = dice.Chance(share);
     if (happens && all[i].where != Where::kSentinel) temper.faults.push_back(static_cast<int>(i));
@@ -124,13 +124,9 @@ void MakeWide(Dice& dice, Temper& temper) {
 }
 
 // Failovers, of which every lock of every holder that relies on it must come out unharmed.
-void MakeSentinel(Dice& dice, Temper& temper) {
-  const std::vector<Fault>& all = Faults();
-  temper.topology = Topology::kSentinel;
+void MakeFailing(Dice& dice, Temper& temper) {
   temper.hold_off = true;
   temper.guard = static_cast<FailoverGuard>(dice.Roll(3));
-  temper.replicas = 0;
-  temper.mild = false;
   temper.ttls = {dice.Chance(0.5) ? seconds(1) : seconds(2)};
   if (dice.Chance(0.3)) temper.ttls.push_back(seconds(5));
   temper.busy_time = dice.Between(seconds(20), seconds(60));
@@ -139,25 +135,70 @@ void MakeSentinel(Dice& dice, Temper& temper) {
                            ? dice.Pick<Duration>({seconds(4), seconds(10), seconds(20)})
                            : dice.Pick<Duration>({seconds(1), seconds(4), seconds(10)});
   temper.force_every = Duration(0);  // a holder whose broker is deaf, taken by force: the one that hold-offs leave out
+}
+
+void MakeSentinel(Dice& dice, Temper& temper) {
+  const std::vector<Fault>& all = Faults();
+  temper.topology = Topology::kSentinel;
+  temper.replicas = 0;
+  temper.mild = false;
+  MakeFailing(dice, temper);
   std::erase_if(temper.faults, [&](int fault) { return all[static_cast<size_t>(fault)].where == Where::kSingle; });
   for (size_t i = 0; i < all.size(); ++i) {
     if (all[i].where == Where::kSentinel && dice.Chance(0.5)) temper.faults.push_back(static_cast<int>(i));
   }
 }
 
-// Slots that move from node to node. Nobody loses a lock by it.
-void MakeCluster(Dice& dice, Temper& temper) {
+// Slots that move from node to node, by which nobody loses a lock. In some worlds nodes fail over, too.
+void MakeCluster(Dice& dice, Temper& temper, bool fails) {
   const std::vector<Fault>& all = Faults();
   temper.topology = Topology::kCluster;
   temper.replicas = 0;
   temper.mild = false;
   temper.locks = std::max(temper.locks, 1 + dice.Roll(5));
   temper.skewed_nodes = dice.Chance(0.5);
+  temper.nameless_nodes = dice.Chance(0.3);
   std::erase_if(temper.faults, [&](int fault) { return all[static_cast<size_t>(fault)].where == Where::kSingle; });
   if (temper.calm) return;
   temper.fault_every = dice.Pick<Duration>({milliseconds(300), seconds(1), seconds(4)});
+  temper.failing_nodes = dice.Chance(0.4) || fails;
+  if (temper.failing_nodes) {
+    MakeFailing(dice, temper);
+    temper.fault_every = dice.Pick<Duration>({seconds(1), seconds(2), seconds(4)});
+    temper.together = 0;  // taken one by one, and only who observes the store sees that the first ones are held
+  }
+  temper.full_coverage = temper.failing_nodes && dice.Chance(0.5);
+  const Where not_here = temper.failing_nodes ? Where::kSteadyCluster : Where::kFailingCluster;
   for (size_t i = 0; i < all.size(); ++i) {
-    if (all[i].where == Where::kCluster && dice.Chance(0.7)) temper.faults.push_back(static_cast<int>(i));
+    const Where where = all[i].where;
+    const bool may = where >= Where::kCluster && where != not_here && where != Where::kQuorum;
+    if (may && dice.Chance(0.7)) temper.faults.push_back(static_cast<int>(i));
+  }
+}
+
+// Servers that stop, forget, are slow or cannot be reached, and whose clocks are set.
+void MakeQuorum(Dice& dice, Temper& temper) {
+  const std::vector<Fault>& all = Faults();
+  temper.topology = Topology::kQuorum;
+  temper.nodes = dice.Chance(0.6) ? 3 : 5;
+  temper.hold_off = true;
+  temper.replicas = 0;
+  temper.mild = false;
+  if (temper.workload == Workload::kPermit) temper.workload = Workload::kRw;
+  std::erase_if(temper.faults, [&](int fault) { return all[static_cast<size_t>(fault)].where == Where::kSingle; });
+  if (temper.calm) return;
+  temper.fault_every = dice.Pick<Duration>({milliseconds(300), seconds(1), seconds(4)});
+  temper.minority = dice.Chance(0.3);
+  if (temper.minority) {
+    temper.faults.clear();
+    temper.slow = temper.careless = 0;
+    temper.notice_lag = Duration(0);
+    // A server that was restarted is not counted for as long as the longest ttl.
+    temper.ttls = {dice.Chance(0.5) ? seconds(1) : seconds(2)};
+    temper.busy_time = dice.Between(seconds(10), seconds(30));
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].where == Where::kQuorum && dice.Chance(0.7)) temper.faults.push_back(static_cast<int>(i));
   }
 }
 
@@ -191,8 +232,10 @@ const std::vector<std::pair<std::string, Workload>>& Workloads() {
 }
 
 const std::vector<std::pair<std::string, Topology>>& Topologies() {
-  static const std::vector<std::pair<std::string, Topology>> kAll = {
-      {"single", Topology::kSingle}, {"sentinel", Topology::kSentinel}, {"cluster", Topology::kCluster}};
+  static const std::vector<std::pair<std::string, Topology>> kAll = {{"single", Topology::kSingle},
+                                                                     {"sentinel", Topology::kSentinel},
+                                                                     {"cluster", Topology::kCluster},
+                                                                     {"quorum", Topology::kQuorum}};
   return kAll;
 }
 
@@ -200,7 +243,10 @@ Temper DrawTemper(uint64_t seed, Dice& dice, const WorldWishes& wishes) {
   const Workload wanted = wishes.workload;
   Temper temper;
   const bool sentinel = wishes.topology ? *wishes.topology == Topology::kSentinel : seed % 8 == 7;
-  temper.calm = seed % 2 == 0 && !sentinel;
+  const bool cluster = wishes.topology == Topology::kCluster;
+  // Without a failover nothing shows what the hold-off is for.
+  const bool fails = cluster && !wishes.hold_off;
+  temper.calm = seed % 2 == 0 && !sentinel && !fails;
   temper.workload = wanted;
   if (wanted == Workload::kMixed && dice.Chance(0.6)) temper.workload = static_cast<Workload>(1 + dice.Roll(7));
   temper.brokers = 1 + dice.Roll(3);
@@ -231,9 +277,13 @@ Temper DrawTemper(uint64_t seed, Dice& dice, const WorldWishes& wishes) {
   }
   if (!temper.calm && seed / 4 % 8 == 0) MakeBusy(temper);
   if (sentinel) MakeSentinel(dice, temper);
-  if (wishes.topology == Topology::kCluster) MakeCluster(dice, temper);
+  if (cluster) MakeCluster(dice, temper, fails);
+  if (wishes.topology == Topology::kQuorum) MakeQuorum(dice, temper);
   temper.hold_off = temper.hold_off && wishes.hold_off;
   DrawWays(dice, temper);  // after the number of locks is drawn
+  if (temper.topology == Topology::kQuorum) {
+    for (Way& way : temper.ways) way.limit = 0;  // there are no permits
+  }
   // Each of many holders has an end by the clock of the node that granted it, so there clocks must be kept together.
   if (std::ranges::any_of(temper.ways, [](const Way& way) { return way.readers > 0 || way.limit > 0; })) {
     temper.skewed_nodes = false;

@@ -22,10 +22,10 @@ enum class Workload : uint8_t { kMixed, kMutex, kQueue, kChurn, kDetached, kHold
 const std::vector<std::pair<std::string, Workload>>& Workloads();
 
 // What the locks are kept in.
-enum class Topology : uint8_t { kSingle, kSentinel, kCluster };
+enum class Topology : uint8_t { kSingle, kSentinel, kCluster, kQuorum };
 const std::vector<std::pair<std::string, Topology>>& Topologies();
 
-// What makes a failover of a Sentinel world safe: as Census::Guard, of which these are the kinds.
+// What makes a failover safe: as Census::Guard, of which these are the kinds.
 enum class FailoverGuard : uint8_t { kNone, kMinReplicas, kConfirmed };
 
 // What a world must be like; the rest is drawn.
@@ -46,9 +46,17 @@ struct Temper {
   bool calm = true;
   Workload workload = Workload::kMixed;
   Topology topology = Topology::kSingle;
-  FailoverGuard guard = FailoverGuard::kNone;  // of a Sentinel world
+  FailoverGuard guard = FailoverGuard::kNone;  // of a world with failovers
   bool hold_off = false;
-  bool skewed_nodes = false;  // of a Cluster world: their clocks are up to 200 ms off
+  // Of a Cluster world.
+  bool skewed_nodes = false;    // their clocks are up to 200 ms off
+  bool failing_nodes = false;   // they have replicas, which take over
+  bool nameless_nodes = false;  // each knows its own host by no name: who asks has reached it
+  bool full_coverage = false;   // while a primary is away, all refuse
+  int nodes = 3;                // of a Quorum world
+  // Of a Quorum world: nothing is wrong but with a minority of the servers, so no lock may be lost, and no request
+  // refused for the store's sake.
+  bool minority = false;
   int brokers = 1;
   int clients = 1;
   int locks = 1;

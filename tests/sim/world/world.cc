@@ -28,10 +28,7 @@ World::World(uint64_t seed, const WorldWishes& wishes, bool with_log) : env_(see
   for (int i = 0; i < env_.temper.locks; ++i) env_.history.locks.emplace_back(1, static_cast<char>('a' + i));
   MakeStores();
   for (int i = 0; i < env_.temper.brokers; ++i) {
-    brokers_.push_back(std::make_unique<BrokerProcess>(
-        env_, i, directory_,
-        replica_set_ == nullptr ? std::vector<store::ServerAddress>() : replica_set_->SentinelAddresses(),
-        cluster_set_ == nullptr ? std::vector<store::ServerAddress>() : cluster_set_->Seeds()));
+    brokers_.push_back(std::make_unique<BrokerProcess>(env_, i, directory_, StoreAddresses()));
   }
   MakeClients();
   MakeWatchers();
@@ -40,14 +37,11 @@ World::World(uint64_t seed, const WorldWishes& wishes, bool with_log) : env_(see
 void World::MakeStores() {
   observer_ = std::make_unique<StoreObserver>(env_);
   if (env_.temper.topology == Topology::kSentinel) {
-    replica_set_ = std::make_unique<ReplicaSet>(env_, directory_, [this] {
-      std::vector<Process*> brokers;
-      for (const auto& broker : brokers_) brokers.push_back(broker.get());
-      return brokers;
-    });
+    replica_set_ = std::make_unique<ReplicaSet>(env_, directory_, [this] { return Brokers(); });
     return;
   }
   if (env_.temper.topology == Topology::kCluster) return MakeCluster();
+  if (of_quorum()) return MakeQuorum();
   const int count = 1 + (env_.temper.calm ? 0 : env_.temper.replicas);
   for (int i = 0; i < count; ++i) {
     stores_.push_back(std::make_unique<StoreProcess>(env_, i));
@@ -60,8 +54,22 @@ void World::MakeStores() {
   for (size_t i = 1; i < stores_.size(); ++i) AddReplica(i);
 }
 
+std::vector<Process*> World::Brokers() const {
+  std::vector<Process*> brokers;
+  for (const auto& broker : brokers_) brokers.push_back(broker.get());
+  return brokers;
+}
+
 void World::MakeCluster() {
-  cluster_set_ = std::make_unique<ClusterSet>(env_, directory_, [this] { observer_->SeeMoves(); });
+  const bool fails = env_.temper.failing_nodes;
+  cluster_set_ = std::make_unique<ClusterSet>(env_, directory_, [this, fails] {
+    if (!fails) observer_->SeeMoves();
+  });
+  // Then two primaries of a lock may be at work.
+  if (fails) {
+    cluster_failover_ = std::make_unique<ClusterFailover>(env_, *cluster_set_, [this] { return Brokers(); });
+    return;
+  }
   std::vector<StoreProcess*> nodes;
   for (const auto& node : cluster_set_->nodes()) {
     nodes.push_back(node.get());
@@ -69,6 +77,16 @@ void World::MakeCluster() {
   }
   observer_->WatchAll(
       nodes, [this](int32_t lock) { return cluster_set_->NodeOf(env_.history.locks[static_cast<size_t>(lock)]); });
+}
+
+std::vector<store::ServerAddress> World::StoreAddresses() const {
+  if (replica_set_ != nullptr) return replica_set_->SentinelAddresses();
+  if (cluster_set_ != nullptr) return cluster_set_->Seeds();
+  std::vector<store::ServerAddress> addresses;
+  for (size_t i = 0; of_quorum() && i < stores_.size(); ++i) {
+    addresses.push_back({.host = "server" + std::to_string(i), .path = ""});
+  }
+  return addresses;
 }
 
 void World::AddReplica(size_t index) {
@@ -103,9 +121,8 @@ void World::MakeWatchers() {
 // A change after `since`, or a very recent one, need not have been reported yet.
 void World::CheckWatchers(int32_t lock, Instant since, Duration due) {
   const StoreObserver::Sight& sight = observer_->SightOf(lock);
-  if (replica_set_ != nullptr || cluster_set_ != nullptr || !told_in_time_ || sight.since != since ||
-      since > env_.now() - due)
-    return;
+  const bool is_one_store = replica_set_ == nullptr && cluster_set_ == nullptr && !of_quorum();
+  if (!is_one_store || !told_in_time_ || sight.since != since || since > env_.now() - due) return;
   for (const auto& watcher : watchers_) {
     if (watcher->lock() != lock || watcher->begun() > env_.now() - kNewsTime) continue;
     const std::string wrong = watcher->Wrong(sight);
@@ -133,7 +150,7 @@ void World::Administer() {
     if (!env_.acting) return;
     BrokerProcess& broker = AnyBroker();
     if (broker.alive()) {
-      if (auto force = observer_->Force()) {
+      if (auto force = of_quorum() ? ForceAtQuorum() : observer_->Force()) {
         force->request = ++forces_;
         broker.Force(*std::move(force));
       }
@@ -192,6 +209,7 @@ void World::Heal() {
   }
   if (replica_set_ != nullptr) replica_set_->Heal();
   if (cluster_set_ != nullptr) cluster_set_->Heal();
+  if (cluster_failover_ != nullptr) cluster_failover_->Heal();
   // Waits until paused processes run, slow messages have arrived, and broken connections are noticed.
   if (!env_.temper.calm) RunUntil(kLongestPause + seconds(10), false);
   env_.Note({.kind = RecordKind::kHealed});
@@ -231,6 +249,7 @@ Outcome World::Run() {
   if (env_.temper.slow > 0) env_.NoteFault(FaultKind::kLinkSlow, -1, env_.temper.busy_time + env_.temper.slowest_delay);
   CauseFaults();
   Administer();
+  if (of_quorum() && (env_.temper.calm || env_.temper.minority)) CheckStrays();
   RunUntil(env_.temper.busy_time, false);
   Heal();
   RunUntil(kPatience, true);
@@ -254,6 +273,7 @@ Outcome World::Run() {
     env_.Note({.kind = RecordKind::kQuiet});
     ExpectNothingLeft();
   }
+  if (env_.temper.minority) ExpectServed();
   Outcome outcome{.hash = env_.hash(),
                   .events = env_.time.events_run(),
                   .records = env_.history.records.size(),
@@ -288,9 +308,16 @@ void World::ExpectNothingLeft() {
     Left("timers in " + broker->name(), stats.timers);
   }
   if (cluster_set_ != nullptr) {
-    for (const auto& node : cluster_set_->nodes()) {
+    for (ClusterNode* const node : cluster_set_->primaries()) {
       node->Sync();
       for (const std::string& key : StoreObserver::Leftovers(node->model())) Left("key " + key, 1);
+    }
+    return;
+  }
+  if (of_quorum()) {
+    for (const auto& server : stores_) {
+      server->Sync();
+      for (const std::string& key : StoreObserver::Leftovers(server->model())) Left("key " + key, 1);
     }
     return;
   }

@@ -6,11 +6,14 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "world/client_process.h"
+#include "world/cluster_failover.h"
 #include "world/cluster_set.h"
 #include "world/replica_set.h"
 #include "world/store_observer.h"
@@ -35,17 +38,25 @@ class World {
   // The objects that faults act on.
   Env& env() { return env_; }
   Dice& dice() { return env_.dice; }
-  // Of a Cluster: any of them.
+  // Of a Cluster or a quorum: any of them.
   StoreProcess& primary() {
     if (cluster_set_ != nullptr) return cluster_set_->AnyNode();
+    if (of_quorum()) return *stores_[static_cast<size_t>(dice().Roll(static_cast<int>(stores_.size())))];
     return replica_set_ == nullptr ? *stores_[primary_] : replica_set_->primary();
   }
   // Of a Sentinel world only.
   ReplicaSet& replica_set() { return *replica_set_; }
   ClusterSet& cluster_set() { return *cluster_set_; }
+  // Of a Cluster world whose nodes fail over.
+  ClusterFailover& cluster_failover() { return *cluster_failover_; }
   StoreObserver& observer() { return *observer_; }
   BrokerProcess& AnyBroker() { return *brokers_[static_cast<size_t>(dice().Roll(static_cast<int>(brokers_.size())))]; }
   ClientProcess& AnyClient() { return *clients_[static_cast<size_t>(dice().Roll(static_cast<int>(clients_.size())))]; }
+  // Of a Quorum world: a server for a fault that is felt for so long. Null: there is none now, because only a minority
+  // may be at fault, and is.
+  StoreProcess* Ail(FaultKind kind, Duration lasts);
+  Duration longest_ttl() const;
+  Instant clocks_right_at{};  // no server's clock may be set until then
   // A random open connection; null: there is none.
   WirePtr AnyWire();
   // Calls `undo` when `lasts` has passed, or when all faults are healed.
@@ -57,6 +68,15 @@ class World {
  private:
   void MakeStores();
   void MakeCluster();
+  void MakeQuorum();
+  bool of_quorum() const { return env_.temper.topology == Topology::kQuorum; }
+  std::vector<store::ServerAddress> StoreAddresses() const;
+  // In a world whose minority alone may be at fault.
+  void ExpectServed();
+  std::optional<core::ForceRelease> ForceAtQuorum();
+  // Of a quorum that is well: no server keeps a vote for a lease that was over some time ago.
+  void CheckStrays();
+  std::vector<Process*> Brokers() const;
   void MakeClients();
   void MakeWatchers();
   void CheckWatchers(int32_t lock, Instant since, Duration due);
@@ -76,6 +96,7 @@ class World {
   std::vector<std::unique_ptr<StoreProcess>> stores_;
   size_t primary_ = 0;
   std::unique_ptr<ClusterSet> cluster_set_;  // of a Cluster world, which has no stores_
+  std::unique_ptr<ClusterFailover> cluster_failover_;
   std::unique_ptr<ReplicaSet> replica_set_;  // of a Sentinel world, which has no stores_
   std::unique_ptr<StoreObserver> observer_;
   std::unique_ptr<FencedRegister> data_;
@@ -84,6 +105,9 @@ class World {
   std::vector<std::unique_ptr<Watcher>> watchers_;
   bool told_in_time_ = false;  // no fault delays notices now
   std::vector<std::shared_ptr<std::function<void()>>> undo_;
+  std::map<int64_t, Instant> over_;  // leases that were refused or released, by number
+  size_t over_read_ = 0;             // records of the history, for over_
+  std::vector<Instant> well_at_;     // of a Quorum world whose minority may be at fault: by server
   core::RequestId forces_ = 0;
 };
 

@@ -62,18 +62,28 @@ TEST(World, EveryFaultAndEveryKindOfRecordComesUp) {
 
 // Else worlds would not be cruel enough to show what the hold-off is for.
 TEST(World, AFailoverWithoutHoldOffShowsTwoHolders) {
-  const WorldWishes wishes{.topology = Topology::kSentinel, .hold_off = false};
-  bool shown = false;
-  for (uint64_t seed = 0; seed < 1000 && !shown; ++seed) {
-    for (const std::string& story : World(seed, wishes, false).Run().violations) shown |= story.starts_with("I1:");
+  for (const Topology topology : {Topology::kSentinel, Topology::kCluster}) {
+    const WorldWishes wishes{.topology = topology, .hold_off = false};
+    bool shown = false;
+    for (uint64_t seed = 0; seed < 1000 && !shown; ++seed) {
+      for (const std::string& story : World(seed, wishes, false).Run().violations) shown |= story.starts_with("I1:");
+    }
+    EXPECT_TRUE(shown) << "topology " << static_cast<int>(topology);
   }
-  EXPECT_TRUE(shown);
 }
 
 TEST(World, AFailoverWithHoldOffRunsClean) {
-  for (uint64_t seed = 0; seed < 60; ++seed) {
-    const Outcome outcome = World(seed, {.topology = Topology::kSentinel}, false).Run();
-    EXPECT_TRUE(outcome.violations.empty()) << "seed " << seed << ": " << outcome.violations.front();
+  for (const Topology topology : {Topology::kSentinel, Topology::kCluster}) {
+    int failovers = 0;
+    for (uint64_t seed = 0; seed < 60; ++seed) {
+      World world(seed, {.topology = topology}, false);
+      const Outcome outcome = world.Run();
+      EXPECT_TRUE(outcome.violations.empty()) << "seed " << seed << ": " << outcome.violations.front();
+      failovers += static_cast<int>(std::ranges::count_if(world.env().history.records, [](const Record& record) {
+        return record.kind == RecordKind::kFault && record.code == static_cast<uint8_t>(FaultKind::kPromoted);
+      }));
+    }
+    EXPECT_GT(failovers, 60) << "topology " << static_cast<int>(topology);
   }
 }
 

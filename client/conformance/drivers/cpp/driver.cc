@@ -219,7 +219,7 @@ class Driver {
     LockOptions options = OptionsOf(line);
     options.max_wait = WaitOf(line);
     options.on_queued = [entry](const QueuedInfo& info) { entry->Queued(info); };
-    const LockCallback answer = [entry](Result<Guard> result) { entry->Answered(std::move(result)); };
+    const auto answer = [entry](Result<Guard> result) { entry->Answered(std::move(result)); };
     Client& client = ClientHere();
     if (mode == "SHARED") {
       entry->SetPending(client.MakeRwLock(key, options).ReadLockAsync(answer));

@@ -11,7 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"sync"
+	"syscall"
 	"time"
 
 	distlock "distlock.dev/client/go"
@@ -157,7 +159,60 @@ func (e *entry) state(held *distlock.Lock) {
 	say("state", object{"lock": e.name, "at": at, "state": state, "cause": cause, "token": held.Token(), "until": until})
 }
 
+// work is the program of a worker: it takes locks, tells, and waits to be killed.
+func work(address string, keys []string) {
+	var taken []string
+	client, err := distlock.Dial(address, distlock.WithLabel("worker"))
+	for _, key := range keys {
+		if err == nil {
+			_, err = client.Lock(context.Background(), key, distlock.Try())
+		}
+		var refused *distlock.RefusedError
+		switch {
+		case err == nil:
+			taken = append(taken, "GRANTED")
+		case errors.As(err, &refused):
+			taken = append(taken, string(refused.Reason))
+			err = nil
+		}
+	}
+	say("worker", object{"taken": taken})
+	_, _ = os.Stdin.Read(make([]byte, 1)) // its end is that of the driver
+}
+
+// spawn starts a worker, and kills it when it has told what it has taken.
+func (d *driver) spawn(keys []string) error {
+	worker := exec.Command(os.Args[0], append([]string{d.address}, keys...)...)
+	worker.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	worker.Stderr = os.Stderr
+	hold, err := worker.StdinPipe()
+	if err != nil {
+		return err
+	}
+	output, err := worker.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := worker.Start(); err != nil {
+		return err
+	}
+	go func() {
+		defer hold.Close()
+		var told struct{ Taken []string }
+		err := json.NewDecoder(output).Decode(&told)
+		_ = worker.Process.Kill()
+		_ = worker.Wait()
+		if err != nil {
+			say("failed", object{"message": err.Error()})
+			return
+		}
+		say("worker", object{"taken": told.Taken})
+	}()
+	return nil
+}
+
 type driver struct {
+	address string
 	client  *distlock.Client
 	entries map[string]*entry
 }
@@ -170,6 +225,7 @@ func (d *driver) connect(line command) error {
 		options = append(options, distlock.WithUnreachableAfter(millis(*line.UnreachableMs)))
 	}
 	var err error
+	d.address = line.Address
 	d.client, err = distlock.Dial(line.Address, options...)
 	return err
 }
@@ -276,6 +332,8 @@ func (d *driver) obey(line command) error {
 		return d.acquire(line)
 	case "acquire_all":
 		return d.acquireAll(line)
+	case "spawn":
+		return d.spawn(line.Keys)
 	}
 	one := d.entries[line.Lock]
 	if one == nil {
@@ -303,7 +361,11 @@ func (d *driver) obey(line command) error {
 }
 
 func main() {
-	say("ready", object{"language": "Go", "features": []string{"cancel", "queued", "many"}})
+	if len(os.Args) > 1 {
+		work(os.Args[1], os.Args[2:])
+		return
+	}
+	say("ready", object{"language": "Go", "features": []string{"cancel", "queued", "many", "worker"}})
 	made := driver{entries: map[string]*entry{}}
 	lines := bufio.NewReader(os.Stdin)
 	for {

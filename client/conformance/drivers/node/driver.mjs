@@ -4,6 +4,7 @@
 // goes out as JSON lines on stdout. client/conformance/README.md lists both.
 import {writeSync} from 'node:fs';
 import {createInterface} from 'node:readline';
+import {isMainThread, parentPort, Worker, workerData} from 'node:worker_threads';
 import * as distlock from '../../../node/dist/index.mjs';
 
 // Node.js has no CLOCK_BOOTTIME; the runner says how far it is from the monotonic clock.
@@ -26,7 +27,7 @@ function say(event, more) {
 const untilOf = held => bootNow() + Math.floor(held.validFor * 1e6);
 
 const entries = new Map(); // the locks of the case, by name
-let client;
+let [client, server] = [];
 
 function add(lock) {
   if (entries.has(lock)) throw new Error(`${lock} is in use`);
@@ -75,7 +76,19 @@ const commands = {
   connect({address, unreachable_ms}) {
     const onDraining = timeLeft => say('draining', {time_left_ms: timeLeft});
     const more = unreachable_ms === undefined ? {} : {unreachableAfter: unreachable_ms};
+    server = address;
     client = distlock.connect(address, {label: 'conformance', onDraining, ...more});
+  },
+
+  /** A thread that takes locks by a client of its own, and is ended at once. */
+  async spawn({keys}) {
+    const worker = new Worker(new URL(import.meta.url), {workerData: {address: server, keys}});
+    const taken = await new Promise((resolve, reject) => {
+      worker.once('message', resolve);
+      worker.once('error', reject);
+    });
+    await worker.terminate();
+    say('worker', {taken});
   },
 
   async close() {
@@ -138,15 +151,29 @@ const commands = {
   },
 };
 
-say('ready', {language: 'Node.js', features: ['cancel', 'queued', 'many', 'ordered']});
-const lines = createInterface({input: process.stdin});
-lines.on('line', async text => {
-  try {
-    const line = JSON.parse(text);
-    if (!Object.hasOwn(commands, line.do)) throw new Error(`cannot do ${line.do}`);
-    await commands[line.do](line);
-  } catch (error) {
-    say('failed', {line: text, message: String(error)});
+async function work({address, keys}) {
+  const own = distlock.connect(address, {label: 'worker'});
+  const taken = [];
+  for (const key of keys) {
+    taken.push(await own.lock(key, {wait: 0}).then(() => 'GRANTED', error => error.reason ?? String(error)));
   }
-});
-lines.on('close', () => process.exit(0));
+  parentPort.postMessage(taken);
+}
+
+function drive() {
+  say('ready', {language: 'Node.js', features: ['cancel', 'queued', 'many', 'ordered', 'worker']});
+  const lines = createInterface({input: process.stdin});
+  lines.on('line', async text => {
+    try {
+      const line = JSON.parse(text);
+      if (!Object.hasOwn(commands, line.do)) throw new Error(`cannot do ${line.do}`);
+      await commands[line.do](line);
+    } catch (error) {
+      say('failed', {line: text, message: String(error)});
+    }
+  });
+  lines.on('close', () => process.exit(0));
+}
+
+if (isMainThread) drive();
+else await work(workerData);

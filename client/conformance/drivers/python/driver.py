@@ -5,6 +5,7 @@ client/conformance/README.md lists both."""
 import asyncio
 import ctypes
 import json
+import multiprocessing
 import os
 import pathlib
 import signal
@@ -18,7 +19,7 @@ import distlock  # noqa: E402
 from distlock import aio  # noqa: E402
 
 PR_SET_PDEATHSIG = 1
-COMMANDS = ("connect", "close", "acquire", "acquire_all", "fork", "cancel", "release", "downgrade", "state")
+COMMANDS = ("connect", "close", "acquire", "acquire_all", "fork", "spawn", "cancel", "release", "downgrade", "state")
 OPTIONS = {"ttl_ms": "ttl", "max_hold_ms": "max_hold", "lock_delay_ms": "lock_delay", "owner": "owner",
            "reentrant": "reentrant", "resume": "resume"}
 
@@ -64,6 +65,35 @@ class Entry:
         name = ("AT_RISK" if risk else "HELD") if held else "RELEASED" if self.held.cause == "GIVEN_BACK" else "LOST"
         return {"at": at, "state": name, "cause": self.held.cause, "token": self.held.token,
                 "until": self.until() if held else 0}
+
+
+def work(address, keys, results):
+    """In a process of its own: takes locks, tells, and waits to be killed."""
+    client, taken = distlock.connect(address, label="worker"), []
+    for key in keys:
+        try:
+            client.lock(key, wait=0).acquire()
+            taken.append("GRANTED")
+        except distlock.Refused as refused:
+            taken.append(refused.reason)
+    results.send(taken)
+    try:
+        results.recv()
+    except EOFError:  # the driver has ended
+        os._exit(0)
+
+
+def oversee(address, keys):
+    """Starts a worker, and kills it when it has told what it has taken."""
+    spawning = multiprocessing.get_context("spawn")
+    here, there = spawning.Pipe()
+    worker = spawning.Process(target=work, args=(address, keys, there), daemon=True)
+    worker.start()
+    there.close()
+    taken = here.recv()
+    worker.kill()
+    worker.join()
+    say("worker", taken=taken)
 
 
 class Driver:
@@ -181,6 +211,9 @@ class Driver:
         entry = self.entries[line["lock"]]
         say("state", lock=entry.name, **entry.state())
 
+    def spawn(self, line):
+        threading.Thread(target=oversee, args=(self.address, line["keys"]), daemon=True).start()
+
     def fork(self, line):
         """A child that asks whether it holds the parent's locks, and takes one of its own."""
         child = os.fork()
@@ -260,7 +293,7 @@ class ThreadDriver(Driver):
 
 def main_of_threads():
     driver = ThreadDriver()
-    say("ready", language="Python, threads", features=["fork", "queued"])
+    say("ready", language="Python, threads", features=["fork", "queued", "worker"])
     for text in sys.stdin:
         try:
             driver.obey(json.loads(text))
@@ -274,7 +307,7 @@ async def main():
     lines = asyncio.StreamReader(limit=1 << 24)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     driver = Driver()
-    say("ready", language="Python, asyncio", features=["cancel", "fork", "queued", "many", "ordered"])
+    say("ready", language="Python, asyncio", features=["cancel", "fork", "queued", "many", "ordered", "worker"])
     async for text in lines:
         try:
             driver.obey(json.loads(text))

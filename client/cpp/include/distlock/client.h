@@ -13,14 +13,15 @@
 // Waits keep their place in the queue when they go on at another broker, or through another stream within the
 // validity (3 s) of the broker.
 //
-// Callbacks. Every callback that is given to this library runs on a thread of the library, never on the thread of the
-// call that it was given to; two may run at the same time. The thread of a call may therefore hold a mutex that the
-// callback takes. There are two exceptions: Election::Observe calls back on its caller's thread, and a guard's Release,
-// ReleaseAsync and destructor stop its stop tokens on theirs (guard.h). After the Client is destroyed, for an empty
-// Guard, and in a child of fork no thread of the library is left: each callback then gets a short-lived thread of its
-// own, and the call throws std::system_error when the system has none.
-// - A callback must not block. While one blocks, nothing is heard from the broker, and all locks of this client run
-//   toward their deadlines. Calls that would wait for the broker are refused in a callback: kWouldDeadlock.
+// Callbacks. Every callback that is given to this library runs on a thread of the library, or on
+// ClientOptions::executor, never on the thread of the call that it was given to; two may run at the same time. The
+// thread of a call may therefore hold a mutex that the callback takes. There are two exceptions: Election::Observe
+// calls back on its caller's thread, and a guard's Release, ReleaseAsync and destructor stop its stop tokens on theirs
+// (guard.h). After the Client is destroyed, for an empty Guard, and in a child of fork no thread of the library is
+// left: each callback then gets a short-lived thread of its own, and the call throws std::system_error when the system
+// has none. A callback is moved and never copied, so it may capture a std::unique_ptr.
+// - A callback on a thread of the library must not block: meanwhile nothing is heard from the broker, and all locks of
+//   this client run toward their deadlines. Calls that would wait for the broker are refused there: kWouldDeadlock.
 // - A callback must not throw: an exception that leaves it ends the process (std::terminate).
 //
 // Fork. Locks belong to the process that took them. In a child of fork (without exec) copies of guards say kLost, and
@@ -34,7 +35,9 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
+#include "distlock/callback.h"
 #include "distlock/election.h"
 #include "distlock/guard.h"
 #include "distlock/multi_lock.h"
@@ -80,6 +83,17 @@ struct ClientOptions {
   Duration connect_timeout = std::chrono::seconds(5);  // of one attempt
   Duration close_timeout = std::chrono::seconds(1);    // how long the destructor waits for the broker's answer
 
+  // Who calls the program's callbacks: those of the Async calls, LockOptions::on_queued and on_draining. Unset: a
+  // thread of the library. The executor gets a function to call once, later, on a thread of its own; it must not wait
+  // for the library, and it must not call the function before it returns. Stop tokens are not among them (see guard.h).
+  // A callback that runs on the executor may block and may make blocking calls. After the Client is destroyed the
+  // executor is still given what guards and locks that outlive the Client are asked for.
+  std::function<void(Callback<void()>)> executor;
+
+  // Gets a line for each change of the connection. Called on threads of the library, by several at a time; it must
+  // neither block nor throw, nor call the Client. Lines hold addresses, never a lease_id. Unset: none.
+  std::function<void(LogLevel level, std::string_view line)> log;
+
   // Called when the broker is about to go down, and locks cannot move to another one: those that are not released
   // within `time_left` are lost. A callback as above.
   std::function<void(Duration time_left)> on_draining;
@@ -118,7 +132,10 @@ class Client {
   const std::string& address() const;  // all of them, as ClientOptions::address
 
  private:
+  friend class Admin;
+  friend class DetachedLocks;
   friend class Election;
+  friend class Inspector;
   friend class MultiLock;
   friend class Mutex;
   friend class RwLock;

@@ -45,7 +45,7 @@ struct Leader {
   bool operator==(const Leader& other) const { return token == other.token && value == other.value; }
 };
 
-using ProclaimCallback = std::function<void(std::optional<Refusal>)>;
+using ProclaimCallback = Callback<void(std::optional<Refusal>)>;
 
 // One term of a leader. Move-only; its destructor resigns without waiting for the answer.
 class Leadership {
@@ -78,7 +78,7 @@ class Leadership {
   Guard guard_;
 };
 
-using CampaignCallback = std::function<void(Result<Leadership>)>;
+using CampaignCallback = Callback<void(Result<Leadership>)>;
 
 class Election {
  public:
@@ -95,6 +95,12 @@ class Election {
 
   // Waits at most this long.
   Result<Leadership> CampaignFor(Duration max_wait, std::stop_token cancel = {});
+
+  // Waits until this time of any clock at most. A clock that is set meanwhile does not change the wait.
+  template <class Clock, class D>
+  Result<Leadership> CampaignUntil(const std::chrono::time_point<Clock, D>& until, std::stop_token cancel = {}) {
+    return CampaignFor(TimeUntil(until), std::move(cancel));
+  }
 
   // Campaign without blocking. `callback` is called exactly once, on a thread of the library (see client.h), perhaps
   // before this returns. It must neither block nor throw.

@@ -13,12 +13,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
 
+#include "distlock/callback.h"
 #include "distlock/types.h"
 
 namespace distlock {
@@ -28,8 +28,8 @@ class Core;
 struct Lease;
 }  // namespace internal
 
-using ReleaseCallback = std::function<void(ReleaseOutcome)>;
-using DowngradeCallback = std::function<void(std::optional<Refusal>)>;
+using ReleaseCallback = Callback<void(ReleaseOutcome)>;
+using DowngradeCallback = Callback<void(std::optional<Refusal>)>;
 
 class Guard {
  public:
@@ -73,7 +73,14 @@ class Guard {
   const std::string& lease_id() const;   // secret: whoever knows it can release the lock; new once it has moved
   const std::string& holder_id() const;  // public; new once the lock has moved
   int64_t valid_until() const;           // CLOCK_BOOTTIME nanoseconds; grows while the broker is heard
+  Duration time_left() const;            // until then: what the holder may rely on now; 0 once the lock has ended
   Duration waited() const;               // from the acquire's arrival at the broker until the grant
+
+  // Which lock it is, as it was asked for; empty for an empty guard.
+  const std::string& key() const;
+  const std::string& lock_namespace() const;  // never "": the namespace `default` has that name
+  LockMode mode() const;                      // kShared after a Downgrade
+  int32_t permits() const;                    // kPermit only
 
  private:
   friend class internal::Core;
@@ -86,6 +93,6 @@ class Guard {
   std::shared_ptr<internal::Lease> lease_;
 };
 
-using LockCallback = std::function<void(Result<Guard>)>;
+using LockCallback = Callback<void(Result<Guard>)>;
 
 }  // namespace distlock

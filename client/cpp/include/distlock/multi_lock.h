@@ -4,6 +4,7 @@
 // at once never wait for each other in a circle, in whatever order they name them.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -11,6 +12,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "distlock/guard.h"
@@ -73,6 +75,7 @@ class MultiGuard {
   const Guard& part(size_t i) const;                         // REQUIRES: i < size()
   Guard& part(size_t i);                                     // to give one of them back before the others
   int64_t valid_until() const;                               // the earliest of all
+  Duration time_left() const;                                // of the one that has least
   Duration waited() const;                                   // for all together
 
  private:
@@ -83,7 +86,7 @@ class MultiGuard {
   std::unique_ptr<Parts> parts_;
 };
 
-using MultiLockCallback = std::function<void(Result<MultiGuard>)>;
+using MultiLockCallback = Callback<void(Result<MultiGuard>)>;
 
 // A MultiLock is only a set bound to a client; copies are cheap and equal. Thread-safe. It may outlive its Client;
 // acquires are then refused with kClientClosed.
@@ -101,6 +104,12 @@ class MultiLock {
   // Waits at most this long for all together. When the broker falls silent, it waits half a second longer for an answer
   // that may be on its way.
   Result<MultiGuard> TryLockFor(Duration max_wait, std::stop_token cancel = {});
+
+  // Waits until this time of any clock at most. A clock that is set meanwhile does not change the wait.
+  template <class Clock, class D>
+  Result<MultiGuard> TryLockUntil(const std::chrono::time_point<Clock, D>& until, std::stop_token cancel = {}) {
+    return TryLockFor(TimeUntil(until), std::move(cancel));
+  }
 
   // The same three without blocking. `callback` is called exactly once, on a thread of the library (see client.h),
   // perhaps before this returns. It must neither block nor throw. It may start acquires and releases, which then leave

@@ -6,9 +6,11 @@
 // with kClientClosed.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <utility>
 
 #include "distlock/guard.h"
 #include "distlock/pending_lock.h"
@@ -32,6 +34,12 @@ class Mutex {
   // Waits at most this long. When the broker falls silent, it waits half a second longer for an answer that may be on
   // its way.
   Result<Guard> TryLockFor(Duration max_wait, std::stop_token cancel = {});
+
+  // Waits until this time of any clock at most. A clock that is set meanwhile does not change the wait.
+  template <class Clock, class D>
+  Result<Guard> TryLockUntil(const std::chrono::time_point<Clock, D>& until, std::stop_token cancel = {}) {
+    return TryLockFor(TimeUntil(until), std::move(cancel));
+  }
 
   // The same three without blocking. `callback` is called exactly once, on a thread of the library (see client.h),
   // perhaps before this returns. It must neither block nor throw. It may start acquires and releases, which then leave

@@ -13,9 +13,11 @@
 // arrival, and neighbouring readers enter together: neither side starves the other.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <utility>
 
 #include "distlock/guard.h"
 #include "distlock/pending_lock.h"
@@ -40,10 +42,20 @@ class RwLock {
   // its way.
   Result<Guard> TryReadLockFor(Duration max_wait, std::stop_token cancel = {});
 
+  // Waits until this time of any clock at most. A clock that is set meanwhile does not change the wait.
+  template <class Clock, class D>
+  Result<Guard> TryReadLockUntil(const std::chrono::time_point<Clock, D>& until, std::stop_token cancel = {}) {
+    return TryReadLockFor(TimeUntil(until), std::move(cancel));
+  }
+
   // For writing, alone. Otherwise as above.
   Result<Guard> WriteLock(std::stop_token cancel = {});
   Result<Guard> TryWriteLock();
   Result<Guard> TryWriteLockFor(Duration max_wait, std::stop_token cancel = {});
+  template <class Clock, class D>
+  Result<Guard> TryWriteLockUntil(const std::chrono::time_point<Clock, D>& until, std::stop_token cancel = {}) {
+    return TryWriteLockFor(TimeUntil(until), std::move(cancel));
+  }
 
   // The same without blocking. `callback` is called exactly once, on a thread of the library (see client.h), perhaps
   // before this returns. It must neither block nor throw. It may start acquires and releases, which then leave

@@ -13,10 +13,12 @@
 // A limit below 1, permits below 1 and permits above the limit are refused with kInvalidArgument.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <utility>
 
 #include "distlock/guard.h"
 #include "distlock/pending_lock.h"
@@ -40,6 +42,13 @@ class Semaphore {
   // Waits at most this long. When the broker falls silent, it waits half a second longer for an answer that may be on
   // its way.
   Result<Guard> TryAcquireFor(Duration max_wait, int32_t permits = 1, std::stop_token cancel = {});
+
+  // Waits until this time of any clock at most. A clock that is set meanwhile does not change the wait.
+  template <class Clock, class D>
+  Result<Guard> TryAcquireUntil(const std::chrono::time_point<Clock, D>& until, int32_t permits = 1,
+                                std::stop_token cancel = {}) {
+    return TryAcquireFor(TimeUntil(until), permits, std::move(cancel));
+  }
 
   // The same three without blocking. `callback` is called exactly once, on a thread of the library (see client.h),
   // perhaps before this returns. It must neither block nor throw. It may start acquires and releases, which then leave

@@ -21,6 +21,21 @@ namespace distlock {
 
 using Duration = std::chrono::nanoseconds;
 
+// How much a line of ClientOptions::log matters. kDebug: each attempt to connect. kInfo: connected, moved. kWarning: a
+// stream broke, an attempt failed, the broker drains.
+enum class LogLevel { kDebug = 0, kInfo = 1, kWarning = 2 };
+
+// From now until a time of any clock, for the TryLockUntil of each kind of lock. Zero when it has passed, and
+// Duration::max(), which waits for ever, when it is more than a century away.
+template <class Clock, class D>
+Duration TimeUntil(const std::chrono::time_point<Clock, D>& until) {
+  const auto now = Clock::now();
+  if (until <= now) return Duration::zero();
+  const auto left = until - now;
+  if (left > std::chrono::hours(24 * 365 * 100)) return Duration::max();
+  return std::chrono::ceil<Duration>(left);
+}
+
 // What the broker does with a lock whose stream broke.
 enum class OnDisconnect {
   kSafe = 1,     // frees it when its last promise to this client has ended: within the validity (3 s)

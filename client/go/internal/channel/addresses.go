@@ -6,6 +6,7 @@ package channel
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -27,21 +28,41 @@ func DefaultAddress() string {
 	return loopback
 }
 
+// target is an address as gRPC for Go knows it. That has no ipv4: and ipv6:, which gRPC has in other languages.
+func target(address string) (string, error) {
+	if strings.HasPrefix(address, "/") {
+		return "unix://" + address, nil
+	}
+	scheme, rest, has := strings.Cut(address, "://")
+	if has && (rest == "" || (scheme != "unix" && scheme != "dns" && scheme != "tls")) {
+		return "", fmt.Errorf("distlock: the address %q is not known; write host:port, tls://host:port or unix:///path",
+			address)
+	}
+	family, literal, _ := strings.Cut(address, ":")
+	if family != "ipv4" && family != "ipv6" {
+		return address, nil
+	}
+	found, err := netip.ParseAddrPort(literal)
+	if err != nil {
+		return "", fmt.Errorf("distlock: the address %q has no number of a host and a port; write ipv4:127.0.0.1:7420, "+
+			"ipv6:[::1]:7420 or host:port", address)
+	}
+	if found.Addr().Is4() != (family == "ipv4") {
+		return "", fmt.Errorf("distlock: the address %q names a host of the other family", address)
+	}
+	return "passthrough:///" + literal, nil
+}
+
 // Split cuts a list that is separated by commas into gRPC targets, each once.
 func Split(text string) ([]string, error) {
 	var found []string
 	for _, part := range strings.Split(text, ",") {
-		part = strings.TrimSpace(part)
-		if strings.HasPrefix(part, "/") {
-			part = "unix://" + part
+		one, err := target(strings.TrimSpace(part))
+		if err != nil {
+			return nil, err
 		}
-		scheme, rest, has := strings.Cut(part, "://")
-		if has && (rest == "" || (scheme != "unix" && scheme != "dns" && scheme != "tls")) {
-			return nil, fmt.Errorf("distlock: the address %q is not known; write host:port, tls://host:port or unix:///path",
-				part)
-		}
-		if part != "" && !slices.Contains(found, part) {
-			found = append(found, part)
+		if one != "" && !slices.Contains(found, one) {
+			found = append(found, one)
 		}
 	}
 	if len(found) == 0 {

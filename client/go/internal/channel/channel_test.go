@@ -20,7 +20,13 @@ func TestSplit(t *testing.T) {
 	if err != nil || !slices.Equal(found, want) {
 		t.Fatalf("%v %v", found, err)
 	}
-	for _, wrong := range []string{"", " , ", "http://a:1", "unix://"} {
+	found, err = Split("ipv4:127.0.0.1:7420,ipv6:[::1]:7420,ipv6host:1,unix:/x")
+	want = []string{"passthrough:///127.0.0.1:7420", "passthrough:///[::1]:7420", "ipv6host:1", "unix:/x"}
+	if err != nil || !slices.Equal(found, want) {
+		t.Fatalf("%v %v", found, err)
+	}
+	for _, wrong := range []string{"", " , ", "http://a:1", "unix://", "ipv4:localhost:1", "ipv4:[::1]:1", "ipv6:1.2.3.4:1",
+		"ipv4:1.2.3.4", "ipv6:"} {
 		if found, err := Split(wrong); err == nil {
 			t.Errorf("%q is taken for %v", wrong, found)
 		}

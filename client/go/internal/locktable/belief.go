@@ -78,3 +78,12 @@ func (b *belief) lapsed(now time.Duration) bool {
 }
 
 func (b *belief) unanswered() int64 { return b.lastSent - max(b.lastAcked, 0) }
+
+// overdue tells whether a heartbeat is unanswered, and half of what was left until deadline when it was sent is gone.
+func (b *belief) overdue(deadline, now time.Duration) bool {
+	if b.unanswered() == 0 {
+		return false
+	}
+	since := b.sentAt[max(b.lastAcked+1, 1, b.lastSent-remembered+1)%remembered]
+	return now-since >= (deadline-since)/2
+}

@@ -203,9 +203,9 @@ func TestAtRiskAndRenewed(t *testing.T) {
 	h := s.hold(key("k"), nil)
 	risk := &pb.SessionEvent{Id: h.id(), Event: &pb.SessionEvent_AtRisk{AtRisk: &pb.LeaseAtRisk{Cause: "slow"}}}
 	s.hearBy(s.table.Link(), risk)
-	s.check(h.held() && h.lease.AtRisk(), "it is at risk")
+	s.check(h.held() && s.table.AtRisk(h.lease, s.now), "it is at risk")
 	s.hearBy(s.table.Link(), &pb.SessionEvent{Id: h.id(), Event: &pb.SessionEvent_Renewed{Renewed: &pb.LeaseRenewed{}}})
-	s.check(h.held() && !h.lease.AtRisk(), "it is safe again")
+	s.check(h.held() && !s.table.AtRisk(h.lease, s.now), "it is safe again")
 	s.hearBy(s.table.Link(), risk)
 	s.ack(s.beat(), 3*second, limit(h, second/2))
 	s.tick(second / 2)
@@ -223,4 +223,18 @@ func TestPromisesBeyondAllBoundsAreCut(t *testing.T) {
 	s.sent()
 	s.grantBy(s.table.Link(), other.id(), &pb.Grant{ValidFor: durationpb.New(-second)})
 	s.check(!other.held(), "a promise below zero is none")
+}
+
+func TestASilentBrokerPutsLeasesAtRiskBeforeTheyLapse(t *testing.T) {
+	says(t, "while a heartbeat is unanswered and half of what the lease had left when it was sent is gone")
+	s := opened(t)
+	h, short := s.hold(key("k"), nil), s.hold(key("short"), validFor(1500*time.Millisecond))
+	s.tick(second) // a heartbeat, which nobody answers
+	s.check(!s.table.AtRisk(h.lease, s.now) && !s.table.AtRisk(short.lease, s.now), "it was sent just now")
+	s.wait(second / 4)
+	s.check(!s.table.AtRisk(h.lease, s.now) && s.table.AtRisk(short.lease, s.now), "half of what the short one had")
+	s.wait(second * 3 / 4)
+	s.check(h.held() && s.table.AtRisk(h.lease, s.now), "half of what the long one had")
+	s.ack(s.beat(), 3*second)
+	s.check(h.held() && !s.table.AtRisk(h.lease, s.now), "answered")
 }

@@ -151,7 +151,7 @@ func (t *Table) onAck(link *Link, ack *pb.HeartbeatAck, now time.Duration, fx *E
 	if !link.session.ack(ack.Seq, span(ack.ValidFor), now) {
 		return
 	}
-	link.acked, link.quiet, t.lastFailure = true, false, nil
+	link.acked, t.lastFailure = true, nil
 	var limits map[int64]time.Duration
 	if len(ack.Limits) > 0 {
 		limits = make(map[int64]time.Duration, len(ack.Limits))

@@ -98,9 +98,6 @@ func (l *Lease) Phase() Phase { return Phase(l.phase.Load()) }
 // Deadline is until when the lease may be believed in.
 func (l *Lease) Deadline() time.Duration { return time.Duration(l.deadline.Load()) }
 
-// AtRisk tells whether renewals fail, or its stream has broken. Guarded by the table's mutex.
-func (l *Lease) AtRisk() bool { return l.risk != "" }
-
 func (l *Lease) setPhase(phase Phase) { l.phase.Store(int32(phase)) }
 
 func (l *Lease) setDeadline(at time.Duration) { l.deadline.Store(int64(at)) }

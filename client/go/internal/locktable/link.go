@@ -12,6 +12,8 @@ import (
 const (
 	frame           = 8        // tag and length of a command in its message, at most
 	messageBytes    = 64 << 10 // before the broker has told its limit
+	releaseBytes    = 32       // of a release, at most
+	timeBytes       = 24       // of a max_wait, at most
 	defaultValidity = 3 * time.Second
 	leastPause      = 10 * time.Millisecond
 )
@@ -19,6 +21,7 @@ const (
 // Link is a session with a broker, or the place for the next one; and the commands that it has not sent yet.
 type Link struct {
 	commands     []*pb.SessionCommand
+	mostBytes    int // that all of these can have
 	session      belief
 	streaming    bool
 	opened       bool
@@ -27,7 +30,6 @@ type Link struct {
 	draining     bool
 	leaving      bool
 	heartbeatDue bool
-	quiet        bool
 	validity     time.Duration
 	interval     time.Duration
 	heartbeatAt  time.Duration
@@ -56,7 +58,13 @@ func (l *Link) start(now, grace time.Duration) {
 // usable tells whether commands may be added.
 func (l *Link) usable() bool { return l.streaming && !l.leaving }
 
-func (l *Link) add(command *pb.SessionCommand) { l.commands = append(l.commands, command) }
+func (l *Link) add(command *pb.SessionCommand) { l.addOf(command, proto.Size(command)) }
+
+// addOf adds a command that has at most so many bytes.
+func (l *Link) addOf(command *pb.SessionCommand, most int) {
+	l.commands = append(l.commands, command)
+	l.mostBytes += most + frame
+}
 
 // pack makes the next message, or returns nil. A heartbeat's time is taken here, before the message goes to gRPC.
 func (l *Link) pack(now time.Duration) *pb.SessionRequest {
@@ -70,19 +78,17 @@ func (l *Link) pack(now time.Duration) *pb.SessionRequest {
 		message.Commands = append(message.Commands, beat)
 		l.heartbeatAt = now + l.interval
 	}
-	fit := 0
-	for _, command := range l.commands {
-		left -= proto.Size(command) + frame
-		if left < 0 && fit+len(message.Commands) > 0 {
-			break
-		}
-		fit++
+	fit := len(l.commands)
+	if l.mostBytes > left {
+		fit = l.fitting(left, len(message.Commands) > 0)
 	}
 	if fit == len(l.commands) && len(message.Commands) == 0 {
-		message.Commands, l.commands = l.commands, nil
+		message.Commands, l.commands, l.mostBytes = l.commands, nil, 0
 	} else {
 		message.Commands = append(message.Commands, l.commands[:fit]...)
-		l.commands = l.commands[fit:]
+		if l.commands = l.commands[fit:]; len(l.commands) == 0 {
+			l.mostBytes = 0
+		}
 	}
 	if len(message.Commands) == 0 {
 		return nil
@@ -90,6 +96,25 @@ func (l *Link) pack(now time.Duration) *pb.SessionRequest {
 	return message
 }
 
-func release(acquireID int64, lapsed bool) *pb.SessionCommand_Release {
-	return &pb.SessionCommand_Release{Release: &pb.ReleaseLease{AcquireId: acquireID, Lapsed: lapsed}}
+// fitting is how many commands fit into so many bytes: at least one, if it goes alone.
+func (l *Link) fitting(left int, beside bool) int {
+	for i, command := range l.commands {
+		left -= proto.Size(command) + frame
+		if left < 0 && (i > 0 || beside) {
+			return i
+		}
+	}
+	return len(l.commands)
+}
+
+func release(id, acquireID int64, lapsed bool) *pb.SessionCommand {
+	made := &struct { // one allocation for all
+		command pb.SessionCommand
+		kind    pb.SessionCommand_Release
+		release pb.ReleaseLease
+	}{}
+	made.release.AcquireId, made.release.Lapsed = acquireID, lapsed
+	made.kind.Release = &made.release
+	made.command.Id, made.command.Command = id, &made.kind
+	return &made.command
 }

@@ -4,6 +4,7 @@ package locktable
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	pb "distlock.dev/client/go/distlockv1"
@@ -44,12 +45,20 @@ func (t *Table) Acquire(specs []*pb.LockSpec, wait Wait, answer func(*Refusal), 
 
 func (t *Table) newRequest(specs []*pb.LockSpec, wait Wait, answer func(*Refusal),
 	onQueued func(*pb.AcquireQueued), now time.Duration) *Request {
-	request := &Request{
-		Leases: make([]*Lease, len(specs)), answer: answer, onQueued: onQueued, asked: now, waitUntil: Never,
-		oneTry: wait <= OneTry, stranded: Never, timeout: timeout{at: Never, index: -1}, bytes: 64,
+	made := &struct { // one allocation for all
+		request Request
+		lease   [1]Lease
+		listed  [1]*Lease
+	}{}
+	request, leases := &made.request, made.lease[:]
+	request.Leases = made.listed[:]
+	if len(specs) > 1 {
+		leases, request.Leases = make([]Lease, len(specs)), make([]*Lease, len(specs))
 	}
+	request.answer, request.onQueued, request.asked, request.waitUntil = answer, onQueued, now, Never
+	request.oneTry, request.stranded, request.bytes = wait <= OneTry, Never, 64
+	request.timeout = timeout{at: Never, index: -1}
 	first := t.takeIDs(len(specs))
-	leases := make([]Lease, len(specs))
 	for i, spec := range specs {
 		lease := &leases[i]
 		lease.id, lease.request, lease.Spec = first+int64(i), request, spec
@@ -186,7 +195,6 @@ func (t *Table) Tick(now time.Duration, fx *Effects) {
 			continue
 		}
 		if now >= link.heartbeatAt {
-			link.quiet = link.session.unanswered() >= 1 // beside the one that leaves now
 			link.heartbeatDue = true
 			link.heartbeatAt = now + link.interval
 		}
@@ -202,4 +210,23 @@ func (t *Table) timeOut(request *Request, now time.Duration, fx *Effects) {
 	}
 	t.withdraw(request)
 	t.refuse(request, refusal, fx)
+}
+
+func (t *Table) unreachable(since, now time.Duration) *Refusal {
+	reason, why := Unreachable, ""
+	if failure := t.lastFailure; failure != nil {
+		if failure.is("DRAINING", "QUOTA_EXCEEDED", "STORE_UNAVAILABLE", "QUORUM_NOT_REACHED") {
+			reason = failure.Reason
+		}
+		if failure.Wire.Message != "" {
+			why = ": " + failure.Wire.Message
+		}
+	}
+	return Refuse(reason, fmt.Sprintf("no broker at %s took it within %d ms%s; check that distlockd runs there, or set "+
+		"DISTLOCK_SERVER", t.config.Address, (now-since).Milliseconds(), why)).waited(now - since)
+}
+
+func (t *Table) requestID(first int64) string {
+	var buffer [64]byte
+	return string(strconv.AppendInt(append(buffer[:0], t.prefix...), first, 10))
 }

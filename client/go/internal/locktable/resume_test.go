@@ -16,7 +16,7 @@ func TestResumeAfterABreak(t *testing.T) {
 	h := s.hold(&pb.LockSpec{Key: "k", Resume: true}, &pb.Grant{LeaseId: "kept"})
 	other := s.hold(key("other"), nil)
 	s.breaks(s.table.Link())
-	s.check(h.held() && h.lost == 0 && h.lease.AtRisk() && s.table.Moving(), "it is held, at risk")
+	s.check(h.held() && h.lost == 0 && s.table.AtRisk(h.lease, s.now) && s.table.Moving(), "it is held, at risk")
 	s.check(other.lost == 1 && other.lease.Cause == CauseDisconnected, "the other one is not")
 	s.wait(second)
 	s.start()
@@ -24,7 +24,7 @@ func TestResumeAfterABreak(t *testing.T) {
 	adopt := s.only(s.sent(), "adopt")
 	s.check(adopt.GetAdopt().LeaseId == "kept", "it is asked for")
 	s.grantBy(s.table.Link(), adopt.Id, &pb.Grant{})
-	s.check(h.held() && !h.lease.AtRisk(), "it is safe")
+	s.check(h.held() && !s.table.AtRisk(h.lease, s.now), "it is safe")
 }
 
 func TestResumeHasNoEffectWithReleaseOnDisconnect(t *testing.T) {

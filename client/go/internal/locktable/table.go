@@ -15,7 +15,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"sort"
-	"strconv"
 	"time"
 
 	pb "distlock.dev/client/go/distlockv1"
@@ -92,8 +91,11 @@ func (t *Table) Wake() time.Duration { return t.wake }
 // Moving tells whether leases wait for a session that adopts them.
 func (t *Table) Moving() bool { return t.moving }
 
-// Quiet tells whether at least two heartbeats are unanswered.
-func (t *Table) Quiet() bool { return t.links[0].quiet || t.links[1].quiet }
+// AtRisk tells whether renewals of a held lease fail, its stream has broken, or the broker leaves a heartbeat unanswered
+// for too long.
+func (t *Table) AtRisk(lease *Lease, now time.Duration) bool {
+	return lease.risk != "" || (lease.link != nil && lease.link.session.overdue(lease.Deadline(), now))
+}
 
 // TakeDraining tells, once, that the broker goes down and not all can follow, and what time is left.
 func (t *Table) TakeDraining() (time.Duration, bool) {
@@ -199,7 +201,16 @@ func (t *Table) send(request *Request, now time.Duration, fx *Effects) {
 		}
 		return // goes when the broker has told its limit
 	}
-	locks := make([]*pb.LockSpec, len(request.Leases))
+	made := &struct { // one allocation for all
+		command pb.SessionCommand
+		kind    pb.SessionCommand_Acquire
+		acquire pb.AcquireLocks
+		lock    [1]*pb.LockSpec
+	}{}
+	locks := made.lock[:]
+	if len(request.Leases) > 1 {
+		locks = make([]*pb.LockSpec, len(request.Leases))
+	}
 	for i, lease := range request.Leases {
 		if request.sent { // gRPC may still read the message that went before
 			lease.Spec = proto.Clone(lease.Spec).(*pb.LockSpec)
@@ -213,8 +224,10 @@ func (t *Table) send(request *Request, now time.Duration, fx *Effects) {
 	}
 	request.sent = true
 	request.link = link
-	link.add(&pb.SessionCommand{Id: request.first(), Command: &pb.SessionCommand_Acquire{
-		Acquire: &pb.AcquireLocks{Locks: locks, RequestId: request.requestID}}})
+	made.acquire.Locks, made.acquire.RequestId = locks, request.requestID
+	made.kind.Acquire = &made.acquire
+	made.command.Id, made.command.Command = request.first(), &made.kind
+	link.addOf(&made.command, request.bytes+timeBytes*len(locks))
 }
 
 // heldElsewhere tells whether the same owner holds the lock through another session: it would wait for itself there.
@@ -245,7 +258,7 @@ func (t *Table) sendHeldBack(now time.Duration, fx *Effects) {
 
 func (t *Table) sendRelease(link *Link, acquireID int64, lapsed bool) int64 {
 	id := t.takeIDs(1)
-	link.add(&pb.SessionCommand{Id: id, Command: release(acquireID, lapsed)})
+	link.addOf(release(id, acquireID, lapsed), releaseBytes)
 	return id
 }
 
@@ -295,7 +308,9 @@ func (t *Table) end(lease *Lease, cause, message string, fx *Effects, tell bool)
 	if t.moving && lease.Spec.Reentrant { // an acquire of that owner may have waited for its arrival
 		t.moveAt(0)
 	}
-	t.tellChange(lease, hasEnded(), fx)
+	if lease.change != nil {
+		t.tellChange(lease, hasEnded(), fx)
+	}
 	if lease.OnEnd != nil && tell {
 		*fx = append(*fx, lease.OnEnd)
 	}
@@ -371,19 +386,3 @@ func (t *Table) holdsOf(lease *Lease) []*Lease {
 	}
 	return holds
 }
-
-func (t *Table) unreachable(since, now time.Duration) *Refusal {
-	reason, why := Unreachable, ""
-	if failure := t.lastFailure; failure != nil {
-		if failure.is("DRAINING", "QUOTA_EXCEEDED", "STORE_UNAVAILABLE", "QUORUM_NOT_REACHED") {
-			reason = failure.Reason
-		}
-		if failure.Wire.Message != "" {
-			why = ": " + failure.Wire.Message
-		}
-	}
-	return Refuse(reason, fmt.Sprintf("no broker at %s took it within %d ms%s; check that distlockd runs there, or set "+
-		"DISTLOCK_SERVER", t.config.Address, (now-since).Milliseconds(), why)).waited(now - since)
-}
-
-func (t *Table) requestID(first int64) string { return t.prefix + strconv.FormatInt(first, 10) }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "stream.h"
+#include "grpc_stream.h"
 
 #include <utility>
 
 #include "core.h"
+#include "distlock/wire/bearer.h"
 
 namespace distlock::internal {
 namespace {
@@ -17,44 +18,48 @@ google::protobuf::ArenaOptions ArenaOptionsWith(char* block, size_t size) {
 
 }  // namespace
 
-Stream::Stream(std::shared_ptr<Core> core, int link)
-    : core_(std::move(core)),
-      link_(link),
+GrpcStream::GrpcStream(std::shared_ptr<Core> core, int link)
+    : Stream(link),
+      core_(std::move(core)),
       block_(new char[kFirstBlock]),
       arena_(ArenaOptionsWith(block_.get(), kFirstBlock)) {}
 
-void Stream::Start(v1::LockService::Stub& stub, CallThread& thread, std::unique_ptr<Batch> first) {
+void GrpcStream::Start(v1::LockService::Stub& stub, CallThread& thread, std::unique_ptr<Batch> first) {
   writing_ = std::move(first);
   StartCall(stub.PrepareAsyncSession(&context(), thread.queue()), writing_->message());
   Read();
 }
 
-void Stream::Write(std::unique_ptr<Batch> batch) {
+void GrpcStream::Authorize(const std::string& address) {
+  if (const auto bearer = wire::BearerFor(address)) context().AddMetadata(wire::kAuthorization, *bearer);
+}
+
+void GrpcStream::Write(std::unique_ptr<Batch> batch) {
   writing_ = std::move(batch);
   StartWrite(&writing_->message());
 }
 
-void Stream::Read() {
+void GrpcStream::Read() {
   arena_.Reset();
   response_ = google::protobuf::Arena::CreateMessage<v1::SessionResponse>(&arena_);
   StartRead(response_);
 }
 
-void Stream::OnReadDone(bool ok) {
+void GrpcStream::OnReadDone(bool ok) {
   if (!ok) return core_->OnReadEnd(this);
   fx_.Clear();
   core_->OnResponse(this, *response_, fx_);
   Read();
 }
 
-void Stream::OnWriteDone(bool ok) { core_->OnWritten(this, ok); }
+void GrpcStream::OnWriteDone(bool ok) { core_->OnWritten(this, ok); }
 
-void Stream::OnDone(const grpc::Status& status) {
+void GrpcStream::OnDone(const grpc::Status& status) {
   // The call's context refers to the channel, so it must be gone before Close learns that the stream is done.
   const std::shared_ptr<Core> core = core_;
-  const int link = link_;
+  const int of_link = link();
   delete this;
-  core->OnStreamDone(link, status);
+  core->OnStreamDone(of_link, status);
 }
 
 }  // namespace distlock::internal

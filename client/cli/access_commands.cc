@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// can-i, reload: questions to the broker about its policy. policy, token: the files of a policy, without a broker.
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_join.h>
+#include <openssl/rand.h>
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <optional>
+
+#include "access/pattern_text.h"
+#include "access/policy_cases.h"
+#include "access/policy_file.h"
+#include "access/tokens.h"
+#include "commands.h"
+#include "distlock/v1/admin_service.grpc.pb.h"
+
+namespace distlock::cli {
+namespace {
+
+constexpr int kExitWrongFile = 78;  // EX_CONFIG, as distlockd's
+
+struct CanIArgs {
+  std::string verb;
+  std::string lock;
+  std::string principal;
+  bool list = false;
+};
+
+std::string MessageOf(const absl::Status& status) { return {status.message().data(), status.message().size()}; }
+
+std::optional<Failure> FillLock(const std::string& text, v1::CheckAccessRequest* request) {
+  auto lock = access::ParseLock(text);
+  if (!lock.ok()) return UsageFailure(absl::StrCat("'", text, "' ", MessageOf(lock.status())));
+  request->set_prefix(lock->all || lock->prefix);
+  if (lock->all) {
+    request->set_namespace_("-");
+    return std::nullopt;
+  }
+  for (const access::Template* parts : {&lock->ns, &lock->key}) {
+    for (const access::TextPart& part : *parts) {
+      if (part.part != access::Part::kLiteral) return UsageFailure("the lock has a placeholder; name one lock");
+      (parts == &lock->ns ? request->mutable_namespace_() : request->mutable_key())->append(part.literal);
+    }
+  }
+  return std::nullopt;
+}
+
+bool PrintRights(const Context& context, const v1::CheckAccessResponse& answer) {
+  std::vector<std::string> lines;
+  std::vector<Json> rights;
+  for (const v1::AccessRight& right : answer.rights()) {
+    const std::vector<std::string> locks(right.locks().begin(), right.locks().end());
+    const std::vector<std::string> denied(right.denied_locks().begin(), right.denied_locks().end());
+    lines.push_back(absl::StrCat(right.verb(), locks.empty() ? "" : "  ", absl::StrJoin(locks, " "),
+                                 denied.empty() ? "" : "  but not ", absl::StrJoin(denied, " ")));
+    rights.push_back(Json().Text("verb", right.verb()).Texts("locks", locks).Texts("denied", denied));
+  }
+  const std::string who = answer.identity().empty() ? "everybody" : answer.identity();
+  if (answer.identity().empty()) lines = {"everything: the broker asks nobody for an identity"};
+  lines.insert(lines.begin(), absl::StrCat(who, " may", lines.empty() ? " do nothing" : ":"));
+  return context.PrintLines(lines, Json().Text("identity", answer.identity()).List("rights", rights));
+}
+
+int CanI(const Context& context, const CanIArgs& args) {
+  v1::CheckAccessRequest request;
+  request.set_verb(args.verb);
+  request.set_principal(args.principal);
+  if (args.verb.empty() && !args.list) return context.Fail(UsageFailure("name a verb, or --list"));
+  const auto verb = access::VerbOf(args.verb);
+  if (!args.verb.empty() && !verb) {
+    const std::vector<std::string> known(access::kVerbNames.begin(), access::kVerbNames.end());
+    return context.Fail(
+        UsageFailure(absl::StrCat("'", args.verb, "' is no verb; there are ", absl::StrJoin(known, ", "))));
+  }
+  if (verb && access::IsLockVerb(*verb)) {
+    if (const auto wrong = FillLock(args.lock, &request)) return context.Fail(*wrong);
+  } else if (!args.lock.empty()) {
+    return context.Fail(UsageFailure(absl::StrCat(args.verb, " is a verb of the broker, without a lock")));
+  }
+  const auto [channel, failed] = Connect(context);
+  if (!channel) return failed;
+  v1::CheckAccessResponse answer;
+  grpc::ClientContext call;
+  call.set_deadline(std::chrono::system_clock::now() + context.connect_timeout);
+  const grpc::Status status = v1::AdminService::NewStub(channel)->CheckAccess(&call, request, &answer);
+  if (!status.ok()) return context.Fail(FailureFrom(status));
+  if (args.list) return PrintRights(context, answer) ? kExitOk : kExitInternal;
+  const std::string why = !answer.rule().empty()      ? absl::StrCat("rule ", answer.rule())
+                          : answer.identity().empty() ? "the broker asks nobody for an identity"
+                                                      : "no rule allows it";
+  const std::string who = answer.identity().empty() ? "" : absl::StrCat(" for ", answer.identity());
+  const bool printed = context.Print(
+      absl::StrCat(answer.allowed() ? "yes" : "no", " (", why, ")", who),
+      Json().Flag("allowed", answer.allowed()).Text("rule", answer.rule()).Text("identity", answer.identity()));
+  if (!printed) return kExitInternal;
+  return answer.allowed() ? kExitOk : kExitDenied;
+}
+
+int Reload(const Context& context) {
+  const auto [channel, failed] = Connect(context);
+  if (!channel) return failed;
+  v1::ReloadResponse answer;
+  grpc::ClientContext call;
+  call.set_deadline(std::chrono::system_clock::now() + context.connect_timeout);
+  const grpc::Status status = v1::AdminService::NewStub(channel)->Reload(&call, {}, &answer);
+  if (!status.ok()) return context.Fail(FailureFrom(status));
+  if (answer.units().empty()) context.Warn("the broker was given no file that can be read again");
+  bool refused = false;
+  for (const v1::ReloadedUnit& unit : answer.units()) {
+    const bool is_refused = unit.outcome() != v1::RELOAD_OUTCOME_RELOADED;
+    refused = refused || is_refused;
+    const char* const outcome = is_refused ? "refused" : "reloaded";
+    if (!context.Print(absl::StrCat(unit.unit(), ": ", outcome, is_refused ? ": " : "", unit.problem()),
+                       Json().Text("unit", unit.unit()).Text("outcome", outcome).Text("problem", unit.problem()))) {
+      return kExitInternal;
+    }
+  }
+  return refused ? kExitWrongFile : kExitOk;
+}
+
+std::optional<std::string> ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(access::kMostPolicyBytes + 1, '\0');
+  if (!file.read(text.data(), static_cast<std::streamsize>(text.size())) && !file.eof()) return std::nullopt;
+  text.resize(static_cast<size_t>(file.gcount()));
+  return text;
+}
+
+struct PolicyArgs {
+  std::string action;
+  std::string file;
+  std::string cases;
+};
+
+int CheckPolicy(const Context& context, const PolicyArgs& args) {
+  const auto wrong = [&](std::string message) {
+    return context.Fail(OwnFailure("INVALID_ARGUMENT", std::move(message), kExitWrongFile));
+  };
+  if ((args.action == "test") == args.cases.empty()) {
+    return context.Fail(UsageFailure("write: policy check FILE, or: policy test FILE CASES"));
+  }
+  const auto text = ReadFile(args.file);
+  if (!text) return wrong(absl::StrCat(args.file, ": cannot be read"));
+  auto policy = access::ParsePolicy(*text, args.file);
+  if (!policy.ok()) return wrong(MessageOf(policy.status()));
+  const auto rules = static_cast<int64_t>(policy->rules.size());
+  if (args.action == "check") {
+    return context.Print(absl::StrCat(args.file, ": good, ", rules, " rules"), Json().Number("rules", rules))
+               ? kExitOk
+               : kExitInternal;
+  }
+  const auto cases = ReadFile(args.cases);
+  if (!cases) return wrong(absl::StrCat(args.cases, ": cannot be read"));
+  const auto outcomes =
+      access::RunCases(std::make_shared<const access::Policy>(*std::move(policy)), *cases, args.cases);
+  if (!outcomes.ok()) return wrong(MessageOf(outcomes.status()));
+  int64_t failed = 0;
+  for (const access::CaseOutcome& outcome : *outcomes) {
+    failed += outcome.passed ? 0 : 1;
+    if (!context.Print(absl::StrCat(outcome.passed ? "ok    " : "WRONG ", outcome.text),
+                       Json().Flag("passed", outcome.passed).Text("case", outcome.text))) {
+      return kExitInternal;
+    }
+  }
+  return failed == 0 ? kExitOk : kExitBusy;
+}
+
+struct TokenArgs {
+  std::string action;
+  std::string name;
+};
+
+int NewToken(const Context& context, const TokenArgs& args) {
+  if (!access::IsName(args.name)) {
+    return context.Fail(UsageFailure("a token's name has 1..64 letters, digits, dots, - and _"));
+  }
+  access::Digest random;
+  if (RAND_bytes(random.data(), static_cast<int>(random.size())) != 1) {
+    return context.Fail(OwnFailure("CANNOT_RUN", "the system has no random numbers", kExitInternal));
+  }
+  const std::string token = access::TokenOf(random);
+  const std::string line = access::TokenLine(args.name, token);
+  context.Tell("the token follows, and is shown only now; its line for --token-file comes second",
+               Json().Text("note", "the token is shown only now; line is for --token-file"));
+  return context.PrintLines({token, line}, Json().Text("token", token).Text("line", line)) ? kExitOk : kExitInternal;
+}
+
+void AddPolicy(CLI::App& app, Context& context) {
+  auto* policy = app.add_subcommand("policy", "Check a policy file, or run its tests, without a broker");
+  auto args = std::make_shared<PolicyArgs>();
+  policy->add_option("ACTION", args->action, "check or test")->required()->check(CLI::IsMember({"check", "test"}));
+  policy->add_option("FILE", args->file, "The policy")->required()->option_text(" ");
+  policy->add_option("CASES", args->cases, "Of test: what the policy must allow and deny")->option_text(" ");
+  AddContextFlags(*policy, context);
+  policy->footer(
+      "A file of cases is a YAML list, such as\n"
+      "  - {who: k8s:shop/worker, verb: exclusive, lock: 'shop:order/7', expect: allow}\n"
+      "  - {who: anonymous, verb: drain, expect: deny}\n\n"
+      "Exit code: 0 the policy is good, and every case is as expected; 1 a case is not; 78 a file is wrong.\n\n"
+      "Examples:\n"
+      "  distlockctl policy check policy.yaml\n"
+      "  distlockctl policy test policy.yaml cases.yaml");
+  policy->callback([&context, args] { context.command = [&context, args] { return CheckPolicy(context, *args); }; });
+}
+
+void AddToken(CLI::App& app, Context& context) {
+  auto* token = app.add_subcommand("token", "Make a static token for a broker's --token-file");
+  auto args = std::make_shared<TokenArgs>();
+  token->add_option("ACTION", args->action, "new")->required()->check(CLI::IsMember({"new"}));
+  token->add_option("NAME", args->name, "Who will show it: the policy names it token:NAME")
+      ->required()
+      ->option_text(" ");
+  AddContextFlags(*token, context);
+  token->footer(
+      "Prints the token, and the line for the broker, which holds only its hash. Put the token into a file that its\n"
+      "program alone can read, and name that file in DISTLOCK_TOKEN_FILE.\n\n"
+      "Examples:\n"
+      "  distlockctl token new backup");
+  token->callback([&context, args] { context.command = [&context, args] { return NewToken(context, *args); }; });
+}
+
+}  // namespace
+
+void AddAccessCommands(CLI::App& app, Context& context) {
+  auto* can = app.add_subcommand("can-i", "Ask whether the broker's policy allows something");
+  auto args = std::make_shared<CanIArgs>();
+  can->add_option("VERB", args->verb, "Such as exclusive, look or drain")->option_text(" ");
+  can->add_option("LOCK", args->lock, "NAMESPACE:KEY, NAMESPACE:PREFIX* or *, for verbs of locks")->option_text(" ");
+  can->add_option("--as", args->principal, "Ask for this principal, such as k8s:shop/worker, or anonymous")
+      ->type_name("PRINCIPAL");
+  can->add_flag("--list", args->list, "Print all that is allowed");
+  AddContextFlags(*can, context);
+  can->footer(
+      "Everybody may ask for itself; --as needs the verb access. Nothing is done.\n"
+      "Exit code: 0 it is allowed; 77 it is not.\n\n"
+      "Examples:\n"
+      "  distlockctl can-i exclusive shop:order/7\n"
+      "  distlockctl can-i list 'shop:order/*' --as k8s:shop/worker\n"
+      "  distlockctl can-i --list");
+  can->callback([&context, args] { context.command = [&context, args] { return CanI(context, *args); }; });
+
+  auto* reload = app.add_subcommand("reload", "Make the broker read its policy, tokens and keys again");
+  AddContextFlags(*reload, context);
+  reload->footer(
+      "What is wrong is not used: the old content stays, and the answer says why.\n"
+      "Exit code: 0 all was read; 78 something was refused.\n\n"
+      "Examples:\n"
+      "  distlockctl reload");
+  reload->callback([&context] { context.command = [&context] { return Reload(context); }; });
+  AddPolicy(app, context);
+  AddToken(app, context);
+}
+
+}  // namespace distlock::cli

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distlock/detached.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "distlock/client.h"
+#include "distlock/wire/times.h"
+#include "leader_lookup.h"
+#include "unary_call.h"
+
+namespace distlock {
+namespace {
+
+using internal::AddNs;
+using internal::BootNow;
+using internal::Lookups;
+
+constexpr auto kBetweenTries = std::chrono::milliseconds(100);
+
+}  // namespace
+
+Duration DetachedLease::time_left() const { return std::max(Duration::zero(), Duration(valid_until - BootNow())); }
+
+DetachedLocks::DetachedLocks(Client& client) : core_(client.core_) {}
+
+Result<DetachedLease> DetachedLocks::Acquire(const std::string& key, const LockOptions& options, DetachedMode mode,
+                                             const std::string& request_id, std::stop_token cancel) {
+  const auto spec = internal::MakeSpec(
+      key, options, {.mode = static_cast<v1::LockMode>(mode.mode), .permits = mode.permits, .limit = mode.limit});
+  if (spec->problem) return *spec->problem;
+  v1::AcquireRequest request;
+  *request.add_locks() = spec->wire;
+  request.set_request_id(request_id.empty() ? internal::RandomId() : request_id);
+  const std::optional<Duration> max_wait = options.max_wait == Duration::max() ? std::nullopt : options.max_wait;
+  const int64_t give_up_ns = AddNs(BootNow(), max_wait.value_or(Duration::max()).count());
+  int64_t unreachable_ns = AddNs(BootNow(), core_->options().unreachable_timeout.count());
+  while (true) {
+    std::optional<Duration> patience;
+    if (max_wait) {
+      const Duration left(std::max<int64_t>(give_up_ns - BootNow(), 0));
+      *request.mutable_locks(0)->mutable_max_wait() = wire::ToProto(left);
+      patience = left + internal::kCallPatience;
+    }
+    const int64_t sent_ns = BootNow();
+    const auto answer = internal::Call<v1::AcquireResponse>(
+        *core_, [](Lookups::Connection& to, auto... args) { return to.locks->Acquire(args...); }, request, patience,
+        cancel);
+    if (!answer.ok()) {
+      if (answer.refusal().reason != RefusalReason::kUnreachable || BootNow() >= unreachable_ns)
+        return answer.refusal();
+      internal::Pause(kBetweenTries, cancel);
+      continue;
+    }
+    if (answer->grants_size() != 1) {
+      return Refusal{.reason = RefusalReason::kNotSupported,
+                     .message = "the broker answered the request for one lock with " +
+                                std::to_string(answer->grants_size()) + " grants"};
+    }
+    const v1::Grant& grant = answer->grants(0);
+    const Duration waited = wire::FromProto(grant.waited());
+    return DetachedLease{
+        .lease_id = grant.lease_id(),
+        .holder_id = grant.holder_id(),
+        .token = grant.fencing_token(),
+        .ttl = wire::FromProto(grant.ttl()),
+        .waited = waited,
+        .valid_until = AddNs(AddNs(sent_ns, waited.count()), wire::FromProto(grant.valid_for()).count())};
+  }
+}
+
+Result<DetachedLocks::Renewal> DetachedLocks::Renew(const std::string& lease_id) {
+  v1::RenewRequest request;
+  request.set_lease_id(lease_id);
+  const int64_t sent_ns = BootNow();
+  const auto answer = internal::Call<v1::RenewResponse>(
+      *core_, [](Lookups::Connection& to, auto... args) { return to.locks->Renew(args...); }, request);
+  if (!answer.ok()) return answer.refusal();
+  return Renewal{.ttl = wire::FromProto(answer->ttl()),
+                 .valid_until = AddNs(sent_ns, wire::FromProto(answer->valid_for()).count())};
+}
+
+Result<ReleaseOutcome> DetachedLocks::Release(const std::string& lease_id) {
+  v1::ReleaseRequest request;
+  request.set_lease_id(lease_id);
+  const auto answer = internal::Call<v1::ReleaseResponse>(
+      *core_, [](Lookups::Connection& to, auto... args) { return to.locks->Release(args...); }, request);
+  if (!answer.ok()) return answer.refusal();
+  return internal::ToOutcome(answer->outcome());
+}
+
+std::optional<Refusal> DetachedLocks::Downgrade(const std::string& lease_id) {
+  v1::DowngradeRequest request;
+  request.set_lease_id(lease_id);
+  const auto answer = internal::Call<v1::DowngradeResponse>(
+      *core_, [](Lookups::Connection& to, auto... args) { return to.locks->Downgrade(args...); }, request);
+  if (!answer.ok()) return answer.refusal();
+  return std::nullopt;
+}
+
+}  // namespace distlock

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package channel
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestTheTokenIsReadAnewForEachCallAndStaysHere(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	shown := func(target string) string {
+		t.Helper()
+		metadata, err := bearer{target}.GetRequestMetadata(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return metadata["authorization"]
+	}
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv(tokenFile, "")
+	if got := shown("unix:///s"); got != "" {
+		t.Errorf("without the variable: %q", got)
+	}
+	t.Setenv(tokenFile, path)
+	if got := shown("unix:///s"); got != "" {
+		t.Errorf("without the file: %q", got)
+	}
+	write(" one\n")
+	for _, target := range []string{"unix:///s", "127.0.0.1:7420", "localhost:7420", "[::1]:7420", "tls://broker:7420"} {
+		if got := shown(target); got != "Bearer one" {
+			t.Errorf("to %s: %q", target, got)
+		}
+	}
+	for _, target := range []string{"10.0.0.1:7420", "broker:7420", "localhost.example:7420"} {
+		if got := shown(target); got != "" {
+			t.Errorf("in plain text to %s: %q", target, got)
+		}
+	}
+	write("two")
+	if got := shown("unix:///s"); got != "Bearer two" {
+		t.Errorf("after the file was replaced: %q", got)
+	}
+	for _, text := range []string{"", "a b", "a\x01", "é", strings.Repeat("a", mostTokenBytes+1)} {
+		write(text)
+		if got := shown("unix:///s"); got != "" {
+			t.Errorf("%.20q: %.20q", text, got)
+		}
+	}
+}

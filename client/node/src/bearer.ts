@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The bearer token of DISTLOCK_TOKEN_FILE.
+import {readFileSync} from 'node:fs';
+
+const KEEPS_SECRETS = ['tls://', 'unix:', '/', '127.', 'localhost:', '[::1]:', 'ipv4:127.'];
+const MOST_CHARACTERS = 16 << 10;
+
+/**
+ * The value of `authorization` for a call to this address. Read anew for each call, because whoever issues tokens
+ * replaces the file before the old one expires. undefined: there is nothing to show, or it would leave this machine in
+ * plain text; the broker says what it misses.
+ */
+export function bearer(address: string): string | undefined {
+  const path = process.env.DISTLOCK_TOKEN_FILE ?? '';
+  if (path === '' || !KEEPS_SECRETS.some(safe => address.startsWith(safe))) return undefined;
+  let token = '';
+  try {
+    token = readFileSync(path, 'latin1').trim();
+  } catch {
+    return undefined;
+  }
+  return token.length <= MOST_CHARACTERS && /^[!-~]+$/.test(token) ? `Bearer ${token}` : undefined;
+}

@@ -1,0 +1,141 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- One server's vote: the lock, or a place in its queue, which is the same at all servers.
+-- KEYS holder, last token, queue, waiters
+-- ARGV owner_id, ttl_ms, delay_ms, not_after_us (0: never late), wait, broker_id, slot_ms, info, token_keep_ms,
+--      trusted, max_waiters, want, fair_after_us: as acquire of one server has them; place (negative: preferred),
+--      hold_off (with the least token)
+-- {GRANTED, time, token, since_us}   also when the owner has it already
+-- {QUEUED, time, position, left_ms, queue_length, last token, place (before the given one if another try of the request
+--      had that), place of the last waiter of its kind that was there before ("0": none), kind of the holders or "",
+--      then left_ms and value of at most 16 holders}
+-- {HELD, time, left_ms, queue_length, kind of the holders or "", holders as above}   as of acquire
+-- {QUEUE_FULL, time, queue_length}   {LATE, time}   {MISMATCH, time, kind of the holders, their limit}
+-- {FOREIGN, time, key, type or "shape"}
+-- include parts/head.lua
+local owner, ttl, delay, not_after, wait, broker, slot_ms, info, keep, trusted, max_waiters, want, fair_after, place,
+  hold_off = unpack(ARGV)
+if not_after ~= '0' and now >= tonumber(not_after) then return {LATE, NOW} end
+local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
+-- Fast path: EXCLUSIVE, no holder, empty queue, nobody watches. MGET shows SHARED holders and foreign types as missing,
+-- and NX finds them; then, and when the server refuses, nothing is written, and the rest finds out why.
+local least = string.sub(hold_off, 2)
+if not value and not watchers and string.byte(want) == 120 and
+  (not stored or #stored == #least and stored < least and not string.find(stored, '%D')) and
+  redis.pcall('ZCARD', QUEUE) == 0 then
+  local px = delay == '0' and ttl or string.format('%.0f', tonumber(ttl) + tonumber(delay))
+  local mine = '1;' .. owner .. ';' .. least .. ';' .. NOW .. ';' .. ttl .. ';' .. delay .. ';' .. info
+  local set = redis.pcall('SET', HOLDER, mine, 'PX', px, 'NX')
+  if set and set.ok then
+    set = redis.pcall('SET', TOKEN, least, 'PX', keep, unpack(stored and {} or {'NX'}))
+    if set and set.ok then return {GRANTED, NOW, least, NOW} end
+    redis.call('DEL', HOLDER)
+  end
+end
+-- include parts/values.lua
+-- include parts/holders.lua
+-- include parts/hold_off.lua
+-- include parts/show.lua
+-- include parts/queue.lua
+-- include parts/hand_off.lua
+local h, bad = read_holders(value, owner)
+if bad then return bad end
+local px = tonumber(ttl) + tonumber(delay)
+local me = parse_want(want)
+if h.mine and h.kind == 'x' and me.kind == 'x' then
+  redis.call('PEXPIRE', HOLDER, str(px))
+  return {GRANTED, NOW, h.mine.token, h.mine.since}
+end
+local last, length, entries
+last, bad = last_token(stored)
+if not bad then length, bad = try('ZCARD', QUEUE) end
+if not bad then entries, bad = try('HLEN', WAITERS) end
+if bad then return bad end
+me.owner, me.ttl, me.delay, me.info, me.px = owner, ttl, delay, info, px
+if h.mine and h.kind == me.kind then
+  redis.call('HSET', HOLDER, owner, slot_value(h.mine, now + px * 1000))
+  redis.call('PEXPIRE', HOLDER, str(math.max(px, redis.call('PTTL', HOLDER))))
+  return {GRANTED, NOW, h.mine.token, h.mine.since}
+end
+drop_expired(h)
+if h.mine then return {MISMATCH, NOW, h.kind, h.limit or 0} end
+
+-- Another try of the same request: as of one server (parts/acquire.lua), by places.
+local function score(rank) return tonumber(redis.call('ZRANGE', QUEUE, rank, rank, 'WITHSCORES')[2]) end
+place = tonumber(place)
+local request = wait ~= '0' and request_of(owner)
+local other = request and length > 0 and redis.call('HGET', WAITERS, request)
+local rank = other and other ~= owner and redis.call('ZRANK', QUEUE, other)
+if rank and wait == '2' then return show(h, left_ms(h), {HELD, NOW, left_ms(h), length, h.kind or ''}) end
+local had_place = length > 0 and redis.call('ZRANK', QUEUE, owner)
+if rank then
+  place = math.min(place, score(rank))
+  redis.call('ZADD', QUEUE, str(place), owner)
+  redis.call('HSET', WAITERS, owner, redis.call('HGET', WAITERS, other) or '', request, owner)
+  redis.call('ZREM', QUEUE, other)
+  redis.call('HDEL', WAITERS, other)
+  length = redis.call('ZCARD', QUEUE)
+  had_place = redis.call('ZRANK', QUEUE, owner)
+elseif request and wait == '1' and h.kind and length > 0 then
+  for _, hold in ipairs(h.kind == 'x' and {h} or h.used <= MOST_SHOWN and read_slots(h) or {}) do
+    if request_of(hold.owner) == request and had_place ~= 0 then place = math.min(place, score(0) - 1) end
+  end
+end
+if had_place and score(had_place) ~= place then
+  -- A repeat through another broker keeps the place; its own broker may move it.
+  local through = string.match(redis.call('HGET', WAITERS, owner) or '', '^(%x+);')
+  if through ~= broker then place = math.min(place, score(had_place)) end
+  redis.call('ZADD', QUEUE, str(place), owner)
+  had_place = redis.call('ZRANK', QUEUE, owner)
+end
+
+local in_front = had_place or length > 0 and redis.call('ZCOUNT', QUEUE, '-inf', str(place)) or 0
+if not had_place then me.ahead = in_front end
+if fits(h, me) then
+  if length == 0 then
+    local token = str(math.max(last + 1, least_token))
+    grant(h, me, token, keep, watchers)
+    return {GRANTED, NOW, token, NOW}
+  end
+  if not had_place and me.adaptive then
+    local first = redis.call('ZRANGE', QUEUE, 0, 0)[1]
+    local who = parse_waiter(first, redis.call('HGET', WAITERS, first))
+    if who and who.adaptive and not turned_fair(who, tonumber(fair_after)) then me.ahead = 0 end
+  end
+  local o = {last = last, keep = keep, trusted = trusted == '1', broker = broker, me = me}
+  hand_off(h, o)
+  last = o.last
+  if o.changed then tell(watchers) end
+  if me.token then return {GRANTED, NOW, me.token, NOW} end
+  length, had_place = redis.call('ZCARD', QUEUE), had_place and redis.call('ZRANK', QUEUE, owner)
+  in_front = had_place or redis.call('ZCOUNT', QUEUE, '-inf', str(place))
+end
+local left = left_ms(h)
+if wait == '0' then return show(h, left, {HELD, NOW, left, length, h.kind or ''}) end
+
+local dead, since, entry, tail = {}, NOW, nil, 0
+if had_place then
+  entry = redis.call('HGET', WAITERS, owner)
+  local before = parse_waiter(owner, entry)
+  if before then since = str(before.since) end
+else
+  local limit = tonumber(max_waiters)
+  if length >= limit then dead = walk({[broker] = 'alive'}, nil, function() return true end) end
+  if length - #dead >= limit then return {QUEUE_FULL, NOW, length} end
+  local preferred = length > 0 and redis.call('ZCOUNT', QUEUE, '-inf', '(0') or 0
+  if place < 0 and preferred > 0 then
+    tail = score(preferred - 1)
+  elseif place >= 0 and length > preferred then
+    tail = score(length - 1)
+  end
+  redis.call('ZADD', QUEUE, str(place), owner)
+  if length == 0 and entries > 0 then redis.call('DEL', WAITERS) end -- left behind by a queue that was deleted
+  in_front, length = math.max(in_front - #dead, 0), length - #dead + 1
+end
+local new_entry = table.concat({broker, ttl, delay, want, since, info}, ';')
+redis.call('HSET', WAITERS, owner, new_entry, unpack(request and {request, owner} or {}))
+redis.call('SET', slot_key(broker), '1', 'PX', slot_ms)
+remove(dead)
+redis.call('PEXPIRE', QUEUE, slot_ms)
+redis.call('PEXPIRE', WAITERS, slot_ms)
+if new_entry ~= entry then tell(watchers) end -- a repeat may change nothing
+return show(h, left, {QUEUED, NOW, in_front, left, length, str(last), str(place), str(tail), h.kind or ''})

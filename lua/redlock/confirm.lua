@@ -1,0 +1,35 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- Gives an owner's vote the token that all servers are to have, for a whole ttl.
+-- KEYS holder, last token, queue, waiters
+-- ARGV owner_id, token, px_ms (ttl and delay), token_keep_ms
+-- {CONFIRMED, time}   {LOW, time, last token}   this server has given as much already: nothing was done
+-- {NOT_HOLDER, time}   {GONE, time}   {FOREIGN, time, key, type or "shape"}
+-- include parts/head.lua
+-- include parts/values.lua
+-- include parts/holders.lua
+local owner, token, px, keep = unpack(ARGV)
+local value, stored, watchers = unpack(redis.call('MGET', HOLDER, TOKEN, WATCHERS))
+local h, bad = read_own_hold(value, owner, '0')
+if bad then return bad end
+local last
+last, bad = last_token(stored)
+if bad then return bad end
+local mine, is_new = h.mine, h.mine.token ~= token
+if is_new and last >= tonumber(token) then return {LOW, NOW, str(last)} end
+-- First the write that maxmemory never refuses.
+if h.kind == 'x' then
+  redis.call('PEXPIRE', HOLDER, px)
+  if is_new then
+    local now_held = table.concat({'1', owner, token, mine.since, mine.ttl, mine.delay, info_of(mine)}, ';')
+    redis.call('SET', HOLDER, now_held, 'PX', px)
+  end
+else
+  redis.call('PEXPIRE', HOLDER, str(math.max(tonumber(px), redis.call('PTTL', HOLDER))))
+  mine.token = token
+  redis.call('HSET', HOLDER, owner, slot_value(mine, now + tonumber(px) * 1000))
+end
+if is_new then
+  redis.call('SET', TOKEN, token, 'PX', keep)
+  tell(watchers)
+end
+return {CONFIRMED, NOW}

@@ -1,0 +1,41 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- Takes a vote back for waiters that came earlier: its owner waits again, at its place, and nobody behind it is served.
+-- KEYS holder, last token, queue, waiters
+-- ARGV owner_id, token of the vote, place, ttl_ms, delay_ms, want, info, broker_id, slot_ms, token_keep_ms, trusted,
+--      hold_off (with the least token)
+-- {YIELDED, time, "" or "look", then next holders as of release}   {FOREIGN, time, key, type or "shape"}
+-- {NOT_HOLDER, time}   the owner has it under another token: nothing was done
+-- include parts/head.lua
+-- include parts/values.lua
+-- include parts/holders.lua
+-- include parts/queue.lua
+-- include parts/hand_off.lua
+local owner, token, place, ttl, delay, want, info, broker, slot_ms, keep, trusted, hold_off = unpack(ARGV)
+-- include parts/hold_off.lua
+local value, watchers = unpack(redis.call('MGET', HOLDER, WATCHERS))
+local h, bad = read_holders(value, owner)
+local _
+if not bad then _, bad = try('ZCARD', QUEUE) end
+if not bad then _, bad = try('HLEN', WAITERS) end
+if bad then return bad end
+if h.mine and h.mine.token ~= token then return {NOT_HOLDER, NOW} end
+local since, floor = NOW, nil
+if h.mine then
+  since, floor = h.mine.since, tonumber(h.mine.token)
+  leave(h)
+end
+redis.call('ZADD', QUEUE, place, owner)
+local request = request_of(owner)
+redis.call('HSET', WAITERS, owner, table.concat({broker, ttl, delay, want, since, info}, ';'),
+  unpack(request and {request, owner} or {}))
+redis.call('SET', slot_key(broker), '1', 'PX', slot_ms)
+redis.call('PEXPIRE', QUEUE, slot_ms)
+redis.call('PEXPIRE', WAITERS, slot_ms)
+local grants, tend_again = {}, false
+if h.kind ~= 'x' then
+  drop_expired(h)
+  grants, tend_again =
+    pass_on(h, {keep = keep, trusted = trusted == '1', broker = broker, quiet = true, stop_at = owner}, floor)
+end
+tell(watchers)
+return list({YIELDED, NOW, tend_again and 'look' or ''}, grants)

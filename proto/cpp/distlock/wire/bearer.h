@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The bearer token that a client shows to its broker: the content of the file that DISTLOCK_TOKEN_FILE names. It is
+// read anew for each call, because whoever issues tokens replaces the file before the old one expires. Any thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace distlock::wire {
+
+inline constexpr char kTokenFileVariable[] = "DISTLOCK_TOKEN_FILE";
+inline constexpr char kAuthorization[] = "authorization";
+
+// The value of `authorization` for a call to `address`, a gRPC target or tls://host:port. nullopt: the variable is not set, the file has
+// no token that can be sent (the broker then says what it misses), or the token would leave this machine in plain text.
+std::optional<std::string> BearerFor(std::string_view address);
+
+// "Bearer " and the token in the file at `path`, without the white space around it.
+std::optional<std::string> ReadBearer(const std::string& path);
+
+// What is sent to this address stays on this machine.
+bool StaysHere(std::string_view address);
+
+}  // namespace distlock::wire

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reads a policy file (YAML; README.md shows one). All or nothing: an error names file, line and column, the value that
+// is wrong, and what is allowed. Pure; any thread.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "access/policy.h"
+
+namespace distlock::access {
+
+inline constexpr size_t kMostPolicyBytes = 1 << 20;
+inline constexpr size_t kMostRules = 10'000;
+inline constexpr size_t kMostPatterns = 100'000;  // entries of who and locks, aliases and groups counted each time
+
+// `file` is for messages.
+absl::StatusOr<Policy> ParsePolicy(std::string_view text, std::string_view file);
+
+}  // namespace distlock::access

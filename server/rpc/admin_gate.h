@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where what changes the broker or takes locks from others may be called: Drain, Reload and ForceRelease. Pure;
+// any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "contract/refusal.h"
+#include "door/visitor.h"
+
+namespace distlock::rpc {
+
+struct AdminGate {
+  bool unix_peers = true;  // the file mode of a unix socket says who reaches it
+  bool tcp_peers = false;
+
+  // Null, a caller of whom nothing is known: never.
+  bool Admits(const door::Visitor* caller) const {
+    return caller != nullptr && (caller->kind == door::Kind::kUnix ? unix_peers : tcp_peers);
+  }
+
+  // PERMISSION_DENIED.
+  static v1::Refusal Refusal(const std::string& method, const std::string& peer);
+
+  // The gate of `listen`, and the addresses of `admin_listen` that are in none of `listen`. Without `admin_listen`: the
+  // unix sockets of `listen`. FailedPrecondition: some of the TCP addresses, or some of the unix sockets, of `listen`
+  // are named and others are not, and a caller's address does not tell by which of them it came.
+  struct Plan;
+  static absl::Status MakePlan(const std::vector<std::string>& listen, const std::vector<std::string>& admin_listen,
+                               Plan* plan);
+};
+
+struct AdminGate::Plan {
+  AdminGate gate;
+  std::vector<std::string> own;
+};
+
+}  // namespace distlock::rpc

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/call/access_call.h"
+
+#include <string>
+#include <vector>
+
+#include "access/pattern_text.h"
+#include "contract/utf8.h"
+#include "contract/validate.h"
+
+namespace distlock::rpc {
+namespace {
+
+constexpr size_t kMostPatterns = 100;
+constexpr std::string_view kNobody = "anonymous";
+
+void AddRights(const access::Rights& rights, v1::CheckAccessResponse* response) {
+  for (int number = 0; number < access::kVerbs; ++number) {
+    const auto verb = static_cast<access::Verb>(number);
+    const bool of_locks = access::IsLockVerb(verb);
+    if (of_locks ? !rights.MayAnywhere(verb) : !rights.MayAtBroker(verb).allowed) continue;
+    v1::AccessRight& right = *response->add_rights();
+    right.set_verb(std::string(access::NameOf(verb)));
+    if (!of_locks) continue;
+    for (std::string& one : rights.Allowed(verb, kMostPatterns)) right.add_locks(contract::CleanText(one));
+    for (std::string& one : rights.Denied(verb, kMostPatterns)) right.add_denied_locks(contract::CleanText(one));
+  }
+}
+
+access::Decision Decide(const access::Rights& rights, access::Verb verb, const v1::CheckAccessRequest& request) {
+  if (!access::IsLockVerb(verb)) return rights.MayAtBroker(verb);
+  if (!request.prefix()) return rights.May(verb, request.namespace_(), request.key());
+  return rights.MayAll(verb, contract::NamespaceOf(request.namespace_()), request.key());
+}
+
+}  // namespace
+
+void CheckAccessCall::Start(const grpc::ByteBuffer& bytes) {
+  v1::CheckAccessRequest request;
+  if (!Read(bytes, &request)) return;
+  contract::Validator check(frontend().limits);
+  const auto verb = access::VerbOf(request.verb());
+  if (!request.verb().empty() && !verb) {
+    check.Bad("verb",
+              "is no verb of a policy; there are exclusive, shared, permit, look, watch, list, force-release, "
+              "status, sessions, drain, reload, access");
+  }
+  if (verb && access::IsLockVerb(*verb) && !request.prefix()) check.Name(request.namespace_(), request.key(), "");
+  const auto principal = access::ParsePrincipal(request.principal());
+  if (!request.principal().empty() && request.principal() != kNobody && !principal) {
+    check.Bad("principal", "is none that a caller can have; pass one such as k8s:shop/worker, or anonymous");
+  }
+  if (!check.ok()) return void(Refuse(check.Refusal()));
+  Gate& gate = frontend().gate;
+  if (!request.principal().empty() && Denied(gate.CheckBroker(visitor(), access::Verb::kAccess))) return;
+  Visitor other;
+  if (!request.principal().empty()) {
+    other = gate.As(principal ? std::vector{*principal} : std::vector<access::Principal>());
+  } else {
+    gate.Refresh(visitor());
+  }
+  const Visitor& whose = request.principal().empty() ? visitor() : other;
+  v1::CheckAccessResponse response;
+  response.set_identity(contract::CleanText(whose.identity()));
+  response.set_allowed(whose.rights == nullptr && verb.has_value());
+  if (whose.rights != nullptr) {
+    if (verb) {
+      const access::Decision decision = Decide(*whose.rights, *verb, request);
+      response.set_allowed(decision.allowed);
+      response.set_rule(std::string(decision.rule));
+    }
+    AddRights(*whose.rights, &response);
+  }
+  Answer(response);
+}
+
+}  // namespace distlock::rpc

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/gate.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "contract/refusal.h"
+#include "contract/utf8.h"
+
+namespace distlock::rpc {
+namespace {
+
+constexpr size_t kMostResolved = 1024;
+constexpr size_t kPatternsNamed = 5;
+
+std::string Text(std::string_view text) { return std::string(text); }
+
+std::string KeyOf(const access::Caller& caller) {
+  std::string key;
+  for (const access::Principal& principal : caller.principals) absl::StrAppend(&key, principal.text, "\n");
+  if (caller.token) key.append(reinterpret_cast<const char*>(caller.token->data()), caller.token->size());
+  return key;
+}
+
+// "take shop:cart exclusive", "watch shop:cart", "drain the broker".
+std::string DeedOf(access::Verb verb, std::string_view ns, std::string_view key) {
+  const std::string name = Text(access::NameOf(verb));
+  if (!access::IsLockVerb(verb)) return absl::StrCat("use '", name, "' at this broker");
+  const std::string lock = absl::StrCat(Text(ns), ":", Text(key));
+  if (static_cast<int>(verb) < access::kAcquireVerbs) return absl::StrCat("take ", lock, " ", name);
+  return absl::StrCat(name, " ", lock);
+}
+
+access::Verb VerbOf(v1::LockMode mode) {
+  switch (mode) {
+    case v1::LOCK_MODE_SHARED:
+      return access::Verb::kShared;
+    case v1::LOCK_MODE_PERMIT:
+      return access::Verb::kPermit;
+    default:
+      return access::Verb::kExclusive;
+  }
+}
+
+v1::Refusal Unproven() {
+  return contract::MakeRefusal(core::RefusalReason::kUnauthenticated,
+                               "no proof of identity: this broker wants a client certificate, a bearer token, or a "
+                               "user whom its policy names (see distlockctl can-i)");
+}
+
+}  // namespace
+
+void Gate::Replace(std::shared_ptr<const access::Policy> policy, std::shared_ptr<const access::Tokens> tokens,
+                   std::shared_ptr<const access::JwtKeys> jwt) {
+  std::lock_guard lock(mu_);
+  if (policy != nullptr) book_.policy = std::move(policy);
+  if (tokens != nullptr) book_.tokens = std::move(tokens);
+  if (jwt != nullptr) {
+    book_.jwt = std::move(jwt);
+    jwt_cache_.Clear();
+  }
+  resolved_.clear();
+  generation_.fetch_add(1, std::memory_order_relaxed);
+}
+
+std::variant<Visitor, v1::Refusal> Gate::Arrive(const access::PeerFacts& facts) {
+  Visitor visitor;
+  if (!asks()) return visitor;
+  absl::StatusOr<access::Caller> caller;
+  {
+    std::lock_guard lock(mu_);
+    caller = access::Identify(facts,
+                              {.tokens = book_.tokens.get(),
+                               .jwt = book_.jwt.get(),
+                               .cache = &jwt_cache_,
+                               .trust_domains = book_.policy == nullptr ? nullptr : &book_.policy->trust_domains},
+                              options_.unix_seconds());
+  }
+  if (!caller.ok()) {
+    const std::string problem(caller.status().message().data(), caller.status().message().size());
+    Tell({.outcome = options_.allow_all ? AccessOutcome::kWouldDeny : AccessOutcome::kDenied,
+          .verb = {},
+          .who = "unproven",
+          .peer = facts.peer,
+          .problem = problem});
+    if (!options_.allow_all) return contract::MakeRefusal(core::RefusalReason::kUnauthenticated, problem);
+    caller = access::Caller{.principals = {}, .name = "unproven", .peer = facts.peer, .token = {}};
+  }
+  visitor.caller = std::make_shared<const access::Caller>(*std::move(caller));
+  Resolve(visitor);
+  return visitor;
+}
+
+Visitor Gate::As(std::vector<access::Principal> principals) {
+  Visitor visitor;
+  visitor.caller = std::make_shared<const access::Caller>(access::CallerOf(std::move(principals), ""));
+  std::lock_guard lock(mu_);
+  visitor.generation = generation();
+  visitor.rights =
+      book_.policy == nullptr ? nullptr : std::make_shared<const access::Rights>(book_.policy, *visitor.caller);
+  return visitor;
+}
+
+void Gate::Resolve(Visitor& visitor) {
+  const access::Caller& caller = *visitor.caller;
+  std::lock_guard lock(mu_);
+  visitor.generation = generation();
+  visitor.account = nullptr;
+  visitor.rights = nullptr;
+  if (book_.policy == nullptr) {
+    // Only allow_all does without a policy.
+    if (enforces()) visitor.rights = std::make_shared<const access::Rights>();
+    return;
+  }
+  // The account is that of the name, also when the caller's proof was withdrawn, so that what it has is given back.
+  if (const access::Quota* quota = access::QuotaOf(*book_.policy, caller)) {
+    visitor.account = accounts_.Of(caller.name, *quota, options_.boot_ns());
+  } else {
+    accounts_.Free(caller.name);
+  }
+  std::shared_ptr<const access::Rights>& rights = resolved_[KeyOf(caller)];
+  if (rights == nullptr) {
+    const bool withdrawn = caller.token && (book_.tokens == nullptr || !book_.tokens->NameOf(*caller.token));
+    rights = withdrawn ? std::make_shared<const access::Rights>()
+                       : std::make_shared<const access::Rights>(book_.policy, caller);
+  }
+  visitor.rights = rights;
+  if (resolved_.size() > kMostResolved) resolved_.clear();
+}
+
+Gate::Answer Gate::CheckLock(Visitor& visitor, access::Verb verb, std::string_view ns, std::string_view key) {
+  Refresh(visitor);
+  const access::Decision decision =
+      visitor.rights == nullptr ? access::Decision{.allowed = true} : visitor.rights->May(verb, ns, key);
+  return Answered(visitor, verb, ns, key, decision);
+}
+
+Gate::Answer Gate::CheckAcquire(Visitor& visitor, const v1::LockSpec& lock) {
+  return Check(visitor, VerbOf(lock.mode()), lock.namespace_(), lock.key());
+}
+
+Gate::Answer Gate::CheckLease(Visitor& visitor, const core::LockName& name) {
+  if (visitor.caller == nullptr || name.empty()) return std::nullopt;
+  Refresh(visitor);
+  const auto [ns, key] = name.Decode();
+  const access::Decision decision =
+      visitor.rights == nullptr ? access::Decision{.allowed = true} : visitor.rights->MayTake(ns, key);
+  return Answered(visitor, access::Verb::kExclusive, ns, key, decision);
+}
+
+Gate::Answer Gate::CheckAll(Visitor& visitor, access::Verb verb, std::optional<std::string_view> ns,
+                            std::string_view prefix) {
+  if (visitor.caller == nullptr) return std::nullopt;
+  Refresh(visitor);
+  if (visitor.rights == nullptr) return Answered(visitor, verb, ns.value_or("*"), prefix, {.allowed = true});
+  const access::Decision decision = visitor.rights->MayAll(verb, ns, prefix);
+  return Answered(visitor, verb, ns.value_or("*"), absl::StrCat(Text(prefix), "*"), decision,
+                  decision.allowed ? std::vector<std::string>() : visitor.rights->Allowed(verb, kPatternsNamed));
+}
+
+Gate::Answer Gate::CheckBroker(Visitor& visitor, access::Verb verb) {
+  if (visitor.caller == nullptr) return std::nullopt;
+  Refresh(visitor);
+  const access::Decision decision =
+      visitor.rights == nullptr ? access::Decision{.allowed = true} : visitor.rights->MayAtBroker(verb);
+  return Answered(visitor, verb, "", "", decision);
+}
+
+Gate::Answer Gate::CheckTakesAny(Visitor& visitor) {
+  if (visitor.caller == nullptr) return std::nullopt;
+  Refresh(visitor);
+  if (!enforces() || visitor.rights == nullptr || visitor.rights->MayTakeAny()) return std::nullopt;
+  return contract::MakeRefusal(
+      core::RefusalReason::kPermissionDenied,
+      contract::CleanText(absl::StrCat(visitor.caller->name, " may not take any lock any more, so its stream ends")));
+}
+
+Gate::Answer Gate::Answered(const Visitor& visitor, access::Verb verb, std::string_view ns, std::string_view key,
+                            const access::Decision& decision, std::vector<std::string> allowed) const {
+  const access::Caller& caller = *visitor.caller;
+  if (access::IsLockVerb(verb) && ns.empty()) ns = "default";
+  const AccessOutcome outcome = decision.allowed     ? AccessOutcome::kAllowed
+                                : options_.allow_all ? AccessOutcome::kWouldDeny
+                                                     : AccessOutcome::kDenied;
+  Tell({.outcome = outcome,
+        .verb = verb,
+        .who = caller.name,
+        .peer = caller.peer,
+        .ns = ns,
+        .key = key,
+        .rule = decision.rule,
+        .problem = {}});
+  if (outcome != AccessOutcome::kDenied) return std::nullopt;
+  if (caller.anonymous()) return Unproven();
+  std::string why =
+      decision.rule.empty() ? "no rule allows it" : absl::StrCat("rule ", Text(decision.rule), " denies it");
+  if (!allowed.empty()) absl::StrAppend(&why, "; allowed are ", absl::StrJoin(allowed, ", "));
+  v1::Refusal refusal = contract::MakeRefusal(
+      core::RefusalReason::kPermissionDenied,
+      contract::CleanText(absl::StrCat(caller.name, " may not ", DeedOf(verb, ns, key), ": ", why)));
+  v1::AccessDenial& denial = *refusal.mutable_denial();
+  denial.set_identity(contract::CleanText(caller.name));
+  denial.set_verb(Text(access::NameOf(verb)));
+  denial.set_namespace_(contract::CleanText(Text(ns)));
+  denial.set_key(contract::CleanText(Text(key)));
+  denial.set_rule(Text(decision.rule));
+  return refusal;
+}
+
+}  // namespace distlock::rpc

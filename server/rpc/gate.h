@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who calls and whether it may: server/access with the policy that is in force. What is read anew is swapped as a
+// whole; calls that are open follow at their next question.
+//
+// Thread: any; a Visitor belongs to one thread at a time. Outlives every call.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "access/identify.h"
+#include "access/meter.h"
+#include "access/policy.h"
+#include "access/rights.h"
+#include "core/lock_name.h"
+#include "core/types.h"
+#include "distlock/v1/lock.pb.h"
+
+namespace distlock::rpc {
+
+enum class AccessOutcome { kAllowed, kDenied, kWouldDeny };
+
+// One decision, for the audit log and the metrics. Views: during the call only.
+struct AccessEvent {
+  AccessOutcome outcome = AccessOutcome::kAllowed;
+  std::optional<access::Verb> verb;  // unset: the proof of identity was wrong
+  std::string_view who;
+  std::string_view peer;
+  std::string_view ns;
+  std::string_view key;
+  std::string_view rule;
+  std::string_view problem;  // of a wrong proof
+};
+
+// The caller of one call, and its rights by the policy of `generation`.
+struct Visitor {
+  std::shared_ptr<const access::Caller> caller;  // null: nobody's identity is asked for
+  std::shared_ptr<const access::Rights> rights;
+  std::shared_ptr<access::Account> account;  // null: no quota
+  uint64_t generation = 0;
+
+  // What others are shown; "" when nobody is asked.
+  std::string identity() const { return caller == nullptr ? "" : caller->name; }
+};
+
+class Gate {
+ public:
+  struct Options {
+    bool asks = false;       // identities are asked for: a policy is given, or allow_all
+    bool allow_all = false;  // nothing is refused; what would be is told to `on_access`
+    std::function<void(const AccessEvent&)> on_access;
+    std::function<int64_t()> unix_seconds;  // the wall clock, for proofs that expire
+    std::function<int64_t()> boot_ns;       // a clock that never goes back, for quotas
+  };
+  explicit Gate(Options options) : options_(std::move(options)) {}
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+
+  // False: everything is allowed to everybody.
+  bool asks() const { return options_.asks; }
+  // True when a policy decides, so that leases of one caller are out of reach of the others.
+  bool enforces() const { return options_.asks && !options_.allow_all; }
+  uint64_t generation() const { return generation_.load(std::memory_order_relaxed); }
+
+  // What is null stays as it is.
+  void Replace(std::shared_ptr<const access::Policy> policy, std::shared_ptr<const access::Tokens> tokens,
+               std::shared_ptr<const access::JwtKeys> jwt);
+
+  // The caller of a call that has just arrived; or UNAUTHENTICATED, when a proof is wrong.
+  std::variant<Visitor, v1::Refusal> Arrive(const access::PeerFacts& facts);
+  // Somebody who has proven to be this; without quota. For CheckAccess.
+  Visitor As(std::vector<access::Principal> principals);
+  // The visitor's rights by the policy of now.
+  void Refresh(Visitor& visitor) {
+    if (visitor.caller != nullptr && visitor.generation != generation()) Resolve(visitor);
+  }
+
+  // nullopt: allowed. Else PERMISSION_DENIED, or UNAUTHENTICATED for a caller that has proven nothing.
+  std::optional<v1::Refusal> Check(Visitor& visitor, access::Verb verb, std::string_view ns, std::string_view key) {
+    return visitor.caller == nullptr ? std::nullopt : CheckLock(visitor, verb, ns, key);
+  }
+  // A lease that names its lock, but not its mode: any verb that takes the lock.
+  std::optional<v1::Refusal> CheckLease(Visitor& visitor, const core::LockName& name);
+  // All locks of the namespace (nullopt: of all) whose keys begin so.
+  std::optional<v1::Refusal> CheckAll(Visitor& visitor, access::Verb verb, std::optional<std::string_view> ns,
+                                      std::string_view prefix);
+  std::optional<v1::Refusal> CheckBroker(Visitor& visitor, access::Verb verb);
+  // Some lock may still be taken. Tells nobody.
+  std::optional<v1::Refusal> CheckTakesAny(Visitor& visitor);
+
+  // As Check, of a lock that a request names, in `mode`.
+  std::optional<v1::Refusal> CheckAcquire(Visitor& visitor, const v1::LockSpec& lock);
+
+ private:
+  struct Book {
+    std::shared_ptr<const access::Policy> policy;
+    std::shared_ptr<const access::Tokens> tokens;
+    std::shared_ptr<const access::JwtKeys> jwt;
+  };
+  using Answer = std::optional<v1::Refusal>;
+
+  Answer CheckLock(Visitor& visitor, access::Verb verb, std::string_view ns, std::string_view key);
+  void Resolve(Visitor& visitor);
+  Answer Answered(const Visitor& visitor, access::Verb verb, std::string_view ns, std::string_view key,
+                  const access::Decision& decision, std::vector<std::string> allowed = {}) const;
+  void Tell(const AccessEvent& event) const {
+    if (options_.on_access) options_.on_access(event);
+  }
+
+  const Options options_;
+  std::atomic<uint64_t> generation_ = 0;
+
+  // Guarded by mu_.
+  std::mutex mu_;
+  Book book_;
+  access::JwtCache jwt_cache_;
+  access::Accounts accounts_;
+  // By all principals of the caller; of the present generation.
+  absl::flat_hash_map<std::string, std::shared_ptr<const access::Rights>> resolved_;
+};
+
+}  // namespace distlock::rpc

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An owner that asks for a lock, waits for it, or has it: what each server said of it. Plain records.
+#pragma once
+
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "core/timers.h"
+#include "store/redlock/ballot/config.h"
+
+namespace distlock::store::ballot {
+
+// Who holds the lock at one server instead.
+struct Rival {
+  core::HolderView view;
+  Place place = kFirstPlace;
+};
+
+// A candidate at one server.
+struct Stand {
+  // What the present round has heard of it. kNothing: it was not asked. kRefused: an error that asking again repeats.
+  enum class Answer : uint8_t { kNothing, kAsked, kVoted, kNotVoted, kLate, kFailed, kRefused };
+
+  uint64_t token = 0;       // of its vote; 0: it has none, as far as is known
+  Instant from{};           // the vote's life began no earlier
+  bool is_fresh = false;    // the server counted when the vote was given, or confirmed
+  Instant asked_from{};     // it was asked for its vote then for the first time
+  bool queued = false;      // it has a place there
+  Instant waits_from{};     // it was sent something then that was answered: it waits. A later vote began no earlier
+  uint64_t yielded = 0;     // the vote under this token was given back: no earlier one counts either
+  core::StoreTime since;    // of its vote, by the server's clock
+  Duration held_for{};      // of its vote, when the server last told of it
+  Instant may_run_until{};  // what was sent over a connection that broke may run until then
+
+  Answer answer = Answer::kNothing;
+  bool shares = false;  // its holders are SHARED
+  std::vector<Rival> rivals;
+  uint32_t position = 0;
+  uint32_t queue_length = 0;
+  std::optional<Duration> left;
+  Outcome refusal;  // kRefused
+};
+
+struct Candidate : core::Timed {
+  enum class Phase : uint8_t { kVoting, kConfirming, kHeld };
+  struct Question {
+    core::OpId op = 0;
+    Instant at{};
+  };
+
+  Candidate() : Timed(core::TimerKind::kWaiter) {}
+
+  Spec spec;
+  Phase phase = Phase::kVoting;
+  std::vector<Question> questions;  // acquires of the core that are not answered yet
+  bool waits = false;               // some of them wait in the queue
+  bool again = false;
+  bool acked = false;  // the core was told that it has a place
+  Instant run_before = core::kNever;
+  absl::InlinedVector<Stand, 5> stands;  // by server
+
+  // Of the round of votes.
+  uint64_t round = 0;
+  bool is_open = false;  // it has not been judged
+  Instant asked{};
+  Instant ask_at = core::kNever;  // the next round is due
+  int back_off = 0;
+  int splits = 0;
+
+  // Confirming.
+  uint64_t confirming = 0;  // the token
+  Instant confirm_sent{};
+  uint32_t confirm_asked = 0;  // bits, by server
+  uint32_t confirmed = 0;
+
+  // Held.
+  uint64_t token = 0;              // the last one that the core was told
+  Instant deadline{};              // D, as the ballot knows it
+  Instant join_at = core::kNever;  // servers that have not voted are asked to join
+  Instant forget_at = core::kNever;
+
+  const Question* LastQuestion() const { return questions.empty() ? nullptr : &questions.back(); }
+};
+
+inline uint32_t Bit(NodeIndex node) { return uint32_t{1} << node; }
+
+}  // namespace distlock::store::ballot

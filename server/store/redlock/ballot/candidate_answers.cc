@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Candidates: what the servers answer.
+#include <algorithm>
+#include <utility>
+
+#include "store/redlock/ballot/candidates.h"
+#include "store/redlock/ballot/place.h"
+
+namespace distlock::store::ballot {
+namespace {
+
+using Phase = Candidate::Phase;
+using StandAnswer = Stand::Answer;
+
+}  // namespace
+
+void Candidates::OnReply(const Sent& sent, Outcome& outcome, core::StoreTime time) {
+  // What a yield passes on may be for another candidate.
+  if (auto* gave = std::get_if<GaveBack>(&outcome)) {
+    for (const core::HolderView& next : gave->next) OnVote(sent.node, sent.claim.name, next, sent.at);
+  }
+  Candidate* const candidate = Find(sent.claim);
+  // It was given up, and what it has is owed.
+  if (candidate == nullptr || candidate->serial != sent.candidate) return;
+  if (std::holds_alternative<core::StoreUnknown>(outcome)) {
+    Instant& until = candidate->stands[sent.node].may_run_until;
+    until = std::max(until, sent.run_before);
+  }
+  switch (sent.by) {
+    case Sent::By::kVote:
+      return OnVoteReply(*candidate, sent, outcome, time);
+    case Sent::By::kConfirm:
+      return OnConfirmReply(*candidate, sent, outcome);
+    case Sent::By::kJoin:
+      return OnJoinReply(*candidate, sent, outcome);
+    case Sent::By::kYield:
+      return OnYieldReply(*candidate, sent, outcome);
+    default:
+      return;
+  }
+}
+
+void Candidates::OnVoteReply(Candidate& candidate, const Sent& sent, Outcome& outcome, core::StoreTime time) {
+  Stand& stand = candidate.stands[sent.node];
+  const bool is_current = sent.id == candidate.round;
+  if (const auto* voted = std::get_if<Voted>(&outcome)) {
+    OnVoted(candidate, sent, *voted, time);
+  } else if (auto* not_voted = std::get_if<NotVoted>(&outcome)) {
+    if (OnNotVoted(candidate, sent, *not_voted, time)) return Ask(candidate);
+  } else if (is_current) {
+    const auto* failed = std::get_if<core::StoreFailed>(&outcome);
+    const bool repeats = failed != nullptr &&
+                         (failed->kind == core::FailureKind::kForeignKey || failed->kind == core::FailureKind::kFull);
+    if (std::holds_alternative<core::AcquireLate>(outcome)) {
+      stand.answer = StandAnswer::kLate;
+    } else if (repeats || std::holds_alternative<core::AcquireQueueFull>(outcome) ||
+               std::holds_alternative<core::AcquireMismatch>(outcome)) {
+      stand.answer = StandAnswer::kRefused;
+      // What it holds there is in another mode: no vote for what it wants now.
+      if (std::holds_alternative<core::AcquireMismatch>(outcome)) stand.token = 0;
+      stand.refusal = std::move(outcome);
+    } else {
+      stand.answer = StandAnswer::kFailed;
+    }
+  }
+  Consider(candidate);
+}
+
+void Candidates::OnVoted(Candidate& candidate, const Sent& sent, const Voted& voted, core::StoreTime time) {
+  Stand& stand = candidate.stands[sent.node];
+  if (voted.token <= stand.yielded) return;
+  // A trip more or less does not matter: a server begins to count long after what it may have forgotten has ended.
+  const bool counted = context_.nodes.HasCountedSince(sent.node, context_.now - voted.held_for);
+  if (stand.token != voted.token) stand.is_fresh = counted;
+  stand.from = stand.token == voted.token ? std::max(stand.from, sent.at) : sent.at;
+  stand.token = voted.token;
+  stand.since = voted.since;
+  // Counted as the grant's stamp is, from its token.
+  const Duration held_for = std::chrono::microseconds(time.us - SinceOf(voted.token).us);
+  stand.held_for = voted.held_for > Duration::zero() ? std::max(voted.held_for, held_for) : Duration::zero();
+  stand.queued = false;
+  if (sent.id == candidate.round) stand.answer = StandAnswer::kVoted;
+  if (candidate.phase == Phase::kHeld && stand.token != candidate.token) {
+    candidate.join_at = std::min(candidate.join_at, context_.now + context_.Trips(1));
+  }
+}
+
+// Returns whether its place has changed, so that all servers are to be asked again.
+bool Candidates::OnNotVoted(Candidate& candidate, const Sent& sent, NotVoted& answer, core::StoreTime time) {
+  Stand& stand = candidate.stands[sent.node];
+  // A notice of a vote that was given after this answer may have overtaken it.
+  if (stand.since.us <= time.us) stand.token = 0;
+  stand.queued = answer.queued && stand.token == 0;
+  if (answer.queued) stand.waits_from = std::max(stand.waits_from, sent.at);
+  if (sent.id == candidate.round) {
+    stand.answer = stand.token == 0 ? StandAnswer::kNotVoted : StandAnswer::kVoted;
+    stand.shares = answer.mode == core::Mode::kShared;
+    stand.position = answer.position;
+    stand.queue_length = answer.queue_length;
+    stand.left = answer.left;
+    stand.rivals.clear();
+    for (core::HolderView& view : answer.holders) {
+      Rival rival;
+      rival.place = TakePlace(view.info);
+      rival.view = std::move(view);
+      rival.view.since = SinceOf(rival.view.token);
+      stand.rivals.push_back(std::move(rival));
+    }
+  }
+  if (candidate.phase == Phase::kHeld) {
+    candidate.join_at = std::min(candidate.join_at, context_.now + context_.Trips(1));
+    return false;
+  }
+  return candidate.phase == Phase::kVoting && answer.queued && MovePlace(candidate, answer);
+}
+
+bool Candidates::MovePlace(Candidate& candidate, const NotVoted& answer) {
+  Place& place = candidate.spec.place;
+  // Another try of the request had this place.
+  if (answer.place < place) {
+    place = answer.place;
+    return true;
+  }
+  // Somebody was told of a place behind this one before it was asked for: this broker's reckoning of time is behind.
+  constexpr Place kSlack = std::chrono::duration_cast<std::chrono::microseconds>(kTailSlack).count();
+  if (candidate.acked || answer.tail == 0 || answer.tail <= place + kSlack) return false;
+  place = answer.tail + 1;
+  return true;
+}
+
+void Candidates::OnVote(NodeIndex node, const LockName& name, const core::HolderView& vote,
+                        std::optional<Instant> from) {
+  const Claim claim{name, vote.owner};
+  if (debts_.Blocks(node, claim)) return;  // it is being given back
+  Candidate* const found = Find(claim);
+  if (found == nullptr) {
+    return debts_.OweOne(node, {.claim = claim, .life = vote.ttl + vote.lock_delay});
+  }
+  Candidate& candidate = *found;
+  Stand& stand = candidate.stands[node];
+  if (vote.token <= std::max(stand.yielded, stand.token)) return;
+  stand.token = vote.token;
+  stand.from = std::max(from.value_or(stand.waits_from), stand.waits_from);
+  // A notice may be of a vote that the same owner had before, and that was given back since. Confirming tells.
+  const bool is_new = from || context_.nodes.Earliest(node, vote.since, context_.now) >= stand.asked_from;
+  stand.is_fresh = is_new && context_.nodes.HasCountedSince(node, stand.from);
+  stand.since = vote.since;
+  stand.held_for = Duration::zero();
+  stand.queued = false;
+  if (stand.answer == StandAnswer::kNotVoted) stand.answer = StandAnswer::kVoted;
+  if (candidate.phase == Phase::kHeld && stand.token != candidate.token) {
+    candidate.join_at = std::min(candidate.join_at, context_.now + context_.Trips(1));
+  }
+  Consider(candidate);
+}
+
+void Candidates::OnTended(NodeIndex node, const LockName& name, const std::vector<OwnerId>& asked,
+                          const core::TendDone& done, Instant sent) {
+  if (done.slot_was_gone) {
+    const auto lock = by_lock_.find(name);
+    if (lock == by_lock_.end()) return;
+    for (const auto& [serial, candidate] : lock->second) candidate->stands[node].queued = false;
+    return;
+  }
+  for (const OwnerId& owner : asked) {
+    Candidate* const candidate = Find({name, owner});
+    const bool holds = std::any_of(done.holders.begin(), done.holders.end(),
+                                   [&](const core::HolderView& holder) { return holder.owner == owner; });
+    if (candidate == nullptr || holds) continue;
+    Stand& stand = candidate->stands[node];
+    if (stand.queued && stand.token == 0) stand.waits_from = std::max(stand.waits_from, sent);
+  }
+  for (const core::HolderView& holder : done.holders) {
+    if (Find({name, holder.owner}) != nullptr) OnVote(node, name, holder, std::nullopt);
+  }
+}
+
+void Candidates::OnConfirmReply(Candidate& candidate, const Sent& sent, const Outcome& outcome) {
+  Stand& stand = candidate.stands[sent.node];
+  const bool is_current =
+      candidate.phase == Phase::kConfirming && sent.token == candidate.confirming && sent.at == candidate.confirm_sent;
+  if (std::holds_alternative<NotHeld>(outcome)) stand.token = 0;
+  if (std::holds_alternative<Confirmed>(outcome) && sent.token >= stand.token) {
+    stand.token = sent.token;
+    stand.from = sent.at;
+    stand.is_fresh = context_.nodes.HasCountedSince(sent.node, sent.at);
+  }
+  if (!is_current) return Consider(candidate);
+  if (const auto* low = std::get_if<TooLow>(&outcome)) {
+    return Confirm(candidate, std::max(candidate.confirming, low->last) + 1);
+  }
+  candidate.confirm_asked &= ~Bit(sent.node);
+  if (std::holds_alternative<Confirmed>(outcome) && stand.is_fresh) candidate.confirmed |= Bit(sent.node);
+  const size_t confirmed = __builtin_popcount(candidate.confirmed);
+  if (confirmed >= context_.nodes.quorum()) return Win(candidate, candidate.confirming, candidate.confirm_sent);
+  if (confirmed + __builtin_popcount(candidate.confirm_asked) >= context_.nodes.quorum()) return;
+  candidate.phase = Phase::kVoting;
+  AskLater(candidate);
+}
+
+void Candidates::OnJoinReply(Candidate& candidate, const Sent& sent, const Outcome& outcome) {
+  if (!std::holds_alternative<Joined>(outcome) || sent.token != candidate.token) return;
+  Stand& stand = candidate.stands[sent.node];
+  stand.token = sent.token;
+  stand.from = sent.at;
+  stand.is_fresh = context_.nodes.HasCountedSince(sent.node, sent.at);
+  stand.queued = false;
+}
+
+void Candidates::OnYieldReply(Candidate& candidate, const Sent& sent, Outcome& outcome) {
+  Stand& stand = candidate.stands[sent.node];
+  if (std::holds_alternative<GaveBack>(outcome)) return;
+  // It may have the vote yet: asking tells.
+  if (stand.yielded == sent.token) stand.yielded = 0;
+  stand.queued = false;
+  if (candidate.phase == Phase::kVoting && candidate.ask_at == core::kNever) AskLater(candidate);
+}
+
+}  // namespace distlock::store::ballot

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Candidates: what follows from a verdict, and what a candidate that has the lock does for its votes.
+#include <algorithm>
+#include <utility>
+
+#include "store/redlock/ballot/candidates.h"
+#include "store/redlock/ballot/place.h"
+
+namespace distlock::store::ballot {
+namespace {
+
+using Phase = Candidate::Phase;
+
+constexpr Duration kJoinAttempt = std::chrono::milliseconds(500);
+constexpr Duration kForgetSlack = std::chrono::milliseconds(100);
+
+}  // namespace
+
+// J1, or J2 when it is confirmed.
+void Candidates::Win(Candidate& candidate, uint64_t token, Instant from) {
+  const Spec& spec = candidate.spec;
+  candidate.phase = Phase::kHeld;
+  candidate.token = token;
+  candidate.deadline = from + spec.ttl - context_.Margin(spec.ttl);
+  candidate.forget_at = from + spec.ttl + spec.lock_delay + kForgetSlack;
+  candidate.join_at = candidate.ask_at = core::kNever;
+  candidate.is_open = false;
+  candidate.back_off = candidate.splits = 0;
+  const core::StoreTime since = SinceOf(token);
+  Duration held_for{};
+  bool all = true;
+  for (const Stand& stand : candidate.stands) {
+    all &= stand.token == token;
+    if (stand.token != token) continue;
+    held_for = std::max(held_for, stand.held_for);
+  }
+  // The votes of the others may be on their way.
+  if (!all) candidate.join_at = context_.now + context_.Trips(kGatherTrips);
+  Arm(candidate);
+  if (candidate.questions.empty()) {
+    context_.TellGrant(core::GrantNotice{.name = spec.name,
+                                         .owner = spec.owner,
+                                         .token = token,
+                                         .since = since,
+                                         .ttl = spec.ttl,
+                                         .made = from,
+                                         .counted_from = from},
+                       spec.lock_delay);
+  } else {
+    AnswerAll(candidate, core::AcquireGranted{.token = token, .since = since, .held_for = held_for});
+  }
+}
+
+// J2
+void Candidates::Confirm(Candidate& candidate, uint64_t token) {
+  candidate.phase = Phase::kConfirming;
+  candidate.is_open = false;
+  candidate.confirming = token;
+  candidate.confirm_sent = context_.now;
+  candidate.confirm_asked = candidate.confirmed = 0;
+  const Spec& spec = candidate.spec;
+  for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
+    if (candidate.stands[node].token == 0 || !context_.nodes.IsUp(node)) continue;
+    candidate.confirm_asked |= Bit(node);
+    context_.Send(
+        {.by = Sent::By::kConfirm, .node = node, .claim = spec.claim(), .candidate = candidate.serial, .token = token},
+        ConfirmVote{spec.name, spec.owner, token, spec.ttl + spec.lock_delay});
+  }
+  candidate.ask_at = context_.now + std::max(context_.Trips(kPatienceTrips), context_.config.node_timeout);
+  Arm(candidate);
+}
+
+// J3
+void Candidates::Yield(Candidate& candidate) {
+  const Spec& spec = candidate.spec;
+  candidate.ask_at = core::kNever;
+  for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
+    Stand& stand = candidate.stands[node];
+    if (stand.token == 0 || !context_.nodes.IsUp(node)) continue;
+    stand.yielded = std::exchange(stand.token, 0);
+    stand.queued = true;
+    stand.waits_from = context_.now;
+    context_.Send({.by = Sent::By::kYield,
+                   .node = node,
+                   .claim = spec.claim(),
+                   .candidate = candidate.serial,
+                   .token = stand.yielded},
+                  YieldVote{spec, stand.yielded, context_.nodes.Proposal(context_.now)});
+  }
+  Arm(candidate);
+}
+
+// So that the loss of a server that voted does not end the grant.
+void Candidates::JoinRest(Candidate& candidate) {
+  candidate.join_at = core::kNever;
+  const Instant run_before = std::min(candidate.deadline, context_.now + kJoinAttempt);
+  if (run_before <= context_.now) return;
+  const Spec& spec = candidate.spec;
+  for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
+    if (candidate.stands[node].token == candidate.token || !context_.nodes.IsUp(node)) continue;
+    if (debts_.Blocks(node, spec.claim())) continue;
+    context_.Send({.by = Sent::By::kJoin,
+                   .node = node,
+                   .run_before = run_before,
+                   .claim = spec.claim(),
+                   .candidate = candidate.serial,
+                   .token = candidate.token},
+                  JoinGrant{spec, candidate.token, run_before});
+  }
+}
+
+void Candidates::Hold(Spec spec, uint64_t token, Instant from, uint32_t voters) {
+  auto& slot = candidates_[spec.claim()];
+  if (!slot) {
+    slot = std::make_unique<Candidate>();
+    slot->serial = ++last_serial_;
+    slot->stands.resize(context_.nodes.size());
+    by_lock_[spec.name].emplace(slot->serial, slot.get());
+    by_serial_.emplace(slot->serial, slot.get());
+  }
+  Candidate& candidate = *slot;
+  candidate.spec = std::move(spec);
+  candidate.phase = Phase::kHeld;
+  candidate.token = token;
+  candidate.ask_at = core::kNever;
+  for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
+    if ((voters & Bit(node)) == 0) continue;
+    candidate.stands[node].token = token;
+    candidate.stands[node].from = from;
+  }
+  OnRenewed(candidate, from, voters, 0);
+  candidate.join_at = context_.now + context_.Trips(kGatherTrips);
+  Arm(candidate);
+}
+
+void Candidates::OnRenewed(Candidate& candidate, Instant sent, uint32_t renewed, uint32_t refused) {
+  const Spec& spec = candidate.spec;
+  candidate.deadline = std::max(candidate.deadline, sent + spec.ttl - context_.Margin(spec.ttl));
+  candidate.forget_at = std::max(candidate.forget_at, sent + spec.ttl + spec.lock_delay + kForgetSlack);
+  for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
+    if ((renewed & Bit(node)) != 0) candidate.stands[node].token = candidate.token;
+    if ((refused & Bit(node)) != 0) candidate.stands[node].token = 0;
+  }
+  // Only now, when q servers have confirmed the grant: else it could come back after its end.
+  if (refused != 0) JoinRest(candidate);
+  Arm(candidate);
+}
+
+}  // namespace distlock::store::ballot

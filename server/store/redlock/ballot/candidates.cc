@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/redlock/ballot/candidates.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "core/check.h"
+#include "store/redlock/ballot/place.h"
+
+namespace distlock::store::ballot {
+namespace {
+
+using Phase = Candidate::Phase;
+using Kind = Verdict::Kind;
+using StandAnswer = Stand::Answer;
+
+// A lock that seems free, but has not q votes for anybody yet, is worth another look after this time.
+constexpr Duration kFreeLook = std::chrono::milliseconds(250);
+constexpr Duration kVoteAttempt = std::chrono::milliseconds(500);
+
+Spec SpecOf(const core::StoreAcquire& in, Place place) {
+  return {.name = in.name,
+          .owner = in.owner,
+          .want = in.want,
+          .ttl = in.ttl,
+          .lock_delay = in.lock_delay,
+          .max_hold = in.max_hold,
+          .info = in.info,
+          .place = place};
+}
+
+}  // namespace
+
+void Candidates::Acquire(const core::StoreAcquire& in) {
+  auto& slot = candidates_[Claim{in.name, in.owner}];
+  if (!slot) {
+    debts_.OnAskedAgain({in.name, in.owner});
+    slot = std::make_unique<Candidate>();
+    slot->serial = ++last_serial_;
+    slot->spec.place = context_.nodes.NextPlace(context_.now, core::IsPreferred(in.want));
+    slot->stands.resize(context_.nodes.size());
+    by_lock_[in.name].emplace(slot->serial, slot.get());
+    by_serial_.emplace(slot->serial, slot.get());
+  }
+  Candidate& candidate = *slot;
+  candidate.spec = SpecOf(in, candidate.spec.place);
+  candidate.questions.push_back({in.op, context_.now});
+  candidate.waits = in.wait;
+  candidate.again = in.again;
+  candidate.run_before = in.run_before;
+  candidate.phase = Phase::kVoting;
+  candidate.splits = 0;
+  candidate.join_at = candidate.forget_at = core::kNever;
+  Ask(candidate);
+}
+
+Candidate* Candidates::Find(const Claim& claim) const {
+  const auto found = candidates_.find(claim);
+  return found == candidates_.end() ? nullptr : found->second.get();
+}
+
+void Candidates::Forget(Candidate& candidate) {
+  AnswerAll(candidate, core::StoreUnknown{"it was given up meanwhile"});
+  timers_.Cancel(candidate);
+  const auto lock = by_lock_.find(candidate.spec.name);
+  lock->second.erase(candidate.serial);
+  if (lock->second.empty()) by_lock_.erase(lock);
+  by_serial_.erase(candidate.serial);
+  const Claim claim = candidate.spec.claim();
+  candidates_.erase(claim);
+}
+
+// ---- A round of votes ----
+
+void Candidates::Ask(Candidate& candidate) {
+  candidate.round = ++last_round_;
+  candidate.is_open = true;
+  candidate.asked = context_.now;
+  candidate.ask_at = core::kNever;
+  for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
+    Stand& stand = candidate.stands[node];
+    stand.answer = StandAnswer::kNothing;
+    stand.rivals.clear();
+    stand.left.reset();
+    stand.queue_length = stand.position = 0;
+    if (context_.nodes.IsUp(node) && !debts_.Blocks(node, candidate.spec.claim())) SendAsk(candidate, node);
+  }
+  Consider(candidate);
+}
+
+void Candidates::SendAsk(Candidate& candidate, NodeIndex node) {
+  Stand& stand = candidate.stands[node];
+  const Instant run_before =
+      std::min(context_.now + kVoteAttempt, candidate.questions.empty() ? core::kNever : candidate.run_before);
+  stand.answer = StandAnswer::kAsked;
+  if (stand.asked_from == Instant{}) stand.asked_from = stand.waits_from = context_.now;
+  context_.Send({.by = Sent::By::kVote,
+                 .node = node,
+                 .run_before = run_before,
+                 .claim = candidate.spec.claim(),
+                 .candidate = candidate.serial,
+                 .id = candidate.round},
+                AskVote{.spec = candidate.spec,
+                        .run_before = run_before,
+                        .wait = candidate.waits,
+                        .again = candidate.again || candidate.acked,
+                        .least_token = context_.nodes.Proposal(context_.now)});
+}
+
+Bench Candidates::BenchFor(const Candidate& candidate) const {
+  const Duration ttl = candidate.spec.ttl;
+  return {.nodes = context_.nodes.size(),
+          .quorum = context_.nodes.quorum(),
+          .up = context_.nodes.up(),
+          .counts = context_.nodes.counting(),
+          .now = context_.now,
+          .patience = candidate.asked + context_.Trips(kPatienceTrips),
+          .silence = candidate.asked + std::min<Duration>(context_.config.node_timeout, ttl / 10),
+          .margin = context_.Margin(ttl),
+          .enough = std::min(context_.config.validity, ttl / 3 * 2),
+          .proposal = context_.nodes.Proposal(context_.now)};
+}
+
+void Candidates::Consider(Candidate& candidate) {
+  if (candidate.phase != Phase::kVoting) return Arm(candidate);
+  const Bench bench = BenchFor(candidate);
+  const Verdict verdict = Judge(candidate, bench);
+  switch (verdict.kind) {
+    case Kind::kGrant:
+      return Win(candidate, verdict.token, verdict.from);
+    case Kind::kConfirm:
+      return Confirm(candidate, verdict.token);
+    default:
+      break;
+  }
+  if (!candidate.is_open) {
+    // A vote has come by itself: others may be on their way.
+    const bool has_votes =
+        std::any_of(candidate.stands.begin(), candidate.stands.end(), [](const Stand& s) { return s.token != 0; });
+    if (has_votes && candidate.ask_at == core::kNever) {
+      candidate.ask_at = context_.now + context_.Trips(kGatherTrips);
+    }
+    return Arm(candidate);
+  }
+  if (candidate.waits && !candidate.questions.empty() && HasPlace(candidate, bench)) {
+    const Scene scene = SceneOf(candidate, bench.quorum);
+    candidate.acked = true;
+    AnswerAll(candidate, core::AcquireQueued{.position = scene.position,
+                                             .holders = scene.holders,
+                                             .queue_length = scene.queue_length,
+                                             .left = scene.left,
+                                             .as_of = 0});
+  }
+  switch (verdict.kind) {
+    case Kind::kYield:
+      Close(candidate);
+      return Yield(candidate);
+    case Kind::kKeep:
+      Close(candidate);
+      return AskLater(candidate);
+    case Kind::kStand:
+      return Close(candidate);
+    case Kind::kRefuse:
+      return Refuse(candidate);
+    case Kind::kSplit:
+      return Split(candidate);
+    case Kind::kNoQuorum:
+      return OnNoQuorum(candidate);
+    case Kind::kLate:
+      AnswerAll(candidate, core::AcquireLate{});
+      return candidate.acked ? Close(candidate) : End(candidate);
+    case Kind::kFail:
+      return Fail(candidate, candidate.stands[verdict.node].refusal);
+    default:
+      return Arm(candidate);
+  }
+}
+
+void Candidates::Close(Candidate& candidate) {
+  candidate.is_open = false;
+  Arm(candidate);
+}
+
+// Nobody stands against it: it keeps its votes, and asks for the rest less and less often.
+void Candidates::AskLater(Candidate& candidate) {
+  const Duration pause = context_.Trips(kGatherTrips) * (1 << std::min(candidate.back_off, 10));
+  candidate.back_off = std::min(candidate.back_off + 1, 10);
+  candidate.ask_at = context_.now + context_.Jittered(std::min(pause, kLongestBackOff));
+  Arm(candidate);
+}
+
+// Several tries have some votes each: all give them back, and try again at different times.
+void Candidates::Split(Candidate& candidate) {
+  for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
+    Stand& stand = candidate.stands[node];
+    if (stand.answer == StandAnswer::kNotVoted && stand.token == 0) continue;
+    if (stand.answer == StandAnswer::kNothing) continue;
+    stand.yielded = std::max(stand.yielded, stand.token);
+    stand.token = 0;
+    debts_.OweOne(node, {.claim = candidate.spec.claim(), .life = candidate.spec.ttl + candidate.spec.lock_delay},
+                  stand.may_run_until);
+  }
+  ++candidate.splits;
+  candidate.is_open = false;
+  const Duration most = context_.Trips(2) * (1 << candidate.splits);
+  candidate.ask_at = context_.now + context_.Trips(1) +
+                     Duration(static_cast<int64_t>(static_cast<double>(most.count()) * context_.Random()));
+  Arm(candidate);
+}
+
+void Candidates::OnNoQuorum(Candidate& candidate) {
+  const std::string cause = "too few servers answer: " + context_.nodes.Trouble();
+  candidate.is_open = false;
+  if (!candidate.waits) {
+    AnswerAll(candidate, core::StoreFailed{core::FailureKind::kUnavailable, cause});
+    return End(candidate);
+  }
+  // It keeps what it has; the core asks again, or withdraws it.
+  AnswerAll(candidate, core::StoreUnknown{cause});
+  Arm(candidate);
+}
+
+void Candidates::Fail(Candidate& candidate, const Outcome& refusal) {
+  if (const auto* failed = std::get_if<core::StoreFailed>(&refusal)) AnswerAll(candidate, *failed);
+  if (const auto* full = std::get_if<core::AcquireQueueFull>(&refusal)) AnswerAll(candidate, *full);
+  if (const auto* mismatch = std::get_if<core::AcquireMismatch>(&refusal)) AnswerAll(candidate, *mismatch);
+  End(candidate);
+}
+
+void Candidates::Refuse(Candidate& candidate) {
+  const Scene scene = SceneOf(candidate, context_.nodes.quorum());
+  AnswerAll(candidate,
+            core::AcquireHeld{.holders = scene.holders, .queue_length = scene.queue_length, .left = scene.left});
+  End(candidate);
+}
+
+// What it may have at any server is released.
+void Candidates::End(Candidate& candidate) {
+  for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
+    const Stand& stand = candidate.stands[node];
+    const bool has_nothing = (stand.answer == StandAnswer::kNotVoted && stand.token == 0 && !stand.queued) ||
+                             stand.answer == StandAnswer::kRefused;
+    if (has_nothing && stand.may_run_until <= context_.now) continue;
+    debts_.OweOne(node, {.claim = candidate.spec.claim(), .life = candidate.spec.ttl + candidate.spec.lock_delay},
+                  stand.may_run_until);
+  }
+  Forget(candidate);
+}
+
+// ---- Time ----
+
+void Candidates::Arm(Candidate& candidate) {
+  Instant at = candidate.ask_at;
+  if (candidate.phase == Phase::kHeld) {
+    at = std::min(candidate.join_at, candidate.forget_at);
+  } else if (candidate.phase == Phase::kVoting && candidate.is_open) {
+    const Bench bench = BenchFor(candidate);
+    for (const Instant due : {bench.patience, bench.silence}) {
+      if (due > context_.now) at = std::min(at, due);
+    }
+  }
+  timers_.Set(candidate, at);
+}
+
+void Candidates::OnTick() {
+  while (core::Timed* due = timers_.PopDue(context_.now)) OnTimer(static_cast<Candidate&>(*due));
+}
+
+// What a try gave back is on its way yet: to all for a little, then to so many that the others are too few. A slow server
+// delays nobody.
+bool Candidates::AwaitsGivenBack(const Candidate& candidate) const {
+  size_t free = 0;
+  size_t blocked = 0;
+  for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
+    if (!context_.nodes.IsUp(node)) continue;
+    ++(debts_.Blocks(node, candidate.spec.claim()) ? blocked : free);
+  }
+  if (blocked == 0 || context_.now >= candidate.run_before) return false;
+  return free < context_.nodes.quorum() || context_.now < candidate.asked + context_.Trips(2 * kPatienceTrips);
+}
+
+void Candidates::OnTimer(Candidate& candidate) {
+  if (candidate.phase == Phase::kHeld) {
+    if (context_.now >= candidate.forget_at) return Forget(candidate);
+    if (context_.now >= candidate.join_at) JoinRest(candidate);
+    return Arm(candidate);
+  }
+  if (context_.now < candidate.ask_at) return Consider(candidate);
+  candidate.phase = Phase::kVoting;
+  if (!candidate.waits && candidate.questions.empty()) return End(candidate);
+  if (!candidate.waits && AwaitsGivenBack(candidate)) {
+    candidate.ask_at = context_.now + context_.Trips(1);
+    return Arm(candidate);
+  }
+  Ask(candidate);
+}
+
+// ---- What happens to a server ----
+
+void Candidates::OnNodeUp(NodeIndex node, bool forgot) {
+  std::vector<Candidate*> all;
+  all.reserve(by_serial_.size());
+  for (const auto& [serial, candidate] : by_serial_) all.push_back(candidate);
+  for (Candidate* candidate : all) {
+    Stand& stand = candidate->stands[node];
+    if (forgot) {
+      stand.token = stand.yielded = 0;
+      stand.queued = stand.is_fresh = false;
+    }
+    if (candidate->phase == Phase::kHeld) {
+      if (stand.token == candidate->token) continue;
+      candidate->join_at = std::min(candidate->join_at, context_.now + context_.Trips(1));
+      Arm(*candidate);
+    } else if (candidate->waits && !stand.queued && stand.token == 0 && !debts_.Blocks(node, candidate->spec.claim())) {
+      SendAsk(*candidate, node);
+    }
+  }
+}
+
+void Candidates::OnSettled(NodeIndex node, const Claim& claim) {
+  Candidate* const candidate = Find(claim);
+  if (candidate == nullptr || !context_.nodes.IsUp(node) || debts_.Blocks(node, claim)) return;
+  Stand& stand = candidate->stands[node];
+  if (candidate->phase != Phase::kVoting || !candidate->waits || stand.answer != StandAnswer::kNothing) return;
+  SendAsk(*candidate, node);
+}
+
+void Candidates::AskAllOf(NodeIndex node, const LockName& name) {
+  const auto lock = by_lock_.find(name);
+  if (lock == by_lock_.end() || !context_.nodes.IsUp(node)) return;
+  for (const auto& [serial, candidate] : lock->second) {
+    const Stand& stand = candidate->stands[node];
+    if (candidate->phase == Phase::kHeld || !candidate->waits || stand.answer == StandAnswer::kAsked) continue;
+    if (!debts_.Blocks(node, candidate->spec.claim())) SendAsk(*candidate, node);
+  }
+}
+
+std::vector<OwnerId> Candidates::WaitersOf(const LockName& name, size_t most) const {
+  std::vector<OwnerId> owners;
+  const auto lock = by_lock_.find(name);
+  if (lock == by_lock_.end()) return owners;
+  for (const auto& [serial, candidate] : lock->second) {
+    if (owners.size() == most) break;
+    if (candidate->phase != Phase::kHeld && candidate->waits) owners.push_back(candidate->spec.owner);
+  }
+  return owners;
+}
+
+void Candidates::OnCounting(uint32_t nodes) {
+  std::vector<Candidate*> voted;
+  for (const auto& [serial, candidate] : by_serial_) {
+    for (NodeIndex node = 0; node < candidate->stands.size(); ++node) {
+      const bool has_vote = (nodes & Bit(node)) != 0 && candidate->stands[node].token != 0;
+      if (has_vote && candidate->phase == Phase::kVoting && (voted.empty() || voted.back() != candidate)) {
+        voted.push_back(candidate);
+      }
+    }
+  }
+  for (Candidate* candidate : voted) Consider(*candidate);
+}
+
+// ---- For callers ----
+
+Scene SceneOf(const Candidate& candidate, size_t quorum) {
+  Scene scene;
+  struct Seen {
+    core::HolderView view;
+    size_t count = 0;
+  };
+  absl::btree_map<OwnerId, Seen> seen;
+  std::vector<Duration> lefts;
+  for (const Stand& stand : candidate.stands) {
+    if (stand.answer != StandAnswer::kNotVoted) continue;
+    scene.position = std::max(scene.position, stand.position);
+    scene.queue_length = std::max(scene.queue_length, stand.queue_length);
+    lefts.push_back(stand.left.value_or(kFreeLook));
+    for (const Rival& rival : stand.rivals) {
+      Seen& one = seen[rival.view.owner];
+      if (one.count++ == 0 || rival.view.time_left > one.view.time_left) one.view = rival.view;
+    }
+  }
+  size_t most = 0;
+  for (const auto& [owner, one] : seen) most = std::max(most, one.count);
+  for (const auto& [owner, one] : seen) {
+    if (one.count >= std::min(most, quorum)) scene.holders.push_back(one.view);
+  }
+  std::sort(scene.holders.begin(), scene.holders.end(),
+            [](const auto& a, const auto& b) { return std::pair(a.token, a.owner) < std::pair(b.token, b.owner); });
+  std::sort(lefts.begin(), lefts.end());
+  scene.left =
+      lefts.empty() ? kFreeLook : std::max<Duration>(lefts[std::min(lefts.size(), quorum) - 1], kFreeLook / 25);
+  return scene;
+}
+
+}  // namespace distlock::store::ballot

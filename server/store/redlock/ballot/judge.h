@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the votes that a candidate has amount to. Pure; lua/README.md and ../README.md have the argument.
+//
+// J1  q votes under one token, young enough: it has the lock.
+// J2  q votes under several tokens, or too old: the greatest is to be confirmed by q servers.
+// J3  fewer, and somebody with an earlier place, or with q votes, stands against it: it yields its votes.
+// J4  fewer, and nobody does: it keeps them and asks again.
+// A single try waits for nobody: what it cannot get within a few rounds is held.
+#pragma once
+
+#include "store/redlock/ballot/candidate.h"
+
+namespace distlock::store::ballot {
+
+// What the judge knows of the servers.
+struct Bench {
+  size_t nodes = 3;
+  size_t quorum = 2;
+  uint32_t up = 0;      // bits: can be reached
+  uint32_t counts = 0;  // bits: votes count
+  Instant now{};
+  Instant patience{};  // of the round: with q answers the others are not waited for any longer
+  Instant silence{};   // of the round: who has not answered by then is silent
+  Duration margin{};   // between the candidate's belief and the end of its keys
+  Duration enough{};   // of belief that a grant by notice must leave
+  uint64_t proposal = 0;
+};
+
+struct Verdict {
+  enum class Kind : uint8_t {
+    kAwait,     // answers
+    kGrant,     // J1: `token`, believed from `from`
+    kConfirm,   // J2: `token`
+    kYield,     // J3
+    kKeep,      // J4
+    kStand,     // no votes, nothing to do: it waits
+    kRefuse,    // one try: it is held
+    kSplit,     // one try: nobody has it, give all back and try again
+    kNoQuorum,  // too few servers answer
+    kLate,      // too many servers have got it too late
+    kFail,      // too many servers refuse, as `node` does
+  };
+  Kind kind = Kind::kAwait;
+  uint64_t token = 0;
+  Instant from{};
+  NodeIndex node = 0;
+};
+
+Verdict Judge(const Candidate& candidate, const Bench& bench);
+
+// The round has nothing to wait for.
+bool IsRoundOver(const Candidate& candidate, const Bench& bench);
+// Enough servers have it queued, or have voted for it, that it has a place.
+bool HasPlace(const Candidate& candidate, const Bench& bench);
+
+}  // namespace distlock::store::ballot

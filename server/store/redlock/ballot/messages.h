@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the ballot says to the servers and hears from them. Values.
+//
+// A vote is a hold of the lock at one server; q votes of the N configured servers are a grant. A place is the same at
+// all servers: the moment when the waiter came, in microseconds by the median of the servers' clocks, and far below
+// zero for the preferred. Waiters with equal places stand in the order of their owners.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/messages.h"
+#include "store/redis/server_clock.h"
+
+namespace distlock::store::ballot {
+
+using core::Duration;
+using core::Instant;
+using core::LockName;
+using core::OwnerId;
+
+using NodeIndex = size_t;
+inline constexpr size_t kMaxNodes = 9;
+using NodeOp = uint64_t;  // one command to one server; never reused
+
+using Place = int64_t;
+// Added to the place of the preferred.
+inline constexpr Place kPreferredShift = -(Place{1} << 52);
+// Of a holder whose place is not known: earlier than any other.
+inline constexpr Place kFirstPlace = kPreferredShift * 2;
+
+// One owner and one lock.
+struct Claim {
+  LockName name;
+  OwnerId owner{};
+
+  friend auto operator<=>(const Claim&, const Claim&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const Claim& claim) {
+    return H::combine(std::move(h), claim.name, claim.owner);
+  }
+};
+
+// When a grant was made, by the median of the clocks, which its token is taken from: each server has another stamp.
+inline core::StoreTime SinceOf(uint64_t token) { return {static_cast<int64_t>(token)}; }
+
+// What an owner wants of a lock, as each server is told it.
+struct Spec {
+  LockName name;
+  OwnerId owner{};
+  core::Want want;
+  Duration ttl{};
+  Duration lock_delay{};
+  Duration max_hold{};
+  std::string info;
+  Place place = 0;
+
+  Claim claim() const { return {name, owner}; }
+};
+
+// ---- Commands to one server. `least_token`: no hand-off in this call gives a smaller token -------------------------
+
+struct AskVote {
+  Spec spec;
+  Instant run_before = core::kNever;  // at or after it the server does nothing
+  bool wait = false;
+  bool again = false;  // as in core::StoreAcquire
+  uint64_t least_token = 0;
+};
+
+struct ConfirmVote {
+  LockName name;
+  OwnerId owner{};
+  uint64_t token = 0;
+  Duration life{};  // ttl and lock_delay
+};
+
+struct JoinGrant {
+  Spec spec;
+  uint64_t token = 0;
+  Instant run_before{};
+};
+
+struct YieldVote {
+  Spec spec;
+  uint64_t token = 0;
+  uint64_t least_token = 0;
+};
+
+struct ReleaseAll {
+  LockName name;
+  OwnerId owner{};
+  uint64_t token = 0;  // nothing held under a later one; 0: any
+  Duration block{};
+  bool keep_grant = false;
+  uint64_t least_token = 0;
+};
+
+// Tend, renew, watch, downgrade, force and adopt, as one server alone would get them.
+struct Plain {
+  core::StoreCommand command;
+  uint64_t least_token = 0;  // 0: the command hands nothing on
+};
+
+using NodeCommand = std::variant<AskVote, ConfirmVote, JoinGrant, YieldVote, ReleaseAll, Plain>;
+
+// ---- Answers of one server -----------------------------------------------------------------------------------------
+
+struct Voted {
+  uint64_t token = 0;
+  core::StoreTime since;
+  Duration held_for{};
+};
+
+// No vote: somebody has the lock at this server, or comes first.
+struct NotVoted {
+  bool queued = false;  // it has a place there now, which is `place`
+  Place place = 0;
+  Place tail = 0;                  // of the last of its kind that was there before; 0: none, or it was there already
+  std::optional<core::Mode> mode;  // of the holders
+  std::vector<core::HolderView> holders;  // at most 16
+  uint32_t position = 0;
+  uint32_t queue_length = 0;
+  std::optional<Duration> left;
+};
+
+struct Confirmed {};
+struct TooLow {
+  uint64_t last = 0;
+};
+struct NotHeld {};
+struct Joined {};
+struct Conflict {};
+
+// Of yield and release. `next`: waiters of this broker that got the server's vote.
+struct GaveBack {
+  bool was_holder = false;
+  bool was_waiter = false;
+  uint64_t later_token = 0;  // release did nothing: the owner holds under this one; 0: it did
+  bool look = false;
+  std::vector<core::HolderView> next;
+};
+
+using Outcome = std::variant<core::StoreUnknown, core::StoreFailed, core::AcquireLate, core::AcquireQueueFull,
+                             core::AcquireMismatch, Voted, NotVoted, Confirmed, TooLow, NotHeld, Joined, Conflict,
+                             GaveBack, core::TendDone, core::RenewDoneBatch, core::WatchDone, core::DowngradeDone,
+                             core::ForceDone, core::AdoptDone>;
+
+// ---- What happens --------------------------------------------------------------------------------------------------
+
+struct Tick {};
+
+// Commands can be sent. `forgot`: another run of the server, whose data are not those of before. `clock`: known.
+struct NodeUp {
+  NodeIndex node = 0;
+  bool forgot = false;
+  ServerClock clock;
+};
+struct NodeDown {
+  NodeIndex node = 0;
+  std::string cause;
+};
+// What decides whether its votes count, besides its clock.
+struct NodeFitness {
+  NodeIndex node = 0;
+  bool held_off = false;  // it may have forgotten a lock whose holder still believes
+  std::string misfit;     // why it is none of the configured servers; "": it is
+};
+// Its clock was set by so much.
+struct NodeClockStep {
+  NodeIndex node = 0;
+  Duration by{};
+};
+// The answer to a command; exactly one for each. `time`: of the server, us = 0: not known.
+struct NodeReply {
+  NodeOp op = 0;
+  Outcome outcome;
+  core::StoreTime time;
+};
+// The server gave its vote to a waiter of this broker, or told that one may come for it.
+struct NodeNotice {
+  NodeIndex node = 0;
+  core::GrantNotice notice;
+};
+
+using Input =
+    std::variant<Tick, core::StoreCommand, NodeUp, NodeDown, NodeFitness, NodeClockStep, NodeReply, NodeNotice>;
+
+// ---- What the ballot wants -----------------------------------------------------------------------------------------
+
+// Counts as sent when the step was made: it must be handed to the server at once, and those to one server in order.
+struct SendTo {
+  NodeIndex node = 0;
+  NodeOp op = 0;
+  NodeCommand command;
+};
+struct TellCore {
+  core::Input input;
+};
+
+using Effect = std::variant<SendTo, TellCore>;
+
+}  // namespace distlock::store::ballot

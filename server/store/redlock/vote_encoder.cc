@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
+#include "core/check.h"
+#include "store/redis/census.h"
+#include "store/redis/script_arguments.h"
+#include "store/redlock/ballot/place.h"
+#include "store/redlock/vote_codec.h"
+
+namespace distlock::store {
+namespace {
+
+struct Encoder {
+  const LockOptions& options;
+  const Keys& keys;
+  const ServerClock& clock;
+  bool trusts_publish;
+
+  std::string_view Trusted() const { return trusts_publish ? "1" : "0"; }
+  int64_t SlotMs() const { return CeilMs(options.queue_slot); }
+  int64_t KeepMs(const core::LockName& name) const { return CeilMs(TokenKeepOf(options, name)); }
+  int64_t FairAfterUs() const { return std::chrono::floor<std::chrono::microseconds>(options.fair_after).count(); }
+  static std::string Info(const ballot::Spec& spec) {
+    return StoredInfo(spec.max_hold, ballot::WithPlace(spec.place, spec.info));
+  }
+  static std::string Least(uint64_t token) { return Cat("t", token); }
+
+  VoteCodec::Encoded operator()(const ballot::AskVote& in) const {
+    const ballot::Spec& spec = in.spec;
+    CommandBuilder command = CallOnLock(lua::kRedlockAcquire, keys, spec.name);
+    command.Arg(HexOfOwner(spec.owner)).Arg(CeilMs(spec.ttl)).Arg(DelayMs(spec.lock_delay));
+    command.Arg(NotAfterUs(clock, in.run_before)).Arg(WaitText(in.wait, in.again)).Arg(options.broker_id);
+    command.Arg(SlotMs())
+        .Arg(Info(spec))
+        .Arg(KeepMs(spec.name))
+        .Arg(Trusted())
+        .Arg(static_cast<int64_t>(options.max_waiters));
+    command.Arg(WantText(spec.want)).Arg(FairAfterUs()).Arg(spec.place).Arg(Least(in.least_token));
+    return {&lua::kRedlockAcquire, std::move(command).Build()};
+  }
+
+  VoteCodec::Encoded operator()(const ballot::ConfirmVote& in) const {
+    CommandBuilder command = CallOnLock(lua::kRedlockConfirm, keys, in.name);
+    command.Arg(HexOfOwner(in.owner)).Arg(Cat(in.token)).Arg(CeilMs(in.life)).Arg(KeepMs(in.name));
+    return {&lua::kRedlockConfirm, std::move(command).Build()};
+  }
+
+  VoteCodec::Encoded operator()(const ballot::JoinGrant& in) const {
+    const ballot::Spec& spec = in.spec;
+    CommandBuilder command = CallOnLock(lua::kRedlockJoin, keys, spec.name);
+    command.Arg(HexOfOwner(spec.owner)).Arg(Cat(in.token)).Arg(WantText(spec.want)).Arg(CeilMs(spec.ttl));
+    command.Arg(DelayMs(spec.lock_delay)).Arg(NotAfterUs(clock, in.run_before)).Arg(Info(spec)).Arg(KeepMs(spec.name));
+    return {&lua::kRedlockJoin, std::move(command).Build()};
+  }
+
+  VoteCodec::Encoded operator()(const ballot::YieldVote& in) const {
+    const ballot::Spec& spec = in.spec;
+    CommandBuilder command = CallOnLock(lua::kRedlockYield, keys, spec.name);
+    command.Arg(HexOfOwner(spec.owner)).Arg(Cat(in.token)).Arg(spec.place).Arg(CeilMs(spec.ttl));
+    command.Arg(DelayMs(spec.lock_delay)).Arg(WantText(spec.want)).Arg(Info(spec)).Arg(options.broker_id);
+    command.Arg(SlotMs()).Arg(KeepMs(spec.name)).Arg(Trusted()).Arg(Least(in.least_token));
+    return {&lua::kRedlockYield, std::move(command).Build()};
+  }
+
+  VoteCodec::Encoded operator()(const ballot::ReleaseAll& in) const {
+    CommandBuilder command = CallOnLock(lua::kRedlockRelease, keys, in.name);
+    command.Arg(HexOfOwner(in.owner)).Arg(Cat(in.token)).Arg(DelayMs(in.block)).Arg(KeepMs(in.name)).Arg(Trusted());
+    command.Arg(options.broker_id).Arg(FairAfterUs()).Arg(in.keep_grant ? "1" : "0").Arg(Least(in.least_token));
+    return {&lua::kRedlockRelease, std::move(command).Build()};
+  }
+
+  VoteCodec::Encoded operator()(const ballot::Plain&) const {
+    DISTLOCK_CHECK(false && "encoded by the redis room");
+    return {};
+  }
+};
+
+}  // namespace
+
+const std::vector<const lua::ScriptSource*>& RedlockScripts() {
+  static const auto* const kAll =
+      new std::vector<const lua::ScriptSource*>{&lua::kRedlockAcquire, &lua::kRedlockConfirm, &lua::kRedlockJoin,
+                                                &lua::kRedlockMember,  &lua::kRedlockRelease, &lua::kRedlockYield};
+  return *kAll;
+}
+
+VoteCodec::Encoded VoteCodec::Encode(const ballot::NodeCommand& command, const ServerClock& clock,
+                                     bool trusts_publish) const {
+  return std::visit(Encoder{options_, keys_, clock, trusts_publish}, command);
+}
+
+std::string VoteCodec::EncodeMember(std::string_view mark, MarkHow how, const std::string& identity) const {
+  static constexpr std::string_view kHow[] = {"first", "new", "replace"};
+  CommandBuilder command = CallScript(lua::kRedlockMember, 2);
+  command.Arg(keys_.Members()).Arg(keys_.Marker());
+  command.Arg(mark).Arg(kHow[static_cast<size_t>(how)]).Arg(identity).Arg(CeilMs(kMarkerLives));
+  return std::move(command).Build();
+}
+
+}  // namespace distlock::store

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Streams without gRPC, for the Core under ThreadSanitizer: a thread plays all brokers. It grants each lock to one at a
+// time, in the order of arrival, and breaks streams when it is told to.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core.h"
+#include "stream.h"
+
+namespace distlock::internal {
+
+class PlayedTransport final : public Transport {
+ public:
+  PlayedTransport() : thread_([this] { Run(); }) {}
+  ~PlayedTransport() override {
+    Post(nullptr);
+    if (thread_.get_id() == std::this_thread::get_id()) {
+      thread_.detach();
+    } else {
+      thread_.join();
+    }
+  }
+
+  Stream* NewStream(std::shared_ptr<Core> core, int link) override {
+    return new PlayedStream(*this, std::move(core), link);
+  }
+  void Start(Stream* stream, size_t, std::unique_ptr<Batch> first) override {
+    auto* const played = static_cast<PlayedStream*>(stream);
+    Post([this, played] { streams_.insert(played); });
+    played->Write(std::move(first));
+  }
+
+  // Any thread. Breaks all streams, as a broker that dies.
+  void BreakAll() {
+    Post([this] {
+      const std::set<PlayedStream*> all = streams_;
+      for (PlayedStream* stream : all) stream->End();
+    });
+  }
+
+ private:
+  using Job = std::function<void()>;
+
+  class PlayedStream final : public Stream {
+   public:
+    PlayedStream(PlayedTransport& transport, std::shared_ptr<Core> core, int link)
+        : Stream(link), transport_(transport), core_(std::move(core)) {}
+
+    void Write(std::unique_ptr<Batch> batch) override {
+      writing_ = std::move(batch);
+      transport_.Post([this] {
+        const bool ok = !over_;
+        if (ok) transport_.Play(*this, writing_->message());
+        core_->OnWritten(this, ok);
+      });
+    }
+    std::unique_ptr<Batch> TakeWritten() override { return std::move(writing_); }
+    void Cancel() override {
+      transport_.Post([this] { End(); });
+    }
+    // Behind the jobs of Cancel, which the Core counts as operations.
+    void AllowFinish() override {
+      transport_.Post([this] {
+        const std::shared_ptr<Core> core = core_;
+        const int of_link = link();
+        delete this;
+        core->OnStreamDone(of_link, grpc::Status::OK);
+      });
+    }
+
+    // On the transport's thread.
+    void Tell(const v1::SessionResponse& response) {
+      if (over_ || response.events().empty()) return;
+      Effects fx;
+      core_->OnResponse(this, response, fx);
+    }
+    void End() {
+      if (std::exchange(over_, true)) return;
+      transport_.Forget(*this);
+      core_->OnReadEnd(this);
+    }
+
+    int64_t last_seq = 0;
+
+   private:
+    ~PlayedStream() = default;
+
+    PlayedTransport& transport_;
+    const std::shared_ptr<Core> core_;
+    std::unique_ptr<Batch> writing_;
+    bool over_ = false;
+  };
+
+  struct Owner {
+    PlayedStream* stream;
+    int64_t id;
+  };
+
+  void Post(Job job) {
+    const std::lock_guard lock(mu_);
+    jobs_.push_back(std::move(job));
+    came_.notify_one();
+  }
+
+  void Run() {
+    while (true) {
+      Job job;
+      {
+        std::unique_lock lock(mu_);
+        came_.wait(lock, [this] { return !jobs_.empty(); });
+        job = std::move(jobs_.front());
+        jobs_.pop_front();
+      }
+      if (job == nullptr) return;
+      job();
+    }
+  }
+
+  void Play(PlayedStream& stream, const v1::SessionRequest& request) {
+    v1::SessionResponse out;
+    bool goodbye = false;
+    for (const v1::SessionCommand& command : request.commands()) {
+      goodbye = goodbye || command.has_goodbye();
+      if (command.has_open()) {
+        v1::SessionOpened& opened = *out.add_events()->mutable_opened();
+        opened.mutable_validity()->set_seconds(30);
+        opened.mutable_heartbeat_interval()->set_nanos(5'000'000);
+      } else if (command.has_heartbeat()) {
+        v1::HeartbeatAck& ack = *out.add_events()->mutable_heartbeat_ack();
+        stream.last_seq = command.heartbeat().seq();
+        ack.set_seq(stream.last_seq);
+        ack.mutable_valid_for()->set_seconds(30);
+      } else if (command.has_acquire()) {
+        std::deque<Owner>& queue = locks_[command.acquire().locks(0).key()];
+        queue.push_back({&stream, command.id()});
+        if (queue.size() == 1) Grant(queue.front(), command.acquire().locks(0).key(), out);
+      } else if (command.has_release()) {
+        Remove(stream, command.release().acquire_id(), out);
+        v1::SessionEvent& event = *out.add_events();
+        event.set_id(command.id());
+        event.mutable_released()->set_outcome(v1::RELEASE_OUTCOME_RELEASED);
+      } else if (command.has_cancel()) {
+        Remove(stream, command.cancel().acquire_id(), out);
+        v1::SessionEvent& event = *out.add_events();
+        event.set_id(command.cancel().acquire_id());
+        event.mutable_refused()->set_reason(v1::REFUSAL_REASON_CANCELLED);
+      } else if (command.has_downgrade()) {
+        v1::SessionEvent& event = *out.add_events();
+        event.set_id(command.id());
+        event.mutable_downgraded();
+      }
+    }
+    stream.Tell(out);
+    for (auto& [to, theirs] : std::exchange(for_others_, {})) to->Tell(theirs);
+    if (goodbye) stream.End();
+  }
+
+  void Grant(const Owner& owner, const std::string& key, v1::SessionResponse& out) {
+    v1::SessionEvent& event = *out.add_events();
+    event.set_id(owner.id);
+    v1::Grant& grant = *event.mutable_granted();
+    grant.set_key(key);
+    grant.set_fencing_token(++token_);
+    grant.set_lease_id("lease " + std::to_string(token_));
+    grant.set_holder_id("holder " + std::to_string(token_));
+    grant.set_echo_seq(owner.stream->last_seq);
+    grant.mutable_valid_for()->set_seconds(30);
+  }
+
+  void Remove(const PlayedStream& stream, int64_t id, v1::SessionResponse& out) {
+    for (auto& [key, queue] : locks_) {
+      for (size_t i = queue.size(); i-- > 0;) {
+        if (queue[i].stream != &stream || queue[i].id != id) continue;
+        queue.erase(queue.begin() + static_cast<std::ptrdiff_t>(i));
+        if (i > 0 || queue.empty()) continue;
+        Grant(queue.front(), key, queue.front().stream == &stream ? out : for_others_[queue.front().stream]);
+      }
+    }
+  }
+
+  void Forget(PlayedStream& stream) {
+    streams_.erase(&stream);
+    for (auto& [key, queue] : locks_) {
+      const bool held = !queue.empty() && queue.front().stream == &stream;
+      std::erase_if(queue, [&](const Owner& owner) { return owner.stream == &stream; });
+      if (held && !queue.empty()) Grant(queue.front(), key, for_others_[queue.front().stream]);
+    }
+    for_others_.erase(&stream);
+  }
+
+  std::mutex mu_;
+  std::condition_variable came_;
+  std::deque<Job> jobs_;
+
+  // The thread's.
+  std::set<PlayedStream*> streams_;
+  std::map<std::string, std::deque<Owner>> locks_;
+  std::map<PlayedStream*, v1::SessionResponse> for_others_;  // told after the present message
+  int64_t token_ = 0;
+
+  std::thread thread_;
+};
+
+}  // namespace distlock::internal

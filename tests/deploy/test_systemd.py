@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The unit of deploy/systemd: its hardening, as systemd-analyze counts it, and what the broker tells systemd."""
+import re
+import signal
+import socket
+import subprocess
+
+import pytest
+
+from conftest import REPOSITORY
+from harness import DISTLOCKD, PATIENCE_S, eventually
+
+UNIT = REPOSITORY / "deploy/systemd/distlockd.service"
+EXPOSURE_MAX = 1.5  # of 10: https://www.freedesktop.org/software/systemd/man/systemd-analyze.html
+
+
+def analyze(*args):
+    return subprocess.run(["systemd-analyze", *map(str, args)], capture_output=True, text=True, timeout=60,
+                          check=False)
+
+
+def test_the_unit_is_proper(tmp_path):
+    unit = tmp_path / UNIT.name
+    text = UNIT.read_text(encoding="utf-8")
+    unit.write_text(text.replace("/usr/bin/distlockd", DISTLOCKD), encoding="utf-8")
+    done = analyze("verify", "--man=no", unit)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_the_unit_exposes_little(tmp_path):
+    done = analyze("security", "--offline=true", f"--threshold={EXPOSURE_MAX * 10:.0f}", "--no-pager", UNIT)
+    found = re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)
+    assert found and float(found[1]) <= EXPOSURE_MAX and done.returncode == 0, done.stdout
+
+
+def test_the_unit_lets_clients_be_told_apart_and_leaves_time_to_drain():
+    text = UNIT.read_text(encoding="utf-8")
+    assert not re.search(r"^PrivateUsers=(?!no)", text, re.MULTILINE)
+    options = (REPOSITORY / "server/ops/option_table.cc").read_text(encoding="utf-8")
+    drain = int(re.search(r'"drain-timeout".*?"(\d+)s"', options)[1])
+    assert int(re.search(r"^TimeoutStopSec=(\d+)$", text, re.MULTILINE)[1]) >= drain + 10
+
+
+def test_the_exit_codes_that_no_restart_mends_are_those_of_the_daemon():
+    codes = re.search(r"^RestartPreventExitStatus=(.*)$", UNIT.read_text(encoding="utf-8"), re.MULTILINE)[1].split()
+    options = (REPOSITORY / "server/ops/options.cc").read_text(encoding="utf-8")
+    assert codes == re.findall(r"kExit(?:Usage|Config) = (\d+);", options)
+
+
+@pytest.mark.parametrize("what", ["sysusers", "tmpfiles"])
+def test_user_and_folder_are_proper(tmp_path, what):
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/passwd").write_text("root:x:0:0::/:/bin/sh\ndistlock:x:998:998::/:/bin/false\n", encoding="utf-8")
+    (tmp_path / "etc/group").write_text("root:x:0:\ndistlock:x:998:\n", encoding="utf-8")
+    file = REPOSITORY / f"deploy/systemd/{what}.conf"
+    args = ["--create"] if what == "tmpfiles" else []
+    subprocess.run([f"systemd-{what}", f"--root={tmp_path}", *args, file], check=True, timeout=60)
+    if what == "tmpfiles":
+        assert (tmp_path / "run/distlock").stat().st_uid == 998
+
+
+def test_the_configuration_of_the_package_is_proper():
+    done = subprocess.run([DISTLOCKD, "--config", REPOSITORY / "deploy/systemd/distlockd.yaml", "--print-config"],
+                          capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0 and done.stderr == ""
+
+
+class ServiceManager:
+    """systemd's end of NOTIFY_SOCKET."""
+
+    def __init__(self, folder):
+        self.path = f"{folder}/notify.sock"
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(self.path)
+        self.socket.settimeout(PATIENCE_S)
+
+    def next(self):
+        return dict(line.split("=", 1) for line in self.socket.recv(4096).decode().splitlines())
+
+    def until(self, key):
+        """The next message with the key."""
+        while True:
+            told = self.next()
+            if key in told:
+                return told
+
+    def quiet_for(self, seconds):
+        self.socket.settimeout(seconds)
+        with pytest.raises(TimeoutError):
+            while True:
+                self.socket.recv(4096)
+        self.socket.settimeout(PATIENCE_S)
+
+
+@pytest.fixture
+def manager(world, monkeypatch):
+    made = ServiceManager(world.folder)
+    monkeypatch.setenv("NOTIFY_SOCKET", made.path)
+    yield made
+    made.socket.close()
+
+
+def test_the_broker_says_when_it_is_ready_and_when_it_stops(world, manager):
+    daemon = world.distlockd(world.redis().url, await_ready=False)
+    assert manager.next()["READY"] == "1"
+    assert daemon.serving()
+    daemon.terminate()
+    assert manager.until("STOPPING")["STOPPING"] == "1"
+    assert daemon.exit_code() == 0
+
+
+def test_a_broker_that_waits_for_its_store_is_not_ready_yet(world, manager):
+    redis = world.redis()
+    redis.kill()
+    daemon = world.distlockd(redis.url, "--wait-for-store", await_ready=False)
+    eventually(lambda: "waiting for the store" in daemon.log(), "a word about waiting")
+    assert "READY" not in manager.next()
+    redis.start()
+    assert manager.until("READY")["READY"] == "1"
+
+
+def test_the_watchdog_is_fed_while_the_shards_turn(world, manager, monkeypatch):
+    monkeypatch.setenv("WATCHDOG_USEC", "2000000")
+    redis = world.redis()
+    daemon = world.distlockd(redis.url, "--shards", "2", await_ready=False)
+    for _ in range(3):
+        manager.until("WATCHDOG")
+    redis.stop()  # a store that hangs is no reason to end the broker
+    for _ in range(3):
+        manager.until("WATCHDOG")
+    redis.cont()
+    daemon.stop()
+    manager.quiet_for(2)
+    daemon.cont()
+    manager.until("WATCHDOG")
+
+
+def test_the_watchdog_of_another_process_is_not_fed(world, manager, monkeypatch):
+    monkeypatch.setenv("WATCHDOG_USEC", "200000")
+    monkeypatch.setenv("WATCHDOG_PID", "1")
+    daemon = world.distlockd(world.redis().url, await_ready=False)
+    manager.until("READY")
+    manager.quiet_for(1)
+    daemon.popen.send_signal(signal.SIGTERM)
+    assert daemon.exit_code() == 0

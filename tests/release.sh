@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Goes through the list of what must hold before a release, and writes down what was run and how it ended.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+usage() {
+  cat <<'TEXT'
+usage: tests/release.sh [--quick] [--only STAGE]... [--record FILE] [--logs FOLDER]
+
+Runs each stage of the release list one after the other, goes on after one that fails, and appends a row for each to
+the track record. A release needs a full run without a failure on a clean tree. A day on two cores.
+
+  --quick         the same list in small: shows that each stage runs, proves nothing about a release
+  --only STAGE    only this stage (may be repeated): suite worlds worlds-sentinel worlds-cluster museum soak
+                  soak-sentinel bench
+  --record FILE   the track record (tests/track_record.md)
+  --logs FOLDER   where the whole output of each stage goes (build/release-list)
+
+Exit: 0 all stages passed, 1 one failed, 64 wrong usage.
+TEXT
+}
+
+die() { printf 'tests/release.sh: %s\n' "$*" >&2; exit 64; }
+
+readonly STAGES=(suite worlds worlds-sentinel worlds-cluster museum soak soak-sentinel bench)
+quick='' only=() record=tests/track_record.md logs=build/release-list
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --quick) quick=yes ;;
+    --only | --record | --logs)
+      [ $# -ge 2 ] || die "$1 needs a value; see --help"
+      case "$1" in
+        --only)
+          [[ " ${STAGES[*]} " == *" $2 "* ]] || die "there is no stage '$2'; the stages are ${STAGES[*]}"
+          only+=("$2")
+          ;;
+        --record) record=$2 ;;
+        --logs) logs=$2 ;;
+      esac
+      shift
+      ;;
+    -h | --help) usage; exit 0 ;;
+    *) die "unknown option '$1'; see --help" ;;
+  esac
+  shift
+done
+[ "${#only[@]}" -gt 0 ] || only=("${STAGES[@]}")
+
+# The command of a stage: in full, or with --quick.
+command_of() {
+  case "$1${quick:+-quick}" in
+    suite) echo tests/run.sh --long ;;
+    suite-quick) echo tests/run.sh --filter '^core' ;;
+    worlds) echo tests/sim/run.sh --quiet --seeds 2000000 ;;
+    worlds-quick) echo tests/sim/run.sh --quiet --seeds 50 ;;
+    worlds-sentinel) echo tests/sim/run.sh --quiet --topology sentinel --seeds 200000 ;;
+    worlds-sentinel-quick) echo tests/sim/run.sh --quiet --topology sentinel --seeds 20 ;;
+    worlds-cluster) echo tests/sim/run.sh --quiet --topology cluster --seeds 200000 ;;
+    worlds-cluster-quick) echo tests/sim/run.sh --quiet --topology cluster --seeds 20 ;;
+    museum) echo tests/sim/museum.sh ;;
+    museum-quick) echo tests/sim/museum.sh --check ;;
+    soak) echo tests/soak.sh --minutes 480 ;;
+    soak-quick) echo tests/soak.sh --minutes 1 ;;
+    soak-sentinel) echo tests/soak.sh --sentinel --minutes 60 ;;
+    soak-sentinel-quick) echo tests/soak.sh --sentinel --minutes 1 ;;
+    bench) echo tests/bench/run.sh --peers --rounds 5 --json "$logs/bench.json" ;;
+    bench-quick) echo tests/bench/run.sh --quick --json "$logs/bench.json" ;;
+  esac
+}
+
+mkdir -p "$logs"
+if [ ! -e "$record" ]; then
+  cat >"$record" <<'TEXT'
+# Track record
+
+What `tests/release.sh` has run, newest last. "changed" behind a commit: the tree had changes that no commit has.
+
+| when (UTC) | version | commit | stage | command | ended | took | last line |
+|---|---|---|---|---|---|---:|---|
+TEXT
+fi
+
+version=$(sed -nE 's/^project\(distlock VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
+commit=$(git rev-parse --short HEAD)
+[ -z "$(git status --porcelain)" ] || commit+=' changed'
+failed=0
+for stage in "${only[@]}"; do
+  command=$(command_of "$stage")
+  printf '== %s: %s\n' "$stage" "$command"
+  began=$SECONDS when=$(date -u +%Y-%m-%dT%H:%M)
+  # A command and its arguments: splitting is meant.
+  # shellcheck disable=SC2086
+  $command >"$logs/$stage.log" 2>&1
+  code=$?
+  took=$((SECONDS - began))
+  ended=passed
+  [ $code -eq 0 ] || { ended="failed ($code)"; failed=1; }
+  last=$(grep -v '^[[:space:]]*$' "$logs/$stage.log" | tail -1 | tr -d '|\r' | cut -c1-160)
+  printf '   %s after %s s: %s (%s)\n' "$ended" "$took" "$last" "$logs/$stage.log"
+  printf '| %s | %s | %s | %s | `%s` | %s | %s s | %s |\n' \
+    "$when" "$version" "$commit" "$stage" "$command" "$ended" "$took" "$last" >>"$record"
+done
+exit "$failed"

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Random worlds of the quorum topology. DISTLOCK_QUORUM_SEEDS=FROM:COUNT runs others than the usual ones, and
+// DISTLOCK_QUORUM_LOG=1 tells what happens in them.
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "quorum/world.h"
+
+namespace distlock::sim::quorum {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr uint64_t kUsualWorlds = 60;
+#else
+constexpr uint64_t kUsualWorlds = 600;
+#endif
+
+TEST(QuorumWorlds, KeepTheirPromises) {
+  uint64_t first = 1, count = kUsualWorlds;
+  if (const char* seeds = std::getenv("DISTLOCK_QUORUM_SEEDS")) {
+    char* rest = nullptr;
+    first = std::strtoull(seeds, &rest, 10);
+    count = *rest == ':' ? std::strtoull(rest + 1, nullptr, 10) : 1;
+  }
+  const bool log = std::getenv("DISTLOCK_QUORUM_LOG") != nullptr;
+  Findings all;
+  int faults = 0;
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    const Findings found = RunWorld(seed, log);
+    all.grants += found.grants;
+    all.refusals += found.refusals;
+    all.losses += found.losses;
+    all.commands += found.commands;
+    if (found.fault.empty()) continue;
+    ADD_FAILURE() << "seed " << seed << ": " << found.fault << "; again with DISTLOCK_QUORUM_SEEDS=" << seed;
+    if (++faults == 10) break;
+  }
+  std::printf("%llu worlds, %llu grants, %llu refusals, %.1f commands a grant\n",
+              static_cast<unsigned long long>(count), static_cast<unsigned long long>(all.grants),
+              static_cast<unsigned long long>(all.refusals),
+              static_cast<double>(all.commands) / static_cast<double>(std::max<uint64_t>(all.grants, 1)));
+}
+
+}  // namespace
+}  // namespace distlock::sim::quorum

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "world/cluster_failover.h"
+
+#include <algorithm>
+#include <set>
+
+#include "world/partition.h"
+
+namespace distlock::sim {
+namespace {
+
+constexpr Duration kLongestVote = milliseconds(1500);
+constexpr Duration kLongestDemotion = seconds(1);  // from a promotion until an old primary that can be reached knows
+constexpr Duration kLongestLoss = seconds(20);
+
+}  // namespace
+
+ClusterFailover::ClusterFailover(Env& env, ClusterSet& nodes, std::function<std::vector<Process*>()> brokers)
+    : env_(env), set_(nodes), brokers_(std::move(brokers)) {
+  for (const ClusterNode* node : set_.primaries()) NotePromoted(*node, hold_off() + seconds(5));
+}
+
+Duration ClusterFailover::hold_off() const {
+  const Duration longest_ttl = *std::ranges::max_element(env_.temper.ttls);
+  switch (env_.temper.guard) {
+    case FailoverGuard::kConfirmed:
+      return longest_ttl;
+    case FailoverGuard::kMinReplicas:
+      return longest_ttl + seconds(2);
+    case FailoverGuard::kNone:
+      break;
+  }
+  return longest_ttl + ClusterNode::kNodeTimeout + seconds(1);
+}
+
+ClusterNode& ClusterFailover::PrimaryOf(const ClusterNode& node) {
+  const auto group = set_.GroupOf(node);
+  return **std::ranges::find_if(set_.primaries(),
+                                [&](ClusterNode* one) { return std::ranges::find(group, one) != group.end(); });
+}
+
+// ---- How a primary is lost ----
+
+void ClusterFailover::LosePrimary(Cause cause) {
+  ClusterNode& old = set_.AnyNodeWithLock();
+  if (failing_ || !old.alive() || set_.Moves(old)) return;
+  failing_ = true;
+  attempts_ = 0;
+  const Duration vote = env_.dice.Between(Duration(0), kLongestVote);
+  const Duration old_lives = env_.dice.Between(Duration(0), kLongestDemotion);
+  Duration promoted_after = ClusterNode::kNodeTimeout + vote;
+  const Duration time = env_.dice.Between(seconds(1), kLongestLoss);
+  switch (cause) {
+    case Cause::kForced:
+      promoted_after = env_.dice.Between(Duration(0), milliseconds(300));
+      break;
+    case Cause::kKilled:
+      env_.NoteFault(FaultKind::kStoreRestarted, old.actor(), time + ClusterNode::kRejoins);
+      old.Restart(time, env_.dice.Chance(0.5));
+      break;
+    case Cause::kPaused:
+      env_.NoteFault(FaultKind::kStorePaused, old.actor(), time);
+      old.Pause(time);
+      break;
+    case Cause::kCutOff:
+      CutOffPrimary(old);
+      break;
+  }
+  if (cause != Cause::kForced && env_.temper.full_coverage) {
+    env_.time.After(ClusterNode::kNodeTimeout, [this, vote] { RefuseEverywhere(vote); });
+  }
+  env_.time.After(promoted_after, [this, &old, old_lives] { Promote(old, old_lives); });
+}
+
+// A primary of a minority refuses commands after the node-timeout, and until some time after it hears the others again.
+void ClusterFailover::CutOffPrimary(ClusterNode& old) {
+  std::set<int32_t> apart = {old.actor()};
+  const bool with_brokers = env_.dice.Chance(0.8);
+  for (const Process* broker : brokers_()) {
+    if (with_brokers && env_.dice.Chance(0.5)) apart.insert(broker->actor());
+  }
+  const auto group = set_.GroupOf(old);
+  if (ClusterNode* const with_it = env_.dice.Pick(group); env_.dice.Chance(0.5)) apart.insert(with_it->actor());
+  std::vector<Process*> all = brokers_();
+  for (const auto& node : set_.nodes()) all.push_back(node.get());
+  CutOff(env_, apart, all, env_.dice.Between(ClusterNode::kNodeTimeout, kLongestLoss));
+  env_.time.After(ClusterNode::kNodeTimeout + env_.dice.Between(Duration(0), milliseconds(200)), [this, &old] {
+    if (CutAway(env_, old)) old.RefuseUntil(env_.apart_until + env_.dice.Between(milliseconds(500), seconds(1)));
+  });
+}
+
+void ClusterFailover::RefuseEverywhere(Duration time) {
+  for (const auto& node : set_.nodes()) {
+    env_.NoteFault(FaultKind::kStoreRefuses, node->actor(), time);
+    node->RefuseUntil(env_.now() + time);
+  }
+}
+
+void ClusterFailover::EmptyPrimary() {
+  ClusterNode& node = set_.AnyNodeWithLock();
+  if (failing_ || !node.alive() || set_.Moves(node)) return;
+  const Duration down = env_.dice.Between(milliseconds(1), milliseconds(800));
+  NotePromoted(node, down + ClusterNode::kRejoins + hold_off() + seconds(5));
+  node.Restart(down, false);
+}
+
+// ---- What the other nodes do ----
+
+ClusterNode* ClusterFailover::Candidate(const ClusterNode& old) {
+  std::vector<ClusterNode*> fit;
+  for (ClusterNode* node : set_.GroupOf(old)) {
+    if (node == &old || node->leads() || !node->running() || !node->has_copy() || CutAway(env_, *node)) continue;
+    fit.push_back(node);
+  }
+  if (fit.empty()) return nullptr;
+  // Who asks for votes first, which is not always the one with the newest data.
+  if (env_.dice.Chance(0.4)) return env_.dice.Pick(fit);
+  return *std::ranges::max_element(fit, {}, &ClusterNode::offset);
+}
+
+void ClusterFailover::Promote(ClusterNode& old, Duration old_lives) {
+  // A slot has begun to move meanwhile: an operator who has not looked.
+  ClusterNode* const next = set_.Moves(old) ? nullptr : Candidate(old);
+  if (next == nullptr) {
+    if (++attempts_ > 20) failing_ = false;
+    if (!failing_) return;
+    if (env_.temper.full_coverage && !old.running()) RefuseEverywhere(milliseconds(500));
+    return env_.time.After(milliseconds(500), [this, &old, old_lives] { Promote(old, old_lives); });
+  }
+  env_.Log([&] { return next->name() + " takes over from " + old.name(); });
+  NotePromoted(*next, std::max(Duration(0), env_.apart_until - env_.now()) + kLongestDemotion + kLongestLoss +
+                          hold_off() + seconds(5));
+  next->Promote();
+  set_.TakeOver(old, *next);
+  for (ClusterNode* node : set_.GroupOf(old)) {
+    if (node != next)
+      DemoteLater(*node, node == &old ? old_lives : env_.dice.Between(Duration(0), ClusterSet::kLongestNews));
+  }
+  env_.time.After(ClusterSet::kLongestNews, [this] { failing_ = false; });
+}
+
+void ClusterFailover::DemoteLater(ClusterNode& node, Duration after) {
+  env_.time.After(after, [this, &node] {
+    ClusterNode& primary = PrimaryOf(node);
+    if (&node == &primary) return;
+    if (!node.running() || CutAway(env_, node)) {
+      return DemoteLater(node, std::max<Duration>(UntilReachable(env_, node), milliseconds(200)));
+    }
+    // Connections of clients stay.
+    node.Follow(primary, false);
+    set_.Learn(node);
+  });
+}
+
+void ClusterFailover::NotePromoted(const ClusterNode& node, Duration lasts) {
+  env_.NoteFault(FaultKind::kPromoted, node.actor(), lasts);
+}
+
+}  // namespace distlock::sim

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How primaries of a Cluster world are lost, and what the other nodes do then. Their vote is simplified: once they have
+// missed a primary for the node-timeout, one of its replicas that they can reach takes its slots, with the data that it
+// has. The old primary goes on until it has lost touch with the others for so long itself, or hears of it. One primary
+// is lost at a time, since two of three are needed for a vote, and none while a slot of it moves.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "world/cluster_set.h"
+
+namespace distlock::sim {
+
+class ClusterFailover {
+ public:
+  enum class Cause : uint8_t {
+    kForced,  // CLUSTER FAILOVER FORCE: the old primary is well, and is not waited for
+    kKilled,  // and starts again later, with its data or without
+    kPaused,
+    kCutOff,  // with some brokers and at most one of its replicas; clients reach all
+  };
+
+  // `brokers`: the processes that may be cut off with a primary.
+  ClusterFailover(Env& env, ClusterSet& nodes, std::function<std::vector<Process*>()> brokers);
+
+  // A failover, unless one is under way.
+  void LosePrimary(Cause cause);
+  // A primary restarts without data before any other node notices.
+  void EmptyPrimary();
+  // No faults from now on; what is under way goes on.
+  void Heal() { env_.apart_until = env_.now(); }
+
+ private:
+  // Nothing new is granted for so long after a node began to have the data to itself.
+  Duration hold_off() const;
+  void CutOffPrimary(ClusterNode& old);
+  void Promote(ClusterNode& old, Duration old_lives);
+  // The replica that takes over; null: none can be reached.
+  ClusterNode* Candidate(const ClusterNode& old);
+  // Makes `node` a replica of the primary of its group, once it can be reached and `after` has passed.
+  void DemoteLater(ClusterNode& node, Duration after);
+  ClusterNode& PrimaryOf(const ClusterNode& node);
+  void RefuseEverywhere(Duration time);
+  void NotePromoted(const ClusterNode& node, Duration lasts);
+
+  Env& env_;
+  ClusterSet& set_;
+  const std::function<std::vector<Process*>()> brokers_;
+  bool failing_ = false;
+  int attempts_ = 0;
+};
+
+}  // namespace distlock::sim
