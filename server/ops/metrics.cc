@@ -158,6 +158,15 @@ Metrics::Metrics(std::string_view version)
       sessions(Level(registry_, "distlock_sessions", "Open Session, Hold, WatchLock and WatchLocks streams.")),
       streams_closed(
           CountBy(registry_, "distlock_streams_closed_total", "Streams that ended, by cause.", "cause", kStreamEnds)),
+      connections(Level(registry_, "distlock_connections", "Open client connections.")),
+      connections_refused(CountBy(registry_, "distlock_connections_refused_total",
+                                  "Client connections that were not let in, by cause.", "cause", kRefuseCauses)),
+      connections_cut(CountBy(registry_, "distlock_connections_cut_total",
+                              "Client connections that the broker ended, by cause.", "cause", kCutCauses)),
+      tls_not_after(Series<prometheus::Gauge>(
+          Family(prometheus::BuildGauge(), registry_, "distlock_tls_not_after_seconds",
+                 "When the certificate in use expires, in Unix time; of several authorities the first; 0: none."),
+          "certificate", kTlsCertificates)),
       access(CountByTwo<AccessDecision, AccessVerb>(
           registry_, "distlock_access_total",
           "Questions about rights, by decision and verb; the verb proof: a proof of identity was wrong.", "decision",

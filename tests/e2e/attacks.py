@@ -59,21 +59,28 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+
+
+def openssl(folder, *args):
+    subprocess.run(["openssl", *args], cwd=folder, check=True, capture_output=True)
+
+
+def sign_certificate(folder, name, key, names):
+    """NAME.pem and its key, from the authority in the folder. names: as subjectAltName takes them."""
+    openssl(folder, "req", *NEW_KEY, "-subj", f"/CN={name}", "-keyout", key, "-out", f"{name}.csr")
+    (folder / f"{name}.ext").write_text(f"subjectAltName={names}\n", encoding="utf-8")
+    openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
+            "-days", "2", "-extfile", f"{name}.ext", "-out", f"{name}.pem")
+
+
 def make_certificates(folder):
     """ca.pem, cert.pem and key.pem (for localhost and 127.0.0.1), client.pem and client.key."""
     folder = pathlib.Path(folder)
-
-    def run(*args):
-        subprocess.run(["openssl", *args], cwd=folder, check=True, capture_output=True)
-
-    new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
-    run("req", "-x509", *new, "-days", "2", "-subj", "/CN=test-ca", "-keyout", "ca.key", "-out", "ca.pem")
-    for name, key, extension in (("cert", "key.pem", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
-                                 ("client", "client.key", "subjectAltName=DNS:client.test")):
-        run("req", *new, "-subj", f"/CN={name}", "-keyout", key, "-out", f"{name}.csr")
-        (folder / f"{name}.ext").write_text(extension + "\n", encoding="utf-8")
-        run("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
-            "-extfile", f"{name}.ext", "-out", f"{name}.pem")
+    openssl(folder, "req", "-x509", *NEW_KEY, "-days", "2", "-subj", "/CN=test-ca", "-keyout", "ca.key",
+            "-out", "ca.pem")
+    sign_certificate(folder, "cert", "key.pem", "DNS:localhost,IP:127.0.0.1")
+    sign_certificate(folder, "client", "client.key", "DNS:client.test")
     return folder
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """TLS of the TCP listeners: who is let in, files that are wrong, and files that are replaced while locks are held."""
+import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -10,8 +12,9 @@ import subprocess
 import grpc
 import pytest
 
-from attacks import make_certificates
-from client import CHANNEL_OPTIONS, Client, api
+from access_files import static_token
+from attacks import make_certificates, sign_certificate
+from client import CHANNEL_OPTIONS, Client, api, failure
 from harness import DISTLOCKD, REPOSITORY, eventually
 
 CTL = str(pathlib.Path(DISTLOCKD).parent / "distlockctl")
@@ -30,23 +33,23 @@ def files(world, pems):
     return folder
 
 
-def flags(files, mutual=True):
-    return ["--tls-cert", files / "cert.pem", "--tls-key", files / "key.pem", "--allow-all",
+def flags(files, mutual=True, rights=("--allow-all",)):
+    return ["--tls-cert", files / "cert.pem", "--tls-key", files / "key.pem", *rights,
             *(["--tls-client-ca", files / "ca.pem"] if mutual else [])]
 
 
-def start(world, files, *more, mutual=True):
+def start(world, files, *more, mutual=True, rights=("--allow-all",)):
     """A broker, and its TLS address."""
-    daemon = world.distlockd(world.redis().url, "--listen", "127.0.0.1:0", *flags(files, mutual), *more)
+    daemon = world.distlockd(world.redis().url, "--listen", "127.0.0.1:0", *flags(files, mutual, rights), *more)
     with daemon.client() as client:
         return daemon, next(a for a in client.status().listen_addresses if not a.startswith("unix:"))
 
 
-def secure(address, files, own=True):
+def secure(address, files, own="client"):
     client = Client.__new__(Client)
-    pem = {name: (files / name).read_bytes() for name in ("ca.pem", "client.key", "client.pem")}
-    credentials = grpc.ssl_channel_credentials(pem["ca.pem"], *((pem["client.key"], pem["client.pem"]) if own else ()))
-    client.channel = grpc.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
+    pair = [(files / f"{own}{end}").read_bytes() for end in (".key", ".pem")] if own else ()
+    credentials = grpc.ssl_channel_credentials((files / "ca.pem").read_bytes(), *pair)
+    client.channel = client.calls = grpc.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
     return client
 
 
@@ -70,12 +73,61 @@ def test_only_those_with_a_certificate_are_let_in(world, files):
     with secure(address, files) as client:
         grant = client.acquire(client.spec("k"))
         assert client.release(grant.lease_id) == api().RELEASE_OUTCOME_RELEASED
-    with secure(address, files, own=False) as stranger:
+    with secure(address, files, own=None) as stranger:
         assert refused(stranger) == grpc.StatusCode.UNAVAILABLE
     with Client(address) as plain:
         assert refused(plain) == grpc.StatusCode.UNAVAILABLE
     assert daemon.metric("distlock_tls_not_after_seconds", certificate="server") > 1e9
     assert daemon.metric("distlock_tls_not_after_seconds", certificate="client_ca") > 1e9
+
+
+def test_rights_by_the_certificate(world, files):
+    sign_certificate(files, "worker", "worker.key", "URI:spiffe://shop.test/worker")
+    policy = world.folder / "policy.yaml"
+    policy.write_text(f"""
+version: 1
+rules:
+- {{name: worker, who: ["spiffe://shop.test/worker"], locks: ["default:job/*"], may: [acquire, look]}}
+- {{name: named, who: ["dns:client.test"], locks: ["default:*"], may: [look]}}
+- {{name: here, who: ["uid:{os.getuid()}"], locks: ["*"], may: [look], broker: [status]}}
+""")
+    daemon, address = start(world, files, rights=("--policy", policy))
+    with secure(address, files, own="worker") as worker, secure(address, files) as named:
+        worker.acquire(worker.spec("job/1", 0))
+        assert worker.lock("job/1").holders[0].identity == "spiffe://shop.test/worker"
+        denied = failure(worker.acquire, worker.spec("other", 0))
+        assert denied.code == grpc.StatusCode.PERMISSION_DENIED and "spiffe://shop.test/worker" in denied.message
+        assert named.lock("job/1").holders[0].identity == "spiffe://shop.test/worker"
+        assert "dns:client.test may not" in failure(named.acquire, named.spec("job/2", 0)).message
+        # A TCP caller never has the rights of a unix user.
+        assert failure(worker.status).code == grpc.StatusCode.PERMISSION_DENIED
+    policy.write_text("version: 1\nrules: []\n")
+    daemon.popen.send_signal(signal.SIGHUP)
+    eventually(lambda: daemon.metric("distlock_reloads_total", outcome="reloaded", unit="policy") == 1, "the reload")
+    with secure(address, files, own="worker") as worker:
+        assert failure(worker.acquire, worker.spec("job/1", 0)).code == grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_a_token_comes_in_by_tls(world, files):
+    token, line = static_token("app")
+    policy, tokens, held = (world.folder / name for name in ("policy.yaml", "tokens", "held"))
+    policy.write_text('version: 1\nrules:\n- {name: app, who: ["token:app"], locks: ["default:*"], may: [acquire]}\n')
+    tokens.write_text(line)
+    tokens.chmod(0o600)
+    held.write_text(token)
+    daemon = world.distlockd(world.redis().url, "--listen", "127.0.0.1:0", "--policy", policy, "--token-file", tokens,
+                             *flags(files, False, ()))
+    address = re.search(r"listen=\S*?(127\.0\.0\.1:\d+)", daemon.log())[1]
+    script = "import distlock\nwith distlock.connect() as dl, dl.lock('k', wait=5) as held: print(held.token > 0)"
+    known = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(REPOSITORY / "client/python"), "PYTHONDONTWRITEBYTECODE": "1",
+             "DISTLOCK_SERVER": f"tls://{address.replace('127.0.0.1', 'localhost')}",
+             "DISTLOCK_TLS_CA": str(files / "ca.pem"), "DISTLOCK_TOKEN_FILE": str(held)}
+    for command in (["/usr/bin/python3", "-c", script], [CTL, "run", "k", "--", "true"]):
+        done = subprocess.run(command, env=known, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        nobody = subprocess.run(command, env={**known, "DISTLOCK_TOKEN_FILE": ""}, capture_output=True, text=True,
+                                check=False)
+        assert nobody.returncode != 0 and "UNAUTHENTICATED" in nobody.stderr, nobody
 
 
 def test_tls_1_2_only_by_flag(world, files):
@@ -112,7 +164,7 @@ def test_sighup_brings_a_new_certificate_and_drops_nothing(world, files, tmp_pat
     for name in ("cert.pem", "key.pem", "ca.pem"):
         shutil.copy(other / name, files / name)
     daemon.popen.send_signal(signal.SIGHUP)
-    eventually(lambda: daemon.metric("distlock_reloads_total", outcome="done") == 1, "the reload")
+    eventually(lambda: daemon.metric("distlock_reloads_total", outcome="reloaded", unit="tls") == 1, "the reload")
     assert serial(address) != before
     shutil.copy(other / "client.pem", files)
     shutil.copy(other / "client.key", files)
@@ -128,7 +180,7 @@ def test_files_that_do_not_fit_are_refused_and_the_present_ones_stay(world, file
     before = serial(address)
     shutil.copy(make_certificates(tmp_path) / "key.pem", files / "key.pem")
     daemon.popen.send_signal(signal.SIGHUP)
-    eventually(lambda: daemon.metric("distlock_reloads_total", outcome="refused") == 1, "the refusal")
+    eventually(lambda: daemon.metric("distlock_reloads_total", outcome="refused", unit="tls") == 1, "the refusal")
     assert f"--tls-key: '{files}/key.pem' does not belong to the certificate in '{files}/cert.pem'" in daemon.log()
     assert serial(address) == before
     with secure(address, files) as client:
@@ -147,7 +199,7 @@ def test_a_replaced_file_is_noticed_without_a_signal(world, files, tmp_path):
     before = serial(address)
     (mount / "..next").symlink_to(other)
     (mount / "..next").rename(mount / "..data")
-    eventually(lambda: daemon.metric("distlock_reloads_total", outcome="done") == 1, "the reload")
+    eventually(lambda: daemon.metric("distlock_reloads_total", outcome="reloaded", unit="tls") == 1, "the reload")
     assert serial(address) != before
 
 

@@ -161,7 +161,8 @@ TEST(OptionChecks, TlsFilesGoTogether) {
               HasSubstr("no effect with --tls-client-auth off"));
   const Strings tcp = {"--listen=127.0.0.1:1", "--tls-cert=/c"};
   EXPECT_THAT(Problem(tcp), HasSubstr("--tls-cert needs --tls-key"));
-  EXPECT_THAT(Problem({tcp[0], tcp[1], "--tls-key=/k"}), HasSubstr("--tls-cert needs --allow-all"));
+  EXPECT_THAT(Problem({tcp[0], tcp[1], "--tls-key=/k"}), HasSubstr("--tls-cert needs --policy FILE"));
+  EXPECT_THAT(Problem({tcp[0], tcp[1], "--tls-key=/k", "--policy=/p", "--listen=0.0.0.0:1"}), "");
   EXPECT_THAT(Problem({tcp[1], "--tls-key=/k", "--allow-all"}), HasSubstr("no --listen is host:port"));
   EXPECT_THAT(Problem({"--tls-key=/k"}), HasSubstr("--tls-key needs --tls-cert"));
   EXPECT_THAT(Problem({"--tls-client-auth=off"}), HasSubstr("no effect without --tls-cert"));
