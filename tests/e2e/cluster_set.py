@@ -12,10 +12,12 @@ import binascii
 import os
 import re
 import subprocess
+import time
 
 from harness import REDIS_SERVER, RedisError, eventually, free_port
 
 NODE_TIMEOUT_MS = 2000
+ELECTION_S = 6.0  # the server gives a failover up after 5 s
 SLOTS = 16384
 CLI = os.environ.get("REDIS_CLI", re.sub(r"-server$", "-cli", REDIS_SERVER))
 
@@ -97,6 +99,24 @@ class ClusterSet:
             return None
         return eventually(found, "a replica in step")
 
+    def fail_over(self, replica, *how):
+        """CLUSTER FAILOVER at a replica, until it is the primary: the server gives up when an election fails, as one
+        does when the others have voted a moment ago."""
+        asked = 0.0
+
+        def promoted():
+            nonlocal asked
+            if replica.command("ROLE")[0] == "master":
+                return True
+            if time.monotonic() - asked > ELECTION_S:
+                asked = time.monotonic()
+                try:
+                    replica.command("CLUSTER", "FAILOVER", *how)
+                except RedisError:  # it has just become the primary
+                    return False
+            return False
+        eventually(promoted, "the replica being promoted")
+
     def await_other_primary(self, lock, than):
         """The node that has the lock's slot instead of `than`, once all living nodes say so and it takes writes."""
         def agreed():
@@ -109,13 +129,17 @@ class ClusterSet:
         return eventually(agreed, "another primary")
 
     def await_whole(self):
-        """All nodes that run agree on the map, all slots are served, and each primary has its replicas in step."""
+        """All nodes that run know each other and agree on the map, all slots are served, and each primary has its
+        replicas in step."""
         def whole():
             maps = {tuple(self.map_of(n)) for n in self.living()}
             if len(maps) != 1 or sum(last - first + 1 for first, last, _ in maps.pop()) != SLOTS:
                 return False
             states = [n.command("CLUSTER", "INFO") for n in self.living()]
             if any("cluster_state:ok" not in s or "cluster_slots_ok:16384" not in s for s in states):
+                return False
+            known = [n.command("CLUSTER", "NODES") for n in self.living()]
+            if any(self.id_of(n) not in nodes for n in self.living() for nodes in known):
                 return False
             roles = [n.command("ROLE") for n in self.living()]
             return all(r[3] == "connected" for r in roles if r[0] == "slave")

@@ -98,11 +98,11 @@ def stop(cluster, old):
 
 
 def command(cluster, old):
-    cluster.replica_of(old).command("CLUSTER", "FAILOVER")
+    cluster.fail_over(cluster.replica_of(old))
 
 
 def force(cluster, old):
-    cluster.replica_of(old).command("CLUSTER", "FAILOVER", "FORCE")
+    cluster.fail_over(cluster.replica_of(old), "FORCE")
 
 
 def takeover(cluster, old):
@@ -156,7 +156,7 @@ def test_the_status_shows_each_primary_and_not_the_one_that_was_replaced(world, 
             return {f"127.0.0.1:{node.port}" for node in cluster.primaries()}
         before = primaries()
         assert shown() == before
-        cluster.replica_of(cluster.primaries()[0]).command("CLUSTER", "FAILOVER", "FORCE")
+        cluster.fail_over(cluster.replica_of(cluster.primaries()[0]), "FORCE")
         eventually(lambda: primaries() != before and shown() == primaries(), "the new primary alone in the status")
 
 

@@ -96,9 +96,8 @@ TEST_P(StoreConformance, ARetryDoesNotTakeAPlaceBack) {
   Do<core::AcquireQueued>(a, Queue(TryOf(1, 1)));
   Do<core::AcquireQueued>(b, Queue(TryOf(1, 2)));
   // A quorum answered the other broker once most servers had; the slowest of them may tell of the old place yet.
-  EXPECT_TRUE(Await([&] {
-    return Do<core::TendDone>(a, core::StoreTend{.name = Lock("k"), .asked = {TryOf(1, 1)}}).slot_was_gone;
-  }));
+  EXPECT_TRUE(Await(
+      [&] { return Do<core::TendDone>(a, core::StoreTend{.name = Lock("k"), .asked = {TryOf(1, 1)}}).slot_was_gone; }));
   Do<core::AcquireHeld>(a, Again(TryOf(1, 1)));
   EXPECT_EQ(Owners(Inspect(a, Lock("k"))->waiters), Tries{TryOf(1, 2)});
   EXPECT_TRUE(Do<core::GiveBackDone>(b, Withdraw(TryOf(1, 2))).was_waiter);
