@@ -151,11 +151,11 @@ TEST(OptionChecks, TlsFilesGoTogether) {
   const auto plain = with({});
   ASSERT_TRUE(plain.ok()) << plain.status();
   EXPECT_EQ(plain->options.ClientAuth(), TlsClientAuth::kOff);
-  EXPECT_THAT(plain->warnings, ElementsAre(HasSubstr("CVE-2023-33953")));
+  EXPECT_THAT(plain->warnings, ElementsAre(HasSubstr("CVE-2023-33953"), HasSubstr("--allow-all")));
   const auto mutual = with({"--tls-client-ca=/ca"});
   ASSERT_TRUE(mutual.ok());
   EXPECT_EQ(mutual->options.ClientAuth(), TlsClientAuth::kRequire);
-  EXPECT_THAT(mutual->warnings, IsEmpty());
+  EXPECT_THAT(mutual->warnings, ElementsAre(HasSubstr("--allow-all")));
   EXPECT_THAT(std::string(with({"--tls-client-auth=require"}).status().message()), HasSubstr("needs --tls-client-ca"));
   EXPECT_THAT(std::string(with({"--tls-client-ca=/ca", "--tls-client-auth=off"}).status().message()),
               HasSubstr("no effect with --tls-client-auth off"));
