@@ -158,7 +158,10 @@ int Serve(const ops::Options& options) {
                           .listen = {},
                           .drain = [&drainer](std::optional<core::Duration> timeout) { return drainer.Begin(timeout); },
                           .reload = [&access](Reloader::Answer answer) { access.reloader.Ask(std::move(answer)); }});
-  if (!server.ok()) return Fail(server.status(), kExitConfiguration);
+  if (!server.ok()) {
+    shards.Stop();  // so that what the stores say does not hide the last line, which tells why it ends
+    return Fail(server.status(), kExitConfiguration);
+  }
   WarnOfDoor(options, **server);
   recorder.Watch(server->get());
   const absl::Cleanup unwatch = [&recorder] { recorder.Unwatch(); };

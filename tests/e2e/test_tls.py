@@ -86,6 +86,7 @@ def test_rights_by_the_certificate(world, files):
     policy = world.folder / "policy.yaml"
     policy.write_text(f"""
 version: 1
+trust_domains: [shop.test]
 rules:
 - {{name: worker, who: ["spiffe://shop.test/worker"], locks: ["default:job/*"], may: [acquire, look]}}
 - {{name: named, who: ["dns:client.test"], locks: ["default:*"], may: [look]}}
