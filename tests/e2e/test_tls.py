@@ -102,7 +102,7 @@ rules:
         assert "dns:client.test may not" in failure(named.acquire, named.spec("job/2", 0)).message
         # A TCP caller never has the rights of a unix user.
         assert failure(worker.status).code == grpc.StatusCode.PERMISSION_DENIED
-    policy.write_text("version: 1\nrules: []\n")
+    policy.write_text("version: 1\ntrust_domains: [shop.test]\nrules: []\n")
     daemon.popen.send_signal(signal.SIGHUP)
     eventually(lambda: daemon.metric("distlock_reloads_total", outcome="reloaded", unit="policy") == 1, "the reload")
     with secure(address, files, own="worker") as worker:
