@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A driver at a real broker that serves TLS and wants certificates: it gets in by the DISTLOCK_TLS_ variables, and stays
-outside without its certificate, and where the broker's certificate has another name. Exit code: 0 good, 1 not."""
+"""A driver at a real broker that serves TLS and wants certificates: it gets in by the DISTLOCK_TLS_ variables, and
+stays outside without its certificate, and where the broker's certificate has another name. Exit code: 0 good, 1 not."""
 import os
 import sys
 import tempfile
