@@ -59,6 +59,11 @@ Peer Connections::PeerOf(MHD_Connection* connection) const {
   return found == connections_.end() ? Peer() : found->second.peer;
 }
 
+size_t Connections::Count() const {
+  std::lock_guard lock(mu_);
+  return connections_.size();
+}
+
 void Connections::Begin(const std::shared_ptr<Exchange>& exchange) {
   std::unique_lock lock(mu_);
   open_[exchange.get()] = exchange;

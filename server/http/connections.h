@@ -31,6 +31,7 @@ class Connections {
   // Before its descriptor is closed.
   void Closed(MHD_Connection* connection);
   Peer PeerOf(MHD_Connection* connection) const;
+  size_t Count() const;
 
   // A request has begun to be read; it has arrived whole; it was answered.
   void Begin(const std::shared_ptr<Exchange>& exchange);

@@ -41,6 +41,12 @@ Reply TooLarge(size_t most) {
           .headers = {{"Connection", "close"}}};
 }
 
+Reply UsedUp(size_t most) {
+  return {.status = 503,
+          .body = Cat("all ", most, " connections are in use\n"),
+          .headers = {{"Retry-After", "1"}, {"Connection", "close"}}};
+}
+
 std::string Lower(std::string_view text) {
   std::string lower(text);
   for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -124,6 +130,7 @@ struct Server::Impl {
   Impl(const ServerOptions& options, Handler handle, ListeningSocket&& listening)
       : handler(std::move(handle)),
         max_body_bytes(options.max_body_bytes),
+        max_connections(options.max_connections),
         socket(std::move(listening)),
         connections(options.request_time, options.idle_time) {}
 
@@ -141,6 +148,7 @@ struct Server::Impl {
 
   const Handler handler;
   const size_t max_body_bytes;
+  const size_t max_connections;
   ListeningSocket socket;
   Connections connections;
   MHD_Daemon* daemon = nullptr;
@@ -197,7 +205,7 @@ MHD_Result Server::Impl::GoOn(MHD_Connection* connection, const Held& exchange) 
   if (!exchange->dispatched_) {
     exchange->dispatched_ = true;
     connections.Arrived(connection);
-    handler(exchange);
+    connections.Count() > max_connections ? exchange->Answer(UsedUp(max_connections)) : handler(exchange);
   }
   switch (exchange->Next()) {
     case Exchange::Turn::kWait:
@@ -241,14 +249,15 @@ void Server::Impl::OnConnection(void* cls, MHD_Connection* connection, void**, M
 }
 
 MHD_Daemon* Server::Impl::StartDaemon(const ServerOptions& options) {
-  return MHD_start_daemon(
-      MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, nullptr, nullptr, &OnRequest,
-      this, MHD_OPTION_EXTERNAL_LOGGER, &KeepMessage, nullptr, MHD_OPTION_LISTEN_SOCKET, socket.fd(),
-      MHD_OPTION_URI_LOG_CALLBACK, &OnUri, this, MHD_OPTION_UNESCAPE_CALLBACK, &Undecoded, nullptr,
-      MHD_OPTION_NOTIFY_COMPLETED, &OnCompleted, this, MHD_OPTION_NOTIFY_CONNECTION, &OnConnection, this,
-      MHD_OPTION_CONNECTION_LIMIT, options.max_connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-      options.max_connections_per_address, MHD_OPTION_CONNECTION_TIMEOUT, options.send_seconds,
-      MHD_OPTION_CONNECTION_MEMORY_LIMIT, options.connection_bytes, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+  return MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, nullptr,
+                          nullptr, &OnRequest, this, MHD_OPTION_EXTERNAL_LOGGER, &KeepMessage, nullptr,
+                          MHD_OPTION_LISTEN_SOCKET, socket.fd(), MHD_OPTION_URI_LOG_CALLBACK, &OnUri, this,
+                          MHD_OPTION_UNESCAPE_CALLBACK, &Undecoded, nullptr, MHD_OPTION_NOTIFY_COMPLETED, &OnCompleted,
+                          this, MHD_OPTION_NOTIFY_CONNECTION, &OnConnection, this, MHD_OPTION_CONNECTION_LIMIT,
+                          options.max_connections + options.spare_connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+                          options.max_connections_per_address, MHD_OPTION_CONNECTION_TIMEOUT, options.send_seconds,
+                          MHD_OPTION_CONNECTION_MEMORY_LIMIT, options.connection_bytes, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+                          MHD_OPTION_END);
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Handler handler) {

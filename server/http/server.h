@@ -22,6 +22,7 @@ namespace distlock::http {
 struct ServerOptions {
   std::string address;  // unix:///path, or host:port with an IP address or "localhost"; port 0: the kernel chooses
   unsigned max_connections = 1024;
+  unsigned spare_connections = 0;            // beyond these, which are answered with 503; those beyond both wait
   unsigned max_connections_per_address = 0;  // 0: no limit
   size_t max_body_bytes = 0;
   size_t connection_bytes = 32 * 1024;           // memory for the head of a request and of its answer

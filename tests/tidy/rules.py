@@ -67,7 +67,7 @@ MAY_INCLUDE = {
     "server/rpc/admission": ({"core", "contract", "rpc/admission", "rpc/rate_limit"},
                              ("grpc", "*.grpc.pb.h", "hiredis", "uv.h")),
     "server/rpc/callers": ({"access", "rpc/callers"}, ("distlock/", "hiredis", "uv.h")),
-    "server/rpc/inside": ({"access", "rpc/inside"}, ("distlock/", "hiredis", "uv.h")),
+    "server/rpc/inside": ({"access", "rpc/callers", "rpc/inside"}, ("distlock/", "hiredis", "uv.h")),
     "server/rpc/gate": ({"access", "core", "contract", "rpc/gate"}, ("grpc", "*.grpc.pb.h", "hiredis", "uv.h")),
     "server/rpc/quota": ({"access", "core", "contract", "rpc/quota"}, ("grpc", "*.grpc.pb.h", "hiredis", "uv.h")),
     "server/rpc/call": ({"access", "core", "contract", "store", "shard", "rpc/call", "rpc/callers", "rpc/engine",
