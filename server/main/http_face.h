@@ -12,7 +12,8 @@
 
 namespace distlock {
 
-// nullptr: it is off. It must end before `server` stops.
+// nullptr: it is off. It must end before `server` does; better after it has stopped, so that it can tell how each call
+// has ended.
 absl::StatusOr<std::unique_ptr<web::Api>> StartHttpFace(const ops::Options& options, rpc::Server& server);
 
 }  // namespace distlock

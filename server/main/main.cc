@@ -159,8 +159,8 @@ int Serve(const ops::Options& options) {
   wakeups.LetGo();
   recorder.Unwatch();  // from here on health stays NOT_SERVING
   http.reset();
-  face->reset();
   (*server)->Stop(kStopGrace);
+  face->reset();  // what the server has ended is told by now
   recorder.LogAllHeldBack();
   if (!ended.ok()) return Fail(ended, kExitStoreDied);
   ops::Info("distlockd stopped");

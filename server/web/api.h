@@ -3,7 +3,7 @@
 // The HTTP face: requests of the contract as JSON over HTTP, as routes.h lists them, and a description of them. It asks
 // the gRPC server of this process, which validates, checks rights and decides.
 //
-// Owned by main; ends before that server stops.
+// Owned by main; ends before that server does.
 #pragma once
 
 #include <memory>

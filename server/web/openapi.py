@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Writes openapi.json, the description of the HTTP face: its paths from routes.h, its types from the .proto files.
 
@@ -95,10 +95,9 @@ class Schemas:
                          self.protos.comment(file, path))
 
     def field(self, field):
-        if field.label == field.LABEL_REPEATED and field.type == field.TYPE_MESSAGE:
-            _, inner, _ = self.protos.messages[field.type_name] if field.type_name in self.protos.messages else 3 * (None,)
-            if inner is not None and inner.options.map_entry:
-                return {"type": "object", "additionalProperties": self.single(inner.field[1])}
+        _, inner, _ = self.protos.messages.get(field.type_name, (None, None, None))
+        if inner is not None and inner.options.map_entry:
+            return {"type": "object", "additionalProperties": self.single(inner.field[1])}
         if field.label == field.LABEL_REPEATED:
             return {"type": "array", "items": self.single(field)}
         return self.single(field)

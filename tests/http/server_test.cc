@@ -128,7 +128,8 @@ TEST_F(ServerTest, AStreamGoesOnUntilItsEnd) {
   const int fd = Ask();
   const auto exchange = NextExchange();
   std::promise<void> drained;
-  exchange->BeginStream({.type = "text/event-stream"}, ":\n\n", [&, told = false]() mutable {
+  bool told = false;
+  exchange->BeginStream({.type = "text/event-stream"}, ":\n\n", [&] {
     if (!std::exchange(told, true)) drained.set_value();
   });
   EXPECT_THAT(Receive(fd, "\r\n\r\n"), HasSubstr("Transfer-Encoding: chunked\r\n"));
