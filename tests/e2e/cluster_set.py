@@ -102,7 +102,7 @@ class ClusterSet:
     def fail_over(self, replica, *how):
         """CLUSTER FAILOVER at a replica, until it is the primary: the server gives up when an election fails, as one
         does when the others have voted a moment ago."""
-        asked = 0.0
+        asked = float("-inf")
 
         def promoted():
             nonlocal asked
@@ -112,8 +112,9 @@ class ClusterSet:
                 asked = time.monotonic()
                 try:
                     replica.command("CLUSTER", "FAILOVER", *how)
-                except RedisError:  # it has just become the primary
-                    return False
+                except RedisError:
+                    if replica.command("ROLE")[0] != "master":  # else an earlier call has promoted it meanwhile
+                        raise
             return False
         eventually(promoted, "the replica being promoted")
 

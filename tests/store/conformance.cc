@@ -130,7 +130,7 @@ TEST_P(StoreConformance, WaitersQueueInOrderAndAreHandedTheLockInTheReply) {
 
   const size_t heard = a.seen->inputs.size();
   const auto released = GiveBack(a, 1);
-  ASSERT_TRUE(IsNext(a, heard, released.next, {2}));
+  ASSERT_TRUE(AreNext(a, heard, released.next, {2}));
   std::vector<core::HolderView> told = released.next;
   told.push_back(Inspect(a, Lock("k"))->holders.at(0));
   for (const core::HolderView& next : told) {
@@ -224,7 +224,7 @@ TEST_P(StoreConformance, WithdrawTakesAWaiterOutOrReleasesAHolder) {
   const size_t heard = a.seen->inputs.size();
   const auto holder = AskFor<core::GiveBackDone>(a, 5, core::StoreWithdraw{5, Lock("k"), Owner(1)});
   EXPECT_TRUE(holder.was_holder);
-  EXPECT_TRUE(IsNext(a, heard, holder.next, {3}));
+  EXPECT_TRUE(AreNext(a, heard, holder.next, {3}));
 }
 
 TEST_P(StoreConformance, ABlockIsToldToTheBrokerOfTheNextWaiter) {

@@ -105,14 +105,14 @@ class StoreConformance : public testing::TestWithParam<StoreKind> {
   core::RenewResult RenewAs(Broker& broker, const core::OwnerId& owner, uint64_t token);
   // Releases a hold of it.
   core::GiveBackDone GiveBack(Broker& broker, uint8_t owner);
-  // Whether exactly these of this broker's waiters are next after that.
+  // Whether exactly these of this broker's waiters are next after that, by n of Owner(n).
   testing::AssertionResult HandsOn(Broker& broker, uint8_t owner, const std::vector<int>& expected);
   // Whether exactly these are next, as an answer has `told`. A quorum answers once most servers have, and may tell of a
   // next holder with a notice behind that, in any order; `heard`: how many inputs came before the command.
   testing::AssertionResult AreNext(Broker& broker, size_t heard, const std::vector<core::HolderView>& told,
-                                   const std::vector<core::OwnerId>& expected);
-  testing::AssertionResult IsNext(Broker& broker, size_t heard, const std::vector<core::HolderView>& told,
-                                  const std::vector<int>& expected);
+                                   const std::vector<int>& expected);
+  testing::AssertionResult OwnersAreNext(Broker& broker, size_t heard, const std::vector<core::HolderView>& told,
+                                         const std::vector<core::OwnerId>& expected);
 
   std::unique_ptr<StoreWorld> world_;
 };

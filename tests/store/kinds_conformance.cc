@@ -165,7 +165,7 @@ TEST_P(StoreConformance, AWriterThatLeavesLetsTheReadersBehindItIn) {
   const size_t heard = a.seen->inputs.size();
   const auto left = Do<core::GiveBackDone>(a, core::StoreWithdraw{.name = Lock("k"), .owner = Owner(2)});
   EXPECT_TRUE(left.was_waiter);
-  EXPECT_TRUE(IsNext(a, heard, left.next, {3}));
+  EXPECT_TRUE(AreNext(a, heard, left.next, {3}));
   ASSERT_TRUE(Await([&] { return b.seen->Count<core::GrantNotice>() == 1; }));
   EXPECT_EQ(b.seen->Last<core::GrantNotice>()->owner, Owner(4));
   EXPECT_EQ(HoldersOf(a), (Numbers{1, 3, 4}));

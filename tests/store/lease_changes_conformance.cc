@@ -67,7 +67,7 @@ TEST_P(StoreConformance, ADowngradedHolderSharesWithTheReadersThatWaitInFront) {
     const size_t heard = a.seen->inputs.size();
     const auto done = AskFor<core::DowngradeDone>(a, op, core::StoreDowngrade{op, Lock("k"), Owner(1), held.token, {}});
     EXPECT_EQ(done.result, core::DowngradeDone::Result::kDowngraded);
-    ASSERT_TRUE(IsNext(a, heard, done.next, op == 4 ? std::vector{2} : std::vector<int>{})) << "again changes nothing";
+    ASSERT_TRUE(AreNext(a, heard, done.next, op == 4 ? std::vector{2} : std::vector<int>{})) << "again changes nothing";
   }
   const auto view = Inspect(a, Lock("k"));
   EXPECT_EQ(view->holder_count, 2u);
@@ -223,7 +223,7 @@ TEST_P(StoreConformance, WhatNoOtherBrokerCanEndIsReleasedAndHandedOn) {
     const size_t heard = a.seen->inputs.size();
     const auto done = Do<core::ForceDone>(a, Force(1, through));
     EXPECT_EQ(done.result, Result::kReleased) << through;
-    EXPECT_TRUE(IsNext(a, heard, done.next, {2})) << "a delay does not apply";
+    EXPECT_TRUE(AreNext(a, heard, done.next, {2})) << "a delay does not apply";
     EXPECT_TRUE(HandsOn(a, 2, {}));
   }
   EXPECT_EQ(a.seen->Count<core::ForceNotice>(), 0u);

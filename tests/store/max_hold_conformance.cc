@@ -71,7 +71,7 @@ TEST_P(StoreConformance, AWaitersHoldIsBoundedFromItsGrantOn) {
   const size_t heard = a.seen->inputs.size();
   const auto released =
       Do<core::GiveBackDone>(a, core::StoreRelease{.name = Lock("k"), .owner = Owner(1), .token = held.token});
-  ASSERT_TRUE(IsNext(a, heard, released.next, {2}));
+  ASSERT_TRUE(AreNext(a, heard, released.next, {2}));
   const auto renewed = Do<core::RenewDoneBatch>(a, ByCaller(Owner(2), Inspect(a, Lock("k"))->holders.at(0).token));
   ASSERT_EQ(renewed.hold_left.size(), 1u);
   EXPECT_LE(renewed.hold_left[0], kMaxHold);

@@ -17,20 +17,20 @@ core::GiveBackDone StoreConformance::GiveBack(Broker& broker, uint8_t owner) {
 
 testing::AssertionResult StoreConformance::HandsOn(Broker& broker, uint8_t owner, const std::vector<int>& expected) {
   const size_t heard = broker.seen->inputs.size();
-  return IsNext(broker, heard, GiveBack(broker, owner).next, expected);
-}
-
-testing::AssertionResult StoreConformance::IsNext(Broker& broker, size_t heard,
-                                                  const std::vector<core::HolderView>& told,
-                                                  const std::vector<int>& expected) {
-  std::vector<core::OwnerId> owners;
-  for (const int number : expected) owners.push_back(Owner(static_cast<uint8_t>(number)));
-  return AreNext(broker, heard, told, owners) << ", expected " << testing::PrintToString(expected);
+  return AreNext(broker, heard, GiveBack(broker, owner).next, expected);
 }
 
 testing::AssertionResult StoreConformance::AreNext(Broker& broker, size_t heard,
                                                    const std::vector<core::HolderView>& told,
-                                                   const std::vector<core::OwnerId>& expected) {
+                                                   const std::vector<int>& expected) {
+  std::vector<core::OwnerId> owners;
+  for (const int number : expected) owners.push_back(Owner(static_cast<uint8_t>(number)));
+  return OwnersAreNext(broker, heard, told, owners) << ", expected " << testing::PrintToString(expected);
+}
+
+testing::AssertionResult StoreConformance::OwnersAreNext(Broker& broker, size_t heard,
+                                                         const std::vector<core::HolderView>& told,
+                                                         const std::vector<core::OwnerId>& expected) {
   const bool is_quorum = GetParam().traits.is_quorum;
   const auto next = [&] {
     std::vector<core::OwnerId> owners;

@@ -42,7 +42,7 @@ TEST_P(StoreConformance, TheNextHolderHasItsOwnTerms) {
   Do<core::AcquireQueued>(a, other);
   const size_t heard = a.seen->inputs.size();
   const auto released = Do<core::GiveBackDone>(a, core::StoreRelease{.name = Lock("k"), .owner = Owner(1)});
-  ASSERT_TRUE(IsNext(a, heard, released.next, {2}));
+  ASSERT_TRUE(AreNext(a, heard, released.next, {2}));
   const auto view = Inspect(a, Lock("k"));
   ASSERT_EQ(view->holders.size(), 1u);
   std::vector<core::HolderView> told = released.next;
