@@ -102,6 +102,12 @@ TEST_F(CommandsTest, AScanFindsEachKeyThatStaysWhateverComesAndGoes) {
   EXPECT_GT(calls, 10);
 }
 
+TEST_F(CommandsTest, OneStarAloneFindsTheEmptyKey) {
+  Do({"SET", "", "v"});
+  EXPECT_EQ(Do({"SCAN", "0", "MATCH", "*"}), R"(["0", [""]])");
+  for (const char* pattern : {"**", "***", "?*"}) EXPECT_EQ(Do({"SCAN", "0", "MATCH", pattern}), R"(["0", []])");
+}
+
 TEST_F(CommandsTest, AScanRefusesWhatItDoesNotUnderstand) {
   EXPECT_EQ(Do({"SCAN", "0", "MATCH", "none"}), R"(["0", []])");
   EXPECT_EQ(Do({"SCAN", "x"}), "-ERR invalid cursor");

@@ -63,4 +63,11 @@ inline bool MatchGlob(std::string_view pattern, std::string_view text) {
   return text.empty() && pattern.find_first_not_of('*') == std::string_view::npos;
 }
 
+// Whether SCAN finds `key`. "*" alone is not matched but taken for all keys; of all other patterns only the empty one
+// matches the empty key, in Redis 7 and Valkey 8.
+inline bool MatchesKey(std::string_view pattern, std::string_view key) {
+  if (pattern == "*") return true;
+  return key.empty() ? pattern.empty() : MatchGlob(pattern, key);
+}
+
 }  // namespace distlock::sim

@@ -73,7 +73,7 @@ void Scan(Call& call) {
   ahead.resize(end);
   // As in Redis, an expired key is found and deleted only when it matches the pattern.
   std::erase_if(ahead, [&](const auto& one) {
-    return !MatchGlob(options.pattern, one.second) || call.keys().Find(one.second) == nullptr;
+    return !MatchesKey(options.pattern, one.second) || call.keys().Find(one.second) == nullptr;
   });
   call.reply.Array(2);
   call.reply.Bulk(store::Cat(next));
