@@ -26,7 +26,7 @@ def bearer(address: str) -> Optional[str]:
 
 
 class _Show(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor,  # type: ignore[misc]
-            grpc.StreamStreamClientInterceptor):
+            grpc.StreamStreamClientInterceptor):  # type: ignore[misc]
     def __init__(self, address: str) -> None:
         self.address = address
 
