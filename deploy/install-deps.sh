@@ -29,13 +29,13 @@ readonly POLICY_MARK='# written by distlock deploy/install-deps.sh, removed when
 
 readonly COMPILE=(build-essential ca-certificates ccache cmake dpkg-dev lld ninja-build pkg-config
   protobuf-compiler protobuf-compiler-grpc)
-readonly LIBRARIES=(libabsl-dev libcivetweb-dev libcjose-dev libcli11-dev libgrpc++-dev libgrpc-dev libjansson-dev
-  libjemalloc-dev libncurses-dev libprotobuf-dev libspdlog-dev libfmt-dev libssl-dev libuv1-dev libyaml-cpp-dev
-  prometheus-cpp-dev zlib1g-dev)
+readonly LIBRARIES=(libabsl-dev libcjose-dev libcli11-dev libgrpc++-dev libgrpc-dev libjansson-dev
+  libjemalloc-dev libmicrohttpd-dev libncurses-dev libprotobuf-dev libspdlog-dev libfmt-dev libssl-dev libuv1-dev
+  libyaml-cpp-dev prometheus-cpp-dev zlib1g-dev)
 readonly RUN=(ca-certificates redis-server redis-tools)
-readonly TEST=(clang libbenchmark-dev libclang-rt-dev libgmock-dev libgtest-dev liblua5.1-0-dev librapidcheck-dev llvm
-  debootstrap fish groff iptables libasio-dev lintian man-db nlohmann-json3-dev openssl prometheus python3
-  python3-grpcio python3-pip python3-protobuf python3-pytest python3-setuptools python3-venv python3-wheel
+readonly TEST=(clang curl libbenchmark-dev libclang-rt-dev libgmock-dev libgtest-dev liblua5.1-0-dev
+  librapidcheck-dev llvm debootstrap fish groff iptables libasio-dev lintian man-db nlohmann-json3-dev openssl
+  prometheus python3 python3-grpcio python3-pip python3-protobuf python3-pytest python3-setuptools python3-venv python3-wheel
   python3-yaml systemd systemd-container zsh)
 PEERS=$(dirname "${BASH_SOURCE[0]}")/../tests/bench/peers
 readonly PEERS

@@ -20,11 +20,11 @@ find_package(ZLIB REQUIRED)
 find_package(spdlog REQUIRED CONFIG)
 find_package(CLI11 REQUIRED CONFIG)
 find_package(prometheus-cpp REQUIRED CONFIG)
-find_package(civetweb REQUIRED CONFIG)
 pkg_check_modules(HIREDIS REQUIRED IMPORTED_TARGET hiredis>=1.1 hiredis_ssl>=1.1)
 # From 1.44 on uv_backend_timeout counts queued watchers, on which server/shard relies.
 pkg_check_modules(LIBUV REQUIRED IMPORTED_TARGET libuv>=1.44)
 pkg_check_modules(YAMLCPP REQUIRED IMPORTED_TARGET yaml-cpp)
+pkg_check_modules(MICROHTTPD REQUIRED IMPORTED_TARGET libmicrohttpd>=0.9.75)
 pkg_check_modules(CJOSE REQUIRED IMPORTED_TARGET cjose)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 

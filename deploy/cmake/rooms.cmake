@@ -3,8 +3,9 @@
 # Under ThreadSanitizer the rooms in TSAN_LEFT_OUT are skipped: what they link (gRPC, Protobuf) is not instrumented, and
 # Protobuf's arenas crash there.
 set(TSAN_LEFT_OUT
-    deploy/image proto client server/contract server/rpc server/main
-    tests/main tests/tidy tests/security tests/store tests/lua tests/contract tests/rpc tests/ops tests/client tests/cli
+    deploy/image proto client server/contract server/rpc server/web server/main
+    tests/main tests/tidy tests/security tests/store tests/lua tests/contract tests/rpc tests/web tests/ops tests/client
+    tests/cli
     tests/e2e tests/deploy tests/go tests/interop tests/bench tests/sim/history tests/sim/world tests/sim/small
     tests/fuzz)
 

@@ -15,6 +15,7 @@
 #include "main/access_files.h"
 #include "main/audit.h"
 #include "main/drainer.h"
+#include "main/http_face.h"
 #include "main/http_pages.h"
 #include "main/recorder.h"
 #include "main/reload.h"
@@ -139,6 +140,8 @@ int Serve(const ops::Options& options) {
   const absl::Cleanup close_http = [&http] { http.reset(); };
   pages.Show(&serving);
   if (const absl::Status opened = open_http(); !opened.ok()) return Fail(opened, kExitConfiguration);
+  auto face = StartHttpFace(options, **server);
+  if (!face.ok()) return Fail(face.status(), kExitConfiguration);
   if (!recorder.AwaitStore(kStoreUpGrace)) ops::Warn("the store is not up yet; serving, NOT_SERVING by health");
   ops::Info("distlockd ready", {{"listen", absl::StrJoin((*server)->addresses(), ",")},
                                 {"admin", AdminShown(options, **server)},
@@ -157,6 +160,7 @@ int Serve(const ops::Options& options) {
   recorder.Unwatch();  // from here on health stays NOT_SERVING
   http.reset();
   (*server)->Stop(kStopGrace);
+  face->reset();  // what the server has ended is told by now
   recorder.LogAllHeldBack();
   if (!ended.ok()) return Fail(ended, kExitStoreDied);
   ops::Info("distlockd stopped");

@@ -18,7 +18,7 @@ struct HostPort {
 // `host:port` or `[v6]:port`; the host may not be empty.
 absl::StatusOr<HostPort> ParseHostPort(std::string_view address);
 
-// The form gRPC and civetweb take: brackets around an IPv6 host.
+// The form gRPC takes: brackets around an IPv6 host.
 std::string FormatHostPort(const HostPort& address);
 
 bool IsUnixAddress(std::string_view address);

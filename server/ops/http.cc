@@ -1,30 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/http.h"
 
-#include <arpa/inet.h>
-#include <civetweb.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <array>
-#include <chrono>
-#include <future>
+#include <initializer_list>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "ops/address.h"
 #include "ops/text.h"
 
 namespace distlock::ops {
 namespace {
 
-struct Response {
-  int status = 200;
-  std::string_view reason = "OK";
-  std::string_view type = "text/plain; charset=utf-8";
-  std::string body;
-};
+// Of other machines: probes and scrapers are few.
+constexpr unsigned kMostConnectionsPerAddress = 64;
 
 constexpr std::string_view kPageHead = R"(<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>distlock</title>
@@ -55,94 +44,33 @@ std::string PageHtml(const std::vector<PageSection>& sections) {
   return Cat(html, kPageFoot);
 }
 
-Response Ready(const HttpHandlers& handlers) {
+http::Reply Text(int status, std::string body) { return {.status = status, .body = std::move(body), .headers = {}}; }
+
+http::Reply Ready(const HttpHandlers& handlers) {
   const std::string problem = handlers.not_ready();
-  if (problem.empty()) return {.body = "ready\n"};
-  return {.status = 503, .reason = "Service Unavailable", .body = Cat(problem, "\n")};
+  return problem.empty() ? Text(200, "ready\n") : Text(503, Cat(problem, "\n"));
 }
 
-Response Answer(const HttpHandlers& handlers, std::string_view method, std::string_view path) {
-  if (method != "GET" && method != "HEAD") {
-    return {.status = 405, .reason = "Method Not Allowed", .body = "only GET and HEAD\n"};
+// The page runs no script and loads nothing.
+void Answer(http::Exchange& exchange, http::Reply reply) {
+  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"Cache-Control", "no-store"},
+           {"X-Content-Type-Options", "nosniff"},
+           {"Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"},
+           {"Connection", "close"}}) {
+    reply.headers.emplace_back(name, value);
   }
-  if (path == "/metrics") return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = handlers.metrics()};
-  if (path == "/healthz") return {.body = "alive\n"};
-  if (path == "/readyz") return Ready(handlers);
-  if (path == "/") return {.type = "text/html; charset=utf-8", .body = PageHtml(handlers.page())};
-  return {.status = 404, .reason = "Not Found", .body = "try / /metrics /healthz /readyz\n"};
+  exchange.Answer(std::move(reply));
 }
 
-int HandleRequest(mg_connection* connection) {
-  const mg_request_info* request = mg_get_request_info(connection);
-  const auto* handlers = static_cast<const HttpHandlers*>(mg_get_user_data(mg_get_context(connection)));
-  const std::string_view method = request->request_method;
-  const Response response = Answer(*handlers, method, request->local_uri);
-  // One write, so that a scraper sees a whole answer or none. The page runs no script and loads nothing.
-  std::string bytes =
-      Cat("HTTP/1.1 ", response.status, " ", response.reason, "\r\nContent-Type: ", response.type,
-          "\r\nContent-Length: ", response.body.size(), response.status == 405 ? "\r\nAllow: GET, HEAD" : "",
-          "\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff"
-          "\r\nContent-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
-          "\r\nConnection: close\r\n\r\n");
-  if (method != "HEAD") bytes += response.body;
-  mg_write(connection, bytes.data(), bytes.size());
-  return response.status;
-}
-
-// civetweb reports why it could not start only in its log, on the thread that starts it.
-thread_local std::string* start_problem = nullptr;
-
-int KeepMessage(const mg_connection*, const char* message) {
-  if (start_problem != nullptr && start_problem->empty()) *start_problem = message;
-  return 1;
-}
-
-mg_context* StartCivetweb(const std::string& ports, const HttpHandlers& handlers, std::string* problem) {
-  // No document root: only the handler answers. A connection that sends nothing, such as a browser's spare one, blocks
-  // a thread until the request timeout and up to a second longer. A probe must be answered meanwhile, and kubelet waits
-  // one second. So there are many threads, which cost little while they wait, and a short request timeout.
-  const std::array settings = {"listening_ports",
-                               ports.c_str(),
-                               "num_threads",
-                               "32",
-                               "request_timeout_ms",
-                               "500",
-                               "max_request_size",
-                               "8192",
-                               "enable_keep_alive",
-                               "no",
-                               "enable_directory_listing",
-                               "no",
-                               static_cast<const char*>(nullptr)};
-  mg_callbacks callbacks{};
-  callbacks.begin_request = HandleRequest;
-  callbacks.log_message = KeepMessage;
-  mg_init_data init{};
-  init.user_data = const_cast<HttpHandlers*>(&handlers);
-  init.callbacks = &callbacks;
-  init.configuration_options = const_cast<const char**>(settings.data());
-  std::array<char, 256> text{};
-  mg_error_data error{};
-  error.text = text.data();
-  error.text_buffer_size = text.size();
-
-  start_problem = problem;
-  mg_context* context = mg_start2(&init, &error);
-  start_problem = nullptr;
-  if (problem->empty()) *problem = text.data();
-  return context;
-}
-
-// Wakes civetweb's accept loop: connects to it and closes the connection. May fail.
-void Knock(const HostPort& address) {
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(static_cast<uint16_t>(address.port));
-  if (inet_pton(AF_INET, address.host.c_str(), &to.sin_addr) != 1) return;
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return;
-  (void)connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof(to));
-  close(fd);
+http::ServerOptions OptionsFor(std::string_view address, const HostPort& parsed) {
+  http::ServerOptions options;
+  options.address = std::string(address);
+  options.max_connections_per_address = IsLoopback(parsed.host) ? 0 : kMostConnectionsPerAddress;
+  options.connection_bytes = 16 * 1024;
+  options.idle_time = options.request_time;
+  options.send_seconds = 5;
+  return options;
 }
 
 }  // namespace
@@ -151,28 +79,65 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(std::string_view a
   const auto error = [&](const auto& what) {
     return absl::FailedPreconditionError(Cat("--http: ", JsonQuoted(address), " ", what));
   };
-  absl::StatusOr<HostPort> parsed = ParseHostPort(address);
+  const absl::StatusOr<HostPort> parsed = ParseHostPort(address);
   if (!parsed.ok()) return error(parsed.status().message());
-  if (Contains(parsed->host, ":") && mg_check_feature(MG_FEATURES_IPV6) == 0) {
-    return error("is IPv6, which this machine's civetweb is built without: use an IPv4 address");
-  }
-  if (parsed->host == "localhost") parsed->host = "127.0.0.1";
-
   std::unique_ptr<HttpServer> server(new HttpServer(std::move(handlers)));
-  std::string problem;
-  server->context_ = StartCivetweb(FormatHostPort(*parsed), server->handlers_, &problem);
-  if (server->context_ == nullptr) return error(Cat("cannot be served: ", problem));
-  mg_server_port bound{};
-  if (mg_get_server_ports(server->context_, 1, &bound) != 1) return error("was bound to no port");
-  server->address_ = {parsed->host, bound.port};
+  auto started = http::Server::Start(OptionsFor(address, *parsed),
+                                     [at = server.get()](const auto& exchange) { at->Serve(exchange); });
+  if (!started.ok()) return error(started.status().message());
+  server->server_ = *std::move(started);
   return server;
 }
 
+HttpServer::HttpServer(HttpHandlers handlers) : handlers_(std::move(handlers)), renderer_([this] { RenderAll(); }) {}
+
 HttpServer::~HttpServer() {
-  if (context_ == nullptr) return;
-  std::future<void> stopped = std::async(std::launch::async, mg_stop, context_);
-  // civetweb checks whether to stop at each connection and every two seconds, which is too slow for an exit.
-  while (stopped.wait_for(std::chrono::milliseconds(10)) != std::future_status::ready) Knock(address_);
+  server_.reset();
+  {
+    std::lock_guard lock(mu_);
+    stopping_ = true;
+  }
+  more_.notify_one();
+  renderer_.join();
+}
+
+int HttpServer::port() const { return server_->port(); }
+
+void HttpServer::Serve(const std::shared_ptr<http::Exchange>& exchange) {
+  const http::Request& request = exchange->request();
+  if (request.method != "GET" && request.method != "HEAD") {
+    http::Reply reply = Text(405, "only GET and HEAD\n");
+    reply.headers.emplace_back("Allow", "GET, HEAD");
+    return Answer(*exchange, std::move(reply));
+  }
+  if (request.path == "/healthz") return Answer(*exchange, Text(200, "alive\n"));
+  if (request.path == "/readyz") return Answer(*exchange, Ready(handlers_));
+  if (request.path != "/metrics" && request.path != "/") {
+    return Answer(*exchange, Text(404, "try / /metrics /healthz /readyz\n"));
+  }
+  {
+    std::lock_guard lock(mu_);
+    asked_.push_back(exchange);
+  }
+  more_.notify_one();
+}
+
+void HttpServer::RenderAll() {
+  std::unique_lock lock(mu_);
+  while (true) {
+    more_.wait(lock, [this] { return stopping_ || !asked_.empty(); });
+    if (stopping_) return;
+    const auto exchange = std::move(asked_.front());
+    asked_.pop_front();
+    lock.unlock();
+    if (exchange->request().path == "/metrics") {
+      Answer(*exchange,
+             {.type = "text/plain; version=0.0.4; charset=utf-8", .body = handlers_.metrics(), .headers = {}});
+    } else {
+      Answer(*exchange, {.type = "text/html; charset=utf-8", .body = PageHtml(handlers_.page()), .headers = {}});
+    }
+    lock.lock();
+  }
 }
 
 }  // namespace distlock::ops

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The operators' HTTP port: /metrics, /healthz, /readyz and a read-only page at /. GET and HEAD only. Owned by main. It
-// starts its own threads, which call the handlers: these must be thread-safe and quick, and outlive the server.
+// starts its own threads, which call the handlers: these must be thread-safe, and outlive the server. `not_ready` must
+// be quick; the others run on a thread of their own, so that no probe waits for them.
 #pragma once
 
+#include <condition_variable>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "ops/address.h"
-
-struct mg_context;
+#include "http/server.h"
 
 namespace distlock::ops {
 
@@ -38,14 +41,23 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  int port() const { return address_.port; }
+  int port() const;
 
  private:
-  explicit HttpServer(HttpHandlers handlers) : handlers_(std::move(handlers)) {}
+  explicit HttpServer(HttpHandlers handlers);
+  void Serve(const std::shared_ptr<http::Exchange>& exchange);
+  void RenderAll();
 
   const HttpHandlers handlers_;
-  mg_context* context_ = nullptr;
-  HostPort address_;  // as bound
+
+  // Guarded by mu_.
+  std::mutex mu_;
+  std::condition_variable more_;
+  std::deque<std::shared_ptr<http::Exchange>> asked_;  // for what the renderer answers
+  bool stopping_ = false;
+
+  std::unique_ptr<http::Server> server_;
+  std::thread renderer_;  // last: it uses the rest
 };
 
 }  // namespace distlock::ops

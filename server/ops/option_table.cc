@@ -13,6 +13,23 @@ absl::Status CheckHttp(std::string_view value) {
   return value.empty() ? absl::OkStatus() : ParseHostPort(value).status();
 }
 
+// What comes over HTTP is not encrypted, and a bearer token must not leave the machine so.
+absl::Status CheckHttpApi(std::string_view value) {
+  if (value.empty() || IsUnixAddress(value)) return value.empty() ? absl::OkStatus() : CheckListenAddress(value);
+  const absl::StatusOr<HostPort> parsed = ParseHostPort(value);
+  if (!parsed.ok() || IsLoopback(parsed->host)) return parsed.status();
+  return absl::InvalidArgumentError(
+      "is not loopback and would serve locks in plain text: choose 127.0.0.1 or a unix socket, and put a proxy with "
+      "TLS "
+      "before it for other machines");
+}
+
+absl::Status CheckHttpHost(std::string_view value) {
+  const bool is_name = value.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789.-") == value.npos;
+  if (is_name && value.size() <= 253) return absl::OkStatus();
+  return absl::InvalidArgumentError("is no host's name: write small letters, digits, dots and hyphens, without a port");
+}
+
 // The prefix of every key and channel. A brace in it would change the hash tag.
 absl::Status CheckKeyPrefix(std::string_view value) {
   for (const char c : value) {
@@ -87,6 +104,13 @@ constexpr OptionRow kTable[] = {
      "where /metrics, /healthz, /readyz and the status page are served; empty: nowhere", CheckHttp},
     {"http-page", kServing, &O::http_page, "auto", "auto|on|off",
      "whether the status page shows held locks, with their owners; auto: only when --http is loopback"},
+    {"http-api", kServing, &O::http_api, "", "",
+     "where locks are served as JSON over HTTP: unix:///path or a loopback host:port; empty: nowhere", CheckHttpApi},
+    {"http-host", kServing, &O::http_host, "", "",
+     "a name of this broker in URLs of --http-api, besides localhost and IP addresses; may be given several times",
+     CheckHttpHost},
+    {"http-api-connections", kServing, &O::http_api_connections, "1000", "1..100000",
+     "open connections of --http-api; those beyond get 503"},
     {"drain-timeout", kServing, &O::drain_timeout, "30s", "0s..24h",
      "how long holders have to finish after SIGTERM before their locks are released"},
     {"keepalive-time", kServing, &O::keepalive_time, "10s", "1s..2h",

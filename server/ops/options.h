@@ -32,6 +32,9 @@ struct Options {
   AutoOnOff reflection = AutoOnOff::kAuto;
   std::string http;  // host:port, or "" for none
   AutoOnOff http_page = AutoOnOff::kAuto;
+  std::string http_api;                // unix:///path or a loopback host:port, or "" for none
+  std::vector<std::string> http_host;  // checked
+  int64_t http_api_connections = 0;
   absl::Duration drain_timeout;
   absl::Duration keepalive_time;
   absl::Duration keepalive_timeout;

@@ -15,7 +15,7 @@ void AdminService::Open(CallThreads& threads) {
   threads.OpenUnary(*this, &AdminService::RequestListSessions,
                     [this](auto call) { UnaryCall::Serve<ListSessionsCall>(frontend_, std::move(call)); });
   const auto refuses = [this](auto& call, const char* method) {
-    const std::string peer = call->context.peer();
+    const std::string peer = frontend_.inside.PeerOf(call->context);
     if (gate_.Admits(peer)) return false;
     UnaryCall::Serve<RefusedCall>(frontend_, std::move(call), AdminGate::Refusal(method, peer));
     return true;

@@ -10,6 +10,7 @@
 #include "contract/limits.h"
 #include "rpc/admission.h"
 #include "rpc/gate.h"
+#include "rpc/inside.h"
 #include "shard/shard_set.h"
 
 namespace distlock::rpc {
@@ -68,6 +69,7 @@ struct Frontend {
   Admission admission;
   Gate& gate;
   const access::UnixPeerOf unix_peer_of;  // may be empty
+  Inside inside;
 
   // For contract::RequestOf.
   std::string OwnerIdentity(const Visitor& visitor) const { return gate.enforces() ? visitor.identity() : ""; }

@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "contract/ids.h"
 #include "rpc/engine/wire.h"
 #include "rpc/listen.h"
 
@@ -90,6 +91,15 @@ absl::Status Server::Bind(const ServerOptions& options) {
   threads_->Start();
   ShowHealth();
   return absl::OkStatus();
+}
+
+InsidePass Server::OpenInside() {
+  InsidePass pass{.secret = contract::RandomHex(16)};
+  frontend_.inside.Open(pass.secret);
+  grpc::ChannelArguments any;
+  any.SetMaxReceiveMessageSize(-1);
+  pass.channel = server_->InProcessChannel(any);
+  return pass;
 }
 
 Server::~Server() { Stop({}); }

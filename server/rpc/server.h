@@ -62,6 +62,9 @@ class Server {
   std::vector<std::string> admin_addresses() const {
     return own_admin_ == nullptr ? std::vector<std::string>() : own_admin_->addresses();
   }
+  // For a caller in this process that calls for others. Call once, before it calls.
+  InsidePass OpenInside();
+
   v1::GetStatusResponse Status() const { return BrokerStatus(frontend_, facts_); }
 
   void SetStoreUp(bool up);

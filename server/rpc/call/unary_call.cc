@@ -5,14 +5,14 @@
 
 #include "contract/error_details.h"
 #include "contract/to_proto.h"
-#include "rpc/callers.h"
 #include "rpc/engine/status.h"
 
 namespace distlock::rpc {
 
 bool UnaryCall::Arrive() {
+  inside_ = frontend_->inside.IsInside(context());
   if (!frontend_->gate.asks()) return true;
-  auto arrived = frontend_->gate.Arrive(FactsOf(context(), frontend_->unix_peer_of));
+  auto arrived = frontend_->gate.Arrive(frontend_->inside.FactsOf(context(), frontend_->unix_peer_of));
   if (auto* visitor = std::get_if<Visitor>(&arrived)) visitor_ = std::move(*visitor);
   return !Denied(std::holds_alternative<Visitor>(arrived) ? std::nullopt
                                                           : std::optional(std::get<v1::Refusal>(arrived)));
@@ -55,7 +55,10 @@ bool UnaryCall::Answer(const google::protobuf::MessageLite& response) {
 }
 
 bool UnaryCall::Refuse(const v1::Refusal& refusal, const core::LockName& about) {
-  const grpc::Status status = ToStatus(contract::ErrorOf(refusal, about));
+  wire::RpcStatus error = contract::ErrorOf(refusal, about);
+  // Nothing bounds the trailers inside the process.
+  if (inside_) error.add_details()->PackFrom(refusal);
+  const grpc::Status status = ToStatus(error);
   if (!Claim()) return false;
   FinishWithError(status);
   return true;

@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -71,6 +72,8 @@ class UnaryCall : public UnaryReactor, public shard::Sink, public std::enable_sh
   Frontend& frontend() { return *frontend_; }
   shard::ShardSet& shards() { return *shards_; }
   core::SessionId session();
+  // For whom the call is, as gRPC names peers. During Start only.
+  std::string peer() { return frontend_->inside.PeerOf(context()); }
   // Who calls. During Start only.
   Visitor& visitor() { return visitor_; }
 
@@ -86,6 +89,7 @@ class UnaryCall : public UnaryReactor, public shard::Sink, public std::enable_sh
   shard::ShardSet* shards_ = nullptr;
   core::SessionId session_ = 0;
   Visitor visitor_;
+  bool inside_ = false;  // the caller is in this process
   std::optional<int> shard_;  // the shard that was asked
 
   // Guarded by heard_mu_.

@@ -26,7 +26,6 @@
 #include "contract/refusal.h"
 #include "contract/to_proto.h"
 #include "contract/utf8.h"
-#include "rpc/callers.h"
 #include "rpc/engine/reactor.h"
 #include "rpc/engine/status.h"
 #include "rpc/frontend.h"
@@ -79,7 +78,7 @@ class StreamCall : public Base,
       : frontend_(frontend),
         shards_(frontend.shards),
         session_(frontend.shards.NewSessionId()),
-        peer_(arrival->context.peer()),
+        peer_(frontend.inside.PeerOf(arrival->context)),
         since_{absl::ToUnixMicros(absl::Now())} {
     this->Bind(std::move(arrival));
   }
@@ -191,7 +190,7 @@ class StreamCall : public Base,
   // Reads who calls. False: the stream is refused.
   bool Arrive() {
     if (!frontend_.gate.asks()) return true;
-    auto arrived = frontend_.gate.Arrive(FactsOf(this->context(), frontend_.unix_peer_of));
+    auto arrived = frontend_.gate.Arrive(frontend_.inside.FactsOf(this->context(), frontend_.unix_peer_of));
     if (const auto* refusal = std::get_if<v1::Refusal>(&arrived)) {
       Refuse(*refusal, StreamClose::kDenied);
       return false;

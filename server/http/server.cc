@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "http/server.h"
+
+#include <arpa/inet.h>
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cstdarg>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "http/connections.h"
+#include "http/listen.h"
+#include "text/text.h"
+
+namespace distlock::http {
+namespace {
+
+using text::Cat;
+
+constexpr size_t kStreamBlock = 8 * 1024;
+constexpr std::chrono::milliseconds kStopPatience{500};
+// One in each server's request: freed when MHD says that the request is over.
+using Held = std::shared_ptr<Exchange>;
+
+Reply Stopped() {
+  return {.status = 503,
+          .body = "the server stops; whether the request was carried out is not known\n",
+          .headers = {{"Retry-After", "1"}, {"Connection", "close"}}};
+}
+
+Reply TooLarge(size_t most) {
+  return {.status = 413,
+          .body = Cat("the body of a request may have at most ", most, " bytes\n"),
+          .headers = {{"Connection", "close"}}};
+}
+
+Reply UsedUp(size_t most) {
+  return {.status = 503,
+          .body = Cat("all ", most, " connections are in use\n"),
+          .headers = {{"Retry-After", "1"}, {"Connection", "close"}}};
+}
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
+}
+
+UnixUser UserOf(int fd) {
+  UnixUser user;
+  ucred credentials{};
+  socklen_t size = sizeof(credentials);
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return {65534, 65534, {}};
+  user.uid = credentials.uid;
+  user.gid = credentials.gid;
+  std::array<gid_t, 256> groups;
+  size = sizeof(groups);
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &size) == 0) {
+    user.groups.assign(groups.begin(), groups.begin() + size / sizeof(gid_t));
+  }
+  return user;
+}
+
+Peer PeerOfSocket(int fd) {
+  sockaddr_storage from{};
+  socklen_t size = sizeof(from);
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&from), &size) != 0) return {.address = "unknown"};
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (from.ss_family == AF_INET) {
+    const auto& v4 = *reinterpret_cast<const sockaddr_in*>(&from);
+    inet_ntop(AF_INET, &v4.sin_addr, text.data(), text.size());
+    return {.address = Cat("ipv4:", text.data(), ":", ntohs(v4.sin_port)),
+            .is_loopback = (ntohl(v4.sin_addr.s_addr) >> 24) == 127,
+            .user = {}};
+  }
+  if (from.ss_family == AF_INET6) {
+    const auto& v6 = *reinterpret_cast<const sockaddr_in6*>(&from);
+    inet_ntop(AF_INET6, &v6.sin6_addr, text.data(), text.size());
+    return {.address = Cat("ipv6:[", text.data(), "]:", ntohs(v6.sin6_port)),
+            .is_loopback = IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr) != 0,
+            .user = {}};
+  }
+  return {.address = "unix:", .is_loopback = true, .user = UserOf(fd)};
+}
+
+MHD_Result AddHeader(void* into, MHD_ValueKind, const char* key, const char* value) {
+  static_cast<Request*>(into)->headers.emplace_back(Lower(key), value == nullptr ? "" : value);
+  return MHD_YES;
+}
+
+// Paths and queries stay as they came: who decodes a key must see which slashes were encoded.
+size_t Undecoded(void*, MHD_Connection*, char* text) { return std::strlen(text); }
+
+void SetHeaders(MHD_Response* response, const Reply& reply) {
+  MHD_add_response_header(response, "Content-Type", reply.type.c_str());
+  for (const auto& [name, value] : reply.headers) MHD_add_response_header(response, name.c_str(), value.c_str());
+}
+
+MHD_Result Queue(MHD_Connection* connection, const Reply& reply) {
+  MHD_Response* response =
+      MHD_create_response_from_buffer(reply.body.size(), const_cast<char*>(reply.body.data()), MHD_RESPMEM_MUST_COPY);
+  if (response == nullptr) return MHD_NO;
+  SetHeaders(response, reply);
+  const MHD_Result queued = MHD_queue_response(connection, static_cast<unsigned>(reply.status), response);
+  MHD_destroy_response(response);
+  return queued;
+}
+
+// libmicrohttpd says why it could not start only in its log, on the thread that starts it.
+thread_local std::string* start_problem = nullptr;
+
+void KeepMessage(void*, const char* format, va_list args) {
+  if (start_problem == nullptr || !start_problem->empty()) return;
+  std::array<char, 256> line{};
+  std::vsnprintf(line.data(), line.size(), format, args);
+  *start_problem = line.data();
+  while (!start_problem->empty() && start_problem->back() == '\n') start_problem->pop_back();
+}
+
+}  // namespace
+
+struct Server::Impl {
+  Impl(const ServerOptions& options, Handler handle, ListeningSocket&& listening)
+      : handler(std::move(handle)),
+        max_body_bytes(options.max_body_bytes),
+        max_connections(options.max_connections),
+        socket(std::move(listening)),
+        connections(options.request_time, options.idle_time) {}
+
+  static void* OnUri(void* cls, const char* uri, MHD_Connection* connection);
+  static MHD_Result OnRequest(void* cls, MHD_Connection* connection, const char* url, const char* method,
+                              const char* version, const char* data, size_t* size, void** held);
+  static void OnCompleted(void* cls, MHD_Connection* connection, void** held, MHD_RequestTerminationCode);
+  static void OnConnection(void* cls, MHD_Connection* connection, void**, MHD_ConnectionNotificationCode code);
+  static ssize_t OnRead(void* cls, uint64_t, char* buffer, size_t room);
+  static void OnReadEnd(void* cls) { delete static_cast<Held*>(cls); }
+
+  MHD_Result Begin(MHD_Connection* connection, const Held& exchange, const char* method);
+  MHD_Result GoOn(MHD_Connection* connection, const Held& exchange);
+  MHD_Daemon* StartDaemon(const ServerOptions& options);
+
+  const Handler handler;
+  const size_t max_body_bytes;
+  const size_t max_connections;
+  ListeningSocket socket;
+  Connections connections;
+  MHD_Daemon* daemon = nullptr;
+};
+
+void* Server::Impl::OnUri(void*, const char* uri, MHD_Connection*) {
+  auto held = std::make_unique<Held>(new Exchange());
+  const std::string_view whole = uri;
+  const size_t mark = whole.find('?');
+  (*held)->request_.path = whole.substr(0, mark);
+  if (mark != std::string_view::npos) (*held)->request_.query = whole.substr(mark + 1);
+  return held.release();
+}
+
+MHD_Result Server::Impl::OnRequest(void* cls, MHD_Connection* connection, const char*, const char* method, const char*,
+                                   const char* data, size_t* size, void** held) {
+  Impl& impl = *static_cast<Impl*>(cls);
+  // A copy, because the answer may come, and the request end, meanwhile.
+  const Held exchange = *static_cast<Held*>(*held);
+  if (!exchange->started_) return impl.Begin(connection, exchange, method);
+  if (*size > 0) {
+    std::string& body = exchange->request_.body;
+    exchange->too_large_ = exchange->too_large_ || body.size() + *size > impl.max_body_bytes;
+    if (!exchange->too_large_) body.append(data, *size);
+    *size = 0;
+    return MHD_YES;
+  }
+  return impl.GoOn(connection, exchange);
+}
+
+MHD_Result Server::Impl::Begin(MHD_Connection* connection, const Held& exchange, const char* method) {
+  exchange->started_ = true;
+  Request& request = exchange->request_;
+  request.method = method;
+  request.peer = connections.PeerOf(connection);
+  MHD_get_connection_values(connection, MHD_HEADER_KIND, AddHeader, &request);
+  exchange->Attach(connection, &connections);
+  connections.Begin(exchange);
+  const std::string_view length = request.Header("content-length");
+  size_t bytes = 0;
+  const auto read = std::from_chars(length.data(), length.data() + length.size(), bytes);
+  if (!length.empty() && (read.ec != std::errc() || bytes > max_body_bytes)) {
+    exchange->Answer({});
+    return Queue(connection, TooLarge(max_body_bytes));
+  }
+  return MHD_YES;
+}
+
+MHD_Result Server::Impl::GoOn(MHD_Connection* connection, const Held& exchange) {
+  if (exchange->too_large_) {
+    exchange->Answer({});
+    return Queue(connection, TooLarge(max_body_bytes));
+  }
+  if (!exchange->dispatched_) {
+    exchange->dispatched_ = true;
+    connections.Arrived(connection);
+    connections.Count() > max_connections ? exchange->Answer(UsedUp(max_connections)) : handler(exchange);
+  }
+  switch (exchange->Next()) {
+    case Exchange::Turn::kWait:
+      return MHD_YES;
+    case Exchange::Turn::kAbort:
+      return MHD_NO;
+    case Exchange::Turn::kReply:
+      return Queue(connection, exchange->TakeReply());
+    case Exchange::Turn::kStream:
+      break;
+  }
+  MHD_Response* response =
+      MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, kStreamBlock, &OnRead, new Held(exchange), &OnReadEnd);
+  if (response == nullptr) return MHD_NO;
+  const Reply head = exchange->TakeReply();
+  SetHeaders(response, head);
+  const MHD_Result queued = MHD_queue_response(connection, static_cast<unsigned>(head.status), response);
+  MHD_destroy_response(response);
+  return queued;
+}
+
+ssize_t Server::Impl::OnRead(void* cls, uint64_t, char* buffer, size_t room) {
+  const long read = (*static_cast<Held*>(cls))->Read(buffer, room);
+  if (read == Exchange::kEnd) return MHD_CONTENT_READER_END_OF_STREAM;
+  if (read == Exchange::kCut) return MHD_CONTENT_READER_END_WITH_ERROR;
+  return static_cast<ssize_t>(read);
+}
+
+void Server::Impl::OnCompleted(void* cls, MHD_Connection* connection, void** held, MHD_RequestTerminationCode) {
+  const std::unique_ptr<Held> owned(static_cast<Held*>(std::exchange(*held, nullptr)));
+  if (owned == nullptr) return;
+  (*owned)->Detach();
+  static_cast<Impl*>(cls)->connections.Served(connection, owned->get());
+}
+
+void Server::Impl::OnConnection(void* cls, MHD_Connection* connection, void**, MHD_ConnectionNotificationCode code) {
+  Connections& connections = static_cast<Impl*>(cls)->connections;
+  if (code == MHD_CONNECTION_NOTIFY_CLOSED) return connections.Closed(connection);
+  const auto* info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+  connections.Opened(connection, info->connect_fd, PeerOfSocket(info->connect_fd));
+}
+
+MHD_Daemon* Server::Impl::StartDaemon(const ServerOptions& options) {
+  return MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, nullptr,
+                          nullptr, &OnRequest, this, MHD_OPTION_EXTERNAL_LOGGER, &KeepMessage, nullptr,
+                          MHD_OPTION_LISTEN_SOCKET, socket.fd(), MHD_OPTION_URI_LOG_CALLBACK, &OnUri, this,
+                          MHD_OPTION_UNESCAPE_CALLBACK, &Undecoded, nullptr, MHD_OPTION_NOTIFY_COMPLETED, &OnCompleted,
+                          this, MHD_OPTION_NOTIFY_CONNECTION, &OnConnection, this, MHD_OPTION_CONNECTION_LIMIT,
+                          options.max_connections + options.spare_connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+                          options.max_connections_per_address, MHD_OPTION_CONNECTION_TIMEOUT, options.send_seconds,
+                          MHD_OPTION_CONNECTION_MEMORY_LIMIT, options.connection_bytes, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+                          MHD_OPTION_END);
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Handler handler) {
+  auto socket = ListeningSocket::Open(options.address);
+  if (!socket.ok()) return socket.status();
+  auto impl = std::make_unique<Impl>(options, std::move(handler), *std::move(socket));
+  std::string problem;
+  start_problem = &problem;
+  impl->daemon = impl->StartDaemon(options);
+  start_problem = nullptr;
+  if (impl->daemon == nullptr) return absl::FailedPreconditionError(Cat("cannot be served: ", problem));
+  impl->socket.Release();
+  return std::unique_ptr<Server>(new Server(std::move(impl)));
+}
+
+Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Server::~Server() {
+  impl_->connections.Stop(Stopped());
+  impl_->connections.AwaitServed(kStopPatience);
+  MHD_stop_daemon(impl_->daemon);
+}
+
+const std::string& Server::address() const { return impl_->socket.address(); }
+int Server::port() const { return impl_->socket.port(); }
+
+}  // namespace distlock::http

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An HTTP/1.1 server with one thread for all connections, and one that watches them: a request must arrive whole within
+// a time, and a client that leaves while its answer is awaited is noticed at once.
+//
+// Owned by main or by a room that main owns. The handler runs on the server's thread, so it must be quick; it may keep
+// the exchange and answer later.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "http/exchange.h"
+
+namespace distlock::http {
+
+struct ServerOptions {
+  std::string address;  // unix:///path, or host:port with an IP address or "localhost"; port 0: the kernel chooses
+  unsigned max_connections = 1024;
+  unsigned spare_connections = 0;            // beyond these, which are answered with 503; those beyond both wait
+  unsigned max_connections_per_address = 0;  // 0: no limit
+  size_t max_body_bytes = 0;
+  size_t connection_bytes = 32 * 1024;           // memory for the head of a request and of its answer
+  std::chrono::milliseconds request_time{5000};  // a whole request, from the connection's begin
+  std::chrono::milliseconds idle_time{30'000};   // a whole request, from the end of the one before
+  unsigned send_seconds = 20;                    // without a byte that the client takes
+};
+
+class Server {
+ public:
+  using Handler = std::function<void(const std::shared_ptr<Exchange>&)>;
+
+  // The error is one line, without the name of an option.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options, Handler handler);
+  // Ends what is open: answers that are awaited become a 503 that says so. Returns when no handler runs any more.
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  // As bound: host:port with the port that the kernel chose, or unix:///path.
+  const std::string& address() const;
+  int port() const;  // 0 of a unix socket
+
+ private:
+  struct Impl;
+  explicit Server(std::unique_ptr<Impl> impl);
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace distlock::http

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "web/answers.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "distlock/wire/names.h"
+#include "distlock/wire/status_details.h"
+#include "text/text.h"
+#include "web/messages.h"
+
+namespace distlock::web {
+namespace {
+
+using text::Cat;
+
+constexpr char kTypeHead[] = "type.googleapis.com/";
+
+// A detail of google.rpc under the name of ours.
+template <typename Detail>
+std::optional<std::string> Detailed(const google::protobuf::Any& any) {
+  Detail detail;
+  if (!wire::UnpackDetail(any, &detail)) return std::nullopt;
+  return ToJson(detail);
+}
+
+std::string DetailJson(const google::protobuf::Any& any) {
+  std::optional<std::string> json = Detailed<wire::ErrorInfo>(any);
+  if (!json) json = Detailed<wire::RetryInfo>(any);
+  if (!json) json = Detailed<wire::BadRequest>(any);
+  if (!json) json = Detailed<wire::ResourceInfo>(any);
+  if (v1::Refusal refusal; !json && any.UnpackTo(&refusal)) json = ToJson(refusal);
+  if (!json) return "";
+  const std::string rest = json->size() > 2 ? Cat(",", json->substr(1)) : "}";
+  return Cat("{\"@type\":", Quoted(any.type_url()), rest);
+}
+
+// What a status without a reason means; most are gRPC's own.
+int HttpStatusOf(int code) {
+  switch (static_cast<absl::StatusCode>(code)) {
+    case absl::StatusCode::kInvalidArgument:
+      return 400;
+    case absl::StatusCode::kNotFound:
+      return 404;
+    case absl::StatusCode::kResourceExhausted:
+      return 429;
+    case absl::StatusCode::kUnimplemented:
+      return 501;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kCancelled:
+      return 503;
+    default:
+      return 500;
+  }
+}
+
+int RetrySeconds(const wire::StatusDetails& details) {
+  if (!details.retry_delay) return 1;
+  const auto up = std::chrono::ceil<std::chrono::seconds>(*details.retry_delay).count();
+  return static_cast<int>(std::clamp<int64_t>(up, 1, 86'400));
+}
+
+}  // namespace
+
+std::string StatusJson(const wire::RpcStatus& status) {
+  std::string details;
+  for (const auto& any : status.details()) {
+    const std::string one = DetailJson(any);
+    if (!one.empty()) text::Append(details, details.empty() ? "" : ",", one);
+  }
+  return Cat("{\"code\":", status.code(), ",\"message\":", Quoted(status.message()), ",\"details\":[", details, "]}");
+}
+
+http::Reply JsonReply(std::string json) {
+  json += '\n';
+  return {.type = "application/json",
+          .body = std::move(json),
+          .headers = {{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}}};
+}
+
+http::Reply ErrorReply(const wire::RpcStatus& status) {
+  http::Reply reply = JsonReply(StatusJson(status));
+  const wire::StatusDetails details = wire::ReadStatusDetails(status.SerializeAsString());
+  const auto reason = wire::RefusalReasonOf(details.reason);
+  const auto* const row = std::find_if(std::begin(kReasonRows), std::end(kReasonRows),
+                                       [&](const ReasonRow& one) { return reason && one.reason == *reason; });
+  const bool known = row != std::end(kReasonRows);
+  reply.status = known ? row->status : HttpStatusOf(status.code());
+  if (known ? row->retry : reply.status == 503 || reply.status == 429) {
+    reply.headers.emplace_back("Retry-After", std::to_string(RetrySeconds(details)));
+  }
+  if (reply.status == 401) reply.headers.emplace_back("WWW-Authenticate", "Bearer realm=\"distlock\"");
+  return reply;
+}
+
+http::Reply HttpError(int status, const std::string& message) {
+  wire::RpcStatus error;
+  error.set_code(static_cast<int>(status == 404   ? absl::StatusCode::kNotFound
+                                  : status == 403 ? absl::StatusCode::kPermissionDenied
+                                                  : absl::StatusCode::kInvalidArgument));
+  error.set_message(message);
+  http::Reply reply = JsonReply(StatusJson(error));
+  reply.status = status;
+  return reply;
+}
+
+}  // namespace distlock::web

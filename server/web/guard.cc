@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "web/guard.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cctype>
+#include <string_view>
+
+#include "contract/utf8.h"
+#include "text/text.h"
+#include "web/answers.h"
+
+namespace distlock::web {
+namespace {
+
+using text::Cat;
+
+constexpr size_t kShownBytes = 100;
+
+std::string LowerText(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
+}
+
+std::string Shown(std::string_view text) {
+  return contract::Shorten(contract::CleanText(std::string(text)), kShownBytes);
+}
+
+// Without its port, and without the brackets of an IPv6 address.
+std::string NameOf(std::string_view host) {
+  if (host.starts_with('[')) return std::string(host.substr(1, std::min(host.find(']'), host.size()) - 1));
+  return std::string(host.substr(0, host.find(':')));
+}
+
+bool IsAddress(const std::string& name) {
+  in6_addr unused{};
+  return inet_pton(AF_INET, name.c_str(), &unused) == 1 || inet_pton(AF_INET6, name.c_str(), &unused) == 1;
+}
+
+bool IsOurs(std::string_view host, const std::vector<std::string>& hosts) {
+  const std::string name = LowerText(NameOf(host));
+  return IsAddress(name) || name == "localhost" || std::find(hosts.begin(), hosts.end(), name) != hosts.end();
+}
+
+bool IsElsewhere(std::string_view origin, std::string_view host) {
+  const size_t scheme = origin.find("://");
+  return scheme == std::string_view::npos || LowerText(origin.substr(scheme + 3)) != LowerText(host);
+}
+
+bool IsJson(std::string_view type) {
+  std::string_view media = type.substr(0, type.find(';'));
+  while (!media.empty() && media.back() == ' ') media.remove_suffix(1);
+  return LowerText(media) == "application/json";
+}
+
+}  // namespace
+
+std::optional<http::Reply> RefusedAtOnce(const http::Request& request, const std::vector<std::string>& hosts) {
+  const auto named = request.All("host");
+  if (named.size() != 1 || !IsOurs(named.front(), hosts)) {
+    return HttpError(421, Cat("the Host '", Shown(request.Header("host")),
+                              "' is none of this broker's: use an IP address or localhost, or name it with "
+                              "--http-host"));
+  }
+  for (const std::string_view origin : request.All("origin")) {
+    if (!IsElsewhere(origin, named.front())) continue;
+    return HttpError(403, Cat("a page of '", Shown(origin), "' may not use this broker"));
+  }
+  for (const std::string_view site : request.All("sec-fetch-site")) {
+    if (site == "none" || site == "same-origin") continue;
+    return HttpError(403, "a page of another site may not use this broker");
+  }
+  if (request.method == "POST" && !IsJson(request.Header("content-type"))) {
+    return HttpError(415,
+                     Cat("the Content-Type is '", Shown(request.Header("content-type")), "'; send application/json"));
+  }
+  return std::nullopt;
+}
+
+}  // namespace distlock::web

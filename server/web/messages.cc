@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "web/messages.h"
+
+#include <google/protobuf/util/json_util.h>
+#include <google/protobuf/wrappers.pb.h>
+
+#include <charconv>
+#include <set>
+
+#include "contract/utf8.h"
+#include "text/text.h"
+
+namespace distlock::web {
+namespace {
+
+namespace pb = google::protobuf;
+using text::Cat;
+
+constexpr size_t kShownTextBytes = 100;
+
+const pb::FieldDescriptor* FieldNamed(const pb::Descriptor& type, const std::string& name) {
+  for (int i = 0; i < type.field_count(); ++i) {
+    if (type.field(i)->name() == name || type.field(i)->json_name() == name) return type.field(i);
+  }
+  return nullptr;
+}
+
+template <typename Number>
+std::optional<Number> Parsed(const std::string& text) {
+  Number number = 0;
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, number);
+  if (read.ec != std::errc() || read.ptr != end) return std::nullopt;
+  return number;
+}
+
+// False: the text is no value of that field.
+bool SetField(const pb::FieldDescriptor* field, const std::string& text, pb::Message* into) {
+  const pb::Reflection& values = *into->GetReflection();
+  switch (field->cpp_type()) {
+    case pb::FieldDescriptor::CPPTYPE_STRING:
+      values.SetString(into, field, text);
+      return true;
+    case pb::FieldDescriptor::CPPTYPE_BOOL:
+      values.SetBool(into, field, text == "true");
+      return text == "true" || text == "false";
+    case pb::FieldDescriptor::CPPTYPE_INT32:
+      if (const auto number = Parsed<int32_t>(text)) {
+        values.SetInt32(into, field, *number);
+        return true;
+      }
+      return false;
+    case pb::FieldDescriptor::CPPTYPE_INT64:
+      if (const auto number = Parsed<int64_t>(text)) {
+        values.SetInt64(into, field, *number);
+        return true;
+      }
+      return false;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+const pb::MethodDescriptor* MethodOf(const Route& route) {
+  const pb::ServiceDescriptor* service =
+      pb::DescriptorPool::generated_pool()->FindServiceByName(std::string(route.service));
+  return service == nullptr ? nullptr : service->FindMethodByName(std::string(route.call));
+}
+
+std::unique_ptr<pb::Message> NewMessage(const pb::Descriptor* type) {
+  return std::unique_ptr<pb::Message>(pb::MessageFactory::generated_factory()->GetPrototype(type)->New());
+}
+
+std::optional<std::string> ReadJson(const std::string& json, pb::Message* into) {
+  const auto status = pb::util::JsonStringToMessage(json, into);
+  if (status.ok()) return std::nullopt;
+  const std::string why(status.message().data(), status.message().size());
+  return Cat("the body is no ", into->GetDescriptor()->name(),
+             " in JSON: ", contract::Shorten(contract::CleanText(why), 300));
+}
+
+std::optional<std::string> ReadFields(const Fields& fields, pb::Message* into) {
+  std::set<std::string> seen;
+  for (const auto& [name, value] : fields) {
+    const std::string shown = contract::Shorten(contract::CleanText(name), kShownTextBytes);
+    const pb::FieldDescriptor* field = FieldNamed(*into->GetDescriptor(), name);
+    if (field == nullptr || field->is_repeated()) return Cat("there is no parameter '", shown, "'");
+    if (!seen.insert(field->name()).second) return Cat("the parameter '", shown, "' is given twice");
+    if (contract::CleanText(value) != value) return Cat("the parameter '", shown, "' is no UTF-8");
+    if (!SetField(field, value, into)) {
+      return Cat("the parameter '", shown, "' cannot be '", contract::Shorten(value, kShownTextBytes), "'");
+    }
+  }
+  return std::nullopt;
+}
+
+std::string ToJson(const pb::Message& message) {
+  pb::util::JsonPrintOptions options;
+  options.always_print_primitive_fields = true;
+  std::string json;
+  const auto status = pb::util::MessageToJsonString(message, &json, options);
+  return status.ok() ? json : "{}";
+}
+
+std::string Quoted(const std::string& text) {
+  pb::StringValue value;
+  value.set_value(text);
+  return ToJson(value);
+}
+
+}  // namespace distlock::web

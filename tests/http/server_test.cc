@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The HTTP server over plain sockets: answers that come later, streams, clients that leave, and the end.
+#include "http/server.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <future>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace distlock::http {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+int Dial(const std::string& address) {
+  if (address.starts_with("unix://")) {
+    sockaddr_un to{};
+    to.sun_family = AF_UNIX;
+    address.copy(to.sun_path, sizeof(to.sun_path) - 1, 7);
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+    return fd;
+  }
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+  return fd;
+}
+
+void Send(int fd, const std::string& bytes) {
+  EXPECT_EQ(send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+}
+
+// Reads until `until` was seen, or the end.
+std::string Receive(int fd, const std::string& until = "") {
+  std::string got;
+  char byte = 0;
+  while (recv(fd, &byte, 1, 0) == 1) {
+    got += byte;
+    if (!until.empty() && got.ends_with(until)) break;
+  }
+  return got;
+}
+
+// Hands each exchange to the test.
+class ServerTest : public ::testing::Test {
+ protected:
+  void Begin(ServerOptions options) {
+    options.max_body_bytes = 100;
+    auto started = Server::Start(options, [this](const auto& exchange) {
+      std::lock_guard lock(mu_);
+      if (waiting_.empty()) return early_.push_back(exchange);
+      waiting_.front().set_value(exchange);
+      waiting_.erase(waiting_.begin());
+    });
+    ASSERT_TRUE(started.ok()) << started.status();
+    server_ = *std::move(started);
+  }
+  void Begin() { Begin({.address = "127.0.0.1:0"}); }
+
+  std::shared_ptr<Exchange> NextExchange() {
+    std::unique_lock lock(mu_);
+    if (!early_.empty()) {
+      auto exchange = early_.front();
+      early_.erase(early_.begin());
+      return exchange;
+    }
+    waiting_.emplace_back();
+    auto next = waiting_.back().get_future();
+    lock.unlock();
+    return next.get();
+  }
+
+  int Ask(const std::string& head = "GET /x HTTP/1.1", const std::string& body = "") {
+    const int fd = Dial(server_->address());
+    Send(fd, head + "\r\nHost: localhost\r\n" +
+                 (body.empty() ? "" : "Content-Length: " + std::to_string(body.size()) + "\r\n") + "\r\n" + body);
+    return fd;
+  }
+
+  std::mutex mu_;
+  std::vector<std::promise<std::shared_ptr<Exchange>>> waiting_;
+  std::vector<std::shared_ptr<Exchange>> early_;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(ServerTest, AnAnswerMayComeLaterAndTheConnectionIsUsedAgain) {
+  Begin();
+  const int fd = Ask("POST /a%2Fb?c=%20 HTTP/1.1\r\nX-Thing: 1\r\nx-thing: 2", "{}");
+  for (int i = 0; i < 2; ++i) {
+    const auto exchange = NextExchange();
+    EXPECT_EQ(exchange->request().method, "POST");
+    EXPECT_EQ(exchange->request().path, "/a%2Fb");
+    EXPECT_EQ(exchange->request().query, "c=%20");
+    EXPECT_EQ(exchange->request().body, "{}");
+    EXPECT_EQ(exchange->request().All("x-thing").size(), 2U);
+    EXPECT_THAT(exchange->request().peer.address, StartsWith("ipv4:127.0.0.1:"));
+    EXPECT_TRUE(exchange->request().peer.is_loopback);
+    EXPECT_FALSE(exchange->request().peer.user);
+    exchange->Answer({.status = 409, .body = "held", .headers = {{"Retry-After", "3"}}});
+    exchange->Answer({.body = "never"});
+    EXPECT_THAT(Receive(fd, "held"), AllOf(StartsWith("HTTP/1.1 409 Conflict\r\n"), HasSubstr("Retry-After: 3\r\n")));
+    if (i == 0) {
+      Send(fd, "POST /a%2Fb?c=%20 HTTP/1.1\r\nHost: h\r\nX-Thing: 1\r\nX-Thing: 2\r\nContent-Length: 2\r\n\r\n{}");
+    }
+  }
+  close(fd);
+}
+
+TEST_F(ServerTest, AStreamGoesOnUntilItsEnd) {
+  Begin();
+  const int fd = Ask();
+  const auto exchange = NextExchange();
+  std::promise<void> drained;
+  bool told = false;
+  exchange->BeginStream({.type = "text/event-stream"}, ":\n\n", [&] {
+    if (!std::exchange(told, true)) drained.set_value();
+  });
+  EXPECT_THAT(Receive(fd, "\r\n\r\n"), HasSubstr("Transfer-Encoding: chunked\r\n"));
+  exchange->Write("data: 1\n\n");
+  EXPECT_THAT(Receive(fd, "\r\ndata: 1\n\n\r\n"), HasSubstr("data: 1"));
+  drained.get_future().wait();
+  exchange->Write(std::string(100'000, 'x'));
+  exchange->End();
+  EXPECT_THAT(Receive(fd, "0\r\n\r\n"), EndsWith("x\r\n0\r\n\r\n"));
+  close(fd);
+}
+
+TEST_F(ServerTest, WhoLeavesIsNoticedWhileTheAnswerIsAwaited) {
+  Begin();
+  for (const bool streams : {false, true}) {
+    for (const bool half : {false, true}) {
+      const int fd = Ask();
+      const auto exchange = NextExchange();
+      if (streams) exchange->BeginStream({}, "", nullptr);
+      std::promise<void> gone;
+      exchange->OnGone([&] { gone.set_value(); });
+      half ? shutdown(fd, SHUT_WR) : close(fd);
+      gone.get_future().wait();
+      exchange->Answer({});
+      exchange->Write("late");
+      if (half) {
+        Receive(fd);
+        close(fd);
+      }
+    }
+  }
+}
+
+TEST_F(ServerTest, WhoIsAnsweredIsNotSaidToLeave) {
+  Begin();
+  const int fd = Ask();
+  const auto exchange = NextExchange();
+  bool left = false;
+  exchange->OnGone([&] { left = true; });
+  exchange->Answer({.body = "done"});
+  Receive(fd, "done");
+  close(fd);
+  server_.reset();
+  EXPECT_FALSE(left);
+}
+
+TEST_F(ServerTest, TheEndAnswersWhoWaits) {
+  Begin();
+  const int waits = Ask();
+  const auto exchange = NextExchange();
+  std::promise<void> gone;
+  exchange->OnGone([&] { gone.set_value(); });
+  const int streams = Ask();
+  const auto stream = NextExchange();
+  stream->BeginStream({}, "", nullptr);
+  const int quiet = Dial(server_->address());
+  server_.reset();
+  gone.get_future().wait();
+  EXPECT_THAT(Receive(waits), AllOf(StartsWith("HTTP/1.1 503 "), HasSubstr("not known")));
+  Receive(streams);
+  Receive(quiet);
+  exchange->Answer({});
+  stream->Write("late");
+  for (const int fd : {waits, streams, quiet}) close(fd);
+}
+
+TEST_F(ServerTest, BodiesAndHeadsHaveBounds) {
+  Begin();
+  const int announced = Ask("POST / HTTP/1.1", std::string(101, 'b'));
+  EXPECT_THAT(Receive(announced), StartsWith("HTTP/1.1 413 "));
+  close(announced);
+  const int chunked = Dial(server_->address());
+  Send(chunked, "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n65\r\n" + std::string(101, 'b') +
+                    "\r\n0\r\n\r\n");
+  EXPECT_THAT(Receive(chunked), StartsWith("HTTP/1.1 413 "));
+  close(chunked);
+  const int large = Ask("GET / HTTP/1.1\r\nX: " + std::string(40'000, 'h'));
+  EXPECT_THAT(Receive(large), StartsWith("HTTP/1.1 431 "));
+  close(large);
+  const int fits = Ask("GET / HTTP/1.1\r\nX: " + std::string(9'000, 'h'));
+  NextExchange()->Answer({.headers = {{"Connection", "close"}}});
+  EXPECT_THAT(Receive(fits), StartsWith("HTTP/1.1 200 "));
+  close(fits);
+}
+
+TEST_F(ServerTest, AUnixSocketNamesItsUser) {
+  const auto folder = std::filesystem::temp_directory_path() / ("http-" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  const std::string path = folder / "api.sock";
+  Begin({.address = "unix://" + path});
+  struct stat found{};
+  ASSERT_EQ(stat(path.c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777U, 0660U);
+  const int fd = Ask();
+  const auto exchange = NextExchange();
+  EXPECT_EQ(exchange->request().peer.address, "unix:");
+  ASSERT_TRUE(exchange->request().peer.user);
+  EXPECT_EQ(exchange->request().peer.user->uid, getuid());
+  exchange->Answer({});
+  Receive(fd, "\r\n\r\n");
+  close(fd);
+  EXPECT_THAT(std::string(Server::Start({.address = "unix://" + path}, [](const auto&) {}).status().message()),
+              HasSubstr("another process is listening there"));
+  server_.reset();
+  EXPECT_FALSE(std::filesystem::exists(path));
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace distlock::http
