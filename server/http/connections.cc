@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kTickMs = 250;
 constexpr int kEventsTogether = 64;
+constexpr uint64_t kWake = 0;  // no watch
 
 }  // namespace
 
@@ -22,7 +23,7 @@ Connections::Connections(Clock::duration request_time, Clock::duration idle_time
       idle_time_(idle_time),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  epoll_event wake{.events = EPOLLIN, .data = {.fd = wake_}};
+  epoll_event wake{.events = EPOLLIN, .data = {.u64 = kWake}};
   epoll_ctl(epoll_, EPOLL_CTL_ADD, wake_, &wake);
   thread_ = std::thread([this] { Run(); });
 }
@@ -41,15 +42,14 @@ Connections::~Connections() {
 void Connections::Opened(MHD_Connection* connection, int fd, Peer peer) {
   std::lock_guard lock(mu_);
   if (connections_.empty()) eventfd_write(wake_, 1);
-  connections_[connection] = {.fd = fd, .peer = std::move(peer), .due = Clock::now() + request_time_, .waiting = {}};
-  by_fd_[fd] = connection;
+  connections_[connection] = {.fd = fd, .peer = std::move(peer), .due = Clock::now() + request_time_};
 }
 
 void Connections::Closed(MHD_Connection* connection) {
   std::lock_guard lock(mu_);
   const auto found = connections_.find(connection);
   if (found == connections_.end()) return;
-  by_fd_.erase(found->second.fd);
+  watches_.erase(found->second.watch);
   connections_.erase(found);
 }
 
@@ -92,21 +92,21 @@ void Connections::Watch(MHD_Connection* connection, std::weak_ptr<Exchange> exch
   const auto found = connections_.find(connection);
   if (found == connections_.end()) return;
   Connection& at = found->second;
-  at.waiting = std::move(exchange);
-  epoll_event event{.events = EPOLLRDHUP | EPOLLONESHOT, .data = {.fd = at.fd}};
-  epoll_ctl(epoll_, at.watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, at.fd, &event);
-  at.watched = true;
+  watches_.erase(at.watch);
+  const bool watched = std::exchange(at.watch, ++last_watch_) != 0;
+  watches_[at.watch] = std::move(exchange);
+  epoll_event event{.events = EPOLLRDHUP | EPOLLONESHOT, .data = {.u64 = at.watch}};
+  epoll_ctl(epoll_, watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, at.fd, &event);
 }
 
 void Connections::Unwatch(MHD_Connection* connection) {
   std::lock_guard lock(mu_);
   const auto found = connections_.find(connection);
   if (found == connections_.end()) return;
-  Connection& at = found->second;
-  at.waiting.reset();
-  if (!at.watched) return;
-  epoll_ctl(epoll_, EPOLL_CTL_DEL, at.fd, nullptr);
-  at.watched = false;
+  const uint64_t watch = std::exchange(found->second.watch, 0);
+  if (watch == 0) return;
+  watches_.erase(watch);
+  epoll_ctl(epoll_, EPOLL_CTL_DEL, found->second.fd, nullptr);
 }
 
 void Connections::Stop(const Reply& why) {
@@ -137,9 +137,9 @@ void Connections::Run() {
     std::array<epoll_event, kEventsTogether> events;
     const int count = epoll_wait(epoll_, events.data(), kEventsTogether, idle ? -1 : kTickMs);
     for (int i = 0; i < count; ++i) {
-      const int fd = events[static_cast<size_t>(i)].data.fd;
-      if (fd != wake_) {
-        TellLeft(fd);
+      const uint64_t watch = events[static_cast<size_t>(i)].data.u64;
+      if (watch != kWake) {
+        TellLeft(watch);
         continue;
       }
       eventfd_t ignored = 0;
@@ -151,12 +151,12 @@ void Connections::Run() {
   }
 }
 
-void Connections::TellLeft(int fd) {
+void Connections::TellLeft(uint64_t watch) {
   std::shared_ptr<Exchange> exchange;
   {
     std::lock_guard lock(mu_);
-    const auto found = by_fd_.find(fd);
-    if (found != by_fd_.end()) exchange = connections_[found->second].waiting.lock();
+    const auto found = watches_.find(watch);
+    if (found != watches_.end()) exchange = found->second.lock();
   }
   if (exchange != nullptr) exchange->Leave();
 }

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -52,13 +53,12 @@ class Connections {
     int fd = -1;
     Peer peer;
     Clock::time_point due = Clock::time_point::max();  // for the next request
-    bool watched = false;
-    std::weak_ptr<Exchange> waiting;  // that is told when the client leaves
+    uint64_t watch = 0;                                // 0: not watched
   };
 
   void Run();
   void Sweep();
-  void TellLeft(int fd);
+  void TellLeft(uint64_t watch);
 
   const Clock::duration request_time_;
   const Clock::duration idle_time_;
@@ -69,7 +69,9 @@ class Connections {
   mutable std::mutex mu_;
   std::condition_variable served_;
   std::unordered_map<MHD_Connection*, Connection> connections_;
-  std::unordered_map<int, MHD_Connection*> by_fd_;
+  // Who is told when a client leaves. Descriptors are used again, these numbers are not.
+  std::unordered_map<uint64_t, std::weak_ptr<Exchange>> watches_;
+  uint64_t last_watch_ = 0;
   std::unordered_map<const Exchange*, std::shared_ptr<Exchange>> open_;
   bool stopping_ = false;
   bool ended_ = false;

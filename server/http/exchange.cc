@@ -23,11 +23,17 @@ std::string_view Request::Header(std::string_view name) const {
   return values.empty() ? std::string_view() : values.front();
 }
 
-void Exchange::Answer(Reply reply) {
+bool Exchange::Answer(Reply reply) {
   std::lock_guard lock(mu_);
-  if (over_ || reply_) return;
+  if (over_ || reply_) return false;
   reply_ = std::move(reply);
   Resume();
+  return true;
+}
+
+bool Exchange::IsAnswered() const {
+  std::lock_guard lock(mu_);
+  return over_ || reply_;
 }
 
 void Exchange::BeginStream(Reply head, std::string beat, std::function<void()> drained) {
@@ -149,12 +155,9 @@ void Exchange::Stop(Reply why) {
     reply_ = std::move(why);
   }
   over_ = true;
+  stopped_ = true;
   Resume();
-  // Not by TellGone, which would find the answer complete.
-  auto gone = std::exchange(gone_, nullptr);
-  drained_ = nullptr;
-  lock.unlock();
-  if (gone) gone();
+  TellGone(std::move(lock));
 }
 
 void Exchange::TellGone(std::unique_lock<std::mutex> lock) {

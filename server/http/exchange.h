@@ -32,8 +32,10 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   // Constant once the handler has it.
   const Request& request() const { return request_; }
 
-  // The whole answer. The first answer counts.
-  void Answer(Reply reply);
+  // The whole answer. The first answer counts. False: this one will not be sent.
+  bool Answer(Reply reply);
+  // Nobody waits for an answer, or none any more.
+  bool IsAnswered() const;
 
   // An answer that goes on, in chunks. `drained` is called each time that all that was written has left, on the
   // server's thread: it must be quick, and may call Write or End. `beat` is written when nothing was for kBeat.
@@ -68,7 +70,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void Beat(std::chrono::steady_clock::time_point now);
 
   // With mu_ held.
-  bool IsComplete() const { return streaming_ ? ended_ : reply_.has_value(); }
+  bool IsComplete() const { return !stopped_ && (streaming_ ? ended_ : reply_.has_value()); }
   void Suspend();
   void Resume();
   // Takes the lock over, and calls gone_ without it unless the answer is complete.
@@ -81,13 +83,13 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   bool dispatched_ = false;
   bool too_large_ = false;
 
-  std::mutex mu_;
+  mutable std::mutex mu_;
   // Guarded by mu_.
   MHD_Connection* connection_ = nullptr;  // null: not begun, or over
   Connections* watch_ = nullptr;          // as connection_
   bool suspended_ = false;
-  bool over_ = false;  // nobody will get more: the client has left, the connection has ended, or the server stops
-  bool stopping_ = false;
+  bool over_ = false;     // nobody will get more: the client has left, the connection has ended, or the server stops
+  bool stopped_ = false;  // what it was answered was not the answer
   std::optional<Reply> reply_;  // the whole answer, or the head of a stream
   bool streaming_ = false;
   bool ended_ = false;

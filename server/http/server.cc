@@ -29,24 +29,6 @@ constexpr std::chrono::milliseconds kStopPatience{500};
 // One in each server's request: freed when MHD says that the request is over.
 using Held = std::shared_ptr<Exchange>;
 
-Reply Stopped() {
-  return {.status = 503,
-          .body = "the server stops; whether the request was carried out is not known\n",
-          .headers = {{"Retry-After", "1"}, {"Connection", "close"}}};
-}
-
-Reply TooLarge(size_t most) {
-  return {.status = 413,
-          .body = Cat("the body of a request may have at most ", most, " bytes\n"),
-          .headers = {{"Connection", "close"}}};
-}
-
-Reply UsedUp(size_t most) {
-  return {.status = 503,
-          .body = Cat("all ", most, " connections are in use\n"),
-          .headers = {{"Retry-After", "1"}, {"Connection", "close"}}};
-}
-
 std::string Lower(std::string_view text) {
   std::string lower(text);
   for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -131,6 +113,7 @@ struct Server::Impl {
       : handler(std::move(handle)),
         max_body_bytes(options.max_body_bytes),
         max_connections(options.max_connections),
+        error(options.error),
         socket(std::move(listening)),
         connections(options.request_time, options.idle_time) {}
 
@@ -146,13 +129,29 @@ struct Server::Impl {
   MHD_Result GoOn(MHD_Connection* connection, const Held& exchange);
   MHD_Daemon* StartDaemon(const ServerOptions& options);
 
+  // An answer after which the connection ends.
+  Reply Problem(int status, const std::string& message) const;
+  Reply TooLarge() const {
+    return Problem(413, Cat("the body of a request may have at most ", max_body_bytes, " bytes"));
+  }
+  Reply UsedUp() const { return Problem(503, Cat("all ", max_connections, " connections are in use")); }
+  Reply Stopped() const { return Problem(503, "the broker stops; whether the request was carried out is not known"); }
+
   const Handler handler;
   const size_t max_body_bytes;
   const size_t max_connections;
+  const std::function<Reply(int, const std::string&)> error;
   ListeningSocket socket;
   Connections connections;
   MHD_Daemon* daemon = nullptr;
 };
+
+Reply Server::Impl::Problem(int status, const std::string& message) const {
+  Reply reply = error ? error(status, message) : Reply{.status = status, .body = Cat(message, "\n"), .headers = {}};
+  if (status == 503) reply.headers.emplace_back("Retry-After", "1");
+  reply.headers.emplace_back("Connection", "close");
+  return reply;
+}
 
 void* Server::Impl::OnUri(void*, const char* uri, MHD_Connection*) {
   auto held = std::make_unique<Held>(new Exchange());
@@ -192,7 +191,7 @@ MHD_Result Server::Impl::Begin(MHD_Connection* connection, const Held& exchange,
   const auto read = std::from_chars(length.data(), length.data() + length.size(), bytes);
   if (!length.empty() && (read.ec != std::errc() || bytes > max_body_bytes)) {
     exchange->Answer({});
-    return Queue(connection, TooLarge(max_body_bytes));
+    return Queue(connection, TooLarge());
   }
   return MHD_YES;
 }
@@ -200,12 +199,13 @@ MHD_Result Server::Impl::Begin(MHD_Connection* connection, const Held& exchange,
 MHD_Result Server::Impl::GoOn(MHD_Connection* connection, const Held& exchange) {
   if (exchange->too_large_) {
     exchange->Answer({});
-    return Queue(connection, TooLarge(max_body_bytes));
+    return Queue(connection, TooLarge());
   }
   if (!exchange->dispatched_) {
     exchange->dispatched_ = true;
     connections.Arrived(connection);
-    connections.Count() > max_connections ? exchange->Answer(UsedUp(max_connections)) : handler(exchange);
+    if (connections.Count() > max_connections) exchange->Answer(UsedUp());
+    if (!exchange->IsAnswered()) handler(exchange);
   }
   switch (exchange->Next()) {
     case Exchange::Turn::kWait:
@@ -276,7 +276,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Server::~Server() {
-  impl_->connections.Stop(Stopped());
+  impl_->connections.Stop(impl_->Stopped());
   impl_->connections.AwaitServed(kStopPatience);
   MHD_stop_daemon(impl_->daemon);
 }

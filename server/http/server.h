@@ -29,6 +29,8 @@ struct ServerOptions {
   std::chrono::milliseconds request_time{5000};  // a whole request, from the connection's begin
   std::chrono::milliseconds idle_time{30'000};   // a whole request, from the end of the one before
   unsigned send_seconds = 20;                    // without a byte that the client takes
+  // Makes the answer of this server's own errors: 413, and 503 when it is full or stops. Unset: a line of text.
+  std::function<Reply(int status, const std::string& message)> error;
 };
 
 class Server {

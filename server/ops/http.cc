@@ -117,7 +117,8 @@ void HttpServer::Serve(const std::shared_ptr<http::Exchange>& exchange) {
   }
   {
     std::lock_guard lock(mu_);
-    asked_.push_back(exchange);
+    // So that a scrape waits for one page at most.
+    request.path == "/metrics" ? asked_.push_front(exchange) : asked_.push_back(exchange);
   }
   more_.notify_one();
 }
@@ -129,6 +130,7 @@ void HttpServer::RenderAll() {
     if (stopping_) return;
     const auto exchange = std::move(asked_.front());
     asked_.pop_front();
+    if (exchange->IsAnswered()) continue;  // its client has left
     lock.unlock();
     if (exchange->request().path == "/metrics") {
       Answer(*exchange,

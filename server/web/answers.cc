@@ -56,6 +56,24 @@ int HttpStatusOf(int code) {
   }
 }
 
+// The other way, of what only HTTP has.
+absl::StatusCode CodeOf(int status) {
+  switch (status) {
+    case 403:
+      return absl::StatusCode::kPermissionDenied;
+    case 404:
+      return absl::StatusCode::kNotFound;
+    case 500:
+      return absl::StatusCode::kInternal;
+    case 501:
+      return absl::StatusCode::kUnimplemented;
+    case 503:
+      return absl::StatusCode::kUnavailable;
+    default:
+      return absl::StatusCode::kInvalidArgument;
+  }
+}
+
 int RetrySeconds(const wire::StatusDetails& details) {
   if (!details.retry_delay) return 1;
   const auto up = std::chrono::ceil<std::chrono::seconds>(*details.retry_delay).count();
@@ -97,9 +115,7 @@ http::Reply ErrorReply(const wire::RpcStatus& status) {
 
 http::Reply HttpError(int status, const std::string& message) {
   wire::RpcStatus error;
-  error.set_code(static_cast<int>(status == 404   ? absl::StatusCode::kNotFound
-                                  : status == 403 ? absl::StatusCode::kPermissionDenied
-                                                  : absl::StatusCode::kInvalidArgument));
+  error.set_code(static_cast<int>(CodeOf(status)));
   error.set_message(message);
   http::Reply reply = JsonReply(StatusJson(error));
   reply.status = status;

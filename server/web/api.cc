@@ -53,11 +53,14 @@ grpc::ByteBuffer Bytes(const google::protobuf::Message& message) {
   return {&slice, 1};
 }
 
-std::optional<std::string> AsJson(const grpc::ByteBuffer& bytes, const google::protobuf::Descriptor* type) {
+bool Parse(const grpc::ByteBuffer& bytes, google::protobuf::Message* into) {
   grpc::Slice slice;
+  return bytes.DumpToSingleSlice(&slice).ok() && into->ParseFromArray(slice.begin(), static_cast<int>(slice.size()));
+}
+
+std::optional<std::string> AsJson(const grpc::ByteBuffer& bytes, const google::protobuf::Descriptor* type) {
   const auto message = NewMessage(type);
-  if (!bytes.DumpToSingleSlice(&slice).ok()) return std::nullopt;
-  if (!message->ParseFromArray(slice.begin(), static_cast<int>(slice.size()))) return std::nullopt;
+  if (!Parse(bytes, message.get())) return std::nullopt;
   return ToJson(*message);
 }
 
@@ -82,7 +85,7 @@ std::optional<std::string> BoundWaits(v1::AcquireRequest* request) {
     const auto& wait = lock.max_wait();
     if (wait.seconds() > kMostWaitSeconds || (wait.seconds() == kMostWaitSeconds && wait.nanos() > 0)) {
       return Cat("locks[", i, "].max_wait is more than ", kMostWaitSeconds,
-                 "s, the most over HTTP: wait for less, and ask again with the same request_id");
+                 "s, the most over HTTP: wait for less, and ask again");
     }
   }
   return std::nullopt;
@@ -106,6 +109,7 @@ absl::StatusOr<std::unique_ptr<Api>> Api::Start(ApiOptions options) {
   listen.max_connections = api->options_.max_connections;
   listen.spare_connections = 64;
   listen.max_body_bytes = wire::kMostMessageBytes;
+  listen.error = &HttpError;
   auto started = http::Server::Start(listen, [at = api.get()](const Exchange& exchange) { at->Serve(exchange); });
   if (!started.ok()) return started.status();
   api->server_ = *std::move(started);
@@ -146,7 +150,7 @@ void Api::Ask(const Exchange& exchange, const Matched& matched) {
 }
 
 void Api::AskOnce(const Exchange& exchange, const Route& route, const google::protobuf::Message& request) {
-  const auto done = [exchange, &route](const grpc::Status& status, const grpc::ByteBuffer& answer) {
+  const auto done = [this, exchange, &route](const grpc::Status& status, const grpc::ByteBuffer& answer) {
     if (!status.ok()) return exchange->Answer(ErrorReply(ErrorIn(status)));
     auto json = AsJson(answer, MethodOf(route)->output_type());
     if (!json) return exchange->Answer(HttpError(500, "the answer cannot be read"));
@@ -155,10 +159,24 @@ void Api::AskOnce(const Exchange& exchange, const Route& route, const google::pr
       reply.status = 503;
       reply.headers.emplace_back("Retry-After", "1");
     }
-    exchange->Answer(std::move(reply));
+    if (!exchange->Answer(std::move(reply))) GiveBack(*exchange, route, answer);
   };
   const auto call = calls_->Start(FullMethod(route), FactsOfCaller(exchange->request()), Bytes(request), done);
   exchange->OnGone([call] { call->Cancel(); });
+}
+
+void Api::GiveBack(const http::Exchange& exchange, const Route& route, const grpc::ByteBuffer& answer) {
+  if (route.call != "Acquire") return;
+  v1::AcquireRequest request;
+  if (ReadJson(exchange.request().body, &request) || !request.request_id().empty()) return;
+  v1::AcquireResponse response;
+  if (!Parse(answer, &response)) return;
+  for (const v1::Grant& grant : response.grants()) {
+    v1::ReleaseRequest release;
+    release.set_lease_id(grant.lease_id());
+    calls_->Start("/distlock.v1.LockService/Release", FactsOfCaller(exchange.request()), Bytes(release),
+                  [](const grpc::Status&, const grpc::ByteBuffer&) {});
+  }
 }
 
 void Api::AskForMany(const Exchange& exchange, const Route& route, const google::protobuf::Message& request) {

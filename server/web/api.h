@@ -41,6 +41,8 @@ class Api {
   void Serve(const Exchange& exchange);
   void Ask(const Exchange& exchange, const Matched& matched);
   void AskOnce(const Exchange& exchange, const Route& route, const google::protobuf::Message& request);
+  // Releases what was granted to a client that has left, unless a repeat of its request is to find it.
+  void GiveBack(const http::Exchange& exchange, const Route& route, const grpc::ByteBuffer& answer);
   void AskForMany(const Exchange& exchange, const Route& route, const google::protobuf::Message& request);
 
   const ApiOptions options_;

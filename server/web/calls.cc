@@ -71,9 +71,10 @@ class Calls::Stream final : public Operation, public StreamingCall {
       return stream_->WriteLast(request_, grpc::WriteOptions(), Tag());
     }
     const bool answered = std::exchange(stage_, Stage::kRead) == Stage::kRead;
-    if (answered && Pause()) {
-      return answered_(std::static_pointer_cast<Stream>(shared_from_this()), answer_);
-    }
+    // Its own: as soon as the stream is paused, another thread may read the next one.
+    grpc::ByteBuffer answer;
+    answer.Swap(&answer_);
+    if (answered && Pause()) return answered_(std::static_pointer_cast<Stream>(shared_from_this()), answer);
     stream_->Read(&answer_, Tag());
   }
   void ReadNext() override {

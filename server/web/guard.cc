@@ -8,25 +8,19 @@
 #include <cctype>
 #include <string_view>
 
-#include "contract/utf8.h"
 #include "text/text.h"
 #include "web/answers.h"
+#include "web/messages.h"
 
 namespace distlock::web {
 namespace {
 
 using text::Cat;
 
-constexpr size_t kShownBytes = 100;
-
 std::string LowerText(std::string_view text) {
   std::string lower(text);
   for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return lower;
-}
-
-std::string Shown(std::string_view text) {
-  return contract::Shorten(contract::CleanText(std::string(text)), kShownBytes);
 }
 
 // Without its port, and without the brackets of an IPv6 address.

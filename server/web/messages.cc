@@ -16,7 +16,7 @@ namespace {
 namespace pb = google::protobuf;
 using text::Cat;
 
-constexpr size_t kShownTextBytes = 100;
+constexpr size_t kShownBytes = 100;
 
 const pb::FieldDescriptor* FieldNamed(const pb::Descriptor& type, const std::string& name) {
   for (int i = 0; i < type.field_count(); ++i) {
@@ -84,13 +84,13 @@ std::optional<std::string> ReadJson(const std::string& json, pb::Message* into) 
 std::optional<std::string> ReadFields(const Fields& fields, pb::Message* into) {
   std::set<std::string> seen;
   for (const auto& [name, value] : fields) {
-    const std::string shown = contract::Shorten(contract::CleanText(name), kShownTextBytes);
+    const std::string shown = Shown(name);
     const pb::FieldDescriptor* field = FieldNamed(*into->GetDescriptor(), name);
     if (field == nullptr || field->is_repeated()) return Cat("there is no parameter '", shown, "'");
     if (!seen.insert(field->name()).second) return Cat("the parameter '", shown, "' is given twice");
     if (contract::CleanText(value) != value) return Cat("the parameter '", shown, "' is no UTF-8");
     if (!SetField(field, value, into)) {
-      return Cat("the parameter '", shown, "' cannot be '", contract::Shorten(value, kShownTextBytes), "'");
+      return Cat("the parameter '", shown, "' cannot be '", Shown(value), "'");
     }
   }
   return std::nullopt;
@@ -103,6 +103,8 @@ std::string ToJson(const pb::Message& message) {
   const auto status = pb::util::MessageToJsonString(message, &json, options);
   return status.ok() ? json : "{}";
 }
+
+std::string Shown(std::string_view text) { return contract::Shorten(contract::CleanText(text), kShownBytes); }
 
 std::string Quoted(const std::string& text) {
   pb::StringValue value;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "web/routes.h"
 
@@ -27,5 +28,7 @@ std::optional<std::string> ReadFields(const Fields& fields, google::protobuf::Me
 std::string ToJson(const google::protobuf::Message& message);
 // A JSON string.
 std::string Quoted(const std::string& text);
+// Text of a request for a message: on one line, UTF-8, not long.
+std::string Shown(std::string_view text);
 
 }  // namespace distlock::web

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "text/text.h"
+#include "web/messages.h"
 
 namespace distlock::web {
 namespace {
@@ -85,7 +86,7 @@ std::optional<std::string> PercentDecoded(std::string_view text) {
 std::variant<Matched, NoRoute> FindRoute(const http::Request& request) {
   NoRoute none{.status = 404,
                .allow = "",
-               .problem = Cat("there is no ", request.path.substr(0, 200), "; /openapi.json says what there is")};
+               .problem = Cat("there is no ", Shown(request.path), "; /openapi.json says what there is")};
   const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
   for (const Route& route : kRoutes) {
     auto fields = Match(route.path, request.path);
@@ -93,7 +94,7 @@ std::variant<Matched, NoRoute> FindRoute(const http::Request& request) {
     if (route.method != method) {
       none = {.status = 405,
               .allow = std::string(route.method),
-              .problem = Cat(route.path, " takes ", route.method, ", not ", request.method.substr(0, 20))};
+              .problem = Cat(route.path, " takes ", route.method, ", not ", Shown(request.method))};
       continue;
     }
     for (auto& [name, value] : *fields) {

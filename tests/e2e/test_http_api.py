@@ -3,13 +3,15 @@
 import json
 import os
 import pathlib
+import socket
+import time
 import urllib.parse
 
 import grpc
 import pytest
 
 from client import api
-from curl import Curl, Events, answer_of, http_face
+from curl import JSON, Curl, Events, answer_of, http_face
 from harness import REPOSITORY, eventually
 from proxy import PATIENCE_S
 from test_http_errors import face
@@ -41,7 +43,7 @@ def test_the_life_of_a_lease(world):
     assert curl("/v1/status").json["listenAddresses"] == [daemon.url]
     assert curl("/v1/sessions").json["sessions"] == []
     assert curl("/health").json == {"status": "SERVING"}
-    assert curl("/health", "-I").status == 200
+    assert curl("/health", "-I").status == curl("/v1/watch/default/k", "-I").status == 200
     assert curl.post("/v1/can-i", {"verb": "exclusive", "key": "k"}).json["allowed"]
 
 
@@ -82,6 +84,22 @@ def test_who_leaves_a_long_poll_leaves_the_queue(world):
     eventually(lambda: curl("/v1/locks/default/k").json["lock"]["queueLength"] == 0, "it having left the queue")
     curl.post("/v1/release", {"leaseId": grant["leaseId"]})
     assert curl("/v1/locks/default/k").json["lock"]["holderCount"] == 0
+
+
+def test_who_leaves_as_it_is_granted_does_not_keep_the_lock(world):
+    daemon, curl = face(world)
+    host, port = curl.at.removeprefix("http://").rsplit(":", 1)
+    body = json.dumps({"locks": [{"key": "k", "maxWait": "60s", "ttl": "600s"}]})
+    request = f"POST /v1/acquire HTTP/1.1\r\nHost: {host}\r\n{JSON}\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+    with daemon.client() as client:
+        for turn in range(100):
+            # A lock that a turn before has kept would be held for ten minutes.
+            mine = client.acquire(client.spec("k", max_wait=30.0, owner=f"turn {turn}"))
+            with socket.create_connection((host, int(port))) as leaving:
+                leaving.sendall(request.encode())
+                eventually(lambda: client.lock("k").queue_length == 1, "it queueing")
+                client.release(mine.lease_id)
+                time.sleep(turn % 10 / 5000)  # so that some leave before and some after the grant
 
 
 def threads(daemon):

@@ -113,8 +113,9 @@ TEST_F(ServerTest, AnAnswerMayComeLaterAndTheConnectionIsUsedAgain) {
     EXPECT_THAT(exchange->request().peer.address, StartsWith("ipv4:127.0.0.1:"));
     EXPECT_TRUE(exchange->request().peer.is_loopback);
     EXPECT_FALSE(exchange->request().peer.user);
-    exchange->Answer({.status = 409, .body = "held", .headers = {{"Retry-After", "3"}}});
-    exchange->Answer({.body = "never"});
+    EXPECT_FALSE(exchange->IsAnswered());
+    EXPECT_TRUE(exchange->Answer({.status = 409, .body = "held", .headers = {{"Retry-After", "3"}}}));
+    EXPECT_FALSE(exchange->Answer({.body = "never"}));
     EXPECT_THAT(Receive(fd, "held"), AllOf(StartsWith("HTTP/1.1 409 Conflict\r\n"), HasSubstr("Retry-After: 3\r\n")));
     if (i == 0) {
       Send(fd, "POST /a%2Fb?c=%20 HTTP/1.1\r\nHost: h\r\nX-Thing: 1\r\nX-Thing: 2\r\nContent-Length: 2\r\n\r\n{}");
@@ -153,7 +154,8 @@ TEST_F(ServerTest, WhoLeavesIsNoticedWhileTheAnswerIsAwaited) {
       exchange->OnGone([&] { gone.set_value(); });
       half ? shutdown(fd, SHUT_WR) : close(fd);
       gone.get_future().wait();
-      exchange->Answer({});
+      EXPECT_TRUE(exchange->IsAnswered());
+      EXPECT_FALSE(exchange->Answer({}));
       exchange->Write("late");
       if (half) {
         Receive(fd);
@@ -213,6 +215,25 @@ TEST_F(ServerTest, BodiesAndHeadsHaveBounds) {
   NextExchange()->Answer({.headers = {{"Connection", "close"}}});
   EXPECT_THAT(Receive(fits), StartsWith("HTTP/1.1 200 "));
   close(fits);
+}
+
+TEST_F(ServerTest, ItsOwnErrorsLookAsTheOwnerSays) {
+  Begin(
+      {.address = "127.0.0.1:0", .max_connections = 1, .spare_connections = 1, .error = [](int status, const auto& m) {
+         return Reply{.status = status, .type = "x/y", .body = "<" + m + ">"};
+       }});
+  const int large = Ask("POST / HTTP/1.1", std::string(101, 'b'));
+  EXPECT_THAT(Receive(large), AllOf(StartsWith("HTTP/1.1 413 "), HasSubstr("Content-Type: x/y\r\n"), EndsWith(">")));
+  close(large);
+  const int first = Ask();
+  const auto exchange = NextExchange();
+  const int second = Ask();
+  EXPECT_THAT(Receive(second), AllOf(StartsWith("HTTP/1.1 503 "), HasSubstr("Retry-After: 1\r\n"),
+                                     EndsWith("<all 1 connections are in use>")));
+  close(second);
+  server_.reset();
+  EXPECT_THAT(Receive(first), AllOf(StartsWith("HTTP/1.1 503 "), HasSubstr("<the broker stops;")));
+  close(first);
 }
 
 TEST_F(ServerTest, AUnixSocketNamesItsUser) {

@@ -70,6 +70,13 @@ TEST(Routes, WhatThereIsNotSaysSo) {
   }
 }
 
+TEST(Routes, WhatIsShownIsText) {
+  const auto found = FindRoute(Asked("GET", std::string("/\xff\n\x01") + std::string(1000, 'x')));
+  const std::string& problem = std::get<NoRoute>(found).problem;
+  EXPECT_THAT(problem, HasSubstr("/?\\n\\001xxx"));
+  EXPECT_LT(problem.size(), 300U);
+}
+
 TEST(Messages, FieldsAreReadByEitherName) {
   v1::GetLockRequest request;
   EXPECT_EQ(ReadFields({{"namespace", "a"}, {"max_waiters", "3"}}, &request), std::nullopt);
