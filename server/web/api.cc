@@ -123,9 +123,9 @@ Api::~Api() {
 
 void Api::Serve(const Exchange& exchange) {
   const http::Request& request = exchange->request();
-  if (auto refused = RefusedAtOnce(request, options_.hosts)) return exchange->Answer(*std::move(refused));
+  if (auto refused = RefusedAtOnce(request, options_.hosts)) return void(exchange->Answer(*std::move(refused)));
   if (request.path == kPath && (request.method == "GET" || request.method == "HEAD")) {
-    return exchange->Answer(JsonReply(std::string(kOpenApi)));
+    return void(exchange->Answer(JsonReply(std::string(kOpenApi))));
   }
   const auto found = FindRoute(request);
   if (const auto* matched = std::get_if<Matched>(&found)) return Ask(exchange, *matched);
@@ -138,22 +138,22 @@ void Api::Serve(const Exchange& exchange) {
 void Api::Ask(const Exchange& exchange, const Matched& matched) {
   const Route& route = *matched.route;
   const auto* method = MethodOf(route);
-  if (method == nullptr) return exchange->Answer(HttpError(501, "this broker does not have that call"));
+  if (method == nullptr) return void(exchange->Answer(HttpError(501, "this broker does not have that call")));
   const auto request = NewMessage(method->input_type());
   auto problem = ReadFields(matched.fields, request.get());
   if (!problem && route.method == "POST") problem = ReadJson(exchange->request().body, request.get());
   if (auto* acquire = dynamic_cast<v1::AcquireRequest*>(request.get()); !problem && acquire != nullptr) {
     problem = BoundWaits(acquire);
   }
-  if (problem) return exchange->Answer(Invalid(*problem));
+  if (problem) return void(exchange->Answer(Invalid(*problem)));
   method->server_streaming() ? AskForMany(exchange, route, *request) : AskOnce(exchange, route, *request);
 }
 
 void Api::AskOnce(const Exchange& exchange, const Route& route, const google::protobuf::Message& request) {
   const auto done = [this, exchange, &route](const grpc::Status& status, const grpc::ByteBuffer& answer) {
-    if (!status.ok()) return exchange->Answer(ErrorReply(ErrorIn(status)));
+    if (!status.ok()) return void(exchange->Answer(ErrorReply(ErrorIn(status))));
     auto json = AsJson(answer, MethodOf(route)->output_type());
-    if (!json) return exchange->Answer(HttpError(500, "the answer cannot be read"));
+    if (!json) return void(exchange->Answer(HttpError(500, "the answer cannot be read")));
     http::Reply reply = JsonReply(*std::move(json));
     if (IsHealth(route) && !text::Contains(reply.body, "\"SERVING\"")) {
       reply.status = 503;
@@ -194,7 +194,7 @@ void Api::AskForMany(const Exchange& exchange, const Route& route, const google:
   };
   const auto ended = [exchange, begun](const grpc::Status& status) {
     const wire::RpcStatus error = ErrorIn(status);
-    if (!*begun) return exchange->Answer(ErrorReply(error));
+    if (!*begun) return void(exchange->Answer(ErrorReply(error)));
     exchange->Write(Event("error", StatusJson(error)));
     exchange->End();
   };
