@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import socket
+import threading
 import time
 import urllib.parse
 
@@ -11,7 +12,7 @@ import grpc
 import pytest
 
 from client import api
-from curl import JSON, Curl, Events, answer_of, http_face
+from curl import JSON, Answer, Curl, Events, answer_of, http_face
 from harness import REPOSITORY, eventually
 from proxy import PATIENCE_S
 from test_http_errors import face
@@ -67,7 +68,7 @@ def test_keys_of_every_kind(world, key):
 
 def test_a_long_poll_gets_the_lock_when_it_is_free(world):
     _, curl = face(world)
-    grant = grant_of(curl.acquire("k"))
+    grant = grant_of(curl.acquire("k", ttl="600s"))
     waiting = curl.acquire_later("k", owner="second")
     eventually(lambda: curl("/v1/locks/default/k").json["lock"]["queueLength"] == 1, "the second queueing")
     curl.post("/v1/release", {"leaseId": grant["leaseId"]})
@@ -76,7 +77,7 @@ def test_a_long_poll_gets_the_lock_when_it_is_free(world):
 
 def test_who_leaves_a_long_poll_leaves_the_queue(world):
     _, curl = face(world)
-    grant = grant_of(curl.acquire("k"))
+    grant = grant_of(curl.acquire("k", ttl="600s"))
     waiting = curl.acquire_later("k")
     eventually(lambda: curl("/v1/locks/default/k").json["lock"]["queueLength"] == 1, "it queueing")
     waiting.kill()
@@ -86,20 +87,31 @@ def test_who_leaves_a_long_poll_leaves_the_queue(world):
     assert curl("/v1/locks/default/k").json["lock"]["holderCount"] == 0
 
 
-def test_who_leaves_as_it_is_granted_does_not_keep_the_lock(world):
+def test_who_leaves_as_it_is_granted_has_the_answer_or_no_lock(world):
     daemon, curl = face(world)
     host, port = curl.at.removeprefix("http://").rsplit(":", 1)
     body = json.dumps({"locks": [{"key": "k", "maxWait": "60s", "ttl": "600s"}]})
     request = f"POST /v1/acquire HTTP/1.1\r\nHost: {host}\r\n{JSON}\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+    answered = 0
     with daemon.client() as client:
-        for turn in range(100):
+        for turn in range(60):
             # A lock that a turn before has kept would be held for ten minutes.
-            mine = client.acquire(client.spec("k", max_wait=30.0, owner=f"turn {turn}"))
-            with socket.create_connection((host, int(port))) as leaving:
+            mine = client.acquire(client.spec("k", max_wait=30.0, owner=f"turn {turn}", ttl=600.0))
+            with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as leaving:
                 leaving.sendall(request.encode())
                 eventually(lambda: client.lock("k").queue_length == 1, "it queueing")
-                client.release(mine.lease_id)
-                time.sleep(turn % 10 / 5000)  # so that some leave before and some after the grant
+                # Some leave before the grant, and some at the same moment or after.
+                release = threading.Thread(target=client.release, args=(mine.lease_id,))
+                release.start()
+                time.sleep(turn % 12 / 10000)
+                leaving.shutdown(socket.SHUT_WR)
+                with leaving.makefile("rb") as stream:
+                    answer = stream.read().decode()
+                release.join()
+            if answer:
+                answered += 1
+                client.release(Answer(answer).json["grants"][0]["leaseId"])
+    print(f"{answered} of 60 had their answer")
 
 
 def threads(daemon):
@@ -109,7 +121,7 @@ def threads(daemon):
 
 def test_what_waits_needs_no_thread(world):
     daemon, curl = face(world)
-    grant = grant_of(curl.acquire("k"))
+    grant = grant_of(curl.acquire("k", ttl="600s"))
     before = threads(daemon)
     waiting = [curl.acquire_later("k", ttl="60s") for _ in range(20)]
     watching = [Events(curl.later(f"/v1/watch/default/w{i}")) for i in range(20)]

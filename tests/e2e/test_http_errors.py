@@ -176,7 +176,6 @@ def test_a_reason_is_answered_with_its_code(world, reason):
 def test_what_only_http_has(world):
     _, curl = face(world, "--http-host", "locks.example")
     assert curl("/v2/locks").status == 404
-    assert "/?x" in curl("/\udcffx").json["message"]
     refused = curl("/v1/acquire")
     assert (refused.status, refused.headers["allow"]) == (405, "POST")
     assert curl.post("/v1/acquire", "{" + " " * 70_000 + "}").json["message"].endswith("at most 65536 bytes")
@@ -210,7 +209,7 @@ def test_pages_elsewhere_get_nothing(world):
 
 def test_connections_beyond_the_limit_are_told_so(world):
     daemon, curl = face(world, "--http-api-connections", "3")
-    curl.acquire("k")
+    curl.acquire("k", ttl="600s")
     with daemon.client() as client:
         waiting = []
         for count in (1, 2, 3):
@@ -235,7 +234,7 @@ def test_it_listens_on_this_machine_only(world):
 
 def test_the_end_of_the_broker_answers_who_waits(world):
     daemon, curl = face(world, "--drain-timeout", "0s")
-    curl.acquire("k")
+    curl.acquire("k", ttl="600s")
     waiting = curl.acquire_later("k")
     eventually(lambda: curl("/v1/status").json["waiters"] == "1", "the request waiting")
     assert daemon.drain() == 0
