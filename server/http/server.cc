@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 #include <cstdarg>
 #include <cstring>
@@ -16,6 +15,7 @@
 #include <utility>
 
 #include "http/connections.h"
+#include "http/host.h"
 #include "http/listen.h"
 #include "text/text.h"
 
@@ -28,12 +28,6 @@ constexpr size_t kStreamBlock = 8 * 1024;
 constexpr std::chrono::milliseconds kStopPatience{500};
 // One in each server's request: freed when MHD says that the request is over.
 using Held = std::shared_ptr<Exchange>;
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return lower;
-}
 
 UnixUser UserOf(int fd) {
   UnixUser user;
@@ -73,7 +67,7 @@ Peer PeerOfSocket(int fd) {
 }
 
 MHD_Result AddHeader(void* into, MHD_ValueKind, const char* key, const char* value) {
-  static_cast<Request*>(into)->headers.emplace_back(Lower(key), value == nullptr ? "" : value);
+  static_cast<Request*>(into)->headers.emplace_back(LowerText(key), value == nullptr ? "" : value);
   return MHD_YES;
 }
 

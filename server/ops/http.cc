@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "http/host.h"
 #include "ops/address.h"
+#include "ops/page_text.h"
 #include "ops/text.h"
 
 namespace distlock::ops {
@@ -14,35 +16,19 @@ namespace {
 
 // Of other machines: probes and scrapers are few.
 constexpr unsigned kMostConnectionsPerAddress = 64;
+// The page is its own files and nothing else.
+constexpr char kPolicy[] =
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'";
 
-constexpr std::string_view kPageHead = R"(<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>distlock</title>
-<meta name="viewport" content="width=device-width"><style>
-body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem}
-h1,h2{font-weight:600}table{border-collapse:collapse;width:100%;margin-bottom:2rem}
-th,td{text-align:left;padding:.25rem .75rem .25rem 0;border-bottom:1px solid #ddd;overflow-wrap:anywhere}
-</style></head><body><h1>distlock</h1>
-)";
-constexpr std::string_view kPageFoot =
-    "<p><a href=\"/metrics\">metrics</a> <a href=\"/healthz\">healthz</a> <a href=\"/readyz\">readyz</a></p>"
-    "</body></html>\n";
-
-void AppendRow(std::string* html, const std::vector<std::string>& cells, std::string_view tag) {
-  *html += Cat("<tr>");
-  for (const std::string& cell : cells) *html += Cat("<", tag, ">", HtmlEscaped(cell), "</", tag, ">");
-  *html += Cat("</tr>\n");
-}
-
-std::string PageHtml(const std::vector<PageSection>& sections) {
-  std::string html(kPageHead);
-  for (const PageSection& section : sections) {
-    html += Cat("<h2>", HtmlEscaped(section.title), "</h2>\n<table>\n");
-    if (!section.columns.empty()) AppendRow(&html, section.columns, "th");
-    for (const auto& row : section.rows) AppendRow(&html, row, "td");
-    html += Cat("</table>\n");
-  }
-  return Cat(html, kPageFoot);
-}
+struct File {
+  std::string_view path;
+  std::string_view type;
+  std::string_view text;
+};
+constexpr File kFiles[] = {{"/", "text/html; charset=utf-8", kPageHtml},
+                           {"/page.css", "text/css; charset=utf-8", kPageCss},
+                           {"/page.js", "text/javascript; charset=utf-8", kPageJs}};
 
 http::Reply Text(int status, std::string body) { return {.status = status, .body = std::move(body), .headers = {}}; }
 
@@ -51,13 +37,14 @@ http::Reply Ready(const HttpHandlers& handlers) {
   return problem.empty() ? Text(200, "ready\n") : Text(503, Cat(problem, "\n"));
 }
 
-// The page runs no script and loads nothing.
 void Answer(http::Exchange& exchange, http::Reply reply) {
-  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"Cache-Control", "no-store"},
-           {"X-Content-Type-Options", "nosniff"},
-           {"Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"},
-           {"Connection", "close"}}) {
+  for (const auto& [name, value] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"Cache-Control", "no-store"},
+                                                                  {"X-Content-Type-Options", "nosniff"},
+                                                                  {"Content-Security-Policy", kPolicy},
+                                                                  {"Referrer-Policy", "no-referrer"},
+                                                                  {"Cross-Origin-Resource-Policy", "same-origin"},
+                                                                  {"Connection", "close"}}) {
     reply.headers.emplace_back(name, value);
   }
   exchange.Answer(std::move(reply));
@@ -81,7 +68,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(std::string_view a
   };
   const absl::StatusOr<HostPort> parsed = ParseHostPort(address);
   if (!parsed.ok()) return error(parsed.status().message());
-  std::unique_ptr<HttpServer> server(new HttpServer(std::move(handlers)));
+  std::unique_ptr<HttpServer> server(new HttpServer(std::move(handlers), IsLoopback(parsed->host)));
   auto started = http::Server::Start(OptionsFor(address, *parsed),
                                      [at = server.get()](const auto& exchange) { at->Serve(exchange); });
   if (!started.ok()) return error(started.status().message());
@@ -89,7 +76,8 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(std::string_view a
   return server;
 }
 
-HttpServer::HttpServer(HttpHandlers handlers) : handlers_(std::move(handlers)), renderer_([this] { RenderAll(); }) {}
+HttpServer::HttpServer(HttpHandlers handlers, bool is_loopback)
+    : handlers_(std::move(handlers)), is_loopback_(is_loopback), renderer_([this] { RenderAll(); }) {}
 
 HttpServer::~HttpServer() {
   server_.reset();
@@ -112,8 +100,16 @@ void HttpServer::Serve(const std::shared_ptr<http::Exchange>& exchange) {
   }
   if (request.path == "/healthz") return Answer(*exchange, Text(200, "alive\n"));
   if (request.path == "/readyz") return Answer(*exchange, Ready(handlers_));
-  if (request.path != "/metrics" && request.path != "/") {
+  for (const File& file : kFiles) {
+    if (file.path != request.path) continue;
+    return Answer(*exchange, {.type = std::string(file.type), .body = std::string(file.text), .headers = {}});
+  }
+  if (request.path != "/metrics" && request.path != "/page.json") {
     return Answer(*exchange, Text(404, "try / /metrics /healthz /readyz\n"));
+  }
+  // A page elsewhere whose name was made to lead here must not read names of locks.
+  if (request.path == "/page.json" && is_loopback_ && !http::IsHostOf(request.Header("host"), {})) {
+    return Answer(*exchange, Text(421, "the Host must be an IP address or localhost\n"));
   }
   {
     std::lock_guard lock(mu_);
@@ -136,7 +132,7 @@ void HttpServer::RenderAll() {
       Answer(*exchange,
              {.type = "text/plain; version=0.0.4; charset=utf-8", .body = handlers_.metrics(), .headers = {}});
     } else {
-      Answer(*exchange, {.type = "text/html; charset=utf-8", .body = PageHtml(handlers_.page()), .headers = {}});
+      Answer(*exchange, {.type = "application/json", .body = handlers_.page(exchange->request().query), .headers = {}});
     }
     lock.lock();
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The operators' HTTP port: /metrics, /healthz, /readyz and a read-only page at /. GET and HEAD only. Owned by main. It
-// starts its own threads, which call the handlers: these must be thread-safe, and outlive the server. `not_ready` must
-// be quick; the others run on a thread of their own, so that no probe waits for them.
+// The operators' HTTP port: /metrics, /healthz, /readyz and a read-only page at /, which asks /page.json. GET and HEAD
+// only. Owned by main. It starts its own threads, which call the handlers: these must be thread-safe, and outlive the
+// server. `not_ready` must be quick; the others run on a thread of their own, so that no probe waits for them.
 #pragma once
 
 #include <condition_variable>
@@ -13,24 +13,16 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "http/server.h"
 
 namespace distlock::ops {
 
-// One table of the page. Without `columns` the rows are names and values.
-struct PageSection {
-  std::string title;
-  std::vector<std::string> columns;
-  std::vector<std::vector<std::string>> rows;
-};
-
 struct HttpHandlers {
-  std::function<std::string()> metrics;            // Prometheus text
-  std::function<std::string()> not_ready;          // why the broker is not ready, in one line; "" when it is
-  std::function<std::vector<PageSection>()> page;  // any text: the server escapes it
+  std::function<std::string()> metrics;                       // Prometheus text
+  std::function<std::string()> not_ready;                     // why the broker is not ready, in one line; "" when it is
+  std::function<std::string(const std::string& query)> page;  // JSON for page/page.js; `query` as it came
 };
 
 class HttpServer {
@@ -44,11 +36,12 @@ class HttpServer {
   int port() const;
 
  private:
-  explicit HttpServer(HttpHandlers handlers);
+  HttpServer(HttpHandlers handlers, bool is_loopback);
   void Serve(const std::shared_ptr<http::Exchange>& exchange);
   void RenderAll();
 
   const HttpHandlers handlers_;
+  const bool is_loopback_;
 
   // Guarded by mu_.
   std::mutex mu_;

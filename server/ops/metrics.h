@@ -127,6 +127,11 @@ class ByLabel {
     assert(index < series_.size());
     return *series_[index];
   }
+  double Sum() const {
+    double sum = 0;
+    for (const Metric* metric : series_) sum += metric->Value();
+    return sum;
+  }
 
  private:
   const std::vector<Metric*> series_;

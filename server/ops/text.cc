@@ -78,20 +78,4 @@ bool IsShowable(std::string_view text) {
   return true;
 }
 
-std::string HtmlEscaped(std::string_view text) {
-  std::string out;
-  while (!text.empty()) {
-    const auto [point, length] = DecodeFirst(text);
-    if (MustEscape(point)) {
-      out += "\xef\xbf\xbd";
-    } else if (point == '&' || point == '<' || point == '>' || point == '"' || point == '\'') {
-      out += Cat("&#", point, ";");
-    } else {
-      out += text.substr(0, length);
-    }
-    text.remove_prefix(length);
-  }
-  return out;
-}
-
 }  // namespace distlock::ops

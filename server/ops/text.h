@@ -24,6 +24,4 @@ std::string WordOrQuoted(std::string_view text);
 // True for UTF-8 without any character that JsonQuoted escapes as \uXXXX.
 bool IsShowable(std::string_view text);
 
-std::string HtmlEscaped(std::string_view text);
-
 }  // namespace distlock::ops

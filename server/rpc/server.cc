@@ -124,10 +124,10 @@ void Server::Review() {
   }
 }
 
-bool Server::MayEverybodyList(const std::string& ns) const {
+bool Server::MayEverybodyList(std::optional<std::string_view> ns, std::string_view prefix) const {
   if (!frontend_.gate.asks()) return true;
   const Visitor nobody = frontend_.gate.As({});
-  return nobody.rights == nullptr || nobody.rights->MayAll(access::Verb::kList, ns, "").allowed;
+  return nobody.rights == nullptr || nobody.rights->MayAll(access::Verb::kList, ns, prefix).allowed;
 }
 
 void Server::Drain() {

@@ -12,7 +12,9 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -70,8 +72,8 @@ class Server {
   void SetStoreUp(bool up);
   // What the gate knows has changed: ends the streams whose callers may not have them any more.
   void Review();
-  // What whoever has proven nothing may see on the status page.
-  bool MayEverybodyList(const std::string& ns) const;
+  // What whoever has proven nothing may see on the status page. nullopt: in all namespaces.
+  bool MayEverybodyList(std::optional<std::string_view> ns, std::string_view prefix = "") const;
   // NOT_SERVING from now on; new Hold, Session and Acquire are refused. Open streams and calls go on.
   void Drain();
   // Ends all streams with DRAINING, gives calls `grace` to end by themselves, cancels the rest, and returns when the

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "web/guard.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-
-#include <algorithm>
-#include <cctype>
 #include <string_view>
 
+#include "http/host.h"
 #include "text/text.h"
 #include "web/answers.h"
 #include "web/messages.h"
@@ -17,44 +13,22 @@ namespace {
 
 using text::Cat;
 
-std::string LowerText(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return lower;
-}
-
-// Without its port, and without the brackets of an IPv6 address.
-std::string NameOf(std::string_view host) {
-  if (host.starts_with('[')) return std::string(host.substr(1, std::min(host.find(']'), host.size()) - 1));
-  return std::string(host.substr(0, host.find(':')));
-}
-
-bool IsAddress(const std::string& name) {
-  in6_addr unused{};
-  return inet_pton(AF_INET, name.c_str(), &unused) == 1 || inet_pton(AF_INET6, name.c_str(), &unused) == 1;
-}
-
-bool IsOurs(std::string_view host, const std::vector<std::string>& hosts) {
-  const std::string name = LowerText(NameOf(host));
-  return IsAddress(name) || name == "localhost" || std::find(hosts.begin(), hosts.end(), name) != hosts.end();
-}
-
 bool IsElsewhere(std::string_view origin, std::string_view host) {
   const size_t scheme = origin.find("://");
-  return scheme == std::string_view::npos || LowerText(origin.substr(scheme + 3)) != LowerText(host);
+  return scheme == std::string_view::npos || http::LowerText(origin.substr(scheme + 3)) != http::LowerText(host);
 }
 
 bool IsJson(std::string_view type) {
   std::string_view media = type.substr(0, type.find(';'));
   while (!media.empty() && media.back() == ' ') media.remove_suffix(1);
-  return LowerText(media) == "application/json";
+  return http::LowerText(media) == "application/json";
 }
 
 }  // namespace
 
 std::optional<http::Reply> RefusedAtOnce(const http::Request& request, const std::vector<std::string>& hosts) {
   const auto named = request.All("host");
-  if (named.size() != 1 || !IsOurs(named.front(), hosts)) {
+  if (named.size() != 1 || !http::IsHostOf(named.front(), hosts)) {
     return HttpError(421, Cat("the Host '", Shown(request.Header("host")),
                               "' is none of this broker's: use an IP address or localhost, or name it with "
                               "--http-host"));

@@ -46,19 +46,6 @@ std::optional<std::string> QueryDecoded(std::string_view text) {
   return PercentDecoded(spaced);
 }
 
-bool AddQuery(std::string_view query, Fields* fields) {
-  if (query.empty()) return true;
-  for (const std::string_view pair : text::Split(query, "&")) {
-    if (pair.empty()) continue;
-    const size_t equals = std::min(pair.find('='), pair.size());
-    auto name = QueryDecoded(pair.substr(0, equals));
-    auto value = QueryDecoded(pair.substr(std::min(equals + 1, pair.size())));
-    if (!name || !value) return false;
-    fields->emplace_back(*std::move(name), *std::move(value));
-  }
-  return true;
-}
-
 NoRoute BadEncoding() {
   return {.status = 400, .allow = "", .problem = "the URL has a % that two hex digits do not follow"};
 }
@@ -83,6 +70,20 @@ std::optional<std::string> PercentDecoded(std::string_view text) {
   return decoded;
 }
 
+std::optional<Fields> QueryFields(std::string_view query) {
+  Fields fields;
+  if (query.empty()) return fields;
+  for (const std::string_view pair : text::Split(query, "&")) {
+    if (pair.empty()) continue;
+    const size_t equals = std::min(pair.find('='), pair.size());
+    auto name = QueryDecoded(pair.substr(0, equals));
+    auto value = QueryDecoded(pair.substr(std::min(equals + 1, pair.size())));
+    if (!name || !value) return std::nullopt;
+    fields.emplace_back(*std::move(name), *std::move(value));
+  }
+  return fields;
+}
+
 std::variant<Matched, NoRoute> FindRoute(const http::Request& request) {
   NoRoute none{.status = 404,
                .allow = "",
@@ -102,7 +103,9 @@ std::variant<Matched, NoRoute> FindRoute(const http::Request& request) {
       if (!decoded) return BadEncoding();
       value = *std::move(decoded);
     }
-    if (!AddQuery(request.query, &*fields)) return BadEncoding();
+    auto more = QueryFields(request.query);
+    if (!more) return BadEncoding();
+    fields->insert(fields->end(), more->begin(), more->end());
     return Matched{.route = &route, .fields = *std::move(fields)};
   }
   return none;

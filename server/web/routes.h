@@ -53,6 +53,9 @@ struct NoRoute {
 
 std::variant<Matched, NoRoute> FindRoute(const http::Request& request);
 
+// The fields of a query. nullopt: as below.
+std::optional<Fields> QueryFields(std::string_view query);
+
 // nullopt: a % without two hex digits behind it.
 std::optional<std::string> PercentDecoded(std::string_view text);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What may be listened on, secrets on their way to a log, and text made safe to show: no text crashes, an accepted
-// address survives being written and read again, and what is shown is one line without markup.
+// address survives being written and read again; what is shown is one line.
 #include <algorithm>
 #include <string>
 
@@ -21,8 +21,6 @@ void CheckShown(std::string_view text) {
   const std::string quoted = distlock::ops::JsonQuoted(text);
   DISTLOCK_CHECK(quoted.size() >= 2 && quoted.front() == '"' && quoted.back() == '"');
   DISTLOCK_CHECK(!HasControlByte(quoted) && !HasControlByte(distlock::ops::WordOrQuoted(text)));
-  const std::string html = distlock::ops::HtmlEscaped(text);
-  DISTLOCK_CHECK(html.find_first_of("<>\"'") == std::string::npos);
   const std::string redacted = distlock::ops::Redacted(text);
   DISTLOCK_CHECK(redacted.size() <= 8);
 }
