@@ -43,8 +43,10 @@ absl::StatusOr<Answer> Await(const std::function<void(std::function<void(absl::S
 }
 
 std::string Counters(const ops::Metrics& metrics) {
-  return absl::StrCat("{\"grants\":", metrics.grants.Value(), ",\"refusals\":", metrics.refusals.Sum(),
-                      ",\"releases\":", metrics.releases.Sum(), ",\"lost\":", metrics.lost.Sum(), "}");
+  // As whole numbers: as a double, StrCat would round it.
+  const auto whole = [](double value) { return static_cast<int64_t>(value); };
+  return absl::StrCat("{\"grants\":", whole(metrics.grants.Value()), ",\"refusals\":", whole(metrics.refusals.Sum()),
+                      ",\"releases\":", whole(metrics.releases.Sum()), ",\"lost\":", whole(metrics.lost.Sum()), "}");
 }
 
 absl::StatusOr<v1::ListLocksResponse> Listed(const PageSource& source, const web::Fields& fields) {

@@ -43,7 +43,9 @@ let timer = 0;
 let asking = null;
 
 async function ask(signal) {
-  const query = new URLSearchParams({namespace: search.namespace || '-', prefix: search.prefix, page: search.page});
+  // A prefix is of one namespace, - is all of them.
+  const namespace = search.namespace || (search.prefix ? 'default' : '-');
+  const query = new URLSearchParams({namespace, prefix: search.prefix, page: search.page});
   if (chosen) {
     query.set('lockNamespace', chosen.namespace);
     query.set('lock', chosen.key);
@@ -89,27 +91,27 @@ function banner(text, fromBroker) {
 // ---- Numbers and their rates ----
 
 const NUMBERS = [
-  ['leases', 'held', (said) => Number(said.status.leases), false],
-  ['waiters', 'waiting', (said) => Number(said.status.waiters), false],
+  ['leases', 'leases', (said) => Number(said.status.leases), false],
+  ['waiters', 'waiters', (said) => Number(said.status.waiters), false],
   ['sessions', 'streams', (said) => Number(said.status.sessions), false],
   ['grants', 'grants/s', (said) => said.counters.grants, true],
   ['refusals', 'refusals/s', (said) => said.counters.refusals, true],
   ['lost', 'lost/s', (said) => said.counters.lost, true],
 ];
-const history = new Map();
+const past = new Map();  // the points of each line
 let before = null;  // {broker, time, said}
 
 function showNumbers(said) {
   const now = performance.now();
   if (before && before.broker !== said.status.brokerId) {
     before = null;
-    history.clear();
+    past.clear();
   }
   const boxes = NUMBERS.map(([name, title, read, isRate]) => {
     let value = read(said);
     if (isRate) value = before ? Math.max(value - read(before.said), 0) / ((now - before.time) / 1000) : null;
-    const points = history.get(name) ?? [];
-    history.set(name, points);
+    const points = past.get(name) ?? [];
+    past.set(name, points);
     if (value !== null) points.push(value);
     if (points.length > POINTS) points.shift();
     const shown = value === null ? '–' : isRate ? value.toFixed(value < 10 ? 1 : 0) : value.toLocaleString('en');
@@ -242,6 +244,7 @@ function show(said) {
 function look() {
   search.namespace = at('namespace').value;
   search.prefix = at('prefix').value;
+  at('namespace').placeholder = search.prefix ? 'default' : 'all';
   search.page = '';
   turn();
 }
