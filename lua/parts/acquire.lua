@@ -52,7 +52,9 @@ elseif request and wait == '1' and h.kind and (length > 0 or h.kind == 'x') then
   end
 end
 
-local place, is_preferred = length > 0 and redis.call('ZRANK', QUEUE, owner), preferred == '1'
+-- A request of which no try has a place has none itself.
+local place = length > 0 and (other or not request) and redis.call('ZRANK', QUEUE, owner)
+local is_preferred = preferred == '1'
 local function count_in_front()
   return is_preferred and length > 0 and redis.call('ZCOUNT', QUEUE, '-inf', '(0') or length
 end
