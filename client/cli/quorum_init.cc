@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <system_error>
 
