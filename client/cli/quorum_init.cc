@@ -4,10 +4,10 @@
 // so none can be asked.
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <system_error>
 
