@@ -180,6 +180,11 @@ MHD_Result Server::Impl::Begin(MHD_Connection* connection, const Held& exchange,
   MHD_get_connection_values(connection, MHD_HEADER_KIND, AddHeader, &request);
   exchange->Attach(connection, &connections);
   connections.Begin(exchange);
+  // A proxy may read the other one than this server, and then take the rest for the next request.
+  if (request.All("content-length").size() + request.All("transfer-encoding").size() > 1) {
+    exchange->Answer({});
+    return Queue(connection, Problem(400, "the length of the body is given more than once"));
+  }
   const std::string_view length = request.Header("content-length");
   size_t bytes = 0;
   const auto read = std::from_chars(length.data(), length.data() + length.size(), bytes);

@@ -208,6 +208,15 @@ TEST_F(ServerTest, BodiesAndHeadsHaveBounds) {
                     "\r\n0\r\n\r\n");
   EXPECT_THAT(Receive(chunked), StartsWith("HTTP/1.1 413 "));
   close(chunked);
+  for (const std::string twice :
+       {"Content-Length: 2\r\nContent-Length: 2", "Content-Length: 5\r\nTransfer-Encoding: chunked"}) {
+    const int fd = Dial(server_->address());
+    Send(fd, "POST / HTTP/1.1\r\nHost: h\r\n" + twice + "\r\n\r\n0\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    const std::string answers = Receive(fd);
+    EXPECT_THAT(answers, StartsWith("HTTP/1.1 400 ")) << twice;
+    EXPECT_EQ(answers.rfind("HTTP/1.1"), 0U) << answers;
+    close(fd);
+  }
   const int large = Ask("GET / HTTP/1.1\r\nX: " + std::string(40'000, 'h'));
   EXPECT_THAT(Receive(large), StartsWith("HTTP/1.1 431 "));
   close(large);
