@@ -89,9 +89,10 @@ def test_a_broker_that_has_stopped_is_told(world, browser):
         tab.await_text("#banner", "does not answer")
         assert "broker_id" in tab.text("#broker")  # what was known stays
         asked = len(tab.requested())
-        eventually(lambda: len(tab.requested()) > asked, "it asking again")
         # Each failure is followed by a longer pause.
-        assert tab.run("failures") >= 2 and tab.run("Math.min(EVERY_MS * 2 ** failures, SLOWEST_MS)") >= 4000
+        eventually(lambda: tab.run("failures") >= 3, "it asking again")
+        assert tab.run("Math.min(EVERY_MS * 2 ** failures, SLOWEST_MS)") == 8000
+        assert len(tab.requested()) - asked <= 3
         tab.keep_picture("stopped")
         daemon.start()
         eventually(lambda: tab.text("#banner") == "", "the banner going")
