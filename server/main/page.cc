@@ -91,7 +91,7 @@ std::string WhyHidden(const PageSource& source, const std::string& ns, const std
   }
   // Whoever opens the page has proven nothing.
   if (!source.server.MayEverybodyList(contract::NamespaceOf(ns), prefix)) {
-    return "Locks are not shown: the policy does not let everybody list these.";
+    return "Locks are not shown: the policy does not let everybody list these. Search in a namespace that it opens.";
   }
   return "";
 }

@@ -137,9 +137,9 @@ def test_the_status_page_shows_no_lock_to_everybody(world):
     guarded = Guarded(world)
     with guarded.as_(OPS) as ops:
         ops.acquire(ops.spec("a-secret-key", 0))
-        assert "a-secret-key" not in guarded.daemon.get("/")[1]
+        assert "a-secret-key" not in guarded.daemon.get("/page.json")[1]
         guarded.policy.write_text(POLICY + "- {name: page, who: [anyone], locks: ['default:*'], may: [list]}\n")
-        eventually(lambda: "a-secret-key" in guarded.daemon.get("/")[1], "the lock on the page")
+        eventually(lambda: "a-secret-key" in guarded.daemon.get("/page.json")[1], "the lock on the page")
 
 
 def test_a_changed_file_is_used_and_a_wrong_one_is_not(world):

@@ -89,7 +89,7 @@ class UnaryCall : public UnaryReactor, public shard::Sink, public std::enable_sh
   shard::ShardSet* shards_ = nullptr;
   core::SessionId session_ = 0;
   Visitor visitor_;
-  bool inside_ = false;  // the caller is in this process
+  bool inside_ = false;       // the caller is in this process
   std::optional<int> shard_;  // the shard that was asked
 
   // Guarded by heard_mu_.
