@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Why a command failed: one struct for the library's refusals and for wrong values on the command line. Decides the exit
-// code and the message. Pure, any thread.
+// Why a command failed: one struct for the library's refusals and for wrong values on the command line. Decides the
+// exit code and the message. Pure, any thread.
 #pragma once
 
 #include <distlock/types.h>

@@ -88,7 +88,8 @@ TEST(Calls, GoToAnotherBrokerWhenTheirsHasGone) {
 
 TEST(Calls, SayWhyNoBrokerWasFound) {
   const SilentSocket silent;
-  const std::pair<std::string, std::string> kCauses[] = {{kNobodyHere, "No such file"}, {silent.address(), "no answer"}};
+  const std::pair<std::string, std::string> kCauses[] = {{kNobodyHere, "No such file"},
+                                                         {silent.address(), "no answer"}};
   for (const auto& [address, cause] : kCauses) {
     ClientOptions options = CallsOnly(address);
     options.call_timeout = options.unreachable_timeout = kShort;

@@ -3,9 +3,9 @@
 // Inspector: who holds locks and who waits for them. It changes nothing. Bound to a client; copies are cheap and equal.
 // Thread-safe. It may outlive its Client; calls are then refused with kClientClosed.
 //
-// Each call blocks its thread for one round trip, within ClientOptions::call_timeout, over the connection that all calls
-// with one answer of the Client share; kUnreachable: no broker answered. Refused with kWouldDeadlock in a callback of
-// the library.
+// Each call blocks its thread for one round trip, within ClientOptions::call_timeout, over the connection that all
+// calls with one answer of the Client share; kUnreachable: no broker answered. Refused with kWouldDeadlock in a
+// callback of the library.
 #pragma once
 
 #include <chrono>
