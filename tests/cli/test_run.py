@@ -139,14 +139,14 @@ class TestBusy:
         assert done.returncode == 99 and json.loads(done.stderr)["error"]["exit_code"] == 99
 
     @pytest.mark.parametrize("command", [["run", "k", "true"], ["hold", "k"], ["acquire", "k"], ["elect", "k"]])
-    @pytest.mark.parametrize("flags", [["-n", "-q"], ["-nq"], ["--timeout", "300ms", "--quiet"]])
+    @pytest.mark.parametrize("flags", [["-n", "-q"], ["-nq"], ["--timeout", "1s", "--quiet"]])
     def test_quiet_and_busy(self, ctl, broker, command, flags):
         done = ctl(*command[:2], *flags, *command[2:])
         assert (done.returncode, done.stdout.replace("queued: default/k, 0 ahead, held by bob\n", ""), done.stderr) == (
             1, "", "")
 
     def test_timeout_is_the_wait(self, ctl, broker):
-        done = ctl("run", "k", "--timeout", "300ms", "echo", "no")
+        done = ctl("run", "k", "--timeout", "1s", "echo", "no")
         assert done.returncode == 1 and "WAIT_TIMEOUT" in done.stderr and "max_wait" not in done.stderr
 
     def test_the_remedy_is_a_flag(self, ctl, broker):

@@ -2,7 +2,7 @@
 //
 // Calls with one answer, and watches: which broker they go to, and what is told when none answers.
 #include <absl/strings/str_cat.h>
-#include <absl/strings/str_split.h>
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -11,10 +11,12 @@
 #include <algorithm>
 #include <cstring>
 #include <future>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "distlock/admin.h"
 #include "distlock/client.h"
@@ -52,6 +54,36 @@ class SilentSocket {
   const testing::Folder folder_;
   const std::string path_;
   const int fd_;
+};
+
+// Grants each detached lock, and loses the first answers.
+class Granter final : public v1::LockService::Service {
+ public:
+  explicit Granter(const std::string& address, int lost = 0) : lost_(lost) {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(address, grpc::InsecureServerCredentials());
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  ~Granter() override { server_->Shutdown(std::chrono::system_clock::now()); }
+
+  void WaitForOne() { one_.get_future().wait(); }
+
+  std::vector<v1::AcquireRequest> asked;  // to be read when the calls have ended
+
+ private:
+  grpc::Status Acquire(grpc::ServerContext*, const v1::AcquireRequest* request,
+                       v1::AcquireResponse* response) override {
+    asked.push_back(*request);
+    if (asked.size() == 1) one_.set_value();
+    if (static_cast<int>(asked.size()) <= lost_) return {grpc::StatusCode::UNAVAILABLE, "Socket closed"};
+    response->add_grants()->set_fencing_token(1);
+    return grpc::Status::OK;
+  }
+
+  const int lost_;
+  std::promise<void> one_;
+  std::unique_ptr<grpc::Server> server_;
 };
 
 TEST(Calls, OpenNoStreamBeforeALockIsAskedFor) {
@@ -105,6 +137,38 @@ TEST(Calls, SayWhyNoBrokerWasFound) {
     EXPECT_EQ(client.MakeMutex("k").Lock().refusal().reason, RefusalReason::kUnreachable);
     EXPECT_FALSE(client.MakeMutex("k").Lock().refusal().cause.empty());
   }
+}
+
+TEST(Calls, AWaitForADetachedLockBeginsWhenABrokerIsFound) {
+  const testing::Folder folder;
+  const std::string address = "unix://" + folder.path() + "/broker.sock";
+  Client client(CallsOnly(address));
+  auto taken = std::async(std::launch::async, [&] { return DetachedLocks(client).Acquire("k", {.max_wait = kShort}); });
+  EXPECT_EQ(taken.wait_for(2 * kShort), std::future_status::timeout);
+  Granter broker(address);
+  ASSERT_TRUE(taken.get().ok());
+  ASSERT_EQ(broker.asked.size(), 1u);
+  EXPECT_GT(broker.asked[0].locks(0).max_wait().nanos(), 0) << "the wait is not over";
+}
+
+TEST(Calls, ADetachedLockIsAskedForAgainUnderTheSameIdAndItsOutcomeIsNotGuessed) {
+  const testing::Folder folder;
+  const std::string address = "unix://" + folder.path() + "/broker.sock";
+  ClientOptions options = CallsOnly(address);
+  options.unreachable_timeout = kShort;
+  Client client(options);
+  std::optional<Granter> broker(std::in_place, address, 1);
+  EXPECT_TRUE(DetachedLocks(client).Acquire("k").ok());
+  ASSERT_EQ(broker->asked.size(), 2u);
+  EXPECT_EQ(broker->asked[0].request_id(), broker->asked[1].request_id());
+
+  broker.emplace(address, /*lost=*/1'000'000);
+  auto unknown = std::async(std::launch::async, [&] { return DetachedLocks(client).Acquire("k"); });
+  broker->WaitForOne();
+  broker.reset();
+  const Refusal why = unknown.get().refusal();
+  EXPECT_EQ(why.reason, RefusalReason::kUnreachable);
+  EXPECT_NE(why.message.find("whether the lock was granted is not known"), std::string::npos) << why.message;
 }
 
 TEST(Calls, EndWhenTheyAreCancelledOrTheClientIsDestroyed) {

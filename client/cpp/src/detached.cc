@@ -18,6 +18,12 @@ using internal::Lookups;
 
 constexpr auto kBetweenTries = std::chrono::milliseconds(100);
 
+// An answer was lost, and then no broker was found that could say what it was.
+Refusal OutcomeUnknown(Refusal refusal) {
+  if (refusal.reason == RefusalReason::kUnreachable) refusal.message += "; whether the lock was granted is not known";
+  return refusal;
+}
+
 }  // namespace
 
 Duration DetachedLease::time_left() const { return std::max(Duration::zero(), Duration(valid_until - BootNow())); }
@@ -33,14 +39,15 @@ Result<DetachedLease> DetachedLocks::Acquire(const std::string& key, const LockO
   *request.add_locks() = spec->wire;
   request.set_request_id(request_id.empty() ? internal::RandomId() : request_id);
   const std::optional<Duration> max_wait = options.max_wait == Duration::max() ? std::nullopt : options.max_wait;
-  const int64_t give_up_ns = AddNs(BootNow(), max_wait.value_or(Duration::max()).count());
+  std::optional<int64_t> give_up_ns;  // set once it was asked for: the wait begins when a broker can hear of it
   const Duration call_timeout = core_->options().call_timeout;
   while (true) {
     const auto broker = internal::FindBroker(*core_, core_->options().unreachable_timeout, cancel);
-    if (!broker.ok()) return broker.refusal();
+    if (!broker.ok()) return give_up_ns ? OutcomeUnknown(broker.refusal()) : broker.refusal();
+    if (!give_up_ns) give_up_ns = AddNs(BootNow(), max_wait.value_or(Duration::max()).count());
     std::optional<Duration> answer_in;
     if (max_wait) {
-      const Duration left(std::max<int64_t>(give_up_ns - BootNow(), 0));
+      const Duration left(std::max<int64_t>(*give_up_ns - BootNow(), 0));
       *request.mutable_locks(0)->mutable_max_wait() = wire::ToProto(left);
       answer_in = Duration(AddNs(left.count(), call_timeout.count()));
     }
@@ -50,7 +57,7 @@ Result<DetachedLease> DetachedLocks::Acquire(const std::string& key, const LockO
         answer_in, cancel);
     if (!answer.ok()) {
       const bool lost = answer.refusal().reason == RefusalReason::kUnreachable;
-      if (!lost || BootNow() >= AddNs(give_up_ns, call_timeout.count())) return answer.refusal();
+      if (!lost || BootNow() >= AddNs(*give_up_ns, call_timeout.count())) return answer.refusal();
       internal::Pause(kBetweenTries, cancel);
       continue;
     }

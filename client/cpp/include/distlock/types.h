@@ -113,7 +113,7 @@ struct Refusal {
   int32_t queue_length = 0;
   std::vector<FieldProblem> field_problems;
   std::optional<LockBlock> block;  // set when a lock_delay keeps the lock, or a part of it
-  std::string cause;  // kUnreachable, when no broker was found, so that nothing was asked: why not. Else ""
+  std::string cause;               // kUnreachable, when no broker was found: why not. Else ""
 };
 
 // The place in the queue at the moment of joining it.
