@@ -57,8 +57,10 @@ int Observe(const Context& context, const LockFlags& lock) {
   const auto [client, failed] = Open(context);
   if (!client) return failed;
   Election election = client->MakeElection(lock.key, "", {.lock_namespace = lock.name_space});
-  // Observing goes on when no broker answers; the first time it is to say so.
-  if (const auto first = election.Look(); !first.ok()) return context.Fail(FailureFrom(context, first.refusal()));
+  // Observing goes on when no broker is found; the first time it is to say so.
+  if (const auto first = election.Look(); !first.ok() && !first.refusal().cause.empty()) {
+    return context.Fail(FailureFrom(context, first.refusal()));
+  }
   int exit_code = kExitOk;
   EndBySignal end(signals);
   const Refusal why = election.Observe(

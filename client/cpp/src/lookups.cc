@@ -111,7 +111,7 @@ Result<Lookups::ConnectionPtr> Lookups::Find(Duration patience, const std::stop_
       const grpc_connectivity_state state = connection->channel->GetState(/*try_to_connect=*/true);
       failed = state == GRPC_CHANNEL_TRANSIENT_FAILURE;
       if (state != GRPC_CHANNEL_READY) continue;
-      if (connection != present) Use(connection);
+      if (asked.size() > 1) Use(connection);  // the connections to the others end
       return connection;
     }
     const auto now = Clock::now();
