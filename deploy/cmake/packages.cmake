@@ -43,7 +43,7 @@ add_custom_target(distlock_package_files ALL DEPENDS ${made}/distlockd.8)
 
 install_pages("${made}/distlockd.8" 8 server)
 foreach(command "" -run -elect -hold -acquire -renew -downgrade -release -show -ls -watch -check-token -status -sessions
-        -drain -force-release -top -completion -man)
+        -drain -force-release -quorum-init -can-i -reload -token -policy -top -completion -man)
   list(APPEND pages ${CMAKE_BINARY_DIR}/man/distlockctl${command}.1)
 endforeach()
 install_pages("${pages}" 1 cli)

@@ -230,5 +230,6 @@ class LockTable {
 
 // The answer to an acquire after Close.
 Refusal ClosedRefusal();
+Refusal CancelledRefusal();
 
 }  // namespace distlock::internal
