@@ -115,7 +115,7 @@ def not_supported(world):
 
 def store_unavailable(world):
     redis = world.redis()
-    _, curl = face(world, "--store-timeout", "200ms", url=redis.url)
+    _, curl = face(world, "--store-timeout", "2s", url=redis.url)
     redis.kill()
     eventually(lambda: curl("/health").status == 503, "the broker knowing that its store is gone")
     assert curl("/health").headers["retry-after"] == "1"

@@ -102,7 +102,7 @@ def test_a_broker_that_has_stopped_is_told(world, browser):
 
 def test_a_store_that_is_down_is_told(world, browser):
     redis = world.redis()
-    daemon = world.distlockd(redis.url, "--store-timeout", "200ms")
+    daemon = world.distlockd(redis.url, "--store-timeout", "2s")
     with browser.open(daemon.http + "/") as tab:
         tab.await_text("#broker", "broker_id")
         redis.kill()
