@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model_world.h"
 
+#include <cstdio>
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -18,11 +20,15 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr uint64_t kSeed = 1;
 constexpr core::Duration kPatience = seconds(20);
 constexpr const char* kHost = "store";
 // No connection has it.
 constexpr int kAdministrator = 1'000'000;
+
+// The usual world; with --gtest_shuffle --gtest_random_seed=N another one, and the next with each --gtest_repeat.
+// DISTLOCK_MODEL_LOG=1 tells what happens in it.
+uint64_t Seed() { return 1 + static_cast<uint64_t>(testing::UnitTest::GetInstance()->random_seed()); }
+bool WantsLog() { return std::getenv("DISTLOCK_MODEL_LOG") != nullptr; }
 
 // Where a broker runs: a clock and connections, without a core.
 class Host : public sim::Process {
@@ -38,6 +44,7 @@ class ModelWorld : public StoreWorld {
     env_.temper.shortest_delay = microseconds(50);
     env_.temper.usual_delay = milliseconds(1);
     env_.temper.ttls = {seconds(15)};
+    env_.trouble = true;
     if (with_sentinels) {
       replica_set_ = std::make_unique<sim::ReplicaSet>(env_, directory_, [] { return std::vector<sim::Process*>(); });
       return;
@@ -47,7 +54,10 @@ class ModelWorld : public StoreWorld {
       directory_.Lead(HostOf(i), *servers_.back());
     }
   }
-  ~ModelWorld() override { EXPECT_EQ(env_.failure, ""); }
+  ~ModelWorld() override {
+    EXPECT_EQ(env_.failure, "");
+    for (const std::string& line : env_.log) std::puts(line.c_str());
+  }
 
   std::unique_ptr<Store> MakeStore(const LockOptions& locks) override {
     sim::Process& host = *hosts_.emplace_back(std::make_unique<Host>(env_, locks.broker_id));
@@ -108,7 +118,7 @@ class ModelWorld : public StoreWorld {
     return all;
   }
 
-  sim::Env env_{kSeed, false};
+  sim::Env env_{Seed(), WantsLog()};
   std::vector<std::unique_ptr<sim::StoreProcess>> servers_;  // empty with a replica set
   sim::Directory directory_;
   std::unique_ptr<sim::ReplicaSet> replica_set_;

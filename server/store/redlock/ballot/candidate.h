@@ -62,7 +62,8 @@ struct Candidate : core::Timed {
 
   // Of the round of votes.
   uint64_t round = 0;
-  bool is_open = false;  // it has not been judged
+  bool is_open = false;   // it has not been judged
+  bool is_dated = false;  // a vote has come by itself since it began: who stood against it may have gone
   Instant asked{};
   Instant ask_at = core::kNever;  // the next round is due
   int back_off = 0;
