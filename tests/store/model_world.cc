@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -44,7 +45,7 @@ class ModelWorld : public StoreWorld {
     env_.temper.shortest_delay = microseconds(50);
     env_.temper.usual_delay = milliseconds(1);
     env_.temper.ttls = {seconds(15)};
-    env_.trouble = true;
+    env_.trouble = true;  // else no connection may lag
     if (with_sentinels) {
       replica_set_ = std::make_unique<sim::ReplicaSet>(env_, directory_, [] { return std::vector<sim::Process*>(); });
       return;
@@ -61,6 +62,9 @@ class ModelWorld : public StoreWorld {
 
   std::unique_ptr<Store> MakeStore(const LockOptions& locks) override {
     sim::Process& host = *hosts_.emplace_back(std::make_unique<Host>(env_, locks.broker_id));
+    if (env_.seed != 1) {
+      lags_[&host] = env_.dice.Pick<core::Duration>({{}, {}, milliseconds(1), milliseconds(5), milliseconds(60)});
+    }
     StoreOptions options;
     options.locks = locks;
     options.seed = env_.dice.Next();
@@ -80,9 +84,25 @@ class ModelWorld : public StoreWorld {
     return std::make_unique<RedlockStore>(network, options);
   }
 
+  bool IsReady(const Store& store) override {
+    const auto* quorum = dynamic_cast<const RedlockStore*>(&store);
+    return quorum == nullptr || quorum->AllServersAreUp();
+  }
+  bool IsSettled(const Store& store) override {
+    const auto* quorum = dynamic_cast<const RedlockStore*>(&store);
+    return quorum == nullptr || quorum->in_flight() == 0;
+  }
+
   // One event at a time: done() may itself run the world.
   bool RunUntil(const std::function<bool()>& done) override {
     const core::Instant end = env_.now() + kPatience;
+    if (servers_.size() > 1) {
+      for (const sim::WirePtr& wire : servers_.back()->Wires()) {
+        const core::Duration lag = lags_[&wire->end(sim::Wire::kClient)];
+        wire->Lag(sim::Wire::kServer, lag);
+        wire->Lag(sim::Wire::kClient, lag);
+      }
+    }
     while (!done()) {
       if (env_.now() >= end) return false;
       env_.time.Run(end, [first = true]() mutable { return !std::exchange(first, false); });
@@ -120,6 +140,7 @@ class ModelWorld : public StoreWorld {
 
   sim::Env env_{Seed(), WantsLog()};
   std::vector<std::unique_ptr<sim::StoreProcess>> servers_;  // empty with a replica set
+  std::map<const sim::Process*, core::Duration> lags_;       // of a broker's connections to the last of several servers
   sim::Directory directory_;
   std::unique_ptr<sim::ReplicaSet> replica_set_;
   std::vector<std::unique_ptr<Host>> hosts_;
