@@ -196,6 +196,24 @@ TEST_F(BallotTest, APlaceThatMostServersDoNotKnowWasNone) {
   EXPECT_FALSE(Told<core::GiveBackDone>()->was_waiter);
 }
 
+TEST_F(BallotTest, AGrantThatMostServersHaveLostJoinsNoServerAgain) {
+  Step(core::StoreAcquire{.op = 1, .name = TheLock(), .owner = OwnerOf(1), .ttl = seconds(30)});
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Voted{kToken, TimeOf(), {}});
+  ASSERT_NE(Told<core::AcquireGranted>(), nullptr);
+  Step(core::StoreRenew{.op = 2, .items = {{TheLock(), OwnerOf(1), kToken, seconds(30)}}});
+  core::RenewDoneBatch gone;
+  gone.results = {core::RenewResult::kGone};
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, gone);
+  ASSERT_NE(Told<core::RenewDoneBatch>(), nullptr);
+  EXPECT_EQ(Told<core::RenewDoneBatch>()->results, gone.results);
+  Step(NodeDown{0, "restarted"});
+  ServerClock clock(500);
+  clock.Learn(now_, now_, TimeOf());
+  Step(NodeUp{0, true, clock});
+  Pass(seconds(1));
+  EXPECT_EQ(CountAsked<JoinGrant>(), 0u);
+}
+
 TEST_F(BallotTest, AForceGoesOnPastAServerThatIsSilent) {
   using Result = core::ForceDone::Result;
   const core::StoreForce force{.op = 7, .name = TheLock(), .owner = OwnerOf(1), .token = kToken};

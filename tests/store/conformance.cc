@@ -24,12 +24,11 @@ StoreConformance::Broker StoreConformance::MakeBroker(const LockOptions& locks) 
   EXPECT_TRUE(Await([seen] { return seen->Up() && seen->Count<core::ChannelUp>() > 0; }));
   EXPECT_TRUE(Await([&] { return world_->IsReady(*broker.store); }));
   stores_.push_back(broker.store);
-  Settle();
+  if (stores_.size() > 1) Settle();
   return broker;
 }
 
 void StoreConformance::Settle() {
-  if (stores_.size() < 2) return;
   EXPECT_TRUE(Await([&] {
     return std::all_of(stores_.begin(), stores_.end(), [&](const std::weak_ptr<Store>& one) {
       const std::shared_ptr<Store> store = one.lock();
@@ -45,7 +44,8 @@ core::StoreReply StoreConformance::Ask(Broker& broker, core::OpId op, core::Stor
   EXPECT_EQ(seen.Replies(op), 0u) << "answered from inside Submit";
   broker.store->Flush();
   EXPECT_TRUE(Await([&] { return seen.Replies(op) > 0; })) << "op " << op << " was never answered";
-  Settle();
+  // Else the slowest of several servers might hear another broker first.
+  if (stores_.size() > 1) Settle();
   EXPECT_EQ(seen.Replies(op), 1u);
   const auto* reply = seen.Reply(op);
   return reply == nullptr ? core::StoreReply{} : *reply;

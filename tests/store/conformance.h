@@ -86,7 +86,7 @@ class StoreConformance : public testing::TestWithParam<StoreKind> {
   Broker MakeBroker(const LockOptions& locks);
   Broker MakeBroker(const std::string& broker_id) { return MakeBroker(LockOptions{.broker_id = broker_id}); }
   bool Await(const std::function<bool()>& done) { return world_->RunUntil(done); }
-  // With several brokers the slowest of several servers is waited for, too: it may else hear another broker first.
+  // Waits until every server has answered every broker; an answer of a quorum comes before that.
   void Settle();
   // Submits, flushes, and waits for the answer. The command's op must be `op`.
   core::StoreReply Ask(Broker& broker, core::OpId op, core::StoreCommand command);
