@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The part of the suite that is about many holders: SHARED beside EXCLUSIVE under each policy, and PERMIT.
+#include <algorithm>
+
 #include "conformance.h"
 
 namespace distlock::store {

@@ -360,8 +360,11 @@ class ClientQueues {
       const LeaseTerms& terms = index_.TermsOf(tenure);
       last = tenure.lease;
       const bool confirmed = index_.fates[static_cast<size_t>(last)].released != kNotSeen;
+      // A broker whose waiter was not the next one finds out at the end of the ttl that it knows of: of an earlier
+      // holder, perhaps.
+      const int64_t known_ttl = std::max(terms.ttl_ns, index_.history.longest_ttl_ns);
       if (!confirmed)
-        due += terms.lock_delay_ns + index_.history.validity_ns + (terms.freed_by_promise ? 0 : terms.ttl_ns);
+        due += terms.lock_delay_ns + index_.history.validity_ns + (terms.freed_by_promise ? 0 : known_ttl);
     }
     if (end <= due) return true;
     report_.Add("I5", index_.history.leases[static_cast<size_t>(lease)].lock, {lease, last}, end,

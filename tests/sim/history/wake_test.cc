@@ -203,10 +203,10 @@ TEST(HandOver, ToSomebodyElseIsOneToo) {
   EXPECT_VIOLATED(b, "I2");  // bob's token is smaller; but nothing stood idle
 }
 
-HistoryBuilder Died(const Terms& anns, int64_t granted) {
+HistoryBuilder Died(const Terms& anns, int64_t granted, int64_t longest_ttl = 0) {
   HistoryBuilder b;
   b.Raw().recovery_ns = 0;
-  b.Raw().longest_ttl_ns = 0;
+  b.Raw().longest_ttl_ns = Ms(longest_ttl);
   b.Raw().validity_ns = Ms(1000);
   const int64_t ann = b.Asks(0, "ann", anns);
   const int64_t bob = b.Asks(1, "bob");
@@ -222,6 +222,9 @@ TEST(HandOver, FromTheDeadTakesAValidityOrATtl) {
   EXPECT_VIOLATED(Died({.freed_by_promise = true}, 2700), "I5");
   EXPECT_VIOLATED(Died({}, 4500), "");
   EXPECT_VIOLATED(Died({}, 4700), "I5");
+  // Bob's broker may know of an earlier holder, and of a longer ttl.
+  EXPECT_VIOLATED(Died({}, 5500, 3000), "");
+  EXPECT_VIOLATED(Died({}, 8700, 3000), "I5");
   EXPECT_VIOLATED(Died({.lock_delay = 500, .freed_by_promise = true}, 3000), "");
   EXPECT_VIOLATED(Died({.lock_delay = 500, .freed_by_promise = true}, 3200), "I5");
 }
