@@ -149,6 +149,21 @@ TEST_F(BallotTest, SuchAVoteIsYieldedOnceARoundThatBeganLaterShowsTheHolder) {
   EXPECT_EQ(CountAsked<YieldVote>(), 1u);
 }
 
+TEST_F(BallotTest, ServersThatRefuseToConfirmAreAskedAgainOnlyAfterAPause) {
+  Wait(2);
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Behind(1));
+  Notice(1, 2, kToken);
+  Notice(2, 2, kToken + 1);
+  ASSERT_EQ(CountAsked<ConfirmVote>(), 2u);
+  Answer(1, core::StoreFailed{core::FailureKind::kUnavailable, "MISCONF"});
+  Answer(2, core::StoreFailed{core::FailureKind::kUnavailable, "MISCONF"});
+  EXPECT_EQ(CountAsked<ConfirmVote>(), 0u);
+  Pass(milliseconds(300));
+  EXPECT_EQ(CountAsked<AskVote>(), 3u);
+  Answer(1, Voted{kToken, TimeOf(), {}});
+  EXPECT_EQ(CountAsked<ConfirmVote>(), 2u);
+}
+
 TEST_F(BallotTest, ATendShowsTheTokenThatWasGranted) {
   Wait(2);
   for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Behind(1));

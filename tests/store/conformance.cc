@@ -29,6 +29,7 @@ StoreConformance::Broker StoreConformance::MakeBroker(const LockOptions& locks) 
 }
 
 void StoreConformance::Settle() {
+  if (GetParam().traits.is_quorum && stores_.size() > 1) world_->Advance(milliseconds(20));
   EXPECT_TRUE(Await([&] {
     return std::all_of(stores_.begin(), stores_.end(), [&](const std::weak_ptr<Store>& one) {
       const std::shared_ptr<Store> store = one.lock();

@@ -86,7 +86,8 @@ class StoreConformance : public testing::TestWithParam<StoreKind> {
   Broker MakeBroker(const LockOptions& locks);
   Broker MakeBroker(const std::string& broker_id) { return MakeBroker(LockOptions{.broker_id = broker_id}); }
   bool Await(const std::function<bool()>& done) { return world_->RunUntil(done); }
-  // Waits until every server has answered every broker; an answer of a quorum comes before that.
+  // Waits until every server has answered every broker; an answer of a quorum comes before that. With several brokers a
+  // quorum gets some time, too: each reckons by itself what time it is at the servers, and so who came first.
   void Settle();
   // Submits, flushes, and waits for the answer. The command's op must be `op`.
   core::StoreReply Ask(Broker& broker, core::OpId op, core::StoreCommand command);

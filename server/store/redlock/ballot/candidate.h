@@ -74,6 +74,7 @@ struct Candidate : core::Timed {
   Instant confirm_sent{};
   uint32_t confirm_asked = 0;  // bits, by server
   uint32_t confirmed = 0;
+  Instant confirm_again{};  // servers have refused to: not before
 
   // Held.
   uint64_t token = 0;              // the last one that the core was told

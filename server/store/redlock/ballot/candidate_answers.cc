@@ -202,6 +202,7 @@ void Candidates::OnConfirmReply(Candidate& candidate, const Sent& sent, const Ou
   if (confirmed + __builtin_popcount(candidate.confirm_asked) >= context_.nodes.quorum()) return;
   candidate.phase = Phase::kVoting;
   AskLater(candidate);
+  candidate.confirm_again = candidate.ask_at;
 }
 
 void Candidates::OnJoinReply(Candidate& candidate, const Sent& sent, const Outcome& outcome) {

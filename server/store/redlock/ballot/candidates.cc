@@ -129,6 +129,7 @@ void Candidates::Consider(Candidate& candidate) {
     case Kind::kGrant:
       return Win(candidate, verdict.token, verdict.from);
     case Kind::kConfirm:
+      if (context_.now < candidate.confirm_again) return Arm(candidate);
       return Confirm(candidate, verdict.token);
     default:
       break;
