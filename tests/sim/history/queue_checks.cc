@@ -352,19 +352,32 @@ class ClientQueues {
     }
   }
 
+  // From the end of its belief until the store has freed it and all know.
+  int64_t FreeingTime(const Tenure& tenure) const {
+    const LeaseTerms& terms = index_.TermsOf(tenure);
+    if (index_.fates[static_cast<size_t>(tenure.lease)].released != kNotSeen) return 0;
+    // A broker whose waiter was not the next one finds out at the end of the ttl that it knows of: of an earlier
+    // holder, perhaps.
+    const int64_t known_ttl = std::max(terms.ttl_ns, index_.history.longest_ttl_ns);
+    return terms.lock_delay_ns + index_.history.validity_ns + (terms.freed_by_promise ? 0 : known_ttl);
+  }
+
   bool CheckGap(int64_t lease, int64_t free, int64_t end, const Held* before) {
     int64_t due = std::max(free, index_.TroubledUntil(end)) + index_.Slack(end);
     int64_t last = -1;
     if (before != nullptr) {
       const Tenure& tenure = index_.tenures[static_cast<size_t>(before->tenure)];
-      const LeaseTerms& terms = index_.TermsOf(tenure);
       last = tenure.lease;
-      const bool confirmed = index_.fates[static_cast<size_t>(last)].released != kNotSeen;
-      // A broker whose waiter was not the next one finds out at the end of the ttl that it knows of: of an earlier
-      // holder, perhaps.
-      const int64_t known_ttl = std::max(terms.ttl_ns, index_.history.longest_ttl_ns);
-      if (!confirmed)
-        due += terms.lock_delay_ns + index_.history.validity_ns + (terms.freed_by_promise ? 0 : known_ttl);
+      due += FreeingTime(tenure);
+    }
+    // Who lost it in the instant of the grant, to an administrator perhaps, never believed in it.
+    for (const Tenure& tenure : index_.tenures) {
+      const int64_t told = tenure.told;
+      if (tenure.lock != index_.history.leases[static_cast<size_t>(lease)].lock || told == kNotSeen || told >= end ||
+          (before != nullptr && told < before->until) || tenure.ended != told) {
+        continue;
+      }
+      due = std::max(due, std::max(told, index_.TroubledUntil(end)) + index_.Slack(end) + FreeingTime(tenure));
     }
     if (end <= due) return true;
     report_.Add("I5", index_.history.leases[static_cast<size_t>(lease)].lock, {lease, last}, end,

@@ -229,6 +229,24 @@ TEST(HandOver, FromTheDeadTakesAValidityOrATtl) {
   EXPECT_VIOLATED(Died({.lock_delay = 500, .freed_by_promise = true}, 3200), "I5");
 }
 
+TEST(HandOver, FromOneWhoDiedInTheInstantOfTheGrantTakesAsLong) {
+  const auto died = [](int64_t granted) {
+    HistoryBuilder b;
+    b.Raw().recovery_ns = b.Raw().longest_ttl_ns = 0;
+    const int64_t ann = b.Asks(0, "ann");
+    const int64_t eve = b.Asks(1, "eve", {.freed_by_promise = true});
+    const int64_t bob = b.Asks(2, "bob");
+    b.Holds(10, 50, ann, 5);
+    b.Granted(60, eve, 6, 0);
+    b.Ended(60, eve, EndedWhy::kClientDied);
+    b.Fault(60, FaultKind::kClientKilled, 0, "eve");
+    b.Holds(granted, granted + 50, bob, 7);
+    return b;
+  };
+  EXPECT_VIOLATED(died(2500), "");
+  EXPECT_VIOLATED(died(2800), "I5");
+}
+
 TEST(HandOver, IsOwedToNobodyWhoGaveUp) {
   HistoryBuilder b;
   b.Calm();
