@@ -2,11 +2,10 @@
 //
 // distlockctl: parses the command line and runs one command.
 
-#include <google/protobuf/stubs/logging.h>
-
 #include <CLI/CLI.hpp>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "command_line.h"
@@ -51,8 +50,6 @@ int UsageError(const CLI::App& app, const CLI::ParseError& error, Context& conte
 }  // namespace
 
 int main(int argc, char** argv) {
-  // Keeps protobuf from printing a message of its own about invalid UTF-8: the broker's refusal says what to do.
-  google::protobuf::SetLogHandler(nullptr);
   std::vector<std::string> args(argv + 1, argv + argc);
   std::vector<std::string> command_line;
 
@@ -93,5 +90,9 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return UsageError(app, error, context, args);
   }
-  return context.command();
+  try {
+    return context.command();
+  } catch (const std::system_error& error) {  // of the library: the machine has no thread or no descriptor left
+    return context.Fail(distlock::cli::OwnFailure("CANNOT_START", error.what(), distlock::cli::kExitInternal));
+  }
 }
