@@ -98,8 +98,7 @@ TEST_P(StoreConformance, NeighbouringReadersEnterTogetherWithATokenEach) {
   ASSERT_TRUE(Await([&] { return b.seen->Count<core::GrantNotice>() == 1; }));
   EXPECT_EQ(b.seen->Last<core::GrantNotice>()->owner, Owner(3));
   const auto view = Inspect(a, Lock("k"));
-  // A quorum may have confirmed a reader's token again: each has another one, in any order.
-  const bool is_quorum = GetParam().traits.is_quorum;
+  const bool is_quorum = GetParam().traits.is_quorum;  // may have confirmed a reader's token again, in any order
   Numbers holders = NumbersOf(view->holders);
   const auto third = std::find(holders.begin(), holders.end(), 3) - holders.begin();
   if (is_quorum) std::sort(holders.begin(), holders.end());
