@@ -27,6 +27,10 @@ class StoreWorld {
   virtual ~StoreWorld() = default;
   // Not started. The world outlives it.
   virtual std::unique_ptr<Store> MakeStore(const LockOptions& locks) = 0;
+  // Of several servers: each of them takes the store's commands.
+  virtual bool IsReady(const Store&) { return true; }
+  // Of several servers: each of them has answered what the store has sent.
+  virtual bool IsSettled(const Store&) { return true; }
   // Lets things happen until done() holds. False when that has not come within 20 s by the world's clock.
   [[nodiscard]] virtual bool RunUntil(const std::function<bool()>& done) = 0;
   // Lets that much time pass by the world's clock, and all happen that is due in it.
@@ -66,7 +70,7 @@ inline void PrintTo(const StoreKind& kind, std::ostream* out) { *out << kind.nam
 class StoreConformance : public testing::TestWithParam<StoreKind> {
  protected:
   struct Broker {
-    std::unique_ptr<Store> store;
+    std::shared_ptr<Store> store;
     std::unique_ptr<Recorder> seen = std::make_unique<Recorder>();
     core::OpId last_op = 1'000'000;  // of those given by Do
     ~Broker() {
@@ -82,6 +86,9 @@ class StoreConformance : public testing::TestWithParam<StoreKind> {
   Broker MakeBroker(const LockOptions& locks);
   Broker MakeBroker(const std::string& broker_id) { return MakeBroker(LockOptions{.broker_id = broker_id}); }
   bool Await(const std::function<bool()>& done) { return world_->RunUntil(done); }
+  // Waits until every server has answered every broker; an answer of a quorum comes before that. With several brokers a
+  // quorum gets some time, too: each reckons by itself what time it is at the servers, and so who came first.
+  void Settle();
   // Submits, flushes, and waits for the answer. The command's op must be `op`.
   core::StoreReply Ask(Broker& broker, core::OpId op, core::StoreCommand command);
   template <typename Outcome>
@@ -115,6 +122,7 @@ class StoreConformance : public testing::TestWithParam<StoreKind> {
                                          const std::vector<core::OwnerId>& expected);
 
   std::unique_ptr<StoreWorld> world_;
+  std::vector<std::weak_ptr<Store>> stores_;  // of the brokers made so far
 };
 
 // By n of Owner(n).

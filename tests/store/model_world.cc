@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model_world.h"
 
+#include <cstdio>
+#include <cstdlib>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -18,11 +21,15 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr uint64_t kSeed = 1;
 constexpr core::Duration kPatience = seconds(20);
 constexpr const char* kHost = "store";
 // No connection has it.
 constexpr int kAdministrator = 1'000'000;
+
+// The usual world; with --gtest_shuffle --gtest_random_seed=N another one, and the next with each --gtest_repeat.
+// DISTLOCK_MODEL_LOG=1 tells what happens in it.
+uint64_t Seed() { return 1 + static_cast<uint64_t>(testing::UnitTest::GetInstance()->random_seed()); }
+bool WantsLog() { return std::getenv("DISTLOCK_MODEL_LOG") != nullptr; }
 
 // Where a broker runs: a clock and connections, without a core.
 class Host : public sim::Process {
@@ -38,6 +45,7 @@ class ModelWorld : public StoreWorld {
     env_.temper.shortest_delay = microseconds(50);
     env_.temper.usual_delay = milliseconds(1);
     env_.temper.ttls = {seconds(15)};
+    env_.trouble = true;  // else no connection may lag
     if (with_sentinels) {
       replica_set_ = std::make_unique<sim::ReplicaSet>(env_, directory_, [] { return std::vector<sim::Process*>(); });
       return;
@@ -47,10 +55,16 @@ class ModelWorld : public StoreWorld {
       directory_.Lead(HostOf(i), *servers_.back());
     }
   }
-  ~ModelWorld() override { EXPECT_EQ(env_.failure, ""); }
+  ~ModelWorld() override {
+    EXPECT_EQ(env_.failure, "");
+    for (const std::string& line : env_.log) std::puts(line.c_str());
+  }
 
   std::unique_ptr<Store> MakeStore(const LockOptions& locks) override {
     sim::Process& host = *hosts_.emplace_back(std::make_unique<Host>(env_, locks.broker_id));
+    if (env_.seed != 1) {
+      lags_[&host] = env_.dice.Pick<core::Duration>({{}, {}, milliseconds(1), milliseconds(5), milliseconds(60)});
+    }
     StoreOptions options;
     options.locks = locks;
     options.seed = env_.dice.Next();
@@ -70,9 +84,25 @@ class ModelWorld : public StoreWorld {
     return std::make_unique<RedlockStore>(network, options);
   }
 
+  bool IsReady(const Store& store) override {
+    const auto* quorum = dynamic_cast<const RedlockStore*>(&store);
+    return quorum == nullptr || quorum->AllServersAreUp();
+  }
+  bool IsSettled(const Store& store) override {
+    const auto* quorum = dynamic_cast<const RedlockStore*>(&store);
+    return quorum == nullptr || quorum->in_flight() == 0;
+  }
+
   // One event at a time: done() may itself run the world.
   bool RunUntil(const std::function<bool()>& done) override {
     const core::Instant end = env_.now() + kPatience;
+    if (servers_.size() > 1) {
+      for (const sim::WirePtr& wire : servers_.back()->Wires()) {
+        const core::Duration lag = lags_[&wire->end(sim::Wire::kClient)];
+        wire->Lag(sim::Wire::kServer, lag);
+        wire->Lag(sim::Wire::kClient, lag);
+      }
+    }
     while (!done()) {
       if (env_.now() >= end) return false;
       env_.time.Run(end, [first = true]() mutable { return !std::exchange(first, false); });
@@ -108,8 +138,9 @@ class ModelWorld : public StoreWorld {
     return all;
   }
 
-  sim::Env env_{kSeed, false};
+  sim::Env env_{Seed(), WantsLog()};
   std::vector<std::unique_ptr<sim::StoreProcess>> servers_;  // empty with a replica set
+  std::map<const sim::Process*, core::Duration> lags_;       // of a broker's connections to the last of several servers
   sim::Directory directory_;
   std::unique_ptr<sim::ReplicaSet> replica_set_;
   std::vector<std::unique_ptr<Host>> hosts_;

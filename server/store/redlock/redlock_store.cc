@@ -80,6 +80,10 @@ void RedlockStore::Stop() {
   pages_.Stop();
 }
 
+bool RedlockStore::AllServersAreUp() const {
+  return std::all_of(nodes_.begin(), nodes_.end(), [](const auto& node) { return node->is_in; });
+}
+
 // ---- Between the core and the ballot ----
 
 void RedlockStore::Submit(core::StoreCommand&& command) {

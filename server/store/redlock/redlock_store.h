@@ -40,6 +40,10 @@ class RedlockStore : public Store {
             core::Duration timeout, std::function<void(absl::StatusOr<LockPage>)> done) override;
   void Stop() override;
 
+  // For tests.
+  bool AllServersAreUp() const;
+  size_t in_flight() const { return listener_ == nullptr ? 0 : ballot_.in_flight(); }
+
  private:
   // One server, and what it tells.
   struct Node : ServerNode::Owner {

@@ -289,100 +289,13 @@ void CheckFairness(const Index& index, Report& report) {
   }
 }
 
-// I5 as clients see it, where the store cannot be observed: the time from the end of all belief to the next grant.
-class ClientQueues {
- public:
-  ClientQueues(const Index& index, Report& report)
-      : index_(index), report_(report), locks_(index.history.locks.size()) {}
-
-  void Run() {
-    for (const Belief& belief : index_.beliefs) Occupy(belief);
-    // With many holders a gap proves nothing; nor where a request has one of several locks and waits for the next, or a
-    // detached one, whose caller has left, may be repeated.
-    std::vector<bool> shared(locks_.size(), false);
-    for (const LeaseTerms& terms : index_.history.leases) {
-      if (terms.kind != HoldKind::kExclusive || terms.together || terms.detached) {
-        shared[static_cast<size_t>(terms.lock)] = true;
-      }
-    }
-    for (size_t i = 0; i < index_.fates.size(); ++i) {
-      const Fate& fate = index_.fates[i];
-      if (shared[static_cast<size_t>(index_.history.leases[i].lock)]) continue;
-      if (fate.asked != kNotSeen && fate.max_wait != 0) CheckWait(static_cast<int64_t>(i), fate);
-    }
-  }
-
- private:
-  struct Held {
-    int64_t from;
-    int64_t until;
-    int32_t tenure;
-  };
-
-  void Occupy(const Belief& belief) {
-    std::vector<Held>& held = locks_[static_cast<size_t>(belief.lock)];
-    if (!held.empty() && belief.from <= held.back().until) {
-      if (belief.until > held.back().until) held.back() = {held.back().from, belief.until, belief.tenure};
-    } else {
-      held.push_back({belief.from, belief.until, belief.tenure});
-    }
-  }
-
-  // Checks that each gap between two beliefs, or before the answer, is no longer than the end of the earlier belief
-  // explains.
-  void CheckWait(int64_t lease, const Fate& fate) {
-    const LeaseTerms& terms = index_.history.leases[static_cast<size_t>(lease)];
-    const int64_t until = fate.answered == kNotSeen ? std::min(index_.end, index_.quiet) : fate.answered;
-    const std::vector<Held>& held = locks_[static_cast<size_t>(terms.lock)];
-    auto next = std::upper_bound(held.begin(), held.end(), fate.asked,
-                                 [](int64_t at, const Held& one) { return at < one.from; });
-    int64_t free = fate.asked;
-    const Held* before = nullptr;
-    if (next != held.begin()) {
-      before = &*std::prev(next);
-      free = std::max(free, before->until);
-    }
-    while (true) {
-      const int64_t end = next == held.end() ? until : std::min(next->from, until);
-      if (end > free && !CheckGap(lease, free, end, before)) return;
-      if (next == held.end() || next->from >= until) return;
-      before = &*next;
-      free = next->until;
-      ++next;
-    }
-  }
-
-  bool CheckGap(int64_t lease, int64_t free, int64_t end, const Held* before) {
-    int64_t due = std::max(free, index_.TroubledUntil(end)) + index_.Slack(end);
-    int64_t last = -1;
-    if (before != nullptr) {
-      const Tenure& tenure = index_.tenures[static_cast<size_t>(before->tenure)];
-      const LeaseTerms& terms = index_.TermsOf(tenure);
-      last = tenure.lease;
-      const bool confirmed = index_.fates[static_cast<size_t>(last)].released != kNotSeen;
-      if (!confirmed)
-        due += terms.lock_delay_ns + index_.history.validity_ns + (terms.freed_by_promise ? 0 : terms.ttl_ns);
-    }
-    if (end <= due) return true;
-    report_.Add("I5", index_.history.leases[static_cast<size_t>(lease)].lock, {lease, last}, end,
-                "nobody believed in " + report_.Lock(index_.history.leases[static_cast<size_t>(lease)].lock) +
-                    " from " + Report::At(free) + " to " + Report::At(end) + " while " + report_.Lease(lease) +
-                    " was waiting for it; that should have ended at " + Report::At(due));
-    return false;
-  }
-
-  const Index& index_;
-  Report& report_;
-  std::vector<std::vector<Held>> locks_;
-};
-
 }  // namespace
 
 void CheckQueues(const Index& index, Report& report) {
   if (index.sees_store) {
     StoreQueues(index, report).Run();
   } else {
-    ClientQueues(index, report).Run();
+    CheckClientQueues(index, report);
   }
   CheckFairness(index, report);
 }

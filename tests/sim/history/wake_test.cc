@@ -203,10 +203,10 @@ TEST(HandOver, ToSomebodyElseIsOneToo) {
   EXPECT_VIOLATED(b, "I2");  // bob's token is smaller; but nothing stood idle
 }
 
-HistoryBuilder Died(const Terms& anns, int64_t granted) {
+HistoryBuilder Died(const Terms& anns, int64_t granted, int64_t longest_ttl = 0) {
   HistoryBuilder b;
   b.Raw().recovery_ns = 0;
-  b.Raw().longest_ttl_ns = 0;
+  b.Raw().longest_ttl_ns = Ms(longest_ttl);
   b.Raw().validity_ns = Ms(1000);
   const int64_t ann = b.Asks(0, "ann", anns);
   const int64_t bob = b.Asks(1, "bob");
@@ -222,8 +222,29 @@ TEST(HandOver, FromTheDeadTakesAValidityOrATtl) {
   EXPECT_VIOLATED(Died({.freed_by_promise = true}, 2700), "I5");
   EXPECT_VIOLATED(Died({}, 4500), "");
   EXPECT_VIOLATED(Died({}, 4700), "I5");
+  // Bob's broker may know of an earlier holder, and of a longer ttl.
+  EXPECT_VIOLATED(Died({}, 5500, 3000), "");
+  EXPECT_VIOLATED(Died({}, 8700, 3000), "I5");
   EXPECT_VIOLATED(Died({.lock_delay = 500, .freed_by_promise = true}, 3000), "");
   EXPECT_VIOLATED(Died({.lock_delay = 500, .freed_by_promise = true}, 3200), "I5");
+}
+
+TEST(HandOver, FromOneWhoDiedInTheInstantOfTheGrantTakesAsLong) {
+  const auto died = [](int64_t granted) {
+    HistoryBuilder b;
+    b.Raw().recovery_ns = b.Raw().longest_ttl_ns = 0;
+    const int64_t ann = b.Asks(0, "ann");
+    const int64_t eve = b.Asks(1, "eve", {.freed_by_promise = true});
+    const int64_t bob = b.Asks(2, "bob");
+    b.Holds(10, 50, ann, 5);
+    b.Granted(60, eve, 6, 0);
+    b.Ended(60, eve, EndedWhy::kClientDied);
+    b.Fault(60, FaultKind::kClientKilled, 0, "eve");
+    b.Holds(granted, granted + 50, bob, 7);
+    return b;
+  };
+  EXPECT_VIOLATED(died(2500), "");
+  EXPECT_VIOLATED(died(2800), "I5");
 }
 
 TEST(HandOver, IsOwedToNobodyWhoGaveUp) {

@@ -59,7 +59,8 @@ void SetServerClock(World& world) {
   if (world.env().now() < world.clocks_right_at) return;
   const Duration time = SomeTime(world);
   const Duration ttl = world.longest_ttl();
-  StoreProcess* const server = world.Ail(FaultKind::kStoreRefuses, time + ttl);
+  // As of a restart: its keys may be gone, and no belief is excused by that.
+  StoreProcess* const server = world.Ail(FaultKind::kStoreRestarted, time + ttl);
   if (server == nullptr) return;
   const Duration by =
       world.dice().Pick<Duration>({milliseconds(100), ttl / 2, ttl * 2, milliseconds(-100), -ttl, -hours(1)});

@@ -62,7 +62,8 @@ struct Candidate : core::Timed {
 
   // Of the round of votes.
   uint64_t round = 0;
-  bool is_open = false;  // it has not been judged
+  bool is_open = false;   // it has not been judged
+  bool is_dated = false;  // a vote has come by itself since it began: who stood against it may have gone
   Instant asked{};
   Instant ask_at = core::kNever;  // the next round is due
   int back_off = 0;
@@ -73,6 +74,7 @@ struct Candidate : core::Timed {
   Instant confirm_sent{};
   uint32_t confirm_asked = 0;  // bits, by server
   uint32_t confirmed = 0;
+  Instant confirm_again{};  // servers have refused to: not before
 
   // Held.
   uint64_t token = 0;              // the last one that the core was told

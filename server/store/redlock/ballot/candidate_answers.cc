@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "store/redlock/ballot/candidates.h"
+#include "store/redlock/ballot/merge.h"
 #include "store/redlock/ballot/place.h"
 
 namespace distlock::store::ballot {
@@ -12,6 +13,9 @@ namespace {
 
 using Phase = Candidate::Phase;
 using StandAnswer = Stand::Answer;
+
+// A lock that seems free, but has not q votes for anybody yet, is worth another look after this time.
+constexpr Duration kFreeLook = std::chrono::milliseconds(250);
 
 }  // namespace
 
@@ -149,6 +153,7 @@ void Candidates::OnVote(NodeIndex node, const LockName& name, const core::Holder
   stand.held_for = Duration::zero();
   stand.queued = false;
   if (stand.answer == StandAnswer::kNotVoted) stand.answer = StandAnswer::kVoted;
+  candidate.is_dated = true;
   if (candidate.phase == Phase::kHeld && stand.token != candidate.token) {
     candidate.join_at = std::min(candidate.join_at, context_.now + context_.Trips(1));
   }
@@ -197,6 +202,7 @@ void Candidates::OnConfirmReply(Candidate& candidate, const Sent& sent, const Ou
   if (confirmed + __builtin_popcount(candidate.confirm_asked) >= context_.nodes.quorum()) return;
   candidate.phase = Phase::kVoting;
   AskLater(candidate);
+  candidate.confirm_again = candidate.ask_at;
 }
 
 void Candidates::OnJoinReply(Candidate& candidate, const Sent& sent, const Outcome& outcome) {
@@ -215,6 +221,44 @@ void Candidates::OnYieldReply(Candidate& candidate, const Sent& sent, Outcome& o
   if (stand.yielded == sent.token) stand.yielded = 0;
   stand.queued = false;
   if (candidate.phase == Phase::kVoting && candidate.ask_at == core::kNever) AskLater(candidate);
+}
+
+// ---- For callers ----
+
+Scene SceneOf(const Candidate& candidate, size_t quorum) {
+  Scene scene;
+  struct Seen {
+    core::HolderView view;
+    size_t count = 0;
+    Tokens tokens;
+  };
+  absl::btree_map<OwnerId, Seen> seen;
+  std::vector<Duration> lefts;
+  for (const Stand& stand : candidate.stands) {
+    if (stand.answer != StandAnswer::kNotVoted) continue;
+    scene.position = std::max(scene.position, stand.position);
+    scene.queue_length = std::max(scene.queue_length, stand.queue_length);
+    lefts.push_back(stand.left.value_or(kFreeLook));
+    for (const Rival& rival : stand.rivals) {
+      Seen& one = seen[rival.view.owner];
+      if (one.count++ == 0 || rival.view.time_left > one.view.time_left) one.view = rival.view;
+      one.tokens.Add(rival.view.token);
+    }
+  }
+  size_t most = 0;
+  for (const auto& [owner, one] : seen) most = std::max(most, one.count);
+  for (const auto& [owner, one] : seen) {
+    if (one.count < std::min(most, quorum)) continue;
+    core::HolderView& holder = scene.holders.emplace_back(one.view);
+    holder.token = one.tokens.OfMost();
+    holder.since = SinceOf(holder.token);
+  }
+  std::sort(scene.holders.begin(), scene.holders.end(),
+            [](const auto& a, const auto& b) { return std::pair(a.token, a.owner) < std::pair(b.token, b.owner); });
+  std::sort(lefts.begin(), lefts.end());
+  scene.left =
+      lefts.empty() ? kFreeLook : std::max<Duration>(lefts[std::min(lefts.size(), quorum) - 1], kFreeLook / 25);
+  return scene;
 }
 
 }  // namespace distlock::store::ballot

@@ -15,8 +15,6 @@ using Phase = Candidate::Phase;
 using Kind = Verdict::Kind;
 using StandAnswer = Stand::Answer;
 
-// A lock that seems free, but has not q votes for anybody yet, is worth another look after this time.
-constexpr Duration kFreeLook = std::chrono::milliseconds(250);
 constexpr Duration kVoteAttempt = std::chrono::milliseconds(500);
 
 Spec SpecOf(const core::StoreAcquire& in, Place place) {
@@ -76,6 +74,7 @@ void Candidates::Forget(Candidate& candidate) {
 void Candidates::Ask(Candidate& candidate) {
   candidate.round = ++last_round_;
   candidate.is_open = true;
+  candidate.is_dated = false;
   candidate.asked = context_.now;
   candidate.ask_at = core::kNever;
   for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
@@ -130,6 +129,7 @@ void Candidates::Consider(Candidate& candidate) {
     case Kind::kGrant:
       return Win(candidate, verdict.token, verdict.from);
     case Kind::kConfirm:
+      if (context_.now < candidate.confirm_again) return Arm(candidate);
       return Confirm(candidate, verdict.token);
     default:
       break;
@@ -358,39 +358,6 @@ void Candidates::OnCounting(uint32_t nodes) {
     }
   }
   for (Candidate* candidate : voted) Consider(*candidate);
-}
-
-// ---- For callers ----
-
-Scene SceneOf(const Candidate& candidate, size_t quorum) {
-  Scene scene;
-  struct Seen {
-    core::HolderView view;
-    size_t count = 0;
-  };
-  absl::btree_map<OwnerId, Seen> seen;
-  std::vector<Duration> lefts;
-  for (const Stand& stand : candidate.stands) {
-    if (stand.answer != StandAnswer::kNotVoted) continue;
-    scene.position = std::max(scene.position, stand.position);
-    scene.queue_length = std::max(scene.queue_length, stand.queue_length);
-    lefts.push_back(stand.left.value_or(kFreeLook));
-    for (const Rival& rival : stand.rivals) {
-      Seen& one = seen[rival.view.owner];
-      if (one.count++ == 0 || rival.view.time_left > one.view.time_left) one.view = rival.view;
-    }
-  }
-  size_t most = 0;
-  for (const auto& [owner, one] : seen) most = std::max(most, one.count);
-  for (const auto& [owner, one] : seen) {
-    if (one.count >= std::min(most, quorum)) scene.holders.push_back(one.view);
-  }
-  std::sort(scene.holders.begin(), scene.holders.end(),
-            [](const auto& a, const auto& b) { return std::pair(a.token, a.owner) < std::pair(b.token, b.owner); });
-  std::sort(lefts.begin(), lefts.end());
-  scene.left =
-      lefts.empty() ? kFreeLook : std::max<Duration>(lefts[std::min(lefts.size(), quorum) - 1], kFreeLook / 25);
-  return scene;
 }
 
 }  // namespace distlock::store::ballot

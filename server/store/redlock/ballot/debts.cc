@@ -20,7 +20,7 @@ void Debts::Owe(core::OpId op, const Due& due, const Candidate* candidate) {
     call.due = due;
     call.acked = call.later = 0;
     call.answered = false;
-    call.released = 0;
+    call.released = call.withdrawn = 0;
     call.begun = context_.now;
     call.until = context_.now + kAttempt;
     call.patience = context_.now + context_.Trips(kPatienceTrips);
@@ -157,7 +157,7 @@ void Debts::Ack(NodeIndex node, const Claim& claim, const GaveBack& gave) {
   Call& call = found->second;
   call.acked |= Bit(node);
   call.released += gave.was_holder ? 1 : 0;
-  call.was_waiter |= gave.was_waiter;
+  call.withdrawn += gave.was_waiter ? 1 : 0;
   JudgeLater(call);
   TryAnswer(call);
   if (call.answered && static_cast<size_t>(__builtin_popcount(call.acked)) == context_.nodes.size()) Forget(claim);
@@ -167,14 +167,17 @@ void Debts::TryAnswer(Call& call) {
   const size_t acked = __builtin_popcount(call.acked);
   const size_t released = call.released;
   const size_t quorum = context_.nodes.quorum();
+  const size_t withdrawn = call.withdrawn;
   const size_t silent = context_.nodes.size() - acked;
-  const bool surely = (call.due.held && released > 0) || released >= quorum || released + silent < quorum;
+  const auto is_sure = [&](size_t count) { return count >= quorum || count + silent < quorum; };
+  const bool surely = (call.due.held && released > 0) || (is_sure(released) && is_sure(withdrawn));
   if (call.answered || acked < quorum || (!surely && context_.now < call.patience)) return;
   call.answered = true;
   const bool was_holder = released > 0 && released + silent >= quorum;
+  const bool was_waiter = withdrawn >= quorum;
   for (const core::OpId op : std::exchange(call.ops, {})) {
     context_.Answer(op, core::GiveBackDone{.was_holder = was_holder,
-                                           .was_waiter = call.was_waiter,
+                                           .was_waiter = was_waiter,
                                            .next = context_.TakeGrants(call.due.claim.name, call.begun)});
   }
 }

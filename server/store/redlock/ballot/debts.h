@@ -82,7 +82,7 @@ class Debts {
     uint32_t acked = 0;  // bits
     uint32_t later = 0;  // bits: holds under a later token there
     int released = 0;
-    bool was_waiter = false;
+    int withdrawn = 0;
     bool answered = false;
   };
 

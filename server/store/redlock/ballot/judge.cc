@@ -145,6 +145,7 @@ Verdict Judge(const Candidate& candidate, const Bench& bench) {
   if (!IsRoundOver(candidate, bench)) return {};
   if (!candidate.questions.empty() && !HasPlace(candidate, bench)) return {.kind = Kind::kNoQuorum};
   if (!has_votes) return {.kind = Kind::kStand};
+  if (candidate.is_dated) return {.kind = Kind::kKeep};
   const Opposition against = Against(candidate, bench);
   return {.kind = against.has_quorum || against.is_earlier ? Kind::kYield : Kind::kKeep};
 }

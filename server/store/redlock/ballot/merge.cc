@@ -16,6 +16,7 @@ struct Seen {
   size_t count = 0;
   Place place = kFirstPlace;
   std::vector<Duration> lefts;
+  Tokens tokens;
 };
 
 // It has the lock for as long as q servers say so.
@@ -28,15 +29,26 @@ void AddHolder(core::HolderView&& view, absl::btree_map<OwnerId, Seen>& seen) {
   Seen& one = seen[view.owner];
   one.lefts.push_back(view.time_left);
   const Place place = TakePlace(view.info);
-  // The token of most servers is the one that the holder has; of two it is the later one.
+  one.tokens.Add(view.token);
   if (one.count++ == 0 || view.token > one.view.token) {
     one.view = std::move(view);
-    one.view.since = SinceOf(one.view.token);
     one.place = place;
   }
 }
 
 }  // namespace
+
+void Tokens::Add(uint64_t token) {
+  const auto found = std::find_if(counts_.begin(), counts_.end(), [&](const auto& one) { return one.first == token; });
+  found == counts_.end() ? void(counts_.emplace_back(token, 1)) : void(++found->second);
+}
+
+uint64_t Tokens::OfMost() const {
+  return std::max_element(
+             counts_.begin(), counts_.end(),
+             [](const auto& a, const auto& b) { return std::pair(a.second, a.first) < std::pair(b.second, b.first); })
+      ->first;
+}
 
 core::LockView MergeViews(std::vector<core::LockView> views, size_t nodes) {
   const size_t quorum = nodes / 2 + 1;
@@ -68,6 +80,8 @@ core::LockView MergeViews(std::vector<core::LockView> views, size_t nodes) {
   }
   for (auto& [owner, one] : seen) {
     if (one.count + silent < quorum) continue;
+    one.view.token = one.tokens.OfMost();
+    one.view.since = SinceOf(one.view.token);
     one.view.time_left = QuorumLeft(std::move(one.lefts), quorum);
     waiters.erase(owner);
     merged.holders.push_back(std::move(one.view));

@@ -102,13 +102,18 @@ void Renewals::TryAnswer(Round& round, bool at_once) {
   context_.Answer(round.op, std::move(done));
 }
 
-// What q servers have renewed, the others get again.
+// What q servers have renewed, the others get again. What too many have lost is over, and joins no server any more.
 void Renewals::Repair(Round& round) {
   for (Item& item : round.items) {
-    if (ResultOf(item) != RenewResult::kRenewed || (item.is_done && item.lacks == 0)) continue;
+    const RenewResult result = ResultOf(item);
+    if (result == RenewResult::kUnanswered || (item.is_done && item.lacks == 0)) continue;
     Candidate* const candidate = candidates_.Find({item.asked.name, item.asked.owner});
     const bool is_meant = candidate != nullptr && candidate->phase == Candidate::Phase::kHeld &&
                           (item.asked.token == 0 || item.asked.token == candidate->token);
+    if (is_meant && result != RenewResult::kRenewed) {
+      candidate->deadline = std::min(candidate->deadline, context_.now);
+      continue;
+    }
     if (is_meant) candidates_.OnRenewed(*candidate, round.sent, item.renewed, item.lacks);
     item.is_done = true;
     item.lacks = 0;

@@ -48,8 +48,9 @@ void Rounds::Begin(core::OpId op, core::StoreCommand&& command) {
   if (one_by_one) {
     round.silence = context_.now + kAttempt;
     SendNext(round);
+  } else {
+    timers_.Set(round, round.patience);
   }
-  timers_.Set(round, one_by_one ? round.silence : round.patience);
   if (round.waiting == 0) Finish(round);
 }
 
@@ -60,11 +61,16 @@ void Rounds::Send(Round& round, NodeIndex node) {
                 Plain{round.command, frees.empty() ? 0 : round.least_token});
 }
 
+// The next server of a force. One that is silent does not keep it from the others.
 void Rounds::SendNext(Round& round) {
-  if (round.unasked == 0) return;
-  const auto node = static_cast<NodeIndex>(__builtin_ctz(round.unasked));
-  round.unasked &= ~Bit(node);
-  Send(round, node);
+  round.ask_next_at = core::kNever;
+  if (round.unasked != 0) {
+    round.last_asked = static_cast<NodeIndex>(__builtin_ctz(round.unasked));
+    round.unasked &= ~Bit(round.last_asked);
+    Send(round, round.last_asked);
+    if (round.unasked != 0) round.ask_next_at = context_.now + context_.config.node_timeout;
+  }
+  timers_.Set(round, std::min(round.ask_next_at, round.answered ? core::kNever : round.silence));
 }
 
 void Rounds::TendAgain(NodeIndex node, const LockName& name) {
@@ -90,8 +96,8 @@ void Rounds::OnReply(const Sent& sent, Outcome& outcome) {
   round.answers[sent.node] = std::move(outcome);
   if (std::holds_alternative<core::StoreForce>(round.command)) {
     const auto* done = std::get_if<core::ForceDone>(&*round.answers[sent.node]);
-    const bool told = done != nullptr && done->result == core::ForceDone::Result::kTold;
-    if (!told) SendNext(round);
+    round.told |= done != nullptr && done->result == core::ForceDone::Result::kTold;
+    if (!round.told && sent.node == round.last_asked) SendNext(round);
   }
   if (!round.answered) TryAnswer(round, /*is_late=*/round.waiting == 0 || context_.now >= round.patience);
   if (round.waiting == 0) Finish(round);
@@ -125,6 +131,10 @@ void Rounds::OnAnswer(Round& round, const Sent& sent, const Outcome& outcome) {
 void Rounds::OnTick() {
   while (core::Timed* due = timers_.PopDue(context_.now)) {
     Round& round = static_cast<Round&>(*due);
+    if (context_.now >= round.ask_next_at && !round.told) {
+      SendNext(round);
+      continue;
+    }
     if (!round.answered) TryAnswer(round, /*is_late=*/true);
     if (round.answered) continue;
     if (context_.now < round.silence) {
@@ -198,6 +208,7 @@ bool Rounds::AnswerTend(Round& round, bool) {
   struct Seen {
     core::HolderView view;
     size_t count = 0;
+    Tokens tokens;
   };
   absl::btree_map<OwnerId, Seen> seen;
   std::vector<Duration> lefts;
@@ -211,7 +222,7 @@ bool Rounds::AnswerTend(Round& round, bool) {
     for (const core::HolderView& holder : done->holders) {
       Seen& one = seen[holder.owner];
       if (one.count++ == 0) one.view = holder;
-      one.view.since = SinceOf(one.view.token);
+      one.tokens.Add(holder.token);
     }
   }
   core::TendDone merged;
@@ -223,7 +234,10 @@ bool Rounds::AnswerTend(Round& round, bool) {
     // One that this ballot has not elected has nothing yet.
     const Candidate* const ours = candidates_.Find({tend.name, owner});
     const bool is_elected = ours == nullptr || ours->phase == Candidate::Phase::kHeld;
-    if (one.count >= quorum && is_elected) merged.holders.push_back(one.view);
+    if (one.count < quorum || !is_elected) continue;
+    core::HolderView& holder = merged.holders.emplace_back(one.view);
+    holder.token = ours != nullptr ? ours->token : one.tokens.OfMost();
+    holder.since = SinceOf(holder.token);
   }
   std::sort(lefts.begin(), lefts.end());
   merged.left = std::max<Duration>(lefts[quorum - 1], kFreeLook / 25);

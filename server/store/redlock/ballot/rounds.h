@@ -38,9 +38,12 @@ class Rounds {
     uint64_t least_token = 0;  // the same for all servers, whenever they are asked
     Instant patience{};
     Instant silence{};
-    uint32_t waiting = 0;  // bits: asked, and not answered
-    uint32_t unasked = 0;  // bits: of a force
-    uint32_t adopted = 0;  // bits
+    uint32_t waiting = 0;                // bits: asked, and not answered
+    uint32_t unasked = 0;                // bits: of a force
+    NodeIndex last_asked = 0;            // of a force
+    Instant ask_next_at = core::kNever;  // of a force: it is silent by then
+    bool told = false;                   // of a force: the holder's broker hears of it
+    uint32_t adopted = 0;                // bits
     bool answered = false;
     bool all_gone = false;  // of a tend: the core asks for the places anew
     std::array<std::optional<Outcome>, kMaxNodes> answers;

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The ballot between a core and three servers that answer when, and what, the test says.
+#include "store/redlock/ballot/ballot.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <deque>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "store/redlock/ballot/merge.h"
+#include "store/redlock/ballot/place.h"
+
+namespace distlock::store::ballot {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr size_t kServers = 3;
+constexpr uint64_t kToken = 1'000'000'900'000;
+constexpr Place kLate = 2'000'000'000'000;
+
+OwnerId OwnerOf(uint8_t n) { return {n}; }
+LockName TheLock() { return LockName::Encode("default", "k"); }
+
+class BallotTest : public testing::Test {
+ protected:
+  BallotTest() : ballot_(Config{}) {
+    for (NodeIndex node = 0; node < kServers; ++node) {
+      ServerClock clock(500);
+      clock.Learn(now_, now_, TimeOf());
+      Step(NodeUp{node, false, clock});
+    }
+    told_.clear();
+  }
+
+  core::StoreTime TimeOf() const {
+    return {std::chrono::duration_cast<std::chrono::microseconds>(now_.time_since_epoch()).count()};
+  }
+  void Step(Input input) {
+    std::vector<Effect> effects;
+    ballot_.Step(now_, std::move(input), effects);
+    for (Effect& effect : effects) {
+      if (auto* send = std::get_if<SendTo>(&effect)) sent_[send->node].push_back(std::move(*send));
+      if (auto* tell = std::get_if<TellCore>(&effect)) told_.push_back(std::move(tell->input));
+    }
+  }
+  void Pass(Duration time) {
+    now_ += time;
+    Step(Tick{});
+  }
+
+  // What the server is asked and has not answered; the first of it is answered.
+  template <typename Command>
+  bool IsAsked(NodeIndex node) const {
+    return !sent_[node].empty() && std::holds_alternative<Command>(sent_[node].front().command);
+  }
+  template <typename Command>
+  size_t CountAsked() const {
+    size_t count = 0;
+    for (const auto& node : sent_) {
+      for (const SendTo& send : node) count += std::holds_alternative<Command>(send.command);
+    }
+    return count;
+  }
+  void Answer(NodeIndex node, Outcome outcome) {
+    now_ += microseconds(100);
+    ASSERT_FALSE(sent_[node].empty());
+    const NodeOp op = sent_[node].front().op;
+    sent_[node].pop_front();
+    Step(NodeReply{op, std::move(outcome), TimeOf()});
+  }
+  // It waits there behind the holder n, who came first.
+  static NotVoted Behind(uint8_t n) {
+    NotVoted answer;
+    answer.queued = true;
+    answer.place = kLate;
+    answer.mode = core::Mode::kExclusive;
+    answer.queue_length = 1;
+    answer.holders.push_back({.owner = OwnerOf(n), .token = kToken - 1, .ttl = seconds(30), .info = WithPlace(0, "")});
+    return answer;
+  }
+  core::HolderView Vote(uint8_t n, uint64_t token) const {
+    return {.owner = OwnerOf(n), .token = token, .since = TimeOf(), .ttl = seconds(30)};
+  }
+  void Notice(NodeIndex node, uint8_t n, uint64_t token) {
+    now_ += microseconds(100);
+    Step(NodeNotice{node,
+                    {.name = TheLock(), .owner = OwnerOf(n), .token = token, .since = TimeOf(), .ttl = seconds(30)}});
+  }
+
+  void Wait(uint8_t n) {
+    Step(core::StoreAcquire{.op = n, .name = TheLock(), .owner = OwnerOf(n), .ttl = seconds(30), .wait = true});
+  }
+  // The first such answer to the core.
+  template <typename T>
+  const T* Told() const {
+    for (const core::Input& input : told_) {
+      const auto* reply = std::get_if<core::StoreReply>(&input);
+      const T* outcome = reply == nullptr ? nullptr : std::get_if<T>(&reply->outcome);
+      if (outcome != nullptr) return outcome;
+    }
+    return nullptr;
+  }
+  const core::GrantNotice* Granted() const {
+    for (const core::Input& input : told_) {
+      if (const auto* notice = std::get_if<core::GrantNotice>(&input)) return notice;
+    }
+    return nullptr;
+  }
+
+  Instant now_{seconds(1'000'000)};
+  Ballot ballot_;
+  std::array<std::deque<SendTo>, kServers> sent_;
+  std::vector<core::Input> told_;
+};
+
+// The holder's release has reached the second server, and the third one's answer is from before it did there, too.
+TEST_F(BallotTest, AVoteThatComesMeanwhileIsNotYieldedToAHolderThatMayHaveGone) {
+  Wait(2);
+  Answer(0, Behind(1));
+  Answer(1, Behind(1));
+  ASSERT_NE(Told<core::AcquireQueued>(), nullptr);
+  Notice(1, 2, kToken);
+  Answer(2, Behind(1));
+  EXPECT_EQ(CountAsked<YieldVote>(), 0u);
+  Notice(2, 2, kToken);
+  ASSERT_NE(Granted(), nullptr);
+  EXPECT_EQ(Granted()->token, kToken);
+}
+
+// Else two waiters that have split the votes would keep them.
+TEST_F(BallotTest, SuchAVoteIsYieldedOnceARoundThatBeganLaterShowsTheHolder) {
+  Wait(2);
+  Answer(0, Behind(1));
+  Answer(1, Behind(1));
+  Notice(1, 2, kToken);
+  Answer(2, Behind(1));
+  Pass(milliseconds(300));
+  Answer(0, Behind(1));
+  Answer(1, Voted{kToken, TimeOf(), {}});
+  Answer(2, Behind(1));
+  EXPECT_EQ(CountAsked<YieldVote>(), 1u);
+}
+
+TEST_F(BallotTest, ServersThatRefuseToConfirmAreAskedAgainOnlyAfterAPause) {
+  Wait(2);
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Behind(1));
+  Notice(1, 2, kToken);
+  Notice(2, 2, kToken + 1);
+  ASSERT_EQ(CountAsked<ConfirmVote>(), 2u);
+  Answer(1, core::StoreFailed{core::FailureKind::kUnavailable, "MISCONF"});
+  Answer(2, core::StoreFailed{core::FailureKind::kUnavailable, "MISCONF"});
+  EXPECT_EQ(CountAsked<ConfirmVote>(), 0u);
+  Pass(milliseconds(300));
+  EXPECT_EQ(CountAsked<AskVote>(), 3u);
+  Answer(1, Voted{kToken, TimeOf(), {}});
+  EXPECT_EQ(CountAsked<ConfirmVote>(), 2u);
+}
+
+TEST_F(BallotTest, ATendShowsTheTokenThatWasGranted) {
+  Wait(2);
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Behind(1));
+  Notice(1, 2, kToken);
+  Notice(2, 2, kToken);
+  ASSERT_NE(Granted(), nullptr);
+  Step(core::StoreTend{.op = 7, .name = TheLock(), .asked = {OwnerOf(2)}});
+  for (NodeIndex node = 0; node < kServers; ++node) {
+    core::TendDone shown;
+    shown.holders = {Vote(2, node == 0 ? kToken + 5 : kToken)};
+    while (!IsAsked<Plain>(node)) Answer(node, core::StoreUnknown{});
+    Answer(node, shown);
+  }
+  const auto* tended = Told<core::TendDone>();
+  ASSERT_NE(tended, nullptr);
+  ASSERT_EQ(tended->holders.size(), 1u);
+  EXPECT_EQ(tended->holders[0].token, kToken);
+  EXPECT_EQ(tended->holders[0].since, SinceOf(kToken));
+}
+
+TEST(MergeViews, ShowTheTokenThatMostServersHave) {
+  const auto shown = [](const std::vector<uint64_t>& tokens) {
+    std::vector<core::LockView> views;
+    for (const uint64_t token : tokens) {
+      core::LockView& view = views.emplace_back();
+      view.holders.push_back({.owner = OwnerOf(1), .token = token});
+      view.holder_count = 1;
+    }
+    return MergeViews(std::move(views), kServers).holders.at(0).token;
+  };
+  EXPECT_EQ(shown({kToken, kToken + 5, kToken}), kToken);
+  EXPECT_EQ(shown({kToken + 5, kToken, kToken + 5}), kToken + 5);
+  EXPECT_EQ(shown({kToken, kToken + 5}), kToken + 5) << "the later one: it was confirmed";
+}
+
+// Another broker has the place by now, and one server has not heard of it.
+TEST_F(BallotTest, APlaceThatMostServersDoNotKnowWasNone) {
+  Step(core::StoreWithdraw{.op = 7, .name = TheLock(), .owner = OwnerOf(2), .keep_grant = true});
+  Answer(0, GaveBack{.was_waiter = true});
+  EXPECT_EQ(Told<core::GiveBackDone>(), nullptr);
+  Answer(1, GaveBack{});
+  EXPECT_EQ(Told<core::GiveBackDone>(), nullptr) << "the third decides";
+  Answer(2, GaveBack{});
+  ASSERT_NE(Told<core::GiveBackDone>(), nullptr);
+  EXPECT_FALSE(Told<core::GiveBackDone>()->was_waiter);
+}
+
+TEST_F(BallotTest, AGrantThatMostServersHaveLostJoinsNoServerAgain) {
+  Step(core::StoreAcquire{.op = 1, .name = TheLock(), .owner = OwnerOf(1), .ttl = seconds(30)});
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Voted{kToken, TimeOf(), {}});
+  ASSERT_NE(Told<core::AcquireGranted>(), nullptr);
+  Step(core::StoreRenew{.op = 2, .items = {{TheLock(), OwnerOf(1), kToken, seconds(30)}}});
+  core::RenewDoneBatch gone;
+  gone.results = {core::RenewResult::kGone};
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, gone);
+  ASSERT_NE(Told<core::RenewDoneBatch>(), nullptr);
+  EXPECT_EQ(Told<core::RenewDoneBatch>()->results, gone.results);
+  Step(NodeDown{0, "restarted"});
+  ServerClock clock(500);
+  clock.Learn(now_, now_, TimeOf());
+  Step(NodeUp{0, true, clock});
+  Pass(seconds(1));
+  EXPECT_EQ(CountAsked<JoinGrant>(), 0u);
+}
+
+TEST_F(BallotTest, AForceGoesOnPastAServerThatIsSilent) {
+  using Result = core::ForceDone::Result;
+  const core::StoreForce force{.op = 7, .name = TheLock(), .owner = OwnerOf(1), .token = kToken};
+  Step(force);
+  EXPECT_TRUE(IsAsked<Plain>(0));
+  EXPECT_EQ(CountAsked<Plain>(), 1u) << "one after the other";
+  Pass(Config{}.node_timeout);
+  ASSERT_TRUE(IsAsked<Plain>(1));
+  Answer(1, core::ForceDone{.result = Result::kReleased});
+  ASSERT_TRUE(IsAsked<Plain>(2));
+  EXPECT_EQ(Told<core::ForceDone>(), nullptr);
+  Answer(2, core::ForceDone{.result = Result::kReleased});
+  ASSERT_NE(Told<core::ForceDone>(), nullptr);
+  EXPECT_EQ(Told<core::ForceDone>()->result, Result::kReleased);
+}
+
+TEST_F(BallotTest, AForceThatTheHoldersBrokerHearsOfGoesNoFurther) {
+  using Result = core::ForceDone::Result;
+  Step(core::StoreForce{.op = 7, .name = TheLock(), .owner = OwnerOf(1), .token = kToken});
+  Pass(Config{}.node_timeout);
+  Answer(1, core::ForceDone{.result = Result::kTold});
+  ASSERT_NE(Told<core::ForceDone>(), nullptr);
+  EXPECT_EQ(Told<core::ForceDone>()->result, Result::kTold);
+  Answer(0, core::ForceDone{.result = Result::kReleased});
+  Pass(seconds(3));
+  EXPECT_EQ(CountAsked<Plain>(), 0u);
+}
+
+}  // namespace
+}  // namespace distlock::store::ballot
