@@ -8,8 +8,6 @@
 #include <absl/strings/str_split.h>
 #include <absl/strings/string_view.h>
 #include <distlock/client.h>
-#include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 #include <grpcpp/support/client_interceptor.h>
 
@@ -26,6 +24,7 @@
 #include "distlock/wire/bearer.h"
 #include "flag_words.h"
 #include "printable.h"
+#include "tls_channel.h"
 
 namespace distlock::cli {
 namespace {
@@ -58,11 +57,12 @@ class TokenShower final : public grpc::experimental::ClientInterceptorFactoryInt
   const std::string address_;
 };
 
-std::shared_ptr<grpc::Channel> NewChannel(const std::string& target, const grpc::ChannelArguments& args) {
-  const auto credentials = grpc::InsecureChannelCredentials();
-  if (!wire::BearerFor(target)) return grpc::CreateCustomChannel(target, credentials, args);
+std::shared_ptr<grpc::Channel> NewChannel(const std::string& address, const TlsOptions& tls,
+                                          grpc::ChannelArguments args) {
+  const auto [target, credentials] = internal::FindWay(address, tls, args);
+  if (!wire::BearerFor(address)) return grpc::CreateCustomChannel(target, credentials, args);
   std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> interceptors;
-  interceptors.push_back(std::make_unique<TokenShower>(target));
+  interceptors.push_back(std::make_unique<TokenShower>(address));
   return grpc::experimental::CreateCustomChannelWithInterceptors(target, credentials, args, std::move(interceptors));
 }
 
@@ -137,7 +137,7 @@ CLI::Option* AddDurationFlag(CLI::App& command, const std::string& names, std::f
 void AddContextFlags(CLI::App& command, Context& context) {
   command
       .add_option("--server", context.server,
-                  "unix:///path or host:port; several brokers with commas (default: DISTLOCK_SERVER,\n"
+                  "unix:///path, host:port or tls://host:port; several brokers with commas (default: DISTLOCK_SERVER,\n"
                   "else the local broker)")
       ->type_name("ADDRESS");
   command
@@ -146,6 +146,19 @@ void AddContextFlags(CLI::App& command, Context& context) {
           "Print text, or JSON with one object per line")
       ->option_text("text|json")
       ->check(CLI::IsMember({"text", "json"}));
+  const auto add_tls = [&](const char* name, std::string& value, const char* help) {
+    command.add_option(name, value, help)->type_name("FILE");
+  };
+  add_tls("--tls-ca", context.tls.ca,
+          "PEM file with the authorities of tls:// brokers (default: DISTLOCK_TLS_CA,\n"
+          "else the system's)");
+  add_tls("--tls-cert", context.tls.cert, "PEM file with the own certificate (default: DISTLOCK_TLS_CERT)");
+  add_tls("--tls-key", context.tls.key, "PEM file with its key (default: DISTLOCK_TLS_KEY)");
+  command
+      .add_option("--tls-server-name", context.tls.server_name,
+                  "Name that the broker's certificate must have (default: DISTLOCK_TLS_SERVER_NAME,\n"
+                  "else the host of the address)")
+      ->type_name("NAME");
   AddDurationFlag(
       command, "--connect-timeout", [&context](Millis value) { context.connect_timeout = value; },
       "Try to reach the broker for at most this long (default 5s)");
@@ -178,8 +191,9 @@ Connection Connect(const Context& context, Patience patience) {
     args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   }
   std::vector<std::shared_ptr<grpc::Channel>> channels;
+  const TlsOptions tls = internal::WithEnvironment(context.tls);
   for (const std::string& target : context.Targets()) {
-    channels.push_back(NewChannel(target, args));
+    channels.push_back(NewChannel(target, tls, args));
     channels.back()->GetState(/*try_to_connect=*/true);
   }
   const auto deadline = std::chrono::system_clock::now() + context.connect_timeout;

@@ -5,6 +5,7 @@
 // (exit_code.h) and print only through the Context: results to stdout, failures and progress to stderr.
 #pragma once
 
+#include <distlock/client.h>
 #include <grpcpp/channel.h>
 
 #include <functional>
@@ -27,6 +28,7 @@ namespace distlock::cli {
 struct Context {
   std::string server;  // as given; see Target()
   Millis connect_timeout{5000};
+  TlsOptions tls;  // as given; "" means the environment
   bool json = false;
   std::function<int()> command;  // set by the subcommand on the command line
 

@@ -43,6 +43,7 @@ std::string CauseIn(const std::string& message) {
 
 ClientOptions ClientOptionsFor(const Context& context, std::function<void(Duration)> on_draining) {
   ClientOptions options;
+  options.tls = context.tls;
   options.address = context.Target();
   options.client_label = "distlockctl";
   options.unreachable_timeout = context.connect_timeout;

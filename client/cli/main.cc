@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "address.h"
 #include "command_line.h"
 #include "commands.h"
 #include "complete.h"
@@ -92,6 +93,11 @@ int main(int argc, char** argv) {
     return context.PrintText(text.str()) ? code : distlock::cli::kExitInternal;
   } catch (const CLI::ParseError& error) {
     return UsageError(app, error, context, args);
+  }
+  const std::string command = app.get_subcommands().front()->get_name();
+  const bool connects = command != "completion" && command != "man";
+  if (const std::string problem = connects ? distlock::cli::TlsFilesProblem(context) : ""; !problem.empty()) {
+    return context.Fail(distlock::cli::UsageFailure(problem));
   }
   return context.command();
 }

@@ -55,9 +55,8 @@ std::string PageHtml(const std::vector<PageSection>& sections) {
   return Cat(html, kPageFoot);
 }
 
-Response Ready(const HttpHandlers& handlers) {
-  const std::string problem = handlers.not_ready();
-  if (problem.empty()) return {.body = "ready\n"};
+Response Judged(const std::string& problem, std::string_view good) {
+  if (problem.empty()) return {.body = std::string(good)};
   return {.status = 503, .reason = "Service Unavailable", .body = Cat(problem, "\n")};
 }
 
@@ -66,8 +65,8 @@ Response Answer(const HttpHandlers& handlers, std::string_view method, std::stri
     return {.status = 405, .reason = "Method Not Allowed", .body = "only GET and HEAD\n"};
   }
   if (path == "/metrics") return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = handlers.metrics()};
-  if (path == "/healthz") return {.body = "alive\n"};
-  if (path == "/readyz") return Ready(handlers);
+  if (path == "/healthz") return Judged(handlers.not_alive ? handlers.not_alive() : "", "alive\n");
+  if (path == "/readyz") return Judged(handlers.not_ready(), "ready\n");
   if (path == "/") return {.type = "text/html; charset=utf-8", .body = PageHtml(handlers.page())};
   return {.status = 404, .reason = "Not Found", .body = "try / /metrics /healthz /readyz\n"};
 }

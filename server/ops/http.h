@@ -26,6 +26,7 @@ struct PageSection {
 
 struct HttpHandlers {
   std::function<std::string()> metrics;            // Prometheus text
+  std::function<std::string()> not_alive;          // why the broker must be restarted, in one line; "" if it need not
   std::function<std::string()> not_ready;          // why the broker is not ready, in one line; "" when it is
   std::function<std::vector<PageSection>()> page;  // any text: the server escapes it
 };

@@ -4,12 +4,14 @@
 // so a sink may post to them after its call has ended. Any thread.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "contract/limits.h"
 #include "rpc/admission.h"
 #include "rpc/gate.h"
+#include "rpc/listings.h"
 #include "shard/shard_set.h"
 
 namespace distlock::rpc {
@@ -66,8 +68,9 @@ struct Frontend {
   const std::string broker_id;
   CallObserver* const observer;  // may be null
   Admission admission;
+  const std::shared_ptr<Listings> listings = std::make_shared<Listings>();  // calls may outlive the frontend
   Gate& gate;
-  const access::UnixPeerOf unix_peer_of;  // may be empty
+  const access::UnixPeerOf unix_peer_of;  // in place of what the door knows; may be empty
 
   // For contract::RequestOf.
   std::string OwnerIdentity(const Visitor& visitor) const { return gate.enforces() ? visitor.identity() : ""; }

@@ -40,7 +40,7 @@ void ForceReleaseCall::Start(const grpc::ByteBuffer& bytes) {
   if (!check.ok()) return void(Refuse(check.Refusal(), name_));
   const auto verb = access::Verb::kForceRelease;
   if (Denied(frontend().gate.Check(visitor(), verb, request.namespace_(), request.key()), name_)) return;
-  caller_ = context().peer();
+  caller_ = PeerName();
   if (visitor().caller != nullptr) absl::StrAppend(&caller_, " ", visitor().identity());
   reason_ = request.reason();
   observer_ = frontend().observer;
