@@ -182,19 +182,20 @@ void Door::Accept(size_t listener, Clock::time_point now) {
     Fd fd(accept4(listeners_[listener].fd.get(), reinterpret_cast<sockaddr*>(&from), &size,
                   SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd.get() < 0) {
-      if (MeansNoDescriptor(errno)) AcceptWithoutDescriptors(listener, now);
-      if (errno == EINTR || errno == ECONNABORTED) continue;
+      const int why = errno;
+      if (why == EINTR || why == ECONNABORTED) continue;
+      if (MeansNoDescriptor(why)) AcceptWithoutDescriptors(listener, now);
       return;
     }
-    auto probe = probes_.begin();
-    std::advance(probe, static_cast<std::ptrdiff_t>(listener));
-    if (!probe->IsFrom(from, size, now)) Admit(std::move(fd), listener, from, now);
+    if (!ProbeOf(listener).IsFrom(from, size, now)) Admit(std::move(fd), listener, from, now);
   }
 }
 
 void Door::AcceptWithoutDescriptors(size_t listener, Clock::time_point now) {
   reserve_.Reset();
   const Fd dropped(accept4(listeners_[listener].fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  // A restart would end the connections that live, and gain nothing.
+  ProbeOf(listener).CannotTell(now);
   if (options_.observer != nullptr)
     options_.observer->OnRefused(RefuseCause::kDescriptors, listeners_[listener].address);
   if (!paused_) {
@@ -203,6 +204,8 @@ void Door::AcceptWithoutDescriptors(size_t listener, Clock::time_point now) {
   paused_ = true;
   paused_until_ = now + kPause;
 }
+
+Probe& Door::ProbeOf(size_t listener) { return *std::next(probes_.begin(), static_cast<std::ptrdiff_t>(listener)); }
 
 Kind Door::KindOf(size_t listener) const {
   if (listeners_[listener].is_unix) return Kind::kUnix;

@@ -112,6 +112,7 @@ class Door {
   void Sample(Clock::time_point now);
   void CloseListeners();
   Kind KindOf(size_t listener) const;
+  Probe& ProbeOf(size_t listener);
 
   DoorOptions options_;
   std::vector<std::string> addresses_;

@@ -218,7 +218,7 @@ bool Serves(const Fd& socket, const std::string& address) {
   if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound), &size) != 0) return false;
   if (bound.ss_family == AF_UNIX) {
     const auto& at = reinterpret_cast<const sockaddr_un&>(bound);
-    return UnixPath(address) == at.sun_path;
+    return text::IsUnixAddress(address) && UnixPath(address) == at.sun_path;
   }
   if (text::IsUnixAddress(address)) return false;
   const auto found = Resolve(address);

@@ -43,7 +43,7 @@ Probe::Probe(const Listener& listener)
 void Probe::Knock(Clock::time_point now) {
   if (knocking_.get() >= 0 && now - began_ < kPatience) return;
   knocking_ = Fd(socket(where_.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (knocking_.get() < 0) return;
+  if (knocking_.get() < 0) return CannotTell(now);
   if (is_unix_) {
     // Without a path the kernel chooses a name that nobody else has.
     const sa_family_t family = AF_UNIX;
@@ -65,6 +65,10 @@ bool Probe::IsFrom(const sockaddr_storage& from, socklen_t size, Clock::time_poi
   knocking_.Reset();
   accepted_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
   return true;
+}
+
+void Probe::CannotTell(Clock::time_point now) {
+  accepted_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
 }
 
 bool Probe::Alive(Clock::time_point now) const {

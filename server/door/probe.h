@@ -25,6 +25,9 @@ class Probe {
   // Whether the accepted connection from this address is the one that Knock began. It must then be closed.
   bool IsFrom(const sockaddr_storage& from, socklen_t size, Clock::time_point now);
 
+  // No descriptor is free: that says nothing about the listener, which counts as alive for another 15 s.
+  void CannotTell(Clock::time_point now);
+
   // False: for 15 s no connection was accepted. Any thread.
   bool Alive(Clock::time_point now) const;
 

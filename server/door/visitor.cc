@@ -3,6 +3,7 @@
 
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -51,9 +52,14 @@ void Visitor::OnCallOver(bool early, Clock::time_point now) {
   bool too_many = false;
   {
     std::lock_guard lock(mu_);
-    too_many = !early_cancels_.Take(now);
+    too_many = !early_cancels_.Take(now) && !IsLeaving();
   }
   if (too_many) Cut(CutCause::kEarlyCancels);
+}
+
+bool Visitor::IsLeaving() const {
+  pollfd at{.fd = watched_, .events = POLLRDHUP, .revents = 0};
+  return watched_ < 0 || poll(&at, 1, 0) > 0;
 }
 
 int64_t Visitor::BytesRead() const {

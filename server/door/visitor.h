@@ -104,6 +104,8 @@ class Visitor {
   int watched() const { return watched_; }
 
  private:
+  // Whether the other end has closed: all its calls end as if it had cancelled them. REQUIRES: mu_.
+  bool IsLeaving() const;
   // What the process has read of it so far; -1: not known.
   int64_t BytesRead() const;
 

@@ -28,6 +28,10 @@ door::DoorOptions DoorOptionsOf(const ops::Options& options) {
                .handshakes_per_second = std::max(1.0, static_cast<double>(options.handshakes_per_second) / 10)};
   door.handshakes_per_second = static_cast<double>(options.handshakes_per_second);
   door.calls.open_calls = static_cast<int>(2 * options.ConnectionStreams());
+  // Whoever waits for many locks at once may give all of them up at once.
+  door.calls.early_cancels_at_once =
+      std::max(door.calls.early_cancels_at_once,
+               static_cast<double>(options.max_waiting_calls_per_peer + options.max_sessions_per_peer));
   // Messages that gRPC has read and nobody has taken yet look unused for a moment.
   door.calls.unused_bytes_at_once = std::max<int64_t>(door.calls.unused_bytes_at_once, 32 * options.max_message_bytes);
   door.user_timeout = absl::ToChronoMilliseconds(options.keepalive_time + options.keepalive_timeout);

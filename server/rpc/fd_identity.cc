@@ -22,7 +22,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::system_clock;
 
-constexpr milliseconds kPatience(2'000);  // of each step, on a busy machine
+constexpr milliseconds kPatience(10'000);  // of each step, on a busy machine
 constexpr milliseconds kLook(10);
 
 // Which socket a descriptor is; 0: none.

@@ -5,7 +5,7 @@
 
 namespace distlock::rpc {
 
-bool Listings::Begin(std::function<void()> start) {
+bool Listings::Begin(Start start) {
   {
     std::lock_guard lock(mu_);
     if (running_ >= kAtOnce) {
@@ -15,13 +15,14 @@ bool Listings::Begin(std::function<void()> start) {
     }
     ++running_;
   }
-  start();
+  if (!start()) End();
   return true;
 }
 
 void Listings::End() {
-  std::function<void()> next;
-  {
+  Start next;
+  do {
+    next = nullptr;  // ends outside of mu_
     std::lock_guard lock(mu_);
     if (waiting_.empty()) {
       --running_;
@@ -29,8 +30,7 @@ void Listings::End() {
     }
     next = std::move(waiting_.front());
     waiting_.pop_front();
-  }
-  next();
+  } while (!next());
 }
 
 }  // namespace distlock::rpc

@@ -16,16 +16,20 @@ class Listings {
   static constexpr size_t kAtOnce = 4;
   static constexpr size_t kMostWaiting = 2'000;
 
-  // Runs `start` now, or when it is its turn, on the thread that ends another; it must not block. End must follow.
-  // False: too many wait, and `start` is dropped.
-  bool Begin(std::function<void()> start);
-  // Once for each `start` that has run.
+  // Begins to ask, and returns true: End follows. False: there is nothing to ask any more, and no End follows. Must not
+  // block.
+  using Start = std::function<bool()>;
+
+  // Runs `start` now, or when it is its turn, on the thread that ends another. False: too many wait, and `start` is
+  // dropped.
+  bool Begin(Start start);
+  // Once for each `start` that has returned true; also while it still runs.
   void End();
 
  private:
   std::mutex mu_;
-  size_t running_ = 0;                         // guarded by mu_
-  std::deque<std::function<void()>> waiting_;  // guarded by mu_
+  size_t running_ = 0;         // guarded by mu_
+  std::deque<Start> waiting_;  // guarded by mu_
 };
 
 }  // namespace distlock::rpc

@@ -178,6 +178,16 @@ TEST(VisitorTest, CancelsAreEarlyOnlyBeforeTheFirstAnswer) {
   EXPECT_EQ(observer.cut(CutCause::kEarlyCancels), 1);
 }
 
+// When a client ends, all its calls that wait end as if it had cancelled them.
+TEST(VisitorTest, CallsThatEndWithTheirConnectionAreNoAbuse) {
+  Counting observer;
+  Pair pair({.early_cancels_per_second = 10, .early_cancels_at_once = 5}, &observer);
+  pair.other.Reset();
+  for (int i = 0; i < 100; ++i) pair.visitor->OnCallOver(true, kStart);
+  EXPECT_FALSE(pair.visitor->was_cut());
+  EXPECT_EQ(observer.cut(CutCause::kEarlyCancels), 0);
+}
+
 TEST(VisitorTest, NothingIsCutAfterTheEnd) {
   Counting observer;
   Pair pair({}, &observer);

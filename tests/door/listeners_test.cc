@@ -22,12 +22,14 @@ namespace {
 
 using testing::HasSubstr;
 
+// "": no file, but a name that the kernel chooses.
 int BindUnix(const std::string& path, bool listening) {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_un where{};
   where.sun_family = AF_UNIX;
   path.copy(where.sun_path, sizeof(where.sun_path) - 1);
-  EXPECT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&where), sizeof(where)), 0);
+  const socklen_t size = path.empty() ? sizeof(where.sun_family) : sizeof(where);
+  EXPECT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&where), size), 0);
   if (listening && listen(fd, 1) != 0) ADD_FAILURE() << path;
   return fd;
 }
@@ -129,6 +131,11 @@ TEST(Listen, AnInheritedSocketServesItsAddress) {
   const int unnamed = BindUnix(folder / "other.sock", /*listening=*/true);
   const auto refused = OpenListeners({"127.0.0.1:0"}, {unnamed});
   EXPECT_THAT(std::string(refused.status().message()), HasSubstr("other.sock (LISTEN_FDS), which no --listen names"));
+
+  const int without_path = BindUnix("", /*listening=*/true);
+  EXPECT_THAT(std::string(OpenListeners({"127.0.0.1:0"}, {without_path}).status().message()),
+              HasSubstr("(LISTEN_FDS), which no --listen names"))
+      << "it has no path, and no more has a TCP address";
 }
 
 }  // namespace

@@ -69,22 +69,38 @@ TEST(Callers, WhoCancelsTooOftenBeforeAnAnswerIsCut) {
 TEST(ListingsTest, FourAtOnceThenInTurn) {
   Listings listings;
   std::vector<int> ran;
-  for (int i = 0; i < 7; ++i) EXPECT_TRUE(listings.Begin([&ran, i] { ran.push_back(i); }));
+  for (int i = 0; i < 7; ++i) EXPECT_TRUE(listings.Begin([&ran, i] { return ran.push_back(i), true; }));
   EXPECT_THAT(ran, testing::ElementsAre(0, 1, 2, 3));
   listings.End();
   listings.End();
   EXPECT_THAT(ran, testing::ElementsAre(0, 1, 2, 3, 4, 5));
   for (int i = 0; i < 5; ++i) listings.End();
   EXPECT_THAT(ran, testing::ElementsAre(0, 1, 2, 3, 4, 5, 6));
-  EXPECT_TRUE(listings.Begin([&ran] { ran.push_back(7); }));
+  EXPECT_TRUE(listings.Begin([&ran] { return ran.push_back(7), true; }));
   EXPECT_EQ(ran.back(), 7);
 }
 
 TEST(ListingsTest, TheLineIsBounded) {
   Listings listings;
   size_t taken = 0;
-  while (listings.Begin([] {})) ++taken;
+  while (listings.Begin([] { return true; })) ++taken;
   EXPECT_EQ(taken, Listings::kAtOnce + Listings::kMostWaiting);
+}
+
+TEST(ListingsTest, WhoHasGoneUsesNoTurn) {
+  Listings listings;
+  int gone = 0;
+  int ran = 0;
+  for (size_t i = 0; i < Listings::kAtOnce; ++i) listings.Begin([] { return true; });
+  for (size_t i = 0; i + 1 < Listings::kMostWaiting; ++i) listings.Begin([&gone] { return ++gone, false; });
+  listings.Begin([&ran] { return ++ran, true; });
+  listings.End();
+  EXPECT_EQ(gone, Listings::kMostWaiting - 1);
+  EXPECT_EQ(ran, 1);
+  for (size_t i = 0; i < Listings::kAtOnce; ++i) listings.End();
+  for (size_t i = 0; i < Listings::kAtOnce; ++i) listings.Begin([] { return false; });
+  EXPECT_TRUE(listings.Begin([&ran] { return ++ran, true; }));
+  EXPECT_EQ(ran, 2) << "those that had gone have given their turns back";
 }
 
 }  // namespace

@@ -239,9 +239,9 @@ void ListLocksCall::Start(const grpc::ByteBuffer& bytes) {
   listings_ = frontend().listings;
   auto self = std::static_pointer_cast<ListLocksCall>(shared_from_this());
   const bool in_line = listings_->Begin([self, page_size] {
-    // Nobody waits for the answer any more: the next in line has the turn.
-    if (self->answered()) return self->listings_->End();
+    if (self->answered()) return false;  // nobody waits for it any more
     self->AskForPage(page_size);
+    return true;
   });
   if (in_line) return;
   Refuse(contract::MakeRefusal(
