@@ -143,7 +143,7 @@ class TestLease:
         done = ctl("acquire", "k", "-n")
         assert done.returncode == 1
         assert "bob" in done.stderr and "LOCK_HELD" in done.stderr and re.search(r"retry after 1\d", done.stderr)
-        assert ctl("acquire", "k", "-w", "100ms").returncode == 1
+        assert ctl("acquire", "k", "-w", "500ms").returncode == 1
 
     def test_a_wait_that_is_granted(self, ctl, broker):
         lease = environment(ctl("acquire", "k").stdout)

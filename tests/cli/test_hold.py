@@ -107,7 +107,7 @@ def test_nobody_reads_any_more(ctl, broker):
     assert broker.free("k")
 
 
-@pytest.mark.parametrize("flags, code", [(["-n"], 1), (["-w", "100ms"], 1)])
+@pytest.mark.parametrize("flags, code", [(["-n"], 1), (["-w", "500ms"], 1)])
 def test_busy(ctl, broker, flags, code):
     first = ctl.start("hold", "k")
     assert line(first).startswith("granted")

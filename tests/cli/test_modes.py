@@ -99,7 +99,7 @@ class TestLimit:
         for flags in (["--limit", "3"], ["-x"], ["-s"]):
             done = ctl(*command, "-n", *flags)
             assert done.returncode == 64 and "LIMIT_MISMATCH" in done.stderr, flags
-            done = ctl(*command, "-w", "50ms", *flags)
+            done = ctl(*command, "-w", "500ms", *flags)
             assert done.returncode == 1 and "WAIT_TIMEOUT" in done.stderr, flags
         leave(held)
 

@@ -139,14 +139,14 @@ class TestBusy:
         assert done.returncode == 99 and json.loads(done.stderr)["error"]["exit_code"] == 99
 
     @pytest.mark.parametrize("command", [["run", "k", "true"], ["hold", "k"], ["acquire", "k"], ["elect", "k"]])
-    @pytest.mark.parametrize("flags", [["-n", "-q"], ["-nq"], ["--timeout", "50ms", "--quiet"]])
+    @pytest.mark.parametrize("flags", [["-n", "-q"], ["-nq"], ["--timeout", "500ms", "--quiet"]])
     def test_quiet_and_busy(self, ctl, broker, command, flags):
         done = ctl(*command[:2], *flags, *command[2:])
         assert (done.returncode, done.stdout.replace("queued: default/k, 0 ahead, held by bob\n", ""), done.stderr) == (
             1, "", "")
 
     def test_timeout_is_the_wait(self, ctl, broker):
-        done = ctl("run", "k", "--timeout", "50ms", "echo", "no")
+        done = ctl("run", "k", "--timeout", "500ms", "echo", "no")
         assert done.returncode == 1 and "WAIT_TIMEOUT" in done.stderr and "max_wait" not in done.stderr
 
     def test_the_remedy_is_a_flag(self, ctl, broker):
@@ -163,9 +163,9 @@ class TestBusy:
         done = ctl("run", "a", "--", "sh", "-c", inner, "sh", "-o", "json")
         assert "default/a" in json.loads(done.stderr.splitlines()[0])["warning"]["message"]
         if broker.real:  # the fake does not tell who waits for several locks
-            done = ctl("run", "a", "--", ctl.program, "run", "-k", "b", "-k", "a", "-w", "100ms", "--", "true")
+            done = ctl("run", "a", "--", ctl.program, "run", "-k", "b", "-k", "a", "-w", "500ms", "--", "true")
             assert "this waits for default/a" in done.stderr
-        done = ctl("run", "a", "--", ctl.program, "acquire", "a", "-w", "100ms")
+        done = ctl("run", "a", "--", ctl.program, "acquire", "a", "-w", "500ms")
         assert done.returncode == 1 and "this waits for default/a" in done.stderr
 
     def test_the_next_one_gets_it(self, ctl, broker):

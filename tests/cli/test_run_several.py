@@ -48,7 +48,7 @@ def test_one_key_sets_both_kinds_of_variables(ctl, broker):
 def test_one_that_is_held_is_busy_and_the_others_stay_free(ctl, broker, other):
     done = ctl(*BOTH, "-n", "-E", "9", "--", "echo", "no")
     assert (done.returncode, done.stdout) == (9, "") and "LOCK_HELD" in done.stderr and "bob" in done.stderr
-    done = ctl(*BOTH, "-w", "50ms", "--", "echo", "no")
+    done = ctl(*BOTH, "-w", "500ms", "--", "echo", "no")
     assert done.returncode == 1 and "WAIT_TIMEOUT" in done.stderr
     eventually(lambda: broker.free("a"))
 

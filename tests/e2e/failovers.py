@@ -80,6 +80,18 @@ def promoted_at(servers, old):
     return new, boot_now()
 
 
+def ask_failover(servers):
+    """Asks a sentinel for a failover. Until it has heard of a replica's recovery, it has none to promote: NOGOODSLAVE."""
+    def is_begun():
+        try:
+            return servers.sentinels[0].command("SENTINEL", "FAILOVER", NAME) == "OK"
+        except RedisError as refusal:
+            if not str(refusal).startswith(("NOGOODSLAVE", "INPROG")):
+                raise
+            return False
+    eventually(is_begun, "a sentinel beginning a failover")
+
+
 def one_failover(servers, client, watch, last_token):
     servers.await_whole()
     old = servers.primary()
@@ -89,7 +101,7 @@ def one_failover(servers, client, watch, last_token):
     key = old.key("k", "h")
     eventually(lambda: all(s.command("EXISTS", key) for s in servers.servers), "the replicas having the lock")
     before, began = old.command("PEXPIRETIME", key), boot_now()
-    servers.sentinels[0].command("SENTINEL", "FAILOVER", NAME)
+    ask_failover(servers)
     new, promoted = promoted_at(servers, old)
     def is_renewed():
         with contextlib.suppress(OSError, RedisError):
@@ -133,7 +145,7 @@ def failover_under_leases(servers, broker, client, watch, count):
     sessions = hold_many(client, count)
     servers.await_whole()
     old, began = servers.primary(), boot_now()
-    servers.sentinels[0].command("SENTINEL", "FAILOVER", NAME)
+    ask_failover(servers)
     switched = watch.first_after(began)
     last_end = time.time() * 1e3
     renewed = when_renewals_paused(broker)

@@ -7,6 +7,7 @@ import grpc
 
 from client import api, boot_now
 from harness import eventually
+from proxy import PATIENCE_S
 
 TTL_S = 9
 
@@ -34,8 +35,11 @@ def test_ten_thousand_leases_on_one_session_are_kept(world):
     eventually(lambda: client.status().leases == 0, "no lease left")
 
 
-async def one_session(channel, name, n, holding, let_go):
-    """A client: opens a session, takes a lock of its own, queues for a shared one, and ends in one of three ways."""
+async def one_session(channel, name, n, told, let_go):
+    """A client: opens a session, takes a lock of its own, queues for a shared one, and ends in one of three ways.
+
+    `told[n]`: its events so far; "holds" is the last one.
+    """
     call = channel.stream_stream("/distlock.v1.LockService/Session", api().SessionRequest.SerializeToString,
                                  api().SessionResponse.FromString)()
     m = api()
@@ -43,14 +47,22 @@ async def one_session(channel, name, n, holding, let_go):
     await call.write(m.SessionRequest(commands=[
         m.SessionCommand(id=1, open=m.OpenSession()), m.SessionCommand(id=2, acquire=own),
         m.SessionCommand(id=3, acquire=shared)]))
-    seen = set()
-    while not (2, "granted") in seen or not {(3, "granted"), (3, "queued")} & seen:
-        for event in (await call.read()).events:
-            seen.add((event.id, event.WhichOneof("event")))
-    holding.append(n)
+    seen = told[n] = []
+    while not (2, "granted") in seen or not {(3, "granted"), (3, "queued")} & set(seen):
+        answer = await call.read()
+        assert answer is not grpc.aio.EOF, (name, n, seen, await call.code(), await call.details())
+        for event in answer.events:
+            what, wanted = event.WhichOneof("event"), event.id % 10
+            seen.append((wanted, what))
+            assert what != "lost", (name, n, seen, event)
+            if what == "refused":  # a machine that stood still for long: asked for again, under another id
+                assert event.refused.reason == m.REFUSAL_REASON_STORE_UNAVAILABLE, (name, n, seen, event)
+                again = m.SessionCommand(id=event.id + 10, acquire={2: own, 3: shared}[wanted])
+                await call.write(m.SessionRequest(commands=[again]))
+    seen.append("holds")
     await let_go.wait()
     if n % 3 == 0:
-        await call.write(m.SessionRequest(commands=[m.SessionCommand(id=4, goodbye=m.Goodbye())]))
+        await call.write(m.SessionRequest(commands=[m.SessionCommand(id=1_000_000, goodbye=m.Goodbye())]))
         while await call.read() is not grpc.aio.EOF:
             pass
     elif n % 3 == 1:
@@ -64,13 +76,14 @@ async def one_session(channel, name, n, holding, let_go):
 async def many_sessions(url, name, count):
     # On a busy machine connecting may take long.
     channels = [grpc.aio.insecure_channel(url, options=(("grpc.use_local_subchannel_pool", 1),)) for _ in range(10)]
-    holding, let_go = [], asyncio.Event()
-    tasks = [asyncio.create_task(one_session(channels[n % 10], name, n, holding, let_go)) for n in range(count)]
+    told, let_go, patience = {}, asyncio.Event(), boot_now() + 2 * PATIENCE_S
+    tasks = [asyncio.create_task(one_session(channels[n % 10], name, n, told, let_go)) for n in range(count)]
     try:
-        while len(holding) < count:
+        while waits := {n: told.get(n) for n in range(count) if "holds" not in told.get(n, ())}:
             done = [t for t in tasks if t.done() and t.exception()]
             assert not done, done[0].exception()
-            await asyncio.sleep(0.01)
+            assert boot_now() < patience, f"{len(waits)} sessions of {name} wait still, and were told {waits}"
+            await asyncio.sleep(0.05)
     finally:
         let_go.set()
         for task in (await asyncio.wait(tasks, timeout=30))[1]:
