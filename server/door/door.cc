@@ -100,6 +100,7 @@ Door::~Door() {
   stop_ = true;
   eventfd_write(wake_.get(), 1);
   if (thread_.joinable()) thread_.join();
+  handing_.Finish();
   CloseListeners();
   for (auto& [id, inside] : inside_) inside.visitor->Close();
 }
@@ -118,6 +119,7 @@ void Door::StopAccepting() {
   if (!thread_.joinable() || stop_accepting_.exchange(true)) return;
   eventfd_write(wake_.get(), 1);
   accepts_no_more_.get_future().wait();
+  handing_.Finish();
 }
 
 std::string Door::DeadListener() const {
@@ -156,7 +158,7 @@ void Door::Run() {
 }
 
 int Door::TimeoutMs() const {
-  if (!waiting_.empty()) return kRationTick.count();
+  if (!waiting_.empty() || handing_.is_busy()) return kRationTick.count();
   if (!sampled_.empty() || paused_) return kSampleTick.count();
   return std::chrono::milliseconds(kProbeEvery).count();
 }
@@ -290,7 +292,7 @@ void Door::LetIn(std::map<uint64_t, Waiting>::iterator at, Clock::time_point now
   inside_count_.store(inside_.size(), std::memory_order_relaxed);
   // From now on data wakes only the other side.
   Watch(fd, EPOLLRDHUP | EPOLLHUP | EPOLLET, id, false);
-  hand_over_(given.Release(), listener_fd, *visitor);
+  handing_.Give(visitor, [this, fd = given.Release(), listener_fd, visitor] { hand_over_(fd, listener_fd, *visitor); });
 }
 
 void Door::Refuse(RefuseCause why, const std::string& who, Fd fd, bool is_unix) {
@@ -346,6 +348,7 @@ void Door::Tick(Clock::time_point now) {
     next_probe_ = now + kProbeEvery;
     for (Probe& probe : probes_) probe.Knock(now);
   }
+  handing_.Tick(now);
   Sample(now);
 }
 

@@ -2,8 +2,8 @@
 //
 // The door: accepts every connection, admits it, hands it over, and watches until it ends. README.md tells the way in.
 //
-// Owned by whoever serves. One thread of its own, on which `hand_over` runs; the methods on any thread. The observer
-// outlives it.
+// Owned by whoever serves. One thread of its own; `hand_over` runs on those of handing.h; the methods on any thread. The
+// observer outlives it.
 #pragma once
 
 #include <atomic>
@@ -21,6 +21,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "door/handing.h"
 #include "door/listeners.h"
 #include "door/numbers.h"
 #include "door/peers.h"
@@ -45,7 +46,8 @@ struct DoorOptions {
 
 class Door {
  public:
-  // Takes `fd` over, which is open, does not block and has unread bytes.
+  // Takes `fd` over, which is open, does not block and has unread bytes. Several at once; may take its time, and must
+  // return when the connection is cut.
   using HandOver = std::function<void(int fd, int listener_fd, const Visitor& visitor)>;
 
   // Listens: callers wait in the kernel's queue until Start. FailedPrecondition, in one line.
@@ -125,6 +127,7 @@ class Door {
   std::promise<void> accepts_no_more_;
   std::thread thread_;
   HandOver hand_over_;
+  Handing handing_;
 
   // The thread's own.
   std::vector<Listener> listeners_;

@@ -47,7 +47,7 @@ void Probe::Knock(Clock::time_point now) {
   if (is_unix_) {
     // Without a path the kernel chooses a name that nobody else has.
     const sa_family_t family = AF_UNIX;
-    bind(knocking_.get(), reinterpret_cast<const sockaddr*>(&family), sizeof(family));
+    (void)bind(knocking_.get(), reinterpret_cast<const sockaddr*>(&family), sizeof(family));
   } else {
     const linger at_once{1, 0};
     setsockopt(knocking_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));

@@ -37,7 +37,7 @@ constexpr std::string_view kReloadOutcomes[] = {"reloaded", "refused"};
 constexpr std::string_view kRefuseCauses[] = {"connections", "peer_connections", "rate",
                                               "descriptors", "preface",          "penalty"};
 constexpr std::string_view kTlsCertificates[] = {"server", "client_ca"};
-constexpr std::string_view kCutCauses[] = {"early_cancels", "open_calls", "unused_bytes", "revoked"};
+constexpr std::string_view kCutCauses[] = {"early_cancels", "open_calls", "unused_bytes", "no_pause", "revoked"};
 
 template <typename Enum>
 constexpr bool EndsWith(Labels names, Enum last) {

@@ -119,7 +119,7 @@ enum class ReloadOutcome { kReloaded, kRefused };
 
 // In the order of the door's enums of the same names.
 enum class RefuseCause { kConnections, kPeerConnections, kRate, kDescriptors, kPreface, kPenalty };
-enum class CutCause { kEarlyCancels, kOpenCalls, kUnusedBytes, kRevoked };
+enum class CutCause { kEarlyCancels, kOpenCalls, kUnusedBytes, kNoPause, kRevoked };
 
 enum class TlsCertificate { kServer, kClientCa };
 
