@@ -12,6 +12,8 @@
 #include <filesystem>
 #include <thread>
 
+#include "absl/strings/numbers.h"
+
 namespace distlock::door {
 
 Folder::Folder() {
@@ -41,7 +43,9 @@ Fd Connect(const std::string& address) {
   } else {
     auto& at = reinterpret_cast<sockaddr_in&>(where);
     at.sin_family = AF_INET;
-    at.sin_port = htons(static_cast<uint16_t>(std::atoi(address.c_str() + address.rfind(':') + 1)));
+    uint32_t port = 0;
+    EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port)) << address;
+    at.sin_port = htons(static_cast<uint16_t>(port));
     inet_pton(AF_INET, address.substr(0, address.rfind(':')).c_str(), &at.sin_addr);
     size = sizeof(at);
   }
