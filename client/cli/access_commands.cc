@@ -4,6 +4,8 @@
 
 #include <absl/strings/str_cat.h>
 #include <absl/strings/str_join.h>
+#include <distlock/admin.h>
+#include <distlock/inspect.h>
 #include <openssl/rand.h>
 
 #include <CLI/CLI.hpp>
@@ -17,7 +19,6 @@
 #include "access/policy_file.h"
 #include "access/tokens.h"
 #include "commands.h"
-#include "distlock/v1/admin_service.grpc.pb.h"
 
 namespace distlock::cli {
 namespace {
@@ -33,43 +34,40 @@ struct CanIArgs {
 
 std::string MessageOf(const absl::Status& status) { return {status.message().data(), status.message().size()}; }
 
-std::optional<Failure> FillLock(const std::string& text, v1::CheckAccessRequest* request) {
+std::optional<Failure> FillLock(const std::string& text, AccessQuestion& question) {
   auto lock = access::ParseLock(text);
   if (!lock.ok()) return UsageFailure(absl::StrCat("'", text, "' ", MessageOf(lock.status())));
-  request->set_prefix(lock->all || lock->prefix);
+  question.prefix = lock->all || lock->prefix;
   if (lock->all) {
-    request->set_namespace_("-");
+    question.lock_namespace = kAllNamespaces;
     return std::nullopt;
   }
   for (const access::Template* parts : {&lock->ns, &lock->key}) {
     for (const access::TextPart& part : *parts) {
       if (part.part != access::Part::kLiteral) return UsageFailure("the lock has a placeholder; name one lock");
-      (parts == &lock->ns ? request->mutable_namespace_() : request->mutable_key())->append(part.literal);
+      (parts == &lock->ns ? question.lock_namespace : question.key).append(part.literal);
     }
   }
   return std::nullopt;
 }
 
-bool PrintRights(const Context& context, const v1::CheckAccessResponse& answer) {
+bool PrintRights(const Context& context, const AccessAnswer& answer) {
   std::vector<std::string> lines;
   std::vector<Json> rights;
-  for (const v1::AccessRight& right : answer.rights()) {
-    const std::vector<std::string> locks(right.locks().begin(), right.locks().end());
-    const std::vector<std::string> denied(right.denied_locks().begin(), right.denied_locks().end());
-    lines.push_back(absl::StrCat(right.verb(), locks.empty() ? "" : "  ", absl::StrJoin(locks, " "),
-                                 denied.empty() ? "" : "  but not ", absl::StrJoin(denied, " ")));
-    rights.push_back(Json().Text("verb", right.verb()).Texts("locks", locks).Texts("denied", denied));
+  for (const AccessRight& right : answer.rights) {
+    lines.push_back(absl::StrCat(right.verb, right.locks.empty() ? "" : "  ", absl::StrJoin(right.locks, " "),
+                                 right.denied_locks.empty() ? "" : "  but not ",
+                                 absl::StrJoin(right.denied_locks, " ")));
+    rights.push_back(Json().Text("verb", right.verb).Texts("locks", right.locks).Texts("denied", right.denied_locks));
   }
-  const std::string who = answer.identity().empty() ? "everybody" : answer.identity();
-  if (answer.identity().empty()) lines = {"everything: the broker asks nobody for an identity"};
+  const std::string who = answer.identity.empty() ? "everybody" : answer.identity;
+  if (answer.identity.empty()) lines = {"everything: the broker asks nobody for an identity"};
   lines.insert(lines.begin(), absl::StrCat(who, " may", lines.empty() ? " do nothing" : ":"));
-  return context.PrintLines(lines, Json().Text("identity", answer.identity()).List("rights", rights));
+  return context.PrintLines(lines, Json().Text("identity", answer.identity).List("rights", rights));
 }
 
 int CanI(const Context& context, const CanIArgs& args) {
-  v1::CheckAccessRequest request;
-  request.set_verb(args.verb);
-  request.set_principal(args.principal);
+  AccessQuestion question{.verb = args.verb, .principal = args.principal};
   if (args.verb.empty() && !args.list) return context.Fail(UsageFailure("name a verb, or --list"));
   const auto verb = access::VerbOf(args.verb);
   if (!args.verb.empty() && !verb) {
@@ -78,45 +76,38 @@ int CanI(const Context& context, const CanIArgs& args) {
         UsageFailure(absl::StrCat("'", args.verb, "' is no verb; there are ", absl::StrJoin(known, ", "))));
   }
   if (verb && access::IsLockVerb(*verb)) {
-    if (const auto wrong = FillLock(args.lock, &request)) return context.Fail(*wrong);
+    if (const auto wrong = FillLock(args.lock, question)) return context.Fail(*wrong);
   } else if (!args.lock.empty()) {
     return context.Fail(UsageFailure(absl::StrCat(args.verb, " is a verb of the broker, without a lock")));
   }
-  const auto [channel, failed] = Connect(context);
-  if (!channel) return failed;
-  v1::CheckAccessResponse answer;
-  grpc::ClientContext call;
-  call.set_deadline(std::chrono::system_clock::now() + context.connect_timeout);
-  const grpc::Status status = v1::AdminService::NewStub(channel)->CheckAccess(&call, request, &answer);
-  if (!status.ok()) return context.Fail(FailureFrom(status));
-  if (args.list) return PrintRights(context, answer) ? kExitOk : kExitInternal;
-  const std::string why = !answer.rule().empty()      ? absl::StrCat("rule ", answer.rule())
-                          : answer.identity().empty() ? "the broker asks nobody for an identity"
-                                                      : "no rule allows it";
-  const std::string who = answer.identity().empty() ? "" : absl::StrCat(" for ", answer.identity());
+  const auto [client, failed] = Open(context);
+  if (!client) return failed;
+  const auto answer = Admin(*client).CheckAccess(question);
+  if (!answer.ok()) return context.Fail(FailureFrom(context, answer.refusal()));
+  if (args.list) return PrintRights(context, *answer) ? kExitOk : kExitInternal;
+  const std::string why = !answer->rule.empty()      ? absl::StrCat("rule ", answer->rule)
+                          : answer->identity.empty() ? "the broker asks nobody for an identity"
+                                                     : "no rule allows it";
+  const std::string who = answer->identity.empty() ? "" : absl::StrCat(" for ", answer->identity);
   const bool printed = context.Print(
-      absl::StrCat(answer.allowed() ? "yes" : "no", " (", why, ")", who),
-      Json().Flag("allowed", answer.allowed()).Text("rule", answer.rule()).Text("identity", answer.identity()));
+      absl::StrCat(answer->allowed ? "yes" : "no", " (", why, ")", who),
+      Json().Flag("allowed", answer->allowed).Text("rule", answer->rule).Text("identity", answer->identity));
   if (!printed) return kExitInternal;
-  return answer.allowed() ? kExitOk : kExitDenied;
+  return answer->allowed ? kExitOk : kExitDenied;
 }
 
 int Reload(const Context& context) {
-  const auto [channel, failed] = Connect(context);
-  if (!channel) return failed;
-  v1::ReloadResponse answer;
-  grpc::ClientContext call;
-  call.set_deadline(std::chrono::system_clock::now() + context.connect_timeout);
-  const grpc::Status status = v1::AdminService::NewStub(channel)->Reload(&call, {}, &answer);
-  if (!status.ok()) return context.Fail(FailureFrom(status));
-  if (answer.units().empty()) context.Warn("the broker was given no file that can be read again");
+  const auto [client, failed] = Open(context);
+  if (!client) return failed;
+  const auto units = Admin(*client).Reload();
+  if (!units.ok()) return context.Fail(FailureFrom(context, units.refusal()));
+  if (units->empty()) context.Warn("the broker was given no file that can be read again");
   bool refused = false;
-  for (const v1::ReloadedUnit& unit : answer.units()) {
-    const bool is_refused = unit.outcome() != v1::RELOAD_OUTCOME_RELOADED;
-    refused = refused || is_refused;
-    const char* const outcome = is_refused ? "refused" : "reloaded";
-    if (!context.Print(absl::StrCat(unit.unit(), ": ", outcome, is_refused ? ": " : "", unit.problem()),
-                       Json().Text("unit", unit.unit()).Text("outcome", outcome).Text("problem", unit.problem()))) {
+  for (const ReloadedUnit& unit : *units) {
+    refused = refused || !unit.reloaded;
+    const char* const outcome = unit.reloaded ? "reloaded" : "refused";
+    if (!context.Print(absl::StrCat(unit.unit, ": ", outcome, unit.reloaded ? "" : ": ", unit.problem),
+                       Json().Text("unit", unit.unit).Text("outcome", outcome).Text("problem", unit.problem))) {
       return kExitInternal;
     }
   }

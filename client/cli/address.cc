@@ -9,8 +9,6 @@
 #include <cerrno>
 #include <cstdlib>
 
-#include "tls_channel.h"
-
 namespace distlock::cli {
 namespace {
 
@@ -52,12 +50,6 @@ std::optional<Failure> UselessAddress(const Context& context) {
                     absl::StrCat("permission denied: this user must not open the broker's socket at ", context.Target(),
                                  "; join the group that owns it, or give another --server"),
                     kExitDenied);
-}
-
-std::string TlsFilesProblem(const Context& context) {
-  const std::vector<std::string> targets = context.Targets();
-  const bool uses_tls = std::ranges::any_of(targets, [](const auto& t) { return t.starts_with(internal::kTlsScheme); });
-  return uses_tls ? internal::TlsProblem(internal::WithEnvironment(context.tls)) : "";
 }
 
 std::string MissingDefaultSocket(const Context& context) {

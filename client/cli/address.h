@@ -15,9 +15,6 @@ namespace distlock::cli {
 // sockets that this user must not open. Such a failure comes at once, and says what to do.
 std::optional<Failure> UselessAddress(const Context& context);
 
-// What is wrong with the files for TLS, where an address is tls://; "" when nothing is.
-std::string TlsFilesProblem(const Context& context);
-
 // The default socket's path when the address is the default one only because that socket does not exist; else "".
 std::string MissingDefaultSocket(const Context& context);
 

@@ -3,11 +3,11 @@
 // check-token: whether a fencing token is still the newest of its lock, for resources that cannot compare tokens.
 
 #include <absl/strings/str_cat.h>
+#include <distlock/inspect.h>
 
 #include <CLI/CLI.hpp>
 
 #include "commands.h"
-#include "distlock/v1/lock_service.grpc.pb.h"
 #include "lock_flags.h"
 
 namespace distlock::cli {
@@ -20,33 +20,27 @@ struct TokenArgs {
   int64_t token = 0;
 };
 
-std::string AnswerAsText(const TokenArgs& args, const v1::CheckTokenResponse& answer) {
+std::string AnswerAsText(const TokenArgs& args, const TokenCheck& answer) {
   const std::string of = absl::StrCat(args.lock.Name(), ": ", args.token);
-  if (answer.newest()) return absl::StrCat(of, " is the newest token");
-  return answer.newest_token() == 0 ? absl::StrCat(of, " is not the newest token, which is not known")
-                                    : absl::StrCat(of, " is not the newest token: ", answer.newest_token(), " is");
+  if (answer.newest) return absl::StrCat(of, " is the newest token");
+  return answer.newest_token == 0 ? absl::StrCat(of, " is not the newest token, which is not known")
+                                  : absl::StrCat(of, " is not the newest token: ", answer.newest_token, " is");
 }
 
 int CheckToken(const Context& context, const TokenArgs& args) {
-  const auto [channel, failed] = Connect(context);
-  if (!channel) return failed;
-  v1::CheckTokenRequest request;
-  request.set_namespace_(args.lock.name_space);
-  request.set_key(args.lock.key);
-  request.set_fencing_token(args.token);
-  v1::CheckTokenResponse answer;
-  grpc::ClientContext call;
-  call.set_deadline(std::chrono::system_clock::now() + context.connect_timeout);
-  const grpc::Status status = v1::LockService::NewStub(channel)->CheckToken(&call, request, &answer);
-  if (!status.ok()) return context.Fail(FailureFrom(status));
+  const auto [client, failed] = Open(context);
+  if (!client) return failed;
+  const auto checked = Inspector(*client).CheckToken(args.lock.key, args.token, args.lock.name_space);
+  if (!checked.ok()) return context.Fail(FailureFrom(context, checked.refusal()));
+  const TokenCheck& answer = *checked;
   const Json json = Json()
                         .Text("namespace", args.lock.name_space.empty() ? "default" : args.lock.name_space)
                         .Text("key", args.lock.key)
                         .Number("token", args.token)
-                        .Flag("newest", answer.newest())
-                        .Number("newest_token", answer.newest_token());
+                        .Flag("newest", answer.newest)
+                        .Number("newest_token", answer.newest_token);
   if (!context.Print(AnswerAsText(args, answer), json)) return kExitInternal;
-  return answer.newest() ? kExitOk : kExitBusy;
+  return answer.newest ? kExitOk : kExitBusy;
 }
 
 }  // namespace

@@ -2,13 +2,13 @@
 #include "complete.h"
 
 #include <absl/strings/str_cat.h>
+#include <distlock/inspect.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
 
 #include "command_line.h"
-#include "distlock/v1/lock_service.grpc.pb.h"
 #include "printable.h"
 
 namespace distlock::cli {
@@ -132,25 +132,20 @@ class Completion {
     if (partial_.rfind('-', 0) == 0 && prefix_.empty()) return;
     if (const std::string server = Typed("--server"); !server.empty()) context_.server = server;
     context_.connect_timeout = kBrokerPatience;
-    const auto [channel, failed] = Connect(context_);
-    if (!channel) return;
-    v1::ListLocksRequest request;
-    request.set_namespace_(Typed("--namespace"));
-    request.set_key_prefix(partial_.substr(prefix_.size()));
-    request.set_page_size(1000);
-    const auto until = std::chrono::system_clock::now() + kBrokerPatience;
-    // A page may be empty although more pages follow.
+    const auto [client, failed] = Open(context_);
+    if (!client) return;
+    Inspector inspector(*client);
+    const auto until = std::chrono::steady_clock::now() + kBrokerPatience;
+    std::string page_token;
     do {
-      v1::ListLocksResponse page;
-      grpc::ClientContext call;
-      call.set_deadline(until);
-      if (!v1::LockService::NewStub(channel)->ListLocks(&call, request, &page).ok()) return;
-      for (const v1::LockInfo& lock : page.locks()) {
+      const auto page = inspector.List(partial_.substr(prefix_.size()), Typed("--namespace"), page_token);
+      if (!page.ok()) return;
+      for (const LockInfo& lock : page->locks) {
         // A name with a control character could not be typed.
-        if (Printable(lock.key()) == lock.key()) Add(lock.key());
+        if (Printable(lock.key) == lock.key) Add(lock.key);
       }
-      request.set_page_token(page.next_page_token());
-    } while (!request.page_token().empty());
+      page_token = page->next_page_token;
+    } while (!page_token.empty() && std::chrono::steady_clock::now() < until);
   }
 
   const CLI::App& app_;

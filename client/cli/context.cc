@@ -7,9 +7,6 @@
 #include <absl/strings/str_join.h>
 #include <absl/strings/str_split.h>
 #include <absl/strings/string_view.h>
-#include <distlock/client.h>
-#include <grpcpp/support/channel_arguments.h>
-#include <grpcpp/support/client_interceptor.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -20,59 +17,20 @@
 #include <utility>
 
 #include "address.h"
-#include "distlock/v1/admin_service.grpc.pb.h"
-#include "distlock/wire/bearer.h"
 #include "flag_words.h"
 #include "printable.h"
-#include "tls_channel.h"
 
 namespace distlock::cli {
 namespace {
 
-// Shows the broker who calls, by DISTLOCK_TOKEN_FILE.
-class ShowToken final : public grpc::experimental::Interceptor {
- public:
-  explicit ShowToken(std::string bearer) : bearer_(std::move(bearer)) {}
-  void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
-    using Point = grpc::experimental::InterceptionHookPoints;
-    if (methods->QueryInterceptionHookPoint(Point::PRE_SEND_INITIAL_METADATA)) {
-      methods->GetSendInitialMetadata()->emplace(wire::kAuthorization, bearer_);
-    }
-    methods->Proceed();
-  }
-
- private:
-  const std::string bearer_;
-};
-
-class TokenShower final : public grpc::experimental::ClientInterceptorFactoryInterface {
- public:
-  explicit TokenShower(std::string address) : address_(std::move(address)) {}
-  grpc::experimental::Interceptor* CreateClientInterceptor(grpc::experimental::ClientRpcInfo*) override {
-    auto bearer = wire::BearerFor(address_);
-    return bearer ? new ShowToken(*std::move(bearer)) : nullptr;
-  }
-
- private:
-  const std::string address_;
-};
-
-std::shared_ptr<grpc::Channel> NewChannel(const std::string& address, const TlsOptions& tls,
-                                          grpc::ChannelArguments args) {
-  const auto [target, credentials] = internal::FindWay(address, tls, args);
-  if (!wire::BearerFor(address)) return grpc::CreateCustomChannel(target, credentials, args);
-  std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> interceptors;
-  interceptors.push_back(std::make_unique<TokenShower>(address));
-  return grpc::experimental::CreateCustomChannelWithInterceptors(target, credentials, args, std::move(interceptors));
-}
-
-// The channel does not say why it is not connected. A call that does not wait for the connection fails with the reason.
-std::string CauseOf(const std::shared_ptr<grpc::Channel>& channel) {
-  grpc::ClientContext call;
-  call.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
-  v1::GetStatusResponse ignored;
-  const grpc::Status status = v1::AdminService::NewStub(channel)->GetStatus(&call, {}, &ignored);
-  return status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED ? "no answer" : status.error_message();
+Failure Unreachable(const Context& context, const std::string& cause, Millis tried) {
+  const std::string socket = MissingDefaultSocket(context);
+  const std::string no_socket = socket.empty() ? "" : absl::StrCat("; there is no socket ", socket, " either");
+  return OwnFailure(
+      "UNAVAILABLE",
+      absl::StrCat("cannot reach the broker at ", context.Target(), " within ", FormatDuration(tried), ": ", cause,
+                   no_socket, "; is distlockd running there? --server or DISTLOCK_SERVER says where"),
+      kExitUnavailable);
 }
 
 }  // namespace
@@ -164,47 +122,26 @@ void AddContextFlags(CLI::App& command, Context& context) {
       "Try to reach the broker for at most this long (default 5s)");
 }
 
-Failure Unreachable(const Context& context, const std::string& cause, Millis tried) {
-  const std::string socket = MissingDefaultSocket(context);
-  const std::string no_socket = socket.empty() ? "" : absl::StrCat("; there is no socket ", socket, " either");
-  return OwnFailure("UNAVAILABLE",
-                    absl::StrCat("cannot reach the broker at ", context.Target(), " within ", FormatDuration(tried),
-                                 cause.empty() ? "" : ": ", cause, no_socket,
-                                 "; is distlockd running there? --server or DISTLOCK_SERVER says where"),
-                    kExitUnavailable);
+ClientOptions ClientOptionsFor(const Context& context) {
+  ClientOptions options;
+  options.address = context.Target();
+  options.tls = context.tls;
+  options.client_label = "distlockctl";
+  options.unreachable_timeout = context.connect_timeout;
+  options.call_timeout = context.connect_timeout;
+  return options;
 }
 
-Connection Connect(const Context& context, Patience patience) {
-  if (const auto useless = UselessAddress(context)) {
-    return {nullptr, context.Fail(*useless)};
-  }
-  grpc::ChannelArguments args;
-  args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // The first retries come quickly, so that a short --connect-timeout is enough for a broker that is just starting.
-  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
-  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-  if (patience == Patience::kLong) {
-    args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
-    args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
-    // Otherwise gRPC stops its pings after the second one.
-    args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  }
-  std::vector<std::shared_ptr<grpc::Channel>> channels;
-  const TlsOptions tls = internal::WithEnvironment(context.tls);
-  for (const std::string& target : context.Targets()) {
-    channels.push_back(NewChannel(target, tls, args));
-    channels.back()->GetState(/*try_to_connect=*/true);
-  }
-  const auto deadline = std::chrono::system_clock::now() + context.connect_timeout;
-  do {
-    for (const auto& channel : channels) {
-      // One after the other, for a moment each; they all connect meanwhile.
-      const auto moment = std::chrono::system_clock::now() + std::chrono::milliseconds(20);
-      if (channel->WaitForConnected(channels.size() == 1 ? deadline : std::min(deadline, moment))) return {channel};
-    }
-  } while (std::chrono::system_clock::now() < deadline);
-  return {nullptr, context.Fail(Unreachable(context, CauseOf(channels.front()), context.connect_timeout))};
+Broker Open(const Context& context) {
+  if (const auto useless = UselessAddress(context)) return {nullptr, context.Fail(*useless)};
+  ClientOptions options = ClientOptionsFor(context);
+  options.connect_at_once = false;
+  return {std::make_unique<Client>(std::move(options))};
+}
+
+Failure FailureFrom(const Context& context, const Refusal& refusal, std::optional<Millis> tried) {
+  if (refusal.cause.empty()) return FailureFrom(refusal);
+  return Unreachable(context, refusal.cause, tried.value_or(context.connect_timeout));
 }
 
 }  // namespace distlock::cli

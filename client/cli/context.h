@@ -6,10 +6,10 @@
 #pragma once
 
 #include <distlock/client.h>
-#include <grpcpp/channel.h>
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,7 +32,7 @@ struct Context {
   bool json = false;
   std::function<int()> command;  // set by the subcommand on the command line
 
-  // The gRPC targets: --server, else DISTLOCK_SERVER, else the default socket if it exists, else the default port.
+  // The addresses: --server, else DISTLOCK_SERVER, else the default socket if it exists, else the default port.
   // Several are brokers of one store. Never empty.
   std::vector<std::string> Targets() const;
   // The same, with commas between them.
@@ -60,18 +60,18 @@ void AddContextFlags(CLI::App& command, Context& context);
 CLI::Option* AddDurationFlag(CLI::App& command, const std::string& names, std::function<void(Millis)> set,
                              const std::string& help);
 
-// kLong: for a call that may be silent for hours. Keepalive pings end it when the broker's machine has disappeared.
-enum class Patience { kShort, kLong };
+// The options for the library's Client.
+ClientOptions ClientOptionsFor(const Context& context);
 
-struct Connection {
-  std::shared_ptr<grpc::Channel> channel;  // has been connected once; null after context.Fail has reported why not
-  int exit_code = kExitOk;                 // of that failure
+struct Broker {
+  std::unique_ptr<Client> client;  // null after context.Fail has reported why there can be none
+  int exit_code = kExitOk;         // of that failure
 };
 
-// Connects to the first broker that answers.
-Connection Connect(const Context& context, Patience patience = Patience::kShort);
+// For commands that take no lock by a stream: the client connects at the first call, to the first broker that answers.
+Broker Open(const Context& context);
 
-// The failure of Connect, for commands that do not connect by it. `tried`: for how long.
-Failure Unreachable(const Context& context, const std::string& cause, Millis tried);
+// Why the library did not do it. `tried`: for how long a broker was looked for; --connect-timeout when it is not given.
+Failure FailureFrom(const Context& context, const Refusal& refusal, std::optional<Millis> tried = std::nullopt);
 
 }  // namespace distlock::cli

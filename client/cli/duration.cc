@@ -18,12 +18,13 @@ std::optional<Millis> ParseDuration(const std::string& text) {
   return millis;
 }
 
-std::string FormatDuration(Millis value) { return absl::FormatDuration(absl::FromChrono(value)); }
+std::string FormatDuration(std::chrono::nanoseconds value) {
+  return absl::FormatDuration(absl::FromChrono(std::chrono::duration_cast<Millis>(value)));
+}
 
-std::string FormatTime(const google::protobuf::Timestamp& value) {
-  if (value.seconds() == 0 && value.nanos() == 0) return "";
-  const absl::Time time = absl::FromUnixSeconds(value.seconds()) + absl::Nanoseconds(value.nanos());
-  return absl::FormatTime(kRfc3339Millis, time, absl::UTCTimeZone());
+std::string FormatTime(std::chrono::system_clock::time_point value) {
+  if (value == std::chrono::system_clock::time_point()) return "";
+  return absl::FormatTime(kRfc3339Millis, absl::FromChrono(value), absl::UTCTimeZone());
 }
 
 }  // namespace distlock::cli

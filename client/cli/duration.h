@@ -9,8 +9,6 @@
 #include <optional>
 #include <string>
 
-#include "distlock/wire/times.h"
-
 namespace distlock::cli {
 
 using Millis = std::chrono::milliseconds;
@@ -19,18 +17,15 @@ using Millis = std::chrono::milliseconds;
 // ms.
 std::optional<Millis> ParseDuration(const std::string& text);
 
-// "250ms", "15s", "14.98s", "1m30s".
-std::string FormatDuration(Millis value);
+// "250ms", "15s", "14.98s", "1m30s": whole milliseconds.
+std::string FormatDuration(std::chrono::nanoseconds value);
 
-using wire::ToProto;
-inline Millis FromProto(const google::protobuf::Duration& value) {
-  return std::chrono::duration_cast<Millis>(wire::FromProto(value));
-}
+inline int64_t InMillis(std::chrono::nanoseconds value) { return std::chrono::duration_cast<Millis>(value).count(); }
 
 // For absl::FormatTime.
 inline constexpr char kRfc3339Millis[] = "%Y-%m-%dT%H:%M:%E3SZ";
 
 // RFC 3339 in UTC with milliseconds; "" for the epoch, which means "not known".
-std::string FormatTime(const google::protobuf::Timestamp& value);
+std::string FormatTime(std::chrono::system_clock::time_point value);
 
 }  // namespace distlock::cli

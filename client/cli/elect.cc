@@ -4,13 +4,11 @@
 
 #include <absl/strings/str_cat.h>
 #include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <thread>
 
 #include "commands.h"
+#include "end_by_signal.h"
 #include "under_lock.h"
 
 namespace distlock::cli {
@@ -31,17 +29,9 @@ Json EventJson(std::string_view event, const LockFlags& lock) {
       .Text("name", lock.key);
 }
 
-std::string SinceAsText(std::chrono::system_clock::time_point since) {
-  google::protobuf::Timestamp wire;
-  const auto millis = std::chrono::duration_cast<Millis>(since.time_since_epoch());
-  wire.set_seconds(millis.count() / 1000);
-  wire.set_nanos(static_cast<int32_t>(millis.count() % 1000 * 1'000'000));
-  return FormatTime(wire);
-}
-
 bool PrintLeader(const Context& context, const LockFlags& lock, const std::optional<Leader>& leader) {
   if (!leader) return context.Print("no leader", EventJson("leader", lock).Null("leader"));
-  const std::string since = SinceAsText(leader->acquire_time);
+  const std::string since = FormatTime(leader->acquire_time);
   const Json json = Json()
                         .Text("value", leader->value)
                         .Text("owner", leader->owner)
@@ -54,9 +44,9 @@ bool PrintLeader(const Context& context, const LockFlags& lock, const std::optio
 }
 
 int ShowLeader(const Context& context, const LockFlags& lock) {
-  if (const int failed = Connect(context).exit_code; failed != kExitOk) return failed;
-  Client client(ClientOptionsFor(context));
-  auto looked = client.MakeElection(lock.key, "", {.lock_namespace = lock.name_space}).Look();
+  const auto [client, failed] = Open(context);
+  if (!client) return failed;
+  auto looked = client->MakeElection(lock.key, "", {.lock_namespace = lock.name_space}).Look();
   if (!looked.ok()) return context.Fail(FailureFrom(context, looked.refusal()));
   if (!PrintLeader(context, lock, *looked)) return kExitInternal;
   return looked->has_value() ? kExitOk : kExitBusy;
@@ -64,39 +54,23 @@ int ShowLeader(const Context& context, const LockFlags& lock) {
 
 int Observe(const Context& context, const LockFlags& lock) {
   Signals signals;
-  if (const int failed = Connect(context).exit_code; failed != kExitOk) return failed;
-  const int ended_fd = ::eventfd(0, EFD_CLOEXEC);
-  int exit_code = kExitOk;
-  Client client(ClientOptionsFor(context));
-  std::jthread observer([&](const std::stop_token& asked) {
-    std::stop_source unprintable;
-    const std::stop_callback on_asked(asked, [&] { unprintable.request_stop(); });
-    const Refusal why = client.MakeElection(lock.key, "", {.lock_namespace = lock.name_space})
-                            .Observe(
-                                [&](const std::optional<Leader>& leader) {
-                                  if (PrintLeader(context, lock, leader)) return;
-                                  exit_code = kExitInternal;
-                                  unprintable.request_stop();
-                                },
-                                unprintable.get_token());
-    if (why.reason != RefusalReason::kCancelled) exit_code = context.Fail(FailureFrom(context, why));
-    const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = ::write(ended_fd, &one, sizeof(one));
-  });
-  bool wanted_to_end = false;
-  pollfd fds[2] = {{ended_fd, POLLIN, 0}, {signals.fd(), POLLIN, 0}};
-  while (!wanted_to_end) {
-    ::poll(fds, 2, -1);
-    wanted_to_end = fds[0].revents != 0;
-    while (const auto signo = signals.Take()) {
-      if (*signo == SIGTSTP) StopAsBy(SIGTSTP);
-      wanted_to_end = wanted_to_end || EndsAProcess(*signo);
-    }
+  const auto [client, failed] = Open(context);
+  if (!client) return failed;
+  Election election = client->MakeElection(lock.key, "", {.lock_namespace = lock.name_space});
+  // Observing goes on when no broker is found; the first time it is to say so.
+  if (const auto first = election.Look(); !first.ok() && !first.refusal().cause.empty()) {
+    return context.Fail(FailureFrom(context, first.refusal()));
   }
-  observer.request_stop();
-  observer.join();
-  ::close(ended_fd);
-  return exit_code;
+  int exit_code = kExitOk;
+  EndBySignal end(signals);
+  const Refusal why = election.Observe(
+      [&](const std::optional<Leader>& leader) {
+        if (PrintLeader(context, lock, leader)) return;
+        exit_code = kExitInternal;
+        end.End();
+      },
+      end.token());
+  return why.reason == RefusalReason::kCancelled ? exit_code : context.Fail(FailureFrom(context, why));
 }
 
 bool PrintElected(const Context& context, const ElectArgs& args, const MultiGuard& guard) {

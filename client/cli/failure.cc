@@ -5,8 +5,6 @@
 
 #include <cstring>
 
-#include "distlock/wire/names.h"
-#include "distlock/wire/status_details.h"
 #include "json.h"
 #include "printable.h"
 
@@ -14,74 +12,47 @@ namespace distlock::cli {
 namespace {
 
 struct ReasonExit {
-  v1::RefusalReason reason;
+  RefusalReason reason;
   int exit_code;
 };
 
 constexpr ReasonExit kReasonExits[] = {
-    {v1::REFUSAL_REASON_LOCK_HELD, kExitBusy},
-    {v1::REFUSAL_REASON_WAIT_TIMEOUT, kExitBusy},
-    {v1::REFUSAL_REASON_LEASE_LOST, kExitLost},
-    {v1::REFUSAL_REASON_NOT_HOLDER, kExitLost},
-    {v1::REFUSAL_REASON_LIMIT_MISMATCH, kExitUsage},
-    {v1::REFUSAL_REASON_FOREIGN_KEY, kExitUnavailable},
-    {v1::REFUSAL_REASON_INVALID_ARGUMENT, kExitUsage},
-    {v1::REFUSAL_REASON_NOT_SUPPORTED, kExitUsage},
-    {v1::REFUSAL_REASON_QUOTA_EXCEEDED, kExitUnavailable},
-    {v1::REFUSAL_REASON_STORE_FULL, kExitUnavailable},
-    {v1::REFUSAL_REASON_STORE_UNAVAILABLE, kExitUnavailable},
-    {v1::REFUSAL_REASON_QUORUM_NOT_REACHED, kExitUnavailable},
-    {v1::REFUSAL_REASON_DRAINING, kExitUnavailable},
-    {v1::REFUSAL_REASON_UNAUTHENTICATED, kExitDenied},
-    {v1::REFUSAL_REASON_PERMISSION_DENIED, kExitDenied},
-};
-
-struct CodeName {
-  grpc::StatusCode code;
-  std::string_view name;
-  int exit_code;
-};
-
-// For a status without distlock details: gRPC made it, or a proxy.
-constexpr CodeName kCodeNames[] = {
-    {grpc::StatusCode::CANCELLED, "CANCELLED", kExitUnavailable},
-    {grpc::StatusCode::INVALID_ARGUMENT, "INVALID_ARGUMENT", kExitUsage},
-    {grpc::StatusCode::DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED", kExitUnavailable},
-    {grpc::StatusCode::UNIMPLEMENTED, "UNIMPLEMENTED", kExitUsage},
-    {grpc::StatusCode::UNAVAILABLE, "UNAVAILABLE", kExitUnavailable},
-    {grpc::StatusCode::RESOURCE_EXHAUSTED, "RESOURCE_EXHAUSTED", kExitUnavailable},
-    {grpc::StatusCode::UNAUTHENTICATED, "UNAUTHENTICATED", kExitDenied},
-    {grpc::StatusCode::PERMISSION_DENIED, "PERMISSION_DENIED", kExitDenied},
+    {RefusalReason::kLockHeld, kExitBusy},
+    {RefusalReason::kWaitTimeout, kExitBusy},
+    {RefusalReason::kLeaseLost, kExitLost},
+    {RefusalReason::kNotHolder, kExitLost},
+    {RefusalReason::kLimitMismatch, kExitUsage},
+    {RefusalReason::kForeignKey, kExitUnavailable},
+    {RefusalReason::kInvalidArgument, kExitUsage},
+    {RefusalReason::kNotSupported, kExitUsage},
+    {RefusalReason::kQuotaExceeded, kExitUnavailable},
+    {RefusalReason::kStoreFull, kExitUnavailable},
+    {RefusalReason::kStoreUnavailable, kExitUnavailable},
+    {RefusalReason::kQuorumNotReached, kExitUnavailable},
+    {RefusalReason::kDraining, kExitUnavailable},
+    {RefusalReason::kUnauthenticated, kExitDenied},
+    {RefusalReason::kPermissionDenied, kExitDenied},
+    {RefusalReason::kUnreachable, kExitUnavailable},
 };
 
 }  // namespace
 
-int ExitCodeOf(std::string_view reason) {
-  const auto known = wire::RefusalReasonOf(reason);
+int ExitCodeOf(RefusalReason reason) {
   for (const ReasonExit& row : kReasonExits) {
-    if (row.reason == known) return row.exit_code;
+    if (row.reason == reason) return row.exit_code;
   }
   return kExitInternal;
 }
 
-Failure FailureFrom(const grpc::Status& status) {
+Failure FailureFrom(const Refusal& refusal) {
   Failure failure;
-  failure.message = status.error_message();
-  wire::StatusDetails details = wire::ReadStatusDetails(status.error_details());
-  failure.holder = std::move(details.owner);
-  if (details.retry_delay) failure.retry_after = std::chrono::duration_cast<Millis>(*details.retry_delay);
-  failure.fields = std::move(details.field_violations);
-  failure.from_broker = !details.reason.empty();
-  if (failure.from_broker) {
-    failure.reason = std::move(details.reason);
-    failure.exit_code = ExitCodeOf(failure.reason);
-    return failure;
-  }
-  failure.reason = absl::StrCat("GRPC_", static_cast<int>(status.error_code()));
-  for (const CodeName& row : kCodeNames) {
-    if (row.code != status.error_code()) continue;
-    failure.reason = row.name;
-    failure.exit_code = row.exit_code;
+  failure.reason = refusal.reason == RefusalReason::kUnreachable ? "UNAVAILABLE" : Name(refusal.reason);
+  failure.message = refusal.message;
+  failure.exit_code = ExitCodeOf(refusal.reason);
+  if (!refusal.holders.empty()) failure.holder = refusal.holders.front().owner;
+  if (refusal.retry_after) failure.retry_after = std::chrono::duration_cast<Millis>(*refusal.retry_after);
+  for (const FieldProblem& problem : refusal.field_problems) {
+    failure.fields.emplace_back(problem.field, problem.description);
   }
   return failure;
 }

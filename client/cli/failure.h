@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Why a command failed: one struct for gRPC statuses with google.rpc details and for wrong values on the command line.
-// Decides the exit code and the message. Pure, any thread.
+// Why a command failed: one struct for the library's refusals and for wrong values on the command line. Decides the
+// exit code and the message. Pure, any thread.
 #pragma once
 
-#include <grpcpp/support/status.h>
+#include <distlock/types.h>
 
 #include <optional>
 #include <string>
@@ -18,18 +18,17 @@
 namespace distlock::cli {
 
 struct Failure {
-  std::string reason;   // a RefusalReason without its prefix, or the gRPC code's name when the broker did not answer
+  std::string reason;   // the name of a RefusalReason; UNAVAILABLE when no broker answered
   std::string message;  // for people, from the broker or from distlockctl
   std::string holder;   // the owner label of the lock's holder
   std::optional<Millis> retry_after;
   std::vector<std::pair<std::string, std::string>> fields;  // each bad field and its problem
   std::string lost_reason;                                  // a LostReason without its prefix, when a lock was lost
   int exit_code = kExitInternal;
-  bool is_plain = false;     // the message says all: as text it stands without the reason
-  bool from_broker = false;  // true: the broker's answer; false: a proxy's, or a broken connection
+  bool is_plain = false;  // the message says all: as text it stands without the reason
 };
 
-Failure FailureFrom(const grpc::Status& status);
+Failure FailureFrom(const Refusal& refusal);
 
 Failure UsageFailure(std::string message);
 
@@ -38,8 +37,8 @@ Failure OwnFailure(std::string reason, std::string message, int exit_code);
 
 Failure CannotStart(int error);  // fork or pipe failed with this errno
 
-// The exit code of a RefusalReason's name; kExitInternal for a name this version does not know.
-int ExitCodeOf(std::string_view reason);
+// kExitInternal for a reason that this version does not know.
+int ExitCodeOf(RefusalReason reason);
 
 // "distlockctl: ..." in one line, or one line per bad field; or, for json, one object {"error":{...}}. With the
 // line end.

@@ -12,54 +12,8 @@
 #include "address.h"
 
 namespace distlock::cli {
-namespace {
-
-LockOptions LockOptionsFor(const LockFlags& flags, std::function<void(const QueuedInfo&)> on_queued) {
-  LockOptions options;
-  options.lock_namespace = flags.name_space;
-  if (flags.ttl) options.ttl = *flags.ttl;
-  if (flags.max_wait) options.max_wait = *flags.max_wait;
-  options.max_hold = flags.max_hold;
-  options.lock_delay = flags.lock_delay;
-  options.policy = static_cast<QueuePolicy>(flags.policy);
-  options.owner = flags.owner.empty() ? DefaultOwner() : flags.owner;
-  options.metadata = flags.metadata;
-  options.resume = flags.resume;
-  options.on_queued = std::move(on_queued);
-  return options;
-}
-
-// The library's message names the address, the time and a remedy beside the cause, each of which this program says in
-// its own words.
-std::string CauseIn(const std::string& message) {
-  constexpr std::string_view kBefore = " ms: ";
-  const size_t before = message.find(kBefore);
-  if (before == std::string::npos) return "";
-  const size_t begin = before + kBefore.size();
-  return message.substr(begin, message.rfind("; ") - begin);
-}
-
-}  // namespace
-
-ClientOptions ClientOptionsFor(const Context& context, std::function<void(Duration)> on_draining) {
-  ClientOptions options;
-  options.tls = context.tls;
-  options.address = context.Target();
-  options.client_label = "distlockctl";
-  options.unreachable_timeout = context.connect_timeout;
-  options.on_draining = std::move(on_draining);
-  return options;
-}
-
 LockKeeper::LockKeeper(const Context& context, const LockFlags& flags)
-    : context_(context),
-      flags_(flags),
-      wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      client_(ClientOptionsFor(context, [this](Duration left) {
-        const std::lock_guard lock(mu_);
-        events_.push_back({LockEvent::kDraining, {}, std::chrono::duration_cast<Millis>(left)});
-        Wake();
-      })) {}
+    : context_(context), flags_(flags), wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), client_(Options()) {}
 
 LockKeeper::~LockKeeper() { on_end_.reset(); }
 
@@ -86,12 +40,23 @@ std::optional<LockKeeper::Answer> LockKeeper::TakeAnswer() {
   return std::exchange(answer_, std::nullopt);
 }
 
+ClientOptions LockKeeper::Options() {
+  ClientOptions options = ClientOptionsFor(context_);
+  options.on_draining = [this](Duration left) {
+    const std::lock_guard lock(mu_);
+    events_.push_back({LockEvent::kDraining, {}, std::chrono::duration_cast<Millis>(left)});
+    Wake();
+  };
+  return options;
+}
+
 LockSet LockKeeper::Wanted() {
-  LockOptions options = LockOptionsFor(flags_, [this](const QueuedInfo& info) {
+  LockOptions options = flags_.Options();
+  options.on_queued = [this](const QueuedInfo& info) {
     const std::lock_guard lock(mu_);
     events_.push_back({LockEvent::kQueued, info, {}});
     Wake();
-  });
+  };
   LockSet wanted;
   wanted.MaxWait(options.max_wait);
   for (const std::string& key : flags_.Keys()) {
@@ -169,23 +134,6 @@ Json GrantedEvent(const LockFlags& lock, const MultiGuard& guard) {
 }
 
 std::string EndReason(const MultiGuard& guard) { return absl::AsciiStrToUpper(std::string(Name(guard.end_cause()))); }
-
-Failure FailureFrom(const Context& context, const Refusal& refusal, std::optional<Millis> tried) {
-  if (refusal.reason == RefusalReason::kUnreachable) {
-    return Unreachable(context, CauseIn(refusal.message), tried.value_or(context.connect_timeout));
-  }
-  Failure failure;
-  failure.reason = Name(refusal.reason);
-  failure.message = refusal.message;
-  failure.exit_code = ExitCodeOf(failure.reason);
-  failure.from_broker = true;
-  if (!refusal.holders.empty()) failure.holder = refusal.holders.front().owner;
-  if (refusal.retry_after) failure.retry_after = std::chrono::duration_cast<Millis>(*refusal.retry_after);
-  for (const FieldProblem& problem : refusal.field_problems) {
-    failure.fields.emplace_back(problem.field, problem.description);
-  }
-  return failure;
-}
 
 std::string OutcomeName(ReleaseOutcome outcome) { return absl::AsciiStrToLower(std::string(Name(outcome))); }
 

@@ -30,9 +30,6 @@ struct LockEvent {
   Millis time_left{0};
 };
 
-// The options for the library's Client.
-ClientOptions ClientOptionsFor(const Context& context, std::function<void(Duration)> on_draining = {});
-
 class LockKeeper {
  public:
   // Does not wait for the connection.
@@ -62,6 +59,7 @@ class LockKeeper {
   using Answer = Result<MultiGuard>;
   using Clock = std::chrono::steady_clock;
 
+  ClientOptions Options();
   LockSet Wanted();
   std::optional<Answer> TakeAnswer();
   Outcome OutcomeOf(Answer answer, Clock::time_point since) const;
@@ -86,9 +84,7 @@ std::string HeldBy(const Holder& holder);
 std::string QueuedAsText(const LockFlags& lock, const QueuedInfo& queued);
 Json QueuedEvent(const LockFlags& lock, const QueuedInfo& queued);
 Json GrantedEvent(const LockFlags& lock, const MultiGuard& guard);
-std::string EndReason(const MultiGuard& guard);  // "EXPIRED"
-// `tried`: for how long to reach a broker; --connect-timeout when it is not given.
-Failure FailureFrom(const Context& context, const Refusal& refusal, std::optional<Millis> tried = std::nullopt);
+std::string EndReason(const MultiGuard& guard);   // "EXPIRED"
 std::string OutcomeName(ReleaseOutcome outcome);  // "released", as the release command prints it
 
 }  // namespace distlock::cli

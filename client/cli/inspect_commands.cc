@@ -3,11 +3,11 @@
 // show, ls: print who holds a lock and who waits for it. Read-only.
 
 #include <absl/strings/str_cat.h>
+#include <distlock/inspect.h>
 
 #include <CLI/CLI.hpp>
 
 #include "commands.h"
-#include "distlock/v1/lock_service.grpc.pb.h"
 #include "lock_flags.h"
 #include "lock_view.h"
 #include "printable.h"
@@ -20,37 +20,24 @@ namespace {
 constexpr int kListedLocks = 1000;
 
 int Show(const Context& context, const LockFlags& flags) {
-  const auto [channel, failed] = Connect(context);
-  if (!channel) return failed;
-  v1::GetLockRequest request;
-  request.set_namespace_(flags.name_space);
-  request.set_key(flags.key);
-  v1::GetLockResponse response;
-  grpc::ClientContext call;
-  call.set_deadline(std::chrono::system_clock::now() + context.connect_timeout);
-  const grpc::Status status = v1::LockService::NewStub(channel)->GetLock(&call, request, &response);
-  if (!status.ok()) return context.Fail(FailureFrom(status));
-  const bool printed = context.PrintLines(LockAsText(response.lock()), LockAsJson(response.lock(), true));
-  return printed ? kExitOk : kExitInternal;
+  const auto [client, failed] = Open(context);
+  if (!client) return failed;
+  const auto lock = Inspector(*client).Look(flags.key, flags.name_space);
+  if (!lock.ok()) return context.Fail(FailureFrom(context, lock.refusal()));
+  return context.PrintLines(LockAsText(*lock), LockAsJson(*lock, true)) ? kExitOk : kExitInternal;
 }
 
 int List(const Context& context, const ListArgs& args) {
-  const auto [channel, failed] = Connect(context);
-  if (!channel) return failed;
-  const auto stub = v1::LockService::NewStub(channel);
-  v1::ListLocksRequest request;
-  request.set_namespace_(args.all_namespaces ? kAllNamespaces : args.name_space);
-  request.set_key_prefix(args.prefix);
-  request.set_page_size(1000);
+  const auto [client, failed] = Open(context);
+  if (!client) return failed;
+  Inspector inspector(*client);
+  const std::string name_space = args.all_namespaces ? kAllNamespaces : args.name_space;
+  std::string page_token;
   int printed = 0;
-  // A page may be empty although more pages follow: only an empty page token is the end.
   do {
-    v1::ListLocksResponse page;
-    grpc::ClientContext call;
-    call.set_deadline(std::chrono::system_clock::now() + context.connect_timeout);
-    const grpc::Status status = stub->ListLocks(&call, request, &page);
-    if (!status.ok()) return context.Fail(FailureFrom(status));
-    for (const v1::LockInfo& lock : page.locks()) {
+    const auto page = inspector.List(args.prefix, name_space, page_token);
+    if (!page.ok()) return context.Fail(FailureFrom(context, page.refusal()));
+    for (const LockInfo& lock : page->locks) {
       if (!args.all && printed == kListedLocks) {
         context.Warn(absl::StrCat("there are more than these ", kListedLocks, " locks: --all lists every one"));
         return kExitOk;
@@ -59,8 +46,8 @@ int List(const Context& context, const ListArgs& args) {
       if (!context.Print(row, LockAsJson(lock, false))) return kExitInternal;
       ++printed;
     }
-    request.set_page_token(page.next_page_token());
-  } while (!request.page_token().empty());
+    page_token = page->next_page_token;
+  } while (!page_token.empty());
   return kExitOk;
 }
 

@@ -4,6 +4,7 @@
 
 #include <absl/strings/ascii.h>
 #include <absl/strings/str_cat.h>
+#include <distlock/detached.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,18 +15,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <iostream>
-#include <random>
 
 #include "commands.h"
-#include "distlock/v1/lock_service.grpc.pb.h"
 #include "lock_flags.h"
 
 namespace distlock::cli {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 struct LeaseArgs {
   LockFlags lock;
@@ -34,45 +30,22 @@ struct LeaseArgs {
   std::string lease_id;
 };
 
-// By a clock that goes on while the machine is suspended.
-Millis BootNow() {
-  timespec now{};
-  clock_gettime(CLOCK_BOOTTIME, &now);
-  return std::chrono::duration_cast<Millis>(std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec));
-}
-
-Millis LeftOf(Millis deadline) { return std::max(deadline - BootNow(), Millis(0)); }
-
-std::string RandomUuid() {
-  std::random_device random;
-  uint32_t word[4];
-  for (uint32_t& w : word) w = random();
-  word[1] = (word[1] & 0xffff0fffU) | 0x00004000U;
-  word[2] = (word[2] & 0x3fffffffU) | 0x80000000U;
-  char text[37];
-  std::snprintf(text, sizeof(text), "%08x-%04x-%04x-%04x-%04x%08x", word[0], word[1] >> 16, word[1] & 0xffff,
-                word[2] >> 16, word[2] & 0xffff, word[3]);
-  return text;
-}
-
 // In the format that systemd's EnvironmentFile= and a shell's `.` read; no value needs quoting.
-std::string GrantAsEnvironment(const v1::Grant& grant) {
-  return absl::StrCat("DISTLOCK_LEASE_ID=", grant.lease_id(), "\nDISTLOCK_TOKEN=", grant.fencing_token(),
-                      "\nDISTLOCK_HOLDER_ID=", grant.holder_id(),
-                      "\nDISTLOCK_TTL=", FormatDuration(FromProto(grant.ttl())));
+std::string LeaseAsEnvironment(const DetachedLease& lease) {
+  return absl::StrCat("DISTLOCK_LEASE_ID=", lease.lease_id, "\nDISTLOCK_TOKEN=", lease.token,
+                      "\nDISTLOCK_HOLDER_ID=", lease.holder_id, "\nDISTLOCK_TTL=", FormatDuration(lease.ttl));
 }
 
-// `left`: how long the lease may still be believed in.
-Json GrantAsJson(const v1::Grant& grant, Millis left) {
+Json LeaseAsJson(const LockFlags& lock, const DetachedLease& lease) {
   return Json()
-      .Text("namespace", grant.namespace_())
-      .Text("key", grant.key())
-      .Text("lease_id", grant.lease_id())
-      .Text("holder_id", grant.holder_id())
-      .Number("token", grant.fencing_token())
-      .Number("ttl_ms", FromProto(grant.ttl()).count())
-      .Number("valid_for_ms", left.count())
-      .Number("waited_ms", FromProto(grant.waited()).count());
+      .Text("namespace", lock.name_space.empty() ? "default" : lock.name_space)
+      .Text("key", lock.key)
+      .Text("lease_id", lease.lease_id)
+      .Text("holder_id", lease.holder_id)
+      .Number("token", lease.token)
+      .Number("ttl_ms", InMillis(lease.ttl))
+      .Number("valid_for_ms", InMillis(lease.time_left()))
+      .Number("waited_ms", InMillis(lease.waited));
 }
 
 bool WriteAndClose(int fd, const std::string& content) {
@@ -106,71 +79,26 @@ bool WriteSecretFile(const std::string& path, const std::string& content) {
   return good;
 }
 
-bool IsBroken(const grpc::Status& status) {
-  return status.error_code() == grpc::StatusCode::UNAVAILABLE && !FailureFrom(status).from_broker;
-}
-
-// Repeats the request under the same request_id when the connection breaks, since the lock may be granted already.
-// `sent`: when the last one was sent, by BootNow.
-grpc::Status AcquireUntilAnswered(const Context& context, std::shared_ptr<grpc::Channel>& channel,
-                                  v1::AcquireRequest& request, const LockFlags& flags, v1::AcquireResponse* response,
-                                  Millis* sent) {
-  const auto give_up_waiting = Clock::now() + flags.max_wait.value_or(Millis(0));
-  while (true) {
-    *sent = BootNow();
-    grpc::ClientContext call;
-    if (flags.max_wait) {
-      const auto left = std::max(Millis(0), std::chrono::duration_cast<Millis>(give_up_waiting - Clock::now()));
-      *request.mutable_locks(0)->mutable_max_wait() = ToProto(left);
-      call.set_deadline(std::chrono::system_clock::now() + left + context.connect_timeout);
-    }
-    const grpc::Status status = v1::LockService::NewStub(channel)->Acquire(&call, request, response);
-    if (!IsBroken(status)) return status;
-    if (!channel->WaitForConnected(std::chrono::system_clock::now() + context.connect_timeout)) return status;
-  }
-}
-
-void GiveBack(const Context& context, const std::shared_ptr<grpc::Channel>& channel, const std::string& lease_id) {
-  v1::ReleaseRequest request;
-  request.set_lease_id(lease_id);
-  v1::ReleaseResponse response;
-  grpc::ClientContext call;
-  call.set_deadline(std::chrono::system_clock::now() + context.connect_timeout);
-  v1::LockService::NewStub(channel)->Release(&call, request, &response);
-}
-
-Failure NotOneGrant(int grants) {
-  Failure failure;
-  failure.reason = "INTERNAL";
-  failure.message = absl::StrCat("the broker answered the request for one lock with ", grants, " grants");
-  return failure;
+DetachedMode ModeOf(const LockFlags& flags) {
+  if (flags.limit > 0) return {.mode = LockMode::kPermit, .permits = flags.permits, .limit = flags.limit};
+  return {.mode = flags.shared ? LockMode::kShared : LockMode::kExclusive};
 }
 
 int Acquire(const Context& context, const LeaseArgs& args) {
-  // Without -w the call has no deadline: only keepalive pings show that the broker's machine is gone.
   const bool waits_alone = !args.lock.shared && args.lock.limit == 0 && args.lock.max_wait != Millis(0);
   if (const auto own = waits_alone ? HeldByOwnJob(args.lock) : std::nullopt) context.Warn(*own);
-  auto [channel, failed] = Connect(context, Patience::kLong);
-  if (!channel) return failed;
-  v1::AcquireRequest request;
-  *request.add_locks() = args.lock.ToSpec();
-  request.set_request_id(args.request_id.empty() ? RandomUuid() : args.request_id);
-  v1::AcquireResponse response;
-  Millis sent{};
-  const grpc::Status status = AcquireUntilAnswered(context, channel, request, args.lock, &response, &sent);
-  if (IsBroken(status)) return context.Fail(Unreachable(context, status.error_message(), context.connect_timeout));
-  if (!status.ok()) return FailToTake(context, args.lock, FailureFrom(status));
-
-  if (response.grants_size() != 1) return context.Fail(NotOneGrant(response.grants_size()));
-  const v1::Grant& grant = response.grants(0);
-  const std::string text = GrantAsEnvironment(grant) + "\n";
-  const Millis left = LeftOf(sent + FromProto(grant.waited()) + FromProto(grant.valid_for()));
-  const std::string json = GrantAsJson(grant, left).Line() + "\n";
+  const auto [client, failed] = Open(context);
+  if (!client) return failed;
+  DetachedLocks locks(*client);
+  const auto lease = locks.Acquire(args.lock.key, args.lock.Options(), ModeOf(args.lock), args.request_id);
+  if (!lease.ok()) return FailToTake(context, args.lock, FailureFrom(context, lease.refusal()));
+  const std::string text = LeaseAsEnvironment(*lease) + "\n";
+  const std::string json = LeaseAsJson(args.lock, *lease).Line() + "\n";
   const bool told =
       args.lease_file.empty() ? context.PrintText(context.json ? json : text) : WriteSecretFile(args.lease_file, text);
   if (told) return kExitOk;
   // The lease_id was not written, so no program could release the lock before its ttl ends.
-  GiveBack(context, channel, grant.lease_id());
+  static_cast<void>(locks.Release(lease->lease_id));
   return kExitInternal;
 }
 
@@ -194,64 +122,40 @@ int NoLeaseId(const Context& context) {
 }
 
 int Renew(const Context& context, const LeaseArgs& args) {
-  v1::RenewRequest request;
-  request.set_lease_id(LeaseIdFrom(args));
-  if (request.lease_id().empty()) return NoLeaseId(context);
-  const auto [channel, failed] = Connect(context);
-  if (!channel) return failed;
-  v1::RenewResponse response;
-  grpc::ClientContext call;
-  call.set_deadline(std::chrono::system_clock::now() + context.connect_timeout);
-  const Millis sent = BootNow();
-  const grpc::Status status = v1::LockService::NewStub(channel)->Renew(&call, request, &response);
-  if (!status.ok()) return context.Fail(FailureFrom(status));
-  const Millis valid_for = LeftOf(sent + FromProto(response.valid_for()));
-  const Millis ttl = FromProto(response.ttl());
-  const bool printed = context.Print(
-      absl::StrCat("renewed, valid for ", FormatDuration(valid_for)),
-      Json().Text("outcome", "renewed").Number("valid_for_ms", valid_for.count()).Number("ttl_ms", ttl.count()));
+  const std::string lease_id = LeaseIdFrom(args);
+  if (lease_id.empty()) return NoLeaseId(context);
+  const auto [client, failed] = Open(context);
+  if (!client) return failed;
+  const auto renewed = DetachedLocks(*client).Renew(lease_id);
+  if (!renewed.ok()) return context.Fail(FailureFrom(context, renewed.refusal()));
+  const Duration left = DetachedLease{.valid_until = renewed->valid_until}.time_left();
+  const bool printed = context.Print(absl::StrCat("renewed, valid for ", FormatDuration(left)),
+                                     Json()
+                                         .Text("outcome", "renewed")
+                                         .Number("valid_for_ms", InMillis(left))
+                                         .Number("ttl_ms", InMillis(renewed->ttl)));
   return printed ? kExitOk : kExitInternal;
 }
 
 int Downgrade(const Context& context, const LeaseArgs& args) {
-  v1::DowngradeRequest request;
-  request.set_lease_id(LeaseIdFrom(args));
-  if (request.lease_id().empty()) return NoLeaseId(context);
-  const auto [channel, failed] = Connect(context);
-  if (!channel) return failed;
-  v1::DowngradeResponse response;
-  grpc::ClientContext call;
-  call.set_deadline(std::chrono::system_clock::now() + context.connect_timeout);
-  const grpc::Status status = v1::LockService::NewStub(channel)->Downgrade(&call, request, &response);
-  if (!status.ok()) return context.Fail(FailureFrom(status));
+  const std::string lease_id = LeaseIdFrom(args);
+  if (lease_id.empty()) return NoLeaseId(context);
+  const auto [client, failed] = Open(context);
+  if (!client) return failed;
+  if (const auto refusal = DetachedLocks(*client).Downgrade(lease_id)) {
+    return context.Fail(FailureFrom(context, *refusal));
+  }
   return context.Print("downgraded", Json().Text("outcome", "downgraded")) ? kExitOk : kExitInternal;
 }
 
-const char* OutcomeName(v1::ReleaseOutcome outcome) {
-  switch (outcome) {
-    case v1::RELEASE_OUTCOME_RELEASED:
-      return "released";
-    case v1::RELEASE_OUTCOME_STILL_HELD:
-      return "still_held";
-    case v1::RELEASE_OUTCOME_ALREADY_GONE:
-      return "already_gone";
-    default:
-      return "unknown";
-  }
-}
-
 int Release(const Context& context, const LeaseArgs& args) {
-  v1::ReleaseRequest request;
-  request.set_lease_id(LeaseIdFrom(args));
-  if (request.lease_id().empty()) return NoLeaseId(context);
-  const auto [channel, failed] = Connect(context);
-  if (!channel) return failed;
-  v1::ReleaseResponse response;
-  grpc::ClientContext call;
-  call.set_deadline(std::chrono::system_clock::now() + context.connect_timeout);
-  const grpc::Status status = v1::LockService::NewStub(channel)->Release(&call, request, &response);
-  if (!status.ok()) return context.Fail(FailureFrom(status));
-  const char* const outcome = OutcomeName(response.outcome());
+  const std::string lease_id = LeaseIdFrom(args);
+  if (lease_id.empty()) return NoLeaseId(context);
+  const auto [client, failed] = Open(context);
+  if (!client) return failed;
+  const auto released = DetachedLocks(*client).Release(lease_id);
+  if (!released.ok()) return context.Fail(FailureFrom(context, released.refusal()));
+  const std::string outcome = absl::AsciiStrToLower(std::string(Name(*released)));
   return context.Print(outcome, Json().Text("outcome", outcome)) ? kExitOk : kExitInternal;
 }
 

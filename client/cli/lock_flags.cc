@@ -17,11 +17,11 @@
 namespace distlock::cli {
 namespace {
 
-const std::map<std::string, v1::QueuePolicy> kPolicies = {
-    {"fair", v1::QUEUE_POLICY_FAIR},
-    {"writer-preferring", v1::QUEUE_POLICY_WRITER_PREFERRING},
-    {"reader-preferring", v1::QUEUE_POLICY_READER_PREFERRING},
-    {"adaptive", v1::QUEUE_POLICY_ADAPTIVE},
+const std::map<std::string, QueuePolicy> kPolicies = {
+    {"fair", QueuePolicy::kFair},
+    {"writer-preferring", QueuePolicy::kWriterPreferring},
+    {"reader-preferring", QueuePolicy::kReaderPreferring},
+    {"adaptive", QueuePolicy::kAdaptive},
 };
 
 std::string UserName() {
@@ -195,21 +195,18 @@ std::optional<std::string> HeldByOwnJob(const LockFlags& flags) {
   return std::nullopt;
 }
 
-v1::LockSpec LockFlags::ToSpec() const {
-  v1::LockSpec spec;
-  spec.set_namespace_(name_space);
-  spec.set_key(key);
-  spec.set_mode(limit > 0 ? v1::LOCK_MODE_PERMIT : shared ? v1::LOCK_MODE_SHARED : v1::LOCK_MODE_EXCLUSIVE);
-  spec.set_limit(limit);
-  spec.set_permits(permits);
-  if (ttl) *spec.mutable_ttl() = ToProto(*ttl);
-  if (max_wait) *spec.mutable_max_wait() = ToProto(*max_wait);
-  spec.set_policy(policy);
-  spec.set_owner(owner.empty() ? DefaultOwner() : owner);
-  spec.mutable_metadata()->insert(metadata.begin(), metadata.end());
-  if (max_hold.count() > 0) *spec.mutable_max_hold() = ToProto(max_hold);
-  if (lock_delay.count() > 0) *spec.mutable_lock_delay() = ToProto(lock_delay);
-  return spec;
+LockOptions LockFlags::Options() const {
+  LockOptions options;
+  options.lock_namespace = name_space;
+  if (ttl) options.ttl = *ttl;
+  if (max_wait) options.max_wait = *max_wait;
+  options.max_hold = max_hold;
+  options.lock_delay = lock_delay;
+  options.policy = policy;
+  options.owner = owner.empty() ? DefaultOwner() : owner;
+  options.metadata = metadata;
+  options.resume = resume;
+  return options;
 }
 
 }  // namespace distlock::cli

@@ -4,6 +4,8 @@
 // this code, and names all bad fields at once.
 #pragma once
 
+#include <distlock/types.h>
+
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,7 +13,6 @@
 #include <vector>
 
 #include "context.h"
-#include "distlock/v1/lock.pb.h"
 #include "duration.h"
 #include "exit_code.h"
 
@@ -35,11 +36,12 @@ struct LockFlags {
   Millis max_hold{0};
   Millis lock_delay{0};
   bool resume = false;  // LockOptions::resume
-  v1::QueuePolicy policy = v1::QUEUE_POLICY_UNSPECIFIED;
+  QueuePolicy policy = QueuePolicy::kDefault;
   std::string owner;
   std::map<std::string, std::string> metadata;
 
-  v1::LockSpec ToSpec() const;
+  // All but the mode and the keys.
+  LockOptions Options() const;
   // All keys, in the order of the command line.
   std::vector<std::string> Keys() const;
   // For messages: "default/deploy"; several keys: "default/deploy, default/database".

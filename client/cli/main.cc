@@ -2,14 +2,13 @@
 //
 // distlockctl: parses the command line and runs one command.
 
-#include <google/protobuf/stubs/logging.h>
-
 #include <CLI/CLI.hpp>
 #include <sstream>
+#include <stdexcept>
 #include <string>
+#include <system_error>
 #include <vector>
 
-#include "address.h"
 #include "command_line.h"
 #include "commands.h"
 #include "complete.h"
@@ -52,8 +51,6 @@ int UsageError(const CLI::App& app, const CLI::ParseError& error, Context& conte
 }  // namespace
 
 int main(int argc, char** argv) {
-  // Keeps protobuf from printing a message of its own about invalid UTF-8: the broker's refusal says what to do.
-  google::protobuf::SetLogHandler(nullptr);
   std::vector<std::string> args(argv + 1, argv + argc);
   std::vector<std::string> command_line;
 
@@ -94,10 +91,11 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return UsageError(app, error, context, args);
   }
-  const std::string command = app.get_subcommands().front()->get_name();
-  const bool connects = command != "completion" && command != "man";
-  if (const std::string problem = connects ? distlock::cli::TlsFilesProblem(context) : ""; !problem.empty()) {
-    return context.Fail(distlock::cli::UsageFailure(problem));
+  try {
+    return context.command();
+  } catch (const std::invalid_argument& error) {  // of the library: a file for TLS cannot be used
+    return context.Fail(distlock::cli::UsageFailure(error.what()));
+  } catch (const std::system_error& error) {  // of the library: the machine has no thread or no descriptor left
+    return context.Fail(distlock::cli::OwnFailure("CANNOT_START", error.what(), distlock::cli::kExitInternal));
   }
-  return context.command();
 }

@@ -11,9 +11,6 @@ class App;
 
 namespace distlock::cli {
 
-// As a namespace of ListLocks and WatchLocks.
-inline constexpr char kAllNamespaces[] = "-";
-
 struct ListArgs {
   std::string name_space;
   bool all_namespaces = false;

@@ -26,8 +26,8 @@ struct TopArgs {
 
 class Top {
  public:
-  Top(const Context& context, const TopArgs& args, Signals& signals, std::shared_ptr<grpc::Channel> channel)
-      : args_(args), signals_(signals), source_(context, std::move(channel)) {
+  Top(const Context& context, const TopArgs& args, Signals& signals, Client& client)
+      : args_(args), signals_(signals), source_(context, client) {
     view_.name_space = args.name_space;
   }
 
@@ -118,8 +118,8 @@ class Top {
   int exit_code_ = kExitOk;
 };
 
-int PrintOnce(const Context& context, const TopArgs& args, std::shared_ptr<grpc::Channel> channel) {
-  LockSource source(context, std::move(channel));
+int PrintOnce(const Context& context, const TopArgs& args, Client& client) {
+  LockSource source(context, client);
   if (!source.Look(args.name_space)) return context.Fail(*source.seen().failure);
   View view;
   view.name_space = args.name_space;
@@ -138,10 +138,14 @@ int RunTop(const Context& context, const TopArgs& args) {
     return context.Fail(UsageFailure("top needs a terminal; --once prints one frame as plain text"));
   }
   Signals signals;
-  auto [channel, failed] = Connect(context);
-  if (!channel) return failed;
-  if (args.once) return PrintOnce(context, args, std::move(channel));
-  return Top(context, args, signals, std::move(channel)).Run();
+  const auto [client, failed] = Open(context);
+  if (!client) return failed;
+  if (args.once) return PrintOnce(context, args, *client);
+  // A broker that cannot be reached is reported before there is a screen.
+  if (const auto first = Admin(*client).Status(); !first.ok() && !first.refusal().cause.empty()) {
+    return context.Fail(FailureFrom(context, first.refusal()));
+  }
+  return Top(context, args, signals, *client).Run();
 }
 
 }  // namespace

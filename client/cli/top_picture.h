@@ -4,23 +4,23 @@
 // terminal. One thread.
 #pragma once
 
+#include <distlock/admin.h>
+#include <distlock/inspect.h>
+
 #include <chrono>
 #include <cstddef>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "context.h"
-#include "distlock/v1/admin_service.grpc.pb.h"
-#include "distlock/v1/lock_service.grpc.pb.h"
 
 namespace distlock::cli {
 
 // The broker's last answers. A call that fails leaves the previous answer in place.
 struct Seen {
-  v1::GetStatusResponse status;
-  std::vector<v1::LockInfo> locks;
+  BrokerStatus status;
+  std::vector<LockInfo> locks;
   bool more_locks = false;  // `locks` is not complete
   size_t streams = 0;       // open Session and Hold streams
   double grants_per_s = 0;  // locks whose token changed since the look before, per second
@@ -29,19 +29,22 @@ struct Seen {
 
 class LockSource {
  public:
-  LockSource(const Context& context, std::shared_ptr<grpc::Channel> channel);
+  LockSource(const Context& context, Client& client);
 
   // Asks the broker once. False: it failed, and seen().failure says why.
   bool Look(const std::string& name_space);
   const Seen& seen() const { return seen_; }
 
  private:
-  grpc::Status LookAtLocks(const std::string& name_space);
-  grpc::Status LookAtSessions();
-  void CountGrants(const std::vector<v1::LockInfo>& before);
+  // Nothing on success.
+  std::optional<Refusal> LookAtStatus();
+  std::optional<Refusal> LookAtLocks(const std::string& name_space);
+  std::optional<Refusal> LookAtStreams();
+  void CountGrants(const std::vector<LockInfo>& before);
 
   const Context& context_;
-  const std::shared_ptr<grpc::Channel> channel_;
+  Admin admin_;
+  Inspector inspector_;
   Seen seen_;
   std::optional<std::chrono::steady_clock::time_point> looked_at_;
 };

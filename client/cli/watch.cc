@@ -4,20 +4,15 @@
 
 #include <absl/time/clock.h>
 #include <absl/time/time.h>
-#include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
+#include <distlock/inspect.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <atomic>
-#include <thread>
 
 #include "commands.h"
-#include "distlock/v1/lock_service.grpc.pb.h"
+#include "end_by_signal.h"
 #include "lock_view.h"
 #include "search_flags.h"
-#include "signals.h"
 
 namespace distlock::cli {
 namespace {
@@ -28,91 +23,41 @@ struct WatchArgs {
   bool many = false;  // all locks of `search`, instead of `key`
 };
 
-// Cancels a call when a signal comes that would end the process. Its thread ends with this object.
-class EndBySignal {
- public:
-  EndBySignal(Signals& signals, grpc::ClientContext& call)
-      : signals_(signals), call_(call), over_(::eventfd(0, EFD_CLOEXEC)), thread_([this] { Wait(); }) {}
-  ~EndBySignal() {
-    ::eventfd_write(over_, 1);
-    thread_.join();
-    ::close(over_);
-  }
-  bool came() const { return came_; }
-
- private:
-  void Wait() {
-    pollfd fds[2] = {{signals_.fd(), POLLIN, 0}, {over_, POLLIN, 0}};
-    while (::poll(fds, 2, -1) < 0 || fds[1].revents == 0) {
-      while (const auto signo = signals_.Take()) {
-        if (*signo == SIGTSTP) StopAsBy(SIGTSTP);
-        if (!EndsAProcess(*signo)) continue;
-        came_ = true;
-        call_.TryCancel();
-      }
-    }
-  }
-
-  Signals& signals_;
-  grpc::ClientContext& call_;
-  const int over_;
-  std::atomic<bool> came_ = false;
-  std::thread thread_;
-};
-
 // Now, but never before what it tells of: those times are of the store's clock, which may be ahead of this machine's.
-std::string TimeOfChange(const v1::LockInfo& lock) {
+std::string TimeOfChange(const LockInfo& lock) {
   std::string time = absl::FormatTime(kRfc3339Millis, absl::Now(), absl::UTCTimeZone());
-  const auto not_before = [&](const google::protobuf::Timestamp& since) { time = std::max(time, FormatTime(since)); };
-  for (const v1::Holder& holder : lock.holders()) not_before(holder.acquire_time());
-  for (const v1::Waiter& waiter : lock.waiters()) not_before(waiter.start_time());
-  if (lock.has_block()) not_before(lock.block().start_time());
+  const auto not_before = [&](std::chrono::system_clock::time_point since) {
+    time = std::max(time, FormatTime(since));
+  };
+  for (const Holder& holder : lock.holders) not_before(holder.acquire_time);
+  for (const Waiter& waiter : lock.waiters)
+    not_before(waiter.start_time.value_or(std::chrono::system_clock::time_point()));
+  if (lock.block) not_before(lock.block->start_time);
   return time;
 }
 
-bool PrintChange(const Context& context, const v1::LockInfo& lock) {
+bool PrintChange(const Context& context, const LockInfo& lock) {
   const std::string time = TimeOfChange(lock);
   return context.Print(ChangeAsText(lock, time), LockAsJson(lock, true, Json().Text("time", time)));
 }
 
-bool PrintChange(const Context& context, const v1::WatchLockResponse& change) {
-  return PrintChange(context, change.lock());
-}
-
-bool PrintChange(const Context& context, const v1::WatchLocksResponse& changes) {
-  return std::ranges::all_of(changes.locks(), [&](const auto& lock) { return PrintChange(context, lock); });
-}
-
-// Reads and prints until the stream of `call` or this process is to end.
-template <typename Response>
-int PrintChanges(const Context& context, Signals& signals, grpc::ClientContext& call,
-                 const std::unique_ptr<grpc::ClientReader<Response>>& stream) {
-  EndBySignal end(signals, call);
-  bool printed = true;
-  Response change;
-  while (printed && stream->Read(&change)) printed = PrintChange(context, change);
-  if (!printed) call.TryCancel();
-  const grpc::Status status = stream->Finish();
-  if (!printed) return kExitInternal;
-  return end.came() || status.ok() ? kExitOk : context.Fail(FailureFrom(status));
-}
-
 int Watch(const Context& context, const WatchArgs& args) {
   Signals signals;
-  const auto [channel, failed] = Connect(context, Patience::kLong);
-  if (!channel) return failed;
-  const auto stub = v1::LockService::NewStub(channel);
-  grpc::ClientContext call;
-  if (!args.many) {
-    v1::WatchLockRequest request;
-    request.set_namespace_(args.search.name_space);
-    request.set_key(args.key);
-    return PrintChanges(context, signals, call, stub->WatchLock(&call, request));
-  }
-  v1::WatchLocksRequest request;
-  request.set_namespace_(args.search.all_namespaces ? kAllNamespaces : args.search.name_space);
-  request.set_key_prefix(args.search.prefix);
-  return PrintChanges(context, signals, call, stub->WatchLocks(&call, request));
+  const auto [client, failed] = Open(context);
+  if (!client) return failed;
+  EndBySignal end(signals);
+  bool printed = true;
+  const auto print = [&](const LockInfo& lock) {
+    printed = printed && PrintChange(context, lock);
+    if (!printed) end.End();
+  };
+  Inspector inspector(*client);
+  const std::string name_space = args.search.all_namespaces ? kAllNamespaces : args.search.name_space;
+  const Refusal why =
+      args.many ? inspector.WatchAll(args.search.prefix, print, end.token(), name_space, WhenInterrupted::kReturn)
+                : inspector.Watch(args.key, print, end.token(), name_space, WhenInterrupted::kReturn);
+  if (!printed) return kExitInternal;
+  return why.reason == RefusalReason::kCancelled ? kExitOk : context.Fail(FailureFrom(context, why));
 }
 
 }  // namespace

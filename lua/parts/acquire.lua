@@ -32,24 +32,29 @@ drop_expired(h)
 local mixes = not h.kind or (me.kind == 'p') == (h.kind == 'p') and (h.kind ~= 'p' or me.limit == h.limit)
 if h.mine or not mixes and wait == '0' then return {MISMATCH, NOW, h.kind, h.limit or 0} end
 
--- Another try of the same request may have a place: this one takes it over, unless it had one of its own before. When
--- the other try holds the lock, this one waits in front of all others: the other's broker gives it back.
+-- Another try of the same request may have a place: this one takes it over, unless it had one of its own before, or the
+-- other is the later one. When the other try holds the lock, this one waits in front of all others: the other's broker
+-- gives it back. Behind a later one that holds it, it does not wait at all.
 local request, holds = wait ~= '0' and request_of(owner), false
 local other = request and length > 0 and redis.call('HGET', WAITERS, request)
 local rank = other and other ~= owner and redis.call('ZRANK', QUEUE, other)
-if rank and wait == '2' then return show(h, left_ms(h), {HELD, NOW, left_ms(h), length}) end
+if rank and (wait == '2' or is_later(other, owner)) then return show(h, left_ms(h), {HELD, NOW, left_ms(h), length}) end
 if rank then
   redis.call('ZADD', QUEUE, redis.call('ZRANGE', QUEUE, rank, rank, 'WITHSCORES')[2], owner)
   redis.call('HSET', WAITERS, owner, redis.call('HGET', WAITERS, other) or '', request, owner)
   redis.call('ZREM', QUEUE, other)
   redis.call('HDEL', WAITERS, other)
-elseif request and wait == '1' and h.kind and length > 0 then
+elseif request and wait == '1' and h.kind and (length > 0 or h.kind == 'x') then
   for _, hold in ipairs(h.kind == 'x' and {h} or h.used <= MOST_SHOWN and read_slots(h) or {}) do
-    holds = holds or request_of(hold.owner) == request
+    local same = request_of(hold.owner) == request
+    if same and is_later(hold.owner, owner) then return show(h, left_ms(h), {HELD, NOW, left_ms(h), length}) end
+    holds = holds or same
   end
 end
 
-local place, is_preferred = length > 0 and redis.call('ZRANK', QUEUE, owner), preferred == '1'
+-- A request of which no try has a place has none itself.
+local place = length > 0 and (other or not request) and redis.call('ZRANK', QUEUE, owner)
+local is_preferred = preferred == '1'
 local function count_in_front()
   return is_preferred and length > 0 and redis.call('ZCOUNT', QUEUE, '-inf', '(0') or length
 end

@@ -42,6 +42,8 @@ end
 
 -- What all tries of a request have in common: the first half of their owner_ids. nil: of no request.
 local function request_of(owner) return string.sub(owner, 1, 2) == TRY and string.sub(owner, 1, 16) or nil end
+-- Whether a try of the same request is of a later session of the client: its number follows.
+local function is_later(other, owner) return string.sub(other, 17, 24) > string.sub(owner, 17, 24) end
 
 -- The EXCLUSIVE holder from its value, 1;owner;token;since_us;ttl_ms;delay_ms;info. nil: the value has another shape.
 local function parse_holder(value)

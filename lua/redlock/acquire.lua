@@ -65,7 +65,9 @@ place = tonumber(place)
 local request = wait ~= '0' and request_of(owner)
 local other = request and length > 0 and redis.call('HGET', WAITERS, request)
 local rank = other and other ~= owner and redis.call('ZRANK', QUEUE, other)
-if rank and wait == '2' then return show(h, left_ms(h), {HELD, NOW, left_ms(h), length, h.kind or ''}) end
+if rank and (wait == '2' or is_later(other, owner)) then
+  return show(h, left_ms(h), {HELD, NOW, left_ms(h), length, h.kind or ''})
+end
 local had_place = length > 0 and redis.call('ZRANK', QUEUE, owner)
 if rank then
   place = math.min(place, score(rank))
@@ -75,9 +77,11 @@ if rank then
   redis.call('HDEL', WAITERS, other)
   length = redis.call('ZCARD', QUEUE)
   had_place = redis.call('ZRANK', QUEUE, owner)
-elseif request and wait == '1' and h.kind and length > 0 then
+elseif request and wait == '1' and h.kind and (length > 0 or h.kind == 'x') then
   for _, hold in ipairs(h.kind == 'x' and {h} or h.used <= MOST_SHOWN and read_slots(h) or {}) do
-    if request_of(hold.owner) == request and had_place ~= 0 then place = math.min(place, score(0) - 1) end
+    local same = request_of(hold.owner) == request
+    if same and is_later(hold.owner, owner) then return show(h, left_ms(h), {HELD, NOW, left_ms(h), length, h.kind}) end
+    if same and length > 0 and had_place ~= 0 then place = math.min(place, score(0) - 1) end
   end
 end
 if had_place and score(had_place) ~= place then

@@ -65,11 +65,14 @@ core::OwnerId OwnerIdOf(const core::LockName& name, std::string_view request_id)
   return owner;
 }
 
-core::OwnerId OwnerIdOfTry(const core::LockName& name, std::string_view request_id) {
+core::OwnerId OwnerIdOfTry(const core::LockName& name, std::string_view request_id, uint32_t generation) {
   core::OwnerId owner = RandomOwnerId();
   const core::OwnerId shared = Derived("distlock try v1", name, request_id);
-  std::copy_n(shared.begin(), owner.size() / 2, owner.begin());
+  std::copy_n(shared.begin(), core::kRequestBytes, owner.begin());
   owner[0] = core::kTryMark;
+  for (size_t i = core::kTryBytes; i-- > core::kRequestBytes; generation >>= 8) {
+    owner[i] = static_cast<uint8_t>(generation);
+  }
   return owner;
 }
 

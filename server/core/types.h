@@ -43,13 +43,16 @@ using OwnerId = std::array<uint8_t, 16>;
 inline constexpr uint8_t kRepeatableMark = 0xff;
 inline bool IsRepeatable(const OwnerId& owner) { return owner[0] == kRepeatableMark; }
 
-// Of an acquire on a stream with a request_id. All tries of the request share the first half, the second is random: so
-// a try takes over the place that another one has in the store's queue, and whatever is done for the other try later,
-// by whichever broker, touches nothing of this one. Other owners never look like this.
+// Of an acquire on a stream with a request_id. All tries of the request share the first half; then comes the number of
+// the client's session, most significant byte first; the rest is random. So a later try takes over the place that an
+// earlier one has in the store's queue, an earlier one that reaches the store late takes none back, and whatever is
+// done for one of them later, by whichever broker, touches nothing of the other. Other owners never look like this.
 inline constexpr uint8_t kTryMark = 0xfe;
+inline constexpr size_t kRequestBytes = 8;
+inline constexpr size_t kTryBytes = kRequestBytes + 4;
 inline bool IsTry(const OwnerId& owner) { return owner[0] == kTryMark; }
 inline bool IsSameRequest(const OwnerId& a, const OwnerId& b) {
-  return IsTry(a) && std::equal(a.begin(), a.begin() + a.size() / 2, b.begin());
+  return IsTry(a) && std::equal(a.begin(), a.begin() + kRequestBytes, b.begin());
 }
 
 // A stream or unary call that listens for answers; unique in the process, never reused. 0 = nobody listens.

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The pure parts of distlockctl: durations, JSON, and how a gRPC status becomes a message and an exit code.
+// The pure parts of distlockctl: durations, JSON, and how a refusal becomes a message and an exit code.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "distlock/wire/status_details.h"
 #include "duration.h"
 #include "failure.h"
 #include "flag_words.h"
@@ -15,7 +14,6 @@ namespace distlock::cli {
 namespace {
 
 using testing::Eq;
-using testing::HasSubstr;
 
 TEST(Duration, AsPeopleWriteThem) {
   EXPECT_THAT(ParseDuration("15s"), Eq(Millis(15000)));
@@ -32,10 +30,16 @@ TEST(Duration, RefusesOtherText) {
   }
 }
 
-TEST(Duration, ThroughTheWire) {
-  EXPECT_EQ(FromProto(ToProto(Millis(90'061'001))), Millis(90'061'001));
+TEST(Duration, IsShownInWholeMilliseconds) {
   EXPECT_EQ(FormatDuration(Millis(14980)), "14.98s");
+  EXPECT_EQ(FormatDuration(std::chrono::nanoseconds(14'980'999'999)), "14.98s");
+  EXPECT_EQ(InMillis(std::chrono::microseconds(1999)), 1);
+}
+
+TEST(Time, IsEmptyWhenItIsNotKnown) {
   EXPECT_EQ(FormatTime({}), "");
+  const std::chrono::system_clock::time_point epoch;
+  EXPECT_EQ(FormatTime(epoch + std::chrono::seconds(1) + std::chrono::microseconds(1500)), "1970-01-01T00:00:01.001Z");
 }
 
 TEST(JsonLine, EscapesControlCharactersAndQuotes) {
@@ -59,50 +63,44 @@ TEST(JsonLine, KeepsTheOrder) {
             R"({"z":-1,"a":true,"n":null,"t":["x","y"],"l":[]})");
 }
 
-grpc::Status WithReason(grpc::StatusCode code, const std::string& reason) {
-  wire::RpcStatus details;
-  wire::ErrorInfo info;
-  info.set_domain("distlock");
-  info.set_reason(reason);
-  wire::PackDetail(info, details.add_details());
-  wire::RetryInfo retry;
-  retry.mutable_retry_delay()->set_seconds(12);
-  wire::PackDetail(retry, details.add_details());
-  wire::ResourceInfo resource;
-  resource.set_owner("bob");
-  wire::PackDetail(resource, details.add_details());
-  return grpc::Status(code, "the broker's words", details.SerializeAsString());
-}
-
 TEST(FailureOf, EachReasonHasItsExitCode) {
-  const std::pair<const char*, int> kExpected[] = {
-      {"LOCK_HELD", 1},       {"WAIT_TIMEOUT", 1},     {"LEASE_LOST", 75},        {"NOT_HOLDER", 75},
-      {"LIMIT_MISMATCH", 64}, {"FOREIGN_KEY", 69},     {"INVALID_ARGUMENT", 64},  {"NOT_SUPPORTED", 64},
-      {"QUOTA_EXCEEDED", 69}, {"STORE_FULL", 69},      {"STORE_UNAVAILABLE", 69}, {"QUORUM_NOT_REACHED", 69},
-      {"DRAINING", 69},       {"UNAUTHENTICATED", 77}, {"PERMISSION_DENIED", 77}, {"SOMETHING_NEWER", 70},
+  const std::pair<RefusalReason, int> kExpected[] = {
+      {RefusalReason::kLockHeld, 1},          {RefusalReason::kWaitTimeout, 1},
+      {RefusalReason::kLeaseLost, 75},        {RefusalReason::kNotHolder, 75},
+      {RefusalReason::kLimitMismatch, 64},    {RefusalReason::kForeignKey, 69},
+      {RefusalReason::kInvalidArgument, 64},  {RefusalReason::kNotSupported, 64},
+      {RefusalReason::kQuotaExceeded, 69},    {RefusalReason::kStoreFull, 69},
+      {RefusalReason::kStoreUnavailable, 69}, {RefusalReason::kQuorumNotReached, 69},
+      {RefusalReason::kDraining, 69},         {RefusalReason::kUnauthenticated, 77},
+      {RefusalReason::kPermissionDenied, 77}, {RefusalReason::kUnreachable, 69},
+      {RefusalReason::kInternal, 70},         {static_cast<RefusalReason>(99), 70},
   };
   for (const auto& [reason, exit_code] : kExpected) {
-    const Failure failure = FailureFrom(WithReason(grpc::StatusCode::ABORTED, reason));
-    EXPECT_EQ(failure.exit_code, exit_code) << reason;
-    EXPECT_TRUE(failure.from_broker);
+    EXPECT_EQ(FailureFrom(Refusal{.reason = reason}).exit_code, exit_code) << Name(reason);
   }
 }
 
 TEST(FailureOf, DetailsBecomePartOfTheMessage) {
-  const Failure failure = FailureFrom(WithReason(grpc::StatusCode::ABORTED, "LOCK_HELD"));
+  const Refusal held{.reason = RefusalReason::kLockHeld,
+                     .message = "the broker's words",
+                     .retry_after = std::chrono::seconds(12),
+                     .holders = {{.owner = "bob"}}};
+  const Failure failure = FailureFrom(held);
   EXPECT_EQ(DescribeText(failure), "distlockctl: the broker's words (LOCK_HELD; held by bob, retry after 12s)\n");
   EXPECT_EQ(DescribeJson(failure),
             R"({"error":{"reason":"LOCK_HELD","message":"the broker's words","exit_code":1,"holder":"bob",)"
             "\"retry_after_ms\":12000}}\n");
 }
 
-TEST(FailureOf, AStatusWithoutBrokerDetails) {
-  EXPECT_EQ(FailureFrom(grpc::Status(grpc::StatusCode::UNAVAILABLE, "reset")).exit_code, kExitUnavailable);
-  EXPECT_EQ(FailureFrom(grpc::Status(grpc::StatusCode::PERMISSION_DENIED, "proxy")).exit_code, kExitDenied);
-  EXPECT_EQ(FailureFrom(grpc::Status(grpc::StatusCode::DATA_LOSS, "?")).exit_code, kExitInternal);
-  const Failure garbled = FailureFrom(grpc::Status(grpc::StatusCode::UNAVAILABLE, "reset", "\xff\xff"));
-  EXPECT_FALSE(garbled.from_broker);
-  EXPECT_THAT(DescribeText(garbled), HasSubstr("reset (UNAVAILABLE)"));
+TEST(FailureOf, ABrokenConnectionIsNamedAsSuch) {
+  const Failure failure = FailureFrom(Refusal{.reason = RefusalReason::kUnreachable, .message = "reset"});
+  EXPECT_EQ(DescribeText(failure), "distlockctl: reset (UNAVAILABLE)\n");
+}
+
+TEST(FailureOf, EachWrongFieldIsKept) {
+  const Failure failure = FailureFrom(
+      Refusal{.reason = RefusalReason::kInvalidArgument, .field_problems = {{"locks[0].ttl", "too short"}}});
+  EXPECT_EQ(DescribeText(failure), "distlockctl: locks[0].ttl too short\n");
 }
 
 TEST(FlagWords, NameFlagsInsteadOfFields) {

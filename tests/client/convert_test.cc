@@ -8,6 +8,7 @@
 
 #include "distlock/wire/status_details.h"
 #include "distlock/wire/times.h"
+#include "unary_call.h"
 
 namespace distlock::internal {
 namespace {
@@ -145,6 +146,47 @@ TEST(ToRefusal, OfAStatusThatIsNotTheBrokers) {
   EXPECT_EQ(reason_of(grpc::StatusCode::PERMISSION_DENIED), RefusalReason::kPermissionDenied);
   EXPECT_EQ(ToRefusal(Pack(grpc::StatusCode::UNIMPLEMENTED, WithReason("NOT_SUPPORTED"))).reason,
             RefusalReason::kNotSupported);
+}
+
+// What a caller of a call with one answer is told: the code as it is, since nobody repeats the call.
+TEST(AnswerRefusal, OfAStatusThatIsNotTheBrokers) {
+  const Lookups::Connection from{.address = "host:1"};
+  const std::pair<grpc::StatusCode, RefusalReason> kExpected[] = {
+      {grpc::StatusCode::UNAVAILABLE, RefusalReason::kUnreachable},
+      {grpc::StatusCode::CANCELLED, RefusalReason::kUnreachable},
+      {grpc::StatusCode::DEADLINE_EXCEEDED, RefusalReason::kUnreachable},
+      {grpc::StatusCode::RESOURCE_EXHAUSTED, RefusalReason::kQuotaExceeded},
+      {grpc::StatusCode::UNIMPLEMENTED, RefusalReason::kNotSupported},
+      {grpc::StatusCode::INVALID_ARGUMENT, RefusalReason::kInvalidArgument},
+      {grpc::StatusCode::UNAUTHENTICATED, RefusalReason::kUnauthenticated},
+      {grpc::StatusCode::PERMISSION_DENIED, RefusalReason::kPermissionDenied},
+      {grpc::StatusCode::DATA_LOSS, RefusalReason::kInternal},
+  };
+  for (const auto& [code, reason] : kExpected) {
+    EXPECT_EQ(AnswerRefusal(grpc::Status(code, ""), from).reason, reason) << code;
+    EXPECT_EQ(AnswerRefusal(grpc::Status(code, "", "\xff"), from).reason, reason)
+        << "with details that nobody can read";
+  }
+  EXPECT_EQ(AnswerRefusal({grpc::StatusCode::UNAVAILABLE, "reset"}, from).message, "the broker at host:1: reset");
+  EXPECT_EQ(AnswerRefusal(Pack(grpc::StatusCode::ABORTED, WithReason("LOCK_HELD")), from).reason,
+            RefusalReason::kLockHeld);
+  EXPECT_EQ(AnswerRefusal(Pack(grpc::StatusCode::ABORTED, WithReason("OF_A_NEWER_BROKER")), from).reason,
+            RefusalReason::kInternal);
+}
+
+TEST(NotUtf8, NamesEachWrongField) {
+  v1::AcquireRequest request;
+  request.set_request_id("\xff");
+  request.add_locks()->set_key("good");
+  request.add_locks()->set_owner("\xc3");
+  const std::optional<Refusal> refusal = NotUtf8(request);
+  ASSERT_TRUE(refusal);
+  ASSERT_EQ(refusal->field_problems.size(), 2u);
+  EXPECT_EQ(refusal->field_problems[0].field, "locks[1].owner");
+  EXPECT_EQ(refusal->field_problems[1].field, "request_id");
+  request.set_request_id("");
+  request.mutable_locks()->RemoveLast();
+  EXPECT_FALSE(NotUtf8(request));
 }
 
 }  // namespace

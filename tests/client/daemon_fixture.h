@@ -31,9 +31,15 @@ class Daemon {
     ::_exit(127);
   }
   ~Daemon() {
+    if (pid_ == 0) return;
     ::kill(pid_, SIGTERM);
+    WaitForItsEnd();
+  }
+
+  // Until it has exited by itself.
+  void WaitForItsEnd() {
     int status = 0;
-    ::waitpid(pid_, &status, 0);
+    ::waitpid(std::exchange(pid_, 0), &status, 0);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "status " << status;
   }
 
@@ -42,7 +48,7 @@ class Daemon {
  private:
   const testing::Folder folder_;
   const std::string address_;
-  const pid_t pid_;
+  pid_t pid_;  // 0: it has ended
 };
 
 class DaemonTest : public ::testing::Test {

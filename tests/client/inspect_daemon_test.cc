@@ -151,6 +151,42 @@ TEST_F(DaemonTest, AnOperatorSeesTheBroker) {
   EXPECT_THAT(page.streams, ::testing::Contains(::testing::Field(&StreamInfo::kind, StreamKind::kSession)));
 }
 
+TEST_F(DaemonTest, AnOperatorSeesTheStoreOfTheBroker) {
+  const BrokerStatus status = Admin(two_).Status().value();
+  EXPECT_GE(status.shards, 1);
+  EXPECT_EQ(status.validity, std::chrono::seconds(3));
+  ASSERT_EQ(status.store_nodes.size(), 1u);
+  EXPECT_EQ(status.store_nodes[0].state, StoreNodeState::kUp);
+  EXPECT_FALSE(status.store_nodes[0].address.empty() || status.store_nodes[0].version.empty());
+  EXPECT_FALSE(status.store_nodes[0].independent);
+}
+
+TEST_F(DaemonTest, WithoutAPolicyEverythingIsAllowed) {
+  Admin admin(two_);
+  const AccessAnswer answer = admin.CheckAccess({.verb = "exclusive", .key = "k"}).value();
+  EXPECT_TRUE(answer.allowed);
+  EXPECT_EQ(answer.identity, "") << "nobody is asked for one";
+  EXPECT_EQ(admin.CheckAccess({.verb = "nonsense"}).refusal().reason, RefusalReason::kInvalidArgument);
+  EXPECT_TRUE(admin.Reload().value().empty()) << "it was given no file";
+}
+
+TEST_F(DaemonTest, TheEndOfADrainIsWaitedFor) {
+  std::optional<Daemon> daemon(std::in_place);
+  Client client({.address = daemon->address(), .connect_at_once = false});
+  Admin admin(client);
+  const std::string broker_id = admin.Status().value().broker_id;
+  EXPECT_EQ(admin.WaitUntilGone("another"), std::nullopt) << "another broker answers already";
+  std::stop_source stop;
+  auto waiting = std::async(std::launch::async, [&] { return admin.WaitUntilGone(broker_id, stop.get_token()); });
+  stop.request_stop();
+  const std::optional<Refusal> stopped = waiting.get();
+  ASSERT_TRUE(stopped);
+  EXPECT_EQ(stopped->reason, RefusalReason::kCancelled);
+  EXPECT_EQ(admin.Drain(Duration::zero()).value().leases, 0);
+  EXPECT_EQ(admin.WaitUntilGone(broker_id), std::nullopt);
+  daemon->WaitForItsEnd();
+}
+
 TEST_F(DaemonTest, CallsOfAClosedClientAreRefused) {
   std::optional<Client> client(std::in_place, Options("closed"));
   Inspector inspector(*client);
@@ -160,6 +196,7 @@ TEST_F(DaemonTest, CallsOfAClosedClientAreRefused) {
   EXPECT_EQ(inspector.Look("a").refusal().reason, RefusalReason::kClientClosed);
   EXPECT_EQ(detached.Acquire("a").refusal().reason, RefusalReason::kClientClosed);
   EXPECT_EQ(admin.Status().refusal().reason, RefusalReason::kClientClosed);
+  EXPECT_EQ(admin.WaitUntilGone("b")->reason, RefusalReason::kClientClosed);
   EXPECT_EQ(inspector.WatchAll("", [](const LockInfo&) {}, {}).reason, RefusalReason::kClientClosed);
 }
 

@@ -38,14 +38,17 @@ TEST(Ids, TheOwnerOfARequestIdDependsOnBothParts) {
 TEST(Ids, TriesOfARequestShareHalfAnOwner) {
   const auto a = core::LockName::Encode("n", "a");
   const auto b = core::LockName::Encode("n", "b");
-  const core::OwnerId first = OwnerIdOfTry(a, "0123456789abcdef");
-  const core::OwnerId second = OwnerIdOfTry(a, "0123456789abcdef");
+  const core::OwnerId first = OwnerIdOfTry(a, "0123456789abcdef", 0x1ff);
+  const core::OwnerId second = OwnerIdOfTry(a, "0123456789abcdef", 0x1ff);
   EXPECT_TRUE(core::IsTry(first));
   EXPECT_NE(first, second) << "what is done for one must not touch the other";
   EXPECT_TRUE(core::IsSameRequest(first, second));
-  EXPECT_FALSE(core::IsSameRequest(first, OwnerIdOfTry(b, "0123456789abcdef")));
-  EXPECT_FALSE(core::IsSameRequest(first, OwnerIdOfTry(a, "0123456789abcdeg")));
+  EXPECT_FALSE(core::IsSameRequest(first, OwnerIdOfTry(b, "0123456789abcdef", 0x1ff)));
+  EXPECT_FALSE(core::IsSameRequest(first, OwnerIdOfTry(a, "0123456789abcdeg", 0x1ff)));
   EXPECT_FALSE(core::IsSameRequest(first, OwnerIdOf(a, "0123456789abcdef"))) << "a detached request is another";
+  const core::OwnerId later = OwnerIdOfTry(a, "0123456789abcdef", 0x200);
+  EXPECT_TRUE(core::IsSameRequest(first, later));
+  EXPECT_LT(std::max(first, second), later) << "also when it is compared as text";
   for (int i = 0; i < 1000; ++i) EXPECT_FALSE(core::IsTry(RandomOwnerId()));
 }
 

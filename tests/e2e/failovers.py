@@ -81,7 +81,7 @@ def promoted_at(servers, old):
 
 
 def ask_failover(servers):
-    """Asks a sentinel for a failover. Until it has heard of a replica's recovery, it has none to promote: NOGOODSLAVE."""
+    """Asks a sentinel for a failover. Until it has heard of a recovered replica it promotes none: NOGOODSLAVE."""
     def is_begun():
         try:
             return servers.sentinels[0].command("SENTINEL", "FAILOVER", NAME) == "OK"

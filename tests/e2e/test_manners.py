@@ -53,7 +53,7 @@ def test_admin_listen_names_where_they_are_served(world):
     assert world.client(own).force_release("k") == 0
     client = world.client(own)
     assert failure(client.acquire, client.spec("k")).code == grpc.StatusCode.UNIMPLEMENTED
-    assert f"admin={own}" in daemon.log()
+    eventually(lambda: f"admin={own}" in daemon.log(), "the line that says where it serves")
 
 
 def test_an_address_of_listen_may_serve_them(world):

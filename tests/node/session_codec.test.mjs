@@ -69,7 +69,8 @@ test('commands are written as the generated code writes them', () => {
   const spec = message(wire.LockSpec, {key: 'k'.repeat(300), owner: 'é', mode: wire.LockMode.EXCLUSIVE,
     ttl: duration(1000), maxWait: duration(0), metadata: {a: 'b'}});
   const commands = [
-    {$case: 'open', open: {client: 'c'}}, {$case: 'acquire', acquire: {locks: [spec, spec], requestId: 'r'.repeat(40)}},
+    {$case: 'open', open: {client: 'c', generation: 3}},
+    {$case: 'acquire', acquire: {locks: [spec, spec], requestId: 'r'.repeat(40)}},
     {$case: 'acquire', acquire: {locks: [message(wire.LockSpec, {key: 'k'})], requestId: ''}},
     {$case: 'release', release: {acquireId: 5, leaseId: '', lapsed: false}},
     {$case: 'release', release: {acquireId: 2 ** 45, leaseId: '', lapsed: true}},

@@ -12,11 +12,12 @@ using core::StoreWithdraw;
 constexpr char kBrokerA[] = "00000000000000aa";
 constexpr char kBrokerB[] = "00000000000000bb";
 
-core::OwnerId TryOf(uint8_t request, uint8_t number) {
+core::OwnerId TryOf(uint8_t request, uint8_t number, uint8_t dice = 0) {
   core::OwnerId owner{};
   owner[0] = core::kTryMark;
   owner[1] = request;
-  owner.back() = number;
+  owner[core::kTryBytes - 1] = number;
+  owner.back() = dice;
   return owner;
 }
 
@@ -104,6 +105,30 @@ TEST_P(StoreConformance, ARetryDoesNotTakeAPlaceBack) {
   EXPECT_EQ(Owners(Inspect(a, Lock("k"))->waiters), Tries{TryOf(1, 2)});
   EXPECT_TRUE(Do<core::GiveBackDone>(b, Withdraw(TryOf(1, 2))).was_waiter);
   EXPECT_EQ(Do<core::AcquireQueued>(a, Again(TryOf(1, 1))).position, 0u) << "nobody else has it";
+}
+
+TEST_P(StoreConformance, AnEarlierTryThatComesLateTakesNothing) {
+  Broker a = MakeBroker(kBrokerA);
+  Broker b = MakeBroker(kBrokerB);
+  Do<core::AcquireGranted>(a, Queue(Owner(1)));
+  Do<core::AcquireQueued>(b, Queue(TryOf(1, 2)));
+  Do<core::AcquireHeld>(a, Queue(TryOf(1, 1)));
+  EXPECT_EQ(Owners(Inspect(a, Lock("k"))->waiters), Tries{TryOf(1, 2)});
+  const size_t heard = b.seen->inputs.size();
+  Do<core::GiveBackDone>(a, Release(Owner(1)));
+  EXPECT_TRUE(Await([&] { return b.seen->inputs.size() > heard && !HoldersOf(b).empty(); }));
+  Do<core::AcquireHeld>(a, Queue(TryOf(1, 1)));
+  Do<core::AcquireQueued>(a, Queue(Owner(2)));
+  Do<core::AcquireHeld>(a, Queue(TryOf(1, 1)));
+  EXPECT_EQ(Owners(Inspect(a, Lock("k"))->waiters), Tries{Owner(2)});
+}
+
+TEST_P(StoreConformance, OfTriesWithOneNumberTheOneThatComesLastHasThePlace) {
+  Broker a = MakeBroker(kBrokerA);
+  Do<core::AcquireGranted>(a, Queue(Owner(1)));
+  Do<core::AcquireQueued>(a, Queue(TryOf(1, 0, 9)));
+  Do<core::AcquireQueued>(a, Queue(TryOf(1, 0, 8)));
+  EXPECT_EQ(Owners(Inspect(a, Lock("k"))->waiters), (Tries{TryOf(1, 0, 8)}));
 }
 
 TEST_P(StoreConformance, AGrantThatCrossesTheMoveIsNotSharedAndTheNextTryComesFirstAfterIt) {

@@ -23,6 +23,7 @@ class Addresses {
   // The order is random, so that not all clients go to the same broker.
   explicit Addresses(const std::string& list, uint32_t seed = std::random_device{}());
 
+  const std::vector<std::string>& all() const { return all_; }
   size_t size() const { return all_.size(); }
   size_t present() const { return present_; }
   const std::string& at(size_t i) const { return all_[i]; }

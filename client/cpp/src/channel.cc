@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <utility>
 
-#include "distlock/wire/bearer.h"
 #include "tls_channel.h"
 
 namespace distlock::internal {
@@ -38,43 +36,6 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options, const s
   args.SetMaxReceiveMessageSize(kMessageBytes);
   args.SetMaxSendMessageSize(kMessageBytes);
   return OpenChannel(address, options.tls, args);
-}
-
-void Lookups::Follow(const std::string& address) {
-  std::shared_ptr<Connection> last;  // its calls keep it
-  MutexLock lock(&mu_);
-  if (address == address_) return;
-  address_ = address;
-  last.swap(connection_);
-}
-
-std::shared_ptr<Lookups::Connection> Lookups::Connect() {
-  MutexLock lock(&mu_);
-  if (connection_ == nullptr && !closed_) {
-    const std::shared_ptr<grpc::Channel> channel = MakeChannel(options_, address_);
-    connection_ =
-        std::make_shared<Connection>(Connection{v1::LockService::NewStub(channel), v1::AdminService::NewStub(channel)});
-  }
-  return connection_;
-}
-
-void Lookups::Authorize(grpc::ClientContext& call) {
-  std::string address;
-  {
-    MutexLock lock(&mu_);
-    address = address_;
-  }
-  if (const auto bearer = wire::BearerFor(address)) call.AddMetadata(wire::kAuthorization, *bearer);
-}
-
-void Lookups::Close() {
-  std::shared_ptr<Connection> last;
-  {
-    MutexLock lock(&mu_);
-    closed_ = true;
-    last.swap(connection_);
-  }
-  closing_.request_stop();
 }
 
 }  // namespace distlock::internal

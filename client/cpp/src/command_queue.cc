@@ -35,10 +35,11 @@ void Batch::Clear() {
   bytes_ = 0;
 }
 
-void CommandQueue::Open(int64_t id, const std::string& label) {
+void CommandQueue::Open(int64_t id, const std::string& label, int32_t generation) {
   v1::SessionCommand* command = Add(label.size());
   command->set_id(id);
   command->mutable_open()->set_client(label);
+  command->mutable_open()->set_generation(generation);
 }
 
 void CommandQueue::Acquire(int64_t id, std::span<const v1::LockSpec* const> locks, size_t bytes, int64_t max_wait_ns,

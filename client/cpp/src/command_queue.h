@@ -44,7 +44,8 @@ class Batch {
 
 class CommandQueue {
  public:
-  void Open(int64_t id, const std::string& label);
+  // `generation`: how many sessions were opened before.
+  void Open(int64_t id, const std::string& label, int32_t generation);
   // `locks[i]` becomes the acquire `id` + i. `bytes`: the serialized size of all of them, at most batch_bytes().
   // `max_wait_ns` < 0: wait until granted. `request_id`: keeps the place in the queue; "": it has none.
   void Acquire(int64_t id, std::span<const v1::LockSpec* const> locks, size_t bytes, int64_t max_wait_ns,

@@ -24,7 +24,7 @@ constexpr size_t kLabelBytes = 256;
 std::optional<Refusal> FindProblem(const Spec& spec) {
   Refusal refusal{.reason = RefusalReason::kInvalidArgument};
   const auto check = [&](const std::string& text, const char* field) {
-    if (!IsUtf8(text)) refusal.field_problems.push_back({field, "is not valid UTF-8; encode binary names first"});
+    if (!IsUtf8(text)) refusal.field_problems.push_back({field, kNotUtf8});
   };
   check(spec.wire.namespace_(), "lock.namespace");
   check(spec.wire.key(), "lock.key");

@@ -38,13 +38,12 @@ Core::Core(ClientOptions options, const MakeTransport& make_transport)
     : options_(std::move(options)),
       made_in_(GrpcIsTheParents() ? kNowhere : ForkCount()),
       addresses_(options_.address),
-      lookups_(options_, addresses_.at(0)),
+      lookups_(options_, options_.connect_at_once ? addresses_.all() : SplitAddresses(options_.address)),
       table_(TableOptions(options_)),
+      wanted_(options_.connect_at_once),
       reconnects_(options_.reconnect_initial, options_.reconnect_max) {
   if (Forked()) return;
-  std::vector<std::string> addresses;
-  for (size_t i = 0; i < addresses_.size(); ++i) addresses.push_back(addresses_.at(i));
-  transport_ = make_transport(options_, std::move(addresses));
+  transport_ = make_transport(options_, addresses_.all());
 }
 
 void Core::Start() {
@@ -63,6 +62,7 @@ LeasePtr Core::Acquire(std::shared_ptr<const Spec> spec, std::optional<Duration>
     fx.refused.emplace_back(std::move(callback), ForkedRefusal());
   } else {
     MutexLock lock(&mu_);
+    wanted_ = true;
     lease = table_.Acquire(std::move(spec), Bounded(max_wait), std::move(callback), BootNow(), fx);
     Arm();
   }
@@ -79,6 +79,7 @@ LeasePtr Core::AcquireAll(const std::vector<std::shared_ptr<const Spec>>& specs,
     for (LockCallback& callback : callbacks) fx.refused.emplace_back(std::move(callback), ForkedRefusal());
   } else {
     MutexLock lock(&mu_);
+    wanted_ = true;
     first = table_.AcquireAll(specs, Bounded(max_wait), std::move(callbacks), BootNow(), fx);
     Arm();
   }

@@ -29,10 +29,10 @@
 #include "addresses.h"
 #include "backoff.h"
 #include "boot_clock.h"
-#include "channel.h"
 #include "distlock/client.h"
 #include "fork.h"
 #include "lock_table.h"
+#include "lookups.h"
 #include "mutex.h"
 #include "stream.h"
 
@@ -161,6 +161,7 @@ class Core : public std::enable_shared_from_this<Core> {
   Lookups lookups_;  // thread-safe
   LockTable table_ ABSL_GUARDED_BY(mu_);
   std::array<Line, LockTable::kLinks> lines_ ABSL_GUARDED_BY(mu_);
+  bool wanted_ ABSL_GUARDED_BY(mu_);                  // ClientOptions::connect_at_once, or a lock has been asked for
   int present_ ABSL_GUARDED_BY(mu_) = 0;              // the table's link that is started next, or was last
   int64_t reconnect_at_ns_ ABSL_GUARDED_BY(mu_) = 0;  // of that link
   Backoff reconnects_ ABSL_GUARDED_BY(mu_);

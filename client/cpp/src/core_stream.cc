@@ -32,7 +32,7 @@ void Core::Run() {
         }
         table_.Tick(now_ns, fx);
         FollowTable(fx);
-        start = LineOf(present_).streams == 0 && now_ns >= reconnect_at_ns_;
+        start = wanted_ && LineOf(present_).streams == 0 && now_ns >= reconnect_at_ns_;
         Arm();
       }
     }
@@ -219,7 +219,7 @@ void Core::CancelStream(Stream* stream) {
 
 void Core::Arm() {
   int64_t at_ns = table_.wake_ns();
-  if (LineOf(present_).streams == 0) at_ns = std::min(at_ns, reconnect_at_ns_);
+  if (wanted_ && LineOf(present_).streams == 0) at_ns = std::min(at_ns, reconnect_at_ns_);
   if (closing_ || at_ns >= armed_ns_) return;
   armed_ns_ = at_ns;
   timer_.Set(at_ns);

@@ -18,6 +18,12 @@ using internal::Lookups;
 
 constexpr auto kBetweenTries = std::chrono::milliseconds(100);
 
+// An answer was lost, and then no broker was found that could say what it was.
+Refusal OutcomeUnknown(Refusal refusal) {
+  if (refusal.reason == RefusalReason::kUnreachable) refusal.message += "; whether the lock was granted is not known";
+  return refusal;
+}
+
 }  // namespace
 
 Duration DetachedLease::time_left() const { return std::max(Duration::zero(), Duration(valid_until - BootNow())); }
@@ -33,27 +39,30 @@ Result<DetachedLease> DetachedLocks::Acquire(const std::string& key, const LockO
   *request.add_locks() = spec->wire;
   request.set_request_id(request_id.empty() ? internal::RandomId() : request_id);
   const std::optional<Duration> max_wait = options.max_wait == Duration::max() ? std::nullopt : options.max_wait;
-  const int64_t give_up_ns = AddNs(BootNow(), max_wait.value_or(Duration::max()).count());
-  int64_t unreachable_ns = AddNs(BootNow(), core_->options().unreachable_timeout.count());
+  std::optional<int64_t> give_up_ns;  // set once it was asked for: the wait begins when a broker can hear of it
+  const Duration call_timeout = core_->options().call_timeout;
   while (true) {
-    std::optional<Duration> patience;
+    const auto broker = internal::FindBroker(*core_, core_->options().unreachable_timeout, cancel);
+    if (!broker.ok()) return give_up_ns ? OutcomeUnknown(broker.refusal()) : broker.refusal();
+    if (!give_up_ns) give_up_ns = AddNs(BootNow(), max_wait.value_or(Duration::max()).count());
+    std::optional<Duration> answer_in;
     if (max_wait) {
-      const Duration left(std::max<int64_t>(give_up_ns - BootNow(), 0));
+      const Duration left(std::max<int64_t>(*give_up_ns - BootNow(), 0));
       *request.mutable_locks(0)->mutable_max_wait() = wire::ToProto(left);
-      patience = left + internal::kCallPatience;
+      answer_in = Duration(AddNs(left.count(), call_timeout.count()));
     }
     const int64_t sent_ns = BootNow();
-    const auto answer = internal::Call<v1::AcquireResponse>(
-        *core_, [](Lookups::Connection& to, auto&&... args) { return to.locks->Acquire(args...); }, request, patience,
-        cancel);
+    const auto answer = internal::Ask<v1::AcquireResponse>(
+        *core_, **broker, [](Lookups::Connection& to, auto&&... args) { return to.locks->Acquire(args...); }, request,
+        answer_in, cancel);
     if (!answer.ok()) {
-      if (answer.refusal().reason != RefusalReason::kUnreachable || BootNow() >= unreachable_ns)
-        return answer.refusal();
+      const bool lost = answer.refusal().reason == RefusalReason::kUnreachable;
+      if (!lost || BootNow() >= AddNs(*give_up_ns, call_timeout.count())) return answer.refusal();
       internal::Pause(kBetweenTries, cancel);
       continue;
     }
     if (answer->grants_size() != 1) {
-      return Refusal{.reason = RefusalReason::kNotSupported,
+      return Refusal{.reason = RefusalReason::kInternal,
                      .message = "the broker answered the request for one lock with " +
                                 std::to_string(answer->grants_size()) + " grants"};
     }
@@ -72,9 +81,12 @@ Result<DetachedLease> DetachedLocks::Acquire(const std::string& key, const LockO
 Result<DetachedLocks::Renewal> DetachedLocks::Renew(const std::string& lease_id) {
   v1::RenewRequest request;
   request.set_lease_id(lease_id);
-  const int64_t sent_ns = BootNow();
-  const auto answer = internal::Call<v1::RenewResponse>(
-      *core_, [](Lookups::Connection& to, auto&&... args) { return to.locks->Renew(args...); }, request);
+  int64_t sent_ns = 0;
+  const auto renew = [&sent_ns](Lookups::Connection& to, auto&&... args) {
+    sent_ns = BootNow();
+    return to.locks->Renew(args...);
+  };
+  const auto answer = internal::Call<v1::RenewResponse>(*core_, renew, request);
   if (!answer.ok()) return answer.refusal();
   return Renewal{.ttl = wire::FromProto(answer->ttl()),
                  .valid_until = AddNs(sent_ns, wire::FromProto(answer->valid_for()).count())};

@@ -89,20 +89,22 @@ Result<TokenCheck> Inspector::CheckToken(const std::string& key, int64_t token, 
 }
 
 Refusal Inspector::Watch(const std::string& key, const std::function<void(const LockInfo&)>& on_change,
-                         std::stop_token stop, const std::string& lock_namespace) {
+                         std::stop_token stop, const std::string& lock_namespace, WhenInterrupted then) {
   if (internal::Core::OnLibraryThread()) return FromCallback();
   return internal::LeaderLookup(core_, lock_namespace, key)
-      .Observe([&](const v1::LockInfo& lock) { on_change(ToLockInfo(lock)); }, stop);
+      .Observe([&](const v1::LockInfo& lock) { on_change(ToLockInfo(lock)); }, stop, then);
 }
 
 Refusal Inspector::WatchAll(const std::string& key_prefix, const std::function<void(const LockInfo&)>& on_change,
-                            std::stop_token stop, const std::string& lock_namespace) {
+                            std::stop_token stop, const std::string& lock_namespace, WhenInterrupted then) {
   if (internal::Core::OnLibraryThread()) return FromCallback();
   v1::WatchLocksRequest request;
   request.set_namespace_(lock_namespace);
   request.set_key_prefix(key_prefix);
+  if (auto refusal = internal::NotUtf8(request)) return *std::move(refusal);
   const auto watch = [&](Lookups::Connection& connection, const std::stop_token& end) {
     grpc::ClientContext call;
+    connection.Authorize(call);
     const std::stop_callback on_stop(end, [&] { call.TryCancel(); });
     const auto stream = connection.locks->WatchLocks(&call, request);
     v1::WatchLocksResponse response;
@@ -111,7 +113,7 @@ Refusal Inspector::WatchAll(const std::string& key_prefix, const std::function<v
     }
     return stream->Finish();
   };
-  return internal::WatchAgainAndAgain(*core_, watch, stop);
+  return internal::WatchAgainAndAgain(*core_, watch, stop, then);
 }
 
 }  // namespace distlock

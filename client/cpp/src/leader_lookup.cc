@@ -6,12 +6,17 @@
 #include <mutex>
 #include <utility>
 
+#include "unary_call.h"
+
 namespace distlock::internal {
 namespace {
 
-constexpr auto kLookTimeout = std::chrono::seconds(5);
 constexpr auto kBetweenLooks = std::chrono::seconds(1);
 constexpr int kLooksBeforeWatch = 10;  // then try Watch again: the broker or proxy may be another now
+
+Refusal EndedByBroker(const Lookups::Connection& connection) {
+  return {.reason = RefusalReason::kUnreachable, .message = "the broker at " + connection.address + " ended the watch"};
+}
 
 }  // namespace
 
@@ -22,24 +27,28 @@ void Pause(Duration length, const std::stop_token& stop) {
   never.wait_for(lock, stop, length, [] { return false; });
 }
 
-Refusal WatchAgainAndAgain(Core& core,
-                           const std::function<grpc::Status(Lookups::Connection&, const std::stop_token& end)>& watch,
-                           const std::stop_token& stop) {
+Refusal WatchAgainAndAgain(Core& core, const WatchOnce& watch, const std::stop_token& stop, WhenInterrupted then) {
   if (auto refusal = core.Unusable()) return *std::move(refusal);
   std::stop_source end;
   const std::stop_callback on_stop(stop, [&] { end.request_stop(); });
   const std::stop_callback on_closing(core.lookups().closing(), [&] { end.request_stop(); });
   Backoff backoff(core.options().reconnect_initial, core.options().reconnect_max);
   while (!end.stop_requested()) {
-    const std::shared_ptr<Lookups::Connection> connection = core.lookups().Connect();
-    if (connection == nullptr) break;
     const int64_t began_ns = BootNow();
-    const grpc::Status status = watch(*connection, end.get_token());
+    auto found = core.lookups().Find(core.options().call_timeout, end.get_token());
+    grpc::Status status;
+    Refusal why;
+    if (found.ok()) {
+      status = watch(**found, end.get_token());
+      why = status.ok() ? EndedByBroker(**found) : ToRefusal(status);
+    } else {
+      why = found.refusal();
+    }
     if (end.stop_requested()) break;
-    const Refusal why = status.ok() ? Refusal{} : ToRefusal(status);
+    if (then == WhenInterrupted::kReturn) return found.ok() && !status.ok() ? AnswerRefusal(status, **found) : why;
     if (IsPermanent(why.reason) || status.error_code() == grpc::StatusCode::UNIMPLEMENTED) return why;
     // A watch that lived longer than any pause counts as a success.
-    if (BootNow() - began_ns > core.options().reconnect_max.count()) backoff.Reset();
+    if (found.ok() && BootNow() - began_ns > core.options().reconnect_max.count()) backoff.Reset();
     Pause(backoff.Next(why.retry_after), end.get_token());
   }
   if (!stop.stop_requested()) return core.Unusable().value_or(ClosedRefusal());
@@ -55,69 +64,45 @@ LeaderLookup::LeaderLookup(std::shared_ptr<Core> core, const std::string& name_s
 }
 
 Result<v1::LockInfo> LeaderLookup::Look() {
-  if (auto refusal = core_->Unusable()) return *std::move(refusal);
-  const std::shared_ptr<Connection> connection = core_->lookups().Connect();
-  if (connection == nullptr) return ClosedRefusal();
-  v1::LockInfo lock;
-  const grpc::Status status = Look(*connection, &lock, core_->lookups().closing());
-  if (status.ok()) return lock;
-  if (auto refusal = core_->Unusable()) return *std::move(refusal);
-  return ToRefusal(status);
+  auto answer = Call<v1::GetLockResponse>(
+      *core_, [](Connection& to, auto&&... args) { return to.locks->GetLock(args...); }, look_);
+  if (!answer.ok()) return answer.refusal();
+  return std::move(*answer->mutable_lock());
 }
 
-Refusal LeaderLookup::Observe(const TellLock& tell, const std::stop_token& stop) {
-  if (auto refusal = core_->Unusable()) return *std::move(refusal);
-  std::stop_source end;
-  const std::stop_callback on_stop(stop, [&] { end.request_stop(); });
-  const std::stop_callback on_closing(core_->lookups().closing(), [&] { end.request_stop(); });
-  Backoff backoff(core_->options().reconnect_initial, core_->options().reconnect_max);
-  int looks_before_watch = 0;
-  while (!end.stop_requested()) {
-    const std::shared_ptr<Connection> connection = core_->lookups().Connect();
-    if (connection == nullptr) break;
-    const bool watching = looks_before_watch == 0;
-    v1::LockInfo lock;
-    const int64_t began_ns = BootNow();
-    const grpc::Status status =
-        watching ? Watch(*connection, tell, end.get_token()) : Look(*connection, &lock, end.get_token());
-    if (end.stop_requested()) break;
-    if (watching && status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
-      looks_before_watch = kLooksBeforeWatch;
-      continue;
-    }
-    if (!watching && status.ok()) {
-      tell(lock);
-      --looks_before_watch;
-      backoff.Reset();
-      Pause(kBetweenLooks, end.get_token());
-      continue;
-    }
-    const Refusal why = status.ok() ? Refusal{} : ToRefusal(status);
-    if (IsPermanent(why.reason)) return why;
-    // A watch that lived longer than any pause counts as a success.
-    if (watching && BootNow() - began_ns > core_->options().reconnect_max.count()) backoff.Reset();
-    looks_before_watch = 0;
-    Pause(backoff.Next(why.retry_after), end.get_token());
+Refusal LeaderLookup::Observe(const TellLock& tell, const std::stop_token& stop, WhenInterrupted then) {
+  if (auto refusal = NotUtf8(watch_)) return *std::move(refusal);
+  const auto watch = [&](Connection& connection, const std::stop_token& end) {
+    const grpc::Status watched = Watch(connection, tell, end);
+    if (watched.error_code() != grpc::StatusCode::UNIMPLEMENTED) return watched;
+    // The broker cannot report changes; or a proxy does not know the broker yet, and then this fails as well.
+    const grpc::Status asked = AskForAWhile(connection, tell, end);
+    return asked.error_code() == grpc::StatusCode::UNIMPLEMENTED
+               ? grpc::Status(grpc::StatusCode::UNAVAILABLE, asked.error_message())
+               : asked;
+  };
+  return WatchAgainAndAgain(*core_, watch, stop, then);
+}
+
+grpc::Status LeaderLookup::AskForAWhile(Connection& connection, const TellLock& tell,
+                                        const std::stop_token& stop) const {
+  for (int i = 0; i < kLooksBeforeWatch && !stop.stop_requested(); ++i) {
+    grpc::ClientContext call;
+    connection.Authorize(call);
+    const std::stop_callback on_stop(stop, [&] { call.TryCancel(); });
+    call.set_deadline(WallTimeIn(core_->options().call_timeout));
+    v1::GetLockResponse response;
+    const grpc::Status status = connection.locks->GetLock(&call, look_, &response);
+    if (!status.ok()) return status;
+    tell(response.lock());
+    Pause(kBetweenLooks, stop);
   }
-  if (!stop.stop_requested()) return core_->Unusable().value_or(ClosedRefusal());
-  return {.reason = RefusalReason::kCancelled, .message = "stopped by the caller"};
-}
-
-grpc::Status LeaderLookup::Look(Connection& connection, v1::LockInfo* lock, const std::stop_token& stop) const {
-  grpc::ClientContext call;
-  core_->lookups().Authorize(call);
-  const std::stop_callback on_stop(stop, [&] { call.TryCancel(); });
-  call.set_deadline(std::chrono::system_clock::now() + kLookTimeout);
-  call.set_wait_for_ready(true);
-  v1::GetLockResponse response;
-  const grpc::Status status = connection.locks->GetLock(&call, look_, &response);
-  lock->Swap(response.mutable_lock());
-  return status;
+  return grpc::Status::OK;
 }
 
 grpc::Status LeaderLookup::Watch(Connection& connection, const TellLock& tell, const std::stop_token& stop) const {
   grpc::ClientContext call;
-  core_->lookups().Authorize(call);
+  connection.Authorize(call);
   const std::stop_callback on_stop(stop, [&] { call.TryCancel(); });
   const auto stream = connection.locks->WatchLock(&call, watch_);
   v1::WatchLockResponse response;

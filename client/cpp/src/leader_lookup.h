@@ -12,35 +12,37 @@
 #include <string>
 
 #include "core.h"
+#include "distlock/inspect.h"
 
 namespace distlock::internal {
 
 // Returns early when `stop` is requested.
 void Pause(Duration length, const std::stop_token& stop);
 
-// Repeats `watch`, which returns when its stream ends, with back-off, as LeaderLookup::Observe does.
-Refusal WatchAgainAndAgain(Core& core,
-                           const std::function<grpc::Status(Lookups::Connection&, const std::stop_token& end)>& watch,
-                           const std::stop_token& stop);
+// Returns when its stream ends, or soon after `end` stops.
+using WatchOnce = std::function<grpc::Status(Lookups::Connection&, const std::stop_token& end)>;
+
+// Watches at a broker that answers. Of kTryAgain repeats it with back-off, until `stop` is requested (kCancelled), the
+// Client is destroyed (kClientClosed), or an answer comes that no further attempt can change.
+Refusal WatchAgainAndAgain(Core& core, const WatchOnce& watch, const std::stop_token& stop, WhenInterrupted then);
 
 class LeaderLookup {
  public:
   LeaderLookup(std::shared_ptr<Core> core, const std::string& name_space, const std::string& key);
 
-  // One round trip, at most 5 s.
+  // One round trip.
   Result<v1::LockInfo> Look();
 
-  // Calls `tell` on this thread with the lock's present state and after each change. Returns when `stop` is requested
-  // (kCancelled), when the Client is destroyed (kClientClosed), or with an answer that no further attempt can change.
-  // Failed attempts are repeated with back-off. A broker that cannot report changes is asked every second. Passes on
-  // what `tell` throws.
-  Refusal Observe(const std::function<void(const v1::LockInfo&)>& tell, const std::stop_token& stop);
+  // Calls `tell` on this thread with the lock's present state and after each change, as WatchAgainAndAgain. A broker
+  // that cannot report changes is asked every second. Passes on what `tell` throws.
+  Refusal Observe(const std::function<void(const v1::LockInfo&)>& tell, const std::stop_token& stop,
+                  WhenInterrupted then = WhenInterrupted::kTryAgain);
 
  private:
   using Connection = Lookups::Connection;
   using TellLock = std::function<void(const v1::LockInfo&)>;
 
-  grpc::Status Look(Connection& connection, v1::LockInfo* lock, const std::stop_token& stop) const;
+  grpc::Status AskForAWhile(Connection& connection, const TellLock& tell, const std::stop_token& stop) const;
   grpc::Status Watch(Connection& connection, const TellLock& tell, const std::stop_token& stop) const;
 
   const std::shared_ptr<Core> core_;

@@ -23,6 +23,8 @@ std::string Millis(int64_t ns) { return absl::StrCat(ns / 1'000'000, " ms"); }
 
 }  // namespace
 
+Refusal CancelledRefusal() { return {.reason = RefusalReason::kCancelled, .message = "cancelled by the caller"}; }
+
 Refusal ClosedRefusal() {
   return {.reason = RefusalReason::kClientClosed, .message = "the Client was destroyed; make a new one"};
 }
@@ -319,7 +321,10 @@ void LockTable::NoteSilence() {
 
 Refusal LockTable::Unreachable(int64_t since_ns, int64_t now_ns) const {
   Refusal refusal = last_failure_.value_or(Refusal{});
-  if (!CameFromBroker(refusal.reason)) refusal.reason = RefusalReason::kUnreachable;
+  if (!CameFromBroker(refusal.reason)) {
+    refusal.reason = RefusalReason::kUnreachable;
+    refusal.cause = refusal.message.empty() ? "no answer" : refusal.message;
+  }
   refusal.message = absl::StrCat("no broker at ", options_.address, " took it within ", Millis(now_ns - since_ns),
                                  refusal.message.empty() ? "" : ": ", refusal.message,
                                  "; check that distlockd runs there, or set DISTLOCK_SERVER");

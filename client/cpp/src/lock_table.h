@@ -215,6 +215,7 @@ class LockTable {
   std::vector<Leftover> leftovers_;                        // that ended while no session had them
   absl::btree_set<std::pair<int64_t, int64_t>> timeouts_;  // of waiting acquires
   int64_t next_id_ = 1;
+  int32_t sessions_ = 0;  // opened so far
   bool closed_ = false;
   int64_t wake_ns_ = kNever;
   int64_t lease_deadline_ns_ = kNever;  // not later than the earliest deadline of a held lease
@@ -229,5 +230,6 @@ class LockTable {
 
 // The answer to an acquire after Close.
 Refusal ClosedRefusal();
+Refusal CancelledRefusal();
 
 }  // namespace distlock::internal

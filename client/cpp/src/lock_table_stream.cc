@@ -19,7 +19,7 @@ void LockTable::OnStarted(int64_t now_ns) {
   link.streaming = true;
   link.opened = link.acked = link.adopts = link.draining = link.leaving = link.heartbeat_due = false;
   link.commands.Clear();
-  link.commands.Open(next_id_++, options_.label);
+  link.commands.Open(next_id_++, options_.label, sessions_++);
   Wake(link.session.deadline_ns());
   for (auto& [id, lease] : live_) {  // in the order of the requests
     lease->stays = false;

@@ -17,15 +17,7 @@
 
 namespace distlock::internal {
 
-#if defined(__SANITIZE_THREAD__)
-#define DISTLOCK_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define DISTLOCK_TSAN 1
-#endif
-#endif
-
-#if defined(DISTLOCK_TSAN)
+#if defined(DISTLOCK_TSAN)  // deploy/cmake/thread_sanitizer.h
 class ABSL_LOCKABLE Mutex {
  public:
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mu_.lock(); }

@@ -13,6 +13,8 @@ std::string_view Name(RefusalReason reason) {
       return "CLIENT_CLOSED";
     case RefusalReason::kWouldDeadlock:
       return "WOULD_DEADLOCK";
+    case RefusalReason::kInternal:
+      return "INTERNAL";
     default:
       break;  // a reason of the wire
   }

@@ -750,8 +750,12 @@ func (x *AdoptLease) GetHoldCount() int32 {
 
 // Opens the session. It counts as heartbeat number 0.
 type OpenSession struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Client        string                 `protobuf:"bytes,1,opt,name=client,proto3" json:"client,omitempty"` // free label of the program, for ListSessions; 0..256 bytes
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Client string                 `protobuf:"bytes,1,opt,name=client,proto3" json:"client,omitempty"` // free label of the program, for ListSessions; 0..256 bytes
+	// How many sessions this client has opened before, through all brokers; not negative. Of two acquires with the same
+	// request_id, that of the session with the greater number is the later one, even when the earlier one reaches the
+	// store after it. 0 from a client that does not count: then the one that comes last is taken for the later one.
+	Generation    int32 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -791,6 +795,13 @@ func (x *OpenSession) GetClient() string {
 		return x.Client
 	}
 	return ""
+}
+
+func (x *OpenSession) GetGeneration() int32 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
 }
 
 // Releases a lease of this session; answered by LeaseReleased under this command's id. Either of the first two fields
@@ -2374,9 +2385,12 @@ const file_distlock_v1_lock_service_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x03 \x01(\tR\trequestId\x12\x1d\n" +
 	"\n" +
-	"hold_count\x18\x04 \x01(\x05R\tholdCount\"%\n" +
+	"hold_count\x18\x04 \x01(\x05R\tholdCount\"E\n" +
 	"\vOpenSession\x12\x16\n" +
-	"\x06client\x18\x01 \x01(\tR\x06client\"`\n" +
+	"\x06client\x18\x01 \x01(\tR\x06client\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x05R\n" +
+	"generation\"`\n" +
 	"\fReleaseLease\x12\x1d\n" +
 	"\n" +
 	"acquire_id\x18\x01 \x01(\x03R\tacquireId\x12\x19\n" +

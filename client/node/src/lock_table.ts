@@ -75,7 +75,8 @@ export class LockTable extends ListeningTable {
   start(now: number): void {
     const {link} = this;
     link.start(now, this.settings.connectTimeout);
-    link.send(this.takeIds(), {$case: 'open', open: {client: this.settings.label}});
+    link.send(this.takeIds(), {$case: 'open', open: {client: this.settings.label, generation: this.sessions}});
+    this.sessions += 1;
     this.wakeAt(link.session.deadline);
     for (const lease of this.live.values()) lease.stays = false;
     this.sendHeldBack(now);

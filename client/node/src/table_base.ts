@@ -61,6 +61,7 @@ export class TableBase {
   lastFailure: Refusal | undefined;
   nextId = 1;
   private readonly requestPrefix = randomBytes(16).toString('hex');
+  protected sessions = 0; // opened so far
 
   constructor(readonly settings: TableSettings) {
     settings.label = cutLabel(settings.label);

@@ -76,7 +76,8 @@ class LockTable(ListeningTable):
         """The present link has a new stream."""
         link = self.link
         link.start(now, self.connect_timeout)
-        opening = wire.OpenSession(client=self.label)
+        opening = wire.OpenSession(client=self.label, generation=self.sessions)
+        self.sessions += 1
         link.commands.append(wire.SessionCommand(id=self.take_ids(), open=opening))
         self.wake_at(link.session.deadline)
         for lease in self.live.values():

@@ -63,6 +63,7 @@ class TableBase:
         self.timeouts = Timeouts()
         self.next_id = 1
         self.request_prefix = secrets.token_hex(16)  # of the request_ids of this table
+        self.sessions = 0  # opened so far
         self.closed = self.moving = False
         self.wake = self.lease_deadline = self.moves_at = NEVER
         self.last_failure: Optional[Refused] = None

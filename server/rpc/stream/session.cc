@@ -122,6 +122,7 @@ bool SessionCall::Open(const v1::SessionCommand& command) {
   }
   contract::Validator check(frontend_.limits);
   check.Text(command.open().client(), frontend_.limits.max_owner_bytes, "open.client");
+  check.Count(command.open().generation(), INT32_MAX, "open.generation");
   if (!check.ok()) {
     Refuse(check.Refusal(), StreamClose::kProtocol);
     return false;
@@ -133,6 +134,7 @@ bool SessionCall::Open(const v1::SessionCommand& command) {
     if (ended()) return false;
     posted = OpenOn(0);
     client_ = command.open().client();
+    generation_ = static_cast<uint32_t>(command.open().generation());
     auto event = std::make_unique<v1::SessionEvent>();
     event->mutable_opened()->set_session_id(public_id());
     event->mutable_opened()->set_broker_id(frontend_.broker_id);

@@ -104,7 +104,8 @@ class SessionCall final : public StreamCall<BidiReactor> {
   RateLimit rate_;
 
   // Guarded by mu_.
-  std::string client_;  // Open.client
+  std::string client_;       // Open.client
+  uint32_t generation_ = 0;  // Open.generation; set before the first command is read
   CommandBook book_;
   Heartbeats heartbeats_;
   Outbox outbox_;

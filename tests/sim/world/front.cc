@@ -67,6 +67,7 @@ void Front::Handle(Stream& stream, const v1::SessionCommand& command) {
     if (!command.has_open()) return env_.Fail("a client's session does not begin with Open");
     stream.opened = stream.told_core = true;
     stream.kind = Kind::kSession;
+    stream.generation = static_cast<uint32_t>(command.open().generation());
     post_(core::OpenSession{stream.id, core::SessionKind::kSession});
     auto event = std::make_unique<v1::SessionEvent>();
     *event->mutable_opened()->mutable_validity() = contract::ToProto(limits_.validity);
@@ -114,9 +115,9 @@ void Front::HandleAcquire(Stream& stream, const v1::SessionCommand& command) {
     part.owner = NewOwner();
     const std::string& id = command.acquire().request_id();
     if (!id.empty() && part.max_wait != core::Duration::zero()) {
-      // The half that all tries share is derived; the other one comes from the world's dice.
-      const core::OwnerId derived = contract::OwnerIdOfTry(part.name, id);
-      std::copy_n(derived.begin(), derived.size() / 2, part.owner.begin());
+      // The part that tells the try is derived; the rest comes from the world's dice.
+      const core::OwnerId derived = contract::OwnerIdOfTry(part.name, id, stream.generation);
+      std::copy_n(derived.begin(), core::kTryBytes, part.owner.begin());
     }
     part.info = InfoOf(specs[static_cast<int>(i)]);
     stream.book.AddAcquire(part.request, part.name, part.owner, 0);

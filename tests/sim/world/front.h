@@ -73,6 +73,7 @@ class Front {
     bool writing = false;
     bool told_core = false;  // the core knows the stream and must be told of its end
     bool over = false;       // its end is decided: the outbox is still written, then the status
+    uint32_t generation = 0;
     grpc::Status status;
     Duration ttl{};
     Duration max_hold{};

@@ -52,6 +52,7 @@ void SessionClient::Open() {
   v1::SessionCommand open;
   open.set_id(next_id_++);
   open.mutable_open()->set_client(name());
+  open.mutable_open()->set_generation(sessions_++);
   Send(*session_, std::move(open));
   AdoptAll();
   for (auto& [id, wish] : wishes()) {

@@ -117,6 +117,7 @@ class SessionClient : public ClientProcess {
   std::unique_ptr<Session> former_;   // goes on until all that it had has moved; null: none
   std::vector<Lease> moving_;         // believed in, and for the next session to adopt
   int64_t next_id_ = 1;
+  int32_t sessions_ = 0;  // opened so far
   int64_t next_request_ = 1;
   std::string requests_;
   uint64_t timer_ = 0;

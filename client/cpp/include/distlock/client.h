@@ -81,7 +81,14 @@ struct ClientOptions {
   Duration reconnect_max = std::chrono::seconds(2);
 
   Duration connect_timeout = std::chrono::seconds(5);  // of one attempt
-  Duration close_timeout = std::chrono::seconds(1);    // how long the destructor waits for the broker's answer
+  // Of each call of inspect.h, detached.h and admin.h, and of Election::Look: first to find a broker that answers at
+  // all, among those of `address`, and then for its answer.
+  Duration call_timeout = std::chrono::seconds(5);
+  Duration close_timeout = std::chrono::seconds(1);  // how long the destructor waits for the broker's answer
+
+  // False: no stream is opened before a lock is asked for by one. For programs that only look, or that take detached
+  // locks: the broker does not list them among its sessions.
+  bool connect_at_once = true;
 
   // Who calls the program's callbacks: those of the Async calls, LockOptions::on_queued and on_draining. Unset: a
   // thread of the library. The executor gets a function to call once, later, on a thread of its own; it must not wait

@@ -3,8 +3,9 @@
 // Inspector: who holds locks and who waits for them. It changes nothing. Bound to a client; copies are cheap and equal.
 // Thread-safe. It may outlive its Client; calls are then refused with kClientClosed.
 //
-// Each call blocks its thread for one round trip, at most 5 s, over the connection that all read-only calls of the
-// Client share; kUnreachable: no broker answered. Refused with kWouldDeadlock in a callback of the library.
+// Each call blocks its thread for one round trip, within ClientOptions::call_timeout, over the connection that all
+// calls with one answer of the Client share; kUnreachable: no broker answered. Refused with kWouldDeadlock in a
+// callback of the library.
 #pragma once
 
 #include <chrono>
@@ -65,6 +66,12 @@ struct TokenCheck {
   int64_t newest_token = 0;  // 0: not known
 };
 
+// What a watch does when its stream ends: the broker drains, or cannot be reached any more.
+enum class WhenInterrupted {
+  kTryAgain,  // goes on at a broker that answers, with pauses, and tells the present state again
+  kReturn,    // returns why: kDraining, or kUnreachable
+};
+
 class Inspector {
  public:
   explicit Inspector(Client& client);
@@ -81,15 +88,15 @@ class Inspector {
 
   // Calls `on_change` on this thread with the lock, at once and after each change. Returns when `stop` is requested
   // (kCancelled), when the Client is destroyed (kClientClosed), or with a refusal that no further attempt can change.
-  // While no broker can be reached, it tries again, and then tells the lock's present state. `on_change` may block;
-  // what it throws is passed on.
+  // `then`: what to do while no broker can be reached. `on_change` may block; what it throws is passed on.
   Refusal Watch(const std::string& key, const std::function<void(const LockInfo&)>& on_change, std::stop_token stop,
-                const std::string& lock_namespace = "");
+                const std::string& lock_namespace = "", WhenInterrupted then = WhenInterrupted::kTryAgain);
 
   // The same for all locks of a prefix: first those that are taken, in any order, then each that changes. A lock that
   // is free has no holder, waiter or block. After an interruption all that are taken are told again.
   Refusal WatchAll(const std::string& key_prefix, const std::function<void(const LockInfo&)>& on_change,
-                   std::stop_token stop, const std::string& lock_namespace = "");
+                   std::stop_token stop, const std::string& lock_namespace = "",
+                   WhenInterrupted then = WhenInterrupted::kTryAgain);
 
  private:
   std::shared_ptr<internal::Core> core_;

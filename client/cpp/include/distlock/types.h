@@ -65,6 +65,7 @@ enum class RefusalReason {
   kUnreachable = 100,    // no broker answered in time; see ClientOptions::unreachable_timeout
   kClientClosed = 101,   // the Client was destroyed first, or belongs to the process that forked this one
   kWouldDeadlock = 102,  // a blocking call was made in a callback of this library
+  kInternal = 103,       // the answer makes no sense: the broker's fault, or a proxy's. What was done is not known
 };
 
 // The wire name, e.g. "LOCK_HELD".
@@ -112,6 +113,7 @@ struct Refusal {
   int32_t queue_length = 0;
   std::vector<FieldProblem> field_problems;
   std::optional<LockBlock> block;  // set when a lock_delay keeps the lock, or a part of it
+  std::string cause;               // kUnreachable, when no broker was found: why not. Else ""
 };
 
 // The place in the queue at the moment of joining it.

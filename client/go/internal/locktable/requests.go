@@ -137,7 +137,8 @@ func (t *Table) Start(now time.Duration, fx *Effects) {
 	link := t.Link()
 	link.start(now, t.config.ConnectTimeout)
 	link.add(&pb.SessionCommand{Id: t.takeIDs(1), Command: &pb.SessionCommand_Open{
-		Open: &pb.OpenSession{Client: t.config.Label}}})
+		Open: &pb.OpenSession{Client: t.config.Label, Generation: t.sessions}}})
+	t.sessions++
 	t.wakeAt(link.session.deadline)
 	for _, lease := range t.live {
 		lease.stays = false

@@ -51,6 +51,7 @@ type Table struct {
 	timeouts      timeouts
 	nextID        int64
 	prefix        string // of the request_ids of this table
+	sessions      int32  // opened so far
 	closed        bool
 	moving        bool
 	wake          time.Duration

@@ -201,10 +201,12 @@ class LeaseRenewed(_message.Message):
     def __init__(self, lease: _Optional[_Union[LeaseRef, _Mapping]] = ..., valid_for: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., since_granted: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class OpenSession(_message.Message):
-    __slots__ = ["client"]
+    __slots__ = ["client", "generation"]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
     client: str
-    def __init__(self, client: _Optional[str] = ...) -> None: ...
+    generation: int
+    def __init__(self, client: _Optional[str] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class ReleaseLease(_message.Message):
     __slots__ = ["acquire_id", "lapsed", "lease_id"]

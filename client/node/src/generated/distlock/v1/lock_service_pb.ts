@@ -72,6 +72,7 @@ export interface AdoptLease {
 
 export interface OpenSession {
   client: string;
+  generation: number;
 }
 
 export interface ReleaseLease {
@@ -749,13 +750,16 @@ export const AdoptLease: MessageFns<AdoptLease> = {
 };
 
 function createBaseOpenSession(): OpenSession {
-  return { client: "" };
+  return { client: "", generation: 0 };
 }
 
 export const OpenSession: MessageFns<OpenSession> = {
   encode(message: OpenSession, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.client !== "") {
       writer.uint32(10).string(message.client);
+    }
+    if (message.generation !== 0) {
+      writer.uint32(16).int32(message.generation);
     }
     return writer;
   },
@@ -779,6 +783,14 @@ export const OpenSession: MessageFns<OpenSession> = {
             }
 
             message.client = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.generation = reader.int32();
             continue;
           }
         }
