@@ -2,8 +2,8 @@
 //
 // The door: accepts every connection, admits it, hands it over, and watches until it ends. README.md tells the way in.
 //
-// Owned by whoever serves. One thread of its own; `hand_over` runs on those of handing.h; the methods on any thread. The
-// observer outlives it.
+// Owned by whoever serves. One thread of its own; `hand_over` runs on those of handing.h; the methods on any thread.
+// The observer outlives it.
 #pragma once
 
 #include <atomic>
