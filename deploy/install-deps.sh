@@ -35,8 +35,8 @@ readonly LIBRARIES=(libabsl-dev libcjose-dev libcli11-dev libgrpc++-dev libgrpc-
 readonly RUN=(ca-certificates redis-server redis-tools)
 readonly TEST=(chromium clang curl libbenchmark-dev libclang-rt-dev libgmock-dev libgtest-dev liblua5.1-0-dev
   librapidcheck-dev llvm debootstrap fish groff iptables libasio-dev lintian man-db nlohmann-json3-dev openssl
-  prometheus python3 python3-grpcio python3-pip python3-protobuf python3-pytest python3-setuptools python3-venv
-  python3-wheel python3-yaml systemd systemd-container zsh)
+  prometheus python3 python3-grpcio python3-hpack python3-hyperframe python3-pip python3-protobuf python3-pytest
+  python3-setuptools python3-venv python3-wheel python3-yaml systemd systemd-container zsh)
 PEERS=$(dirname "${BASH_SOURCE[0]}")/../tests/bench/peers
 readonly PEERS
 

@@ -19,7 +19,7 @@ std::string WrongScheme(const std::string& target) {
   const size_t end = target.find("://");
   if (end == std::string::npos) return "";
   const std::string scheme = target.substr(0, end);
-  constexpr const char* kKnown[] = {"unix", "dns", "ipv4", "ipv6", "vsock", "xds"};
+  constexpr const char* kKnown[] = {"unix", "tls", "dns", "ipv4", "ipv6", "vsock", "xds"};
   return std::ranges::find(kKnown, scheme) == std::end(kKnown) ? scheme : "";
 }
 
@@ -41,7 +41,7 @@ std::optional<Failure> UselessAddress(const Context& context) {
     const std::string scheme = WrongScheme(target);
     if (scheme.empty()) continue;
     return UsageFailure(absl::StrCat("the broker's address ", target, " begins with ", scheme,
-                                     "://; give host:port with no scheme, or unix:///path"));
+                                     "://; give host:port with no scheme, tls://host:port, or unix:///path"));
   }
   if (!std::ranges::all_of(targets, [](const auto& target) { return IsForbidden(SocketPath(target)); })) {
     return std::nullopt;

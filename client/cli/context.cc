@@ -95,7 +95,7 @@ CLI::Option* AddDurationFlag(CLI::App& command, const std::string& names, std::f
 void AddContextFlags(CLI::App& command, Context& context) {
   command
       .add_option("--server", context.server,
-                  "unix:///path or host:port; several brokers with commas (default: DISTLOCK_SERVER,\n"
+                  "unix:///path, host:port or tls://host:port; several brokers with commas (default: DISTLOCK_SERVER,\n"
                   "else the local broker)")
       ->type_name("ADDRESS");
   command
@@ -104,6 +104,19 @@ void AddContextFlags(CLI::App& command, Context& context) {
           "Print text, or JSON with one object per line")
       ->option_text("text|json")
       ->check(CLI::IsMember({"text", "json"}));
+  const auto add_tls = [&](const char* name, std::string& value, const char* help) {
+    command.add_option(name, value, help)->type_name("FILE");
+  };
+  add_tls("--tls-ca", context.tls.ca,
+          "PEM file with the authorities of tls:// brokers (default: DISTLOCK_TLS_CA,\n"
+          "else the system's)");
+  add_tls("--tls-cert", context.tls.cert, "PEM file with the own certificate (default: DISTLOCK_TLS_CERT)");
+  add_tls("--tls-key", context.tls.key, "PEM file with its key (default: DISTLOCK_TLS_KEY)");
+  command
+      .add_option("--tls-server-name", context.tls.server_name,
+                  "Name that the broker's certificate must have (default: DISTLOCK_TLS_SERVER_NAME,\n"
+                  "else the host of the address)")
+      ->type_name("NAME");
   AddDurationFlag(
       command, "--connect-timeout", [&context](Millis value) { context.connect_timeout = value; },
       "Try to reach the broker for at most this long (default 5s)");
@@ -112,6 +125,7 @@ void AddContextFlags(CLI::App& command, Context& context) {
 ClientOptions ClientOptionsFor(const Context& context) {
   ClientOptions options;
   options.address = context.Target();
+  options.tls = context.tls;
   options.client_label = "distlockctl";
   options.unreachable_timeout = context.connect_timeout;
   options.call_timeout = context.connect_timeout;

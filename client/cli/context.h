@@ -28,6 +28,7 @@ namespace distlock::cli {
 struct Context {
   std::string server;  // as given; see Target()
   Millis connect_timeout{5000};
+  TlsOptions tls;  // as given; "" means the environment
   bool json = false;
   std::function<int()> command;  // set by the subcommand on the command line
 

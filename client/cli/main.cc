@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -92,6 +93,8 @@ int main(int argc, char** argv) {
   }
   try {
     return context.command();
+  } catch (const std::invalid_argument& error) {  // of the library: a file for TLS cannot be used
+    return context.Fail(distlock::cli::UsageFailure(error.what()));
   } catch (const std::system_error& error) {  // of the library: the machine has no thread or no descriptor left
     return context.Fail(distlock::cli::OwnFailure("CANNOT_START", error.what(), distlock::cli::kExitInternal));
   }

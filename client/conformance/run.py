@@ -63,6 +63,7 @@ def parse(argv):
     parser.add_argument("--jobs", type=int, default=8, help="cases at the same time; most of them only wait")
     parser.add_argument("--verbose", action="store_true", help="a line for each case")
     parser.add_argument("--real", action="store_true", help="against two real brokers (DISTLOCKD) and a redis-server")
+    parser.add_argument("--tls", action="store_true", help="against a real broker that serves TLS, with the variables")
     parser.add_argument("--seconds", type=float, default=20, help="--real: how long faults go on coming")
     parser.add_argument("--seed", type=int, default=0, help="--real: of the faults and the load; 0: any")
     parser.add_argument("--min-grants", type=int, default=100, help="--real: with fewer the run is void")
@@ -73,6 +74,8 @@ def parse(argv):
         return options
     if len(options.drivers) > 1:
         parser.error("several drivers are for --real")
+    if options.tls:
+        return options
     if not pathlib.Path(options.broker).exists():
         parser.error(f"there is no {options.broker}: build the target distlock_scripted_broker, or name it by --broker")
     return options
@@ -83,6 +86,9 @@ def main(argv):
     if options.real:
         import real  # needs what the tests with real processes need
         return real.run(options)
+    if options.tls:
+        import tls
+        return tls.run(options)
     cases = [case for case in case_file.load() if options.only in case.name or options.only in case.area]
     if not cases:
         sys.exit(f"no case has {options.only} in its name or area")

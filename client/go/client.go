@@ -71,10 +71,9 @@ var warnOfClock = sync.OnceFunc(func() {
 // Dial makes a client. It does not wait for the connection; the first call makes it. Make one client for a process, and
 // Close it at the end.
 //
-// address: brokers of one store, separated by commas, each unix:///path, host:port, or ipv4: or ipv6: with the host's
-// number. One is used, in a random order;
-// when it cannot be reached or goes down, the next one. "": DISTLOCK_SERVER, else unix:///run/distlock/distlock.sock
-// where that socket exists, else 127.0.0.1:7420.
+// address: brokers of one store, separated by commas, each unix:///path, host:port, tls://host:port, or ipv4: or ipv6:
+// with the host's number. One is used, in a random order; when it cannot be reached or goes down, the next one. "":
+// DISTLOCK_SERVER, else unix:///run/distlock/distlock.sock where that socket exists, else 127.0.0.1:7420.
 //
 // The error is about an address or another setting that can never work.
 func Dial(address string, options ...DialOption) (*Client, error) {

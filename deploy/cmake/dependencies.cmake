@@ -14,6 +14,19 @@ if(DISTLOCK_CLIENT_ONLY)
   return()
 endif()
 
+# Newer versions take credentials of the C core; before, a class of ours adds the port itself (server/rpc/tls.cc).
+if(NOT DISTLOCK_SANITIZE STREQUAL thread)
+  include(CheckCXXSourceCompiles)
+  set(CMAKE_REQUIRED_LIBRARIES gRPC::grpc++)
+  check_cxx_source_compiles("
+    #include <grpcpp/security/server_credentials.h>
+    struct Wrapped : grpc::ServerCredentials {
+      Wrapped() : grpc::ServerCredentials(static_cast<grpc_server_credentials*>(nullptr)) {}
+    };
+    int main() { Wrapped made; }" DISTLOCK_GRPC_WRAPS_CREDENTIALS)
+  unset(CMAKE_REQUIRED_LIBRARIES)
+endif()
+
 find_package(PkgConfig REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(ZLIB REQUIRED)

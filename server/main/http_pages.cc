@@ -12,6 +12,7 @@ namespace {
 std::string Metrics(ops::Metrics& metrics, const rpc::Server& server, const shard::ShardSet& shards) {
   const v1::GetStatusResponse status = server.Status();
   metrics.sessions.Set(static_cast<double>(status.sessions()));
+  metrics.connections.Set(static_cast<double>(server.connections()));
   metrics.leases.Set(static_cast<double>(status.leases()));
   metrics.waiters.Set(static_cast<double>(status.waiters()));
   size_t mail = 0;
@@ -34,6 +35,12 @@ ops::HttpHandlers HttpPages::Handlers() {
               [this] {
                 const Serving* at = serving();
                 return at == nullptr ? metrics_.Text() : Metrics(metrics_, at->server, at->shards);
+              },
+          .not_alive =
+              [this] {
+                const Serving* at = serving();
+                const std::string dead = at == nullptr ? "" : at->server.DeadListener();
+                return dead.empty() ? "" : absl::StrCat("no connection was accepted for 15 s on ", dead);
               },
           .not_ready =
               [this] {

@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "contract/ids.h"
+#include "door/listeners.h"
 #include "main/access_files.h"
 #include "main/audit.h"
 #include "main/drainer.h"
@@ -22,6 +23,7 @@
 #include "main/settings.h"
 #include "main/store_setup.h"
 #include "main/supervisor.h"
+#include "main/tls_reload.h"
 #include "main/wakeups.h"
 #include "ops/address.h"
 #include "ops/http.h"
@@ -50,6 +52,36 @@ int StoreExitCode(const absl::Status& status) {
   return misconfigured ? kExitConfiguration : kExitStoreUnavailable;
 }
 
+// Who may do what, how callers are encrypted, and what reads the files of both again.
+struct Access {
+  Access(const ops::Options& options, ops::Metrics& metrics, Wakeups& wakeups)
+      : audit(metrics, options.audit),
+        gate({.asks = options.AsksIdentities(),
+              .allow_all = options.allow_all,
+              .on_access = [this](const rpc::AccessEvent& event) { audit.OnAccess(event); },
+              .unix_seconds = [] { return absl::ToUnixSeconds(absl::Now()); },
+              .boot_ns = [] { return shard::BootNow().time_since_epoch().count(); }}),
+        reloader(metrics, wakeups) {
+    AddAccessUnits(options, gate, reloader);
+    AddTlsUnit(options, tls, metrics, reloader);
+  }
+
+  AuditLog audit;
+  rpc::Gate gate;
+  rpc::TlsShelf tls;
+  Reloader reloader;
+};
+
+void WarnOfDoor(const ops::Options& options, const rpc::Server& server) {
+  if (server.max_connections() < static_cast<size_t>(options.max_connections)) {
+    ops::Warn("fewer connections than --max-connections: each needs two open files",
+              {{"connections", server.max_connections()}, {"max_connections", options.max_connections}});
+  }
+  if (!server.knows_unix_callers()) {
+    ops::Warn("this gRPC does not tell which caller of a unix socket has made a call: all of them count as one");
+  }
+}
+
 // Where operators drain and force-release.
 std::string AdminShown(const ops::Options& options, const rpc::Server& server) {
   std::vector<std::string> shown = server.admin_addresses();
@@ -64,11 +96,16 @@ std::string AdminShown(const ops::Options& options, const rpc::Server& server) {
 }
 
 int Serve(const ops::Options& options) {
+  if (!options.tls_cert.empty() && options.tls_min_version == ops::TlsMinVersion::k13) rpc::RequireTls13();
+  const std::vector<int> inherited = door::InheritedSockets();  // changes the environment: before any thread
   const Supervisor supervisor;
   Wakeups wakeups;
   RaiseFileLimit();
   const std::string broker_id = contract::RandomHex(8);
   ops::Metrics metrics(DISTLOCK_VERSION);
+  // Read before anybody can call, and before the store is waited for.
+  Access access(options, metrics, wakeups);
+  if (const absl::Status loaded = access.reloader.Begin(); !loaded.ok()) return Fail(loaded, kExitConfiguration);
   HttpPages pages(metrics, options.PageShowsLocks());
   std::unique_ptr<ops::HttpServer> http;
   const auto open_http = [&] {
@@ -107,18 +144,11 @@ int Serve(const ops::Options& options) {
   // Declared after the drainer and before the server: the shards call the drainer, and the server's last calls post to
   // the shards.
   const absl::Cleanup stop_shards = [&shards] { shards.Stop(); };
-  AuditLog audit(metrics, options.audit);
-  rpc::Gate gate({.asks = options.AsksIdentities(),
-                  .allow_all = options.allow_all,
-                  .on_access = [&audit](const rpc::AccessEvent& event) { audit.OnAccess(event); },
-                  .unix_seconds = [] { return absl::ToUnixSeconds(absl::Now()); },
-                  .boot_ns = [] { return shard::BootNow().time_since_epoch().count(); }});
-  Reloader reloader(metrics, wakeups);
-  AddAccessUnits(options, gate, reloader);
-  // Before anybody can call.
-  if (const absl::Status loaded = reloader.Begin(); !loaded.ok()) return Fail(loaded, kExitConfiguration);
   rpc::ServerOptions server_options = ServerOptionsOf(options, store::TraitsOf(setup->options), broker_id, &recorder);
-  server_options.gate = &gate;
+  server_options.gate = &access.gate;
+  server_options.door.inherited = inherited;
+  server_options.door.observer = &recorder;
+  if (!options.tls_cert.empty()) server_options.tls = &access.tls;
   auto server =
       rpc::Server::Start(server_options, shards,
                          {.version = DISTLOCK_VERSION,
@@ -128,12 +158,16 @@ int Serve(const ops::Options& options) {
                           .store_nodes = [&recorder] { return recorder.StoreNodes(); },
                           .listen = {},
                           .drain = [&drainer](std::optional<core::Duration> timeout) { return drainer.Begin(timeout); },
-                          .reload = [&reloader](Reloader::Answer answer) { reloader.Ask(std::move(answer)); }});
-  if (!server.ok()) return Fail(server.status(), kExitConfiguration);
+                          .reload = [&access](Reloader::Answer answer) { access.reloader.Ask(std::move(answer)); }});
+  if (!server.ok()) {
+    shards.Stop();  // so that what the stores say does not hide the last line, which tells why it ends
+    return Fail(server.status(), kExitConfiguration);
+  }
+  WarnOfDoor(options, **server);
   recorder.Watch(server->get());
   const absl::Cleanup unwatch = [&recorder] { recorder.Unwatch(); };
   drainer.Attach(server->get());
-  reloader.OnChange([&server] { (*server)->Review(); });
+  access.reloader.OnChange([&server] { (*server)->Review(); });
 
   const HttpPages::Serving serving{**server, shards};
   // The HTTP threads must end before the objects that their pages show.
@@ -154,7 +188,7 @@ int Serve(const ops::Options& options) {
   const absl::Status ended = drainer.AwaitEnd(setup->embedded.get(), [&](Wake wake) {
     recorder.LogHeldBack();
     watchdog.Feed();
-    reloader.OnWake(wake == Wake::kReload, shard::BootNow());
+    access.reloader.OnWake(wake == Wake::kReload, shard::BootNow());
   });
   wakeups.LetGo();
   recorder.Unwatch();  // from here on health stays NOT_SERVING

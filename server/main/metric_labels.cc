@@ -139,4 +139,38 @@ ops::StreamEnd LabelOf(rpc::StreamClose value) {
   std::abort();
 }
 
+ops::RefuseCause LabelOf(door::RefuseCause value) {
+  switch (value) {
+    case door::RefuseCause::kConnections:
+      return ops::RefuseCause::kConnections;
+    case door::RefuseCause::kPeerConnections:
+      return ops::RefuseCause::kPeerConnections;
+    case door::RefuseCause::kRate:
+      return ops::RefuseCause::kRate;
+    case door::RefuseCause::kDescriptors:
+      return ops::RefuseCause::kDescriptors;
+    case door::RefuseCause::kPreface:
+      return ops::RefuseCause::kPreface;
+    case door::RefuseCause::kPenalty:
+      return ops::RefuseCause::kPenalty;
+  }
+  std::abort();
+}
+
+ops::CutCause LabelOf(door::CutCause value) {
+  switch (value) {
+    case door::CutCause::kEarlyCancels:
+      return ops::CutCause::kEarlyCancels;
+    case door::CutCause::kOpenCalls:
+      return ops::CutCause::kOpenCalls;
+    case door::CutCause::kUnusedBytes:
+      return ops::CutCause::kUnusedBytes;
+    case door::CutCause::kNoPause:
+      return ops::CutCause::kNoPause;
+    case door::CutCause::kRevoked:
+      return ops::CutCause::kRevoked;
+  }
+  std::abort();
+}
+
 }  // namespace distlock

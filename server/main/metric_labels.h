@@ -4,6 +4,7 @@
 #pragma once
 
 #include "core/messages.h"
+#include "door/visitor.h"
 #include "ops/metrics.h"
 #include "rpc/server.h"
 
@@ -15,5 +16,7 @@ ops::HandoffPath LabelOf(core::HandoffPath value);
 ops::StoreVerb LabelOf(core::Verb value);
 ops::StoreError LabelOf(core::FailureKind value);
 ops::StreamEnd LabelOf(rpc::StreamClose value);
+ops::RefuseCause LabelOf(door::RefuseCause value);
+ops::CutCause LabelOf(door::CutCause value);
 
 }  // namespace distlock

@@ -33,6 +33,40 @@ const char* NameOf(core::LostReason reason) {
   return "unknown";
 }
 
+std::string_view LimitOf(door::RefuseCause why) {
+  switch (why) {
+    case door::RefuseCause::kConnections:
+      return "--max-connections";
+    case door::RefuseCause::kPeerConnections:
+      return "--max-connections-per-peer";
+    case door::RefuseCause::kRate:
+      return "--new-connections-per-peer or --handshakes-per-second";
+    case door::RefuseCause::kDescriptors:
+      return "open files of this process: raise it (ulimit -n, LimitNOFILE=)";
+    case door::RefuseCause::kPreface:
+      return "";
+    case door::RefuseCause::kPenalty:
+      return "connections of this peer were cut again and again";
+  }
+  return "";
+}
+
+std::string_view CauseOf(door::CutCause why) {
+  switch (why) {
+    case door::CutCause::kEarlyCancels:
+      return "too many calls were cancelled before their first answer";
+    case door::CutCause::kOpenCalls:
+      return "more than twice as many open calls as --max-connection-streams";
+    case door::CutCause::kUnusedBytes:
+      return "too many bytes that belong to no message";
+    case door::CutCause::kNoPause:
+      return "its bytes came without a pause, while others waited to come in";
+    case door::CutCause::kRevoked:
+      return "its rights were revoked";
+  }
+  return "";
+}
+
 }  // namespace
 
 void Recorder::LogLost(const core::Fact& fact) {
@@ -160,6 +194,22 @@ void Recorder::OnForceRelease(const rpc::ForcedRelease& forced) {
 }
 
 void Recorder::OnQueued(uint32_t position) { metrics_.queue_position.Observe(position); }
+
+void Recorder::OnRefused(door::RefuseCause why, const std::string& who) {
+  metrics_.connections_refused[LabelOf(why)].Increment();
+  // Probes of the network connect and say nothing.
+  if (why == door::RefuseCause::kPreface) return ops::Debug("connection speaks no gRPC", {{"peer", who}});
+  const auto held_back = refused_lines_.Pass();
+  if (!held_back) return;
+  ops::Warn("connection refused", {{"peer", who}, {"limit", LimitOf(why)}, {"held_back", *held_back}});
+}
+
+void Recorder::OnCut(door::CutCause why, const std::string& who) {
+  metrics_.connections_cut[LabelOf(why)].Increment();
+  const auto held_back = cut_lines_.Pass();
+  if (!held_back) return;
+  ops::Warn("connection cut", {{"peer", who}, {"cause", CauseOf(why)}, {"held_back", *held_back}});
+}
 
 void Recorder::OnNodeStatus(const store::NodeStatus& status) {
   std::lock_guard lock(mu_);

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "door/visitor.h"
 #include "ops/log.h"
 #include "ops/metrics.h"
 #include "rpc/server.h"
@@ -24,7 +25,7 @@
 
 namespace distlock {
 
-class Recorder final : public shard::Observer, public rpc::CallObserver {
+class Recorder final : public shard::Observer, public rpc::CallObserver, public door::Observer {
  public:
   Recorder(ops::Metrics& metrics, int shards) : metrics_(metrics), up_(shards, false) {}
 
@@ -40,6 +41,8 @@ class Recorder final : public shard::Observer, public rpc::CallObserver {
   void OnQueued(uint32_t position) override;
   void OnReleasedNothing() override;
   void OnForceRelease(const rpc::ForcedRelease& forced) override;
+  void OnRefused(door::RefuseCause why, const std::string& who) override;
+  void OnCut(door::CutCause why, const std::string& who) override;
 
   // Of the store's one server, from its first shard's connections.
   void OnNodeStatus(const store::NodeStatus& status);
@@ -73,6 +76,8 @@ class Recorder final : public shard::Observer, public rpc::CallObserver {
   // An outage of the store ends every lease at once; ten lines a second are enough to show it.
   ops::LogLimit lost_lines_{absl::Milliseconds(100)};
   ops::LogLimit lapsed_lines_{absl::Milliseconds(100)};
+  ops::LogLimit refused_lines_{absl::Seconds(10)};
+  ops::LogLimit cut_lines_{absl::Seconds(1)};
 
   // Guarded by mu_.
   std::mutex mu_;

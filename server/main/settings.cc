@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "main/settings.h"
 
+#include <algorithm>
+
 #include "contract/limits.h"
 
 namespace distlock {
@@ -18,9 +20,40 @@ core::BrokerConfig BrokerConfigOf(const ops::Options& options, const core::Store
           .seed = seed};
 }
 
+door::DoorOptions DoorOptionsOf(const ops::Options& options) {
+  door::DoorOptions door{.listen = options.listen};
+  door.max_connections = options.max_connections;
+  door.peer = {.connections = static_cast<size_t>(options.max_connections_per_peer),
+               .connections_per_second = static_cast<double>(options.new_connections_per_peer),
+               .handshakes_per_second = std::max(1.0, static_cast<double>(options.handshakes_per_second) / 10)};
+  door.handshakes_per_second = static_cast<double>(options.handshakes_per_second);
+  door.calls.open_calls = static_cast<int>(2 * options.ConnectionStreams());
+  // Whoever waits for many locks at once may give all of them up at once.
+  door.calls.early_cancels_at_once =
+      std::max(door.calls.early_cancels_at_once,
+               static_cast<double>(options.max_waiting_calls_per_peer + options.max_sessions_per_peer));
+  // Messages that gRPC has read and nobody has taken yet look unused for a moment.
+  door.calls.unused_bytes_at_once = std::max<int64_t>(door.calls.unused_bytes_at_once, 32 * options.max_message_bytes);
+  door.user_timeout = absl::ToChronoMilliseconds(options.keepalive_time + options.keepalive_timeout);
+  return door;
+}
+
+rpc::TlsClientAuth ClientAuthOf(const ops::Options& options) {
+  switch (options.ClientAuth()) {
+    case ops::TlsClientAuth::kRequire:
+      return rpc::TlsClientAuth::kRequire;
+    case ops::TlsClientAuth::kOptional:
+      return rpc::TlsClientAuth::kOptional;
+    case ops::TlsClientAuth::kAuto:
+    case ops::TlsClientAuth::kOff:
+      break;
+  }
+  return rpc::TlsClientAuth::kOff;
+}
+
 rpc::ServerOptions ServerOptionsOf(const ops::Options& options, const core::StoreTraits& store,
                                    const std::string& broker_id, rpc::CallObserver* observer) {
-  rpc::ServerOptions server{.listen = options.listen,
+  rpc::ServerOptions server{.door = DoorOptionsOf(options),
                             .admin_listen = options.admin_listen,
                             .limits = {},
                             .broker_id = broker_id,
@@ -53,6 +86,8 @@ rpc::ServerOptions ServerOptionsOf(const ops::Options& options, const core::Stor
   server.keepalive_time = ToCore(options.keepalive_time);
   server.keepalive_timeout = ToCore(options.keepalive_timeout);
   server.min_ping_interval = ToCore(options.min_ping_interval);
+  server.tls_client_auth = ClientAuthOf(options);
+  server.idle_timeout = ToCore(options.idle_timeout);
   server.reflection = options.ReflectionEnabled();
   return server;
 }

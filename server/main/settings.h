@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/broker_config.h"
+#include "door/door.h"
 #include "ops/options.h"
 #include "rpc/server.h"
 
@@ -18,6 +19,8 @@ inline constexpr int kExitConfiguration = 78;
 
 core::Duration ToCore(absl::Duration duration);
 core::BrokerConfig BrokerConfigOf(const ops::Options& options, const core::StoreTraits& store, uint64_t seed);
+door::DoorOptions DoorOptionsOf(const ops::Options& options);
+rpc::TlsClientAuth ClientAuthOf(const ops::Options& options);
 rpc::ServerOptions ServerOptionsOf(const ops::Options& options, const core::StoreTraits& store,
                                    const std::string& broker_id, rpc::CallObserver* observer);
 

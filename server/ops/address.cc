@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "ops/text.h"
+#include "text/unix_address.h"
 
 namespace distlock::ops {
 namespace {
@@ -46,7 +47,7 @@ std::string FormatHostPort(const HostPort& address) {
                                      : Cat(address.host, ":", address.port);
 }
 
-bool IsUnixAddress(std::string_view address) { return address.starts_with("unix:"); }
+bool IsUnixAddress(std::string_view address) { return text::IsUnixAddress(address); }
 
 bool IsLoopback(std::string_view host) {
   if (host == "localhost" || host == "::1") return true;
@@ -56,13 +57,14 @@ bool IsLoopback(std::string_view host) {
 
 absl::Status CheckListenAddress(std::string_view address) {
   if (!IsUnixAddress(address)) return ParseHostPort(address).status();
-  std::string_view path = address.substr(std::string_view("unix:").size());
-  if (path.starts_with("//")) path.remove_prefix(2);
+  const text::UnixAddress parsed = text::ParseUnixAddress(address);
+  if (!parsed.problem.empty()) return absl::InvalidArgumentError(parsed.problem);
+  const std::string_view path = parsed.path;
   if (path.size() < 2 || path[0] != '/') {
     return absl::InvalidArgumentError("is not an absolute path: write unix:///path/of/the.sock");
   }
   // Refused, so that --print-config can print every path in a form that --config reads.
-  if (std::any_of(path.begin(), path.end(), [](char c) { return c < 0x20 || c > 0x7e; })) {
+  if (std::any_of(address.begin(), address.end(), [](char c) { return c < 0x20 || c > 0x7e; })) {
     return absl::InvalidArgumentError("has a byte in its path that is not printable ASCII: choose another path");
   }
   // Probably two addresses joined by mistake; one of them may hold a password.

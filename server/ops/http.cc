@@ -32,9 +32,8 @@ constexpr File kFiles[] = {{"/", "text/html; charset=utf-8", kPageHtml},
 
 http::Reply Text(int status, std::string body) { return {.status = status, .body = std::move(body), .headers = {}}; }
 
-http::Reply Ready(const HttpHandlers& handlers) {
-  const std::string problem = handlers.not_ready();
-  return problem.empty() ? Text(200, "ready\n") : Text(503, Cat(problem, "\n"));
+http::Reply Judged(const std::string& problem, std::string_view good) {
+  return problem.empty() ? Text(200, std::string(good)) : Text(503, Cat(problem, "\n"));
 }
 
 void Answer(http::Exchange& exchange, http::Reply reply) {
@@ -98,8 +97,10 @@ void HttpServer::Serve(const std::shared_ptr<http::Exchange>& exchange) {
     reply.headers.emplace_back("Allow", "GET, HEAD");
     return Answer(*exchange, std::move(reply));
   }
-  if (request.path == "/healthz") return Answer(*exchange, Text(200, "alive\n"));
-  if (request.path == "/readyz") return Answer(*exchange, Ready(handlers_));
+  if (request.path == "/healthz") {
+    return Answer(*exchange, Judged(handlers_.not_alive ? handlers_.not_alive() : "", "alive\n"));
+  }
+  if (request.path == "/readyz") return Answer(*exchange, Judged(handlers_.not_ready(), "ready\n"));
   for (const File& file : kFiles) {
     if (file.path != request.path) continue;
     return Answer(*exchange, {.type = std::string(file.type), .body = std::string(file.text), .headers = {}});

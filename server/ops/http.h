@@ -21,6 +21,7 @@ namespace distlock::ops {
 
 struct HttpHandlers {
   std::function<std::string()> metrics;                       // Prometheus text
+  std::function<std::string()> not_alive;                     // why it must be restarted, in one line; "": it need not
   std::function<std::string()> not_ready;                     // why the broker is not ready, in one line; "" when it is
   std::function<std::string(const std::string& query)> page;  // JSON for page/page.js; `query` as it came
 };

@@ -31,8 +31,13 @@ constexpr std::string_view kAccessDecisions[] = {"allowed", "denied", "would_den
 constexpr std::string_view kAccessVerbs[] = {"exclusive", "shared",        "permit", "look",     "watch",
                                              "list",      "force-release", "status", "sessions", "drain",
                                              "reload",    "access",        "proof"};
-constexpr std::string_view kReloadParts[] = {"policy", "tokens", "jwt-keys"};
+constexpr std::string_view kReloadParts[] = {"policy", "tokens", "jwt-keys", "tls"};
 constexpr std::string_view kReloadOutcomes[] = {"reloaded", "refused"};
+
+constexpr std::string_view kRefuseCauses[] = {"connections", "peer_connections", "rate",
+                                              "descriptors", "preface",          "penalty"};
+constexpr std::string_view kTlsCertificates[] = {"server", "client_ca"};
+constexpr std::string_view kCutCauses[] = {"early_cancels", "open_calls", "unused_bytes", "no_pause", "revoked"};
 
 template <typename Enum>
 constexpr bool EndsWith(Labels names, Enum last) {
@@ -45,12 +50,15 @@ static_assert(EndsWith(kRenewalOutcomes, RenewalOutcome::kUnanswered));
 static_assert(EndsWith(kHandoffPaths, HandoffPath::kTend));
 static_assert(EndsWith(kStoreVerbs, StoreVerb::kList));
 static_assert(EndsWith(kStoreErrors, StoreError::kUnknown));
+static_assert(EndsWith(kRefuseCauses, RefuseCause::kPenalty));
+static_assert(EndsWith(kCutCauses, CutCause::kRevoked));
+static_assert(EndsWith(kTlsCertificates, TlsCertificate::kClientCa));
 static_assert(EndsWith(kStoreRedirects, StoreRedirect::kClusterDown));
 static_assert(EndsWith(kSlotMapRefreshes, SlotMapRefresh::kFailed));
 static_assert(EndsWith(kStreamEnds, StreamEnd::kRevoked));
 static_assert(EndsWith(kAccessDecisions, AccessDecision::kWouldDeny));
 static_assert(EndsWith(kAccessVerbs, AccessVerb::kProof));
-static_assert(EndsWith(kReloadParts, ReloadPart::kJwtKeys));
+static_assert(EndsWith(kReloadParts, ReloadPart::kTls));
 static_assert(EndsWith(kReloadOutcomes, ReloadOutcome::kRefused));
 
 // A grant of a free lock takes well under a millisecond; waits and holds run up to the limits of an hour and a day.
@@ -150,6 +158,15 @@ Metrics::Metrics(std::string_view version)
       sessions(Level(registry_, "distlock_sessions", "Open Session, Hold, WatchLock and WatchLocks streams.")),
       streams_closed(
           CountBy(registry_, "distlock_streams_closed_total", "Streams that ended, by cause.", "cause", kStreamEnds)),
+      connections(Level(registry_, "distlock_connections", "Open client connections.")),
+      connections_refused(CountBy(registry_, "distlock_connections_refused_total",
+                                  "Client connections that were not let in, by cause.", "cause", kRefuseCauses)),
+      connections_cut(CountBy(registry_, "distlock_connections_cut_total",
+                              "Client connections that the broker ended, by cause.", "cause", kCutCauses)),
+      tls_not_after(Series<prometheus::Gauge>(
+          Family(prometheus::BuildGauge(), registry_, "distlock_tls_not_after_seconds",
+                 "When the certificate in use expires, in Unix time; of several authorities the first; 0: none."),
+          "certificate", kTlsCertificates)),
       access(CountByTwo<AccessDecision, AccessVerb>(
           registry_, "distlock_access_total",
           "Questions about rights, by decision and verb; the verb proof: a proof of identity was wrong.", "decision",

@@ -114,8 +114,14 @@ enum class AccessVerb {
   kProof
 };
 
-enum class ReloadPart { kPolicy, kTokens, kJwtKeys };
+enum class ReloadPart { kPolicy, kTokens, kJwtKeys, kTls };
 enum class ReloadOutcome { kReloaded, kRefused };
+
+// In the order of the door's enums of the same names.
+enum class RefuseCause { kConnections, kPeerConnections, kRate, kDescriptors, kPreface, kPenalty };
+enum class CutCause { kEarlyCancels, kOpenCalls, kUnusedBytes, kNoPause, kRevoked };
+
+enum class TlsCertificate { kServer, kClientCa };
 
 // One metric per value of an enum.
 template <typename Enum, typename Metric>
@@ -188,6 +194,11 @@ class Metrics {
   Gauge& sessions;
   const ByLabel<StreamEnd, Counter> streams_closed;
 
+  // Connections
+  Gauge& connections;
+  const ByLabel<RefuseCause, Counter> connections_refused;
+  const ByLabel<CutCause, Counter> connections_cut;
+  const ByLabel<TlsCertificate, Gauge> tls_not_after;
   // Access
   const ByLabels<AccessDecision, AccessVerb, Counter> access;
   const ByLabels<ReloadOutcome, ReloadPart, Counter> reloads;

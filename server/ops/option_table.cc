@@ -90,10 +90,21 @@ constexpr OptionRow kTable[] = {
     {"help", kGeneral, {}, "", "", "print this and exit", nullptr, false, OptionPlaces::kNowhereElse},
 
     {"listen", kServing, &O::listen, "unix:///run/distlock/distlock.sock", "",
-     "where gRPC is served: unix:///path or host:port; may be given several times", CheckListenAddress},
+     "where gRPC is served: unix:///path, with ?mode=0660&group=NAME for who may connect, or host:port; may be given "
+     "several times",
+     CheckListenAddress},
     {"insecure-listen", kServing, &O::insecure_listen, "false", "",
      "allow --listen on addresses that other machines can reach; everybody who reaches them may take and release "
      "locks, in plain text"},
+    {"tls-cert", kServing, &O::tls_cert, "", "",
+     "PEM file with the broker's certificate and those that issued it; then every host:port of --listen is TLS. Read "
+     "again when it changes and upon SIGHUP"},
+    {"tls-key", kServing, &O::tls_key, "", "", "PEM file with the private key of --tls-cert, without a password"},
+    {"tls-client-ca", kServing, &O::tls_client_ca, "", "",
+     "PEM file with the authorities that clients' certificates must come from"},
+    {"tls-client-auth", kServing, &O::tls_client_auth, "auto", "auto|require|optional|off",
+     "whether clients need a certificate; auto: require with --tls-client-ca, else off"},
+    {"tls-min-version", kServing, &O::tls_min_version, "1.3", "1.3|1.2", "oldest version of TLS that clients may use"},
     {"admin-listen", kServing, &O::admin_listen, "", "",
      "where drain and force-release are served: addresses of --listen, or others, which then serve AdminService alone; "
      "may be given several times; empty: the unix sockets of --listen",
@@ -119,6 +130,8 @@ constexpr OptionRow kTable[] = {
      "a connection that leaves a ping unanswered for this long is dead"},
     {"min-ping-interval", kServing, &O::min_ping_interval, "5s", "100ms..1h",
      "a connection on which a client pings more often than this is closed"},
+    {"idle-timeout", kServing, &O::idle_timeout, "10m", "1s..24h",
+     "a connection without any call is closed after this"},
     {"shards", kServing, &O::shards, "1", "1..64",
      "threads that own locks, each with its own store connections; one is enough for most machines"},
 
@@ -218,7 +231,8 @@ constexpr OptionRow kTable[] = {
     {"max-sessions", kLimits, &O::max_sessions, "10000", "1..1000000",
      "open Session, Hold, WatchLock and WatchLocks streams"},
     {"max-sessions-per-peer", kLimits, &O::max_sessions_per_peer, "1000", "1..1000000",
-     "the same, of one client address"},
+     "open Session and Hold streams of one client address, or of one user of a unix socket; WatchLock and WatchLocks "
+     "streams are counted apart, up to the same number"},
     {"max-watched-locks", kLimits, &O::max_watched_locks, "1000", "1..1000000",
      "locks that one WatchLocks stream may watch"},
     {"max-prefix-watches", kLimits, &O::max_prefix_watches, "32", "0..100000",
@@ -226,9 +240,19 @@ constexpr OptionRow kTable[] = {
     {"max-waiting-calls", kLimits, &O::max_waiting_calls, "20000", "1..1000000",
      "Acquire calls that wait for an answer"},
     {"max-waiting-calls-per-peer", kLimits, &O::max_waiting_calls_per_peer, "5000", "1..1000000",
-     "the same, of one client address"},
+     "the same, of one client address or one user of a unix socket"},
+    {"max-connections", kLimits, &O::max_connections, "10000", "1..1000000",
+     "client connections; fewer where the limit of open files is below twice as many"},
+    {"max-connections-per-peer", kLimits, &O::max_connections_per_peer, "1000", "1..1000000",
+     "the same, of one IPv4 address, one /64 of IPv6, or one user of a unix socket"},
+    {"new-connections-per-peer", kLimits, &O::new_connections_per_peer, "200", "1..1000000",
+     "connections a second that one of these may open after its first --max-connections-per-peer; others wait for up "
+     "to 5s, and are then closed"},
+    {"handshakes-per-second", kLimits, &O::handshakes_per_second, "200", "1..100000",
+     "TLS handshakes, of one client address a tenth of it; twice as many at once; others wait as above"},
     {"max-connection-streams", kLimits, &O::max_connection_streams, "0", "0..2000000",
-     "gRPC calls at once on one connection; 0: twice --max-sessions-per-peer"},
+     "gRPC calls at once on one connection, which is cut when it opens more than twice as many; 0: twice "
+     "--max-sessions-per-peer"},
     {"requests-per-second", kLimits, &O::requests_per_second, "0", "0..10000000",
      "commands of one session without heartbeats, and Acquire calls of one client address; acquires beyond it are "
      "refused; 0: no limit"},

@@ -15,9 +15,10 @@
 
 namespace distlock::ops {
 
-using OptionField = std::variant<std::monostate, bool Options::*, int64_t Options::*, double Options::*,
-                                 absl::Duration Options::*, std::string Options::*, std::vector<std::string> Options::*,
-                                 LogLevel Options::*, LogFormat Options::*, AutoOnOff Options::*, Audit Options::*>;
+using OptionField =
+    std::variant<std::monostate, bool Options::*, int64_t Options::*, double Options::*, absl::Duration Options::*,
+                 std::string Options::*, std::vector<std::string> Options::*, LogLevel Options::*, LogFormat Options::*,
+                 AutoOnOff Options::*, Audit Options::*, TlsClientAuth Options::*, TlsMinVersion Options::*>;
 
 enum class OptionGroup { kGeneral, kServing, kAccess, kStore, kTime, kLimits, kLog };
 

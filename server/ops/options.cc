@@ -7,12 +7,14 @@
 #include <cassert>
 #include <iterator>
 #include <set>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "ops/address.h"
 #include "ops/option_table.h"
 #include "ops/text.h"
+#include "text/unix_address.h"
 
 namespace distlock::ops {
 namespace {
@@ -25,19 +27,58 @@ absl::Status Clash(const Parts&... parts) {
   return absl::FailedPreconditionError(Cat(parts...));
 }
 
+absl::Status CheckTls(const Options& o, std::vector<std::string>* warnings) {
+  if (o.tls_cert.empty()) {
+    for (const auto& [flag, value] : {std::pair("tls-key", o.tls_key), std::pair("tls-client-ca", o.tls_client_ca)}) {
+      if (!value.empty()) return Clash("--", flag, " needs --tls-cert: give the broker's certificate as well");
+    }
+    if (o.tls_client_auth != TlsClientAuth::kAuto) return Clash("--tls-client-auth has no effect without --tls-cert");
+    return absl::OkStatus();
+  }
+  if (o.tls_key.empty()) return Clash("--tls-cert needs --tls-key: give the private key of the certificate");
+  const bool wants_certificates = o.ClientAuth() != TlsClientAuth::kOff;
+  if (wants_certificates && o.tls_client_ca.empty()) {
+    return Clash("--tls-client-auth needs --tls-client-ca: name the authorities that sign clients' certificates");
+  }
+  if (!o.tls_client_ca.empty() && !wants_certificates) {
+    return Clash("--tls-client-ca has no effect with --tls-client-auth off: remove one of the two");
+  }
+  const auto is_unix = [](const std::string& address) { return IsUnixAddress(address); };
+  if (std::all_of(o.listen.begin(), o.listen.end(), is_unix) &&
+      std::all_of(o.admin_listen.begin(), o.admin_listen.end(), is_unix)) {
+    return Clash("--tls-cert has no effect: no --listen is host:port, and unix sockets need no TLS");
+  }
+  if (!o.AsksIdentities()) {
+    return Clash(
+        "--tls-cert needs --policy FILE, which says who may do what, or --allow-all: otherwise whoever can open a TLS "
+        "connection may take and release every lock");
+  }
+  if (o.ClientAuth() != TlsClientAuth::kRequire) {
+    warnings->push_back(
+        "--tls-client-auth: whoever reaches a TLS port can slow this broker down by malformed headers "
+        "(CVE-2023-33953 of gRPC 1.51): let it require certificates, or keep strangers out by the network");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckAddresses(std::string_view option, const std::vector<std::string>& addresses, std::string_view what,
-                            bool insecure_listen, std::vector<std::string>* warnings) {
+                            const Options& o, std::vector<std::string>* warnings) {
   std::set<std::string> seen;
   for (const std::string& address : addresses) {
     if (!seen.insert(address).second) return Clash("--", option, ": ", JsonQuoted(address), " is given twice");
-    if (IsUnixAddress(address)) continue;
+    if (IsUnixAddress(address)) {
+      if ((text::ParseUnixAddress(address).mode & 0002) == 0 || !o.policy.empty()) continue;
+      warnings->push_back(Cat("--", option, ": every user of this machine reaches ", what, " through ",
+                              JsonQuoted(address), ": leave the last digit of its mode 0 to keep them out"));
+      continue;
+    }
     const absl::StatusOr<HostPort> parsed = ParseHostPort(address);
     if (!parsed.ok()) return parsed.status();
-    if (IsLoopback(parsed->host)) continue;
-    if (!insecure_listen) {
+    if (IsLoopback(parsed->host) || !o.tls_cert.empty()) continue;
+    if (!o.insecure_listen) {
       return Clash("--", option, ": ", JsonQuoted(address), " is not loopback and would serve ", what,
-                   " in plain text to everybody "
-                   "who reaches it: listen on 127.0.0.1 or a unix socket, or accept that with --insecure-listen");
+                   " in plain text to everybody who reaches it: give --tls-cert, listen on 127.0.0.1 or a unix "
+                   "socket, or accept that with --insecure-listen");
     }
     warnings->push_back(Cat("--insecure-listen: ", JsonQuoted(address), " serves ", what,
                             " in plain text to everybody who reaches it"));
@@ -47,8 +88,8 @@ absl::Status CheckAddresses(std::string_view option, const std::vector<std::stri
 
 absl::Status CheckListen(const Options& o, std::vector<std::string>* warnings) {
   if (o.listen.empty()) return Clash("--listen: nothing to listen on: name a unix:///path or a host:port");
-  absl::Status status = CheckAddresses("listen", o.listen, "locks", o.insecure_listen, warnings);
-  status.Update(CheckAddresses("admin-listen", o.admin_listen, "drain and force-release", o.insecure_listen, warnings));
+  absl::Status status = CheckAddresses("listen", o.listen, "locks", o, warnings);
+  status.Update(CheckAddresses("admin-listen", o.admin_listen, "drain and force-release", o, warnings));
   return status;
 }
 
@@ -68,12 +109,13 @@ absl::Status CheckAccess(const Options& o, std::vector<std::string>* warnings) {
     return Clash("--jwt-issuer: ", JsonQuoted(o.jwt_issuer), " holds a |, which no issuer may");
   if (!o.AsksIdentities()) return absl::OkStatus();
   for (const std::string& address : o.listen) {
-    if (IsUnixAddress(address)) continue;
+    if (IsUnixAddress(address) || !o.tls_cert.empty()) continue;
     const absl::StatusOr<HostPort> parsed = ParseHostPort(address);
     if (!parsed.ok() || IsLoopback(parsed->host) || o.allow_all) continue;
-    return Clash("--policy: ", JsonQuoted(address),
-                 " is plain text on addresses that other machines reach, where nothing proves who calls: rights need "
-                 "proof, so listen on 127.0.0.1 or a unix socket (--insecure-listen does not help)");
+    return Clash(
+        "--policy: ", JsonQuoted(address),
+        " is plain text on addresses that other machines reach, where nothing proves who calls: rights need "
+        "proof, so give --tls-cert, or listen on 127.0.0.1 or a unix socket (--insecure-listen does not help)");
   }
   if (o.allow_all) warnings->push_back("--allow-all: everybody may do everything; what --policy would deny is logged");
   if (o.reflection == AutoOnOff::kOn) {
@@ -152,6 +194,11 @@ absl::Duration Options::LongestTtl() const {
   return HoldsOffByDefault() ? absl::Seconds(30) : absl::Hours(1);
 }
 
+TlsClientAuth Options::ClientAuth() const {
+  if (tls_client_auth != TlsClientAuth::kAuto) return tls_client_auth;
+  return tls_client_ca.empty() ? TlsClientAuth::kOff : TlsClientAuth::kRequire;
+}
+
 bool Options::ReflectionEnabled() const {
   if (reflection != AutoOnOff::kAuto) return reflection == AutoOnOff::kOn;
   return !AsksIdentities() &&
@@ -175,6 +222,7 @@ std::map<std::string, absl::Duration> Options::TokenKeeps() const {
 
 absl::Status CheckTogether(const Options& options, std::vector<std::string>* warnings) {
   absl::Status status = CheckListen(options, warnings);
+  status.Update(CheckTls(options, warnings));
   status.Update(CheckAccess(options, warnings));
   status.Update(CheckStore(options));
   status.Update(CheckTimes(options));

@@ -18,6 +18,8 @@
 
 namespace distlock::ops {
 
+enum class TlsClientAuth { kAuto, kRequire, kOptional, kOff };
+enum class TlsMinVersion { k13, k12 };
 enum class AutoOnOff { kAuto, kOn, kOff };
 enum class Audit { kChanges, kAll };
 
@@ -26,8 +28,13 @@ struct Options {
   std::string config;
 
   // Serving
-  std::vector<std::string> listen;  // unix:///path or host:port, checked
+  std::vector<std::string> listen;  // unix:///path?mode=&group= or host:port, checked
   bool insecure_listen = false;
+  std::string tls_cert;
+  std::string tls_key;
+  std::string tls_client_ca;
+  TlsClientAuth tls_client_auth = TlsClientAuth::kAuto;  // use ClientAuth()
+  TlsMinVersion tls_min_version = TlsMinVersion::k13;
   std::vector<std::string> admin_listen;  // as listen; empty: the unix sockets of listen
   AutoOnOff reflection = AutoOnOff::kAuto;
   std::string http;  // host:port, or "" for none
@@ -39,6 +46,7 @@ struct Options {
   absl::Duration keepalive_time;
   absl::Duration keepalive_timeout;
   absl::Duration min_ping_interval;
+  absl::Duration idle_timeout;
   int64_t shards = 0;
 
   // Access
@@ -94,6 +102,10 @@ struct Options {
   int64_t max_prefix_watches = 0;
   int64_t max_waiting_calls = 0;
   int64_t max_waiting_calls_per_peer = 0;
+  int64_t max_connections = 0;
+  int64_t max_connections_per_peer = 0;
+  int64_t new_connections_per_peer = 0;  // per second
+  int64_t handshakes_per_second = 0;
   int64_t max_connection_streams = 0;  // 0 = twice max_sessions_per_peer; use ConnectionStreams()
   int64_t outbox_messages = 0;
   int64_t mailbox_capacity = 0;
@@ -112,6 +124,9 @@ struct Options {
   // servers decide, of which one may forget: hold-offs are on, unless an option says otherwise.
   bool HoldsOffByDefault() const;
   absl::Duration LongestTtl() const;
+
+  // tls_client_auth, with kAuto resolved: required where there is a CA to check clients with.
+  TlsClientAuth ClientAuth() const;
 
   // Identities are asked for: there is a policy, or allow_all.
   bool AsksIdentities() const { return allow_all || !policy.empty(); }

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "rpc/listen.h"
+#include "door/listeners.h"
 
 namespace distlock::rpc {
 
@@ -26,7 +26,7 @@ absl::Status AdminGate::MakePlan(const std::vector<std::string>& listen, const s
     admits = of_unix && admin_listen.empty();
     const std::string* other = nullptr;
     for (const std::string& address : listen) {
-      if (!UnixPath(address).empty() != of_unix) continue;
+      if (!door::UnixPath(address).empty() != of_unix) continue;
       if (is_named(address)) {
         admits = true;
       } else {

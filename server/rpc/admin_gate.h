@@ -4,12 +4,13 @@
 // thread.
 #pragma once
 
+#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "contract/refusal.h"
+#include "door/visitor.h"
 
 namespace distlock::rpc {
 
@@ -17,8 +18,10 @@ struct AdminGate {
   bool unix_peers = true;  // the file mode of a unix socket says who reaches it
   bool tcp_peers = false;
 
-  // `peer`: as gRPC names it.
-  bool Admits(std::string_view peer) const { return peer.starts_with("unix:") ? unix_peers : tcp_peers; }
+  // `caller`: how it is connected. A caller of whom nothing is known: never.
+  bool Admits(std::optional<door::Kind> caller) const {
+    return caller && (*caller == door::Kind::kUnix ? unix_peers : tcp_peers);
+  }
 
   // PERMISSION_DENIED.
   static v1::Refusal Refusal(const std::string& method, const std::string& peer);

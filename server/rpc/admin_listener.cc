@@ -3,41 +3,46 @@
 
 #include <grpcpp/server_builder.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
-
-#include "absl/strings/str_cat.h"
-#include "rpc/listen.h"
 
 namespace distlock::rpc {
 namespace {
 
 constexpr int kMostRequestBytes = 16 * 1024;
 constexpr int kMostConnectionStreams = 100;
+constexpr size_t kMostConnections = 100;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<AdminListener>> AdminListener::Start(const std::vector<std::string>& listen,
-                                                                    Frontend& frontend, const BrokerFacts& facts) {
+absl::StatusOr<std::unique_ptr<AdminListener>> AdminListener::Start(door::DoorOptions door,
+                                                                    const Encryption& encryption, Frontend& frontend,
+                                                                    const BrokerFacts& facts) {
   std::unique_ptr<AdminListener> admin(new AdminListener(frontend, facts));
   grpc::ServerBuilder builder;
   builder.SetOption(std::make_unique<WithoutReflection>());
   builder.SetMaxReceiveMessageSize(kMostRequestBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostConnectionStreams);
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.RegisterService(&admin->service_);
-  admin->threads_ = std::make_unique<CallThreads>(builder, 1);
-  auto bound = BuildAndListen(builder, listen);
-  if (!bound.ok()) return bound.status();
-  admin->server_ = std::move(bound->server);
-  admin->addresses_ = std::move(bound->addresses);
+  AdminListener& self = *admin;
+  admin->threads_ = std::make_unique<CallThreads>(
+      builder, [&self](const std::string& grpc_peer) { return self.entrance_.VisitorOf(grpc_peer); }, 1);
+  door.max_connections = std::min(door.max_connections, kMostConnections);
+  if (absl::Status opened = admin->entrance_.Open(std::move(door), encryption, builder); !opened.ok()) return opened;
+  admin->server_ = builder.BuildAndStart();
+  if (admin->server_ == nullptr) {
+    return absl::FailedPreconditionError("gRPC cannot start its server for --admin-listen; its log tells more");
+  }
   admin->service_.Open(*admin->threads_);
   admin->threads_->Start();
+  admin->entrance_.Start(*admin->server_);
   return admin;
 }
 
 void AdminListener::Stop(core::Duration grace) {
   if (server_ == nullptr) return;
+  entrance_.StopAccepting();
   server_->Shutdown(std::chrono::system_clock::now() + std::chrono::duration_cast<std::chrono::microseconds>(grace));
   threads_->Stop();
   server_.reset();

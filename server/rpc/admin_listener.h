@@ -14,18 +14,21 @@
 #include "absl/status/statusor.h"
 #include "rpc/admin_service.h"
 #include "rpc/engine/call_threads.h"
+#include "rpc/entrance.h"
 
 namespace distlock::rpc {
 
 class AdminListener {
  public:
-  // FailedPrecondition, in one line, when it cannot listen on an address. REQUIRES: `listen` is not empty.
-  static absl::StatusOr<std::unique_ptr<AdminListener>> Start(const std::vector<std::string>& listen,
+  // FailedPrecondition, in one line, when it cannot listen on an address. REQUIRES: `door` has one.
+  static absl::StatusOr<std::unique_ptr<AdminListener>> Start(door::DoorOptions door, const Encryption& encryption,
                                                               Frontend& frontend, const BrokerFacts& facts);
   ~AdminListener() { Stop({}); }
 
   // As bound, with the port that the kernel chose.
-  const std::vector<std::string>& addresses() const { return addresses_; }
+  const std::vector<std::string>& addresses() const { return entrance_.addresses(); }
+  size_t connections() const { return entrance_.connections(); }
+  std::string DeadListener() const { return entrance_.DeadListener(); }
 
   void Stop(core::Duration grace);
 
@@ -34,7 +37,7 @@ class AdminListener {
       : service_(frontend, facts, {.unix_peers = true, .tcp_peers = true}) {}
 
   AdminService service_;
-  std::vector<std::string> addresses_;
+  Entrance entrance_;
   std::unique_ptr<CallThreads> threads_;  // outlives server_
   std::unique_ptr<grpc::Server> server_;
 };

@@ -15,9 +15,10 @@ void AdminService::Open(CallThreads& threads) {
   threads.OpenUnary(*this, &AdminService::RequestListSessions,
                     [this](auto call) { UnaryCall::Serve<ListSessionsCall>(frontend_, std::move(call)); });
   const auto refuses = [this](auto& call, const char* method) {
-    const std::string peer = frontend_.inside.PeerOf(call->context);
-    if (gate_.Admits(peer)) return false;
-    UnaryCall::Serve<RefusedCall>(frontend_, std::move(call), AdminGate::Refusal(method, peer));
+    const auto& inside = frontend_.inside;
+    if (gate_.Admits(inside.KindOf(call->context, call->visitor.get()))) return false;
+    v1::Refusal refusal = AdminGate::Refusal(method, inside.PeerOf(call->context, call->visitor.get()));
+    UnaryCall::Serve<RefusedCall>(frontend_, std::move(call), std::move(refusal));
     return true;
   };
   threads.OpenUnary(*this, &AdminService::RequestForceRelease, [this, refuses](auto call) {

@@ -17,11 +17,13 @@ constexpr core::Duration kRetryWaiting = std::chrono::seconds(1);
 }  // namespace
 
 std::string PeerHost(const std::string& peer) {
+  if (peer.rfind("unix:", 0) == 0) return peer.substr(0, peer.find(",pid="));
   const bool has_port = peer.rfind("ipv4:", 0) == 0 || peer.rfind("ipv6:", 0) == 0;
   return has_port ? peer.substr(0, peer.rfind(':')) : peer;
 }
 
-std::optional<v1::Refusal> Admission::Admit(const std::string& peer, uint64_t id, std::weak_ptr<OpenStream> stream) {
+std::optional<v1::Refusal> Admission::Admit(const std::string& peer, uint64_t id, std::weak_ptr<OpenStream> stream,
+                                            bool watch) {
   using core::RefusalReason;
   if (draining()) return contract::DrainingRefusal();
   std::lock_guard lock(mu_);
@@ -32,24 +34,32 @@ std::optional<v1::Refusal> Admission::Admit(const std::string& peer, uint64_t id
                      " streams (--max-sessions); use one Session for many locks, or ask another broker"));
   }
   Peer& counted = PeerOf(peer);
-  if (counted.streams >= limits_.max_sessions_per_peer) {
+  size_t& count = watch ? counted.watches : counted.streams;
+  if (count >= limits_.max_sessions_per_peer) {
     return contract::MakeRefusal(
         RefusalReason::kQuotaExceeded,
-        absl::StrCat("peer ", PeerHost(peer), " has ", counted.streams,
-                     " streams, the most it may (--max-sessions-per-peer); use one Session for many locks"));
+        watch ? absl::StrCat("peer ", PeerHost(peer), " has ", count,
+                             " streams that watch, the most it may (--max-sessions-per-peer); watch many locks with "
+                             "one WatchLocks")
+              : absl::StrCat("peer ", PeerHost(peer), " has ", count,
+                             " streams, the most it may (--max-sessions-per-peer); use one Session for many locks"));
   }
-  ++counted.streams;
-  streams_[id] = std::move(stream);
+  ++count;
+  streams_[id] = {std::move(stream), watch};
   return std::nullopt;
 }
 
 void Admission::Leave(const std::string& peer, uint64_t id) {
   std::lock_guard lock(mu_);
-  if (streams_.erase(id) == 0) return;
+  const auto stream = streams_.find(id);
+  if (stream == streams_.end()) return;
+  const bool watch = stream->second.watch;
+  streams_.erase(stream);
   const auto counted = peers_.find(PeerHost(peer));
-  if (--counted->second.streams == 0 && counted->second.calls == 0 && limits_.requests_per_second == 0) {
-    peers_.erase(counted);
-  }
+  --(watch ? counted->second.watches : counted->second.streams);
+  const Peer& left = counted->second;
+  const bool is_empty = left.streams == 0 && left.watches == 0 && left.calls == 0;
+  if (is_empty && limits_.requests_per_second == 0) peers_.erase(counted);
 }
 
 std::optional<v1::Refusal> Admission::AdmitPrefixWatch() {
@@ -113,7 +123,8 @@ Admission::Peer& Admission::PeerOf(const std::string& peer) {
 }
 
 bool Admission::IsIdle(Peer& peer, core::Instant now) const {
-  return peer.streams == 0 && peer.calls == 0 && (limits_.requests_per_second == 0 || peer.rate.IsFull(now));
+  return peer.streams == 0 && peer.watches == 0 && peer.calls == 0 &&
+         (limits_.requests_per_second == 0 || peer.rate.IsFull(now));
 }
 
 void Admission::Sweep(core::Instant now) {
@@ -133,7 +144,7 @@ std::vector<std::pair<uint64_t, std::shared_ptr<OpenStream>>> Admission::Streams
     std::lock_guard lock(mu_);
     for (const auto& [id, stream] : streams_) {
       if (id <= after) continue;
-      if (auto alive = stream.lock()) found.emplace_back(id, std::move(alive));
+      if (auto alive = stream.stream.lock()) found.emplace_back(id, std::move(alive));
     }
   }
   // References to streams beyond the page, too, are dropped outside of mu_: the last reference's end calls Leave().
@@ -149,7 +160,7 @@ void Admission::StopStreams() {
   {
     std::lock_guard lock(mu_);
     for (const auto& [id, stream] : streams_) {
-      if (auto alive = stream.lock()) open.push_back(std::move(alive));
+      if (auto alive = stream.stream.lock()) open.push_back(std::move(alive));
     }
   }
   for (const auto& stream : open) stream->Stop();

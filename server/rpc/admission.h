@@ -35,8 +35,8 @@ class OpenStream {
   virtual v1::SessionInfo Describe() = 0;
 };
 
-// The host: the part of a gRPC peer that is the same for all its connections. All users of a unix socket are one peer,
-// because gRPC does not tell them apart.
+// Who is counted: the part of a caller's address that is the same for all its connections. An IP address, or the user
+// of a unix socket.
 std::string PeerHost(const std::string& peer);
 
 class Admission {
@@ -45,8 +45,10 @@ class Admission {
   Admission(const Admission&) = delete;
   Admission& operator=(const Admission&) = delete;
 
-  // nullopt: `stream` counts until Leave(peer, id).
-  std::optional<v1::Refusal> Admit(const std::string& peer, uint64_t id, std::weak_ptr<OpenStream> stream);
+  // nullopt: `stream` counts until Leave(peer, id). `watch`: it takes no locks, and is counted apart from those that
+  // do.
+  std::optional<v1::Refusal> Admit(const std::string& peer, uint64_t id, std::weak_ptr<OpenStream> stream,
+                                   bool watch = false);
   void Leave(const std::string& peer, uint64_t id);
 
   // nullopt: a WatchLocks, which counts as a stream, too, counts until LeavePrefixWatch.
@@ -67,9 +69,14 @@ class Admission {
   void StopStreams();
 
  private:
+  struct Stream {
+    std::weak_ptr<OpenStream> stream;
+    bool watch = false;
+  };
   // One host. Its entry is removed when it has no stream and no call, and its rate limit is full again.
   struct Peer {
-    size_t streams = 0;
+    size_t streams = 0;  // that may hold locks
+    size_t watches = 0;
     size_t calls = 0;
     RateLimit rate;
   };
@@ -87,7 +94,7 @@ class Admission {
 
   // Guarded by mu_.
   mutable std::mutex mu_;
-  absl::flat_hash_map<uint64_t, std::weak_ptr<OpenStream>> streams_;
+  absl::flat_hash_map<uint64_t, Stream> streams_;
   absl::flat_hash_map<std::string, Peer> peers_;  // by PeerHost
   size_t prefix_watches_ = 0;
   size_t calls_ = 0;

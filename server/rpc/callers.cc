@@ -37,9 +37,16 @@ bool IsEncrypted(const grpc::AuthContext& auth) {
   return types.size() == 1 && (types.front() == "ssl" || types.front() == "tls");
 }
 
-bool StaysHere(std::string_view peer) {
-  return peer.starts_with("unix:") || peer.starts_with("ipv4:127.") || peer.starts_with("ipv6:[::1]:") ||
-         peer.starts_with("ipv6:%5B::1%5D:");
+bool StaysHere(const door::Visitor& connection) {
+  const std::string& address = connection.address;
+  return connection.kind == door::Kind::kUnix || address.starts_with("ipv4:127.") || address.starts_with("ipv6:[::1]:");
+}
+
+std::optional<access::UnixPeer> UnixPeerOf(const door::Visitor& connection) {
+  if (connection.kind != door::Kind::kUnix || !connection.who) return std::nullopt;
+  return access::UnixPeer{.uid = connection.who->uid,
+                          .gid = connection.who->gid,
+                          .groups = {connection.who->groups.begin(), connection.who->groups.end()}};
 }
 
 }  // namespace
@@ -53,13 +60,15 @@ std::optional<access::TlsPeer> TlsPeerOf(const grpc::AuthContext& auth) {
                          .not_after_s = NotAfter(pem.front())};
 }
 
-access::PeerFacts FactsOf(const grpc::ServerContext& context, const access::UnixPeerOf& unix_peer_of) {
-  access::PeerFacts facts{.peer = context.peer()};
-  facts.known = facts.peer != "unknown";
-  if (unix_peer_of) facts.unix_peer = unix_peer_of(facts.peer);
+access::PeerFacts FactsOf(const grpc::ServerContext& context, const door::Visitor* connection,
+                          const access::UnixPeerOf& unix_peer_of) {
+  access::PeerFacts facts{.peer = connection == nullptr ? context.peer() : connection->address};
+  facts.known = connection != nullptr;
+  if (!facts.known) return facts;
+  facts.unix_peer = unix_peer_of ? unix_peer_of(facts.peer) : UnixPeerOf(*connection);
   const auto auth = context.auth_context();
   if (auth != nullptr) facts.tls = TlsPeerOf(*auth);
-  facts.keeps_secrets = facts.unix_peer || StaysHere(facts.peer) || (auth != nullptr && IsEncrypted(*auth));
+  facts.keeps_secrets = StaysHere(*connection) || (auth != nullptr && IsEncrypted(*auth));
   const auto& metadata = context.client_metadata();
   for (auto [entry, end] = metadata.equal_range("authorization"); entry != end; ++entry) {
     facts.authorization.emplace_back(entry->second.data(), entry->second.size());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What gRPC knows of a call's peer, as facts for server/access. Any thread; read once, when the call arrives, because
-// gRPC forgets the peer when the connection ends.
+// What the door and gRPC know of a call's peer, as facts for server/access. Any thread; read once, when the call
+// arrives, because gRPC forgets the peer when the connection ends.
 #pragma once
 
 #include <grpcpp/security/auth_context.h>
@@ -10,11 +10,14 @@
 #include <optional>
 
 #include "access/caller.h"
+#include "door/visitor.h"
 
 namespace distlock::rpc {
 
-// `unix_peer_of` may be empty: then nobody has a uid.
-access::PeerFacts FactsOf(const grpc::ServerContext& context, const access::UnixPeerOf& unix_peer_of);
+// `connection` is the one that the call came on; null: it is gone, and nothing can be said of the caller. Who is behind
+// a unix socket is the kernel's word by the door, unless `unix_peer_of` is given.
+access::PeerFacts FactsOf(const grpc::ServerContext& context, const door::Visitor* connection,
+                          const access::UnixPeerOf& unix_peer_of);
 
 // Of a connection whose client certificate was verified; nullopt: there is none.
 std::optional<access::TlsPeer> TlsPeerOf(const grpc::AuthContext& auth);

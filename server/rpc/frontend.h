@@ -4,6 +4,7 @@
 // so a sink may post to them after its call has ended. Any thread.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "rpc/admission.h"
 #include "rpc/gate.h"
 #include "rpc/inside.h"
+#include "rpc/listings.h"
 #include "shard/shard_set.h"
 
 namespace distlock::rpc {
@@ -67,8 +69,9 @@ struct Frontend {
   const std::string broker_id;
   CallObserver* const observer;  // may be null
   Admission admission;
+  const std::shared_ptr<Listings> listings = std::make_shared<Listings>();  // calls may outlive the frontend
   Gate& gate;
-  const access::UnixPeerOf unix_peer_of;  // may be empty
+  const access::UnixPeerOf unix_peer_of;  // in place of what the door knows; may be empty
   Inside inside;
 
   // For contract::RequestOf.

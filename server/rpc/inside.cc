@@ -53,12 +53,19 @@ bool Inside::IsInside(const grpc::ServerContext& context) const {
   return shown.size() == secret_.size() && CRYPTO_memcmp(shown.data(), secret_.data(), secret_.size()) == 0;
 }
 
-std::string Inside::PeerOf(const grpc::ServerContext& context) const {
-  return IsInside(context) ? std::string(Value(context, kPeer)) : context.peer();
+std::string Inside::PeerOf(const grpc::ServerContext& context, const door::Visitor* connection) const {
+  if (IsInside(context)) return std::string(Value(context, kPeer));
+  return connection != nullptr ? connection->address : context.peer();
 }
 
-access::PeerFacts Inside::FactsOf(const grpc::ServerContext& context, const access::UnixPeerOf& unix_peer_of) const {
-  if (!IsInside(context)) return rpc::FactsOf(context, unix_peer_of);
+std::optional<door::Kind> Inside::KindOf(const grpc::ServerContext& context, const door::Visitor* connection) const {
+  if (IsInside(context)) return Value(context, kPeer).starts_with("unix:") ? door::Kind::kUnix : door::Kind::kTcp;
+  return connection != nullptr ? std::optional(connection->kind) : std::nullopt;
+}
+
+access::PeerFacts Inside::FactsOf(const grpc::ServerContext& context, const door::Visitor* connection,
+                                  const access::UnixPeerOf& unix_peer_of) const {
+  if (!IsInside(context)) return rpc::FactsOf(context, connection, unix_peer_of);
   access::PeerFacts facts{.peer = std::string(Value(context, kPeer))};
   facts.unix_peer = ReadIds(Value(context, kUnixIds));
   facts.keeps_secrets = !Value(context, kKeepsSecrets).empty();

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "access/caller.h"
+#include "door/visitor.h"
 
 namespace grpc {
 class Channel;
@@ -32,10 +33,12 @@ class Inside {
   void Open(std::string secret);
 
   bool IsInside(const grpc::ServerContext& context) const;
-  // The peer that is called for; of all other calls gRPC's name of theirs.
-  std::string PeerOf(const grpc::ServerContext& context) const;
-  // As FactsOf of callers.h.
-  access::PeerFacts FactsOf(const grpc::ServerContext& context, const access::UnixPeerOf& unix_peer_of) const;
+  // Of all other calls, whose `connection` may be null, these say what the door does: the name of the peer for people,
+  // how it is connected (nullopt: not known), and what FactsOf of callers.h says.
+  std::string PeerOf(const grpc::ServerContext& context, const door::Visitor* connection) const;
+  std::optional<door::Kind> KindOf(const grpc::ServerContext& context, const door::Visitor* connection) const;
+  access::PeerFacts FactsOf(const grpc::ServerContext& context, const door::Visitor* connection,
+                            const access::UnixPeerOf& unix_peer_of) const;
 
  private:
   std::string secret_;

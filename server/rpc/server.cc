@@ -8,7 +8,6 @@
 
 #include "contract/ids.h"
 #include "rpc/engine/wire.h"
-#include "rpc/listen.h"
 
 namespace distlock::rpc {
 namespace {
@@ -22,8 +21,7 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, static_cast<int>(options.max_header_bytes));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_connection_streams);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5'000);
-  // Two daemons must not share a port by accident.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, Milliseconds(options.idle_timeout));
 
   // A dead peer is found after time + timeout; clients may ping as often as min_ping_interval, also between calls.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(options.keepalive_time));
@@ -34,6 +32,10 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              Milliseconds(options.min_ping_interval) * 9 / 10);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 2);
+}
+
+Encryption EncryptionOf(const ServerOptions& options) {
+  return {.shelf = options.tls, .client_auth = options.tls_client_auth};
 }
 
 }  // namespace
@@ -52,7 +54,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                                                       BrokerFacts facts) {
   TakeOverParserLog();
   AdminGate::Plan admin;
-  if (absl::Status planned = AdminGate::MakePlan(options.listen, options.admin_listen, &admin); !planned.ok()) {
+  if (absl::Status planned = AdminGate::MakePlan(options.door.listen, options.admin_listen, &admin); !planned.ok()) {
     return planned;
   }
   // Whoever calls has proven to be somebody then, and the policy says what that one may do.
@@ -60,7 +62,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   std::unique_ptr<Server> server(new Server(options, shards, std::move(facts), admin));
   if (absl::Status bound = server->Bind(options); !bound.ok()) return bound;
   if (!admin.own.empty()) {
-    auto own = AdminListener::Start(admin.own, server->frontend_, server->facts_);
+    door::DoorOptions own_door = options.door;
+    own_door.listen = admin.own;
+    own_door.inherited.clear();
+    auto own = AdminListener::Start(std::move(own_door), EncryptionOf(options), server->frontend_, server->facts_);
     if (!own.ok()) return own.status();
     server->own_admin_ = *std::move(own);
   }
@@ -78,18 +83,21 @@ absl::Status Server::Bind(const ServerOptions& options) {
   builder.RegisterService(&locks_);
   builder.RegisterService(&admin_service_);
   builder.RegisterService(&health_);
-  threads_ = std::make_unique<CallThreads>(builder);
-
-  auto bound = BuildAndListen(builder, options.listen);
-  // Calls may wait for the addresses already.
-  bound_.set_value(bound.ok() ? bound->addresses : std::vector<std::string>());
-  if (!bound.ok()) return bound.status();
-  server_ = std::move(bound->server);
+  threads_ = std::make_unique<CallThreads>(
+      builder, [this](const std::string& grpc_peer) { return entrance_.VisitorOf(grpc_peer); });
+  if (absl::Status opened = entrance_.Open(options.door, EncryptionOf(options), builder); !opened.ok()) {
+    bound_.set_value({});
+    return opened;
+  }
+  server_ = builder.BuildAndStart();
+  bound_.set_value(entrance_.addresses());  // calls may wait for the addresses already
+  if (server_ == nullptr) return absl::FailedPreconditionError("gRPC cannot start its server; its log tells more");
   locks_.Open(*threads_);
   admin_service_.Open(*threads_);
   health_.Open(*threads_);
   threads_->Start();
   ShowHealth();
+  entrance_.Start(*server_);
   return absl::OkStatus();
 }
 
@@ -103,6 +111,15 @@ InsidePass Server::OpenInside() {
 }
 
 Server::~Server() { Stop({}); }
+
+std::string Server::DeadListener() const {
+  std::string dead = entrance_.DeadListener();
+  return dead.empty() && own_admin_ != nullptr ? own_admin_->DeadListener() : dead;
+}
+
+size_t Server::connections() const {
+  return entrance_.connections() + (own_admin_ == nullptr ? 0 : own_admin_->connections());
+}
 
 void Server::ShowHealth() {
   std::lock_guard lock(health_mu_);
@@ -138,6 +155,7 @@ void Server::Drain() {
 void Server::Stop(core::Duration grace) {
   if (server_ == nullptr) return;
   Drain();
+  entrance_.StopAccepting();
   frontend_.admission.StopStreams();
   health_.Stop();
   if (own_admin_ != nullptr) own_admin_->Stop(grace);

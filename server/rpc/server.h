@@ -23,16 +23,20 @@
 #include "rpc/admin_listener.h"
 #include "rpc/admin_service.h"
 #include "rpc/engine/call_threads.h"
+#include "rpc/entrance.h"
 #include "rpc/frontend.h"
 #include "rpc/health.h"
 #include "rpc/lock_service.h"
+#include "rpc/tls.h"
 
 namespace distlock::rpc {
 
 struct ServerOptions {
-  std::vector<std::string> listen;  // unix:///path or host:port; port 0 lets the kernel choose
-  // Where Drain and ForceRelease are served: addresses of `listen`, or others, which then serve AdminService alone.
-  // Empty: the unix sockets of `listen`, and with a policy all of `listen`.
+  door::DoorOptions door;         // where to listen, and who may come in
+  const TlsShelf* tls = nullptr;  // null: TCP in plain text. Outlives the server
+  TlsClientAuth tls_client_auth = TlsClientAuth::kOff;
+  // Where Drain and ForceRelease are served: addresses of `door.listen`, or others, which then serve AdminService
+  // alone. Empty: the unix sockets of `door.listen`, and with a policy all of it.
   std::vector<std::string> admin_listen;
   contract::Limits limits;
   std::string broker_id;
@@ -43,10 +47,11 @@ struct ServerOptions {
   core::Duration keepalive_time = std::chrono::seconds(10);
   core::Duration keepalive_timeout = std::chrono::seconds(5);
   core::Duration min_ping_interval = std::chrono::seconds(5);
+  core::Duration idle_timeout = std::chrono::minutes(10);  // of a connection without calls
   bool reflection = false;
 
   Gate* gate = nullptr;             // who may do what; null: everybody may do everything. Outlives the server
-  access::UnixPeerOf unix_peer_of;  // may be empty: then nobody has a uid
+  access::UnixPeerOf unix_peer_of;  // in place of what the door knows of unix sockets; may be empty
 };
 
 class Server {
@@ -57,6 +62,14 @@ class Server {
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
+
+  // Whether the listeners still accept: "", or the address of one that does not.
+  std::string DeadListener() const;
+  size_t connections() const;
+  // How many connections it may have: fewer than asked for where the limit of open files is low.
+  size_t max_connections() const { return entrance_.max_connections(); }
+  // False: callers of unix sockets are not told apart, because this gRPC hides which connection a call came on.
+  bool knows_unix_callers() const { return entrance_.knows_unix_callers(); }
 
   // As bound, with the port that the kernel chose.
   const std::vector<std::string>& addresses() const { return facts_.listen.get(); }
@@ -93,6 +106,7 @@ class Server {
   AdminService admin_service_;
   std::mutex health_mu_;  // held while the state is read and set, so that the newest state is set last
   HealthService health_;
+  Entrance entrance_;                     // outlives all calls
   std::unique_ptr<CallThreads> threads_;  // outlives server_
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<AdminListener> own_admin_;  // null: no address of its own

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from access_files import AUDIENCE, ISSUER, Issuer, service_account, static_token
-from client import api, failure
+from client import Client, api, failure
 from harness import DISTLOCKD, Process, eventually
 
 CTL = os.environ.get("DISTLOCKCTL", str(pathlib.Path(DISTLOCKD).with_name("distlockctl")))
@@ -59,6 +59,10 @@ class Guarded:
     def as_(self, token):
         return self.daemon.client(token=token)
 
+    def tcp(self):
+        with self.as_(OPS) as client:
+            return next(a for a in client.status().listen_addresses if not a.startswith("unix:"))
+
     def generation(self):
         with self.as_(OPS) as client:
             return client.status().policy_generation
@@ -78,8 +82,8 @@ def spec(client, key, **fields):
 
 
 def test_who_proves_nothing_gets_nothing(world):
-    guarded = Guarded(world)
-    with guarded.daemon.client() as client:
+    guarded = Guarded(world, "--listen", "127.0.0.1:0")
+    with Client(guarded.tcp()) as client:
         refused = failure(client.acquire, spec(client, "order/1"))
         assert refused.code == grpc.StatusCode.UNAUTHENTICATED and "no proof of identity" in refused.message
         assert failure(client.status).code == grpc.StatusCode.UNAUTHENTICATED
@@ -88,6 +92,29 @@ def test_who_proves_nothing_gets_nothing(world):
             refused = failure(client.lock, "order/1", namespace="shop")
             assert refused.code == grpc.StatusCode.UNAUTHENTICATED and token not in refused.message
     assert OPS not in guarded.daemon.log()
+
+
+def test_a_unix_user_is_whom_the_kernel_names(world):
+    user, group = os.getuid(), os.getgid()
+    guarded = Guarded(world, "--listen", "127.0.0.1:0", policy=POLICY + f"""
+- {{name: user, who: ["uid:{user}"], locks: ["shop:user/*"], may: [acquire, look], broker: [status, sessions, drain]}}
+- {{name: group, who: ["gid:{group}"], locks: ["shop:group/*"], may: [acquire]}}
+- {{name: other, who: ["uid:{user + 1}"], locks: ["shop:other/*"], may: [acquire]}}
+""")
+    with guarded.daemon.client() as here, Client(guarded.tcp()) as tcp, guarded.as_(APP) as app:
+        here.acquire(spec(here, "user/1"))
+        assert here.lock("user/1", namespace="shop").holders[0].identity == f"uid:{user}"
+        here.acquire(spec(here, "group/1"))
+        denied = failure(here.acquire, spec(here, "other/1"))
+        assert denied.code == grpc.StatusCode.PERMISSION_DENIED and f"uid:{user} may not" in denied.message
+        session = here.session()
+        assert session.wait_for(session.acquire(spec(here, "user/2")), "granted").fencing_token > 0
+        assert failure(tcp.acquire, spec(tcp, "user/3")).code == grpc.StatusCode.UNAUTHENTICATED
+        assert failure(tcp.status).code == grpc.StatusCode.UNAUTHENTICATED
+        # Who shows a token is that one, and the user besides.
+        app.acquire(spec(app, "order/1"))
+        app.acquire(spec(app, "user/4"))
+        assert here.lock("user/4", namespace="shop").holders[0].identity == "token:app"
 
 
 def test_rights_are_those_of_the_policy(world):

@@ -34,7 +34,7 @@ TEST(MetricTable, EveryFamilyFollowsTheNamingRules) {
 }
 
 TEST(MetricTable, LabelsAreFewAndFixed) {
-  const std::set<std::string> allowed = {"reason", "outcome", "path",    "cause",    "verb",
+  const std::set<std::string> allowed = {"reason", "outcome", "path",    "cause",    "verb", "certificate",
                                          "state",  "kind",    "version", "decision", "unit"};
   const Metrics metrics("1.2.3");
   size_t series = 0;

@@ -143,6 +143,37 @@ TEST(OptionChecks, StreamsOfAConnectionStayAboveSessionsOfAPeer) {
   EXPECT_THAT(ParseOptions({"--max-connection-streams=1001"}, {})->warnings, IsEmpty());
 }
 
+TEST(OptionChecks, TlsFilesGoTogether) {
+  const auto with = [](Strings more) {
+    more.insert(more.end(), {"--listen=0.0.0.0:1", "--tls-cert=/c", "--tls-key=/k", "--allow-all"});
+    return ParseOptions(more, {});
+  };
+  const auto plain = with({});
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_EQ(plain->options.ClientAuth(), TlsClientAuth::kOff);
+  EXPECT_THAT(plain->warnings, ElementsAre(HasSubstr("CVE-2023-33953"), HasSubstr("--allow-all")));
+  const auto mutual = with({"--tls-client-ca=/ca"});
+  ASSERT_TRUE(mutual.ok());
+  EXPECT_EQ(mutual->options.ClientAuth(), TlsClientAuth::kRequire);
+  EXPECT_THAT(mutual->warnings, ElementsAre(HasSubstr("--allow-all")));
+  EXPECT_THAT(std::string(with({"--tls-client-auth=require"}).status().message()), HasSubstr("needs --tls-client-ca"));
+  EXPECT_THAT(std::string(with({"--tls-client-ca=/ca", "--tls-client-auth=off"}).status().message()),
+              HasSubstr("no effect with --tls-client-auth off"));
+  const Strings tcp = {"--listen=127.0.0.1:1", "--tls-cert=/c"};
+  EXPECT_THAT(Problem(tcp), HasSubstr("--tls-cert needs --tls-key"));
+  EXPECT_THAT(Problem({tcp[0], tcp[1], "--tls-key=/k"}), HasSubstr("--tls-cert needs --policy FILE"));
+  EXPECT_THAT(Problem({tcp[0], tcp[1], "--tls-key=/k", "--policy=/p", "--listen=0.0.0.0:1"}), "");
+  EXPECT_THAT(Problem({tcp[1], "--tls-key=/k", "--allow-all"}), HasSubstr("no --listen is host:port"));
+  EXPECT_THAT(Problem({"--tls-key=/k"}), HasSubstr("--tls-key needs --tls-cert"));
+  EXPECT_THAT(Problem({"--tls-client-auth=off"}), HasSubstr("no effect without --tls-cert"));
+}
+
+TEST(OptionChecks, ASocketForEverybodyIsWarnedOf) {
+  EXPECT_THAT(ParseOptions({"--listen=unix:///x?mode=0660&group=g"}, {})->warnings, IsEmpty());
+  EXPECT_THAT(ParseOptions({"--listen=unix:///x?mode=0666"}, {})->warnings, ElementsAre(HasSubstr("every user")));
+  EXPECT_THAT(std::string(ParseOptions({"--listen=unix:///x?mode=9"}, {}).status().message()), HasSubstr("mode=9"));
+}
+
 TEST(OptionChecks, ReflectionIsOnByDefaultOnlyOnUnixSockets) {
   const auto enabled = [](const Strings& args) { return ParseOptions(args, {})->options.ReflectionEnabled(); };
   EXPECT_TRUE(enabled({}));

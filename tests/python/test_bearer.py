@@ -12,7 +12,7 @@ def test_the_token_of_the_file_is_shown(monkeypatch, tmp_path):
     monkeypatch.setenv("DISTLOCK_TOKEN_FILE", str(path))
     assert bearer("unix:///s") is None
     path.write_text(" one\n")
-    for address in ("unix:///s", "/s", "127.0.0.1:7420", "localhost:7420", "[::1]:7420"):
+    for address in ("unix:///s", "/s", "127.0.0.1:7420", "localhost:7420", "[::1]:7420", "tls://broker:7420"):
         assert bearer(address) == "Bearer one"
     for address in ("10.0.0.1:7420", "broker:7420", "localhost.example:7420"):
         assert bearer(address) is None

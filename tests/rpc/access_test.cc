@@ -98,6 +98,7 @@ TEST(Access, WhoProvesNothingIsToldSo) {
   gate.Replace(PolicyOf("rules:\n- {name: r, who: [authenticated], locks: ['*'], may: [look]}\n"), nullptr, nullptr);
   TestOptions options;
   options.server.gate = &gate;
+  options.server.unix_peer_of = [](std::string_view) { return std::optional<access::UnixPeer>(); };
   TestBroker broker(options);
   v1::GetLockRequest request;
   request.set_key("k");

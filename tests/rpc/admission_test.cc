@@ -15,6 +15,7 @@ TEST(AdmissionTest, CountsByHost) {
   EXPECT_EQ(PeerHost("ipv4:10.0.0.1:4711"), "ipv4:10.0.0.1");
   EXPECT_EQ(PeerHost("ipv6:%5B::1%5D:4711"), "ipv6:%5B::1%5D");
   EXPECT_EQ(PeerHost("unix:"), "unix:");
+  EXPECT_EQ(PeerHost("unix:uid=1000,pid=17"), "unix:uid=1000");
 
   contract::Limits limits;
   limits.max_sessions = 3;
@@ -32,6 +33,20 @@ TEST(AdmissionTest, CountsByHost) {
   EXPECT_FALSE(admission.Admit("ipv4:1.1.1.1:9", 6, {}));
   admission.Drain();
   EXPECT_EQ(admission.Admit("ipv4:9.9.9.9:9", 7, {})->reason(), v1::REFUSAL_REASON_DRAINING);
+}
+
+TEST(AdmissionTest, UsersOfASocketAndWatchersAreCountedApart) {
+  contract::Limits limits;
+  limits.max_sessions_per_peer = 1;
+  Admission admission(limits);
+  EXPECT_FALSE(admission.Admit("unix:uid=1,pid=7", 1, {}));
+  EXPECT_TRUE(admission.Admit("unix:uid=1,pid=8", 2, {})) << "another process of the same user";
+  EXPECT_FALSE(admission.Admit("unix:uid=2,pid=9", 3, {})) << "another user";
+  EXPECT_FALSE(admission.Admit("unix:uid=1,pid=8", 4, {}, /*watch=*/true)) << "who watches takes no lock from anybody";
+  EXPECT_TRUE(admission.Admit("unix:uid=1,pid=8", 5, {}, /*watch=*/true));
+  admission.Leave("unix:uid=1,pid=8", 4);
+  EXPECT_FALSE(admission.Admit("unix:uid=1,pid=8", 6, {}, /*watch=*/true));
+  EXPECT_TRUE(admission.Admit("unix:uid=1,pid=8", 7, {}));
 }
 
 TEST(AdmissionTest, CountsWaitingCallsByHost) {

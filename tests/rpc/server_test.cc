@@ -14,7 +14,6 @@
 #include <thread>
 #include <vector>
 
-#include "rpc/listen.h"
 #include "rpc/test_broker.h"
 
 namespace distlock::rpc {
@@ -35,53 +34,14 @@ class Folder {
   std::string path_;
 };
 
-int BindUnix(const std::string& path, bool listening) {
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_un where{};
-  where.sun_family = AF_UNIX;
-  path.copy(where.sun_path, sizeof(where.sun_path) - 1);
-  EXPECT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&where), sizeof(where)), 0);
-  if (listening && listen(fd, 1) != 0) ADD_FAILURE() << path;
-  return fd;
-}
-
-TEST(Listen, MakesTheFolderAndRemovesADeadSocket) {
-  Folder folder;
-  EXPECT_TRUE(ClaimUnixSocket(folder / "new/deep/d.sock").ok());
-  EXPECT_TRUE(std::filesystem::is_directory(folder / "new/deep"));
-  const std::string path = folder / "dead.sock";
-  close(BindUnix(path, /*listening=*/true));
-  EXPECT_TRUE(ClaimUnixSocket(path).ok());
-  EXPECT_FALSE(std::filesystem::exists(path));
-}
-
-TEST(Listen, LeavesLiveSocketsAndOtherFilesAlone) {
-  Folder folder;
-  const std::string path = folder / "live.sock";
-  const int fd = BindUnix(path, /*listening=*/true);
-  EXPECT_THAT(std::string(ClaimUnixSocket(path).message()), HasSubstr("another process is listening there"));
-  EXPECT_TRUE(std::filesystem::exists(path));
-  close(fd);
-  std::ofstream(folder / "file") << "precious";
-  EXPECT_THAT(std::string(ClaimUnixSocket(folder / "file").message()), HasSubstr("no socket"));
-  EXPECT_TRUE(std::filesystem::exists(folder / "file"));
-  EXPECT_FALSE(ClaimUnixSocket(folder / "file/below.sock").ok());
-}
-
-TEST(Listen, UnixAddresses) {
-  EXPECT_EQ(UnixPath("unix:///run/d.sock"), "/run/d.sock");
-  EXPECT_EQ(UnixPath("unix:/run/d.sock"), "/run/d.sock");
-  EXPECT_EQ(UnixPath("127.0.0.1:1"), "");
-}
-
 TEST(ServerTest, ReportsItsPortAndRefusesATakenOne) {
   TestOptions options;
-  options.server.listen = {"127.0.0.1:0"};
+  options.server.door.listen = {"127.0.0.1:0"};
   TestBroker broker(options);
   EXPECT_THAT(broker.address(), testing::MatchesRegex("127\\.0\\.0\\.1:[1-9][0-9]*"));
   broker.Take("a");
 
-  ServerOptions second{.listen = {broker.address()}};
+  ServerOptions second{.door = {.listen = {broker.address()}}};
   const auto refused = Server::Start(second, broker.shards(), {});
   EXPECT_THAT(std::string(refused.status().message()), HasSubstr("cannot listen on " + broker.address()));
   EXPECT_THAT(std::string(refused.status().message()), HasSubstr("another process has this port"));
@@ -108,7 +68,7 @@ TEST(ServerTest, AnEarlyCallWaitsForThePort) {
       EXPECT_THAT(status.listen_addresses(1), testing::Not(testing::EndsWith(":0")));
     });
     TestOptions options;
-    options.server.listen = {socket, "127.0.0.1:0"};
+    options.server.door.listen = {socket, "127.0.0.1:0"};
     TestBroker broker(options);
     asker.join();
   }
@@ -117,7 +77,7 @@ TEST(ServerTest, AnEarlyCallWaitsForThePort) {
 TEST(ServerTest, ASocketIsForUserAndGroup) {
   TestBroker broker;
   struct stat found{};
-  ASSERT_EQ(stat(UnixPath(broker.address()).c_str(), &found), 0);
+  ASSERT_EQ(stat(door::UnixPath(broker.address()).c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 0777, 0660u);
 }
 
@@ -129,13 +89,16 @@ AdminGate::Plan PlanOf(const std::vector<std::string>& listen, const std::vector
 
 TEST(AdminGate, WhereDrainAndForceReleaseAreServed) {
   const std::string socket = "unix:///run/d.sock", tcp = "127.0.0.1:1", own = "127.0.0.1:2";
+  using enum door::Kind;
   const auto usual = PlanOf({socket, tcp}, {});
-  EXPECT_TRUE(usual.gate.Admits("unix:") && !usual.gate.Admits("ipv4:127.0.0.1:9") && usual.own.empty());
+  EXPECT_TRUE(usual.gate.Admits(kUnix) && usual.own.empty());
+  EXPECT_FALSE(usual.gate.Admits(kTcp) || usual.gate.Admits(kTls) || usual.gate.Admits(std::nullopt));
   const auto apart = PlanOf({socket, tcp}, {own});
-  EXPECT_TRUE(!apart.gate.Admits("unix:") && !apart.gate.Admits("ipv4:127.0.0.1:9"));
+  EXPECT_FALSE(apart.gate.Admits(kUnix) || apart.gate.Admits(kTcp));
   EXPECT_THAT(apart.own, testing::ElementsAre(own));
   const auto both = PlanOf({socket, tcp}, {tcp, own});
-  EXPECT_TRUE(!both.gate.Admits("unix:") && both.gate.Admits("ipv6:[::1]:9"));
+  EXPECT_TRUE(!both.gate.Admits(kUnix) && both.gate.Admits(kTcp) && both.gate.Admits(kTls));
+  EXPECT_FALSE(both.gate.Admits(std::nullopt));
   EXPECT_THAT(both.own, testing::ElementsAre(own));
   AdminGate::Plan plan;
   EXPECT_THAT(std::string(AdminGate::MakePlan({socket, tcp, "127.0.0.1:3"}, {tcp}, &plan).message()),

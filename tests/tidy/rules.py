@@ -19,7 +19,8 @@ OTHERS = "proto/third_party/"  # files of other projects stay as those wrote the
 # What each room may include of the project, and the outside worlds that it must not include: heads of names, or ends
 # where they begin with *. A folder or a file of a room that has a row of its own is a room of its own: "store" is only
 # what lies in server/store itself.
-SERVER_ROOMS = ("core", "access", "contract", "http", "store", "shard", "rpc", "web", "ops", "main", "lua", "text")
+SERVER_ROOMS = ("core", "access", "contract", "door", "http", "store", "shard", "rpc", "web", "ops", "main", "lua",
+                "text")
 GRPC = ("grpc", "google/", "distlock/")
 STUBS = ("grpc", "google/", "distlock/v1/")
 SOCKETS = ("uv.h", "openssl/", "sys/socket.h", "netdb.h", "time.h")
@@ -62,22 +63,24 @@ MAY_INCLUDE = {
     "server/shard": ({"core", "store", "shard", "ops"}, GRPC),
     "server/access": ({"access", "text"}, GRPC + ("hiredis", "uv.h", "fstream", "thread", "mutex", "ctime", "chrono")),
     "server/contract": ({"core", "contract"}, ("grpc", "*.grpc.pb.h", "hiredis", "uv.h")),
-    "server/rpc": ({"access", "core", "contract", "store", "shard", "rpc", "rpc/admission", "rpc/call", "rpc/engine",
-                    "rpc/callers", "rpc/frontend", "rpc/gate", "rpc/inside", "rpc/rate_limit", "rpc/stream"},
-                   ("hiredis", "uv.h")),
+    "server/door": ({"door", "text"}, GRPC + ("hiredis", "uv.h")),
+    "server/rpc": ({"access", "core", "contract", "door", "store", "shard", "rpc", "rpc/admission", "rpc/call",
+                    "rpc/callers", "rpc/engine", "rpc/frontend", "rpc/gate", "rpc/inside", "rpc/listings",
+                    "rpc/rate_limit", "rpc/stream"}, ("hiredis", "uv.h")),
     "server/rpc/admission": ({"core", "contract", "rpc/admission", "rpc/rate_limit"},
                              ("grpc", "*.grpc.pb.h", "hiredis", "uv.h")),
-    "server/rpc/callers": ({"access", "rpc/callers"}, ("distlock/", "hiredis", "uv.h")),
-    "server/rpc/inside": ({"access", "rpc/callers", "rpc/inside"}, ("distlock/", "hiredis", "uv.h")),
+    "server/rpc/callers": ({"access", "door", "rpc/callers"}, ("distlock/", "hiredis", "uv.h")),
+    "server/rpc/inside": ({"access", "door", "rpc/callers", "rpc/inside"}, ("distlock/", "hiredis", "uv.h")),
     "server/rpc/gate": ({"access", "core", "contract", "rpc/gate"}, ("grpc", "*.grpc.pb.h", "hiredis", "uv.h")),
     "server/rpc/quota": ({"access", "core", "contract", "rpc/quota"}, ("grpc", "*.grpc.pb.h", "hiredis", "uv.h")),
     "server/rpc/call": ({"access", "core", "contract", "store", "shard", "rpc/call", "rpc/callers", "rpc/engine",
-                         "rpc/frontend", "rpc/quota"},
+                         "rpc/frontend", "rpc/listings", "rpc/quota"},
                         ("*.grpc.pb.h", "hiredis", "uv.h")),
-    "server/rpc/engine": ({"shard", "rpc/engine"}, ("distlock/v1/", "hiredis", "uv.h")),
+    "server/rpc/engine": ({"door", "shard", "rpc/engine"}, ("distlock/v1/", "hiredis", "uv.h")),
     "server/rpc/frontend": ({"access", "core", "contract", "shard", "rpc/admission", "rpc/frontend", "rpc/gate",
-                             "rpc/inside"},
+                             "rpc/inside", "rpc/listings"},
                             ("grpc", "*.grpc.pb.h", "hiredis", "uv.h")),
+    "server/rpc/listings": ({"rpc/listings"}, ("grpc", "distlock/", "hiredis", "uv.h")),
     "server/rpc/rate_limit": ({"core", "rpc/rate_limit"}, ("grpc", "distlock/", "hiredis", "uv.h")),
     "server/rpc/stream": ({"access", "core", "contract", "shard", "rpc/callers", "rpc/engine", "rpc/frontend",
                            "rpc/quota", "rpc/rate_limit", "rpc/stream"},

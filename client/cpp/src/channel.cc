@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "channel.h"
 
-#include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
-
 #include <algorithm>
 #include <limits>
+
+#include "tls_channel.h"
 
 namespace distlock::internal {
 namespace {
@@ -36,7 +35,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options, const s
   args.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
   args.SetMaxReceiveMessageSize(kMessageBytes);
   args.SetMaxSendMessageSize(kMessageBytes);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), args);
+  return OpenChannel(address, options.tls, args);
 }
 
 }  // namespace distlock::internal

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distlock/client.h"
 
+#include <absl/strings/match.h>
 #include <absl/strings/str_join.h>
 #include <errno.h>
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 #include "core.h"
 #include "grpc_transport.h"
+#include "tls_channel.h"
 
 namespace distlock {
 namespace {
@@ -20,6 +23,12 @@ using internal::TellOn;
 ClientOptions Complete(ClientOptions options) {
   if (options.address.empty()) options.address = DefaultAddress();
   options.address = absl::StrJoin(internal::SplitAddresses(options.address), ",");
+  options.tls = internal::WithEnvironment(std::move(options.tls));
+  if (absl::StrContains(options.address, internal::kTlsScheme)) {
+    if (const std::string problem = internal::TlsProblem(options.tls); !problem.empty()) {
+      throw std::invalid_argument(problem);
+    }
+  }
   if (options.client_label.empty()) options.client_label = program_invocation_short_name;
   return options;
 }

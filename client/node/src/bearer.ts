@@ -3,7 +3,7 @@
 // The bearer token of DISTLOCK_TOKEN_FILE.
 import {readFileSync} from 'node:fs';
 
-const STAYS_HERE = ['unix:', '/', '127.', 'localhost:', '[::1]:', 'ipv4:127.'];
+const KEEPS_SECRETS = ['tls://', 'unix:', '/', '127.', 'localhost:', '[::1]:', 'ipv4:127.'];
 const MOST_CHARACTERS = 16 << 10;
 
 /**
@@ -13,7 +13,7 @@ const MOST_CHARACTERS = 16 << 10;
  */
 export function bearer(address: string): string | undefined {
   const path = process.env.DISTLOCK_TOKEN_FILE ?? '';
-  if (path === '' || !STAYS_HERE.some(here => address.startsWith(here))) return undefined;
+  if (path === '' || !KEEPS_SECRETS.some(safe => address.startsWith(safe))) return undefined;
   let token = '';
   try {
     token = readFileSync(path, 'latin1').trim();

@@ -2,12 +2,13 @@
 //
 // Connections to brokers.
 import type {Socket} from 'node:net';
-import {ChannelCredentials, Client, type ClientDuplexStream, type ClientReadableStream, credentials, Metadata,
+import {ChannelCredentials, Client, type ClientDuplexStream, type ClientReadableStream, Metadata,
   type ServiceError} from '@grpc/grpc-js';
 import type {BinaryReader, BinaryWriter} from '@bufbuild/protobuf/wire';
 import {bearer} from './bearer.js';
 import type {SessionResponse} from './generated/distlock/v1/lock_service_pb.js';
 import {readEvents} from './session_codec.js';
+import {transportTo} from './tls.js';
 
 const SERVICE = '/distlock.v1.LockService/';
 
@@ -37,16 +38,14 @@ export type SessionCall = ClientDuplexStream<Uint8Array, SessionResponse>;
 type ConnectorArguments = Parameters<ChannelCredentials['_createSecureConnector']>;
 type Connector = ReturnType<ChannelCredentials['_createSecureConnector']>;
 
-/** Plain credentials that tell of each socket: gRPC itself cannot let a process end while a stream is open. */
+/** Credentials that tell of each socket: gRPC itself cannot let a process end while a stream is open. */
 class TellingCredentials extends ChannelCredentials {
-  private readonly plain = credentials.createInsecure();
-
-  constructor(private readonly tell: (socket: Socket) => void) {
+  constructor(private readonly inner: ChannelCredentials, private readonly tell: (socket: Socket) => void) {
     super();
   }
 
   override _isSecure(): boolean {
-    return false;
+    return this.inner._isSecure();
   }
 
   override _equals(other: ChannelCredentials): boolean {
@@ -54,7 +53,7 @@ class TellingCredentials extends ChannelCredentials {
   }
 
   override _createSecureConnector(...values: ConnectorArguments): Connector {
-    const connector = this.plain._createSecureConnector(...values);
+    const connector = this.inner._createSecureConnector(...values);
     const {tell} = this;
     return {
       async connect(socket) {
@@ -79,7 +78,9 @@ export class Connection {
   private keeps = true;
 
   constructor(readonly address: string) {
-    this.client = new Client(address, new TellingCredentials(socket => { this.add(socket); }), OPTIONS);
+    const {target, credentials, options} = transportTo(address);
+    const telling = new TellingCredentials(credentials, socket => { this.add(socket); });
+    this.client = new Client(target, telling, {...OPTIONS, ...options});
   }
 
   private add(socket: Socket): void {

@@ -10,6 +10,7 @@ import type {LockSpec} from './generated/distlock/v1/lock_pb.js';
 import {ELECTION_VALUE, Held, HeldAll} from './held.js';
 import type {Lease, Request} from './lease.js';
 import * as operations from './operations.js';
+import {checkTls} from './tls.js';
 import type {Duration, Leader, LockInfo, LockOptions, LockRequest, LockSettings, Mode, Observer, PermitOptions,
 } from './types.js';
 import {watch, watchLocks} from './watch.js';
@@ -57,6 +58,7 @@ export class Client implements AsyncDisposable {
   constructor(address: string, options: ConnectOptions) {
     const {label, unreachableAfter = '10s', defaults = {}, onDraining, observer} = options;
     checkNames(defaults, []);
+    checkTls(address);
     this.address = address;
     this.defaults = defaults;
     this.observer = observer;

@@ -8,14 +8,14 @@ from typing import Any, Callable, Optional
 import grpc
 
 TOKEN_FILE = "DISTLOCK_TOKEN_FILE"
-_STAYS_HERE = ("unix:", "/", "127.", "localhost:", "[::1]:", "ipv4:127.")
+_KEEPS_SECRETS = ("tls://", "unix:", "/", "127.", "localhost:", "[::1]:", "ipv4:127.")
 _MOST_BYTES = 16 << 10
 
 
 def bearer(address: str) -> Optional[str]:
     """The value of `authorization`; None: nothing can be shown, and the broker says what it misses."""
     path = os.environ.get(TOKEN_FILE, "")
-    if not path or not address.startswith(_STAYS_HERE):
+    if not path or not address.startswith(_KEEPS_SECRETS):
         return None
     try:
         with open(path, "rb") as file:

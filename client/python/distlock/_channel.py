@@ -11,7 +11,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 import grpc
 
-from distlock import _bearer, _fork
+from distlock import _bearer, _fork, _tls
 from distlock._relay import RelayChannel
 from distlock.v1 import lock_service_pb2 as wire
 from distlock.v1 import look_pb2 as look
@@ -104,7 +104,9 @@ def open_channel(address: str) -> Any:
         _anchor.channel = grpc.insecure_channel("unix:///nowhere", options=OPTIONS)  # does not connect without a call
     if _anchor.used_in != _fork.generation:
         return RelayChannel(address)
-    return _bearer.with_token(grpc.insecure_channel(address, options=OPTIONS), address)
+    secure = address.startswith(_tls.SCHEME)
+    channel = _tls.open_secure(address, OPTIONS) if secure else grpc.insecure_channel(address, options=OPTIONS)
+    return _bearer.with_token(channel, address)
 
 
 def open_session(channel: Any, requests: Iterator[wire.SessionRequest]) -> Any:

@@ -6,7 +6,7 @@ import sys
 import threading
 from typing import Any, Callable, Iterable, List, Optional, Sequence, Union
 
-from distlock import _convert, _fork
+from distlock import _convert, _fork, _tls
 from distlock._channel import default_address
 from distlock._clock import nanoseconds
 from distlock._core import Core
@@ -24,6 +24,7 @@ class Base:
     def __init__(self, address: Optional[str], label: Optional[str], unreachable_after: float, options: Options,
                  on_draining: Optional[Callable[[float], object]], observer: Optional[Observer]) -> None:
         self.address = address or default_address()
+        _tls.check(self.address)
         self.label = label if label is not None else os.path.basename(sys.argv[0] or "python")
         self._unreachable_after = nanoseconds(unreachable_after)
         self._options = options

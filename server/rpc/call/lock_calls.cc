@@ -236,7 +236,18 @@ void ListLocksCall::Start(const grpc::ByteBuffer& bytes) {
   if (Denied(frontend().gate.CheckAll(visitor(), access::Verb::kList, ns, request.key_prefix()))) return;
   page_token_ = request.page_token();
   store_timeout_ = limits.store_timeout;
-  AskForPage(page_size);
+  listings_ = frontend().listings;
+  auto self = std::static_pointer_cast<ListLocksCall>(shared_from_this());
+  const bool in_line = listings_->Begin([self, page_size] {
+    if (self->answered()) return false;  // nobody waits for it any more
+    self->AskForPage(page_size);
+    return true;
+  });
+  if (in_line) return;
+  Refuse(contract::MakeRefusal(
+      core::RefusalReason::kQuotaExceeded,
+      absl::StrCat("as many ListLocks calls wait as may: ", Listings::kMostWaiting, "; try again later"),
+      std::chrono::seconds(1)));
 }
 
 void ListLocksCall::AskForPage(uint32_t page_size) {
@@ -246,14 +257,18 @@ void ListLocksCall::AskForPage(uint32_t page_size) {
 }
 
 void ListLocksCall::OnPage(absl::StatusOr<store::LockPage> page) {
-  if (answered()) return;
+  if (answered()) return listings_->End();
   if (absl::IsInvalidArgument(page.status())) {
     const contract::Limits any;
     contract::Validator bad(any);
     bad.Bad("page_token", std::string(page.status().message()));
-    return void(Refuse(bad.Refusal()));
+    Refuse(bad.Refusal());
+    return listings_->End();
   }
-  if (!page.ok()) return void(Refuse(contract::StoreRefusal(page.status(), {})));
+  if (!page.ok()) {
+    Refuse(contract::StoreRefusal(page.status(), {}));
+    return listings_->End();
+  }
   v1::ListLocksResponse response;
   for (const store::LockView& view : page->locks) *response.add_locks() = contract::ListedLockOf(view);
   const size_t bytes = response.ByteSizeLong();
@@ -263,6 +278,7 @@ void ListLocksCall::OnPage(absl::StatusOr<store::LockPage> page) {
   }
   response.set_next_page_token(std::move(page->next_page_token));
   Answer(response);
+  listings_->End();
 }
 
 }  // namespace distlock::rpc

@@ -88,6 +88,7 @@ class ListLocksCall final : public UnaryCall {
   contract::LockSearch search_;
   std::string page_token_;
   core::Duration store_timeout_{};
+  std::shared_ptr<Listings> listings_;
 };
 
 }  // namespace distlock::rpc

@@ -12,7 +12,7 @@ namespace distlock::rpc {
 bool UnaryCall::Arrive() {
   inside_ = frontend_->inside.IsInside(context());
   if (!frontend_->gate.asks()) return true;
-  auto arrived = frontend_->gate.Arrive(frontend_->inside.FactsOf(context(), frontend_->unix_peer_of));
+  auto arrived = frontend_->gate.Arrive(frontend_->inside.FactsOf(context(), connection(), frontend_->unix_peer_of));
   if (auto* visitor = std::get_if<Visitor>(&arrived)) visitor_ = std::move(*visitor);
   return !Denied(std::holds_alternative<Visitor>(arrived) ? std::nullopt
                                                           : std::optional(std::get<v1::Refusal>(arrived)));

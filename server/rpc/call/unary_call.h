@@ -72,8 +72,8 @@ class UnaryCall : public UnaryReactor, public shard::Sink, public std::enable_sh
   Frontend& frontend() { return *frontend_; }
   shard::ShardSet& shards() { return *shards_; }
   core::SessionId session();
-  // For whom the call is, as gRPC names peers. During Start only.
-  std::string peer() { return frontend_->inside.PeerOf(context()); }
+  // For whom the call is, for people. During Start only.
+  std::string peer() { return frontend_->inside.PeerOf(context(), connection()); }
   // Who calls. During Start only.
   Visitor& visitor() { return visitor_; }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "shard/lent_turns.h"
 
@@ -45,7 +46,8 @@ void RunAfterTurn(CallTag& tag) {
   after_turn->push_back(&tag);
 }
 
-CallThreads::CallThreads(grpc::ServerBuilder& builder, unsigned threads) {
+CallThreads::CallThreads(grpc::ServerBuilder& builder, VisitorOf visitor_of, unsigned threads)
+    : visitor_of_(std::move(visitor_of)) {
   if (threads == 0) threads = std::clamp(std::thread::hardware_concurrency() / 2, 1u, kMaxThreads);
   for (unsigned i = 0; i < threads; ++i) queues_.push_back(builder.AddCompletionQueue());
 }

@@ -17,6 +17,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -27,8 +28,11 @@ namespace distlock::rpc {
 
 class CallThreads {
  public:
+  // Who is behind a connection, by the name that gRPC gives it; may return null. Any thread.
+  using VisitorOf = std::function<std::shared_ptr<door::Visitor>(const std::string& grpc_peer)>;
+
   // `threads`: 0 is one for each two cores, at least 1, at most 16.
-  explicit CallThreads(grpc::ServerBuilder& builder, unsigned threads = 0);
+  CallThreads(grpc::ServerBuilder& builder, VisitorOf visitor_of, unsigned threads = 0);
   ~CallThreads();  // Stop
   CallThreads(const CallThreads&) = delete;
   CallThreads& operator=(const CallThreads&) = delete;
@@ -77,6 +81,7 @@ class CallThreads {
   void Open(const std::function<void(typename ReactorOfCall::Incoming&, grpc::ServerCompletionQueue*, void* tag)>& ask,
             const std::function<void(typename ReactorOfCall::Call)>& serve);
 
+  const VisitorOf visitor_of_;
   std::vector<std::unique_ptr<grpc::ServerCompletionQueue>> queues_;
   std::vector<std::unique_ptr<AnyDoor>> doors_;
   std::vector<std::thread> threads_;
@@ -93,8 +98,8 @@ class CallThreads::Door final : public AnyDoor {
   using Ask = std::function<void(Incoming&, grpc::ServerCompletionQueue*, void*)>;
   using Serve = std::function<void(Call)>;
 
-  Door(LiveCalls& live, grpc::ServerCompletionQueue* queue, Ask ask, Serve serve)
-      : live_(live), queue_(queue), ask_(std::move(ask)), serve_(std::move(serve)) {
+  Door(LiveCalls& live, const VisitorOf& visitor_of, grpc::ServerCompletionQueue* queue, Ask ask, Serve serve)
+      : live_(live), visitor_of_(visitor_of), queue_(queue), ask_(std::move(ask)), serve_(std::move(serve)) {
     live_.Begin();
     AskForNext();
   }
@@ -107,6 +112,8 @@ class CallThreads::Door final : public AnyDoor {
     auto call = std::move(next_);
     call->MarkStarted();
     AskForNext();
+    call->visitor = visitor_of_(call->context.peer());
+    if (call->visitor != nullptr) call->visitor->OnCall(call->request.Length());
     serve_(std::move(call));
   }
 
@@ -118,6 +125,7 @@ class CallThreads::Door final : public AnyDoor {
   }
 
   LiveCalls& live_;
+  const VisitorOf& visitor_of_;
   grpc::ServerCompletionQueue* const queue_;
   const Ask ask_;
   const Serve serve_;
@@ -129,7 +137,7 @@ void CallThreads::Open(
     const std::function<void(typename ReactorOfCall::Incoming&, grpc::ServerCompletionQueue*, void*)>& ask,
     const std::function<void(typename ReactorOfCall::Call)>& serve) {
   for (const auto& queue : queues_) {
-    doors_.push_back(std::make_unique<Door<ReactorOfCall>>(live_, queue.get(), ask, serve));
+    doors_.push_back(std::make_unique<Door<ReactorOfCall>>(live_, visitor_of_, queue.get(), ask, serve));
   }
 }
 

@@ -18,8 +18,10 @@
 
 #include <atomic>
 #include <memory>
+#include <string>
 #include <utility>
 
+#include "door/visitor.h"
 #include "rpc/engine/call_tag.h"
 
 namespace distlock::rpc {
@@ -34,6 +36,8 @@ class IncomingCall {
   grpc::ServerContext context;
   grpc::ByteBuffer request;  // unary and server-streaming calls only
   Responder responder{&context};
+  // Whose connection the call came on, read once, when it arrived. Null: gone already, or not from the door.
+  std::shared_ptr<door::Visitor> visitor;
 
   IncomingCall(LiveCalls& live, grpc::ServerCompletionQueue& queue) : live_(live), queue_(queue) {}
 
@@ -41,6 +45,8 @@ class IncomingCall {
   void* done_tag() { return static_cast<CallTag*>(&done_); }
   // The call has arrived: it counts as live until its reactor is done.
   void MarkStarted() { live_.Begin(); }
+  // The caller's address, for people and for counting.
+  std::string PeerName() const { return visitor != nullptr ? visitor->address : context.peer(); }
 
  private:
   friend class Reactor<Responder>;
@@ -77,22 +83,28 @@ class Reactor {
   }
 
   grpc::ServerContext& context() { return call_->context; }
+  // As IncomingCall::visitor.
+  const door::Visitor* connection() const { return call_->visitor.get(); }
+  std::string PeerName() const { return call_->PeerName(); }
   const grpc::ByteBuffer& request() const { return call_->request; }
 
   // For a stream of requests.
   void StartRead(grpc::ByteBuffer* into) {
     Begin();
+    read_.into = into;
     call_->responder.Read(into, Tag(read_));
   }
   // The same, after the turns that this thread lends to the shards it has posted to.
   void StartReadAfterTurn(grpc::ByteBuffer* into) {
     Begin();
-    delayed_read_.into = into;
+    read_.into = into;
     RunAfterTurn(delayed_read_);
   }
   // For a stream of responses.
   void StartWrite(const grpc::ByteBuffer* response) {
     Begin();
+    MarkAnswered();
+    if (call_->visitor != nullptr) call_->visitor->OnAnswer();
     call_->responder.Write(*response, Tag(write_));
   }
   // As StartWrite, but true means that the response has left and OnWriteDone does not follow. Reactions, also of other
@@ -107,12 +119,19 @@ class Reactor {
     completed.tag->Run(completed.ok);
     return false;
   }
-  void Finish(const grpc::Status& status) { call_->responder.Finish(status, Tag(finish_)); }
+  void Finish(const grpc::Status& status) {
+    MarkAnswered();
+    call_->responder.Finish(status, Tag(finish_));
+  }
   // For a unary call, instead of Finish.
   void FinishWith(const grpc::ByteBuffer& response) {
+    MarkAnswered();
     call_->responder.Finish(response, grpc::Status::OK, Tag(finish_));
   }
-  void FinishWithError(const grpc::Status& status) { call_->responder.FinishWithError(status, Tag(finish_)); }
+  void FinishWithError(const grpc::Status& status) {
+    MarkAnswered();
+    call_->responder.FinishWithError(status, Tag(finish_));
+  }
 
  private:
   friend class IncomingCall<Responder>;
@@ -123,15 +142,17 @@ class Reactor {
   };
   struct ReadTag final : ReactorTag {
     using ReactorTag::ReactorTag;
+    grpc::ByteBuffer* into = nullptr;
     void Run(bool ok) override {
+      if (ok && this->reactor->call_->visitor != nullptr) this->reactor->call_->visitor->OnMessage(into->Length());
       this->reactor->OnReadDone(ok);
       this->reactor->End();
     }
   };
   struct DelayedReadTag final : ReactorTag {
     using ReactorTag::ReactorTag;
-    grpc::ByteBuffer* into = nullptr;
     void Run(bool) override {
+      grpc::ByteBuffer* const into = this->reactor->read_.into;
       auto& responder = this->reactor->call_->responder;
       if constexpr (requires { responder.Read(into, nullptr); }) responder.Read(into, Tag(this->reactor->read_));
     }
@@ -151,9 +172,14 @@ class Reactor {
   static void* Tag(CallTag& tag) { return &tag; }
 
   void OnCallDone() {
-    if (call_->context.IsCancelled()) OnCancel();
+    if (call_->context.IsCancelled()) {
+      early_ = !answered_.load(std::memory_order_relaxed);
+      OnCancel();
+    }
     End();
   }
+
+  void MarkAnswered() { answered_.store(true, std::memory_order_relaxed); }
 
   void Begin() { unended_.fetch_add(1, std::memory_order_relaxed); }
   void End() {
@@ -162,12 +188,15 @@ class Reactor {
     Call call = std::move(call_);
     LiveCalls& live = call->live_;
     OnDone();
+    if (call->visitor != nullptr) call->visitor->OnCallOver(early_, door::Clock::now());
     call.reset();
     live.End();
   }
 
-  Call call_;                     // from Bind to OnDone
-  std::atomic<int> unended_ = 2;  // the call itself, Finish, and operations in flight
+  Call call_;                           // from Bind to OnDone
+  std::atomic<bool> answered_ = false;  // something was sent
+  bool early_ = false;                  // cancelled before that
+  std::atomic<int> unended_ = 2;        // the call itself, Finish, and operations in flight
   ReadTag read_{this};
   DelayedReadTag delayed_read_{this};
   WriteTag write_{this};

@@ -78,11 +78,13 @@ class StreamCall : public Base,
       : frontend_(frontend),
         shards_(frontend.shards),
         session_(frontend.shards.NewSessionId()),
-        peer_(frontend.inside.PeerOf(arrival->context)),
+        peer_(frontend.inside.PeerOf(arrival->context, arrival->visitor.get())),
         since_{absl::ToUnixMicros(absl::Now())} {
     this->Bind(std::move(arrival));
   }
 
+  // Streams that only watch are counted apart, so that watching cannot keep anybody from locking.
+  virtual bool OnlyWatches() const { return false; }
   // Called when the stream is admitted and bound: starts to read, posts, or ends the stream.
   virtual void Start() = 0;
   // Under mu_. Moves the content of the next message to the writing side; false: nothing waits.
@@ -190,7 +192,8 @@ class StreamCall : public Base,
   // Reads who calls. False: the stream is refused.
   bool Arrive() {
     if (!frontend_.gate.asks()) return true;
-    auto arrived = frontend_.gate.Arrive(frontend_.inside.FactsOf(this->context(), frontend_.unix_peer_of));
+    auto arrived =
+        frontend_.gate.Arrive(frontend_.inside.FactsOf(this->context(), this->connection(), frontend_.unix_peer_of));
     if (const auto* refusal = std::get_if<v1::Refusal>(&arrived)) {
       Refuse(*refusal, StreamClose::kDenied);
       return false;
@@ -208,7 +211,7 @@ class StreamCall : public Base,
   static void Admit(StreamCall& call) {
     if (!call.Arrive()) return;
     Admission& admission = call.frontend_.admission;
-    if (auto refusal = admission.Admit(call.peer_, call.session_, call.weak_from_this())) {
+    if (auto refusal = admission.Admit(call.peer_, call.session_, call.weak_from_this(), call.OnlyWatches())) {
       const bool drained = refusal->reason() == v1::REFUSAL_REASON_DRAINING;
       return call.Refuse(*refusal, drained ? StreamClose::kDrained : StreamClose::kQuota);
     }

@@ -26,6 +26,7 @@ class WatchCall final : public StreamCall<WriteReactor> {
     core::Instant since;
   };
 
+  bool OnlyWatches() const override { return true; }
   void Start() override;
   bool TakeNext() override;
   grpc::ByteBuffer Render() override;

@@ -29,6 +29,7 @@ class WatchLocksCall final : public StreamCall<WriteReactor> {
   void Send() override { Pump(); }
 
  private:
+  bool OnlyWatches() const override { return true; }
   void Start() override;
   bool TakeNext() override;
   grpc::ByteBuffer Render() override;

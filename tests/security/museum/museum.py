@@ -35,7 +35,8 @@ class Row:
 
 
 def rows(wanted):
-    blocks = ("\n" + (MUSEUM / "mutations.txt").read_text(encoding="utf-8")).split("\n== ")[1:]
+    texts = [path.read_text(encoding="utf-8") for path in sorted(MUSEUM.glob("*.txt"))]
+    blocks = [block for text in texts for block in ("\n" + text).split("\n== ")[1:]]
     all_rows = [Row(block) for block in blocks]
     unknown = set(wanted) - {row.name for row in all_rows}
     if unknown:

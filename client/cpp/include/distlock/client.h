@@ -51,10 +51,20 @@ namespace distlock {
 // DISTLOCK_SERVER, else unix:///run/distlock/distlock.sock where that socket exists, else 127.0.0.1:7420.
 std::string DefaultAddress();
 
+// For brokers at tls://host:port. A field that is "" is read from DISTLOCK_TLS_CA, DISTLOCK_TLS_CERT, DISTLOCK_TLS_KEY
+// and DISTLOCK_TLS_SERVER_NAME. The files hold PEM; they are read again at each connect.
+struct TlsOptions {
+  std::string ca;           // of the broker's certificate; "": the system's authorities
+  std::string cert;         // the client's own certificate and those that issued it; "": none
+  std::string key;          // of `cert`, without a password
+  std::string server_name;  // that the broker's certificate must have; "": the host of the address
+};
+
 struct ClientOptions {
-  // Brokers of one store, separated by commas, each a gRPC target: "unix:///path" or "host:port". The client uses one,
+  // Brokers of one store, separated by commas: "unix:///path", "host:port" or "tls://host:port". The client uses one,
   // in a random order; when it cannot be reached or goes down, the next one at once. "" = DefaultAddress()
   std::string address;
+  TlsOptions tls;
   std::string client_label;  // shown by ListSessions; up to 256 bytes; "" = the program's name
 
   // How long an acquire keeps looking for a broker before it is refused with kUnreachable, but never beyond its
@@ -104,7 +114,8 @@ struct LockRequest {
 
 class Client {
  public:
-  // Does not wait for the connection. Throws std::system_error when the system has no descriptor or no thread for it.
+  // Does not wait for the connection. Throws std::system_error when the system has no descriptor or no thread for it,
+  // and std::invalid_argument when an address is tls:// and a file of ClientOptions::tls cannot be used.
   explicit Client(ClientOptions options = {});
   // Gives all locks back (guards then say kLost, kClientClosed), refuses what still waits with kClientClosed, and waits
   // for the callbacks of both to return, so the caller must not hold a mutex that they take. Then says goodbye to the

@@ -34,8 +34,9 @@ func target(address string) (string, error) {
 		return "unix://" + address, nil
 	}
 	scheme, rest, has := strings.Cut(address, "://")
-	if has && (rest == "" || (scheme != "unix" && scheme != "dns")) {
-		return "", fmt.Errorf("distlock: the address %q is not known; write host:port or unix:///path", address)
+	if has && (rest == "" || (scheme != "unix" && scheme != "dns" && scheme != "tls")) {
+		return "", fmt.Errorf("distlock: the address %q is not known; write host:port, tls://host:port or unix:///path",
+			address)
 	}
 	family, literal, _ := strings.Cut(address, ":")
 	if family != "ipv4" && family != "ipv6" {

@@ -15,13 +15,13 @@ const (
 
 // bearer shows the token in the file that DISTLOCK_TOKEN_FILE names with each call. The file is read anew for each,
 // because whoever issues tokens replaces it before the old one expires. The token leaves this machine in no plain text.
-type bearer struct{ target string }
+type bearer struct{ address string }
 
 // GetRequestMetadata is of credentials.PerRPCCredentials. Without a token that can be shown it adds nothing, and the
 // broker says what it misses.
 func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
 	path := os.Getenv(tokenFile)
-	if path == "" || !staysHere(b.target) {
+	if path == "" || !keepsSecrets(b.address) {
 		return nil, nil
 	}
 	text, err := os.ReadFile(path)
@@ -38,10 +38,10 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 // RequireTransportSecurity is of credentials.PerRPCCredentials.
 func (bearer) RequireTransportSecurity() bool { return false }
 
-func staysHere(target string) bool {
-	target = strings.TrimPrefix(strings.TrimPrefix(target, "passthrough:///"), "dns:///")
-	for _, here := range []string{"unix:", "/", "127.", "localhost:", "[::1]:", "ipv4:127."} {
-		if strings.HasPrefix(target, here) {
+func keepsSecrets(address string) bool {
+	address = strings.TrimPrefix(strings.TrimPrefix(address, "passthrough:///"), "dns:///")
+	for _, safe := range []string{"tls://", "unix:", "/", "127.", "localhost:", "[::1]:", "ipv4:127."} {
+		if strings.HasPrefix(address, safe) {
 			return true
 		}
 	}

@@ -35,7 +35,7 @@ func TestTheTokenIsReadAnewForEachCallAndStaysHere(t *testing.T) {
 		t.Errorf("without the file: %q", got)
 	}
 	write(" one\n")
-	for _, target := range []string{"unix:///s", "127.0.0.1:7420", "localhost:7420", "[::1]:7420"} {
+	for _, target := range []string{"unix:///s", "127.0.0.1:7420", "localhost:7420", "[::1]:7420", "tls://broker:7420"} {
 		if got := shown(target); got != "Bearer one" {
 			t.Errorf("to %s: %q", target, got)
 		}

@@ -7,7 +7,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 )
 
@@ -15,10 +14,14 @@ const largestMessage = 4 << 20
 
 // Open makes a connection of its own, with the settings of "Messages and connection" in session.md. more may override
 // them.
-func Open(target string, more []grpc.DialOption) (*grpc.ClientConn, error) {
+func Open(address string, more []grpc.DialOption) (*grpc.ClientConn, error) {
+	target, secured, err := transport(address)
+	if err != nil {
+		return nil, err
+	}
 	options := []grpc.DialOption{
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithPerRPCCredentials(bearer{target}),
+		grpc.WithTransportCredentials(secured),
+		grpc.WithPerRPCCredentials(bearer{address}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
 			Time: 10 * time.Second, Timeout: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.WithDisableRetry(), // the lock table decides what is sent again

@@ -38,7 +38,9 @@ std::optional<std::string> ReadBearer(const std::string& path) {
 
 std::optional<std::string> BearerFor(std::string_view address) {
   const char* const path = std::getenv(kTokenFileVariable);
-  if (path == nullptr || *path == '\0' || !StaysHere(address)) return std::nullopt;
+  if (path == nullptr || *path == '\0' || !(StaysHere(address) || address.starts_with("tls://"))) {
+    return std::nullopt;
+  }
   return ReadBearer(path);
 }
 

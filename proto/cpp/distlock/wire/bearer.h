@@ -13,8 +13,9 @@ namespace distlock::wire {
 inline constexpr char kTokenFileVariable[] = "DISTLOCK_TOKEN_FILE";
 inline constexpr char kAuthorization[] = "authorization";
 
-// The value of `authorization` for a call to `address`, a gRPC target. nullopt: the variable is not set, the file has
-// no token that can be sent (the broker then says what it misses), or the token would leave this machine in plain text.
+// The value of `authorization` for a call to `address`, a gRPC target or tls://host:port. nullopt: the variable is not
+// set, the file has no token that can be sent (the broker then says what it misses), or the token would leave this
+// machine in plain text.
 std::optional<std::string> BearerFor(std::string_view address);
 
 // "Bearer " and the token in the file at `path`, without the white space around it.

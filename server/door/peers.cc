@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "door/peers.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+
+namespace distlock::door {
+namespace {
+
+// The kernel shows it for users that have no number in this user namespace.
+constexpr uid_t kOverflowUid = 65534;
+constexpr double kCutsPerSecond = 0.1;
+constexpr double kCutsAtOnce = 3;
+constexpr std::chrono::seconds kPenalty(10);
+
+// Of an address of either family, IPv4 also where it is written as IPv6.
+struct Host {
+  bool is_v4 = false;
+  in_addr v4{};
+  in6_addr v6{};
+  uint16_t port = 0;
+};
+
+std::optional<Host> HostOf(const sockaddr_storage& from) {
+  Host host;
+  if (from.ss_family == AF_INET) {
+    const auto& at = reinterpret_cast<const sockaddr_in&>(from);
+    host.is_v4 = true;
+    host.v4 = at.sin_addr;
+    host.port = ntohs(at.sin_port);
+    return host;
+  }
+  if (from.ss_family != AF_INET6) return std::nullopt;
+  const auto& at = reinterpret_cast<const sockaddr_in6&>(from);
+  host.v6 = at.sin6_addr;
+  host.port = ntohs(at.sin6_port);
+  host.is_v4 = IN6_IS_ADDR_V4MAPPED(&at.sin6_addr);
+  if (host.is_v4) std::memcpy(&host.v4, &at.sin6_addr.s6_addr[12], sizeof(host.v4));
+  return host;
+}
+
+std::string V4Text(const in_addr& address) {
+  char text[INET_ADDRSTRLEN] = "";
+  inet_ntop(AF_INET, &address, text, sizeof(text));
+  return text;
+}
+
+std::string V6Text(const in6_addr& address) {
+  char text[INET6_ADDRSTRLEN] = "";
+  inet_ntop(AF_INET6, &address, text, sizeof(text));
+  return text;
+}
+
+}  // namespace
+
+std::string AddressText(const sockaddr_storage& from) {
+  const auto host = HostOf(from);
+  if (!host) return "";
+  return host->is_v4 ? absl::StrCat("ipv4:", V4Text(host->v4), ":", host->port)
+                     : absl::StrCat("ipv6:[", V6Text(host->v6), "]:", host->port);
+}
+
+std::string PeerText(const sockaddr_storage& from) {
+  const auto host = HostOf(from);
+  if (!host) return "";
+  if (host->is_v4) return absl::StrCat("ipv4:", V4Text(host->v4));
+  in6_addr network = host->v6;
+  std::memset(&network.s6_addr[8], 0, 8);
+  return absl::StrCat("ipv6:", V6Text(network), "/64");
+}
+
+std::string CanonicalPeer(std::string_view grpc_peer) {
+  std::string text = absl::StrReplaceAll({grpc_peer.data(), grpc_peer.size()}, {{"%5B", "["}, {"%5D", "]"}});
+  const size_t zone = text.find("%25");  // the scope of a link-local address
+  if (zone != text.npos) text.erase(zone, text.find(']', zone) - zone);
+  return text;
+}
+
+std::optional<Credentials> CredentialsOf(int fd) {
+  ucred found{};
+  socklen_t size = sizeof(found);
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &found, &size) != 0 || found.uid == static_cast<uid_t>(-1)) {
+    return std::nullopt;
+  }
+  if (found.uid == kOverflowUid) return std::nullopt;
+  Credentials who{.uid = found.uid, .gid = found.gid, .groups = {}, .pid = found.pid};
+  who.groups.resize(64);
+  for (int tries = 0; tries < 2; ++tries) {
+    size = static_cast<socklen_t>(who.groups.size() * sizeof(gid_t));
+    const bool fits = getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, who.groups.data(), &size) == 0;
+    who.groups.resize(fits || (tries == 0 && errno == ERANGE) ? size / sizeof(gid_t) : 0);
+    if (fits || who.groups.empty()) break;
+  }
+  return who;
+}
+
+std::shared_ptr<Visitor> Peers::Find(std::string_view grpc_peer) const {
+  const bool is_v6 = grpc_peer.starts_with("ipv6:");
+  const std::string canonical = is_v6 ? CanonicalPeer(grpc_peer) : "";
+  const std::string_view name = is_v6 ? std::string_view(canonical) : grpc_peer;
+  std::lock_guard lock(mu_);
+  const auto found = shown_.find(absl::string_view(name.data(), name.size()));
+  return found == shown_.end() ? nullptr : found->second;
+}
+
+void Peers::Show(const std::string& name, std::shared_ptr<Visitor> visitor) {
+  std::lock_guard lock(mu_);
+  shown_[name].swap(visitor);
+}
+
+void Peers::Hide(const std::string& name, uint64_t id) {
+  std::shared_ptr<Visitor> last;  // ends outside of mu_
+  std::lock_guard lock(mu_);
+  const auto found = shown_.find(name);
+  if (found == shown_.end() || found->second->id != id) return;
+  last = std::move(found->second);
+  shown_.erase(found);
+}
+
+std::optional<RefuseCause> Peers::Enter(const std::string& peer, Clock::time_point now) {
+  if (counted_.size() >= sweep_at_) Sweep(now);
+  Peer& counted = Of(peer);
+  if (now < counted.shut_until) return RefuseCause::kPenalty;
+  if (counted.connections >= limits_.connections) return RefuseCause::kPeerConnections;
+  ++counted.connections;
+  return std::nullopt;
+}
+
+void Peers::Leave(const std::string& peer, Clock::time_point) {
+  const auto counted = counted_.find(peer);
+  if (counted != counted_.end() && counted->second.connections > 0) --counted->second.connections;
+}
+
+bool Peers::MayPass(const std::string& peer, bool handshake, Ration& all_handshakes, Clock::time_point now) {
+  Peer& counted = Of(peer);
+  if (!counted.fresh.Has(now)) return false;
+  if (handshake && (!counted.handshakes.Has(now) || !all_handshakes.Take(now))) return false;
+  if (handshake) counted.handshakes.Take(now);
+  return counted.fresh.Take(now);
+}
+
+void Peers::Punish(const std::string& peer, Clock::time_point now) {
+  Peer& counted = Of(peer);
+  if (!counted.cuts.Take(now)) counted.shut_until = now + kPenalty;
+}
+
+Peers::Peer& Peers::Of(const std::string& peer) {
+  return counted_
+      .try_emplace(peer, Peer{.connections = 0,
+                              .fresh = Ration(limits_.connections_per_second, static_cast<double>(limits_.connections)),
+                              .handshakes = Ration(limits_.handshakes_per_second, 2 * limits_.handshakes_per_second),
+                              .cuts = Ration(kCutsPerSecond, kCutsAtOnce)})
+      .first->second;
+}
+
+void Peers::Sweep(Clock::time_point now) {
+  absl::erase_if(counted_, [&](auto& entry) {
+    Peer& peer = entry.second;
+    return peer.connections == 0 && now >= peer.shut_until && peer.fresh.IsFull(now) && peer.handshakes.IsFull(now) &&
+           peer.cuts.IsFull(now);
+  });
+  sweep_at_ = std::max<size_t>(1'024, 2 * counted_.size());
+}
+
+}  // namespace distlock::door

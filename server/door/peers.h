@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The connections, by the names that gRPC gives them, and what each peer has used up. Thread: as each method says.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/container/flat_hash_map.h"
+#include "door/ration.h"
+#include "door/visitor.h"
+
+namespace distlock::door {
+
+// "ipv4:10.0.0.7:40000" or "ipv6:[::1]:40000"; "" for other families.
+std::string AddressText(const sockaddr_storage& from);
+// Who counts as one: an IPv4 address, the /64 of an IPv6 address.
+std::string PeerText(const sockaddr_storage& from);
+// What AddressText would write for a gRPC peer such as "ipv6:%5B::1%5D:40000".
+std::string CanonicalPeer(std::string_view grpc_peer);
+// The process at the other end of a unix socket. An overflow uid (nobody's, of a foreign user namespace) is none.
+std::optional<Credentials> CredentialsOf(int fd);
+
+struct PeerLimits {
+  size_t connections = 1'000;
+  double connections_per_second = 200;  // new ones; as many at once as `connections`
+  double handshakes_per_second = 20;    // twice as many at once
+};
+
+class Peers {
+ public:
+  explicit Peers(const PeerLimits& limits) : limits_(limits) {}
+
+  // The visitor of a call, by grpc::ServerContext::peer(). Null: gone, or not from the door. Any thread.
+  std::shared_ptr<Visitor> Find(std::string_view grpc_peer) const;
+
+  // The rest: the door's thread only.
+  // `name`: "fd:9" or AddressText. The newest connection of a name is meant by it.
+  void Show(const std::string& name, std::shared_ptr<Visitor> visitor);
+  void Hide(const std::string& name, uint64_t id);
+
+  // Counts a connection of `peer` until Leave. A cause: it may not have one more.
+  std::optional<RefuseCause> Enter(const std::string& peer, Clock::time_point now);
+  void Leave(const std::string& peer, Clock::time_point now);
+  // Whether the peer may have a new connection handed over now. Takes of its rations if so.
+  bool MayPass(const std::string& peer, bool handshake, Ration& all_handshakes, Clock::time_point now);
+  // One of its connections was cut.
+  void Punish(const std::string& peer, Clock::time_point now);
+
+  size_t known() const { return counted_.size(); }
+
+ private:
+  struct Peer {
+    size_t connections = 0;
+    Ration fresh;
+    Ration handshakes;
+    Ration cuts;
+    Clock::time_point shut_until{};
+  };
+  Peer& Of(const std::string& peer);
+  void Sweep(Clock::time_point now);
+
+  const PeerLimits limits_;
+  absl::flat_hash_map<std::string, Peer> counted_;
+  size_t sweep_at_ = 1'024;
+
+  mutable std::mutex mu_;
+  absl::flat_hash_map<std::string, std::shared_ptr<Visitor>> shown_;  // guarded by mu_
+};
+
+}  // namespace distlock::door

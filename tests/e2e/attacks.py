@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attacks on a broker beside honest callers, and what became of both.
+
+    attacks.py [--seconds S] [--over tcp|unix] [--sessions N] [--may-fail] [NAME...]
+
+Each attack (all of ROWS without a name) gets a fresh broker and redis-server, and honest sessions of 20 leases on the
+broker's unix socket. An attack *holds* when no honest lease is lost, p99 from heartbeat to ack stays below 300 ms, the
+broker's memory grows by at most 64 MB and is given back within a minute, and a new caller is served at once
+afterwards. Prints a line for each; exits with 1 when one does not hold, with --may-fail only when it is none of
+MAY_FAIL.
+
+Not every attack holds with every gRPC: NEEDS_HARDENED are frames that gRPC 1.51 handles without end and without
+telling anybody. By TCP the door cuts such a connection by its bytes; a unix socket does not count them. And the
+thousands of calls that one connection may have open (acquire-waiting, watch) take more than 64 MB until it is cut.
+"""
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+import grpc
+
+from harness import Distlockd, World, eventually
+
+HERE = pathlib.Path(__file__).parent
+P99_MS, GROWTH_MB, BACK_MB, BACK_S = 300, 64, 32, 60
+STRANGER = 4242  # the uid of who attacks a unix socket, when root runs this
+
+NEEDS_HARDENED = ("settings", "settings-unread", "ping", "priority", "window-update", "empty-data",
+                  "empty-continuation", "continuation-big", "continuation-tiny", "hpack-string", "hpack-varint")
+MAY_FAIL = (*NEEDS_HARDENED, "rapid-reset", "rapid-reset-session", "unacked-streams", "acquire-waiting", "watch",
+            "ops-slow")
+ROWS = ("none", "busy", *NEEDS_HARDENED, "rapid-reset", "rapid-reset-session", "unacked-streams", "window-0",
+        "garbage", "preface-garbage", "idle", "half", "http1", "tls-hello", "plain-hello", "tls-slow", "tls-flood",
+        "big-message", "metadata-64k", "bin-rubbish", "acquire-waiting", "watch", "list-unread", "ops-slow")
+TLS_ROWS = ("tls-slow", "tls-flood", "plain-hello")
+
+
+def status_number(pid, name):
+    with open(f"/proc/{pid}/status", encoding="utf-8") as status:
+        for line in status:
+            if line.startswith(name + ":"):
+                return int(line.split()[1])
+    return 0
+
+
+def resident_mb(pid):
+    return status_number(pid, "VmRSS") / 1024
+
+
+def cpu_seconds(pid):
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
+        fields = stat.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+
+
+def openssl(folder, *args):
+    subprocess.run(["openssl", *args], cwd=folder, check=True, capture_output=True)
+
+
+def sign_certificate(folder, name, key, names):
+    """NAME.pem and its key, from the authority in the folder. names: as subjectAltName takes them."""
+    openssl(folder, "req", *NEW_KEY, "-subj", f"/CN={name}", "-keyout", key, "-out", f"{name}.csr")
+    (folder / f"{name}.ext").write_text(f"subjectAltName={names}\n", encoding="utf-8")
+    openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
+            "-days", "2", "-extfile", f"{name}.ext", "-out", f"{name}.pem")
+
+
+def make_certificates(folder):
+    """ca.pem, cert.pem and key.pem (for localhost and 127.0.0.1), client.pem and client.key."""
+    folder = pathlib.Path(folder)
+    openssl(folder, "req", "-x509", *NEW_KEY, "-days", "2", "-subj", "/CN=test-ca", "-keyout", "ca.key",
+            "-out", "ca.pem")
+    sign_certificate(folder, "cert", "key.pem", "DNS:localhost,IP:127.0.0.1")
+    sign_certificate(folder, "client", "client.key", "DNS:client.test")
+    return folder
+
+
+class Honest:
+    def __init__(self, url, sessions, leases=20):
+        self.process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", "--", sys.executable, HERE / "honest.py", "--server", url,
+             "--sessions", str(sessions), "--leases", str(leases)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline().strip()
+        assert line == "ready", f"the honest sessions did not begin: {line}"
+
+    def result(self):
+        out, _ = self.process.communicate("", timeout=60)
+        return json.loads(out)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Stage:
+    """A broker on a unix socket and on TCP, and honest sessions."""
+
+    def __init__(self, world, sessions, tls=False, args=()):
+        self.world = world
+        flags = list(args)
+        if tls:
+            pems = make_certificates(world.folder)
+            flags += ["--tls-cert", pems / "cert.pem", "--tls-key", pems / "key.pem", "--allow-all"]
+        self.daemon = world.distlockd(world.redis().url, "--listen", "127.0.0.1:0", *flags,
+                                      listen=f"unix://{world.folder}/d.sock?mode=0666")
+        self.url = f"unix://{world.folder}/d.sock"
+        with self.daemon.client(self.url) as client:
+            self.tcp = next(a for a in client.status().listen_addresses if not a.startswith("unix:"))
+        os.chmod(world.folder, 0o755)  # for a stranger
+        self.honest = Honest(self.url, sessions)
+
+    def assail(self, name, seconds, over="tcp"):
+        target = self.tcp if over == "tcp" else f"{self.world.folder}/d.sock"
+        command = ["setpriv", "--pdeathsig", "KILL", "--"]
+        if over == "unix" and os.geteuid() == 0:
+            command = ["setpriv", "--pdeathsig", "KILL", "--reuid", str(STRANGER), "--clear-groups", "--"]
+        command += [sys.executable, "-B", HERE / "assailant.py", name, "--target", target, "--seconds", str(seconds)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    def served_within(self, patience):
+        """Seconds until a new caller has taken and released a lock; infinite when it is not served."""
+        begin = time.monotonic()
+        while time.monotonic() < begin + patience:
+            try:
+                with self.daemon.client(self.url) as client:
+                    client.release(client.acquire(client.spec("afterwards", 0), timeout=2).lease_id, timeout=2)
+                return time.monotonic() - begin
+            except grpc.RpcError:
+                continue
+        return float("inf")
+
+
+def slow_connections(port, count, seconds):
+    """Connections to the ops port that send a byte now and then. The times that /healthz took meanwhile, in ms."""
+    socks = []
+    for _ in range(count):
+        sock = socket.socket()
+        sock.settimeout(1)
+        try:
+            sock.connect(("127.0.0.1", port))
+            socks.append(sock)
+        except OSError:
+            sock.close()
+    took = []
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        for sock in socks:
+            try:
+                sock.send(b"G")
+            except OSError:
+                pass
+        begin = time.monotonic()
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=1) as probe:
+                probe.settimeout(1)
+                probe.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+                took.append((time.monotonic() - begin) * 1000 if probe.recv(100) else float("inf"))
+        except OSError:
+            took.append(float("inf"))
+        select.select([], [], [], 0.1)
+    for sock in socks:
+        sock.close()
+    return sorted(took)
+
+
+def watch_memory(pid, running):
+    peak = 0
+    while running():
+        peak = max(peak, resident_mb(pid))
+        time.sleep(0.05)
+    return peak
+
+
+def run_attack(name, seconds, over="tcp", sessions=100):
+    """What one attack did, as a dict; "problems" is empty when it holds."""
+    with tempfile.TemporaryDirectory(prefix="dlatk") as folder, World(folder) as world:
+        stage = Stage(world, sessions, tls=name in TLS_ROWS)
+        pid = stage.daemon.pid
+        try:
+            time.sleep(1)
+            before, cpu = resident_mb(pid), cpu_seconds(pid)
+            row = {"attack": name, "over": over}
+            if name == "ops-slow":
+                port = int(stage.daemon.http.rpartition(":")[2])
+                with concurrent.futures.ThreadPoolExecutor() as pool:
+                    asked = pool.submit(slow_connections, port, 1_000, seconds)
+                    peak = watch_memory(pid, lambda: not asked.done())
+                row["healthz_ms"] = asked.result()[-1]
+            else:
+                attacker = stage.assail(name, seconds, over)
+                peak = watch_memory(pid, lambda: attacker.poll() is None)
+                assert attacker.returncode == 0, "the attack has failed; see above"
+                row.update(json.loads(attacker.stdout.read()))
+            row["served_s"] = stage.served_within(15)
+            row["cpu_s"] = cpu_seconds(pid) - cpu
+            row["honest"] = stage.honest.result()
+            row["grew_mb"] = peak - before
+            begin = time.monotonic()
+            while resident_mb(pid) > before + BACK_MB and time.monotonic() < begin + BACK_S:
+                time.sleep(0.5)
+            row["kept_mb"] = resident_mb(pid) - before
+            row["alive"] = stage.daemon.alive()
+            row["cuts"] = {c: int(n) for c in ("early_cancels", "open_calls", "unused_bytes", "no_pause")
+                           if (n := stage.daemon.metric("distlock_connections_cut_total", cause=c))}
+            row["refused"] = {c: int(n) for c in ("connections", "peer_connections", "rate", "descriptors", "preface",
+                                                  "penalty")
+                              if (n := stage.daemon.metric("distlock_connections_refused_total", cause=c))}
+        finally:
+            stage.honest.kill()
+    row["problems"] = list(problems(row))
+    return row
+
+
+def problems(row):
+    honest = row["honest"]
+    if not row["alive"]:
+        yield "the broker has ended"
+    if honest["lost"]:
+        yield f"{honest['lost']} honest leases lost"
+    if honest["p99"] >= P99_MS:
+        yield f"p99 {honest['p99']:.0f} ms"
+    if row["grew_mb"] > GROWTH_MB:
+        yield f"memory +{row['grew_mb']:.0f} MB"
+    if row["kept_mb"] > BACK_MB:
+        yield f"{row['kept_mb']:.0f} MB kept"
+    if row["served_s"] > 2:
+        yield f"a new caller waited {row['served_s']:.1f} s"
+    if row.get("healthz_ms", 0) > 100:
+        yield f"/healthz took {row['healthz_ms']:.0f} ms"
+
+
+def show(row):
+    honest = row["honest"]
+    did = " ".join(f"{k}={row[k]}" for k in ("connections", "cut", "megabytes") if k in row)
+    causes = " ".join(f"{k}:{v}" for k, v in {**row["cuts"], **row["refused"]}.items())
+    verdict = "NOT: " + "; ".join(row["problems"]) if row["problems"] else "HOLDS"
+    return (f"{row['attack']:20} {row['over']:4} lost {honest['lost']:4} p99 {honest['p99']:6.0f}"
+            f" max {honest['max']:6.0f} ms, +{row['grew_mb']:5.0f} MB ({row['kept_mb']:4.0f} kept),"
+            f" cpu {row['cpu_s']:5.1f} s, new caller {row['served_s']:4.1f} s: {verdict}   [{did} {causes}]")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--seconds", type=float, default=9)
+    parser.add_argument("--over", choices=("tcp", "unix"), default="tcp")
+    parser.add_argument("--sessions", type=int, default=100)
+    parser.add_argument("--may-fail", action="store_true", help="those of MAY_FAIL may")
+    args = parser.parse_args()
+    failed = []
+    for name in args.names or ROWS:
+        row = run_attack(name, args.seconds, args.over, args.sessions)
+        print(show(row), flush=True)
+        if row["problems"] and not (args.may_fail and name in MAY_FAIL):
+            failed.append(name)
+    return 1 if failed else 0
+
+
+__all__ = ["Distlockd", "Stage", "eventually", "make_certificates", "run_attack"]
+
+if __name__ == "__main__":
+    sys.exit(main())
