@@ -227,7 +227,8 @@ def test_nobody_from_outside_passes_for_the_face(world):
         request = api().AcquireRequest(locks=[client.spec("k", max_wait=0.0)])
         with pytest.raises(grpc.RpcError) as refused:
             call(request, metadata=metadata, timeout=PATIENCE_S)
-        assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
+        assert refused.value.code() == grpc.StatusCode.PERMISSION_DENIED
+        assert refused.value.details().startswith(f"uid:{os.getuid()} "), "the kernel says who calls"
 
 
 def test_the_description_names_what_there_is(world):
