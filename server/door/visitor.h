@@ -95,7 +95,8 @@ class Visitor {
   }
   // A message was sent, which the other end may acknowledge with frames of its own.
   void OnAnswer() { used_bytes_.fetch_add(budget_.message_bytes, std::memory_order_relaxed); }
-  // A call is over. `early`: it was cancelled before its first answer; its headers then count as unused.
+  // A call is over. `early`: it was cancelled before its first answer; its headers then count as unused, and only then
+  // `now` matters.
   void OnCallOver(bool early, Clock::time_point now);
 
   // The door's thread only: looks how many bytes the connection has received, and cuts it when too many were unused.

@@ -188,7 +188,9 @@ class Reactor {
     Call call = std::move(call_);
     LiveCalls& live = call->live_;
     OnDone();
-    if (call->visitor != nullptr) call->visitor->OnCallOver(early_, door::Clock::now());
+    if (call->visitor != nullptr) {
+      call->visitor->OnCallOver(early_, early_ ? door::Clock::now() : door::Clock::time_point());
+    }
     call.reset();
     live.End();
   }
