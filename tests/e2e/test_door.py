@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who gets in: limits of connections and of open files, rapid churn, and what the broker knows of a caller."""
+import contextlib
 import os
 import resource
 import socket
@@ -23,7 +24,8 @@ def connect(path):
     sock = socket.socket(socket.AF_UNIX)
     sock.settimeout(5)
     sock.connect(path)
-    sock.send(PREFACE)
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # one that is refused may be closed
+        sock.send(PREFACE)
     return sock
 
 
