@@ -73,7 +73,7 @@ Result<v1::LockInfo> LeaderLookup::Look() {
 Refusal LeaderLookup::Observe(const TellLock& tell, const std::stop_token& stop, WhenInterrupted then) {
   if (auto refusal = NotUtf8(watch_)) return *std::move(refusal);
   const auto watch = [&](Connection& connection, const std::stop_token& end) {
-    const grpc::Status watched = Watch(connection, tell, end);
+    grpc::Status watched = Watch(connection, tell, end);
     if (watched.error_code() != grpc::StatusCode::UNIMPLEMENTED) return watched;
     // The broker cannot report changes; or a proxy does not know the broker yet, and then this fails as well.
     const grpc::Status asked = AskForAWhile(connection, tell, end);

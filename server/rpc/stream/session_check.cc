@@ -85,8 +85,8 @@ SessionCall::Ready SessionCall::CheckAcquire(const v1::SessionCommand& command) 
   for (size_t i = 0; i < all.parts.size(); ++i) {
     all.parts[i].session = session_;
     all.parts[i].request = IdOf(command) + i;
-    all.parts[i].owner = keeps_place ? contract::OwnerIdOfTry(all.parts[i].name, request, generation_)
-                                     : contract::RandomOwnerId();
+    all.parts[i].owner =
+        keeps_place ? contract::OwnerIdOfTry(all.parts[i].name, request, generation_) : contract::RandomOwnerId();
     all.parts[i].info = contract::MakeInfo(locks[static_cast<int>(i)], frontend_.broker_id, shard, identity);
   }
   if (ids == 1) return {IdOf(command), 1, std::move(all.parts.front())};
