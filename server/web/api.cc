@@ -26,6 +26,7 @@ namespace {
 using text::Cat;
 
 constexpr int64_t kMostWaitSeconds = 60;
+constexpr std::chrono::milliseconds kEndPatience{500};
 constexpr char kBeat[] = ":\n\n";  // a comment
 constexpr char kPath[] = "/openapi.json";
 
@@ -117,6 +118,8 @@ absl::StatusOr<std::unique_ptr<Api>> Api::Start(ApiOptions options) {
 }
 
 Api::~Api() {
+  // The gRPC server may have ended streams a moment ago. Their last events are to reach those who watch.
+  calls_->AwaitNone(kEndPatience);
   server_.reset();
   calls_.reset();
 }

@@ -28,7 +28,8 @@ struct ApiOptions {
 class Api {
  public:
   static absl::StatusOr<std::unique_ptr<Api>> Start(ApiOptions options);
-  // Ends what waits: 503, and the calls are cancelled.
+  // Waits for half a second at most until the calls that the gRPC server has ended are told. Then ends what waits: 503,
+  // and the calls are cancelled.
   ~Api();
   Api(const Api&) = delete;
   Api& operator=(const Api&) = delete;

@@ -138,6 +138,11 @@ Calls::~Calls() {
   thread_.join();
 }
 
+void Calls::AwaitNone(std::chrono::milliseconds patience) {
+  std::unique_lock lock(mu_);
+  none_.wait_for(lock, patience, [this] { return open_.empty(); });
+}
+
 std::shared_ptr<Call> Calls::Start(const std::string& method, const access::PeerFacts& caller,
                                    const grpc::ByteBuffer& request, Done done) {
   auto call = std::make_shared<Unary>(*this, caller, std::move(done));

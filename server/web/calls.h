@@ -11,6 +11,7 @@
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/status.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -46,6 +47,9 @@ class Calls {
   ~Calls();
   Calls(const Calls&) = delete;
   Calls& operator=(const Calls&) = delete;
+
+  // Returns when no call is under way, at the latest after `patience`.
+  void AwaitNone(std::chrono::milliseconds patience);
 
   // `method`: "/package.Service/Method". `done` is called once.
   using Done = std::function<void(const grpc::Status&, const grpc::ByteBuffer& answer)>;
