@@ -155,7 +155,7 @@ def test_a_watch_tells_each_change(world):
 
 
 def test_a_watch_of_a_prefix_and_its_end(world):
-    daemon, curl = face(world, "--drain-timeout", "0s")
+    daemon, curl = face(world, "--drain-timeout", "1s")
     grant_of(curl.acquire("jobs/1"))
     stream = Events(curl.later("/v1/watch?keyPrefix=jobs/"))
     seen, listed = set(), False
