@@ -187,6 +187,18 @@ TEST_F(LockTableTest, ReleasedByItsLeaseIdEndsTheLease) {
   EXPECT_EQ(Drain(), Strings{});
 }
 
+TEST_F(LockTableTest, WhoReleasesALeaseThatHasJustEndedFindsItsTokenStopped) {
+  const LeasePtr lease = Acquire("key");
+  Grant(lease);
+  const std::stop_token token = table_.StopToken(*lease);
+  Effects of_the_library_thread;  // which has not run them yet
+  table_.Tick(4 * kV, of_the_library_thread);
+  ASSERT_FALSE(token.stop_requested());
+  table_.Release(lease, nullptr, 4 * kV, fx_);
+  Settle();
+  EXPECT_TRUE(token.stop_requested());
+}
+
 TEST_F(LockTableTest, ReleasedByItsLeaseIdBeforeItIsDelivered) {
   const LeasePtr lease = Acquire("a");
   now_ = 3000 * kMs;

@@ -68,6 +68,8 @@ void LockTable::Cancel(const LeasePtr& lease, Effects& fx) {
 void LockTable::Release(const LeasePtr& lease, ReleaseCallback callback, int64_t now_ns, Effects& fx) {
   if (lease->phase != Lease::Phase::kHeld) {
     if (callback) fx.released.emplace_back(std::move(callback), ReleaseOutcome::kAlreadyGone);
+    // The thread that saw the end may not have stopped the token yet; who released must find it stopped.
+    if (lease->stop.stop_possible()) fx.stopped.push_back(lease->stop);
     return;
   }
   const bool believed = lease->belief.Believes(now_ns);
