@@ -3,8 +3,6 @@ package dev.distlock.example;
 
 import com.google.protobuf.Duration;
 import dev.distlock.v1.LockSpec;
-import io.grpc.Grpc;
-import io.grpc.InsecureChannelCredentials;
 import io.grpc.ManagedChannel;
 import io.grpc.StatusRuntimeException;
 import java.io.IOException;
@@ -19,12 +17,7 @@ public final class Main {
   private Main() {}
 
   public static void main(String[] args) throws Exception {
-    ManagedChannel channel = Grpc.newChannelBuilder(args[0], InsecureChannelCredentials.create())
-        .keepAliveTime(10, TimeUnit.SECONDS)
-        .keepAliveTimeout(5, TimeUnit.SECONDS)
-        .disableRetry()
-        .proxyDetector(address -> null)  // http_proxy is meant for the web
-        .build();
+    ManagedChannel channel = Broker.connect(args[0]);
     int code = hold(channel, args);
     channel.shutdown().awaitTermination(10, TimeUnit.SECONDS);
     System.exit(code);
