@@ -200,6 +200,10 @@ int Sessions(const Context& context) {
 }
 
 int Drain(const Context& context, const DrainArgs& args) {
+  if (const size_t brokers = context.Targets().size(); brokers > 1) {
+    return context.Fail(UsageFailure(
+        absl::StrCat("drain ends one broker, and ", context.Target(), " are ", brokers, ": give --server only one")));
+  }
   const auto [client, failed] = Open(context);
   if (!client) return failed;
   Admin admin(*client);

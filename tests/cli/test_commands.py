@@ -317,6 +317,11 @@ server    h2:6379, down: connection refused, version 7.2.4, identity 1a2b3c4d
         [draining] = ctl.json("drain", "--timeout", "7s")
         assert draining["event"] == "draining" and draining["timeout_ms"] == 7000
 
+    def test_drain_of_several_brokers_is_refused(self, ctl):
+        done = ctl("drain", "--server", "a:7420,b:7420")
+        assert done.returncode == 64
+        assert done.stderr == "distlockctl: drain ends one broker, and a:7420,b:7420 are 2: give --server only one\n"
+
     def test_drain_and_wait(self, ctl, broker):
         done = ctl.start("drain", "--wait", "-o", "json")
         assert json.loads(line(done))["event"] == "draining"
