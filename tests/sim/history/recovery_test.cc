@@ -205,6 +205,21 @@ TEST(Liveness, IsJudgedByBeliefWhereTheStoreIsNotSeen) {
   EXPECT_VIOLATED(b, "I5");
 }
 
+// ann waits until 9000 for a lock that eve may hold unseen, if hers is a request for several locks.
+HistoryBuilder HeldUnseen(bool together) {
+  HistoryBuilder b;
+  b.Raw().calm = true;
+  b.Raw().longest_ttl_ns = 0;
+  b.Refused(9000, b.Asks(0, "ann", {.max_wait = 9000}), core::RefusalReason::kWaitTimeout);
+  b.Refused(9100, b.Asks(0, "eve", {.max_wait = 9100, .together = together}), core::RefusalReason::kWaitTimeout);
+  return b;
+}
+
+TEST(Liveness, ALockMayBeHeldByWhoWaitsForAnotherOne) {
+  EXPECT_VIOLATED(HeldUnseen(true), "");
+  EXPECT_NE(HeldUnseen(false).Violated(), "");
+}
+
 // ---- I13 ----
 
 HistoryBuilder Losing(core::LostReason reason, const Terms& terms = {}) {
