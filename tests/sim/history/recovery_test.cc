@@ -250,6 +250,21 @@ TEST(Losses, ByDeadlineAndByABrokenStreamNeedOneToo) {
   }
 }
 
+TEST(Losses, VotesOfAReleasedDetachedLeaseExplainOne) {
+  for (const bool detached : {false, true}) {
+    HistoryBuilder b;
+    b.Raw().stray_votes = true;
+    const int64_t bob = b.Asks(0, "bob", {.detached = detached});
+    b.Holds(1, 5, bob, 4);
+    const int64_t ann = b.Asks(6, "ann");
+    b.Granted(10, ann, 5, 2500);
+    b.Ended(2500, ann, EndedWhy::kDeadline);
+    EXPECT_VIOLATED(b, detached ? "" : "I13");
+    b.Raw().stray_votes = false;
+    EXPECT_VIOLATED(b, "I13");
+  }
+}
+
 TEST(Losses, MaxHoldIsItsOwnReason) {
   EXPECT_VIOLATED(Losing(core::LostReason::kMaxHold, {.max_hold = 2490}), "");
   EXPECT_VIOLATED(Losing(core::LostReason::kMaxHold, {.max_hold = 4000}), "I13");
