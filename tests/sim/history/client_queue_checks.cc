@@ -74,9 +74,9 @@ class ClientQueues {
   }
 
   // From the end of its belief until the store has freed it and all know.
-  int64_t FreeingTime(const Tenure& tenure) const {
-    const LeaseTerms& terms = index_.TermsOf(tenure);
-    if (index_.fates[static_cast<size_t>(tenure.lease)].released != kNotSeen) return 0;
+  int64_t FreeingTime(int64_t lease) const {
+    const LeaseTerms& terms = index_.history.leases[static_cast<size_t>(lease)];
+    if (index_.fates[static_cast<size_t>(lease)].released != kNotSeen) return 0;
     // A broker whose waiter was not the next one finds out at the end of the ttl that it knows of: of an earlier
     // holder, perhaps.
     const int64_t known_ttl = std::max(terms.ttl_ns, index_.history.longest_ttl_ns);
@@ -89,22 +89,31 @@ class ClientQueues {
     if (before != nullptr) {
       const Tenure& tenure = index_.tenures[static_cast<size_t>(before->tenure)];
       last = tenure.lease;
-      due += FreeingTime(tenure);
+      due += FreeingTime(tenure.lease);
     }
+    const int32_t lock = index_.history.leases[static_cast<size_t>(lease)].lock;
+    const int64_t since = before == nullptr ? 0 : before->until;
     // Who lost it in the instant of the grant, to an administrator perhaps, never believed in it.
     for (const Tenure& tenure : index_.tenures) {
       const int64_t told = tenure.told;
-      if (tenure.lock != index_.history.leases[static_cast<size_t>(lease)].lock || told == kNotSeen || told >= end ||
-          (before != nullptr && told < before->until) || tenure.ended != told) {
+      if (tenure.lock != lock || told == kNotSeen || told >= end || told < since || tenure.ended != told) continue;
+      due = std::max(due, std::max(told, index_.TroubledUntil(end)) + index_.Slack(end) + FreeingTime(tenure.lease));
+    }
+    // Who gave up may have been granted the lock at that instant: it never heard, and its broker waits out its promise.
+    for (size_t i = 0; i < index_.fates.size(); ++i) {
+      const Fate& fate = index_.fates[i];
+      if (index_.history.leases[i].lock != lock || fate.gave_up == kNotSeen || fate.gave_up >= end || fate.told >= 0) {
         continue;
       }
-      due = std::max(due, std::max(told, index_.TroubledUntil(end)) + index_.Slack(end) + FreeingTime(tenure));
+      const int64_t freed = FreeingTime(static_cast<int64_t>(i));
+      if (fate.gave_up + freed < since) continue;
+      due = std::max(due, std::max(fate.gave_up, index_.TroubledUntil(end)) + index_.Slack(end) + freed);
     }
     if (end <= due) return true;
-    report_.Add("I5", index_.history.leases[static_cast<size_t>(lease)].lock, {lease, last}, end,
-                "nobody believed in " + report_.Lock(index_.history.leases[static_cast<size_t>(lease)].lock) +
-                    " from " + Report::At(free) + " to " + Report::At(end) + " while " + report_.Lease(lease) +
-                    " was waiting for it; that should have ended at " + Report::At(due));
+    report_.Add("I5", lock, {lease, last}, end,
+                "nobody believed in " + report_.Lock(lock) + " from " + Report::At(free) + " to " + Report::At(end) +
+                    " while " + report_.Lease(lease) + " was waiting for it; that should have ended at " +
+                    Report::At(due));
     return false;
   }
 

@@ -138,6 +138,9 @@ struct History {
   // cannot take effect any more, by the store's clock, which the broker knows only roughly, and the time of another
   // command.
   int64_t give_back_ns = 8'000'000'000;
+  // The store is a quorum: a detached lease that another broker than its own releases may leave a vote for its ttl
+  // (server/store/redlock/README.md, limits), and with one server that is ill others may miss that vote.
+  bool stray_votes = false;
   std::vector<Actor> actors;
   std::vector<std::string> locks;
   std::vector<LeaseTerms> leases;

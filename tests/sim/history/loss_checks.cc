@@ -99,6 +99,18 @@ bool ByForce(const Tenure& loss) {
          loss.lost_reason == static_cast<int64_t>(core::LostReason::kTaken);
 }
 
+// Votes of a detached lease that was released shortly before may stand where this one needs them.
+bool ByStrayVotes(const Index& index, const Tenure& loss) {
+  if (!index.history.stray_votes) return false;
+  const int64_t since = loss.ended - 2 * index.history.longest_ttl_ns - index.history.validity_ns;
+  for (size_t i = 0; i < index.fates.size(); ++i) {
+    const LeaseTerms& terms = index.history.leases[i];
+    const int64_t released = index.fates[i].released;
+    if (terms.detached && terms.lock == loss.lock && released > since && released < loss.ended) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 bool IsLoss(const Tenure& tenure) {
@@ -109,6 +121,7 @@ bool IsLoss(const Tenure& tenure) {
 bool IsJustified(const Index& index, const Tenure& loss) {
   if (ByForce(loss)) return true;
   if (ByMaxHold(index, loss)) return true;
+  if (ByStrayVotes(index, loss)) return true;
   if (loss.lost_reason == static_cast<int64_t>(core::LostReason::kMaxHold)) return false;
   if (loss.lost_reason == static_cast<int64_t>(core::LostReason::kTaken) && loss.told != kNotSeen &&
       index.Forgot(loss.lock, index.BeganNotBefore(loss), loss.ended)) {

@@ -205,6 +205,21 @@ TEST(Liveness, IsJudgedByBeliefWhereTheStoreIsNotSeen) {
   EXPECT_VIOLATED(b, "I5");
 }
 
+// ann waits until 9000 for a lock that eve may hold unseen, if hers is a request for several locks.
+HistoryBuilder HeldUnseen(bool together) {
+  HistoryBuilder b;
+  b.Raw().calm = true;
+  b.Raw().longest_ttl_ns = 0;
+  b.Refused(9000, b.Asks(0, "ann", {.max_wait = 9000}), core::RefusalReason::kWaitTimeout);
+  b.Refused(9100, b.Asks(0, "eve", {.max_wait = 9100, .together = together}), core::RefusalReason::kWaitTimeout);
+  return b;
+}
+
+TEST(Liveness, ALockMayBeHeldByWhoWaitsForAnotherOne) {
+  EXPECT_VIOLATED(HeldUnseen(true), "");
+  EXPECT_NE(HeldUnseen(false).Violated(), "");
+}
+
 // ---- I13 ----
 
 HistoryBuilder Losing(core::LostReason reason, const Terms& terms = {}) {
@@ -232,6 +247,21 @@ TEST(Losses, ByDeadlineAndByABrokenStreamNeedOneToo) {
     EXPECT_VIOLATED(b, "I13");
     b.Fault(1000, FaultKind::kLinkReset);
     EXPECT_VIOLATED(b, "");
+  }
+}
+
+TEST(Losses, VotesOfAReleasedDetachedLeaseExplainOne) {
+  for (const bool detached : {false, true}) {
+    HistoryBuilder b;
+    b.Raw().stray_votes = true;
+    const int64_t bob = b.Asks(0, "bob", {.detached = detached});
+    b.Holds(1, 5, bob, 4);
+    const int64_t ann = b.Asks(6, "ann");
+    b.Granted(10, ann, 5, 2500);
+    b.Ended(2500, ann, EndedWhy::kDeadline);
+    EXPECT_VIOLATED(b, detached ? "" : "I13");
+    b.Raw().stray_votes = false;
+    EXPECT_VIOLATED(b, "I13");
   }
 }
 

@@ -189,6 +189,20 @@ TEST(HandOver, IsPrompt) {
   EXPECT_VIOLATED(IdleForClients(200), "I5");
 }
 
+// ann gives up at 10, perhaps in the instant of a grant that she never hears of; her broker waits out its promise.
+HistoryBuilder GivenUp(int64_t granted) {
+  HistoryBuilder b;
+  b.Calm();
+  b.GivesUp(10, b.Asks(0, "ann", {.freed_by_promise = true}));
+  b.Holds(granted, granted + 50, b.Asks(1, "bob"), 6);
+  return b;
+}
+
+TEST(HandOver, FromOneWhoGaveUpMayTakeAPromise) {
+  EXPECT_VIOLATED(GivenUp(1050), "");
+  EXPECT_VIOLATED(GivenUp(1300), "I5");
+}
+
 TEST(HandOver, OfALockThatNobodyHad) {
   HistoryBuilder b;
   b.Calm();

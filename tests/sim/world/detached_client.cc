@@ -81,10 +81,10 @@ void DetachedClient::Try(int64_t id) {
     claims_.erase(id);
     return OnRefused(*wish, core::RefusalReason::kStoreUnavailable);
   }
-  // A caller without an answer repeats the request at another broker.
-  const Duration patience = env_.dice.Chance(0.3) && !claim.request_id.empty()
-                                ? env_.dice.Between(milliseconds(5), seconds(1))
-                                : seconds(200);
+  // A caller without an answer repeats the request at another broker. One that leaves early was not failed by its broker.
+  const bool leaves_early = env_.dice.Chance(0.3) && !claim.request_id.empty();
+  const Duration patience = leaves_early ? env_.dice.Between(milliseconds(5), seconds(1)) : seconds(200);
+  if (leaves_early) --claim.tries;
   const bool sent =
       Call(id, patience, [spec = SpecOf(*wish), request_id = claim.request_id](Front& front, core::SessionId call) {
         front.Acquire(call, spec, request_id);

@@ -22,6 +22,7 @@ constexpr Duration kReconnect = seconds(8);  // until brokers have met a server 
 // Servers that nobody has used yet, and that were marked as new, as the start-up check of the first broker does it.
 // Nobody observes them: a lock is where most say it is.
 void World::MakeQuorum() {
+  env_.history.stray_votes = true;
   const auto count = static_cast<size_t>(env_.temper.nodes);
   for (size_t i = 0; i < count; ++i) {
     stores_.push_back(std::make_unique<StoreProcess>(env_, static_cast<int>(i)));
