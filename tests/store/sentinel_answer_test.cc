@@ -114,10 +114,10 @@ TEST(SentinelFitness, PrioritiesThatDifferAreWarnedOf) {
   EXPECT_NE(fitness.warnings[0].find("r2:6379 has 50"), std::string::npos) << fitness.warnings[0];
 }
 
-TEST(SentinelFitness, ChainsOfReplicasAreRefused) {
+TEST(SentinelFitness, ChainsOfReplicasAreTroubleThatMayPass) {
   SetFacts facts = Healthy();
   facts.replicas->at(1).follows = facts.replicas->at(0).address;
-  EXPECT_EQ(Judged(facts).status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Judged(facts).status.code(), absl::StatusCode::kUnavailable);
   // In a failover the others follow the promoted one before this sentinel calls it the primary.
   facts.failing_over = true;
   EXPECT_TRUE(Judged(facts).status.ok());

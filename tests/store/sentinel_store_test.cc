@@ -30,6 +30,7 @@ struct Played {
   std::string primary;
   uint64_t epoch = 1;
   int replicas = 2;
+  std::string follows = "a";  // whom its replica r2 follows
 };
 
 class SentinelStoreTest : public testing::Test, public StoreListener {
@@ -151,6 +152,11 @@ class SentinelStoreTest : public testing::Test, public StoreListener {
     return "+OK\r\n";
   }
 
+  static std::string Replica(const std::string& host, const std::string& follows) {
+    return ArrayOf({"ip", host, "port", "6379", "flags", "slave", "slave-priority", "100", "master-host", follows,
+                    "master-port", "6379"});
+  }
+
   static std::string OfSentinel(std::string_view verb, const Played& server) {
     if (verb == "MASTERS") return Cat("*1\r\n", ArrayOf({"name", "other"}));
     if (server.primary.empty()) return "-ERR No such master with that name\r\n";
@@ -159,6 +165,7 @@ class SentinelStoreTest : public testing::Test, public StoreListener {
                       "num-slaves", Cat(server.replicas), "down-after-milliseconds", "1000", "flags", "master"});
     }
     if (verb == "GET-MASTER-ADDR-BY-NAME") return ArrayOf({server.primary, "6379"});
+    if (verb == "REPLICAS") return Cat("*2\r\n", Replica("r1", "a"), Replica("r2", server.follows));
     return "*0\r\n";
   }
 
@@ -289,6 +296,30 @@ TEST_F(SentinelStoreTest, MoreConfirmationsThanReplicasAreAProblem) {
   Make({.wait_replicas = 3});
   ASSERT_FALSE(problems_.empty());
   EXPECT_TRUE(absl::IsFailedPrecondition(problems_[0])) << problems_[0];
+}
+
+// Just after a failover a sentinel may still show whom a replica followed before.
+TEST_F(SentinelStoreTest, AtTheStartItWaitsUntilNoReplicaFollowsAReplica) {
+  for (const std::string host : {"s1", "s2", "s3"}) played_[host].follows = "r1";
+  Make();
+  Pass(seconds(3));
+  EXPECT_FALSE(up_);
+  EXPECT_EQ(Open("a"), 0u);
+  ASSERT_EQ(problems_.size(), 1u) << problems_.back();
+  EXPECT_TRUE(absl::IsUnavailable(problems_[0])) << problems_[0];
+  EXPECT_NE(problems_[0].message().find("the replica r2:6379 follows the replica r1:6379"), std::string::npos);
+  for (const std::string host : {"s1", "s2", "s3"}) played_[host].follows = "a";
+  Pass(seconds(2));
+  EXPECT_TRUE(up_);
+}
+
+TEST_F(SentinelStoreTest, WhoFollowsAPrimaryFollowsTheNextOneInSpiteOfAChain) {
+  Make();
+  FailOver({"s1", "s2", "s3"});
+  for (const std::string host : {"s1", "s2", "s3"}) played_[host].follows = "r1";
+  Pass(seconds(12));
+  EXPECT_EQ(Open("a"), 0u);
+  EXPECT_EQ(Open("b"), 2u);
 }
 
 TEST_F(SentinelStoreTest, AfterStopNothingIsHeard) {

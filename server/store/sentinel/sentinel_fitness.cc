@@ -21,10 +21,10 @@ absl::Status JudgeChains(const SetFacts& facts) {
       return one.up && other.up && other.address == one.follows;
     });
     if (above == facts.replicas->end()) continue;
-    return absl::FailedPreconditionError(
+    return absl::UnavailableError(
         Cat("the replica ", one.address.Text(), " follows the replica ", one.follows.Text(),
-            " instead of the primary: what such a chain confirms says nothing about a failover; run REPLICAOF on it "
-            "with the primary's address"));
+            " instead of the primary: what such a chain confirms says nothing about a failover. After a failover this "
+            "passes; if it lasts, run REPLICAOF on it with the primary's address"));
   }
   return absl::OkStatus();
 }

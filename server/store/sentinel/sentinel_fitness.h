@@ -18,6 +18,7 @@ struct SetWishes {
   int wait_replicas = 0;       // that must confirm each grant
 };
 
+// The status is Unavailable for what passes by itself after a failover, FailedPrecondition for what does not.
 Fitness JudgeSet(const SetFacts& facts, const SetWishes& wishes);
 
 }  // namespace distlock::store

@@ -39,6 +39,8 @@ class SentinelLink : private Link::Owner {
 
   void Start();
   void Ask();
+  // The next Ask asks for the replicas, too, which is otherwise done by one of ten.
+  void AskForReplicas() { asks_ = 0; }
   void Stop();
 
  private:
@@ -70,7 +72,7 @@ class SentinelLink : private Link::Owner {
   const SentinelId id_;
   const std::string name_;
   SentinelLink::Owner* const owner_;
-  int asks_ = 0;  // of this connection
+  int asks_ = 0;  // of this connection, since the last AskForReplicas
   Link link_;
   Subscription subscription_;
 };

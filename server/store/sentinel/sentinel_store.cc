@@ -105,25 +105,38 @@ void SentinelStore::Drop(SentinelId id) {
 }
 
 void SentinelStore::Follow(const SentinelView::PrimaryAt& primary) {
+  unfit_.reset();
   if (primary_ == primary.address) {
     epoch_ = primary.epoch;
     return node_.Hurry();
   }
   const auto by = peers_.find(primary.by);
-  if (by != peers_.end()) Judge(by->second.facts);
+  const absl::Status fit = by == peers_.end() ? absl::OkStatus() : Judge(by->second.facts);
   if (listener_ == nullptr) return;  // whoever heard of the problem has stopped the store
+  // A failover may be just over. Who follows a primary already must follow the next one now; who starts can wait.
+  if (absl::IsUnavailable(fit) && !primary_) {
+    unfit_ = primary;
+    by->second.link->AskForReplicas();
+    return TellUnsettled();
+  }
   if (primary_) Warn(Cat("the primary is ", primary.address.Text(), " now, by epoch ", primary.epoch));
   primary_ = primary.address;
   epoch_ = primary.epoch;
   node_.MoveTo(primary.address);
 }
 
-void SentinelStore::Judge(const SetFacts& facts) {
+absl::Status SentinelStore::Judge(const SetFacts& facts) {
   const Fitness fitness = JudgeSet(facts, {.primary_name = options_.url.primary_name,
                                            .usual_ttl = options_.usual_ttl,
                                            .wait_replicas = options_.wait_replicas});
-  if (!fitness.status.ok()) Report(fitness.status);
-  for (const std::string& warning : fitness.warnings) Warn(warning);
+  std::string text(fitness.status.message());
+  const bool is_new = std::exchange(told_unfit_, text) != text;
+  const bool at_start = absl::IsUnavailable(fitness.status) && !primary_;  // Unsettled tells it
+  if (!fitness.status.ok() && is_new && !at_start) Report(fitness.status);
+  if (fitness.status.ok() || is_new) {
+    for (const std::string& warning : fitness.warnings) Warn(warning);
+  }
+  return fitness.status;
 }
 
 // ---- The sentinels ----
@@ -159,7 +172,9 @@ void SentinelStore::OnSentinelReport(SentinelId id, SentinelReport report, SetFa
   if (!facts.replicas) facts.replicas = std::move(peer.facts.replicas);
   peer.facts = std::move(facts);
   peer.cause.clear();
+  const ServerAddress shown = report.primary;
   Step(SentinelView::Reported{id, std::move(report)});
+  if (unfit_ && unfit_->address == shown) Follow({.address = shown, .epoch = unfit_->epoch, .by = id});
 }
 
 void SentinelStore::OnSentinelNames(SentinelId id, std::vector<std::string> known) {
@@ -191,6 +206,7 @@ void SentinelStore::TellWrongName(const std::vector<std::string>& known) {
 }
 
 std::string SentinelStore::Unsettled() const {
+  if (unfit_) return told_unfit_;
   std::string text = Cat("no primary is known yet: ", view_.answering(), " of ", view_.configured(),
                          " sentinels answer, ", view_.majority(), " must agree");
   for (const auto& [id, peer] : peers_) {

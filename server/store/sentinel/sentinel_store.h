@@ -66,7 +66,7 @@ class SentinelStore : public Store, private ServerNode::Owner, private SentinelL
   void Dial(const SentinelView::Dial& dial);
   void Drop(SentinelId id);
   void Follow(const SentinelView::PrimaryAt& primary);
-  void Judge(const SetFacts& facts);
+  absl::Status Judge(const SetFacts& facts);
   void TellWrongName(const std::vector<std::string>& known);
   void SetTimer();
   // Those of the node, whose status the sentinels' part is added to.
@@ -87,6 +87,8 @@ class SentinelStore : public Store, private ServerNode::Owner, private SentinelL
   std::vector<std::unique_ptr<SentinelLink>> ended_;  // destroyed by timer_, outside of their own callbacks
   std::optional<ServerAddress> primary_;              // where the node is
   uint64_t epoch_ = 0;                                // of that choice
+  std::optional<SentinelView::PrimaryAt> unfit_;      // the first choice, while its replicas are not as they must be
+  std::string told_unfit_;
   std::string told_unsettled_;
   const std::unique_ptr<Timer> timer_;
   ServerNode node_;
