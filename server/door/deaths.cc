@@ -26,7 +26,6 @@ bool Deaths::Bind(const Visitor& visitor, const ProcessClaim& claim, uint64_t ke
       found->second.told.insert_or_assign(key, std::move(on_death));
       return true;
     }
-    if (watched_.size() >= most_) return false;
   }
   Fd pidfd;
   visitor.WithSocket([&](int socket) { pidfd = ProvenProcess(probe_, socket, claim); });
