@@ -16,7 +16,7 @@ from faults import ctl, handed_over, waiter
 from harness import eventually, free_port
 
 # So long that what is free earlier was freed by proof.
-LONG = ("--validity", "30s")
+LONG = ("--validity", "30s", "--default-ttl", "60s")
 SHORT = ("--validity", "1s")
 V = 1.0
 AT_ONCE_S = 10
