@@ -27,8 +27,8 @@ class Watchdog {
   // False when it could not be started.
   bool ok() const { return pid_ > 0; }
 
-  // From now on, when distlockctl dies, `group` gets SIGTERM, and SIGKILL `kill_after` later, or before the last promise
-  // ends.
+  // From now on, when distlockctl dies, `group` gets SIGTERM, and SIGKILL `kill_after` later, or a moment before the
+  // last promise ends.
   void Arm(pid_t group, Millis kill_after);
   // Until when the lock is promised, by CLOCK_BOOTTIME.
   void Promise(int64_t until_ns);

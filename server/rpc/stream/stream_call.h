@@ -107,8 +107,8 @@ class StreamCall : public Base,
   // The stream's id in SessionOpened.session_id and in ListSessions.
   std::string public_id() const { return absl::StrCat(frontend_.broker_id, "-", session_); }
 
-  // Under mu_, before the stream has ended. Has the shards told when the client's process has ended, if it is the one in
-  // the claim and is known to have made this connection. False: it is not.
+  // Under mu_, before the stream has ended. Has the shards told when the client's process has ended, if it is the one
+  // in the claim and is known to have made this connection. False: it is not.
   bool BindProcess(const v1::ProcessClaim& claim) {
     const door::Visitor* const connection = this->connection();
     if (frontend_.deaths == nullptr || connection == nullptr || claim.pidfd_inode() <= 0) return false;
