@@ -51,8 +51,8 @@ class Stage {
     return std::make_shared<Visitor>(++last_, Kind::kUnix, "unix:uid=1,pid=2", "unix:uid=1", std::nullopt, socket,
                                      CallBudget(), nullptr);
   }
-  bool Bind(const Visitor& visitor, uint64_t key, uint64_t inode = kInode, const std::string& boot = "boot") {
-    return deaths_.Bind(visitor, {.boot_id = boot, .pidfd_inode = inode}, key, [this, key] { told_.push_back(key); });
+  bool Bind(const Visitor& visitor, uint64_t key, uint64_t claimed = kInode, const std::string& boot = "boot") {
+    return deaths_.Bind(visitor, {.boot_id = boot, .pidfd_inode = claimed}, key, [this, key] { told_.push_back(key); });
   }
   // What the door does when it hears of something.
   void Turn(Clock::time_point now = Clock::now()) {
