@@ -127,6 +127,7 @@ ClientOptions ClientOptionsFor(const Context& context) {
   options.address = context.Target();
   options.tls = context.tls;
   options.client_label = "distlockctl";
+  options.ends_with_process = false;  // the command acts, and may outlive this process
   options.unreachable_timeout = context.connect_timeout;
   options.call_timeout = context.connect_timeout;
   return options;

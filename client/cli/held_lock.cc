@@ -12,8 +12,11 @@
 #include "address.h"
 
 namespace distlock::cli {
-LockKeeper::LockKeeper(const Context& context, const LockFlags& flags)
-    : context_(context), flags_(flags), wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), client_(Options()) {}
+LockKeeper::LockKeeper(const Context& context, const LockFlags& flags, bool ends_with_process)
+    : context_(context),
+      flags_(flags),
+      wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      client_(Options(ends_with_process)) {}
 
 LockKeeper::~LockKeeper() { on_end_.reset(); }
 
@@ -40,8 +43,9 @@ std::optional<LockKeeper::Answer> LockKeeper::TakeAnswer() {
   return std::exchange(answer_, std::nullopt);
 }
 
-ClientOptions LockKeeper::Options() {
+ClientOptions LockKeeper::Options(bool ends_with_process) {
   ClientOptions options = ClientOptionsFor(context_);
+  options.ends_with_process = ends_with_process;
   options.on_draining = [this](Duration left) {
     const std::lock_guard lock(mu_);
     events_.push_back({LockEvent::kDraining, {}, std::chrono::duration_cast<Millis>(left)});

@@ -32,8 +32,8 @@ struct LockEvent {
 
 class LockKeeper {
  public:
-  // Does not wait for the connection.
-  LockKeeper(const Context& context, const LockFlags& flags);
+  // Does not wait for the connection. `ends_with_process`: as ClientOptions says.
+  LockKeeper(const Context& context, const LockFlags& flags, bool ends_with_process = false);
   ~LockKeeper();
   LockKeeper(const LockKeeper&) = delete;
   LockKeeper& operator=(const LockKeeper&) = delete;
@@ -59,7 +59,7 @@ class LockKeeper {
   using Answer = Result<MultiGuard>;
   using Clock = std::chrono::steady_clock;
 
-  ClientOptions Options();
+  ClientOptions Options(bool ends_with_process);
   LockSet Wanted();
   std::optional<Answer> TakeAnswer();
   Outcome OutcomeOf(Answer answer, Clock::time_point since) const;

@@ -110,7 +110,7 @@ class Holding {
 
 int Hold(const Context& context, const HoldArgs& args) {
   Signals signals;
-  LockKeeper keeper(context, args.lock);
+  LockKeeper keeper(context, args.lock, /*ends_with_process=*/true);
   Holding holding(context, args, keeper, signals);
   auto outcome = keeper.Wait(signals, [&](const LockEvent& event) { holding.PrintEvent(event); });
   if (const auto* interrupted = std::get_if<LockKeeper::Interrupted>(&outcome)) {

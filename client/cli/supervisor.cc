@@ -21,6 +21,9 @@ constexpr auto kOnLostPatience = std::chrono::seconds(30);
 // The kernel does not report when the last process of a group ends, so the group is polled after its leader's end.
 constexpr auto kBetweenLooksAtGroup = std::chrono::milliseconds(20);
 
+// The watchdog ends the command before the last promise that it knows of does. A promise grows each second or later.
+constexpr auto kBetweenPromises = std::chrono::milliseconds(500);
+
 }  // namespace
 
 Supervisor::Supervisor(const Supervision& plan, const MultiGuard& guard, LockKeeper& keeper, Signals& signals,
@@ -46,6 +49,7 @@ bool Supervisor::Start(int* exit_code) {
     *exit_code = plan_.context->Fail(CannotStart(errno));
     return false;
   }
+  watchdog_.Promise(guard_.valid_until());
   watchdog_.Arm(child_.pid(), plan_.kill_after);
   terminal_.GiveAtStart(child_.pid());
   keeper_.WatchEnd(guard_);
@@ -59,7 +63,8 @@ bool Supervisor::Start(int* exit_code) {
 }
 
 void Supervisor::WaitForEvent() {
-  auto wait = std::chrono::milliseconds(-1);
+  watchdog_.Promise(guard_.valid_until());
+  auto wait = lost_ ? std::chrono::milliseconds(-1) : kBetweenPromises;
   if (!lost_ && end_status_) wait = kBetweenLooksAtGroup;
   if (lost_) {
     wait = end_status_ && child_.GroupAlive()

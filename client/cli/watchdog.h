@@ -10,6 +10,9 @@
 
 #include <sys/types.h>
 
+#include <atomic>
+#include <cstdint>
+
 #include "duration.h"
 
 namespace distlock::cli {
@@ -24,13 +27,17 @@ class Watchdog {
   // False when it could not be started.
   bool ok() const { return pid_ > 0; }
 
-  // From now on, when distlockctl dies, `group` gets SIGTERM, and SIGKILL `kill_after` later.
+  // From now on, when distlockctl dies, `group` gets SIGTERM, and SIGKILL `kill_after` later, or a moment before the
+  // last promise ends.
   void Arm(pid_t group, Millis kill_after);
+  // Until when the lock is promised, by CLOCK_BOOTTIME.
+  void Promise(int64_t until_ns);
   void Disarm() { Arm(0, Millis(0)); }
 
  private:
   pid_t pid_ = -1;
   int orders_ = -1;
+  std::atomic<int64_t>* promised_until_ns_ = nullptr;  // in memory that both processes see; null: there was none
 };
 
 }  // namespace distlock::cli

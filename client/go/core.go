@@ -13,6 +13,7 @@ import (
 	"distlock.dev/client/go/internal/channel"
 	"distlock.dev/client/go/internal/clock"
 	"distlock.dev/client/go/internal/locktable"
+	"distlock.dev/client/go/internal/process"
 	"google.golang.org/grpc"
 )
 
@@ -59,6 +60,14 @@ func newCore(settings settings, targets []string) *core {
 			Address: settings.address, Brokers: len(targets), Label: settings.label,
 			UnreachableAfter: settings.unreachableAfter, ConnectTimeout: connectTimeout}),
 	}
+}
+
+// claim is nil when locks are not to end with this process.
+func (c *core) claim(address string) *pb.ProcessClaim {
+	if c.outlived {
+		return nil
+	}
+	return process.Claim(address)
 }
 
 // do calls one method of the table under the mutex, has the streams send what it leads to, and runs its effects.
@@ -285,8 +294,9 @@ func (c *core) run() {
 			c.reconnectAt = 0
 		}
 		if c.streams[c.present] == nil && now >= c.reconnectAt && !c.closing {
-			c.streams[c.present] = newStream(c, c.present)
-			c.table.Start(now, &fx)
+			stream := newStream(c, c.present)
+			c.streams[c.present] = stream
+			c.table.Start(now, c.claim(stream.address), &fx)
 			go c.streams[c.present].run()
 		}
 		timeLeft, draining := c.table.TakeDraining()

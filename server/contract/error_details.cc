@@ -163,4 +163,11 @@ wire::RpcStatus LapsedError(core::Duration validity) {
                   {});
 }
 
+wire::RpcStatus HolderDiedError() {
+  return LostWith(v1::LOST_REASON_EXPIRED,
+                  "the process that opened this stream has ended, and its leases are given up; open a new stream on a "
+                  "connection of your own",
+                  {});
+}
+
 }  // namespace distlock::contract

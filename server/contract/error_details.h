@@ -17,5 +17,7 @@ wire::RpcStatus ErrorOf(const v1::Refusal& refusal, const core::LockName& about 
 wire::RpcStatus LostError(const core::Lost& lost);
 // The same for a session that sent no heartbeat for the whole `validity`.
 wire::RpcStatus LapsedError(core::Duration validity);
+// The same for a stream whose process has ended, told to whoever has the connection from it.
+wire::RpcStatus HolderDiedError();
 
 }  // namespace distlock::contract

@@ -82,6 +82,7 @@ class Broker {
   // stream_ends.cc: what the end of a stream, or of the broker, means for all parts
   void Handle(const Goodbye& in);
   void Handle(const StreamEnded& in);
+  void Handle(const HolderDied& in);
   void Handle(const Drain& in);
   void OnTimer(Session& session);
   void EndLeases(const Session& session);

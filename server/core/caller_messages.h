@@ -149,6 +149,14 @@ struct StreamEnded {
   SessionId session = 0;
 };
 
+// The process that holds what a stream holds has ended, with all its threads, so nobody believes in that any more. It
+// may come before StreamEnded, after it or without it, more than once, and of streams that never were. Nothing that is
+// left to its ttl is freed by it, and no detached lease.
+struct HolderDied {
+  SessionId session = 0;
+  std::string who;  // for the log
+};
+
 struct Drain {
   Duration timeout{};
 };

@@ -112,9 +112,10 @@ struct Downgraded {
 
 // The core wants the stream finished; every event before it comes first. The stream still answers with StreamEnded.
 enum class StreamEnd : uint8_t {
-  kGoodbye,  // all leases are on their way back
-  kLapsed,   // no heartbeat for a whole validity
-  kDrained,  // the broker's drain timeout passed
+  kGoodbye,     // all leases are on their way back
+  kLapsed,      // no heartbeat for a whole validity
+  kDrained,     // the broker's drain timeout passed
+  kHolderDied,  // the process that it was opened for has ended
 };
 
 struct EndStream {

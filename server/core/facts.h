@@ -19,6 +19,7 @@ enum class FactKind : uint8_t {
   kLost,         // lost; value: held
   kAbandoned,    // its stream ended; value: held
   kMoved,        // another session has taken it over; value: held
+  kHolderDied,   // count: leases of a stream, freed before the promise ended; detail: who
   kHandedOff,    // by reply, notice or tend; see handoff
   kAtRisk,       // a renewal failed with time left to try again
   kRenewed,      // count: answered by one command

@@ -62,6 +62,7 @@ void Leases::EndByClient(Lease& lease, Listener listener, bool lapsed) {
 }
 
 void Leases::End(Lease& lease) {
+  const SessionId session_of = lease.listener.session;
   Instant promised = lease.promised_until;
   if (const Session* const session = sessions_.Find(lease.listener.session);
       session != nullptr && session->kind == SessionKind::kSession) {
@@ -87,8 +88,20 @@ void Leases::End(Lease& lease) {
     case OnDisconnect::kSafe:
       if (promised <= core_.now) return Release(lease, Listener{}, lease.lock_delay);
       lease.free_at = promised;
+      lease.session_of = session_of;
+      ending_of_.emplace(std::make_pair(session_of, lease.serial), &lease);
       return Arm(lease);
   }
+}
+
+uint32_t Leases::FreeEndingOf(SessionId session) {
+  uint32_t freed = 0;
+  for (auto at = ending_of_.lower_bound({session, 0}); at != ending_of_.end() && at->first.first == session;
+       at = ending_of_.lower_bound({session, 0}), ++freed) {
+    Lease& lease = *at->second;
+    Release(lease, Listener{}, lease.lock_delay);
+  }
+  return freed;
 }
 
 void Leases::Move(Lease& lease) {
@@ -103,6 +116,7 @@ void Leases::Forget(Lease& lease) {
   core_.timers.Cancel(lease);
   if (lease.at_risk) at_risk_.erase(lease.serial);
   renewals_.Remove(lease);
+  if (lease.free_at != kNever) ending_of_.erase({lease.session_of, lease.serial});
   Unlist(lease);
   const OwnerId owner = lease.owner;
   leases_.erase(owner);

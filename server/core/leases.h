@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -58,6 +59,8 @@ class Leases {
   void ReleaseLater(Lease& lease, Duration time);
   // The stream broke: stops renewing now, and frees the lease when nobody can believe in it any more.
   void End(Lease& lease);
+  // The process behind the stream has ended: frees what waits for the end of its belief. Returns how many.
+  uint32_t FreeEndingOf(SessionId session);
   // The end of a lease goes on record once, whatever happens to it afterwards.
   void NoteEnd(Lease& lease, FactKind kind, LostReason reason, const std::string& cause);
   // An administrator takes it: its client is told now, and the lock is freed when its belief has ended.
@@ -98,7 +101,8 @@ class Leases {
   PastGrants& past_grants_;
   Renewals renewals_;
   absl::flat_hash_map<OwnerId, std::unique_ptr<Lease>> leases_;
-  absl::btree_map<uint64_t, Lease*> at_risk_;  // by serial
+  absl::btree_map<uint64_t, Lease*> at_risk_;                          // by serial
+  absl::btree_map<std::pair<SessionId, uint64_t>, Lease*> ending_of_;  // those with session_of, by it and by serial
 };
 
 }  // namespace distlock::core

@@ -17,8 +17,8 @@ namespace distlock::core {
 struct Tick {};
 
 using Input = std::variant<Tick, OpenSession, Acquire, AcquireAll, Cancel, Release, Renew, Downgrade, Adopt,
-                           ForceRelease, WatchLock, Heartbeat, Goodbye, StreamEnded, Drain, StoreUp, StoreDown,
-                           StoreClockStep, ChannelUp, GrantNotice, ChangeNotice, ForceNotice, StoreReply>;
+                           ForceRelease, WatchLock, Heartbeat, Goodbye, StreamEnded, HolderDied, Drain, StoreUp,
+                           StoreDown, StoreClockStep, ChannelUp, GrantNotice, ChangeNotice, ForceNotice, StoreReply>;
 
 // Nothing is held or waiting any more after Drain.
 struct DrainComplete {};

@@ -57,7 +57,8 @@ struct Reentry {
 };
 
 // A lease on a stream: renewed here until it is released or lost, or its stream ends.
-// ending: the stream is gone; it is renewed no more, and freed at free_at, when the client's belief has ended.
+// ending: the stream is gone; it is renewed no more, and freed at free_at, when the client's belief has ended, or when
+// its process has.
 struct Lease : Timed {
   Lease() : Timed(TimerKind::kLease) {}
   LockName name;
@@ -71,6 +72,7 @@ struct Lease : Timed {
   Instant hold_until = kNever;  // max_hold
   Instant next_renew{};
   Instant free_at = kNever;
+  SessionId session_of = 0;  // that had it, if free_at is set
   Instant promised_until{};  // Hold streams; sessions promise for all their leases at once
   // It was taken over from another stream, whose promise may still be believed in until then: not freed earlier.
   Instant former_believes_until{};

@@ -48,6 +48,18 @@ void Broker::Handle(const StreamEnded& in) {
   watches_.StopWatching(in.session);
 }
 
+// As the end of the stream, but what would wait for the end of belief waits no more.
+void Broker::Handle(const HolderDied& in) {
+  if (Session* const session = sessions_.Find(in.session); session != nullptr) {
+    bundles_.OrphanAllOf(*session, nullptr);
+    OrphanWaiters(*session, nullptr);
+    EndLeases(*session);
+    Close(*session, StreamEnd::kHolderDied);
+  }
+  const uint32_t freed = leases_.FreeEndingOf(in.session);
+  if (freed > 0) core_.Note({.kind = FactKind::kHolderDied, .count = freed, .name = {}, .detail = in.who});
+}
+
 void Broker::EndLeases(const Session& session) {
   for (Lease* lease : Leases::Of(session)) leases_.End(*lease);
 }

@@ -25,7 +25,8 @@ namespace {
 constexpr int kBatch = 16;
 constexpr int kEvents = 64;
 constexpr uint64_t kWakeKey = 0;
-constexpr uint64_t kFirstListenerKey = 1;
+constexpr uint64_t kDeathsKey = 1;
+constexpr uint64_t kFirstListenerKey = 2;
 constexpr uint64_t kFirstId = 1 << 16;
 constexpr std::chrono::milliseconds kPause(100);
 constexpr std::chrono::milliseconds kRationTick(20);
@@ -71,13 +72,18 @@ absl::Status Door::FitDescriptors() {
   rlimit files{};
   getrlimit(RLIMIT_NOFILE, &files);
   const int64_t limit = static_cast<int64_t>(std::min<rlim_t>(files.rlim_cur, 1 << 24));
-  // Two for each connection. A tenth stays free for what else the process opens.
-  const int64_t fitting = (limit * 9 / 10 - OpenDescriptors()) / 2;
+  const bool watches = options_.watch_processes.count() > 0;
+  // Two for each connection, and one for its process. A tenth stays free for what else the process opens.
+  const int64_t fitting = (limit * 9 / 10 - OpenDescriptors()) / (watches ? 3 : 2);
   if (fitting < 1) {
     return absl::FailedPreconditionError(
         absl::StrCat("the limit of open files is ", limit, ", too few to serve anybody: raise it (ulimit -n)"));
   }
   options_.max_connections = std::min(options_.max_connections, static_cast<size_t>(fitting));
+  if (watches) {
+    deaths_ =
+        std::make_unique<Deaths>(KernelProbe(), options_.max_connections, options_.watch_processes, options_.observer);
+  }
   const int first = static_cast<int>(std::min<int64_t>(kFirstNumber, limit / 2));
   numbers_ = std::make_unique<Numbers>(first, static_cast<int>(std::min<int64_t>(kMostNumbers, limit - first)));
   return absl::OkStatus();
@@ -108,6 +114,7 @@ Door::~Door() {
 void Door::Start(HandOver hand_over) {
   hand_over_ = std::move(hand_over);
   Watch(wake_.get(), EPOLLIN, kWakeKey, true);
+  if (deaths_ != nullptr) Watch(deaths_->fd(), EPOLLIN, kDeathsKey, true);
   for (size_t i = 0; i < listeners_.size(); ++i) {
     Watch(listeners_[i].fd.get(), EPOLLIN, kFirstListenerKey + i, true);
   }
@@ -167,6 +174,8 @@ void Door::OnEvent(uint64_t key, uint32_t events, Clock::time_point now) {
   if (key == kWakeKey) {
     eventfd_t count = 0;
     eventfd_read(wake_.get(), &count);
+  } else if (key == kDeathsKey) {
+    deaths_->OnReadable();
   } else if (key < kFirstId) {
     if (key - kFirstListenerKey < listeners_.size()) Accept(key - kFirstListenerKey, now);
   } else if (const auto waiting = waiting_.find(key); waiting != waiting_.end()) {
@@ -331,6 +340,7 @@ void Door::Leave(uint64_t id, Clock::time_point now) {
   peers_.Leave(inside.visitor->peer, now);
   if (inside.visitor->was_cut()) peers_.Punish(inside.visitor->peer, now);
   inside.visitor->Close();
+  if (deaths_ != nullptr) deaths_->Leave(id, now);
 }
 
 void Door::Tick(Clock::time_point now) {
@@ -349,6 +359,7 @@ void Door::Tick(Clock::time_point now) {
     for (Probe& probe : probes_) probe.Knock(now);
   }
   handing_.Tick(now);
+  if (deaths_ != nullptr) deaths_->Tick(now);
   Sample(now);
 }
 

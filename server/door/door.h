@@ -21,6 +21,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "door/deaths.h"
 #include "door/handing.h"
 #include "door/listeners.h"
 #include "door/numbers.h"
@@ -39,6 +40,8 @@ struct DoorOptions {
   PeerLimits peer;
   double handshakes_per_second = 200;  // twice as many at once; peer.handshakes_per_second is a peer's share
   CallBudget calls;
+  // Processes that claim to end with their connection are watched, and for so long after it has ended. 0: none is.
+  std::chrono::milliseconds watch_processes{0};
   std::chrono::milliseconds patience = std::chrono::seconds(5);       // for first bytes, and for a ration
   std::chrono::milliseconds user_timeout = std::chrono::seconds(15);  // TCP_USER_TIMEOUT
   Observer* observer = nullptr;                                       // may be null
@@ -69,6 +72,9 @@ class Door {
   // Who made a call, by grpc::ServerContext::peer(). Null: its connection is gone, or never came through this door.
   // With credentials for unix sockets only.
   std::shared_ptr<Visitor> PeerOf(std::string_view grpc_peer) const { return peers_.Find(grpc_peer); }
+
+  // Null: no process is watched.
+  Deaths* deaths() { return deaths_.get(); }
 
   // The address on which no connection was accepted for 15 s; "" when all accept.
   std::string DeadListener() const;
@@ -121,6 +127,7 @@ class Door {
   Peers peers_;
   Fd epoll_;
   Fd wake_;
+  std::unique_ptr<Deaths> deaths_;
   std::atomic<size_t> inside_count_ = 0;
   std::atomic<bool> stop_accepting_ = false;
   std::atomic<bool> stop_ = false;

@@ -89,6 +89,16 @@ void Visitor::CheckBytes(Clock::time_point now) {
   Cut(CutCause::kUnusedBytes);
 }
 
+bool Visitor::is_closed() const {
+  std::lock_guard lock(mu_);
+  return watched_ < 0;
+}
+
+void Visitor::WithSocket(const std::function<void(int socket)>& use) const {
+  std::lock_guard lock(mu_);
+  if (watched_ >= 0) use(watched_);
+}
+
 void Visitor::Close() {
   std::lock_guard lock(mu_);
   if (watched_ >= 0) close(std::exchange(watched_, -1));

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -55,6 +56,8 @@ class Observer {
   virtual ~Observer() = default;
   virtual void OnRefused(RefuseCause why, const std::string& who) = 0;
   virtual void OnCut(CutCause why, const std::string& who) = 0;
+  // The process behind a connection has ended; somebody was told.
+  virtual void OnDeath() {}
 };
 
 struct CallBudget {
@@ -104,6 +107,9 @@ class Visitor {
   // The door's thread only: the connection is over. The descriptor is closed.
   void Close();
   int watched() const { return watched_; }
+  bool is_closed() const;
+  // Calls `use` with the connection's descriptor, which stays open meanwhile. Does nothing when the connection is over.
+  void WithSocket(const std::function<void(int socket)>& use) const;
 
  private:
   // Whether the other end has closed: all its calls end as if it had cancelled them. REQUIRES: mu_.
@@ -117,7 +123,7 @@ class Visitor {
   std::atomic<int> open_calls_ = 0;
   std::atomic<int64_t> used_bytes_ = 0;
 
-  std::mutex mu_;
+  mutable std::mutex mu_;
   int watched_;           // guarded by mu_, written by the door's thread; -1: closed
   Ration early_cancels_;  // guarded by mu_
 

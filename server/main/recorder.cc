@@ -118,6 +118,11 @@ void Recorder::OnFact(const core::Fact& fact) {
       metrics_.releases[ops::ReleaseOutcome::kMoved].Increment();
       metrics_.hold_seconds.Observe(Seconds(fact.value));
       return;
+    case core::FactKind::kHolderDied:
+      if (const auto held_back = died_lines_.Pass()) {
+        ops::Info("holder died", {{"peer", fact.detail}, {"leases", fact.count}, {"held_back", *held_back}});
+      }
+      return;
     case core::FactKind::kAdopted:
       return metrics_.adoptions.Increment();
     case core::FactKind::kHandedOff:
@@ -210,6 +215,8 @@ void Recorder::OnCut(door::CutCause why, const std::string& who) {
   if (!held_back) return;
   ops::Warn("connection cut", {{"peer", who}, {"cause", CauseOf(why)}, {"held_back", *held_back}});
 }
+
+void Recorder::OnDeath() { metrics_.proofs_of_death.Increment(); }
 
 void Recorder::OnNodeStatus(const store::NodeStatus& status) {
   std::lock_guard lock(mu_);

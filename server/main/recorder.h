@@ -43,6 +43,7 @@ class Recorder final : public shard::Observer, public rpc::CallObserver, public 
   void OnForceRelease(const rpc::ForcedRelease& forced) override;
   void OnRefused(door::RefuseCause why, const std::string& who) override;
   void OnCut(door::CutCause why, const std::string& who) override;
+  void OnDeath() override;
 
   // Of the store's one server, from its first shard's connections.
   void OnNodeStatus(const store::NodeStatus& status);
@@ -76,6 +77,7 @@ class Recorder final : public shard::Observer, public rpc::CallObserver, public 
   // An outage of the store ends every lease at once; ten lines a second are enough to show it.
   ops::LogLimit lost_lines_{absl::Milliseconds(100)};
   ops::LogLimit lapsed_lines_{absl::Milliseconds(100)};
+  ops::LogLimit died_lines_{absl::Milliseconds(100)};
   ops::LogLimit refused_lines_{absl::Seconds(10)};
   ops::LogLimit cut_lines_{absl::Seconds(1)};
 

@@ -34,6 +34,9 @@ door::DoorOptions DoorOptionsOf(const ops::Options& options) {
                static_cast<double>(options.max_waiting_calls_per_peer + options.max_sessions_per_peer));
   // Messages that gRPC has read and nobody has taken yet look unused for a moment.
   door.calls.unused_bytes_at_once = std::max<int64_t>(door.calls.unused_bytes_at_once, 32 * options.max_message_bytes);
+  // A promise that was made before the end of a stream has passed by then.
+  if (options.death_proof)
+    door.watch_processes = absl::ToChronoMilliseconds(options.validity) + std::chrono::seconds(1);
   door.user_timeout = absl::ToChronoMilliseconds(options.keepalive_time + options.keepalive_timeout);
   return door;
 }

@@ -163,6 +163,8 @@ Metrics::Metrics(std::string_view version)
                                   "Client connections that were not let in, by cause.", "cause", kRefuseCauses)),
       connections_cut(CountBy(registry_, "distlock_connections_cut_total",
                               "Client connections that the broker ended, by cause.", "cause", kCutCauses)),
+      proofs_of_death(Count(registry_, "distlock_proofs_of_death_total",
+                            "Processes whose end was seen, so that what they held was free at once.")),
       tls_not_after(Series<prometheus::Gauge>(
           Family(prometheus::BuildGauge(), registry_, "distlock_tls_not_after_seconds",
                  "When the certificate in use expires, in Unix time; of several authorities the first; 0: none."),

@@ -198,6 +198,7 @@ class Metrics {
   Gauge& connections;
   const ByLabel<RefuseCause, Counter> connections_refused;
   const ByLabel<CutCause, Counter> connections_cut;
+  Counter& proofs_of_death;
   const ByLabel<TlsCertificate, Gauge> tls_not_after;
   // Access
   const ByLabels<AccessDecision, AccessVerb, Counter> access;

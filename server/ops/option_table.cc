@@ -132,6 +132,9 @@ constexpr OptionRow kTable[] = {
      "a connection on which a client pings more often than this is closed"},
     {"idle-timeout", kServing, &O::idle_timeout, "10m", "1s..24h",
      "a connection without any call is closed after this"},
+    {"death-proof", kServing, &O::death_proof, "true", "",
+     "free the locks of a local process at once when the kernel says that it has ended, for clients that ask for that "
+     "(Linux 6.9); false: after --validity, as those of all others"},
     {"shards", kServing, &O::shards, "1", "1..64",
      "threads that own locks, each with its own store connections; one is enough for most machines"},
 
@@ -242,7 +245,7 @@ constexpr OptionRow kTable[] = {
     {"max-waiting-calls-per-peer", kLimits, &O::max_waiting_calls_per_peer, "5000", "1..1000000",
      "the same, of one client address or one user of a unix socket"},
     {"max-connections", kLimits, &O::max_connections, "10000", "1..1000000",
-     "client connections; fewer where the limit of open files is below twice as many"},
+     "client connections; fewer where the limit of open files is below three times as many"},
     {"max-connections-per-peer", kLimits, &O::max_connections_per_peer, "1000", "1..1000000",
      "the same, of one IPv4 address, one /64 of IPv6, or one user of a unix socket"},
     {"new-connections-per-peer", kLimits, &O::new_connections_per_peer, "200", "1..1000000",

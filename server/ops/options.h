@@ -47,6 +47,7 @@ struct Options {
   absl::Duration keepalive_timeout;
   absl::Duration min_ping_interval;
   absl::Duration idle_timeout;
+  bool death_proof = true;
   int64_t shards = 0;
 
   // Access

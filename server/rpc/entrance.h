@@ -45,6 +45,7 @@ class Entrance {
   bool knows_unix_callers() const { return knows_unix_callers_; }
 
   // As door::Door's.
+  door::Deaths* deaths() { return door_->deaths(); }
   const std::vector<std::string>& addresses() const { return door_->addresses(); }
   size_t max_connections() const { return door_->max_connections(); }
   size_t connections() const { return door_->connections(); }

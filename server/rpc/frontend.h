@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "contract/limits.h"
+#include "door/deaths.h"
 #include "rpc/admission.h"
 #include "rpc/gate.h"
 #include "rpc/inside.h"
@@ -73,6 +74,7 @@ struct Frontend {
   Gate& gate;
   const access::UnixPeerOf unix_peer_of;  // in place of what the door knows; may be empty
   Inside inside;
+  door::Deaths* deaths = nullptr;  // set before the first call; null: no process is watched
 
   // For contract::RequestOf.
   std::string OwnerIdentity(const Visitor& visitor) const { return gate.enforces() ? visitor.identity() : ""; }

@@ -65,6 +65,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
     door::DoorOptions own_door = options.door;
     own_door.listen = admin.own;
     own_door.inherited.clear();
+    own_door.watch_processes = {};
     auto own = AdminListener::Start(std::move(own_door), EncryptionOf(options), server->frontend_, server->facts_);
     if (!own.ok()) return own.status();
     server->own_admin_ = *std::move(own);
@@ -89,6 +90,7 @@ absl::Status Server::Bind(const ServerOptions& options) {
     bound_.set_value({});
     return opened;
   }
+  frontend_.deaths = entrance_.deaths();
   server_ = builder.BuildAndStart();
   bound_.set_value(entrance_.addresses());  // calls may wait for the addresses already
   if (server_ == nullptr) return absl::FailedPreconditionError("gRPC cannot start its server; its log tells more");
@@ -161,6 +163,7 @@ void Server::Stop(core::Duration grace) {
   if (own_admin_ != nullptr) own_admin_->Stop(grace);
   server_->Shutdown(std::chrono::system_clock::now() + std::chrono::duration_cast<std::chrono::microseconds>(grace));
   threads_->Stop();
+  if (frontend_.deaths != nullptr) frontend_.deaths->Stop();
   server_.reset();
 }
 

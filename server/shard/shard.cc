@@ -170,6 +170,7 @@ void Shard::HandleMail() {
 bool Shard::IsBrief(const Envelope& envelope) const {
   const auto* input = std::get_if<core::Input>(&envelope.what);
   if (input == nullptr || std::holds_alternative<core::Drain>(*input)) return false;
+  if (std::holds_alternative<core::HolderDied>(*input)) return false;
   if (const auto* goodbye = std::get_if<core::Goodbye>(input)) return !listeners_.MayHoldMany(goodbye->session);
   if (const auto* ended = std::get_if<core::StreamEnded>(input)) return !listeners_.MayHoldMany(ended->session);
   return true;

@@ -28,6 +28,19 @@ TEST_F(LockTableTest, BrokenStreamLosesLeasesAndKeepsWaits) {
   EXPECT_FALSE(batch->message().commands(2).acquire().locks(0).has_max_wait());
 }
 
+TEST_F(LockTableTest, EachSessionOpensWithTheClaimThatItIsGiven) {
+  table_.OnBroken(EndCause::kDisconnected, "cut", now_, fx_);
+  table_.OnStarted(now_, ProcessClaim{.boot_id = "boot", .pidfd_inode = 4711});
+  const std::unique_ptr<Batch> batch = table_.Pack(now_);
+  ASSERT_NE(batch, nullptr);
+  const v1::OpenSession& open = batch->message().commands(0).open();
+  EXPECT_EQ(open.process().boot_id(), "boot");
+  EXPECT_EQ(open.process().pidfd_inode(), 4711);
+  table_.OnBroken(EndCause::kDisconnected, "cut", now_, fx_);
+  table_.OnStarted(now_);
+  EXPECT_FALSE(table_.Pack(now_)->message().commands(0).open().has_process());
+}
+
 TEST_F(LockTableTest, WithoutABrokerAWaitEndsAtItsBoundOrTheTimeout) {
   table_.OnBroken(EndCause::kDisconnected, "cut", now_, fx_);
   Acquire("short", std::chrono::seconds(1));

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -43,6 +44,8 @@ class Counting final : public Observer {
  public:
   void OnRefused(RefuseCause why, const std::string& who) override;
   void OnCut(CutCause why, const std::string& who) override;
+  void OnDeath() override { ++deaths_; }
+  int deaths() const { return deaths_; }
   int refused(RefuseCause why) const;
   int cut(CutCause why) const;
 
@@ -50,6 +53,7 @@ class Counting final : public Observer {
   mutable std::mutex mu_;
   std::map<RefuseCause, int> refused_;
   std::map<CutCause, int> cut_;
+  std::atomic<int> deaths_ = 0;
 };
 
 // Closes what it was given as gRPC does: shutdown first.

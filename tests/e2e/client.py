@@ -180,12 +180,12 @@ class Client:
     def status(self):
         return self.unary("GetStatus", api().GetStatusRequest(), api().GetStatusResponse, service="AdminService")
 
-    def hold(self, spec):
-        return Hold(self.calls, spec)
+    def hold(self, spec, process=None):
+        return Hold(self.calls, spec, process)
 
-    def session(self, heartbeats=True):
-        """With heartbeats=False the test sends heartbeats itself, by beat()."""
-        return Session(self.calls, heartbeats)
+    def session(self, heartbeats=True, process=None):
+        """With heartbeats=False the test sends heartbeats itself, by beat(). process: a ProcessClaim."""
+        return Session(self.calls, heartbeats, process)
 
 
 class Stream:
@@ -243,12 +243,12 @@ class Stream:
 class Hold(Stream):
     """A Hold call. wait_for("granted") returns the first `granted`, wait_for("renewed", 3) the third `renewed`."""
 
-    def __init__(self, channel, spec):
+    def __init__(self, channel, spec, process=None):
         self.believed_until = 0.0  # as proto/distlock/v1/session.md says
         self.granted_at = boot_now()
         call = channel.unary_stream("/distlock.v1.LockService/Hold", api().HoldRequest.SerializeToString,
                                     api().HoldResponse.FromString)
-        super().__init__(call(api().HoldRequest(lock=spec)))
+        super().__init__(call(api().HoldRequest(lock=spec, process=process)))
 
     def heard(self, received, event):
         kind = event.WhichOneof("event")
@@ -275,7 +275,7 @@ class Hold(Stream):
 class Session(Stream):
     """An open Session stream. acquire() returns the command's id; wait_for(id, kind) its event."""
 
-    def __init__(self, channel, heartbeats):
+    def __init__(self, channel, heartbeats, process=None):
         self.commands = queue.SimpleQueue()
         self.sent_at = {}         # heartbeat seq -> boot time; 0 = the Open
         self.believed_until = {}  # acquire id -> boot time
@@ -286,7 +286,7 @@ class Session(Stream):
                                      api().SessionResponse.FromString)
         super().__init__(call(iter(self.commands.get, None)))
         self.sent_at[0] = boot_now()
-        self.opened = self.wait_for(self.send(open=api().OpenSession(client="test")), "opened")
+        self.opened = self.wait_for(self.send(open=api().OpenSession(client="test", process=process)), "opened")
         self.validity = seconds(self.opened.validity)
         if heartbeats:
             threading.Thread(target=self._beat_on, daemon=True).start()

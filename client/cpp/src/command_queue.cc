@@ -35,11 +35,15 @@ void Batch::Clear() {
   bytes_ = 0;
 }
 
-void CommandQueue::Open(int64_t id, const std::string& label, int32_t generation) {
+void CommandQueue::Open(int64_t id, const std::string& label, int32_t generation,
+                        const std::optional<ProcessClaim>& claim) {
   v1::SessionCommand* command = Add(label.size());
   command->set_id(id);
   command->mutable_open()->set_client(label);
   command->mutable_open()->set_generation(generation);
+  if (!claim) return;
+  command->mutable_open()->mutable_process()->set_boot_id(claim->boot_id);
+  command->mutable_open()->mutable_process()->set_pidfd_inode(claim->pidfd_inode);
 }
 
 void CommandQueue::Acquire(int64_t id, std::span<const v1::LockSpec* const> locks, size_t bytes, int64_t max_wait_ns,

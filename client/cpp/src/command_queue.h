@@ -12,12 +12,14 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "distlock/v1/lock_service.pb.h"
 #include "distlock/wire/limits.h"
+#include "process_claim.h"
 
 namespace distlock::internal {
 
@@ -45,7 +47,8 @@ class Batch {
 class CommandQueue {
  public:
   // `generation`: how many sessions were opened before.
-  void Open(int64_t id, const std::string& label, int32_t generation);
+  void Open(int64_t id, const std::string& label, int32_t generation,
+            const std::optional<ProcessClaim>& claim = std::nullopt);
   // `locks[i]` becomes the acquire `id` + i. `bytes`: the serialized size of all of them, at most batch_bytes().
   // `max_wait_ns` < 0: wait until granted. `request_id`: keeps the place in the queue; "": it has none.
   void Acquire(int64_t id, std::span<const v1::LockSpec* const> locks, size_t bytes, int64_t max_wait_ns,

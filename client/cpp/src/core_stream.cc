@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <absl/strings/match.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -59,13 +61,14 @@ void Core::StartStream() {
   Stream* stream = nullptr;
   size_t broker = 0;
   std::string address;
+  const auto claim = options_.ends_with_process ? ClaimThisProcess() : std::nullopt;
   {
     MutexLock lock(&mu_);
     stream = transport_->NewStream(shared_from_this(), present_);
     broker = addresses_.present();
     address = addresses_.at(broker);
     const int64_t now_ns = BootNow();
-    table_.OnStarted(now_ns);
+    table_.OnStarted(now_ns, absl::StartsWith(address, "unix:") ? claim : std::nullopt);
     first = table_.Pack(now_ns, present_);
     Line& line = LineOf(present_);
     line = {.stream = stream, .streams = line.streams + 1, .broker = broker};

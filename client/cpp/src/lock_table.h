@@ -34,6 +34,7 @@
 #include "effects.h"
 #include "lease.h"
 #include "link.h"
+#include "process_claim.h"
 
 namespace distlock::internal {
 
@@ -79,7 +80,8 @@ class LockTable {
   int present() const { return present_; }
 
   // Events of a link's stream, which lives from OnStarted to OnBroken. Only the present link gets a new one.
-  void OnStarted(int64_t now_ns);
+  // `claim`: of this process, for a broker that can see its end.
+  void OnStarted(int64_t now_ns, const std::optional<ProcessClaim>& claim = std::nullopt);
   void OnEvent(const v1::SessionEvent& event, int64_t now_ns, Effects& fx, int link = 0);
   void OnBroken(EndCause cause, const std::string& why, int64_t now_ns, Effects& fx, int link = 0);
   // The status of a stream that broke.

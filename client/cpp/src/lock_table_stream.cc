@@ -13,13 +13,13 @@ constexpr int64_t kShortestInterval = 5'000'000;
 
 }  // namespace
 
-void LockTable::OnStarted(int64_t now_ns) {
+void LockTable::OnStarted(int64_t now_ns, const std::optional<ProcessClaim>& claim) {
   Link& link = current();
   link.session = SessionBelief(now_ns, AddNs(now_ns, options_.connect_timeout_ns) - now_ns);  // it may be endless
   link.streaming = true;
   link.opened = link.acked = link.adopts = link.draining = link.leaving = link.heartbeat_due = false;
   link.commands.Clear();
-  link.commands.Open(next_id_++, options_.label, sessions_++);
+  link.commands.Open(next_id_++, options_.label, sessions_++, claim);
   Wake(link.session.deadline_ns());
   for (auto& [id, lease] : live_) {  // in the order of the requests
     lease->stays = false;

@@ -94,7 +94,8 @@ func (ReleaseOutcome) EnumDescriptor() ([]byte, []int) {
 
 type HoldRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lock          *LockSpec              `protobuf:"bytes,1,opt,name=lock,proto3" json:"lock,omitempty"` // the lock to take
+	Lock          *LockSpec              `protobuf:"bytes,1,opt,name=lock,proto3" json:"lock,omitempty"`       // the lock to take
+	Process       *ProcessClaim          `protobuf:"bytes,2,opt,name=process,proto3" json:"process,omitempty"` // unset: when the stream breaks, the end of the promise is waited for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -136,6 +137,72 @@ func (x *HoldRequest) GetLock() *LockSpec {
 	return nil
 }
 
+func (x *HoldRequest) GetProcess() *ProcessClaim {
+	if x != nil {
+		return x.Process
+	}
+	return nil
+}
+
+// "I am this process, and whoever acts under these locks ends with it." From a client on the broker's own machine, by a
+// unix socket. When the kernel confirms that the process made the connection, the broker watches it, and a lock that is
+// held with ON_DISCONNECT_SAFE is free as soon as the process has ended, after its lock_delay. In every other case the
+// claim has no effect: the broker waits until the last promise has passed, which takes up to the validity.
+// Do not claim for a program that lets another process act under the lock. As with flock, what the process has handed
+// to the kernel before its end, such as bytes in a socket, may still arrive later; fencing tokens cover that.
+type ProcessClaim struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	BootId string                 `protobuf:"bytes,1,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"` // content of /proc/sys/kernel/random/boot_id, without the newline
+	// st_ino of a pidfd of the process itself, as fstat tells it, where fstatfs calls its file system pidfs (Linux 6.9).
+	PidfdInode    int64 `protobuf:"varint,2,opt,name=pidfd_inode,json=pidfdInode,proto3" json:"pidfd_inode,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProcessClaim) Reset() {
+	*x = ProcessClaim{}
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProcessClaim) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProcessClaim) ProtoMessage() {}
+
+func (x *ProcessClaim) ProtoReflect() protoreflect.Message {
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProcessClaim.ProtoReflect.Descriptor instead.
+func (*ProcessClaim) Descriptor() ([]byte, []int) {
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ProcessClaim) GetBootId() string {
+	if x != nil {
+		return x.BootId
+	}
+	return ""
+}
+
+func (x *ProcessClaim) GetPidfdInode() int64 {
+	if x != nil {
+		return x.PidfdInode
+	}
+	return 0
+}
+
 type HoldResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Event:
@@ -154,7 +221,7 @@ type HoldResponse struct {
 
 func (x *HoldResponse) Reset() {
 	*x = HoldResponse{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[1]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -166,7 +233,7 @@ func (x *HoldResponse) String() string {
 func (*HoldResponse) ProtoMessage() {}
 
 func (x *HoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[1]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -179,7 +246,7 @@ func (x *HoldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldResponse.ProtoReflect.Descriptor instead.
 func (*HoldResponse) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{1}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *HoldResponse) GetEvent() isHoldResponse_Event {
@@ -313,7 +380,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[2]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -325,7 +392,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[2]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -338,7 +405,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{2}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SessionRequest) GetCommands() []*SessionCommand {
@@ -371,7 +438,7 @@ type SessionCommand struct {
 
 func (x *SessionCommand) Reset() {
 	*x = SessionCommand{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[3]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -383,7 +450,7 @@ func (x *SessionCommand) String() string {
 func (*SessionCommand) ProtoMessage() {}
 
 func (x *SessionCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[3]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -396,7 +463,7 @@ func (x *SessionCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionCommand.ProtoReflect.Descriptor instead.
 func (*SessionCommand) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{3}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SessionCommand) GetId() int64 {
@@ -566,7 +633,7 @@ type AcquireLocks struct {
 
 func (x *AcquireLocks) Reset() {
 	*x = AcquireLocks{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[4]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -578,7 +645,7 @@ func (x *AcquireLocks) String() string {
 func (*AcquireLocks) ProtoMessage() {}
 
 func (x *AcquireLocks) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[4]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -591,7 +658,7 @@ func (x *AcquireLocks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireLocks.ProtoReflect.Descriptor instead.
 func (*AcquireLocks) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{4}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AcquireLocks) GetLocks() []*LockSpec {
@@ -619,7 +686,7 @@ type DowngradeLease struct {
 
 func (x *DowngradeLease) Reset() {
 	*x = DowngradeLease{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[5]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -631,7 +698,7 @@ func (x *DowngradeLease) String() string {
 func (*DowngradeLease) ProtoMessage() {}
 
 func (x *DowngradeLease) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[5]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -644,7 +711,7 @@ func (x *DowngradeLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DowngradeLease.ProtoReflect.Descriptor instead.
 func (*DowngradeLease) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{5}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *DowngradeLease) GetAcquireId() int64 {
@@ -692,7 +759,7 @@ type AdoptLease struct {
 
 func (x *AdoptLease) Reset() {
 	*x = AdoptLease{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[6]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -704,7 +771,7 @@ func (x *AdoptLease) String() string {
 func (*AdoptLease) ProtoMessage() {}
 
 func (x *AdoptLease) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[6]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -717,7 +784,7 @@ func (x *AdoptLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptLease.ProtoReflect.Descriptor instead.
 func (*AdoptLease) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{6}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *AdoptLease) GetLeaseId() string {
@@ -755,14 +822,15 @@ type OpenSession struct {
 	// How many sessions this client has opened before, through all brokers; not negative. Of two acquires with the same
 	// request_id, that of the session with the greater number is the later one, even when the earlier one reaches the
 	// store after it. 0 from a client that does not count: then the one that comes last is taken for the later one.
-	Generation    int32 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	Generation    int32         `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	Process       *ProcessClaim `protobuf:"bytes,3,opt,name=process,proto3" json:"process,omitempty"` // unset: when the stream breaks, the end of the promise is waited for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[7]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -774,7 +842,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[7]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -787,7 +855,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{7}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *OpenSession) GetClient() string {
@@ -804,6 +872,13 @@ func (x *OpenSession) GetGeneration() int32 {
 	return 0
 }
 
+func (x *OpenSession) GetProcess() *ProcessClaim {
+	if x != nil {
+		return x.Process
+	}
+	return nil
+}
+
 // Releases a lease of this session; answered by LeaseReleased under this command's id. Either of the first two fields
 // names it.
 type ReleaseLease struct {
@@ -818,7 +893,7 @@ type ReleaseLease struct {
 
 func (x *ReleaseLease) Reset() {
 	*x = ReleaseLease{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[8]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -830,7 +905,7 @@ func (x *ReleaseLease) String() string {
 func (*ReleaseLease) ProtoMessage() {}
 
 func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[8]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -843,7 +918,7 @@ func (x *ReleaseLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseLease.ProtoReflect.Descriptor instead.
 func (*ReleaseLease) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{8}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ReleaseLease) GetAcquireId() int64 {
@@ -879,7 +954,7 @@ type CancelAcquire struct {
 
 func (x *CancelAcquire) Reset() {
 	*x = CancelAcquire{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[9]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -891,7 +966,7 @@ func (x *CancelAcquire) String() string {
 func (*CancelAcquire) ProtoMessage() {}
 
 func (x *CancelAcquire) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[9]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -904,7 +979,7 @@ func (x *CancelAcquire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelAcquire.ProtoReflect.Descriptor instead.
 func (*CancelAcquire) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{9}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CancelAcquire) GetAcquireId() int64 {
@@ -928,7 +1003,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[10]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -940,7 +1015,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[10]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -953,7 +1028,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{10}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Heartbeat) GetSeq() int64 {
@@ -972,7 +1047,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[11]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -984,7 +1059,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[11]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -997,7 +1072,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{11}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{12}
 }
 
 type SessionResponse struct {
@@ -1009,7 +1084,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[12]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1021,7 +1096,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[12]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1034,7 +1109,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{12}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SessionResponse) GetEvents() []*SessionEvent {
@@ -1069,7 +1144,7 @@ type SessionEvent struct {
 
 func (x *SessionEvent) Reset() {
 	*x = SessionEvent{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[13]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1081,7 +1156,7 @@ func (x *SessionEvent) String() string {
 func (*SessionEvent) ProtoMessage() {}
 
 func (x *SessionEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[13]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1094,7 +1169,7 @@ func (x *SessionEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionEvent.ProtoReflect.Descriptor instead.
 func (*SessionEvent) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{13}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SessionEvent) GetId() int64 {
@@ -1290,7 +1365,7 @@ type LeaseDowngraded struct {
 
 func (x *LeaseDowngraded) Reset() {
 	*x = LeaseDowngraded{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[14]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1302,7 +1377,7 @@ func (x *LeaseDowngraded) String() string {
 func (*LeaseDowngraded) ProtoMessage() {}
 
 func (x *LeaseDowngraded) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[14]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1315,7 +1390,7 @@ func (x *LeaseDowngraded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseDowngraded.ProtoReflect.Descriptor instead.
 func (*LeaseDowngraded) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{14}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LeaseDowngraded) GetLease() *LeaseRef {
@@ -1336,13 +1411,14 @@ type SessionOpened struct {
 	MaxLeases         int32                  `protobuf:"varint,6,opt,name=max_leases,json=maxLeases,proto3" json:"max_leases,omitempty"`                        // that this session may hold and wait for; beyond that QUOTA_EXCEEDED
 	Features          []string               `protobuf:"bytes,7,rep,name=features,proto3" json:"features,omitempty"`                                            // abilities that not every broker and store has: "permit", "adopt"
 	Identity          string                 `protobuf:"bytes,8,opt,name=identity,proto3" json:"identity,omitempty"`                                            // what the caller has proven to be; "": the broker asks nobody
+	ProcessBound      bool                   `protobuf:"varint,9,opt,name=process_bound,json=processBound,proto3" json:"process_bound,omitempty"`               // OpenSession.process is confirmed, and the end of that process is watched for
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
 
 func (x *SessionOpened) Reset() {
 	*x = SessionOpened{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[15]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1354,7 +1430,7 @@ func (x *SessionOpened) String() string {
 func (*SessionOpened) ProtoMessage() {}
 
 func (x *SessionOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[15]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1367,7 +1443,7 @@ func (x *SessionOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOpened.ProtoReflect.Descriptor instead.
 func (*SessionOpened) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{15}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SessionOpened) GetSessionId() string {
@@ -1426,6 +1502,13 @@ func (x *SessionOpened) GetIdentity() string {
 	return ""
 }
 
+func (x *SessionOpened) GetProcessBound() bool {
+	if x != nil {
+		return x.ProcessBound
+	}
+	return false
+}
+
 // In the queue. Sent once, when the place is taken.
 type AcquireQueued struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1438,7 +1521,7 @@ type AcquireQueued struct {
 
 func (x *AcquireQueued) Reset() {
 	*x = AcquireQueued{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[16]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1450,7 +1533,7 @@ func (x *AcquireQueued) String() string {
 func (*AcquireQueued) ProtoMessage() {}
 
 func (x *AcquireQueued) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[16]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1463,7 +1546,7 @@ func (x *AcquireQueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireQueued.ProtoReflect.Descriptor instead.
 func (*AcquireQueued) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{16}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AcquireQueued) GetPosition() int32 {
@@ -1501,7 +1584,7 @@ type HeartbeatAck struct {
 
 func (x *HeartbeatAck) Reset() {
 	*x = HeartbeatAck{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[17]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1513,7 +1596,7 @@ func (x *HeartbeatAck) String() string {
 func (*HeartbeatAck) ProtoMessage() {}
 
 func (x *HeartbeatAck) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[17]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1526,7 +1609,7 @@ func (x *HeartbeatAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatAck.ProtoReflect.Descriptor instead.
 func (*HeartbeatAck) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{17}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *HeartbeatAck) GetSeq() int64 {
@@ -1561,7 +1644,7 @@ type LeaseLimit struct {
 
 func (x *LeaseLimit) Reset() {
 	*x = LeaseLimit{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[18]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1573,7 +1656,7 @@ func (x *LeaseLimit) String() string {
 func (*LeaseLimit) ProtoMessage() {}
 
 func (x *LeaseLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[18]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1586,7 +1669,7 @@ func (x *LeaseLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseLimit.ProtoReflect.Descriptor instead.
 func (*LeaseLimit) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{18}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LeaseLimit) GetAcquireId() int64 {
@@ -1616,7 +1699,7 @@ type LeaseRef struct {
 
 func (x *LeaseRef) Reset() {
 	*x = LeaseRef{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[19]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1628,7 +1711,7 @@ func (x *LeaseRef) String() string {
 func (*LeaseRef) ProtoMessage() {}
 
 func (x *LeaseRef) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[19]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1641,7 +1724,7 @@ func (x *LeaseRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRef.ProtoReflect.Descriptor instead.
 func (*LeaseRef) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{19}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *LeaseRef) GetNamespace() string {
@@ -1685,7 +1768,7 @@ type LeaseRenewed struct {
 
 func (x *LeaseRenewed) Reset() {
 	*x = LeaseRenewed{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[20]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1697,7 +1780,7 @@ func (x *LeaseRenewed) String() string {
 func (*LeaseRenewed) ProtoMessage() {}
 
 func (x *LeaseRenewed) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[20]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1710,7 +1793,7 @@ func (x *LeaseRenewed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseRenewed.ProtoReflect.Descriptor instead.
 func (*LeaseRenewed) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{20}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LeaseRenewed) GetLease() *LeaseRef {
@@ -1747,7 +1830,7 @@ type LeaseAtRisk struct {
 
 func (x *LeaseAtRisk) Reset() {
 	*x = LeaseAtRisk{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[21]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1759,7 +1842,7 @@ func (x *LeaseAtRisk) String() string {
 func (*LeaseAtRisk) ProtoMessage() {}
 
 func (x *LeaseAtRisk) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[21]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1772,7 +1855,7 @@ func (x *LeaseAtRisk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseAtRisk.ProtoReflect.Descriptor instead.
 func (*LeaseAtRisk) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{21}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LeaseAtRisk) GetLease() *LeaseRef {
@@ -1815,7 +1898,7 @@ type LeaseLost struct {
 
 func (x *LeaseLost) Reset() {
 	*x = LeaseLost{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[22]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1827,7 +1910,7 @@ func (x *LeaseLost) String() string {
 func (*LeaseLost) ProtoMessage() {}
 
 func (x *LeaseLost) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[22]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1840,7 +1923,7 @@ func (x *LeaseLost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseLost.ProtoReflect.Descriptor instead.
 func (*LeaseLost) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{22}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *LeaseLost) GetLease() *LeaseRef {
@@ -1875,7 +1958,7 @@ type LeaseReleased struct {
 
 func (x *LeaseReleased) Reset() {
 	*x = LeaseReleased{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[23]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1887,7 +1970,7 @@ func (x *LeaseReleased) String() string {
 func (*LeaseReleased) ProtoMessage() {}
 
 func (x *LeaseReleased) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[23]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1900,7 +1983,7 @@ func (x *LeaseReleased) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseReleased.ProtoReflect.Descriptor instead.
 func (*LeaseReleased) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{23}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *LeaseReleased) GetLease() *LeaseRef {
@@ -1929,7 +2012,7 @@ type BrokerDraining struct {
 
 func (x *BrokerDraining) Reset() {
 	*x = BrokerDraining{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[24]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1941,7 +2024,7 @@ func (x *BrokerDraining) String() string {
 func (*BrokerDraining) ProtoMessage() {}
 
 func (x *BrokerDraining) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[24]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1954,7 +2037,7 @@ func (x *BrokerDraining) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BrokerDraining.ProtoReflect.Descriptor instead.
 func (*BrokerDraining) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{24}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *BrokerDraining) GetTimeLeft() *durationpb.Duration {
@@ -1991,7 +2074,7 @@ type AcquireRequest struct {
 
 func (x *AcquireRequest) Reset() {
 	*x = AcquireRequest{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[25]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2003,7 +2086,7 @@ func (x *AcquireRequest) String() string {
 func (*AcquireRequest) ProtoMessage() {}
 
 func (x *AcquireRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[25]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2016,7 +2099,7 @@ func (x *AcquireRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireRequest.ProtoReflect.Descriptor instead.
 func (*AcquireRequest) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{25}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AcquireRequest) GetLocks() []*LockSpec {
@@ -2042,7 +2125,7 @@ type AcquireResponse struct {
 
 func (x *AcquireResponse) Reset() {
 	*x = AcquireResponse{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[26]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2137,7 @@ func (x *AcquireResponse) String() string {
 func (*AcquireResponse) ProtoMessage() {}
 
 func (x *AcquireResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[26]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,7 +2150,7 @@ func (x *AcquireResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcquireResponse.ProtoReflect.Descriptor instead.
 func (*AcquireResponse) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{26}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AcquireResponse) GetGrants() []*Grant {
@@ -2086,7 +2169,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[27]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2181,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[27]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +2194,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{27}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RenewRequest) GetLeaseId() string {
@@ -2131,7 +2214,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[28]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2143,7 +2226,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[28]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2156,7 +2239,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{28}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RenewResponse) GetValidFor() *durationpb.Duration {
@@ -2182,7 +2265,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[29]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2194,7 +2277,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[29]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2207,7 +2290,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{29}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ReleaseRequest) GetLeaseId() string {
@@ -2226,7 +2309,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[30]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2238,7 +2321,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[30]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2251,7 +2334,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{30}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ReleaseResponse) GetOutcome() ReleaseOutcome {
@@ -2270,7 +2353,7 @@ type DowngradeRequest struct {
 
 func (x *DowngradeRequest) Reset() {
 	*x = DowngradeRequest{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[31]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2282,7 +2365,7 @@ func (x *DowngradeRequest) String() string {
 func (*DowngradeRequest) ProtoMessage() {}
 
 func (x *DowngradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[31]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2295,7 +2378,7 @@ func (x *DowngradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DowngradeRequest.ProtoReflect.Descriptor instead.
 func (*DowngradeRequest) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{31}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DowngradeRequest) GetLeaseId() string {
@@ -2313,7 +2396,7 @@ type DowngradeResponse struct {
 
 func (x *DowngradeResponse) Reset() {
 	*x = DowngradeResponse{}
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[32]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2325,7 +2408,7 @@ func (x *DowngradeResponse) String() string {
 func (*DowngradeResponse) ProtoMessage() {}
 
 func (x *DowngradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_lock_service_proto_msgTypes[32]
+	mi := &file_distlock_v1_lock_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2338,16 +2421,21 @@ func (x *DowngradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DowngradeResponse.ProtoReflect.Descriptor instead.
 func (*DowngradeResponse) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{32}
+	return file_distlock_v1_lock_service_proto_rawDescGZIP(), []int{33}
 }
 
 var File_distlock_v1_lock_service_proto protoreflect.FileDescriptor
 
 const file_distlock_v1_lock_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1edistlock/v1/lock_service.proto\x12\vdistlock.v1\x1a\x16distlock/v1/lock.proto\x1a\x16distlock/v1/look.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"8\n" +
+	"\x1edistlock/v1/lock_service.proto\x12\vdistlock.v1\x1a\x16distlock/v1/lock.proto\x1a\x16distlock/v1/look.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"m\n" +
 	"\vHoldRequest\x12)\n" +
-	"\x04lock\x18\x01 \x01(\v2\x15.distlock.v1.LockSpecR\x04lock\"\x8c\x03\n" +
+	"\x04lock\x18\x01 \x01(\v2\x15.distlock.v1.LockSpecR\x04lock\x123\n" +
+	"\aprocess\x18\x02 \x01(\v2\x19.distlock.v1.ProcessClaimR\aprocess\"H\n" +
+	"\fProcessClaim\x12\x17\n" +
+	"\aboot_id\x18\x01 \x01(\tR\x06bootId\x12\x1f\n" +
+	"\vpidfd_inode\x18\x02 \x01(\x03R\n" +
+	"pidfdInode\"\x8c\x03\n" +
 	"\fHoldResponse\x124\n" +
 	"\x06queued\x18\x01 \x01(\v2\x1a.distlock.v1.AcquireQueuedH\x00R\x06queued\x12.\n" +
 	"\agranted\x18\x02 \x01(\v2\x12.distlock.v1.GrantH\x00R\agranted\x125\n" +
@@ -2385,12 +2473,13 @@ const file_distlock_v1_lock_service_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x03 \x01(\tR\trequestId\x12\x1d\n" +
 	"\n" +
-	"hold_count\x18\x04 \x01(\x05R\tholdCount\"E\n" +
+	"hold_count\x18\x04 \x01(\x05R\tholdCount\"z\n" +
 	"\vOpenSession\x12\x16\n" +
 	"\x06client\x18\x01 \x01(\tR\x06client\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x02 \x01(\x05R\n" +
-	"generation\"`\n" +
+	"generation\x123\n" +
+	"\aprocess\x18\x03 \x01(\v2\x19.distlock.v1.ProcessClaimR\aprocess\"`\n" +
 	"\fReleaseLease\x12\x1d\n" +
 	"\n" +
 	"acquire_id\x18\x01 \x01(\x03R\tacquireId\x12\x19\n" +
@@ -2422,7 +2511,7 @@ const file_distlock_v1_lock_service_proto_rawDesc = "" +
 	"downgradedB\a\n" +
 	"\x05event\">\n" +
 	"\x0fLeaseDowngraded\x12+\n" +
-	"\x05lease\x18\x01 \x01(\v2\x15.distlock.v1.LeaseRefR\x05lease\"\xcf\x02\n" +
+	"\x05lease\x18\x01 \x01(\v2\x15.distlock.v1.LeaseRefR\x05lease\"\xf4\x02\n" +
 	"\rSessionOpened\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1b\n" +
@@ -2433,7 +2522,8 @@ const file_distlock_v1_lock_service_proto_rawDesc = "" +
 	"\n" +
 	"max_leases\x18\x06 \x01(\x05R\tmaxLeases\x12\x1a\n" +
 	"\bfeatures\x18\a \x03(\tR\bfeatures\x12\x1a\n" +
-	"\bidentity\x18\b \x01(\tR\bidentity\"\x88\x01\n" +
+	"\bidentity\x18\b \x01(\tR\bidentity\x12#\n" +
+	"\rprocess_bound\x18\t \x01(\bR\fprocessBound\"\x88\x01\n" +
 	"\rAcquireQueued\x12\x1a\n" +
 	"\bposition\x18\x01 \x01(\x05R\bposition\x12-\n" +
 	"\aholders\x18\x02 \x03(\v2\x13.distlock.v1.HolderR\aholders\x12,\n" +
@@ -2523,145 +2613,148 @@ func file_distlock_v1_lock_service_proto_rawDescGZIP() []byte {
 }
 
 var file_distlock_v1_lock_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_distlock_v1_lock_service_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_distlock_v1_lock_service_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_distlock_v1_lock_service_proto_goTypes = []any{
 	(ReleaseOutcome)(0),           // 0: distlock.v1.ReleaseOutcome
 	(*HoldRequest)(nil),           // 1: distlock.v1.HoldRequest
-	(*HoldResponse)(nil),          // 2: distlock.v1.HoldResponse
-	(*SessionRequest)(nil),        // 3: distlock.v1.SessionRequest
-	(*SessionCommand)(nil),        // 4: distlock.v1.SessionCommand
-	(*AcquireLocks)(nil),          // 5: distlock.v1.AcquireLocks
-	(*DowngradeLease)(nil),        // 6: distlock.v1.DowngradeLease
-	(*AdoptLease)(nil),            // 7: distlock.v1.AdoptLease
-	(*OpenSession)(nil),           // 8: distlock.v1.OpenSession
-	(*ReleaseLease)(nil),          // 9: distlock.v1.ReleaseLease
-	(*CancelAcquire)(nil),         // 10: distlock.v1.CancelAcquire
-	(*Heartbeat)(nil),             // 11: distlock.v1.Heartbeat
-	(*Goodbye)(nil),               // 12: distlock.v1.Goodbye
-	(*SessionResponse)(nil),       // 13: distlock.v1.SessionResponse
-	(*SessionEvent)(nil),          // 14: distlock.v1.SessionEvent
-	(*LeaseDowngraded)(nil),       // 15: distlock.v1.LeaseDowngraded
-	(*SessionOpened)(nil),         // 16: distlock.v1.SessionOpened
-	(*AcquireQueued)(nil),         // 17: distlock.v1.AcquireQueued
-	(*HeartbeatAck)(nil),          // 18: distlock.v1.HeartbeatAck
-	(*LeaseLimit)(nil),            // 19: distlock.v1.LeaseLimit
-	(*LeaseRef)(nil),              // 20: distlock.v1.LeaseRef
-	(*LeaseRenewed)(nil),          // 21: distlock.v1.LeaseRenewed
-	(*LeaseAtRisk)(nil),           // 22: distlock.v1.LeaseAtRisk
-	(*LeaseLost)(nil),             // 23: distlock.v1.LeaseLost
-	(*LeaseReleased)(nil),         // 24: distlock.v1.LeaseReleased
-	(*BrokerDraining)(nil),        // 25: distlock.v1.BrokerDraining
-	(*AcquireRequest)(nil),        // 26: distlock.v1.AcquireRequest
-	(*AcquireResponse)(nil),       // 27: distlock.v1.AcquireResponse
-	(*RenewRequest)(nil),          // 28: distlock.v1.RenewRequest
-	(*RenewResponse)(nil),         // 29: distlock.v1.RenewResponse
-	(*ReleaseRequest)(nil),        // 30: distlock.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),       // 31: distlock.v1.ReleaseResponse
-	(*DowngradeRequest)(nil),      // 32: distlock.v1.DowngradeRequest
-	(*DowngradeResponse)(nil),     // 33: distlock.v1.DowngradeResponse
-	(*LockSpec)(nil),              // 34: distlock.v1.LockSpec
-	(*Grant)(nil),                 // 35: distlock.v1.Grant
-	(*Refusal)(nil),               // 36: distlock.v1.Refusal
-	(*durationpb.Duration)(nil),   // 37: google.protobuf.Duration
-	(*Holder)(nil),                // 38: distlock.v1.Holder
-	(*LockBlock)(nil),             // 39: distlock.v1.LockBlock
-	(LostReason)(0),               // 40: distlock.v1.LostReason
-	(*timestamppb.Timestamp)(nil), // 41: google.protobuf.Timestamp
-	(*GetLockRequest)(nil),        // 42: distlock.v1.GetLockRequest
-	(*ListLocksRequest)(nil),      // 43: distlock.v1.ListLocksRequest
-	(*CheckTokenRequest)(nil),     // 44: distlock.v1.CheckTokenRequest
-	(*WatchLockRequest)(nil),      // 45: distlock.v1.WatchLockRequest
-	(*WatchLocksRequest)(nil),     // 46: distlock.v1.WatchLocksRequest
-	(*GetLockResponse)(nil),       // 47: distlock.v1.GetLockResponse
-	(*ListLocksResponse)(nil),     // 48: distlock.v1.ListLocksResponse
-	(*CheckTokenResponse)(nil),    // 49: distlock.v1.CheckTokenResponse
-	(*WatchLockResponse)(nil),     // 50: distlock.v1.WatchLockResponse
-	(*WatchLocksResponse)(nil),    // 51: distlock.v1.WatchLocksResponse
+	(*ProcessClaim)(nil),          // 2: distlock.v1.ProcessClaim
+	(*HoldResponse)(nil),          // 3: distlock.v1.HoldResponse
+	(*SessionRequest)(nil),        // 4: distlock.v1.SessionRequest
+	(*SessionCommand)(nil),        // 5: distlock.v1.SessionCommand
+	(*AcquireLocks)(nil),          // 6: distlock.v1.AcquireLocks
+	(*DowngradeLease)(nil),        // 7: distlock.v1.DowngradeLease
+	(*AdoptLease)(nil),            // 8: distlock.v1.AdoptLease
+	(*OpenSession)(nil),           // 9: distlock.v1.OpenSession
+	(*ReleaseLease)(nil),          // 10: distlock.v1.ReleaseLease
+	(*CancelAcquire)(nil),         // 11: distlock.v1.CancelAcquire
+	(*Heartbeat)(nil),             // 12: distlock.v1.Heartbeat
+	(*Goodbye)(nil),               // 13: distlock.v1.Goodbye
+	(*SessionResponse)(nil),       // 14: distlock.v1.SessionResponse
+	(*SessionEvent)(nil),          // 15: distlock.v1.SessionEvent
+	(*LeaseDowngraded)(nil),       // 16: distlock.v1.LeaseDowngraded
+	(*SessionOpened)(nil),         // 17: distlock.v1.SessionOpened
+	(*AcquireQueued)(nil),         // 18: distlock.v1.AcquireQueued
+	(*HeartbeatAck)(nil),          // 19: distlock.v1.HeartbeatAck
+	(*LeaseLimit)(nil),            // 20: distlock.v1.LeaseLimit
+	(*LeaseRef)(nil),              // 21: distlock.v1.LeaseRef
+	(*LeaseRenewed)(nil),          // 22: distlock.v1.LeaseRenewed
+	(*LeaseAtRisk)(nil),           // 23: distlock.v1.LeaseAtRisk
+	(*LeaseLost)(nil),             // 24: distlock.v1.LeaseLost
+	(*LeaseReleased)(nil),         // 25: distlock.v1.LeaseReleased
+	(*BrokerDraining)(nil),        // 26: distlock.v1.BrokerDraining
+	(*AcquireRequest)(nil),        // 27: distlock.v1.AcquireRequest
+	(*AcquireResponse)(nil),       // 28: distlock.v1.AcquireResponse
+	(*RenewRequest)(nil),          // 29: distlock.v1.RenewRequest
+	(*RenewResponse)(nil),         // 30: distlock.v1.RenewResponse
+	(*ReleaseRequest)(nil),        // 31: distlock.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),       // 32: distlock.v1.ReleaseResponse
+	(*DowngradeRequest)(nil),      // 33: distlock.v1.DowngradeRequest
+	(*DowngradeResponse)(nil),     // 34: distlock.v1.DowngradeResponse
+	(*LockSpec)(nil),              // 35: distlock.v1.LockSpec
+	(*Grant)(nil),                 // 36: distlock.v1.Grant
+	(*Refusal)(nil),               // 37: distlock.v1.Refusal
+	(*durationpb.Duration)(nil),   // 38: google.protobuf.Duration
+	(*Holder)(nil),                // 39: distlock.v1.Holder
+	(*LockBlock)(nil),             // 40: distlock.v1.LockBlock
+	(LostReason)(0),               // 41: distlock.v1.LostReason
+	(*timestamppb.Timestamp)(nil), // 42: google.protobuf.Timestamp
+	(*GetLockRequest)(nil),        // 43: distlock.v1.GetLockRequest
+	(*ListLocksRequest)(nil),      // 44: distlock.v1.ListLocksRequest
+	(*CheckTokenRequest)(nil),     // 45: distlock.v1.CheckTokenRequest
+	(*WatchLockRequest)(nil),      // 46: distlock.v1.WatchLockRequest
+	(*WatchLocksRequest)(nil),     // 47: distlock.v1.WatchLocksRequest
+	(*GetLockResponse)(nil),       // 48: distlock.v1.GetLockResponse
+	(*ListLocksResponse)(nil),     // 49: distlock.v1.ListLocksResponse
+	(*CheckTokenResponse)(nil),    // 50: distlock.v1.CheckTokenResponse
+	(*WatchLockResponse)(nil),     // 51: distlock.v1.WatchLockResponse
+	(*WatchLocksResponse)(nil),    // 52: distlock.v1.WatchLocksResponse
 }
 var file_distlock_v1_lock_service_proto_depIdxs = []int32{
-	34, // 0: distlock.v1.HoldRequest.lock:type_name -> distlock.v1.LockSpec
-	17, // 1: distlock.v1.HoldResponse.queued:type_name -> distlock.v1.AcquireQueued
-	35, // 2: distlock.v1.HoldResponse.granted:type_name -> distlock.v1.Grant
-	21, // 3: distlock.v1.HoldResponse.renewed:type_name -> distlock.v1.LeaseRenewed
-	22, // 4: distlock.v1.HoldResponse.at_risk:type_name -> distlock.v1.LeaseAtRisk
-	23, // 5: distlock.v1.HoldResponse.lost:type_name -> distlock.v1.LeaseLost
-	25, // 6: distlock.v1.HoldResponse.draining:type_name -> distlock.v1.BrokerDraining
-	24, // 7: distlock.v1.HoldResponse.released:type_name -> distlock.v1.LeaseReleased
-	4,  // 8: distlock.v1.SessionRequest.commands:type_name -> distlock.v1.SessionCommand
-	8,  // 9: distlock.v1.SessionCommand.open:type_name -> distlock.v1.OpenSession
-	5,  // 10: distlock.v1.SessionCommand.acquire:type_name -> distlock.v1.AcquireLocks
-	9,  // 11: distlock.v1.SessionCommand.release:type_name -> distlock.v1.ReleaseLease
-	10, // 12: distlock.v1.SessionCommand.cancel:type_name -> distlock.v1.CancelAcquire
-	11, // 13: distlock.v1.SessionCommand.heartbeat:type_name -> distlock.v1.Heartbeat
-	12, // 14: distlock.v1.SessionCommand.goodbye:type_name -> distlock.v1.Goodbye
-	6,  // 15: distlock.v1.SessionCommand.downgrade:type_name -> distlock.v1.DowngradeLease
-	7,  // 16: distlock.v1.SessionCommand.adopt:type_name -> distlock.v1.AdoptLease
-	34, // 17: distlock.v1.AcquireLocks.locks:type_name -> distlock.v1.LockSpec
-	34, // 18: distlock.v1.AdoptLease.lock:type_name -> distlock.v1.LockSpec
-	14, // 19: distlock.v1.SessionResponse.events:type_name -> distlock.v1.SessionEvent
-	16, // 20: distlock.v1.SessionEvent.opened:type_name -> distlock.v1.SessionOpened
-	17, // 21: distlock.v1.SessionEvent.queued:type_name -> distlock.v1.AcquireQueued
-	35, // 22: distlock.v1.SessionEvent.granted:type_name -> distlock.v1.Grant
-	36, // 23: distlock.v1.SessionEvent.refused:type_name -> distlock.v1.Refusal
-	24, // 24: distlock.v1.SessionEvent.released:type_name -> distlock.v1.LeaseReleased
-	18, // 25: distlock.v1.SessionEvent.heartbeat_ack:type_name -> distlock.v1.HeartbeatAck
-	21, // 26: distlock.v1.SessionEvent.renewed:type_name -> distlock.v1.LeaseRenewed
-	22, // 27: distlock.v1.SessionEvent.at_risk:type_name -> distlock.v1.LeaseAtRisk
-	23, // 28: distlock.v1.SessionEvent.lost:type_name -> distlock.v1.LeaseLost
-	25, // 29: distlock.v1.SessionEvent.draining:type_name -> distlock.v1.BrokerDraining
-	15, // 30: distlock.v1.SessionEvent.downgraded:type_name -> distlock.v1.LeaseDowngraded
-	20, // 31: distlock.v1.LeaseDowngraded.lease:type_name -> distlock.v1.LeaseRef
-	37, // 32: distlock.v1.SessionOpened.validity:type_name -> google.protobuf.Duration
-	37, // 33: distlock.v1.SessionOpened.heartbeat_interval:type_name -> google.protobuf.Duration
-	38, // 34: distlock.v1.AcquireQueued.holders:type_name -> distlock.v1.Holder
-	39, // 35: distlock.v1.AcquireQueued.block:type_name -> distlock.v1.LockBlock
-	37, // 36: distlock.v1.HeartbeatAck.valid_for:type_name -> google.protobuf.Duration
-	19, // 37: distlock.v1.HeartbeatAck.limits:type_name -> distlock.v1.LeaseLimit
-	37, // 38: distlock.v1.LeaseLimit.valid_for:type_name -> google.protobuf.Duration
-	20, // 39: distlock.v1.LeaseRenewed.lease:type_name -> distlock.v1.LeaseRef
-	37, // 40: distlock.v1.LeaseRenewed.valid_for:type_name -> google.protobuf.Duration
-	37, // 41: distlock.v1.LeaseRenewed.since_granted:type_name -> google.protobuf.Duration
-	20, // 42: distlock.v1.LeaseAtRisk.lease:type_name -> distlock.v1.LeaseRef
-	37, // 43: distlock.v1.LeaseAtRisk.valid_for:type_name -> google.protobuf.Duration
-	37, // 44: distlock.v1.LeaseAtRisk.since_granted:type_name -> google.protobuf.Duration
-	20, // 45: distlock.v1.LeaseLost.lease:type_name -> distlock.v1.LeaseRef
-	40, // 46: distlock.v1.LeaseLost.reason:type_name -> distlock.v1.LostReason
-	20, // 47: distlock.v1.LeaseReleased.lease:type_name -> distlock.v1.LeaseRef
-	0,  // 48: distlock.v1.LeaseReleased.outcome:type_name -> distlock.v1.ReleaseOutcome
-	37, // 49: distlock.v1.BrokerDraining.time_left:type_name -> google.protobuf.Duration
-	41, // 50: distlock.v1.BrokerDraining.deadline_time:type_name -> google.protobuf.Timestamp
-	34, // 51: distlock.v1.AcquireRequest.locks:type_name -> distlock.v1.LockSpec
-	35, // 52: distlock.v1.AcquireResponse.grants:type_name -> distlock.v1.Grant
-	37, // 53: distlock.v1.RenewResponse.valid_for:type_name -> google.protobuf.Duration
-	37, // 54: distlock.v1.RenewResponse.ttl:type_name -> google.protobuf.Duration
-	0,  // 55: distlock.v1.ReleaseResponse.outcome:type_name -> distlock.v1.ReleaseOutcome
-	1,  // 56: distlock.v1.LockService.Hold:input_type -> distlock.v1.HoldRequest
-	3,  // 57: distlock.v1.LockService.Session:input_type -> distlock.v1.SessionRequest
-	26, // 58: distlock.v1.LockService.Acquire:input_type -> distlock.v1.AcquireRequest
-	28, // 59: distlock.v1.LockService.Renew:input_type -> distlock.v1.RenewRequest
-	30, // 60: distlock.v1.LockService.Release:input_type -> distlock.v1.ReleaseRequest
-	32, // 61: distlock.v1.LockService.Downgrade:input_type -> distlock.v1.DowngradeRequest
-	42, // 62: distlock.v1.LockService.GetLock:input_type -> distlock.v1.GetLockRequest
-	43, // 63: distlock.v1.LockService.ListLocks:input_type -> distlock.v1.ListLocksRequest
-	44, // 64: distlock.v1.LockService.CheckToken:input_type -> distlock.v1.CheckTokenRequest
-	45, // 65: distlock.v1.LockService.WatchLock:input_type -> distlock.v1.WatchLockRequest
-	46, // 66: distlock.v1.LockService.WatchLocks:input_type -> distlock.v1.WatchLocksRequest
-	2,  // 67: distlock.v1.LockService.Hold:output_type -> distlock.v1.HoldResponse
-	13, // 68: distlock.v1.LockService.Session:output_type -> distlock.v1.SessionResponse
-	27, // 69: distlock.v1.LockService.Acquire:output_type -> distlock.v1.AcquireResponse
-	29, // 70: distlock.v1.LockService.Renew:output_type -> distlock.v1.RenewResponse
-	31, // 71: distlock.v1.LockService.Release:output_type -> distlock.v1.ReleaseResponse
-	33, // 72: distlock.v1.LockService.Downgrade:output_type -> distlock.v1.DowngradeResponse
-	47, // 73: distlock.v1.LockService.GetLock:output_type -> distlock.v1.GetLockResponse
-	48, // 74: distlock.v1.LockService.ListLocks:output_type -> distlock.v1.ListLocksResponse
-	49, // 75: distlock.v1.LockService.CheckToken:output_type -> distlock.v1.CheckTokenResponse
-	50, // 76: distlock.v1.LockService.WatchLock:output_type -> distlock.v1.WatchLockResponse
-	51, // 77: distlock.v1.LockService.WatchLocks:output_type -> distlock.v1.WatchLocksResponse
-	67, // [67:78] is the sub-list for method output_type
-	56, // [56:67] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	35, // 0: distlock.v1.HoldRequest.lock:type_name -> distlock.v1.LockSpec
+	2,  // 1: distlock.v1.HoldRequest.process:type_name -> distlock.v1.ProcessClaim
+	18, // 2: distlock.v1.HoldResponse.queued:type_name -> distlock.v1.AcquireQueued
+	36, // 3: distlock.v1.HoldResponse.granted:type_name -> distlock.v1.Grant
+	22, // 4: distlock.v1.HoldResponse.renewed:type_name -> distlock.v1.LeaseRenewed
+	23, // 5: distlock.v1.HoldResponse.at_risk:type_name -> distlock.v1.LeaseAtRisk
+	24, // 6: distlock.v1.HoldResponse.lost:type_name -> distlock.v1.LeaseLost
+	26, // 7: distlock.v1.HoldResponse.draining:type_name -> distlock.v1.BrokerDraining
+	25, // 8: distlock.v1.HoldResponse.released:type_name -> distlock.v1.LeaseReleased
+	5,  // 9: distlock.v1.SessionRequest.commands:type_name -> distlock.v1.SessionCommand
+	9,  // 10: distlock.v1.SessionCommand.open:type_name -> distlock.v1.OpenSession
+	6,  // 11: distlock.v1.SessionCommand.acquire:type_name -> distlock.v1.AcquireLocks
+	10, // 12: distlock.v1.SessionCommand.release:type_name -> distlock.v1.ReleaseLease
+	11, // 13: distlock.v1.SessionCommand.cancel:type_name -> distlock.v1.CancelAcquire
+	12, // 14: distlock.v1.SessionCommand.heartbeat:type_name -> distlock.v1.Heartbeat
+	13, // 15: distlock.v1.SessionCommand.goodbye:type_name -> distlock.v1.Goodbye
+	7,  // 16: distlock.v1.SessionCommand.downgrade:type_name -> distlock.v1.DowngradeLease
+	8,  // 17: distlock.v1.SessionCommand.adopt:type_name -> distlock.v1.AdoptLease
+	35, // 18: distlock.v1.AcquireLocks.locks:type_name -> distlock.v1.LockSpec
+	35, // 19: distlock.v1.AdoptLease.lock:type_name -> distlock.v1.LockSpec
+	2,  // 20: distlock.v1.OpenSession.process:type_name -> distlock.v1.ProcessClaim
+	15, // 21: distlock.v1.SessionResponse.events:type_name -> distlock.v1.SessionEvent
+	17, // 22: distlock.v1.SessionEvent.opened:type_name -> distlock.v1.SessionOpened
+	18, // 23: distlock.v1.SessionEvent.queued:type_name -> distlock.v1.AcquireQueued
+	36, // 24: distlock.v1.SessionEvent.granted:type_name -> distlock.v1.Grant
+	37, // 25: distlock.v1.SessionEvent.refused:type_name -> distlock.v1.Refusal
+	25, // 26: distlock.v1.SessionEvent.released:type_name -> distlock.v1.LeaseReleased
+	19, // 27: distlock.v1.SessionEvent.heartbeat_ack:type_name -> distlock.v1.HeartbeatAck
+	22, // 28: distlock.v1.SessionEvent.renewed:type_name -> distlock.v1.LeaseRenewed
+	23, // 29: distlock.v1.SessionEvent.at_risk:type_name -> distlock.v1.LeaseAtRisk
+	24, // 30: distlock.v1.SessionEvent.lost:type_name -> distlock.v1.LeaseLost
+	26, // 31: distlock.v1.SessionEvent.draining:type_name -> distlock.v1.BrokerDraining
+	16, // 32: distlock.v1.SessionEvent.downgraded:type_name -> distlock.v1.LeaseDowngraded
+	21, // 33: distlock.v1.LeaseDowngraded.lease:type_name -> distlock.v1.LeaseRef
+	38, // 34: distlock.v1.SessionOpened.validity:type_name -> google.protobuf.Duration
+	38, // 35: distlock.v1.SessionOpened.heartbeat_interval:type_name -> google.protobuf.Duration
+	39, // 36: distlock.v1.AcquireQueued.holders:type_name -> distlock.v1.Holder
+	40, // 37: distlock.v1.AcquireQueued.block:type_name -> distlock.v1.LockBlock
+	38, // 38: distlock.v1.HeartbeatAck.valid_for:type_name -> google.protobuf.Duration
+	20, // 39: distlock.v1.HeartbeatAck.limits:type_name -> distlock.v1.LeaseLimit
+	38, // 40: distlock.v1.LeaseLimit.valid_for:type_name -> google.protobuf.Duration
+	21, // 41: distlock.v1.LeaseRenewed.lease:type_name -> distlock.v1.LeaseRef
+	38, // 42: distlock.v1.LeaseRenewed.valid_for:type_name -> google.protobuf.Duration
+	38, // 43: distlock.v1.LeaseRenewed.since_granted:type_name -> google.protobuf.Duration
+	21, // 44: distlock.v1.LeaseAtRisk.lease:type_name -> distlock.v1.LeaseRef
+	38, // 45: distlock.v1.LeaseAtRisk.valid_for:type_name -> google.protobuf.Duration
+	38, // 46: distlock.v1.LeaseAtRisk.since_granted:type_name -> google.protobuf.Duration
+	21, // 47: distlock.v1.LeaseLost.lease:type_name -> distlock.v1.LeaseRef
+	41, // 48: distlock.v1.LeaseLost.reason:type_name -> distlock.v1.LostReason
+	21, // 49: distlock.v1.LeaseReleased.lease:type_name -> distlock.v1.LeaseRef
+	0,  // 50: distlock.v1.LeaseReleased.outcome:type_name -> distlock.v1.ReleaseOutcome
+	38, // 51: distlock.v1.BrokerDraining.time_left:type_name -> google.protobuf.Duration
+	42, // 52: distlock.v1.BrokerDraining.deadline_time:type_name -> google.protobuf.Timestamp
+	35, // 53: distlock.v1.AcquireRequest.locks:type_name -> distlock.v1.LockSpec
+	36, // 54: distlock.v1.AcquireResponse.grants:type_name -> distlock.v1.Grant
+	38, // 55: distlock.v1.RenewResponse.valid_for:type_name -> google.protobuf.Duration
+	38, // 56: distlock.v1.RenewResponse.ttl:type_name -> google.protobuf.Duration
+	0,  // 57: distlock.v1.ReleaseResponse.outcome:type_name -> distlock.v1.ReleaseOutcome
+	1,  // 58: distlock.v1.LockService.Hold:input_type -> distlock.v1.HoldRequest
+	4,  // 59: distlock.v1.LockService.Session:input_type -> distlock.v1.SessionRequest
+	27, // 60: distlock.v1.LockService.Acquire:input_type -> distlock.v1.AcquireRequest
+	29, // 61: distlock.v1.LockService.Renew:input_type -> distlock.v1.RenewRequest
+	31, // 62: distlock.v1.LockService.Release:input_type -> distlock.v1.ReleaseRequest
+	33, // 63: distlock.v1.LockService.Downgrade:input_type -> distlock.v1.DowngradeRequest
+	43, // 64: distlock.v1.LockService.GetLock:input_type -> distlock.v1.GetLockRequest
+	44, // 65: distlock.v1.LockService.ListLocks:input_type -> distlock.v1.ListLocksRequest
+	45, // 66: distlock.v1.LockService.CheckToken:input_type -> distlock.v1.CheckTokenRequest
+	46, // 67: distlock.v1.LockService.WatchLock:input_type -> distlock.v1.WatchLockRequest
+	47, // 68: distlock.v1.LockService.WatchLocks:input_type -> distlock.v1.WatchLocksRequest
+	3,  // 69: distlock.v1.LockService.Hold:output_type -> distlock.v1.HoldResponse
+	14, // 70: distlock.v1.LockService.Session:output_type -> distlock.v1.SessionResponse
+	28, // 71: distlock.v1.LockService.Acquire:output_type -> distlock.v1.AcquireResponse
+	30, // 72: distlock.v1.LockService.Renew:output_type -> distlock.v1.RenewResponse
+	32, // 73: distlock.v1.LockService.Release:output_type -> distlock.v1.ReleaseResponse
+	34, // 74: distlock.v1.LockService.Downgrade:output_type -> distlock.v1.DowngradeResponse
+	48, // 75: distlock.v1.LockService.GetLock:output_type -> distlock.v1.GetLockResponse
+	49, // 76: distlock.v1.LockService.ListLocks:output_type -> distlock.v1.ListLocksResponse
+	50, // 77: distlock.v1.LockService.CheckToken:output_type -> distlock.v1.CheckTokenResponse
+	51, // 78: distlock.v1.LockService.WatchLock:output_type -> distlock.v1.WatchLockResponse
+	52, // 79: distlock.v1.LockService.WatchLocks:output_type -> distlock.v1.WatchLocksResponse
+	69, // [69:80] is the sub-list for method output_type
+	58, // [58:69] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_distlock_v1_lock_service_proto_init() }
@@ -2671,7 +2764,7 @@ func file_distlock_v1_lock_service_proto_init() {
 	}
 	file_distlock_v1_lock_proto_init()
 	file_distlock_v1_look_proto_init()
-	file_distlock_v1_lock_service_proto_msgTypes[1].OneofWrappers = []any{
+	file_distlock_v1_lock_service_proto_msgTypes[2].OneofWrappers = []any{
 		(*HoldResponse_Queued)(nil),
 		(*HoldResponse_Granted)(nil),
 		(*HoldResponse_Renewed)(nil),
@@ -2680,7 +2773,7 @@ func file_distlock_v1_lock_service_proto_init() {
 		(*HoldResponse_Draining)(nil),
 		(*HoldResponse_Released)(nil),
 	}
-	file_distlock_v1_lock_service_proto_msgTypes[3].OneofWrappers = []any{
+	file_distlock_v1_lock_service_proto_msgTypes[4].OneofWrappers = []any{
 		(*SessionCommand_Open)(nil),
 		(*SessionCommand_Acquire)(nil),
 		(*SessionCommand_Release)(nil),
@@ -2690,7 +2783,7 @@ func file_distlock_v1_lock_service_proto_init() {
 		(*SessionCommand_Downgrade)(nil),
 		(*SessionCommand_Adopt)(nil),
 	}
-	file_distlock_v1_lock_service_proto_msgTypes[13].OneofWrappers = []any{
+	file_distlock_v1_lock_service_proto_msgTypes[14].OneofWrappers = []any{
 		(*SessionEvent_Opened)(nil),
 		(*SessionEvent_Queued)(nil),
 		(*SessionEvent_Granted)(nil),
@@ -2709,7 +2802,7 @@ func file_distlock_v1_lock_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_distlock_v1_lock_service_proto_rawDesc), len(file_distlock_v1_lock_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   33,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

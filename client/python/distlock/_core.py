@@ -13,7 +13,7 @@ import threading
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
-from distlock import _channel, _fork, _status
+from distlock import _channel, _fork, _process, _status
 from distlock._clock import NEVER, SECOND
 from distlock._clock import now as clock
 from distlock._lease import Effects, Lease, Link, Phase, Request
@@ -88,8 +88,9 @@ class Core:
 
     def __init__(self, address: str, label: str, unreachable_after: int,
                  on_draining: Optional[Callable[[float], object]] = None,
-                 on_session: Optional[Callable[[str, str], object]] = None) -> None:
+                 on_session: Optional[Callable[[str, str], object]] = None, ends_with_process: bool = True) -> None:
         self.generation = _fork.generation
+        self._ends_with_process = ends_with_process
         self.mutex = threading.Lock()
         self.addresses = _channel.Addresses(address)
         self.table = LockTable(address, len(self.addresses.all), label, unreachable_after, CONNECT_TIMEOUT)
@@ -348,7 +349,8 @@ class Core:
                 if self._streams[self._present] is None and now >= self._reconnect_at and not self._closing:
                     started = Stream(self, self.table.link, self.addresses.present)
                     self._streams[self._present] = started
-                    self.table.start(now, fx)
+                    claim = _process.claim(started.address) if self._ends_with_process else None
+                    self.table.start(now, fx, claim)
                 draining, self.table.draining_for = self.table.draining_for, None
                 self._flush()
                 closing = self._closing

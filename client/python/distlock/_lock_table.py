@@ -72,11 +72,11 @@ class LockTable(ListeningTable):
             if link.streaming and not link.leaving:
                 self.leave(link)
 
-    def start(self, now: int, fx: Effects) -> None:
-        """The present link has a new stream."""
+    def start(self, now: int, fx: Effects, claim: Optional[wire.ProcessClaim] = None) -> None:
+        """The present link has a new stream. claim: of this process, for a broker that can see its end."""
         link = self.link
         link.start(now, self.connect_timeout)
-        opening = wire.OpenSession(client=self.label, generation=self.sessions)
+        opening = wire.OpenSession(client=self.label, generation=self.sessions, process=claim)
         self.sessions += 1
         link.commands.append(wire.SessionCommand(id=self.take_ids(), open=opening))
         self.wake_at(link.session.deadline)

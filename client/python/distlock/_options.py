@@ -22,7 +22,8 @@ class Base:
     """A client's settings, and the core of this process: a child of fork gets one of its own at its first call."""
 
     def __init__(self, address: Optional[str], label: Optional[str], unreachable_after: float, options: Options,
-                 on_draining: Optional[Callable[[float], object]], observer: Optional[Observer]) -> None:
+                 on_draining: Optional[Callable[[float], object]], observer: Optional[Observer],
+                 ends_with_process: bool = True) -> None:
         self.address = address or default_address()
         _tls.check(self.address)
         self.label = label if label is not None else os.path.basename(sys.argv[0] or "python")
@@ -30,6 +31,7 @@ class Base:
         self._options = options
         self._on_draining = on_draining
         self._observer = observer
+        self._ends_with_process = ends_with_process
         self._made: Optional[Core] = None
         self._making = threading.Lock()
         self._closed = False
@@ -49,7 +51,8 @@ class Base:
                 raise ClientClosed("the client was closed; make a new one")
             if self._made is None or self._made.generation != _fork.generation:
                 session = self._observer.session if self._observer is not None else None
-                self._made = Core(self.address, self.label, self._unreachable_after, self._on_draining, session)
+                self._made = Core(self.address, self.label, self._unreachable_after, self._on_draining, session,
+                                  self._ends_with_process)
             return self._made
 
     @property

@@ -248,6 +248,6 @@ class Client(Base):
 
 def connect(address: Optional[str] = None, *, label: Optional[str] = None, unreachable_after: float = 10.0,
             options: Optional[Options] = None, on_draining: Optional[Callable[[float], object]] = None,
-            observer: Optional[Observer] = None) -> Client:
+            observer: Optional[Observer] = None, ends_with_process: bool = True) -> Client:
     """A client for asyncio, with the arguments of distlock.connect. on_draining is called on a thread of the client."""
-    return Client(address, label, unreachable_after, options or Options(), on_draining, observer)
+    return Client(address, label, unreachable_after, options or Options(), on_draining, observer, ends_with_process)

@@ -322,7 +322,7 @@ class Client(Queries):
 
 def connect(address: Optional[str] = None, *, label: Optional[str] = None, unreachable_after: float = 10.0,
             options: Optional[Options] = None, on_draining: Optional[Callable[[float], object]] = None,
-            observer: Optional[Observer] = None) -> Client:
+            observer: Optional[Observer] = None, ends_with_process: bool = True) -> Client:
     """A client for threads. Does not wait for the connection; the first call makes it.
 
     address: brokers of one store, separated by commas, each a gRPC target: "unix:///path" or "host:port". One is used,
@@ -333,6 +333,8 @@ def connect(address: Optional[str] = None, *, label: Optional[str] = None, unrea
     options: defaults of all locks.
     on_draining: called with the seconds that are left when the broker goes down and locks cannot move to another one.
     observer: hooks for tracing and metrics.
+    ends_with_process: by a unix socket, on Linux 6.9, locks are free at once when this process has ended, however it
+        did. False where another process acts under them: then after the last promise has passed, up to 3 s.
     """
-    return Client(address, label, unreachable_after, options or Options(), on_draining, observer)
+    return Client(address, label, unreachable_after, options or Options(), on_draining, observer, ends_with_process)
 

@@ -51,6 +51,7 @@ void HoldCall::Start() {
     if (ended()) return;
     name_ = acquire.name;
     owner_ = request.lock().owner();
+    if (request.has_process()) BindProcess(request.process());
     core::OpenSession open{.session = session_, .kind = core::SessionKind::kHold};
     if (shards_.TryPost(shard, open, session_, shared_from_this())) {
       shard_ = shard;
@@ -92,9 +93,13 @@ void HoldCall::Take(core::Event event) {
   const auto* queued = std::get_if<core::Queued>(&event);
   if (queued != nullptr && frontend_.observer != nullptr) frontend_.observer->OnQueued(queued->position);
   if (const auto* refused = std::get_if<core::Refused>(&event)) {
+    has_nothing_ = true;
     return Decide(ToStatus(contract::ErrorOf(contract::RefusalOf(*refused, name_), name_)), StreamClose::kFinished);
   }
   if (const auto* end = std::get_if<core::EndStream>(&event)) {
+    if (end->why == core::StreamEnd::kHolderDied) {
+      return Decide(ToStatus(contract::HolderDiedError()), StreamClose::kBroken);
+    }
     return Decide(end->why == core::StreamEnd::kGoodbye
                       ? grpc::Status::OK
                       : ToStatus(contract::ErrorOf(contract::DrainingRefusal(), name_)),
@@ -105,6 +110,7 @@ void HoldCall::Take(core::Event event) {
   if (const auto* lost = std::get_if<core::Lost>(&event)) {
     Decide(ToStatus(contract::LostError(*lost)), StreamClose::kFinished);
   } else if (std::holds_alternative<core::Released>(event)) {
+    has_nothing_ = true;
     Decide(grpc::Status::OK, StreamClose::kFinished);
   }
   waiting_.push_back(std::move(event));

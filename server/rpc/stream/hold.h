@@ -29,6 +29,7 @@ class HoldCall final : public StreamCall<WriteReactor> {
   void Clear() override { waiting_.clear(); }
   void EndShards() override;
   void DescribeMore(v1::SessionInfo* info) const override;
+  bool GaveAllBack() const override { return has_nothing_; }
   void Take(core::Event event);
   // Of the caller's quota, under mu_.
   void Count(int64_t leases, int64_t waiters);
@@ -38,6 +39,7 @@ class HoldCall final : public StreamCall<WriteReactor> {
   std::string owner_;
   int shard_ = -1;  // -1: not posted
   bool granted_ = false;
+  bool has_nothing_ = false;  // refused, or given back
   std::deque<core::Event> waiting_;
 
   // Owned by the writing side.

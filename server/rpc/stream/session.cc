@@ -145,6 +145,7 @@ bool SessionCall::Open(const v1::SessionCommand& command) {
     event->mutable_opened()->set_max_leases(static_cast<int32_t>(frontend_.limits.max_leases_per_session));
     if (frontend_.limits.has_permits) event->mutable_opened()->add_features("permit");
     event->mutable_opened()->set_identity(contract::CleanText(visitor_.identity()));
+    event->mutable_opened()->set_process_bound(command.open().has_process() && BindProcess(command.open().process()));
     if (posted) {
       Answer({.id = static_cast<uint64_t>(command.id()), .event = {}, .about = {}, .made = std::move(event)});
     }

@@ -56,6 +56,7 @@ class SessionCall final : public StreamCall<BidiReactor> {
   void Clear() override;
   void EndShards() override;
   void DescribeMore(v1::SessionInfo* info) const override;
+  bool GaveAllBack() const override { return leaving_ && said_goodbye_ == open_on_; }
 
   // Reading side: called by OnReadDone, which runs once at a time.
   void Protocol(std::string problem);

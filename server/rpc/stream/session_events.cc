@@ -78,6 +78,8 @@ void SessionCall::TakeEnd(int shard, core::StreamEnd why) {
       return Decide(ToStatus(contract::LapsedError(frontend_.limits.validity)), StreamClose::kLapsed);
     case core::StreamEnd::kDrained:
       return Decide(ToStatus(contract::ErrorOf(contract::DrainingRefusal())), StreamClose::kDrained);
+    case core::StreamEnd::kHolderDied:
+      return Decide(ToStatus(contract::HolderDiedError()), StreamClose::kBroken);
   }
 }
 

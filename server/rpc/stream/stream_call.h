@@ -99,17 +99,34 @@ class StreamCall : public Base,
   virtual std::optional<v1::Refusal> Unwelcome(Visitor& visitor) { return frontend_.gate.CheckTakesAny(visitor); }
   // Under mu_, once. Posts StreamEnded to each shard that knows the session.
   virtual void EndShards() = 0;
+  // Under mu_. Nothing of the stream is left for the end of its process to free.
+  virtual bool GaveAllBack() const { return false; }
 
   bool ended() const { return end_.has_value(); }  // under mu_
 
   // The stream's id in SessionOpened.session_id and in ListSessions.
   std::string public_id() const { return absl::StrCat(frontend_.broker_id, "-", session_); }
 
+  // Under mu_, before the stream has ended. Has the shards told when the client's process has ended, if it is the one
+  // in the claim and is known to have made this connection. False: it is not.
+  bool BindProcess(const v1::ProcessClaim& claim) {
+    const door::Visitor* const connection = this->connection();
+    if (frontend_.deaths == nullptr || connection == nullptr || claim.pidfd_inode() <= 0) return false;
+    const door::ProcessClaim process{.boot_id = claim.boot_id(),
+                                     .pidfd_inode = static_cast<uint64_t>(claim.pidfd_inode())};
+    const auto tell = [&shards = shards_, died = core::HolderDied{session_, HolderName()}] {
+      for (int shard = 0; shard < shards.size(); ++shard) shards.Post(shard, died);
+    };
+    if (frontend_.deaths->Bind(*connection, process, session_, tell)) bound_to_ = connection->id;
+    return bound_to_ != 0;
+  }
+
   // Under mu_. Decides how the stream ends. Waiting events are still written; the caller must call Pump.
   void Decide(grpc::Status status, StreamClose why) {
     if (end_) return;
     end_ = std::move(status);
     EndShards();
+    if (bound_to_ != 0) frontend_.deaths->Unbind(bound_to_, session_, GaveAllBack(), door::Clock::now());
     if (frontend_.observer != nullptr) frontend_.observer->OnStreamClosed(why);
   }
 
@@ -237,7 +254,13 @@ class StreamCall : public Base,
     return write;
   }
 
+  // For the log.
+  std::string HolderName() const {
+    return visitor_.identity().empty() ? peer_ : absl::StrCat(contract::CleanText(visitor_.identity()), " ", peer_);
+  }
+
   // Guarded by mu_.
+  uint64_t bound_to_ = 0;  // the connection whose process is watched for this stream
   bool writing_ = false;
   bool finished_ = false;
   bool cutting_ = false;

@@ -124,6 +124,10 @@ void BrokerProcess::Force(core::ForceRelease force) {
   Post([this, force = std::move(force)] { Enqueue(force); });
 }
 
+void BrokerProcess::HearOfDeath(core::SessionId session, Duration later) {
+  PostAfter(later, [this, session] { Enqueue(core::HolderDied{session, ""}); });
+}
+
 // The mailbox: inputs that streams post are taken together, a little later.
 void BrokerProcess::Enqueue(core::Input input) {
   mail_.push_back(std::move(input));

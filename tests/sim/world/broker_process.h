@@ -32,6 +32,8 @@ class BrokerProcess : public Process, private store::StoreListener {
   void Restart(Duration heard_within, Duration down);
   void Drain(Duration timeout);
   void Force(core::ForceRelease force);
+  // The process that opened the session has ended; this broker learns of it so much later, if it lives until then.
+  void HearOfDeath(core::SessionId session, Duration later);
 
   // The calls of clients, in this process; only while it is alive.
   Front& front() { return *front_; }

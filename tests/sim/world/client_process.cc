@@ -21,6 +21,7 @@ void ClientProcess::Kill(Duration heard_within, Duration down) {
   if (!alive()) return;
   env_.Log([&] { return name() + " dies"; });
   env_.NoteFault(FaultKind::kClientKilled, actor(), heard_within);
+  if (env_.dice.Chance(env_.temper.proofs)) ProveDeath();
   HangUp(heard_within);
   for (auto& [id, wish] : wishes_) {
     if (wish.stage == Stage::kHeld) {
@@ -33,6 +34,23 @@ void ClientProcess::Kill(Duration heard_within, Duration down) {
   Vanish();
   Die();
   env_.time.After(down, [this] { Start(); });
+}
+
+// Brokers learn of the death, before they hear of the end of the streams or after it, maybe twice, and also of sessions
+// that they do not know, as when they were started anew.
+void ClientProcess::ProveDeath() {
+  constexpr core::SessionId kUnknown = 1'000'000'000;
+  for (const auto& broker : *neighbours_.brokers) {
+    if (!broker->alive()) continue;
+    for (const core::SessionId session : broker->front().OpenedBy(*this)) {
+      const int times = env_.dice.Chance(0.2) ? 2 : 1;
+      for (int i = 0; i < times; ++i) {
+        const Duration late = env_.dice.Chance(0.5) ? milliseconds(1) : env_.temper.validity;
+        broker->HearOfDeath(session, env_.dice.Between(Duration(0), late));
+      }
+      if (env_.dice.Chance(0.1)) broker->HearOfDeath(session + kUnknown, Duration(0));
+    }
+  }
 }
 
 std::string ClientProcess::Waiting() const {

@@ -121,6 +121,7 @@ class ClientProcess : public Process {
  private:
   void Act();
   void MakeWish();
+  void ProveDeath();
   void MakeWishes();
   void LosePatience(int64_t id);
   void Draw(Wish& wish);

@@ -50,6 +50,19 @@ void Front::StreamOver(core::SessionId id) {
   if (stream.told_core) post_(core::StreamEnded{id});
 }
 
+void Front::NoteHolder(const Stream& stream) {
+  const Process& client = stream.wire->end(Wire::kClient);
+  holders_[stream.id] = {&client, client.life()};
+}
+
+std::vector<core::SessionId> Front::OpenedBy(const Process& client) const {
+  std::vector<core::SessionId> sessions;
+  for (const auto& [id, holder] : holders_) {
+    if (holder.process == &client && holder.life == client.life()) sessions.push_back(id);
+  }
+  return sessions;
+}
+
 // ---- Session ----
 
 void Front::Session(core::SessionId id, const v1::SessionRequest& request) {
@@ -69,6 +82,7 @@ void Front::Handle(Stream& stream, const v1::SessionCommand& command) {
     stream.kind = Kind::kSession;
     stream.generation = static_cast<uint32_t>(command.open().generation());
     post_(core::OpenSession{stream.id, core::SessionKind::kSession});
+    NoteHolder(stream);
     auto event = std::make_unique<v1::SessionEvent>();
     *event->mutable_opened()->mutable_validity() = contract::ToProto(limits_.validity);
     *event->mutable_opened()->mutable_heartbeat_interval() = contract::ToProto(limits_.validity / 3);

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "contract/limits.h"
 #include "contract/refusal.h"
@@ -51,6 +52,9 @@ class Front {
   void Acquire(core::SessionId id, const v1::LockSpec& spec, const std::string& request_id);
   void Renew(core::SessionId id, const std::string& lease_id);
   void Release(core::SessionId id, const std::string& lease_id);
+
+  // Sessions and Hold streams that this life of a process has opened, those that have ended included.
+  std::vector<core::SessionId> OpenedBy(const Process& client) const;
 
   void StartDrain() { draining_ = true; }
   bool draining() const { return draining_; }
@@ -94,6 +98,7 @@ class Front {
   void End(Stream& stream, grpc::Status status);
   void Finish(Stream& stream);
   void StreamOver(core::SessionId id);
+  void NoteHolder(const Stream& stream);
   void TellSession(Stream& stream, core::Notify notify);
   void TellHold(Stream& stream, core::Event event);
   void TellWatch(Stream& stream, const core::Event& event);
@@ -111,6 +116,11 @@ class Front {
   bool draining_ = false;
   core::SessionId next_id_ = 1;
   std::map<core::SessionId, std::unique_ptr<Stream>> streams_;
+  struct Holder {
+    const Process* process = nullptr;
+    uint64_t life = 0;
+  };
+  std::map<core::SessionId, Holder> holders_;  // of all sessions and Hold streams so far
   // Acquire calls without a request_id that ended before their answer: a grant that still comes is released.
   std::map<core::SessionId, core::Release> orphans_;
 };

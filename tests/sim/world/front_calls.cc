@@ -30,6 +30,7 @@ void Front::Hold(core::SessionId id, const v1::LockSpec& spec) {
   stream.told_core = true;
   stream.answers[kOnly] = Answered::kNot;
   post_(core::OpenSession{id, core::SessionKind::kHold});
+  NoteHolder(stream);
   post_(std::move(acquire));
 }
 
@@ -115,9 +116,10 @@ void Front::Tell(core::Notify notify) {
 
 void Front::TellSession(Stream& stream, core::Notify notify) {
   if (const auto* end = std::get_if<core::EndStream>(&notify.event)) {
-    return End(stream, end->why == core::StreamEnd::kGoodbye ? grpc::Status::OK
-                       : end->why == core::StreamEnd::kLapsed
-                           ? rpc::ToStatus(contract::LapsedError(limits_.validity))
+    return End(stream, end->why == core::StreamEnd::kGoodbye  ? grpc::Status::OK
+                       : end->why == core::StreamEnd::kLapsed ? rpc::ToStatus(contract::LapsedError(limits_.validity))
+                       : end->why == core::StreamEnd::kHolderDied
+                           ? rpc::ToStatus(contract::HolderDiedError())
                            : rpc::ToStatus(contract::ErrorOf(contract::DrainingRefusal())));
   }
   core::LockName about;

@@ -81,6 +81,7 @@ void DrawClients(Dice& dice, Temper& temper) {
   temper.bounded_wait = dice.Chance(0.4) ? 0 : 0.2;
   temper.impatient = dice.Chance(0.5) ? 0 : 0.2;
   temper.careless = dice.Chance(0.4) ? 0 : 0.5;
+  temper.proofs = dice.Chance(0.3) ? 0 : 0.8;
   temper.max_hold = dice.Chance(0.6) ? 0 : 0.2;
   temper.moves = dice.Chance(0.3) ? 0 : dice.Chance(0.5) ? 1 : 0.5;
   temper.lock_delay = dice.Chance(0.6) ? 0 : 0.3;

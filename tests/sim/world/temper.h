@@ -80,6 +80,7 @@ struct Temper {
   double bounded_wait = 0;
   double impatient = 0;  // fraction of wishes that are cancelled
   double careless = 0;   // fraction of clients that end without a goodbye
+  double proofs = 0;     // fraction of clients whose death brokers learn of for certain, besides the end of streams
   double max_hold = 0;
   double moves = 0;  // leases of a session that another session adopts when theirs breaks or drains
   double lock_delay = 0;

@@ -90,6 +90,11 @@ struct ClientOptions {
   // locks: the broker does not list them among its sessions.
   bool connect_at_once = true;
 
+  // On the broker's machine, by a unix socket: when this process has ended, however it did, its locks are free at once.
+  // The kernel must be Linux 6.9 or newer; otherwise, and with false, they are free when the last promise has passed,
+  // which takes up to the broker's --validity. Say false when another process acts under the locks of this one.
+  bool ends_with_process = true;
+
   // Who calls the program's callbacks: those of the Async calls, LockOptions::on_queued and on_draining. Unset: a
   // thread of the library. The executor gets a function to call once, later, on a thread of its own; it must not wait
   // for the library, and it must not call the function before it returns. Stop tokens are not among them (see guard.h).

@@ -132,12 +132,12 @@ func (t *Table) Close(now time.Duration, fx *Effects) {
 	}
 }
 
-// Start gives the present link a new stream.
-func (t *Table) Start(now time.Duration, fx *Effects) {
+// Start gives the present link a new stream. claim is of this process, for a broker that can see its end; nil: none.
+func (t *Table) Start(now time.Duration, claim *pb.ProcessClaim, fx *Effects) {
 	link := t.Link()
 	link.start(now, t.config.ConnectTimeout)
 	link.add(&pb.SessionCommand{Id: t.takeIDs(1), Command: &pb.SessionCommand_Open{
-		Open: &pb.OpenSession{Client: t.config.Label, Generation: t.sessions}}})
+		Open: &pb.OpenSession{Client: t.config.Label, Generation: t.sessions, Process: claim}}})
 	t.sessions++
 	t.wakeAt(link.session.deadline)
 	for _, lease := range t.live {

@@ -99,7 +99,7 @@ func (s *stage) do(call func(fx *Effects)) {
 }
 
 func (s *stage) start() []*pb.SessionCommand {
-	s.do(func(fx *Effects) { s.table.Start(s.now, fx) })
+	s.do(func(fx *Effects) { s.table.Start(s.now, nil, fx) })
 	return s.sent()
 }
 

@@ -111,10 +111,12 @@ class HeartbeatAck(_message.Message):
     def __init__(self, seq: _Optional[int] = ..., valid_for: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., limits: _Optional[_Iterable[_Union[LeaseLimit, _Mapping]]] = ...) -> None: ...
 
 class HoldRequest(_message.Message):
-    __slots__ = ["lock"]
+    __slots__ = ["lock", "process"]
     LOCK_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
     lock: _lock_pb2.LockSpec
-    def __init__(self, lock: _Optional[_Union[_lock_pb2.LockSpec, _Mapping]] = ...) -> None: ...
+    process: ProcessClaim
+    def __init__(self, lock: _Optional[_Union[_lock_pb2.LockSpec, _Mapping]] = ..., process: _Optional[_Union[ProcessClaim, _Mapping]] = ...) -> None: ...
 
 class HoldResponse(_message.Message):
     __slots__ = ["at_risk", "draining", "granted", "lost", "queued", "released", "renewed"]
@@ -201,12 +203,22 @@ class LeaseRenewed(_message.Message):
     def __init__(self, lease: _Optional[_Union[LeaseRef, _Mapping]] = ..., valid_for: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., since_granted: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class OpenSession(_message.Message):
-    __slots__ = ["client", "generation"]
+    __slots__ = ["client", "generation", "process"]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
     client: str
     generation: int
-    def __init__(self, client: _Optional[str] = ..., generation: _Optional[int] = ...) -> None: ...
+    process: ProcessClaim
+    def __init__(self, client: _Optional[str] = ..., generation: _Optional[int] = ..., process: _Optional[_Union[ProcessClaim, _Mapping]] = ...) -> None: ...
+
+class ProcessClaim(_message.Message):
+    __slots__ = ["boot_id", "pidfd_inode"]
+    BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    PIDFD_INODE_FIELD_NUMBER: _ClassVar[int]
+    boot_id: str
+    pidfd_inode: int
+    def __init__(self, boot_id: _Optional[str] = ..., pidfd_inode: _Optional[int] = ...) -> None: ...
 
 class ReleaseLease(_message.Message):
     __slots__ = ["acquire_id", "lapsed", "lease_id"]
@@ -295,13 +307,14 @@ class SessionEvent(_message.Message):
     def __init__(self, id: _Optional[int] = ..., opened: _Optional[_Union[SessionOpened, _Mapping]] = ..., queued: _Optional[_Union[AcquireQueued, _Mapping]] = ..., granted: _Optional[_Union[_lock_pb2.Grant, _Mapping]] = ..., refused: _Optional[_Union[_lock_pb2.Refusal, _Mapping]] = ..., released: _Optional[_Union[LeaseReleased, _Mapping]] = ..., heartbeat_ack: _Optional[_Union[HeartbeatAck, _Mapping]] = ..., renewed: _Optional[_Union[LeaseRenewed, _Mapping]] = ..., at_risk: _Optional[_Union[LeaseAtRisk, _Mapping]] = ..., lost: _Optional[_Union[LeaseLost, _Mapping]] = ..., draining: _Optional[_Union[BrokerDraining, _Mapping]] = ..., downgraded: _Optional[_Union[LeaseDowngraded, _Mapping]] = ...) -> None: ...
 
 class SessionOpened(_message.Message):
-    __slots__ = ["broker_id", "features", "heartbeat_interval", "identity", "max_leases", "max_message_bytes", "session_id", "validity"]
+    __slots__ = ["broker_id", "features", "heartbeat_interval", "identity", "max_leases", "max_message_bytes", "process_bound", "session_id", "validity"]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_INTERVAL_FIELD_NUMBER: _ClassVar[int]
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
     MAX_LEASES_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_BOUND_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     VALIDITY_FIELD_NUMBER: _ClassVar[int]
     broker_id: str
@@ -310,9 +323,10 @@ class SessionOpened(_message.Message):
     identity: str
     max_leases: int
     max_message_bytes: int
+    process_bound: bool
     session_id: str
     validity: _duration_pb2.Duration
-    def __init__(self, session_id: _Optional[str] = ..., broker_id: _Optional[str] = ..., validity: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., heartbeat_interval: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_message_bytes: _Optional[int] = ..., max_leases: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., identity: _Optional[str] = ...) -> None: ...
+    def __init__(self, session_id: _Optional[str] = ..., broker_id: _Optional[str] = ..., validity: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., heartbeat_interval: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_message_bytes: _Optional[int] = ..., max_leases: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., identity: _Optional[str] = ..., process_bound: bool = ...) -> None: ...
 
 class SessionRequest(_message.Message):
     __slots__ = ["commands"]

@@ -21,6 +21,12 @@ export enum ReleaseOutcome {
 
 export interface HoldRequest {
   lock: LockSpec | undefined;
+  process: ProcessClaim | undefined;
+}
+
+export interface ProcessClaim {
+  bootId: string;
+  pidfdInode: number;
 }
 
 export interface HoldResponse {
@@ -73,6 +79,7 @@ export interface AdoptLease {
 export interface OpenSession {
   client: string;
   generation: number;
+  process: ProcessClaim | undefined;
 }
 
 export interface ReleaseLease {
@@ -126,6 +133,7 @@ export interface SessionOpened {
   maxLeases: number;
   features: string[];
   identity: string;
+  processBound: boolean;
 }
 
 export interface AcquireQueued {
@@ -215,13 +223,16 @@ export interface DowngradeResponse {
 }
 
 function createBaseHoldRequest(): HoldRequest {
-  return { lock: undefined };
+  return { lock: undefined, process: undefined };
 }
 
 export const HoldRequest: MessageFns<HoldRequest> = {
   encode(message: HoldRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.lock !== undefined) {
       LockSpec.encode(message.lock, writer.uint32(10).fork()).join();
+    }
+    if (message.process !== undefined) {
+      ProcessClaim.encode(message.process, writer.uint32(18).fork()).join();
     }
     return writer;
   },
@@ -245,6 +256,71 @@ export const HoldRequest: MessageFns<HoldRequest> = {
             }
 
             message.lock = LockSpec.decode(reader, reader.uint32());
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.process = ProcessClaim.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseProcessClaim(): ProcessClaim {
+  return { bootId: "", pidfdInode: 0 };
+}
+
+export const ProcessClaim: MessageFns<ProcessClaim> = {
+  encode(message: ProcessClaim, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.bootId !== "") {
+      writer.uint32(10).string(message.bootId);
+    }
+    if (message.pidfdInode !== 0) {
+      writer.uint32(16).int64(message.pidfdInode);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ProcessClaim {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseProcessClaim();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.bootId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.pidfdInode = longToNumber(reader.int64());
             continue;
           }
         }
@@ -750,7 +826,7 @@ export const AdoptLease: MessageFns<AdoptLease> = {
 };
 
 function createBaseOpenSession(): OpenSession {
-  return { client: "", generation: 0 };
+  return { client: "", generation: 0, process: undefined };
 }
 
 export const OpenSession: MessageFns<OpenSession> = {
@@ -760,6 +836,9 @@ export const OpenSession: MessageFns<OpenSession> = {
     }
     if (message.generation !== 0) {
       writer.uint32(16).int32(message.generation);
+    }
+    if (message.process !== undefined) {
+      ProcessClaim.encode(message.process, writer.uint32(26).fork()).join();
     }
     return writer;
   },
@@ -791,6 +870,14 @@ export const OpenSession: MessageFns<OpenSession> = {
             }
 
             message.generation = reader.int32();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.process = ProcessClaim.decode(reader, reader.uint32());
             continue;
           }
         }
@@ -1272,6 +1359,7 @@ function createBaseSessionOpened(): SessionOpened {
     maxLeases: 0,
     features: [],
     identity: "",
+    processBound: false,
   };
 }
 
@@ -1300,6 +1388,9 @@ export const SessionOpened: MessageFns<SessionOpened> = {
     }
     if (message.identity !== "") {
       writer.uint32(66).string(message.identity);
+    }
+    if (message.processBound !== false) {
+      writer.uint32(72).bool(message.processBound);
     }
     return writer;
   },
@@ -1379,6 +1470,14 @@ export const SessionOpened: MessageFns<SessionOpened> = {
             }
 
             message.identity = reader.string();
+            continue;
+          }
+          case 9: {
+            if (tag !== 72) {
+              break;
+            }
+
+            message.processBound = reader.bool();
             continue;
           }
         }
