@@ -6,14 +6,15 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
   cat <<'TEXT'
-usage: tests/release.sh [--quick] [--only STAGE]... [--record FILE] [--logs FOLDER]
+usage: tests/release.sh [--quick] [--only STAGE]... [--old PROGRAM] [--record FILE] [--logs FOLDER]
 
 Runs each stage of the release list one after the other, goes on after one that fails, and appends a row for each to
 the track record. A release needs a full run without a failure on a clean tree. A day on two cores.
 
   --quick         the same list in small: shows that each stage runs, proves nothing about a release
-  --only STAGE    only this stage (may be repeated): suite worlds worlds-sentinel worlds-cluster museum soak
-                  soak-sentinel bench
+  --only STAGE    only this stage (may be repeated): suite worlds worlds-sentinel worlds-cluster worlds-quorum museum
+                  security-museum attacks mixed soak soak-sentinel bench
+  --old PROGRAM   distlockd of the release before, for the stage mixed; else the present build plays it
   --record FILE   the track record (tests/track_record.md)
   --logs FOLDER   where the whole output of each stage goes (build/release-list)
 
@@ -23,18 +24,20 @@ TEXT
 
 die() { printf 'tests/release.sh: %s\n' "$*" >&2; exit 64; }
 
-readonly STAGES=(suite worlds worlds-sentinel worlds-cluster museum soak soak-sentinel bench)
-quick='' only=() record=tests/track_record.md logs=build/release-list
+readonly STAGES=(suite worlds worlds-sentinel worlds-cluster worlds-quorum museum security-museum attacks mixed soak
+  soak-sentinel bench)
+quick='' only=() old='' record=tests/track_record.md logs=build/release-list
 while [ $# -gt 0 ]; do
   case "$1" in
     --quick) quick=yes ;;
-    --only | --record | --logs)
+    --only | --old | --record | --logs)
       [ $# -ge 2 ] || die "$1 needs a value; see --help"
       case "$1" in
         --only)
           [[ " ${STAGES[*]} " == *" $2 "* ]] || die "there is no stage '$2'; the stages are ${STAGES[*]}"
           only+=("$2")
           ;;
+        --old) old=$(realpath -e "$2") || die "there is no $2" ;;
         --record) record=$2 ;;
         --logs) logs=$2 ;;
       esac
@@ -47,6 +50,7 @@ while [ $# -gt 0 ]; do
 done
 [ "${#only[@]}" -gt 0 ] || only=("${STAGES[@]}")
 
+mixed=(/usr/bin/python3 -B -m pytest -q -p no:cacheprovider tests/e2e/test_mixed.py)
 # The command of a stage: in full, or with --quick.
 command_of() {
   case "$1${quick:+-quick}" in
@@ -58,8 +62,16 @@ command_of() {
     worlds-sentinel-quick) echo tests/sim/run.sh --quiet --topology sentinel --seeds 20 ;;
     worlds-cluster) echo tests/sim/run.sh --quiet --topology cluster --seeds 200000 ;;
     worlds-cluster-quick) echo tests/sim/run.sh --quiet --topology cluster --seeds 20 ;;
+    worlds-quorum) echo tests/sim/run.sh --quiet --topology quorum --seeds 200000 ;;
+    worlds-quorum-quick) echo tests/sim/run.sh --quiet --topology quorum --seeds 20 ;;
     museum) echo tests/sim/museum.sh ;;
     museum-quick) echo tests/sim/museum.sh --check ;;
+    security-museum) echo tests/security/museum/museum.py ;;
+    security-museum-quick) echo tests/security/museum/museum.py --check ;;
+    attacks) echo /usr/bin/python3 -B tests/e2e/attacks.py ;;
+    attacks-quick) echo /usr/bin/python3 -B -m pytest -q -p no:cacheprovider tests/e2e/test_attacks.py ;;
+    mixed) echo env "${old:+DISTLOCKD_OLD=$old}" DISTLOCK_MIXED_ROUNDS=100 "${mixed[@]}" ;;
+    mixed-quick) echo env "${old:+DISTLOCKD_OLD=$old}" "${mixed[@]}" ;;
     soak) echo tests/soak.sh --minutes 480 ;;
     soak-quick) echo tests/soak.sh --minutes 1 ;;
     soak-sentinel) echo tests/soak.sh --sentinel --minutes 60 ;;

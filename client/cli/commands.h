@@ -21,6 +21,7 @@ void AddWatch(CLI::App& app, Context& context);
 void AddCheckToken(CLI::App& app, Context& context);
 void AddBrokerCommands(CLI::App& app, Context& context);  // status, sessions, drain, force-release
 void AddQuorumInit(CLI::App& app, Context& context);
+void AddStore(CLI::App& app, Context& context);
 void AddAccessCommands(CLI::App& app, Context& context);  // can-i, reload, token, policy
 void AddTop(CLI::App& app, Context& context);
 void AddCompletion(CLI::App& app, Context& context);

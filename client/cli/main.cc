@@ -69,6 +69,7 @@ int main(int argc, char** argv) {
   distlock::cli::AddCheckToken(app, context);
   distlock::cli::AddBrokerCommands(app, context);
   distlock::cli::AddQuorumInit(app, context);
+  distlock::cli::AddStore(app, context);
   distlock::cli::AddAccessCommands(app, context);
   distlock::cli::AddTop(app, context);
   distlock::cli::AddCompletion(app, context);

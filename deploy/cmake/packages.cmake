@@ -43,7 +43,7 @@ add_custom_target(distlock_package_files ALL DEPENDS ${made}/distlockd.8)
 
 install_pages("${made}/distlockd.8" 8 server)
 foreach(command "" -run -elect -hold -acquire -renew -downgrade -release -show -ls -watch -check-token -status -sessions
-        -drain -force-release -quorum-init -can-i -reload -token -policy -top -completion -man)
+        -drain -force-release -quorum-init -store -can-i -reload -token -policy -top -completion -man)
   list(APPEND pages ${CMAKE_BINARY_DIR}/man/distlockctl${command}.1)
 endforeach()
 install_pages("${pages}" 1 cli)
@@ -54,7 +54,8 @@ install(DIRECTORY ${CMAKE_SOURCE_DIR}/proto/distlock DESTINATION share/distlock/
         FILES_MATCHING PATTERN "*.proto")
 
 set(systemd ${CMAKE_SOURCE_DIR}/deploy/systemd)
-install(FILES ${systemd}/distlockd.service DESTINATION lib/systemd/system COMPONENT server EXCLUDE_FROM_ALL)
+install(FILES ${systemd}/distlockd.service ${systemd}/distlockd.socket DESTINATION lib/systemd/system
+        COMPONENT server EXCLUDE_FROM_ALL)
 install(FILES ${systemd}/sysusers.conf DESTINATION lib/sysusers.d RENAME distlock.conf
         COMPONENT server EXCLUDE_FROM_ALL)
 install(FILES ${systemd}/tmpfiles.conf DESTINATION lib/tmpfiles.d RENAME distlock.conf

@@ -15,10 +15,12 @@
 //  4. No lease is renewed, and no grant accepted, at or after its D.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "core/adoptions.h"
 #include "core/broker_config.h"
+#include "core/broker_load.h"
 #include "core/bundles.h"
 #include "core/core_context.h"
 #include "core/downgrades.h"
@@ -51,6 +53,8 @@ class Broker {
   Instant NextDeadline() const { return core_.timers.Earliest(); }
 
   BrokerStats Stats() const;
+  // Looks at every lease and queue. `namespaces`: escaped; those that are told of apart.
+  BrokerLoad Load(const std::vector<std::string>& namespaces) const;
 
  private:
   // broker.cc: to which part an input, a due deadline or a reply goes

@@ -83,6 +83,10 @@ class Leases {
   Lease* Find(const OwnerId& owner) const;
   bool Contains(const OwnerId& owner) const { return leases_.contains(owner); }
   size_t size() const { return leases_.size(); }
+  template <typename Look>
+  void ForEach(Look look) const {
+    for (const auto& [owner, lease] : leases_) look(*lease);
+  }
   // The clients of all leases that are left adopt them when their streams end. Looks at each of them.
   bool AllAreResumed() const;
 

@@ -49,6 +49,10 @@ class Queues final : public LookScheduler {
   // Null: no waiter of this broker stands in the queue of that lock.
   LocalQueue* Find(const LockName& name) const;
   size_t size() const { return queues_.size(); }
+  template <typename Look>
+  void ForEach(Look look) const {
+    for (const auto& [name, queue] : queues_) look(*queue);
+  }
 
  private:
   std::vector<OwnerId> WhomToAskFor(LocalQueue& queue) const;

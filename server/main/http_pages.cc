@@ -1,13 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "main/http_pages.h"
 
+#include <algorithm>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "main/page.h"
+#include "shard/boot_clock.h"
 
 namespace distlock {
 namespace {
+
+// The greatest of all shards; `index`: of the namespace, nullopt for all of them.
+void SetLoad(const std::vector<shard::ShardStatus>& shards, std::optional<size_t> index, ops::Metrics::Gauge& oldest,
+             ops::Metrics::Gauge& longest) {
+  core::Instant granted = core::kNever;
+  size_t queue = 0;
+  for (const shard::ShardStatus& shard : shards) {
+    if (index && *index >= shard.load.of_namespace.size()) continue;  // not looked at yet
+    const core::BrokerLoad::Part& part = index ? shard.load.of_namespace[*index] : shard.load.all;
+    // The counts are newer than the load.
+    if (shard.stats.leases > 0) granted = std::min(granted, part.oldest_grant);
+    if (shard.stats.waiters > 0) queue = std::max(queue, part.longest_queue);
+  }
+  const core::Duration age = granted == core::kNever ? core::Duration::zero() : shard::BootNow() - granted;
+  oldest.Set(std::chrono::duration<double>(age).count());
+  longest.Set(static_cast<double>(queue));
+}
 
 std::string Metrics(ops::Metrics& metrics, const rpc::Server& server, const shard::ShardSet& shards) {
   const v1::GetStatusResponse status = server.Status();
@@ -16,8 +37,13 @@ std::string Metrics(ops::Metrics& metrics, const rpc::Server& server, const shar
   metrics.leases.Set(static_cast<double>(status.leases()));
   metrics.waiters.Set(static_cast<double>(status.waiters()));
   size_t mail = 0;
-  for (const shard::ShardStatus& shard : shards.Status()) mail += shard.mailbox_depth;
+  const std::vector<shard::ShardStatus> all = shards.Status();
+  for (const shard::ShardStatus& shard : all) mail += shard.mailbox_depth;
   metrics.mailbox_depth.Set(static_cast<double>(mail));
+  SetLoad(all, std::nullopt, metrics.oldest_hold_seconds, metrics.longest_queue);
+  for (size_t i = 0; i < metrics.of_namespace.size(); ++i) {
+    SetLoad(all, i, *metrics.of_namespace[i].oldest_hold_seconds, *metrics.of_namespace[i].longest_queue);
+  }
   return metrics.Text();
 }
 

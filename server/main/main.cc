@@ -102,7 +102,7 @@ int Serve(const ops::Options& options) {
   Wakeups wakeups;
   RaiseFileLimit();
   const std::string broker_id = contract::RandomHex(8);
-  ops::Metrics metrics(DISTLOCK_VERSION);
+  ops::Metrics metrics(DISTLOCK_VERSION, options.metrics_namespace);
   // Read before anybody can call, and before the store is waited for.
   Access access(options, metrics, wakeups);
   if (const absl::Status loaded = access.reloader.Begin(); !loaded.ok()) return Fail(loaded, kExitConfiguration);
@@ -138,6 +138,7 @@ int Serve(const ops::Options& options) {
        .mailbox_capacity = static_cast<size_t>(options.mailbox_capacity),
        .broker = BrokerConfigOf(options, store::TraitsOf(setup->options), absl::GetCurrentTimeNanos()),
        .make_store = StoreFactory(*setup),
+       .load_namespaces = EscapedNamespaces(options.metrics_namespace),
        .observer = &recorder});
   Drainer drainer(shards, metrics, supervisor, wakeups, ToCore(options.drain_timeout));
   shards.Start();
@@ -164,6 +165,7 @@ int Serve(const ops::Options& options) {
     return Fail(server.status(), kExitConfiguration);
   }
   WarnOfDoor(options, **server);
+  metrics.connections_limit.Set(static_cast<double>((*server)->max_connections()));
   recorder.Watch(server->get());
   const absl::Cleanup unwatch = [&recorder] { recorder.Unwatch(); };
   drainer.Attach(server->get());
@@ -184,7 +186,7 @@ int Serve(const ops::Options& options) {
                                 {"broker_id", broker_id}});
   supervisor.Ready();
 
-  Watchdog watchdog(supervisor, shards);
+  Watchdog watchdog(supervisor, shards, **server);
   const absl::Status ended = drainer.AwaitEnd(setup->embedded.get(), [&](Wake wake) {
     recorder.LogHeldBack();
     watchdog.Feed();
@@ -205,10 +207,27 @@ int Serve(const ops::Options& options) {
 int InitQuorum(ops::Options options) {
   Wakeups wakeups;
   options.wait_for_store = false;
-  const auto setup = PrepareStore(options, contract::RandomHex(8), wakeups, store::StoreOptions::QuorumCheck::kReplace);
+  const auto setup = PrepareStore(options, contract::RandomHex(8), wakeups,
+                                  {.quorum_check = store::StoreOptions::QuorumCheck::kReplace});
   if (absl::IsCancelled(setup.status())) return 0;
   if (!setup.ok()) return Fail(setup.status(), StoreExitCode(setup.status()));
   ops::Info("the servers are one quorum now; brokers may start", {{"redis", setup->shown}});
+  return 0;
+}
+
+// Raises the schema that brokers write, and does not serve. No server is changed unless all of them can be.
+int UpgradeStore(ops::Options options) {
+  Wakeups wakeups;
+  options.wait_for_store = false;
+  const std::string broker_id = contract::RandomHex(8);
+  std::string shown;
+  for (const store::SchemaTask task : {store::SchemaTask::kAskUpgrade, store::SchemaTask::kUpgrade}) {
+    const auto setup = PrepareStore(options, broker_id, wakeups, {.schema = task});
+    if (absl::IsCancelled(setup.status())) return 0;
+    if (!setup.ok()) return Fail(setup.status(), StoreExitCode(setup.status()));
+    shown = setup->shown;
+  }
+  ops::Info("brokers write the store in this schema now", {{"schema", options.store_upgrade}, {"redis", shown}});
   return 0;
 }
 
@@ -229,6 +248,7 @@ int Run(const std::vector<std::string>& args) {
   }
   ops::ConfigureLog(invocation->options.log_level, invocation->options.log_format);
   for (const std::string& warning : invocation->warnings) ops::Warn("option", {{"warning", warning}});
+  if (invocation->options.store_upgrade > 0) return UpgradeStore(invocation->options);
   return invocation->action == Action::kQuorumInit ? InitQuorum(invocation->options) : Serve(invocation->options);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "contract/limits.h"
+#include "core/lock_name.h"
 
 namespace distlock {
 
@@ -18,6 +19,12 @@ core::BrokerConfig BrokerConfigOf(const ops::Options& options, const core::Store
           .max_leases_per_session = static_cast<uint32_t>(options.max_leases_per_session),
           .store = store,
           .seed = seed};
+}
+
+std::vector<std::string> EscapedNamespaces(const std::vector<std::string>& namespaces) {
+  std::vector<std::string> escaped;
+  for (const std::string& name : namespaces) escaped.push_back(core::EscapeNamespace(name));
+  return escaped;
 }
 
 door::DoorOptions DoorOptionsOf(const ops::Options& options) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "core/broker_config.h"
 #include "door/door.h"
@@ -19,6 +20,7 @@ inline constexpr int kExitConfiguration = 78;
 
 core::Duration ToCore(absl::Duration duration);
 core::BrokerConfig BrokerConfigOf(const ops::Options& options, const core::StoreTraits& store, uint64_t seed);
+std::vector<std::string> EscapedNamespaces(const std::vector<std::string>& namespaces);
 door::DoorOptions DoorOptionsOf(const ops::Options& options);
 rpc::TlsClientAuth ClientAuthOf(const ops::Options& options);
 rpc::ServerOptions ServerOptionsOf(const ops::Options& options, const core::StoreTraits& store,

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "main/store_setup.h"
 
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -116,6 +119,32 @@ absl::Status CheckQuorumOptions(const ops::Options& options, const StoreSetup& s
                                                  setup.shown, ": write --redis redlock://host,host,host"));
 }
 
+// Tests let one build stand for two releases: "1-2" reads the schemas 1 to 2.
+void PlayAnotherRelease(store::SchemaOptions& schema) {
+  const char* range = std::getenv("DISTLOCK_TEST_SCHEMA");
+  if (range == nullptr) return;
+  store::SchemaOptions played = schema;
+  if (std::sscanf(range, "%u-%u", &played.oldest, &played.newest) == 2) schema = played;
+}
+
+absl::Status SetSchema(const ops::Options& options, store::SchemaTask task, StoreSetup& setup) {
+  store::SchemaOptions& schema = setup.options.locks.schema;
+  schema.task = task;
+  schema.known = std::make_shared<std::atomic<uint32_t>>(0);
+  PlayAnotherRelease(schema);
+  if (task == store::SchemaTask::kServe) return absl::OkStatus();
+  if (options.redis.empty()) {
+    return absl::InvalidArgumentError("--store-upgrade needs the store that is to be upgraded: set --redis");
+  }
+  schema.upgrade_to = static_cast<uint32_t>(options.store_upgrade);
+  if (schema.upgrade_to >= schema.oldest && schema.upgrade_to <= schema.newest) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--store-upgrade ", schema.upgrade_to, ": this distlockd reads ",
+                   schema.oldest == schema.newest ? absl::StrCat("schema ", schema.newest)
+                                                  : absl::StrCat("the schemas ", schema.oldest, " to ", schema.newest),
+                   "; use the distlockd of the release that the brokers have"));
+}
+
 }  // namespace
 
 absl::Status CheckAlive(store::EmbeddedServer* embedded) {
@@ -125,7 +154,7 @@ absl::Status CheckAlive(store::EmbeddedServer* embedded) {
 }
 
 absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::string& broker_id, Wakeups& wakeups,
-                                        store::StoreOptions::QuorumCheck quorum_check) {
+                                        const StorePurpose& purpose) {
   StoreSetup setup;
   setup.options.locks = {.key_prefix = options.key_prefix,
                          .broker_id = broker_id,
@@ -135,10 +164,11 @@ absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::
   for (const auto& [name, keep] : options.TokenKeeps()) {
     setup.options.locks.token_keep_of[core::EscapeNamespace(name)] = ToCore(keep);
   }
+  if (absl::Status schema = SetSchema(options, purpose.schema, setup); !schema.ok()) return schema;
   absl::Status chosen = options.redis.empty() ? UseEmbedded(options, setup) : UseUrl(options, setup);
   if (!chosen.ok()) return chosen;
-  if (absl::Status fits = CheckQuorumOptions(options, setup, quorum_check); !fits.ok()) return fits;
-  setup.options.quorum_check = quorum_check;
+  if (absl::Status fits = CheckQuorumOptions(options, setup, purpose.quorum_check); !fits.ok()) return fits;
+  setup.options.quorum_check = purpose.quorum_check;
   setup.options.usual_ttl = ToCore(options.default_ttl);
   setup.options.wait_replicas = static_cast<int>(options.wait_replicas);
   setup.options.wait_timeout = ToCore(options.wait_timeout);

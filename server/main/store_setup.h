@@ -25,14 +25,19 @@ struct StoreSetup {
   std::string shown;  // for people, without secrets
 };
 
+// What the store is opened for.
+struct StorePurpose {
+  store::StoreOptions::QuorumCheck quorum_check = store::StoreOptions::QuorumCheck::kAny;
+  store::SchemaTask schema = store::SchemaTask::kServe;
+};
+
 // Starts the embedded store or reads --redis, and checks the store. With --wait-for-store it repeats the check until
 // the store answers. Errors, each one line that says what is wrong and why:
 // - Unavailable: cannot be reached. FailedPrecondition, Unimplemented: unfit for locks. InvalidArgument, NotFound: a
 //   wrong option.
 // - Aborted: the embedded server has ended. Cancelled: SIGTERM came first.
-absl::StatusOr<StoreSetup> PrepareStore(
-    const ops::Options& options, const std::string& broker_id, Wakeups& wakeups,
-    store::StoreOptions::QuorumCheck quorum_check = store::StoreOptions::QuorumCheck::kAny);
+absl::StatusOr<StoreSetup> PrepareStore(const ops::Options& options, const std::string& broker_id, Wakeups& wakeups,
+                                        const StorePurpose& purpose = {});
 
 // Ok while `embedded` runs, and always for null. Aborted, with the end of its log, once it has ended by itself.
 absl::Status CheckAlive(store::EmbeddedServer* embedded);

@@ -55,9 +55,12 @@ void Supervisor::Tell(std::string_view what, std::string_view value) const {
 }
 
 void Watchdog::Feed() {
-  if (!supervisor_.watches() || !turned_->exchange(false)) return;
+  if (!supervisor_.watches() || *awaited_ > 0 || !server_.DeadListener().empty()) return;
   supervisor_.Alive();
-  shards_.AfterTurns([turned = turned_] { *turned = true; });
+  *awaited_ = 2;
+  const auto come = [awaited = awaited_] { --*awaited; };
+  shards_.AfterTurns(come);
+  server_.AfterTurns(come);
 }
 
 }  // namespace distlock

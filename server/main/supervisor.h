@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "rpc/server.h"
 #include "shard/shard_set.h"
 
 namespace distlock {
@@ -38,13 +39,15 @@ class Supervisor {
   bool watches_ = false;
 };
 
-// Tells a supervisor that watches that the broker is alive, as long as main's thread comes by and every shard has had a
-// turn since. The store does not matter: a restart would end locks that survive its outage.
+// Tells a supervisor that watches that the broker is alive, as long as main's thread comes by, every shard and every
+// thread of gRPC's calls has had a turn since, and each address lets connections in. The store does not matter: a
+// restart would end locks that survive its outage.
 //
-// Thread: main's. Both arguments outlive it.
+// Thread: main's. The arguments outlive it.
 class Watchdog {
  public:
-  Watchdog(const Supervisor& supervisor, shard::ShardSet& shards) : supervisor_(supervisor), shards_(shards) {}
+  Watchdog(const Supervisor& supervisor, shard::ShardSet& shards, rpc::Server& server)
+      : supervisor_(supervisor), shards_(shards), server_(server) {}
 
   // Called about once a second.
   void Feed();
@@ -52,8 +55,9 @@ class Watchdog {
  private:
   const Supervisor& supervisor_;
   shard::ShardSet& shards_;
-  // Shared, because a shard that was stuck may answer after this object has ended.
-  const std::shared_ptr<std::atomic<bool>> turned_ = std::make_shared<std::atomic<bool>>(true);
+  rpc::Server& server_;
+  // How many of both have not answered yet. Shared, because who was stuck may answer after this object has ended.
+  const std::shared_ptr<std::atomic<int>> awaited_ = std::make_shared<std::atomic<int>>(0);
 };
 
 }  // namespace distlock

@@ -128,9 +128,23 @@ RegistryPtr NewRegistry() {
   return std::make_unique<prometheus::Registry>(prometheus::Registry::InsertBehavior::Throw);
 }
 
+// No family without a namespace: it would have no series.
+std::vector<Metrics::OfNamespace> GaugesOf(const RegistryPtr& in, const std::vector<std::string>& namespaces) {
+  std::vector<Metrics::OfNamespace> gauges;
+  if (namespaces.empty()) return gauges;
+  auto& oldest = Family(prometheus::BuildGauge(), in, "distlock_namespace_oldest_hold_seconds",
+                        "distlock_oldest_hold_seconds of a namespace that --metrics-namespace names.");
+  auto& longest = Family(prometheus::BuildGauge(), in, "distlock_namespace_longest_queue",
+                         "distlock_longest_queue of a namespace that --metrics-namespace names.");
+  for (const std::string& name : namespaces) {
+    gauges.push_back({&oldest.Add({{"namespace", name}}), &longest.Add({{"namespace", name}})});
+  }
+  return gauges;
+}
+
 }  // namespace
 
-Metrics::Metrics(std::string_view version)
+Metrics::Metrics(std::string_view version, const std::vector<std::string>& namespaces)
     : registry_(NewRegistry()),
       grants(Count(registry_, "distlock_grants_total", "Locks given to callers of this broker.")),
       refusals(
@@ -155,10 +169,17 @@ Metrics::Metrics(std::string_view version)
                             "How many were ahead of a request when it had to queue.", kPositionBuckets)),
       waiters(Level(registry_, "distlock_waiters", "Requests waiting in this broker.")),
       leases(Level(registry_, "distlock_leases", "Leases renewed by this broker.")),
+      oldest_hold_seconds(Level(registry_, "distlock_oldest_hold_seconds",
+                                "Age of the oldest of the leases that this broker renews; 0: there are none.")),
+      longest_queue(
+          Level(registry_, "distlock_longest_queue", "Most requests that wait in this broker for the same lock.")),
+      of_namespace(GaugesOf(registry_, namespaces)),
       sessions(Level(registry_, "distlock_sessions", "Open Session, Hold, WatchLock and WatchLocks streams.")),
       streams_closed(
           CountBy(registry_, "distlock_streams_closed_total", "Streams that ended, by cause.", "cause", kStreamEnds)),
       connections(Level(registry_, "distlock_connections", "Open client connections.")),
+      connections_limit(
+          Level(registry_, "distlock_connections_limit", "So many client connections may be open at a time.")),
       connections_refused(CountBy(registry_, "distlock_connections_refused_total",
                                   "Client connections that were not let in, by cause.", "cause", kRefuseCauses)),
       connections_cut(CountBy(registry_, "distlock_connections_cut_total",

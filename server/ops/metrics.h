@@ -2,7 +2,8 @@
 //
 // Every metric of distlockd. The constructor in metrics.cc is the table: name, help, label, buckets. All series exist
 // from the start and are looked up once, so counting is one atomic add; a histogram takes a short lock of its own. Any
-// thread may count. Labels are the enums below, never a value that a caller chose. Owned by main; outlives everything
+// thread may count. Labels are the enums below and
+// namespaces that the operator names, never a value that a caller chose. Owned by main; outlives everything
 // that counts.
 //   metrics.refusals[RefusalReason::kLockHeld].Increment();
 #pragma once
@@ -168,7 +169,8 @@ class Metrics {
   using Gauge = prometheus::Gauge;
   using Histogram = prometheus::Histogram;
 
-  explicit Metrics(std::string_view version);
+  // `namespaces`: chosen by the operator, and few.
+  explicit Metrics(std::string_view version, const std::vector<std::string>& namespaces = {});
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
@@ -189,6 +191,14 @@ class Metrics {
   Histogram& queue_position;  // of acquires that had to queue: how many were ahead
   Gauge& waiters;
   Gauge& leases;
+  Gauge& oldest_hold_seconds;
+  Gauge& longest_queue;  // of one lock in this broker
+  // The same of each namespace that the constructor was given, in order.
+  struct OfNamespace {
+    Gauge* oldest_hold_seconds;
+    Gauge* longest_queue;
+  };
+  const std::vector<OfNamespace> of_namespace;
 
   // Streams
   Gauge& sessions;
@@ -196,6 +206,7 @@ class Metrics {
 
   // Connections
   Gauge& connections;
+  Gauge& connections_limit;
   const ByLabel<RefuseCause, Counter> connections_refused;
   const ByLabel<CutCause, Counter> connections_cut;
   Counter& proofs_of_death;

@@ -41,6 +41,11 @@ absl::Status CheckKeyPrefix(std::string_view value) {
   return absl::OkStatus();
 }
 
+absl::Status CheckNamespace(std::string_view value) {
+  if (!value.empty() && value.size() <= 64) return absl::OkStatus();
+  return absl::InvalidArgumentError("must be a namespace: 1 to 64 bytes");
+}
+
 absl::Status CheckTokenKeep(std::string_view value) {
   const size_t equals = value.rfind('=');
   if (equals == value.npos || equals == 0) {
@@ -86,6 +91,10 @@ constexpr OptionRow kTable[] = {
      nullptr,
      false,
      OptionPlaces::kNowhereElse},
+    {"store-upgrade", kGeneral, &O::store_upgrade, "0", "0..1000000",
+     "when not 0: raise the schema that brokers write in the store to this one, and exit; refused while a broker that "
+     "cannot read it may run",
+     nullptr, false, OptionPlaces::kNowhere},
     {"version", kGeneral, {}, "", "", "print the version and exit", nullptr, false, OptionPlaces::kNowhereElse},
     {"help", kGeneral, {}, "", "", "print this and exit", nullptr, false, OptionPlaces::kNowhereElse},
 
@@ -115,6 +124,10 @@ constexpr OptionRow kTable[] = {
      "where /metrics, /healthz, /readyz and the status page are served; empty: nowhere", CheckHttp},
     {"http-page", kServing, &O::http_page, "auto", "auto|on|off",
      "whether the status page shows held locks, with their owners; auto: only when --http is loopback"},
+    {"metrics-namespace", kServing, &O::metrics_namespace, "", "",
+     "a namespace whose oldest holder and longest queue have metrics of their own; may be given several times, at most "
+     "20",
+     CheckNamespace},
     {"http-api", kServing, &O::http_api, "", "",
      "where locks are served as JSON over HTTP: unix:///path or a loopback host:port; empty: nowhere", CheckHttpApi},
     {"http-host", kServing, &O::http_host, "", "",

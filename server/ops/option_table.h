@@ -23,7 +23,8 @@ using OptionField =
 enum class OptionGroup { kGeneral, kServing, kAccess, kStore, kTime, kLimits, kLog };
 
 // Where an option may be set besides the command line.
-enum class OptionPlaces { kVariableAndFile, kVariable, kFile, kNowhereElse };
+// kNowhere: it has a value. kNowhereElse: it is an action, such as --help.
+enum class OptionPlaces { kVariableAndFile, kVariable, kFile, kNowhere, kNowhereElse };
 
 inline bool HasVariable(OptionPlaces places) {
   return places == OptionPlaces::kVariableAndFile || places == OptionPlaces::kVariable;

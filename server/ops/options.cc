@@ -220,12 +220,26 @@ std::map<std::string, absl::Duration> Options::TokenKeeps() const {
   return keeps;
 }
 
+// Each has series of its own, at every broker.
+absl::Status CheckMetrics(const Options& o) {
+  constexpr size_t kMost = 20;
+  const auto& names = o.metrics_namespace;
+  if (names.size() > kMost) return Clash("--metrics-namespace names ", names.size(), " namespaces, at most ", kMost);
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (std::count(names.begin(), names.end(), names[i]) > 1) {
+      return Clash("--metrics-namespace names '", names[i], "' twice");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckTogether(const Options& options, std::vector<std::string>* warnings) {
   absl::Status status = CheckListen(options, warnings);
   status.Update(CheckTls(options, warnings));
   status.Update(CheckAccess(options, warnings));
   status.Update(CheckStore(options));
   status.Update(CheckTimes(options));
+  status.Update(CheckMetrics(options));
   WarnOfStreams(options, warnings);
   WarnOfHoldOff(options, warnings);
   return status;

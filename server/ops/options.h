@@ -26,6 +26,7 @@ enum class Audit { kChanges, kAll };
 // Fields are named after the flags; the defaults are in the table alone: start from DefaultOptions().
 struct Options {
   std::string config;
+  int64_t store_upgrade = 0;
 
   // Serving
   std::vector<std::string> listen;  // unix:///path?mode=&group= or host:port, checked
@@ -68,6 +69,7 @@ struct Options {
   std::string sentinel_user;
   std::string sentinel_password_file;
   std::string key_prefix;
+  std::vector<std::string> metrics_namespace;     // at most 20, each once
   std::vector<std::string> namespace_token_keep;  // NAMESPACE=DURATION, checked; use TokenKeeps()
   bool wait_for_store = false;
   absl::Duration store_timeout;

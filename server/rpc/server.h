@@ -80,6 +80,9 @@ class Server {
   // For a caller in this process that calls for others. Call once, before it calls.
   InsidePass OpenInside();
 
+  // As of CallThreads. Not once Stop was called.
+  void AfterTurns(std::function<void()> done) { threads_->AfterTurns(std::move(done)); }
+
   v1::GetStatusResponse Status() const { return BrokerStatus(frontend_, facts_); }
 
   void SetStoreUp(bool up);

@@ -90,12 +90,15 @@ class Shard final : private store::StoreListener {
   void NoteStoreState(bool up, const std::string& cause);
   void NoteStoreReply(core::Instant now, const core::StoreReply& reply);
   void PublishStatus();
+  // nullopt: it is too early for another look.
+  std::optional<core::BrokerLoad> NewLoad(const core::BrokerStats& stats);
   void ShutDown();
 
   // Constant after Start.
   const int index_;
   const std::function<std::unique_ptr<store::Store>(int, uv_loop_t*)> make_store_;
   Observer* const observer_;
+  const std::vector<std::string> load_namespaces_;
   const std::function<void()> on_drained_;
   std::thread thread_;
 
@@ -116,7 +119,9 @@ class Shard final : private store::StoreListener {
   std::vector<Envelope> mail_;             // taken from the mailbox
   size_t mail_done_ = 0;                   // how many of mail_ are handled
   bool mailbox_unread_ = false;            // this turn found mail_ unfinished
-  core::Duration lag_{};                   // how late this turn's most overdue input or timer was
+  core::Instant load_at_{};                // when the load was last looked at
+
+  core::Duration lag_{};  // how late this turn's most overdue input or timer was
   std::vector<core::Effect> effects_;
   struct Sent {
     core::Verb verb{};

@@ -28,6 +28,7 @@ struct ShardStatus {
   bool store_up = false;
   std::string store_problem;  // "" when up
   core::BrokerStats stats;
+  core::BrokerLoad load;  // some seconds old, the more so the more leases there are; see `stats` whether any are left
   size_t mailbox_depth = 0;  // inputs that wait to be handled; not older than the call
 };
 
@@ -57,7 +58,8 @@ struct ShardSetOptions {
   core::BrokerConfig broker;        // seed is varied per shard
   // Makes the store of shard `index` on its loop; runs on that shard's thread.
   std::function<std::unique_ptr<store::Store>(int index, uv_loop_t* loop)> make_store;
-  Observer* observer = nullptr;  // may be null; outlives the set
+  std::vector<std::string> load_namespaces;  // escaped: those whose load is told of apart
+  Observer* observer = nullptr;              // may be null; outlives the set
 };
 
 class ShardSet {

@@ -16,6 +16,7 @@ constexpr core::OwnerId kSecond{0xff};
 constexpr std::chrono::seconds kProbeLife{2};
 constexpr int kClosingTurns = 100;
 constexpr std::chrono::milliseconds kAskStopped{100};
+constexpr std::chrono::milliseconds kAskServers{20};
 
 // Commands that need every right of the scripts, on a lock that nobody else uses and that leaves nothing behind. The
 // verbs that are missing here (watch would leave its broker's name) run no other Redis commands.
@@ -38,6 +39,8 @@ class Checker : public StoreListener {
         watch_(std::move(watch)),
         url_(options.url.Masked()),
         wait_replicas_(options.wait_replicas),
+        needs_all_servers_(options.locks.schema.task == SchemaTask::kAskUpgrade ||
+                           options.locks.schema.task == SchemaTask::kUpgrade),
         probe_(ProbeCommands(core::LockName::Encode("distlock", Cat("start-up check of ", options.locks.broker_id)))),
         store_(make(loop, Wire(std::move(options)))),
         timer_(loop,
@@ -46,10 +49,12 @@ class Checker : public StoreListener {
                          ? absl::UnavailableError(Cat(url_, ": no answer in time; is it the right address?"))
                          : last_problem_);
                }),
-        stop_timer_(loop, [this] {
-          if (watch_.stopped()) return End(absl::CancelledError("stopped"));
-          stop_timer_.Start(kAskStopped);
-        }) {
+        stop_timer_(loop,
+                    [this] {
+                      if (watch_.stopped()) return End(absl::CancelledError("stopped"));
+                      stop_timer_.Start(kAskStopped);
+                    }),
+        servers_timer_(loop, [this] { AwaitServers(); }) {
     timer_.Start(timeout);
     if (watch_.stopped) stop_timer_.Start(kAskStopped);
     store_->Start(this);
@@ -60,6 +65,7 @@ class Checker : public StoreListener {
     store_->Stop();
     timer_.Stop();
     stop_timer_.Stop();
+    servers_timer_.Stop();
     if (!result_.ok()) return result_;
     return std::move(warnings_);
   }
@@ -96,11 +102,16 @@ class Checker : public StoreListener {
   }
 
   void SendNext() {
-    if (next_ == probe_.size()) return End(absl::OkStatus());
+    if (next_ == probe_.size()) return AwaitServers();
     core::StoreCommand command = probe_[next_++];
     if (auto* renew = std::get_if<core::StoreRenew>(&command)) renew->items.back().token = token_;
     store_->Submit(std::move(command));
     store_->Flush();
+  }
+
+  void AwaitServers() {
+    if (!needs_all_servers_ || store_->AllServersAreUp()) return End(absl::OkStatus());
+    servers_timer_.Start(kAskServers);
   }
 
   void OnReply(const core::StoreReply& reply) {
@@ -138,6 +149,7 @@ class Checker : public StoreListener {
   const CheckWatch watch_;
   const std::string url_;
   const int wait_replicas_;
+  const bool needs_all_servers_;
   const std::vector<core::StoreCommand> probe_;
   size_t next_ = 0;
   uint64_t token_ = 0;  // of the probe's grant
@@ -148,6 +160,7 @@ class Checker : public StoreListener {
   const std::unique_ptr<Store> store_;
   UvTimer timer_;
   UvTimer stop_timer_;
+  UvTimer servers_timer_;
 };
 
 }  // namespace

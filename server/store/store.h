@@ -62,6 +62,9 @@ class Store : public StoreReader {
   virtual void Submit(core::StoreCommand&& command) = 0;
   virtual void Flush() = 0;
 
+  // Each server that keeps locks can be used: of several, all and not only enough.
+  virtual bool AllServersAreUp() const = 0;
+
   // Closes all connections; pending callbacks of Inspect and List run with Cancelled before it returns.
   virtual void Stop() = 0;
 };

@@ -13,6 +13,7 @@
 #include "core/types.h"
 #include "store/cluster_events.h"
 #include "store/node_status.h"
+#include "store/schema.h"
 #include "store/store_url.h"
 
 namespace distlock::store {
@@ -49,6 +50,7 @@ struct LockOptions {
   core::Duration fair_after = std::chrono::milliseconds(100);
   bool counts_listeners = true;  // PUBLISH counts every subscriber, as one server does: see core::StoreTraits
   HoldOffOptions hold_off;
+  SchemaOptions schema;
 };
 
 struct StoreOptions {

@@ -11,7 +11,7 @@ from broker import eventually
 from ctl import ends, line
 
 COMMANDS = ["run", "elect", "hold", "acquire", "renew", "downgrade", "release", "show", "ls", "watch", "check-token",
-            "status", "sessions", "drain", "top", "force-release", "quorum-init", "completion", "man"]
+            "status", "sessions", "drain", "top", "force-release", "quorum-init", "store", "completion", "man"]
 LEASE_FIELDS = {"namespace", "key", "lease_id", "holder_id", "token", "ttl_ms", "valid_for_ms", "waited_ms"}
 
 

@@ -7,14 +7,17 @@ import pathlib
 import re
 import stat
 import subprocess
+import time
 
 import pytest
 
 from charts import tool
 from conftest import REPOSITORY
-from harness import DISTLOCKD
+from harness import DISTLOCKD, REDIS_SERVER, free_port
 
 SIZE_MAX_MB = 45
+READY_MAX_S = 0.3  # from the start to a broker that says it is ready
+STARTS = 5
 HEALTHCHECK = pathlib.Path(DISTLOCKD).parent / "distlock-healthcheck"
 DISTLOCKCTL = pathlib.Path(os.environ.get("DISTLOCKCTL", pathlib.Path(DISTLOCKD).parent / "distlockctl"))
 DOCKERFILE = (REPOSITORY / "Dockerfile").read_text(encoding="utf-8")
@@ -101,6 +104,35 @@ def test_the_targets_differ_only_in_the_store():
         assert line in rows[1]
     for label in ("title", "description", "version", "revision", "source", "licenses", "base.name"):
         assert f"org.opencontainers.image.{label}=" in DOCKERFILE
+
+
+def start_s(root, port):
+    """From the start of the image's broker to its word that it is ready."""
+    argv = ["unshare", "-m", "--kill-child", "chroot", "--userspec=10001:10001", "--groups=", root, "distlockd",
+            "--redis", f"redis://127.0.0.1:{port}", "--listen", "unix:///tmp/d.sock", "--http", ""]
+    began = time.monotonic()
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env={"PATH": "/usr/sbin:/usr/bin:/usr/local/bin"},
+                          stdin=subprocess.DEVNULL) as broker:
+        try:
+            assert any("distlockd ready" in line for line in broker.stderr)
+            return time.monotonic() - began
+        finally:
+            broker.terminate()
+            broker.communicate()
+
+
+def test_the_broker_is_ready_soon(broker):
+    port = free_port()
+    argv = [REDIS_SERVER, "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as redis:
+        try:
+            assert any("Ready to accept connections" in line for line in redis.stdout)
+            took = sorted(start_s(broker, port) for _ in range(STARTS))
+        finally:
+            redis.terminate()
+            redis.communicate()
+    print(f"from the start to ready: {', '.join(f'{1000 * s:.0f}' for s in took)} ms")
+    assert took[0] <= READY_MAX_S  # the machine may be busy; a program that is slow is so each time
 
 
 def test_the_check_of_health_and_a_lock_work_in_it(standalone):

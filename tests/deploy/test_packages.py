@@ -30,6 +30,7 @@ def unpacked(packages, tmp_path_factory):
 def test_the_server_brings_daemon_unit_user_and_configuration(packages):
     assert files(packages["distlock-server"]) >= {
         "/usr/bin/distlockd", "/etc/distlock/distlockd.yaml", "/usr/lib/systemd/system/distlockd.service",
+        "/usr/lib/systemd/system/distlockd.socket",
         "/usr/lib/sysusers.d/distlock.conf", "/usr/lib/tmpfiles.d/distlock.conf",
         "/usr/share/man/man8/distlockd.8.gz", "/usr/share/doc/distlock-server/copyright"}
     assert "libgrpc++" in field(packages["distlock-server"], "Depends")

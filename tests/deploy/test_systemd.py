@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The unit of deploy/systemd: its hardening, as systemd-analyze counts it, and what the broker tells systemd."""
+import concurrent.futures
+import contextlib
+import ctypes
+import os
+import pathlib
 import re
 import signal
 import socket
@@ -7,10 +12,12 @@ import subprocess
 
 import pytest
 
+from client import Client
 from conftest import REPOSITORY
 from harness import DISTLOCKD, PATIENCE_S, eventually
 
 UNIT = REPOSITORY / "deploy/systemd/distlockd.service"
+SOCKET = REPOSITORY / "deploy/systemd/distlockd.socket"
 EXPOSURE_MAX = 1.5  # of 10: https://www.freedesktop.org/software/systemd/man/systemd-analyze.html
 
 
@@ -19,12 +26,21 @@ def analyze(*args):
                           check=False)
 
 
-def test_the_unit_is_proper(tmp_path):
-    unit = tmp_path / UNIT.name
+def test_the_units_are_proper(tmp_path):
+    unit, sockets = tmp_path / UNIT.name, tmp_path / SOCKET.name
     text = UNIT.read_text(encoding="utf-8")
     unit.write_text(text.replace("/usr/bin/distlockd", DISTLOCKD), encoding="utf-8")
-    done = analyze("verify", "--man=no", unit)
+    sockets.write_text(SOCKET.read_text(encoding="utf-8"), encoding="utf-8")
+    done = analyze("verify", "--man=no", unit, sockets)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_the_socket_is_the_one_that_the_configuration_of_the_package_names():
+    path, user = (re.search(rf"^{key}=(.*)$", SOCKET.read_text(encoding="utf-8"), re.MULTILINE)[1]
+                  for key in ("ListenStream", "SocketUser"))
+    config = (REPOSITORY / "deploy/systemd/distlockd.yaml").read_text(encoding="utf-8")
+    assert f"listen: unix://{path}\n" in config
+    assert f"User={user}\n" in UNIT.read_text(encoding="utf-8")
 
 
 def test_the_unit_exposes_little(tmp_path):
@@ -133,6 +149,71 @@ def test_the_watchdog_is_fed_while_the_shards_turn(world, manager, monkeypatch):
     manager.quiet_for(2)
     daemon.cont()
     manager.until("WATCHDOG")
+
+
+PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
+SYS_ptrace = {"x86_64": 101, "aarch64": 117}[os.uname().machine]
+
+
+@contextlib.contextmanager
+def frozen_thread(daemon, name):
+    """One thread of the broker does not run, as if it were stuck."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def ptrace(what, thread):
+        done = libc.syscall(SYS_ptrace, what, int(thread.name), 0, 0)
+        assert done == 0, os.strerror(ctypes.get_errno())
+    thread = next(task for task in pathlib.Path(f"/proc/{daemon.pid}/task").iterdir()
+                  if (task / "comm").read_text(encoding="utf-8").strip() == name)
+    ptrace(PTRACE_SEIZE, thread)
+    ptrace(PTRACE_INTERRUPT, thread)
+    eventually(lambda: (thread / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "t", "its stop")
+    try:
+        yield
+    finally:
+        ptrace(PTRACE_DETACH, thread)
+
+
+@pytest.mark.parametrize("thread", ["calls-0", "shard-0"])
+def test_the_watchdog_is_not_fed_while_a_thread_that_matters_is_stuck(world, manager, monkeypatch, thread):
+    monkeypatch.setenv("WATCHDOG_USEC", "2000000")
+    daemon = world.distlockd(world.redis().url, await_ready=False)
+    manager.until("WATCHDOG")
+    with frozen_thread(daemon, thread):
+        with contextlib.suppress(TimeoutError):
+            manager.socket.settimeout(1.5)
+            manager.next()  # of the turn before
+        manager.quiet_for(2.5)
+    manager.until("WATCHDOG")
+
+
+def test_a_restart_by_the_socket_unit_refuses_nobody(world):
+    """As systemd does it: the socket stays open, and the next process takes it over."""
+    path = f"{world.folder}/s.sock"
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen(100)
+    redis = world.redis()
+    script = 'exec 3<&"$0"; LISTEN_PID=$$ LISTEN_FDS=1 exec "$@"'
+
+    def start():
+        return subprocess.Popen(["bash", "-c", script, str(listener.fileno()), DISTLOCKD, "--listen", f"unix://{path}",
+                                 "--redis", redis.url, "--http", ""], pass_fds=[listener.fileno()],
+                                stderr=subprocess.DEVNULL)
+    first = start()
+    try:
+        with Client(f"unix://{path}") as client:
+            client.release(client.acquire(client.spec("k")).lease_id)
+        first.terminate()
+        assert first.wait(PATIENCE_S) == 0
+        with Client(f"unix://{path}") as early, concurrent.futures.ThreadPoolExecutor() as pool:
+            waiting = pool.submit(early.acquire, early.spec("k"))
+            first = start()
+            waiting.result(PATIENCE_S)
+    finally:
+        first.kill()
+        first.wait()
+        listener.close()
 
 
 def test_the_watchdog_of_another_process_is_not_fed(world, manager, monkeypatch):

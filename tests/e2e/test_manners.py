@@ -136,4 +136,22 @@ def test_keys_of_the_store_are_counted(world):
     client = world.client(daemon.url)
     for i in range(5):
         client.release(client.acquire(client.spec(f"k{i}")).lease_id)
-    eventually(lambda: daemon.metric("distlock_store_keys") == 5, "the keys in the metric")
+    eventually(lambda: daemon.metric("distlock_store_keys") == 6, "the tokens and the schema's mark in the metric")
+
+
+def test_the_oldest_holder_and_the_longest_queue_are_told_of(world):
+    daemon = world.distlockd(world.redis().url, "--metrics-namespace", "shop")
+
+    def shown(what, **labels):
+        return daemon.metric(f"distlock_{what}", **labels)
+    with daemon.client() as client:
+        held = [client.session() for _ in range(3)]
+        for session in held:
+            session.acquire(client.spec("k", namespace="shop", ttl=6.0))
+        held[0].acquire(client.spec("other", ttl=6.0))
+        eventually(lambda: shown("namespace_longest_queue", namespace="shop") == 2, "the queue of the namespace")
+        assert shown("longest_queue") == 2
+        eventually(lambda: 0 < shown("namespace_oldest_hold_seconds", namespace="shop")
+                   <= shown("oldest_hold_seconds") < 20, "the age of the oldest lease")
+        assert shown("connections_limit") > 100
+    eventually(lambda: shown("oldest_hold_seconds") == shown("longest_queue") == 0, "nothing being left")

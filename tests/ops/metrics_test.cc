@@ -48,6 +48,16 @@ TEST(MetricTable, LabelsAreFewAndFixed) {
   EXPECT_LE(series, 250u);
 }
 
+TEST(MetricTable, NamespacesThatAreNamedHaveSeriesOfTheirOwn) {
+  EXPECT_THAT(Metrics("1.2.3").Text(), Not(HasSubstr("distlock_namespace_")));
+  const Metrics metrics("1.2.3", {"shop", "b\"c"});
+  ASSERT_EQ(metrics.of_namespace.size(), 2u);
+  metrics.of_namespace[0].oldest_hold_seconds->Set(4);
+  metrics.of_namespace[1].longest_queue->Set(7);
+  EXPECT_THAT(metrics.Text(), HasSubstr("distlock_namespace_oldest_hold_seconds{namespace=\"shop\"} 4\n"));
+  EXPECT_THAT(metrics.Text(), HasSubstr("distlock_namespace_longest_queue{namespace=\"b\\\"c\"} 7\n"));
+}
+
 TEST(Metrics, AnEnumIndexesItsOwnSeries) {
   Metrics metrics("1.2.3");
   metrics.grants.Increment();

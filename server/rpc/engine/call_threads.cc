@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rpc/engine/call_threads.h"
 
+#include <grpcpp/alarm.h>
 #include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
+#include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -39,6 +43,27 @@ void RunTags(grpc::CompletionQueue& queue) {
   after_turn = nullptr;
 }
 
+// One visit to a queue. Ends itself.
+class Turn final : public CallTag {
+ public:
+  Turn(LiveCalls& live, grpc::CompletionQueue& queue, std::shared_ptr<const std::function<void()>> come)
+      : live_(live), come_(std::move(come)) {
+    live_.Begin();
+    alarm_.Set(&queue, gpr_now(GPR_CLOCK_MONOTONIC), this);
+  }
+
+  void Run(bool) override {
+    (*come_)();
+    live_.End();
+    delete this;
+  }
+
+ private:
+  LiveCalls& live_;
+  const std::shared_ptr<const std::function<void()>> come_;
+  grpc::Alarm alarm_;
+};
+
 }  // namespace
 
 void RunAfterTurn(CallTag& tag) {
@@ -59,6 +84,14 @@ void CallThreads::Start() {
     threads_.emplace_back([&queue = *queue] { RunTags(queue); });
     pthread_setname_np(threads_.back().native_handle(), ("calls-" + std::to_string(threads_.size() - 1)).c_str());
   }
+}
+
+void CallThreads::AfterTurns(std::function<void()> done) {
+  const auto left = std::make_shared<std::atomic<size_t>>(queues_.size());
+  const auto one = std::make_shared<const std::function<void()>>([left, done = std::move(done)] {
+    if (--*left == 0) done();
+  });
+  for (const auto& queue : queues_) new Turn(live_, *queue, one);
 }
 
 void CallThreads::Stop() {

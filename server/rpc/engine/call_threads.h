@@ -57,6 +57,8 @@ class CallThreads {
   }
 
   void Start();
+  // `done` runs once, on one of these threads, when each of them has come by. Only between Start and Stop.
+  void AfterTurns(std::function<void()> done);
   // Waits for all calls to end, and returns when the last tag has run.
   void Stop();
 

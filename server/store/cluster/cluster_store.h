@@ -37,6 +37,7 @@ class ClusterStore : public Store, private ClusterNodes::Owner {
   // The page token names a node, and what that node's own token is. Node after node, by their ids.
   void List(std::string escaped_namespace, std::string escaped_key_prefix, uint32_t page_size, std::string page_token,
             core::Duration timeout, std::function<void(absl::StatusOr<LockPage>)> done) override;
+  bool AllServersAreUp() const override { return nodes_.all_up(); }
   void Stop() override;
 
  private:

@@ -28,6 +28,10 @@ class Keys {
   // Since when the server's data are known to have been complete. `tag`, braces included, puts the key into a slot of a
   // Cluster's node; "" where there are no slots.
   std::string Marker(std::string_view tag = "") const { return Cat(prefix_, ":", tag, tag.empty() ? "" : ":", "m"); }
+  // Which shape the keys have: schema.h. `tag` as of Marker.
+  std::string Schema(std::string_view tag = "") const {
+    return Cat(prefix_, ":", tag, tag.empty() ? "" : ":", "schema");
+  }
   // Of one of several independent servers: which ones belong together.
   std::string Members() const { return Cat(prefix_, ":set"); }
   std::string GrantChannel(std::string_view broker_id, std::string_view tag = "") const {

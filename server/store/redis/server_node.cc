@@ -51,12 +51,14 @@ ServerNode::ServerNode(const Network& network, const std::optional<ServerAddress
       channel_(network, MakeLinkOptions(address.value_or(ServerAddress{}), options_, 1), codec_.grant_channel(), this),
       queries_(network.timers),
       confirmation_(&link_, *network.timers, options_, [this](core::StoreReply&& reply) { Tell(std::move(reply)); }),
+      schema_(&link_, &scripts_, network.timers, options_, this),
       census_(&link_, &scripts_, network.timers, options_, this),
       bind_timer_(network.timers->Make([this] { Rebind(); })),
       clock_timer_(network.timers->Make([this] { AskTimeAfterSilence(); })),
       count_timer_(network.timers->Make([this] { CountKeys(); })),
       trust_timer_(network.timers->Make([this] { Trust(); })) {
   scripts_to_load_.insert(scripts_to_load_.end(), more_scripts.begin(), more_scripts.end());
+  if (schema_.on()) scripts_to_load_.push_back(&lua::kSchema);
   if (census_.on()) codec_.Obey(&census_.census());
   if (confirmation_.on()) {
     census_.AskReplicasBy([this](std::function<void(int)> done) { confirmation_.Ask(std::move(done)); });
@@ -77,6 +79,7 @@ void ServerNode::MoveTo(const ServerAddress& address) {
   up_ = false;
   down_cause_ = why;
   prepared_.reset();
+  schema_.Stop();
   census_.Stop();
   link_.MoveTo(address, absl::UnavailableError(why));
   channel_.MoveTo(address, why);
@@ -95,6 +98,7 @@ void ServerNode::Stop() {
   clock_timer_->Stop();
   count_timer_->Stop();
   trust_timer_->Stop();
+  schema_.Stop();
   census_.Stop();
   confirmation_.Stop();
   channel_.Stop();
@@ -112,27 +116,6 @@ void ServerNode::TellDown(const std::string& cause) {
 }
 
 // ---- The two connections ----
-
-void ServerNode::OnLinkConnected() {
-  PreparationOptions options{.grant_channel = codec_.grant_channel(),
-                             .scripts = scripts_to_load_,
-                             .of_cluster = shard_.has_value(),
-                             .probe_key = {}};
-  if (HasShardChannel()) options.probe_key = codec_.keys().Marker(shard_->other_tag);
-  Prepare(link_, options, [this](const absl::StatusOr<Prepared>& prepared) { OnPrepared(prepared); });
-}
-
-void ServerNode::OnPrepared(const absl::StatusOr<Prepared>& prepared) {
-  if (!prepared.ok()) return link_.Reconnect(prepared.status());
-  if (!census_.on()) return BecomeUp(*prepared);
-  prepared_ = *prepared;
-  census_.Begin(prepared->identity);
-}
-
-void ServerNode::OnCensusReady() {
-  const Prepared prepared = *std::exchange(prepared_, std::nullopt);
-  BecomeUp(prepared);
-}
 
 void ServerNode::BecomeUp(const Prepared& prepared) {
   link_.MarkReady();
@@ -238,6 +221,7 @@ void ServerNode::CountKeys() {
 void ServerNode::OnLinkDown(const absl::Status& why) {
   up_ = false;
   prepared_.reset();
+  schema_.Stop();
   census_.Stop();
   codec_.TrustPublish(false);
   ReportProblem(last_problem_, "", why);
@@ -247,6 +231,7 @@ void ServerNode::OnLinkDown(const absl::Status& why) {
 
 void ServerNode::LeaveServer(const std::string& cause) {
   up_ = false;
+  schema_.Stop();
   census_.Stop();
   down_cause_ = cause;
   link_.Reconnect(absl::UnavailableError(cause));

@@ -28,6 +28,7 @@
 #include "store/redis/pending_queries.h"
 #include "store/redis/preparation.h"
 #include "store/redis/replica_confirmation.h"
+#include "store/redis/schema_mark.h"
 #include "store/redis/script_batch.h"
 #include "store/redis/script_caller.h"
 #include "store/redis/server_clock.h"
@@ -38,7 +39,10 @@
 
 namespace distlock::store {
 
-class ServerNode : private Link::Owner, private NoticeChannel::Owner, private CensusRound::Owner {
+class ServerNode : private Link::Owner,
+                   private NoticeChannel::Owner,
+                   private CensusRound::Owner,
+                   private SchemaMark::Owner {
  public:
   // Outlives the node. Gets the inputs of the core, as StoreListener does: none from within Submit, none after Stop.
   class Owner {
@@ -130,6 +134,9 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner, private Ce
   void OnCensusRefused(const std::string& cause) override;
   void OnCensusWarning(const std::string& warning) override;
 
+  void OnSchemaRead() override;
+  void OnSchemaRefused(const absl::Status& why) override;
+
   void OnPrepared(const absl::StatusOr<Prepared>& prepared);
   // All is known of the server: commands can be sent.
   void BecomeUp(const Prepared& prepared);
@@ -174,7 +181,7 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner, private Ce
   bool up_ = false;
   bool channel_seen_ = false;  // subscribed at least once
   bool first_up_done_ = false;
-  std::optional<Prepared> prepared_;  // while the census is awaited
+  std::optional<Prepared> prepared_;  // while the schema's mark or the census is awaited
   ServerIdentity identity_;
   uint64_t primary_changes_ = 0;
   std::optional<uint64_t> keys_;
@@ -199,6 +206,7 @@ class ServerNode : private Link::Owner, private NoticeChannel::Owner, private Ce
   NoticeChannel channel_;
   PendingQueries queries_;
   ReplicaConfirmation confirmation_;
+  SchemaMark schema_;
   CensusRound census_;
   const std::unique_ptr<Timer> bind_timer_;
   const std::unique_ptr<Timer> clock_timer_;

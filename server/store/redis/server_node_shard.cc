@@ -14,6 +14,7 @@ void ServerNode::Place(const Shard& shard) {
   const bool other_channel = !shard_ || shard_->tag != shard.tag;
   shard_ = shard;
   if (!other_channel) return;
+  schema_.MarkAt(codec_.keys().Schema(shard.tag));
   census_.MarkAt(codec_.keys().Marker(shard.tag));
   UseShard();
   if (!started_) return;

@@ -38,10 +38,10 @@ class RedlockStore : public Store {
                std::function<void(absl::StatusOr<LockView>)> done) override;
   void List(std::string escaped_namespace, std::string escaped_key_prefix, uint32_t page_size, std::string page_token,
             core::Duration timeout, std::function<void(absl::StatusOr<LockPage>)> done) override;
+  bool AllServersAreUp() const override;
   void Stop() override;
 
   // For tests.
-  bool AllServersAreUp() const;
   size_t in_flight() const { return listener_ == nullptr ? 0 : ballot_.in_flight(); }
 
  private:

@@ -42,6 +42,7 @@ class SentinelStore : public Store, private ServerNode::Owner, private SentinelL
             core::Duration timeout, std::function<void(absl::StatusOr<LockPage>)> done) override {
     node_.List(escaped_namespace, escaped_key_prefix, page_size, page_token, timeout, std::move(done));
   }
+  bool AllServersAreUp() const override { return node_.up(); }
   void Stop() override;
 
  private:

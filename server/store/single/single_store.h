@@ -38,6 +38,7 @@ class SingleStore : public Store, private ServerNode::Owner {
             core::Duration timeout, std::function<void(absl::StatusOr<LockPage>)> done) override {
     node_.List(escaped_namespace, escaped_key_prefix, page_size, page_token, timeout, std::move(done));
   }
+  bool AllServersAreUp() const override { return node_.up(); }
   void Stop() override {
     listener_ = nullptr;
     node_.Stop();

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The schema of a store: a number for the shapes of the keys that brokers write. A store's mark says which one is
+// written (lua/README.md, "The schema"); a broker that cannot read it does not use the store. Values.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "core/types.h"
+
+namespace distlock::store {
+
+// What this release reads. It writes what the store says.
+inline constexpr uint32_t kOldestSchema = 1;
+inline constexpr uint32_t kNewestSchema = 1;
+
+// What is done with the mark. kServe: it is read, and made where there is none. kAskUpgrade, kUpgrade: of
+// `distlockctl store upgrade`; the first only finds out whether the second may be done.
+enum class SchemaTask : uint8_t { kOff, kServe, kAskUpgrade, kUpgrade };
+
+struct SchemaOptions {
+  SchemaTask task = SchemaTask::kOff;
+  uint32_t oldest = kOldestSchema;
+  uint32_t newest = kNewestSchema;
+  uint32_t upgrade_to = 0;  // of both upgrade tasks
+  // What some server of the store was last seen to write, 0: not known yet. A server that has forgotten its mark gets
+  // this one again. All shards share it; unset: each server's connection remembers for itself.
+  std::shared_ptr<std::atomic<uint32_t>> known;
+};
+
+}  // namespace distlock::store

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The mark of the schema: who may use a store, and when what is written there may be raised."""
+
+from lock import FOREIGN, SHA, broker
+
+SCHEMA = 25
+MARK = "dl:schema"
+HOUR_MS = 3_600_000
+MONTH_MS = 30 * 24 * HOUR_MS
+
+
+def announce(redis, newest, oldest=1, want=0, ask=0, who=1, recent=HOUR_MS, old=26 * HOUR_MS):
+    """What the script says, as numbers where they are numbers."""
+    reply = redis("EVALSHA", SHA["schema"], 1, MARK, broker(who), oldest, newest, want, ask, MONTH_MS, recent, old)
+    code, _, writes, reads_from, since, reads, at, blocker, refusal = reply
+    assert code == SCHEMA
+    return {"writes": int(writes), "reads_from": int(reads_from), "since": int(since), "reads": int(reads),
+            "at": int(at), "blocker": blocker.decode(), "refusal": refusal.decode()}
+
+
+def fields(redis):
+    flat = [item.decode() for item in redis("HGETALL", MARK)]
+    return dict(zip(flat[::2], flat[1::2]))
+
+
+def age(redis, field, ms):
+    """Makes what the field says older."""
+    at, rest = (fields(redis)[field] + ";").split(";", 1)
+    redis("HSET", MARK, field, ";".join(filter(None, (str(int(at) - ms * 1000), rest.rstrip(";")))))
+
+
+def test_a_store_without_a_mark_gets_the_oldest_that_its_first_broker_reads(redis):
+    assert announce(redis, newest=2)["writes"] == 1
+    assert fields(redis)["reads_from"] == "1" and fields(redis)["reads:2"].endswith(f";{broker(1)}")
+    assert 0 < redis("PTTL", MARK) <= MONTH_MS
+
+
+def test_a_lost_mark_is_what_its_broker_has_seen(redis):
+    said = announce(redis, newest=2, want=2)
+    assert (said["writes"], said["reads_from"]) == (2, 1), "data of schema 1 may have stayed"
+
+
+def test_who_cannot_read_the_store_is_told_and_not_entered(redis):
+    announce(redis, newest=3, oldest=2, want=3)
+    before = fields(redis)
+    assert announce(redis, newest=2)["writes"] == 3
+    assert announce(redis, newest=4, oldest=3)["reads_from"] == 2
+    assert fields(redis) == before
+
+
+def test_a_raise_waits_for_brokers_that_read_less(redis):
+    announce(redis, newest=1, who=1)
+    announce(redis, newest=2, who=2)
+    said = announce(redis, newest=2, want=2, who=3)
+    assert (said["writes"], said["reads"], said["blocker"]) == (1, 1, broker(1)) and said["at"] > 0
+    age(redis, "reads:1", HOUR_MS)
+    said = announce(redis, newest=2, want=2, who=3)
+    assert (said["writes"], said["reads_from"], said["reads"]) == (2, 1, 0)
+    assert announce(redis, newest=2, want=1)["writes"] == 2, "nobody lowers it"
+
+
+def test_the_latest_of_those_who_read_less_is_named(redis):
+    announce(redis, newest=1, who=1)
+    announce(redis, newest=2, who=2)
+    assert announce(redis, newest=3, want=3, who=3)["blocker"] == broker(2)
+
+
+def test_asking_changes_nothing(redis):
+    assert announce(redis, newest=2, want=2, ask=1)["writes"] == 2 and redis("EXISTS", MARK) == 0
+    announce(redis, newest=1)
+    before = fields(redis)
+    assert announce(redis, newest=2, want=2, ask=1)["reads"] == 1
+    age(redis, "reads:1", HOUR_MS)
+    before = fields(redis)
+    said = announce(redis, newest=2, want=2, ask=1)
+    assert (said["writes"], said["reads"]) == (1, 0) and fields(redis) == before
+
+
+def test_data_of_the_schema_before_are_over_some_time(redis):
+    announce(redis, newest=2, want=2)
+    age(redis, "since_us", 26 * HOUR_MS - 10_000)
+    assert announce(redis, newest=2)["reads_from"] == 1
+    age(redis, "since_us", 10_000)
+    assert announce(redis, newest=2)["reads_from"] == 2
+
+
+def test_a_full_server_keeps_its_mark(redis):
+    announce(redis, newest=1)
+    age(redis, "reads:1", HOUR_MS)
+    redis("CONFIG", "SET", "maxmemory", "1")
+    try:
+        said = announce(redis, newest=2, want=2)
+        assert said["writes"] == 1 and "OOM" in said["refusal"]
+        redis("DEL", MARK)
+        said = announce(redis, newest=2)
+        assert said["writes"] == 1 and "OOM" in said["refusal"]
+    finally:
+        redis("CONFIG", "SET", "maxmemory", "0")
+
+
+def test_keys_of_others_are_left_alone(redis):
+    call = ("EVALSHA", SHA["schema"], 1, MARK, broker(1), 1, 1, 0, 0, MONTH_MS, HOUR_MS, HOUR_MS)
+    redis("SET", MARK, "x")
+    reply = redis(*call)
+    assert reply[0] == FOREIGN and reply[3] == b"string"
+    redis("DEL", MARK)
+    redis("HSET", MARK, "a", "b")
+    reply = redis(*call)
+    assert reply[0] == FOREIGN and reply[3] == b"shape" and fields(redis) == {"a": "b"}
