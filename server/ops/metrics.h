@@ -119,7 +119,7 @@ enum class ReloadOutcome { kReloaded, kRefused };
 
 // In the order of the door's enums of the same names.
 enum class RefuseCause { kConnections, kPeerConnections, kRate, kDescriptors, kPreface, kPenalty };
-enum class CutCause { kEarlyCancels, kOpenCalls, kUnusedBytes, kNoPause, kRevoked };
+enum class CutCause { kEarlyCancels, kOpenCalls, kUnusedBytes, kFrames, kNoPause, kRevoked };
 
 enum class TlsCertificate { kServer, kClientCa };
 
@@ -168,7 +168,8 @@ class Metrics {
   using Gauge = prometheus::Gauge;
   using Histogram = prometheus::Histogram;
 
-  explicit Metrics(std::string_view version);
+  // `grpc`: its version; `hardened`: whether it ends connections that send headers without end.
+  explicit Metrics(std::string_view version, std::string_view grpc = "", bool hardened = false);
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 

@@ -212,7 +212,8 @@ def run_attack(name, seconds, over="tcp", sessions=100):
                 time.sleep(0.5)
             row["kept_mb"] = resident_mb(pid) - before
             row["alive"] = stage.daemon.alive()
-            row["cuts"] = {c: int(n) for c in ("early_cancels", "open_calls", "unused_bytes", "no_pause")
+            row["cuts"] = {c: int(n) for c in ("early_cancels", "open_calls", "unused_bytes", "frames",
+                                                      "no_pause")
                            if (n := stage.daemon.metric("distlock_connections_cut_total", cause=c))}
             row["refused"] = {c: int(n) for c in ("connections", "peer_connections", "rate", "descriptors", "preface",
                                                   "penalty")
