@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # With DISTLOCK_GRPC=hardened, every program takes gRPC from Debian's archives, after two patched objects: deploy/grpc
 # says why. Interposing them over the shared library does not work, because its static objects would then exist twice.
-if(NOT DISTLOCK_GRPC STREQUAL hardened)
-  if(NOT DISTLOCK_GRPC STREQUAL system)
+if(NOT DISTLOCK_GRPC STREQUAL "hardened")
+  if(NOT DISTLOCK_GRPC STREQUAL "system")
     message(FATAL_ERROR "DISTLOCK_GRPC is '${DISTLOCK_GRPC}'; it may be system or hardened")
   endif()
   return()
@@ -13,9 +13,9 @@ if(DISTLOCK_SANITIZE)
 endif()
 
 execute_process(COMMAND ${CMAKE_SOURCE_DIR}/deploy/grpc/hardened.sh where
-                OUTPUT_VARIABLE hardened OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
-if(NOT EXISTS ${hardened})
-  message(FATAL_ERROR "DISTLOCK_GRPC=hardened needs ${hardened}: run deploy/install-deps.sh, or configure with "
+                OUTPUT_VARIABLE patched_grpc OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+if(NOT EXISTS ${patched_grpc})
+  message(FATAL_ERROR "DISTLOCK_GRPC=hardened needs ${patched_grpc}: run deploy/install-deps.sh, or configure with "
                       "-DDISTLOCK_GRPC=system")
 endif()
 foreach(target gRPC::grpc++_reflection gRPC::grpc++ gRPC::grpc gRPC::gpr gRPC::address_sorting gRPC::upb)
@@ -30,4 +30,4 @@ foreach(target gRPC::grpc++_reflection gRPC::grpc++ gRPC::grpc gRPC::gpr gRPC::a
 endforeach()
 # Options come before all libraries; whole, or the linker would take the same objects out of Debian's archive.
 set_property(TARGET gRPC::grpc APPEND PROPERTY INTERFACE_LINK_OPTIONS
-             "LINKER:--push-state,--whole-archive,${hardened},--pop-state")
+             "LINKER:--push-state,--whole-archive,${patched_grpc},--pop-state")
