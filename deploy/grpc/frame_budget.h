@@ -21,21 +21,26 @@ enum class Kind {
   kControl,    // SETTINGS, WINDOW_UPDATE, PRIORITY, GOAWAY, unknown ones, empty DATA, headers that open no stream
   kSmallData,  // DATA with hardly more than its frame
   kPing,
+  kHastyReset,  // of a stream that was opened a moment ago
   kReset,
   kContinuation,
 };
 
 constexpr uint32_t kSmallDataBytes = 32;
 
-// `opens`: the frame is HEADERS of a stream that has not been before.
-inline Kind KindOf(uint8_t type, uint32_t size, bool opens) {
+// Whoever gives up all of its open calls at once resets streams that are mostly older than this many others.
+constexpr uint32_t kHasty = 500;
+
+// `opens`: the frame is HEADERS of a stream that has not been before. `younger`: how many streams were opened after the
+// one that the frame is about.
+inline Kind KindOf(uint8_t type, uint32_t size, bool opens, uint32_t younger) {
   switch (type) {
     case 0:
       return size == 0 ? Kind::kControl : size < kSmallDataBytes ? Kind::kSmallData : Kind::kFree;
     case 1:
       return opens ? Kind::kFree : Kind::kControl;
     case 3:
-      return Kind::kReset;
+      return younger < kHasty ? Kind::kHastyReset : Kind::kReset;
     case 6:
       return Kind::kPing;
     case 9:
@@ -74,7 +79,7 @@ class FrameBudget {
  private:
   static constexpr size_t kRows = 1024;
   static constexpr size_t kEntries = 8;
-  enum { kControls, kPings, kResets, kContinuations, kAccounts };
+  enum { kControls, kPings, kHastyResets, kResets, kContinuations, kAccounts };
 
   struct Price {
     int account;
@@ -91,6 +96,7 @@ class FrameBudget {
   };
 
   static Price PriceOf(Kind kind) {
+    constexpr int64_t kMillisecond = 1000000;
     constexpr int64_t kControlNs = 50000;
     constexpr int64_t kControlMost = 20000 * kControlNs;
     switch (kind) {
@@ -98,10 +104,12 @@ class FrameBudget {
         return {kControls, kControlNs / 8, kControlMost};
       case Kind::kPing:
         return {kPings, kControlNs, 1000 * kControlNs};
+      case Kind::kHastyReset:
+        return {kHastyResets, 2 * kMillisecond, 1000 * 2 * kMillisecond};
       case Kind::kReset:
-        return {kResets, 1000000, 2000 * int64_t{1000000}};
+        return {kResets, kMillisecond, 4000 * kMillisecond};
       case Kind::kContinuation:
-        return {kContinuations, 1000000, 128 * int64_t{1000000}};
+        return {kContinuations, kMillisecond, 128 * kMillisecond};
       default:
         return {kControls, kControlNs, kControlMost};
     }
