@@ -12,6 +12,9 @@ if(DISTLOCK_SANITIZE)
                       "shared libraries")
 endif()
 
+# The archive's name follows from them.
+file(GLOB parts ${CMAKE_SOURCE_DIR}/deploy/grpc/*)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${parts})
 execute_process(COMMAND ${CMAKE_SOURCE_DIR}/deploy/grpc/hardened.sh where
                 OUTPUT_VARIABLE patched_grpc OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 if(NOT EXISTS ${patched_grpc})

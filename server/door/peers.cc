@@ -20,7 +20,7 @@ constexpr double kCutsPerSecond = 0.1;
 constexpr double kCutsAtOnce = 3;
 constexpr std::chrono::seconds kPenalty(10);
 // Until what the connection has cost is given back.
-constexpr std::chrono::seconds kCalm(1);
+constexpr std::chrono::seconds kCalm(2);
 
 // Of an address of either family, IPv4 also where it is written as IPv6.
 struct Host {
