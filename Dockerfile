@@ -5,9 +5,10 @@ FROM debian:12-slim AS build
 ARG VERSION=0.1.0
 WORKDIR /src
 COPY deploy/install-deps.sh deploy/
+COPY deploy/grpc deploy/grpc
 RUN deploy/install-deps.sh --build
 COPY . .
-RUN cmake --preset release -DDISTLOCK_TESTS=OFF -DDISTLOCK_UNITY=ON \
+RUN cmake --preset release -DDISTLOCK_TESTS=OFF -DDISTLOCK_UNITY=ON -DDISTLOCK_GRPC=hardened \
  && cmake --build --preset release --target distlockd distlockctl distlock_healthcheck \
  && strip build/release/bin/distlockd build/release/bin/distlockctl build/release/bin/distlock-healthcheck
 # Each root has only what runs; the folder of the socket is apart, because it belongs to the broker.

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Installs the Debian packages that distlock needs, on Debian 12 or 13. Idempotent; returns at once when nothing is
-# missing. There are two exceptions on Debian 12, both fetched and verified through the Debian archive that this
-# machine already uses: its hiredis is too old, so Debian 13's source package is built; and it has no Valkey and an
-# old Go, so the tests' ones come from its backports. npm installs the libraries of --peers, and pip the format tools of
+# missing. There are exceptions, all fetched and verified through the Debian archive that this machine already uses.
+# Two objects for DISTLOCK_GRPC=hardened are built from the source package of the installed gRPC (deploy/grpc). On
+# Debian 12 hiredis is too old, so Debian 13's source package is built; and it has no Valkey and an old Go, so the
+# tests' ones come from its backports. npm installs the libraries of --peers, and pip the format tools of
 # --test and what the Python package is tested beside, from their configured sources. client/java-example takes its
 # libraries from Maven's.
 set -euo pipefail
@@ -39,6 +40,8 @@ readonly TEST=(chromium clang curl libbenchmark-dev libclang-rt-dev libgmock-dev
   python3-setuptools python3-venv python3-wheel python3-yaml systemd systemd-container zsh)
 PEERS=$(dirname "${BASH_SOURCE[0]}")/../tests/bench/peers
 readonly PEERS
+HARDENED=$(dirname "${BASH_SOURCE[0]}")/grpc/hardened.sh
+readonly HARDENED
 
 say() { printf 'install-deps: %s\n' "$*"; }
 die() { printf 'install-deps: %s\n' "$*" >&2; exit 1; }
@@ -66,6 +69,11 @@ go_ok() {
   local version
   version=$(go env GOVERSION 2>/dev/null) || return 1
   [ "$(printf '%s\n' "$GO_MIN" "${version#go}" | sort -V | head -1)" = "$GO_MIN" ]
+}
+
+grpc_ok() {
+  local archive
+  archive=$("$HARDENED" where 2>/dev/null) && [ -e "$archive" ]
 }
 
 missing_of() {
@@ -163,7 +171,7 @@ backports() {
 nothing_to_do() {
   [ "$want" = run ] && need_apt_lists && return 1
   compute_missing
-  [ "${#missing[@]}" -eq 0 ] && { [ "$want" = run ] || hiredis_ok; } && [ -z "$(backports)" ]
+  [ "${#missing[@]}" -eq 0 ] && { [ "$want" = run ] || { hiredis_ok && grpc_ok; }; } && [ -z "$(backports)" ]
 }
 
 missing=()
@@ -264,18 +272,33 @@ use_archive() {
   apt_source update
 }
 
-fetch_hiredis_from() {
-  rm -rf "$work/src"
-  mkdir -p "$work/src"
-  use_archive "$1" deb-src "$HIREDIS_SUITE" && (cd "$work/src" && apt_source source hiredis)
-}
-
-fetch_hiredis() {
-  local uri
+# fetch_source PACKAGE SUITE...: into $work/src, from the first archive that has it.
+fetch_source() {
+  local package=$1 uri
+  shift
   for uri in $(archives); do
-    if fetch_hiredis_from "$uri"; then return 0; fi
+    rm -rf "$work/src"
+    mkdir -p "$work/src"
+    if use_archive "$uri" deb-src "$@" && (cd "$work/src" && apt_source source "$package"); then return 0; fi
   done
   return 1
+}
+
+fetch_hiredis() { fetch_source hiredis "$HIREDIS_SUITE"; }
+
+unpacked() { find "$work/src" -mindepth 1 -maxdepth 1 -type d; }
+
+# Without them everything can be built but DISTLOCK_GRPC=hardened, which then says so.
+build_grpc() {
+  local version
+  version=$("$HARDENED" source)
+  say "building the hardened objects of gRPC from Debian's source package $version"
+  [ -n "$(archives)" ] || apt_update
+  if ! fetch_source "grpc=$version" "$codename"; then
+    say "no source package grpc $version in: $(archives | xargs); DISTLOCK_GRPC=hardened cannot be built"
+    return 0
+  fi
+  "$HARDENED" build "$(unpacked)" >>"$log" 2>&1
 }
 
 build_hiredis() {
@@ -291,7 +314,7 @@ build_hiredis() {
       "check that archive, or install hiredis >= $HIREDIS_MIN with its TLS by hand"
   fi
   local src
-  src=$(find "$work/src" -mindepth 1 -maxdepth 1 -type d)
+  src=$(unpacked)
   {
     cmake -S "$src" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DENABLE_SSL=ON -DDISABLE_TESTS=ON \
       -DCMAKE_C_FLAGS='-fstack-protector-strong -D_FORTIFY_SOURCE=2' \
@@ -332,6 +355,7 @@ if [ "$want" != run ] && ! hiredis_ok; then
   build_hiredis
   hiredis_ok || die "hiredis was built, yet pkg-config finds $(pkg-config --modversion hiredis 2>&1 | head -1)"
 fi
+if [ "$want" != run ] && ! grpc_ok; then build_grpc; fi
 for package in $(backports); do install_backport "$package"; done
 if [ "$want" = peers ]; then install_peer_libraries; fi
 if [ "$want" = test ]; then install_python_tools; fi

@@ -56,15 +56,17 @@ fi
 [ -z "$long" ] || fuzz='--seconds 60'
 
 run_preset() {
-  local preset=$1 select=() unity
+  local preset=$1 select=() unity grpc
   [ -z "$filter" ] || select+=(-R "$filter")
   [ -n "$long" ] || select+=(-LE '^long$')
   # A filter may well name tests that the later presets do not have.
   [ -z "$filter" ] || [ "$preset" = "${presets[0]}" ] || select+=(--no-tests=ignore)
   # The others compile each file alone, and so find includes that are missing; as clang-tidy does.
   case $preset in release | tsan) unity=ON ;; *) unity=OFF ;; esac
+  # As it is shipped.
+  case $preset in release) grpc=hardened ;; *) grpc=system ;; esac
   say "$preset: configure"
-  cmake --preset "$preset" -DDISTLOCK_TESTS=ON -DDISTLOCK_UNITY=$unity >/dev/null
+  cmake --preset "$preset" -DDISTLOCK_TESTS=ON -DDISTLOCK_UNITY=$unity -DDISTLOCK_GRPC=$grpc >/dev/null
   say "$preset: build"
   cmake --build --preset "$preset"
   say "$preset: test, $jobs at a time"

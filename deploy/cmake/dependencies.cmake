@@ -13,6 +13,7 @@ endif()
 if(DISTLOCK_CLIENT_ONLY)
   return()
 endif()
+include(hardened_grpc)
 
 # Newer versions take credentials of the C core; before, a class of ours adds the port itself (server/rpc/tls.cc).
 if(NOT DISTLOCK_SANITIZE STREQUAL thread)

@@ -19,6 +19,8 @@ constexpr uid_t kOverflowUid = 65534;
 constexpr double kCutsPerSecond = 0.1;
 constexpr double kCutsAtOnce = 3;
 constexpr std::chrono::seconds kPenalty(10);
+// Until what the connection has cost is given back.
+constexpr std::chrono::seconds kCalm(2);
 
 // Of an address of either family, IPv4 also where it is written as IPv6.
 struct Host {
@@ -140,7 +142,7 @@ void Peers::Leave(const std::string& peer, Clock::time_point) {
 
 bool Peers::MayPass(const std::string& peer, bool handshake, Ration& all_handshakes, Clock::time_point now) {
   Peer& counted = Of(peer);
-  if (!counted.fresh.Has(now)) return false;
+  if (now < counted.calm_at || !counted.fresh.Has(now)) return false;
   if (handshake && (!counted.handshakes.Has(now) || !all_handshakes.Take(now))) return false;
   if (handshake) counted.handshakes.Take(now);
   return counted.fresh.Take(now);
@@ -148,6 +150,7 @@ bool Peers::MayPass(const std::string& peer, bool handshake, Ration& all_handsha
 
 void Peers::Punish(const std::string& peer, Clock::time_point now) {
   Peer& counted = Of(peer);
+  counted.calm_at = now + kCalm;
   if (!counted.cuts.Take(now)) counted.shut_until = now + kPenalty;
 }
 
@@ -163,8 +166,8 @@ Peers::Peer& Peers::Of(const std::string& peer) {
 void Peers::Sweep(Clock::time_point now) {
   absl::erase_if(counted_, [&](auto& entry) {
     Peer& peer = entry.second;
-    return peer.connections == 0 && now >= peer.shut_until && peer.fresh.IsFull(now) && peer.handshakes.IsFull(now) &&
-           peer.cuts.IsFull(now);
+    return peer.connections == 0 && now >= peer.shut_until && now >= peer.calm_at && peer.fresh.IsFull(now) &&
+           peer.handshakes.IsFull(now) && peer.cuts.IsFull(now);
   });
   sweep_at_ = std::max<size_t>(1'024, 2 * counted_.size());
 }

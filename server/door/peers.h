@@ -62,6 +62,7 @@ class Peers {
     Ration handshakes;
     Ration cuts;
     Clock::time_point shut_until{};
+    Clock::time_point calm_at{};  // new ones wait until then
   };
   Peer& Of(const std::string& peer);
   void Sweep(Clock::time_point now);

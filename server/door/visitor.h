@@ -45,6 +45,7 @@ enum class CutCause {
   kEarlyCancels,  // calls that were cancelled before their first answer
   kOpenCalls,     // far more open calls than it was told it may have
   kUnusedBytes,   // bytes that belong to no message
+  kFrames,        // frames that carry nothing, or headers without end: gRPC has ended it
   kNoPause,       // bytes came without a pause from its beginning on, while others waited to come in
   kRevoked,       // by whoever decides who may be here
 };

@@ -29,6 +29,7 @@
 #include "ops/http.h"
 #include "ops/log.h"
 #include "ops/options.h"
+#include "rpc/frame_defence.h"
 #include "rpc/server.h"
 #include "shard/boot_clock.h"
 #include "store/open_store.h"
@@ -102,7 +103,8 @@ int Serve(const ops::Options& options) {
   Wakeups wakeups;
   RaiseFileLimit();
   const std::string broker_id = contract::RandomHex(8);
-  ops::Metrics metrics(DISTLOCK_VERSION, options.metrics_namespace);
+  ops::Metrics metrics(DISTLOCK_VERSION, options.metrics_namespace,
+                       {.version = rpc::GrpcVersion(), .hardened = rpc::EndsEndlessHeaders()});
   // Read before anybody can call, and before the store is waited for.
   Access access(options, metrics, wakeups);
   if (const absl::Status loaded = access.reloader.Begin(); !loaded.ok()) return Fail(loaded, kExitConfiguration);

@@ -165,6 +165,8 @@ ops::CutCause LabelOf(door::CutCause value) {
       return ops::CutCause::kOpenCalls;
     case door::CutCause::kUnusedBytes:
       return ops::CutCause::kUnusedBytes;
+    case door::CutCause::kFrames:
+      return ops::CutCause::kFrames;
     case door::CutCause::kNoPause:
       return ops::CutCause::kNoPause;
     case door::CutCause::kRevoked:

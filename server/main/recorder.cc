@@ -59,6 +59,8 @@ std::string_view CauseOf(door::CutCause why) {
       return "more than twice as many open calls as --max-connection-streams";
     case door::CutCause::kUnusedBytes:
       return "too many bytes that belong to no message";
+    case door::CutCause::kFrames:
+      return "too many frames that carry nothing, or headers without end";
     case door::CutCause::kNoPause:
       return "its bytes came without a pause, while others waited to come in";
     case door::CutCause::kRevoked:

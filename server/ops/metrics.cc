@@ -37,7 +37,8 @@ constexpr std::string_view kReloadOutcomes[] = {"reloaded", "refused"};
 constexpr std::string_view kRefuseCauses[] = {"connections", "peer_connections", "rate",
                                               "descriptors", "preface",          "penalty"};
 constexpr std::string_view kTlsCertificates[] = {"server", "client_ca"};
-constexpr std::string_view kCutCauses[] = {"early_cancels", "open_calls", "unused_bytes", "no_pause", "revoked"};
+constexpr std::string_view kCutCauses[] = {"early_cancels", "open_calls", "unused_bytes",
+                                           "frames",        "no_pause",   "revoked"};
 
 template <typename Enum>
 constexpr bool EndsWith(Labels names, Enum last) {
@@ -144,7 +145,7 @@ std::vector<Metrics::OfNamespace> GaugesOf(const RegistryPtr& in, const std::vec
 
 }  // namespace
 
-Metrics::Metrics(std::string_view version, const std::vector<std::string>& namespaces)
+Metrics::Metrics(std::string_view version, const std::vector<std::string>& namespaces, const Grpc& grpc)
     : registry_(NewRegistry()),
       grants(Count(registry_, "distlock_grants_total", "Locks given to callers of this broker.")),
       refusals(
@@ -239,8 +240,11 @@ Metrics::Metrics(std::string_view version, const std::vector<std::string>& names
           Count(registry_, "distlock_mailbox_rejected_total", "Messages refused because a shard's mailbox was full.")),
       draining(Level(registry_, "distlock_draining", "1 while the broker is going down, else 0.")),
       start_time_seconds(Level(registry_, "distlock_start_time_seconds", "When the broker started, in Unix time.")),
-      build_info_(Level(registry_, "distlock_build_info", "Always 1; the label tells the version.",
-                        {{"version", std::string(version)}})) {
+      build_info_(Level(registry_, "distlock_build_info",
+                        "Always 1; the labels tell the version, gRPC's, and whether that is hardened.",
+                        {{"version", std::string(version)},
+                         {"grpc", grpc.version},
+                         {"hardened", grpc.hardened ? "true" : "false"}})) {
   build_info_.Set(1);
   start_time_seconds.SetToCurrentTime();
 }

@@ -120,7 +120,7 @@ enum class ReloadOutcome { kReloaded, kRefused };
 
 // In the order of the door's enums of the same names.
 enum class RefuseCause { kConnections, kPeerConnections, kRate, kDescriptors, kPreface, kPenalty };
-enum class CutCause { kEarlyCancels, kOpenCalls, kUnusedBytes, kNoPause, kRevoked };
+enum class CutCause { kEarlyCancels, kOpenCalls, kUnusedBytes, kFrames, kNoPause, kRevoked };
 
 enum class TlsCertificate { kServer, kClientCa };
 
@@ -169,8 +169,13 @@ class Metrics {
   using Gauge = prometheus::Gauge;
   using Histogram = prometheus::Histogram;
 
+  struct Grpc {
+    std::string version;
+    bool hardened = false;  // it ends connections that send headers without end
+  };
+
   // `namespaces`: chosen by the operator, and few.
-  explicit Metrics(std::string_view version, const std::vector<std::string>& namespaces = {});
+  explicit Metrics(std::string_view version, const std::vector<std::string>& namespaces = {}, const Grpc& grpc = {});
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 

@@ -42,6 +42,10 @@ absl::Status Entrance::Open(door::DoorOptions options, const Encryption& encrypt
 }
 
 void Entrance::Start(grpc::Server& server) {
+  excess_ = std::make_unique<ExcessListener>([this](const std::string& grpc_peer) {
+    const auto visitor = door_->PeerOf(grpc_peer);
+    if (visitor != nullptr) visitor->Cut(door::CutCause::kFrames);
+  });
   door_->Start([this, &server](int fd, int listener_fd, const door::Visitor& visitor) {
     if (visitor.kind == door::Kind::kUnix) return grpc::AddInsecureChannelFromFd(&server, fd);
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;

@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "door/door.h"
+#include "rpc/frame_defence.h"
 #include "rpc/tls.h"
 
 namespace distlock::rpc {
@@ -56,6 +57,7 @@ class Entrance {
   std::unique_ptr<door::Door> door_;
   // For TCP connections; null when there are none.
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::unique_ptr<ExcessListener> excess_;  // from Start on
 };
 
 }  // namespace distlock::rpc

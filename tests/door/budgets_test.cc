@@ -125,6 +125,16 @@ TEST(Peers, WhoIsCutAgainAndAgainStaysOutForAWhile) {
   EXPECT_FALSE(peers.Enter("a", kStart + seconds(11)));
 }
 
+TEST(Peers, AfterACutNewConnectionsOfItsPeerWait) {
+  Peers peers({});
+  Ration handshakes(100, 100);
+  EXPECT_TRUE(peers.MayPass("a", false, handshakes, kStart));
+  peers.Punish("a", kStart);
+  EXPECT_FALSE(peers.MayPass("a", false, handshakes, kStart + milliseconds(1'900)));
+  EXPECT_TRUE(peers.MayPass("b", false, handshakes, kStart));
+  EXPECT_TRUE(peers.MayPass("a", false, handshakes, kStart + seconds(2)));
+}
+
 TEST(Peers, ManyThatCameAndWentAreForgotten) {
   Peers peers({});
   auto now = kStart;

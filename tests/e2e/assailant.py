@@ -103,21 +103,22 @@ def pour(report, sock, chunks, reads):
 
 def hold(report, socks, reads=True):
     """Keeps connections open until the time is over."""
-    socks = list(socks)
-    while report.goes_on() and socks:
-        readable, _, _ = select.select(socks[:500] if reads else [], [], [], 0.1)
-        for sock in readable:
+    open_ones = {sock.fileno(): sock for sock in socks}
+    poller = select.poll()
+    for fd in open_ones if reads else ():
+        poller.register(fd, select.POLLIN)
+    while report.goes_on() and open_ones:
+        for fd, _ in poller.poll(100):
             try:
-                if sock.recv(1 << 16):
+                if open_ones[fd].recv(1 << 16):
                     continue
             except BlockingIOError:
                 continue
             except OSError:
                 pass
             report.cut += 1
-            socks.remove(sock)
-            if len(socks) < 1:
-                return
+            poller.unregister(fd)
+            del open_ones[fd]
 
 
 def again_and_again(report, target, make_chunks, reads=True, settings=None):

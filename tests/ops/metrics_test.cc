@@ -34,13 +34,13 @@ TEST(MetricTable, EveryFamilyFollowsTheNamingRules) {
 }
 
 TEST(MetricTable, LabelsAreFewAndFixed) {
-  const std::set<std::string> allowed = {"reason", "outcome", "path",    "cause",    "verb", "certificate",
-                                         "state",  "kind",    "version", "decision", "unit"};
+  const std::set<std::string> allowed = {"reason", "outcome", "path",     "cause", "verb", "certificate", "state",
+                                         "kind",   "version", "decision", "unit",  "grpc", "hardened"};
   const Metrics metrics("1.2.3");
   size_t series = 0;
   for (const prometheus::MetricFamily& family : metrics.registry().Collect()) {
     for (const prometheus::ClientMetric& metric : family.metric) {
-      EXPECT_LE(metric.label.size(), 2u) << family.name;
+      EXPECT_LE(metric.label.size(), 3u) << family.name;
       for (const auto& label : metric.label) EXPECT_EQ(allowed.count(label.name), 1u) << family.name;
       ++series;
     }
@@ -59,7 +59,7 @@ TEST(MetricTable, NamespacesThatAreNamedHaveSeriesOfTheirOwn) {
 }
 
 TEST(Metrics, AnEnumIndexesItsOwnSeries) {
-  Metrics metrics("1.2.3");
+  Metrics metrics("1.2.3", {}, {.version = "1.51.1", .hardened = true});
   metrics.grants.Increment();
   metrics.refusals[RefusalReason::kCancelled].Increment(2);
   metrics.lost[LostReason::kDrained].Increment(3);
@@ -88,7 +88,7 @@ TEST(Metrics, AnEnumIndexesItsOwnSeries) {
            "distlock_store_latency_seconds_count{verb=\"renew\"} 1\n",
            "distlock_waiters 11\n",
            "distlock_refusals_total{reason=\"lock_held\"} 0\n",
-           "distlock_build_info{version=\"1.2.3\"} 1\n",
+           "distlock_build_info{grpc=\"1.51.1\",hardened=\"true\",version=\"1.2.3\"} 1\n",
            "# TYPE distlock_wait_seconds histogram\n",
        }) {
     EXPECT_THAT(text, HasSubstr(line));
