@@ -19,14 +19,14 @@ on the C++ files that changed.
   --filter REGEX  only tests whose ctest name matches, such as '^core' or 'Drain'
   --long          --all, and clang-tidy on all files, the tests labelled long (worlds, museum, honesty), coverage and a
                   soak of 30 minutes: hours
-  --jobs N        tests at a time (default: twice the processors, as most tests wait more than they compute)
+  --jobs N        tests at a time (default: five for two processors, as most tests wait more than they compute)
 TEXT
 }
 
 say() { printf '== %s (%s s)\n' "$*" "$SECONDS"; }
 die() { printf 'tests/run.sh: %s\n' "$*" >&2; exit 64; }
 
-presets=() filter='' all='' long='' jobs=$(($(nproc) * 2))
+presets=() filter='' all='' long='' jobs=$(($(nproc) * 5 / 2))
 while [ $# -gt 0 ]; do
   case "$1" in
     --asan | --tsan) presets+=("${1#--}") ;;
@@ -51,7 +51,7 @@ if [ "${#presets[@]}" -gt 0 ]; then
   [ -z "$all" ] || die "--all names its own presets; leave out --preset, --asan and --tsan"
 else
   presets=(release)
-  [ -z "$all$long" ] || { presets+=(tsan); fuzz='--runs 5000'; }
+  [ -z "$all$long" ] || { presets+=(tsan); fuzz='--runs 1000'; }
 fi
 [ -z "$long" ] || fuzz='--seconds 60'
 

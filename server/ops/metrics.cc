@@ -145,7 +145,7 @@ std::vector<Metrics::OfNamespace> GaugesOf(const RegistryPtr& in, const std::vec
 
 }  // namespace
 
-Metrics::Metrics(std::string_view version, const std::vector<std::string>& namespaces, const Grpc& grpc)
+Metrics::Metrics(std::string_view version, const std::vector<std::string>& namespaces, const GrpcBuild& grpc)
     : registry_(NewRegistry()),
       grants(Count(registry_, "distlock_grants_total", "Locks given to callers of this broker.")),
       refusals(

@@ -159,6 +159,12 @@ class ByLabels {
   const std::vector<ByLabel<Second, Metric>> series_;
 };
 
+// The gRPC that is linked.
+struct GrpcBuild {
+  std::string version;
+  bool hardened = false;  // it ends connections that send headers without end
+};
+
 class Metrics {
  private:
   // Declared first: it owns everything below.
@@ -169,13 +175,8 @@ class Metrics {
   using Gauge = prometheus::Gauge;
   using Histogram = prometheus::Histogram;
 
-  struct Grpc {
-    std::string version;
-    bool hardened = false;  // it ends connections that send headers without end
-  };
-
   // `namespaces`: chosen by the operator, and few.
-  explicit Metrics(std::string_view version, const std::vector<std::string>& namespaces = {}, const Grpc& grpc = {});
+  explicit Metrics(std::string_view version, const std::vector<std::string>& namespaces = {}, const GrpcBuild& grpc = {});
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 

@@ -101,9 +101,10 @@ class Waits {
     const LeaseTerms& terms = index_.history.leases[static_cast<size_t>(lease)];
     if (terms.together) return;  // another lock of its request may have been held
     const Use& use = uses_[static_cast<size_t>(terms.lock)];
-    const int64_t idle = at - start.at - (use.HeldUntil(at) - start.held) - HeldUnseen(terms.lock, start.at, at);
+    int64_t idle = at - start.at - (use.HeldUntil(at) - start.held);
     const int64_t hand_over = index_.history.validity_ns + index_.history.longest_ttl_ns + index_.history.slack_ns;
     const int64_t most = (use.grants - start.grants + 1) * hand_over;
+    if (idle > most) idle -= HeldUnseen(terms.lock, start.at, at);
     if (idle <= most) return;
     report_.Add("I11", terms.lock, {lease}, at,
                 report_.Lease(lease) + " waited for " + report_.Lock(terms.lock) + " from " + Report::At(start.at) +

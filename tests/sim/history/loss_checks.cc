@@ -121,7 +121,6 @@ bool IsLoss(const Tenure& tenure) {
 bool IsJustified(const Index& index, const Tenure& loss) {
   if (ByForce(loss)) return true;
   if (ByMaxHold(index, loss)) return true;
-  if (ByStrayVotes(index, loss)) return true;
   if (loss.lost_reason == static_cast<int64_t>(core::LostReason::kMaxHold)) return false;
   if (loss.lost_reason == static_cast<int64_t>(core::LostReason::kTaken) && loss.told != kNotSeen &&
       index.Forgot(loss.lock, index.BeganNotBefore(loss), loss.ended)) {
@@ -131,7 +130,7 @@ bool IsJustified(const Index& index, const Tenure& loss) {
     if (trouble.from > loss.ended) break;
     if (Explains(index, trouble, loss)) return true;
   }
-  return false;
+  return ByStrayVotes(index, loss);
 }
 
 void CheckLosses(const Index& index, Report& report) {
