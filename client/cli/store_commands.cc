@@ -85,6 +85,9 @@ void AddQuorumInit(CLI::App& app, Context& context) {
 void AddStore(CLI::App& app, Context& context) {
   auto* store = app.add_subcommand("store", "What is done to a store as a whole: upgrade");
   store->require_subcommand(1);
+  store->footer(
+      "Examples:\n"
+      "  distlockctl store upgrade --to 2 --redis redis://lock-store");
   auto* upgrade = store->add_subcommand("upgrade", "Raise the schema that brokers write in a store");
   auto args = std::make_shared<StoreArgs>();
   auto to = std::make_shared<uint32_t>(0);

@@ -174,6 +174,21 @@ TEST(OptionChecks, ASocketForEverybodyIsWarnedOf) {
   EXPECT_THAT(std::string(ParseOptions({"--listen=unix:///x?mode=9"}, {}).status().message()), HasSubstr("mode=9"));
 }
 
+TEST(OptionChecks, NamespacesWithMetricsOfTheirOwnDifferAndAreFew) {
+  const auto message = [](const Strings& args) { return std::string(ParseOptions(args, {}).status().message()); };
+  EXPECT_EQ(message({"--metrics-namespace=a", "--metrics-namespace=b"}), "");
+  EXPECT_THAT(message({"--metrics-namespace=a", "--metrics-namespace=a"}), HasSubstr("'a' twice"));
+  EXPECT_THAT(message({"--metrics-namespace=" + std::string(65, 'n')}), HasSubstr("1 to 64 bytes"));
+  Strings many;
+  for (char name = 'a'; name < 'a' + 21; ++name) many.push_back(std::string("--metrics-namespace=") + name);
+  EXPECT_THAT(message(many), HasSubstr("at most 20"));
+}
+
+TEST(OptionChecks, AnUpgradeOfTheStoreIsAskedForOnTheCommandLineOnly) {
+  EXPECT_EQ(ParseOptions({"--store-upgrade=2"}, {"DISTLOCK_STORE_UPGRADE=3"})->options.store_upgrade, 2);
+  EXPECT_EQ(ParseOptions({}, {"DISTLOCK_STORE_UPGRADE=3"})->options.store_upgrade, 0);
+}
+
 TEST(OptionChecks, ReflectionIsOnByDefaultOnlyOnUnixSockets) {
   const auto enabled = [](const Strings& args) { return ParseOptions(args, {})->options.ReflectionEnabled(); };
   EXPECT_TRUE(enabled({}));

@@ -37,6 +37,7 @@ class ModelStore final : public store::Store, private store::StoreListener {
             std::function<void(absl::StatusOr<store::LockPage>)> done) override {
     store_.List(std::move(ns), std::move(prefix), page_size, std::move(page_token), timeout, Holding(std::move(done)));
   }
+  bool AllServersAreUp() const override { return store_.AllServersAreUp(); }
   void Stop() override;
 
   void Nudge() { uv_async_send(&nudged_); }

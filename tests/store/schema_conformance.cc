@@ -151,7 +151,9 @@ TEST_P(StoreConformanceOfPrimariesOverTime, ABrokerThatRunsLeavesAStoreThatItCan
   EXPECT_EQ(world_->Command({"HSET", "dl:schema", "writes", "2"}), "0");
   world_->Advance(seconds(61));
   EXPECT_FALSE(a.seen->Up());
-  EXPECT_NE(a.seen->Last<core::StoreDown>()->cause.find("schema 2"), std::string::npos);
+  const auto* down = a.seen->Last<core::StoreDown>();
+  ASSERT_NE(down, nullptr);
+  EXPECT_NE(down->cause.find("schema 2"), std::string::npos) << down->cause;
 }
 
 TEST_P(StoreConformanceOfOneServer, ALostMarkIsMadeAnewAsItWas) {
