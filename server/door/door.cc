@@ -72,7 +72,9 @@ absl::Status Door::FitDescriptors() {
   rlimit files{};
   getrlimit(RLIMIT_NOFILE, &files);
   const int64_t limit = static_cast<int64_t>(std::min<rlim_t>(files.rlim_cur, 1 << 24));
-  const bool watches = options_.watch_processes.count() > 0;
+  const bool watches = options_.watch_processes.count() > 0 &&
+                       std::any_of(options_.listen.begin(), options_.listen.end(),
+                                   [](const std::string& address) { return !UnixPath(address).empty(); });
   // Two for each connection, and one for its process. A tenth stays free for what else the process opens.
   const int64_t fitting = (limit * 9 / 10 - OpenDescriptors()) / (watches ? 3 : 2);
   if (fitting < 1) {

@@ -75,7 +75,7 @@ struct Access {
 
 void WarnOfDoor(const ops::Options& options, const rpc::Server& server) {
   if (server.max_connections() < static_cast<size_t>(options.max_connections)) {
-    ops::Warn("fewer connections than --max-connections: each needs two open files",
+    ops::Warn("fewer connections than --max-connections: each needs two open files, and one for --death-proof",
               {{"connections", server.max_connections()}, {"max_connections", options.max_connections}});
   }
   if (!server.knows_unix_callers()) {

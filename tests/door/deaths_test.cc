@@ -301,7 +301,10 @@ TEST(Process, WatchingTakesAThirdDescriptorForEachConnection) {
   options.listen = {"unix://" + (folder / "e.sock")};
   options.watch_processes = seconds(4);
   const auto three = Door::Open(options);
-  ASSERT_TRUE(two.ok() && three.ok());
+  options.listen = {"127.0.0.1:0"};
+  const auto tcp = Door::Open(options);
+  ASSERT_TRUE(two.ok() && three.ok() && tcp.ok());
+  EXPECT_EQ((*tcp)->deaths(), nullptr) << "nobody there can be watched";
   EXPECT_EQ((*two)->deaths(), nullptr);
   EXPECT_NEAR(static_cast<double>((*three)->max_connections()), static_cast<double>((*two)->max_connections()) * 2 / 3,
               20);
