@@ -239,7 +239,7 @@ constexpr OptionRow kTable[] = {
      "open WatchLocks streams; each lists the locks of the store again and again"},
     {"max-waiting-calls", kLimits, &O::max_waiting_calls, "20000", "1..1000000",
      "Acquire calls that wait for an answer"},
-    {"max-waiting-calls-per-peer", kLimits, &O::max_waiting_calls_per_peer, "2000", "1..1000000",
+    {"max-waiting-calls-per-peer", kLimits, &O::max_waiting_calls_per_peer, "1000", "1..1000000",
      "the same, of one client address or one user of a unix socket"},
     {"max-connections", kLimits, &O::max_connections, "10000", "1..1000000",
      "client connections; fewer where the limit of open files is below twice as many"},
