@@ -40,7 +40,7 @@ struct Limits {
 
   // Acquire calls that are not answered yet.
   size_t max_waiting_calls = 20'000;
-  size_t max_waiting_calls_per_peer = 2'000;
+  size_t max_waiting_calls_per_peer = 1'000;
 
   // How long a client may believe after a heartbeat.
   core::Duration validity = std::chrono::seconds(3);

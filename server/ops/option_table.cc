@@ -255,7 +255,7 @@ constexpr OptionRow kTable[] = {
      "open WatchLocks streams; each lists the locks of the store again and again"},
     {"max-waiting-calls", kLimits, &O::max_waiting_calls, "20000", "1..1000000",
      "Acquire calls that wait for an answer"},
-    {"max-waiting-calls-per-peer", kLimits, &O::max_waiting_calls_per_peer, "2000", "1..1000000",
+    {"max-waiting-calls-per-peer", kLimits, &O::max_waiting_calls_per_peer, "1000", "1..1000000",
      "the same, of one client address or one user of a unix socket"},
     {"max-connections", kLimits, &O::max_connections, "10000", "1..1000000",
      "client connections; fewer where the limit of open files is below three times as many"},
@@ -267,7 +267,8 @@ constexpr OptionRow kTable[] = {
     {"handshakes-per-second", kLimits, &O::handshakes_per_second, "200", "1..100000",
      "TLS handshakes, of one client address a tenth of it; twice as many at once; others wait as above"},
     {"max-connection-streams", kLimits, &O::max_connection_streams, "0", "0..2000000",
-     "gRPC calls at once on one connection, which is cut when it opens more than twice as many; 0: twice "
+     "gRPC calls at once on one connection, which is cut when it opens more than twice as many, an eighth more where "
+     "gRPC is hardened; 0: twice "
      "--max-sessions-per-peer"},
     {"requests-per-second", kLimits, &O::requests_per_second, "0", "0..10000000",
      "commands of one session without heartbeats, and Acquire calls of one client address; acquires beyond it are "

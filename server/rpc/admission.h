@@ -35,8 +35,8 @@ class OpenStream {
   virtual v1::SessionInfo Describe() = 0;
 };
 
-// Who is counted: the part of a caller's address that is the same for all its connections. An IP address, or the user
-// of a unix socket.
+// Who is counted: the part of a caller's address that is the same for all its connections. An IP address, an IPv6
+// network as door::Visitor::peer names it, or the user of a unix socket.
 std::string PeerHost(const std::string& peer);
 
 class Admission {

@@ -47,25 +47,29 @@ void Inside::Open(std::string secret) {
   open_.store(true, std::memory_order_release);
 }
 
-bool Inside::IsInside(const grpc::ServerContext& context) const {
-  if (!open_.load(std::memory_order_acquire)) return false;
+bool Inside::IsInside(const grpc::ServerContext& context, const door::Visitor* connection) const {
+  if (connection != nullptr || !open_.load(std::memory_order_acquire)) return false;
   const std::string_view shown = Value(context, kSecret);
   return shown.size() == secret_.size() && CRYPTO_memcmp(shown.data(), secret_.data(), secret_.size()) == 0;
 }
 
 std::string Inside::PeerOf(const grpc::ServerContext& context, const door::Visitor* connection) const {
-  if (IsInside(context)) return std::string(Value(context, kPeer));
+  if (IsInside(context, connection)) return std::string(Value(context, kPeer));
   return connection != nullptr ? connection->address : context.peer();
 }
 
+std::string Inside::CountedPeerOf(const grpc::ServerContext& context, const door::Visitor* connection) const {
+  return connection != nullptr ? connection->peer : PeerOf(context, connection);
+}
+
 std::optional<door::Kind> Inside::KindOf(const grpc::ServerContext& context, const door::Visitor* connection) const {
-  if (IsInside(context)) return Value(context, kPeer).starts_with("unix:") ? door::Kind::kUnix : door::Kind::kTcp;
+  if (IsInside(context, connection)) return Value(context, kPeer).starts_with("unix:") ? door::Kind::kUnix : door::Kind::kTcp;
   return connection != nullptr ? std::optional(connection->kind) : std::nullopt;
 }
 
 access::PeerFacts Inside::FactsOf(const grpc::ServerContext& context, const door::Visitor* connection,
                                   const access::UnixPeerOf& unix_peer_of) const {
-  if (!IsInside(context)) return rpc::FactsOf(context, connection, unix_peer_of);
+  if (!IsInside(context, connection)) return rpc::FactsOf(context, connection, unix_peer_of);
   access::PeerFacts facts{.peer = std::string(Value(context, kPeer))};
   facts.unix_peer = ReadIds(Value(context, kUnixIds));
   facts.keeps_secrets = !Value(context, kKeepsSecrets).empty();

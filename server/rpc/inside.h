@@ -32,10 +32,13 @@ class Inside {
   // Such callers are believed from now on. `secret`: of 16 random bytes or more.
   void Open(std::string secret);
 
-  bool IsInside(const grpc::ServerContext& context) const;
+  // `connection`: null for a caller in this process, and for one whose connection is gone.
+  bool IsInside(const grpc::ServerContext& context, const door::Visitor* connection) const;
   // Of all other calls, whose `connection` may be null, these say what the door does: the name of the peer for people,
   // how it is connected (nullopt: not known), and what FactsOf of callers.h says.
   std::string PeerOf(const grpc::ServerContext& context, const door::Visitor* connection) const;
+  // Who counts as one with the caller: as door::Visitor::peer, or a name that PeerHost takes.
+  std::string CountedPeerOf(const grpc::ServerContext& context, const door::Visitor* connection) const;
   std::optional<door::Kind> KindOf(const grpc::ServerContext& context, const door::Visitor* connection) const;
   access::PeerFacts FactsOf(const grpc::ServerContext& context, const door::Visitor* connection,
                             const access::UnixPeerOf& unix_peer_of) const;

@@ -14,6 +14,7 @@ broker says that its gRPC is not hardened.
 """
 import argparse
 import concurrent.futures
+import functools
 import json
 import os
 import pathlib
@@ -174,6 +175,17 @@ def slow_connections(port, count, seconds):
     return sorted(took)
 
 
+def says_hardened(daemon):
+    return 'hardened="true"' in daemon.get("/metrics")[1]
+
+
+@functools.cache
+def is_hardened():
+    """Whether the broker that is tested bounds what frames may cost."""
+    with tempfile.TemporaryDirectory(prefix="dlatk") as folder, World(folder) as world:
+        return says_hardened(world.distlockd(world.redis().url))
+
+
 def watch_memory(pid, running):
     peak = 0
     while running():
@@ -210,7 +222,7 @@ def run_attack(name, seconds, over="tcp", sessions=100):
             while resident_mb(pid) > before + BACK_MB and time.monotonic() < begin + BACK_S:
                 time.sleep(0.5)
             row["kept_mb"] = resident_mb(pid) - before
-            row["hardened"] = 'hardened="true"' in stage.daemon.get("/metrics")[1]
+            row["hardened"] = says_hardened(stage.daemon)
             row["alive"] = stage.daemon.alive()
             row["cuts"] = {c: int(n) for c in ("early_cancels", "open_calls", "unused_bytes", "frames",
                                                       "no_pause")
@@ -269,7 +281,7 @@ def main():
     return 1 if failed else 0
 
 
-__all__ = ["Distlockd", "Stage", "eventually", "make_certificates", "run_attack"]
+__all__ = ["Distlockd", "GROWTH_MB", "Stage", "eventually", "is_hardened", "make_certificates", "run_attack"]
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -14,6 +14,7 @@ using std::chrono::seconds;
 TEST(AdmissionTest, CountsByHost) {
   EXPECT_EQ(PeerHost("ipv4:10.0.0.1:4711"), "ipv4:10.0.0.1");
   EXPECT_EQ(PeerHost("ipv6:%5B::1%5D:4711"), "ipv6:%5B::1%5D");
+  EXPECT_EQ(PeerHost("ipv6:2001:db8:0:1::/64"), "ipv6:2001:db8:0:1::/64");
   EXPECT_EQ(PeerHost("unix:"), "unix:");
   EXPECT_EQ(PeerHost("unix:uid=1000,pid=17"), "unix:uid=1000");
 

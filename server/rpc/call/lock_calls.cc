@@ -28,7 +28,7 @@ constexpr core::RequestId kOnly = 1;
 void AcquireCall::Start(const grpc::ByteBuffer& bytes) {
   v1::AcquireRequest request;
   if (!Read(bytes, &request)) return;
-  peer_ = peer();
+  peer_ = counted_peer();
   if (const auto refusal = frontend().admission.AdmitCall(peer_, shard::BootNow())) return void(Refuse(*refusal));
   admitted_ = true;
   contract::Validator check(frontend().limits);

@@ -35,7 +35,7 @@ class AcquireCall final : public UnaryCall {
     std::optional<v1::Grant> grant;
   };
   std::vector<Part> parts_;
-  std::string peer_;                          // as gRPC names it
+  std::string peer_;                          // who counts as one with the caller
   bool admitted_ = false;                     // counts as a waiting call
   std::shared_ptr<access::Account> account_;  // null: no quota
   int64_t waiting_ = 0;                       // locks that are counted there

@@ -10,7 +10,7 @@
 namespace distlock::rpc {
 
 bool UnaryCall::Arrive() {
-  inside_ = frontend_->inside.IsInside(context());
+  inside_ = frontend_->inside.IsInside(context(), connection());
   if (!frontend_->gate.asks()) return true;
   auto arrived = frontend_->gate.Arrive(frontend_->inside.FactsOf(context(), connection(), frontend_->unix_peer_of));
   if (auto* visitor = std::get_if<Visitor>(&arrived)) visitor_ = std::move(*visitor);
