@@ -36,7 +36,8 @@ build() {
     patch -d "$source" -p1 --forward --fuzz=0 <"$here/$name.patch" ||
       die "$name.patch does not fit gRPC $(source_version): take over what has changed in that file"
   done
-  read -ra flags <<<"$(cd "$source" && dpkg-buildflags --get CPPFLAGS) $(cd "$source" && dpkg-buildflags --get CXXFLAGS)"
+  # In the source's folder, whose name they take out of what the compiler writes.
+  read -ra flags <<<"$(cd "$source" && for kind in CPPFLAGS CXXFLAGS; do dpkg-buildflags --get $kind; done | xargs)"
   for name in "${PATCHED[@]}"; do
     "${CXX:-g++}" -std=c++14 "${flags[@]}" -fPIC -I"$here" -I"$source" -I"$source/include" \
       -I"$source/src/core/ext/upb-generated" -I"$source/src/core/ext/upbdefs-generated" -I"$source/third_party/upb" \

@@ -268,8 +268,7 @@ constexpr OptionRow kTable[] = {
      "TLS handshakes, of one client address a tenth of it; twice as many at once; others wait as above"},
     {"max-connection-streams", kLimits, &O::max_connection_streams, "0", "0..2000000",
      "gRPC calls at once on one connection, which is cut when it opens more than twice as many, an eighth more where "
-     "gRPC is hardened; 0: twice "
-     "--max-sessions-per-peer"},
+     "gRPC is hardened; 0: twice --max-sessions-per-peer"},
     {"requests-per-second", kLimits, &O::requests_per_second, "0", "0..10000000",
      "commands of one session without heartbeats, and Acquire calls of one client address; acquires beyond it are "
      "refused; 0: no limit"},
