@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "main/store_setup.h"
 
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <string>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "contract/ids.h"
 #include "core/lock_name.h"
 #include "main/settings.h"
@@ -123,8 +125,9 @@ absl::Status CheckQuorumOptions(const ops::Options& options, const StoreSetup& s
 void PlayAnotherRelease(store::SchemaOptions& schema) {
   const char* range = std::getenv("DISTLOCK_TEST_SCHEMA");
   if (range == nullptr) return;
+  const std::pair<std::string, std::string> ends = absl::StrSplit(range, absl::MaxSplits('-', 1));
   store::SchemaOptions played = schema;
-  if (std::sscanf(range, "%u-%u", &played.oldest, &played.newest) == 2) schema = played;
+  if (absl::SimpleAtoi(ends.first, &played.oldest) && absl::SimpleAtoi(ends.second, &played.newest)) schema = played;
 }
 
 absl::Status SetSchema(const ops::Options& options, store::SchemaTask task, StoreSetup& setup) {

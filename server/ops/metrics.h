@@ -176,7 +176,8 @@ class Metrics {
   using Histogram = prometheus::Histogram;
 
   // `namespaces`: chosen by the operator, and few.
-  explicit Metrics(std::string_view version, const std::vector<std::string>& namespaces = {}, const GrpcBuild& grpc = {});
+  explicit Metrics(std::string_view version, const std::vector<std::string>& namespaces = {},
+                   const GrpcBuild& grpc = {});
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 

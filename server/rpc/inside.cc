@@ -63,7 +63,8 @@ std::string Inside::CountedPeerOf(const grpc::ServerContext& context, const door
 }
 
 std::optional<door::Kind> Inside::KindOf(const grpc::ServerContext& context, const door::Visitor* connection) const {
-  if (IsInside(context, connection)) return Value(context, kPeer).starts_with("unix:") ? door::Kind::kUnix : door::Kind::kTcp;
+  if (IsInside(context, connection))
+    return Value(context, kPeer).starts_with("unix:") ? door::Kind::kUnix : door::Kind::kTcp;
   return connection != nullptr ? std::optional(connection->kind) : std::nullopt;
 }
 

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 namespace distlock_grpc {
 namespace {
@@ -86,11 +87,13 @@ TEST(FrameBudget, ANewConnectionDoesNotPayForTheOneBeforeItAtItsAddress) {
 // Many more connections than the table has places, each with a few frames a second.
 TEST(FrameBudget, WhoHasPaidLeavesItsPlace) {
   const auto budget = std::make_unique<FrameBudget>();
+  struct Connection {
+    char bytes[64];
+  };
+  const std::vector<Connection> connections(50'000);
   int64_t now = kNow;
-  for (uintptr_t connection = 1; connection <= 50'000; ++connection) {
-    for (int frame = 0; frame < 3; ++frame) {
-      ASSERT_TRUE(budget->Afford(reinterpret_cast<const void*>(connection * 4'096), Kind::kControl, now));
-    }
+  for (const Connection& connection : connections) {
+    for (int frame = 0; frame < 3; ++frame) ASSERT_TRUE(budget->Afford(&connection, Kind::kControl, now));
     now += kSecondNs / 10'000;
   }
 }

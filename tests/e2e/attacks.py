@@ -6,7 +6,8 @@
 Each attack (all of ROWS without a name) comes by TCP, or through the broker's unix socket from another user. It gets a
 fresh broker and redis-server, and honest sessions of 20 leases on the broker's unix socket. An attack *holds* when no
 honest lease is lost, p99 from heartbeat to ack stays below 300 ms, the broker's memory grows by at most 64 MB and is
-given back within a minute, and a new caller is served at once afterwards. Prints a line for each; exits with 1 when one does not hold.
+given back within a minute, and a new caller is served at once afterwards. Prints a line for each; exits with 1 when
+one does not hold.
 
 Not every attack holds with every gRPC: NEEDS_HARDENED are frames that gRPC 1.51 handles without end and without
 telling anybody, and calls that it takes although it has told that it does not. --may-fail: those may fail when the

@@ -81,7 +81,7 @@ void DetachedClient::Try(int64_t id) {
     claims_.erase(id);
     return OnRefused(*wish, core::RefusalReason::kStoreUnavailable);
   }
-  // A caller without an answer repeats the request at another broker. One that leaves early was not failed by its broker.
+  // A caller without an answer repeats the request at another broker. When it leaves early, no broker has failed it.
   const bool leaves_early = env_.dice.Chance(0.3) && !claim.request_id.empty();
   const Duration patience = leaves_early ? env_.dice.Between(milliseconds(5), seconds(1)) : seconds(200);
   if (leaves_early) --claim.tries;
