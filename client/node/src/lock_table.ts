@@ -75,7 +75,9 @@ export class LockTable extends ListeningTable {
   start(now: number): void {
     const {link} = this;
     link.start(now, this.settings.connectTimeout);
-    link.send(this.takeIds(), {$case: 'open', open: {client: this.settings.label, generation: this.sessions}});
+    // Node cannot show that it is the process at the socket: no claim.
+    const open = {client: this.settings.label, generation: this.sessions, process: undefined};
+    link.send(this.takeIds(), {$case: 'open', open});
     this.sessions += 1;
     this.wakeAt(link.session.deadline);
     for (const lease of this.live.values()) lease.stays = false;
