@@ -18,7 +18,7 @@ struct Tick {};
 
 using Input = std::variant<Tick, OpenSession, Acquire, AcquireAll, Cancel, Release, Renew, Downgrade, Adopt,
                            ForceRelease, WatchLock, Heartbeat, Goodbye, StreamEnded, Drain, StoreUp, StoreDown,
-                           StoreClockStep, ChannelUp, GrantNotice, ChangeNotice, ForceNotice, StoreReply>;
+                           StoreClockStep, ChannelUp, GrantNotice, ChangeNotice, RecallNotice, ForceNotice, StoreReply>;
 
 // Nothing is held or waiting any more after Drain.
 struct DrainComplete {};

@@ -66,6 +66,7 @@ enum class StoreVerb {
   kDowngrade,
   kForce,
   kAdopt,
+  kNote,
   kInspect,
   kList
 };

@@ -32,6 +32,7 @@ enum ReplyCode : int64_t {
   kJoined = 22,
   kYielded = 23,
   kMember = 24,
+  kNoted = 25,
 };
 
 }  // namespace distlock::store
