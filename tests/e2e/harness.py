@@ -147,6 +147,13 @@ class Redis(Process):
             with sock.makefile("rb") as stream:
                 return read_reply(stream)
 
+    def is_replica(self):
+        """False, too, when the server ends this connection: a sentinel that demotes it makes it end all."""
+        try:
+            return self.command("ROLE")[0] == "slave"
+        except OSError:
+            return False
+
     def key(self, lock, part, namespace="default", prefix="dl"):
         """The name of a lock's key. `lock` and `namespace` must need no escaping."""
         return f"{prefix}:{{{namespace}/{lock}}}:{part}"

@@ -133,7 +133,7 @@ def test_leases_and_waiters_survive_a_failover_of_each_primary(world, cluster, f
                 old.cont()
             if fail is kill:
                 old.start()
-            eventually(lambda n=old: n.command("ROLE")[0] == "slave", "the old primary following")
+            eventually(old.is_replica, "the old primary following")
             cluster.await_whole()
 
 

@@ -78,7 +78,7 @@ def test_every_primary_fails(folder, fail):
                 old.start()
             if fail is stop:
                 old.cont()
-            eventually(lambda o=old: o.command("ROLE")[0] == "slave", "the old primary following")
+            eventually(old.is_replica, "the old primary following")
             cluster.await_whole()
             stage.fault("failover", began)
         figures = stage.judge()

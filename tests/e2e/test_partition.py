@@ -92,7 +92,7 @@ def test_nobody_is_granted_what_the_cut_off_primary_has_granted(world, split):
         assert new.command("EXISTS", new.key("stranded", "h")) == 1
         assert lucky.believes() and not lucky.all("lost")
         split.heal()
-        eventually(lambda: old.command("ROLE")[0] == "slave", "the old primary being demoted")
+        eventually(old.is_replica, "the old primary being demoted")
         lucky.release()
         grant = at_near.acquire(at_near.spec("lucky", ttl=float(MAX_TTL_S), max_wait=30.0), timeout=60)
         assert grant.fencing_token > lucky.token
