@@ -34,6 +34,14 @@ def redis(world):
     return world.redis()
 
 
+def killed(world, daemon, holder):
+    """Who waits for its lock, and when it was killed."""
+    waiting = waiter(world.client(daemon.url))
+    ended = boot_now()
+    holder.kill()
+    return waiting, ended
+
+
 def freed_at_once(waiting, token, since):
     """Long before the holder's belief would have ended, and under a greater token."""
     grant = waiting.granted().grant
@@ -105,9 +113,7 @@ def test_a_process_in_other_namespaces(world, redis, namespaces):
     daemon = world.distlockd(redis.url, *LONG)
     holder = claimant(world, daemon.url, "k", prefix=command)
     assert holder.wait_for("opened")["bound"] == [True]
-    waiting = waiter(world.client(daemon.url))
-    ended = boot_now()
-    holder.kill()  # unshare, and the kernel its child
+    waiting, ended = killed(world, daemon, holder)  # unshare, and the kernel its child
     freed_at_once(waiting, 0, ended)
 
 
@@ -120,9 +126,7 @@ def test_a_session_with_a_broker_that_was_started_anew_is_bound_anew(world, redi
     holder.exit_code()  # lost with the broker
     again = ctl(world, daemon.url, "hold", "k", name="again")
     token = again.wait_for("granted")["token"]
-    waiting = waiter(world.client(daemon.url))
-    ended = boot_now()
-    again.kill()
+    waiting, ended = killed(world, daemon, again)
     freed_at_once(waiting, token, ended)
 
 
@@ -131,9 +135,7 @@ def test_a_killed_distlockctl_hold_frees_its_lock_at_once(world, redis):
     daemon = world.distlockd(redis.url, *LONG)
     holder = ctl(world, daemon.url, "hold", "k")
     token = holder.wait_for("granted")["token"]
-    waiting = waiter(world.client(daemon.url))
-    ended = boot_now()
-    holder.kill()
+    waiting, ended = killed(world, daemon, holder)
     freed_at_once(waiting, token, ended)
 
 
@@ -142,9 +144,7 @@ def test_a_lock_delay_is_kept(world, redis):
     daemon = world.distlockd(redis.url, *LONG)
     holder = ctl(world, daemon.url, "hold", "k", "--lock-delay", "1s")
     token = holder.wait_for("granted")["token"]
-    waiting = waiter(world.client(daemon.url))
-    ended = boot_now()
-    holder.kill()
+    waiting, ended = killed(world, daemon, holder)
     freed_at_once(waiting, token, ended)
     assert waiting.at("granted") - ended >= 1
 
@@ -171,9 +171,7 @@ def test_a_forged_claim_binds_nothing(world, redis, forge):
     daemon = world.distlockd(redis.url, *SHORT)
     holder = claimant(world, daemon.url, "k", "--forge", forge)
     assert holder.wait_for("opened")["bound"] == [False]
-    waiting = waiter(world.client(daemon.url))
-    ended = boot_now()
-    holder.kill()
+    waiting, ended = killed(world, daemon, holder)
     takes_the_validity(daemon, holder, waiting, ended)
 
 
@@ -182,9 +180,7 @@ def test_through_a_relay_the_claim_is_not_of_whoever_connected(world, redis):
     relay = world.proxy(daemon.url)
     holder = claimant(world, relay.url, "k")
     assert holder.wait_for("opened")["bound"] == [False]
-    waiting = waiter(world.client(daemon.url))
-    ended = boot_now()
-    holder.kill()
+    waiting, ended = killed(world, daemon, holder)
     takes_the_validity(daemon, holder, waiting, ended)
 
 
@@ -197,9 +193,7 @@ def test_an_operator_may_turn_it_off(world, redis):
     daemon = world.distlockd(redis.url, *SHORT, "--death-proof=false")
     holder = claimant(world, daemon.url, "k")
     assert holder.wait_for("opened")["bound"] == [False]
-    waiting = waiter(world.client(daemon.url))
-    ended = boot_now()
-    holder.kill()
+    waiting, ended = killed(world, daemon, holder)
     takes_the_validity(daemon, holder, waiting, ended)
 
 
