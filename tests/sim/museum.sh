@@ -22,7 +22,7 @@ TEXT
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 museum=$root/tests/sim/museum
-readonly CHUNK=500 HANG_SECONDS=10 WORLDS_A_SECOND=20 MEDIAN_MAX=1000 STORY_WIDTH=110
+readonly CHUNK=100 HANG_SECONDS=10 WORLDS_A_SECOND=5 MEDIAN_MAX=1000 STORY_WIDTH=110
 
 die() { printf 'museum.sh: %s\n' "$*" >&2; exit 64; }
 mutate() { /usr/bin/python3 -B "$museum/mutate.py" "$@"; }

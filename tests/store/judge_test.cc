@@ -30,7 +30,13 @@ Stand Voted(uint64_t token, Duration age = {}) {
   stand.answer = Answer::kVoted;
   return stand;
 }
-// The same, from before the server counted.
+// The same, and the server was asked to confirm it under a later token, without an answer so far.
+Stand Raised(uint64_t token, uint64_t raised) {
+  Stand stand = Voted(token);
+  stand.raised = raised;
+  return stand;
+}
+// As Voted, from before the server counted.
 Stand Stale(uint64_t token) {
   Stand stand = Voted(token);
   stand.is_fresh = false;
@@ -160,6 +166,15 @@ TEST(Judge, VotesOfServersThatDoNotCountAreNone) {
   });
 }
 
+TEST(Judge, AVoteThatMayHaveBeenRaisedIsNoneUnderItsOldToken) {
+  Check({
+      {"it may be under the later token by now", {Raised(900, 950), Raised(900, 950), Silent()}, Kind::kConfirm, 950},
+      {"one of two may be", {Voted(900), Raised(900, 950), Silent()}, Kind::kConfirm, 950},
+      {"enough others are under the old one", {Voted(900), Raised(900, 950), Voted(900)}, Kind::kGrant, 900},
+      {"it is", {Raised(950, 950), Raised(950, 950), Silent()}, Kind::kGrant, 950},
+  });
+}
+
 TEST(Judge, J2HasTheGreatestTokenConfirmed) {
   Check({
       {"two tokens", {Voted(900), Voted(902), Silent()}, Kind::kConfirm, 902},
@@ -215,6 +230,40 @@ TEST(Judge, J3YieldsToWhoeverCameEarlierOrHasAQuorum) {
        false,
        false},
       {"no votes, nothing to yield", {Behind(2, 400), Behind(2, 400), InLine()}, Kind::kStand},
+  });
+}
+
+TEST(Judge, AReaderYieldsToAWriterWhoWaitsBeforeIt) {
+  const auto behind_writer = [] {
+    Stand stand = Behind(2, 1, /*shares=*/true);
+    stand.position = 1;
+    return stand;
+  };
+  Check({
+      {"two of three have readers, and a writer in front",
+       {Voted(900), behind_writer(), behind_writer()},
+       Kind::kYield,
+       0,
+       true,
+       /*shares=*/true,
+       false,
+       /*patient=*/false},
+      {"a writer is judged by who holds",
+       {Voted(900), behind_writer(), behind_writer()},
+       Kind::kYield,
+       0,
+       true,
+       false,
+       false,
+       false},
+      {"with a quorum there is nothing to yield",
+       {Voted(900), Voted(900), behind_writer()},
+       Kind::kGrant,
+       900,
+       true,
+       true,
+       false,
+       false},
   });
 }
 

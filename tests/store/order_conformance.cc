@@ -42,7 +42,8 @@ TEST_P(StoreConformance, ARenewalTellsWhatIsLeftOfMaxHold) {
   EXPECT_LE(done.hold_left[0], seconds(9));
   EXPECT_GT(done.hold_left[0], seconds(1));
   const auto again = AskFor<core::AcquireGranted>(a, 4, MakeAcquire(4, Lock("k"), Owner(1)));
-  EXPECT_GE(again.held_for, seconds(9) - done.hold_left[0]);
+  // The servers of a quorum have clocks of their own, which agree to some milliseconds.
+  EXPECT_GE(again.held_for + std::chrono::milliseconds(5), seconds(9) - done.hold_left[0]);
 }
 
 }  // namespace distlock::store

@@ -147,5 +147,14 @@ TEST(Summary, CountsAndMeasures) {
   EXPECT_EQ(summary.lasted, Ms(750));
 }
 
+TEST(Summary, ReadersWhoBelieveTogetherHaveNoMargin) {
+  const Terms reader{.kind = HoldKind::kShared};
+  HistoryBuilder b;
+  b.Holds(100, 300, b.Asks(0, "ann", reader), 1);
+  b.Holds(200, 400, b.Asks(10, "bob", reader), 2);
+  b.Holds(430, 500, b.Asks(20, "eve"), 3);
+  EXPECT_EQ(Summarize(b.Make()).margin_min, Ms(30));
+}
+
 }  // namespace
 }  // namespace distlock::sim

@@ -48,7 +48,8 @@ void MeasureHandOvers(const Index& index, Summary& summary) {
     if (before != nullptr && before->lock == belief.lock && before->tenure != belief.tenure) {
       const Tenure& last = index.tenures[static_cast<size_t>(before->tenure)];
       const int64_t given = index.sees_store ? next.Began() : belief.from;
-      summary.margin_min = std::min(summary.margin_min, given - before->until);
+      const bool together = MayShare(index.TermsOf(next), index.TermsAt(last, given));
+      if (!together) summary.margin_min = std::min(summary.margin_min, given - before->until);
       if (index.fates[static_cast<size_t>(next.lease)].asked <= before->until && given >= before->until) {
         const bool released = last.ended != kNotSeen && last.why == EndedWhy::kReleasing;
         (released ? hand_offs : recoveries).push_back(given - before->until);

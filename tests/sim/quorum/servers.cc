@@ -55,7 +55,7 @@ Wire::Wire(Course& course, Dice& dice, const Weather& weather, Server& server, i
       votes_(options) {}
 
 Duration Wire::Delay() {
-  Duration delay = dice_.Between(weather_.trip / 3, weather_.trip * 2 / 3);
+  Duration delay = dice_.Between(LongestDelay(weather_) / 2, LongestDelay(weather_));
   if (dice_.Chance(weather_.spikes)) delay += dice_.Between(Duration(0), weather_.trip * 20);
   return delay;
 }
@@ -86,6 +86,11 @@ void Wire::TellFitness() {
   course_.After(std::min<Duration>(microseconds(left_us) + milliseconds(1), std::chrono::seconds(1)), [this] {
     if (open_) TellFitness();
   });
+}
+
+void Wire::TellClockStep(Duration by) {
+  if (open_) return owner_->OnInput(ballot::NodeClockStep{node_, by});
+  course_.After(milliseconds(100), [this, by] { TellClockStep(by); });
 }
 
 void Wire::Send(ballot::NodeOp op, const ballot::NodeCommand& command) {

@@ -103,6 +103,9 @@ class Wire {
   Wire(Course& course, Dice& dice, const Weather& weather, Server& server, int client, size_t node,
        const store::LockOptions& options, Duration hold_off, Owner* owner);
 
+  // One way, without spikes. The shortest is half of it.
+  static Duration LongestDelay(const Weather& weather) { return weather.trip * 2 / 3; }
+
   void Connect();
   void Send(ballot::NodeOp op, const ballot::NodeCommand& command);
   // Both connections end; what is on its way to the server may run yet.
@@ -113,6 +116,8 @@ class Wire {
   bool open() const { return open_; }
   // Tells the broker whether the server counts.
   void TellFitness();
+  // Tells it what it sees when it looks at the server's clock, once it can.
+  void TellClockStep(Duration by);
   uint64_t commands() const { return commands_; }
   int subscriber() const { return client_ + 1; }
 

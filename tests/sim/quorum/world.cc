@@ -18,6 +18,8 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+constexpr Duration kClockLook = seconds(1);  // a broker looks at each server's clock so often
+
 bool Conflict(const core::Want& a, const core::Want& b) {
   return a.mode == core::Mode::kExclusive || b.mode == core::Mode::kExclusive;
 }
@@ -51,7 +53,7 @@ class World : public Judge {
   void DrawRequests();
   void DrawFaults();
   void OneFault();
-  static void SetClock(Server& server, Duration by);
+  void SetClock(size_t node, Duration by);
   void OnGranted(Request& request) override;
   void OnEnded(Request& request) override;
   void OnDone(Request& request, const std::string& how) override;
@@ -170,7 +172,7 @@ void World::DrawFaults() {
     weather_.lost_notices = 0;
     weather_.spikes = 0;
     // Somebody sets the clocks right.
-    for (auto& server : servers_) SetClock(*server, -server->set_by);
+    for (size_t node = 0; node < servers_.size(); ++node) SetClock(node, -servers_[node]->set_by);
   });
 }
 
@@ -198,17 +200,24 @@ void World::OneFault() {
     case 5: {
       const Duration step = dice_.Pick(std::vector<Duration>{milliseconds(100), ttl_ / 2, ttl_ * 2, -milliseconds(100),
                                                              -ttl_, -std::chrono::hours(1)});
-      SetClock(server, step);
+      if (node >= servers_.size() / 2) return;  // only of a minority
+      SetClock(node, step);
       return Log("the clock of " + name + " is set by " + std::to_string(step / milliseconds(1)) + " ms");
     }
   }
 }
 
-void World::SetClock(Server& server, Duration by) {
+void World::SetClock(size_t node, Duration by) {
+  if (by == Duration(0)) return;
+  Server& server = *servers_[node];
   server.clock.offset += by;
   server.set_by += by;
   // The census counts by the new clock.
   server.held_off_until_us += std::chrono::duration_cast<microseconds>(by).count();
+  for (auto& broker : brokers_) {
+    Wire* const wire = &broker->wire(node);
+    course_.After(dice_.Between(Duration(0), kClockLook), [wire, by] { wire->TellClockStep(by); });
+  }
 }
 
 void World::OnGranted(Request& request) {

@@ -4,8 +4,9 @@
 // are the Redis model with the production scripts, each with a clock of its own. What stands above the ballot is a
 // plain client that believes as the core does: until the last promise ends, by its broker's clock.
 //
-// Between them connections are slow, break with commands in them (which may still run later), and lose notices; servers
-// pause, fall silent towards one broker, are restarted empty, and have their clocks set. Checked are
+// Between them connections are slow, break with commands in them (which may still run later), and lose notices;
+// servers pause, fall silent towards one broker, are restarted empty, and a minority has its clocks set, which brokers
+// see within a second. Checked are
 //  1. exclusion: no two conflicting clients believe at once;
 //  2. tokens: a grant's token is greater than those of all conflicting grants before it, and no two are equal;
 //  3. order: without faults, an EXCLUSIVE waiter that came when another one had its place is not served before it;

@@ -28,6 +28,7 @@ struct Stand {
   Instant asked_from{};     // it was asked for its vote then for the first time
   bool queued = false;      // it has a place there
   Instant waits_from{};     // it was sent something then that was answered: it waits. A later vote began no earlier
+  uint64_t raised = 0;      // greatest token sent to confirm its vote: it may be under that by now, answered or not
   uint64_t yielded = 0;     // the vote under this token was given back: no earlier one counts either
   core::StoreTime since;    // of its vote, by the server's clock
   Duration held_for{};      // of its vote, when the server last told of it

@@ -63,6 +63,7 @@ void Candidates::Confirm(Candidate& candidate, uint64_t token) {
   for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
     if (candidate.stands[node].token == 0 || !context_.nodes.IsUp(node)) continue;
     candidate.confirm_asked |= Bit(node);
+    candidate.stands[node].raised = std::max(candidate.stands[node].raised, token);
     context_.Send(
         {.by = Sent::By::kConfirm, .node = node, .claim = spec.claim(), .candidate = candidate.serial, .token = token},
         ConfirmVote{spec.name, spec.owner, token, spec.ttl + spec.lock_delay});

@@ -305,7 +305,7 @@ void Candidates::OnNodeUp(NodeIndex node, bool forgot) {
   for (Candidate* candidate : all) {
     Stand& stand = candidate->stands[node];
     if (forgot) {
-      stand.token = stand.yielded = 0;
+      stand.token = stand.raised = stand.yielded = 0;
       stand.queued = stand.is_fresh = false;
     }
     if (candidate->phase == Phase::kHeld) {

@@ -26,7 +26,14 @@ bool Conflicts(const Candidate& candidate, const Stand& stand) {
   return stand.answer == Answer::kNotVoted && (candidate.spec.want.mode != core::Mode::kShared || !stand.shares);
 }
 
-// J3: somebody has q votes, or a vote and an earlier place.
+// A reader that waits among readers waits for somebody in front of it who does not share: one with an earlier place. He
+// gets no vote there before all readers who stand in his way have given theirs back.
+bool WaitsForEarlier(const Candidate& candidate, const Stand& stand) {
+  return stand.answer == Answer::kNotVoted && stand.queued && stand.shares && stand.position > 0 &&
+         candidate.spec.want.mode == core::Mode::kShared;
+}
+
+// J3: somebody has q votes, or an earlier place and a vote, or waits for the votes of readers.
 struct Opposition {
   bool has_quorum = false;
   bool is_earlier = false;
@@ -36,6 +43,7 @@ Opposition Against(const Candidate& candidate, const Bench& bench) {
   Opposition against;
   const auto mine = std::pair(candidate.spec.place, candidate.spec.owner);
   for (const Stand& stand : candidate.stands) {
+    against.is_earlier |= WaitsForEarlier(candidate, stand);
     if (!Conflicts(candidate, stand)) continue;
     for (const Rival& rival : stand.rivals) {
       if (rival.view.owner == candidate.spec.owner) continue;
@@ -53,13 +61,14 @@ Opposition Against(const Candidate& candidate, const Bench& bench) {
 }
 
 // When the belief in a grant under `token` begins: the latest instant before which q of its votes did not begin. False:
-// there are fewer.
+// there are fewer. A vote that may have been raised since would be another's by its token, and end the grant.
 bool BeliefFrom(const Candidate& candidate, const Bench& bench, uint64_t token, Instant* from) {
   std::array<Instant, kMaxNodes> begins{};
   size_t count = 0;
   for (NodeIndex i = 0; i < candidate.stands.size(); ++i) {
     const Stand& stand = candidate.stands[i];
-    if (stand.token == token && stand.is_fresh && Counts(bench, i)) begins[count++] = stand.from;
+    const bool is_under = stand.token == token && stand.raised <= token;
+    if (is_under && stand.is_fresh && Counts(bench, i)) begins[count++] = stand.from;
   }
   if (count < bench.quorum) return false;
   std::sort(begins.begin(), begins.begin() + count, std::greater<>());
@@ -75,7 +84,7 @@ Verdict JudgeQuorum(const Candidate& candidate, const Bench& bench) {
   for (NodeIndex i = 0; i < candidate.stands.size(); ++i) {
     const Stand& stand = candidate.stands[i];
     if (stand.token == 0) continue;
-    greatest = std::max(greatest, stand.token);
+    greatest = std::max({greatest, stand.token, stand.raised});
     is_told |= stand.token == candidate.token;
     if (Counts(bench, i)) all_fresh &= stand.is_fresh;
     Instant from;
