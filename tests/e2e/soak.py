@@ -18,6 +18,7 @@ import threading
 import time
 
 from soak_faults import Fault
+from soak_quorum import QuorumStage, rows_of_quorum
 from soak_sentinel import SENTINEL_ROWS, SentinelStage
 from soak_stage import BIN, Stage, boot_now
 from soak_table import rows_for
@@ -28,7 +29,8 @@ WARM_S = 3.0
 class Soak:
     def __init__(self, stage, options, dice):
         self.stage, self.options, self.dice = stage, options, dice
-        rows = SENTINEL_ROWS if options.sentinel else rows_for(dice, stage.store.can_step)
+        rows = (SENTINEL_ROWS if options.sentinel else rows_of_quorum() if options.quorum else
+                rows_for(dice, stage.store.can_step))
         self.rows = [row for row in rows if options.only in row.name]
         self.unused = []
         self.done, self.active = [], []
@@ -176,6 +178,7 @@ def parse(argv):
                         default="",
                         help="redis-server or valkey-server; default: as the seed has it, of those installed")
     parser.add_argument("--sentinel", action="store_true", help="behind Sentinel, with the faults of such a set")
+    parser.add_argument("--quorum", action="store_true", help="on a quorum, with the faults of such servers")
     parser.add_argument("--min-rate",
                         type=float,
                         default=100.0,
@@ -201,7 +204,7 @@ def main(argv):
     folder = pathlib.Path(options.keep or tempfile.mkdtemp(prefix="dlsoak"))
     folder.mkdir(exist_ok=True)
     print(f"seed {options.seed}, {program}, in {folder}", flush=True)
-    stage_kind = SentinelStage if options.sentinel else Stage
+    stage_kind = SentinelStage if options.sentinel else QuorumStage if options.quorum else Stage
     with stage_kind(folder, options.seed, program, options.short, brokers=3, clients=5) as stage:
         soak = Soak(stage, options, dice)
         soak.run()

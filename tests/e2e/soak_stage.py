@@ -211,10 +211,13 @@ class Stage:
     def _broker_args(self):
         return ()
 
-    def _broker(self, url, name):
+    def _all_broker_args(self):
         times = self.times
-        return self.world.distlockd(url, *self._broker_args(), "--wait-for-store", "--validity", f"{times.validity}s",
-                                    "--queue-slot", f"{times.slot}s", "--drain-timeout", f"{times.drain}s", name=name)
+        return (*self._broker_args(), "--wait-for-store", "--validity", f"{times.validity}s", "--queue-slot",
+                f"{times.slot}s", "--drain-timeout", f"{times.drain}s")
+
+    def _broker(self, url, name):
+        return self.world.distlockd(url, *self._all_broker_args(), name=name)
 
     # A broker has made its threads and pollers when it has served a client.
     def _warm_up(self):

@@ -3,70 +3,47 @@
 sentinel has an address of its own in 127.0.0.0/8, and iptables drops what goes from side to side; the brokers, which
 all come from 127.0.0.1, are told apart by their users. Needs root.
 """
-import os
-import shutil
-import subprocess
-
 import grpc
 import pytest
 
 from client import api, boot_now, failure
 from faults import Holder, waiter
 from harness import Distlockd, eventually, free_port
+from packet_filter import FIRST_USER, PacketFilter, as_user
 from sentinel_set import SentinelSet
 
 MAX_TTL_S = 4
 FLAGS = ("--wait-replicas", "1", "--store-nodes", "3", "--max-ttl", f"{MAX_TTL_S}s", "--default-ttl", "3s",
          "--validity", "1s")
-USERS = {"near": 42001, "far": 42002}
-CHAIN = f"distlock-test-{os.getpid()}"[:28]
+USERS = {"near": FIRST_USER, "far": FIRST_USER + 1}
 
 
 def host_of(name):
     return f"127.7.{1 if name.startswith('server') else 2}.{int(name[-1]) + 1}"
 
 
-class Split:
+class Split(PacketFilter):
     """Drops all packets between two sides. A side: addresses of servers and sentinels, and users of brokers."""
-
-    def __init__(self):
-        self._run("-N", CHAIN)
-        self._run("-I", "OUTPUT", "-o", "lo", "-j", CHAIN)
 
     def cut(self, one, other):
         for a, b in ((one, other), (other, one)):
             for host in b["hosts"]:
                 for source in a["hosts"]:
-                    self._run("-A", CHAIN, "-s", source, "-d", host, "-j", "DROP")
+                    self.drop("-s", source, "-d", host)
                 for user in a["users"]:
-                    self._run("-A", CHAIN, "-d", host, "-m", "owner", "--uid-owner", user, "-j", "DROP")
-
-    def heal(self):
-        self._run("-F", CHAIN)
-
-    def close(self):
-        self.heal()
-        self._run("-D", "OUTPUT", "-o", "lo", "-j", CHAIN)
-        self._run("-X", CHAIN)
-
-    @staticmethod
-    def _run(*args):
-        subprocess.run(["iptables", "-w", *map(str, args)], check=True, capture_output=True, text=True)
+                    self.cut_user(user, host)
 
 
 @pytest.fixture
 def split():
-    assert os.geteuid() == 0 and shutil.which("iptables"), "this test needs root and iptables"
-    one = Split()
-    yield one
-    one.close()
+    with Split() as one:
+        yield one
 
 
 def broker(world, url, name):
     """A broker that runs as a user of its own."""
     daemon = Distlockd(world.folder, url, *FLAGS, name=name, listen=f"127.0.0.1:{free_port()}")
-    daemon.argv = ["setpriv", "--reuid", str(USERS[name]), "--clear-groups", *daemon.argv]
-    return world._add(daemon).start()
+    return world._add(as_user(daemon, USERS[name])).start()
 
 
 def test_nobody_is_granted_what_the_cut_off_primary_has_granted(world, split):
