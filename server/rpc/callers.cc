@@ -60,6 +60,8 @@ std::optional<access::TlsPeer> TlsPeerOf(const grpc::AuthContext& auth) {
                          .not_after_s = NotAfter(pem.front())};
 }
 
+bool CarriesProof(const grpc::ServerContext& context) { return context.client_metadata().contains(kAuthorization); }
+
 access::PeerFacts FactsOf(const grpc::ServerContext& context, const door::Visitor* connection,
                           const access::UnixPeerOf& unix_peer_of) {
   access::PeerFacts facts{.peer = connection == nullptr ? context.peer() : connection->address};
@@ -70,7 +72,7 @@ access::PeerFacts FactsOf(const grpc::ServerContext& context, const door::Visito
   if (auth != nullptr) facts.tls = TlsPeerOf(*auth);
   facts.keeps_secrets = StaysHere(*connection) || (auth != nullptr && IsEncrypted(*auth));
   const auto& metadata = context.client_metadata();
-  for (auto [entry, end] = metadata.equal_range("authorization"); entry != end; ++entry) {
+  for (auto [entry, end] = metadata.equal_range(kAuthorization); entry != end; ++entry) {
     facts.authorization.emplace_back(entry->second.data(), entry->second.size());
   }
   return facts;

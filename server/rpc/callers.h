@@ -14,10 +14,16 @@
 
 namespace distlock::rpc {
 
+// The metadata in which a call brings a proof of its own.
+inline constexpr char kAuthorization[] = "authorization";
+
 // `connection` is the one that the call came on; null: it is gone, and nothing can be said of the caller. Who is behind
 // a unix socket is the kernel's word by the door, unless `unix_peer_of` is given.
 access::PeerFacts FactsOf(const grpc::ServerContext& context, const door::Visitor* connection,
                           const access::UnixPeerOf& unix_peer_of);
+
+// Whether the call brings a proof of its own: a bearer token.
+bool CarriesProof(const grpc::ServerContext& context);
 
 // Of a connection whose client certificate was verified; nullopt: there is none.
 std::optional<access::TlsPeer> TlsPeerOf(const grpc::AuthContext& auth);

@@ -13,6 +13,7 @@
 #include "rpc/admission.h"
 #include "rpc/gate.h"
 #include "rpc/inside.h"
+#include "rpc/known_callers.h"
 #include "rpc/listings.h"
 #include "shard/shard_set.h"
 
@@ -74,6 +75,7 @@ struct Frontend {
   Gate& gate;
   const access::UnixPeerOf unix_peer_of;  // in place of what the door knows; may be empty
   Inside inside;
+  KnownCallers known_callers;
   door::Deaths* deaths = nullptr;  // set before the first call; null: no process is watched
 
   // For contract::RequestOf.

@@ -83,7 +83,8 @@ std::variant<Visitor, v1::Refusal> Gate::Arrive(const access::PeerFacts& facts) 
           .peer = facts.peer,
           .problem = problem});
     if (!options_.allow_all) return contract::MakeRefusal(core::RefusalReason::kUnauthenticated, problem);
-    caller = access::Caller{.principals = {}, .name = "unproven", .peer = facts.peer, .token = {}};
+    // Nothing of it lasts, so each of its calls is told.
+    caller = access::Caller{.principals = {}, .name = "unproven", .peer = facts.peer, .token = {}, .proof_until_s = 0};
   }
   visitor.caller = std::make_shared<const access::Caller>(*std::move(caller));
   Resolve(visitor);

@@ -71,6 +71,7 @@ class Gate {
   bool asks() const { return options_.asks; }
   // True when a policy decides, so that leases of one caller are out of reach of the others.
   bool enforces() const { return options_.asks && !options_.allow_all; }
+  int64_t now_s() const { return options_.unix_seconds(); }
   uint64_t generation() const { return generation_.load(std::memory_order_relaxed); }
 
   // What is null stays as it is.

@@ -17,7 +17,6 @@ constexpr char kSecret[] = "distlock-inside-secret";
 constexpr char kPeer[] = "distlock-inside-peer";
 constexpr char kKeepsSecrets[] = "distlock-inside-keeps-secrets";
 constexpr char kUnixIds[] = "distlock-inside-unix-ids";  // uid gid groups..., in decimal
-constexpr char kAuthorization[] = "authorization";
 
 std::string_view Value(const grpc::ServerContext& context, const char* key) {
   const auto& metadata = context.client_metadata();

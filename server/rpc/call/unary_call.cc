@@ -5,14 +5,14 @@
 
 #include "contract/error_details.h"
 #include "contract/to_proto.h"
+#include "rpc/arrival.h"
 #include "rpc/engine/status.h"
 
 namespace distlock::rpc {
 
 bool UnaryCall::Arrive() {
   inside_ = frontend_->inside.IsInside(context(), connection());
-  if (!frontend_->gate.asks()) return true;
-  auto arrived = frontend_->gate.Arrive(frontend_->inside.FactsOf(context(), connection(), frontend_->unix_peer_of));
+  auto arrived = rpc::Arrive(*frontend_, context(), connection());
   if (auto* visitor = std::get_if<Visitor>(&arrived)) visitor_ = std::move(*visitor);
   return !Denied(std::holds_alternative<Visitor>(arrived) ? std::nullopt
                                                           : std::optional(std::get<v1::Refusal>(arrived)));

@@ -26,6 +26,7 @@
 #include "contract/refusal.h"
 #include "contract/to_proto.h"
 #include "contract/utf8.h"
+#include "rpc/arrival.h"
 #include "rpc/engine/reactor.h"
 #include "rpc/engine/status.h"
 #include "rpc/frontend.h"
@@ -208,9 +209,7 @@ class StreamCall : public Base,
  private:
   // Reads who calls. False: the stream is refused.
   bool Arrive() {
-    if (!frontend_.gate.asks()) return true;
-    auto arrived =
-        frontend_.gate.Arrive(frontend_.inside.FactsOf(this->context(), this->connection(), frontend_.unix_peer_of));
+    auto arrived = rpc::Arrive(frontend_, this->context(), this->connection());
     if (const auto* refusal = std::get_if<v1::Refusal>(&arrived)) {
       Refuse(*refusal, StreamClose::kDenied);
       return false;

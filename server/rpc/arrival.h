@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Who makes a call that has just arrived. Any thread.
+#pragma once
+
+#include <grpcpp/server_context.h>
+
+#include <variant>
+
+#include "rpc/frontend.h"
+
+namespace distlock::rpc {
+
+// `connection`: on which the call came; null: it is gone, or the caller is in this process. UNAUTHENTICATED, when a
+// proof is wrong.
+std::variant<Visitor, v1::Refusal> Arrive(Frontend& frontend, const grpc::ServerContext& context,
+                                          const door::Visitor* connection);
+
+}  // namespace distlock::rpc

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rpc/known_callers.h"
+
+namespace distlock::rpc {
+
+std::optional<Visitor> KnownCallers::Find(uint64_t connection, uint64_t generation, int64_t now_s) {
+  Slot& slot = SlotOf(connection);
+  std::lock_guard lock(slot.mu);
+  if (slot.caller == nullptr || slot.connection != connection || slot.generation != generation) return std::nullopt;
+  if (now_s >= slot.caller->proof_until_s) return std::nullopt;
+  Visitor known{.caller = slot.caller, .rights = slot.rights.lock(), .account = slot.account, .generation = generation};
+  if (known.rights == nullptr) return std::nullopt;
+  return known;
+}
+
+void KnownCallers::Remember(uint64_t connection, const Visitor& visitor) {
+  if (visitor.rights == nullptr) return;
+  Slot& slot = SlotOf(connection);
+  std::lock_guard lock(slot.mu);
+  slot.connection = connection;
+  slot.generation = visitor.generation;
+  slot.caller = visitor.caller;
+  slot.rights = visitor.rights;
+  slot.account = visitor.account;
+}
+
+}  // namespace distlock::rpc
