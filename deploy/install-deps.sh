@@ -3,7 +3,7 @@
 #
 # Installs the Debian packages that distlock needs, on Debian 12 or 13. Idempotent; returns at once when nothing is
 # missing. There are exceptions, all fetched and verified through the Debian archive that this machine already uses.
-# Two objects for DISTLOCK_GRPC=hardened are built from the source package of the installed gRPC (deploy/grpc). On
+# Three objects for DISTLOCK_GRPC=hardened are built from the source package of the installed gRPC (deploy/grpc). On
 # Debian 12 hiredis is too old, so Debian 13's source package is built; and it has no Valkey and an old Go, so the
 # tests' ones come from its backports. npm installs the libraries of --peers, and pip the format tools of
 # --test and what the Python package is tested beside, from their configured sources. client/java-example takes its
@@ -34,10 +34,10 @@ readonly LIBRARIES=(libabsl-dev libcjose-dev libcli11-dev libgrpc++-dev libgrpc-
   libjemalloc-dev libmicrohttpd-dev libncurses-dev libprotobuf-dev libspdlog-dev libfmt-dev libssl-dev libuv1-dev
   libyaml-cpp-dev prometheus-cpp-dev zlib1g-dev)
 readonly RUN=(ca-certificates redis-server redis-tools)
-readonly TEST=(chromium clang curl libbenchmark-dev libclang-rt-dev libgmock-dev libgtest-dev liblua5.1-0-dev
-  librapidcheck-dev llvm debootstrap fish groff iptables libasio-dev lintian man-db nlohmann-json3-dev openssl
-  prometheus python3 python3-grpcio python3-hpack python3-hyperframe python3-pip python3-protobuf python3-pytest
-  python3-setuptools python3-venv python3-wheel python3-yaml systemd systemd-container zsh)
+readonly TEST=(buildah chromium clang curl libbenchmark-dev libclang-rt-dev libgmock-dev libgtest-dev liblua5.1-0-dev
+  librapidcheck-dev llvm debootstrap etcd-server fish groff iptables libasio-dev lintian man-db nlohmann-json3-dev
+  openssl prometheus python3 python3-grpcio python3-hpack python3-hyperframe python3-pip python3-protobuf
+  python3-pytest python3-setuptools python3-venv python3-wheel python3-yaml systemd systemd-container zsh)
 PEERS=$(dirname "${BASH_SOURCE[0]}")/../tests/bench/peers
 readonly PEERS
 HARDENED=$(dirname "${BASH_SOURCE[0]}")/grpc/hardened.sh
@@ -109,7 +109,6 @@ wanted() {
       [ "$debian" -lt 13 ] || go_ok || printf 'golang-go\n'
       ;;
   esac
-  [ "$want" != peers ] || printf 'etcd-server\n'
 }
 
 # For client/java-example. A JDK and a Maven from another source do as well.

@@ -19,7 +19,7 @@ std::string WrongScheme(const std::string& target) {
   const size_t end = target.find("://");
   if (end == std::string::npos) return "";
   const std::string scheme = target.substr(0, end);
-  constexpr const char* kKnown[] = {"unix", "tls", "dns", "ipv4", "ipv6", "vsock", "xds"};
+  constexpr const char* kKnown[] = {"unix", "tls", "dns", "ipv4", "ipv6", "vsock"};
   return std::ranges::find(kKnown, scheme) == std::end(kKnown) ? scheme : "";
 }
 

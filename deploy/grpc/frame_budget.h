@@ -18,8 +18,9 @@ namespace distlock_grpc {
 
 enum class Kind {
   kFree,       // bounded by what it carries or opens
-  kControl,    // SETTINGS, WINDOW_UPDATE, PRIORITY, GOAWAY, unknown ones, empty DATA, headers that open no stream
+  kControl,    // SETTINGS, PRIORITY, GOAWAY, unknown ones, empty DATA, headers that open no stream
   kSmallData,  // DATA with hardly more than its frame
+  kWindow,     // WINDOW_UPDATE, of which gRPC's clients send two for each message that they read
   kPing,
   kHastyReset,  // of a stream that was opened a moment ago
   kReset,
@@ -43,6 +44,8 @@ inline Kind KindOf(uint8_t type, uint32_t size, bool opens, uint32_t younger) {
       return younger < kHasty ? Kind::kHastyReset : Kind::kReset;
     case 6:
       return Kind::kPing;
+    case 8:
+      return Kind::kWindow;
     case 9:
       return Kind::kContinuation;
     default:
@@ -52,6 +55,38 @@ inline Kind KindOf(uint8_t type, uint32_t size, bool opens, uint32_t younger) {
 
 class FrameBudget {
  public:
+  // What is counted together.
+  enum { kControls, kPings, kHastyResets, kResets, kContinuations, kAccounts };
+
+  struct Price {
+    int account;
+    int64_t each_ns;  // 1e9 / frames a second
+    int64_t most_ns;  // each_ns * frames at once
+  };
+
+  // Of a kind that is not free.
+  static Price PriceOf(Kind kind) {
+    constexpr int64_t kMillisecond = 1000000;
+    constexpr int64_t kControlNs = 50000;
+    constexpr int64_t kControlMost = 20000 * kControlNs;
+    switch (kind) {
+      case Kind::kSmallData:
+        return {kControls, kControlNs / 8, kControlMost};
+      case Kind::kWindow:
+        return {kControls, kControlNs / 10, kControlMost};
+      case Kind::kPing:
+        return {kPings, kControlNs, 1000 * kControlNs};
+      case Kind::kHastyReset:
+        return {kHastyResets, 2 * kMillisecond, 1000 * 2 * kMillisecond};
+      case Kind::kReset:
+        return {kResets, kMillisecond, 4000 * kMillisecond};
+      case Kind::kContinuation:
+        return {kContinuations, kMillisecond, 128 * kMillisecond};
+      default:
+        return {kControls, kControlNs, kControlMost};
+    }
+  }
+
   // Whether `connection` may send one more frame of that kind. `now_ns`: of a monotonic clock.
   bool Afford(const void* connection, Kind kind, int64_t now_ns) {
     if (kind == Kind::kFree) return true;
@@ -79,13 +114,6 @@ class FrameBudget {
  private:
   static constexpr size_t kRows = 1024;
   static constexpr size_t kEntries = 8;
-  enum { kControls, kPings, kHastyResets, kResets, kContinuations, kAccounts };
-
-  struct Price {
-    int account;
-    int64_t each_ns;  // 1e9 / frames a second
-    int64_t most_ns;  // each_ns * frames at once
-  };
   struct Entry {
     const void* connection = nullptr;
     int64_t paid_at[kAccounts] = {};
@@ -94,26 +122,6 @@ class FrameBudget {
     std::mutex mu;
     Entry entries[kEntries];  // guarded by mu
   };
-
-  static Price PriceOf(Kind kind) {
-    constexpr int64_t kMillisecond = 1000000;
-    constexpr int64_t kControlNs = 50000;
-    constexpr int64_t kControlMost = 20000 * kControlNs;
-    switch (kind) {
-      case Kind::kSmallData:
-        return {kControls, kControlNs / 8, kControlMost};
-      case Kind::kPing:
-        return {kPings, kControlNs, 1000 * kControlNs};
-      case Kind::kHastyReset:
-        return {kHastyResets, 2 * kMillisecond, 1000 * 2 * kMillisecond};
-      case Kind::kReset:
-        return {kResets, kMillisecond, 4000 * kMillisecond};
-      case Kind::kContinuation:
-        return {kContinuations, kMillisecond, 128 * kMillisecond};
-      default:
-        return {kControls, kControlNs, kControlMost};
-    }
-  }
 
   Row& RowOf(const void* connection) {
     const uint64_t mixed = reinterpret_cast<uintptr_t>(connection) * UINT64_C(0x9E3779B97F4A7C15);

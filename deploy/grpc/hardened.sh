@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The two patched objects of gRPC that DISTLOCK_GRPC=hardened links before Debian's own archives; README.md says why.
+# The objects of gRPC that DISTLOCK_GRPC=hardened links before Debian's own archives; README.md says why.
 #
 #   hardened.sh where          the archive for the libgrpc-dev that is installed, whether it is there or not
 #   hardened.sh source         the version of Debian's source package that it is built from
@@ -12,6 +12,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly ROOT=${DISTLOCK_GRPC_ROOT:-/usr/local/lib/distlock-grpc}
 readonly TRANSPORT=src/core/ext/transport/chttp2/transport
 readonly PATCHED=(hpack_parser parsing)
+# gRPC's own registry without xDS, in place of the one with it: nothing else asks for what only xDS needs.
+readonly REGISTRY=src/core/plugin_registry/grpc_plugin_registry_noextra
 
 die() { printf 'deploy/grpc/hardened.sh: %s\n' "$*" >&2; exit 1; }
 
@@ -38,11 +40,11 @@ build() {
   done
   # In the source's folder, whose name they take out of what the compiler writes.
   read -ra flags <<<"$(cd "$source" && for kind in CPPFLAGS CXXFLAGS; do dpkg-buildflags --get $kind; done | xargs)"
-  for name in "${PATCHED[@]}"; do
+  for name in "${PATCHED[@]/#/$TRANSPORT/}" "$REGISTRY"; do
     "${CXX:-g++}" -std=c++14 "${flags[@]}" -fPIC -I"$here" -I"$source" -I"$source/include" \
       -I"$source/src/core/ext/upb-generated" -I"$source/src/core/ext/upbdefs-generated" -I"$source/third_party/upb" \
       -I"$source/third_party/xxhash" -I"$source/third_party/address_sorting/include" \
-      -c "$source/$TRANSPORT/$name.cc" -o "$source/$name.o"
+      -c "$source/$name.cc" -o "$source/$name.o"
     objects+=("$source/$name.o")
   done
   mkdir -p "$(dirname "$archive")"
@@ -55,5 +57,5 @@ case "${1:-}" in
   where) where ;;
   source) source_version ;;
   build) [ $# -eq 2 ] || die "build needs the folder of the source"; build "$2" ;;
-  *) sed -n 's/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed -n '3,7p' >&2; exit 64 ;;
+  *) sed -n 's/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | sed -n '4,8p' >&2; exit 64 ;;
 esac

@@ -15,6 +15,12 @@ def test_an_address_with_a_scheme_of_another_world(ctl, broker, command):
     assert "http://10.0.0.5:7420" in done.stderr and "host:port with no scheme" in done.stderr
 
 
+def test_xds_is_a_scheme_of_another_world(ctl, broker):
+    """gRPC may know it, but not as it is shipped with distlock."""
+    done = ctl("show", "--server", "xds:///locks", "k")
+    assert done.returncode == 64 and "begins with xds://" in done.stderr
+
+
 @pytest.fixture
 def as_nobody(broker):
     """A prefix for a user who must not open the broker's socket."""

