@@ -177,6 +177,8 @@ TEST(Spiffe, TakesWhatTheSpecificationTakes) {
                                  std::string("spiffe://td/a?b"),
                                  std::string("spiffe://td/a#b"),
                                  std::string("spiffe://td/a%41"),
+                                 std::string("spiffe://td/a~"),
+                                 std::string("spiffe://t~d/a"),
                                  std::string("spiffe://td/\xc3\xa9"),
                                  std::string("spiffe://td/a\0b", 15),
                                  "spiffe://td/" + std::string(2048, 'a'),
@@ -200,7 +202,9 @@ TEST(Tokens, ReadsTheirFile) {
   EXPECT_THAT(error("\nx"), HasSubstr("t:2: is not of the form name:sha256"));
   EXPECT_THAT(error("a b:" + hex), HasSubstr("t:1: has no valid name"));
   EXPECT_THAT(error("a:" + hex.substr(1)), HasSubstr("64 lower-case hex digits"));
-  EXPECT_THAT(error("a:" + std::string(64, 'A')), HasSubstr("64 lower-case hex digits"));
+  for (const char other : {'A', 'g', '-', ':'}) {
+    EXPECT_THAT(error("a:" + std::string(64, other)), HasSubstr("64 lower-case hex digits")) << other;
+  }
   EXPECT_THAT(error("a:" + hex + "\nb:" + hex), HasSubstr("t:2: repeats the token of another name"));
   EXPECT_THAT(error("a:dlt_secret"), Not(HasSubstr("secret")));
   EXPECT_THAT(error(std::string(kMostTokenFileBytes + 1, '\n')), HasSubstr("more than"));

@@ -66,6 +66,7 @@ TEST(Jwt, RefusesOtherAlgorithmsKeysAndSignatures) {
   EXPECT_THAT(Verify(good + ".x"), HasSubstr("form"));
   EXPECT_THAT(Verify("a.b"), HasSubstr("form"));
   EXPECT_THAT(Verify("!.b.c"), HasSubstr("form"));
+  EXPECT_THAT(Verify(good.substr(0, good.find('.')) + ".!.c"), HasSubstr("wrong signature"));
   EXPECT_THAT(Verify(Unsigned("[]", kClaims)), HasSubstr("form"));
   EXPECT_THAT(Verify(std::string(kMostJwtBytes + 1, 'a')), HasSubstr("longer than 8192"));
   EXPECT_THAT(Verify(good), Not(HasSubstr(good)));
@@ -111,6 +112,9 @@ TEST(Jwt, ReadsKeySets) {
     EXPECT_THAT(error(bad), HasSubstr("jwks: is no JSON web key set")) << bad;
   }
   EXPECT_THAT(error(R"({"keys":[]})"), HasSubstr("has no RSA or EC key"));
+  EXPECT_THAT(error(R"({"keys":[{"kty":"RSA","kid":"a","use":"enc"}]})"), HasSubstr("has no RSA or EC key"));
+  EXPECT_THAT(error(R"({"keys":[{"kty":"RSA","kid":"a","use":"sig"}]})"), HasSubstr("keys[0] cannot be read"));
+  EXPECT_THAT(error(R"({"keys":[{"kty":"RSA","kid":""}]})"), HasSubstr("keys[0] has no kid"));
   EXPECT_THAT(error(R"({"keys":[{"kty":"RSA"}]})"), HasSubstr("keys[0] has no kid"));
   EXPECT_THAT(error(R"({"keys":[{"kty":"RSA","kid":"a"}]})"), HasSubstr("keys[0] cannot be read"));
   EXPECT_THAT(error("{\"keys\":[" + Ec().Json(true) + "]}"), HasSubstr("private key"));

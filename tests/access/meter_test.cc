@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <thread>
+
 #include "access/policy_cases.h"
 #include "access/policy_file.h"
 
@@ -51,6 +54,20 @@ TEST(Account, BoundsTheRate) {
   EXPECT_EQ(account.Take(10 * kSecond), 0);
 }
 
+TEST(Account, ManyThreadsTogetherHaveOneRate) {
+  constexpr uint32_t kRate = 1'000'000;
+  Account account;
+  account.SetQuota({.requests_per_second = kRate});
+  std::atomic<uint32_t> taken = 0;
+  const auto take = [&] {
+    while (account.Take(0) == 0) ++taken;
+  };
+  std::thread other(take);
+  take();
+  other.join();
+  EXPECT_EQ(taken, kRate);
+}
+
 TEST(Accounts, AreSharedByNameAndForgottenWhenIdle) {
   Accounts accounts;
   const Quota quota{.sessions = 1};
@@ -67,6 +84,10 @@ TEST(Accounts, AreSharedByNameAndForgottenWhenIdle) {
   EXPECT_LT(accounts.size(), 200u);
   EXPECT_EQ(accounts.Of("a", quota, 0), a);
   EXPECT_EQ(accounts.Of("busy", quota, 0), busy);
+  // Nobody has it at hand, but it waits for something.
+  accounts.Of("waits", quota, 0)->Count(0, 1);
+  for (int i = 0; i < 1000; ++i) accounts.Of("m" + std::to_string(i), quota, 0);
+  EXPECT_EQ(accounts.Of("waits", quota, 0)->waiters(), 1);
 }
 
 TEST(Account, IsIdleWhenNothingIsLeft) {
@@ -79,7 +100,9 @@ TEST(Account, IsIdleWhenNothingIsLeft) {
   EXPECT_TRUE(account.OpenSession());
   EXPECT_FALSE(account.IsIdle(kSecond));
   account.CloseSession();
-  account.Count(0, 1);
+  account.Count(1, 0);
+  EXPECT_FALSE(account.IsIdle(kSecond));
+  account.Count(-1, 1);
   EXPECT_FALSE(account.IsIdle(kSecond));
 }
 

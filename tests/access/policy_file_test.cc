@@ -75,6 +75,8 @@ TEST(PolicyFile, RefusesWhatIsWrong) {
       {"version: 1\nrules: 5", "is no list"},
       {"version: 1\ntrust_domains: ['A']", "is no trust domain"},
       {"version: 1\ntrust_domains: [[a]]", "this list is no text"},
+      {"version: 1\ntrust_domains: [~]", "this value is no text"},
+      {"version: 1\ntrust_domains: [" + std::string(100, 'A') + "]", "AAA...' is no trust domain"},
       {"version: 1\ngroups: [a]", "is no map"},
       {"version: 1\ngroups: {'a b': []}", "is no name for a group"},
       {"version: 1\ngroups: {anyone: []}", "is a word of its own"},
@@ -99,6 +101,7 @@ TEST(PolicyFile, RefusesWhatIsWrong) {
       {"version: 1\nlimits:\n- {who: [anyone], sessions: 0}\n", "is no limit"},
       {"version: 1\nlimits:\n- {who: [anyone], leases: 99999999}\n", "is no limit"},
       {"version: 1\nlimits:\n- {who: [anyone], leases: 5x}\n", "is no limit"},
+      {"version: 1\nlimits:\n- {who: [anyone], leases: x}\n", "is no limit"},
       {"version: 1\nlimits:\n- {who: [anyone], rate: 5}\n", "is no field here"},
       {"version: 1\nlimits:\n- {sessions: 5}\n", "has no who"},
       {std::string(kMostPolicyBytes + 1, ' '), "at most 1048576"},
@@ -162,11 +165,16 @@ TEST(PatternText, ReadsPrincipalPatterns) {
                            "uid:01",
                            "uid:4294967296",
                            "uid:1/2",
+                           "uid:1x",
+                           "gid:x",
                            "token:",
                            "token:a b",
+                           "token:a~",
+                           "token:a/b",
                            "dns:",
                            "dns:A",
                            "dns:*.a",
+                           "dns:a/b",
                            "k8s:a",
                            "k8s:a/b/c",
                            "k8s:a/",
@@ -175,6 +183,7 @@ TEST(PatternText, ReadsPrincipalPatterns) {
                            "spiffe://*/a",
                            "spiffe://TD/a",
                            "spiffe://td/",
+                           "spiffe://td/.",
                            "spiffe://td/..",
                            "spiffe://td/a%20",
                            "jwt:i",
@@ -184,6 +193,10 @@ TEST(PatternText, ReadsPrincipalPatterns) {
                            "user:1"}) {
     EXPECT_FALSE(ParseWho(text).ok()) << text;
   }
+  EXPECT_TRUE(ParseWho("token:" + std::string(64, 'a')).ok());
+  EXPECT_FALSE(ParseWho("token:" + std::string(65, 'a')).ok());
+  EXPECT_TRUE(ParseWho("k8s:" + std::string(253, 'a') + "/b").ok());
+  EXPECT_FALSE(ParseWho("k8s:" + std::string(254, 'a') + "/b").ok());
 }
 
 TEST(PatternText, APrincipalHasNoWildcards) {

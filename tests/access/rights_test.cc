@@ -141,6 +141,18 @@ TEST(Rights, PlaceholdersAreTheCallersOwnParts) {
   EXPECT_TRUE(may({"uid:5", "token:ops"}, "t", "ops"));
   EXPECT_FALSE(may({"uid:5"}, "t", ""));
   EXPECT_FALSE(may({"uid:55"}, "u", "5/x"));
+  // What is no SPIFFE id has no parts.
+  const Rights of_nothing(PolicyOf(rules), CallerOf({{.kind = Kind::kSpiffe, .text = "spiffe://TD/ns/sa"}}, ""));
+  EXPECT_FALSE(of_nothing.May(Verb::kLook, "s", "ns/sa").allowed);
+}
+
+TEST(Rights, ASubjectIsThatOfItsIssuer) {
+  const std::string rules = "- {name: r, who: ['jwt:https://i|bob', 'jwt:https://j|*'], locks: ['*'], may: [look]}\n";
+  const auto may = [&](const char* who) { return Of(rules, {who}).May(Verb::kLook, "n", "k").allowed; };
+  EXPECT_TRUE(may("jwt:https://i|bob"));
+  EXPECT_FALSE(may("jwt:https://i|eve"));
+  EXPECT_TRUE(may("jwt:https://j|eve"));
+  EXPECT_FALSE(may("jwt:https://k|bob"));
 }
 
 TEST(Rights, AListNeedsOnePatternAroundAllAndNoDenialInside) {
