@@ -11,11 +11,12 @@ usage: tests/run.sh [--all] [--preset P | --asan | --tsan] [--filter REGEX] [--l
 Without options: builds the release preset, runs all of its tests, and runs clang-format and clang-tidy
 on the C++ files that changed.
 
-  --all           also core, shard and the core of the C++ client under ThreadSanitizer, a short search of the fuzzers,
-                  clang-format on all files, clang-tidy on server, client and proto, ruff and mypy on the Python package
+  --all           also the rooms with threads of their own (shard, door, http, the core of the C++ client) under
+                  ThreadSanitizer, a short search of the fuzzers, clang-format on all files, clang-tidy on server,
+                  client and proto, ruff and mypy on the Python package
   --preset P      only preset P: dev, release, asan or tsan (may be repeated)
   --asan          as --preset asan: all tests under AddressSanitizer and UndefinedBehaviorSanitizer
-  --tsan          as --preset tsan: core, shard and the core of the C++ client under ThreadSanitizer
+  --tsan          as --preset tsan: the rooms with threads of their own under ThreadSanitizer
   --filter REGEX  only tests whose ctest name matches, such as '^core' or 'Drain'
   --long          --all, and clang-tidy on all files, the tests labelled long (worlds, museum, honesty), coverage and a
                   soak of 30 minutes: hours

@@ -13,27 +13,13 @@ import pytest
 
 from charts import tool
 from conftest import REPOSITORY
-from harness import DISTLOCKD, REDIS_SERVER, free_port
+from harness import REDIS_SERVER, free_port
+from image import make
 
 SIZE_MAX_MB = 45
 READY_MAX_S = 0.3  # from the start to a broker that says it is ready
 STARTS = 5
-HEALTHCHECK = pathlib.Path(DISTLOCKD).parent / "distlock-healthcheck"
-DISTLOCKCTL = pathlib.Path(os.environ.get("DISTLOCKCTL", pathlib.Path(DISTLOCKD).parent / "distlockctl"))
 DOCKERFILE = (REPOSITORY / "Dockerfile").read_text(encoding="utf-8")
-
-
-def make(folder, name, *more):
-    """The root of an image, made of stripped programs, by the commands of the Dockerfile."""
-    root = folder / name
-    programs = []
-    for program in (DISTLOCKD, DISTLOCKCTL, HEALTHCHECK):
-        stripped = folder / pathlib.Path(program).name
-        if not stripped.exists():
-            subprocess.run(["strip", "-o", stripped, program], check=True)
-        programs.append(stripped)
-    subprocess.run([REPOSITORY / "deploy/image/closure.sh", root, "0.1.0", *programs, *more], check=True)
-    return root
 
 
 @pytest.fixture(scope="module")

@@ -101,10 +101,14 @@ class ServiceManager:
                 return told
 
     def quiet_for(self, seconds):
-        self.socket.settimeout(seconds)
-        with pytest.raises(TimeoutError):
+        """Whatever has come before does not count."""
+        self.socket.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
             while True:
                 self.socket.recv(4096)
+        self.socket.settimeout(seconds)
+        with pytest.raises(TimeoutError):
+            self.socket.recv(4096)
         self.socket.settimeout(PATIENCE_S)
 
 
@@ -185,6 +189,24 @@ def test_the_watchdog_is_not_fed_while_a_thread_that_matters_is_stuck(world, man
             manager.next()  # of the turn before
         manager.quiet_for(2.5)
     manager.until("WATCHDOG")
+
+
+@pytest.mark.parametrize("why", ["its address is gone", "the thread that accepts is stuck"])
+def test_the_watchdog_is_not_fed_while_nobody_can_connect(world, manager, monkeypatch, why):
+    """The rest of the broker is well. An address counts as dead when no connection was accepted for 15 s."""
+    monkeypatch.setenv("WATCHDOG_USEC", "2000000")
+    daemon = world.distlockd(world.redis().url, await_ready=False)
+    manager.until("READY")
+    gone = why == "its address is gone"
+    if gone:
+        os.unlink(daemon.url.removeprefix("unix://"))
+    with contextlib.nullcontext() if gone else frozen_thread(daemon, "door"):
+        eventually(lambda: daemon.get("/healthz")[0] == 503, "the end of its health")
+        assert daemon.url in daemon.get("/healthz")[1]
+        manager.quiet_for(2.5)
+    if not gone:
+        manager.until("WATCHDOG")
+        assert daemon.serving()
 
 
 def test_a_restart_by_the_socket_unit_refuses_nobody(world):
