@@ -81,6 +81,14 @@ void WarnOfDoor(const ops::Options& options, const rpc::Server& server) {
   if (!server.knows_unix_callers()) {
     ops::Warn("this gRPC does not tell which caller of a unix socket has made a call: all of them count as one");
   }
+  const std::vector<std::string> open = options.OpenToStrangers();
+  if (!open.empty() && !rpc::EndsEndlessHeaders()) {
+    ops::Warn(
+        "this gRPC does not bound what frames cost (CVE-2023-33953 and others): whoever reaches these addresses can "
+        "stall the broker. Use a build with -DDISTLOCK_GRPC=hardened, as images and packages are; or let it require "
+        "client certificates (--tls-client-ca); or keep strangers out by the network",
+        {{"listen", absl::StrJoin(open, ",")}, {"grpc", rpc::GrpcVersion()}});
+  }
 }
 
 // Where operators drain and force-release.

@@ -27,7 +27,7 @@ absl::Status Clash(const Parts&... parts) {
   return absl::FailedPreconditionError(Cat(parts...));
 }
 
-absl::Status CheckTls(const Options& o, std::vector<std::string>* warnings) {
+absl::Status CheckTls(const Options& o) {
   if (o.tls_cert.empty()) {
     for (const auto& [flag, value] : {std::pair("tls-key", o.tls_key), std::pair("tls-client-ca", o.tls_client_ca)}) {
       if (!value.empty()) return Clash("--", flag, " needs --tls-cert: give the broker's certificate as well");
@@ -52,11 +52,6 @@ absl::Status CheckTls(const Options& o, std::vector<std::string>* warnings) {
     return Clash(
         "--tls-cert needs --policy FILE, which says who may do what, or --allow-all: otherwise whoever can open a TLS "
         "connection may take and release every lock");
-  }
-  if (o.ClientAuth() != TlsClientAuth::kRequire) {
-    warnings->push_back(
-        "--tls-client-auth: whoever reaches a TLS port can slow this broker down by malformed headers "
-        "(CVE-2023-33953 of gRPC 1.51): let it require certificates, or keep strangers out by the network");
   }
   return absl::OkStatus();
 }
@@ -199,6 +194,19 @@ TlsClientAuth Options::ClientAuth() const {
   return tls_client_ca.empty() ? TlsClientAuth::kOff : TlsClientAuth::kRequire;
 }
 
+std::vector<std::string> Options::OpenToStrangers() const {
+  std::vector<std::string> open;
+  if (!tls_cert.empty() && ClientAuth() == TlsClientAuth::kRequire) return open;
+  for (const auto* addresses : {&listen, &admin_listen}) {
+    for (const std::string& address : *addresses) {
+      const absl::StatusOr<HostPort> at = ParseHostPort(address);
+      const bool is_known = std::find(open.begin(), open.end(), address) != open.end();
+      if (!IsUnixAddress(address) && at.ok() && !IsLoopback(at->host) && !is_known) open.push_back(address);
+    }
+  }
+  return open;
+}
+
 bool Options::ReflectionEnabled() const {
   if (reflection != AutoOnOff::kAuto) return reflection == AutoOnOff::kOn;
   return !AsksIdentities() &&
@@ -235,7 +243,7 @@ absl::Status CheckMetrics(const Options& o) {
 
 absl::Status CheckTogether(const Options& options, std::vector<std::string>* warnings) {
   absl::Status status = CheckListen(options, warnings);
-  status.Update(CheckTls(options, warnings));
+  status.Update(CheckTls(options));
   status.Update(CheckAccess(options, warnings));
   status.Update(CheckStore(options));
   status.Update(CheckTimes(options));

@@ -131,6 +131,9 @@ struct Options {
   // tls_client_auth, with kAuto resolved: required where there is a CA to check clients with.
   TlsClientAuth ClientAuth() const;
 
+  // The addresses at which other machines get in without a certificate that the broker knows.
+  std::vector<std::string> OpenToStrangers() const;
+
   // Identities are asked for: there is a policy, or allow_all.
   bool AsksIdentities() const { return allow_all || !policy.empty(); }
 

@@ -15,6 +15,7 @@ from harness import eventually
 from proxy import PATIENCE_S
 
 CHROMIUM = shutil.which("chromium")
+PICTURES = pathlib.Path(os.environ["DISTLOCK_SCREENSHOTS"]) if os.environ.get("DISTLOCK_SCREENSHOTS") else None
 # What the page's rules of content refuse is counted, from before its first script.
 WITNESS = """window.violations = [];
 document.addEventListener('securitypolicyviolation', e => violations.push(`${e.violatedDirective} ${e.blockedURI}`));"""
@@ -122,7 +123,8 @@ class Tab:
         return thrown + self.run("window.violations")
 
     def keep_picture(self, name):
-        """In the folder that DISTLOCK_SCREENSHOTS names."""
-        if folder := os.environ.get("DISTLOCK_SCREENSHOTS"):
+        """As a PNG in the folder of pictures, if there is one."""
+        if PICTURES is not None:
             picture = self.browser.ask("Page.captureScreenshot", self.session)["data"]
-            pathlib.Path(folder, f"{name}.png").write_bytes(base64.b64decode(picture))
+            PICTURES.mkdir(parents=True, exist_ok=True)
+            (PICTURES / f"{name}.png").write_bytes(base64.b64decode(picture))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A client that claims to end with its process. Run as a program it takes locks, prints JSON lines, and waits to be
-killed: python3 claimant.py URL KEY... [--kind session|hold] [--forge inode|boot] [--leave fork|exec|goodbye]
+killed: python3 claimant.py URL KEY... [--kind session|hold] [--forge inode|boot] [--leave fork|exec|goodbye|memory]
 
-SIGUSR1 has it do what --leave says: leave a child that keeps the connection, become another program, say goodbye.
+SIGUSR1 has it do what --leave says: leave a child that keeps the connection, become another program, say goodbye, use
+512 MB of memory.
 """
 import argparse
 import json
@@ -58,6 +59,10 @@ def leave(how, session):
     elif how == "exec":
         say("left")
         os.execv("/bin/sleep", ["sleep", "60"])
+    elif how == "memory":
+        say("left")
+        used = [b"x" * (1 << 20) for _ in range(512)]
+        say("not killed", megabytes=len(used))
 
 
 def take(client, args, claim):
@@ -81,7 +86,7 @@ def main():
     parser.add_argument("--kind", choices=("session", "hold"), default="session")
     parser.add_argument("--sessions", type=int, default=1)
     parser.add_argument("--forge", choices=("inode", "boot"))
-    parser.add_argument("--leave", choices=("fork", "exec", "goodbye"))
+    parser.add_argument("--leave", choices=("fork", "exec", "goodbye", "memory"))
     args = parser.parse_args()
     asked = threading.Event()
     signal.signal(signal.SIGUSR1, lambda *_: asked.set())

@@ -2,6 +2,7 @@
 """A holder's process ends, and the kernel says so: its lock is free at once. Where that is not certain, it is free when
 the holder's belief has ended."""
 import os
+import pathlib
 import platform
 import shutil
 import signal
@@ -73,6 +74,42 @@ def test_a_process_that_ends_frees_its_lock_at_once(world, redis, kind, how):
     eventually(lambda: proofs(daemon) == 1, "the count")
     eventually(lambda: "holder died" in daemon.log(), "the log line")
     assert f"pid={holder.pid}" in daemon.log().split("holder died", 1)[1].splitlines()[0]
+
+
+@pytest.fixture
+def little_memory():
+    """A control group whose processes may have 64 MB, as the folder of its files; version 2 or 1, as this machine
+    has."""
+    made = pathlib.Path("/sys/fs/cgroup"), "memory.max"
+    if not (made[0] / "cgroup.controllers").exists():
+        made = made[0] / "memory", "memory.limit_in_bytes"
+    group = made[0] / f"distlock-test-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"this user may not make control groups: {error}")
+    try:
+        if not (group / made[1]).exists():
+            pytest.skip(f"{made[0]} does not control memory")
+        (group / made[1]).write_text(str(64 << 20))
+        yield group
+    finally:
+        eventually(lambda: not (group / "cgroup.procs").read_text(), "the end of its processes")
+        group.rmdir()
+
+
+@needs_proof
+def test_a_process_that_the_kernel_ends_for_its_memory_frees_its_lock_at_once(world, redis, little_memory):
+    daemon = world.distlockd(redis.url, *LONG)
+    holder = claimant(world, daemon.url, "k", "--leave", "memory")
+    token = holder.wait_for("granted")["token"]
+    waiting = waiter(world.client(daemon.url))
+    (little_memory / "cgroup.procs").write_text(str(holder.pid))
+    begun = boot_now()
+    leave(holder)
+    freed_at_once(waiting, token, begun)
+    assert holder.popen.wait() == -signal.SIGKILL
+    assert proofs(daemon) == 1
 
 
 @needs_proof

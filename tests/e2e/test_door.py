@@ -133,6 +133,17 @@ def test_a_low_limit_of_files_lowers_the_connections(world):
         eventually(lambda: answers(client), "a new caller")
 
 
+def test_where_strangers_get_in_and_frames_are_not_bounded_it_says_what_to_do(world):
+    redis = world.redis()
+    at_home = world.distlockd(redis.url, "--listen", "127.0.0.1:0", name="at-home")
+    outside = world.distlockd(redis.url, "--listen", "0.0.0.0:0", "--insecure-listen", name="outside")
+    is_hardened = 'hardened="true"' in outside.get("/metrics")[1]
+    said = [line for line in outside.log().splitlines() if "CVE-2023-33953" in line]
+    assert len(said) == (0 if is_hardened else 1), outside.log()
+    assert is_hardened or ("DISTLOCK_GRPC=hardened" in said[0] and "listen=0.0.0.0:0" in said[0]), said
+    assert "CVE-2023-33953" not in at_home.log()
+
+
 def test_rapid_churn_leaves_nothing(world):
     daemon = world.distlockd(world.redis().url, "--new-connections-per-peer", "100000")
     client = world.client(daemon.url)

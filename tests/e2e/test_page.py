@@ -3,7 +3,7 @@
 is told."""
 import pytest
 
-from browser import CHROMIUM, Browser
+from browser import CHROMIUM, PICTURES, Browser
 from harness import eventually, free_port
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: deploy/install-deps.sh --test brings it")
@@ -12,10 +12,13 @@ HOSTILE = ["<img src=x onerror=window.pwned=1>", "<script>window.pwned=1</script
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory):
+def browser(tmp_path_factory, pytestconfig):
     made = Browser(tmp_path_factory.mktemp("chromium"))
     yield made
     made.close()
+    if PICTURES is not None:
+        with pytestconfig.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+            print(f"\npictures of the page: {PICTURES}")
 
 
 def clean(tab, daemon):

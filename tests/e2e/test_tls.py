@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """TLS of the TCP listeners: who is let in, files that are wrong, and files that are replaced while locks are held."""
+import concurrent.futures
 import os
 import pathlib
 import re
@@ -8,6 +9,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import threading
 
 import grpc
 import pytest
@@ -173,6 +175,44 @@ def test_sighup_brings_a_new_certificate_and_drops_nothing(world, files, tmp_pat
         newcomer.acquire(newcomer.spec("k2"))
     session.wait_ack(session.beat())
     assert session.end is None and not session.all("lost")
+    client.close()
+
+
+def test_rotation_under_load_refuses_and_loses_nothing(world, files, tmp_path):
+    """New certificates of one authority, with SIGHUP and without, while connections come and leases are held."""
+    daemon, address = start(world, files)
+    client = secure(address, files)
+    session = client.session()
+    held = [session.acquire(client.spec(f"k{i}")) for i in range(20)]
+    for lock in held:
+        session.wait_for(lock, "granted")
+    done, came = threading.Event(), []
+
+    def newcomers():
+        while not done.is_set():
+            try:
+                with secure(address, files) as one:
+                    one.acquire(one.spec(f"new-{len(came)}"))
+                came.append(None)
+            except grpc.RpcError as error:
+                came.append(error)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        going = pool.submit(newcomers)
+        for by_signal in (True, True, True, False):
+            before = serial(address)
+            fresh = shutil.copytree(files, tmp_path / f"fresh{before.hex()[-8:]}")
+            sign_certificate(fresh, "cert", "key.pem", "DNS:localhost,IP:127.0.0.1")
+            for name in ("key.pem", "cert.pem"):
+                shutil.copy(fresh / name, files / f"{name}.new")
+                (files / f"{name}.new").rename(files / name)
+            if by_signal:
+                daemon.popen.send_signal(signal.SIGHUP)
+            eventually(lambda was=before: serial(address) != was, "the new certificate")
+        done.set()
+        going.result()
+    assert len(came) > 3 and not any(came), came
+    session.wait_ack(session.beat())
+    assert session.end is None and not any(session.all("lost", lock) for lock in held)
     client.close()
 
 

@@ -122,6 +122,18 @@ TEST(OptionChecks, PlainTextBeyondLoopbackNeedsInsecureListen) {
   EXPECT_THAT(wanted->warnings, ElementsAre(HasSubstr("plain text")));
 }
 
+TEST(OptionChecks, StrangersComeFromOtherMachines) {
+  const auto open = [](const Strings& args) {
+    const absl::StatusOr<Invocation> read = ParseOptions(args, {});
+    EXPECT_TRUE(read.ok()) << read.status();
+    return read->options.OpenToStrangers();
+  };
+  EXPECT_THAT(open({"--listen=127.0.0.1:1", "--listen=[::1]:1", "--listen=localhost:1", "--listen=unix:///x"}),
+              IsEmpty());
+  EXPECT_THAT(open({"--insecure-listen", "--listen=0.0.0.0:1", "--listen=unix:///x", "--admin-listen=[::]:2"}),
+              ElementsAre("0.0.0.0:1", "[::]:2"));
+}
+
 TEST(OptionChecks, OptionsMustFitTogether) {
   EXPECT_EQ(Problem({"--validity=20s"}), "--validity: 20s must be less than --default-ttl, which is 15s");
   EXPECT_EQ(Problem({"--default-ttl=2h"}), "--default-ttl: 2h is outside of --min-ttl..--max-ttl, which is 1s..1h");
@@ -151,10 +163,14 @@ TEST(OptionChecks, TlsFilesGoTogether) {
   const auto plain = with({});
   ASSERT_TRUE(plain.ok()) << plain.status();
   EXPECT_EQ(plain->options.ClientAuth(), TlsClientAuth::kOff);
-  EXPECT_THAT(plain->warnings, ElementsAre(HasSubstr("CVE-2023-33953"), HasSubstr("--allow-all")));
+  EXPECT_THAT(plain->warnings, ElementsAre(HasSubstr("--allow-all")));
+  EXPECT_THAT(plain->options.OpenToStrangers(), ElementsAre("0.0.0.0:1"));
   const auto mutual = with({"--tls-client-ca=/ca"});
   ASSERT_TRUE(mutual.ok());
   EXPECT_EQ(mutual->options.ClientAuth(), TlsClientAuth::kRequire);
+  EXPECT_THAT(mutual->options.OpenToStrangers(), IsEmpty());
+  EXPECT_THAT(with({"--tls-client-ca=/ca", "--tls-client-auth=optional"})->options.OpenToStrangers(),
+              ElementsAre("0.0.0.0:1"));
   EXPECT_THAT(mutual->warnings, ElementsAre(HasSubstr("--allow-all")));
   EXPECT_THAT(std::string(with({"--tls-client-auth=require"}).status().message()), HasSubstr("needs --tls-client-ca"));
   EXPECT_THAT(std::string(with({"--tls-client-ca=/ca", "--tls-client-auth=off"}).status().message()),
