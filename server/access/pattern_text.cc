@@ -64,9 +64,10 @@ bool IsWellFormed(Kind kind, const std::vector<std::string_view>& segments, bool
       return segments.size() <= 2 && each(IsKubernetesName);
     case Kind::kSpiffe:
       return each([](auto one) { return !one.empty() && one != "." && one != ".." && AllOf(one, kUpper); });
-    default:
-      return true;  // kJwt: its two parts are any text
+    case Kind::kJwt:
+      break;  // its two parts are any text
   }
+  return true;
 }
 
 const char* FormOf(Kind kind) {

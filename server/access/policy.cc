@@ -35,8 +35,8 @@ bool MatchesOne(const WhoPattern& pattern, const Caller& caller) {
       return !caller.anonymous();
     case WhoPattern::Whom::kAnonymous:
       return caller.anonymous();
-    default:
-      break;  // kPrincipal
+    case WhoPattern::Whom::kPrincipal:
+      break;
   }
   return std::any_of(caller.principals.begin(), caller.principals.end(),
                      [&](const Principal& principal) { return MatchesPrincipal(pattern, principal); });

@@ -59,8 +59,9 @@ std::optional<std::string_view> ValueOf(const TextPart& part, const Fill& fill) 
       return BodyOf(FirstOf(fill.caller, Kind::kUid));
     case Part::kToken:
       return BodyOf(FirstOf(fill.caller, Kind::kToken));
-    default:
-      break;  // kK8sNamespace, kK8sAccount
+    case Part::kK8sNamespace:
+    case Part::kK8sAccount:
+      break;
   }
   const auto account = BodyOf(FirstOf(fill.caller, Kind::kK8s));
   if (!account) return std::nullopt;

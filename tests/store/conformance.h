@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
 #include <initializer_list>
 #include <memory>
@@ -20,6 +21,9 @@
 #include "store/store_options.h"
 
 namespace distlock::store {
+
+// Servers keep the end of a key in whole milliseconds, and the key until that millisecond is over.
+constexpr core::Duration kKeyTick = std::chrono::milliseconds(1);
 
 // One empty store, and brokers of it as wanted. One thread.
 class StoreWorld {

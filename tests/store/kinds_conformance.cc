@@ -293,7 +293,7 @@ TEST_P(StoreConformanceOverTime, AReadersShorterRenewalLeavesTheOthersHolds) {
   core::StoreRenew brief = Renew(1);
   brief.items[0].ttl = kBrief;
   Do<core::RenewDoneBatch>(a, brief);
-  world_->Advance(kBrief);
+  world_->Advance(kBrief + kKeyTick);
   EXPECT_EQ(HoldersOf(a), Numbers{2});
 }
 
@@ -321,7 +321,7 @@ TEST_P(StoreConformanceOverTime, AReaderWhoseHoldEndedNeitherHoldsNorBlocks) {
   Do<core::AcquireGranted>(a, For(kBrief, Read(1)));
   Do<core::AcquireGranted>(a, Read(2));
   Do<core::AcquireQueued>(a, Write(3));
-  world_->Advance(kBrief);
+  world_->Advance(kBrief + kKeyTick);
   EXPECT_EQ(HoldersOf(a), Numbers{2});
   EXPECT_EQ(Do<core::RenewDoneBatch>(a, Renew(1)).results, std::vector{core::RenewResult::kAnothers});
   EXPECT_EQ(HoldersOf(a), Numbers{2}) << "what has ended is not made again";
@@ -333,7 +333,7 @@ TEST_P(StoreConformanceOverTime, AReaderWhoseHoldEndedMayComeAgain) {
   Broker a = MakeBroker(kBrokerA);
   Do<core::AcquireGranted>(a, For(kBrief, Read(1)));
   Do<core::AcquireGranted>(a, Read(2));
-  world_->Advance(kBrief);
+  world_->Advance(kBrief + kKeyTick);
   Do<core::AcquireGranted>(a, Read(1));
   EXPECT_EQ(HoldersOf(a), (Numbers{2, 1}));
   Do<core::AcquireQueued>(a, Write(3));
@@ -351,7 +351,7 @@ TEST_P(StoreConformanceOverTime, WhenTheHoldsOfAllReadersEndedTheWriterIsNext) {
   EXPECT_TRUE(early.holders.empty());
   ASSERT_TRUE(early.left);
   EXPECT_LE(*early.left, 2 * kBrief);
-  world_->Advance(2 * kBrief);
+  world_->Advance(2 * kBrief + kKeyTick);
   EXPECT_EQ(NumbersOf(Do<core::TendDone>(a, tend).holders), Numbers{3});
   EXPECT_EQ(HoldersOf(a), Numbers{3});
 }
@@ -365,7 +365,7 @@ TEST_P(StoreConformanceOverTime, PermitsComeBackWhenTheirHoldEnds) {
   const auto early = Do<core::TendDone>(a, tend);
   ASSERT_TRUE(early.left);
   EXPECT_LE(*early.left, kBrief) << "to be looked at when the first of them ends";
-  world_->Advance(kBrief);
+  world_->Advance(kBrief + kKeyTick);
   EXPECT_EQ(NumbersOf(Do<core::TendDone>(a, tend).holders), Numbers{3});
   EXPECT_EQ(HoldersOf(a), (Numbers{2, 3}));
 }
@@ -391,7 +391,7 @@ TEST_P(StoreConformanceOverTime, ABlockedShareKeepsOthersOutForTheDelay) {
     EXPECT_TRUE(early.holders.empty());
     ASSERT_TRUE(early.left);
     EXPECT_LE(*early.left, kBrief);
-    world_->Advance(kBrief);
+    world_->Advance(kBrief + kKeyTick);
     EXPECT_EQ(NumbersOf(Do<core::TendDone>(a, tend).holders), Numbers{3});
     EXPECT_TRUE(HandsOn(a, 3, {}));
   }

@@ -31,7 +31,7 @@ TEST_P(StoreConformanceOverTime, AHoldLastsForItsTtlAndItsDelay) {
   const auto first = AskFor<core::AcquireGranted>(a, 1, wanted);
   world_->Advance(wanted.ttl + wanted.lock_delay - kInstants);
   AskFor<core::AcquireHeld>(a, 2, MakeAcquire(2, Lock("k"), Owner(2)));
-  world_->Advance(kInstants);
+  world_->Advance(kInstants + kKeyTick);
   EXPECT_GT(AskFor<core::AcquireGranted>(a, 3, MakeAcquire(3, Lock("k"), Owner(2))).token, first.token);
 }
 
@@ -42,7 +42,7 @@ TEST_P(StoreConformanceOverTime, ARenewalLastsFromWhenItRan) {
   AskFor<core::RenewDoneBatch>(a, 2, core::StoreRenew{2, {{Lock("k"), Owner(1), 0, seconds(30)}}});
   world_->Advance(seconds(30) - kInstants);
   AskFor<core::AcquireHeld>(a, 3, MakeAcquire(3, Lock("k"), Owner(2)));
-  world_->Advance(kInstants);
+  world_->Advance(kInstants + kKeyTick);
   const core::StoreRenew late{4, {{Lock("k"), Owner(1), 0, seconds(30)}}};
   EXPECT_EQ(AskFor<core::RenewDoneBatch>(a, 4, late).results, std::vector{core::RenewResult::kGone});
 }
@@ -74,7 +74,7 @@ TEST_P(StoreConformanceOverTime, AFreeLockGoesToTheWaiterInFrontOfANewcomer) {
     brief.ttl = milliseconds(200);
     Do<core::AcquireGranted>(a, brief);
     Do<core::AcquireQueued>(b, LongAcquire(0, 2, true));
-    world_->Advance(brief.ttl);
+    world_->Advance(brief.ttl + kKeyTick);
     const core::StoreAcquire newcomer = MakeAcquire(0, Lock("k"), Owner(3), wait);
     const auto holders =
         wait ? Do<core::AcquireQueued>(a, newcomer).holders : Do<core::AcquireHeld>(a, newcomer).holders;
@@ -93,7 +93,7 @@ TEST_P(StoreConformanceOverTime, ABlockEndsByItself) {
   AskFor<core::GiveBackDone>(a, 2, core::StoreRelease{2, Lock("k"), Owner(1), 0, seconds(20)});
   world_->Advance(seconds(20) - kInstants);
   AskFor<core::AcquireHeld>(a, 3, MakeAcquire(3, Lock("k"), Owner(1)));
-  world_->Advance(kInstants);
+  world_->Advance(kInstants + kKeyTick);
   AskFor<core::AcquireGranted>(a, 4, MakeAcquire(4, Lock("k"), Owner(2)));
 }
 
