@@ -229,6 +229,31 @@ TEST_F(BallotTest, AGrantThatMostServersHaveLostJoinsNoServerAgain) {
   EXPECT_EQ(CountAsked<JoinGrant>(), 0u);
 }
 
+// A hold whose bound ends it at one server a little earlier than at the others does not begin anew there.
+TEST_F(BallotTest, AServerThatJoinsAGrantEndsItByItsMaxHold) {
+  const core::StoreRenew renew{.op = 2,
+                               .items = {{TheLock(), OwnerOf(1), kToken, seconds(30), /*ours=*/false}}};
+  core::RenewDoneBatch renewed{.results = {core::RenewResult::kRenewed}};
+  core::RenewDoneBatch gone{.results = {core::RenewResult::kGone}};
+  Step(core::StoreAcquire{
+      .op = 1, .name = TheLock(), .owner = OwnerOf(1), .ttl = seconds(30), .max_hold = seconds(10)});
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Voted{kToken, TimeOf(), {}});
+  Pass(seconds(9));
+  Step(renew);
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, node == 2 ? gone : renewed);
+  ASSERT_TRUE(IsAsked<JoinGrant>(2));
+  const Spec joined = std::get<JoinGrant>(sent_[2].front().command).spec;
+  EXPECT_LE(joined.max_hold, seconds(1));
+  EXPECT_GT(joined.max_hold, milliseconds(900));
+  EXPECT_LE(joined.ttl, joined.max_hold);
+  Answer(2, Joined{});
+
+  Pass(seconds(1));
+  Step(renew);
+  for (NodeIndex node = 0; node < kServers; ++node) Answer(node, node == 2 ? gone : renewed);
+  EXPECT_EQ(CountAsked<JoinGrant>(), 0u);
+}
+
 TEST_F(BallotTest, AForceGoesOnPastAServerThatIsSilent) {
   using Result = core::ForceDone::Result;
   const core::StoreForce force{.op = 7, .name = TheLock(), .owner = OwnerOf(1), .token = kToken};

@@ -78,9 +78,11 @@ struct Candidate : core::Timed {
   Instant confirm_again{};  // servers have refused to: not before
 
   // Held.
-  uint64_t token = 0;              // the last one that the core was told
-  Instant deadline{};              // D, as the ballot knows it
-  Instant join_at = core::kNever;  // servers that have not voted are asked to join
+  uint64_t token = 0;                 // the last one that the core was told
+  Instant deadline{};                 // D, as the ballot knows it
+  Instant hold_until = core::kNever;  // end by max_hold, not after it ends at any server that has voted
+  bool is_callers = false;            // a caller renews it, so the servers end it by max_hold
+  Instant join_at = core::kNever;     // servers that have not voted are asked to join
   Instant forget_at = core::kNever;
 
   const Question* LastQuestion() const { return questions.empty() ? nullptr : &questions.back(); }

@@ -15,6 +15,11 @@ using Phase = Candidate::Phase;
 constexpr Duration kJoinAttempt = std::chrono::milliseconds(500);
 constexpr Duration kForgetSlack = std::chrono::milliseconds(100);
 
+// `began`: no later than the hold at any server.
+Instant HoldUntil(const Spec& spec, Instant began) {
+  return spec.max_hold == Duration::zero() ? core::kNever : began + spec.max_hold;
+}
+
 }  // namespace
 
 // J1, or J2 when it is confirmed.
@@ -35,6 +40,7 @@ void Candidates::Win(Candidate& candidate, uint64_t token, Instant from) {
     if (stand.token != token) continue;
     held_for = std::max(held_for, stand.held_for);
   }
+  candidate.hold_until = HoldUntil(spec, std::min(from, context_.now - held_for));
   // The votes of the others may be on their way.
   if (!all) candidate.join_at = context_.now + context_.Trips(kGatherTrips);
   Arm(candidate);
@@ -95,9 +101,14 @@ void Candidates::Yield(Candidate& candidate) {
 // So that the loss of a server that voted does not end the grant.
 void Candidates::JoinRest(Candidate& candidate) {
   candidate.join_at = core::kNever;
-  const Instant run_before = std::min(candidate.deadline, context_.now + kJoinAttempt);
+  const Instant run_before = std::min({candidate.deadline, candidate.hold_until, context_.now + kJoinAttempt});
   if (run_before <= context_.now) return;
-  const Spec& spec = candidate.spec;
+  Spec spec = candidate.spec;
+  if (candidate.hold_until != core::kNever) {
+    // A server counts max_hold from when it joins.
+    spec.max_hold = candidate.hold_until - context_.now;
+    if (candidate.is_callers) spec.ttl = std::min(spec.ttl, spec.max_hold);
+  }
   for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
     if (candidate.stands[node].token == candidate.token || !context_.nodes.IsUp(node)) continue;
     if (debts_.Blocks(node, spec.claim())) continue;
@@ -111,7 +122,7 @@ void Candidates::JoinRest(Candidate& candidate) {
   }
 }
 
-void Candidates::Hold(Spec spec, uint64_t token, Instant from, uint32_t voters) {
+void Candidates::Hold(Spec spec, uint64_t token, Instant from, Duration held_for, uint32_t voters) {
   auto& slot = candidates_[spec.claim()];
   if (!slot) {
     slot = std::make_unique<Candidate>();
@@ -124,6 +135,7 @@ void Candidates::Hold(Spec spec, uint64_t token, Instant from, uint32_t voters) 
   candidate.spec = std::move(spec);
   candidate.phase = Phase::kHeld;
   candidate.token = token;
+  candidate.hold_until = HoldUntil(candidate.spec, from - held_for);
   candidate.ask_at = core::kNever;
   for (NodeIndex node = 0; node < candidate.stands.size(); ++node) {
     if ((voters & Bit(node)) == 0) continue;

@@ -48,8 +48,9 @@ class Candidates {
   Candidate* Find(const Claim& claim) const;
   // It has another owner, or no candidate, from now on.
   void Forget(Candidate& candidate);
-  // A grant that came without votes of this ballot: by adoption.
-  void Hold(Spec spec, uint64_t token, Instant from, uint32_t voters);
+  // A grant that came without votes of this ballot: by adoption, which was sent at `from`, when it had been held for at
+  // most `held_for`.
+  void Hold(Spec spec, uint64_t token, Instant from, Duration held_for, uint32_t voters);
   // The grant was renewed by q servers, with a command that was sent at `sent`. `renewed`: by these (bits).
   void OnRenewed(Candidate& candidate, Instant sent, uint32_t renewed, uint32_t refused);
   // Of those who wait here for the lock, at most `most`.

@@ -114,7 +114,10 @@ void Renewals::Repair(Round& round) {
       candidate->deadline = std::min(candidate->deadline, context_.now);
       continue;
     }
-    if (is_meant) candidates_.OnRenewed(*candidate, round.sent, item.renewed, item.lacks);
+    if (is_meant) {
+      candidate->is_callers = !item.asked.ours;
+      candidates_.OnRenewed(*candidate, round.sent, item.renewed, item.lacks);
+    }
     item.is_done = true;
     item.lacks = 0;
   }

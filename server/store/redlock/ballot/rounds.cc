@@ -337,7 +337,7 @@ bool Rounds::AnswerAdopt(Round& round, bool) {
       if ((round.adopted & Bit(node)) != 0) continue;
       debts_.OweOne(node, {.claim = {adopt.name, adopt.from}, .life = merged.ttl + merged.lock_delay});
     }
-    candidates_.Hold(std::move(spec), adopt.token, round.sent, round.adopted);
+    candidates_.Hold(std::move(spec), adopt.token, round.sent, merged.held_for, round.adopted);
     return Answer(round, merged);
   }
   if (gone <= context_.nodes.size() - context_.nodes.quorum()) {
