@@ -231,12 +231,11 @@ TEST_F(BallotTest, AGrantThatMostServersHaveLostJoinsNoServerAgain) {
 
 // A hold whose bound ends it at one server a little earlier than at the others does not begin anew there.
 TEST_F(BallotTest, AServerThatJoinsAGrantEndsItByItsMaxHold) {
-  const core::StoreRenew renew{.op = 2,
-                               .items = {{TheLock(), OwnerOf(1), kToken, seconds(30), /*ours=*/false}}};
+  const core::StoreRenew renew{.op = 2, .items = {{TheLock(), OwnerOf(1), kToken, seconds(30), /*ours=*/false}}};
   core::RenewDoneBatch renewed{.results = {core::RenewResult::kRenewed}};
   core::RenewDoneBatch gone{.results = {core::RenewResult::kGone}};
-  Step(core::StoreAcquire{
-      .op = 1, .name = TheLock(), .owner = OwnerOf(1), .ttl = seconds(30), .max_hold = seconds(10)});
+  Step(
+      core::StoreAcquire{.op = 1, .name = TheLock(), .owner = OwnerOf(1), .ttl = seconds(30), .max_hold = seconds(10)});
   for (NodeIndex node = 0; node < kServers; ++node) Answer(node, Voted{kToken, TimeOf(), {}});
   Pass(seconds(9));
   Step(renew);
