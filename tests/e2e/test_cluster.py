@@ -14,6 +14,7 @@ from test_sentinel import certificate
 from test_start import CONFIG, UNAVAILABLE, complaint
 
 TTL_S = 12.0  # far longer than a failover takes here
+SHARD_KIB = 140  # above what it costs on one server
 
 
 @pytest.fixture
@@ -285,6 +286,26 @@ def test_a_user_with_the_rights_of_the_readme_suffices(world, listen):
         node.command("ACL", "SETUSER", "distlock", "-spublish")
     code, line = complaint(*listen, "--redis", cluster.url.replace("://", "://distlock:pw@"))
     assert code != 0 and "spublish" in line.lower() and "lua/README.md" in line, line
+
+
+# ---- Memory ----
+
+def test_a_shard_on_a_cluster_takes_little_more_memory_than_one_on_a_single_server(world, cluster):
+    """A shard has connections of its own to each primary, and a map of its own."""
+    stores = {"one": world.redis(tcp=True).url, "cluster": cluster.url}
+    few, many = 1, 9
+    brokers = {(store, shards): start(world, url, "--shards", shards, name=f"{store}{shards}")
+               for store, url in stores.items() for shards in (few, many)}
+
+    def a_shard_more(store):
+        anonymous = {}
+        for shards in (few, many):
+            with open(f"/proc/{brokers[store, shards].popen.pid}/smaps_rollup", encoding="ascii") as rollup:
+                anonymous[shards] = int(re.search(r"Anonymous: +(\d+) kB", rollup.read()).group(1))
+        return (anonymous[many] - anonymous[few]) / (many - few)
+    # What starting has taken is given back within a second.
+    eventually(lambda: a_shard_more("cluster") - a_shard_more("one") <= SHARD_KIB, "a shard of little memory")
+    print(f"a shard: {a_shard_more('one'):.0f} KiB on one server, {a_shard_more('cluster'):.0f} on a Cluster")
 
 
 # ---- Names of nodes ----

@@ -128,7 +128,7 @@ class ClusterNodes {
   std::string trouble_ = "the Cluster's slots are not known yet";
   std::string reported_;
   std::set<std::string> warned_;
-  std::mt19937_64 random_;
+  std::minstd_rand random_;
   const std::unique_ptr<Timer> timer_;
 };
 
