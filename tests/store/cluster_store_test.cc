@@ -26,6 +26,7 @@ using std::chrono::seconds;
 // The other end of every connection to one node.
 struct PlayedNode {
   Slot first = 0, last = 0;
+  std::string id;
   bool has_slots = true;
   bool alone = false;                         // it names only itself
   bool deaf = false;                          // nobody accepts connections
@@ -39,8 +40,8 @@ struct PlayedNode {
 class ClusterStoreTest : public testing::Test, public StoreListener {
  protected:
   ClusterStoreTest() {
-    played_["a"] = {.first = 0, .last = 8191};
-    played_["b"] = {.first = 8192, .last = 16383};
+    played_["a"] = {.first = 0, .last = 8191, .id = "0"};
+    played_["b"] = {.first = 8192, .last = 16383, .id = "8192"};
   }
 
   void Make() {
@@ -119,6 +120,15 @@ class ClusterStoreTest : public testing::Test, public StoreListener {
     }
   }
 
+  // To the channel of that slot.
+  bool Listens(const std::string& host, Slot slot) {
+    for (size_t i = 0; i < net_.dialer->dialed.size(); ++i) {
+      const bool there = net_.dialer->dialed[i]->open() && net_.dialer->addresses[i].host == host;
+      if (there && channels_.contains(i) && channels_[i].ends_with(Cat("{", TagOf(slot), "}"))) return true;
+    }
+    return false;
+  }
+
   FakeNetwork net_;
   std::map<std::string, PlayedNode> played_;
   std::unique_ptr<ClusterStore> store_;
@@ -145,10 +155,10 @@ class ClusterStoreTest : public testing::Test, public StoreListener {
     const ReplyPtr argv = Parse(command);
     const auto word = [&](size_t n) { return Text(*argv->element[n]); };
     if (word(0) == "INFO") {
-      return BulkOf(Cat("redis_version:7.0.15\r\nredis_mode:cluster\r\nrun_id:", node.first, "\r\nrole:master\r\n",
+      return BulkOf(Cat("redis_version:7.0.15\r\nredis_mode:cluster\r\nrun_id:", node.id, "\r\nrole:master\r\n",
                         "maxmemory_policy:noeviction\r\naof_enabled:1\r\nloading:0\r\n"));
     }
-    if (word(0) == "CLUSTER") return word(1) == "SLOTS" ? Slots(node) : BulkOf(Cat("id", node.first));
+    if (word(0) == "CLUSTER") return word(1) == "SLOTS" ? Slots(node) : BulkOf(Cat("id", node.id));
     if (word(0) == "CONFIG" && word(2) == "save") return ArrayOf({"save", ""});
     if (word(0) == "CONFIG") {
       return ArrayOf({"cluster-node-timeout", node_timeout_, "cluster-require-full-coverage", full_coverage_});
@@ -182,7 +192,7 @@ class ClusterStoreTest : public testing::Test, public StoreListener {
       if (!is_named(one)) continue;
       const auto& [host, node] = one;
       Append(text, "*3\r\n:", node.first, "\r\n:", node.last, "\r\n*3\r\n", BulkOf(host), ":6379\r\n",
-             BulkOf(Cat("id", node.first)));
+             BulkOf(Cat("id", node.id)));
     }
     return text;
   }
@@ -288,6 +298,19 @@ TEST_F(ClusterStoreTest, ChannelsOfShardsAreUsedAndTheirListenersCounted) {
   Say("a", "smessage", Cat(LockOf("a").escaped(), "\n1700000000000005;0"));
   EXPECT_EQ(notices_.size(), 1u);
   EXPECT_TRUE(warnings_.empty()) << warnings_[0];
+}
+
+TEST_F(ClusterStoreTest, AChannelIsThatOfASlotThatTheNodeHasNow) {
+  Make();
+  Pass(seconds(5));
+  EXPECT_TRUE(Listens("b", 8192));
+  played_["a"].last = 8000;
+  played_["b"].first = 8001;
+  played_["a"].answer = "CLUSTERDOWN for a moment";
+  Acquire("a");
+  Pass(seconds(1));
+  EXPECT_TRUE(Listens("b", 8001));
+  EXPECT_TRUE(Listens("a", 0));
 }
 
 TEST_F(ClusterStoreTest, AServerWithoutSsubscribeIsListenedToByPublishWhoseCountIsNotTrusted) {
