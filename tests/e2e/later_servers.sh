@@ -7,7 +7,7 @@ usage() {
   cat <<'TEXT'
 usage: tests/e2e/later_servers.sh [--only redis|valkey] [--fetch] [PYTEST ARGUMENTS]
 
-Runs tests/e2e (default: test_cluster.py test_sentinel.py) on the redis-server of Debian 13 (Redis 8) and on the
+Runs tests/e2e (default: those of Cluster and Sentinel) on the redis-server of Debian 13 (Redis 8) and on the
 valkey-server of Debian's unstable (Valkey 9). The packages, with the libraries that they need, are fetched and verified
 through the Debian archive that this machine uses, and unpacked in ~/.cache/distlock/servers: nothing is installed.
 
@@ -88,7 +88,7 @@ TEXT
   mv "$work/root" "$cache/$name"
 }
 
-[ $# -gt 0 ] || set -- test_cluster.py test_sentinel.py
+[ $# -gt 0 ] || set -- test_cluster.py test_cluster_slots.py test_sentinel.py
 status=0
 for name in redis valkey; do
   [ -z "$only" ] || [ "$only" = "$name" ] || continue
