@@ -22,6 +22,12 @@ SLOTS = 16384
 CLI = os.environ.get("REDIS_CLI", re.sub(r"-server$", "-cli", REDIS_SERVER))
 
 
+def knows_atomic_moves():
+    said = subprocess.run([REDIS_SERVER, "--version"], capture_output=True, text=True, check=True).stdout
+    version = re.search(r"Valkey server v=(\d+)", said)
+    return version is not None and int(version.group(1)) >= 9
+
+
 def slot_of_lock(lock, namespace="default"):
     """The slot of a lock's keys. `lock` and `namespace` must need no escaping."""
     return binascii.crc_hqx(f"{namespace}/{lock}".encode(), 0) % SLOTS
@@ -159,9 +165,15 @@ class ClusterSet:
         for node in (target, source, *self.primaries()):
             node.command("CLUSTER", "SETSLOT", slot, "NODE", self.id_of(target))
 
+    def move_slot_at_once(self, slot, source, target):
+        """As Valkey 9 does it; the server must know_atomic_moves."""
+        source.command("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", self.id_of(target))
+        eventually(lambda: all(any(first <= slot <= last and port == target.port for first, last, port in
+                                   self.map_of(n)) for n in self.living()), f"slot {slot} being at the other node")
+
     def reshard(self, source, target, slots):
         self.cli("--cluster", "reshard", f"127.0.0.1:{target.port}", "--cluster-from", self.id_of(source),
                  "--cluster-to", self.id_of(target), "--cluster-slots", slots, "--cluster-yes")
 
 
-__all__ = ["CLI", "ClusterSet", "NODE_TIMEOUT_MS", "RedisError", "slot_of_lock"]
+__all__ = ["CLI", "ClusterSet", "NODE_TIMEOUT_MS", "RedisError", "knows_atomic_moves", "slot_of_lock"]

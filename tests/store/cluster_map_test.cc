@@ -3,6 +3,9 @@
 // The map of a Cluster's slots: whom it believes, and how redirects are read.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -197,6 +200,48 @@ TEST(SlotMapTest, AnotherNodeAtAnOldAddressIsAnother) {
   map.Adopt(after, "id-b");
   EXPECT_NE(map.At(0), a);
   EXPECT_EQ(map.nodes()[a]->slots, 0u);
+}
+
+// Whatever moves where: each slot is where it was last said to be, and each node has as many as that makes.
+TEST(SlotMapTest, IsTheSameAsATableOfAllSlots) {
+  constexpr std::array kHosts = {"a", "b", "c"};
+  std::mt19937 random(1);  // NOLINT(cert-msc51-cpp): the same every time
+  const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
+  for (int round = 0; round < 20; ++round) {
+    SlotMap map;
+    std::vector<std::string> table(kSlots);
+    SlotsReport report;
+    for (size_t first = below(100); first < kSlots;) {
+      const size_t last = std::min(first + below(round < 10 ? 4000 : 40), kSlots - 1);
+      const char* const host = kHosts[below(3)];
+      report.ranges.push_back(Part(static_cast<Slot>(first), static_cast<Slot>(last), host));
+      std::fill(table.begin() + static_cast<int>(first), table.begin() + static_cast<int>(last) + 1, host);
+      first = last + 1 + (below(3) == 0 ? below(50) : 0);
+    }
+    ASSERT_EQ(map.Adopt(report, "id-a"), Verdict::kAdopted);
+    for (int moves = 0; moves < 300; ++moves) {
+      const size_t slot = below(5) == 0 ? (below(2) == 0 ? 0 : kSlots - 1) : moves % 7 == 0 ? below(kSlots) : below(40);
+      const std::string host = kHosts[below(3)];
+      const uint64_t before = map.changes();
+      map.Patch(static_cast<Slot>(slot), At(host));
+      EXPECT_EQ(map.changes() - before, table[slot] == host ? 0u : 1u);
+      table[slot] = host;
+    }
+    for (size_t slot = 0; slot < kSlots; ++slot) {
+      const bool known = map.At(static_cast<Slot>(slot)) != kNoNode;
+      ASSERT_EQ(known ? HostOf(map, static_cast<Slot>(slot)) : "", table[slot]) << slot;
+    }
+    for (const char* host : kHosts) {
+      const auto& node = *map.nodes()[map.NodeAt(At(host))];
+      EXPECT_EQ(node.slots, static_cast<size_t>(std::ranges::count(table, host)));
+      const auto first = std::ranges::find(table, host);
+      EXPECT_EQ(node.lowest.has_value(), first != table.end());
+      if (first == table.end()) continue;
+      EXPECT_EQ(*node.lowest, first - table.begin());
+      EXPECT_EQ(table[*node.highest], host);
+      EXPECT_EQ(std::count(table.begin() + *node.highest + 1, table.end(), host), 0);
+    }
+  }
 }
 
 // ---- When to ask ----

@@ -26,7 +26,10 @@ using std::chrono::seconds;
 // The other end of every connection to one node.
 struct PlayedNode {
   Slot first = 0, last = 0;
+  std::string id;
   bool has_slots = true;
+  bool alone = false;                         // it names only itself
+  bool deaf = false;                          // nobody accepts connections
   std::string answer = "NOREPLICAS not now";  // an error, to every script that is not of the list below
   bool poisoned = false;                      // refuses every script
   bool knows_ssubscribe = true;
@@ -37,8 +40,8 @@ struct PlayedNode {
 class ClusterStoreTest : public testing::Test, public StoreListener {
  protected:
   ClusterStoreTest() {
-    played_["a"] = {.first = 0, .last = 8191};
-    played_["b"] = {.first = 8192, .last = 16383};
+    played_["a"] = {.first = 0, .last = 8191, .id = "0"};
+    played_["b"] = {.first = 8192, .last = 16383, .id = "8192"};
   }
 
   void Make() {
@@ -70,8 +73,10 @@ class ClusterStoreTest : public testing::Test, public StoreListener {
   }
 
   // Asks for a lock of that node, and returns the words of the command that went out for it.
-  std::vector<std::string> Acquire(const std::string& host) {
-    store_->Submit(core::StoreAcquire{.op = ++op_, .name = LockOf(host), .ttl = seconds(9)});
+  std::vector<std::string> Acquire(const std::string& host) { return Acquire(LockOf(host), host); }
+  // The same, for a lock that the store is to ask that node for.
+  std::vector<std::string> Acquire(const core::LockName& name, const std::string& host) {
+    store_->Submit(core::StoreAcquire{.op = ++op_, .name = name, .ttl = seconds(9)});
     store_->Flush();
     std::vector<std::string> words;
     for (size_t i = 0; i < net_.dialer->dialed.size(); ++i) {
@@ -115,6 +120,15 @@ class ClusterStoreTest : public testing::Test, public StoreListener {
     }
   }
 
+  // To the channel of that slot.
+  bool Listens(const std::string& host, Slot slot) {
+    for (size_t i = 0; i < net_.dialer->dialed.size(); ++i) {
+      const bool there = net_.dialer->dialed[i]->open() && net_.dialer->addresses[i].host == host;
+      if (there && channels_.contains(i) && channels_[i].ends_with(Cat("{", TagOf(slot), "}"))) return true;
+    }
+    return false;
+  }
+
   FakeNetwork net_;
   std::map<std::string, PlayedNode> played_;
   std::unique_ptr<ClusterStore> store_;
@@ -129,6 +143,7 @@ class ClusterStoreTest : public testing::Test, public StoreListener {
   void Answer(size_t i) {
     const auto wire = net_.dialer->dialed[i];
     if (answered_.size() <= i) answered_.resize(i + 1, 0);
+    if (played_.at(net_.dialer->addresses[i].host).deaf) return;
     if (wire->open() && connected_.insert(i).second) wire->Connect();
     while (wire->open() && answered_[i] < wire->commands.size()) {
       const std::string command = wire->commands[answered_[i]++];
@@ -140,10 +155,10 @@ class ClusterStoreTest : public testing::Test, public StoreListener {
     const ReplyPtr argv = Parse(command);
     const auto word = [&](size_t n) { return Text(*argv->element[n]); };
     if (word(0) == "INFO") {
-      return BulkOf(Cat("redis_version:7.0.15\r\nredis_mode:cluster\r\nrun_id:", node.first, "\r\nrole:master\r\n",
+      return BulkOf(Cat("redis_version:7.0.15\r\nredis_mode:cluster\r\nrun_id:", node.id, "\r\nrole:master\r\n",
                         "maxmemory_policy:noeviction\r\naof_enabled:1\r\nloading:0\r\n"));
     }
-    if (word(0) == "CLUSTER") return word(1) == "SLOTS" ? Slots(node) : BulkOf(Cat("id", node.first));
+    if (word(0) == "CLUSTER") return word(1) == "SLOTS" ? Slots(node) : BulkOf(Cat("id", node.id));
     if (word(0) == "CONFIG" && word(2) == "save") return ArrayOf({"save", ""});
     if (word(0) == "CONFIG") {
       return ArrayOf({"cluster-node-timeout", node_timeout_, "cluster-require-full-coverage", full_coverage_});
@@ -169,12 +184,15 @@ class ClusterStoreTest : public testing::Test, public StoreListener {
 
   std::string Slots(PlayedNode& asked) {
     ++asked.asked_for_slots;
-    std::string text =
-        Cat("*", std::ranges::count_if(played_, [](const auto& one) { return one.second.has_slots; }), "\r\n");
-    for (const auto& [host, node] : played_) {
-      if (!node.has_slots) continue;
+    const auto is_named = [&](const auto& one) {
+      return one.second.has_slots && (!asked.alone || &one.second == &asked);
+    };
+    std::string text = Cat("*", std::ranges::count_if(played_, is_named), "\r\n");
+    for (const auto& one : played_) {
+      if (!is_named(one)) continue;
+      const auto& [host, node] = one;
       Append(text, "*3\r\n:", node.first, "\r\n:", node.last, "\r\n*3\r\n", BulkOf(host), ":6379\r\n",
-             BulkOf(Cat("id", node.first)));
+             BulkOf(Cat("id", node.id)));
     }
     return text;
   }
@@ -216,6 +234,39 @@ TEST_F(ClusterStoreTest, ANodeThatAnswersMovedToItselfGetsANewConnection) {
   EXPECT_NE(Cause().find("NOREPLICAS"), std::string::npos) << Cause();
 }
 
+TEST_F(ClusterStoreTest, ANodeThatNamesItselfAloneAtTheStartIsNotTheOnlyOneThatIsAsked) {
+  played_["a"].alone = true;
+  Make();
+  Pass(seconds(2));
+  EXPECT_EQ(Open("a"), 2u);
+  EXPECT_EQ(Open("b"), 2u) << "found through the other seed";
+  Acquire("b");
+  EXPECT_NE(Cause().find("NOREPLICAS"), std::string::npos) << Cause();
+}
+
+TEST_F(ClusterStoreTest, ASeedThatDoesNotAnswerKeepsNobodyFromBeingAsked) {
+  played_["a"].alone = true;
+  played_["b"].deaf = true;
+  Make();
+  Pass(seconds(5));
+  EXPECT_GE(played_["a"].asked_for_slots, 4);
+  played_["b"].deaf = false;
+  Pass(seconds(2));
+  EXPECT_EQ(Open("b"), 2u);
+}
+
+TEST_F(ClusterStoreTest, WhatIsMovedIsSentWhereItIsNowAndSoIsWhatComesNext) {
+  Make();
+  Pass(seconds(5));
+  played_["a"].alone = played_["b"].alone = true;  // no map is believed, and only MOVED tells of it
+  const core::LockName lock = LockOf("a");
+  played_["a"].answer = Cat("MOVED ", SlotOf(Cat("dl:{", lock.escaped(), "}")), " b:6379");
+  EXPECT_FALSE(Acquire(lock, "a").empty());
+  ASSERT_EQ(replies_.size(), 1u);
+  EXPECT_NE(Cause().find("NOREPLICAS"), std::string::npos) << "of b, at the first try: " << Cause();
+  EXPECT_FALSE(Acquire(lock, "b").empty());
+}
+
 // A failover and another one back: too short for the question of each second to notice.
 TEST_F(ClusterStoreTest, ANodeThatHasSlotsAgainIsAskedAnewWhoItIs) {
   Make();
@@ -247,6 +298,19 @@ TEST_F(ClusterStoreTest, ChannelsOfShardsAreUsedAndTheirListenersCounted) {
   Say("a", "smessage", Cat(LockOf("a").escaped(), "\n1700000000000005;0"));
   EXPECT_EQ(notices_.size(), 1u);
   EXPECT_TRUE(warnings_.empty()) << warnings_[0];
+}
+
+TEST_F(ClusterStoreTest, AChannelIsThatOfASlotThatTheNodeHasNow) {
+  Make();
+  Pass(seconds(5));
+  EXPECT_TRUE(Listens("b", 8192));
+  played_["a"].last = 8000;
+  played_["b"].first = 8001;
+  played_["a"].answer = "CLUSTERDOWN for a moment";
+  Acquire("a");
+  Pass(seconds(1));
+  EXPECT_TRUE(Listens("b", 8001));
+  EXPECT_TRUE(Listens("a", 0));
 }
 
 TEST_F(ClusterStoreTest, AServerWithoutSsubscribeIsListenedToByPublishWhoseCountIsNotTrusted) {

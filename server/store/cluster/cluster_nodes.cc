@@ -16,6 +16,8 @@ constexpr core::Duration kIdle = std::chrono::seconds(10);
 // and a turn of its timer.
 constexpr core::Duration kUsualNodeTimeout = std::chrono::seconds(15);
 constexpr core::Duration kTurn = std::chrono::seconds(1);
+// Whom a seed that does not answer must not keep from being asked: the nodes that are up.
+constexpr core::Duration kShortPatience = std::chrono::milliseconds(500);
 
 }  // namespace
 
@@ -211,7 +213,10 @@ void ClusterNodes::Ask() {
     if (member && member->up) up.push_back(member->number);
   }
   asked_.reset();
-  if (!up.empty()) {
+  // One that has lost touch with all others may have been the first that was asked, and then it is the only one known.
+  const bool astray = map_.covered() < kSlots;
+  asked_seed_ = up.empty() || (astray && !asked_seed_);
+  if (!asked_seed_) {
     const bool knows = prefers_ && std::ranges::find(up, *prefers_) != up.end();
     asked_ = knows ? *prefers_ : up[random_() % up.size()];
     prefers_.reset();
@@ -222,10 +227,11 @@ void ClusterNodes::Ask() {
   for (const auto& member : members_) {
     if (member && std::ranges::find(known, member->address) == known.end()) known.push_back(member->address);
   }
-  LinkOptions link{.address = known[next_seed_++ % known.size()],
-                   .credentials = options_.credentials,
-                   .connect_timeout = options_.connect_timeout,
-                   .seed = options_.seed};
+  LinkOptions link{
+      .address = known[next_seed_++ % known.size()],
+      .credentials = options_.credentials,
+      .connect_timeout = up.empty() ? options_.connect_timeout : std::min(options_.connect_timeout, kShortPatience),
+      .seed = options_.seed};
   if (!link.credentials) {
     link.credentials = [of_url = Credentials{options_.url.user, options_.url.password}] { return of_url; };
   }

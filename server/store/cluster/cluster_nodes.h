@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The nodes of a Cluster that have slots, as far as this broker knows: which they are, and a connection to each. The
-// map is asked for at any of them; at the seeds only while none can be asked.
+// map is asked for at any of them; at the seeds while none can be asked, and each other time while the map lacks slots.
 //
 // Thread: the loop's. A node stays until it has had no slot and no command out for a while.
 #pragma once
@@ -124,11 +124,12 @@ class ClusterNodes {
   std::optional<NodeNumber> asked_;    // of the question under way
   std::optional<NodeNumber> prefers_;  // who knows more than others
   size_t next_seed_ = 0;
+  bool asked_seed_ = false;  // by the last question
   std::optional<core::Duration> node_timeout_;
   std::string trouble_ = "the Cluster's slots are not known yet";
   std::string reported_;
   std::set<std::string> warned_;
-  std::mt19937_64 random_;
+  std::minstd_rand random_;
   const std::unique_ptr<Timer> timer_;
 };
 

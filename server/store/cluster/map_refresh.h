@@ -35,7 +35,7 @@ class MapRefresh {
   bool asking() const { return asking_; }
 
  private:
-  std::mt19937_64 random_;
+  std::minstd_rand random_;
   core::Instant due_{};
   core::Instant asked_at_{};
   bool asked_once_ = false;

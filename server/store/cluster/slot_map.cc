@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "core/check.h"
 
 namespace distlock::store {
@@ -34,24 +35,24 @@ SlotMap::Verdict SlotMap::Adopt(const SlotsReport& report, const std::string& fr
     }
   }
   doubted_.reset();
-  const auto before = at_;
-  at_.fill(kNoNode);
+  const std::vector<Run> before = std::exchange(runs_, {Run{}});
   for (auto& node : nodes_) {
     if (node) node->replicas = 0;
   }
   for (const auto& range : report.ranges) {
     const NodeNumber number = Find(range);
     nodes_[number]->replicas = std::max(nodes_[number]->replicas, range.replicas);
-    std::fill(at_.begin() + range.first, at_.begin() + range.last + 1, number);
+    Set(range.first, range.last, number);
   }
   Recount();
-  changes_ += before != at_;
+  changes_ += before != runs_;
   return Verdict::kAdopted;
 }
 
 NodeNumber SlotMap::Patch(Slot slot, const ServerAddress& to) {
   const NodeNumber number = NodeAt(to);
-  changes_ += std::exchange(at_[slot], number) != number;
+  changes_ += At(slot) != number;
+  Set(slot, slot, number);
   Recount();
   return number;
 }
@@ -61,6 +62,22 @@ NodeNumber SlotMap::NodeAt(const ServerAddress& address) {
     if (nodes_[i] && nodes_[i]->address == address) return static_cast<NodeNumber>(i);
   }
   return Add({.address = address, .id = {}, .lowest = {}, .highest = {}});
+}
+
+NodeNumber SlotMap::At(Slot slot) const {
+  return std::prev(std::ranges::upper_bound(runs_, slot, {}, &Run::first))->node;
+}
+
+void SlotMap::Set(Slot first, Slot last, NodeNumber node) {
+  const bool at_end = size_t{last} + 1 == kSlots;
+  const auto behind = static_cast<Slot>(last + 1);
+  const NodeNumber node_behind = at_end ? kNoNode : At(behind);
+  const auto from = std::ranges::lower_bound(runs_, first, {}, &Run::first);
+  const auto to = at_end ? runs_.end() : std::ranges::upper_bound(runs_, behind, {}, &Run::first);
+  absl::InlinedVector<Run, 2> instead;
+  if (from == runs_.begin() || std::prev(from)->node != node) instead.push_back({first, node});
+  if (!at_end && node_behind != node) instead.push_back({behind, node_behind});
+  runs_.insert(runs_.erase(from, to), instead.begin(), instead.end());
 }
 
 void SlotMap::Forget(NodeNumber node) {
@@ -106,13 +123,14 @@ void SlotMap::Recount() {
     node->lowest.reset();
     node->highest.reset();
   }
-  for (size_t slot = 0; slot < kSlots; ++slot) {
-    if (at_[slot] == kNoNode) continue;
-    Node& node = *nodes_[at_[slot]];
-    ++covered_;
-    ++node.slots;
-    if (!node.lowest) node.lowest = static_cast<Slot>(slot);
-    node.highest = static_cast<Slot>(slot);
+  for (size_t i = 0; i < runs_.size(); ++i) {
+    if (runs_[i].node == kNoNode) continue;
+    Node& node = *nodes_[runs_[i].node];
+    const size_t end = i + 1 < runs_.size() ? runs_[i + 1].first : kSlots;
+    covered_ += end - runs_[i].first;
+    node.slots += end - runs_[i].first;
+    if (!node.lowest) node.lowest = runs_[i].first;
+    node.highest = static_cast<Slot>(end - 1);
   }
 }
 

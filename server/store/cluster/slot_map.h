@@ -12,7 +12,6 @@
 // Thread: the loop's. A value.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -56,8 +55,6 @@ class SlotMap {
     kEmpty,    // it covers nothing
   };
 
-  SlotMap() { at_.fill(kNoNode); }
-
   // `from` answered: its id, or its address where no id is known.
   Verdict Adopt(const SlotsReport& report, const std::string& from);
   // A node says that the slot is at `to`. Returns the number of the node there, which may be a new one.
@@ -68,7 +65,7 @@ class SlotMap {
   void Forget(NodeNumber node);
 
   // kNoNode: nobody has it, as far as is known.
-  NodeNumber At(Slot slot) const { return at_[slot]; }
+  NodeNumber At(Slot slot) const;
   // By their numbers; nullopt where a node was forgotten.
   const std::vector<std::optional<Node>>& nodes() const { return nodes_; }
   size_t covered() const { return covered_; }
@@ -76,11 +73,21 @@ class SlotMap {
   uint64_t changes() const { return changes_; }
 
  private:
+  // Slots one after the other that have the same node, up to where the next run begins.
+  struct Run {
+    Slot first = 0;
+    NodeNumber node = kNoNode;
+    bool operator==(const Run&) const = default;
+  };
+
+  void Set(Slot first, Slot last, NodeNumber node);
   NodeNumber Add(Node node);
   NodeNumber Find(const SlotsReport::Range& range);
   void Recount();
 
-  std::array<NodeNumber, kSlots> at_;
+  // All slots, in order; neighbours have different nodes. A Cluster has few, and each shard has a map of its own: an
+  // entry for each slot would take 32 KiB a shard.
+  std::vector<Run> runs_ = {Run{}};
   std::vector<std::optional<Node>> nodes_;
   size_t covered_ = 0;
   uint64_t changes_ = 0;

@@ -29,7 +29,6 @@ Link::Link(const Network& network, LinkOptions options, Owner* owner)
       options_(std::move(options)),
       owner_(owner),
       address_(options_.address),
-      random_(options_.seed),
       connect_timer_(timers_->Make([this] { Connect(); })),
       patience_timer_(timers_->Make([this] {
         const std::string awaited = connection_ == nullptr ? "" : connection_->AwaitedStep();
@@ -233,7 +232,8 @@ core::Duration Link::NextDelay() {
   const core::Duration full = std::min(longest, kFirstDelay * (1 << std::min(failures_, 6)));
   // Between half and all of it, so that many brokers do not reconnect at the same moment.
   std::uniform_int_distribution<int64_t> jitter(full.count() / 2, full.count());
-  return core::Duration(jitter(random_));
+  if (random_ == nullptr) random_ = std::make_unique<std::mt19937_64>(options_.seed);
+  return core::Duration(jitter(*random_));
 }
 
 }  // namespace distlock::store

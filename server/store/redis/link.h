@@ -120,9 +120,9 @@ class Link : public CommandSender, private Transport::Owner {
   bool connect_at_once_ = false;
   int failures_ = 0;  // since the last MarkReady
   std::deque<Pending> pending_;
-  std::vector<Ended> ended_;         // answered by the next Deliver
-  std::vector<absl::Status> downs_;  // told by the next Deliver
-  std::mt19937_64 random_;
+  std::vector<Ended> ended_;                     // answered by the next Deliver
+  std::vector<absl::Status> downs_;              // told by the next Deliver
+  std::unique_ptr<std::mt19937_64> random_;      // of the jitter; since the first back-off, for it takes 2.5 KiB
   core::Instant quiet_since_{};                  // the last reply, or the first command after none was pending
   core::Instant silence_due_{};                  // when silence_timer_ shall fire
   const std::unique_ptr<Timer> connect_timer_;   // back-off

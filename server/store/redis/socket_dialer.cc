@@ -26,7 +26,6 @@ constexpr std::chrono::seconds kAddressPatience{1};
 // Far above any reply that our commands have (a page of SCAN, a long queue).
 constexpr size_t kMaxReplyBytes = 16u << 20;
 constexpr long long kMaxReplyElements = 100'000;
-constexpr size_t kReadChunk = 64u << 10;
 // So that one connection does not keep the loop for itself.
 constexpr int kMaxChunksPerTurn = 16;
 
@@ -63,16 +62,17 @@ struct SocketTransport::Resolution {
 
 std::shared_ptr<Transport> SocketDialer::Dial(const ServerAddress& address, Transport::Owner* owner) {
   IgnoreSigpipe();
-  auto transport = std::make_shared<SocketTransport>(loop_, address, tls_, owner);
+  auto transport = std::make_shared<SocketTransport>(loop_, address, tls_, buffer_, owner);
   transport->Begin();
   return transport;
 }
 
 SocketTransport::SocketTransport(uv_loop_t* loop, const ServerAddress& address, const std::optional<TlsFiles>& tls,
-                                 Owner* owner)
+                                 std::shared_ptr<ReadBuffer> buffer, Owner* owner)
     : loop_(loop),
       address_(address),
       tls_files_(tls),
+      buffer_(std::move(buffer)),
       owner_(owner),
       attempt_timer_(loop, [this] { OnAttemptEnded(ETIMEDOUT); }),
       failure_timer_(loop, [this] {
@@ -220,16 +220,16 @@ void SocketTransport::OnOpenPoll(int events) {
 
 // False when the connection has ended meanwhile.
 bool SocketTransport::ReadAll() {
-  static thread_local char buffer[kReadChunk];
+  auto& buffer = buffer_->bytes;
   for (int chunk = 0; chunk < kMaxChunksPerTurn || (tls_ != nullptr && TlsHasBuffered(tls_)); ++chunk) {
-    const ssize_t got = context_->funcs->read(context_, buffer, sizeof(buffer));
+    const ssize_t got = context_->funcs->read(context_, buffer.data(), buffer.size());
     if (got < 0) {
       Fail(ReadWriteCause());
       return false;
     }
     if (got == 0) break;
     unfinished_bytes_ += static_cast<size_t>(got);
-    if (redisReaderFeed(context_->reader, buffer, static_cast<size_t>(got)) != REDIS_OK || !DeliverReplies()) {
+    if (redisReaderFeed(context_->reader, buffer.data(), static_cast<size_t>(got)) != REDIS_OK || !DeliverReplies()) {
       if (owner_ != nullptr) Fail(Cat("the server does not speak RESP: ", context_->reader->errstr));
       return false;
     }
@@ -237,7 +237,7 @@ bool SocketTransport::ReadAll() {
       Fail(Cat("a reply of more than ", kMaxReplyBytes, " bytes"));
       return false;
     }
-    if (tls_ == nullptr && static_cast<size_t>(got) < sizeof(buffer)) break;
+    if (tls_ == nullptr && static_cast<size_t>(got) < buffer.size()) break;
   }
   return true;
 }

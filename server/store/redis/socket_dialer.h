@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <uv.h>
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -27,21 +28,30 @@ struct ssl_st;
 
 namespace distlock::store {
 
+// What is read from a socket at once. The connections of a loop share one, since each empties it before the next reads.
+// On the heap: in the storage of threads it would cost 64 KiB in every thread of the process, whatever the thread does.
+struct ReadBuffer {
+  std::array<char, 64u << 10> bytes;
+};
+
 class SocketDialer : public Dialer {
  public:
   // `tls`: unset for plain connections. Files are read anew for each connection.
-  SocketDialer(uv_loop_t* loop, std::optional<TlsFiles> tls) : loop_(loop), tls_(std::move(tls)) {}
+  SocketDialer(uv_loop_t* loop, std::optional<TlsFiles> tls)
+      : loop_(loop), tls_(std::move(tls)), buffer_(std::make_shared_for_overwrite<ReadBuffer>()) {}
 
   std::shared_ptr<Transport> Dial(const ServerAddress& address, Transport::Owner* owner) override;
 
  private:
   uv_loop_t* const loop_;
   const std::optional<TlsFiles> tls_;
+  const std::shared_ptr<ReadBuffer> buffer_;
 };
 
 class SocketTransport : public Transport, public std::enable_shared_from_this<SocketTransport> {
  public:
-  SocketTransport(uv_loop_t* loop, const ServerAddress& address, const std::optional<TlsFiles>& tls, Owner* owner);
+  SocketTransport(uv_loop_t* loop, const ServerAddress& address, const std::optional<TlsFiles>& tls,
+                  std::shared_ptr<ReadBuffer> buffer, Owner* owner);
   ~SocketTransport() override;
   SocketTransport(const SocketTransport&) = delete;
   SocketTransport& operator=(const SocketTransport&) = delete;
@@ -84,6 +94,7 @@ class SocketTransport : public Transport, public std::enable_shared_from_this<So
   uv_loop_t* const loop_;
   const ServerAddress address_;
   const std::optional<TlsFiles> tls_files_;
+  const std::shared_ptr<ReadBuffer> buffer_;
 
   Owner* owner_;                     // null once ended
   std::vector<Endpoint> endpoints_;  // of the address, once looked up

@@ -72,20 +72,27 @@ void ClusterFailover::LosePrimary(Cause cause) {
   env_.time.After(promoted_after, [this, &old, old_lives] { Promote(old, old_lives); });
 }
 
-// A primary of a minority refuses commands after the node-timeout, and until some time after it hears the others again.
+// Nodes of a minority refuse commands after the node-timeout, and until some time after they hear the others again.
 void ClusterFailover::CutOffPrimary(ClusterNode& old) {
   std::set<int32_t> apart = {old.actor()};
   const bool with_brokers = env_.dice.Chance(0.8);
   for (const Process* broker : brokers_()) {
     if (with_brokers && env_.dice.Chance(0.5)) apart.insert(broker->actor());
   }
+  std::vector<ClusterNode*> minority = {&old};
   const auto group = set_.GroupOf(old);
-  if (ClusterNode* const with_it = env_.dice.Pick(group); env_.dice.Chance(0.5)) apart.insert(with_it->actor());
+  // It may be an older primary that has not heard yet that it was replaced.
+  if (ClusterNode* const with_it = env_.dice.Pick(group); env_.dice.Chance(0.5)) {
+    apart.insert(with_it->actor());
+    minority.push_back(with_it);
+  }
   std::vector<Process*> all = brokers_();
   for (const auto& node : set_.nodes()) all.push_back(node.get());
   CutOff(env_, apart, all, env_.dice.Between(ClusterNode::kNodeTimeout, kLongestLoss));
-  env_.time.After(ClusterNode::kNodeTimeout + env_.dice.Between(Duration(0), milliseconds(200)), [this, &old] {
-    if (CutAway(env_, old)) old.RefuseUntil(env_.apart_until + env_.dice.Between(milliseconds(500), seconds(1)));
+  env_.time.After(ClusterNode::kNodeTimeout + env_.dice.Between(Duration(0), milliseconds(200)), [this, minority] {
+    for (ClusterNode* const node : minority) {
+      if (CutAway(env_, *node)) node->RefuseUntil(env_.apart_until + env_.dice.Between(milliseconds(500), seconds(1)));
+    }
   });
 }
 
@@ -141,15 +148,24 @@ void ClusterFailover::Promote(ClusterNode& old, Duration old_lives) {
 
 void ClusterFailover::DemoteLater(ClusterNode& node, Duration after) {
   env_.time.After(after, [this, &node] {
-    ClusterNode& primary = PrimaryOf(node);
-    if (&node == &primary) return;
-    if (!node.running() || CutAway(env_, node)) {
-      return DemoteLater(node, std::max<Duration>(UntilReachable(env_, node), milliseconds(200)));
+    if (&node == &PrimaryOf(node)) return;
+    const bool reached = node.alive() && !CutAway(env_, node);
+    // What reaches a node that stands still lies in its socket: it hears of it when it goes on, behind the commands that
+    // came before, and even if it is cut off by then.
+    if (reached) node.Post([this, &node] { Demote(node); });
+    // It may be killed before it goes on.
+    if (!reached || !node.running()) {
+      DemoteLater(node, std::max<Duration>(UntilReachable(env_, node), milliseconds(200)));
     }
-    // Connections of clients stay.
-    node.Follow(primary, false);
-    set_.Learn(node);
   });
+}
+
+void ClusterFailover::Demote(ClusterNode& node) {
+  ClusterNode& primary = PrimaryOf(node);
+  if (&node == &primary) return;
+  // Connections of clients stay.
+  node.Follow(primary, false);
+  set_.Learn(node);
 }
 
 void ClusterFailover::NotePromoted(const ClusterNode& node, Duration lasts) {

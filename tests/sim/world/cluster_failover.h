@@ -39,8 +39,9 @@ class ClusterFailover {
   void Promote(ClusterNode& old, Duration old_lives);
   // The replica that takes over; null: none can be reached.
   ClusterNode* Candidate(const ClusterNode& old);
-  // Makes `node` a replica of the primary of its group, once it can be reached and `after` has passed.
+  // Makes `node` a replica of the primary of its group, once `after` has passed and it could be told.
   void DemoteLater(ClusterNode& node, Duration after);
+  void Demote(ClusterNode& node);
   ClusterNode& PrimaryOf(const ClusterNode& node);
   void RefuseEverywhere(Duration time);
   void NotePromoted(const ClusterNode& node, Duration lasts);

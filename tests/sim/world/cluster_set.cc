@@ -223,8 +223,14 @@ void ClusterSet::Uncover() {
 
 void ClusterSet::Isolate() {
   ClusterNode& node = AnyNode();
+  // Of two, each alone: then nobody's map is confirmed by another, and only one node knows all.
+  ClusterNode& other = env_.dice.Chance(0.5) ? Another(node) : node;
   node.KnowOnlyItself(true);
-  env_.time.After(env_.dice.Between(seconds(1), seconds(20)), [&node] { node.KnowOnlyItself(false); });
+  other.KnowOnlyItself(true);
+  env_.time.After(env_.dice.Between(seconds(1), seconds(20)), [&node, &other] {
+    node.KnowOnlyItself(false);
+    other.KnowOnlyItself(false);
+  });
 }
 
 }  // namespace distlock::sim

@@ -59,7 +59,7 @@ class ClusterSet {
   void Storm();
   // Nobody has a slot of a lock for a while.
   void Uncover();
-  // A node names itself alone when it is asked.
+  // A node, or each of two, names itself alone when it is asked.
   void Isolate();
   // No new moves; those under way end.
   void Heal() { healed_ = true; }

@@ -335,6 +335,7 @@ const std::vector<Fault>& Faults() {
       {.kind = FaultKind::kStoreRefuses, .name = "a slot is nobody's", .where = Where::kCluster, .cause = UncoverSlot},
       {.kind = FaultKind::kStoreRefuses,
        .name = "a node knows only itself",
+       .harmless = true,
        .where = Where::kCluster,
        .cause = IsolateNode},
       {.kind = FaultKind::kStoreRestarted,
